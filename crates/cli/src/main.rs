@@ -1,0 +1,2 @@
+//! The nearhead program.
+fn main() {}

@@ -1,0 +1,136 @@
+//! Commands to a disk, their completions, and the trait every disk implements.
+
+use crate::{Nanos, Payload, Properties, Ticket};
+use std::fmt;
+use std::os::fd::BorrowedFd;
+
+/// What a disk is asked to do. Offsets and lengths are bytes, multiples of the sector.
+#[derive(Clone, Debug)]
+pub enum Command {
+    /// Read `len` bytes at `offset`; the completion carries them.
+    Read {
+        /// First byte.
+        offset: u64,
+        /// Number of bytes.
+        len: u32,
+    },
+    /// Write `parts`, one after the other, at `offset`.
+    Write {
+        /// First byte.
+        offset: u64,
+        /// Contents; every part is a whole number of sectors.
+        parts: Vec<Payload>,
+        /// Complete only once the bytes survive a power cut (FUA).
+        durable: bool,
+    },
+    /// Make `len` bytes at `offset` read as zeros.
+    WriteZeroes {
+        /// First byte.
+        offset: u64,
+        /// Number of bytes.
+        len: u64,
+        /// As for `Write`.
+        durable: bool,
+    },
+    /// The content of these bytes is no longer needed.
+    Trim {
+        /// First byte.
+        offset: u64,
+        /// Number of bytes.
+        len: u64,
+    },
+    /// Make every write that completed before this was submitted survive a power cut.
+    Flush,
+}
+
+/// Who goes first, where a disk or its scheduler can tell requests apart; highest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Class {
+    /// Somebody waits for durability: log records and flushes.
+    Durable,
+    /// Somebody waits: small reads and small in-place writes.
+    Foreground,
+    /// Large transfers, valued for their bandwidth.
+    Bulk,
+    /// Nobody waits: checkpoints, snapshots, swaps.
+    Background,
+}
+
+/// A command on its way to a disk.
+#[derive(Debug)]
+pub struct Submission {
+    /// Must be spent exactly once by the disk.
+    pub ticket: Ticket,
+    /// Urgency.
+    pub class: Class,
+    /// What to do.
+    pub command: Command,
+}
+
+/// A command that is done.
+#[derive(Debug)]
+pub struct Completion {
+    /// Which one.
+    pub id: crate::CommandId,
+    /// The bytes of a read ([`Payload::EMPTY`] for everything else), or why it failed.
+    pub result: Result<Payload, DiskError>,
+}
+
+/// What kind of failure a disk reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DiskErrorKind {
+    /// The medium or the path to it failed for this command (EIO).
+    Io,
+    /// No space under a sparse image (ENOSPC).
+    OutOfSpace,
+    /// The disk is no longer there (ENODEV, ENXIO).
+    Gone,
+    /// The command reaches past the end, is not aligned, or is larger than the limits.
+    Invalid,
+    /// The disk is read-only.
+    ReadOnly,
+}
+
+/// Why a command failed.
+#[derive(Clone, Debug)]
+pub struct DiskError {
+    /// For decisions.
+    pub kind: DiskErrorKind,
+    /// For people: what was asked, where, and what was found.
+    pub detail: String,
+}
+
+impl fmt::Display for DiskError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}", self.detail)
+    }
+}
+
+impl std::error::Error for DiskError {}
+
+/// Any disk: a real one, or a model on either clock.
+///
+/// The caller drives it: `submit` any number of commands (never more outstanding than
+/// `properties().queue_depth_max`), then `kick`; call `poll` until it returns `None` whenever
+/// `wake_at` has passed or `wake_fd` is readable.
+pub trait Disk {
+    /// The facts a host can know.
+    fn properties(&self) -> &Properties;
+
+    /// Accepts a command. Errors come back as completions, never from here.
+    fn submit(&mut self, submission: Submission, now: Nanos);
+
+    /// Hands accepted commands on, where that is a step of its own. Call once per batch.
+    fn kick(&mut self) {}
+
+    /// The next command that is done by `now`, if any.
+    fn poll(&mut self, now: Nanos) -> Option<Completion>;
+
+    /// When `poll` will next have something, if the disk itself knows (models do).
+    fn wake_at(&self) -> Option<Nanos>;
+
+    /// A descriptor that becomes readable when `poll` may have something (real devices).
+    fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+}

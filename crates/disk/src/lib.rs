@@ -1,0 +1,28 @@
+//! What an engine says to a disk and what the disk says back.
+//!
+//! Everything above this crate speaks bytes-and-offsets commands; everything below it (a real
+//! device through `io_uring`, a model in real or virtual time) carries them out. The crate keeps
+//! three things true:
+//!
+//! - every submitted command gets exactly one completion ([`Ticket`] cannot be lost silently);
+//! - payloads are reference counted and sector-aligned, so that nothing on the write path copies;
+//! - a disk tells a host only what a host can know ([`Properties`]), never where its head is.
+//!
+//! It performs no I/O and reads no clock: times are [`Nanos`] given by the caller.
+
+mod buffer;
+mod command;
+mod payload;
+mod properties;
+mod ticket;
+mod time;
+
+pub use buffer::{ALIGN_BYTES, Buffer, BufferMut};
+pub use command::{Class, Command, Completion, Disk, DiskError, DiskErrorKind, Submission};
+pub use payload::{Payload, total_len};
+pub use properties::{Properties, PropertiesError};
+pub use ticket::{CommandId, Ticket};
+pub use time::Nanos;
+
+/// The unit in which addresses are tracked everywhere: the smallest sector any disk has.
+pub const SECTOR_BYTES: u64 = 512;

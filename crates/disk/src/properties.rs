@@ -1,0 +1,69 @@
+//! What a host can know about a disk: its datasheet, not its state.
+
+use crate::Nanos;
+use std::fmt;
+
+/// Fixed facts about one disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Properties {
+    /// What to call the disk in messages: a path or a profile name.
+    pub name: String,
+    /// Bytes that can be addressed; a multiple of `sector_bytes`.
+    pub capacity_bytes: u64,
+    /// Smallest unit of a command: 512 or 4096.
+    pub sector_bytes: u32,
+    /// Smallest unit the medium rewrites without reading first: at least `sector_bytes`.
+    pub physical_sector_bytes: u32,
+    /// Whether a mechanical head must move (decides how much bulk I/O may be queued).
+    pub rotational: bool,
+    /// Time of one revolution, from the datasheet's rpm, if rotational and known.
+    pub rotation_period: Option<Nanos>,
+    /// Whether completed writes may still be lost at a power cut until a flush.
+    pub volatile_cache: bool,
+    /// Whether `Trim` has an effect, and trimmed bytes then read as zeros.
+    pub trim_reads_zero: bool,
+    /// Whether `WriteZeroes` is much faster than writing zeros.
+    pub fast_zero: bool,
+    /// Largest single transfer, in bytes.
+    pub transfer_bytes_max: u32,
+    /// Most commands that may be outstanding.
+    pub queue_depth_max: u16,
+}
+
+/// Facts that contradict each other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PropertiesError {
+    /// The disk's name.
+    pub disk: String,
+    /// What is wrong with it.
+    pub problem: String,
+}
+
+impl fmt::Display for PropertiesError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "disk {}: {}", self.disk, self.problem)
+    }
+}
+
+impl std::error::Error for PropertiesError {}
+
+impl Properties {
+    /// Checks the facts against each other.
+    pub fn validate(&self) -> Result<(), PropertiesError> {
+        let problem = if !matches!(self.sector_bytes, 512 | 4096) {
+            format!("expected a sector of 512 or 4096 bytes, found {}", self.sector_bytes)
+        } else if !self.physical_sector_bytes.is_multiple_of(self.sector_bytes) {
+            format!(
+                "expected a physical sector that is a multiple of {}, found {}",
+                self.sector_bytes, self.physical_sector_bytes
+            )
+        } else if !self.capacity_bytes.is_multiple_of(u64::from(self.sector_bytes)) {
+            format!("capacity {} is not a whole number of sectors", self.capacity_bytes)
+        } else if self.transfer_bytes_max < 64 * 1024 || self.queue_depth_max == 0 {
+            "a transfer limit under 64 KiB or an empty queue cannot be worked with".to_owned()
+        } else {
+            return Ok(());
+        };
+        Err(PropertiesError { disk: self.name.clone(), problem })
+    }
+}

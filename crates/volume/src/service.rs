@@ -1,0 +1,78 @@
+//! What a front (NBD, replay, benches) serves: something that takes requests and gives replies.
+//!
+//! A volume is a service; so is a bare disk, which lets anything else be measured on the very same
+//! emulated disk. Whoever owns a service drives it from one thread: submit, `drive`, collect
+//! replies, then sleep until `wake_at` or until `wake_fd` is readable.
+
+use nearhead_disk::Nanos;
+use nearhead_engine::{Reply, Request};
+use std::os::fd::BorrowedFd;
+
+/// What clients may know before their first request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServiceInfo {
+    /// For people: the volume's label or the disk's name.
+    pub description: String,
+    /// Bytes served.
+    pub size_bytes: u64,
+    /// Every offset and length is a multiple of this: 512 or 4096.
+    pub block_bytes_min: u32,
+    /// Requests of this size and alignment are served best.
+    pub block_bytes_preferred: u32,
+    /// Largest read or write, in bytes.
+    pub request_bytes_max: u32,
+    /// Whether every write is refused.
+    pub read_only: bool,
+    /// Whether the medium is mechanical.
+    pub rotational: bool,
+    /// Whether large `WriteZeroes` are fast (`FAST_ZERO` may be promised).
+    pub fast_zero: bool,
+}
+
+/// A run of bytes with the same allocation status (NBD `base:allocation`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// Length of the run.
+    pub len: u64,
+    /// Nothing was ever stored here.
+    pub hole: bool,
+    /// It reads as zeros.
+    pub zero: bool,
+}
+
+/// Something that answers block requests.
+pub trait Service {
+    /// Facts for clients.
+    fn info(&self) -> ServiceInfo;
+
+    /// Accepts a request; exactly one reply will come out of [`Service::poll_reply`].
+    fn submit(&mut self, request: Request, now: Nanos);
+
+    /// Moves everything on as far as it goes at `now`. Call after a batch of submits and after
+    /// each wake-up.
+    fn drive(&mut self, now: Nanos);
+
+    /// The next reply that is ready. Call until `None` after [`Service::drive`].
+    fn poll_reply(&mut self) -> Option<Reply>;
+
+    /// When `drive` must be called next, if nothing else happens before.
+    fn wake_at(&self) -> Option<Nanos>;
+
+    /// A descriptor that becomes readable when `drive` should be called.
+    fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    /// Allocation status of `len` bytes at `offset`: at least one run, at most `runs_max`,
+    /// from `offset` on, never reaching past `offset + len`.
+    fn block_status(&self, offset: u64, len: u64, runs_max: usize) -> Vec<Extent> {
+        let _ = (offset, runs_max);
+        vec![Extent { len, hole: false, zero: false }]
+    }
+
+    /// Asks for a graceful stop: new requests are refused, what waits is made durable.
+    fn begin_shutdown(&mut self, now: Nanos);
+
+    /// Whether the stop asked for is complete.
+    fn is_shut_down(&self) -> bool;
+}
