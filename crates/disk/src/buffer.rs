@@ -8,7 +8,7 @@
 use std::fmt;
 use std::ops::{Deref, DerefMut, Range};
 use std::sync::Arc;
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 /// Alignment of every buffer's first byte: enough for `O_DIRECT` on any device in use.
 pub const ALIGN_BYTES: usize = 4096;
@@ -26,7 +26,7 @@ pub struct BufferMut {
 impl BufferMut {
     /// A buffer of `len` zero bytes.
     pub fn zeroed(len: usize) -> Self {
-        let pages = Page::new_vec_zeroed(len.div_ceil(ALIGN_BYTES))
+        let pages = <Page as FromZeros>::new_vec_zeroed(len.div_ceil(ALIGN_BYTES))
             .expect("memory for a buffer, whose size the callers bound");
         Self { pages, len }
     }
