@@ -1,0 +1,470 @@
+//! A disk served as it is: no log, no map, nothing between the client and the medium.
+//!
+//! It exists so that anything else (a file system, another block layer, a benchmark) can be
+//! measured on the very same disk, real or emulated, that a volume runs on. Therefore it adds no
+//! policy: requests go down in the order they came, all in one class, split only where the disk's
+//! own transfer limit demands it. What it keeps true:
+//!
+//! - every request gets exactly one reply, also after [`BareDisk::power_was_cut`];
+//! - at most `queue_depth_max` commands are outstanding, and at most [`WAITING_REQUESTS_MAX`]
+//!   requests wait; one more is refused, never dropped;
+//! - a reply to FUA or to a flush is given only when the disk said that the bytes are durable. A
+//!   flush with nothing dirty before it costs no command.
+
+mod slots;
+
+use crate::{Service, ServiceInfo};
+use nearhead_disk::{
+    Class, Command, CommandId, Disk, DiskError, DiskErrorKind, Nanos, Payload, Submission, Ticket,
+};
+use nearhead_engine::{ErrorKind, Operation, Reply, Request, RequestError, RequestId};
+use slots::Slots;
+use std::collections::VecDeque;
+use std::os::fd::BorrowedFd;
+
+/// Most requests that wait for a place in the disk's queue.
+pub const WAITING_REQUESTS_MAX: usize = 16 * 1024;
+
+/// Largest read or write offered to clients, in bytes; what the NBD protocol lets every client
+/// assume ("Block size constraints": 2^25).
+const REQUEST_BYTES_MAX: u32 = 32 << 20;
+
+/// A disk as a [`Service`].
+pub struct BareDisk<D> {
+    disk: D,
+    read_only: bool,
+    /// Requests of which some piece was not yet submitted; the first is being split.
+    waiting: VecDeque<Work>,
+    /// Requests with pieces at the disk, by the slot that a command id names.
+    running: Slots<Running>,
+    /// Commands at the disk, by the slot that a command id names.
+    commands: Slots<Piece>,
+    replies: VecDeque<Reply>,
+    dirt: Dirt,
+    stopping: Stopping,
+    submitted_any: bool,
+}
+
+/// What is needed to tell whether a flush has anything to do.
+#[derive(Default)]
+struct Dirt {
+    /// Commands that left something volatile behind, counted when they complete.
+    volatile_count: u64,
+    /// How many of them a completed flush covered.
+    flushed_count: u64,
+    /// A flush failed. The disk may have dropped what it could not write, so a later flush that
+    /// succeeds proves nothing (law 7): from here on every flush fails.
+    flush_error: Option<RequestError>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stopping {
+    No,
+    /// New requests are refused; what runs is finished.
+    Draining,
+    /// The last flush is at the disk.
+    Flushing,
+    Done,
+}
+
+/// A request on its way through the disk.
+struct Work {
+    id: RequestId,
+    operation: Operation,
+    /// Bytes already submitted.
+    done_bytes: u64,
+    /// Where its pieces report, once the first was submitted.
+    slot: Option<u32>,
+}
+
+/// A request with pieces at the disk.
+struct Running {
+    id: RequestId,
+    pieces_left: u32,
+    /// More pieces will come.
+    unfinished: bool,
+    /// A flush of the disk must follow the last piece (FUA of a split or indirect write).
+    flush_after: bool,
+    parts: Vec<Payload>,
+    error: Option<RequestError>,
+}
+
+/// A command at the disk.
+#[derive(Clone, Copy)]
+struct Piece {
+    /// The running request, or none for the flush of a shutdown.
+    owner: Option<u32>,
+    /// Place among the parts of a read.
+    part: u32,
+    leaves_dirt: bool,
+    /// For a flush: the volatile commands that it covers.
+    covers: Option<u64>,
+}
+
+impl<D: Disk> BareDisk<D> {
+    /// Serves `disk`.
+    pub fn new(disk: D) -> Self {
+        Self {
+            disk,
+            read_only: false,
+            waiting: VecDeque::new(),
+            running: Slots::default(),
+            commands: Slots::default(),
+            replies: VecDeque::new(),
+            dirt: Dirt::default(),
+            stopping: Stopping::No,
+            submitted_any: false,
+        }
+    }
+
+    /// Refuses everything that changes the disk.
+    #[must_use]
+    pub fn read_only(mut self) -> Self {
+        self.read_only = true;
+        self
+    }
+
+    /// The disk below.
+    pub fn disk(&self) -> &D {
+        &self.disk
+    }
+
+    /// The disk below, for what is no request: statistics, a power cut of an emulated disk.
+    pub fn disk_mut(&mut self) -> &mut D {
+        &mut self.disk
+    }
+
+    /// The disk lost its power and forgot every command (its tickets are abandoned): everything
+    /// outstanding fails, what comes later is served again.
+    pub fn power_was_cut(&mut self) {
+        let error = RequestError::new(
+            ErrorKind::Io,
+            format!("disk {} lost its power during the request", self.disk.properties().name),
+        );
+        self.commands.drain().for_each(drop);
+        let running = self.running.drain().map(|running| running.id);
+        let waiting = self.waiting.drain(..).filter(|work| work.slot.is_none()).map(|work| work.id);
+        let failed = running.chain(waiting).map(|id| Reply { id, result: Err(error.clone()) });
+        self.replies.extend(failed);
+        self.dirt = Dirt::default();
+        if self.stopping == Stopping::Flushing {
+            self.stopping = Stopping::Draining;
+        }
+    }
+
+    /// The one gate for requests: what a disk must never see is refused here.
+    fn validate_request(&self, operation: &Operation) -> Result<(), RequestError> {
+        let properties = self.disk.properties();
+        let (offset, len, writes) = match operation {
+            Operation::Read { offset, len } => (*offset, u64::from(*len), false),
+            Operation::Write { offset, data, .. } => (*offset, data.len() as u64, true),
+            Operation::Trim { offset, len, .. } => (*offset, *len, true),
+            Operation::WriteZeroes { offset, len, fast_only, .. } => {
+                if *fast_only && !properties.fast_zero {
+                    return Err(not_supported(&properties.name, "fast zeroing"));
+                }
+                (*offset, *len, true)
+            }
+            Operation::Flush => return Ok(()),
+            Operation::WriteAtomic { .. } => {
+                return Err(not_supported(&properties.name, "an atomic write"));
+            }
+            Operation::Hint { .. } => return Err(not_supported(&properties.name, "a hint")),
+        };
+        if writes && self.read_only {
+            return Err(RequestError::new(
+                ErrorKind::ReadOnly,
+                format!("disk {} is served read-only", properties.name),
+            ));
+        }
+        let sector = u64::from(properties.sector_bytes);
+        let inside = offset.checked_add(len).is_some_and(|end| end <= properties.capacity_bytes);
+        if len == 0 || !inside || !offset.is_multiple_of(sector) || !len.is_multiple_of(sector) {
+            return Err(RequestError::new(
+                ErrorKind::Invalid,
+                format!(
+                    "disk {}: expected whole {sector}-byte sectors inside {} bytes, \
+                     found {len} bytes at {offset}",
+                    properties.name, properties.capacity_bytes
+                ),
+            ));
+        }
+        Ok(())
+    }
+
+    fn reply(&mut self, id: RequestId, result: Result<Vec<Payload>, RequestError>) {
+        self.replies.push_back(Reply { id, result });
+    }
+
+    /// Submits pieces of waiting requests while the disk has room for them.
+    fn fill_queue(&mut self, now: Nanos) {
+        let depth_max = usize::from(self.disk.properties().queue_depth_max);
+        while self.commands.len() < depth_max {
+            let Some(mut work) = self.waiting.pop_front() else { break };
+            if matches!(work.operation, Operation::Flush) && !self.is_dirty() {
+                let result = self.dirt.flush_error.clone().map_or(Ok(Vec::new()), Err);
+                self.reply(work.id, result);
+                continue;
+            }
+            let finished = self.submit_next_piece(&mut work, now);
+            if !finished {
+                self.waiting.push_front(work);
+            }
+        }
+    }
+
+    /// Submits one piece of `work`; whether that was the last.
+    fn submit_next_piece(&mut self, work: &mut Work, now: Nanos) -> bool {
+        let limit = u64::from(self.disk.properties().transfer_bytes_max);
+        let sector = u64::from(self.disk.properties().sector_bytes);
+        let limit = limit - limit % sector;
+        let volatile = self.disk.properties().volatile_cache;
+        let at = work.done_bytes;
+        let total = operation_bytes(&work.operation);
+        let splits = matches!(work.operation, Operation::Read { .. } | Operation::Write { .. });
+        let len = if splits { limit.min(total - at) } else { total };
+        let whole = len == total;
+        let mut flush_after = false;
+        let mut covers = None;
+        let mut leaves_dirt = false;
+        let command = match &work.operation {
+            Operation::Read { offset, .. } => {
+                Command::Read { offset: offset + at, len: len as u32 }
+            }
+            Operation::Write { offset, data, fua } => {
+                // One piece can be durable by itself; several are made durable by one flush.
+                flush_after = *fua && !whole;
+                leaves_dirt = !(*fua && whole);
+                Command::Write {
+                    offset: offset + at,
+                    parts: vec![data.slice(at as usize..(at + len) as usize)],
+                    durable: *fua && whole,
+                }
+            }
+            Operation::WriteZeroes { offset, len, fua, .. } => {
+                leaves_dirt = !*fua;
+                Command::WriteZeroes { offset: *offset, len: *len, durable: *fua }
+            }
+            Operation::Trim { offset, len, fua } => {
+                flush_after = *fua;
+                leaves_dirt = true;
+                Command::Trim { offset: *offset, len: *len }
+            }
+            Operation::Flush | Operation::WriteAtomic { .. } | Operation::Hint { .. } => {
+                covers = Some(self.dirt.volatile_count);
+                Command::Flush
+            }
+        };
+        let slot = *work.slot.get_or_insert_with(|| {
+            self.running.insert(Running {
+                id: work.id,
+                pieces_left: 0,
+                unfinished: true,
+                flush_after: flush_after && volatile,
+                parts: Vec::new(),
+                error: None,
+            })
+        });
+        work.done_bytes += len;
+        let finished = work.done_bytes >= total;
+        let mut part = 0;
+        if let Some(running) = self.running.get_mut(slot) {
+            running.pieces_left += 1;
+            running.unfinished = !finished;
+            if matches!(command, Command::Read { .. }) {
+                part = running.parts.len() as u32;
+                running.parts.push(Payload::EMPTY);
+            }
+        }
+        let piece = Piece { owner: Some(slot), part, leaves_dirt: leaves_dirt && volatile, covers };
+        self.send(piece, command, now);
+        finished
+    }
+
+    fn send(&mut self, piece: Piece, command: Command, now: Nanos) {
+        let id = self.commands.insert_tagged(piece);
+        let ticket = Ticket::new(CommandId(id));
+        self.disk.submit(Submission { ticket, class: Class::Foreground, command }, now);
+        self.submitted_any = true;
+    }
+
+    fn is_dirty(&self) -> bool {
+        self.dirt.flushed_count < self.dirt.volatile_count
+    }
+
+    /// Books a finished command; replies when it was the last of its request.
+    fn complete(&mut self, id: CommandId, result: Result<Payload, DiskError>, now: Nanos) {
+        // Unknown: forgotten in a power cut.
+        let Some(piece) = self.commands.remove_tagged(id.0) else { return };
+        if piece.leaves_dirt {
+            self.dirt.volatile_count += 1;
+        }
+        if let Some(covers) = piece.covers {
+            self.book_flush(covers, &result);
+        }
+        let Some(slot) = piece.owner else {
+            self.stopping = Stopping::Done;
+            return;
+        };
+        let Some(running) = self.running.get_mut(slot) else { return };
+        running.pieces_left -= 1;
+        match result {
+            Ok(bytes) => {
+                if let Some(part) = running.parts.get_mut(piece.part as usize) {
+                    *part = bytes;
+                }
+            }
+            Err(error) => {
+                running.error.get_or_insert_with(|| request_error(&error));
+            }
+        }
+        if piece.covers.is_some() {
+            running.error = running.error.take().or(self.dirt.flush_error.clone());
+        }
+        if running.pieces_left > 0 || running.unfinished {
+            return;
+        }
+        if running.flush_after && running.error.is_none() {
+            running.flush_after = false;
+            running.pieces_left = 1;
+            let covers = Some(self.dirt.volatile_count);
+            let flush = Piece { owner: Some(slot), part: u32::MAX, leaves_dirt: false, covers };
+            // The place in the queue is the one that the finished command just left.
+            self.send(flush, Command::Flush, now);
+            return;
+        }
+        if let Some(running) = self.running.remove(slot) {
+            let result = match running.error {
+                None => Ok(running.parts),
+                Some(error) => Err(error),
+            };
+            self.reply(running.id, result);
+        }
+    }
+
+    fn book_flush(&mut self, covers: u64, result: &Result<Payload, DiskError>) {
+        // Counted as flushed also when it failed: `flush_error` answers from now on.
+        self.dirt.flushed_count = self.dirt.flushed_count.max(covers);
+        if let Err(error) = result {
+            self.dirt.flush_error.get_or_insert_with(|| request_error(error));
+        }
+    }
+
+    /// Takes the next step of a shutdown, once everything accepted is answered.
+    fn advance_shutdown(&mut self, now: Nanos) {
+        let idle = self.waiting.is_empty() && self.running.len() == 0;
+        if self.stopping != Stopping::Draining || !idle {
+            return;
+        }
+        if self.is_dirty() {
+            self.stopping = Stopping::Flushing;
+            let covers = Some(self.dirt.volatile_count);
+            self.send(
+                Piece { owner: None, part: 0, leaves_dirt: false, covers },
+                Command::Flush,
+                now,
+            );
+        } else {
+            self.stopping = Stopping::Done;
+        }
+    }
+}
+
+impl<D: Disk> Service for BareDisk<D> {
+    fn info(&self) -> ServiceInfo {
+        let properties = self.disk.properties();
+        ServiceInfo {
+            description: properties.name.clone(),
+            size_bytes: properties.capacity_bytes,
+            block_bytes_min: properties.sector_bytes,
+            block_bytes_preferred: properties.physical_sector_bytes.max(4096),
+            request_bytes_max: REQUEST_BYTES_MAX,
+            read_only: self.read_only,
+            rotational: properties.rotational,
+            fast_zero: properties.fast_zero,
+        }
+    }
+
+    fn submit(&mut self, request: Request, _now: Nanos) {
+        let Request { id, operation } = request;
+        if self.stopping != Stopping::No {
+            let error = RequestError::new(ErrorKind::ShuttingDown, "the disk is being closed");
+            return self.reply(id, Err(error));
+        }
+        if let Err(error) = self.validate_request(&operation) {
+            return self.reply(id, Err(error));
+        }
+        if self.waiting.len() >= WAITING_REQUESTS_MAX {
+            let problem = format!("{WAITING_REQUESTS_MAX} requests wait already; send fewer");
+            return self.reply(id, Err(RequestError::new(ErrorKind::Io, problem)));
+        }
+        self.waiting.push_back(Work { id, operation, done_bytes: 0, slot: None });
+    }
+
+    fn drive(&mut self, now: Nanos) {
+        loop {
+            self.fill_queue(now);
+            self.advance_shutdown(now);
+            if std::mem::take(&mut self.submitted_any) {
+                self.disk.kick();
+            }
+            let mut progressed = false;
+            while let Some(completion) = self.disk.poll(now) {
+                self.complete(completion.id, completion.result, now);
+                progressed = true;
+            }
+            if !progressed && !self.submitted_any {
+                break;
+            }
+        }
+    }
+
+    fn poll_reply(&mut self) -> Option<Reply> {
+        self.replies.pop_front()
+    }
+
+    fn wake_at(&self) -> Option<Nanos> {
+        self.disk.wake_at()
+    }
+
+    fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.disk.wake_fd()
+    }
+
+    fn begin_shutdown(&mut self, now: Nanos) {
+        if self.stopping == Stopping::No {
+            self.stopping = Stopping::Draining;
+            self.drive(now);
+        }
+    }
+
+    fn is_shut_down(&self) -> bool {
+        self.stopping == Stopping::Done && self.replies.is_empty()
+    }
+}
+
+fn not_supported(disk: &str, what: &str) -> RequestError {
+    RequestError::new(ErrorKind::NotSupported, format!("disk {disk} does not offer {what}"))
+}
+
+fn request_error(error: &DiskError) -> RequestError {
+    let kind = match error.kind {
+        DiskErrorKind::Io | DiskErrorKind::Gone => ErrorKind::Io,
+        DiskErrorKind::OutOfSpace => ErrorKind::NoSpace,
+        DiskErrorKind::Invalid => ErrorKind::Invalid,
+        DiskErrorKind::ReadOnly => ErrorKind::ReadOnly,
+    };
+    RequestError::new(kind, error.detail.clone())
+}
+
+fn operation_bytes(operation: &Operation) -> u64 {
+    match operation {
+        Operation::Read { len, .. } => u64::from(*len),
+        Operation::Write { data, .. } => data.len() as u64,
+        Operation::Trim { len, .. } | Operation::WriteZeroes { len, .. } => *len,
+        Operation::Flush | Operation::WriteAtomic { .. } | Operation::Hint { .. } => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests;

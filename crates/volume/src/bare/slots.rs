@@ -1,0 +1,65 @@
+//! Values in reusable places.
+//!
+//! A tag adds the number of uses to the place, so that a late answer to a forgotten command is
+//! never taken for the answer to a newer one. The number of places is the largest number of values
+//! that were ever held at once, which the owner bounds.
+
+/// Values in reusable places.
+pub(super) struct Slots<T> {
+    places: Vec<(u32, Option<T>)>,
+    free: Vec<u32>,
+}
+
+impl<T> Default for Slots<T> {
+    fn default() -> Self {
+        Self { places: Vec::new(), free: Vec::new() }
+    }
+}
+
+impl<T> Slots<T> {
+    pub(super) fn len(&self) -> usize {
+        self.places.len() - self.free.len()
+    }
+
+    pub(super) fn insert(&mut self, value: T) -> u32 {
+        if let Some(place) = self.free.pop() {
+            let (uses, slot) = &mut self.places[place as usize];
+            *uses = uses.wrapping_add(1);
+            *slot = Some(value);
+            return place;
+        }
+        self.places.push((0, Some(value)));
+        (self.places.len() - 1) as u32
+    }
+
+    pub(super) fn insert_tagged(&mut self, value: T) -> u64 {
+        let place = self.insert(value);
+        u64::from(self.places[place as usize].0) << 32 | u64::from(place)
+    }
+
+    pub(super) fn get_mut(&mut self, place: u32) -> Option<&mut T> {
+        self.places.get_mut(place as usize)?.1.as_mut()
+    }
+
+    pub(super) fn remove(&mut self, place: u32) -> Option<T> {
+        let value = self.places.get_mut(place as usize)?.1.take()?;
+        self.free.push(place);
+        Some(value)
+    }
+
+    pub(super) fn remove_tagged(&mut self, tag: u64) -> Option<T> {
+        let place = tag as u32;
+        let uses = self.places.get(place as usize)?.0;
+        if uses != (tag >> 32) as u32 { None } else { self.remove(place) }
+    }
+
+    pub(super) fn drain(&mut self) -> impl Iterator<Item = T> {
+        let free = &mut self.free;
+        let places = self.places.iter_mut().enumerate();
+        places.filter_map(move |(place, (_, slot))| {
+            let value = slot.take()?;
+            free.push(place as u32);
+            Some(value)
+        })
+    }
+}

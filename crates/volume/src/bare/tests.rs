@@ -1,0 +1,260 @@
+//! A bare disk against a disk of the test's own, which checks what a disk may expect.
+
+use super::*;
+use nearhead_disk::{BufferMut, Completion, Properties};
+
+/// Memory with a queue that the test empties in either order, and faults on demand.
+struct ScriptedDisk {
+    properties: Properties,
+    bytes: Vec<u8>,
+    queue: VecDeque<Submission>,
+    newest_first: bool,
+    held: bool,
+    commands: Vec<Command>,
+    fail: Option<fn(&Command) -> bool>,
+}
+
+impl ScriptedDisk {
+    fn new() -> Self {
+        let properties = Properties {
+            name: "scripted".to_owned(),
+            capacity_bytes: 4 << 20,
+            sector_bytes: 512,
+            physical_sector_bytes: 4096,
+            rotational: false,
+            rotation_period: None,
+            volatile_cache: true,
+            trim_reads_zero: true,
+            fast_zero: false,
+            transfer_bytes_max: 64 * 1024,
+            queue_depth_max: 4,
+        };
+        let bytes = vec![0; properties.capacity_bytes as usize];
+        let (queue, commands) = (VecDeque::new(), Vec::new());
+        Self { properties, bytes, queue, newest_first: false, held: false, commands, fail: None }
+    }
+
+    fn carry_out(&mut self, command: &Command) -> Result<Payload, DiskError> {
+        if self.fail.is_some_and(|fails| fails(command)) {
+            return Err(DiskError { kind: DiskErrorKind::Io, detail: "scripted fault".to_owned() });
+        }
+        match command {
+            Command::Read { offset, len } => {
+                let from = *offset as usize;
+                let bytes = &self.bytes[from..from + *len as usize];
+                return Ok(Payload::Bytes(BufferMut::copy_of(bytes).freeze()));
+            }
+            Command::Write { offset, parts, .. } => {
+                let mut at = *offset as usize;
+                for part in parts {
+                    part.copy_to(&mut self.bytes[at..at + part.len()]);
+                    at += part.len();
+                }
+            }
+            Command::WriteZeroes { offset, len, .. } | Command::Trim { offset, len } => {
+                self.bytes[*offset as usize..(offset + len) as usize].fill(0);
+            }
+            Command::Flush => {}
+        }
+        Ok(Payload::EMPTY)
+    }
+}
+
+impl Disk for ScriptedDisk {
+    fn properties(&self) -> &Properties {
+        &self.properties
+    }
+
+    fn submit(&mut self, submission: Submission, _now: Nanos) {
+        if let Command::Read { len, .. } = &submission.command {
+            assert!(*len <= self.properties.transfer_bytes_max);
+        }
+        self.commands.push(submission.command.clone());
+        self.queue.push_back(submission);
+        assert!(self.queue.len() <= usize::from(self.properties.queue_depth_max));
+    }
+
+    fn poll(&mut self, _now: Nanos) -> Option<Completion> {
+        if self.held {
+            return None;
+        }
+        let next = if self.newest_first { self.queue.pop_back() } else { self.queue.pop_front() };
+        let Submission { ticket, command, .. } = next?;
+        let result = self.carry_out(&command);
+        Some(ticket.complete(result))
+    }
+
+    fn wake_at(&self) -> Option<Nanos> {
+        None
+    }
+}
+
+impl Drop for ScriptedDisk {
+    fn drop(&mut self) {
+        self.queue.drain(..).for_each(|submission| submission.ticket.abandon());
+    }
+}
+
+fn submit(bare: &mut BareDisk<ScriptedDisk>, id: u64, operation: Operation) {
+    bare.submit(Request { id: RequestId(id), operation }, Nanos::ZERO);
+}
+
+/// Submits, drives, and returns the one reply.
+fn ask(
+    bare: &mut BareDisk<ScriptedDisk>,
+    operation: Operation,
+) -> Result<Vec<Payload>, RequestError> {
+    submit(bare, 1, operation);
+    bare.drive(Nanos::ZERO);
+    let reply = bare.poll_reply().unwrap();
+    assert!(bare.poll_reply().is_none(), "one request, one reply");
+    reply.result
+}
+
+fn kind(result: &Result<Vec<Payload>, RequestError>) -> ErrorKind {
+    result.as_ref().unwrap_err().kind
+}
+
+fn pattern(len: usize) -> Payload {
+    let bytes: Vec<u8> = (0..len).map(|at| (at / 512 * 7 + at) as u8).collect();
+    Payload::Bytes(BufferMut::copy_of(&bytes).freeze())
+}
+
+fn joined(parts: &[Payload]) -> Vec<u8> {
+    let mut bytes = vec![0; nearhead_disk::total_len(parts)];
+    let mut at = 0;
+    for part in parts {
+        part.copy_to(&mut bytes[at..at + part.len()]);
+        at += part.len();
+    }
+    bytes
+}
+
+fn write(offset: u64, data: Payload, fua: bool) -> Operation {
+    Operation::Write { offset, data, fua }
+}
+
+#[test]
+fn a_large_transfer_is_split_and_comes_back_in_order() {
+    for newest_first in [false, true] {
+        let mut bare = BareDisk::new(ScriptedDisk::new());
+        bare.disk_mut().newest_first = newest_first;
+        let data = pattern(1_000 * 512);
+        ask(&mut bare, write(8192, data.clone(), false)).unwrap();
+        let read = ask(&mut bare, Operation::Read { offset: 8192, len: 1_000 * 512 }).unwrap();
+        assert_eq!(joined(&read), joined(&[data]), "newest first: {newest_first}");
+    }
+}
+
+#[test]
+fn every_one_of_many_requests_is_answered_once() {
+    let mut bare = BareDisk::new(ScriptedDisk::new());
+    bare.disk_mut().newest_first = true;
+    for id in 0..500 {
+        let data = pattern(512 * (1 + id as usize % 300));
+        submit(&mut bare, id, write(id * 512, data, id % 3 == 0));
+    }
+    bare.drive(Nanos::ZERO);
+    let mut ids: Vec<u64> = std::iter::from_fn(|| bare.poll_reply()).map(|r| r.id.0).collect();
+    ids.sort_unstable();
+    assert_eq!(ids, (0..500).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_flush_costs_a_command_only_after_a_volatile_write() {
+    let mut bare = BareDisk::new(ScriptedDisk::new());
+    ask(&mut bare, Operation::Flush).unwrap();
+    ask(&mut bare, write(0, pattern(4096), true)).unwrap();
+    ask(&mut bare, Operation::Flush).unwrap();
+    assert_eq!(bare.disk().commands.len(), 1, "only the durable write");
+    ask(&mut bare, write(0, pattern(4096), false)).unwrap();
+    ask(&mut bare, Operation::Flush).unwrap();
+    ask(&mut bare, Operation::Flush).unwrap();
+    assert_eq!(bare.disk().commands.len(), 3, "one write, one flush");
+}
+
+#[test]
+fn fua_of_a_split_write_or_of_a_trim_ends_with_a_flush() {
+    let mut bare = BareDisk::new(ScriptedDisk::new());
+    ask(&mut bare, write(0, pattern(4 * 64 * 1024), true)).unwrap();
+    assert!(matches!(bare.disk().commands[4], Command::Flush));
+    ask(&mut bare, Operation::Trim { offset: 0, len: 4096, fua: true }).unwrap();
+    assert!(matches!(bare.disk().commands[6], Command::Flush));
+    assert_eq!(bare.disk().commands.len(), 7);
+}
+
+#[test]
+fn after_a_failed_flush_no_later_flush_claims_durability() {
+    let mut bare = BareDisk::new(ScriptedDisk::new());
+    bare.disk_mut().fail = Some(|command| matches!(command, Command::Flush));
+    ask(&mut bare, write(0, pattern(4096), false)).unwrap();
+    assert_eq!(kind(&ask(&mut bare, Operation::Flush)), ErrorKind::Io);
+    bare.disk_mut().fail = None;
+    assert_eq!(kind(&ask(&mut bare, Operation::Flush)), ErrorKind::Io);
+    ask(&mut bare, write(0, pattern(4096), false)).unwrap();
+    assert_eq!(kind(&ask(&mut bare, Operation::Flush)), ErrorKind::Io);
+}
+
+#[test]
+fn a_fault_in_one_piece_fails_the_request_and_no_other() {
+    let mut bare = BareDisk::new(ScriptedDisk::new());
+    bare.disk_mut().fail = Some(|command| matches!(command, Command::Read { offset: 65_536, .. }));
+    assert_eq!(kind(&ask(&mut bare, Operation::Read { offset: 0, len: 1 << 20 })), ErrorKind::Io);
+    ask(&mut bare, Operation::Read { offset: 1 << 20, len: 1 << 20 }).unwrap();
+}
+
+#[test]
+fn what_no_disk_should_see_is_refused_at_the_gate() {
+    let mut bare = BareDisk::new(ScriptedDisk::new());
+    let end = 4 << 20;
+    let refused = [
+        Operation::Read { offset: 1, len: 512 },
+        Operation::Read { offset: 0, len: 100 },
+        Operation::Read { offset: 0, len: 0 },
+        Operation::Read { offset: end, len: 512 },
+        Operation::Trim { offset: end - 512, len: 1024, fua: false },
+        Operation::Trim { offset: u64::MAX - 511, len: 512, fua: false },
+        Operation::WriteZeroes { offset: 512, len: u64::MAX, fua: false, fast_only: false },
+    ];
+    for operation in refused {
+        assert_eq!(kind(&ask(&mut bare, operation.clone())), ErrorKind::Invalid, "{operation:?}");
+    }
+    let fast = Operation::WriteZeroes { offset: 0, len: 512, fua: false, fast_only: true };
+    assert_eq!(kind(&ask(&mut bare, fast)), ErrorKind::NotSupported);
+    assert!(bare.disk().commands.is_empty());
+    let mut bare = BareDisk::new(ScriptedDisk::new()).read_only();
+    assert_eq!(kind(&ask(&mut bare, write(0, pattern(512), false))), ErrorKind::ReadOnly);
+}
+
+#[test]
+fn a_power_cut_answers_everything_outstanding_with_an_error() {
+    let mut bare = BareDisk::new(ScriptedDisk::new());
+    bare.disk_mut().held = true;
+    for id in 0..10 {
+        submit(&mut bare, id, Operation::Read { offset: 0, len: 200 * 1024 / 512 * 512 });
+    }
+    bare.drive(Nanos::ZERO);
+    let disk = bare.disk_mut();
+    let late: Vec<Submission> = disk.queue.drain(..).collect();
+    assert_eq!(late.len(), 4, "as many as the queue is deep");
+    for submission in late {
+        submission.ticket.abandon();
+    }
+    bare.power_was_cut();
+    let replies: Vec<Reply> = std::iter::from_fn(|| bare.poll_reply()).collect();
+    assert_eq!(replies.len(), 10);
+    assert!(replies.iter().all(|reply| reply.result.is_err()));
+    bare.disk_mut().held = false;
+    ask(&mut bare, Operation::Read { offset: 0, len: 512 }).unwrap();
+}
+
+#[test]
+fn a_shutdown_answers_what_waits_then_flushes_then_refuses() {
+    let mut bare = BareDisk::new(ScriptedDisk::new());
+    submit(&mut bare, 1, write(0, pattern(512 * 1024), false));
+    bare.begin_shutdown(Nanos::ZERO);
+    assert!(bare.poll_reply().unwrap().result.is_ok());
+    assert!(bare.is_shut_down());
+    assert!(matches!(bare.disk().commands.last(), Some(Command::Flush)));
+    assert_eq!(kind(&ask(&mut bare, Operation::Flush)), ErrorKind::ShuttingDown);
+}
