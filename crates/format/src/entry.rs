@@ -1,0 +1,264 @@
+//! The map entry: where the newest copy of up to eight home sectors is.
+//!
+//! An [`Entry`] is 20 bytes on disk and `(u64, u64, u32)` ([`PackedEntry`]) in the engine's memory.
+//! It never crosses a 4 KiB home block, and a logged one lies inside one *chunk*: what was written
+//! at once, at most one home block, with one checksum. An entry that a later, smaller write has cut
+//! keeps naming its whole chunk, because only the whole chunk can be verified.
+//!
+//! ```text
+//! word0   63        57 56     54 53   51 50  48 47                                0
+//!         | zero (7) | chunk-1  | offset | len-1 |         home_sector             |
+//! word1   | chunk_sector; all ones = Zero, all ones but the last = Poisoned        |
+//! crc     | CRC32C of the whole chunk with its home address; 0 unless logged       |
+//! ```
+
+use crate::bytes::{FieldError, put, u32_at, u64_at};
+use crate::{BLOCK_SECTORS, SECTORS_MAX};
+
+/// Size of an entry on disk.
+pub const ENTRY_BYTES: usize = 20;
+
+const SECTOR_MASK: u64 = SECTORS_MAX - 1;
+const LEN_SHIFT: u32 = 48;
+const OFFSET_SHIFT: u32 = 51;
+const CHUNK_LEN_SHIFT: u32 = 54;
+const UNUSED_SHIFT: u32 = 57;
+const ZERO_WORD: u64 = u64::MAX;
+const POISONED_WORD: u64 = u64::MAX - 1;
+
+/// Where the newest copy of an entry's sectors is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Place {
+    /// In a log.
+    Log {
+        /// Device sector where the chunk starts.
+        chunk_sector: u64,
+        /// Sectors in the whole chunk, 1 to 8.
+        chunk_len: u8,
+        /// The entry's first sector inside the chunk.
+        offset: u8,
+    },
+    /// Nowhere: the sectors read as zeros.
+    Zero,
+    /// Nowhere: the newest copy was lost, and an older one must not be served (EIO).
+    Poisoned,
+}
+
+/// One line of the map.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Entry {
+    /// First sector of the client's address space it describes, below 2^48.
+    pub home_sector: u64,
+    /// Number of sectors, 1 to 8, all in one 4 KiB home block.
+    pub len_sectors: u8,
+    /// Where they are.
+    pub place: Place,
+    /// [`chunk_crc`](crate::crc::chunk_crc) of the whole chunk; 0 unless logged.
+    pub crc: u32,
+}
+
+/// An entry as the engine keeps it: the on-disk words, not yet unfolded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct PackedEntry {
+    /// Home sector and the three small fields.
+    pub word0: u64,
+    /// Chunk sector or a mark.
+    pub word1: u64,
+    /// Checksum of the chunk.
+    pub crc: u32,
+}
+
+impl Entry {
+    /// The sector after the last one it describes.
+    #[inline]
+    pub fn end_sector(&self) -> u64 {
+        self.home_sector + u64::from(self.len_sectors)
+    }
+
+    /// The home sector of the first sector of its chunk, which the checksum covers, and the chunk's
+    /// length in sectors; `None` unless logged.
+    #[inline]
+    pub fn chunk_home(&self) -> Option<(u64, u8)> {
+        match self.place {
+            Place::Log { chunk_len, offset, .. } => {
+                Some((self.home_sector.saturating_sub(u64::from(offset)), chunk_len))
+            }
+            Place::Zero | Place::Poisoned => None,
+        }
+    }
+
+    /// Folds the entry into words.
+    ///
+    /// The entry must be valid ([`Entry::validate`]); debug builds check that.
+    #[inline]
+    pub fn pack(&self) -> PackedEntry {
+        debug_assert_eq!(self.validate(), Ok(()), "{self:?}");
+        let (word1, chunk_len, offset) = match self.place {
+            Place::Log { chunk_sector, chunk_len, offset } => (chunk_sector, chunk_len, offset),
+            Place::Zero => (ZERO_WORD, 1, 0),
+            Place::Poisoned => (POISONED_WORD, 1, 0),
+        };
+        let word0 = self.home_sector
+            | u64::from(self.len_sectors - 1) << LEN_SHIFT
+            | u64::from(offset) << OFFSET_SHIFT
+            | u64::from(chunk_len - 1) << CHUNK_LEN_SHIFT;
+        PackedEntry { word0, word1, crc: self.crc }
+    }
+
+    /// Checks everything the format demands of an entry.
+    pub fn validate(&self) -> Result<(), FieldError> {
+        check_block_range("entry home_sector and len", self.home_sector, self.len_sectors)?;
+        let Place::Log { chunk_sector, chunk_len, offset } = self.place else {
+            if self.crc != 0 {
+                return Err(FieldError::new(
+                    "entry crc",
+                    "0 for an entry without a chunk",
+                    self.crc,
+                ));
+            }
+            return Ok(());
+        };
+        if !(1..=BLOCK_SECTORS as u8).contains(&chunk_len) {
+            return Err(FieldError::new("entry chunk_len", "1 to 8 sectors", chunk_len));
+        }
+        if u16::from(offset) + u16::from(self.len_sectors) > u16::from(chunk_len) {
+            return Err(FieldError::new(
+                "entry offset",
+                format_args!("{} sectors inside a chunk of {chunk_len}", self.len_sectors),
+                offset,
+            ));
+        }
+        let in_block = self.home_sector % BLOCK_SECTORS;
+        let fits = u64::from(offset) <= in_block
+            && in_block - u64::from(offset) + u64::from(chunk_len) <= BLOCK_SECTORS;
+        if !fits {
+            return Err(FieldError::new(
+                "entry chunk",
+                "a chunk inside one 4 KiB home block",
+                format_args!(
+                    "home sector {} at offset {offset} of a chunk of {chunk_len}",
+                    self.home_sector
+                ),
+            ));
+        }
+        if chunk_sector > SECTORS_MAX - u64::from(chunk_len) {
+            return Err(FieldError::new("entry chunk_sector", "a sector below 2^48", chunk_sector));
+        }
+        Ok(())
+    }
+
+    /// The 20 bytes on disk.
+    #[inline]
+    pub fn encode(&self) -> [u8; ENTRY_BYTES] {
+        self.pack().encode()
+    }
+
+    /// Reads 20 bytes from a disk, trusting none of them.
+    #[inline]
+    pub fn decode(bytes: &[u8; ENTRY_BYTES]) -> Result<Self, FieldError> {
+        PackedEntry::decode(bytes).unpack()
+    }
+}
+
+impl PackedEntry {
+    /// First home sector.
+    #[inline]
+    pub fn home_sector(&self) -> u64 {
+        self.word0 & SECTOR_MASK
+    }
+
+    /// Number of sectors, 1 to 8.
+    #[inline]
+    pub fn len_sectors(&self) -> u8 {
+        ((self.word0 >> LEN_SHIFT) & 7) as u8 + 1
+    }
+
+    /// The sector after the last.
+    #[inline]
+    pub fn end_sector(&self) -> u64 {
+        self.home_sector() + u64::from(self.len_sectors())
+    }
+
+    /// Where the sectors are.
+    #[inline]
+    pub fn place(&self) -> Place {
+        match self.word1 {
+            ZERO_WORD => Place::Zero,
+            POISONED_WORD => Place::Poisoned,
+            chunk_sector => Place::Log {
+                chunk_sector,
+                chunk_len: ((self.word0 >> CHUNK_LEN_SHIFT) & 7) as u8 + 1,
+                offset: ((self.word0 >> OFFSET_SHIFT) & 7) as u8,
+            },
+        }
+    }
+
+    /// Unfolds words that [`Entry::pack`] made; for anything else use [`PackedEntry::unpack`].
+    #[inline]
+    pub fn entry(&self) -> Entry {
+        Entry {
+            home_sector: self.home_sector(),
+            len_sectors: self.len_sectors(),
+            place: self.place(),
+            crc: self.crc,
+        }
+    }
+
+    /// Unfolds words of unknown origin, checking everything.
+    #[inline]
+    pub fn unpack(&self) -> Result<Entry, FieldError> {
+        if self.word0 >> UNUSED_SHIFT != 0 {
+            return Err(FieldError::new(
+                "entry word0",
+                "bits 57 to 63 zero",
+                format_args!("{:#018x}", self.word0),
+            ));
+        }
+        let entry = self.entry();
+        let bare = self.word0 >> OFFSET_SHIFT == 0;
+        if !bare && !matches!(entry.place, Place::Log { .. }) {
+            return Err(FieldError::new(
+                "entry word0",
+                "offset and chunk_len zero for an entry without a chunk",
+                format_args!("{:#018x}", self.word0),
+            ));
+        }
+        entry.validate()?;
+        Ok(entry)
+    }
+
+    /// The 20 bytes on disk.
+    #[inline]
+    pub fn encode(&self) -> [u8; ENTRY_BYTES] {
+        let mut bytes = [0; ENTRY_BYTES];
+        put(&mut bytes, 0, &self.word0.to_le_bytes());
+        put(&mut bytes, 8, &self.word1.to_le_bytes());
+        put(&mut bytes, 16, &self.crc.to_le_bytes());
+        bytes
+    }
+
+    /// The words in 20 bytes, unchecked.
+    #[inline]
+    pub fn decode(bytes: &[u8; ENTRY_BYTES]) -> Self {
+        Self { word0: u64_at(bytes, 0), word1: u64_at(bytes, 8), crc: u32_at(bytes, 16) }
+    }
+}
+
+/// Checks that `len` sectors from `sector` on are 1 to 8, below 2^48, and in one 4 KiB block.
+#[inline]
+pub(crate) fn check_block_range(
+    name: &'static str,
+    sector: u64,
+    len: u8,
+) -> Result<(), FieldError> {
+    let len = u64::from(len);
+    let valid = sector < SECTORS_MAX && len >= 1 && sector % BLOCK_SECTORS + len <= BLOCK_SECTORS;
+    if valid {
+        return Ok(());
+    }
+    Err(FieldError::new(
+        name,
+        "1 to 8 sectors below 2^48 in one 4 KiB block",
+        format_args!("{len} sectors at {sector}"),
+    ))
+}

@@ -1,0 +1,232 @@
+//! Choosing a layout for a device: sizes in, [`Layout`] out.
+//!
+//! Whatever the plan chooses passes [`Layout::validate`], the one gate that layouts read from a
+//! superblock pass too.
+
+use super::error::{LayoutError, LayoutField};
+use super::{
+    DEVICE_BYTES_MAX, DEVICE_BYTES_MIN, LOG_BYTES_MIN, Layout, Preset, superblock_offsets,
+};
+use crate::{BLOCK_BYTES, ENTRY_BYTES};
+
+const KIB: u64 = 1024;
+const MIB: u64 = 1024 * KIB;
+
+/// Group of a device that is large enough: Manylogs section IV-A keeps 10 MB of log in every
+/// 100 MB of disk.
+pub const GROUP_BYTES_DEFAULT: u64 = 100 * MIB;
+/// Log of such a group.
+pub const LOG_BYTES_DEFAULT: u64 = 10 * MIB;
+/// Largest log that `singlelog` takes by itself.
+pub const SINGLE_LOG_BYTES_DEFAULT_MAX: u64 = 5 * 1024 * MIB;
+
+/// Below this many groups near-head placement has nothing to choose from; smaller groups are taken.
+const GROUPS_WANTED: u64 = 4;
+/// Where the first snapshot slot starts: past the superblock copies, aligned for everything.
+const FIRST_SLOT_OFFSET: u64 = MIB;
+const ALIGN_GROUP: u64 = MIB;
+const ALIGN_LOG: u64 = 64 * KIB;
+/// Snapshot bytes per log besides its entries: its state (12) and its claim (4).
+const SLOT_BYTES_PER_LOG: u64 = 16;
+/// Room of a slot for its header, hints, and entries of less than a block.
+const SLOT_BYTES_SPARE: u64 = MIB;
+
+/// What may be chosen about a layout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LayoutOptions {
+    /// Which logs there are.
+    pub preset: Preset,
+    /// Sector of the device: 512 or 4096.
+    pub sector_bytes: u32,
+    /// Unit of the logs, 512 or 4096: the device's physical sector, so that a record never shares
+    /// one with its neighbour.
+    pub log_block_bytes: u32,
+    /// Size of a group; only with [`Preset::Mlb`].
+    pub group_bytes: Option<u64>,
+    /// Size of each log.
+    pub log_bytes: Option<u64>,
+}
+
+impl LayoutOptions {
+    /// The defaults of a preset, on a device with 512-byte sectors of which the medium writes
+    /// eight at once.
+    pub fn new(preset: Preset) -> Self {
+        Self {
+            preset,
+            sector_bytes: 512,
+            log_block_bytes: 4096,
+            group_bytes: None,
+            log_bytes: None,
+        }
+    }
+}
+
+impl Layout {
+    /// Lays out a device of `device_bytes`.
+    pub fn plan(device_bytes: u64, options: &LayoutOptions) -> Result<Self, LayoutError> {
+        check_device(device_bytes)?;
+        check_combination(options)?;
+        let sizes = match options.preset {
+            Preset::NoLog => Sizes { group_bytes: None, log_bytes: 0 },
+            Preset::SingleLog => Sizes {
+                group_bytes: None,
+                log_bytes: options
+                    .log_bytes
+                    .unwrap_or_else(|| log_for(device_bytes).min(SINGLE_LOG_BYTES_DEFAULT_MAX)),
+            },
+            Preset::Mlb => mlb_sizes(device_bytes, options),
+        };
+        let layout = assemble(device_bytes, options, sizes)?;
+        layout.validate()?;
+        Ok(layout)
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Sizes {
+    /// `None`: everything there is, in one group.
+    group_bytes: Option<u64>,
+    log_bytes: u64,
+}
+
+/// A tenth of `bytes`, rounded to what logs are aligned to.
+fn log_for(bytes: u64) -> u64 {
+    (bytes / 10 / ALIGN_LOG * ALIGN_LOG).max(LOG_BYTES_MIN)
+}
+
+fn mlb_sizes(device_bytes: u64, options: &LayoutOptions) -> Sizes {
+    if let Some(group_bytes) = options.group_bytes {
+        let log_bytes = options.log_bytes.unwrap_or_else(|| log_for(group_bytes));
+        return Sizes { group_bytes: Some(group_bytes), log_bytes };
+    }
+    let log_bytes = options.log_bytes.unwrap_or(LOG_BYTES_DEFAULT);
+    let space = space_for(device_bytes, GROUP_BYTES_DEFAULT, log_bytes);
+    if space.group_count >= GROUPS_WANTED {
+        return Sizes { group_bytes: Some(GROUP_BYTES_DEFAULT), log_bytes };
+    }
+    let log_bound = options.log_bytes.unwrap_or_else(|| log_for(device_bytes / GROUPS_WANTED));
+    let slot_bytes = slot_bytes_for(GROUPS_WANTED, log_bound);
+    let usable = groups_end(device_bytes).saturating_sub(groups_offset_for(slot_bytes));
+    let group_bytes = usable / GROUPS_WANTED / ALIGN_GROUP * ALIGN_GROUP;
+    let log_bytes = options.log_bytes.unwrap_or_else(|| log_for(group_bytes));
+    Sizes { group_bytes: Some(group_bytes), log_bytes }
+}
+
+struct Space {
+    slot_bytes: u64,
+    groups_offset: u64,
+    group_count: u64,
+}
+
+/// What fits beside snapshot slots large enough for the logs of every group that could exist.
+fn space_for(device_bytes: u64, group_bytes: u64, log_bytes: u64) -> Space {
+    let end = groups_end(device_bytes);
+    let group_bytes = group_bytes.max(1);
+    let slot_bytes = slot_bytes_for((end - FIRST_SLOT_OFFSET) / group_bytes, log_bytes);
+    let groups_offset = groups_offset_for(slot_bytes);
+    let group_count = end.saturating_sub(groups_offset) / group_bytes;
+    Space { slot_bytes, groups_offset, group_count }
+}
+
+fn assemble(
+    device_bytes: u64,
+    options: &LayoutOptions,
+    sizes: Sizes,
+) -> Result<Layout, LayoutError> {
+    let (space, group_bytes) = if let Some(group_bytes) = sizes.group_bytes {
+        (space_for(device_bytes, group_bytes, sizes.log_bytes), group_bytes)
+    } else {
+        let slot_bytes = slot_bytes_for(1, sizes.log_bytes);
+        let groups_offset = groups_offset_for(slot_bytes);
+        let left = groups_end(device_bytes).saturating_sub(groups_offset);
+        let space = Space { slot_bytes, groups_offset, group_count: 1 };
+        (space, left / BLOCK_BYTES * BLOCK_BYTES)
+    };
+    let group_count = u32::try_from(space.group_count).map_err(|_| {
+        LayoutError::new(
+            LayoutField::GroupCount,
+            format_args!("at most {}", u32::MAX),
+            space.group_count,
+            "choose larger groups",
+        )
+    })?;
+    if group_count == 0 {
+        return Err(LayoutError::new(
+            LayoutField::GroupBytes,
+            format_args!(
+                "at most {} so that one group fits beside the snapshots",
+                groups_end(device_bytes).saturating_sub(space.groups_offset)
+            ),
+            group_bytes,
+            "choose smaller groups or a larger device",
+        ));
+    }
+    Ok(Layout {
+        device_bytes,
+        sector_bytes: options.sector_bytes,
+        log_block_bytes: options.log_block_bytes,
+        slot_offsets: [FIRST_SLOT_OFFSET, FIRST_SLOT_OFFSET + space.slot_bytes],
+        slot_bytes: space.slot_bytes,
+        groups_offset: space.groups_offset,
+        group_bytes,
+        log_bytes: sizes.log_bytes,
+        group_count,
+    })
+}
+
+/// Room for a map of every 4 KiB block of every log, the state of every log, and some to spare.
+pub(super) fn slot_bytes_for(log_count: u64, log_bytes: u64) -> u64 {
+    if log_bytes == 0 {
+        return SLOT_BYTES_SPARE;
+    }
+    let per_log = log_bytes / BLOCK_BYTES * ENTRY_BYTES as u64 + SLOT_BYTES_PER_LOG;
+    let bytes = per_log.saturating_mul(log_count).saturating_add(SLOT_BYTES_SPARE);
+    bytes.min(DEVICE_BYTES_MAX).next_multiple_of(MIB)
+}
+
+fn groups_offset_for(slot_bytes: u64) -> u64 {
+    FIRST_SLOT_OFFSET + 2 * slot_bytes
+}
+
+fn groups_end(device_bytes: u64) -> u64 {
+    superblock_offsets(device_bytes)[2]
+}
+
+pub(super) fn check_device(device_bytes: u64) -> Result<(), LayoutError> {
+    if (DEVICE_BYTES_MIN..=DEVICE_BYTES_MAX).contains(&device_bytes) {
+        return Ok(());
+    }
+    Err(LayoutError::new(
+        LayoutField::DeviceBytes,
+        format_args!("from {DEVICE_BYTES_MIN} to {DEVICE_BYTES_MAX} bytes"),
+        device_bytes,
+        "use a device or image of at least 64 MiB and at most 1 PiB",
+    ))
+}
+
+fn check_combination(options: &LayoutOptions) -> Result<(), LayoutError> {
+    let single_group = !matches!(options.preset, Preset::Mlb);
+    if let (true, Some(found)) = (single_group, options.group_bytes) {
+        return Err(LayoutError::new(
+            LayoutField::GroupBytes,
+            format_args!("none given: {} has one group over the whole device", options.preset),
+            found,
+            "leave the group size out, or choose the preset mlb",
+        ));
+    }
+    match (options.preset, options.log_bytes) {
+        (Preset::NoLog, Some(found)) if found != 0 => Err(LayoutError::new(
+            LayoutField::LogBytes,
+            "none given: nolog has no log",
+            found,
+            "leave the log size out, or choose the preset singlelog or mlb",
+        )),
+        (Preset::SingleLog | Preset::Mlb, Some(0)) => Err(LayoutError::new(
+            LayoutField::LogBytes,
+            format_args!("at least {LOG_BYTES_MIN} with the preset {}", options.preset),
+            0,
+            "give the logs a size, or choose the preset nolog",
+        )),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,310 @@
+//! The record: the one thing that is ever written to a log.
+//!
+//! A record is a header, then its payload chunks back to back, padded with zeros to whole log
+//! blocks. It becomes true as a whole: one header checksum covers all it says, each data chunk
+//! carries its own checksum. A reader first [`peek`]s at the first 512 bytes to learn how much to
+//! read, then [`RecordHeader::decode`]s the header, then asks whether it is the record that
+//! belongs at that address ([`RecordHeader::verify_identity`]).
+//!
+//! What a record says is applied in this order: its invalidations to everything older, then its
+//! writes, then its claims. Its echo is never applied; it names what the record before it wrote, in
+//! case that one is lost.
+
+mod decode;
+mod encode;
+mod error;
+#[cfg(test)]
+mod tests;
+
+pub use decode::{Peek, peek};
+pub use error::RecordError;
+
+use crate::bytes::FieldError;
+use crate::entry::check_block_range;
+use crate::{SECTORS_MAX, VolumeId};
+
+/// "NHRC": the first four bytes of every record.
+pub const RECORD_MAGIC: [u8; 4] = *b"NHRC";
+/// Version of the record format.
+pub const RECORD_VERSION: u16 = 1;
+/// Size of the fixed part of the header.
+pub const HEADER_FIXED_BYTES: usize = 96;
+/// Size of each item after it.
+pub const ITEM_BYTES: usize = 12;
+/// Most writes in one record.
+pub const WRITES_MAX: usize = 1024;
+/// Most invalidations in one record.
+pub const INVALIDATIONS_MAX: usize = 2048;
+/// Most claims in one record.
+pub const CLAIMS_MAX: usize = 64;
+/// Most echoed ranges in one record.
+pub const ECHO_MAX: usize = 256;
+/// Largest header.
+pub const HEADER_BYTES_MAX: usize = 64 * 1024;
+/// Largest payload.
+pub const PAYLOAD_SECTORS_MAX: u32 = 8192;
+/// `previous_position` of the first record of a log.
+pub const NO_POSITION: u32 = u32::MAX;
+
+/// Flag: the record moves data without changing what any sector reads as.
+pub const FLAG_RELOCATION: u16 = 1;
+/// Flag: the record is one atomic write of the client.
+pub const FLAG_ATOMIC: u16 = 2;
+/// Flag: the record is the last one before an orderly stop.
+pub const FLAG_SHUTDOWN: u16 = 4;
+/// Every flag of this version.
+pub const FLAGS_KNOWN: u16 = FLAG_RELOCATION | FLAG_ATOMIC | FLAG_SHUTDOWN;
+
+const _: () = assert!(
+    HEADER_FIXED_BYTES + ITEM_BYTES * (WRITES_MAX + INVALIDATIONS_MAX + CLAIMS_MAX + ECHO_MAX)
+        <= HEADER_BYTES_MAX,
+    "every count at its limit still fits the largest header"
+);
+
+/// A new value for some home sectors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum WriteItem {
+    /// Bytes, in the payload: one chunk.
+    Chunk {
+        /// First home sector.
+        home_sector: u64,
+        /// 1 to 8 sectors, all in one 4 KiB home block.
+        len_sectors: u8,
+        /// [`chunk_crc`](crate::crc::chunk_crc) of the bytes.
+        crc: u32,
+    },
+    /// Zeros, without payload.
+    Zeros {
+        /// First home sector.
+        home_sector: u64,
+        /// Number of sectors, at least 1, across any blocks.
+        run_sectors: u32,
+    },
+}
+
+impl WriteItem {
+    /// Sectors of payload it stands for.
+    #[inline]
+    pub fn payload_sectors(&self) -> u32 {
+        match self {
+            Self::Chunk { len_sectors, .. } => u32::from(*len_sectors),
+            Self::Zeros { .. } => 0,
+        }
+    }
+
+    /// The home sectors it writes.
+    #[inline]
+    pub fn range(&self) -> SectorRange {
+        match *self {
+            Self::Chunk { home_sector, len_sectors, .. } => {
+                SectorRange { start_sector: home_sector, len_sectors: u32::from(len_sectors) }
+            }
+            Self::Zeros { home_sector, run_sectors } => {
+                SectorRange { start_sector: home_sector, len_sectors: run_sectors }
+            }
+        }
+    }
+
+    fn validate(&self) -> Result<(), FieldError> {
+        match *self {
+            Self::Chunk { home_sector, len_sectors, .. } => {
+                check_block_range("write home_sector and len", home_sector, len_sectors)
+            }
+            Self::Zeros { .. } => self.range().validate("write zero run"),
+        }
+    }
+}
+
+/// Home sectors `start_sector .. start_sector + len_sectors`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SectorRange {
+    /// First sector.
+    pub start_sector: u64,
+    /// Number of sectors, at least 1.
+    pub len_sectors: u32,
+}
+
+impl SectorRange {
+    /// The sector after the last.
+    #[inline]
+    pub fn end_sector(&self) -> u64 {
+        self.start_sector + u64::from(self.len_sectors)
+    }
+
+    #[inline]
+    fn validate(&self, name: &'static str) -> Result<(), FieldError> {
+        let len = u64::from(self.len_sectors);
+        if len >= 1 && self.start_sector <= SECTORS_MAX - len {
+            return Ok(());
+        }
+        Err(FieldError::new(
+            name,
+            "at least 1 sector, all below 2^48",
+            format_args!("{len} sectors at {}", self.start_sector),
+        ))
+    }
+}
+
+/// Permission to use a log from some position on: recovery must scan it from there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Claim {
+    /// Which log.
+    pub log_index: u32,
+    /// Log block where its next record may start.
+    pub position: u32,
+    /// Generation its records will carry.
+    pub generation: u32,
+}
+
+/// Which record this must be: what the reader knows from elsewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecordIdentity {
+    /// The volume.
+    pub volume_id: VolumeId,
+    /// The log it was read from.
+    pub log_index: u32,
+    /// The generation of that log.
+    pub generation: u32,
+    /// The log block it was read from.
+    pub position: u32,
+}
+
+/// Everything a record says. Lengths of the lists are bounded by the `*_MAX` constants.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RecordHeader {
+    /// `FLAG_*` bits.
+    pub flags: u16,
+    /// The volume the record belongs to.
+    pub volume_id: VolumeId,
+    /// Place in the one global order of records, without gaps.
+    pub sequence: u64,
+    /// The log it is in.
+    pub log_index: u32,
+    /// How often that log has started over.
+    pub generation: u32,
+    /// Log blocks from the log's start to this record.
+    pub position: u32,
+    /// Position of this log's previous record, or [`NO_POSITION`].
+    pub previous_position: u32,
+    /// Position of this log's oldest record that is still needed (Trail's `log_head`).
+    pub oldest_live_position: u32,
+    /// New values, in the order of their payload.
+    pub writes: Vec<WriteItem>,
+    /// Home sectors about which older records no longer count.
+    pub invalidations: Vec<SectorRange>,
+    /// Logs that may be used from now on.
+    pub claims: Vec<Claim>,
+    /// Home sectors the record `sequence - 1` wrote; may be merged and widened.
+    pub echo: Vec<SectorRange>,
+}
+
+/// A data chunk of a record and where it lies in the payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlacedChunk {
+    /// First home sector.
+    pub home_sector: u64,
+    /// Number of sectors.
+    pub len_sectors: u8,
+    /// Checksum of the bytes and the home sector.
+    pub crc: u32,
+    /// Sectors from the start of the payload to the chunk.
+    pub payload_sector: u32,
+}
+
+impl RecordHeader {
+    /// Sectors of payload that follow the header, before padding.
+    #[inline]
+    pub fn payload_sectors(&self) -> u32 {
+        self.writes.iter().map(WriteItem::payload_sectors).sum()
+    }
+
+    /// The data chunks in the order of the payload.
+    pub fn chunks(&self) -> impl Iterator<Item = PlacedChunk> + '_ {
+        let mut payload_sector = 0;
+        self.writes.iter().filter_map(move |write| {
+            let WriteItem::Chunk { home_sector, len_sectors, crc } = *write else { return None };
+            let placed = PlacedChunk { home_sector, len_sectors, crc, payload_sector };
+            payload_sector += u32::from(len_sectors);
+            Some(placed)
+        })
+    }
+
+    /// Size of the header on disk, in bytes, where log blocks have `log_block_bytes`.
+    #[inline]
+    pub fn encoded_bytes(&self, log_block_bytes: usize) -> usize {
+        header_bytes_for(self.item_count(), log_block_bytes)
+    }
+
+    /// Size of the whole record on disk, in bytes: header, payload and padding.
+    #[inline]
+    pub fn record_bytes(&self, log_block_bytes: usize) -> usize {
+        record_bytes(self.encoded_bytes(log_block_bytes), self.payload_sectors(), log_block_bytes)
+    }
+
+    fn item_count(&self) -> usize {
+        self.writes.len() + self.invalidations.len() + self.claims.len() + self.echo.len()
+    }
+
+    /// Checks every limit and range; what it accepts, `decode` accepts.
+    pub fn validate(&self) -> Result<(), FieldError> {
+        check_limit("write_count", self.writes.len(), WRITES_MAX)?;
+        check_limit("invalidate_count", self.invalidations.len(), INVALIDATIONS_MAX)?;
+        check_limit("claim_count", self.claims.len(), CLAIMS_MAX)?;
+        check_limit("echo_count", self.echo.len(), ECHO_MAX)?;
+        check_flags(self.flags)?;
+        self.writes.iter().try_for_each(WriteItem::validate)?;
+        self.invalidations.iter().try_for_each(|range| range.validate("invalidation"))?;
+        self.echo.iter().try_for_each(|range| range.validate("echo"))?;
+        check_limit(
+            "payload_sectors",
+            self.payload_sectors() as usize,
+            PAYLOAD_SECTORS_MAX as usize,
+        )
+    }
+
+    /// Checks that this is the record that belongs where it was read.
+    pub fn verify_identity(&self, identity: &RecordIdentity) -> Result<(), RecordError> {
+        let found = RecordIdentity {
+            volume_id: self.volume_id,
+            log_index: self.log_index,
+            generation: self.generation,
+            position: self.position,
+        };
+        if found == *identity {
+            return Ok(());
+        }
+        Err(RecordError::Identity { expected: *identity, found })
+    }
+}
+
+/// Size of a header with that many items, in bytes: whole log blocks of `log_block_bytes`.
+#[inline]
+pub fn header_bytes_for(item_count: usize, log_block_bytes: usize) -> usize {
+    (HEADER_FIXED_BYTES + item_count * ITEM_BYTES).next_multiple_of(log_block_bytes)
+}
+
+/// Size of a record on disk, in bytes, from the size of its header and payload.
+#[inline]
+pub fn record_bytes(header_bytes: usize, payload_sectors: u32, log_block_bytes: usize) -> usize {
+    header_bytes + (payload_sectors as usize * 512).next_multiple_of(log_block_bytes)
+}
+
+#[inline]
+fn check_limit(name: &'static str, count: usize, max: usize) -> Result<(), FieldError> {
+    if count <= max {
+        return Ok(());
+    }
+    Err(FieldError::new(name, format_args!("at most {max}"), count))
+}
+
+#[inline]
+fn check_flags(flags: u16) -> Result<(), FieldError> {
+    if flags & !FLAGS_KNOWN == 0 {
+        return Ok(());
+    }
+    Err(FieldError::new(
+        "flags",
+        format_args!("a subset of {FLAGS_KNOWN:#06x}"),
+        format_args!("{flags:#06x}"),
+    ))
+}
