@@ -1,2 +1,42 @@
-//! Checks on the source tree.
-fn main() {}
+//! Checks on the source tree itself, and the one test run that everybody does the same way.
+//!
+//! `tidy` turns the rules of STYLE.md that a program can decide into findings with a file, a line
+//! and what to do; `ci` is what `make test` runs. Nothing here changes a file, and no other crate
+//! depends on this one.
+
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod ci;
+mod test_output;
+mod tidy;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+const USAGE: &str =
+    "usage: cargo xtask tidy   check the rules of STYLE.md that a program can decide
+       cargo xtask ci     format, tidy, clippy, cargo-deny where installed, and every test";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let succeeded = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["tidy"] => tidy::report_workspace(&workspace_root()),
+        ["ci"] => ci::run(&workspace_root()),
+        ["help" | "--help" | "-h"] => {
+            println!("{USAGE}");
+            true
+        }
+        _ => {
+            eprintln!("xtask: expected one task, found {arguments:?}\n{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    if succeeded { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// The directory that holds the workspace's Cargo.toml, wherever the task was started.
+fn workspace_root() -> PathBuf {
+    let manifest = std::env::var_os("CARGO_MANIFEST_DIR")
+        .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
+    manifest.parent().map_or_else(|| PathBuf::from("."), PathBuf::from)
+}
