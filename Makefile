@@ -1,0 +1,91 @@
+# The commands that people and CI use. `make help` lists them.
+#
+# Everything built or measured goes below target/; nothing reads standard input.
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+
+CARGO ?= cargo
+PREFIX ?= /usr/local
+DESTDIR ?=
+
+# Where cargo puts its output.
+built := $(or $(CARGO_TARGET_DIR),target)
+nearhead := $(built)/release/nearhead
+
+.PHONY: help
+help: ## list the commands
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
+
+.PHONY: setup
+setup: ## install what building and testing need, or say what is missing
+	@scripts/install-deps test
+	@$(CARGO) fetch --quiet || echo "setup: cannot fetch crates now (offline?); going on with what is here"
+
+.PHONY: build
+build: ## build the program, optimized: target/release/nearhead
+	@scripts/install-deps build
+	$(CARGO) build --release --package nearhead-cli
+
+.PHONY: demo
+demo: build ## see it work on an emulated disk: a table, and target/demo/report.html
+	$(nearhead) demo --out target/demo
+
+.PHONY: test
+test: ## format, style, lints and every test
+	@scripts/install-deps test
+	@$(CARGO) run --quiet --package xtask -- ci
+
+.PHONY: bench
+bench: build ## measure against the disk alone and nbdkit: target/bench/bench.json
+	@scripts/install-deps test
+	$(nearhead) bench --out target/bench
+
+.PHONY: lint
+lint: ## the quick part of `make test`: format, style rules, clippy
+	$(CARGO) fmt --all -- --check
+	$(CARGO) run --quiet --package xtask -- tidy
+	$(CARGO) clippy --workspace --all-targets -- --deny warnings
+
+.PHONY: fmt
+fmt: ## format every source
+	$(CARGO) fmt --all
+
+.PHONY: deny
+deny: ## licences, sources and known vulnerabilities of the dependencies
+	@if $(CARGO) deny --version >/dev/null 2>&1; then \
+	    $(CARGO) deny check; \
+	else \
+	    echo "deny: cargo-deny is not installed; get it with: cargo install cargo-deny --locked"; \
+	fi
+
+.PHONY: docs
+docs: build ## man pages and shell completions: target/docs
+	$(nearhead) generate --out target/docs
+
+# Builds nothing, so that it works as root where only the user has Rust.
+.PHONY: install
+install: ## install the program, its man pages, completions and systemd units below PREFIX
+	@if [ ! -x $(nearhead) ] || [ ! -d target/docs ]; then \
+	    echo "install: expected $(nearhead) and target/docs, found none; run first: make docs" >&2; \
+	    exit 1; \
+	fi
+	install -D -m 755 $(nearhead) $(DESTDIR)$(PREFIX)/bin/nearhead
+	install -d $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/lib/systemd/system
+	find target/docs -name '*.1' -exec install -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man1 {} +
+	install -D -m 644 "$$(find target/docs -name nearhead.bash)" \
+	    $(DESTDIR)$(PREFIX)/share/bash-completion/completions/nearhead
+	install -D -m 644 "$$(find target/docs -name _nearhead)" \
+	    $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_nearhead
+	install -D -m 644 "$$(find target/docs -name nearhead.fish)" \
+	    $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/nearhead.fish
+	for unit in contrib/systemd/*.service contrib/systemd/*.socket; do \
+	    sed 's|/usr/local/bin/|$(PREFIX)/bin/|' "$$unit" \
+	        > $(DESTDIR)$(PREFIX)/lib/systemd/system/"$${unit##*/}"; \
+	done
+
+.PHONY: clean
+clean: ## remove everything below target
+	$(CARGO) clean
