@@ -14,16 +14,21 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod block;
 mod bytes;
 pub mod crc;
 pub mod entry;
 pub mod layout;
 pub mod record;
+pub mod snapshot;
+pub mod superblock;
 
 pub use bytes::FieldError;
 pub use entry::{ENTRY_BYTES, Entry, PackedEntry, Place};
 pub use layout::{Layout, LayoutError, LayoutOptions, Preset};
 pub use record::{RecordError, RecordHeader};
+pub use snapshot::{SnapshotError, SnapshotHeader};
+pub use superblock::{AckMode, Label, Superblock, SuperblockError};
 
 /// The unit of every address and length that counts sectors.
 pub const SECTOR_BYTES: u64 = 512;

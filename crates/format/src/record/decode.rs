@@ -9,6 +9,7 @@ use super::{
     ITEM_BYTES, PAYLOAD_SECTORS_MAX, RECORD_MAGIC, RECORD_VERSION, RecordError, RecordHeader,
     SectorRange, WRITES_MAX, WriteItem, check_flags, check_limit, header_bytes_for,
 };
+use crate::block::check_zero;
 use crate::bytes::{FieldError, array_at, u16_at, u32_at, u64_at};
 use crate::{SECTORS_MAX, VolumeId};
 
@@ -192,11 +193,4 @@ fn decode_range(name: &'static str, slot: &[u8]) -> Result<SectorRange, FieldErr
 
 fn decode_claim(slot: &[u8]) -> Claim {
     Claim { log_index: u32_at(slot, 0), position: u32_at(slot, 4), generation: u32_at(slot, 8) }
-}
-
-pub(super) fn check_zero(name: &'static str, bytes: &[u8]) -> Result<(), FieldError> {
-    if bytes.iter().all(|&byte| byte == 0) {
-        return Ok(());
-    }
-    Err(FieldError::new(name, "zeros", format_args!("{bytes:02x?}")))
 }

@@ -1,0 +1,57 @@
+//! The 4 KiB block with a magic at its start and a checksum at its end, which superblock copies and
+//! snapshot headers share.
+//!
+//! 4 KiB is the largest sector a disk writes at once, so that such a block is rarely torn, and on
+//! disks that do tear it, the checksum tells.
+
+use crate::bytes::{FieldError, array_at, put, u32_at};
+use crate::crc::crc32c;
+
+/// Size of the block.
+pub(crate) const SEALED_BYTES: usize = 4096;
+const CRC_AT: usize = SEALED_BYTES - 4;
+
+/// Why a block was refused before any of its fields was looked at.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum SealError {
+    /// Fewer than 4096 bytes.
+    Length { found: usize },
+    /// Another magic.
+    Magic { found: [u8; 8] },
+    /// The checksum does not match.
+    Checksum { expected: u32, found: u32 },
+}
+
+/// Stores the checksum over everything before it.
+pub(crate) fn seal(block: &mut [u8; SEALED_BYTES]) {
+    let crc = crc32c(&block[..CRC_AT]);
+    put(block, CRC_AT, &crc.to_le_bytes());
+}
+
+/// Checks length, magic and checksum, in that order, and gives the block's 4096 bytes.
+pub(crate) fn open<'a>(bytes: &'a [u8], magic: [u8; 8]) -> Result<&'a [u8], SealError> {
+    let Some(block) = bytes.get(..SEALED_BYTES) else {
+        return Err(SealError::Length { found: bytes.len() });
+    };
+    let found: [u8; 8] = array_at(block, 0);
+    if found != magic {
+        return Err(SealError::Magic { found });
+    }
+    let (expected, found) = (crc32c(&block[..CRC_AT]), u32_at(block, CRC_AT));
+    if expected != found {
+        return Err(SealError::Checksum { expected, found });
+    }
+    Ok(block)
+}
+
+/// Checks that the block says nothing from `from` up to its checksum.
+pub(crate) fn check_rest_zero(block: &[u8], from: usize) -> Result<(), FieldError> {
+    check_zero("reserved", &block[from..CRC_AT])
+}
+
+/// Checks that bytes which mean nothing are zeros.
+pub(crate) fn check_zero(name: &'static str, bytes: &[u8]) -> Result<(), FieldError> {
+    let Some(at) = bytes.iter().position(|&byte| byte != 0) else { return Ok(()) };
+    let found = format_args!("{:#04x} at byte {at} of {}", bytes[at], bytes.len()).to_string();
+    Err(FieldError::new(name, "zeros", found))
+}

@@ -1,0 +1,236 @@
+//! The superblock: what must be known before anything else on a device can be read.
+//!
+//! Three copies, far apart, each 4 KiB with its own checksum and its own number, so that one lost,
+//! rotten or misdirected copy does not cost the volume. A copy is rewritten in place, one at a time
+//! with a flush between, with a higher generation; [`choose`] says which copy counts.
+
+mod choose;
+mod error;
+#[cfg(test)]
+mod tests;
+
+pub use choose::{Choice, choose};
+pub use error::SuperblockError;
+
+use crate::block::{SEALED_BYTES, check_rest_zero, check_zero, open, seal};
+use crate::bytes::{FieldError, array_at, put, u16_at, u32_at, u64_at};
+use crate::{Layout, Preset, VolumeId};
+use std::fmt;
+
+/// The first eight bytes of every copy.
+pub const SUPERBLOCK_MAGIC: [u8; 8] = *b"NEARHEAD";
+/// Version of the format as a whole.
+pub const FORMAT_VERSION: u32 = 1;
+/// Number of copies.
+pub const COPIES: u32 = 3;
+/// Longest label, in bytes of UTF-8.
+pub const LABEL_BYTES_MAX: usize = 64;
+/// Features without which the volume must not be opened, that this program knows.
+pub const FEATURES_INCOMPAT_KNOWN: u64 = 0;
+/// Features without which it must not be written, that this program knows.
+pub const FEATURES_RO_COMPAT_KNOWN: u64 = 0;
+
+const LABEL_AT: usize = 152;
+const MAP_DEVICE_AT: usize = 216;
+const USED_BYTES: usize = 232;
+
+/// When a write without FUA is replied to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum AckMode {
+    /// Once it is durable (the papers' set-up with the disk's cache off).
+    Durable = 0,
+    /// Early; the client's FLUSH or FUA makes it durable.
+    Flush = 1,
+}
+
+/// A volume's name for people: at most 64 bytes of UTF-8 without NUL.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Label(String);
+
+impl Label {
+    /// Takes `text` as a label.
+    pub fn new(text: impl Into<String>) -> Result<Self, FieldError> {
+        let text = text.into();
+        if text.len() > LABEL_BYTES_MAX {
+            let expected = format_args!("at most {LABEL_BYTES_MAX} bytes").to_string();
+            return Err(FieldError::new("label", expected, format_args!("{} bytes", text.len())));
+        }
+        if text.contains('\0') {
+            return Err(FieldError::new("label", "no NUL characters", format_args!("{text:?}")));
+        }
+        Ok(Self(text))
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Label {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+/// Everything a superblock says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Superblock {
+    /// Names the volume.
+    pub volume_id: VolumeId,
+    /// Counts rewrites of the superblock.
+    pub generation: u64,
+    /// When the volume was created, in seconds since 1970 UTC.
+    pub created_unix_s: u64,
+    /// Where everything is.
+    pub layout: Layout,
+    /// The policies in force.
+    pub preset: Preset,
+    /// When writes are replied to.
+    pub ack: AckMode,
+    /// Writes up to this many bytes are logged.
+    pub logged_write_bytes_max: u32,
+    /// Features a program must know to open the volume.
+    pub feature_incompat: u64,
+    /// Features a program must know to write to the volume.
+    pub feature_ro_compat: u64,
+    /// For people.
+    pub label: Label,
+    /// The device that holds the map's journal, if there is one.
+    pub map_device_id: Option<VolumeId>,
+}
+
+impl Superblock {
+    /// The 4096 bytes of copy `copy_index`.
+    pub fn encode(&self, copy_index: u32) -> [u8; SEALED_BYTES] {
+        let layout = &self.layout;
+        let mut block = [0; SEALED_BYTES];
+        put(&mut block, 0, &SUPERBLOCK_MAGIC);
+        put(&mut block, 8, &FORMAT_VERSION.to_le_bytes());
+        put(&mut block, 12, &copy_index.to_le_bytes());
+        put(&mut block, 16, &self.volume_id);
+        put(&mut block, 32, &self.generation.to_le_bytes());
+        put(&mut block, 40, &self.created_unix_s.to_le_bytes());
+        put(&mut block, 48, &layout.device_bytes.to_le_bytes());
+        put(&mut block, 56, &layout.sector_bytes.to_le_bytes());
+        put(&mut block, 60, &layout.log_block_bytes.to_le_bytes());
+        put(&mut block, 64, &layout.slot_offsets[0].to_le_bytes());
+        put(&mut block, 72, &layout.slot_offsets[1].to_le_bytes());
+        put(&mut block, 80, &layout.slot_bytes.to_le_bytes());
+        put(&mut block, 88, &layout.groups_offset.to_le_bytes());
+        put(&mut block, 96, &layout.group_bytes.to_le_bytes());
+        put(&mut block, 104, &layout.log_bytes.to_le_bytes());
+        put(&mut block, 112, &layout.group_count.to_le_bytes());
+        put(&mut block, 116, &(self.preset as u16).to_le_bytes());
+        put(&mut block, 118, &[self.ack as u8]);
+        put(&mut block, 120, &self.logged_write_bytes_max.to_le_bytes());
+        put(&mut block, 128, &self.feature_incompat.to_le_bytes());
+        put(&mut block, 136, &self.feature_ro_compat.to_le_bytes());
+        put(&mut block, 144, &layout.client_bytes().to_le_bytes());
+        put(&mut block, LABEL_AT, self.label.as_str().as_bytes());
+        put(&mut block, MAP_DEVICE_AT, &self.map_device_id.unwrap_or_default());
+        seal(&mut block);
+        block
+    }
+
+    /// Reads copy `copy_index`, trusting nothing.
+    pub fn decode(bytes: &[u8], copy_index: u32) -> Result<Self, SuperblockError> {
+        let block = open(bytes, SUPERBLOCK_MAGIC)?;
+        let version = u32_at(block, 8);
+        if version != FORMAT_VERSION {
+            return Err(SuperblockError::Version { expected: FORMAT_VERSION, found: version });
+        }
+        let found = u32_at(block, 12);
+        if found != copy_index {
+            return Err(SuperblockError::Misdirected { expected: copy_index, found });
+        }
+        let feature_incompat = u64_at(block, 128);
+        let unknown = feature_incompat & !FEATURES_INCOMPAT_KNOWN;
+        if unknown != 0 {
+            return Err(SuperblockError::Features { unknown });
+        }
+        let superblock = Self {
+            volume_id: array_at(block, 16),
+            generation: u64_at(block, 32),
+            created_unix_s: u64_at(block, 40),
+            layout: decode_layout(block)?,
+            preset: decode_preset(block)?,
+            ack: decode_ack(block[118])?,
+            logged_write_bytes_max: u32_at(block, 120),
+            feature_incompat,
+            feature_ro_compat: u64_at(block, 136),
+            label: decode_label(&block[LABEL_AT..MAP_DEVICE_AT])?,
+            map_device_id: Some(array_at(block, MAP_DEVICE_AT)).filter(|id| *id != [0; 16]),
+        };
+        superblock.check_agreement(block)?;
+        Ok(superblock)
+    }
+
+    /// Whether the volume uses features that this program can read but must not write.
+    pub fn must_be_read_only(&self) -> bool {
+        self.feature_ro_compat & !FEATURES_RO_COMPAT_KNOWN != 0
+    }
+
+    fn check_agreement(&self, block: &[u8]) -> Result<(), FieldError> {
+        let layout = &self.layout;
+        let stored = u64_at(block, 144);
+        if stored != layout.client_bytes() {
+            return Err(FieldError::new("client_bytes", layout.client_bytes(), stored));
+        }
+        let logs_fit = match self.preset {
+            Preset::NoLog => layout.log_count() == 0,
+            Preset::SingleLog => layout.log_count() == 1,
+            Preset::Mlb => layout.log_count() >= 1,
+        };
+        if !logs_fit {
+            let found =
+                format_args!("{} with {} logs", self.preset, layout.log_count()).to_string();
+            return Err(FieldError::new("preset", "one that fits the layout's logs", found));
+        }
+        if self.must_be_read_only() {
+            // A newer program may keep more in the reserved bytes; they may be ignored when reading.
+            return Ok(());
+        }
+        check_zero("reserved", &[block[119]])?;
+        check_zero("reserved", &block[124..128])?;
+        check_rest_zero(block, USED_BYTES)
+    }
+}
+
+fn decode_layout(block: &[u8]) -> Result<Layout, SuperblockError> {
+    let layout = Layout {
+        device_bytes: u64_at(block, 48),
+        sector_bytes: u32_at(block, 56),
+        log_block_bytes: u32_at(block, 60),
+        slot_offsets: [u64_at(block, 64), u64_at(block, 72)],
+        slot_bytes: u64_at(block, 80),
+        groups_offset: u64_at(block, 88),
+        group_bytes: u64_at(block, 96),
+        log_bytes: u64_at(block, 104),
+        group_count: u32_at(block, 112),
+    };
+    layout.validate()?;
+    Ok(layout)
+}
+
+fn decode_preset(block: &[u8]) -> Result<Preset, FieldError> {
+    let number = u16_at(block, 116);
+    Preset::from_number(number).ok_or_else(|| FieldError::new("preset", "0, 1 or 2", number))
+}
+
+fn decode_ack(number: u8) -> Result<AckMode, FieldError> {
+    match number {
+        0 => Ok(AckMode::Durable),
+        1 => Ok(AckMode::Flush),
+        other => Err(FieldError::new("ack", "0 or 1", other)),
+    }
+}
+
+fn decode_label(bytes: &[u8]) -> Result<Label, FieldError> {
+    let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
+    let (text, padding) = bytes.split_at(end);
+    check_zero("label padding", padding)?;
+    let text = str::from_utf8(text).map_err(|error| FieldError::new("label", "UTF-8", error))?;
+    Label::new(text)
+}
