@@ -1,1 +1,21 @@
-//! placeholder
+//! Driving a service without a clock of its own: traces, workloads, virtual time, results.
+//!
+//! Everything here meets a volume, or a bare disk, through the one interface that network fronts
+//! use too ([`nearhead_volume::Service`]), so what is measured here is what is served there. The
+//! crate keeps three things true:
+//!
+//! - time is virtual: it jumps from event to event, and no result depends on the machine;
+//! - the same seed, trace and service give the same replies at the same instants ([`VirtualTime::digest`]);
+//! - memory does not grow with the length of a run: traces stream, latencies go into histograms.
+//!
+//! It must never read a wall clock to decide anything (only to report how fast it ran), and never
+//! drop a request: arrivals that a full queue delays are delayed, counted and reported.
+
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+pub mod histogram;
+pub mod random;
+pub mod trace;
+
+pub use histogram::{Histogram, LatencySummary};
+pub use random::Random;
