@@ -262,3 +262,112 @@ pub(crate) fn check_block_range(
         format_args!("{len} sectors at {sector}"),
     ))
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::damage::for_every_bit_flip;
+    use proptest::prelude::*;
+
+    /// Any valid entry in the home block `block`.
+    pub(crate) fn entry_in(block: u64) -> impl Strategy<Value = Entry> {
+        let shape =
+            (0_u8..8, any::<[u8; 3]>()).prop_map(move |(chunk_start, [chunk, cut, len])| {
+                let chunk_len = 1 + chunk % (8 - chunk_start);
+                let offset = cut % chunk_len;
+                let len_sectors = 1 + len % (chunk_len - offset);
+                let home_sector = block * BLOCK_SECTORS + u64::from(chunk_start + offset);
+                (home_sector, len_sectors, chunk_len, offset)
+            });
+        (shape, 0_u8..10, 0..SECTORS_MAX - 8, any::<u32>()).prop_map(
+            |((home_sector, len_sectors, chunk_len, offset), kind, chunk_sector, crc)| {
+                let (place, crc) = match kind {
+                    0 => (Place::Zero, 0),
+                    1 => (Place::Poisoned, 0),
+                    _ => (Place::Log { chunk_sector, chunk_len, offset }, crc),
+                };
+                Entry { home_sector, len_sectors, place, crc }
+            },
+        )
+    }
+
+    fn any_entry() -> impl Strategy<Value = Entry> {
+        (0..SECTORS_MAX / BLOCK_SECTORS).prop_flat_map(entry_in)
+    }
+
+    fn sample() -> Entry {
+        let place = Place::Log { chunk_sector: 4096, chunk_len: 5, offset: 1 };
+        Entry { home_sector: 17, len_sectors: 2, place, crc: 0xcafe_babe }
+    }
+
+    #[test]
+    fn an_entry_has_exactly_the_bytes_of_the_format() {
+        assert_eq!(sample().encode(), *b"\x11\0\0\0\0\0\x09\x01\0\x10\0\0\0\0\0\0\xbe\xba\xfe\xca");
+        assert_eq!(sample().chunk_home(), Some((16, 5)));
+        assert_eq!(sample().end_sector(), 19);
+    }
+
+    #[test]
+    fn no_flipped_bit_leaves_an_entry_as_it_was() {
+        for_every_bit_flip(&sample().encode(), |mutant, bit| {
+            assert_ne!(Entry::decode(mutant.try_into().unwrap()), Ok(sample()), "bit {bit}");
+        });
+    }
+
+    #[test]
+    fn entries_that_the_format_does_not_allow_are_refused() {
+        let log = |chunk_sector, chunk_len, offset| Place::Log { chunk_sector, chunk_len, offset };
+        let bad = [
+            Entry { len_sectors: 0, ..sample() },
+            Entry { len_sectors: 9, place: Place::Zero, crc: 0, ..sample() },
+            Entry { home_sector: 23, place: Place::Zero, crc: 0, ..sample() },
+            Entry { home_sector: SECTORS_MAX, len_sectors: 1, ..sample() },
+            Entry { home_sector: u64::MAX, len_sectors: 1, ..sample() },
+            Entry { place: Place::Poisoned, ..sample() },
+            Entry { place: log(4096, 0, 0), ..sample() },
+            Entry { place: log(4096, 9, 0), ..sample() },
+            Entry { place: log(4096, 5, 4), ..sample() },
+            Entry { place: log(4096, 5, 255), ..sample() },
+            Entry { place: log(4096, 5, 2), ..sample() },
+            Entry { place: log(4096, 8, 1), home_sector: 18, ..sample() },
+            Entry { place: log(SECTORS_MAX - 4, 5, 1), ..sample() },
+            Entry { place: log(u64::MAX - 2, 5, 1), ..sample() },
+        ];
+        for entry in bad {
+            assert!(entry.validate().is_err(), "{entry:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_entry_packs_and_encodes_and_comes_back(entry in any_entry()) {
+            prop_assert_eq!(entry.validate(), Ok(()));
+            prop_assert_eq!(entry.pack().entry(), entry);
+            prop_assert_eq!(entry.pack().unpack(), Ok(entry));
+            prop_assert_eq!(entry.pack().end_sector(), entry.end_sector());
+            prop_assert_eq!(Entry::decode(&entry.encode()), Ok(entry));
+        }
+
+        #[test]
+        fn any_bytes_are_refused_or_are_the_bytes_of_what_they_decode_to(
+            mut bytes in any::<[u8; ENTRY_BYTES]>(),
+            keep in 0_usize..4,
+        ) {
+            // Random bytes hardly ever have their unused bits zero, so some are helped.
+            if keep > 0 {
+                bytes[7] &= 1;
+                bytes[14] = 0;
+                bytes[15] = 0;
+            }
+            if keep > 1 {
+                bytes[8..16].fill(0xff);
+                bytes[8] = if keep == 2 { 0xff } else { 0xfe };
+            }
+            let packed = PackedEntry::decode(&bytes);
+            let _ = (packed.place(), packed.end_sector(), packed.entry().chunk_home());
+            if let Ok(entry) = Entry::decode(&bytes) {
+                prop_assert_eq!(entry.encode(), bytes);
+            }
+        }
+    }
+}

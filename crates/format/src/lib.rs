@@ -17,6 +17,8 @@
 mod block;
 mod bytes;
 pub mod crc;
+#[cfg(test)]
+mod damage;
 pub mod entry;
 pub mod layout;
 pub mod record;

@@ -13,18 +13,21 @@
 //! block is never split.
 
 mod error;
+mod home;
 mod near;
 mod plan;
+#[cfg(test)]
+mod tests;
+mod validate;
 
 pub use error::{LayoutError, LayoutField};
+pub use home::{HomePiece, HomePieces, Region};
 pub use near::LogsNear;
 pub use plan::{
     GROUP_BYTES_DEFAULT, LOG_BYTES_DEFAULT, LayoutOptions, SINGLE_LOG_BYTES_DEFAULT_MAX,
 };
 
-use crate::record::NO_POSITION;
-use crate::{BLOCK_BYTES, SECTOR_BYTES};
-use plan::check_device;
+use crate::BLOCK_BYTES;
 use std::fmt;
 
 /// Smallest device that can hold a volume.
@@ -39,7 +42,6 @@ pub const SUPERBLOCK_BYTES: u64 = 4096;
 pub const SLOT_BYTES_MIN: u64 = 1 << 20;
 /// Where the second superblock copy is.
 const SUPERBLOCK_1_OFFSET: u64 = 64 << 10;
-const GROUPS_ALIGN: u64 = 1 << 20;
 
 /// A named choice of policies; the layout follows from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -96,48 +98,8 @@ pub struct Layout {
     pub group_count: u32,
 }
 
-/// A run of client bytes that is contiguous on the device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct HomePiece {
-    /// First byte in the client's address space.
-    pub client_offset: u64,
-    /// First byte on the device.
-    pub device_offset: u64,
-    /// Number of bytes.
-    pub len: u64,
-}
-
-/// What a device byte is used for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Region {
-    /// A superblock copy.
-    Superblock {
-        /// Which: 0 to 2.
-        copy_index: u32,
-    },
-    /// A snapshot slot.
-    Slot {
-        /// Which: 0 or 1.
-        slot: u32,
-    },
-    /// Home of a client byte.
-    Data {
-        /// That byte.
-        client_offset: u64,
-    },
-    /// A log.
-    Log {
-        /// Which.
-        log_index: u32,
-        /// Bytes from its start.
-        offset: u64,
-    },
-    /// Nothing.
-    Unused,
-}
-
 /// Where the superblock copies are on a device of that size: at its start, at 64 KiB, and in its
-/// last whole 4 KiB. Zeros for a device too small for three.
+/// last whole 4 KiB (they overlap on a device far too small for a volume).
 pub fn superblock_offsets(device_bytes: u64) -> [u64; 3] {
     let last = (device_bytes / SUPERBLOCK_BYTES).saturating_sub(1) * SUPERBLOCK_BYTES;
     [0, SUPERBLOCK_1_OFFSET, last]
@@ -179,35 +141,6 @@ impl Layout {
         superblock_offsets(self.device_bytes)
     }
 
-    /// Home of the client byte at `client_offset` and how many bytes from there on are contiguous
-    /// both for the client and on the device; `None` past the end.
-    #[inline]
-    pub fn home(&self, client_offset: u64) -> Option<HomePiece> {
-        let data_bytes = self.data_bytes();
-        let (group, within) = (client_offset / data_bytes, client_offset % data_bytes);
-        if group >= u64::from(self.group_count) {
-            return None;
-        }
-        let start = self.groups_offset + group * self.group_bytes + within;
-        let client_left = self.client_bytes() - client_offset;
-        let first_half = self.first_half_bytes();
-        let (device_offset, len) = if self.log_bytes == 0 {
-            (start, client_left)
-        } else if within < first_half {
-            (start, first_half - within)
-        } else {
-            // The second half of a group and the first half of the next touch.
-            (start + self.log_bytes, (data_bytes - within + first_half).min(client_left))
-        };
-        Some(HomePiece { client_offset, device_offset, len })
-    }
-
-    /// The homes of client bytes `client_offset .. client_offset + len`, in order, merged where
-    /// neighbours are contiguous on the device; stops at the end of the address space.
-    pub fn home_pieces(&self, client_offset: u64, len: u64) -> HomePieces<'_> {
-        HomePieces { layout: self, client_offset, left: len }
-    }
-
     /// Device offset of log `log_index`; `None` if there is no such log.
     #[inline]
     pub fn log_offset(&self, log_index: u32) -> Option<u64> {
@@ -235,181 +168,12 @@ impl Layout {
         group.min(u64::from(self.group_count - 1)) as u32
     }
 
-    /// What the byte at `device_offset` is used for.
-    pub fn region(&self, device_offset: u64) -> Region {
-        let within = |start: u64, len: u64| (start..start + len).contains(&device_offset);
-        for (copy_index, start) in (0..).zip(self.superblock_offsets()) {
-            if within(start, SUPERBLOCK_BYTES) {
-                return Region::Superblock { copy_index };
-            }
-        }
-        for (slot, start) in (0..).zip(self.slot_offsets) {
-            if within(start, self.slot_bytes) {
-                return Region::Slot { slot };
-            }
-        }
-        if !within(self.groups_offset, self.groups_bytes()) {
-            return Region::Unused;
-        }
-        self.region_in_group(device_offset)
-    }
-
-    fn region_in_group(&self, device_offset: u64) -> Region {
-        let group = self.group_of(device_offset);
-        let start = self.groups_offset + u64::from(group) * self.group_bytes;
-        let within = device_offset - start;
-        let first_half = self.first_half_bytes();
-        let client_start = u64::from(group) * self.data_bytes();
-        if within < first_half {
-            Region::Data { client_offset: client_start + within }
-        } else if within < first_half + self.log_bytes {
-            Region::Log { log_index: group, offset: within - first_half }
-        } else {
-            Region::Data { client_offset: client_start + within - self.log_bytes }
-        }
-    }
-
     fn groups_bytes(&self) -> u64 {
         self.group_bytes * u64::from(self.group_count)
-    }
-
-    /// Checks every number against every other, with no arithmetic that could overflow.
-    pub fn validate(&self) -> Result<(), LayoutError> {
-        check_device(self.device_bytes)?;
-        self.validate_units()?;
-        self.validate_slots()?;
-        self.validate_group()?;
-        let end = self.superblock_offsets()[2];
-        let last = u64::from(self.group_count)
-            .checked_mul(self.group_bytes)
-            .and_then(|bytes| bytes.checked_add(self.groups_offset));
-        if self.group_count >= 1 && last.is_some_and(|last| last <= end) {
-            return Ok(());
-        }
-        Err(LayoutError::new(
-            LayoutField::GroupCount,
-            format_args!("from 1 to {}", end.saturating_sub(self.groups_offset) / self.group_bytes),
-            u64::from(self.group_count),
-            "the superblock is damaged or the device too small; try another copy",
-        ))
-    }
-
-    fn validate_units(&self) -> Result<(), LayoutError> {
-        if !matches!(self.sector_bytes, 512 | 4096)
-            || !self.device_bytes.is_multiple_of(u64::from(self.sector_bytes))
-        {
-            return Err(LayoutError::new(
-                LayoutField::SectorBytes,
-                format_args!("512 or 4096, dividing the device's {} bytes", self.device_bytes),
-                u64::from(self.sector_bytes),
-                "use a device whose size is a whole number of 512- or 4096-byte sectors",
-            ));
-        }
-        if matches!(self.log_block_bytes, 512 | 4096) && self.log_block_bytes >= self.sector_bytes {
-            return Ok(());
-        }
-        Err(LayoutError::new(
-            LayoutField::LogBlockBytes,
-            format_args!("512 or 4096, at least the sector of {}", self.sector_bytes),
-            u64::from(self.log_block_bytes),
-            "use the device's physical sector",
-        ))
-    }
-
-    fn validate_slots(&self) -> Result<(), LayoutError> {
-        let advice = "the superblock is damaged; try another copy";
-        let aligned = self.slot_bytes.is_multiple_of(BLOCK_BYTES);
-        if !aligned || !(SLOT_BYTES_MIN..=self.device_bytes).contains(&self.slot_bytes) {
-            let expected = format!("a multiple of 4096, at least {SLOT_BYTES_MIN}, on the device");
-            return Err(LayoutError::new(
-                LayoutField::SlotBytes,
-                expected,
-                self.slot_bytes,
-                advice,
-            ));
-        }
-        let mut free_from = SUPERBLOCK_1_OFFSET + SUPERBLOCK_BYTES;
-        for slot_offset in self.slot_offsets {
-            let inside = (free_from..=self.device_bytes).contains(&slot_offset);
-            if !inside || !slot_offset.is_multiple_of(BLOCK_BYTES) {
-                let expected = format!("a multiple of 4096, at least {free_from}, on the device");
-                return Err(LayoutError::new(
-                    LayoutField::SlotOffset,
-                    expected,
-                    slot_offset,
-                    advice,
-                ));
-            }
-            free_from = slot_offset + self.slot_bytes;
-        }
-        let inside = (free_from..=self.device_bytes).contains(&self.groups_offset);
-        if inside && self.groups_offset.is_multiple_of(GROUPS_ALIGN) {
-            return Ok(());
-        }
-        let expected = format!("a multiple of 1 MiB, at least {free_from}, on the device");
-        Err(LayoutError::new(LayoutField::GroupsOffset, expected, self.groups_offset, advice))
-    }
-
-    fn validate_group(&self) -> Result<(), LayoutError> {
-        let aligned = |bytes: u64| bytes.is_multiple_of(BLOCK_BYTES);
-        if !aligned(self.group_bytes) || !(1 << 20..=self.device_bytes).contains(&self.group_bytes)
-        {
-            return Err(LayoutError::new(
-                LayoutField::GroupBytes,
-                "a multiple of 4096, at least 1 MiB, on the device",
-                self.group_bytes,
-                "choose another group size or a larger device",
-            ));
-        }
-        let log_max = self.group_bytes - 2 * BLOCK_BYTES;
-        let blocks_max = u64::from(NO_POSITION) * u64::from(self.log_block_bytes);
-        let log_max = log_max.min(blocks_max / BLOCK_BYTES * BLOCK_BYTES);
-        let sound = aligned(self.log_bytes) && (LOG_BYTES_MIN..=log_max).contains(&self.log_bytes);
-        if self.log_bytes == 0 || sound {
-            return Ok(());
-        }
-        Err(LayoutError::new(
-            LayoutField::LogBytes,
-            format_args!("0 or a multiple of 4096 from {LOG_BYTES_MIN} to {log_max}"),
-            self.log_bytes,
-            "choose another log size or larger groups",
-        ))
     }
 
     /// Bytes of a snapshot body that fit a slot beside its header.
     pub fn snapshot_body_bytes_max(&self) -> u64 {
         self.slot_bytes - SUPERBLOCK_BYTES
-    }
-
-    /// The range of client bytes that `sectors` home sectors from `home_sector` on are, if the
-    /// client's address space has them.
-    #[inline]
-    pub fn client_range(&self, home_sector: u64, sectors: u64) -> Option<std::ops::Range<u64>> {
-        let start = home_sector.checked_mul(SECTOR_BYTES)?;
-        let end = home_sector.checked_add(sectors)?.checked_mul(SECTOR_BYTES)?;
-        (end <= self.client_bytes()).then_some(start..end)
-    }
-}
-
-/// Iterator over homes; see [`Layout::home_pieces`].
-#[derive(Clone, Debug)]
-pub struct HomePieces<'a> {
-    layout: &'a Layout,
-    client_offset: u64,
-    left: u64,
-}
-
-impl Iterator for HomePieces<'_> {
-    type Item = HomePiece;
-
-    fn next(&mut self) -> Option<HomePiece> {
-        if self.left == 0 {
-            return None;
-        }
-        let mut piece = self.layout.home(self.client_offset)?;
-        piece.len = piece.len.min(self.left);
-        self.client_offset += piece.len;
-        self.left -= piece.len;
-        Some(piece)
     }
 }

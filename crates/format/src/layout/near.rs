@@ -37,7 +37,7 @@ pub struct LogsNear<'a> {
 impl LogsNear<'_> {
     fn distance_behind(&self) -> Option<u64> {
         let end = self.layout.log_start(self.behind.checked_sub(1)?) + self.layout.log_bytes;
-        Some((self.device_offset + 1).saturating_sub(end))
+        Some(self.device_offset.saturating_add(1).saturating_sub(end))
     }
 
     fn distance_ahead(&self) -> Option<u64> {

@@ -147,6 +147,7 @@ impl RecordHeader {
             collect(&mut slots, counts.invalidations, |slot| decode_range("invalidation", slot))?;
         self.claims = collect(&mut slots, counts.claims, |slot| Ok(decode_claim(slot)))?;
         self.echo = collect(&mut slots, counts.echo, |slot| decode_range("echo", slot))?;
+        check_zero("header padding", &items[self.item_count() * ITEM_BYTES..])?;
         Ok(self)
     }
 }

@@ -1,0 +1,109 @@
+#!/usr/bin/env python3
+"""A second, independent writer of the on-disk format, following docs/format.md.
+
+It makes the .hex files beside it, which the tests of the crate compare byte for byte with what the
+Rust codecs write. Rerun it only when the format itself changes (and its version with it).
+"""
+import pathlib
+import struct
+
+HERE = pathlib.Path(__file__).parent
+VOLUME = bytes(range(0xA0, 0xB0))
+
+TABLE = []
+for byte in range(256):
+    for _ in range(8):
+        byte = byte >> 1 ^ (0x82F63B78 if byte & 1 else 0)
+    TABLE.append(byte)
+
+
+def crc32c(data):
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc = crc >> 8 ^ TABLE[(crc ^ byte) & 0xFF]
+    return crc ^ 0xFFFFFFFF
+
+
+def save(name, data):
+    """Hex, 32 bytes a line; runs of zero lines are kept, so that a diff shows where bytes moved."""
+    lines = [data[i:i + 32].hex() for i in range(0, len(data), 32)]
+    (HERE / f"{name}.hex").write_text("\n".join(lines) + "\n")
+
+
+def sealed(front):
+    body = front.ljust(4092, b"\0")
+    return body + struct.pack("<I", crc32c(body))
+
+
+def entry(home, length, place, crc=0):
+    if place in ("zero", "poisoned"):
+        word1 = 2**64 - (1 if place == "zero" else 2)
+        return struct.pack("<QQI", home | (length - 1) << 48, word1, 0)
+    chunk_sector, chunk_len, offset = place
+    word0 = home | (length - 1) << 48 | offset << 51 | (chunk_len - 1) << 54
+    return struct.pack("<QQI", word0, chunk_sector, crc)
+
+
+def superblock():
+    mib = 1 << 20
+    front = b"NEARHEAD" + struct.pack("<II", 1, 2) + VOLUME
+    front += struct.pack("<QQ", 7, 1_700_000_000)
+    device = 1000 * mib + 512 * 3
+    # Nine groups fit; slots hold 9 logs of 2560 blocks of 20 bytes, 16 bytes a log, 1 MiB spare.
+    slot = -(-(9 * (2560 * 20 + 16) + mib) // mib) * mib
+    groups = mib + 2 * slot
+    front += struct.pack("<QII", device, 512, 4096)
+    front += struct.pack("<QQQQ", mib, mib + slot, slot, groups)
+    front += struct.pack("<QQIHBB", 100 * mib, 10 * mib, 9, 2, 1, 0)
+    front += struct.pack("<II", 256 * 1024, 0)
+    front += struct.pack("<QQQ", 0, 0, 9 * 90 * mib)
+    front += "größter Log".encode().ljust(64, b"\0")
+    front += bytes(range(16, 32))
+    assert len(front) == 232
+    return sealed(front)
+
+
+def record():
+    items = [
+        (0x123456789AB0 | 7 << 48, 0xDEADBEEF),            # chunk of 8 sectors
+        (17 | 1 << 51, 1_000_000),                         # run of zeros
+        (3 | 1 << 48, 7),                                  # chunk of 2 sectors
+        (64, 128),                                         # invalidation
+        (5 | 6 << 32, 7),                                  # claim: log 5, position 6, generation 7
+        (2**48 - 1, 1),                                    # echo
+    ]
+    fixed = b"NHRC" + struct.pack("<HH", 1, 2) + VOLUME
+    fixed += struct.pack("<QIIIII", 0x0102030405060708, 0x11121314, 0x21222324, 0x31323334,
+                         0xFFFFFFFF, 0x41424344)
+    fixed += struct.pack("<IIHHHH", 512, 10, 3, 1, 1, 1)
+    tail = bytes(24) + b"".join(struct.pack("<QI", *item) for item in items)
+    header = (fixed + bytes(4) + tail).ljust(512, b"\0")
+    return header[:68] + struct.pack("<I", crc32c(header)) + header[72:]
+
+
+def snapshot_body():
+    body = entry(8, 8, (1 << 40, 8, 0), 0x01020304)
+    body += entry(17, 2, (4096, 5, 1), 0xCAFEBABE)
+    body += entry(24, 3, "zero")
+    body += entry(2**48 - 1, 1, "poisoned")
+    body += struct.pack("<III", 3, 40, 2) + struct.pack("<III", 9, 0, 1)
+    body += struct.pack("<I", 9)
+    body += struct.pack("<QQ", 1 << 20, 1 << 33)
+    return body.ljust(4096, b"\0")
+
+
+def snapshot_header():
+    body = snapshot_body()
+    front = b"NHSNAPSH" + struct.pack("<II", 1, 1) + VOLUME
+    front += struct.pack("<QQQQ", 13, 0x1122334455667788, 4, len(body))
+    front += struct.pack("<IIIII", 2, 1, 1, 1, crc32c(body))
+    assert len(front) == 84
+    return sealed(front)
+
+
+if __name__ == "__main__":
+    assert crc32c(b"123456789") == 0xE3069283
+    save("superblock", superblock())
+    save("record", record())
+    save("snapshot_header", snapshot_header())
+    save("snapshot_body", snapshot_body())
