@@ -34,6 +34,10 @@ const WORDS: &[(&str, &str)] = &[
     ("SystemTime", "take the time as a `Nanos` argument"),
 ];
 
+/// Constructors that exist only for tables with a random key, whose order differs in every process.
+const RANDOM_ORDER: &[&str] =
+    &["HashMap::new(", "HashMap::with_capacity(", "HashSet::new(", "HashSet::with_capacity("];
+
 /// Whether a package's sources are held to this rule.
 pub(crate) fn is_pure(manifest: &str) -> bool {
     PURE_DIRECTORIES
@@ -66,6 +70,11 @@ fn check_source(path: &str, code: &str) -> Vec<Finding> {
         let new = lines.filter(|line| findings.iter().all(|known| known.line != *line));
         let new: Vec<_> = new.map(|line| finding(line, format!("`{word}`"), advice)).collect();
         findings.extend(new);
+    }
+    for (index, line) in code.lines().enumerate() {
+        let made = RANDOM_ORDER.iter().find(|constructor| line.contains(**constructor));
+        let advice = "use an ordered map or a hasher with a fixed key";
+        findings.extend(made.map(|made| finding(index + 1, format!("`{made}...)`"), advice)));
     }
     findings
 }
@@ -102,6 +111,14 @@ mod tests {
             assert_eq!(lines_found("crates/format/src/lib.rs", named), [1], "{named}");
         }
         assert_eq!(lines_found("crates/engine/src/lib.rs", "async fn go() {}"), [1]);
+    }
+
+    #[test]
+    fn a_table_with_a_random_order_is_found() {
+        let random = "let a: HashMap<u8, u8> = HashMap::new();";
+        assert_eq!(lines_found("crates/engine/src/lib.rs", random), [1]);
+        let fixed = "let a: HashMap<u8, u8, Fixed> = HashMap::with_hasher(Fixed);";
+        assert!(lines_found("crates/engine/src/lib.rs", fixed).is_empty());
     }
 
     #[test]
