@@ -1,1 +1,360 @@
+//! Tests of the layout: every byte of a device has one use, every client byte one home.
 
+use super::*;
+use proptest::prelude::*;
+use std::ops::Range;
+
+const MIB: u64 = 1 << 20;
+
+/// Sizes from the smallest to the largest, round and odd, some of them of real disks.
+const SIZES: [u64; 21] = [
+    DEVICE_BYTES_MIN,
+    DEVICE_BYTES_MIN + 512,
+    DEVICE_BYTES_MIN + 4096,
+    65 * MIB - 512,
+    100_000_000,
+    127 * MIB + 3 * 512,
+    399 * MIB,
+    420 * MIB + 4096,
+    1 << 30,
+    (1 << 30) - 512,
+    5_000_000_000,
+    // Cheetah 15K.5 ST3146855FC: 286,749,488 sectors.
+    286_749_488 * 512,
+    250_059_350_016,
+    // Constellation ES.3 1 TB: 1,953,525,168 sectors.
+    1_953_525_168 * 512,
+    1_953_525_168 * 512 - 512,
+    4_000_787_030_016,
+    10_000_000_000_000,
+    // 20 TB: 39,063,650,304 sectors.
+    39_063_650_304 * 512,
+    20_000_000_000_000,
+    20_000_000_000_000 - 4096 - 512,
+    DEVICE_BYTES_MAX,
+];
+
+const PRESETS: [Preset; 3] = [Preset::NoLog, Preset::SingleLog, Preset::Mlb];
+
+fn every_layout(mut check: impl FnMut(&Layout)) {
+    for size in SIZES {
+        for (sector_bytes, log_block_bytes) in [(512, 512), (512, 4096), (4096, 4096)] {
+            for preset in PRESETS {
+                let options =
+                    LayoutOptions { sector_bytes, log_block_bytes, ..LayoutOptions::new(preset) };
+                let device_bytes = size - size % u64::from(sector_bytes);
+                let layout = Layout::plan(device_bytes, &options)
+                    .unwrap_or_else(|error| panic!("{device_bytes} {options:?}: {error}"));
+                check(&layout);
+            }
+        }
+    }
+}
+
+/// Everything on the device but homes, as the fields say it, without the code under test.
+fn metadata(layout: &Layout) -> Vec<Range<u64>> {
+    let mut ranges: Vec<_> =
+        layout.superblock_offsets().map(|at| at..at + SUPERBLOCK_BYTES).to_vec();
+    ranges.extend(layout.slot_offsets.map(|at| at..at + layout.slot_bytes));
+    for log_index in 0..layout.log_count() {
+        let at = layout.log_offset(log_index).unwrap();
+        ranges.push(at..at + layout.log_bytes);
+    }
+    ranges
+}
+
+/// Panics unless homes and metadata are disjoint, on the device, and homes are all client bytes.
+fn assert_one_use_per_byte(layout: &Layout) {
+    let mut ranges = metadata(layout);
+    let mut next_client_byte = 0;
+    for piece in layout.home_pieces(0, u64::MAX) {
+        assert_eq!(piece.client_offset, next_client_byte, "{layout:?}");
+        assert!(piece.len > 0 && piece.len.is_multiple_of(BLOCK_BYTES), "{piece:?} {layout:?}");
+        assert!(piece.device_offset.is_multiple_of(BLOCK_BYTES), "{piece:?} {layout:?}");
+        next_client_byte += piece.len;
+        ranges.push(piece.device_offset..piece.device_offset + piece.len);
+    }
+    assert_eq!(next_client_byte, layout.client_bytes(), "{layout:?}");
+    ranges.sort_by_key(|range| range.start);
+    for pair in ranges.windows(2) {
+        assert!(pair[0].end <= pair[1].start, "{:?} overlaps {:?}: {layout:?}", pair[0], pair[1]);
+    }
+    assert!(ranges.last().unwrap().end <= layout.device_bytes, "{layout:?}");
+}
+
+#[test]
+fn every_client_byte_has_one_home_that_is_nothing_else() {
+    every_layout(assert_one_use_per_byte);
+}
+
+#[test]
+fn on_a_small_volume_every_single_sector_maps_there_and_back() {
+    for preset in PRESETS {
+        let layout = Layout::plan(DEVICE_BYTES_MIN, &LayoutOptions::new(preset)).unwrap();
+        let mut used = vec![false; (layout.device_bytes / 512) as usize];
+        for client_offset in (0..layout.client_bytes()).step_by(512) {
+            let home = layout.home(client_offset).unwrap();
+            let sector = &mut used[(home.device_offset / 512) as usize];
+            assert!(!*sector, "two client sectors share {home:?}: {layout:?}");
+            *sector = true;
+            assert_eq!(layout.region(home.device_offset), Region::Data { client_offset });
+        }
+        let mut counted = [0_u64; 5];
+        for device_offset in (0..layout.device_bytes).step_by(512) {
+            let is_home = used[(device_offset / 512) as usize];
+            counted[match layout.region(device_offset) {
+                Region::Superblock { .. } => 0,
+                Region::Slot { .. } => 1,
+                Region::Data { .. } => 2,
+                Region::Log { log_index, offset } => {
+                    assert_eq!(layout.log_offset(log_index), Some(device_offset - offset));
+                    3
+                }
+                Region::Unused => 4,
+            }] += 512;
+            let is_data = matches!(layout.region(device_offset), Region::Data { .. });
+            assert_eq!(is_home, is_data, "at {device_offset}: {layout:?}");
+        }
+        let logs = u64::from(layout.log_count()) * layout.log_bytes;
+        let expected = [3 * 4096, 2 * layout.slot_bytes, layout.client_bytes(), logs];
+        assert_eq!(counted[..4], expected, "{layout:?}");
+    }
+}
+
+#[test]
+fn nothing_is_past_the_end_of_the_client_address_space() {
+    every_layout(|layout| {
+        let end = layout.client_bytes();
+        assert!(layout.home(end - 1).is_some());
+        for beyond in [end, end + 512, u64::MAX] {
+            assert_eq!(layout.home(beyond), None, "{beyond}: {layout:?}");
+        }
+        assert_eq!(layout.home_pieces(end - 512, u64::MAX).map(|p| p.len).sum::<u64>(), 512);
+        let sectors = end / 512;
+        assert!(layout.client_range(sectors - 1, 1).is_some());
+        assert_eq!(layout.client_range(sectors - 1, 2), None);
+        assert_eq!(layout.client_range(u64::MAX, u64::MAX), None);
+    });
+}
+
+#[test]
+fn every_log_block_lies_in_its_log() {
+    every_layout(|layout| {
+        let last = layout.log_count().saturating_sub(1);
+        for log_index in [0, last / 2, last] {
+            let Some(start) = layout.log_offset(log_index) else {
+                assert_eq!(layout.log_bytes, 0);
+                continue;
+            };
+            let blocks = layout.log_blocks();
+            assert_eq!(u64::from(blocks) * u64::from(layout.log_block_bytes), layout.log_bytes);
+            assert_eq!(layout.log_block_offset(log_index, 0), Some(start));
+            let end = layout.log_block_offset(log_index, blocks - 1).unwrap();
+            assert_eq!(end + u64::from(layout.log_block_bytes), start + layout.log_bytes);
+            assert_eq!(layout.log_block_offset(log_index, blocks), None);
+            assert_eq!(layout.log_block_offset(log_index, u32::MAX), None);
+            assert_eq!(layout.group_of(start), log_index);
+        }
+        assert_eq!(layout.log_offset(layout.log_count()), None);
+    });
+}
+
+#[test]
+fn defaults_are_those_of_the_paper_where_the_device_is_large_enough() {
+    every_layout(|layout| {
+        assert_eq!(layout.groups_offset % MIB, 0);
+        if layout.log_count() > 1 {
+            assert!(layout.group_count >= 4, "{layout:?}");
+            let paper = (GROUP_BYTES_DEFAULT, LOG_BYTES_DEFAULT);
+            let small = layout.device_bytes < 5 * GROUP_BYTES_DEFAULT;
+            assert!(small || (layout.group_bytes, layout.log_bytes) == paper, "{layout:?}");
+        }
+    });
+}
+
+#[test]
+fn snapshot_slots_hold_a_full_map_and_cost_little() {
+    every_layout(|layout| {
+        let entries = layout.log_bytes / 4096 * u64::from(layout.log_count());
+        let needed = entries * 20 + u64::from(layout.log_count()) * 16;
+        assert!(layout.snapshot_body_bytes_max() >= needed, "{layout:?}");
+        let overhead = layout.device_bytes - layout.client_bytes();
+        let logs = layout.log_bytes * u64::from(layout.log_count());
+        // Less than one group is lost at the end, and the slots are a thousandth each.
+        let bound = logs + layout.device_bytes / 500 + layout.group_bytes.min(100 * MIB) + 8 * MIB;
+        assert!(overhead <= bound, "{overhead} over {bound}: {layout:?}");
+    });
+}
+
+#[test]
+fn logs_come_in_the_order_of_their_distance() {
+    let options = LayoutOptions {
+        group_bytes: Some(2 * MIB + 4096),
+        log_bytes: Some(512 << 10),
+        ..LayoutOptions::new(Preset::Mlb)
+    };
+    let layout = Layout::plan(DEVICE_BYTES_MIN, &options).unwrap();
+    let distance = |log_index: u32, from: u64| {
+        let start = layout.log_offset(log_index).unwrap();
+        start.saturating_sub(from).max(from.saturating_sub(start + layout.log_bytes - 1))
+    };
+    let offsets = (0..layout.device_bytes).step_by(4096).chain([1, layout.device_bytes, u64::MAX]);
+    for from in offsets {
+        let found: Vec<u32> = layout.logs_near(from).collect();
+        assert_eq!(layout.logs_near(from).len(), found.len());
+        let distances: Vec<u64> = found.iter().map(|&log| distance(log, from)).collect();
+        assert!(distances.is_sorted(), "from {from}: {found:?} at {distances:?}");
+        let mut all = found;
+        all.sort_unstable();
+        assert!(all.into_iter().eq(0..layout.log_count()), "from {from}");
+    }
+}
+
+#[test]
+fn without_logs_none_is_near() {
+    let layout = Layout::plan(DEVICE_BYTES_MIN, &LayoutOptions::new(Preset::NoLog)).unwrap();
+    assert_eq!(layout.logs_near(32 * MIB).next(), None);
+    assert_eq!(layout.log_offset(0), None);
+}
+
+#[test]
+fn impossible_sizes_are_refused_with_the_field_and_what_to_do() {
+    let mlb = LayoutOptions::new(Preset::Mlb);
+    let with_group = |bytes| LayoutOptions { group_bytes: Some(bytes), ..mlb };
+    let with_log = |bytes| LayoutOptions { log_bytes: Some(bytes), ..mlb };
+    let nolog = LayoutOptions::new(Preset::NoLog);
+    let gib = 1 << 30;
+    let cases = [
+        (0, mlb, LayoutField::DeviceBytes),
+        (DEVICE_BYTES_MIN - 512, mlb, LayoutField::DeviceBytes),
+        (DEVICE_BYTES_MAX + 512, mlb, LayoutField::DeviceBytes),
+        (u64::MAX, mlb, LayoutField::DeviceBytes),
+        (gib + 1, mlb, LayoutField::SectorBytes),
+        (gib, LayoutOptions { sector_bytes: 0, ..mlb }, LayoutField::SectorBytes),
+        (gib, LayoutOptions { sector_bytes: 520, ..mlb }, LayoutField::SectorBytes),
+        (gib, LayoutOptions { log_block_bytes: 0, ..mlb }, LayoutField::LogBlockBytes),
+        (gib, LayoutOptions { log_block_bytes: 8192, ..mlb }, LayoutField::LogBlockBytes),
+        (
+            gib,
+            LayoutOptions { sector_bytes: 4096, log_block_bytes: 512, ..mlb },
+            LayoutField::LogBlockBytes,
+        ),
+        (gib, with_group(0), LayoutField::GroupBytes),
+        (gib, with_group(512 << 10), LayoutField::GroupBytes),
+        (gib, with_group(10 * MIB + 512), LayoutField::GroupBytes),
+        (gib, with_group(gib), LayoutField::GroupBytes),
+        (gib, with_group(u64::MAX), LayoutField::GroupBytes),
+        (gib, with_log(0), LayoutField::LogBytes),
+        (gib, with_log(4096), LayoutField::LogBytes),
+        (gib, with_log(MIB + 512), LayoutField::LogBytes),
+        (gib, with_log(100 * MIB), LayoutField::LogBytes),
+        (gib, LayoutOptions { log_bytes: Some(MIB), ..nolog }, LayoutField::LogBytes),
+        (gib, LayoutOptions { group_bytes: Some(MIB), ..nolog }, LayoutField::GroupBytes),
+    ];
+    for (device_bytes, options, field) in cases {
+        let error = Layout::plan(device_bytes, &options).expect_err(field.name());
+        assert_eq!(error.field, field, "{device_bytes} {options:?}: {error}");
+        let text = error.to_string();
+        let parts = [field.name(), "expected", "found", ";"];
+        assert!(parts.iter().all(|part| text.contains(part)), "{text}");
+    }
+}
+
+#[test]
+fn a_log_larger_than_the_device_never_overflows() {
+    for log_bytes in [u64::MAX, u64::MAX - 4095, DEVICE_BYTES_MAX, 1 << 40] {
+        for preset in [Preset::SingleLog, Preset::Mlb] {
+            for group_bytes in [None, Some(100 * MIB), Some(u64::MAX - 4095)] {
+                if preset == Preset::SingleLog && group_bytes.is_some() {
+                    continue;
+                }
+                let log_bytes = Some(log_bytes);
+                let options =
+                    LayoutOptions { group_bytes, log_bytes, ..LayoutOptions::new(preset) };
+                assert!(Layout::plan(1 << 30, &options).is_err(), "{options:?}");
+            }
+        }
+    }
+}
+
+fn sizes() -> impl Strategy<Value = u64> {
+    prop_oneof![DEVICE_BYTES_MIN..1 << 31, DEVICE_BYTES_MIN..1 << 38]
+}
+
+proptest! {
+    #[test]
+    fn any_size_that_is_accepted_is_laid_out_soundly(
+        device_bytes in sizes(),
+        group_bytes in prop::option::of(1_u64..2000),
+        log_bytes in prop::option::of(1_u64..200),
+        units in prop::sample::select(vec![(512, 512), (512, 4096), (4096, 4096)]),
+    ) {
+        let (sector_bytes, log_block_bytes) = units;
+        let options = LayoutOptions {
+            preset: Preset::Mlb,
+            sector_bytes,
+            log_block_bytes,
+            group_bytes: group_bytes.map(|n| n * 364 * 4096),
+            log_bytes: log_bytes.map(|n| n * 91 * 4096),
+        };
+        let device_bytes = device_bytes - device_bytes % u64::from(sector_bytes);
+        if let Ok(layout) = Layout::plan(device_bytes, &options) {
+            prop_assert_eq!(layout.validate(), Ok(()));
+            prop_assert!(group_bytes.is_none() || options.group_bytes == Some(layout.group_bytes));
+            prop_assert!(log_bytes.is_none() || options.log_bytes == Some(layout.log_bytes));
+            assert_one_use_per_byte(&layout);
+        }
+    }
+
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4000))]
+
+    #[test]
+    fn arbitrary_numbers_are_refused_or_safe_to_use(
+        layout in arbitrary_layout(),
+        at in any::<u64>(),
+    ) {
+        if layout.validate().is_ok() {
+            let _ = (layout.region(at), layout.group_of(at), layout.home(at));
+            let _ = (layout.log_block_offset(at as u32, (at >> 32) as u32), layout.client_bytes());
+            prop_assert!(layout.logs_near(at).take(3).count() <= 3);
+            let end = layout.client_bytes();
+            let last = layout.home(end - 512).unwrap();
+            prop_assert!(last.device_offset + 512 <= layout.superblock_offsets()[2]);
+        }
+    }
+}
+
+/// Ten numbers, most of them plausible, so that one layout in fifteen or so passes the gate.
+fn arbitrary_layout() -> impl Strategy<Value = Layout> {
+    let offset = || {
+        prop_oneof![
+            12 => (0_u64..400).prop_map(|n| n * MIB),
+            2 => (0_u64..1 << 20).prop_map(|n| n * 4096),
+            1 => any::<u64>(),
+        ]
+    };
+    let unit = || prop_oneof![6 => Just(4096_u32), 3 => Just(512), 1 => any::<u32>()];
+    let count = prop_oneof![5 => 0_u32..100, 1 => any::<u32>()];
+    let offsets = (offset(), offset(), offset(), offset(), offset(), offset());
+    (SIZES.len()..2 * SIZES.len(), unit(), unit(), offsets, count).prop_map(
+        |(size, sector_bytes, log_block_bytes, offsets, group_count)| {
+            let (slot, slot_bytes, gap, group_bytes, log_bytes, odd) = offsets;
+            let slot_bytes = slot_bytes % (16 * MIB);
+            let second = slot.wrapping_add(slot_bytes);
+            Layout {
+                device_bytes: SIZES[size % SIZES.len()].wrapping_add(odd & 512),
+                sector_bytes,
+                log_block_bytes,
+                slot_offsets: [slot, second],
+                slot_bytes,
+                groups_offset: second.wrapping_add(slot_bytes).wrapping_add(gap),
+                group_bytes,
+                log_bytes: log_bytes / 16,
+                group_count,
+            }
+        },
+    )
+}

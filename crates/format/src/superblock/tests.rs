@@ -1,1 +1,261 @@
-//! Tests of the superblock codec.
+//! Tests of the superblock codec and of the choice between copies.
+
+use super::*;
+use crate::LayoutOptions;
+use crate::damage::{apply, assert_same_bytes, edits, for_every_bit_flip, golden};
+use proptest::prelude::*;
+
+const VOLUME: VolumeId = *b"\xa0\xa1\xa2\xa3\xa4\xa5\xa6\xa7\xa8\xa9\xaa\xab\xac\xad\xae\xaf";
+
+fn sample() -> Superblock {
+    Superblock {
+        volume_id: VOLUME,
+        generation: 7,
+        created_unix_s: 1_700_000_000,
+        layout: Layout::plan((1000 << 20) + 512 * 3, &LayoutOptions::new(Preset::Mlb)).unwrap(),
+        preset: Preset::Mlb,
+        ack: AckMode::Flush,
+        logged_write_bytes_max: 256 * 1024,
+        feature_incompat: 0,
+        feature_ro_compat: 0,
+        label: Label::new("größter Log").unwrap(),
+        map_device_id: Some(std::array::from_fn(|i| i as u8 + 16)),
+    }
+}
+
+fn superblock() -> impl Strategy<Value = Superblock> {
+    let preset = prop::sample::select(vec![Preset::NoLog, Preset::SingleLog, Preset::Mlb]);
+    let ack = prop::sample::select(vec![AckMode::Durable, AckMode::Flush]);
+    let sizes = (1_u64 << 14..1 << 34, any::<bool>());
+    let names = ("[^\0]{0,16}", prop::option::of(any::<VolumeId>()));
+    (any::<(VolumeId, u64, u64, u32, u64)>(), preset, ack, sizes, names).prop_map(
+        |(numbers, preset, ack, (device_blocks, small_sectors), (label, map_device_id))| {
+            let (volume_id, generation, created_unix_s, logged_write_bytes_max, features) = numbers;
+            let sector_bytes = if small_sectors { 512 } else { 4096 };
+            let options = LayoutOptions { sector_bytes, ..LayoutOptions::new(preset) };
+            Superblock {
+                volume_id,
+                generation,
+                created_unix_s,
+                layout: Layout::plan(device_blocks * 4096, &options).unwrap(),
+                preset,
+                ack,
+                logged_write_bytes_max,
+                feature_incompat: 0,
+                feature_ro_compat: features & (features >> 32) & 3,
+                label: Label::new(label).unwrap(),
+                map_device_id: map_device_id.filter(|id| *id != [0; 16]),
+            }
+        },
+    )
+}
+
+#[test]
+fn a_superblock_has_the_bytes_that_an_independent_writer_gives_it() {
+    let expected = golden(include_str!("../../golden/superblock.hex"));
+    assert_same_bytes(&sample().encode(2), &expected);
+    assert_eq!(Superblock::decode(&expected, 2), Ok(sample()));
+}
+
+#[test]
+fn every_flipped_bit_is_detected() {
+    for_every_bit_flip(&sample().encode(0), |mutant, bit| {
+        assert!(Superblock::decode(mutant, 0).is_err(), "bit {bit}");
+    });
+}
+
+#[test]
+fn every_truncation_is_detected() {
+    let bytes = sample().encode(0);
+    for len in 0..bytes.len() {
+        let found = Superblock::decode(&bytes[..len], 0);
+        assert_eq!(found, Err(SuperblockError::Length { found: len }));
+    }
+}
+
+#[test]
+fn a_copy_in_another_copys_place_is_refused() {
+    for written in 0..COPIES {
+        for place in 0..COPIES {
+            let found = Superblock::decode(&sample().encode(written), place);
+            if written == place {
+                assert_eq!(found, Ok(sample()));
+            } else {
+                let error = SuperblockError::Misdirected { expected: place, found: written };
+                assert_eq!(found, Err(error));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_newer_version_is_named_with_the_version_that_is_read() {
+    let mut block = sample().encode(0);
+    put(&mut block, 8, &2_u32.to_le_bytes());
+    seal(&mut block);
+    let error = Superblock::decode(&block, 0).unwrap_err();
+    assert_eq!(error, SuperblockError::Version { expected: 1, found: 2 });
+    assert!(error.to_string().contains("reads 1, found 2"), "{error}");
+}
+
+#[test]
+fn unknown_features_are_refused_or_make_the_volume_read_only() {
+    let needed = Superblock { feature_incompat: 5, ..sample() };
+    let refused = Superblock::decode(&needed.encode(0), 0);
+    assert_eq!(refused, Err(SuperblockError::Features { unknown: 5 }));
+
+    let newer = Superblock { feature_ro_compat: 1, ..sample() };
+    let mut block = newer.encode(0);
+    put(&mut block, USED_BYTES, b"what a newer program keeps here");
+    seal(&mut block);
+    let read = Superblock::decode(&block, 0).unwrap();
+    assert!(read.must_be_read_only() && !sample().must_be_read_only());
+    assert_eq!(read, newer);
+}
+
+#[test]
+fn fields_that_contradict_each_other_are_named() {
+    let cases: [(usize, &[u8], &str); 9] = [
+        (48, &[0; 8], "device_bytes"),
+        (56, &[0; 4], "sector_bytes"),
+        (64, &[0; 8], "slot_offset"),
+        (96, &[0xff; 8], "group_bytes"),
+        (112, &[0xff; 4], "group_count"),
+        (116, &[3, 0], "preset"),
+        (116, &[0, 0], "preset"),
+        (118, &[2], "ack"),
+        (144, &[0; 8], "client_bytes"),
+    ];
+    for (at, bytes, name) in cases {
+        let mut block = sample().encode(0);
+        put(&mut block, at, bytes);
+        seal(&mut block);
+        let error = Superblock::decode(&block, 0).unwrap_err();
+        assert!(error.to_string().contains(name), "at {at}: {error}");
+    }
+    for at in [119, 124, 232, 4091] {
+        let mut block = sample().encode(0);
+        put(&mut block, at, &[1]);
+        seal(&mut block);
+        let error = Superblock::decode(&block, 0).unwrap_err();
+        assert!(error.to_string().contains("reserved"), "at {at}: {error}");
+    }
+}
+
+#[test]
+fn labels_are_at_most_64_bytes_without_nul() {
+    assert!(Label::new("x".repeat(64)).is_ok());
+    assert!(Label::new("x".repeat(65)).is_err());
+    assert!(Label::new("ä".repeat(33)).is_err());
+    assert!(Label::new("a\0b").is_err());
+    for bad in [&b"\xff\0"[..], b"a\0b"] {
+        let mut block = sample().encode(0);
+        put(&mut block, LABEL_AT, bad);
+        seal(&mut block);
+        assert!(Superblock::decode(&block, 0).is_err(), "{bad:?}");
+    }
+}
+
+/// What a place may hold, for the test of every combination.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Held {
+    Newest,
+    Stale,
+    Foreign,
+    Damaged,
+    Blank,
+    TooNew,
+}
+
+fn held(what: Held, copy_index: u32) -> Result<Superblock, SuperblockError> {
+    let newest = sample();
+    match what {
+        Held::Newest => Ok(newest),
+        Held::Stale => Ok(Superblock { generation: newest.generation - 1, ..newest }),
+        Held::Foreign => Ok(Superblock { volume_id: [9; 16], generation: 99, ..newest }),
+        Held::Damaged => Err(SuperblockError::Checksum { expected: copy_index, found: 1 }),
+        Held::Blank => Err(SuperblockError::NoMagic { found: [0; 8] }),
+        Held::TooNew => Err(SuperblockError::Version { expected: 1, found: 2 }),
+    }
+}
+
+#[test]
+fn every_combination_of_copies_has_its_answer() {
+    use Held::{Blank, Damaged, Foreign, Newest, Stale, TooNew};
+    let all = [Newest, Stale, Foreign, Damaged, Blank, TooNew];
+    for first in all {
+        for second in all {
+            for third in all {
+                let places = [first, second, third];
+                let copies = [held(first, 0), held(second, 1), held(third, 2)];
+                check_choice(places, &copies, choose(&copies));
+            }
+        }
+    }
+}
+
+fn check_choice(
+    places: [Held; 3],
+    copies: &[Result<Superblock, SuperblockError>; 3],
+    choice: Result<Choice, SuperblockError>,
+) {
+    use Held::{Damaged, Foreign, Newest, Stale, TooNew};
+    let count = |kinds: &[Held]| places.iter().filter(|held| kinds.contains(held)).count();
+    if count(&[TooNew]) > 0 {
+        assert_eq!(choice, Err(SuperblockError::Version { expected: 1, found: 2 }), "{places:?}");
+        return;
+    }
+    let (ours, foreign) = (count(&[Newest, Stale]), count(&[Foreign]));
+    if ours + foreign == 0 {
+        let error = choice.expect_err("no copy is sound");
+        let damage = matches!(error, SuperblockError::Checksum { .. });
+        assert_eq!(damage, count(&[Damaged]) > 0, "{places:?}: {error}");
+        return;
+    }
+    let foreign_first = places.iter().find(|held| [Newest, Stale, Foreign].contains(held));
+    let foreign_wins = foreign > ours || (foreign == ours && foreign_first == Some(&Foreign));
+    let expected = match (foreign_wins, count(&[Newest])) {
+        (true, _) => held(Foreign, 0),
+        (false, 0) => held(Stale, 0),
+        (false, _) => held(Newest, 0),
+    };
+    let choice = choice.unwrap();
+    assert_eq!(Ok(&choice.superblock), expected.as_ref(), "{places:?}");
+    for (index, copy) in (0..).zip(copies) {
+        let repaired = choice.to_repair.contains(&index);
+        assert_eq!(repaired, copy.as_ref() != expected.as_ref(), "{places:?} copy {index}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_superblock_reads_back_as_it_was_written(superblock in superblock(), copy in 0_u32..3) {
+        prop_assert_eq!(Superblock::decode(&superblock.encode(copy), copy), Ok(superblock));
+    }
+
+    #[test]
+    fn edits_with_a_fitting_checksum_are_refused_or_canonical(edits in edits()) {
+        let mut block = sample().encode(1);
+        apply(&edits, &mut block);
+        seal(&mut block);
+        if let Ok(decoded) = Superblock::decode(&block, 1) {
+            prop_assert_eq!(decoded.layout.validate(), Ok(()));
+            if !decoded.must_be_read_only() {
+                prop_assert_eq!(decoded.encode(1), block);
+            }
+        }
+    }
+
+    #[test]
+    fn random_bytes_are_refused(
+        bytes in prop::collection::vec(any::<u8>(), SEALED_BYTES),
+        kept in 8_usize..256,
+    ) {
+        prop_assert!(Superblock::decode(&bytes, 0).is_err());
+        // A sound start, a random rest, a fitting checksum.
+        let mut block = sample().encode(0);
+        block[kept..].copy_from_slice(&bytes[kept..]);
+        seal(&mut block);
+        prop_assert!(Superblock::decode(&block, 0).is_err());
+    }
+}
