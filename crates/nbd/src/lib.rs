@@ -1,1 +1,11 @@
-//! placeholder
+//! NBD: the protocol as a state machine, and a server for it.
+//!
+//! [`protocol`] turns bytes into requests and replies into bytes; it never touches a socket.
+//! [`server`] owns the sockets, the limits and the one event loop that drives a
+//! [`Service`](nearhead_volume::Service) with the requests of all clients. A client can be slow,
+//! hostile or gone; it can never make the server panic, hold unbounded memory, or lose the reply
+//! of another.
+
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+pub mod protocol;

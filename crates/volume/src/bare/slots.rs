@@ -50,7 +50,7 @@ impl<T> Slots<T> {
     pub(super) fn remove_tagged(&mut self, tag: u64) -> Option<T> {
         let place = tag as u32;
         let uses = self.places.get(place as usize)?.0;
-        if uses != (tag >> 32) as u32 { None } else { self.remove(place) }
+        if uses == (tag >> 32) as u32 { self.remove(place) } else { None }
     }
 
     pub(super) fn drain(&mut self) -> impl Iterator<Item = T> {

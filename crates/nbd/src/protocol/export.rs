@@ -1,0 +1,163 @@
+//! What a client is offered: the export's names, sizes and flags.
+//!
+//! All names lead to the one service behind the server, so every connection sees the same data and
+//! a flush on one covers what was answered on any other: `CAN_MULTI_CONN` is honest. Nothing is
+//! promised that [`ServiceInfo`] does not say.
+
+use super::constants::flag;
+use nearhead_volume::ServiceInfo;
+use std::fmt;
+
+/// Largest request this server takes, whatever the service offers, in bytes: the size that a
+/// client may assume without asking (proto.md, "Block size constraints").
+pub const REQUEST_BYTES_MAX: u32 = 32 << 20;
+
+/// An offer that cannot be made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExportError {
+    /// What is wrong, and what was expected.
+    pub problem: String,
+}
+
+impl fmt::Display for ExportError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}", self.problem)
+    }
+}
+
+impl std::error::Error for ExportError {}
+
+/// A service under one or more names.
+#[derive(Clone, Debug)]
+pub struct Export {
+    names: Vec<String>,
+    info: ServiceInfo,
+}
+
+impl Export {
+    /// Offers a service under `names`; without any, under the default name `""`.
+    pub fn new(mut names: Vec<String>, info: ServiceInfo) -> Result<Self, ExportError> {
+        if names.is_empty() {
+            names.push(String::new());
+        }
+        let limit = super::constants::STRING_BYTES_MAX;
+        let problem = if let Some(name) = names.iter().find(|name| name.len() > limit) {
+            format!("export name: expected at most {limit} bytes, found {}", name.len())
+        } else if !info.block_bytes_min.is_power_of_two() || info.block_bytes_min > 65_536 {
+            // proto.md: the minimum is a power of two of at most 64 KiB.
+            format!(
+                "smallest block: expected a power of two up to 65536, found {}",
+                info.block_bytes_min
+            )
+        } else if info.request_bytes_max < info.block_bytes_min {
+            format!(
+                "largest request: expected at least one block of {}, found {}",
+                info.block_bytes_min, info.request_bytes_max
+            )
+        } else {
+            return Ok(Self { names, info: Self::rounded(info) });
+        };
+        Err(ExportError { problem })
+    }
+
+    /// Facts that fit each other: whole blocks, and the preferred block between the bounds.
+    fn rounded(mut info: ServiceInfo) -> ServiceInfo {
+        let block = info.block_bytes_min;
+        info.size_bytes -= info.size_bytes % u64::from(block);
+        info.request_bytes_max = info.request_bytes_max.min(REQUEST_BYTES_MAX);
+        info.request_bytes_max -= info.request_bytes_max % block;
+        let preferred = info.block_bytes_preferred.clamp(block, info.request_bytes_max.max(block));
+        // proto.md: the preferred block is a power of two; round down to one.
+        info.block_bytes_preferred = 1 << preferred.ilog2();
+        info.description.truncate(floor_char_boundary(&info.description, 256));
+        info
+    }
+
+    /// The names, the default one first.
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// Facts about the service.
+    pub fn info(&self) -> &ServiceInfo {
+        &self.info
+    }
+
+    /// The export that a client calls `name`; the empty name is the default export.
+    pub fn find(&self, name: &[u8]) -> Option<&str> {
+        if name.is_empty() {
+            return self.names.first().map(String::as_str);
+        }
+        self.names.iter().map(String::as_str).find(|known| known.as_bytes() == name)
+    }
+
+    /// The transmission flags for a client that did or did not negotiate structured replies.
+    pub fn transmission_flags(&self, structured: bool) -> u16 {
+        let mut flags = flag::HAS_FLAGS | flag::SEND_FLUSH | flag::SEND_FUA;
+        flags |= flag::CAN_MULTI_CONN | flag::SEND_CACHE;
+        if self.info.read_only {
+            flags |= flag::READ_ONLY;
+        } else {
+            flags |= flag::SEND_TRIM | flag::SEND_WRITE_ZEROES;
+            if self.info.fast_zero {
+                flags |= flag::SEND_FAST_ZERO;
+            }
+        }
+        if self.info.rotational {
+            flags |= flag::ROTATIONAL;
+        }
+        if structured {
+            flags |= flag::SEND_DF;
+        }
+        flags
+    }
+}
+
+/// The longest prefix of at most `limit` bytes that ends between two characters.
+pub(crate) fn floor_char_boundary(text: &str, limit: usize) -> usize {
+    (0..=limit.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::testing::info;
+
+    #[test]
+    fn the_empty_name_is_the_first_export() {
+        let export = Export::new(vec!["disk".into(), "alias".into()], info()).unwrap();
+        assert_eq!(export.find(b""), Some("disk"));
+        assert_eq!(export.find(b"alias"), Some("alias"));
+        assert_eq!(export.find(b"other"), None);
+    }
+
+    #[test]
+    fn sizes_are_whole_blocks_and_the_preferred_block_is_a_power_of_two() {
+        let odd = ServiceInfo {
+            size_bytes: 10_000,
+            block_bytes_min: 4096,
+            block_bytes_preferred: 6_000,
+            request_bytes_max: u32::MAX,
+            ..info()
+        };
+        let export = Export::new(Vec::new(), odd).unwrap();
+        assert_eq!(export.info().size_bytes, 8192);
+        assert_eq!(export.info().block_bytes_preferred, 4096);
+        assert_eq!(export.info().request_bytes_max, REQUEST_BYTES_MAX);
+    }
+
+    #[test]
+    fn a_read_only_export_offers_no_way_to_write() {
+        let export = Export::new(Vec::new(), ServiceInfo { read_only: true, ..info() }).unwrap();
+        let flags = export.transmission_flags(true);
+        assert_ne!(flags & flag::READ_ONLY, 0);
+        assert_eq!(flags & (flag::SEND_TRIM | flag::SEND_WRITE_ZEROES | flag::SEND_FAST_ZERO), 0);
+    }
+
+    #[test]
+    fn an_offer_no_client_could_use_is_refused() {
+        let odd = ServiceInfo { block_bytes_min: 1000, ..info() };
+        assert!(Export::new(Vec::new(), odd).unwrap_err().problem.contains("found 1000"));
+        assert!(Export::new(vec!["x".repeat(5000)], info()).is_err());
+    }
+}

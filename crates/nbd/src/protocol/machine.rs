@@ -1,0 +1,398 @@
+//! One client's side of the conversation, without a socket.
+//!
+//! Bytes go in where [`Machine::receive_slices`] says, [`Machine::poll`] tells what they mean,
+//! and what must be sent gathers in [`Machine::outbox`]. What it keeps true for any bytes at all:
+//!
+//! - it never panics and never loops without consuming;
+//! - it holds at most one staging buffer and one admitted payload; memory for a payload is taken
+//!   only after [`Intake::admit`] agreed;
+//! - every request that can be answered gets one answer: those refused at the gate from here, the
+//!   others from the owner. Only a stream that is lost (wrong magic, a payload too large even to
+//!   skip) ends without.
+//!
+//! Call `poll` until it returns `None` or [`Event::Paused`] after every receive, and again after
+//! admission may have changed.
+
+use super::constants::{
+    GREETING_MAGIC, OPTION_HEADER_BYTES, OPTION_MAGIC, REQUEST_HEADER_BYTES, command, handshake,
+};
+use super::export::Export;
+use super::inbox::{Inbox, STAGING_BYTES};
+use super::options::{self, Negotiation, Outcome, TlsMode};
+use super::outbox::Outbox;
+use super::reply::{self, ReadAsked};
+use super::request::{Agreed, ClientCommand, ClientRequest, Header, validate_request};
+use super::wire::Fields;
+use nearhead_disk::{ALIGN_BYTES, BufferMut, Payload};
+use nearhead_engine::RequestError;
+use nearhead_volume::Extent;
+use std::rc::Rc;
+
+/// Longest option that is looked at, in bytes: four strings of the protocol's longest.
+pub const OPTION_BYTES_MAX: usize = 16 * 1024;
+
+/// Longest option, and longest payload of a refused write, that is skipped rather than taken as
+/// the end of the conversation, in bytes.
+pub const SKIP_BYTES_MAX: u32 = 64 << 20;
+
+/// Rests of payloads from this size on are received alone, straight into their buffer, in bytes.
+const DIRECT_BYTES: usize = 64 * 1024;
+
+/// Room for headers between large payloads, so that little of them is received elsewhere.
+const HEADER_ROOM_BYTES: usize = 4096;
+
+/// Who decides whether a request is taken, and gives memory for its payload.
+pub trait Intake {
+    /// Whether a request that occupies `bytes` of memory may be taken now.
+    fn admit(&mut self, bytes: usize) -> bool;
+
+    /// A buffer of at least `bytes` for an admitted payload; its content does not matter.
+    fn payload_buffer(&mut self, bytes: usize) -> BufferMut;
+}
+
+/// What the received bytes mean.
+#[derive(Debug)]
+pub enum Event {
+    /// A request that passed the gate; it must be answered.
+    Request(ClientRequest),
+    /// A request waits in the inbox for admission.
+    Paused,
+    /// TLS follows once the outbox is empty; then call [`Machine::begin_tls`].
+    StartTls,
+    /// The client is done or has lost the protocol; nothing more will be understood. What is
+    /// pending is still to be answered.
+    Closed(&'static str),
+}
+
+/// Where in the conversation the next byte belongs.
+#[derive(Debug)]
+enum Phase {
+    ClientFlags,
+    Option,
+    SkipOption { left: u32 },
+    AwaitTls,
+    Request,
+    Payload { request: ClientRequest, buffer: BufferMut, filled: usize },
+    SkipPayload { left: u32 },
+    Closed,
+}
+
+/// What one step did.
+enum Step {
+    /// Consumed something; look again.
+    Again,
+    /// Bytes are missing.
+    Starved,
+    Tell(Event),
+}
+
+/// The protocol state of one connection.
+#[derive(Debug)]
+pub struct Machine {
+    export: Rc<Export>,
+    negotiation: Negotiation,
+    agreed: Agreed,
+    phase: Phase,
+    inbox: Inbox,
+    outbox: Outbox,
+    /// The last payload was large: expect another.
+    large_payloads: bool,
+}
+
+impl Machine {
+    /// Greets a client of `export`. With a `refusal` every client is turned away with these words.
+    pub fn new(export: Rc<Export>, tls: TlsMode, refusal: Option<String>) -> Self {
+        let mut outbox = Outbox::default();
+        outbox.put_header(|out| {
+            out.extend_from_slice(&GREETING_MAGIC.to_be_bytes());
+            out.extend_from_slice(&OPTION_MAGIC.to_be_bytes());
+            let flags = handshake::FIXED_NEWSTYLE | handshake::NO_ZEROES;
+            out.extend_from_slice(&flags.to_be_bytes());
+        });
+        Self {
+            export,
+            negotiation: Negotiation { tls, refusal, ..Negotiation::default() },
+            agreed: Agreed::default(),
+            phase: Phase::ClientFlags,
+            inbox: Inbox::default(),
+            outbox,
+            large_payloads: false,
+        }
+    }
+
+    /// Where the next received bytes go, in order: the rest of a payload, then headers. Either may
+    /// be empty. `staging` lends memory to idle connections; see [`Machine::settle`].
+    pub fn receive_slices<'a>(&'a mut self, staging: &mut Vec<u8>) -> [&'a mut [u8]; 2] {
+        let room = if self.large_payloads { HEADER_ROOM_BYTES } else { STAGING_BYTES };
+        match &mut self.phase {
+            Phase::Payload { request, buffer, filled } => {
+                let rest = &mut buffer[*filled..request.len as usize];
+                if rest.len() >= DIRECT_BYTES {
+                    return [rest, &mut []];
+                }
+                [rest, self.inbox.room(staging, room)]
+            }
+            _ => [&mut [], self.inbox.room(staging, room)],
+        }
+    }
+
+    /// Books `len` bytes received into [`Machine::receive_slices`].
+    pub fn received(&mut self, len: usize) {
+        let mut len = len;
+        if let Phase::Payload { request, filled, .. } = &mut self.phase {
+            let direct = len.min(request.len as usize - *filled);
+            *filled += direct;
+            len -= direct;
+        }
+        self.inbox.received(len);
+    }
+
+    /// Gives `staging` back when little of it is needed.
+    pub fn settle(&mut self, staging: &mut Vec<u8>) {
+        self.inbox.settle(staging);
+    }
+
+    /// What waits to be sent.
+    pub fn outbox(&mut self) -> &mut Outbox {
+        &mut self.outbox
+    }
+
+    /// Received bytes that are not understood yet.
+    pub fn waiting_bytes(&self) -> usize {
+        self.inbox.waiting().len()
+    }
+
+    /// Whether the client may send requests.
+    pub fn is_transmitting(&self) -> bool {
+        matches!(self.phase, Phase::Request | Phase::Payload { .. } | Phase::SkipPayload { .. })
+    }
+
+    /// Whether the client owes bytes of a message that it began.
+    pub fn is_mid_message(&self) -> bool {
+        let begun = matches!(
+            self.phase,
+            Phase::Payload { .. } | Phase::SkipPayload { .. } | Phase::SkipOption { .. }
+        );
+        begun || self.waiting_bytes() > 0
+    }
+
+    /// Starts over under TLS. False if the client sent bytes in the clear that it meant to be
+    /// read as encrypted ones: somebody may have injected them.
+    pub fn begin_tls(&mut self) -> bool {
+        self.negotiation.restart_under_tls();
+        self.phase = Phase::Option;
+        self.waiting_bytes() == 0
+    }
+
+    /// The next thing the received bytes mean.
+    pub fn poll(&mut self, intake: &mut impl Intake) -> Option<Event> {
+        loop {
+            match self.step(intake) {
+                Step::Again => {}
+                Step::Starved => return None,
+                Step::Tell(event) => return Some(event),
+            }
+        }
+    }
+
+    fn step(&mut self, intake: &mut impl Intake) -> Step {
+        match &mut self.phase {
+            Phase::ClientFlags => self.client_flags(),
+            Phase::Option => self.option(),
+            Phase::SkipOption { left } => {
+                let skipped = skip(&mut self.inbox, left);
+                if *left == 0 {
+                    self.phase = Phase::Option;
+                }
+                skipped
+            }
+            Phase::Request => self.request(intake),
+            Phase::Payload { .. } => self.payload(),
+            Phase::SkipPayload { left } => {
+                let skipped = skip(&mut self.inbox, left);
+                if *left == 0 {
+                    self.phase = Phase::Request;
+                }
+                skipped
+            }
+            Phase::AwaitTls | Phase::Closed => Step::Starved,
+        }
+    }
+
+    fn close(&mut self, why: &'static str) -> Step {
+        self.phase = Phase::Closed;
+        Step::Tell(Event::Closed(why))
+    }
+
+    fn client_flags(&mut self) -> Step {
+        let Ok(flags) = Fields::new(self.inbox.waiting()).u32("client flags") else {
+            return Step::Starved;
+        };
+        self.inbox.consume(4);
+        let known = u32::from(handshake::FIXED_NEWSTYLE | handshake::NO_ZEROES);
+        if flags & !known != 0 {
+            return self.close("client flags that this server does not know");
+        }
+        self.negotiation.fixed_newstyle = flags & u32::from(handshake::FIXED_NEWSTYLE) != 0;
+        self.negotiation.no_zeroes = flags & u32::from(handshake::NO_ZEROES) != 0;
+        self.phase = Phase::Option;
+        Step::Again
+    }
+
+    fn option(&mut self) -> Step {
+        let waiting = self.inbox.waiting();
+        let mut fields = Fields::new(waiting);
+        let (Ok(magic), Ok(option), Ok(len)) =
+            (fields.u64("magic"), fields.u32("option"), fields.u32("length"))
+        else {
+            return Step::Starved;
+        };
+        if magic != OPTION_MAGIC {
+            return self.close("an option without its magic number");
+        }
+        let outcome = if len as usize > OPTION_BYTES_MAX {
+            self.inbox.consume(OPTION_HEADER_BYTES);
+            let negotiation = &self.negotiation;
+            let outcome = self.outbox.put_header(|out| {
+                options::answer_too_big(negotiation, option, len, OPTION_BYTES_MAX, out)
+            });
+            if len > SKIP_BYTES_MAX {
+                return self.close("an option too long even to skip");
+            }
+            self.phase = Phase::SkipOption { left: len };
+            outcome
+        } else {
+            let Ok(data) = fields.bytes(len as usize, "data") else { return Step::Starved };
+            let (negotiation, export) = (&mut self.negotiation, &self.export);
+            let outcome = self
+                .outbox
+                .put_header(|out| options::answer(negotiation, export, option, data, out));
+            self.inbox.consume(OPTION_HEADER_BYTES + len as usize);
+            outcome
+        };
+        self.follow(outcome)
+    }
+
+    fn follow(&mut self, outcome: Outcome) -> Step {
+        match outcome {
+            Outcome::Continue => Step::Again,
+            Outcome::Transmission { allocation } => {
+                self.agreed = Agreed { structured: self.negotiation.structured, allocation };
+                self.phase = Phase::Request;
+                Step::Again
+            }
+            Outcome::StartTls => {
+                self.phase = Phase::AwaitTls;
+                Step::Tell(Event::StartTls)
+            }
+            Outcome::Close(why) => self.close(why),
+        }
+    }
+
+    fn request(&mut self, intake: &mut impl Intake) -> Step {
+        let Some(bytes) = self.inbox.waiting().first_chunk::<REQUEST_HEADER_BYTES>() else {
+            return Step::Starved;
+        };
+        let Some(header) = Header::decode(bytes) else {
+            return self.close("a request without its magic number");
+        };
+        if header.kind == command::DISC {
+            self.inbox.consume(REQUEST_HEADER_BYTES);
+            return self.close("the client disconnected");
+        }
+        let request = match validate_request(&header, &self.export, self.agreed) {
+            Ok(request) => request,
+            Err(refusal) => {
+                self.inbox.consume(REQUEST_HEADER_BYTES);
+                self.reply_errno(header.cookie, refusal.errno, &refusal.words);
+                if !header.carries_payload() {
+                    return Step::Again;
+                }
+                if header.len > SKIP_BYTES_MAX {
+                    return self.close("a refused write too long even to skip");
+                }
+                self.phase = Phase::SkipPayload { left: header.len };
+                return Step::Again;
+            }
+        };
+        if !intake.admit(memory_bytes(&request)) {
+            return Step::Tell(Event::Paused);
+        }
+        self.inbox.consume(REQUEST_HEADER_BYTES);
+        if request.command == ClientCommand::Write {
+            self.large_payloads = request.len as usize >= DIRECT_BYTES;
+            let buffer = intake.payload_buffer(request.len as usize);
+            self.phase = Phase::Payload { request, buffer, filled: 0 };
+            return Step::Again;
+        }
+        self.large_payloads = false;
+        Step::Tell(Event::Request(request))
+    }
+
+    fn payload(&mut self) -> Step {
+        let Phase::Payload { request, buffer, filled } = &mut self.phase else {
+            return Step::Starved;
+        };
+        let len = request.len as usize;
+        let waiting = self.inbox.waiting();
+        let taken = waiting.len().min(len - *filled);
+        buffer[*filled..*filled + taken].copy_from_slice(&waiting[..taken]);
+        *filled += taken;
+        self.inbox.consume(taken);
+        if *filled < len {
+            return Step::Starved;
+        }
+        let Phase::Payload { mut request, buffer, .. } =
+            std::mem::replace(&mut self.phase, Phase::Request)
+        else {
+            return Step::Starved;
+        };
+        request.payload = Payload::Bytes(buffer.freeze().slice(0..len));
+        Step::Tell(Event::Request(request))
+    }
+
+    /// Answers a request that succeeded and has no content.
+    pub fn reply_done(&mut self, cookie: u64) {
+        reply::put_simple(&mut self.outbox, cookie, 0);
+    }
+
+    /// Answers a read.
+    pub fn reply_read(&mut self, asked: ReadAsked, parts: Vec<Payload>) {
+        reply::put_read(&mut self.outbox, self.agreed.structured, asked, parts);
+    }
+
+    /// Answers a block status request.
+    pub fn reply_block_status(&mut self, cookie: u64, extents: &[Extent]) {
+        reply::put_block_status(&mut self.outbox, cookie, extents);
+    }
+
+    /// Answers a request that failed.
+    pub fn reply_error(&mut self, cookie: u64, error: &RequestError) {
+        self.reply_errno(cookie, reply::errno_of(error.kind), &error.detail);
+    }
+
+    fn reply_errno(&mut self, cookie: u64, errno: u32, words: &str) {
+        reply::put_error(&mut self.outbox, self.agreed.structured, cookie, errno, words);
+    }
+}
+
+/// Memory that a request occupies until it is answered, and its answer until it is sent, in bytes.
+pub fn memory_bytes(request: &ClientRequest) -> usize {
+    match request.command {
+        ClientCommand::Read { .. } | ClientCommand::Write => {
+            (request.len as usize).next_multiple_of(ALIGN_BYTES)
+        }
+        _ => 0,
+    }
+}
+
+fn skip(inbox: &mut Inbox, left: &mut u32) -> Step {
+    let skipped = inbox.waiting().len().min(*left as usize);
+    inbox.consume(skipped);
+    *left -= skipped as u32;
+    if *left == 0 || skipped > 0 { Step::Again } else { Step::Starved }
+}
+
+#[cfg(test)]
+#[path = "machine_tests.rs"]
+mod tests;

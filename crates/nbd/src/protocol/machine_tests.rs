@@ -1,0 +1,193 @@
+//! The machine under well-formed, cut and arbitrary bytes.
+
+use super::*;
+use crate::protocol::constants::{command_flag, errno, option};
+use crate::protocol::testing::{
+    CLIENT_FLAGS, Counter, context_data, feed, feed_with, info_data, machine, option as opt,
+    request, sent, transmitting,
+};
+use proptest::prelude::*;
+
+fn requests(events: Vec<Event>) -> Vec<ClientRequest> {
+    let request = |event| match event {
+        Event::Request(request) => request,
+        other => panic!("expected a request, found {other:?}"),
+    };
+    events.into_iter().map(request).collect()
+}
+
+fn bytes_of(payload: &Payload) -> Vec<u8> {
+    let mut bytes = vec![0; payload.len()];
+    payload.copy_to(&mut bytes);
+    bytes
+}
+
+#[test]
+fn a_pipelined_batch_is_understood_however_it_is_cut() {
+    let large = 200 * 1024;
+    let mut bytes = Vec::new();
+    for cookie in 0..4 {
+        let len = if cookie == 2 { large } else { 1024 };
+        bytes.extend(request(command::WRITE, command_flag::FUA, cookie, 512 * cookie, len));
+        bytes.extend(vec![cookie as u8 + 1; len as usize]);
+        bytes.extend(request(command::READ, 0, cookie + 100, 0, 4096));
+    }
+    for step in [1, 27, 28, 29, 1000, 65_536, usize::MAX] {
+        let requests = requests(feed(&mut transmitting(false, false), &bytes, step));
+        assert_eq!(requests.len(), 8, "step {step}");
+        for (at, request) in requests.iter().step_by(2).enumerate() {
+            assert!(request.fua);
+            assert_eq!(request.cookie, at as u64);
+            let expected = vec![at as u8 + 1; request.len as usize];
+            assert!(bytes_of(&request.payload) == expected, "payload {at}, step {step}");
+        }
+    }
+}
+
+#[test]
+fn a_refused_write_is_skipped_and_answered_and_the_next_request_is_served() {
+    let mut machine = transmitting(false, false);
+    let size = 1 << 20;
+    let too_long = 300 * 1024;
+    let mut bytes = request(command::WRITE, 0, 1, size, 512);
+    bytes.extend([9; 512]);
+    bytes.extend(request(command::WRITE, 0, 2, 0, too_long));
+    bytes.extend(vec![9; too_long as usize]);
+    bytes.extend(request(command::WRITE, 0, 3, 0, 0));
+    bytes.extend(request(command::READ, 0, 4, 0, 512));
+    let served = requests(feed(&mut machine, &bytes, 10_000));
+    assert_eq!(served.len(), 1);
+    assert_eq!(served[0].cookie, 4);
+    let replies = sent(&mut machine);
+    assert_eq!(replies.len(), 3 * 16);
+    assert_eq!(replies[4..8], errno::NOSPC.to_be_bytes());
+    assert_eq!(replies[20..24], errno::INVAL.to_be_bytes());
+}
+
+#[test]
+fn a_write_too_long_to_skip_is_answered_and_ends_the_conversation() {
+    let mut machine = transmitting(true, false);
+    let events = feed(&mut machine, &request(command::WRITE, 0, 1, 0, u32::MAX), 28);
+    assert!(matches!(events[..], [Event::Closed(_)]));
+    assert!(!machine.outbox().is_empty());
+}
+
+#[test]
+fn no_payload_memory_is_taken_before_admission() {
+    let mut machine = transmitting(false, false);
+    let mut intake = Counter { bytes_max: 4096, bytes: 0 };
+    let batch = [request(command::WRITE, 0, 1, 0, 8192), vec![5; 8192]].concat();
+    let events = feed_with(&mut machine, &batch, usize::MAX, &mut intake);
+    assert!(matches!(events[..], [Event::Paused]));
+    assert_eq!(intake.bytes, 0);
+    intake.bytes_max = 8192;
+    let Some(Event::Request(request)) = machine.poll(&mut intake) else { panic!() };
+    assert_eq!(bytes_of(&request.payload), vec![5; 8192]);
+}
+
+#[test]
+fn disconnect_and_lost_streams_end_the_conversation() {
+    for bytes in [request(command::DISC, 0, 0, 0, 0), vec![0; 28]] {
+        let mut machine = transmitting(false, false);
+        let events = feed(&mut machine, &bytes, 28);
+        assert!(matches!(events[..], [Event::Closed(_)]));
+        assert!(machine.poll(&mut Counter::unlimited()).is_none());
+    }
+}
+
+#[test]
+fn block_status_is_served_once_it_was_negotiated() {
+    let bytes = request(command::BLOCK_STATUS, command_flag::REQ_ONE, 1, 0, 4096);
+    let served = requests(feed(&mut transmitting(true, true), &bytes, 100));
+    assert_eq!(served[0].command, ClientCommand::BlockStatus { one_extent: true });
+    let mut machine = transmitting(true, false);
+    assert!(feed(&mut machine, &bytes, 100).is_empty());
+    assert!(!machine.outbox().is_empty(), "refused with an answer");
+}
+
+#[test]
+fn an_idle_connection_holds_no_staging_buffer() {
+    let mut machine = transmitting(false, false);
+    feed(&mut machine, &request(command::READ, 0, 1, 0, 512)[..20], 20);
+    assert!(machine.inbox.held_bytes() < 100);
+}
+
+/// Feeds anything at all; checks the bounds after every step.
+fn survive(mut machine: Machine, bytes: &[u8], step: usize) {
+    let mut intake = Counter { bytes_max: 1 << 20, bytes: 0 };
+    for chunk in bytes.chunks(16 * 1024) {
+        let events = feed_with(&mut machine, chunk, step, &mut intake);
+        for event in &events {
+            if let Event::Request(request) = event {
+                assert!(request.offset + u64::from(request.len) <= 1 << 20);
+                intake.bytes -= memory_bytes(request);
+            }
+        }
+        assert!(machine.inbox.held_bytes() <= STAGING_BYTES);
+        assert!(intake.bytes <= 1 << 20);
+        // Answers are larger than questions, but only by a constant factor.
+        assert!(machine.outbox().len() <= 4096 + 64 * bytes.len());
+        if matches!(events.last(), Some(Event::Closed(_) | Event::StartTls)) {
+            return;
+        }
+    }
+}
+
+/// Bytes that look like the protocol more often than chance would have it.
+fn conversation() -> impl Strategy<Value = Vec<u8>> {
+    let number = prop_oneof![0_u32..12, any::<u32>()];
+    let options = (number, prop::collection::vec(any::<u8>(), 0..64))
+        .prop_map(|(number, data)| opt(number, &data));
+    let go = Just(opt(option::GO, &info_data(b"", &[3])));
+    let context = Just(opt(option::SET_META_CONTEXT, &context_data(b"", &[b"base:allocation"])));
+    let structured = Just(opt(option::STRUCTURED_REPLY, &[]));
+    let requests = (0_u16..9, any::<u8>(), any::<u16>(), 0_u32..(1 << 19)).prop_map(
+        |(kind, flags, offset, len)| {
+            let (offset, len) = (u64::from(offset) * 512, len / 512 * 512);
+            let mut bytes = request(kind, u16::from(flags), 1, offset, len);
+            if kind == command::WRITE && flags % 8 != 0 {
+                bytes.resize(bytes.len() + len as usize, 0xaa);
+            }
+            bytes
+        },
+    );
+    let noise = prop::collection::vec(any::<u8>(), 0..64);
+    let message = prop_oneof![options, go, context, structured, requests, noise];
+    prop::collection::vec(message, 0..24).prop_map(|messages| messages.concat())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+
+    #[test]
+    fn no_bytes_make_it_panic_or_grow(
+        bytes in prop::collection::vec(any::<u8>(), 0..2000),
+        step in 1_usize..3000,
+    ) {
+        survive(machine(), &bytes, step);
+        survive(machine(), &[&CLIENT_FLAGS[..], &bytes].concat(), step);
+        survive(transmitting(true, true), &bytes, step);
+    }
+
+    #[test]
+    fn no_conversation_makes_it_panic_or_grow(
+        bytes in conversation(),
+        step in 1_usize..70_000,
+    ) {
+        survive(machine(), &[&CLIENT_FLAGS[..], &bytes].concat(), step);
+        survive(transmitting(true, true), &bytes, step);
+    }
+
+    #[test]
+    fn cutting_a_conversation_elsewhere_changes_nothing(
+        bytes in conversation(),
+        step in 1_usize..5000,
+    ) {
+        let run = |step| {
+            let mut machine = transmitting(true, true);
+            let events = feed(&mut machine, &bytes, step);
+            (format!("{events:?}"), sent(&mut machine))
+        };
+        prop_assert_eq!(run(usize::MAX), run(step));
+    }
+}

@@ -1,0 +1,27 @@
+//! The NBD protocol as a state machine: bytes in, requests out, replies in, bytes out.
+//!
+//! No socket, no clock, no thread. One file per phase: [`options`] for the handshake (with
+//! [`meta`]data contexts), [`request`] with the one gate for hostile input, [`reply`], and the
+//! [`machine`] that leads from one to the next.
+
+pub mod constants;
+mod export;
+mod inbox;
+mod machine;
+mod meta;
+mod options;
+mod outbox;
+mod reply;
+mod request;
+#[cfg(test)]
+pub(crate) mod testing;
+mod wire;
+
+pub use export::{Export, ExportError, REQUEST_BYTES_MAX};
+pub use inbox::STAGING_BYTES;
+pub use machine::{Event, Intake, Machine, OPTION_BYTES_MAX, SKIP_BYTES_MAX, memory_bytes};
+pub use options::TlsMode;
+pub use outbox::{Outbox, SLICES_MAX};
+pub use reply::ReadAsked;
+pub(crate) use reply::tidy_extents;
+pub use request::{ClientCommand, ClientRequest};
