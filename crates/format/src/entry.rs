@@ -68,6 +68,9 @@ pub struct PackedEntry {
     pub crc: u32,
 }
 
+const _: () = assert!(size_of::<PackedEntry>() == 24, "a logged block costs 24 bytes of memory");
+const _: () = assert!(ENTRY_BYTES == 8 + 8 + 4, "no padding on disk");
+
 impl Entry {
     /// The sector after the last one it describes.
     #[inline]

@@ -34,6 +34,9 @@ const LABEL_AT: usize = 152;
 const MAP_DEVICE_AT: usize = 216;
 const USED_BYTES: usize = 232;
 
+const _: () = assert!(LABEL_AT + LABEL_BYTES_MAX == MAP_DEVICE_AT, "the label fills its field");
+const _: () = assert!(MAP_DEVICE_AT + size_of::<VolumeId>() == USED_BYTES, "no gap before the end");
+
 /// When a write without FUA is replied to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
