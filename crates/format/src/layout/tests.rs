@@ -211,6 +211,22 @@ fn logs_come_in_the_order_of_their_distance() {
 }
 
 #[test]
+fn the_nearer_of_two_logs_comes_first_and_of_equals_the_one_ahead() {
+    let layout = Layout::plan(1 << 30, &LayoutOptions::new(Preset::Mlb)).unwrap();
+    let last_of_first = layout.log_offset(0).unwrap() + layout.log_bytes - 1;
+    let between = layout.log_offset(1).unwrap() - last_of_first;
+    assert_eq!(between % 2, 1, "no byte is in the middle: {layout:?}");
+    for (from, order) in [(between / 2, [0, 1]), (between / 2 + 1, [1, 0])] {
+        assert!(layout.logs_near(last_of_first + from).take(2).eq(order), "{from} of {between}");
+    }
+    // Logs are whole blocks, so a tie needs a layout that could not exist: a byte less per log.
+    let even = Layout { log_bytes: layout.log_bytes - 1, ..layout };
+    let last_of_first = even.log_offset(0).unwrap() + even.log_bytes - 1;
+    let middle = last_of_first.midpoint(even.log_offset(1).unwrap());
+    assert!(even.logs_near(middle).take(2).eq([1, 0]), "{even:?}");
+}
+
+#[test]
 fn without_logs_none_is_near() {
     let layout = Layout::plan(DEVICE_BYTES_MIN, &LayoutOptions::new(Preset::NoLog)).unwrap();
     assert_eq!(layout.logs_near(32 * MIB).next(), None);

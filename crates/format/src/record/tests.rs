@@ -230,6 +230,33 @@ fn hostile_counts_are_refused_before_anything_is_allocated() {
 }
 
 #[test]
+fn fields_that_the_format_does_not_allow_are_named() {
+    // The sample's items start at 96: three writes, an invalidation, a claim, an echo.
+    let cases: [(usize, &[u8], &str); 10] = [
+        (6, &[8, 0], "flags"),
+        (72, &[1], "reserved"),
+        (95, &[1], "reserved"),
+        (56, &[11, 0, 0, 0], "payload_sectors"),
+        (96 + 7, &[0x10], "write"),
+        (96 + 6, &[0x0f], "write"),
+        (96 + 12 + 8, &[0; 4], "write zero run"),
+        (96 + 36 + 6, &[1], "invalidation"),
+        (96 + 60 + 8, &[2], "echo"),
+        (511, &[1], "header padding"),
+    ];
+    for (at, value, name) in cases {
+        let mut bytes = encoded(&sample(), 512);
+        put(&mut bytes, at, value);
+        let crc = header_crc(&bytes);
+        put(&mut bytes, CRC_AT, &crc.to_le_bytes());
+        match RecordHeader::decode(&bytes) {
+            Err(RecordError::Field(field)) => assert_eq!(field.name, name, "byte {at}"),
+            other => panic!("byte {at}, {name}: {other:?}"),
+        }
+    }
+}
+
+#[test]
 fn a_newer_version_is_named_with_the_version_that_is_read() {
     let mut bytes = encoded(&sample(), 512);
     put(&mut bytes, 4, &2_u16.to_le_bytes());

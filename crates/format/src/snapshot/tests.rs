@@ -209,6 +209,35 @@ fn hostile_counts_are_refused_by_the_header() {
 }
 
 #[test]
+fn fields_that_the_format_does_not_allow_are_named() {
+    // 1280 log states make a longer body than the sample's 4096 bytes.
+    let cases: [(usize, &[u8], &str); 5] = [
+        (32, &[12], "snapshot_number"),
+        (76, &[2], "flags"),
+        (84, &[1], "reserved"),
+        (4091, &[1], "reserved"),
+        (65, &[5], "body_bytes"),
+    ];
+    for (at, value, name) in cases {
+        let mut block = header().encode();
+        put(&mut block, at, value);
+        seal(&mut block);
+        match decode(&block) {
+            Err(SnapshotError::Field(field)) => assert_eq!(field.name, name, "byte {at}"),
+            other => panic!("byte {at}, {name}: {other:?}"),
+        }
+    }
+    // The padding of a body is checked even where its checksum fits.
+    let (mut body, mut summary) = written(&items(), 4096);
+    body[4095] = 1;
+    summary.body_crc = crate::crc::crc32c(&body);
+    match read(&body, summary, 4096) {
+        Err(SnapshotError::Field(field)) => assert_eq!(field.name, "body padding"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
 fn a_newer_version_is_named_with_the_version_that_is_read() {
     let mut block = header().encode();
     put(&mut block, 8, &2_u32.to_le_bytes());
