@@ -1,0 +1,76 @@
+//! What range locks and range sets cost: nanoseconds for acquiring and releasing one small range
+//! with many others in flight, where none overlap and where many do.
+//!
+//! `cargo run --release -p nearhead-engine --example lock_speed`.
+
+use nearhead_engine::range_lock::RangeLocks;
+use nearhead_engine::range_set::RangeSet;
+use std::time::Instant;
+
+const ROUNDS: u64 = 5_000_000;
+
+/// Sebastiano Vigna's splitmix64, as a function of its step.
+fn random(step: u64) -> u64 {
+    let mut mixed = step.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    mixed ^ (mixed >> 31)
+}
+
+/// `in_flight` owners at a time, each of 8 sectors at one of `blocks` blocks; oldest holder first.
+fn locks(in_flight: u64, blocks: u64) {
+    let (mut locks, mut granted) = (RangeLocks::new(), Vec::new());
+    let mut ready = std::collections::VecDeque::new();
+    let mut next = 0;
+    let mut step = |locks: &mut RangeLocks, ready: &mut std::collections::VecDeque<u64>| {
+        let start = random(next) % blocks * 8;
+        #[expect(clippy::single_range_in_vec_init, reason = "one range is what is asked for")]
+        if locks.acquire(next, &[start..start + 8]) {
+            ready.push_back(next);
+        }
+        next += 1;
+    };
+    (0..in_flight).for_each(|_| step(&mut locks, &mut ready));
+    let start = Instant::now();
+    for _ in 0..ROUNDS {
+        if let Some(oldest) = ready.pop_front() {
+            locks.release(oldest, &mut granted);
+            ready.extend(granted.drain(..));
+        }
+        step(&mut locks, &mut ready);
+    }
+    let each = start.elapsed().as_nanos() as f64 / ROUNDS as f64;
+    println!(
+        "locks: {in_flight:>7} in flight over {blocks:>13} blocks {each:>7.0} ns per acquire and \
+         release, {} wait",
+        locks.waiting()
+    );
+}
+
+fn set(ranges: u64) {
+    let mut set = RangeSet::new();
+    let range = |step: u64| {
+        let start = random(step) % (1 << 31) * 8;
+        start..start + 8
+    };
+    let start = Instant::now();
+    for step in 0..ROUNDS {
+        set.insert(range(step));
+        if let Some(old) = step.checked_sub(ranges) {
+            set.remove(range(old));
+        }
+    }
+    let each = start.elapsed().as_nanos() as f64 / ROUNDS as f64;
+    println!("set:   {:>7} ranges {each:>31.0} ns per insert and remove", set.len());
+}
+
+fn main() {
+    for in_flight in [1, 32, 1_000, 100_000] {
+        locks(in_flight, 1 << 31);
+    }
+    locks(1_000, 1_000);
+    locks(100_000, 1_000);
+    locks(100_000, 100_000);
+    set(1_000);
+    set(100_000);
+}

@@ -1,0 +1,100 @@
+//! What the map costs: bytes for each logged 4 KiB block (by its own count and by the growth of this
+//! process's resident memory, which the kernel counts) and nanoseconds for each operation.
+//!
+//! `cargo run --release -p nearhead-engine --example map_memory [blocks]` (default 10 million).
+
+use nearhead_engine::map::{Map, Segment};
+use nearhead_format::{Entry, Place};
+use std::time::Instant;
+
+const BLOCK_SECTORS: u64 = 8;
+
+/// Sebastiano Vigna's splitmix64, as a function of its step.
+fn random(step: u64) -> u64 {
+    let mut mixed = step.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    mixed ^ (mixed >> 31)
+}
+
+/// Resident bytes of this process; 0 where /proc does not say.
+fn resident_bytes() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kib = line.and_then(|rest| rest.trim().trim_end_matches("kB").trim().parse::<usize>().ok());
+    kib.unwrap_or(0) * 1024
+}
+
+fn timed(name: &str, count: u64, work: impl FnOnce()) {
+    let start = Instant::now();
+    work();
+    println!("  {name:<28} {:>7.0} ns/op", start.elapsed().as_nanos() as f64 / count as f64);
+}
+
+fn measure(disk_bytes: u64, count: u64) {
+    println!("{count} random 4 KiB blocks of a disk of {} GB", disk_bytes / 1_000_000_000);
+    let blocks = disk_bytes / 4096;
+    let entry = |step: u64| {
+        let place = Place::Log { chunk_sector: step * BLOCK_SECTORS, chunk_len: 8, offset: 0 };
+        let home_sector = random(step) % blocks * BLOCK_SECTORS;
+        Entry { home_sector, len_sectors: 8, place, crc: step as u32 }
+    };
+    let resident_before = resident_bytes();
+    let mut map = Map::new();
+    timed("insert", count, || (0..count).for_each(|step| map.insert(entry(step), &mut |_| ())));
+    let (own, resident) = (map.memory_bytes(), resident_bytes().saturating_sub(resident_before));
+    let each = |map: &Map, bytes: usize| bytes as f64 / map.len() as f64;
+    println!("  {:<28} {:>7.2} by its own count", "bytes per block", each(&map, own));
+    println!("  {:<28} {:>7.2} resident (VmRSS)", "", each(&map, resident));
+
+    let mut found = 0_u64;
+    timed("lookup, hit", count, || {
+        for step in 0..count {
+            map.lookup(entry(step).home_sector, BLOCK_SECTORS, &mut |segment| {
+                found += u64::from(matches!(segment, Segment::Mapped(_)));
+            });
+        }
+    });
+    assert!(found >= map.len() as u64, "every block that was inserted is found");
+    timed("overlaps, mostly a miss", count, || {
+        let hits = (0..count).filter(|step| map.overlaps(random(!step) % blocks * 8, 8)).count();
+        assert!(hits < map.len(), "random addresses hit the map too often: {hits}");
+    });
+    timed("overwrite", count, || {
+        (0..count).for_each(|step| map.insert(entry(step), &mut |_| ()));
+    });
+    timed("replace_if_same", count, || {
+        for step in 0..count {
+            let old = entry(step);
+            let chunk_sector = (count + step) * BLOCK_SECTORS;
+            let _ = map.replace_if_same(&old, Place::Log { chunk_sector, chunk_len: 8, offset: 0 });
+        }
+    });
+    timed("walk in order", map.len() as u64, || {
+        assert_eq!(map.iter().map(|entry| u64::from(entry.len_sectors)).sum::<u64>() % 8, 0);
+    });
+    let entries: Vec<_> = map.iter().collect();
+    timed("load in order", map.len() as u64, || match Map::from_sorted(entries) {
+        Ok(loaded) => assert_eq!(loaded.len(), map.len()),
+        Err(error) => panic!("the map's own order was refused: {error}"),
+    });
+    timed("remove half, scattered", count / 2, || {
+        for step in 0..count / 2 {
+            map.remove(entry(step).home_sector, BLOCK_SECTORS, &mut |_| ());
+        }
+    });
+    println!(
+        "  {:<28} {:>7.2} by its own count",
+        "bytes per block left",
+        each(&map, map.memory_bytes())
+    );
+    let left = map.len() as u64;
+    timed("remove the rest, one range", left, || map.remove(0, u64::MAX, &mut |_| ()));
+    println!("  {:<28} {:>7} bytes, {} entries", "in the end", map.memory_bytes(), map.len());
+}
+
+fn main() {
+    let count = std::env::args().nth(1).and_then(|text| text.parse().ok()).unwrap_or(10_000_000);
+    measure(1_000_000_000_000, count);
+    measure(20_000_000_000_000, count);
+}
