@@ -277,6 +277,33 @@ fn impossible_sizes_are_refused_with_the_field_and_what_to_do() {
 }
 
 #[test]
+fn parts_that_overlap_by_a_single_block_are_refused() {
+    let sound = Layout::plan(1 << 30, &LayoutOptions::new(Preset::Mlb)).unwrap();
+    assert_eq!(sound.validate(), Ok(()));
+    let [first, second] = sound.slot_offsets;
+    let slots = |slot_offsets| Layout { slot_offsets, ..sound };
+    let last_superblock = sound.superblock_offsets()[2];
+    let group_bytes = (last_superblock - sound.groups_offset) / 10 / 4096 * 4096;
+    let tight = |device_bytes| Layout { group_count: 10, group_bytes, device_bytes, ..sound };
+    let end = sound.groups_offset + 10 * group_bytes;
+    assert_eq!(tight(end + 4096).validate(), Ok(()), "the groups may touch the last superblock");
+    let cases = [
+        (tight(end + 4096 - 512), LayoutField::GroupCount),
+        (Layout { group_count: 0, ..sound }, LayoutField::GroupCount),
+        (slots([first, second - 4096]), LayoutField::SlotOffset),
+        (slots([second, first]), LayoutField::SlotOffset),
+        (slots([64 << 10, second]), LayoutField::SlotOffset),
+        (slots([first, second + 4096]), LayoutField::GroupsOffset),
+        (Layout { groups_offset: sound.groups_offset - MIB, ..sound }, LayoutField::GroupsOffset),
+        (Layout { groups_offset: sound.groups_offset + 4096, ..sound }, LayoutField::GroupsOffset),
+    ];
+    for (layout, field) in cases {
+        let error = layout.validate().expect_err(field.name());
+        assert_eq!(error.field, field, "{error}: {layout:?}");
+    }
+}
+
+#[test]
 fn a_log_larger_than_the_device_never_overflows() {
     for log_bytes in [u64::MAX, u64::MAX - 4095, DEVICE_BYTES_MAX, 1 << 40] {
         for preset in [Preset::SingleLog, Preset::Mlb] {

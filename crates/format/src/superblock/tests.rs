@@ -156,6 +156,13 @@ fn labels_are_at_most_64_bytes_without_nul() {
     }
 }
 
+#[test]
+fn of_copies_that_agree_on_all_but_their_content_the_first_counts() {
+    let other = Superblock { label: Label::new("other").unwrap(), ..sample() };
+    let choice = choose(&[Ok(sample()), Ok(other.clone()), Ok(other)]).unwrap();
+    assert_eq!(choice, Choice { superblock: sample(), to_repair: vec![1, 2] });
+}
+
 /// What a place may hold, for the test of every combination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Held {
