@@ -1,8 +1,49 @@
-//! The Nearhead engine (under construction).
+//! The Nearhead engine: small durable writes stay fast and bulk I/O keeps the disk's bandwidth.
+//!
+//! [`Engine`] is a deterministic state machine between fronts (NBD, replay, library) and disks
+//! (real, or models on either clock). It has no sockets, files, clock, threads or randomness of its
+//! own: events come in with the time they happened, commands and replies are polled out. The same
+//! events give the same bytes, always.
+//!
+//! Five questions are policies, one file each: where a write goes ([`placement`]), how it is packed
+//! (`commit::packing`), who goes first ([`admission`]), how logs are emptied (`cleaning`). What must hold whatever the
+//! policies say, the laws of SAFETY.md, is in the files between.
 
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+pub mod admission;
+mod cleaning;
+mod commit;
+pub mod config;
+mod dispatch;
+mod engine;
+mod flusher;
+mod gate;
+mod in_place;
+mod invalidation;
+pub mod logs;
 pub mod map;
+pub mod placement;
 pub mod range_lock;
 pub mod range_set;
+mod read;
+mod recovery;
 pub mod request;
+mod sectors;
+mod slab;
+mod small_write;
+mod snapshot;
+mod spill;
+mod stage;
+pub mod stats;
 
+pub use config::{Ack, AdmissionPolicy, Cleaning, Config, PlacementPolicy, Setup};
+pub use engine::Engine;
+pub use gate::{ATOMIC_EXTENTS_MAX, REQUEST_BYTES_MAX};
 pub use request::{ErrorKind, Hint, Operation, Reply, Request, RequestError, RequestId};
+pub use stats::{Stats, Status};
+
+/// Largest payload of one record, in bytes; how far recovery must look ahead depends on it.
+pub const RECORD_BYTES_MAX: u32 = 1 << 20;
+/// Most ranges with a hint.
+pub const HINTS_MAX: usize = 4096;

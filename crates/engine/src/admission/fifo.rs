@@ -1,0 +1,23 @@
+//! `fifo`: everything goes to the disk as it comes, bulk in large pieces; the disk's own queue
+//! decides. The behaviour of a block layer without priorities.
+
+use super::{Admission, Outstanding};
+use nearhead_disk::Class;
+
+/// First come, first served.
+#[derive(Clone, Copy, Debug)]
+pub struct Fifo {
+    /// Largest single transfer, in bytes.
+    pub piece_bytes: u32,
+}
+
+impl Admission for Fifo {
+    fn admits(&self, class: Class, _bytes: u64, outstanding: &Outstanding) -> bool {
+        // Nobody waits for background work, so even here it stays a trickle.
+        class != Class::Background || outstanding.commands[Class::Background as usize] < 4
+    }
+
+    fn piece_bytes(&self) -> u32 {
+        self.piece_bytes
+    }
+}

@@ -1,0 +1,46 @@
+//! Who goes first: the order in which commands are handed to the disk.
+//!
+//! Every policy keeps the disk's queue bound. Commands of one class leave in the order they came.
+
+mod durable_first;
+mod fifo;
+
+pub use durable_first::DurableFirst;
+pub use fifo::Fifo;
+
+use nearhead_disk::Class;
+
+/// What is on the disk now, as the policy sees it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Outstanding {
+    /// Commands of each class, in the order of [`Class`].
+    pub commands: [u32; 4],
+    /// Bytes of each class.
+    pub bytes: [u64; 4],
+}
+
+impl Outstanding {
+    /// Commands of every class together.
+    pub fn commands_total(&self) -> u32 {
+        self.commands.iter().sum()
+    }
+
+    pub(crate) fn add(&mut self, class: Class, bytes: u64) {
+        self.commands[class as usize] += 1;
+        self.bytes[class as usize] += bytes;
+    }
+
+    pub(crate) fn remove(&mut self, class: Class, bytes: u64) {
+        self.commands[class as usize] -= 1;
+        self.bytes[class as usize] -= bytes;
+    }
+}
+
+/// The policy question *who goes first?* (WAL contention, section on priority).
+pub trait Admission: Send {
+    /// Whether a command of `class` with `bytes` of data may go to the disk now.
+    fn admits(&self, class: Class, bytes: u64, outstanding: &Outstanding) -> bool;
+
+    /// Largest piece into which bulk transfers are cut, in bytes.
+    fn piece_bytes(&self) -> u32;
+}

@@ -1,0 +1,147 @@
+//! When logs are emptied: by period, idleness, off-hours window, watermark or command.
+//!
+//! Only the time handed in and the configuration decide; the off-hours window is computed from the
+//! second of the day the configuration gives for time zero.
+
+use crate::engine::{Engine, Phase};
+use nearhead_disk::Nanos;
+
+const DAY_SECONDS: u64 = 86_400;
+
+/// What the schedule remembers.
+#[derive(Debug, Default)]
+pub(crate) struct Schedule {
+    last_request_at: Nanos,
+    demanded: bool,
+    drain: bool,
+    /// The running pass was begun for idleness alone and stops when a request comes.
+    idle_pass: bool,
+    window_done_on: Option<u64>,
+}
+
+impl Schedule {
+    pub(crate) fn note_request(&mut self, now: Nanos) {
+        self.last_request_at = now;
+    }
+
+    /// A checkpoint is needed as soon as possible.
+    pub(crate) fn demand_checkpoint(&mut self) {
+        self.demanded = true;
+    }
+
+    pub(crate) fn idle_for(&self, now: Nanos) -> Nanos {
+        now.since(self.last_request_at)
+    }
+}
+
+impl Engine {
+    /// Copies everything home, durability-only ranges too if `everything`.
+    pub fn start_checkpoint(&mut self, everything: bool, now: Nanos) {
+        self.now = now;
+        self.schedule.demanded = true;
+        self.schedule.drain |= everything;
+        self.commit.want(self.stage.end());
+    }
+
+    /// Everything that runs by itself.
+    pub(crate) fn advance_background(&mut self) {
+        self.commit_aged_stage();
+        if self.map.is_empty() && !self.checkpoint.is_busy() && !self.schedule.demanded {
+            return self.advance_snapshot();
+        }
+        self.schedule_checkpoint();
+        self.advance_checkpoint();
+        self.advance_swap();
+        self.advance_snapshot();
+    }
+
+    fn commit_aged_stage(&mut self) {
+        if let Some(since) = self.commit.staged_since() {
+            if self.now.since(since) >= self.setup.config.stage_age_max {
+                self.commit.want(self.stage.end());
+            }
+        }
+    }
+
+    fn schedule_checkpoint(&mut self) {
+        let busy = self.checkpoint.is_busy();
+        if busy && self.schedule.idle_pass && !self.is_idle() {
+            self.checkpoint.stop();
+            self.schedule.idle_pass = false;
+        }
+        if busy || self.setup.config.read_only || self.failure.is_some() {
+            return;
+        }
+        if self.schedule.demanded {
+            let everything =
+                std::mem::take(&mut self.schedule.drain) || self.checkpoint.found_nothing();
+            self.schedule.demanded = false;
+            self.schedule.idle_pass = false;
+            return self.checkpoint.begin(everything);
+        }
+        if matches!(self.phase, Phase::Draining) || self.checkpoint_found_nothing_since() {
+            return;
+        }
+        let cleaning = &self.setup.config.cleaning;
+        let finished_at = self.checkpoint.finished_at;
+        let by_period = cleaning.period.is_some_and(|period| self.now.since(finished_at) >= period);
+        let by_watermark =
+            cleaning.watermark_pct.is_some_and(|pct| self.logs.fill_pct() >= u32::from(pct));
+        let by_window = self.window_is_open();
+        let by_idleness = self.is_idle();
+        if by_period || by_watermark || by_window || by_idleness {
+            self.schedule.idle_pass = by_idleness && !(by_period || by_watermark || by_window);
+            self.checkpoint.begin(false);
+        }
+    }
+
+    /// Nothing was logged since a pass that found nothing: another would find nothing either.
+    fn checkpoint_found_nothing_since(&self) -> bool {
+        self.checkpoint.found_nothing() && self.commit.bytes_since_snapshot == 0
+    }
+
+    fn is_idle(&self) -> bool {
+        let idle_after = self.setup.config.cleaning.idle_after;
+        idle_after.is_some_and(|after| self.schedule.idle_for(self.now) >= after)
+            && self.requests.is_empty()
+    }
+
+    /// Once in each window a pass begins.
+    fn window_is_open(&mut self) -> bool {
+        let Some((start, end)) = self.setup.config.cleaning.window else { return false };
+        let seconds =
+            u64::from(self.setup.config.second_of_day_at_zero) + self.now.0 / 1_000_000_000;
+        let (day, second) = (seconds / DAY_SECONDS, (seconds % DAY_SECONDS) as u32);
+        let (open, night) = if start <= end {
+            ((start..end).contains(&second), day)
+        } else {
+            // A window over midnight belongs to the day it began on.
+            (second >= start || second < end, if second < end { day.wrapping_sub(1) } else { day })
+        };
+        let fresh = open && self.schedule.window_done_on != Some(night);
+        if fresh {
+            self.schedule.window_done_on = Some(night);
+        }
+        fresh
+    }
+
+    /// When something in the background becomes due by time alone.
+    pub(crate) fn next_background_wake(&self) -> Option<Nanos> {
+        let config = &self.setup.config;
+        let aged = self.commit.staged_since().map(|since| since + config.stage_age_max);
+        let scanning = self.swap.needs_turn().then_some(self.now);
+        let mut wakes = [aged, self.snapshot_wake(), None, None, None, scanning];
+        if !self.map.is_empty()
+            && !self.checkpoint.is_busy()
+            && !self.checkpoint_found_nothing_since()
+        {
+            let cleaning = &config.cleaning;
+            wakes[2] = cleaning.period.map(|period| self.checkpoint.finished_at + period);
+            wakes[3] = cleaning.idle_after.map(|after| self.schedule.last_request_at + after);
+            wakes[4] = cleaning.window.map(|_| self.now + Nanos::from_secs(60));
+        }
+        let earliest = wakes.into_iter().flatten().min()?;
+        // What is due and cannot go on yet is looked at again with the next event.
+        Some(earliest.max(self.now + Nanos::from_millis(1)))
+    }
+}

@@ -1,0 +1,312 @@
+//! Building the next record: what goes in, where it goes, and sending it off.
+
+use super::packing::{Packer, padding};
+use super::{RecordInFlight, echo_of};
+use crate::dispatch::Purpose;
+use crate::engine::Engine;
+use crate::logs::NO_PREVIOUS;
+use crate::placement::Choice;
+use crate::stage::{Front, Taken};
+use nearhead_disk::{BufferMut, Class, Command, Payload};
+use nearhead_format::Entry;
+use nearhead_format::record::{
+    FLAG_ATOMIC, FLAG_RELOCATION, RecordHeader, SectorRange, WRITES_MAX, header_bytes_for,
+    record_bytes,
+};
+
+/// Most invalidations taken into one record that also carries data.
+const INVALIDATIONS_WITH_DATA_MAX: usize = 1024;
+/// Most claims added to one record beyond the one that is needed.
+const CLAIMS_AHEAD: usize = 3;
+/// Space every log keeps for records that carry no data, so that an invalidation always finds a
+/// place even when every log is full.
+const RESERVE_BYTES: u32 = 64 << 10;
+
+/// What the next record carries.
+#[derive(Debug, Default)]
+struct Content {
+    front: Front,
+    invalidations: usize,
+    invalid_ranges: Vec<SectorRange>,
+    releases: Vec<Entry>,
+    relocation: bool,
+}
+
+impl Engine {
+    /// Largest payload of one record on this volume, in bytes: a quarter of a log at most.
+    pub(crate) fn record_bytes_max(&self) -> u32 {
+        let quarter = u32::try_from(self.setup.layout.log_bytes / 4).unwrap_or(u32::MAX);
+        self.setup.config.record_bytes_max.min(quarter.saturating_sub(RESERVE_BYTES))
+    }
+
+    fn log_block(&self) -> usize {
+        self.setup.layout.log_block_bytes as usize
+    }
+
+    /// Writes the next record if there is reason to and none is in flight.
+    pub(crate) fn try_commit(&mut self) {
+        if self.commit.in_flight.is_some() || self.failure.is_some() {
+            return;
+        }
+        if self.continue_spill() {
+            return;
+        }
+        let wants_stage = self.spill.is_none()
+            && !self.stage.is_empty()
+            && self.commit.wants_stage(self.stage.front());
+        let wants_other = self.invalidations.is_wanted()
+            || self.checkpoint.has_releases()
+            || self.swap.has_chunks()
+            || !self.commit.claims_wanted.is_empty();
+        if !wants_stage && !wants_other {
+            return;
+        }
+        let content = self.choose_content(wants_stage);
+        if content.is_empty() && self.commit.claims_wanted.is_empty() {
+            return;
+        }
+        match self.find_place(content) {
+            Ok((content, choice)) => self.send_record(content, choice),
+            Err(content) => self.no_room(&content),
+        }
+    }
+
+    fn choose_content(&mut self, wants_stage: bool) -> Content {
+        let mut content = Content::default();
+        self.choose_invalidations(&mut content);
+        let all_ready = content.invalidations == self.invalidations.ready_len();
+        if wants_stage && all_ready && !self.unready_conflict() {
+            let sectors_max = u64::from(self.record_bytes_max()) / 512;
+            content.front = self.stage.measure_front(WRITES_MAX, sectors_max);
+        } else if self.swap.has_chunks() && all_ready {
+            content.relocation = true;
+        }
+        content.releases = self.checkpoint.take_releases(&self.map);
+        content.invalid_ranges.extend(content.releases.iter().map(range_of));
+        content
+    }
+
+    /// A staged block over an entry whose in-place write is not durable yet must wait for the flush:
+    /// the invalidation would come in a later record and kill the newer copy.
+    fn unready_conflict(&mut self) -> bool {
+        if !self.invalidations.has_unready() {
+            return false;
+        }
+        let stage = &self.stage;
+        let conflict = self.invalidations.unready_touches(|block| stage.get(block).is_some());
+        if conflict {
+            self.flusher.demand(self.invalidations.flush_ticket());
+        }
+        conflict
+    }
+
+    fn choose_invalidations(&mut self, content: &mut Content) {
+        for entry in self.invalidations.ready_entries().take(INVALIDATIONS_WITH_DATA_MAX) {
+            content.invalidations += 1;
+            let range = range_of(entry);
+            match content.invalid_ranges.last_mut() {
+                Some(last) if last.end_sector() == range.start_sector => {
+                    last.len_sectors += range.len_sectors;
+                }
+                _ => content.invalid_ranges.push(range),
+            }
+        }
+    }
+
+    fn blocks_needed(&self, content: &Content) -> u32 {
+        let (chunks, sectors) = if content.relocation {
+            self.swap.measure(self.relocation_sectors_max())
+        } else {
+            (content.front.chunks, content.front.sectors)
+        };
+        let items = chunks
+            + content.invalid_ranges.len()
+            + CLAIMS_AHEAD
+            + self.commit.claims_wanted.len()
+            + 1
+            + self.commit.echo.len();
+        let header = header_bytes_for(items, self.log_block());
+        (record_bytes(header, sectors as u32, self.log_block()) / self.log_block()) as u32
+    }
+
+    /// Largest relocation record: no durable write waits behind more than a bulk piece.
+    pub(crate) fn relocation_sectors_max(&self) -> u64 {
+        u64::from(self.admission.piece_bytes().min(self.record_bytes_max())) / 512
+    }
+
+    fn find_place(&mut self, mut content: Content) -> Result<(Content, Choice), Content> {
+        let reserve = RESERVE_BYTES / self.setup.layout.log_block_bytes;
+        loop {
+            let carries_data = content.front.blocks > 0 || content.relocation;
+            let blocks = self.blocks_needed(&content);
+            let reserve = if carries_data { reserve } else { 0 };
+            if content.relocation {
+                if let Some(log_index) = self.swap.target(&self.logs, blocks, reserve) {
+                    return Ok((content, Choice { log_index, wanted_index: log_index }));
+                }
+                self.swap.give_up();
+                content.relocation = false;
+                if content.is_empty() && self.commit.claims_wanted.is_empty() {
+                    return Err(content);
+                }
+                continue;
+            }
+            if let Some(choice) = self.placement.choose(&self.logs, blocks, reserve) {
+                return Ok((content, choice));
+            }
+            if content.front.blocks == 0 {
+                return Err(content);
+            }
+            // Less at once may still find room: half, then half of that, at last one group.
+            let fewer =
+                self.stage.measure_front(content.front.chunks / 2, content.front.sectors / 2);
+            if fewer.blocks >= content.front.blocks {
+                return Err(content);
+            }
+            content.front = fewer;
+        }
+    }
+
+    fn send_record(&mut self, content: Content, choice: Choice) {
+        let mut packer = Packer::default();
+        let mut flags = 0;
+        let mut stage_end = None;
+        let mut relocated = Vec::new();
+        if content.front.blocks > 0 {
+            if self.stage.front_is_group() {
+                flags |= FLAG_ATOMIC;
+            }
+            self.taken = Taken::new(self.stage.take_front(content.front.blocks));
+            packer.blocks(&self.taken.blocks);
+            stage_end = Some(self.stage.front());
+            self.commit.note_taken();
+            if !self.stage.is_empty() {
+                self.commit.note_staged(self.now);
+            }
+        } else if content.relocation {
+            flags |= FLAG_RELOCATION;
+            let sectors_max = self.relocation_sectors_max();
+            relocated = self.swap.take_chunks(sectors_max, &self.map, &mut packer);
+        }
+        packer.ranges.extend_from_slice(&content.invalid_ranges);
+        let ring = self.logs.get_or_create(choice.log_index);
+        let (generation, previous, oldest) = ring.map_or((0, NO_PREVIOUS, 0), |ring| {
+            (ring.generation, ring.previous_position, ring.oldest_live_position())
+        });
+        let header = RecordHeader {
+            flags,
+            volume_id: self.setup.volume_id,
+            sequence: self.commit.sequence_done + 1,
+            log_index: choice.log_index,
+            generation,
+            position: 0,
+            previous_position: previous,
+            oldest_live_position: oldest,
+            writes: packer.writes,
+            invalidations: content.invalid_ranges,
+            claims: Vec::new(),
+            echo: self.commit.echo.clone(),
+        };
+        let mut record = RecordInFlight {
+            header,
+            blocks: 0,
+            parts: packer.parts,
+            ranges: echo_of(packer.ranges),
+            invalidations: content.invalidations,
+            releases: content.releases,
+            relocated,
+            stage_end,
+            failed_logs: Vec::new(),
+        };
+        self.add_claims(&mut record.header, choice);
+        self.issue_record(record);
+    }
+
+    fn add_claims(&mut self, header: &mut RecordHeader, choice: Choice) {
+        let wanted = std::mem::take(&mut self.commit.claims_wanted);
+        let ahead = choice.wanted_index..choice.wanted_index.saturating_add(CLAIMS_AHEAD as u32);
+        if choice.wanted_index != choice.log_index {
+            self.stats.records_far += 1;
+        }
+        for index in wanted.into_iter().chain(ahead) {
+            let known = self.logs.is_claimed(index)
+                || header.claims.iter().any(|claim| claim.log_index == index);
+            if index < self.logs.count() && !known && self.setup.config.claims_ahead() {
+                header.claims.push(self.logs.claim_for(index));
+            }
+        }
+    }
+
+    /// Puts the record at its place and sends it; also used to send it again elsewhere.
+    pub(crate) fn issue_record(&mut self, mut record: RecordInFlight) {
+        let log_block = self.log_block();
+        let blocks = (record.header.record_bytes(log_block) / log_block) as u32;
+        let index = record.header.log_index;
+        let place = self.logs.get_or_create(index).and_then(|ring| ring.place(blocks, 0));
+        let offset = place.and_then(|place| self.setup.layout.log_block_offset(index, place));
+        let (Some(position), Some(offset)) = (place, offset) else {
+            return self.fail(format!(
+                "internal: no place for a record of {blocks} blocks in log {index}"
+            ));
+        };
+        record.header.position = position;
+        record.blocks = blocks;
+        let mut header = BufferMut::zeroed(record.header.encoded_bytes(log_block));
+        record.header.encode_into(&mut header);
+        let payload = nearhead_disk::total_len(&record.parts);
+        let mut parts = Vec::with_capacity(record.parts.len() + 2);
+        parts.push(Payload::Bytes(header.freeze()));
+        parts.extend(record.parts.iter().cloned());
+        let padding = padding(payload, log_block);
+        if padding > 0 {
+            parts.push(Payload::Zeros(padding));
+        }
+        self.stats.records += 1;
+        let bytes = u64::from(blocks) * log_block as u64;
+        self.stats.record_bytes += bytes;
+        self.commit.bytes_since_snapshot += bytes;
+        self.commit.in_flight = Some(record);
+        let durable = self.flusher.is_needed();
+        self.issue(Class::Durable, Purpose::Record, Command::Write { offset, parts, durable });
+    }
+}
+
+impl Content {
+    fn is_empty(&self) -> bool {
+        self.front.blocks == 0
+            && self.invalidations == 0
+            && self.releases.is_empty()
+            && !self.relocation
+    }
+
+    /// Whether it carries staged blocks.
+    fn has_stage(&self) -> bool {
+        self.front.blocks > 0
+    }
+}
+
+fn range_of(entry: &Entry) -> SectorRange {
+    SectorRange { start_sector: entry.home_sector, len_sectors: u32::from(entry.len_sectors) }
+}
+
+impl Engine {
+    /// No log takes the record. Space that only waits for a snapshot is freed by one; what is
+    /// truly full is checkpointed in the background while staged blocks go in place (law 6).
+    fn no_room(&mut self, content: &Content) {
+        self.checkpoint.return_releases(&content.releases);
+        self.schedule.demand_checkpoint();
+        if self.snapshotter.is_busy() {
+            return;
+        }
+        if self.commit.bytes_since_snapshot > 0 {
+            return self.snapshotter.demand();
+        }
+        if content.has_stage() {
+            self.start_spill();
+        } else {
+            // Only invalidations are left, and no log has even its reserve: a snapshot of the map,
+            // which lacks the stale entries, makes them durable as well.
+            self.snapshotter.demand();
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! A record's transfer ended: the map learns of it, waiters go on; or it is written elsewhere.
+
+use super::RecordInFlight;
+use crate::engine::Engine;
+use crate::sectors::{BLOCK_SECTORS, blocks_of};
+use nearhead_disk::{DiskError, Payload, SECTOR_BYTES};
+use nearhead_format::record::WriteItem;
+use nearhead_format::{Entry, Place};
+
+/// Logs tried before the volume stops accepting changes.
+const LOGS_TRIED_MAX: usize = 8;
+
+impl Engine {
+    pub(crate) fn on_record(&mut self, result: Result<Payload, DiskError>) {
+        let Some(record) = self.commit.in_flight.take() else { return };
+        match result {
+            Ok(_) => self.record_is_durable(record),
+            Err(error) => self.write_elsewhere(record, &error),
+        }
+    }
+
+    fn record_is_durable(&mut self, record: RecordInFlight) {
+        let header = &record.header;
+        self.commit.sequence_done = header.sequence;
+        self.commit.last_log = header.log_index;
+        if let Some(ring) = self.logs.get_or_create(header.log_index) {
+            ring.advance(header.position, record.blocks);
+        }
+        for claim in &header.claims {
+            self.logs.note_claimed(claim.log_index);
+        }
+        for entry in self.invalidations.commit(record.invalidations) {
+            self.logs.drop_live(&entry);
+        }
+        self.apply_releases(&record.releases);
+        if record.relocated.is_empty() {
+            self.apply_writes(&record);
+        } else {
+            self.apply_relocation(&record);
+        }
+        if let Some(end) = record.stage_end {
+            self.commit.committed = end;
+            self.taken = crate::stage::Taken::default();
+        }
+        self.commit.echo = record.ranges;
+        self.retry_blocked();
+        self.retry_waiting_for_room();
+    }
+
+    /// Device sector of the first payload byte.
+    fn payload_sector(&self, record: &RecordInFlight) -> u64 {
+        let header = &record.header;
+        let log_block = self.setup.layout.log_block_bytes as usize;
+        let start = self.setup.layout.log_block_offset(header.log_index, header.position);
+        (start.unwrap_or(0) + header.encoded_bytes(log_block) as u64) / SECTOR_BYTES
+    }
+
+    fn apply_writes(&mut self, record: &RecordInFlight) {
+        let mut sector = self.payload_sector(record);
+        for item in &record.header.writes {
+            match *item {
+                WriteItem::Chunk { home_sector, len_sectors, crc } => {
+                    let place =
+                        Place::Log { chunk_sector: sector, chunk_len: len_sectors, offset: 0 };
+                    self.logs.add_live(sector, u32::from(len_sectors));
+                    self.insert(Entry { home_sector, len_sectors, place, crc });
+                    sector += u64::from(len_sectors);
+                }
+                WriteItem::Zeros { home_sector, run_sectors } => {
+                    for (block, first, len_sectors) in blocks_of(home_sector, run_sectors.into()) {
+                        let home_sector = block * BLOCK_SECTORS + u64::from(first);
+                        self.insert(Entry { home_sector, len_sectors, place: Place::Zero, crc: 0 });
+                    }
+                }
+            }
+        }
+    }
+
+    fn insert(&mut self, entry: Entry) {
+        let logs = &mut self.logs;
+        self.map.insert(entry, &mut |lost| logs.drop_live(&lost));
+    }
+
+    /// Entries that a checkpoint has copied home leave the map, unless something newer took their
+    /// place while the record was on its way.
+    fn apply_releases(&mut self, releases: &[Entry]) {
+        for entry in releases {
+            if self.map_has(entry) {
+                let len = u64::from(entry.len_sectors);
+                let logs = &mut self.logs;
+                self.map.remove(entry.home_sector, len, &mut |lost| logs.drop_live(&lost));
+            }
+        }
+        if !releases.is_empty() {
+            self.checkpoint_released();
+        }
+    }
+
+    /// A moved chunk replaces exactly what it was a copy of. If that was cut or overwritten since,
+    /// the map keeps what it has: both copies hold the same bytes, and the older one stays counted.
+    fn apply_relocation(&mut self, record: &RecordInFlight) {
+        let mut sector = self.payload_sector(record);
+        for (item, old) in record.header.writes.iter().zip(&record.relocated) {
+            let WriteItem::Chunk { home_sector, len_sectors, crc } = *item else { continue };
+            if self.map_has(old) {
+                let place = Place::Log { chunk_sector: sector, chunk_len: len_sectors, offset: 0 };
+                self.logs.add_live(sector, u32::from(len_sectors));
+                self.insert(Entry { home_sector, len_sectors, place, crc });
+            }
+            sector += u64::from(len_sectors);
+        }
+        self.stats.swapped_bytes += nearhead_disk::total_len(&record.parts) as u64;
+    }
+
+    /// Whether the map says exactly this.
+    pub(crate) fn map_has(&self, entry: &Entry) -> bool {
+        let mut same = false;
+        self.map.lookup(entry.home_sector, u64::from(entry.len_sectors), &mut |segment| {
+            same = segment == crate::map::Segment::Mapped(*entry);
+        });
+        same
+    }
+
+    /// The log did not take the record: another one gets it, with the same sequence and the same
+    /// content, so that both copies may be found without harm. The failed log is not used again.
+    fn write_elsewhere(&mut self, mut record: RecordInFlight, error: &DiskError) {
+        let failed = record.header.log_index;
+        record.failed_logs.push(failed);
+        self.recovered.damage.push(format!("log {failed}: a record could not be written: {error}"));
+        if let Some(ring) = self.logs.get_or_create(failed) {
+            ring.quarantined = true;
+        }
+        let choice = (record.failed_logs.len() < LOGS_TRIED_MAX)
+            .then(|| self.placement.choose(&self.logs, record.blocks, 0))
+            .flatten();
+        let Some(choice) = choice else {
+            let tried = record.failed_logs.len();
+            return self
+                .fail(format!("a record failed in {tried} logs, the last time with: {error}"));
+        };
+        let ring = self.logs.get(choice.log_index);
+        record.header.log_index = choice.log_index;
+        record.header.generation = ring.map_or(0, |ring| ring.generation);
+        record.header.previous_position =
+            ring.map_or(crate::logs::NO_PREVIOUS, |ring| ring.previous_position);
+        record.header.oldest_live_position =
+            ring.map_or(0, crate::logs::Ring::oldest_live_position);
+        self.issue_record(record);
+    }
+}

@@ -1,0 +1,114 @@
+//! Commits: staged blocks, invalidations, claims and relocations become records.
+//!
+//! One record is in flight at a time and takes everything that waits. That makes the sequence of
+//! records their order of durability, so that a recovery can demand a chain without gaps: whatever
+//! is missing below the newest record is damage, not a crash.
+
+mod build;
+mod complete;
+mod packing;
+
+pub(crate) use packing::Packer;
+
+/// What a later record echoes of one that wrote `ranges`.
+pub(crate) fn echo_of(ranges: Vec<SectorRange>) -> Vec<SectorRange> {
+    packing::widened(ranges, ECHO_RANGES_MAX)
+}
+
+/// Most ranges echoed; within the format's limit.
+const ECHO_RANGES_MAX: usize = 64;
+const _: () = assert!(ECHO_RANGES_MAX <= nearhead_format::record::ECHO_MAX);
+
+use crate::request::RequestId;
+use nearhead_disk::{Nanos, Payload};
+use nearhead_format::Entry;
+use nearhead_format::record::{RecordHeader, SectorRange};
+use std::collections::VecDeque;
+
+/// A record on its way to the disk.
+#[derive(Debug)]
+pub(crate) struct RecordInFlight {
+    pub(crate) header: RecordHeader,
+    pub(crate) blocks: u32,
+    /// Header and payload, kept for writing it elsewhere if this place fails.
+    pub(crate) parts: Vec<Payload>,
+    /// Home ranges it changes, for the next record's echo.
+    pub(crate) ranges: Vec<SectorRange>,
+    /// How many queued invalidations it carries.
+    pub(crate) invalidations: usize,
+    /// Map entries a checkpoint has copied home and now lets go.
+    pub(crate) releases: Vec<Entry>,
+    /// What the chunks of a relocation were before, in the order of the chunks.
+    pub(crate) relocated: Vec<Entry>,
+    /// Stage position committed with it, if it carries staged blocks.
+    pub(crate) stage_end: Option<u64>,
+    /// Logs that failed to take it.
+    pub(crate) failed_logs: Vec<u32>,
+}
+
+/// State of committing.
+#[derive(Debug)]
+pub(crate) struct Commit {
+    pub(crate) in_flight: Option<RecordInFlight>,
+    /// Stage position before which everything is durable.
+    pub(crate) committed: u64,
+    /// Stage position somebody wants committed.
+    wanted: u64,
+    /// Sequence of the newest durable record.
+    pub(crate) sequence_done: u64,
+    /// The log it is in.
+    pub(crate) last_log: u32,
+    /// Ranges of that record.
+    pub(crate) echo: Vec<SectorRange>,
+    /// Small writes waiting for a stage position, in order.
+    pub(crate) durable_waiters: VecDeque<(u64, RequestId)>,
+    /// When the oldest staged block came, if any is staged and nobody wants it committed.
+    staged_since: Option<Nanos>,
+    /// Logs to claim as soon as a record is written.
+    pub(crate) claims_wanted: Vec<u32>,
+    /// Record bytes since the last snapshot began.
+    pub(crate) bytes_since_snapshot: u64,
+}
+
+impl Commit {
+    pub(crate) fn new() -> Self {
+        Self {
+            in_flight: None,
+            committed: 0,
+            wanted: 0,
+            sequence_done: 0,
+            last_log: 0,
+            echo: Vec::new(),
+            durable_waiters: VecDeque::new(),
+            staged_since: None,
+            claims_wanted: Vec::new(),
+            bytes_since_snapshot: 0,
+        }
+    }
+
+    /// Somebody waits until the stage is committed up to `position`.
+    pub(crate) fn want(&mut self, position: u64) {
+        self.wanted = self.wanted.max(position);
+    }
+
+    /// A block was staged.
+    pub(crate) fn note_staged(&mut self, now: Nanos) {
+        self.staged_since.get_or_insert(now);
+    }
+
+    pub(crate) fn staged_since(&self) -> Option<Nanos> {
+        self.staged_since
+    }
+
+    pub(crate) fn note_taken(&mut self) {
+        self.staged_since = None;
+    }
+
+    pub(crate) fn wants_stage(&self, taken_up_to: u64) -> bool {
+        self.wanted > taken_up_to
+    }
+
+    pub(crate) fn is_busy(&self) -> bool {
+        self.in_flight.is_some() || !self.durable_waiters.is_empty()
+    }
+}

@@ -1,0 +1,136 @@
+//! What an engine is told when it starts: the policies it follows and the bounds it keeps.
+//!
+//! Nothing here is read from the environment; the same configuration, disk and requests give the
+//! same bytes.
+
+use crate::admission::{Admission, DurableFirst, Fifo};
+use crate::placement::{NearHead, Placement, SingleLog};
+use nearhead_disk::{Nanos, Properties};
+use nearhead_format::Layout;
+
+/// When a write is acknowledged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ack {
+    /// Every reply means durable (the papers' set-up: the disk's cache off).
+    Durable,
+    /// Replies are early; FUA and flush make durable what they cover.
+    Flush,
+}
+
+/// Answer to *where does it go?*
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PlacementPolicy {
+    /// Nothing is logged.
+    InPlace,
+    /// One fixed log.
+    SingleLog,
+    /// The log nearest the last in-place I/O.
+    NearHead,
+}
+
+impl PlacementPolicy {
+    pub(crate) fn build(self) -> Box<dyn Placement> {
+        match self {
+            Self::InPlace | Self::SingleLog => Box::new(SingleLog),
+            Self::NearHead => Box::new(NearHead::default()),
+        }
+    }
+}
+
+/// Answer to *who goes first?*
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AdmissionPolicy {
+    /// As it comes, in pieces of this many bytes.
+    Fifo {
+        /// Largest transfer.
+        piece_bytes: u32,
+    },
+    /// Bulk in pieces, few of them on the disk.
+    DurableFirst {
+        /// Largest piece of a bulk transfer.
+        piece_bytes: u32,
+        /// Most bulk bytes on the disk at once.
+        bulk_bytes_max: u64,
+    },
+}
+
+impl AdmissionPolicy {
+    pub(crate) fn build(self) -> Box<dyn Admission> {
+        match self {
+            Self::Fifo { piece_bytes } => Box::new(Fifo { piece_bytes }),
+            Self::DurableFirst { piece_bytes, bulk_bytes_max } => {
+                Box::new(DurableFirst { piece_bytes, bulk_bytes_max })
+            }
+        }
+    }
+}
+
+/// Answer to *how is the log emptied?*
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cleaning {
+    /// Checkpoint this often.
+    pub period: Option<Nanos>,
+    /// Checkpoint once no client has asked anything for so long; stops when one does.
+    pub idle_after: Option<Nanos>,
+    /// Checkpoint in this part of the day: seconds of the day, start and end (may pass midnight).
+    pub window: Option<(u32, u32)>,
+    /// Checkpoint when this share of all log space is in use, 1 to 100.
+    pub watermark_pct: Option<u8>,
+    /// Home bytes copied between two looks at whether somebody waits.
+    pub batch_bytes: u32,
+    /// Move a full log's content to a cold log when it is this full, 1 to 100 (Manylogs III-G: 80).
+    pub swap_above_pct: Option<u8>,
+    /// Swap only after this long without a request, unless the log is nearly full.
+    pub swap_idle_after: Nanos,
+}
+
+/// Everything an engine is told.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// When a write is acknowledged.
+    pub ack: Ack,
+    /// Where logged writes go.
+    pub placement: PlacementPolicy,
+    /// In which order commands go to the disk.
+    pub admission: AdmissionPolicy,
+    /// Writes up to this size are logged, in bytes; 0 logs nothing.
+    pub logged_write_bytes_max: u32,
+    /// How logs are emptied.
+    pub cleaning: Cleaning,
+    /// Most bytes of small writes waiting in memory.
+    pub stage_bytes_max: usize,
+    /// Largest payload of one record, in bytes.
+    pub record_bytes_max: u32,
+    /// Take a snapshot of the map after so many logged bytes.
+    pub snapshot_after_bytes: u64,
+    /// Take a snapshot after so long with records since the last one.
+    pub snapshot_period: Nanos,
+    /// In `flush` mode, write staged blocks out after so long even if nobody asks.
+    pub stage_age_max: Nanos,
+    /// Seconds since midnight at `Nanos::ZERO`, for the off-hours window.
+    pub second_of_day_at_zero: u32,
+    /// Refuse every change.
+    pub read_only: bool,
+    /// Open even if recovery finds that a record is lost and cannot know what it wrote.
+    pub accept_loss: bool,
+}
+
+impl Config {
+    /// Whether records should claim the logs that come next.
+    pub(crate) fn claims_ahead(&self) -> bool {
+        self.placement == PlacementPolicy::NearHead
+    }
+}
+
+/// A configuration together with what it runs on.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// The choices.
+    pub config: Config,
+    /// Where everything is on the device.
+    pub layout: Layout,
+    /// The volume's identity, in every record.
+    pub volume_id: [u8; 16],
+    /// The device's facts.
+    pub properties: Properties,
+}

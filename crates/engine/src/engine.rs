@@ -1,0 +1,470 @@
+//! The engine itself: what it holds, the events it takes, what it hands out.
+//!
+//! It is a state machine without sockets, files, clock, threads or randomness. Whoever owns it calls
+//!
+//! - [`Engine::handle_request`] for each client request and [`Engine::handle_completion`] for each
+//!   finished disk command, any number of them;
+//! - then [`Engine::advance`] once, which does everything that follows from them;
+//! - then [`Engine::poll_command`] and [`Engine::poll_reply`] until each returns `None`;
+//! - and again `advance` no later than [`Engine::next_wake`].
+//!
+//! Requests taken between two `advance` calls may share one record: that is the group commit.
+
+use crate::admission::Admission;
+use crate::cleaning::{Checkpoint, Schedule, Swap};
+use crate::commit::Commit;
+use crate::config::{Ack, Setup};
+use crate::dispatch::{Dispatcher, Purpose};
+use crate::flusher::Flusher;
+use crate::in_place::{InPlaceState, SmallWrite};
+use crate::invalidation::Invalidations;
+use crate::logs::Logs;
+use crate::map::Map;
+use crate::placement::Placement;
+use crate::range_lock::RangeLocks;
+use crate::range_set::RangeSet;
+use crate::read::ReadState;
+use crate::recovery::{RecoveredState, Recovery};
+use crate::request::{ErrorKind, Operation, Reply, Request, RequestError, RequestId};
+use crate::slab::Slab;
+use crate::snapshot::Snapshotter;
+use crate::spill::Spill;
+use crate::stage::{Stage, Taken};
+use crate::stats::{Stats, Status};
+use nearhead_disk::{Class, Command, Completion, Nanos, Payload, Submission};
+use std::collections::VecDeque;
+
+/// A request that is not answered yet.
+pub(crate) struct Active {
+    pub(crate) id: RequestId,
+    pub(crate) body: Body,
+}
+
+pub(crate) enum Body {
+    Read(ReadState),
+    InPlace(InPlaceState),
+    /// A small write that waits for a lock or for a commit before it can be staged.
+    Small(SmallWrite),
+}
+
+/// Somebody who waits for durability.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Barrier {
+    pub(crate) id: RequestId,
+    pub(crate) flush_ticket: u64,
+    pub(crate) stage_target: u64,
+    pub(crate) invalid_target: u64,
+}
+
+/// Where the engine is in its life.
+pub(crate) enum Phase {
+    Recovering(Box<Recovery>),
+    Serving,
+    /// Everything is being made durable; no new requests.
+    Draining,
+    Stopped,
+}
+
+/// One volume, from recovery to shutdown.
+pub struct Engine {
+    pub(crate) setup: Setup,
+    pub(crate) now: Nanos,
+    pub(crate) phase: Phase,
+    /// Why no change is accepted any more, if so.
+    pub(crate) failure: Option<String>,
+    /// Requests that came during recovery.
+    pub(crate) held: VecDeque<Request>,
+    pub(crate) requests: Slab<Active>,
+    pub(crate) replies: VecDeque<Reply>,
+    pub(crate) dispatcher: Dispatcher,
+    pub(crate) admission: Box<dyn Admission>,
+    pub(crate) placement: Box<dyn Placement>,
+    pub(crate) map: Map,
+    pub(crate) logs: Logs,
+    pub(crate) stage: Stage,
+    pub(crate) taken: Taken,
+    pub(crate) commit: Commit,
+    pub(crate) spill: Option<Spill>,
+    pub(crate) invalidations: Invalidations,
+    pub(crate) flusher: Flusher,
+    pub(crate) locks: RangeLocks,
+    /// Home sectors that in-place writes are being transferred to now.
+    pub(crate) transferring: RangeSet,
+    /// In-place writes that wait for a commit or a checkpoint batch; looked at again after each.
+    pub(crate) blocked: Vec<u32>,
+    /// Small writes that wait for room in the stage, oldest first.
+    pub(crate) waiting_for_room: VecDeque<u32>,
+    pub(crate) barriers: VecDeque<Barrier>,
+    /// Home sectors hinted durability-only.
+    pub(crate) durability_only: RangeSet,
+    pub(crate) checkpoint: Checkpoint,
+    pub(crate) swap: Swap,
+    pub(crate) schedule: Schedule,
+    pub(crate) snapshotter: Snapshotter,
+    pub(crate) recovered: RecoveredState,
+    pub(crate) stats: Stats,
+}
+
+impl Engine {
+    /// Opens a volume: the first commands read its snapshot and logs. Requests may come at once;
+    /// they are answered when recovery is done.
+    pub fn open(setup: Setup) -> Self {
+        let mut engine = Self::with_phase(setup, Phase::Stopped);
+        let recovery = Recovery::new(&engine.setup);
+        engine.phase = Phase::Recovering(Box::new(recovery));
+        engine
+    }
+
+    /// Starts on a volume known to be empty (just created), without reading anything: what
+    /// data-less simulations use.
+    pub fn start_empty(setup: Setup) -> Self {
+        let mut engine = Self::with_phase(setup, Phase::Serving);
+        if engine.logs.count() > 0 {
+            engine.logs.note_claimed(0);
+        }
+        engine
+    }
+
+    fn with_phase(setup: Setup, phase: Phase) -> Self {
+        let config = &setup.config;
+        Self {
+            phase,
+            now: Nanos::ZERO,
+            failure: None,
+            held: VecDeque::new(),
+            requests: Slab::new(),
+            replies: VecDeque::new(),
+            dispatcher: Dispatcher::new(setup.properties.queue_depth_max),
+            admission: config.admission.build(),
+            placement: config.placement.build(),
+            map: Map::new(),
+            logs: Logs::new(&setup.layout),
+            stage: Stage::default(),
+            taken: Taken::default(),
+            commit: Commit::new(),
+            spill: None,
+            invalidations: Invalidations::default(),
+            flusher: Flusher::new(setup.properties.volatile_cache),
+            locks: RangeLocks::new(),
+            transferring: RangeSet::new(),
+            blocked: Vec::new(),
+            waiting_for_room: VecDeque::new(),
+            barriers: VecDeque::new(),
+            durability_only: RangeSet::new(),
+            checkpoint: Checkpoint::default(),
+            swap: Swap::default(),
+            schedule: Schedule::default(),
+            snapshotter: Snapshotter::default(),
+            recovered: RecoveredState::default(),
+            stats: Stats::default(),
+            setup,
+        }
+    }
+
+    /// Takes a request. Its reply comes from [`Engine::poll_reply`], after `advance`.
+    pub fn handle_request(&mut self, request: Request, now: Nanos) {
+        self.now = now;
+        match self.phase {
+            Phase::Recovering(_) => self.held.push_back(request),
+            Phase::Serving => {
+                self.schedule.note_request(now);
+                self.start(request);
+            }
+            Phase::Draining | Phase::Stopped => self.fail_request(
+                request.id,
+                ErrorKind::ShuttingDown,
+                "the volume is shutting down; open it again to continue",
+            ),
+        }
+    }
+
+    fn start(&mut self, request: Request) {
+        let id = request.id;
+        let operation = match self.admit(request.operation) {
+            Ok(operation) => operation,
+            Err(error) => return self.reply(id, Err(error)),
+        };
+        match operation {
+            Operation::Read { offset, len } => self.start_read(id, offset, len),
+            Operation::Write { offset, data, fua } => self.start_write(id, offset, data, fua),
+            Operation::WriteAtomic { extents } => self.start_write_atomic(id, extents),
+            Operation::Flush => self.start_flush(id),
+            Operation::Trim { offset, len, fua } => self.start_trim(id, offset, len, fua),
+            Operation::WriteZeroes { offset, len, fua, fast_only } => {
+                self.start_write_zeroes(id, offset, len, fua, fast_only);
+            }
+            Operation::Hint { offset, len, hint } => self.start_hint(id, offset, len, hint),
+        }
+    }
+
+    /// Takes the result of a command.
+    pub fn handle_completion(&mut self, completion: Completion, now: Nanos) {
+        self.now = now;
+        let Some(done) = self.dispatcher.complete(self.admission.as_ref(), completion.id) else {
+            return;
+        };
+        let result = completion.result;
+        if result.is_err() {
+            self.stats.disk_errors += 1;
+        }
+        match done.purpose {
+            Purpose::Read { slot, io } => self.on_read(slot, io, result, done.end_offset),
+            Purpose::InPlace { slot } => self.on_in_place(slot, result, done.end_offset),
+            Purpose::Record => self.on_record(result),
+            Purpose::Flush => self.on_flush(result),
+            Purpose::Spill => self.on_spill(result),
+            Purpose::CheckpointRead { io } => self.on_checkpoint_read(io, result),
+            Purpose::CheckpointWrite => self.on_checkpoint_write(result),
+            Purpose::SwapRead { io } => self.on_swap_read(io, result),
+            Purpose::SnapshotBody => self.on_snapshot_body(result),
+            Purpose::SnapshotHeader => self.on_snapshot_header(result),
+            Purpose::Recovery => self.on_recovery(result),
+        }
+    }
+
+    /// Does everything that follows from what was handled and from the time.
+    pub fn advance(&mut self, now: Nanos) {
+        self.now = now;
+        if matches!(self.phase, Phase::Recovering(_)) {
+            self.advance_recovery();
+            if matches!(self.phase, Phase::Recovering(_)) {
+                return;
+            }
+        }
+        if self.phase_is_over() {
+            return;
+        }
+        let flusher = &self.flusher;
+        self.invalidations.settle(|ticket| flusher.is_done(ticket));
+        self.advance_background();
+        self.try_commit();
+        if self.flusher.start() {
+            self.stats.device_flushes += 1;
+            self.issue(Class::Durable, Purpose::Flush, Command::Flush);
+        }
+        self.release_waiters();
+        self.advance_shutdown();
+    }
+
+    fn phase_is_over(&self) -> bool {
+        matches!(self.phase, Phase::Stopped)
+    }
+
+    /// The next command for the disk. Call until `None` after [`Engine::advance`].
+    pub fn poll_command(&mut self) -> Option<Submission> {
+        self.dispatcher.poll()
+    }
+
+    /// The next reply. Call until `None` after [`Engine::advance`].
+    pub fn poll_reply(&mut self) -> Option<Reply> {
+        self.replies.pop_front()
+    }
+
+    /// When [`Engine::advance`] must be called even if nothing happens.
+    pub fn next_wake(&self) -> Option<Nanos> {
+        match self.phase {
+            Phase::Serving => self.next_background_wake(),
+            _ => None,
+        }
+    }
+
+    /// Makes everything durable and stops; replies to what is under way still come.
+    pub fn begin_shutdown(&mut self, now: Nanos) {
+        self.now = now;
+        match self.phase {
+            Phase::Serving => {
+                self.commit.want(self.stage.end());
+                self.phase = Phase::Draining;
+            }
+            Phase::Recovering(_) => {
+                // Nothing was changed yet: there is nothing to make durable.
+                self.phase = Phase::Stopped;
+                while let Some(request) = self.held.pop_front() {
+                    self.fail_request(
+                        request.id,
+                        ErrorKind::ShuttingDown,
+                        "the volume is shutting down",
+                    );
+                }
+            }
+            Phase::Draining | Phase::Stopped => {}
+        }
+    }
+
+    /// Whether the stop is complete.
+    pub fn is_stopped(&self) -> bool {
+        matches!(self.phase, Phase::Stopped)
+    }
+
+    /// Whether recovery is done (or has failed).
+    pub fn is_open(&self) -> bool {
+        !matches!(self.phase, Phase::Recovering(_))
+    }
+
+    /// Why the engine accepts no change any more, if so.
+    pub fn failure(&self) -> Option<&str> {
+        self.failure.as_deref()
+    }
+
+    fn advance_shutdown(&mut self) {
+        if !matches!(self.phase, Phase::Draining) || !self.requests.is_empty() {
+            return;
+        }
+        let unclean = !self.stage.is_empty()
+            || !self.taken.is_empty()
+            || self.commit.is_busy()
+            || !self.barriers.is_empty()
+            || self.checkpoint.is_busy()
+            || self.swap.is_busy()
+            || self.spill.is_some();
+        if self.failure.is_some() {
+            if self.dispatcher.len() == 0 {
+                self.phase = Phase::Stopped;
+            }
+        } else if !unclean && self.advance_final_snapshot() {
+            self.phase = Phase::Stopped;
+        }
+    }
+
+    /// A lasting failure: no change is accepted from now on, everybody who waits is told.
+    pub(crate) fn fail(&mut self, reason: String) {
+        if self.failure.is_none() {
+            self.failure = Some(reason);
+        }
+        let error = self.failure_error();
+        for (_, id) in std::mem::take(&mut self.commit.durable_waiters) {
+            self.reply(id, Err(error.clone()));
+        }
+        for barrier in std::mem::take(&mut self.barriers) {
+            self.reply(barrier.id, Err(error.clone()));
+        }
+        let mut slots = std::mem::take(&mut self.blocked);
+        slots.extend(std::mem::take(&mut self.waiting_for_room));
+        for slot in slots {
+            self.finish_slot(slot, Err(error.clone()));
+        }
+    }
+
+    pub(crate) fn failure_error(&self) -> RequestError {
+        let reason = self.failure.as_deref().unwrap_or("unknown");
+        RequestError::new(
+            ErrorKind::Io,
+            format!("the volume accepts no change since a failure: {reason}; reads still work"),
+        )
+    }
+
+    pub(crate) fn issue(&mut self, class: Class, purpose: Purpose, command: Command) {
+        self.dispatcher.issue(self.admission.as_ref(), class, purpose, command);
+    }
+
+    pub(crate) fn reply(&mut self, id: RequestId, result: Result<Vec<Payload>, RequestError>) {
+        self.stats.requests += 1;
+        if result.is_err() {
+            self.stats.requests_failed += 1;
+        }
+        self.replies.push_back(Reply { id, result });
+    }
+
+    pub(crate) fn fail_request(&mut self, id: RequestId, kind: ErrorKind, detail: &str) {
+        self.reply(id, Err(RequestError::new(kind, detail)));
+    }
+
+    /// Answers the request in `slot` and lets go of what it holds.
+    pub(crate) fn finish_slot(&mut self, slot: u32, result: Result<Vec<Payload>, RequestError>) {
+        let Some(active) = self.requests.remove(slot) else { return };
+        if !matches!(active.body, Body::Read(_)) {
+            self.unlock(slot);
+        }
+        self.reply(active.id, result);
+    }
+
+    fn start_flush(&mut self, id: RequestId) {
+        let barrier = Barrier {
+            id,
+            stage_target: self.stage.end(),
+            invalid_target: self.invalidations.want_all(),
+            flush_ticket: self.flusher.want(),
+        };
+        self.flusher.demand(self.invalidations.flush_ticket());
+        self.commit.want(barrier.stage_target);
+        self.wait_for(barrier);
+    }
+
+    pub(crate) fn wait_for(&mut self, barrier: Barrier) {
+        if self.barriers.is_empty() && self.is_met(&barrier) {
+            self.reply(barrier.id, Ok(Vec::new()));
+        } else if self.failure.is_some() {
+            let error = self.failure_error();
+            self.reply(barrier.id, Err(error));
+        } else {
+            self.barriers.push_back(barrier);
+        }
+    }
+
+    fn is_met(&self, barrier: &Barrier) -> bool {
+        self.flusher.is_done(barrier.flush_ticket)
+            && self.commit.committed >= barrier.stage_target
+            && self.invalidations.committed() >= barrier.invalid_target
+    }
+
+    fn release_waiters(&mut self) {
+        while let Some((target, id)) = self.commit.durable_waiters.front().copied() {
+            if self.commit.committed < target {
+                break;
+            }
+            self.commit.durable_waiters.pop_front();
+            self.reply(id, Ok(Vec::new()));
+        }
+        while let Some(barrier) = self.barriers.front().copied() {
+            if !self.is_met(&barrier) {
+                break;
+            }
+            self.barriers.pop_front();
+            self.reply(barrier.id, Ok(Vec::new()));
+        }
+    }
+
+    fn on_flush(&mut self, result: Result<Payload, nearhead_disk::DiskError>) {
+        match result {
+            Ok(_) => self.flusher.complete(),
+            Err(error) => {
+                self.flusher.fail();
+                self.fail(format!("a device flush failed: {error}"));
+            }
+        }
+    }
+
+    /// Whether writes must be durable before they are answered even without FUA.
+    pub(crate) fn acknowledges_durable(&self) -> bool {
+        self.setup.config.ack == Ack::Durable
+    }
+
+    /// The state for people and metrics.
+    pub fn status(&self) -> Status {
+        let phase = match self.phase {
+            Phase::Recovering(_) => "recovering",
+            _ if self.failure.is_some() => "failed",
+            Phase::Serving => "serving",
+            Phase::Draining => "draining",
+            Phase::Stopped => "stopped",
+        };
+        Status {
+            phase,
+            failure: self.failure.clone(),
+            map_entries: self.map.len() as u64,
+            map_bytes: self.map.memory_bytes() as u64,
+            staged_bytes: self.stage.bytes() as u64,
+            logs: self.logs.count(),
+            logs_claimed: self.logs.claimed_len() as u32,
+            log_fill_pct: self.logs.fill_pct(),
+            record_sequence: self.commit.sequence_done,
+            snapshot_number: self.snapshotter.number,
+            checkpointing: self.checkpoint.is_busy(),
+            damage: self.recovered.damage.clone(),
+            recovery_read_bytes: self.recovered.read_bytes,
+            recovery_records: self.recovered.records,
+            recovery_logs: self.recovered.logs,
+            stats: self.stats,
+        }
+    }
+}

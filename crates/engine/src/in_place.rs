@@ -1,0 +1,265 @@
+//! Writes that go home: large ones, and everything when nothing is logged.
+//!
+//! Order of one in-place write, each step waiting for the one before:
+//!
+//! 1. the lock on its sectors: overlapping in-place writes go one after the other;
+//! 2. no copy in memory: staged blocks it covers are committed first, so that "which is newer" is
+//!    always the order of records and transfers, never a race;
+//! 3. no checkpoint batch over its sectors: an older copy must not land on top of it;
+//! 4. the transfers, in pieces;
+//! 5. map entries it displaced become invalidations (law 2), the lock is released;
+//! 6. the reply: at once, or when transfers and invalidations are durable.
+
+use crate::dispatch::Purpose;
+use crate::engine::{Active, Barrier, Body, Engine};
+use crate::read::BULK_BYTES_ABOVE;
+use crate::request::{ErrorKind, RequestError, RequestId};
+use crate::sectors::SECTOR;
+use nearhead_disk::{Class, Command, DiskError, DiskErrorKind, Payload};
+use std::ops::Range;
+
+/// What an in-place write does.
+#[derive(Debug)]
+pub(crate) enum Action {
+    Write(Payload),
+    Zeroes,
+    Trim,
+}
+
+/// Progress of one in-place write.
+#[derive(Debug)]
+pub(crate) struct InPlaceState {
+    offset: u64,
+    len: u64,
+    action: Action,
+    /// Reply only when durable.
+    durable: bool,
+    /// Device bytes up to which transfers were issued.
+    issued: u64,
+    remaining: u32,
+    error: Option<RequestError>,
+    /// Whether any transfer is only in the device's cache.
+    volatile: bool,
+}
+
+/// A small write that could not be staged at once.
+#[derive(Debug)]
+pub(crate) struct SmallWrite {
+    pub(crate) extents: Vec<(u64, Payload)>,
+    pub(crate) fua: bool,
+    pub(crate) atomic: bool,
+}
+
+impl SmallWrite {
+    pub(crate) fn sector_ranges(&self) -> Vec<Range<u64>> {
+        let sector = SECTOR as u64;
+        self.extents
+            .iter()
+            .map(|(offset, data)| offset / sector..(offset + data.len() as u64) / sector)
+            .collect()
+    }
+}
+
+/// Largest single zeroing, in bytes, on a disk that must write the zeros out.
+const SLOW_ZEROES_BYTES_MAX: u64 = 1 << 20;
+/// Most transfers of one request on their way at once; the rest follows as they complete.
+const TRANSFERS_MAX: u32 = 64;
+
+impl Engine {
+    pub(crate) fn start_in_place(
+        &mut self,
+        id: RequestId,
+        offset: u64,
+        len: u64,
+        action: Action,
+        fua: bool,
+    ) {
+        self.stats.in_place_bytes += len;
+        let durable = fua || self.acknowledges_durable();
+        let state = InPlaceState {
+            offset,
+            len,
+            action,
+            durable,
+            issued: 0,
+            remaining: 0,
+            error: None,
+            volatile: false,
+        };
+        let range = offset / SECTOR as u64..(offset + len) / SECTOR as u64;
+        let slot = self.requests.insert(Active { id, body: Body::InPlace(state) });
+        if self.locks.acquire(u64::from(slot), std::slice::from_ref(&range)) {
+            self.continue_in_place(slot);
+        }
+    }
+
+    /// Lets go of the lock of `slot`; whoever waited for it goes on.
+    pub(crate) fn unlock(&mut self, slot: u32) {
+        let mut granted = Vec::new();
+        self.locks.release(u64::from(slot), &mut granted);
+        for owner in granted {
+            let next = owner as u32;
+            match self.requests.get(next).map(|active| &active.body) {
+                Some(Body::InPlace(_)) => self.continue_in_place(next),
+                Some(Body::Small(_)) => self.continue_small(next),
+                _ => {}
+            }
+        }
+    }
+
+    /// The lock is held: go on as soon as nothing older is under way over the same sectors.
+    pub(crate) fn continue_in_place(&mut self, slot: u32) {
+        let Some(Active { body: Body::InPlace(state), .. }) = self.requests.get(slot) else {
+            return;
+        };
+        let (start, end) =
+            (state.offset / SECTOR as u64, (state.offset + state.len) / SECTOR as u64);
+        if self.failure.is_some() {
+            let error = self.failure_error();
+            return self.finish_slot(slot, Err(error));
+        }
+        if self.is_in_memory(start, end) {
+            self.commit.want(self.stage.end());
+            self.blocked.push(slot);
+        } else if self.checkpoint.touches(start, end) {
+            self.blocked.push(slot);
+        } else {
+            if self.logs.count() > 0 {
+                self.transferring.insert(start..end);
+            }
+            self.transfer_in_place(slot);
+        }
+    }
+
+    /// A commit or a checkpoint batch ended: look at those who waited for it.
+    pub(crate) fn retry_blocked(&mut self) {
+        for slot in std::mem::take(&mut self.blocked) {
+            self.continue_in_place(slot);
+        }
+    }
+
+    fn transfer_in_place(&mut self, slot: u32) {
+        let properties = &self.setup.properties;
+        let (volatile_cache, fast_zero) = (properties.volatile_cache, properties.fast_zero);
+        let piece_max = u64::from(self.admission.piece_bytes());
+        loop {
+            let Some(Active { body: Body::InPlace(state), .. }) = self.requests.get_mut(slot)
+            else {
+                return;
+            };
+            if state.issued == state.len || state.remaining >= TRANSFERS_MAX {
+                return;
+            }
+            let offset = state.offset + state.issued;
+            let Some(home) = self.setup.layout.home(offset) else { return };
+            let left = state.len - state.issued;
+            let limit = match state.action {
+                Action::Write(_) => piece_max,
+                Action::Zeroes if !fast_zero => SLOW_ZEROES_BYTES_MAX,
+                Action::Zeroes | Action::Trim => u64::MAX,
+            };
+            let len = left.min(home.len).min(limit);
+            // One durable transfer, or many and one flush at the end.
+            let durable = volatile_cache && state.durable && len == state.len;
+            state.volatile |= volatile_cache && !durable;
+            let command = match &state.action {
+                Action::Write(data) => {
+                    let from = state.issued as usize;
+                    let parts = vec![data.slice(from..from + len as usize)];
+                    Command::Write { offset: home.device_offset, parts, durable }
+                }
+                Action::Zeroes => Command::WriteZeroes { offset: home.device_offset, len, durable },
+                Action::Trim => {
+                    state.volatile = volatile_cache;
+                    Command::Trim { offset: home.device_offset, len }
+                }
+            };
+            state.issued += len;
+            state.remaining += 1;
+            let bulk = state.len > BULK_BYTES_ABOVE;
+            let class = if bulk { Class::Bulk } else { Class::Foreground };
+            self.issue(class, Purpose::InPlace { slot }, command);
+        }
+    }
+
+    pub(crate) fn on_in_place(
+        &mut self,
+        slot: u32,
+        result: Result<Payload, DiskError>,
+        end_offset: u64,
+    ) {
+        if end_offset > 0 {
+            self.placement.note_in_place(end_offset);
+        }
+        let Some(Active { body: Body::InPlace(state), .. }) = self.requests.get_mut(slot) else {
+            return;
+        };
+        state.remaining -= 1;
+        if let Err(error) = result {
+            let kind = match error.kind {
+                DiskErrorKind::OutOfSpace => ErrorKind::NoSpace,
+                DiskErrorKind::ReadOnly => ErrorKind::ReadOnly,
+                DiskErrorKind::Io | DiskErrorKind::Gone | DiskErrorKind::Invalid => ErrorKind::Io,
+            };
+            state.error.get_or_insert(RequestError::new(kind, error.detail));
+        }
+        if state.error.is_none() && state.issued < state.len {
+            return self.transfer_in_place(slot);
+        }
+        if state.remaining == 0 {
+            self.finish_in_place(slot);
+        }
+    }
+
+    fn finish_in_place(&mut self, slot: u32) {
+        let Some(Active { id, body: Body::InPlace(state) }) = self.requests.get_mut(slot) else {
+            return;
+        };
+        let id = *id;
+        let range = state.offset / SECTOR as u64..(state.offset + state.len) / SECTOR as u64;
+        self.transferring.remove(range.clone());
+        if state.volatile {
+            self.flusher.note_volatile_write();
+        }
+        if let Some(error) = state.error.take() {
+            // The map still points to the older copies: each sector reads as old or new, and may
+            // do so, since the write is not acknowledged.
+            return self.finish_slot(slot, Err(error));
+        }
+        let (durable, volatile) = (state.durable, state.volatile);
+        self.displace(range.start, range.end - range.start, volatile);
+        if !durable {
+            return self.finish_slot(slot, Ok(Vec::new()));
+        }
+        let barrier = Barrier {
+            id,
+            stage_target: 0,
+            flush_ticket: if volatile { self.flusher.want() } else { 0 },
+            invalid_target: self.want_invalidations(),
+        };
+        self.requests.remove(slot);
+        self.unlock(slot);
+        self.wait_for(barrier);
+    }
+
+    /// Home now holds the newest copy of these sectors: what the map said is stale.
+    pub(crate) fn displace(&mut self, start: u64, sectors: u64, volatile: bool) {
+        if !self.map.overlaps(start, sectors) {
+            return;
+        }
+        let mut displaced = Vec::new();
+        self.map.remove(start, sectors, &mut |entry| displaced.push(entry));
+        self.stats.invalidated_entries += displaced.len() as u64;
+        let ticket = if volatile { self.flusher.ticket() } else { 0 };
+        self.invalidations.push(displaced.into_iter(), ticket);
+    }
+
+    /// Asks for every invalidation queued so far to be made durable.
+    pub(crate) fn want_invalidations(&mut self) -> u64 {
+        if self.invalidations.is_empty() {
+            return 0;
+        }
+        self.flusher.demand(self.invalidations.flush_ticket());
+        self.invalidations.want_all()
+    }
+}

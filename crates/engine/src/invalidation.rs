@@ -1,0 +1,109 @@
+//! Logged copies that a newer in-place write made stale, and the way to say so durably.
+//!
+//! After an in-place write over logged blocks the map in memory already points home, but the log
+//! still holds the older copy and a recovery would bring it back. So each displaced map entry waits
+//! here until an invalidation record is durable (law 2). Two orders matter:
+//!
+//! - the invalidation must not become durable before the in-place bytes are, or a crash between
+//!   would lose both copies: an entry is *ready* only after the device flush that covers the write;
+//! - until the invalidation is durable the log space must not be used again: the entries keep
+//!   counting as live.
+//!
+//! Entries are in one queue in the order of their writes; three running counts say how far it is
+//! ready, taken into a record, and committed.
+
+use nearhead_format::Entry;
+use std::collections::VecDeque;
+
+/// The queue of stale copies.
+#[derive(Debug, Default)]
+pub(crate) struct Invalidations {
+    queue: VecDeque<Entry>,
+    /// Count of entries committed and gone from the queue.
+    committed: u64,
+    /// Count of entries that may go into a record.
+    ready: u64,
+    /// Flush tickets that make entries ready: everything before the count is ready at the ticket.
+    awaiting_flush: VecDeque<(u64, u64)>,
+    /// Some waiter wants everything before this count committed.
+    wanted: u64,
+}
+
+impl Invalidations {
+    /// Count after the newest entry.
+    pub(crate) fn end(&self) -> u64 {
+        self.committed + self.queue.len() as u64
+    }
+
+    pub(crate) fn committed(&self) -> u64 {
+        self.committed
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// Adds stale copies; `flush_ticket` is what must be redeemed before they are ready.
+    pub(crate) fn push(&mut self, displaced: impl Iterator<Item = Entry>, flush_ticket: u64) {
+        let before = self.queue.len();
+        self.queue.extend(displaced);
+        if self.queue.len() > before {
+            self.awaiting_flush.push_back((self.end(), flush_ticket));
+        }
+    }
+
+    /// Moves entries on whose flush is redeemed.
+    pub(crate) fn settle(&mut self, is_done: impl Fn(u64) -> bool) {
+        while let Some((end, ticket)) = self.awaiting_flush.front().copied() {
+            if !is_done(ticket) {
+                break;
+            }
+            self.ready = end;
+            self.awaiting_flush.pop_front();
+        }
+    }
+
+    /// Whether some entries wait for a flush.
+    pub(crate) fn has_unready(&self) -> bool {
+        self.ready < self.end()
+    }
+
+    /// The flush ticket that makes everything queued so far ready.
+    pub(crate) fn flush_ticket(&self) -> u64 {
+        self.awaiting_flush.back().map_or(0, |(_, ticket)| *ticket)
+    }
+
+    /// Somebody waits until everything queued so far is committed; returns the count to wait for.
+    pub(crate) fn want_all(&mut self) -> u64 {
+        self.wanted = self.end();
+        self.wanted
+    }
+
+    /// Whether a record should be written for waiters alone.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.wanted > self.committed && self.ready > self.committed
+    }
+
+    /// Entries that may go into the next record, oldest first.
+    pub(crate) fn ready_entries(&self) -> impl Iterator<Item = &Entry> {
+        self.queue.iter().take((self.ready - self.committed) as usize)
+    }
+
+    /// How many may go into the next record.
+    pub(crate) fn ready_len(&self) -> usize {
+        (self.ready - self.committed) as usize
+    }
+
+    /// Whether an entry that is not ready touches a home block of which `is_staged` says it is about
+    /// to be recorded anew (its invalidation would then come after, and kill, the newer copy).
+    pub(crate) fn unready_touches(&self, is_staged: impl Fn(u64) -> bool) -> bool {
+        let ready = (self.ready - self.committed) as usize;
+        self.queue.iter().skip(ready).any(|entry| is_staged(entry.home_sector / 8))
+    }
+
+    /// The record with the first `count` entries is durable; hands them out for accounting.
+    pub(crate) fn commit(&mut self, count: usize) -> impl Iterator<Item = Entry> + '_ {
+        self.committed += count as u64;
+        self.queue.drain(..count)
+    }
+}

@@ -1,0 +1,185 @@
+//! All logs of a volume: which exist in memory, which are claimed, where live data is.
+//!
+//! Only logs that hold something, protect something or are claimed have a [`Ring`]; an idle volume
+//! of 20 TB costs one pointer per log. The set of claimed logs is what recovery will scan, so it is
+//! kept small: a snapshot starts it anew.
+
+mod ring;
+
+pub(crate) use ring::{NO_PREVIOUS, Ring};
+
+use nearhead_format::record::Claim;
+use nearhead_format::{Entry, Layout, Place};
+use std::collections::BTreeSet;
+use std::num::NonZeroU32;
+
+/// The logs.
+#[derive(Debug)]
+pub struct Logs {
+    layout: Layout,
+    capacity_blocks: Option<NonZeroU32>,
+    rings: Vec<Option<Box<Ring>>>,
+    claimed: BTreeSet<u32>,
+    /// Indices with a ring, so that nothing walks over 200,000 empty places.
+    present: BTreeSet<u32>,
+}
+
+impl Logs {
+    /// No log holds anything.
+    pub(crate) fn new(layout: &Layout) -> Self {
+        let mut rings = Vec::new();
+        rings.resize_with(layout.log_count() as usize, || None);
+        Self {
+            layout: layout.clone(),
+            capacity_blocks: NonZeroU32::new(layout.log_blocks()),
+            rings,
+            claimed: BTreeSet::new(),
+            present: BTreeSet::new(),
+        }
+    }
+
+    /// Number of logs, used or not.
+    pub fn count(&self) -> u32 {
+        self.rings.len() as u32
+    }
+
+    pub(crate) fn get(&self, index: u32) -> Option<&Ring> {
+        self.rings.get(index as usize)?.as_deref()
+    }
+
+    pub(crate) fn get_or_create(&mut self, index: u32) -> Option<&mut Ring> {
+        let capacity = self.capacity_blocks?;
+        let place = self.rings.get_mut(index as usize)?;
+        if place.is_none() {
+            self.present.insert(index);
+        }
+        Some(place.get_or_insert_with(|| Box::new(Ring::new(capacity))))
+    }
+
+    /// Logs by increasing distance from a device byte.
+    pub fn near(&self, device_offset: u64) -> impl Iterator<Item = u32> + '_ {
+        self.layout.logs_near(device_offset)
+    }
+
+    /// Whether the log can take a record of `blocks` and then still have `reserve` free.
+    pub fn has_room(&self, index: u32, blocks: u32, reserve: u32) -> bool {
+        match self.get(index) {
+            Some(ring) => !ring.quarantined && ring.place(blocks, reserve).is_some(),
+            None => self.capacity_blocks.is_some_and(|capacity| blocks + reserve <= capacity.get()),
+        }
+    }
+
+    /// Whether recovery is certain to scan the log.
+    pub fn is_claimed(&self, index: u32) -> bool {
+        self.claimed.contains(&index)
+    }
+
+    /// Any claimed log with room.
+    pub fn claimed_with_room(&self, blocks: u32, reserve: u32) -> Option<u32> {
+        self.claimed.iter().copied().find(|index| self.has_room(*index, blocks, reserve))
+    }
+
+    /// The claim with which `index` may be used from its present position on.
+    pub(crate) fn claim_for(&self, index: u32) -> Claim {
+        let (position, generation) =
+            self.get(index).map_or((0, 0), |ring| (ring.position, ring.generation));
+        Claim { log_index: index, position, generation }
+    }
+
+    /// A claim of `index` is durable.
+    pub(crate) fn note_claimed(&mut self, index: u32) {
+        if let Some(ring) = self.get_or_create(index) {
+            ring.claimed = true;
+            self.claimed.insert(index);
+        }
+    }
+
+    pub(crate) fn claimed(&self) -> impl Iterator<Item = u32> + '_ {
+        self.claimed.iter().copied()
+    }
+
+    pub(crate) fn claimed_len(&self) -> usize {
+        self.claimed.len()
+    }
+
+    /// Logs that have a ring.
+    pub(crate) fn present(&self) -> impl Iterator<Item = (u32, &Ring)> {
+        self.present.iter().filter_map(|index| Some((*index, self.get(*index)?)))
+    }
+
+    fn position_of(&self, chunk_sector: u64) -> (u32, u32) {
+        let offset = chunk_sector * nearhead_disk::SECTOR_BYTES;
+        let index = self.layout.group_of(offset);
+        let start = self.layout.log_offset(index).unwrap_or(0);
+        (index, (offset.saturating_sub(start) / u64::from(self.layout.log_block_bytes)) as u32)
+    }
+
+    /// The log that holds the chunk at this device sector.
+    pub(crate) fn log_of(&self, chunk_sector: u64) -> u32 {
+        self.position_of(chunk_sector).0
+    }
+
+    /// The map now points to `sectors` sectors of the chunk at `chunk_sector`.
+    pub(crate) fn add_live(&mut self, chunk_sector: u64, sectors: u32) {
+        let (index, position) = self.position_of(chunk_sector);
+        if let Some(ring) = self.get_or_create(index) {
+            ring.add_live(position, sectors);
+        }
+    }
+
+    /// This entry is no longer needed, durably.
+    pub(crate) fn drop_live(&mut self, entry: &Entry) {
+        if let Place::Log { chunk_sector, .. } = entry.place {
+            let (index, position) = self.position_of(chunk_sector);
+            if let Some(ring) = self.get_or_create(index) {
+                ring.drop_live(position, u32::from(entry.len_sectors));
+            }
+        }
+    }
+
+    /// A snapshot begins: only `keep` (all of them claimed now) stay claimed.
+    pub(crate) fn snapshot_begins(&mut self, keep: &[u32]) {
+        for index in std::mem::take(&mut self.claimed) {
+            if let Some(ring) = self.rings[index as usize].as_mut() {
+                ring.claimed = false;
+            }
+        }
+        for index in keep {
+            self.note_claimed(*index);
+        }
+        for index in &self.present {
+            if let Some(ring) = self.rings[*index as usize].as_mut() {
+                ring.snapshot_begins();
+            }
+        }
+    }
+
+    /// It is committed: unneeded rings leave memory.
+    pub(crate) fn snapshot_committed(&mut self) {
+        let rings = &mut self.rings;
+        self.present.retain(|index| {
+            let Some(ring) = rings[*index as usize].as_mut() else { return false };
+            ring.snapshot_committed();
+            let keep = ring.claimed || !ring.is_unused();
+            if !keep {
+                rings[*index as usize] = None;
+            }
+            keep
+        });
+    }
+
+    /// It failed: what was protected stays so.
+    pub(crate) fn snapshot_failed(&mut self) {
+        for index in &self.present {
+            if let Some(ring) = self.rings[*index as usize].as_mut() {
+                ring.snapshot_failed();
+            }
+        }
+    }
+
+    /// Share of all log space that cannot be written now, 0 to 100.
+    pub(crate) fn fill_pct(&self) -> u32 {
+        let used: u64 = self.present().map(|(_, ring)| u64::from(ring.fill_pct())).sum();
+        used.checked_div(u64::from(self.count())).unwrap_or(0) as u32
+    }
+}

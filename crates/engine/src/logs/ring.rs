@@ -1,0 +1,224 @@
+//! One log: a ring of records with a write position, and what of it may be used again.
+//!
+//! Space behind the write position is free once two things hold: no map entry points into it (live
+//! sectors are counted per slice, a 64th of the log), and no recovery would have to scan it (records
+//! since the last committed snapshot are protected, dead or alive, because they may carry
+//! invalidations and claims). A record never wraps around the end.
+//!
+//! Positions are counted in log blocks from the start of the log.
+
+use std::num::NonZeroU32;
+
+/// Number of slices in which live sectors are counted.
+const SLICES: u32 = 64;
+
+/// No record was written to this log yet.
+pub(crate) const NO_PREVIOUS: u32 = u32::MAX;
+
+/// The state of one log.
+#[derive(Clone, Debug)]
+pub(crate) struct Ring {
+    capacity_blocks: NonZeroU32,
+    live_sectors: Box<[u32; SLICES as usize]>,
+    live_sectors_total: u32,
+    /// Where the next record goes, if it fits before the end.
+    pub(crate) position: u32,
+    /// Position of the newest record, or [`NO_PREVIOUS`].
+    pub(crate) previous_position: u32,
+    /// Raised when everything in the log is given up at once.
+    pub(crate) generation: u32,
+    /// First record since the last committed snapshot.
+    protected_from: Option<u32>,
+    /// First record since the snapshot now being written began.
+    next_protected_from: Option<u32>,
+    /// Whether recovery is certain to scan this log (a durable claim exists).
+    pub(crate) claimed: bool,
+    /// Set when the log failed; it is not written again until `forget-log`.
+    pub(crate) quarantined: bool,
+}
+
+impl Ring {
+    /// An empty log of `capacity_blocks`.
+    pub(crate) fn new(capacity_blocks: NonZeroU32) -> Self {
+        Self {
+            capacity_blocks,
+            live_sectors: Box::new([0; SLICES as usize]),
+            live_sectors_total: 0,
+            position: 0,
+            previous_position: NO_PREVIOUS,
+            generation: 0,
+            protected_from: None,
+            next_protected_from: None,
+            claimed: false,
+            quarantined: false,
+        }
+    }
+
+    fn capacity(&self) -> u32 {
+        self.capacity_blocks.get()
+    }
+
+    fn slice_of(&self, position: u32) -> u32 {
+        (u64::from(position) * u64::from(SLICES) / u64::from(self.capacity())) as u32
+    }
+
+    fn slice_start(&self, slice: u32) -> u32 {
+        (u64::from(slice) * u64::from(self.capacity())).div_ceil(u64::from(SLICES)) as u32
+    }
+
+    /// Counts `sectors` sectors of a chunk that starts at `position` as needed.
+    pub(crate) fn add_live(&mut self, position: u32, sectors: u32) {
+        self.live_sectors[self.slice_of(position) as usize] += sectors;
+        self.live_sectors_total += sectors;
+    }
+
+    /// Counts them as no longer needed.
+    pub(crate) fn drop_live(&mut self, position: u32, sectors: u32) {
+        let count = &mut self.live_sectors[self.slice_of(position) as usize];
+        debug_assert!(*count >= sectors, "more sectors dropped than were live");
+        *count = count.saturating_sub(sectors);
+        self.live_sectors_total = self.live_sectors_total.saturating_sub(sectors);
+    }
+
+    /// Sectors some map entry still points to.
+    pub(crate) fn live_sectors(&self) -> u32 {
+        self.live_sectors_total
+    }
+
+    /// Position of the oldest slice that is still needed (Trail's `log_head`).
+    pub(crate) fn oldest_live_position(&self) -> u32 {
+        (self.position + self.free_run_blocks()) % self.capacity()
+    }
+
+    /// Free blocks from the write position on, going round.
+    pub(crate) fn free_run_blocks(&self) -> u32 {
+        let capacity = self.capacity();
+        let distance = |to: u32| {
+            let forward = (to + capacity - self.position) % capacity;
+            if forward == 0 { capacity } else { forward }
+        };
+        let mut free = capacity;
+        for protected in [self.protected_from, self.next_protected_from].into_iter().flatten() {
+            // Protected from the write position itself means: the whole ring is.
+            free = free.min(if protected == self.position { 0 } else { distance(protected) });
+        }
+        if self.live_sectors_total == 0 {
+            return free;
+        }
+        let own = self.slice_of(self.position.min(capacity - 1));
+        for step in 1..=SLICES {
+            let slice = (own + step) % SLICES;
+            if self.live_sectors[slice as usize] > 0 {
+                let start = self.slice_start(slice);
+                return free.min(if start == self.position { 0 } else { distance(start) });
+            }
+        }
+        free
+    }
+
+    /// Where a record of `blocks` can go now while leaving `reserve` blocks free, if anywhere.
+    pub(crate) fn place(&self, blocks: u32, reserve: u32) -> Option<u32> {
+        let free = self.free_run_blocks();
+        let to_end = self.capacity() - self.position;
+        if blocks <= to_end {
+            (free >= blocks + reserve).then_some(self.position)
+        } else {
+            (free >= to_end + blocks + reserve).then_some(0)
+        }
+    }
+
+    /// Notes that a record of `blocks` now stands at `position` (as [`Ring::place`] said).
+    pub(crate) fn advance(&mut self, position: u32, blocks: u32) {
+        self.protected_from.get_or_insert(position);
+        self.next_protected_from.get_or_insert(position);
+        self.previous_position = position;
+        self.position = (position + blocks) % self.capacity();
+    }
+
+    /// A snapshot begins: records from now on are what recovery from it will scan.
+    pub(crate) fn snapshot_begins(&mut self) {
+        self.next_protected_from = None;
+    }
+
+    /// That snapshot is committed: records from before it began need not be scanned any more.
+    pub(crate) fn snapshot_committed(&mut self) {
+        self.protected_from = self.next_protected_from;
+    }
+
+    /// That snapshot failed: nothing may be given up.
+    pub(crate) fn snapshot_failed(&mut self) {
+        self.next_protected_from = self.protected_from;
+    }
+
+    /// Whether nothing in the log is needed by the map or by a recovery.
+    pub(crate) fn is_unused(&self) -> bool {
+        self.live_sectors_total == 0 && self.protected_from.is_none() && !self.quarantined
+    }
+
+    /// Share of the ring that cannot be written now, 0 to 100.
+    pub(crate) fn fill_pct(&self) -> u32 {
+        let used = self.capacity() - self.free_run_blocks();
+        (u64::from(used) * 100 / u64::from(self.capacity())) as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ring(blocks: u32) -> Ring {
+        Ring::new(NonZeroU32::new(blocks).unwrap())
+    }
+
+    #[test]
+    fn an_empty_ring_takes_records_up_to_its_end_and_not_beyond() {
+        let ring = ring(640);
+        assert_eq!(ring.place(640, 0), Some(0));
+        assert_eq!(ring.place(641, 0), None);
+        assert_eq!(ring.place(600, 41), None);
+    }
+
+    #[test]
+    fn space_written_since_the_snapshot_is_not_used_again_before_the_next_one() {
+        let mut ring = ring(640);
+        ring.advance(0, 600);
+        assert_eq!(ring.place(41, 0), None, "wrapping would overwrite unsnapshotted records");
+        ring.snapshot_begins();
+        assert_eq!(ring.place(41, 0), None, "the snapshot is not committed yet");
+        ring.snapshot_committed();
+        assert_eq!(ring.place(41, 0), Some(0));
+    }
+
+    #[test]
+    fn records_written_while_a_snapshot_is_taken_stay_protected_after_it() {
+        let mut ring = ring(640);
+        ring.advance(0, 100);
+        ring.snapshot_begins();
+        ring.advance(100, 100);
+        ring.snapshot_committed();
+        assert_eq!(ring.free_run_blocks(), 540);
+        ring.snapshot_begins();
+        ring.snapshot_committed();
+        assert_eq!(ring.free_run_blocks(), 640);
+    }
+
+    #[test]
+    fn live_sectors_block_the_ring_until_they_are_dropped() {
+        let mut ring = ring(640);
+        ring.advance(0, 320);
+        ring.add_live(100, 8);
+        ring.snapshot_begins();
+        ring.snapshot_committed();
+        let free = ring.free_run_blocks();
+        assert!((320..=320 + 100).contains(&free), "found {free}");
+        ring.drop_live(100, 8);
+        assert_eq!(ring.free_run_blocks(), 640);
+    }
+
+    #[test]
+    fn a_full_ring_has_no_place_even_for_one_block() {
+        let mut ring = ring(64);
+        ring.advance(0, 64);
+        assert_eq!((ring.position, ring.place(1, 0)), (0, None));
+    }
+}

@@ -1,0 +1,384 @@
+//! Reads: the newest copy of every sector, wherever it is.
+//!
+//! Newest first: staged blocks, blocks of the record in flight, the map, home. Logged chunks are
+//! verified by their checksum before a byte of them is returned (law 5). A mismatch is looked at
+//! once more from the start, since the log space may have been given up and used again between the
+//! look-up and the read; if it stays, the read fails with EIO and names the place.
+
+use crate::dispatch::Purpose;
+use crate::engine::{Active, Body, Engine};
+use crate::map::Segment;
+use crate::request::{ErrorKind, RequestError, RequestId};
+use crate::sectors::{BLOCK_SECTORS, SECTOR};
+use nearhead_disk::{Class, Command, DiskError, Payload};
+use nearhead_format::crc::chunk_crc;
+use nearhead_format::{Entry, Place};
+use std::ptr;
+
+/// Requests above this many bytes are bulk.
+pub(crate) const BULK_BYTES_ABOVE: u64 = 64 << 10;
+/// Home runs closer than this are read in one go; the logged sectors between are replaced.
+const GAP_BYTES_MAX: u64 = 64 << 10;
+/// Looks at the map before a mismatch counts as damage.
+const ATTEMPTS_MAX: u8 = 3;
+
+/// One chunk inside a log read.
+#[derive(Clone, Copy, Debug)]
+struct Chunk {
+    start: u32,
+    len: u32,
+    home_sector: u64,
+    crc: u32,
+}
+
+#[derive(Debug)]
+struct Transfer {
+    device_offset: u64,
+    len: u32,
+    chunks: Vec<Chunk>,
+    data: Option<Payload>,
+}
+
+#[derive(Debug)]
+enum Source {
+    Ready(Payload),
+    Transfer { io: u32, start: u32 },
+}
+
+/// Progress of one read.
+#[derive(Debug)]
+pub(crate) struct ReadState {
+    offset: u64,
+    len: u32,
+    parts: Vec<(Source, u32)>,
+    transfers: Vec<Transfer>,
+    remaining: u32,
+    error: Option<RequestError>,
+    attempts: u8,
+}
+
+/// Puts a plan together from segments in order.
+struct Planner<'a> {
+    engine: &'a Engine,
+    state: ReadState,
+    /// Last home transfer and the client byte after it.
+    home: Option<(u32, u64)>,
+}
+
+impl Planner<'_> {
+    fn ready(&mut self, payload: Payload) {
+        let len = payload.len() as u32;
+        self.state.parts.push((Source::Ready(payload), len));
+    }
+
+    fn home(&mut self, sector: u64, sectors: u64) {
+        let (mut offset, mut len) = (sector * SECTOR as u64, sectors * SECTOR as u64);
+        let piece_max = u64::from(self.engine.admission.piece_bytes());
+        while len > 0 {
+            let Some(home) = self.engine.setup.layout.home(offset) else {
+                self.state.error = Some(RequestError::new(ErrorKind::Invalid, "read past the end"));
+                return;
+            };
+            let take = len.min(home.len);
+            let taken = self.append_home(offset, home.device_offset, take, piece_max);
+            offset += taken;
+            len -= taken;
+        }
+    }
+
+    /// Extends the last home transfer over a small gap, or starts a new one; says how far it got.
+    fn append_home(&mut self, client: u64, device: u64, len: u64, piece_max: u64) -> u64 {
+        if let Some((io, end)) = self.home {
+            let transfer = &mut self.state.transfers[io as usize];
+            let gap = client - end;
+            let expected = transfer.device_offset + u64::from(transfer.len) + gap;
+            let room = piece_max.saturating_sub(u64::from(transfer.len) + gap);
+            if gap <= GAP_BYTES_MAX && device == expected && room > 0 {
+                let take = len.min(room);
+                let start = transfer.len + gap as u32;
+                transfer.len = start + take as u32;
+                self.home = Some((io, client + take));
+                self.state.parts.push((Source::Transfer { io, start }, take as u32));
+                return take;
+            }
+        }
+        let take = len.min(piece_max);
+        let io = self.state.transfers.len() as u32;
+        self.state.transfers.push(Transfer {
+            device_offset: device,
+            len: take as u32,
+            chunks: Vec::new(),
+            data: None,
+        });
+        self.home = Some((io, client + take));
+        self.state.parts.push((Source::Transfer { io, start: 0 }, take as u32));
+        take
+    }
+
+    fn logged(&mut self, entry: &Entry, chunk_sector: u64, chunk_len: u8, offset: u8) {
+        let chunk_bytes = u32::from(chunk_len) * SECTOR as u32;
+        let device_offset = chunk_sector * SECTOR as u64;
+        // Neighbouring chunks of one write stand next to each other in the log: one transfer.
+        let last = self.state.transfers.len().checked_sub(1);
+        let joined = last.filter(|last| {
+            let transfer = &self.state.transfers[*last];
+            !transfer.chunks.is_empty()
+                && transfer.device_offset + u64::from(transfer.len) == device_offset
+                && transfer.len + chunk_bytes <= self.engine.admission.piece_bytes()
+        });
+        let io = joined.unwrap_or_else(|| {
+            self.state.transfers.push(Transfer {
+                device_offset,
+                len: 0,
+                chunks: Vec::new(),
+                data: None,
+            });
+            self.state.transfers.len() - 1
+        });
+        let transfer = &mut self.state.transfers[io];
+        let start = transfer.len;
+        transfer.len += chunk_bytes;
+        transfer.chunks.push(Chunk {
+            start,
+            len: chunk_bytes,
+            home_sector: entry.home_sector - u64::from(offset),
+            crc: entry.crc,
+        });
+        let from = start + u32::from(offset) * SECTOR as u32;
+        let len = u32::from(entry.len_sectors) * SECTOR as u32;
+        self.state.parts.push((Source::Transfer { io: io as u32, start: from }, len));
+    }
+
+    fn mapped_or_home(&mut self, start: u64, sectors: u64) {
+        let engine = self.engine;
+        engine.map.lookup(start, sectors, &mut |segment| match segment {
+            Segment::Home { start_sector, len_sectors } => self.home(start_sector, len_sectors),
+            Segment::Mapped(entry) => match entry.place {
+                Place::Zero => self.ready(Payload::Zeros(usize::from(entry.len_sectors) * SECTOR)),
+                Place::Log { chunk_sector, chunk_len, offset } => {
+                    self.logged(&entry, chunk_sector, chunk_len, offset);
+                }
+                Place::Poisoned => {
+                    self.state.error.get_or_insert_with(|| poisoned(entry.home_sector));
+                }
+            },
+        });
+    }
+
+    fn run(&mut self, start: u64, sectors: u64) {
+        let engine = self.engine;
+        if engine.stage.is_empty() && engine.taken.is_empty() {
+            return self.mapped_or_home(start, sectors);
+        }
+        let (end, mut from, mut at) = (start + sectors, start, start);
+        while at < end {
+            let block = at / BLOCK_SECTORS;
+            let stop = end.min((block + 1) * BLOCK_SECTORS);
+            if engine.stage.get(block).is_some() || engine.taken.get(block).is_some() {
+                if from < at {
+                    self.mapped_or_home(from, at - from);
+                }
+                self.block(block, at, stop);
+                from = stop;
+            }
+            at = stop;
+        }
+        if from < end {
+            self.mapped_or_home(from, end - from);
+        }
+    }
+
+    /// One block of which something is in memory: for every sector the newest copy.
+    fn block(&mut self, block: u64, start: u64, end: u64) {
+        let engine = self.engine;
+        let layers = [engine.stage.get(block), engine.taken.get(block)];
+        let newest = |sector: u8| {
+            let staged = layers.into_iter().flatten();
+            staged.flat_map(|staged| &staged.pieces).find(|piece| piece.holds(sector))
+        };
+        let mut at = (start % BLOCK_SECTORS) as u8;
+        let stop = at + (end - start) as u8;
+        while at < stop {
+            let piece = newest(at);
+            let mut run_end = at + 1;
+            while run_end < stop && newest(run_end).map(ptr::from_ref) == piece.map(ptr::from_ref) {
+                run_end += 1;
+            }
+            match piece.and_then(|piece| piece.cut(at, run_end)) {
+                Some(own) => self.ready(own.data),
+                None => self
+                    .mapped_or_home(block * BLOCK_SECTORS + u64::from(at), u64::from(run_end - at)),
+            }
+            at = run_end;
+        }
+    }
+}
+
+fn poisoned(sector: u64) -> RequestError {
+    RequestError::new(
+        ErrorKind::Io,
+        format!(
+            "read at sector {sector}: its newest copy was lost to damage and an older one must not \
+             be served; write the sector again, or see `nearhead check`"
+        ),
+    )
+}
+
+impl Engine {
+    pub(crate) fn start_read(&mut self, id: RequestId, offset: u64, len: u32) {
+        self.stats.read_bytes += u64::from(len);
+        let state = self.plan_read(offset, len, 0);
+        let slot = self.requests.insert(Active { id, body: Body::Read(state) });
+        self.launch_read(slot);
+    }
+
+    fn plan_read(&self, offset: u64, len: u32, attempts: u8) -> ReadState {
+        let state = ReadState {
+            offset,
+            len,
+            parts: Vec::new(),
+            transfers: Vec::new(),
+            remaining: 0,
+            error: None,
+            attempts,
+        };
+        let mut planner = Planner { engine: self, state, home: None };
+        planner.run(offset / SECTOR as u64, u64::from(len) / SECTOR as u64);
+        planner.state
+    }
+
+    fn launch_read(&mut self, slot: u32) {
+        let Some(Active { body: Body::Read(state), .. }) = self.requests.get_mut(slot) else {
+            return;
+        };
+        if state.error.is_some() || state.transfers.is_empty() {
+            return self.finish_read(slot);
+        }
+        state.remaining = state.transfers.len() as u32;
+        let bulk = u64::from(state.len) > BULK_BYTES_ABOVE;
+        let class = if bulk { Class::Bulk } else { Class::Foreground };
+        let commands: Vec<Command> = state
+            .transfers
+            .iter()
+            .map(|transfer| Command::Read { offset: transfer.device_offset, len: transfer.len })
+            .collect();
+        for (io, command) in commands.into_iter().enumerate() {
+            self.issue(class, Purpose::Read { slot, io: io as u32 }, command);
+        }
+    }
+
+    pub(crate) fn on_read(
+        &mut self,
+        slot: u32,
+        io: u32,
+        result: Result<Payload, DiskError>,
+        end_offset: u64,
+    ) {
+        let Some(Active { body: Body::Read(state), .. }) = self.requests.get_mut(slot) else {
+            return;
+        };
+        state.remaining -= 1;
+        let transfer = &mut state.transfers[io as usize];
+        if transfer.chunks.is_empty() {
+            self.placement.note_in_place(end_offset);
+        }
+        match result {
+            Ok(payload) if payload.len() == transfer.len as usize => transfer.data = Some(payload),
+            Ok(payload) => {
+                let detail = format!(
+                    "the disk returned {} bytes at {}, expected {}",
+                    payload.len(),
+                    transfer.device_offset,
+                    transfer.len
+                );
+                state.error.get_or_insert(RequestError::new(ErrorKind::Io, detail));
+            }
+            Err(error) => {
+                state.error.get_or_insert(RequestError::new(ErrorKind::Io, error.detail));
+            }
+        }
+        if state.remaining == 0 {
+            self.finish_read(slot);
+        }
+    }
+
+    fn finish_read(&mut self, slot: u32) {
+        let Some(Active { body: Body::Read(state), .. }) = self.requests.get_mut(slot) else {
+            return;
+        };
+        if let Some(error) = state.error.take() {
+            self.stats.unreadable += 1;
+            return self.finish_slot(slot, Err(error));
+        }
+        if let Some(mismatch) = state.transfers.iter().find_map(Transfer::mismatch) {
+            let (offset, len, attempts) = (state.offset, state.len, state.attempts + 1);
+            self.stats.checksum_retries += 1;
+            if attempts >= ATTEMPTS_MAX {
+                self.stats.unreadable += 1;
+                return self.finish_slot(slot, Err(mismatch));
+            }
+            let again = self.plan_read(offset, len, attempts);
+            if let Some(active) = self.requests.get_mut(slot) {
+                active.body = Body::Read(again);
+            }
+            return self.launch_read(slot);
+        }
+        let parts = state.collect();
+        self.finish_slot(slot, Ok(parts));
+    }
+}
+
+impl ReadState {
+    fn collect(&mut self) -> Vec<Payload> {
+        let transfers = &self.transfers;
+        self.parts
+            .drain(..)
+            .map(|(source, len)| match source {
+                Source::Ready(payload) => payload,
+                Source::Transfer { io, start } => {
+                    let data = transfers[io as usize].data.as_ref().unwrap_or(&Payload::EMPTY);
+                    if start == 0 && data.len() == len as usize {
+                        data.clone()
+                    } else {
+                        data.slice(start as usize..(start + len) as usize)
+                    }
+                }
+            })
+            .collect()
+    }
+}
+
+impl Transfer {
+    fn mismatch(&self) -> Option<RequestError> {
+        let Some(Payload::Bytes(bytes)) = &self.data else {
+            // Phantom content has no checksum; zeros from a hole in a log never match one.
+            return match &self.data {
+                Some(Payload::Zeros(len)) => {
+                    let zeros = vec![0; *len];
+                    self.chunks.iter().find_map(|chunk| chunk.check(&zeros, self.device_offset))
+                }
+                _ => None,
+            };
+        };
+        self.chunks.iter().find_map(|chunk| chunk.check(bytes, self.device_offset))
+    }
+}
+
+impl Chunk {
+    fn check(&self, bytes: &[u8], device_offset: u64) -> Option<RequestError> {
+        let own = &bytes[self.start as usize..(self.start + self.len) as usize];
+        let found = chunk_crc(self.home_sector, own);
+        (found != self.crc).then(|| {
+            RequestError::new(
+                ErrorKind::Io,
+                format!(
+                    "logged copy of sector {} at device byte {}: expected checksum {:08x}, found {found:08x}; \
+                     the copy is damaged, see `nearhead check`",
+                    self.home_sector,
+                    device_offset + u64::from(self.start),
+                    self.crc
+                ),
+            )
+        })
+    }
+}

@@ -1,0 +1,146 @@
+//! The chain: records of all logs in the order they became durable, without a gap.
+//!
+//! One record is in flight at a time, so every record below the newest sound one was complete once.
+//! A missing one is damage. Its addresses are known if its header survived or if its successor
+//! echoes them: those sectors are poisoned (EIO), never served from an older copy. If not even that
+//! is known the volume does not open unless its owner accepts the loss.
+
+use super::RecoveredState;
+use super::scan::Found;
+use crate::engine::Engine;
+use crate::sectors::{BLOCK_SECTORS, blocks_of};
+use nearhead_format::record::{SectorRange, WriteItem};
+use nearhead_format::{Entry, Place};
+use std::collections::BTreeMap;
+
+/// One step of the replay.
+pub(super) enum Link {
+    /// A record to apply; chunks that are not sound become poison.
+    Record(Found),
+    /// A record that is gone: what its successor says it wrote.
+    Lost { ranges: Vec<SectorRange> },
+}
+
+/// Puts what was found in order. `base` is the sequence the snapshot includes.
+pub(super) fn order(
+    found: Vec<Found>,
+    base: u64,
+    accept_loss: bool,
+    result: &mut RecoveredState,
+) -> Result<Vec<Link>, String> {
+    let mut by_sequence: BTreeMap<u64, Found> = BTreeMap::new();
+    let mut newest_sound = base;
+    for record in found {
+        let sequence = record.header.sequence;
+        let sound = record.is_sound();
+        if sound {
+            newest_sound = newest_sound.max(sequence);
+        }
+        // The same sequence twice: a record that was written again elsewhere after an error, or
+        // one that was torn before an earlier crash. A sound one wins.
+        let known_sound = by_sequence.get(&sequence).is_some_and(Found::is_sound);
+        if !known_sound {
+            by_sequence.insert(sequence, record);
+        }
+    }
+    let mut links = Vec::new();
+    for sequence in base + 1..=newest_sound {
+        if let Some(record) = by_sequence.remove(&sequence) {
+            if !record.is_sound() {
+                result.note(damaged(&record));
+            }
+            links.push(Link::Record(record));
+            continue;
+        }
+        let echo = by_sequence.get(&(sequence + 1)).map(|next| next.header.echo.clone());
+        let Some(ranges) = echo.or_else(|| accept_loss.then(Vec::new)) else {
+            return Err(format!(
+                "record {sequence} is missing below record {newest_sound}, and so is the one that would say \
+                 what it wrote; run `nearhead check` to see where, and `nearhead forget-log` to accept the loss"
+            ));
+        };
+        result.note(format!(
+            "record {sequence} is missing below record {newest_sound}; {} ranges it wrote read as errors \
+             until they are written again",
+            ranges.len()
+        ));
+        links.push(Link::Lost { ranges });
+    }
+    Ok(links)
+}
+
+fn damaged(record: &Found) -> String {
+    let bad = record.chunks_sound.iter().filter(|sound| !**sound).count();
+    format!(
+        "record {} in log {} at log block {}: {bad} of {} chunks do not match their checksum; \
+         those sectors read as errors until they are written again",
+        record.header.sequence,
+        record.header.log_index,
+        record.header.position,
+        record.chunks_sound.len()
+    )
+}
+
+impl Engine {
+    /// Applies one step to map and logs; live sectors are counted afterwards.
+    pub(super) fn replay(&mut self, link: &Link) {
+        self.commit.sequence_done += 1;
+        match link {
+            Link::Lost { ranges } => {
+                for range in ranges {
+                    self.poison(range.start_sector, u64::from(range.len_sectors));
+                }
+                self.commit.echo.clone_from(ranges);
+            }
+            Link::Record(found) => self.replay_record(found),
+        }
+    }
+
+    fn replay_record(&mut self, found: &Found) {
+        let header = &found.header;
+        let mut ranges = header.invalidations.clone();
+        for range in &header.invalidations {
+            self.map.remove(range.start_sector, u64::from(range.len_sectors), &mut |_| {});
+        }
+        let (mut sector, mut sound) = (found.payload_sector, found.chunks_sound.iter());
+        for item in &header.writes {
+            ranges.push(item.range());
+            match *item {
+                WriteItem::Chunk { home_sector, len_sectors, crc } => {
+                    let place = if sound.next().copied().unwrap_or(false) {
+                        Place::Log { chunk_sector: sector, chunk_len: len_sectors, offset: 0 }
+                    } else {
+                        Place::Poisoned
+                    };
+                    let crc = if place == Place::Poisoned { 0 } else { crc };
+                    self.map.insert(Entry { home_sector, len_sectors, place, crc }, &mut |_| {});
+                    sector += u64::from(len_sectors);
+                }
+                WriteItem::Zeros { home_sector, run_sectors } => {
+                    self.fill(home_sector, u64::from(run_sectors), Place::Zero);
+                }
+            }
+        }
+        if let Some(ring) = self.logs.get_or_create(header.log_index) {
+            ring.advance(header.position, found.blocks);
+        }
+        self.commit.last_log = header.log_index;
+        self.commit.bytes_since_snapshot +=
+            u64::from(found.blocks) * u64::from(self.setup.layout.log_block_bytes);
+        self.commit.echo = crate::commit::echo_of(ranges);
+    }
+
+    /// Sectors whose newest copy is lost: only those that lie on the volume.
+    fn poison(&mut self, start: u64, sectors: u64) {
+        let end = self.size_bytes() / nearhead_disk::SECTOR_BYTES;
+        let start = start.min(end);
+        self.fill(start, sectors.min(end - start), Place::Poisoned);
+    }
+
+    fn fill(&mut self, start: u64, sectors: u64, place: Place) {
+        for (block, first, len_sectors) in blocks_of(start, sectors) {
+            let home_sector = block * BLOCK_SECTORS + u64::from(first);
+            self.map.insert(Entry { home_sector, len_sectors, place, crc: 0 }, &mut |_| {});
+        }
+    }
+}

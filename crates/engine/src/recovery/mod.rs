@@ -1,0 +1,418 @@
+//! Recovery: the map as it was, from the newest snapshot and the records written since.
+//!
+//! It reads the two snapshot headers, one snapshot body and the claimed logs, nothing else, and
+//! writes nothing at all, so it may be cut anywhere and run again with the same result (law 4). Each
+//! step is a read; the state between them is here:
+//!
+//! 1. both slot headers; the sound one with the higher number counts;
+//! 2. its body; if that is damaged, the other slot's;
+//! 3. every claimed log from its position on; records found may claim further logs;
+//! 4. the chain of sequences is checked and applied in order ([`chain`]);
+//! 5. a device flush, so that what was read is also what a power cut would leave; then requests.
+//!
+//! The decision table in docs/recovery.md lists every combination of damage and what follows.
+
+mod chain;
+mod scan;
+
+use crate::config::Setup;
+use crate::dispatch::Purpose;
+use crate::engine::{Engine, Phase};
+use crate::map::{Loader, Map};
+use crate::request::ErrorKind;
+use nearhead_disk::{Class, Command, DiskError, Payload, SECTOR_BYTES};
+use nearhead_format::record::Claim;
+use nearhead_format::snapshot::{
+    BodyItem, BodyReader, FLAG_CLEAN_SHUTDOWN, HintRange, LogState, SNAPSHOT_HEADER_BYTES,
+    SnapshotHeader,
+};
+use scan::{Found, LogScan, ScanContext};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// Size of one read of a snapshot's body, in bytes.
+const BODY_READ_BYTES: u64 = 1 << 20;
+/// Findings remembered for people.
+const DAMAGE_NOTES_MAX: usize = 64;
+
+/// What recovery found, for status and check.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RecoveredState {
+    pub(crate) damage: Vec<String>,
+    pub(crate) read_bytes: u64,
+    pub(crate) records: u64,
+    pub(crate) logs: u32,
+}
+
+impl RecoveredState {
+    /// Remembers a finding; past a bound only that there were more.
+    pub(crate) fn note(&mut self, finding: String) {
+        if self.damage.len() < DAMAGE_NOTES_MAX {
+            self.damage.push(finding);
+        } else if self.damage.len() == DAMAGE_NOTES_MAX {
+            self.damage.push("more findings were left out".to_owned());
+        }
+    }
+}
+
+/// A snapshot as loaded so far.
+struct Loading {
+    header: SnapshotHeader,
+    reader: BodyReader,
+    offset: u64,
+    entries: Loader,
+    problem: Option<String>,
+    logs: Vec<LogState>,
+    claims: Vec<u32>,
+    hints: Vec<HintRange>,
+}
+
+/// What a sound snapshot said.
+struct Snapshot {
+    header: SnapshotHeader,
+    map: Map,
+    logs: BTreeMap<u32, LogState>,
+    hints: Vec<HintRange>,
+}
+
+enum Step {
+    Start,
+    Header { slot: usize },
+    Body(Box<Loading>),
+    Scan(Box<LogScan>),
+    Flush,
+}
+
+/// The state between two reads.
+pub(crate) struct Recovery {
+    step: Step,
+    /// Sound headers, the one to try first last.
+    headers: Vec<SnapshotHeader>,
+    slot_problems: Vec<String>,
+    snapshot: Option<Snapshot>,
+    to_scan: VecDeque<Claim>,
+    known_logs: BTreeSet<u32>,
+    found: Vec<Found>,
+    context: ScanContext,
+    result: RecoveredState,
+}
+
+impl Recovery {
+    pub(crate) fn new(setup: &Setup) -> Self {
+        Self {
+            step: Step::Start,
+            headers: Vec::new(),
+            slot_problems: Vec::new(),
+            snapshot: None,
+            to_scan: VecDeque::new(),
+            known_logs: BTreeSet::new(),
+            found: Vec::new(),
+            context: ScanContext::new(setup),
+            result: RecoveredState::default(),
+        }
+    }
+}
+
+impl Engine {
+    fn recovery_read(&mut self, offset: u64, len: u64) {
+        if let Phase::Recovering(recovery) = &mut self.phase {
+            recovery.result.read_bytes += len;
+        }
+        let command = Command::Read { offset, len: len as u32 };
+        self.issue(Class::Foreground, Purpose::Recovery, command);
+    }
+
+    /// Issues the first read; everything else follows from completions.
+    pub(crate) fn advance_recovery(&mut self) {
+        let Phase::Recovering(recovery) = &mut self.phase else { return };
+        if matches!(recovery.step, Step::Start) {
+            recovery.step = Step::Header { slot: 0 };
+            self.recovery_read(self.setup.layout.slot_offsets[0], SNAPSHOT_HEADER_BYTES);
+        }
+    }
+
+    pub(crate) fn on_recovery(&mut self, result: Result<Payload, DiskError>) {
+        let Phase::Recovering(recovery) = &mut self.phase else { return };
+        let step = std::mem::replace(&mut recovery.step, Step::Start);
+        match step {
+            Step::Start => {}
+            Step::Header { slot } => self.on_slot_header(slot, result),
+            Step::Body(loading) => self.on_body(loading, result),
+            Step::Scan(scan) => self.on_log_read(scan, result),
+            Step::Flush => match result {
+                Ok(_) => self.recovery_is_done(),
+                Err(error) => {
+                    self.recovery_fails(format!("the device could not be flushed: {error}"))
+                }
+            },
+        }
+    }
+
+    fn recovering(&mut self) -> Option<&mut Recovery> {
+        match &mut self.phase {
+            Phase::Recovering(recovery) => Some(recovery),
+            _ => None,
+        }
+    }
+
+    fn on_slot_header(&mut self, slot: usize, result: Result<Payload, DiskError>) {
+        let bytes = bytes_of(result);
+        let volume_id = self.setup.volume_id;
+        let body_bytes_max = self.setup.layout.snapshot_body_bytes_max();
+        let slots = self.setup.layout.slot_offsets;
+        let Some(recovery) = self.recovering() else { return };
+        let decoded = bytes.and_then(|bytes| {
+            SnapshotHeader::decode(&bytes, &volume_id, slot as u32, body_bytes_max)
+                .map_err(|error| error.to_string())
+        });
+        match decoded {
+            Ok(header) => recovery.headers.push(header),
+            Err(problem) => {
+                recovery
+                    .slot_problems
+                    .push(format!("snapshot slot {slot} at byte {}: {problem}", slots[slot]));
+            }
+        }
+        if slot == 0 {
+            recovery.step = Step::Header { slot: 1 };
+            return self.recovery_read(slots[1], SNAPSHOT_HEADER_BYTES);
+        }
+        recovery.headers.sort_by_key(|header| header.snapshot_number);
+        self.load_next_snapshot();
+    }
+
+    fn load_next_snapshot(&mut self) {
+        let slots = self.setup.layout.slot_offsets;
+        let Some(recovery) = self.recovering() else { return };
+        let Some(header) = recovery.headers.pop() else {
+            let problems = recovery.slot_problems.join("; ");
+            return self.recovery_fails(format!(
+                "no sound snapshot of the map: expected one in slot 0 or 1, found {problems}; \
+                 run `nearhead repair` to rebuild the map from the logs"
+            ));
+        };
+        let offset = slots[header.slot() as usize] + SNAPSHOT_HEADER_BYTES;
+        let loading = Loading {
+            reader: BodyReader::new(header.body),
+            header,
+            offset,
+            entries: Loader::new(),
+            problem: None,
+            logs: Vec::new(),
+            claims: Vec::new(),
+            hints: Vec::new(),
+        };
+        self.read_body(Box::new(loading));
+    }
+
+    fn read_body(&mut self, loading: Box<Loading>) {
+        let (offset, left) = (loading.offset, loading.reader.bytes_left());
+        if left == 0 {
+            return self.body_is_read(*loading);
+        }
+        if let Some(recovery) = self.recovering() {
+            recovery.step = Step::Body(loading);
+        }
+        self.recovery_read(offset, left.min(BODY_READ_BYTES));
+    }
+
+    fn on_body(&mut self, mut loading: Box<Loading>, result: Result<Payload, DiskError>) {
+        let fed = bytes_of(result).and_then(|bytes| {
+            let Loading { reader, entries, problem, logs, claims, hints, .. } = &mut *loading;
+            let fed = reader.feed(&bytes, &mut |item| match item {
+                BodyItem::Entry(entry) => {
+                    if let Err(error) = entries.push(entry) {
+                        problem.get_or_insert(format!("{error:?}"));
+                    }
+                }
+                BodyItem::Log(state) => logs.push(state),
+                BodyItem::Claim(index) => claims.push(index),
+                BodyItem::Hint(range) => hints.push(range),
+            });
+            fed.map(|()| bytes.len() as u64).map_err(|error| error.to_string())
+        });
+        match fed {
+            Ok(len) => {
+                loading.offset += len;
+                self.read_body(loading);
+            }
+            Err(problem) => self.body_is_damaged(loading.header.slot(), &problem),
+        }
+    }
+
+    fn body_is_damaged(&mut self, slot: u32, problem: &str) {
+        let Some(recovery) = self.recovering() else { return };
+        let finding = format!("snapshot slot {slot}: its body is damaged: {problem}");
+        recovery.slot_problems.push(finding.clone());
+        recovery.result.note(finding);
+        self.load_next_snapshot();
+    }
+
+    fn body_is_read(&mut self, loading: Loading) {
+        let slot = loading.header.slot();
+        let Loading { header, reader, entries, problem, logs, claims, hints, .. } = loading;
+        if let Err(error) = reader.finish() {
+            return self.body_is_damaged(slot, &error.to_string());
+        }
+        if let Some(problem) = problem {
+            return self.body_is_damaged(slot, &problem);
+        }
+        let log_count = self.logs.count();
+        let Some(recovery) = self.recovering() else { return };
+        let logs: BTreeMap<u32, LogState> =
+            logs.into_iter().map(|state| (state.log_index, state)).collect();
+        for index in claims.into_iter().filter(|index| *index < log_count) {
+            let (position, generation) =
+                logs.get(&index).map_or((0, 0), |state| (state.position, state.generation));
+            recovery.known_logs.insert(index);
+            recovery.to_scan.push_back(Claim { log_index: index, position, generation });
+        }
+        recovery.context.floor_sequence = header.record_sequence;
+        recovery.snapshot = Some(Snapshot { header, map: entries.finish(), logs, hints });
+        self.scan_next_log();
+    }
+
+    fn scan_next_log(&mut self) {
+        let Some(recovery) = self.recovering() else { return };
+        let Some(claim) = recovery.to_scan.pop_front() else { return self.scans_are_done() };
+        recovery.result.logs += 1;
+        let scan = Box::new(LogScan::new(claim, recovery.context.floor_sequence));
+        self.continue_scan(scan);
+    }
+
+    fn continue_scan(&mut self, scan: Box<LogScan>) {
+        let Some(recovery) = self.recovering() else { return };
+        match scan.next_read(&recovery.context) {
+            Some((offset, len)) => {
+                recovery.step = Step::Scan(scan);
+                self.recovery_read(offset, len);
+            }
+            None => self.scan_is_done(*scan),
+        }
+    }
+
+    fn on_log_read(&mut self, mut scan: Box<LogScan>, result: Result<Payload, DiskError>) {
+        let bytes = bytes_of(result);
+        let Some(recovery) = self.recovering() else { return };
+        match bytes {
+            Ok(bytes) => scan.take(&bytes, &recovery.context),
+            Err(problem) => scan.unreadable(&problem, &recovery.context),
+        }
+        self.continue_scan(scan);
+    }
+
+    fn scan_is_done(&mut self, scan: LogScan) {
+        let log_count = self.logs.count();
+        let Some(recovery) = self.recovering() else { return };
+        for problem in scan.problems {
+            recovery.result.note(problem);
+        }
+        for found in scan.found {
+            for claim in &found.header.claims {
+                if claim.log_index < log_count && recovery.known_logs.insert(claim.log_index) {
+                    recovery.to_scan.push_back(*claim);
+                }
+            }
+            recovery.found.push(found);
+        }
+        self.scan_next_log();
+    }
+
+    fn scans_are_done(&mut self) {
+        let accept_loss = self.setup.config.accept_loss;
+        let Some(recovery) = self.recovering() else { return };
+        let Some(snapshot) = recovery.snapshot.take() else { return };
+        let found = std::mem::take(&mut recovery.found);
+        let known: Vec<u32> = recovery.known_logs.iter().copied().collect();
+        let mut result = std::mem::take(&mut recovery.result);
+        let base = snapshot.header.record_sequence;
+        let records = match chain::order(found, base, accept_loss, &mut result) {
+            Ok(records) => records,
+            Err(problem) => {
+                self.recovered = result;
+                return self.recovery_fails(problem);
+            }
+        };
+        result.records = records.len() as u64;
+        self.recovered = result;
+        self.adopt(snapshot, &known, records);
+        self.finish_recovery();
+    }
+
+    fn adopt(&mut self, snapshot: Snapshot, known: &[u32], records: Vec<chain::Link>) {
+        let Snapshot { header, map, logs, hints } = snapshot;
+        self.map = map;
+        for hint in hints {
+            self.durability_only.insert(hint.start_sector..hint.start_sector + hint.len_sectors);
+        }
+        for state in logs.values() {
+            if let Some(ring) = self.logs.get_or_create(state.log_index) {
+                ring.position = state.position;
+                ring.generation = state.generation;
+            }
+        }
+        for index in known {
+            self.logs.note_claimed(*index);
+        }
+        self.snapshotter.recovered(
+            header.snapshot_number,
+            header.record_sequence,
+            header.flags & FLAG_CLEAN_SHUTDOWN != 0,
+        );
+        self.commit.sequence_done = header.record_sequence;
+        for link in records {
+            self.replay(&link);
+        }
+        self.count_live();
+    }
+
+    fn count_live(&mut self) {
+        let logs = &mut self.logs;
+        for entry in self.map.iter() {
+            if let nearhead_format::Place::Log { chunk_sector, .. } = entry.place {
+                logs.add_live(chunk_sector, u32::from(entry.len_sectors));
+            }
+        }
+    }
+
+    fn finish_recovery(&mut self) {
+        if self.setup.properties.volatile_cache && !self.setup.config.read_only {
+            if let Some(recovery) = self.recovering() {
+                recovery.step = Step::Flush;
+            }
+            return self.issue(Class::Durable, Purpose::Recovery, Command::Flush);
+        }
+        self.recovery_is_done();
+    }
+
+    fn recovery_is_done(&mut self) {
+        self.phase = Phase::Serving;
+        self.schedule.note_request(self.now);
+        while let Some(request) = self.held.pop_front() {
+            self.handle_request(request, self.now);
+        }
+    }
+
+    fn recovery_fails(&mut self, problem: String) {
+        self.failure = Some(problem.clone());
+        self.phase = Phase::Stopped;
+        while let Some(request) = self.held.pop_front() {
+            self.fail_request(request.id, ErrorKind::Io, &problem);
+        }
+    }
+}
+
+fn bytes_of(result: Result<Payload, DiskError>) -> Result<nearhead_disk::Buffer, String> {
+    match result {
+        Ok(Payload::Bytes(bytes)) => Ok(bytes),
+        Ok(Payload::Zeros(len)) => Ok(nearhead_disk::BufferMut::zeroed(len).freeze()),
+        Ok(Payload::Phantom(_)) => {
+            Err("the disk keeps no content (data-less simulation)".to_owned())
+        }
+        Err(error) => Err(error.detail),
+    }
+}
+
+/// Device sector of a byte offset.
+fn sector_of(offset: u64) -> u64 {
+    offset / SECTOR_BYTES
+}

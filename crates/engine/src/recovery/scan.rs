@@ -1,0 +1,232 @@
+//! Reading one log: from its claimed position to its last record.
+//!
+//! A record counts if it says that it belongs exactly there (volume, log, generation, position), is
+//! newer than everything before it in this log, and its checksums hold. After the last one the scan
+//! looks ahead as far as one record can reach: if a newer sound record stands there, what is
+//! between was complete once and is damaged now; if not, it is a torn write that nobody was
+//! promised. That is how torn is told from corrupt inside one log; gaps between logs are the
+//! chain's business.
+
+use crate::RECORD_BYTES_MAX;
+use crate::config::Setup;
+use nearhead_format::Layout;
+use nearhead_format::crc::chunk_crc;
+use nearhead_format::record::{
+    Claim, HEADER_BYTES_MAX, Peek, RECORD_MAGIC, RecordHeader, RecordIdentity, peek,
+};
+
+/// No record is longer than this, in bytes.
+const REACH_BYTES: u64 = RECORD_BYTES_MAX as u64 + HEADER_BYTES_MAX as u64 + 4096;
+
+/// What every scan needs to know.
+pub(super) struct ScanContext {
+    layout: Layout,
+    volume_id: [u8; 16],
+    /// Records up to this sequence are in the snapshot.
+    pub(super) floor_sequence: u64,
+}
+
+impl ScanContext {
+    pub(super) fn new(setup: &Setup) -> Self {
+        Self { layout: setup.layout.clone(), volume_id: setup.volume_id, floor_sequence: 0 }
+    }
+
+    fn block(&self) -> usize {
+        self.layout.log_block_bytes as usize
+    }
+}
+
+/// A record found in a log.
+#[derive(Clone, Debug)]
+pub(super) struct Found {
+    pub(super) header: RecordHeader,
+    pub(super) blocks: u32,
+    /// Device sector of the first payload byte.
+    pub(super) payload_sector: u64,
+    /// For each chunk in order, whether its checksum holds.
+    pub(super) chunks_sound: Vec<bool>,
+}
+
+impl Found {
+    pub(super) fn is_sound(&self) -> bool {
+        self.chunks_sound.iter().all(|sound| *sound)
+    }
+}
+
+/// What the next bytes are wanted for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Goal {
+    /// The record that should stand at the cursor.
+    Record,
+    /// The record there may have gone to the start of the log instead.
+    Wrapped,
+    /// Anything newer within one record's reach.
+    LookAhead,
+    Done,
+}
+
+/// The scan of one log.
+pub(super) struct LogScan {
+    claim: Claim,
+    goal: Goal,
+    /// Log block where the next record is looked for.
+    cursor: u32,
+    newest_sequence: u64,
+    scanned_blocks: u64,
+    pub(super) found: Vec<Found>,
+    pub(super) problems: Vec<String>,
+}
+
+impl LogScan {
+    pub(super) fn new(claim: Claim, floor_sequence: u64) -> Self {
+        Self {
+            cursor: claim.position,
+            claim,
+            goal: Goal::Record,
+            newest_sequence: floor_sequence,
+            scanned_blocks: 0,
+            found: Vec::new(),
+            problems: Vec::new(),
+        }
+    }
+
+    /// The next bytes to read, as device offset and length; `None` at the end of the scan.
+    pub(super) fn next_read(&self, context: &ScanContext) -> Option<(u64, u64)> {
+        let block = context.block() as u64;
+        let capacity = u64::from(context.layout.log_blocks());
+        let from = match self.goal {
+            Goal::Done => return None,
+            Goal::Record | Goal::LookAhead => u64::from(self.cursor),
+            Goal::Wrapped => 0,
+        };
+        if self.scanned_blocks > 2 * capacity || from >= capacity {
+            return None;
+        }
+        let len = ((capacity - from) * block).min(REACH_BYTES.next_multiple_of(block));
+        let offset = context.layout.log_block_offset(self.claim.log_index, from as u32)?;
+        Some((offset, len))
+    }
+
+    /// Takes the bytes asked for.
+    pub(super) fn take(&mut self, bytes: &[u8], context: &ScanContext) {
+        match self.goal {
+            Goal::Record => {
+                let any = self.take_records(bytes, self.cursor, context);
+                if !any {
+                    self.goal = if self.cursor == 0 { Goal::LookAhead } else { Goal::Wrapped };
+                }
+            }
+            Goal::Wrapped => {
+                let any = self.take_records(bytes, 0, context);
+                self.goal = if any { Goal::Record } else { Goal::LookAhead };
+            }
+            Goal::LookAhead => self.look_ahead(bytes, context),
+            Goal::Done => {}
+        }
+        if u64::from(self.cursor) >= u64::from(context.layout.log_blocks())
+            && self.goal == Goal::Record
+        {
+            self.goal = Goal::Wrapped;
+        }
+    }
+
+    /// The log cannot be read here.
+    pub(super) fn unreadable(&mut self, problem: &str, context: &ScanContext) {
+        let (log, at) = (self.claim.log_index, self.cursor);
+        let offset = context.layout.log_block_offset(log, at).unwrap_or(0);
+        self.problems
+            .push(format!("log {log} at device byte {offset}: could not be read: {problem}"));
+        self.goal = Goal::Done;
+    }
+
+    /// Takes records from `bytes`, which stand at log block `start`; says whether there was one.
+    fn take_records(&mut self, bytes: &[u8], start: u32, context: &ScanContext) -> bool {
+        let (mut position, mut at, mut any) = (start, 0, false);
+        while let Some(found) = self.record_at(&bytes[at..], position, context) {
+            any = true;
+            self.newest_sequence = found.header.sequence;
+            self.scanned_blocks += u64::from(found.blocks);
+            position += found.blocks;
+            at += found.blocks as usize * context.block();
+            self.found.push(found);
+        }
+        if any {
+            self.cursor = position;
+        }
+        any
+    }
+
+    fn accepts(&self, peeked: &Peek, position: u32, context: &ScanContext) -> bool {
+        peeked.volume_id == context.volume_id
+            && peeked.log_index == self.claim.log_index
+            && peeked.generation == self.claim.generation
+            && peeked.position == position
+            && peeked.sequence > self.newest_sequence
+    }
+
+    fn record_at(&self, bytes: &[u8], position: u32, context: &ScanContext) -> Option<Found> {
+        let peeked = peek(bytes.get(..512)?).ok()?;
+        if !self.accepts(&peeked, position, context) {
+            return None;
+        }
+        let record_bytes = peeked.record_bytes(context.block());
+        let bytes = bytes.get(..record_bytes)?;
+        let header = RecordHeader::decode(bytes.get(..peeked.header_bytes as usize)?).ok()?;
+        let identity = RecordIdentity {
+            volume_id: context.volume_id,
+            log_index: self.claim.log_index,
+            generation: self.claim.generation,
+            position,
+        };
+        header.verify_identity(&identity).ok()?;
+        let payload = &bytes[peeked.header_bytes as usize..];
+        let chunks_sound = header
+            .chunks()
+            .map(|chunk| {
+                let from = chunk.payload_sector as usize * 512;
+                let to = from + usize::from(chunk.len_sectors) * 512;
+                payload
+                    .get(from..to)
+                    .is_some_and(|bytes| chunk_crc(chunk.home_sector, bytes) == chunk.crc)
+            })
+            .collect();
+        let start = context.layout.log_block_offset(self.claim.log_index, position)?;
+        Some(Found {
+            blocks: (record_bytes / context.block()) as u32,
+            payload_sector: super::sector_of(start + u64::from(peeked.header_bytes)),
+            header,
+            chunks_sound,
+        })
+    }
+
+    /// Looks for a newer record behind one whose header does not hold.
+    fn look_ahead(&mut self, bytes: &[u8], context: &ScanContext) {
+        let block = context.block();
+        for step in 1..bytes.len() / block {
+            let at = &bytes[step * block..];
+            if at[..4] != RECORD_MAGIC {
+                continue;
+            }
+            let position = self.cursor + step as u32;
+            let sound = peek(&at[..512.min(at.len())])
+                .ok()
+                .filter(|peeked| self.accepts(peeked, position, context))
+                .and_then(|peeked| {
+                    RecordHeader::decode(at.get(..peeked.header_bytes as usize)?).ok()
+                });
+            if let Some(newer) = sound {
+                let log = self.claim.log_index;
+                let offset = context.layout.log_block_offset(log, self.cursor).unwrap_or(0);
+                self.problems.push(format!(
+                    "log {log} at device byte {offset}: expected a record, found none that is sound, \
+                     but record {} stands behind it",
+                    newer.sequence
+                ));
+                self.cursor = position;
+                self.goal = Goal::Record;
+                return;
+            }
+        }
+        self.goal = Goal::Done;
+    }
+}

@@ -1,0 +1,251 @@
+//! Small writes: into the stage, and answered once their record is durable (or at once, in `flush`
+//! mode).
+//!
+//! A small write may have to wait before it is staged: behind an in-place write over the same
+//! sectors, or for room in the stage. While it waits it sits in a request slot; the usual write
+//! never gets one.
+
+use crate::engine::{Active, Body, Engine};
+use crate::in_place::{Action, SmallWrite};
+use crate::request::{ErrorKind, Hint, RequestId};
+use crate::sectors::{BLOCK_SECTORS, SECTOR, blocks_of};
+use crate::stage::Piece;
+use nearhead_disk::Payload;
+
+/// A write-zeroes up to this many bytes is logged (it costs one item of a record, no payload).
+const LOGGED_ZEROES_BYTES_MAX: u64 = 256 << 10;
+
+/// Which block of an atomic write comes next, if any.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Group {
+    None,
+    First,
+    Next,
+}
+
+impl Engine {
+    /// Whether anything is ever logged on this volume.
+    fn logs_writes(&self) -> bool {
+        self.logs.count() > 0 && self.setup.config.logged_write_bytes_max > 0
+    }
+
+    fn is_durability_only(&self, offset: u64, len: u64) -> bool {
+        let sectors = offset / SECTOR as u64..(offset + len) / SECTOR as u64;
+        !self.durability_only.is_empty() && self.durability_only.contains_range(sectors)
+    }
+
+    fn is_logged(&self, offset: u64, len: u64) -> bool {
+        let config = &self.setup.config;
+        self.logs_writes()
+            && (len <= u64::from(config.logged_write_bytes_max)
+                || (self.is_durability_only(offset, len)
+                    && len * 2 <= config.stage_bytes_max as u64))
+    }
+
+    /// Largest atomic write, in bytes.
+    pub fn atomic_bytes_max(&self) -> u64 {
+        if self.logs_writes() { u64::from(self.record_bytes_max()) / 2 } else { 0 }
+    }
+
+    pub(crate) fn start_write(&mut self, id: RequestId, offset: u64, data: Payload, fua: bool) {
+        let len = data.len() as u64;
+        self.stats.written_bytes += len;
+        if !self.is_logged(offset, len) {
+            return self.start_in_place(id, offset, len, Action::Write(data), fua);
+        }
+        if self.locks.is_empty() && self.waiting_for_room.is_empty() && self.has_room_for(len) {
+            self.stage_extent(offset, &data, &mut Group::None);
+            return self.acknowledge_small(id, fua);
+        }
+        self.wait_small(id, SmallWrite { extents: vec![(offset, data)], fua, atomic: false });
+    }
+
+    pub(crate) fn start_write_atomic(&mut self, id: RequestId, extents: Vec<(u64, Payload)>) {
+        self.stats.written_bytes += extents.iter().map(|(_, data)| data.len() as u64).sum::<u64>();
+        self.wait_small(id, SmallWrite { extents, fua: true, atomic: true });
+    }
+
+    pub(crate) fn start_write_zeroes(
+        &mut self,
+        id: RequestId,
+        offset: u64,
+        len: u64,
+        fua: bool,
+        fast_only: bool,
+    ) {
+        if self.logs_writes() && len <= LOGGED_ZEROES_BYTES_MAX {
+            self.stats.written_bytes += len;
+            let data = Payload::Zeros(len as usize);
+            return self
+                .wait_small(id, SmallWrite { extents: vec![(offset, data)], fua, atomic: false });
+        }
+        if fast_only && !self.setup.properties.fast_zero {
+            return self.fail_request(
+                id,
+                ErrorKind::NotSupported,
+                "write-zeroes of this size is as slow as a write on this disk",
+            );
+        }
+        self.stats.written_bytes += len;
+        self.start_in_place(id, offset, len, Action::Zeroes, fua);
+    }
+
+    pub(crate) fn start_hint(&mut self, id: RequestId, offset: u64, len: u64, hint: Hint) {
+        let sectors = offset / SECTOR as u64..(offset + len) / SECTOR as u64;
+        match hint {
+            Hint::DurabilityOnly => {
+                if self.durability_only.len() >= crate::HINTS_MAX {
+                    let detail = format!(
+                        "the volume holds {} hinted ranges, the most it can; clear some first",
+                        crate::HINTS_MAX
+                    );
+                    return self.fail_request(id, ErrorKind::NoSpace, &detail);
+                }
+                self.durability_only.insert(sectors);
+            }
+            Hint::Normal => {
+                self.durability_only.remove(sectors);
+            }
+        }
+        self.snapshotter.note_hints_changed();
+        self.reply(id, Ok(Vec::new()));
+    }
+
+    fn has_room_for(&self, len: u64) -> bool {
+        self.stage.bytes() as u64 + len <= self.setup.config.stage_bytes_max as u64
+            || self.stage.is_empty()
+    }
+
+    /// Takes a slot and the lock; goes on when both the lock and room are there.
+    fn wait_small(&mut self, id: RequestId, write: SmallWrite) {
+        let ranges = write.sector_ranges();
+        let slot = self.requests.insert(Active { id, body: Body::Small(write) });
+        if self.locks.acquire(u64::from(slot), &ranges) {
+            self.continue_small(slot);
+        }
+    }
+
+    /// The lock is held: stage if there is room.
+    pub(crate) fn continue_small(&mut self, slot: u32) {
+        if self.failure.is_some() {
+            let error = self.failure_error();
+            return self.finish_slot(slot, Err(error));
+        }
+        if self.waiting_for_room.is_empty() && self.try_stage(slot) {
+            return;
+        }
+        self.stats.stage_waits += 1;
+        self.commit.want(self.stage.end());
+        self.waiting_for_room.push_back(slot);
+    }
+
+    /// Room may have come: those who wait, in order.
+    pub(crate) fn retry_waiting_for_room(&mut self) {
+        while let Some(slot) = self.waiting_for_room.front().copied() {
+            if !self.try_stage(slot) {
+                break;
+            }
+            self.waiting_for_room.pop_front();
+        }
+    }
+
+    fn try_stage(&mut self, slot: u32) -> bool {
+        let Some(Active { body: Body::Small(write), .. }) = self.requests.get(slot) else {
+            return true;
+        };
+        let bytes: u64 = write.extents.iter().map(|(_, data)| data.len() as u64).sum();
+        // An atomic write must be one group of its own: wait until nothing it covers is staged.
+        let covered = write.atomic
+            && write.sector_ranges().iter().any(|range| self.is_in_memory(range.start, range.end));
+        if covered || !self.has_room_for(bytes) {
+            return false;
+        }
+        let Some(Active { id, body: Body::Small(write) }) = self.requests.remove(slot) else {
+            return true;
+        };
+        let mut group = if write.atomic { Group::First } else { Group::None };
+        for (offset, data) in &write.extents {
+            self.stage_extent(*offset, data, &mut group);
+        }
+        self.acknowledge_small(id, write.fua);
+        self.unlock(slot);
+        true
+    }
+
+    /// Whether a block of these sectors is staged or in the record in flight.
+    pub(crate) fn is_in_memory(&self, start: u64, end: u64) -> bool {
+        let (first, last) = crate::sectors::block_span(start, end - start);
+        self.stage.overlaps(first, last) || self.taken.overlaps(first, last)
+    }
+
+    fn stage_extent(&mut self, offset: u64, data: &Payload, group: &mut Group) {
+        let start = offset / SECTOR as u64;
+        let mut from = 0;
+        self.commit.note_staged(self.now);
+        self.stats.logged_bytes += data.len() as u64;
+        for (block, first, len) in blocks_of(start, (data.len() / SECTOR) as u64) {
+            let bytes = usize::from(len) * SECTOR;
+            let piece = Piece { first, len, data: data.slice(from..from + bytes) };
+            self.stage.put(block, piece, *group == Group::Next);
+            if *group == Group::First {
+                *group = Group::Next;
+            }
+            from += bytes;
+        }
+    }
+
+    fn acknowledge_small(&mut self, id: RequestId, fua: bool) {
+        let end = self.stage.end();
+        if fua || self.acknowledges_durable() {
+            self.commit.want(end);
+            self.commit.durable_waiters.push_back((end, id));
+            return;
+        }
+        if self.stage.bytes() * 2 > self.setup.config.stage_bytes_max {
+            self.commit.want(end);
+        }
+        self.reply(id, Ok(Vec::new()));
+    }
+
+    /// Trim: logged copies become zeros, the rest is given back to a device that can take it.
+    pub(crate) fn start_trim(&mut self, id: RequestId, offset: u64, len: u64, fua: bool) {
+        if self.setup.properties.trim_reads_zero {
+            return self.start_in_place(id, offset, len, Action::Trim, fua);
+        }
+        let ranges = self.trimmed_ranges(offset, len);
+        if ranges.is_empty() {
+            return self.acknowledge_small(id, fua);
+        }
+        let extents = ranges
+            .iter()
+            .map(|range| {
+                let len = (range.end - range.start) as usize * SECTOR;
+                (range.start * SECTOR as u64, Payload::Zeros(len))
+            })
+            .collect();
+        self.wait_small(id, SmallWrite { extents, fua, atomic: false });
+    }
+
+    /// What of the range has a copy outside its home, as sector runs; at most half a stage full (the
+    /// content after a trim is the client's to not care about; what is left keeps its newest copy).
+    fn trimmed_ranges(&self, offset: u64, len: u64) -> Vec<std::ops::Range<u64>> {
+        let (start, sectors) = (offset / SECTOR as u64, len / SECTOR as u64);
+        let end = start + sectors;
+        let sectors_max = (self.setup.config.stage_bytes_max / 2 / SECTOR) as u64;
+        let mut set = crate::range_set::RangeSet::new();
+        for entry in self.map.iter_from(start) {
+            if entry.home_sector >= end || set.total() >= sectors_max {
+                break;
+            }
+            set.insert(entry.home_sector.max(start)..entry.end_sector().min(end));
+        }
+        for block in self.stage.blocks().chain(self.taken.blocks.iter().map(|staged| staged.block))
+        {
+            let first = block * BLOCK_SECTORS;
+            if first < end && first + BLOCK_SECTORS > start && set.total() < sectors_max {
+                set.insert(first.max(start)..(first + BLOCK_SECTORS).min(end));
+            }
+        }
+        set.iter().collect()
+    }
+}

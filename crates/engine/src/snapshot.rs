@@ -1,0 +1,290 @@
+//! Snapshots of the map, into two slots in turn.
+//!
+//! A snapshot is *fuzzy*: the body is streamed piece by piece while requests go on, and recovery
+//! replays every record written since it **began** on top of it. That is right because a record says
+//! everything about the sectors it names: whatever newer state the body caught early, the replay
+//! arrives at the same end. Three things hold the rest together:
+//!
+//! - positions of logs and the claims are those of the beginning;
+//! - after the last piece the device is flushed, so that in-place writes whose older logged copies
+//!   the body no longer mentions are durable before the header makes the body count;
+//! - until the header is durable, space that only the older snapshot protects stays protected.
+
+use crate::dispatch::Purpose;
+use crate::engine::{Engine, Phase};
+use crate::map::Map;
+use nearhead_disk::{BufferMut, Class, Command, DiskError, Nanos, Payload};
+use nearhead_format::snapshot::{
+    BodyItem, BodyWriter, FLAG_CLEAN_SHUTDOWN, HintRange, LogState, SNAPSHOT_HEADER_BYTES,
+    SnapshotHeader,
+};
+use std::collections::VecDeque;
+
+/// Size of one piece of the body, in bytes.
+const PIECE_BYTES: usize = 256 << 10;
+/// Logs that stay claimed across a snapshot; each costs recovery one read.
+const CLAIMS_KEPT: usize = 8;
+/// Claimed logs that make a snapshot worth its cost.
+const CLAIMS_MANY: usize = 4096;
+
+/// A snapshot being written.
+#[derive(Debug)]
+struct InProgress {
+    record_sequence: u64,
+    /// Home sector from which the map is still to be streamed.
+    cursor: u64,
+    /// Log states, claims and hints, which follow the map.
+    rest: VecDeque<BodyItem>,
+    writer: BodyWriter,
+    offset: u64,
+    /// Invalidations queued when it began: the body does not mention what they take back.
+    invalid_end: u64,
+    flush_ticket: Option<u64>,
+    in_flight: bool,
+    clean: bool,
+}
+
+/// State of snapshots.
+#[derive(Debug, Default)]
+pub(crate) struct Snapshotter {
+    in_progress: Option<Box<InProgress>>,
+    /// Number of the newest committed snapshot.
+    pub(crate) number: u64,
+    demanded: bool,
+    last_at: Nanos,
+    /// Record sequence the newest committed snapshot includes.
+    pub(crate) sequence: u64,
+    clean_on_disk: bool,
+    hints_changed: bool,
+}
+
+impl Snapshotter {
+    /// Somebody needs a snapshot soon.
+    pub(crate) fn demand(&mut self) {
+        self.demanded = true;
+    }
+
+    pub(crate) fn is_busy(&self) -> bool {
+        self.in_progress.is_some() || self.demanded
+    }
+
+    pub(crate) fn note_hints_changed(&mut self) {
+        self.hints_changed = true;
+    }
+
+    /// What recovery found.
+    pub(crate) fn recovered(&mut self, number: u64, sequence: u64, clean: bool) {
+        self.number = number;
+        self.sequence = sequence;
+        self.clean_on_disk = clean;
+    }
+}
+
+impl InProgress {
+    /// Fills a piece with what comes next; 0 bytes once all of it was handed out.
+    fn fill(&mut self, piece: &mut [u8], map: &Map) -> Result<usize, nearhead_format::FieldError> {
+        let mut entries = map.iter_from(self.cursor);
+        let (cursor, rest) = (&mut self.cursor, &mut self.rest);
+        let mut items = std::iter::from_fn(|| match entries.next() {
+            Some(entry) => {
+                *cursor = entry.end_sector();
+                Some(BodyItem::Entry(entry))
+            }
+            None => rest.pop_front(),
+        });
+        self.writer.fill(piece, &mut items)
+    }
+}
+
+impl Engine {
+    fn snapshot_is_due(&self) -> bool {
+        let snapshotter = &self.snapshotter;
+        let config = &self.setup.config;
+        let changed = self.commit.bytes_since_snapshot > 0;
+        snapshotter.demanded
+            || self.commit.bytes_since_snapshot >= config.snapshot_after_bytes
+            || self.logs.claimed_len() > CLAIMS_MANY
+            || (changed && self.now.since(snapshotter.last_at) >= config.snapshot_period)
+    }
+
+    /// When a snapshot is due by time alone.
+    pub(crate) fn snapshot_wake(&self) -> Option<Nanos> {
+        let changed =
+            self.commit.bytes_since_snapshot > 0 && self.snapshotter.in_progress.is_none();
+        changed.then(|| self.snapshotter.last_at + self.setup.config.snapshot_period)
+    }
+
+    /// Moves the snapshot on, or begins one that is due.
+    pub(crate) fn advance_snapshot(&mut self) {
+        if self.setup.config.read_only || self.failure.is_some() {
+            return;
+        }
+        if self.snapshotter.in_progress.is_some() {
+            self.continue_snapshot();
+        } else if self.snapshot_is_due() {
+            self.begin_snapshot(false);
+        }
+    }
+
+    /// For shutdown: true once a snapshot of exactly the present state is on disk.
+    pub(crate) fn advance_final_snapshot(&mut self) -> bool {
+        if self.setup.config.read_only {
+            return true;
+        }
+        if self.snapshotter.in_progress.is_some() {
+            self.continue_snapshot();
+            return false;
+        }
+        let current = self.snapshotter.clean_on_disk
+            && self.snapshotter.sequence == self.commit.sequence_done
+            && self.invalidations.is_empty()
+            && !self.snapshotter.hints_changed;
+        if !current {
+            self.begin_snapshot(true);
+        }
+        current
+    }
+
+    fn begin_snapshot(&mut self, clean: bool) {
+        let keep = self.claims_to_keep();
+        let logs = self.logs.present().map(|(log_index, ring)| {
+            let (position, generation) = (ring.position, ring.generation);
+            BodyItem::Log(LogState { log_index, position, generation })
+        });
+        let mut rest: VecDeque<BodyItem> = logs.collect();
+        rest.extend(keep.iter().map(|index| BodyItem::Claim(*index)));
+        rest.extend(self.durability_only.iter().map(|range| {
+            let len_sectors = range.end - range.start;
+            BodyItem::Hint(HintRange { start_sector: range.start, len_sectors })
+        }));
+        self.logs.snapshot_begins(&keep);
+        self.commit.bytes_since_snapshot = 0;
+        let number = self.snapshotter.number + 1;
+        let slot = (number % 2) as usize;
+        self.snapshotter.demanded = false;
+        self.snapshotter.hints_changed = false;
+        self.snapshotter.last_at = self.now;
+        self.snapshotter.in_progress = Some(Box::new(InProgress {
+            record_sequence: self.commit.sequence_done,
+            cursor: 0,
+            rest,
+            writer: BodyWriter::new(),
+            offset: self.setup.layout.slot_offsets[slot] + SNAPSHOT_HEADER_BYTES,
+            invalid_end: self.invalidations.end(),
+            flush_ticket: None,
+            in_flight: false,
+            clean,
+        }));
+        self.continue_snapshot();
+    }
+
+    /// Claims that carry over: the log in use and its neighbours, all of them claimed already.
+    fn claims_to_keep(&self) -> Vec<u32> {
+        let newest = self.commit.last_log;
+        let mut claimed: Vec<u32> = self.logs.claimed().collect();
+        claimed.sort_by_key(|index| (index.abs_diff(newest), *index));
+        claimed.truncate(CLAIMS_KEPT);
+        claimed.sort_unstable();
+        claimed
+    }
+
+    fn continue_snapshot(&mut self) {
+        let Some(mut work) = self.snapshotter.in_progress.take() else { return };
+        if !work.in_flight {
+            self.snapshot_step(&mut work);
+        }
+        self.snapshotter.in_progress = Some(work);
+    }
+
+    fn snapshot_step(&mut self, work: &mut InProgress) {
+        let mut piece = BufferMut::zeroed(PIECE_BYTES);
+        let filled = match work.fill(&mut piece, &self.map) {
+            Ok(filled) => filled,
+            // The map holds what the format does not allow: nothing on disk is harmed by not
+            // writing it, everything would be by writing it.
+            Err(error) => return self.fail(format!("internal: the map holds {error}")),
+        };
+        if filled > 0 {
+            self.stats.snapshot_bytes += filled as u64;
+            work.in_flight = true;
+            let parts = vec![Payload::Bytes(piece.freeze().slice(0..filled))];
+            let command = Command::Write { offset: work.offset, parts, durable: false };
+            work.offset += filled as u64;
+            return self.issue(Class::Background, Purpose::SnapshotBody, command);
+        }
+        let ticket = *work.flush_ticket.get_or_insert_with(|| self.flusher.want());
+        if self.flusher.is_done(ticket) {
+            self.write_snapshot_header(work);
+        }
+    }
+
+    fn write_snapshot_header(&mut self, work: &mut InProgress) {
+        let Some(body) = work.writer.summary() else { return };
+        let header = SnapshotHeader {
+            volume_id: self.setup.volume_id,
+            snapshot_number: self.snapshotter.number + 1,
+            record_sequence: work.record_sequence,
+            flags: if work.clean { FLAG_CLEAN_SHUTDOWN } else { 0 },
+            body,
+        };
+        work.in_flight = true;
+        let command = Command::Write {
+            offset: self.setup.layout.slot_offsets[header.slot() as usize],
+            parts: vec![Payload::Bytes(BufferMut::copy_of(&header.encode()).freeze())],
+            durable: self.flusher.is_needed(),
+        };
+        self.issue(Class::Background, Purpose::SnapshotHeader, command);
+    }
+
+    pub(crate) fn on_snapshot_body(&mut self, result: Result<Payload, DiskError>) {
+        match result {
+            Ok(_) => {
+                self.flusher.note_volatile_write();
+                if let Some(work) = self.snapshotter.in_progress.as_mut() {
+                    work.in_flight = false;
+                }
+            }
+            Err(error) => self.snapshot_failed(&error),
+        }
+    }
+
+    pub(crate) fn on_snapshot_header(&mut self, result: Result<Payload, DiskError>) {
+        if let Err(error) = result {
+            return self.snapshot_failed(&error);
+        }
+        let Some(work) = self.snapshotter.in_progress.take() else { return };
+        self.snapshotter.number += 1;
+        self.snapshotter.sequence = work.record_sequence;
+        self.snapshotter.clean_on_disk = work.clean;
+        self.stats.snapshots += 1;
+        self.logs.snapshot_committed();
+        // What was taken back before it began is not in the body: no recovery can bring it back.
+        let settled = work.invalid_end.saturating_sub(self.invalidations.committed());
+        self.commit_invalidations_by_snapshot(settled as usize);
+    }
+
+    fn commit_invalidations_by_snapshot(&mut self, count: usize) {
+        // Those in the record in flight are counted when it completes.
+        let in_record = self.commit.in_flight.as_ref().map_or(0, |record| record.invalidations);
+        if in_record > 0 || count == 0 {
+            return;
+        }
+        for entry in self.invalidations.commit(count) {
+            self.logs.drop_live(&entry);
+        }
+    }
+
+    fn snapshot_failed(&mut self, error: &DiskError) {
+        self.snapshotter.in_progress = None;
+        self.logs.snapshot_failed();
+        let slot = (self.snapshotter.number + 1) % 2;
+        let damage = format!("snapshot slot {slot}: could not be written: {error}");
+        if matches!(self.phase, Phase::Draining) {
+            return self.fail(damage);
+        }
+        // The older snapshot and every record since it still stand; try again after a while.
+        self.recovered.damage.push(damage);
+        self.snapshotter.last_at = self.now;
+        self.commit.bytes_since_snapshot = self.commit.bytes_since_snapshot.max(1);
+    }
+}

@@ -1,0 +1,287 @@
+//! The staging buffer: small writes that are accepted but not yet in a record.
+//!
+//! Blocks stand in arrival order; a newer write to a staged block replaces it where it stands, so a
+//! hot block costs one place however often it is written. A position in that order (a running
+//! count that never goes back) says how far a commit must get before a waiter may be told
+//! "durable". Every block remembers which of its eight sectors it holds.
+//!
+//! The buffer never holds more than the bound its owner enforces by [`Stage::bytes`].
+
+use nearhead_disk::Payload;
+use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasherDefault, Hasher};
+
+use crate::sectors::{BLOCK_SECTORS, SECTOR};
+
+/// Part of a block: `first..first + len` of its eight sectors.
+#[derive(Clone, Debug)]
+pub(crate) struct Piece {
+    pub(crate) first: u8,
+    pub(crate) len: u8,
+    pub(crate) data: Payload,
+}
+
+impl Piece {
+    fn end(&self) -> u8 {
+        self.first + self.len
+    }
+
+    /// Whether it holds that sector of its block.
+    pub(crate) fn holds(&self, sector: u8) -> bool {
+        (self.first..self.end()).contains(&sector)
+    }
+
+    /// The part of this piece within `first..end`, if any.
+    pub(crate) fn cut(&self, first: u8, end: u8) -> Option<Self> {
+        let (from, to) = (self.first.max(first), self.end().min(end));
+        (from < to).then(|| {
+            let start = usize::from(from - self.first) * SECTOR;
+            let stop = usize::from(to - self.first) * SECTOR;
+            Self { first: from, len: to - from, data: self.data.slice(start..stop) }
+        })
+    }
+}
+
+/// One 4 KiB block, wholly or in part.
+#[derive(Clone, Debug)]
+pub(crate) struct StagedBlock {
+    /// Home sector divided by eight.
+    pub(crate) block: u64,
+    /// Sorted, not overlapping, never empty.
+    pub(crate) pieces: Vec<Piece>,
+    /// Must be in the same record as the block before it (atomic writes).
+    pub(crate) glued: bool,
+}
+
+impl StagedBlock {
+    fn put(&mut self, piece: Piece) {
+        if piece.first == 0 && u64::from(piece.len) == BLOCK_SECTORS {
+            self.pieces.clear();
+            self.pieces.push(piece);
+            return;
+        }
+        let mut kept: Vec<Piece> = Vec::with_capacity(self.pieces.len() + 2);
+        for old in &self.pieces {
+            kept.extend(old.cut(0, piece.first));
+            kept.extend(old.cut(piece.end(), BLOCK_SECTORS as u8));
+        }
+        kept.push(piece);
+        kept.sort_by_key(|piece| piece.first);
+        self.pieces = kept;
+    }
+
+    /// Sectors it holds.
+    pub(crate) fn sectors(&self) -> u64 {
+        self.pieces.iter().map(|piece| u64::from(piece.len)).sum()
+    }
+}
+
+/// A measure of blocks at the front of the stage.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Front {
+    pub(crate) blocks: usize,
+    pub(crate) chunks: usize,
+    pub(crate) sectors: u64,
+}
+
+/// A multiplicative hash: block numbers are small integers from one client, not an attack surface
+/// (a client that crafts collisions slows down only its own volume).
+#[derive(Default)]
+pub(crate) struct BlockHasher(u64);
+
+impl Hasher for BlockHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
+        }
+    }
+    fn write_u64(&mut self, value: u64) {
+        // 2^64 / golden ratio, then the high bits folded down for the table index.
+        let mixed = (self.0 ^ value).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        self.0 = mixed ^ (mixed >> 32);
+    }
+}
+
+/// Staged blocks in arrival order, findable by block.
+#[derive(Debug, Default)]
+pub(crate) struct Stage {
+    queue: VecDeque<StagedBlock>,
+    /// Position of the front of the queue.
+    front: u64,
+    index: HashMap<u64, u64, BuildHasherDefault<BlockHasher>>,
+    bytes: usize,
+}
+
+impl Stage {
+    /// Bytes held.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// Everything staged so far stands before this position.
+    pub(crate) fn end(&self) -> u64 {
+        self.front + self.queue.len() as u64
+    }
+
+    /// The staged parts of `block`, if any.
+    pub(crate) fn get(&self, block: u64) -> Option<&StagedBlock> {
+        let position = *self.index.get(&block)?;
+        self.queue.get((position - self.front) as usize)
+    }
+
+    /// Whether any of `blocks` is staged.
+    pub(crate) fn overlaps(&self, first_block: u64, end_block: u64) -> bool {
+        if self.queue.is_empty() {
+            return false;
+        }
+        if end_block - first_block <= self.queue.len() as u64 {
+            (first_block..end_block).any(|block| self.index.contains_key(&block))
+        } else {
+            self.queue.iter().any(|staged| (first_block..end_block).contains(&staged.block))
+        }
+    }
+
+    /// Stages `piece` of `block`, replacing what it covers.
+    pub(crate) fn put(&mut self, block: u64, piece: Piece, glued: bool) {
+        let added = usize::from(piece.len) * SECTOR;
+        if let Some(position) = self.index.get(&block) {
+            let staged = &mut self.queue[(position - self.front) as usize];
+            let before = staged.sectors();
+            staged.put(piece);
+            self.bytes = self.bytes + (staged.sectors() - before) as usize * SECTOR;
+            return;
+        }
+        self.index.insert(block, self.end());
+        self.queue.push_back(StagedBlock { block, pieces: vec![piece], glued });
+        self.bytes += added;
+    }
+
+    /// How much of the front fits into `chunks_max` chunks and `sectors_max` sectors, whole glued
+    /// groups only, at least one group.
+    pub(crate) fn measure_front(&self, chunks_max: usize, sectors_max: u64) -> Front {
+        let mut front = Front::default();
+        while front.blocks < self.queue.len() {
+            let mut next = front;
+            loop {
+                let staged = &self.queue[next.blocks];
+                next.blocks += 1;
+                next.chunks += staged.pieces.len();
+                next.sectors += staged.sectors();
+                if self.queue.get(next.blocks).is_none_or(|staged| !staged.glued) {
+                    break;
+                }
+            }
+            if front.blocks > 0 && (next.chunks > chunks_max || next.sectors > sectors_max) {
+                break;
+            }
+            front = next;
+        }
+        front
+    }
+
+    /// Takes `count` blocks from the front.
+    pub(crate) fn take_front(&mut self, count: usize) -> Vec<StagedBlock> {
+        self.front += count as u64;
+        let blocks: Vec<StagedBlock> = self.queue.drain(..count).collect();
+        for staged in &blocks {
+            self.bytes -= staged.sectors() as usize * SECTOR;
+            self.index.remove(&staged.block);
+        }
+        blocks
+    }
+
+    /// Blocks at the front that belong to no atomic group.
+    pub(crate) fn singles_at_front(&self) -> usize {
+        let glued = self.queue.iter().position(|staged| staged.glued);
+        glued.map_or(self.queue.len(), |first| first - 1)
+    }
+
+    /// Every staged block, oldest first.
+    pub(crate) fn blocks(&self) -> impl Iterator<Item = u64> + '_ {
+        self.queue.iter().map(|staged| staged.block)
+    }
+
+    /// Whether the front is part of an atomic write of several blocks.
+    pub(crate) fn front_is_group(&self) -> bool {
+        self.queue.get(1).is_some_and(|staged| staged.glued)
+    }
+
+    /// Position before which everything has been taken.
+    pub(crate) fn front(&self) -> u64 {
+        self.front
+    }
+}
+
+/// Blocks taken out of the stage and on their way into a record: still readable, no longer changed.
+#[derive(Debug, Default)]
+pub(crate) struct Taken {
+    pub(crate) blocks: Vec<StagedBlock>,
+    index: HashMap<u64, u32, BuildHasherDefault<BlockHasher>>,
+}
+
+impl Taken {
+    pub(crate) fn new(blocks: Vec<StagedBlock>) -> Self {
+        let mut index = HashMap::with_capacity_and_hasher(blocks.len(), BuildHasherDefault::new());
+        for (place, staged) in blocks.iter().enumerate() {
+            index.insert(staged.block, place as u32);
+        }
+        Self { blocks, index }
+    }
+
+    pub(crate) fn get(&self, block: u64) -> Option<&StagedBlock> {
+        self.blocks.get(*self.index.get(&block)? as usize)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.blocks.is_empty()
+    }
+
+    pub(crate) fn overlaps(&self, first_block: u64, end_block: u64) -> bool {
+        if end_block - first_block <= self.blocks.len() as u64 {
+            (first_block..end_block).any(|block| self.index.contains_key(&block))
+        } else {
+            self.blocks.iter().any(|staged| (first_block..end_block).contains(&staged.block))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn piece(first: u8, len: u8) -> Piece {
+        Piece { first, len, data: Payload::Phantom(usize::from(len) * SECTOR) }
+    }
+
+    #[test]
+    fn a_newer_piece_cuts_the_older_ones_it_covers() {
+        let mut stage = Stage::default();
+        stage.put(5, piece(0, 8), false);
+        stage.put(5, piece(2, 3), false);
+        let ranges: Vec<_> =
+            stage.get(5).unwrap().pieces.iter().map(|p| (p.first, p.len)).collect();
+        assert_eq!(ranges, [(0, 2), (2, 3), (5, 3)]);
+        assert_eq!(stage.bytes(), 4096);
+        assert_eq!(stage.end(), 1, "a hot block keeps its place");
+    }
+
+    #[test]
+    fn glued_blocks_are_taken_together_or_not_at_all() {
+        let mut stage = Stage::default();
+        stage.put(1, piece(0, 8), false);
+        stage.put(2, piece(0, 8), false);
+        stage.put(3, piece(0, 8), true);
+        assert_eq!(stage.measure_front(2, 1000).blocks, 1, "1 alone: 2 and 3 would make three");
+        assert_eq!(stage.take_front(1).len(), 1);
+        assert_eq!(stage.measure_front(2, 1000), Front { blocks: 2, chunks: 2, sectors: 16 });
+        assert_eq!(stage.take_front(2).len(), 2);
+        assert!(stage.is_empty() && stage.bytes() == 0);
+    }
+}
