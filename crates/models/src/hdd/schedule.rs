@@ -1,0 +1,405 @@
+//! What happens inside the drive, event by event.
+//!
+//! There are two sources of events: commands that complete at a time already known (`finishing`),
+//! and the arm, which ends a job or can take another. [`HddModel::advance`] runs them in order of
+//! time up to `now`; each sees the model exactly as it is at its own time.
+
+use super::queue::{MediaOperation, Pending, Situation};
+use super::stream::Stream;
+use super::{Extent, Finish, FinishAction, HddModel, Job, WaitingWrite, Work, WriteCache};
+use crate::profile::QueuePolicy;
+use nearhead_disk::{BufferMut, DiskError, Nanos, Payload};
+use std::cmp::Reverse;
+
+/// Most sectors written from the cache in one go, so that a command never waits long.
+const DESTAGE_RUN_SECTORS: u64 = 2048;
+/// Most extents compared when choosing what to write from the cache.
+const DESTAGE_CHOICES: usize = 64;
+
+impl HddModel {
+    /// Does everything that happens until `now`. Time never goes back.
+    pub(super) fn advance(&mut self, now: Nanos) {
+        while let Some(at) = self.next_event().filter(|&at| at <= now) {
+            self.time = self.time.max(at);
+            let finish_first = self.finishing.peek().is_some_and(|Reverse(finish)| finish.at <= at);
+            if finish_first {
+                if let Some(Reverse(finish)) = self.finishing.pop() {
+                    self.finish(finish);
+                }
+            } else {
+                self.arm_event();
+            }
+        }
+        self.time = self.time.max(now);
+    }
+
+    /// When something happens next, if nothing is submitted before.
+    pub(super) fn next_event(&self) -> Option<Nanos> {
+        let finishing = self.finishing.peek().map(|Reverse(finish)| finish.at);
+        match (finishing, self.next_arm_event()) {
+            (Some(finish), Some(arm)) => Some(finish.min(arm)),
+            (finish, arm) => finish.or(arm),
+        }
+    }
+
+    fn next_arm_event(&self) -> Option<Nanos> {
+        if let Work::Busy { ends_at, .. } = self.work {
+            return Some(ends_at);
+        }
+        let ready = self.queue.iter().map(|pending| pending.ready_at).min();
+        let next = match (ready, self.destage_at()) {
+            (Some(ready), Some(destage)) => ready.min(destage),
+            (ready, destage) => ready.or(destage)?,
+        };
+        Some(next.max(self.time))
+    }
+
+    /// When the write cache wants the arm, if it does.
+    fn destage_at(&self) -> Option<Nanos> {
+        if self.dirty.is_empty() {
+            return None;
+        }
+        if self.destage_is_urgent() {
+            return Some(Nanos::ZERO);
+        }
+        Some(self.last_activity + Nanos::from_millis_f64(self.profile.cache.destage_idle_ms))
+    }
+
+    /// Somebody waits for the write cache, or it is half full.
+    fn destage_is_urgent(&self) -> bool {
+        !self.waiting_flushes.is_empty()
+            || !self.waiting_writes.is_empty()
+            || self.dirty.bytes() * 2 > self.profile.cache.dirty_bytes_max
+    }
+
+    fn arm_event(&mut self) {
+        if matches!(self.work, Work::Busy { .. }) {
+            let work = std::mem::replace(&mut self.work, Work::Idle);
+            if let Work::Busy { job, started_at, .. } = work {
+                self.stats.busy_ns += self.time.since(started_at).0;
+                self.end_job(job);
+            }
+            self.last_activity = self.time;
+        }
+        self.decide();
+    }
+
+    /// Gives the arm something to do, if there is anything.
+    fn decide(&mut self) {
+        while !matches!(self.work, Work::Busy { .. }) {
+            self.read_ahead_until_now();
+            let destage = self.destage_at().is_some_and(|at| at <= self.time);
+            let chosen = self.choose();
+            let take_destage =
+                destage && (chosen.is_none() || (self.destage_is_urgent() && self.destage_next));
+            if take_destage {
+                self.destage_next = false;
+                self.start_destage();
+            } else if let Some(index) = chosen {
+                self.destage_next = true;
+                let pending = self.queue.swap_remove(index);
+                self.start(pending);
+            } else {
+                return;
+            }
+        }
+    }
+
+    fn choose(&self) -> Option<usize> {
+        if self.queue.is_empty() {
+            return None;
+        }
+        let stream = match &self.work {
+            Work::Stream(stream) if !stream.is_over() => Some(stream),
+            _ => None,
+        };
+        let situation = Situation {
+            mechanics: &self.mechanics,
+            arm: self.arm,
+            now: self.time,
+            cursor: stream.map_or(self.arm.next_lbn, |stream| stream.next_lbn),
+            streaming: stream.map(|stream| self.segments.start(stream.segment)..=stream.next_lbn),
+        };
+        self.chooser.choose(&self.queue, &situation)
+    }
+
+    /// Brings the read-ahead, if any, up to date.
+    pub(super) fn read_ahead_until_now(&mut self) {
+        if let Work::Stream(stream) = &mut self.work {
+            stream.advance(&self.mechanics, self.time);
+            self.segments.grow(stream.segment, stream.next_lbn);
+            self.arm = stream.arm;
+        }
+    }
+
+    /// Whether a read of `lbn..end` needs no arm. Lets a sequential reader's stream go on.
+    pub(super) fn read_hits(&mut self, lbn: u64, end: u64) -> bool {
+        self.read_ahead_until_now();
+        if self.dirty.covers(lbn, end) {
+            return true;
+        }
+        let Some(segment) = self.segments.covering(lbn, end) else { return false };
+        let limit = end + u64::from(self.profile.cache.read_ahead_sectors);
+        let limit = limit.min(self.profile.blocks);
+        match &mut self.work {
+            Work::Stream(stream) if stream.segment == segment => {
+                if stream.is_over() && stream.limit < limit {
+                    // The head has rested at the end of the segment and sets out again.
+                    self.resume_stream(segment, limit);
+                } else {
+                    stream.limit = stream.limit.max(limit);
+                }
+            }
+            _ => {}
+        }
+        true
+    }
+
+    /// Reads on from the end of `segment`, as soon as the disk has turned there.
+    fn resume_stream(&mut self, segment: usize, limit: u64) {
+        let next_lbn = self.segments.end(segment);
+        let way = self.mechanics.approach_read(self.arm, self.time, next_lbn);
+        self.work = Work::Stream(Stream {
+            segment,
+            next_lbn,
+            at: self.time + Nanos(way.seek_ns + way.rotation_ns),
+            limit,
+            settled_at: self.time + Nanos(way.seek_ns),
+            arm: way.arm,
+        });
+    }
+
+    /// Puts the arm on `pending`, or answers it from memory.
+    fn start(&mut self, pending: Pending) {
+        if pending.is_write() {
+            self.segments.forget(pending.lbn, pending.end());
+            let (lbn, sectors) = (pending.lbn, pending.sectors);
+            self.occupy(self.arm_free_at(), lbn, sectors, Job::Write(pending));
+            return;
+        }
+        let bytes = pending.sectors * self.sector_bytes();
+        if self.read_hits(pending.lbn, pending.end()) {
+            self.stats.read_hits += 1;
+            let at = self.use_bus(self.time, bytes);
+            let action = FinishAction::Read { lbn: pending.lbn, sectors: pending.sectors };
+            self.finish_at(at, pending.ticket, action);
+            return;
+        }
+        let Some(segment) = self.segments.continued_by(pending.lbn) else {
+            let segment = self.segments.begin(pending.lbn);
+            let (lbn, sectors) = (pending.lbn, pending.sectors);
+            self.occupy(self.arm_free_at(), lbn, sectors, Job::Read { pending, segment });
+            return;
+        };
+        // Only what the segment lacks is read; the head may be on its way through it already.
+        let from = match &self.work {
+            Work::Stream(stream) if stream.segment == segment && !stream.is_over() => {
+                self.stats.read_streams += 1;
+                stream.at
+            }
+            _ => self.arm_free_at(),
+        };
+        let lbn = self.segments.end(segment);
+        self.occupy(from, lbn, pending.end() - lbn, Job::Read { pending, segment });
+    }
+
+    /// Now, or when a movement that cannot be interrupted is over.
+    fn arm_free_at(&self) -> Nanos {
+        match &self.work {
+            Work::Stream(stream) => stream.settled_at.max(self.time),
+            _ => self.time,
+        }
+    }
+
+    fn occupy(&mut self, from: Nanos, lbn: u64, sectors: u64, job: Job) {
+        let write = !matches!(job, Job::Read { .. });
+        let motion = self.mechanics.transfer(self.arm, from, lbn, sectors, write);
+        self.stats.seeks += u64::from(motion.moved);
+        self.stats.seek_ns += motion.seek_ns;
+        self.stats.rotation_ns += motion.rotation_ns;
+        self.stats.transfer_ns += motion.transfer_ns;
+        self.arm = motion.arm;
+        // A stream may have read part of the request before this was decided.
+        let ends_at = motion.ends_at.max(self.time);
+        self.work = Work::Busy { job, started_at: self.time, ends_at };
+    }
+
+    fn end_job(&mut self, job: Job) {
+        match job {
+            Job::Read { pending, segment } => self.end_read(pending, segment),
+            Job::Write(pending) => self.end_write(pending),
+            Job::Destage(run) => self.end_destage(run),
+        }
+    }
+
+    fn end_read(&mut self, pending: Pending, segment: usize) {
+        let end = pending.end();
+        self.segments.grow(segment, end);
+        let limit = end + u64::from(self.profile.cache.read_ahead_sectors);
+        let limit = limit.min(self.profile.blocks);
+        if end < limit {
+            self.resume_stream(segment, limit);
+        }
+        // What was read goes out over the interface meanwhile; only its tail is left.
+        let bytes = (pending.sectors * self.sector_bytes()).min(4096);
+        let at = self.time + self.bus_time(bytes);
+        let action = FinishAction::Read { lbn: pending.lbn, sectors: pending.sectors };
+        self.finish_at(at, pending.ticket, action);
+    }
+
+    fn end_write(&mut self, pending: Pending) {
+        let bytes = pending.sectors * self.sector_bytes();
+        let offset = pending.lbn * self.sector_bytes();
+        let result = match &pending.operation {
+            MediaOperation::Write { parts } => self.store_parts(offset, parts),
+            _ => self.store.zero(offset, bytes),
+        };
+        let action = match result {
+            Ok(()) => {
+                // What the cache held before this write must not come back over it.
+                let newest = pending.sequence;
+                self.dirty.remove_where(pending.lbn, pending.end(), |version| version < newest);
+                FinishAction::Written { bytes }
+            }
+            Err(error) => FinishAction::Failed(error),
+        };
+        self.finish_at(self.time, pending.ticket, action);
+        self.after_cache_shrank();
+    }
+
+    pub(super) fn store_parts(&mut self, offset: u64, parts: &[Payload]) -> Result<(), DiskError> {
+        let mut at = offset;
+        for part in parts {
+            self.store.write_payload(at, part)?;
+            at += part.len() as u64;
+        }
+        Ok(())
+    }
+
+    fn start_destage(&mut self) {
+        let Some(first) = self.choose_destage() else { return };
+        let run = self.dirty.run_from(first, DESTAGE_RUN_SECTORS);
+        let sectors = run.iter().map(|extent| extent.sectors).sum();
+        self.destage_cursor = first + sectors;
+        self.segments.forget(first, first + sectors);
+        self.stats.destages += 1;
+        self.stats.destage_bytes += sectors * self.sector_bytes();
+        self.occupy(self.arm_free_at(), first, sectors, Job::Destage(run));
+    }
+
+    /// First block of the run to write from the cache next.
+    fn choose_destage(&self) -> Option<u64> {
+        let oldest = self.dirty.oldest()?;
+        let needed = self.waiting_flushes.iter().map(|flush| flush.covers).max();
+        let mut choices = self
+            .dirty
+            .starting_at(self.destage_cursor)
+            .take(DESTAGE_CHOICES)
+            .filter(|extent| needed.is_none_or(|version| WriteCache::owes(extent, version)));
+        let chosen = match self.chooser.policy {
+            QueuePolicy::Fifo => None,
+            QueuePolicy::Clook => choices.next(),
+            QueuePolicy::Sptf => choices.min_by_key(|extent| {
+                self.mechanics.positioning_ns(self.arm, self.time, extent.lbn, true)
+            }),
+        };
+        Some(chosen.unwrap_or(oldest).lbn)
+    }
+
+    fn end_destage(&mut self, run: Vec<Extent>) {
+        for extent in run {
+            let offset = extent.lbn * self.sector_bytes();
+            if let Err(error) = self.store.write_payload(offset, &extent.payload) {
+                // Nobody waits for this write any more: the next flush tells (law of fsync).
+                self.destage_error.get_or_insert(error);
+            }
+            let written = extent.version;
+            self.dirty.remove_where(extent.lbn, extent.end(), |version| version == written);
+        }
+        self.after_cache_shrank();
+    }
+
+    fn after_cache_shrank(&mut self) {
+        self.admit_cached_writes(self.time);
+        let oldest = self.dirty.oldest_debt().unwrap_or(u64::MAX);
+        while let Some(index) = self.waiting_flushes.iter().position(|flush| flush.covers < oldest)
+        {
+            let flush = self.waiting_flushes.swap_remove(index);
+            self.finish_flush(self.time, flush.ticket);
+        }
+    }
+
+    /// Lets waiting cached writes in, in order, while there is room.
+    pub(super) fn admit_cached_writes(&mut self, from: Nanos) {
+        let room_max = self.profile.cache.dirty_bytes_max;
+        while let Some(first) = self.waiting_writes.front() {
+            if self.dirty.bytes() + self.reserved_bytes + first.bytes > room_max {
+                return;
+            }
+            let Some(WaitingWrite { ticket, lbn, parts, bytes }) = self.waiting_writes.pop_front()
+            else {
+                return;
+            };
+            self.reserved_bytes += bytes;
+            let at = self.use_bus(from, bytes);
+            self.finish_at(at, ticket, FinishAction::CachedWrite { lbn, parts });
+        }
+    }
+
+    fn finish(&mut self, finish: Finish) {
+        let Finish { ticket, action, .. } = finish;
+        self.outstanding -= 1;
+        self.stats.commands += 1;
+        let result = match action {
+            FinishAction::Read { lbn, sectors } => {
+                self.stats.reads += 1;
+                self.stats.read_bytes += sectors * self.sector_bytes();
+                self.content(lbn, sectors)
+            }
+            FinishAction::CachedWrite { lbn, parts } => {
+                self.hold(lbn, parts);
+                Ok(Payload::EMPTY)
+            }
+            FinishAction::Written { bytes } => {
+                self.stats.writes += 1;
+                self.stats.write_bytes += bytes;
+                Ok(Payload::EMPTY)
+            }
+            FinishAction::Plain { flush } => {
+                self.stats.flushes += u64::from(flush);
+                Ok(Payload::EMPTY)
+            }
+            FinishAction::Failed(error) => Err(error),
+        };
+        self.stats.errors += u64::from(result.is_err());
+        self.done.push_back(ticket.complete(result));
+    }
+
+    /// Takes an acknowledged write into the write cache.
+    fn hold(&mut self, lbn: u64, parts: Vec<Payload>) {
+        let version = self.next_sequence();
+        let mut at = lbn;
+        for part in parts {
+            let (bytes, sectors) = (part.len() as u64, part.len() as u64 / self.sector_bytes());
+            self.reserved_bytes -= bytes;
+            self.stats.write_bytes += bytes;
+            self.dirty.insert(at, part, version);
+            at += sectors;
+        }
+        self.stats.writes += 1;
+        self.stats.writes_cached += 1;
+        self.last_activity = self.time;
+    }
+
+    /// The bytes a host sees: the medium, with the write cache over it.
+    fn content(&self, lbn: u64, sectors: u64) -> Result<Payload, DiskError> {
+        let len = (sectors * self.sector_bytes()) as usize;
+        if !self.keeps_content {
+            return Ok(Payload::Phantom(len));
+        }
+        let mut bytes = BufferMut::zeroed(len);
+        self.store.read(lbn * self.sector_bytes(), &mut bytes)?;
+        self.dirty.overlay(lbn, &mut bytes);
+        Ok(Payload::Bytes(bytes.freeze()))
+    }
+}

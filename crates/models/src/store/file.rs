@@ -1,0 +1,146 @@
+//! A store in a sparse file, which may be far larger than the file system it lives on.
+//!
+//! Blocks that were never written take no room. Running out of room is reported as such
+//! ([`DiskErrorKind::OutOfSpace`]), with the file and the place, and changes nothing already there.
+//! The file is owned by one store at a time (an advisory lock), and bytes are handed to the kernel
+//! at once, so they outlive this process.
+
+use super::Store;
+use nearhead_disk::{DiskError, DiskErrorKind};
+use rustix::fs::{FallocateFlags, FlockOperation};
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+/// Zeros written where holes cannot be punched, at a time.
+const ZEROS_BYTES: usize = 64 * 1024;
+
+/// Content in a sparse file.
+#[derive(Debug)]
+pub struct FileStore {
+    file: File,
+    path: PathBuf,
+}
+
+impl FileStore {
+    /// Opens `path`, creating it if absent and growing it to `capacity_bytes` if shorter.
+    ///
+    /// Errors say which file, and when another process has it open.
+    pub fn open(path: &Path, capacity_bytes: u64) -> Result<Self, DiskError> {
+        let fail = |what: &str, error: &io::Error| DiskError {
+            kind: kind_of(error),
+            detail: format!("{what} {}: {error}", path.display()),
+        };
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false);
+        let file = options.open(path).map_err(|error| fail("cannot open", &error))?;
+        rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|error| {
+            fail("another process uses, or cannot lock,", &io::Error::from(error))
+        })?;
+        let found = file.metadata().map_err(|error| fail("cannot stat", &error))?.len();
+        if found < capacity_bytes {
+            file.set_len(capacity_bytes).map_err(|error| fail("cannot extend", &error))?;
+        }
+        Ok(Self { file, path: path.to_owned() })
+    }
+
+    fn failed(&self, what: &str, offset: u64, len: u64, error: &io::Error) -> DiskError {
+        let path = self.path.display();
+        DiskError {
+            kind: kind_of(error),
+            detail: format!("{what} {len} bytes at byte {offset} of {path}: {error}"),
+        }
+    }
+}
+
+fn kind_of(error: &io::Error) -> DiskErrorKind {
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => DiskErrorKind::OutOfSpace,
+        io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => {
+            DiskErrorKind::ReadOnly
+        }
+        _ => DiskErrorKind::Io,
+    }
+}
+
+impl Store for FileStore {
+    fn read(&self, offset: u64, target: &mut [u8]) -> Result<(), DiskError> {
+        let len = target.len() as u64;
+        self.file
+            .read_exact_at(target, offset)
+            .map_err(|error| self.failed("cannot read", offset, len, &error))
+    }
+
+    fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<(), DiskError> {
+        self.file
+            .write_all_at(bytes, offset)
+            .map_err(|error| self.failed("cannot write", offset, bytes.len() as u64, &error))
+    }
+
+    fn zero(&mut self, offset: u64, len: u64) -> Result<(), DiskError> {
+        if len == 0 {
+            return Ok(());
+        }
+        let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        if rustix::fs::fallocate(&self.file, punch, offset, len).is_ok() {
+            return Ok(());
+        }
+        // Not every file system can punch holes; writing zeros always means the same.
+        let zeros = vec![0; ZEROS_BYTES];
+        let mut done = 0;
+        while done < len {
+            let step = (len - done).min(ZEROS_BYTES as u64) as usize;
+            self.write(offset + done, &zeros[..step])?;
+            done += step as u64;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::MetadataExt;
+
+    fn scratch(name: &str) -> PathBuf {
+        std::env::temp_dir().join(format!("nearhead-filestore-{}-{name}", std::process::id()))
+    }
+
+    #[test]
+    fn a_large_disk_takes_only_the_room_of_what_was_written() {
+        let path = scratch("sparse");
+        let mut store = FileStore::open(&path, 4 << 40).unwrap();
+        store.write(3 << 40, b"near").unwrap();
+        let mut bytes = [9; 8];
+        store.read((3 << 40) - 2, &mut bytes).unwrap();
+        assert_eq!(&bytes, b"\0\0near\0\0");
+        store.zero(3 << 40, 4096).unwrap();
+        store.read((3 << 40) - 2, &mut bytes).unwrap();
+        assert_eq!(bytes, [0; 8]);
+        assert!(std::fs::metadata(&path).unwrap().blocks() * 512 < 1 << 20);
+        std::fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn content_outlives_the_store_and_two_stores_cannot_share_a_file() {
+        let path = scratch("lock");
+        let mut store = FileStore::open(&path, 1 << 20).unwrap();
+        store.write(512, b"kept").unwrap();
+        let error = FileStore::open(&path, 1 << 20).unwrap_err();
+        assert!(error.detail.contains("another process"), "{error}");
+        drop(store);
+        let mut bytes = [0; 4];
+        FileStore::open(&path, 1 << 20).unwrap().read(512, &mut bytes).unwrap();
+        assert_eq!(&bytes, b"kept");
+        std::fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn a_full_file_system_is_told_from_other_failures() {
+        let full = io::Error::from(rustix::io::Errno::NOSPC);
+        assert_eq!(kind_of(&full), DiskErrorKind::OutOfSpace);
+        let broken = io::Error::from(rustix::io::Errno::IO);
+        assert_eq!(kind_of(&broken), DiskErrorKind::Io);
+    }
+}

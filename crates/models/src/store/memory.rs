@@ -1,0 +1,191 @@
+//! A store in memory: only written pages take room, and images share what they have in common.
+//!
+//! A crash tester makes an image per crash, so copies are cheap: every page is shared until one
+//! side writes it, and [`MemoryStore::consolidate`] moves the pages written so far into a table
+//! that copies share as a whole.
+
+use super::Store;
+use nearhead_disk::DiskError;
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::Arc;
+
+const PAGE_BYTES: u64 = 4096;
+
+/// Page numbers are already spread well enough by one multiplication.
+#[derive(Clone, Default)]
+struct PageHasher(u64);
+
+impl Hasher for PageHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.write_u64(u64::from(byte));
+        }
+    }
+    fn write_u64(&mut self, value: u64) {
+        self.0 = (self.0 ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+    }
+}
+
+/// `None` marks a page of zeros that hides the one in the base.
+type Pages = HashMap<u64, Option<Arc<[u8; PAGE_BYTES as usize]>>, BuildHasherDefault<PageHasher>>;
+
+/// Sparse bytes in memory.
+#[derive(Clone, Default)]
+pub struct MemoryStore {
+    base: Option<Arc<Pages>>,
+    pages: Pages,
+}
+
+impl MemoryStore {
+    /// A store of zeros.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Moves the pages written since the last call into the table that copies share.
+    ///
+    /// Copying a store then costs one reference count plus the pages written after this call. The
+    /// call itself is cheapest while no other copy is alive.
+    pub fn consolidate(&mut self) {
+        let changed = std::mem::take(&mut self.pages);
+        // Copies the shared table (not the pages) if another store still holds it.
+        Arc::make_mut(self.base.get_or_insert_default()).extend(changed);
+    }
+
+    /// Pages written since the last [`Self::consolidate`].
+    pub fn pages_unshared(&self) -> usize {
+        self.pages.len()
+    }
+
+    /// Bytes of memory held by pages, shared ones included.
+    pub fn page_bytes(&self) -> u64 {
+        let shared = self.base.as_ref().map_or(0, |base| base.len());
+        (shared + self.pages.len()) as u64 * PAGE_BYTES
+    }
+
+    fn page(&self, number: u64) -> Option<&[u8; PAGE_BYTES as usize]> {
+        let own = self.pages.get(&number);
+        own.or_else(|| self.base.as_ref()?.get(&number))?.as_deref()
+    }
+
+    fn page_mut(&mut self, number: u64) -> &mut [u8; PAGE_BYTES as usize] {
+        let base = self.base.as_ref();
+        let page = self.pages.entry(number).or_insert_with(|| base?.get(&number)?.clone());
+        Arc::make_mut(page.get_or_insert_with(|| Arc::new([0; PAGE_BYTES as usize])))
+    }
+}
+
+/// Calls `each(page number, range in the page, range in the whole)` for the pages of a range.
+fn for_each_page(
+    offset: u64,
+    len: u64,
+    mut each: impl FnMut(u64, std::ops::Range<usize>, std::ops::Range<usize>),
+) {
+    let mut done = 0;
+    while done < len {
+        let (page, inside) = ((offset + done) / PAGE_BYTES, (offset + done) % PAGE_BYTES);
+        let step = (PAGE_BYTES - inside).min(len - done);
+        let (inside, from) = (inside as usize, done as usize);
+        each(page, inside..inside + step as usize, from..from + step as usize);
+        done += step;
+    }
+}
+
+impl Store for MemoryStore {
+    fn read(&self, offset: u64, target: &mut [u8]) -> Result<(), DiskError> {
+        for_each_page(offset, target.len() as u64, |number, inside, part| {
+            match self.page(number) {
+                Some(page) => target[part].copy_from_slice(&page[inside]),
+                None => target[part].fill(0),
+            }
+        });
+        Ok(())
+    }
+
+    fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<(), DiskError> {
+        for_each_page(offset, bytes.len() as u64, |number, inside, part| {
+            self.page_mut(number)[inside].copy_from_slice(&bytes[part]);
+        });
+        Ok(())
+    }
+
+    fn zero(&mut self, offset: u64, len: u64) -> Result<(), DiskError> {
+        for_each_page(offset, len, |number, inside, _| {
+            let hides = self.base.as_ref().is_some_and(|base| base.contains_key(&number));
+            if inside.len() as u64 == PAGE_BYTES {
+                if hides {
+                    self.pages.insert(number, None);
+                } else {
+                    self.pages.remove(&number);
+                }
+            } else if self.page(number).is_some() {
+                self.page_mut(number)[inside].fill(0);
+            }
+        });
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::SplitMix;
+
+    fn read(store: &MemoryStore, offset: u64, len: usize) -> Vec<u8> {
+        let mut bytes = vec![0xee; len];
+        store.read(offset, &mut bytes).unwrap();
+        bytes
+    }
+
+    #[test]
+    fn a_copy_keeps_its_content_whatever_happens_to_the_original() {
+        let mut original = MemoryStore::new();
+        original.write(4000, b"before").unwrap();
+        original.consolidate();
+        let mut image = original.clone();
+        original.write(4000, b"after!").unwrap();
+        original.zero(0, 1 << 20).unwrap();
+        image.write(9000, b"own").unwrap();
+        assert_eq!(read(&image, 4000, 6), b"before");
+        assert_eq!(read(&original, 4000, 6), [0; 6]);
+        assert_eq!(read(&original, 9000, 3), [0; 3]);
+        original.consolidate();
+        assert_eq!(read(&original, 4000, 6), [0; 6]);
+    }
+
+    #[test]
+    fn it_behaves_as_one_flat_array_does() {
+        for seed in 0..50 {
+            let mut random = SplitMix::new(seed);
+            let mut flat = vec![0_u8; 64 * 1024];
+            let mut store = MemoryStore::new();
+            let mut kept = Vec::new();
+            for _ in 0..40 {
+                let offset = random.below(60_000);
+                let len = random.below(16_000).min(flat.len() as u64 - offset);
+                let range = offset as usize..(offset + len) as usize;
+                match random.below(6) {
+                    0 => {
+                        store.zero(offset, len).unwrap();
+                        flat[range].fill(0);
+                    }
+                    1 => kept.push((store.clone(), flat.clone())),
+                    2 => store.consolidate(),
+                    _ => {
+                        let byte = random.next_u64() as u8;
+                        store.write(offset, &vec![byte; len as usize]).unwrap();
+                        flat[range].fill(byte);
+                    }
+                }
+            }
+            kept.push((store, flat));
+            for (store, flat) in kept {
+                assert!(read(&store, 0, flat.len()) == flat, "seed {seed}");
+            }
+        }
+    }
+}
