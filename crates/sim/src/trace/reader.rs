@@ -52,7 +52,7 @@ impl Default for TraceOptions {
 }
 
 /// What became of the lines read so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Counts {
     /// Lines read.
     pub lines: u64,
