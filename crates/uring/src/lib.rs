@@ -1,1 +1,125 @@
-//! placeholder
+//! Real files and block devices as [`Disk`]s.
+//!
+//! [`open`] gives a disk that speaks `io_uring` or, where a container or an old kernel has none, a
+//! bounded pool of threads; which one shows only in speed and in [`RealDisk::notes`]. Promises:
+//!
+//! - a command marked durable completes only once its bytes survive a power cut, as far as the
+//!   kernel and the device keep their own promises (`RWF_DSYNC` or `fdatasync`, never a guess);
+//! - every command gets exactly one completion, also when the disk is dropped under it;
+//! - while an exclusive disk is open, no second opener that asks for exclusiveness gets it;
+//! - nothing is changed on a disk opened read-only, and nothing outside a command's range ever.
+//!
+//! It never interprets what is on the disk: that is the volume's work.
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod error;
+mod exclusive;
+mod gate;
+mod helper;
+mod image;
+mod ioctl;
+mod job;
+mod options;
+mod pool;
+mod pread_disk;
+mod probe_direct;
+mod ring;
+mod segments;
+mod sysfs;
+mod target;
+mod uring_disk;
+
+pub use error::{OpenError, OpenErrorKind};
+pub use image::create_image;
+pub use options::{Engine, OpenOptions};
+
+use nearhead_disk::{Completion, Disk, Nanos, Properties, Submission};
+use pread_disk::PreadDisk;
+use std::os::fd::BorrowedFd;
+use std::path::Path;
+use std::sync::Arc;
+use target::Target;
+use uring_disk::UringDisk;
+
+/// A file or block device. Dropping it waits for its outstanding commands and lets others in.
+pub struct RealDisk {
+    disk: Box<dyn Disk + Send>,
+    engine: Engine,
+    notes: Vec<String>,
+}
+
+/// Opens the regular file or block device at `path`.
+///
+/// # Errors
+/// [`OpenErrorKind::InUse`] names who has it, where that can be found out; [`OpenErrorKind::NoUring`]
+/// only if [`Engine::Uring`] was insisted on.
+pub fn open(path: &Path, options: &OpenOptions) -> Result<RealDisk, OpenError> {
+    let target = Arc::new(Target::open(path, options)?);
+    let mut notes = target.notes.clone();
+    if options.engine != Engine::Threads {
+        match UringDisk::new(Arc::clone(&target)) {
+            Ok(disk) => return Ok(RealDisk { disk: Box::new(disk), engine: Engine::Uring, notes }),
+            Err(error) if options.engine == Engine::Uring => return Err(no_uring(&target, &error)),
+            Err(error) => {
+                notes.push(format!("io_uring is not available here ({error}): using threads"));
+            }
+        }
+    }
+    match PreadDisk::new(Arc::clone(&target)) {
+        Ok(disk) => Ok(RealDisk { disk: Box::new(disk), engine: Engine::Threads, notes }),
+        Err(error) => {
+            let name = &target.properties.name;
+            let detail =
+                format!("cannot start threads for {name}: {error}; raise the process limits");
+            Err(OpenError::new(OpenErrorKind::Io, detail))
+        }
+    }
+}
+
+fn no_uring(target: &Target, error: &std::io::Error) -> OpenError {
+    let detail = format!(
+        "cannot drive {} through io_uring: expected Linux 5.6 or later, \
+         /proc/sys/kernel/io_uring_disabled at 0 and no seccomp filter against it, found {error}; \
+         use threads instead",
+        target.properties.name
+    );
+    OpenError::new(OpenErrorKind::NoUring, detail)
+}
+
+impl RealDisk {
+    /// Which way it is driven: never [`Engine::Automatic`].
+    pub fn engine(&self) -> Engine {
+        self.engine
+    }
+
+    /// What the user should know: fallbacks taken, facts guessed, bytes left unused.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+}
+
+impl Disk for RealDisk {
+    fn properties(&self) -> &Properties {
+        self.disk.properties()
+    }
+
+    fn submit(&mut self, submission: Submission, now: Nanos) {
+        self.disk.submit(submission, now);
+    }
+
+    fn kick(&mut self) {
+        self.disk.kick();
+    }
+
+    fn poll(&mut self, now: Nanos) -> Option<Completion> {
+        self.disk.poll(now)
+    }
+
+    fn wake_at(&self) -> Option<Nanos> {
+        self.disk.wake_at()
+    }
+
+    fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.disk.wake_fd()
+    }
+}

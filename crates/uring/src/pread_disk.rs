@@ -1,0 +1,232 @@
+//! A real disk driven by a bounded pool of threads, for where `io_uring` is missing or forbidden.
+//!
+//! Each thread carries one command at a time through blocking calls. Urgent commands are taken
+//! first, and some threads are kept free of bulk and background work, so that a durable write
+//! never waits for a thread behind bulk transfers alone. The queue is bounded by the queue depth.
+
+use crate::job::{Job, Operation, Progress};
+use crate::pool::ReadPool;
+use crate::segments::PIECES_PER_CALL_MAX;
+use crate::target::Target;
+use nearhead_disk::{
+    Class, Completion, Disk, DiskError, DiskErrorKind, Nanos, Properties, Submission,
+};
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::FallocateFlags;
+use rustix::io::{Errno, ReadWriteFlags};
+use std::collections::VecDeque;
+use std::io::IoSlice;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+/// As many as other block servers use by default; more would only queue in the kernel.
+const THREADS_MAX: usize = 16;
+const CLASSES: usize = 4;
+
+/// A file or block device behind a pool of threads.
+pub(crate) struct PreadDisk {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+    ready: VecDeque<Completion>,
+    outstanding: usize,
+}
+
+struct Shared {
+    target: Arc<Target>,
+    waiting: Mutex<Waiting>,
+    work: Condvar,
+    done: Mutex<VecDeque<Completion>>,
+    pool: Mutex<ReadPool>,
+    bell: OwnedFd,
+}
+
+#[derive(Default)]
+struct Waiting {
+    queues: [VecDeque<Job>; CLASSES],
+    /// Threads busy with bulk or background work, and the most there may be.
+    patient: usize,
+    patient_max: usize,
+    closing: bool,
+}
+
+impl Waiting {
+    /// The most urgent job that may be started now.
+    fn take(&mut self) -> Option<Job> {
+        for (class, queue) in self.queues.iter_mut().enumerate() {
+            let patient = is_patient(class);
+            if patient && self.patient >= self.patient_max {
+                return None;
+            }
+            if let Some(job) = queue.pop_front() {
+                self.patient += usize::from(patient);
+                return Some(job);
+            }
+        }
+        None
+    }
+}
+
+fn is_patient(class: usize) -> bool {
+    class >= Class::Bulk as usize
+}
+
+impl PreadDisk {
+    pub(crate) fn new(target: Arc<Target>) -> std::io::Result<Self> {
+        let count = usize::from(target.properties.queue_depth_max).min(THREADS_MAX);
+        let patient_max = (count * 3 / 4).max(1);
+        let shared = Arc::new(Shared {
+            target,
+            waiting: Mutex::new(Waiting { patient_max, ..Waiting::default() }),
+            work: Condvar::new(),
+            done: Mutex::default(),
+            pool: Mutex::default(),
+            bell: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+        });
+        let mut disk = Self { shared, threads: Vec::new(), ready: VecDeque::new(), outstanding: 0 };
+        for number in 0..count {
+            let shared = Arc::clone(&disk.shared);
+            let builder = std::thread::Builder::new().name(format!("nearhead-disk-{number}"));
+            disk.threads.push(builder.spawn(move || shared.work_until_closed())?);
+        }
+        Ok(disk)
+    }
+}
+
+/// A panic while a lock is held leaves plain queues, which are still whole.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Shared {
+    fn work_until_closed(&self) {
+        while let Some(job) = self.next_job() {
+            let patient = is_patient(job.class() as usize);
+            let completion = self.carry_through(job);
+            if patient {
+                lock(&self.waiting).patient -= 1;
+                self.work.notify_one();
+            }
+            let mut done = lock(&self.done);
+            done.push_back(completion);
+            if done.len() == 1 {
+                // It can only fail when the counter is full, and then the bell rings already.
+                let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
+            }
+        }
+    }
+
+    fn next_job(&self) -> Option<Job> {
+        let mut waiting = lock(&self.waiting);
+        loop {
+            if waiting.closing {
+                return None;
+            }
+            if let Some(job) = waiting.take() {
+                return Some(job);
+            }
+            waiting = self.work.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn carry_through(&self, mut job: Job) -> Completion {
+        loop {
+            let outcome = call(&mut job, &self.target);
+            match job.advance(outcome, &self.target, &mut lock(&self.pool)) {
+                Progress::Again(unfinished) => job = unfinished,
+                Progress::Done(completion) => return completion,
+            }
+        }
+    }
+
+    fn next_done(&self) -> Option<Completion> {
+        lock(&self.done).pop_front()
+    }
+}
+
+/// The job's next operation as a blocking call.
+fn call(job: &mut Job, target: &Target) -> Result<usize, Errno> {
+    let keep = FallocateFlags::KEEP_SIZE;
+    let fd = target.fd();
+    match job.operation(target) {
+        Operation::Read { offset } => rustix::io::pread(fd, job.memory(), offset),
+        Operation::Write { offset, through } => {
+            let flags = if through { ReadWriteFlags::DSYNC } else { ReadWriteFlags::empty() };
+            let mut pieces = Vec::with_capacity(8);
+            pieces.extend(job.pending().take(PIECES_PER_CALL_MAX).map(IoSlice::new));
+            rustix::io::pwritev2(fd, &pieces, offset, flags)
+        }
+        Operation::ZeroRange { offset, len } => {
+            rustix::fs::fallocate(fd, FallocateFlags::ZERO_RANGE | keep, offset, len).map(|()| 0)
+        }
+        Operation::Punch { offset, len } => {
+            rustix::fs::fallocate(fd, FallocateFlags::PUNCH_HOLE | keep, offset, len).map(|()| 0)
+        }
+        Operation::Discard { offset, len } => crate::ioctl::discard(fd, offset, len).map(|()| 0),
+        Operation::Sync => rustix::fs::fdatasync(fd).map(|()| 0),
+    }
+}
+
+impl Disk for PreadDisk {
+    fn properties(&self) -> &Properties {
+        &self.shared.target.properties
+    }
+
+    fn submit(&mut self, submission: Submission, _now: Nanos) {
+        self.outstanding += 1;
+        let target = &self.shared.target;
+        let depth = target.properties.queue_depth_max;
+        if self.outstanding > usize::from(depth) {
+            let (disk, found) = (&target.properties.name, self.outstanding);
+            let detail = format!(
+                "command to {disk} refused: expected at most {depth} outstanding, found {found}"
+            );
+            let error = DiskError { kind: DiskErrorKind::Invalid, detail };
+            self.ready.push_back(submission.ticket.complete(Err(error)));
+            return;
+        }
+        match Job::begin(submission, target, &mut lock(&self.shared.pool)) {
+            Progress::Done(completion) => self.ready.push_back(completion),
+            Progress::Again(job) => {
+                lock(&self.shared.waiting).queues[job.class() as usize].push_back(job);
+                self.shared.work.notify_one();
+            }
+        }
+    }
+
+    fn poll(&mut self, _now: Nanos) -> Option<Completion> {
+        let completion =
+            self.ready.pop_front().or_else(|| self.shared.next_done()).or_else(|| {
+                // Silence first, then look once more: what comes in between rings again.
+                let _ = rustix::io::read(&self.shared.bell, &mut [0_u8; 8]);
+                self.shared.next_done()
+            })?;
+        self.outstanding -= 1;
+        Some(completion)
+    }
+
+    fn wake_at(&self) -> Option<Nanos> {
+        (!self.ready.is_empty()).then_some(Nanos::ZERO)
+    }
+
+    fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.shared.bell.as_fd())
+    }
+}
+
+impl Drop for PreadDisk {
+    fn drop(&mut self) {
+        let mut waiting = lock(&self.shared.waiting);
+        waiting.closing = true;
+        for job in waiting.queues.iter_mut().flat_map(std::mem::take) {
+            job.abandon();
+        }
+        drop(waiting);
+        self.shared.work.notify_all();
+        for thread in self.threads.drain(..) {
+            // A panic of the thread has been reported by itself.
+            let _ = thread.join();
+        }
+        self.shared.target.release();
+    }
+}

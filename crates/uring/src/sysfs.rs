@@ -1,0 +1,94 @@
+//! What `/sys` tells about the block device that is, or lies under, a disk.
+//!
+//! Attributes are those of `Documentation/ABI/stable/sysfs-block` in the Linux sources. Every one
+//! may be missing (containers hide `/sys`); a missing one is `None`, never a guess.
+
+use std::fs;
+use std::path::PathBuf;
+
+/// The directory of one whole block device (a partition's attributes are its parent's).
+pub(crate) struct BlockAttributes {
+    directory: Option<PathBuf>,
+}
+
+impl BlockAttributes {
+    /// The attributes of the device with these numbers.
+    pub(crate) fn of(major: u32, minor: u32) -> Self {
+        let link = PathBuf::from(format!("/sys/dev/block/{major}:{minor}"));
+        let directory = fs::canonicalize(link).ok().and_then(|directory| {
+            if directory.join("queue").is_dir() {
+                Some(directory)
+            } else {
+                directory.parent().filter(|parent| parent.join("queue").is_dir()).map(PathBuf::from)
+            }
+        });
+        Self { directory }
+    }
+
+    fn text(&self, attribute: &str) -> Option<String> {
+        let path = self.directory.as_ref()?.join(attribute);
+        fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
+    }
+
+    fn number(&self, attribute: &str) -> Option<u64> {
+        self.text(attribute)?.parse().ok()
+    }
+
+    /// Whether the kernel takes it for a mechanical disk.
+    pub(crate) fn rotational(&self) -> Option<bool> {
+        self.number("queue/rotational").map(|value| value != 0)
+    }
+
+    /// Bytes the medium rewrites as one.
+    pub(crate) fn physical_block_bytes(&self) -> Option<u32> {
+        self.number("queue/physical_block_size").and_then(|value| value.try_into().ok())
+    }
+
+    /// Whether completed writes wait in a volatile cache.
+    pub(crate) fn write_back_cache(&self) -> Option<bool> {
+        self.text("queue/write_cache").map(|mode| mode != "write through")
+    }
+
+    /// Whether the device takes discards.
+    pub(crate) fn discards(&self) -> bool {
+        self.number("queue/discard_max_bytes").is_some_and(|bytes| bytes > 0)
+    }
+
+    /// Whether the device zeroes ranges without being sent the zeros.
+    pub(crate) fn writes_zeroes(&self) -> bool {
+        self.number("queue/write_zeroes_max_bytes").is_some_and(|bytes| bytes > 0)
+    }
+
+    /// Revolutions per minute that a SCSI or ATA disk states in its block device characteristics
+    /// page (SBC-4 section 6.6.2: page B1h, bytes 4 and 5; 0 not reported, 1 no rotation).
+    pub(crate) fn revolutions_per_minute(&self) -> Option<u32> {
+        let page = fs::read(self.directory.as_ref()?.join("device/vpd_pgb1")).ok()?;
+        rotation_rate_in(&page)
+    }
+}
+
+fn rotation_rate_in(page: &[u8]) -> Option<u32> {
+    let rate = u16::from_be_bytes(page.get(4..6)?.try_into().ok()?);
+    // Values from 0002h to 0400h and FFFFh are reserved.
+    (0x0401..=0xfffe).contains(&rate).then_some(u32::from(rate))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_without_sysfs_tells_nothing() {
+        let nothing = BlockAttributes::of(4095, 99_999);
+        assert_eq!(nothing.rotational(), None);
+        assert_eq!(nothing.write_back_cache(), None);
+        assert!(!nothing.discards());
+    }
+
+    #[test]
+    fn the_rotation_rate_is_read_from_the_characteristics_page() {
+        assert_eq!(rotation_rate_in(&[0, 0xb1, 0, 0x3c, 0x1c, 0x20]), Some(7200));
+        assert_eq!(rotation_rate_in(&[0, 0xb1, 0, 0x3c, 0, 1]), None, "1 means no rotation");
+        assert_eq!(rotation_rate_in(&[0, 0xb1, 0]), None, "a page cut short");
+    }
+}

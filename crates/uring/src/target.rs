@@ -1,0 +1,327 @@
+//! An opened file or block device and the facts about it that commands depend on.
+//!
+//! Facts come from the kernel where it tells, from the options where the user knows better, and
+//! from the cautious side otherwise; each guess leaves a note. The target never changes after open
+//! except for learning that the kernel refuses one way of zeroing.
+
+use crate::error::{OpenError, OpenErrorKind};
+use crate::exclusive;
+use crate::ioctl;
+use crate::options::OpenOptions;
+use crate::probe_direct::{self, Alignment};
+use crate::sysfs::BlockAttributes;
+use nearhead_disk::{Nanos, Properties};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{FallocateFlags, Mode, OFlags, Stat};
+use rustix::io::Errno;
+use std::fs;
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Largest single read or write. Eight large transfers keep any disk streaming; a larger limit
+/// would only add memory per command.
+pub(crate) const TRANSFER_BYTES_MAX: u32 = 8 << 20;
+
+/// File systems whose in-kernel write path is known to honour `RWF_DSYNC` also for direct I/O:
+/// `(magic of statfs(2), name)`. Elsewhere a durable write is a write followed by `fdatasync`.
+const HONOURS_DSYNC: [(u64, &str); 5] = [
+    (0xEF53, "ext4"),
+    (0x5846_5342, "xfs"),
+    (0x9123_683E, "btrfs"),
+    (0xF2F5_2010, "f2fs"),
+    (0x0102_1994, "tmpfs"),
+];
+const TMPFS_MAGIC: u64 = 0x0102_1994;
+
+/// How a range can be made to read as zeros, or forgotten.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TrimBy {
+    /// Deallocating file blocks, which then read as zeros.
+    Punch,
+    /// Telling the device, which promises nothing about later reads.
+    Discard,
+    /// Not at all: a trim is a hint, and succeeds without effect.
+    Nothing,
+}
+
+/// An open disk.
+#[expect(clippy::struct_excessive_bools, reason = "independent facts, not the states of a machine")]
+pub(crate) struct Target {
+    pub(crate) fd: OwnedFd,
+    pub(crate) properties: Properties,
+    pub(crate) read_only: bool,
+    pub(crate) direct: bool,
+    /// Memory of a direct transfer starts at a multiple of this.
+    pub(crate) memory_align_bytes: usize,
+    /// Whether a durable write can be one command (FUA) rather than write and sync.
+    pub(crate) write_through: bool,
+    pub(crate) trim_by: TrimBy,
+    pub(crate) notes: Vec<String>,
+    is_file: bool,
+    zero_range_refused: AtomicBool,
+}
+
+impl Target {
+    /// Opens `path` and learns the facts.
+    pub(crate) fn open(path: &Path, options: &OpenOptions) -> Result<Self, OpenError> {
+        let shown = path.display().to_string();
+        if !(1..=OpenOptions::QUEUE_DEPTH_LIMIT).contains(&options.queue_depth) {
+            let detail = format!(
+                "cannot open {shown}: expected a queue depth of 1 to {}, found {}",
+                OpenOptions::QUEUE_DEPTH_LIMIT,
+                options.queue_depth
+            );
+            return Err(OpenError::new(OpenErrorKind::NotADisk, detail));
+        }
+        // Looked at before opening: opening a FIFO would wait for its other end.
+        let kind = fs::metadata(path)
+            .map_err(|error| {
+                let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
+                OpenError::from_errno("open", &shown, errno)
+            })?
+            .file_type();
+        let mut target = if kind.is_file() {
+            open_file(path, &shown, options)?
+        } else if kind.is_block_device() {
+            open_device(path, &shown, options)?
+        } else {
+            let detail = format!(
+                "cannot open {shown}: expected a regular file or a block device, found {}",
+                name_of_type(kind)
+            );
+            return Err(OpenError::new(OpenErrorKind::NotADisk, detail));
+        };
+        target.apply(options, &shown)?;
+        Ok(target)
+    }
+
+    /// The descriptor.
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    /// Whether the kernel may still be asked to zero a range by itself.
+    pub(crate) fn may_zero_range(&self) -> bool {
+        !self.zero_range_refused.load(Ordering::Relaxed)
+    }
+
+    /// Remembers that it refused.
+    pub(crate) fn zero_range_was_refused(&self) {
+        self.zero_range_refused.store(true, Ordering::Relaxed);
+    }
+
+    /// Lets others in. Called once no command is outstanding.
+    pub(crate) fn release(&self) {
+        if self.is_file {
+            exclusive::unlock_file(self.fd());
+        }
+    }
+
+    /// Lets the user's knowledge override the kernel's, and checks the outcome.
+    fn apply(&mut self, options: &OpenOptions, shown: &str) -> Result<(), OpenError> {
+        let properties = &mut self.properties;
+        if let Some(sector) = options.sector_bytes {
+            if !matches!(sector, 512 | 4096) || sector < properties.sector_bytes {
+                let detail = format!(
+                    "cannot open {shown} with a sector of {sector} bytes: expected 512 or 4096 and at least the {} of the device",
+                    properties.sector_bytes
+                );
+                return Err(OpenError::new(OpenErrorKind::NotADisk, detail));
+            }
+            properties.sector_bytes = sector;
+            properties.physical_sector_bytes = properties.physical_sector_bytes.max(sector);
+        }
+        if let Some(rotational) = options.rotational {
+            properties.rotational = rotational;
+        }
+        let told = options.revolutions_per_minute;
+        properties.rotation_period =
+            rotation_period(told, properties.rotation_period).filter(|_| properties.rotational);
+        properties.queue_depth_max = options.queue_depth;
+        let tail = properties.capacity_bytes % u64::from(properties.sector_bytes);
+        if tail != 0 {
+            self.notes.push(format!("the last {tail} bytes are no whole sector and are not used"));
+            properties.capacity_bytes -= tail;
+        }
+        if properties.capacity_bytes == 0 {
+            let detail = format!(
+                "cannot use {shown}: expected at least one sector of {} bytes, found {tail} bytes",
+                properties.sector_bytes
+            );
+            return Err(OpenError::new(OpenErrorKind::Size, detail));
+        }
+        properties
+            .validate()
+            .map_err(|error| OpenError::new(OpenErrorKind::NotADisk, format!("cannot use {error}")))
+    }
+}
+
+fn rotation_period(told: Option<u32>, found: Option<Nanos>) -> Option<Nanos> {
+    match told {
+        Some(rpm) if rpm > 0 => Some(Nanos(60_000_000_000 / u64::from(rpm))),
+        _ => found,
+    }
+}
+
+fn access_flags(options: &OpenOptions) -> OFlags {
+    let access = if options.read_only { OFlags::RDONLY } else { OFlags::RDWR };
+    access | OFlags::CLOEXEC
+}
+
+fn open_file(path: &Path, shown: &str, options: &OpenOptions) -> Result<Target, OpenError> {
+    let flags = access_flags(options);
+    let failed = |errno| OpenError::from_errno("open", shown, errno);
+    let mut notes = Vec::new();
+    let mut fd = rustix::fs::open(path, flags, Mode::empty()).map_err(failed)?;
+    let alignment = if options.direct { probe_direct::reported_alignment(&fd) } else { None };
+    let wants_direct = options.direct && alignment.is_none_or(Alignment::is_usable);
+    let mut direct = false;
+    if wants_direct {
+        match rustix::fs::open(path, flags | OFlags::DIRECT, Mode::empty()) {
+            Ok(direct_fd) => {
+                fd = direct_fd;
+                direct = true;
+            }
+            Err(Errno::INVAL | Errno::OPNOTSUPP) => {}
+            Err(errno) => return Err(failed(errno)),
+        }
+    }
+    if options.exclusive {
+        exclusive::lock_file(&fd, shown)?;
+    }
+    let stat = rustix::fs::fstat(&fd).map_err(failed)?;
+    let magic = rustix::fs::fstatfs(&fd).map_or(0, |found| found.f_type as u64);
+    let under = BlockAttributes::of(rustix::fs::major(stat.st_dev), rustix::fs::minor(stat.st_dev));
+    let alignment = direct.then(|| {
+        alignment.unwrap_or_else(|| probe_direct::measured_alignment(&fd, stat.st_size as u64))
+    });
+    let direct = alignment.is_some_and(Alignment::is_usable);
+    if alignment.is_some() && !direct {
+        // The probe found no alignment that works: go on through the page cache.
+        let flags = rustix::fs::fcntl_getfl(&fd).map_err(failed)?;
+        rustix::fs::fcntl_setfl(&fd, flags - OFlags::DIRECT).map_err(failed)?;
+    }
+    if !direct {
+        notes.push(format!(
+            "{shown} goes through the page cache ({}); durability is by fdatasync all the same",
+            if options.direct { "its file system has no direct I/O" } else { "as asked" }
+        ));
+    }
+    if magic == TMPFS_MAGIC {
+        notes.push(format!("{shown} lives in memory (tmpfs): nothing in it survives a power cut"));
+    }
+    let write_through = HONOURS_DSYNC.iter().any(|(known, _)| *known == magic);
+    if !write_through {
+        notes.push(format!(
+            "file system {magic:#x} is not known to honour RWF_DSYNC: a durable write is a write and an fdatasync"
+        ));
+    }
+    let trim_by =
+        if !options.read_only && can_punch(&fd, &stat) { TrimBy::Punch } else { TrimBy::Nothing };
+    let sector_bytes = alignment.filter(|_| direct).map_or(512, Alignment::sector_bytes);
+    Ok(Target {
+        properties: Properties {
+            name: shown.to_owned(),
+            capacity_bytes: stat.st_size as u64,
+            sector_bytes,
+            physical_sector_bytes: under.physical_block_bytes().unwrap_or(4096).max(sector_bytes),
+            rotational: under.rotational().unwrap_or(false),
+            rotation_period: rotation_period(under.revolutions_per_minute(), None),
+            volatile_cache: true,
+            trim_reads_zero: trim_by == TrimBy::Punch,
+            fast_zero: trim_by == TrimBy::Punch,
+            transfer_bytes_max: TRANSFER_BYTES_MAX,
+            queue_depth_max: options.queue_depth,
+        },
+        fd,
+        read_only: options.read_only,
+        direct,
+        memory_align_bytes: alignment.filter(|_| direct).map_or(1, Alignment::memory_bytes),
+        write_through,
+        trim_by,
+        notes,
+        is_file: true,
+        zero_range_refused: AtomicBool::new(false),
+    })
+}
+
+/// Whether the file system deallocates ranges, asked beyond the end of the file, where there is
+/// nothing to lose.
+fn can_punch(fd: &OwnedFd, stat: &Stat) -> bool {
+    let beyond = (stat.st_size as u64).next_multiple_of(4096);
+    let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    rustix::fs::fallocate(fd, mode, beyond, 4096).is_ok()
+}
+
+fn open_device(path: &Path, shown: &str, options: &OpenOptions) -> Result<Target, OpenError> {
+    let failed = |errno| OpenError::from_errno("open", shown, errno);
+    let mut flags = access_flags(options);
+    if options.direct {
+        flags |= OFlags::DIRECT;
+    }
+    let fd = if options.exclusive {
+        exclusive::open_device(path, flags)?
+    } else {
+        rustix::fs::open(path, flags, Mode::empty()).map_err(failed)?
+    };
+    if !options.read_only && ioctl::is_read_only(fd.as_fd()).map_err(failed)? {
+        let detail = format!(
+            "cannot write to {shown}: expected a writable device, found it write-protected; open it read-only"
+        );
+        return Err(OpenError::new(OpenErrorKind::ReadOnly, detail));
+    }
+    let stat = rustix::fs::fstat(&fd).map_err(failed)?;
+    let attributes =
+        BlockAttributes::of(rustix::fs::major(stat.st_rdev), rustix::fs::minor(stat.st_rdev));
+    let sector_bytes = rustix::fs::ioctl_blksszget(&fd).map_err(failed)?;
+    let physical = rustix::fs::ioctl_blkpbszget(&fd).unwrap_or(sector_bytes);
+    let rotational = ioctl::is_rotational(fd.as_fd()).ok().or(attributes.rotational());
+    let rotational = rotational.unwrap_or(false);
+    let mut notes = Vec::new();
+    if attributes.write_back_cache().is_none() {
+        notes.push(format!(
+            "{shown} does not tell whether its cache is volatile: taken as volatile"
+        ));
+    }
+    Ok(Target {
+        properties: Properties {
+            name: shown.to_owned(),
+            capacity_bytes: ioctl::size_bytes(fd.as_fd()).map_err(failed)?,
+            sector_bytes,
+            physical_sector_bytes: physical.max(sector_bytes),
+            rotational,
+            rotation_period: rotation_period(attributes.revolutions_per_minute(), None),
+            volatile_cache: attributes.write_back_cache().unwrap_or(true),
+            // Since Linux 4.12 no device's discard is trusted to leave zeros.
+            trim_reads_zero: false,
+            // A mechanical disk offloads the transfer of zeros, not the time to write them.
+            fast_zero: attributes.writes_zeroes() && !rotational,
+            transfer_bytes_max: TRANSFER_BYTES_MAX,
+            queue_depth_max: options.queue_depth,
+        },
+        fd,
+        read_only: options.read_only,
+        direct: options.direct,
+        memory_align_bytes: if options.direct { sector_bytes as usize } else { 1 },
+        write_through: true,
+        trim_by: if attributes.discards() { TrimBy::Discard } else { TrimBy::Nothing },
+        notes,
+        is_file: false,
+        zero_range_refused: AtomicBool::new(false),
+    })
+}
+
+fn name_of_type(kind: fs::FileType) -> &'static str {
+    if kind.is_dir() {
+        "a directory"
+    } else if kind.is_char_device() {
+        "a character device"
+    } else if kind.is_fifo() {
+        "a named pipe"
+    } else if kind.is_socket() {
+        "a socket"
+    } else {
+        "something else"
+    }
+}
