@@ -301,6 +301,16 @@ impl Engine {
         !matches!(self.phase, Phase::Recovering(_))
     }
 
+    /// Whether every change is refused.
+    pub fn is_read_only(&self) -> bool {
+        self.setup.config.read_only
+    }
+
+    /// The map, for those who look at a volume from outside.
+    pub fn map(&self) -> &Map {
+        &self.map
+    }
+
     /// Why the engine accepts no change any more, if so.
     pub fn failure(&self) -> Option<&str> {
         self.failure.as_deref()

@@ -12,6 +12,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod admission;
+mod allocation;
 mod cleaning;
 mod commit;
 pub mod config;
@@ -37,6 +38,7 @@ mod spill;
 mod stage;
 pub mod stats;
 
+pub use allocation::Run;
 pub use config::{Ack, AdmissionPolicy, Cleaning, Config, PlacementPolicy, Setup};
 pub use engine::Engine;
 pub use gate::{ATOMIC_EXTENTS_MAX, REQUEST_BYTES_MAX};

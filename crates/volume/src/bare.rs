@@ -18,7 +18,7 @@ use nearhead_disk::{
     Class, Command, CommandId, Disk, DiskError, DiskErrorKind, Nanos, Payload, Submission, Ticket,
 };
 use nearhead_engine::{ErrorKind, Operation, Reply, Request, RequestError, RequestId};
-use slots::Slots;
+pub use slots::Slots;
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 
@@ -352,7 +352,7 @@ impl<D: Disk> BareDisk<D> {
 
     /// Takes the next step of a shutdown, once everything accepted is answered.
     fn advance_shutdown(&mut self, now: Nanos) {
-        let idle = self.waiting.is_empty() && self.running.len() == 0;
+        let idle = self.waiting.is_empty() && self.running.is_empty();
         if self.stopping != Stopping::Draining || !idle {
             return;
         }

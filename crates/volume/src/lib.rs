@@ -1,9 +1,22 @@
-//! Volumes: presets, create, open and check, over any disk (under construction).
+//! Volumes: presets, create and open, over any disk, and the service that fronts speak to.
+//!
+//! The engine knows policies and layout but not where they come from; this crate knows names,
+//! superblocks and devices. It never touches a file or a socket: the disk is handed in.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod bare;
+pub mod create;
+pub mod open;
+pub mod presets;
 pub mod service;
+pub mod sync_io;
+mod volume;
 
 pub use bare::BareDisk;
+pub use create::{CreateError, CreateOptions, create};
+pub use open::{OpenError, find_superblock};
+pub use presets::{NamedPreset, PRESETS, UnknownPreset, default_config};
 pub use service::{Extent, Service, ServiceInfo};
+pub use sync_io::SyncIo;
+pub use volume::Volume;

@@ -5,7 +5,8 @@
 //! that were ever held at once, which the owner bounds.
 
 /// Values in reusable places.
-pub(super) struct Slots<T> {
+#[derive(Debug)]
+pub struct Slots<T> {
     places: Vec<(u32, Option<T>)>,
     free: Vec<u32>,
 }
@@ -17,11 +18,18 @@ impl<T> Default for Slots<T> {
 }
 
 impl<T> Slots<T> {
-    pub(super) fn len(&self) -> usize {
+    /// Number of values held.
+    pub fn len(&self) -> usize {
         self.places.len() - self.free.len()
     }
 
-    pub(super) fn insert(&mut self, value: T) -> u32 {
+    /// Whether no value is held.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Puts `value` into a free place; its number.
+    pub fn insert(&mut self, value: T) -> u32 {
         if let Some(place) = self.free.pop() {
             let (uses, slot) = &mut self.places[place as usize];
             *uses = uses.wrapping_add(1);
@@ -32,28 +40,39 @@ impl<T> Slots<T> {
         (self.places.len() - 1) as u32
     }
 
-    pub(super) fn insert_tagged(&mut self, value: T) -> u64 {
+    /// As [`Slots::insert`], but returns a tag that is never given out again.
+    pub fn insert_tagged(&mut self, value: T) -> u64 {
         let place = self.insert(value);
         u64::from(self.places[place as usize].0) << 32 | u64::from(place)
     }
 
-    pub(super) fn get_mut(&mut self, place: u32) -> Option<&mut T> {
+    /// The value at `place`.
+    pub fn get_mut(&mut self, place: u32) -> Option<&mut T> {
         self.places.get_mut(place as usize)?.1.as_mut()
     }
 
-    pub(super) fn remove(&mut self, place: u32) -> Option<T> {
+    /// The value to which `tag` was given, if it is still held.
+    pub fn get_tagged_mut(&mut self, tag: u64) -> Option<&mut T> {
+        let (uses, slot) = self.places.get_mut(tag as u32 as usize)?;
+        if *uses == (tag >> 32) as u32 { slot.as_mut() } else { None }
+    }
+
+    /// Takes the value at `place` out.
+    pub fn remove(&mut self, place: u32) -> Option<T> {
         let value = self.places.get_mut(place as usize)?.1.take()?;
         self.free.push(place);
         Some(value)
     }
 
-    pub(super) fn remove_tagged(&mut self, tag: u64) -> Option<T> {
+    /// Takes the value out to which `tag` was given.
+    pub fn remove_tagged(&mut self, tag: u64) -> Option<T> {
         let place = tag as u32;
         let uses = self.places.get(place as usize)?.0;
         if uses == (tag >> 32) as u32 { self.remove(place) } else { None }
     }
 
-    pub(super) fn drain(&mut self) -> impl Iterator<Item = T> {
+    /// Takes every value out.
+    pub fn drain(&mut self) -> impl Iterator<Item = T> {
         let free = &mut self.free;
         let places = self.places.iter_mut().enumerate();
         places.filter_map(move |(place, (_, slot))| {

@@ -1,0 +1,171 @@
+//! Creating a volume: the snapshots first, the superblock last.
+//!
+//! Until the last superblock copy is durable the device holds no volume; what it held before is
+//! refused unless the caller insists, naming what was found.
+
+use crate::sync_io::SyncIo;
+use nearhead_disk::{DiskError, Properties};
+use nearhead_format::snapshot::{BodyItem, BodyWriter, LogState, SnapshotHeader};
+use nearhead_format::superblock::COPIES;
+use nearhead_format::{
+    AckMode, FieldError, Label, Layout, LayoutError, LayoutOptions, Preset, Superblock, VolumeId,
+};
+use std::fmt;
+
+/// What to create.
+#[derive(Clone, Debug)]
+pub struct CreateOptions {
+    /// Random and unique.
+    pub volume_id: VolumeId,
+    /// Seconds since 1970 UTC.
+    pub created_unix_s: u64,
+    /// Which logs.
+    pub preset: Preset,
+    /// Writes up to this many bytes are logged.
+    pub logged_write_bytes_max: u32,
+    /// Size of a group, if not the default.
+    pub group_bytes: Option<u64>,
+    /// Size of each log, if not the default.
+    pub log_bytes: Option<u64>,
+    /// When writes are answered.
+    pub ack: AckMode,
+    /// For people.
+    pub label: Label,
+    /// Bytes of the device to use, if not all.
+    pub device_bytes: Option<u64>,
+    /// Overwrite whatever is there.
+    pub force: bool,
+}
+
+/// Why no volume was created.
+#[derive(Debug)]
+pub enum CreateError {
+    /// The device holds something.
+    InUse {
+        /// The device.
+        device: String,
+        /// What was found.
+        found: String,
+    },
+    /// The sizes do not fit.
+    Layout(LayoutError),
+    /// A field does not fit.
+    Field(FieldError),
+    /// The device failed.
+    Disk(DiskError),
+}
+
+impl fmt::Display for CreateError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::InUse { device, found } => write!(
+                formatter,
+                "create on {device}: expected an empty device, found {found}; \
+                 use another device, or --force to overwrite what is there"
+            ),
+            Self::Layout(error) => write!(formatter, "create: {error}"),
+            Self::Field(error) => write!(formatter, "create: {error}"),
+            Self::Disk(error) => write!(formatter, "create: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for CreateError {}
+
+impl From<DiskError> for CreateError {
+    fn from(error: DiskError) -> Self {
+        Self::Disk(error)
+    }
+}
+
+impl From<LayoutError> for CreateError {
+    fn from(error: LayoutError) -> Self {
+        Self::Layout(error)
+    }
+}
+
+impl From<FieldError> for CreateError {
+    fn from(error: FieldError) -> Self {
+        Self::Field(error)
+    }
+}
+
+/// The layout `options` ask for on a disk.
+pub fn plan(properties: &Properties, options: &CreateOptions) -> Result<Layout, LayoutError> {
+    let layout_options = LayoutOptions {
+        preset: options.preset,
+        sector_bytes: properties.sector_bytes,
+        log_block_bytes: properties.physical_sector_bytes.clamp(512, 4096),
+        group_bytes: options.group_bytes,
+        log_bytes: options.log_bytes,
+    };
+    let device_bytes = options.device_bytes.unwrap_or(properties.capacity_bytes);
+    Layout::plan(device_bytes.min(properties.capacity_bytes), &layout_options)
+}
+
+/// Creates a volume on the disk.
+pub fn create(io: &mut SyncIo<'_>, options: &CreateOptions) -> Result<Superblock, CreateError> {
+    let layout = plan(io.disk().properties(), options)?;
+    let superblock = Superblock {
+        volume_id: options.volume_id,
+        generation: 1,
+        created_unix_s: options.created_unix_s,
+        layout,
+        preset: options.preset,
+        ack: options.ack,
+        logged_write_bytes_max: options.logged_write_bytes_max,
+        feature_incompat: 0,
+        feature_ro_compat: 0,
+        label: options.label.clone(),
+        map_device_id: None,
+    };
+    write_empty_snapshots(io, &superblock, 0)?;
+    write_superblocks(io, &superblock)?;
+    Ok(superblock)
+}
+
+/// An empty map in slot 0, nothing in slot 1. Records continue after `record_sequence`.
+pub(crate) fn write_empty_snapshots(
+    io: &mut SyncIo<'_>,
+    superblock: &Superblock,
+    record_sequence: u64,
+) -> Result<(), CreateError> {
+    let layout = &superblock.layout;
+    let mut items = Vec::new();
+    if layout.log_count() > 0 {
+        items.push(BodyItem::Log(LogState { log_index: 0, position: 0, generation: 0 }));
+        items.push(BodyItem::Claim(0));
+    }
+    let mut writer = BodyWriter::new();
+    let mut body = vec![0; 4096];
+    let mut items = items.into_iter();
+    let filled = writer.fill(&mut body, &mut items)?;
+    writer.fill(&mut [0; 4096], &mut items)?;
+    let summary = writer.summary().unwrap_or_default();
+    let header = SnapshotHeader {
+        volume_id: superblock.volume_id,
+        snapshot_number: 0,
+        record_sequence,
+        flags: 0,
+        body: summary,
+    };
+    io.write(layout.slot_offsets[1], &[0; 4096])?;
+    io.write(layout.slot_offsets[0] + 4096, &body[..filled])?;
+    io.flush()?;
+    io.write(layout.slot_offsets[0], &header.encode())?;
+    io.flush()?;
+    Ok(())
+}
+
+/// Writes every copy, the first one last, with a flush between, so that at any moment one is sound.
+pub(crate) fn write_superblocks(
+    io: &mut SyncIo<'_>,
+    superblock: &Superblock,
+) -> Result<(), DiskError> {
+    let offsets = superblock.layout.superblock_offsets();
+    for copy in (0..COPIES).rev() {
+        io.write(offsets[copy as usize], &superblock.encode(copy))?;
+        io.flush()?;
+    }
+    Ok(())
+}

@@ -1,0 +1,132 @@
+//! Presets: every published system as a named choice of policies.
+//!
+//! A preset fixes the layout (which logs there are) and the defaults of the policies. The name is
+//! what users type; its number in the superblock is what a volume remembers.
+
+use nearhead_disk::{Nanos, Properties};
+use nearhead_engine::{Ack, AdmissionPolicy, Cleaning, Config, PlacementPolicy, RECORD_BYTES_MAX};
+use nearhead_format::{AckMode, Preset, Superblock};
+use std::fmt;
+
+/// Bulk bytes on a rotational disk at once: two pieces. At 100 MB/s a durable write waits 2.6 ms
+/// behind them at most, and two are enough to keep a disk streaming.
+const BULK_BYTES_ROTATIONAL: u64 = 256 << 10;
+/// Piece of a bulk transfer on a rotational disk.
+const PIECE_BYTES_ROTATIONAL: u32 = 128 << 10;
+/// The same where no head moves: enough in flight for a fast device.
+const BULK_BYTES_FLASH: u64 = 4 << 20;
+const PIECE_BYTES_FLASH: u32 = 1 << 20;
+
+/// A preset as users name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NamedPreset {
+    /// What is typed.
+    pub name: &'static str,
+    /// What the superblock says.
+    pub preset: Preset,
+    /// Writes up to this many bytes are logged.
+    pub logged_write_bytes_max: u32,
+    /// One line for people.
+    pub summary: &'static str,
+}
+
+/// Every preset there is.
+pub const PRESETS: [NamedPreset; 5] = [
+    NamedPreset {
+        name: "nolog",
+        preset: Preset::NoLog,
+        logged_write_bytes_max: 0,
+        summary: "everything in place: the baseline",
+    },
+    NamedPreset {
+        name: "singlelog",
+        preset: Preset::SingleLog,
+        logged_write_bytes_max: 32 << 10,
+        summary: "writes up to 32 KiB go to one log in the middle of the disk",
+    },
+    NamedPreset {
+        name: "mlb",
+        preset: Preset::Mlb,
+        logged_write_bytes_max: 32 << 10,
+        summary: "Manylogs: writes up to 32 KiB go to the log nearest the head",
+    },
+    NamedPreset {
+        name: "mlb-32",
+        preset: Preset::Mlb,
+        logged_write_bytes_max: 32 << 10,
+        summary: "the same as mlb",
+    },
+    NamedPreset {
+        name: "mlb-256",
+        preset: Preset::Mlb,
+        logged_write_bytes_max: 256 << 10,
+        summary: "Manylogs: writes up to 256 KiB go to the log nearest the head",
+    },
+];
+
+/// A name that is no preset.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownPreset {
+    /// What was asked for.
+    pub name: String,
+}
+
+impl fmt::Display for UnknownPreset {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&str> = PRESETS.iter().map(|preset| preset.name).collect();
+        write!(formatter, "preset: expected one of {}, found {:?}", names.join(", "), self.name)
+    }
+}
+
+impl std::error::Error for UnknownPreset {}
+
+impl NamedPreset {
+    /// The preset called `name`.
+    pub fn by_name(name: &str) -> Result<Self, UnknownPreset> {
+        let known = PRESETS.iter().find(|preset| preset.name == name);
+        known.copied().ok_or_else(|| UnknownPreset { name: name.to_owned() })
+    }
+}
+
+/// The engine's configuration for a volume on a disk, with everything else at its default.
+pub fn default_config(superblock: &Superblock, properties: &Properties) -> Config {
+    let placement = match superblock.preset {
+        Preset::NoLog => PlacementPolicy::InPlace,
+        Preset::SingleLog => PlacementPolicy::SingleLog,
+        Preset::Mlb => PlacementPolicy::NearHead,
+    };
+    let (piece_bytes, bulk_bytes_max) = if properties.rotational {
+        (PIECE_BYTES_ROTATIONAL, BULK_BYTES_ROTATIONAL)
+    } else {
+        (PIECE_BYTES_FLASH, BULK_BYTES_FLASH)
+    };
+    Config {
+        ack: match superblock.ack {
+            AckMode::Durable => Ack::Durable,
+            AckMode::Flush => Ack::Flush,
+        },
+        placement,
+        admission: AdmissionPolicy::DurableFirst {
+            piece_bytes: piece_bytes.min(properties.transfer_bytes_max),
+            bulk_bytes_max,
+        },
+        logged_write_bytes_max: superblock.logged_write_bytes_max,
+        cleaning: Cleaning {
+            period: None,
+            idle_after: Some(Nanos::from_secs(30)),
+            window: None,
+            watermark_pct: Some(70),
+            batch_bytes: 4 << 20,
+            swap_above_pct: (superblock.preset == Preset::Mlb).then_some(80),
+            swap_idle_after: Nanos::from_millis(500),
+        },
+        stage_bytes_max: 16 << 20,
+        record_bytes_max: RECORD_BYTES_MAX,
+        snapshot_after_bytes: 1 << 30,
+        snapshot_period: Nanos::from_secs(600),
+        stage_age_max: Nanos::from_secs(1),
+        second_of_day_at_zero: 0,
+        read_only: superblock.must_be_read_only(),
+        accept_loss: false,
+    }
+}

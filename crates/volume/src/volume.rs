@@ -1,0 +1,220 @@
+//! An open volume: an engine on a disk, served.
+//!
+//! It only carries messages between the two, in both directions, until neither has anything left to
+//! do at the present time.
+
+use crate::open::{OpenError, find_superblock};
+use crate::service::{Extent, Service, ServiceInfo};
+use crate::sync_io::SyncIo;
+use nearhead_disk::{Disk, Nanos};
+use nearhead_engine::{Config, Engine, REQUEST_BYTES_MAX, Reply, Request, Setup, Status};
+use nearhead_format::Superblock;
+use std::os::fd::BorrowedFd;
+use std::time::Instant;
+
+/// A volume being served.
+pub struct Volume<D: Disk> {
+    engine: Engine,
+    disk: D,
+    superblock: Superblock,
+    /// Copies of the superblock that should be written again.
+    superblock_findings: Vec<String>,
+}
+
+impl<D: Disk> Volume<D> {
+    /// Opens the volume on `disk` in real time; `start` is the instant of `Nanos::ZERO`. Recovery
+    /// goes on while requests already come in; [`Volume::wait_until_open`] waits for it.
+    pub fn open(
+        mut disk: D,
+        start: Instant,
+        configure: impl FnOnce(&Superblock, &mut Config),
+    ) -> Result<Self, OpenError> {
+        let found = find_superblock(&mut SyncIo::in_real_time(&mut disk, start))?;
+        Ok(Self::with_superblock(disk, found.superblock, found.to_repair, configure, false))
+    }
+
+    /// Opens it in virtual time, from `now` on; says what time it is afterwards.
+    pub fn open_in_virtual_time(
+        mut disk: D,
+        now: Nanos,
+        configure: impl FnOnce(&Superblock, &mut Config),
+    ) -> Result<(Self, Nanos), OpenError> {
+        let mut io = SyncIo::in_virtual_time(&mut disk, now);
+        let found = find_superblock(&mut io)?;
+        let now = io.now();
+        let volume =
+            Self::with_superblock(disk, found.superblock, found.to_repair, configure, false);
+        Ok((volume, now))
+    }
+
+    /// A volume just created, on a disk that need not keep any content: nothing is read.
+    pub fn start_empty(
+        disk: D,
+        superblock: Superblock,
+        configure: impl FnOnce(&Superblock, &mut Config),
+    ) -> Self {
+        Self::with_superblock(disk, superblock, Vec::new(), configure, true)
+    }
+
+    fn with_superblock(
+        disk: D,
+        superblock: Superblock,
+        superblock_findings: Vec<String>,
+        configure: impl FnOnce(&Superblock, &mut Config),
+        empty: bool,
+    ) -> Self {
+        let mut config = crate::presets::default_config(&superblock, disk.properties());
+        configure(&superblock, &mut config);
+        let setup = Setup {
+            config,
+            layout: superblock.layout.clone(),
+            volume_id: superblock.volume_id,
+            properties: disk.properties().clone(),
+        };
+        let engine = if empty { Engine::start_empty(setup) } else { Engine::open(setup) };
+        Self { engine, disk, superblock, superblock_findings }
+    }
+
+    /// Waits in real time until recovery is done; an error says why it could not be.
+    pub fn wait_until_open(&mut self, start: Instant) -> Result<(), OpenError> {
+        while !self.engine.is_open() {
+            let now = SyncIo::in_real_time(&mut self.disk, start).now();
+            self.drive(now);
+            if !self.engine.is_open() {
+                SyncIo::in_real_time(&mut self.disk, start).wait()?;
+            }
+        }
+        self.check_open()
+    }
+
+    /// The same in virtual time from `now` on; says what time it is afterwards.
+    pub fn run_until_open(&mut self, mut now: Nanos) -> Result<Nanos, OpenError> {
+        loop {
+            self.drive(now);
+            if self.engine.is_open() {
+                return self.check_open().map(|()| now);
+            }
+            let mut io = SyncIo::in_virtual_time(&mut self.disk, now);
+            io.wait()?;
+            now = io.now();
+        }
+    }
+
+    fn check_open(&self) -> Result<(), OpenError> {
+        match self.engine.failure() {
+            Some(problem) if self.engine.is_stopped() => Err(OpenError::Recovery {
+                device: self.disk.properties().name.clone(),
+                problem: problem.to_owned(),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// The engine's state.
+    pub fn status(&self) -> Status {
+        let mut status = self.engine.status();
+        status.damage.splice(0..0, self.superblock_findings.iter().cloned());
+        status
+    }
+
+    /// What the volume was created as.
+    pub fn superblock(&self) -> &Superblock {
+        &self.superblock
+    }
+
+    /// The engine, for reading its state.
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// The disk underneath.
+    pub fn disk(&self) -> &D {
+        &self.disk
+    }
+
+    /// The disk underneath; commands of the engine may be outstanding on it.
+    pub fn disk_mut(&mut self) -> &mut D {
+        &mut self.disk
+    }
+
+    /// Ends the volume as it is, without making anything durable.
+    pub fn into_disk(self) -> D {
+        self.disk
+    }
+
+    /// Begins copying everything logged home; durability-only ranges too if `everything`.
+    pub fn start_checkpoint(&mut self, everything: bool, now: Nanos) {
+        self.engine.start_checkpoint(everything, now);
+    }
+}
+
+impl<D: Disk> Service for Volume<D> {
+    fn info(&self) -> ServiceInfo {
+        let properties = self.disk.properties();
+        let label = self.superblock.label.as_str();
+        let description = if label.is_empty() {
+            format!("Nearhead volume on {}", properties.name)
+        } else {
+            label.to_owned()
+        };
+        ServiceInfo {
+            description,
+            size_bytes: self.engine.size_bytes(),
+            block_bytes_min: self.engine.block_bytes() as u32,
+            block_bytes_preferred: 4096,
+            request_bytes_max: REQUEST_BYTES_MAX as u32,
+            read_only: self.engine.is_read_only(),
+            rotational: properties.rotational,
+            fast_zero: properties.fast_zero,
+        }
+    }
+
+    fn submit(&mut self, request: Request, now: Nanos) {
+        self.engine.handle_request(request, now);
+    }
+
+    fn drive(&mut self, now: Nanos) {
+        loop {
+            while let Some(completion) = self.disk.poll(now) {
+                self.engine.handle_completion(completion, now);
+            }
+            self.engine.advance(now);
+            let mut submitted = false;
+            while let Some(submission) = self.engine.poll_command() {
+                self.disk.submit(submission, now);
+                submitted = true;
+            }
+            if !submitted {
+                return;
+            }
+            self.disk.kick();
+        }
+    }
+
+    fn poll_reply(&mut self) -> Option<Reply> {
+        self.engine.poll_reply()
+    }
+
+    fn wake_at(&self) -> Option<Nanos> {
+        [self.disk.wake_at(), self.engine.next_wake()].into_iter().flatten().min()
+    }
+
+    fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.disk.wake_fd()
+    }
+
+    fn block_status(&self, offset: u64, len: u64, runs_max: usize) -> Vec<Extent> {
+        let runs = self.engine.allocation(offset, len, runs_max);
+        runs.into_iter()
+            .map(|run| Extent { len: run.len, hole: run.zero, zero: run.zero })
+            .collect()
+    }
+
+    fn begin_shutdown(&mut self, now: Nanos) {
+        self.engine.begin_shutdown(now);
+    }
+
+    fn is_shut_down(&self) -> bool {
+        self.engine.is_stopped()
+    }
+}
