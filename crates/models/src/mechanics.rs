@@ -35,6 +35,8 @@ pub struct Motion {
     pub transfer_ns: u64,
     /// Whether the arm changed its cylinder before the first sector.
     pub moved: bool,
+    /// Whether it had to settle on a track that does not continue the one before.
+    pub settled: bool,
     /// Where the arm is afterwards.
     pub arm: ArmPosition,
 }
@@ -131,6 +133,7 @@ impl Mechanics {
             rotation_ns: first.rotation_ns,
             transfer_ns: 0,
             moved: first.track.cylinder != arm.cylinder,
+            settled: first.seek_ns > 0 && arm.next_lbn != first.track.first_lbn,
             arm: arm_on(&first.track),
         };
         let here = sectors.min(first.track.end_lbn() - lbn);

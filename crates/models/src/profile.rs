@@ -104,6 +104,10 @@ pub struct SeekSpec {
     pub write_settle_ms: f64,
     /// Changing to another head without moving.
     pub head_switch_ms: f64,
+    /// Share of the accesses after a movement that settle too late or are not read at once, and
+    /// wait another revolution.
+    #[serde(default)]
+    pub late_share: f64,
 }
 
 /// Time of the electronics per command, in ms.
@@ -154,6 +158,8 @@ pub struct QueueSpec {
     pub depth: u16,
     /// Which one goes next.
     pub policy: QueuePolicy,
+    /// What SPTF takes off the positioning time of a command, as a share of the time it waited.
+    pub aging: f64,
     /// A command that waited this long goes first whatever the policy says, in ms.
     pub age_limit_ms: f64,
     /// Whether the drive serves the `Durable` class first.
@@ -287,9 +293,14 @@ impl Profile {
             ("command.cached_ms", self.command.cached_ms),
             ("cache.destage_idle_ms", self.cache.destage_idle_ms),
             ("queue.age_limit_ms", self.queue.age_limit_ms),
+            ("queue.aging", self.queue.aging),
         ];
         if let Some((field, found)) = times.iter().find(|(_, ms)| !(0.0..60_000.0).contains(ms)) {
             return Err(format!("expected {field} from 0 to 60000, found {found}"));
+        }
+        if !(0.0..=0.5).contains(&self.seek.late_share) {
+            let found = self.seek.late_share;
+            return Err(format!("expected seek.late_share from 0 to 0.5, found {found}"));
         }
         if !matches!(self.sector_bytes, 512 | 4096) {
             return Err(format!("expected sector_bytes 512 or 4096, found {}", self.sector_bytes));

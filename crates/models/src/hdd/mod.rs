@@ -27,6 +27,7 @@ pub use stats::Stats;
 
 use crate::mechanics::{ArmPosition, Mechanics};
 use crate::profile::{Profile, ProfileError, QueuePolicy};
+use crate::random::SplitMix;
 use crate::store::Store;
 use crate::validate::check;
 use dirty::{Extent, WriteCache};
@@ -150,6 +151,9 @@ pub struct HddModel {
     destage_cursor: u64,
     last_activity: Nanos,
     bus_free_at: Nanos,
+    late_share_billionths: u64,
+    /// Decides which accesses settle late; the same for every run, so that runs repeat.
+    lateness: SplitMix,
     stats: Stats,
 }
 
@@ -185,6 +189,7 @@ impl HddModel {
         Ok(Self {
             chooser: Chooser {
                 policy: profile.queue.policy,
+                aging: profile.queue.aging,
                 age_limit: Nanos::from_millis_f64(profile.queue.age_limit_ms),
                 honours_priority: profile.queue.honours_priority,
             },
@@ -193,7 +198,6 @@ impl HddModel {
             dirty: WriteCache::new(profile.sector_bytes),
             arm: mechanics.arm_at(0),
             properties,
-            profile,
             mechanics,
             store,
             time: Nanos::ZERO,
@@ -211,7 +215,10 @@ impl HddModel {
             destage_cursor: 0,
             last_activity: Nanos::ZERO,
             bus_free_at: Nanos::ZERO,
+            late_share_billionths: (profile.seek.late_share * 1e9) as u64,
+            lateness: SplitMix::new(0),
             stats: Stats::default(),
+            profile,
         })
     }
 

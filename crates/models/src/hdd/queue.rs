@@ -42,7 +42,10 @@ impl Pending {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Chooser {
     pub(super) policy: QueuePolicy,
+    /// A command that waited this long goes first.
     pub(super) age_limit: Nanos,
+    /// What SPTF takes off a positioning time per time waited.
+    pub(super) aging: f64,
     pub(super) honours_priority: bool,
 }
 
@@ -84,9 +87,17 @@ impl Chooser {
                 (pending.lbn < situation.cursor, pending.lbn, pending.sequence)
             }),
             QueuePolicy::Sptf => candidates()
-                .min_by_key(|(_, pending)| (situation.positioning_ns(pending), pending.sequence)),
+                .min_by_key(|(_, pending)| (self.aged_ns(pending, situation), pending.sequence)),
         };
         chosen.map(|(index, _)| index)
+    }
+
+    /// Positioning time less a share of the time waited: aged SPTF (Jacobson and Wilkes, HP
+    /// Laboratories report HPL-CSP-91-7). Without it, a stream of reads that follow each other
+    /// would keep everything else waiting for ever.
+    fn aged_ns(&self, pending: &Pending, situation: &Situation<'_>) -> i64 {
+        let waited = situation.now.since(pending.arrived_at).0;
+        situation.positioning_ns(pending) as i64 - (waited as f64 * self.aging) as i64
     }
 }
 

@@ -219,9 +219,20 @@ impl HddModel {
         self.stats.rotation_ns += motion.rotation_ns;
         self.stats.transfer_ns += motion.transfer_ns;
         self.arm = motion.arm;
+        let late = Nanos(self.late_settling_ns(motion.settled));
+        self.stats.rotation_ns += late.0;
         // A stream may have read part of the request before this was decided.
-        let ends_at = motion.ends_at.max(self.time);
+        let ends_at = (motion.ends_at + late).max(self.time);
         self.work = Work::Busy { job, started_at: self.time, ends_at };
+    }
+
+    /// Now and then the head is not ready in time and the sector must come round again.
+    fn late_settling_ns(&mut self, settled: bool) -> u64 {
+        if !settled || self.late_share_billionths == 0 {
+            return 0;
+        }
+        let late = self.lateness.below(1_000_000_000) < self.late_share_billionths;
+        if late { self.mechanics.spindle().period().0 } else { 0 }
     }
 
     fn end_job(&mut self, job: Job) {
