@@ -9,3 +9,10 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod protocol;
+pub mod server;
+
+pub use protocol::TlsMode;
+pub use server::{
+    Clock, Context, Ending, Limits, Report, Server, ServerBuilder, ServerError, ShutdownHandle,
+    Statistics, TlsFiles,
+};

@@ -1,0 +1,185 @@
+//! How a server is set up: where it listens, what it is called, and its limits.
+
+use super::control::{Context, Control, Handler};
+use super::error::ServerError;
+use super::event_loop::Server;
+use super::listener::Listener;
+use super::shutdown;
+use super::tls::TlsFiles;
+use crate::protocol::{REQUEST_BYTES_MAX, TlsMode};
+use nearhead_disk::Nanos;
+use std::net::SocketAddr;
+use std::path::Path;
+
+/// The bounds of a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Clients served at once.
+    pub connections_max: usize,
+    /// Requests of one client at the service.
+    pub client_requests_max: usize,
+    /// Requests of all clients at the service.
+    pub requests_max: usize,
+    /// Memory for the requests and replies of one client, in bytes.
+    pub client_bytes_max: usize,
+    /// Memory for the requests and replies of all clients, in bytes.
+    pub bytes_max: usize,
+    /// How long a client may hold memory that others wait for without taking or giving a byte.
+    pub stall_max: Nanos,
+    /// How long a graceful stop may take.
+    pub shutdown_max: Nanos,
+    /// Time before a deadline of the service from which on the loop looks at the clock instead of
+    /// sleeping. Sleeping ends some tens of microseconds late; an emulated disk must not.
+    pub timer_look: Nanos,
+    /// How long the loop looks for the next request before it sleeps, once it has served one.
+    /// Saves a client that waits for each reply the time to wake up the server, for the price of a
+    /// busy processor.
+    pub idle_look: Nanos,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections_max: 4096,
+            client_requests_max: 256,
+            requests_max: 8192,
+            client_bytes_max: 64 << 20,
+            bytes_max: 512 << 20,
+            stall_max: Nanos::from_secs(30),
+            shutdown_max: Nanos::from_secs(30),
+            timer_look: Nanos::from_micros(60),
+            idle_look: Nanos::ZERO,
+        }
+    }
+}
+
+/// A tick's period and what it does.
+pub(crate) type Tick<'a, S> = (Nanos, Box<dyn FnMut(&mut Context<'_, S>) + 'a>);
+
+/// Sets up a [`Server`].
+pub struct ServerBuilder<'a, S: ?Sized> {
+    listeners: Vec<Listener>,
+    addresses: Vec<SocketAddr>,
+    exports: Vec<String>,
+    controls: Vec<Control<'a, S>>,
+    tick: Option<Tick<'a, S>>,
+    notice: Box<dyn FnMut(&str) + 'a>,
+    limits: Limits,
+    tls: Option<(TlsMode, TlsFiles)>,
+}
+
+impl<S: ?Sized> Default for ServerBuilder<'_, S> {
+    fn default() -> Self {
+        Self {
+            listeners: Vec::new(),
+            addresses: Vec::new(),
+            exports: Vec::new(),
+            controls: Vec::new(),
+            tick: None,
+            notice: Box::new(|_| {}),
+            limits: Limits::default(),
+            tls: None,
+        }
+    }
+}
+
+impl<'a, S: ?Sized> ServerBuilder<'a, S> {
+    /// Listens on a Unix socket at `path`. A socket on which nobody answers is replaced.
+    pub fn listen_unix(mut self, path: impl AsRef<Path>) -> Result<Self, ServerError> {
+        self.listeners.push(Listener::unix(path.as_ref())?);
+        Ok(self)
+    }
+
+    /// Listens on a TCP address such as `127.0.0.1:10809`.
+    pub fn listen_tcp(mut self, address: &str) -> Result<Self, ServerError> {
+        for (listener, address) in Listener::tcp(address)? {
+            self.listeners.push(listener);
+            self.addresses.push(address);
+        }
+        Ok(self)
+    }
+
+    /// Listens on the sockets that the parent process hands over (systemd socket activation).
+    pub fn listen_activated(mut self) -> Result<Self, ServerError> {
+        self.listeners.extend(Listener::activated()?);
+        Ok(self)
+    }
+
+    /// Offers the service under `name` too; without any name it is the default export `""`.
+    #[must_use]
+    pub fn export(mut self, name: impl Into<String>) -> Self {
+        self.exports.push(name.into());
+        self
+    }
+
+    /// Encrypts connections, if the client wants or always.
+    #[must_use]
+    pub fn tls(mut self, mode: TlsMode, files: TlsFiles) -> Self {
+        self.tls = Some((mode, files));
+        self
+    }
+
+    /// Sets the bounds.
+    #[must_use]
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// Answers command lines on a Unix socket at `path`: one line in, one line out.
+    pub fn control(
+        mut self,
+        path: impl AsRef<Path>,
+        handler: impl FnMut(&str, &mut Context<'_, S>) -> String + 'a,
+    ) -> Result<Self, ServerError> {
+        let handler: Handler<'a, S> = Box::new(handler);
+        let listener = Listener::unix(path.as_ref())?;
+        self.controls.push(Control::new(self.controls.len() as u32, listener, handler));
+        Ok(self)
+    }
+
+    /// Calls `tick` every `period`.
+    #[must_use]
+    pub fn every(mut self, period: Nanos, tick: impl FnMut(&mut Context<'_, S>) + 'a) -> Self {
+        self.tick = Some((period.max(Nanos::from_millis(1)), Box::new(tick)));
+        self
+    }
+
+    /// Tells `notice` what people may want to know: who was cut off and why.
+    #[must_use]
+    pub fn notices(mut self, notice: impl FnMut(&str) + 'a) -> Self {
+        self.notice = Box::new(notice);
+        self
+    }
+
+    /// Checks everything and reads the TLS files.
+    pub fn build(self) -> Result<Server<'a, S>, ServerError> {
+        if self.listeners.is_empty() {
+            return Err(ServerError::NothingToListenOn);
+        }
+        let mut limits = self.limits;
+        // A single request of the largest size must fit.
+        limits.bytes_max = limits.bytes_max.max(2 * REQUEST_BYTES_MAX as usize);
+        limits.client_requests_max = limits.client_requests_max.max(1);
+        limits.requests_max = limits.requests_max.max(1);
+        let (tls_mode, tls) = match self.tls {
+            Some((TlsMode::Off, _)) | None => (TlsMode::Off, None),
+            Some((mode, files)) => (mode, Some(files.load()?)),
+        };
+        let failed = |source| ServerError::EventLoop { step: "socketpair", source };
+        let (shutdown_handle, shutdown) = shutdown::pair().map_err(failed)?;
+        Ok(Server {
+            listeners: self.listeners,
+            addresses: self.addresses,
+            exports: self.exports,
+            controls: self.controls,
+            tick: self.tick,
+            notice: self.notice,
+            limits,
+            tls_mode,
+            tls,
+            shutdown_handle,
+            shutdown,
+        })
+    }
+}

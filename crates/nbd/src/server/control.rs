@@ -1,0 +1,187 @@
+//! A line-based control socket, served by the same loop as the clients.
+//!
+//! One command a line, one answer a line, in order. Commands run between requests with the service
+//! in hand, so they must not take long. A line and the answers that nobody reads are bounded, and
+//! so is the number of connections: a control client cannot disturb the disk's clients.
+
+use super::error::{ServerError, in_step};
+use super::event_loop::{CONTROL_CONNECTION_TOKENS, CONTROL_TOKENS};
+use super::listener::Listener;
+use super::poller::{Poller, Ready};
+use super::statistics::Statistics;
+use nearhead_disk::Nanos;
+use rustix::event::epoll::EventFlags;
+use rustix::io::Errno;
+use rustix::net::SendFlags;
+use std::os::fd::OwnedFd;
+
+/// Longest command, in bytes.
+const LINE_BYTES_MAX: usize = 64 * 1024;
+
+/// Answers waiting to be read beyond which no more commands are taken, in bytes.
+const UNSENT_BYTES_MAX: usize = 1 << 20;
+
+/// Most connections to one control socket.
+const CONNECTIONS_MAX: usize = 32;
+
+/// What a command or a tick may use.
+pub struct Context<'a, S: ?Sized> {
+    /// The service; the loop drives it after the command.
+    pub service: &'a mut S,
+    /// The server's counts.
+    pub statistics: Statistics,
+    /// The time.
+    pub now: Nanos,
+}
+
+/// Answers a command line with one line.
+pub(crate) type Handler<'a, S> = Box<dyn FnMut(&str, &mut Context<'_, S>) -> String + 'a>;
+
+/// A control socket.
+pub(crate) struct Control<'a, S: ?Sized> {
+    index: u32,
+    listener: Listener,
+    handler: Handler<'a, S>,
+    connections: Vec<Option<ControlConnection>>,
+}
+
+struct ControlConnection {
+    socket: OwnedFd,
+    input: Vec<u8>,
+    output: Vec<u8>,
+    interest: EventFlags,
+    ended: bool,
+}
+
+impl<'a, S: ?Sized> Control<'a, S> {
+    pub(crate) fn new(index: u32, listener: Listener, handler: Handler<'a, S>) -> Self {
+        Self { index, listener, handler, connections: Vec::new() }
+    }
+
+    /// Tells the poller about the socket.
+    pub(crate) fn register(&self, poller: &Poller) -> Result<(), ServerError> {
+        let token = CONTROL_TOKENS | u64::from(self.index);
+        poller.add(&self.listener, token, EventFlags::IN).map_err(in_step("epoll_ctl"))
+    }
+
+    /// Takes in those who knock; one too many is let go at once.
+    pub(crate) fn accept(&mut self, poller: &Poller) {
+        while let Ok(Some(socket)) = self.listener.accept() {
+            let free = self.connections.iter().position(Option::is_none);
+            let place = free.unwrap_or(self.connections.len());
+            if place >= CONNECTIONS_MAX {
+                continue;
+            }
+            let interest = EventFlags::IN;
+            if poller.add(&socket, self.token(place), interest).is_err() {
+                continue;
+            }
+            let (input, output) = (Vec::new(), Vec::new());
+            let connection = ControlConnection { socket, input, output, interest, ended: false };
+            if place == self.connections.len() {
+                self.connections.push(None);
+            }
+            self.connections[place] = Some(connection);
+        }
+    }
+
+    fn token(&self, place: usize) -> u64 {
+        CONTROL_CONNECTION_TOKENS | u64::from(self.index) << 32 | place as u64
+    }
+
+    /// Serves a connection that is ready.
+    pub(crate) fn on_ready(&mut self, ready: Ready, poller: &Poller, context: &mut Context<'_, S>) {
+        let place = ready.token as u32 as usize;
+        let token = self.token(place);
+        let Some(slot) = self.connections.get_mut(place) else { return };
+        let Some(connection) = slot else { return };
+        if ready.flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR) {
+            connection.receive();
+        }
+        let mut alive = true;
+        // Sending makes room for the answers to further commands.
+        while alive && connection.run_commands(&mut self.handler, context) {
+            alive = connection.send();
+        }
+        alive = alive && connection.send();
+        let done = connection.ended && connection.output.is_empty();
+        if !alive || done || !connection.register(poller, token) {
+            *slot = None;
+        }
+    }
+}
+
+impl ControlConnection {
+    fn receive(&mut self) {
+        while !self.ended && self.input.len() < LINE_BYTES_MAX {
+            let mut bytes = [0; 4096];
+            match rustix::io::read(&self.socket, &mut bytes[..]) {
+                Ok(0) => self.ended = true,
+                Ok(len) => self.input.extend_from_slice(&bytes[..len]),
+                Err(Errno::AGAIN | Errno::INTR) => break,
+                Err(_) => self.ended = true,
+            }
+        }
+    }
+
+    /// Runs the commands that were received whole; whether any ran.
+    fn run_commands<S: ?Sized>(
+        &mut self,
+        handler: &mut Handler<'_, S>,
+        context: &mut Context<'_, S>,
+    ) -> bool {
+        let mut ran = false;
+        while self.output.len() < UNSENT_BYTES_MAX {
+            let Some(line) = self.take_line() else { break };
+            let answer = match std::str::from_utf8(&line) {
+                Ok(line) if line.trim().is_empty() => continue,
+                Ok(line) => handler(line.trim(), context),
+                Err(_) => "error: expected a command in UTF-8".to_owned(),
+            };
+            self.output.extend_from_slice(answer.as_bytes());
+            self.output.push(b'\n');
+            ran = true;
+        }
+        ran
+    }
+
+    /// The next line; the last one needs no line end.
+    fn take_line(&mut self) -> Option<Vec<u8>> {
+        let end = self.input.iter().position(|byte| *byte == b'\n');
+        if let Some(end) = end {
+            return Some(self.input.drain(..=end).collect());
+        }
+        if self.input.len() >= LINE_BYTES_MAX {
+            self.input.clear();
+            self.ended = true;
+            let words = format!("error: expected a command of at most {LINE_BYTES_MAX} bytes\n");
+            self.output.extend_from_slice(words.as_bytes());
+        }
+        let last = self.ended && !self.input.is_empty();
+        last.then(|| std::mem::take(&mut self.input))
+    }
+
+    /// Sends what the socket takes; whether the other side is still there.
+    fn send(&mut self) -> bool {
+        while !self.output.is_empty() {
+            match rustix::net::send(&self.socket, &self.output, SendFlags::NOSIGNAL) {
+                Ok(sent) => drop(self.output.drain(..sent)),
+                Err(Errno::AGAIN | Errno::INTR) => return true,
+                Err(_) => return false,
+            }
+        }
+        true
+    }
+
+    fn register(&mut self, poller: &Poller, token: u64) -> bool {
+        let mut interest = EventFlags::empty();
+        interest.set(EventFlags::OUT, !self.output.is_empty());
+        let full = self.output.len() >= UNSENT_BYTES_MAX;
+        interest.set(EventFlags::IN, !self.ended && !full);
+        if interest == self.interest {
+            return true;
+        }
+        self.interest = interest;
+        poller.modify(&self.socket, token, interest).is_ok()
+    }
+}

@@ -1,0 +1,136 @@
+//! Sockets on which clients come in.
+//!
+//! A Unix socket's path is taken over only when it is a socket on which nobody answers. On the way
+//! out the path is removed if it still is the socket that was made here. Accepted sockets never
+//! block and are not inherited.
+
+use super::ServerError;
+use rustix::fs::{FileType, Stat};
+use rustix::net::SocketFlags;
+use std::io;
+use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+/// A listening socket.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    socket: OwnedFd,
+    tcp: bool,
+    /// The path to remove in the end, and the identity of the socket made there.
+    made: Option<(PathBuf, u64, u64)>,
+}
+
+impl Listener {
+    /// Listens on a new Unix socket.
+    pub(crate) fn unix(path: &Path) -> Result<Self, ServerError> {
+        remove_stale(path)?;
+        let failed = |source| ServerError::Listen { address: path.display().to_string(), source };
+        let socket = UnixListener::bind(path).map_err(failed)?;
+        socket.set_nonblocking(true).map_err(failed)?;
+        let made = identity(path).map(|(device, inode)| (path.to_owned(), device, inode));
+        Ok(Self { socket: socket.into(), tcp: false, made })
+    }
+
+    /// Listens on every address that `address` means; with the addresses bound.
+    pub(crate) fn tcp(address: &str) -> Result<Vec<(Self, SocketAddr)>, ServerError> {
+        let failed = |source| ServerError::Listen { address: address.to_owned(), source };
+        let mut listeners = Vec::new();
+        for address in address.to_socket_addrs().map_err(failed)? {
+            let socket = TcpListener::bind(address).map_err(failed)?;
+            socket.set_nonblocking(true).map_err(failed)?;
+            let local = socket.local_addr().map_err(failed)?;
+            listeners.push((Self { socket: socket.into(), tcp: true, made: None }, local));
+        }
+        Ok(listeners)
+    }
+
+    /// The sockets that the parent process hands over (`LISTEN_FDS`, sd_listen_fds(3)).
+    pub(crate) fn activated() -> Result<Vec<Self>, ServerError> {
+        let mut handed = listenfd::ListenFd::from_env();
+        let mut listeners = Vec::new();
+        for at in 0..handed.len() {
+            let problem = |error: io::Error| ServerError::Activation {
+                problem: format!("descriptor {}: expected a listening socket: {error}", at + 3),
+            };
+            let (socket, tcp): (OwnedFd, bool) = match handed.take_unix_listener(at) {
+                Ok(Some(socket)) => (socket.into(), false),
+                Ok(None) => continue,
+                Err(_) => match handed.take_tcp_listener(at).map_err(problem)? {
+                    Some(socket) => (socket.into(), true),
+                    None => continue,
+                },
+            };
+            rustix::io::ioctl_fionbio(&socket, true).map_err(|errno| problem(errno.into()))?;
+            listeners.push(Self { socket, tcp, made: None });
+        }
+        if listeners.is_empty() {
+            let problem = "expected sockets in LISTEN_FDS, found none for this process".to_owned();
+            return Err(ServerError::Activation { problem });
+        }
+        Ok(listeners)
+    }
+
+    /// The next client that waits, if any.
+    pub(crate) fn accept(&self) -> Result<Option<OwnedFd>, rustix::io::Errno> {
+        use rustix::io::Errno;
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        match rustix::net::accept_with(&self.socket, flags) {
+            Ok(socket) => {
+                if self.tcp {
+                    // Best effort: a client is served without them, only slower or longer.
+                    let _ = rustix::net::sockopt::set_tcp_nodelay(&socket, true);
+                    let _ = rustix::net::sockopt::set_socket_keepalive(&socket, true);
+                }
+                Ok(Some(socket))
+            }
+            // The client left before it was accepted (accept(2), "Error handling").
+            Err(Errno::AGAIN | Errno::CONNABORTED | Errno::INTR | Errno::PROTO) => Ok(None),
+            Err(errno) => Err(errno),
+        }
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Some((path, device, inode)) = self.made.take()
+            && identity(&path) == Some((device, inode))
+        {
+            // A path that stays behind is recognized as stale by the next server.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+fn status(path: &Path) -> Option<Stat> {
+    rustix::fs::lstat(path).ok()
+}
+
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    status(path).map(|status| (status.st_dev, status.st_ino))
+}
+
+/// Removes a socket that nobody answers on; refuses everything else that exists.
+fn remove_stale(path: &Path) -> Result<(), ServerError> {
+    let Some(status) = status(path) else { return Ok(()) };
+    if FileType::from_raw_mode(status.st_mode) != FileType::Socket {
+        return Err(ServerError::NotASocket { path: path.to_owned() });
+    }
+    match UnixStream::connect(path) {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            std::fs::remove_file(path).map_err(|source| ServerError::Listen {
+                address: path.display().to_string(),
+                source,
+            })
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Ok(_) | Err(_) => Err(ServerError::SocketInUse { path: path.to_owned() }),
+    }
+}
