@@ -93,7 +93,7 @@ fn lock_owner(file: &OwnedFd) -> Option<String> {
     let stat = rustix::fs::fstat(file).ok()?;
     let locks = fs::read_to_string("/proc/locks").ok()?;
     let (major, minor) = (rustix::fs::major(stat.st_dev), rustix::fs::minor(stat.st_dev));
-    owner_in(&locks, major, minor, stat.st_ino).map(describe_process)
+    owner_in(&locks, major, minor, stat.st_ino).and_then(describe_living_process)
 }
 
 /// Finds the pid in the text of `/proc/locks`, whose lines read (`proc_locks(5)`)
@@ -121,7 +121,7 @@ fn device_user(path: &Path) -> Option<String> {
     if let Some(holder) = holders.and_then(|mut entries| entries.next()).and_then(Result::ok) {
         return Some(format!("the device {}", holder.file_name().to_string_lossy()));
     }
-    process_with_device_open(number).map(describe_process)
+    process_with_device_open(number).and_then(describe_living_process)
 }
 
 /// The mount point of a device in the text of `/proc/self/mountinfo` (`proc_pid_mountinfo(5)`):
@@ -157,12 +157,19 @@ fn has_device_open(pid: u32, number: u64) -> bool {
     })
 }
 
-fn describe_process(pid: u32) -> String {
-    let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-    match name.trim() {
-        "" => format!("process {pid}"),
-        name => format!("process {pid} ({name})"),
-    }
+/// `None` for a process that has ended, although the kernel may still clean up after it.
+fn describe_living_process(pid: u32) -> Option<String> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    living_name_in(&stat).map(|name| format!("process {pid} ({name})"))
+}
+
+/// The name in the text of `/proc/PID/stat` (`proc_pid_stat(5)`): `708 (name) S ...`, where the
+/// name may hold anything, and the state is Z or X for a process that has ended.
+fn living_name_in(stat: &str) -> Option<&str> {
+    let (_, rest) = stat.split_once('(')?;
+    let (name, rest) = rest.rsplit_once(')')?;
+    let state = rest.trim_start().chars().next()?;
+    (!matches!(state, 'Z' | 'X' | 'x')).then_some(name)
 }
 
 #[cfg(test)]
@@ -194,6 +201,14 @@ mod tests {
             owner_in("nonsense\n\n5:\n1: FLOCK ADVISORY WRITE x fe:00:1 0 EOF", 0xfe, 0, 1),
             None
         );
+    }
+
+    #[test]
+    fn a_process_that_has_ended_keeps_nobody_out() {
+        assert_eq!(living_name_in("708 (near (head)) S 1 708"), Some("near (head)"));
+        assert_eq!(living_name_in("708 (nearhead) Z 1 708"), None);
+        assert_eq!(living_name_in(""), None);
+        assert_eq!(describe_living_process(u32::MAX), None);
     }
 
     #[test]

@@ -1,0 +1,168 @@
+//! A loop device stands in for a real block device; skipped where the machine allows none.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
+
+mod support;
+
+use nearhead_disk::{Class, Command, Disk, DiskErrorKind, Payload};
+use nearhead_uring::{Engine, OpenErrorKind, OpenOptions};
+use std::os::unix::fs::FileExt;
+use support::*;
+
+#[test]
+fn facts_of_a_block_device_come_from_the_kernel() {
+    let scratch = Scratch::new("device-facts");
+    let image = scratch.image("disk.img", 8 * MIB);
+    for sector in [512, 4096] {
+        let argument = sector.to_string();
+        let Some(device) = LoopDevice::attach(&image, &["--sector-size", &argument]) else {
+            return;
+        };
+        let disk = open(&device.path, Engine::Automatic);
+        let properties = disk.properties();
+        assert_eq!(properties.capacity_bytes, 8 * MIB);
+        assert_eq!(properties.sector_bytes, sector);
+        assert!(!properties.trim_reads_zero, "no discard is trusted to leave zeros");
+        let cache = std::fs::read_to_string(format!(
+            "/sys/block/{}/queue/write_cache",
+            device.path.file_name().unwrap().display()
+        ));
+        if let Ok(cache) = cache {
+            assert_eq!(properties.volatile_cache, cache.trim() == "write back");
+        }
+    }
+}
+
+#[test]
+fn every_kind_of_command_works_on_a_block_device() {
+    let scratch = Scratch::new("device-kinds");
+    let image = scratch.image("disk.img", 32 * MIB);
+    let Some(device) = LoopDevice::attach(&image, &[]) else { return };
+    for engine in ENGINES {
+        if !available(engine, &device.path) {
+            continue;
+        }
+        let mut disk = open(&device.path, engine);
+        let bytes = pattern(8 << 20, 1);
+        write(&mut disk, 0, &bytes, false);
+        write(&mut disk, 8 * MIB, &bytes[..4096], true);
+        let mut seen = vec![0; 4096];
+        std::fs::File::open(&device.path).unwrap().read_exact_at(&mut seen, 8 * MIB).unwrap();
+        assert!(seen == bytes[..4096], "an independent reader sees the durable write");
+        for (offset, len) in [(4096, 8192), (MIB, 2 * MIB)] {
+            run(&mut disk, Command::WriteZeroes { offset, len, durable: true }).unwrap();
+            assert!(read(&mut disk, offset, len as u32).iter().all(|byte| *byte == 0));
+        }
+        assert!(read(&mut disk, 0, 4096) == bytes[..4096]);
+        run(&mut disk, Command::Flush).unwrap();
+    }
+}
+
+#[test]
+fn a_discard_reaches_the_device_and_leaves_the_rest_alone() {
+    let scratch = Scratch::new("device-discard");
+    let image = scratch.image("disk.img", 32 * MIB);
+    let Some(device) = LoopDevice::attach(&image, &[]) else { return };
+    let allocated = || std::os::unix::fs::MetadataExt::blocks(&std::fs::metadata(&image).unwrap());
+    for engine in ENGINES {
+        if !available(engine, &device.path) {
+            continue;
+        }
+        let mut disk = open(&device.path, engine);
+        let bytes = pattern(8 << 20, 2);
+        write(&mut disk, 0, &bytes, true);
+        let before = allocated();
+        // Many at once: the helper must give every one of them back.
+        for id in 0..64 {
+            let command = Command::Trim { offset: MIB + id * 65536, len: 65536 };
+            submit(&mut disk, id, Class::Background, command);
+        }
+        disk.kick();
+        let mut ids: Vec<u64> = (0..64)
+            .map(|_| {
+                let completion = next_completion(&mut disk);
+                completion.result.unwrap();
+                completion.id.0
+            })
+            .collect();
+        ids.sort_unstable();
+        assert!(ids.into_iter().eq(0..64));
+        assert!(read(&mut disk, 0, 1 << 20) == bytes[..1 << 20]);
+        assert!(read(&mut disk, 5 * MIB, 1 << 20) == bytes[5 << 20..6 << 20]);
+        assert!(allocated() < before, "the loop device gives discarded space back: {engine:?}");
+    }
+}
+
+#[test]
+fn a_write_protected_device_opens_only_read_only() {
+    let scratch = Scratch::new("device-protected");
+    let image = scratch.image("disk.img", 4 * MIB);
+    let Some(device) = LoopDevice::attach(&image, &["--read-only"]) else { return };
+    let error = nearhead_uring::open(&device.path, &OpenOptions::default()).err().unwrap();
+    let expected = [OpenErrorKind::ReadOnly, OpenErrorKind::Permission];
+    assert!(expected.contains(&error.kind), "{error}");
+    assert!(error.detail.contains("read-only"), "says what to do: {error}");
+    let options = OpenOptions { read_only: true, ..OpenOptions::default() };
+    let mut disk = nearhead_uring::open(&device.path, &options).unwrap();
+    assert!(read(&mut disk, 0, 4096).iter().all(|byte| *byte == 0));
+}
+
+#[test]
+fn a_full_file_system_under_a_sparse_image_is_out_of_space_and_loses_nothing() {
+    let scratch = Scratch::new("full");
+    let small = scratch.image("small.img", 16 * MIB);
+    let Some(device) = LoopDevice::attach(&small, &[]) else { return };
+    let Some(mount) = Mount::ext4(&device.path, scratch.path("mnt")) else { return };
+    for engine in ENGINES {
+        let image = mount.point.join("sparse.img");
+        nearhead_uring::create_image(&image, 1 << 30).unwrap();
+        if !available(engine, &image) {
+            continue;
+        }
+        let mut disk = open(&image, engine);
+        let mut acknowledged = Vec::new();
+        let error = loop {
+            let offset = acknowledged.len() as u64 * MIB;
+            let bytes = pattern(1 << 20, offset);
+            let parts = vec![Payload::Bytes(buffer(&bytes))];
+            match run(&mut disk, Command::Write { offset, parts, durable: true }) {
+                Ok(_) => acknowledged.push(bytes),
+                Err(error) => break error,
+            }
+            assert!(acknowledged.len() < 16, "16 MiB of file system never fill");
+        };
+        assert_eq!(error.kind, DiskErrorKind::OutOfSpace, "{error}");
+        assert!(error.detail.contains("free space"), "says what to do: {error}");
+        for (index, bytes) in acknowledged.iter().enumerate() {
+            assert!(read(&mut disk, index as u64 * MIB, 1 << 20) == *bytes, "MiB {index}");
+        }
+        drop(disk);
+        std::fs::remove_file(&image).unwrap();
+    }
+}
+
+#[test]
+fn a_device_that_shrinks_under_a_command_gives_an_error() {
+    let scratch = Scratch::new("shrunk");
+    let image = scratch.image("disk.img", 8 * MIB);
+    let Some(device) = LoopDevice::attach(&image, &[]) else { return };
+    for engine in ENGINES {
+        if !available(engine, &device.path) {
+            continue;
+        }
+        let mut disk = open(&device.path, engine);
+        let file = std::fs::File::options().write(true).open(&image).unwrap();
+        file.set_len(4 * MIB).unwrap();
+        let resized = std::process::Command::new("losetup").arg("-c").arg(&device.path).status();
+        if !resized.is_ok_and(|status| status.success()) {
+            println!("skipped: losetup -c does not work here");
+            return;
+        }
+        let outcome = run(&mut disk, Command::Read { offset: 6 * MIB, len: 4096 });
+        outcome.expect_err("bytes that no longer exist cannot be read");
+        let parts = vec![Payload::Zeros(4096)];
+        let outcome = run(&mut disk, Command::Write { offset: 6 * MIB, parts, durable: true });
+        outcome.expect_err("bytes that no longer exist cannot be written");
+        file.set_len(8 * MIB).unwrap();
+        let _ = std::process::Command::new("losetup").arg("-c").arg(&device.path).status();
+    }
+}
