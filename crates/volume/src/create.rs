@@ -150,7 +150,9 @@ pub(crate) fn write_empty_snapshots(
         body: summary,
     };
     io.write(layout.slot_offsets[1], &[0; 4096])?;
-    io.write(layout.slot_offsets[0] + 4096, &body[..filled])?;
+    if filled > 0 {
+        io.write(layout.slot_offsets[0] + 4096, &body[..filled])?;
+    }
     io.flush()?;
     io.write(layout.slot_offsets[0], &header.encode())?;
     io.flush()?;
