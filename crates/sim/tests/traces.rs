@@ -58,7 +58,7 @@ fn strict_mode_stops_at_the_first_bad_line_and_names_it() {
     let error = trace.find_map(Result::err).unwrap();
     let text = error.to_string();
     assert!(matches!(error, TraceError::Line { .. }));
-    assert!(text.contains("line 2") && text.contains("found \"x"), "{text}");
+    assert!(text.contains("line 2") && text.contains("found \"x in"), "{text}");
     assert!(trace.next().is_none(), "an error ends the trace");
 }
 

@@ -74,8 +74,8 @@ impl<'line> Fields<'line> {
 
     /// A problem with field `index`.
     pub(super) fn problem(&self, index: usize, expected: &str) -> Problem {
-        let found = format!("{} in {}", self.raw(index).escape_ascii(), self.line.escape_ascii());
-        Problem::new(format!("{expected} in field {}", index + 1), found.as_bytes())
+        let found = [self.raw(index), b" in the line ", self.line].concat();
+        Problem::new(format!("{expected} in field {}", index + 1), &found)
     }
 
     /// Field `index` as a whole number.

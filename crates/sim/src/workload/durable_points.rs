@@ -2,17 +2,19 @@
 //! server does at every commit.
 //!
 //! A *durable point* is a set of scattered writes that count only when all are durable: issued
-//! together and followed by one flush, or each carrying FUA. Points are due at fixed instants. The
-//! writer is one thread of control: a point that is due while the last one still runs starts right
-//! after it (and is counted as late), so nothing is skipped as long as the service keeps up on
-//! average, and the rate achieved tells when it does not. Latency runs from the issue of a point's
-//! first write to the moment all are durable.
+//! together and followed by one flush, or each carrying FUA. Points are due at fixed instants,
+//! whether or not earlier ones are durable yet: many clients commit independently of each other. Up
+//! to `outstanding_points_max` are under way at once (1 makes it a single client that waits); a
+//! point that is due when that many are starts as soon as one is durable, and counts as late. So
+//! nothing is skipped, and the rate achieved tells when a service cannot keep up. Latency runs from
+//! the issue of a point's first write to the moment all are durable.
 
 use super::{Content, Issue, Slots, Tally, TallySummary, Workload};
 use crate::Random;
 use nearhead_disk::{Nanos, Payload};
 use nearhead_engine::{Operation, RequestError};
 use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
 use std::ops::Range;
 
 /// How a point becomes durable.
@@ -35,6 +37,8 @@ pub struct DurablePointsOptions {
     pub write_bytes: u32,
     /// Points a second.
     pub points_per_s: f64,
+    /// Most points under way at once.
+    pub outstanding_points_max: u32,
     /// How they become durable.
     pub durable_by: DurableBy,
     /// When the first is due.
@@ -56,6 +60,7 @@ impl DurablePointsOptions {
             writes_per_point: 20,
             write_bytes: 4096,
             points_per_s,
+            outstanding_points_max: 4,
             durable_by: DurableBy::Flush,
             first_at: Nanos::ZERO,
             points_max: None,
@@ -80,22 +85,29 @@ impl DurablePointsOptions {
 pub struct DurablePoints {
     options: DurablePointsOptions,
     random: Random,
-    phase: Phase,
     /// Points begun, the schedule's index of the next.
     begun: u64,
     stopped: bool,
-    outstanding: Slots<()>,
+    /// Points under way.
+    points: Slots<Point>,
+    /// The point whose writes are being issued.
+    issuing: Option<u64>,
+    /// Points whose writes are done and whose flush is to be issued; no more than `points`.
+    to_flush: VecDeque<u64>,
+    /// Requests at the service, each belonging to a point.
+    requests: Slots<u64>,
     tally: PointsTally,
 }
 
 #[derive(Clone, Debug)]
-enum Phase {
-    /// Until the next point is due.
-    Resting,
-    /// The writes of a point are being issued and replied to.
-    Writing { begun: Nanos, to_issue: u32, failure: Option<RequestError> },
-    /// The writes are done; the flush is to be issued or outstanding.
-    Flushing { begun: Nanos },
+struct Point {
+    begun: Nanos,
+    /// Writes not yet issued.
+    to_issue: u32,
+    /// Requests not yet replied to.
+    outstanding: u32,
+    is_flushing: bool,
+    failure: Option<RequestError>,
 }
 
 /// What is counted of points.
@@ -103,7 +115,7 @@ enum Phase {
 pub struct PointsTally {
     /// Points as requests, their writes' bytes, and their latency until durable.
     pub points: Tally,
-    /// Points that began after they were due, because the one before was not yet durable.
+    /// Points that began after they were due, because too many were not yet durable.
     pub late: u64,
     /// Longest such delay.
     pub lag_max: Nanos,
@@ -118,8 +130,8 @@ pub struct PointsSummary {
     pub late: u64,
     /// Longest such delay.
     pub lag_max_ms: f64,
-    /// Age of the point that is not yet durable, if there is one: a lower bound of its latency,
-    /// which counts nowhere else.
+    /// Age of the oldest point that is not yet durable, if there is one: a lower bound of its
+    /// latency, which counts nowhere else.
     pub unfinished_ms: Option<f64>,
 }
 
@@ -128,10 +140,14 @@ impl DurablePoints {
     pub fn new(options: DurablePointsOptions) -> Self {
         Self {
             random: Random::new(options.seed),
-            phase: Phase::Resting,
             begun: 0,
             stopped: !options.is_possible(),
-            outstanding: Slots::new(options.writes_per_point),
+            points: Slots::new(options.outstanding_points_max),
+            issuing: None,
+            to_flush: VecDeque::new(),
+            requests: Slots::new(
+                options.writes_per_point.saturating_mul(options.outstanding_points_max),
+            ),
             tally: PointsTally::default(),
             options,
         }
@@ -144,15 +160,12 @@ impl DurablePoints {
 
     /// The figures at `now`.
     pub fn summary(&self, now: Nanos) -> PointsSummary {
-        let begun = match self.phase {
-            Phase::Resting => None,
-            Phase::Writing { begun, .. } | Phase::Flushing { begun } => Some(begun),
-        };
+        let oldest = self.points.iter().map(|point| point.begun).min();
         PointsSummary {
             points: self.tally.points.summary(now),
             late: self.tally.late,
             lag_max_ms: self.tally.lag_max.as_millis_f64(),
-            unfinished_ms: begun.map(|begun| (now - begun).as_millis_f64()),
+            unfinished_ms: oldest.map(|begun| (now - begun).as_millis_f64()),
         }
     }
 
@@ -162,60 +175,73 @@ impl DurablePoints {
         (!self.stopped && !enough).then(|| self.options.first_at + Nanos(since_first as u64))
     }
 
-    fn issue(&mut self, operation: Operation) -> Option<Issue> {
-        let tag = self.outstanding.insert(()).ok()?;
+    fn begin(&mut self, due_at: Nanos, now: Nanos) {
+        if now > due_at {
+            self.tally.late += 1;
+            self.tally.lag_max = self.tally.lag_max.max(now - due_at);
+        }
+        self.begun += 1;
+        let to_issue = self.options.writes_per_point;
+        let point =
+            Point { begun: now, to_issue, outstanding: 0, is_flushing: false, failure: None };
+        self.issuing = self.points.insert(point).ok();
+    }
+
+    fn issue(&mut self, point: u64, operation: Operation) -> Option<Issue> {
+        self.points.get_mut(point)?.outstanding += 1;
+        let tag = self.requests.insert(point).ok()?;
         Some(Issue { tag, operation })
     }
 
-    fn issue_write(&mut self) -> Option<Issue> {
+    fn write(&mut self) -> Operation {
         let write_bytes = u64::from(self.options.write_bytes);
         let places = (self.options.span.end - self.options.span.start) / write_bytes;
         let offset = self.options.span.start + self.random.below(places) * write_bytes;
         let data = self.options.content.payload(self.options.write_bytes);
         let fua = self.options.durable_by == DurableBy::Fua;
-        self.issue(Operation::Write { offset, data, fua })
+        Operation::Write { offset, data, fua }
     }
 
-    fn point_ended(
-        &mut self,
-        result: &Result<Vec<Payload>, RequestError>,
-        begun: Nanos,
-        now: Nanos,
-    ) {
+    /// Nothing of the point is outstanding: it is durable, failed, or needs its flush.
+    fn step_done(&mut self, tag: u64, now: Nanos) {
+        let Some(point) = self.points.get_mut(tag) else { return };
+        let by_flush = self.options.durable_by == DurableBy::Flush;
+        if by_flush && !point.is_flushing && point.failure.is_none() {
+            point.is_flushing = true;
+            self.to_flush.push_back(tag);
+            return;
+        }
+        let Some(point) = self.points.remove(tag) else { return };
         let bytes = u64::from(self.options.write_bytes) * u64::from(self.options.writes_per_point);
-        self.tally.points.book(result, bytes, begun, now);
-        self.phase = Phase::Resting;
+        let result = point.failure.map_or(Ok(Vec::new()), Err);
+        self.tally.points.book(&result, bytes, point.begun, now);
     }
 }
 
 impl Workload for DurablePoints {
     fn next_at(&self) -> Option<Nanos> {
-        match &self.phase {
-            Phase::Resting => self.due_at(),
-            Phase::Writing { to_issue, .. } => (*to_issue > 0).then_some(Nanos::ZERO),
-            Phase::Flushing { .. } => self.outstanding.is_empty().then_some(Nanos::ZERO),
+        if self.issuing.is_some() || !self.to_flush.is_empty() {
+            return Some(Nanos::ZERO);
         }
+        self.due_at().filter(|_| !self.points.is_full())
     }
 
     fn poll_issue(&mut self, now: Nanos) -> Option<Issue> {
-        if matches!(self.phase, Phase::Resting) {
+        if let Some(point) = self.to_flush.pop_front() {
+            return self.issue(point, Operation::Flush);
+        }
+        if self.issuing.is_none() && !self.points.is_full() {
             let due_at = self.due_at().filter(|due_at| *due_at <= now)?;
-            if now > due_at {
-                self.tally.late += 1;
-                self.tally.lag_max = self.tally.lag_max.max(now - due_at);
-            }
-            self.begun += 1;
-            let to_issue = self.options.writes_per_point;
-            self.phase = Phase::Writing { begun: now, to_issue, failure: None };
+            self.begin(due_at, now);
         }
-        match &mut self.phase {
-            Phase::Writing { to_issue, .. } if *to_issue > 0 => {
-                *to_issue -= 1;
-                self.issue_write()
-            }
-            Phase::Flushing { .. } if self.outstanding.is_empty() => self.issue(Operation::Flush),
-            _ => None,
+        let tag = self.issuing?;
+        let point = self.points.get_mut(tag)?;
+        point.to_issue -= 1;
+        if point.to_issue == 0 {
+            self.issuing = None;
         }
+        let write = self.write();
+        self.issue(tag, write)
     }
 
     fn on_reply(
@@ -224,39 +250,25 @@ impl Workload for DurablePoints {
         result: Result<Vec<Payload>, RequestError>,
         now: Nanos,
     ) -> bool {
-        if self.outstanding.remove(tag).is_none() {
-            return false;
+        let Some(owner) = self.requests.remove(tag) else { return false };
+        let Some(point) = self.points.get_mut(owner) else { return false };
+        point.outstanding -= 1;
+        if let Err(error) = result {
+            point.failure.get_or_insert(error);
         }
-        match &mut self.phase {
-            Phase::Resting => {}
-            Phase::Writing { begun, to_issue, failure } => {
-                let begun = *begun;
-                if let Err(error) = result {
-                    failure.get_or_insert(error);
-                }
-                if *to_issue == 0 && self.outstanding.is_empty() {
-                    match (failure.take(), self.options.durable_by) {
-                        (Some(error), _) => self.point_ended(&Err(error), begun, now),
-                        (None, DurableBy::Fua) => self.point_ended(&Ok(Vec::new()), begun, now),
-                        (None, DurableBy::Flush) => self.phase = Phase::Flushing { begun },
-                    }
-                }
-            }
-            Phase::Flushing { begun } => {
-                let begun = *begun;
-                self.point_ended(&result, begun, now);
-            }
+        if point.outstanding == 0 && point.to_issue == 0 {
+            self.step_done(owner, now);
         }
         true
     }
 
-    /// The point that runs is still made durable.
+    /// Points under way are still made durable.
     fn stop(&mut self) {
         self.stopped = true;
     }
 
     fn is_finished(&self) -> bool {
-        matches!(self.phase, Phase::Resting) && self.due_at().is_none()
+        self.points.is_empty() && self.due_at().is_none()
     }
 
     fn start_measuring(&mut self, now: Nanos) {
@@ -275,6 +287,7 @@ mod tests {
     fn options(durable_by: DurableBy) -> DurablePointsOptions {
         DurablePointsOptions {
             durable_by,
+            outstanding_points_max: 1,
             points_max: Some(40),
             first_at: Nanos::from_millis(100),
             ..DurablePointsOptions::of_twenty(4096..1 << 30, 10.0)
@@ -310,6 +323,24 @@ mod tests {
         assert_eq!(ended, Nanos::from_millis(100 + 40 * 210));
         assert!((summary.lag_max_ms - 39.0 * 110.0).abs() < 1e-6, "{summary:?}");
         assert!((summary.points.latency.mean_ms - 210.0).abs() < 1e-6, "from issue: {summary:?}");
+    }
+
+    #[test]
+    fn points_of_independent_clients_overlap_up_to_the_bound() {
+        // As above but on a service that takes everything at once: 240 ms a point, due every 100.
+        let slow = || FixedLatency::parallel(Nanos::from_millis(120));
+        let points = |outstanding_points_max| DurablePointsOptions {
+            outstanding_points_max,
+            ..options(DurableBy::Flush)
+        };
+        let (overlapping, ended) = run(points(3), &mut slow());
+        assert_eq!((overlapping.late, overlapping.points.requests), (0, 40));
+        assert_eq!(ended, Nanos::from_millis(100 + 39 * 100 + 240));
+        let (bounded, _) = run(points(2), &mut slow());
+        assert_eq!((bounded.late, bounded.points.requests), (38, 40));
+        for summary in [overlapping, bounded] {
+            assert!((summary.points.latency.max_ms - 240.0).abs() < 1e-6, "{summary:?}");
+        }
     }
 
     #[test]

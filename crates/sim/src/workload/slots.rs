@@ -51,6 +51,11 @@ impl<T> Slots<T> {
         slot.as_mut().filter(|_| u64::from(*number) == tag >> PLACE_BITS)
     }
 
+    /// The values in taken places, in no particular order.
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        self.places.iter().filter_map(|(_, value)| value.as_ref())
+    }
+
     /// Frees the place of `tag`, if that is outstanding.
     pub fn remove(&mut self, tag: u64) -> Option<T> {
         let (number, slot) = self.places.get_mut(place_of(tag))?;
