@@ -144,3 +144,13 @@ impl Dispatcher {
         self.in_flight.len()
     }
 }
+
+/// An engine that is dropped in the middle (a crash in a test, a fatal error) never sends what had
+/// not left yet.
+impl Drop for Dispatcher {
+    fn drop(&mut self) {
+        for submission in self.leaving.drain(..) {
+            submission.ticket.abandon();
+        }
+    }
+}

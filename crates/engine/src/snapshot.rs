@@ -178,11 +178,14 @@ impl Engine {
         self.continue_snapshot();
     }
 
-    /// Claims that carry over: the log in use and its neighbours, all of them claimed already.
+    /// Claims that carry over, all of them claimed already: the log a record is on its way to (that
+    /// record is newer than the snapshot), the log in use and its neighbours, the target of a swap.
     fn claims_to_keep(&self) -> Vec<u32> {
         let newest = self.commit.last_log;
+        let in_flight = self.commit.in_flight.as_ref().map(|record| record.header.log_index);
+        let needed = |index: &u32| Some(*index) == in_flight || Some(*index) == self.swap.cold_log();
         let mut claimed: Vec<u32> = self.logs.claimed().collect();
-        claimed.sort_by_key(|index| (index.abs_diff(newest), *index));
+        claimed.sort_by_key(|index| (!needed(index), index.abs_diff(newest), *index));
         claimed.truncate(CLAIMS_KEPT);
         claimed.sort_unstable();
         claimed

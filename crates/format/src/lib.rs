@@ -30,7 +30,7 @@ pub use entry::{ENTRY_BYTES, Entry, PackedEntry, Place};
 pub use layout::{Layout, LayoutError, LayoutOptions, Preset};
 pub use record::{RecordError, RecordHeader};
 pub use snapshot::{SnapshotError, SnapshotHeader};
-pub use superblock::{AckMode, Label, Superblock, SuperblockError};
+pub use superblock::{AckMode, Label, SUPERBLOCK_MAGIC, Superblock, SuperblockError};
 
 /// The unit of every address and length that counts sectors.
 pub const SECTOR_BYTES: u64 = 512;

@@ -4,7 +4,7 @@
 //! one, or any newer one that was not acknowledged as durable. Every written sector carries its
 //! write's number, so a wrong value names the write it came from.
 
-use nearhead_disk::{BufferMut, Disk, Nanos, Payload};
+use nearhead_disk::{BufferMut, Nanos, Payload};
 use nearhead_engine::{Operation, Reply, Request, RequestId};
 use nearhead_format::{AckMode, Label, Preset};
 use nearhead_models::{CrashDisk, SplitMix};

@@ -61,6 +61,11 @@ impl Swap {
         self.current.as_ref().is_some_and(|current| !current.chunks.is_empty())
     }
 
+    /// Where a log is being moved to, if one is.
+    pub(crate) fn cold_log(&self) -> Option<u32> {
+        self.current.as_ref().map(|current| current.cold)
+    }
+
     /// Whether there is work that waits for no event.
     pub(crate) fn needs_turn(&self) -> bool {
         self.current.as_ref().is_some_and(|current| current.scan.is_some())

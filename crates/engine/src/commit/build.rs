@@ -157,11 +157,16 @@ impl Engine {
             if content.front.blocks == 0 {
                 return Err(content);
             }
-            // Less at once may still find room: half, then half of that, at last one group.
-            let fewer =
-                self.stage.measure_front(content.front.chunks / 2, content.front.sectors / 2);
-            if fewer.blocks >= content.front.blocks {
-                return Err(content);
+            // Less at once may still find room: half, then half of that, at last one group; and
+            // then what carries no data, which frees room for the rest.
+            let front = content.front;
+            let fewer = self.stage.measure_front(front.chunks / 2, front.sectors / 2);
+            if fewer.blocks >= front.blocks {
+                if content.invalid_ranges.is_empty() {
+                    return Err(content);
+                }
+                content.front = Front::default();
+                continue;
             }
             content.front = fewer;
         }

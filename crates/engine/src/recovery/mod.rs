@@ -27,7 +27,8 @@ use nearhead_format::snapshot::{
     SnapshotHeader,
 };
 use scan::{Found, LogScan, ScanContext};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::btree_map::{BTreeMap, Entry};
+use std::collections::VecDeque;
 
 /// Size of one read of a snapshot's body, in bytes.
 const BODY_READ_BYTES: u64 = 1 << 20;
@@ -90,7 +91,8 @@ pub(crate) struct Recovery {
     slot_problems: Vec<String>,
     snapshot: Option<Snapshot>,
     to_scan: VecDeque<Claim>,
-    known_logs: BTreeSet<u32>,
+    /// Every log that may hold newer records, and from where on.
+    known_logs: BTreeMap<u32, Claim>,
     found: Vec<Found>,
     context: ScanContext,
     result: RecoveredState,
@@ -104,7 +106,7 @@ impl Recovery {
             slot_problems: Vec::new(),
             snapshot: None,
             to_scan: VecDeque::new(),
-            known_logs: BTreeSet::new(),
+            known_logs: BTreeMap::new(),
             found: Vec::new(),
             context: ScanContext::new(setup),
             result: RecoveredState::default(),
@@ -263,8 +265,9 @@ impl Engine {
         for index in claims.into_iter().filter(|index| *index < log_count) {
             let (position, generation) =
                 logs.get(&index).map_or((0, 0), |state| (state.position, state.generation));
-            recovery.known_logs.insert(index);
-            recovery.to_scan.push_back(Claim { log_index: index, position, generation });
+            let claim = Claim { log_index: index, position, generation };
+            recovery.known_logs.insert(index, claim);
+            recovery.to_scan.push_back(claim);
         }
         recovery.context.floor_sequence = header.record_sequence;
         recovery.snapshot = Some(Snapshot { header, map: entries.finish(), logs, hints });
@@ -308,8 +311,11 @@ impl Engine {
         }
         for found in scan.found {
             for claim in &found.header.claims {
-                if claim.log_index < log_count && recovery.known_logs.insert(claim.log_index) {
-                    recovery.to_scan.push_back(*claim);
+                if claim.log_index < log_count {
+                    if let Entry::Vacant(place) = recovery.known_logs.entry(claim.log_index) {
+                        place.insert(*claim);
+                        recovery.to_scan.push_back(*claim);
+                    }
                 }
             }
             recovery.found.push(found);
@@ -322,7 +328,7 @@ impl Engine {
         let Some(recovery) = self.recovering() else { return };
         let Some(snapshot) = recovery.snapshot.take() else { return };
         let found = std::mem::take(&mut recovery.found);
-        let known: Vec<u32> = recovery.known_logs.iter().copied().collect();
+        let known = std::mem::take(&mut recovery.known_logs);
         let mut result = std::mem::take(&mut recovery.result);
         let base = snapshot.header.record_sequence;
         let records = match chain::order(found, base, accept_loss, &mut result) {
@@ -334,11 +340,11 @@ impl Engine {
         };
         result.records = records.len() as u64;
         self.recovered = result;
-        self.adopt(snapshot, &known, records);
+        self.adopt(snapshot, known, records);
         self.finish_recovery();
     }
 
-    fn adopt(&mut self, snapshot: Snapshot, known: &[u32], records: Vec<chain::Link>) {
+    fn adopt(&mut self, snapshot: Snapshot, known: BTreeMap<u32, Claim>, records: Vec<chain::Link>) {
         let Snapshot { header, map, logs, hints } = snapshot;
         self.map = map;
         for hint in hints {
@@ -350,8 +356,13 @@ impl Engine {
                 ring.generation = state.generation;
             }
         }
-        for index in known {
-            self.logs.note_claimed(*index);
+        for claim in known.into_values() {
+            // A log that was unused when it was claimed began anew, whatever the snapshot says.
+            self.logs.note_claimed(claim.log_index);
+            if let Some(ring) = self.logs.get_or_create(claim.log_index) {
+                ring.position = claim.position;
+                ring.generation = claim.generation;
+            }
         }
         self.snapshotter.recovered(
             header.snapshot_number,
