@@ -31,7 +31,7 @@ const UNSHARED_PAGES_MAX: usize = 64;
 #[derive(Clone, Debug)]
 pub struct UnflushedWrite {
     /// The command it came from.
-    pub id: CommandId,
+    pub serial: u64,
     /// First byte.
     pub offset: u64,
     /// Contents, one after the other.
@@ -69,9 +69,10 @@ impl UnflushedWrite {
 #[derive(Debug)]
 enum Settles {
     Nothing,
-    Write,
+    /// The write with this serial.
+    Write(u64),
     /// The writes that were complete when the flush was submitted.
-    Flush(Vec<CommandId>),
+    Flush(Vec<u64>),
 }
 
 #[derive(Debug)]
@@ -90,6 +91,8 @@ pub struct CrashDisk {
     outstanding: VecDeque<Outstanding>,
     latency: Nanos,
     changes: u64,
+    /// Number of the newest write; command ids come again, these do not.
+    serial: u64,
 }
 
 impl CrashDisk {
@@ -109,6 +112,7 @@ impl CrashDisk {
             outstanding: VecDeque::new(),
             latency: Nanos::ZERO,
             changes: 0,
+            serial: 0,
         }
     }
 
@@ -214,48 +218,55 @@ impl CrashDisk {
         }
     }
 
-    fn record(&mut self, id: CommandId, offset: u64, parts: Vec<Payload>, durable: bool) {
+    fn record(&mut self, offset: u64, parts: Vec<Payload>, durable: bool) -> u64 {
+        self.serial += 1;
+        let serial = self.serial;
         let completed = false;
         let superseded = Vec::new();
-        self.unflushed.push(UnflushedWrite { id, offset, parts, durable, completed, superseded });
+        self.unflushed.push(UnflushedWrite { serial, offset, parts, durable, completed, superseded });
         self.changes += 1;
+        serial
     }
 
     fn read(&self, offset: u64, len: u32) -> Result<Payload, DiskError> {
         let mut view = BufferMut::zeroed(len as usize);
         self.safe.read(offset, &mut view)?;
         let end = offset + u64::from(len);
+        let sector = self.properties.sector_bytes as usize;
         for write in self.unflushed.iter().filter(|write| write.offset < end) {
-            let mut at = write.offset;
+            let (mut at, mut index) = (write.offset, 0);
             for part in &write.parts {
-                let (from, to) = (at.max(offset), (at + part.len() as u64).min(end));
-                if from < to {
-                    let piece = part.slice((from - at) as usize..(to - at) as usize);
-                    piece.copy_to(&mut view[(from - offset) as usize..(to - offset) as usize]);
+                for start in (0..part.len()).step_by(sector) {
+                    let gone = write.superseded.get(index).copied().unwrap_or(false);
+                    if !gone && at >= offset && at < end {
+                        let from = (at - offset) as usize;
+                        part.slice(start..start + sector).copy_to(&mut view[from..from + sector]);
+                    }
+                    at += sector as u64;
+                    index += 1;
                 }
-                at += part.len() as u64;
             }
         }
         Ok(Payload::Bytes(view.freeze()))
     }
 
     /// Takes the command in; says what its completion carries and settles.
-    fn take(&mut self, id: CommandId, command: Command) -> Result<(Payload, Settles), DiskError> {
+    fn take(&mut self, command: Command) -> Result<(Payload, Settles), DiskError> {
         check(&self.properties, &command)?;
         match command {
             Command::Read { offset, len } => Ok((self.read(offset, len)?, Settles::Nothing)),
             Command::Write { offset, parts, durable } => {
-                self.record(id, offset, parts, durable);
-                Ok((Payload::EMPTY, Settles::Write))
+                let serial = self.record(offset, parts, durable);
+                Ok((Payload::EMPTY, Settles::Write(serial)))
             }
             Command::WriteZeroes { offset, len, durable } => {
-                self.record(id, offset, vec![Payload::Zeros(len as usize)], durable);
-                Ok((Payload::EMPTY, Settles::Write))
+                let serial = self.record(offset, vec![Payload::Zeros(len as usize)], durable);
+                Ok((Payload::EMPTY, Settles::Write(serial)))
             }
             Command::Trim { .. } => Ok((Payload::EMPTY, Settles::Nothing)),
             Command::Flush => {
                 let complete = self.unflushed.iter().filter(|write| write.completed);
-                let covered = complete.map(|write| write.id).collect();
+                let covered = complete.map(|write| write.serial).collect();
                 Ok((Payload::EMPTY, Settles::Flush(covered)))
             }
         }
@@ -295,7 +306,7 @@ impl Disk for CrashDisk {
 
     fn submit(&mut self, submission: Submission, now: Nanos) {
         let Submission { ticket, command, .. } = submission;
-        let (result, settles) = match self.take(ticket.id(), command) {
+        let (result, settles) = match self.take(command) {
             Ok((payload, settles)) => (Ok(payload), settles),
             Err(error) => (Err(error), Settles::Nothing),
         };
@@ -306,18 +317,17 @@ impl Disk for CrashDisk {
     fn poll(&mut self, now: Nanos) -> Option<Completion> {
         self.outstanding.front().filter(|outstanding| outstanding.at <= now)?;
         let Outstanding { ticket, result, settles, .. } = self.outstanding.pop_front()?;
-        let id = ticket.id();
         match settles {
             Settles::Nothing => {}
-            Settles::Write => {
-                let newest = self.unflushed.iter_mut().rev().find(|write| write.id == id);
-                if let Some(write) = newest {
+            Settles::Write(serial) => {
+                let own = self.unflushed.iter_mut().find(|write| write.serial == serial);
+                if let Some(write) = own {
                     write.completed = true;
                 }
-                self.settle(|write| write.id == id && write.durable && write.completed);
+                self.settle(|write| write.serial == serial && write.durable);
             }
             Settles::Flush(covered) => {
-                self.settle(|write| write.completed && covered.contains(&write.id));
+                self.settle(|write| covered.contains(&write.serial));
             }
         }
         Some(ticket.complete(result))
@@ -331,124 +341,5 @@ impl Disk for CrashDisk {
 impl Drop for CrashDisk {
     fn drop(&mut self) {
         self.abandon_commands();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use nearhead_disk::Class;
-
-    struct Host {
-        disk: CrashDisk,
-        next_id: u64,
-    }
-
-    impl Host {
-        fn new() -> Self {
-            Self { disk: CrashDisk::new(1 << 20, 512), next_id: 0 }
-        }
-
-        fn submit(&mut self, command: Command) {
-            self.next_id += 1;
-            let ticket = Ticket::new(CommandId(self.next_id));
-            self.disk.submit(Submission { ticket, class: Class::Durable, command }, Nanos::ZERO);
-        }
-
-        fn write(&mut self, offset: u64, byte: u8, sectors: usize, durable: bool) {
-            let parts =
-                vec![Payload::Bytes(BufferMut::copy_of(&vec![byte; 512 * sectors]).freeze())];
-            self.submit(Command::Write { offset, parts, durable });
-        }
-
-        fn poll(&mut self) -> Payload {
-            self.disk.poll(Nanos::ZERO).expect("a completion").result.expect("a success")
-        }
-    }
-
-    fn byte(image: &MemoryStore, offset: u64) -> u8 {
-        let mut bytes = [0; 512];
-        image.read(offset, &mut bytes).unwrap();
-        assert!(bytes.iter().all(|&other| other == bytes[0]), "sectors are never torn inside");
-        bytes[0]
-    }
-
-    /// The contents that sector 0 may have after a cut now.
-    fn outcomes(disk: &CrashDisk) -> Vec<u8> {
-        let count = disk.unflushed().len();
-        let mut found: Vec<u8> =
-            (0..1_u64 << count).map(|bits| byte(&disk.image_with(bits), 0)).collect();
-        found.sort_unstable();
-        found.dedup();
-        found
-    }
-
-    #[test]
-    fn a_write_is_unsafe_until_a_flush_that_covers_it_was_answered() {
-        let mut host = Host::new();
-        host.write(0, 1, 1, false);
-        assert_eq!(outcomes(&host.disk), [0, 1]);
-        host.poll();
-        assert_eq!(outcomes(&host.disk), [0, 1], "complete is not safe");
-        host.submit(Command::Flush);
-        assert_eq!(outcomes(&host.disk), [0, 1], "the flush was not answered");
-        host.poll();
-        assert_eq!(outcomes(&host.disk), [1]);
-    }
-
-    #[test]
-    fn a_flush_does_not_cover_what_was_not_complete_when_it_was_submitted() {
-        let mut host = Host::new();
-        host.write(0, 1, 1, false);
-        host.submit(Command::Flush);
-        host.poll();
-        host.poll();
-        assert_eq!(outcomes(&host.disk), [0, 1]);
-    }
-
-    #[test]
-    fn a_durable_write_is_safe_once_answered_and_hides_what_came_before() {
-        let mut host = Host::new();
-        host.write(0, 1, 1, false);
-        host.poll();
-        host.write(0, 2, 1, true);
-        assert_eq!(outcomes(&host.disk), [0, 1, 2]);
-        host.poll();
-        assert_eq!(outcomes(&host.disk), [2], "neither zeros nor 1 can come back");
-        host.write(0, 3, 1, false);
-        assert_eq!(outcomes(&host.disk), [2, 3]);
-    }
-
-    #[test]
-    fn sectors_survive_one_by_one_and_readers_see_the_newest() {
-        let mut host = Host::new();
-        host.write(0, 9, 2, false);
-        let image = host.disk.image_after(&|_, sector| sector == 1);
-        assert_eq!((byte(&image, 0), byte(&image, 512)), (0, 9));
-        host.write(512, 5, 1, false);
-        host.poll();
-        host.poll();
-        host.submit(Command::Read { offset: 0, len: 1536 });
-        match host.poll() {
-            Payload::Bytes(bytes) => {
-                assert_eq!((bytes[0], bytes[512], bytes[1024]), (9, 5, 0));
-            }
-            other => panic!("expected bytes, found {other:?}"),
-        }
-    }
-
-    #[test]
-    fn after_a_cut_the_disk_goes_on_with_one_of_the_outcomes() {
-        let mut found = [0; 3];
-        for seed in 0..200 {
-            let mut host = Host::new();
-            host.write(0, 1, 1, true);
-            host.poll();
-            host.write(0, 2, 1, false);
-            host.disk.power_cut(&mut SplitMix::new(seed));
-            assert!(host.disk.unflushed().is_empty() && host.disk.wake_at().is_none());
-            found[usize::from(outcomes(&host.disk)[0])] += 1;
-        }
-        assert!(found[0] == 0 && found[1] > 30 && found[2] > 30, "{found:?}");
     }
 }

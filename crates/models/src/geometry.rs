@@ -88,7 +88,13 @@ pub struct Geometry {
     layout: Layout,
     skews: Skews,
     zones: Vec<Zone>,
+    /// For blocks `i << zone_shift` and up, the first zone that may hold them.
+    zone_index: Vec<u16>,
+    zone_shift: u32,
 }
+
+/// Entries of the index of zones, about.
+const ZONE_INDEX_ENTRIES: u64 = 512;
 
 /// A zone as a profile states it: where it starts and how many sectors its tracks have.
 #[derive(Clone, Copy, Debug)]
@@ -119,7 +125,17 @@ impl Geometry {
         if matches!(layout, Layout::Serpentine { run: 0 }) {
             return Err("a serpentine run must have at least one cylinder".to_owned());
         }
-        let mut geometry = Self { heads: u32::from(heads), layout, skews, zones: Vec::new() };
+        if starts.len() > usize::from(u16::MAX) {
+            return Err(format!("{} zones are too many", starts.len()));
+        }
+        let mut geometry = Self {
+            heads: u32::from(heads),
+            layout,
+            skews,
+            zones: Vec::new(),
+            zone_index: Vec::new(),
+            zone_shift: (blocks / ZONE_INDEX_ENTRIES).checked_ilog2().map_or(0, |bits| bits + 1),
+        };
         let mut first_lbn = 0;
         let mut start = Angle(0);
         for (index, zone) in starts.iter().enumerate() {
@@ -153,6 +169,11 @@ impl Geometry {
         if first_lbn != blocks {
             return Err(format!("the zones hold {first_lbn} blocks, expected {blocks}"));
         }
+        let shift = geometry.zone_shift;
+        geometry.zone_index = (0..=blocks >> shift)
+            .map(|entry| entry << shift)
+            .map(|lbn| geometry.zones.partition_point(|zone| zone.first_lbn <= lbn) as u16 - 1)
+            .collect();
         Ok(geometry)
     }
 
@@ -178,7 +199,7 @@ impl Geometry {
 
     /// The track that holds block `lbn` (of the last block, if `lbn` is past the end).
     pub fn locate(&self, lbn: u64) -> Track {
-        let zone = &self.zones[self.zones.partition_point(|zone| zone.first_lbn <= lbn) - 1];
+        let zone = self.zone_of(lbn);
         let inside = (lbn - zone.first_lbn).min(zone.blocks - 1);
         let number = inside / u64::from(zone.sectors_per_track);
         let before = number * u64::from(zone.sectors_per_track);
@@ -191,6 +212,15 @@ impl Geometry {
             head,
             start: self.track_start(zone, number),
         }
+    }
+
+    fn zone_of(&self, lbn: u64) -> &Zone {
+        let first = self.zone_index.get((lbn >> self.zone_shift) as usize).copied();
+        let mut index = first.map_or(self.zones.len() - 1, usize::from);
+        while self.zones.get(index + 1).is_some_and(|next| next.first_lbn <= lbn) {
+            index += 1;
+        }
+        &self.zones[index]
     }
 
     /// The block at a place, or none if no logical block is there.

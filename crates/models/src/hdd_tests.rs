@@ -183,6 +183,44 @@ fn better_queue_policies_serve_more_requests_per_second() {
     assert!(fifo * 1.1 < clook && clook * 1.1 < sptf, "{fifo} {clook} {sptf}");
 }
 
+#[test]
+fn a_durable_command_overtakes_only_on_a_drive_that_honours_priority() {
+    for honours_priority in [false, true] {
+        let mut profile = Profile::named("st3146855fc").unwrap();
+        profile.queue.honours_priority = honours_priority;
+        profile.queue.policy = QueuePolicy::Fifo;
+        let options = HddOptions::default();
+        let mut disk = HddModel::new(&profile, Box::new(Dataless), options).unwrap();
+        for id in 0..8 {
+            let command = Command::Read { offset: id << 30, len: 4096 };
+            disk.submit(submission(id, command), Nanos::ZERO);
+        }
+        let ticket = Ticket::new(CommandId(8));
+        let command = write(1 << 36, 1, 4096, true);
+        disk.submit(Submission { ticket, class: Class::Durable, command }, Nanos::ZERO);
+        let first = next(&mut disk).1.id.0;
+        assert_eq!(first, if honours_priority { 8 } else { 0 });
+    }
+}
+
+#[test]
+fn a_stream_of_reads_does_not_keep_a_write_waiting_for_ever() {
+    let mut disk = model(HddOptions::default());
+    let read = |id: u64| Command::Read { offset: id << 18, len: 1 << 18 };
+    for id in 1..4 {
+        disk.submit(submission(id, read(id)), Nanos::from_micros(id * 250));
+    }
+    disk.submit(submission(0, write(100 << 30, 1, 4096, true)), Nanos::from_millis(1));
+    for id in 4.. {
+        let (at, completion) = next(&mut disk);
+        if completion.id.0 == 0 {
+            assert!(at < Nanos::from_millis(500), "{at}");
+            return;
+        }
+        disk.submit(submission(id, read(id)), at);
+    }
+}
+
 /// A random mix of commands with the times at which a host submits them.
 fn mix(seed: u64, capacity: u64) -> Vec<(Nanos, u64, Command)> {
     let mut random = SplitMix::new(seed);
@@ -353,6 +391,32 @@ fn a_power_cut_keeps_what_was_durable_and_tears_the_rest_by_sectors() {
         }
     }
     assert!(lost > 300 && kept > 300, "both must happen: {lost} lost, {kept} kept");
+}
+
+#[test]
+fn switching_off_properly_loses_nothing_even_in_the_middle_of_a_destage() {
+    let options = HddOptions { write_cache: Some(true), ..HddOptions::default() };
+    for wait_us in (0..20_000).step_by(250) {
+        let mut disk = model_on("st3146855fc", Box::new(MemoryStore::new()), options);
+        let at = run(&mut disk, Nanos::ZERO, write(1 << 30, 1, 4096, false));
+        // The first version is being written when the second one replaces it in the cache.
+        let _ = disk.poll(at + Nanos::from_micros(wait_us));
+        let at = at + Nanos::from_micros(wait_us);
+        let at = run(&mut disk, at, write(1 << 30, 2, 4096, false));
+        disk.write_back().unwrap();
+        assert_eq!(disk.dirty_bytes(), 0);
+        let at = at + Nanos::from_secs(1);
+        disk.power_cut(at, &mut SplitMix::new(wait_us)).unwrap();
+        assert_eq!(bytes(&mut disk, at, 1 << 30, 4096), [2; 4096], "after {wait_us} us");
+    }
+}
+
+#[test]
+fn a_model_can_be_handed_to_another_thread() {
+    fn sendable<T: Send>() {}
+    sendable::<HddModel>();
+    sendable::<crate::InstantDisk>();
+    sendable::<crate::CrashDisk>();
 }
 
 #[test]

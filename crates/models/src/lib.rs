@@ -13,6 +13,8 @@
 
 mod angle;
 mod crash;
+#[cfg(test)]
+mod crash_tests;
 mod geometry;
 #[cfg(test)]
 mod geometry_tests;
@@ -20,6 +22,7 @@ mod hdd;
 #[cfg(test)]
 mod hdd_tests;
 mod instant;
+mod limits;
 mod mechanics;
 mod profile;
 mod random;
@@ -33,6 +36,7 @@ pub use crash::{CrashDisk, UnflushedWrite};
 pub use geometry::{Geometry, Layout, Skews, Track, Zone, ZoneStart};
 pub use hdd::{HddModel, HddOptions, Stats};
 pub use instant::{InstantDisk, plain_properties};
+pub use limits::Interruption;
 pub use mechanics::{ArmPosition, Mechanics, Motion};
 pub use profile::{
     CacheSpec, CommandSpec, InterfaceSpec, LayoutSpec, Profile, ProfileError, QueuePolicy,

@@ -1,6 +1,6 @@
 //! The model against a real drive: 10,000 requests whose response times were measured.
 //!
-//! `random.trace` of the DIXtrac package for the Cheetah 15K.5 (see the profile) holds
+//! `random.trace` of the `DIXtrac` package for the `ST3146855FC` (see the profile) holds
 //! `R|W Hit lbn sectors response_us think_us`: one request outstanding, the next one issued
 //! `think_us` after a completion, write cache off. The model replays it in virtual time.
 //!

@@ -139,6 +139,12 @@ impl WriteCache {
         after.chain(self.extents.range(..cursor)).map(|(_, extent)| extent)
     }
 
+    /// Up to `count` extents before and from block `lbn` on each.
+    pub(super) fn around(&self, lbn: u64, count: usize) -> impl Iterator<Item = &Extent> {
+        let before = self.extents.range(..lbn).rev().take(count);
+        self.extents.range(lbn..).take(count).chain(before).map(|(_, extent)| extent)
+    }
+
     /// The extent that holds the oldest debt.
     pub(super) fn oldest(&self) -> Option<&Extent> {
         self.by_debt.first().and_then(|(_, lbn)| self.extents.get(lbn))

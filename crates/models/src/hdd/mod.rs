@@ -15,6 +15,7 @@
 //!
 //! It must never tell the host where the head is: [`Properties`] hold datasheet facts only.
 
+mod destage;
 mod dirty;
 mod power;
 mod queue;
@@ -122,12 +123,21 @@ struct WaitingWrite {
     bytes: u64,
 }
 
+/// Times of the electronics, ready for use.
+struct Overheads {
+    read: Nanos,
+    write: Nanos,
+    cached: Nanos,
+    destage_idle: Nanos,
+}
+
 /// A modelled hard disk.
 pub struct HddModel {
     properties: Properties,
     profile: Profile,
     mechanics: Mechanics,
     chooser: Chooser,
+    overheads: Overheads,
     store: Box<dyn Store>,
     keeps_content: bool,
     /// Everything up to here has happened.
@@ -192,6 +202,12 @@ impl HddModel {
                 aging: profile.queue.aging,
                 age_limit: Nanos::from_millis_f64(profile.queue.age_limit_ms),
                 honours_priority: profile.queue.honours_priority,
+            },
+            overheads: Overheads {
+                read: Nanos::from_millis_f64(profile.command.read_ms),
+                write: Nanos::from_millis_f64(profile.command.write_ms),
+                cached: Nanos::from_millis_f64(profile.command.cached_ms),
+                destage_idle: Nanos::from_millis_f64(profile.cache.destage_idle_ms),
             },
             keeps_content: store.keeps_content(),
             segments: Segments::new(profile.cache.segments, profile.cache.segment_sectors),
@@ -273,7 +289,7 @@ impl HddModel {
     }
 
     fn cached_overhead(&self) -> Nanos {
-        Nanos::from_millis_f64(self.profile.command.cached_ms)
+        self.overheads.cached
     }
 
     fn finish_at(&mut self, at: Nanos, ticket: Ticket, action: FinishAction) {
@@ -322,8 +338,8 @@ impl HddModel {
 
     fn enqueue(&mut self, arrival: Arrival, lbn: u64, sectors: u64, what: MediaOperation) {
         let overhead = match what {
-            MediaOperation::Read => self.profile.command.read_ms,
-            MediaOperation::Write { .. } | MediaOperation::Zero => self.profile.command.write_ms,
+            MediaOperation::Read => self.overheads.read,
+            MediaOperation::Write { .. } | MediaOperation::Zero => self.overheads.write,
         };
         let sequence = self.next_sequence();
         self.queue.push(Pending {
@@ -331,8 +347,9 @@ impl HddModel {
             class: arrival.class,
             sequence,
             arrived_at: self.time,
-            ready_at: self.time + Nanos::from_millis_f64(overhead),
+            ready_at: self.time + overhead,
             lbn,
+            target: self.mechanics.target(lbn),
             sectors,
             operation: what,
         });

@@ -35,10 +35,15 @@ impl HddModel {
     /// Writes what the cache holds to the store, as a drive does before it is switched off. Takes
     /// no model time.
     pub fn write_back(&mut self) -> Result<(), DiskError> {
+        if let Work::Busy { job: Job::Destage(_), .. } = self.work {
+            // It would put older bytes over those written here.
+            self.work = Work::Idle;
+        }
         for extent in self.dirty.drain() {
             let offset = extent.lbn * self.sector_bytes();
             self.store.write_payload(offset, &extent.payload)?;
         }
+        self.after_cache_shrank();
         Ok(())
     }
 

@@ -1,6 +1,6 @@
 //! Commands that wait for the arm, and which of them goes next.
 
-use crate::mechanics::{ArmPosition, Mechanics};
+use crate::mechanics::{ArmPosition, Mechanics, Target};
 use crate::profile::QueuePolicy;
 use nearhead_disk::{Class, Nanos, Payload, Ticket};
 use std::ops::RangeInclusive;
@@ -24,6 +24,7 @@ pub(super) struct Pending {
     /// When the electronics have understood it.
     pub(super) ready_at: Nanos,
     pub(super) lbn: u64,
+    pub(super) target: Target,
     pub(super) sectors: u64,
     pub(super) operation: MediaOperation,
 }
@@ -86,28 +87,42 @@ impl Chooser {
             QueuePolicy::Clook => candidates().min_by_key(|(_, pending)| {
                 (pending.lbn < situation.cursor, pending.lbn, pending.sequence)
             }),
-            QueuePolicy::Sptf => candidates()
-                .min_by_key(|(_, pending)| (self.aged_ns(pending, situation), pending.sequence)),
+            QueuePolicy::Sptf => return self.nearest(candidates(), situation),
         };
         chosen.map(|(index, _)| index)
     }
 
-    /// Positioning time less a share of the time waited: aged SPTF (Jacobson and Wilkes, HP
-    /// Laboratories report HPL-CSP-91-7). Without it, a stream of reads that follow each other
-    /// would keep everything else waiting for ever.
-    fn aged_ns(&self, pending: &Pending, situation: &Situation<'_>) -> i64 {
-        let waited = situation.now.since(pending.arrived_at).0;
-        situation.positioning_ns(pending) as i64 - (waited as f64 * self.aging) as i64
+    /// The command with the shortest positioning time, less a share of the time it waited: aged
+    /// SPTF (Jacobson and Wilkes, HP Laboratories report HPL-CSP-91-7). Without aging, a stream of
+    /// reads that follow each other would keep everything else waiting for ever.
+    fn nearest<'a>(
+        &self,
+        candidates: impl Iterator<Item = (usize, &'a Pending)>,
+        situation: &Situation<'_>,
+    ) -> Option<usize> {
+        let mut best: Option<(i64, u64, usize)> = None;
+        for (index, pending) in candidates {
+            let waited = situation.now.since(pending.arrived_at).0;
+            let bonus = (waited as f64 * self.aging) as i64;
+            let enough = best.map_or(i64::MAX, |(cost, ..)| cost.saturating_add(bonus));
+            let positioning = situation.positioning_ns(pending, enough.max(0) as u64);
+            let found = (positioning as i64 - bonus, pending.sequence, index);
+            if best.is_none_or(|best| found < best) {
+                best = Some(found);
+            }
+        }
+        best.map(|(_, _, index)| index)
     }
 }
 
 impl Situation<'_> {
-    fn positioning_ns(&self, pending: &Pending) -> u64 {
+    /// Time until the head is there; some number from `enough` on if it is at least that.
+    fn positioning_ns(&self, pending: &Pending, enough: u64) -> u64 {
         let write = pending.is_write();
         let joins = |range: &RangeInclusive<u64>| range.contains(&pending.lbn);
         if !write && self.streaming.as_ref().is_some_and(joins) {
             return 0;
         }
-        self.mechanics.positioning_ns(self.arm, self.now, pending.lbn, write)
+        self.mechanics.positioning_below(self.arm, self.now, &pending.target, write, enough)
     }
 }

@@ -6,15 +6,9 @@
 
 use super::queue::{MediaOperation, Pending, Situation};
 use super::stream::Stream;
-use super::{Extent, Finish, FinishAction, HddModel, Job, WaitingWrite, Work, WriteCache};
-use crate::profile::QueuePolicy;
+use super::{Finish, FinishAction, HddModel, Job, Work};
 use nearhead_disk::{BufferMut, DiskError, Nanos, Payload};
 use std::cmp::Reverse;
-
-/// Most sectors written from the cache in one go, so that a command never waits long.
-const DESTAGE_RUN_SECTORS: u64 = 2048;
-/// Most extents compared when choosing what to write from the cache.
-const DESTAGE_CHOICES: usize = 64;
 
 impl HddModel {
     /// Does everything that happens until `now`. Time never goes back.
@@ -52,24 +46,6 @@ impl HddModel {
             (ready, destage) => ready.or(destage)?,
         };
         Some(next.max(self.time))
-    }
-
-    /// When the write cache wants the arm, if it does.
-    fn destage_at(&self) -> Option<Nanos> {
-        if self.dirty.is_empty() {
-            return None;
-        }
-        if self.destage_is_urgent() {
-            return Some(Nanos::ZERO);
-        }
-        Some(self.last_activity + Nanos::from_millis_f64(self.profile.cache.destage_idle_ms))
-    }
-
-    /// Somebody waits for the write cache, or it is half full.
-    fn destage_is_urgent(&self) -> bool {
-        !self.waiting_flushes.is_empty()
-            || !self.waiting_writes.is_empty()
-            || self.dirty.bytes() * 2 > self.profile.cache.dirty_bytes_max
     }
 
     fn arm_event(&mut self) {
@@ -204,14 +180,14 @@ impl HddModel {
     }
 
     /// Now, or when a movement that cannot be interrupted is over.
-    fn arm_free_at(&self) -> Nanos {
+    pub(super) fn arm_free_at(&self) -> Nanos {
         match &self.work {
             Work::Stream(stream) => stream.settled_at.max(self.time),
             _ => self.time,
         }
     }
 
-    fn occupy(&mut self, from: Nanos, lbn: u64, sectors: u64, job: Job) {
+    pub(super) fn occupy(&mut self, from: Nanos, lbn: u64, sectors: u64, job: Job) {
         let write = !matches!(job, Job::Read { .. });
         let motion = self.mechanics.transfer(self.arm, from, lbn, sectors, write);
         self.stats.seeks += u64::from(motion.moved);
@@ -287,76 +263,6 @@ impl HddModel {
         Ok(())
     }
 
-    fn start_destage(&mut self) {
-        let Some(first) = self.choose_destage() else { return };
-        let run = self.dirty.run_from(first, DESTAGE_RUN_SECTORS);
-        let sectors = run.iter().map(|extent| extent.sectors).sum();
-        self.destage_cursor = first + sectors;
-        self.segments.forget(first, first + sectors);
-        self.stats.destages += 1;
-        self.stats.destage_bytes += sectors * self.sector_bytes();
-        self.occupy(self.arm_free_at(), first, sectors, Job::Destage(run));
-    }
-
-    /// First block of the run to write from the cache next.
-    fn choose_destage(&self) -> Option<u64> {
-        let oldest = self.dirty.oldest()?;
-        let needed = self.waiting_flushes.iter().map(|flush| flush.covers).max();
-        let mut choices = self
-            .dirty
-            .starting_at(self.destage_cursor)
-            .take(DESTAGE_CHOICES)
-            .filter(|extent| needed.is_none_or(|version| WriteCache::owes(extent, version)));
-        let chosen = match self.chooser.policy {
-            QueuePolicy::Fifo => None,
-            QueuePolicy::Clook => choices.next(),
-            QueuePolicy::Sptf => choices.min_by_key(|extent| {
-                self.mechanics.positioning_ns(self.arm, self.time, extent.lbn, true)
-            }),
-        };
-        Some(chosen.unwrap_or(oldest).lbn)
-    }
-
-    fn end_destage(&mut self, run: Vec<Extent>) {
-        for extent in run {
-            let offset = extent.lbn * self.sector_bytes();
-            if let Err(error) = self.store.write_payload(offset, &extent.payload) {
-                // Nobody waits for this write any more: the next flush tells (law of fsync).
-                self.destage_error.get_or_insert(error);
-            }
-            let written = extent.version;
-            self.dirty.remove_where(extent.lbn, extent.end(), |version| version == written);
-        }
-        self.after_cache_shrank();
-    }
-
-    fn after_cache_shrank(&mut self) {
-        self.admit_cached_writes(self.time);
-        let oldest = self.dirty.oldest_debt().unwrap_or(u64::MAX);
-        while let Some(index) = self.waiting_flushes.iter().position(|flush| flush.covers < oldest)
-        {
-            let flush = self.waiting_flushes.swap_remove(index);
-            self.finish_flush(self.time, flush.ticket);
-        }
-    }
-
-    /// Lets waiting cached writes in, in order, while there is room.
-    pub(super) fn admit_cached_writes(&mut self, from: Nanos) {
-        let room_max = self.profile.cache.dirty_bytes_max;
-        while let Some(first) = self.waiting_writes.front() {
-            if self.dirty.bytes() + self.reserved_bytes + first.bytes > room_max {
-                return;
-            }
-            let Some(WaitingWrite { ticket, lbn, parts, bytes }) = self.waiting_writes.pop_front()
-            else {
-                return;
-            };
-            self.reserved_bytes += bytes;
-            let at = self.use_bus(from, bytes);
-            self.finish_at(at, ticket, FinishAction::CachedWrite { lbn, parts });
-        }
-    }
-
     fn finish(&mut self, finish: Finish) {
         let Finish { ticket, action, .. } = finish;
         self.outstanding -= 1;
@@ -384,22 +290,6 @@ impl HddModel {
         };
         self.stats.errors += u64::from(result.is_err());
         self.done.push_back(ticket.complete(result));
-    }
-
-    /// Takes an acknowledged write into the write cache.
-    fn hold(&mut self, lbn: u64, parts: Vec<Payload>) {
-        let version = self.next_sequence();
-        let mut at = lbn;
-        for part in parts {
-            let (bytes, sectors) = (part.len() as u64, part.len() as u64 / self.sector_bytes());
-            self.reserved_bytes -= bytes;
-            self.stats.write_bytes += bytes;
-            self.dirty.insert(at, part, version);
-            at += sectors;
-        }
-        self.stats.writes += 1;
-        self.stats.writes_cached += 1;
-        self.last_activity = self.time;
     }
 
     /// The bytes a host sees: the medium, with the write cache over it.
