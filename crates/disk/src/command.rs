@@ -134,3 +134,30 @@ pub trait Disk {
         None
     }
 }
+
+/// A disk whose kind is chosen at run time.
+impl<D: Disk + ?Sized> Disk for Box<D> {
+    fn properties(&self) -> &Properties {
+        (**self).properties()
+    }
+
+    fn submit(&mut self, submission: Submission, now: Nanos) {
+        (**self).submit(submission, now);
+    }
+
+    fn kick(&mut self) {
+        (**self).kick();
+    }
+
+    fn poll(&mut self, now: Nanos) -> Option<Completion> {
+        (**self).poll(now)
+    }
+
+    fn wake_at(&self) -> Option<Nanos> {
+        (**self).wake_at()
+    }
+
+    fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
+        (**self).wake_fd()
+    }
+}
