@@ -15,6 +15,11 @@ impl Clock {
         Self { start: Instant::now() }
     }
 
+    /// A clock that started at `start`, for those whose disk has counted from there already.
+    pub fn since(start: Instant) -> Self {
+        Self { start }
+    }
+
     /// Time since the start.
     pub fn now(&self) -> Nanos {
         Nanos(self.start.elapsed().as_nanos() as u64)
