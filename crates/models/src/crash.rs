@@ -19,8 +19,8 @@ use crate::random::SplitMix;
 use crate::store::{MemoryStore, Store};
 use crate::validate::check;
 use nearhead_disk::{
-    BufferMut, Command, CommandId, Completion, Disk, DiskError, Nanos, Payload, Properties,
-    Submission, Ticket, total_len,
+    BufferMut, Command, Completion, Disk, DiskError, Nanos, Payload, Properties, Submission,
+    Ticket, total_len,
 };
 use std::collections::VecDeque;
 
@@ -30,7 +30,7 @@ const UNSHARED_PAGES_MAX: usize = 64;
 /// A write that a power cut may still lose.
 #[derive(Clone, Debug)]
 pub struct UnflushedWrite {
-    /// The command it came from.
+    /// Counts all writes of the disk; command ids may come again, this does not.
     pub serial: u64,
     /// First byte.
     pub offset: u64,
@@ -223,7 +223,14 @@ impl CrashDisk {
         let serial = self.serial;
         let completed = false;
         let superseded = Vec::new();
-        self.unflushed.push(UnflushedWrite { serial, offset, parts, durable, completed, superseded });
+        self.unflushed.push(UnflushedWrite {
+            serial,
+            offset,
+            parts,
+            durable,
+            completed,
+            superseded,
+        });
         self.changes += 1;
         serial
     }
@@ -233,7 +240,8 @@ impl CrashDisk {
         self.safe.read(offset, &mut view)?;
         let end = offset + u64::from(len);
         let sector = self.properties.sector_bytes as usize;
-        for write in self.unflushed.iter().filter(|write| write.offset < end) {
+        let overlaps = |write: &&UnflushedWrite| write.offset < end && offset < write.end();
+        for write in self.unflushed.iter().filter(overlaps) {
             let (mut at, mut index) = (write.offset, 0);
             for part in &write.parts {
                 for start in (0..part.len()).step_by(sector) {

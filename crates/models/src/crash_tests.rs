@@ -85,6 +85,31 @@ fn a_durable_write_is_safe_once_answered_and_hides_what_came_before() {
 }
 
 #[test]
+fn readers_see_a_safe_write_over_an_older_one_that_is_not() {
+    let mut host = Host::new();
+    host.write(0, 1, 2, false);
+    host.poll();
+    host.write(0, 2, 1, true);
+    host.poll();
+    host.submit(Command::Read { offset: 0, len: 1024 });
+    match host.poll() {
+        Payload::Bytes(bytes) => assert_eq!((bytes[0], bytes[512]), (2, 1)),
+        other => panic!("expected bytes, found {other:?}"),
+    }
+}
+
+#[test]
+fn command_ids_that_come_again_do_not_make_an_older_write_safe() {
+    let mut host = Host::new();
+    host.write(0, 1, 1, false);
+    host.poll();
+    host.next_id = 0;
+    host.write(512, 2, 1, true);
+    host.poll();
+    assert_eq!(outcomes(&host.disk), [0, 1]);
+}
+
+#[test]
 fn sectors_survive_one_by_one_and_readers_see_the_newest() {
     let mut host = Host::new();
     host.write(0, 9, 2, false);
