@@ -22,14 +22,14 @@ impl Admission for DurableFirst {
     fn admits(&self, class: Class, bytes: u64, outstanding: &Outstanding) -> bool {
         let in_flight =
             outstanding.bytes[Class::Bulk as usize] + outstanding.bytes[Class::Background as usize];
+        // A disk that picks the nearest command next would go on with a sequential stream for as
+        // long as it is fed: nothing large follows a durable write before that is done.
+        let has_room = outstanding.commands[Class::Durable as usize] == 0
+            && (in_flight == 0 || in_flight + bytes <= self.bulk_bytes_max);
         match class {
             Class::Durable | Class::Foreground => true,
-            Class::Bulk => in_flight == 0 || in_flight + bytes <= self.bulk_bytes_max,
-            Class::Background => {
-                outstanding.commands[Class::Background as usize] == 0
-                    && outstanding.commands[Class::Durable as usize] == 0
-                    && (in_flight == 0 || in_flight + bytes <= self.bulk_bytes_max)
-            }
+            Class::Bulk => has_room,
+            Class::Background => has_room && outstanding.commands[Class::Background as usize] == 0,
         }
     }
 
@@ -53,6 +53,18 @@ mod tests {
         }
         assert_eq!(admitted, policy.bulk_bytes_max);
         assert!(policy.admits(Class::Durable, 4096, &outstanding), "a durable write passes");
+    }
+
+    #[test]
+    fn nothing_large_follows_a_durable_write_before_it_is_done() {
+        let policy = DurableFirst { piece_bytes: 128 << 10, bulk_bytes_max: 256 << 10 };
+        let mut outstanding = Outstanding::default();
+        outstanding.add(Class::Durable, 81_920);
+        assert!(!policy.admits(Class::Bulk, 4096, &outstanding));
+        assert!(!policy.admits(Class::Background, 4096, &outstanding));
+        assert!(policy.admits(Class::Foreground, 4096, &outstanding));
+        outstanding.remove(Class::Durable, 81_920);
+        assert!(policy.admits(Class::Bulk, 4096, &outstanding));
     }
 
     #[test]
