@@ -183,7 +183,8 @@ impl Engine {
     fn claims_to_keep(&self) -> Vec<u32> {
         let newest = self.commit.last_log;
         let in_flight = self.commit.in_flight.as_ref().map(|record| record.header.log_index);
-        let needed = |index: &u32| Some(*index) == in_flight || Some(*index) == self.swap.cold_log();
+        let needed =
+            |index: &u32| Some(*index) == in_flight || Some(*index) == self.swap.cold_log();
         let mut claimed: Vec<u32> = self.logs.claimed().collect();
         claimed.sort_by_key(|index| (!needed(index), index.abs_diff(newest), *index));
         claimed.truncate(CLAIMS_KEPT);

@@ -145,9 +145,9 @@ impl Oracle {
     }
 
     fn newest(&self, sector: u64) -> u64 {
-        self.sectors.get(&sector).map_or(0, |state| {
-            state.since.last().map_or(state.durable, |(_, value)| *value)
-        })
+        self.sectors
+            .get(&sector)
+            .map_or(0, |state| state.since.last().map_or(state.durable, |(_, value)| *value))
     }
 }
 
@@ -313,7 +313,12 @@ impl Run {
                         state.durable > version || state.since.iter().any(|(by, _)| *by > id.0)
                     });
                     if !newer {
-                        assert_eq!(bytes, sector_content(sector, version), "sector {sector}, version {version}, found {}", u64::from_le_bytes(bytes[..8].try_into().unwrap()));
+                        assert_eq!(
+                            bytes,
+                            sector_content(sector, version),
+                            "sector {sector}, version {version}, found {}",
+                            u64::from_le_bytes(bytes[..8].try_into().unwrap())
+                        );
                     }
                 }
             } else {
@@ -371,7 +376,11 @@ impl Run {
                         part.copy_to(&mut bytes);
                         for sector in bytes.chunks(512) {
                             let version = u64::from_le_bytes(sector[..8].try_into().unwrap());
-                            assert_eq!(sector, sector_content(at, version), "sector {at} is torn inside");
+                            assert_eq!(
+                                sector,
+                                sector_content(at, version),
+                                "sector {at} is torn inside"
+                            );
                             read.insert(at, version);
                             at += 1;
                         }
@@ -412,7 +421,9 @@ fn no_power_cut_loses_or_revives_anything() {
     for seed in seeds {
         for preset in ["nolog", "singlelog", "mlb", "mlb-256"] {
             for ack in [AckMode::Durable, AckMode::Flush] {
-                println!("repeat with: SEED={seed} cargo test -p nearhead-volume --test crash_random -- --nocapture ({preset}, {ack:?})");
+                println!(
+                    "repeat with: SEED={seed} cargo test -p nearhead-volume --test crash_random -- --nocapture ({preset}, {ack:?})"
+                );
                 run(seed, preset, ack, 400);
             }
         }

@@ -98,6 +98,9 @@ impl Engine {
 
     fn replay_record(&mut self, found: &Found) {
         let header = &found.header;
+        for claim in &header.claims {
+            self.adopt_claim(*claim);
+        }
         let mut ranges = header.invalidations.clone();
         for range in &header.invalidations {
             self.map.remove(range.start_sector, u64::from(range.len_sectors), &mut |_| {});

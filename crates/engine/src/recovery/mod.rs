@@ -27,8 +27,8 @@ use nearhead_format::snapshot::{
     SnapshotHeader,
 };
 use scan::{Found, LogScan, ScanContext};
-use std::collections::btree_map::{BTreeMap, Entry};
 use std::collections::VecDeque;
+use std::collections::btree_map::{BTreeMap, Entry};
 
 /// Size of one read of a snapshot's body, in bytes.
 const BODY_READ_BYTES: u64 = 1 << 20;
@@ -72,6 +72,7 @@ struct Snapshot {
     header: SnapshotHeader,
     map: Map,
     logs: BTreeMap<u32, LogState>,
+    claims: Vec<Claim>,
     hints: Vec<HintRange>,
 }
 
@@ -91,6 +92,9 @@ pub(crate) struct Recovery {
     slot_problems: Vec<String>,
     snapshot: Option<Snapshot>,
     to_scan: VecDeque<Claim>,
+    /// Claims of records that are not sound: followed only where no sound record says more, since
+    /// they may be older than an earlier crash.
+    doubtful: VecDeque<Claim>,
     /// Every log that may hold newer records, and from where on.
     known_logs: BTreeMap<u32, Claim>,
     found: Vec<Found>,
@@ -106,10 +110,19 @@ impl Recovery {
             slot_problems: Vec::new(),
             snapshot: None,
             to_scan: VecDeque::new(),
+            doubtful: VecDeque::new(),
             known_logs: BTreeMap::new(),
             found: Vec::new(),
             context: ScanContext::new(setup),
             result: RecoveredState::default(),
+        }
+    }
+
+    /// Puts a log on the list of those to scan, unless it is known already.
+    fn follow(&mut self, claim: Claim) {
+        if let Entry::Vacant(place) = self.known_logs.entry(claim.log_index) {
+            place.insert(claim);
+            self.to_scan.push_back(claim);
         }
     }
 }
@@ -262,21 +275,31 @@ impl Engine {
         let Some(recovery) = self.recovering() else { return };
         let logs: BTreeMap<u32, LogState> =
             logs.into_iter().map(|state| (state.log_index, state)).collect();
-        for index in claims.into_iter().filter(|index| *index < log_count) {
-            let (position, generation) =
-                logs.get(&index).map_or((0, 0), |state| (state.position, state.generation));
-            let claim = Claim { log_index: index, position, generation };
-            recovery.known_logs.insert(index, claim);
-            recovery.to_scan.push_back(claim);
+        let claims: Vec<Claim> = claims
+            .into_iter()
+            .filter(|index| *index < log_count)
+            .map(|log_index| {
+                let state = logs.get(&log_index);
+                let (position, generation) =
+                    state.map_or((0, 0), |state| (state.position, state.generation));
+                Claim { log_index, position, generation }
+            })
+            .collect();
+        for claim in &claims {
+            recovery.follow(*claim);
         }
         recovery.context.floor_sequence = header.record_sequence;
-        recovery.snapshot = Some(Snapshot { header, map: entries.finish(), logs, hints });
+        recovery.snapshot = Some(Snapshot { header, map: entries.finish(), logs, claims, hints });
         self.scan_next_log();
     }
 
     fn scan_next_log(&mut self) {
         let Some(recovery) = self.recovering() else { return };
-        let Some(claim) = recovery.to_scan.pop_front() else { return self.scans_are_done() };
+        while recovery.to_scan.is_empty() {
+            let Some(claim) = recovery.doubtful.pop_front() else { return self.scans_are_done() };
+            recovery.follow(claim);
+        }
+        let Some(claim) = recovery.to_scan.pop_front() else { return };
         recovery.result.logs += 1;
         let scan = Box::new(LogScan::new(claim, recovery.context.floor_sequence));
         self.continue_scan(scan);
@@ -310,12 +333,11 @@ impl Engine {
             recovery.result.note(problem);
         }
         for found in scan.found {
-            for claim in &found.header.claims {
-                if claim.log_index < log_count {
-                    if let Entry::Vacant(place) = recovery.known_logs.entry(claim.log_index) {
-                        place.insert(*claim);
-                        recovery.to_scan.push_back(*claim);
-                    }
+            for claim in found.header.claims.iter().filter(|claim| claim.log_index < log_count) {
+                if found.is_sound() {
+                    recovery.follow(*claim);
+                } else {
+                    recovery.doubtful.push_back(*claim);
                 }
             }
             recovery.found.push(found);
@@ -328,7 +350,6 @@ impl Engine {
         let Some(recovery) = self.recovering() else { return };
         let Some(snapshot) = recovery.snapshot.take() else { return };
         let found = std::mem::take(&mut recovery.found);
-        let known = std::mem::take(&mut recovery.known_logs);
         let mut result = std::mem::take(&mut recovery.result);
         let base = snapshot.header.record_sequence;
         let records = match chain::order(found, base, accept_loss, &mut result) {
@@ -340,12 +361,12 @@ impl Engine {
         };
         result.records = records.len() as u64;
         self.recovered = result;
-        self.adopt(snapshot, known, records);
+        self.adopt(snapshot, records);
         self.finish_recovery();
     }
 
-    fn adopt(&mut self, snapshot: Snapshot, known: BTreeMap<u32, Claim>, records: Vec<chain::Link>) {
-        let Snapshot { header, map, logs, hints } = snapshot;
+    fn adopt(&mut self, snapshot: Snapshot, records: Vec<chain::Link>) {
+        let Snapshot { header, map, logs, claims, hints } = snapshot;
         self.map = map;
         for hint in hints {
             self.durability_only.insert(hint.start_sector..hint.start_sector + hint.len_sectors);
@@ -356,13 +377,8 @@ impl Engine {
                 ring.generation = state.generation;
             }
         }
-        for claim in known.into_values() {
-            // A log that was unused when it was claimed began anew, whatever the snapshot says.
-            self.logs.note_claimed(claim.log_index);
-            if let Some(ring) = self.logs.get_or_create(claim.log_index) {
-                ring.position = claim.position;
-                ring.generation = claim.generation;
-            }
+        for claim in claims {
+            self.adopt_claim(claim);
         }
         self.snapshotter.recovered(
             header.snapshot_number,
@@ -374,6 +390,19 @@ impl Engine {
             self.replay(&link);
         }
         self.count_live();
+    }
+
+    /// The claim is durable: the log may be used, from where the claim says; one that was unused
+    /// when it was claimed began anew, whatever the snapshot says.
+    pub(super) fn adopt_claim(&mut self, claim: Claim) {
+        if self.logs.is_claimed(claim.log_index) || claim.log_index >= self.logs.count() {
+            return;
+        }
+        self.logs.note_claimed(claim.log_index);
+        if let Some(ring) = self.logs.get_or_create(claim.log_index) {
+            ring.position = claim.position;
+            ring.generation = claim.generation;
+        }
     }
 
     fn count_live(&mut self) {

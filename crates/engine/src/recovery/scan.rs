@@ -144,7 +144,11 @@ impl LogScan {
         let (mut position, mut at, mut any) = (start, 0, false);
         while let Some(found) = self.record_at(&bytes[at..], position, context) {
             any = true;
-            self.newest_sequence = found.header.sequence;
+            // One that is not sound may be the remains of a write torn before an earlier crash;
+            // then a record of the same sequence stands at the start of the log.
+            if found.is_sound() {
+                self.newest_sequence = found.header.sequence;
+            }
             self.scanned_blocks += u64::from(found.blocks);
             position += found.blocks;
             at += found.blocks as usize * context.block();
