@@ -4,7 +4,7 @@
 mod support;
 
 use nearhead_disk::{Class, Command, Disk, DiskErrorKind, Payload};
-use nearhead_uring::{Engine, OpenErrorKind, OpenOptions};
+use nearhead_uring::{Engine, OpenErrorKind, OpenOptions, RealDisk};
 use std::os::unix::fs::FileExt;
 use support::*;
 
@@ -164,5 +164,72 @@ fn a_device_that_shrinks_under_a_command_gives_an_error() {
         outcome.expect_err("bytes that no longer exist cannot be written");
         file.set_len(8 * MIB).unwrap();
         let _ = std::process::Command::new("losetup").arg("-c").arg(&device.path).status();
+    }
+}
+
+/// Flushes that the device has completed since it was attached (field 16 of the `stat` file,
+/// `Documentation/block/stat.rst`), or `None` where the kernel does not count them.
+fn flushes_of(device: &LoopDevice) -> Option<u64> {
+    let name = device.path.file_name().unwrap().display().to_string();
+    let cache = std::fs::read_to_string(format!("/sys/block/{name}/queue/write_cache")).ok()?;
+    let stat = std::fs::read_to_string(format!("/sys/block/{name}/stat")).ok()?;
+    let flushes = stat.split_whitespace().nth(15)?.parse().ok()?;
+    (cache.trim() == "write back").then_some(flushes)
+}
+
+/// Durable commands make the `device` under `disk` flush; others do not.
+fn check_flushes(disk: &mut RealDisk, device: &LoopDevice, context: &str) {
+    let data = || Payload::Bytes(buffer(&pattern(4096, 3)));
+    let write = |offset, durable| Command::Write { offset, parts: vec![data()], durable };
+    // The first write to a block may bring the file system's own flushes.
+    for offset in [0, 4096] {
+        run(disk, write(offset, true)).unwrap();
+    }
+    run(disk, Command::Flush).unwrap();
+    let Some(before) = flushes_of(device) else {
+        println!("skipped: this device has no volatile cache to flush");
+        return;
+    };
+    for _ in 0..8 {
+        run(disk, write(0, false)).unwrap();
+    }
+    assert!(flushes_of(device) < Some(before + 8), "plain writes flush: {context}");
+    for command in [
+        write(4096, true),
+        Command::Write { offset: 0, parts: vec![data(), data()], durable: true },
+        Command::WriteZeroes { offset: 0, len: 4096, durable: true },
+        Command::WriteZeroes { offset: MIB, len: MIB, durable: true },
+        Command::Flush,
+    ] {
+        run(disk, write(0, false)).unwrap();
+        let before = flushes_of(device);
+        let shown = format!("{command:?}");
+        run(disk, command).unwrap();
+        assert!(flushes_of(device) > before, "nothing was flushed by {shown}: {context}");
+    }
+}
+
+#[test]
+fn durable_commands_flush_the_device_and_plain_ones_do_not() {
+    let scratch = Scratch::new("flushes");
+    let image = scratch.image("disk.img", 64 * MIB);
+    let Some(device) = LoopDevice::attach(&image, &[]) else { return };
+    for engine in ENGINES {
+        if available(engine, &device.path) {
+            let mut disk = open(&device.path, engine);
+            check_flushes(&mut disk, &device, &format!("{engine:?} on the device"));
+        }
+    }
+    let Some(mount) = Mount::ext4(&device.path, scratch.path("mnt")) else { return };
+    for engine in ENGINES {
+        for direct in [true, false] {
+            let path = mount.point.join(format!("{engine:?}-{direct}.img"));
+            nearhead_uring::create_image(&path, 8 * MIB).unwrap();
+            if available(engine, &path) {
+                let options = OpenOptions { direct, ..options(engine) };
+                let mut disk = nearhead_uring::open(&path, &options).unwrap();
+                check_flushes(&mut disk, &device, &format!("a file on ext4, {options:?}"));
+            }
+        }
     }
 }

@@ -325,3 +325,28 @@ fn an_image_is_created_sparse_and_never_over_something() {
         assert!(!scratch.path("bad.img").exists(), "nothing is left behind");
     }
 }
+
+#[test]
+fn a_disk_may_be_handed_from_thread_to_thread_with_commands_on_their_way() {
+    on_every_kind("handed-on", |path, options| {
+        let mut disk = nearhead_uring::open(path, options).unwrap();
+        for round in 0..16 {
+            let worker = std::thread::spawn(move || {
+                for id in 0..8 {
+                    let parts = vec![Payload::Bytes(buffer(&pattern(65536, round * 8 + id)))];
+                    let command = Command::Write { offset: id * 65536, parts, durable: true };
+                    submit(&mut disk, id, Class::Durable, command);
+                }
+                disk.kick();
+                disk
+            });
+            disk = worker.join().unwrap();
+            for _ in 0..8 {
+                next_completion(&mut disk).result.unwrap();
+            }
+            for id in 0..8 {
+                assert!(read(&mut disk, id * 65536, 65536) == pattern(65536, round * 8 + id));
+            }
+        }
+    });
+}
