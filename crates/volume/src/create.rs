@@ -103,14 +103,16 @@ pub fn plan(properties: &Properties, options: &CreateOptions) -> Result<Layout, 
     Layout::plan(device_bytes.min(properties.capacity_bytes), &layout_options)
 }
 
-/// Creates a volume on the disk.
-pub fn create(io: &mut SyncIo<'_>, options: &CreateOptions) -> Result<Superblock, CreateError> {
-    let layout = plan(io.disk().properties(), options)?;
-    let superblock = Superblock {
+/// The superblock of the volume that `options` ask for, without touching any disk.
+pub fn describe(
+    properties: &Properties,
+    options: &CreateOptions,
+) -> Result<Superblock, LayoutError> {
+    Ok(Superblock {
         volume_id: options.volume_id,
         generation: 1,
         created_unix_s: options.created_unix_s,
-        layout,
+        layout: plan(properties, options)?,
         preset: options.preset,
         ack: options.ack,
         logged_write_bytes_max: options.logged_write_bytes_max,
@@ -118,7 +120,12 @@ pub fn create(io: &mut SyncIo<'_>, options: &CreateOptions) -> Result<Superblock
         feature_ro_compat: 0,
         label: options.label.clone(),
         map_device_id: None,
-    };
+    })
+}
+
+/// Creates a volume on the disk.
+pub fn create(io: &mut SyncIo<'_>, options: &CreateOptions) -> Result<Superblock, CreateError> {
+    let superblock = describe(io.disk().properties(), options)?;
     write_empty_snapshots(io, &superblock, 0)?;
     write_superblocks(io, &superblock)?;
     Ok(superblock)
