@@ -1,0 +1,231 @@
+//! `nearhead create`: makes a volume on a device, an image file or an emulated disk.
+//!
+//! What is there is refused unless the user insists; a new image that could not become a volume is
+//! removed again.
+
+use crate::output::{hex, say, say_json};
+use crate::target::{Access, DiskArgs, Target};
+use crate::units::ByteSize;
+use nearhead_format::{AckMode, Label, Superblock};
+use nearhead_models::ModelSpec;
+use nearhead_volume::{CreateOptions, NamedPreset};
+use serde::Serialize;
+use std::path::Path;
+use std::time::SystemTime;
+
+/// What `nearhead create` is told.
+#[derive(clap::Args, Clone, Debug)]
+pub struct CreateArgs {
+    /// Block device, image file, or model:PROFILE,file=PATH (an emulated disk)
+    pub target: String,
+    /// Make a new sparse image file of this size
+    #[arg(long)]
+    pub size: Option<ByteSize>,
+    /// Which policies: nolog, singlelog, mlb (= mlb-32) or mlb-256
+    #[arg(long, default_value = "mlb")]
+    pub preset: String,
+    /// Writes up to this size are logged [default: the preset's]
+    #[arg(long, value_name = "BYTES")]
+    pub threshold: Option<ByteSize>,
+    /// Size of a group: data with a log in its middle [default: 100 MiB]
+    #[arg(long, value_name = "BYTES")]
+    pub group_size: Option<ByteSize>,
+    /// Size of each log [default: 10 MiB]
+    #[arg(long, value_name = "BYTES")]
+    pub log_size: Option<ByteSize>,
+    /// When writes are answered
+    #[arg(long, value_enum, default_value_t)]
+    pub ack: AckArg,
+    /// A name for people, at most 64 bytes
+    #[arg(long, default_value = "")]
+    pub label: String,
+    /// Overwrite whatever is there
+    #[arg(long)]
+    pub force: bool,
+    /// Report as JSON
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    /// How the disk is driven.
+    pub disk: DiskArgs,
+}
+
+/// When a write is answered.
+#[derive(clap::ValueEnum, serde::Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum AckArg {
+    /// Every reply means durable
+    Durable,
+    /// Replies are early; a flush or FUA makes durable
+    #[default]
+    Flush,
+}
+
+impl From<AckArg> for AckMode {
+    fn from(ack: AckArg) -> Self {
+        match ack {
+            AckArg::Durable => Self::Durable,
+            AckArg::Flush => Self::Flush,
+        }
+    }
+}
+
+/// What was made.
+#[derive(Debug, Serialize)]
+pub struct CreateReport {
+    /// As the user named it.
+    pub target: String,
+    /// Identity of the volume.
+    pub volume_id: String,
+    /// Policies.
+    pub preset: String,
+    /// Bytes of the device in use.
+    pub device_bytes: u64,
+    /// Bytes clients see.
+    pub client_bytes: u64,
+    /// Number of groups.
+    pub groups: u32,
+    /// Bytes of a group.
+    pub group_bytes: u64,
+    /// Bytes of each log.
+    pub log_bytes: u64,
+    /// Writes up to this size are logged.
+    pub logged_write_bytes_max: u32,
+}
+
+/// Runs the command.
+pub fn run(args: &CreateArgs) -> Result<(), String> {
+    let (_, superblock) = create(args)?;
+    let report = report(&args.target, &superblock);
+    if args.json {
+        return say_json(&report);
+    }
+    say(&format!(
+        "created a volume of {} on {}: preset {}, {} groups of {} with a log of {} each",
+        ByteSize(report.client_bytes),
+        report.target,
+        report.preset,
+        report.groups,
+        ByteSize(report.group_bytes),
+        ByteSize(report.log_bytes),
+    ));
+    say(&format!("serve it with: nearhead serve {} --socket PATH", report.target));
+    Ok(())
+}
+
+/// Makes the volume and hands back the open disk.
+pub fn create(args: &CreateArgs) -> Result<(Target, Superblock), String> {
+    let preset = NamedPreset::by_name(&args.preset).map_err(|error| error.to_string())?;
+    let options = options(args, preset)?;
+    let made_image = make_image(args)?;
+    let made = create_on(args, &options);
+    if made.is_err() && made_image {
+        // It is ours and holds nothing.
+        let _ = std::fs::remove_file(&args.target);
+    }
+    made
+}
+
+fn create_on(args: &CreateArgs, options: &CreateOptions) -> Result<(Target, Superblock), String> {
+    let mut target = Target::open(&args.target, Access::Create, &args.disk)?;
+    let superblock = nearhead_volume::create(&mut target.io(), options)
+        .map_err(|error| format!("{error}{}", where_if_missing(&error.to_string(), args)))?;
+    Ok((target, superblock))
+}
+
+/// The sizes of a layout do not know their device.
+fn where_if_missing(message: &str, args: &CreateArgs) -> String {
+    if message.contains(&args.target) { String::new() } else { format!(" (on {})", args.target) }
+}
+
+fn options(args: &CreateArgs, preset: NamedPreset) -> Result<CreateOptions, String> {
+    let threshold = match args.threshold {
+        None => preset.logged_write_bytes_max,
+        Some(_) if preset.logged_write_bytes_max == 0 => {
+            return Err("create: --threshold: expected a preset that logs, found nolog; \
+                        choose mlb or leave --threshold out"
+                .to_owned());
+        }
+        Some(ByteSize(bytes)) => checked_threshold(bytes)?,
+    };
+    let mut volume_id = [0; 16];
+    rustix::rand::getrandom(&mut volume_id, rustix::rand::GetRandomFlags::empty())
+        .map_err(|error| format!("create: no random identity from the kernel: {error}"))?;
+    let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    Ok(CreateOptions {
+        volume_id,
+        created_unix_s: since_epoch.map_or(0, |since| since.as_secs()),
+        preset: preset.preset,
+        logged_write_bytes_max: threshold,
+        group_bytes: args.group_size.map(|size| size.0),
+        log_bytes: args.log_size.map(|size| size.0),
+        ack: args.ack.into(),
+        label: Label::new(&*args.label).map_err(|error| format!("create: --label: {error}"))?,
+        device_bytes: None,
+        force: args.force,
+    })
+}
+
+/// The largest write that fits one record, and so the largest threshold.
+pub fn checked_threshold(bytes: u64) -> Result<u32, String> {
+    let max = u64::from(nearhead_engine::RECORD_BYTES_MAX);
+    if bytes == 0 || bytes > max || bytes % 512 != 0 {
+        return Err(format!(
+            "--threshold: expected a multiple of 512 from 512 to {max} bytes, found {bytes}"
+        ));
+    }
+    Ok(bytes as u32)
+}
+
+/// Makes the image file if one was asked for; whether it did.
+fn make_image(args: &CreateArgs) -> Result<bool, String> {
+    let Some(size) = args.size else {
+        if !ModelSpec::is_model(&args.target) && !Path::new(&args.target).exists() {
+            return Err(format!(
+                "create {}: expected a device or image, found nothing there; \
+                 check the path, or add --size to make a new image file",
+                args.target
+            ));
+        }
+        return Ok(false);
+    };
+    if ModelSpec::is_model(&args.target) {
+        return Err(format!(
+            "create {}: an emulated disk has the size of its profile; leave --size out",
+            args.target
+        ));
+    }
+    if let Ok(found) = std::fs::metadata(&args.target) {
+        if found.is_file() && found.len() == size.0 {
+            return Ok(false);
+        }
+        return Err(format!(
+            "create {}: --size makes a new image, but something is there already (a {}); \
+             choose another path, or leave --size out to use it as it is",
+            args.target,
+            if found.is_file() {
+                format!("file of {} bytes", found.len())
+            } else {
+                "device or directory".to_owned()
+            }
+        ));
+    }
+    nearhead_uring::create_image(Path::new(&args.target), size.0)
+        .map(|()| true)
+        .map_err(|error| error.to_string())
+}
+
+fn report(target: &str, superblock: &Superblock) -> CreateReport {
+    let layout = &superblock.layout;
+    CreateReport {
+        target: target.to_owned(),
+        volume_id: hex(&superblock.volume_id),
+        preset: superblock.preset.to_string(),
+        device_bytes: layout.device_bytes,
+        client_bytes: layout.client_bytes(),
+        groups: layout.group_count,
+        group_bytes: layout.group_bytes,
+        log_bytes: layout.log_bytes,
+        logged_write_bytes_max: superblock.logged_write_bytes_max,
+    }
+}

@@ -1,0 +1,118 @@
+//! A volume opened by this process alone, for commands on a volume that is not served.
+//!
+//! Opened for reading it is never written. Opened for writing it must be closed by
+//! [`Offline::close`], which makes everything durable and leaves a snapshot of the map.
+
+use crate::target::{Access, DiskArgs, Target};
+use nearhead_disk::{Disk, Nanos};
+use nearhead_engine::{Operation, Request, RequestId};
+use nearhead_volume::{Service, SyncIo, Volume};
+use std::time::Instant;
+
+/// An open volume and the zero of its clock.
+pub struct Offline {
+    /// As the user named it.
+    pub name: String,
+    /// The volume.
+    pub volume: Volume<Box<dyn Disk>>,
+    /// Zero of its clock.
+    pub start: Instant,
+}
+
+/// Opens the volume on `target` and waits for its recovery.
+pub fn open(
+    target: &str,
+    access: Access,
+    args: &DiskArgs,
+    accept_loss: bool,
+) -> Result<Offline, String> {
+    on(Target::open(target, access, args)?, access, accept_loss)
+}
+
+/// The same on a disk that is open already.
+pub fn on(target: Target, access: Access, accept_loss: bool) -> Result<Offline, String> {
+    let Target { name, disk, start, .. } = target;
+    let read_only = access == Access::Read;
+    let mut volume = Volume::open(disk, start, |_, config| {
+        config.read_only |= read_only;
+        config.accept_loss = accept_loss;
+        // Nothing happens here but what the command asks for.
+        config.cleaning.idle_after = None;
+        config.cleaning.watermark_pct = None;
+        config.cleaning.swap_above_pct = None;
+    })
+    .map_err(|error| error.to_string())?;
+    volume.wait_until_open(start).map_err(|error| error.to_string())?;
+    Ok(Offline { name, volume, start })
+}
+
+impl Offline {
+    /// The time on the volume's clock.
+    pub fn now(&self) -> Nanos {
+        Nanos(u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    /// One command at a time on the disk, between the engine's own.
+    pub fn io(&mut self) -> SyncIo<'_> {
+        SyncIo::in_real_time(self.volume.disk_mut(), self.start)
+    }
+
+    /// Drives the volume until `done` says so or it fails.
+    pub fn drive_until(
+        &mut self,
+        mut done: impl FnMut(&mut Volume<Box<dyn Disk>>) -> bool,
+    ) -> Result<(), String> {
+        loop {
+            let now = self.now();
+            self.volume.drive(now);
+            if let Some(failure) = self.volume.engine().failure() {
+                return Err(format!("{}: {failure}", self.name));
+            }
+            if done(&mut self.volume) {
+                return Ok(());
+            }
+            self.wait()?;
+        }
+    }
+
+    /// Sleeps until the disk or the engine has something to do.
+    fn wait(&mut self) -> Result<(), String> {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+        // At least now and then, so that whoever shows progress gets a turn.
+        let left = self.volume.wake_at().map_or(Nanos::from_millis(100), |at| at.since(self.now()));
+        let left = left.min(Nanos::from_millis(100));
+        let timeout = Timespec { tv_sec: 0, tv_nsec: left.0 as i64 };
+        let mut fds: Vec<PollFd<'_>> = Vec::new();
+        if let Some(fd) = self.volume.wake_fd() {
+            fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN));
+        }
+        match poll(&mut fds, Some(&timeout)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(error) => Err(format!("{}: waiting for the disk failed: {error}", self.name)),
+        }
+    }
+
+    /// Runs one request to its reply.
+    pub fn request(&mut self, operation: Operation) -> Result<(), String> {
+        let now = self.now();
+        self.volume.submit(Request { id: RequestId(0), operation }, now);
+        let mut reply = None;
+        self.drive_until(|volume| {
+            reply = volume.poll_reply();
+            reply.is_some()
+        })?;
+        match reply.map(|reply| reply.result) {
+            Some(Err(error)) => Err(format!("{}: {error}", self.name)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes everything durable, leaves a snapshot, and hands the disk back.
+    pub fn close(mut self) -> Result<Target, String> {
+        let now = self.now();
+        self.volume.begin_shutdown(now);
+        self.drive_until(|volume| volume.is_shut_down())?;
+        let Self { name, volume, start } = self;
+        Ok(Target { name, disk: volume.into_disk(), notes: Vec::new(), start })
+    }
+}

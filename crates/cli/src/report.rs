@@ -1,0 +1,362 @@
+//! The state of a volume as `nearhead status` reports it, the same from a running daemon and from
+//! a volume at rest. Every number's name ends in its unit, but for plain counts.
+
+use crate::output::hex;
+use crate::units::ByteSize;
+use nearhead_engine::{Stats, Status};
+use nearhead_format::{AckMode, Superblock};
+use nearhead_sim::LatencySummary;
+use serde::{Deserialize, Serialize};
+use std::fmt::Write;
+
+/// What a volume was created as.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct VolumeFacts {
+    /// Identity.
+    pub volume_id: String,
+    /// Name for people.
+    pub label: String,
+    /// Policies.
+    pub preset: String,
+    /// `durable` or `flush`, as the superblock says.
+    pub ack: String,
+    /// When it was created, in seconds since 1970 UTC.
+    pub created_unix_s: u64,
+    /// Rewrites of the superblock.
+    pub superblock_generation: u64,
+    /// Bytes of the device in use.
+    pub device_bytes: u64,
+    /// Bytes clients see.
+    pub client_bytes: u64,
+    /// Writes up to this size are logged.
+    pub logged_write_bytes_max: u32,
+    /// Number of groups.
+    pub groups: u32,
+    /// Bytes of a group.
+    pub group_bytes: u64,
+    /// Bytes of each log.
+    pub log_bytes: u64,
+}
+
+/// What the volume is doing.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct State {
+    /// `recovering`, `serving`, `draining`, `stopped`, `failed`, or `at rest` when not served.
+    pub phase: String,
+    /// Why it failed.
+    pub failure: Option<String>,
+    /// Entries of the map: pieces of at most 4 KiB whose newest copy is in a log.
+    pub map_entries: u64,
+    /// Memory of the map.
+    pub map_bytes: u64,
+    /// Small writes waiting in memory.
+    pub staged_bytes: u64,
+    /// Logs of the volume.
+    pub logs: u32,
+    /// Logs that a recovery would scan.
+    pub logs_claimed: u32,
+    /// Share of the log space in use.
+    pub log_fill_pct: u32,
+    /// Newest durable record.
+    pub record_sequence: u64,
+    /// Newest snapshot of the map.
+    pub snapshot_number: u64,
+    /// Whether logged blocks are being copied home.
+    pub checkpointing: bool,
+    /// What recovery or operation found damaged.
+    pub damage: Vec<String>,
+}
+
+/// What the last opening read.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Recovery {
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Records replayed.
+    pub records: u64,
+    /// Logs scanned.
+    pub logs: u32,
+}
+
+/// Counts since the volume was opened, named and described as in [`nearhead_engine::Stats`].
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Counters {
+    pub requests: u64,
+    pub requests_failed: u64,
+    pub read_bytes: u64,
+    pub written_bytes: u64,
+    pub logged_bytes: u64,
+    pub in_place_bytes: u64,
+    pub records: u64,
+    pub record_bytes: u64,
+    pub records_far: u64,
+    pub invalidated_entries: u64,
+    pub snapshots: u64,
+    pub snapshot_bytes: u64,
+    pub checkpointed_bytes: u64,
+    pub swaps: u64,
+    pub swapped_bytes: u64,
+    pub spills: u64,
+    pub stage_waits: u64,
+    pub device_flushes: u64,
+    pub checksum_retries: u64,
+    pub unreadable: u64,
+    pub disk_errors: u64,
+}
+
+/// Latencies seen by clients since the start, from the whole request to its reply.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Latencies {
+    /// Writes answered only when durable, and flushes.
+    pub durable: LatencySummary,
+    /// Writes answered early.
+    pub write: LatencySummary,
+    /// Reads.
+    pub read: LatencySummary,
+}
+
+/// Clients of a daemon.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Clients {
+    /// Connected now.
+    pub connections_open: u64,
+    /// Served since the start.
+    pub connections_accepted: u64,
+    /// Turned away because the server was full.
+    pub connections_refused: u64,
+    /// Cut off because they held memory and made no progress.
+    pub connections_stalled: u64,
+    /// Requests of all kinds.
+    pub requests: u64,
+    /// Requests that failed.
+    pub errors: u64,
+}
+
+/// What only a running daemon can tell.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Served {
+    /// Its process.
+    pub pid: u32,
+    /// Time since it started, in seconds.
+    pub uptime_s: f64,
+    /// Where clients connect.
+    pub uris: Vec<String>,
+    /// Whether every write is refused.
+    pub read_only: bool,
+    /// Its clients.
+    pub clients: Clients,
+    /// Their latencies.
+    pub latency: Latencies,
+}
+
+/// Everything `nearhead status` says.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct StatusReport {
+    /// As the user named it.
+    pub target: String,
+    /// What it was created as.
+    pub volume: VolumeFacts,
+    /// What it is doing.
+    pub state: State,
+    /// What opening it read.
+    pub recovery: Recovery,
+    /// Counts since it was opened.
+    pub counters: Counters,
+    /// The daemon, if it is served.
+    pub served: Option<Served>,
+}
+
+impl StatusReport {
+    /// The report about a volume.
+    pub fn new(
+        target: &str,
+        superblock: &Superblock,
+        status: Status,
+        served: Option<Served>,
+    ) -> Self {
+        let phase =
+            if served.is_some() || status.failure.is_some() { status.phase } else { "at rest" };
+        Self {
+            target: target.to_owned(),
+            volume: VolumeFacts::of(superblock),
+            recovery: Recovery {
+                read_bytes: status.recovery_read_bytes,
+                records: status.recovery_records,
+                logs: status.recovery_logs,
+            },
+            counters: Counters::of(&status.stats),
+            state: State {
+                phase: phase.to_owned(),
+                failure: status.failure,
+                map_entries: status.map_entries,
+                map_bytes: status.map_bytes,
+                staged_bytes: status.staged_bytes,
+                logs: status.logs,
+                logs_claimed: status.logs_claimed,
+                log_fill_pct: status.log_fill_pct,
+                record_sequence: status.record_sequence,
+                snapshot_number: status.snapshot_number,
+                checkpointing: status.checkpointing,
+                damage: status.damage,
+            },
+            served,
+        }
+    }
+
+    /// The report for people.
+    pub fn text(&self) -> String {
+        let (volume, state) = (&self.volume, &self.state);
+        let mut text = String::new();
+        let mut line = |name: &str, value: String| {
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "{name:<12}{value}");
+        };
+        line("volume", format!("{} ({}, {})", self.target, volume.volume_id, volume.preset));
+        if !volume.label.is_empty() {
+            line("label", volume.label.clone());
+        }
+        line(
+            "size",
+            format!(
+                "{} for clients, {} of the device",
+                ByteSize(volume.client_bytes),
+                ByteSize(volume.device_bytes)
+            ),
+        );
+        let failure = state.failure.as_ref().map_or(String::new(), |why| format!(": {why}"));
+        line("state", format!("{}{failure}", state.phase));
+        line(
+            "logs",
+            format!(
+                "{} of {} each, {} % full, {} to scan at a recovery{}",
+                state.logs,
+                ByteSize(volume.log_bytes),
+                state.log_fill_pct,
+                state.logs_claimed,
+                if state.checkpointing { ", being emptied now" } else { "" },
+            ),
+        );
+        line(
+            "map",
+            format!(
+                "{} pieces not home yet, {} of memory",
+                state.map_entries,
+                ByteSize(state.map_bytes)
+            ),
+        );
+        line(
+            "newest",
+            format!("record {}, snapshot {}", state.record_sequence, state.snapshot_number),
+        );
+        line(
+            "recovery",
+            format!(
+                "read {}, {} records in {} logs",
+                ByteSize(self.recovery.read_bytes),
+                self.recovery.records,
+                self.recovery.logs
+            ),
+        );
+        if let Some(served) = &self.served {
+            line(
+                "served",
+                format!(
+                    "by process {} for {:.0} s on {}{}",
+                    served.pid,
+                    served.uptime_s,
+                    served.uris.join(", "),
+                    if served.read_only { ", read-only" } else { "" }
+                ),
+            );
+            line(
+                "clients",
+                format!(
+                    "{} connected, {} requests, {} failed",
+                    served.clients.connections_open, served.clients.requests, served.clients.errors
+                ),
+            );
+            let counters = &self.counters;
+            line(
+                "written",
+                format!(
+                    "{} logged, {} in place; {} times a log had no room",
+                    ByteSize(counters.logged_bytes),
+                    ByteSize(counters.in_place_bytes),
+                    counters.spills
+                ),
+            );
+            for (name, latency) in [
+                ("durable", &served.latency.durable),
+                ("writes", &served.latency.write),
+                ("reads", &served.latency.read),
+            ] {
+                if latency.count > 0 {
+                    line(
+                        name,
+                        format!(
+                            "{} in {:.2} ms mean, {:.2} ms p99",
+                            latency.count, latency.mean_ms, latency.p99_ms
+                        ),
+                    );
+                }
+            }
+        }
+        for finding in &state.damage {
+            line("damage", finding.clone());
+        }
+        text.truncate(text.trim_end().len());
+        text
+    }
+}
+
+impl VolumeFacts {
+    /// The facts in a superblock.
+    pub fn of(superblock: &Superblock) -> Self {
+        let layout = &superblock.layout;
+        Self {
+            volume_id: hex(&superblock.volume_id),
+            label: superblock.label.as_str().to_owned(),
+            preset: superblock.preset.to_string(),
+            ack: match superblock.ack {
+                AckMode::Durable => "durable".to_owned(),
+                AckMode::Flush => "flush".to_owned(),
+            },
+            created_unix_s: superblock.created_unix_s,
+            superblock_generation: superblock.generation,
+            device_bytes: layout.device_bytes,
+            client_bytes: layout.client_bytes(),
+            logged_write_bytes_max: superblock.logged_write_bytes_max,
+            groups: layout.group_count,
+            group_bytes: layout.group_bytes,
+            log_bytes: layout.log_bytes,
+        }
+    }
+}
+
+impl Counters {
+    fn of(stats: &Stats) -> Self {
+        Self {
+            requests: stats.requests,
+            requests_failed: stats.requests_failed,
+            read_bytes: stats.read_bytes,
+            written_bytes: stats.written_bytes,
+            logged_bytes: stats.logged_bytes,
+            in_place_bytes: stats.in_place_bytes,
+            records: stats.records,
+            record_bytes: stats.record_bytes,
+            records_far: stats.records_far,
+            invalidated_entries: stats.invalidated_entries,
+            snapshots: stats.snapshots,
+            snapshot_bytes: stats.snapshot_bytes,
+            checkpointed_bytes: stats.checkpointed_bytes,
+            swaps: stats.swaps,
+            swapped_bytes: stats.swapped_bytes,
+            spills: stats.spills,
+            stage_waits: stats.stage_waits,
+            device_flushes: stats.device_flushes,
+            checksum_retries: stats.checksum_retries,
+            unreadable: stats.unreadable,
+            disk_errors: stats.disk_errors,
+        }
+    }
+}

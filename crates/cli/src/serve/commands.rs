@@ -1,0 +1,124 @@
+//! The commands of the control socket: `status`, `checkpoint`, `drain`, `hint`, `metrics`, `stop`.
+//!
+//! Each is answered at once with one line of JSON; what takes long is begun here, and whoever asked
+//! watches it through `status`.
+
+use super::metrics;
+use super::served::Served;
+use crate::control::Answer;
+use crate::report::{Clients, Served as ServedReport, StatusReport};
+use nearhead_engine::{Hint, Operation};
+use nearhead_nbd::Context;
+use nearhead_volume::Service;
+use std::cell::{Cell, OnceCell};
+
+/// What the commands share with the tick.
+#[derive(Default)]
+pub struct Desk {
+    facts: OnceCell<(String, Vec<String>)>,
+    stop: Cell<bool>,
+}
+
+const COMMANDS: &str = "status, checkpoint, drain, hint OFFSET LEN KIND, metrics, stop";
+
+impl Desk {
+    /// What is served, and where.
+    pub fn set_uris(&self, target: String, uris: Vec<String>) {
+        let _ = self.facts.set((target, uris));
+    }
+
+    /// Whether a stop was asked for since the last call.
+    pub fn take_stop(&self) -> bool {
+        self.stop.replace(false)
+    }
+
+    /// Answers one command.
+    pub fn answer(&self, line: &str, context: &mut Context<'_, Served>) -> String {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match words.as_slice() {
+            ["status"] => Answer::Ok(self.report(context)).line(),
+            ["metrics"] => Answer::Ok(self.metrics(context)).line(),
+            ["checkpoint"] => checkpoint(context, false),
+            ["drain"] => checkpoint(context, true),
+            ["hint", offset, len, kind] => answer_of(hint(context, offset, len, kind)),
+            ["stop"] => {
+                self.stop.set(true);
+                Answer::Ok("stopping").line()
+            }
+            _ => {
+                Answer::<()>::Error(format!("control: expected one of {COMMANDS}, found {line:?}"))
+                    .line()
+            }
+        }
+    }
+
+    /// The state as a report.
+    pub fn report(&self, context: &Context<'_, Served>) -> StatusReport {
+        let (target, uris) = self.facts.get().cloned().unwrap_or_default();
+        let statistics = &context.statistics;
+        let served = ServedReport {
+            pid: std::process::id(),
+            uptime_s: context.now.as_secs_f64(),
+            uris,
+            read_only: context.service.info().read_only,
+            clients: Clients {
+                connections_open: statistics.connections_open,
+                connections_accepted: statistics.connections_accepted,
+                connections_refused: statistics.connections_refused,
+                connections_stalled: statistics.connections_stalled,
+                requests: statistics.requests(),
+                errors: statistics.errors,
+            },
+            latency: context.service.latencies(),
+        };
+        let volume = context.service.volume();
+        StatusReport::new(&target, volume.superblock(), volume.status(), Some(served))
+    }
+
+    /// The state as metrics.
+    pub fn metrics(&self, context: &Context<'_, Served>) -> String {
+        metrics::render(&self.report(context))
+    }
+}
+
+fn checkpoint(context: &mut Context<'_, Served>, everything: bool) -> String {
+    if context.service.info().read_only {
+        let problem = "the volume is served read-only: nothing can be brought home";
+        return Answer::<()>::Error(problem.to_owned()).line();
+    }
+    if let Some(failure) = context.service.volume().engine().failure() {
+        let problem = format!("the volume accepts no change since a failure: {failure}");
+        return Answer::<()>::Error(problem).line();
+    }
+    context.service.volume_mut().start_checkpoint(everything, context.now);
+    Answer::Ok("started").line()
+}
+
+fn answer_of(result: Result<(), String>) -> String {
+    match result {
+        Ok(()) => Answer::Ok("done").line(),
+        Err(problem) => Answer::<()>::Error(problem).line(),
+    }
+}
+
+fn hint(
+    context: &mut Context<'_, Served>,
+    offset: &str,
+    len: &str,
+    kind: &str,
+) -> Result<(), String> {
+    let number = |name: &str, text: &str| {
+        text.parse::<u64>().map_err(|_| format!("hint: expected {name} in bytes, found {text:?}"))
+    };
+    let hint = match kind {
+        "durability-only" => Hint::DurabilityOnly,
+        "normal" => Hint::Normal,
+        _ => return Err(format!("hint: expected durability-only or normal, found {kind:?}")),
+    };
+    let operation = Operation::Hint {
+        offset: number("an offset", offset)?,
+        len: number("a length", len)?,
+        hint,
+    };
+    context.service.run_own(operation, context.now)
+}

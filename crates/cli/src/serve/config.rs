@@ -1,0 +1,254 @@
+//! What `nearhead serve` is told: by flags, by a volume file in TOML, or both (flags win).
+//!
+//! A volume file has the names of the flags, with underscores:
+//!
+//! ```toml
+//! target = "/dev/disk/by-id/ata-EXAMPLE"
+//! socket = "/run/nearhead/disk.sock"
+//! ack = "flush"
+//! checkpoint_window = "01:00-05:00"
+//! ```
+
+use crate::create::{AckArg, checked_threshold};
+use crate::target::DiskArgs;
+use crate::units::{ByteSize, Span, Window};
+use chrono::Timelike;
+use nearhead_disk::Nanos;
+use nearhead_engine::{Ack, Config};
+use nearhead_format::{Preset, Superblock};
+use serde::Deserialize;
+use std::path::{Path, PathBuf};
+
+/// What `nearhead serve` is told.
+#[derive(clap::Args, Deserialize, Clone, Debug, Default)]
+#[serde(deny_unknown_fields, default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own on the command line")]
+pub struct ServeArgs {
+    /// Block device, image file, or model:PROFILE,file=PATH (an emulated disk)
+    pub target: Option<String>,
+    /// Read the volume file FILE.toml; its names are those of the flags, with underscores
+    #[arg(long, value_name = "FILE")]
+    #[serde(skip)]
+    pub config: Option<PathBuf>,
+    /// Listen on a Unix socket at PATH
+    #[arg(long, short, value_name = "PATH")]
+    pub socket: Option<PathBuf>,
+    /// Listen on a TCP address such as 127.0.0.1:10809
+    #[arg(long, value_name = "ADDRESS")]
+    pub tcp: Option<String>,
+    /// Name of the export (may be given several times) [default: the empty name]
+    #[arg(long, value_name = "NAME")]
+    pub export: Vec<String>,
+    /// Refuse every change; the disk is opened read-only
+    #[arg(long)]
+    pub read_only: bool,
+    /// When writes are answered [default: as created]
+    #[arg(long, value_enum)]
+    pub ack: Option<AckArg>,
+    /// Writes up to this size are logged [default: as created]
+    #[arg(long, value_name = "BYTES")]
+    pub threshold: Option<ByteSize>,
+    /// Bring logged blocks home this often
+    #[arg(long, value_name = "TIME")]
+    pub checkpoint_period: Option<Span>,
+    /// Bring them home once nobody asked for anything for this long; 0 never [default: 30s]
+    #[arg(long, value_name = "TIME")]
+    pub checkpoint_idle: Option<Span>,
+    /// Bring them home in this part of the day, in local time: HH:MM-HH:MM
+    #[arg(long, value_name = "WINDOW")]
+    pub checkpoint_window: Option<Window>,
+    /// Bring them home when the logs are this full, in percent; 0 never [default: 70]
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
+    pub watermark: Option<u8>,
+    /// Move a log's content to a cold log when it is this full, in percent; 0 never [default: 80]
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
+    pub swap_above: Option<u8>,
+    /// Do so only after this long without a request [default: 500ms]
+    #[arg(long, value_name = "TIME")]
+    pub swap_idle: Option<Span>,
+    /// Write a snapshot of the map at least this often while something is logged [default: 10m]
+    #[arg(long, value_name = "TIME")]
+    pub snapshot_period: Option<Span>,
+    /// Memory for small writes that wait to be logged [default: 16MiB]
+    #[arg(long, value_name = "BYTES")]
+    pub stage_size: Option<ByteSize>,
+    /// Certificate chain of the server, PEM: connections are encrypted
+    #[arg(long, value_name = "FILE")]
+    pub tls_cert: Option<PathBuf>,
+    /// Private key of the server, PEM
+    #[arg(long, value_name = "FILE")]
+    pub tls_key: Option<PathBuf>,
+    /// Authorities of which every client must show a certificate, PEM
+    #[arg(long, value_name = "FILE")]
+    pub tls_clients: Option<PathBuf>,
+    /// Let clients choose whether to encrypt
+    #[arg(long)]
+    pub tls_optional: bool,
+    /// Control socket [default: derived from the target, in /run/nearhead or $XDG_RUNTIME_DIR]
+    #[arg(long, value_name = "PATH")]
+    pub control: Option<PathBuf>,
+    /// Serve metrics over HTTP at this address, for example 127.0.0.1:9420
+    #[arg(long, value_name = "ADDRESS")]
+    pub metrics: Option<String>,
+    /// Most clients at once [default: 4096]
+    #[arg(long, value_name = "NUMBER")]
+    pub connections_max: Option<usize>,
+    /// How long a graceful stop may take [default: 30s]
+    #[arg(long, value_name = "TIME")]
+    pub shutdown_max: Option<Span>,
+    /// Look for the next request this long before sleeping: less latency, a busy processor
+    #[arg(long, value_name = "TIME")]
+    pub idle_look: Option<Span>,
+    /// Make the volume if its file does not exist yet (an emulated disk in memory never does)
+    #[arg(long)]
+    pub create_if_missing: bool,
+    /// Preset of a volume made so [default: mlb]
+    #[arg(long, value_name = "NAME")]
+    pub preset: Option<String>,
+    /// Size of an image made so
+    #[arg(long, value_name = "BYTES")]
+    pub size: Option<ByteSize>,
+    /// Say that it is ready as one line of JSON
+    #[arg(long)]
+    #[serde(skip)]
+    pub json: bool,
+    #[command(flatten)]
+    #[serde(skip)]
+    /// How the disk is driven.
+    pub disk: DiskArgs,
+}
+
+impl ServeArgs {
+    /// The volume to serve.
+    pub fn target(&self) -> Result<&str, String> {
+        self.target.as_deref().ok_or_else(|| {
+            "serve: expected a volume, found neither a TARGET nor `target` in a --config file"
+                .to_owned()
+        })
+    }
+
+    /// These flags, completed by the volume file if there is one.
+    pub fn merged_with_file(&self) -> Result<Self, String> {
+        let mut merged = self.clone();
+        let Some(path) = &self.config else { return Ok(merged) };
+        let file = read_file(path)?;
+        macro_rules! complete {
+            ($($field:ident),*) => { $(merged.$field = merged.$field.or(file.$field);)* };
+        }
+        complete!(target, socket, tcp, ack, threshold, checkpoint_period, checkpoint_idle);
+        complete!(checkpoint_window, watermark, swap_above, swap_idle, snapshot_period, stage_size);
+        complete!(tls_cert, tls_key, tls_clients, control, metrics, connections_max);
+        complete!(shutdown_max, idle_look, preset, size);
+        merged.read_only |= file.read_only;
+        merged.tls_optional |= file.tls_optional;
+        merged.create_if_missing |= file.create_if_missing;
+        if merged.export.is_empty() {
+            merged.export = file.export;
+        }
+        Ok(merged)
+    }
+
+    /// Puts what was asked for over the volume's defaults.
+    pub fn configure(&self, superblock: &Superblock, config: &mut Config) -> Result<(), String> {
+        config.read_only |= self.read_only;
+        if let Some(ack) = self.ack {
+            config.ack = match ack {
+                AckArg::Durable => Ack::Durable,
+                AckArg::Flush => Ack::Flush,
+            };
+        }
+        if let Some(ByteSize(bytes)) = self.threshold {
+            if superblock.preset == Preset::NoLog {
+                return Err("--threshold: expected a volume with logs, found preset nolog; \
+                            leave --threshold out"
+                    .to_owned());
+            }
+            config.logged_write_bytes_max = checked_threshold(bytes)?;
+        }
+        if let Some(ByteSize(bytes)) = self.stage_size {
+            let min = 2 * u64::from(config.record_bytes_max);
+            if !(min..=1 << 34).contains(&bytes) {
+                return Err(format!("--stage-size: expected {min} bytes to 16 GiB, found {bytes}"));
+            }
+            config.stage_bytes_max = bytes as usize;
+        }
+        if let Some(Span(span)) = self.snapshot_period {
+            config.snapshot_period = span;
+        }
+        let cleaning = &mut config.cleaning;
+        let positive = |span: Span| Some(span.0).filter(|span| *span > Nanos::ZERO);
+        if let Some(span) = self.checkpoint_period {
+            cleaning.period = positive(span);
+        }
+        if let Some(span) = self.checkpoint_idle {
+            cleaning.idle_after = positive(span);
+        }
+        if let Some(Window { start_s, end_s }) = self.checkpoint_window {
+            cleaning.window = Some((start_s, end_s));
+        }
+        if let Some(percent) = self.watermark {
+            cleaning.watermark_pct = Some(percent).filter(|percent| *percent > 0);
+        }
+        if let Some(percent) = self.swap_above {
+            cleaning.swap_above_pct = Some(percent).filter(|percent| *percent > 0);
+        }
+        if let Some(Span(span)) = self.swap_idle {
+            cleaning.swap_idle_after = span;
+        }
+        // The engine's clock began a moment ago: close enough for a part of the day.
+        config.second_of_day_at_zero = chrono::Local::now().num_seconds_from_midnight();
+        Ok(())
+    }
+}
+
+fn read_file(path: &Path) -> Result<ServeArgs, String> {
+    let shown = path.display();
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        format!("volume file {shown}: expected a file in TOML, found {error}; check the path")
+    })?;
+    toml::from_str(&text).map_err(|error| format!("volume file {shown}: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file_with(name: &str, text: &str) -> PathBuf {
+        let path =
+            std::env::temp_dir().join(format!("nearhead-config-{}-{name}", std::process::id()));
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+
+    #[test]
+    fn flags_win_over_the_volume_file() {
+        let text = "target = \"a.img\"\nsocket = \"a.sock\"\nack = \"durable\"\nwatermark = 50\n\
+                    checkpoint_window = \"22:00-06:00\"\nexport = [\"disk\"]\n";
+        let path = file_with("flags", text);
+        let flags = ServeArgs {
+            config: Some(path.clone()),
+            socket: Some("b.sock".into()),
+            ..ServeArgs::default()
+        };
+        let merged = flags.merged_with_file().unwrap();
+        std::fs::remove_file(path).unwrap();
+        assert_eq!(merged.target(), Ok("a.img"));
+        assert_eq!(merged.socket, Some("b.sock".into()));
+        assert_eq!(merged.ack, Some(AckArg::Durable));
+        assert_eq!(merged.watermark, Some(50));
+        assert_eq!(merged.checkpoint_window, Some(Window { start_s: 79_200, end_s: 21_600 }));
+        assert_eq!(merged.export, ["disk"]);
+    }
+
+    #[test]
+    fn a_mistake_in_the_volume_file_is_named_with_its_line() {
+        let path = file_with("mistake", "target = \"a.img\"\nscoket = \"a.sock\"\n");
+        let flags = ServeArgs { config: Some(path.clone()), ..ServeArgs::default() };
+        let error = flags.merged_with_file().unwrap_err();
+        std::fs::remove_file(&path).unwrap();
+        let shown = path.display().to_string();
+        for part in [shown.as_str(), "line 2", "scoket"] {
+            assert!(error.contains(part), "{part:?} is missing in {error}");
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! Metrics in the Prometheus text format (version 0.0.4), over HTTP on an address of the user's.
+//!
+//! A thread of its own answers whoever asks with text that the server's loop refreshes, so that a
+//! scraper, slow or hostile, never gets between a client and the disk. It serves one connection at
+//! a time, reads at most a few KiB of it, and waits for nobody longer than two seconds.
+
+use crate::report::StatusReport;
+use nearhead_disk::Nanos;
+use nearhead_sim::LatencySummary;
+use std::fmt::Write as _;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// How old the numbers may be.
+const REFRESH: Nanos = Nanos::from_secs(1);
+const REQUEST_BYTES_MAX: usize = 8 * 1024;
+const WAIT_MAX: Duration = Duration::from_secs(2);
+
+/// The metrics of a daemon.
+pub struct Endpoint {
+    text: Arc<Mutex<String>>,
+    refresh_at: Nanos,
+}
+
+impl Endpoint {
+    /// Serves metrics at `address`.
+    pub fn listen(address: &str) -> Result<Self, String> {
+        let failed = |error| {
+            format!(
+                "metrics: expected a free address such as 127.0.0.1:9420, found {address}: {error}"
+            )
+        };
+        let listener = TcpListener::bind(address).map_err(failed)?;
+        let text = Arc::new(Mutex::new(String::new()));
+        let shared = Arc::clone(&text);
+        std::thread::Builder::new()
+            .name("metrics".to_owned())
+            .spawn(move || serve(&listener, &shared))
+            .map_err(failed)?;
+        Ok(Self { text, refresh_at: Nanos::ZERO })
+    }
+
+    /// Renders the numbers anew if they are old.
+    pub fn refresh(&mut self, now: Nanos, render: impl FnOnce() -> String) {
+        if now >= self.refresh_at {
+            self.refresh_at = now + REFRESH;
+            *self.text.lock().unwrap_or_else(PoisonError::into_inner) = render();
+        }
+    }
+}
+
+fn serve(listener: &TcpListener, text: &Mutex<String>) {
+    for stream in listener.incoming() {
+        match stream {
+            // A scraper that fails tries again by itself.
+            Ok(stream) => drop(answer(stream, text)),
+            // Out of descriptors: they come back when others let go of theirs.
+            Err(_) => std::thread::sleep(Duration::from_millis(100)),
+        }
+    }
+}
+
+fn answer(mut stream: TcpStream, text: &Mutex<String>) -> std::io::Result<()> {
+    stream.set_read_timeout(Some(WAIT_MAX))?;
+    stream.set_write_timeout(Some(WAIT_MAX))?;
+    let mut request = Vec::new();
+    let mut piece = [0; 1024];
+    while !request.windows(4).any(|end| end == b"\r\n\r\n") {
+        let len = stream.read(&mut piece)?;
+        if len == 0 || request.len() + len > REQUEST_BYTES_MAX {
+            break;
+        }
+        request.extend_from_slice(&piece[..len]);
+    }
+    let (status, body) = if request.starts_with(b"GET /metrics ") || request.starts_with(b"GET / ")
+    {
+        ("200 OK", text.lock().unwrap_or_else(PoisonError::into_inner).clone())
+    } else {
+        ("404 Not Found", "only GET /metrics is offered\n".to_owned())
+    };
+    write!(
+        stream,
+        "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n\
+         Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        body.len()
+    )
+}
+
+/// The report as metrics.
+pub fn render(report: &StatusReport) -> String {
+    let mut text = String::new();
+    let (state, counters) = (&report.state, &report.counters);
+    let serving = u64::from(state.phase == "serving");
+    let failed = u64::from(state.failure.is_some());
+    for (name, help, value) in [
+        ("serving", "1 while requests are served", serving),
+        ("failed", "1 after a failure that ended all changes", failed),
+        ("damage_findings", "What was found damaged", state.damage.len() as u64),
+        ("map_entries", "Pieces whose newest copy is in a log", state.map_entries),
+        ("map_memory_bytes", "Memory of the map", state.map_bytes),
+        ("staged_bytes", "Small writes waiting in memory", state.staged_bytes),
+        ("logs_claimed", "Logs that a recovery would scan", u64::from(state.logs_claimed)),
+        ("log_fill_percent", "Share of the log space in use", u64::from(state.log_fill_pct)),
+        ("checkpointing", "1 while logged blocks are copied home", u64::from(state.checkpointing)),
+        ("client_size_bytes", "Size of the volume", report.volume.client_bytes),
+    ] {
+        metric(&mut text, name, "gauge", help, value);
+    }
+    for (name, help, value) in [
+        ("requests_total", "Requests answered", counters.requests),
+        ("requests_failed_total", "Requests answered with an error", counters.requests_failed),
+        ("read_bytes_total", "Client bytes read", counters.read_bytes),
+        ("written_bytes_total", "Client bytes written", counters.written_bytes),
+        ("logged_bytes_total", "Client bytes that went through a log", counters.logged_bytes),
+        ("in_place_bytes_total", "Client bytes written in place", counters.in_place_bytes),
+        ("records_total", "Records written", counters.records),
+        ("record_bytes_total", "Bytes of records", counters.record_bytes),
+        ("records_far_total", "Records in a farther log than the nearest", counters.records_far),
+        ("snapshots_total", "Snapshots of the map", counters.snapshots),
+        ("snapshot_bytes_total", "Bytes of snapshots", counters.snapshot_bytes),
+        ("checkpointed_bytes_total", "Bytes copied home", counters.checkpointed_bytes),
+        ("swaps_total", "Logs moved to a cold place", counters.swaps),
+        ("swapped_bytes_total", "Bytes moved so", counters.swapped_bytes),
+        ("log_full_total", "Small writes that found no room in any log", counters.spills),
+        ("stage_waits_total", "Small writes that waited for memory", counters.stage_waits),
+        ("device_flushes_total", "Flushes of the device", counters.device_flushes),
+        ("unreadable_total", "Reads refused for a wrong checksum", counters.unreadable),
+        ("disk_errors_total", "Errors of the disk", counters.disk_errors),
+    ] {
+        metric(&mut text, name, "counter", help, value);
+    }
+    if let Some(served) = &report.served {
+        metric(
+            &mut text,
+            "connections_open",
+            "gauge",
+            "Clients connected",
+            served.clients.connections_open,
+        );
+        metric(
+            &mut text,
+            "connections_total",
+            "counter",
+            "Clients served",
+            served.clients.connections_accepted,
+        );
+        let latency = &served.latency;
+        let kinds =
+            [("durable", &latency.durable), ("write", &latency.write), ("read", &latency.read)];
+        latencies(&mut text, &kinds);
+    }
+    text
+}
+
+fn metric(text: &mut String, name: &str, kind: &str, help: &str, value: u64) {
+    // Writing to a string cannot fail.
+    let _ = writeln!(
+        text,
+        "# HELP nearhead_{name} {help}\n# TYPE nearhead_{name} {kind}\nnearhead_{name} {value}"
+    );
+}
+
+fn latencies(text: &mut String, kinds: &[(&str, &LatencySummary)]) {
+    let name = "nearhead_latency_seconds";
+    let _ =
+        writeln!(text, "# HELP {name} From the whole request to its reply\n# TYPE {name} summary");
+    for (kind, latency) in kinds {
+        for (quantile, ms) in
+            [("0.5", latency.p50_ms), ("0.99", latency.p99_ms), ("0.999", latency.p999_ms)]
+        {
+            let _ =
+                writeln!(text, "{name}{{kind=\"{kind}\",quantile=\"{quantile}\"}} {}", ms / 1e3);
+        }
+        let sum = latency.mean_ms * latency.count as f64 / 1e3;
+        let _ = writeln!(text, "{name}_sum{{kind=\"{kind}\"}} {sum}");
+        let _ = writeln!(text, "{name}_count{{kind=\"{kind}\"}} {}", latency.count);
+    }
+}

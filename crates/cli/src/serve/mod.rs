@@ -1,0 +1,350 @@
+//! `nearhead serve` (alias `open`): opens a volume and serves it over NBD until told to stop.
+//!
+//! The order matters: the disk first (nobody else may have it), then the sockets (a client that
+//! comes early waits, it is not refused), then recovery, then the line that says it is ready. A
+//! stop by signal is graceful within a bound; nothing that was acknowledged as durable depends on
+//! it.
+
+mod commands;
+mod config;
+mod metrics;
+mod served;
+mod signals;
+
+pub use config::ServeArgs;
+pub use served::Served;
+
+use crate::control::derived_paths;
+use crate::create::{self, CreateArgs};
+use crate::output::{note, say, say_json_line};
+use crate::target::{Access, Target, backing_path};
+use crate::units::{ByteSize, Span};
+use commands::Desk;
+use nearhead_disk::Nanos;
+use nearhead_engine::Ack;
+use nearhead_nbd::{
+    Clock, Ending, Limits, Report, Server, ServerBuilder, ShutdownHandle, TlsFiles, TlsMode,
+};
+use nearhead_volume::{Service, Volume};
+use serde::Serialize;
+use std::cell::OnceCell;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+/// How often progress of a stop, failures and metrics are looked at.
+const TICK: Nanos = Nanos::from_millis(250);
+/// How long a graceful stop may take unless told otherwise.
+const SHUTDOWN_MAX_DEFAULT: Nanos = Nanos::from_secs(30);
+
+type Builder<'a> = ServerBuilder<'a, Served>;
+
+/// The line that says that clients are welcome.
+#[derive(Debug, Serialize)]
+struct Ready<'a> {
+    event: &'static str,
+    target: &'a str,
+    size_bytes: u64,
+    uris: &'a [String],
+    control: Option<&'a Path>,
+    read_only: bool,
+    recovery_records: u64,
+    recovery_read_bytes: u64,
+    pid: u32,
+}
+
+/// Runs the command.
+pub fn run(args: &ServeArgs) -> Result<(), String> {
+    let args = args.merged_with_file()?;
+    let name = args.target()?.to_owned();
+    let access = if args.read_only { Access::Read } else { Access::Write };
+    let signals = signals::Signals::install()?;
+    let target = open_target(&args, &name, access)?;
+    for line in &target.notes {
+        note(line);
+    }
+    let desk = Rc::new(Desk::default());
+    let (builder, control) = listen(&args, &name, &desk)?;
+    let metrics = args.metrics.as_deref().map(metrics::Endpoint::listen).transpose()?;
+    let start = target.start;
+    let mut served = open_volume(&args, target, start)?;
+
+    let limits = limits(&args);
+    let handle: Rc<OnceCell<ShutdownHandle>> = Rc::default();
+    let server = finish(builder, &args, limits, &desk, &handle, metrics)?;
+    let uris = uris(&args, &server);
+    desk.set_uris(name.clone(), uris.clone());
+    signals.stop_gracefully_through(&server.shutdown_handle())?;
+    let _ = handle.set(server.shutdown_handle());
+    announce(&args, &name, &served, &uris, control.as_deref())?;
+    let report =
+        server.run(&mut served, &Clock::since(start)).map_err(|error| format!("serve: {error}"))?;
+    finished(&args, &name, served, &report)
+}
+
+fn open_target(args: &ServeArgs, name: &str, access: Access) -> Result<Target, String> {
+    let disk = args.disk.clone();
+    let backing = backing_path(name)?;
+    let missing = backing.as_deref().is_none_or(|path| !path.exists());
+    if args.create_if_missing && missing {
+        let create = CreateArgs {
+            target: name.to_owned(),
+            size: args.size,
+            preset: args.preset.clone().unwrap_or_else(|| "mlb".to_owned()),
+            threshold: args.threshold,
+            group_size: None,
+            log_size: None,
+            ack: args.ack.unwrap_or_default(),
+            label: String::new(),
+            force: false,
+            json: false,
+            disk,
+        };
+        let (target, superblock) = create::create(&create)?;
+        note(&format!(
+            "created a volume of {} on {name}",
+            ByteSize(superblock.layout.client_bytes())
+        ));
+        return Ok(target);
+    }
+    if backing.is_none() {
+        return Err(format!(
+            "serve {name}: this emulated disk keeps its content in memory only, so it holds no volume yet; \
+             add file=PATH to the target, or --create-if-missing to make a volume that ends with the process"
+        ));
+    }
+    Target::open(name, access, &disk)
+}
+
+fn open_volume(
+    args: &ServeArgs,
+    target: Target,
+    start: std::time::Instant,
+) -> Result<Served, String> {
+    let (mut bad, mut ack) = (None, Ack::Flush);
+    let mut volume = Volume::open(target.disk, start, |superblock, config| {
+        bad = args.configure(superblock, config).err();
+        ack = config.ack;
+    })
+    .map_err(|error| error.to_string())?;
+    if let Some(problem) = bad {
+        return Err(format!("serve {}: {problem}", target.name));
+    }
+    volume.wait_until_open(start).map_err(|error| error.to_string())?;
+    for finding in volume.status().damage {
+        note(&format!("damage: {finding}"));
+    }
+    Ok(Served::new(volume, args.read_only, ack))
+}
+
+/// Opens every socket; a socket in use is found out before recovery.
+fn listen<'a>(
+    args: &ServeArgs,
+    name: &str,
+    desk: &Rc<Desk>,
+) -> Result<(Builder<'a>, Option<PathBuf>), String> {
+    let failed = |error: nearhead_nbd::ServerError| format!("serve {name}: {error}");
+    let mut builder: Builder<'a> = Server::builder();
+    if let Some(path) = &args.socket {
+        builder = builder.listen_unix(path).map_err(failed)?;
+    }
+    if let Some(address) = &args.tcp {
+        builder = builder.listen_tcp(address).map_err(failed)?;
+    }
+    if args.socket.is_none() && args.tcp.is_none() {
+        if std::env::var_os("LISTEN_FDS").is_none() {
+            return Err(format!(
+                "serve {name}: expected --socket PATH, --tcp ADDRESS or a socket from the service \
+                 manager (LISTEN_FDS), found none of them"
+            ));
+        }
+        builder = builder.listen_activated().map_err(failed)?;
+    }
+    if let Some(path) = &args.control {
+        let builder = builder.control(path, handler(desk)).map_err(failed)?;
+        return Ok((builder, Some(path.clone())));
+    }
+    derived_control(builder, name, desk)
+}
+
+fn handler<'a>(
+    desk: &Rc<Desk>,
+) -> impl FnMut(&str, &mut nearhead_nbd::Context<'_, Served>) -> String + 'a {
+    let desk = Rc::clone(desk);
+    move |line, context| desk.answer(line, context)
+}
+
+/// The control socket at its derived place; a daemon without one still serves.
+fn derived_control<'a>(
+    mut builder: Builder<'a>,
+    name: &str,
+    desk: &Rc<Desk>,
+) -> Result<(Builder<'a>, Option<PathBuf>), String> {
+    for path in derived_paths(name)? {
+        if make_directory_of(&path).is_err() || !is_usable(&path) {
+            continue;
+        }
+        builder = builder
+            .control(&path, handler(desk))
+            .map_err(|error| format!("serve {name}: {error}; choose another with --control"))?;
+        return Ok((builder, Some(path)));
+    }
+    note(
+        "no directory for a control socket can be written: `nearhead status` will not find this daemon; give --control PATH",
+    );
+    Ok((builder, None))
+}
+
+fn make_directory_of(path: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    let directory = path.parent().unwrap_or(Path::new("/"));
+    std::fs::DirBuilder::new().recursive(true).mode(0o755).create(directory)
+}
+
+fn is_usable(path: &Path) -> bool {
+    let directory = path.parent().unwrap_or(Path::new("/"));
+    rustix::fs::access(directory, rustix::fs::Access::WRITE_OK).is_ok()
+}
+
+fn limits(args: &ServeArgs) -> Limits {
+    let mut limits = Limits {
+        shutdown_max: args.shutdown_max.map_or(SHUTDOWN_MAX_DEFAULT, |Span(span)| span),
+        ..Limits::default()
+    };
+    if let Some(connections) = args.connections_max {
+        limits.connections_max = connections;
+    }
+    if let Some(Span(span)) = args.idle_look {
+        limits.idle_look = span;
+    }
+    limits
+}
+
+fn finish<'a>(
+    mut builder: Builder<'a>,
+    args: &ServeArgs,
+    limits: Limits,
+    desk: &Rc<Desk>,
+    handle: &Rc<OnceCell<ShutdownHandle>>,
+    mut metrics: Option<metrics::Endpoint>,
+) -> Result<Server<'a, Served>, String> {
+    for export in &args.export {
+        builder = builder.export(export);
+    }
+    if let Some((mode, files)) = tls(args)? {
+        builder = builder.tls(mode, files);
+    }
+    let (desk, handle) = (Rc::clone(desk), Rc::clone(handle));
+    let shutdown_max = limits.shutdown_max;
+    builder
+        .limits(limits)
+        .notices(note)
+        .every(TICK, move |context| {
+            context.service.tell(context.now, shutdown_max);
+            if desk.take_stop()
+                && let Some(handle) = handle.get()
+            {
+                handle.request();
+            }
+            if let Some(metrics) = &mut metrics {
+                metrics.refresh(context.now, || desk.metrics(context));
+            }
+        })
+        .build()
+        .map_err(|error| format!("serve: {error}"))
+}
+
+fn tls(args: &ServeArgs) -> Result<Option<(TlsMode, TlsFiles)>, String> {
+    let (certificate, key) = match (&args.tls_cert, &args.tls_key) {
+        (None, None) if args.tls_clients.is_none() && !args.tls_optional => return Ok(None),
+        (Some(certificate), Some(key)) => (certificate.clone(), key.clone()),
+        _ => {
+            return Err(
+                "serve: TLS: expected both --tls-cert and --tls-key, found only part of them"
+                    .to_owned(),
+            );
+        }
+    };
+    let mode = if args.tls_optional { TlsMode::Optional } else { TlsMode::Required };
+    Ok(Some((mode, TlsFiles { certificate, key, client_authority: args.tls_clients.clone() })))
+}
+
+/// Where clients connect, in the form every NBD client takes.
+fn uris(args: &ServeArgs, server: &Server<'_, Served>) -> Vec<String> {
+    let secure = if args.tls_cert.is_some() && !args.tls_optional { "nbds" } else { "nbd" };
+    let export = args.export.first().map_or("", String::as_str);
+    let mut uris = Vec::new();
+    if let Some(path) = &args.socket {
+        uris.push(format!("{secure}+unix:///{export}?socket={}", path.display()));
+    }
+    uris.extend(server.addresses().iter().map(|address| format!("{secure}://{address}/{export}")));
+    if uris.is_empty() {
+        uris.push("the socket of the service manager".to_owned());
+    }
+    uris
+}
+
+fn announce(
+    args: &ServeArgs,
+    name: &str,
+    served: &Served,
+    uris: &[String],
+    control: Option<&Path>,
+) -> Result<(), String> {
+    let status = served.volume().status();
+    let info = served.info();
+    if args.json {
+        return say_json_line(&Ready {
+            event: "serving",
+            target: name,
+            size_bytes: info.size_bytes,
+            uris,
+            control,
+            read_only: info.read_only,
+            recovery_records: status.recovery_records,
+            recovery_read_bytes: status.recovery_read_bytes,
+            pid: std::process::id(),
+        });
+    }
+    let recovered = if status.recovery_records > 0 {
+        format!(
+            "; recovered {} records from {} logs",
+            status.recovery_records, status.recovery_logs
+        )
+    } else {
+        String::new()
+    };
+    say(&format!(
+        "serving {name} ({}{}) on {}{recovered}",
+        ByteSize(info.size_bytes),
+        if info.read_only { ", read-only" } else { "" },
+        uris.join(" and "),
+    ));
+    Ok(())
+}
+
+fn finished(args: &ServeArgs, name: &str, served: Served, report: &Report) -> Result<(), String> {
+    let unanswered = report.unanswered;
+    match report.ending {
+        Ending::Graceful => {
+            if let Some(failure) = served.volume().engine().failure() {
+                return Err(format!("stopped {name} after a failure: {failure}"));
+            }
+            say(&format!("stopped {name}: everything is durable"));
+            Ok(())
+        }
+        Ending::Forced => leave(&format!(
+            "stopped {name} at once, {unanswered} requests without a reply; nothing acknowledged as durable is lost"
+        )),
+        Ending::TimedOut => leave(&format!(
+            "stopped {name} after {:.0} s, the bound of a graceful stop, {unanswered} requests without a reply; \
+             nothing acknowledged as durable is lost, the next start recovers the rest",
+            limits(args).shutdown_max.as_secs_f64()
+        )),
+    }
+}
+
+/// Ends without waiting for the disk, which is what could not be waited for.
+fn leave(message: &str) -> ! {
+    note(message);
+    std::process::exit(1)
+}

@@ -1,0 +1,192 @@
+//! The volume as the daemon serves it: every request timed, and a stop that says how it goes.
+//!
+//! It changes nothing about requests and replies. A request of its own (from the control socket)
+//! is answered to the one who asked, never to a client.
+
+use crate::output::note;
+use crate::report::Latencies;
+use crate::units::ByteSize;
+use nearhead_disk::{Disk, Nanos};
+use nearhead_engine::{Ack, Operation, Reply, Request, RequestId};
+use nearhead_sim::Histogram;
+use nearhead_volume::{Extent, Service, ServiceInfo, Volume};
+use std::collections::{HashMap, VecDeque};
+use std::os::fd::BorrowedFd;
+
+/// Names requests of the daemon itself; the server numbers those of clients from 0.
+const OWN_REQUEST: RequestId = RequestId(u64::MAX);
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Durable,
+    Write,
+    Read,
+}
+
+/// A served volume.
+pub struct Served {
+    volume: Volume<Box<dyn Disk>>,
+    read_only: bool,
+    /// Requests at the volume: bounded by what the server lets in.
+    running: HashMap<u64, (Kind, Nanos)>,
+    replies: VecDeque<Reply>,
+    own_reply: Option<Reply>,
+    durable: Histogram,
+    write: Histogram,
+    read: Histogram,
+    every_write_is_durable: bool,
+    stopping_since: Option<Nanos>,
+    told_s: u64,
+    failure_told: bool,
+}
+
+impl Served {
+    /// Serves `volume`, which answers writes as `ack` says.
+    pub fn new(volume: Volume<Box<dyn Disk>>, read_only: bool, ack: Ack) -> Self {
+        Self {
+            volume,
+            read_only,
+            running: HashMap::new(),
+            replies: VecDeque::new(),
+            own_reply: None,
+            durable: Histogram::new(),
+            write: Histogram::new(),
+            read: Histogram::new(),
+            every_write_is_durable: ack == Ack::Durable,
+            stopping_since: None,
+            told_s: 0,
+            failure_told: false,
+        }
+    }
+
+    /// The volume.
+    pub fn volume(&self) -> &Volume<Box<dyn Disk>> {
+        &self.volume
+    }
+
+    /// The volume, for what is no request.
+    pub fn volume_mut(&mut self) -> &mut Volume<Box<dyn Disk>> {
+        &mut self.volume
+    }
+
+    /// Latencies so far.
+    pub fn latencies(&self) -> Latencies {
+        Latencies {
+            durable: self.durable.summary(),
+            write: self.write.summary(),
+            read: self.read.summary(),
+        }
+    }
+
+    /// Runs a request that is answered at once (a hint), and gives its answer.
+    pub fn run_own(&mut self, operation: Operation, now: Nanos) -> Result<(), String> {
+        self.volume.submit(Request { id: OWN_REQUEST, operation }, now);
+        self.drive(now);
+        match self.own_reply.take() {
+            Some(Reply { result: Ok(_), .. }) => Ok(()),
+            Some(Reply { result: Err(error), .. }) => Err(error.to_string()),
+            None => Err("the volume is not ready for it yet; try again".to_owned()),
+        }
+    }
+
+    /// Tells people how a stop goes, and of a failure once.
+    pub fn tell(&mut self, now: Nanos, shutdown_max: Nanos) {
+        if !self.failure_told
+            && let Some(failure) = self.volume.engine().failure()
+        {
+            self.failure_told = true;
+            note(&format!(
+                "the volume failed: {failure}; reads go on where they can, changes are refused"
+            ));
+        }
+        let Some(since) = self.stopping_since else { return };
+        let second = now.since(since).0 / 1_000_000_000;
+        if second > self.told_s {
+            self.told_s = second;
+            let staged = self.volume.status().staged_bytes;
+            note(&format!(
+                "stopping for {second} s of at most {:.0}: {} left to log, {} requests under way",
+                shutdown_max.as_secs_f64(),
+                ByteSize(staged),
+                self.running.len(),
+            ));
+        }
+    }
+
+    fn collect(&mut self, now: Nanos) {
+        while let Some(reply) = self.volume.poll_reply() {
+            if reply.id == OWN_REQUEST {
+                self.own_reply = Some(reply);
+                continue;
+            }
+            if let Some((kind, since)) = self.running.remove(&reply.id.0) {
+                let histogram = match kind {
+                    Kind::Durable => &mut self.durable,
+                    Kind::Write => &mut self.write,
+                    Kind::Read => &mut self.read,
+                };
+                histogram.record(now.since(since));
+            }
+            self.replies.push_back(reply);
+        }
+    }
+}
+
+impl Service for Served {
+    fn info(&self) -> ServiceInfo {
+        let mut info = self.volume.info();
+        info.read_only |= self.read_only;
+        info
+    }
+
+    fn submit(&mut self, request: Request, now: Nanos) {
+        let kind = match &request.operation {
+            Operation::Read { .. } => Some(Kind::Read),
+            Operation::Write { fua, .. } => {
+                Some(if *fua || self.every_write_is_durable { Kind::Durable } else { Kind::Write })
+            }
+            Operation::Flush | Operation::WriteAtomic { .. } => Some(Kind::Durable),
+            Operation::Trim { .. } | Operation::WriteZeroes { .. } | Operation::Hint { .. } => None,
+        };
+        if let Some(kind) = kind {
+            self.running.insert(request.id.0, (kind, now));
+        }
+        self.volume.submit(request, now);
+    }
+
+    fn drive(&mut self, now: Nanos) {
+        self.volume.drive(now);
+        self.collect(now);
+    }
+
+    fn poll_reply(&mut self) -> Option<Reply> {
+        self.replies.pop_front()
+    }
+
+    fn wake_at(&self) -> Option<Nanos> {
+        self.volume.wake_at()
+    }
+
+    fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.volume.wake_fd()
+    }
+
+    fn block_status(&self, offset: u64, len: u64, runs_max: usize) -> Vec<Extent> {
+        self.volume.block_status(offset, len, runs_max)
+    }
+
+    fn begin_shutdown(&mut self, now: Nanos) {
+        if self.stopping_since.is_none() {
+            self.stopping_since = Some(now);
+            note(&format!(
+                "stopping: making {} durable and writing a snapshot; a second signal stops at once",
+                ByteSize(self.volume.status().staged_bytes)
+            ));
+        }
+        self.volume.begin_shutdown(now);
+    }
+
+    fn is_shut_down(&self) -> bool {
+        self.volume.is_shut_down() && self.replies.is_empty()
+    }
+}

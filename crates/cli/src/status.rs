@@ -1,0 +1,43 @@
+//! `nearhead status`: asks the daemon that serves a volume, or looks at the volume itself.
+
+use crate::control::Client;
+use crate::offline;
+use crate::output::{say, say_json};
+use crate::report::StatusReport;
+use crate::target::{Access, DiskArgs};
+use std::path::PathBuf;
+
+/// What `nearhead status` is told.
+#[derive(clap::Args, Debug)]
+pub struct StatusArgs {
+    /// Block device, image file, or model:PROFILE,file=PATH
+    pub target: String,
+    /// Control socket of the daemon [default: derived from the target]
+    #[arg(long, value_name = "PATH")]
+    pub control: Option<PathBuf>,
+    /// Report as JSON
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    /// How the disk is driven.
+    pub disk: DiskArgs,
+}
+
+/// Runs the command.
+pub fn run(args: &StatusArgs) -> Result<(), String> {
+    let report = match Client::find(&args.target, args.control.as_deref())? {
+        Some(mut client) => client.ask::<StatusReport>("status")?,
+        None => at_rest(args)?,
+    };
+    if args.json {
+        return say_json(&report);
+    }
+    say(&report.text());
+    Ok(())
+}
+
+fn at_rest(args: &StatusArgs) -> Result<StatusReport, String> {
+    let volume = offline::open(&args.target, Access::Read, &args.disk, false)?;
+    let status = volume.volume.status();
+    Ok(StatusReport::new(&args.target, volume.volume.superblock(), status, None))
+}

@@ -1,0 +1,144 @@
+//! What a volume lives on: a block device, an image file, or an emulated disk, opened as one type.
+//!
+//! Opening keeps every other process out, and never changes anything by itself: an image that is
+//! missing or too short is an error here, not something to make good quietly.
+
+use nearhead_disk::{Disk, Properties};
+use nearhead_models::ModelSpec;
+use nearhead_uring::{Engine, OpenOptions};
+use nearhead_volume::SyncIo;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+/// What is to be done with a target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Only looked at.
+    Read,
+    /// Changed.
+    Write,
+    /// Made: a file of an emulated disk may be missing or short.
+    Create,
+}
+
+/// How a file or device is driven; an emulated disk says that in its own options.
+#[derive(clap::Args, Clone, Debug, Default)]
+pub struct DiskArgs {
+    /// How commands reach the kernel: `io_uring`, or threads where that is missing
+    #[arg(long, value_enum, default_value_t)]
+    pub io: IoEngine,
+    /// Go through the page cache rather than past it
+    #[arg(long)]
+    pub page_cache: bool,
+    /// Whether a head must move, where the kernel does not know
+    #[arg(long, value_name = "BOOL")]
+    pub rotational: Option<bool>,
+}
+
+/// Which way commands reach the kernel.
+#[derive(clap::ValueEnum, Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum IoEngine {
+    /// `io_uring` if possible, else threads
+    #[default]
+    Auto,
+    /// `io_uring` or an error
+    Uring,
+    /// Threads
+    Threads,
+}
+
+/// An open disk and the instant from which its time counts.
+pub struct Target {
+    /// As the user named it.
+    pub name: String,
+    /// The disk.
+    pub disk: Box<dyn Disk>,
+    /// What the user should know about it.
+    pub notes: Vec<String>,
+    /// Zero of its clock.
+    pub start: Instant,
+}
+
+impl Target {
+    /// Opens `text` as a device, an image or an emulated disk.
+    pub fn open(text: &str, access: Access, args: &DiskArgs) -> Result<Self, String> {
+        let (disk, notes) = if ModelSpec::is_model(text) {
+            (open_model(text, access)?, Vec::new())
+        } else {
+            open_real(Path::new(text), access, args)?
+        };
+        Ok(Self { name: text.to_owned(), disk, notes, start: Instant::now() })
+    }
+
+    /// Facts about the disk.
+    pub fn properties(&self) -> &Properties {
+        self.disk.properties()
+    }
+
+    /// One command at a time.
+    pub fn io(&mut self) -> SyncIo<'_> {
+        SyncIo::in_real_time(&mut self.disk, self.start)
+    }
+}
+
+/// The file or device that holds the bytes of `text`, if there is one.
+pub fn backing_path(text: &str) -> Result<Option<PathBuf>, String> {
+    if !ModelSpec::is_model(text) {
+        return Ok(Some(PathBuf::from(text)));
+    }
+    let spec = ModelSpec::parse(text).map_err(|error| error.to_string())?;
+    Ok(match spec.content {
+        nearhead_models::Content::File(path) => Some(path),
+        nearhead_models::Content::Memory | nearhead_models::Content::None => None,
+    })
+}
+
+fn open_model(text: &str, access: Access) -> Result<Box<dyn Disk>, String> {
+    let spec = ModelSpec::parse(text).map_err(|error| error.to_string())?;
+    if let nearhead_models::Content::File(path) = &spec.content
+        && access != Access::Create
+    {
+        check_model_file(path, spec.profile.capacity_bytes())?;
+    }
+    let disk = spec.build().map_err(|error| format!("open {text}: {error}"))?;
+    Ok(Box::new(disk))
+}
+
+fn check_model_file(path: &Path, capacity_bytes: u64) -> Result<(), String> {
+    let shown = path.display();
+    let found = std::fs::metadata(path).map_err(|error| {
+        format!(
+            "open {shown}: expected the file of an emulated disk, found {error}; \
+             check the path, or make one with `nearhead create`"
+        )
+    })?;
+    if found.len() < capacity_bytes {
+        return Err(format!(
+            "open {shown}: expected {capacity_bytes} bytes, the size of the emulated disk, found \
+             {}; the file was cut short or belongs to another profile, restore it first",
+            found.len()
+        ));
+    }
+    Ok(())
+}
+
+fn open_real(
+    path: &Path,
+    access: Access,
+    args: &DiskArgs,
+) -> Result<(Box<dyn Disk>, Vec<String>), String> {
+    let options = OpenOptions {
+        read_only: access == Access::Read,
+        direct: !args.page_cache,
+        rotational: args.rotational,
+        engine: match args.io {
+            IoEngine::Auto => Engine::Automatic,
+            IoEngine::Uring => Engine::Uring,
+            IoEngine::Threads => Engine::Threads,
+        },
+        ..OpenOptions::default()
+    };
+    let disk = nearhead_uring::open(path, &options).map_err(|error| error.to_string())?;
+    let notes = disk.notes().to_vec();
+    Ok((Box::new(disk), notes))
+}

@@ -1,0 +1,196 @@
+//! Sizes, spans of time and times of day as people type and read them.
+//!
+//! The same types are read from flags and from a volume file. What is printed for programs is
+//! always a plain number whose name ends in its unit; the forms made here are for people.
+
+use nearhead_disk::Nanos;
+use serde::{Deserialize, Deserializer};
+use std::fmt;
+use std::str::FromStr;
+
+/// A number of bytes, typed as `4096`, `64MiB`, `10G` (powers of 1024) or `10GB` (powers of 1000).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ByteSize(pub u64);
+
+/// A span of time, typed as `30s`, `500ms`, `10m` or `2h`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span(pub Nanos);
+
+/// A part of the day, typed as `22:00-06:00`: start and end in seconds since midnight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// When it opens.
+    pub start_s: u32,
+    /// When it closes; before `start_s` if it passes midnight.
+    pub end_s: u32,
+}
+
+fn split_number(text: &str) -> (&str, &str) {
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    text.split_at(end)
+}
+
+impl FromStr for ByteSize {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("expected a size such as 4096, 64MiB, 10G or 10GB, found {text:?}");
+        let (number, unit) = split_number(text.trim());
+        let number: u64 = number.parse().map_err(|_| wrong())?;
+        let unit = unit.trim().to_ascii_lowercase();
+        let mut letters = unit.chars();
+        let power = match letters.next() {
+            None | Some('b') => 0,
+            Some('k') => 1,
+            Some('m') => 2,
+            Some('g') => 3,
+            Some('t') => 4,
+            Some('p') => 5,
+            Some(_) => return Err(wrong()),
+        };
+        let base: u64 = match (letters.as_str(), power) {
+            ("", _) | ("ib", 1..) => 1024,
+            ("b", 1..) => 1000,
+            _ => return Err(wrong()),
+        };
+        number.checked_mul(base.pow(power)).map(Self).ok_or_else(wrong)
+    }
+}
+
+impl FromStr for Span {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("expected a time such as 30s, 500ms, 10m or 2h, found {text:?}");
+        let (number, unit) = split_number(text.trim());
+        let number: u64 = number.parse().map_err(|_| wrong())?;
+        let unit_ns = match unit.trim() {
+            "ms" => 1_000_000,
+            "" | "s" => 1_000_000_000,
+            "m" | "min" => 60_000_000_000,
+            "h" => 3_600_000_000_000,
+            _ => return Err(wrong()),
+        };
+        number.checked_mul(unit_ns).map(|ns| Self(Nanos(ns))).ok_or_else(wrong)
+    }
+}
+
+impl FromStr for Window {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parsed = text.split_once('-').and_then(|(start, end)| {
+            let (start_s, end_s) = (second_of_day(start)?, second_of_day(end)?);
+            (start_s != end_s).then_some(Self { start_s, end_s })
+        });
+        parsed.ok_or_else(|| {
+            format!("expected a part of the day such as 22:00-06:00, found {text:?}")
+        })
+    }
+}
+
+fn second_of_day(text: &str) -> Option<u32> {
+    let (hours, minutes) = text.trim().split_once(':')?;
+    let (hours, minutes): (u32, u32) = (hours.parse().ok()?, minutes.parse().ok()?);
+    (hours < 24 && minutes < 60).then_some(hours * 3600 + minutes * 60)
+}
+
+/// What a volume file may hold for any of these: the typed form, or a plain number.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum TextOrNumber {
+    Text(String),
+    Number(u64),
+}
+
+fn from_file<'de, D: Deserializer<'de>, T: FromStr<Err = String>>(
+    deserializer: D,
+) -> Result<T, D::Error> {
+    let text = match TextOrNumber::deserialize(deserializer)? {
+        TextOrNumber::Text(text) => text,
+        TextOrNumber::Number(number) => number.to_string(),
+    };
+    text.parse().map_err(serde::de::Error::custom)
+}
+
+impl<'de> Deserialize<'de> for ByteSize {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        from_file(deserializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Span {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        from_file(deserializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Window {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        from_file(deserializer)
+    }
+}
+
+impl fmt::Display for ByteSize {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
+        if self.0 < 1024 {
+            return write!(formatter, "{} bytes", self.0);
+        }
+        let mut value = self.0 as f64 / 1024.0;
+        let mut unit = 0;
+        while value >= 1024.0 && unit + 1 < UNITS.len() {
+            value /= 1024.0;
+            unit += 1;
+        }
+        let digits = usize::from(value.fract() != 0.0);
+        write!(formatter, "{value:.digits$} {}", UNITS[unit])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_read_in_both_kinds_of_units() {
+        for (text, bytes) in [
+            ("4096", 4096),
+            ("512b", 512),
+            ("64MiB", 64 << 20),
+            ("64M", 64 << 20),
+            ("10GB", 10_000_000_000),
+            ("1 TiB", 1 << 40),
+        ] {
+            assert_eq!(text.parse(), Ok(ByteSize(bytes)), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_size_span_or_window_is_refused_with_what_was_found() {
+        for text in ["", "MiB", "12x", "1.5G", "-1", "99999999P", "1bb", "5ib"] {
+            let error = text.parse::<ByteSize>().unwrap_err();
+            assert!(error.contains(&format!("{text:?}")), "{error}");
+        }
+        for text in ["", "s", "5y", "99999999999999h"] {
+            assert!(text.parse::<Span>().is_err(), "{text}");
+        }
+        for text in ["22:00", "24:00-01:00", "10:60-11:00", "10:00-10:00", "a-b"] {
+            assert!(text.parse::<Window>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn spans_and_windows_are_read() {
+        assert_eq!("500ms".parse(), Ok(Span(Nanos::from_millis(500))));
+        assert_eq!("2h".parse(), Ok(Span(Nanos::from_secs(7200))));
+        assert_eq!("22:30-06:00".parse(), Ok(Window { start_s: 81_000, end_s: 21_600 }));
+    }
+
+    #[test]
+    fn sizes_are_shown_in_the_unit_that_suits_them() {
+        assert_eq!(ByteSize(100).to_string(), "100 bytes");
+        assert_eq!(ByteSize(64 << 20).to_string(), "64 MiB");
+        assert_eq!(ByteSize(3 << 29).to_string(), "1.5 GiB");
+    }
+}
