@@ -43,6 +43,13 @@ impl Engine {
         self.commit.want(self.stage.end());
     }
 
+    /// Writes a snapshot of the map as soon as possible, also when nothing changed: what lies in
+    /// its slot is replaced.
+    pub fn start_snapshot(&mut self, now: Nanos) {
+        self.now = now;
+        self.snapshotter.demand();
+    }
+
     /// Everything that runs by itself.
     pub(crate) fn advance_background(&mut self) {
         self.commit_aged_stage();
