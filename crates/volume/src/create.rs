@@ -3,6 +3,7 @@
 //! Until the last superblock copy is durable the device holds no volume; what it held before is
 //! refused unless the caller insists, naming what was found.
 
+use crate::probe::{HEAD_BYTES, TAIL_BYTES, probe};
 use crate::sync_io::SyncIo;
 use nearhead_disk::{DiskError, Properties};
 use nearhead_format::snapshot::{BodyItem, BodyWriter, LogState, SnapshotHeader};
@@ -126,9 +127,25 @@ pub fn describe(
 /// Creates a volume on the disk.
 pub fn create(io: &mut SyncIo<'_>, options: &CreateOptions) -> Result<Superblock, CreateError> {
     let superblock = describe(io.disk().properties(), options)?;
+    if !options.force {
+        refuse_what_is_used(io)?;
+    }
     write_empty_snapshots(io, &superblock, 0)?;
     write_superblocks(io, &superblock)?;
     Ok(superblock)
+}
+
+/// Looks at both ends of the device for anything somebody may still need.
+fn refuse_what_is_used(io: &mut SyncIo<'_>) -> Result<(), CreateError> {
+    let properties = io.disk().properties();
+    let (device, bytes) = (properties.name.clone(), properties.capacity_bytes);
+    let head = io.read(0, bytes.min(HEAD_BYTES as u64) as usize)?;
+    let tail_bytes = bytes.min(TAIL_BYTES as u64);
+    let tail = io.read(bytes - tail_bytes, tail_bytes as usize)?;
+    match probe(bytes, &head, &tail) {
+        contents if contents.is_empty() => Ok(()),
+        contents => Err(CreateError::InUse { device, found: contents.to_string() }),
+    }
 }
 
 /// An empty map in slot 0, nothing in slot 1. Records continue after `record_sequence`.

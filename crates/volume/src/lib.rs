@@ -6,10 +6,15 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod bare;
+pub mod check;
 pub mod create;
+pub mod dump;
+pub mod forget;
+pub mod grow;
 pub mod open;
 pub mod presets;
 pub mod probe;
+pub mod repair;
 pub mod service;
 pub mod sync_io;
 mod volume;

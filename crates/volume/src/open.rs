@@ -94,21 +94,58 @@ impl From<DiskError> for OpenError {
     }
 }
 
+/// Every copy of the superblock as it is on the device.
+#[derive(Clone, Debug)]
+pub struct Copies {
+    /// Where each was looked for.
+    pub offsets: [u64; 3],
+    /// What was found there.
+    pub copies: [Result<Superblock, SuperblockError>; 3],
+}
+
+/// Reads every copy of the superblock.
+///
+/// The last copy is at the end of the volume, which is not the end of a device that has grown: then
+/// the first copies say where it is.
+pub fn read_copies(io: &mut SyncIo<'_>) -> Copies {
+    let mut offsets =
+        nearhead_format::layout::superblock_offsets(io.disk().properties().capacity_bytes);
+    let first = [read_copy(io, 0, offsets[0]), read_copy(io, 1, offsets[1])];
+    let told = first.iter().flatten().max_by_key(|copy| copy.generation);
+    let last = read_copy(io, 2, offsets[2]);
+    let is_newer = |last: &Superblock| told.is_none_or(|told| told.generation <= last.generation);
+    if let Some(told) = told
+        && !last.as_ref().is_ok_and(is_newer)
+        && told.layout.superblock_offsets()[2] < offsets[2]
+    {
+        offsets[2] = told.layout.superblock_offsets()[2];
+        let last = read_copy(io, 2, offsets[2]);
+        return with_last(offsets, first, last);
+    }
+    with_last(offsets, first, last)
+}
+
+fn with_last(
+    offsets: [u64; 3],
+    [first, second]: [Result<Superblock, SuperblockError>; 2],
+    last: Result<Superblock, SuperblockError>,
+) -> Copies {
+    Copies { offsets, copies: [first, second, last] }
+}
+
+fn read_copy(io: &mut SyncIo<'_>, copy: u32, offset: u64) -> Result<Superblock, SuperblockError> {
+    match io.read(offset, 4096) {
+        Ok(bytes) => Superblock::decode(&bytes, copy),
+        Err(error) => Err(SuperblockError::Unreadable { detail: error.detail }),
+    }
+}
+
 /// Reads every copy of the superblock and picks the one that counts.
 pub fn find_superblock(io: &mut SyncIo<'_>) -> Result<Found, OpenError> {
     let properties = io.disk().properties();
     let (device, capacity) = (properties.name.clone(), properties.capacity_bytes);
     let sector_bytes = properties.sector_bytes;
-    let offsets = nearhead_format::layout::superblock_offsets(capacity);
-    let mut copies = Vec::with_capacity(offsets.len());
-    for (copy, offset) in offsets.into_iter().enumerate() {
-        copies.push(match io.read(offset, 4096) {
-            Ok(bytes) => Superblock::decode(&bytes, copy as u32),
-            Err(error) => Err(SuperblockError::Unreadable { detail: error.detail }),
-        });
-    }
-    let copies: [Result<Superblock, SuperblockError>; 3] =
-        copies.try_into().unwrap_or_else(|_| unreachable!("there are three copies"));
+    let Copies { offsets, copies } = read_copies(io);
     let Choice { superblock, to_repair } = match choose(&copies) {
         Ok(choice) => choice,
         Err(error) => return Err(no_superblock(device, &copies, &error)),

@@ -146,6 +146,11 @@ impl<D: Disk> Volume<D> {
     pub fn start_checkpoint(&mut self, everything: bool, now: Nanos) {
         self.engine.start_checkpoint(everything, now);
     }
+
+    /// Begins writing a snapshot of the map, even if the newest is up to date.
+    pub fn start_snapshot(&mut self, now: Nanos) {
+        self.engine.start_snapshot(now);
+    }
 }
 
 impl<D: Disk> Service for Volume<D> {

@@ -1,0 +1,295 @@
+//! Checking a volume: everything that has a checksum is read and compared; nothing is written.
+//!
+//! Three steps: the superblock copies and snapshot slots as they are; a recovery without writing,
+//! which finds what is wrong with the logs; then every logged chunk that the map points to. Blocks
+//! at home have no checksum, so nothing can be said about them. A finding names the address, what
+//! was expected and what was found.
+
+use crate::dump::{Slot, read_slots};
+use crate::open::{Copies, OpenError, find_superblock, read_copies};
+use crate::sync_io::SyncIo;
+use crate::volume::Volume;
+use nearhead_disk::{Disk, SECTOR_BYTES};
+use nearhead_format::crc::chunk_crc;
+use nearhead_format::snapshot::FLAG_CLEAN_SHUTDOWN;
+use nearhead_format::{Entry, Place, Superblock};
+use std::time::Instant;
+
+/// Entries verified together: their chunks are read in the order they have on the device.
+const BATCH_ENTRIES: usize = 64 * 1024;
+/// Chunks that lie one after the other are read together up to this many bytes.
+const READ_BYTES_MAX: u64 = 1 << 20;
+/// Findings kept; past them only their number grows.
+pub const FINDINGS_MAX: usize = 10_000;
+
+/// Something that is not as it should be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CheckFinding {
+    /// Whether it is damage; otherwise it is worth knowing and no reason to act.
+    pub is_damage: bool,
+    /// What it is about: `superblock copy 1`.
+    pub place: String,
+    /// Where on the device, in bytes.
+    pub device_offset: Option<u64>,
+    /// Where clients see it, in bytes.
+    pub client_offset: Option<u64>,
+    /// How many bytes are concerned.
+    pub len_bytes: Option<u64>,
+    /// Expected and found.
+    pub problem: String,
+}
+
+/// How far a check is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Entries verified.
+    pub entries_done: u64,
+    /// Entries of the map.
+    pub entries: u64,
+}
+
+/// What a check found.
+#[derive(Clone, Debug)]
+pub struct CheckReport {
+    /// The superblock that counts.
+    pub superblock: Superblock,
+    /// Whether the volume can be opened as it is.
+    pub opens: bool,
+    /// Entries of the map.
+    pub entries: u64,
+    /// Chunks read and compared.
+    pub chunks: u64,
+    /// Their bytes.
+    pub chunk_bytes: u64,
+    /// The first [`FINDINGS_MAX`] findings.
+    pub findings: Vec<CheckFinding>,
+    /// How many there were in all.
+    pub findings_total: u64,
+}
+
+impl CheckReport {
+    /// How many of the findings kept are damage.
+    pub fn damage_count(&self) -> usize {
+        self.findings.iter().filter(|finding| finding.is_damage).count()
+    }
+
+    fn add(&mut self, finding: CheckFinding) {
+        self.findings_total += 1;
+        if self.findings.len() < FINDINGS_MAX {
+            self.findings.push(finding);
+        }
+    }
+}
+
+/// Checks the volume on `disk`, which may be open for reading only.
+pub fn check<D: Disk>(
+    mut disk: D,
+    start: Instant,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<CheckReport, OpenError> {
+    let mut io = SyncIo::in_real_time(&mut disk, start);
+    let superblock = find_superblock(&mut io)?.superblock;
+    let mut report = CheckReport {
+        superblock: superblock.clone(),
+        opens: true,
+        entries: 0,
+        chunks: 0,
+        chunk_bytes: 0,
+        findings: Vec::new(),
+        findings_total: 0,
+    };
+    check_copies(&read_copies(&mut io), &superblock, &mut report);
+    check_slots(&read_slots(&mut io, &superblock), &mut report);
+    let mut volume = Volume::open(disk, start, |_, config| config.read_only = true)?;
+    let opened = volume.wait_until_open(start);
+    for finding in volume.engine().status().damage {
+        report.add(text_finding("logs", finding));
+    }
+    if let Err(error) = opened {
+        report.opens = false;
+        report.add(text_finding("recovery", error.to_string()));
+        return Ok(report);
+    }
+    check_chunks(&mut volume, start, &mut report, progress);
+    Ok(report)
+}
+
+fn text_finding(place: &str, problem: String) -> CheckFinding {
+    CheckFinding {
+        is_damage: true,
+        place: place.to_owned(),
+        device_offset: None,
+        client_offset: None,
+        len_bytes: None,
+        problem,
+    }
+}
+
+fn check_copies(copies: &Copies, chosen: &Superblock, report: &mut CheckReport) {
+    for (index, copy) in copies.copies.iter().enumerate() {
+        let problem = match copy {
+            Ok(copy) if copy == chosen => continue,
+            Ok(copy) => format!(
+                "expected generation {} of the newest copy, found {}",
+                chosen.generation, copy.generation
+            ),
+            Err(error) => error.to_string(),
+        };
+        report.add(CheckFinding {
+            device_offset: Some(copies.offsets[index]),
+            len_bytes: Some(4096),
+            ..text_finding(&format!("superblock copy {index}"), problem)
+        });
+    }
+}
+
+/// One unsound slot is damage if the volume was closed in order, or if both are; else it may be
+/// what a crash during a snapshot leaves.
+fn check_slots(slots: &[Slot; 2], report: &mut CheckReport) {
+    let newest = slots
+        .iter()
+        .filter(|slot| slot.is_sound())
+        .filter_map(|slot| slot.header.as_ref().ok())
+        .max_by_key(|header| header.snapshot_number);
+    for slot in slots.iter().filter(|slot| !slot.is_sound()) {
+        let is_first = newest.is_some_and(|newest| newest.snapshot_number == 0);
+        if slot.is_unused && is_first {
+            continue;
+        }
+        let by_crash = newest.is_some_and(|newest| newest.flags & FLAG_CLEAN_SHUTDOWN == 0);
+        let problem = match (&slot.header, &slot.body_problem) {
+            (Err(problem), _) => problem.clone(),
+            (Ok(_), Some(problem)) => format!("its body is not sound: {problem}"),
+            (Ok(_), None) => continue,
+        };
+        let hint = if by_crash { " (as a crash during a snapshot leaves it)" } else { "" };
+        report.add(CheckFinding {
+            is_damage: !by_crash,
+            device_offset: Some(slot.offset),
+            ..text_finding(&format!("snapshot slot {}", slot.slot), format!("{problem}{hint}"))
+        });
+    }
+}
+
+fn check_chunks<D: Disk>(
+    volume: &mut Volume<D>,
+    start: Instant,
+    report: &mut CheckReport,
+    progress: &mut dyn FnMut(Progress),
+) {
+    report.entries = volume.engine().map().len() as u64;
+    let (mut cursor, mut entries_done) = (0, 0);
+    loop {
+        let batch: Vec<Entry> =
+            volume.engine().map().iter_from(cursor).take(BATCH_ENTRIES).collect();
+        let Some(last) = batch.last() else { return };
+        cursor = last.end_sector();
+        entries_done += batch.len() as u64;
+        check_poison(&batch, report);
+        let mut chunks: Vec<Chunk> = batch.iter().filter_map(Chunk::of).collect();
+        chunks.sort_unstable_by_key(|chunk| (chunk.device_offset, chunk.home_sector));
+        chunks.dedup();
+        let mut io = SyncIo::in_real_time(volume.disk_mut(), start);
+        for run in runs(&chunks) {
+            verify_run(&mut io, run, &mut |finding| report.add(finding));
+        }
+        report.chunks += chunks.len() as u64;
+        report.chunk_bytes += chunks.iter().map(|chunk| chunk.bytes).sum::<u64>();
+        progress(Progress { entries_done, entries: report.entries });
+    }
+}
+
+fn check_poison(batch: &[Entry], report: &mut CheckReport) {
+    for entry in batch.iter().filter(|entry| entry.place == Place::Poisoned) {
+        report.add(CheckFinding {
+            client_offset: Some(entry.home_sector * SECTOR_BYTES),
+            len_bytes: Some(u64::from(entry.len_sectors) * SECTOR_BYTES),
+            ..text_finding(
+                "lost block",
+                "its newest copy was lost: reads fail until it is written again".to_owned(),
+            )
+        });
+    }
+}
+
+/// What was written to a log at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Chunk {
+    pub(crate) device_offset: u64,
+    pub(crate) bytes: u64,
+    pub(crate) home_sector: u64,
+    pub(crate) crc: u32,
+}
+
+impl Chunk {
+    pub(crate) fn of(entry: &Entry) -> Option<Self> {
+        let Place::Log { chunk_sector, .. } = entry.place else { return None };
+        let (home_sector, sectors) = entry.chunk_home()?;
+        Some(Self {
+            device_offset: chunk_sector * SECTOR_BYTES,
+            bytes: u64::from(sectors) * SECTOR_BYTES,
+            home_sector,
+            crc: entry.crc,
+        })
+    }
+
+    fn end(&self) -> u64 {
+        self.device_offset + self.bytes
+    }
+
+    /// Reads and compares it; what is wrong, if anything.
+    pub(crate) fn problem(&self, io: &mut SyncIo<'_>) -> Option<String> {
+        match io.read(self.device_offset, self.bytes as usize) {
+            Err(error) => Some(error.to_string()),
+            Ok(bytes) => {
+                let found = chunk_crc(self.home_sector, &bytes);
+                (found != self.crc)
+                    .then(|| format!("expected checksum {:#010x}, found {found:#010x}", self.crc))
+            }
+        }
+    }
+}
+
+/// Chunks that follow each other on the device, cut to what is read at once.
+fn runs(chunks: &[Chunk]) -> impl Iterator<Item = &[Chunk]> {
+    let mut rest = chunks;
+    std::iter::from_fn(move || {
+        let first = rest.first()?;
+        let mut end = first.end();
+        let mut len = 1;
+        while let Some(next) = rest.get(len)
+            && next.device_offset == end
+            && next.end() - first.device_offset <= READ_BYTES_MAX
+        {
+            end = next.end();
+            len += 1;
+        }
+        let (run, left) = rest.split_at(len);
+        rest = left;
+        Some(run)
+    })
+}
+
+fn verify_run(io: &mut SyncIo<'_>, run: &[Chunk], add: &mut dyn FnMut(CheckFinding)) {
+    let (Some(first), Some(last)) = (run.first(), run.last()) else { return };
+    let bytes = io.read(first.device_offset, (last.end() - first.device_offset) as usize);
+    for chunk in run {
+        let sound = bytes.as_ref().is_ok_and(|bytes| {
+            let from = (chunk.device_offset - first.device_offset) as usize;
+            let bytes = &bytes[from..from + chunk.bytes as usize];
+            chunk_crc(chunk.home_sector, bytes) == chunk.crc
+        });
+        if sound {
+            continue;
+        }
+        // By itself, once more: a neighbour may be what cannot be read.
+        if let Some(problem) = chunk.problem(io) {
+            add(CheckFinding {
+                device_offset: Some(chunk.device_offset),
+                client_offset: Some(chunk.home_sector * SECTOR_BYTES),
+                len_bytes: Some(chunk.bytes),
+                ..text_finding("logged block", problem)
+            });
+        }
+    }
+}

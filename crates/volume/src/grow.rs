@@ -1,0 +1,179 @@
+//! Growing a volume into a device or image that became larger.
+//!
+//! Nothing that exists moves: groups are added behind the last one, and the superblock copies are
+//! written anew, the last one at the new end first. Until the first copy of the new generation is
+//! there the volume is the old one; from then on it is the new one. The map must be at rest in a
+//! snapshot, and the snapshot slots, whose size was chosen at creation, bound how many logs a volume
+//! may ever have.
+
+use crate::create::write_superblocks;
+use crate::open::{OpenError, find_superblock};
+use crate::sync_io::SyncIo;
+use nearhead_disk::DiskError;
+use nearhead_format::{
+    BLOCK_BYTES, ENTRY_BYTES, Layout, LayoutError, Preset, Superblock, superblock,
+};
+use std::fmt;
+
+/// Room a slot keeps for its header and every hint there can be, in bytes.
+const SLOT_BYTES_KEPT: u64 = 4096 + 16 * nearhead_engine::HINTS_MAX as u64 + 4096;
+/// Bytes of a snapshot for each log besides its entries: its state and its claim.
+const SLOT_BYTES_PER_LOG: u64 = 16;
+
+/// What growing did, or would do.
+#[derive(Clone, Debug)]
+pub struct Growth {
+    /// Before.
+    pub before: Superblock,
+    /// After.
+    pub after: Superblock,
+    /// Groups that the snapshot slots had no room for.
+    pub groups_left_out: u64,
+}
+
+/// Why a volume cannot grow.
+#[derive(Debug)]
+pub enum GrowError {
+    /// It cannot be opened.
+    Open(OpenError),
+    /// The device is as large as the volume.
+    NothingToAdd {
+        /// The device.
+        device: String,
+        /// Bytes of the volume.
+        volume_bytes: u64,
+        /// Bytes of the device.
+        device_bytes: u64,
+    },
+    /// The preset keeps its one log in the middle, which would move.
+    Preset {
+        /// The device.
+        device: String,
+        /// The preset.
+        preset: Preset,
+    },
+    /// The snapshot slots have no room for more logs.
+    Slots {
+        /// The device.
+        device: String,
+        /// Groups there may be.
+        groups_max: u64,
+    },
+    /// The sizes do not fit.
+    Layout(LayoutError),
+    /// The device failed.
+    Disk(DiskError),
+}
+
+impl fmt::Display for GrowError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Open(error) => error.fmt(formatter),
+            Self::NothingToAdd { device, volume_bytes, device_bytes } => write!(
+                formatter,
+                "grow {device}: expected a device larger than the volume's {volume_bytes} bytes \
+                 by at least one group, found {device_bytes}; enlarge the device or image first"
+            ),
+            Self::Preset { device, preset } => write!(
+                formatter,
+                "grow {device}: expected preset mlb or nolog, found {preset}, whose log in the \
+                 middle would have to move; copy to a new volume instead"
+            ),
+            Self::Slots { device, groups_max } => write!(
+                formatter,
+                "grow {device}: expected room for more logs in the snapshots, found it full at \
+                 {groups_max} groups, fixed at creation; copy to a new volume instead"
+            ),
+            Self::Layout(error) => write!(formatter, "grow: {error}"),
+            Self::Disk(error) => write!(formatter, "grow: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for GrowError {}
+
+impl From<OpenError> for GrowError {
+    fn from(error: OpenError) -> Self {
+        Self::Open(error)
+    }
+}
+
+impl From<DiskError> for GrowError {
+    fn from(error: DiskError) -> Self {
+        Self::Disk(error)
+    }
+}
+
+impl From<LayoutError> for GrowError {
+    fn from(error: LayoutError) -> Self {
+        Self::Layout(error)
+    }
+}
+
+/// Works out how the volume would grow. Changes nothing.
+pub fn plan(io: &mut SyncIo<'_>) -> Result<Growth, GrowError> {
+    let before = find_superblock(io)?.superblock;
+    let properties = io.disk().properties();
+    let (device, capacity) = (properties.name.clone(), properties.capacity_bytes);
+    let sector = u64::from(before.layout.sector_bytes);
+    let device_bytes = capacity - capacity % sector;
+    let (layout, groups_left_out) = enlarged(&before, device_bytes, &device)?;
+    layout.validate()?;
+    if layout.client_bytes() <= before.layout.client_bytes() {
+        let volume_bytes = before.layout.device_bytes;
+        return Err(GrowError::NothingToAdd { device, volume_bytes, device_bytes });
+    }
+    let generation = before.generation + 1;
+    let after = Superblock { layout, generation, ..before.clone() };
+    Ok(Growth { before, after, groups_left_out })
+}
+
+fn enlarged(
+    before: &Superblock,
+    device_bytes: u64,
+    device: &str,
+) -> Result<(Layout, u64), GrowError> {
+    let old = &before.layout;
+    let end = nearhead_format::layout::superblock_offsets(device_bytes)[2];
+    let room = end.saturating_sub(old.groups_offset);
+    let mut layout = Layout { device_bytes, ..*old };
+    match before.preset {
+        Preset::SingleLog => {
+            Err(GrowError::Preset { device: device.to_owned(), preset: before.preset })
+        }
+        // Without a log a group's data is one piece: enlarging it moves nothing.
+        Preset::NoLog => {
+            layout.group_bytes = (room / BLOCK_BYTES * BLOCK_BYTES).max(old.group_bytes);
+            Ok((layout, 0))
+        }
+        Preset::Mlb => {
+            let wanted = (room / old.group_bytes).min(u64::from(u32::MAX));
+            let groups_max = groups_max(old);
+            let count = wanted.min(groups_max);
+            if count <= u64::from(old.group_count) && wanted > count {
+                return Err(GrowError::Slots { device: device.to_owned(), groups_max });
+            }
+            layout.group_count = count.max(u64::from(old.group_count)) as u32;
+            Ok((layout, wanted.saturating_sub(count)))
+        }
+    }
+}
+
+/// Logs whose map fits a snapshot slot when every block of each is mapped.
+fn groups_max(layout: &Layout) -> u64 {
+    let per_log = layout.log_bytes / BLOCK_BYTES * ENTRY_BYTES as u64 + SLOT_BYTES_PER_LOG;
+    layout.slot_bytes.saturating_sub(SLOT_BYTES_KEPT) / per_log.max(1)
+}
+
+/// Grows the volume as planned. No engine may be running on the device.
+pub fn grow(io: &mut SyncIo<'_>, growth: &Growth) -> Result<(), GrowError> {
+    let (old, new) = (&growth.before.layout, &growth.after.layout);
+    write_superblocks(io, &growth.after)?;
+    // The old last copy is in the middle of a group now, where clients would find it.
+    let stale = old.superblock_offsets()[superblock::COPIES as usize - 1];
+    if stale != new.superblock_offsets()[2] {
+        io.write(stale, &[0; 4096])?;
+        io.flush()?;
+    }
+    Ok(())
+}
