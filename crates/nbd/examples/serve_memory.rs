@@ -1,4 +1,6 @@
 //! Serves zeros in memory: `serve_memory SOCKET SIZE_MIB`, for comparisons with other servers.
+//!
+//! `activated` in place of the socket: the parent process hands one over.
 
 #[path = "../tests/support/memory_disk.rs"]
 mod memory_disk;
@@ -17,11 +19,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     let size_mib: u64 = size_mib.parse()?;
     let mut service = BareDisk::new(memory_disk::MemoryDisk::new(size_mib << 20));
     let limits = Limits { idle_look: Nanos::from_micros(idle_look), ..Limits::default() };
-    let server = Server::builder()
-        .listen_unix(socket)?
-        .limits(limits)
-        .notices(|notice| eprintln!("{notice}"))
-        .build()?;
+    let builder = Server::builder();
+    let builder = if socket == "activated" {
+        builder.listen_activated()?
+    } else {
+        builder.listen_unix(socket)?
+    };
+    let server = builder.limits(limits).notices(|notice| eprintln!("{notice}")).build()?;
     let report = server.run(&mut service, &Clock::start())?;
     println!("{report:?}");
     Ok(())

@@ -1,6 +1,6 @@
 //! The numbers of the NBD protocol, as its specification gives them.
 //!
-//! Source: the NetworkBlockDevice project's `doc/proto.md`, sections "Values" and "Transmission
+//! Source: the `NetworkBlockDevice` project's `doc/proto.md`, sections "Values" and "Transmission
 //! phase"; every number on the wire is big-endian. Only what this server speaks is listed.
 
 /// First eight bytes of the server's greeting, `NBDMAGIC`.

@@ -29,6 +29,7 @@ pub enum TlsMode {
 }
 
 /// What was agreed with one client so far.
+#[expect(clippy::struct_excessive_bools, reason = "each is one answer of the client")]
 #[derive(Debug, Default)]
 pub(crate) struct Negotiation {
     pub(crate) tls: TlsMode,
@@ -54,7 +55,7 @@ impl Negotiation {
 }
 
 /// What follows an option.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// More options.
     Continue,

@@ -99,8 +99,8 @@ impl Outbox {
         count
     }
 
-    /// Takes away the first `sent` bytes; buffers that were sent whole go to `recycle`.
-    pub fn advance(&mut self, mut sent: usize, mut recycle: impl FnMut(Buffer)) {
+    /// Takes away the first `sent` bytes.
+    pub fn advance(&mut self, mut sent: usize) {
         debug_assert!(sent <= self.len, "sent {sent} of {} bytes", self.len);
         self.len -= sent;
         while sent > 0 {
@@ -124,8 +124,8 @@ impl Outbox {
                 }
             };
             sent -= taken;
-            if finished && let Some(Piece::Bytes(buffer, _)) = self.pieces.pop_front() {
-                recycle(buffer);
+            if finished {
+                self.pieces.pop_front();
             }
         }
         self.compact();
@@ -177,7 +177,7 @@ mod tests {
                 slices[..count].iter().flat_map(|slice| slice.to_vec()).take(step).collect();
             sent.extend_from_slice(&all);
             let len = all.len();
-            outbox.advance(len, drop);
+            outbox.advance(len);
         }
         sent
     }
@@ -205,7 +205,7 @@ mod tests {
         outbox.put_header(|out| out.extend_from_slice(&[1; 100]));
         for _ in 0..100_000 {
             outbox.put_header(|out| out.extend_from_slice(&[2; 16]));
-            outbox.advance(16, drop);
+            outbox.advance(16);
         }
         assert_eq!(outbox.len(), 100);
         assert!(outbox.headers.len() < 2 * COMPACT_BYTES, "{} bytes", outbox.headers.len());

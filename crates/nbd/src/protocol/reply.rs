@@ -92,7 +92,9 @@ pub(crate) fn put_read(
     }
     if !structured {
         put_simple(outbox, asked.cookie, 0);
-        parts.into_iter().for_each(|part| outbox.put_payload(part));
+        for part in parts {
+            outbox.put_payload(part);
+        }
     } else if asked.one_chunk || !parts.iter().any(is_hole) {
         put_data_chunk(outbox, asked.cookie, chunk::DONE, asked.offset, parts);
     } else {
@@ -110,7 +112,9 @@ fn put_data_chunk(outbox: &mut Outbox, cookie: u64, flags: u16, offset: u64, par
         put_chunk_header(out, flags, chunk::OFFSET_DATA, cookie, len);
         out.extend_from_slice(&offset.to_be_bytes());
     });
-    parts.into_iter().for_each(|part| outbox.put_payload(part));
+    for part in parts {
+        outbox.put_payload(part);
+    }
 }
 
 /// Runs of data and runs of zeros, each as one chunk.

@@ -96,7 +96,7 @@ pub(crate) fn feed_with(
 pub(crate) fn sent(machine: &mut Machine) -> Vec<u8> {
     let bytes = machine.outbox().to_bytes();
     let len = bytes.len();
-    machine.outbox().advance(len, drop);
+    machine.outbox().advance(len);
     bytes
 }
 
@@ -117,14 +117,18 @@ pub(crate) fn counted(text: &[u8]) -> Vec<u8> {
 pub(crate) fn info_data(name: &[u8], facts: &[u16]) -> Vec<u8> {
     let mut bytes = counted(name);
     bytes.extend_from_slice(&(facts.len() as u16).to_be_bytes());
-    facts.iter().for_each(|fact| bytes.extend_from_slice(&fact.to_be_bytes()));
+    for fact in facts {
+        bytes.extend_from_slice(&fact.to_be_bytes());
+    }
     bytes
 }
 
 pub(crate) fn context_data(name: &[u8], queries: &[&[u8]]) -> Vec<u8> {
     let mut bytes = counted(name);
     bytes.extend_from_slice(&(queries.len() as u32).to_be_bytes());
-    queries.iter().for_each(|query| bytes.extend_from_slice(&counted(query)));
+    for query in queries {
+        bytes.extend_from_slice(&counted(query));
+    }
     bytes
 }
 

@@ -303,7 +303,7 @@ impl Clients {
         let Some(connection) = self.places[place as usize].as_mut() else { return true };
         connection.touched = false;
         let waited = connection.machine.outbox().len();
-        let Ok(sent) = connection.transport.send(&mut connection.machine, &mut self.pool) else {
+        let Ok(sent) = connection.transport.send(&mut connection.machine) else {
             return false;
         };
         let unsent = connection.machine.outbox().len();

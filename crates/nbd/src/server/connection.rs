@@ -10,6 +10,7 @@ use rustix::event::epoll::EventFlags;
 const UNSENT_FREE_BYTES: usize = 64 * 1024;
 
 /// One client.
+#[expect(clippy::struct_excessive_bools, reason = "independent facts, each with its own words")]
 pub(crate) struct Connection {
     /// Never used twice, unlike the place in the table.
     pub(crate) id: u64,

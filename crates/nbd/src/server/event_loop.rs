@@ -173,7 +173,7 @@ impl<S: Service + ?Sized> EventLoop<'_, S> {
                 self.look_until = now + self.server.limits.idle_look;
             }
             self.clients.collect_replies(service, now);
-            self.housekeep(now)?;
+            self.housekeep(now);
             self.clients.flush(&self.poller, now);
             self.hungry = self.clients.resume_parked(service, now);
             self.clients.flush(&self.poller, now);
@@ -314,7 +314,7 @@ impl<S: Service + ?Sized> EventLoop<'_, S> {
         true
     }
 
-    fn housekeep(&mut self, now: Nanos) -> Result<(), ServerError> {
+    fn housekeep(&mut self, now: Nanos) {
         if self.rest_until.is_some_and(|until| until <= now) {
             self.rest_until = None;
             self.set_listening(EventFlags::IN);
@@ -323,7 +323,6 @@ impl<S: Service + ?Sized> EventLoop<'_, S> {
             self.next_housekeeping = now + HOUSEKEEPING;
             self.clients.cut_off_stalled(now);
         }
-        Ok(())
     }
 }
 

@@ -46,7 +46,7 @@ impl Listener {
         Ok(listeners)
     }
 
-    /// The sockets that the parent process hands over (`LISTEN_FDS`, sd_listen_fds(3)).
+    /// The sockets that the parent process hands over (`LISTEN_FDS`, `sd_listen_fds(3)`).
     pub(crate) fn activated() -> Result<Vec<Self>, ServerError> {
         let mut handed = listenfd::ListenFd::from_env();
         let mut listeners = Vec::new();

@@ -1,7 +1,7 @@
 //! Memory for requests: a budget that no client can exhaust, and buffers that are used again.
 //!
 //! The budget is shared by "dynamic thresholds" (Choudhury and Hahne, "Dynamic queue length
-//! thresholds in a shared memory packet switch", IEEE/ACM ToN 1998): a client that already holds
+//! thresholds in a shared memory packet switch", IEEE/ACM Transactions on Networking, 1998): a client that already holds
 //! memory may go on holding at most a fixed fraction of what is still free, so that clients that
 //! never read their replies take less and less and leave room for the next one. A client that
 //! holds nothing may take whatever is free.
@@ -9,14 +9,14 @@
 use crate::protocol::Intake;
 use nearhead_disk::{ALIGN_BYTES, Buffer, BufferMut};
 
-/// Memory kept for reuse, in bytes.
-const POOLED_BYTES_MAX: usize = 32 << 20;
+/// Memory kept for reuse in each class of sizes, in bytes, so that no size crowds out another.
+const CLASS_BYTES_MAX: usize = 8 << 20;
 
 /// A client may hold one part in this many of what is free.
 const FREE_PARTS: usize = 8;
 
-/// Buffers kept have 2^n pages, n below this.
-const CLASSES: usize = 14;
+/// Buffers kept have 2^n pages, n below this: up to 4 MiB.
+const CLASSES: usize = 11;
 
 /// What all clients together may occupy.
 #[derive(Debug)]
@@ -133,7 +133,6 @@ impl Budget {
 #[derive(Debug, Default)]
 pub(crate) struct BufferPool {
     free: [Vec<BufferMut>; CLASSES],
-    bytes: usize,
 }
 
 fn class_of(pages: usize) -> Option<usize> {
@@ -145,22 +144,17 @@ impl BufferPool {
     fn take(&mut self, bytes: usize) -> BufferMut {
         let pages = bytes.div_ceil(ALIGN_BYTES).max(1);
         let kept = class_of(pages).and_then(|class| self.free[class].pop());
-        if let Some(buffer) = kept {
-            self.bytes -= buffer.len();
-            return buffer;
-        }
-        BufferMut::zeroed(pages * ALIGN_BYTES)
+        kept.unwrap_or_else(|| BufferMut::zeroed(pages * ALIGN_BYTES))
     }
 
     /// Keeps `buffer` for later if nobody else holds it.
     pub(crate) fn recycle(&mut self, buffer: Buffer) {
         let Some(buffer) = buffer.try_reclaim() else { return };
-        let pages = buffer.len() / ALIGN_BYTES;
-        if pages == 0 || self.bytes + buffer.len() > POOLED_BYTES_MAX {
-            return;
-        }
-        if let Some(class) = class_of(pages) {
-            self.bytes += buffer.len();
+        let len = buffer.len();
+        if len > 0
+            && let Some(class) = class_of(len / ALIGN_BYTES)
+            && (self.free[class].len() + 1) * len <= CLASS_BYTES_MAX
+        {
             self.free[class].push(buffer);
         }
     }

@@ -3,7 +3,6 @@
 //! In the clear a payload goes from the socket straight into its aligned buffer, and from a
 //! service's buffers straight to the socket. Nothing here ever blocks.
 
-use super::memory::BufferPool;
 use super::tls::{Pulled, TlsSession};
 use crate::protocol::{Machine, SLICES_MAX};
 use rustix::io::Errno;
@@ -14,7 +13,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 /// Most encrypted bytes taken from a socket at once.
-const ENCRYPTED_BYTES: usize = 32 * 1024;
+const ENCRYPTED_BYTES: usize = 16 * 1024;
 
 /// A client's socket.
 pub(crate) struct Transport {
@@ -65,14 +64,10 @@ impl Transport {
     }
 
     /// Sends what waits in `machine`; true when nothing is left.
-    pub(crate) fn send(
-        &mut self,
-        machine: &mut Machine,
-        pool: &mut BufferPool,
-    ) -> io::Result<bool> {
+    pub(crate) fn send(&mut self, machine: &mut Machine) -> io::Result<bool> {
         match &mut self.tls {
-            None => send_plain(&self.socket, machine, pool),
-            Some(session) => send_tls(&self.socket, session, machine, pool),
+            None => send_plain(&self.socket, machine),
+            Some(session) => send_tls(&self.socket, session, machine),
         }
     }
 
@@ -158,23 +153,18 @@ fn send_some(socket: &OwnedFd, slices: &[IoSlice<'_>]) -> io::Result<Option<usiz
     }
 }
 
-fn send_plain(socket: &OwnedFd, machine: &mut Machine, pool: &mut BufferPool) -> io::Result<bool> {
+fn send_plain(socket: &OwnedFd, machine: &mut Machine) -> io::Result<bool> {
     let outbox = machine.outbox();
     while !outbox.is_empty() {
         let mut slices = [IoSlice::new(&[]); SLICES_MAX];
         let count = outbox.slices(&mut slices);
         let Some(sent) = send_some(socket, &slices[..count])? else { return Ok(false) };
-        outbox.advance(sent, |buffer| pool.recycle(buffer));
+        outbox.advance(sent);
     }
     Ok(true)
 }
 
-fn send_tls(
-    socket: &OwnedFd,
-    session: &mut TlsSession,
-    machine: &mut Machine,
-    pool: &mut BufferPool,
-) -> io::Result<bool> {
+fn send_tls(socket: &OwnedFd, session: &mut TlsSession, machine: &mut Machine) -> io::Result<bool> {
     let outbox = machine.outbox();
     loop {
         while !outbox.is_empty() {
@@ -184,7 +174,7 @@ fn send_tls(
             if taken == 0 {
                 break;
             }
-            outbox.advance(taken, |buffer| pool.recycle(buffer));
+            outbox.advance(taken);
         }
         if !session.wants_send() {
             return Ok(outbox.is_empty());

@@ -6,8 +6,8 @@ use nearhead_disk::{
 };
 use std::collections::VecDeque;
 
-/// Read buffers that may be used again once nobody holds them.
-const BUFFERS_MAX: usize = 64;
+/// Read buffers kept to be used again once nobody holds them.
+const BUFFERS_MAX: usize = 32;
 
 /// Zeros at first; everything completes at once, in order.
 pub(crate) struct MemoryDisk {
@@ -41,16 +41,11 @@ impl MemoryDisk {
 
     /// A buffer of at least `len` bytes: one that was read into before, if nobody holds it now.
     fn buffer(&mut self, len: usize) -> BufferMut {
-        for _ in 0..self.lent.len().min(4) {
-            let Some(buffer) = self.lent.pop_front() else { break };
-            let memory = buffer.clone();
-            drop(buffer);
-            match memory.try_reclaim() {
-                Some(buffer) if buffer.len() >= len && buffer.len() < 2 * len + 4096 => {
-                    return buffer;
-                }
-                _ => {}
-            }
+        // The one lent longest ago is the one most likely to be back.
+        let oldest = (self.lent.len() >= BUFFERS_MAX).then(|| self.lent.pop_front()).flatten();
+        let memory = oldest.and_then(Buffer::try_reclaim);
+        if let Some(buffer) = memory.filter(|buffer| buffer.len() == len.next_multiple_of(4096)) {
+            return buffer;
         }
         BufferMut::zeroed(len.next_multiple_of(4096))
     }
@@ -62,9 +57,7 @@ impl MemoryDisk {
                 let mut buffer = self.buffer(len);
                 buffer[..len].copy_from_slice(&self.bytes[from..from + len]);
                 let buffer = buffer.freeze();
-                if self.lent.len() < BUFFERS_MAX {
-                    self.lent.push_back(buffer.clone());
-                }
+                self.lent.push_back(buffer.clone());
                 return Ok(Payload::Bytes(buffer.slice(0..len)));
             }
             Command::Write { offset, parts, .. } => {
