@@ -38,6 +38,10 @@ pub const SKIP_BYTES_MAX: u32 = 64 << 20;
 /// Rests of payloads from this size on are received alone, straight into their buffer, in bytes.
 const DIRECT_BYTES: usize = 64 * 1024;
 
+/// Unread replies beyond which nothing more is answered from here, in bytes: what a client that
+/// does not read can make wait by asking badly.
+const UNREAD_BYTES_MAX: usize = 64 * 1024;
+
 /// Room for headers between large payloads, so that little of them is received elsewhere.
 const HEADER_ROOM_BYTES: usize = 4096;
 
@@ -55,7 +59,7 @@ pub trait Intake {
 pub enum Event {
     /// A request that passed the gate; it must be answered.
     Request(ClientRequest),
-    /// A request waits in the inbox for admission.
+    /// A request waits in the inbox for admission, or until earlier answers were sent.
     Paused,
     /// TLS follows once the outbox is empty; then call [`Machine::begin_tls`].
     StartTls,
@@ -247,6 +251,9 @@ impl Machine {
         else {
             return Step::Starved;
         };
+        if self.outbox.len() > UNREAD_BYTES_MAX {
+            return Step::Tell(Event::Paused);
+        }
         if magic != OPTION_MAGIC {
             return self.close("an option without its magic number");
         }
@@ -302,6 +309,7 @@ impl Machine {
         }
         let request = match validate_request(&header, &self.export, self.agreed) {
             Ok(request) => request,
+            Err(_) if self.outbox.len() > UNREAD_BYTES_MAX => return Step::Tell(Event::Paused),
             Err(refusal) => {
                 self.inbox.consume(REQUEST_HEADER_BYTES);
                 self.reply_errno(header.cookie, refusal.errno, &refusal.words);
