@@ -105,11 +105,6 @@ impl Client {
         Ok(Self { path: path.to_owned(), stream: BufReader::new(stream) })
     }
 
-    /// Where it is connected to.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// Sends a command and reads its answer.
     pub fn ask<T: DeserializeOwned>(&mut self, command: &str) -> Result<T, String> {
         let shown = self.path.display();

@@ -4,11 +4,20 @@
 #![expect(unreachable_pub, reason = "a program exports nothing: pub means used by other modules")]
 
 mod bench;
+mod check;
+mod checkpoint;
 mod control;
 mod create;
 mod demo;
+mod disk;
+mod dump;
+mod forget_log;
+mod generate;
+mod grow;
+mod hint;
 mod offline;
 mod output;
+mod repair;
 mod replay;
 mod report;
 mod serve;
@@ -16,7 +25,7 @@ mod status;
 mod target;
 mod units;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use std::process::ExitCode;
 
 #[derive(Parser, Debug)]
@@ -39,12 +48,33 @@ enum Command {
     Serve(Box<serve::ServeArgs>),
     /// Show what a volume is doing, served or not
     Status(status::StatusArgs),
+    /// Bring logged blocks home now
+    Checkpoint(checkpoint::CheckpointArgs),
+    /// Bring everything home, durability-only ranges too, and say when it is safe to stop
+    Drain(checkpoint::CheckpointArgs),
+    /// Read everything that has a checksum; changes nothing
+    Check(check::CheckArgs),
+    /// Show what is on a volume, in readable form
+    Dump(dump::DumpArgs),
+    /// Write damaged copies again from sound ones
+    Repair(repair::RepairArgs),
+    /// Extend a volume over a device or image that became larger
+    Grow(grow::GrowArgs),
+    /// Tell what a range is used for
+    Hint(hint::HintArgs),
+    /// Give up what a damaged log held
+    ForgetLog(forget_log::ForgetLogArgs),
+    /// Emulated disks by themselves
+    #[command(subcommand)]
+    Disk(disk::DiskCommand),
     /// Show what Nearhead does, on an emulated disk
     Demo(demo::DemoArgs),
     /// Measure every number the project claims
     Bench(bench::BenchArgs),
     /// Replay a block trace on a disk model in virtual time
     Replay(replay::ReplayArgs),
+    /// Write man pages and shell completions
+    Generate(generate::GenerateArgs),
 }
 
 fn main() -> ExitCode {
@@ -52,9 +82,19 @@ fn main() -> ExitCode {
         Command::Create(args) => create::run(&args),
         Command::Serve(args) => serve::run(&args),
         Command::Status(args) => status::run(&args),
+        Command::Checkpoint(args) => checkpoint::run(&args, false),
+        Command::Drain(args) => checkpoint::run(&args, true),
+        Command::Check(args) => check::run(&args),
+        Command::Dump(args) => dump::run(&args),
+        Command::Repair(args) => repair::run(&args),
+        Command::Grow(args) => grow::run(&args),
+        Command::Hint(args) => hint::run(&args),
+        Command::ForgetLog(args) => forget_log::run(&args),
+        Command::Disk(command) => disk::run(&command),
         Command::Demo(args) => demo::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Replay(args) => replay::run(&args),
+        Command::Generate(args) => generate::run(&args, Cli::command()),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -6,7 +6,7 @@
 use crate::target::{Access, DiskArgs, Target};
 use nearhead_disk::{Disk, Nanos};
 use nearhead_engine::{Operation, Request, RequestId};
-use nearhead_volume::{Service, SyncIo, Volume};
+use nearhead_volume::{Service, Volume};
 use std::time::Instant;
 
 /// An open volume and the zero of its clock.
@@ -50,11 +50,6 @@ impl Offline {
     /// The time on the volume's clock.
     pub fn now(&self) -> Nanos {
         Nanos(u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX))
-    }
-
-    /// One command at a time on the disk, between the engine's own.
-    pub fn io(&mut self) -> SyncIo<'_> {
-        SyncIo::in_real_time(self.volume.disk_mut(), self.start)
     }
 
     /// Drives the volume until `done` says so or it fails.

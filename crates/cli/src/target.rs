@@ -3,7 +3,7 @@
 //! Opening keeps every other process out, and never changes anything by itself: an image that is
 //! missing or too short is an error here, not something to make good quietly.
 
-use nearhead_disk::{Disk, Properties};
+use nearhead_disk::Disk;
 use nearhead_models::ModelSpec;
 use nearhead_uring::{Engine, OpenOptions};
 use nearhead_volume::SyncIo;
@@ -68,11 +68,6 @@ impl Target {
             open_real(Path::new(text), access, args)?
         };
         Ok(Self { name: text.to_owned(), disk, notes, start: Instant::now() })
-    }
-
-    /// Facts about the disk.
-    pub fn properties(&self) -> &Properties {
-        self.disk.properties()
     }
 
     /// One command at a time.

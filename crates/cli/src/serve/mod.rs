@@ -13,6 +13,7 @@ mod signals;
 
 pub use config::ServeArgs;
 pub use served::Served;
+pub use signals::Signals;
 
 use crate::control::derived_paths;
 use crate::create::{self, CreateArgs};
@@ -57,7 +58,7 @@ pub fn run(args: &ServeArgs) -> Result<(), String> {
     let args = args.merged_with_file()?;
     let name = args.target()?.to_owned();
     let access = if args.read_only { Access::Read } else { Access::Write };
-    let signals = signals::Signals::install()?;
+    let signals = Signals::install()?;
     let target = open_target(&args, &name, access)?;
     for line in &target.notes {
         note(line);

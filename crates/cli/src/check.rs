@@ -1,0 +1,155 @@
+//! `nearhead check`: reads everything that has a checksum and names what does not match.
+//!
+//! The volume is opened for reading only. Exit code 1 when something is damaged.
+
+use crate::output::{note, say, say_json};
+use crate::report::VolumeFacts;
+use crate::target::{Access, DiskArgs, Target};
+use crate::units::ByteSize;
+use nearhead_volume::check::{CheckFinding, CheckReport, check};
+use serde::Serialize;
+use std::time::{Duration, Instant};
+
+const TELL_EVERY: Duration = Duration::from_secs(1);
+
+/// What `nearhead check` is told.
+#[derive(clap::Args, Debug)]
+pub struct CheckArgs {
+    /// Block device, image file, or model:PROFILE,file=PATH
+    pub target: String,
+    /// Also say which command repairs what was found
+    #[arg(long)]
+    pub repair_hint: bool,
+    /// Report as JSON
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    /// How the disk is driven.
+    pub disk: DiskArgs,
+}
+
+#[derive(Debug, Serialize)]
+struct Report<'a> {
+    target: &'a str,
+    volume: VolumeFacts,
+    /// Whether it can be opened as it is.
+    opens: bool,
+    /// Pieces in the map.
+    map_entries: u64,
+    /// Logged chunks that were read and compared.
+    chunks: u64,
+    chunk_bytes: u64,
+    damage_count: usize,
+    /// All findings; more than are listed if there were too many.
+    findings_total: u64,
+    findings: Vec<Finding<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct Finding<'a> {
+    is_damage: bool,
+    place: &'a str,
+    device_offset: Option<u64>,
+    client_offset: Option<u64>,
+    len_bytes: Option<u64>,
+    problem: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    repair: Option<String>,
+}
+
+/// Runs the command.
+pub fn run(args: &CheckArgs) -> Result<(), String> {
+    let target = Target::open(&args.target, Access::Read, &args.disk)?;
+    let (begun, mut told) = (Instant::now(), Instant::now());
+    let found = check(target.disk, target.start, &mut |progress| {
+        if told.elapsed() >= TELL_EVERY {
+            told = Instant::now();
+            let left = progress.entries.saturating_sub(progress.entries_done);
+            let spent = begun.elapsed().as_secs_f64();
+            let eta = spent / progress.entries_done.max(1) as f64 * left as f64;
+            note(&format!(
+                "check: {} of {} pieces, about {eta:.0} s left",
+                progress.entries_done, progress.entries
+            ));
+        }
+    })
+    .map_err(|error| error.to_string())?;
+    if args.json {
+        say_json(&report(args, &found))?;
+    } else {
+        tell(args, &found);
+    }
+    match found.damage_count() {
+        0 => Ok(()),
+        count => Err(format!("check {}: {count} damaged, nothing was changed", args.target)),
+    }
+}
+
+fn report<'a>(args: &'a CheckArgs, found: &'a CheckReport) -> Report<'a> {
+    Report {
+        target: &args.target,
+        volume: VolumeFacts::of(&found.superblock),
+        opens: found.opens,
+        map_entries: found.entries,
+        chunks: found.chunks,
+        chunk_bytes: found.chunk_bytes,
+        damage_count: found.damage_count(),
+        findings_total: found.findings_total,
+        findings: found
+            .findings
+            .iter()
+            .map(|finding| Finding {
+                is_damage: finding.is_damage,
+                place: &finding.place,
+                device_offset: finding.device_offset,
+                client_offset: finding.client_offset,
+                len_bytes: finding.len_bytes,
+                problem: &finding.problem,
+                repair: args.repair_hint.then(|| repair_of(args, found, finding)),
+            })
+            .collect(),
+    }
+}
+
+fn tell(args: &CheckArgs, found: &CheckReport) {
+    for finding in &found.findings {
+        let mut line = if finding.is_damage { "damage: " } else { "note: " }.to_owned();
+        line.push_str(&finding.place);
+        if let Some(offset) = finding.device_offset {
+            line.push_str(&format!(" at device byte {offset}"));
+        }
+        if let (Some(offset), Some(len)) = (finding.client_offset, finding.len_bytes) {
+            line.push_str(&format!(" for {len} client bytes at {offset}"));
+        }
+        say(&format!("{line}: {}", finding.problem));
+        if args.repair_hint {
+            say(&format!("        {}", repair_of(args, found, finding)));
+        }
+    }
+    say(&format!(
+        "checked {}: superblock copies, snapshots, logs and {} logged chunks ({}); {} findings \
+         (blocks at home have no checksum)",
+        args.target,
+        found.chunks,
+        ByteSize(found.chunk_bytes),
+        found.findings_total,
+    ));
+}
+
+fn repair_of(args: &CheckArgs, found: &CheckReport, finding: &CheckFinding) -> String {
+    let target = &args.target;
+    match finding.place.as_str() {
+        place if place.starts_with("superblock") || place.starts_with("snapshot") => {
+            format!("to write it again from the sound copy: nearhead repair {target}")
+        }
+        "logged block" => {
+            let log = finding.device_offset.map(|offset| found.superblock.layout.group_of(offset));
+            format!(
+                "write these client bytes again, or give them up: nearhead forget-log {target} {}",
+                log.unwrap_or(0)
+            )
+        }
+        "lost block" => "write these client bytes again, from a backup".to_owned(),
+        _ => format!("to go on without what is lost: nearhead repair {target} --accept-loss"),
+    }
+}

@@ -1,0 +1,229 @@
+//! `nearhead checkpoint` and `nearhead drain`: bring logged blocks home, now.
+//!
+//! A drain takes durability-only ranges too and says when it is safe to stop. Both work through the
+//! daemon that serves the volume, or on the volume itself; both show how far they are.
+
+use crate::control::Client;
+use crate::offline;
+use crate::output::{note, say, say_json};
+use crate::report::{State, StatusReport};
+use crate::target::{Access, DiskArgs};
+use crate::units::{ByteSize, Span};
+use nearhead_disk::Nanos;
+use serde::Serialize;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// How often a daemon is asked how far it is.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+const TELL_EVERY: Duration = Duration::from_secs(1);
+/// How long it may take unless told otherwise.
+const WAIT_MAX_DEFAULT: Nanos = Nanos::from_secs(3600);
+
+/// What `nearhead checkpoint` and `nearhead drain` are told.
+#[derive(clap::Args, Debug)]
+pub struct CheckpointArgs {
+    /// Block device, image file, or model:PROFILE,file=PATH
+    pub target: String,
+    /// Control socket of the daemon [default: derived from the target]
+    #[arg(long, value_name = "PATH")]
+    pub control: Option<PathBuf>,
+    /// Give up waiting after this long; the daemon goes on [default: 1h]
+    #[arg(long, value_name = "TIME")]
+    pub timeout: Option<Span>,
+    /// Stop the daemon afterwards
+    #[arg(long)]
+    pub stop: bool,
+    /// Report as JSON
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    /// How the disk is driven.
+    pub disk: DiskArgs,
+}
+
+/// What was done.
+#[derive(Debug, Serialize)]
+struct CheckpointReport {
+    target: String,
+    /// Bytes copied home.
+    checkpointed_bytes: u64,
+    /// Pieces whose newest copy is still in a log, or lost.
+    map_entries_left: u64,
+    /// Share of the log space still in use.
+    log_fill_pct: u32,
+    /// Time it took, in seconds.
+    took_s: f64,
+    /// Whether nothing is in the logs any more; a stop is always safe, and then also quick.
+    everything_is_home: bool,
+    /// Whether the daemon was told to stop.
+    stopping: bool,
+}
+
+/// Shows how far it is, with the time left at the present speed.
+struct Progress {
+    what: &'static str,
+    begun: Instant,
+    told: Instant,
+    entries: u64,
+}
+
+impl Progress {
+    fn new(what: &'static str, entries: u64) -> Self {
+        Self { what, begun: Instant::now(), told: Instant::now(), entries }
+    }
+
+    fn tell(&mut self, left: u64) {
+        if self.told.elapsed() < TELL_EVERY {
+            return;
+        }
+        self.told = Instant::now();
+        self.entries = self.entries.max(left);
+        let done = self.entries - left;
+        let spent = self.begun.elapsed().as_secs_f64();
+        let eta = if done == 0 {
+            String::new()
+        } else {
+            format!(", about {:.0} s left", spent / done as f64 * left as f64)
+        };
+        note(&format!("{}: {done} of {} pieces home{eta}", self.what, self.entries));
+    }
+}
+
+/// Runs `checkpoint`, or `drain` if `everything`.
+pub fn run(args: &CheckpointArgs, everything: bool) -> Result<(), String> {
+    let what = if everything { "drain" } else { "checkpoint" };
+    let report = match Client::find(&args.target, args.control.as_deref())? {
+        Some(client) => through_daemon(args, client, what)?,
+        None => at_rest(args, what, everything)?,
+    };
+    if args.json {
+        say_json(&report)?;
+    } else {
+        tell(&report, what);
+    }
+    if everything && !report.everything_is_home {
+        return Err(format!(
+            "{what} {}: {} pieces are not home: clients write on, or their copies are damaged; \
+             see `nearhead status` and `nearhead check`",
+            args.target, report.map_entries_left
+        ));
+    }
+    Ok(())
+}
+
+fn tell(report: &CheckpointReport, what: &str) {
+    say(&format!(
+        "{what} of {}: {} brought home in {:.1} s, logs {} % full, {} pieces left in them",
+        report.target,
+        ByteSize(report.checkpointed_bytes),
+        report.took_s,
+        report.log_fill_pct,
+        report.map_entries_left,
+    ));
+    if what == "drain" && report.everything_is_home {
+        say(if report.stopping {
+            "the daemon is stopping"
+        } else {
+            "everything is home: it is safe to stop"
+        });
+    }
+}
+
+fn through_daemon(
+    args: &CheckpointArgs,
+    mut client: Client,
+    what: &'static str,
+) -> Result<CheckpointReport, String> {
+    let wait_max = args.timeout.map_or(WAIT_MAX_DEFAULT, |Span(span)| span);
+    let begun = Instant::now();
+    let before: StatusReport = client.ask("status")?;
+    let mut progress = Progress::new(what, before.state.map_entries);
+    let mut last = before.clone();
+    let mut home = false;
+    // Clients may write on: a drain tries again while it gets somewhere.
+    while !home {
+        let entries = last.state.map_entries;
+        let copied = last.counters.checkpointed_bytes;
+        let _: String = client.ask(what)?;
+        last = wait_for_pass(&mut client, &mut progress, begun, wait_max, what)?;
+        let moved = last.counters.checkpointed_bytes > copied || last.state.map_entries < entries;
+        home = what == "checkpoint" || last.state.map_entries == 0 || !moved;
+    }
+    let everything_is_home = last.state.map_entries == 0 && last.state.staged_bytes == 0;
+    let stopping = args.stop && (everything_is_home || what == "checkpoint");
+    if stopping {
+        let _: String = client.ask("stop")?;
+    }
+    Ok(CheckpointReport {
+        target: args.target.clone(),
+        checkpointed_bytes: last.counters.checkpointed_bytes - before.counters.checkpointed_bytes,
+        map_entries_left: last.state.map_entries,
+        log_fill_pct: last.state.log_fill_pct,
+        took_s: begun.elapsed().as_secs_f64(),
+        everything_is_home,
+        stopping,
+    })
+}
+
+fn wait_for_pass(
+    client: &mut Client,
+    progress: &mut Progress,
+    begun: Instant,
+    wait_max: Nanos,
+    what: &str,
+) -> Result<StatusReport, String> {
+    let mut quiet = 0;
+    loop {
+        let report: StatusReport = client.ask("status")?;
+        check_alive(&report.state, what)?;
+        // Between two passes it is quiet for a moment.
+        quiet = if report.state.checkpointing { 0 } else { quiet + 1 };
+        if quiet >= 2 {
+            return Ok(report);
+        }
+        if begun.elapsed().as_nanos() > u128::from(wait_max.0) {
+            return Err(format!(
+                "{what}: not done after {:.0} s, {} pieces left; the daemon goes on, see `nearhead status`",
+                wait_max.as_secs_f64(),
+                report.state.map_entries
+            ));
+        }
+        progress.tell(report.state.map_entries);
+        std::thread::sleep(LOOK_EVERY);
+    }
+}
+
+fn check_alive(state: &State, what: &str) -> Result<(), String> {
+    match &state.failure {
+        Some(failure) => Err(format!("{what}: the volume failed: {failure}")),
+        None => Ok(()),
+    }
+}
+
+fn at_rest(
+    args: &CheckpointArgs,
+    what: &'static str,
+    everything: bool,
+) -> Result<CheckpointReport, String> {
+    let begun = Instant::now();
+    let mut offline = offline::open(&args.target, Access::Write, &args.disk, false)?;
+    let mut progress = Progress::new(what, offline.volume.engine().map().len() as u64);
+    let now = offline.now();
+    offline.volume.start_checkpoint(everything, now);
+    offline.drive_until(|volume| {
+        progress.tell(volume.engine().map().len() as u64);
+        !volume.status().checkpointing
+    })?;
+    let status = offline.volume.status();
+    offline.close()?;
+    Ok(CheckpointReport {
+        target: args.target.clone(),
+        checkpointed_bytes: status.stats.checkpointed_bytes,
+        map_entries_left: status.map_entries,
+        log_fill_pct: status.log_fill_pct,
+        took_s: begun.elapsed().as_secs_f64(),
+        everything_is_home: status.map_entries == 0,
+        stopping: false,
+    })
+}

@@ -1,0 +1,183 @@
+//! `nearhead disk serve`: a bare emulated disk over NBD, so that anything else can be measured on
+//! the very disk that a volume runs on.
+//!
+//! The control socket answers each line with one line of JSON: `stats`, `reset-stats`,
+//! `power-cut [SEED]` (the write cache is lost, writes under way are torn as the seed decides, and
+//! everything outstanding fails), `quit`.
+
+use crate::control::Answer;
+use crate::output::{note, say, say_json_line};
+use crate::serve::Signals;
+use crate::units::ByteSize;
+use nearhead_models::{HddModel, ModelSpec, SplitMix};
+use nearhead_nbd::{Clock, Context, Ending, Server, ShutdownHandle};
+use nearhead_volume::{BareDisk, Service};
+use serde::Serialize;
+use std::cell::OnceCell;
+use std::path::PathBuf;
+use std::rc::Rc;
+
+type Bare = BareDisk<HddModel>;
+
+/// What `nearhead disk serve` is told.
+#[derive(clap::Args, Debug)]
+pub struct DiskServeArgs {
+    /// model:PROFILE[,file=PATH][,cache=on|off][,ncq=fifo|clook|sptf][,depth=N]
+    pub disk: String,
+    /// Listen on a Unix socket at PATH
+    #[arg(long, short, value_name = "PATH")]
+    pub socket: Option<PathBuf>,
+    /// Listen on a TCP address such as 127.0.0.1:10809
+    #[arg(long, value_name = "ADDRESS")]
+    pub tcp: Option<String>,
+    /// Control socket at PATH
+    #[arg(long, value_name = "PATH")]
+    pub control: Option<PathBuf>,
+    /// Refuse every change
+    #[arg(long)]
+    pub read_only: bool,
+    /// Say that it is ready as one line of JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Ready<'a> {
+    event: &'static str,
+    disk: &'a str,
+    size_bytes: u64,
+    uris: &'a [String],
+    pid: u32,
+}
+
+#[derive(Debug, Serialize)]
+struct PowerCut {
+    /// Repeats what was torn, given the same commands at the same times.
+    seed: u64,
+    power_cuts: u64,
+}
+
+/// Runs the command.
+pub fn run(args: &DiskServeArgs) -> Result<(), String> {
+    let failed = |error: &dyn std::fmt::Display| format!("disk serve {}: {error}", args.disk);
+    if !ModelSpec::is_model(&args.disk) {
+        return Err(failed(&format!(
+            "expected model:PROFILE, found {:?}; `nearhead disk list` names the profiles",
+            args.disk
+        )));
+    }
+    let signals = Signals::install()?;
+    let model = ModelSpec::parse(&args.disk).map_err(|error| error.to_string())?;
+    let mut bare = BareDisk::new(model.build().map_err(|error| failed(&error))?);
+    if args.read_only {
+        bare = bare.read_only();
+    }
+    let handle: Rc<OnceCell<ShutdownHandle>> = Rc::default();
+    let server = listen(args, &handle).map_err(|error| failed(&error))?;
+    signals.stop_gracefully_through(&server.shutdown_handle())?;
+    let _ = handle.set(server.shutdown_handle());
+    announce(args, &server, &bare)?;
+    let report = server.run(&mut bare, &Clock::start()).map_err(|error| failed(&error))?;
+    match report.ending {
+        Ending::Graceful => {
+            say(&format!("stopped {}: what was written is on the medium", args.disk));
+            Ok(())
+        }
+        Ending::Forced | Ending::TimedOut => Err(failed(&format!(
+            "stopped at once, {} requests without a reply, the write cache is lost",
+            report.unanswered
+        ))),
+    }
+}
+
+fn listen<'a>(
+    args: &DiskServeArgs,
+    handle: &Rc<OnceCell<ShutdownHandle>>,
+) -> Result<Server<'a, Bare>, nearhead_nbd::ServerError> {
+    let mut builder = Server::builder().notices(note);
+    if let Some(path) = &args.socket {
+        builder = builder.listen_unix(path)?;
+    }
+    if let Some(address) = &args.tcp {
+        builder = builder.listen_tcp(address)?;
+    }
+    if args.socket.is_none() && args.tcp.is_none() && std::env::var_os("LISTEN_FDS").is_some() {
+        builder = builder.listen_activated()?;
+    }
+    if let Some(path) = &args.control {
+        let handle = Rc::clone(handle);
+        builder = builder.control(path, move |line, context| answer(line, context, &handle))?;
+    }
+    builder.build()
+}
+
+fn announce(args: &DiskServeArgs, server: &Server<'_, Bare>, bare: &Bare) -> Result<(), String> {
+    let mut uris = Vec::new();
+    uris.extend(args.socket.iter().map(|path| format!("nbd+unix:///?socket={}", path.display())));
+    uris.extend(server.addresses().iter().map(|address| format!("nbd://{address}/")));
+    let size_bytes = bare.info().size_bytes;
+    if args.json {
+        let pid = std::process::id();
+        return say_json_line(&Ready {
+            event: "serving",
+            disk: &args.disk,
+            size_bytes,
+            uris: &uris,
+            pid,
+        });
+    }
+    say(&format!("serving {} ({}) on {}", args.disk, ByteSize(size_bytes), uris.join(" and ")));
+    Ok(())
+}
+
+fn answer(
+    line: &str,
+    context: &mut Context<'_, Bare>,
+    handle: &Rc<OnceCell<ShutdownHandle>>,
+) -> String {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    match words.as_slice() {
+        ["stats"] => Answer::Ok(context.service.disk().stats()).line(),
+        ["reset-stats"] => {
+            context.service.disk_mut().reset_stats();
+            Answer::Ok("done").line()
+        }
+        ["power-cut"] => power_cut(context, None),
+        ["power-cut", seed] => power_cut(context, Some(seed)),
+        ["quit"] => {
+            if let Some(handle) = handle.get() {
+                handle.request();
+            }
+            Answer::Ok("stopping").line()
+        }
+        _ => Answer::<()>::Error(format!(
+            "control: expected one of stats, reset-stats, power-cut [SEED], quit, found {line:?}"
+        ))
+        .line(),
+    }
+}
+
+fn power_cut(context: &mut Context<'_, Bare>, seed: Option<&str>) -> String {
+    let seed = match seed.map(str::parse) {
+        None => random_seed(),
+        Some(Ok(seed)) => seed,
+        Some(Err(_)) => {
+            let problem = "power-cut: expected a seed that is a number, found something else";
+            return Answer::<()>::Error(problem.to_owned()).line();
+        }
+    };
+    let bare = &mut *context.service;
+    let cut = bare.disk_mut().power_cut(context.now, &mut SplitMix::new(seed));
+    bare.power_was_cut();
+    match cut {
+        Ok(()) => Answer::Ok(PowerCut { seed, power_cuts: bare.disk().stats().power_cuts }).line(),
+        Err(error) => Answer::<()>::Error(format!("power-cut: {error}")).line(),
+    }
+}
+
+fn random_seed() -> u64 {
+    let mut bytes = [0; 8];
+    // Without randomness every cut is the same one, and says so by its seed.
+    let _ = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
+    u64::from_le_bytes(bytes)
+}

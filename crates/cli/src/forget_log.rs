@@ -1,0 +1,85 @@
+//! `nearhead forget-log`: gives up what one damaged log held, and lists it.
+
+use crate::offline;
+use crate::output::{say, say_json};
+use crate::repair::{ClientRange, tell_ranges};
+use crate::target::{Access, DiskArgs};
+use nearhead_volume::forget::{client_ranges, give_up, unreadable_in_log};
+use serde::Serialize;
+
+/// What `nearhead forget-log` is told.
+#[derive(clap::Args, Debug)]
+pub struct ForgetLogArgs {
+    /// Block device, image file, or model:PROFILE,file=PATH; not being served
+    pub target: String,
+    /// Number of the log, as `nearhead check --repair-hint` names it
+    pub log: u32,
+    /// List what would be lost, and do nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Report as JSON
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    /// How the disk is driven.
+    pub disk: DiskArgs,
+}
+
+#[derive(Debug, Serialize)]
+struct Report<'a> {
+    target: &'a str,
+    log: u32,
+    done: bool,
+    /// Reads of these fail until they are written again.
+    lost: Vec<ClientRange>,
+    lost_bytes: u64,
+    /// What recovery found, in this log or others.
+    damage: Vec<String>,
+}
+
+/// Runs the command.
+pub fn run(args: &ForgetLogArgs) -> Result<(), String> {
+    let access = if args.dry_run { Access::Read } else { Access::Write };
+    let mut offline = offline::open(&args.target, access, &args.disk, true)?;
+    let superblock = offline.volume.superblock().clone();
+    let logs = superblock.layout.log_count();
+    if args.log >= logs {
+        return Err(format!(
+            "forget-log {}: expected a log below {logs}, found {}",
+            args.target, args.log
+        ));
+    }
+    let damage = offline.volume.engine().status().damage;
+    let start = offline.start;
+    let lost = unreadable_in_log(&mut offline.volume, start, args.log);
+    if !args.dry_run {
+        let mut target = offline.close()?;
+        give_up(&mut target.io(), &superblock, &lost).map_err(|error| error.to_string())?;
+    }
+    let ranges: Vec<ClientRange> =
+        client_ranges(&lost).into_iter().map(ClientRange::from).collect();
+    let report = Report {
+        target: &args.target,
+        log: args.log,
+        done: !args.dry_run,
+        lost_bytes: ranges.iter().map(|range| range.len_bytes).sum(),
+        lost: ranges,
+        damage,
+    };
+    if args.json {
+        return say_json(&report);
+    }
+    for finding in &report.damage {
+        say(&format!("recovery: {finding}"));
+    }
+    tell_ranges("lost", &report.lost);
+    say(&format!(
+        "{} log {} of {}: {} client bytes in {} ranges read as errors until they are written again",
+        if report.done { "gave up" } else { "would give up" },
+        report.log,
+        report.target,
+        report.lost_bytes,
+        report.lost.len(),
+    ));
+    Ok(())
+}

@@ -1,0 +1,58 @@
+//! `nearhead hint`: tells what a range of a volume is used for.
+
+use crate::control::Client;
+use crate::offline;
+use crate::output::say;
+use crate::target::{Access, DiskArgs};
+use crate::units::ByteSize;
+use nearhead_engine::{Hint, Operation};
+use std::path::PathBuf;
+
+/// What `nearhead hint` is told.
+#[derive(clap::Args, Debug)]
+pub struct HintArgs {
+    /// Block device, image file, or model:PROFILE,file=PATH
+    pub target: String,
+    /// First byte of the range
+    #[arg(long, value_name = "BYTES")]
+    pub offset: ByteSize,
+    /// Length of the range
+    #[arg(long, value_name = "BYTES")]
+    pub len: ByteSize,
+    /// The use
+    #[arg(long, value_enum)]
+    pub kind: KindArg,
+    /// Control socket of the daemon [default: derived from the target]
+    #[arg(long, value_name = "PATH")]
+    pub control: Option<PathBuf>,
+    #[command(flatten)]
+    /// How the disk is driven.
+    pub disk: DiskArgs,
+}
+
+/// What a range is used for.
+#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KindArg {
+    /// Needed only after a crash, soon trimmed: kept in the logs, brought home last
+    DurabilityOnly,
+    /// No special use
+    Normal,
+}
+
+/// Runs the command.
+pub fn run(args: &HintArgs) -> Result<(), String> {
+    let (offset, len) = (args.offset.0, args.len.0);
+    let (name, hint) = match args.kind {
+        KindArg::DurabilityOnly => ("durability-only", Hint::DurabilityOnly),
+        KindArg::Normal => ("normal", Hint::Normal),
+    };
+    if let Some(mut client) = Client::find(&args.target, args.control.as_deref())? {
+        let _: String = client.ask(&format!("hint {offset} {len} {name}"))?;
+    } else {
+        let mut offline = offline::open(&args.target, Access::Write, &args.disk, false)?;
+        offline.request(Operation::Hint { offset, len, hint })?;
+        offline.close()?;
+    }
+    say(&format!("{len} bytes at byte {offset} of {} are {name} now", args.target));
+    Ok(())
+}
