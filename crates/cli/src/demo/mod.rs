@@ -1,14 +1,116 @@
-//! `nearhead demo`: the first measured result, on an emulated disk in real time.
+//! `nearhead demo`: the first measured result, on an emulated disk.
+//!
+//! A bulk reader or writer and a client that makes small scattered writes durable share an
+//! emulated 15,000-rpm disk, for three presets. In real time everything goes through an NBD socket;
+//! `--virtual` runs the same plan data-less in a moment. The result is one table, a page with
+//! charts and a JSON file; nothing in them is anything but measured in this run.
+
+pub(crate) mod client;
+pub(crate) mod dataless;
+pub(crate) mod drive;
+pub(crate) mod experiment;
+mod in_real_time;
+pub(crate) mod in_virtual_time;
+mod page;
+mod plot;
+pub(crate) mod server;
+mod table;
+
+use experiment::{BulkKind, POINTS_PER_S, PRESETS, Row, Span};
+use nearhead_volume::NamedPreset;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+/// Shortest measurement that means anything: some durable points at the lowest rate.
+const SECONDS_MIN: f64 = 0.5;
 
 /// What `nearhead demo` is told.
 #[derive(clap::Args, Debug)]
 pub struct DemoArgs {
     /// Folder for report.html and demo.json.
     #[arg(long, default_value = "target/demo")]
-    pub out: std::path::PathBuf,
+    pub out: PathBuf,
+    /// Seconds that each point takes, a seventh of it to warm up.
+    #[arg(long, default_value_t = 6.5, value_name = "N")]
+    pub seconds: f64,
+    /// Two seconds a point: a first impression.
+    #[arg(long, conflicts_with = "seconds")]
+    pub quick: bool,
+    /// In virtual time: engine and disk model alone, no socket, no clock; takes a moment.
+    #[arg(long = "virtual")]
+    pub in_virtual_time: bool,
 }
 
 /// Runs the demo; the error is what to tell the user.
-pub fn run(_args: &DemoArgs) -> Result<(), String> {
-    Err("demo: not built yet".to_owned())
+pub fn run(args: &DemoArgs) -> Result<(), String> {
+    let seconds = if args.quick { 2.0 } else { args.seconds };
+    if !(SECONDS_MIN..=3600.0).contains(&seconds) {
+        return Err(format!(
+            "demo: expected --seconds from {SECONDS_MIN} to 3600, found {seconds}"
+        ));
+    }
+    fs::create_dir_all(&args.out).map_err(|error| cannot("make the folder", &args.out, &error))?;
+    let rows = measure(args, Span::of_seconds(seconds)).map_err(|told| format!("demo: {told}"))?;
+    print!("{}", table::render(&rows));
+    let json = serde_json::to_string_pretty(&rows).map_err(|error| error.to_string())?;
+    let page = page::render(&rows, seconds, args.in_virtual_time)?;
+    write(&args.out.join("demo.json"), &(json + "\n"))?;
+    let report = args.out.join("report.html");
+    write(&report, &page)?;
+    println!("\nThe chart: {}", report.display());
+    Ok(())
+}
+
+/// Every row, one point after the other, with progress.
+fn measure(args: &DemoArgs, span: Span) -> Result<Vec<Row>, String> {
+    let started = Instant::now();
+    let all = BulkKind::ALL.len() * (2 + PRESETS.len() * POINTS_PER_S.len());
+    let mut done = 0;
+    let mut progress = |what: String| {
+        done += 1;
+        let passed_s = started.elapsed().as_secs_f64();
+        eprintln!("[{done:>2}/{all}, {passed_s:>3.0} s] {what}");
+    };
+    let mut rows: Vec<Row> = Vec::new();
+    for kind in BulkKind::ALL {
+        let bulk = kind.name();
+        let alone = || {
+            if args.in_virtual_time {
+                in_virtual_time::alone(kind, span)
+            } else {
+                in_real_time::alone(&args.out, kind, span)
+            }
+        };
+        progress(format!("the disk alone: big {bulk}s"));
+        let before = alone()?;
+        let mut points = Vec::new();
+        for name in PRESETS {
+            let preset = NamedPreset::by_name(name).map_err(|error| error.to_string())?;
+            for rate in POINTS_PER_S {
+                progress(format!("{name}: big {bulk}s beside {rate} durable points a second"));
+                let results = if args.in_virtual_time {
+                    in_virtual_time::point(preset, kind, rate, span)?
+                } else {
+                    in_real_time::point(&args.out, preset, kind, rate, span)?
+                };
+                points.push((name, rate, results));
+            }
+        }
+        progress(format!("the disk alone again: big {bulk}s"));
+        // Whatever else the machine does can only slow the disk down: the faster run is the disk.
+        let alone = before.max(alone()?);
+        for (name, rate, results) in points {
+            rows.push(Row::new(name, kind, rate, &results, alone)?);
+        }
+    }
+    Ok(rows)
+}
+
+fn write(path: &Path, text: &str) -> Result<(), String> {
+    fs::write(path, text).map_err(|error| cannot("write", path, &error))
+}
+
+fn cannot(what: &str, path: &Path, error: &std::io::Error) -> String {
+    format!("demo: cannot {what} {}: {error}", path.display())
 }

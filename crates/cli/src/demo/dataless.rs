@@ -1,0 +1,69 @@
+//! Volumes on disks that keep no content: planned as `create` plans them, but nothing is written.
+//!
+//! Only a simulation may start like this. What it gets is the state right after `create`: an empty
+//! map, empty logs.
+
+use nearhead_disk::Disk;
+use nearhead_format::{AckMode, Label, Superblock};
+use nearhead_volume::create::{CreateOptions, plan};
+use nearhead_volume::{NamedPreset, Volume};
+
+/// When writes are answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Answers {
+    /// Each reply means durable.
+    #[value(name = "durable")]
+    Durable,
+    /// Replies are early; flush and FUA make durable.
+    #[value(name = "flush")]
+    OnFlush,
+}
+
+impl Answers {
+    pub(crate) fn mode(self) -> AckMode {
+        match self {
+            Self::Durable => AckMode::Durable,
+            Self::OnFlush => AckMode::Flush,
+        }
+    }
+}
+
+/// What to create for `preset`, with an identity that is the same in every run.
+pub(crate) fn create_options(preset: NamedPreset, answers: Answers) -> CreateOptions {
+    CreateOptions {
+        volume_id: *b"nearhead measure",
+        created_unix_s: 0,
+        preset: preset.preset,
+        logged_write_bytes_max: preset.logged_write_bytes_max,
+        group_bytes: None,
+        log_bytes: None,
+        ack: answers.mode(),
+        label: Label::default(),
+        device_bytes: None,
+        force: true,
+    }
+}
+
+/// A volume just created on `disk`.
+pub(crate) fn volume<D: Disk>(
+    disk: D,
+    preset: NamedPreset,
+    answers: Answers,
+) -> Result<Volume<D>, String> {
+    let options = create_options(preset, answers);
+    let layout = plan(disk.properties(), &options).map_err(|error| error.to_string())?;
+    let superblock = Superblock {
+        volume_id: options.volume_id,
+        generation: 1,
+        created_unix_s: options.created_unix_s,
+        layout,
+        preset: options.preset,
+        ack: options.ack,
+        logged_write_bytes_max: options.logged_write_bytes_max,
+        feature_incompat: 0,
+        feature_ro_compat: 0,
+        label: options.label,
+        map_device_id: None,
+    };
+    Ok(Volume::start_empty(disk, superblock, |_, _| {}))
+}

@@ -1,0 +1,45 @@
+//! The experiment in virtual time, data-less: the same engine and disk model, no socket, no clock.
+//!
+//! It shows within a moment what the real-time run must come to, minus the machine's own delays.
+
+use super::dataless;
+use super::experiment::{self, BulkKind, Span};
+use nearhead_models::{Dataless, HddModel};
+use nearhead_sim::VirtualTime;
+use nearhead_sim::contention::{self, ContentionResults};
+use nearhead_sim::workload::Content;
+use nearhead_volume::{BareDisk, NamedPreset, Service, Volume};
+
+/// The bulk client's bandwidth on the bare disk, in bytes a second.
+pub(crate) fn alone(kind: BulkKind, span: Span) -> Result<f64, String> {
+    let mut service = BareDisk::new(experiment::disk(Box::new(Dataless))?);
+    let results = run(&mut service, kind, None, span)?;
+    Ok(results.bulk.unwrap_or_default().bytes_per_s)
+}
+
+/// One point, on a fresh volume with `preset`.
+pub(crate) fn point(
+    preset: NamedPreset,
+    kind: BulkKind,
+    points_per_s: u32,
+    span: Span,
+) -> Result<ContentionResults, String> {
+    run(&mut volume(preset)?, kind, Some(points_per_s), span)
+}
+
+/// A fresh volume on the demo's disk.
+fn volume(preset: NamedPreset) -> Result<Volume<HddModel>, String> {
+    dataless::volume(experiment::disk(Box::new(Dataless))?, preset, dataless::Answers::OnFlush)
+}
+
+fn run<S: Service>(
+    service: &mut S,
+    kind: BulkKind,
+    points_per_s: Option<u32>,
+    span: Span,
+) -> Result<ContentionResults, String> {
+    let size_bytes = service.info().size_bytes;
+    let options = experiment::clients(kind, points_per_s, size_bytes, &Content::Phantom, span);
+    contention::run(service, &mut VirtualTime::default(), &options)
+        .map_err(|error| error.to_string())
+}

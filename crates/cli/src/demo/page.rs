@@ -1,0 +1,101 @@
+//! The demo's result as one self-contained page: charts, table, and what the figures mean.
+
+use super::experiment::{BulkKind, POINTS_PER_S, PRESETS, Row};
+use super::plot::Chart;
+use std::fmt::Write;
+
+const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:1180px;margin:2em auto;\
+padding:0 1em;color:#222}table{border-collapse:collapse;margin:1em 0}td,th{padding:.2em .8em;\
+text-align:right;border-bottom:1px solid #ddd}td:first-child,th:first-child,td:nth-child(2),\
+th:nth-child(2){text-align:left}.charts{display:flex;flex-wrap:wrap;gap:8px}svg{max-width:100%}";
+
+/// The page for `rows`, of points of `seconds` each.
+pub(crate) fn render(rows: &[Row], seconds: f64, in_virtual_time: bool) -> Result<String, String> {
+    let mut page = format!(
+        "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\">\n<title>Nearhead demo</title>\n\
+         <style>{STYLE}</style>\n<h1>Small durable writes beside big I/O on one disk</h1>\n"
+    );
+    let how = if in_virtual_time {
+        "engine and disk model in virtual time, without sockets"
+    } else {
+        "in real time, every client through an NBD Unix socket"
+    };
+    let _ = writeln!(
+        page,
+        "<p>An emulated 15,000-rpm disk (profile <code>st3146855fc</code>, write cache off), {how}; \
+         {seconds} s a point. A <em>durable point</em> is 20 writes of 4 KiB scattered over the \
+         disk, then a flush; its time runs from the first write's issue until all are durable.</p>"
+    );
+    for kind in BulkKind::ALL {
+        let _ = writeln!(page, "<h2>Beside big {}s</h2>\n<div class=\"charts\">", kind.name());
+        for chart in charts(rows, kind) {
+            page.push_str(&chart.render()?);
+        }
+        page.push_str("</div>\n");
+    }
+    page.push_str(&table(rows));
+    page.push_str(
+        "<p><strong>% of the disk</strong>: the bulk client's bandwidth, against what the same \
+         client got from the same bare disk alone, over the same bytes, in this run. \
+         <strong>Limit</strong>: what it could keep if a durable point cost the disk the transfer of \
+         its bytes and nothing else (no seek, no rotation, no header). No disk with one arm can \
+         reach it: the head must leave the stream and come back.</p>\n\
+         <p><code>nolog</code> writes every block in place; <code>singlelog</code> writes one record \
+         per durable point to a log in the middle of the disk; <code>mlb</code> writes it to the log \
+         nearest the head.</p>\n</html>\n",
+    );
+    Ok(page)
+}
+
+fn charts(rows: &[Row], kind: BulkKind) -> [Chart<'static>; 2] {
+    let of = |preset: &str, value: fn(&Row) -> f64| -> Vec<f64> {
+        let chosen = rows.iter().filter(|row| row.bulk == kind && row.preset == preset);
+        chosen.map(value).collect()
+    };
+    let series = |value: fn(&Row) -> f64| {
+        PRESETS.iter().map(|preset| ((*preset).to_owned(), of(preset, value))).collect()
+    };
+    let groups = || POINTS_PER_S.iter().map(|rate| format!("{} writes/s", rate * 20)).collect();
+    [
+        Chart {
+            title: "Bandwidth of the big I/O",
+            unit: "% of the disk alone",
+            groups: groups(),
+            series: series(|row| row.bandwidth_pct),
+            limit: Some(("limit".to_owned(), of(PRESETS[0], |row| row.limit_bandwidth_pct))),
+            decades: false,
+        },
+        Chart {
+            title: "Until 20 small writes are durable (mean)",
+            unit: "ms, logarithmic",
+            groups: groups(),
+            series: series(|row| row.durable_ms_mean),
+            limit: None,
+            decades: true,
+        },
+    ]
+}
+
+fn table(rows: &[Row]) -> String {
+    let mut text = String::from(
+        "<table><tr><th>big I/O</th><th>preset</th><th>writes/s</th><th>MB/s</th>\
+         <th>% of the disk</th><th>limit %</th><th>durable mean, ms</th><th>p99, ms</th>\
+         <th>durable points/s</th></tr>\n",
+    );
+    for row in rows {
+        let _ = writeln!(
+            text,
+            "<tr><td>{}<td>{}<td>{}<td>{:.1}<td>{:.1}<td>{:.1}<td>{:.1}<td>{:.1}<td>{:.1}",
+            row.bulk.name(),
+            row.preset,
+            row.writes_per_s,
+            row.bulk_mb_per_s,
+            row.bandwidth_pct,
+            row.limit_bandwidth_pct,
+            row.durable_ms_mean,
+            row.durable_ms_p99,
+            row.durable_points_per_s
+        );
+    }
+    text + "</table>\n"
+}

@@ -1,0 +1,128 @@
+//! Grouped bars as SVG: one group per rate, one bar per preset.
+
+use plotters::prelude::*;
+use std::fmt::Display;
+
+const SIZE: (u32, u32) = (560, 330);
+/// Told apart in any kind of colour vision (Okabe and Ito's palette).
+const COLOURS: [RGBColor; 4] =
+    [RGBColor(213, 94, 0), RGBColor(230, 159, 0), RGBColor(0, 114, 178), RGBColor(0, 158, 115)];
+
+/// What a chart shows.
+pub(crate) struct Chart<'a> {
+    pub(crate) title: &'a str,
+    pub(crate) unit: &'a str,
+    /// Names of the groups.
+    pub(crate) groups: Vec<String>,
+    /// Name and one value per group.
+    pub(crate) series: Vec<(String, Vec<f64>)>,
+    /// A mark over each group, and what it means.
+    pub(crate) limit: Option<(String, Vec<f64>)>,
+    /// A logarithmic scale from 1, for what spans decades.
+    pub(crate) decades: bool,
+}
+
+impl Chart<'_> {
+    /// The chart as SVG text.
+    pub(crate) fn render(&self) -> Result<String, String> {
+        let mut svg = String::new();
+        let area = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
+        area.fill(&WHITE).map_err(failed)?;
+        let values = self.series.iter().flat_map(|(_, values)| values);
+        let limits = self.limit.iter().flat_map(|(_, values)| values);
+        let highest = values.chain(limits).copied().fold(1.0, f64::max);
+        let width = self.groups.len() as f64;
+        let mut builder = ChartBuilder::on(&area);
+        builder
+            .caption(self.title, ("sans-serif", 17))
+            .margin(12)
+            .x_label_area_size(34)
+            .y_label_area_size(48);
+        if self.decades {
+            let top = 10_f64.powf(highest.log10().ceil()).max(10.0);
+            let mut context =
+                builder.build_cartesian_2d(0.0..width, (1.0..top).log_scale()).map_err(failed)?;
+            self.fill(&mut context, 1.0)?;
+        } else {
+            let mut context =
+                builder.build_cartesian_2d(0.0..width, 0.0..highest * 1.18).map_err(failed)?;
+            self.fill(&mut context, 0.0)?;
+        }
+        area.present().map_err(failed)?;
+        drop(area);
+        Ok(svg)
+    }
+
+    fn fill<'a, 'b: 'a, Y>(&self, context: &mut Context<'a, 'b, Y>, base: f64) -> Result<(), String>
+    where
+        Y: Ranged<ValueType = f64> + plotters::coord::ranged1d::ValueFormatter<f64>,
+    {
+        let label = |x: &f64| {
+            let index = x.floor();
+            let is_middle = (x - index - 0.5).abs() < 0.01;
+            let name = self.groups.get(index as usize).filter(|_| is_middle);
+            name.cloned().unwrap_or_default()
+        };
+        context
+            .configure_mesh()
+            .disable_x_mesh()
+            .light_line_style(TRANSPARENT)
+            .x_labels(2 * self.groups.len() + 1)
+            .x_label_formatter(&label)
+            .y_desc(self.unit)
+            .label_style(("sans-serif", 13))
+            .draw()
+            .map_err(failed)?;
+        let bar = 0.8 / self.series.len() as f64;
+        for (series, (name, values)) in self.series.iter().enumerate() {
+            let colour = COLOURS[series % COLOURS.len()];
+            let bars = values.iter().enumerate().map(|(group, value)| {
+                let left = group as f64 + 0.1 + series as f64 * bar;
+                Rectangle::new(
+                    [(left, base), (left + bar * 0.92, value.max(base))],
+                    colour.filled(),
+                )
+            });
+            let drawn = context.draw_series(bars).map_err(failed)?;
+            drawn.label(name).legend(move |(x, y)| {
+                Rectangle::new([(x, y - 5), (x + 12, y + 5)], colour.filled())
+            });
+            let texts = values.iter().enumerate().map(|(group, value)| {
+                let left = group as f64 + 0.1 + series as f64 * bar;
+                let style = ("sans-serif", 11).into_font();
+                EmptyElement::at((left, value.max(base)))
+                    + Text::new(shown(*value), (2, -12), style)
+            });
+            context.draw_series(texts).map_err(failed)?;
+        }
+        if let Some((name, values)) = &self.limit {
+            let marks = values.iter().enumerate().map(|(group, value)| {
+                let left = group as f64 + 0.06;
+                PathElement::new(vec![(left, *value), (left + 0.88, *value)], BLACK.stroke_width(2))
+            });
+            let drawn = context.draw_series(marks).map_err(failed)?;
+            drawn.label(name).legend(|(x, y)| {
+                PathElement::new(vec![(x, y), (x + 12, y)], BLACK.stroke_width(2))
+            });
+        }
+        context
+            .configure_series_labels()
+            .position(SeriesLabelPosition::UpperLeft)
+            .background_style(WHITE.mix(0.85))
+            .label_font(("sans-serif", 12))
+            .draw()
+            .map_err(failed)
+    }
+}
+
+type Context<'a, 'b, Y> =
+    ChartContext<'a, SVGBackend<'b>, Cartesian2d<plotters::coord::types::RangedCoordf64, Y>>;
+
+/// Three figures are enough for a bar.
+fn shown(value: f64) -> String {
+    if value >= 100.0 { format!("{value:.0}") } else { format!("{value:.1}") }
+}
+
+fn failed(error: impl Display) -> String {
+    format!("drawing the chart failed: {error}")
+}
