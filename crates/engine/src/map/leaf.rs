@@ -59,6 +59,13 @@ impl Leaf {
         Row { key: distance as u32, word: fold(entry), crc: entry.crc }
     }
 
+    /// The row that starts at exactly `distance` sectors after the base.
+    #[inline]
+    pub(super) fn find(&self, distance: u64) -> Option<usize> {
+        let at = self.count_below(distance);
+        (at < self.len() && u64::from(self.keys[at]) == distance).then_some(at)
+    }
+
     /// The first row that ends after `from` (sectors after the base).
     #[inline]
     pub(super) fn first_ending_after(&self, from: u64) -> usize {

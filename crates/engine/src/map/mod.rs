@@ -80,6 +80,10 @@ impl Map {
     /// If the entry is not valid ([`Entry::validate`]); decoders check what comes from a disk.
     pub fn insert(&mut self, entry: Entry, displaced: &mut impl FnMut(Entry)) {
         assert!(entry.validate().is_ok(), "an invalid entry reached the map: {entry:?}");
+        if let Some(old) = self.tree.overwrite(&entry) {
+            displaced(old);
+            return;
+        }
         let at = self.tree.make_room(entry.home_sector);
         self.replace_in_leaf(at, entry.home_sector, entry.end_sector(), Some(entry), displaced);
     }

@@ -37,7 +37,6 @@ impl Tree {
     #[cold]
     pub(super) fn relieve(&mut self, at: At) {
         self.spread(at.node, self.window(at));
-        self.split_node(at.node);
     }
 
     /// Gives up leaves that are no longer needed after the leaf `at` shrank from `len_before` rows.
@@ -73,18 +72,18 @@ impl Tree {
         columns.clear();
         let mut base = node.bases[window.start];
         let old_bases = node.bases.drain(window.clone());
-        let mut spare: Vec<_> = node.leaves.drain(window.clone()).collect();
-        for (leaf, base) in spare.iter_mut().zip(old_bases) {
+        let mut emptied: Vec<_> = node.leaves.drain(window.clone()).collect();
+        for (leaf, base) in emptied.iter_mut().zip(old_bases) {
             leaf.drain_into(base, columns);
         }
-        self.leaf_count -= spare.len();
+        self.leaf_count -= emptied.len();
 
         let mut leaves_left = columns.homes.len().div_ceil(FILL);
         let (mut from, mut index) = (0, window.start);
         loop {
             let share = (columns.homes.len() - from).div_ceil(leaves_left.max(1));
             let to = boundary(&columns.homes, base, from, share);
-            let mut leaf = spare.pop().unwrap_or_else(super::leaf::Leaf::boxed);
+            let mut leaf = emptied.pop().unwrap_or_else(super::leaf::Leaf::boxed);
             leaf.fill_from(base, columns, from..to);
             node.bases.insert(index, base);
             node.leaves.insert(index, leaf);
@@ -95,6 +94,8 @@ impl Tree {
             from = to;
             leaves_left = leaves_left.saturating_sub(1);
         }
+        // Where rows are out of each other's reach it may take more leaves than before.
+        self.split_node(node_index);
     }
 }
 

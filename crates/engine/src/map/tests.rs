@@ -3,9 +3,9 @@
 //! Leaves and nodes are small in test builds, so that short sequences meet every split and join;
 //! `tests/map_at_scale.rs` runs the same laws with the real sizes.
 
-use super::leaf::REACH_SECTORS;
+use super::leaf::{CAPACITY, REACH_SECTORS};
 use super::row::cut;
-use super::tree::{At, NODE_LEAVES_MAX};
+use super::tree::{At, GROWTH_MAX, NODE_LEAVES_MAX};
 use super::{LoadError, Map, Segment};
 use nearhead_format::{BLOCK_SECTORS, Entry, Place, SECTORS_MAX};
 use proptest::prelude::*;
@@ -205,7 +205,8 @@ fn check_structure(map: &Map, model: &Model) {
     assert_eq!(leaves, tree.leaf_count);
     for (base, node) in tree.bases.iter().zip(&tree.nodes) {
         assert_eq!(base, &node.bases[0]);
-        assert!(!node.leaves.is_empty() && node.leaves.len() <= NODE_LEAVES_MAX);
+        let leaves = node.leaves.len();
+        assert!((1..=NODE_LEAVES_MAX).contains(&leaves), "{leaves} leaves in a node");
         assert_eq!(node.leaves.len(), node.bases.len());
     }
 }
@@ -279,6 +280,33 @@ fn a_reused_log_position_is_not_mistaken_for_the_old_chunk() {
     let old = logged(16, 8, 1000);
     map.insert(Entry { crc: old.crc + 1, ..old }, &mut |_| ());
     assert_eq!(map.replace_if_same(&old, Place::Poisoned), 0);
+}
+
+#[test]
+fn a_chunk_of_other_sectors_at_the_same_place_is_not_mistaken_for_the_old_one() {
+    let mut map = Map::new();
+    let chunk = |home_sector, offset| {
+        let place = Place::Log { chunk_sector: 1000, chunk_len: 4, offset };
+        Entry { home_sector, len_sectors: 2, place, crc: 7 }
+    };
+    // Same sectors, same position in the log, same checksum; but from the second or from the third
+    // sector of the chunk on, so that one chunk starts at sector 17 and the other at 16.
+    map.insert(chunk(18, 2), &mut |_| ());
+    assert_eq!(map.replace_if_same(&chunk(18, 1), Place::Poisoned), 0);
+    assert_eq!(map.replace_if_same(&chunk(18, 2), Place::Poisoned), 2);
+}
+
+#[test]
+fn a_piece_is_cut_out_of_an_entry_in_a_full_leaf() {
+    let (mut map, mut model) = (Map::new(), Model::new());
+    let blocks = (CAPACITY - GROWTH_MAX) as u64;
+    for block in 0..blocks {
+        insert(&mut map, &mut model, logged(block * BLOCK_SECTORS, 8, block * 8));
+    }
+    insert(&mut map, &mut model, logged(2, 1, 1000));
+    assert_eq!((map.len(), map.tree.leaf_count), (CAPACITY, 1), "one full leaf");
+    remove(&mut map, &mut model, BLOCK_SECTORS + 3, 2);
+    check_structure(&map, &model);
 }
 
 #[test]

@@ -10,7 +10,7 @@
 //!   ([`super::spread`] says why), which bounds the memory per row.
 
 use super::leaf::{CAPACITY, Columns, Leaf, REACH_SECTORS};
-use nearhead_format::BLOCK_SECTORS;
+use nearhead_format::{BLOCK_SECTORS, Entry};
 
 /// Leaves of a node. Tests use small nodes to meet every split.
 #[cfg(not(test))]
@@ -80,6 +80,22 @@ impl Tree {
             return Some(At { leaf: at.leaf + 1, ..at });
         }
         (at.node + 1 < self.nodes.len()).then_some(At { node: at.node + 1, leaf: 0 })
+    }
+
+    /// Puts `entry` in the place of one of exactly the same sectors, if there is one: the usual case
+    /// of a block that is written again, without the work of the general one.
+    #[inline]
+    pub(super) fn overwrite(&mut self, entry: &Entry) -> Option<Entry> {
+        let at = self.locate(entry.home_sector);
+        let base = self.base(at);
+        let leaf = self.leaf_mut(at);
+        let index = leaf.find(entry.home_sector - base)?;
+        let old = leaf.entry(index, base);
+        if old.len_sectors != entry.len_sectors {
+            return None;
+        }
+        leaf.splice(index..index + 1, &[Leaf::row(entry, base)]);
+        Some(old)
     }
 
     /// The leaf that describes `sector`, with room for an insert there.
