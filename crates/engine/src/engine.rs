@@ -238,12 +238,13 @@ impl Engine {
         self.invalidations.settle(|ticket| flusher.is_done(ticket));
         self.advance_background();
         self.try_commit();
+        self.release_waiters();
+        self.advance_shutdown();
+        // Last, so that a flush any step above asked for leaves now: no other event may come.
         if self.flusher.start() {
             self.stats.device_flushes += 1;
             self.issue(Class::Durable, Purpose::Flush, Command::Flush);
         }
-        self.release_waiters();
-        self.advance_shutdown();
     }
 
     fn phase_is_over(&self) -> bool {

@@ -27,6 +27,11 @@ const CLAIMS_KEPT: usize = 8;
 /// Claimed logs that make a snapshot worth its cost.
 const CLAIMS_MANY: usize = 4096;
 
+/// A wished snapshot waits until this many times its size was logged ...
+const WISHED_COST_SHARE: u64 = 8;
+/// ... or until nobody has asked anything for so long.
+const IDLE_FOR_SNAPSHOT: Nanos = Nanos::from_millis(200);
+
 /// A snapshot being written.
 #[derive(Debug)]
 struct InProgress {
@@ -51,6 +56,7 @@ pub(crate) struct Snapshotter {
     /// Number of the newest committed snapshot.
     pub(crate) number: u64,
     demanded: bool,
+    wished: bool,
     last_at: Nanos,
     /// Record sequence the newest committed snapshot includes.
     pub(crate) sequence: u64,
@@ -62,6 +68,11 @@ impl Snapshotter {
     /// Somebody needs a snapshot soon.
     pub(crate) fn demand(&mut self) {
         self.demanded = true;
+    }
+
+    /// A snapshot would free log space, but not so urgently that its cost does not matter.
+    pub(crate) fn wish(&mut self) {
+        self.wished = true;
     }
 
     pub(crate) fn is_busy(&self) -> bool {
@@ -102,16 +113,27 @@ impl Engine {
         let config = &self.setup.config;
         let changed = self.commit.bytes_since_snapshot > 0;
         snapshotter.demanded
+            || (snapshotter.wished && self.snapshot_is_cheap())
             || self.commit.bytes_since_snapshot >= config.snapshot_after_bytes
             || self.logs.claimed_len() > CLAIMS_MANY
             || (changed && self.now.since(snapshotter.last_at) >= config.snapshot_period)
+    }
+
+    /// Whether nobody would notice it, or it is small against what was logged since the last one.
+    fn snapshot_is_cheap(&self) -> bool {
+        let body_bytes = self.map.len() as u64 * nearhead_format::ENTRY_BYTES as u64;
+        self.schedule.idle_for(self.now) >= IDLE_FOR_SNAPSHOT
+            || self.commit.bytes_since_snapshot >= body_bytes * WISHED_COST_SHARE
     }
 
     /// When a snapshot is due by time alone.
     pub(crate) fn snapshot_wake(&self) -> Option<Nanos> {
         let changed =
             self.commit.bytes_since_snapshot > 0 && self.snapshotter.in_progress.is_none();
-        changed.then(|| self.snapshotter.last_at + self.setup.config.snapshot_period)
+        let wished = self.snapshotter.wished && self.snapshotter.in_progress.is_none();
+        let idle = wished.then(|| self.schedule.idle_from() + IDLE_FOR_SNAPSHOT);
+        let period = changed.then(|| self.snapshotter.last_at + self.setup.config.snapshot_period);
+        [idle, period].into_iter().flatten().min()
     }
 
     /// Moves the snapshot on, or begins one that is due.
@@ -141,8 +163,11 @@ impl Engine {
             && !self.snapshotter.hints_changed;
         if !current {
             self.begin_snapshot(true);
+            return false;
         }
-        current
+        // Plain in-place writes since then change no map, but a stop makes them durable as well.
+        let ticket = self.flusher.want();
+        self.flusher.is_done(ticket)
     }
 
     fn begin_snapshot(&mut self, clean: bool) {
@@ -162,6 +187,7 @@ impl Engine {
         let number = self.snapshotter.number + 1;
         let slot = (number % 2) as usize;
         self.snapshotter.demanded = false;
+        self.snapshotter.wished = false;
         self.snapshotter.hints_changed = false;
         self.snapshotter.last_at = self.now;
         self.snapshotter.in_progress = Some(Box::new(InProgress {

@@ -185,7 +185,7 @@ impl Engine {
         checkpoint.finished_at = self.now;
         if checkpoint.copied_this_pass > 0 {
             // Only a snapshot gives the emptied logs back for use.
-            self.snapshotter.demand();
+            self.snapshotter.wish();
         }
     }
 

@@ -29,6 +29,11 @@ impl Schedule {
         self.demanded = true;
     }
 
+    /// Since when nobody has asked anything.
+    pub(crate) fn idle_from(&self) -> Nanos {
+        self.last_request_at
+    }
+
     pub(crate) fn idle_for(&self, now: Nanos) -> Nanos {
         now.since(self.last_request_at)
     }

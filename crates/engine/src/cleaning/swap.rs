@@ -9,7 +9,7 @@
 
 use crate::commit::Packer;
 use crate::dispatch::Purpose;
-use crate::engine::Engine;
+use crate::engine::{Engine, Phase};
 use crate::logs::Logs;
 use crate::map::Map;
 use crate::sectors::SECTOR;
@@ -20,8 +20,11 @@ use std::collections::VecDeque;
 
 /// Entries of the map looked at in one step while collecting what a log holds.
 const SCAN_ENTRIES: usize = 16 << 10;
-/// A log this full is moved even while clients are busy.
+/// A log this full is moved even while clients are busy, if its neighbours are full as well.
 const URGENT_FILL_PCT: u32 = 95;
+/// Logs on either side that count as near: a seek over four groups (400 MiB) costs about what a
+/// seek over one does.
+const NEIGHBOURS: u32 = 4;
 /// Most bytes read ahead of the relocation records.
 const WINDOW_BYTES_MAX: u64 = 2 << 20;
 
@@ -141,20 +144,22 @@ impl Engine {
             self.swap.current = None;
             self.stats.swaps += 1;
             self.swap.refused_at_snapshot = Some(self.snapshotter.number);
-            self.snapshotter.demand();
+            self.snapshotter.wish();
         }
     }
 
     fn consider_swap(&mut self) {
         let Some(above_pct) = self.setup.config.cleaning.swap_above_pct else { return };
         let waits = self.swap.refused_at_snapshot == Some(self.snapshotter.number);
-        if waits || self.checkpoint.is_busy() || self.snapshotter.is_busy() {
+        let stopping = !matches!(self.phase, Phase::Serving);
+        if waits || stopping || self.checkpoint.is_busy() || self.snapshotter.is_busy() {
             return;
         }
         let Some(ring) = self.logs.get(self.commit.last_log) else { return };
         let idle = self.schedule.idle_for(self.now) >= self.setup.config.cleaning.swap_idle_after;
         let fill = ring.fill_pct();
-        let worth = fill >= u32::from(above_pct) && (idle || fill >= URGENT_FILL_PCT);
+        let urgent = fill >= URGENT_FILL_PCT && self.neighbourhood_is_full(self.commit.last_log);
+        let worth = fill >= u32::from(above_pct) && (idle || urgent);
         if !worth || ring.quarantined || ring.live_sectors() == 0 {
             return;
         }
@@ -176,6 +181,12 @@ impl Engine {
             }
             None => self.swap.refused_at_snapshot = Some(self.snapshotter.number),
         }
+    }
+
+    /// Whether the head would have to go far for the next log with room.
+    fn neighbourhood_is_full(&self, index: u32) -> bool {
+        let (first, last) = (index.saturating_sub(NEIGHBOURS), index.saturating_add(NEIGHBOURS));
+        (first..=last.min(self.logs.count() - 1)).all(|near| self.logs.is_full(near))
     }
 
     /// The log with most room, of those the farthest from the head.

@@ -303,7 +303,7 @@ impl Engine {
         if self.snapshotter.is_busy() {
             return;
         }
-        if self.commit.bytes_since_snapshot > 0 {
+        if self.commit.bytes_since_snapshot >= self.setup.layout.log_bytes / 2 {
             return self.snapshotter.demand();
         }
         if content.has_stage() {

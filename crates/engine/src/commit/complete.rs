@@ -4,7 +4,7 @@ use super::RecordInFlight;
 use crate::engine::Engine;
 use crate::sectors::{BLOCK_SECTORS, blocks_of};
 use nearhead_disk::{DiskError, Payload, SECTOR_BYTES};
-use nearhead_format::record::WriteItem;
+use nearhead_format::record::{FLAG_RELOCATION, WriteItem};
 use nearhead_format::{Entry, Place};
 
 /// Logs tried before the volume stops accepting changes.
@@ -22,10 +22,10 @@ impl Engine {
     fn record_is_durable(&mut self, record: RecordInFlight) {
         let header = &record.header;
         self.commit.sequence_done = header.sequence;
-        self.commit.last_log = header.log_index;
-        if let Some(ring) = self.logs.get_or_create(header.log_index) {
-            ring.advance(header.position, record.blocks);
+        if header.flags & FLAG_RELOCATION == 0 {
+            self.commit.last_log = header.log_index;
         }
+        self.logs.advance(header.log_index, header.position, record.blocks);
         for claim in &header.claims {
             self.logs.note_claimed(claim.log_index);
         }

@@ -56,7 +56,8 @@ pub(crate) struct Commit {
     wanted: u64,
     /// Sequence of the newest durable record.
     pub(crate) sequence_done: u64,
-    /// The log it is in.
+    /// The log of the newest record that moves nothing: a log that was just filled by a swap is not
+    /// where clients write, and must not be swapped in turn.
     pub(crate) last_log: u32,
     /// Ranges of that record.
     pub(crate) echo: Vec<SectorRange>,

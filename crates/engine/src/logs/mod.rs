@@ -13,6 +13,9 @@ use nearhead_format::{Entry, Layout, Place};
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 
+/// A log this full is passed over while others have room.
+const FULL_PCT: u32 = 97;
+
 /// The logs.
 #[derive(Debug)]
 pub struct Logs {
@@ -20,6 +23,12 @@ pub struct Logs {
     capacity_blocks: Option<NonZeroU32>,
     rings: Vec<Option<Box<Ring>>>,
     claimed: BTreeSet<u32>,
+    /// Logs without room for a record worth its seek, as of the last snapshot or the last record in
+    /// them: what lets placement pass over a full neighbourhood quickly.
+    full: Vec<bool>,
+    /// Blocks in use of each log with a ring, as of the same moments, and their sum.
+    used_blocks: Vec<u32>,
+    used_blocks_total: u64,
     /// Indices with a ring, so that nothing walks over 200,000 empty places.
     present: BTreeSet<u32>,
 }
@@ -29,10 +38,15 @@ impl Logs {
     pub(crate) fn new(layout: &Layout) -> Self {
         let mut rings = Vec::new();
         rings.resize_with(layout.log_count() as usize, || None);
+        let full = vec![false; rings.len()];
+        let used_blocks = vec![0; rings.len()];
         Self {
             layout: layout.clone(),
             capacity_blocks: NonZeroU32::new(layout.log_blocks()),
             rings,
+            full,
+            used_blocks,
+            used_blocks_total: 0,
             claimed: BTreeSet::new(),
             present: BTreeSet::new(),
         }
@@ -67,6 +81,30 @@ impl Logs {
             Some(ring) => !ring.quarantined && ring.place(blocks, reserve).is_some(),
             None => self.capacity_blocks.is_some_and(|capacity| blocks + reserve <= capacity.get()),
         }
+    }
+
+    /// Whether the log had no room worth looking for when it was last written.
+    pub fn is_full(&self, index: u32) -> bool {
+        self.full.get(index as usize).copied().unwrap_or(true)
+    }
+
+    /// A record of `blocks` now stands at `position` of the log.
+    pub(crate) fn advance(&mut self, index: u32, position: u32, blocks: u32) {
+        if let Some(ring) = self.get_or_create(index) {
+            ring.advance(position, blocks);
+            self.measure(index);
+        }
+    }
+
+    /// Takes note of how full the log is now.
+    fn measure(&mut self, index: u32) {
+        let (used, full) = self
+            .get(index)
+            .map_or((0, false), |ring| (ring.used_blocks(), ring.fill_pct() >= FULL_PCT));
+        let known = &mut self.used_blocks[index as usize];
+        self.used_blocks_total = self.used_blocks_total + u64::from(used) - u64::from(*known);
+        *known = used;
+        self.full[index as usize] = full;
     }
 
     /// Whether recovery is certain to scan the log.
@@ -156,16 +194,18 @@ impl Logs {
 
     /// It is committed: unneeded rings leave memory.
     pub(crate) fn snapshot_committed(&mut self) {
-        let rings = &mut self.rings;
-        self.present.retain(|index| {
-            let Some(ring) = rings[*index as usize].as_mut() else { return false };
-            ring.snapshot_committed();
-            let keep = ring.claimed || !ring.is_unused();
-            if !keep {
-                rings[*index as usize] = None;
+        for index in std::mem::take(&mut self.present) {
+            let place = &mut self.rings[index as usize];
+            if let Some(ring) = place.as_mut() {
+                ring.snapshot_committed();
+                if ring.claimed || !ring.is_unused() {
+                    self.present.insert(index);
+                } else {
+                    *place = None;
+                }
             }
-            keep
-        });
+            self.measure(index);
+        }
     }
 
     /// It failed: what was protected stays so.
@@ -177,9 +217,10 @@ impl Logs {
         }
     }
 
-    /// Share of all log space that cannot be written now, 0 to 100.
+    /// Share of all log space that could not be written when last looked at, 0 to 100.
     pub(crate) fn fill_pct(&self) -> u32 {
-        let used: u64 = self.present().map(|(_, ring)| u64::from(ring.fill_pct())).sum();
-        used.checked_div(u64::from(self.count())).unwrap_or(0) as u32
+        let capacity = self.capacity_blocks.map_or(0, NonZeroU32::get);
+        let total = u64::from(self.count()) * u64::from(capacity);
+        (self.used_blocks_total * 100).checked_div(total).unwrap_or(0) as u32
     }
 }

@@ -155,10 +155,14 @@ impl Ring {
         self.live_sectors_total == 0 && self.protected_from.is_none() && !self.quarantined
     }
 
+    /// Blocks that cannot be written now.
+    pub(crate) fn used_blocks(&self) -> u32 {
+        self.capacity() - self.free_run_blocks()
+    }
+
     /// Share of the ring that cannot be written now, 0 to 100.
     pub(crate) fn fill_pct(&self) -> u32 {
-        let used = self.capacity() - self.free_run_blocks();
-        (u64::from(used) * 100 / u64::from(self.capacity())) as u32
+        (u64::from(self.used_blocks()) * 100 / u64::from(self.capacity())) as u32
     }
 }
 

@@ -7,8 +7,10 @@
 use super::{Choice, Placement};
 use crate::logs::Logs;
 
-/// How many logs around the head are looked at before any claimed log is taken.
+/// How many logs with some room are looked at around the head before any claimed log is taken.
 const NEIGHBOURS_MAX: usize = 64;
+/// How many full logs are passed over while looking for them.
+const FULL_MAX: usize = 1 << 16;
 
 /// The log nearest the head.
 #[derive(Clone, Copy, Debug, Default)]
@@ -23,7 +25,9 @@ impl Placement for NearHead {
 
     fn choose(&mut self, logs: &Logs, blocks: u32, reserve: u32) -> Option<Choice> {
         let mut wanted = None;
-        for index in logs.near(self.head_offset).take(NEIGHBOURS_MAX) {
+        let roomy =
+            logs.near(self.head_offset).take(FULL_MAX).filter(|index| !logs.is_full(*index));
+        for index in roomy.take(NEIGHBOURS_MAX) {
             if !logs.has_room(index, blocks, reserve) {
                 continue;
             }

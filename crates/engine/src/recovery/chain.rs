@@ -9,7 +9,7 @@ use super::RecoveredState;
 use super::scan::Found;
 use crate::engine::Engine;
 use crate::sectors::{BLOCK_SECTORS, blocks_of};
-use nearhead_format::record::{SectorRange, WriteItem};
+use nearhead_format::record::{FLAG_RELOCATION, SectorRange, WriteItem};
 use nearhead_format::{Entry, Place};
 use std::collections::BTreeMap;
 
@@ -124,10 +124,10 @@ impl Engine {
                 }
             }
         }
-        if let Some(ring) = self.logs.get_or_create(header.log_index) {
-            ring.advance(header.position, found.blocks);
+        self.logs.advance(header.log_index, header.position, found.blocks);
+        if header.flags & FLAG_RELOCATION == 0 {
+            self.commit.last_log = header.log_index;
         }
-        self.commit.last_log = header.log_index;
         self.commit.bytes_since_snapshot +=
             u64::from(found.blocks) * u64::from(self.setup.layout.log_block_bytes);
         self.commit.echo = crate::commit::echo_of(ranges);
