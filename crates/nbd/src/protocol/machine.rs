@@ -63,9 +63,9 @@ pub enum Event {
     Paused,
     /// TLS follows once the outbox is empty; then call [`Machine::begin_tls`].
     StartTls,
-    /// The client is done or has lost the protocol; nothing more will be understood. What is
-    /// pending is still to be answered.
-    Closed(&'static str),
+    /// The client is done, or has lost the protocol in the way that the words say; nothing more
+    /// will be understood. What is pending is still to be answered.
+    Closed(Option<&'static str>),
 }
 
 /// Where in the conversation the next byte belongs.
@@ -223,7 +223,7 @@ impl Machine {
         }
     }
 
-    fn close(&mut self, why: &'static str) -> Step {
+    fn close(&mut self, why: Option<&'static str>) -> Step {
         self.phase = Phase::Closed;
         Step::Tell(Event::Closed(why))
     }
@@ -235,7 +235,7 @@ impl Machine {
         self.inbox.consume(4);
         let known = u32::from(handshake::FIXED_NEWSTYLE | handshake::NO_ZEROES);
         if flags & !known != 0 {
-            return self.close("client flags that this server does not know");
+            return self.close(Some("client flags that this server does not know"));
         }
         self.negotiation.fixed_newstyle = flags & u32::from(handshake::FIXED_NEWSTYLE) != 0;
         self.negotiation.no_zeroes = flags & u32::from(handshake::NO_ZEROES) != 0;
@@ -255,7 +255,7 @@ impl Machine {
             return Step::Tell(Event::Paused);
         }
         if magic != OPTION_MAGIC {
-            return self.close("an option without its magic number");
+            return self.close(Some("an option without its magic number"));
         }
         let outcome = if len as usize > OPTION_BYTES_MAX {
             self.inbox.consume(OPTION_HEADER_BYTES);
@@ -264,7 +264,7 @@ impl Machine {
                 options::answer_too_big(negotiation, option, len, OPTION_BYTES_MAX, out)
             });
             if len > SKIP_BYTES_MAX {
-                return self.close("an option too long even to skip");
+                return self.close(Some("an option too long even to skip"));
             }
             self.phase = Phase::SkipOption { left: len };
             outcome
@@ -301,11 +301,11 @@ impl Machine {
             return Step::Starved;
         };
         let Some(header) = Header::decode(bytes) else {
-            return self.close("a request without its magic number");
+            return self.close(Some("a request without its magic number"));
         };
         if header.kind == command::DISC {
             self.inbox.consume(REQUEST_HEADER_BYTES);
-            return self.close("the client disconnected");
+            return self.close(None);
         }
         let request = match validate_request(&header, &self.export, self.agreed) {
             Ok(request) => request,
@@ -317,7 +317,7 @@ impl Machine {
                     return Step::Again;
                 }
                 if header.len > SKIP_BYTES_MAX {
-                    return self.close("a refused write too long even to skip");
+                    return self.close(Some("a refused write too long even to skip"));
                 }
                 self.phase = Phase::SkipPayload { left: header.len };
                 return Step::Again;

@@ -66,8 +66,8 @@ pub(crate) enum Outcome {
     },
     /// The TLS handshake, once the answer was sent.
     StartTls,
-    /// The end, once the answer was sent.
-    Close(&'static str),
+    /// The end, once the answer was sent; with what the client did wrong, if anything.
+    Close(Option<&'static str>),
 }
 
 /// Appends a reply to `option`.
@@ -94,7 +94,7 @@ pub(crate) fn answer(
         option::EXPORT_NAME => export_name(negotiation, export, data, out),
         option::ABORT => {
             put_reply(out, option, reply::ACK, &[]);
-            Outcome::Close("the client left during the handshake")
+            Outcome::Close(None)
         }
         option::LIST => list(export, data, out),
         option::STARTTLS => start_tls(negotiation, data, out),
@@ -124,7 +124,7 @@ pub(crate) fn answer_too_big(
         return outcome;
     }
     if option == option::EXPORT_NAME {
-        return Outcome::Close("an export name longer than any string of the protocol");
+        return Outcome::Close(Some("an export name longer than any string of the protocol"));
     }
     let words = format!("option {option}: expected at most {limit} bytes, found {found}");
     put_reply(out, option, reply::ERR_TOO_BIG, words.as_bytes());
@@ -135,18 +135,18 @@ pub(crate) fn answer_too_big(
 fn turn_away(negotiation: &Negotiation, option: u32, out: &mut Vec<u8>) -> Option<Outcome> {
     let has_replies = option != option::EXPORT_NAME;
     if has_replies && !negotiation.fixed_newstyle {
-        return Some(Outcome::Close("an option beyond EXPORT_NAME without fixed newstyle"));
+        return Some(Outcome::Close(Some("an option beyond EXPORT_NAME without fixed newstyle")));
     }
     if let Some(words) = &negotiation.refusal {
         if has_replies {
             put_reply(out, option, reply::ERR_POLICY, words.as_bytes());
         }
-        return Some(Outcome::Close("turned away: the server is full"));
+        return Some(Outcome::Close(None));
     }
     let allowed = matches!(option, option::STARTTLS | option::ABORT);
     if negotiation.tls == TlsMode::Required && !negotiation.tls_active && !allowed {
         if !has_replies {
-            return Some(Outcome::Close("an export was asked for without the required TLS"));
+            return Some(Outcome::Close(Some("the name of an export ahead of the required TLS")));
         }
         put_reply(out, option, reply::ERR_TLS_REQD, b"this server requires TLS; send STARTTLS");
         return Some(Outcome::Continue);
@@ -161,7 +161,7 @@ fn export_name(
     out: &mut Vec<u8>,
 ) -> Outcome {
     let Some(name) = export.find(data) else {
-        return Outcome::Close("EXPORT_NAME of an export that does not exist");
+        return Outcome::Close(Some("the name of an export that does not exist"));
     };
     out.extend_from_slice(&export.info().size_bytes.to_be_bytes());
     let flags = export.transmission_flags(negotiation.structured);

@@ -32,10 +32,6 @@ pub struct Limits {
     /// sleeping. Sleeping ends late, by 37 us at the median and 62 us at p90 on a virtual machine;
     /// an emulated disk must not.
     pub timer_look: Nanos,
-    /// How long the loop looks for the next request before it sleeps, once it has served one.
-    /// Saves a client that waits for each reply the time to wake up the server, for the price of a
-    /// busy processor.
-    pub idle_look: Nanos,
 }
 
 impl Default for Limits {
@@ -49,7 +45,6 @@ impl Default for Limits {
             stall_max: Nanos::from_secs(30),
             shutdown_max: Nanos::from_secs(30),
             timer_look: Nanos::from_micros(100),
-            idle_look: Nanos::ZERO,
         }
     }
 }

@@ -129,7 +129,6 @@ impl<'a, S: Service + ?Sized> Server<'a, S> {
             next_housekeeping: now,
             rest_until: None,
             hungry: false,
-            look_until: Nanos::ZERO,
             server: self,
         }
         .run(service)
@@ -149,8 +148,6 @@ struct EventLoop<'a, S: ?Sized> {
     rest_until: Option<Nanos>,
     /// Somebody has more for us than the poller can see.
     hungry: bool,
-    /// Until when to look for requests rather than sleep.
-    look_until: Nanos,
 }
 
 impl<S: Service + ?Sized> EventLoop<'_, S> {
@@ -170,7 +167,6 @@ impl<S: Service + ?Sized> EventLoop<'_, S> {
                 || service.wake_at().is_some_and(|wake_at| wake_at <= now)
             {
                 service.drive(now);
-                self.look_until = now + self.server.limits.idle_look;
             }
             self.clients.collect_replies(service, now);
             self.housekeep(now);
@@ -203,7 +199,7 @@ impl<S: Service + ?Sized> EventLoop<'_, S> {
 
     /// When something happens that no descriptor tells about.
     fn deadline(&self, service: &S) -> Option<Deadline> {
-        if self.hungry || self.look_until > self.clock.now() {
+        if self.hungry {
             return Some(Deadline { at: Nanos::ZERO, precise: false });
         }
         let stall = self.clients.anyone_parked().then_some(self.next_housekeeping);

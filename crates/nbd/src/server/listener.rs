@@ -13,6 +13,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
+/// Room for replies in the kernel, in bytes: a reply of 1 MiB leaves in one piece where the system
+/// allows it (`net.core.wmem_max`).
+const SEND_BUFFER_BYTES: usize = 1 << 20;
+
 /// A listening socket.
 #[derive(Debug)]
 pub(crate) struct Listener {
@@ -78,6 +82,8 @@ impl Listener {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         match rustix::net::accept_with(&self.socket, flags) {
             Ok(socket) => {
+                let _ =
+                    rustix::net::sockopt::set_socket_send_buffer_size(&socket, SEND_BUFFER_BYTES);
                 if self.tcp {
                     // Best effort: a client is served without them, only slower or longer.
                     let _ = rustix::net::sockopt::set_tcp_nodelay(&socket, true);

@@ -61,7 +61,12 @@ impl Clients {
                     self.park(place);
                 }
                 Some(Event::StartTls) => connection.tls_wanted = true,
-                Some(Event::Closed(_)) => connection.ended = true,
+                Some(Event::Closed(wrong)) => {
+                    connection.ended = true;
+                    if let Some(wrong) = wrong {
+                        self.notices.push(format!("a client was let go: it sent {wrong}"));
+                    }
+                }
             }
         }
     }
