@@ -27,6 +27,12 @@ const CLAIMS_KEPT: usize = 8;
 /// Claimed logs that make a snapshot worth its cost.
 const CLAIMS_MANY: usize = 4096;
 
+/// Bytes of a snapshot for each log: its state and its claim.
+const LOG_BYTES: u64 = 16;
+/// Bytes of a snapshot for the hints.
+const HINTS_BYTES: u64 = crate::HINTS_MAX as u64 * 16;
+/// Bytes kept free in a slot: padding, and entries that in-place writes cut in two.
+const SPARE_BYTES: u64 = 64 << 10;
 /// A wished snapshot waits until this many times its size was logged ...
 const WISHED_COST_SHARE: u64 = 8;
 /// ... or until nobody has asked anything for so long.
@@ -108,6 +114,14 @@ impl InProgress {
 }
 
 impl Engine {
+    /// Entries the map may hold, so that a snapshot of it always fits its slot: what is left of the
+    /// slot beside the states of all logs, the hints, and room for entries cut in place.
+    pub(crate) fn map_entries_max(&self) -> usize {
+        let body_bytes = self.setup.layout.snapshot_body_bytes_max();
+        let other_bytes = u64::from(self.logs.count()) * LOG_BYTES + HINTS_BYTES + SPARE_BYTES;
+        (body_bytes.saturating_sub(other_bytes) / nearhead_format::ENTRY_BYTES as u64) as usize
+    }
+
     fn snapshot_is_due(&self) -> bool {
         let snapshotter = &self.snapshotter;
         let config = &self.setup.config;

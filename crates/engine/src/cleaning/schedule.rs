@@ -99,10 +99,12 @@ impl Engine {
         let by_period = cleaning.period.is_some_and(|period| self.now.since(finished_at) >= period);
         let by_watermark =
             cleaning.watermark_pct.is_some_and(|pct| self.logs.fill_pct() >= u32::from(pct));
+        let by_map = self.map.len() > self.map_entries_max() / 4 * 3;
         let by_window = self.window_is_open();
         let by_idleness = self.is_idle();
-        if by_period || by_watermark || by_window || by_idleness {
-            self.schedule.idle_pass = by_idleness && !(by_period || by_watermark || by_window);
+        let needed = by_period || by_watermark || by_map || by_window;
+        if needed || by_idleness {
+            self.schedule.idle_pass = !needed;
             self.checkpoint.begin(false);
         }
     }

@@ -30,6 +30,8 @@ struct Content {
     invalid_ranges: Vec<SectorRange>,
     releases: Vec<Entry>,
     relocation: bool,
+    /// The staged blocks would make the map larger than a snapshot can be.
+    map_is_full: bool,
 }
 
 impl Engine {
@@ -78,6 +80,7 @@ impl Engine {
         if wants_stage && all_ready && !self.unready_conflict() {
             let sectors_max = u64::from(self.record_bytes_max()) / 512;
             content.front = self.stage.measure_front(WRITES_MAX, sectors_max);
+            content.map_is_full = !self.map_has_room(content.front.chunks);
         } else if self.swap.has_chunks() && all_ready {
             content.relocation = true;
         }
@@ -129,6 +132,12 @@ impl Engine {
         (record_bytes(header, sectors as u32, self.log_block()) / self.log_block()) as u32
     }
 
+    /// Whether `chunks` more chunks leave the map small enough for a snapshot slot; each may add
+    /// itself and the cut rest of an older one.
+    fn map_has_room(&self, chunks: usize) -> bool {
+        self.map.len() + 2 * chunks <= self.map_entries_max()
+    }
+
     /// Largest relocation record: no durable write waits behind more than a bulk piece.
     pub(crate) fn relocation_sectors_max(&self) -> u64 {
         u64::from(self.admission.piece_bytes().min(self.record_bytes_max())) / 512
@@ -151,7 +160,8 @@ impl Engine {
                 }
                 continue;
             }
-            if let Some(choice) = self.placement.choose(&self.logs, blocks, reserve) {
+            let choice = self.placement.choose(&self.logs, blocks, reserve);
+            if let Some(choice) = choice.filter(|_| !(content.map_is_full && carries_data)) {
                 return Ok((content, choice));
             }
             if content.front.blocks == 0 {
@@ -161,7 +171,7 @@ impl Engine {
             // then what carries no data, which frees room for the rest.
             let front = content.front;
             let fewer = self.stage.measure_front(front.chunks / 2, front.sectors / 2);
-            if fewer.blocks >= front.blocks {
+            if fewer.blocks >= front.blocks || content.map_is_full {
                 if content.invalid_ranges.is_empty() {
                     return Err(content);
                 }
@@ -303,7 +313,8 @@ impl Engine {
         if self.snapshotter.is_busy() {
             return;
         }
-        if self.commit.bytes_since_snapshot >= self.setup.layout.log_bytes / 2 {
+        let frees_room = self.commit.bytes_since_snapshot >= self.setup.layout.log_bytes / 2;
+        if frees_room && !content.map_is_full {
             return self.snapshotter.demand();
         }
         if content.has_stage() {
