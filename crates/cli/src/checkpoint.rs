@@ -143,11 +143,14 @@ fn through_daemon(
     let mut home = false;
     // Clients may write on: a drain tries again while it gets somewhere.
     while !home {
-        let entries = last.state.map_entries;
+        let (entries, staged) = (last.state.map_entries, last.state.staged_bytes);
         let copied = last.counters.checkpointed_bytes;
         let _: String = client.ask(what)?;
         last = wait_for_pass(&mut client, &mut progress, begun, wait_max, what)?;
-        let moved = last.counters.checkpointed_bytes > copied || last.state.map_entries < entries;
+        // What was staged when a pass began is logged now, and for the next pass.
+        let moved = last.counters.checkpointed_bytes > copied
+            || last.state.map_entries != entries
+            || staged > 0;
         home = what == "checkpoint" || last.state.map_entries == 0 || !moved;
     }
     let everything_is_home = last.state.map_entries == 0 && last.state.staged_bytes == 0;

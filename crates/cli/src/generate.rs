@@ -19,10 +19,13 @@ pub fn run(args: &GenerateArgs, mut command: Command) -> Result<(), String> {
     let failed =
         |error: std::io::Error| format!("generate: cannot write to {}: {error}", out.display());
     std::fs::create_dir_all(out).map_err(failed)?;
+    // `nearhead help X` needs no page of its own.
+    let pages = command.clone().disable_help_subcommand(true);
+    let pages = pages.mut_subcommand("disk", |disk| disk.disable_help_subcommand(true));
+    clap_mangen::generate_to(pages, out).map_err(failed)?;
     for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
         clap_complete::generate_to(shell, &mut command, "nearhead", out).map_err(failed)?;
     }
-    clap_mangen::generate_to(command, out).map_err(failed)?;
     say(&format!("man pages and completions for bash, zsh and fish are in {}", out.display()));
     Ok(())
 }

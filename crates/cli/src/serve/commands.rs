@@ -120,5 +120,8 @@ fn hint(
         len: number("a length", len)?,
         hint,
     };
-    context.service.run_own(operation, context.now)
+    context.service.run_own(operation, context.now)?;
+    // Hints live in snapshots: without one this would be forgotten at a crash.
+    context.service.volume_mut().start_snapshot(context.now);
+    Ok(())
 }

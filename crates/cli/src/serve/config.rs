@@ -96,9 +96,6 @@ pub struct ServeArgs {
     /// How long a graceful stop may take [default: 30s]
     #[arg(long, value_name = "TIME")]
     pub shutdown_max: Option<Span>,
-    /// Look for the next request this long before sleeping: less latency, a busy processor
-    #[arg(long, value_name = "TIME")]
-    pub idle_look: Option<Span>,
     /// Make the volume if its file does not exist yet (an emulated disk in memory never does)
     #[arg(long)]
     pub create_if_missing: bool,
@@ -138,7 +135,7 @@ impl ServeArgs {
         complete!(target, socket, tcp, ack, threshold, checkpoint_period, checkpoint_idle);
         complete!(checkpoint_window, watermark, swap_above, swap_idle, snapshot_period, stage_size);
         complete!(tls_cert, tls_key, tls_clients, control, metrics, connections_max);
-        complete!(shutdown_max, idle_look, preset, size);
+        complete!(shutdown_max, preset, size);
         merged.read_only |= file.read_only;
         merged.tls_optional |= file.tls_optional;
         merged.create_if_missing |= file.create_if_missing;

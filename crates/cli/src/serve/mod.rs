@@ -214,9 +214,6 @@ fn limits(args: &ServeArgs) -> Limits {
     if let Some(connections) = args.connections_max {
         limits.connections_max = connections;
     }
-    if let Some(Span(span)) = args.idle_look {
-        limits.idle_look = span;
-    }
     limits
 }
 
