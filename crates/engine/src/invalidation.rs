@@ -48,7 +48,9 @@ impl Invalidations {
         let before = self.queue.len();
         self.queue.extend(displaced);
         if self.queue.len() > before {
-            self.awaiting_flush.push_back((self.end(), flush_ticket));
+            // One that needs no flush of its own still comes after those that do.
+            let ticket = flush_ticket.max(self.flush_ticket());
+            self.awaiting_flush.push_back((self.end(), ticket));
         }
     }
 

@@ -26,6 +26,8 @@ const PIECE_BYTES: usize = 256 << 10;
 const CLAIMS_KEPT: usize = 8;
 /// Claimed logs that make a snapshot worth its cost.
 const CLAIMS_MANY: usize = 4096;
+/// Attempts in a row that may fail before those who wait for a snapshot are told.
+const FAILURES_MAX: u32 = 3;
 
 /// Bytes of a snapshot for each log: its state and its claim.
 const LOG_BYTES: u64 = 16;
@@ -68,6 +70,9 @@ pub(crate) struct Snapshotter {
     pub(crate) sequence: u64,
     clean_on_disk: bool,
     hints_changed: bool,
+    /// Attempts that failed since the last one that did not.
+    failures: u32,
+    last_problem: String,
 }
 
 impl Snapshotter {
@@ -79,6 +84,12 @@ impl Snapshotter {
     /// A snapshot would free log space, but not so urgently that its cost does not matter.
     pub(crate) fn wish(&mut self) {
         self.wished = true;
+    }
+
+    /// What keeps snapshots from being written, if several attempts in a row failed. The slot cannot
+    /// be left out: the other one holds the only sound snapshot.
+    pub(crate) fn lasting_problem(&self) -> Option<&str> {
+        (self.failures >= FAILURES_MAX).then_some(self.last_problem.as_str())
     }
 
     pub(crate) fn is_busy(&self) -> bool {
@@ -297,6 +308,7 @@ impl Engine {
             return self.snapshot_failed(&error);
         }
         let Some(work) = self.snapshotter.in_progress.take() else { return };
+        self.snapshotter.failures = 0;
         self.snapshotter.number += 1;
         self.snapshotter.sequence = work.record_sequence;
         self.snapshotter.clean_on_disk = work.clean;
@@ -327,7 +339,9 @@ impl Engine {
             return self.fail(damage);
         }
         // The older snapshot and every record since it still stand; try again after a while.
-        self.recovered.damage.push(damage);
+        self.snapshotter.failures += 1;
+        self.snapshotter.last_problem.clone_from(&damage);
+        self.recovered.note(damage);
         self.snapshotter.last_at = self.now;
         self.commit.bytes_since_snapshot = self.commit.bytes_since_snapshot.max(1);
     }

@@ -315,14 +315,24 @@ impl Engine {
         }
         let frees_room = self.commit.bytes_since_snapshot >= self.setup.layout.log_bytes / 2;
         if frees_room && !content.map_is_full {
-            return self.snapshotter.demand();
+            return self.demand_snapshot_for_room();
         }
         if content.has_stage() {
             self.start_spill();
         } else {
             // Only invalidations are left, and no log has even its reserve: a snapshot of the map,
             // which lacks the stale entries, makes them durable as well.
-            self.snapshotter.demand();
+            self.demand_snapshot_for_room();
         }
+    }
+
+    /// Nobody waits forever for a snapshot that a bad slot never takes.
+    fn demand_snapshot_for_room(&mut self) {
+        let Some(problem) = self.snapshotter.lasting_problem() else {
+            return self.snapshotter.demand();
+        };
+        let reason =
+            format!("no log has room, and the snapshot that would free some fails: {problem}");
+        self.fail(reason);
     }
 }

@@ -126,7 +126,7 @@ impl Engine {
     fn write_elsewhere(&mut self, mut record: RecordInFlight, error: &DiskError) {
         let failed = record.header.log_index;
         record.failed_logs.push(failed);
-        self.recovered.damage.push(format!("log {failed}: a record could not be written: {error}"));
+        self.recovered.note(format!("log {failed}: a record could not be written: {error}"));
         if let Some(ring) = self.logs.get_or_create(failed) {
             ring.quarantined = true;
         }

@@ -106,6 +106,10 @@ impl Ring {
             return free;
         }
         let own = self.slice_of(self.position.min(capacity - 1));
+        // Nothing of its slice is behind a position at the slice's start: what is live is ahead.
+        if self.live_sectors[own as usize] > 0 && self.slice_start(own) == self.position {
+            return 0;
+        }
         for step in 1..=SLICES {
             let slice = (own + step) % SLICES;
             if self.live_sectors[slice as usize] > 0 {
@@ -217,6 +221,19 @@ mod tests {
         assert!((320..=320 + 100).contains(&free), "found {free}");
         ring.drop_live(100, 8);
         assert_eq!(ring.free_run_blocks(), 640);
+    }
+
+    #[test]
+    fn live_sectors_in_the_slice_at_whose_start_the_position_stands_are_not_overwritten() {
+        let mut ring = ring(640);
+        ring.advance(0, 640);
+        ring.add_live(320, 8);
+        ring.add_live(500, 8);
+        ring.snapshot_begins();
+        ring.snapshot_committed();
+        assert_eq!(ring.place(320, 0), Some(0));
+        ring.advance(0, 320);
+        assert_eq!(ring.free_run_blocks(), 0, "block 320 is needed");
     }
 
     #[test]
