@@ -71,6 +71,7 @@ impl Buffer {
     ///
     /// # Panics
     /// If the range reaches past the end.
+    #[must_use]
     pub fn slice(&self, range: Range<usize>) -> Self {
         assert!(range.start <= range.end && range.end <= self.len(), "slice outside the buffer");
         let start = self.range.start + range.start;
@@ -83,6 +84,7 @@ impl Buffer {
     }
 
     /// This buffer and `next`, which must follow it in memory, as one.
+    #[must_use]
     pub fn joined_with(&self, next: &Self) -> Self {
         assert!(self.is_followed_by(next), "only neighbours in memory can be joined");
         Self { pages: Arc::clone(&self.pages), range: self.range.start..next.range.end }

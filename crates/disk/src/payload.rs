@@ -38,6 +38,7 @@ impl Payload {
     ///
     /// # Panics
     /// If the range reaches past the end.
+    #[must_use]
     pub fn slice(&self, range: Range<usize>) -> Self {
         assert!(range.start <= range.end && range.end <= self.len(), "slice outside the payload");
         match self {

@@ -5,6 +5,7 @@ use std::fmt;
 
 /// Fixed facts about one disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts of a datasheet")]
 pub struct Properties {
     /// What to call the disk in messages: a path or a profile name.
     pub name: String,

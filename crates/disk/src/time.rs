@@ -40,6 +40,7 @@ impl Nanos {
         self.0 as f64 / 1e9
     }
     /// The span from `earlier` to `self`, zero if `earlier` is later.
+    #[must_use]
     pub const fn since(self, earlier: Self) -> Self {
         Self(self.0.saturating_sub(earlier.0))
     }

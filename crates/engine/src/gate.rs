@@ -26,7 +26,7 @@ impl Engine {
     pub(crate) fn admit(&self, operation: Operation) -> Result<Operation, RequestError> {
         match &operation {
             Operation::Read { offset, len } => {
-                self.check_transfer("read", *offset, u64::from(*len))?
+                self.check_transfer("read", *offset, u64::from(*len))?;
             }
             Operation::Write { offset, data, .. } => {
                 self.check_transfer("write", *offset, data.len() as u64)?;

@@ -59,6 +59,7 @@ struct InProgress {
 
 /// State of snapshots.
 #[derive(Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "independent wishes and facts, not a state")]
 pub(crate) struct Snapshotter {
     in_progress: Option<Box<InProgress>>,
     /// Number of the newest committed snapshot.

@@ -155,7 +155,7 @@ impl Stage {
             let staged = &mut self.queue[(position - self.front) as usize];
             let before = staged.sectors();
             staged.put(piece);
-            self.bytes = self.bytes + (staged.sectors() - before) as usize * SECTOR;
+            self.bytes += (staged.sectors() - before) as usize * SECTOR;
             return;
         }
         self.index.insert(block, self.end());

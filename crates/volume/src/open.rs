@@ -69,7 +69,9 @@ impl fmt::Display for OpenError {
                 "open {device}: expected a Nearhead volume, found no sound superblock ({problems}); \
                  check the path, or make one with `nearhead create`"
             ),
-            Self::Newer { device, problem } => write!(formatter, "open {device}: {problem}"),
+            Self::Newer { device, problem } | Self::Recovery { device, problem } => {
+                write!(formatter, "open {device}: {problem}")
+            }
             Self::Truncated { device, expected, found } => write!(
                 formatter,
                 "open {device}: expected {expected} bytes as the superblock says, found {found}; \
@@ -80,7 +82,6 @@ impl fmt::Display for OpenError {
                 "open {device}: expected sectors of at most {expected} bytes, found {found}; \
                  move the volume back to a device with smaller sectors"
             ),
-            Self::Recovery { device, problem } => write!(formatter, "open {device}: {problem}"),
             Self::Disk(error) => write!(formatter, "open: {error}"),
         }
     }

@@ -97,7 +97,7 @@ impl<'a> SyncIo<'a> {
         let wake_at = self.disk.wake_at();
         if let Time::Virtual(time) = &mut self.time {
             let Some(wake_at) = wake_at else {
-                return Err(stuck(self.disk.properties().name.clone()));
+                return Err(stuck(&self.disk.properties().name));
             };
             *time = wake_at.max(*time);
             return Ok(());
@@ -112,7 +112,7 @@ impl<'a> SyncIo<'a> {
             fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN));
         }
         if fds.is_empty() && timeout.is_none() {
-            return Err(stuck(self.disk.properties().name.clone()));
+            return Err(stuck(&self.disk.properties().name));
         }
         match poll(&mut fds, timeout.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
@@ -124,7 +124,7 @@ impl<'a> SyncIo<'a> {
     }
 }
 
-fn stuck(disk: String) -> DiskError {
+fn stuck(disk: &str) -> DiskError {
     DiskError {
         kind: DiskErrorKind::Io,
         detail: format!("{disk}: a command neither completed nor will (internal error)"),

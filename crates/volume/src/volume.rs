@@ -67,7 +67,7 @@ impl<D: Disk> Volume<D> {
         configure(&superblock, &mut config);
         let setup = Setup {
             config,
-            layout: superblock.layout.clone(),
+            layout: superblock.layout,
             volume_id: superblock.volume_id,
             properties: disk.properties().clone(),
         };

@@ -219,7 +219,7 @@ impl Engine {
         match result {
             Ok(payload) => batch.reads[io as usize].data = Some(payload),
             Err(error) => {
-                self.recovered.note(format!("checkpoint: a log could not be read: {error}"))
+                self.recovered.note(format!("checkpoint: a log could not be read: {error}"));
             }
         }
         if let Step::Reading { remaining } = &mut batch.step {

@@ -68,10 +68,10 @@ impl Engine {
     }
 
     fn commit_aged_stage(&mut self) {
-        if let Some(since) = self.commit.staged_since() {
-            if self.now.since(since) >= self.setup.config.stage_age_max {
-                self.commit.want(self.stage.end());
-            }
+        if let Some(since) = self.commit.staged_since()
+            && self.now.since(since) >= self.setup.config.stage_age_max
+        {
+            self.commit.want(self.stage.end());
         }
     }
 

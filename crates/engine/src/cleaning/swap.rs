@@ -216,10 +216,10 @@ impl Engine {
                 current.scan = Some(entry.home_sector);
                 break;
             }
-            if let Place::Log { chunk_sector, .. } = entry.place {
-                if self.logs.log_of(chunk_sector) == current.hot {
-                    current.entries.push_back(entry);
-                }
+            if let Place::Log { chunk_sector, .. } = entry.place
+                && self.logs.log_of(chunk_sector) == current.hot
+            {
+                current.entries.push_back(entry);
             }
         }
         if current.scan.is_none() {

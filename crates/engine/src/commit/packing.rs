@@ -43,11 +43,11 @@ impl Packer {
     }
 
     fn zeros(&mut self, home_sector: u64, sectors: u32) {
-        if let Some(WriteItem::Zeros { home_sector: start, run_sectors }) = self.writes.last_mut() {
-            if *start + u64::from(*run_sectors) == home_sector {
-                *run_sectors += sectors;
-                return;
-            }
+        if let Some(WriteItem::Zeros { home_sector: start, run_sectors }) = self.writes.last_mut()
+            && *start + u64::from(*run_sectors) == home_sector
+        {
+            *run_sectors += sectors;
+            return;
         }
         self.writes.push(WriteItem::Zeros { home_sector, run_sectors: sectors });
     }
@@ -64,11 +64,11 @@ impl Packer {
     }
 
     fn note_range(&mut self, start_sector: u64, len_sectors: u32) {
-        if let Some(last) = self.ranges.last_mut() {
-            if last.end_sector() == start_sector {
-                last.len_sectors += len_sectors;
-                return;
-            }
+        if let Some(last) = self.ranges.last_mut()
+            && last.end_sector() == start_sector
+        {
+            last.len_sectors += len_sectors;
+            return;
         }
         self.ranges.push(SectorRange { start_sector, len_sectors });
     }

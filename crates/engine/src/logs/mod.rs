@@ -41,7 +41,7 @@ impl Logs {
         let full = vec![false; rings.len()];
         let used_blocks = vec![0; rings.len()];
         Self {
-            layout: layout.clone(),
+            layout: *layout,
             capacity_blocks: NonZeroU32::new(layout.log_blocks()),
             rings,
             full,

@@ -156,7 +156,7 @@ impl Engine {
             Step::Flush => match result {
                 Ok(_) => self.recovery_is_done(),
                 Err(error) => {
-                    self.recovery_fails(format!("the device could not be flushed: {error}"))
+                    self.recovery_fails(&format!("the device could not be flushed: {error}"));
                 }
             },
         }
@@ -200,7 +200,7 @@ impl Engine {
         let Some(recovery) = self.recovering() else { return };
         let Some(header) = recovery.headers.pop() else {
             let problems = recovery.slot_problems.join("; ");
-            return self.recovery_fails(format!(
+            return self.recovery_fails(&format!(
                 "no sound snapshot of the map: expected one in slot 0 or 1, found {problems}; \
                  run `nearhead repair` to rebuild the map from the logs"
             ));
@@ -356,7 +356,7 @@ impl Engine {
             Ok(records) => records,
             Err(problem) => {
                 self.recovered = result;
-                return self.recovery_fails(problem);
+                return self.recovery_fails(&problem);
             }
         };
         result.records = records.len() as u64;
@@ -407,7 +407,7 @@ impl Engine {
 
     fn count_live(&mut self) {
         let logs = &mut self.logs;
-        for entry in self.map.iter() {
+        for entry in &self.map {
             if let nearhead_format::Place::Log { chunk_sector, .. } = entry.place {
                 logs.add_live(chunk_sector, u32::from(entry.len_sectors));
             }
@@ -432,11 +432,11 @@ impl Engine {
         }
     }
 
-    fn recovery_fails(&mut self, problem: String) {
-        self.failure = Some(problem.clone());
+    fn recovery_fails(&mut self, problem: &str) {
+        self.failure = Some(problem.to_owned());
         self.phase = Phase::Stopped;
         while let Some(request) = self.held.pop_front() {
-            self.fail_request(request.id, ErrorKind::Io, &problem);
+            self.fail_request(request.id, ErrorKind::Io, problem);
         }
     }
 }

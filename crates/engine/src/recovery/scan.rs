@@ -28,7 +28,7 @@ pub(super) struct ScanContext {
 
 impl ScanContext {
     pub(super) fn new(setup: &Setup) -> Self {
-        Self { layout: setup.layout.clone(), volume_id: setup.volume_id, floor_sequence: 0 }
+        Self { layout: setup.layout, volume_id: setup.volume_id, floor_sequence: 0 }
     }
 
     fn block(&self) -> usize {
