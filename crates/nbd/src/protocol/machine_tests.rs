@@ -169,8 +169,6 @@ fn conversation() -> impl Strategy<Value = Vec<u8>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(256))]
-
     #[test]
     fn no_bytes_make_it_panic_or_grow(
         bytes in prop::collection::vec(any::<u8>(), 0..2000),

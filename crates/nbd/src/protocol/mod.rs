@@ -1,8 +1,8 @@
 //! The NBD protocol as a state machine: bytes in, requests out, replies in, bytes out.
 //!
-//! No socket, no clock, no thread. One file per phase: [`options`] for the handshake (with
-//! [`meta`]data contexts), [`request`] with the one gate for hostile input, [`reply`], and the
-//! [`machine`] that leads from one to the next.
+//! No socket, no clock, no thread. One file per phase: `options` for the handshake (with `meta`
+//! for its metadata contexts), `request` with the one gate for hostile input, `reply`, and the
+//! [`Machine`] that leads from one to the next.
 
 pub mod constants;
 mod export;
