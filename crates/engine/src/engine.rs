@@ -236,6 +236,10 @@ impl Engine {
         }
         let flusher = &self.flusher;
         self.invalidations.settle(|ticket| flusher.is_done(ticket));
+        if matches!(self.phase, Phase::Draining) {
+            // Also what was still waiting for a lock or for room when the stop was asked for.
+            self.commit.want(self.stage.end());
+        }
         self.advance_background();
         self.try_commit();
         self.release_waiters();
@@ -264,8 +268,9 @@ impl Engine {
     /// When [`Engine::advance`] must be called even if nothing happens.
     pub fn next_wake(&self) -> Option<Nanos> {
         match self.phase {
-            Phase::Serving => self.next_background_wake(),
-            _ => None,
+            // A stop waits for a swap that collects its entries step by step.
+            Phase::Serving | Phase::Draining => self.next_background_wake(),
+            Phase::Recovering(_) | Phase::Stopped => None,
         }
     }
 

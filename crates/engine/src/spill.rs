@@ -32,8 +32,11 @@ impl Engine {
             return;
         }
         if self.stage.front_is_group() {
-            // Waits for the checkpoint to make room; if there is nothing to clean, it never will.
-            if self.checkpoint.found_nothing() {
+            // Waits for the checkpoint to make room, or for the snapshot that frees what records
+            // since the last one protect; if there is nothing of either, room will never come.
+            if self.checkpoint.found_nothing() && self.commit.bytes_since_snapshot > 0 {
+                self.demand_snapshot_for_room();
+            } else if self.checkpoint.found_nothing() {
                 self.fail(
                     "no log has room for an atomic write and nothing can be checkpointed".into(),
                 );

@@ -327,7 +327,7 @@ impl Engine {
     }
 
     /// Nobody waits forever for a snapshot that a bad slot never takes.
-    fn demand_snapshot_for_room(&mut self) {
+    pub(crate) fn demand_snapshot_for_room(&mut self) {
         let Some(problem) = self.snapshotter.lasting_problem() else {
             return self.snapshotter.demand();
         };

@@ -95,8 +95,8 @@ pub(crate) struct Recovery {
     /// Claims of records that are not sound: followed only where no sound record says more, since
     /// they may be older than an earlier crash.
     doubtful: VecDeque<Claim>,
-    /// Every log that may hold newer records, and from where on.
-    known_logs: BTreeMap<u32, Claim>,
+    /// Every log that may hold newer records, from where on, and which record says so.
+    known_logs: BTreeMap<u32, (Claim, u64)>,
     found: Vec<Found>,
     context: ScanContext,
     result: RecoveredState,
@@ -118,12 +118,24 @@ impl Recovery {
         }
     }
 
-    /// Puts a log on the list of those to scan, unless it is known already.
-    fn follow(&mut self, claim: Claim) {
-        if let Entry::Vacant(place) = self.known_logs.entry(claim.log_index) {
-            place.insert(claim);
-            self.to_scan.push_back(claim);
+    /// Puts a log on the list of those to scan, unless it is known already. Logs are scanned in no
+    /// particular order, so a log may be met first through a claim that came after a snapshot was
+    /// begun and never finished; the claim of the earlier record is where the log really begins.
+    fn follow(&mut self, claim: Claim, sequence: u64) {
+        match self.known_logs.entry(claim.log_index) {
+            Entry::Vacant(place) => {
+                place.insert((claim, sequence));
+            }
+            Entry::Occupied(mut known) if known.get().1 > sequence => {
+                let again = known.get().0 != claim;
+                known.insert((claim, sequence));
+                if !again {
+                    return;
+                }
+            }
+            Entry::Occupied(_) => return,
         }
+        self.to_scan.push_back(claim);
     }
 }
 
@@ -286,7 +298,7 @@ impl Engine {
             })
             .collect();
         for claim in &claims {
-            recovery.follow(*claim);
+            recovery.follow(*claim, 0);
         }
         recovery.context.floor_sequence = header.record_sequence;
         recovery.snapshot = Some(Snapshot { header, map: entries.finish(), logs, claims, hints });
@@ -297,7 +309,7 @@ impl Engine {
         let Some(recovery) = self.recovering() else { return };
         while recovery.to_scan.is_empty() {
             let Some(claim) = recovery.doubtful.pop_front() else { return self.scans_are_done() };
-            recovery.follow(claim);
+            recovery.follow(claim, u64::MAX);
         }
         let Some(claim) = recovery.to_scan.pop_front() else { return };
         recovery.result.logs += 1;
@@ -335,7 +347,7 @@ impl Engine {
         for found in scan.found {
             for claim in found.header.claims.iter().filter(|claim| claim.log_index < log_count) {
                 if found.is_sound() {
-                    recovery.follow(*claim);
+                    recovery.follow(*claim, found.header.sequence);
                 } else {
                     recovery.doubtful.push_back(*claim);
                 }
