@@ -127,27 +127,28 @@ impl Checkpoint {
 }
 
 impl Engine {
-    /// Moves the checkpoint on.
+    /// Moves the checkpoint on until it waits for the disk, for a record or for a spill: no other
+    /// event may come to move it.
     pub(crate) fn advance_checkpoint(&mut self) {
-        if !self.checkpoint.running || self.failure.is_some() {
-            return;
-        }
+        while self.checkpoint.running && self.failure.is_none() && self.checkpoint_step() {}
+    }
+
+    /// One step; says whether the next can follow at once.
+    fn checkpoint_step(&mut self) -> bool {
         match self.checkpoint.batch.as_ref().map(|batch| batch.step) {
             None if self.spill.is_none() => self.begin_batch(),
             Some(Step::Flushing { ticket }) if self.flusher.is_done(ticket) => self.release_batch(),
             Some(Step::Releasing) if !self.checkpoint.has_releases() => {
-                // Everything was overwritten meanwhile and no record is under way for the batch.
-                let in_record = self
-                    .commit
-                    .in_flight
-                    .as_ref()
-                    .is_some_and(|record| !record.releases.is_empty());
-                if !in_record {
-                    self.checkpoint_released();
+                // Everything was overwritten meanwhile, unless a record for the batch is under way.
+                let record = self.commit.in_flight.as_ref();
+                if record.is_some_and(|record| !record.releases.is_empty()) {
+                    return false;
                 }
+                self.checkpoint_released();
             }
-            _ => {}
+            _ => return false,
         }
+        self.checkpoint.batch.is_none()
     }
 
     fn begin_batch(&mut self) {
