@@ -202,15 +202,20 @@ impl Client {
         });
         let mut sockets = [PollFd::new(&self.socket, PollFlags::IN)];
         match poll(&mut sockets, timeout.as_ref()) {
-            Ok(ready) => Ok(ready > 0),
+            Ok(0) => Ok(false),
+            Ok(_) => self.fill().map(|()| true),
             Err(rustix::io::Errno::INTR) => Ok(false),
             Err(errno) => Err(errno.into()),
         }
     }
 
+    /// Whether (the beginning of) an answer was taken from the socket already.
+    pub(crate) fn has_input(&self) -> bool {
+        !self.unread.is_empty()
+    }
+
     /// Takes the next answer, waiting for it. The bytes of a read are taken and dropped.
     pub(crate) fn receive(&mut self) -> io::Result<Answer> {
-        self.hand_over()?;
         let (magic, error, handle) = (self.take_u32()?, self.take_u32()?, self.take_u64()?);
         if magic != SIMPLE_REPLY_MAGIC {
             return Err(wrong("a simple reply", magic));
@@ -224,16 +229,9 @@ impl Client {
         Ok(Answer { handle, error })
     }
 
-    /// One request from sending it to its answer.
-    pub(crate) fn ask(&mut self, ask: Ask<'_>) -> io::Result<()> {
-        self.send(u64::MAX, ask)?;
-        match self.receive()?.error {
-            0 => Ok(()),
-            error => Err(io::Error::from_raw_os_error(error as i32)),
-        }
-    }
-
     fn fill(&mut self) -> io::Result<()> {
+        // Whoever waits for an answer must have asked.
+        self.hand_over()?;
         let len = self.socket.read(&mut self.input)?;
         if len == 0 {
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the NBD server hung up"));
