@@ -1,6 +1,7 @@
 //! What the end-to-end tests share: scratch folders, the real program, and a daemon whose readiness
 //! is an event (the line it prints), never a guess.
 
+#![allow(unreachable_pub, reason = "a module of several test binaries")]
 #![allow(dead_code, reason = "each test binary uses its part")]
 #![allow(clippy::unwrap_used, reason = "tests")]
 
