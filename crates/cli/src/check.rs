@@ -113,15 +113,15 @@ fn report<'a>(args: &'a CheckArgs, found: &'a CheckReport) -> Report<'a> {
 
 fn tell(args: &CheckArgs, found: &CheckReport) {
     for finding in &found.findings {
-        let mut line = if finding.is_damage { "damage: " } else { "note: " }.to_owned();
-        line.push_str(&finding.place);
-        if let Some(offset) = finding.device_offset {
-            line.push_str(&format!(" at device byte {offset}"));
-        }
-        if let (Some(offset), Some(len)) = (finding.client_offset, finding.len_bytes) {
-            line.push_str(&format!(" for {len} client bytes at {offset}"));
-        }
-        say(&format!("{line}: {}", finding.problem));
+        let kind = if finding.is_damage { "damage" } else { "note" };
+        let device = finding
+            .device_offset
+            .map_or(String::new(), |offset| format!(" at device byte {offset}"));
+        let client = match (finding.client_offset, finding.len_bytes) {
+            (Some(offset), Some(len)) => format!(" for {len} client bytes at {offset}"),
+            _ => String::new(),
+        };
+        say(&format!("{kind}: {}{device}{client}: {}", finding.place, finding.problem));
         if args.repair_hint {
             say(&format!("        {}", repair_of(args, found, finding)));
         }

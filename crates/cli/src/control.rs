@@ -39,14 +39,14 @@ pub fn derived_paths(target: &str) -> Result<Vec<PathBuf>, String> {
     let backing = backing_path(target)?.unwrap_or_else(|| PathBuf::from(target));
     let path = std::fs::canonicalize(&backing).unwrap_or(backing);
     let file_name = path.file_name().map(|name| name.to_string_lossy().into_owned());
-    let mut name: String = file_name
+    let name: String = file_name
         .unwrap_or_default()
         .chars()
         .map(|c| if c.is_ascii_alphanumeric() || c == '.' || c == '-' { c } else { '_' })
         .take(NAME_BYTES_MAX)
         .collect();
     let hash = crc_of(path.as_os_str().as_encoded_bytes());
-    name.push_str(&format!("-{hash:08x}.control"));
+    let name = format!("{name}-{hash:08x}.control");
     Ok(directories().into_iter().map(|directory| directory.join(&name)).collect())
 }
 

@@ -169,7 +169,7 @@ fn options(args: &CreateArgs, preset: NamedPreset) -> Result<CreateOptions, Stri
 /// The largest write that fits one record, and so the largest threshold.
 pub fn checked_threshold(bytes: u64) -> Result<u32, String> {
     let max = u64::from(nearhead_engine::RECORD_BYTES_MAX);
-    if bytes == 0 || bytes > max || bytes % 512 != 0 {
+    if bytes == 0 || bytes > max || !bytes.is_multiple_of(512) {
         return Err(format!(
             "--threshold: expected a multiple of 512 from 512 to {max} bytes, found {bytes}"
         ));

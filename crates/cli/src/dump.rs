@@ -145,7 +145,9 @@ pub fn run(args: &DumpArgs) -> Result<(), String> {
     let superblock = match find_superblock(&mut io) {
         Ok(found) => found.superblock,
         Err(error) => {
-            copies.iter().for_each(|copy| say(&copy_line(copy)));
+            for copy in &copies {
+                say(&copy_line(copy));
+            }
             return Err(error.to_string());
         }
     };

@@ -3,7 +3,8 @@
 //! A reader that goes away (`nearhead dump ... | head`) ends the program quietly, not with a panic.
 
 use serde::Serialize;
-use std::io::{self, Write};
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
 
 /// Prints a line for whoever reads the result.
 pub fn say(line: &str) {
@@ -40,5 +41,9 @@ pub fn say_json_line(report: &impl Serialize) -> Result<(), String> {
 
 /// Bytes as hexadecimal digits.
 pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
 }

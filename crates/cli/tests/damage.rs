@@ -242,3 +242,42 @@ fn a_rotten_record_after_the_snapshot_is_named_and_its_blocks_read_as_errors() {
     }
     panic!("record {} was in no log", BLOCKS / 2);
 }
+
+/// Corrupts the headers of these records, wherever they are.
+fn corrupt_records(scratch: &Scratch, sequences: &[u64]) {
+    let mut hit = 0;
+    for log in 0..3 {
+        let dump = run_json(scratch, &["dump", "a.img", "--log", &log.to_string()]);
+        for record in dump["records"].as_array().unwrap() {
+            if sequences.contains(&record["sequence"].as_u64().unwrap()) {
+                let offset = record["device_offset"].as_u64().unwrap();
+                corrupt(&scratch.path("a.img"), offset + 30, 1);
+                hit += 1;
+            }
+        }
+    }
+    assert_eq!(hit, sequences.len(), "records {sequences:?}");
+}
+
+#[test]
+fn two_lost_records_in_a_row_need_consent() {
+    let scratch = Scratch::new("two");
+    volume(&scratch, false);
+    corrupt_records(&scratch, &[BLOCKS / 2, BLOCKS / 2 + 1]);
+    let missing = format!("record {} is missing", BLOCKS / 2);
+    let asked = ["a.img", &missing, "accept the loss"];
+    run_fails(&scratch, &["serve", "a.img", "--socket", "s"], &asked);
+    run_fails(&scratch, &["repair", "a.img"], &asked);
+    let report = damaged(&scratch);
+    assert_eq!(report["opens"], false);
+    run_fails(&scratch, &["serve", "a.img", "--socket", "s"], &asked);
+    let repaired = run_json(&scratch, &["repair", "a.img", "--accept-loss"]);
+    assert!(repaired["damage"].to_string().contains(&missing), "{repaired}");
+    let daemon = Daemon::serve(&scratch, "a.img", &[]);
+    let mut client = Client::connect(&daemon.socket).unwrap();
+    let kept =
+        (0..BLOCKS).filter(|block| client.try_read(block * 8192, 4096) == Ok(content(*block)));
+    assert_eq!(kept.count() as u64, BLOCKS - 2);
+    drop(client);
+    daemon.stop_ok();
+}

@@ -151,7 +151,7 @@ fn send_batch(
 ) -> std::io::Result<usize> {
     let mut taken: Vec<(u64, u64)> = Vec::new();
     let mut sent = 0;
-    for _ in 0..1 + random.below(16) {
+    for _ in 0..=random.below(16) {
         let sectors = match random.below(10) {
             0 => 256 + random.below(256),
             1 | 2 => 1 + random.below(7),

@@ -84,7 +84,7 @@ pub struct ServeArgs {
     /// Let clients choose whether to encrypt
     #[arg(long)]
     pub tls_optional: bool,
-    /// Control socket [default: derived from the target, in /run/nearhead or $XDG_RUNTIME_DIR]
+    /// Control socket [default: derived from the target, in /run/nearhead or the user's runtime directory]
     #[arg(long, value_name = "PATH")]
     pub control: Option<PathBuf>,
     /// Serve metrics over HTTP at this address, for example 127.0.0.1:9420

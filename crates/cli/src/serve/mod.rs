@@ -67,7 +67,7 @@ pub fn run(args: &ServeArgs) -> Result<(), String> {
     let (builder, control) = listen(&args, &name, &desk)?;
     let metrics = args.metrics.as_deref().map(metrics::Endpoint::listen).transpose()?;
     let start = target.start;
-    let mut served = open_volume(&args, target, start)?;
+    let mut volume = open_volume(&args, target, start)?;
 
     let limits = limits(&args);
     let handle: Rc<OnceCell<ShutdownHandle>> = Rc::default();
@@ -76,10 +76,10 @@ pub fn run(args: &ServeArgs) -> Result<(), String> {
     desk.set_uris(name.clone(), uris.clone());
     signals.stop_gracefully_through(&server.shutdown_handle())?;
     let _ = handle.set(server.shutdown_handle());
-    announce(&args, &name, &served, &uris, control.as_deref())?;
+    announce(&args, &name, &volume, &uris, control.as_deref())?;
     let report =
-        server.run(&mut served, &Clock::since(start)).map_err(|error| format!("serve: {error}"))?;
-    finished(&args, &name, served, &report)
+        server.run(&mut volume, &Clock::since(start)).map_err(|error| format!("serve: {error}"))?;
+    finished(&args, &name, &volume, &report)
 }
 
 fn open_target(args: &ServeArgs, name: &str, access: Access) -> Result<Target, String> {
@@ -320,7 +320,7 @@ fn announce(
     Ok(())
 }
 
-fn finished(args: &ServeArgs, name: &str, served: Served, report: &Report) -> Result<(), String> {
+fn finished(args: &ServeArgs, name: &str, served: &Served, report: &Report) -> Result<(), String> {
     let unanswered = report.unanswered;
     match report.ending {
         Ending::Graceful => {
