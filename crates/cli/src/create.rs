@@ -33,6 +33,9 @@ pub struct CreateArgs {
     /// Size of each log [default: 10 MiB]
     #[arg(long, value_name = "BYTES")]
     pub log_size: Option<ByteSize>,
+    /// Keep room so that the volume can grow to a device of this size
+    #[arg(long, value_name = "BYTES")]
+    pub grow_to: Option<ByteSize>,
     /// When writes are answered
     #[arg(long, value_enum, default_value_t)]
     pub ack: AckArg,
@@ -128,7 +131,12 @@ pub fn create(args: &CreateArgs) -> Result<(Target, Superblock), String> {
 
 fn create_on(args: &CreateArgs, options: &CreateOptions) -> Result<(Target, Superblock), String> {
     let mut target = Target::open(&args.target, Access::Create, &args.disk)?;
-    let superblock = nearhead_volume::create(&mut target.io(), options)
+    let mut io = target.io();
+    let created = match args.grow_to {
+        None => nearhead_volume::create(&mut io, options),
+        Some(ByteSize(bytes)) => nearhead_volume::create_to_grow(&mut io, options, bytes),
+    };
+    let superblock = created
         .map_err(|error| format!("{error}{}", where_if_missing(&error.to_string(), args)))?;
     Ok((target, superblock))
 }

@@ -68,7 +68,8 @@ pub fn run(args: &GrowArgs) -> Result<(), String> {
     ));
     if report.groups_left_out > 0 {
         say(&format!(
-            "{} more groups would fit the device, but not the snapshots, whose size was fixed at creation",
+            "{} more groups would fit the device, but not the snapshots, whose size was fixed at creation \
+             (see create --grow-to)",
             report.groups_left_out
         ));
     }

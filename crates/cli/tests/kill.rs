@@ -49,14 +49,17 @@ struct Oracle {
     sectors: Vec<Candidates>,
     writes: HashMap<u64, Write>,
     next_id: u64,
+    /// The volume promises what FUA does for every write.
+    every_reply_is_durable: bool,
 }
 
 impl Oracle {
-    fn new() -> Self {
+    fn new(every_reply_is_durable: bool) -> Self {
         Self {
             sectors: vec![Candidates(vec![(0, 0)]); SECTORS as usize],
             writes: HashMap::new(),
             next_id: 1,
+            every_reply_is_durable,
         }
     }
 
@@ -82,7 +85,7 @@ impl Oracle {
     fn acknowledged(&mut self, cookie: u64) {
         let Some(write) = self.writes.get_mut(&cookie) else { return };
         write.acknowledged = true;
-        if write.fua {
+        if write.fua || self.every_reply_is_durable {
             self.is_durable(cookie);
         }
     }
@@ -216,7 +219,7 @@ fn run_cycles(name: &str, create: &[&str], serve: &[&str], kills: u32, seed: u64
     let mut args = vec!["create", "disk.img", "--size", "96MiB"];
     args.extend_from_slice(create);
     run_ok(&scratch, &args);
-    let (mut oracle, mut random) = (Oracle::new(), Random(seed));
+    let (mut oracle, mut random) = (Oracle::new(create.contains(&"durable")), Random(seed));
     for cycle in 0..kills {
         let daemon = Daemon::serve(&scratch, "disk.img", serve);
         oracle.check(&mut Client::connect(&daemon.socket).unwrap(), seed, cycle);

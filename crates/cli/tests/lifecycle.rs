@@ -176,6 +176,35 @@ fn a_grown_image_keeps_its_content_and_serves_more() {
     }
 }
 
+/// Bytes that clients see of an image that began at 64 MiB and became 4 GiB.
+fn grown_bytes(scratch: &Scratch, image: &str, more: &[&str]) -> u64 {
+    let mut args = vec!["create", image, "--size", "64MiB", "--group-size", "2MiB"];
+    args.extend_from_slice(more);
+    run_ok(scratch, &args);
+    let file = std::fs::File::options().write(true).open(scratch.path(image)).unwrap();
+    file.set_len(4 << 30).unwrap();
+    let grown = run_json(scratch, &["grow", image]);
+    run_ok(scratch, &["check", image]);
+    assert_eq!(more.is_empty(), grown["groups_left_out"].as_u64().unwrap() > 0, "{grown}");
+    grown["client_bytes_after"].as_u64().unwrap()
+}
+
+#[test]
+fn room_kept_at_creation_lets_a_volume_grow_as_far() {
+    let scratch = Scratch::new("room");
+    let bounded = grown_bytes(&scratch, "a.img", &[]);
+    let roomy = grown_bytes(&scratch, "b.img", &["--grow-to", "4GiB"]);
+    assert!(roomy > 2 << 30 && roomy > bounded, "{roomy} and {bounded}");
+    let daemon = Daemon::serve(&scratch, "b.img", &[]);
+    let mut client = Client::connect(&daemon.socket).unwrap();
+    client.write(roomy - 4096, &pattern(1, 4096), true);
+    daemon.kill();
+    let daemon = Daemon::serve(&scratch, "b.img", &[]);
+    let mut client = Client::connect(&daemon.socket).unwrap();
+    assert_eq!(client.read(roomy - 4096, 4096), pattern(1, 4096));
+    daemon.stop_ok();
+}
+
 #[test]
 fn a_volume_file_says_what_flags_would() {
     let scratch = Scratch::new("config");

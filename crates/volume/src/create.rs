@@ -127,6 +127,43 @@ pub fn describe(
 /// Creates a volume on the disk.
 pub fn create(io: &mut SyncIo<'_>, options: &CreateOptions) -> Result<Superblock, CreateError> {
     let superblock = describe(io.disk().properties(), options)?;
+    write_new(io, options, superblock)
+}
+
+/// Creates a volume that may later grow to a device of `grow_to_bytes`: its snapshot slots have
+/// room for the logs that it will have then.
+pub fn create_to_grow(
+    io: &mut SyncIo<'_>,
+    options: &CreateOptions,
+    grow_to_bytes: u64,
+) -> Result<Superblock, CreateError> {
+    let properties = io.disk().properties();
+    let mut superblock = describe(properties, options)?;
+    let layout = &mut superblock.layout;
+    if options.preset == Preset::Mlb {
+        let as_grown = CreateOptions {
+            group_bytes: Some(layout.group_bytes),
+            log_bytes: Some(layout.log_bytes),
+            device_bytes: None,
+            ..options.clone()
+        };
+        let enlarged = Properties { capacity_bytes: grow_to_bytes, ..properties.clone() };
+        let slot_bytes = plan(&enlarged, &as_grown)?.slot_bytes.max(layout.slot_bytes);
+        layout.slot_bytes = slot_bytes;
+        layout.slot_offsets[1] = layout.slot_offsets[0] + slot_bytes;
+        layout.groups_offset = (layout.slot_offsets[1] + slot_bytes).next_multiple_of(1 << 20);
+        let room = layout.superblock_offsets()[2].saturating_sub(layout.groups_offset);
+        layout.group_count = u32::try_from(room / layout.group_bytes).unwrap_or(u32::MAX);
+        layout.validate()?;
+    }
+    write_new(io, options, superblock)
+}
+
+fn write_new(
+    io: &mut SyncIo<'_>,
+    options: &CreateOptions,
+    superblock: Superblock,
+) -> Result<Superblock, CreateError> {
     if !options.force {
         refuse_what_is_used(io)?;
     }

@@ -82,7 +82,7 @@ impl fmt::Display for GrowError {
             Self::Slots { device, groups_max } => write!(
                 formatter,
                 "grow {device}: expected room for more logs in the snapshots, found it full at \
-                 {groups_max} groups, fixed at creation; copy to a new volume instead"
+                 {groups_max} groups, fixed at creation; copy to a new volume instead, made with --grow-to"
             ),
             Self::Layout(error) => write!(formatter, "grow: {error}"),
             Self::Disk(error) => write!(formatter, "grow: {error}"),

@@ -20,7 +20,7 @@ pub mod sync_io;
 mod volume;
 
 pub use bare::BareDisk;
-pub use create::{CreateError, CreateOptions, create};
+pub use create::{CreateError, CreateOptions, create, create_to_grow};
 pub use open::{OpenError, find_superblock};
 pub use presets::{NamedPreset, PRESETS, UnknownPreset, default_config};
 pub use probe::{Contents, Finding, probe};

@@ -94,6 +94,7 @@ fn open_target(args: &ServeArgs, name: &str, access: Access) -> Result<Target, S
             threshold: args.threshold,
             group_size: None,
             log_size: None,
+            grow_to: None,
             ack: args.ack.unwrap_or_default(),
             label: String::new(),
             force: false,
