@@ -60,6 +60,11 @@ impl UnflushedWrite {
         (self.len() / u64::from(sector_bytes)) as usize
     }
 
+    /// Whether a later write over that sector is safe already, so that this one cannot come back.
+    pub fn is_superseded(&self, sector: usize) -> bool {
+        self.superseded.get(sector).copied().unwrap_or(false)
+    }
+
     fn end(&self) -> u64 {
         self.offset + self.len()
     }

@@ -1,0 +1,62 @@
+//! Random workloads of every preset with power cuts, kills, shutdowns and failing disks.
+//!
+//! One seed decides the options, the steps and the fate of every unflushed sector.
+
+use crate::support::harness::{Harness, Options};
+use crate::support::steps::{Step, random_step};
+use nearhead_format::AckMode;
+use nearhead_models::SplitMix;
+
+const PRESETS: [&str; 4] = ["nolog", "singlelog", "mlb", "mlb-256"];
+
+fn run(seed: u64, preset: &'static str, ack: AckMode, steps: u64, faults: bool) {
+    let mut random = SplitMix::new(seed);
+    let options = Options::random(preset, ack, &mut random);
+    let trace = std::env::var_os("TRACE").is_some();
+    if trace {
+        println!("{options:?}");
+    }
+    let mut harness = Harness::new(options);
+    for _ in 0..steps {
+        let step = random_step(&mut random, true, faults);
+        if trace {
+            println!("{} at {}: {step:?}", harness.oracle.epoch, harness.now);
+        }
+        harness.apply(&step);
+    }
+    harness.apply(&Step::Settle);
+    harness.apply(&Step::Cut { seed });
+}
+
+/// The seeds to run: `SEED` alone, or `SEEDS` of them from `FROM` on.
+fn seeds(default: u64) -> std::ops::Range<u64> {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    let from = number("SEED").or(number("FROM")).unwrap_or(0);
+    let count = if number("SEED").is_some() { 1 } else { number("SEEDS").unwrap_or(default) };
+    from..from + count
+}
+
+fn run_all(name: &str, default: u64, steps: u64, faults: bool) {
+    let only = std::env::var("PRESET").ok();
+    for seed in seeds(default) {
+        for preset in PRESETS.into_iter().filter(|name| only.as_ref().is_none_or(|o| o == name)) {
+            for ack in [AckMode::Durable, AckMode::Flush] {
+                println!(
+                    "repeat with: SEED={seed} PRESET={preset} cargo test -p nearhead-volume --test laws \
+                     {name} -- --nocapture ({ack:?})"
+                );
+                run(seed, preset, ack, steps, faults);
+            }
+        }
+    }
+}
+
+#[test]
+fn no_power_cut_kill_or_shutdown_loses_or_revives_anything() {
+    run_all("no_power_cut_kill_or_shutdown", 40, 800, false);
+}
+
+#[test]
+fn a_failing_disk_loses_nothing_acknowledged_and_answers_everything() {
+    run_all("a_failing_disk", 40, 500, true);
+}

@@ -1,0 +1,164 @@
+//! Images that a cut may leave, and a read-only disk over one of them.
+//!
+//! An image is the safe content plus some sectors of the unflushed writes. Thousands are made of one
+//! moment, so they share its content: reads of a log are slices of one buffer, copied only where an
+//! image differs.
+
+use crate::support::disk::CutPoint;
+use nearhead_disk::{
+    BufferMut, Command, Completion, Disk, Nanos, Payload, Properties, Submission, Ticket,
+};
+use nearhead_models::{MemoryStore, Store};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::ops::Range;
+use std::rc::Rc;
+
+/// One sector of an unflushed write.
+#[derive(Clone)]
+pub(super) struct TornSector {
+    pub(super) offset: u64,
+    pub(super) bytes: Rc<Vec<u8>>,
+    pub(super) hash: u64,
+}
+
+/// An unflushed write as sectors that a cut may leave or lose; those that cannot come back are not
+/// among them.
+pub(super) struct TornWrite {
+    pub(super) serial: u64,
+    pub(super) sectors: Vec<TornSector>,
+}
+
+/// The writes of a cut point, in order.
+pub(super) fn torn_writes(point: &CutPoint, sector_bytes: usize) -> Vec<TornWrite> {
+    let writes = point.unflushed.iter().map(|write| {
+        let mut bytes = vec![0; write.len() as usize];
+        let mut at = 0;
+        for part in &write.parts {
+            part.copy_to(&mut bytes[at..at + part.len()]);
+            at += part.len();
+        }
+        let sectors = bytes.chunks(sector_bytes).enumerate();
+        let left = sectors.filter(|(index, _)| !write.is_superseded(*index));
+        let sectors = left.map(|(index, bytes)| {
+            let offset = write.offset + (index * sector_bytes) as u64;
+            TornSector { offset, hash: hash(offset, bytes), bytes: Rc::new(bytes.to_vec()) }
+        });
+        TornWrite { serial: write.serial, sectors: sectors.collect() }
+    });
+    writes.collect()
+}
+
+pub(super) fn hash(offset: u64, bytes: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (offset, bytes).hash(&mut hasher);
+    hasher.finish()
+}
+
+/// The content all images of one cut point share.
+pub(super) struct Shared {
+    pub(super) properties: Properties,
+    pub(super) safe: MemoryStore,
+    /// Places that recovery reads in large transfers.
+    pub(super) regions: Vec<Range<u64>>,
+    cached: RefCell<HashMap<u64, Payload>>,
+}
+
+impl Shared {
+    pub(super) fn new(
+        properties: &Properties,
+        safe: &MemoryStore,
+        regions: &[Range<u64>],
+    ) -> Rc<Self> {
+        Rc::new(Self {
+            properties: properties.clone(),
+            safe: safe.clone(),
+            regions: regions.to_vec(),
+            cached: RefCell::default(),
+        })
+    }
+
+    fn read(&self, range: &Range<u64>) -> BufferMut {
+        let mut bytes = BufferMut::zeroed((range.end - range.start) as usize);
+        self.safe.read(range.start, &mut bytes).unwrap();
+        bytes
+    }
+
+    fn region(&self, range: &Range<u64>) -> Payload {
+        let mut cached = self.cached.borrow_mut();
+        let read = || Payload::Bytes(self.read(range).freeze());
+        cached.entry(range.start).or_insert_with(read).clone()
+    }
+}
+
+/// The disk after a cut. It counts changes: recovery must make none.
+pub(super) struct ImageDisk {
+    shared: Rc<Shared>,
+    overlay: BTreeMap<u64, Rc<Vec<u8>>>,
+    patched: HashMap<u64, Payload>,
+    done: VecDeque<Completion>,
+    pub(super) changes: u64,
+}
+
+impl ImageDisk {
+    pub(super) fn new(shared: &Rc<Shared>, overlay: BTreeMap<u64, Rc<Vec<u8>>>) -> Self {
+        let (patched, done) = (HashMap::new(), VecDeque::new());
+        Self { shared: Rc::clone(shared), overlay, patched, done, changes: 0 }
+    }
+
+    fn patch(&self, range: &Range<u64>, mut bytes: BufferMut) -> Payload {
+        for (offset, sector) in self.overlay.range(range.clone()) {
+            let at = (offset - range.start) as usize;
+            bytes[at..at + sector.len()].copy_from_slice(sector);
+        }
+        Payload::Bytes(bytes.freeze())
+    }
+
+    fn read(&mut self, range: &Range<u64>) -> Payload {
+        let shared = Rc::clone(&self.shared);
+        let inside = |region: &&Range<u64>| region.start <= range.start && range.end <= region.end;
+        let Some(region) = shared.regions.iter().find(inside) else {
+            return self.patch(range, shared.read(range));
+        };
+        let whole = if self.overlay.range(region.clone()).next().is_none() {
+            shared.region(region)
+        } else if let Some(patched) = self.patched.get(&region.start) {
+            patched.clone()
+        } else {
+            let Payload::Bytes(bytes) = shared.region(region) else { unreachable!("always bytes") };
+            let patched = self.patch(region, BufferMut::copy_of(&bytes));
+            self.patched.insert(region.start, patched.clone());
+            patched
+        };
+        let from = (range.start - region.start) as usize;
+        whole.slice(from..from + (range.end - range.start) as usize)
+    }
+}
+
+impl Disk for ImageDisk {
+    fn properties(&self) -> &Properties {
+        &self.shared.properties
+    }
+
+    fn submit(&mut self, submission: Submission, _now: Nanos) {
+        let ticket: Ticket = submission.ticket;
+        let payload = match submission.command {
+            Command::Read { offset, len } => self.read(&(offset..offset + u64::from(len))),
+            Command::Flush => Payload::EMPTY,
+            Command::Write { .. } | Command::WriteZeroes { .. } | Command::Trim { .. } => {
+                self.changes += 1;
+                Payload::EMPTY
+            }
+        };
+        self.done.push_back(ticket.complete(Ok(payload)));
+    }
+
+    fn poll(&mut self, _now: Nanos) -> Option<Completion> {
+        self.done.pop_front()
+    }
+
+    fn wake_at(&self) -> Option<Nanos> {
+        (!self.done.is_empty()).then_some(Nanos::ZERO)
+    }
+}

@@ -1,0 +1,10 @@
+//! The laws of SAFETY.md, each tried against a volume over a disk that loses, tears, reorders and
+//! fails. One program, so that all of it shares one oracle and one harness.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod crash_random;
+mod determinism;
+mod exhaustive_crash;
+mod state_machine;
+mod support;
