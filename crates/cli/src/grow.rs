@@ -33,6 +33,8 @@ struct Report<'a> {
     groups_after: u32,
     /// Groups for which the snapshots, sized at creation, have no room.
     groups_left_out: u64,
+    /// Share of the logs' blocks that the map has room for.
+    map_room_pct: u64,
 }
 
 /// Runs the command.
@@ -53,6 +55,7 @@ pub fn run(args: &GrowArgs) -> Result<(), String> {
         groups_before: before.group_count,
         groups_after: after.group_count,
         groups_left_out: growth.groups_left_out,
+        map_room_pct: growth.map_room_pct,
     };
     if args.json {
         return say_json(&report);
@@ -66,6 +69,13 @@ pub fn run(args: &GrowArgs) -> Result<(), String> {
         ByteSize(report.client_bytes_after),
         report.groups_after,
     ));
+    if report.map_room_pct < 100 {
+        say(&format!(
+            "the map, whose room was fixed at creation, can hold {} % of what the logs can; past that \
+             small writes go in place (see create --grow-to)",
+            report.map_room_pct
+        ));
+    }
     if report.groups_left_out > 0 {
         say(&format!(
             "{} more groups would fit the device, but not the snapshots, whose size was fixed at creation \

@@ -3,8 +3,8 @@
 //! Nothing that exists moves: groups are added behind the last one, and the superblock copies are
 //! written anew, the last one at the new end first. Until the first copy of the new generation is
 //! there the volume is the old one; from then on it is the new one. The map must be at rest in a
-//! snapshot, and the snapshot slots, whose size was chosen at creation, bound how many logs a volume
-//! may ever have.
+//! snapshot. The snapshot slots keep the size chosen at creation, and so does the map that must fit
+//! them: with many more logs than then, part of the log space cannot be used, which is said.
 
 use crate::create::write_superblocks;
 use crate::open::{OpenError, find_superblock};
@@ -19,6 +19,8 @@ use std::fmt;
 const SLOT_BYTES_KEPT: u64 = 4096 + 16 * nearhead_engine::HINTS_MAX as u64 + 4096;
 /// Bytes of a snapshot for each log besides its entries: its state and its claim.
 const SLOT_BYTES_PER_LOG: u64 = 16;
+/// A volume does not grow so far that its map has room for less than this share of its logs.
+const MAP_ROOM_PCT_MIN: u64 = 10;
 
 /// What growing did, or would do.
 #[derive(Clone, Debug)]
@@ -29,6 +31,8 @@ pub struct Growth {
     pub after: Superblock,
     /// Groups that the snapshot slots had no room for.
     pub groups_left_out: u64,
+    /// Share of the logs' blocks that the map has room for, at most 100.
+    pub map_room_pct: u64,
 }
 
 /// Why a volume cannot grow.
@@ -123,9 +127,10 @@ pub fn plan(io: &mut SyncIo<'_>) -> Result<Growth, GrowError> {
         let volume_bytes = before.layout.device_bytes;
         return Err(GrowError::NothingToAdd { device, volume_bytes, device_bytes });
     }
+    let map_room_pct = map_room_pct(&layout);
     let generation = before.generation + 1;
     let after = Superblock { layout, generation, ..before.clone() };
-    Ok(Growth { before, after, groups_left_out })
+    Ok(Growth { before, after, groups_left_out, map_room_pct })
 }
 
 fn enlarged(
@@ -159,10 +164,22 @@ fn enlarged(
     }
 }
 
-/// Logs whose map fits a snapshot slot when every block of each is mapped.
+/// Bytes of a snapshot for the entries of one log when every block of it is mapped.
+fn entry_bytes_per_log(layout: &Layout) -> u64 {
+    layout.log_bytes / BLOCK_BYTES * ENTRY_BYTES as u64
+}
+
+/// Logs for which the slots have room enough.
 fn groups_max(layout: &Layout) -> u64 {
-    let per_log = layout.log_bytes / BLOCK_BYTES * ENTRY_BYTES as u64 + SLOT_BYTES_PER_LOG;
-    layout.slot_bytes.saturating_sub(SLOT_BYTES_KEPT) / per_log.max(1)
+    let per_log = entry_bytes_per_log(layout) * MAP_ROOM_PCT_MIN / 100 + SLOT_BYTES_PER_LOG;
+    layout.slot_bytes.saturating_sub(SLOT_BYTES_KEPT) / per_log
+}
+
+fn map_room_pct(layout: &Layout) -> u64 {
+    let logs = u64::from(layout.log_count());
+    let room = layout.slot_bytes.saturating_sub(SLOT_BYTES_KEPT + logs * SLOT_BYTES_PER_LOG);
+    let wanted = entry_bytes_per_log(layout) * logs;
+    (room * 100).checked_div(wanted).unwrap_or(100).min(100)
 }
 
 /// Grows the volume as planned. No engine may be running on the device.
