@@ -339,3 +339,34 @@ fn a_full_file_system_under_a_sparse_image_fails_writes_and_loses_nothing() {
     }
     daemon.stop_ok();
 }
+
+#[test]
+fn a_device_that_goes_away_fails_requests_and_is_reported() {
+    let scratch = Scratch::new("gone");
+    sparse(&scratch, "disk.img", 64 << 20);
+    let Some(device) = Loop::new(&scratch, "disk.img", &[]) else { return };
+    run_ok(&scratch, &["create", &device.0]);
+    let mut daemon = Daemon::serve(&scratch, &device.0, &[]);
+    let mut client = Client::connect(&daemon.socket).unwrap();
+    client.write(0, &[1; 4096], true);
+    // To whoever has it open, a device of no size is one that left.
+    std::fs::copy(scratch.path("disk.img"), scratch.path("kept.img")).unwrap();
+    File::options().write(true).open(scratch.path("disk.img")).unwrap().set_len(0).unwrap();
+    tool_ok("losetup", &["--set-capacity", &device.0]);
+    assert!(client.try_read(4 << 20, 4096).is_err());
+    let error = client.run(common::nbd::Kind::Write, true, 8192, 4096, &[2; 4096]).unwrap();
+    assert_ne!(error, 0, "a write to a device that is gone was acknowledged");
+    daemon.wait_for_notice("the volume failed");
+    let status = run_ok(&scratch, &["status", &device.0]);
+    assert!(status.contains("failed:") && status.contains(&device.0), "{status}");
+    run_fails(&scratch, &["drain", &device.0], &["failure"]);
+    drop(client);
+    let (status, _, problems) = daemon.stop();
+    assert_eq!(status.code(), Some(1), "{problems}");
+    assert!(problems.contains("after a failure"), "{problems}");
+    // What was acknowledged is on the medium.
+    drop(device);
+    let daemon = Daemon::serve(&scratch, "kept.img", &["--read-only"]);
+    assert_eq!(Client::connect(&daemon.socket).unwrap().read(0, 4096), [1; 4096]);
+    daemon.stop_ok();
+}
