@@ -242,6 +242,10 @@ impl Engine {
         }
         self.advance_background();
         self.try_commit();
+        // A record without room may have asked for one: no other event may come.
+        if self.snapshotter.is_demanded() {
+            self.advance_snapshot();
+        }
         self.release_waiters();
         self.advance_shutdown();
         // Last, so that a flush any step above asked for leaves now: no other event may come.

@@ -14,6 +14,7 @@ use crate::dispatch::Purpose;
 use crate::engine::{Engine, Phase};
 use crate::map::Map;
 use nearhead_disk::{BufferMut, Class, Command, DiskError, Nanos, Payload};
+use nearhead_format::record::FLAG_RELOCATION;
 use nearhead_format::snapshot::{
     BodyItem, BodyWriter, FLAG_CLEAN_SHUTDOWN, HintRange, LogState, SNAPSHOT_HEADER_BYTES,
     SnapshotHeader,
@@ -69,6 +70,8 @@ pub(crate) struct Snapshotter {
     last_at: Nanos,
     /// Record sequence the newest committed snapshot includes.
     pub(crate) sequence: u64,
+    /// Invalidations queued when the newest committed snapshot began.
+    invalid_end: u64,
     clean_on_disk: bool,
     hints_changed: bool,
     /// Attempts that failed since the last one that did not.
@@ -80,6 +83,10 @@ impl Snapshotter {
     /// Somebody needs a snapshot soon.
     pub(crate) fn demand(&mut self) {
         self.demanded = true;
+    }
+
+    pub(crate) fn is_demanded(&self) -> bool {
+        self.demanded
     }
 
     /// A snapshot would free log space, but not so urgently that its cost does not matter.
@@ -169,9 +176,16 @@ impl Engine {
         }
         if self.snapshotter.in_progress.is_some() {
             self.continue_snapshot();
-        } else if self.snapshot_is_due() {
+        } else if self.snapshot_is_due() && !self.moves_a_chunk() {
             self.begin_snapshot(false);
         }
+    }
+
+    /// Whether a relocation record is on its way. Replayed on top of a snapshot that began now it would
+    /// bring back what an in-place write took out of the map meanwhile.
+    fn moves_a_chunk(&self) -> bool {
+        let in_flight = self.commit.in_flight.as_ref();
+        in_flight.is_some_and(|record| record.header.flags & FLAG_RELOCATION != 0)
     }
 
     /// For shutdown: true once a snapshot of exactly the present state is on disk.
@@ -315,8 +329,10 @@ impl Engine {
         self.snapshotter.clean_on_disk = work.clean;
         self.stats.snapshots += 1;
         self.logs.snapshot_committed();
-        // What was taken back before it began is not in the body: no recovery can bring it back.
-        let settled = work.invalid_end.saturating_sub(self.invalidations.committed());
+        // What was taken back before the snapshot before it began is in neither slot: no recovery can
+        // bring it back, even if one slot rots.
+        let in_neither = std::mem::replace(&mut self.snapshotter.invalid_end, work.invalid_end);
+        let settled = in_neither.saturating_sub(self.invalidations.committed());
         self.commit_invalidations_by_snapshot(settled as usize);
     }
 

@@ -52,7 +52,9 @@ pub(super) fn order(
             links.push(Link::Record(record));
             continue;
         }
-        let echo = by_sequence.get(&(sequence + 1)).map(|next| next.header.echo.clone());
+        // The first record after a start knows nothing of the one before: an empty echo says nothing.
+        let next = by_sequence.get(&(sequence + 1)).map(|next| next.header.echo.clone());
+        let echo = next.filter(|ranges| !ranges.is_empty());
         let Some(ranges) = echo.or_else(|| accept_loss.then(Vec::new)) else {
             return Err(format!(
                 "record {sequence} is missing below record {newest_sound}, and so is the one that would say \

@@ -98,6 +98,8 @@ pub(crate) struct Recovery {
     /// Every log that may hold newer records, from where on, and which record says so.
     known_logs: BTreeMap<u32, (Claim, u64)>,
     found: Vec<Found>,
+    /// The first log that could not be read: records in it may be newer than anything found.
+    unreadable: Option<String>,
     context: ScanContext,
     result: RecoveredState,
 }
@@ -113,6 +115,7 @@ impl Recovery {
             doubtful: VecDeque::new(),
             known_logs: BTreeMap::new(),
             found: Vec::new(),
+            unreadable: None,
             context: ScanContext::new(setup),
             result: RecoveredState::default(),
         }
@@ -341,9 +344,10 @@ impl Engine {
     fn scan_is_done(&mut self, scan: LogScan) {
         let log_count = self.logs.count();
         let Some(recovery) = self.recovering() else { return };
-        for problem in scan.problems {
+        for problem in scan.problems.into_iter().chain(scan.unreadable.clone()) {
             recovery.result.note(problem);
         }
+        recovery.unreadable = recovery.unreadable.take().or(scan.unreadable);
         for found in scan.found {
             for claim in found.header.claims.iter().filter(|claim| claim.log_index < log_count) {
                 if found.is_sound() {
@@ -364,6 +368,13 @@ impl Engine {
         let found = std::mem::take(&mut recovery.found);
         let mut result = std::mem::take(&mut recovery.result);
         let base = snapshot.header.record_sequence;
+        if let Some(problem) = recovery.unreadable.take().filter(|_| !accept_loss) {
+            self.recovered = result;
+            return self.recovery_fails(&format!(
+                "{problem}; it may hold writes newer than everything else, so nothing is served: mend the \
+                 device, or run `nearhead forget-log` to accept the loss"
+            ));
+        }
         let records = match chain::order(found, base, accept_loss, &mut result) {
             Ok(records) => records,
             Err(problem) => {

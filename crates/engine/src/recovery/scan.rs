@@ -75,6 +75,8 @@ pub(super) struct LogScan {
     scanned_blocks: u64,
     pub(super) found: Vec<Found>,
     pub(super) problems: Vec<String>,
+    /// Part of the log could not be read: what it says is unknown.
+    pub(super) unreadable: Option<String>,
 }
 
 impl LogScan {
@@ -87,6 +89,7 @@ impl LogScan {
             scanned_blocks: 0,
             found: Vec::new(),
             problems: Vec::new(),
+            unreadable: None,
         }
     }
 
@@ -134,8 +137,8 @@ impl LogScan {
     pub(super) fn unreadable(&mut self, problem: &str, context: &ScanContext) {
         let (log, at) = (self.claim.log_index, self.cursor);
         let offset = context.layout.log_block_offset(log, at).unwrap_or(0);
-        self.problems
-            .push(format!("log {log} at device byte {offset}: could not be read: {problem}"));
+        self.unreadable =
+            Some(format!("log {log} at device byte {offset}: could not be read: {problem}"));
         self.goal = Goal::Done;
     }
 

@@ -6,5 +6,6 @@
 mod crash_random;
 mod determinism;
 mod exhaustive_crash;
+mod recovery_table;
 mod state_machine;
 mod support;

@@ -1,0 +1,267 @@
+//! The decision table of docs/recovery.md, row by row: the table says what must happen, this file
+//! says how to damage the bytes. A row that only one of them has fails the test.
+
+use crate::support::content::{SECTOR, versions};
+use crate::support::disk::{Fault, FaultKind, TestDisk};
+use crate::support::harness::{DEVICE_BYTES, Harness, Options};
+use crate::support::steps::Step;
+use nearhead_disk::{Nanos, Properties};
+use nearhead_engine::{Operation, Request, RequestId};
+use nearhead_format::crc::crc32c;
+use nearhead_format::record::peek;
+use nearhead_format::{AckMode, Superblock};
+use nearhead_models::{MemoryStore, Store};
+use nearhead_volume::{Service, Volume};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+const TABLE: &str = include_str!("../../../../docs/recovery.md");
+
+/// First sectors of the four writes; each is 8 sectors long.
+const WRITES: [u64; 4] = [0, 16, 32, 48];
+
+/// What a row of the table says.
+#[derive(Debug)]
+struct Row {
+    id: String,
+    opens: bool,
+    /// Parts of messages; none: no message at all.
+    reported: Vec<String>,
+    reads: Vec<String>,
+}
+
+fn rows() -> Vec<Row> {
+    let lines = TABLE.lines().filter(|line| line.starts_with("| `"));
+    lines
+        .map(|line| {
+            let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
+            assert_eq!(cells.len(), 8, "a row has 8 columns: {line}");
+            Row {
+                id: cells[0].trim_matches('`').to_owned(),
+                opens: match cells[2] {
+                    "opens" => true,
+                    "refuses" => false,
+                    other => panic!("expected opens or refuses, found {other}"),
+                },
+                reported: cells[3].split('`').skip(1).step_by(2).map(str::to_owned).collect(),
+                reads: cells[4..].iter().map(|cell| (*cell).to_owned()).collect(),
+            }
+        })
+        .collect()
+}
+
+/// The disk of a row.
+struct Damaged {
+    image: MemoryStore,
+    properties: Properties,
+    superblock: Superblock,
+    fault: Option<Fault>,
+    accept_loss: bool,
+    /// Device bytes of the records, by sequence.
+    records: BTreeMap<u64, u64>,
+}
+
+impl Damaged {
+    fn build() -> Self {
+        let options = Options {
+            swap_above_pct: None,
+            snapshot_after_bytes: 1 << 20,
+            ..Options::new("mlb", AckMode::Durable)
+        };
+        let mut harness = Harness::new(options.clone());
+        for (number, start) in WRITES.into_iter().enumerate() {
+            harness.apply(&Step::Write { start, count: 8, fua: true });
+            harness.apply(&Step::Settle);
+            if number == 0 {
+                harness.apply(&Step::Restart);
+            }
+        }
+        let superblock = harness.volume().superblock().clone();
+        let image = harness.volume().disk().image();
+        let mut damaged = Self {
+            image,
+            properties: options.disk_properties(),
+            superblock,
+            fault: None,
+            accept_loss: false,
+            records: BTreeMap::new(),
+        };
+        damaged.find_records();
+        assert_eq!(damaged.records.keys().copied().collect::<Vec<_>>(), [1, 2, 3, 4]);
+        damaged
+    }
+
+    fn find_records(&mut self) {
+        let layout = self.superblock.layout.clone();
+        for position in 0..layout.log_blocks() {
+            let offset = layout.log_block_offset(0, position).unwrap();
+            if let Ok(found) = peek(&self.read(offset, 512)) {
+                self.records.insert(found.sequence, offset);
+            }
+        }
+    }
+
+    fn read(&self, offset: u64, len: usize) -> Vec<u8> {
+        let mut bytes = vec![0; len];
+        self.image.read(offset, &mut bytes).unwrap();
+        bytes
+    }
+
+    fn flip(&mut self, offset: u64) {
+        let byte = self.read(offset, 1)[0];
+        self.image.write(offset, &[byte ^ 0x10]).unwrap();
+    }
+
+    fn copy(&mut self, from: u64, to: u64, len: usize) {
+        let bytes = self.read(from, len);
+        self.image.write(to, &bytes).unwrap();
+    }
+
+    /// Where the record of write A, B, C or D stands.
+    fn header_of(&self, write: usize) -> u64 {
+        self.records[&(write as u64 + 1)]
+    }
+
+    fn payload_of(&self, write: usize) -> u64 {
+        let header = self.header_of(write);
+        header + u64::from(peek(&self.read(header, 512)).unwrap().header_bytes)
+    }
+
+    fn log(&self) -> std::ops::Range<u64> {
+        let start = self.superblock.layout.log_offset(0).unwrap();
+        start..start + self.superblock.layout.log_bytes
+    }
+
+    /// Writes copy `copy` of the superblock anew, with `change` applied to its bytes.
+    fn rewrite_superblock(&mut self, copy: usize, change: impl Fn(&mut [u8])) {
+        let offset = self.superblock.layout.superblock_offsets()[copy];
+        let mut bytes = self.read(offset, 4096);
+        change(&mut bytes);
+        let crc = crc32c(&bytes[..4092]);
+        bytes[4092..].copy_from_slice(&crc.to_le_bytes());
+        self.image.write(offset, &bytes).unwrap();
+    }
+
+    /// Damages what the row says; false if there is no such row.
+    fn damage(&mut self, id: &str) -> bool {
+        let copies = self.superblock.layout.superblock_offsets();
+        let slots = self.superblock.layout.slot_offsets;
+        match id {
+            "nothing" => {}
+            "superblock-one-copy" => self.flip(copies[0] + 40),
+            "superblock-two-copies" => copies[..2].iter().for_each(|copy| self.flip(copy + 40)),
+            "superblock-misdirected" => self.copy(copies[1], copies[0], 4096),
+            "superblock-stale" => {
+                for copy in 1..3 {
+                    self.rewrite_superblock(copy, |bytes| bytes[32] += 1);
+                }
+            }
+            "superblock-all-copies" => copies.iter().for_each(|copy| self.flip(copy + 40)),
+            "superblock-zeroed" => {
+                copies.iter().for_each(|copy| self.image.zero(*copy, 4096).unwrap());
+            }
+            "superblock-newer" => {
+                for copy in 0..3 {
+                    self.rewrite_superblock(copy, |bytes| bytes[8] = 2);
+                }
+            }
+            "truncated" => self.properties.capacity_bytes = DEVICE_BYTES - (1 << 20),
+            "snapshot-newer-header" => self.flip(slots[1] + 32),
+            "snapshot-newer-body" => self.flip(slots[1] + 4096 + 3),
+            "snapshot-misdirected" => self.copy(slots[0], slots[1], 4096),
+            "snapshot-older" => self.flip(slots[0] + 32),
+            "snapshot-both-headers" => slots.iter().for_each(|slot| self.flip(slot + 32)),
+            "snapshot-newer-and-record" => {
+                self.flip(slots[1] + 32);
+                self.flip(self.header_of(0) + 70);
+            }
+            "record-header-middle" => self.flip(self.header_of(2) + 70),
+            "record-header-zeroed" => self.image.zero(self.header_of(2), 512).unwrap(),
+            "record-payload-middle" => self.flip(self.payload_of(2) + 1000),
+            "record-payload-stale" => self.image.zero(self.payload_of(2), 4096).unwrap(),
+            "record-misdirected" => self.copy(self.header_of(3), self.header_of(2), 512 + 4096),
+            "records-two-in-a-row" | "records-two-accepted" => {
+                self.accept_loss = id == "records-two-accepted";
+                self.flip(self.header_of(1) + 70);
+                self.flip(self.header_of(2) + 70);
+            }
+            "record-header-last" => self.flip(self.header_of(3) + 70),
+            "record-payload-last" => self.flip(self.payload_of(3) + 1000),
+            "log-unreadable" => {
+                let (kind, range) = (FaultKind::Reads, Some(self.log()));
+                let (after, sticky, has_effect) = (0, true, false);
+                self.fault = Some(Fault { kind, range, after, sticky, has_effect });
+            }
+            "chunk-in-snapshot" => self.flip(self.payload_of(0) + 1000),
+            _ => return false,
+        }
+        true
+    }
+
+    /// Opens the volume and reads the four writes: every message, and what each read gave.
+    fn open(self) -> (bool, String, Vec<String>) {
+        let mut disk = TestDisk::with_image(self.properties, self.image);
+        if let Some(fault) = self.fault {
+            disk.add_fault(fault);
+        }
+        let accept_loss = self.accept_loss;
+        let none = || vec!["–".to_owned(); WRITES.len()];
+        let opened = Volume::open_in_virtual_time(disk, Nanos::ZERO, |_, config| {
+            config.accept_loss = accept_loss;
+        });
+        let (mut volume, now) = match opened {
+            Ok(opened) => opened,
+            Err(error) => return (false, error.to_string(), none()),
+        };
+        if let Err(error) = volume.run_until_open(now) {
+            return (false, error.to_string(), none());
+        }
+        let mut messages = volume.status().damage.join("\n");
+        let mut reads = Vec::new();
+        for (number, start) in (1..).zip(WRITES) {
+            let operation = Operation::Read { offset: start * SECTOR, len: 8 * SECTOR as u32 };
+            volume.submit(Request { id: RequestId(number), operation }, now);
+            volume.drive(now);
+            let reply = volume.poll_reply().expect("a read is answered at once on this disk");
+            reads.push(match reply.result.map(|parts| versions(start, &parts).unwrap()) {
+                Ok(found) if found.iter().all(|version| *version == 0) => "older".to_owned(),
+                Ok(found) if found.iter().all(|version| *version == found[0]) => "data".to_owned(),
+                Ok(found) => format!("a mixture: {found:?}"),
+                Err(error) => {
+                    let _ = write!(messages, "\n{error}");
+                    "EIO".to_owned()
+                }
+            });
+        }
+        (true, messages, reads)
+    }
+}
+
+#[test]
+fn recovery_table_says_what_recovery_does() {
+    let mut wrong = Vec::new();
+    let rows = rows();
+    for row in &rows {
+        let mut damaged = Damaged::build();
+        assert!(damaged.damage(&row.id), "docs/recovery.md has the row {}, this test not", row.id);
+        let (opens, messages, reads) = damaged.open();
+        let poisoned = reads.iter().any(|read| read == "EIO");
+        let silent = row.reported.is_empty() && !poisoned && !messages.is_empty();
+        let missing: Vec<_> =
+            row.reported.iter().filter(|part| !messages.contains(*part)).collect();
+        if opens != row.opens || reads != row.reads || silent || !missing.is_empty() {
+            wrong.push(format!(
+                "row {}: expected opens {}, reads {:?}, a message with {:?}; found opens {opens}, \
+                 reads {reads:?}, message: {messages}",
+                row.id, row.opens, row.reads, row.reported
+            ));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    // The rows this file knows and the table does not.
+    let source = include_str!("recovery_table.rs");
+    let arms = source.split("match id {").nth(1).and_then(|text| text.split("_ => return").next());
+    for id in arms.unwrap().split('"').skip(1).step_by(2) {
+        assert!(rows.iter().any(|row| row.id == id), "docs/recovery.md lacks the row {id}");
+    }
+}
