@@ -5,7 +5,7 @@
 
 use nearhead_disk::Disk;
 use nearhead_models::ModelSpec;
-use nearhead_uring::{Engine, OpenOptions};
+use nearhead_uring::{Engine, OpenErrorKind, OpenOptions};
 use nearhead_volume::SyncIo;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -133,7 +133,12 @@ fn open_real(
         },
         ..OpenOptions::default()
     };
-    let disk = nearhead_uring::open(path, &options).map_err(|error| error.to_string())?;
+    let disk = nearhead_uring::open(path, &options).map_err(|error| match error.kind {
+        OpenErrorKind::InUse => {
+            format!("{error} (if that is a daemon with a control socket of its own, name it with --control)")
+        }
+        _ => error.to_string(),
+    })?;
     let notes = disk.notes().to_vec();
     Ok((Box::new(disk), notes))
 }
