@@ -6,9 +6,13 @@
 use nearhead_disk::Disk;
 use nearhead_models::ModelSpec;
 use nearhead_uring::{Engine, OpenErrorKind, OpenOptions};
-use nearhead_volume::SyncIo;
+use nearhead_volume::{JoinedDisk, SyncIo};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
+
+/// Size of the image made for a map device that does not exist yet: 64 MiB hold the map of a million
+/// logged blocks.
+const MAP_IMAGE_BYTES: u64 = 64 << 20;
 
 /// What is to be done with a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +37,10 @@ pub struct DiskArgs {
     /// Whether a head must move, where the kernel does not know
     #[arg(long, value_name = "BOOL")]
     pub rotational: Option<bool>,
+    /// A small fast device or file for the map of the volume: recovery reads only that, and the log
+    /// nearest the head is usable at once; name it at creation and at every use after it
+    #[arg(long, value_name = "PATH")]
+    pub map_device: Option<PathBuf>,
 }
 
 /// Which way commands reach the kernel.
@@ -67,6 +75,10 @@ impl Target {
         } else {
             open_real(Path::new(text), access, args)?
         };
+        let disk = match &args.map_device {
+            None => disk,
+            Some(path) => join_map_device(disk, path, access, args)?,
+        };
         Ok(Self { name: text.to_owned(), disk, notes, start: Instant::now() })
     }
 
@@ -86,6 +98,20 @@ pub fn backing_path(text: &str) -> Result<Option<PathBuf>, String> {
         nearhead_models::Content::File(path) => Some(path),
         nearhead_models::Content::Memory | nearhead_models::Content::None => None,
     })
+}
+
+fn join_map_device(
+    disk: Box<dyn Disk>,
+    path: &Path,
+    access: Access,
+    args: &DiskArgs,
+) -> Result<Box<dyn Disk>, String> {
+    if access == Access::Create && !path.exists() {
+        nearhead_uring::create_image(path, MAP_IMAGE_BYTES).map_err(|error| error.to_string())?;
+    }
+    let (map, _) = open_real(path, access, args)?;
+    let joined = JoinedDisk::new(disk, map).map_err(|error| error.to_string())?;
+    Ok(Box::new(joined))
 }
 
 fn open_model(text: &str, access: Access) -> Result<Box<dyn Disk>, String> {

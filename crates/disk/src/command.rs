@@ -129,6 +129,12 @@ pub trait Disk {
     /// When `poll` will next have something, if the disk itself knows (models do).
     fn wake_at(&self) -> Option<Nanos>;
 
+    /// Where in this disk's address space, past its capacity, a small fast device for the map is
+    /// joined to it: first byte and length.
+    fn map_region(&self) -> Option<(u64, u64)> {
+        None
+    }
+
     /// A descriptor that becomes readable when `poll` may have something (real devices).
     fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
         None
@@ -155,6 +161,10 @@ impl<D: Disk + ?Sized> Disk for Box<D> {
 
     fn wake_at(&self) -> Option<Nanos> {
         (**self).wake_at()
+    }
+
+    fn map_region(&self) -> Option<(u64, u64)> {
+        (**self).map_region()
     }
 
     fn wake_fd(&self) -> Option<BorrowedFd<'_>> {

@@ -133,4 +133,15 @@ pub struct Setup {
     pub volume_id: [u8; 16],
     /// The device's facts.
     pub properties: Properties,
+    /// The map's own journal, if there is a map device.
+    pub journal: Option<JournalPlace>,
+}
+
+/// Where the map's journal is in the disk's address space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JournalPlace {
+    /// First byte.
+    pub offset: u64,
+    /// Length in bytes.
+    pub bytes: u64,
 }

@@ -18,6 +18,8 @@ pub(crate) enum Purpose {
     InPlace { slot: u32 },
     /// The record in flight.
     Record,
+    /// The copy of its header on the map device.
+    Journal,
     /// A device flush.
     Flush,
     /// In-place write of staged blocks because no log has room.

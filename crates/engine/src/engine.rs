@@ -18,6 +18,7 @@ use crate::dispatch::{Dispatcher, Purpose};
 use crate::flusher::Flusher;
 use crate::in_place::{InPlaceState, SmallWrite};
 use crate::invalidation::Invalidations;
+use crate::journal::MapJournal;
 use crate::logs::Logs;
 use crate::map::Map;
 use crate::placement::Placement;
@@ -84,6 +85,7 @@ pub struct Engine {
     pub(crate) stage: Stage,
     pub(crate) taken: Taken,
     pub(crate) commit: Commit,
+    pub(crate) journal: Option<MapJournal>,
     pub(crate) spill: Option<Spill>,
     pub(crate) invalidations: Invalidations,
     pub(crate) flusher: Flusher,
@@ -138,10 +140,11 @@ impl Engine {
             admission: config.admission.build(),
             placement: config.placement.build(),
             map: Map::new(),
-            logs: Logs::new(&setup.layout),
+            logs: Logs::new(&setup.layout, setup.journal.is_some()),
             stage: Stage::default(),
             taken: Taken::default(),
             commit: Commit::new(),
+            journal: MapJournal::new(&setup),
             spill: None,
             invalidations: Invalidations::default(),
             flusher: Flusher::new(setup.properties.volatile_cache),
@@ -211,6 +214,7 @@ impl Engine {
             Purpose::Read { slot, io } => self.on_read(slot, io, result, done.end_offset),
             Purpose::InPlace { slot } => self.on_in_place(slot, result, done.end_offset),
             Purpose::Record => self.on_record(result),
+            Purpose::Journal => self.on_journal(result),
             Purpose::Flush => self.on_flush(result),
             Purpose::Spill => self.on_spill(result),
             Purpose::CheckpointRead { io } => self.on_checkpoint_read(io, result),

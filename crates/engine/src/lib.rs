@@ -22,6 +22,7 @@ mod flusher;
 mod gate;
 mod in_place;
 mod invalidation;
+mod journal;
 pub mod logs;
 pub mod map;
 pub mod placement;
@@ -39,7 +40,7 @@ mod stage;
 pub mod stats;
 
 pub use allocation::Run;
-pub use config::{Ack, AdmissionPolicy, Cleaning, Config, PlacementPolicy, Setup};
+pub use config::{Ack, AdmissionPolicy, Cleaning, Config, JournalPlace, PlacementPolicy, Setup};
 pub use engine::Engine;
 pub use gate::{ATOMIC_EXTENTS_MAX, REQUEST_BYTES_MAX};
 pub use request::{ErrorKind, Hint, Operation, Reply, Request, RequestError, RequestId};

@@ -223,6 +223,11 @@ impl Engine {
             BodyItem::Hint(HintRange { start_sector: range.start, len_sectors })
         }));
         self.logs.snapshot_begins(&keep);
+        if let Some(journal) = self.journal.as_mut() {
+            // The entry of a record in flight stands before the position already: it is newer than
+            // the snapshot and stays protected.
+            journal.ring.snapshot_begins_at(self.commit.journal_from);
+        }
         self.commit.bytes_since_snapshot = 0;
         let number = self.snapshotter.number + 1;
         let slot = (number % 2) as usize;
@@ -329,6 +334,9 @@ impl Engine {
         self.snapshotter.clean_on_disk = work.clean;
         self.stats.snapshots += 1;
         self.logs.snapshot_committed();
+        if let Some(journal) = self.journal.as_mut() {
+            journal.ring.snapshot_committed();
+        }
         // What was taken back before the snapshot before it began is in neither slot: no recovery can
         // bring it back, even if one slot rots.
         let in_neither = std::mem::replace(&mut self.snapshotter.invalid_end, work.invalid_end);
@@ -350,6 +358,9 @@ impl Engine {
     fn snapshot_failed(&mut self, error: &DiskError) {
         self.snapshotter.in_progress = None;
         self.logs.snapshot_failed();
+        if let Some(journal) = self.journal.as_mut() {
+            journal.ring.snapshot_failed();
+        }
         let slot = (self.snapshotter.number + 1) % 2;
         let damage = format!("snapshot slot {slot}: could not be written: {error}");
         if matches!(self.phase, Phase::Draining) {

@@ -3,6 +3,7 @@
 //! Until the last superblock copy is durable the device holds no volume; what it held before is
 //! refused unless the caller insists, naming what was found.
 
+use crate::map_device;
 use crate::probe::{HEAD_BYTES, TAIL_BYTES, probe};
 use crate::sync_io::SyncIo;
 use nearhead_disk::{DiskError, Properties};
@@ -162,12 +163,14 @@ pub fn create_to_grow(
 fn write_new(
     io: &mut SyncIo<'_>,
     options: &CreateOptions,
-    superblock: Superblock,
+    mut superblock: Superblock,
 ) -> Result<Superblock, CreateError> {
     if !options.force {
         refuse_what_is_used(io)?;
     }
-    write_empty_snapshots(io, &superblock, 0)?;
+    if !map_device::create(io, &mut superblock)? {
+        write_empty_snapshots(io, &superblock, 0)?;
+    }
     write_superblocks(io, &superblock)?;
     Ok(superblock)
 }

@@ -3,6 +3,7 @@
 //! It shows damaged and outdated things too, each with what is wrong, and decides nothing. It only
 //! ever reads, and holds a bounded window of a log in memory.
 
+use crate::map_device;
 use crate::sync_io::SyncIo;
 use nearhead_disk::DiskError;
 use nearhead_format::crc::chunk_crc;
@@ -53,6 +54,9 @@ pub fn read_long(io: &mut SyncIo<'_>, offset: u64, len: u64) -> Result<Vec<u8>, 
 
 /// Reads both snapshot slots whole.
 pub fn read_slots(io: &mut SyncIo<'_>, superblock: &Superblock) -> [Slot; 2] {
+    // Without its map device a volume shows the slots of its own disk, which hold nothing.
+    let on_map = map_device::on_map(io, superblock);
+    let superblock = on_map.as_ref().unwrap_or(superblock);
     [0, 1].map(|slot| read_slot(io, superblock, slot))
 }
 

@@ -6,6 +6,7 @@
 
 use crate::check::Chunk;
 use crate::dump::read_slots;
+use crate::map_device;
 use crate::sync_io::SyncIo;
 use crate::volume::Volume;
 use nearhead_disk::{Disk, DiskError, SECTOR_BYTES};
@@ -92,6 +93,7 @@ pub fn give_up(
     superblock: &Superblock,
     lost: &[LostBlock],
 ) -> Result<(), ForgetError> {
+    let superblock = &map_device::on_map(io, superblock)?;
     let newest = newest_clean(io, superblock)?;
     let lost: BTreeMap<u64, Entry> =
         lost.iter().map(|block| (block.entry.home_sector, block.entry)).collect();

@@ -11,6 +11,8 @@ pub mod create;
 pub mod dump;
 pub mod forget;
 pub mod grow;
+mod joined;
+mod map_device;
 pub mod open;
 pub mod presets;
 pub mod probe;
@@ -21,6 +23,7 @@ mod volume;
 
 pub use bare::BareDisk;
 pub use create::{CreateError, CreateOptions, create, create_to_grow};
+pub use joined::JoinedDisk;
 pub use open::{OpenError, find_superblock};
 pub use presets::{NamedPreset, PRESETS, UnknownPreset, default_config};
 pub use probe::{Contents, Finding, probe};

@@ -5,6 +5,7 @@
 
 use crate::create::{CreateError, write_empty_snapshots, write_superblocks};
 use crate::dump::{read_slots, scan_log};
+use crate::map_device;
 use crate::open::{OpenError, find_superblock};
 use crate::sync_io::SyncIo;
 use nearhead_disk::DiskError;
@@ -72,5 +73,6 @@ pub fn give_up_the_map(
     superblock: &Superblock,
     rebuilt: &Rebuilt,
 ) -> Result<(), CreateError> {
-    write_empty_snapshots(io, superblock, rebuilt.record_sequence)
+    let on_map = map_device::on_map(io, superblock)?;
+    write_empty_snapshots(io, &on_map, rebuilt.record_sequence)
 }

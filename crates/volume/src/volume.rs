@@ -3,7 +3,8 @@
 //! It only carries messages between the two, in both directions, until neither has anything left to
 //! do at the present time.
 
-use crate::open::{OpenError, find_superblock};
+use crate::map_device::{self, MapPlace};
+use crate::open::{Found, OpenError, find_superblock};
 use crate::service::{Extent, Service, ServiceInfo};
 use crate::sync_io::SyncIo;
 use nearhead_disk::{Disk, Nanos};
@@ -29,8 +30,10 @@ impl<D: Disk> Volume<D> {
         start: Instant,
         configure: impl FnOnce(&Superblock, &mut Config),
     ) -> Result<Self, OpenError> {
-        let found = find_superblock(&mut SyncIo::in_real_time(&mut disk, start))?;
-        Ok(Self::with_superblock(disk, found.superblock, found.to_repair, configure, false))
+        let mut io = SyncIo::in_real_time(&mut disk, start);
+        let found = find_superblock(&mut io)?;
+        let map = map_device::find(&mut io, &found.superblock)?;
+        Ok(Self::with_superblock(disk, found, map, configure, false))
     }
 
     /// Opens it in virtual time, from `now` on; says what time it is afterwards.
@@ -41,9 +44,9 @@ impl<D: Disk> Volume<D> {
     ) -> Result<(Self, Nanos), OpenError> {
         let mut io = SyncIo::in_virtual_time(&mut disk, now);
         let found = find_superblock(&mut io)?;
+        let map = map_device::find(&mut io, &found.superblock)?;
         let now = io.now();
-        let volume =
-            Self::with_superblock(disk, found.superblock, found.to_repair, configure, false);
+        let volume = Self::with_superblock(disk, found, map, configure, false);
         Ok((volume, now))
     }
 
@@ -53,21 +56,24 @@ impl<D: Disk> Volume<D> {
         superblock: Superblock,
         configure: impl FnOnce(&Superblock, &mut Config),
     ) -> Self {
-        Self::with_superblock(disk, superblock, Vec::new(), configure, true)
+        let found = Found { superblock, to_repair: Vec::new() };
+        Self::with_superblock(disk, found, None, configure, true)
     }
 
     fn with_superblock(
         disk: D,
-        superblock: Superblock,
-        superblock_findings: Vec<String>,
+        found: Found,
+        map: Option<MapPlace>,
         configure: impl FnOnce(&Superblock, &mut Config),
         empty: bool,
     ) -> Self {
+        let Found { superblock, to_repair: superblock_findings } = found;
         let mut config = crate::presets::default_config(&superblock, disk.properties());
         configure(&superblock, &mut config);
         let setup = Setup {
             config,
-            layout: superblock.layout,
+            layout: map.map_or(superblock.layout, |map| map.apply(superblock.layout)),
+            journal: map.map(|map| map.journal),
             volume_id: superblock.volume_id,
             properties: disk.properties().clone(),
         };

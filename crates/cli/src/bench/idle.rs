@@ -8,7 +8,7 @@ use super::machine::resident_bytes;
 use super::row::{Row, Target};
 use crate::demo::dataless::{Answers, create_options};
 use nearhead_disk::Nanos;
-use nearhead_models::{HddOptions, HddModel, MemoryStore, Profile};
+use nearhead_models::{HddModel, HddOptions, MemoryStore, Profile};
 use nearhead_sim::VirtualTime;
 use nearhead_volume::{NamedPreset, Service, SyncIo, Volume, create};
 use std::path::Path;
@@ -38,8 +38,8 @@ pub(super) fn measure_here() -> Result<(), String> {
     let told = |error: &dyn std::fmt::Display| error.to_string();
     let profile = Profile::named(DISK).map_err(|error| told(&error))?;
     let store = Box::new(MemoryStore::new());
-    let mut disk = HddModel::new(&profile, store, HddOptions::default())
-        .map_err(|error| told(&error))?;
+    let mut disk =
+        HddModel::new(&profile, store, HddOptions::default()).map_err(|error| told(&error))?;
     let preset = NamedPreset::by_name("mlb").map_err(|error| told(&error))?;
     let mut io = SyncIo::in_virtual_time(&mut disk, Nanos::ZERO);
     create(&mut io, &create_options(preset, Answers::OnFlush)).map_err(|error| told(&error))?;

@@ -47,12 +47,7 @@ pub(super) fn measure(effort: Effort, _folder: &Path) -> Result<Vec<Row>, String
     Ok(rows(&before, &after, log_bytes, cpu_s))
 }
 
-fn rows(
-    before: &Status,
-    after: &Status,
-    log_bytes: u64,
-    cpu_s: f64,
-) -> Vec<Row> {
+fn rows(before: &Status, after: &Status, log_bytes: u64, cpu_s: f64) -> Vec<Row> {
     // The snapshot is empty but for its header and one page; superblocks are read before recovery.
     let allowed = u64::from(after.recovery_logs) * log_bytes + 2 * 4096 + 4096;
     let detail = format!(

@@ -46,10 +46,34 @@ struct Use {
 }
 
 const USES: [Use; 4] = [
-    Use { request_bytes: 4096, outstanding: 1, write: true, sequential: false, name: "4 KiB FUA, 1 outstanding" },
-    Use { request_bytes: 4096, outstanding: 32, write: true, sequential: false, name: "4 KiB FUA, 32 outstanding" },
-    Use { request_bytes: 1 << 20, outstanding: 4, write: true, sequential: true, name: "1 MiB FUA in sequence, 4 outstanding" },
-    Use { request_bytes: 1 << 20, outstanding: 4, write: false, sequential: true, name: "1 MiB reads in sequence, 4 outstanding" },
+    Use {
+        request_bytes: 4096,
+        outstanding: 1,
+        write: true,
+        sequential: false,
+        name: "4 KiB FUA, 1 outstanding",
+    },
+    Use {
+        request_bytes: 4096,
+        outstanding: 32,
+        write: true,
+        sequential: false,
+        name: "4 KiB FUA, 32 outstanding",
+    },
+    Use {
+        request_bytes: 1 << 20,
+        outstanding: 4,
+        write: true,
+        sequential: true,
+        name: "1 MiB FUA in sequence, 4 outstanding",
+    },
+    Use {
+        request_bytes: 1 << 20,
+        outstanding: 4,
+        write: false,
+        sequential: true,
+        name: "1 MiB reads in sequence, 4 outstanding",
+    },
 ];
 
 pub(super) fn measure(effort: Effort, folder: &Path) -> Result<Vec<Row>, String> {
@@ -89,16 +113,21 @@ fn rounds(
     for number in 0..effort.pick(7, 1) {
         let mut random = Random::new(number);
         for (usage, (our_rates, their_rates)) in USES.iter().zip(&mut results) {
-            our_rates.push(run(&mut ours, usage, span_bytes, round, &mut random).map_err(told)?.rate);
+            our_rates
+                .push(run(&mut ours, usage, span_bytes, round, &mut random).map_err(told)?.rate);
             if let Some(theirs) = &mut theirs {
                 let outcome = run(theirs, usage, span_bytes, round, &mut random).map_err(told)?;
                 their_rates.push(outcome.rate);
             }
         }
-        added.0.push(run(&mut ours, &USES[0], span_bytes, round, &mut random).map_err(told)?.p50_us);
+        added
+            .0
+            .push(run(&mut ours, &USES[0], span_bytes, round, &mut random).map_err(told)?.p50_us);
         added.1.push(raw.run(span_bytes, round, &mut random).map_err(told)?);
         if let Some(theirs) = &mut theirs {
-            added.2.push(run(theirs, &USES[0], span_bytes, round, &mut random).map_err(told)?.p50_us);
+            added
+                .2
+                .push(run(theirs, &USES[0], span_bytes, round, &mut random).map_err(told)?.p50_us);
         }
     }
     let mut rows = Vec::new();
@@ -114,7 +143,9 @@ fn rounds(
         }
     }
     let (with, without, theirs) = (median(&added.0), median(&added.1), median(&added.2));
-    let detail = format!("p50 {with:.0} us served, {without:.0} us raw O_DIRECT+DSYNC, {theirs:.0} us nbdkit");
+    let detail = format!(
+        "p50 {with:.0} us served, {without:.0} us raw O_DIRECT+DSYNC, {theirs:.0} us nbdkit"
+    );
     rows.push(Row::new(ADDED_NAME, ADDED, with - without, detail));
     Ok(rows)
 }
@@ -181,8 +212,8 @@ fn run(
 
 /// The volume on the image, created and opened as `create` and `serve` do.
 fn volume(image: &Path, start: Instant) -> Result<Volume<nearhead_uring::RealDisk>, String> {
-    let mut disk = nearhead_uring::open(image, &OpenOptions::default())
-        .map_err(|error| error.to_string())?;
+    let mut disk =
+        nearhead_uring::open(image, &OpenOptions::default()).map_err(|error| error.to_string())?;
     let preset = NamedPreset::by_name("mlb").map_err(|error| error.to_string())?;
     let options = create_options(preset, Answers::OnFlush);
     create(&mut SyncIo::in_real_time(&mut disk, start), &options)

@@ -50,7 +50,7 @@ impl Engine {
         if self.commit.in_flight.is_some() || self.failure.is_some() {
             return;
         }
-        if self.continue_spill() {
+        if self.continue_spill() || !self.journal_has_room() {
             return;
         }
         let wants_stage = self.spill.is_none()
@@ -232,6 +232,7 @@ impl Engine {
             releases: content.releases,
             relocated,
             stage_end,
+            pending: 0,
             failed_logs: Vec::new(),
         };
         self.add_claims(&mut record.header, choice);
@@ -271,7 +272,9 @@ impl Engine {
         record.header.encode_into(&mut header);
         let payload = nearhead_disk::total_len(&record.parts);
         let mut parts = Vec::with_capacity(record.parts.len() + 2);
-        parts.push(Payload::Bytes(header.freeze()));
+        let header = header.freeze();
+        record.pending += 1 + u8::from(self.journal_header(&header));
+        parts.push(Payload::Bytes(header));
         parts.extend(record.parts.iter().cloned());
         let padding = padding(payload, log_block);
         if padding > 0 {

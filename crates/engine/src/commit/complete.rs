@@ -12,16 +12,31 @@ const LOGS_TRIED_MAX: usize = 8;
 
 impl Engine {
     pub(crate) fn on_record(&mut self, result: Result<Payload, DiskError>) {
-        let Some(record) = self.commit.in_flight.take() else { return };
         match result {
-            Ok(_) => self.record_is_durable(record),
-            Err(error) => self.write_elsewhere(record, &error),
+            Ok(_) => self.record_part_is_done(),
+            Err(error) => {
+                let Some(mut record) = self.commit.in_flight.take() else { return };
+                record.pending -= 1;
+                self.write_elsewhere(record, &error);
+            }
+        }
+    }
+
+    /// One transfer of the record in flight is durable; with the last one the record is.
+    pub(crate) fn record_part_is_done(&mut self) {
+        let Some(mut record) = self.commit.in_flight.take() else { return };
+        record.pending -= 1;
+        if record.pending > 0 {
+            self.commit.in_flight = Some(record);
+        } else {
+            self.record_is_durable(record);
         }
     }
 
     fn record_is_durable(&mut self, record: RecordInFlight) {
         let header = &record.header;
         self.commit.sequence_done = header.sequence;
+        self.commit.journal_from = None;
         if header.flags & FLAG_RELOCATION == 0 {
             self.commit.last_log = header.log_index;
         }

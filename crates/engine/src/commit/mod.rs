@@ -42,6 +42,8 @@ pub(crate) struct RecordInFlight {
     pub(crate) relocated: Vec<Entry>,
     /// Stage position committed with it, if it carries staged blocks.
     pub(crate) stage_end: Option<u64>,
+    /// Transfers not done yet: the record itself, and its header's copy on a map device.
+    pub(crate) pending: u8,
     /// Logs that failed to take it.
     pub(crate) failed_logs: Vec<u32>,
 }
@@ -65,6 +67,8 @@ pub(crate) struct Commit {
     pub(crate) durable_waiters: VecDeque<(u64, RequestId)>,
     /// When the oldest staged block came, if any is staged and nobody wants it committed.
     staged_since: Option<Nanos>,
+    /// Journal block of the record in flight, if there is one and a journal.
+    pub(crate) journal_from: Option<u32>,
     /// Logs to claim as soon as a record is written.
     pub(crate) claims_wanted: Vec<u32>,
     /// Record bytes since the last snapshot began.
@@ -82,6 +86,7 @@ impl Commit {
             echo: Vec::new(),
             durable_waiters: VecDeque::new(),
             staged_since: None,
+            journal_from: None,
             claims_wanted: Vec::new(),
             bytes_since_snapshot: 0,
         }

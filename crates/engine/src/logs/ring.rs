@@ -144,6 +144,11 @@ impl Ring {
         self.next_protected_from = None;
     }
 
+    /// The same, while the record at `from` is in flight: it is newer than the snapshot.
+    pub(crate) fn snapshot_begins_at(&mut self, from: Option<u32>) {
+        self.next_protected_from = from;
+    }
+
     /// That snapshot is committed: records from before it began need not be scanned any more.
     pub(crate) fn snapshot_committed(&mut self) {
         self.protected_from = self.next_protected_from;

@@ -127,6 +127,9 @@ impl Engine {
             }
         }
         self.logs.advance(header.log_index, header.position, found.blocks);
+        if let (Some(journal), Some((position, blocks))) = (self.journal.as_mut(), found.journal) {
+            journal.ring.advance(position, blocks);
+        }
         if header.flags & FLAG_RELOCATION == 0 {
             self.commit.last_log = header.log_index;
         }

@@ -13,6 +13,7 @@
 //! The decision table in docs/recovery.md lists every combination of damage and what follows.
 
 mod chain;
+mod journal_scan;
 mod scan;
 
 use crate::config::Setup;
@@ -20,6 +21,7 @@ use crate::dispatch::Purpose;
 use crate::engine::{Engine, Phase};
 use crate::map::{Loader, Map};
 use crate::request::ErrorKind;
+use journal_scan::JournalScan;
 use nearhead_disk::{Class, Command, DiskError, Payload, SECTOR_BYTES};
 use nearhead_format::record::Claim;
 use nearhead_format::snapshot::{
@@ -81,6 +83,8 @@ enum Step {
     Header { slot: usize },
     Body(Box<Loading>),
     Scan(Box<LogScan>),
+    Journal(Box<JournalScan>),
+    Verify(Box<JournalScan>, usize),
     Flush,
 }
 
@@ -168,6 +172,11 @@ impl Engine {
             Step::Header { slot } => self.on_slot_header(slot, result),
             Step::Body(loading) => self.on_body(loading, result),
             Step::Scan(scan) => self.on_log_read(scan, result),
+            Step::Journal(scan) => self.on_journal_read(scan, result),
+            Step::Verify(mut scan, index) => {
+                scan.verify(index, bytes_of(result).ok().as_deref());
+                self.verify_next(scan);
+            }
             Step::Flush => match result {
                 Ok(_) => self.recovery_is_done(),
                 Err(error) => {
@@ -305,7 +314,50 @@ impl Engine {
         }
         recovery.context.floor_sequence = header.record_sequence;
         recovery.snapshot = Some(Snapshot { header, map: entries.finish(), logs, claims, hints });
+        if self.setup.journal.is_some() {
+            return self.read_journal(Box::default());
+        }
         self.scan_next_log();
+    }
+
+    fn read_journal(&mut self, mut scan: Box<JournalScan>) {
+        let place = self.setup.journal;
+        let left = place.map_or(0, |place| place.bytes - scan.len());
+        let Some(recovery) = self.recovering() else { return };
+        if left == 0 {
+            scan.parse(&recovery.context);
+            return self.verify_next(scan);
+        }
+        let offset = place.map_or(0, |place| place.offset) + scan.len();
+        recovery.step = Step::Journal(scan);
+        self.recovery_read(offset, left.min(BODY_READ_BYTES));
+    }
+
+    fn on_journal_read(&mut self, mut scan: Box<JournalScan>, result: Result<Payload, DiskError>) {
+        match bytes_of(result) {
+            Ok(bytes) => {
+                scan.push(&bytes);
+                self.read_journal(scan);
+            }
+            Err(problem) => {
+                self.recovery_fails(&format!("the map device could not be read: {problem}"));
+            }
+        }
+    }
+
+    fn verify_next(&mut self, mut scan: Box<JournalScan>) {
+        while let Some(index) = scan.to_verify.pop() {
+            if let Some((offset, len)) = scan.payload_of(index) {
+                if let Some(recovery) = self.recovering() {
+                    recovery.step = Step::Verify(scan, index);
+                }
+                return self.recovery_read(offset, len);
+            }
+        }
+        if let Some(recovery) = self.recovering() {
+            recovery.found = scan.found;
+        }
+        self.scans_are_done();
     }
 
     fn scan_next_log(&mut self) {

@@ -20,8 +20,8 @@ const REACH_BYTES: u64 = RECORD_BYTES_MAX as u64 + HEADER_BYTES_MAX as u64 + 409
 
 /// What every scan needs to know.
 pub(super) struct ScanContext {
-    layout: Layout,
-    volume_id: [u8; 16],
+    pub(super) layout: Layout,
+    pub(super) volume_id: [u8; 16],
     /// Records up to this sequence are in the snapshot.
     pub(super) floor_sequence: u64,
 }
@@ -45,6 +45,8 @@ pub(super) struct Found {
     pub(super) payload_sector: u64,
     /// For each chunk in order, whether its checksum holds.
     pub(super) chunks_sound: Vec<bool>,
+    /// Block and blocks of its header's copy, if it was found on the map's journal.
+    pub(super) journal: Option<(u32, u32)>,
 }
 
 impl Found {
@@ -202,6 +204,7 @@ impl LogScan {
             blocks: (record_bytes / context.block()) as u32,
             payload_sector: super::sector_of(start + u64::from(peeked.header_bytes)),
             header,
+            journal: None,
             chunks_sound,
         })
     }

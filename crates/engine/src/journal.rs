@@ -1,0 +1,88 @@
+//! The map's own journal on a map device: a copy of every record's header.
+//!
+//! With it recovery reads only the map device (and the newest record, to see whether it is whole):
+//! no log is scanned, so no log needs a claim and the near one can be used at once. A record counts
+//! as durable when both the log and the journal have it.
+//!
+//! The journal is a ring of [`JOURNAL_BLOCK_BYTES`] blocks; entries since the last committed
+//! snapshot are never overwritten.
+
+use crate::config::Setup;
+use crate::dispatch::Purpose;
+use crate::engine::Engine;
+use crate::logs::Ring;
+use nearhead_disk::{Buffer, Class, Command, DiskError, Payload};
+use nearhead_format::map_device::JOURNAL_BLOCK_BYTES;
+use nearhead_format::record::HEADER_BYTES_MAX;
+use std::num::NonZeroU32;
+
+/// Blocks of the largest entry.
+const ENTRY_BLOCKS_MAX: u32 = (HEADER_BYTES_MAX as u64 / JOURNAL_BLOCK_BYTES) as u32;
+/// A snapshot is wished for when this share of the journal is in use.
+const WISH_ABOVE_PCT: u32 = 50;
+
+/// The journal.
+#[derive(Debug)]
+pub(crate) struct MapJournal {
+    offset: u64,
+    pub(crate) ring: Ring,
+}
+
+impl MapJournal {
+    pub(crate) fn new(setup: &Setup) -> Option<Self> {
+        let place = setup.journal?;
+        let blocks = u32::try_from(place.bytes / JOURNAL_BLOCK_BYTES).ok()?;
+        Some(Self { offset: place.offset, ring: Ring::new(NonZeroU32::new(blocks)?) })
+    }
+
+    fn has_room(&self) -> bool {
+        self.ring.place(ENTRY_BLOCKS_MAX, 0).is_some()
+    }
+}
+
+/// Journal blocks of a header.
+pub(crate) fn entry_blocks(header_bytes: usize) -> u32 {
+    (header_bytes as u64).div_ceil(JOURNAL_BLOCK_BYTES) as u32
+}
+
+impl Engine {
+    /// Whether the journal takes another entry; asks for a snapshot in time, and at the latest.
+    pub(crate) fn journal_has_room(&mut self) -> bool {
+        let Some(journal) = &self.journal else { return true };
+        let room = journal.has_room();
+        if !room && !self.snapshotter.is_busy() {
+            self.snapshotter.demand();
+        } else if journal.ring.fill_pct() >= WISH_ABOVE_PCT {
+            self.snapshotter.wish();
+        }
+        room
+    }
+
+    /// Writes the copy of a record's header; says whether there is a journal.
+    pub(crate) fn journal_header(&mut self, header: &Buffer) -> bool {
+        let Some(journal) = self.journal.as_mut() else { return false };
+        let blocks = entry_blocks(header.len());
+        let Some(position) = journal.ring.place(blocks, 0) else {
+            self.fail("internal: no place in the map's journal".to_owned());
+            return false;
+        };
+        journal.ring.advance(position, blocks);
+        self.commit.journal_from.get_or_insert(position);
+        let offset = journal.offset + u64::from(position) * JOURNAL_BLOCK_BYTES;
+        let padding = blocks as usize * JOURNAL_BLOCK_BYTES as usize - header.len();
+        let mut parts = vec![Payload::Bytes(header.clone())];
+        if padding > 0 {
+            parts.push(Payload::Zeros(padding));
+        }
+        let durable = self.flusher.is_needed();
+        self.issue(Class::Durable, Purpose::Journal, Command::Write { offset, parts, durable });
+        true
+    }
+
+    pub(crate) fn on_journal(&mut self, result: Result<Payload, DiskError>) {
+        match result {
+            Ok(_) => self.record_part_is_done(),
+            Err(error) => self.fail(format!("the map device failed: {error}")),
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! Reading the map's journal: every header on it that is newer than the snapshot.
+//!
+//! The journal is small and on a fast device, so all of it is read; then order and position in it do
+//! not matter. A header on the journal does not say that its record's payload is whole: the newest
+//! record was perhaps never finished, and of two with the same sequence one was torn before an
+//! earlier crash. Those, and only those, are checked in their logs.
+
+use super::scan::{Found, ScanContext};
+use crate::journal::entry_blocks;
+use nearhead_format::crc::chunk_crc;
+use nearhead_format::map_device::JOURNAL_BLOCK_BYTES;
+use nearhead_format::record::{RECORD_MAGIC, RecordHeader, peek};
+
+/// The journal as read so far.
+#[derive(Default)]
+pub(super) struct JournalScan {
+    bytes: Vec<u8>,
+    pub(super) found: Vec<Found>,
+    /// Indices in `found` whose payload must be looked at.
+    pub(super) to_verify: Vec<usize>,
+}
+
+impl JournalScan {
+    pub(super) fn len(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+
+    pub(super) fn push(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// All of it is read: finds the headers.
+    pub(super) fn parse(&mut self, context: &ScanContext) {
+        let block = JOURNAL_BLOCK_BYTES as usize;
+        let bytes = std::mem::take(&mut self.bytes);
+        for (position, start) in (0..bytes.len()).step_by(block).enumerate() {
+            if bytes[start..].starts_with(&RECORD_MAGIC) {
+                self.found.extend(header_at(&bytes[start..], position as u32, context));
+            }
+        }
+        self.found.sort_by_key(|found| found.header.sequence);
+        let newest = self.found.last().map(|found| found.header.sequence);
+        let sequence = |index: usize| self.found.get(index).map(|found| found.header.sequence);
+        self.to_verify = (0..self.found.len())
+            .filter(|&index| {
+                let own = sequence(index);
+                let twin = own == sequence(index + 1)
+                    || index.checked_sub(1).is_some_and(|before| own == sequence(before));
+                twin || own == newest
+            })
+            .collect();
+    }
+
+    /// Device offset and length of the payload of `found[index]`; `None` if it has none.
+    pub(super) fn payload_of(&self, index: usize) -> Option<(u64, u64)> {
+        let found = &self.found[index];
+        let sectors = u64::from(found.header.payload_sectors());
+        (sectors > 0).then_some((found.payload_sector * 512, sectors * 512))
+    }
+
+    /// Takes the payload of `found[index]`, or that it cannot be read.
+    pub(super) fn verify(&mut self, index: usize, payload: Option<&[u8]>) {
+        let found = &mut self.found[index];
+        found.chunks_sound = found
+            .header
+            .chunks()
+            .map(|chunk| {
+                let from = chunk.payload_sector as usize * 512;
+                let to = from + usize::from(chunk.len_sectors) * 512;
+                payload
+                    .and_then(|bytes| bytes.get(from..to))
+                    .is_some_and(|bytes| chunk_crc(chunk.home_sector, bytes) == chunk.crc)
+            })
+            .collect();
+    }
+}
+
+fn header_at(bytes: &[u8], position: u32, context: &ScanContext) -> Option<Found> {
+    let peeked = peek(bytes.get(..512)?).ok()?;
+    if peeked.volume_id != context.volume_id || peeked.sequence <= context.floor_sequence {
+        return None;
+    }
+    let header = RecordHeader::decode(bytes.get(..peeked.header_bytes as usize)?).ok()?;
+    let start = context.layout.log_block_offset(header.log_index, header.position)?;
+    let block = context.layout.log_block_bytes as usize;
+    Some(Found {
+        blocks: (header.record_bytes(block) / block) as u32,
+        payload_sector: super::sector_of(start + u64::from(peeked.header_bytes)),
+        chunks_sound: vec![true; header.chunks().count()],
+        journal: Some((position, entry_blocks(peeked.header_bytes as usize))),
+        header,
+    })
+}

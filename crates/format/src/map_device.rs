@@ -1,0 +1,162 @@
+//! The header of a map device: a small fast device or file that holds the map's snapshots and a
+//! journal of record headers (the papers' capacitor-backed RAM, Manylogs III-E).
+//!
+//! It says which volume it belongs to and where its parts are. It is written once, at creation.
+
+use crate::VolumeId;
+use crate::block::{SEALED_BYTES, SealError, check_rest_zero, open, seal};
+use crate::bytes::{FieldError, array_at, put, u32_at, u64_at};
+
+/// The first eight bytes.
+pub const MAP_DEVICE_MAGIC: [u8; 8] = *b"NHMAPDEV";
+/// Version of the header.
+pub const MAP_DEVICE_VERSION: u32 = 1;
+/// Smallest map device, in bytes.
+pub const MAP_DEVICE_BYTES_MIN: u64 = 4 << 20;
+/// Unit of the journal: each entry starts at and is padded to a multiple of it.
+pub const JOURNAL_BLOCK_BYTES: u64 = 4096;
+/// Largest journal; recovery reads all of it.
+const JOURNAL_BYTES_MAX: u64 = 16 << 20;
+const USED_BYTES: usize = 88;
+
+/// Where the parts of a map device are, in bytes from its start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MapDevice {
+    /// The volume whose map it holds.
+    pub volume_id: VolumeId,
+    /// Names the device; the volume's superblock says it too.
+    pub map_device_id: VolumeId,
+    /// The two snapshot slots.
+    pub slot_offsets: [u64; 2],
+    /// Size of each.
+    pub slot_bytes: u64,
+    /// The journal.
+    pub journal_offset: u64,
+    /// Its size.
+    pub journal_bytes: u64,
+}
+
+impl MapDevice {
+    /// Lays out a device of `device_bytes`: a quarter for the journal (at most 16 MiB), the rest
+    /// for the two slots. `None` if it is smaller than [`MAP_DEVICE_BYTES_MIN`].
+    pub fn plan(device_bytes: u64, volume_id: VolumeId, map_device_id: VolumeId) -> Option<Self> {
+        if device_bytes < MAP_DEVICE_BYTES_MIN {
+            return None;
+        }
+        let whole = |bytes: u64| bytes / JOURNAL_BLOCK_BYTES * JOURNAL_BLOCK_BYTES;
+        let journal_bytes = whole((device_bytes / 4).min(JOURNAL_BYTES_MAX));
+        let first = SEALED_BYTES as u64;
+        let slot_bytes = whole((device_bytes - first - journal_bytes) / 2);
+        Some(Self {
+            volume_id,
+            map_device_id,
+            slot_offsets: [first, first + slot_bytes],
+            slot_bytes,
+            journal_offset: first + 2 * slot_bytes,
+            journal_bytes,
+        })
+    }
+
+    /// The header's 4096 bytes.
+    pub fn encode(&self) -> [u8; SEALED_BYTES] {
+        let mut block = [0; SEALED_BYTES];
+        put(&mut block, 0, &MAP_DEVICE_MAGIC);
+        put(&mut block, 8, &MAP_DEVICE_VERSION.to_le_bytes());
+        put(&mut block, 16, &self.volume_id);
+        put(&mut block, 32, &self.map_device_id);
+        put(&mut block, 48, &self.slot_offsets[0].to_le_bytes());
+        put(&mut block, 56, &self.slot_offsets[1].to_le_bytes());
+        put(&mut block, 64, &self.slot_bytes.to_le_bytes());
+        put(&mut block, 72, &self.journal_offset.to_le_bytes());
+        put(&mut block, 80, &self.journal_bytes.to_le_bytes());
+        seal(&mut block);
+        block
+    }
+
+    /// Reads the header of a device of `device_bytes`, trusting nothing.
+    pub fn decode(bytes: &[u8], device_bytes: u64) -> Result<Self, FieldError> {
+        let block = open(bytes, MAP_DEVICE_MAGIC).map_err(|error| seal_field(&error))?;
+        let version = u32_at(block, 8);
+        if version != MAP_DEVICE_VERSION {
+            return Err(FieldError::new("map device version", MAP_DEVICE_VERSION, version));
+        }
+        let found = Self {
+            volume_id: array_at(block, 16),
+            map_device_id: array_at(block, 32),
+            slot_offsets: [u64_at(block, 48), u64_at(block, 56)],
+            slot_bytes: u64_at(block, 64),
+            journal_offset: u64_at(block, 72),
+            journal_bytes: u64_at(block, 80),
+        };
+        check_rest_zero(block, USED_BYTES)?;
+        found.check(device_bytes)?;
+        Ok(found)
+    }
+
+    /// The parts must follow each other, whole, inside the device.
+    fn check(&self, device_bytes: u64) -> Result<(), FieldError> {
+        let ends = |offset: u64, bytes: u64| offset.checked_add(bytes);
+        let sound = self.slot_offsets[0] == SEALED_BYTES as u64
+            && self.slot_bytes > SEALED_BYTES as u64
+            && ends(self.slot_offsets[0], self.slot_bytes) == Some(self.slot_offsets[1])
+            && ends(self.slot_offsets[1], self.slot_bytes) == Some(self.journal_offset)
+            && ends(self.journal_offset, self.journal_bytes).is_some_and(|end| end <= device_bytes)
+            && self.journal_bytes >= 64 * JOURNAL_BLOCK_BYTES
+            && self.journal_bytes <= JOURNAL_BYTES_MAX
+            && self.slot_bytes.is_multiple_of(JOURNAL_BLOCK_BYTES)
+            && self.journal_bytes.is_multiple_of(JOURNAL_BLOCK_BYTES);
+        if sound {
+            return Ok(());
+        }
+        let expected = format_args!("parts that fit {device_bytes} bytes").to_string();
+        Err(FieldError::new("map device layout", expected, format_args!("{self:?}")))
+    }
+}
+
+fn seal_field(error: &SealError) -> FieldError {
+    match error {
+        SealError::Length { found } => FieldError::new("map device header", 4096, found),
+        SealError::Magic { found } => {
+            FieldError::new("map device magic", "\"NHMAPDEV\"", format_args!("bytes {found:02x?}"))
+        }
+        SealError::Checksum { expected, found } => FieldError::new(
+            "map device checksum",
+            format_args!("{expected:#010x}"),
+            format_args!("{found:#010x}"),
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::damage::for_every_bit_flip;
+
+    const DEVICE_BYTES: u64 = 64 << 20;
+
+    fn header() -> MapDevice {
+        MapDevice::plan(DEVICE_BYTES, [1; 16], [2; 16]).unwrap()
+    }
+
+    #[test]
+    fn every_bit_flip_and_truncation_is_detected() {
+        let bytes = header().encode();
+        assert_eq!(MapDevice::decode(&bytes, DEVICE_BYTES), Ok(header()));
+        for_every_bit_flip(&bytes, |mutant, bit| {
+            assert!(MapDevice::decode(mutant, DEVICE_BYTES).is_err(), "bit {bit}");
+        });
+        for len in 0..bytes.len() {
+            assert!(MapDevice::decode(&bytes[..len], DEVICE_BYTES).is_err(), "{len} bytes");
+        }
+    }
+
+    #[test]
+    fn parts_never_overlap_nor_reach_past_the_device() {
+        for device_bytes in [MAP_DEVICE_BYTES_MIN, (4 << 20) + 12_345, 1 << 30, 1 << 40] {
+            let plan = MapDevice::plan(device_bytes, [1; 16], [2; 16]).unwrap();
+            assert_eq!(plan.check(device_bytes), Ok(()), "{device_bytes}");
+        }
+        assert_eq!(MapDevice::plan(MAP_DEVICE_BYTES_MIN - 1, [1; 16], [2; 16]), None);
+        assert!(MapDevice::decode(&header().encode(), DEVICE_BYTES - 8192).is_err());
+    }
+}
