@@ -92,7 +92,7 @@ impl Damaged {
     }
 
     fn find_records(&mut self) {
-        let layout = self.superblock.layout.clone();
+        let layout = self.superblock.layout;
         for position in 0..layout.log_blocks() {
             let offset = layout.log_block_offset(0, position).unwrap();
             if let Ok(found) = peek(&self.read(offset, 512)) {
@@ -158,7 +158,9 @@ impl Damaged {
             }
             "superblock-all-copies" => copies.iter().for_each(|copy| self.flip(copy + 40)),
             "superblock-zeroed" => {
-                copies.iter().for_each(|copy| self.image.zero(*copy, 4096).unwrap());
+                for copy in copies {
+                    self.image.zero(copy, 4096).unwrap();
+                }
             }
             "superblock-newer" => {
                 for copy in 0..3 {

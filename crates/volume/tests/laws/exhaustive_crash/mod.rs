@@ -6,7 +6,7 @@
 //! oracle; recovery must write nothing, so that recovering twice is recovering once; and of some
 //! images the volume is used and cut again.
 //!
-//! `EXHAUSTIVE_STRIDE=1` runs all sequences of three; by default one in many, evenly spread.
+//! `EXHAUSTIVE_STRIDE=7` runs one in seven of the sequences of three, for a quick look.
 
 mod image;
 
@@ -32,8 +32,6 @@ const TOUCHED_SECTORS: u64 = 64;
 const LOGGED_BYTES_MAX: u32 = 4096;
 /// Unflushed writes of which every subset is tried; of more a sample.
 const SUBSETS_OF_WRITES_MAX: usize = 10;
-/// Sequences of three of which one is run.
-const STRIDE_DEFAULT: u64 = 23;
 /// Images of which the volume is used and cut again: one in so many.
 const CONTINUE_ONE_IN: u64 = 512;
 
@@ -340,7 +338,7 @@ fn go_on(options: &Options, shared: &Rc<Shared>, overlay: &Overlay, oracle: &Ora
 fn plan(stride: u64, configurations: usize) -> Vec<(u32, u64, usize)> {
     let mut plan = Vec::new();
     for length in 1..=3 {
-        // Spread over operations and configurations alike: the stride divides neither count.
+        // Spread over operations and configurations alike if the stride is odd and no multiple of 3.
         let stride = if length == 3 { stride } else { 1 };
         let total = sequences(length) * configurations as u64;
         for number in (0..total).step_by(stride as usize) {
@@ -354,7 +352,7 @@ fn plan(stride: u64, configurations: usize) -> Vec<(u32, u64, usize)> {
 #[test]
 fn every_outcome_of_a_cut_in_a_short_workload_keeps_the_laws() {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    let stride = number("EXHAUSTIVE_STRIDE").unwrap_or(STRIDE_DEFAULT).max(1);
+    let stride = number("EXHAUSTIVE_STRIDE").unwrap_or(1).max(1);
     let configurations = configurations();
     let plan = plan(stride, configurations.len());
     let only = number("EXHAUSTIVE_CASE");
@@ -379,7 +377,8 @@ fn every_outcome_of_a_cut_in_a_short_workload_keeps_the_laws() {
         plan.len(),
         images.len()
     );
-    assert!(only.is_some() || images.len() > 40_000, "only {} images", images.len());
+    let reduced = only.is_some() || stride > 1;
+    assert!(reduced || images.len() > 1_000_000, "only {} distinct images", images.len());
 }
 
 fn run_cases(
