@@ -146,12 +146,25 @@ fn through_daemon(
         let (entries, staged) = (last.state.map_entries, last.state.staged_bytes);
         let copied = last.counters.checkpointed_bytes;
         let _: String = client.ask(what)?;
-        last = wait_for_pass(&mut client, &mut progress, begun, wait_max, what)?;
+        let mut quiet = 0;
+        last = wait_for(&mut client, &mut progress, begun, wait_max, what, |report| {
+            // Between two passes it is quiet for a moment.
+            quiet = if report.state.checkpointing { 0 } else { quiet + 1 };
+            quiet >= 2
+        })?;
         // What was staged when a pass began is logged now, and for the next pass.
         let moved = last.counters.checkpointed_bytes > copied
             || last.state.map_entries != entries
             || staged > 0;
         home = what == "checkpoint" || last.state.map_entries == 0 || !moved;
+    }
+    if what == "drain" {
+        // So that the next start has as little to read as can be.
+        let _: String = client.ask("snapshot")?;
+        let number = last.state.snapshot_number;
+        last = wait_for(&mut client, &mut progress, begun, wait_max, what, |report| {
+            report.state.snapshot_number > number
+        })?;
     }
     let everything_is_home = last.state.map_entries == 0 && last.state.staged_bytes == 0;
     let stopping = args.stop && (everything_is_home || what == "checkpoint");
@@ -169,20 +182,19 @@ fn through_daemon(
     })
 }
 
-fn wait_for_pass(
+/// Asks the daemon how it is until `done` says so.
+fn wait_for(
     client: &mut Client,
     progress: &mut Progress,
     begun: Instant,
     wait_max: Nanos,
     what: &str,
+    mut done: impl FnMut(&StatusReport) -> bool,
 ) -> Result<StatusReport, String> {
-    let mut quiet = 0;
     loop {
         let report: StatusReport = client.ask("status")?;
         check_alive(&report.state, what)?;
-        // Between two passes it is quiet for a moment.
-        quiet = if report.state.checkpointing { 0 } else { quiet + 1 };
-        if quiet >= 2 {
+        if done(&report) {
             return Ok(report);
         }
         if begun.elapsed().as_nanos() > u128::from(wait_max.0) {

@@ -74,6 +74,8 @@ fn a_drain_brings_everything_home_also_what_is_durability_only() {
     let drain = run_json(&scratch, &["drain", "a.img"]);
     assert_eq!(drain["map_entries_left"], 0, "{drain}");
     assert_eq!(drain["everything_is_home"], true);
+    let slots = |report: &Value| report["state"]["snapshot_number"].as_u64().unwrap();
+    assert!(slots(&run_json(&scratch, &["status", "a.img"])) > 0, "a drain ends with a snapshot");
     assert_eq!(client.read(0, 4096), pattern(1, 4096));
     assert_eq!(client.read(1 << 20, 4096), pattern(2, 4096));
     // The same on a volume at rest.

@@ -1,4 +1,5 @@
-//! The commands of the control socket: `status`, `checkpoint`, `drain`, `hint`, `metrics`, `stop`.
+//! The commands of the control socket: `status`, `checkpoint`, `drain`, `snapshot`, `hint`,
+//! `metrics`, `stop`.
 //!
 //! Each is answered at once with one line of JSON; what takes long is begun here, and whoever asked
 //! watches it through `status`.
@@ -19,7 +20,7 @@ pub struct Desk {
     stop: Cell<bool>,
 }
 
-const COMMANDS: &str = "status, checkpoint, drain, hint OFFSET LEN KIND, metrics, stop";
+const COMMANDS: &str = "status, checkpoint, drain, snapshot, hint OFFSET LEN KIND, metrics, stop";
 
 impl Desk {
     /// What is served, and where.
@@ -38,6 +39,7 @@ impl Desk {
         match words.as_slice() {
             ["status"] => Answer::Ok(self.report(context)).line(),
             ["metrics"] => Answer::Ok(self.metrics(context)).line(),
+            ["snapshot"] => snapshot(context),
             ["checkpoint"] => checkpoint(context, false),
             ["drain"] => checkpoint(context, true),
             ["hint", offset, len, kind] => answer_of(hint(context, offset, len, kind)),
@@ -81,14 +83,28 @@ impl Desk {
     }
 }
 
-fn checkpoint(context: &mut Context<'_, Served>, everything: bool) -> String {
+/// Why the volume takes no change, as an answer.
+fn refusal(context: &Context<'_, Served>) -> Option<String> {
     if context.service.info().read_only {
         let problem = "the volume is served read-only: nothing can be brought home";
-        return Answer::<()>::Error(problem.to_owned()).line();
+        return Some(Answer::<()>::Error(problem.to_owned()).line());
     }
-    if let Some(failure) = context.service.volume().engine().failure() {
-        let problem = format!("the volume accepts no change since a failure: {failure}");
-        return Answer::<()>::Error(problem).line();
+    let failure = context.service.volume().engine().failure()?;
+    let problem = format!("the volume accepts no change since a failure: {failure}");
+    Some(Answer::<()>::Error(problem).line())
+}
+
+fn snapshot(context: &mut Context<'_, Served>) -> String {
+    if let Some(refusal) = refusal(context) {
+        return refusal;
+    }
+    context.service.volume_mut().start_snapshot(context.now);
+    Answer::Ok("started").line()
+}
+
+fn checkpoint(context: &mut Context<'_, Served>, everything: bool) -> String {
+    if let Some(refusal) = refusal(context) {
+        return refusal;
     }
     context.service.volume_mut().start_checkpoint(everything, context.now);
     Answer::Ok("started").line()
