@@ -36,7 +36,7 @@ impl Engine {
             // since the last one protect; if there is nothing of either, room will never come.
             if self.checkpoint.found_nothing() && self.commit.bytes_since_snapshot > 0 {
                 self.demand_snapshot_for_room();
-            } else if self.checkpoint.found_nothing() {
+            } else if self.checkpoint.nothing_left() && self.transferring.is_empty() {
                 self.fail(
                     "no log has room for an atomic write and nothing can be checkpointed".into(),
                 );

@@ -62,6 +62,9 @@ pub(crate) struct Checkpoint {
     homes: RangeSet,
     copied_this_pass: u64,
     found_nothing: bool,
+    /// Nor did it leave anything out, and nothing was logged since.
+    nothing_left: bool,
+    logged_this_pass: bool,
     pub(crate) finished_at: Nanos,
 }
 
@@ -80,6 +83,17 @@ impl Checkpoint {
         self.found_nothing && !self.running
     }
 
+    /// Whether another pass could not free anything.
+    pub(crate) fn nothing_left(&self) -> bool {
+        self.nothing_left && !self.running
+    }
+
+    /// Client data was logged: there may be something to copy.
+    pub(crate) fn note_logged(&mut self) {
+        self.nothing_left = false;
+        self.logged_this_pass = true;
+    }
+
     /// Whether a batch is writing to any of these home sectors.
     pub(crate) fn touches(&self, start: u64, end: u64) -> bool {
         !self.homes.is_empty() && self.homes.overlaps(start..end)
@@ -92,6 +106,7 @@ impl Checkpoint {
             self.running = true;
             self.cursor = 0;
             self.copied_this_pass = 0;
+            self.logged_this_pass = false;
         }
     }
 
@@ -181,6 +196,8 @@ impl Engine {
     fn end_pass(&mut self) {
         let checkpoint = &mut self.checkpoint;
         checkpoint.running = false;
+        let nothing = checkpoint.copied_this_pass == 0 && !checkpoint.logged_this_pass;
+        checkpoint.nothing_left = nothing && checkpoint.everything;
         checkpoint.everything = false;
         checkpoint.found_nothing = checkpoint.copied_this_pass == 0;
         checkpoint.finished_at = self.now;

@@ -143,7 +143,8 @@ impl Engine {
     pub(crate) fn next_background_wake(&self) -> Option<Nanos> {
         let config = &self.setup.config;
         let aged = self.commit.staged_since().map(|since| since + config.stage_age_max);
-        let scanning = self.swap.needs_turn().then_some(self.now);
+        let demanded = self.schedule.demanded || self.snapshotter.is_demanded();
+        let scanning = (self.swap.needs_turn() || demanded).then_some(self.now);
         let mut wakes = [aged, self.snapshot_wake(), None, None, None, scanning];
         if !self.map.is_empty()
             && !self.checkpoint.is_busy()

@@ -55,6 +55,7 @@ impl Engine {
         }
         if let Some(end) = record.stage_end {
             self.commit.committed = end;
+            self.checkpoint.note_logged();
             self.taken = crate::stage::Taken::default();
         }
         self.commit.echo = record.ranges;
