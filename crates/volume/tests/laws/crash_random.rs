@@ -59,10 +59,10 @@ fn run_all(name: &str, default: u64, steps: u64, faults: bool) {
 
 #[test]
 fn no_power_cut_kill_or_shutdown_loses_or_revives_anything() {
-    run_all("no_power_cut_kill_or_shutdown", 40, 800, false);
+    run_all("no_power_cut_kill_or_shutdown", 30, 800, false);
 }
 
 #[test]
 fn a_failing_disk_loses_nothing_acknowledged_and_answers_everything() {
-    run_all("a_failing_disk", 40, 500, true);
+    run_all("a_failing_disk", 30, 500, true);
 }
