@@ -52,6 +52,7 @@ struct Batch {
 
 /// State of checkpointing.
 #[derive(Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts about a pass, not a state")]
 pub(crate) struct Checkpoint {
     running: bool,
     /// Also durability-only ranges, because every log is full or the volume is drained.
