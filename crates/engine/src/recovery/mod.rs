@@ -14,26 +14,25 @@
 
 mod chain;
 mod journal_scan;
+mod load;
 mod scan;
 
 use crate::config::Setup;
 use crate::dispatch::Purpose;
 use crate::engine::{Engine, Phase};
-use crate::map::{Loader, Map};
+use crate::map::Map;
 use crate::request::ErrorKind;
 use journal_scan::JournalScan;
+use load::{BODY_READ_BYTES, Loading};
 use nearhead_disk::{Class, Command, DiskError, Payload, SECTOR_BYTES};
 use nearhead_format::record::Claim;
 use nearhead_format::snapshot::{
-    BodyItem, BodyReader, FLAG_CLEAN_SHUTDOWN, HintRange, LogState, SNAPSHOT_HEADER_BYTES,
-    SnapshotHeader,
+    FLAG_CLEAN_SHUTDOWN, HintRange, LogState, SNAPSHOT_HEADER_BYTES, SnapshotHeader,
 };
 use scan::{Found, LogScan, ScanContext};
 use std::collections::VecDeque;
 use std::collections::btree_map::{BTreeMap, Entry};
 
-/// Size of one read of a snapshot's body, in bytes.
-const BODY_READ_BYTES: u64 = 1 << 20;
 /// Findings remembered for people.
 const DAMAGE_NOTES_MAX: usize = 64;
 
@@ -55,18 +54,6 @@ impl RecoveredState {
             self.damage.push("more findings were left out".to_owned());
         }
     }
-}
-
-/// A snapshot as loaded so far.
-struct Loading {
-    header: SnapshotHeader,
-    reader: BodyReader,
-    offset: u64,
-    entries: Loader,
-    problem: Option<String>,
-    logs: Vec<LogState>,
-    claims: Vec<u32>,
-    hints: Vec<HintRange>,
 }
 
 /// What a sound snapshot said.
@@ -193,99 +180,6 @@ impl Engine {
         }
     }
 
-    fn on_slot_header(&mut self, slot: usize, result: Result<Payload, DiskError>) {
-        let bytes = bytes_of(result);
-        let volume_id = self.setup.volume_id;
-        let body_bytes_max = self.setup.layout.snapshot_body_bytes_max();
-        let slots = self.setup.layout.slot_offsets;
-        let Some(recovery) = self.recovering() else { return };
-        let decoded = bytes.and_then(|bytes| {
-            SnapshotHeader::decode(&bytes, &volume_id, slot as u32, body_bytes_max)
-                .map_err(|error| error.to_string())
-        });
-        match decoded {
-            Ok(header) => recovery.headers.push(header),
-            Err(problem) => {
-                recovery
-                    .slot_problems
-                    .push(format!("snapshot slot {slot} at byte {}: {problem}", slots[slot]));
-            }
-        }
-        if slot == 0 {
-            recovery.step = Step::Header { slot: 1 };
-            return self.recovery_read(slots[1], SNAPSHOT_HEADER_BYTES);
-        }
-        recovery.headers.sort_by_key(|header| header.snapshot_number);
-        self.load_next_snapshot();
-    }
-
-    fn load_next_snapshot(&mut self) {
-        let slots = self.setup.layout.slot_offsets;
-        let Some(recovery) = self.recovering() else { return };
-        let Some(header) = recovery.headers.pop() else {
-            let problems = recovery.slot_problems.join("; ");
-            return self.recovery_fails(&format!(
-                "no sound snapshot of the map: expected one in slot 0 or 1, found {problems}; \
-                 run `nearhead repair` to rebuild the map from the logs"
-            ));
-        };
-        let offset = slots[header.slot() as usize] + SNAPSHOT_HEADER_BYTES;
-        let loading = Loading {
-            reader: BodyReader::new(header.body),
-            header,
-            offset,
-            entries: Loader::new(),
-            problem: None,
-            logs: Vec::new(),
-            claims: Vec::new(),
-            hints: Vec::new(),
-        };
-        self.read_body(Box::new(loading));
-    }
-
-    fn read_body(&mut self, loading: Box<Loading>) {
-        let (offset, left) = (loading.offset, loading.reader.bytes_left());
-        if left == 0 {
-            return self.body_is_read(*loading);
-        }
-        if let Some(recovery) = self.recovering() {
-            recovery.step = Step::Body(loading);
-        }
-        self.recovery_read(offset, left.min(BODY_READ_BYTES));
-    }
-
-    fn on_body(&mut self, mut loading: Box<Loading>, result: Result<Payload, DiskError>) {
-        let fed = bytes_of(result).and_then(|bytes| {
-            let Loading { reader, entries, problem, logs, claims, hints, .. } = &mut *loading;
-            let fed = reader.feed(&bytes, &mut |item| match item {
-                BodyItem::Entry(entry) => {
-                    if let Err(error) = entries.push(entry) {
-                        problem.get_or_insert(format!("{error:?}"));
-                    }
-                }
-                BodyItem::Log(state) => logs.push(state),
-                BodyItem::Claim(index) => claims.push(index),
-                BodyItem::Hint(range) => hints.push(range),
-            });
-            fed.map(|()| bytes.len() as u64).map_err(|error| error.to_string())
-        });
-        match fed {
-            Ok(len) => {
-                loading.offset += len;
-                self.read_body(loading);
-            }
-            Err(problem) => self.body_is_damaged(loading.header.slot(), &problem),
-        }
-    }
-
-    fn body_is_damaged(&mut self, slot: u32, problem: &str) {
-        let Some(recovery) = self.recovering() else { return };
-        let finding = format!("snapshot slot {slot}: its body is damaged: {problem}");
-        recovery.slot_problems.push(finding.clone());
-        recovery.result.note(finding);
-        self.load_next_snapshot();
-    }
-
     fn body_is_read(&mut self, loading: Loading) {
         let slot = loading.header.slot();
         let Loading { header, reader, entries, problem, logs, claims, hints, .. } = loading;
@@ -372,7 +266,7 @@ impl Engine {
         self.continue_scan(scan);
     }
 
-    fn continue_scan(&mut self, scan: Box<LogScan>) {
+    fn continue_scan(&mut self, mut scan: Box<LogScan>) {
         let Some(recovery) = self.recovering() else { return };
         match scan.next_read(&recovery.context) {
             Some((offset, len)) => {

@@ -75,6 +75,9 @@ pub(super) struct LogScan {
     cursor: u32,
     newest_sequence: u64,
     scanned_blocks: u64,
+    /// Bytes read already that a later look may want again, and the block they start at.
+    window: Vec<u8>,
+    window_block: u64,
     pub(super) found: Vec<Found>,
     pub(super) problems: Vec<String>,
     /// Part of the log could not be read: what it says is unknown.
@@ -89,14 +92,33 @@ impl LogScan {
             goal: Goal::Record,
             newest_sequence: floor_sequence,
             scanned_blocks: 0,
+            window: Vec::new(),
+            window_block: 0,
             found: Vec::new(),
             problems: Vec::new(),
             unreadable: None,
         }
     }
 
-    /// The next bytes to read, as device offset and length; `None` at the end of the scan.
-    pub(super) fn next_read(&self, context: &ScanContext) -> Option<(u64, u64)> {
+    /// The next bytes to read, as device offset and length; `None` at the end of the scan. No byte
+    /// is asked for twice.
+    pub(super) fn next_read(&mut self, context: &ScanContext) -> Option<(u64, u64)> {
+        let block = context.block() as u64;
+        loop {
+            let (from, len) = self.wanted(context)?;
+            self.keep_from(from, block);
+            let held = self.window.len() as u64;
+            if held < len {
+                let next = (from + held / block) as u32;
+                let offset = context.layout.log_block_offset(self.claim.log_index, next)?;
+                return Some((offset, len - held));
+            }
+            self.look(context);
+        }
+    }
+
+    /// What is looked at next: block and length in bytes.
+    fn wanted(&self, context: &ScanContext) -> Option<(u64, u64)> {
         let block = context.block() as u64;
         let capacity = u64::from(context.layout.log_blocks());
         let from = match self.goal {
@@ -107,32 +129,54 @@ impl LogScan {
         if self.scanned_blocks > 2 * capacity || from >= capacity {
             return None;
         }
-        let len = ((capacity - from) * block).min(REACH_BYTES.next_multiple_of(block));
-        let offset = context.layout.log_block_offset(self.claim.log_index, from as u32)?;
-        Some((offset, len))
+        Some((from, ((capacity - from) * block).min(REACH_BYTES.next_multiple_of(block))))
+    }
+
+    /// Lets go of what stands before block `from`.
+    fn keep_from(&mut self, from: u64, block: u64) {
+        let passed = from.checked_sub(self.window_block).map(|blocks| (blocks * block) as usize);
+        match passed {
+            Some(passed) if passed <= self.window.len() => drop(self.window.drain(..passed)),
+            _ => self.window.clear(),
+        }
+        self.window_block = from;
     }
 
     /// Takes the bytes asked for.
     pub(super) fn take(&mut self, bytes: &[u8], context: &ScanContext) {
+        self.window.extend_from_slice(bytes);
+        self.look(context);
+    }
+
+    /// Looks at the bytes wanted, all of which are there.
+    fn look(&mut self, context: &ScanContext) {
+        let window = std::mem::take(&mut self.window);
         match self.goal {
             Goal::Record => {
-                let any = self.take_records(bytes, self.cursor, context);
+                let any = self.take_records(&window, self.cursor, context);
                 if !any {
-                    self.goal = if self.cursor == 0 { Goal::LookAhead } else { Goal::Wrapped };
+                    self.goal = self.after_the_last();
                 }
             }
             Goal::Wrapped => {
-                let any = self.take_records(bytes, 0, context);
+                let any = self.take_records(&window, 0, context);
                 self.goal = if any { Goal::Record } else { Goal::LookAhead };
             }
-            Goal::LookAhead => self.look_ahead(bytes, context),
+            Goal::LookAhead => self.look_ahead(&window, context),
             Goal::Done => {}
         }
+        self.window = window;
         if u64::from(self.cursor) >= u64::from(context.layout.log_blocks())
             && self.goal == Goal::Record
         {
-            self.goal = Goal::Wrapped;
+            self.goal = self.after_the_last();
         }
+    }
+
+    /// Where the record after the last one in a row may be. A scan that began at the start of the
+    /// log has seen what stands there: nothing newer than what it found since.
+    fn after_the_last(&self) -> Goal {
+        if self.claim.position == 0 || self.cursor == 0 { Goal::LookAhead } else { Goal::Wrapped }
     }
 
     /// The log cannot be read here.

@@ -1,0 +1,126 @@
+//! Loading the newest sound snapshot: the headers of both slots, then the body of one.
+//!
+//! A slot that was being written when the power went is not sound, and that is no damage: the other
+//! one counts. A sound header with a body that is not is damage, and the other slot is tried.
+
+use super::{Step, bytes_of};
+use crate::engine::Engine;
+use crate::map::Loader;
+use nearhead_disk::{DiskError, Payload};
+use nearhead_format::snapshot::{
+    BodyItem, BodyReader, HintRange, LogState, SNAPSHOT_HEADER_BYTES, SnapshotHeader,
+};
+
+/// Size of one read of a snapshot's body, in bytes.
+pub(super) const BODY_READ_BYTES: u64 = 1 << 20;
+
+/// A snapshot as loaded so far.
+pub(super) struct Loading {
+    pub(super) header: SnapshotHeader,
+    pub(super) reader: BodyReader,
+    pub(super) offset: u64,
+    pub(super) entries: Loader,
+    pub(super) problem: Option<String>,
+    pub(super) logs: Vec<LogState>,
+    pub(super) claims: Vec<u32>,
+    pub(super) hints: Vec<HintRange>,
+}
+
+impl Engine {
+    pub(super) fn on_slot_header(&mut self, slot: usize, result: Result<Payload, DiskError>) {
+        let bytes = bytes_of(result);
+        let volume_id = self.setup.volume_id;
+        let body_bytes_max = self.setup.layout.snapshot_body_bytes_max();
+        let slots = self.setup.layout.slot_offsets;
+        let Some(recovery) = self.recovering() else { return };
+        let decoded = bytes.and_then(|bytes| {
+            SnapshotHeader::decode(&bytes, &volume_id, slot as u32, body_bytes_max)
+                .map_err(|error| error.to_string())
+        });
+        match decoded {
+            Ok(header) => recovery.headers.push(header),
+            Err(problem) => {
+                recovery
+                    .slot_problems
+                    .push(format!("snapshot slot {slot} at byte {}: {problem}", slots[slot]));
+            }
+        }
+        if slot == 0 {
+            recovery.step = Step::Header { slot: 1 };
+            return self.recovery_read(slots[1], SNAPSHOT_HEADER_BYTES);
+        }
+        recovery.headers.sort_by_key(|header| header.snapshot_number);
+        self.load_next_snapshot();
+    }
+
+    pub(super) fn load_next_snapshot(&mut self) {
+        let slots = self.setup.layout.slot_offsets;
+        let Some(recovery) = self.recovering() else { return };
+        let Some(header) = recovery.headers.pop() else {
+            let problems = recovery.slot_problems.join("; ");
+            return self.recovery_fails(&format!(
+                "no sound snapshot of the map: expected one in slot 0 or 1, found {problems}; \
+                 run `nearhead repair` to rebuild the map from the logs"
+            ));
+        };
+        let offset = slots[header.slot() as usize] + SNAPSHOT_HEADER_BYTES;
+        let loading = Loading {
+            reader: BodyReader::new(header.body),
+            header,
+            offset,
+            entries: Loader::new(),
+            problem: None,
+            logs: Vec::new(),
+            claims: Vec::new(),
+            hints: Vec::new(),
+        };
+        self.read_body(Box::new(loading));
+    }
+
+    pub(super) fn read_body(&mut self, loading: Box<Loading>) {
+        let (offset, left) = (loading.offset, loading.reader.bytes_left());
+        if left == 0 {
+            return self.body_is_read(*loading);
+        }
+        if let Some(recovery) = self.recovering() {
+            recovery.step = Step::Body(loading);
+        }
+        self.recovery_read(offset, left.min(BODY_READ_BYTES));
+    }
+
+    pub(super) fn on_body(
+        &mut self,
+        mut loading: Box<Loading>,
+        result: Result<Payload, DiskError>,
+    ) {
+        let fed = bytes_of(result).and_then(|bytes| {
+            let Loading { reader, entries, problem, logs, claims, hints, .. } = &mut *loading;
+            let fed = reader.feed(&bytes, &mut |item| match item {
+                BodyItem::Entry(entry) => {
+                    if let Err(error) = entries.push(entry) {
+                        problem.get_or_insert(format!("{error:?}"));
+                    }
+                }
+                BodyItem::Log(state) => logs.push(state),
+                BodyItem::Claim(index) => claims.push(index),
+                BodyItem::Hint(range) => hints.push(range),
+            });
+            fed.map(|()| bytes.len() as u64).map_err(|error| error.to_string())
+        });
+        match fed {
+            Ok(len) => {
+                loading.offset += len;
+                self.read_body(loading);
+            }
+            Err(problem) => self.body_is_damaged(loading.header.slot(), &problem),
+        }
+    }
+
+    pub(super) fn body_is_damaged(&mut self, slot: u32, problem: &str) {
+        let Some(recovery) = self.recovering() else { return };
+        let finding = format!("snapshot slot {slot}: its body is damaged: {problem}");
+        recovery.slot_problems.push(finding.clone());
+        recovery.result.note(finding);
+        self.load_next_snapshot();
+    }
+}
