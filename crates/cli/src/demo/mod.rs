@@ -15,6 +15,8 @@ mod page;
 mod plot;
 pub(crate) mod server;
 mod table;
+#[cfg(test)]
+mod tests;
 
 use experiment::{BulkKind, POINTS_PER_S, PRESETS, Row, Span};
 use nearhead_volume::NamedPreset;

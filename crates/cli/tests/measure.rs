@@ -1,0 +1,131 @@
+//! `replay`, `demo` and `bench` as a user runs them: what they print and how they fail.
+//!
+//! Nothing here asserts how fast anything is; the figures' own laws are tested where they are made.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use serde_json::Value;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+fn nearhead(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_nearhead")).args(arguments).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn folder(name: &str) -> PathBuf {
+    let path = std::env::temp_dir().join(format!("nearhead-measure-{}-{name}", std::process::id()));
+    std::fs::create_dir_all(&path).unwrap();
+    path
+}
+
+/// Twenty writes a millisecond apart, in the MSR Cambridge format, with two lines that do not parse.
+fn trace(folder: &std::path::Path) -> String {
+    let mut lines = vec!["128166372000000000,host,0,Read,0,4096,0".to_owned()];
+    for number in 0..20_u64 {
+        let at = 128_166_372_000_000_000 + number * 10_000;
+        lines.push(format!("{at},host,0,Write,{},4096,0", number * 1_000_000_000 / 512 * 512));
+    }
+    lines.insert(3, "128166372000000000,host,0,Write,12,".to_owned());
+    lines.insert(9, "what is this".to_owned());
+    let path = folder.join("small.csv");
+    std::fs::write(&path, lines.join("\n") + "\n").unwrap();
+    path.to_string_lossy().into_owned()
+}
+
+#[test]
+fn a_replay_reports_each_preset_and_counts_bad_lines() {
+    let folder = folder("replay");
+    let trace = trace(&folder);
+    let output =
+        nearhead(&["replay", &trace, "--preset", "nolog,mlb-32", "--format", "msr", "--json"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let rows: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(rows.as_array().unwrap().len(), 2);
+    for (row, preset) in rows.as_array().unwrap().iter().zip(["nolog", "mlb-32"]) {
+        assert_eq!(row["preset"], preset);
+        assert_eq!((&row["requests"], &row["failed"]), (&21.into(), &0.into()), "{row}");
+        assert_eq!(row["lines"]["skipped"], 2, "{row}");
+        assert_eq!(row["writes"]["requests"], 20, "{row}");
+    }
+    assert_eq!(rows[0]["records"], 0);
+    assert!(rows[1]["records"].as_u64().unwrap() > 0, "{}", rows[1]);
+    let told = text(&output.stderr);
+    assert!(told.contains("line 4") && told.contains("line 10"), "{told}");
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn a_strict_replay_stops_at_the_first_bad_line_and_names_it() {
+    let folder = folder("strict");
+    let trace = trace(&folder);
+    let output = nearhead(&["replay", &trace, "--format", "msr", "--strict"]);
+    assert!(!output.status.success());
+    assert!(text(&output.stderr).contains("line 4"), "{}", text(&output.stderr));
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn mistakes_in_replay_are_named() {
+    let folder = folder("mistakes");
+    let trace = trace(&folder);
+    let cases: [(&[&str], &str); 4] = [
+        (&["--preset", "best"], "expected one of nolog"),
+        (&["--disk", "cheetah"], "st3146855fc"),
+        (&["--format", "punchcards"], "punchcards"),
+        (&["--time-scale", "0"], "above 0"),
+    ];
+    for (arguments, expected) in cases {
+        let output = nearhead(&[&["replay", &trace], arguments].concat());
+        assert!(!output.status.success(), "{arguments:?}");
+        let told = text(&output.stderr);
+        assert!(told.contains(expected), "{arguments:?}: {told}");
+    }
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn the_demo_in_virtual_time_leaves_its_page_and_its_rows() {
+    let folder = folder("demo");
+    let out = folder.to_string_lossy().into_owned();
+    let output = nearhead(&["demo", "--virtual", "--seconds", "3", "--out", &out]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let rows: Value =
+        serde_json::from_slice(&std::fs::read(folder.join("demo.json")).unwrap()).unwrap();
+    assert_eq!(rows.as_array().unwrap().len(), 18, "3 presets, 2 bulk clients, 3 rates");
+    assert!(std::fs::read_to_string(folder.join("report.html")).unwrap().contains("<svg"));
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn the_quick_bench_leaves_every_row() {
+    let folder = folder("bench");
+    let out = folder.to_string_lossy().into_owned();
+    let output = nearhead(&["bench", "--quick", "--out", &out]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let report: Value =
+        serde_json::from_slice(&std::fs::read(folder.join("bench.json")).unwrap()).unwrap();
+    let names: Vec<&str> =
+        report["rows"].as_array().unwrap().iter().filter_map(|row| row["name"].as_str()).collect();
+    for name in [
+        "demo_mlb_bandwidth_pct",
+        "demo_mlb_durable_mean_ms",
+        "engine_write_4k_requests_per_s",
+        "engine_read_4k_requests_per_s",
+        "map_bytes_per_block",
+        "recovery_read_per_snapshot_and_logs",
+        "recovery_cpu_s",
+        "idle_20tb_resident_mib",
+        "vs_nbdkit_4k_fua_qd1_ratio",
+        "vs_nbdkit_4k_fua_qd32_ratio",
+        "vs_nbdkit_1m_fua_write_ratio",
+        "added_latency_qd1_fua_p50_us",
+    ] {
+        assert!(names.contains(&name), "no {name} in {names:?}");
+    }
+    assert_eq!(report["quick"], true);
+    std::fs::remove_dir_all(folder).unwrap();
+}
