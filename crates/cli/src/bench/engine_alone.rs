@@ -92,7 +92,7 @@ impl Load {
             self.collect(service, batch)?;
             left -= batch;
         }
-        Ok(requests as f64 / (processor_time() - started).as_secs_f64())
+        Ok(requests as f64 / processor_time().saturating_sub(started).as_secs_f64())
     }
 
     fn collect<S: Service>(&mut self, service: &mut S, mut expected: u64) -> Result<(), String> {
@@ -112,7 +112,7 @@ impl Load {
                 self.now = wake_at.max(self.now);
             }
         }
-        self.now = self.now + Nanos::from_micros(10);
+        self.now += Nanos::from_micros(10);
         Ok(())
     }
 }

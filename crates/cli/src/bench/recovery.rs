@@ -41,7 +41,7 @@ pub(super) fn measure(effort: Effort, _folder: &Path) -> Result<Vec<Row>, String
     let (mut volume, now) = Volume::open_in_virtual_time(disk, Nanos::ZERO, no_cleaning)
         .map_err(|error| told(&error))?;
     volume.run_until_open(now).map_err(|error| told(&error))?;
-    let cpu_s = (processor_time() - cpu).as_secs_f64();
+    let cpu_s = processor_time().saturating_sub(cpu).as_secs_f64();
     let after = volume.status();
     check(&before, &after)?;
     Ok(rows(&before, &after, log_bytes, cpu_s))
@@ -97,7 +97,7 @@ fn no_cleaning(_: &Superblock, config: &mut Config) {
 
 /// Fills `logs` logs with blocks that were never written before.
 fn fill(volume: &mut Volume<InstantDisk>, logs: u64) -> Result<(), String> {
-    let layout = volume.superblock().layout.clone();
+    let layout = volume.superblock().layout;
     // A batch takes one block more for its header; the last batch's room stays free.
     let blocks = u64::from(layout.log_blocks());
     let writes = (blocks / (BATCH + 1) - 1) * BATCH;

@@ -202,9 +202,8 @@ impl Client {
         });
         let mut sockets = [PollFd::new(&self.socket, PollFlags::IN)];
         match poll(&mut sockets, timeout.as_ref()) {
-            Ok(0) => Ok(false),
+            Ok(0) | Err(rustix::io::Errno::INTR) => Ok(false),
             Ok(_) => self.fill().map(|()| true),
-            Err(rustix::io::Errno::INTR) => Ok(false),
             Err(errno) => Err(errno.into()),
         }
     }
