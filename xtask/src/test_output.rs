@@ -49,7 +49,9 @@ impl TestOutput {
                 if let Some(name) = test_of_heading(line) {
                     name.clone_into(test);
                 }
-                if let Some((_, reason)) = line.split_once("skipped: ") {
+                // At the start of the line or after the test's own `path: `, not inside a value.
+                let said = line.split_once("skipped: ").filter(|(before, _)| !before.contains('{'));
+                if let Some((_, reason)) = said {
                     let is_first = self.skipped.last().is_none_or(|(last, _)| last != test);
                     if is_first {
                         self.skipped.push((test.clone(), reason.to_owned()));

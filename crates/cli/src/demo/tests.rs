@@ -30,7 +30,7 @@ fn row(preset: &str, points_per_s: u32) -> Row {
 fn the_client_gets_one_answer_for_every_request() {
     let folder = folder("client");
     let served = Served::start(&folder, "test", Limits::default(), |_| {
-        let properties = plain_properties(256 << 20, 4096);
+        let properties = plain_properties(256 << 20, 512);
         let disk = InstantDisk::new(properties, Box::new(MemoryStore::new()), Nanos::ZERO);
         dataless::volume(disk, NamedPreset::by_name("mlb").unwrap(), Answers::OnFlush)
     })
