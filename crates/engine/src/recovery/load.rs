@@ -60,7 +60,7 @@ impl Engine {
             let problems = recovery.slot_problems.join("; ");
             return self.recovery_fails(&format!(
                 "no sound snapshot of the map: expected one in slot 0 or 1, found {problems}; \
-                 run `nearhead repair` to rebuild the map from the logs"
+                 run `nearhead repair` to see what giving up the map would cost"
             ));
         };
         let offset = slots[header.slot() as usize] + SNAPSHOT_HEADER_BYTES;
