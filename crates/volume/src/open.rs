@@ -2,7 +2,7 @@
 
 use crate::sync_io::SyncIo;
 use nearhead_disk::DiskError;
-use nearhead_format::superblock::{Choice, SUPERBLOCK_MAGIC, SuperblockError, choose};
+use nearhead_format::superblock::{Choice, SuperblockError, choose};
 use nearhead_format::{Layout, Superblock};
 use std::fmt;
 
@@ -193,6 +193,5 @@ fn no_superblock(
         .enumerate()
         .filter_map(|(copy, found)| Some(format!("copy {copy}: {}", found.as_ref().err()?)))
         .collect();
-    debug_assert_eq!(SUPERBLOCK_MAGIC.len(), 8);
     OpenError::NoVolume { device, problems: problems.join("; ") }
 }

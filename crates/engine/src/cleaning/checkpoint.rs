@@ -124,13 +124,7 @@ impl Checkpoint {
     pub(crate) fn take_releases(&mut self, map: &Map) -> Vec<Entry> {
         let Some(batch) = self.batch.as_mut() else { return Vec::new() };
         let mut entries = std::mem::take(&mut batch.to_release);
-        entries.retain(|entry| {
-            let mut same = false;
-            map.lookup(entry.home_sector, u64::from(entry.len_sectors), &mut |segment| {
-                same = segment == crate::map::Segment::Mapped(*entry);
-            });
-            same
-        });
+        entries.retain(|entry| map.holds(entry));
         entries
     }
 

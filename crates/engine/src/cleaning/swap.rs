@@ -105,11 +105,7 @@ impl Swap {
         let Some(current) = self.current.as_mut() else { return Vec::new() };
         let mut taken = Vec::with_capacity(count);
         for (entry, data) in current.chunks.drain(..count) {
-            let mut same = false;
-            map.lookup(entry.home_sector, u64::from(entry.len_sectors), &mut |segment| {
-                same = segment == crate::map::Segment::Mapped(entry);
-            });
-            if same {
+            if map.holds(&entry) {
                 packer.chunk(entry.home_sector, entry.len_sectors, &data);
                 taken.push(entry);
             }

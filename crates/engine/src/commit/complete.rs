@@ -101,7 +101,7 @@ impl Engine {
     /// place while the record was on its way.
     fn apply_releases(&mut self, releases: &[Entry]) {
         for entry in releases {
-            if self.map_has(entry) {
+            if self.map.holds(entry) {
                 let len = u64::from(entry.len_sectors);
                 let logs = &mut self.logs;
                 self.map.remove(entry.home_sector, len, &mut |lost| logs.drop_live(&lost));
@@ -118,7 +118,7 @@ impl Engine {
         let mut sector = self.payload_sector(record);
         for (item, old) in record.header.writes.iter().zip(&record.relocated) {
             let WriteItem::Chunk { home_sector, len_sectors, crc } = *item else { continue };
-            if self.map_has(old) {
+            if self.map.holds(old) {
                 let place = Place::Log { chunk_sector: sector, chunk_len: len_sectors, offset: 0 };
                 self.logs.add_live(sector, u32::from(len_sectors));
                 self.insert(Entry { home_sector, len_sectors, place, crc });
@@ -126,15 +126,6 @@ impl Engine {
             sector += u64::from(len_sectors);
         }
         self.stats.swapped_bytes += nearhead_disk::total_len(&record.parts) as u64;
-    }
-
-    /// Whether the map says exactly this.
-    pub(crate) fn map_has(&self, entry: &Entry) -> bool {
-        let mut same = false;
-        self.map.lookup(entry.home_sector, u64::from(entry.len_sectors), &mut |segment| {
-            same = segment == crate::map::Segment::Mapped(*entry);
-        });
-        same
     }
 
     /// The log did not take the record: another one gets it, with the same sequence and the same

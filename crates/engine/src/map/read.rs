@@ -53,6 +53,15 @@ impl Map {
             && self.iter_from(start_sector).next().is_some_and(|entry| entry.home_sector < end)
     }
 
+    /// Whether the map says exactly this: nothing newer took any of the entry's sectors.
+    pub fn holds(&self, entry: &Entry) -> bool {
+        let mut same = false;
+        self.lookup(entry.home_sector, u64::from(entry.len_sectors), &mut |segment| {
+            same = segment == Segment::Mapped(*entry);
+        });
+        same
+    }
+
     /// All entries in ascending order that end after `start_sector`; the first is cut to begin
     /// there. Where a walk was left at an entry's end it can be taken up again, also when the map
     /// changed in between.
