@@ -100,6 +100,14 @@ impl Dispatcher {
         }
     }
 
+    /// Says how urgent cleaning is; what may go now goes.
+    pub(crate) fn set_cleaning_is_urgent(&mut self, admission: &dyn Admission, urgent: bool) {
+        if self.outstanding.cleaning_is_urgent != urgent {
+            self.outstanding.cleaning_is_urgent = urgent;
+            self.pump(admission);
+        }
+    }
+
     fn may_leave(&self, admission: &dyn Admission, class: Class, bytes: u64) -> bool {
         self.outstanding.commands_total() < self.queue_depth_max
             && admission.admits(class, bytes, &self.outstanding)

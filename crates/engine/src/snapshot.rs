@@ -25,6 +25,8 @@ use std::collections::VecDeque;
 const PIECE_BYTES: usize = 256 << 10;
 /// Logs that stay claimed across a snapshot; each costs recovery one read.
 const CLAIMS_KEPT: usize = 8;
+/// Logs looked at for room when none of those claimed has any.
+const CLAIM_SEARCH_MAX: usize = 1 << 16;
 /// Claimed logs that make a snapshot worth its cost.
 const CLAIMS_MANY: usize = 4096;
 /// Attempts in a row that may fail before those who wait for a snapshot are told.
@@ -56,6 +58,8 @@ struct InProgress {
     flush_ticket: Option<u64>,
     in_flight: bool,
     clean: bool,
+    /// Logs claimed by the snapshot itself, once it is committed.
+    claims_new: Vec<u32>,
 }
 
 /// State of snapshots.
@@ -212,12 +216,15 @@ impl Engine {
 
     fn begin_snapshot(&mut self, clean: bool) {
         let keep = self.claims_to_keep();
+        let claims_new = self.claims_to_add(&keep);
         let logs = self.logs.present().map(|(log_index, ring)| {
             let (position, generation) = (ring.position, ring.generation);
             BodyItem::Log(LogState { log_index, position, generation })
         });
         let mut rest: VecDeque<BodyItem> = logs.collect();
-        rest.extend(keep.iter().map(|index| BodyItem::Claim(*index)));
+        let mut claims = [keep.as_slice(), claims_new.as_slice()].concat();
+        claims.sort_unstable();
+        rest.extend(claims.into_iter().map(BodyItem::Claim));
         rest.extend(self.durability_only.iter().map(|range| {
             let len_sectors = range.end - range.start;
             BodyItem::Hint(HintRange { start_sector: range.start, len_sectors })
@@ -245,6 +252,7 @@ impl Engine {
             flush_ticket: None,
             in_flight: false,
             clean,
+            claims_new,
         }));
         self.continue_snapshot();
     }
@@ -261,6 +269,26 @@ impl Engine {
         claimed.truncate(CLAIMS_KEPT);
         claimed.sort_unstable();
         claimed
+    }
+
+    /// Logs with room that the snapshot claims because those that stay claimed have none. A log may be
+    /// written only once it is claimed, and when all claimed ones are full no record can claim more.
+    fn claims_to_add(&self, keep: &[u32]) -> Vec<u32> {
+        let log_block = self.setup.layout.log_block_bytes;
+        let blocks = (self.record_bytes_max() / log_block).max(1);
+        let has_room = |index: &u32| self.logs.has_room(*index, blocks, 0);
+        if !self.setup.config.claims_ahead() || keep.iter().any(has_room) {
+            return Vec::new();
+        }
+        let near = self.setup.layout.log_offset(self.commit.last_log).unwrap_or(0);
+        let others = self.logs.near(near).filter(|index| !self.logs.is_claimed(*index));
+        let roomy = others.take(CLAIM_SEARCH_MAX).filter(|index| self.logs.has_room(*index, 1, 0));
+        let mut found: Vec<u32> = roomy.collect();
+        // Stable: of those with the same room the nearest come first.
+        found.sort_by_key(|index| !has_room(index));
+        found.truncate(CLAIMS_KEPT);
+        found.sort_unstable();
+        found
     }
 
     fn continue_snapshot(&mut self) {
@@ -333,6 +361,8 @@ impl Engine {
         self.snapshotter.sequence = work.record_sequence;
         self.snapshotter.clean_on_disk = work.clean;
         self.stats.snapshots += 1;
+        // First the claims: the rings they name must keep the positions that the snapshot tells.
+        work.claims_new.iter().for_each(|index| self.logs.note_claimed(*index));
         self.logs.snapshot_committed();
         if let Some(journal) = self.journal.as_mut() {
             journal.ring.snapshot_committed();

@@ -17,6 +17,8 @@ pub struct Outstanding {
     pub commands: [u32; 4],
     /// Bytes of each class.
     pub bytes: [u64; 4],
+    /// Whether clients will soon wait for cleaning: the logs are nearly full.
+    pub cleaning_is_urgent: bool,
 }
 
 impl Outstanding {

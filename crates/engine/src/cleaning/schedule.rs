@@ -7,6 +7,8 @@ use crate::engine::{Engine, Phase};
 use nearhead_disk::Nanos;
 
 const DAY_SECONDS: u64 = 86_400;
+/// Share of all log space in use from which cleaning is urgent.
+const URGENT_FILL_PCT: u32 = 85;
 
 /// What the schedule remembers.
 #[derive(Debug, Default)]
@@ -62,6 +64,8 @@ impl Engine {
             return self.advance_snapshot();
         }
         self.schedule_checkpoint();
+        let urgent = self.spill.is_some() || self.logs.fill_pct() >= URGENT_FILL_PCT;
+        self.dispatcher.set_cleaning_is_urgent(self.admission.as_ref(), urgent);
         self.advance_checkpoint();
         self.advance_swap();
         self.advance_snapshot();
