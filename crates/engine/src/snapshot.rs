@@ -58,6 +58,8 @@ struct InProgress {
     flush_ticket: Option<u64>,
     in_flight: bool,
     clean: bool,
+    /// Background, unless somebody waits for the room it frees.
+    class: Class,
     /// Logs claimed by the snapshot itself, once it is committed.
     claims_new: Vec<u32>,
 }
@@ -238,7 +240,7 @@ impl Engine {
         self.commit.bytes_since_snapshot = 0;
         let number = self.snapshotter.number + 1;
         let slot = (number % 2) as usize;
-        self.snapshotter.demanded = false;
+        let waited_for = std::mem::take(&mut self.snapshotter.demanded);
         self.snapshotter.wished = false;
         self.snapshotter.hints_changed = false;
         self.snapshotter.last_at = self.now;
@@ -252,6 +254,7 @@ impl Engine {
             flush_ticket: None,
             in_flight: false,
             clean,
+            class: if waited_for { Class::Foreground } else { Class::Background },
             claims_new,
         }));
         self.continue_snapshot();
@@ -313,7 +316,7 @@ impl Engine {
             let parts = vec![Payload::Bytes(piece.freeze().slice(0..filled))];
             let command = Command::Write { offset: work.offset, parts, durable: false };
             work.offset += filled as u64;
-            return self.issue(Class::Background, Purpose::SnapshotBody, command);
+            return self.issue(work.class, Purpose::SnapshotBody, command);
         }
         let ticket = *work.flush_ticket.get_or_insert_with(|| self.flusher.want());
         if self.flusher.is_done(ticket) {
@@ -336,7 +339,7 @@ impl Engine {
             parts: vec![Payload::Bytes(BufferMut::copy_of(&header.encode()).freeze())],
             durable: self.flusher.is_needed(),
         };
-        self.issue(Class::Background, Purpose::SnapshotHeader, command);
+        self.issue(work.class, Purpose::SnapshotHeader, command);
     }
 
     pub(crate) fn on_snapshot_body(&mut self, result: Result<Payload, DiskError>) {

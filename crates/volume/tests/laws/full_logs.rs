@@ -114,8 +114,8 @@ impl Client {
 
 /// A record, the copy home, and snapshots of the map, which is small against the logs.
 fn assert_in_proportion(status: &Status, asked_bytes: u64) {
-    let stats = &status.stats;
-    let written = stats.record_bytes + stats.checkpointed_bytes + stats.snapshot_bytes;
+    let counts = &status.stats;
+    let written = counts.record_bytes + counts.checkpointed_bytes + counts.snapshot_bytes;
     let ratio = written as f64 / asked_bytes as f64;
     assert!(ratio < 6.0, "{ratio:.1} bytes written for each byte asked: {status:#?}");
 }
