@@ -4,7 +4,7 @@
 //! admission policy allows, commands of one class in the order they were issued, and every
 //! completion finds its purpose exactly once.
 
-use crate::admission::{Admission, Outstanding};
+use crate::admission::{Admission, Outstanding, Pace};
 use crate::slab::Slab;
 use nearhead_disk::{Class, Command, CommandId, Submission, Ticket};
 use std::collections::VecDeque;
@@ -100,10 +100,10 @@ impl Dispatcher {
         }
     }
 
-    /// Says how urgent cleaning is; what may go now goes.
-    pub(crate) fn set_cleaning_is_urgent(&mut self, admission: &dyn Admission, urgent: bool) {
-        if self.outstanding.cleaning_is_urgent != urgent {
-            self.outstanding.cleaning_is_urgent = urgent;
+    /// Says how much background work matters now; what may go then goes.
+    pub(crate) fn set_pace(&mut self, admission: &dyn Admission, pace: Pace) {
+        if self.outstanding.pace != pace {
+            self.outstanding.pace = pace;
             self.pump(admission);
         }
     }

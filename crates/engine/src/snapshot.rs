@@ -58,7 +58,8 @@ struct InProgress {
     flush_ticket: Option<u64>,
     in_flight: bool,
     clean: bool,
-    /// Background, unless somebody waits for the room it frees.
+    /// Bulk, so that it comes to its end beside any other load; before that if somebody waits for the
+    /// room it frees.
     class: Class,
     /// Logs claimed by the snapshot itself, once it is committed.
     claims_new: Vec<u32>,
@@ -254,7 +255,7 @@ impl Engine {
             flush_ticket: None,
             in_flight: false,
             clean,
-            class: if waited_for { Class::Foreground } else { Class::Background },
+            class: if waited_for { Class::Foreground } else { Class::Bulk },
             claims_new,
         }));
         self.continue_snapshot();

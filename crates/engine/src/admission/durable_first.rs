@@ -6,7 +6,7 @@
 //! its bandwidth (measured on Linux 6.18; the WAL contention paper reaches the same end by process
 //! priority).
 
-use super::{Admission, Outstanding};
+use super::{Admission, Outstanding, Pace};
 use nearhead_disk::Class;
 
 /// Bulk is bounded; everything somebody waits for passes.
@@ -29,15 +29,14 @@ impl Admission for DurableFirst {
         let fits = in_flight == 0 || in_flight + bytes <= self.bulk_bytes_max;
         let has_room = fits && outstanding.commands[Class::Durable as usize] == 0;
         let in_background = outstanding.commands[Class::Background as usize];
-        match class {
-            Class::Durable | Class::Foreground => true,
-            Class::Bulk => has_room,
+        match (class, outstanding.pace) {
+            (Class::Durable | Class::Foreground, _) => true,
+            (Class::Bulk, _) => has_room,
+            (Class::Background, Pace::Polite) => has_room && in_flight == 0,
+            (Class::Background, Pace::Steady) => has_room && in_background == 0,
             // Small writes that find no log go home one by one: whatever delays them less than that
             // is worth it.
-            Class::Background if outstanding.cleaning_is_urgent => {
-                fits && in_background < self.urgent_commands_max
-            }
-            Class::Background => has_room && in_background == 0,
+            (Class::Background, Pace::Urgent) => fits && in_background < self.urgent_commands_max,
         }
     }
 
@@ -90,13 +89,28 @@ mod tests {
             bulk_bytes_max: 256 << 10,
             urgent_commands_max: 4,
         };
-        let mut outstanding = Outstanding { cleaning_is_urgent: true, ..Outstanding::default() };
+        let mut outstanding = Outstanding { pace: Pace::Urgent, ..Outstanding::default() };
         outstanding.add(Class::Durable, 4096);
         for _ in 0..4 {
             assert!(policy.admits(Class::Background, 4096, &outstanding));
             outstanding.add(Class::Background, 4096);
         }
         assert!(!policy.admits(Class::Background, 4096, &outstanding));
+    }
+
+    #[test]
+    fn cleaning_that_can_wait_leaves_a_bulk_stream_alone() {
+        let policy = DurableFirst {
+            piece_bytes: 128 << 10,
+            bulk_bytes_max: 256 << 10,
+            urgent_commands_max: 4,
+        };
+        let mut outstanding = Outstanding { pace: Pace::Polite, ..Outstanding::default() };
+        assert!(policy.admits(Class::Background, 4096, &outstanding));
+        outstanding.add(Class::Bulk, 128 << 10);
+        assert!(!policy.admits(Class::Background, 4096, &outstanding));
+        outstanding.pace = Pace::Steady;
+        assert!(policy.admits(Class::Background, 4096, &outstanding));
     }
 
     #[test]
