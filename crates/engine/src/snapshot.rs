@@ -39,7 +39,11 @@ const HINTS_BYTES: u64 = crate::HINTS_MAX as u64 * 16;
 /// Bytes kept free in a slot: padding, and entries that in-place writes cut in two.
 const SPARE_BYTES: u64 = 64 << 10;
 /// A wished snapshot waits until this many times its size was logged ...
-const WISHED_COST_SHARE: u64 = 8;
+const WISHED_COST_SHARE: u64 = 64;
+/// Bytes logged for each byte of a snapshot, at least, while the interval is not at its bound.
+const INTERVAL_PER_BODY: u64 = 128;
+/// The longest interval, in configured ones: with the default, 8 GiB of logs for a recovery to read.
+const INTERVAL_MAX: u64 = 8;
 /// ... or until nobody has asked anything for so long.
 const IDLE_FOR_SNAPSHOT: Nanos = Nanos::from_millis(200);
 
@@ -154,9 +158,17 @@ impl Engine {
         let changed = self.commit.bytes_since_snapshot > 0;
         snapshotter.demanded
             || (snapshotter.wished && self.snapshot_is_cheap())
-            || self.commit.bytes_since_snapshot >= config.snapshot_after_bytes
+            || self.commit.bytes_since_snapshot >= self.snapshot_interval_bytes()
             || self.logs.claimed_len() > CLAIMS_MANY
             || (changed && self.now.since(snapshotter.last_at) >= config.snapshot_period)
+    }
+
+    /// Logged bytes between two snapshots: what is configured, or more while the map is so large that
+    /// writing it that often would cost more than it saves a recovery.
+    fn snapshot_interval_bytes(&self) -> u64 {
+        let configured = self.setup.config.snapshot_after_bytes;
+        let body_bytes = self.map.len() as u64 * nearhead_format::ENTRY_BYTES as u64;
+        (body_bytes * INTERVAL_PER_BODY).clamp(configured, configured.saturating_mul(INTERVAL_MAX))
     }
 
     /// Whether nobody would notice it, or it is small against what was logged since the last one.
