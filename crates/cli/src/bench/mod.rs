@@ -13,6 +13,7 @@ mod recovery;
 mod row;
 mod served;
 mod sparse_store;
+mod timer;
 mod two_clients;
 
 use row::Row;
@@ -26,7 +27,7 @@ pub struct BenchArgs {
     /// Folder for bench.json and, meanwhile, image files.
     #[arg(long, default_value = "target/bench")]
     pub out: PathBuf,
-    /// Only these benches: demo, served, engine, map, recovery, idle.
+    /// Only these benches: demo, served, engine, map, recovery, idle, timer.
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     pub only: Vec<String>,
     /// Small sizes and few rounds: shows that everything runs, not how fast it is.
@@ -52,12 +53,13 @@ impl Effort {
 
 type Bench = fn(Effort, &Path) -> Result<Vec<Row>, String>;
 
-const BENCHES: [(&str, Bench); 6] = [
+const BENCHES: [(&str, Bench); 7] = [
     ("demo", two_clients::measure),
     ("engine", engine_alone::measure),
     ("map", map_memory::measure),
     ("recovery", recovery::measure),
     ("idle", idle::measure),
+    ("timer", timer::measure),
     ("served", served::measure),
 ];
 

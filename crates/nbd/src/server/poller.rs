@@ -38,9 +38,17 @@ pub(crate) struct Deadline {
 pub(crate) struct Poller {
     epoll: OwnedFd,
     events: Vec<epoll::Event>,
-    /// Time before a precise deadline from which on to look instead of sleep.
+    /// Time before a precise deadline from which on to look instead of sleep: learnt, so that one
+    /// sleep in a hundred ends later than it should.
     look: Nanos,
+    look_min: Nanos,
 }
+
+/// Looking costs processor time: never more than this before a deadline.
+const LOOK_MAX: Nanos = Nanos::from_millis(1);
+/// What a sleep that ended too late adds, and what one in time takes away: a hundredth of it.
+const LOOK_MORE: Nanos = Nanos(50_000);
+const LOOK_LESS: Nanos = Nanos(500);
 
 impl Poller {
     pub(crate) fn new(look: Nanos) -> Result<Self, Errno> {
@@ -48,7 +56,7 @@ impl Poller {
         // cannot be set, looking covers for it.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
-        Ok(Self { epoll, events: Vec::with_capacity(EVENTS_MAX), look })
+        Ok(Self { epoll, events: Vec::with_capacity(EVENTS_MAX), look, look_min: look })
     }
 
     pub(crate) fn add(
@@ -83,12 +91,25 @@ impl Poller {
                 if deadline.precise { left.since(self.look) } else { left }
             });
             self.take_events(span, ready)?;
+            if let Some(deadline) = deadline
+                && deadline.precise
+                && ready.is_empty()
+                && span > Some(Nanos::ZERO)
+            {
+                self.learn(deadline.at <= clock.now());
+            }
             let come = deadline.is_some_and(|deadline| deadline.at <= clock.now());
             if !ready.is_empty() || come {
                 return Ok(());
             }
             std::hint::spin_loop();
         }
+    }
+
+    /// A sleep towards a precise deadline ended, past the deadline or not.
+    fn learn(&mut self, late: bool) {
+        let look = if late { self.look + LOOK_MORE } else { self.look.since(LOOK_LESS) };
+        self.look = look.clamp(self.look_min, LOOK_MAX.max(self.look_min));
     }
 
     fn take_events(&mut self, span: Option<Nanos>, ready: &mut Vec<Ready>) -> Result<(), Errno> {
