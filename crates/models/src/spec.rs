@@ -20,6 +20,9 @@ use std::path::PathBuf;
 /// How such a text begins.
 pub const PREFIX: &str = "model:";
 
+/// Keys of the options, as they stand before their `=`.
+pub(crate) const MODEL_OPTIONS: [&str; 5] = ["file", "content", "cache", "ncq", "depth"];
+
 /// Where a modelled disk keeps its bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Content {
@@ -132,8 +135,8 @@ fn take_until_comma<'a>(rest: &mut &'a str) -> &'a str {
 }
 
 fn take_path<'a>(text: &'a str, rest: &mut &'a str) -> &'a str {
-    let options = [",content=", ",cache=", ",ncq=", ",depth="];
-    let end = options.iter().filter_map(|option| text.find(option)).min().unwrap_or(text.len());
+    let begins = |option: &&str| text.find(&format!(",{option}="));
+    let end = MODEL_OPTIONS[1..].iter().filter_map(begins).min().unwrap_or(text.len());
     *rest = text.get(end + 1..).unwrap_or("");
     &text[..end]
 }
