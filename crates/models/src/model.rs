@@ -5,6 +5,7 @@
 
 use crate::hdd::{HddModel, Stats};
 use crate::random::SplitMix;
+use crate::smr::SmrStats;
 use nearhead_disk::{Disk, DiskError, Nanos};
 use serde::Serialize;
 
@@ -29,6 +30,8 @@ pub trait Model: Disk + Send {
 pub enum Report {
     /// A hard disk's.
     HardDisk(Stats),
+    /// A shingled disk's.
+    Shingled(Box<SmrStats>),
     /// Those of the members of an array, in order.
     Array {
         /// One report per member.
@@ -43,6 +46,7 @@ impl Report {
     pub fn power_cuts(&self) -> u64 {
         match self {
             Self::HardDisk(stats) => stats.power_cuts,
+            Self::Shingled(stats) => stats.power_cuts,
             Self::Array { power_cuts, .. } => *power_cuts,
         }
     }

@@ -126,8 +126,9 @@ impl<D: Disk> Mirror<D> {
             }
             (_, Err(error)) => Some(error),
         };
-        let error = error
-            .map(|error| named(error, member, count, &self.members.disk(member).properties().name));
+        let error = error.map(|error| {
+            named(&error, member, count, &self.members.disk(member).properties().name)
+        });
         if let Parts::Change { failed, .. } = &mut running.parts {
             failed.extend(error.map(|error| (member, error)));
             if left == 0 {

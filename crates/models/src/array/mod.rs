@@ -162,7 +162,7 @@ fn invalid(name: &str, problem: &str) -> DiskError {
 }
 
 /// A member's error, with the member's name in front.
-fn named(error: DiskError, index: usize, count: usize, name: &str) -> DiskError {
+fn named(error: &DiskError, index: usize, count: usize, name: &str) -> DiskError {
     let detail = format!("member {} of {count} ({name}): {}", index + 1, error.detail);
     DiskError { kind: error.kind, detail }
 }

@@ -190,7 +190,7 @@ impl<D: Disk> Stripe<D> {
             }
             Err(error) => {
                 let name = &self.members.disk(member).properties().name;
-                let error = named(error, member, self.members.len(), name);
+                let error = named(&error, member, self.members.len(), name);
                 running.parts.error.get_or_insert(error);
             }
         }

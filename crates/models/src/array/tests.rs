@@ -157,7 +157,7 @@ fn every_array_behaves_as_one_flat_disk() {
 fn more_commands_than_the_members_take_wait_and_all_are_answered_once() {
     for mut array in arrays() {
         let depth = u64::from(array.properties().queue_depth_max);
-        for id in 0..depth + 1 {
+        for id in 0..=depth {
             give(&mut array, id, Command::Read { offset: 0, len: 65536 }, Nanos::ZERO);
         }
         let mut answers: Vec<_> = (0..=depth).map(|_| next(&mut array).1).collect();
@@ -324,11 +324,11 @@ fn what_a_flush_covered_is_safe_on_every_member_after_a_power_cut() {
         let mut stripe = Stripe::new((0..3).map(disk).collect(), 4096).unwrap();
         let mut random = SplitMix::new(seed);
         assert!(stripe.properties().volatile_cache);
-        run(&mut stripe, write(0, &[1; 12 * 4096])).unwrap();
+        run(&mut stripe, write(0, &vec![1; 12 * 4096])).unwrap();
         give(&mut stripe, 2, Command::Flush, Nanos::from_millis(1));
         let (at, done) = next(&mut stripe);
         done.result.unwrap();
-        give(&mut stripe, 3, write(0, &[2; 12 * 4096]), at);
+        give(&mut stripe, 3, write(0, &vec![2; 12 * 4096]), at);
         give(&mut stripe, 4, Command::Flush, at);
         let cut = at + Nanos(random.below(9_000_000));
         stripe.power_cut(cut, &mut random).unwrap();
