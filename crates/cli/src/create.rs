@@ -4,7 +4,7 @@
 //! removed again.
 
 use crate::output::{hex, say, say_json};
-use crate::target::{Access, DiskArgs, Target};
+use crate::target::{Access, DiskArgs, Target, array_label};
 use crate::units::ByteSize;
 use nearhead_format::{AckMode, Label, Superblock};
 use nearhead_models::{ArraySpec, ModelSpec};
@@ -147,6 +147,8 @@ fn where_if_missing(message: &str, args: &CreateArgs) -> String {
 }
 
 fn options(args: &CreateArgs, preset: NamedPreset) -> Result<CreateOptions, String> {
+    let of_array = array_label(&args.target).filter(|_| args.label.is_empty());
+    let label = of_array.unwrap_or_else(|| args.label.clone());
     let threshold = match args.threshold {
         None => preset.logged_write_bytes_max,
         Some(_) if preset.logged_write_bytes_max == 0 => {
@@ -168,7 +170,7 @@ fn options(args: &CreateArgs, preset: NamedPreset) -> Result<CreateOptions, Stri
         group_bytes: args.group_size.map(|size| size.0),
         log_bytes: args.log_size.map(|size| size.0),
         ack: args.ack.into(),
-        label: Label::new(&*args.label).map_err(|error| format!("create: --label: {error}"))?,
+        label: Label::new(label).map_err(|error| format!("create: --label: {error}"))?,
         device_bytes: None,
         force: args.force,
     })

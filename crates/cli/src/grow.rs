@@ -2,7 +2,7 @@
 
 use crate::offline;
 use crate::output::{say, say_json};
-use crate::target::{Access, DiskArgs, Target};
+use crate::target::{Access, DiskArgs, Target, refuse_if_misnamed};
 use crate::units::ByteSize;
 use nearhead_volume::grow;
 use serde::Serialize;
@@ -40,6 +40,7 @@ struct Report<'a> {
 /// Runs the command.
 pub fn run(args: &GrowArgs) -> Result<(), String> {
     let mut target = Target::open(&args.target, Access::Write, &args.disk)?;
+    refuse_if_misnamed(&mut target)?;
     let growth = grow::plan(&mut target.io()).map_err(|error| error.to_string())?;
     if !args.dry_run {
         // Recovered and closed in order first: the map rests in a snapshot.

@@ -218,6 +218,25 @@ mod tests {
     use crate::random::SplitMix;
 
     #[test]
+    fn a_block_with_pages_being_programmed_is_not_collected() {
+        let mut plane = Plane::new(8, 4, 16, true);
+        let places: Vec<u32> = (0..4).map(|_| plane.allocate(By::Host).unwrap()).collect();
+        for (page, place) in (0..3).zip(&places) {
+            plane.settle(page, *place);
+        }
+        // The new block is full and has one valid page fewer than it will have.
+        assert_eq!(plane.victim(), Some(0), "the block that lost three pages");
+        plane.settle(3, places[3]);
+        assert_eq!((plane.victim(), plane.valid_page(0)), (Some(0), None));
+        plane.erase(0);
+        assert_eq!(plane.victim(), None, "all others are full of valid pages");
+        let wasted = plane.allocate(By::Host).unwrap();
+        plane.forget(8);
+        plane.waste(wasted);
+        assert_eq!(plane.victim(), Some(2));
+    }
+
+    #[test]
     fn every_page_is_where_it_was_programmed_last_whatever_is_collected() {
         for (seed, filled) in (0..20).flat_map(|seed| [(seed, true), (seed, false)]) {
             const HOST: u32 = 700;

@@ -147,7 +147,7 @@ impl FlashModel {
     }
 
     /// A page was moved; it counts unless the host wrote or trimmed it meanwhile.
-    fn moved(&mut self, plane: u32, page: u32, (from, to): (u32, u32)) {
+    pub(super) fn moved(&mut self, plane: u32, page: u32, (from, to): (u32, u32)) {
         self.stats.pages_moved += 1;
         let held = &mut self.planes[plane as usize];
         if held.place(page) == Some(from) {

@@ -243,6 +243,22 @@ fn collecting_holds_dies_and_buses_that_reads_wait_for() {
 }
 
 #[test]
+fn a_page_that_was_written_while_it_was_moved_stays_where_it_was_written() {
+    let mut disk = model(&small());
+    let from = disk.planes[0].place(5).unwrap();
+    let to = disk.planes[0].allocate(plane::By::Collector).unwrap();
+    let mut at = run(&mut disk, Nanos::ZERO, phantom(5 * 4 * 8192, 8192));
+    let newest = disk.planes[0].place(5).unwrap();
+    assert_ne!(newest, from);
+    disk.moved(0, 5, (from, to));
+    assert_eq!(disk.planes[0].place(5), Some(newest));
+    at = run(&mut disk, at, Command::Trim { offset: 6 * 4 * 8192, len: 8192 });
+    let to = disk.planes[0].allocate(plane::By::Collector).unwrap();
+    disk.moved(0, 6, (6, to));
+    assert_eq!(disk.planes[0].place(6), None, "trimmed is gone at {at}");
+}
+
+#[test]
 fn memory_follows_what_was_written_not_the_size_of_the_disk() {
     let mut disk = model(&whole());
     let memory = |disk: &FlashModel| disk.planes.iter().map(Plane::memory_bytes).sum::<usize>();
