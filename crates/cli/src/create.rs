@@ -16,7 +16,8 @@ use std::time::SystemTime;
 /// What `nearhead create` is told.
 #[derive(clap::Args, Clone, Debug)]
 pub struct CreateArgs {
-    /// Block device, image file, or model:PROFILE,file=PATH (an emulated disk)
+    /// Block device, image file, model:PROFILE,file=PATH (an emulated disk), or several of them as
+    /// raid0:A,B?chunk=64k or mirror:A,B
     pub target: String,
     /// Make a new sparse image file of this size
     #[arg(long)]

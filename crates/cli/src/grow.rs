@@ -10,7 +10,7 @@ use serde::Serialize;
 /// What `nearhead grow` is told.
 #[derive(clap::Args, Debug)]
 pub struct GrowArgs {
-    /// Block device, image file, or model:PROFILE,file=PATH; not being served
+    /// Block device, image file, model:PROFILE,file=PATH, or several as raid0:A,B or mirror:A,B; not being served
     pub target: String,
     /// Say what would be done, and do nothing
     #[arg(long)]

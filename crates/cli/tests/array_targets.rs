@@ -139,8 +139,8 @@ fn every_kind_of_disk_is_listed_and_served_bare_with_power_cuts() {
         let cut = ask(&control, "power-cut 7");
         assert_eq!(cut["ok"]["power_cuts"], 1, "{disk}: {cut}");
         assert_eq!(client.read(1 << 20, 65536), pattern(9, 65536), "{disk}");
-        let stats = ask(&control, "stats");
-        assert!(stats["ok"].is_object(), "{disk}: {stats}");
+        let counters = ask(&control, "stats");
+        assert!(counters["ok"].is_object(), "{disk}: {counters}");
         drop(client);
         let (status, told, problems) = daemon.stop();
         assert!(status.success(), "{disk}: {told} {problems}");
