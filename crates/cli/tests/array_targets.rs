@@ -1,0 +1,156 @@
+//! Arrays as targets, with the real program on image files and emulated disks.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod common;
+
+use common::nbd::Client;
+use common::{Daemon, Scratch, run_fails, run_json, run_ok};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+
+fn sparse(scratch: &Scratch, name: &str, bytes: u64) {
+    File::create(scratch.path(name)).unwrap().set_len(bytes).unwrap();
+}
+
+fn pattern(seed: u8, len: usize) -> Vec<u8> {
+    (0..len).map(|index| (index as u8).wrapping_mul(37).wrapping_add(seed)).collect()
+}
+
+#[test]
+fn a_volume_on_an_array_of_files_keeps_what_was_written_over_a_kill() {
+    for array in ["raid0:a.img,b.img,c.img?chunk=16k", "mirror:a.img,b.img"] {
+        let scratch = Scratch::new("array");
+        for name in ["a.img", "b.img", "c.img"] {
+            sparse(&scratch, name, 64 << 20);
+        }
+        let made = run_json(&scratch, &["create", array, "--group-size", "8MiB"]);
+        let disks = if array.starts_with("raid0") { 3 } else { 1 };
+        assert_eq!(made["device_bytes"], disks * (64 << 20));
+        let daemon = Daemon::serve(&scratch, array, &[]);
+        let mut client = Client::connect(&daemon.socket).unwrap();
+        client.write(0, &pattern(1, 4096), true);
+        client.write(1 << 20, &pattern(2, 1 << 20), true);
+        let served = run_json(&scratch, &["status", array]);
+        assert_eq!(served["state"]["phase"], "serving");
+        daemon.kill();
+        let daemon = Daemon::serve(&scratch, array, &[]);
+        let mut client = Client::connect(&daemon.socket).unwrap();
+        assert_eq!(client.read(0, 4096), pattern(1, 4096), "{array}");
+        assert_eq!(client.read(1 << 20, 1 << 20), pattern(2, 1 << 20), "{array}");
+        daemon.stop_ok();
+        run_ok(&scratch, &["check", array]);
+        if array.starts_with("mirror") {
+            assert_eq!(
+                std::fs::read(scratch.path("a.img")).unwrap(),
+                std::fs::read(scratch.path("b.img")).unwrap()
+            );
+            // Either member is the whole volume.
+            run_ok(&scratch, &["check", "b.img"]);
+        }
+    }
+}
+
+#[test]
+fn a_volume_lives_on_emulated_and_real_members_together() {
+    let scratch = Scratch::new("mixed");
+    let array = "mirror:model:st3146855fc,file=disk.img,cache=off,real.img";
+    sparse(&scratch, "real.img", 64 << 20);
+    run_ok(&scratch, &["create", array, "--group-size", "8MiB"]);
+    let mut daemon = Daemon::serve(&scratch, array, &[]);
+    daemon.wait_for_notice("different sizes: 67108864 bytes of each are used");
+    let mut client = Client::connect(&daemon.socket).unwrap();
+    client.write(0, &pattern(5, 8192), true);
+    daemon.stop_ok();
+    let daemon = Daemon::serve(&scratch, "real.img", &[]);
+    assert_eq!(Client::connect(&daemon.socket).unwrap().read(0, 8192), pattern(5, 8192));
+    daemon.stop_ok();
+}
+
+#[test]
+fn arrays_that_cannot_be_opened_say_why() {
+    let scratch = Scratch::new("badarray");
+    sparse(&scratch, "a.img", 64 << 20);
+    sparse(&scratch, "b.img", 64 << 20);
+    std::os::unix::fs::symlink(scratch.path("a.img"), scratch.path("link.img")).unwrap();
+    for (array, parts) in [
+        ("raid0:a.img", ["expected 2 to 32 members", "found 1"]),
+        ("raid0:a.img,a.img", ["named twice", "a.img"]),
+        ("raid0:a.img,link.img", ["a.img and link.img", "the same one"]),
+        ("raid0:a.img,b.img?chunk=3k", ["power of two", "3k"]),
+        ("raid0:a.img,missing.img", ["missing.img", "No such file"]),
+        ("raid0:a.img,model:nosuch", ["nosuch", "st3146855fc"]),
+        ("raid0:a.img,raid0:b.img", ["array of arrays", "raid0:b.img"]),
+    ] {
+        run_fails(&scratch, &["create", array], &parts);
+    }
+    let array = "raid0:a.img,b.img";
+    run_fails(&scratch, &["create", array, "--size", "64MiB"], &["leave --size out", "truncate"]);
+    run_ok(&scratch, &["create", array, "--group-size", "8MiB"]);
+}
+
+#[test]
+fn an_array_that_is_named_otherwise_than_when_it_was_made_is_not_served() {
+    let scratch = Scratch::new("misnamed");
+    for name in ["a.img", "b.img", "c.img", "d.img"] {
+        sparse(&scratch, name, 64 << 20);
+    }
+    let made = "raid0:a.img,b.img,c.img,d.img?chunk=128k";
+    run_ok(&scratch, &["create", made, "--group-size", "8MiB"]);
+    let before: Vec<_> =
+        ["a.img", "d.img"].map(|name| std::fs::read(scratch.path(name)).unwrap()).into();
+    for (named, parts) in [
+        ("raid0:b.img,a.img,c.img,d.img?chunk=128k", ["superblock copy at byte 0", "?chunk="]),
+        (
+            "raid0:a.img,b.img,d.img,c.img?chunk=128k",
+            ["all three copies", "as when the volume was made"],
+        ),
+        ("raid0:a.img,b.img,c.img,d.img?chunk=256k", ["128 KiB chunks", "256 KiB chunks"]),
+        ("raid0:a.img,b.img,c.img?chunk=128k", ["raid0:a.img,b.img,c.img", "expected"]),
+    ] {
+        run_fails(&scratch, &["serve", named, "--socket", "x.sock"], &parts);
+        run_fails(&scratch, &["checkpoint", named], &parts);
+    }
+    let after: Vec<_> =
+        ["a.img", "d.img"].map(|name| std::fs::read(scratch.path(name)).unwrap()).into();
+    assert!(before == after, "nothing was changed");
+    Daemon::serve(&scratch, made, &[]).stop_ok();
+}
+
+#[test]
+fn every_kind_of_disk_is_listed_and_served_bare_with_power_cuts() {
+    let scratch = Scratch::new("kinds");
+    let disks = run_json(&scratch, &["disk", "list"]);
+    let kinds: Vec<&str> =
+        disks.as_array().unwrap().iter().filter_map(|disk| disk["kind"].as_str()).collect();
+    for (kind, least) in [("hdd", 3), ("smr", 3), ("flash", 1)] {
+        assert!(kinds.iter().filter(|found| **found == kind).count() >= least, "{kind}: {disks}");
+    }
+    for disk in [
+        "model:st8000as0002-mlsmr",
+        "model:flash-8ch-550gb",
+        "raid0:model:st3146855fc,model:flash-8ch-550gb",
+    ] {
+        let (socket, control) = (scratch.text("nbd.sock"), scratch.text("bare.control"));
+        let args = ["disk", "serve", disk, "--json", "--socket", &socket, "--control", &control];
+        let daemon = Daemon::spawn(&scratch, &args);
+        let mut client = Client::connect(&daemon.socket).unwrap();
+        client.write(1 << 20, &pattern(9, 65536), true);
+        let cut = ask(&control, "power-cut 7");
+        assert_eq!(cut["ok"]["power_cuts"], 1, "{disk}: {cut}");
+        assert_eq!(client.read(1 << 20, 65536), pattern(9, 65536), "{disk}");
+        let counters = ask(&control, "stats");
+        assert!(counters["ok"].is_object(), "{disk}: {counters}");
+        drop(client);
+        let (status, told, problems) = daemon.stop();
+        assert!(status.success(), "{disk}: {told} {problems}");
+    }
+}
+
+fn ask(control: &str, line: &str) -> serde_json::Value {
+    let mut stream = std::os::unix::net::UnixStream::connect(control).unwrap();
+    writeln!(stream, "{line}").unwrap();
+    let mut answer = String::new();
+    BufReader::new(stream).read_line(&mut answer).unwrap();
+    serde_json::from_str(&answer).unwrap()
+}
