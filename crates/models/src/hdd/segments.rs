@@ -33,9 +33,11 @@ impl Segments {
         Some(found)
     }
 
-    /// The segment that a read from `lbn` on would continue, marked as used.
-    pub(super) fn continued_by(&mut self, lbn: u64) -> Option<usize> {
-        let holds = |held: &Segment| held.start <= lbn && lbn <= held.end && held.start < held.end;
+    /// The segment that a read from `lbn` on would continue, marked as used. With `joins` that may
+    /// be one which ends just before `lbn`.
+    pub(super) fn continued_by(&mut self, lbn: u64, joins: bool) -> Option<usize> {
+        let holds = |held: &Segment| held.start <= lbn && lbn < held.end + u64::from(joins);
+        let holds = |held: &Segment| held.start < held.end && holds(held);
         let found = self.list.iter().position(holds)?;
         self.touch(found);
         Some(found)
@@ -49,6 +51,11 @@ impl Segments {
     /// Block after the last one of a segment.
     pub(super) fn end(&self, index: usize) -> u64 {
         self.list[index].end
+    }
+
+    /// How many there can be.
+    pub(super) fn capacity(&self) -> usize {
+        self.list.len()
     }
 
     /// Starts a new, empty segment at `lbn` in place of the least recently used one.
