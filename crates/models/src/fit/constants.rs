@@ -19,7 +19,7 @@ struct Knob {
     add: fn(&mut Profile, f64),
 }
 
-const KNOBS: [Knob; 5] = [
+const KNOBS: [Knob; 7] = [
     Knob {
         name: "command: ms before a read moves the arm (after a read)",
         step: 0.2,
@@ -77,6 +77,30 @@ const KNOBS: [Knob; 5] = [
         add: |profile, ms| profile.seek.write_settle_ms += ms,
     },
     Knob {
+        name: "seek.points_ms (full stroke)",
+        step: 0.04,
+        get: |profile| profile.seek.points_ms.last().map_or(0.0, |point| point.1),
+        add: |profile, share| {
+            let writes = profile.seek.write_points_ms.iter_mut().flatten();
+            for point in profile.seek.points_ms.iter_mut().chain(writes) {
+                point.1 = (point.1 * share.exp()).min(999.0);
+            }
+        },
+    },
+    Knob {
+        name: "seek.points_ms (shortest; what is added fades to the full stroke)",
+        step: 0.1,
+        get: |profile| profile.seek.points_ms.first().map_or(0.0, |point| point.1),
+        add: |profile, ms| {
+            let full = f64::from(profile.cylinders.max(2));
+            let writes = profile.seek.write_points_ms.iter_mut().flatten();
+            for point in profile.seek.points_ms.iter_mut().chain(writes) {
+                let share = (1.0 - f64::from(point.0) / full).max(0.0);
+                point.1 = (point.1 + ms * share).clamp(0.0, 999.0);
+            }
+        },
+    },
+    Knob {
         name: "interface.megabytes_per_s (writes)",
         step: 0.2,
         get: |profile| {
@@ -101,7 +125,7 @@ pub(super) fn fit(
     options: FitOptions,
 ) -> Result<(), String> {
     let score = |profile: &Profile| -> Result<f64, String> {
-        Ok(distance_ms(requests, &modelled(profile, requests, options.setup)?))
+        Ok(distance_ms(requests, &modelled(profile, requests, options.setup)?, options.angles))
     };
     let start = fitted.profile.clone();
     let mut best = score(&fitted.profile)?;

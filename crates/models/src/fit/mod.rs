@@ -83,8 +83,8 @@ pub(crate) fn modelled(
 }
 
 /// How far a model is from the drive, in ms: the demerits of reads and of writes, each by its share
-/// of the requests, and the share of requests that are told wrongly.
-fn distance_ms(requests: &[MeasuredRequest], pairs: &[(f64, f64)]) -> f64 {
+/// of the requests, and, where the trace keeps the phase, the share of requests that are told wrongly.
+fn distance_ms(requests: &[MeasuredRequest], pairs: &[(f64, f64)], keeps_phase: bool) -> f64 {
     let mut squares = 0.0;
     for write in [false, true] {
         let chosen = requests.iter().zip(pairs).filter(|(request, _)| request.write == write);
@@ -92,5 +92,6 @@ fn distance_ms(requests: &[MeasuredRequest], pairs: &[(f64, f64)]) -> f64 {
         squares += Comparison::of(&chosen).demerit_ms.powi(2) * chosen.len() as f64;
     }
     let all = Comparison::of(pairs);
-    (squares / pairs.len() as f64).sqrt() + all.demerit_ms + 0.5 * (1.0 - all.within_300_us)
+    let wrong = if keeps_phase { 3.0 * (1.0 - all.within_300_us) } else { 0.0 };
+    (squares / pairs.len() as f64).sqrt() + all.demerit_ms + wrong
 }

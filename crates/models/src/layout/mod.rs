@@ -9,7 +9,6 @@ mod tree;
 mod zoned;
 
 pub(crate) use runs::RunMap;
-pub(crate) use tree::Origins;
 pub use tree::{TreeRow, TreeSpec};
 pub use zoned::{SpareScheme, SurfaceOrder, ZonedSpec, ZonedZone};
 

@@ -74,8 +74,16 @@ impl TreeSpec {
             return Err("the slips of a tree must ascend".to_owned());
         }
         let slips = &self.slips;
-        let mut builder =
-            Builder { tree: self, runs: Vec::new(), origins: Vec::new(), next: 0, left: blocks, slips, reached: 0 };
+        let mut builder = Builder {
+            tree: self,
+            runs: Vec::new(),
+            origins: Vec::new(),
+            under: (0, 0),
+            next: 0,
+            left: blocks,
+            slips,
+            reached: 0,
+        };
         builder.table(root, Origin { lbn: 0, cylinder: 0, angle: Angle(0) }, u64::MAX, 0)?;
         if builder.left > 0 {
             let held = blocks - builder.left;
@@ -103,6 +111,10 @@ pub(crate) struct Origins {
     pub(crate) row: usize,
     /// Which of its repetitions the run begins with.
     pub(crate) repetition: u64,
+    /// Row of the root under which it is.
+    pub(crate) root_row: usize,
+    /// Which of that row's repetitions.
+    pub(crate) root_repetition: u64,
 }
 
 /// Where a table or track begins.
@@ -117,6 +129,8 @@ struct Builder<'a> {
     tree: &'a TreeSpec,
     runs: Vec<Run>,
     origins: Vec<Origins>,
+    /// Row and repetition of the root where the builder is.
+    under: (usize, u64),
     /// Next logical block to place.
     next: u64,
     /// Logical blocks not placed yet.
@@ -134,6 +148,9 @@ impl Builder<'_> {
             format!("expected one of {tables} tables nested at most {DEPTH_MAX} deep, found {table}")
         })?;
         for (number, row) in rows.iter().enumerate() {
+            if depth == 0 {
+                self.under = (number, 0);
+            }
             let start = at.lbn.saturating_add(row.0);
             if self.left == 0 || start >= end {
                 break;
@@ -160,6 +177,9 @@ impl Builder<'_> {
         let mut index = 0;
         while self.left > 0 && at.lbn + index * row.3 < end {
             let origin = step(row, at, index);
+            if depth == 0 {
+                self.under.1 = index;
+            }
             self.table(row.9, origin, end.min(origin.lbn + row.3), depth + 1)?;
             index += 1;
         }
@@ -205,7 +225,9 @@ impl Builder<'_> {
                 index += 1;
             }
             let repetition = index - if row.3 == blocks && alike > 0 { alike } else { 1 };
-            self.origins.resize(self.runs.len(), Origins { table, row: number, repetition });
+            let (root_row, root_repetition) = self.under;
+            let origin = Origins { table, row: number, repetition, root_row, root_repetition };
+            self.origins.resize(self.runs.len(), origin);
         }
         Ok(())
     }
