@@ -168,6 +168,9 @@ pub struct CacheSpec {
     /// Whether a read joins a read-ahead that is just about to reach its first block.
     #[serde(default = "yes")]
     pub joins_read_ahead: bool,
+    /// Whether the sectors that pass while the head waits for those it was sent for are kept too.
+    #[serde(default)]
+    pub keeps_passing_sectors: bool,
     /// Segments that keep what was written, so that reading it needs no arm.
     #[serde(default)]
     pub written_segments: u16,

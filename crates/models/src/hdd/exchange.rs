@@ -286,7 +286,7 @@ impl HddModel {
         };
         let extent = (lbn, sectors);
         match job {
-            Job::Read { pending, out_at, .. } => {
+            Job::Read { pending, out_at, segment } => {
                 let mut passes = std::mem::take(&mut exchange.passes);
                 passes.clear();
                 let motion =
@@ -301,6 +301,13 @@ impl HddModel {
                 let out = out.max(motion.ends_at);
                 self.bus_free_at = out;
                 *out_at = Some(out + exchange.read_end);
+                if self.profile.cache.keeps_passing_sectors && held == 0 && passes.len() == 1 {
+                    let track = self.mechanics.geometry().locate(lbn);
+                    let period = self.mechanics.spindle().period().0;
+                    let passed = motion.rotation_ns * u64::from(track.sectors_per_track) / period;
+                    let start = lbn - passed.min(lbn - track.first_lbn);
+                    self.segments.begin_earlier(*segment, start);
+                }
                 exchange.passes = passes;
                 motion
             }

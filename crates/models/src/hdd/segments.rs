@@ -67,6 +67,13 @@ impl Segments {
         index
     }
 
+    /// Blocks from `start` on were read on the way to a segment's first one.
+    pub(super) fn begin_earlier(&mut self, index: usize, start: u64) {
+        let segment = &mut self.list[index];
+        let earliest = segment.end.saturating_sub(self.sectors_max);
+        segment.start = segment.start.min(start.max(earliest));
+    }
+
     /// Blocks up to `end` have arrived; the oldest ones make room.
     pub(super) fn grow(&mut self, index: usize, end: u64) {
         let segment = &mut self.list[index];

@@ -246,6 +246,7 @@ impl Text<'_> {
             self.named("read_ahead_until", cache.read_ahead_until);
         }
         self.field("joins_read_ahead", cache.joins_read_ahead);
+        self.field("keeps_passing_sectors", cache.keeps_passing_sectors);
         self.field("written_segments", cache.written_segments);
         self.field("zero_latency_reads", cache.zero_latency_reads);
         self.field("write_cache", cache.write_cache);
