@@ -7,8 +7,8 @@
 use crate::angle::Angle;
 use crate::geometry::{Geometry, Layout, Skews, ZoneStart};
 use crate::profile_parts::{
-    CacheSpec, CommandSpec, DatasheetSpec, InterfaceSpec, LayoutSpec, QueueSpec, SeekSpec, SkewSpec,
-    ZoneSpec,
+    CacheSpec, CommandSpec, DatasheetSpec, InterfaceSpec, LayoutSpec, QueueSpec, SeekSpec,
+    SkewSpec, ZoneSpec,
 };
 use crate::seek::SeekCurve;
 use serde::Deserialize;

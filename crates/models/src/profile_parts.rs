@@ -127,10 +127,7 @@ impl ExchangeSpec {
             ("write_data_ms", self.write_data_ms),
             ("cached_write_data_ms", self.cached_write_data_ms),
             ("read_reconnect_ms and read_end_ms", [self.read_reconnect_ms, self.read_end_ms]),
-            ("write_seek_least_ms and write_end_ms", [
-                self.write_seek_least_ms,
-                self.write_end_ms,
-            ]),
+            ("write_seek_least_ms and write_end_ms", [self.write_seek_least_ms, self.write_end_ms]),
             ("cached_write_end_ms and read_enough", [self.cached_write_end_ms, self.read_enough]),
         ];
         match pairs.iter().find(|(_, pair)| pair.iter().any(|ms| !(0.0..1000.0).contains(ms))) {
@@ -264,7 +261,8 @@ impl DatasheetSpec {
         let per_track = profile.capacity_bytes() as f64 / tracks;
         let seek = profile.seek_curve().map_or(0.0, |curve| curve.mean_ns(profile.cylinders) / 1e6);
         let outer = profile.geometry().map_or(0.0, |geometry| {
-            let bytes = u64::from(geometry.locate(0).sectors_per_track) * u64::from(profile.sector_bytes);
+            let bytes =
+                u64::from(geometry.locate(0).sectors_per_track) * u64::from(profile.sector_bytes);
             bytes as f64 * 1e3 / profile.period_ns as f64
         });
         let claims = [

@@ -185,8 +185,7 @@ fn compare(disks: &Path, drive: &Drive) -> Result<Vec<Row>, String> {
     let package = disks.join(drive.package);
     let (mut profile, _) = find_profile(&package.to_string_lossy())?;
     let trace = disks.join(drive.trace);
-    let requests =
-        read_trace(&trace, profile.capacity_bytes(), profile.sector_bytes, Fit::Error)?;
+    let requests = read_trace(&trace, profile.capacity_bytes(), profile.sector_bytes, Fit::Error)?;
     let off = drive.caches_off.then_some(false);
     let setup = HddOptions { write_cache: off, read_cache: off, ..HddOptions::default() };
     let (overheads, angles) = drive.fit;
@@ -288,8 +287,7 @@ fn simulate(preset: &str, requests: u64) -> Result<(f64, u64), String> {
         })
     });
     let options = ReplayOptions { durable_writes: true, ..ReplayOptions::default() };
-    let mut player =
-        Player::new(made_up, Tempo::OpenLoop, options, Nanos::ZERO, 1 << 20);
+    let mut player = Player::new(made_up, Tempo::OpenLoop, options, Nanos::ZERO, 1 << 20);
     let started = processor_time();
     VirtualTime::default()
         .run(&mut volume, &mut [&mut player], Nanos::MAX)

@@ -40,7 +40,9 @@ pub(crate) fn read_trace(
     fit: Fit,
 ) -> Result<Vec<MeasuredRequest>, String> {
     let told = |error: nearhead_sim::trace::TraceError| match fit {
-        Fit::Error => format!("{error}; a measured trace needs its own disk, or --past-end wrap|scale"),
+        Fit::Error => {
+            format!("{error}; a measured trace needs its own disk, or --past-end wrap|scale")
+        }
         Fit::Wrap | Fit::Scale => error.to_string(),
     };
     let mut options = TraceOptions {

@@ -103,8 +103,8 @@ pub fn run(args: &DiskValidateArgs) -> Result<(), String> {
         warnings.iter().for_each(|warning| note(&format!("warning: {warning}")));
     }
     let capacity = profile.capacity_bytes();
-    let requests = read_trace(&args.trace, capacity, profile.sector_bytes, args.past_end)
-        .map_err(told)?;
+    let requests =
+        read_trace(&args.trace, capacity, profile.sector_bytes, args.past_end).map_err(told)?;
     let is_on = |switch: OnOff| switch == OnOff::On;
     let setup = HddOptions {
         write_cache: args.write_cache.map(is_on),
@@ -147,7 +147,8 @@ pub fn run(args: &DiskValidateArgs) -> Result<(), String> {
         Some("-") => say(&plot::terminal(&requests, &modelled)),
         Some(file) => {
             let svg = plot::svg(&profile.name, &requests, &modelled).map_err(told)?;
-            std::fs::write(file, svg).map_err(|error| told(format!("cannot write {file}: {error}")))?;
+            std::fs::write(file, svg)
+                .map_err(|error| told(format!("cannot write {file}: {error}")))?;
         }
         None => {}
     }
@@ -160,7 +161,8 @@ pub(crate) fn model(
     requests: &[MeasuredRequest],
     setup: HddOptions,
 ) -> Result<Vec<f64>, String> {
-    let mut disk = HddModel::new(profile, Box::new(Dataless), setup).map_err(|error| error.to_string())?;
+    let mut disk =
+        HddModel::new(profile, Box::new(Dataless), setup).map_err(|error| error.to_string())?;
     replay(&mut disk, requests.iter().copied())
         .map_err(|(index, problem)| format!("request {} of the trace: {problem}", index + 1))
 }
@@ -192,9 +194,8 @@ fn compare(
     let mut add = |requests: String, comparison: Comparison| {
         lines.push(Line { requests, model: name.to_owned(), comparison });
     };
-    let some = |chosen: &dyn Fn(usize, &MeasuredRequest) -> bool| {
-        compare_some(requests, modelled, chosen)
-    };
+    let some =
+        |chosen: &dyn Fn(usize, &MeasuredRequest) -> bool| compare_some(requests, modelled, chosen);
     add("all".to_owned(), some(&|_, _| true));
     add("reads".to_owned(), some(&|_, request| !request.write));
     add("writes".to_owned(), some(&|_, request| request.write));
@@ -203,9 +204,8 @@ fn compare(
     }
     if let Some(limit) = args.below_cylinder {
         let per_sector = u64::from(profile.sector_bytes / 512);
-        let below = |request: &MeasuredRequest| {
-            geometry.locate(request.lbn / per_sector).cylinder < limit
-        };
+        let below =
+            |request: &MeasuredRequest| geometry.locate(request.lbn / per_sector).cylinder < limit;
         add(format!("cylinders below {limit}"), some(&|_, request| below(request)));
         if fitted {
             let unseen = some(&|index, request| index >= half && below(request));

@@ -57,7 +57,9 @@ pub(super) fn svg(
         .light_line_style(TRANSPARENT)
         .draw()
         .map_err(failed)?;
-    for (name, colour, times) in [("measured", MEASURED, &measured), ("modelled", MODELLED, &modelled)] {
+    for (name, colour, times) in
+        [("measured", MEASURED, &measured), ("modelled", MODELLED, &modelled)]
+    {
         let points: Vec<_> = curve(times).into_iter().filter(|(ms, _)| *ms <= right).collect();
         chart
             .draw_series([PathElement::new(points, colour.stroke_width(2))])

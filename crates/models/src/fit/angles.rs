@@ -87,7 +87,8 @@ pub(super) fn fit(fitted: &mut Fitted, requests: &[MeasuredRequest]) -> Result<(
         }
         for other in roots.values_mut() {
             // Whoever repeats the same table sees its rows as corrected from now on.
-            for (&(known, row), seen) in other.iter_mut().filter(|((known, _), _)| *known == table) {
+            for (&(known, row), seen) in other.iter_mut().filter(|((known, _), _)| *known == table)
+            {
                 let (moved, turned) = fitter.change(known, row);
                 for seen in seen {
                     seen.angle += moved + turned * seen.repetition as f64;
@@ -163,7 +164,8 @@ impl Fitter<'_> {
         let score = |rows: &Rows, moved: f64| -> f64 {
             let mut sum = 0.0;
             let mut count = 0;
-            for (&(_, row), seen) in rows.iter().filter(|(_, seen)| seen.len() >= ROW_REQUESTS_MIN) {
+            for (&(_, row), seen) in rows.iter().filter(|(_, seen)| seen.len() >= ROW_REQUESTS_MIN)
+            {
                 let turned: Vec<Completion> =
                     seen.iter().map(|seen| turned_root(*seen, moved)).collect();
                 let turn = turns.get(row).copied().unwrap_or(0.0);

@@ -7,6 +7,8 @@
 
 mod angles;
 mod constants;
+#[cfg(test)]
+mod tests;
 
 use crate::measured::{Comparison, MeasuredRequest, replay};
 use crate::profile::Profile;
@@ -76,7 +78,8 @@ pub(crate) fn modelled(
     requests: &[MeasuredRequest],
     setup: HddOptions,
 ) -> Result<Vec<(f64, f64)>, String> {
-    let mut disk = HddModel::new(profile, Box::new(Dataless), setup).map_err(|error| error.problem)?;
+    let mut disk =
+        HddModel::new(profile, Box::new(Dataless), setup).map_err(|error| error.problem)?;
     let responses = replay(&mut disk, requests.iter().copied())
         .map_err(|(index, problem)| format!("request {index}: {problem}"))?;
     Ok(requests.iter().zip(responses).map(|(request, ms)| (request.response_ms, ms)).collect())

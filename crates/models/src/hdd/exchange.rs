@@ -75,9 +75,8 @@ impl Exchange {
     /// `from` and the rest of which come in with `passes`.
     fn read_out(&self, passes: &[Pass], from: Nanos, held: u64, sectors: u64) -> Nanos {
         let last_at = when_read(passes, sectors - held);
-        let keeps_up = passes.iter().all(|pass| {
-            self.read_sector_ns * pass.sectors as f64 <= pass.ns as f64
-        });
+        let keeps_up =
+            passes.iter().all(|pass| self.read_sector_ns * pass.sectors as f64 <= pass.ns as f64);
         let enough = ((sectors as f64 * self.read_enough) as u64).clamp(1, sectors);
         let seamless = self.read_reconnect == Nanos::ZERO;
         if seamless && keeps_up && enough == 1 && held == 0 {
@@ -183,9 +182,7 @@ impl HddModel {
         let hit = self.read_hits(lbn, lbn + sectors);
         let joins = self.profile.cache.joins_read_ahead;
         let after = self.after();
-        let joined = !hit
-            && self.caches_reads
-            && self.segments.continued_by(lbn, joins).is_some();
+        let joined = !hit && self.caches_reads && self.segments.continued_by(lbn, joins).is_some();
         let Some(exchange) = &self.exchange else { return };
         let hit_at = self.time + exchange.read_hit[after];
         if hit {
@@ -319,9 +316,8 @@ impl HddModel {
                     period_ns: self.mechanics.spindle().period().0,
                 };
                 let least = exchange.write_seek_least.0;
-                self.mechanics.transfer_with(self.arm, from, extent, true, least, |pass| {
-                    supply.pass(pass)
-                })
+                self.mechanics
+                    .transfer_with(self.arm, from, extent, true, least, |pass| supply.pass(pass))
             }
             Job::Write(_) | Job::Destage(_) => {
                 self.mechanics.transfer(self.arm, from, lbn, sectors, true)

@@ -18,6 +18,8 @@
 mod destage;
 mod dirty;
 mod exchange;
+#[cfg(test)]
+mod exchange_tests;
 mod power;
 mod queue;
 mod schedule;
@@ -78,7 +80,11 @@ enum Work {
 #[derive(Debug)]
 enum Job {
     /// `out_at`: when all of it has crossed the interface, where the exchange is known in detail.
-    Read { pending: Pending, segment: usize, out_at: Option<Nanos> },
+    Read {
+        pending: Pending,
+        segment: usize,
+        out_at: Option<Nanos>,
+    },
     Write(Pending),
     Destage(Vec<Extent>),
 }

@@ -4,9 +4,9 @@
 //! and the arm, which ends a job or can take another. [`HddModel::advance`] runs them in order of
 //! time up to `now`; each sees the model exactly as it is at its own time.
 
+use super::exchange::Exchange;
 use super::queue::{MediaOperation, Pending, Situation};
 use super::stream::Stream;
-use super::exchange::Exchange;
 use super::{Finish, FinishAction, HddModel, Job, Work};
 use crate::profile_parts::ReadAhead;
 use nearhead_disk::{BufferMut, DiskError, Nanos, Payload};
@@ -170,7 +170,8 @@ impl HddModel {
             self.finish_at(at, pending.ticket, action);
             return;
         }
-        let continued = self.segments.continued_by(pending.lbn, self.profile.cache.joins_read_ahead);
+        let continued =
+            self.segments.continued_by(pending.lbn, self.profile.cache.joins_read_ahead);
         let Some(segment) = continued.filter(|_| self.caches_reads) else {
             let segment = self.segments.begin(pending.lbn);
             let (lbn, sectors) = (pending.lbn, pending.sectors);

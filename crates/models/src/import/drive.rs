@@ -8,8 +8,7 @@ use super::files::Folder;
 use super::syntax::{Content, Section, Sections};
 use super::{ImportError, Notes};
 use crate::{
-    CacheSpec, CommandSpec, ExchangeSpec, InterfaceSpec, QueuePolicy, QueueSpec,
-    ReadAhead,
+    CacheSpec, CommandSpec, ExchangeSpec, InterfaceSpec, QueuePolicy, QueueSpec, ReadAhead,
 };
 
 const MODEL: &str = "Model";
@@ -39,11 +38,14 @@ pub(super) fn find_disk<'a>(
         return Ok(Some(disk));
     }
     let names: Vec<&str> = disks.iter().map(|disk| disk.name.as_str()).collect();
-    Err(ImportError::new(&last.place, format!(
-        "expected one drive or one called {}, found {}; import the .diskspecs of one of them",
-        folder.name(),
-        names.join(", ")
-    )))
+    Err(ImportError::new(
+        &last.place,
+        format!(
+            "expected one drive or one called {}, found {}; import the .diskspecs of one of them",
+            folder.name(),
+            names.join(", ")
+        ),
+    ))
 }
 
 /// The section of the drive's mechanics and layout.
@@ -73,7 +75,8 @@ pub(super) fn find_model<'a>(
 /// For people: what the package calls the drive.
 pub(super) fn description(model: &Section, disk: Option<&Section>) -> String {
     let name = disk.map_or(model.name.as_str(), |disk| disk.name.as_str());
-    let name = name.trim_end_matches("_validate").trim_end_matches(".model").replace(['_', '-'], " ");
+    let name =
+        name.trim_end_matches("_validate").trim_end_matches(".model").replace(['_', '-'], " ");
     format!("{name}, imported from a DiskSim package")
 }
 
@@ -83,7 +86,10 @@ pub(super) fn read(
     notes: &mut Notes,
 ) -> Result<Electronics, ImportError> {
     let Some(disk) = disk else {
-        notes.warn("package", "it has no section disksim_disk: no command times, no cache, no queue");
+        notes.warn(
+            "package",
+            "it has no section disksim_disk: no command times, no cache, no queue",
+        );
         return Ok(bare());
     };
     notes.sources.insert("command", format!("{}: overheads, in ms.", disk.place));
@@ -194,16 +200,20 @@ fn interface(
         block_ms[1] = block_ms[1].max(bus.number_or("Write block transfer time", 0.0)?);
     }
     if own < 0.0 {
-        notes.warn(&disk.place, format!(
-            "\"Bulk sector transfer time\" is {own}: taken as no time at all"
-        ));
+        notes.warn(
+            &disk.place,
+            format!("\"Bulk sector transfer time\" is {own}: taken as no time at all"),
+        );
     }
-    notes.sources.insert("interface", format!(
-        "{} and its bus: {} ms a sector read, {} ms a sector written.",
-        disk.place,
-        block_ms[0].max(0.0),
-        block_ms[1].max(0.0)
-    ));
+    notes.sources.insert(
+        "interface",
+        format!(
+            "{} and its bus: {} ms a sector read, {} ms a sector written.",
+            disk.place,
+            block_ms[0].max(0.0),
+            block_ms[1].max(0.0)
+        ),
+    );
     let rate = |ms: f64| if ms > 0.0 { 0.512 / ms } else { FREE_MEGABYTES_PER_S };
     let differs = (block_ms[0] - block_ms[1]).abs() > 1e-9;
     Ok(InterfaceSpec {
@@ -228,7 +238,10 @@ fn cache(disk: &Section, notes: &mut Notes) -> Result<CacheSpec, ImportError> {
         // The segment keeps the newest sectors if the track is longer.
         4 => (ReadAhead::NextTrack, sectors),
         other => {
-            notes.warn(&disk.place, format!("\"Buffer continuous read\" {other} is not known: no read-ahead"));
+            notes.warn(
+                &disk.place,
+                format!("\"Buffer continuous read\" {other} is not known: no read-ahead"),
+            );
             (ReadAhead::Sectors, 0)
         }
     };

@@ -4,12 +4,16 @@
 //! import read outside of its folder. A file is read whole, up to a bound.
 
 use super::ImportError;
+use std::cell::Cell;
 use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 
 /// Longest text that is read, after decompression: the largest known one has 16 MB.
 const TEXT_BYTES_MAX: u64 = 256 << 20;
+
+/// Most files that a package reads, the same one counted anew.
+const READS_MAX: u32 = 256;
 
 const ZSTD_MAGIC: [u8; 4] = [0x28, 0xB5, 0x2F, 0xFD];
 
@@ -22,6 +26,8 @@ const ENDINGS: [&str; 8] =
 pub(super) struct Folder {
     path: PathBuf,
     name: String,
+    /// Files read, so that files which include each other come to an end.
+    reads: Cell<u32>,
 }
 
 impl Folder {
@@ -46,7 +52,7 @@ impl Folder {
         }
         let plain = name.strip_suffix(".zst").unwrap_or(name);
         let stem = ENDINGS.iter().find_map(|ending| plain.strip_suffix(ending));
-        Ok(Self { path, name: stem.unwrap_or(plain).to_owned() })
+        Ok(Self { path, name: stem.unwrap_or(plain).to_owned(), reads: Cell::new(0) })
     }
 
     pub(super) fn name(&self) -> &str {
@@ -69,6 +75,11 @@ impl Folder {
                 self.path.display(),
                 format!("expected the name of a file in the package's folder, found {file:?}"),
             ));
+        }
+        self.reads.set(self.reads.get() + 1);
+        if self.reads.get() > READS_MAX {
+            let problem = format!("{file}: the files of a package include more than {READS_MAX}");
+            return Err(ImportError::new(self.path.display(), problem));
         }
         for candidate in [file.to_owned(), format!("{file}.zst")] {
             let path = self.path.join(candidate);

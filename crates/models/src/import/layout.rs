@@ -6,8 +6,8 @@
 use super::files::Folder;
 use super::syntax::{Content, Section, Value};
 use super::{ImportError, Notes, mappings};
-use crate::layout::{SpareScheme, SurfaceOrder, TreeRow, TreeSpec, ZonedSpec, ZonedZone};
 use crate::LayoutSpec;
+use crate::layout::{SpareScheme, SurfaceOrder, TreeRow, TreeSpec, ZonedSpec, ZonedZone};
 
 /// The layout, and the counts that follow from it.
 pub(super) struct Layout {
@@ -30,7 +30,11 @@ pub(super) fn read(
     let stated_cylinders = model.whole("Number of cylinders")?;
     let small = |what: &str, found: u64, most: u64| {
         let problem = format!("{what:?}: expected 1 to {most}, found {found}");
-        if (1..=most).contains(&found) { Ok(()) } else { Err(ImportError::new(&model.place, problem)) }
+        if (1..=most).contains(&found) {
+            Ok(())
+        } else {
+            Err(ImportError::new(&model.place, problem))
+        }
     };
     small("Number of data surfaces", surfaces, 1024)?;
     small("Number of cylinders", stated_cylinders, 1 << 30)?;
@@ -52,9 +56,10 @@ pub(super) fn read(
                 "dm_layout_g1" => LayoutSpec::Zoned(zoned(section)?),
                 "dm_layout_g4" => LayoutSpec::Tree(tree(section, notes)?),
                 other => {
-                    return Err(ImportError::new(&section.place, format!(
-                        "expected a layout dm_layout_g1 or dm_layout_g4, found {other}"
-                    )));
+                    return Err(ImportError::new(
+                        &section.place,
+                        format!("expected a layout dm_layout_g1 or dm_layout_g4, found {other}"),
+                    ));
                 }
             }
         }
@@ -62,12 +67,15 @@ pub(super) fn read(
     if let Some(raw) = &raw
         && raw.blocks != blocks
     {
-        notes.warn("layout.mappings", format!(
-            "the last block is {}, so there are {} blocks; the model file says {blocks}: the \
+        notes.warn(
+            "layout.mappings",
+            format!(
+                "the last block is {}, so there are {} blocks; the model file says {blocks}: the \
              former is taken",
-            raw.blocks - 1,
-            raw.blocks
-        ));
+                raw.blocks - 1,
+                raw.blocks
+            ),
+        );
         blocks = raw.blocks;
     }
     let failed = |problem: String| {
@@ -79,9 +87,12 @@ pub(super) fn read(
             cylinders = wider(cylinders, last.unwrap_or(0), value, notes);
             let held = zoned.compile(heads, cylinders).map_err(failed)?.blocks();
             if blocks != held {
-                notes.warn(&model.place, format!(
-                    "\"Block count\" says {blocks}, the zones hold {held}: the latter is taken"
-                ));
+                notes.warn(
+                    &model.place,
+                    format!(
+                        "\"Block count\" says {blocks}, the zones hold {held}: the latter is taken"
+                    ),
+                );
                 blocks = held;
             }
         }
@@ -114,22 +125,25 @@ fn wider(stated: u32, used: u32, value: &Value, notes: &mut Notes) -> u32 {
 
 fn zoned(section: &Section) -> Result<ZonedSpec, ImportError> {
     let order_key = "LBN-to-PBN mapping scheme";
-    let orders =
-        [SurfaceOrder::Same, SurfaceOrder::AlternatingInZone, SurfaceOrder::Alternating];
+    let orders = [SurfaceOrder::Same, SurfaceOrder::AlternatingInZone, SurfaceOrder::Alternating];
     let order = one_of(section, order_key, &orders)?;
-    let spares = one_of(section, "Sparing scheme used", &[
-        SpareScheme::None,
-        SpareScheme::Tracks,
-        SpareScheme::SectorsPerCylinder,
-        SpareScheme::SectorsPerTrack,
-        SpareScheme::SectorsPerCylinderSlipOn,
-        SpareScheme::SectorsInFrontOfCylinder,
-        SpareScheme::SectorsInFrontOfCylinderSlipOn,
-        SpareScheme::AtEnd,
-        SpareScheme::SectorsPerRange,
-        SpareScheme::SectorsPerZone,
-        SpareScheme::SectorsPerZoneSlipOn,
-    ])?;
+    let spares = one_of(
+        section,
+        "Sparing scheme used",
+        &[
+            SpareScheme::None,
+            SpareScheme::Tracks,
+            SpareScheme::SectorsPerCylinder,
+            SpareScheme::SectorsPerTrack,
+            SpareScheme::SectorsPerCylinderSlipOn,
+            SpareScheme::SectorsInFrontOfCylinder,
+            SpareScheme::SectorsInFrontOfCylinderSlipOn,
+            SpareScheme::AtEnd,
+            SpareScheme::SectorsPerRange,
+            SpareScheme::SectorsPerZone,
+            SpareScheme::SectorsPerZoneSlipOn,
+        ],
+    )?;
     let in_revolutions = match section.get("Skew units") {
         Some(value) => value.word("Skew units")?.to_ascii_lowercase().starts_with("rev"),
         None => false,
@@ -159,9 +173,8 @@ fn one_of<T: Copy>(section: &Section, key: &str, known: &[T]) -> Result<T, Impor
 fn one_zone(section: &Section, in_revolutions: bool) -> Result<ZonedZone, ImportError> {
     let small = |key: &str| {
         let found = section.whole(key)?;
-        u32::try_from(found).map_err(|_| {
-            ImportError::new(&section.place, format!("{key:?}: {found} is too large"))
-        })
+        u32::try_from(found)
+            .map_err(|_| ImportError::new(&section.place, format!("{key:?}: {found} is too large")))
     };
     let sectors_per_track = small("Blocks per track")?;
     let unit = if in_revolutions { f64::from(sectors_per_track) } else { 1.0 };
@@ -210,8 +223,11 @@ fn tree(section: &Section, notes: &mut Notes) -> Result<TreeSpec, ImportError> {
     let slips = flat("Slips", 2)?.chunks_exact(2).map(|slip| (slip[0], slip[1])).collect();
     let remaps = section.list("Remaps")?;
     if let Some(first) = remaps.first() {
-        notes.warn(&first.place, "remapped sectors of a tree are not modelled: they are read where \
-                                  they would have been");
+        notes.warn(
+            &first.place,
+            "remapped sectors of a tree are not modelled: they are read where \
+                                  they would have been",
+        );
     }
     Ok(TreeSpec { patterns, tables, slips })
 }
@@ -221,10 +237,15 @@ fn table(value: &Value) -> Result<Vec<TreeRow>, ImportError> {
     let mut items = value.list("IDX")?;
     let mut rows = Vec::new();
     while let Some(first) = items.first() {
-        let wrong = |what: String| ImportError::new(&first.place, format!(
-            "expected `lbn, cyl, off, len, cyllen, alen, runlen, cylrunlen, TRACK, child, head` or \
+        let wrong = |what: String| {
+            ImportError::new(
+                &first.place,
+                format!(
+                    "expected `lbn, cyl, off, len, cyllen, alen, runlen, cylrunlen, TRACK, child, head` or \
              `..., IDX, child`, found {what}"
-        ));
+                ),
+            )
+        };
         let kind = items.get(8).ok_or_else(|| wrong(format!("{} items", items.len())))?;
         let (kind, width) = match kind.word("childtype")?.to_ascii_uppercase().as_str() {
             "TRACK" => ("track", 11),

@@ -43,7 +43,7 @@ pub(super) fn read(folder: &Folder) -> Result<Option<Mappings>, ImportError> {
             .filter_map(|number| number.parse().ok())
             .collect();
         if line.starts_with("maxlbn") {
-            mappings.blocks = numbers.first().map_or(0, |last| last + 1);
+            mappings.blocks = numbers.first().map_or(0, |last| last.saturating_add(1));
         } else if line.starts_with("lbn") {
             let &[lbn, cylinder, head, sector, count] = numbers.as_slice() else {
                 let expected = "lbn N --> cyl N, head N, sect N, count N";
@@ -63,7 +63,10 @@ pub(super) fn read(folder: &Folder) -> Result<Option<Mappings>, ImportError> {
     }
     if mappings.blocks == 0 || next != 0 && next < mappings.blocks {
         let expected = mappings.blocks;
-        return Err(ImportError::new(FILE, format!("expected {expected} blocks on tracks, found {next}")));
+        return Err(ImportError::new(
+            FILE,
+            format!("expected {expected} blocks on tracks, found {next}"),
+        ));
     }
     Ok(Some(mappings))
 }
@@ -95,7 +98,9 @@ impl Mappings {
             }
             let count = u64::from(track.count);
             let (cylinder, kind) = (track.cylinder, "track".to_owned());
-            rows.push(TreeRow(track.lbn, cylinder, 0.0, count, 1, 0.0, count, 1, kind, which, track.head));
+            rows.push(TreeRow(
+                track.lbn, cylinder, 0.0, count, 1, 0.0, count, 1, kind, which, track.head,
+            ));
         }
         TreeSpec { patterns, tables: vec![rows], slips: Vec::new() }
     }

@@ -40,8 +40,11 @@ pub(super) fn read(
     if let Some(kind) = section.get("Access time type")
         && !kind.word("Access time type")?.eq_ignore_ascii_case("trackSwitchPlusRotation")
     {
-        notes.warn(&kind.place, "access times other than trackSwitchPlusRotation are not known; \
-                                 the model turns with its real phase");
+        notes.warn(
+            &kind.place,
+            "access times other than trackSwitchPlusRotation are not known; \
+                                 the model turns with its real phase",
+        );
     }
     let cylinders = model.whole("Number of cylinders")?;
     let (points_ms, write_points_ms, source) = curve(section, cylinders, folder, notes)?;
@@ -102,9 +105,7 @@ fn curve(
             );
             let root = (-10.0 * one + 15.0 * mean - 5.0 * most) / (3.0 * full.sqrt());
             let line = (7.0 * one - 15.0 * mean + 8.0 * most) / (3.0 * full);
-            Box::new(move |distance| {
-                one + root * (distance - 1.0).sqrt() + line * (distance - 1.0)
-            })
+            Box::new(move |distance| one + root * (distance - 1.0).sqrt() + line * (distance - 1.0))
         }
         // Ruemmler and Wilkes, "An introduction to disk drive modeling", IEEE Computer 1994.
         "hpl" | "hplplus10" => {
@@ -124,10 +125,13 @@ fn curve(
             })
         }
         other => {
-            return Err(ImportError::new(place, format!(
-                "\"Seek type\": expected constant, linear, curve, hpl, hplplus10 or extracted, \
+            return Err(ImportError::new(
+                place,
+                format!(
+                    "\"Seek type\": expected constant, linear, curve, hpl, hplplus10 or extracted, \
                  found {other:?}"
-            )));
+                ),
+            ));
         }
     };
     let points = sample(full as u32, |distance| formula(f64::from(distance)));
@@ -175,7 +179,8 @@ fn table(
         _ => value.word(key)?,
     };
     let Some(text) = folder.read(file)? else {
-        let problem = format!("{key:?}: {file} is not in the package's folder; put it (or {file}.zst) there");
+        let problem =
+            format!("{key:?}: {file} is not in the package's folder; put it (or {file}.zst) there");
         return Err(ImportError::new(&value.place, problem));
     };
     let mut table = Table::default();
@@ -187,7 +192,10 @@ fn table(
     if let Some(claimed) = table.claimed
         && claimed != rows
     {
-        notes.warn(file, format!("the first line claims {claimed} distances, found {rows}; all are taken"));
+        notes.warn(
+            file,
+            format!("the first line claims {claimed} distances, found {rows}; all are taken"),
+        );
     }
     if rows == 0 {
         let problem = "expected lines `distance, milliseconds`, found none";
@@ -200,12 +208,12 @@ fn table(
     }
     let reads = table.rows.iter().map(|row| (row.0, row.1)).collect();
     let dual = table.rows.iter().any(|row| row.2.is_some());
-    let writes = dual.then(|| table.rows.iter().map(|row| (row.0, row.2.unwrap_or(row.1))).collect());
-    let source = format!("{file}: {rows} measured distances{}.", if dual {
-        ", writes measured apart"
-    } else {
-        ""
-    });
+    let writes =
+        dual.then(|| table.rows.iter().map(|row| (row.0, row.2.unwrap_or(row.1))).collect());
+    let source = format!(
+        "{file}: {rows} measured distances{}.",
+        if dual { ", writes measured apart" } else { "" }
+    );
     let extended = |points: Points| extend(points, full as u32);
     Ok((extended(reads), writes.map(extended), source))
 }
@@ -246,10 +254,14 @@ impl Table {
         }
         let fields: Vec<&str> =
             line.split([',', ' ', '\t']).filter(|field| !field.is_empty()).collect();
-        let wrong = || format!("expected `distance, milliseconds[, deviation[, write]]`, found {line:?}");
+        let wrong =
+            || format!("expected `distance, milliseconds[, deviation[, write]]`, found {line:?}");
         let distance = fields[0].parse::<f64>().ok().filter(|distance| *distance >= 0.0);
-        let times: Vec<f64> =
-            fields[1..].iter().map(|field| field.parse()).collect::<Result<_, _>>().map_err(|_| wrong())?;
+        let times: Vec<f64> = fields[1..]
+            .iter()
+            .map(|field| field.parse())
+            .collect::<Result<_, _>>()
+            .map_err(|_| wrong())?;
         let (Some(distance), Some(&read)) = (distance, times.first()) else { return Err(wrong()) };
         if times.iter().any(|ms| !(0.0..1000.0).contains(ms)) {
             return Err(wrong());

@@ -117,7 +117,8 @@ fn entry_sections(folder: &Folder) -> Result<Sections, ImportError> {
     let mut found = false;
     for ending in ["", ".parv", ".diskspecs", ".model", "_validate.diskspecs", "_validate.model"] {
         let file = format!("{}{ending}", folder.name());
-        let wanted = |section: &Section| ["disksim_disk", "dm_disk"].contains(&section.kind.as_str());
+        let wanted =
+            |section: &Section| ["disksim_disk", "dm_disk"].contains(&section.kind.as_str());
         if sections.all().any(|section| section.kind == "disksim_disk")
             || (ending.ends_with("model") && sections.all().any(wanted))
         {

@@ -82,12 +82,15 @@ impl Section {
     pub(super) fn need(&self, key: &str) -> Result<&Value, ImportError> {
         self.get(key).ok_or_else(|| {
             let known: Vec<&str> = self.fields.iter().map(|(key, _)| key.as_str()).collect();
-            ImportError::new(&self.place, format!(
-                "section {} {} has no {key:?}; it has {}",
-                self.kind,
-                self.name,
-                known.join(", ")
-            ))
+            ImportError::new(
+                &self.place,
+                format!(
+                    "section {} {} has no {key:?}; it has {}",
+                    self.kind,
+                    self.name,
+                    known.join(", ")
+                ),
+            )
         })
     }
 
@@ -323,9 +326,12 @@ impl<'a> Parser<'a> {
         let mut fields = Vec::new();
         loop {
             if !self.skip_blanks() {
-                return Err(ImportError::new(&place, format!(
-                    "section {kind} {name} is not closed: expected }}, found the end of the file"
-                )));
+                return Err(ImportError::new(
+                    &place,
+                    format!(
+                        "section {kind} {name} is not closed: expected }}, found the end of the file"
+                    ),
+                ));
             }
             match self.peek() {
                 Some(b'}') => {
@@ -379,11 +385,13 @@ impl<'a> Parser<'a> {
             return Ok(Value { place, content: Content::Section(Box::new(section)) });
         }
         (self.at, self.line) = (at, line);
-        if let Some(file) = word.strip_prefix("source").filter(|rest| rest.starts_with([' ', '\t'])) {
+        if let Some(file) = word.strip_prefix("source").filter(|rest| rest.starts_with([' ', '\t']))
+        {
             return self.source(file.trim(), place);
         }
         if word.is_empty() {
-            let found = self.peek().map_or("the end".to_owned(), |next| format!("{:?}", next as char));
+            let found =
+                self.peek().map_or("the end".to_owned(), |next| format!("{:?}", next as char));
             let problem = format!("{key:?}: expected a value, found {found}");
             return Err(ImportError::new(place, problem));
         }
@@ -398,7 +406,9 @@ impl<'a> Parser<'a> {
             if !self.skip_blanks() {
                 return Err(ImportError::new(
                     opened,
-                    format!("{key:?}: the list is not closed: expected ], found the end of the file"),
+                    format!(
+                        "{key:?}: the list is not closed: expected ], found the end of the file"
+                    ),
                 ));
             }
             match self.peek() {
@@ -444,7 +454,8 @@ impl<'a> Parser<'a> {
 
     fn included(&self, file: &str, place: &Place) -> Result<Option<String>, ImportError> {
         if self.depth >= DEPTH_MAX {
-            let problem = format!("source {file}: expected at most {DEPTH_MAX} files in each other");
+            let problem =
+                format!("source {file}: expected at most {DEPTH_MAX} files in each other");
             return Err(ImportError::new(place, problem));
         }
         self.folder.read(file)

@@ -49,7 +49,8 @@ impl Run {
             + i64::from(outer) * i64::from(self.outer_cylinder_step)
             + i64::from(inner) * i64::from(self.cylinder_step);
         let head = i64::from(self.head) + i64::from(inner) * i64::from(self.head_step);
-        let turned = self.outer_turn.times(u64::from(outer)).plus(self.turn.times(u64::from(inner)));
+        let turned =
+            self.outer_turn.times(u64::from(outer)).plus(self.turn.times(u64::from(inner)));
         Track {
             first_lbn: self.first_lbn + u64::from(index) * u64::from(self.blocks),
             blocks: self.blocks,
@@ -70,7 +71,8 @@ impl Run {
                 + i64::from(outer) * i64::from(self.outer_cylinder_step)
                 + i64::from(inner) * i64::from(self.cylinder_step);
             let head = i64::from(self.head) + i64::from(inner) * i64::from(self.head_step);
-            (0..i64::from(cylinders)).contains(&cylinder) && (0..i64::from(heads)).contains(&head)
+            (0..i64::from(cylinders).min(CYLINDERS_MAX)).contains(&cylinder)
+                && (0..i64::from(heads)).contains(&head)
         })
     }
 }
@@ -79,6 +81,8 @@ impl Run {
 const INDEX_ENTRIES: u64 = 16_384;
 /// Most runs of a disk: a bound on memory (about 80 bytes each) whatever a profile claims.
 pub(crate) const RUNS_MAX: usize = 4_000_000;
+/// Most cylinders: beyond any disk, and steps over them cannot overflow.
+const CYLINDERS_MAX: i64 = 1 << 31;
 
 /// The map from logical blocks to pieces of tracks.
 #[derive(Clone, Debug)]

@@ -35,14 +35,11 @@ impl ZoneShape<'_> {
         let taken = match self.scheme {
             SpareScheme::None => 0,
             SpareScheme::Tracks => self.spares.checked_mul(self.sectors_per_track)?,
-            SpareScheme::SectorsPerTrack => {
-                self.spares.checked_mul(self.cylinders * self.heads)?
-            }
+            SpareScheme::SectorsPerTrack => self.spares.checked_mul(self.cylinders * self.heads)?,
             SpareScheme::SectorsPerCylinder | SpareScheme::SectorsInFrontOfCylinder => {
                 self.spares.checked_mul(self.cylinders)?
             }
-            SpareScheme::SectorsPerCylinderSlipOn
-            | SpareScheme::SectorsInFrontOfCylinderSlipOn => {
+            SpareScheme::SectorsPerCylinderSlipOn | SpareScheme::SectorsInFrontOfCylinderSlipOn => {
                 self.spares.checked_mul(self.cylinders)?.checked_add(slips)?
             }
             SpareScheme::AtEnd => slips,
@@ -58,6 +55,11 @@ impl ZoneShape<'_> {
     /// Where the zone's blocks are, in order. The error says what does not fit.
     pub(super) fn stretches(&self) -> Result<Vec<Stretch>, String> {
         let room = self.sectors();
+        let units = room / self.slip_sectors();
+        let known = self.slips.iter().chain(self.defects.iter().flat_map(|(from, to)| [from, to]));
+        if let Some(outside) = known.copied().find(|&slip| slip >= units) {
+            return Err(format!("expected slips and defects below {units}, found {outside}"));
+        }
         let blocks = self.blocks().ok_or_else(|| {
             format!("{} spares leave nothing of a zone of {room} sectors", self.spares)
         })?;
@@ -69,8 +71,9 @@ impl ZoneShape<'_> {
             SpareScheme::SectorsPerCylinder | SpareScheme::SectorsPerCylinderSlipOn => {
                 (cylinder, 0, self.spares)
             }
-            SpareScheme::SectorsInFrontOfCylinder
-            | SpareScheme::SectorsInFrontOfCylinderSlipOn => (cylinder, self.spares, 0),
+            SpareScheme::SectorsInFrontOfCylinder | SpareScheme::SectorsInFrontOfCylinderSlipOn => {
+                (cylinder, self.spares, 0)
+            }
             SpareScheme::SectorsPerRange => (cylinder * self.range_cylinders, 0, self.spares),
             _ => (room, 0, 0),
         };
@@ -105,7 +108,7 @@ impl ZoneShape<'_> {
                 filler.left
             ));
         }
-        self.remap(filler.stretches)
+        Ok(self.remap(filler.stretches))
     }
 
     /// Skipped ranges of physical sectors.
@@ -119,17 +122,14 @@ impl ZoneShape<'_> {
     }
 
     /// Moves what lies on later defects to where it was remapped.
-    fn remap(&self, stretches: Vec<Stretch>) -> Result<Vec<Stretch>, String> {
+    fn remap(&self, stretches: Vec<Stretch>) -> Vec<Stretch> {
         let width = self.slip_sectors();
         let mut defects: Vec<(u64, u64)> =
             self.defects.iter().filter(|(from, to)| from != to).copied().collect();
         if defects.is_empty() {
-            return Ok(stretches);
+            return stretches;
         }
         defects.sort_unstable();
-        if let Some((from, to)) = defects.iter().find(|(_, to)| (to + 1) * width > self.sectors()) {
-            return Err(format!("defect {from} is remapped to {to}, outside of its zone"));
-        }
         let mut moved = Vec::new();
         for stretch in stretches {
             let end = stretch.physical + stretch.sectors;
@@ -146,7 +146,7 @@ impl ZoneShape<'_> {
             }
             push(&mut moved, at, end);
         }
-        Ok(moved)
+        moved
     }
 }
 

@@ -55,10 +55,19 @@ pub struct TreeRow(
 
 /// Deepest nesting of tables.
 const DEPTH_MAX: usize = 16;
+/// Largest address: far beyond any disk, and far from overflow.
+const ADDRESS_MAX: u64 = 1 << 48;
+/// Most repetitions of tables that are walked through.
+const STEPS_MAX: u64 = 16_000_000;
 
 impl TreeSpec {
     /// Compiles the layout of a disk with `blocks` logical blocks.
-    pub(crate) fn compile(&self, heads: u16, cylinders: u32, blocks: u64) -> Result<RunMap, String> {
+    pub(crate) fn compile(
+        &self,
+        heads: u16,
+        cylinders: u32,
+        blocks: u64,
+    ) -> Result<RunMap, String> {
         self.compile_traced(heads, cylinders, blocks).map(|(runs, _)| runs)
     }
 
@@ -70,6 +79,11 @@ impl TreeSpec {
         blocks: u64,
     ) -> Result<(RunMap, Vec<Origins>), String> {
         let root = self.tables.len().checked_sub(1).ok_or("a tree needs a table")?;
+        let rows = self.tables.iter().flatten().flat_map(|row| [row.0, row.3, row.6]);
+        let slips = self.slips.iter().flat_map(|&(at, count)| [at, count]);
+        if let Some(found) = rows.chain(slips).find(|&address| address > ADDRESS_MAX) {
+            return Err(format!("expected addresses of a tree up to {ADDRESS_MAX}, found {found}"));
+        }
         if self.slips.windows(2).any(|pair| pair[0].0 + pair[0].1 > pair[1].0) {
             return Err("the slips of a tree must ascend".to_owned());
         }
@@ -79,6 +93,7 @@ impl TreeSpec {
             runs: Vec::new(),
             origins: Vec::new(),
             under: (0, 0),
+            steps: 0,
             next: 0,
             left: blocks,
             slips,
@@ -131,6 +146,8 @@ struct Builder<'a> {
     origins: Vec<Origins>,
     /// Row and repetition of the root where the builder is.
     under: (usize, u64),
+    /// Repetitions walked through.
+    steps: u64,
     /// Next logical block to place.
     next: u64,
     /// Logical blocks not placed yet.
@@ -145,7 +162,9 @@ impl Builder<'_> {
     fn table(&mut self, table: usize, at: Origin, end: u64, depth: usize) -> Result<(), String> {
         let rows = self.tree.tables.get(table).filter(|_| depth < DEPTH_MAX).ok_or_else(|| {
             let tables = self.tree.tables.len();
-            format!("expected one of {tables} tables nested at most {DEPTH_MAX} deep, found {table}")
+            format!(
+                "expected one of {tables} tables nested at most {DEPTH_MAX} deep, found {table}"
+            )
         })?;
         for (number, row) in rows.iter().enumerate() {
             if depth == 0 {
@@ -176,6 +195,10 @@ impl Builder<'_> {
     fn repeat(&mut self, row: &TreeRow, at: Origin, end: u64, depth: usize) -> Result<(), String> {
         let mut index = 0;
         while self.left > 0 && at.lbn + index * row.3 < end {
+            self.steps += 1;
+            if self.steps > STEPS_MAX {
+                return Err(format!("the tree's tables repeat each other over {STEPS_MAX} times"));
+            }
             let origin = step(row, at, index);
             if depth == 0 {
                 self.under.1 = index;
@@ -214,8 +237,9 @@ impl Builder<'_> {
             let origin = step(row, at, index);
             let origin = Origin { angle: origin.angle.plus(low_turn), ..origin };
             let whole = (end - origin.lbn) / row.3;
-            let clear = self.slips.first().map_or(u64::MAX, |slip| slip.0.saturating_sub(origin.lbn));
-            let alike = whole.min(clear / row.3).min(self.left / blocks);
+            let clear =
+                self.slips.first().map_or(u64::MAX, |slip| slip.0.saturating_sub(origin.lbn));
+            let alike = whole.min(clear / row.3).min(self.left / blocks).min(1 << 30);
             if row.3 == blocks && alike > 0 {
                 self.push(row, origin, alike, blocks, per_track)?;
                 index += alike;
@@ -233,7 +257,13 @@ impl Builder<'_> {
     }
 
     /// A track with slipped sectors in it, or cut short.
-    fn broken(&mut self, row: &TreeRow, at: Origin, end: u64, per_track: u32) -> Result<(), String> {
+    fn broken(
+        &mut self,
+        row: &TreeRow,
+        at: Origin,
+        end: u64,
+        per_track: u32,
+    ) -> Result<(), String> {
         let mut from = at.lbn;
         while from < end && self.left > 0 {
             while self.slips.first().is_some_and(|&(start, count)| start + count <= from) {
@@ -293,7 +323,7 @@ impl Builder<'_> {
 fn step(row: &TreeRow, at: Origin, index: u64) -> Origin {
     Origin {
         lbn: at.lbn + index * row.3,
-        cylinder: at.cylinder + index as i64 * i64::from(row.4) * row.7.signum(),
+        cylinder: at.cylinder + (index as i64).saturating_mul(i64::from(row.4) * row.7.signum()),
         angle: at.angle.plus(Angle::from_revolutions(row.5).times(index)),
     }
 }

@@ -25,6 +25,10 @@ pub struct ZonedSpec {
     pub zones: Vec<ZonedZone>,
 }
 
+const SECTORS_PER_TRACK_MAX: u32 = 1 << 20;
+const HEADS_MAX: u64 = 1 << 10;
+const CYLINDERS_MAX: u32 = 1 << 30;
+
 fn one() -> u32 {
     1
 }
@@ -137,8 +141,18 @@ impl ZonedSpec {
     }
 
     fn place(&self, zone: &ZonedZone, heads: u64) -> Result<Vec<Stretch>, String> {
-        if zone.sectors_per_track == 0 || self.range_cylinders == 0 {
-            return Err("expected at least one sector per track and cylinder per range".to_owned());
+        // With these bounds no product below can overflow.
+        if !(1..=SECTORS_PER_TRACK_MAX).contains(&zone.sectors_per_track)
+            || heads > HEADS_MAX
+            || zone.cylinders.1 > CYLINDERS_MAX
+            || self.range_cylinders == 0
+        {
+            return Err(format!(
+                "expected 1 to {SECTORS_PER_TRACK_MAX} sectors per track, at most {HEADS_MAX} heads \
+                 and {CYLINDERS_MAX} cylinders, and at least one cylinder per range, found {} \
+                 sectors, {heads} heads, cylinder {}",
+                zone.sectors_per_track, zone.cylinders.1
+            ));
         }
         if zone.slips.windows(2).any(|pair| pair[0] >= pair[1]) {
             return Err("slips must ascend".to_owned());
@@ -204,7 +218,8 @@ impl Writer<'_> {
 
     fn run(&self, first_lbn: u64, track: u64, sector: u64, pieces: u32, blocks: u32) -> Run {
         let heads = self.heads;
-        let (offset, surface) = ((track / u64::from(heads)) as u32, (track % u64::from(heads)) as u32);
+        let (offset, surface) =
+            ((track / u64::from(heads)) as u32, (track % u64::from(heads)) as u32);
         let cylinder = self.zone.cylinders.0 + offset;
         let back = match self.spec.order {
             SurfaceOrder::Same => false,
