@@ -152,6 +152,7 @@ pub struct InterfaceSpec {
 /// Memory of the drive.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts about the drive")]
 pub struct CacheSpec {
     /// Sequential streams remembered at once.
     pub segments: u16,

@@ -1,6 +1,6 @@
 //! The disk models against drives that were measured, and how fast they simulate.
 //!
-//! The drives are in `../shared/disks` (or under NEARHEAD_SHARED): parameter packages, measured
+//! The drives are in `../shared/disks` (or under `NEARHEAD_SHARED`): parameter packages, measured
 //! traces, and DiskSim's prediction of each request, which is compared in the same way and printed
 //! beside ours. What is fitted is fitted to the first half of a trace; rows of such a drive are about
 //! the second half only. docs/reproduction.md says what was fitted to what.
@@ -241,6 +241,9 @@ fn select(
 
 /// The disk that the simulator's speed is measured on.
 const SPEED_DISK: &str = "st3146855fc,content=none";
+/// Blocks that requests go to, spread evenly over the disk: as with a real working set, most writes
+/// replace what is in a log already, and the map stays small.
+const WORKING_SET_BLOCKS: u64 = 1 << 18;
 /// Time between requests: the disk keeps up, as in most hours of a trace.
 const SPACING: Nanos = Nanos::from_millis(10);
 
@@ -254,8 +257,8 @@ fn speed(effort: Effort) -> Result<Vec<Row>, String> {
         let rates: Result<Vec<f64>, String> =
             (0..rounds).map(|_| simulate(preset, requests).map(|(rate, _)| rate)).collect();
         let detail = format!(
-            "per second of processor time, random 4 KiB, half writes, {requests} requests on \
-             {SPEED_DISK}, median of {rounds}"
+            "per second of processor time, random 4 KiB, half writes, {requests} requests to \
+             {WORKING_SET_BLOCKS} blocks all over {SPEED_DISK}, median of {rounds}"
         );
         rows.push(Row::new(name, AtLeast(least), median(&rates?), detail));
     }
@@ -275,12 +278,12 @@ fn simulate(preset: &str, requests: u64) -> Result<(f64, u64), String> {
     let preset = NamedPreset::by_name(preset).map_err(|error| error.to_string())?;
     let mut volume = dataless::volume(disk, preset, Answers::Durable)?;
     let info = volume.info();
-    let blocks = info.size_bytes / 4096;
+    let spread = info.size_bytes / 4096 / WORKING_SET_BLOCKS * 4096;
     let mut random = Random::new(5);
     let made_up = (0..requests).map(|number| -> Result<TraceRequest, TraceError> {
         Ok(TraceRequest {
             at: Nanos(SPACING.0 * number),
-            offset_bytes: random.below(blocks) * 4096,
+            offset_bytes: random.below(WORKING_SET_BLOCKS) * spread,
             len_bytes: 4096,
             write: random.below(2) == 0,
             ..TraceRequest::default()

@@ -5,6 +5,7 @@
 
 use crate::output::{note, say};
 use nearhead_models::import::{import, to_toml};
+use std::fmt::Write as _;
 use std::path::PathBuf;
 
 /// What `nearhead disk import` is told.
@@ -28,11 +29,11 @@ pub fn run(args: &DiskImportArgs) -> Result<(), String> {
     let mut head =
         format!("Imported by `nearhead disk import` from package {}.", args.package.display());
     for warning in &imported.warnings {
-        head.push_str(&format!("\nContradiction: {warning}."));
+        let _ = write!(head, "\nContradiction: {warning}.");
     }
     imported.sources.insert("head", head);
     let text = to_toml(&imported.profile, &imported.sources);
-    write(args.out.as_ref(), &text)?;
+    write_profile(args.out.as_ref(), &text)?;
     if let Some(out) = &args.out {
         let (bytes, path) = (imported.profile.capacity_bytes(), out.display());
         say(&format!(
@@ -47,7 +48,7 @@ pub fn run(args: &DiskImportArgs) -> Result<(), String> {
 }
 
 /// Writes a profile's text to a file, or prints it.
-pub(super) fn write(out: Option<&PathBuf>, text: &str) -> Result<(), String> {
+pub(super) fn write_profile(out: Option<&PathBuf>, text: &str) -> Result<(), String> {
     let Some(out) = out else {
         say(text.trim_end());
         return Ok(());

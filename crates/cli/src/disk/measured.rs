@@ -23,7 +23,8 @@ pub enum Fit {
 /// A profile by name, from a `.toml` file, or from a package; and its warnings.
 pub(crate) fn find_profile(text: &str) -> Result<(Profile, Vec<String>), String> {
     let is_known = Profile::known_names().any(|known| known == text);
-    if is_known || text.ends_with(".toml") || !text.contains('/') {
+    let is_profile = Path::new(text).extension().is_some_and(|extension| extension == "toml");
+    if is_known || is_profile || !text.contains('/') {
         let profile = Profile::find(text).map_err(|error| error.to_string())?;
         let warnings = profile.warnings();
         return Ok((profile, warnings));

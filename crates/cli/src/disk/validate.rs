@@ -4,7 +4,7 @@
 //! `--fit` a few global constants of the profile are fitted to the first half of the trace first;
 //! then the second half, which the fit has not seen, is what counts, and is shown apart.
 
-use super::import::write;
+use super::import::write_profile;
 use super::measured::{Fit, find_profile, read_predictions, read_trace};
 use super::validate_plot as plot;
 use crate::output::{note, say, say_json};
@@ -14,6 +14,7 @@ use nearhead_models::measured::{Comparison, MeasuredRequest, replay};
 use nearhead_models::{Dataless, HddModel, HddOptions, Profile};
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::path::PathBuf;
 
 /// What `nearhead disk validate` is told.
@@ -100,7 +101,9 @@ pub fn run(args: &DiskValidateArgs) -> Result<(), String> {
     let told = |problem: String| format!("disk validate: {problem}");
     let (mut profile, warnings) = find_profile(&args.profile).map_err(told)?;
     if !args.json {
-        warnings.iter().for_each(|warning| note(&format!("warning: {warning}")));
+        for warning in &warnings {
+            note(&format!("warning: {warning}"));
+        }
     }
     let capacity = profile.capacity_bytes();
     let requests =
@@ -128,7 +131,7 @@ pub fn run(args: &DiskValidateArgs) -> Result<(), String> {
         lines.extend(compare(args, &profile, &requests[..other.len()], &other, "against")?);
     }
     if let Some(out) = &args.out {
-        write(Some(out), &fitted_text(args, &profile, &constants)).map_err(told)?;
+        write_profile(Some(out), &fitted_text(args, &profile, &constants)).map_err(told)?;
     }
     if args.json {
         let fitted = constants.into_iter();
@@ -223,7 +226,8 @@ fn fitted_text(args: &DiskValidateArgs, profile: &Profile, constants: &[FittedCo
         constants.len()
     );
     for constant in constants {
-        head.push_str(&format!("\n  {}: {} {}", constant.name, constant.before, constant.after));
+        let (before, after) = (constant.before, constant.after);
+        let _ = write!(head, "\n  {}: {before} {after}", constant.name);
     }
     to_toml(profile, &BTreeMap::from([("head", head)]))
 }

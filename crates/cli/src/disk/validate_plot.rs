@@ -2,6 +2,7 @@
 
 use nearhead_models::measured::MeasuredRequest;
 use plotters::prelude::*;
+use std::fmt::Write as _;
 
 const SIZE: (u32, u32) = (760, 420);
 /// Told apart in any kind of colour vision (Okabe and Ito's palette).
@@ -91,10 +92,12 @@ pub(super) fn terminal(requests: &[MeasuredRequest], modelled: &[f64]) -> String
     let right = slow(&measured).max(slow(&modelled)).max(0.001);
     let mut grid = vec![[b' '; COLUMNS]; ROWS];
     for (mark, times) in [(b'o', &measured), (b'x', &modelled)] {
-        for column in 0..COLUMNS {
+        let row_of = |column: usize| {
             let limit = right * (column + 1) as f64 / COLUMNS as f64;
             let share = times.partition_point(|ms| *ms <= limit) as f64 / times.len().max(1) as f64;
-            let row = ROWS - 1 - ((share * ROWS as f64) as usize).min(ROWS - 1);
+            ROWS - 1 - ((share * ROWS as f64) as usize).min(ROWS - 1)
+        };
+        for (column, row) in (0..COLUMNS).map(row_of).enumerate() {
             let cell = &mut grid[row][column];
             *cell = if matches!(*cell, b' ') || *cell == mark { mark } else { b'*' };
         }
@@ -102,10 +105,10 @@ pub(super) fn terminal(requests: &[MeasuredRequest], modelled: &[f64]) -> String
     let mut text = String::from("share of requests (o measured, x modelled, * both)\n");
     for (index, row) in grid.iter().enumerate() {
         let percent = 100 * (ROWS - index) / ROWS;
-        text.push_str(&format!("{percent:>4}% |{}\n", String::from_utf8_lossy(row).trim_end()));
+        let _ = writeln!(text, "{percent:>4}% |{}", String::from_utf8_lossy(row).trim_end());
     }
-    text.push_str(&format!("      +{}\n", "-".repeat(COLUMNS)));
-    text.push_str(&format!("       0 ms {:>width$.1} ms", right, width = COLUMNS - 10));
+    let _ = writeln!(text, "      +{}", "-".repeat(COLUMNS));
+    let _ = write!(text, "       0 ms {right:>width$.1} ms", width = COLUMNS - 10);
     text
 }
 

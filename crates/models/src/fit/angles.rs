@@ -60,7 +60,7 @@ pub(super) fn fit(fitted: &mut Fitted, requests: &[MeasuredRequest]) -> Result<(
     let Some((reference, _)) = known.into_iter().find(|found| found.1 >= BELIEVED) else {
         return Ok(());
     };
-    let mut fitter = Fitter { period, reference, constants: &mut fitted.constants };
+    let mut corrector = Corrector { period, reference, constants: &mut fitted.constants };
     let root = tree.tables.len() - 1;
     // A table that several rows of the root repeat is corrected where most requests are.
     let mut order: Vec<usize> = roots.keys().copied().collect();
@@ -72,24 +72,24 @@ pub(super) fn fit(fitted: &mut Fitted, requests: &[MeasuredRequest]) -> Result<(
         let table = tree.tables[root][root_row].9;
         let is_table = tree.tables[root][root_row].8 == "table";
         if is_table && (regular == 0 || corrected.contains(&table)) {
-            fitter.whole(&mut tree.tables[root][root_row], (root, root_row), rows);
+            corrector.whole(&mut tree.tables[root][root_row], (root, root_row), rows);
             continue;
         }
         corrected.push(table);
         if is_table {
             let turns: Vec<f64> = tree.tables[table].iter().map(|row| row.5).collect();
-            fitter.root_turn(&mut tree.tables[root][root_row], (root, root_row), rows, &turns);
+            corrector.root_turn(&mut tree.tables[root][root_row], (root, root_row), rows, &turns);
         }
         for (&(table, row), seen) in rows.iter() {
             if seen.len() >= ROW_REQUESTS_MIN {
-                fitter.row(&mut tree.tables[table][row], (table, row), seen);
+                corrector.row(&mut tree.tables[table][row], (table, row), seen);
             }
         }
         for other in roots.values_mut() {
             // Whoever repeats the same table sees its rows as corrected from now on.
             for (&(known, row), seen) in other.iter_mut().filter(|((known, _), _)| *known == table)
             {
-                let (moved, turned) = fitter.change(known, row);
+                let (moved, turned) = corrector.change(known, row);
                 for seen in seen {
                     seen.angle += moved + turned * seen.repetition as f64;
                 }
@@ -100,14 +100,14 @@ pub(super) fn fit(fitted: &mut Fitted, requests: &[MeasuredRequest]) -> Result<(
 }
 
 /// Corrects rows and writes down what was corrected.
-struct Fitter<'a> {
+struct Corrector<'a> {
     period: f64,
     /// Phase of a completion where period and angles are right.
     reference: f64,
     constants: &'a mut Vec<FittedConstant>,
 }
 
-impl Fitter<'_> {
+impl Corrector<'_> {
     /// One row: its offset, and its turn if the phases inside it spread.
     fn row(&mut self, spec: &mut TreeRow, (table, row): (usize, usize), seen: &[Completion]) {
         let (turn, offset, concentration) = best_turn(seen, self.period, spec.5);

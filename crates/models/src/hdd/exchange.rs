@@ -301,8 +301,8 @@ impl HddModel {
                 if self.profile.cache.keeps_passing_sectors && held == 0 && passes.len() == 1 {
                     let track = self.mechanics.geometry().locate(lbn);
                     let period = self.mechanics.spindle().period().0;
-                    let passed = motion.rotation_ns * u64::from(track.sectors_per_track) / period;
-                    let start = lbn - passed.min(lbn - track.first_lbn);
+                    let gone_by = motion.rotation_ns * u64::from(track.sectors_per_track) / period;
+                    let start = lbn - gone_by.min(lbn - track.first_lbn);
                     self.segments.begin_earlier(*segment, start);
                 }
                 exchange.passes = passes;

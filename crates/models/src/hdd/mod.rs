@@ -144,6 +144,7 @@ struct Overheads {
 }
 
 /// A modelled hard disk.
+#[expect(clippy::struct_excessive_bools, reason = "independent facts about the drive")]
 pub struct HddModel {
     properties: Properties,
     profile: Profile,

@@ -37,13 +37,13 @@ pub(super) fn find_disk<'a>(
     if let Some(disk) = disks.iter().find(named) {
         return Ok(Some(disk));
     }
-    let names: Vec<&str> = disks.iter().map(|disk| disk.name.as_str()).collect();
+    let found: Vec<&str> = disks.iter().map(|disk| disk.name.as_str()).collect();
     Err(ImportError::new(
         &last.place,
         format!(
             "expected one drive or one called {}, found {}; import the .diskspecs of one of them",
             folder.name(),
-            names.join(", ")
+            found.join(", ")
         ),
     ))
 }

@@ -41,26 +41,25 @@ pub(super) fn read(
     let stated_blocks = model.whole_or("Block count", 0)?;
     let (heads, mut cylinders) = (surfaces as u16, stated_cylinders as u32);
     let mut blocks = stated_blocks;
-    let spec = match (&value.content, &raw) {
-        (Content::Missing(file), Some(raw)) => {
-            notes.warn(&value.place, format!(
+    let spec = if let (Content::Missing(file), Some(raw)) = (&value.content, &raw) {
+        notes.warn(
+            &value.place,
+            format!(
                 "source {file} is not there; tracks are taken from layout.mappings, which has no \
                  angles: sequential transfers are too fast and phases unknown"
-            ));
-            LayoutSpec::Tree(raw.tree())
-        }
-        _ => {
-            let section = value.section(KEY)?;
-            notes.sources.insert("layout", format!("{}: {}.", section.place, section.kind));
-            match section.kind.as_str() {
-                "dm_layout_g1" => LayoutSpec::Zoned(zoned(section)?),
-                "dm_layout_g4" => LayoutSpec::Tree(tree(section, notes)?),
-                other => {
-                    return Err(ImportError::new(
-                        &section.place,
-                        format!("expected a layout dm_layout_g1 or dm_layout_g4, found {other}"),
-                    ));
-                }
+            ),
+        );
+        LayoutSpec::Tree(raw.tree())
+    } else {
+        let section = value.section(KEY)?;
+        notes.sources.insert("layout", format!("{}: {}.", section.place, section.kind));
+        match section.kind.as_str() {
+            "dm_layout_g1" => LayoutSpec::Zoned(zoned(section)?),
+            "dm_layout_g4" => LayoutSpec::Tree(tree(section, notes)?),
+            other => {
+                let problem =
+                    format!("expected a layout dm_layout_g1 or dm_layout_g4, found {other}");
+                return Err(ImportError::new(&section.place, problem));
             }
         }
     };
@@ -207,7 +206,7 @@ fn tree(section: &Section, notes: &mut Notes) -> Result<TreeSpec, ImportError> {
         let Some(value) = section.get(key) else { return Ok(Vec::new()) };
         let found: Vec<u64> =
             value.list(key)?.iter().map(|item| item.whole(key)).collect::<Result<_, _>>()?;
-        if found.len() % width == 0 {
+        if found.len().is_multiple_of(width) {
             return Ok(found);
         }
         let problem = format!("{key:?}: expected groups of {width} numbers, found {}", found.len());

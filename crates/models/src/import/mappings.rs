@@ -1,4 +1,4 @@
-//! `layout.mappings`: the raw list of tracks that DIXtrac read from a drive.
+//! `layout.mappings`: the raw list of tracks that `DIXtrac` read from a drive.
 //!
 //! ```text
 //! maxlbn 286749487, blocksize 512

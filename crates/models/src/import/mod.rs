@@ -54,7 +54,7 @@ impl fmt::Display for ImportError {
 impl std::error::Error for ImportError {}
 
 impl ImportError {
-    fn new(place: impl ToString, problem: impl Into<String>) -> Self {
+    fn new(place: impl fmt::Display, problem: impl Into<String>) -> Self {
         Self { place: place.to_string(), problem: problem.into() }
     }
 }

@@ -154,7 +154,7 @@ impl Value {
         let number = match &self.content {
             Content::Word(word) => word.parse::<u64>().ok().or_else(|| {
                 let float = word.parse::<f64>().ok()?;
-                (float >= 0.0 && float < 9e15 && float.fract() == 0.0).then_some(float as u64)
+                ((0.0..9e15).contains(&float) && float.fract() == 0.0).then_some(float as u64)
             }),
             _ => None,
         };

@@ -364,7 +364,7 @@ fn broken_packages_are_refused_and_never_crash() {
     for seed in 0..400 {
         let mut random = SplitMix::new(seed);
         let mut text = if random.coin() { MODEL } else { TREE }.as_bytes().to_vec();
-        for _ in 0..1 + random.below(4) {
+        for _ in 0..=random.below(4) {
             let at = random.below(text.len() as u64) as usize;
             let digits = *b"0123456789[]{},=-#9";
             match random.below(3) {

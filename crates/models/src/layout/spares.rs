@@ -200,7 +200,7 @@ fn push(stretches: &mut Vec<Stretch>, from: u64, end: u64) {
 mod tests {
     use super::*;
 
-    fn zone<'a>(scheme: SpareScheme, spares: u64, slips: &'a [u64]) -> ZoneShape<'a> {
+    fn zone(scheme: SpareScheme, spares: u64, slips: &[u64]) -> ZoneShape<'_> {
         ZoneShape {
             scheme,
             heads: 2,

@@ -1,6 +1,6 @@
 //! A layout as an index tree: patterns of tracks, repeated by tables that repeat each other.
 //!
-//! The layout of DiskSim's `dm_layout_g4`, as DIXtrac extracts it from drives with serpentine
+//! The layout of DiskSim's `dm_layout_g4`, as `DIXtrac` extracts it from drives with serpentine
 //! tracks. A row of a table says where a pattern or another table begins, how often it is repeated
 //! and how far each repetition is turned; the last table is the root. Slipped sectors are counted
 //! in the address space of the tree, remapped ones by logical block.
