@@ -275,6 +275,14 @@ mod tests {
     }
 
     #[test]
+    fn a_datasheet_that_contradicts_the_capacity_is_told_and_not_used() {
+        let profile = Profile::named("constellation-es3-1tb").unwrap();
+        let told = profile.warnings().join("\n");
+        assert!(told.contains("1668096 bytes per track") && told.contains("1135"), "{told}");
+        assert!(Profile::named("st3146855fc").unwrap().warnings().is_empty());
+    }
+
+    #[test]
     fn an_unknown_name_lists_those_that_exist() {
         let error = Profile::named("st1").unwrap_err().to_string();
         assert!(error.contains("st3146855fc, constellation-es3-1tb, exos-x20-20tb"), "{error}");

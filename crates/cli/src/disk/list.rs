@@ -26,6 +26,8 @@ struct DiskReport {
     queue_depth: u16,
     queue_policy: QueuePolicy,
     write_cache: bool,
+    /// Contradictions between the datasheet and the profile, and what was derived.
+    warnings: Vec<String>,
 }
 
 /// Runs the command.
@@ -49,6 +51,9 @@ pub fn run(args: &DiskListArgs) -> Result<(), String> {
             disk.physical_sector_bytes,
             if disk.write_cache { "on" } else { "off" },
         ));
+        for warning in &disk.warnings {
+            say(&format!("{:<24}warning: {warning}", ""));
+        }
     }
     say(
         "use one as model:NAME,file=PATH, or give the path of a profile of your own in place of NAME",
@@ -69,5 +74,6 @@ fn report(profile: &Profile) -> DiskReport {
         queue_depth: profile.queue.depth,
         queue_policy: profile.queue.policy,
         write_cache: profile.cache.write_cache,
+        warnings: profile.warnings(),
     }
 }
