@@ -4,6 +4,8 @@
 //! path. Reading one checks every number against the others, so that a model built from a
 //! [`Profile`] cannot fail later; errors name the profile, the field and what was found.
 
+pub(crate) use crate::profile_parts::QueuePolicy;
+
 use crate::angle::Angle;
 use crate::geometry::{Geometry, Layout, Skews, ZoneStart};
 use crate::profile_parts::{

@@ -10,7 +10,7 @@
 //!
 //! `PROFILE` is the name of an embedded profile or the path of a `.toml` file.
 
-use crate::profile_parts::QueuePolicy;
+use crate::profile::QueuePolicy;
 use crate::store::{Dataless, FileStore, MemoryStore, Store};
 use crate::{HddModel, HddOptions, Profile};
 use nearhead_disk::{DiskError, DiskErrorKind};

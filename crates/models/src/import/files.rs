@@ -35,6 +35,9 @@ impl Folder {
     pub(super) fn of(package: &Path) -> Result<Self, ImportError> {
         let place = package.display();
         if package.is_dir() {
+            if let Some(only) = only_package(package) {
+                return Self::of(&package.join(only));
+            }
             return Err(ImportError::new(
                 place,
                 format!("expected FOLDER/NAME of one package, found a folder; it has {}", {
@@ -90,6 +93,20 @@ impl Folder {
         }
         Ok(None)
     }
+}
+
+/// The name of the only package in a folder.
+fn only_package(folder: &Path) -> Option<String> {
+    let names = std::fs::read_dir(folder).ok()?;
+    let mut packages: Vec<String> = names
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .filter_map(|name| {
+            let plain = name.strip_suffix(".zst").unwrap_or(&name);
+            plain.strip_suffix(".diskspecs").map(str::to_owned)
+        })
+        .collect();
+    packages.dedup();
+    if packages.len() == 1 { packages.pop() } else { None }
 }
 
 fn listing(path: &Path) -> String {

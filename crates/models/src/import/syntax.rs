@@ -446,7 +446,9 @@ impl<'a> Parser<'a> {
         };
         let mut sections = Sections::default();
         parse_into(&mut sections, self.folder, file, &text, self.depth + 1)?;
-        let Some(first) = sections.list.into_iter().next() else {
+        // A model file may state its layout before the drive.
+        let drive = sections.list.iter().position(|section| section.kind == "dm_disk");
+        let Some(first) = sections.list.into_iter().nth(drive.unwrap_or(0)) else {
             return Err(ImportError::new(place, format!("source {file}: the file has no section")));
         };
         Ok(Value { place, content: Content::Section(Box::new(first)) })

@@ -177,6 +177,7 @@ fn compressed_files_and_names_of_files_are_found() {
     std::fs::write(package.0.join("tiny.model.zst"), zstd::encode_all(&text[..], 3).unwrap())
         .unwrap();
     std::fs::remove_file(package.0.join("tiny.model")).unwrap();
+    assert_eq!(import(&package.0).unwrap().profile.name, "tiny");
     for name in ["tiny", "tiny.parv", "tiny.diskspecs", "tiny.model.zst"] {
         assert_eq!(package.import(name).unwrap().profile.blocks, 1190, "{name}");
     }
@@ -193,8 +194,9 @@ fn what_is_missing_is_named_with_its_place() {
     assert!(told.contains("tiny.diskspecs:2") && told.contains("put tiny.model"), "{told}");
     let told = package.import("other").unwrap_err().to_string();
     assert!(told.contains("other.diskspecs") && told.contains("tiny.parv"), "{told}");
-    let told = import(&package.0).unwrap_err().to_string();
-    assert!(told.contains("FOLDER/NAME"), "{told}");
+    let two = Package::new(&[("a.diskspecs", SPECS), ("b.diskspecs", SPECS)]);
+    let told = import(&two.0).unwrap_err().to_string();
+    assert!(told.contains("FOLDER/NAME") && told.contains("b.diskspecs"), "{told}");
 }
 
 #[test]
