@@ -11,22 +11,25 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+pub mod fit;
+pub mod import;
+pub mod measured;
+
+pub use profile_parts::{DatasheetSpec, ExchangeSpec, ReadAhead};
+
 mod angle;
 mod crash;
 #[cfg(test)]
 mod crash_tests;
-pub mod fit;
 mod geometry;
 #[cfg(test)]
 mod geometry_tests;
 mod hdd;
 #[cfg(test)]
 mod hdd_tests;
-pub mod import;
 mod instant;
 mod layout;
 mod limits;
-pub mod measured;
 mod mechanics;
 mod profile;
 mod profile_parts;
@@ -44,10 +47,9 @@ pub use instant::{InstantDisk, plain_properties};
 pub use layout::{SpareScheme, SurfaceOrder, TreeRow, TreeSpec, ZonedSpec, ZonedZone};
 pub use limits::Interruption;
 pub use mechanics::{ArmPosition, Mechanics, Motion};
-pub use profile::{Profile, ProfileError};
-pub use profile_parts::{
-    CacheSpec, CommandSpec, DatasheetSpec, ExchangeSpec, InterfaceSpec, LayoutSpec, QueuePolicy,
-    QueueSpec, ReadAhead, SeekSpec, SkewSpec, ZoneSpec,
+pub use profile::{
+    CacheSpec, CommandSpec, InterfaceSpec, LayoutSpec, Profile, ProfileError, QueuePolicy,
+    QueueSpec, SeekSpec, SkewSpec, ZoneSpec,
 };
 pub use random::SplitMix;
 pub use seek::SeekCurve;

@@ -4,14 +4,14 @@
 //! path. Reading one checks every number against the others, so that a model built from a
 //! [`Profile`] cannot fail later; errors name the profile, the field and what was found.
 
-pub(crate) use crate::profile_parts::QueuePolicy;
+pub use crate::profile_parts::{
+    CacheSpec, CommandSpec, InterfaceSpec, LayoutSpec, QueuePolicy, QueueSpec, SeekSpec, SkewSpec,
+    ZoneSpec,
+};
 
 use crate::angle::Angle;
 use crate::geometry::{Geometry, Layout, Skews, ZoneStart};
-use crate::profile_parts::{
-    CacheSpec, CommandSpec, DatasheetSpec, InterfaceSpec, LayoutSpec, QueueSpec, SeekSpec,
-    SkewSpec, ZoneSpec,
-};
+use crate::profile_parts::DatasheetSpec;
 use crate::seek::SeekCurve;
 use serde::Deserialize;
 use std::fmt;

@@ -55,11 +55,11 @@ type Bench = fn(Effort, &Path) -> Result<Vec<Row>, String>;
 
 const BENCHES: [(&str, Bench); 7] = [
     ("demo", two_clients::measure),
+    ("models", disk_models::measure),
     ("engine", engine_alone::measure),
     ("map", map_memory::measure),
     ("recovery", recovery::measure),
     ("idle", idle::measure),
-    ("models", disk_models::measure),
     ("served", served::measure),
 ];
 

@@ -26,8 +26,6 @@ struct DiskReport {
     queue_depth: u16,
     queue_policy: QueuePolicy,
     write_cache: bool,
-    /// Contradictions between the datasheet and the profile, and what was derived.
-    warnings: Vec<String>,
 }
 
 /// Runs the command.
@@ -51,9 +49,6 @@ pub fn run(args: &DiskListArgs) -> Result<(), String> {
             disk.physical_sector_bytes,
             if disk.write_cache { "on" } else { "off" },
         ));
-        for warning in &disk.warnings {
-            say(&format!("{:<24}warning: {warning}", ""));
-        }
     }
     say(
         "use one as model:NAME,file=PATH, or give the path of a profile of your own in place of NAME",
@@ -74,6 +69,5 @@ fn report(profile: &Profile) -> DiskReport {
         queue_depth: profile.queue.depth,
         queue_policy: profile.queue.policy,
         write_cache: profile.cache.write_cache,
-        warnings: profile.warnings(),
     }
 }

@@ -1,5 +1,6 @@
 //! Measured traces and drives, as the commands and the bench read them.
 
+use crate::output::note;
 use nearhead_models::Profile;
 use nearhead_models::import::import;
 use nearhead_models::measured::MeasuredRequest;
@@ -31,6 +32,15 @@ pub(crate) fn find_profile(text: &str) -> Result<(Profile, Vec<String>), String>
     }
     let imported = import(Path::new(text)).map_err(|error| error.to_string())?;
     Ok((imported.profile, imported.warnings))
+}
+
+/// Tells where the datasheets of embedded profiles contradict what the profiles derive.
+pub(crate) fn warn_of_contradictions() {
+    for profile in Profile::known_names().filter_map(|name| Profile::named(name).ok()) {
+        for warning in profile.warnings() {
+            note(&format!("warning: {warning}"));
+        }
+    }
 }
 
 /// The requests of a measured trace, placed on a disk of `capacity_bytes`.

@@ -26,7 +26,10 @@ pub enum DiskCommand {
 pub fn run(command: &DiskCommand) -> Result<(), String> {
     match command {
         DiskCommand::Serve(args) => serve::run(args),
-        DiskCommand::List(args) => list::run(args),
+        DiskCommand::List(args) => {
+            measured::warn_of_contradictions();
+            list::run(args)
+        }
         DiskCommand::Import(args) => import::run(args),
         DiskCommand::Validate(args) => validate::run(args),
     }
