@@ -137,6 +137,18 @@ impl Profile {
         self.blocks * u64::from(self.sector_bytes)
     }
 
+    /// The seek curve of writes, settling not included.
+    pub fn write_seek_curve(&self) -> Result<SeekCurve, ProfileError> {
+        let points = self.seek.write_points_ms.as_ref().unwrap_or(&self.seek.points_ms);
+        SeekCurve::from_points_ms(points)
+            .map_err(|problem| ProfileError { profile: self.name.clone(), problem })
+    }
+
+    /// Contradictions between what the datasheet claims and what the profile derives, for people.
+    pub fn warnings(&self) -> Vec<String> {
+        self.datasheet.as_ref().map_or_else(Vec::new, |sheet| sheet.contradictions(self))
+    }
+
     /// Where each block is.
     pub fn geometry(&self) -> Result<Geometry, ProfileError> {
         let failed = |problem| ProfileError { profile: self.name.clone(), problem };
@@ -188,19 +200,7 @@ impl Profile {
             .map_err(|problem| ProfileError { profile: self.name.clone(), problem })
     }
 
-    /// The seek curve of writes, settling not included.
-    pub fn write_seek_curve(&self) -> Result<SeekCurve, ProfileError> {
-        let points = self.seek.write_points_ms.as_ref().unwrap_or(&self.seek.points_ms);
-        SeekCurve::from_points_ms(points)
-            .map_err(|problem| ProfileError { profile: self.name.clone(), problem })
-    }
-
-    /// Contradictions between what the datasheet claims and what the profile derives, for people.
-    pub fn warnings(&self) -> Vec<String> {
-        self.datasheet.as_ref().map_or_else(Vec::new, |sheet| sheet.contradictions(self))
-    }
-
-    fn check(&self) -> Result<(), String> {
+    pub(crate) fn check(&self) -> Result<(), String> {
         let times = [
             // Some drives were measured to write sooner than they read.
             ("seek.write_settle_ms", self.seek.write_settle_ms.abs()),
