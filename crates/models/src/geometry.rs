@@ -3,10 +3,12 @@
 //! A disk is a list of zones of equal sectors per track. Inside a zone the tracks are numbered in
 //! the order in which logical blocks fill them; the [`Layout`] says which cylinder and head each
 //! is, and three skews say how far the first sector of a track is turned against that of the track
-//! before it. Everything that walks over a disk asks [`Geometry::locate`] for a [`Track`]; no other
-//! code knows about layouts, so another kind (say, an extracted per-track table) is added here.
+//! before it. A layout that a profile spells out track by track comes as a list of runs instead.
+//! Everything that walks over a disk asks [`Geometry::locate`] for a [`Track`]; no other code knows
+//! about layouts.
 
 use crate::angle::Angle;
+use crate::layout::RunMap;
 
 /// The order in which blocks fill the tracks of a zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,6 +93,10 @@ pub struct Geometry {
     /// For blocks `i << zone_shift` and up, the first zone that may hold them.
     zone_index: Vec<u16>,
     zone_shift: u32,
+    /// In place of the zones, where the layout is spelled out; and its cylinders.
+    spelled: Option<(RunMap, u32)>,
+    /// `(first cylinder, turn)` of corrections to the angles, ascending.
+    turns: Vec<(u32, Angle)>,
 }
 
 /// Entries of the index of zones, about.
@@ -135,6 +141,8 @@ impl Geometry {
             zones: Vec::new(),
             zone_index: Vec::new(),
             zone_shift: (blocks / ZONE_INDEX_ENTRIES).checked_ilog2().map_or(0, |bits| bits + 1),
+            spelled: None,
+            turns: Vec::new(),
         };
         let mut first_lbn = 0;
         let mut start = Angle(0);
@@ -177,8 +185,32 @@ impl Geometry {
         Ok(geometry)
     }
 
+    /// A disk whose tracks are spelled out.
+    pub(crate) fn from_runs(heads: u16, cylinders: u32, runs: RunMap) -> Self {
+        let none = Angle(0);
+        Self {
+            heads: u32::from(heads),
+            layout: Layout::Cylinder,
+            skews: Skews { next_cylinder: none, next_head: none, next_group: none },
+            zones: Vec::new(),
+            zone_index: Vec::new(),
+            zone_shift: 0,
+            spelled: Some((runs, cylinders)),
+            turns: Vec::new(),
+        }
+    }
+
+    /// Turns all tracks from each of these cylinders up to the next one by an angle, on top of
+    /// what the layout says: what a fit against measurements found.
+    pub(crate) fn turn_cylinders(&mut self, turns: Vec<(u32, Angle)>) {
+        self.turns = turns;
+    }
+
     /// Logical blocks of the disk.
     pub fn blocks(&self) -> u64 {
+        if let Some((runs, _)) = &self.spelled {
+            return runs.blocks();
+        }
         self.zones.last().map_or(0, |zone| zone.first_lbn + zone.blocks)
     }
 
@@ -189,16 +221,33 @@ impl Geometry {
 
     /// Cylinders.
     pub fn cylinders(&self) -> u32 {
+        if let Some((_, cylinders)) = self.spelled {
+            return cylinders;
+        }
         self.zones.last().map_or(0, |zone| zone.first_cylinder + zone.cylinders)
     }
 
-    /// The zones, outermost first.
+    /// The zones, outermost first; none where the layout is spelled out.
     pub fn zones(&self) -> &[Zone] {
         &self.zones
     }
 
     /// The track that holds block `lbn` (of the last block, if `lbn` is past the end).
     pub fn locate(&self, lbn: u64) -> Track {
+        let mut track = match &self.spelled {
+            Some((runs, _)) => runs.locate(lbn),
+            None => self.compute(lbn),
+        };
+        if !self.turns.is_empty() {
+            let after = self.turns.partition_point(|&(first, _)| first <= track.cylinder);
+            if let Some((_, turn)) = after.checked_sub(1).map(|index| self.turns[index]) {
+                track.start = track.start.plus(turn);
+            }
+        }
+        track
+    }
+
+    fn compute(&self, lbn: u64) -> Track {
         let zone = self.zone_of(lbn);
         let inside = (lbn - zone.first_lbn).min(zone.blocks - 1);
         let number = inside / u64::from(zone.sectors_per_track);
@@ -223,7 +272,7 @@ impl Geometry {
         &self.zones[index]
     }
 
-    /// The block at a place, or none if no logical block is there.
+    /// The block at a place, or none if no logical block is there or the layout is spelled out.
     pub fn block_at(&self, cylinder: u32, head: u16, sector: u32) -> Option<u64> {
         let after = self.zones.partition_point(|zone| zone.first_cylinder <= cylinder);
         let zone = &self.zones[after.checked_sub(1)?];

@@ -14,6 +14,12 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+pub mod fit;
+pub mod import;
+pub mod measured;
+
+pub use profile_parts::{DatasheetSpec, ExchangeSpec, ReadAhead};
+
 mod angle;
 mod array;
 mod crash;
@@ -28,6 +34,7 @@ mod hdd;
 #[cfg(test)]
 mod hdd_tests;
 mod instant;
+mod layout;
 mod limits;
 mod mechanics;
 mod model;
@@ -35,6 +42,7 @@ mod model;
 mod model_laws;
 mod overlay;
 mod profile;
+mod profile_parts;
 mod random;
 mod seek;
 mod smr;
@@ -51,6 +59,7 @@ pub use flash::{FlashModel, FlashProfile, FlashSpec, FlashStats};
 pub use geometry::{Geometry, Layout, Skews, Track, Zone, ZoneStart};
 pub use hdd::{HddModel, HddOptions, Stats};
 pub use instant::{InstantDisk, plain_properties};
+pub use layout::{SpareScheme, SurfaceOrder, TreeRow, TreeSpec, ZonedSpec, ZonedZone};
 pub use limits::Interruption;
 pub use mechanics::{ArmPosition, Mechanics, Motion};
 pub use model::{Model, Report};

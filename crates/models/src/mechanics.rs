@@ -58,6 +58,17 @@ pub(crate) struct Way {
     pub(crate) arm: ArmPosition,
 }
 
+/// Sectors of one piece of a track passing under the head.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pass {
+    /// When the first of them starts to pass.
+    pub(crate) starts_at: Nanos,
+    /// How many.
+    pub(crate) sectors: u64,
+    /// Time that they take, in ns.
+    pub(crate) ns: u64,
+}
+
 /// The way to the first sector of a transfer.
 #[derive(Clone, Copy, Debug)]
 struct Approach {
@@ -90,9 +101,12 @@ pub struct Mechanics {
     misaligned: Option<MisalignedSurface>,
     geometry: Geometry,
     seek: SeekCurve,
+    /// Of writes, if it is another one.
+    write_seek: Option<SeekCurve>,
     spindle: Spindle,
     head_switch_ns: u64,
-    write_settle_ns: u64,
+    write_settle_ns: i64,
+    settles_between_tracks: bool,
     zero_latency_reads: bool,
     sector_bytes: u64,
     physical_sectors: u64,
@@ -105,9 +119,14 @@ impl Mechanics {
             misaligned: None,
             geometry: profile.geometry()?,
             seek: profile.seek_curve()?,
+            write_seek: match profile.seek.write_points_ms {
+                Some(_) => Some(profile.write_seek_curve()?),
+                None => None,
+            },
             spindle: Spindle::new(profile.period_ns),
             head_switch_ns: Nanos::from_millis_f64(profile.seek.head_switch_ms).0,
-            write_settle_ns: Nanos::from_millis_f64(profile.seek.write_settle_ms).0,
+            write_settle_ns: (profile.seek.write_settle_ms * 1e6).round() as i64,
+            settles_between_tracks: profile.seek.settles_between_tracks,
             zero_latency_reads: profile.cache.zero_latency_reads,
             sector_bytes: u64::from(profile.sector_bytes),
             physical_sectors: u64::from(profile.physical_sector_bytes / profile.sector_bytes),
@@ -195,7 +214,27 @@ impl Mechanics {
         sectors: u64,
         write: bool,
     ) -> Motion {
-        let first = self.approach(arm, at, lbn, write);
+        self.transfer_with(arm, at, (lbn, sectors), write, 0, |pass| pass.ns)
+    }
+
+    /// As [`Self::transfer`] of `(lbn, sectors)`, but the first seek takes at least
+    /// `seek_least_ns`, and `passing` says how long each piece of a track takes: at least as long
+    /// as it passes under the head, longer if some of it must wait for another revolution.
+    pub(crate) fn transfer_with(
+        &self,
+        arm: ArmPosition,
+        at: Nanos,
+        (lbn, sectors): (u64, u64),
+        write: bool,
+        seek_least_ns: u64,
+        mut passing: impl FnMut(Pass) -> u64,
+    ) -> Motion {
+        let mut first = self.approach(arm, at, lbn, write);
+        if first.seek_ns < seek_least_ns {
+            let idle = seek_least_ns - first.seek_ns;
+            first = self.approach(arm, at + Nanos(idle), lbn, write);
+            first.seek_ns += idle;
+        }
         let mut motion = Motion {
             ends_at: at + Nanos(first.seek_ns + first.rotation_ns),
             seek_ns: first.seek_ns,
@@ -206,7 +245,11 @@ impl Mechanics {
             arm: arm_on(&first.track),
         };
         let here = sectors.min(first.track.end_lbn() - lbn);
-        let passing_ns = self.spindle.pass_ns(here, first.track.sectors_per_track);
+        let mut pass = |starts_at: Nanos, sectors: u64, per_track: u32| {
+            let ns = self.spindle.pass_ns(sectors, per_track);
+            passing(Pass { starts_at, sectors, ns })
+        };
+        let passing_ns = pass(motion.ends_at, here, first.track.sectors_per_track);
         if !write && self.zero_latency_reads && self.lands_inside(&first, passing_ns) {
             // Reads from where the head lands, all the way round to the same place.
             motion.ends_at = at + Nanos(first.seek_ns) + self.spindle.period();
@@ -219,11 +262,12 @@ impl Mechanics {
         while next < lbn + sectors {
             let way = self.approach(motion.arm, motion.ends_at, next, write);
             let count = (lbn + sectors - next).min(way.track.end_lbn() - next);
-            let passing_ns = self.spindle.pass_ns(count, way.track.sectors_per_track);
+            let starts_at = motion.ends_at + Nanos(way.seek_ns + way.rotation_ns);
+            let passing_ns = pass(starts_at, count, way.track.sectors_per_track);
             motion.seek_ns += way.seek_ns;
             motion.rotation_ns += way.rotation_ns;
             motion.transfer_ns += passing_ns;
-            motion.ends_at += Nanos(way.seek_ns + way.rotation_ns + passing_ns);
+            motion.ends_at = starts_at + Nanos(passing_ns);
             motion.arm = arm_on(&way.track);
             next += count;
         }
@@ -257,13 +301,15 @@ impl Mechanics {
         track_lbn: u64,
         write: bool,
     ) -> u64 {
-        let mut seek_ns = self.seek.time_ns(arm.cylinder.abs_diff(cylinder));
+        let curve = self.write_seek.as_ref().filter(|_| write).unwrap_or(&self.seek);
+        let mut seek_ns = curve.time_ns(arm.cylinder.abs_diff(cylinder));
         if arm.head != head {
             // Settling on another head overlaps with a seek.
             seek_ns = seek_ns.max(self.head_switch_ns);
         }
-        if write && seek_ns > 0 && arm.next_lbn != track_lbn {
-            seek_ns += self.write_settle_ns;
+        let settles = self.settles_between_tracks || arm.next_lbn != track_lbn;
+        if write && seek_ns > 0 && settles {
+            seek_ns = seek_ns.saturating_add_signed(self.write_settle_ns);
         }
         if let Some(surface) = &self.misaligned
             && (arm.head == surface.head) != (head == surface.head)

@@ -4,10 +4,16 @@
 //! path. Reading one checks every number against the others, so that a model built from a
 //! [`Profile`] cannot fail later; errors name the profile, the field and what was found.
 
+pub use crate::profile_parts::{
+    CacheSpec, CommandSpec, InterfaceSpec, LayoutSpec, QueuePolicy, QueueSpec, SeekSpec, SkewSpec,
+    ZoneSpec,
+};
+
 use crate::angle::Angle;
 use crate::geometry::{Geometry, Layout, Skews, ZoneStart};
+use crate::profile_parts::DatasheetSpec;
 use crate::seek::SeekCurve;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use std::fmt;
 use std::path::Path;
 
@@ -37,11 +43,17 @@ pub struct Profile {
     pub cylinders: u32,
     /// Time of one revolution, in ns.
     pub period_ns: u64,
+    /// `[first cylinder, revolutions]`: fitted turns of all tracks from there up to the next entry,
+    /// on top of what the layout says.
+    #[serde(default)]
+    pub turns: Vec<(u32, f64)>,
     /// Order of the tracks.
     pub layout: LayoutSpec,
-    /// Turns between neighbouring tracks, in revolutions.
+    /// Turns between neighbouring tracks, in revolutions; not for layouts that are spelled out.
+    #[serde(default)]
     pub skew: SkewSpec,
-    /// Zones, outermost first.
+    /// Zones, outermost first; not for layouts that are spelled out.
+    #[serde(default)]
     pub zones: Vec<ZoneSpec>,
     /// Arm movement.
     pub seek: SeekSpec,
@@ -53,142 +65,8 @@ pub struct Profile {
     pub cache: CacheSpec,
     /// Command queue.
     pub queue: QueueSpec,
-}
-
-/// Order of the tracks; see [`Layout`].
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
-pub enum LayoutSpec {
-    /// All surfaces of a cylinder in turn.
-    Cylinder,
-    /// Runs of cylinders on one head, back on the next.
-    Serpentine {
-        /// Cylinders per run.
-        run_cylinders: u32,
-    },
-}
-
-/// Turns between the first sectors of neighbouring tracks, in revolutions.
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct SkewSpec {
-    /// To the next cylinder.
-    pub next_cylinder: f64,
-    /// To another head.
-    pub next_head: f64,
-    /// To the next group of a serpentine layout.
-    #[serde(default)]
-    pub next_group: f64,
-}
-
-/// Tracks with equally many sectors.
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ZoneSpec {
-    /// First cylinder.
-    pub first_cylinder: u32,
-    /// Logical sectors on a track.
-    pub sectors_per_track: u32,
-    /// First logical block, where known; the tracks it leaves free at the end of the zone before
-    /// are spares and defects.
-    pub first_lbn: Option<u64>,
-}
-
-/// Arm movement, in ms.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct SeekSpec {
-    /// `[distance in cylinders, ms]` of reads, interpolated between.
-    pub points_ms: Vec<(u32, f64)>,
-    /// Added before a write that follows a movement of the arm, except to the next track.
-    pub write_settle_ms: f64,
-    /// Changing to another head without moving.
-    pub head_switch_ms: f64,
-    /// Share of the accesses after a movement that settle too late or are not read at once, and
-    /// wait another revolution.
-    #[serde(default)]
-    pub late_share: f64,
-}
-
-/// Time of the electronics per command, in ms.
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct CommandSpec {
-    /// Before a read from the medium can start.
-    pub read_ms: f64,
-    /// Before a write to the medium can start.
-    pub write_ms: f64,
-    /// Of a command that needs only the drive's memory.
-    pub cached_ms: f64,
-}
-
-/// The host's side.
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct InterfaceSpec {
-    /// 10^6 bytes per second.
-    pub megabytes_per_s: f64,
-}
-
-/// Memory of the drive.
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct CacheSpec {
-    /// Sequential streams remembered at once.
-    pub segments: u16,
-    /// Most sectors one segment holds.
-    pub segment_sectors: u32,
-    /// How far the head reads on after a read, in sectors.
-    pub read_ahead_sectors: u32,
-    /// Whether a read may begin in its middle when the head lands there.
-    pub zero_latency_reads: bool,
-    /// Whether writes are acknowledged from memory unless told otherwise.
-    pub write_cache: bool,
-    /// Most bytes acknowledged and not yet on the medium.
-    pub dirty_bytes_max: u64,
-    /// Idle time before such bytes are written while nothing asks for it, in ms.
-    pub destage_idle_ms: f64,
-}
-
-/// Command queue.
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct QueueSpec {
-    /// Most commands outstanding.
-    pub depth: u16,
-    /// Which one goes next.
-    pub policy: QueuePolicy,
-    /// What SPTF takes off the positioning time of a command, as a share of the time it waited.
-    pub aging: f64,
-    /// A command that waited this long goes first whatever the policy says, in ms.
-    pub age_limit_ms: f64,
-    /// Whether the drive serves the `Durable` class first.
-    pub honours_priority: bool,
-}
-
-/// Which of the waiting commands goes next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum QueuePolicy {
-    /// In order of arrival.
-    Fifo,
-    /// The next higher address, from the lowest again after the highest (C-LOOK).
-    Clook,
-    /// Shortest positioning time first: seek and rotation together (Seltzer, Chen and Ousterhout,
-    /// USENIX Winter 1990).
-    Sptf,
-}
-
-impl QueuePolicy {
-    /// The policy of that name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        match name {
-            "fifo" => Some(Self::Fifo),
-            "clook" => Some(Self::Clook),
-            "sptf" => Some(Self::Sptf),
-            _ => None,
-        }
-    }
+    /// What the datasheet claims where the profile derives something else.
+    pub datasheet: Option<DatasheetSpec>,
 }
 
 /// A profile that cannot be used.
@@ -249,17 +127,56 @@ impl Profile {
         Ok(profile)
     }
 
+    /// Whether every number agrees with the others; the error says which does not.
+    pub fn validate(&self) -> Result<(), String> {
+        self.check()
+    }
+
     /// Capacity in bytes.
     pub fn capacity_bytes(&self) -> u64 {
         self.blocks * u64::from(self.sector_bytes)
     }
 
+    /// The seek curve of writes, settling not included.
+    pub fn write_seek_curve(&self) -> Result<SeekCurve, ProfileError> {
+        let points = self.seek.write_points_ms.as_ref().unwrap_or(&self.seek.points_ms);
+        SeekCurve::from_points_ms(points)
+            .map_err(|problem| ProfileError { profile: self.name.clone(), problem })
+    }
+
+    /// Contradictions between what the datasheet claims and what the profile derives, for people.
+    pub fn warnings(&self) -> Vec<String> {
+        self.datasheet.as_ref().map_or_else(Vec::new, |sheet| sheet.contradictions(self))
+    }
+
     /// Where each block is.
     pub fn geometry(&self) -> Result<Geometry, ProfileError> {
-        let layout = match self.layout {
-            LayoutSpec::Cylinder => Layout::Cylinder,
-            LayoutSpec::Serpentine { run_cylinders } => Layout::Serpentine { run: run_cylinders },
-        };
+        let failed = |problem| ProfileError { profile: self.name.clone(), problem };
+        let mut geometry = match &self.layout {
+            LayoutSpec::Cylinder => self.computed(Layout::Cylinder),
+            LayoutSpec::Serpentine { run_cylinders } => {
+                self.computed(Layout::Serpentine { run: *run_cylinders })
+            }
+            LayoutSpec::Zoned(zoned) => zoned
+                .compile(self.heads, self.cylinders)
+                .map(|runs| Geometry::from_runs(self.heads, self.cylinders, runs)),
+            LayoutSpec::Tree(tree) => tree
+                .compile(self.heads, self.cylinders, self.blocks)
+                .map(|runs| Geometry::from_runs(self.heads, self.cylinders, runs)),
+        }
+        .map_err(failed)?;
+        if geometry.blocks() != self.blocks {
+            let (held, blocks) = (geometry.blocks(), self.blocks);
+            return Err(failed(format!("the layout holds {held} blocks, expected {blocks}")));
+        }
+        let turns = self.turns.iter();
+        geometry.turn_cylinders(
+            turns.map(|&(first, turn)| (first, Angle::from_revolutions(turn))).collect(),
+        );
+        Ok(geometry)
+    }
+
+    fn computed(&self, layout: Layout) -> Result<Geometry, String> {
         let skews = Skews {
             next_cylinder: Angle::from_revolutions(self.skew.next_cylinder),
             next_head: Angle::from_revolutions(self.skew.next_head),
@@ -275,7 +192,6 @@ impl Profile {
             })
             .collect();
         Geometry::new(self.heads, self.cylinders, self.blocks, layout, skews, &starts)
-            .map_err(|problem| ProfileError { profile: self.name.clone(), problem })
     }
 
     /// The seek curve of reads.
@@ -286,7 +202,8 @@ impl Profile {
 
     pub(crate) fn check(&self) -> Result<(), String> {
         let times = [
-            ("seek.write_settle_ms", self.seek.write_settle_ms),
+            // Some drives were measured to write sooner than they read.
+            ("seek.write_settle_ms", self.seek.write_settle_ms.abs()),
             ("seek.head_switch_ms", self.seek.head_switch_ms),
             ("command.read_ms", self.command.read_ms),
             ("command.write_ms", self.command.write_ms),
@@ -318,9 +235,20 @@ impl Profile {
         if self.blocks == 0 || self.blocks > u64::MAX / 8192 {
             return Err(format!("cannot have {} blocks", self.blocks));
         }
-        if !(self.interface.megabytes_per_s >= 1.0 && self.interface.megabytes_per_s < 1e6) {
-            let found = self.interface.megabytes_per_s;
-            return Err(format!("expected interface.megabytes_per_s from 1, found {found}"));
+        let write_rate = self.interface.write_megabytes_per_s;
+        for found in [Some(self.interface.megabytes_per_s), write_rate].into_iter().flatten() {
+            if !(0.01..=1e6).contains(&found) {
+                return Err(format!(
+                    "expected interface.megabytes_per_s and write_megabytes_per_s from 0.01 to \
+                     10^6, found {found}"
+                ));
+            }
+        }
+        if let Some(exchange) = &self.command.exchange {
+            exchange.check()?;
+        }
+        if self.turns.windows(2).any(|pair| pair[0].0 >= pair[1].0) {
+            return Err("the cylinders of turns must increase".to_owned());
         }
         if self.cache.segments == 0 || self.cache.segment_sectors == 0 || self.queue.depth == 0 {
             return Err("cache.segments, segment_sectors and queue.depth cannot be 0".to_owned());
@@ -330,6 +258,7 @@ impl Profile {
         }
         self.geometry().map_err(|error| error.problem)?;
         self.seek_curve().map_err(|error| error.problem)?;
+        self.write_seek_curve().map_err(|error| error.problem)?;
         Ok(())
     }
 }
@@ -345,6 +274,14 @@ mod tests {
             assert_eq!(profile.name, name);
             assert_eq!(profile.geometry().unwrap().blocks(), profile.blocks, "{name}");
         }
+    }
+
+    #[test]
+    fn a_datasheet_that_contradicts_the_capacity_is_told_and_not_used() {
+        let profile = Profile::named("constellation-es3-1tb").unwrap();
+        let told = profile.warnings().join("\n");
+        assert!(told.contains("1668096 bytes per track") && told.contains("1135"), "{told}");
+        assert!(Profile::named("st3146855fc").unwrap().warnings().is_empty());
     }
 
     #[test]

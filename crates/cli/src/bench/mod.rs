@@ -5,6 +5,7 @@
 //! rounds count, so that whatever else the machine does hits all alike. Nothing here is a test: a
 //! number that is not met is told, and the exit code stays 0.
 
+mod disk_models;
 mod engine_alone;
 mod flash;
 mod idle;
@@ -28,7 +29,7 @@ pub struct BenchArgs {
     /// Folder for bench.json and, meanwhile, image files.
     #[arg(long, default_value = "target/bench")]
     pub out: PathBuf,
-    /// Only these benches: demo, served, engine, map, recovery, idle, timer, flash.
+    /// Only these benches: demo, models, engine, map, recovery, idle, timer, flash, served.
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     pub only: Vec<String>,
     /// Small sizes and few rounds: shows that everything runs, not how fast it is.
@@ -54,8 +55,9 @@ impl Effort {
 
 type Bench = fn(Effort, &Path) -> Result<Vec<Row>, String>;
 
-const BENCHES: [(&str, Bench); 8] = [
+const BENCHES: [(&str, Bench); 9] = [
     ("demo", two_clients::measure),
+    ("models", disk_models::measure),
     ("engine", engine_alone::measure),
     ("map", map_memory::measure),
     ("recovery", recovery::measure),

@@ -1,7 +1,11 @@
 //! `nearhead disk`: emulated disks by themselves, without a volume.
 
+mod import;
 mod list;
+pub(crate) mod measured;
 mod serve;
+pub(crate) mod validate;
+mod validate_plot;
 
 use clap::Subcommand;
 
@@ -12,12 +16,21 @@ pub enum DiskCommand {
     Serve(serve::DiskServeArgs),
     /// List the disks that can be emulated
     List(list::DiskListArgs),
+    /// Make a profile of a measured drive's parameter package (DiskSim's formats)
+    Import(import::DiskImportArgs),
+    /// Replay a trace that was measured on a drive on its model, and compare
+    Validate(validate::DiskValidateArgs),
 }
 
 /// Runs the command.
 pub fn run(command: &DiskCommand) -> Result<(), String> {
     match command {
         DiskCommand::Serve(args) => serve::run(args),
-        DiskCommand::List(args) => list::run(args),
+        DiskCommand::List(args) => {
+            measured::warn_of_contradictions();
+            list::run(args)
+        }
+        DiskCommand::Import(args) => import::run(args),
+        DiskCommand::Validate(args) => validate::run(args),
     }
 }

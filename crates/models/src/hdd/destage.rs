@@ -5,7 +5,7 @@
 
 use super::dirty::{Extent, WriteCache};
 use super::{FinishAction, HddModel, Job, WaitingWrite};
-use crate::profile::QueuePolicy;
+use crate::profile_parts::QueuePolicy;
 use nearhead_disk::{Nanos, Payload};
 
 /// Most sectors written from the cache in one go, so that a command never waits long.
@@ -40,7 +40,8 @@ impl HddModel {
         self.segments.forget(first, first + sectors);
         self.stats.destages += 1;
         self.stats.destage_bytes += sectors * self.sector_bytes();
-        self.occupy(self.arm_free_at(), first, sectors, Job::Destage(run));
+        let from = self.destage_from();
+        self.occupy(from, first, sectors, Job::Destage(run));
     }
 
     /// First block of the run to write from the cache next.
@@ -100,7 +101,7 @@ impl HddModel {
                 return;
             };
             self.reserved_bytes += bytes;
-            let at = self.use_bus(from, bytes);
+            let at = self.use_write_bus(from, bytes);
             self.finish_at(at, ticket, FinishAction::CachedWrite { lbn, parts });
         }
     }
@@ -116,6 +117,7 @@ impl HddModel {
             self.dirty.insert(at, part, version);
             at += sectors;
         }
+        self.keep_written(lbn, at);
         self.stats.writes += 1;
         self.stats.writes_cached += 1;
         self.last_activity = self.time;

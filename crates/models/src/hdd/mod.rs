@@ -17,6 +17,9 @@
 
 mod destage;
 mod dirty;
+mod exchange;
+#[cfg(test)]
+mod exchange_tests;
 mod power;
 mod queue;
 mod schedule;
@@ -27,11 +30,13 @@ mod stream;
 pub use stats::Stats;
 
 use crate::mechanics::{ArmPosition, Mechanics};
-use crate::profile::{Profile, ProfileError, QueuePolicy};
+use crate::profile::{Profile, ProfileError};
+use crate::profile_parts::QueuePolicy;
 use crate::random::SplitMix;
 use crate::store::Store;
 use crate::validate::check;
 use dirty::{Extent, WriteCache};
+use exchange::Exchange;
 use nearhead_disk::{
     Class, Command, Completion, Disk, DiskError, DiskErrorKind, Nanos, Payload, Properties,
     Submission, Ticket, total_len,
@@ -54,6 +59,8 @@ pub struct HddOptions {
     pub policy: Option<QueuePolicy>,
     /// Most commands outstanding.
     pub queue_depth: Option<u16>,
+    /// Whether what was read, or read ahead, is kept.
+    pub read_cache: Option<bool>,
 }
 
 /// What the arm is doing.
@@ -72,7 +79,12 @@ enum Work {
 
 #[derive(Debug)]
 enum Job {
-    Read { pending: Pending, segment: usize },
+    /// `out_at`: when all of it has crossed the interface, where the exchange is known in detail.
+    Read {
+        pending: Pending,
+        segment: usize,
+        out_at: Option<Nanos>,
+    },
     Write(Pending),
     Destage(Vec<Extent>),
 }
@@ -132,12 +144,19 @@ struct Overheads {
 }
 
 /// A modelled hard disk.
+#[expect(clippy::struct_excessive_bools, reason = "independent facts about the drive")]
 pub struct HddModel {
     properties: Properties,
     profile: Profile,
     mechanics: Mechanics,
     chooser: Chooser,
     overheads: Overheads,
+    exchange: Option<Exchange>,
+    /// The last command completed was a write.
+    last_was_write: bool,
+    /// The arm has been at rest since.
+    arm_rests_since: Nanos,
+    caches_reads: bool,
     store: Box<dyn Store>,
     keeps_content: bool,
     /// Everything up to here has happened.
@@ -151,6 +170,8 @@ pub struct HddModel {
     done: VecDeque<Completion>,
     outstanding: usize,
     segments: Segments,
+    /// What was written and is still in memory.
+    written: Segments,
     dirty: WriteCache,
     /// Bytes of the write cache promised to writes under way.
     reserved_bytes: u64,
@@ -209,8 +230,13 @@ impl HddModel {
                 cached: Nanos::from_millis_f64(profile.command.cached_ms),
                 destage_idle: Nanos::from_millis_f64(profile.cache.destage_idle_ms),
             },
+            exchange: Exchange::new(&profile),
+            last_was_write: false,
+            arm_rests_since: Nanos::ZERO,
+            caches_reads: options.read_cache.unwrap_or(true),
             keeps_content: store.keeps_content(),
             segments: Segments::new(profile.cache.segments, profile.cache.segment_sectors),
+            written: Segments::new(profile.cache.written_segments, profile.cache.segment_sectors),
             dirty: WriteCache::new(profile.sector_bytes),
             arm: mechanics.arm_at(0),
             properties,
@@ -318,6 +344,10 @@ impl HddModel {
 
     fn submit_read(&mut self, arrival: Arrival, offset: u64, len: u32) {
         let (lbn, sectors) = (offset / self.sector_bytes(), u64::from(len) / self.sector_bytes());
+        if self.exchange.is_some() {
+            self.exchange_read(arrival, lbn, sectors);
+            return;
+        }
         if self.read_hits(lbn, lbn + sectors) {
             self.stats.read_hits += 1;
             let at = self.use_bus(self.time + self.cached_overhead(), u64::from(len));
@@ -337,7 +367,7 @@ impl HddModel {
         }
         let waiting = WaitingWrite { ticket: arrival.ticket, lbn, parts, bytes };
         self.waiting_writes.push_back(waiting);
-        let ready_at = self.time + self.cached_overhead();
+        let ready_at = self.cached_write_data_from();
         self.admit_cached_writes(ready_at);
     }
 
@@ -346,13 +376,31 @@ impl HddModel {
             MediaOperation::Read => self.overheads.read,
             MediaOperation::Write { .. } | MediaOperation::Zero => self.overheads.write,
         };
+        let bytes = sectors * self.sector_bytes();
+        let with_data = matches!(what, MediaOperation::Write { .. });
+        let (ready_at, data_from) = match &self.exchange {
+            Some(_) => self.exchange_write(bytes, with_data),
+            None => (self.time + overhead, Nanos::ZERO),
+        };
+        self.push(arrival, (lbn, sectors), what, ready_at, data_from);
+    }
+
+    fn push(
+        &mut self,
+        arrival: Arrival,
+        (lbn, sectors): (u64, u64),
+        what: MediaOperation,
+        ready_at: Nanos,
+        data_from: Nanos,
+    ) {
         let sequence = self.next_sequence();
         self.queue.push(Pending {
             ticket: arrival.ticket,
             class: arrival.class,
             sequence,
             arrived_at: self.time,
-            ready_at: self.time + overhead,
+            ready_at,
+            data_from,
             lbn,
             target: self.mechanics.target(lbn),
             sectors,

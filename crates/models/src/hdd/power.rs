@@ -24,6 +24,7 @@ impl HddModel {
         }
         self.abandon_commands();
         self.segments.clear();
+        self.written.clear();
         self.reserved_bytes = 0;
         self.destage_error = None;
         self.stats.power_cuts += 1;

@@ -1,7 +1,7 @@
 //! Commands that wait for the arm, and which of them goes next.
 
 use crate::mechanics::{ArmPosition, Mechanics, Target};
-use crate::profile::QueuePolicy;
+use crate::profile_parts::QueuePolicy;
 use nearhead_disk::{Class, Nanos, Payload, Ticket};
 use std::ops::RangeInclusive;
 
@@ -23,6 +23,8 @@ pub(super) struct Pending {
     pub(super) arrived_at: Nanos,
     /// When the electronics have understood it.
     pub(super) ready_at: Nanos,
+    /// When its data can begin to cross the interface.
+    pub(super) data_from: Nanos,
     pub(super) lbn: u64,
     pub(super) target: Target,
     pub(super) sectors: u64,

@@ -4,9 +4,11 @@
 //! and the arm, which ends a job or can take another. [`HddModel::advance`] runs them in order of
 //! time up to `now`; each sees the model exactly as it is at its own time.
 
+use super::exchange::Exchange;
 use super::queue::{MediaOperation, Pending, Situation};
 use super::stream::Stream;
 use super::{Finish, FinishAction, HddModel, Job, Work};
+use crate::profile_parts::ReadAhead;
 use nearhead_disk::{BufferMut, DiskError, Nanos, Payload};
 use std::cmp::Reverse;
 
@@ -56,6 +58,7 @@ impl HddModel {
                 self.end_job(job);
             }
             self.last_activity = self.time;
+            self.arm_rests_since = self.time;
         }
         self.decide();
     }
@@ -114,9 +117,14 @@ impl HddModel {
         if self.dirty.covers(lbn, end) {
             return true;
         }
+        if !self.caches_reads {
+            return false;
+        }
+        if self.written.covering(lbn, end).is_some() {
+            return true;
+        }
         let Some(segment) = self.segments.covering(lbn, end) else { return false };
-        let limit = end + u64::from(self.profile.cache.read_ahead_sectors);
-        let limit = limit.min(self.profile.blocks);
+        let limit = self.read_ahead_limit(segment, end);
         match &mut self.work {
             Work::Stream(stream) if stream.segment == segment => {
                 if stream.is_over() && stream.limit < limit {
@@ -149,6 +157,7 @@ impl HddModel {
     fn start(&mut self, pending: Pending) {
         if pending.is_write() {
             self.segments.forget(pending.lbn, pending.end());
+            self.written.forget(pending.lbn, pending.end());
             let (lbn, sectors) = (pending.lbn, pending.sectors);
             self.occupy(self.arm_free_at(), lbn, sectors, Job::Write(pending));
             return;
@@ -161,10 +170,13 @@ impl HddModel {
             self.finish_at(at, pending.ticket, action);
             return;
         }
-        let Some(segment) = self.segments.continued_by(pending.lbn) else {
+        let continued =
+            self.segments.continued_by(pending.lbn, self.profile.cache.joins_read_ahead);
+        let Some(segment) = continued.filter(|_| self.caches_reads) else {
             let segment = self.segments.begin(pending.lbn);
             let (lbn, sectors) = (pending.lbn, pending.sectors);
-            self.occupy(self.arm_free_at(), lbn, sectors, Job::Read { pending, segment });
+            let job = Job::Read { pending, segment, out_at: None };
+            self.occupy(self.arm_free_at(), lbn, sectors, job);
             return;
         };
         // Only what the segment lacks is read; the head may be on its way through it already.
@@ -176,7 +188,8 @@ impl HddModel {
             _ => self.arm_free_at(),
         };
         let lbn = self.segments.end(segment);
-        self.occupy(from, lbn, pending.end() - lbn, Job::Read { pending, segment });
+        let sectors = pending.end() - lbn;
+        self.occupy(from, lbn, sectors, Job::Read { pending, segment, out_at: None });
     }
 
     /// Now, or when a movement that cannot be interrupted is over.
@@ -187,9 +200,12 @@ impl HddModel {
         }
     }
 
-    pub(super) fn occupy(&mut self, from: Nanos, lbn: u64, sectors: u64, job: Job) {
+    pub(super) fn occupy(&mut self, from: Nanos, lbn: u64, sectors: u64, mut job: Job) {
         let write = !matches!(job, Job::Read { .. });
-        let motion = self.mechanics.transfer(self.arm, from, lbn, sectors, write);
+        let motion = match &self.exchange {
+            Some(_) => self.exchange_motion(from, lbn, sectors, &mut job),
+            None => self.mechanics.transfer(self.arm, from, lbn, sectors, write),
+        };
         self.stats.seeks += u64::from(motion.moved);
         self.stats.seek_ns += motion.seek_ns;
         self.stats.rotation_ns += motion.rotation_ns;
@@ -213,25 +229,60 @@ impl HddModel {
 
     fn end_job(&mut self, job: Job) {
         match job {
-            Job::Read { pending, segment } => self.end_read(pending, segment),
+            Job::Read { pending, segment, out_at } => self.end_read(pending, segment, out_at),
             Job::Write(pending) => self.end_write(pending),
             Job::Destage(run) => self.end_destage(run),
         }
     }
 
-    fn end_read(&mut self, pending: Pending, segment: usize) {
+    fn end_read(&mut self, pending: Pending, segment: usize, out_at: Option<Nanos>) {
         let end = pending.end();
         self.segments.grow(segment, end);
-        let limit = end + u64::from(self.profile.cache.read_ahead_sectors);
-        let limit = limit.min(self.profile.blocks);
+        let limit = self.read_ahead_limit(segment, end);
         if end < limit {
             self.resume_stream(segment, limit);
+        }
+        let action = FinishAction::Read { lbn: pending.lbn, sectors: pending.sectors };
+        if let Some(out_at) = out_at {
+            self.finish_at(out_at, pending.ticket, action);
+            return;
         }
         // What was read goes out over the interface meanwhile; only its tail is left.
         let bytes = (pending.sectors * self.sector_bytes()).min(4096);
         let at = self.time + self.bus_time(bytes);
-        let action = FinishAction::Read { lbn: pending.lbn, sectors: pending.sectors };
         self.finish_at(at, pending.ticket, action);
+    }
+
+    /// Block before which reading ahead after a read up to `end` stops.
+    fn read_ahead_limit(&self, segment: usize, end: u64) -> u64 {
+        let cache = &self.profile.cache;
+        if cache.read_ahead_sectors == 0 || !self.caches_reads {
+            return end;
+        }
+        let most = (end + u64::from(cache.read_ahead_sectors)).min(self.profile.blocks);
+        let geometry = self.mechanics.geometry();
+        match cache.read_ahead_until {
+            ReadAhead::Sectors => most,
+            ReadAhead::Track => geometry.locate(end - 1).end_lbn().min(most),
+            ReadAhead::Cylinder => {
+                let first = geometry.locate(end - 1);
+                let mut limit = first.end_lbn();
+                while limit < most {
+                    let next = geometry.locate(limit);
+                    if next.cylinder != first.cylinder {
+                        break;
+                    }
+                    limit = next.end_lbn();
+                }
+                limit.min(most)
+            }
+            ReadAhead::NextTrack => {
+                let track = geometry.locate(end);
+                let crossed = self.segments.start(segment) < track.first_lbn;
+                let more = if crossed { u64::from(track.sectors_per_track) } else { 0 };
+                (track.end_lbn() + more).min(self.profile.blocks)
+            }
+        }
     }
 
     fn end_write(&mut self, pending: Pending) {
@@ -250,7 +301,9 @@ impl HddModel {
             }
             Err(error) => FinishAction::Failed(error),
         };
-        self.finish_at(self.time, pending.ticket, action);
+        self.keep_written(pending.lbn, pending.end());
+        let told_after = self.exchange.as_ref().map_or(Nanos::ZERO, Exchange::write_end);
+        self.finish_at(self.time + told_after, pending.ticket, action);
         self.after_cache_shrank();
     }
 
@@ -267,6 +320,11 @@ impl HddModel {
         let Finish { ticket, action, .. } = finish;
         self.outstanding -= 1;
         self.stats.commands += 1;
+        self.last_was_write = match &action {
+            FinishAction::Read { .. } => false,
+            FinishAction::CachedWrite { .. } | FinishAction::Written { .. } => true,
+            FinishAction::Plain { .. } | FinishAction::Failed(_) => self.last_was_write,
+        };
         let result = match action {
             FinishAction::Read { lbn, sectors } => {
                 self.stats.reads += 1;

@@ -33,9 +33,11 @@ impl Segments {
         Some(found)
     }
 
-    /// The segment that a read from `lbn` on would continue, marked as used.
-    pub(super) fn continued_by(&mut self, lbn: u64) -> Option<usize> {
-        let holds = |held: &Segment| held.start <= lbn && lbn <= held.end && held.start < held.end;
+    /// The segment that a read from `lbn` on would continue, marked as used. With `joins` that may
+    /// be one which ends just before `lbn`.
+    pub(super) fn continued_by(&mut self, lbn: u64, joins: bool) -> Option<usize> {
+        let holds = |held: &Segment| held.start <= lbn && lbn < held.end + u64::from(joins);
+        let holds = |held: &Segment| held.start < held.end && holds(held);
         let found = self.list.iter().position(holds)?;
         self.touch(found);
         Some(found)
@@ -51,6 +53,11 @@ impl Segments {
         self.list[index].end
     }
 
+    /// How many there can be.
+    pub(super) fn capacity(&self) -> usize {
+        self.list.len()
+    }
+
     /// Starts a new, empty segment at `lbn` in place of the least recently used one.
     pub(super) fn begin(&mut self, lbn: u64) -> usize {
         let oldest = (0..self.list.len()).min_by_key(|&index| self.list[index].last_use);
@@ -58,6 +65,13 @@ impl Segments {
         self.list[index] = Segment { start: lbn, end: lbn, last_use: 0 };
         self.touch(index);
         index
+    }
+
+    /// Blocks from `start` on were read on the way to a segment's first one.
+    pub(super) fn begin_earlier(&mut self, index: usize, start: u64) {
+        let segment = &mut self.list[index];
+        let earliest = segment.end.saturating_sub(self.sectors_max);
+        segment.start = segment.start.min(start.max(earliest));
     }
 
     /// Blocks up to `end` have arrived; the oldest ones make room.

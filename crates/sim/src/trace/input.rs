@@ -45,6 +45,16 @@ impl Input {
     }
 }
 
+/// The whole text of `bytes`, compressed or not, called `name` in messages.
+pub fn text(name: impl Into<String>, bytes: Vec<u8>) -> Result<String, TraceError> {
+    let name = name.into();
+    let mut text = Vec::new();
+    decompressed(io::Cursor::new(bytes))
+        .and_then(|mut reader| reader.read_to_end(&mut text))
+        .map_err(|source| TraceError::Io { trace: name, line: 0, source })?;
+    Ok(String::from_utf8_lossy(&text).into_owned())
+}
+
 fn decompressed(mut reader: impl Read + Send + 'static) -> io::Result<Box<dyn Read + Send>> {
     let mut head = Vec::with_capacity(4);
     reader.by_ref().take(4).read_to_end(&mut head)?;

@@ -39,7 +39,7 @@ mod timeline;
 pub use address::{AddressFit, AddressOptions};
 pub use error::{LineProblem, Problem, TraceError};
 pub use format::{Format, UnknownFormat};
-pub use input::Input;
+pub use input::{Input, text};
 pub use reader::{Counts, TraceOptions, TraceReader};
 pub use summary::{Summary, summarize};
 

@@ -1,0 +1,272 @@
+//! `nearhead disk validate`: a model against what was measured on the drive.
+//!
+//! Replays a trace of one request at a time in virtual time and compares the response times. With
+//! `--fit` a few global constants of the profile are fitted to the first half of the trace first;
+//! then the second half, which the fit has not seen, is what counts, and is shown apart.
+
+use super::import::write_profile;
+use super::measured::{Fit, find_profile, read_predictions, read_trace};
+use super::validate_plot as plot;
+use crate::output::{note, say, say_json};
+use nearhead_models::fit::{FitOptions, FittedConstant, fit};
+use nearhead_models::import::to_toml;
+use nearhead_models::measured::{Comparison, MeasuredRequest, replay};
+use nearhead_models::{Dataless, HddModel, HddOptions, Profile};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+/// What `nearhead disk validate` is told.
+#[derive(clap::Args, Debug)]
+pub struct DiskValidateArgs {
+    /// The drive: a profile by name, a .toml file, or a package FOLDER/NAME
+    pub profile: String,
+    /// The measured trace: lines `R|W Hit|Miss sector sectors response_us think_us`
+    pub trace: PathBuf,
+    /// The result as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Draw both distributions: as SVG into a file, or on the terminal with -
+    #[arg(long, value_name = "FILE.svg|-")]
+    pub plot: Option<String>,
+    /// Fit global constants to the first half of the trace: overheads, or angles (and the
+    /// rotation period) for a trace that keeps the phase of the rotation
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "WHAT")]
+    pub fit: Vec<Fitting>,
+    /// Write the fitted profile here
+    #[arg(long, value_name = "FILE.toml", requires = "fit")]
+    pub out: Option<PathBuf>,
+    /// How the drive's write cache was set when it was measured, if not as in the profile
+    #[arg(long, value_enum)]
+    pub write_cache: Option<OnOff>,
+    /// How its read cache was set
+    #[arg(long, value_enum)]
+    pub read_cache: Option<OnOff>,
+    /// Requests past the end of the disk: an error, wrapped around, or the whole trace scaled
+    #[arg(long, value_enum, default_value_t = Fit::Error, value_name = "HOW")]
+    pub past_end: Fit,
+    /// Also compare the requests on cylinders below this one apart
+    #[arg(long, value_name = "CYLINDER")]
+    pub below_cylinder: Option<u32>,
+    /// Also compare another simulator's predictions: lines `rw,lbn,sectors,measured_ms,its_ms`
+    #[arg(long, value_name = "FILE.csv")]
+    pub against: Option<PathBuf>,
+}
+
+/// What can be fitted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Fitting {
+    /// Command overheads, transfer rate, settling, ends of the seek curve.
+    Overheads,
+    /// Rotation period, angles of the layout.
+    Angles,
+}
+
+/// A switch of the drive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum OnOff {
+    /// On.
+    On,
+    /// Off.
+    Off,
+}
+
+/// One line of the result.
+#[derive(Clone, Debug, Serialize)]
+struct Line {
+    requests: String,
+    model: String,
+    #[serde(flatten)]
+    comparison: Comparison,
+}
+
+#[derive(Debug, Serialize)]
+struct Report {
+    profile: String,
+    warnings: Vec<String>,
+    fitted: Vec<Constant>,
+    lines: Vec<Line>,
+}
+
+#[derive(Debug, Serialize)]
+struct Constant {
+    name: String,
+    before: f64,
+    after: f64,
+}
+
+/// Runs the command.
+pub fn run(args: &DiskValidateArgs) -> Result<(), String> {
+    let told = |problem: String| format!("disk validate: {problem}");
+    let (mut profile, warnings) = find_profile(&args.profile).map_err(told)?;
+    if !args.json {
+        for warning in &warnings {
+            note(&format!("warning: {warning}"));
+        }
+    }
+    let capacity = profile.capacity_bytes();
+    let requests =
+        read_trace(&args.trace, capacity, profile.sector_bytes, args.past_end).map_err(told)?;
+    let is_on = |switch: OnOff| switch == OnOff::On;
+    let setup = HddOptions {
+        write_cache: args.write_cache.map(is_on),
+        read_cache: args.read_cache.map(is_on),
+        ..HddOptions::default()
+    };
+    let mut constants = Vec::new();
+    if !args.fit.is_empty() {
+        let options = FitOptions {
+            angles: args.fit.contains(&Fitting::Angles),
+            overheads: args.fit.contains(&Fitting::Overheads),
+            setup,
+        };
+        let fitted = fit(&profile, &requests, options).map_err(told)?;
+        (profile, constants) = (fitted.profile, fitted.constants);
+    }
+    let modelled = model(&profile, &requests, setup).map_err(told)?;
+    let mut lines = compare(args, &profile, &requests, &modelled, "model")?;
+    if let Some(path) = &args.against {
+        let other = read_predictions(path, &requests).map_err(told)?;
+        lines.extend(compare(args, &profile, &requests[..other.len()], &other, "against")?);
+    }
+    if let Some(out) = &args.out {
+        write_profile(Some(out), &fitted_text(args, &profile, &constants)).map_err(told)?;
+    }
+    if args.json {
+        let fitted = constants.into_iter();
+        say_json(&Report {
+            profile: profile.name.clone(),
+            warnings,
+            fitted: fitted
+                .map(|FittedConstant { name, before, after }| Constant { name, before, after })
+                .collect(),
+            lines,
+        })?;
+    } else {
+        show(&profile, &constants, &lines);
+    }
+    match args.plot.as_deref() {
+        Some("-") => say(&plot::terminal(&requests, &modelled)),
+        Some(file) => {
+            let svg = plot::svg(&profile.name, &requests, &modelled).map_err(told)?;
+            std::fs::write(file, svg)
+                .map_err(|error| told(format!("cannot write {file}: {error}")))?;
+        }
+        None => {}
+    }
+    Ok(())
+}
+
+/// Modelled response times of `requests`, in ms.
+pub(crate) fn model(
+    profile: &Profile,
+    requests: &[MeasuredRequest],
+    setup: HddOptions,
+) -> Result<Vec<f64>, String> {
+    let mut disk =
+        HddModel::new(profile, Box::new(Dataless), setup).map_err(|error| error.to_string())?;
+    replay(&mut disk, requests.iter().copied())
+        .map_err(|(index, problem)| format!("request {} of the trace: {problem}", index + 1))
+}
+
+/// The comparison of those requests for which `chosen(index, request)`.
+pub(crate) fn compare_some(
+    requests: &[MeasuredRequest],
+    modelled: &[f64],
+    chosen: impl Fn(usize, &MeasuredRequest) -> bool,
+) -> Comparison {
+    let pairs = requests.iter().zip(modelled).enumerate();
+    let pairs = pairs.filter(|(index, (request, _))| chosen(*index, request));
+    let pairs: Vec<(f64, f64)> =
+        pairs.map(|(_, (request, ms))| (request.response_ms, *ms)).collect();
+    Comparison::of(&pairs)
+}
+
+fn compare(
+    args: &DiskValidateArgs,
+    profile: &Profile,
+    requests: &[MeasuredRequest],
+    modelled: &[f64],
+    name: &str,
+) -> Result<Vec<Line>, String> {
+    let geometry = profile.geometry().map_err(|error| error.to_string())?;
+    let half = requests.len() / 2;
+    let fitted = !args.fit.is_empty() && name == "model";
+    let mut lines = Vec::new();
+    let mut add = |requests: String, comparison: Comparison| {
+        lines.push(Line { requests, model: name.to_owned(), comparison });
+    };
+    let some =
+        |chosen: &dyn Fn(usize, &MeasuredRequest) -> bool| compare_some(requests, modelled, chosen);
+    add("all".to_owned(), some(&|_, _| true));
+    add("reads".to_owned(), some(&|_, request| !request.write));
+    add("writes".to_owned(), some(&|_, request| request.write));
+    if fitted {
+        add("all, half not fitted on".to_owned(), some(&|index, _| index >= half));
+    }
+    if let Some(limit) = args.below_cylinder {
+        let per_sector = u64::from(profile.sector_bytes / 512);
+        let below =
+            |request: &MeasuredRequest| geometry.locate(request.lbn / per_sector).cylinder < limit;
+        add(format!("cylinders below {limit}"), some(&|_, request| below(request)));
+        if fitted {
+            let unseen = some(&|index, request| index >= half && below(request));
+            add(format!("cylinders below {limit}, half not fitted on"), unseen);
+        }
+    }
+    Ok(lines)
+}
+
+fn fitted_text(args: &DiskValidateArgs, profile: &Profile, constants: &[FittedConstant]) -> String {
+    let mut head = format!(
+        "Fitted by `nearhead disk validate --fit` to the first half of {}; {} constants, before and \
+         after:",
+        args.trace.display(),
+        constants.len()
+    );
+    for constant in constants {
+        let (before, after) = (constant.before, constant.after);
+        let _ = write!(head, "\n  {}: {before} {after}", constant.name);
+    }
+    to_toml(profile, &BTreeMap::from([("head", head)]))
+}
+
+/// Fitted constants shown on a terminal; the others are counted, `--json` has all.
+const CONSTANTS_SHOWN: usize = 12;
+
+fn show(profile: &Profile, constants: &[FittedConstant], lines: &[Line]) {
+    say(&format!("{}: {}", profile.name, profile.description));
+    let (layout, other): (Vec<_>, Vec<_>) =
+        constants.iter().partition(|constant| constant.name.starts_with("layout."));
+    for constant in other.iter().chain(&layout).take(CONSTANTS_SHOWN) {
+        let (before, after) = (constant.before, constant.after);
+        say(&format!("  fitted {}: {before:.6} -> {after:.6}", constant.name));
+    }
+    if constants.len() > CONSTANTS_SHOWN {
+        let more = constants.len() - CONSTANTS_SHOWN;
+        say(&format!("  fitted {more} more; --json lists them"));
+    }
+    say(&format!(
+        "{:<44} {:>7} {:>9} {:>9} {:>7} {:>9} {:>8} {:>7} {:>7}",
+        "requests", "n", "measured", "modelled", "error", "demerit", "demerit", "<0.3ms", "<0.5ms"
+    ));
+    for line in lines {
+        let found = &line.comparison;
+        let name = match line.model.as_str() {
+            "model" => line.requests.clone(),
+            other => format!("{} ({other})", line.requests),
+        };
+        say(&format!(
+            "{name:<44} {:>7} {:>6.3} ms {:>6.3} ms {:>+6.2}% {:>6.3} ms {:>7.2}% {:>6.1}% {:>6.1}%",
+            found.requests,
+            found.measured_ms_mean,
+            found.modelled_ms_mean,
+            found.mean_error_percent,
+            found.demerit_ms,
+            found.demerit_percent,
+            100.0 * found.within_300_us,
+            100.0 * found.within_500_us
+        ));
+    }
+}

@@ -1,0 +1,115 @@
+//! `layout.mappings`: the raw list of tracks that `DIXtrac` read from a drive.
+//!
+//! ```text
+//! maxlbn 286749487, blocksize 512
+//! 74340 cylinders, 15015 rot, 4 heads
+//! lbn 0 --> cyl 0, head 0, sect 0, count 1200
+//! Defect at cyl 73951, head 2, sect 28
+//! ```
+//!
+//! The number of blocks is believed over a model file. The tracks themselves are used only where
+//! the package lacks its layout: they hold no angles.
+
+use super::ImportError;
+use super::files::Folder;
+use crate::layout::{TreeRow, TreeSpec};
+
+const FILE: &str = "layout.mappings";
+
+/// A list of tracks.
+pub(super) struct Mappings {
+    pub(super) blocks: u64,
+    tracks: Vec<Track>,
+}
+
+#[derive(Clone, Copy)]
+struct Track {
+    lbn: u64,
+    cylinder: u32,
+    head: u16,
+    sector: u32,
+    count: u32,
+}
+
+/// The file of the package's folder, if there is one.
+pub(super) fn read(folder: &Folder) -> Result<Option<Mappings>, ImportError> {
+    let Some(text) = folder.read(FILE)? else { return Ok(None) };
+    let mut mappings = Mappings { blocks: 0, tracks: Vec::new() };
+    let mut next = 0;
+    for (index, line) in text.lines().enumerate() {
+        let failed = |problem: String| ImportError::new(format!("{FILE}:{}", index + 1), problem);
+        let numbers: Vec<u64> = line
+            .split(|letter: char| !letter.is_ascii_digit())
+            .filter_map(|number| number.parse().ok())
+            .collect();
+        if line.starts_with("maxlbn") {
+            mappings.blocks = numbers.first().map_or(0, |last| last.saturating_add(1));
+        } else if line.starts_with("lbn") {
+            let &[lbn, cylinder, head, sector, count] = numbers.as_slice() else {
+                let expected = "lbn N --> cyl N, head N, sect N, count N";
+                return Err(failed(format!("expected `{expected}`, found {line:?}")));
+            };
+            if lbn != next || count == 0 || count > 1 << 20 {
+                return Err(failed(format!("expected the track of block {next}, found {line:?}")));
+            }
+            next = lbn + count;
+            let (cylinder, head) = (cylinder as u32, head as u16);
+            let track = Track { lbn, cylinder, head, sector: sector as u32, count: count as u32 };
+            mappings.tracks.push(track);
+        }
+    }
+    if mappings.blocks == 0 {
+        mappings.blocks = next;
+    }
+    if mappings.blocks == 0 || next != 0 && next < mappings.blocks {
+        let expected = mappings.blocks;
+        return Err(ImportError::new(
+            FILE,
+            format!("expected {expected} blocks on tracks, found {next}"),
+        ));
+    }
+    Ok(Some(mappings))
+}
+
+impl Mappings {
+    /// The tracks as a tree of one table, tracks at equal steps in one row.
+    pub(super) fn tree(&self) -> TreeSpec {
+        let mut patterns: Vec<(u32, u32, u32)> = Vec::new();
+        let mut rows: Vec<TreeRow> = Vec::new();
+        let mut per_track = 0;
+        for track in &self.tracks {
+            let end = track.sector + track.count;
+            // A track that lacks a few sectors has defects; one that lacks many is of another zone.
+            if end > per_track || end + per_track / 20 < per_track {
+                per_track = end;
+            }
+            let pattern = (track.sector, end - 1, per_track);
+            let which = patterns.iter().position(|known| *known == pattern).unwrap_or_else(|| {
+                patterns.push(pattern);
+                patterns.len() - 1
+            });
+            if let Some(row) = rows.last_mut()
+                && continues(row, track, which)
+            {
+                row.6 += u64::from(track.count);
+                row.7 = i64::from(track.cylinder) - i64::from(row.1);
+                row.7 += row.7.signum();
+                continue;
+            }
+            let count = u64::from(track.count);
+            let (cylinder, kind) = (track.cylinder, "track".to_owned());
+            rows.push(TreeRow(
+                track.lbn, cylinder, 0.0, count, 1, 0.0, count, 1, kind, which, track.head,
+            ));
+        }
+        TreeSpec { patterns, tables: vec![rows], slips: Vec::new() }
+    }
+}
+
+/// Whether `track` is the next repetition of `row`.
+fn continues(row: &TreeRow, track: &Track, pattern: usize) -> bool {
+    let repetitions = (row.6 / row.3) as i64;
+    let step = i64::from(track.cylinder) - i64::from(row.1);
+    let same = row.9 == pattern && row.10 == track.head && row.3 == u64::from(track.count);
+    same && step.abs() == repetitions && (repetitions == 1 || step.signum() == row.7.signum())
+}
