@@ -1,30 +1,29 @@
-//! Grouped bars as SVG: one group per rate, one bar per preset.
+//! Grouped bars as SVG: one group for each set of conditions, one bar for each system compared.
+//!
+//! Every bar carries its value as text, so that a chart can be read without its table.
 
+use super::{COLOURS, SIZE, failed};
 use plotters::prelude::*;
-use std::fmt::Display;
-
-const SIZE: (u32, u32) = (560, 330);
-/// Told apart in any kind of colour vision (Okabe and Ito's palette).
-const COLOURS: [RGBColor; 4] =
-    [RGBColor(213, 94, 0), RGBColor(230, 159, 0), RGBColor(0, 114, 178), RGBColor(0, 158, 115)];
 
 /// What a chart shows.
-pub(crate) struct Chart<'a> {
-    pub(crate) title: &'a str,
-    pub(crate) unit: &'a str,
+pub struct BarChart<'a> {
+    /// Its heading.
+    pub title: &'a str,
+    /// Unit of the values.
+    pub unit: &'a str,
     /// Names of the groups.
-    pub(crate) groups: Vec<String>,
+    pub groups: Vec<String>,
     /// Name and one value per group.
-    pub(crate) series: Vec<(String, Vec<f64>)>,
+    pub series: Vec<(String, Vec<f64>)>,
     /// A mark over each group, and what it means.
-    pub(crate) limit: Option<(String, Vec<f64>)>,
+    pub limit: Option<(String, Vec<f64>)>,
     /// A logarithmic scale from 1, for what spans decades.
-    pub(crate) decades: bool,
+    pub decades: bool,
 }
 
-impl Chart<'_> {
+impl BarChart<'_> {
     /// The chart as SVG text.
-    pub(crate) fn render(&self) -> Result<String, String> {
+    pub fn render(&self) -> Result<String, String> {
         let mut svg = String::new();
         let area = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
         area.fill(&WHITE).map_err(failed)?;
@@ -121,8 +120,4 @@ type Context<'a, 'b, Y> =
 /// Three figures are enough for a bar.
 fn shown(value: f64) -> String {
     if value >= 100.0 { format!("{value:.0}") } else { format!("{value:.1}") }
-}
-
-fn failed(error: impl Display) -> String {
-    format!("drawing the chart failed: {error}")
 }

@@ -1,0 +1,169 @@
+//! The disks and volumes that figures run on: data-less models, volumes as `create` plans them.
+//!
+//! A volume here starts in the state right after `create`: an empty map and empty logs. Nothing is
+//! written to make it, so a disk need not keep any content. A model and its options are the same
+//! for every system compared on it.
+
+use crate::error::FigureError;
+use crate::metered::Metered;
+use nearhead_disk::Disk;
+use nearhead_engine::{AdmissionPolicy, Config};
+use nearhead_format::{AckMode, Label, LayoutError};
+use nearhead_models::{Dataless, HddModel, HddOptions, Mechanics, Profile, QueuePolicy};
+use nearhead_volume::create::{CreateOptions, describe};
+use nearhead_volume::{BareDisk, NamedPreset, Volume};
+
+/// The disk of Manylogs' file-system experiments (V-A).
+pub(crate) const CHEETAH: &str = "st3146855fc";
+/// The disk of Manylogs' trace replays (V-B).
+pub(crate) const CONSTELLATION: &str = "constellation-es3-1tb";
+
+/// A disk as figures have it.
+pub(crate) type FigureDisk = Metered<Box<dyn Disk>>;
+
+/// A volume or a bare disk under test.
+#[derive(Clone, Debug)]
+pub(crate) struct System {
+    /// As it is called in tables.
+    pub name: String,
+    /// The preset; `None` for the bare disk.
+    pub preset: Option<NamedPreset>,
+    /// When writes are answered.
+    pub ack: AckMode,
+    /// Sizes of group and log, if not the defaults.
+    pub group_and_log_bytes: Option<(u64, u64)>,
+    /// Largest logged write, if not the preset's.
+    pub logged_write_bytes_max: Option<u32>,
+    /// Departures from the default configuration.
+    pub configure: fn(&mut Config),
+}
+
+impl System {
+    /// The disk without any engine.
+    pub(crate) fn bare(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            preset: None,
+            ack: AckMode::Durable,
+            group_and_log_bytes: None,
+            logged_write_bytes_max: None,
+            configure: |_| {},
+        }
+    }
+
+    /// A volume with the preset of that name, checkpointed off-hours only (Manylogs III-F).
+    pub(crate) fn of_preset(name: &str) -> Result<Self, FigureError> {
+        let preset = NamedPreset::by_name(name)
+            .map_err(|error| FigureError::setup(format!("a volume with preset {name}"), &error))?;
+        Ok(Self { preset: Some(preset), configure: off_hours, ..Self::bare(name) })
+    }
+}
+
+/// No checkpoint while clients work: the papers' experiments put it off to quiet hours.
+pub(crate) fn off_hours(config: &mut Config) {
+    config.cleaning.period = None;
+    config.cleaning.idle_after = None;
+    config.cleaning.watermark_pct = None;
+}
+
+/// The same, and first come, first served: nothing of a bulk transfer is held back for small
+/// writes, as in the published systems.
+pub(crate) fn off_hours_first_come(config: &mut Config) {
+    off_hours(config);
+    config.admission = AdmissionPolicy::Fifo { piece_bytes: 1 << 20 };
+}
+
+/// The profile called `name`.
+pub(crate) fn profile(name: &str) -> Result<Profile, FigureError> {
+    Profile::named(name).map_err(|error| FigureError::setup("a disk", &error))
+}
+
+/// What the disk `name` can do at best.
+pub(crate) fn mechanics(name: &str) -> Result<Mechanics, FigureError> {
+    Mechanics::new(&profile(name)?).map_err(|error| FigureError::setup("a disk", &error))
+}
+
+/// In which order a disk serves what is queued at it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Queue {
+    /// As the drive does by its profile: the request it can reach soonest, up to 32 to choose from.
+    OfDrive,
+    /// First come, first served: no command queuing, or one that the host does not use.
+    InOrder,
+}
+
+impl Queue {
+    /// As it is called in tables.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::OfDrive => "soonest first",
+            Self::InOrder => "in order",
+        }
+    }
+
+    fn options(self) -> HddOptions {
+        match self {
+            Self::OfDrive => HddOptions::default(),
+            Self::InOrder => {
+                HddOptions { policy: Some(QueuePolicy::Fifo), ..HddOptions::default() }
+            }
+        }
+    }
+}
+
+/// The modelled disk `name`, data-less, its write cache off.
+pub(crate) fn hard_disk(name: &str, queue: Queue) -> Result<FigureDisk, FigureError> {
+    Ok(Metered::new(Box::new(model(name, queue)?)))
+}
+
+fn model(name: &str, queue: Queue) -> Result<HddModel, FigureError> {
+    // The papers' set-up: a reply means durable because nothing volatile is in between.
+    let options = HddOptions { write_cache: Some(false), ..queue.options() };
+    HddModel::new(&profile(name)?, Box::new(Dataless), options)
+        .map_err(|error| FigureError::setup(format!("disk {name}"), &error))
+}
+
+/// `disk` without any engine.
+pub(crate) fn bare(disk: FigureDisk) -> BareDisk<FigureDisk> {
+    BareDisk::new(disk)
+}
+
+/// A volume just created on `disk`; for the bare disk, one that logs nothing.
+pub(crate) fn volume(disk: FigureDisk, system: &System) -> Result<Volume<FigureDisk>, FigureError> {
+    let made = plan_and_start(disk, system);
+    made.map_err(|error| FigureError::setup(format!("a volume for {}", system.name), &error))
+}
+
+fn plan_and_start(disk: FigureDisk, system: &System) -> Result<Volume<FigureDisk>, LayoutError> {
+    let preset = system.preset.unwrap_or(nearhead_volume::PRESETS[0]);
+    let logged = system.logged_write_bytes_max.unwrap_or(preset.logged_write_bytes_max);
+    let options = CreateOptions {
+        volume_id: *b"nearhead figures",
+        created_unix_s: 0,
+        preset: preset.preset,
+        logged_write_bytes_max: logged,
+        group_bytes: system.group_and_log_bytes.map(|sizes| sizes.0),
+        log_bytes: system.group_and_log_bytes.map(|sizes| sizes.1),
+        ack: system.ack,
+        label: Label::default(),
+        device_bytes: None,
+        force: true,
+    };
+    let superblock = describe(disk.properties(), &options)?;
+    Ok(Volume::start_empty(disk, superblock, |_, config| (system.configure)(config)))
+}
+
+/// Several of the disk `name` as one RAID-0.
+pub(crate) fn striped(name: &str, disks: u32) -> Result<FigureDisk, FigureError> {
+    let problem = "this build has no model of an array";
+    Err(FigureError::setup(format!("a RAID-0 of {disks} {name}"), &problem))
+}
+
+/// The systems on shingled disks, or why they cannot be run.
+pub(crate) fn shingled() -> Result<std::convert::Infallible, String> {
+    let missing = |name: &str| NamedPreset::by_name(name).is_err();
+    if missing("slsmr") || missing("mlsmr") {
+        return Err("this build has no presets slsmr and mlsmr".to_owned());
+    }
+    Err("no shingled disk is set up for the figures yet".to_owned())
+}
