@@ -7,7 +7,7 @@ use crate::output::{hex, say, say_json};
 use crate::target::{Access, DiskArgs, Target};
 use crate::units::ByteSize;
 use nearhead_format::{AckMode, Label, Superblock};
-use nearhead_models::ModelSpec;
+use nearhead_models::{ArraySpec, ModelSpec};
 use nearhead_volume::{CreateOptions, NamedPreset};
 use serde::Serialize;
 use std::path::Path;
@@ -187,6 +187,17 @@ pub fn checked_threshold(bytes: u64) -> Result<u32, String> {
 
 /// Makes the image file if one was asked for; whether it did.
 fn make_image(args: &CreateArgs) -> Result<bool, String> {
+    if ArraySpec::is_array(&args.target) {
+        // Missing members are named when they are opened.
+        return match args.size {
+            None => Ok(false),
+            Some(_) => Err(format!(
+                "create {}: --size makes one image, and an array has several members; make them \
+                 first, for example with `truncate --size 10G FILE`, and leave --size out",
+                args.target
+            )),
+        };
+    }
     let Some(size) = args.size else {
         if !ModelSpec::is_model(&args.target) && !Path::new(&args.target).exists() {
             return Err(format!(

@@ -1,14 +1,17 @@
-//! What a volume lives on: a block device, an image file, or an emulated disk, opened as one type.
+//! What a volume lives on: a block device, an image file, an emulated disk, or an array of such,
+//! opened as one type.
 //!
 //! Opening keeps every other process out, and never changes anything by itself: an image that is
 //! missing or too short is an error here, not something to make good quietly.
 
 use nearhead_disk::Disk;
-use nearhead_models::ModelSpec;
+use nearhead_models::{ArraySpec, ModelSpec};
 use nearhead_uring::{Engine, OpenErrorKind, OpenOptions};
 use nearhead_volume::{JoinedDisk, SyncIo};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
+
+mod array;
 
 /// Size of the image made for a map device that does not exist yet: 64 MiB hold the map of a million
 /// logged blocks.
@@ -68,9 +71,11 @@ pub struct Target {
 }
 
 impl Target {
-    /// Opens `text` as a device, an image or an emulated disk.
+    /// Opens `text` as a device, an image, an emulated disk or an array.
     pub fn open(text: &str, access: Access, args: &DiskArgs) -> Result<Self, String> {
-        let (disk, notes) = if ModelSpec::is_model(text) {
+        let (disk, notes) = if ArraySpec::is_array(text) {
+            array::open(text, access, args)?
+        } else if ModelSpec::is_model(text) {
             (open_model(text, access)?, Vec::new())
         } else {
             open_real(Path::new(text), access, args)?
@@ -88,8 +93,13 @@ impl Target {
     }
 }
 
-/// The file or device that holds the bytes of `text`, if there is one.
+/// The file or device that holds the bytes of `text`, if there is one; of an array, the first.
 pub fn backing_path(text: &str) -> Result<Option<PathBuf>, String> {
+    if ArraySpec::is_array(text) {
+        let spec = ArraySpec::parse(text).map_err(|error| error.to_string())?;
+        let paths: Result<Vec<_>, _> = spec.members.iter().map(|text| backing_path(text)).collect();
+        return Ok(paths?.into_iter().flatten().next());
+    }
     if !ModelSpec::is_model(text) {
         return Ok(Some(PathBuf::from(text)));
     }
@@ -119,9 +129,9 @@ fn open_model(text: &str, access: Access) -> Result<Box<dyn Disk>, String> {
     if let nearhead_models::Content::File(path) = &spec.content
         && access != Access::Create
     {
-        check_model_file(path, spec.profile.capacity_bytes())?;
+        check_model_file(path, spec.capacity_bytes().map_err(|error| error.to_string())?)?;
     }
-    let disk = spec.build().map_err(|error| format!("open {text}: {error}"))?;
+    let disk = spec.build_any().map_err(|error| format!("open {text}: {error}"))?;
     Ok(Box::new(disk))
 }
 

@@ -1,6 +1,6 @@
 //! Commands to a disk, their completions, and the trait every disk implements.
 
-use crate::{Nanos, Payload, Properties, Ticket};
+use crate::{Nanos, Payload, Properties, Ticket, Zones};
 use std::fmt;
 use std::os::fd::BorrowedFd;
 
@@ -135,6 +135,17 @@ pub trait Disk {
         None
     }
 
+    /// How a shingled disk's addresses may be written, where it tells; none for any other disk.
+    fn zones(&self) -> Option<&Zones> {
+        None
+    }
+
+    /// What people must know about the disk's state now, if anything: a mirror that lost a member.
+    /// The same trouble gives the same text.
+    fn trouble(&self) -> Option<String> {
+        None
+    }
+
     /// A descriptor that becomes readable when `poll` may have something (real devices).
     fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
         None
@@ -165,6 +176,14 @@ impl<D: Disk + ?Sized> Disk for Box<D> {
 
     fn map_region(&self) -> Option<(u64, u64)> {
         (**self).map_region()
+    }
+
+    fn zones(&self) -> Option<&Zones> {
+        (**self).zones()
+    }
+
+    fn trouble(&self) -> Option<String> {
+        (**self).trouble()
     }
 
     fn wake_fd(&self) -> Option<BorrowedFd<'_>> {

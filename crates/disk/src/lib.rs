@@ -16,6 +16,7 @@ mod payload;
 mod properties;
 mod ticket;
 mod time;
+mod zones;
 
 pub use buffer::{ALIGN_BYTES, Buffer, BufferMut};
 pub use command::{Class, Command, Completion, Disk, DiskError, DiskErrorKind, Submission};
@@ -23,6 +24,7 @@ pub use payload::{Payload, total_len};
 pub use properties::{Properties, PropertiesError};
 pub use ticket::{CommandId, Ticket};
 pub use time::Nanos;
+pub use zones::{Region, RegionKind, Zones, ZonesError};
 
 /// The unit in which addresses are tracked everywhere: the smallest sector any disk has.
 pub const SECTOR_BYTES: u64 = 512;

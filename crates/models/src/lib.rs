@@ -2,6 +2,8 @@
 //!
 //! - [`HddModel`]: a hard disk with zones, skews, a seek curve, rotation by absolute phase, an
 //!   on-disk cache and a command queue, described by a [`Profile`];
+//! - [`SmrModel`]: a shingled disk on the parts of a hard disk: bands, persistent cache, cleaning;
+//! - [`Stripe`] and [`Mirror`]: RAID-0 and mirror over any disks, real ones too;
 //! - [`InstantDisk`]: completes everything at once, for measuring what stands above it;
 //! - [`CrashDisk`]: remembers what a power cut may lose, so that a test can try every outcome;
 //! - [`Store`]: the bytes behind a model: none, in memory, or in a sparse file.
@@ -12,9 +14,11 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod angle;
+mod array;
 mod crash;
 #[cfg(test)]
 mod crash_tests;
+mod drive;
 mod geometry;
 #[cfg(test)]
 mod geometry_tests;
@@ -24,25 +28,34 @@ mod hdd_tests;
 mod instant;
 mod limits;
 mod mechanics;
+mod model;
+#[cfg(test)]
+mod model_laws;
 mod profile;
 mod random;
 mod seek;
+mod smr;
 mod spec;
 mod store;
+mod tear;
 mod validate;
 
 pub use angle::{Angle, Spindle};
+pub use array::{ARRAY_PREFIXES, ArrayKind, ArraySpec, MEMBERS_MAX, Mirror, ReadPolicy, Stripe};
 pub use crash::{CrashDisk, UnflushedWrite};
+pub use drive::Drive;
 pub use geometry::{Geometry, Layout, Skews, Track, Zone, ZoneStart};
 pub use hdd::{HddModel, HddOptions, Stats};
 pub use instant::{InstantDisk, plain_properties};
 pub use limits::Interruption;
 pub use mechanics::{ArmPosition, Mechanics, Motion};
+pub use model::{Model, Report};
 pub use profile::{
     CacheSpec, CommandSpec, InterfaceSpec, LayoutSpec, Profile, ProfileError, QueuePolicy,
     QueueSpec, SeekSpec, SkewSpec, ZoneSpec,
 };
 pub use random::SplitMix;
 pub use seek::SeekCurve;
-pub use spec::{Content, ModelSpec, PREFIX as MODEL_PREFIX, SpecError};
+pub use smr::{OutOfOrder, ShingledSpec, SmrKind, SmrModel, SmrProfile, SmrStats, SurfaceSpec};
+pub use spec::{Content, ModelSpec, PREFIX as MODEL_PREFIX, SpecError, model_from_text};
 pub use store::{Dataless, FileStore, MemoryStore, Store};

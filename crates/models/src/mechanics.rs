@@ -6,6 +6,7 @@
 use crate::angle::Spindle;
 use crate::geometry::{Geometry, Track};
 use crate::profile::{Profile, ProfileError};
+use crate::random::SplitMix;
 use crate::seek::SeekCurve;
 use nearhead_disk::{Nanos, SECTOR_BYTES};
 
@@ -65,9 +66,28 @@ struct Approach {
     rotation_ns: u64,
 }
 
+/// A surface whose tracks do not align with those of the others.
+#[derive(Clone, Debug)]
+pub(crate) struct MisalignedSurface {
+    pub(crate) head: u16,
+    /// Time to find the track when changing to or from this surface: evenly spread over a range,
+    /// decided by the pair of tracks, because how far two tracks are apart does not change.
+    pub(crate) find_ns: std::ops::RangeInclusive<u64>,
+    pub(crate) seed: u64,
+}
+
+impl MisalignedSurface {
+    fn find_ns(&self, from_lbn: u64, to_lbn: u64) -> u64 {
+        let pair = self.seed ^ from_lbn.rotate_left(32) ^ to_lbn;
+        let (least, most) = (*self.find_ns.start(), *self.find_ns.end());
+        least + SplitMix::new(pair).below(most - least + 1)
+    }
+}
+
 /// The moving parts of one drive.
 #[derive(Clone, Debug)]
 pub struct Mechanics {
+    misaligned: Option<MisalignedSurface>,
     geometry: Geometry,
     seek: SeekCurve,
     spindle: Spindle,
@@ -82,6 +102,7 @@ impl Mechanics {
     /// The moving parts that `profile` describes.
     pub fn new(profile: &Profile) -> Result<Self, ProfileError> {
         Ok(Self {
+            misaligned: None,
             geometry: profile.geometry()?,
             seek: profile.seek_curve()?,
             spindle: Spindle::new(profile.period_ns),
@@ -91,6 +112,11 @@ impl Mechanics {
             sector_bytes: u64::from(profile.sector_bytes),
             physical_sectors: u64::from(profile.physical_sector_bytes / profile.sector_bytes),
         })
+    }
+
+    /// The same parts with one surface whose tracks do not align with the others'.
+    pub(crate) fn set_misaligned_surface(&mut self, surface: MisalignedSurface) {
+        self.misaligned = Some(surface);
     }
 
     /// Where each block is.
@@ -239,6 +265,11 @@ impl Mechanics {
         if write && seek_ns > 0 && arm.next_lbn != track_lbn {
             seek_ns += self.write_settle_ns;
         }
+        if let Some(surface) = &self.misaligned
+            && (arm.head == surface.head) != (head == surface.head)
+        {
+            seek_ns += surface.find_ns(arm.next_lbn, track_lbn);
+        }
         seek_ns
     }
 
@@ -263,7 +294,6 @@ const _: () = assert!(SECTOR_BYTES == 512, "profiles count 512- or 4096-byte sec
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::random::SplitMix;
 
     fn cheetah() -> Mechanics {
         Mechanics::new(&Profile::named("st3146855fc").unwrap()).unwrap()

@@ -284,7 +284,7 @@ impl Profile {
             .map_err(|problem| ProfileError { profile: self.name.clone(), problem })
     }
 
-    fn check(&self) -> Result<(), String> {
+    pub(crate) fn check(&self) -> Result<(), String> {
         let times = [
             ("seek.write_settle_ms", self.seek.write_settle_ms),
             ("seek.head_switch_ms", self.seek.head_switch_ms),

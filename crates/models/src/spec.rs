@@ -10,15 +10,19 @@
 //!
 //! `PROFILE` is the name of an embedded profile or the path of a `.toml` file.
 
+use crate::array::ArraySpec;
 use crate::profile::QueuePolicy;
 use crate::store::{Dataless, FileStore, MemoryStore, Store};
-use crate::{HddModel, HddOptions, Profile};
+use crate::{Drive, HddModel, HddOptions, Model};
 use nearhead_disk::{DiskError, DiskErrorKind};
 use std::fmt;
 use std::path::PathBuf;
 
 /// How such a text begins.
 pub const PREFIX: &str = "model:";
+
+/// Keys of the options, as they stand before their `=`.
+pub(crate) const MODEL_OPTIONS: [&str; 5] = ["file", "content", "cache", "ncq", "depth"];
 
 /// Where a modelled disk keeps its bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,8 +38,8 @@ pub enum Content {
 /// A modelled disk as described by a text.
 #[derive(Clone, Debug)]
 pub struct ModelSpec {
-    /// The drive.
-    pub profile: Profile,
+    /// Which disk, of whatever kind.
+    pub drive: Drive,
     /// Where its bytes are.
     pub content: Content,
     /// Departures from the profile.
@@ -68,8 +72,8 @@ impl ModelSpec {
         let failed = |problem: String| SpecError { problem: format!("disk {text:?}: {problem}") };
         let mut rest = text.strip_prefix(PREFIX).unwrap_or(text);
         let name = take_until_comma(&mut rest);
-        let profile = Profile::find(name).map_err(|error| failed(error.to_string()))?;
-        let mut spec = Self { profile, content: Content::Memory, options: HddOptions::default() };
+        let drive = Drive::find(name).map_err(|error| failed(error.to_string()))?;
+        let mut spec = Self { drive, content: Content::Memory, options: HddOptions::default() };
         while !rest.is_empty() {
             if let Some(path) = rest.strip_prefix("file=") {
                 // A path may hold commas: it ends only where another option begins.
@@ -113,16 +117,53 @@ impl ModelSpec {
         Ok(())
     }
 
-    /// Makes the disk, opening or creating its file.
+    /// Makes a hard disk, opening or creating its file. Fails for another kind of disk.
     pub fn build(&self) -> Result<HddModel, DiskError> {
-        let store: Box<dyn Store> = match &self.content {
+        let Drive::HardDisk(profile) = &self.drive else {
+            return Err(invalid(format!(
+                "model:{}: expected a hard disk here, found {}",
+                self.drive.name(),
+                self.drive.description()
+            )));
+        };
+        HddModel::new(profile, self.store()?, self.options)
+            .map_err(|error| invalid(error.to_string()))
+    }
+
+    /// Makes a disk of any kind, opening or creating its file.
+    pub fn build_any(&self) -> Result<Box<dyn Model>, DiskError> {
+        let store = self.store()?;
+        self.drive.build(store, self.options).map_err(|error| invalid(error.to_string()))
+    }
+
+    /// Bytes of the disk.
+    pub fn capacity_bytes(&self) -> Result<u64, DiskError> {
+        self.drive.capacity_bytes().map_err(|error| invalid(error.to_string()))
+    }
+
+    fn store(&self) -> Result<Box<dyn Store>, DiskError> {
+        Ok(match &self.content {
             Content::Memory => Box::new(MemoryStore::new()),
             Content::None => Box::new(Dataless),
-            Content::File(path) => Box::new(FileStore::open(path, self.profile.capacity_bytes())?),
-        };
-        HddModel::new(&self.profile, store, self.options)
-            .map_err(|error| DiskError { kind: DiskErrorKind::Invalid, detail: error.to_string() })
+            Content::File(path) => Box::new(FileStore::open(path, self.capacity_bytes()?)?),
+        })
     }
+}
+
+/// Makes the modelled disk, or the array of such, that `text` describes.
+pub fn model_from_text(text: &str) -> Result<Box<dyn Model>, SpecError> {
+    let failed = |error: DiskError| SpecError { problem: format!("{text}: {error}") };
+    let one = |text: &str| ModelSpec::parse(text)?.build_any().map_err(failed);
+    if !ArraySpec::is_array(text) {
+        return one(text);
+    }
+    let spec = ArraySpec::parse(text)?;
+    let disks: Result<Vec<_>, _> = spec.members.iter().map(|member| one(member)).collect();
+    spec.build_model(disks?).map_err(failed)
+}
+
+fn invalid(detail: String) -> DiskError {
+    DiskError { kind: DiskErrorKind::Invalid, detail }
 }
 
 fn take_until_comma<'a>(rest: &mut &'a str) -> &'a str {
@@ -132,8 +173,8 @@ fn take_until_comma<'a>(rest: &mut &'a str) -> &'a str {
 }
 
 fn take_path<'a>(text: &'a str, rest: &mut &'a str) -> &'a str {
-    let options = [",content=", ",cache=", ",ncq=", ",depth="];
-    let end = options.iter().filter_map(|option| text.find(option)).min().unwrap_or(text.len());
+    let begins = |option: &&str| text.find(&format!(",{option}="));
+    let end = MODEL_OPTIONS[1..].iter().filter_map(begins).min().unwrap_or(text.len());
     *rest = text.get(end + 1..).unwrap_or("");
     &text[..end]
 }
@@ -152,6 +193,22 @@ mod tests {
         assert_eq!(properties.queue_depth_max, 7);
         assert_eq!(disk.profile().queue.policy, QueuePolicy::Fifo);
         assert_eq!(spec.content, Content::None);
+    }
+
+    #[test]
+    fn every_kind_of_disk_and_arrays_of_them_are_made_from_a_text() {
+        for name in Drive::known_names() {
+            let text = format!("model:{name},content=none");
+            let disk = model_from_text(&text).unwrap();
+            let spec = ModelSpec::parse(&text).unwrap();
+            assert_eq!(disk.properties().capacity_bytes, spec.capacity_bytes().unwrap(), "{name}");
+            assert_eq!(disk.properties().name, format!("model:{name}"));
+        }
+        let array = model_from_text("raid0:st8000as0002,model:st3146855fc?chunk=1m").unwrap();
+        let smallest = ModelSpec::parse("st3146855fc").unwrap().capacity_bytes().unwrap();
+        assert_eq!(array.properties().capacity_bytes, smallest / (1 << 20) * (2 << 20));
+        let error = ModelSpec::parse("st8000as0002").unwrap().build().err().unwrap();
+        assert!(error.detail.contains("expected a hard disk here"), "{error}");
     }
 
     #[test]

@@ -6,7 +6,7 @@
 
 use nearhead_disk::{
     Command, CommandId, Completion, Disk, DiskError, DiskErrorKind, Nanos, Payload, Properties,
-    Submission, Ticket,
+    Submission, Ticket, Zones,
 };
 use rustix::event::epoll;
 use std::collections::BTreeMap;
@@ -160,6 +160,14 @@ impl<A: Disk, B: Disk> Disk for JoinedDisk<A, B> {
 
     fn map_region(&self) -> Option<(u64, u64)> {
         Some((self.base, self.map.properties().capacity_bytes))
+    }
+
+    fn zones(&self) -> Option<&Zones> {
+        self.main.zones()
+    }
+
+    fn trouble(&self) -> Option<String> {
+        self.main.trouble().or_else(|| self.map.trouble())
     }
 
     fn wake_fd(&self) -> Option<BorrowedFd<'_>> {

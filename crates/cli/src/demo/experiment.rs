@@ -134,5 +134,6 @@ pub(crate) fn clients(
 pub(crate) fn disk(store: Box<dyn Store>) -> Result<HddModel, String> {
     let mut spec = ModelSpec::parse(DISK).map_err(|error| error.to_string())?;
     spec.options.write_cache = Some(false);
-    HddModel::new(&spec.profile, store, spec.options).map_err(|error| error.to_string())
+    let profile = spec.drive.parts().ok_or("the demo's disk has no moving parts")?;
+    HddModel::new(profile, store, spec.options).map_err(|error| error.to_string())
 }

@@ -2,7 +2,8 @@
 
 use crate::output::{say, say_json};
 use crate::units::ByteSize;
-use nearhead_models::{Profile, QueuePolicy};
+use nearhead_disk::Disk;
+use nearhead_models::{Dataless, Drive, HddOptions, Profile, ProfileError, QueuePolicy};
 use serde::Serialize;
 
 /// What `nearhead disk list` is told.
@@ -17,34 +18,37 @@ pub struct DiskListArgs {
 struct DiskReport {
     name: String,
     description: String,
+    kind: &'static str,
     capacity_bytes: u64,
     sector_bytes: u32,
     physical_sector_bytes: u32,
-    revolutions_per_minute: u64,
+    /// Of a disk that turns.
+    revolutions_per_minute: Option<u64>,
     /// The longest seek in the profile, for a read.
-    seek_ms_max: f64,
+    seek_ms_max: Option<f64>,
     queue_depth: u16,
-    queue_policy: QueuePolicy,
+    /// Of a disk with an arm.
+    queue_policy: Option<QueuePolicy>,
     write_cache: bool,
 }
 
 /// Runs the command.
 pub fn run(args: &DiskListArgs) -> Result<(), String> {
     let mut disks = Vec::new();
-    for name in Profile::known_names() {
-        let profile = Profile::named(name).map_err(|error| error.to_string())?;
-        disks.push(report(&profile));
+    for name in Drive::known_names() {
+        disks.push(report(name).map_err(|error| error.to_string())?);
     }
     if args.json {
         return say_json(&disks);
     }
     for disk in &disks {
+        let turns = disk.revolutions_per_minute.map(|rpm| format!("{rpm} rpm, "));
         say(&format!(
-            "{:<24}{}: {}, {} rpm, sectors of {} ({} on the medium), write cache {}",
+            "{:<24}{}: {}, {}sectors of {} ({} on the medium), write cache {}",
             disk.name,
             disk.description,
             ByteSize(disk.capacity_bytes),
-            disk.revolutions_per_minute,
+            turns.unwrap_or_default(),
             disk.sector_bytes,
             disk.physical_sector_bytes,
             if disk.write_cache { "on" } else { "off" },
@@ -56,18 +60,25 @@ pub fn run(args: &DiskListArgs) -> Result<(), String> {
     Ok(())
 }
 
-fn report(profile: &Profile) -> DiskReport {
-    let seeks = profile.seek.points_ms.iter().map(|(_, ms)| *ms);
-    DiskReport {
-        name: profile.name.clone(),
-        description: profile.description.clone(),
-        capacity_bytes: profile.capacity_bytes(),
-        sector_bytes: profile.sector_bytes,
-        physical_sector_bytes: profile.physical_sector_bytes,
-        revolutions_per_minute: (60e9 / profile.period_ns as f64).round() as u64,
-        seek_ms_max: seeks.fold(0.0, f64::max),
-        queue_depth: profile.queue.depth,
-        queue_policy: profile.queue.policy,
-        write_cache: profile.cache.write_cache,
-    }
+fn report(name: &str) -> Result<DiskReport, ProfileError> {
+    let drive = Drive::named(name)?;
+    let disk = drive.build(Box::new(Dataless), HddOptions::default())?;
+    let facts = disk.properties();
+    let parts = drive.parts();
+    let period_ns = facts.rotation_period.map(|period| period.0 as f64);
+    let seeks =
+        |parts: &Profile| parts.seek.points_ms.iter().map(|(_, ms)| *ms).fold(0.0, f64::max);
+    Ok(DiskReport {
+        name: drive.name().to_owned(),
+        description: drive.description().to_owned(),
+        kind: drive.kind(),
+        capacity_bytes: facts.capacity_bytes,
+        sector_bytes: facts.sector_bytes,
+        physical_sector_bytes: facts.physical_sector_bytes,
+        revolutions_per_minute: period_ns.map(|period| (60e9 / period).round() as u64),
+        seek_ms_max: parts.map(seeks),
+        queue_depth: facts.queue_depth_max,
+        queue_policy: parts.map(|parts| parts.queue.policy),
+        write_cache: facts.volatile_cache,
+    })
 }

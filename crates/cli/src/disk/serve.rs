@@ -9,7 +9,7 @@ use crate::control::Answer;
 use crate::output::{note, say, say_json_line};
 use crate::serve::Signals;
 use crate::units::ByteSize;
-use nearhead_models::{HddModel, ModelSpec, SplitMix};
+use nearhead_models::{ArraySpec, Model, ModelSpec, SplitMix, model_from_text};
 use nearhead_nbd::{Clock, Context, Ending, Server, ShutdownHandle};
 use nearhead_volume::{BareDisk, Service};
 use serde::Serialize;
@@ -17,12 +17,13 @@ use std::cell::OnceCell;
 use std::path::PathBuf;
 use std::rc::Rc;
 
-type Bare = BareDisk<HddModel>;
+type Bare = BareDisk<Box<dyn Model>>;
 
 /// What `nearhead disk serve` is told.
 #[derive(clap::Args, Debug)]
 pub struct DiskServeArgs {
-    /// model:PROFILE[,file=PATH][,cache=on|off][,ncq=fifo|clook|sptf][,depth=N]
+    /// model:PROFILE[,file=PATH][,cache=on|off][,ncq=fifo|clook|sptf][,depth=N], or raid0: or mirror:
+    /// and several of them
     pub disk: String,
     /// Listen on a Unix socket at PATH
     #[arg(long, short, value_name = "PATH")]
@@ -60,15 +61,14 @@ struct PowerCut {
 /// Runs the command.
 pub fn run(args: &DiskServeArgs) -> Result<(), String> {
     let failed = |error: &dyn std::fmt::Display| format!("disk serve {}: {error}", args.disk);
-    if !ModelSpec::is_model(&args.disk) {
+    if !ModelSpec::is_model(&args.disk) && !ArraySpec::is_array(&args.disk) {
         return Err(failed(&format!(
             "expected model:PROFILE, found {:?}; `nearhead disk list` names the profiles",
             args.disk
         )));
     }
     let signals = Signals::install()?;
-    let model = ModelSpec::parse(&args.disk).map_err(|error| error.to_string())?;
-    let mut bare = BareDisk::new(model.build().map_err(|error| failed(&error))?);
+    let mut bare = BareDisk::new(model_from_text(&args.disk).map_err(|error| failed(&error))?);
     if args.read_only {
         bare = bare.read_only();
     }
@@ -137,9 +137,9 @@ fn answer(
 ) -> String {
     let words: Vec<&str> = line.split_whitespace().collect();
     match words.as_slice() {
-        ["stats"] => Answer::Ok(context.service.disk().stats()).line(),
+        ["stats"] => Answer::Ok(context.service.disk().report()).line(),
         ["reset-stats"] => {
-            context.service.disk_mut().reset_stats();
+            context.service.disk_mut().reset_report();
             Answer::Ok("done").line()
         }
         ["power-cut"] => power_cut(context, None),
@@ -170,7 +170,9 @@ fn power_cut(context: &mut Context<'_, Bare>, seed: Option<&str>) -> String {
     let cut = bare.disk_mut().power_cut(context.now, &mut SplitMix::new(seed));
     bare.power_was_cut();
     match cut {
-        Ok(()) => Answer::Ok(PowerCut { seed, power_cuts: bare.disk().stats().power_cuts }).line(),
+        Ok(()) => {
+            Answer::Ok(PowerCut { seed, power_cuts: bare.disk().report().power_cuts() }).line()
+        }
         Err(error) => Answer::<()>::Error(format!("power-cut: {error}")).line(),
     }
 }

@@ -9,8 +9,9 @@ mod outcome;
 mod table;
 
 use crate::demo::dataless::{self, Answers};
+use nearhead_disk::Disk;
 use nearhead_disk::Nanos;
-use nearhead_models::{Content, HddModel, ModelSpec};
+use nearhead_models::{ArraySpec, Content, Drive, Model, ModelSpec};
 use nearhead_sim::VirtualTime;
 use nearhead_sim::replay::{ReplayOptions, replay};
 use nearhead_sim::trace::{AddressFit, Format, LineProblem, TraceOptions, TraceReader, summarize};
@@ -69,19 +70,29 @@ pub enum Fit {
 /// Runs the replay; the error is what to tell the user.
 pub fn run(args: &ReplayArgs) -> Result<(), String> {
     let presets = presets(&args.preset)?;
-    let mut spec = ModelSpec::parse(&args.disk).map_err(|error| error.to_string())?;
-    if matches!(spec.content, Content::File(_)) {
-        return Err("replay: a replay keeps no data; leave out file=PATH".to_owned());
-    }
-    spec.content = Content::None;
-    // The papers' set-up: a reply means durable because nothing volatile is in between.
-    if args.ack == Answers::Durable && spec.options.write_cache.is_none() {
-        spec.options.write_cache = Some(false);
-    }
+    let array = ArraySpec::is_array(&args.disk).then(|| ArraySpec::parse(&args.disk));
+    let array = array.transpose().map_err(|error| error.to_string())?;
+    let texts = array.as_ref().map_or(std::slice::from_ref(&args.disk), |array| &array.members);
+    let specs: Result<Vec<_>, _> = texts.iter().map(|text| spec(args, text)).collect();
+    let specs = specs?;
     let options = trace_options(args)?;
     let mut outcomes: Vec<Outcome> = Vec::new();
     for preset in presets {
-        let (outcome, problems) = replay_one(args, preset, &spec, &options)?;
+        let (outcome, problems) = match (&array, specs.as_slice()) {
+            (Some(array), specs) => {
+                let disks: Result<Vec<_>, _> = specs.iter().map(ModelSpec::build_any).collect();
+                let disk = array.build_model(disks.map_err(told)?).map_err(told)?;
+                replay_one(args, preset, disk, &options)?
+            }
+            // Most replays are on one hard disk: nothing stands between it and the engine.
+            (None, [spec @ ModelSpec { drive: Drive::HardDisk(_), .. }]) => {
+                replay_one(args, preset, spec.build().map_err(told)?, &options)?
+            }
+            (None, specs) => {
+                let disk: Box<dyn Model> = specs[0].build_any().map_err(told)?;
+                replay_one(args, preset, disk, &options)?
+            }
+        };
         if outcomes.is_empty() {
             warn(&outcome, &problems);
         }
@@ -95,6 +106,20 @@ pub fn run(args: &ReplayArgs) -> Result<(), String> {
         print!("{}", table::render(&outcomes));
     }
     Ok(())
+}
+
+/// A disk of the replay, without content.
+fn spec(args: &ReplayArgs, text: &str) -> Result<ModelSpec, String> {
+    let mut spec = ModelSpec::parse(text).map_err(|error| error.to_string())?;
+    if matches!(spec.content, Content::File(_)) {
+        return Err("replay: a replay keeps no data; leave out file=PATH".to_owned());
+    }
+    spec.content = Content::None;
+    // The papers' set-up: a reply means durable because nothing volatile is in between.
+    if args.ack == Answers::Durable && spec.options.write_cache.is_none() {
+        spec.options.write_cache = Some(false);
+    }
+    Ok(spec)
 }
 
 fn presets(names: &[String]) -> Result<Vec<NamedPreset>, String> {
@@ -127,13 +152,12 @@ fn trace_options(args: &ReplayArgs) -> Result<TraceOptions, String> {
     Ok(options)
 }
 
-fn replay_one(
+fn replay_one<D: Disk>(
     args: &ReplayArgs,
     preset: NamedPreset,
-    spec: &ModelSpec,
+    disk: D,
     options: &TraceOptions,
 ) -> Result<(Outcome, Vec<LineProblem>), String> {
-    let disk: HddModel = spec.build().map_err(told)?;
     let mut volume = dataless::volume(disk, preset, args.ack)?;
     let options = options.clone().for_service(&volume.info());
     let mut trace = TraceReader::open(&args.trace, options).map_err(told)?;

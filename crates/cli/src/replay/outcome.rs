@@ -1,6 +1,7 @@
 //! What one preset made of a trace.
 
-use nearhead_models::HddModel;
+use nearhead_disk::Disk;
+use nearhead_models::MODEL_PREFIX;
 use nearhead_sim::LatencySummary;
 use nearhead_sim::replay::ReplayResults;
 use nearhead_volume::{NamedPreset, Volume};
@@ -32,15 +33,16 @@ pub(super) struct Outcome {
 }
 
 impl Outcome {
-    pub(super) fn new(
+    pub(super) fn new<D: Disk>(
         preset: NamedPreset,
-        volume: &Volume<HddModel>,
+        volume: &Volume<D>,
         results: ReplayResults,
     ) -> Self {
         let status = volume.status();
+        let name = volume.disk().properties().name.as_str();
         Self {
             preset: preset.name.to_owned(),
-            disk: volume.disk().profile().name.clone(),
+            disk: name.strip_prefix(MODEL_PREFIX).unwrap_or(name).to_owned(),
             speed_up: None,
             logged_bytes: status.stats.logged_bytes,
             in_place_bytes: status.stats.in_place_bytes,

@@ -38,6 +38,7 @@ pub struct Served {
     stopping_since: Option<Nanos>,
     told_s: u64,
     failure_told: bool,
+    trouble_told: Option<String>,
 }
 
 impl Served {
@@ -56,6 +57,7 @@ impl Served {
             stopping_since: None,
             told_s: 0,
             failure_told: false,
+            trouble_told: None,
         }
     }
 
@@ -89,8 +91,15 @@ impl Served {
         }
     }
 
-    /// Tells people how a stop goes, and of a failure once.
+    /// Tells people how a stop goes, and of a failure or of trouble with the disk once.
     pub fn tell(&mut self, now: Nanos, shutdown_max: Nanos) {
+        let trouble = self.volume.disk().trouble();
+        if trouble != self.trouble_told {
+            self.trouble_told = trouble;
+            if let Some(trouble) = &self.trouble_told {
+                note(trouble);
+            }
+        }
         if !self.failure_told
             && let Some(failure) = self.volume.engine().failure()
         {

@@ -248,6 +248,11 @@ impl HddModel {
         &self.mechanics
     }
 
+    /// The moving parts, to complete them before the first command.
+    pub(crate) fn mechanics_mut(&mut self) -> &mut Mechanics {
+        &mut self.mechanics
+    }
+
     /// What the disk did so far.
     pub fn stats(&self) -> Stats {
         self.stats

@@ -6,10 +6,8 @@
 
 use super::{FinishAction, HddModel, Job, MediaOperation, Work};
 use crate::random::SplitMix;
+use crate::tear::{SectorSizes, tear};
 use nearhead_disk::{DiskError, Nanos, Payload};
-
-/// Sectors up to which a torn write is torn in arbitrary places, not only in one.
-const SCATTERED_SECTORS_MAX: u64 = 1 << 16;
 
 impl HddModel {
     /// Cuts the power at `now`: what the write cache held and what was under way survives sector
@@ -99,33 +97,9 @@ impl HddModel {
         payload: &Payload,
         random: &mut SplitMix,
     ) -> Result<(), DiskError> {
-        let sector = self.sector_bytes();
-        let physical = u64::from(self.properties.physical_sector_bytes) / sector;
-        let sectors = payload.len() as u64 / sector;
-        // All, nothing, up to some place, or each one by itself.
-        let fate = random.below(4);
-        let prefix = random.below(sectors + 1);
-        let mut done = 0;
-        while done < sectors {
-            let unit = physical - (lbn + done) % physical;
-            let unit = if sectors > SCATTERED_SECTORS_MAX { sectors } else { unit };
-            let unit = unit.min(sectors - done);
-            let kept = match fate {
-                0 => unit,
-                1 => 0,
-                2 => prefix.saturating_sub(done).min(unit),
-                _ if random.coin() => unit,
-                _ => 0,
-            };
-            // Within a physical sector it is all or nothing.
-            let kept = if kept == unit || unit > physical { kept } else { 0 };
-            if kept > 0 {
-                let range = (done * sector) as usize..((done + kept) * sector) as usize;
-                self.store.write_payload((lbn + done) * sector, &payload.slice(range))?;
-            }
-            done += unit;
-        }
-        Ok(())
+        let physical = u64::from(self.properties.physical_sector_bytes);
+        let sizes = SectorSizes { logical: self.sector_bytes(), physical };
+        tear(&mut *self.store, sizes, lbn, payload, random)
     }
 
     /// Forgets every command without an answer.

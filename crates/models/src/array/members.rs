@@ -1,0 +1,145 @@
+//! The disks of an array: each with its own queue, and one descriptor that watches all of them.
+//!
+//! A member never has more commands than its queue holds; what comes beyond that waits here, in
+//! order, bounded by the array's own queue. A member's command carries the number of the array's
+//! command that it belongs to.
+
+use nearhead_disk::{
+    Class, Command, CommandId, Completion, Disk, DiskError, DiskErrorKind, Nanos, Submission,
+    Ticket,
+};
+use rustix::event::epoll;
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+struct Member<D> {
+    disk: D,
+    depth: usize,
+    outstanding: usize,
+    waiting: VecDeque<Submission>,
+}
+
+/// The disks of an array.
+pub(super) struct Members<D> {
+    list: Vec<Member<D>>,
+    /// The member that is asked first for completions, so that none is favoured.
+    turn: usize,
+    /// Readable when any member's descriptor is.
+    wake: Option<OwnedFd>,
+}
+
+impl<D: Disk> Members<D> {
+    /// Takes `disks` over. Fails if the kernel cannot watch all of them.
+    pub(super) fn new(disks: Vec<D>) -> Result<Self, DiskError> {
+        let wake = watch(&disks).map_err(|error| DiskError {
+            kind: DiskErrorKind::Io,
+            detail: format!("the disks of an array cannot be watched together: {error}"),
+        })?;
+        let member = |disk: D| Member {
+            depth: usize::from(disk.properties().queue_depth_max),
+            disk,
+            outstanding: 0,
+            waiting: VecDeque::new(),
+        };
+        Ok(Self { list: disks.into_iter().map(member).collect(), turn: 0, wake })
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    pub(super) fn disk(&self, index: usize) -> &D {
+        &self.list[index].disk
+    }
+
+    pub(super) fn disks(&self) -> impl Iterator<Item = &D> {
+        self.list.iter().map(|member| &member.disk)
+    }
+
+    pub(super) fn disks_mut(&mut self) -> impl Iterator<Item = &mut D> {
+        self.list.iter_mut().map(|member| &mut member.disk)
+    }
+
+    /// Commands at a member or waiting for it.
+    pub(super) fn load(&self, index: usize) -> usize {
+        self.list[index].outstanding + self.list[index].waiting.len()
+    }
+
+    /// Gives `command`, a part of the array's command `id`, to a member.
+    pub(super) fn submit(
+        &mut self,
+        index: usize,
+        id: u64,
+        class: Class,
+        command: Command,
+        now: Nanos,
+    ) {
+        let submission = Submission { ticket: Ticket::new(CommandId(id)), class, command };
+        let member = &mut self.list[index];
+        if member.outstanding < member.depth && member.waiting.is_empty() {
+            member.outstanding += 1;
+            member.disk.submit(submission, now);
+        } else {
+            member.waiting.push_back(submission);
+        }
+    }
+
+    pub(super) fn kick(&mut self) {
+        self.list.iter_mut().for_each(|member| member.disk.kick());
+    }
+
+    /// The next command of any member that is done, with the member's number.
+    pub(super) fn poll(&mut self, now: Nanos) -> Option<(usize, Completion)> {
+        let count = self.list.len();
+        for index in (0..count).map(|step| (self.turn + step) % count) {
+            let member = &mut self.list[index];
+            if let Some(done) = member.disk.poll(now) {
+                self.turn = (index + 1) % count;
+                member.outstanding -= 1;
+                if let Some(submission) = member.waiting.pop_front() {
+                    member.outstanding += 1;
+                    member.disk.submit(submission, now);
+                    member.disk.kick();
+                }
+                return Some((index, done));
+            }
+        }
+        None
+    }
+
+    pub(super) fn wake_at(&self) -> Option<Nanos> {
+        self.list.iter().filter_map(|member| member.disk.wake_at()).min()
+    }
+
+    pub(super) fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.wake.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Forgets everything that was given to the members, who forgot it as well.
+    pub(super) fn forget_commands(&mut self) {
+        for member in &mut self.list {
+            member.outstanding = 0;
+            member.waiting.drain(..).for_each(|submission| submission.ticket.abandon());
+        }
+    }
+}
+
+impl<D> Drop for Members<D> {
+    fn drop(&mut self) {
+        for member in &mut self.list {
+            member.waiting.drain(..).for_each(|submission| submission.ticket.abandon());
+        }
+    }
+}
+
+/// A descriptor that is readable when one of the disks' is; none if no disk has one.
+fn watch<D: Disk>(disks: &[D]) -> rustix::io::Result<Option<OwnedFd>> {
+    if disks.iter().all(|disk| disk.wake_fd().is_none()) {
+        return Ok(None);
+    }
+    let all = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+    for fd in disks.iter().filter_map(Disk::wake_fd) {
+        epoll::add(&all, fd, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
+    }
+    Ok(Some(all))
+}

@@ -1,0 +1,240 @@
+//! Arrays by a line of text: `raid0:a,b,c,d?chunk=64k` and `mirror:a,b?read=balanced`.
+//!
+//! | part | meaning | default |
+//! |---|---|---|
+//! | `raid0:` or `mirror:` | the kind | |
+//! | `a,b,...` | two to 32 members: paths, or `model:PROFILE[,option=value...]` | |
+//! | `?chunk=SIZE` | of `raid0`: a power of two from `4k` to `16m` | `64k` |
+//! | `?read=first` or `balanced` | of `mirror`: who serves reads | `first` |
+//!
+//! Commas separate members, and the options of a model: what follows a `model:` member and is one
+//! of a model's options belongs to it. A path that holds a comma cannot be a member by that name.
+//! This file only reads the text; who opens members decides what a path means.
+
+use super::{Mirror, ReadPolicy, Stripe};
+use crate::model::Model;
+use crate::spec::{MODEL_OPTIONS, PREFIX as MODEL_PREFIX, SpecError};
+use nearhead_disk::{Disk, DiskError};
+
+/// How such a text begins.
+pub const ARRAY_PREFIXES: [&str; 2] = ["raid0:", "mirror:"];
+
+/// Chunk of a RAID-0 that names none: 64 KiB, what the example of every manual has.
+const CHUNK_BYTES_DEFAULT: u64 = 64 << 10;
+
+/// What kind of array, and its parameter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ArrayKind {
+    /// RAID-0.
+    Stripe {
+        /// Length of a chunk.
+        chunk_bytes: u64,
+    },
+    /// The same on every member.
+    Mirror {
+        /// Who serves reads.
+        policy: ReadPolicy,
+    },
+}
+
+/// An array as described by a text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ArraySpec {
+    /// What kind.
+    pub kind: ArrayKind,
+    /// Its members in order, each a text of its own.
+    pub members: Vec<String>,
+}
+
+impl ArraySpec {
+    /// Whether `text` means an array.
+    pub fn is_array(text: &str) -> bool {
+        ARRAY_PREFIXES.iter().any(|prefix| text.starts_with(prefix))
+    }
+
+    /// Reads the text of an array.
+    pub fn parse(text: &str) -> Result<Self, SpecError> {
+        let failed = |problem: String| SpecError { problem: format!("array {text:?}: {problem}") };
+        let (mut kind, rest) = if let Some(rest) = text.strip_prefix(ARRAY_PREFIXES[0]) {
+            (ArrayKind::Stripe { chunk_bytes: CHUNK_BYTES_DEFAULT }, rest)
+        } else if let Some(rest) = text.strip_prefix(ARRAY_PREFIXES[1]) {
+            (ArrayKind::Mirror { policy: ReadPolicy::First }, rest)
+        } else {
+            return Err(failed("expected raid0:MEMBER,MEMBER or mirror:MEMBER,MEMBER".to_owned()));
+        };
+        let (list, options) = rest.rsplit_once('?').unwrap_or((rest, ""));
+        for option in options.split('&').filter(|option| !option.is_empty()) {
+            set(&mut kind, option).map_err(failed)?;
+        }
+        let members = split_members(list);
+        if let Some(nested) = members.iter().find(|member| Self::is_array(member)) {
+            return Err(failed(format!(
+                "{nested:?} is an array: an array of arrays is not offered"
+            )));
+        }
+        if members.iter().any(String::is_empty)
+            || !(2..=super::MEMBERS_MAX).contains(&members.len())
+        {
+            return Err(failed(format!(
+                "expected 2 to {} members with a comma between them, found {}",
+                super::MEMBERS_MAX,
+                members.iter().filter(|member| !member.is_empty()).count()
+            )));
+        }
+        let named =
+            |member: &String| !crate::ModelSpec::is_model(member) || member.contains(",file=");
+        for (index, member) in members.iter().enumerate() {
+            if named(member) && members[..index].contains(member) {
+                return Err(failed(format!(
+                    "{member:?} is named twice: every member is a disk of its own"
+                )));
+            }
+        }
+        Ok(Self { kind, members })
+    }
+
+    /// Makes the array of `disks`, one per member and in their order.
+    pub fn build<D: Disk + 'static>(&self, disks: Vec<D>) -> Result<Box<dyn Disk>, DiskError> {
+        Ok(match self.kind {
+            ArrayKind::Stripe { chunk_bytes } => Box::new(Stripe::new(disks, chunk_bytes)?),
+            ArrayKind::Mirror { policy } => Box::new(Mirror::new(disks, policy)?),
+        })
+    }
+
+    /// As [`Self::build`], of modelled disks.
+    pub fn build_model<M: Model + 'static>(
+        &self,
+        disks: Vec<M>,
+    ) -> Result<Box<dyn Model>, DiskError> {
+        Ok(match self.kind {
+            ArrayKind::Stripe { chunk_bytes } => Box::new(Stripe::new(disks, chunk_bytes)?),
+            ArrayKind::Mirror { policy } => Box::new(Mirror::new(disks, policy)?),
+        })
+    }
+
+    /// What a user should know whose disks have these sizes, if they differ.
+    pub fn size_note(&self, capacities: &[u64]) -> Option<String> {
+        let smallest = capacities.iter().min()?;
+        let larger: Vec<String> = self
+            .members
+            .iter()
+            .zip(capacities)
+            .filter(|(_, bytes)| *bytes > smallest)
+            .map(|(member, bytes)| format!("{} bytes of {member}", bytes - smallest))
+            .collect();
+        (!larger.is_empty()).then(|| {
+            format!(
+                "the members have different sizes: {smallest} bytes of each are used, {} are not",
+                larger.join(" and ")
+            )
+        })
+    }
+}
+
+fn set(kind: &mut ArrayKind, option: &str) -> Result<(), String> {
+    let (key, value) = option.split_once('=').unwrap_or((option, ""));
+    match (kind, key) {
+        (ArrayKind::Stripe { chunk_bytes }, "chunk") => {
+            let found = size(value)
+                .filter(|bytes| bytes.is_power_of_two() && (4 << 10..=16 << 20).contains(bytes));
+            *chunk_bytes = found.ok_or_else(|| {
+                format!("expected chunk= a power of two from 4k to 16m, found {value:?}")
+            })?;
+        }
+        (ArrayKind::Mirror { policy }, "read") => {
+            *policy = match value {
+                "first" => ReadPolicy::First,
+                "balanced" => ReadPolicy::Balanced,
+                _ => return Err(format!("expected read=first|balanced, found {value:?}")),
+            };
+        }
+        (ArrayKind::Stripe { .. }, _) => {
+            return Err(format!("unknown option {key:?}, expected ?chunk=SIZE"));
+        }
+        (ArrayKind::Mirror { .. }, _) => {
+            return Err(format!("unknown option {key:?}, expected ?read=first|balanced"));
+        }
+    }
+    Ok(())
+}
+
+/// A size in bytes: a number, or one with `k` or `m` (powers of 1024).
+fn size(text: &str) -> Option<u64> {
+    let lower = text.to_ascii_lowercase();
+    let digits = lower.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    let unit = match &lower[digits.len()..] {
+        "" | "b" => 1,
+        "k" | "kib" => 1 << 10,
+        "m" | "mib" => 1 << 20,
+        _ => return None,
+    };
+    digits.parse::<u64>().ok()?.checked_mul(unit)
+}
+
+/// The members of a list; a model takes its own options along.
+fn split_members(list: &str) -> Vec<String> {
+    let mut members: Vec<String> = Vec::new();
+    for piece in list.split(',') {
+        let key = piece.split_once('=').map(|(key, _)| key);
+        let is_option = key.is_some_and(|key| MODEL_OPTIONS.contains(&key));
+        match members.last_mut() {
+            Some(model) if is_option && model.starts_with(MODEL_PREFIX) => {
+                model.push(',');
+                model.push_str(piece);
+            }
+            _ => members.push(piece.to_owned()),
+        }
+    }
+    members
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn members_options_and_the_options_of_models_are_told_apart() {
+        let spec = ArraySpec::parse(
+            "raid0:/dev/sda,model:st3146855fc,content=none,cache=off,/tmp/b=c.img?chunk=128k",
+        )
+        .unwrap();
+        assert_eq!(spec.kind, ArrayKind::Stripe { chunk_bytes: 128 << 10 });
+        let expected = ["/dev/sda", "model:st3146855fc,content=none,cache=off", "/tmp/b=c.img"];
+        assert_eq!(spec.members, expected);
+        let spec = ArraySpec::parse("mirror:a,b?read=balanced").unwrap();
+        assert_eq!(spec.kind, ArrayKind::Mirror { policy: ReadPolicy::Balanced });
+        let spec = ArraySpec::parse("raid0:model:x,model:x").unwrap();
+        assert_eq!(spec.kind, ArrayKind::Stripe { chunk_bytes: 64 << 10 });
+    }
+
+    #[test]
+    fn mistakes_are_named_with_what_was_expected() {
+        let cases = [
+            ("raid0:a", "expected 2 to 32 members with a comma between them, found 1"),
+            ("raid0:a,,b", "found 2"),
+            ("raid0:", "found 0"),
+            ("mirror:a,a", "\"a\" is named twice"),
+            ("mirror:model:x,file=/i,model:x,file=/i", "is named twice"),
+            ("raid0:a,b?chunk=48k", "power of two from 4k to 16m, found \"48k\""),
+            ("raid0:a,b?chunk=2k", "power of two from 4k to 16m"),
+            ("raid0:a,b?chunk=32m", "power of two from 4k to 16m"),
+            ("raid0:a,b?chunk=99999999999999999999k", "power of two"),
+            ("raid0:a,b?read=first", "unknown option \"read\", expected ?chunk=SIZE"),
+            ("mirror:a,b?read=both", "expected read=first|balanced, found \"both\""),
+            ("mirror:a,mirror:b", "an array of arrays is not offered"),
+            ("raid5:a,b", "expected raid0:MEMBER,MEMBER or mirror:MEMBER,MEMBER"),
+        ];
+        for (text, expected) in cases {
+            let error = ArraySpec::parse(text).unwrap_err().to_string();
+            assert!(error.contains(expected) && error.contains(text), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn different_sizes_are_told() {
+        let spec = ArraySpec::parse("raid0:a,b,c").unwrap();
+        assert_eq!(spec.size_note(&[5, 5, 5]), None);
+        let note = spec.size_note(&[7, 5, 6]).unwrap();
+        assert!(note.contains("5 bytes of each are used, 2 bytes of a and 1 bytes of c"), "{note}");
+    }
+}

@@ -1,0 +1,119 @@
+//! Profiles of every kind of disk, by one name.
+//!
+//! A name means an embedded profile; a path that ends in `.toml` means a file, whose kind shows in
+//! its tables: `[shingled]` for a shingled disk, neither for a hard disk. Errors name what was
+//! looked for and every name that would have done.
+
+use crate::model::Model;
+use crate::smr::{SmrModel, SmrProfile};
+use crate::store::Store;
+use crate::{HddModel, HddOptions, Profile, ProfileError};
+use std::path::Path;
+
+/// A profile of some kind of disk.
+#[derive(Clone, Debug)]
+pub enum Drive {
+    /// A hard disk.
+    HardDisk(Profile),
+    /// A shingled disk.
+    Shingled(SmrProfile),
+}
+
+impl Drive {
+    /// Names of all embedded profiles, kind by kind.
+    pub fn known_names() -> impl Iterator<Item = &'static str> {
+        Profile::known_names().chain(SmrProfile::known_names())
+    }
+
+    /// The embedded profile `name`; the error lists those that exist.
+    pub fn named(name: &str) -> Result<Self, ProfileError> {
+        if Profile::known_names().any(|known| known == name) {
+            return Profile::named(name).map(Self::HardDisk);
+        }
+        if SmrProfile::known_names().any(|known| known == name) {
+            return SmrProfile::named(name).map(Self::Shingled);
+        }
+        let names = Self::known_names().collect::<Vec<_>>().join(", ");
+        Err(ProfileError {
+            profile: name.to_owned(),
+            problem: format!("not known; expected one of {names} or the path of a .toml file"),
+        })
+    }
+
+    /// An embedded profile by name, or the file at a path that ends in `.toml`.
+    pub fn find(name_or_path: &str) -> Result<Self, ProfileError> {
+        let path = Path::new(name_or_path);
+        if path.extension().is_none_or(|extension| extension != "toml") {
+            return Self::named(name_or_path);
+        }
+        let text = std::fs::read_to_string(path).map_err(|error| ProfileError {
+            profile: name_or_path.to_owned(),
+            problem: format!("cannot read the file: {error}"),
+        })?;
+        Self::parse(name_or_path, &text)
+    }
+
+    /// Reads and checks the TOML `text` of the profile called `source` in errors.
+    pub fn parse(source: &str, text: &str) -> Result<Self, ProfileError> {
+        let table: toml::Table = toml::from_str(text).map_err(|error| ProfileError {
+            profile: source.to_owned(),
+            problem: error.to_string(),
+        })?;
+        if table.contains_key("shingled") {
+            return SmrProfile::parse(source, text).map(Self::Shingled);
+        }
+        Profile::parse(source, text).map(Self::HardDisk)
+    }
+
+    /// Short name.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::HardDisk(profile) => &profile.name,
+            Self::Shingled(profile) => &profile.name,
+        }
+    }
+
+    /// Full name, for people.
+    pub fn description(&self) -> &str {
+        match self {
+            Self::HardDisk(profile) => &profile.description,
+            Self::Shingled(profile) => &profile.description,
+        }
+    }
+
+    /// The kind in one word: `hdd` or `smr`.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::HardDisk(_) => "hdd",
+            Self::Shingled(_) => "smr",
+        }
+    }
+
+    /// The moving parts, of a disk that has such.
+    pub fn parts(&self) -> Option<&Profile> {
+        match self {
+            Self::HardDisk(profile) => Some(profile),
+            Self::Shingled(profile) => Some(&profile.drive),
+        }
+    }
+
+    /// Bytes that a host can address, and that a store must hold.
+    pub fn capacity_bytes(&self) -> Result<u64, ProfileError> {
+        match self {
+            Self::HardDisk(profile) => Ok(profile.capacity_bytes()),
+            Self::Shingled(profile) => profile.capacity_bytes(),
+        }
+    }
+
+    /// Makes the disk, with its content in `store`.
+    pub fn build(
+        &self,
+        store: Box<dyn Store>,
+        options: HddOptions,
+    ) -> Result<Box<dyn Model>, ProfileError> {
+        Ok(match self {
+            Self::HardDisk(profile) => Box::new(HddModel::new(profile, store, options)?),
+            Self::Shingled(profile) => Box::new(SmrModel::new(profile, store, options)?),
+        })
+    }
+}
