@@ -16,7 +16,8 @@ use std::ops::Range;
 
 /// Bytes that the sequential client goes over (Manylogs V-A.1: "a span of 2 GB file").
 const BULK_SPAN_BYTES: u64 = 2 << 30;
-/// A read of the sequential client: the kernel's read-ahead, which keeps two windows going.
+/// A read of the sequential client for each disk: the kernel's read-ahead, which keeps two windows
+/// going.
 const READ_AHEAD_BYTES: u32 = 128 << 10;
 /// Small files changed by a sync, and so its writes (the same section).
 pub(crate) const FILES: u32 = 20;
@@ -30,6 +31,15 @@ pub(crate) enum BulkKind {
     Read,
     /// Figure 2b, 3b.
     Write,
+}
+
+/// The sequential client of a point.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Client {
+    /// What it does.
+    pub(crate) kind: BulkKind,
+    /// Disks it runs over: the kernel's read-ahead of an array grows with them.
+    pub(crate) disks: u32,
 }
 
 /// How long a point takes.
@@ -74,10 +84,10 @@ enum Sequential {
 }
 
 impl Sequential {
-    fn new(kind: BulkKind, mode: Mode, span: Range<u64>, journal: Range<u64>) -> Self {
-        match kind {
+    fn new(client: Client, mode: Mode, span: Range<u64>, journal: Range<u64>) -> Self {
+        match client.kind {
             BulkKind::Read => Self::Once(Bulk::new(BulkOptions {
-                request_bytes: READ_AHEAD_BYTES,
+                request_bytes: READ_AHEAD_BYTES * client.disks,
                 ..BulkOptions::reader(span)
             })),
             BulkKind::Write if mode.journals_bulk() => {
@@ -103,41 +113,43 @@ impl Sequential {
 }
 
 /// The sequential client's bandwidth on the bare disk, in bytes a second.
-pub(crate) fn alone(disk: FigureDisk, kind: BulkKind, span: Span) -> Result<f64, FigureError> {
+pub(crate) fn alone(disk: FigureDisk, client: Client, span: Span) -> Result<f64, FigureError> {
     let mut service = rig::bare(disk);
-    Ok(run(&mut service, kind, Mode::Ordered, None, span, "the disk alone")?.bytes_per_s)
+    Ok(run(&mut service, client, Mode::Ordered, None, span, "the disk alone")?.bytes_per_s)
 }
 
 /// One point, on a fresh `disk`.
 pub(crate) fn point(
     disk: FigureDisk,
     method: &Method,
-    kind: BulkKind,
+    client: Client,
     syncs_per_s: f64,
     span: Span,
 ) -> Result<Point, FigureError> {
     let (mode, name) = (method.mode, method.name);
     if method.system.preset.is_some() {
-        run(&mut rig::volume(disk, &method.system)?, kind, mode, Some(syncs_per_s), span, name)
+        run(&mut rig::volume(disk, &method.system)?, client, mode, Some(syncs_per_s), span, name)
     } else {
-        run(&mut rig::bare(disk), kind, mode, Some(syncs_per_s), span, name)
+        run(&mut rig::bare(disk), client, mode, Some(syncs_per_s), span, name)
     }
 }
 
 fn run<S: Service>(
     service: &mut S,
-    kind: BulkKind,
+    client: Client,
     mode: Mode,
     syncs_per_s: Option<f64>,
     span: Span,
     what: &str,
 ) -> Result<Point, FigureError> {
-    let stuck =
-        |problem| FigureError::Stuck { what: format!("{what} beside bulk {kind:?}"), problem };
+    let stuck = |problem| FigureError::Stuck {
+        what: format!("{what} beside bulk {:?}", client.kind),
+        problem,
+    };
     let size_bytes = service.info().size_bytes;
     let bulk_end = BULK_SPAN_BYTES.min(size_bytes / 4);
     let (for_syncs, for_bulk) = shares_of(&journal_in(size_bytes));
-    let mut sequential = Sequential::new(kind, mode, 0..bulk_end, for_bulk);
+    let mut sequential = Sequential::new(client, mode, 0..bulk_end, for_bulk);
     let mut writer = syncs_per_s.map(|syncs_per_s| {
         SyncWriter::new(SyncWriterOptions {
             mode,

@@ -10,7 +10,7 @@
 //! figure.
 
 use crate::chart::BarChart;
-use crate::contention::{self, BulkKind, FILES, Method, Point};
+use crate::contention::{self, BulkKind, Client, FILES, Method, Point};
 use crate::error::FigureError;
 use crate::journal::{BLOCK_BYTES, Mode};
 use crate::lab::Lab;
@@ -26,6 +26,12 @@ pub(crate) struct Setting {
     pub(crate) name: &'static str,
     pub(crate) kind: BulkKind,
     pub(crate) disks: u32,
+}
+
+impl Setting {
+    pub(crate) fn client(self) -> Client {
+        Client { kind: self.kind, disks: self.disks }
+    }
 }
 
 pub(crate) const FIG2A: Setting = Setting { name: "fig2a", kind: BulkKind::Read, disks: 1 };
@@ -55,21 +61,28 @@ impl ContentionRuns {
 
 /// The project's own way.
 pub(crate) const OURS: &str = "nearhead";
+/// The same, with bulk transfers for as many disks as there are.
+pub(crate) const OURS_WIDE: &str = "nearhead, wider";
 /// Manylogs as published.
 pub(crate) const PUBLISHED: &str = "manylogs";
 
-pub(crate) fn methods() -> Result<Vec<Method>, FigureError> {
+pub(crate) fn methods(setting: Setting) -> Result<Vec<Method>, FigureError> {
     let on_disk =
         |mode: Mode| Method { name: mode.name(), mode, system: System::bare(mode.name()) };
     let mlb = System { ack: AckMode::Flush, ..System::of_preset("mlb")? };
     let published = System { configure: rig::off_hours_first_come, ..mlb.clone() };
-    Ok(vec![
+    let wide = System { configure: rig::off_hours_for_four, ..mlb.clone() };
+    let mut methods = vec![
         on_disk(Mode::Ordered),
         on_disk(Mode::Data),
         on_disk(Mode::Adaptive),
         Method { name: PUBLISHED, mode: Mode::Manylogs, system: published },
         Method { name: OURS, mode: Mode::Manylogs, system: mlb },
-    ])
+    ];
+    if setting.disks > 1 {
+        methods.push(Method { name: OURS_WIDE, mode: Mode::Manylogs, system: wide });
+    }
+    Ok(methods)
 }
 
 /// A fresh disk for `setting`, or why there is none.
@@ -77,7 +90,7 @@ pub(crate) fn disk(setting: Setting) -> Result<FigureDisk, FigureError> {
     if setting.disks == 1 {
         rig::hard_disk(CHEETAH, Queue::InOrder)
     } else {
-        rig::striped(CHEETAH, setting.disks)
+        rig::striped(CHEETAH, setting.disks, Queue::InOrder, false)
     }
 }
 
@@ -87,7 +100,7 @@ pub(crate) fn runs(lab: &mut Lab<'_>, setting: Setting) -> Result<Rc<ContentionR
         return Ok(Rc::clone(done));
     }
     let rates = lab.effort.pick(vec![40, 80, 160, 320], vec![40, 160, 320], vec![320]);
-    let methods = methods()?;
+    let methods = methods(setting)?;
     let mut steps = vec![("the disk alone".to_owned(), None)];
     for method in &methods {
         for rate in &rates {
@@ -98,11 +111,11 @@ pub(crate) fn runs(lab: &mut Lab<'_>, setting: Setting) -> Result<Rc<ContentionR
     let points = lab.each(setting.name, steps, |lab, step| {
         let span = lab.contention_span();
         let Some((method, rate)) = step else {
-            let bytes_per_s = contention::alone(disk(setting)?, setting.kind, span)?;
+            let bytes_per_s = contention::alone(disk(setting)?, setting.client(), span)?;
             return Ok(Point { bytes_per_s, ..Point::default() });
         };
         let syncs_per_s = f64::from(rate * setting.disks) / f64::from(FILES);
-        contention::point(disk(setting)?, &method, setting.kind, syncs_per_s, span)
+        contention::point(disk(setting)?, &method, setting.client(), syncs_per_s, span)
     })?;
     let mut by_method = points[1..].chunks(rates.len()).map(<[Point]>::to_vec);
     let named = methods.iter().map(|method| method.name);
@@ -133,12 +146,16 @@ pub(crate) fn report(
         (1, kind) => (format!("one {CHEETAH}"), kind),
         (disks, kind) => (format!("{disks} {CHEETAH} as RAID-0, 64 KiB chunks"), kind),
     };
-    let bulk = if bulk == BulkKind::Read { "reads" } else { "writes" };
+    let bulk = if bulk == BulkKind::Read {
+        format!("reads 2 GiB over and over in requests of {} KiB", 128 * setting.disks)
+    } else {
+        "writes 2 GiB over and over in requests of 1 MiB".to_owned()
+    };
     let ran = format!(
-        "A client {bulk} 2 GiB over and over in requests of 1 MiB, two outstanding, beside a writer \
-         that changes a 4 KiB block in each of {FILES} files spread over the disk and syncs, at a \
-         capped rate. Model: {disks}, write cache off; alone it gives the client {:.1} MB/s. {} s \
-         measured after {} s to warm up.",
+        "A client {bulk}, two outstanding, beside a writer that changes a 4 KiB block in each of \
+         {FILES} files spread over the disk and syncs, at a capped rate (writes/s are for each \
+         disk). Model: {disks}, write cache off, queue served in order; alone it gives the client \
+         {:.1} MB/s. {} s measured after {} s to warm up.",
         runs.alone_bytes_per_s / 1e6,
         span.measured.as_secs_f64(),
         span.warm_up.as_secs_f64(),
@@ -177,25 +194,27 @@ fn rows(runs: &ContentionRuns, setting: Setting) -> Result<Vec<Row>, FigureError
                     .limit(limit_ms),
             );
         }
-        let (published, ours) = (&runs.of(PUBLISHED)[index], &runs.of(OURS)[index]);
-        let paper = paper(PUBLISHED);
-        let case = format!("manylogs, {rate} writes/s");
-        rows.push(
-            Row::new(format!("bandwidth, {case}"), "% of alone")
-                .paper(paper.bandwidth_pct)
-                .goal(paper.goal_bandwidth_pct)
-                .baseline(runs.bandwidth_pct(published))
-                .ours(runs.bandwidth_pct(ours))
-                .limit(limit_pct),
-        );
-        rows.push(
-            Row::new(format!("sync, {case}"), "ms")
-                .paper(paper.sync_ms)
-                .goal(paper.goal_sync_ms)
-                .baseline(published.sync_ms_mean)
-                .ours(ours.sync_ms_mean)
-                .limit(limit_ms),
-        );
+        let (published, paper) = (&runs.of(PUBLISHED)[index], paper(PUBLISHED));
+        for (method, of) in [(OURS, ""), (OURS_WIDE, ", wider pieces")] {
+            let Some(ours) = runs.of(method).get(index) else { continue };
+            let case = format!("manylogs{of}, {rate} writes/s");
+            rows.push(
+                Row::new(format!("bandwidth, {case}"), "% of alone")
+                    .paper(paper.bandwidth_pct)
+                    .goal(paper.goal_bandwidth_pct)
+                    .baseline(runs.bandwidth_pct(published))
+                    .ours(runs.bandwidth_pct(ours))
+                    .limit(limit_pct),
+            );
+            rows.push(
+                Row::new(format!("sync, {case}"), "ms")
+                    .paper(paper.sync_ms)
+                    .goal(paper.goal_sync_ms)
+                    .baseline(published.sync_ms_mean)
+                    .ours(ours.sync_ms_mean)
+                    .limit(limit_ms),
+            );
+        }
     }
     Ok(rows)
 }

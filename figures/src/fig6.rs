@@ -1,20 +1,20 @@
 //! Manylogs' figure 6: mixes of five server traces on one disk, latency of every request.
 //!
 //! - 6a: the cumulative distribution of latencies in W1 without logs, with MLB-32 and with MLB-256;
-//! - 6b: how many times faster MLB-256 is than no logging at each percentile, W1 to W5;
-//! - 6c: the same for MLSMR over SLSMR, on shingled disks.
+//! - 6b: how many times faster MLB-256 is than no logging at each percentile, W1 to W5.
+//!
+//! Figure 6c, on shingled disks, is in `smr.rs`.
 //!
 //! All replays of a mix start with a fresh volume, meet the same requests at the same instants, and
 //! answer writes when they are durable. Speed-ups are averaged over the percentiles 1 to 99.
 
 use crate::chart::LineChart;
 use crate::error::FigureError;
-use crate::fig2::not_run;
 use crate::lab::Lab;
 use crate::mix::{MIXES, Prepared};
 use crate::paper::{PAPERS, Spread};
 use crate::replayed::{mean_speed_up, replay, speed_ups};
-use crate::report::{Data, Drawing, Report, Row, Value};
+use crate::report::{Data, Drawing, Report, Row};
 use crate::rig::{self, CONSTELLATION, Queue, System};
 use crate::sweep::{MB, SIZES};
 use nearhead_engine::Status;
@@ -301,20 +301,4 @@ fn findings(runs: &MixRuns) -> Vec<String> {
             .to_owned(),
     );
     findings
-}
-
-/// Figure 6c.
-pub(crate) fn fig6c(_: &mut Lab<'_>) -> Result<Report, FigureError> {
-    let title = "speed-up of MLSMR over SLSMR at every percentile";
-    match rig::shingled() {
-        Ok(never) => match never {},
-        Err(why) => {
-            let mut report = not_run("fig6c", title, &why);
-            report.rows[0] = Row::new("mlsmr over slsmr, mean of W1 to W5", "x")
-                .paper(PAPERS.mixes.mlsmr_speedup.average)
-                .goal(PAPERS.mixes.goal_smr_speedup)
-                .ours(Value::NotRun(why));
-            Ok(report)
-        }
-    }
 }

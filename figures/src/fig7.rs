@@ -1,13 +1,13 @@
-//! Manylogs' figures 7a, 7b and 8, and its mapping-table sizes: an hour of logging, one checkpoint.
+//! Manylogs' figures 7a and 7b, and its mapping-table sizes: an hour of logging, one checkpoint.
 //!
 //! - 7a: how long the checkpoint takes, reads of logs and writes home apart;
 //! - 7b: how much of the writing it saves to have waited;
-//! - 8: the checkpoint on shingled disks;
 //! - mapping: what the map of a whole hour takes.
+//!
+//! Figure 8, on shingled disks, is in `smr.rs`.
 
 use crate::chart::BarChart;
 use crate::error::FigureError;
-use crate::fig2::not_run;
 use crate::hours::{HourRun, PRESET, runs};
 use crate::lab::Lab;
 use crate::paper::PAPERS;
@@ -93,7 +93,7 @@ fn bars(
     BarChart { title, unit, groups, series, limit: None, decades: false }.render()
 }
 
-fn seconds(hour: &HourRun) -> f64 {
+pub(crate) fn seconds(hour: &HourRun) -> f64 {
     (hour.checkpoint.reading + hour.checkpoint.writing).as_secs_f64()
 }
 
@@ -183,21 +183,6 @@ pub(crate) fn fig7b(lab: &mut Lab<'_>) -> Result<Report, FigureError> {
         data: vec![data(&hours)],
         drawings: vec![Drawing::new("saved", bars("Writing saved", "%", &hours, series))?],
     })
-}
-
-/// Figure 8.
-pub(crate) fn fig8(_: &mut Lab<'_>) -> Result<Report, FigureError> {
-    let title = "duration of one checkpoint after an hour of logging, shingled disk";
-    match rig::shingled() {
-        Ok(never) => match never {},
-        Err(why) => {
-            let mut report = not_run("fig8", title, &why);
-            report.rows[0] = Row::new("checkpoint, shingled over conventional", "x")
-                .paper(PAPERS.hours.smr_checkpoint_factor)
-                .ours(Value::NotRun(why));
-            Ok(report)
-        }
-    }
 }
 
 /// Sizes of the mapping table.

@@ -9,7 +9,7 @@ use crate::fig6::shared_bytes;
 use crate::lab::Lab;
 use crate::metered::Passed;
 use crate::replayed::{Replayed, replay};
-use crate::rig::{self, CONSTELLATION, Queue, System};
+use crate::rig::{self, CONSTELLATION, FigureDisk, Queue, System};
 use crate::servers::{Server, Window};
 use nearhead_disk::Nanos;
 use nearhead_sim::trace::TraceRequest;
@@ -151,16 +151,33 @@ pub(crate) fn runs(lab: &mut Lab<'_>) -> Result<Rc<Vec<HourRun>>, FigureError> {
     let length = lab.hour_length();
     let sources = sources(lab, length)?;
     let steps = sources.into_iter().map(|source| (source.name.clone(), source)).collect();
-    let done = Rc::new(lab.each("hours", steps, |_, source| hour(source))?);
+    let done = Rc::new(lab.each("hours", steps, |_, source| {
+        let disk = rig::hard_disk(CONSTELLATION, Queue::OfDrive)?;
+        hour(source, disk, &System::of_preset(PRESET)?)
+    })?);
     lab.hours = Some(Rc::clone(&done));
     Ok(done)
 }
 
-fn hour(source: Source) -> Result<HourRun, FigureError> {
+/// Runs the ten hours of the paper on the shingled disk that Manylogs needs; the error inside says
+/// why this build cannot.
+pub(crate) fn on_shingled(lab: &mut Lab<'_>) -> Result<Result<Vec<HourRun>, String>, FigureError> {
+    if let Err(why) = rig::manylogs_on_shingled() {
+        return Ok(Err(why));
+    }
+    let sources = sources(lab, lab.hour_length())?.into_iter().filter(|source| source.of_paper);
+    let steps = sources.map(|source| (source.name.clone(), source)).collect();
+    let done = lab.each("hours, shingled", steps, |_, source| {
+        let made = rig::manylogs_on_shingled();
+        let (disk, system) = made.map_err(|why| FigureError::setup("a shingled disk", &why))?;
+        hour(source, disk, &system)
+    })?;
+    Ok(Ok(done))
+}
+
+fn hour(source: Source, disk: FigureDisk, system: &System) -> Result<HourRun, FigureError> {
     let Source { name, role, of_paper, requests } = source;
-    let disk = rig::hard_disk(CONSTELLATION, Queue::OfDrive)?;
-    let system = System::of_preset(PRESET)?;
-    let mut done = replay(disk, &system, requests.iter().copied(), &name)?;
+    let mut done = replay(disk, system, requests.iter().copied(), &name)?;
     let status = done.volume.status();
     let checkpoint = checkpoint(&mut done, &name)?;
     Ok(HourRun {

@@ -9,6 +9,7 @@ use crate::error::FigureError;
 use crate::fig2::ContentionRuns;
 use crate::fig6::MixRuns;
 use crate::hours::HourRun;
+use crate::smr::SmrRuns;
 use crate::traces::Traces;
 use nearhead_disk::Nanos;
 use std::collections::BTreeMap;
@@ -69,12 +70,22 @@ pub struct Lab<'a> {
     pub(crate) mixes: Option<Rc<MixRuns>>,
     /// Figure 7 and what goes with it.
     pub(crate) hours: Option<Rc<Vec<HourRun>>>,
+    /// Figure 6c and what goes with it.
+    pub(crate) shingled: Option<Rc<SmrRuns>>,
 }
 
 impl<'a> Lab<'a> {
     /// A lab in which nothing has been done yet.
     pub fn new(effort: Effort, traces: Traces, progress: &'a mut dyn Progress) -> Self {
-        Self { effort, traces, progress, contention: BTreeMap::new(), mixes: None, hours: None }
+        Self {
+            effort,
+            traces,
+            progress,
+            contention: BTreeMap::new(),
+            mixes: None,
+            hours: None,
+            shingled: None,
+        }
     }
 
     /// How long a point of figures 2 and 3 takes.

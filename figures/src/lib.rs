@@ -20,18 +20,21 @@ mod fig2;
 mod fig3;
 mod fig6;
 mod fig7;
+mod gecko2;
 mod hours;
 mod journal;
 mod lab;
 mod metered;
 mod mix;
 mod output;
+mod paced;
 mod page;
 mod paper;
 mod replayed;
 mod report;
 mod rig;
 mod servers;
+mod smr;
 mod swaps;
 mod sweep;
 mod sync_writer;
@@ -64,14 +67,15 @@ pub const FIGURES: &[Figure] = &[
     Figure { name: "fig3b", summary: "Manylogs 3b: the same as 2b on RAID-0", run: fig3::fig3b },
     Figure { name: "fig6a", summary: "Manylogs 6a: latencies in W1", run: fig6::fig6a },
     Figure { name: "fig6b", summary: "Manylogs 6b: MLB-256 over no logging", run: fig6::fig6b },
-    Figure { name: "fig6c", summary: "Manylogs 6c: MLSMR over SLSMR", run: fig6::fig6c },
+    Figure { name: "fig6c", summary: "Manylogs 6c: MLSMR over SLSMR", run: smr::fig6c },
     Figure { name: "swaps", summary: "Manylogs V-B: log swaps in W1 to W5", run: swaps::swaps },
     Figure { name: "table2", summary: "Manylogs table II: all speed-ups", run: table2::table2 },
     Figure { name: "fig7a", summary: "Manylogs 7a: one checkpoint an hour", run: fig7::fig7a },
     Figure { name: "fig7b", summary: "Manylogs 7b: what waiting saves it", run: fig7::fig7b },
-    Figure { name: "fig8", summary: "Manylogs 8: the checkpoint on SMR", run: fig7::fig8 },
+    Figure { name: "fig8", summary: "Manylogs 8: the checkpoint on SMR", run: smr::fig8 },
     Figure { name: "mapping", summary: "Manylogs VI: size of the map", run: fig7::mapping },
     Figure { name: "sweep", summary: "Manylogs VI: parameters, and load", run: sweep::sweep },
+    Figure { name: "gecko2", summary: "Gecko 2: collapse of a RAID-0", run: gecko2::gecko2 },
 ];
 
 /// The figures called `names`, in the order of [`FIGURES`]; all of them if there are no names.

@@ -3,7 +3,7 @@
 //! It changes nothing and delays nothing. Only reports look at its counts; nothing that decides
 //! anything may.
 
-use nearhead_disk::{Command, CommandId, Completion, Disk, Nanos, Properties, Submission};
+use nearhead_disk::{Command, CommandId, Completion, Disk, Nanos, Properties, Submission, Zones};
 use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
 
@@ -129,6 +129,14 @@ impl<D: Disk> Disk for Metered<D> {
 
     fn map_region(&self) -> Option<(u64, u64)> {
         self.disk.map_region()
+    }
+
+    fn zones(&self) -> Option<&Zones> {
+        self.disk.zones()
+    }
+
+    fn trouble(&self) -> Option<String> {
+        self.disk.trouble()
     }
 
     fn wake_fd(&self) -> Option<BorrowedFd<'_>> {

@@ -43,7 +43,9 @@ pub(crate) fn csv<R: AsRef<[String]>>(columns: &[String], rows: &[R]) -> String 
         let _ = writeln!(text, "{}", quoted.join(","));
     };
     line(columns);
-    rows.iter().for_each(|row| line(row.as_ref()));
+    for row in rows {
+        line(row.as_ref());
+    }
     text
 }
 

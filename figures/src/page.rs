@@ -62,7 +62,9 @@ fn section(page: &mut String, report: &Report) {
     let _ = writeln!(page, "<p><strong>What was run.</strong> {}</p>", escaped(&report.ran));
     if !report.drawings.is_empty() {
         page.push_str("<div class=\"charts\">\n");
-        report.drawings.iter().for_each(|drawing| page.push_str(&drawing.svg));
+        for drawing in &report.drawings {
+            page.push_str(&drawing.svg);
+        }
         page.push_str("</div>\n");
     }
     comparison(page, &report.rows);
@@ -80,15 +82,15 @@ fn section(page: &mut String, report: &Report) {
 
 fn comparison(page: &mut String, rows: &[Row]) {
     page.push_str("<table><tr>");
-    Row::COLUMNS.iter().for_each(|column| {
+    for column in Row::COLUMNS {
         let _ = write!(page, "<th>{column}</th>");
-    });
+    }
     page.push_str("</tr>\n");
     for row in rows {
         page.push_str("<tr>");
-        row.cells().iter().for_each(|cell| {
-            let _ = write!(page, "<td>{}", escaped(cell));
-        });
+        for cell in row.cells() {
+            let _ = write!(page, "<td>{}", escaped(&cell));
+        }
         page.push('\n');
     }
     page.push_str("</table>\n");

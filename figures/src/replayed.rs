@@ -33,17 +33,27 @@ pub(crate) fn replay(
 ) -> Result<Replayed, FigureError> {
     let mut volume = rig::volume(disk, system)?;
     let mut time = VirtualTime::default();
-    let limit = volume.info().request_bytes_max;
+    let what = format!("{what} on {}", system.name);
+    let latency = replay_on(&mut volume, &mut time, requests, &what)?;
+    Ok(Replayed { latency, volume, time })
+}
+
+/// Replays `requests` on `service`; the latency of every request.
+pub(crate) fn replay_on<S: Service>(
+    service: &mut S,
+    time: &mut VirtualTime,
+    requests: impl Iterator<Item = TraceRequest>,
+    what: &str,
+) -> Result<Histogram, FigureError> {
+    let limit = service.info().request_bytes_max;
     let options = ReplayOptions::default();
     let mut player = Player::new(requests.map(Ok), Tempo::OpenLoop, options, Nanos::ZERO, limit);
-    let what = format!("{what} on {}", system.name);
-    time.run(&mut volume, &mut [&mut player], Nanos::MAX)
-        .map_err(|problem| FigureError::replay(&what, ReplayError::Stuck(problem)))?;
-    let results = player.results(time.now());
-    if let Some(failure) = results.first_failure {
-        return Err(FigureError::RequestFailed { what, failure });
+    time.run(service, &mut [&mut player], Nanos::MAX)
+        .map_err(|problem| FigureError::replay(what, ReplayError::Stuck(problem)))?;
+    if let Some(failure) = player.results(time.now()).first_failure {
+        return Err(FigureError::RequestFailed { what: what.to_owned(), failure });
     }
-    Ok(Replayed { latency: player.latencies(), volume, time })
+    Ok(player.latencies())
 }
 
 /// How many times faster `ours` is at each percentile: percentile and factor.

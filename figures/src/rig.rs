@@ -9,7 +9,9 @@ use crate::metered::Metered;
 use nearhead_disk::Disk;
 use nearhead_engine::{AdmissionPolicy, Config};
 use nearhead_format::{AckMode, Label, LayoutError};
-use nearhead_models::{Dataless, HddModel, HddOptions, Mechanics, Profile, QueuePolicy};
+use nearhead_models::{
+    Content, Dataless, HddModel, HddOptions, Mechanics, ModelSpec, Profile, QueuePolicy, Stripe,
+};
 use nearhead_volume::create::{CreateOptions, describe};
 use nearhead_volume::{BareDisk, NamedPreset, Volume};
 
@@ -17,6 +19,9 @@ use nearhead_volume::{BareDisk, NamedPreset, Volume};
 pub(crate) const CHEETAH: &str = "st3146855fc";
 /// The disk of Manylogs' trace replays (V-B).
 pub(crate) const CONSTELLATION: &str = "constellation-es3-1tb";
+
+/// Chunk of a RAID-0 (Manylogs V-A).
+const CHUNK_BYTES: u64 = 64 << 10;
 
 /// A disk as figures have it.
 pub(crate) type FigureDisk = Metered<Box<dyn Disk>>;
@@ -71,6 +76,14 @@ pub(crate) fn off_hours(config: &mut Config) {
 pub(crate) fn off_hours_first_come(config: &mut Config) {
     off_hours(config);
     config.admission = AdmissionPolicy::Fifo { piece_bytes: 1 << 20 };
+}
+
+/// Off-hours, with as much bulk on the way as four disks need: the preset's own bounds are those
+/// of one disk, and an engine cannot see how many are behind an array.
+pub(crate) fn off_hours_for_four(config: &mut Config) {
+    off_hours(config);
+    config.admission =
+        AdmissionPolicy::DurableFirst { piece_bytes: 512 << 10, bulk_bytes_max: 2 << 20 };
 }
 
 /// The profile called `name`.
@@ -153,17 +166,50 @@ fn plan_and_start(disk: FigureDisk, system: &System) -> Result<Volume<FigureDisk
     Ok(Volume::start_empty(disk, superblock, |_, config| (system.configure)(config)))
 }
 
-/// Several of the disk `name` as one RAID-0.
-pub(crate) fn striped(name: &str, disks: u32) -> Result<FigureDisk, FigureError> {
-    let problem = "this build has no model of an array";
-    Err(FigureError::setup(format!("a RAID-0 of {disks} {name}"), &problem))
+/// Several of the disk `name` as one RAID-0 in chunks of 64 KiB (Manylogs V-A).
+pub(crate) fn striped(
+    name: &str,
+    disks: u32,
+    queue: Queue,
+    write_cache: bool,
+) -> Result<FigureDisk, FigureError> {
+    let member = || -> Result<HddModel, FigureError> {
+        let options = HddOptions { write_cache: Some(write_cache), ..queue.options() };
+        HddModel::new(&profile(name)?, Box::new(Dataless), options)
+            .map_err(|error| FigureError::setup(format!("disk {name}"), &error))
+    };
+    let members: Result<Vec<HddModel>, FigureError> = (0..disks).map(|_| member()).collect();
+    let array = Stripe::new(members?, CHUNK_BYTES)
+        .map_err(|error| FigureError::setup(format!("a RAID-0 of {disks} {name}"), &error))?;
+    Ok(Metered::new(Box::new(array)))
 }
 
-/// The systems on shingled disks, or why they cannot be run.
-pub(crate) fn shingled() -> Result<std::convert::Infallible, String> {
-    let missing = |name: &str| NamedPreset::by_name(name).is_err();
-    if missing("slsmr") || missing("mlsmr") {
-        return Err("this build has no presets slsmr and mlsmr".to_owned());
-    }
-    Err("no shingled disk is set up for the figures yet".to_owned())
+/// The shingled disk of which Manylogs takes the persistent cache (its reference 11), as it is sold:
+/// every write goes to one log at the outer tracks.
+pub(crate) const SHINGLED: &str = "st8000as0002";
+/// The same with one surface that is not shingled, as Manylogs proposes (III-I.3).
+const SHINGLED_WITH_SURFACE: &str = "st8000as0002-mlsmr";
+/// The preset for that one.
+pub(crate) const SHINGLED_PRESET: &str = "mlsmr";
+
+/// A shingled disk as it is sold, data-less, its write cache off.
+pub(crate) fn shingled_disk() -> Result<FigureDisk, FigureError> {
+    any_disk(SHINGLED)
+}
+
+/// Manylogs on a shingled disk: the disk it needs and the system, or why this build has none.
+pub(crate) fn manylogs_on_shingled() -> Result<(FigureDisk, System), String> {
+    let system = System::of_preset(SHINGLED_PRESET)
+        .map_err(|_| format!("this build has no preset {SHINGLED_PRESET}"))?;
+    let disk = any_disk(SHINGLED_WITH_SURFACE).map_err(|error| error.to_string())?;
+    Ok((disk, system))
+}
+
+fn any_disk(name: &str) -> Result<FigureDisk, FigureError> {
+    let failed = |problem: String| FigureError::setup(format!("disk {name}"), &problem);
+    let mut spec = ModelSpec::parse(name).map_err(|error| failed(error.to_string()))?;
+    spec.content = Content::None;
+    spec.options.write_cache = Some(false);
+    let disk = spec.build_any().map_err(|error| failed(error.to_string()))?;
+    Ok(Metered::new(Box::new(disk)))
 }

@@ -6,6 +6,7 @@ use crate::lab::Lab;
 use crate::paper::PAPERS;
 use crate::report::{Data, Report, Row, Value};
 use crate::rig::{self, CONSTELLATION, Queue};
+use crate::smr;
 
 /// Size of a log (Manylogs III-B).
 const LOG_BYTES: f64 = 10e6;
@@ -39,13 +40,14 @@ pub(crate) fn swaps(lab: &mut Lab<'_>) -> Result<Report, FigureError> {
             stats.spills.to_string(),
         ]);
     }
+    let shingled = smr::runs(lab)?;
     for (index, swaps) in PAPERS.mixes.swaps_mlsmr.iter().enumerate() {
-        let why = rig::shingled().map_or_else(|why| why, |never| match never {});
-        rows.push(
-            Row::new(format!("swaps, mlsmr, W{}", index + 1), "")
-                .paper(f64::from(*swaps))
-                .ours(Value::NotRun(why)),
-        );
+        let ours = match &shingled.manylogs {
+            Ok(mixes) => Value::Number(mixes[index].swaps as f64),
+            Err(why) => Value::NotRun(why.clone()),
+        };
+        let case = format!("swaps, mlsmr, W{}", index + 1);
+        rows.push(Row::new(case, "").paper(f64::from(*swaps)).ours(ours));
     }
     let disk = rig::mechanics(CONSTELLATION)?;
     let at_best_ms = 2.0 * LOG_BYTES / disk.bandwidth(0) * 1e3;

@@ -6,7 +6,7 @@
 //! swept too, because the paper does not say to which one it re-rated its mixes.
 
 use crate::chart::BarChart;
-use crate::contention::{self, BulkKind, FILES, Method};
+use crate::contention::{self, FILES, Method};
 use crate::error::FigureError;
 use crate::fig2::{self, FIG2A, OURS};
 use crate::fig6::{self, BUSY_SHARE, NO_LOGGING, QUEUES};
@@ -20,7 +20,7 @@ use nearhead_format::AckMode;
 use nearhead_sim::Histogram;
 
 pub(crate) const MB: u64 = 1 << 20;
-/// Group and log, in MiB (Manylogs VI, "GroupSize", in MB there).
+/// Group and log, in MiB (Manylogs VI, size of a group, in MB there).
 pub(crate) const SIZES: [(&str, u64, u64); 4] = [
     ("1 MB in 10 MB", 10, 1),
     ("10 MB in 100 MB", 100, 10),
@@ -149,7 +149,7 @@ fn mean_over(baselines: &[(&Prepared, &Histogram)], system: &System) -> Result<f
 /// The sequential reader's bandwidth beside 320 writes a second, for each size.
 fn beside_a_reader(lab: &mut Lab<'_>) -> Result<Vec<Value>, FigureError> {
     let span = lab.contention_span();
-    let alone = contention::alone(fig2::disk(FIG2A)?, BulkKind::Read, span)?;
+    let alone = contention::alone(fig2::disk(FIG2A)?, FIG2A.client(), span)?;
     let steps = SIZES.iter().map(|size| (format!("beside a reader, {}", size.0), *size)).collect();
     lab.each("sizes", steps, |_, (_, group, log)| {
         let group_and_log_bytes = Some((group * MB, log * MB));
@@ -158,7 +158,7 @@ fn beside_a_reader(lab: &mut Lab<'_>) -> Result<Vec<Value>, FigureError> {
         let method = Method { name: OURS, mode: Mode::Manylogs, system };
         let syncs_per_s = 320.0 / f64::from(FILES);
         let disk = fig2::disk(FIG2A)?;
-        match contention::point(disk, &method, BulkKind::Read, syncs_per_s, span) {
+        match contention::point(disk, &method, FIG2A.client(), syncs_per_s, span) {
             Ok(point) => Ok(Value::Number(100.0 * point.bytes_per_s / alone)),
             // A sync that does not fit into one record of a small log is refused, not split.
             Err(FigureError::RequestFailed { failure, .. }) => Ok(Value::NotRun(failure)),
