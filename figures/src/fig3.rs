@@ -6,10 +6,9 @@
 
 use crate::contention::BulkKind;
 use crate::error::FigureError;
-use crate::fig2::{Setting, disk, not_run, report};
+use crate::fig2::{Setting, report};
 use crate::lab::Lab;
-use crate::paper::PAPERS;
-use crate::report::{Report, Row, Value};
+use crate::report::Report;
 
 /// Disks of the array (Manylogs V-A).
 const DISKS: u32 = 4;
@@ -19,30 +18,10 @@ pub(crate) const FIG3B: Setting = Setting { name: "fig3b", kind: BulkKind::Write
 
 /// Figure 3a.
 pub(crate) fn fig3a(lab: &mut Lab<'_>) -> Result<Report, FigureError> {
-    striped(lab, FIG3A, "a sequential reader beside a random writer's syncs, RAID-0 of four")
+    report(lab, FIG3A, "a sequential reader beside a random writer's syncs, RAID-0 of four")
 }
 
 /// Figure 3b.
 pub(crate) fn fig3b(lab: &mut Lab<'_>) -> Result<Report, FigureError> {
-    striped(lab, FIG3B, "a sequential writer beside a random writer's syncs, RAID-0 of four")
-}
-
-fn striped(lab: &mut Lab<'_>, setting: Setting, title: &str) -> Result<Report, FigureError> {
-    match disk(setting) {
-        Ok(_) => report(lab, setting, title),
-        Err(error) => {
-            let mut report = not_run(setting.name, title, &error.to_string());
-            report.rows = ["ordered", "manylogs"]
-                .map(|mode| {
-                    let paper = PAPERS.contention(setting.name, mode, 40);
-                    let case = format!("bandwidth, {mode}, 40 writes/s a disk");
-                    Row::new(case, "% of alone")
-                        .paper(paper.bandwidth_pct)
-                        .goal(paper.goal_bandwidth_pct)
-                        .ours(Value::NotRun(error.to_string()))
-                })
-                .into();
-            Ok(report)
-        }
-    }
+    report(lab, FIG3B, "a sequential writer beside a random writer's syncs, RAID-0 of four")
 }

@@ -15,7 +15,7 @@ use crate::mix::{MIXES, Prepared};
 use crate::paper::{PAPERS, Spread};
 use crate::replayed::{mean_speed_up, replay, speed_ups};
 use crate::report::{Data, Drawing, Report, Row};
-use crate::rig::{self, CONSTELLATION, Queue, System};
+use crate::rig::{self, CONSTELLATION, Queue, SATA, System};
 use crate::sweep::{MB, SIZES};
 use nearhead_engine::Status;
 use nearhead_sim::Histogram;
@@ -27,7 +27,7 @@ pub(crate) const BUSY_SHARE: f64 = 0.6;
 /// The baseline.
 pub(crate) const NO_LOGGING: &str = "nolog";
 /// Disks compared: with the drive's own queue, and in order.
-pub(crate) const QUEUES: [Queue; 2] = [Queue::OfDrive, Queue::InOrder];
+pub(crate) const QUEUES: [Queue; 2] = [SATA, Queue::InOrder];
 /// What is compared with it.
 pub(crate) const LOGGED: [&str; 2] = ["mlb-32", "mlb-256"];
 /// Points of a drawn distribution.
@@ -79,7 +79,7 @@ pub(crate) fn shared_bytes() -> Result<u64, FigureError> {
     for (_, group, log) in SIZES {
         let group_and_log_bytes = Some((group * MB, log * MB));
         let system = System { group_and_log_bytes, ..System::of_preset("mlb-256")? };
-        let volume = rig::volume(rig::hard_disk(CONSTELLATION, Queue::OfDrive)?, &system)?;
+        let volume = rig::volume(rig::hard_disk(CONSTELLATION, SATA)?, &system)?;
         smallest = smallest.min(volume.info().size_bytes);
     }
     Ok(smallest)
@@ -171,7 +171,7 @@ pub(crate) fn fig6a(lab: &mut Lab<'_>) -> Result<Report, FigureError> {
     let mut rows = Vec::new();
     let mut data = Data::new("cdf", &["system", "percentile", "latency_ms"]);
     let mut series = Vec::new();
-    for run in first.runs.iter().filter(|run| run.queue == Queue::OfDrive) {
+    for run in first.runs.iter().filter(|run| run.queue == SATA) {
         let points: Vec<(f64, f64)> = (0..=CDF_STEPS)
             .map(|step| f64::from(step) * 100.0 / f64::from(CDF_STEPS))
             .map(|percent| (run.latency.percentile(percent).as_millis_f64(), percent))
@@ -184,7 +184,7 @@ pub(crate) fn fig6a(lab: &mut Lab<'_>) -> Result<Report, FigureError> {
     for system in LOGGED {
         for percent in [50.0, 90.0, 99.0] {
             let at = |name: &str| {
-                let run = first.of(name, Queue::OfDrive)?;
+                let run = first.of(name, SATA)?;
                 Some(run.latency.percentile(percent).as_millis_f64())
             };
             rows.push(
@@ -226,8 +226,7 @@ pub(crate) fn fig6b(lab: &mut Lab<'_>) -> Result<Report, FigureError> {
     let mut data = Data::new("speedups", &["mix", "percentile", "speedup"]);
     let mut series = Vec::new();
     for mix in &runs.mixes {
-        let (Some(baseline), Some(ours)) =
-            (mix.of(NO_LOGGING, Queue::OfDrive), mix.of("mlb-256", Queue::OfDrive))
+        let (Some(baseline), Some(ours)) = (mix.of(NO_LOGGING, SATA), mix.of("mlb-256", SATA))
         else {
             continue;
         };
@@ -295,9 +294,9 @@ fn findings(runs: &MixRuns) -> Vec<String> {
     let mut findings: Vec<String> = QUEUES.into_iter().filter_map(of).collect();
     findings.push(
         "What near-head logging saves is the arm's way to each small write. A drive that may choose \
-         among 32 queued requests saves the same way by itself, and a log record, one at a time, \
+         among many queued requests saves the same way by itself, and a log record, one at a time, \
          takes away what it could choose from. In order, every write in place costs its full way, \
-         and the queue behind it waits."
+         and the queue behind it waits. Other depths of the queue are in sweep."
             .to_owned(),
     );
     findings

@@ -9,7 +9,7 @@ use crate::fig6::shared_bytes;
 use crate::lab::Lab;
 use crate::metered::Passed;
 use crate::replayed::{Replayed, replay};
-use crate::rig::{self, CONSTELLATION, FigureDisk, Queue, System};
+use crate::rig::{self, CONSTELLATION, FigureDisk, SATA, System};
 use crate::servers::{Server, Window};
 use nearhead_disk::Nanos;
 use nearhead_sim::trace::TraceRequest;
@@ -152,7 +152,7 @@ pub(crate) fn runs(lab: &mut Lab<'_>) -> Result<Rc<Vec<HourRun>>, FigureError> {
     let sources = sources(lab, length)?;
     let steps = sources.into_iter().map(|source| (source.name.clone(), source)).collect();
     let done = Rc::new(lab.each("hours", steps, |_, source| {
-        let disk = rig::hard_disk(CONSTELLATION, Queue::OfDrive)?;
+        let disk = rig::hard_disk(CONSTELLATION, SATA)?;
         hour(source, disk, &System::of_preset(PRESET)?)
     })?);
     lab.hours = Some(Rc::clone(&done));

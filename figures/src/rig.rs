@@ -99,28 +99,30 @@ pub(crate) fn mechanics(name: &str) -> Result<Mechanics, FigureError> {
 /// In which order a disk serves what is queued at it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Queue {
-    /// As the drive does by its profile: the request it can reach soonest, up to 32 to choose from.
-    OfDrive,
+    /// The request it can reach soonest, of as many as it takes at once.
+    SoonestOf(u16),
     /// First come, first served: no command queuing, or one that the host does not use.
     InOrder,
 }
 
+/// The queue of the SATA drive in Manylogs' replays (V-B): the standard's 32 commands.
+pub(crate) const SATA: Queue = Queue::SoonestOf(32);
+
 impl Queue {
     /// As it is called in tables.
-    pub(crate) const fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> String {
         match self {
-            Self::OfDrive => "soonest first",
-            Self::InOrder => "in order",
+            Self::SoonestOf(depth) => format!("soonest of {depth}"),
+            Self::InOrder => "in order".to_owned(),
         }
     }
 
     fn options(self) -> HddOptions {
-        match self {
-            Self::OfDrive => HddOptions::default(),
-            Self::InOrder => {
-                HddOptions { policy: Some(QueuePolicy::Fifo), ..HddOptions::default() }
-            }
-        }
+        let (policy, queue_depth) = match self {
+            Self::SoonestOf(depth) => (QueuePolicy::Sptf, Some(depth)),
+            Self::InOrder => (QueuePolicy::Fifo, None),
+        };
+        HddOptions { policy: Some(policy), queue_depth, ..HddOptions::default() }
     }
 }
 

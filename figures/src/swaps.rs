@@ -5,7 +5,7 @@ use crate::fig6;
 use crate::lab::Lab;
 use crate::paper::PAPERS;
 use crate::report::{Data, Report, Row, Value};
-use crate::rig::{self, CONSTELLATION, Queue};
+use crate::rig::{self, CONSTELLATION, SATA};
 use crate::smr;
 
 /// Size of a log (Manylogs III-B).
@@ -23,7 +23,7 @@ pub(crate) fn swaps(lab: &mut Lab<'_>) -> Result<Report, FigureError> {
     );
     for (index, mix) in runs.mixes.iter().enumerate() {
         let name = mix.prepared.name;
-        let Some(run) = mix.of("mlb-256", Queue::OfDrive) else { continue };
+        let Some(run) = mix.of("mlb-256", SATA) else { continue };
         let stats = &run.status.stats;
         rows.push(
             Row::new(format!("swaps, mlb-256, {name}"), "")
@@ -52,12 +52,8 @@ pub(crate) fn swaps(lab: &mut Lab<'_>) -> Result<Report, FigureError> {
     let disk = rig::mechanics(CONSTELLATION)?;
     let at_best_ms = 2.0 * LOG_BYTES / disk.bandwidth(0) * 1e3;
     rows.push(Row::new("moving one full 10 MB log", "ms").paper(PAPER_SWAP_MS).limit(at_best_ms));
-    let logged: Vec<f64> = runs
-        .mixes
-        .iter()
-        .filter_map(|mix| mix.of("mlb-256", Queue::OfDrive))
-        .map(logged_mb)
-        .collect();
+    let logged: Vec<f64> =
+        runs.mixes.iter().filter_map(|mix| mix.of("mlb-256", SATA)).map(logged_mb).collect();
     Ok(Report {
         name: "swaps",
         title: "log swaps within five minutes".to_owned(),

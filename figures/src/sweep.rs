@@ -9,10 +9,11 @@ use crate::chart::BarChart;
 use crate::contention::{self, FILES, Method};
 use crate::error::FigureError;
 use crate::fig2::{self, FIG2A, OURS};
-use crate::fig6::{self, BUSY_SHARE, NO_LOGGING, QUEUES};
+use crate::fig6::{self, BUSY_SHARE, MixRuns, NO_LOGGING, QUEUES};
 use crate::journal::Mode;
 use crate::lab::Lab;
 use crate::mix::Prepared;
+use crate::paper::PAPERS;
 use crate::replayed::{mean_speed_up, replay};
 use crate::report::{Data, Drawing, Report, Row, Value};
 use crate::rig::{self, CHEETAH, CONSTELLATION, Queue, System};
@@ -32,30 +33,31 @@ const THRESHOLDS: [u32; 6] = [8, 16, 32, 64, 128, 256];
 /// Shares of time that the bare disk is busy with a mix.
 const LOADS: [f64; 5] = [0.3, 0.45, 0.6, 0.75, 0.9];
 
+/// Requests that a drive may choose from; one is a queue in order.
+const DEPTHS: [u16; 6] = [2, 4, 8, 16, 32, 128];
+
 /// The sweeps.
 pub(crate) fn sweep(lab: &mut Lab<'_>) -> Result<Report, FigureError> {
     let runs = fig6::runs(lab)?;
-    let baselines: Vec<(&Prepared, &Histogram)> = runs
-        .mixes
-        .iter()
-        .filter_map(|mix| Some((&mix.prepared, &mix.of(NO_LOGGING, Queue::OfDrive)?.latency)))
-        .collect();
     let mut rows = Vec::new();
-    let mut data = Data::new("speedups", &["parameter", "value", "mean_speedup"]);
-    let mut book = |rows: &mut Vec<Row>, parameter: &str, value: String, speed_up: f64| {
-        data.push([parameter.to_owned(), value.clone(), format!("{speed_up:.4}")]);
-        let case = format!("{parameter} {value}, mean of W1 to W5");
-        rows.push(Row::new(case, "x").baseline(1.0).ours(speed_up));
+    let mut data = Data::new("speedups", &["parameter", "value", "disk_queue", "mean_speedup"]);
+    let mut book = |rows: &mut Vec<Row>, parameter: &str, value: &str, factors: &[f64]| {
+        for (queue, factor) in QUEUES.iter().zip(factors) {
+            let (parameter, queue) = (parameter.to_owned(), queue.name());
+            let case = format!("{parameter} {value}, disk {queue}, mean of W1 to W5");
+            rows.push(Row::new(case, "x").baseline(1.0).ours(*factor));
+            data.push([parameter, value.to_owned(), queue, format!("{factor:.4}")]);
+        }
     };
 
     let steps = SIZES.iter().map(|size| (format!("W1 to W5, {}", size.0), *size)).collect();
     let by_size = lab.each("sizes", steps, |_, (_, group, log)| {
         let sizes = Some((group * MB, log * MB));
         let system = System { group_and_log_bytes: sizes, ..System::of_preset("mlb-256")? };
-        mean_over(&baselines, &system)
+        mean_over(&runs, &system)
     })?;
-    for ((name, _, _), speed_up) in SIZES.iter().zip(&by_size) {
-        book(&mut rows, "log", (*name).to_owned(), *speed_up);
+    for ((name, _, _), factors) in SIZES.iter().zip(&by_size) {
+        book(&mut rows, "log", name, factors);
     }
     let bandwidths = beside_a_reader(lab)?;
     for ((name, _, _), percent) in SIZES.iter().zip(&bandwidths) {
@@ -66,40 +68,62 @@ pub(crate) fn sweep(lab: &mut Lab<'_>) -> Result<Report, FigureError> {
     let steps = THRESHOLDS.iter().map(|kib| (format!("W1 to W5, {kib} KiB"), *kib)).collect();
     let by_threshold = lab.each("thresholds", steps, |_, kib| {
         let logged_write_bytes_max = Some(kib << 10);
-        mean_over(&baselines, &System { logged_write_bytes_max, ..System::of_preset("mlb-256")? })
+        mean_over(&runs, &System { logged_write_bytes_max, ..System::of_preset("mlb-256")? })
     })?;
-    for (kib, speed_up) in THRESHOLDS.iter().zip(&by_threshold) {
-        book(&mut rows, "threshold", format!("{kib} KiB"), *speed_up);
+    for (kib, factors) in THRESHOLDS.iter().zip(&by_threshold) {
+        book(&mut rows, "threshold", &format!("{kib} KiB"), factors);
     }
 
     let loads = lab.effort.pick(&LOADS[..], &LOADS[..], &LOADS[1..2]);
     let mut by_load = Vec::new();
     for load in loads {
         let speed_ups = at_load(lab, *load)?;
-        for (queue, speed_up) in QUEUES.iter().zip(&speed_ups) {
-            let value = format!("{:.0} % busy, disk {}", 100.0 * load, queue.name());
-            book(&mut rows, "load", value, *speed_up);
-        }
+        book(&mut rows, "load", &format!("{:.0} % busy", 100.0 * load), &speed_ups);
         by_load.push(speed_ups);
     }
 
-    let best = SIZES.iter().zip(&by_size).max_by(|a, b| a.1.total_cmp(b.1));
-    let findings = best.map(|((name, _, _), factor)| {
-        format!(
-            "Of the sizes, {name} is best for the mixes ({factor:.2} times); the paper chose 10 MB \
-             in 100 MB."
-        )
-    });
+    let depths = lab.effort.pick(&DEPTHS[..], &DEPTHS[..], &DEPTHS[2..3]);
+    let made: Vec<&Prepared> = runs.mixes.iter().map(|mix| &mix.prepared).collect();
+    let queues: Vec<Queue> = depths.iter().map(|depth| Queue::SoonestOf(*depth)).collect();
+    let by_depth = at_queues(lab, &made, &queues, "queue")?;
+    for (queue, factor) in queues.iter().zip(&by_depth) {
+        let case = format!("disk {}, mean of W1 to W5", queue.name());
+        rows.push(Row::new(case, "x").baseline(1.0).ours(*factor));
+        let cells = ["queue", "", &queue.name(), &format!("{factor:.4}")].map(str::to_owned);
+        data.push(cells);
+    }
+
+    let best_of = |index: usize| {
+        let all = SIZES.iter().zip(&by_size);
+        let best = all.max_by(|a, b| a.1[index].total_cmp(&b.1[index]));
+        best.map_or_else(String::new, |(size, factors)| {
+            let queue = QUEUES[index].name();
+            format!("{} on a disk {queue} ({:.2} times)", size.0, factors[index])
+        })
+    };
+    let mut findings = vec![format!(
+        "Of the sizes, best for the mixes are {} and {}; the paper chose 10 MB in 100 MB.",
+        best_of(0),
+        best_of(1)
+    )];
+    findings.extend(load_of_paper(loads, &by_load));
+    let told: Vec<String> = depths
+        .iter()
+        .zip(&by_depth)
+        .map(|(depth, factor)| format!("{factor:.2} among {depth}"))
+        .collect();
+    findings.push(format!(
+        "The more requests a drive may choose from, the less is left to gain at this load: {}.",
+        told.join(", ")
+    ));
     let names = SIZES.map(|size| size.0.replace(" MB", "").replace(" GB", "G"));
+    let thresholds = THRESHOLDS.map(|kib| format!("{kib} KiB"));
     let load_names: Vec<String> =
         loads.iter().map(|load| format!("{:.0} %", 100.0 * load)).collect();
-    let of_queue = |index: usize| by_load.iter().map(|factors| factors[index]).collect();
-    let load_series = QUEUES.iter().enumerate().map(|(i, q)| (q.name().to_owned(), of_queue(i)));
-    let one = |values: &[f64]| vec![("speed-up".to_owned(), values.to_vec())];
     let drawings = vec![
-        drawing("sizes", &names, one(&by_size))?,
-        drawing("thresholds", &THRESHOLDS.map(|kib| format!("{kib} KiB")), one(&by_threshold))?,
-        drawing("load", &load_names, load_series.collect())?,
+        drawing("sizes", &names, &by_size)?,
+        drawing("thresholds", &thresholds, &by_threshold)?,
+        drawing("load", &load_names, &by_load)?,
     ];
     Ok(Report {
         name: "sweep",
@@ -112,38 +136,59 @@ pub(crate) fn sweep(lab: &mut Lab<'_>) -> Result<Report, FigureError> {
             100.0 * BUSY_SHARE
         ),
         differs: fig6::differs(),
-        findings: findings.into_iter().collect(),
+        findings,
         rows,
         data: vec![data],
         drawings,
     })
 }
 
-fn drawing(
-    name: &str,
-    groups: &[String],
-    series: Vec<(String, Vec<f64>)>,
-) -> Result<Drawing, FigureError> {
+/// Between which loads the paper's speed-up lies, where it does.
+fn load_of_paper(loads: &[f64], by_load: &[Vec<f64>]) -> Option<String> {
+    let paper = PAPERS.mixes.mlb256_speedup.average;
+    let in_order = QUEUES.iter().position(|queue| *queue == Queue::InOrder)?;
+    let above = by_load.iter().position(|factors| factors[in_order] >= paper)?;
+    let below = above.checked_sub(1)?;
+    Some(format!(
+        "On a disk that serves its queue in order the speed-up depends on the load more than on any \
+         parameter, because logging keeps up where writing in place begins to fall behind: the \
+         paper's {paper:.1} lies between {:.0} % ({:.2}) and {:.0} % ({:.2}) of the bare disk's time.",
+        100.0 * loads[below],
+        by_load[below][in_order],
+        100.0 * loads[above],
+        by_load[above][in_order]
+    ))
+}
+
+fn drawing(name: &str, groups: &[String], factors: &[Vec<f64>]) -> Result<Drawing, FigureError> {
+    let of_queue = |(index, queue): (usize, &Queue)| {
+        (format!("disk {}", queue.name()), factors.iter().map(|all| all[index]).collect())
+    };
     let chart = BarChart {
         title: &format!("MLB-256 over no logging, by {name}"),
         unit: "times faster, mean of W1 to W5",
         groups: groups.to_vec(),
-        series,
+        series: QUEUES.iter().enumerate().map(of_queue).collect(),
         limit: None,
         decades: false,
     };
     Drawing::new(name, chart.render())
 }
 
-/// The speed-up of `system`, averaged over the mixes.
-fn mean_over(baselines: &[(&Prepared, &Histogram)], system: &System) -> Result<f64, FigureError> {
-    let mut sum = 0.0;
-    for (mix, baseline) in baselines {
-        let disk = rig::hard_disk(CONSTELLATION, Queue::OfDrive)?;
-        let done = replay(disk, system, mix.requests.iter().copied(), mix.name)?;
-        sum += mean_speed_up(baseline, &done.latency);
-    }
-    Ok(sum / baselines.len().max(1) as f64)
+/// The speed-ups of `system`, averaged over the mixes, for each way to serve a queue.
+fn mean_over(runs: &MixRuns, system: &System) -> Result<Vec<f64>, FigureError> {
+    let of_queue = |queue: Queue| {
+        let mut factors = Vec::new();
+        for mix in &runs.mixes {
+            let Some(baseline) = mix.of(NO_LOGGING, queue) else { continue };
+            let made = &mix.prepared;
+            let disk = rig::hard_disk(CONSTELLATION, queue)?;
+            let done = replay(disk, system, made.requests.iter().copied(), made.name)?;
+            factors.push(mean_speed_up(&baseline.latency, &done.latency));
+        }
+        Ok(mean(&factors))
+    };
+    QUEUES.into_iter().map(of_queue).collect()
 }
 
 /// The sequential reader's bandwidth beside 320 writes a second, for each size.
@@ -171,14 +216,25 @@ fn beside_a_reader(lab: &mut Lab<'_>) -> Result<Vec<Value>, FigureError> {
 /// each way to serve a queue.
 fn at_load(lab: &mut Lab<'_>, share: f64) -> Result<Vec<f64>, FigureError> {
     let mixes = fig6::prepare(lab, share)?;
+    let mixes: Vec<&Prepared> = mixes.iter().collect();
+    at_queues(lab, &mixes, &QUEUES, &format!("{:.0} % busy", 100.0 * share))
+}
+
+/// The speed-ups of MLB-256, averaged over `mixes`, for each way to serve a queue.
+fn at_queues(
+    lab: &mut Lab<'_>,
+    mixes: &[&Prepared],
+    queues: &[Queue],
+    what: &str,
+) -> Result<Vec<f64>, FigureError> {
     let mut steps = Vec::new();
-    for queue in QUEUES {
-        for mix in &mixes {
-            let what = format!("{}, {:.0} % busy, {}", mix.name, 100.0 * share, queue.name());
-            steps.push((what, (mix, queue)));
+    for queue in queues {
+        for mix in mixes {
+            let step = format!("{}, {what}, {}", mix.name, queue.name());
+            steps.push((step, (*mix, *queue)));
         }
     }
-    let factors = lab.each("load", steps, |_, (mix, queue): (&Prepared, Queue)| {
+    let factors = lab.each("sweep", steps, |_, (mix, queue): (&Prepared, Queue)| {
         let run = |preset| -> Result<Histogram, FigureError> {
             let system = System::of_preset(preset)?;
             let disk = rig::hard_disk(CONSTELLATION, queue)?;
