@@ -1,6 +1,6 @@
 //! Lines as SVG: cumulative distributions, speed-ups over percentiles, throughput over a count.
 
-use super::{COLOURS, SIZE, failed};
+use super::{COLOURS, Legend, failed};
 use plotters::prelude::*;
 
 /// Points of one line, in order of x.
@@ -30,9 +30,14 @@ impl LineChart<'_> {
         let all = || scaled.iter().flat_map(|(_, points)| points);
         let x = bounds(all().map(|point| point.0), self.x_decades);
         let y = bounds(all().map(|point| point.1), self.y_decades);
+        let names = self.series.iter().enumerate();
+        let legend = Legend::new(
+            names.map(|(index, (name, _))| (name.clone(), COLOURS[index % COLOURS.len()])),
+        );
         let mut svg = String::new();
-        let area = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
-        area.fill(&WHITE).map_err(failed)?;
+        let whole = SVGBackend::with_string(&mut svg, legend.size()).into_drawing_area();
+        whole.fill(&WHITE).map_err(failed)?;
+        let area = legend.draw(&whole)?;
         let mut context = ChartBuilder::on(&area)
             .caption(self.title, ("sans-serif", 17))
             .margin(12)
@@ -50,23 +55,15 @@ impl LineChart<'_> {
             .label_style(("sans-serif", 12))
             .draw()
             .map_err(failed)?;
-        for (index, (name, points)) in scaled.into_iter().enumerate() {
+        for (index, (_, points)) in scaled.into_iter().enumerate() {
             let colour = COLOURS[index % COLOURS.len()];
             let line = PathElement::new(points, colour.stroke_width(2));
-            context.draw_series([line]).map_err(failed)?.label(name).legend(move |(x, y)| {
-                PathElement::new(vec![(x, y), (x + 14, y)], colour.stroke_width(3))
-            });
+            context.draw_series([line]).map_err(failed)?;
         }
-        context
-            .configure_series_labels()
-            .position(SeriesLabelPosition::LowerRight)
-            .background_style(WHITE.mix(0.85))
-            .label_font(("sans-serif", 12))
-            .draw()
-            .map_err(failed)?;
-        area.present().map_err(failed)?;
+        whole.present().map_err(failed)?;
         drop(context);
         drop(area);
+        drop(whole);
         Ok(svg)
     }
 
