@@ -28,7 +28,7 @@ pub struct FiguresArgs {
     /// Folder for report.html, CSV and SVG files
     #[arg(long, default_value = "target/figures")]
     pub out: PathBuf,
-    /// Folder of the real traces [default: $NEARHEAD_SHARED/traces or ../shared/traces, if there]
+    /// Folder of the real traces [default: `$NEARHEAD_SHARED/traces` or ../shared/traces, if there]
     #[arg(long, value_name = "DIR")]
     pub traces: Option<PathBuf>,
     /// Requests of real traces past the end of the disk: an error, wrapped around, or the whole
@@ -94,7 +94,9 @@ impl Progress for Bar {
 /// Makes the figures; the error is what to tell the user.
 pub fn run(args: &FiguresArgs) -> Result<(), String> {
     if args.list {
-        FIGURES.iter().for_each(|figure| say(&format!("{:<8} {}", figure.name, figure.summary)));
+        for figure in FIGURES {
+            say(&format!("{:<8} {}", figure.name, figure.summary));
+        }
         return Ok(());
     }
     let told = |error: nearhead_figures::FigureError| format!("figures: {error}");
