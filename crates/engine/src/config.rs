@@ -51,6 +51,8 @@ pub enum AdmissionPolicy {
         piece_bytes: u32,
         /// Most bulk bytes on the disk at once.
         bulk_bytes_max: u64,
+        /// Most commands of urgent cleaning on the disk at once.
+        urgent_commands_max: u32,
     },
 }
 
@@ -58,8 +60,8 @@ impl AdmissionPolicy {
     pub(crate) fn build(self) -> Box<dyn Admission> {
         match self {
             Self::Fifo { piece_bytes } => Box::new(Fifo { piece_bytes }),
-            Self::DurableFirst { piece_bytes, bulk_bytes_max } => {
-                Box::new(DurableFirst { piece_bytes, bulk_bytes_max })
+            Self::DurableFirst { piece_bytes, bulk_bytes_max, urgent_commands_max } => {
+                Box::new(DurableFirst { piece_bytes, bulk_bytes_max, urgent_commands_max })
             }
         }
     }
@@ -101,6 +103,9 @@ pub struct Config {
     pub stage_bytes_max: usize,
     /// Largest payload of one record, in bytes.
     pub record_bytes_max: u32,
+    /// Space every log keeps for records that carry no data, in bytes, so that an invalidation finds a
+    /// place even when every log is full.
+    pub log_reserve_bytes: u32,
     /// Take a snapshot of the map after so many logged bytes.
     pub snapshot_after_bytes: u64,
     /// Take a snapshot after so long with records since the last one.

@@ -4,7 +4,7 @@
 //! admission policy allows, commands of one class in the order they were issued, and every
 //! completion finds its purpose exactly once.
 
-use crate::admission::{Admission, Outstanding};
+use crate::admission::{Admission, Outstanding, Pace};
 use crate::slab::Slab;
 use nearhead_disk::{Class, Command, CommandId, Submission, Ticket};
 use std::collections::VecDeque;
@@ -97,6 +97,14 @@ impl Dispatcher {
             self.leave(id, class, bytes, command);
         } else {
             self.waiting[class as usize].push_back((id, command));
+        }
+    }
+
+    /// Says how much background work matters now; what may go then goes.
+    pub(crate) fn set_pace(&mut self, admission: &dyn Admission, pace: Pace) {
+        if self.outstanding.pace != pace {
+            self.outstanding.pace = pace;
+            self.pump(admission);
         }
     }
 

@@ -25,6 +25,8 @@ use std::collections::VecDeque;
 const PIECE_BYTES: usize = 256 << 10;
 /// Logs that stay claimed across a snapshot; each costs recovery one read.
 const CLAIMS_KEPT: usize = 8;
+/// Logs looked at for room when none of those claimed has any.
+const CLAIM_SEARCH_MAX: usize = 1 << 16;
 /// Claimed logs that make a snapshot worth its cost.
 const CLAIMS_MANY: usize = 4096;
 /// Attempts in a row that may fail before those who wait for a snapshot are told.
@@ -37,7 +39,11 @@ const HINTS_BYTES: u64 = crate::HINTS_MAX as u64 * 16;
 /// Bytes kept free in a slot: padding, and entries that in-place writes cut in two.
 const SPARE_BYTES: u64 = 64 << 10;
 /// A wished snapshot waits until this many times its size was logged ...
-const WISHED_COST_SHARE: u64 = 8;
+const WISHED_COST_SHARE: u64 = 64;
+/// Bytes logged for each byte of a snapshot, at least, while the interval is not at its bound.
+const INTERVAL_PER_BODY: u64 = 128;
+/// The longest interval, in configured ones: with the default, 8 GiB of logs for a recovery to read.
+const INTERVAL_MAX: u64 = 8;
 /// ... or until nobody has asked anything for so long.
 const IDLE_FOR_SNAPSHOT: Nanos = Nanos::from_millis(200);
 
@@ -56,6 +62,11 @@ struct InProgress {
     flush_ticket: Option<u64>,
     in_flight: bool,
     clean: bool,
+    /// Bulk, so that it comes to its end beside any other load; before that if somebody waits for the
+    /// room it frees.
+    class: Class,
+    /// Logs claimed by the snapshot itself, once it is committed.
+    claims_new: Vec<u32>,
 }
 
 /// State of snapshots.
@@ -147,9 +158,17 @@ impl Engine {
         let changed = self.commit.bytes_since_snapshot > 0;
         snapshotter.demanded
             || (snapshotter.wished && self.snapshot_is_cheap())
-            || self.commit.bytes_since_snapshot >= config.snapshot_after_bytes
+            || self.commit.bytes_since_snapshot >= self.snapshot_interval_bytes()
             || self.logs.claimed_len() > CLAIMS_MANY
             || (changed && self.now.since(snapshotter.last_at) >= config.snapshot_period)
+    }
+
+    /// Logged bytes between two snapshots: what is configured, or more while the map is so large that
+    /// writing it that often would cost more than it saves a recovery.
+    fn snapshot_interval_bytes(&self) -> u64 {
+        let configured = self.setup.config.snapshot_after_bytes;
+        let body_bytes = self.map.len() as u64 * nearhead_format::ENTRY_BYTES as u64;
+        (body_bytes * INTERVAL_PER_BODY).clamp(configured, configured.saturating_mul(INTERVAL_MAX))
     }
 
     /// Whether nobody would notice it, or it is small against what was logged since the last one.
@@ -212,12 +231,15 @@ impl Engine {
 
     fn begin_snapshot(&mut self, clean: bool) {
         let keep = self.claims_to_keep();
+        let claims_new = self.claims_to_add(&keep);
         let logs = self.logs.present().map(|(log_index, ring)| {
             let (position, generation) = (ring.position, ring.generation);
             BodyItem::Log(LogState { log_index, position, generation })
         });
         let mut rest: VecDeque<BodyItem> = logs.collect();
-        rest.extend(keep.iter().map(|index| BodyItem::Claim(*index)));
+        let mut claims = [keep.as_slice(), claims_new.as_slice()].concat();
+        claims.sort_unstable();
+        rest.extend(claims.into_iter().map(BodyItem::Claim));
         rest.extend(self.durability_only.iter().map(|range| {
             let len_sectors = range.end - range.start;
             BodyItem::Hint(HintRange { start_sector: range.start, len_sectors })
@@ -231,7 +253,7 @@ impl Engine {
         self.commit.bytes_since_snapshot = 0;
         let number = self.snapshotter.number + 1;
         let slot = (number % 2) as usize;
-        self.snapshotter.demanded = false;
+        let waited_for = std::mem::take(&mut self.snapshotter.demanded);
         self.snapshotter.wished = false;
         self.snapshotter.hints_changed = false;
         self.snapshotter.last_at = self.now;
@@ -245,6 +267,8 @@ impl Engine {
             flush_ticket: None,
             in_flight: false,
             clean,
+            class: if waited_for { Class::Foreground } else { Class::Bulk },
+            claims_new,
         }));
         self.continue_snapshot();
     }
@@ -261,6 +285,26 @@ impl Engine {
         claimed.truncate(CLAIMS_KEPT);
         claimed.sort_unstable();
         claimed
+    }
+
+    /// Logs with room that the snapshot claims because those that stay claimed have none. A log may be
+    /// written only once it is claimed, and when all claimed ones are full no record can claim more.
+    fn claims_to_add(&self, keep: &[u32]) -> Vec<u32> {
+        let log_block = self.setup.layout.log_block_bytes;
+        let blocks = (self.record_bytes_max() / log_block).max(1);
+        let has_room = |index: &u32| self.logs.has_room(*index, blocks, 0);
+        if !self.setup.config.claims_ahead() || keep.iter().any(has_room) {
+            return Vec::new();
+        }
+        let near = self.setup.layout.log_offset(self.commit.last_log).unwrap_or(0);
+        let others = self.logs.near(near).filter(|index| !self.logs.is_claimed(*index));
+        let roomy = others.take(CLAIM_SEARCH_MAX).filter(|index| self.logs.has_room(*index, 1, 0));
+        let mut found: Vec<u32> = roomy.collect();
+        // Stable: of those with the same room the nearest come first.
+        found.sort_by_key(|index| !has_room(index));
+        found.truncate(CLAIMS_KEPT);
+        found.sort_unstable();
+        found
     }
 
     fn continue_snapshot(&mut self) {
@@ -285,7 +329,7 @@ impl Engine {
             let parts = vec![Payload::Bytes(piece.freeze().slice(0..filled))];
             let command = Command::Write { offset: work.offset, parts, durable: false };
             work.offset += filled as u64;
-            return self.issue(Class::Background, Purpose::SnapshotBody, command);
+            return self.issue(work.class, Purpose::SnapshotBody, command);
         }
         let ticket = *work.flush_ticket.get_or_insert_with(|| self.flusher.want());
         if self.flusher.is_done(ticket) {
@@ -308,7 +352,7 @@ impl Engine {
             parts: vec![Payload::Bytes(BufferMut::copy_of(&header.encode()).freeze())],
             durable: self.flusher.is_needed(),
         };
-        self.issue(Class::Background, Purpose::SnapshotHeader, command);
+        self.issue(work.class, Purpose::SnapshotHeader, command);
     }
 
     pub(crate) fn on_snapshot_body(&mut self, result: Result<Payload, DiskError>) {
@@ -333,6 +377,8 @@ impl Engine {
         self.snapshotter.sequence = work.record_sequence;
         self.snapshotter.clean_on_disk = work.clean;
         self.stats.snapshots += 1;
+        // First the claims: the rings they name must keep the positions that the snapshot tells.
+        work.claims_new.iter().for_each(|index| self.logs.note_claimed(*index));
         self.logs.snapshot_committed();
         if let Some(journal) = self.journal.as_mut() {
             journal.ring.snapshot_committed();

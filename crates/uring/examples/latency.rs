@@ -110,6 +110,9 @@ fn wait(disk: &mut RealDisk) -> Outcome<Completion> {
         if let Some(completion) = disk.poll(Nanos::ZERO) {
             return Ok(completion);
         }
+        if disk.wake_at().is_some() {
+            continue;
+        }
         let fd = disk.wake_fd().ok_or("a real disk has a descriptor")?;
         poll(&mut [PollFd::from_borrowed_fd(fd, PollFlags::IN)], None)?;
     }

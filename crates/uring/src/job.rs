@@ -23,6 +23,8 @@ use rustix::io::Errno;
 const ZERO_BY_WRITING_BYTES_MAX: u64 = 128 * 1024;
 /// Zeros written by one call where the kernel cannot zero by itself.
 const ZEROS_PER_CALL_BYTES: u64 = 2 << 20;
+/// A durable write of at most this much is small.
+const SMALL_BYTES_MAX: u64 = 256 * 1024;
 /// `EINTR` and `EAGAIN` in a row before a command is given up as failed.
 const RETRIES_MAX: u32 = 1000;
 
@@ -142,6 +144,15 @@ impl Job {
             Step::Punch { .. } => Operation::Punch { offset, len },
             Step::Discard => Operation::Discard { offset, len },
             Step::Sync => Operation::Sync,
+        }
+    }
+
+    /// Whether it is a flush or a small write that must be durable: what somebody waits for.
+    pub(crate) fn is_small_and_durable(&self) -> bool {
+        match self.step {
+            Step::Write(_) => self.durable && self.end - self.start <= SMALL_BYTES_MAX,
+            Step::Sync => true,
+            _ => false,
         }
     }
 

@@ -12,6 +12,7 @@
 //! It never interprets what is on the disk: that is the volume's work.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod blocking;
 mod error;
 mod exclusive;
 mod gate;

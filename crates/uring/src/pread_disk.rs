@@ -4,19 +4,16 @@
 //! first, and some threads are kept free of bulk and background work, so that a durable write
 //! never waits for a thread behind bulk transfers alone. The queue is bounded by the queue depth.
 
-use crate::job::{Job, Operation, Progress};
+use crate::blocking::call;
+use crate::job::{Job, Progress};
 use crate::pool::ReadPool;
-use crate::segments::PIECES_PER_CALL_MAX;
 use crate::target::Target;
 use nearhead_disk::{
     Class, Completion, Disk, DiskError, DiskErrorKind, Nanos, Properties, Submission,
 };
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::FallocateFlags;
-use rustix::io::{Errno, ReadWriteFlags};
 use std::collections::VecDeque;
-use std::io::IoSlice;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
@@ -141,29 +138,6 @@ impl Shared {
 
     fn next_done(&self) -> Option<Completion> {
         lock(&self.done).pop_front()
-    }
-}
-
-/// The job's next operation as a blocking call.
-fn call(job: &mut Job, target: &Target) -> Result<usize, Errno> {
-    let keep = FallocateFlags::KEEP_SIZE;
-    let fd = target.fd();
-    match job.operation(target) {
-        Operation::Read { offset } => rustix::io::pread(fd, job.memory(), offset),
-        Operation::Write { offset, through } => {
-            let flags = if through { ReadWriteFlags::DSYNC } else { ReadWriteFlags::empty() };
-            let mut pieces = Vec::with_capacity(8);
-            pieces.extend(job.pending().take(PIECES_PER_CALL_MAX).map(IoSlice::new));
-            rustix::io::pwritev2(fd, &pieces, offset, flags)
-        }
-        Operation::ZeroRange { offset, len } => {
-            rustix::fs::fallocate(fd, FallocateFlags::ZERO_RANGE | keep, offset, len).map(|()| 0)
-        }
-        Operation::Punch { offset, len } => {
-            rustix::fs::fallocate(fd, FallocateFlags::PUNCH_HOLE | keep, offset, len).map(|()| 0)
-        }
-        Operation::Discard { offset, len } => crate::ioctl::discard(fd, offset, len).map(|()| 0),
-        Operation::Sync => rustix::fs::fdatasync(fd).map(|()| 0),
     }
 }
 

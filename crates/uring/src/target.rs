@@ -101,6 +101,12 @@ impl Target {
         self.fd.as_fd()
     }
 
+    /// Whether it is a file on a device without a head: the kernel makes durable writes to it in a
+    /// worker thread, and they take about as long as waking two threads.
+    pub(crate) fn is_file_on_flash(&self) -> bool {
+        self.is_file && !self.properties.rotational
+    }
+
     /// Whether the kernel may still be asked to zero a range by itself.
     pub(crate) fn may_zero_range(&self) -> bool {
         !self.zero_range_refused.load(Ordering::Relaxed)

@@ -16,6 +16,9 @@ const PIECE_BYTES_ROTATIONAL: u32 = 128 << 10;
 /// The same where no head moves: enough in flight for a fast device.
 const BULK_BYTES_FLASH: u64 = 4 << 20;
 const PIECE_BYTES_FLASH: u32 = 1 << 20;
+/// Commands of urgent cleaning at once: a few for a disk to choose from, many where no head moves.
+const URGENT_COMMANDS_ROTATIONAL: u32 = 8;
+const URGENT_COMMANDS_FLASH: u32 = 64;
 
 /// A preset as users name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,10 +98,10 @@ pub fn default_config(superblock: &Superblock, properties: &Properties) -> Confi
         Preset::SingleLog => PlacementPolicy::SingleLog,
         Preset::Mlb => PlacementPolicy::NearHead,
     };
-    let (piece_bytes, bulk_bytes_max) = if properties.rotational {
-        (PIECE_BYTES_ROTATIONAL, BULK_BYTES_ROTATIONAL)
+    let (piece_bytes, bulk_bytes_max, urgent_commands_max) = if properties.rotational {
+        (PIECE_BYTES_ROTATIONAL, BULK_BYTES_ROTATIONAL, URGENT_COMMANDS_ROTATIONAL)
     } else {
-        (PIECE_BYTES_FLASH, BULK_BYTES_FLASH)
+        (PIECE_BYTES_FLASH, BULK_BYTES_FLASH, URGENT_COMMANDS_FLASH)
     };
     Config {
         ack: match superblock.ack {
@@ -109,6 +112,7 @@ pub fn default_config(superblock: &Superblock, properties: &Properties) -> Confi
         admission: AdmissionPolicy::DurableFirst {
             piece_bytes: piece_bytes.min(properties.transfer_bytes_max),
             bulk_bytes_max,
+            urgent_commands_max,
         },
         logged_write_bytes_max: superblock.logged_write_bytes_max,
         cleaning: Cleaning {
@@ -122,6 +126,7 @@ pub fn default_config(superblock: &Superblock, properties: &Properties) -> Confi
         },
         stage_bytes_max: 16 << 20,
         record_bytes_max: RECORD_BYTES_MAX,
+        log_reserve_bytes: 64 << 10,
         snapshot_after_bytes: 1 << 30,
         snapshot_period: Nanos::from_secs(600),
         stage_age_max: Nanos::from_secs(1),

@@ -6,7 +6,7 @@
 //! its bandwidth (measured on Linux 6.18; the WAL contention paper reaches the same end by process
 //! priority).
 
-use super::{Admission, Outstanding};
+use super::{Admission, Outstanding, Pace};
 use nearhead_disk::Class;
 
 /// Bulk is bounded; everything somebody waits for passes.
@@ -16,6 +16,8 @@ pub struct DurableFirst {
     pub piece_bytes: u32,
     /// Most bulk bytes on the disk at once; one piece always passes.
     pub bulk_bytes_max: u64,
+    /// Most background commands on the disk at once while cleaning is urgent; otherwise it is one.
+    pub urgent_commands_max: u32,
 }
 
 impl Admission for DurableFirst {
@@ -24,12 +26,17 @@ impl Admission for DurableFirst {
             outstanding.bytes[Class::Bulk as usize] + outstanding.bytes[Class::Background as usize];
         // A disk that picks the nearest command next would go on with a sequential stream for as
         // long as it is fed: nothing large follows a durable write before that is done.
-        let has_room = outstanding.commands[Class::Durable as usize] == 0
-            && (in_flight == 0 || in_flight + bytes <= self.bulk_bytes_max);
-        match class {
-            Class::Durable | Class::Foreground => true,
-            Class::Bulk => has_room,
-            Class::Background => has_room && outstanding.commands[Class::Background as usize] == 0,
+        let fits = in_flight == 0 || in_flight + bytes <= self.bulk_bytes_max;
+        let has_room = fits && outstanding.commands[Class::Durable as usize] == 0;
+        let in_background = outstanding.commands[Class::Background as usize];
+        match (class, outstanding.pace) {
+            (Class::Durable | Class::Foreground, _) => true,
+            (Class::Bulk, _) => has_room,
+            (Class::Background, Pace::Polite) => has_room && in_flight == 0,
+            (Class::Background, Pace::Steady) => has_room && in_background == 0,
+            // Small writes that find no log go home one by one: whatever delays them less than that
+            // is worth it.
+            (Class::Background, Pace::Urgent) => fits && in_background < self.urgent_commands_max,
         }
     }
 
@@ -44,7 +51,11 @@ mod tests {
 
     #[test]
     fn no_more_than_the_stated_bulk_bytes_are_ever_admitted() {
-        let policy = DurableFirst { piece_bytes: 128 << 10, bulk_bytes_max: 256 << 10 };
+        let policy = DurableFirst {
+            piece_bytes: 128 << 10,
+            bulk_bytes_max: 256 << 10,
+            urgent_commands_max: 4,
+        };
         let mut outstanding = Outstanding::default();
         let mut admitted = 0;
         while policy.admits(Class::Bulk, 128 << 10, &outstanding) {
@@ -57,7 +68,11 @@ mod tests {
 
     #[test]
     fn nothing_large_follows_a_durable_write_before_it_is_done() {
-        let policy = DurableFirst { piece_bytes: 128 << 10, bulk_bytes_max: 256 << 10 };
+        let policy = DurableFirst {
+            piece_bytes: 128 << 10,
+            bulk_bytes_max: 256 << 10,
+            urgent_commands_max: 4,
+        };
         let mut outstanding = Outstanding::default();
         outstanding.add(Class::Durable, 81_920);
         assert!(!policy.admits(Class::Bulk, 4096, &outstanding));
@@ -68,8 +83,40 @@ mod tests {
     }
 
     #[test]
+    fn urgent_cleaning_goes_beside_durable_writes_up_to_its_bound() {
+        let policy = DurableFirst {
+            piece_bytes: 128 << 10,
+            bulk_bytes_max: 256 << 10,
+            urgent_commands_max: 4,
+        };
+        let mut outstanding = Outstanding { pace: Pace::Urgent, ..Outstanding::default() };
+        outstanding.add(Class::Durable, 4096);
+        for _ in 0..4 {
+            assert!(policy.admits(Class::Background, 4096, &outstanding));
+            outstanding.add(Class::Background, 4096);
+        }
+        assert!(!policy.admits(Class::Background, 4096, &outstanding));
+    }
+
+    #[test]
+    fn cleaning_that_can_wait_leaves_a_bulk_stream_alone() {
+        let policy = DurableFirst {
+            piece_bytes: 128 << 10,
+            bulk_bytes_max: 256 << 10,
+            urgent_commands_max: 4,
+        };
+        let mut outstanding = Outstanding { pace: Pace::Polite, ..Outstanding::default() };
+        assert!(policy.admits(Class::Background, 4096, &outstanding));
+        outstanding.add(Class::Bulk, 128 << 10);
+        assert!(!policy.admits(Class::Background, 4096, &outstanding));
+        outstanding.pace = Pace::Steady;
+        assert!(policy.admits(Class::Background, 4096, &outstanding));
+    }
+
+    #[test]
     fn a_piece_larger_than_the_bound_still_passes_alone() {
-        let policy = DurableFirst { piece_bytes: 1 << 20, bulk_bytes_max: 4096 };
+        let policy =
+            DurableFirst { piece_bytes: 1 << 20, bulk_bytes_max: 4096, urgent_commands_max: 4 };
         assert!(policy.admits(Class::Bulk, 1 << 20, &Outstanding::default()));
     }
 }

@@ -17,6 +17,20 @@ pub struct Outstanding {
     pub commands: [u32; 4],
     /// Bytes of each class.
     pub bytes: [u64; 4],
+    /// How much background work matters now.
+    pub pace: Pace,
+}
+
+/// How much background work (checkpoint and swap) matters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Pace {
+    /// It can wait: nobody asked for it, and there is room in the logs.
+    Polite,
+    /// Somebody asked for it, or its time has come.
+    #[default]
+    Steady,
+    /// Clients wait for it or soon will: the logs are nearly full.
+    Urgent,
 }
 
 impl Outstanding {

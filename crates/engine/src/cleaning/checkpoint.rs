@@ -11,6 +11,10 @@
 //!    leave the map and the log space is free.
 //!
 //! Until the record of step 4 the map keeps pointing to the log, so a crash anywhere is harmless.
+//!
+//! When no log has even the room for that record, the entries leave the map at once and the next
+//! snapshots, which lack them, say the same. Until those are durable the homes stay closed to in-place
+//! writes: a crash would bring the entries back, and with them what was at home before such a write.
 
 use crate::dispatch::Purpose;
 use crate::engine::Engine;
@@ -35,10 +39,20 @@ struct LogRead {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
-    Reading { remaining: usize },
-    Writing { remaining: usize },
-    Flushing { ticket: u64 },
+    Reading {
+        remaining: usize,
+    },
+    Writing {
+        remaining: usize,
+    },
+    Flushing {
+        ticket: u64,
+    },
     Releasing,
+    /// Released by snapshots: done once invalidations are committed up to here.
+    Settling {
+        target: u64,
+    },
 }
 
 #[derive(Debug)]
@@ -129,9 +143,9 @@ impl Checkpoint {
     }
 
     /// The record found no place: they wait for the next.
-    pub(crate) fn return_releases(&mut self, entries: &[Entry]) {
+    pub(crate) fn return_releases(&mut self, entries: Vec<Entry>) {
         if let Some(batch) = self.batch.as_mut() {
-            batch.to_release.extend_from_slice(entries);
+            batch.to_release.extend(entries);
         }
     }
 }
@@ -154,6 +168,9 @@ impl Engine {
                 if record.is_some_and(|record| !record.releases.is_empty()) {
                     return false;
                 }
+                self.checkpoint_released();
+            }
+            Some(Step::Settling { target }) if self.invalidations.committed() >= target => {
                 self.checkpoint_released();
             }
             _ => return false,
@@ -306,6 +323,24 @@ impl Engine {
         self.stats.checkpointed_bytes += bytes;
         if !self.checkpoint.has_releases() {
             self.checkpoint_released();
+        }
+    }
+
+    /// No log takes a record that lets these entries of the batch go: snapshots will.
+    pub(crate) fn release_by_snapshot(&mut self, entries: &[Entry]) {
+        if entries.is_empty() {
+            return;
+        }
+        let mut gone = Vec::with_capacity(entries.len());
+        for entry in entries {
+            let len = u64::from(entry.len_sectors);
+            self.map.remove(entry.home_sector, len, &mut |lost| gone.push(lost));
+        }
+        // The homes were flushed already.
+        self.invalidations.push(gone.into_iter(), 0);
+        let target = self.want_invalidations();
+        if let Some(batch) = self.checkpoint.batch.as_mut() {
+            batch.step = Step::Settling { target };
         }
     }
 

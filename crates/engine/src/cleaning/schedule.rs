@@ -3,19 +3,25 @@
 //! Only the time handed in and the configuration decide; the off-hours window is computed from the
 //! second of the day the configuration gives for time zero.
 
+use crate::admission::Pace;
 use crate::engine::{Engine, Phase};
 use nearhead_disk::Nanos;
 
 const DAY_SECONDS: u64 = 86_400;
+/// Share of all log space in use from which cleaning is urgent.
+const URGENT_FILL_PCT: u32 = 85;
 
 /// What the schedule remembers.
 #[derive(Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts about a pass, not a state")]
 pub(crate) struct Schedule {
     last_request_at: Nanos,
     demanded: bool,
     drain: bool,
     /// The running pass was begun for idleness alone and stops when a request comes.
     idle_pass: bool,
+    /// It was begun by the engine's own judgement: nobody waits for its end.
+    polite_pass: bool,
     window_done_on: Option<u64>,
 }
 
@@ -62,9 +68,20 @@ impl Engine {
             return self.advance_snapshot();
         }
         self.schedule_checkpoint();
+        self.dispatcher.set_pace(self.admission.as_ref(), self.pace());
         self.advance_checkpoint();
         self.advance_swap();
         self.advance_snapshot();
+    }
+
+    fn pace(&self) -> Pace {
+        if self.spill.is_some() || self.logs.fill_pct() >= URGENT_FILL_PCT {
+            Pace::Urgent
+        } else if self.schedule.polite_pass && !self.swap.is_busy() && !self.schedule.demanded {
+            Pace::Polite
+        } else {
+            Pace::Steady
+        }
     }
 
     fn commit_aged_stage(&mut self) {
@@ -89,6 +106,7 @@ impl Engine {
                 std::mem::take(&mut self.schedule.drain) || self.checkpoint.found_nothing();
             self.schedule.demanded = false;
             self.schedule.idle_pass = false;
+            self.schedule.polite_pass = false;
             return self.checkpoint.begin(everything);
         }
         if matches!(self.phase, Phase::Draining) || self.checkpoint_found_nothing_since() {
@@ -102,9 +120,11 @@ impl Engine {
         let by_map = self.map.len() > self.map_entries_max() / 4 * 3;
         let by_window = self.window_is_open();
         let by_idleness = self.is_idle();
-        let needed = by_period || by_watermark || by_map || by_window;
+        let due = by_period || by_map || by_window;
+        let needed = due || by_watermark;
         if needed || by_idleness {
             self.schedule.idle_pass = !needed;
+            self.schedule.polite_pass = !due;
             self.checkpoint.begin(false);
         }
     }

@@ -18,9 +18,6 @@ use nearhead_format::record::{
 const INVALIDATIONS_WITH_DATA_MAX: usize = 1024;
 /// Most claims added to one record beyond the one that is needed.
 const CLAIMS_AHEAD: usize = 3;
-/// Space every log keeps for records that carry no data, so that an invalidation always finds a
-/// place even when every log is full.
-const RESERVE_BYTES: u32 = 64 << 10;
 
 /// What the next record carries.
 #[derive(Debug, Default)]
@@ -38,7 +35,10 @@ impl Engine {
     /// Largest payload of one record on this volume, in bytes: a quarter of a log at most.
     pub(crate) fn record_bytes_max(&self) -> u32 {
         let quarter = u32::try_from(self.setup.layout.log_bytes / 4).unwrap_or(u32::MAX);
-        self.setup.config.record_bytes_max.min(quarter.saturating_sub(RESERVE_BYTES))
+        self.setup
+            .config
+            .record_bytes_max
+            .min(quarter.saturating_sub(self.setup.config.log_reserve_bytes))
     }
 
     fn log_block(&self) -> usize {
@@ -70,7 +70,7 @@ impl Engine {
         }
         match self.find_place(content) {
             Ok((content, choice)) => self.send_record(content, choice),
-            Err(content) => self.no_room(&content),
+            Err(content) => self.no_room(content),
         }
     }
 
@@ -86,7 +86,7 @@ impl Engine {
             content.relocation = true;
         }
         content.releases = self.checkpoint.take_releases(&self.map);
-        content.invalid_ranges.extend(content.releases.iter().map(range_of));
+        content.releases.iter().for_each(|entry| add_range(&mut content.invalid_ranges, entry));
         content
     }
 
@@ -107,13 +107,7 @@ impl Engine {
     fn choose_invalidations(&mut self, content: &mut Content) {
         for entry in self.invalidations.ready_entries().take(INVALIDATIONS_WITH_DATA_MAX) {
             content.invalidations += 1;
-            let range = range_of(entry);
-            match content.invalid_ranges.last_mut() {
-                Some(last) if last.end_sector() == range.start_sector => {
-                    last.len_sectors += range.len_sectors;
-                }
-                _ => content.invalid_ranges.push(range),
-            }
+            add_range(&mut content.invalid_ranges, entry);
         }
     }
 
@@ -145,7 +139,7 @@ impl Engine {
     }
 
     fn find_place(&mut self, mut content: Content) -> Result<(Content, Choice), Content> {
-        let reserve = RESERVE_BYTES / self.setup.layout.log_block_bytes;
+        let reserve = self.setup.config.log_reserve_bytes / self.setup.layout.log_block_bytes;
         loop {
             let carries_data = content.front.blocks > 0 || content.relocation;
             let blocks = self.blocks_needed(&content);
@@ -304,29 +298,37 @@ impl Content {
     }
 }
 
-fn range_of(entry: &Entry) -> SectorRange {
-    SectorRange { start_sector: entry.home_sector, len_sectors: u32::from(entry.len_sectors) }
+/// Adds what `entry` covers, as one range with the last if it follows on.
+fn add_range(ranges: &mut Vec<SectorRange>, entry: &Entry) {
+    let (start_sector, len_sectors) = (entry.home_sector, u32::from(entry.len_sectors));
+    match ranges.last_mut() {
+        Some(last) if last.end_sector() == start_sector => last.len_sectors += len_sectors,
+        _ => ranges.push(SectorRange { start_sector, len_sectors }),
+    }
 }
 
 impl Engine {
     /// No log takes the record. Space that only waits for a snapshot is freed by one; what is
     /// truly full is checkpointed in the background while staged blocks go in place (law 6).
-    fn no_room(&mut self, content: &Content) {
-        self.checkpoint.return_releases(&content.releases);
+    fn no_room(&mut self, mut content: Content) {
+        let releases = std::mem::take(&mut content.releases);
         self.schedule.demand_checkpoint();
         if self.snapshotter.is_busy() {
-            return;
+            return self.checkpoint.return_releases(releases);
         }
         let frees_room = self.commit.bytes_since_snapshot >= self.setup.layout.log_bytes / 2;
         if frees_room && !content.map_is_full {
+            self.checkpoint.return_releases(releases);
             return self.demand_snapshot_for_room();
+        }
+        // Not even the reserve of a log is left for what has no data of its own. Snapshots of a map
+        // that lacks it say the same as the record would.
+        self.release_by_snapshot(&releases);
+        if self.invalidations.is_wanted() || !content.has_stage() {
+            self.demand_snapshot_for_room();
         }
         if content.has_stage() {
             self.start_spill();
-        } else {
-            // Only invalidations are left, and no log has even its reserve: a snapshot of the map,
-            // which lacks the stale entries, makes them durable as well.
-            self.demand_snapshot_for_room();
         }
     }
 

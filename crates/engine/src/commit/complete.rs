@@ -72,6 +72,12 @@ impl Engine {
     }
 
     fn apply_writes(&mut self, record: &RecordInFlight) {
+        let writes = &record.header.writes;
+        self.map.warm(writes.iter().map(|item| match *item {
+            WriteItem::Chunk { home_sector, .. } | WriteItem::Zeros { home_sector, .. } => {
+                home_sector
+            }
+        }));
         let mut sector = self.payload_sector(record);
         for item in &record.header.writes {
             match *item {

@@ -21,6 +21,8 @@ pub(super) const CAPACITY: usize = 24;
 pub(super) const REACH_SECTORS: u64 = u32::MAX as u64 + 1 - BLOCK_SECTORS;
 
 const UNUSED: u32 = u32::MAX;
+/// Keys in 64 bytes, the cache line of every processor this is likely to run on.
+const KEYS_PER_LINE: usize = 16;
 
 /// Sorted rows.
 pub(super) struct Leaf {
@@ -64,6 +66,12 @@ impl Leaf {
     pub(super) fn find(&self, distance: u64) -> Option<usize> {
         let at = self.count_below(distance);
         (at < self.len() && u64::from(self.keys[at]) == distance).then_some(at)
+    }
+
+    /// Reads one key of each cache line of them and says something that depends on all.
+    #[inline]
+    pub(super) fn touch(&self) -> u32 {
+        self.keys.iter().step_by(KEYS_PER_LINE).fold(0, |sum, key| sum ^ key)
     }
 
     /// The first row that ends after `from` (sectors after the base).

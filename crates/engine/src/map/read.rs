@@ -44,6 +44,13 @@ impl Map {
         home(cursor, end, visit);
     }
 
+    /// Brings what an insert or lookup at each of `sectors` needs into the processor's cache. The
+    /// misses of one after another would be waited for in turn; here nothing depends on anything.
+    pub fn warm(&self, sectors: impl Iterator<Item = u64>) {
+        let touch = |sum, sector| sum ^ self.tree.leaf(self.tree.locate(sector)).touch();
+        std::hint::black_box(sectors.fold(0, touch));
+    }
+
     /// Whether anything is logged in `len_sectors` sectors from `start_sector` on.
     #[inline]
     pub fn overlaps(&self, start_sector: u64, len_sectors: u64) -> bool {

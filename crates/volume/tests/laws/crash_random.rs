@@ -9,9 +9,18 @@ use nearhead_models::SplitMix;
 
 const PRESETS: [&str; 4] = ["nolog", "singlelog", "mlb", "mlb-256"];
 
-fn run(seed: u64, preset: &'static str, ack: AckMode, steps: u64, faults: bool) {
+/// What a test varies beside the seed.
+#[derive(Clone, Copy)]
+struct Kind {
+    steps: u64,
+    faults: bool,
+    logs_are_scarce: bool,
+}
+
+fn run(seed: u64, preset: &'static str, ack: AckMode, kind: Kind) {
+    let Kind { steps, faults, logs_are_scarce } = kind;
     let mut random = SplitMix::new(seed);
-    let options = Options::random(preset, ack, &mut random);
+    let options = Options { logs_are_scarce, ..Options::random(preset, ack, &mut random) };
     let trace = std::env::var_os("TRACE").is_some();
     if trace {
         println!("{options:?}");
@@ -42,7 +51,7 @@ fn seeds(default: u64) -> Vec<u64> {
     (from..from + count).chain(REGRESSIONS).collect()
 }
 
-fn run_all(name: &str, default: u64, steps: u64, faults: bool) {
+fn run_all(name: &str, default: u64, kind: Kind) {
     let only = std::env::var("PRESET").ok();
     for seed in seeds(default) {
         for preset in PRESETS.into_iter().filter(|name| only.as_ref().is_none_or(|o| o == name)) {
@@ -51,7 +60,7 @@ fn run_all(name: &str, default: u64, steps: u64, faults: bool) {
                     "repeat with: SEED={seed} PRESET={preset} cargo test -p nearhead-volume --test laws \
                      {name} -- --nocapture ({ack:?})"
                 );
-                run(seed, preset, ack, steps, faults);
+                run(seed, preset, ack, kind);
             }
         }
     }
@@ -59,10 +68,18 @@ fn run_all(name: &str, default: u64, steps: u64, faults: bool) {
 
 #[test]
 fn no_power_cut_kill_or_shutdown_loses_or_revives_anything() {
-    run_all("no_power_cut_kill_or_shutdown", 30, 800, false);
+    let kind = Kind { steps: 800, faults: false, logs_are_scarce: false };
+    run_all("no_power_cut_kill_or_shutdown", 30, kind);
 }
 
 #[test]
 fn a_failing_disk_loses_nothing_acknowledged_and_answers_everything() {
-    run_all("a_failing_disk", 30, 500, true);
+    let kind = Kind { steps: 500, faults: true, logs_are_scarce: false };
+    run_all("a_failing_disk", 30, kind);
+}
+
+#[test]
+fn logs_too_small_for_the_workload_lose_nothing_either() {
+    let kind = Kind { steps: 800, faults: false, logs_are_scarce: true };
+    run_all("logs_too_small", 30, kind);
 }

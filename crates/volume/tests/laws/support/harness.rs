@@ -33,6 +33,8 @@ pub(crate) struct Options {
     pub(crate) stage_bytes_max: usize,
     /// Writes up to this size are logged, if not the preset's.
     pub(crate) logged_write_bytes_max: Option<u32>,
+    /// All logs together hold less than the workload writes over.
+    pub(crate) logs_are_scarce: bool,
 }
 
 impl Options {
@@ -47,6 +49,7 @@ impl Options {
             snapshot_after_bytes: 300 << 10,
             stage_bytes_max: 256 << 10,
             logged_write_bytes_max: None,
+            logs_are_scarce: false,
         }
     }
 
@@ -62,11 +65,14 @@ impl Options {
             snapshot_after_bytes: [60 << 10, 300 << 10, 8 << 20][random.below(3) as usize],
             stage_bytes_max: [64 << 10, 256 << 10, 2 << 20][random.below(3) as usize],
             logged_write_bytes_max: None,
+            logs_are_scarce: false,
         }
     }
 
     pub(crate) fn create_options(&self) -> CreateOptions {
         let named = NamedPreset::by_name(self.preset).unwrap();
+        let (group_bytes, log_bytes) =
+            (if self.logs_are_scarce { 28 << 20 } else { 4 << 20 }, 512 << 10);
         CreateOptions {
             volume_id: VOLUME_ID,
             created_unix_s: 0,
@@ -74,8 +80,8 @@ impl Options {
             logged_write_bytes_max: self
                 .logged_write_bytes_max
                 .unwrap_or(named.logged_write_bytes_max),
-            group_bytes: (named.preset == Preset::Mlb).then_some(4 << 20),
-            log_bytes: (named.preset != Preset::NoLog).then_some(512 << 10),
+            group_bytes: (named.preset == Preset::Mlb).then_some(group_bytes),
+            log_bytes: (named.preset != Preset::NoLog).then_some(log_bytes),
             ack: self.ack,
             label: Label::default(),
             device_bytes: None,
@@ -85,6 +91,10 @@ impl Options {
 
     pub(crate) fn configure(&self, config: &mut Config) {
         config.snapshot_after_bytes = self.snapshot_after_bytes;
+        if self.logs_are_scarce {
+            // Then releases of a checkpoint find no record either.
+            config.log_reserve_bytes = 0;
+        }
         config.cleaning.batch_bytes = 64 << 10;
         config.cleaning.idle_after = self.idle_checkpoints.then_some(Nanos::from_millis(3));
         config.cleaning.swap_idle_after = Nanos::ZERO;

@@ -1,0 +1,160 @@
+//! Law 6 under lasting pressure: when more is logged than cleaning can take home, the volume becomes
+//! slower, never silent.
+//!
+//! Small durable writes all over the volume, several times what its logs hold, on a disk where every
+//! command takes the same time. After each reply the next must come within a bounded number of
+//! events, and what the disk is made to write stays in proportion to what was asked.
+
+use nearhead_disk::{Nanos, Payload};
+use nearhead_engine::{Operation, Request, RequestId, Status};
+use nearhead_format::{AckMode, Label};
+use nearhead_models::{Dataless, InstantDisk, SplitMix, plain_properties};
+use nearhead_volume::{CreateOptions, NamedPreset, Service, Volume, create};
+
+/// Events in which at least one request must be answered.
+const EVENTS_MAX: u64 = 20_000;
+
+/// Requests of one kind, so many outstanding.
+#[derive(Clone, Copy)]
+struct Burst {
+    requests: u64,
+    outstanding: u64,
+    request_bytes: u64,
+    read: bool,
+    /// Every so many requests is an atomic write of two blocks; 0 for none.
+    atomic_every: u64,
+}
+
+const SMALL_WRITES: Burst =
+    Burst { requests: 60_000, outstanding: 32, request_bytes: 4096, read: false, atomic_every: 0 };
+
+fn volume(preset: &str, device_bytes: u64, log_bytes: Option<u64>) -> Volume<InstantDisk> {
+    let mut properties = plain_properties(device_bytes, 512);
+    properties.volatile_cache = true;
+    let disk = InstantDisk::new(properties.clone(), Box::new(Dataless), Nanos::from_micros(100));
+    let named = NamedPreset::by_name(preset).unwrap();
+    let options = CreateOptions {
+        volume_id: [1; 16],
+        created_unix_s: 0,
+        preset: named.preset,
+        logged_write_bytes_max: named.logged_write_bytes_max,
+        group_bytes: log_bytes.filter(|_| preset == "mlb").map(|log| log * 8),
+        log_bytes,
+        ack: AckMode::Flush,
+        label: Label::default(),
+        device_bytes: None,
+        force: true,
+    };
+    let superblock = create::describe(&properties, &options).unwrap();
+    Volume::start_empty(disk, superblock, |_, _| {})
+}
+
+struct Client {
+    volume: Volume<InstantDisk>,
+    random: SplitMix,
+    now: Nanos,
+    next_id: u64,
+    /// Small writes go to the first bytes of the volume, bulk behind them.
+    small_bytes: u64,
+}
+
+impl Client {
+    fn new(volume: Volume<InstantDisk>, small_bytes: u64) -> Self {
+        Self { volume, random: SplitMix::new(3), now: Nanos::ZERO, next_id: 0, small_bytes }
+    }
+
+    fn operation(&mut self, burst: &Burst) -> Operation {
+        let len = burst.request_bytes;
+        let data = || Payload::Phantom(len as usize);
+        if len > 4096 {
+            let offset = self.small_bytes + self.next_id % 256 * len;
+            return if burst.read {
+                Operation::Read { offset, len: len as u32 }
+            } else {
+                Operation::Write { offset, data: data(), fua: true }
+            };
+        }
+        let places = self.small_bytes / len;
+        let (first, second) = (self.random.below(places) * len, self.random.below(places) * len);
+        let atomic = burst.atomic_every > 0 && self.next_id.is_multiple_of(burst.atomic_every);
+        if atomic && first != second {
+            Operation::WriteAtomic { extents: vec![(first, data()), (second, data())] }
+        } else {
+            Operation::Write { offset: first, data: data(), fua: true }
+        }
+    }
+
+    fn run(&mut self, burst: &Burst) {
+        let (mut sent, mut answered, mut events) = (0, 0, 0);
+        while answered < burst.requests {
+            while sent < burst.requests && sent - answered < burst.outstanding {
+                let operation = self.operation(burst);
+                let id = RequestId(self.next_id);
+                self.volume.submit(Request { id, operation }, self.now);
+                self.next_id += 1;
+                sent += 1;
+            }
+            self.volume.drive(self.now);
+            events += 1;
+            while let Some(reply) = self.volume.poll_reply() {
+                assert!(reply.result.is_ok(), "{:?}", reply.result);
+                answered += 1;
+                events = 0;
+            }
+            if events == 0 {
+                continue;
+            }
+            let status = self.volume.status();
+            assert!(events < EVENTS_MAX, "silent after {answered} replies: {status:#?}");
+            let wake = self.volume.wake_at();
+            self.now = self.now.max(wake.unwrap_or_else(|| panic!("nothing follows: {status:#?}")));
+        }
+    }
+}
+
+/// A record, the copy home, and snapshots of the map, which is small against the logs.
+fn assert_in_proportion(status: &Status, asked_bytes: u64) {
+    let counts = &status.stats;
+    let written = counts.record_bytes + counts.checkpointed_bytes + counts.snapshot_bytes;
+    let ratio = written as f64 / asked_bytes as f64;
+    assert!(ratio < 6.0, "{ratio:.1} bytes written for each byte asked: {status:#?}");
+}
+
+#[test]
+fn a_volume_whose_logs_stay_full_goes_on_answering() {
+    let mut client = Client::new(volume("mlb", 256 << 20, None), 200 << 20);
+    client.run(&SMALL_WRITES);
+    let asked_bytes = SMALL_WRITES.requests * SMALL_WRITES.request_bytes;
+    assert_in_proportion(&client.volume.status(), asked_bytes);
+}
+
+#[test]
+fn bursts_of_small_writes_between_bulk_transfers_are_all_answered() {
+    let mut client = Client::new(volume("mlb", 4 << 30, None), 512 << 20);
+    let alone = Burst { requests: 7_000, outstanding: 1, ..SMALL_WRITES };
+    let together = Burst { requests: 30_000, ..SMALL_WRITES };
+    let bulk = Burst { requests: 500, outstanding: 4, request_bytes: 1 << 20, ..SMALL_WRITES };
+    for _ in 0..6 {
+        for burst in [alone, together, bulk, Burst { read: true, ..bulk }] {
+            client.run(&burst);
+        }
+    }
+}
+
+#[test]
+fn a_volume_whose_logs_stay_full_answers_a_single_writer() {
+    let mut client = Client::new(volume("mlb", 256 << 20, None), 200 << 20);
+    client.run(&Burst { requests: 30_000, outstanding: 1, atomic_every: 7, ..SMALL_WRITES });
+}
+
+#[test]
+fn a_single_small_log_that_stays_full_goes_on_answering() {
+    let mut client = Client::new(volume("singlelog", 256 << 20, Some(2 << 20)), 200 << 20);
+    client.run(&Burst { requests: 30_000, ..SMALL_WRITES });
+}
+
+#[test]
+fn sectors_all_over_the_volume_do_not_silence_it() {
+    let mut client = Client::new(volume("mlb", 64 << 20, Some(512 << 10)), 48 << 20);
+    client.run(&Burst { requests: 100_000, request_bytes: 512, atomic_every: 5, ..SMALL_WRITES });
+}
