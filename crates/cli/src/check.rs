@@ -15,7 +15,7 @@ const TELL_EVERY: Duration = Duration::from_secs(1);
 /// What `nearhead check` is told.
 #[derive(clap::Args, Debug)]
 pub struct CheckArgs {
-    /// Block device, image file, or model:PROFILE,file=PATH
+    /// Block device, image file, model:PROFILE,file=PATH, or several as raid0:A,B or mirror:A,B
     pub target: String,
     /// Also say which command repairs what was found
     #[arg(long)]

@@ -23,7 +23,7 @@ const WAIT_MAX_DEFAULT: Nanos = Nanos::from_secs(3600);
 /// What `nearhead checkpoint` and `nearhead drain` are told.
 #[derive(clap::Args, Debug)]
 pub struct CheckpointArgs {
-    /// Block device, image file, or model:PROFILE,file=PATH
+    /// Block device, image file, model:PROFILE,file=PATH, or several as raid0:A,B or mirror:A,B
     pub target: String,
     /// Control socket of the daemon [default: derived from the target]
     #[arg(long, value_name = "PATH")]

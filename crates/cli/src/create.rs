@@ -4,7 +4,7 @@
 //! removed again.
 
 use crate::output::{hex, say, say_json};
-use crate::target::{Access, DiskArgs, Target};
+use crate::target::{Access, DiskArgs, Target, array_label};
 use crate::units::ByteSize;
 use nearhead_format::{AckMode, Label, Superblock};
 use nearhead_models::{ArraySpec, ModelSpec};
@@ -16,7 +16,8 @@ use std::time::SystemTime;
 /// What `nearhead create` is told.
 #[derive(clap::Args, Clone, Debug)]
 pub struct CreateArgs {
-    /// Block device, image file, or model:PROFILE,file=PATH (an emulated disk)
+    /// Block device, image file, model:PROFILE,file=PATH (an emulated disk), or several of them as
+    /// raid0:A,B?chunk=64k or mirror:A,B
     pub target: String,
     /// Make a new sparse image file of this size
     #[arg(long)]
@@ -147,6 +148,8 @@ fn where_if_missing(message: &str, args: &CreateArgs) -> String {
 }
 
 fn options(args: &CreateArgs, preset: NamedPreset) -> Result<CreateOptions, String> {
+    let of_array = array_label(&args.target).filter(|_| args.label.is_empty());
+    let label = of_array.unwrap_or_else(|| args.label.clone());
     let threshold = match args.threshold {
         None => preset.logged_write_bytes_max,
         Some(_) if preset.logged_write_bytes_max == 0 => {
@@ -168,7 +171,7 @@ fn options(args: &CreateArgs, preset: NamedPreset) -> Result<CreateOptions, Stri
         group_bytes: args.group_size.map(|size| size.0),
         log_bytes: args.log_size.map(|size| size.0),
         ack: args.ack.into(),
-        label: Label::new(&*args.label).map_err(|error| format!("create: --label: {error}"))?,
+        label: Label::new(label).map_err(|error| format!("create: --label: {error}"))?,
         device_bytes: None,
         force: args.force,
     })

@@ -18,7 +18,7 @@ use std::collections::BTreeSet;
 /// What `nearhead dump` is told.
 #[derive(clap::Args, Debug)]
 pub struct DumpArgs {
-    /// Block device, image file, or model:PROFILE,file=PATH
+    /// Block device, image file, model:PROFILE,file=PATH, or several as raid0:A,B or mirror:A,B
     pub target: String,
     /// Show the records of this log
     #[arg(long, value_name = "NUMBER")]

@@ -10,7 +10,7 @@ use serde::Serialize;
 /// What `nearhead forget-log` is told.
 #[derive(clap::Args, Debug)]
 pub struct ForgetLogArgs {
-    /// Block device, image file, or model:PROFILE,file=PATH; not being served
+    /// Block device, image file, model:PROFILE,file=PATH, or several as raid0:A,B or mirror:A,B; not being served
     pub target: String,
     /// Number of the log, as `nearhead check --repair-hint` names it
     pub log: u32,

@@ -2,7 +2,7 @@
 
 use crate::offline;
 use crate::output::{say, say_json};
-use crate::target::{Access, DiskArgs, Target};
+use crate::target::{Access, DiskArgs, Target, refuse_if_misnamed};
 use crate::units::ByteSize;
 use nearhead_volume::grow;
 use serde::Serialize;
@@ -10,7 +10,7 @@ use serde::Serialize;
 /// What `nearhead grow` is told.
 #[derive(clap::Args, Debug)]
 pub struct GrowArgs {
-    /// Block device, image file, or model:PROFILE,file=PATH; not being served
+    /// Block device, image file, model:PROFILE,file=PATH, or several as raid0:A,B or mirror:A,B; not being served
     pub target: String,
     /// Say what would be done, and do nothing
     #[arg(long)]
@@ -40,6 +40,7 @@ struct Report<'a> {
 /// Runs the command.
 pub fn run(args: &GrowArgs) -> Result<(), String> {
     let mut target = Target::open(&args.target, Access::Write, &args.disk)?;
+    refuse_if_misnamed(&mut target)?;
     let growth = grow::plan(&mut target.io()).map_err(|error| error.to_string())?;
     if !args.dry_run {
         // Recovered and closed in order first: the map rests in a snapshot.

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 /// What `nearhead hint` is told.
 #[derive(clap::Args, Debug)]
 pub struct HintArgs {
-    /// Block device, image file, or model:PROFILE,file=PATH
+    /// Block device, image file, model:PROFILE,file=PATH, or several as raid0:A,B or mirror:A,B
     pub target: String,
     /// First byte of the range
     #[arg(long, value_name = "BYTES")]

@@ -3,7 +3,7 @@
 //! Opened for reading it is never written. Opened for writing it must be closed by
 //! [`Offline::close`], which makes everything durable and leaves a snapshot of the map.
 
-use crate::target::{Access, DiskArgs, Target};
+use crate::target::{Access, DiskArgs, Target, refuse_if_misnamed};
 use nearhead_disk::{Disk, Nanos};
 use nearhead_engine::{Operation, Request, RequestId};
 use nearhead_volume::{Service, Volume};
@@ -26,7 +26,11 @@ pub fn open(
     args: &DiskArgs,
     accept_loss: bool,
 ) -> Result<Offline, String> {
-    on(Target::open(target, access, args)?, access, accept_loss)
+    let mut target = Target::open(target, access, args)?;
+    if access != Access::Read {
+        refuse_if_misnamed(&mut target)?;
+    }
+    on(target, access, accept_loss)
 }
 
 /// The same on a disk that is open already.

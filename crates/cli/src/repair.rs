@@ -15,7 +15,7 @@ pub const RANGES_SHOWN_MAX: usize = 50;
 /// What `nearhead repair` is told.
 #[derive(clap::Args, Debug)]
 pub struct RepairArgs {
-    /// Block device, image file, or model:PROFILE,file=PATH
+    /// Block device, image file, model:PROFILE,file=PATH, or several as raid0:A,B or mirror:A,B
     pub target: String,
     /// Give up what has no sound copy; what that is will be listed
     #[arg(long)]

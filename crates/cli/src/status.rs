@@ -10,7 +10,7 @@ use std::path::PathBuf;
 /// What `nearhead status` is told.
 #[derive(clap::Args, Debug)]
 pub struct StatusArgs {
-    /// Block device, image file, or model:PROFILE,file=PATH
+    /// Block device, image file, model:PROFILE,file=PATH, or several as raid0:A,B or mirror:A,B
     pub target: String,
     /// Control socket of the daemon [default: derived from the target]
     #[arg(long, value_name = "PATH")]

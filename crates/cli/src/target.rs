@@ -13,6 +13,8 @@ use std::time::Instant;
 
 mod array;
 
+pub use array::{label as array_label, refuse_if_misnamed};
+
 /// Size of the image made for a map device that does not exist yet: 64 MiB hold the map of a million
 /// logged blocks.
 const MAP_IMAGE_BYTES: u64 = 64 << 20;

@@ -7,6 +7,7 @@ mod common;
 use common::nbd::Client;
 use common::{Daemon, Scratch, run_fails, run_json, run_ok};
 use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
 
 fn sparse(scratch: &Scratch, name: &str, bytes: u64) {
     File::create(scratch.path(name)).unwrap().set_len(bytes).unwrap();
@@ -86,6 +87,70 @@ fn arrays_that_cannot_be_opened_say_why() {
     let array = "raid0:a.img,b.img";
     run_fails(&scratch, &["create", array, "--size", "64MiB"], &["leave --size out", "truncate"]);
     run_ok(&scratch, &["create", array, "--group-size", "8MiB"]);
-    let swapped = "raid0:b.img,a.img";
-    run_fails(&scratch, &["check", swapped], &["b.img"]);
+}
+
+#[test]
+fn an_array_that_is_named_otherwise_than_when_it_was_made_is_not_served() {
+    let scratch = Scratch::new("misnamed");
+    for name in ["a.img", "b.img", "c.img", "d.img"] {
+        sparse(&scratch, name, 64 << 20);
+    }
+    let made = "raid0:a.img,b.img,c.img,d.img?chunk=128k";
+    run_ok(&scratch, &["create", made, "--group-size", "8MiB"]);
+    let before: Vec<_> =
+        ["a.img", "d.img"].map(|name| std::fs::read(scratch.path(name)).unwrap()).into();
+    for (named, parts) in [
+        ("raid0:b.img,a.img,c.img,d.img?chunk=128k", ["superblock copy at byte 0", "?chunk="]),
+        (
+            "raid0:a.img,b.img,d.img,c.img?chunk=128k",
+            ["all three copies", "as when the volume was made"],
+        ),
+        ("raid0:a.img,b.img,c.img,d.img?chunk=256k", ["128 KiB chunks", "256 KiB chunks"]),
+        ("raid0:a.img,b.img,c.img?chunk=128k", ["raid0:a.img,b.img,c.img", "expected"]),
+    ] {
+        run_fails(&scratch, &["serve", named, "--socket", "x.sock"], &parts);
+        run_fails(&scratch, &["checkpoint", named], &parts);
+    }
+    let after: Vec<_> =
+        ["a.img", "d.img"].map(|name| std::fs::read(scratch.path(name)).unwrap()).into();
+    assert!(before == after, "nothing was changed");
+    Daemon::serve(&scratch, made, &[]).stop_ok();
+}
+
+#[test]
+fn every_kind_of_disk_is_listed_and_served_bare_with_power_cuts() {
+    let scratch = Scratch::new("kinds");
+    let disks = run_json(&scratch, &["disk", "list"]);
+    let kinds: Vec<&str> =
+        disks.as_array().unwrap().iter().filter_map(|disk| disk["kind"].as_str()).collect();
+    for (kind, least) in [("hdd", 3), ("smr", 3), ("flash", 1)] {
+        assert!(kinds.iter().filter(|found| **found == kind).count() >= least, "{kind}: {disks}");
+    }
+    for disk in [
+        "model:st8000as0002-mlsmr",
+        "model:flash-8ch-550gb",
+        "raid0:model:st3146855fc,model:flash-8ch-550gb",
+    ] {
+        let (socket, control) = (scratch.text("nbd.sock"), scratch.text("bare.control"));
+        let args = ["disk", "serve", disk, "--json", "--socket", &socket, "--control", &control];
+        let daemon = Daemon::spawn(&scratch, &args);
+        let mut client = Client::connect(&daemon.socket).unwrap();
+        client.write(1 << 20, &pattern(9, 65536), true);
+        let cut = ask(&control, "power-cut 7");
+        assert_eq!(cut["ok"]["power_cuts"], 1, "{disk}: {cut}");
+        assert_eq!(client.read(1 << 20, 65536), pattern(9, 65536), "{disk}");
+        let counters = ask(&control, "stats");
+        assert!(counters["ok"].is_object(), "{disk}: {counters}");
+        drop(client);
+        let (status, told, problems) = daemon.stop();
+        assert!(status.success(), "{disk}: {told} {problems}");
+    }
+}
+
+fn ask(control: &str, line: &str) -> serde_json::Value {
+    let mut stream = std::os::unix::net::UnixStream::connect(control).unwrap();
+    writeln!(stream, "{line}").unwrap();
+    let mut answer = String::new();
+    BufReader::new(stream).read_line(&mut answer).unwrap();
+    serde_json::from_str(&answer).unwrap()
 }

@@ -1,19 +1,23 @@
 //! How many requests per second of processor time the model simulates, without content, on one core.
 
-use nearhead_disk::{Class, Command, CommandId, Disk, Nanos, Payload, Submission, Ticket};
-use nearhead_models::{Dataless, HddModel, HddOptions, Profile, ProfileError, SplitMix};
+use nearhead_disk::{Class, Command, CommandId, Nanos, Payload, Submission, Ticket};
+use nearhead_models::{Dataless, Drive, HddOptions, Model, ProfileError, SplitMix};
 use rustix::time::{ClockId, clock_gettime};
 
 /// Runs `count` random 4 KiB requests at a constant `depth`; gives the model time they took.
-fn run(disk: &mut HddModel, count: u64, depth: u64, reads_of_ten: u64) -> Nanos {
+fn run(disk: &mut dyn Model, count: u64, depth: u64, reads_of_ten: u64) -> Nanos {
     let mut random = SplitMix::new(7);
     let blocks = disk.properties().capacity_bytes / 4096;
     let mut now = Nanos::ZERO;
+    let mut outstanding = 0;
     for id in 0..count {
-        while disk.outstanding() as u64 >= depth {
+        while outstanding >= depth {
             now = disk.wake_at().unwrap_or(now);
-            while disk.poll(now).is_some() {}
+            while disk.poll(now).is_some() {
+                outstanding -= 1;
+            }
         }
+        outstanding += 1;
         let offset = random.below(blocks) * 4096;
         let command = if random.below(10) < reads_of_ten {
             Command::Read { offset, len: 4096 }
@@ -37,13 +41,13 @@ fn main() -> Result<(), ProfileError> {
         "{:22} {:>6} {:>6} {:>14} {:>12}",
         "profile", "depth", "reads", "requests/s", "disk IOPS"
     );
-    for name in Profile::known_names() {
+    for name in Drive::known_names() {
         for (depth, reads_of_ten) in [(1, 10), (1, 5), (16, 10), (16, 5)] {
-            let profile = Profile::named(name)?;
-            let mut disk = HddModel::new(&profile, Box::new(Dataless), HddOptions::default())?;
+            let drive = Drive::named(name)?;
+            let mut disk = drive.build(Box::new(Dataless), HddOptions::default())?;
             let count = 1_000_000;
             let start = cpu_seconds();
-            let took = run(&mut disk, count, depth, reads_of_ten);
+            let took = run(&mut *disk, count, depth, reads_of_ten);
             let rate = count as f64 / (cpu_seconds() - start);
             let disk_rate = count as f64 / took.as_secs_f64();
             println!("{name:22} {depth:>6} {reads_of_ten:>5}0% {rate:>14.0} {disk_rate:>12.0}");

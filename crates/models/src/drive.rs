@@ -1,9 +1,10 @@
 //! Profiles of every kind of disk, by one name.
 //!
 //! A name means an embedded profile; a path that ends in `.toml` means a file, whose kind shows in
-//! its tables: `[shingled]` for a shingled disk, neither for a hard disk. Errors name what was
+//! its tables: `[shingled]` for a shingled disk, `[flash]` for a flash disk, neither for a hard disk. Errors name what was
 //! looked for and every name that would have done.
 
+use crate::flash::{FlashModel, FlashProfile};
 use crate::model::Model;
 use crate::smr::{SmrModel, SmrProfile};
 use crate::store::Store;
@@ -17,12 +18,14 @@ pub enum Drive {
     HardDisk(Profile),
     /// A shingled disk.
     Shingled(SmrProfile),
+    /// A flash disk.
+    Flash(FlashProfile),
 }
 
 impl Drive {
     /// Names of all embedded profiles, kind by kind.
     pub fn known_names() -> impl Iterator<Item = &'static str> {
-        Profile::known_names().chain(SmrProfile::known_names())
+        Profile::known_names().chain(SmrProfile::known_names()).chain(FlashProfile::known_names())
     }
 
     /// The embedded profile `name`; the error lists those that exist.
@@ -32,6 +35,9 @@ impl Drive {
         }
         if SmrProfile::known_names().any(|known| known == name) {
             return SmrProfile::named(name).map(Self::Shingled);
+        }
+        if FlashProfile::known_names().any(|known| known == name) {
+            return FlashProfile::named(name).map(Self::Flash);
         }
         let names = Self::known_names().collect::<Vec<_>>().join(", ");
         Err(ProfileError {
@@ -62,6 +68,9 @@ impl Drive {
         if table.contains_key("shingled") {
             return SmrProfile::parse(source, text).map(Self::Shingled);
         }
+        if table.contains_key("flash") {
+            return FlashProfile::parse(source, text).map(Self::Flash);
+        }
         Profile::parse(source, text).map(Self::HardDisk)
     }
 
@@ -70,6 +79,7 @@ impl Drive {
         match self {
             Self::HardDisk(profile) => &profile.name,
             Self::Shingled(profile) => &profile.name,
+            Self::Flash(profile) => &profile.name,
         }
     }
 
@@ -78,14 +88,16 @@ impl Drive {
         match self {
             Self::HardDisk(profile) => &profile.description,
             Self::Shingled(profile) => &profile.description,
+            Self::Flash(profile) => &profile.description,
         }
     }
 
-    /// The kind in one word: `hdd` or `smr`.
+    /// The kind in one word: `hdd`, `smr` or `flash`.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::HardDisk(_) => "hdd",
             Self::Shingled(_) => "smr",
+            Self::Flash(_) => "flash",
         }
     }
 
@@ -94,6 +106,7 @@ impl Drive {
         match self {
             Self::HardDisk(profile) => Some(profile),
             Self::Shingled(profile) => Some(&profile.drive),
+            Self::Flash(_) => None,
         }
     }
 
@@ -102,6 +115,7 @@ impl Drive {
         match self {
             Self::HardDisk(profile) => Ok(profile.capacity_bytes()),
             Self::Shingled(profile) => profile.capacity_bytes(),
+            Self::Flash(profile) => Ok(profile.capacity_bytes()),
         }
     }
 
@@ -114,6 +128,7 @@ impl Drive {
         Ok(match self {
             Self::HardDisk(profile) => Box::new(HddModel::new(profile, store, options)?),
             Self::Shingled(profile) => Box::new(SmrModel::new(profile, store, options)?),
+            Self::Flash(profile) => Box::new(FlashModel::new(profile, store, options)?),
         })
     }
 }

@@ -3,6 +3,7 @@
 //! - [`HddModel`]: a hard disk with zones, skews, a seek curve, rotation by absolute phase, an
 //!   on-disk cache and a command queue, described by a [`Profile`];
 //! - [`SmrModel`]: a shingled disk on the parts of a hard disk: bands, persistent cache, cleaning;
+//! - [`FlashModel`]: channels, dies and planes behind a page-level translation layer;
 //! - [`Stripe`] and [`Mirror`]: RAID-0 and mirror over any disks, real ones too;
 //! - [`InstantDisk`]: completes everything at once, for measuring what stands above it;
 //! - [`CrashDisk`]: remembers what a power cut may lose, so that a test can try every outcome;
@@ -19,6 +20,7 @@ mod crash;
 #[cfg(test)]
 mod crash_tests;
 mod drive;
+mod flash;
 mod geometry;
 #[cfg(test)]
 mod geometry_tests;
@@ -31,6 +33,7 @@ mod mechanics;
 mod model;
 #[cfg(test)]
 mod model_laws;
+mod overlay;
 mod profile;
 mod random;
 mod seek;
@@ -44,6 +47,7 @@ pub use angle::{Angle, Spindle};
 pub use array::{ARRAY_PREFIXES, ArrayKind, ArraySpec, MEMBERS_MAX, Mirror, ReadPolicy, Stripe};
 pub use crash::{CrashDisk, UnflushedWrite};
 pub use drive::Drive;
+pub use flash::{FlashModel, FlashProfile, FlashSpec, FlashStats};
 pub use geometry::{Geometry, Layout, Skews, Track, Zone, ZoneStart};
 pub use hdd::{HddModel, HddOptions, Stats};
 pub use instant::{InstantDisk, plain_properties};

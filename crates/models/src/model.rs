@@ -3,6 +3,7 @@
 //! Tools that drive any kind of model (a served bare disk, a simulator) hold a [`Box<dyn Model>`].
 //! Nothing here may be used by what stands above a disk to make decisions: no real disk offers it.
 
+use crate::flash::FlashStats;
 use crate::hdd::{HddModel, Stats};
 use crate::random::SplitMix;
 use crate::smr::SmrStats;
@@ -32,6 +33,8 @@ pub enum Report {
     HardDisk(Stats),
     /// A shingled disk's.
     Shingled(Box<SmrStats>),
+    /// A flash disk's.
+    Flash(FlashStats),
     /// Those of the members of an array, in order.
     Array {
         /// One report per member.
@@ -47,6 +50,7 @@ impl Report {
         match self {
             Self::HardDisk(stats) => stats.power_cuts,
             Self::Shingled(stats) => stats.power_cuts,
+            Self::Flash(stats) => stats.power_cuts,
             Self::Array { power_cuts, .. } => *power_cuts,
         }
     }

@@ -6,6 +6,7 @@
 //! number that is not met is told, and the exit code stays 0.
 
 mod engine_alone;
+mod flash;
 mod idle;
 mod machine;
 mod map_memory;
@@ -26,7 +27,7 @@ pub struct BenchArgs {
     /// Folder for bench.json and, meanwhile, image files.
     #[arg(long, default_value = "target/bench")]
     pub out: PathBuf,
-    /// Only these benches: demo, served, engine, map, recovery, idle.
+    /// Only these benches: demo, served, engine, map, recovery, idle, flash.
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     pub only: Vec<String>,
     /// Small sizes and few rounds: shows that everything runs, not how fast it is.
@@ -52,12 +53,13 @@ impl Effort {
 
 type Bench = fn(Effort, &Path) -> Result<Vec<Row>, String>;
 
-const BENCHES: [(&str, Bench); 6] = [
+const BENCHES: [(&str, Bench); 7] = [
     ("demo", two_clients::measure),
     ("engine", engine_alone::measure),
     ("map", map_memory::measure),
     ("recovery", recovery::measure),
     ("idle", idle::measure),
+    ("flash", flash::measure),
     ("served", served::measure),
 ];
 

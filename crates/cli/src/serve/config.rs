@@ -24,7 +24,8 @@ use std::path::{Path, PathBuf};
 #[serde(deny_unknown_fields, default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own on the command line")]
 pub struct ServeArgs {
-    /// Block device, image file, or model:PROFILE,file=PATH (an emulated disk)
+    /// Block device, image file, model:PROFILE,file=PATH (an emulated disk), or several of them as
+    /// raid0:A,B?chunk=64k or mirror:A,B
     pub target: Option<String>,
     /// Read the volume file FILE.toml; its names are those of the flags, with underscores
     #[arg(long, value_name = "FILE")]

@@ -18,7 +18,7 @@ pub use signals::Signals;
 use crate::control::derived_paths;
 use crate::create::{self, CreateArgs};
 use crate::output::{note, say, say_json_line};
-use crate::target::{Access, Target, backing_path};
+use crate::target::{Access, Target, backing_path, refuse_if_misnamed};
 use crate::units::{ByteSize, Span};
 use commands::Desk;
 use nearhead_disk::Nanos;
@@ -114,7 +114,9 @@ fn open_target(args: &ServeArgs, name: &str, access: Access) -> Result<Target, S
              add file=PATH to the target, or --create-if-missing to make a volume that ends with the process"
         ));
     }
-    Target::open(name, access, &disk)
+    let mut target = Target::open(name, access, &disk)?;
+    refuse_if_misnamed(&mut target)?;
+    Ok(target)
 }
 
 fn open_volume(

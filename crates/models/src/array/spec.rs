@@ -93,6 +93,17 @@ impl ArraySpec {
         Ok(Self { kind, members })
     }
 
+    /// The kind and what decides where bytes lie, in a few words: `raid0 of 4, 64 KiB chunks`.
+    pub fn shape(&self) -> String {
+        let count = self.members.len();
+        match self.kind {
+            ArrayKind::Stripe { chunk_bytes } => {
+                format!("raid0 of {count}, {} KiB chunks", chunk_bytes >> 10)
+            }
+            ArrayKind::Mirror { .. } => format!("mirror of {count}"),
+        }
+    }
+
     /// Makes the array of `disks`, one per member and in their order.
     pub fn build<D: Disk + 'static>(&self, disks: Vec<D>) -> Result<Box<dyn Disk>, DiskError> {
         Ok(match self.kind {

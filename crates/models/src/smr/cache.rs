@@ -217,8 +217,12 @@ mod tests {
                 } else if cache.reserve(sectors + 1).is_some() {
                     cache.note(1, None);
                     let position = cache.note(sectors, Some(host));
-                    log[position as usize..(position + sectors) as usize].fill(version);
-                    newest[host as usize..(host + sectors) as usize].fill(version);
+                    for step in 0..sectors {
+                        log[(position + step) as usize] = version * 1000 + host + step;
+                    }
+                    for sector in range.clone() {
+                        newest[sector as usize] = version * 1000 + sector;
+                    }
                     cache.insert(range, position, version);
                 } else {
                     full += 1;

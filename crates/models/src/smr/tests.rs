@@ -112,6 +112,18 @@ fn nothing_is_cleaned_before_the_host_stayed_away_long_enough() {
 }
 
 #[test]
+fn what_is_written_while_its_band_is_cleaned_stays_in_the_cache() {
+    let mut disk = model(&profile(""));
+    let at = run(&mut disk, Nanos::ZERO, phantom(1 << 40, 4096));
+    let at = at + Nanos::from_millis(1200);
+    let _ = disk.poll(at);
+    assert!(disk.stats().drive.reads > 0 && disk.stats().bands_rewritten == 0, "half-way");
+    let at = run(&mut disk, at, phantom(1 << 40, 4096));
+    assert!(disk.poll(at + Nanos::from_secs(20)).is_none());
+    assert_eq!((disk.stats().bands_rewritten, disk.stats().cache_entries), (2, 0));
+}
+
+#[test]
 fn a_host_that_comes_back_waits_for_a_part_of_a_band_at_most() {
     let mut disk = model(&profile(""));
     let at = run(&mut disk, Nanos::ZERO, phantom(1 << 40, 4096));

@@ -5,6 +5,7 @@
 //! is at its own time, so that polling late changes nothing.
 
 use super::{Kind, Purpose, SmrModel, TRANSFER_BYTES_MAX};
+use crate::overlay::overlay;
 use nearhead_disk::{
     BufferMut, Class, Command, CommandId, Completion, Disk, DiskError, Nanos, Payload, Submission,
     Ticket,
@@ -161,15 +162,7 @@ impl SmrModel {
         let mut bytes = BufferMut::zeroed((end - start) as usize);
         self.store.read(start, &mut bytes)?;
         for piece in self.pieces.values().filter(|piece| piece.volatile) {
-            let mut at = piece.host.start * sector;
-            for part in &piece.parts {
-                let (from, to) = (at.max(start), (at + part.len() as u64).min(end));
-                if from < to {
-                    let inside = part.slice((from - at) as usize..(to - at) as usize);
-                    inside.copy_to(&mut bytes[(from - start) as usize..(to - start) as usize]);
-                }
-                at += part.len() as u64;
-            }
+            overlay(&mut bytes, start, piece.host.start * sector, &piece.parts);
         }
         Ok(Payload::Bytes(bytes.freeze()))
     }

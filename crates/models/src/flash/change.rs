@@ -1,0 +1,202 @@
+//! Changes on their way to the cells: writes, zeroes and trims.
+//!
+//! A change begins when its bytes have come over the interface and no older change of the same
+//! pages is left, so that content is always replaced in order of arrival. Zeroed and trimmed pages
+//! are not programmed: the map forgets them.
+
+use super::tasks::{Owner, Task};
+use super::{Event, FlashModel, Kind};
+use nearhead_disk::{DiskError, Nanos, Payload, Ticket};
+use std::ops::Range;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ChangeKind {
+    Write,
+    Zero,
+    Trim,
+}
+
+/// A change that is not in the cells.
+#[derive(Debug)]
+pub(super) struct Change {
+    kind: ChangeKind,
+    /// Sectors.
+    pub(super) range: Range<u64>,
+    /// Bytes of a write.
+    pub(super) parts: Vec<Payload>,
+    /// The command that waits for it; none if that was, or will be, answered before.
+    command: Option<u64>,
+    /// Whether the host may take it for done before it is.
+    pub(super) volatile: bool,
+    arrived: bool,
+    begun: bool,
+    /// Pages under way.
+    left: usize,
+}
+
+impl FlashModel {
+    pub(super) fn submit_change(
+        &mut self,
+        ticket: Ticket,
+        kind: ChangeKind,
+        range: Range<u64>,
+        parts: Vec<Payload>,
+        durable: bool,
+    ) {
+        let bytes = (range.end - range.start) * self.sector_bytes();
+        let command = match kind {
+            ChangeKind::Write | ChangeKind::Zero => Kind::Write { bytes },
+            ChangeKind::Trim => Kind::Trim,
+        };
+        let command = self.begin_command(ticket, command);
+        if let Some(command) = self.commands.get_mut(&command) {
+            command.left = 1;
+        }
+        let sent = if kind == ChangeKind::Write { bytes } else { 0 };
+        let arrives_at = self.use_link(sent);
+        let fits = self.volatile_bytes + bytes <= self.profile.flash.dirty_bytes_max;
+        let volatile =
+            kind == ChangeKind::Write && self.properties.volatile_cache && !durable && fits;
+        if volatile {
+            self.volatile_bytes += bytes;
+            self.at(arrives_at + Nanos(self.times.cached), Event::Finish(command));
+        }
+        let command = (!volatile).then_some(command);
+        let change =
+            Change { kind, range, parts, command, volatile, arrived: false, begun: false, left: 0 };
+        let id = self.number();
+        self.changes.insert(id, change);
+        self.at(arrives_at, Event::Arrived(id));
+    }
+
+    pub(super) fn submit_flush(&mut self, ticket: Ticket) {
+        let id = self.begin_command(ticket, Kind::Flush);
+        if self.changes.values().any(|change| change.volatile) {
+            self.flushes.push((id, id));
+        } else {
+            self.at(self.time + Nanos(self.times.cached), Event::Finish(id));
+        }
+    }
+
+    pub(super) fn arrived(&mut self, id: u64) {
+        if let Some(change) = self.changes.get_mut(&id) {
+            change.arrived = true;
+        }
+        self.begin_changes();
+    }
+
+    /// Begins every change that no older one stands in the way of.
+    fn begin_changes(&mut self) {
+        let ready = |(_, change): &(&u64, &Change)| change.arrived && !change.begun;
+        let ready: Vec<u64> = self.changes.iter().filter(ready).map(|(id, _)| *id).collect();
+        for id in ready {
+            // Another one that ended at once may have begun this one already.
+            let waiting = self.changes.get(&id).filter(|change| !change.begun);
+            let Some(pages) = waiting.map(|change| self.pages_of(&change.range)) else { continue };
+            let in_the_way = |(_, older): (&u64, &Change)| {
+                let older = self.pages_of(&older.range);
+                older.start < pages.end && pages.start < older.end
+            };
+            if !self.changes.range(..id).any(in_the_way) {
+                self.begin_change(id, pages);
+            }
+        }
+    }
+
+    fn begin_change(&mut self, id: u64, pages: Range<u64>) {
+        let per_page = self.page_sectors();
+        let Some(change) = self.changes.get_mut(&id) else { return };
+        change.begun = true;
+        let (kind, range) = (change.kind, change.range.clone());
+        let whole = range.start.div_ceil(per_page)..range.end / per_page;
+        let is_whole = |page: u64| whole.contains(&page);
+        let programmed: Vec<u64> = match kind {
+            ChangeKind::Write => pages.collect(),
+            // What lies in part of a page must be read and programmed with zeros.
+            ChangeKind::Zero => {
+                let ends = [pages.start, pages.end - 1];
+                let count = if ends[0] == ends[1] { 1 } else { 2 };
+                ends[..count].iter().copied().filter(|page| !is_whole(*page)).collect()
+            }
+            ChangeKind::Trim => Vec::new(),
+        };
+        change.left = programmed.len() + 1;
+        if kind != ChangeKind::Write && !whole.is_empty() {
+            self.forget_pages(whole.clone());
+        }
+        for page in programmed {
+            let partial = !is_whole(page);
+            self.begin_task(Task { owner: Owner::Change { change: id }, page, partial });
+        }
+        self.part_of_change_done(id);
+    }
+
+    pub(super) fn part_of_change_done(&mut self, id: u64) {
+        let Some(change) = self.changes.get_mut(&id) else { return };
+        change.left -= 1;
+        if change.left > 0 {
+            return;
+        }
+        let Some(change) = self.changes.remove(&id) else { return };
+        let error = self.put(&change).err();
+        if change.volatile {
+            self.volatile_bytes -= (change.range.end - change.range.start) * self.sector_bytes();
+            self.lost = error.or(self.lost.take());
+        } else if let Some(command) = change.command {
+            self.part_of_command_done(command, error);
+        }
+        self.begin_changes();
+        self.finish_flushes();
+    }
+
+    /// The bytes of a change are in the cells.
+    fn put(&mut self, change: &Change) -> Result<(), DiskError> {
+        let mut at = change.range.start * self.sector_bytes();
+        if change.kind != ChangeKind::Write {
+            let len = (change.range.end - change.range.start) * self.sector_bytes();
+            return self.store.zero(at, len);
+        }
+        for part in &change.parts {
+            self.store.write_payload(at, part)?;
+            at += part.len() as u64;
+        }
+        Ok(())
+    }
+
+    fn finish_flushes(&mut self) {
+        let oldest = self.changes.iter().find(|(_, change)| change.volatile).map(|(id, _)| *id);
+        for (covers, id) in std::mem::take(&mut self.flushes) {
+            if oldest.is_none_or(|oldest| oldest > covers) {
+                self.at(self.time + Nanos(self.times.cached), Event::Finish(id));
+            } else {
+                self.flushes.push((covers, id));
+            }
+        }
+    }
+
+    /// Whether the disk's memory has all of `range`, from writes that were answered early.
+    pub(super) fn is_in_memory(&self, range: &Range<u64>) -> bool {
+        let mut at = range.start;
+        while at < range.end {
+            let holds = |change: &&Change| {
+                change.volatile && change.range.start <= at && at < change.range.end
+            };
+            let Some(change) = self.changes.values().find(holds) else { return false };
+            at = change.range.end;
+        }
+        true
+    }
+
+    /// What a power cut may leave of the changes under way, in order of arrival.
+    pub(super) fn take_unsafe(&mut self) -> Vec<(u64, Vec<Payload>)> {
+        let sector = self.sector_bytes();
+        let bytes = |change: &Change| ((change.range.end - change.range.start) * sector) as usize;
+        let changes = std::mem::take(&mut self.changes).into_values();
+        let unsafe_parts = changes.map(|change| {
+            let zeros = || vec![Payload::Zeros(bytes(&change))];
+            let writes = change.kind == ChangeKind::Write;
+            (change.range.start, if writes { change.parts } else { zeros() })
+        });
+        unsafe_parts.collect()
+    }
+}

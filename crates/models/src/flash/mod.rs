@@ -1,0 +1,409 @@
+//! A flash disk, in whatever time its caller lives.
+//!
+//! Channels of chips of dies of planes; a page-level translation layer that programs a page of the
+//! host wherever its plane has one erased, and collects the block with the fewest valid pages when
+//! free blocks run low; a mapping table that is in memory only in part. Every page of a command is a
+//! task of its own, so commands spread over all dies they touch, and big writes hold buses and dies
+//! that small ones wait for.
+//!
+//! What stays true: as for a hard disk, a completion comes once and not before its time; a read
+//! sees the last write that was answered; an answered write survives a power cut unless the write
+//! cache is on and no flush covered it; a change waits for an older one of the same page. Memory is
+//! bounded: some MiB for an idle disk of hundreds of GB, and at most 8 bytes for each page written.
+//!
+//! Not modelled, so results are too good in these respects: translation pages have no blocks of
+//! their own to be collected, moving a page by collecting changes the mapping at no cost, blocks do
+//! not wear, and planes of a die never work together.
+
+mod change;
+mod dies;
+mod mapping;
+mod plane;
+mod power;
+mod profile;
+mod stats;
+mod tasks;
+#[cfg(test)]
+mod tests;
+
+pub use profile::{FlashProfile, FlashSpec};
+pub use stats::FlashStats;
+
+use crate::hdd::HddOptions;
+use crate::overlay::overlay;
+use crate::profile::ProfileError;
+use crate::store::Store;
+use crate::validate::check;
+use change::{Change, ChangeKind};
+use dies::{Die, Operation, Times};
+use mapping::MappingCache;
+use nearhead_disk::{
+    BufferMut, Command, Completion, Disk, DiskError, DiskErrorKind, Nanos, Payload, Properties,
+    Submission, Ticket,
+};
+use plane::Plane;
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
+use tasks::{Owner, Task};
+
+/// Largest transfer accepted, as for a hard disk.
+const TRANSFER_BYTES_MAX: u32 = 16 << 20;
+
+/// Bytes of an entry of the mapping table; assumed, as in most published designs.
+const MAPPING_ENTRY_BYTES: u32 = 8;
+
+/// A command of the host that was not answered.
+#[derive(Debug)]
+struct HostCommand {
+    ticket: Ticket,
+    left: usize,
+    error: Option<DiskError>,
+    kind: Kind,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Read { range: Range<u64> },
+    Write { bytes: u64 },
+    Flush,
+    Trim,
+}
+
+/// Something that happens at a time already known.
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    /// A command is answered.
+    Finish(u64),
+    /// The bytes of a change came over the interface.
+    Arrived(u64),
+    /// A die has read its cells.
+    Sensed(u32),
+    /// A die is done.
+    DieDone(u32),
+}
+
+/// A modelled flash disk.
+pub struct FlashModel {
+    properties: Properties,
+    profile: FlashProfile,
+    times: Times,
+    collect_below: u32,
+    collect_first_below: u32,
+    store: Box<dyn Store>,
+    keeps_content: bool,
+    /// Everything up to here has happened.
+    time: Nanos,
+    /// Numbers everything in order of arrival.
+    next_id: u64,
+    events: BTreeMap<(Nanos, u64), Event>,
+    commands: BTreeMap<u64, HostCommand>,
+    changes: BTreeMap<u64, Change>,
+    tasks: BTreeMap<u64, Task>,
+    waiting_for_mapping: BTreeMap<u64, Vec<u64>>,
+    mapping: MappingCache,
+    dies: Vec<Die>,
+    /// Until when each bus is in use.
+    channels: Vec<Nanos>,
+    link_free_at: Nanos,
+    planes: Vec<Plane>,
+    /// The block that each plane is collecting.
+    collecting: Vec<Option<u32>>,
+    /// Programs that wait for an erased block of their plane.
+    blocked: Vec<VecDeque<Operation>>,
+    volatile_bytes: u64,
+    flushes: Vec<(u64, u64)>,
+    lost: Option<DiskError>,
+    done: VecDeque<Completion>,
+    stats: FlashStats,
+}
+
+impl FlashModel {
+    /// The disk that `profile` describes, with its content in `store`. Of `options`, the policy has
+    /// no meaning here.
+    pub fn new(
+        profile: &FlashProfile,
+        store: Box<dyn Store>,
+        options: HddOptions,
+    ) -> Result<Self, ProfileError> {
+        let flash = &profile.flash;
+        let properties = Properties {
+            name: format!("model:{}", profile.name),
+            capacity_bytes: profile.capacity_bytes(),
+            sector_bytes: flash.sector_bytes,
+            physical_sector_bytes: flash.physical_sector_bytes,
+            rotational: false,
+            rotation_period: None,
+            volatile_cache: options.write_cache.unwrap_or(flash.write_cache),
+            trim_reads_zero: true,
+            fast_zero: true,
+            transfer_bytes_max: TRANSFER_BYTES_MAX,
+            queue_depth_max: options.queue_depth.unwrap_or(flash.queue_depth).max(1),
+        };
+        properties.validate().map_err(|error| ProfileError {
+            profile: profile.name.clone(),
+            problem: error.problem,
+        })?;
+        let ns = |us: f64| (us * 1e3).round() as u64;
+        let transfer = |bytes: u32| (f64::from(bytes) * 1e3 / flash.channel_megabytes_per_s) as u64;
+        let host_pages = flash.host_pages_per_plane();
+        let plane =
+            Plane::new(flash.blocks_per_plane, flash.pages_per_block, host_pages, flash.in_use);
+        let planes = flash.planes() as usize;
+        let blocks = f64::from(flash.blocks_per_plane);
+        let mapping_pages = flash.mapping_cache_bytes / u64::from(flash.page_bytes);
+        Ok(Self {
+            times: Times {
+                command: ns(flash.command_us),
+                read: ns(flash.read_us),
+                program: ns(flash.program_us),
+                erase: ns(flash.erase_us),
+                page_transfer: transfer(flash.page_bytes),
+                mapping_transfer: transfer(flash.mapping_read_bytes),
+                cached: ns(flash.cached_us),
+            },
+            collect_below: ((blocks * flash.collect_below) as u32).max(3),
+            collect_first_below: ((blocks * flash.collect_first_below) as u32).max(2),
+            keeps_content: store.keeps_content(),
+            mapping: MappingCache::new(usize::try_from(mapping_pages).unwrap_or(usize::MAX)),
+            dies: std::iter::repeat_with(Die::default).take(flash.dies() as usize).collect(),
+            channels: vec![Nanos::ZERO; flash.channels as usize],
+            planes: vec![plane; planes],
+            collecting: vec![None; planes],
+            blocked: vec![VecDeque::new(); planes],
+            properties,
+            profile: profile.clone(),
+            store,
+            time: Nanos::ZERO,
+            next_id: 0,
+            events: BTreeMap::new(),
+            commands: BTreeMap::new(),
+            changes: BTreeMap::new(),
+            tasks: BTreeMap::new(),
+            waiting_for_mapping: BTreeMap::new(),
+            link_free_at: Nanos::ZERO,
+            volatile_bytes: 0,
+            flushes: Vec::new(),
+            lost: None,
+            done: VecDeque::new(),
+            stats: FlashStats::default(),
+        })
+    }
+
+    /// The profile.
+    pub fn profile(&self) -> &FlashProfile {
+        &self.profile
+    }
+
+    /// What the disk did so far.
+    pub fn stats(&self) -> FlashStats {
+        self.stats
+    }
+
+    /// Starts counting anew.
+    pub fn reset_stats(&mut self) {
+        self.stats = FlashStats::default();
+    }
+
+    /// Commands accepted and not completed.
+    pub fn outstanding(&self) -> usize {
+        self.commands.len()
+    }
+
+    fn number(&mut self) -> u64 {
+        self.next_id += 1;
+        self.next_id
+    }
+
+    fn at(&mut self, at: Nanos, event: Event) {
+        let order = self.number();
+        self.events.insert((at, order), event);
+    }
+
+    fn sector_bytes(&self) -> u64 {
+        u64::from(self.properties.sector_bytes)
+    }
+
+    fn page_sectors(&self) -> u64 {
+        u64::from(self.profile.flash.page_bytes / self.profile.flash.sector_bytes)
+    }
+
+    /// Takes the host's interface for `bytes`; says until when.
+    fn use_link(&mut self, bytes: u64) -> Nanos {
+        let span = Nanos((bytes as f64 * 1e3 / self.profile.flash.host_megabytes_per_s) as u64);
+        self.link_free_at = self.link_free_at.max(self.time) + span;
+        self.link_free_at
+    }
+
+    /// Does everything that happens until `now`. Time never goes back.
+    fn advance(&mut self, now: Nanos) {
+        while let Some(entry) = self.events.first_entry() {
+            let at = entry.key().0;
+            if at > now {
+                break;
+            }
+            let event = entry.remove();
+            self.time = self.time.max(at);
+            match event {
+                Event::Finish(id) => self.finish(id),
+                Event::Arrived(id) => self.arrived(id),
+                Event::Sensed(die) => self.sensed(die),
+                Event::DieDone(die) => self.die_done(die),
+            }
+        }
+        self.time = self.time.max(now);
+    }
+
+    fn begin_command(&mut self, ticket: Ticket, kind: Kind) -> u64 {
+        let id = self.number();
+        self.commands.insert(id, HostCommand { ticket, left: 0, error: None, kind });
+        id
+    }
+
+    fn refuse(&self, command: &Command) -> Option<DiskError> {
+        let depth = usize::from(self.properties.queue_depth_max);
+        let name = &self.properties.name;
+        let full = || {
+            (self.commands.len() >= depth).then(|| DiskError {
+                kind: DiskErrorKind::Invalid,
+                detail: format!("{name}: more than {depth} commands outstanding: wait for some"),
+            })
+        };
+        check(&self.properties, command).err().or_else(full)
+    }
+
+    fn submit_read(&mut self, ticket: Ticket, range: Range<u64>) {
+        let id = self.begin_command(ticket, Kind::Read { range: range.clone() });
+        if self.is_in_memory(&range) {
+            self.stats.read_hits += 1;
+            let bytes = (range.end - range.start) * self.sector_bytes();
+            let at = self.use_link(bytes) + Nanos(self.times.cached);
+            return self.at(at, Event::Finish(id));
+        }
+        let pages = self.pages_of(&range);
+        if let Some(command) = self.commands.get_mut(&id) {
+            command.left = (pages.end - pages.start) as usize;
+        }
+        for page in pages {
+            self.begin_task(Task { owner: Owner::Read { command: id }, page, partial: false });
+        }
+    }
+
+    /// Pages that hold a part of a range of sectors.
+    fn pages_of(&self, range: &Range<u64>) -> Range<u64> {
+        range.start / self.page_sectors()..range.end.div_ceil(self.page_sectors())
+    }
+
+    /// A part of a host's command is done; the command is when it was the last.
+    fn part_of_command_done(&mut self, id: u64, error: Option<DiskError>) {
+        let Some(command) = self.commands.get_mut(&id) else { return };
+        command.left = command.left.saturating_sub(1);
+        command.error = command.error.take().or(error);
+        if command.left > 0 {
+            return;
+        }
+        let bytes = match &command.kind {
+            Kind::Read { range } => (range.end - range.start) * self.sector_bytes(),
+            _ => 0,
+        };
+        let at = if bytes > 0 { self.use_link(bytes) } else { self.time };
+        self.at(at, Event::Finish(id));
+    }
+
+    fn finish(&mut self, id: u64) {
+        let Some(command) = self.commands.remove(&id) else { return };
+        self.stats.commands += 1;
+        let mut result = match command.kind {
+            Kind::Read { range } => {
+                self.stats.reads += 1;
+                self.stats.read_bytes += (range.end - range.start) * self.sector_bytes();
+                self.content(&range)
+            }
+            Kind::Write { bytes } => {
+                self.stats.writes += 1;
+                self.stats.write_bytes += bytes;
+                Ok(Payload::EMPTY)
+            }
+            Kind::Flush => {
+                self.stats.flushes += 1;
+                self.lost.take().map_or(Ok(Payload::EMPTY), Err)
+            }
+            Kind::Trim => Ok(Payload::EMPTY),
+        };
+        if let Some(error) = command.error {
+            result = Err(error);
+        }
+        self.stats.errors += u64::from(result.is_err());
+        self.done.push_back(command.ticket.complete(result));
+    }
+
+    /// The bytes a host sees: what was stored, and over it what was answered and is not stored yet.
+    fn content(&self, range: &Range<u64>) -> Result<Payload, DiskError> {
+        let sector = self.sector_bytes();
+        let (start, end) = (range.start * sector, range.end * sector);
+        if !self.keeps_content {
+            return Ok(Payload::Phantom((end - start) as usize));
+        }
+        let mut bytes = BufferMut::zeroed((end - start) as usize);
+        self.store.read(start, &mut bytes)?;
+        for change in self.changes.values().filter(|change| change.volatile) {
+            overlay(&mut bytes, start, change.range.start * sector, &change.parts);
+        }
+        Ok(Payload::Bytes(bytes.freeze()))
+    }
+}
+
+impl Disk for FlashModel {
+    fn properties(&self) -> &Properties {
+        &self.properties
+    }
+
+    fn submit(&mut self, submission: Submission, now: Nanos) {
+        self.advance(now);
+        let Submission { ticket, command, .. } = submission;
+        if let Some(error) = self.refuse(&command) {
+            let id = self.begin_command(ticket, Kind::Trim);
+            if let Some(command) = self.commands.get_mut(&id) {
+                command.error = Some(error);
+            }
+            return self.at(self.time, Event::Finish(id));
+        }
+        let sector = self.sector_bytes();
+        let range = |offset: u64, len: u64| offset / sector..(offset + len) / sector;
+        match command {
+            Command::Read { offset, len } => {
+                self.submit_read(ticket, range(offset, u64::from(len)));
+            }
+            Command::Write { offset, parts, durable } => {
+                let len = nearhead_disk::total_len(&parts) as u64;
+                self.submit_change(ticket, ChangeKind::Write, range(offset, len), parts, durable);
+            }
+            Command::WriteZeroes { offset, len, durable } => {
+                let range = range(offset, len);
+                self.submit_change(ticket, ChangeKind::Zero, range, Vec::new(), durable);
+            }
+            Command::Trim { offset, len } => {
+                self.submit_change(ticket, ChangeKind::Trim, range(offset, len), Vec::new(), true);
+            }
+            Command::Flush => self.submit_flush(ticket),
+        }
+    }
+
+    fn poll(&mut self, now: Nanos) -> Option<Completion> {
+        self.advance(now);
+        self.done.pop_front()
+    }
+
+    fn wake_at(&self) -> Option<Nanos> {
+        if self.done.is_empty() {
+            self.events.first_key_value().map(|((at, _), _)| *at)
+        } else {
+            Some(self.time)
+        }
+    }
+}
+
+impl Drop for FlashModel {
+    fn drop(&mut self) {
+        self.abandon_commands();
+    }
+}

@@ -1,0 +1,56 @@
+//! Cutting the power of a flash disk.
+//!
+//! Each physical sector of every change that is not in the cells is left either old or new, in
+//! order of arrival. The mapping table survives: drives keep it by what they write beside each page
+//! or by a capacitor. A page that was being programmed is wasted until its block is collected.
+
+use super::FlashModel;
+use crate::model::{Model, Report};
+use crate::random::SplitMix;
+use crate::tear::{SectorSizes, tear};
+use nearhead_disk::{DiskError, Nanos};
+
+impl FlashModel {
+    /// Forgets every command without an answer.
+    pub(super) fn abandon_commands(&mut self) {
+        while let Some((_, command)) = self.commands.pop_first() {
+            command.ticket.abandon();
+        }
+        self.events.clear();
+        self.changes.clear();
+        self.tasks.clear();
+        self.waiting_for_mapping.clear();
+        self.flushes.clear();
+        self.volatile_bytes = 0;
+        self.lost = None;
+        self.link_free_at = self.time;
+        self.stop_dies();
+    }
+}
+
+impl Model for FlashModel {
+    fn power_cut(&mut self, now: Nanos, random: &mut SplitMix) -> Result<(), DiskError> {
+        self.advance(now);
+        self.done.clear();
+        let physical = u64::from(self.properties.physical_sector_bytes);
+        let sizes = SectorSizes { logical: self.sector_bytes(), physical };
+        let mut result = Ok(());
+        for (mut at, parts) in self.take_unsafe() {
+            for part in parts {
+                result = result.and(tear(&mut *self.store, sizes, at, &part, random));
+                at += part.len() as u64 / sizes.logical;
+            }
+        }
+        self.abandon_commands();
+        self.stats.power_cuts += 1;
+        result
+    }
+
+    fn report(&self) -> Report {
+        Report::Flash(self.stats())
+    }
+
+    fn reset_report(&mut self) {
+        self.reset_stats();
+    }
+}
