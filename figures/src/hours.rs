@@ -45,6 +45,10 @@ pub(crate) struct HourRun {
     /// Their memory.
     pub(crate) map_bytes: u64,
     pub(crate) swaps: u64,
+    /// Writes that found no room in any log that could take them.
+    pub(crate) spills: u64,
+    /// Brought home while the hour lasted, though nobody asked.
+    pub(crate) home_early_bytes: u64,
 }
 
 /// What collecting writes for an hour saves a checkpoint.
@@ -191,6 +195,8 @@ fn hour(source: Source, disk: FigureDisk, system: &System) -> Result<HourRun, Fi
         map_entries: status.map_entries,
         map_bytes: status.map_bytes,
         swaps: status.stats.swaps,
+        spills: status.stats.spills,
+        home_early_bytes: status.stats.checkpointed_bytes,
     })
 }
 

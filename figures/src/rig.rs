@@ -82,8 +82,11 @@ pub(crate) fn off_hours_first_come(config: &mut Config) {
 /// of one disk, and an engine cannot see how many are behind an array.
 pub(crate) fn off_hours_for_four(config: &mut Config) {
     off_hours(config);
-    config.admission =
-        AdmissionPolicy::DurableFirst { piece_bytes: 512 << 10, bulk_bytes_max: 2 << 20 };
+    if let AdmissionPolicy::DurableFirst { piece_bytes, bulk_bytes_max, .. } = &mut config.admission
+    {
+        *piece_bytes = 512 << 10;
+        *bulk_bytes_max = 2 << 20;
+    }
 }
 
 /// The profile called `name`.

@@ -1,12 +1,14 @@
 //! Arrays as targets: every member opened by itself, then made one disk.
 //!
 //! What is checked here is what only the opened disks show: that no two members are the same disk
-//! under two names, and how their sizes differ. Reading the text is the work of
+//! under two names, how their sizes differ, and whether a volume looks as it does when the members
+//! are named as they were when it was made. Reading the text is the work of
 //! `nearhead_models::ArraySpec`.
 
-use super::{Access, DiskArgs, open_model, open_real};
+use super::{Access, DiskArgs, Target, open_model, open_real};
 use nearhead_disk::Disk;
-use nearhead_models::{ArraySpec, ModelSpec};
+use nearhead_models::{ArrayKind, ArraySpec, ModelSpec};
+use nearhead_volume::open::{Copies, read_copies};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
@@ -52,6 +54,44 @@ fn refuse_one_disk_twice(text: &str, spec: &ArraySpec) -> Result<(), String> {
                 "open {text}: expected a disk of its own for every member, found {other} and \
                  {member} to be the same one"
             ));
+        }
+    }
+    Ok(())
+}
+
+/// What a volume on an array is labelled with if its owner gives no label; none on one disk.
+pub fn label(text: &str) -> Option<String> {
+    let spec = ArraySpec::is_array(text).then(|| ArraySpec::parse(text).ok())??;
+    matches!(spec.kind, ArrayKind::Stripe { .. }).then(|| spec.shape())
+}
+
+/// Refuses a volume on an array whose members seem to be named otherwise than when it was made: its
+/// superblock's copies are not all where they should be, or its label tells of another array.
+///
+/// An array keeps nothing about itself, so this is what there is to go by. The copies lie on up to
+/// three members; two others that changed places among themselves are not found out.
+pub fn refuse_if_misnamed(target: &mut Target) -> Result<(), String> {
+    let Some(shape) = label(&target.name) else { return Ok(()) };
+    let name = target.name.clone();
+    let Copies { offsets, copies } = read_copies(&mut target.io());
+    for (copy, offset) in copies.iter().zip(offsets) {
+        match copy {
+            Err(error) => {
+                return Err(format!(
+                    "open {name}: superblock copy at byte {offset}: {error}; expected all three \
+                     copies to be sound before anything on an array is changed: name its members \
+                     and ?chunk= as when the volume was made, or, if they are, run `nearhead repair`"
+                ));
+            }
+            Ok(superblock) => {
+                let label = superblock.label.as_str();
+                if label.starts_with("raid0 of ") && label != shape {
+                    return Err(format!(
+                        "open {name}: expected the array that the volume was made on, {label:?}, \
+                         found {shape:?}; name its members and ?chunk= as then"
+                    ));
+                }
+            }
         }
     }
     Ok(())
