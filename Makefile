@@ -33,6 +33,10 @@ build: ## build the program, optimized: target/release/nearhead
 demo: build ## see it work on an emulated disk: a table, and target/demo/report.html
 	$(nearhead) demo --out target/demo
 
+.PHONY: figures
+figures: build ## the papers' figures on disk models, in virtual time: target/figures/report.html
+	$(nearhead) figures --out target/figures
+
 .PHONY: test
 test: ## format, style, lints and every test
 	@scripts/install-deps test

@@ -11,6 +11,7 @@ mod create;
 mod demo;
 mod disk;
 mod dump;
+mod figures;
 mod forget_log;
 mod generate;
 mod grow;
@@ -71,6 +72,8 @@ enum Command {
     Demo(demo::DemoArgs),
     /// Measure every number the project claims
     Bench(bench::BenchArgs),
+    /// Reproduce the papers' figures on disk models in virtual time
+    Figures(figures::FiguresArgs),
     /// Replay a block trace on a disk model in virtual time
     Replay(replay::ReplayArgs),
     /// Write man pages and shell completions
@@ -93,6 +96,7 @@ fn main() -> ExitCode {
         Command::Disk(command) => disk::run(&command),
         Command::Demo(args) => demo::run(&args),
         Command::Bench(args) => bench::run(&args),
+        Command::Figures(args) => figures::run(&args),
         Command::Replay(args) => replay::run(&args),
         Command::Generate(args) => generate::run(&args, Cli::command()),
     };

@@ -129,3 +129,63 @@ fn the_quick_bench_leaves_every_row() {
     assert_eq!(report["quick"], true);
     std::fs::remove_dir_all(folder).unwrap();
 }
+
+#[test]
+fn a_figure_prints_its_table_and_leaves_a_report_csv_and_svg() {
+    let folder = folder("figures");
+    let out = folder.join("out");
+    let output = nearhead(&["figures", "fig2a", "--tiny", "--out", &out.to_string_lossy()]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let printed = text(&output.stdout);
+    for column in ["paper", "goal", "baseline", "ours", "physical limit"] {
+        assert!(printed.contains(column), "{printed}");
+    }
+    for file in ["report.html", "fig2a.csv", "fig2a-points.csv", "fig2a-bandwidth.svg"] {
+        assert!(out.join(file).exists(), "{file}");
+    }
+    assert!(text(&output.stderr).contains("fig2a ["), "progress: {}", text(&output.stderr));
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn mistakes_in_figures_are_named_before_anything_is_computed() {
+    let folder = folder("figures-mistakes");
+    let file = folder.join("file");
+    std::fs::write(&file, "").unwrap();
+    let file = file.to_string_lossy();
+    let cases: [(&[&str], &str); 3] = [
+        (&["fig99"], "expected one of fig2a, fig2b"),
+        (&["fig2a", "--out", &file], "choose another folder with --out"),
+        (&["fig2a", "--traces", &file], "expected --traces with a folder"),
+    ];
+    for (arguments, expected) in cases {
+        let output = nearhead(&[&["figures", "--tiny"], arguments].concat());
+        assert!(!output.status.success(), "{arguments:?}");
+        let told = text(&output.stderr);
+        assert!(told.contains(expected), "{arguments:?}: {told}");
+        assert!(!told.contains('['), "something was computed: {told}");
+    }
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn a_real_trace_past_the_end_of_the_disk_stops_figures_with_its_line_unless_it_is_scaled() {
+    let folder = folder("figures-trace");
+    let traces = folder.join("traces");
+    std::fs::create_dir_all(traces.join("cloudphysics")).unwrap();
+    let lines = "0 0 0 8 0\n1000000000 0 9000000000000 8 0\n";
+    std::fs::write(traces.join("cloudphysics/cloudPhysicsIO.csv.zst"), lines).unwrap();
+    let out = folder.join("out").to_string_lossy().into_owned();
+    let traces = traces.to_string_lossy().into_owned();
+    let run = |more: &[&str]| {
+        let arguments = ["figures", "mapping", "--tiny", "--out", &out, "--traces", &traces];
+        nearhead(&[&arguments, more].concat())
+    };
+    let refused = run(&[]);
+    assert!(!refused.status.success());
+    let told = text(&refused.stderr);
+    assert!(told.contains("line 2") && told.contains("the disk"), "{told}");
+    let scaled = run(&["--fit", "scale"]);
+    assert!(scaled.status.success(), "{}", text(&scaled.stderr));
+    std::fs::remove_dir_all(folder).unwrap();
+}

@@ -1,6 +1,6 @@
 //! The layer rule: who may depend on whom.
 //!
-//! `format <- disk <- engine <- volume <- {sim, nbd} <- cli`; `models` and `uring` are
+//! `format <- disk <- engine <- volume <- {sim, nbd} <- cli`, `sim <- figures <- cli`; `models` and `uring` are
 //! interchangeable disks and know only `disk`. A crate of the workspace that the table does not
 //! name is a finding, so the table stays complete. Dependencies of tests are free: they never
 //! reach a user, and a test of the engine may well drive a disk model.
@@ -35,6 +35,17 @@ const LAYERS: &[(&str, &[&str])] = &[
     ),
     ("nearhead-nbd", &["nearhead-format", "nearhead-disk", "nearhead-engine", "nearhead-volume"]),
     (
+        "nearhead-figures",
+        &[
+            "nearhead-format",
+            "nearhead-disk",
+            "nearhead-engine",
+            "nearhead-models",
+            "nearhead-volume",
+            "nearhead-sim",
+        ],
+    ),
+    (
         "nearhead-cli",
         &[
             "nearhead-format",
@@ -45,6 +56,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "nearhead-volume",
             "nearhead-sim",
             "nearhead-nbd",
+            "nearhead-figures",
         ],
     ),
     ("xtask", &[]),

@@ -12,7 +12,6 @@ pub(crate) mod experiment;
 mod in_real_time;
 pub(crate) mod in_virtual_time;
 mod page;
-mod plot;
 pub(crate) mod server;
 mod table;
 #[cfg(test)]

@@ -1,20 +1,13 @@
 //! The demo's result as one self-contained page: charts, table, and what the figures mean.
 
 use super::experiment::{BulkKind, POINTS_PER_S, PRESETS, Row};
-use super::plot::Chart;
+use nearhead_figures::chart::BarChart;
 use std::fmt::Write;
-
-const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:1180px;margin:2em auto;\
-padding:0 1em;color:#222}table{border-collapse:collapse;margin:1em 0}td,th{padding:.2em .8em;\
-text-align:right;border-bottom:1px solid #ddd}td:first-child,th:first-child,td:nth-child(2),\
-th:nth-child(2){text-align:left}.charts{display:flex;flex-wrap:wrap;gap:8px}svg{max-width:100%}";
 
 /// The page for `rows`, of points of `seconds` each.
 pub(crate) fn render(rows: &[Row], seconds: f64, in_virtual_time: bool) -> Result<String, String> {
-    let mut page = format!(
-        "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\">\n<title>Nearhead demo</title>\n\
-         <style>{STYLE}</style>\n<h1>Small durable writes beside big I/O on one disk</h1>\n"
-    );
+    let mut page = nearhead_figures::head("Nearhead demo");
+    page.push_str("<h1>Small durable writes beside big I/O on one disk</h1>\n");
     let how = if in_virtual_time {
         "engine and disk model in virtual time, without sockets"
     } else {
@@ -47,7 +40,7 @@ pub(crate) fn render(rows: &[Row], seconds: f64, in_virtual_time: bool) -> Resul
     Ok(page)
 }
 
-fn charts(rows: &[Row], kind: BulkKind) -> [Chart<'static>; 2] {
+fn charts(rows: &[Row], kind: BulkKind) -> [BarChart<'static>; 2] {
     let of = |preset: &str, value: fn(&Row) -> f64| -> Vec<f64> {
         let chosen = rows.iter().filter(|row| row.bulk == kind && row.preset == preset);
         chosen.map(value).collect()
@@ -57,7 +50,7 @@ fn charts(rows: &[Row], kind: BulkKind) -> [Chart<'static>; 2] {
     };
     let groups = || POINTS_PER_S.iter().map(|rate| format!("{} writes/s", rate * 20)).collect();
     [
-        Chart {
+        BarChart {
             title: "Bandwidth of the big I/O",
             unit: "% of the disk alone",
             groups: groups(),
@@ -65,7 +58,7 @@ fn charts(rows: &[Row], kind: BulkKind) -> [Chart<'static>; 2] {
             limit: Some(("limit".to_owned(), of(PRESETS[0], |row| row.limit_bandwidth_pct))),
             decades: false,
         },
-        Chart {
+        BarChart {
             title: "Until 20 small writes are durable (mean)",
             unit: "ms, logarithmic",
             groups: groups(),

@@ -1,13 +1,9 @@
 //! Both distributions of response times: as SVG, or as letters on a terminal.
 
+use nearhead_figures::chart::LineChart;
 use nearhead_models::measured::MeasuredRequest;
-use plotters::prelude::*;
 use std::fmt::Write as _;
 
-const SIZE: (u32, u32) = (760, 420);
-/// Told apart in any kind of colour vision (Okabe and Ito's palette).
-const MEASURED: RGBColor = RGBColor(0, 114, 178);
-const MODELLED: RGBColor = RGBColor(213, 94, 0);
 /// Points of a curve: more cannot be seen.
 const POINTS: usize = 500;
 const COLUMNS: usize = 72;
@@ -41,47 +37,21 @@ pub(super) fn svg(
     // The few slowest requests would squeeze all others into a corner.
     let slow = |times: &[f64]| times.get(times.len() * 999 / 1000).copied().unwrap_or(1.0);
     let right = slow(&measured).max(slow(&modelled)).max(0.001) * 1.05;
-    let mut text = String::new();
-    let area = SVGBackend::with_string(&mut text, SIZE).into_drawing_area();
-    area.fill(&WHITE).map_err(failed)?;
-    let mut chart = ChartBuilder::on(&area)
-        .caption(format!("{title}: response times, drive and model"), ("sans-serif", 18))
-        .margin(12)
-        .x_label_area_size(40)
-        .y_label_area_size(50)
-        .build_cartesian_2d(0.0..right, 0.0..1.0)
-        .map_err(failed)?;
-    chart
-        .configure_mesh()
-        .x_desc("response time, ms")
-        .y_desc("share of requests")
-        .light_line_style(TRANSPARENT)
-        .draw()
-        .map_err(failed)?;
-    for (name, colour, times) in
-        [("measured", MEASURED, &measured), ("modelled", MODELLED, &modelled)]
-    {
-        let points: Vec<_> = curve(times).into_iter().filter(|(ms, _)| *ms <= right).collect();
-        chart
-            .draw_series([PathElement::new(points, colour.stroke_width(2))])
-            .map_err(failed)?
-            .label(name)
-            .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], colour.stroke_width(2)));
-    }
-    chart
-        .configure_series_labels()
-        .position(SeriesLabelPosition::LowerRight)
-        .border_style(BLACK.mix(0.3))
-        .draw()
-        .map_err(failed)?;
-    area.present().map_err(failed)?;
-    drop(chart);
-    drop(area);
-    Ok(text)
-}
-
-fn failed(error: impl std::fmt::Display) -> String {
-    format!("cannot draw: {error}")
+    let within = |times: &[f64]| -> Vec<(f64, f64)> {
+        curve(times).into_iter().filter(|(ms, _)| *ms <= right).collect()
+    };
+    let chart = LineChart {
+        title: &format!("{title}: response times, drive and model"),
+        x_label: "response time, ms",
+        y_label: "share of requests",
+        x_decades: false,
+        y_decades: false,
+        series: vec![
+            ("measured".to_owned(), within(&measured)),
+            ("modelled".to_owned(), within(&modelled)),
+        ],
+    };
+    chart.render()
 }
 
 /// The same in letters: `o` measured, `x` modelled, `*` both.

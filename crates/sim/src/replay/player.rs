@@ -219,6 +219,14 @@ impl<T: Iterator<Item = Result<TraceRequest, TraceError>>> Player<T> {
         }
     }
 
+    /// The latencies of every request that succeeded, for figures that need more of the
+    /// distribution than [`ReplayResults`] holds.
+    pub fn latencies(&self) -> Histogram {
+        let mut all = Histogram::new();
+        self.book.kinds.iter().flatten().for_each(|kind| all.merge(&kind.latency));
+        all
+    }
+
     /// The figures at `now`; names and wall-clock times are left to the caller.
     pub fn results(&self, now: Nanos) -> ReplayResults {
         let book = &self.book;

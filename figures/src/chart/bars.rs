@@ -1,33 +1,37 @@
-//! Grouped bars as SVG: one group per rate, one bar per preset.
+//! Grouped bars as SVG: one group for each set of conditions, one bar for each system compared.
+//!
+//! Every bar carries its value as text, so that a chart can be read without its table.
 
+use super::{COLOURS, Legend, SIZE, failed};
 use plotters::prelude::*;
-use std::fmt::Display;
 
-const SIZE: (u32, u32) = (560, 330);
-/// Told apart in any kind of colour vision (Okabe and Ito's palette).
-const COLOURS: [RGBColor; 4] =
-    [RGBColor(213, 94, 0), RGBColor(230, 159, 0), RGBColor(0, 114, 178), RGBColor(0, 158, 115)];
+/// Margins and labels beside the bars.
+const PLOT_MARGIN: u32 = 72;
 
 /// What a chart shows.
-pub(crate) struct Chart<'a> {
-    pub(crate) title: &'a str,
-    pub(crate) unit: &'a str,
+pub struct BarChart<'a> {
+    /// Its heading.
+    pub title: &'a str,
+    /// Unit of the values.
+    pub unit: &'a str,
     /// Names of the groups.
-    pub(crate) groups: Vec<String>,
+    pub groups: Vec<String>,
     /// Name and one value per group.
-    pub(crate) series: Vec<(String, Vec<f64>)>,
+    pub series: Vec<(String, Vec<f64>)>,
     /// A mark over each group, and what it means.
-    pub(crate) limit: Option<(String, Vec<f64>)>,
+    pub limit: Option<(String, Vec<f64>)>,
     /// A logarithmic scale from 1, for what spans decades.
-    pub(crate) decades: bool,
+    pub decades: bool,
 }
 
-impl Chart<'_> {
+impl BarChart<'_> {
     /// The chart as SVG text.
-    pub(crate) fn render(&self) -> Result<String, String> {
+    pub fn render(&self) -> Result<String, String> {
+        let legend = self.legend();
         let mut svg = String::new();
-        let area = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
-        area.fill(&WHITE).map_err(failed)?;
+        let whole = SVGBackend::with_string(&mut svg, legend.size()).into_drawing_area();
+        whole.fill(&WHITE).map_err(failed)?;
+        let area = legend.draw(&whole)?;
         let values = self.series.iter().flat_map(|(_, values)| values);
         let limits = self.limit.iter().flat_map(|(_, values)| values);
         let highest = values.chain(limits).copied().fold(1.0, f64::max);
@@ -48,9 +52,17 @@ impl Chart<'_> {
                 builder.build_cartesian_2d(0.0..width, 0.0..highest * 1.18).map_err(failed)?;
             self.fill(&mut context, 0.0)?;
         }
-        area.present().map_err(failed)?;
+        whole.present().map_err(failed)?;
         drop(area);
+        drop(whole);
         Ok(svg)
+    }
+
+    fn legend(&self) -> Legend {
+        let names = self.series.iter().enumerate();
+        let bars = names.map(|(index, (name, _))| (name.clone(), COLOURS[index % COLOURS.len()]));
+        let limit = self.limit.iter().map(|(name, _)| (name.clone(), RGBColor(0, 0, 0)));
+        Legend::new(bars.chain(limit))
     }
 
     fn fill<'a, 'b: 'a, Y>(&self, context: &mut Context<'a, 'b, Y>, base: f64) -> Result<(), String>
@@ -74,7 +86,8 @@ impl Chart<'_> {
             .draw()
             .map_err(failed)?;
         let bar = 0.8 / self.series.len() as f64;
-        for (series, (name, values)) in self.series.iter().enumerate() {
+        let bar_px = f64::from(SIZE.0 - PLOT_MARGIN) / self.groups.len().max(1) as f64 * bar;
+        for (series, (_, values)) in self.series.iter().enumerate() {
             let colour = COLOURS[series % COLOURS.len()];
             let bars = values.iter().enumerate().map(|(group, value)| {
                 let left = group as f64 + 0.1 + series as f64 * bar;
@@ -83,46 +96,33 @@ impl Chart<'_> {
                     colour.filled(),
                 )
             });
-            let drawn = context.draw_series(bars).map_err(failed)?;
-            drawn.label(name).legend(move |(x, y)| {
-                Rectangle::new([(x, y - 5), (x + 12, y + 5)], colour.filled())
-            });
+            context.draw_series(bars).map_err(failed)?;
             let texts = values.iter().enumerate().map(|(group, value)| {
                 let left = group as f64 + 0.1 + series as f64 * bar;
                 let style = ("sans-serif", 11).into_font();
                 EmptyElement::at((left, value.max(base)))
-                    + Text::new(shown(*value), (2, -12), style)
+                    + Text::new(shown(*value, bar_px), (2, -12), style)
             });
             context.draw_series(texts).map_err(failed)?;
         }
-        if let Some((name, values)) = &self.limit {
+        if let Some((_, values)) = &self.limit {
             let marks = values.iter().enumerate().map(|(group, value)| {
                 let left = group as f64 + 0.06;
                 PathElement::new(vec![(left, *value), (left + 0.88, *value)], BLACK.stroke_width(2))
             });
-            let drawn = context.draw_series(marks).map_err(failed)?;
-            drawn.label(name).legend(|(x, y)| {
-                PathElement::new(vec![(x, y), (x + 12, y)], BLACK.stroke_width(2))
-            });
+            context.draw_series(marks).map_err(failed)?;
         }
-        context
-            .configure_series_labels()
-            .position(SeriesLabelPosition::UpperLeft)
-            .background_style(WHITE.mix(0.85))
-            .label_font(("sans-serif", 12))
-            .draw()
-            .map_err(failed)
+        Ok(())
     }
 }
 
 type Context<'a, 'b, Y> =
     ChartContext<'a, SVGBackend<'b>, Cartesian2d<plotters::coord::types::RangedCoordf64, Y>>;
 
-/// Three figures are enough for a bar.
-fn shown(value: f64) -> String {
-    if value >= 100.0 { format!("{value:.0}") } else { format!("{value:.1}") }
-}
-
-fn failed(error: impl Display) -> String {
-    format!("drawing the chart failed: {error}")
+/// Three figures are enough for a bar, fewer for a narrow one, none for one that has no room.
+fn shown(value: f64, bar_px: f64) -> String {
+    let full = if value >= 100.0 { format!("{value:.0}") } else { format!("{value:.1}") };
+    let short = format!("{value:.0}");
+    let fits = |text: &str| text.len() as f64 * 6.5 <= bar_px;
+    [full, short].into_iter().find(|text| fits(text)).unwrap_or_default()
 }

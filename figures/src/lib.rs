@@ -1,0 +1,89 @@
+//! The papers' figures and tables, reproduced on disk models in virtual time.
+//!
+//! One module per figure or table of a paper; each returns a [`Report`]: a comparison (**paper |
+//! goal | baseline | ours | physical limit**), the data behind it, charts, and words about what was
+//! run and what differs from the paper. Three things hold:
+//!
+//! - every number under *baseline* and *ours* is computed in the run that shows it;
+//! - no model is changed to make a figure come out; what does not come out is said with its reason;
+//! - the same effort and traces give the same numbers on every machine.
+//!
+//! What cannot be run says so ([`Value::NotRun`]); it is never filled in.
+
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+pub mod chart;
+mod contention;
+mod double_writer;
+mod error;
+mod fig2;
+mod fig3;
+mod fig6;
+mod fig7;
+mod gecko2;
+mod hours;
+mod journal;
+mod lab;
+mod metered;
+mod mix;
+mod output;
+mod paced;
+mod page;
+mod paper;
+mod replayed;
+mod report;
+mod rig;
+mod servers;
+mod smr;
+mod swaps;
+mod sweep;
+mod sync_writer;
+mod table2;
+mod traces;
+
+pub use error::FigureError;
+pub use lab::{Effort, Lab, Progress, Silent};
+pub use output::{prepare, table, write};
+pub use page::{escaped, head};
+pub use report::{Data, Drawing, Report, Row, Value};
+pub use traces::{Fit, Traces};
+
+/// A figure or table that can be asked for.
+#[derive(Clone, Copy)]
+pub struct Figure {
+    /// As users name it.
+    pub name: &'static str,
+    /// One line for people.
+    pub summary: &'static str,
+    /// Makes it.
+    pub run: fn(&mut Lab<'_>) -> Result<Report, FigureError>,
+}
+
+/// Every figure there is, in the order of a results chapter.
+pub const FIGURES: &[Figure] = &[
+    Figure { name: "fig2a", summary: "Manylogs 2a: big reads beside syncs", run: fig2::fig2a },
+    Figure { name: "fig2b", summary: "Manylogs 2b: big writes beside syncs", run: fig2::fig2b },
+    Figure { name: "fig3a", summary: "Manylogs 3a: the same as 2a on RAID-0", run: fig3::fig3a },
+    Figure { name: "fig3b", summary: "Manylogs 3b: the same as 2b on RAID-0", run: fig3::fig3b },
+    Figure { name: "fig6a", summary: "Manylogs 6a: latencies in W1", run: fig6::fig6a },
+    Figure { name: "fig6b", summary: "Manylogs 6b: MLB-256 over no logging", run: fig6::fig6b },
+    Figure { name: "fig6c", summary: "Manylogs 6c: MLSMR over SLSMR", run: smr::fig6c },
+    Figure { name: "swaps", summary: "Manylogs V-B: log swaps in W1 to W5", run: swaps::swaps },
+    Figure { name: "table2", summary: "Manylogs table II: all speed-ups", run: table2::table2 },
+    Figure { name: "fig7a", summary: "Manylogs 7a: one checkpoint an hour", run: fig7::fig7a },
+    Figure { name: "fig7b", summary: "Manylogs 7b: what waiting saves it", run: fig7::fig7b },
+    Figure { name: "fig8", summary: "Manylogs 8: the checkpoint on SMR", run: smr::fig8 },
+    Figure { name: "mapping", summary: "Manylogs VI: size of the map", run: fig7::mapping },
+    Figure { name: "sweep", summary: "Manylogs VI: parameters, and load", run: sweep::sweep },
+    Figure { name: "gecko2", summary: "Gecko 2: collapse of a RAID-0", run: gecko2::gecko2 },
+];
+
+/// The figures called `names`, in the order of [`FIGURES`]; all of them if there are no names.
+pub fn choose(names: &[String]) -> Result<Vec<Figure>, FigureError> {
+    let known = || FIGURES.iter().map(|figure| figure.name);
+    if let Some(found) = names.iter().find(|name| !known().any(|known| known == *name)) {
+        return Err(FigureError::Unknown { found: found.clone(), known: known().collect() });
+    }
+    let wanted = |figure: &&Figure| names.is_empty() || names.iter().any(|n| n == figure.name);
+    Ok(FIGURES.iter().filter(wanted).copied().collect())
+}

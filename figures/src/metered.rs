@@ -1,0 +1,145 @@
+//! A disk that books what passes through it: for how long reads, and writes, were outstanding.
+//!
+//! It changes nothing and delays nothing. Only reports look at its counts; nothing that decides
+//! anything may.
+
+use nearhead_disk::{Command, CommandId, Completion, Disk, Nanos, Properties, Submission, Zones};
+use std::collections::BTreeMap;
+use std::os::fd::BorrowedFd;
+
+/// What passed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Passed {
+    /// Reads completed.
+    pub reads: u64,
+    /// Writes completed.
+    pub writes: u64,
+    /// Bytes of completed reads.
+    pub read_bytes: u64,
+    /// Bytes of completed writes.
+    pub write_bytes: u64,
+    /// Time during which at least one read and no write was outstanding.
+    pub reading: Nanos,
+    /// Time during which at least one write was outstanding.
+    pub writing: Nanos,
+}
+
+impl Passed {
+    /// What passed since `earlier`.
+    #[must_use]
+    pub(crate) fn since(self, earlier: Self) -> Self {
+        Self {
+            reads: self.reads - earlier.reads,
+            writes: self.writes - earlier.writes,
+            read_bytes: self.read_bytes - earlier.read_bytes,
+            write_bytes: self.write_bytes - earlier.write_bytes,
+            reading: self.reading - earlier.reading,
+            writing: self.writing - earlier.writing,
+        }
+    }
+}
+
+/// A disk with its books.
+pub(crate) struct Metered<D> {
+    disk: D,
+    passed: Passed,
+    /// Whether each outstanding transfer writes, and its bytes; as many as the disk takes.
+    outstanding: BTreeMap<CommandId, (bool, u64)>,
+    writes_outstanding: usize,
+    changed_at: Nanos,
+}
+
+impl<D: Disk> Metered<D> {
+    /// Books what passes through `disk` from now on.
+    pub(crate) fn new(disk: D) -> Self {
+        Self {
+            disk,
+            passed: Passed::default(),
+            outstanding: BTreeMap::new(),
+            writes_outstanding: 0,
+            changed_at: Nanos::ZERO,
+        }
+    }
+
+    /// What passed so far.
+    pub(crate) fn passed(&self) -> Passed {
+        self.passed
+    }
+
+    fn book_time(&mut self, now: Nanos) {
+        let span = now.since(self.changed_at);
+        self.changed_at = now.max(self.changed_at);
+        if self.writes_outstanding > 0 {
+            self.passed.writing += span;
+        } else if !self.outstanding.is_empty() {
+            self.passed.reading += span;
+        }
+    }
+}
+
+fn transfer(command: &Command) -> Option<(bool, u64)> {
+    match command {
+        Command::Read { len, .. } => Some((false, u64::from(*len))),
+        Command::Write { parts, .. } => Some((true, nearhead_disk::total_len(parts) as u64)),
+        Command::WriteZeroes { len, .. } => Some((true, *len)),
+        Command::Trim { .. } | Command::Flush => None,
+    }
+}
+
+impl<D: Disk> Disk for Metered<D> {
+    fn properties(&self) -> &Properties {
+        self.disk.properties()
+    }
+
+    fn submit(&mut self, submission: Submission, now: Nanos) {
+        if let Some((write, bytes)) = transfer(&submission.command) {
+            self.book_time(now);
+            self.outstanding.insert(submission.ticket.id(), (write, bytes));
+            self.writes_outstanding += usize::from(write);
+        }
+        self.disk.submit(submission, now);
+    }
+
+    fn kick(&mut self) {
+        self.disk.kick();
+    }
+
+    fn poll(&mut self, now: Nanos) -> Option<Completion> {
+        let completion = self.disk.poll(now)?;
+        if self.outstanding.contains_key(&completion.id) {
+            self.book_time(now);
+        }
+        if let Some((write, bytes)) = self.outstanding.remove(&completion.id) {
+            let passed = &mut self.passed;
+            if write {
+                self.writes_outstanding -= 1;
+                passed.writes += 1;
+                passed.write_bytes += bytes;
+            } else {
+                passed.reads += 1;
+                passed.read_bytes += bytes;
+            }
+        }
+        Some(completion)
+    }
+
+    fn wake_at(&self) -> Option<Nanos> {
+        self.disk.wake_at()
+    }
+
+    fn map_region(&self) -> Option<(u64, u64)> {
+        self.disk.map_region()
+    }
+
+    fn zones(&self) -> Option<&Zones> {
+        self.disk.zones()
+    }
+
+    fn trouble(&self) -> Option<String> {
+        self.disk.trouble()
+    }
+
+    fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.disk.wake_fd()
+    }
+}

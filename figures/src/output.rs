@@ -1,0 +1,119 @@
+//! Reports as text: a table for a terminal, CSV files, SVG files, and the folder that holds them.
+//!
+//! Existing files of the same names are replaced; nothing else in the folder is touched.
+
+use crate::error::FigureError;
+use crate::page;
+use crate::report::{Report, Row};
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The comparison of `report` for a terminal.
+pub fn table(report: &Report) -> String {
+    let mut lines: Vec<[String; 7]> = vec![Row::COLUMNS.map(str::to_owned)];
+    lines.extend(report.rows.iter().map(Row::cells));
+    let width = |column: usize| {
+        lines.iter().map(|line| line[column].chars().count()).max().unwrap_or_default()
+    };
+    let widths: [usize; 7] = std::array::from_fn(width);
+    let mut text = format!("{}: {}\n", report.name, report.title);
+    for line in &lines {
+        let mut row = String::from(" ");
+        for (column, cell) in line.iter().enumerate() {
+            let width = widths[column];
+            // Writing to a string cannot fail.
+            let _ = if column < 2 {
+                write!(row, " {cell:<width$} ")
+            } else {
+                write!(row, " {cell:>width$} ")
+            };
+        }
+        text.push_str(row.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+/// The CSV text of columns and rows (RFC 4180, lines end in a line feed).
+pub(crate) fn csv<R: AsRef<[String]>>(columns: &[String], rows: &[R]) -> String {
+    let mut text = String::new();
+    let mut line = |cells: &[String]| {
+        let quoted: Vec<String> = cells.iter().map(|cell| quote(cell)).collect();
+        let _ = writeln!(text, "{}", quoted.join(","));
+    };
+    line(columns);
+    for row in rows {
+        line(row.as_ref());
+    }
+    text
+}
+
+fn quote(cell: &str) -> String {
+    if cell.contains([',', '"', '\n']) {
+        format!("\"{}\"", cell.replace('"', "\"\""))
+    } else {
+        cell.to_owned()
+    }
+}
+
+/// Makes sure that results can be written to `folder`, before anything is computed.
+pub fn prepare(folder: &Path) -> Result<(), FigureError> {
+    fs::create_dir_all(folder)
+        .map_err(|problem| failed("make the folder", folder.to_owned(), problem))?;
+    let trial = folder.join(".nearhead-figures");
+    write_file(&trial, "")?;
+    fs::remove_file(&trial).map_err(|problem| failed("remove", trial, problem))
+}
+
+/// Writes CSV and SVG files and the page; returns the page's path.
+pub fn write(reports: &[Report], how: &str, folder: &Path) -> Result<PathBuf, FigureError> {
+    prepare(folder)?;
+    for report in reports {
+        let columns = Row::COLUMNS.map(str::to_owned);
+        let rows: Vec<[String; 7]> = report.rows.iter().map(Row::cells).collect();
+        write_file(&folder.join(format!("{}.csv", report.name)), &csv(&columns, &rows))?;
+        for data in &report.data {
+            let path = folder.join(format!("{}-{}.csv", report.name, data.name));
+            write_file(&path, &csv(&data.columns, &data.rows))?;
+        }
+        for drawing in &report.drawings {
+            let path = folder.join(format!("{}-{}.svg", report.name, drawing.name));
+            write_file(&path, &drawing.svg)?;
+        }
+    }
+    let path = folder.join("report.html");
+    write_file(&path, &page::render(reports, how))?;
+    Ok(path)
+}
+
+fn write_file(path: &Path, text: &str) -> Result<(), FigureError> {
+    fs::write(path, text).map_err(|problem| failed("write", path.to_owned(), problem))
+}
+
+fn failed(action: &'static str, path: PathBuf, problem: std::io::Error) -> FigureError {
+    FigureError::Output { action, path, problem }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cells_with_commas_and_quotes_survive_csv() {
+        let columns = ["a".to_owned(), "b".to_owned()];
+        let rows = [["1,5".to_owned(), "say \"x\"".to_owned()]];
+        assert_eq!(csv(&columns, &rows), "a,b\n\"1,5\",\"say \"\"x\"\"\"\n");
+    }
+
+    #[test]
+    fn the_table_names_its_columns_and_lines_them_up() {
+        let rows = vec![Row::new("a case", "ms").paper(1.0), Row::new("b", "%").ours(12.5)];
+        let report = Report { name: "fig0", title: "T".into(), rows, ..Report::default() };
+        let text = table(&report);
+        assert_eq!(text.lines().count(), 4);
+        for column in Row::COLUMNS {
+            assert!(text.contains(column), "{text}");
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! What the papers report and the project aims at, read from `data/papers.toml`.
+//!
+//! The file is part of the program, so the figures need nothing beside it; a test holds it against
+//! the shared targets where those are at hand.
+
+use crate::report::Value;
+use serde::Deserialize;
+use std::sync::LazyLock;
+
+/// The embedded numbers.
+pub(crate) static PAPERS: LazyLock<Papers> = LazyLock::new(|| {
+    toml::from_str(include_str!("../data/papers.toml")).expect("embedded; a test reads it")
+});
+
+/// All of it.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Papers {
+    contention: Vec<Contention>,
+    pub(crate) mixes: Mixes,
+    pub(crate) hours: Hours,
+    pub(crate) table2: Table2,
+    pub(crate) gecko: Gecko,
+}
+
+/// A point of Manylogs' figures 2 and 3.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Contention {
+    figure: String,
+    mode: String,
+    writes_per_s: u32,
+    pub(crate) bandwidth_pct: Option<f64>,
+    pub(crate) sync_ms: Option<f64>,
+    pub(crate) goal_bandwidth_pct: Option<f64>,
+    pub(crate) goal_sync_ms: Option<f64>,
+}
+
+/// Smallest, largest and mean of several experiments.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Spread {
+    pub(crate) min: f64,
+    pub(crate) max: f64,
+    pub(crate) average: f64,
+}
+
+impl Spread {
+    /// Of `values`; `None` without any.
+    pub(crate) fn of(values: &[f64]) -> Option<Self> {
+        let count = values.len() as f64;
+        let min = values.iter().copied().reduce(f64::min)?;
+        let max = values.iter().copied().reduce(f64::max)?;
+        Some(Self { min, max, average: values.iter().sum::<f64>() / count })
+    }
+
+    /// In the papers' way: "1.2 to 2.8 (1.9)".
+    pub(crate) fn shown(self) -> Value {
+        let shown = crate::report::shown;
+        let (min, max, average) = (shown(self.min), shown(self.max), shown(self.average));
+        Value::Words(format!("{min} to {max} ({average})"))
+    }
+}
+
+/// From, to.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Between {
+    pub(crate) min: f64,
+    pub(crate) max: f64,
+}
+
+impl From<Between> for Value {
+    fn from(between: Between) -> Self {
+        Self::Range(between.min, between.max)
+    }
+}
+
+/// Manylogs' figure 6 and what goes with it.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Mixes {
+    pub(crate) mlb256_speedup: Spread,
+    pub(crate) mlsmr_speedup: Spread,
+    pub(crate) swaps_mlb256: [u32; 5],
+    pub(crate) swaps_mlsmr: [u32; 5],
+    pub(crate) goal_speedup: f64,
+    pub(crate) goal_smr_speedup: f64,
+}
+
+/// Manylogs' figures 7 and 8 and the sizes of its section VI.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Hours {
+    pub(crate) checkpoint_s: Between,
+    pub(crate) overwrite_pct: Between,
+    pub(crate) mapping_table_bytes: Between,
+    pub(crate) smr_checkpoint_factor: f64,
+}
+
+/// Manylogs' table II.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Table2 {
+    pub(crate) ordered_bandwidth: Spread,
+    pub(crate) ordered_latency: Spread,
+    pub(crate) adaptive_bandwidth: Spread,
+    pub(crate) adaptive_latency: Spread,
+    pub(crate) goal_ordered_bandwidth: f64,
+    pub(crate) goal_ordered_latency: f64,
+}
+
+/// Gecko's figure 2.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Gecko {
+    pub(crate) sequential_drop_pct_min: f64,
+    pub(crate) random_writer_collapse_factor: f64,
+}
+
+impl Papers {
+    /// What is reported of `mode` at `writes_per_s` in `figure`; nothing where the text is silent.
+    pub(crate) fn contention(&self, figure: &str, mode: &str, writes_per_s: u32) -> Contention {
+        let found = self.contention.iter().find(|point| {
+            point.figure == figure && point.mode == mode && point.writes_per_s == writes_per_s
+        });
+        found.cloned().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::PathBuf;
+
+    #[test]
+    fn the_embedded_numbers_can_be_read_and_found() {
+        assert_eq!(PAPERS.contention("fig2a", "ordered", 40).sync_ms, Some(209.0));
+        assert_eq!(PAPERS.contention("fig2a", "ordered", 80).sync_ms, None);
+    }
+
+    #[test]
+    fn the_embedded_numbers_are_those_of_the_shared_targets() {
+        let beside = concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared");
+        let shared = std::env::var_os("NEARHEAD_SHARED").map_or(beside.into(), PathBuf::from);
+        let Ok(text) = std::fs::read_to_string(shared.join("papers/targets.toml")) else {
+            println!("skipped: no targets.toml in $NEARHEAD_SHARED or ../shared");
+            return;
+        };
+        let targets: toml::Table = toml::from_str(&text).unwrap();
+        let number = |path: &[&str]| {
+            let first = &targets[path[0]];
+            let value = path[1..].iter().fold(first, |value, key| &value[*key]);
+            value.as_float().or(value.as_integer().map(|whole| whole as f64)).unwrap()
+        };
+        for (mode, bandwidth, sync) in [
+            ("ordered", "ordered_bandwidth_pct", "ordered_sync_ms"),
+            ("adaptive", "adaptive_bandwidth_pct", "adaptive_sync_ms"),
+            ("manylogs", "manylogs_bandwidth_pct", "manylogs_sync_ms"),
+        ] {
+            for (rate, key) in [(40, "iops40"), (320, "iops320")] {
+                let ours = PAPERS.contention("fig2a", mode, rate);
+                assert_eq!(
+                    ours.bandwidth_pct,
+                    Some(number(&["manylogs", "fig2a", bandwidth, key]))
+                );
+                assert_eq!(ours.sync_ms, Some(number(&["manylogs", "fig2a", sync, key])));
+            }
+        }
+        let goal = number(&["manylogs", "fig6", "goal_vs_nologging_speedup", "average"]);
+        assert!((PAPERS.mixes.goal_speedup - goal).abs() < 1e-9);
+        let most = number(&["manylogs", "fig7_fig8", "checkpoint_s_per_hour_of_trace", "max"]);
+        assert!((PAPERS.hours.checkpoint_s.max - most).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,220 @@
+//! The disks and volumes that figures run on: data-less models, volumes as `create` plans them.
+//!
+//! A volume here starts in the state right after `create`: an empty map and empty logs. Nothing is
+//! written to make it, so a disk need not keep any content. A model and its options are the same
+//! for every system compared on it.
+
+use crate::error::FigureError;
+use crate::metered::Metered;
+use nearhead_disk::Disk;
+use nearhead_engine::{AdmissionPolicy, Config};
+use nearhead_format::{AckMode, Label, LayoutError};
+use nearhead_models::{
+    Content, Dataless, HddModel, HddOptions, Mechanics, ModelSpec, Profile, QueuePolicy, Stripe,
+};
+use nearhead_volume::create::{CreateOptions, describe};
+use nearhead_volume::{BareDisk, NamedPreset, Volume};
+
+/// The disk of Manylogs' file-system experiments (V-A).
+pub(crate) const CHEETAH: &str = "st3146855fc";
+/// The disk of Manylogs' trace replays (V-B).
+pub(crate) const CONSTELLATION: &str = "constellation-es3-1tb";
+
+/// Chunk of a RAID-0 (Manylogs V-A).
+const CHUNK_BYTES: u64 = 64 << 10;
+
+/// A disk as figures have it.
+pub(crate) type FigureDisk = Metered<Box<dyn Disk>>;
+
+/// A volume or a bare disk under test.
+#[derive(Clone, Debug)]
+pub(crate) struct System {
+    /// As it is called in tables.
+    pub name: String,
+    /// The preset; `None` for the bare disk.
+    pub preset: Option<NamedPreset>,
+    /// When writes are answered.
+    pub ack: AckMode,
+    /// Sizes of group and log, if not the defaults.
+    pub group_and_log_bytes: Option<(u64, u64)>,
+    /// Largest logged write, if not the preset's.
+    pub logged_write_bytes_max: Option<u32>,
+    /// Departures from the default configuration.
+    pub configure: fn(&mut Config),
+}
+
+impl System {
+    /// The disk without any engine.
+    pub(crate) fn bare(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            preset: None,
+            ack: AckMode::Durable,
+            group_and_log_bytes: None,
+            logged_write_bytes_max: None,
+            configure: |_| {},
+        }
+    }
+
+    /// A volume with the preset of that name, checkpointed off-hours only (Manylogs III-F).
+    pub(crate) fn of_preset(name: &str) -> Result<Self, FigureError> {
+        let preset = NamedPreset::by_name(name)
+            .map_err(|error| FigureError::setup(format!("a volume with preset {name}"), &error))?;
+        Ok(Self { preset: Some(preset), configure: off_hours, ..Self::bare(name) })
+    }
+}
+
+/// No checkpoint while clients work: the papers' experiments put it off to quiet hours.
+pub(crate) fn off_hours(config: &mut Config) {
+    config.cleaning.period = None;
+    config.cleaning.idle_after = None;
+    config.cleaning.watermark_pct = None;
+}
+
+/// The same, and first come, first served: nothing of a bulk transfer is held back for small
+/// writes, as in the published systems.
+pub(crate) fn off_hours_first_come(config: &mut Config) {
+    off_hours(config);
+    config.admission = AdmissionPolicy::Fifo { piece_bytes: 1 << 20 };
+}
+
+/// Off-hours, with as much bulk on the way as four disks need: the preset's own bounds are those
+/// of one disk, and an engine cannot see how many are behind an array.
+pub(crate) fn off_hours_for_four(config: &mut Config) {
+    off_hours(config);
+    if let AdmissionPolicy::DurableFirst { piece_bytes, bulk_bytes_max, .. } = &mut config.admission
+    {
+        *piece_bytes = 512 << 10;
+        *bulk_bytes_max = 2 << 20;
+    }
+}
+
+/// The profile called `name`.
+pub(crate) fn profile(name: &str) -> Result<Profile, FigureError> {
+    Profile::named(name).map_err(|error| FigureError::setup("a disk", &error))
+}
+
+/// What the disk `name` can do at best.
+pub(crate) fn mechanics(name: &str) -> Result<Mechanics, FigureError> {
+    Mechanics::new(&profile(name)?).map_err(|error| FigureError::setup("a disk", &error))
+}
+
+/// In which order a disk serves what is queued at it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Queue {
+    /// The request it can reach soonest, of as many as it takes at once.
+    SoonestOf(u16),
+    /// First come, first served: no command queuing, or one that the host does not use.
+    InOrder,
+}
+
+/// The queue of the SATA drive in Manylogs' replays (V-B): the standard's 32 commands.
+pub(crate) const SATA: Queue = Queue::SoonestOf(32);
+
+impl Queue {
+    /// As it is called in tables.
+    pub(crate) fn name(self) -> String {
+        match self {
+            Self::SoonestOf(depth) => format!("soonest of {depth}"),
+            Self::InOrder => "in order".to_owned(),
+        }
+    }
+
+    fn options(self) -> HddOptions {
+        let (policy, queue_depth) = match self {
+            Self::SoonestOf(depth) => (QueuePolicy::Sptf, Some(depth)),
+            Self::InOrder => (QueuePolicy::Fifo, None),
+        };
+        HddOptions { policy: Some(policy), queue_depth, ..HddOptions::default() }
+    }
+}
+
+/// The modelled disk `name`, data-less, its write cache off.
+pub(crate) fn hard_disk(name: &str, queue: Queue) -> Result<FigureDisk, FigureError> {
+    Ok(Metered::new(Box::new(model(name, queue)?)))
+}
+
+fn model(name: &str, queue: Queue) -> Result<HddModel, FigureError> {
+    // The papers' set-up: a reply means durable because nothing volatile is in between.
+    let options = HddOptions { write_cache: Some(false), ..queue.options() };
+    HddModel::new(&profile(name)?, Box::new(Dataless), options)
+        .map_err(|error| FigureError::setup(format!("disk {name}"), &error))
+}
+
+/// `disk` without any engine.
+pub(crate) fn bare(disk: FigureDisk) -> BareDisk<FigureDisk> {
+    BareDisk::new(disk)
+}
+
+/// A volume just created on `disk`; for the bare disk, one that logs nothing.
+pub(crate) fn volume(disk: FigureDisk, system: &System) -> Result<Volume<FigureDisk>, FigureError> {
+    let made = plan_and_start(disk, system);
+    made.map_err(|error| FigureError::setup(format!("a volume for {}", system.name), &error))
+}
+
+fn plan_and_start(disk: FigureDisk, system: &System) -> Result<Volume<FigureDisk>, LayoutError> {
+    let preset = system.preset.unwrap_or(nearhead_volume::PRESETS[0]);
+    let logged = system.logged_write_bytes_max.unwrap_or(preset.logged_write_bytes_max);
+    let options = CreateOptions {
+        volume_id: *b"nearhead figures",
+        created_unix_s: 0,
+        preset: preset.preset,
+        logged_write_bytes_max: logged,
+        group_bytes: system.group_and_log_bytes.map(|sizes| sizes.0),
+        log_bytes: system.group_and_log_bytes.map(|sizes| sizes.1),
+        ack: system.ack,
+        label: Label::default(),
+        device_bytes: None,
+        force: true,
+    };
+    let superblock = describe(disk.properties(), &options)?;
+    Ok(Volume::start_empty(disk, superblock, |_, config| (system.configure)(config)))
+}
+
+/// Several of the disk `name` as one RAID-0 in chunks of 64 KiB (Manylogs V-A).
+pub(crate) fn striped(
+    name: &str,
+    disks: u32,
+    queue: Queue,
+    write_cache: bool,
+) -> Result<FigureDisk, FigureError> {
+    let member = || -> Result<HddModel, FigureError> {
+        let options = HddOptions { write_cache: Some(write_cache), ..queue.options() };
+        HddModel::new(&profile(name)?, Box::new(Dataless), options)
+            .map_err(|error| FigureError::setup(format!("disk {name}"), &error))
+    };
+    let members: Result<Vec<HddModel>, FigureError> = (0..disks).map(|_| member()).collect();
+    let array = Stripe::new(members?, CHUNK_BYTES)
+        .map_err(|error| FigureError::setup(format!("a RAID-0 of {disks} {name}"), &error))?;
+    Ok(Metered::new(Box::new(array)))
+}
+
+/// The shingled disk of which Manylogs takes the persistent cache (its reference 11), as it is sold:
+/// every write goes to one log at the outer tracks.
+pub(crate) const SHINGLED: &str = "st8000as0002";
+/// The same with one surface that is not shingled, as Manylogs proposes (III-I.3).
+const SHINGLED_WITH_SURFACE: &str = "st8000as0002-mlsmr";
+/// The preset for that one.
+pub(crate) const SHINGLED_PRESET: &str = "mlsmr";
+
+/// A shingled disk as it is sold, data-less, its write cache off.
+pub(crate) fn shingled_disk() -> Result<FigureDisk, FigureError> {
+    any_disk(SHINGLED)
+}
+
+/// Manylogs on a shingled disk: the disk it needs and the system, or why this build has none.
+pub(crate) fn manylogs_on_shingled() -> Result<(FigureDisk, System), String> {
+    let system = System::of_preset(SHINGLED_PRESET)
+        .map_err(|_| format!("this build has no preset {SHINGLED_PRESET}"))?;
+    let disk = any_disk(SHINGLED_WITH_SURFACE).map_err(|error| error.to_string())?;
+    Ok((disk, system))
+}
+
+fn any_disk(name: &str) -> Result<FigureDisk, FigureError> {
+    let failed = |problem: String| FigureError::setup(format!("disk {name}"), &problem);
+    let mut spec = ModelSpec::parse(name).map_err(|error| failed(error.to_string()))?;
+    spec.content = Content::None;
+    spec.options.write_cache = Some(false);
+    let disk = spec.build_any().map_err(|error| failed(error.to_string()))?;
+    Ok(Metered::new(Box::new(disk)))
+}

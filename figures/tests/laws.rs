@@ -1,0 +1,208 @@
+//! Laws that every figure keeps, on the least work that shows them all.
+//!
+//! Everything runs in virtual time on generated traces, so nothing here depends on the machine or
+//! on data beside the project.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use nearhead_figures::{
+    Effort, FIGURES, FigureError, Lab, Progress, Report, Row, Silent, Traces, Value,
+};
+use std::collections::BTreeSet;
+use std::sync::LazyLock;
+
+/// Every figure, once for all tests.
+static ALL: LazyLock<Vec<Report>> = LazyLock::new(|| make(&[]));
+
+fn make(names: &[&str]) -> Vec<Report> {
+    let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+    let mut silent = Silent;
+    let mut lab = Lab::new(Effort::Tiny, Traces::default(), &mut silent);
+    let chosen = nearhead_figures::choose(&names).unwrap();
+    chosen.iter().map(|figure| (figure.run)(&mut lab).unwrap()).collect()
+}
+
+fn figure(name: &str) -> &'static Report {
+    ALL.iter().find(|report| report.name == name).unwrap()
+}
+
+fn row(report: &'static Report, case: &str) -> &'static Row {
+    let found = report.rows.iter().find(|row| row.case == case);
+    found.unwrap_or_else(|| panic!("no row {case:?} in {:?}", report.rows))
+}
+
+fn number(value: &Value) -> f64 {
+    value.number().unwrap_or_else(|| panic!("{value:?} is no number"))
+}
+
+#[test]
+fn every_figure_says_what_was_run_and_compares_something() {
+    assert_eq!(ALL.len(), FIGURES.len());
+    for (report, figure) in ALL.iter().zip(FIGURES) {
+        assert_eq!(report.name, figure.name);
+        assert!(!report.ran.is_empty() && !report.rows.is_empty(), "{}", report.name);
+        for row in &report.rows {
+            let measured = [&row.baseline, &row.ours].iter().any(|v| **v != Value::Nothing);
+            assert!(measured || row.limit != Value::Nothing, "{}: {row:?}", report.name);
+        }
+    }
+}
+
+#[test]
+fn no_bandwidth_is_above_the_physical_limit() {
+    let mut seen = 0;
+    for row in ALL.iter().flat_map(|report| &report.rows) {
+        if !row.case.starts_with("bandwidth") {
+            continue;
+        }
+        let Some(limit) = row.limit.number() else { continue };
+        for value in [&row.baseline, &row.ours].into_iter().filter_map(Value::number) {
+            assert!(value <= limit, "{row:?}");
+            seen += 1;
+        }
+    }
+    assert!(seen > 8, "{seen}");
+}
+
+#[test]
+fn no_sync_and_no_checkpoint_is_faster_than_the_disk_can_be() {
+    for row in ALL.iter().flat_map(|report| &report.rows) {
+        if row.case.starts_with("sync,") || row.case.starts_with("checkpoint after") {
+            for value in [&row.baseline, &row.ours].into_iter().filter_map(Value::number) {
+                assert!(value >= number(&row.limit), "{row:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn near_head_logs_beat_every_journal_on_the_bare_disk() {
+    for name in ["fig2a", "fig2b"] {
+        let report = figure(name);
+        let ours = number(&row(report, "bandwidth, manylogs, 320 writes/s").ours);
+        let sync = number(&row(report, "sync, manylogs, 320 writes/s").ours);
+        for mode in ["ordered", "data", "adaptive"] {
+            let bandwidth = row(report, &format!("bandwidth, {mode}, 320 writes/s"));
+            let latency = row(report, &format!("sync, {mode}, 320 writes/s"));
+            assert!(ours > number(&bandwidth.baseline), "{name}: {ours} {bandwidth:?}");
+            assert!(sync < number(&latency.baseline), "{name}: {sync} {latency:?}");
+        }
+    }
+}
+
+#[test]
+fn data_journaling_halves_what_a_sequential_writer_gets_and_leaves_a_reader_alone() {
+    let of = |figure_name, mode| {
+        let case = format!("bandwidth, {mode}, 320 writes/s");
+        number(&row(figure(figure_name), &case).baseline)
+    };
+    assert!(of("fig2b", "data") <= 50.0, "{}", of("fig2b", "data"));
+    assert!((of("fig2a", "data") - of("fig2a", "adaptive")).abs() < 1e-9);
+}
+
+#[test]
+fn the_data_has_as_many_cells_as_columns_everywhere() {
+    for report in ALL.iter() {
+        for data in &report.data {
+            assert!(!data.rows.is_empty(), "{} {}", report.name, data.name);
+            for row in &data.rows {
+                assert_eq!(row.len(), data.columns.len(), "{} {}", report.name, data.name);
+            }
+        }
+        for drawing in &report.drawings {
+            assert!(drawing.svg.starts_with("<svg") && drawing.svg.ends_with("</svg>\n"));
+        }
+    }
+}
+
+#[test]
+fn the_points_of_figure_2_have_the_columns_that_others_read() {
+    let data = &figure("fig2a").data[0];
+    for column in ["method", "writes_per_s_per_disk", "bandwidth_pct", "sync_ms_mean"] {
+        assert!(data.columns.iter().any(|found| found == column), "{column}");
+    }
+}
+
+#[test]
+fn the_same_work_gives_the_same_report() {
+    for name in ["fig2a", "fig6a", "fig7a"] {
+        let again = make(&[name]);
+        assert_eq!(&again[0], figure(name), "{name}");
+    }
+}
+
+#[test]
+fn every_mix_names_its_synthetic_sources() {
+    let ran = &figure("fig6b").ran;
+    for mix in ["W1", "W2", "W3", "W4", "W5"] {
+        assert!(ran.contains(mix), "{ran}");
+    }
+    assert!(ran.matches("synthetic-").count() >= 25, "{ran}");
+}
+
+#[test]
+fn an_unknown_name_is_told_all_known_ones() {
+    let error = nearhead_figures::choose(&["fig99".to_owned()]).err().unwrap();
+    let told = error.to_string();
+    assert!(matches!(error, FigureError::Unknown { .. }) && told.contains("fig99"), "{told}");
+    assert!(FIGURES.iter().all(|figure| told.contains(figure.name)), "{told}");
+}
+
+#[test]
+fn names_are_different_and_chosen_in_the_order_of_the_chapter() {
+    let names: BTreeSet<&str> = FIGURES.iter().map(|figure| figure.name).collect();
+    assert_eq!(names.len(), FIGURES.len());
+    let asked = ["table2".to_owned(), "fig2a".to_owned()];
+    let chosen = nearhead_figures::choose(&asked).unwrap();
+    let chosen: Vec<&str> = chosen.iter().map(|figure| figure.name).collect();
+    assert_eq!(chosen, ["fig2a", "table2"]);
+}
+
+#[test]
+fn an_experiment_that_several_figures_show_runs_once() {
+    struct Count(Vec<String>);
+    impl Progress for Count {
+        fn begin(&mut self, experiment: &str, _: usize) {
+            self.0.push(experiment.to_owned());
+        }
+        fn step(&mut self, _: &str) {}
+        fn end(&mut self) {}
+    }
+    let mut count = Count(Vec::new());
+    let mut lab = Lab::new(Effort::Tiny, Traces::default(), &mut count);
+    for name in ["fig6a", "fig6b", "swaps"] {
+        let chosen = nearhead_figures::choose(&[name.to_owned()]).unwrap();
+        (chosen[0].run)(&mut lab).unwrap();
+    }
+    assert_eq!(count.0.iter().filter(|name| *name == "fig6").count(), 1, "{:?}", count.0);
+}
+
+#[test]
+fn the_folder_gets_the_page_and_a_file_for_each_table_and_chart() {
+    let folder = std::env::temp_dir().join(format!("nearhead-figures-{}", std::process::id()));
+    let page = nearhead_figures::write(&ALL, "nearhead figures --tiny", &folder).unwrap();
+    let page = std::fs::read_to_string(page).unwrap();
+    for report in ALL.iter() {
+        assert!(page.contains(&format!("id=\"{}\"", report.name)), "{}", report.name);
+        let csv = std::fs::read_to_string(folder.join(format!("{}.csv", report.name))).unwrap();
+        assert!(csv.starts_with("case,unit,paper,goal,baseline,ours,physical limit\n"), "{csv}");
+        for data in &report.data {
+            assert!(folder.join(format!("{}-{}.csv", report.name, data.name)).exists());
+        }
+        for drawing in &report.drawings {
+            assert!(folder.join(format!("{}-{}.svg", report.name, drawing.name)).exists());
+        }
+    }
+    let links = page.replace("http://www.w3.org/2000/svg", "");
+    assert!(!links.contains("http") && !links.contains("src="), "something is fetched");
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_is_named() {
+    let file = std::env::temp_dir().join(format!("nearhead-figures-file-{}", std::process::id()));
+    std::fs::write(&file, "").unwrap();
+    let told = nearhead_figures::prepare(&file).unwrap_err().to_string();
+    assert!(told.contains(&*file.to_string_lossy()) && told.contains("--out"), "{told}");
+    std::fs::remove_file(file).unwrap();
+}
