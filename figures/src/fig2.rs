@@ -61,28 +61,21 @@ impl ContentionRuns {
 
 /// The project's own way.
 pub(crate) const OURS: &str = "nearhead";
-/// The same, with bulk transfers for as many disks as there are.
-pub(crate) const OURS_WIDE: &str = "nearhead, wider";
 /// Manylogs as published.
 pub(crate) const PUBLISHED: &str = "manylogs";
 
-pub(crate) fn methods(setting: Setting) -> Result<Vec<Method>, FigureError> {
+pub(crate) fn methods() -> Result<Vec<Method>, FigureError> {
     let on_disk =
         |mode: Mode| Method { name: mode.name(), mode, system: System::bare(mode.name()) };
     let mlb = System { ack: AckMode::Flush, ..System::of_preset("mlb")? };
     let published = System { configure: rig::off_hours_first_come, ..mlb.clone() };
-    let wide = System { configure: rig::off_hours_for_four, ..mlb.clone() };
-    let mut methods = vec![
+    Ok(vec![
         on_disk(Mode::Ordered),
         on_disk(Mode::Data),
         on_disk(Mode::Adaptive),
         Method { name: PUBLISHED, mode: Mode::Manylogs, system: published },
         Method { name: OURS, mode: Mode::Manylogs, system: mlb },
-    ];
-    if setting.disks > 1 {
-        methods.push(Method { name: OURS_WIDE, mode: Mode::Manylogs, system: wide });
-    }
-    Ok(methods)
+    ])
 }
 
 /// A fresh disk, or array, for `setting`.
@@ -100,7 +93,7 @@ pub(crate) fn runs(lab: &mut Lab<'_>, setting: Setting) -> Result<Rc<ContentionR
         return Ok(Rc::clone(done));
     }
     let rates = lab.effort.pick(vec![40, 80, 160, 320], vec![40, 160, 320], vec![320]);
-    let methods = methods(setting)?;
+    let methods = methods()?;
     let mut steps = vec![("the disk alone".to_owned(), None)];
     for method in &methods {
         for rate in &rates {
@@ -195,26 +188,24 @@ fn rows(runs: &ContentionRuns, setting: Setting) -> Result<Vec<Row>, FigureError
             );
         }
         let (published, paper) = (&runs.of(PUBLISHED)[index], paper(PUBLISHED));
-        for (method, of) in [(OURS, ""), (OURS_WIDE, ", wider pieces")] {
-            let Some(ours) = runs.of(method).get(index) else { continue };
-            let case = format!("manylogs{of}, {rate} writes/s");
-            rows.push(
-                Row::new(format!("bandwidth, {case}"), "% of alone")
-                    .paper(paper.bandwidth_pct)
-                    .goal(paper.goal_bandwidth_pct)
-                    .baseline(runs.bandwidth_pct(published))
-                    .ours(runs.bandwidth_pct(ours))
-                    .limit(limit_pct),
-            );
-            rows.push(
-                Row::new(format!("sync, {case}"), "ms")
-                    .paper(paper.sync_ms)
-                    .goal(paper.goal_sync_ms)
-                    .baseline(published.sync_ms_mean)
-                    .ours(ours.sync_ms_mean)
-                    .limit(limit_ms),
-            );
-        }
+        let ours = &runs.of(OURS)[index];
+        let case = format!("manylogs, {rate} writes/s");
+        rows.push(
+            Row::new(format!("bandwidth, {case}"), "% of alone")
+                .paper(paper.bandwidth_pct)
+                .goal(paper.goal_bandwidth_pct)
+                .baseline(runs.bandwidth_pct(published))
+                .ours(runs.bandwidth_pct(ours))
+                .limit(limit_pct),
+        );
+        rows.push(
+            Row::new(format!("sync, {case}"), "ms")
+                .paper(paper.sync_ms)
+                .goal(paper.goal_sync_ms)
+                .baseline(published.sync_ms_mean)
+                .ours(ours.sync_ms_mean)
+                .limit(limit_ms),
+        );
     }
     Ok(rows)
 }
@@ -332,9 +323,9 @@ fn differs(setting: Setting) -> Vec<String> {
          IV-C), and checkpoints wait for quiet hours.",
     ];
     let array = [
-        "'wider pieces' is the same preset with bulk transfers in pieces of 512 KiB, 2 MiB of them on \
-         the array. The preset's own bounds are those of one disk: two pieces of 128 KiB keep at most \
-         two chunks on each of two disks busy, so an array idles as soon as small writes come.",
+        "Bulk transfers are bounded by what one disk needs, times the number of disks: two pieces of \
+         128 KiB would keep at most two chunks on each of two disks busy, and an array would idle as \
+         soon as small writes come.",
         "A log of 10 MB over the aggregate gives each disk 2.5 MB, but a record of 160 KiB lies in \
          three chunks of 64 KiB, so every sync interrupts up to three disks; four at once are asked \
          for by the rate, which counts writes for each disk.",

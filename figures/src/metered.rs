@@ -135,6 +135,10 @@ impl<D: Disk> Disk for Metered<D> {
         self.disk.zones()
     }
 
+    fn width(&self) -> u32 {
+        self.disk.width()
+    }
+
     fn trouble(&self) -> Option<String> {
         self.disk.trouble()
     }

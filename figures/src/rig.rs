@@ -78,17 +78,6 @@ pub(crate) fn off_hours_first_come(config: &mut Config) {
     config.admission = AdmissionPolicy::Fifo { piece_bytes: 1 << 20 };
 }
 
-/// Off-hours, with as much bulk on the way as four disks need: the preset's own bounds are those
-/// of one disk, and an engine cannot see how many are behind an array.
-pub(crate) fn off_hours_for_four(config: &mut Config) {
-    off_hours(config);
-    if let AdmissionPolicy::DurableFirst { piece_bytes, bulk_bytes_max, .. } = &mut config.admission
-    {
-        *piece_bytes = 512 << 10;
-        *bulk_bytes_max = 2 << 20;
-    }
-}
-
 /// The profile called `name`.
 pub(crate) fn profile(name: &str) -> Result<Profile, FigureError> {
     Profile::named(name).map_err(|error| FigureError::setup("a disk", &error))

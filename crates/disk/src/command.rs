@@ -140,6 +140,12 @@ pub trait Disk {
         None
     }
 
+    /// How many devices share the work: the members of a striped array, 1 for anything else. Who bounds
+    /// what is on the disk at once needs as much for each of them.
+    fn width(&self) -> u32 {
+        1
+    }
+
     /// What people must know about the disk's state now, if anything: a mirror that lost a member.
     /// The same trouble gives the same text.
     fn trouble(&self) -> Option<String> {
@@ -180,6 +186,10 @@ impl<D: Disk + ?Sized> Disk for Box<D> {
 
     fn zones(&self) -> Option<&Zones> {
         (**self).zones()
+    }
+
+    fn width(&self) -> u32 {
+        (**self).width()
     }
 
     fn trouble(&self) -> Option<String> {

@@ -166,6 +166,10 @@ impl<A: Disk, B: Disk> Disk for JoinedDisk<A, B> {
         self.main.zones()
     }
 
+    fn width(&self) -> u32 {
+        self.main.width()
+    }
+
     fn trouble(&self) -> Option<String> {
         self.main.trouble().or_else(|| self.map.trouble())
     }

@@ -91,8 +91,9 @@ impl NamedPreset {
     }
 }
 
-/// The engine's configuration for a volume on a disk, with everything else at its default.
-pub fn default_config(superblock: &Superblock, properties: &Properties) -> Config {
+/// The engine's configuration for a volume on a disk, with everything else at its default. `width`
+/// is the disk's ([`nearhead_disk::Disk::width`]).
+pub fn default_config(superblock: &Superblock, properties: &Properties, width: u32) -> Config {
     let placement = match superblock.preset {
         Preset::NoLog => PlacementPolicy::InPlace,
         Preset::SingleLog => PlacementPolicy::SingleLog,
@@ -110,9 +111,10 @@ pub fn default_config(superblock: &Superblock, properties: &Properties) -> Confi
         },
         placement,
         admission: AdmissionPolicy::DurableFirst {
-            piece_bytes: piece_bytes.min(properties.transfer_bytes_max),
-            bulk_bytes_max,
-            urgent_commands_max,
+            piece_bytes: piece_bytes.saturating_mul(width).min(properties.transfer_bytes_max),
+            // A piece falls unevenly on the members: as much again keeps all of them busy.
+            bulk_bytes_max: bulk_bytes_max * u64::from(if width > 1 { 2 * width } else { 1 }),
+            urgent_commands_max: urgent_commands_max.saturating_mul(width),
         },
         logged_write_bytes_max: superblock.logged_write_bytes_max,
         cleaning: Cleaning {

@@ -68,7 +68,8 @@ impl<D: Disk> Volume<D> {
         empty: bool,
     ) -> Self {
         let Found { superblock, to_repair: superblock_findings } = found;
-        let mut config = crate::presets::default_config(&superblock, disk.properties());
+        let mut config =
+            crate::presets::default_config(&superblock, disk.properties(), disk.width());
         configure(&superblock, &mut config);
         let setup = Setup {
             config,

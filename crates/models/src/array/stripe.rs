@@ -302,6 +302,10 @@ impl<D: Disk> Disk for Stripe<D> {
         self.members.wake_fd()
     }
 
+    fn width(&self) -> u32 {
+        self.members.disks().map(Disk::width).sum()
+    }
+
     fn trouble(&self) -> Option<String> {
         self.members.disks().find_map(Disk::trouble)
     }
