@@ -39,16 +39,16 @@ pub(crate) struct Poller {
     epoll: OwnedFd,
     events: Vec<epoll::Event>,
     /// Time before a precise deadline from which on to look instead of sleep: learnt, so that one
-    /// sleep in a hundred ends later than it should.
+    /// sleep in four hundred ends later than it should.
     look: Nanos,
     look_min: Nanos,
 }
 
 /// Looking costs processor time: never more than this before a deadline.
 const LOOK_MAX: Nanos = Nanos::from_millis(1);
-/// What a sleep that ended too late adds, and what one in time takes away: a hundredth of it.
+/// What a sleep that ended too late adds, and what one in time takes away: a 400th of it.
 const LOOK_MORE: Nanos = Nanos(50_000);
-const LOOK_LESS: Nanos = Nanos(500);
+const LOOK_LESS: Nanos = Nanos(125);
 
 impl Poller {
     pub(crate) fn new(look: Nanos) -> Result<Self, Errno> {
