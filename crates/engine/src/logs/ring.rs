@@ -9,8 +9,8 @@
 
 use std::num::NonZeroU32;
 
-/// Number of slices in which live sectors are counted.
-const SLICES: u32 = 64;
+/// Number of slices in which live sectors are counted: as many as a word has bits.
+const SLICES: u32 = u64::BITS;
 
 /// No record was written to this log yet.
 pub(crate) const NO_PREVIOUS: u32 = u32::MAX;
@@ -20,6 +20,8 @@ pub(crate) const NO_PREVIOUS: u32 = u32::MAX;
 pub(crate) struct Ring {
     capacity_blocks: NonZeroU32,
     live_sectors: Box<[u32; SLICES as usize]>,
+    /// Bit `n` is set while slice `n` has live sectors.
+    live_slices: u64,
     live_sectors_total: u32,
     /// Where the next record goes, if it fits before the end.
     pub(crate) position: u32,
@@ -43,6 +45,7 @@ impl Ring {
         Self {
             capacity_blocks,
             live_sectors: Box::new([0; SLICES as usize]),
+            live_slices: 0,
             live_sectors_total: 0,
             position: 0,
             previous_position: NO_PREVIOUS,
@@ -68,15 +71,21 @@ impl Ring {
 
     /// Counts `sectors` sectors of a chunk that starts at `position` as needed.
     pub(crate) fn add_live(&mut self, position: u32, sectors: u32) {
-        self.live_sectors[self.slice_of(position) as usize] += sectors;
+        let slice = self.slice_of(position);
+        self.live_sectors[slice as usize] += sectors;
+        self.live_slices |= u64::from(sectors > 0) << slice;
         self.live_sectors_total += sectors;
     }
 
     /// Counts them as no longer needed.
     pub(crate) fn drop_live(&mut self, position: u32, sectors: u32) {
-        let count = &mut self.live_sectors[self.slice_of(position) as usize];
+        let slice = self.slice_of(position);
+        let count = &mut self.live_sectors[slice as usize];
         debug_assert!(*count >= sectors, "more sectors dropped than were live");
         *count = count.saturating_sub(sectors);
+        if *count == 0 {
+            self.live_slices &= !(1 << slice);
+        }
         self.live_sectors_total = self.live_sectors_total.saturating_sub(sectors);
     }
 
@@ -110,14 +119,10 @@ impl Ring {
         if self.live_sectors[own as usize] > 0 && self.slice_start(own) == self.position {
             return 0;
         }
-        for step in 1..=SLICES {
-            let slice = (own + step) % SLICES;
-            if self.live_sectors[slice as usize] > 0 {
-                let start = self.slice_start(slice);
-                return free.min(if start == self.position { 0 } else { distance(start) });
-            }
-        }
-        free
+        // The nearest live slice after the position's own, which itself comes last.
+        let steps = self.live_slices.rotate_right(own + 1).trailing_zeros() + 1;
+        let start = self.slice_start((own + steps) % SLICES);
+        free.min(if start == self.position { 0 } else { distance(start) })
     }
 
     /// Where a record of `blocks` can go now while leaving `reserve` blocks free, if anywhere.
