@@ -51,8 +51,8 @@ pub enum AdmissionPolicy {
         piece_bytes: u32,
         /// Most bulk bytes on the disk at once.
         bulk_bytes_max: u64,
-        /// Most commands of urgent cleaning on the disk at once.
-        urgent_commands_max: u32,
+        /// Most commands of cleaning on the disk at once while it is urgent or nobody else is there.
+        background_commands_max: u32,
     },
 }
 
@@ -60,8 +60,8 @@ impl AdmissionPolicy {
     pub(crate) fn build(self) -> Box<dyn Admission> {
         match self {
             Self::Fifo { piece_bytes } => Box::new(Fifo { piece_bytes }),
-            Self::DurableFirst { piece_bytes, bulk_bytes_max, urgent_commands_max } => {
-                Box::new(DurableFirst { piece_bytes, bulk_bytes_max, urgent_commands_max })
+            Self::DurableFirst { piece_bytes, bulk_bytes_max, background_commands_max } => {
+                Box::new(DurableFirst { piece_bytes, bulk_bytes_max, background_commands_max })
             }
         }
     }

@@ -16,9 +16,10 @@ const PIECE_BYTES_ROTATIONAL: u32 = 128 << 10;
 /// The same where no head moves: enough in flight for a fast device.
 const BULK_BYTES_FLASH: u64 = 4 << 20;
 const PIECE_BYTES_FLASH: u32 = 1 << 20;
-/// Commands of urgent cleaning at once: a few for a disk to choose from, many where no head moves.
-const URGENT_COMMANDS_ROTATIONAL: u32 = 8;
-const URGENT_COMMANDS_FLASH: u32 = 64;
+/// Commands of cleaning at once where several may go: a few for a disk to choose from (one at a time, the
+/// next block has passed under the head before it is asked for), many where no head moves.
+const BACKGROUND_COMMANDS_ROTATIONAL: u32 = 8;
+const BACKGROUND_COMMANDS_FLASH: u32 = 64;
 
 /// A preset as users name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,10 +100,10 @@ pub fn default_config(superblock: &Superblock, properties: &Properties, width: u
         Preset::SingleLog => PlacementPolicy::SingleLog,
         Preset::Mlb => PlacementPolicy::NearHead,
     };
-    let (piece_bytes, bulk_bytes_max, urgent_commands_max) = if properties.rotational {
-        (PIECE_BYTES_ROTATIONAL, BULK_BYTES_ROTATIONAL, URGENT_COMMANDS_ROTATIONAL)
+    let (piece_bytes, bulk_bytes_max, background_commands_max) = if properties.rotational {
+        (PIECE_BYTES_ROTATIONAL, BULK_BYTES_ROTATIONAL, BACKGROUND_COMMANDS_ROTATIONAL)
     } else {
-        (PIECE_BYTES_FLASH, BULK_BYTES_FLASH, URGENT_COMMANDS_FLASH)
+        (PIECE_BYTES_FLASH, BULK_BYTES_FLASH, BACKGROUND_COMMANDS_FLASH)
     };
     Config {
         ack: match superblock.ack {
@@ -114,7 +115,7 @@ pub fn default_config(superblock: &Superblock, properties: &Properties, width: u
             piece_bytes: piece_bytes.saturating_mul(width).min(properties.transfer_bytes_max),
             // A piece falls unevenly on the members: as much again keeps all of them busy.
             bulk_bytes_max: bulk_bytes_max * u64::from(if width > 1 { 2 * width } else { 1 }),
-            urgent_commands_max: urgent_commands_max.saturating_mul(width),
+            background_commands_max: background_commands_max.saturating_mul(width),
         },
         logged_write_bytes_max: superblock.logged_write_bytes_max,
         cleaning: Cleaning {

@@ -16,8 +16,9 @@ pub struct DurableFirst {
     pub piece_bytes: u32,
     /// Most bulk bytes on the disk at once; one piece always passes.
     pub bulk_bytes_max: u64,
-    /// Most background commands on the disk at once while cleaning is urgent; otherwise it is one.
-    pub urgent_commands_max: u32,
+    /// Most background commands on the disk at once while cleaning is urgent or nobody else is there;
+    /// otherwise it is one.
+    pub background_commands_max: u32,
 }
 
 impl Admission for DurableFirst {
@@ -36,7 +37,9 @@ impl Admission for DurableFirst {
             (Class::Background, Pace::Steady) => has_room && in_background == 0,
             // Small writes that find no log go home one by one: whatever delays them less than that
             // is worth it.
-            (Class::Background, Pace::Urgent) => fits && in_background < self.urgent_commands_max,
+            (Class::Background, Pace::Urgent | Pace::Alone) => {
+                fits && in_background < self.background_commands_max
+            }
         }
     }
 
@@ -54,7 +57,7 @@ mod tests {
         let policy = DurableFirst {
             piece_bytes: 128 << 10,
             bulk_bytes_max: 256 << 10,
-            urgent_commands_max: 4,
+            background_commands_max: 4,
         };
         let mut outstanding = Outstanding::default();
         let mut admitted = 0;
@@ -71,7 +74,7 @@ mod tests {
         let policy = DurableFirst {
             piece_bytes: 128 << 10,
             bulk_bytes_max: 256 << 10,
-            urgent_commands_max: 4,
+            background_commands_max: 4,
         };
         let mut outstanding = Outstanding::default();
         outstanding.add(Class::Durable, 81_920);
@@ -87,7 +90,7 @@ mod tests {
         let policy = DurableFirst {
             piece_bytes: 128 << 10,
             bulk_bytes_max: 256 << 10,
-            urgent_commands_max: 4,
+            background_commands_max: 4,
         };
         let mut outstanding = Outstanding { pace: Pace::Urgent, ..Outstanding::default() };
         outstanding.add(Class::Durable, 4096);
@@ -103,7 +106,7 @@ mod tests {
         let policy = DurableFirst {
             piece_bytes: 128 << 10,
             bulk_bytes_max: 256 << 10,
-            urgent_commands_max: 4,
+            background_commands_max: 4,
         };
         let mut outstanding = Outstanding { pace: Pace::Polite, ..Outstanding::default() };
         assert!(policy.admits(Class::Background, 4096, &outstanding));
@@ -116,7 +119,7 @@ mod tests {
     #[test]
     fn a_piece_larger_than_the_bound_still_passes_alone() {
         let policy =
-            DurableFirst { piece_bytes: 1 << 20, bulk_bytes_max: 4096, urgent_commands_max: 4 };
+            DurableFirst { piece_bytes: 1 << 20, bulk_bytes_max: 4096, background_commands_max: 4 };
         assert!(policy.admits(Class::Bulk, 1 << 20, &Outstanding::default()));
     }
 }

@@ -29,6 +29,8 @@ pub enum Pace {
     /// Somebody asked for it, or its time has come.
     #[default]
     Steady,
+    /// Nobody has asked the engine for anything for a while: the disk may choose among several.
+    Alone,
     /// Clients wait for it or soon will: the logs are nearly full.
     Urgent,
 }

@@ -10,6 +10,9 @@ use nearhead_disk::Nanos;
 const DAY_SECONDS: u64 = 86_400;
 /// Share of all log space in use from which cleaning is urgent.
 const URGENT_FILL_PCT: u32 = 85;
+/// Without a request for so long nobody is there: a client that comes then waits for what is on the
+/// disk, once.
+const ALONE_AFTER: Nanos = Nanos::from_millis(100);
 
 /// What the schedule remembers.
 #[derive(Debug, Default)]
@@ -77,6 +80,8 @@ impl Engine {
     fn pace(&self) -> Pace {
         if self.spill.is_some() || self.logs.fill_pct() >= URGENT_FILL_PCT {
             Pace::Urgent
+        } else if self.requests.is_empty() && self.schedule.idle_for(self.now) >= ALONE_AFTER {
+            Pace::Alone
         } else if self.schedule.polite_pass && !self.swap.is_busy() && !self.schedule.demanded {
             Pace::Polite
         } else {
