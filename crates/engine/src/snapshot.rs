@@ -21,8 +21,9 @@ use nearhead_format::snapshot::{
 };
 use std::collections::VecDeque;
 
-/// Size of one piece of the body, in bytes.
-const PIECE_BYTES: usize = 256 << 10;
+/// Size of one piece of the body, in bytes: half of what a rotational disk gets as bulk at once, so
+/// that cleaning beside it never keeps it out.
+const PIECE_BYTES: usize = 128 << 10;
 /// Logs that stay claimed across a snapshot; each costs recovery one read.
 const CLAIMS_KEPT: usize = 8;
 /// Logs looked at for room when none of those claimed has any.
@@ -113,6 +114,13 @@ impl Snapshotter {
 
     pub(crate) fn is_busy(&self) -> bool {
         self.in_progress.is_some() || self.demanded
+    }
+
+    /// Clients wait for the one being written: its next pieces go first.
+    pub(crate) fn hurry(&mut self) {
+        if let Some(work) = self.in_progress.as_mut() {
+            work.class = Class::Foreground;
+        }
     }
 
     pub(crate) fn note_hints_changed(&mut self) {

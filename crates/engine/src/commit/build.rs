@@ -314,6 +314,7 @@ impl Engine {
         let releases = std::mem::take(&mut content.releases);
         self.schedule.demand_checkpoint();
         if self.snapshotter.is_busy() {
+            self.snapshotter.hurry();
             return self.checkpoint.return_releases(releases);
         }
         let frees_room = self.commit.bytes_since_snapshot >= self.setup.layout.log_bytes / 2;
