@@ -46,7 +46,7 @@ fn p99_of_plain_sleeps(sleeps: u64) -> f64 {
         .map(|_| {
             let started = Instant::now();
             std::thread::sleep(span);
-            (started.elapsed() - span).as_secs_f64() * 1e6
+            started.elapsed().saturating_sub(span).as_secs_f64() * 1e6
         })
         .collect();
     p99(&mut errors_us)
