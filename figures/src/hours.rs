@@ -9,7 +9,7 @@ use crate::fig6::shared_bytes;
 use crate::lab::Lab;
 use crate::metered::Passed;
 use crate::replayed::{Replayed, replay};
-use crate::rig::{self, CONSTELLATION, FigureDisk, SATA, System};
+use crate::rig::{self, CONSTELLATION, FigureDisk, SATA, Shingled, System};
 use crate::servers::{Server, Window};
 use nearhead_disk::Nanos;
 use nearhead_sim::trace::TraceRequest;
@@ -40,6 +40,8 @@ pub(crate) struct HourRun {
     pub(crate) saved: Saved,
     /// While the checkpoint ran.
     pub(crate) checkpoint: Passed,
+    /// Bands of a shingled disk that it wrote as a whole.
+    pub(crate) bands_written: u64,
     /// Entries of the map before it.
     pub(crate) map_entries: u64,
     /// Their memory.
@@ -163,20 +165,13 @@ pub(crate) fn runs(lab: &mut Lab<'_>) -> Result<Rc<Vec<HourRun>>, FigureError> {
     Ok(done)
 }
 
-/// Runs the ten hours of the paper on the shingled disk that Manylogs needs; the error inside says
-/// why this build cannot.
-pub(crate) fn on_shingled(lab: &mut Lab<'_>) -> Result<Result<Vec<HourRun>, String>, FigureError> {
-    if let Err(why) = rig::manylogs_on_shingled() {
-        return Ok(Err(why));
-    }
+/// Runs the ten hours of the paper on the shingled disk that Manylogs needs.
+pub(crate) fn on_shingled(lab: &mut Lab<'_>) -> Result<Vec<HourRun>, FigureError> {
     let sources = sources(lab, lab.hour_length())?.into_iter().filter(|source| source.of_paper);
     let steps = sources.map(|source| (source.name.clone(), source)).collect();
-    let done = lab.each("hours, shingled", steps, |_, source| {
-        let made = rig::manylogs_on_shingled();
-        let (disk, system) = made.map_err(|why| FigureError::setup("a shingled disk", &why))?;
-        hour(source, disk, &system)
-    })?;
-    Ok(Ok(done))
+    lab.each("hours, shingled", steps, |_, source| {
+        hour(source, Shingled::Manylogs.disk(SATA)?, &Shingled::Manylogs.system()?)
+    })
 }
 
 fn hour(source: Source, disk: FigureDisk, system: &System) -> Result<HourRun, FigureError> {
@@ -184,6 +179,7 @@ fn hour(source: Source, disk: FigureDisk, system: &System) -> Result<HourRun, Fi
     let mut done = replay(disk, system, requests.iter().copied(), &name)?;
     let status = done.volume.status();
     let checkpoint = checkpoint(&mut done, &name)?;
+    let bands_written = done.volume.status().stats.bands_written;
     Ok(HourRun {
         name,
         role,
@@ -192,6 +188,7 @@ fn hour(source: Source, disk: FigureDisk, system: &System) -> Result<HourRun, Fi
         requests: requests.len(),
         saved: Saved::of(&requests),
         checkpoint,
+        bands_written,
         map_entries: status.map_entries,
         map_bytes: status.map_bytes,
         swaps: status.stats.swaps,

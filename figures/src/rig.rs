@@ -13,7 +13,7 @@ use nearhead_models::{
     Content, Dataless, HddModel, HddOptions, Mechanics, ModelSpec, Profile, QueuePolicy, Stripe,
 };
 use nearhead_volume::create::{CreateOptions, describe};
-use nearhead_volume::{BareDisk, NamedPreset, Volume};
+use nearhead_volume::{BareDisk, GatheredDisk, NamedPreset, Volume};
 
 /// The disk of Manylogs' file-system experiments (V-A).
 pub(crate) const CHEETAH: &str = "st3146855fc";
@@ -156,7 +156,7 @@ fn plan_and_start(disk: FigureDisk, system: &System) -> Result<Volume<FigureDisk
         device_bytes: None,
         force: true,
     };
-    let superblock = describe(disk.properties(), &options)?;
+    let superblock = describe(disk.properties(), disk.zones(), &options)?;
     Ok(Volume::start_empty(disk, superblock, |_, config| (system.configure)(config)))
 }
 
@@ -178,32 +178,60 @@ pub(crate) fn striped(
     Ok(Metered::new(Box::new(array)))
 }
 
-/// The shingled disk of which Manylogs takes the persistent cache (its reference 11), as it is sold:
-/// every write goes to one log at the outer tracks.
+/// The shingled disk of which Manylogs takes the persistent cache (its reference 11).
 pub(crate) const SHINGLED: &str = "st8000as0002";
-/// The same with one surface that is not shingled, as Manylogs proposes (III-I.3).
-const SHINGLED_WITH_SURFACE: &str = "st8000as0002-mlsmr";
-/// The preset for that one.
-pub(crate) const SHINGLED_PRESET: &str = "mlsmr";
 
-/// A shingled disk as it is sold, data-less, its write cache off.
-pub(crate) fn shingled_disk() -> Result<FigureDisk, FigureError> {
-    any_disk(SHINGLED)
+/// Who keeps the log of a shingled disk, and where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shingled {
+    /// The drive as it is sold: its firmware, in a persistent cache at the outer tracks.
+    AsSold,
+    /// The preset `slsmr`, in the same place.
+    SingleLog,
+    /// The preset `mlsmr`, on one surface that is not shingled, as Manylogs proposes (III-I.3).
+    Manylogs,
 }
 
-/// Manylogs on a shingled disk: the disk it needs and the system, or why this build has none.
-pub(crate) fn manylogs_on_shingled() -> Result<(FigureDisk, System), String> {
-    let system = System::of_preset(SHINGLED_PRESET)
-        .map_err(|_| format!("this build has no preset {SHINGLED_PRESET}"))?;
-    let disk = any_disk(SHINGLED_WITH_SURFACE).map_err(|error| error.to_string())?;
-    Ok((disk, system))
+impl Shingled {
+    /// All of them.
+    pub(crate) const ALL: [Self; 3] = [Self::AsSold, Self::SingleLog, Self::Manylogs];
+
+    /// As it is called in tables.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::AsSold => "as sold",
+            Self::SingleLog => "slsmr",
+            Self::Manylogs => "mlsmr",
+        }
+    }
+
+    /// Its disk, data-less, with its write cache off.
+    pub(crate) fn disk(self, queue: Queue) -> Result<FigureDisk, FigureError> {
+        match self {
+            Self::AsSold => any_disk(SHINGLED, queue),
+            Self::SingleLog => any_disk(&format!("{SHINGLED}-slsmr"), queue),
+            Self::Manylogs => any_disk(&format!("{SHINGLED}-mlsmr"), queue),
+        }
+    }
+
+    /// Its engine.
+    pub(crate) fn system(self) -> Result<System, FigureError> {
+        match self {
+            Self::AsSold => Ok(System::bare(self.name())),
+            Self::SingleLog | Self::Manylogs => System::of_preset(self.name()),
+        }
+    }
 }
 
-fn any_disk(name: &str) -> Result<FigureDisk, FigureError> {
+fn any_disk(name: &str, queue: Queue) -> Result<FigureDisk, FigureError> {
     let failed = |problem: String| FigureError::setup(format!("disk {name}"), &problem);
     let mut spec = ModelSpec::parse(name).map_err(|error| failed(error.to_string()))?;
     spec.content = Content::None;
-    spec.options.write_cache = Some(false);
+    spec.options = HddOptions { write_cache: Some(false), ..queue.options() };
     let disk = spec.build_any().map_err(|error| failed(error.to_string()))?;
+    if !GatheredDisk::is_needed(&disk) {
+        return Ok(Metered::new(Box::new(disk)));
+    }
+    let disk = GatheredDisk::new(disk).map_err(|error| failed(error.to_string()))?;
     Ok(Metered::new(Box::new(disk)))
 }

@@ -1,57 +1,82 @@
 //! Manylogs' figures 6c and 8: shingled disks.
 //!
-//! The baseline (SLSMR) is the shingled disk as it is sold: the drive puts every write that a band
-//! cannot take in order into one persistent cache at its outer tracks and cleans when it is idle.
-//! Manylogs' proposal (MLSMR) is a volume with the preset `mlsmr` on a disk with one surface that is
-//! not shingled. Where a build has no such preset, the rows say so, and the baseline stands alone.
+//! Three ways to keep the log of one and the same drive: by its firmware, as it is sold; by the preset
+//! `slsmr`, which puts all writes into one log in the same place at the outer tracks; and by the
+//! preset `mlsmr`, on a drive of which one surface is not shingled. The paper's comparison is that
+//! of the last two, one policy exchanged for the other; what is sold is a harder baseline, because
+//! its firmware need not ask the disk anything.
 
 use crate::chart::LineChart;
 use crate::error::FigureError;
-use crate::fig6::{self, BUSY_SHARE};
+use crate::fig6::{self, BUSY_SHARE, QUEUES};
 use crate::fig7::seconds;
 use crate::hours;
 use crate::lab::Lab;
 use crate::mix::{MIXES, Prepared};
 use crate::paper::{PAPERS, Spread};
 use crate::replayed::{mean_speed_up, replay, replay_on, speed_ups};
-use crate::report::{Data, Drawing, Report, Row, Value};
-use crate::rig::{self, SHINGLED, SHINGLED_PRESET};
+use crate::report::{Data, Drawing, Report, Row};
+use crate::rig::{self, Queue, SHINGLED, Shingled};
 use nearhead_disk::Disk;
 use nearhead_sim::{Histogram, VirtualTime};
 use nearhead_volume::Service;
 use std::rc::Rc;
 
-/// What Manylogs made of a mix on a shingled disk.
-pub(crate) struct ShingledMix {
+/// What one system made of one mix.
+struct ShingledRun {
+    system: Shingled,
+    queue: Queue,
     latency: Histogram,
-    pub(crate) swaps: u64,
+    swaps: u64,
+}
+
+/// Every replay of one mix.
+struct ShingledMix {
+    prepared: Prepared,
+    runs: Vec<ShingledRun>,
 }
 
 /// The mixes on shingled disks.
 pub(crate) struct SmrRuns {
-    prepared: Vec<Prepared>,
-    /// On the disk as it is sold.
-    sold: Vec<Histogram>,
-    /// With Manylogs, or why not.
-    pub(crate) manylogs: Result<Vec<ShingledMix>, String>,
+    mixes: Vec<ShingledMix>,
 }
 
-impl SmrRuns {
-    /// Mean speed-ups of W1 to W5, or why there are none.
-    pub(crate) fn speed_ups(&self) -> Result<Vec<f64>, String> {
-        let ours = self.manylogs.as_ref().map_err(Clone::clone)?;
-        let pairs = self.sold.iter().zip(ours);
-        Ok(pairs.map(|(sold, ours)| mean_speed_up(sold, &ours.latency)).collect())
+impl ShingledMix {
+    fn of(&self, system: Shingled, queue: Queue) -> Option<&ShingledRun> {
+        self.runs.iter().find(|run| run.system == system && run.queue == queue)
+    }
+
+    fn speed_up(&self, over: Shingled, queue: Queue) -> Option<f64> {
+        let baseline = &self.of(over, queue)?.latency;
+        Some(mean_speed_up(baseline, &self.of(Shingled::Manylogs, queue)?.latency))
     }
 }
 
-/// Bytes that both systems can hold.
+impl SmrRuns {
+    /// Mean speed-ups of Manylogs over another system in W1 to W5.
+    pub(crate) fn speed_ups(&self, over: Shingled, queue: Queue) -> Vec<f64> {
+        self.mixes.iter().filter_map(|mix| mix.speed_up(over, queue)).collect()
+    }
+
+    /// Log swaps of Manylogs in W1 to W5.
+    pub(crate) fn swaps(&self, queue: Queue) -> Vec<u64> {
+        let runs = self.mixes.iter().filter_map(|mix| mix.of(Shingled::Manylogs, queue));
+        runs.map(|run| run.swaps).collect()
+    }
+}
+
+/// Bytes that every system can hold.
 fn shared_bytes() -> Result<u64, FigureError> {
-    let sold = rig::shingled_disk()?.properties().capacity_bytes;
-    Ok(match rig::manylogs_on_shingled() {
-        Ok((disk, system)) => sold.min(rig::volume(disk, &system)?.info().size_bytes),
-        Err(_) => sold,
-    })
+    let mut smallest = u64::MAX;
+    for system in Shingled::ALL {
+        let disk = system.disk(Queue::InOrder)?;
+        let bytes = match system {
+            Shingled::AsSold => disk.properties().capacity_bytes,
+            _ => rig::volume(disk, &system.system()?)?.info().size_bytes,
+        };
+        smallest = smallest.min(bytes);
+    }
+    Ok(smallest)
 }
 
 /// Runs the mixes, or returns what they came to earlier.
@@ -62,37 +87,56 @@ pub(crate) fn runs(lab: &mut Lab<'_>) -> Result<Rc<SmrRuns>, FigureError> {
     let (size_bytes, length) = (shared_bytes()?, lab.mix_length());
     let steps = MIXES.iter().map(|mix| (format!("making {}", mix.name), mix)).collect();
     let prepared = lab.each("mixes, shingled", steps, |lab, mix| {
-        mix.prepare(&lab.traces, rig::shingled_disk()?, size_bytes, length, BUSY_SHARE)
+        let disk = Shingled::AsSold.disk(Queue::InOrder)?;
+        mix.prepare(&lab.traces, disk, size_bytes, length, BUSY_SHARE)
     })?;
-    let steps = || prepared.iter().map(|mix| (format!("{}, shingled", mix.name), mix)).collect();
-    let sold = lab.each("fig6c", steps(), |_, mix: &Prepared| {
-        let mut service = rig::bare(rig::shingled_disk()?);
-        let requests = mix.requests.iter().copied();
-        replay_on(&mut service, &mut VirtualTime::default(), requests, mix.name)
-    })?;
-    let manylogs = match rig::manylogs_on_shingled() {
-        Err(why) => Err(why),
-        Ok(_) => Ok(lab.each("fig6c", steps(), |_, mix: &Prepared| {
-            let made = rig::manylogs_on_shingled();
-            let (disk, system) = made.map_err(|why| FigureError::setup("MLSMR", &why))?;
-            let done = replay(disk, &system, mix.requests.iter().copied(), mix.name)?;
-            let swaps = done.volume.status().stats.swaps;
-            Ok(ShingledMix { latency: done.latency, swaps })
-        })?),
-    };
-    let done = Rc::new(SmrRuns { prepared, sold, manylogs });
+    let mut steps = Vec::new();
+    for mix in &prepared {
+        for queue in QUEUES {
+            for system in Shingled::ALL {
+                let what = format!("{} on {}, {}", mix.name, system.name(), queue.name());
+                steps.push((what, (mix, system, queue)));
+            }
+        }
+    }
+    let each = QUEUES.len() * Shingled::ALL.len();
+    let done = lab.each("fig6c", steps, |_, (mix, system, queue)| run(mix, system, queue))?;
+    let mut done = done.into_iter();
+    let mixes = prepared
+        .into_iter()
+        .map(|prepared| ShingledMix { prepared, runs: done.by_ref().take(each).collect() });
+    let done = Rc::new(SmrRuns { mixes: mixes.collect() });
     lab.shingled = Some(Rc::clone(&done));
     Ok(done)
 }
 
+fn run(mix: &Prepared, system: Shingled, queue: Queue) -> Result<ShingledRun, FigureError> {
+    let (disk, requests) = (system.disk(queue)?, mix.requests.iter().copied());
+    let (latency, swaps) = if system == Shingled::AsSold {
+        let mut service = rig::bare(disk);
+        (replay_on(&mut service, &mut VirtualTime::default(), requests, mix.name)?, 0)
+    } else {
+        let done = replay(disk, &system.system()?, requests, mix.name)?;
+        (done.latency, done.volume.status().stats.swaps)
+    };
+    Ok(ShingledRun { system, queue, latency, swaps })
+}
+
 fn ran(runs: &SmrRuns) -> String {
-    let mixes = runs.prepared.iter().map(|mix| {
-        format!("{} ({} requests, stretched by {:.2})", mix.name, mix.requests.len(), mix.stretch)
+    let mixes = runs.mixes.iter().map(|mix| {
+        let made = &mix.prepared;
+        format!(
+            "{} ({} requests, stretched by {:.2})",
+            made.name,
+            made.requests.len(),
+            made.stretch
+        )
     });
     format!(
-        "The mixes of figure 6, made anew for the size and speed of {SHINGLED}: {}. Baseline: the \
-         bare drive-managed disk. Ours: preset {SHINGLED_PRESET} on the same drive with one surface \
-         that is not shingled. Write caches off.",
+        "The mixes of figure 6, made anew for the size and speed of {SHINGLED}: {}. 'As sold': the \
+         bare drive-managed disk. slsmr: all writes in one log at its outer tracks, kept by the engine. \
+         mlsmr: all writes in the log nearest the head, on the same drive with one surface that is \
+         not shingled. Write caches off.",
         mixes.collect::<Vec<_>>().join("; ")
     )
 }
@@ -101,7 +145,7 @@ fn differs() -> Vec<String> {
     let own = [
         "The paper does not say on which disk it emulated SLSMR and MLSMR; the model is the 8 TB \
          drive its reference 11 measured.",
-        "Five minutes of a mix do not fill a persistent cache of 20 GB, so the baseline's figures \
+        "Five minutes of a mix do not fill a persistent cache of 20 GB, so the baselines' figures \
          hold little cleaning.",
     ];
     own.map(str::to_owned).into_iter().chain(fig6::differs()).collect()
@@ -110,40 +154,39 @@ fn differs() -> Vec<String> {
 /// Figure 6c.
 pub(crate) fn fig6c(lab: &mut Lab<'_>) -> Result<Report, FigureError> {
     let runs = runs(lab)?;
-    let speed_up = runs.speed_ups();
     let mut rows = Vec::new();
-    let mut data = Data::new("latencies", &["mix", "system", "percentile", "latency_ms"]);
+    let columns = ["mix", "queue", "system", "percentile", "latency_ms"];
+    let mut data = Data::new("latencies", &columns);
     let mut series = Vec::new();
-    for (index, mix) in runs.prepared.iter().enumerate() {
-        let (name, sold) = (mix.name, &runs.sold[index]);
-        let ours = runs.manylogs.as_ref().map(|all| &all[index].latency);
-        let mean = ours.map_or_else(|why| Value::NotRun(why.clone()), |it| it.mean_ms().into());
-        let case = format!("mean latency, slsmr and mlsmr, {name}");
-        rows.push(Row::new(case, "ms").baseline(sold.mean_ms()).ours(mean));
-        let systems = [("slsmr", Some(sold)), (SHINGLED_PRESET, ours.ok())];
-        for (system, latency) in systems {
-            let Some(latency) = latency else { continue };
+    for mix in &runs.mixes {
+        let name = mix.prepared.name;
+        for run in &mix.runs {
             for percent in 1..=99 {
-                let at_ms = latency.percentile(f64::from(percent)).as_millis_f64();
-                let (name, system) = (name.to_owned(), system.to_owned());
-                data.push([name, system, percent.to_string(), format!("{at_ms:.4}")]);
+                let at_ms = run.latency.percentile(f64::from(percent)).as_millis_f64();
+                data.push([
+                    name.to_owned(),
+                    run.queue.name(),
+                    run.system.name().to_owned(),
+                    percent.to_string(),
+                    format!("{at_ms:.4}"),
+                ]);
             }
         }
-        if let Ok(ours) = ours {
-            series.push((name.to_owned(), speed_ups(sold, ours)));
+        for queue in QUEUES {
+            let mean = |system| mix.of(system, queue).map(|run| run.latency.mean_ms());
+            let case = format!("mean latency, slsmr and mlsmr, {name}, {}", queue.name());
+            rows.push(
+                Row::new(case, "ms")
+                    .baseline(mean(Shingled::SingleLog))
+                    .ours(mean(Shingled::Manylogs)),
+            );
+        }
+        let of = |system| mix.of(system, QUEUES[0]).map(|run| &run.latency);
+        if let (Some(single), Some(many)) = (of(Shingled::SingleLog), of(Shingled::Manylogs)) {
+            series.push((name.to_owned(), speed_ups(single, many)));
         }
     }
-    let mean = match &speed_up {
-        Ok(all) => Spread::of(all).map(|spread| spread.average).into(),
-        Err(why) => Value::NotRun(why.clone()),
-    };
-    rows.push(
-        Row::new("mlsmr over slsmr, mean of W1 to W5", "x")
-            .paper(PAPERS.mixes.mlsmr_speedup.average)
-            .goal(PAPERS.mixes.goal_smr_speedup)
-            .baseline(1.0)
-            .ours(mean),
-    );
+    rows.extend(speed_up_rows(&runs));
     let chart = LineChart {
         title: "MLSMR over SLSMR",
         x_label: "percentile",
@@ -151,10 +194,6 @@ pub(crate) fn fig6c(lab: &mut Lab<'_>) -> Result<Report, FigureError> {
         x_decades: false,
         y_decades: false,
         series,
-    };
-    let drawings = match speed_up {
-        Ok(_) => vec![Drawing::new("speedups", chart.render())?],
-        Err(_) => Vec::new(),
     };
     Ok(Report {
         name: "fig6c",
@@ -164,40 +203,53 @@ pub(crate) fn fig6c(lab: &mut Lab<'_>) -> Result<Report, FigureError> {
         findings: Vec::new(),
         rows,
         data: vec![data],
-        drawings,
+        drawings: vec![Drawing::new("speedups", chart.render())?],
     })
+}
+
+fn speed_up_rows(runs: &SmrRuns) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for over in [Shingled::SingleLog, Shingled::AsSold] {
+        for queue in QUEUES {
+            let case = format!("mlsmr over {}, mean of W1 to W5, {}", over.name(), queue.name());
+            let mean = Spread::of(&runs.speed_ups(over, queue)).map(|spread| spread.average);
+            rows.push(
+                Row::new(case, "x")
+                    .paper(PAPERS.mixes.mlsmr_speedup.average)
+                    .goal(PAPERS.mixes.goal_smr_speedup)
+                    .baseline(1.0)
+                    .ours(mean),
+            );
+        }
+    }
+    rows
 }
 
 /// Figure 8.
 pub(crate) fn fig8(lab: &mut Lab<'_>) -> Result<Report, FigureError> {
     let conventional = hours::runs(lab)?;
     let shingled = hours::on_shingled(lab)?;
-    let columns = ["trace", "conventional_s", "shingled_s"];
+    let columns = ["trace", "conventional_s", "shingled_s", "bands_written"];
     let mut data = Data::new("duration", &columns);
     let mut rows = Vec::new();
-    for (index, hour) in conventional.iter().filter(|hour| hour.of_paper).enumerate() {
-        let ours = match &shingled {
-            Ok(all) => Value::Number(seconds(&all[index])),
-            Err(why) => Value::NotRun(why.clone()),
-        };
-        data.push([hour.name.clone(), format!("{:.3}", seconds(hour)), ours.shown()]);
-        let case = format!("checkpoint on shingled after {}", hour.name);
-        rows.push(Row::new(case, "s").baseline(seconds(hour)).ours(ours));
+    let mut factors = Vec::new();
+    for (plain, ours) in conventional.iter().filter(|hour| hour.of_paper).zip(&shingled) {
+        let (plain_s, ours_s) = (seconds(plain), seconds(ours));
+        factors.push(ours_s / plain_s.max(1e-9));
+        data.push([
+            plain.name.clone(),
+            format!("{plain_s:.3}"),
+            format!("{ours_s:.3}"),
+            ours.bands_written.to_string(),
+        ]);
+        let case = format!("checkpoint on shingled after {}", plain.name);
+        rows.push(Row::new(case, "s").baseline(plain_s).ours(ours_s));
     }
-    let factor = match &shingled {
-        Ok(all) => {
-            let pairs = conventional.iter().filter(|hour| hour.of_paper).zip(all);
-            let factors: Vec<f64> =
-                pairs.map(|(plain, ours)| seconds(ours) / seconds(plain).max(1e-9)).collect();
-            Spread::of(&factors).map(|spread| spread.average).into()
-        }
-        Err(why) => Value::NotRun(why.clone()),
-    };
     rows.push(
         Row::new("shingled over conventional, mean", "x")
             .paper(PAPERS.hours.smr_checkpoint_factor)
             .baseline(1.0)
-            .ours(factor),
+            .ours(Spread::of(&factors).map(|spread| spread.average)),
     );
     Ok(Report {
         name: "fig8",

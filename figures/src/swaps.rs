@@ -4,7 +4,7 @@ use crate::error::FigureError;
 use crate::fig6;
 use crate::lab::Lab;
 use crate::paper::PAPERS;
-use crate::report::{Data, Report, Row, Value};
+use crate::report::{Data, Report, Row};
 use crate::rig::{self, CONSTELLATION, SATA};
 use crate::smr;
 
@@ -41,13 +41,10 @@ pub(crate) fn swaps(lab: &mut Lab<'_>) -> Result<Report, FigureError> {
         ]);
     }
     let shingled = smr::runs(lab)?;
-    for (index, swaps) in PAPERS.mixes.swaps_mlsmr.iter().enumerate() {
-        let ours = match &shingled.manylogs {
-            Ok(mixes) => Value::Number(mixes[index].swaps as f64),
-            Err(why) => Value::NotRun(why.clone()),
-        };
+    let shingled = shingled.swaps(SATA);
+    for (index, (paper, ours)) in PAPERS.mixes.swaps_mlsmr.iter().zip(shingled).enumerate() {
         let case = format!("swaps, mlsmr, W{}", index + 1);
-        rows.push(Row::new(case, "").paper(f64::from(*swaps)).ours(ours));
+        rows.push(Row::new(case, "").paper(f64::from(*paper)).ours(ours as f64));
     }
     let disk = rig::mechanics(CONSTELLATION)?;
     let at_best_ms = 2.0 * LOG_BYTES / disk.bandwidth(0) * 1e3;

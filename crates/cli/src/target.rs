@@ -7,7 +7,7 @@
 use nearhead_disk::Disk;
 use nearhead_models::{ArraySpec, ModelSpec};
 use nearhead_uring::{Engine, OpenErrorKind, OpenOptions};
-use nearhead_volume::{JoinedDisk, SyncIo};
+use nearhead_volume::{GatheredDisk, JoinedDisk, SyncIo};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -82,6 +82,7 @@ impl Target {
         } else {
             open_real(Path::new(text), access, args)?
         };
+        let disk = gathered(disk)?;
         let disk = match &args.map_device {
             None => disk,
             Some(path) => join_map_device(disk, path, access, args)?,
@@ -110,6 +111,15 @@ pub fn backing_path(text: &str) -> Result<Option<PathBuf>, String> {
         nearhead_models::Content::File(path) => Some(path),
         nearhead_models::Content::Memory | nearhead_models::Content::None => None,
     })
+}
+
+/// A disk whose non-shingled ranges lie between its bands, as volumes want it; any other as it is.
+fn gathered(disk: Box<dyn Disk>) -> Result<Box<dyn Disk>, String> {
+    if !GatheredDisk::is_needed(&disk) {
+        return Ok(disk);
+    }
+    let gathered = GatheredDisk::new(disk).map_err(|error| error.to_string())?;
+    Ok(Box::new(gathered))
 }
 
 fn join_map_device(

@@ -140,6 +140,33 @@ impl Zones {
         free.next().is_none().then_some(first)
     }
 
+    /// How many bytes from the first on are not shingled.
+    pub fn non_shingled_start_bytes(&self) -> u64 {
+        let free = |region: &&Region| region.kind == RegionKind::NonShingled;
+        self.regions.iter().take_while(free).last().map_or(0, Region::end)
+    }
+
+    /// The bytes of `range` as a disk of their own; a band of which only a part is in it is that
+    /// part.
+    ///
+    /// Fails if the range is empty or reaches past the end.
+    pub fn part(&self, range: Range<u64>) -> Result<Self, ZonesError> {
+        let mut regions = Vec::new();
+        let mut at = range.start;
+        while let Some(region) = self.region_at(at).filter(|_| at < range.end) {
+            let end = region.end().min(range.end);
+            let (mut stop, mut kind) = (end, region.kind);
+            if let Some(band) = self.band_at(at).filter(|band| band.start < at) {
+                // The rest of a band, so that those after it keep their places.
+                stop = band.end.min(end);
+                kind = RegionKind::Bands { band_bytes: stop - at };
+            }
+            regions.push(Region { offset: at - range.start, len: stop - at, kind });
+            at = stop;
+        }
+        Self::new(regions, range.end.saturating_sub(range.start))
+    }
+
     /// The bands, in order of address.
     pub fn bands(&self) -> impl Iterator<Item = Range<u64>> {
         self.regions.iter().flat_map(|region| {
@@ -212,6 +239,28 @@ mod tests {
         assert_eq!(outer.persistent_cache(), Some(0..100));
         let shingled = Zones::new(vec![region(0, 400, 30)], 400).unwrap();
         assert_eq!((shingled.persistent_cache(), shingled.nearest_non_shingled(7)), (None, None));
+    }
+
+    #[test]
+    fn a_part_has_the_bands_of_the_whole() {
+        let zones = surface();
+        for (start, end) in [(0, 1200), (100, 1200), (399, 1060), (400, 450), (1049, 1051)] {
+            let part = zones.part(start..end).unwrap();
+            for offset in start..end {
+                let inside =
+                    |band: Range<u64>| band.start.max(start) - start..band.end.min(end) - start;
+                let expected = zones.band_at(offset).map(inside);
+                assert_eq!(part.band_at(offset - start), expected, "{start}..{end}: {offset}");
+            }
+        }
+        assert_eq!(
+            (
+                zones.non_shingled_start_bytes(),
+                zones.part(100..1200).unwrap().non_shingled_start_bytes()
+            ),
+            (100, 0)
+        );
+        assert!(zones.part(7..7).is_err() && zones.part(1100..1201).is_err());
     }
 
     #[test]

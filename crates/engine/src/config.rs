@@ -5,7 +5,7 @@
 
 use crate::admission::{Admission, DurableFirst, Fifo};
 use crate::placement::{NearHead, Placement, SingleLog};
-use nearhead_disk::{Nanos, Properties};
+use nearhead_disk::{Nanos, Properties, Zones};
 use nearhead_format::Layout;
 
 /// When a write is acknowledged.
@@ -140,6 +140,9 @@ pub struct Setup {
     pub properties: Properties,
     /// The map's own journal, if there is a map device.
     pub journal: Option<JournalPlace>,
+    /// The bands of the client's address space, on a shingled disk: homes in one band are written
+    /// together, as the whole band.
+    pub bands: Option<Zones>,
 }
 
 /// Where the map's journal is in the disk's address space.

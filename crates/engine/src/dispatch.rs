@@ -46,6 +46,8 @@ pub(crate) struct InFlight {
     pub(crate) bytes: u64,
     /// First device byte after the transfer (0 for flushes).
     pub(crate) end_offset: u64,
+    /// It leaves with the one before it.
+    follows: bool,
 }
 
 /// The way to the disk.
@@ -92,12 +94,33 @@ impl Dispatcher {
         command: Command,
     ) {
         let (bytes, end_offset) = transfer(&command);
-        let id = self.in_flight.insert(InFlight { purpose, class, bytes, end_offset });
+        let id =
+            self.in_flight.insert(InFlight { purpose, class, bytes, end_offset, follows: false });
         if self.waiting[class as usize].is_empty() && self.may_leave(admission, class, bytes) {
             self.leave(id, class, bytes, command);
         } else {
             self.waiting[class as usize].push_back((id, command));
         }
+    }
+
+    /// Issues commands of which all leave as soon as the first is admitted and the disk's queue has
+    /// room. They count as one piece: a disk that has them works on them piece by piece anyway.
+    pub(crate) fn issue_together(
+        &mut self,
+        admission: &dyn Admission,
+        class: Class,
+        purpose: Purpose,
+        commands: Vec<Command>,
+    ) {
+        let mut bytes = u64::from(admission.piece_bytes());
+        for command in commands {
+            let end_offset = transfer(&command).1;
+            let follows = bytes == 0;
+            let id = self.in_flight.insert(InFlight { purpose, class, bytes, end_offset, follows });
+            self.waiting[class as usize].push_back((id, command));
+            bytes = 0;
+        }
+        self.pump(admission);
     }
 
     /// Says how much background work matters now; what may go then goes.
@@ -134,8 +157,13 @@ impl Dispatcher {
     fn pump(&mut self, admission: &dyn Admission) {
         for class in CLASSES {
             while let Some((id, _)) = self.waiting[class as usize].front() {
-                let bytes = self.in_flight.get(*id).map_or(0, |waiting| waiting.bytes);
-                if !self.may_leave(admission, class, bytes) {
+                let (bytes, follows) = self
+                    .in_flight
+                    .get(*id)
+                    .map_or((0, false), |waiting| (waiting.bytes, waiting.follows));
+                let has_room = self.outstanding.commands_total() < self.queue_depth_max;
+                let may_leave = (follows && has_room) || self.may_leave(admission, class, bytes);
+                if !may_leave {
                     break;
                 }
                 if let Some((id, command)) = self.waiting[class as usize].pop_front() {

@@ -73,7 +73,7 @@ impl Engine {
         fua: bool,
         fast_only: bool,
     ) {
-        if self.logs_writes() && len <= LOGGED_ZEROES_BYTES_MAX {
+        if self.logs_writes() && len <= self.logged_zeroes_bytes_max() {
             self.stats.written_bytes += len;
             let data = Payload::Zeros(len as usize);
             return self
@@ -109,6 +109,13 @@ impl Engine {
         }
         self.snapshotter.note_hints_changed();
         self.reply(id, Ok(Vec::new()));
+    }
+
+    /// Zeros up to this size are logged; all that fit the stage where all writes are.
+    fn logged_zeroes_bytes_max(&self) -> u64 {
+        let config = &self.setup.config;
+        let logged = u64::from(config.logged_write_bytes_max);
+        logged.min(config.stage_bytes_max as u64 / 2).max(LOGGED_ZEROES_BYTES_MAX)
     }
 
     fn has_room_for(&self, len: u64) -> bool {

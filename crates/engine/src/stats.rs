@@ -29,6 +29,8 @@ pub struct Stats {
     pub snapshot_bytes: u64,
     /// Bytes checkpointed home.
     pub checkpointed_bytes: u64,
+    /// Bands of a shingled disk that checkpoints wrote as a whole.
+    pub bands_written: u64,
     /// Logs moved to a cold place.
     pub swaps: u64,
     /// Bytes moved by swaps.

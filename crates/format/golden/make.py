@@ -60,6 +60,27 @@ def superblock():
     front += "größter Log".encode().ljust(64, b"\0")
     front += bytes(range(16, 32))
     assert len(front) == 232
+    return sealed(front + struct.pack("<Q", 0))
+
+
+def superblock_shingled():
+    """Of 1000 MiB, the first 64 are not shingled; logs of 1 MiB."""
+    mib = 1 << 20
+    front = b"NEARHEAD" + struct.pack("<II", 1, 2) + VOLUME
+    front += struct.pack("<QQ", 7, 1_700_000_000)
+    device, data_offset, log = 1000 * mib, 64 * mib, mib
+    # Slots hold 64 logs of 256 blocks of 20 bytes, 16 bytes a log, 1 MiB spare.
+    slot = -(-(64 * (256 * 20 + 16) + mib) // mib) * mib
+    groups = mib + 2 * slot
+    count = (data_offset - groups) // log
+    data = (device - 4096 - data_offset) // count // 4096 * 4096
+    front += struct.pack("<QII", device, 512, 4096)
+    front += struct.pack("<QQQQ", mib, mib + slot, slot, groups)
+    front += struct.pack("<QQIHBB", data + log, log, count, 4, 1, 0)
+    front += struct.pack("<II", 256 * 1024, 0)
+    front += struct.pack("<QQQ", 0, 0, count * data)
+    front += "größter Log".encode().ljust(64, b"\0")
+    front += bytes(16) + struct.pack("<Q", data_offset)
     return sealed(front)
 
 
@@ -104,6 +125,7 @@ def snapshot_header():
 if __name__ == "__main__":
     assert crc32c(b"123456789") == 0xE3069283
     save("superblock", superblock())
+    save("superblock_shingled", superblock_shingled())
     save("record", record())
     save("snapshot_header", snapshot_header())
     save("snapshot_body", snapshot_body())

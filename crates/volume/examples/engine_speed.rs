@@ -28,7 +28,7 @@ fn main() {
             device_bytes: None,
             force: true,
         };
-        let superblock = create::describe(&properties, &options).expect("a layout");
+        let superblock = create::describe(&properties, None, &options).expect("a layout");
         let mut volume = Volume::start_empty(disk, superblock, |_, _| {});
         let blocks = volume.info().size_bytes / 4096;
         let mut random = SplitMix::new(7);

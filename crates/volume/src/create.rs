@@ -6,7 +6,7 @@
 use crate::map_device;
 use crate::probe::{HEAD_BYTES, TAIL_BYTES, probe};
 use crate::sync_io::SyncIo;
-use nearhead_disk::{DiskError, Properties};
+use nearhead_disk::{DiskError, Properties, Zones};
 use nearhead_format::snapshot::{BodyItem, BodyWriter, LogState, SnapshotHeader};
 use nearhead_format::superblock::COPIES;
 use nearhead_format::{
@@ -92,14 +92,19 @@ impl From<FieldError> for CreateError {
     }
 }
 
-/// The layout `options` ask for on a disk.
-pub fn plan(properties: &Properties, options: &CreateOptions) -> Result<Layout, LayoutError> {
+/// The layout `options` ask for on a disk; `zones` are the disk's ([`nearhead_disk::Disk::zones`]).
+pub fn plan(
+    properties: &Properties,
+    zones: Option<&Zones>,
+    options: &CreateOptions,
+) -> Result<Layout, LayoutError> {
     let layout_options = LayoutOptions {
         preset: options.preset,
         sector_bytes: properties.sector_bytes,
         log_block_bytes: properties.physical_sector_bytes.clamp(512, 4096),
         group_bytes: options.group_bytes,
         log_bytes: options.log_bytes,
+        non_shingled_bytes: zones.map(Zones::non_shingled_start_bytes),
     };
     let device_bytes = options.device_bytes.unwrap_or(properties.capacity_bytes);
     Layout::plan(device_bytes.min(properties.capacity_bytes), &layout_options)
@@ -108,13 +113,14 @@ pub fn plan(properties: &Properties, options: &CreateOptions) -> Result<Layout, 
 /// The superblock of the volume that `options` ask for, without touching any disk.
 pub fn describe(
     properties: &Properties,
+    zones: Option<&Zones>,
     options: &CreateOptions,
 ) -> Result<Superblock, LayoutError> {
     Ok(Superblock {
         volume_id: options.volume_id,
         generation: 1,
         created_unix_s: options.created_unix_s,
-        layout: plan(properties, options)?,
+        layout: plan(properties, zones, options)?,
         preset: options.preset,
         ack: options.ack,
         logged_write_bytes_max: options.logged_write_bytes_max,
@@ -127,7 +133,7 @@ pub fn describe(
 
 /// Creates a volume on the disk.
 pub fn create(io: &mut SyncIo<'_>, options: &CreateOptions) -> Result<Superblock, CreateError> {
-    let superblock = describe(io.disk().properties(), options)?;
+    let superblock = describe(io.disk().properties(), io.disk().zones(), options)?;
     write_new(io, options, superblock)
 }
 
@@ -139,7 +145,7 @@ pub fn create_to_grow(
     grow_to_bytes: u64,
 ) -> Result<Superblock, CreateError> {
     let properties = io.disk().properties();
-    let mut superblock = describe(properties, options)?;
+    let mut superblock = describe(properties, io.disk().zones(), options)?;
     let layout = &mut superblock.layout;
     if options.preset == Preset::Mlb {
         let as_grown = CreateOptions {
@@ -149,7 +155,7 @@ pub fn create_to_grow(
             ..options.clone()
         };
         let enlarged = Properties { capacity_bytes: grow_to_bytes, ..properties.clone() };
-        let slot_bytes = plan(&enlarged, &as_grown)?.slot_bytes.max(layout.slot_bytes);
+        let slot_bytes = plan(&enlarged, None, &as_grown)?.slot_bytes.max(layout.slot_bytes);
         layout.slot_bytes = slot_bytes;
         layout.slot_offsets[1] = layout.slot_offsets[0] + slot_bytes;
         layout.groups_offset = (layout.slot_offsets[1] + slot_bytes).next_multiple_of(1 << 20);

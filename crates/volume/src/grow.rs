@@ -80,8 +80,8 @@ impl fmt::Display for GrowError {
             ),
             Self::Preset { device, preset } => write!(
                 formatter,
-                "grow {device}: expected preset mlb or nolog, found {preset}, whose log in the \
-                 middle would have to move; copy to a new volume instead"
+                "grow {device}: expected preset mlb or nolog, found {preset}, whose data or log \
+                 would have to move; copy to a new volume instead"
             ),
             Self::Slots { device, groups_max } => write!(
                 formatter,
@@ -143,7 +143,7 @@ fn enlarged(
     let room = end.saturating_sub(old.groups_offset);
     let mut layout = Layout { device_bytes, ..*old };
     match before.preset {
-        Preset::SingleLog => {
+        Preset::SingleLog | Preset::SlSmr | Preset::MlSmr => {
             Err(GrowError::Preset { device: device.to_owned(), preset: before.preset })
         }
         // Without a log a group's data is one piece: enlarging it moves nothing.

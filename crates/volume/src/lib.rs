@@ -10,6 +10,7 @@ pub mod check;
 pub mod create;
 pub mod dump;
 pub mod forget;
+mod gathered;
 pub mod grow;
 mod joined;
 mod map_device;
@@ -23,6 +24,7 @@ mod volume;
 
 pub use bare::BareDisk;
 pub use create::{CreateError, CreateOptions, create, create_to_grow};
+pub use gathered::GatheredDisk;
 pub use joined::JoinedDisk;
 pub use open::{OpenError, find_superblock};
 pub use presets::{NamedPreset, PRESETS, UnknownPreset, default_config};

@@ -1,9 +1,9 @@
 //! Finding the superblock of a volume, and saying clearly why there is none.
 
 use crate::sync_io::SyncIo;
-use nearhead_disk::DiskError;
+use nearhead_disk::{DiskError, Zones};
 use nearhead_format::superblock::{Choice, SuperblockError, choose};
-use nearhead_format::{Layout, Superblock};
+use nearhead_format::{BLOCK_BYTES, Layout, Preset, Superblock};
 use std::fmt;
 
 /// A superblock that counts, and the copies that should be written again.
@@ -50,6 +50,17 @@ pub enum OpenError {
         /// Sector of the device.
         found: u32,
     },
+    /// The device is not shingled as the volume expects.
+    Zones {
+        /// The device.
+        device: String,
+        /// The volume's preset.
+        preset: Preset,
+        /// Bytes from the start on that are not to be shingled.
+        expected: u64,
+        /// Those that are not, if the device says so.
+        found: Option<u64>,
+    },
     /// Recovery found damage that needs a decision.
     Recovery {
         /// The device.
@@ -82,6 +93,18 @@ impl fmt::Display for OpenError {
                 "open {device}: expected sectors of at most {expected} bytes, found {found}; \
                  move the volume back to a device with smaller sectors"
             ),
+            Self::Zones { device, preset, expected, found } => {
+                let found = found.map_or_else(
+                    || "one that does not tell where it is shingled".to_owned(),
+                    |bytes| format!("one with {bytes} such bytes"),
+                );
+                write!(
+                    formatter,
+                    "open {device}: expected the shingled disk that this {preset} volume was made \
+                     on, with {expected} non-shingled bytes, found {found}; name the disk as it \
+                     was named at creation (model:PROFILE,file=PATH)"
+                )
+            }
             Self::Disk(error) => write!(formatter, "open: {error}"),
         }
     }
@@ -152,6 +175,7 @@ pub fn find_superblock(io: &mut SyncIo<'_>) -> Result<Found, OpenError> {
         Err(error) => return Err(no_superblock(device, &copies, &error)),
     };
     check_size(&device, &superblock.layout, capacity)?;
+    check_zones(&device, &superblock, io.disk().zones())?;
     if sector_bytes > superblock.layout.sector_bytes {
         let expected = superblock.layout.sector_bytes;
         return Err(OpenError::Sectors { device, expected, found: sector_bytes });
@@ -167,6 +191,23 @@ pub fn find_superblock(io: &mut SyncIo<'_>) -> Result<Found, OpenError> {
         })
         .collect();
     Ok(Found { superblock: superblock.clone(), to_repair })
+}
+
+/// On another disk, or on the bare content of this one, the logs would be looked for in the wrong
+/// places.
+fn check_zones(
+    device: &str,
+    superblock: &Superblock,
+    zones: Option<&Zones>,
+) -> Result<(), OpenError> {
+    let found = zones.map(Zones::non_shingled_start_bytes);
+    let expected = superblock.layout.data_offset;
+    let agrees = found.is_some_and(|found| found.next_multiple_of(BLOCK_BYTES) == expected);
+    if agrees || !superblock.preset.is_for_shingled() {
+        return Ok(());
+    }
+    let (device, preset) = (device.to_owned(), superblock.preset);
+    Err(OpenError::Zones { device, preset, expected, found })
 }
 
 fn check_size(device: &str, layout: &Layout, capacity: u64) -> Result<(), OpenError> {

@@ -35,7 +35,7 @@ pub struct NamedPreset {
 }
 
 /// Every preset there is.
-pub const PRESETS: [NamedPreset; 5] = [
+pub const PRESETS: [NamedPreset; 7] = [
     NamedPreset {
         name: "nolog",
         preset: Preset::NoLog,
@@ -65,6 +65,18 @@ pub const PRESETS: [NamedPreset; 5] = [
         preset: Preset::Mlb,
         logged_write_bytes_max: 256 << 10,
         summary: "Manylogs: writes up to 256 KiB go to the log nearest the head",
+    },
+    NamedPreset {
+        name: "slsmr",
+        preset: Preset::SlSmr,
+        logged_write_bytes_max: u32::MAX,
+        summary: "shingled disk: all writes go to one log where it is not shingled",
+    },
+    NamedPreset {
+        name: "mlsmr",
+        preset: Preset::MlSmr,
+        logged_write_bytes_max: u32::MAX,
+        summary: "Manylogs on a shingled disk: all writes go to the non-shingled log nearest the head",
     },
 ];
 
@@ -97,8 +109,8 @@ impl NamedPreset {
 pub fn default_config(superblock: &Superblock, properties: &Properties, width: u32) -> Config {
     let placement = match superblock.preset {
         Preset::NoLog => PlacementPolicy::InPlace,
-        Preset::SingleLog => PlacementPolicy::SingleLog,
-        Preset::Mlb => PlacementPolicy::NearHead,
+        Preset::SingleLog | Preset::SlSmr => PlacementPolicy::SingleLog,
+        Preset::Mlb | Preset::MlSmr => PlacementPolicy::NearHead,
     };
     let (piece_bytes, bulk_bytes_max, background_commands_max) = if properties.rotational {
         (PIECE_BYTES_ROTATIONAL, BULK_BYTES_ROTATIONAL, BACKGROUND_COMMANDS_ROTATIONAL)
@@ -124,7 +136,7 @@ pub fn default_config(superblock: &Superblock, properties: &Properties, width: u
             window: None,
             watermark_pct: Some(70),
             batch_bytes: 4 << 20,
-            swap_above_pct: (superblock.preset == Preset::Mlb).then_some(80),
+            swap_above_pct: matches!(placement, PlacementPolicy::NearHead).then_some(80),
             swap_idle_after: Nanos::from_millis(500),
         },
         stage_bytes_max: 16 << 20,

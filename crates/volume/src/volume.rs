@@ -7,11 +7,18 @@ use crate::map_device::{self, MapPlace};
 use crate::open::{Found, OpenError, find_superblock};
 use crate::service::{Extent, Service, ServiceInfo};
 use crate::sync_io::SyncIo;
-use nearhead_disk::{Disk, Nanos};
+use nearhead_disk::{Disk, Nanos, Zones};
 use nearhead_engine::{Config, Engine, REQUEST_BYTES_MAX, Reply, Request, Setup, Status};
-use nearhead_format::Superblock;
+use nearhead_format::{Layout, Superblock};
 use std::os::fd::BorrowedFd;
 use std::time::Instant;
+
+/// The bands of the client's address space, if its data is apart from the logs in the bands of a
+/// shingled disk.
+fn bands_of(layout: &Layout, zones: Option<&Zones>) -> Option<Zones> {
+    let data = layout.data_offset..layout.data_offset + layout.client_bytes();
+    zones.filter(|_| layout.logs_are_apart()).and_then(|zones| zones.part(data).ok())
+}
 
 /// A volume being served.
 pub struct Volume<D: Disk> {
@@ -77,6 +84,7 @@ impl<D: Disk> Volume<D> {
             journal: map.map(|map| map.journal),
             volume_id: superblock.volume_id,
             properties: disk.properties().clone(),
+            bands: bands_of(&superblock.layout, disk.zones()),
         };
         let engine = if empty { Engine::start_empty(setup) } else { Engine::open(setup) };
         Self { engine, disk, superblock, superblock_findings }

@@ -51,7 +51,8 @@ pub(crate) fn volume<D: Disk>(
     answers: Answers,
 ) -> Result<Volume<D>, String> {
     let options = create_options(preset, answers);
-    let layout = plan(disk.properties(), &options).map_err(|error| error.to_string())?;
+    let layout =
+        plan(disk.properties(), disk.zones(), &options).map_err(|error| error.to_string())?;
     let superblock = Superblock {
         volume_id: options.volume_id,
         generation: 1,

@@ -15,7 +15,7 @@ use nearhead_models::{ArraySpec, Content, Drive, Model, ModelSpec};
 use nearhead_sim::VirtualTime;
 use nearhead_sim::replay::{ReplayOptions, replay};
 use nearhead_sim::trace::{AddressFit, Format, LineProblem, TraceOptions, TraceReader, summarize};
-use nearhead_volume::{NamedPreset, Service};
+use nearhead_volume::{GatheredDisk, NamedPreset, Service};
 use outcome::Outcome;
 use std::path::PathBuf;
 
@@ -90,7 +90,12 @@ pub fn run(args: &ReplayArgs) -> Result<(), String> {
             }
             (None, specs) => {
                 let disk: Box<dyn Model> = specs[0].build_any().map_err(told)?;
-                replay_one(args, preset, disk, &options)?
+                if GatheredDisk::is_needed(&disk) {
+                    let disk = GatheredDisk::new(disk).map_err(told)?;
+                    replay_one(args, preset, disk, &options)?
+                } else {
+                    replay_one(args, preset, disk, &options)?
+                }
             }
         };
         if outcomes.is_empty() {

@@ -7,35 +7,36 @@
 //! 2. write them home in home order, neighbours merged into one transfer; no in-place write of a
 //!    client may touch these homes meanwhile;
 //! 3. flush, if the device has a cache;
-//! 4. a record invalidates the logged copies that are still the newest; once it is durable they
+//! 4. records invalidate the logged copies that are still the newest; once one is durable its copies
 //!    leave the map and the log space is free.
 //!
 //! Until the record of step 4 the map keeps pointing to the log, so a crash anywhere is harmless.
+//!
+//! On a shingled disk a batch is all that is logged of one band, and step 2 writes the band as a
+//! whole: what is not logged is read from the band first (Manylogs III-I.3, section VI and figure 8).
+//! Sectors that are written back as they were found may be torn like any others, into the same bytes.
 //!
 //! When no log has even the room for that record, the entries leave the map at once and the next
 //! snapshots, which lack them, say the same. Until those are durable the homes stay closed to in-place
 //! writes: a crash would bring the entries back, and with them what was at home before such a write.
 
+use super::copying::{SourceRead, content, merge, plan_reads, read_band, whole_band};
 use crate::dispatch::Purpose;
 use crate::engine::Engine;
 use crate::map::Map;
 use crate::range_set::RangeSet;
 use crate::sectors::SECTOR;
 use nearhead_disk::{Class, Command, DiskError, Nanos, Payload};
-use nearhead_format::crc::chunk_crc;
 use nearhead_format::{Entry, Place};
+use std::collections::VecDeque;
+use std::ops::Range;
 
-/// Most entries of one batch.
+/// Most entries of one batch, unless it is a band.
 const BATCH_ENTRIES_MAX: usize = 1024;
-/// Log reads and home writes are merged up to this many bytes.
-const TRANSFER_BYTES_MAX: u32 = 1 << 20;
-
-#[derive(Debug)]
-struct LogRead {
-    device_offset: u64,
-    len: u32,
-    data: Option<Payload>,
-}
+/// Most entries that one record lets go: what one record holds beside data.
+const RELEASES_MAX: usize = 1024;
+/// A larger band is written in batches like any other homes: it would need that much memory twice.
+const BAND_BYTES_MAX: u64 = 64 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
@@ -59,9 +60,11 @@ enum Step {
 struct Batch {
     step: Step,
     entries: Vec<Entry>,
-    reads: Vec<LogRead>,
+    reads: Vec<SourceRead>,
+    /// The home sectors of the band that is written as a whole.
+    band: Option<Range<u64>>,
     /// Entries whose invalidation is not in a record yet.
-    to_release: Vec<Entry>,
+    to_release: VecDeque<Entry>,
 }
 
 /// State of checkpointing.
@@ -136,9 +139,12 @@ impl Checkpoint {
 
     /// Entries whose logged copy the next record may invalidate: those still the newest.
     pub(crate) fn take_releases(&mut self, map: &Map) -> Vec<Entry> {
-        let Some(batch) = self.batch.as_mut() else { return Vec::new() };
-        let mut entries = std::mem::take(&mut batch.to_release);
-        entries.retain(|entry| map.holds(entry));
+        let mut entries = Vec::new();
+        let Some(batch) = self.batch.as_mut() else { return entries };
+        while entries.len() < RELEASES_MAX {
+            let Some(entry) = batch.to_release.pop_front() else { break };
+            entries.extend(map.holds(&entry).then_some(entry));
+        }
         entries
     }
 
@@ -147,6 +153,10 @@ impl Checkpoint {
         if let Some(batch) = self.batch.as_mut() {
             batch.to_release.extend(entries);
         }
+    }
+
+    fn take_all_releases(&mut self) -> VecDeque<Entry> {
+        self.batch.as_mut().map(|batch| std::mem::take(&mut batch.to_release)).unwrap_or_default()
     }
 }
 
@@ -179,7 +189,7 @@ impl Engine {
     }
 
     fn begin_batch(&mut self) {
-        let entries = self.choose_entries();
+        let (entries, band) = self.choose_entries();
         if entries.is_empty() {
             if self.checkpoint.cursor == u64::MAX {
                 self.end_pass();
@@ -187,6 +197,10 @@ impl Engine {
             return;
         }
         let mut reads = plan_reads(&entries);
+        if let Some(band) = &band {
+            reads.extend(read_band(&self.setup.layout, band, &entries));
+            self.checkpoint.homes.insert(band.clone());
+        }
         reads.sort_by_key(|read| read.device_offset);
         let commands: Vec<Command> = reads
             .iter()
@@ -196,7 +210,8 @@ impl Engine {
             self.checkpoint.homes.insert(entry.home_sector..entry.end_sector());
         }
         let step = Step::Reading { remaining: reads.len() };
-        self.checkpoint.batch = Some(Batch { step, entries, reads, to_release: Vec::new() });
+        let to_release = VecDeque::new();
+        self.checkpoint.batch = Some(Batch { step, entries, reads, band, to_release });
         if commands.is_empty() {
             return self.write_batch();
         }
@@ -219,14 +234,27 @@ impl Engine {
         }
     }
 
-    fn choose_entries(&mut self) -> Vec<Entry> {
+    /// The band of home sector `sector`, if it can be written as a whole now.
+    fn band_at(&self, sector: u64) -> Option<Range<u64>> {
+        let bytes = self.setup.bands.as_ref()?.band_at(sector * SECTOR as u64)?;
+        let band = bytes.start / SECTOR as u64..bytes.end / SECTOR as u64;
+        let fits = bytes.end - bytes.start <= BAND_BYTES_MAX;
+        (fits && !self.transferring.overlaps(band.clone())).then_some(band)
+    }
+
+    /// What goes home next: all that is logged of a band, or a bounded number of entries.
+    fn choose_entries(&mut self) -> (Vec<Entry>, Option<Range<u64>>) {
         let bytes_max = u64::from(self.setup.config.cleaning.batch_bytes);
-        let (mut entries, mut bytes) = (Vec::new(), 0);
+        let (mut entries, mut bytes, mut band) = (Vec::new(), 0, None);
         let cursor = self.checkpoint.cursor;
         let mut next = u64::MAX;
         if cursor != u64::MAX {
             for entry in self.map.iter_from(cursor) {
-                if entries.len() >= BATCH_ENTRIES_MAX || bytes >= bytes_max {
+                let is_full = band.as_ref().map_or(
+                    entries.len() >= BATCH_ENTRIES_MAX || bytes >= bytes_max,
+                    |band: &Range<u64>| entry.home_sector >= band.end,
+                );
+                if is_full {
                     next = entry.home_sector;
                     break;
                 }
@@ -235,13 +263,16 @@ impl Engine {
                     || self.transferring.overlaps(range.clone())
                     || (!self.checkpoint.everything && self.durability_only.overlaps(range));
                 if !kept {
+                    if entries.is_empty() {
+                        band = self.band_at(entry.home_sector);
+                    }
                     bytes += u64::from(entry.len_sectors) * SECTOR as u64;
                     entries.push(entry);
                 }
             }
         }
         self.checkpoint.cursor = next;
-        entries
+        (entries, band)
     }
 
     pub(crate) fn on_checkpoint_read(&mut self, io: u32, result: Result<Payload, DiskError>) {
@@ -276,7 +307,14 @@ impl Engine {
             }
         }
         batch.entries = copied;
-        let commands = merge(&self.setup.layout, writes);
+        let piece_bytes = u64::from(self.setup.properties.transfer_bytes_max);
+        let whole = batch
+            .band
+            .as_ref()
+            .and_then(|band| whole_band(&self.setup.layout, band, &writes, &reads, piece_bytes));
+        let is_whole = whole.is_some();
+        let commands = whole.unwrap_or_else(|| merge(&self.setup.layout, writes));
+        self.stats.bands_written += u64::from(is_whole);
         if let Some(batch) = self.checkpoint.batch.as_mut() {
             batch.step = Step::Writing { remaining: commands.len() };
         }
@@ -285,6 +323,10 @@ impl Engine {
         }
         if commands.is_empty() {
             return self.release_batch();
+        }
+        if is_whole {
+            // All of them at once: a disk that rewrites bands does it once for all that waits.
+            return self.issue_together(Class::Background, Purpose::CheckpointWrite, commands);
         }
         for command in commands {
             self.issue(Class::Background, Purpose::CheckpointWrite, command);
@@ -317,7 +359,7 @@ impl Engine {
         let Some(batch) = self.checkpoint.batch.as_mut() else { return };
         let bytes: u64 =
             batch.entries.iter().map(|entry| u64::from(entry.len_sectors) * SECTOR as u64).sum();
-        batch.to_release = std::mem::take(&mut batch.entries);
+        batch.to_release = std::mem::take(&mut batch.entries).into();
         batch.step = Step::Releasing;
         self.checkpoint.copied_this_pass += bytes;
         self.stats.checkpointed_bytes += bytes;
@@ -326,13 +368,18 @@ impl Engine {
         }
     }
 
-    /// No log takes a record that lets these entries of the batch go: snapshots will.
+    /// No log takes a record that lets these entries of the batch go: snapshots will, and all the
+    /// others.
     pub(crate) fn release_by_snapshot(&mut self, entries: &[Entry]) {
         if entries.is_empty() {
             return;
         }
         let mut gone = Vec::with_capacity(entries.len());
-        for entry in entries {
+        let others = self.checkpoint.take_all_releases();
+        for entry in entries.iter().chain(&others) {
+            if !self.map.holds(entry) {
+                continue;
+            }
             let len = u64::from(entry.len_sectors);
             self.map.remove(entry.home_sector, len, &mut |lost| gone.push(lost));
         }
@@ -350,92 +397,4 @@ impl Engine {
         self.checkpoint.homes.clear();
         self.retry_blocked();
     }
-}
-
-/// The reads that fetch every chunk once, neighbours in the log merged.
-fn plan_reads(entries: &[Entry]) -> Vec<LogRead> {
-    let mut chunks: Vec<(u64, u32)> = entries
-        .iter()
-        .filter_map(|entry| match entry.place {
-            Place::Log { chunk_sector, chunk_len, .. } => {
-                Some((chunk_sector * SECTOR as u64, u32::from(chunk_len) * SECTOR as u32))
-            }
-            Place::Zero | Place::Poisoned => None,
-        })
-        .collect();
-    chunks.sort_unstable();
-    chunks.dedup();
-    let mut reads: Vec<LogRead> = Vec::new();
-    for (device_offset, len) in chunks {
-        match reads.last_mut() {
-            Some(last)
-                if last.device_offset + u64::from(last.len) == device_offset
-                    && last.len + len <= TRANSFER_BYTES_MAX =>
-            {
-                last.len += len;
-            }
-            _ => reads.push(LogRead { device_offset, len, data: None }),
-        }
-    }
-    reads
-}
-
-/// The bytes of an entry, from verified chunks.
-fn content(entry: &Entry, reads: &[LogRead]) -> Result<Payload, String> {
-    let len = usize::from(entry.len_sectors) * SECTOR;
-    let Place::Log { chunk_sector, chunk_len, offset } = entry.place else {
-        return Ok(Payload::Zeros(len));
-    };
-    let device_offset = chunk_sector * SECTOR as u64;
-    let at = reads.partition_point(|read| read.device_offset <= device_offset);
-    let data = at.checked_sub(1).and_then(|at| {
-        let read = &reads[at];
-        let from = (device_offset - read.device_offset) as usize;
-        let to = from + usize::from(chunk_len) * SECTOR;
-        let data = read.data.as_ref()?;
-        (to <= data.len()).then(|| data.slice(from..to))
-    });
-    let home = entry.home_sector - u64::from(offset);
-    let problem = |found: &str| {
-        format!("checkpoint: logged copy of sector {home} at device byte {device_offset}: {found}")
-    };
-    let Some(chunk) = data else { return Err(problem("could not be read")) };
-    if let Payload::Bytes(bytes) = &chunk {
-        let found = chunk_crc(home, bytes);
-        if found != entry.crc {
-            return Err(problem(&format!(
-                "expected checksum {:08x}, found {found:08x}",
-                entry.crc
-            )));
-        }
-    } else if matches!(chunk, Payload::Zeros(_)) {
-        return Err(problem("expected logged bytes, found a hole"));
-    }
-    let from = usize::from(offset) * SECTOR;
-    Ok(chunk.slice(from..from + len))
-}
-
-/// Home writes in home order, neighbours on the device merged.
-fn merge(layout: &nearhead_format::Layout, writes: Vec<(u64, Payload)>) -> Vec<Command> {
-    let mut commands: Vec<Command> = Vec::new();
-    let (mut end, mut len) = (u64::MAX, 0);
-    for (client_offset, data) in writes {
-        let Some(home) = layout.home(client_offset) else { continue };
-        let bytes = data.len() as u64;
-        match commands.last_mut() {
-            Some(Command::Write { parts, .. })
-                if end == home.device_offset && len + bytes <= u64::from(TRANSFER_BYTES_MAX) =>
-            {
-                parts.push(data);
-                len += bytes;
-            }
-            _ => {
-                let offset = home.device_offset;
-                commands.push(Command::Write { offset, parts: vec![data], durable: false });
-                len = bytes;
-            }
-        }
-        end = home.device_offset + bytes;
-    }
-    commands
 }

@@ -1,6 +1,7 @@
 //! How logs are emptied: checkpoints, swaps, and when they run.
 
 mod checkpoint;
+mod copying;
 mod schedule;
 mod swap;
 

@@ -170,7 +170,7 @@ impl Engine {
         let aged = self.commit.staged_since().map(|since| since + config.stage_age_max);
         let demanded = self.schedule.demanded || self.snapshotter.is_demanded();
         let scanning = (self.swap.needs_turn() || demanded).then_some(self.now);
-        let mut wakes = [aged, self.snapshot_wake(), None, None, None, scanning];
+        let mut wakes = [aged, self.snapshot_wake(), None, None, None, scanning, self.swap_wake()];
         if !self.map.is_empty()
             && !self.checkpoint.is_busy()
             && !self.checkpoint_found_nothing_since()

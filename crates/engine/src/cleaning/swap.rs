@@ -10,10 +10,10 @@
 use crate::commit::Packer;
 use crate::dispatch::Purpose;
 use crate::engine::{Engine, Phase};
-use crate::logs::Logs;
+use crate::logs::{Logs, Ring};
 use crate::map::Map;
 use crate::sectors::SECTOR;
-use nearhead_disk::{Class, Command, DiskError, Payload};
+use nearhead_disk::{Class, Command, DiskError, Nanos, Payload};
 use nearhead_format::crc::chunk_crc;
 use nearhead_format::{Entry, Place};
 use std::collections::VecDeque;
@@ -144,22 +144,31 @@ impl Engine {
         }
     }
 
-    fn consider_swap(&mut self) {
-        let Some(above_pct) = self.setup.config.cleaning.swap_above_pct else { return };
+    /// The log that clients filled, if it is worth moving and could be moved now.
+    fn movable_log(&self) -> Option<u32> {
+        let above_pct = self.setup.config.cleaning.swap_above_pct?;
         let waits = self.swap.refused_at_snapshot == Some(self.snapshotter.number);
         let stopping = !matches!(self.phase, Phase::Serving);
-        if waits || stopping || self.checkpoint.is_busy() || self.snapshotter.is_busy() {
-            return;
-        }
-        let Some(ring) = self.logs.get(self.commit.last_log) else { return };
-        let idle = self.schedule.idle_for(self.now) >= self.setup.config.cleaning.swap_idle_after;
-        let fill = ring.fill_pct();
-        let urgent = fill >= URGENT_FILL_PCT && self.neighbourhood_is_full(self.commit.last_log);
-        let worth = fill >= u32::from(above_pct) && (idle || urgent);
-        if !worth || ring.quarantined || ring.live_sectors() == 0 {
-            return;
-        }
+        let busy = self.swap.is_busy() || self.checkpoint.is_busy() || self.snapshotter.is_busy();
         let hot = self.commit.last_log;
+        let ring = self.logs.get(hot).filter(|_| !(waits || stopping || busy))?;
+        let worth = ring.fill_pct() >= u32::from(above_pct) && ring.live_sectors() > 0;
+        (worth && !ring.quarantined).then_some(hot)
+    }
+
+    /// When a log is moved if no request comes before.
+    pub(crate) fn swap_wake(&self) -> Option<Nanos> {
+        self.movable_log()?;
+        Some(self.schedule.idle_from() + self.setup.config.cleaning.swap_idle_after)
+    }
+
+    fn consider_swap(&mut self) {
+        let Some(hot) = self.movable_log() else { return };
+        let idle = self.schedule.idle_for(self.now) >= self.setup.config.cleaning.swap_idle_after;
+        let fill_pct = self.logs.get(hot).map_or(0, Ring::fill_pct);
+        if !idle && !(fill_pct >= URGENT_FILL_PCT && self.neighbourhood_is_full(hot)) {
+            return;
+        }
         match self.coldest_log(hot) {
             Some(cold) => {
                 self.swap.current = Some(Move {

@@ -113,7 +113,7 @@ impl Engine {
                 self.map.remove(entry.home_sector, len, &mut |lost| logs.drop_live(&lost));
             }
         }
-        if !releases.is_empty() {
+        if !releases.is_empty() && !self.checkpoint.has_releases() {
             self.checkpoint_released();
         }
     }

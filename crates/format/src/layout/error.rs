@@ -23,6 +23,8 @@ pub enum LayoutField {
     SlotBytes,
     /// Where the groups start.
     GroupsOffset,
+    /// Where the data starts when the logs are apart from it.
+    DataOffset,
     /// Size of the client's address space.
     ClientBytes,
 }
@@ -40,6 +42,7 @@ impl LayoutField {
             Self::SlotOffset => "slot_offset",
             Self::SlotBytes => "slot_bytes",
             Self::GroupsOffset => "groups_offset",
+            Self::DataOffset => "data_offset",
             Self::ClientBytes => "client_bytes",
         }
     }

@@ -50,6 +50,9 @@ impl Layout {
     /// both for the client and on the device; `None` past the end.
     #[inline]
     pub fn home(&self, client_offset: u64) -> Option<HomePiece> {
+        if self.logs_are_apart() {
+            return self.home_when_apart(client_offset);
+        }
         let data_bytes = self.data_bytes();
         let (group, within) = (client_offset / data_bytes, client_offset % data_bytes);
         if group >= u64::from(self.group_count) {
@@ -96,6 +99,9 @@ impl Layout {
             if within(start, self.slot_bytes) {
                 return Region::Slot { slot };
             }
+        }
+        if self.logs_are_apart() {
+            return self.region_when_apart(device_offset);
         }
         if !within(self.groups_offset, self.groups_bytes()) {
             return Region::Unused;

@@ -1,4 +1,4 @@
-//! Where everything is on a device: pure arithmetic over ten numbers.
+//! Where everything is on a device: pure arithmetic over eleven numbers.
 //!
 //! ```text
 //! 0        64 KiB     slot_offsets[0]   [1]      groups_offset                      last 4 KiB
@@ -7,11 +7,14 @@
 //!                                     | data first half | log | data second half |
 //! ```
 //!
-//! The log is in the middle of its group, which halves the mean distance to it. The client's
-//! address space is the data of all groups, one after the other. It keeps true that every client
+//! The log is in the middle of its group, which halves the mean distance to it. On a shingled disk,
+//! whose bands cannot hold logs, the logs are apart instead, in the part of the device that is not
+//! shingled, which comes first (see `apart.rs`). The client's address space is the data of all
+//! groups, one after the other. It keeps true that every client
 //! byte has exactly one home, that no home lies in a log, slot or superblock, and that a 4 KiB home
 //! block is never split.
 
+mod apart;
 mod error;
 mod home;
 mod near;
@@ -53,14 +56,24 @@ pub enum Preset {
     SingleLog = 1,
     /// Manylogs, block level: a log in every group.
     Mlb = 2,
+    /// One log in the part of a shingled disk that is not shingled.
+    SlSmr = 3,
+    /// Manylogs on a shingled disk: many logs in the part that is not shingled.
+    MlSmr = 4,
 }
 
 impl Preset {
     /// The preset with this number in a superblock.
     pub fn from_number(number: u16) -> Option<Self> {
-        [Self::NoLog, Self::SingleLog, Self::Mlb]
-            .into_iter()
-            .find(|&preset| preset as u16 == number)
+        Self::ALL.into_iter().find(|&preset| preset as u16 == number)
+    }
+
+    /// Every preset, by number.
+    pub const ALL: [Self; 5] = [Self::NoLog, Self::SingleLog, Self::Mlb, Self::SlSmr, Self::MlSmr];
+
+    /// Whether its logs are apart from the data, where a shingled disk is not shingled.
+    pub fn is_for_shingled(self) -> bool {
+        matches!(self, Self::SlSmr | Self::MlSmr)
     }
 }
 
@@ -70,6 +83,8 @@ impl fmt::Display for Preset {
             Self::NoLog => "nolog",
             Self::SingleLog => "singlelog",
             Self::Mlb => "mlb",
+            Self::SlSmr => "slsmr",
+            Self::MlSmr => "mlsmr",
         })
     }
 }
@@ -88,7 +103,7 @@ pub struct Layout {
     pub slot_offsets: [u64; 2],
     /// Size of each.
     pub slot_bytes: u64,
-    /// Where the first group starts, a multiple of 1 MiB.
+    /// Where the first group starts, or the first log if the logs are apart; a multiple of 1 MiB.
     pub groups_offset: u64,
     /// Size of each group, log included.
     pub group_bytes: u64,
@@ -96,6 +111,8 @@ pub struct Layout {
     pub log_bytes: u64,
     /// Number of groups.
     pub group_count: u32,
+    /// Where the data starts if the logs are apart from it; 0 if they are in the groups.
+    pub data_offset: u64,
 }
 
 /// Where the superblock copies are on a device of that size: at its start, at 64 KiB, and in its
@@ -157,6 +174,9 @@ impl Layout {
 
     #[inline]
     fn log_start(&self, log_index: u32) -> u64 {
+        if self.logs_are_apart() {
+            return self.groups_offset + u64::from(log_index) * self.log_bytes;
+        }
         let group = self.groups_offset + u64::from(log_index) * self.group_bytes;
         group + self.first_half_bytes()
     }
@@ -164,7 +184,11 @@ impl Layout {
     /// The group that holds a device offset; the nearest one for an offset outside all groups.
     #[inline]
     pub fn group_of(&self, device_offset: u64) -> u32 {
-        let group = device_offset.saturating_sub(self.groups_offset) / self.group_bytes;
+        let group = if self.logs_are_apart() {
+            self.group_when_apart(device_offset)
+        } else {
+            device_offset.saturating_sub(self.groups_offset) / self.group_bytes
+        };
         group.min(u64::from(self.group_count - 1)) as u32
     }
 

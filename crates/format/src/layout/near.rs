@@ -7,8 +7,15 @@ impl Layout {
     /// Every log, nearest to `device_offset` first.
     ///
     /// The distance is that to the nearest byte of the log, 0 inside it. Of two at the same
-    /// distance the one ahead (at higher offsets) comes first, as that is where streams move.
+    /// distance the one ahead (at higher offsets) comes first, as that is where streams move. Where
+    /// the logs are apart, the distance is that from the place among them which is as far in on the
+    /// disk as `device_offset` is.
     pub fn logs_near(&self, device_offset: u64) -> LogsNear<'_> {
+        let device_offset = if self.logs_are_apart() {
+            self.beside_when_apart(device_offset)
+        } else {
+            device_offset
+        };
         let group = self.group_of(device_offset);
         let log_count = self.log_count();
         let ahead = if log_count == 0 {

@@ -10,7 +10,7 @@ use super::{
 use crate::{BLOCK_BYTES, ENTRY_BYTES};
 
 const KIB: u64 = 1024;
-const MIB: u64 = 1024 * KIB;
+pub(super) const MIB: u64 = 1024 * KIB;
 
 /// Group of a device that is large enough: Manylogs section IV-A keeps 10 MB of log in every
 /// 100 MB of disk.
@@ -21,11 +21,11 @@ pub const LOG_BYTES_DEFAULT: u64 = 10 * MIB;
 pub const SINGLE_LOG_BYTES_DEFAULT_MAX: u64 = 5 * 1024 * MIB;
 
 /// Below this many groups near-head placement has nothing to choose from; smaller groups are taken.
-const GROUPS_WANTED: u64 = 4;
+pub(super) const GROUPS_WANTED: u64 = 4;
 /// Where the first snapshot slot starts: past the superblock copies, aligned for everything.
-const FIRST_SLOT_OFFSET: u64 = MIB;
+pub(super) const FIRST_SLOT_OFFSET: u64 = MIB;
 const ALIGN_GROUP: u64 = MIB;
-const ALIGN_LOG: u64 = 64 * KIB;
+pub(super) const ALIGN_LOG: u64 = 64 * KIB;
 /// Snapshot bytes per log besides its entries: its state (12) and its claim (4).
 const SLOT_BYTES_PER_LOG: u64 = 16;
 /// Room of a slot for its header, hints, and entries of less than a block.
@@ -45,6 +45,9 @@ pub struct LayoutOptions {
     pub group_bytes: Option<u64>,
     /// Size of each log.
     pub log_bytes: Option<u64>,
+    /// How much of the device, from its start, is not shingled; needed by the presets for shingled
+    /// disks, which put their logs there.
+    pub non_shingled_bytes: Option<u64>,
 }
 
 impl LayoutOptions {
@@ -57,6 +60,7 @@ impl LayoutOptions {
             log_block_bytes: 4096,
             group_bytes: None,
             log_bytes: None,
+            non_shingled_bytes: None,
         }
     }
 }
@@ -75,6 +79,7 @@ impl Layout {
                     .unwrap_or_else(|| log_for(device_bytes).min(SINGLE_LOG_BYTES_DEFAULT_MAX)),
             },
             Preset::Mlb => mlb_sizes(device_bytes, options),
+            Preset::SlSmr | Preset::MlSmr => return super::apart::plan(device_bytes, options),
         };
         let layout = assemble(device_bytes, options, sizes)?;
         layout.validate()?;
@@ -90,7 +95,7 @@ struct Sizes {
 }
 
 /// A tenth of `bytes`, rounded to what logs are aligned to.
-fn log_for(bytes: u64) -> u64 {
+pub(super) fn log_for(bytes: u64) -> u64 {
     (bytes / 10 / ALIGN_LOG * ALIGN_LOG).max(LOG_BYTES_MIN)
 }
 
@@ -171,6 +176,7 @@ fn assemble(
         group_bytes,
         log_bytes: sizes.log_bytes,
         group_count,
+        data_offset: 0,
     })
 }
 
@@ -184,11 +190,11 @@ pub(super) fn slot_bytes_for(log_count: u64, log_bytes: u64) -> u64 {
     bytes.min(DEVICE_BYTES_MAX).next_multiple_of(MIB)
 }
 
-fn groups_offset_for(slot_bytes: u64) -> u64 {
+pub(super) fn groups_offset_for(slot_bytes: u64) -> u64 {
     FIRST_SLOT_OFFSET + 2 * slot_bytes
 }
 
-fn groups_end(device_bytes: u64) -> u64 {
+pub(super) fn groups_end(device_bytes: u64) -> u64 {
     superblock_offsets(device_bytes)[2]
 }
 
@@ -209,7 +215,7 @@ fn check_combination(options: &LayoutOptions) -> Result<(), LayoutError> {
     if let (true, Some(found)) = (single_group, options.group_bytes) {
         return Err(LayoutError::new(
             LayoutField::GroupBytes,
-            format_args!("none given: {} has one group over the whole device", options.preset),
+            format_args!("none given: the groups of {} follow from the device", options.preset),
             found,
             "leave the group size out, or choose the preset mlb",
         ));
@@ -221,12 +227,14 @@ fn check_combination(options: &LayoutOptions) -> Result<(), LayoutError> {
             found,
             "leave the log size out, or choose the preset singlelog or mlb",
         )),
-        (Preset::SingleLog | Preset::Mlb, Some(0)) => Err(LayoutError::new(
-            LayoutField::LogBytes,
-            format_args!("at least {LOG_BYTES_MIN} with the preset {}", options.preset),
-            0,
-            "give the logs a size, or choose the preset nolog",
-        )),
+        (Preset::SingleLog | Preset::Mlb | Preset::SlSmr | Preset::MlSmr, Some(0)) => {
+            Err(LayoutError::new(
+                LayoutField::LogBytes,
+                format_args!("at least {LOG_BYTES_MIN} with the preset {}", options.preset),
+                0,
+                "give the logs a size, or choose the preset nolog",
+            ))
+        }
         _ => Ok(()),
     }
 }

@@ -34,15 +34,23 @@ const SIZES: [u64; 21] = [
     DEVICE_BYTES_MAX,
 ];
 
-const PRESETS: [Preset; 3] = [Preset::NoLog, Preset::SingleLog, Preset::Mlb];
+/// The defaults of a preset on a device of so many bytes, an odd eighth of which is not shingled.
+fn defaults(preset: Preset, device_bytes: u64) -> LayoutOptions {
+    let free_bytes = device_bytes / 8 / 512 * 512;
+    let non_shingled_bytes = preset.is_for_shingled().then_some(free_bytes);
+    LayoutOptions { non_shingled_bytes, ..LayoutOptions::new(preset) }
+}
 
 fn every_layout(mut check: impl FnMut(&Layout)) {
     for size in SIZES {
         for (sector_bytes, log_block_bytes) in [(512, 512), (512, 4096), (4096, 4096)] {
-            for preset in PRESETS {
-                let options =
-                    LayoutOptions { sector_bytes, log_block_bytes, ..LayoutOptions::new(preset) };
+            for preset in Preset::ALL {
                 let device_bytes = size - size % u64::from(sector_bytes);
+                let options = LayoutOptions {
+                    sector_bytes,
+                    log_block_bytes,
+                    ..defaults(preset, device_bytes)
+                };
                 let layout = Layout::plan(device_bytes, &options)
                     .unwrap_or_else(|error| panic!("{device_bytes} {options:?}: {error}"));
                 check(&layout);
@@ -89,8 +97,8 @@ fn every_client_byte_has_one_home_that_is_nothing_else() {
 
 #[test]
 fn on_a_small_volume_every_single_sector_maps_there_and_back() {
-    for preset in PRESETS {
-        let layout = Layout::plan(DEVICE_BYTES_MIN, &LayoutOptions::new(preset)).unwrap();
+    for preset in Preset::ALL {
+        let layout = Layout::plan(DEVICE_BYTES_MIN, &defaults(preset, DEVICE_BYTES_MIN)).unwrap();
         let mut used = vec![false; (layout.device_bytes / 512) as usize];
         for client_offset in (0..layout.client_bytes()).step_by(512) {
             let home = layout.home(client_offset).unwrap();
@@ -154,6 +162,7 @@ fn every_log_block_lies_in_its_log() {
             assert_eq!(layout.log_block_offset(log_index, blocks), None);
             assert_eq!(layout.log_block_offset(log_index, u32::MAX), None);
             assert_eq!(layout.group_of(start), log_index);
+            assert_eq!(layout.group_of(start + layout.log_bytes - 1), log_index);
         }
         assert_eq!(layout.log_offset(layout.log_count()), None);
     });
@@ -164,9 +173,9 @@ fn defaults_are_those_of_the_paper_where_the_device_is_large_enough() {
     every_layout(|layout| {
         assert_eq!(layout.groups_offset % MIB, 0);
         if layout.log_count() > 1 {
-            assert!(layout.group_count >= 4, "{layout:?}");
+            assert!(layout.group_count >= 4 || layout.logs_are_apart(), "{layout:?}");
             let paper = (GROUP_BYTES_DEFAULT, LOG_BYTES_DEFAULT);
-            let small = layout.device_bytes < 5 * GROUP_BYTES_DEFAULT;
+            let small = layout.device_bytes < 5 * GROUP_BYTES_DEFAULT || layout.logs_are_apart();
             assert!(small || (layout.group_bytes, layout.log_bytes) == paper, "{layout:?}");
         }
     });
@@ -182,6 +191,8 @@ fn snapshot_slots_hold_a_full_map_and_cost_little() {
         let logs = layout.log_bytes * u64::from(layout.log_count());
         // Less than one group is lost at the end, and the slots are a thousandth each.
         let bound = logs + layout.device_bytes / 500 + layout.group_bytes.min(100 * MIB) + 8 * MIB;
+        // What is not shingled holds no data, whether the logs need it or not.
+        let bound = bound + layout.data_offset.saturating_sub(logs);
         assert!(overhead <= bound, "{overhead} over {bound}: {layout:?}");
     });
 }
@@ -227,6 +238,55 @@ fn the_nearer_of_two_logs_comes_first_and_of_equals_the_one_ahead() {
 }
 
 #[test]
+fn a_log_apart_is_near_the_data_that_is_as_far_in_on_the_disk() {
+    // The 8 TB of a drive of which one surface of twelve is not shingled, and a small one.
+    for device_bytes in [8_000_000_000_000, 1 << 30] {
+        let layout = Layout::plan(device_bytes, &defaults(Preset::MlSmr, device_bytes)).unwrap();
+        let logs = u64::from(layout.log_count());
+        for step in 0..=1000 {
+            let from = (layout.client_bytes() - 1) / 1000 * step;
+            let home = layout.home(from).unwrap().device_offset;
+            let nearest = u64::from(layout.logs_near(home).next().unwrap());
+            let log_at = layout.log_offset(nearest as u32).unwrap() as f64;
+            // The snapshots are at the outer edge; a log cannot be further out than the first.
+            let share = (log_at / layout.data_offset as f64).max(0.0);
+            let wanted =
+                (step as f64 / 1000.0).max(layout.groups_offset as f64 / layout.data_offset as f64);
+            let one_log = 1.5 * layout.log_bytes as f64 / layout.data_offset as f64;
+            assert!((share - wanted).abs() <= one_log + 0.001, "{step}: log {nearest} of {logs}");
+            let in_log = layout.log_offset(nearest as u32).unwrap();
+            assert_eq!(layout.logs_near(in_log).next(), Some(nearest as u32), "from a log");
+        }
+        assert_eq!(layout.logs_near(0).len(), layout.log_count() as usize);
+        let mut all: Vec<u32> = layout.logs_near(device_bytes / 3).collect();
+        all.sort_unstable();
+        assert!(all.into_iter().eq(0..layout.log_count()));
+    }
+}
+
+#[test]
+fn logs_apart_that_reach_into_the_data_or_data_past_the_end_are_refused() {
+    let sound = Layout::plan(1 << 30, &defaults(Preset::MlSmr, 1 << 30)).unwrap();
+    assert_eq!(sound.validate(), Ok(()));
+    let logs_end = sound.groups_offset + sound.log_bytes * u64::from(sound.group_count);
+    let at = |data_offset| Layout { data_offset, ..sound };
+    assert_eq!(at(logs_end).validate(), Ok(()), "the data may touch the last log");
+    for (layout, field) in [
+        (at(logs_end - 4096), LayoutField::GroupCount),
+        (at(sound.data_offset + 512), LayoutField::DataOffset),
+        (at(sound.groups_offset - 4096), LayoutField::DataOffset),
+        (at(sound.device_bytes - 4096), LayoutField::GroupCount),
+        (at(u64::MAX - 4095), LayoutField::DataOffset),
+        (Layout { log_bytes: 0, ..sound }, LayoutField::DataOffset),
+        (Layout { group_count: 0, ..sound }, LayoutField::GroupCount),
+        (Layout { group_count: sound.group_count + 40, ..sound }, LayoutField::GroupCount),
+    ] {
+        let error = layout.validate().expect_err(field.name());
+        assert_eq!(error.field, field, "{error}: {layout:?}");
+    }
+}
+
+#[test]
 fn without_logs_none_is_near() {
     let layout = Layout::plan(DEVICE_BYTES_MIN, &LayoutOptions::new(Preset::NoLog)).unwrap();
     assert_eq!(layout.logs_near(32 * MIB).next(), None);
@@ -239,6 +299,11 @@ fn impossible_sizes_are_refused_with_the_field_and_what_to_do() {
     let with_group = |bytes| LayoutOptions { group_bytes: Some(bytes), ..mlb };
     let with_log = |bytes| LayoutOptions { log_bytes: Some(bytes), ..mlb };
     let nolog = LayoutOptions::new(Preset::NoLog);
+    let shingled = |non_shingled_bytes| LayoutOptions {
+        non_shingled_bytes,
+        ..LayoutOptions::new(Preset::MlSmr)
+    };
+    let free_32_mib = shingled(Some(32 * MIB));
     let gib = 1 << 30;
     let cases = [
         (0, mlb, LayoutField::DeviceBytes),
@@ -266,6 +331,14 @@ fn impossible_sizes_are_refused_with_the_field_and_what_to_do() {
         (gib, with_log(100 * MIB), LayoutField::LogBytes),
         (gib, LayoutOptions { log_bytes: Some(MIB), ..nolog }, LayoutField::LogBytes),
         (gib, LayoutOptions { group_bytes: Some(MIB), ..nolog }, LayoutField::GroupBytes),
+        (gib, shingled(None), LayoutField::DataOffset),
+        (gib, shingled(Some(0)), LayoutField::DataOffset),
+        (gib, shingled(Some(3 * MIB)), LayoutField::DataOffset),
+        (gib, shingled(Some(gib - 4096)), LayoutField::DataOffset),
+        (gib, shingled(Some(u64::MAX)), LayoutField::DataOffset),
+        (gib, LayoutOptions { log_bytes: Some(64 * MIB), ..free_32_mib }, LayoutField::DataOffset),
+        (gib, LayoutOptions { log_bytes: Some(0), ..free_32_mib }, LayoutField::LogBytes),
+        (gib, LayoutOptions { group_bytes: Some(MIB), ..free_32_mib }, LayoutField::GroupBytes),
     ];
     for (device_bytes, options, field) in cases {
         let error = Layout::plan(device_bytes, &options).expect_err(field.name());
@@ -339,6 +412,7 @@ proptest! {
             log_block_bytes,
             group_bytes: group_bytes.map(|n| n * 364 * 4096),
             log_bytes: log_bytes.map(|n| n * 91 * 4096),
+            non_shingled_bytes: None,
         };
         let device_bytes = device_bytes - device_bytes % u64::from(sector_bytes);
         if let Ok(layout) = Layout::plan(device_bytes, &options) {
@@ -349,6 +423,30 @@ proptest! {
         }
     }
 
+    #[test]
+    fn any_shingled_disk_that_is_accepted_is_laid_out_soundly(
+        device_bytes in sizes(),
+        free_thousandths in 0_u64..1000,
+        log_bytes in prop::option::of(1_u64..200),
+        preset in prop::sample::select(vec![Preset::SlSmr, Preset::MlSmr]),
+    ) {
+        let device_bytes = device_bytes - device_bytes % 512;
+        let free_bytes = device_bytes / 1000 * free_thousandths / 512 * 512;
+        let options = LayoutOptions {
+            log_bytes: log_bytes.map(|n| n * 91 * 4096),
+            non_shingled_bytes: Some(free_bytes),
+            ..LayoutOptions::new(preset)
+        };
+        if let Ok(layout) = Layout::plan(device_bytes, &options) {
+            prop_assert_eq!(layout.validate(), Ok(()));
+            prop_assert!(log_bytes.is_none() || options.log_bytes == Some(layout.log_bytes));
+            assert_one_use_per_byte(&layout);
+            // Logs and snapshots lie where it is not shingled, data where it is.
+            let last_log = layout.log_offset(layout.log_count() - 1).unwrap();
+            prop_assert!(last_log + layout.log_bytes <= free_bytes);
+            prop_assert!(layout.home(0).unwrap().device_offset >= free_bytes);
+        }
+    }
 }
 
 proptest! {
@@ -370,7 +468,7 @@ proptest! {
     }
 }
 
-/// Ten numbers, most of them plausible, so that one layout in fifteen or so passes the gate.
+/// Eleven numbers, most of them plausible, so that one layout in fifteen or so passes the gate.
 fn arbitrary_layout() -> impl Strategy<Value = Layout> {
     let offset = || {
         prop_oneof![
@@ -381,10 +479,11 @@ fn arbitrary_layout() -> impl Strategy<Value = Layout> {
     };
     let unit = || prop_oneof![6 => Just(4096_u32), 3 => Just(512), 1 => any::<u32>()];
     let count = prop_oneof![5 => 0_u32..100, 1 => any::<u32>()];
-    let offsets = (offset(), offset(), offset(), offset(), offset(), offset());
+    let data = prop_oneof![2 => Just(0), 1 => offset()];
+    let offsets = (offset(), offset(), offset(), offset(), offset(), (offset(), data));
     (SIZES.len()..2 * SIZES.len(), unit(), unit(), offsets, count).prop_map(
         |(size, sector_bytes, log_block_bytes, offsets, group_count)| {
-            let (slot, slot_bytes, gap, group_bytes, log_bytes, odd) = offsets;
+            let (slot, slot_bytes, gap, group_bytes, log_bytes, (odd, data)) = offsets;
             let slot_bytes = slot_bytes % (16 * MIB);
             let second = slot.wrapping_add(slot_bytes);
             Layout {
@@ -397,6 +496,7 @@ fn arbitrary_layout() -> impl Strategy<Value = Layout> {
                 group_bytes,
                 log_bytes: log_bytes / 16,
                 group_count,
+                data_offset: data,
             }
         },
     )

@@ -19,6 +19,9 @@ impl Layout {
         self.validate_units()?;
         self.validate_slots()?;
         self.validate_group()?;
+        if self.logs_are_apart() {
+            return self.validate_apart();
+        }
         let end = self.superblock_offsets()[2];
         let last = u64::from(self.group_count)
             .checked_mul(self.group_bytes)

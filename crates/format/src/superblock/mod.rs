@@ -32,10 +32,12 @@ pub const FEATURES_RO_COMPAT_KNOWN: u64 = 0;
 
 const LABEL_AT: usize = 152;
 const MAP_DEVICE_AT: usize = 216;
-const USED_BYTES: usize = 232;
+const DATA_OFFSET_AT: usize = 232;
+const USED_BYTES: usize = 240;
 
 const _: () = assert!(LABEL_AT + LABEL_BYTES_MAX == MAP_DEVICE_AT, "the label fills its field");
-const _: () = assert!(MAP_DEVICE_AT + size_of::<VolumeId>() == USED_BYTES, "no gap before the end");
+const _: () = assert!(MAP_DEVICE_AT + size_of::<VolumeId>() == DATA_OFFSET_AT, "no gap");
+const _: () = assert!(DATA_OFFSET_AT + size_of::<u64>() == USED_BYTES, "no gap before the end");
 
 /// When a write without FUA is replied to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -133,6 +135,7 @@ impl Superblock {
         put(&mut block, 144, &layout.client_bytes().to_le_bytes());
         put(&mut block, LABEL_AT, self.label.as_str().as_bytes());
         put(&mut block, MAP_DEVICE_AT, &self.map_device_id.unwrap_or_default());
+        put(&mut block, DATA_OFFSET_AT, &layout.data_offset.to_le_bytes());
         seal(&mut block);
         block
     }
@@ -183,12 +186,17 @@ impl Superblock {
         }
         let logs_fit = match self.preset {
             Preset::NoLog => layout.log_count() == 0,
-            Preset::SingleLog => layout.log_count() == 1,
-            Preset::Mlb => layout.log_count() >= 1,
+            Preset::SingleLog | Preset::SlSmr => layout.log_count() == 1,
+            Preset::Mlb | Preset::MlSmr => layout.log_count() >= 1,
         };
-        if !logs_fit {
-            let found =
-                format_args!("{} with {} logs", self.preset, layout.log_count()).to_string();
+        if !logs_fit || layout.logs_are_apart() != self.preset.is_for_shingled() {
+            let found = format_args!(
+                "{} with {} logs{}",
+                self.preset,
+                layout.log_count(),
+                if layout.logs_are_apart() { " apart" } else { "" }
+            )
+            .to_string();
             return Err(FieldError::new("preset", "one that fits the layout's logs", found));
         }
         if self.must_be_read_only() {
@@ -212,6 +220,7 @@ fn decode_layout(block: &[u8]) -> Result<Layout, SuperblockError> {
         group_bytes: u64_at(block, 96),
         log_bytes: u64_at(block, 104),
         group_count: u32_at(block, 112),
+        data_offset: u64_at(block, DATA_OFFSET_AT),
     };
     layout.validate()?;
     Ok(layout)
@@ -219,7 +228,7 @@ fn decode_layout(block: &[u8]) -> Result<Layout, SuperblockError> {
 
 fn decode_preset(block: &[u8]) -> Result<Preset, FieldError> {
     let number = u16_at(block, 116);
-    Preset::from_number(number).ok_or_else(|| FieldError::new("preset", "0, 1 or 2", number))
+    Preset::from_number(number).ok_or_else(|| FieldError::new("preset", "0 to 4", number))
 }
 
 fn decode_ack(number: u8) -> Result<AckMode, FieldError> {

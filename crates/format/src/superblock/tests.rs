@@ -23,8 +23,19 @@ fn sample() -> Superblock {
     }
 }
 
+/// A volume on a shingled disk, of which the first 64 MiB are not shingled.
+fn shingled() -> Superblock {
+    let options = LayoutOptions {
+        non_shingled_bytes: Some(64 << 20),
+        log_bytes: Some(1 << 20),
+        ..LayoutOptions::new(Preset::MlSmr)
+    };
+    let layout = Layout::plan(1000 << 20, &options).unwrap();
+    Superblock { layout, preset: Preset::MlSmr, map_device_id: None, ..sample() }
+}
+
 fn superblock() -> impl Strategy<Value = Superblock> {
-    let preset = prop::sample::select(vec![Preset::NoLog, Preset::SingleLog, Preset::Mlb]);
+    let preset = prop::sample::select(Preset::ALL.to_vec());
     let ack = prop::sample::select(vec![AckMode::Durable, AckMode::Flush]);
     let sizes = (1_u64 << 14..1 << 34, any::<bool>());
     let names = ("[^\0]{0,16}", prop::option::of(any::<VolumeId>()));
@@ -32,7 +43,9 @@ fn superblock() -> impl Strategy<Value = Superblock> {
         |(numbers, preset, ack, (device_blocks, small_sectors), (label, map_device_id))| {
             let (volume_id, generation, created_unix_s, logged_write_bytes_max, features) = numbers;
             let sector_bytes = if small_sectors { 512 } else { 4096 };
-            let options = LayoutOptions { sector_bytes, ..LayoutOptions::new(preset) };
+            let non_shingled_bytes = Some(device_blocks / 8 * 4096);
+            let options =
+                LayoutOptions { sector_bytes, non_shingled_bytes, ..LayoutOptions::new(preset) };
             Superblock {
                 volume_id,
                 generation,
@@ -55,6 +68,9 @@ fn a_superblock_has_the_bytes_that_an_independent_writer_gives_it() {
     let expected = golden(include_str!("../../golden/superblock.hex"));
     assert_same_bytes(&sample().encode(2), &expected);
     assert_eq!(Superblock::decode(&expected, 2), Ok(sample()));
+    let expected = golden(include_str!("../../golden/superblock_shingled.hex"));
+    assert_same_bytes(&shingled().encode(2), &expected);
+    assert_eq!(Superblock::decode(&expected, 2), Ok(shingled()));
 }
 
 #[test]
@@ -115,16 +131,18 @@ fn unknown_features_are_refused_or_make_the_volume_read_only() {
 
 #[test]
 fn fields_that_contradict_each_other_are_named() {
-    let cases: [(usize, &[u8], &str); 9] = [
+    let cases: [(usize, &[u8], &str); 11] = [
         (48, &[0; 8], "device_bytes"),
         (56, &[0; 4], "sector_bytes"),
         (64, &[0; 8], "slot_offset"),
         (96, &[0xff; 8], "group_bytes"),
         (112, &[0xff; 4], "group_count"),
-        (116, &[3, 0], "preset"),
+        (116, &[5, 0], "preset"),
+        (116, &[4, 0], "preset"),
         (116, &[0, 0], "preset"),
         (118, &[2], "ack"),
         (144, &[0; 8], "client_bytes"),
+        (232, &[1], "data_offset"),
     ];
     for (at, bytes, name) in cases {
         let mut block = sample().encode(0);
@@ -133,7 +151,7 @@ fn fields_that_contradict_each_other_are_named() {
         let error = Superblock::decode(&block, 0).unwrap_err();
         assert!(error.to_string().contains(name), "at {at}: {error}");
     }
-    for at in [119, 124, 232, 4091] {
+    for at in [119, 124, 240, 4091] {
         let mut block = sample().encode(0);
         put(&mut block, at, &[1]);
         seal(&mut block);

@@ -7,7 +7,7 @@ use crate::support::steps::{Step, random_step};
 use nearhead_format::AckMode;
 use nearhead_models::SplitMix;
 
-const PRESETS: [&str; 4] = ["nolog", "singlelog", "mlb", "mlb-256"];
+const PRESETS: [&str; 6] = ["nolog", "singlelog", "mlb", "mlb-256", "slsmr", "mlsmr"];
 
 /// What a test varies beside the seed.
 #[derive(Clone, Copy)]

@@ -45,7 +45,7 @@ fn volume(preset: &str, device_bytes: u64, log_bytes: Option<u64>) -> Volume<Ins
         device_bytes: None,
         force: true,
     };
-    let superblock = create::describe(&properties, &options).unwrap();
+    let superblock = create::describe(&properties, None, &options).unwrap();
     // One command of cleaning at a time, so that it cannot keep up.
     Volume::start_empty(disk, superblock, |_, config| {
         config.admission = AdmissionPolicy::DurableFirst {

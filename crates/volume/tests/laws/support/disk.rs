@@ -3,6 +3,7 @@
 
 use nearhead_disk::{
     Command, Completion, Disk, DiskError, DiskErrorKind, Nanos, Properties, Submission, Ticket,
+    Zones,
 };
 use nearhead_models::{CrashDisk, MemoryStore, SplitMix, UnflushedWrite};
 use std::collections::VecDeque;
@@ -70,6 +71,7 @@ pub(crate) struct TestDisk {
     /// Every state since the last look, if somebody wants them.
     pub(crate) cut_points: Option<Vec<CutPoint>>,
     seen_changes: u64,
+    zones: Option<Zones>,
 }
 
 impl TestDisk {
@@ -86,7 +88,14 @@ impl TestDisk {
             writes: 0,
             cut_points: None,
             seen_changes: 0,
+            zones: None,
         }
+    }
+
+    /// The disk tells its host that it is shingled so. It takes any write all the same.
+    pub(crate) fn with_zones(mut self, zones: Option<Zones>) -> Self {
+        self.zones = zones;
+        self
     }
 
     pub(crate) fn with_latency(mut self, latency: Nanos) -> Self {
@@ -226,6 +235,10 @@ impl Disk for TestDisk {
             completion.result = Err(failure());
         }
         Some(completion)
+    }
+
+    fn zones(&self) -> Option<&Zones> {
+        self.zones.as_ref()
     }
 
     fn wake_at(&self) -> Option<Nanos> {

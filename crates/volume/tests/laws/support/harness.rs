@@ -7,7 +7,7 @@ use super::content::{SECTOR, payload, versions};
 use super::disk::TestDisk;
 use super::oracle::{Oracle, Read, Write};
 use super::steps::{SPAN_SECTORS, Step};
-use nearhead_disk::{Nanos, Properties};
+use nearhead_disk::{Nanos, Properties, Region, RegionKind, Zones};
 use nearhead_engine::{Config, ErrorKind, Hint, Operation, Reply, Request, RequestId};
 use nearhead_format::{AckMode, Label, Preset};
 use nearhead_models::{MemoryStore, SplitMix, plain_properties};
@@ -64,7 +64,8 @@ impl Options {
             swap_above_pct: [None, Some(10), Some(30), Some(80)][random.below(4) as usize],
             snapshot_after_bytes: [60 << 10, 300 << 10, 8 << 20][random.below(3) as usize],
             stage_bytes_max: [64 << 10, 256 << 10, 2 << 20][random.below(3) as usize],
-            logged_write_bytes_max: None,
+            // A preset that logs everything writes in place only if it is told to.
+            logged_write_bytes_max: (preset == "slsmr" && random.coin()).then_some(32 << 10),
             logs_are_scarce: false,
         }
     }
@@ -109,9 +110,24 @@ impl Options {
         }
     }
 
+    /// Where the disk is shingled, for the presets that need to know: bands of an odd number of
+    /// sectors, small enough that a workload has homes in several.
+    fn zones(&self) -> Option<Zones> {
+        let preset = NamedPreset::by_name(self.preset).unwrap().preset;
+        let free_bytes = if self.logs_are_scarce { 7 << 20 } else { 12 << 20 };
+        let sector = u64::from(self.sector_bytes);
+        let kind = RegionKind::Bands { band_bytes: 1201 * sector };
+        preset.is_for_shingled().then(|| {
+            let free = Region { offset: 0, len: free_bytes, kind: RegionKind::NonShingled };
+            let bands = Region { offset: free_bytes, len: DEVICE_BYTES - free_bytes, kind };
+            Zones::new(vec![free, bands], DEVICE_BYTES).unwrap()
+        })
+    }
+
     /// A fresh volume on a fresh disk.
     pub(crate) fn disk(&self) -> TestDisk {
-        let mut disk = TestDisk::with_image(self.disk_properties(), MemoryStore::new());
+        let mut disk = TestDisk::with_image(self.disk_properties(), MemoryStore::new())
+            .with_zones(self.zones());
         create(&mut SyncIo::in_virtual_time(&mut disk, Nanos::ZERO), &self.create_options())
             .unwrap();
         disk.with_latency(Nanos::from_micros(100))

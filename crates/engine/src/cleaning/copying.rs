@@ -1,0 +1,184 @@
+//! What a checkpoint batch reads and writes: pure functions from entries to transfers.
+//!
+//! Reads are of the logs, and of the gaps of a band that is written as a whole. What they bring is
+//! verified before it goes anywhere: a logged chunk by its checksum, which its address is part of.
+
+use crate::sectors::SECTOR;
+use nearhead_disk::{Command, Payload};
+use nearhead_format::crc::chunk_crc;
+use nearhead_format::{Entry, Layout, Place};
+use std::ops::Range;
+
+/// Reads, and writes of scattered homes, are merged up to this many bytes.
+const TRANSFER_BYTES_MAX: u32 = 1 << 20;
+
+/// A transfer of device bytes into memory.
+#[derive(Debug)]
+pub(super) struct SourceRead {
+    pub(super) device_offset: u64,
+    pub(super) len: u32,
+    pub(super) data: Option<Payload>,
+}
+
+/// The reads that fetch every chunk once, neighbours in the log merged.
+pub(super) fn plan_reads(entries: &[Entry]) -> Vec<SourceRead> {
+    let mut chunks: Vec<(u64, u32)> = entries
+        .iter()
+        .filter_map(|entry| match entry.place {
+            Place::Log { chunk_sector, chunk_len, .. } => {
+                Some((chunk_sector * SECTOR as u64, u32::from(chunk_len) * SECTOR as u32))
+            }
+            Place::Zero | Place::Poisoned => None,
+        })
+        .collect();
+    chunks.sort_unstable();
+    chunks.dedup();
+    let mut reads: Vec<SourceRead> = Vec::new();
+    for (device_offset, len) in chunks {
+        match reads.last_mut() {
+            Some(last)
+                if last.device_offset + u64::from(last.len) == device_offset
+                    && last.len + len <= TRANSFER_BYTES_MAX =>
+            {
+                last.len += len;
+            }
+            _ => reads.push(SourceRead { device_offset, len, data: None }),
+        }
+    }
+    reads
+}
+
+/// The bytes of an entry, from verified chunks.
+pub(super) fn content(entry: &Entry, reads: &[SourceRead]) -> Result<Payload, String> {
+    let len = usize::from(entry.len_sectors) * SECTOR;
+    let Place::Log { chunk_sector, chunk_len, offset } = entry.place else {
+        return Ok(Payload::Zeros(len));
+    };
+    let device_offset = chunk_sector * SECTOR as u64;
+    let at = reads.partition_point(|read| read.device_offset <= device_offset);
+    let data = at.checked_sub(1).and_then(|at| {
+        let read = &reads[at];
+        let from = (device_offset - read.device_offset) as usize;
+        let to = from + usize::from(chunk_len) * SECTOR;
+        let data = read.data.as_ref()?;
+        (to <= data.len()).then(|| data.slice(from..to))
+    });
+    let home = entry.home_sector - u64::from(offset);
+    let problem = |found: &str| {
+        format!("checkpoint: logged copy of sector {home} at device byte {device_offset}: {found}")
+    };
+    let Some(chunk) = data else { return Err(problem("could not be read")) };
+    if let Payload::Bytes(bytes) = &chunk {
+        let found = chunk_crc(home, bytes);
+        if found != entry.crc {
+            return Err(problem(&format!(
+                "expected checksum {:08x}, found {found:08x}",
+                entry.crc
+            )));
+        }
+    } else if matches!(chunk, Payload::Zeros(_)) {
+        return Err(problem("expected logged bytes, found a hole"));
+    }
+    let from = usize::from(offset) * SECTOR;
+    Ok(chunk.slice(from..from + len))
+}
+
+/// Home writes in home order, neighbours on the device merged.
+pub(super) fn merge(layout: &Layout, writes: Vec<(u64, Payload)>) -> Vec<Command> {
+    merge_up_to(layout, writes, u64::from(TRANSFER_BYTES_MAX))
+}
+
+fn merge_up_to(layout: &Layout, writes: Vec<(u64, Payload)>, bytes_max: u64) -> Vec<Command> {
+    let mut commands: Vec<Command> = Vec::new();
+    let (mut end, mut len) = (u64::MAX, 0);
+    for (client_offset, data) in writes {
+        let Some(home) = layout.home(client_offset) else { continue };
+        let bytes = data.len() as u64;
+        match commands.last_mut() {
+            Some(Command::Write { parts, .. })
+                if end == home.device_offset && len + bytes <= bytes_max =>
+            {
+                parts.push(data);
+                len += bytes;
+            }
+            _ => {
+                let offset = home.device_offset;
+                commands.push(Command::Write { offset, parts: vec![data], durable: false });
+                len = bytes;
+            }
+        }
+        end = home.device_offset + bytes;
+    }
+    commands
+}
+
+/// The reads of those parts of a band that `entries` do not cover.
+pub(super) fn read_band(layout: &Layout, band: &Range<u64>, entries: &[Entry]) -> Vec<SourceRead> {
+    let mut entries = entries.iter().peekable();
+    let mut reads = Vec::new();
+    let (mut at, end) = (band.start, band.end);
+    while at < end {
+        let stop = (at + u64::from(TRANSFER_BYTES_MAX) / SECTOR as u64).min(end);
+        let mut covered = 0;
+        while let Some(entry) = entries.peek() {
+            let (from, to) = (entry.home_sector.max(at), entry.end_sector().min(stop));
+            covered += to.saturating_sub(from);
+            if entry.end_sector() > stop || entry.home_sector >= stop {
+                break;
+            }
+            entries.next();
+        }
+        if covered < stop - at {
+            let bytes = (stop - at) * SECTOR as u64;
+            reads.extend(layout.home_pieces(at * SECTOR as u64, bytes).map(|piece| SourceRead {
+                device_offset: piece.device_offset,
+                len: piece.len as u32,
+                data: None,
+            }));
+        }
+        at = stop;
+    }
+    reads
+}
+
+/// The writes of a whole band, in pieces of at most `piece_bytes`: `writes`, in home order, and
+/// between them what was read of the band. None if not all of that is there.
+pub(super) fn whole_band(
+    layout: &Layout,
+    band: &Range<u64>,
+    writes: &[(u64, Payload)],
+    reads: &[SourceRead],
+    piece_bytes: u64,
+) -> Option<Vec<Command>> {
+    let sector = SECTOR as u64;
+    let mut all = Vec::with_capacity(2 * writes.len() + 1);
+    let mut at = band.start * sector;
+    for (offset, data) in writes {
+        fill(layout, at..*offset, reads, &mut all)?;
+        all.push((*offset, data.clone()));
+        at = offset + data.len() as u64;
+    }
+    fill(layout, at..(band.end * sector).max(at), reads, &mut all)?;
+    Some(merge_up_to(layout, all, piece_bytes))
+}
+
+/// Adds the home bytes of `gap` as they were read.
+fn fill(
+    layout: &Layout,
+    gap: Range<u64>,
+    reads: &[SourceRead],
+    all: &mut Vec<(u64, Payload)>,
+) -> Option<()> {
+    let mut at = gap.start;
+    while at < gap.end {
+        let home = layout.home(at)?;
+        let after = reads.partition_point(|read| read.device_offset <= home.device_offset);
+        let read = &reads[after.checked_sub(1)?];
+        let from = home.device_offset - read.device_offset;
+        let left = u64::from(read.len).checked_sub(from).filter(|left| *left > 0)?;
+        let len = left.min(home.len).min(gap.end - at);
+        all.push((at, read.data.as_ref()?.slice(from as usize..(from + len) as usize)));
+        at += len;
+    }
+    Some(())
+}

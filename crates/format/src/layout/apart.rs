@@ -1,0 +1,155 @@
+//! Logs apart from the data: the layout of a shingled disk.
+//!
+//! ```text
+//! 0        64 KiB     slot_offsets[0]   [1]      groups_offset            data_offset               last 4 KiB
+//! | sb 0 | | sb 1 | | snapshot slot 0 | slot 1 | log 0 | log 1 | unused | data of all groups | unused | sb 2 |
+//! \____________________ not shingled ___________________________________/ \_____________ bands _____________/
+//! ```
+//!
+//! Bands are only written as a whole (Manylogs section III-I.3), so nothing that is rewritten a
+//! little at a time may lie in one: snapshots, logs and the first two superblocks do not. (The last
+//! superblock does, as the end of the device is where it is looked for; it is written once.) A host
+//! sees what is not shingled first, as most such disks have it; a disk whose non-shingled parts lie
+//! between its bands is presented this way by the layer below, which keeps the order of both parts.
+//! So the byte that is a third into the one part is at the same radius as the byte that is a third
+//! into the other, and that is what *near* means here.
+
+use super::plan::{
+    ALIGN_LOG, FIRST_SLOT_OFFSET, GROUPS_WANTED, groups_end, groups_offset_for, slot_bytes_for,
+};
+use super::{
+    HomePiece, LOG_BYTES_DEFAULT, LOG_BYTES_MIN, Layout, LayoutError, LayoutField, LayoutOptions,
+    Preset, Region,
+};
+use crate::BLOCK_BYTES;
+
+/// Largest log that `slsmr` takes by itself: the persistent cache of the drives that are sold is
+/// 20 to 25 GB (Manylogs section III-I.3).
+const SINGLE_LOG_BYTES_MAX: u64 = 25_000_000_000;
+
+impl Layout {
+    /// Whether the logs are apart from the data.
+    #[inline]
+    pub fn logs_are_apart(&self) -> bool {
+        self.data_offset != 0
+    }
+
+    pub(super) fn home_when_apart(&self, client_offset: u64) -> Option<HomePiece> {
+        let len = self.client_bytes().checked_sub(client_offset).filter(|len| *len > 0)?;
+        Some(HomePiece { client_offset, device_offset: self.data_offset + client_offset, len })
+    }
+
+    /// The group of which a device byte is data or log; it may be past the last.
+    pub(super) fn group_when_apart(&self, device_offset: u64) -> u64 {
+        match device_offset.checked_sub(self.data_offset) {
+            Some(within) => within / self.data_bytes(),
+            None => device_offset.saturating_sub(self.groups_offset) / self.log_bytes,
+        }
+    }
+
+    pub(super) fn region_when_apart(&self, device_offset: u64) -> Region {
+        if let Some(client_offset) = device_offset.checked_sub(self.data_offset) {
+            let is_data = client_offset < self.client_bytes();
+            return if is_data { Region::Data { client_offset } } else { Region::Unused };
+        }
+        match device_offset.checked_sub(self.groups_offset) {
+            Some(within) if within < self.log_bytes * u64::from(self.group_count) => Region::Log {
+                log_index: (within / self.log_bytes) as u32,
+                offset: within % self.log_bytes,
+            },
+            _ => Region::Unused,
+        }
+    }
+
+    /// The byte of the non-shingled part that is as far in on the disk as `device_offset` is.
+    pub(super) fn beside_when_apart(&self, device_offset: u64) -> u64 {
+        let Some(within) = device_offset.checked_sub(self.data_offset) else {
+            return device_offset;
+        };
+        let bands = self.device_bytes.saturating_sub(self.data_offset).max(1);
+        let beside = u128::from(within) * u128::from(self.data_offset) / u128::from(bands);
+        u64::try_from(beside).unwrap_or(u64::MAX)
+    }
+
+    pub(super) fn validate_apart(&self) -> Result<(), LayoutError> {
+        let damaged = "the superblock is damaged; try another copy";
+        let end = self.superblock_offsets()[2];
+        let in_reach = self.data_offset.is_multiple_of(BLOCK_BYTES)
+            && (self.groups_offset..=end).contains(&self.data_offset);
+        if !in_reach || self.log_bytes == 0 {
+            let expected = format_args!(
+                "0, or with logs a multiple of 4096 from {} to {end}",
+                self.groups_offset
+            )
+            .to_string();
+            let found = self.data_offset;
+            return Err(LayoutError::new(LayoutField::DataOffset, expected, found, damaged));
+        }
+        let logs_max = (self.data_offset - self.groups_offset) / self.log_bytes;
+        let data_max = (end - self.data_offset) / self.data_bytes();
+        let count_max = logs_max.min(data_max);
+        if (1..=count_max).contains(&u64::from(self.group_count)) {
+            return Ok(());
+        }
+        let expected = format_args!("from 1 to {count_max}").to_string();
+        let found = u64::from(self.group_count);
+        Err(LayoutError::new(LayoutField::GroupCount, expected, found, damaged))
+    }
+}
+
+/// Lays out a shingled device: as many logs as its non-shingled part holds, the bands divided among
+/// them.
+pub(super) fn plan(device_bytes: u64, options: &LayoutOptions) -> Result<Layout, LayoutError> {
+    let free_bytes = options.non_shingled_bytes.unwrap_or(0).min(device_bytes);
+    let data_offset = free_bytes.next_multiple_of(BLOCK_BYTES);
+    let end = groups_end(device_bytes);
+    let (log_bytes, slot_bytes) = match options.preset {
+        Preset::SlSmr => one_log(free_bytes, options),
+        _ => many_logs(free_bytes, options),
+    };
+    let groups_offset = groups_offset_for(slot_bytes);
+    let room = free_bytes.saturating_sub(groups_offset);
+    let logs = if options.preset == Preset::SlSmr { 1 } else { room / log_bytes.max(1) };
+    let needed = log_bytes.saturating_mul(logs.max(1)).saturating_add(groups_offset);
+    if log_bytes == 0 || free_bytes < needed || data_offset >= end {
+        let expected = format_args!(
+            "a disk that is not shingled from its start up to a byte from {needed} to {end}"
+        )
+        .to_string();
+        let advice = "the presets slsmr and mlsmr need a disk that tells where it is shingled \
+                      (a model like st8000as0002-mlsmr); use mlb on this one";
+        return Err(LayoutError::new(LayoutField::DataOffset, expected, free_bytes, advice));
+    }
+    let group_count = u32::try_from(logs).unwrap_or(u32::MAX);
+    let data_bytes = (end - data_offset) / u64::from(group_count) / BLOCK_BYTES * BLOCK_BYTES;
+    let layout = Layout {
+        device_bytes,
+        sector_bytes: options.sector_bytes,
+        log_block_bytes: options.log_block_bytes,
+        slot_offsets: [FIRST_SLOT_OFFSET, FIRST_SLOT_OFFSET + slot_bytes],
+        slot_bytes,
+        groups_offset,
+        group_bytes: data_bytes + log_bytes,
+        log_bytes,
+        group_count,
+        data_offset,
+    };
+    layout.validate()?;
+    Ok(layout)
+}
+
+/// Sizes of the log and of a snapshot slot for a single log.
+fn one_log(free_bytes: u64, options: &LayoutOptions) -> (u64, u64) {
+    let most = free_bytes.min(SINGLE_LOG_BYTES_MAX) / ALIGN_LOG * ALIGN_LOG;
+    let wanted = options.log_bytes.unwrap_or(most);
+    let slot_bytes = slot_bytes_for(1, wanted);
+    let room = free_bytes.saturating_sub(groups_offset_for(slot_bytes)) / ALIGN_LOG * ALIGN_LOG;
+    (options.log_bytes.unwrap_or(wanted.min(room).max(LOG_BYTES_MIN)), slot_bytes)
+}
+
+/// Sizes of each log and of a snapshot slot for many.
+fn many_logs(free_bytes: u64, options: &LayoutOptions) -> (u64, u64) {
+    let small = free_bytes / 2 / GROUPS_WANTED / ALIGN_LOG * ALIGN_LOG;
+    let log_bytes = options.log_bytes.unwrap_or(LOG_BYTES_DEFAULT.min(small).max(LOG_BYTES_MIN));
+    (log_bytes, slot_bytes_for(free_bytes / log_bytes.max(1), log_bytes))
+}

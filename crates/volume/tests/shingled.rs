@@ -1,0 +1,296 @@
+//! Volumes on shingled disks, where logs are apart from the data and homes are written band by band.
+
+#![allow(clippy::unwrap_used)]
+
+use nearhead_disk::{
+    BufferMut, Class, Command, CommandId, Disk, Nanos, Payload, Submission, Ticket, Zones,
+};
+use nearhead_engine::{Operation, Request, RequestId};
+use nearhead_format::{AckMode, Label};
+use nearhead_models::{Model, Report, SmrStats, SplitMix, model_from_text};
+use nearhead_volume::{
+    CreateOptions, GatheredDisk, NamedPreset, OpenError, Service, SyncIo, Volume, create,
+};
+use std::collections::BTreeMap;
+
+const BLOCK: u64 = 4096;
+
+/// A shingled disk, as volumes want it; what is below can be reached.
+type Gathered = GatheredDisk<Box<dyn Model>>;
+
+fn gathered(text: &str) -> Gathered {
+    GatheredDisk::new(model_from_text(text).unwrap()).unwrap()
+}
+
+fn options(preset: &str) -> CreateOptions {
+    let preset = NamedPreset::by_name(preset).unwrap();
+    CreateOptions {
+        volume_id: [3; 16],
+        created_unix_s: 0,
+        preset: preset.preset,
+        logged_write_bytes_max: preset.logged_write_bytes_max,
+        group_bytes: None,
+        log_bytes: None,
+        ack: AckMode::Flush,
+        label: Label::default(),
+        device_bytes: None,
+        force: true,
+    }
+}
+
+fn content(block: u64, version: u64) -> Vec<u8> {
+    let words = [version.to_le_bytes(), block.to_le_bytes()].concat();
+    if version == 0 { vec![0; BLOCK as usize] } else { words.repeat(256) }
+}
+
+/// A volume and the one client that it has.
+struct Run {
+    volume: Volume<Gathered>,
+    now: Nanos,
+    next: u64,
+    /// What every block must read as.
+    versions: BTreeMap<u64, u64>,
+}
+
+impl Run {
+    fn create(disk: &str, preset: &str) -> Self {
+        let mut disk = gathered(disk);
+        create(&mut SyncIo::in_virtual_time(&mut disk, Nanos::ZERO), &options(preset)).unwrap();
+        Self::open(disk, Nanos::from_secs(60), BTreeMap::new())
+    }
+
+    fn open(disk: Gathered, now: Nanos, versions: BTreeMap<u64, u64>) -> Self {
+        let opened = Volume::open_in_virtual_time(disk, now, |_, config| {
+            // Only what a test asks for.
+            config.cleaning.idle_after = None;
+        });
+        let (mut volume, now) = opened.unwrap_or_else(|error| panic!("{error}"));
+        let now = volume.run_until_open(now).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(volume.status().damage, Vec::<String>::new());
+        Self { volume, now, next: 1, versions }
+    }
+
+    fn send(&mut self, operation: Operation) -> u64 {
+        let id = self.next;
+        self.next += 1;
+        self.volume.submit(Request { id: RequestId(id), operation }, self.now);
+        id
+    }
+
+    fn write(&mut self, block: u64, count: u64, version: u64) -> u64 {
+        let bytes: Vec<u8> =
+            (block..block + count).flat_map(|block| content(block, version)).collect();
+        let data = Payload::Bytes(BufferMut::copy_of(&bytes).freeze());
+        self.send(Operation::Write { offset: block * BLOCK, data, fua: true })
+    }
+
+    fn write_durably(&mut self, block: u64, count: u64, version: u64) {
+        let id = self.write(block, count, version);
+        self.wait(id);
+        self.versions.extend((block..block + count).map(|block| (block, version)));
+    }
+
+    fn wait(&mut self, id: u64) -> Vec<Payload> {
+        loop {
+            self.volume.drive(self.now);
+            while let Some(reply) = self.volume.poll_reply() {
+                if reply.id.0 == id {
+                    return reply.result.unwrap();
+                }
+            }
+            self.now = self.volume.wake_at().unwrap().max(self.now);
+        }
+    }
+
+    fn check(&mut self) {
+        for (block, version) in self.versions.clone() {
+            let id = self.send(Operation::Read { offset: block * BLOCK, len: BLOCK as u32 });
+            let mut bytes = Vec::new();
+            for part in self.wait(id) {
+                let mut piece = vec![0; part.len()];
+                part.copy_to(&mut piece);
+                bytes.extend(piece);
+            }
+            assert!(bytes == content(block, version), "block {block}: expected {version}");
+        }
+    }
+
+    /// One checkpoint of everything, until it ends or `until`.
+    fn checkpoint(&mut self, until: Nanos) {
+        self.volume.start_checkpoint(true, self.now);
+        loop {
+            self.volume.drive(self.now);
+            let wake = self.volume.wake_at().filter(|&at| at <= until);
+            match wake {
+                Some(at) if self.volume.status().checkpointing => self.now = at.max(self.now),
+                _ => return,
+            }
+        }
+    }
+
+    fn power_cut(self, random: &mut SplitMix) -> Self {
+        let mut disk = self.volume.into_disk().into_disk();
+        disk.power_cut(self.now, random).unwrap();
+        Self::open(GatheredDisk::new(disk).unwrap(), self.now, self.versions)
+    }
+
+    fn disk_stats(&self) -> SmrStats {
+        match self.volume.disk().disk().report() {
+            Report::Shingled(stats) => *stats,
+            other => panic!("expected a shingled disk, found {other:?}"),
+        }
+    }
+
+    /// The band of a client byte, in the client's addresses.
+    fn band(&self, offset: u64) -> std::ops::Range<u64> {
+        let start = self.volume.superblock().layout.data_offset;
+        let zones: &Zones = self.volume.disk().zones().unwrap();
+        let band = zones.band_at(start + offset).unwrap();
+        band.start.saturating_sub(start)..band.end - start
+    }
+}
+
+const DISKS: [(&str, &str); 4] = [
+    ("model:st8000as0002-slsmr,cache=on", "slsmr"),
+    ("model:st8000as0002-mlsmr,cache=on", "mlsmr"),
+    ("model:st8000as0002-mlsmr", "mlsmr"),
+    ("model:st8000as0002-mlsmr", "slsmr"),
+];
+
+#[test]
+fn what_was_durable_is_there_after_power_cuts_also_in_the_middle_of_a_band() {
+    for (disk, preset) in DISKS {
+        let mut random = SplitMix::new(5);
+        let mut run = Run::create(disk, preset);
+        let blocks = run.volume.info().size_bytes / BLOCK;
+        for round in 1..=5 {
+            println!("repeat with {disk}, {preset}, round {round}");
+            for step in 0..20 {
+                // Three places far from each other; large writes are logged like small ones.
+                let first = blocks / 3 * (step % 3) + random.below(20_000);
+                let count = if step == 7 { 600 } else { 1 + random.below(4) };
+                run.write_durably(first, count, round);
+            }
+            assert_eq!(run.volume.status().stats.in_place_bytes, 0, "all writes are logged");
+            let end = run.now + Nanos::from_millis(random.below(4000));
+            run.checkpoint(end);
+            run = run.power_cut(&mut random);
+            run.check();
+        }
+    }
+}
+
+#[test]
+fn a_checkpoint_writes_every_band_once_and_lets_all_of_it_go() {
+    let mut run = Run::create("model:st8000as0002-mlsmr", "mlsmr");
+    let size_bytes = run.volume.info().size_bytes;
+    let middle = run.band(size_bytes / 2);
+    let (first, bytes) = (middle.start.div_ceil(BLOCK), middle.end - middle.start);
+    // More entries than one record lets go, and a band next to it; neither is covered wholly.
+    for index in 0..1500 {
+        run.write_durably(first + index * 3, 2, 1);
+    }
+    run.write_durably(middle.end.div_ceil(BLOCK) + 5, 1, 1);
+    assert!(1500 * 3 * BLOCK < bytes, "the blocks are in one band of {bytes} bytes");
+    let before = run.disk_stats().bands_rewritten;
+    run.checkpoint(Nanos::MAX);
+    let status = run.volume.status();
+    assert_eq!((status.map_entries, status.stats.bands_written), (0, 2));
+    assert_eq!(run.disk_stats().bands_rewritten - before, 2, "the disk did it once for each");
+    run.check();
+}
+
+#[test]
+fn a_full_log_moves_to_a_cold_one_without_any_band_being_rewritten() {
+    let mut run = Run::create("model:st8000as0002-mlsmr", "mlsmr");
+    let log_bytes = run.volume.superblock().layout.log_bytes;
+    let before = run.disk_stats().bands_rewritten;
+    let writes = 2 * log_bytes / (64 * BLOCK);
+    for index in 0..writes {
+        run.write_durably(index * 64, 64, index + 1);
+        if index % 8 == 7 {
+            // Somebody reads here, so the head stays; then nobody asks for anything.
+            let id = run.send(Operation::Read { offset: 900_000 * BLOCK, len: 4096 });
+            run.wait(id);
+            let rest = run.now + Nanos::from_secs(2);
+            while let Some(at) = run.volume.wake_at().filter(|&at| at < rest) {
+                run.now = at.max(run.now);
+                run.volume.drive(run.now);
+            }
+            run.now = rest;
+        }
+    }
+    let stats = run.volume.status().stats;
+    assert!(stats.swaps > 0 && stats.swapped_bytes > 0, "{stats:?}");
+    assert_eq!(run.disk_stats().bands_rewritten, before);
+    run.check();
+}
+
+/// Mean time of a durable write of one block after a read at a third of the data, over many.
+fn write_ms(disk: &mut Gathered, share_between: f64) -> f64 {
+    let zones = disk.zones().unwrap();
+    let (free, end) = (zones.non_shingled_start_bytes(), disk.properties().capacity_bytes);
+    let place = |start: u64, len: u64, share: f64, index: u64| {
+        start + (len as f64 * share) as u64 / BLOCK * BLOCK + index * 16 * BLOCK
+    };
+    let (mut now, mut total) = (disk.wake_at().unwrap_or(Nanos::from_secs(1)), Nanos::ZERO);
+    let carry_out = |disk: &mut Gathered, id: u64, command: Command, now: &mut Nanos| {
+        let (ticket, started) = (Ticket::new(CommandId(id)), *now);
+        disk.submit(Submission { ticket, class: Class::Durable, command }, *now);
+        disk.kick();
+        loop {
+            if let Some(done) = disk.poll(*now) {
+                done.result.unwrap();
+                return now.since(started);
+            }
+            *now = disk.wake_at().unwrap();
+        }
+    };
+    for index in 0..200 {
+        let offset = place(free, end - free, 1.0 / 3.0, index);
+        let read = Command::Read { offset, len: BLOCK as u32 };
+        carry_out(disk, 2 * index, read, &mut now);
+        now += Nanos::from_micros(731);
+        let offset = place(0, free, 1.0 / 3.0 + share_between, index);
+        let parts = vec![Payload::Phantom(BLOCK as usize)];
+        let write = Command::Write { offset, parts, durable: true };
+        total += carry_out(disk, 2 * index + 1, write, &mut now);
+        now += Nanos::from_micros(731);
+    }
+    total.as_millis_f64() / 200.0
+}
+
+#[test]
+fn a_place_among_the_logs_is_near_the_data_that_is_as_far_in() {
+    let mut disk = gathered("model:st8000as0002-mlsmr,content=none");
+    let beside = write_ms(&mut disk, 0.0);
+    for away in [-0.3, -0.1, 0.1, 0.3] {
+        let there = write_ms(&mut disk, away);
+        assert!(there > beside + 2.0, "{beside} ms beside it, {there} ms {away} of the disk away");
+    }
+}
+
+#[test]
+fn a_shingled_volume_opens_on_its_own_disk_only() {
+    let run = Run::create("model:st8000as0002-mlsmr", "mlsmr");
+    let disk = run.volume.into_disk().into_disk();
+    // The disk as it is, with its non-shingled ranges between the bands.
+    let opened = Volume::open_in_virtual_time(disk, Nanos::from_secs(90), |_, _| {});
+    match opened.err() {
+        Some(error @ OpenError::Zones { .. }) => {
+            let text = error.to_string();
+            assert!(text.contains("expected") && text.contains("found"), "{text}");
+        }
+        other => panic!("expected a refusal for the wrong zones, found {other:?}"),
+    }
+}
+
+#[test]
+fn a_disk_that_does_not_tell_its_bands_is_refused_with_what_to_use_instead() {
+    for name in ["model:st8000as0002,content=none", "model:st3146855fc,content=none"] {
+        let mut disk = model_from_text(name).unwrap();
+        let mut io = SyncIo::in_virtual_time(&mut disk, Nanos::ZERO);
+        let error = create(&mut io, &options("mlsmr")).unwrap_err().to_string();
+        assert!(error.contains("data_offset") && error.contains("use mlb"), "{name}: {error}");
+    }
+}
