@@ -78,8 +78,11 @@ pub struct Cleaning {
     pub window: Option<(u32, u32)>,
     /// Checkpoint when this share of all log space is in use, 1 to 100.
     pub watermark_pct: Option<u8>,
-    /// Home bytes copied between two looks at whether somebody waits.
+    /// Home bytes written while writes in place to them have to wait.
     pub batch_bytes: u32,
+    /// Logged bytes read at once, in log order, before they go home batch by batch: memory for less
+    /// movement of a head.
+    pub window_bytes: u32,
     /// Move a full log's content to a cold log when it is this full, 1 to 100 (Manylogs III-G: 80).
     pub swap_above_pct: Option<u8>,
     /// Swap only after this long without a request, unless the log is nearly full.

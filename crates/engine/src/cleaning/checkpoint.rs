@@ -1,20 +1,23 @@
 //! Checkpoint: logged blocks go home, sorted by home address and merged (Manylogs III-F).
 //!
 //! It walks the map in home order, so a block that was overwritten ten times is written home once.
-//! Batch by batch:
+//! Window by window:
 //!
-//! 1. choose entries, and read their chunks from the logs in log order;
-//! 2. write them home in home order, neighbours merged into one transfer; no in-place write of a
-//!    client may touch these homes meanwhile;
+//! 1. choose entries, and read their chunks from the logs in log order: the more at once, the less
+//!    the head moves;
+//! 2. of a batch of them that are still the newest, write home in home order, neighbours merged into
+//!    one transfer; no in-place write of a client may touch these homes meanwhile;
 //! 3. flush, if the device has a cache;
 //! 4. records invalidate the logged copies that are still the newest; once one is durable its copies
-//!    leave the map and the log space is free.
+//!    leave the map and the log space is free;
+//! 5. go on with the next batch of the window from step 2.
 //!
 //! Until the record of step 4 the map keeps pointing to the log, so a crash anywhere is harmless.
 //!
-//! On a shingled disk a batch is all that is logged of one band, and step 2 writes the band as a
-//! whole: what is not logged is read from the band first (Manylogs III-I.3, section VI and figure 8).
-//! Sectors that are written back as they were found may be torn like any others, into the same bytes.
+//! On a shingled disk a window is all that is logged of one band, and step 2 writes the band as a
+//! whole: what is not logged is read from the band first (Manylogs III-I.3, section VI and figure 8),
+//! and from then on nothing else may be written there. Sectors that are written back as they were
+//! found may be torn like any others, into the same bytes.
 //!
 //! When no log has even the room for that record, the entries leave the map at once and the next
 //! snapshots, which lack them, say the same. Until those are durable the homes stay closed to in-place
@@ -31,6 +34,8 @@ use nearhead_format::{Entry, Place};
 use std::collections::VecDeque;
 use std::ops::Range;
 
+/// What an entry holds at most, so that a window of bytes bounds its entries too.
+const BLOCK_BYTES: u64 = 4096;
 /// Most entries of one batch, unless it is a band.
 const BATCH_ENTRIES_MAX: usize = 1024;
 /// Most entries that one record lets go: what one record holds beside data.
@@ -43,6 +48,8 @@ enum Step {
     Reading {
         remaining: usize,
     },
+    /// All is in memory: the next batch may be written.
+    Read,
     Writing {
         remaining: usize,
     },
@@ -57,9 +64,12 @@ enum Step {
 }
 
 #[derive(Debug)]
-struct Batch {
+struct Window {
     step: Step,
-    entries: Vec<Entry>,
+    /// Not written yet, in home order.
+    entries: VecDeque<Entry>,
+    /// The batch that is being written.
+    batch: Vec<Entry>,
     reads: Vec<SourceRead>,
     /// The home sectors of the band that is written as a whole.
     band: Option<Range<u64>>,
@@ -75,7 +85,7 @@ pub(crate) struct Checkpoint {
     /// Also durability-only ranges, because every log is full or the volume is drained.
     everything: bool,
     cursor: u64,
-    batch: Option<Batch>,
+    window: Option<Window>,
     /// Homes being written.
     homes: RangeSet,
     copied_this_pass: u64,
@@ -93,7 +103,7 @@ impl Checkpoint {
 
     /// Whether homes are being read for or written.
     pub(crate) fn is_copying(&self) -> bool {
-        !self.homes.is_empty()
+        self.window.is_some()
     }
 
     /// Whether the last pass found nothing to copy.
@@ -131,18 +141,21 @@ impl Checkpoint {
     /// Ends the pass after the batch under way.
     pub(crate) fn stop(&mut self) {
         self.cursor = u64::MAX;
+        if let Some(window) = self.window.as_mut() {
+            window.entries.clear();
+        }
     }
 
     pub(crate) fn has_releases(&self) -> bool {
-        self.batch.as_ref().is_some_and(|batch| !batch.to_release.is_empty())
+        self.window.as_ref().is_some_and(|window| !window.to_release.is_empty())
     }
 
     /// Entries whose logged copy the next record may invalidate: those still the newest.
     pub(crate) fn take_releases(&mut self, map: &Map) -> Vec<Entry> {
         let mut entries = Vec::new();
-        let Some(batch) = self.batch.as_mut() else { return entries };
+        let Some(window) = self.window.as_mut() else { return entries };
         while entries.len() < RELEASES_MAX {
-            let Some(entry) = batch.to_release.pop_front() else { break };
+            let Some(entry) = window.to_release.pop_front() else { break };
             entries.extend(map.holds(&entry).then_some(entry));
         }
         entries
@@ -150,13 +163,14 @@ impl Checkpoint {
 
     /// The record found no place: they wait for the next.
     pub(crate) fn return_releases(&mut self, entries: Vec<Entry>) {
-        if let Some(batch) = self.batch.as_mut() {
-            batch.to_release.extend(entries);
+        if let Some(window) = self.window.as_mut() {
+            window.to_release.extend(entries);
         }
     }
 
     fn take_all_releases(&mut self) -> VecDeque<Entry> {
-        self.batch.as_mut().map(|batch| std::mem::take(&mut batch.to_release)).unwrap_or_default()
+        let window = self.window.as_mut();
+        window.map(|window| std::mem::take(&mut window.to_release)).unwrap_or_default()
     }
 }
 
@@ -169,8 +183,9 @@ impl Engine {
 
     /// One step; says whether the next can follow at once.
     fn checkpoint_step(&mut self) -> bool {
-        match self.checkpoint.batch.as_ref().map(|batch| batch.step) {
-            None if self.spill.is_none() => self.begin_batch(),
+        match self.checkpoint.window.as_ref().map(|window| window.step) {
+            None if self.spill.is_none() => self.begin_window(),
+            Some(Step::Read) if self.spill.is_none() => self.write_batch(),
             Some(Step::Flushing { ticket }) if self.flusher.is_done(ticket) => self.release_batch(),
             Some(Step::Releasing) if !self.checkpoint.has_releases() => {
                 // Everything was overwritten meanwhile, unless a record for the batch is under way.
@@ -185,10 +200,10 @@ impl Engine {
             }
             _ => return false,
         }
-        self.checkpoint.batch.is_none()
+        self.checkpoint.window.as_ref().is_none_or(|window| window.step == Step::Read)
     }
 
-    fn begin_batch(&mut self) {
+    fn begin_window(&mut self) {
         let (entries, band) = self.choose_entries();
         if entries.is_empty() {
             if self.checkpoint.cursor == u64::MAX {
@@ -206,15 +221,18 @@ impl Engine {
             .iter()
             .map(|read| Command::Read { offset: read.device_offset, len: read.len })
             .collect();
-        for entry in &entries {
-            self.checkpoint.homes.insert(entry.home_sector..entry.end_sector());
-        }
-        let step = Step::Reading { remaining: reads.len() };
-        let to_release = VecDeque::new();
-        self.checkpoint.batch = Some(Batch { step, entries, reads, band, to_release });
-        if commands.is_empty() {
-            return self.write_batch();
-        }
+        self.checkpoint.window = Some(Window {
+            step: if reads.is_empty() {
+                Step::Read
+            } else {
+                Step::Reading { remaining: reads.len() }
+            },
+            entries: entries.into(),
+            batch: Vec::new(),
+            reads,
+            band,
+            to_release: VecDeque::new(),
+        });
         for (io, command) in commands.into_iter().enumerate() {
             self.issue(Class::Background, Purpose::CheckpointRead { io: io as u32 }, command);
         }
@@ -242,16 +260,18 @@ impl Engine {
         (fits && !self.transferring.overlaps(band.clone())).then_some(band)
     }
 
-    /// What goes home next: all that is logged of a band, or a bounded number of entries.
+    /// What is read next: all that is logged of a band, or a bounded number of entries.
     fn choose_entries(&mut self) -> (Vec<Entry>, Option<Range<u64>>) {
-        let bytes_max = u64::from(self.setup.config.cleaning.batch_bytes);
+        let cleaning = &self.setup.config.cleaning;
+        let bytes_max = u64::from(cleaning.window_bytes.max(cleaning.batch_bytes));
+        let entries_max = (bytes_max / BLOCK_BYTES) as usize;
         let (mut entries, mut bytes, mut band) = (Vec::new(), 0, None);
         let cursor = self.checkpoint.cursor;
         let mut next = u64::MAX;
         if cursor != u64::MAX {
             for entry in self.map.iter_from(cursor) {
                 let is_full = band.as_ref().map_or(
-                    entries.len() >= BATCH_ENTRIES_MAX || bytes >= bytes_max,
+                    entries.len() >= entries_max || bytes >= bytes_max,
                     |band: &Range<u64>| entry.home_sector >= band.end,
                 );
                 if is_full {
@@ -276,28 +296,45 @@ impl Engine {
     }
 
     pub(crate) fn on_checkpoint_read(&mut self, io: u32, result: Result<Payload, DiskError>) {
-        let Some(batch) = self.checkpoint.batch.as_mut() else { return };
+        let Some(window) = self.checkpoint.window.as_mut() else { return };
         match result {
-            Ok(payload) => batch.reads[io as usize].data = Some(payload),
+            Ok(payload) => window.reads[io as usize].data = Some(payload),
             Err(error) => {
                 self.recovered.note(format!("checkpoint: a log could not be read: {error}"));
             }
         }
-        if let Step::Reading { remaining } = &mut batch.step {
+        if let Step::Reading { remaining } = &mut window.step {
             *remaining -= 1;
             if *remaining == 0 {
-                self.write_batch();
+                window.step = Step::Read;
             }
         }
     }
 
+    /// The next entries of the window that nothing newer replaced: all of a band, or a batch.
+    fn take_batch(&mut self) -> Vec<Entry> {
+        let bytes_max = u64::from(self.setup.config.cleaning.batch_bytes);
+        let Some(window) = self.checkpoint.window.as_mut() else { return Vec::new() };
+        let (mut batch, mut bytes) = (Vec::new(), 0);
+        while window.band.is_some() || (batch.len() < BATCH_ENTRIES_MAX && bytes < bytes_max) {
+            let Some(entry) = window.entries.pop_front() else { break };
+            let range = entry.home_sector..entry.end_sector();
+            if self.map.holds(&entry) && !self.transferring.overlaps(range.clone()) {
+                self.checkpoint.homes.insert(range);
+                bytes += u64::from(entry.len_sectors) * SECTOR as u64;
+                batch.push(entry);
+            }
+        }
+        batch
+    }
+
     fn write_batch(&mut self) {
-        let Some(batch) = self.checkpoint.batch.as_mut() else { return };
-        let reads = std::mem::take(&mut batch.reads);
+        let batch = self.take_batch();
+        let Some(window) = self.checkpoint.window.as_mut() else { return };
         let (mut writes, mut copied) = (Vec::new(), Vec::new());
         let mut unreadable = Vec::new();
-        for entry in std::mem::take(&mut batch.entries) {
-            match content(&entry, &reads) {
+        for entry in batch {
+            match content(&entry, &window.reads) {
                 Ok(data) => {
                     writes.push((entry.home_sector * SECTOR as u64, data));
                     copied.push(entry);
@@ -306,17 +343,19 @@ impl Engine {
                 Err(problem) => unreadable.push(problem),
             }
         }
-        batch.entries = copied;
+        window.batch = copied;
         let piece_bytes = u64::from(self.setup.properties.transfer_bytes_max);
-        let whole = batch
+        let (layout, reads) = (&self.setup.layout, &window.reads);
+        let whole = window
             .band
             .as_ref()
-            .and_then(|band| whole_band(&self.setup.layout, band, &writes, &reads, piece_bytes));
+            .filter(|_| !writes.is_empty())
+            .and_then(|band| whole_band(layout, band, &writes, reads, piece_bytes));
         let is_whole = whole.is_some();
         let commands = whole.unwrap_or_else(|| merge(&self.setup.layout, writes));
         self.stats.bands_written += u64::from(is_whole);
-        if let Some(batch) = self.checkpoint.batch.as_mut() {
-            batch.step = Step::Writing { remaining: commands.len() };
+        if let Some(window) = self.checkpoint.window.as_mut() {
+            window.step = Step::Writing { remaining: commands.len() };
         }
         for problem in unreadable {
             self.recovered.note(problem);
@@ -335,32 +374,32 @@ impl Engine {
 
     pub(crate) fn on_checkpoint_write(&mut self, result: Result<Payload, DiskError>) {
         let failed = result.err();
-        let Some(batch) = self.checkpoint.batch.as_mut() else { return };
+        let Some(window) = self.checkpoint.window.as_mut() else { return };
         if let Some(error) = failed {
             // Nothing of this batch is let go; the logs keep the newest copies.
-            batch.entries.clear();
+            window.batch.clear();
             self.recovered.note(format!("checkpoint: a home could not be written: {error}"));
         }
-        let Some(batch) = self.checkpoint.batch.as_mut() else { return };
-        let Step::Writing { remaining } = &mut batch.step else { return };
+        let Some(window) = self.checkpoint.window.as_mut() else { return };
+        let Step::Writing { remaining } = &mut window.step else { return };
         *remaining -= 1;
         if *remaining > 0 {
             return;
         }
         self.flusher.note_volatile_write();
         let ticket = self.flusher.want();
-        batch.step = Step::Flushing { ticket };
+        window.step = Step::Flushing { ticket };
         if self.flusher.is_done(ticket) {
             self.release_batch();
         }
     }
 
     fn release_batch(&mut self) {
-        let Some(batch) = self.checkpoint.batch.as_mut() else { return };
+        let Some(window) = self.checkpoint.window.as_mut() else { return };
         let bytes: u64 =
-            batch.entries.iter().map(|entry| u64::from(entry.len_sectors) * SECTOR as u64).sum();
-        batch.to_release = std::mem::take(&mut batch.entries).into();
-        batch.step = Step::Releasing;
+            window.batch.iter().map(|entry| u64::from(entry.len_sectors) * SECTOR as u64).sum();
+        window.to_release = std::mem::take(&mut window.batch).into();
+        window.step = Step::Releasing;
         self.checkpoint.copied_this_pass += bytes;
         self.stats.checkpointed_bytes += bytes;
         if !self.checkpoint.has_releases() {
@@ -386,14 +425,18 @@ impl Engine {
         // The homes were flushed already.
         self.invalidations.push(gone.into_iter(), 0);
         let target = self.want_invalidations();
-        if let Some(batch) = self.checkpoint.batch.as_mut() {
-            batch.step = Step::Settling { target };
+        if let Some(window) = self.checkpoint.window.as_mut() {
+            window.step = Step::Settling { target };
         }
     }
 
     /// The record that lets the batch go is durable.
     pub(crate) fn checkpoint_released(&mut self) {
-        self.checkpoint.batch = None;
+        let window = self.checkpoint.window.take();
+        self.checkpoint.window = window.filter(|window| !window.entries.is_empty());
+        if let Some(window) = self.checkpoint.window.as_mut() {
+            window.step = Step::Read;
+        }
         self.checkpoint.homes.clear();
         self.retry_blocked();
     }

@@ -97,6 +97,7 @@ impl Options {
             config.log_reserve_bytes = 0;
         }
         config.cleaning.batch_bytes = 64 << 10;
+        config.cleaning.window_bytes = 256 << 10;
         config.cleaning.idle_after = self.idle_checkpoints.then_some(Nanos::from_millis(3));
         config.cleaning.swap_idle_after = Nanos::ZERO;
         config.cleaning.swap_above_pct = self.swap_above_pct;
