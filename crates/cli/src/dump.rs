@@ -355,12 +355,15 @@ fn tell(report: &Report, log: Option<u32>) {
     let (volume, layout) = (&report.volume, &report.layout);
     report.superblock_copies.iter().for_each(|copy| say(&copy_line(copy)));
     say(&format!(
-        "volume {} {:?}: preset {}, ack {}, writes up to {} bytes are logged, created {} s after 1970",
+        "volume {} {:?}: preset {}, ack {}, {} logged, created {} s after 1970",
         volume.volume_id,
         volume.label,
         volume.preset,
         volume.ack,
-        volume.logged_write_bytes_max,
+        match volume.logged_write_bytes_max {
+            u32::MAX => "all writes are".to_owned(),
+            bytes => format!("writes up to {bytes} bytes are"),
+        },
         volume.created_unix_s
     ));
     say(&format!(
