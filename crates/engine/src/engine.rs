@@ -381,16 +381,6 @@ impl Engine {
         self.dispatcher.issue(self.admission.as_ref(), class, purpose, command);
     }
 
-    /// Issues commands that the disk should have at the same time.
-    pub(crate) fn issue_together(
-        &mut self,
-        class: Class,
-        purpose: Purpose,
-        commands: Vec<Command>,
-    ) {
-        self.dispatcher.issue_together(self.admission.as_ref(), class, purpose, commands);
-    }
-
     pub(crate) fn reply(&mut self, id: RequestId, result: Result<Vec<Payload>, RequestError>) {
         self.stats.requests += 1;
         if result.is_err() {

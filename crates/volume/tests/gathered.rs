@@ -57,9 +57,10 @@ fn zones(first_is_band: bool) -> Zones {
     while offset < CAPACITY_BYTES {
         let sectors = if band { 300 + random.below(900) } else { 40 + random.below(90) };
         let len = (sectors * 512).min(CAPACITY_BYTES - offset);
-        let kind = match band {
-            true => RegionKind::Bands { band_bytes: 101 * 512 },
-            false => RegionKind::NonShingled,
+        let kind = if band {
+            RegionKind::Bands { band_bytes: 101 * 512 }
+        } else {
+            RegionKind::NonShingled
         };
         regions.push(Region { offset, len, kind });
         (offset, band) = (offset + len, !band);

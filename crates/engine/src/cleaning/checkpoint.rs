@@ -365,7 +365,9 @@ impl Engine {
         }
         if is_whole {
             // All of them at once: a disk that rewrites bands does it once for all that waits.
-            return self.issue_together(Class::Background, Purpose::CheckpointWrite, commands);
+            let (class, purpose) = (Class::Background, Purpose::CheckpointWrite);
+            let admission = self.admission.as_ref();
+            return self.dispatcher.issue_together(admission, class, purpose, commands);
         }
         for command in commands {
             self.issue(Class::Background, Purpose::CheckpointWrite, command);

@@ -166,7 +166,8 @@ impl Engine {
         let Some(hot) = self.movable_log() else { return };
         let idle = self.schedule.idle_for(self.now) >= self.setup.config.cleaning.swap_idle_after;
         let fill_pct = self.logs.get(hot).map_or(0, Ring::fill_pct);
-        if !idle && !(fill_pct >= URGENT_FILL_PCT && self.neighbourhood_is_full(hot)) {
+        let urgent = fill_pct >= URGENT_FILL_PCT && self.neighbourhood_is_full(hot);
+        if !(idle || urgent) {
             return;
         }
         match self.coldest_log(hot) {

@@ -153,3 +153,62 @@ fn many_logs(free_bytes: u64, options: &LayoutOptions) -> (u64, u64) {
     let log_bytes = options.log_bytes.unwrap_or(LOG_BYTES_DEFAULT.min(small).max(LOG_BYTES_MIN));
     (log_bytes, slot_bytes_for(free_bytes / log_bytes.max(1), log_bytes))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::defaults;
+    use super::*;
+
+    #[test]
+    fn a_log_apart_is_near_the_data_that_is_as_far_in_on_the_disk() {
+        // The 8 TB of a drive of which one surface of twelve is not shingled, and a small one.
+        for device_bytes in [8_000_000_000_000, 1 << 30] {
+            let layout =
+                Layout::plan(device_bytes, &defaults(Preset::MlSmr, device_bytes)).unwrap();
+            let logs = u64::from(layout.log_count());
+            for step in 0..=1000 {
+                let from = (layout.client_bytes() - 1) / 1000 * step;
+                let home = layout.home(from).unwrap().device_offset;
+                let nearest = u64::from(layout.logs_near(home).next().unwrap());
+                let log_at = layout.log_offset(nearest as u32).unwrap() as f64;
+                // The snapshots are at the outer edge; a log cannot be further out than the first.
+                let share = (log_at / layout.data_offset as f64).max(0.0);
+                let wanted = (step as f64 / 1000.0)
+                    .max(layout.groups_offset as f64 / layout.data_offset as f64);
+                let one_log = 1.5 * layout.log_bytes as f64 / layout.data_offset as f64;
+                assert!(
+                    (share - wanted).abs() <= one_log + 0.001,
+                    "{step}: log {nearest} of {logs}"
+                );
+                let in_log = layout.log_offset(nearest as u32).unwrap();
+                assert_eq!(layout.logs_near(in_log).next(), Some(nearest as u32), "from a log");
+            }
+            assert_eq!(layout.logs_near(0).len(), layout.log_count() as usize);
+            let mut all: Vec<u32> = layout.logs_near(device_bytes / 3).collect();
+            all.sort_unstable();
+            assert!(all.into_iter().eq(0..layout.log_count()));
+        }
+    }
+
+    #[test]
+    fn logs_apart_that_reach_into_the_data_or_data_past_the_end_are_refused() {
+        let sound = Layout::plan(1 << 30, &defaults(Preset::MlSmr, 1 << 30)).unwrap();
+        assert_eq!(sound.validate(), Ok(()));
+        let logs_end = sound.groups_offset + sound.log_bytes * u64::from(sound.group_count);
+        let at = |data_offset| Layout { data_offset, ..sound };
+        assert_eq!(at(logs_end).validate(), Ok(()), "the data may touch the last log");
+        for (layout, field) in [
+            (at(logs_end - 4096), LayoutField::GroupCount),
+            (at(sound.data_offset + 512), LayoutField::DataOffset),
+            (at(sound.groups_offset - 4096), LayoutField::DataOffset),
+            (at(sound.device_bytes - 4096), LayoutField::GroupCount),
+            (at(u64::MAX - 4095), LayoutField::DataOffset),
+            (Layout { log_bytes: 0, ..sound }, LayoutField::DataOffset),
+            (Layout { group_count: 0, ..sound }, LayoutField::GroupCount),
+            (Layout { group_count: sound.group_count + 40, ..sound }, LayoutField::GroupCount),
+        ] {
+            let error = layout.validate().expect_err(field.name());
+            assert_eq!(error.field, field, "{error}: {layout:?}");
+        }
+    }
+}
