@@ -25,6 +25,7 @@ mod array;
 mod crash;
 #[cfg(test)]
 mod crash_tests;
+mod desk;
 mod drive;
 mod flash;
 mod geometry;
@@ -41,8 +42,10 @@ mod model;
 #[cfg(test)]
 mod model_laws;
 mod overlay;
+mod pending;
 mod profile;
 mod profile_parts;
+mod profile_text;
 mod random;
 mod seek;
 mod smr;
@@ -64,9 +67,10 @@ pub use limits::Interruption;
 pub use mechanics::{ArmPosition, Mechanics, Motion};
 pub use model::{Model, Report};
 pub use profile::{
-    CacheSpec, CommandSpec, InterfaceSpec, LayoutSpec, Profile, ProfileError, QueuePolicy,
-    QueueSpec, SeekSpec, SkewSpec, ZoneSpec,
+    CacheSpec, CommandSpec, InterfaceSpec, LayoutSpec, Profile, QueuePolicy, QueueSpec, SeekSpec,
+    SkewSpec, ZoneSpec,
 };
+pub use profile_text::ProfileError;
 pub use random::SplitMix;
 pub use seek::SeekCurve;
 pub use smr::{OutOfOrder, ShingledSpec, SmrKind, SmrModel, SmrProfile, SmrStats, SurfaceSpec};

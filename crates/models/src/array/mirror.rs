@@ -9,15 +9,10 @@
 //! only ([`ReadPolicy::First`], the default), such a place still has one content; read in turns it
 //! may show either until it is written again.
 
-use super::members::Members;
-use super::{Desk, common_properties, named, names};
-use crate::model::{Model, Report};
-use crate::random::SplitMix;
+use super::{Arrangement, Array, Core, common_properties, names};
 use nearhead_disk::{
-    Class, Command, Completion, Disk, DiskError, DiskErrorKind, Nanos, Payload, Properties,
-    Submission, Ticket,
+    Class, Command, Completion, Disk, DiskError, DiskErrorKind, Payload, Properties, Ticket,
 };
-use std::os::fd::BorrowedFd;
 
 /// Which member serves a read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,18 +25,35 @@ pub enum ReadPolicy {
 }
 
 /// What a command waits for.
-enum Parts {
-    Read { class: Class, offset: u64, len: u32, tried: Vec<usize> },
-    Change { made: bool, failed: Vec<(usize, DiskError)> },
+pub enum Parts {
+    /// A member's answer; `tried` are those that were asked.
+    Read {
+        /// As the host gave it.
+        class: Class,
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        len: u32,
+        /// In this order.
+        tried: Vec<usize>,
+    },
+    /// Every member's answer.
+    Change {
+        /// Whether any member made it.
+        made: bool,
+        /// Those that did not.
+        failed: Vec<(usize, DiskError)>,
+    },
 }
 
 /// Several disks with the same content.
-pub struct Mirror<D> {
-    members: Members<D>,
-    properties: Properties,
+pub type Mirror<D> = Array<D, Copies>;
+
+/// What a mirror knows of its members, and who serves reads.
+#[derive(Debug)]
+pub struct Copies {
     policy: ReadPolicy,
     states: Vec<State>,
-    desk: Desk<Parts>,
 }
 
 /// What a mirror knows of a member.
@@ -66,82 +78,41 @@ impl<D: Disk> Mirror<D> {
         let capacity_bytes = common.capacity_bytes - common.capacity_bytes % sector;
         let properties = Properties { capacity_bytes, ..common };
         let states = vec![State::default(); disks.len()];
-        Ok(Self { members: Members::new(disks)?, properties, policy, states, desk: Desk::new() })
-    }
-
-    /// The disk number `index`.
-    pub fn member(&self, index: usize) -> &D {
-        self.members.disk(index)
+        Self::arranged(disks, properties, Copies { policy, states })
     }
 
     /// Members whose content counts.
     pub fn members_left(&self) -> usize {
-        self.states.iter().filter(|state| state.failed.is_none()).count()
+        self.arrangement.live().count()
     }
+}
 
+impl Copies {
     fn live(&self) -> impl Iterator<Item = usize> {
         (0..self.states.len()).filter(|&index| self.states[index].failed.is_none())
     }
 
     /// The member for a read at `offset` that the members in `tried` could not serve.
-    fn reader(&self, offset: u64, tried: &[usize]) -> Option<usize> {
+    fn reader<D: Disk>(
+        &self,
+        core: &Core<D, Parts>,
+        offset: u64,
+        tried: &[usize],
+    ) -> Option<usize> {
         let mut candidates = self.live().filter(|index| !tried.contains(index));
         match self.policy {
             ReadPolicy::First => candidates.next(),
             ReadPolicy::Balanced => candidates.min_by_key(|&index| {
                 let gap = self.states[index].read_end.abs_diff(offset);
-                (gap != 0, self.members.load(index), gap)
+                (gap != 0, core.members.load(index), gap)
             }),
         }
     }
 
-    fn read(&mut self, ticket: Ticket, class: Class, (offset, len): (u64, u32), now: Nanos) {
-        let reader = self.reader(offset, &[]).unwrap_or(0);
-        let parts = Parts::Read { class, offset, len, tried: vec![reader] };
-        let id = self.desk.begin(ticket, 1, parts);
-        self.states[reader].read_end = offset + u64::from(len);
-        self.members.submit(reader, id, class, Command::Read { offset, len }, now);
-    }
-
-    fn change(&mut self, ticket: Ticket, class: Class, command: &Command, now: Nanos) {
-        let live: Vec<usize> = self.live().collect();
-        let parts = Parts::Change { made: false, failed: Vec::new() };
-        let id = self.desk.begin(ticket, live.len(), parts);
-        for index in live {
-            self.members.submit(index, id, class, command.clone(), now);
-        }
-    }
-
-    fn settle(&mut self, member: usize, done: Completion, now: Nanos) {
-        let id = done.id.0;
-        let count = self.members.len();
-        let Some(running) = self.desk.running.get_mut(&id) else { return };
-        running.left -= 1;
-        let left = running.left;
-        let error = match (&mut running.parts, done.result) {
-            (Parts::Read { .. }, Ok(bytes)) => return self.desk.finish(id, |_| Ok(bytes)),
-            (Parts::Change { made, .. }, Ok(_)) => {
-                *made = true;
-                None
-            }
-            (_, Err(error)) => Some(error),
-        };
-        let error = error.map(|error| {
-            named(&error, member, count, &self.members.disk(member).properties().name)
-        });
-        if let Parts::Change { failed, .. } = &mut running.parts {
-            failed.extend(error.map(|error| (member, error)));
-            if left == 0 {
-                self.end_change(id);
-            }
-        } else if let Some(error) = error {
-            self.read_elsewhere(id, member, error, now);
-        }
-    }
-
-    fn end_change(&mut self, id: u64) {
+    /// Every member that counts made a change, or said that it could not.
+    fn end_change<D: Disk>(&mut self, core: &mut Core<D, Parts>, id: u64) {
         let states = &mut self.states;
-        self.desk.finish(id, |parts| {
+        core.desk.finish(id, |parts| {
             let Parts::Change { made, mut failed } = parts else { return Ok(Payload::EMPTY) };
             if made {
                 for (member, error) in failed {
@@ -159,101 +130,95 @@ impl<D: Disk> Mirror<D> {
     }
 
     /// Asks the next member for what `member` could not read.
-    fn read_elsewhere(&mut self, id: u64, member: usize, error: DiskError, now: Nanos) {
-        let Some(running) = self.desk.running.get_mut(&id) else { return };
-        let Parts::Read { class, offset, len, tried } = &mut running.parts else { return };
+    fn read_elsewhere<D: Disk>(
+        &mut self,
+        core: &mut Core<D, Parts>,
+        id: u64,
+        member: usize,
+        error: DiskError,
+    ) {
+        let Some(running) = core.desk.get_mut(id) else { return };
+        let Parts::Read { class, offset, len, tried } = &mut running.kind else { return };
         let (class, offset, len, tried) = (*class, *offset, *len, tried.clone());
-        let Some(next) = self.reader(offset, &tried) else {
-            return self.desk.finish(id, |_| Err(error));
+        let Some(next) = self.reader(core, offset, &tried) else {
+            return core.desk.finish(id, |_| Err(error));
         };
         if error.kind == DiskErrorKind::Gone {
             self.states[member].failed.get_or_insert(error.detail);
         } else {
             self.states[member].unread.get_or_insert(error.detail);
         }
-        if let Some(running) = self.desk.running.get_mut(&id) {
+        if let Some(running) = core.desk.get_mut(id) {
             running.left = 1;
-            if let Parts::Read { tried, .. } = &mut running.parts {
+            if let Parts::Read { tried, .. } = &mut running.kind {
                 tried.push(next);
             }
         }
-        self.members.submit(next, id, class, Command::Read { offset, len }, now);
-        self.members.kick();
+        core.members.submit(next, id, class, Command::Read { offset, len }, core.now);
+        core.members.kick();
     }
 }
 
-impl<D: Disk> Disk for Mirror<D> {
-    fn properties(&self) -> &Properties {
-        &self.properties
-    }
+impl Arrangement for Copies {
+    type Parts = Parts;
 
-    fn submit(&mut self, submission: Submission, now: Nanos) {
-        self.desk.time = self.desk.time.max(now);
-        let Submission { ticket, class, command } = submission;
-        let Some(ticket) = self.desk.admit(&self.properties, ticket, &command) else { return };
-        match command {
-            Command::Read { offset, len } => self.read(ticket, class, (offset, len), now),
-            command => self.change(ticket, class, &command, now),
+    fn submit<D: Disk>(
+        &mut self,
+        core: &mut Core<D, Parts>,
+        ticket: Ticket,
+        class: Class,
+        command: Command,
+    ) {
+        if let Command::Read { offset, len } = command {
+            let reader = self.reader(core, offset, &[]).unwrap_or(0);
+            let parts = Parts::Read { class, offset, len, tried: vec![reader] };
+            let id = core.desk.book(ticket, 1, parts);
+            self.states[reader].read_end = offset + u64::from(len);
+            return core.members.submit(reader, id, class, command, core.now);
+        }
+        let live: Vec<usize> = self.live().collect();
+        let parts = Parts::Change { made: false, failed: Vec::new() };
+        let id = core.desk.book(ticket, live.len(), parts);
+        for index in live {
+            core.members.submit(index, id, class, command.clone(), core.now);
         }
     }
 
-    fn kick(&mut self) {
-        self.members.kick();
-    }
-
-    fn poll(&mut self, now: Nanos) -> Option<Completion> {
-        self.desk.time = self.desk.time.max(now);
-        while self.desk.done.is_empty() {
-            let (member, done) = self.members.poll(now)?;
-            self.settle(member, done, now);
+    fn settle<D: Disk>(&mut self, core: &mut Core<D, Parts>, member: usize, done: Completion) {
+        let id = done.id.0;
+        let result = done.result.map_err(|error| core.name_error(member, &error));
+        let last = core.desk.part_done(id, None);
+        let Some(running) = core.desk.get_mut(id) else { return };
+        match (&mut running.kind, result) {
+            (Parts::Read { .. }, Ok(bytes)) => return core.desk.finish(id, |_| Ok(bytes)),
+            (Parts::Read { .. }, Err(error)) => {
+                return self.read_elsewhere(core, id, member, error);
+            }
+            (Parts::Change { made, .. }, Ok(_)) => *made = true,
+            (Parts::Change { failed, .. }, Err(error)) => failed.push((member, error)),
         }
-        self.desk.done.pop_front()
+        if last {
+            self.end_change(core, id);
+        }
     }
 
-    fn wake_at(&self) -> Option<Nanos> {
-        self.desk.wake_at(self.members.wake_at())
+    fn width<D: Disk>(&self, _: &Core<D, Parts>) -> u32 {
+        1
     }
 
-    fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.members.wake_fd()
-    }
-
-    fn trouble(&self) -> Option<String> {
-        let name = &self.properties.name;
+    fn trouble<D: Disk>(&self, core: &Core<D, Parts>) -> Option<String> {
+        let name = &core.properties.name;
         let failed: Vec<&str> =
             self.states.iter().filter_map(|state| state.failed.as_deref()).collect();
         if !failed.is_empty() {
-            let (left, count) = (self.members_left(), self.states.len());
+            let (left, count) = (self.live().count(), self.states.len());
             return Some(format!(
                 "{name}: {left} of {count} members left: {}; its content is old from here on: \
                  copy a sound member onto it, or leave it out, before the next use",
                 failed.join("; ")
             ));
         }
-        if let Some(unread) = self.states.iter().find_map(|state| state.unread.as_ref()) {
-            return Some(format!("{name}: another member had to help out: {unread}"));
-        }
-        self.members.disks().find_map(Disk::trouble)
-    }
-}
-
-impl<M: Model> Model for Mirror<M> {
-    fn power_cut(&mut self, now: Nanos, random: &mut SplitMix) -> Result<(), DiskError> {
-        let cuts: Vec<_> =
-            self.members.disks_mut().map(|disk| disk.power_cut(now, random)).collect();
-        self.members.forget_commands();
-        self.desk.abandon();
-        self.desk.power_cuts += 1;
-        cuts.into_iter().collect()
-    }
-
-    fn report(&self) -> Report {
-        let members = self.members.disks().map(Model::report).collect();
-        Report::Array { members, power_cuts: self.desk.power_cuts }
-    }
-
-    fn reset_report(&mut self) {
-        self.desk.power_cuts = 0;
-        self.members.disks_mut().for_each(Model::reset_report);
+        let unread = self.states.iter().find_map(|state| state.unread.as_ref());
+        unread.map(|unread| format!("{name}: another member had to help out: {unread}"))
     }
 }

@@ -1,10 +1,10 @@
 //! Profiles of flash disks: how many of what, and how long each takes.
 
-use crate::profile::ProfileError;
+use crate::profile_text::{self, Embedded, ProfileError};
 use serde::Deserialize;
 
-const EMBEDDED: [(&str, &str); 1] =
-    [("flash-8ch-550gb", include_str!("../../profiles/flash-8ch-550gb.toml"))];
+pub(crate) const EMBEDDED: &Embedded =
+    &[("flash-8ch-550gb", include_str!("../../profiles/flash-8ch-550gb.toml"))];
 
 /// Most pages of a plane: they are numbered with 32 bits, a few values of which mean something.
 const PLANE_PAGES_MAX: u64 = 1 << 31;
@@ -102,28 +102,18 @@ impl FlashSpec {
 impl FlashProfile {
     /// Names of the embedded profiles.
     pub fn known_names() -> impl Iterator<Item = &'static str> {
-        EMBEDDED.iter().map(|(name, _)| *name)
+        profile_text::names(EMBEDDED)
     }
 
     /// The embedded profile `name`.
     pub fn named(name: &str) -> Result<Self, ProfileError> {
-        match EMBEDDED.iter().find(|(known, _)| *known == name) {
-            Some((name, text)) => Self::parse(name, text),
-            None => Err(ProfileError {
-                profile: name.to_owned(),
-                problem: format!(
-                    "not known; expected one of {}",
-                    Self::known_names().collect::<Vec<_>>().join(", ")
-                ),
-            }),
-        }
+        Self::parse(name, profile_text::named(name, &[EMBEDDED])?)
     }
 
     /// Reads and checks the TOML `text` of the profile called `source` in errors.
     pub fn parse(source: &str, text: &str) -> Result<Self, ProfileError> {
-        let failed = |problem| ProfileError { profile: source.to_owned(), problem };
-        let profile: Self = toml::from_str(text).map_err(|error| failed(error.to_string()))?;
-        profile.flash.check().map_err(failed)?;
+        let profile: Self = profile_text::from_toml(source, text)?;
+        profile.flash.check().map_err(|problem| ProfileError::new(source, problem))?;
         Ok(profile)
     }
 

@@ -7,6 +7,7 @@ use crate::model_laws::{
 };
 use crate::random::SplitMix;
 use crate::{Dataless, MemoryStore, Model};
+use nearhead_disk::DiskErrorKind;
 
 fn whole() -> FlashProfile {
     FlashProfile::named("flash-8ch-550gb").unwrap()
