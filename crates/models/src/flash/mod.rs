@@ -146,7 +146,7 @@ impl FlashModel {
                 read: ns(flash.read_us),
                 program: ns(flash.program_us),
                 erase: ns(flash.erase_us),
-                page_transfer: transfer(flash.page_bytes),
+                page_transfer: transfer(flash.page_bytes + flash.spare_bytes_per_page),
                 mapping_transfer: transfer(flash.mapping_read_bytes),
                 cached: ns(flash.cached_us),
             },

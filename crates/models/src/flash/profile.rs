@@ -27,6 +27,9 @@ pub struct FlashSpec {
     pub planes_per_die: u32,
     /// What is read and programmed at once.
     pub page_bytes: u32,
+    /// What crosses the bus with each page, for its correction.
+    #[serde(default)]
+    pub spare_bytes_per_page: u32,
     /// Blocks, which are erased at once.
     pub blocks_per_plane: u32,
     /// Pages of a block.
@@ -173,6 +176,10 @@ impl FlashSpec {
                 self.page_bytes, self.physical_sector_bytes, self.sector_bytes
             ));
         }
+        if self.spare_bytes_per_page > self.page_bytes {
+            let found = self.spare_bytes_per_page;
+            return Err(format!("expected flash.spare_bytes_per_page up to a page, found {found}"));
+        }
         if self.mapping_read_bytes > self.page_bytes || self.queue_depth == 0 {
             return Err(
                 "flash.mapping_read_bytes is larger than a page, or queue_depth is 0".to_owned()
@@ -220,6 +227,11 @@ mod tests {
         for (from, to, expected) in [
             ("channels = 8", "channels = 0", "flash.channels from 1"),
             ("page_bytes = 8192", "page_bytes = 6000", "page_bytes in whole physical sectors"),
+            (
+                "spare_bytes_per_page = 448",
+                "spare_bytes_per_page = 8448",
+                "flash.spare_bytes_per_page",
+            ),
             ("read_us = 75.0", "read_us = -1.0", "flash.read_us"),
             ("over_provisioning = 0.07", "over_provisioning = 0.01", "in this order"),
             ("collect_below = 0.05", "collect_below = 0.0", "in this order"),
