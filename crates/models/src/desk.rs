@@ -109,6 +109,11 @@ impl<K> Desk<K> {
         self.done.push_back(ticket.complete(result));
     }
 
+    /// What the commands that are booked are.
+    pub(crate) fn kinds(&self) -> impl Iterator<Item = &K> {
+        self.booked.values().map(|booked| &booked.kind)
+    }
+
     /// Commands booked and not answered.
     pub(crate) fn outstanding(&self) -> usize {
         self.booked.len()

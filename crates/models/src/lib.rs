@@ -55,7 +55,10 @@ mod tear;
 mod validate;
 
 pub use angle::{Angle, Spindle};
-pub use array::{ARRAY_PREFIXES, ArrayKind, ArraySpec, MEMBERS_MAX, Mirror, ReadPolicy, Stripe};
+pub use array::{
+    ARRAY_PREFIXES, ArrayKind, ArraySpec, LABEL_BYTES, Label, MEMBERS_MAX, MISSING, Mirror,
+    Purpose, ReadPolicy, RunOne, Stripe, label_of, open as open_array, remove_label,
+};
 pub use crash::{CrashDisk, UnflushedWrite};
 pub use drive::Drive;
 pub use flash::{FlashModel, FlashProfile, FlashSpec, FlashStats};

@@ -10,18 +10,30 @@
 //! - an error names the member that reported it;
 //! - the smallest member decides how much of each is used, and nothing past that is touched.
 //!
-//! An array keeps nothing about itself on its members. So the order of the members and the chunk
-//! must be given again at each use, and a mirror does not remember over a restart that a member
-//! fell behind: such a member must be copied or left out (docs/operations.md).
+//! An array that was made with labels ([`label`]) knows its members: [`open`] refuses any other disk,
+//! another order or chunk, and a mirror copies to a member that was away. Without labels the order of
+//! the members and the chunk must be given again at each use, and a mirror does not remember over a
+//! restart that a member fell behind.
 
+mod copying;
+mod keeper;
+mod label;
+#[cfg(test)]
+mod label_rig;
+#[cfg(test)]
+mod label_tests;
 mod members;
 mod mirror;
+mod open;
+mod plan;
 mod spec;
 mod stripe;
 #[cfg(test)]
 mod tests;
 
+pub use label::{LABEL_BYTES, Label};
 pub use mirror::{Mirror, ReadPolicy};
+pub use open::{MISSING, Purpose, RunOne, label_of, open, remove_label};
 pub use spec::{ARRAY_PREFIXES, ArrayKind, ArraySpec};
 pub use stripe::Stripe;
 
@@ -68,6 +80,17 @@ pub trait Arrangement {
     /// Takes a member's answer to a part.
     fn settle<D: Disk>(&mut self, core: &mut Core<D, Self::Parts>, member: usize, done: Completion);
 
+    /// Goes on with what the array does by itself.
+    fn advance<D: Disk>(&mut self, _core: &mut Core<D, Self::Parts>) {}
+
+    /// When it next does something by itself.
+    fn next_event(&self) -> Option<Nanos> {
+        None
+    }
+
+    /// Forgets what was under way: the members lost their power.
+    fn forget(&mut self) {}
+
     /// What people should know about the array itself.
     fn trouble<D: Disk>(&self, core: &Core<D, Self::Parts>) -> Option<String>;
 
@@ -91,6 +114,11 @@ impl<D: Disk, A: Arrangement> Array<D, A> {
     /// The disk number `index`.
     pub fn member(&self, index: usize) -> &D {
         self.core.members.disk(index)
+    }
+
+    /// Gives the disks back; commands outstanding are forgotten.
+    pub fn into_disks(self) -> Vec<D> {
+        self.core.members.into_disks()
     }
 }
 
@@ -124,15 +152,18 @@ impl<D: Disk, A: Arrangement> Disk for Array<D, A> {
     fn poll(&mut self, now: Nanos) -> Option<Completion> {
         let core = &mut self.core;
         core.now = now;
+        self.arrangement.advance(core);
         while !core.desk.has_answers() {
             let (member, done) = core.members.poll(core.now)?;
             self.arrangement.settle(core, member, done);
+            self.arrangement.advance(core);
         }
         core.desk.fetch()
     }
 
     fn wake_at(&self) -> Option<Nanos> {
-        self.core.desk.wake_at(self.core.now, self.core.members.wake_at())
+        let next = [self.core.members.wake_at(), self.arrangement.next_event()];
+        self.core.desk.wake_at(self.core.now, next.into_iter().flatten().min())
     }
 
     fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
@@ -159,6 +190,7 @@ where
             core.members.disks_mut().map(|disk| disk.power_cut(now, random)).collect();
         core.members.forget_commands();
         core.desk.abandon();
+        self.arrangement.forget();
         core.power_cuts += 1;
         cuts.into_iter().collect()
     }
@@ -176,14 +208,17 @@ where
 
 /// What the members have in common: the facts of the array but for size and queue.
 ///
-/// Fails if there are too few members or too many.
-fn common_properties<D: Disk>(disks: &[D], name: String) -> Result<Properties, DiskError> {
+/// Fails if there are fewer members than `least`, or too many.
+fn common_properties<D: Disk>(
+    disks: &[D],
+    least: usize,
+    name: String,
+) -> Result<Properties, DiskError> {
     let found = disks.len();
-    let (Some(first), 2..=MEMBERS_MAX) = (disks.first(), found) else {
-        return Err(DiskError {
-            kind: DiskErrorKind::Invalid,
-            detail: format!("{name}: expected 2 to {MEMBERS_MAX} disks, found {found}"),
-        });
+    let first = disks.first().filter(|_| (least..=MEMBERS_MAX).contains(&found));
+    let Some(first) = first else {
+        let problem = format!("expected {least} to {MEMBERS_MAX} disks, found {found}");
+        return Err(invalid(&name, &problem));
     };
     let all = || disks.iter().map(Disk::properties);
     let first = first.properties();

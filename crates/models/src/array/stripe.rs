@@ -70,9 +70,29 @@ impl<D: Disk> Stripe<D> {
             );
             return Err(invalid(&name, &problem));
         }
-        let common = common_properties(&disks, name)?;
+        Self::of_parts(disks, chunk_bytes, u64::MAX, name)
+    }
+
+    /// Stripes disks whose labels were read, using `member_bytes` of each.
+    pub(super) fn labelled(
+        disks: Vec<D>,
+        chunk_bytes: u64,
+        member_bytes: u64,
+    ) -> Result<Self, DiskError> {
+        let name = format!("raid0:{} in chunks of {} KiB", names(&disks), chunk_bytes >> 10);
+        Self::of_parts(disks, chunk_bytes, member_bytes, name)
+    }
+
+    fn of_parts(
+        disks: Vec<D>,
+        chunk_bytes: u64,
+        member_bytes: u64,
+        name: String,
+    ) -> Result<Self, DiskError> {
+        let common = common_properties(&disks, 2, name)?;
         let count = disks.len() as u64;
-        let per_member = common.capacity_bytes - common.capacity_bytes % chunk_bytes;
+        let usable = common.capacity_bytes.min(member_bytes);
+        let per_member = usable - usable % chunk_bytes;
         if per_member == 0 || !chunk_bytes.is_multiple_of(u64::from(common.physical_sector_bytes)) {
             let problem = format!(
                 "the smallest disk has {} bytes in sectors of {}: expected at least one chunk of \
