@@ -131,7 +131,7 @@ pub fn create(args: &CreateArgs) -> Result<(Target, Superblock), String> {
 }
 
 fn create_on(args: &CreateArgs, options: &CreateOptions) -> Result<(Target, Superblock), String> {
-    let mut target = Target::open(&args.target, Access::Create, &args.disk)?;
+    let mut target = Target::open(&args.target, Access::Create { force: args.force }, &args.disk)?;
     let mut io = target.io();
     let created = match args.grow_to {
         None => nearhead_volume::create(&mut io, options),

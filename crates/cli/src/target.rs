@@ -27,7 +27,16 @@ pub enum Access {
     /// Changed.
     Write,
     /// Made: a file of an emulated disk may be missing or short.
-    Create,
+    Create {
+        /// Whatever is there now.
+        force: bool,
+    },
+}
+
+impl Access {
+    fn creates(self) -> bool {
+        matches!(self, Self::Create { .. })
+    }
 }
 
 /// How a file or device is driven; an emulated disk says that in its own options.
@@ -75,19 +84,24 @@ pub struct Target {
 impl Target {
     /// Opens `text` as a device, an image, an emulated disk or an array.
     pub fn open(text: &str, access: Access, args: &DiskArgs) -> Result<Self, String> {
+        let start = Instant::now();
         let (disk, notes) = if ArraySpec::is_array(text) {
-            array::open(text, access, args)?
-        } else if ModelSpec::is_model(text) {
-            (open_model(text, access)?, Vec::new())
+            array::open(text, access, args, start)?
         } else {
-            open_real(Path::new(text), access, args)?
+            let (mut disk, mut notes) = if ModelSpec::is_model(text) {
+                (open_model(text, access)?, Vec::new())
+            } else {
+                open_real(Path::new(text), access, args)?
+            };
+            notes.extend(array::refuse_lone_member(text, &mut disk, access, start)?);
+            (disk, notes)
         };
         let disk = gathered(disk)?;
         let disk = match &args.map_device {
             None => disk,
             Some(path) => join_map_device(disk, path, access, args)?,
         };
-        Ok(Self { name: text.to_owned(), disk, notes, start: Instant::now() })
+        Ok(Self { name: text.to_owned(), disk, notes, start })
     }
 
     /// One command at a time.
@@ -100,7 +114,8 @@ impl Target {
 pub fn backing_path(text: &str) -> Result<Option<PathBuf>, String> {
     if ArraySpec::is_array(text) {
         let spec = ArraySpec::parse(text).map_err(|error| error.to_string())?;
-        let paths: Result<Vec<_>, _> = spec.members.iter().map(|text| backing_path(text)).collect();
+        let members = spec.members.iter().filter(|member| *member != nearhead_models::MISSING);
+        let paths: Result<Vec<_>, _> = members.map(|text| backing_path(text)).collect();
         return Ok(paths?.into_iter().flatten().next());
     }
     if !ModelSpec::is_model(text) {
@@ -128,7 +143,7 @@ fn join_map_device(
     access: Access,
     args: &DiskArgs,
 ) -> Result<Box<dyn Disk>, String> {
-    if access == Access::Create && !path.exists() {
+    if access.creates() && !path.exists() {
         nearhead_uring::create_image(path, MAP_IMAGE_BYTES).map_err(|error| error.to_string())?;
     }
     let (map, _) = open_real(path, access, args)?;
@@ -139,7 +154,7 @@ fn join_map_device(
 fn open_model(text: &str, access: Access) -> Result<Box<dyn Disk>, String> {
     let spec = ModelSpec::parse(text).map_err(|error| error.to_string())?;
     if let nearhead_models::Content::File(path) = &spec.content
-        && access != Access::Create
+        && !access.creates()
     {
         check_model_file(path, spec.capacity_bytes().map_err(|error| error.to_string())?)?;
     }

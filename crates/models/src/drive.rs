@@ -4,12 +4,15 @@
 //! its tables: `[shingled]` for a shingled disk, `[flash]` for a flash disk, neither for a hard disk. Errors name what was
 //! looked for and every name that would have done.
 
-use crate::flash::{FlashModel, FlashProfile};
+use crate::flash::{self, FlashModel, FlashProfile};
 use crate::model::Model;
-use crate::smr::{SmrModel, SmrProfile};
+use crate::profile_text::{self, Embedded, ProfileError};
+use crate::smr::{self, SmrModel, SmrProfile};
 use crate::store::Store;
-use crate::{HddModel, HddOptions, Profile, ProfileError};
-use std::path::Path;
+use crate::{HddModel, HddOptions, Profile, profile};
+
+/// The embedded profiles of every kind.
+const EMBEDDED: [&Embedded; 3] = [profile::EMBEDDED, smr::EMBEDDED, flash::EMBEDDED];
 
 /// A profile of some kind of disk.
 #[derive(Clone, Debug)]
@@ -25,46 +28,22 @@ pub enum Drive {
 impl Drive {
     /// Names of all embedded profiles, kind by kind.
     pub fn known_names() -> impl Iterator<Item = &'static str> {
-        Profile::known_names().chain(SmrProfile::known_names()).chain(FlashProfile::known_names())
+        EMBEDDED.into_iter().flat_map(profile_text::names)
     }
 
     /// The embedded profile `name`; the error lists those that exist.
     pub fn named(name: &str) -> Result<Self, ProfileError> {
-        if Profile::known_names().any(|known| known == name) {
-            return Profile::named(name).map(Self::HardDisk);
-        }
-        if SmrProfile::known_names().any(|known| known == name) {
-            return SmrProfile::named(name).map(Self::Shingled);
-        }
-        if FlashProfile::known_names().any(|known| known == name) {
-            return FlashProfile::named(name).map(Self::Flash);
-        }
-        let names = Self::known_names().collect::<Vec<_>>().join(", ");
-        Err(ProfileError {
-            profile: name.to_owned(),
-            problem: format!("not known; expected one of {names} or the path of a .toml file"),
-        })
+        Self::parse(name, profile_text::named(name, &EMBEDDED)?)
     }
 
     /// An embedded profile by name, or the file at a path that ends in `.toml`.
     pub fn find(name_or_path: &str) -> Result<Self, ProfileError> {
-        let path = Path::new(name_or_path);
-        if path.extension().is_none_or(|extension| extension != "toml") {
-            return Self::named(name_or_path);
-        }
-        let text = std::fs::read_to_string(path).map_err(|error| ProfileError {
-            profile: name_or_path.to_owned(),
-            problem: format!("cannot read the file: {error}"),
-        })?;
-        Self::parse(name_or_path, &text)
+        Self::parse(name_or_path, &profile_text::find(name_or_path, &EMBEDDED)?)
     }
 
     /// Reads and checks the TOML `text` of the profile called `source` in errors.
     pub fn parse(source: &str, text: &str) -> Result<Self, ProfileError> {
-        let table: toml::Table = toml::from_str(text).map_err(|error| ProfileError {
-            profile: source.to_owned(),
-            problem: error.to_string(),
-        })?;
+        let table: toml::Table = profile_text::from_toml(source, text)?;
         if table.contains_key("shingled") {
             return SmrProfile::parse(source, text).map(Self::Shingled);
         }

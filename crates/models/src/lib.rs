@@ -25,6 +25,7 @@ mod array;
 mod crash;
 #[cfg(test)]
 mod crash_tests;
+mod desk;
 mod drive;
 mod flash;
 mod geometry;
@@ -41,8 +42,10 @@ mod model;
 #[cfg(test)]
 mod model_laws;
 mod overlay;
+mod pending;
 mod profile;
 mod profile_parts;
+mod profile_text;
 mod random;
 mod seek;
 mod smr;
@@ -52,21 +55,25 @@ mod tear;
 mod validate;
 
 pub use angle::{Angle, Spindle};
-pub use array::{ARRAY_PREFIXES, ArrayKind, ArraySpec, MEMBERS_MAX, Mirror, ReadPolicy, Stripe};
+pub use array::{
+    ARRAY_PREFIXES, ArrayKind, ArraySpec, LABEL_BYTES, Label, MEMBERS_MAX, MISSING, Mirror,
+    Purpose, ReadPolicy, RunOne, Stripe, label_of, open as open_array, remove_label,
+};
 pub use crash::{CrashDisk, UnflushedWrite};
 pub use drive::Drive;
 pub use flash::{FlashModel, FlashProfile, FlashSpec, FlashStats};
 pub use geometry::{Geometry, Layout, Skews, Track, Zone, ZoneStart};
 pub use hdd::{HddModel, HddOptions, Stats};
 pub use instant::{InstantDisk, plain_properties};
-pub use layout::{SpareScheme, SurfaceOrder, TreeRow, TreeSpec, ZonedSpec, ZonedZone};
+pub use layout::{SpareScheme, SurfaceOrder, TreeRemap, TreeRow, TreeSpec, ZonedSpec, ZonedZone};
 pub use limits::Interruption;
 pub use mechanics::{ArmPosition, Mechanics, Motion};
 pub use model::{Model, Report};
 pub use profile::{
-    CacheSpec, CommandSpec, InterfaceSpec, LayoutSpec, Profile, ProfileError, QueuePolicy,
-    QueueSpec, SeekSpec, SkewSpec, ZoneSpec,
+    CacheSpec, CommandSpec, InterfaceSpec, LayoutSpec, Profile, QueuePolicy, QueueSpec, SeekSpec,
+    SkewSpec, ZoneSpec,
 };
+pub use profile_text::ProfileError;
 pub use random::SplitMix;
 pub use seek::SeekCurve;
 pub use smr::{OutOfOrder, ShingledSpec, SmrKind, SmrModel, SmrProfile, SmrStats, SurfaceSpec};

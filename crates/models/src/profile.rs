@@ -12,12 +12,11 @@ pub use crate::profile_parts::{
 use crate::angle::Angle;
 use crate::geometry::{Geometry, Layout, Skews, ZoneStart};
 use crate::profile_parts::DatasheetSpec;
+use crate::profile_text::{self, Embedded, ProfileError};
 use crate::seek::SeekCurve;
 use serde::Deserialize;
-use std::fmt;
-use std::path::Path;
 
-const EMBEDDED: [(&str, &str); 3] = [
+pub(crate) const EMBEDDED: &Embedded = &[
     ("st3146855fc", include_str!("../profiles/st3146855fc.toml")),
     ("constellation-es3-1tb", include_str!("../profiles/constellation-es3-1tb.toml")),
     ("exos-x20-20tb", include_str!("../profiles/exos-x20-20tb.toml")),
@@ -69,61 +68,26 @@ pub struct Profile {
     pub datasheet: Option<DatasheetSpec>,
 }
 
-/// A profile that cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ProfileError {
-    /// The profile's name or path.
-    pub profile: String,
-    /// What is wrong, and what to do.
-    pub problem: String,
-}
-
-impl fmt::Display for ProfileError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "disk profile {}: {}", self.profile, self.problem)
-    }
-}
-
-impl std::error::Error for ProfileError {}
-
 impl Profile {
     /// Names of the embedded profiles.
     pub fn known_names() -> impl Iterator<Item = &'static str> {
-        EMBEDDED.iter().map(|(name, _)| *name)
+        profile_text::names(EMBEDDED)
     }
 
     /// The embedded profile `name`; the error lists those that exist.
     pub fn named(name: &str) -> Result<Self, ProfileError> {
-        match EMBEDDED.iter().find(|(known, _)| *known == name) {
-            Some((name, text)) => Self::parse(name, text),
-            None => Err(ProfileError {
-                profile: name.to_owned(),
-                problem: format!(
-                    "not known; expected one of {} or the path of a .toml file",
-                    Self::known_names().collect::<Vec<_>>().join(", ")
-                ),
-            }),
-        }
+        Self::parse(name, profile_text::named(name, &[EMBEDDED])?)
     }
 
     /// An embedded profile by name, or the file at a path that ends in `.toml`.
     pub fn find(name_or_path: &str) -> Result<Self, ProfileError> {
-        let path = Path::new(name_or_path);
-        if path.extension().is_none_or(|extension| extension != "toml") {
-            return Self::named(name_or_path);
-        }
-        let text = std::fs::read_to_string(path).map_err(|error| ProfileError {
-            profile: name_or_path.to_owned(),
-            problem: format!("cannot read the file: {error}"),
-        })?;
-        Self::parse(name_or_path, &text)
+        Self::parse(name_or_path, &profile_text::find(name_or_path, &[EMBEDDED])?)
     }
 
     /// Reads and checks the TOML `text` of the profile called `source` in errors.
     pub fn parse(source: &str, text: &str) -> Result<Self, ProfileError> {
-        let failed = |problem| ProfileError { profile: source.to_owned(), problem };
-        let profile: Self = toml::from_str(text).map_err(|error| failed(error.to_string()))?;
-        profile.check().map_err(failed)?;
+        let profile: Self = profile_text::from_toml(source, text)?;
+        profile.check().map_err(|problem| ProfileError::new(source, problem))?;
         Ok(profile)
     }
 
@@ -140,8 +104,7 @@ impl Profile {
     /// The seek curve of writes, settling not included.
     pub fn write_seek_curve(&self) -> Result<SeekCurve, ProfileError> {
         let points = self.seek.write_points_ms.as_ref().unwrap_or(&self.seek.points_ms);
-        SeekCurve::from_points_ms(points)
-            .map_err(|problem| ProfileError { profile: self.name.clone(), problem })
+        SeekCurve::from_points_ms(points).map_err(|problem| ProfileError::new(&self.name, problem))
     }
 
     /// Contradictions between what the datasheet claims and what the profile derives, for people.
@@ -151,7 +114,7 @@ impl Profile {
 
     /// Where each block is.
     pub fn geometry(&self) -> Result<Geometry, ProfileError> {
-        let failed = |problem| ProfileError { profile: self.name.clone(), problem };
+        let failed = |problem: String| ProfileError::new(&self.name, problem);
         let mut geometry = match &self.layout {
             LayoutSpec::Cylinder => self.computed(Layout::Cylinder),
             LayoutSpec::Serpentine { run_cylinders } => {
@@ -197,7 +160,7 @@ impl Profile {
     /// The seek curve of reads.
     pub fn seek_curve(&self) -> Result<SeekCurve, ProfileError> {
         SeekCurve::from_points_ms(&self.seek.points_ms)
-            .map_err(|problem| ProfileError { profile: self.name.clone(), problem })
+            .map_err(|problem| ProfileError::new(&self.name, problem))
     }
 
     pub(crate) fn check(&self) -> Result<(), String> {

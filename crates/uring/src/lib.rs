@@ -29,6 +29,7 @@ mod segments;
 mod sysfs;
 mod target;
 mod uring_disk;
+mod zoned;
 
 pub use error::{OpenError, OpenErrorKind};
 pub use image::create_image;

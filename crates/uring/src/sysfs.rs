@@ -3,8 +3,9 @@
 //! Attributes are those of `Documentation/ABI/stable/sysfs-block` in the Linux sources. Every one
 //! may be missing (containers hide `/sys`); a missing one is `None`, never a guess.
 
+use crate::zoned::Zoned;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The directory of one whole block device (a partition's attributes are its parent's).
 pub(crate) struct BlockAttributes {
@@ -14,7 +15,12 @@ pub(crate) struct BlockAttributes {
 impl BlockAttributes {
     /// The attributes of the device with these numbers.
     pub(crate) fn of(major: u32, minor: u32) -> Self {
-        let link = PathBuf::from(format!("/sys/dev/block/{major}:{minor}"));
+        Self::under(Path::new("/sys"), major, minor)
+    }
+
+    /// The same, with `/sys` at `root`.
+    pub(crate) fn under(root: &Path, major: u32, minor: u32) -> Self {
+        let link = root.join(format!("dev/block/{major}:{minor}"));
         let directory = fs::canonicalize(link).ok().and_then(|directory| {
             if directory.join("queue").is_dir() {
                 Some(directory)
@@ -57,6 +63,21 @@ impl BlockAttributes {
     /// Whether the device zeroes ranges without being sent the zeros.
     pub(crate) fn writes_zeroes(&self) -> bool {
         self.number("queue/write_zeroes_max_bytes").is_some_and(|bytes| bytes > 0)
+    }
+
+    /// How zones must be written. What is not told counts as no zones, as on kernels without them.
+    pub(crate) fn zoned(&self) -> Zoned {
+        match self.text("queue/zoned").as_deref() {
+            Some("host-aware") => Zoned::HostAware,
+            Some("host-managed") => Zoned::HostManaged,
+            _ => Zoned::No,
+        }
+    }
+
+    /// Bytes of a zone, of a disk that has zones.
+    pub(crate) fn zone_bytes(&self) -> Option<u64> {
+        let sectors = self.number("queue/chunk_sectors").filter(|sectors| *sectors > 0)?;
+        sectors.checked_mul(512)
     }
 
     /// Revolutions per minute that a SCSI or ATA disk states in its block device characteristics

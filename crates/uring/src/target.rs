@@ -10,6 +10,7 @@ use crate::ioctl;
 use crate::options::OpenOptions;
 use crate::probe_direct::{self, Alignment};
 use crate::sysfs::BlockAttributes;
+use crate::zoned;
 use nearhead_disk::{Nanos, Properties};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{FallocateFlags, Mode, OFlags, Stat};
@@ -284,7 +285,7 @@ fn open_device(path: &Path, shown: &str, options: &OpenOptions) -> Result<Target
     let physical = rustix::fs::ioctl_blkpbszget(&fd).unwrap_or(sector_bytes);
     let rotational = ioctl::is_rotational(fd.as_fd()).ok().or(attributes.rotational());
     let rotational = rotational.unwrap_or(false);
-    let mut notes = Vec::new();
+    let mut notes: Vec<String> = zoned::check(&attributes, shown)?.into_iter().collect();
     if attributes.write_back_cache().is_none() {
         notes.push(format!(
             "{shown} does not tell whether its cache is volatile: taken as volatile"

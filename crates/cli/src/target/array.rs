@@ -1,40 +1,104 @@
 //! Arrays as targets: every member opened by itself, then made one disk.
 //!
 //! What is checked here is what only the opened disks show: that no two members are the same disk
-//! under two names, how their sizes differ, and whether a volume looks as it does when the members
-//! are named as they were when it was made. Reading the text is the work of
-//! `nearhead_models::ArraySpec`.
+//! under two names, how their sizes differ, and, of an array without labels, whether a volume looks as
+//! it does when the members are named as they were when it was made. Reading the text and judging
+//! labels is the work of `nearhead_models`.
 
 use super::{Access, DiskArgs, Target, open_model, open_real};
-use nearhead_disk::Disk;
-use nearhead_models::{ArrayKind, ArraySpec, ModelSpec};
+use nearhead_disk::{Disk, DiskError};
+use nearhead_models::{
+    ArrayKind, ArraySpec, MISSING, ModelSpec, Purpose, label_of, open_array, remove_label,
+};
+use nearhead_volume::SyncIo;
 use nearhead_volume::open::{Copies, read_copies};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
+use std::time::Instant;
 
 /// Opens all members of the array that `text` describes.
 pub(super) fn open(
     text: &str,
     access: Access,
     args: &DiskArgs,
+    start: Instant,
 ) -> Result<(Box<dyn Disk>, Vec<String>), String> {
     let spec = ArraySpec::parse(text).map_err(|error| error.to_string())?;
+    let is_mirror = matches!(spec.kind, ArrayKind::Mirror { .. });
     refuse_one_disk_twice(text, &spec)?;
     let mut disks = Vec::new();
     let mut notes = Vec::new();
     for member in &spec.members {
-        if ModelSpec::is_model(member) {
-            disks.push(open_model(member, access)?);
+        if is_mirror && member == MISSING {
+            disks.push(None);
+        } else if ModelSpec::is_model(member) {
+            disks.push(Some(open_model(member, access)?));
         } else {
             let (disk, of_member) = open_real(Path::new(member), access, args)?;
             notes.extend(of_member.into_iter().map(|note| format!("{member}: {note}")));
-            disks.push(disk);
+            disks.push(Some(disk));
         }
     }
-    let capacities: Vec<u64> = disks.iter().map(|disk| disk.properties().capacity_bytes).collect();
-    notes.extend(spec.size_note(&capacities));
-    let disk = spec.build(disks).map_err(|error| format!("open {text}: {error}"))?;
+    let capacities: Option<Vec<u64>> =
+        disks.iter().map(|disk| Some(disk.as_ref()?.properties().capacity_bytes)).collect();
+    notes.extend(capacities.and_then(|capacities| spec.size_note(&capacities)));
+    let purpose = match access {
+        Access::Read => Purpose::Look,
+        Access::Create { force } if force || !holds_a_volume(disks.first_mut(), start) => {
+            let mut array_id = [0; 16];
+            rustix::rand::getrandom(&mut array_id, rustix::rand::GetRandomFlags::empty())
+                .map_err(|error| format!("create: no random identity from the kernel: {error}"))?;
+            Purpose::Make { array_id, anew: force }
+        }
+        // Who makes a volume finds the one that is there, and refuses.
+        Access::Write | Access::Create { .. } => Purpose::Use,
+    };
+    let (disk, told) = open_array(&spec, disks, purpose, &mut |disk, command| {
+        SyncIo::in_real_time(disk, start).run(command)
+    })
+    .map_err(|error| format!("open {text}: {error}"))?;
+    notes.extend(told);
     Ok((disk, notes))
+}
+
+/// Whether the first member of an array begins like a volume. The first copy of a superblock lies at
+/// its beginning, whatever the array.
+fn holds_a_volume(first: Option<&mut Option<Box<dyn Disk>>>, start: Instant) -> bool {
+    let Some(disk) = first.and_then(Option::as_mut) else { return false };
+    read_copies(&mut SyncIo::in_real_time(disk, start)).copies[0].is_ok()
+}
+
+/// Refuses to change a member of an array by itself: the others would not know. What people should
+/// know is told if it is only read.
+pub(super) fn refuse_lone_member(
+    text: &str,
+    disk: &mut Box<dyn Disk>,
+    access: Access,
+    start: Instant,
+) -> Result<Option<String>, String> {
+    let mut run =
+        |disk: &mut Box<dyn Disk>, command| SyncIo::in_real_time(disk, start).run(command);
+    let failed = |error: DiskError| format!("open {text}: {error}");
+    let Some(label) = label_of(disk, &mut run).map_err(failed)? else { return Ok(None) };
+    let (member, count) = (label.index + 1, label.count);
+    let kind = if label.is_mirror() { "mirror" } else { "stripe" };
+    let what = format!("{text} is member {member} of {count} of a {kind} ({})", label.array_name());
+    match access {
+        Access::Read => Ok(Some(format!("{what}; the other members may be newer"))),
+        Access::Create { force: true } => {
+            remove_label(disk, &mut run).map_err(failed)?;
+            Ok(None)
+        }
+        Access::Write | Access::Create { force: false } => {
+            let missing = vec![MISSING; usize::from(count) - 1].join(",");
+            let alone = format!("mirror:{text},{missing}");
+            let how = if label.is_mirror() { alone.as_str() } else { "raid0: and all its members" };
+            Err(format!(
+                "open {text}: expected a disk of its own: {what}; name the array, {how}, or give the \
+                 disk another use with `nearhead create --force`"
+            ))
+        }
+    }
 }
 
 /// What two names of one disk have in common; none where there is nothing yet.
@@ -68,8 +132,8 @@ pub fn label(text: &str) -> Option<String> {
 /// Refuses a volume on an array whose members seem to be named otherwise than when it was made: its
 /// superblock's copies are not all where they should be, or its label tells of another array.
 ///
-/// An array keeps nothing about itself, so this is what there is to go by. The copies lie on up to
-/// three members; two others that changed places among themselves are not found out.
+/// Of an array without labels this is what there is to go by. The copies lie on up to three members;
+/// two others that changed places among themselves are not found out.
 pub fn refuse_if_misnamed(target: &mut Target) -> Result<(), String> {
     let Some(shape) = label(&target.name) else { return Ok(()) };
     let name = target.name.clone();

@@ -52,6 +52,12 @@ impl<D: Disk> Members<D> {
         &self.list[index].disk
     }
 
+    /// Gives the disks back.
+    pub(super) fn into_disks(mut self) -> Vec<D> {
+        self.forget_commands();
+        std::mem::take(&mut self.list).into_iter().map(|member| member.disk).collect()
+    }
+
     pub(super) fn disks(&self) -> impl Iterator<Item = &D> {
         self.list.iter().map(|member| &member.disk)
     }

@@ -1,28 +1,30 @@
 //! A mirror: the same bytes on every member.
 //!
 //! A change is answered when every member that still counts has answered. A member that could not
-//! make a change which another one made is *failed*: it is never read again, because what it holds
-//! is old, and [`Disk::trouble`] says so from then on. If no member made the change, the change
-//! fails and everybody still counts. A member that cannot read is helped out by another.
+//! make a change which another one made is *out*: it is never read again, because what it holds is
+//! old, and [`Disk::trouble`] says so from then on. If no member made the change, the change fails
+//! and everybody still counts. A member that cannot read is helped out by another.
+//!
+//! A mirror whose members have labels ([`super::label`]) remembers that over a restart (`keeper`), and
+//! copies to a member that was away (`copying`). Without labels it does neither.
 //!
 //! After a power cut the members may differ where a write was under way. Read from the first member
 //! only ([`ReadPolicy::First`], the default), such a place still has one content; read in turns it
 //! may show either until it is written again.
 
-use super::members::Members;
-use super::{Desk, common_properties, named, names};
-use crate::model::{Model, Report};
-use crate::random::SplitMix;
+use super::copying::{Copying, changed_bytes, overlap, piece_bytes};
+use super::keeper::{Keeper, Standing, unrecorded};
+use super::label::Label;
+use super::{Arrangement, Array, Core, common_properties, names};
 use nearhead_disk::{
-    Class, Command, Completion, Disk, DiskError, DiskErrorKind, Nanos, Payload, Properties,
-    Submission, Ticket,
+    Class, Command, Completion, Disk, DiskError, DiskErrorKind, Nanos, Payload, Properties, Ticket,
 };
-use std::os::fd::BorrowedFd;
+use std::ops::Range;
 
 /// Which member serves a read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReadPolicy {
-    /// The first that has not failed.
+    /// The first that counts.
     #[default]
     First,
     /// The one that a sequential read goes on with, else the one with the least to do.
@@ -30,230 +32,360 @@ pub enum ReadPolicy {
 }
 
 /// What a command waits for.
-enum Parts {
-    Read { class: Class, offset: u64, len: u32, tried: Vec<usize> },
-    Change { made: bool, failed: Vec<(usize, DiskError)> },
+pub enum Parts {
+    /// A member's answer; `tried` are those that were asked.
+    Read {
+        /// As the host gave it.
+        class: Class,
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        len: u32,
+        /// In this order.
+        tried: Vec<usize>,
+    },
+    /// Every member's answer.
+    Change {
+        /// Bytes that it changes; none for a flush.
+        range: Option<Range<u64>>,
+        /// Whether any member that counts made it.
+        made: bool,
+        /// Those that did not.
+        failed: Vec<(usize, DiskError)>,
+    },
 }
 
 /// Several disks with the same content.
-pub struct Mirror<D> {
-    members: Members<D>,
-    properties: Properties,
+pub type Mirror<D> = Array<D, Copies>;
+
+/// What a mirror knows of its members, and who serves reads.
+#[derive(Debug)]
+pub struct Copies {
     policy: ReadPolicy,
-    states: Vec<State>,
-    desk: Desk<Parts>,
+    pub(super) states: Vec<State>,
+    pub(super) standings: Vec<Standing>,
+    pub(super) keeper: Option<Keeper>,
+    pub(super) copying: Option<Copying>,
+    /// Members that the array has and that were not given.
+    missing: usize,
 }
 
-/// What a mirror knows of a member.
+/// What a mirror tells of a member.
 #[derive(Clone, Debug, Default)]
-struct State {
+pub(super) struct State {
     /// Why its content is old.
     failed: Option<String>,
     /// The first read that another member had to serve.
-    unread: Option<String>,
+    pub(super) unread: Option<String>,
     /// Where its last read ended.
     read_end: u64,
 }
 
 impl<D: Disk> Mirror<D> {
-    /// Mirrors `disks`, using of each as much as the smallest has.
+    /// Mirrors `disks`, using of each as much as the smallest has, without labels.
     ///
     /// Fails for fewer than two disks. The disks must hold the same bytes already, or be written
     /// before they are read.
     pub fn new(disks: Vec<D>, policy: ReadPolicy) -> Result<Self, DiskError> {
-        let common = common_properties(&disks, format!("mirror:{}", names(&disks)))?;
+        let common = common_properties(&disks, 2, format!("mirror:{}", names(&disks)))?;
         let sector = u64::from(common.sector_bytes);
         let capacity_bytes = common.capacity_bytes - common.capacity_bytes % sector;
         let properties = Properties { capacity_bytes, ..common };
-        let states = vec![State::default(); disks.len()];
-        Ok(Self { members: Members::new(disks)?, properties, policy, states, desk: Desk::new() })
+        let copies = Copies {
+            policy,
+            states: vec![State::default(); disks.len()],
+            standings: vec![Standing::InSync; disks.len()],
+            keeper: None,
+            copying: None,
+            missing: 0,
+        };
+        Self::arranged(disks, properties, copies)
     }
 
-    /// The disk number `index`.
-    pub fn member(&self, index: usize) -> &D {
-        self.members.disk(index)
+    /// Mirrors disks whose labels were read and written: what they say decides who counts.
+    pub(super) fn labelled(
+        disks: Vec<D>,
+        policy: ReadPolicy,
+        labels: Vec<Label>,
+    ) -> Result<Self, DiskError> {
+        let common = common_properties(&disks, 1, format!("mirror:{}", names(&disks)))?;
+        let capacity_bytes = labels.iter().map(|label| label.member_bytes).min().unwrap_or(0);
+        let properties = Properties { capacity_bytes, ..common };
+        let standing = |label: &Label| {
+            if label.counts(label.index) {
+                Standing::InSync
+            } else {
+                Standing::Behind(label.synced_bytes)
+            }
+        };
+        let count = labels.first().map_or(0, |label| usize::from(label.count));
+        let copies = Copies {
+            policy,
+            states: vec![State::default(); disks.len()],
+            standings: labels.iter().map(standing).collect(),
+            missing: count.saturating_sub(disks.len()),
+            keeper: Some(Keeper::new(labels)),
+            copying: None,
+        };
+        Self::arranged(disks, properties, copies)
     }
 
     /// Members whose content counts.
     pub fn members_left(&self) -> usize {
-        self.states.iter().filter(|state| state.failed.is_none()).count()
+        self.arrangement.in_sync().count()
     }
+}
 
-    fn live(&self) -> impl Iterator<Item = usize> {
-        (0..self.states.len()).filter(|&index| self.states[index].failed.is_none())
+impl Copies {
+    pub(super) fn in_sync(&self) -> impl Iterator<Item = usize> {
+        (0..self.standings.len()).filter(|&index| self.standings[index] == Standing::InSync)
     }
 
     /// The member for a read at `offset` that the members in `tried` could not serve.
-    fn reader(&self, offset: u64, tried: &[usize]) -> Option<usize> {
-        let mut candidates = self.live().filter(|index| !tried.contains(index));
+    fn reader<D: Disk>(
+        &self,
+        core: &Core<D, Parts>,
+        offset: u64,
+        tried: &[usize],
+    ) -> Option<usize> {
+        let mut candidates = self.in_sync().filter(|index| !tried.contains(index));
         match self.policy {
             ReadPolicy::First => candidates.next(),
             ReadPolicy::Balanced => candidates.min_by_key(|&index| {
                 let gap = self.states[index].read_end.abs_diff(offset);
-                (gap != 0, self.members.load(index), gap)
+                (gap != 0, core.members.load(index), gap)
             }),
         }
     }
 
-    fn read(&mut self, ticket: Ticket, class: Class, (offset, len): (u64, u32), now: Nanos) {
-        let reader = self.reader(offset, &[]).unwrap_or(0);
-        let parts = Parts::Read { class, offset, len, tried: vec![reader] };
-        let id = self.desk.begin(ticket, 1, parts);
-        self.states[reader].read_end = offset + u64::from(len);
-        self.members.submit(reader, id, class, Command::Read { offset, len }, now);
-    }
-
-    fn change(&mut self, ticket: Ticket, class: Class, command: &Command, now: Nanos) {
-        let live: Vec<usize> = self.live().collect();
-        let parts = Parts::Change { made: false, failed: Vec::new() };
-        let id = self.desk.begin(ticket, live.len(), parts);
-        for index in live {
-            self.members.submit(index, id, class, command.clone(), now);
+    /// A member missed something: it gets nothing more, and that is recorded where there are labels.
+    pub(super) fn give_up<D: Disk>(
+        &mut self,
+        core: &mut Core<D, Parts>,
+        member: usize,
+        why: String,
+    ) {
+        let is_last = self.in_sync().eq([member]);
+        if self.standings[member] == Standing::Out || is_last {
+            return;
+        }
+        self.standings[member] = Standing::Out;
+        self.states[member].failed.get_or_insert(why);
+        if self.copying.as_ref().is_some_and(|copying| copying.member == member) {
+            self.stop_copying(core);
+        }
+        if let Some(keeper) = &mut self.keeper {
+            keeper.changed();
+            keeper.advance(core, &self.standings);
         }
     }
 
-    fn settle(&mut self, member: usize, done: Completion, now: Nanos) {
-        let id = done.id.0;
-        let count = self.members.len();
-        let Some(running) = self.desk.running.get_mut(&id) else { return };
-        running.left -= 1;
-        let left = running.left;
-        let error = match (&mut running.parts, done.result) {
-            (Parts::Read { .. }, Ok(bytes)) => return self.desk.finish(id, |_| Ok(bytes)),
-            (Parts::Change { made, .. }, Ok(_)) => {
-                *made = true;
-                None
-            }
-            (_, Err(error)) => Some(error),
-        };
-        let error = error.map(|error| {
-            named(&error, member, count, &self.members.disk(member).properties().name)
-        });
-        if let Parts::Change { failed, .. } = &mut running.parts {
-            failed.extend(error.map(|error| (member, error)));
-            if left == 0 {
-                self.end_change(id);
-            }
-        } else if let Some(error) = error {
-            self.read_elsewhere(id, member, error, now);
+    /// Sends a change to every member that gets changes.
+    pub(super) fn send_change<D: Disk>(
+        &self,
+        core: &mut Core<D, Parts>,
+        id: u64,
+        class: Class,
+        command: &Command,
+    ) {
+        let is_in = |index: &usize| self.standings[*index] != Standing::Out;
+        let concerned: Vec<usize> = (0..self.standings.len()).filter(is_in).collect();
+        if let Some(booked) = core.desk.get_mut(id) {
+            booked.left = concerned.len();
+        }
+        for index in concerned {
+            core.members.submit(index, id, class, command.clone(), core.now);
         }
     }
 
-    fn end_change(&mut self, id: u64) {
-        let states = &mut self.states;
-        self.desk.finish(id, |parts| {
-            let Parts::Change { made, mut failed } = parts else { return Ok(Payload::EMPTY) };
-            if made {
-                for (member, error) in failed {
-                    states[member].failed.get_or_insert(error.detail);
-                }
-                return Ok(Payload::EMPTY);
+    /// Every member that gets changes made one, or said that it could not.
+    fn end_change<D: Disk>(&mut self, core: &mut Core<D, Parts>, id: u64) {
+        let Some(booked) = core.desk.get_mut(id) else { return };
+        let Parts::Change { made, failed, .. } = &mut booked.kind else { return };
+        let (made, failed) = (*made, std::mem::take(failed));
+        let mut error = None;
+        for (member, problem) in failed {
+            // Nobody that counts made it, so nobody that counts fell behind; a member that failed
+            // before this change was answered is no better a witness than the others.
+            if made || self.standings[member] != Standing::InSync {
+                self.give_up(core, member, problem.detail);
+            } else {
+                error = Some(problem);
             }
-            // Nobody made it, so nobody fell behind; a member that failed before this command was
-            // answered is no better a witness than the others.
-            match failed.pop() {
-                Some((_, error)) => Err(error),
-                None => Ok(Payload::EMPTY),
-            }
-        });
+        }
+        if made && self.keeper.as_mut().is_some_and(|keeper| keeper.holds(id)) {
+            return self.advance(core);
+        }
+        core.desk.finish(id, |_| error.filter(|_| !made).map_or(Ok(Payload::EMPTY), Err));
     }
 
     /// Asks the next member for what `member` could not read.
-    fn read_elsewhere(&mut self, id: u64, member: usize, error: DiskError, now: Nanos) {
-        let Some(running) = self.desk.running.get_mut(&id) else { return };
-        let Parts::Read { class, offset, len, tried } = &mut running.parts else { return };
+    fn read_elsewhere<D: Disk>(
+        &mut self,
+        core: &mut Core<D, Parts>,
+        id: u64,
+        member: usize,
+        error: DiskError,
+    ) {
+        let Some(running) = core.desk.get_mut(id) else { return };
+        let Parts::Read { class, offset, len, tried } = &mut running.kind else { return };
         let (class, offset, len, tried) = (*class, *offset, *len, tried.clone());
-        let Some(next) = self.reader(offset, &tried) else {
-            return self.desk.finish(id, |_| Err(error));
+        let Some(next) = self.reader(core, offset, &tried) else {
+            return core.desk.finish(id, |_| Err(error));
         };
         if error.kind == DiskErrorKind::Gone {
-            self.states[member].failed.get_or_insert(error.detail);
+            self.give_up(core, member, error.detail);
         } else {
             self.states[member].unread.get_or_insert(error.detail);
         }
-        if let Some(running) = self.desk.running.get_mut(&id) {
+        if let Some(running) = core.desk.get_mut(id) {
             running.left = 1;
-            if let Parts::Read { tried, .. } = &mut running.parts {
+            if let Parts::Read { tried, .. } = &mut running.kind {
                 tried.push(next);
             }
         }
-        self.members.submit(next, id, class, Command::Read { offset, len }, now);
-        self.members.kick();
+        core.members.submit(next, id, class, Command::Read { offset, len }, core.now);
+        core.members.kick();
+    }
+
+    /// The write of a label is over.
+    fn label_written<D: Disk>(
+        &mut self,
+        core: &mut Core<D, Parts>,
+        member: usize,
+        result: Result<Payload, DiskError>,
+    ) {
+        if let Err(error) = result {
+            let others = self.in_sync().any(|other| other != member);
+            if others || self.standings[member] != Standing::InSync {
+                self.give_up(core, member, error.detail);
+            } else {
+                let held = self.keeper.as_mut().map(Keeper::fail).unwrap_or_default();
+                for id in held {
+                    core.desk.finish(id, |_| Err(unrecorded(&error)));
+                }
+                return;
+            }
+        }
+        let Some(keeper) = &mut self.keeper else { return };
+        for id in keeper.written(core, &self.standings) {
+            core.desk.finish(id, |_| Ok(Payload::EMPTY));
+        }
     }
 }
 
-impl<D: Disk> Disk for Mirror<D> {
-    fn properties(&self) -> &Properties {
-        &self.properties
+impl Arrangement for Copies {
+    type Parts = Parts;
+
+    fn submit<D: Disk>(
+        &mut self,
+        core: &mut Core<D, Parts>,
+        ticket: Ticket,
+        class: Class,
+        command: Command,
+    ) {
+        if let Command::Read { offset, len } = command {
+            let reader = self.reader(core, offset, &[]).unwrap_or(0);
+            let parts = Parts::Read { class, offset, len, tried: vec![reader] };
+            let id = core.desk.book(ticket, 1, parts);
+            self.states[reader].read_end = offset + u64::from(len);
+            return core.members.submit(reader, id, class, command, core.now);
+        }
+        let range = changed_bytes(&command);
+        let parts = Parts::Change { range: range.clone(), made: false, failed: Vec::new() };
+        let id = core.desk.book(ticket, 1, parts);
+        let end = core.properties.capacity_bytes;
+        if let (Some(copying), Some(range)) = (&mut self.copying, &range)
+            && copying.is_moving()
+            && overlap(range, &copying.piece(end, piece_bytes(core)))
+        {
+            return copying.waiting.push_back((id, class, command));
+        }
+        self.send_change(core, id, class, &command);
     }
 
-    fn submit(&mut self, submission: Submission, now: Nanos) {
-        self.desk.time = self.desk.time.max(now);
-        let Submission { ticket, class, command } = submission;
-        let Some(ticket) = self.desk.admit(&self.properties, ticket, &command) else { return };
-        match command {
-            Command::Read { offset, len } => self.read(ticket, class, (offset, len), now),
-            command => self.change(ticket, class, &command, now),
+    fn settle<D: Disk>(&mut self, core: &mut Core<D, Parts>, member: usize, done: Completion) {
+        let id = done.id.0;
+        let result = done.result.map_err(|error| core.name_error(member, &error));
+        if let Some(labelled) = self.keeper.as_mut().and_then(|keeper| keeper.take_write(id)) {
+            return self.label_written(core, labelled, result);
+        }
+        if self.copying.as_ref().is_some_and(|copying| copying.waits_for(id)) {
+            return self.step_done(core, member, result);
+        }
+        let last = core.desk.part_done(id, None);
+        let Some(running) = core.desk.get_mut(id) else { return };
+        let counts = self.standings[member] == Standing::InSync;
+        match (&mut running.kind, result) {
+            (Parts::Read { .. }, Ok(bytes)) => return core.desk.finish(id, |_| Ok(bytes)),
+            (Parts::Read { .. }, Err(error)) => {
+                return self.read_elsewhere(core, id, member, error);
+            }
+            (Parts::Change { made, .. }, Ok(_)) => *made |= counts,
+            (Parts::Change { failed, .. }, Err(error)) => failed.push((member, error)),
+        }
+        if last {
+            self.end_change(core, id);
         }
     }
 
-    fn kick(&mut self) {
-        self.members.kick();
+    fn advance<D: Disk>(&mut self, core: &mut Core<D, Parts>) {
+        self.go_on(core);
     }
 
-    fn poll(&mut self, now: Nanos) -> Option<Completion> {
-        self.desk.time = self.desk.time.max(now);
-        while self.desk.done.is_empty() {
-            let (member, done) = self.members.poll(now)?;
-            self.settle(member, done, now);
+    fn next_event(&self) -> Option<Nanos> {
+        if let Some(copying) = &self.copying {
+            return copying.rests_until();
         }
-        self.desk.done.pop_front()
+        let is_behind = |standing: &Standing| matches!(standing, Standing::Behind(_));
+        self.standings.iter().any(is_behind).then_some(Nanos::ZERO)
     }
 
-    fn wake_at(&self) -> Option<Nanos> {
-        self.desk.wake_at(self.members.wake_at())
+    fn forget(&mut self) {
+        self.copying = None;
+        if let Some(keeper) = &mut self.keeper {
+            keeper.forget();
+        }
     }
 
-    fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.members.wake_fd()
+    fn width<D: Disk>(&self, _: &Core<D, Parts>) -> u32 {
+        1
     }
 
-    fn trouble(&self) -> Option<String> {
-        let name = &self.properties.name;
+    fn trouble<D: Disk>(&self, core: &Core<D, Parts>) -> Option<String> {
+        let name = &core.properties.name;
+        let count = self.states.len() + self.missing;
+        let left = self.in_sync().count();
         let failed: Vec<&str> =
             self.states.iter().filter_map(|state| state.failed.as_deref()).collect();
         if !failed.is_empty() {
-            let (left, count) = (self.members_left(), self.states.len());
+            let advice = if self.keeper.is_some() {
+                "it is brought up to date when it is named and can be written again"
+            } else {
+                "copy a sound member onto it, or leave it out, before the next use"
+            };
             return Some(format!(
-                "{name}: {left} of {count} members left: {}; its content is old from here on: \
-                 copy a sound member onto it, or leave it out, before the next use",
+                "{name}: {left} of {count} members left: {}; its content is old from here on: {advice}",
                 failed.join("; ")
             ));
         }
-        if let Some(unread) = self.states.iter().find_map(|state| state.unread.as_ref()) {
-            return Some(format!("{name}: another member had to help out: {unread}"));
+        let behind = |(member, standing): (usize, &Standing)| match standing {
+            Standing::Behind(_) => Some(core.members.disk(member).properties().name.as_str()),
+            _ => None,
+        };
+        let behind: Vec<&str> = self.standings.iter().enumerate().filter_map(behind).collect();
+        if !behind.is_empty() {
+            return Some(format!(
+                "{name}: {left} of {count} members have everything: {} was away and is being copied to",
+                behind.join(", ")
+            ));
         }
-        self.members.disks().find_map(Disk::trouble)
-    }
-}
-
-impl<M: Model> Model for Mirror<M> {
-    fn power_cut(&mut self, now: Nanos, random: &mut SplitMix) -> Result<(), DiskError> {
-        let cuts: Vec<_> =
-            self.members.disks_mut().map(|disk| disk.power_cut(now, random)).collect();
-        self.members.forget_commands();
-        self.desk.abandon();
-        self.desk.power_cuts += 1;
-        cuts.into_iter().collect()
-    }
-
-    fn report(&self) -> Report {
-        let members = self.members.disks().map(Model::report).collect();
-        Report::Array { members, power_cuts: self.desk.power_cuts }
-    }
-
-    fn reset_report(&mut self) {
-        self.desk.power_cuts = 0;
-        self.members.disks_mut().for_each(Model::reset_report);
+        if self.missing > 0 {
+            return Some(format!(
+                "{name}: {left} of {count} members left: the others are not named"
+            ));
+        }
+        let unread = self.states.iter().find_map(|state| state.unread.as_ref());
+        unread.map(|unread| format!("{name}: another member had to help out: {unread}"))
     }
 }

@@ -10,26 +10,42 @@
 //! - an error names the member that reported it;
 //! - the smallest member decides how much of each is used, and nothing past that is touched.
 //!
-//! An array keeps nothing about itself on its members. So the order of the members and the chunk
-//! must be given again at each use, and a mirror does not remember over a restart that a member
-//! fell behind: such a member must be copied or left out (docs/operations.md).
+//! An array that was made with labels ([`label`]) knows its members: [`open`] refuses any other disk,
+//! another order or chunk, and a mirror copies to a member that was away. Without labels the order of
+//! the members and the chunk must be given again at each use, and a mirror does not remember over a
+//! restart that a member fell behind.
 
+mod copying;
+mod keeper;
+mod label;
+#[cfg(test)]
+mod label_rig;
+#[cfg(test)]
+mod label_tests;
 mod members;
 mod mirror;
+mod open;
+mod plan;
 mod spec;
 mod stripe;
 #[cfg(test)]
 mod tests;
 
+pub use label::{LABEL_BYTES, Label};
 pub use mirror::{Mirror, ReadPolicy};
+pub use open::{MISSING, Purpose, RunOne, label_of, open, remove_label};
 pub use spec::{ARRAY_PREFIXES, ArrayKind, ArraySpec};
 pub use stripe::Stripe;
 
-use crate::validate::check;
+use crate::desk::Desk;
+use crate::model::{Model, Report};
+use crate::random::SplitMix;
+use members::Members;
 use nearhead_disk::{
-    Command, Completion, Disk, DiskError, DiskErrorKind, Nanos, Payload, Properties, Ticket,
+    Class, Command, Completion, Disk, DiskError, DiskErrorKind, Nanos, Properties, Submission,
+    Ticket,
 };
-use std::collections::{BTreeMap, VecDeque};
+use std::os::fd::BorrowedFd;
 
 /// Most members of an array.
 pub const MEMBERS_MAX: usize = 32;
@@ -37,103 +53,172 @@ pub const MEMBERS_MAX: usize = 32;
 /// Largest transfer of an array: it must be put together in memory.
 const TRANSFER_BYTES_MAX: u64 = 32 << 20;
 
-/// A command of the array, of which parts are at members.
-struct Running<T> {
-    ticket: Ticket,
-    /// Parts not answered yet.
-    left: usize,
-    parts: T,
-}
-
-/// What both kinds of array keep: who waits for what.
-struct Desk<T> {
-    running: BTreeMap<u64, Running<T>>,
-    next_id: u64,
-    done: VecDeque<Completion>,
-    /// The last time anything was told to the array.
-    time: Nanos,
+/// What all arrays have: members, and the commands of which parts are at members.
+pub struct Core<D, P> {
+    members: Members<D>,
+    properties: Properties,
+    desk: Desk<P>,
+    /// When the array was last told anything.
+    now: Nanos,
     power_cuts: u64,
 }
 
-impl<T> Desk<T> {
-    fn new() -> Self {
-        Self {
-            running: BTreeMap::new(),
-            next_id: 0,
-            done: VecDeque::new(),
-            time: Nanos::ZERO,
-            power_cuts: 0,
-        }
-    }
+/// What kind of array it is: who gets which part of a command, and what the answers mean.
+pub trait Arrangement {
+    /// What a command waits for.
+    type Parts;
 
-    /// The one gate: answers what the array cannot do, and gives back the ticket otherwise.
-    fn admit(
+    /// Gives the parts of an admitted command to the members.
+    fn submit<D: Disk>(
         &mut self,
-        properties: &Properties,
+        core: &mut Core<D, Self::Parts>,
         ticket: Ticket,
-        command: &Command,
-    ) -> Option<Ticket> {
-        let depth = usize::from(properties.queue_depth_max);
-        let result = check(properties, command).and_then(|()| {
-            if self.running.len() < depth {
-                return Ok(());
-            }
-            let name = &properties.name;
-            Err(DiskError {
-                kind: DiskErrorKind::Invalid,
-                detail: format!("{name}: more than {depth} commands outstanding: wait for some"),
-            })
-        });
-        match result {
-            Ok(()) => Some(ticket),
-            Err(error) => {
-                self.done.push_back(ticket.complete(Err(error)));
-                None
-            }
-        }
+        class: Class,
+        command: Command,
+    );
+
+    /// Takes a member's answer to a part.
+    fn settle<D: Disk>(&mut self, core: &mut Core<D, Self::Parts>, member: usize, done: Completion);
+
+    /// Goes on with what the array does by itself.
+    fn advance<D: Disk>(&mut self, _core: &mut Core<D, Self::Parts>) {}
+
+    /// When it next does something by itself.
+    fn next_event(&self) -> Option<Nanos> {
+        None
     }
 
-    fn begin(&mut self, ticket: Ticket, left: usize, parts: T) -> u64 {
-        let id = self.next_id;
-        self.next_id += 1;
-        self.running.insert(id, Running { ticket, left, parts });
-        id
+    /// Forgets what was under way: the members lost their power.
+    fn forget(&mut self) {}
+
+    /// What people should know about the array itself.
+    fn trouble<D: Disk>(&self, core: &Core<D, Self::Parts>) -> Option<String>;
+
+    /// How many members work on one long transfer.
+    fn width<D: Disk>(&self, core: &Core<D, Self::Parts>) -> u32;
+}
+
+/// Several disks as one, arranged as `A` says.
+pub struct Array<D, A: Arrangement> {
+    core: Core<D, A::Parts>,
+    arrangement: A,
+}
+
+impl<D: Disk, A: Arrangement> Array<D, A> {
+    fn arranged(disks: Vec<D>, properties: Properties, arrangement: A) -> Result<Self, DiskError> {
+        let members = Members::new(disks)?;
+        let (desk, now) = (Desk::new(), Nanos::ZERO);
+        Ok(Self { core: Core { members, properties, desk, now, power_cuts: 0 }, arrangement })
     }
 
-    fn finish(&mut self, id: u64, result: impl FnOnce(T) -> Result<Payload, DiskError>) {
-        if let Some(Running { ticket, parts, .. }) = self.running.remove(&id) {
-            self.done.push_back(ticket.complete(result(parts)));
-        }
+    /// The disk number `index`.
+    pub fn member(&self, index: usize) -> &D {
+        self.core.members.disk(index)
     }
 
-    fn abandon(&mut self) {
-        while let Some((_, running)) = self.running.pop_first() {
-            running.ticket.abandon();
-        }
-        self.done.clear();
-    }
-
-    fn wake_at(&self, of_members: Option<Nanos>) -> Option<Nanos> {
-        if self.done.is_empty() { of_members } else { Some(self.time) }
+    /// Gives the disks back; commands outstanding are forgotten.
+    pub fn into_disks(self) -> Vec<D> {
+        self.core.members.into_disks()
     }
 }
 
-impl<T> Drop for Desk<T> {
-    fn drop(&mut self) {
-        self.abandon();
+impl<D: Disk, P> Core<D, P> {
+    /// A member's error, with the member's name in front.
+    fn name_error(&self, index: usize, error: &DiskError) -> DiskError {
+        let (name, count) = (&self.members.disk(index).properties().name, self.members.len());
+        let detail = format!("member {} of {count} ({name}): {}", index + 1, error.detail);
+        DiskError { kind: error.kind, detail }
+    }
+}
+
+impl<D: Disk, A: Arrangement> Disk for Array<D, A> {
+    fn properties(&self) -> &Properties {
+        &self.core.properties
+    }
+
+    fn submit(&mut self, submission: Submission, now: Nanos) {
+        let core = &mut self.core;
+        core.now = now;
+        let Submission { ticket, class, command } = submission;
+        if let Some(ticket) = core.desk.admit(&core.properties, ticket, &command) {
+            self.arrangement.submit(core, ticket, class, command);
+        }
+    }
+
+    fn kick(&mut self) {
+        self.core.members.kick();
+    }
+
+    fn poll(&mut self, now: Nanos) -> Option<Completion> {
+        let core = &mut self.core;
+        core.now = now;
+        self.arrangement.advance(core);
+        while !core.desk.has_answers() {
+            let (member, done) = core.members.poll(core.now)?;
+            self.arrangement.settle(core, member, done);
+            self.arrangement.advance(core);
+        }
+        core.desk.fetch()
+    }
+
+    fn wake_at(&self) -> Option<Nanos> {
+        let next = [self.core.members.wake_at(), self.arrangement.next_event()];
+        self.core.desk.wake_at(self.core.now, next.into_iter().flatten().min())
+    }
+
+    fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.core.members.wake_fd()
+    }
+
+    fn width(&self) -> u32 {
+        self.arrangement.width(&self.core)
+    }
+
+    fn trouble(&self) -> Option<String> {
+        let of_members = || self.core.members.disks().find_map(Disk::trouble);
+        self.arrangement.trouble(&self.core).or_else(of_members)
+    }
+}
+
+impl<M: Model, A: Arrangement + Send> Model for Array<M, A>
+where
+    A::Parts: Send,
+{
+    fn power_cut(&mut self, now: Nanos, random: &mut SplitMix) -> Result<(), DiskError> {
+        let core = &mut self.core;
+        let cuts: Vec<_> =
+            core.members.disks_mut().map(|disk| disk.power_cut(now, random)).collect();
+        core.members.forget_commands();
+        core.desk.abandon();
+        self.arrangement.forget();
+        core.power_cuts += 1;
+        cuts.into_iter().collect()
+    }
+
+    fn report(&self) -> Report {
+        let members = self.core.members.disks().map(Model::report).collect();
+        Report::Array { members, power_cuts: self.core.power_cuts }
+    }
+
+    fn reset_report(&mut self) {
+        self.core.power_cuts = 0;
+        self.core.members.disks_mut().for_each(Model::reset_report);
     }
 }
 
 /// What the members have in common: the facts of the array but for size and queue.
 ///
-/// Fails if there are too few members or too many.
-fn common_properties<D: Disk>(disks: &[D], name: String) -> Result<Properties, DiskError> {
+/// Fails if there are fewer members than `least`, or too many.
+fn common_properties<D: Disk>(
+    disks: &[D],
+    least: usize,
+    name: String,
+) -> Result<Properties, DiskError> {
     let found = disks.len();
-    let (Some(first), 2..=MEMBERS_MAX) = (disks.first(), found) else {
-        return Err(DiskError {
-            kind: DiskErrorKind::Invalid,
-            detail: format!("{name}: expected 2 to {MEMBERS_MAX} disks, found {found}"),
-        });
+    let first = disks.first().filter(|_| (least..=MEMBERS_MAX).contains(&found));
+    let Some(first) = first else {
+        let problem = format!("expected {least} to {MEMBERS_MAX} disks, found {found}");
+        return Err(invalid(&name, &problem));
     };
     let all = || disks.iter().map(Disk::properties);
     let first = first.properties();
@@ -159,10 +244,4 @@ fn names<D: Disk>(disks: &[D]) -> String {
 
 fn invalid(name: &str, problem: &str) -> DiskError {
     DiskError { kind: DiskErrorKind::Invalid, detail: format!("{name}: {problem}") }
-}
-
-/// A member's error, with the member's name in front.
-fn named(error: &DiskError, index: usize, count: usize, name: &str) -> DiskError {
-    let detail = format!("member {} of {count} ({name}): {}", index + 1, error.detail);
-    DiskError { kind: error.kind, detail }
 }

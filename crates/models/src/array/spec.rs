@@ -6,9 +6,11 @@
 //! | `a,b,...` | two to 32 members: paths, or `model:PROFILE[,option=value...]` | |
 //! | `?chunk=SIZE` | of `raid0`: a power of two from `4k` to `16m` | `64k` |
 //! | `?read=first` or `balanced` | of `mirror`: who serves reads | `first` |
+//! | `?take=N` | of `mirror`: the N-th named member is copied onto all others, whatever they hold | |
 //!
 //! Commas separate members, and the options of a model: what follows a `model:` member and is one
-//! of a model's options belongs to it. A path that holds a comma cannot be a member by that name.
+//! of a model's options belongs to it. A path that holds a comma cannot be a member by that name. A
+//! member of a mirror that is away is called `missing`.
 //! This file only reads the text; who opens members decides what a path means.
 
 use super::{Mirror, ReadPolicy, Stripe};
@@ -34,6 +36,8 @@ pub enum ArrayKind {
     Mirror {
         /// Who serves reads.
         policy: ReadPolicy,
+        /// The member, counted from 1, whose content counts whatever labels say.
+        take: Option<u16>,
     },
 }
 
@@ -58,7 +62,7 @@ impl ArraySpec {
         let (mut kind, rest) = if let Some(rest) = text.strip_prefix(ARRAY_PREFIXES[0]) {
             (ArrayKind::Stripe { chunk_bytes: CHUNK_BYTES_DEFAULT }, rest)
         } else if let Some(rest) = text.strip_prefix(ARRAY_PREFIXES[1]) {
-            (ArrayKind::Mirror { policy: ReadPolicy::First }, rest)
+            (ArrayKind::Mirror { policy: ReadPolicy::First, take: None }, rest)
         } else {
             return Err(failed("expected raid0:MEMBER,MEMBER or mirror:MEMBER,MEMBER".to_owned()));
         };
@@ -84,7 +88,8 @@ impl ArraySpec {
         let named =
             |member: &String| !crate::ModelSpec::is_model(member) || member.contains(",file=");
         for (index, member) in members.iter().enumerate() {
-            if named(member) && members[..index].contains(member) {
+            let away = matches!(kind, ArrayKind::Mirror { .. }) && member == super::MISSING;
+            if named(member) && !away && members[..index].contains(member) {
                 return Err(failed(format!(
                     "{member:?} is named twice: every member is a disk of its own"
                 )));
@@ -108,7 +113,7 @@ impl ArraySpec {
     pub fn build<D: Disk + 'static>(&self, disks: Vec<D>) -> Result<Box<dyn Disk>, DiskError> {
         Ok(match self.kind {
             ArrayKind::Stripe { chunk_bytes } => Box::new(Stripe::new(disks, chunk_bytes)?),
-            ArrayKind::Mirror { policy } => Box::new(Mirror::new(disks, policy)?),
+            ArrayKind::Mirror { policy, .. } => Box::new(Mirror::new(disks, policy)?),
         })
     }
 
@@ -119,7 +124,7 @@ impl ArraySpec {
     ) -> Result<Box<dyn Model>, DiskError> {
         Ok(match self.kind {
             ArrayKind::Stripe { chunk_bytes } => Box::new(Stripe::new(disks, chunk_bytes)?),
-            ArrayKind::Mirror { policy } => Box::new(Mirror::new(disks, policy)?),
+            ArrayKind::Mirror { policy, .. } => Box::new(Mirror::new(disks, policy)?),
         })
     }
 
@@ -152,7 +157,12 @@ fn set(kind: &mut ArrayKind, option: &str) -> Result<(), String> {
                 format!("expected chunk= a power of two from 4k to 16m, found {value:?}")
             })?;
         }
-        (ArrayKind::Mirror { policy }, "read") => {
+        (ArrayKind::Mirror { take, .. }, "take") => {
+            let number = value.parse().ok().filter(|number| (1..=32).contains(number));
+            let wrong = || format!("expected take= the number of a member from 1, found {value:?}");
+            *take = Some(number.ok_or_else(wrong)?);
+        }
+        (ArrayKind::Mirror { policy, .. }, "read") => {
             *policy = match value {
                 "first" => ReadPolicy::First,
                 "balanced" => ReadPolicy::Balanced,
@@ -163,7 +173,7 @@ fn set(kind: &mut ArrayKind, option: &str) -> Result<(), String> {
             return Err(format!("unknown option {key:?}, expected ?chunk=SIZE"));
         }
         (ArrayKind::Mirror { .. }, _) => {
-            return Err(format!("unknown option {key:?}, expected ?read=first|balanced"));
+            return Err(format!("unknown option {key:?}, expected ?read=first|balanced or take=N"));
         }
     }
     Ok(())
@@ -213,7 +223,7 @@ mod tests {
         let expected = ["/dev/sda", "model:st3146855fc,content=none,cache=off", "/tmp/b=c.img"];
         assert_eq!(spec.members, expected);
         let spec = ArraySpec::parse("mirror:a,b?read=balanced").unwrap();
-        assert_eq!(spec.kind, ArrayKind::Mirror { policy: ReadPolicy::Balanced });
+        assert_eq!(spec.kind, ArrayKind::Mirror { policy: ReadPolicy::Balanced, take: None });
         let spec = ArraySpec::parse("raid0:model:x,model:x").unwrap();
         assert_eq!(spec.kind, ArrayKind::Stripe { chunk_bytes: 64 << 10 });
     }

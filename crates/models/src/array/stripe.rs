@@ -4,16 +4,11 @@
 //! one run on each member it touches, and a command of any size becomes at most one command per
 //! member. Nothing is redundant: an error of one member is an error of the array.
 
-use super::members::Members;
-use super::{Desk, TRANSFER_BYTES_MAX, common_properties, invalid, named, names};
-use crate::model::{Model, Report};
-use crate::random::SplitMix;
+use super::{Arrangement, Array, Core, TRANSFER_BYTES_MAX, common_properties, invalid, names};
 use nearhead_disk::{
-    BufferMut, Class, Command, Completion, Disk, DiskError, Nanos, Payload, Properties, Submission,
-    Ticket,
+    BufferMut, Class, Command, Completion, Disk, DiskError, Payload, Properties, Ticket,
 };
 use std::ops::Range;
-use std::os::fd::BorrowedFd;
 
 /// Smallest and largest chunk: below, one page of a host would be torn apart; above, nothing is
 /// gained by striping.
@@ -21,24 +16,18 @@ const CHUNK_BYTES: Range<u64> = 4 << 10..(16 << 20) + 1;
 
 /// What a command waits for.
 #[derive(Default)]
-struct Parts {
-    error: Option<DiskError>,
+pub struct Parts {
     /// Of a read: where it began, its length, and the bytes of each member.
     read: Option<(u64, usize)>,
     bytes: Vec<Payload>,
 }
 
 /// A RAID-0 of disks.
-pub struct Stripe<D> {
-    members: Members<D>,
-    map: ChunkMap,
-    properties: Properties,
-    desk: Desk<Parts>,
-}
+pub type Stripe<D> = Array<D, ChunkMap>;
 
 /// Which byte is where.
 #[derive(Clone, Copy, Debug)]
-struct ChunkMap {
+pub struct ChunkMap {
     members: u64,
     chunk_bytes: u64,
 }
@@ -81,9 +70,29 @@ impl<D: Disk> Stripe<D> {
             );
             return Err(invalid(&name, &problem));
         }
-        let common = common_properties(&disks, name)?;
+        Self::of_parts(disks, chunk_bytes, u64::MAX, name)
+    }
+
+    /// Stripes disks whose labels were read, using `member_bytes` of each.
+    pub(super) fn labelled(
+        disks: Vec<D>,
+        chunk_bytes: u64,
+        member_bytes: u64,
+    ) -> Result<Self, DiskError> {
+        let name = format!("raid0:{} in chunks of {} KiB", names(&disks), chunk_bytes >> 10);
+        Self::of_parts(disks, chunk_bytes, member_bytes, name)
+    }
+
+    fn of_parts(
+        disks: Vec<D>,
+        chunk_bytes: u64,
+        member_bytes: u64,
+        name: String,
+    ) -> Result<Self, DiskError> {
+        let common = common_properties(&disks, 2, name)?;
         let count = disks.len() as u64;
-        let per_member = common.capacity_bytes - common.capacity_bytes % chunk_bytes;
+        let usable = common.capacity_bytes.min(member_bytes);
+        let per_member = usable - usable % chunk_bytes;
         if per_member == 0 || !chunk_bytes.is_multiple_of(u64::from(common.physical_sector_bytes)) {
             let problem = format!(
                 "the smallest disk has {} bytes in sectors of {}: expected at least one chunk of \
@@ -104,100 +113,118 @@ impl<D: Disk> Stripe<D> {
             queue_depth_max: depth,
             ..common
         };
-        let map = ChunkMap { members: count, chunk_bytes };
-        Ok(Self { members: Members::new(disks)?, map, properties, desk: Desk::new() })
+        Self::arranged(disks, properties, ChunkMap { members: count, chunk_bytes })
     }
+}
 
-    /// The disk number `index`.
-    pub fn member(&self, index: usize) -> &D {
-        self.members.disk(index)
-    }
+/// A command for a run of a member.
+type OfRun<'a> = &'a mut dyn FnMut(Range<u64>) -> Command;
 
-    fn read(&mut self, ticket: Ticket, class: Class, range: (u64, u32), now: Nanos) {
-        let (offset, len) = (range.0, u64::from(range.1));
-        let count = self.members.len();
-        let parts = Parts {
-            read: Some((offset, len as usize)),
-            bytes: vec![Payload::EMPTY; count],
-            error: None,
-        };
-        let command = |run: Range<u64>| Command::Read {
-            offset: run.start,
-            len: (run.end - run.start) as u32,
-        };
-        self.spread(ticket, class, (offset, len), parts, command, now);
-    }
-
+impl ChunkMap {
     /// Gives every member its share of a range as one command.
-    fn spread(
-        &mut self,
-        ticket: Ticket,
-        class: Class,
+    fn spread<D: Disk>(
+        self,
+        core: &mut Core<D, Parts>,
+        (ticket, class): (Ticket, Class),
         (offset, len): (u64, u64),
         parts: Parts,
-        mut command: impl FnMut(Range<u64>) -> Command,
-        now: Nanos,
+        command: OfRun<'_>,
     ) {
-        let runs: Vec<_> = (0..self.map.members)
-            .map(|member| (member as usize, self.map.run(member, offset, len)))
+        let runs: Vec<_> = (0..self.members)
+            .map(|member| (member as usize, self.run(member, offset, len)))
             .filter(|(_, run)| !run.is_empty())
             .collect();
-        let id = self.desk.begin(ticket, runs.len(), parts);
+        let id = core.desk.book(ticket, runs.len(), parts);
         for (member, run) in runs {
-            self.members.submit(member, id, class, command(run), now);
+            core.members.submit(member, id, class, command(run), core.now);
         }
     }
 
-    fn write(
-        &mut self,
-        ticket: Ticket,
-        class: Class,
-        (offset, parts, durable): (u64, &[Payload], bool),
-        now: Nanos,
-    ) {
+    /// What of a write each member gets, one after the other.
+    fn shares(self, offset: u64, parts: &[Payload]) -> Vec<Vec<Payload>> {
         let len = nearhead_disk::total_len(parts) as u64;
-        let mut shares: Vec<Vec<Payload>> = vec![Vec::new(); self.members.len()];
+        let mut shares: Vec<Vec<Payload>> = vec![Vec::new(); self.members as usize];
         let mut source = Cursor { parts, inside: 0 };
-        for (member, bytes) in self.map.pieces(offset, len) {
+        for (member, bytes) in self.pieces(offset, len) {
             source.take(bytes, |part| shares[member].push(part));
         }
-        let mut shares = shares.into_iter().filter(|share| !share.is_empty());
-        let command = |run: Range<u64>| Command::Write {
-            offset: run.start,
-            parts: shares.next().unwrap_or_default(),
-            durable,
-        };
-        self.spread(ticket, class, (offset, len), Parts::default(), command, now);
+        shares
     }
+}
 
-    fn flush(&mut self, ticket: Ticket, class: Class, now: Nanos) {
-        let count = self.members.len();
-        let id = self.desk.begin(ticket, count, Parts::default());
-        for member in 0..count {
-            self.members.submit(member, id, class, Command::Flush, now);
-        }
-    }
+impl Arrangement for ChunkMap {
+    type Parts = Parts;
 
-    fn settle(&mut self, member: usize, done: Completion) {
-        let id = done.id.0;
-        let Some(running) = self.desk.running.get_mut(&id) else { return };
-        running.left -= 1;
-        match done.result {
-            Ok(bytes) => {
-                if let Some(place) = running.parts.bytes.get_mut(member) {
-                    *place = bytes;
+    fn submit<D: Disk>(
+        &mut self,
+        core: &mut Core<D, Parts>,
+        ticket: Ticket,
+        class: Class,
+        command: Command,
+    ) {
+        let from = (ticket, class);
+        let none = Parts::default();
+        match command {
+            Command::Read { offset, len } => {
+                let bytes = vec![Payload::EMPTY; core.members.len()];
+                let parts = Parts { read: Some((offset, len as usize)), bytes };
+                self.spread(core, from, (offset, u64::from(len)), parts, &mut |run| {
+                    Command::Read { offset: run.start, len: (run.end - run.start) as u32 }
+                });
+            }
+            Command::Write { offset, parts, durable } => {
+                let len = nearhead_disk::total_len(&parts) as u64;
+                let shares = self.shares(offset, &parts);
+                let mut shares = shares.into_iter().filter(|share| !share.is_empty());
+                self.spread(core, from, (offset, len), none, &mut |run| {
+                    let parts = shares.next().unwrap_or_default();
+                    Command::Write { offset: run.start, parts, durable }
+                });
+            }
+            Command::WriteZeroes { offset, len, durable } => {
+                self.spread(core, from, (offset, len), none, &mut |run| {
+                    let len = run.end - run.start;
+                    Command::WriteZeroes { offset: run.start, len, durable }
+                });
+            }
+            Command::Trim { offset, len } => {
+                self.spread(core, from, (offset, len), none, &mut |run| Command::Trim {
+                    offset: run.start,
+                    len: run.end - run.start,
+                });
+            }
+            Command::Flush => {
+                let id = core.desk.book(from.0, core.members.len(), none);
+                for member in 0..core.members.len() {
+                    core.members.submit(member, id, class, Command::Flush, core.now);
                 }
             }
-            Err(error) => {
-                let name = &self.members.disk(member).properties().name;
-                let error = named(&error, member, self.members.len(), name);
-                running.parts.error.get_or_insert(error);
+        }
+    }
+
+    fn settle<D: Disk>(&mut self, core: &mut Core<D, Parts>, member: usize, done: Completion) {
+        let id = done.id.0;
+        let error = match done.result {
+            Ok(bytes) => {
+                let parts = core.desk.get_mut(id).map(|command| &mut command.kind);
+                if let Some(place) = parts.and_then(|parts| parts.bytes.get_mut(member)) {
+                    *place = bytes;
+                }
+                None
             }
+            Err(error) => Some(core.name_error(member, &error)),
+        };
+        if core.desk.part_done(id, error) {
+            core.desk.finish(id, |parts| Ok(parts.join(*self)));
         }
-        if running.left == 0 {
-            let map = self.map;
-            self.desk.finish(id, |parts| parts.result(map));
-        }
+    }
+
+    fn trouble<D: Disk>(&self, _: &Core<D, Parts>) -> Option<String> {
+        None
+    }
+
+    fn width<D: Disk>(&self, core: &Core<D, Parts>) -> u32 {
+        core.members.disks().map(Disk::width).sum()
     }
 }
 
@@ -225,17 +252,15 @@ impl Cursor<'_> {
 }
 
 impl Parts {
-    fn result(mut self, map: ChunkMap) -> Result<Payload, DiskError> {
-        if let Some(error) = self.error {
-            return Err(error);
-        }
-        let Some((offset, len)) = self.read else { return Ok(Payload::EMPTY) };
+    /// Puts together what was read; every part of it was.
+    fn join(mut self, map: ChunkMap) -> Payload {
+        let Some((offset, len)) = self.read else { return Payload::EMPTY };
         let mut filled = self.bytes.iter_mut().filter(|bytes| !bytes.is_empty());
         if let (Some(only), None) = (filled.next(), filled.next()) {
-            return Ok(std::mem::replace(only, Payload::EMPTY));
+            return std::mem::replace(only, Payload::EMPTY);
         }
         if self.bytes.iter().any(|bytes| matches!(bytes, Payload::Phantom(_))) {
-            return Ok(Payload::Phantom(len));
+            return Payload::Phantom(len);
         }
         let mut whole = BufferMut::zeroed(len);
         let mut taken = vec![0; self.bytes.len()];
@@ -246,88 +271,6 @@ impl Parts {
             piece.copy_to(&mut whole[at..at + bytes]);
             (*from, at) = (*from + bytes, at + bytes);
         }
-        Ok(Payload::Bytes(whole.freeze()))
-    }
-}
-
-impl<D: Disk> Disk for Stripe<D> {
-    fn properties(&self) -> &Properties {
-        &self.properties
-    }
-
-    fn submit(&mut self, submission: Submission, now: Nanos) {
-        self.desk.time = self.desk.time.max(now);
-        let Submission { ticket, class, command } = submission;
-        let Some(ticket) = self.desk.admit(&self.properties, ticket, &command) else { return };
-        match command {
-            Command::Read { offset, len } => self.read(ticket, class, (offset, len), now),
-            Command::Write { offset, parts, durable } => {
-                self.write(ticket, class, (offset, &parts, durable), now);
-            }
-            Command::WriteZeroes { offset, len, durable } => {
-                let command = |run: Range<u64>| Command::WriteZeroes {
-                    offset: run.start,
-                    len: run.end - run.start,
-                    durable,
-                };
-                self.spread(ticket, class, (offset, len), Parts::default(), command, now);
-            }
-            Command::Trim { offset, len } => {
-                let command =
-                    |run: Range<u64>| Command::Trim { offset: run.start, len: run.end - run.start };
-                self.spread(ticket, class, (offset, len), Parts::default(), command, now);
-            }
-            Command::Flush => self.flush(ticket, class, now),
-        }
-    }
-
-    fn kick(&mut self) {
-        self.members.kick();
-    }
-
-    fn poll(&mut self, now: Nanos) -> Option<Completion> {
-        self.desk.time = self.desk.time.max(now);
-        while self.desk.done.is_empty() {
-            let (member, done) = self.members.poll(now)?;
-            self.settle(member, done);
-        }
-        self.desk.done.pop_front()
-    }
-
-    fn wake_at(&self) -> Option<Nanos> {
-        self.desk.wake_at(self.members.wake_at())
-    }
-
-    fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.members.wake_fd()
-    }
-
-    fn width(&self) -> u32 {
-        self.members.disks().map(Disk::width).sum()
-    }
-
-    fn trouble(&self) -> Option<String> {
-        self.members.disks().find_map(Disk::trouble)
-    }
-}
-
-impl<M: Model> Model for Stripe<M> {
-    fn power_cut(&mut self, now: Nanos, random: &mut SplitMix) -> Result<(), DiskError> {
-        let cuts: Vec<_> =
-            self.members.disks_mut().map(|disk| disk.power_cut(now, random)).collect();
-        self.members.forget_commands();
-        self.desk.abandon();
-        self.desk.power_cuts += 1;
-        cuts.into_iter().collect()
-    }
-
-    fn report(&self) -> Report {
-        let members = self.members.disks().map(Model::report).collect();
-        Report::Array { members, power_cuts: self.desk.power_cuts }
-    }
-
-    fn reset_report(&mut self) {
-        self.desk.power_cuts = 0;
-        self.members.disks_mut().for_each(Model::reset_report);
+        Payload::Bytes(whole.freeze())
     }
 }

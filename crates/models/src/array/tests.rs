@@ -6,7 +6,7 @@ use crate::{
     CrashDisk, Dataless, HddModel, HddOptions, InstantDisk, MemoryStore, Model, Profile, SplitMix,
     plain_properties,
 };
-use nearhead_disk::{BufferMut, Class, CommandId, Submission};
+use nearhead_disk::{BufferMut, CommandId, Payload};
 use std::cell::Cell;
 use std::rc::Rc;
 

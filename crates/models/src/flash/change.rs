@@ -6,6 +6,7 @@
 
 use super::tasks::{Owner, Task};
 use super::{Event, FlashModel, Kind};
+use crate::pending::Pending;
 use nearhead_disk::{DiskError, Nanos, Payload, Ticket};
 use std::ops::Range;
 
@@ -34,6 +35,20 @@ pub(super) struct Change {
     left: usize,
 }
 
+impl Pending for Change {
+    fn range(&self) -> &Range<u64> {
+        &self.range
+    }
+
+    fn parts(&self) -> &[Payload] {
+        &self.parts
+    }
+
+    fn is_volatile(&self) -> bool {
+        self.volatile
+    }
+}
+
 impl FlashModel {
     pub(super) fn submit_change(
         &mut self,
@@ -48,10 +63,7 @@ impl FlashModel {
             ChangeKind::Write | ChangeKind::Zero => Kind::Write { bytes },
             ChangeKind::Trim => Kind::Trim,
         };
-        let command = self.begin_command(ticket, command);
-        if let Some(command) = self.commands.get_mut(&command) {
-            command.left = 1;
-        }
+        let command = self.desk.book(ticket, 1, command);
         let sent = if kind == ChangeKind::Write { bytes } else { 0 };
         let arrives_at = self.use_link(sent);
         let fits = self.volatile_bytes + bytes <= self.profile.flash.dirty_bytes_max;
@@ -64,16 +76,14 @@ impl FlashModel {
         let command = (!volatile).then_some(command);
         let change =
             Change { kind, range, parts, command, volatile, arrived: false, begun: false, left: 0 };
-        let id = self.number();
+        let id = self.desk.number();
         self.changes.insert(id, change);
         self.at(arrives_at, Event::Arrived(id));
     }
 
     pub(super) fn submit_flush(&mut self, ticket: Ticket) {
-        let id = self.begin_command(ticket, Kind::Flush);
-        if self.changes.values().any(|change| change.volatile) {
-            self.flushes.push((id, id));
-        } else {
+        let id = self.desk.book(ticket, 0, Kind::Flush);
+        if !self.flushes.begin(id, &self.changes) {
             self.at(self.time + Nanos(self.times.cached), Event::Finish(id));
         }
     }
@@ -164,27 +174,9 @@ impl FlashModel {
     }
 
     fn finish_flushes(&mut self) {
-        let oldest = self.changes.iter().find(|(_, change)| change.volatile).map(|(id, _)| *id);
-        for (covers, id) in std::mem::take(&mut self.flushes) {
-            if oldest.is_none_or(|oldest| oldest > covers) {
-                self.at(self.time + Nanos(self.times.cached), Event::Finish(id));
-            } else {
-                self.flushes.push((covers, id));
-            }
+        for id in self.flushes.take_ready(&self.changes) {
+            self.at(self.time + Nanos(self.times.cached), Event::Finish(id));
         }
-    }
-
-    /// Whether the disk's memory has all of `range`, from writes that were answered early.
-    pub(super) fn is_in_memory(&self, range: &Range<u64>) -> bool {
-        let mut at = range.start;
-        while at < range.end {
-            let holds = |change: &&Change| {
-                change.volatile && change.range.start <= at && at < change.range.end
-            };
-            let Some(change) = self.changes.values().find(holds) else { return false };
-            at = change.range.end;
-        }
-        true
     }
 
     /// What a power cut may leave of the changes under way, in order of arrival.

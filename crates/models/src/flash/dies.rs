@@ -1,8 +1,13 @@
 //! Dies and buses: who works on what, and until when.
 //!
-//! A die does one thing at a time, and so does a bus. Reading senses the cells, then waits for the
-//! bus and sends the page, the die waiting with it; programming takes the bus first. Reads go
+//! A die does one thing at a time, and so does a bus. Every operation begins with its command on the
+//! bus, which it waits for like any transfer. Reading senses the cells, then waits for the bus again
+//! and sends the page, the die waiting with it; programming sends the page with the command. With a
+//! page its spare bytes cross the bus, or there would be nothing to correct its errors by. Reads go
 //! before programs, and both before collecting, unless a plane is nearly out of free blocks.
+//!
+//! Dies of a chip work by themselves, as ONFI's multi-LUN operations permit; a controller that gives
+//! a chip nothing before all of its dies are idle is slower.
 
 use super::plane::By;
 use super::{Event, FlashModel};
@@ -139,14 +144,16 @@ impl FlashModel {
         let now = self.time;
         match operation {
             Operation::ReadMapping { .. } | Operation::Read { .. } | Operation::MoveOut { .. } => {
-                self.at(now + Nanos(times.command + times.read), Event::Sensed(die));
+                let told = self.use_channel(die, now, times.command);
+                self.at(told + Nanos(times.read), Event::Sensed(die));
             }
             Operation::ProgramMapping | Operation::Program { .. } | Operation::MoveIn { .. } => {
-                let sent = self.use_channel(die, now + Nanos(times.command), times.page_transfer);
+                let sent = self.use_channel(die, now, times.command + times.page_transfer);
                 self.at(sent + Nanos(times.program), Event::DieDone(die));
             }
             Operation::Erase { .. } => {
-                self.at(now + Nanos(times.command + times.erase), Event::DieDone(die));
+                let told = self.use_channel(die, now, times.command);
+                self.at(told + Nanos(times.erase), Event::DieDone(die));
             }
         }
     }

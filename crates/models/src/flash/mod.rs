@@ -26,20 +26,20 @@ mod tasks;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use profile::EMBEDDED;
 pub use profile::{FlashProfile, FlashSpec};
 pub use stats::FlashStats;
 
+use crate::desk::Desk;
 use crate::hdd::HddOptions;
-use crate::overlay::overlay;
-use crate::profile::ProfileError;
+use crate::pending::{self, Flushes};
+use crate::profile_text::ProfileError;
 use crate::store::Store;
-use crate::validate::check;
 use change::{Change, ChangeKind};
 use dies::{Die, Operation, Times};
 use mapping::MappingCache;
 use nearhead_disk::{
-    BufferMut, Command, Completion, Disk, DiskError, DiskErrorKind, Nanos, Payload, Properties,
-    Submission, Ticket,
+    Command, Completion, Disk, DiskError, Nanos, Payload, Properties, Submission, Ticket,
 };
 use plane::Plane;
 use std::collections::{BTreeMap, VecDeque};
@@ -52,15 +52,7 @@ const TRANSFER_BYTES_MAX: u32 = 16 << 20;
 /// Bytes of an entry of the mapping table; assumed, as in most published designs.
 const MAPPING_ENTRY_BYTES: u32 = 8;
 
-/// A command of the host that was not answered.
-#[derive(Debug)]
-struct HostCommand {
-    ticket: Ticket,
-    left: usize,
-    error: Option<DiskError>,
-    kind: Kind,
-}
-
+/// What a command of the host is.
 #[derive(Debug)]
 enum Kind {
     Read { range: Range<u64> },
@@ -90,13 +82,11 @@ pub struct FlashModel {
     collect_below: u32,
     collect_first_below: u32,
     store: Box<dyn Store>,
-    keeps_content: bool,
     /// Everything up to here has happened.
     time: Nanos,
-    /// Numbers everything in order of arrival.
-    next_id: u64,
+    /// Commands of the host; numbers everything in order of arrival.
+    desk: Desk<Kind>,
     events: BTreeMap<(Nanos, u64), Event>,
-    commands: BTreeMap<u64, HostCommand>,
     changes: BTreeMap<u64, Change>,
     tasks: BTreeMap<u64, Task>,
     waiting_for_mapping: BTreeMap<u64, Vec<u64>>,
@@ -111,9 +101,8 @@ pub struct FlashModel {
     /// Programs that wait for an erased block of their plane.
     blocked: Vec<VecDeque<Operation>>,
     volatile_bytes: u64,
-    flushes: Vec<(u64, u64)>,
+    flushes: Flushes,
     lost: Option<DiskError>,
-    done: VecDeque<Completion>,
     stats: FlashStats,
 }
 
@@ -157,13 +146,12 @@ impl FlashModel {
                 read: ns(flash.read_us),
                 program: ns(flash.program_us),
                 erase: ns(flash.erase_us),
-                page_transfer: transfer(flash.page_bytes),
+                page_transfer: transfer(flash.page_bytes + flash.spare_bytes_per_page),
                 mapping_transfer: transfer(flash.mapping_read_bytes),
                 cached: ns(flash.cached_us),
             },
             collect_below: ((blocks * flash.collect_below) as u32).max(3),
             collect_first_below: ((blocks * flash.collect_first_below) as u32).max(2),
-            keeps_content: store.keeps_content(),
             mapping: MappingCache::new(usize::try_from(mapping_pages).unwrap_or(usize::MAX)),
             dies: std::iter::repeat_with(Die::default).take(flash.dies() as usize).collect(),
             channels: vec![Nanos::ZERO; flash.channels as usize],
@@ -174,17 +162,15 @@ impl FlashModel {
             profile: profile.clone(),
             store,
             time: Nanos::ZERO,
-            next_id: 0,
+            desk: Desk::new(),
             events: BTreeMap::new(),
-            commands: BTreeMap::new(),
             changes: BTreeMap::new(),
             tasks: BTreeMap::new(),
             waiting_for_mapping: BTreeMap::new(),
             link_free_at: Nanos::ZERO,
             volatile_bytes: 0,
-            flushes: Vec::new(),
+            flushes: Flushes::default(),
             lost: None,
-            done: VecDeque::new(),
             stats: FlashStats::default(),
         })
     }
@@ -196,26 +182,22 @@ impl FlashModel {
 
     /// What the disk did so far.
     pub fn stats(&self) -> FlashStats {
-        self.stats
+        FlashStats { commands: self.desk.answered, errors: self.desk.failed, ..self.stats }
     }
 
     /// Starts counting anew.
     pub fn reset_stats(&mut self) {
         self.stats = FlashStats::default();
+        (self.desk.answered, self.desk.failed) = (0, 0);
     }
 
     /// Commands accepted and not completed.
     pub fn outstanding(&self) -> usize {
-        self.commands.len()
-    }
-
-    fn number(&mut self) -> u64 {
-        self.next_id += 1;
-        self.next_id
+        self.desk.outstanding()
     }
 
     fn at(&mut self, at: Nanos, event: Event) {
-        let order = self.number();
+        let order = self.desk.number();
         self.events.insert((at, order), event);
     }
 
@@ -253,35 +235,15 @@ impl FlashModel {
         self.time = self.time.max(now);
     }
 
-    fn begin_command(&mut self, ticket: Ticket, kind: Kind) -> u64 {
-        let id = self.number();
-        self.commands.insert(id, HostCommand { ticket, left: 0, error: None, kind });
-        id
-    }
-
-    fn refuse(&self, command: &Command) -> Option<DiskError> {
-        let depth = usize::from(self.properties.queue_depth_max);
-        let name = &self.properties.name;
-        let full = || {
-            (self.commands.len() >= depth).then(|| DiskError {
-                kind: DiskErrorKind::Invalid,
-                detail: format!("{name}: more than {depth} commands outstanding: wait for some"),
-            })
-        };
-        check(&self.properties, command).err().or_else(full)
-    }
-
     fn submit_read(&mut self, ticket: Ticket, range: Range<u64>) {
-        let id = self.begin_command(ticket, Kind::Read { range: range.clone() });
-        if self.is_in_memory(&range) {
+        let pages = self.pages_of(&range);
+        let left = (pages.end - pages.start) as usize;
+        let id = self.desk.book(ticket, left, Kind::Read { range: range.clone() });
+        if pending::holds_all(&self.changes, &range) {
             self.stats.read_hits += 1;
             let bytes = (range.end - range.start) * self.sector_bytes();
             let at = self.use_link(bytes) + Nanos(self.times.cached);
             return self.at(at, Event::Finish(id));
-        }
-        let pages = self.pages_of(&range);
-        if let Some(command) = self.commands.get_mut(&id) {
-            command.left = (pages.end - pages.start) as usize;
         }
         for page in pages {
             self.begin_task(Task { owner: Owner::Read { command: id }, page, partial: false });
@@ -295,14 +257,12 @@ impl FlashModel {
 
     /// A part of a host's command is done; the command is when it was the last.
     fn part_of_command_done(&mut self, id: u64, error: Option<DiskError>) {
-        let Some(command) = self.commands.get_mut(&id) else { return };
-        command.left = command.left.saturating_sub(1);
-        command.error = command.error.take().or(error);
-        if command.left > 0 {
+        if !self.desk.part_done(id, error) {
             return;
         }
-        let bytes = match &command.kind {
-            Kind::Read { range } => (range.end - range.start) * self.sector_bytes(),
+        let sector = self.sector_bytes();
+        let bytes = match self.desk.get_mut(id).map(|command| &command.kind) {
+            Some(Kind::Read { range }) => (range.end - range.start) * sector,
             _ => 0,
         };
         let at = if bytes > 0 { self.use_link(bytes) } else { self.time };
@@ -310,45 +270,25 @@ impl FlashModel {
     }
 
     fn finish(&mut self, id: u64) {
-        let Some(command) = self.commands.remove(&id) else { return };
-        self.stats.commands += 1;
-        let mut result = match command.kind {
+        let sector = self.sector_bytes();
+        let Self { desk, stats, lost, changes, store, .. } = self;
+        desk.finish(id, |kind| match kind {
             Kind::Read { range } => {
-                self.stats.reads += 1;
-                self.stats.read_bytes += (range.end - range.start) * self.sector_bytes();
-                self.content(&range)
+                stats.reads += 1;
+                stats.read_bytes += (range.end - range.start) * sector;
+                pending::content(changes, &**store, sector, &range)
             }
             Kind::Write { bytes } => {
-                self.stats.writes += 1;
-                self.stats.write_bytes += bytes;
+                stats.writes += 1;
+                stats.write_bytes += bytes;
                 Ok(Payload::EMPTY)
             }
             Kind::Flush => {
-                self.stats.flushes += 1;
-                self.lost.take().map_or(Ok(Payload::EMPTY), Err)
+                stats.flushes += 1;
+                lost.take().map_or(Ok(Payload::EMPTY), Err)
             }
             Kind::Trim => Ok(Payload::EMPTY),
-        };
-        if let Some(error) = command.error {
-            result = Err(error);
-        }
-        self.stats.errors += u64::from(result.is_err());
-        self.done.push_back(command.ticket.complete(result));
-    }
-
-    /// The bytes a host sees: what was stored, and over it what was answered and is not stored yet.
-    fn content(&self, range: &Range<u64>) -> Result<Payload, DiskError> {
-        let sector = self.sector_bytes();
-        let (start, end) = (range.start * sector, range.end * sector);
-        if !self.keeps_content {
-            return Ok(Payload::Phantom((end - start) as usize));
-        }
-        let mut bytes = BufferMut::zeroed((end - start) as usize);
-        self.store.read(start, &mut bytes)?;
-        for change in self.changes.values().filter(|change| change.volatile) {
-            overlay(&mut bytes, start, change.range.start * sector, &change.parts);
-        }
-        Ok(Payload::Bytes(bytes.freeze()))
+        });
     }
 }
 
@@ -360,13 +300,7 @@ impl Disk for FlashModel {
     fn submit(&mut self, submission: Submission, now: Nanos) {
         self.advance(now);
         let Submission { ticket, command, .. } = submission;
-        if let Some(error) = self.refuse(&command) {
-            let id = self.begin_command(ticket, Kind::Trim);
-            if let Some(command) = self.commands.get_mut(&id) {
-                command.error = Some(error);
-            }
-            return self.at(self.time, Event::Finish(id));
-        }
+        let Some(ticket) = self.desk.admit(&self.properties, ticket, &command) else { return };
         let sector = self.sector_bytes();
         let range = |offset: u64, len: u64| offset / sector..(offset + len) / sector;
         match command {
@@ -390,20 +324,10 @@ impl Disk for FlashModel {
 
     fn poll(&mut self, now: Nanos) -> Option<Completion> {
         self.advance(now);
-        self.done.pop_front()
+        self.desk.fetch()
     }
 
     fn wake_at(&self) -> Option<Nanos> {
-        if self.done.is_empty() {
-            self.events.first_key_value().map(|((at, _), _)| *at)
-        } else {
-            Some(self.time)
-        }
-    }
-}
-
-impl Drop for FlashModel {
-    fn drop(&mut self) {
-        self.abandon_commands();
+        self.desk.wake_at(self.time, self.events.first_key_value().map(|((at, _), _)| *at))
     }
 }

@@ -6,16 +6,15 @@
 
 use super::FlashModel;
 use crate::model::{Model, Report};
+use crate::pending::tear_parts;
 use crate::random::SplitMix;
-use crate::tear::{SectorSizes, tear};
+use crate::tear::SectorSizes;
 use nearhead_disk::{DiskError, Nanos};
 
 impl FlashModel {
     /// Forgets every command without an answer.
     pub(super) fn abandon_commands(&mut self) {
-        while let Some((_, command)) = self.commands.pop_first() {
-            command.ticket.abandon();
-        }
+        self.desk.abandon();
         self.events.clear();
         self.changes.clear();
         self.tasks.clear();
@@ -31,15 +30,11 @@ impl FlashModel {
 impl Model for FlashModel {
     fn power_cut(&mut self, now: Nanos, random: &mut SplitMix) -> Result<(), DiskError> {
         self.advance(now);
-        self.done.clear();
         let physical = u64::from(self.properties.physical_sector_bytes);
         let sizes = SectorSizes { logical: self.sector_bytes(), physical };
         let mut result = Ok(());
-        for (mut at, parts) in self.take_unsafe() {
-            for part in parts {
-                result = result.and(tear(&mut *self.store, sizes, at, &part, random));
-                at += part.len() as u64 / sizes.logical;
-            }
+        for (at, parts) in self.take_unsafe() {
+            result = result.and(tear_parts(&mut *self.store, sizes, at, &parts, random));
         }
         self.abandon_commands();
         self.stats.power_cuts += 1;

@@ -1,10 +1,10 @@
 //! Profiles of flash disks: how many of what, and how long each takes.
 
-use crate::profile::ProfileError;
+use crate::profile_text::{self, Embedded, ProfileError};
 use serde::Deserialize;
 
-const EMBEDDED: [(&str, &str); 1] =
-    [("flash-8ch-550gb", include_str!("../../profiles/flash-8ch-550gb.toml"))];
+pub(crate) const EMBEDDED: &Embedded =
+    &[("flash-8ch-550gb", include_str!("../../profiles/flash-8ch-550gb.toml"))];
 
 /// Most pages of a plane: they are numbered with 32 bits, a few values of which mean something.
 const PLANE_PAGES_MAX: u64 = 1 << 31;
@@ -27,6 +27,9 @@ pub struct FlashSpec {
     pub planes_per_die: u32,
     /// What is read and programmed at once.
     pub page_bytes: u32,
+    /// What crosses the bus with each page, for its correction.
+    #[serde(default)]
+    pub spare_bytes_per_page: u32,
     /// Blocks, which are erased at once.
     pub blocks_per_plane: u32,
     /// Pages of a block.
@@ -102,28 +105,18 @@ impl FlashSpec {
 impl FlashProfile {
     /// Names of the embedded profiles.
     pub fn known_names() -> impl Iterator<Item = &'static str> {
-        EMBEDDED.iter().map(|(name, _)| *name)
+        profile_text::names(EMBEDDED)
     }
 
     /// The embedded profile `name`.
     pub fn named(name: &str) -> Result<Self, ProfileError> {
-        match EMBEDDED.iter().find(|(known, _)| *known == name) {
-            Some((name, text)) => Self::parse(name, text),
-            None => Err(ProfileError {
-                profile: name.to_owned(),
-                problem: format!(
-                    "not known; expected one of {}",
-                    Self::known_names().collect::<Vec<_>>().join(", ")
-                ),
-            }),
-        }
+        Self::parse(name, profile_text::named(name, &[EMBEDDED])?)
     }
 
     /// Reads and checks the TOML `text` of the profile called `source` in errors.
     pub fn parse(source: &str, text: &str) -> Result<Self, ProfileError> {
-        let failed = |problem| ProfileError { profile: source.to_owned(), problem };
-        let profile: Self = toml::from_str(text).map_err(|error| failed(error.to_string()))?;
-        profile.flash.check().map_err(failed)?;
+        let profile: Self = profile_text::from_toml(source, text)?;
+        profile.flash.check().map_err(|problem| ProfileError::new(source, problem))?;
         Ok(profile)
     }
 
@@ -183,6 +176,10 @@ impl FlashSpec {
                 self.page_bytes, self.physical_sector_bytes, self.sector_bytes
             ));
         }
+        if self.spare_bytes_per_page > self.page_bytes {
+            let found = self.spare_bytes_per_page;
+            return Err(format!("expected flash.spare_bytes_per_page up to a page, found {found}"));
+        }
         if self.mapping_read_bytes > self.page_bytes || self.queue_depth == 0 {
             return Err(
                 "flash.mapping_read_bytes is larger than a page, or queue_depth is 0".to_owned()
@@ -230,6 +227,11 @@ mod tests {
         for (from, to, expected) in [
             ("channels = 8", "channels = 0", "flash.channels from 1"),
             ("page_bytes = 8192", "page_bytes = 6000", "page_bytes in whole physical sectors"),
+            (
+                "spare_bytes_per_page = 448",
+                "spare_bytes_per_page = 8448",
+                "flash.spare_bytes_per_page",
+            ),
             ("read_us = 75.0", "read_us = -1.0", "flash.read_us"),
             ("over_provisioning = 0.07", "over_provisioning = 0.01", "in this order"),
             ("collect_below = 0.05", "collect_below = 0.0", "in this order"),

@@ -34,7 +34,7 @@ impl FlashModel {
     }
 
     pub(super) fn begin_task(&mut self, task: Task) {
-        let id = self.number();
+        let id = self.desk.number();
         self.tasks.insert(id, task);
         let per_page = u64::from(self.profile.flash.page_bytes / MAPPING_ENTRY_BYTES);
         let translation = task.page / per_page;

@@ -30,8 +30,9 @@ mod stream;
 pub use stats::Stats;
 
 use crate::mechanics::{ArmPosition, Mechanics};
-use crate::profile::{Profile, ProfileError};
+use crate::profile::Profile;
 use crate::profile_parts::QueuePolicy;
+use crate::profile_text::ProfileError;
 use crate::random::SplitMix;
 use crate::store::Store;
 use crate::validate::check;

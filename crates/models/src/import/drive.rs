@@ -37,6 +37,10 @@ pub(super) fn find_disk<'a>(
     if let Some(disk) = disks.iter().find(named) {
         return Ok(Some(disk));
     }
+    let mut used = disks.iter().filter(|disk| sections.instantiates(&disk.name));
+    if let (Some(disk), None) = (used.next(), used.next()) {
+        return Ok(Some(disk));
+    }
     let found: Vec<&str> = disks.iter().map(|disk| disk.name.as_str()).collect();
     Err(ImportError::new(
         &last.place,
@@ -67,9 +71,22 @@ pub(super) fn find_model<'a>(
     sections.of_kind("dm_disk").last().ok_or_else(|| {
         ImportError::new(
             folder.path().display(),
-            format!("package {}: no section dm_disk (mechanics and layout)", folder.name()),
+            format!(
+                "package {}: expected a section dm_disk (mechanics and layout of a hard disk), found \
+                 {}; other kinds of devices cannot be imported",
+                folder.name(),
+                kinds(sections)
+            ),
         )
     })
+}
+
+/// The kinds of all sections, for messages.
+fn kinds(sections: &Sections) -> String {
+    let mut kinds: Vec<&str> = sections.all().map(|section| section.kind.as_str()).collect();
+    kinds.sort_unstable();
+    kinds.dedup();
+    if kinds.is_empty() { "no section at all".to_owned() } else { kinds.join(", ") }
 }
 
 /// For people: what the package calls the drive.

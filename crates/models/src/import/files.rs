@@ -1,7 +1,8 @@
 //! The files of a package: found by name in one folder, compressed or not.
 //!
-//! Names come from inside the files too, so only plain names are followed: nothing can make an
-//! import read outside of its folder. A file is read whole, up to a bound.
+//! Names come from inside the files too. Of a path only the last part counts: packages were written
+//! where their files lay elsewhere, and nothing can make an import read outside of its folder. A
+//! file is read whole, up to a bound.
 
 use super::ImportError;
 use std::cell::Cell;
@@ -73,18 +74,18 @@ impl Folder {
 
     /// The text of `file` or of `file.zst`, or none if there is neither.
     pub(super) fn read(&self, file: &str) -> Result<Option<String>, ImportError> {
-        if file.contains(['/', '\\']) || file.starts_with('.') {
+        let Some(plain) = plain_name(file) else {
             return Err(ImportError::new(
                 self.path.display(),
                 format!("expected the name of a file in the package's folder, found {file:?}"),
             ));
-        }
+        };
         self.reads.set(self.reads.get() + 1);
         if self.reads.get() > READS_MAX {
             let problem = format!("{file}: the files of a package include more than {READS_MAX}");
             return Err(ImportError::new(self.path.display(), problem));
         }
-        for candidate in [file.to_owned(), format!("{file}.zst")] {
+        for candidate in [plain.to_owned(), format!("{plain}.zst")] {
             let path = self.path.join(candidate);
             if path.is_file() {
                 let failed = |problem: String| ImportError::new(path.display(), problem);
@@ -93,6 +94,12 @@ impl Folder {
         }
         Ok(None)
     }
+}
+
+/// The last part of a path as a package names it; none for a name that no file of a package has.
+fn plain_name(file: &str) -> Option<&str> {
+    let name = file.trim_matches('"').rsplit(['/', '\\']).next()?;
+    (!name.is_empty() && !name.starts_with('.')).then_some(name)
 }
 
 /// The name of the only package in a folder.
@@ -150,5 +157,6 @@ fn read_text(path: &Path) -> Result<String, String> {
         return Err(format!("expected at most {TEXT_BYTES_MAX} bytes of text, found more"));
     }
     // Comments of old packages hold bytes that are no UTF-8; names and numbers do not.
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
 }

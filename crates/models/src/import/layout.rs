@@ -1,13 +1,16 @@
-//! The layout of a package: `dm_layout_g1` (zones) or `dm_layout_g4` (index tree).
+//! The layout of a package: `dm_layout_g1` (zones), `dm_layout_g2` (list of tracks) or `dm_layout_g4`
+//! (index tree).
 //!
 //! The detailed layout is believed over the counts that other files state; where they differ that
 //! is told. Without a layout file, a raw `layout.mappings` gives the tracks but no angles.
 
 use super::files::Folder;
 use super::syntax::{Content, Section, Value};
-use super::{ImportError, Notes, mappings};
+use super::{ImportError, Notes, mappings, track_list};
 use crate::LayoutSpec;
-use crate::layout::{SpareScheme, SurfaceOrder, TreeRow, TreeSpec, ZonedSpec, ZonedZone};
+use crate::layout::{
+    SpareScheme, SurfaceOrder, TreeRemap, TreeRow, TreeSpec, ZonedSpec, ZonedZone,
+};
 
 /// The layout, and the counts that follow from it.
 pub(super) struct Layout {
@@ -49,16 +52,22 @@ pub(super) fn read(
                  angles: sequential transfers are too fast and phases unknown"
             ),
         );
-        LayoutSpec::Tree(raw.tree())
+        LayoutSpec::Tree(raw.bare_tree())
     } else {
         let section = value.section(KEY)?;
         notes.sources.insert("layout", format!("{}: {}.", section.place, section.kind));
         match section.kind.as_str() {
             "dm_layout_g1" => LayoutSpec::Zoned(zoned(section)?),
-            "dm_layout_g4" => LayoutSpec::Tree(tree(section, notes)?),
+            "dm_layout_g2" => {
+                let listed = track_list::read(section, folder)?;
+                blocks = if blocks == 0 { listed.blocks() } else { blocks };
+                LayoutSpec::Tree(listed)
+            }
+            "dm_layout_g4" => LayoutSpec::Tree(tree(section)?),
             other => {
-                let problem =
-                    format!("expected a layout dm_layout_g1 or dm_layout_g4, found {other}");
+                let problem = format!(
+                    "expected a layout dm_layout_g1, dm_layout_g2 or dm_layout_g4, found {other}"
+                );
                 return Err(ImportError::new(&section.place, problem));
             }
         }
@@ -143,10 +152,7 @@ fn zoned(section: &Section) -> Result<ZonedSpec, ImportError> {
             SpareScheme::SectorsPerZoneSlipOn,
         ],
     )?;
-    let in_revolutions = match section.get("Skew units") {
-        Some(value) => value.word("Skew units")?.to_ascii_lowercase().starts_with("rev"),
-        None => false,
-    };
+    let in_revolutions = skews_in_revolutions(section)?.unwrap_or(false);
     let zones: Vec<ZonedZone> = section
         .need("Zones")?
         .list("Zones")?
@@ -158,6 +164,20 @@ fn zoned(section: &Section) -> Result<ZonedSpec, ImportError> {
     }
     let range = section.whole_or("Rangesize for sparing", 1)?.clamp(1, 1 << 30);
     Ok(ZonedSpec { order, spares, range_cylinders: range as u32, zones })
+}
+
+/// Whether skews are in revolutions or, otherwise, in sectors; none if the section does not say.
+pub(super) fn skews_in_revolutions(section: &Section) -> Result<Option<bool>, ImportError> {
+    let key = "Skew units";
+    let Some(value) = section.get(key) else { return Ok(None) };
+    match value.word(key)?.to_ascii_lowercase().as_str() {
+        "revolutions" => Ok(Some(true)),
+        "sectors" => Ok(Some(false)),
+        other => {
+            let problem = format!("{key:?}: expected revolutions or sectors, found {other:?}");
+            Err(ImportError::new(&value.place, problem))
+        }
+    }
 }
 
 fn one_of<T: Copy>(section: &Section, key: &str, known: &[T]) -> Result<T, ImportError> {
@@ -176,6 +196,7 @@ fn one_zone(section: &Section, in_revolutions: bool) -> Result<ZonedZone, Import
             .map_err(|_| ImportError::new(&section.place, format!("{key:?}: {found} is too large")))
     };
     let sectors_per_track = small("Blocks per track")?;
+    let in_revolutions = skews_in_revolutions(section)?.unwrap_or(in_revolutions);
     let unit = if in_revolutions { f64::from(sectors_per_track) } else { 1.0 };
     let whole_list = |key: &str| -> Result<Vec<u64>, ImportError> {
         section.list(key)?.iter().map(|item| item.whole(key)).collect()
@@ -193,15 +214,15 @@ fn one_zone(section: &Section, in_revolutions: bool) -> Result<ZonedZone, Import
         sectors_per_track,
         first_sector: section.number_or("Offset of first block", 0.0)? * unit,
         lost_blocks: section.whole_or("Empty space at zone front", 0)?,
-        track_skew: section.number("Skew for track switch")? * unit,
-        cylinder_skew: section.number("Skew for cylinder switch")? * unit,
+        track_skew: section.number_or("Skew for track switch", 0.0)? * unit,
+        cylinder_skew: section.number_or("Skew for cylinder switch", 0.0)? * unit,
         spares: section.whole_or("Number of spares", 0)?,
         slips,
         defects: defects.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect(),
     })
 }
 
-fn tree(section: &Section, notes: &mut Notes) -> Result<TreeSpec, ImportError> {
+fn tree(section: &Section) -> Result<TreeSpec, ImportError> {
     let flat = |key: &str, width: usize| -> Result<Vec<u64>, ImportError> {
         let Some(value) = section.get(key) else { return Ok(Vec::new()) };
         let found: Vec<u64> =
@@ -220,15 +241,17 @@ fn tree(section: &Section, notes: &mut Notes) -> Result<TreeSpec, ImportError> {
     let tables = section.need("IDX")?.list("IDX")?;
     let tables = tables.iter().map(table).collect::<Result<_, _>>()?;
     let slips = flat("Slips", 2)?.chunks_exact(2).map(|slip| (slip[0], slip[1])).collect();
-    let remaps = section.list("Remaps")?;
-    if let Some(first) = remaps.first() {
-        notes.warn(
-            &first.place,
-            "remapped sectors of a tree are not modelled: they are read where \
-                                  they would have been",
-        );
-    }
-    Ok(TreeSpec { patterns, tables, slips })
+    // First block, blocks, and where they are: cylinder, head, sector, sectors of that track.
+    let remaps = flat("Remaps", 6)?;
+    let remaps = remaps.chunks_exact(6).map(|remap| TreeRemap {
+        lbn: remap[0],
+        blocks: remap[1],
+        cylinder: remap[2] as u32,
+        head: remap[3] as u16,
+        sector: remap[4] as u32,
+        sectors_per_track: remap[5] as u32,
+    });
+    Ok(TreeSpec { patterns, tables, slips, remaps: remaps.collect() })
 }
 
 /// A table: rows of 10 items for a table, of 11 for a track.

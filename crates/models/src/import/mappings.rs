@@ -1,4 +1,5 @@
-//! `layout.mappings`: the raw list of tracks that `DIXtrac` read from a drive.
+//! The raw list of tracks that `DIXtrac` read from a drive: `layout.mappings`, or the map of a layout
+//! of the second kind (`track_list`).
 //!
 //! ```text
 //! maxlbn 286749487, blocksize 512
@@ -7,8 +8,9 @@
 //! Defect at cyl 73951, head 2, sect 28
 //! ```
 //!
-//! The number of blocks is believed over a model file. The tracks themselves are used only where
-//! the package lacks its layout: they hold no angles.
+//! Older lists say `seqcnt N` for a count of N + 1. The number of blocks of `layout.mappings` is
+//! believed over a model file. Its tracks are used only where the package lacks its layout: they
+//! hold no angles.
 
 use super::ImportError;
 use super::files::Folder;
@@ -22,22 +24,27 @@ pub(super) struct Mappings {
     tracks: Vec<Track>,
 }
 
+/// Blocks that follow each other on a track.
 #[derive(Clone, Copy)]
-struct Track {
-    lbn: u64,
-    cylinder: u32,
-    head: u16,
-    sector: u32,
-    count: u32,
+pub(super) struct Track {
+    pub(super) lbn: u64,
+    pub(super) cylinder: u32,
+    pub(super) head: u16,
+    pub(super) sector: u32,
+    pub(super) count: u32,
 }
 
 /// The file of the package's folder, if there is one.
 pub(super) fn read(folder: &Folder) -> Result<Option<Mappings>, ImportError> {
-    let Some(text) = folder.read(FILE)? else { return Ok(None) };
+    folder.read(FILE)?.map(|text| parse(FILE, &text)).transpose()
+}
+
+/// The list that `text`, the text of `file`, is.
+pub(super) fn parse(file: &str, text: &str) -> Result<Mappings, ImportError> {
     let mut mappings = Mappings { blocks: 0, tracks: Vec::new() };
     let mut next = 0;
     for (index, line) in text.lines().enumerate() {
-        let failed = |problem: String| ImportError::new(format!("{FILE}:{}", index + 1), problem);
+        let failed = |problem: String| ImportError::new(format!("{file}:{}", index + 1), problem);
         let numbers: Vec<u64> = line
             .split(|letter: char| !letter.is_ascii_digit())
             .filter_map(|number| number.parse().ok())
@@ -49,7 +56,9 @@ pub(super) fn read(folder: &Folder) -> Result<Option<Mappings>, ImportError> {
                 let expected = "lbn N --> cyl N, head N, sect N, count N";
                 return Err(failed(format!("expected `{expected}`, found {line:?}")));
             };
-            if lbn != next || count == 0 || count > 1 << 20 {
+            let count = count.saturating_add(u64::from(line.contains("seqcnt")));
+            let is_track = cylinder < 1 << 31 && head < 1 << 10 && sector < 1 << 20;
+            if lbn != next || !(1..=1 << 20).contains(&count) || !is_track {
                 return Err(failed(format!("expected the track of block {next}, found {line:?}")));
             }
             next = lbn + count;
@@ -64,33 +73,50 @@ pub(super) fn read(folder: &Folder) -> Result<Option<Mappings>, ImportError> {
     if mappings.blocks == 0 || next != 0 && next < mappings.blocks {
         let expected = mappings.blocks;
         return Err(ImportError::new(
-            FILE,
+            file,
             format!("expected {expected} blocks on tracks, found {next}"),
         ));
     }
-    Ok(Some(mappings))
+    Ok(mappings)
 }
 
 impl Mappings {
-    /// The tracks as a tree of one table, tracks at equal steps in one row.
-    pub(super) fn tree(&self) -> TreeSpec {
-        let mut patterns: Vec<(u32, u32, u32)> = Vec::new();
-        let mut rows: Vec<TreeRow> = Vec::new();
+    /// The tracks as a tree, without angles.
+    pub(super) fn bare_tree(&self) -> TreeSpec {
         let mut per_track = 0;
-        for track in &self.tracks {
+        self.tree(|track| {
             let end = track.sector + track.count;
             // A track that lacks a few sectors has defects; one that lacks many is of another zone.
             if end > per_track || end + per_track / 20 < per_track {
                 per_track = end;
             }
-            let pattern = (track.sector, end - 1, per_track);
+            Ok((0.0, per_track))
+        })
+        // Nothing above fails.
+        .unwrap_or_else(|_| TreeSpec::default())
+    }
+
+    /// The tracks as a tree of one table, tracks at equal steps in one row. `place` says, for each in
+    /// order, the angle of its sector 0 in revolutions, and its sectors.
+    pub(super) fn tree(
+        &self,
+        mut place: impl FnMut(&Track) -> Result<(f64, u32), ImportError>,
+    ) -> Result<TreeSpec, ImportError> {
+        let mut patterns: Vec<(u32, u32, u32)> = Vec::new();
+        let mut rows: Vec<TreeRow> = Vec::new();
+        for track in &self.tracks {
+            let (angle, per_track) = place(track)?;
+            let pattern = (track.sector, track.sector + track.count - 1, per_track);
             let which = patterns.iter().position(|known| *known == pattern).unwrap_or_else(|| {
                 patterns.push(pattern);
                 patterns.len() - 1
             });
             if let Some(row) = rows.last_mut()
-                && continues(row, track, which)
+                && continues(row, track, which, angle)
             {
+                if row.6 == row.3 {
+                    row.5 = (angle - row.2).rem_euclid(1.0);
+                }
                 row.6 += u64::from(track.count);
                 row.7 = i64::from(track.cylinder) - i64::from(row.1);
                 row.7 += row.7.signum();
@@ -99,17 +125,21 @@ impl Mappings {
             let count = u64::from(track.count);
             let (cylinder, kind) = (track.cylinder, "track".to_owned());
             rows.push(TreeRow(
-                track.lbn, cylinder, 0.0, count, 1, 0.0, count, 1, kind, which, track.head,
+                track.lbn, cylinder, angle, count, 1, 0.0, count, 1, kind, which, track.head,
             ));
         }
-        TreeSpec { patterns, tables: vec![rows], slips: Vec::new() }
+        Ok(TreeSpec { patterns, tables: vec![rows], ..TreeSpec::default() })
     }
 }
 
 /// Whether `track` is the next repetition of `row`.
-fn continues(row: &TreeRow, track: &Track, pattern: usize) -> bool {
+fn continues(row: &TreeRow, track: &Track, pattern: usize, angle: f64) -> bool {
     let repetitions = (row.6 / row.3) as i64;
     let step = i64::from(track.cylinder) - i64::from(row.1);
     let same = row.9 == pattern && row.10 == track.head && row.3 == u64::from(track.count);
-    same && step.abs() == repetitions && (repetitions == 1 || step.signum() == row.7.signum())
+    let off = (row.2 + repetitions as f64 * row.5 - angle).rem_euclid(1.0);
+    let turned = repetitions == 1 || off.min(1.0 - off) < 1e-9;
+    let stepped =
+        step.abs() == repetitions && (repetitions == 1 || step.signum() == row.7.signum());
+    same && turned && stepped
 }

@@ -78,7 +78,10 @@ fn curve(
     let formula: Box<dyn Fn(f64) -> f64> = match kind.as_str() {
         "extracted" => return table(section, full, folder, notes),
         "constant" => {
-            let constant = stated("Average seek time")?;
+            let constant = match section.get("Constant seek time") {
+                Some(value) => value.number("Constant seek time")?,
+                None => stated("Average seek time")?,
+            };
             Box::new(move |_| constant)
         }
         "linear" => {
@@ -203,8 +206,13 @@ fn table(
     }
     if let Some(pair) = table.rows.windows(2).find(|pair| pair[0].0 >= pair[1].0) {
         let (after, before) = (pair[1].0, pair[0].0);
-        let problem = format!("distances must increase, found {after} after {before}");
-        return Err(ImportError::new(file, problem));
+        let problem = format!(
+            "distances should increase, found {after} after {before}: they are put in order, and \
+             of several with one distance the first is taken"
+        );
+        notes.warn(file, problem);
+        table.rows.sort_by_key(|row| row.0);
+        table.rows.dedup_by_key(|row| row.0);
     }
     let reads = table.rows.iter().map(|row| (row.0, row.1)).collect();
     let dual = table.rows.iter().any(|row| row.2.is_some());

@@ -8,6 +8,8 @@
 
 mod drive;
 mod files;
+#[cfg(test)]
+mod form_tests;
 mod layout;
 mod mappings;
 mod mechanics;
@@ -15,6 +17,7 @@ mod syntax;
 #[cfg(test)]
 mod tests;
 mod text;
+mod track_list;
 
 pub use text::to_toml;
 
@@ -80,6 +83,9 @@ pub fn import(package: &Path) -> Result<Imported, ImportError> {
     let disk = drive::find_disk(&sections, &folder)?;
     let model = drive::find_model(&sections, disk, &folder)?;
     let mut notes = Notes::default();
+    for (place, problem) in sections.missing() {
+        notes.warn(place, format!("{problem}, if anything of the drive is in it"));
+    }
     let name = folder.name().to_ascii_lowercase().replace(['_', ' '], "-");
     let mechanics = mechanics::read(model, &folder, &mut notes)?;
     let layout = layout::read(model, &folder, &mut notes)?;
@@ -130,7 +136,13 @@ fn entry_sections(folder: &Folder) -> Result<Sections, ImportError> {
         }
     }
     if found {
-        return Ok(sections);
+        let is_drive = |section: &Section| section.kind == "disksim_disk";
+        let missing = sections.missing().next();
+        let missing = missing.map(|(place, problem)| ImportError::new(place, problem));
+        return match missing {
+            Some(error) if !sections.all().any(is_drive) => Err(error),
+            _ => Ok(sections),
+        };
     }
     Err(ImportError::new(
         folder.path().display(),

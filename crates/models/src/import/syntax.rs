@@ -10,8 +10,9 @@
 //! }                                   comments run from # to the end of the line
 //! ```
 //!
-//! `instantiate` and `topology` say how DiskSim connects components: they are passed over. Nothing
-//! here knows what a key means; depth, inclusion and sizes are bounded.
+//! `instantiate` and `topology` say how DiskSim connects components: only what is made of which
+//! section is kept of them. A file that is included beside the others and is not there is kept as
+//! missing: statistics and generators are no part of a drive. Nothing here knows what a key means; depth, inclusion and sizes are bounded.
 
 use super::ImportError;
 use super::files::Folder;
@@ -182,6 +183,10 @@ impl Value {
 #[derive(Debug, Default)]
 pub(super) struct Sections {
     list: Vec<Section>,
+    /// Files that were to be read beside the others and are not there.
+    missing: Vec<(Place, String)>,
+    /// What is made of sections: `instantiate [ disk0 ] as NAME`.
+    instantiated: Vec<String>,
 }
 
 impl Sections {
@@ -189,7 +194,17 @@ impl Sections {
         self.list.iter()
     }
 
-    /// The first section of a kind.
+    /// Files that were to be read beside the others and are not there: where, and what to do.
+    pub(super) fn missing(&self) -> impl Iterator<Item = (&Place, String)> {
+        self.missing.iter().map(|(place, file)| (place, missing(file)))
+    }
+
+    /// Whether anything is made of the section called `name`.
+    pub(super) fn instantiates(&self, name: &str) -> bool {
+        self.instantiated.iter().any(|known| known == name)
+    }
+
+    /// The sections of a kind.
     pub(super) fn of_kind<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = &'a Section> {
         self.list.iter().filter(move |section| section.kind == kind)
     }
@@ -206,18 +221,26 @@ pub(super) fn parse_into(
     let mut parser = Parser { folder, file: Rc::from(file), text, at: 0, line: 1, depth };
     while parser.skip_blanks() {
         let place = parser.place();
+        if matches!(parser.peek(), Some(b',' | b';')) {
+            parser.advance();
+            continue;
+        }
         let words = parser.take_until(|next| matches!(next, b'{' | b'[' | b'\n'));
         let mut words = words.split_whitespace();
         let (kind, rest) = (words.next().unwrap_or(""), words.collect::<Vec<_>>().join(" "));
         match (kind, parser.peek()) {
             ("source", _) => {
                 let included = parser.included(&rest, &place)?;
-                let Some(text) = included else {
-                    return Err(ImportError::new(place, missing(&rest)));
-                };
-                parse_into(sections, folder, &rest, &text, depth + 1)?;
+                match included {
+                    Some(text) => parse_into(sections, folder, &rest, &text, depth + 1)?,
+                    None => sections.missing.push((place, rest)),
+                }
             }
-            ("instantiate" | "topology", _) => parser.skip_brackets(),
+            ("instantiate" | "topology", _) => {
+                let after = parser.skip_brackets();
+                let name = after.strip_prefix("as").filter(|name| name.starts_with([' ', '\t']));
+                sections.instantiated.extend(name.map(|name| name.trim().to_owned()));
+            }
             (_, Some(b'{')) if !kind.is_empty() => {
                 let section = parser.section(kind.to_owned(), rest, place)?;
                 sections.list.push(section);
@@ -296,8 +319,8 @@ impl<'a> Parser<'a> {
         self.text.get(start..self.at).unwrap_or("").trim()
     }
 
-    /// Passes everything up to the end of balanced brackets and of the line after them.
-    fn skip_brackets(&mut self) {
+    /// Passes everything up to the end of balanced brackets; gives the rest of the line after them.
+    fn skip_brackets(&mut self) -> &'a str {
         let mut open = 0_usize;
         let mut seen = false;
         while self.skip_blanks() {
@@ -308,10 +331,10 @@ impl<'a> Parser<'a> {
             }
             self.advance();
             if seen && open == 0 {
-                self.take_until(|next| next == b'\n');
-                return;
+                return self.take_until(|next| next == b'\n');
             }
         }
+        ""
     }
 
     /// Fields up to the closing brace; the parser stands before the opening one.

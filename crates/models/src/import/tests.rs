@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A folder that goes away with the test.
-struct Package(PathBuf);
+pub(super) struct Package(PathBuf);
 
 impl Package {
-    fn new(files: &[(&str, &str)]) -> Self {
+    pub(super) fn new(files: &[(&str, &str)]) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let path = std::env::temp_dir().join(format!("nh-import-{}-{number}", std::process::id()));
@@ -20,7 +20,7 @@ impl Package {
         Self(path)
     }
 
-    fn import(&self, name: &str) -> Result<Imported, ImportError> {
+    pub(super) fn import(&self, name: &str) -> Result<Imported, ImportError> {
         import(&self.0.join(name))
     }
 }
@@ -31,9 +31,10 @@ impl Drop for Package {
     }
 }
 
-const SEEKS: &str = "Seek distances measured: 3\n1, 1.0\n 10,\t2.0\n# why not\n50, 3.0\n";
+pub(super) const SEEKS: &str =
+    "Seek distances measured: 3\n1, 1.0\n 10,\t2.0\n# why not\n50, 3.0\n";
 
-const MODEL: &str = "dm_disk tiny_model {
+pub(super) const MODEL: &str = "dm_disk tiny_model {
    Number of data surfaces = 2,
    Number of cylinders = 60,
    Block count = 1190,   # two slips and eight spares less than 1200
@@ -77,7 +78,7 @@ const MODEL: &str = "dm_disk tiny_model {
 }
 ";
 
-const SPECS: &str = "disksim_disk tiny_drive {
+pub(super) const SPECS: &str = "disksim_disk tiny_drive {
    Model = source tiny.model,
    Scheduler = disksim_ioqueue { Scheduling policy = 8, Cylinder mapping strategy = 0 },
    Max queue length = 4,
@@ -298,7 +299,7 @@ fn every_formula_of_a_seek_curve_meets_the_times_it_is_made_of() {
 }
 
 /// Two heads, runs of 3 cylinders there and back; a slip in the first track.
-const TREE: &str = "dm_disk snake {
+pub(super) const TREE: &str = "dm_disk snake {
    Number of data surfaces = 2, Number of cylinders = 6, Block count = 118,
    Layout Model = dm_layout_g4 {
       TP = [ 0, 9, 10 ],

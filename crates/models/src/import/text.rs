@@ -3,7 +3,7 @@
 //! The text reads back as the same profile. Long lists (slips, tracks, seeks) are wrapped so that a
 //! line stays readable.
 
-use crate::layout::{TreeSpec, ZonedSpec};
+use crate::layout::{TreeRemap, TreeSpec, ZonedSpec};
 use crate::profile::Profile;
 use crate::{ExchangeSpec, LayoutSpec, ReadAhead, SeekSpec};
 use serde::Serialize;
@@ -192,6 +192,9 @@ impl Text<'_> {
         }
         self.line("]");
         self.list("slips", tree.slips.iter().map(|(at, count)| format!("[{at}, {count}]")));
+        if !tree.remaps.is_empty() {
+            self.list("remaps", tree.remaps.iter().map(remap));
+        }
     }
 
     fn seek(&mut self, seek: &SeekSpec) {
@@ -253,6 +256,14 @@ impl Text<'_> {
         self.field("dirty_bytes_max", cache.dirty_bytes_max);
         self.float("destage_idle_ms", cache.destage_idle_ms);
     }
+}
+
+fn remap(remap: &TreeRemap) -> String {
+    let TreeRemap { lbn, blocks, cylinder, head, sector, sectors_per_track } = remap;
+    format!(
+        "{{ lbn = {lbn}, blocks = {blocks}, cylinder = {cylinder}, head = {head}, sector = {sector}, \
+         sectors_per_track = {sectors_per_track} }}"
+    )
 }
 
 /// A number that TOML reads as a float, without the noise of binary fractions.

@@ -3,11 +3,13 @@
 //! Both end as a [`RunMap`], a list of evenly spaced tracks; only this module knows how a drive
 //! skips its defects. Nothing here knows the files such layouts were read from.
 
+mod remaps;
 mod runs;
 mod spares;
 mod tree;
 mod zoned;
 
+pub use remaps::TreeRemap;
 pub(crate) use runs::RunMap;
 pub use tree::{TreeRow, TreeSpec};
 pub use zoned::{SpareScheme, SurfaceOrder, ZonedSpec, ZonedZone};

@@ -3,14 +3,15 @@
 //! The layout of DiskSim's `dm_layout_g4`, as `DIXtrac` extracts it from drives with serpentine
 //! tracks. A row of a table says where a pattern or another table begins, how often it is repeated
 //! and how far each repetition is turned; the last table is the root. Slipped sectors are counted
-//! in the address space of the tree, remapped ones by logical block.
+//! in the address space of the tree, remapped ones by logical block (`remaps`).
 
+use super::remaps::{TreeRemap, remap};
 use super::runs::{RUNS_MAX, Run, RunMap};
 use crate::angle::Angle;
 use serde::Deserialize;
 
 /// The tree.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TreeSpec {
     /// `[first sector, last sector, sectors per track]` of each pattern.
@@ -20,6 +21,9 @@ pub struct TreeSpec {
     /// `[address, sectors]` that hold no block, ascending.
     #[serde(default)]
     pub slips: Vec<(u64, u64)>,
+    /// Blocks that are elsewhere.
+    #[serde(default)]
+    pub remaps: Vec<TreeRemap>,
 }
 
 /// Repetitions of a pattern or table: `[address, cylinder, angle, blocks, cylinders, turn, blocks
@@ -92,6 +96,8 @@ impl TreeSpec {
             tree: self,
             runs: Vec::new(),
             origins: Vec::new(),
+            zeros: Vec::new(),
+            zero: Angle(0),
             under: (0, 0),
             steps: 0,
             next: 0,
@@ -104,8 +110,9 @@ impl TreeSpec {
             let held = blocks - builder.left;
             return Err(format!("the tree holds {held} blocks, expected {blocks}"));
         }
-        let origins = builder.origins;
-        RunMap::new(builder.runs, u32::from(heads), cylinders).map(|runs| (runs, origins))
+        let (mut runs, mut origins) = (builder.runs, builder.origins);
+        remap(&self.remaps, &mut runs, &mut origins, &builder.zeros)?;
+        RunMap::new(runs, u32::from(heads), cylinders).map(|runs| (runs, origins))
     }
 
     /// Addresses of the root less the slipped ones: the most blocks the tree can hold.
@@ -144,6 +151,9 @@ struct Builder<'a> {
     tree: &'a TreeSpec,
     runs: Vec<Run>,
     origins: Vec<Origins>,
+    /// Angle of sector 0 of each run's first piece, and of the piece being placed.
+    zeros: Vec<Angle>,
+    zero: Angle,
     /// Row and repetition of the root where the builder is.
     under: (usize, u64),
     /// Repetitions walked through.
@@ -235,6 +245,7 @@ impl Builder<'_> {
         let mut index = 0;
         while self.left > 0 && at.lbn + index * row.3 < end {
             let origin = step(row, at, index);
+            self.zero = origin.angle;
             let origin = Origin { angle: origin.angle.plus(low_turn), ..origin };
             let whole = (end - origin.lbn) / row.3;
             let clear =
@@ -298,6 +309,7 @@ impl Builder<'_> {
         let cylinder = u32::try_from(at.cylinder)
             .map_err(|_| format!("cylinder {} at address {}", at.cylinder, at.lbn))?;
         let step = row.4 as i32 * row.7.signum() as i32;
+        self.zeros.push(self.zero);
         self.runs.push(Run {
             first_lbn: self.next,
             pieces: pieces as u32,

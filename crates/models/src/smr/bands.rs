@@ -49,7 +49,7 @@ pub(super) struct Job {
 impl SmrModel {
     /// When the drive begins to clean by itself, if the host stays away.
     pub(super) fn idle_at(&self) -> Option<Nanos> {
-        let host_is_away = self.commands.is_empty() && self.pieces.is_empty();
+        let host_is_away = self.desk.outstanding() == 0 && self.pieces.is_empty();
         let dirty = self.is_drive_managed() && !self.cache.is_empty();
         let at_rest = self.job.as_ref().is_none_or(|job| job.left == 0);
         let idle = Nanos::from_millis_f64(self.profile.shingled.idle_ms);
@@ -75,7 +75,7 @@ impl SmrModel {
                 // The host is back; the band waits.
                 return;
             }
-            let may_go_on = !managed || starved || self.commands.is_empty();
+            let may_go_on = !managed || starved || self.desk.outstanding() == 0;
             if !self.take_steps(may_go_on) {
                 return;
             }
@@ -124,7 +124,7 @@ impl SmrModel {
             first.and_then(|host| self.layout.band_of(host))
         };
         let Some(band) = band else { return false };
-        let version = self.number();
+        let version = self.desk.number();
         let found = self.cache.find(band.clone());
         let steps = found.iter().filter_map(|found| {
             let start = self.layout.cache.start + found.position?;

@@ -29,20 +29,21 @@ mod tests;
 mod work;
 mod writes;
 
+pub(crate) use profile::EMBEDDED;
 pub use profile::{OutOfOrder, ShingledSpec, SmrKind, SmrProfile, SurfaceSpec};
 pub use stats::SmrStats;
 
+use crate::desk::Desk;
 use crate::hdd::{HddModel, HddOptions};
 use crate::mechanics::MisalignedSurface;
-use crate::profile::ProfileError;
+use crate::pending::{self, Flushes};
+use crate::profile_text::ProfileError;
 use crate::store::{Dataless, Store};
-use crate::validate::check;
 use bands::Job;
 use cache::Cache;
 use layout::Layout;
 use nearhead_disk::{
-    Command, Completion, Disk, DiskError, DiskErrorKind, Nanos, Payload, Properties, Submission,
-    Ticket, Zones,
+    Command, Completion, Disk, DiskError, Nanos, Payload, Properties, Submission, Ticket, Zones,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -54,16 +55,7 @@ const TRANSFER_BYTES_MAX: u32 = 16 << 20;
 /// Most commands that the firmware gives the moving parts at once; further ones wait.
 const PARTS_DEPTH: u16 = 128;
 
-/// A command of the host that was not answered.
-#[derive(Debug)]
-struct HostCommand {
-    ticket: Ticket,
-    /// Parts of it that are under way.
-    left: usize,
-    error: Option<DiskError>,
-    kind: Kind,
-}
-
+/// What a command of the host is.
 #[derive(Debug)]
 enum Kind {
     Read {
@@ -98,23 +90,19 @@ pub struct SmrModel {
     parts_waiting: VecDeque<(u64, Command)>,
     purposes: BTreeMap<u64, Purpose>,
     store: Box<dyn Store>,
-    keeps_content: bool,
     /// Everything up to here has happened.
     time: Nanos,
     /// Last time that the host had something outstanding.
     last_activity: Nanos,
-    /// Numbers commands, pieces and versions in order of arrival.
-    next_id: u64,
-    commands: BTreeMap<u64, HostCommand>,
+    /// Commands of the host; numbers them, pieces and versions in order of arrival.
+    desk: Desk<Kind>,
     /// Answers whose time is known, by time.
     finishing: BTreeMap<(Nanos, u64), u64>,
-    done: VecDeque<Completion>,
     /// Writes that are not on the medium, in order of arrival.
     pieces: BTreeMap<u64, Piece>,
     /// Bytes of them that were answered or will be before they are on the medium.
     volatile_bytes: u64,
-    /// Flushes that wait, with the number up to which they cover pieces.
-    flushes: Vec<(u64, u64)>,
+    flushes: Flushes,
     /// An answered write that could not be kept; the next flush fails.
     lost: Option<DiskError>,
     appends: VecDeque<Append>,
@@ -174,7 +162,6 @@ impl SmrModel {
         let cache_sectors = layout.cache.end - layout.cache.start;
         Ok(Self {
             cache: Cache::new(cache_sectors, profile.shingled.cache_entries_max),
-            keeps_content: store.keeps_content(),
             properties,
             profile: profile.clone(),
             layout,
@@ -185,13 +172,11 @@ impl SmrModel {
             store,
             time: Nanos::ZERO,
             last_activity: Nanos::ZERO,
-            next_id: 0,
-            commands: BTreeMap::new(),
+            desk: Desk::new(),
             finishing: BTreeMap::new(),
-            done: VecDeque::new(),
             pieces: BTreeMap::new(),
             volatile_bytes: 0,
-            flushes: Vec::new(),
+            flushes: Flushes::default(),
             lost: None,
             appends: VecDeque::new(),
             starved: false,
@@ -214,6 +199,8 @@ impl SmrModel {
     /// What the disk did so far, and how full its cache is.
     pub fn stats(&self) -> SmrStats {
         SmrStats {
+            commands: self.desk.answered,
+            errors: self.desk.failed,
             cache_used_bytes: self.cache.used() * self.sector_bytes(),
             cache_entries: self.cache.entries() as u64,
             drive: self.parts.stats(),
@@ -224,17 +211,13 @@ impl SmrModel {
     /// Starts counting anew.
     pub fn reset_stats(&mut self) {
         self.stats = SmrStats::default();
+        (self.desk.answered, self.desk.failed) = (0, 0);
         self.parts.reset_stats();
     }
 
     /// Commands accepted and not completed.
     pub fn outstanding(&self) -> usize {
-        self.commands.len()
-    }
-
-    fn number(&mut self) -> u64 {
-        self.next_id += 1;
-        self.next_id
+        self.desk.outstanding()
     }
 
     fn sector_bytes(&self) -> u64 {
@@ -251,21 +234,8 @@ impl SmrModel {
 
     /// Answers command `id` at `at`.
     fn finish_at(&mut self, at: Nanos, id: u64) {
-        let order = self.number();
+        let order = self.desk.number();
         self.finishing.insert((at, order), id);
-    }
-
-    /// Why a command cannot be carried out, if so.
-    fn refuse(&self, command: &Command) -> Option<DiskError> {
-        let depth = usize::from(self.properties.queue_depth_max);
-        let name = &self.properties.name;
-        let full = || {
-            (self.commands.len() >= depth).then(|| DiskError {
-                kind: DiskErrorKind::Invalid,
-                detail: format!("{name}: more than {depth} commands outstanding: wait for some"),
-            })
-        };
-        check(&self.properties, command).err().or_else(full).or_else(|| self.out_of_order(command))
     }
 
     fn sectors(&self, offset: u64, len: u64) -> Range<u64> {
@@ -273,15 +243,9 @@ impl SmrModel {
         offset / sector..(offset + len) / sector
     }
 
-    fn begin(&mut self, ticket: Ticket, kind: Kind) -> u64 {
-        let id = self.number();
-        self.commands.insert(id, HostCommand { ticket, left: 0, error: None, kind });
-        id
-    }
-
     fn submit_read(&mut self, ticket: Ticket, range: Range<u64>) {
-        let id = self.begin(ticket, Kind::Read { range: range.clone() });
-        if self.is_in_memory(&range) {
+        let id = self.desk.book(ticket, 0, Kind::Read { range: range.clone() });
+        if pending::holds_all(&self.pieces, &range) {
             self.stats.read_hits += 1;
             return self.finish_at(self.time + self.cached_overhead(), id);
         }
@@ -304,22 +268,20 @@ impl SmrModel {
         for part in parts {
             left += self.read_parts(part, Purpose::Read { command: id });
         }
-        if let Some(command) = self.commands.get_mut(&id) {
+        if let Some(command) = self.desk.get_mut(id) {
             command.left = left;
         }
     }
 
     fn submit_trim(&mut self, ticket: Ticket, range: Range<u64>) {
         self.trim(range);
-        let id = self.begin(ticket, Kind::Trim);
+        let id = self.desk.book(ticket, 0, Kind::Trim);
         self.finish_at(self.time + self.cached_overhead(), id);
     }
 
     fn submit_flush(&mut self, ticket: Ticket) {
-        let id = self.begin(ticket, Kind::Flush);
-        if self.pieces.values().any(|piece| piece.volatile) {
-            self.flushes.push((id, id));
-        } else {
+        let id = self.desk.book(ticket, 0, Kind::Flush);
+        if !self.flushes.begin(id, &self.pieces) {
             self.finish_at(self.time + self.cached_overhead(), id);
         }
     }
@@ -334,12 +296,9 @@ impl Disk for SmrModel {
         self.advance(now);
         self.last_activity = self.time;
         let Submission { ticket, command, .. } = submission;
-        if let Some(error) = self.refuse(&command) {
-            let id = self.begin(ticket, Kind::Trim);
-            if let Some(command) = self.commands.get_mut(&id) {
-                command.error = Some(error);
-            }
-            return self.finish_at(self.time, id);
+        let Some(ticket) = self.desk.admit(&self.properties, ticket, &command) else { return };
+        if let Some(error) = self.out_of_order(&command) {
+            return self.desk.answer(ticket, Err(error));
         }
         match command {
             Command::Read { offset, len } => {
@@ -359,21 +318,15 @@ impl Disk for SmrModel {
 
     fn poll(&mut self, now: Nanos) -> Option<Completion> {
         self.advance(now);
-        self.done.pop_front()
+        self.desk.fetch()
     }
 
     fn wake_at(&self) -> Option<Nanos> {
-        if self.done.is_empty() { self.next_event() } else { Some(self.time) }
+        self.desk.wake_at(self.time, self.next_event())
     }
 
     fn zones(&self) -> Option<&Zones> {
         self.zones.as_ref()
-    }
-}
-
-impl Drop for SmrModel {
-    fn drop(&mut self) {
-        self.abandon_commands();
     }
 }
 

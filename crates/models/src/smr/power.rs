@@ -6,16 +6,15 @@
 
 use super::SmrModel;
 use crate::model::{Model, Report};
+use crate::pending::tear_parts;
 use crate::random::SplitMix;
-use crate::tear::{SectorSizes, tear};
+use crate::tear::SectorSizes;
 use nearhead_disk::{DiskError, Nanos};
 
 impl SmrModel {
     /// Forgets every command without an answer.
     pub(super) fn abandon_commands(&mut self) {
-        while let Some((_, command)) = self.commands.pop_first() {
-            command.ticket.abandon();
-        }
+        self.desk.abandon();
         self.finishing.clear();
         self.flushes.clear();
         self.parts_waiting.clear();
@@ -32,16 +31,12 @@ impl SmrModel {
 impl Model for SmrModel {
     fn power_cut(&mut self, now: Nanos, random: &mut SplitMix) -> Result<(), DiskError> {
         self.advance(now);
-        self.done.clear();
         let physical = u64::from(self.properties.physical_sector_bytes);
         let sizes = SectorSizes { logical: self.sector_bytes(), physical };
         let mut result = Ok(());
         for piece in std::mem::take(&mut self.pieces).into_values() {
-            let mut at = piece.host.start;
-            for part in &piece.parts {
-                result = result.and(tear(&mut *self.store, sizes, at, part, random));
-                at += part.len() as u64 / sizes.logical;
-            }
+            let (at, parts) = (piece.host.start, &piece.parts);
+            result = result.and(tear_parts(&mut *self.store, sizes, at, parts, random));
         }
         self.abandon_commands();
         self.last_activity = self.time;

@@ -5,10 +5,11 @@
 //! that building a model needs, so that building cannot fail for the profile's sake.
 
 use super::layout::Layout;
-use crate::{LayoutSpec, Profile, ProfileError};
+use crate::profile_text::{self, Embedded, ProfileError};
+use crate::{LayoutSpec, Profile};
 use serde::Deserialize;
 
-const EMBEDDED: [(&str, &str); 3] = [
+pub(crate) const EMBEDDED: &Embedded = &[
     ("st8000as0002", include_str!("../../profiles/st8000as0002.toml")),
     ("st8000as0002-slsmr", include_str!("../../profiles/st8000as0002-slsmr.toml")),
     ("st8000as0002-mlsmr", include_str!("../../profiles/st8000as0002-mlsmr.toml")),
@@ -117,27 +118,18 @@ struct File {
 impl SmrProfile {
     /// Names of the embedded profiles.
     pub fn known_names() -> impl Iterator<Item = &'static str> {
-        EMBEDDED.iter().map(|(name, _)| *name)
+        profile_text::names(EMBEDDED)
     }
 
     /// The embedded profile `name`.
     pub fn named(name: &str) -> Result<Self, ProfileError> {
-        match EMBEDDED.iter().find(|(known, _)| *known == name) {
-            Some((name, text)) => Self::parse(name, text),
-            None => Err(ProfileError {
-                profile: name.to_owned(),
-                problem: format!(
-                    "not known; expected one of {}",
-                    Self::known_names().collect::<Vec<_>>().join(", ")
-                ),
-            }),
-        }
+        Self::parse(name, profile_text::named(name, &[EMBEDDED])?)
     }
 
     /// Reads and checks the TOML `text` of the profile called `source` in errors.
     pub fn parse(source: &str, text: &str) -> Result<Self, ProfileError> {
-        let failed = |problem| ProfileError { profile: source.to_owned(), problem };
-        let file: File = toml::from_str(text).map_err(|error| failed(error.to_string()))?;
+        let failed = |problem: String| ProfileError::new(source, problem);
+        let file: File = profile_text::from_toml(source, text)?;
         let drive = match (file.drive, file.base) {
             (Some(drive), None) => drive,
             (None, Some(base)) if base != source => Self::named(&base)?.drive,
@@ -155,8 +147,7 @@ impl SmrProfile {
 
     /// Bytes that a host can address.
     pub fn capacity_bytes(&self) -> Result<u64, ProfileError> {
-        let layout = Layout::new(self)
-            .map_err(|problem| ProfileError { profile: self.name.clone(), problem })?;
+        let layout = Layout::new(self).map_err(|problem| ProfileError::new(&self.name, problem))?;
         Ok(layout.sectors() * u64::from(self.drive.sector_bytes))
     }
 

@@ -7,6 +7,7 @@ use crate::model_laws::{
 };
 use crate::random::SplitMix;
 use crate::{MemoryStore, Model};
+use nearhead_disk::DiskErrorKind;
 
 fn profile(kind: &str) -> SmrProfile {
     SmrProfile::named(&format!("st8000as0002{kind}")).unwrap()

@@ -5,10 +5,9 @@
 //! is at its own time, so that polling late changes nothing.
 
 use super::{Kind, Purpose, SmrModel, TRANSFER_BYTES_MAX};
-use crate::overlay::overlay;
+use crate::pending;
 use nearhead_disk::{
-    BufferMut, Class, Command, CommandId, Completion, Disk, DiskError, Nanos, Payload, Submission,
-    Ticket,
+    Class, Command, CommandId, Completion, Disk, DiskError, Nanos, Payload, Submission, Ticket,
 };
 use std::ops::Range;
 
@@ -69,7 +68,7 @@ impl SmrModel {
         let mut count = 0;
         while at < range.end {
             let sectors = most.min(range.end - at);
-            let id = self.number();
+            let id = self.desk.number();
             self.purposes.insert(id, purpose);
             let command = command(at * sector, (sectors * sector) as u32);
             self.parts_waiting.push_back((id, command));
@@ -103,67 +102,31 @@ impl SmrModel {
 
     /// A part of a host's command is done; the command is when it was the last.
     pub(super) fn part_of_command_done(&mut self, id: u64, error: Option<DiskError>) {
-        let Some(command) = self.commands.get_mut(&id) else { return };
-        command.left -= 1;
-        command.error = command.error.take().or(error);
-        if command.left == 0 && !self.zero_on(id) {
+        if self.desk.part_done(id, error) && !self.zero_on(id) {
             self.finish_at(self.time, id);
         }
     }
 
     fn finish(&mut self, id: u64) {
-        let Some(command) = self.commands.remove(&id) else { return };
         self.last_activity = self.time;
-        self.stats.commands += 1;
-        let mut result = match command.kind {
+        let sector = self.sector_bytes();
+        let Self { desk, stats, lost, pieces, store, .. } = self;
+        desk.finish(id, |kind| match kind {
             Kind::Read { range } => {
-                self.stats.reads += 1;
-                self.stats.read_bytes += (range.end - range.start) * self.sector_bytes();
-                self.content(range)
+                stats.reads += 1;
+                stats.read_bytes += (range.end - range.start) * sector;
+                pending::content(pieces, &**store, sector, &range)
             }
             Kind::Write { bytes, .. } => {
-                self.stats.writes += 1;
-                self.stats.write_bytes += bytes;
+                stats.writes += 1;
+                stats.write_bytes += bytes;
                 Ok(Payload::EMPTY)
             }
             Kind::Flush => {
-                self.stats.flushes += 1;
-                self.lost.take().map_or(Ok(Payload::EMPTY), Err)
+                stats.flushes += 1;
+                lost.take().map_or(Ok(Payload::EMPTY), Err)
             }
             Kind::Trim => Ok(Payload::EMPTY),
-        };
-        if let Some(error) = command.error {
-            result = Err(error);
-        }
-        self.stats.errors += u64::from(result.is_err());
-        self.done.push_back(command.ticket.complete(result));
-    }
-
-    /// Whether the drive's memory has all of `range`, from writes that were answered early.
-    pub(super) fn is_in_memory(&self, range: &Range<u64>) -> bool {
-        let mut at = range.start;
-        while at < range.end {
-            let holds = |piece: &&super::writes::Piece| {
-                piece.volatile && piece.host.start <= at && at < piece.host.end
-            };
-            let Some(piece) = self.pieces.values().find(holds) else { return false };
-            at = piece.host.end;
-        }
-        true
-    }
-
-    /// The bytes a host sees: what was stored, and over it what was answered and is not stored yet.
-    fn content(&self, range: Range<u64>) -> Result<Payload, DiskError> {
-        let sector = self.sector_bytes();
-        let (start, end) = (range.start * sector, range.end * sector);
-        if !self.keeps_content {
-            return Ok(Payload::Phantom((end - start) as usize));
-        }
-        let mut bytes = BufferMut::zeroed((end - start) as usize);
-        self.store.read(start, &mut bytes)?;
-        for piece in self.pieces.values().filter(|piece| piece.volatile) {
-            overlay(&mut bytes, start, piece.host.start * sector, &piece.parts);
-        }
-        Ok(Payload::Bytes(bytes.freeze()))
+        });
     }
 }

@@ -5,7 +5,8 @@
 //! that content is always replaced in order of arrival. Held and waiting pieces are bounded by the
 //! queue and, where writes are answered early, by the memory of the drive.
 
-use super::{HostCommand, Kind, OutOfOrder, Purpose, SmrModel, total_sectors};
+use super::{Kind, OutOfOrder, Purpose, SmrModel, total_sectors};
+use crate::pending::Pending;
 use nearhead_disk::{Command, DiskError, DiskErrorKind, Payload, Ticket};
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -54,6 +55,20 @@ pub(super) struct Append {
     left: usize,
 }
 
+impl Pending for Piece {
+    fn range(&self) -> &Range<u64> {
+        &self.host
+    }
+
+    fn parts(&self) -> &[Payload] {
+        &self.parts
+    }
+
+    fn is_volatile(&self) -> bool {
+        self.volatile
+    }
+}
+
 impl SmrModel {
     pub(super) fn submit_write(
         &mut self,
@@ -65,7 +80,7 @@ impl SmrModel {
         let start = offset / self.sector_bytes();
         let sectors = total_sectors(&parts, self.sector_bytes());
         let bytes = sectors * self.sector_bytes();
-        let id = self.begin(ticket, Kind::Write { bytes, rest: 0..0 });
+        let id = self.desk.book(ticket, 0, Kind::Write { bytes, rest: 0..0 });
         let fits = self.volatile_bytes + bytes <= self.profile.drive.cache.dirty_bytes_max;
         let early = self.properties.volatile_cache && !durable && fits;
         if early {
@@ -77,16 +92,14 @@ impl SmrModel {
 
     pub(super) fn submit_zeroes(&mut self, ticket: Ticket, range: Range<u64>) {
         let bytes = (range.end - range.start) * self.sector_bytes();
-        let id = self.begin(ticket, Kind::Write { bytes, rest: range });
+        let id = self.desk.book(ticket, 0, Kind::Write { bytes, rest: range });
         self.zero_on(id);
     }
 
     /// Begins the next part of a zeroing; whether there was one.
     pub(super) fn zero_on(&mut self, id: u64) -> bool {
-        let Some(HostCommand { kind: Kind::Write { rest, .. }, .. }) = self.commands.get_mut(&id)
-        else {
-            return false;
-        };
+        let kind = self.desk.get_mut(id).map(|command| &mut command.kind);
+        let Some(Kind::Write { rest, .. }) = kind else { return false };
         let start = rest.start;
         if start == rest.end {
             return false;
@@ -112,12 +125,12 @@ impl SmrModel {
             let parts = take_bytes(&mut rest, ((stop - at) * sector) as usize);
             let volatile = command.is_none();
             let piece = Piece { host: at..stop, parts, route: Route::Held, command, volatile };
-            let id = self.number();
+            let id = self.desk.number();
             self.pieces.insert(id, piece);
             count += 1;
             at = stop;
         }
-        if let Some(command) = command.and_then(|id| self.commands.get_mut(&id)) {
+        if let Some(command) = command.and_then(|id| self.desk.get_mut(id)) {
             command.left += count;
         }
         self.release_held();
@@ -255,7 +268,7 @@ impl SmrModel {
                 return;
             };
             self.starved = false;
-            let id = self.number();
+            let id = self.desk.number();
             if header > 0 {
                 self.cache.note(header, None);
             }
@@ -336,15 +349,8 @@ impl SmrModel {
 
     /// Answers flushes that wait for nothing any more.
     pub(super) fn finish_flushes(&mut self) {
-        let oldest = self.pieces.iter().find(|(_, piece)| piece.volatile).map(|(id, _)| *id);
-        let ready = |covers: u64| oldest.is_none_or(|oldest| oldest > covers);
-        let flushes = std::mem::take(&mut self.flushes);
-        for (covers, id) in flushes {
-            if ready(covers) {
-                self.finish_at(self.time + self.cached_overhead(), id);
-            } else {
-                self.flushes.push((covers, id));
-            }
+        for id in self.flushes.take_ready(&self.pieces) {
+            self.finish_at(self.time + self.cached_overhead(), id);
         }
     }
 

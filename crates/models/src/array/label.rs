@@ -1,0 +1,222 @@
+//! What an array writes at the end of each of its members, so that it is told from any other disk.
+//!
+//! ```text
+//! 0        8     12   14 15 16          32          40            48           56
+//! +--------+-----+----+--+--+-----------+-----------+-------------+------------+
+//! | magic  | crc |ver |kd|--| array id  | sequence  | generation  |member_bytes|
+//! +--------+-----+----+--+--+-----+-----+-----------+-------------+------------+
+//! | chunk_bytes | synced_bytes |cnt |idx | in_sync| zeros up to 512, then to 4096|
+//! +-------------+--------------+----+----+--------+-----------------------------+
+//! 56            64             72   74   76       80
+//! ```
+//!
+//! - `magic`, `version`: other content, and labels of later versions.
+//! - `crc`: CRC32C of the first 512 bytes without itself, against rot and torn writes. Everything
+//!   lies in one sector, which a disk writes whole or not at all.
+//! - `array id`, `count`, `index`: members of another array, or in another order.
+//! - `sequence`: which of the two slots is newer. They are written in turn, so that a damaged one
+//!   leaves the label before it: such a member looks older than it is, never newer.
+//! - `generation`: grows at every opening for writing and whenever a member falls behind or comes
+//!   back. A member that was away has a smaller one than the others.
+//! - `in_sync`: bit `i` is set if member `i` has all that was acknowledged at this generation.
+//! - `synced_bytes`: of a member that is being copied to, how far it has all.
+//! - `member_bytes`, `chunk_bytes`: a member cut short, another chunk.
+//!
+//! Nothing here reads or writes a disk.
+
+/// Bytes of one slot.
+pub(super) const SLOT_BYTES: u64 = 4096;
+
+/// Bytes at the end of a member that hold its label: two slots.
+pub const LABEL_BYTES: u64 = 2 * SLOT_BYTES;
+
+const MAGIC: &[u8; 8] = b"NHMEMBER";
+const VERSION: u16 = 1;
+/// What the checksum covers: the smallest sector.
+const COVERED_BYTES: usize = 512;
+
+/// What a member is a member of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Label {
+    /// Identity of the array.
+    pub array_id: [u8; 16],
+    /// Counts the labels written to this member.
+    pub sequence: u64,
+    /// Counts changes of who has what.
+    pub generation: u64,
+    /// Bytes of each member that the array uses.
+    pub member_bytes: u64,
+    /// Chunk of a stripe; 0 for a mirror.
+    pub chunk_bytes: u64,
+    /// How far a member that is copied to has all; `member_bytes` for one in sync.
+    pub synced_bytes: u64,
+    /// Members of the array.
+    pub count: u16,
+    /// Which of them this is.
+    pub index: u16,
+    /// Members that have everything, by bit.
+    pub in_sync: u32,
+}
+
+impl Label {
+    /// Whether the array is a mirror.
+    pub fn is_mirror(&self) -> bool {
+        self.chunk_bytes == 0
+    }
+
+    /// Whether member `index` had everything when this was written.
+    pub fn counts(&self, index: u16) -> bool {
+        self.in_sync >> index.min(31) & 1 == 1
+    }
+
+    /// The array's identity, for people.
+    pub fn array_name(&self) -> String {
+        self.array_id[..4].iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
+    }
+
+    /// Where in a member of `capacity_bytes` its label begins; none if it has no room for one.
+    pub fn offset(capacity_bytes: u64) -> Option<u64> {
+        (capacity_bytes / SLOT_BYTES * SLOT_BYTES).checked_sub(LABEL_BYTES).filter(|at| *at > 0)
+    }
+
+    /// Which slot this label goes into, in bytes from the beginning of the label.
+    pub(super) fn slot_offset(&self) -> u64 {
+        self.sequence % 2 * SLOT_BYTES
+    }
+
+    /// The bytes of a slot.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = vec![0; SLOT_BYTES as usize];
+        bytes[..8].copy_from_slice(MAGIC);
+        bytes[12..14].copy_from_slice(&VERSION.to_le_bytes());
+        bytes[14] = u8::from(self.is_mirror());
+        bytes[16..32].copy_from_slice(&self.array_id);
+        let words = [
+            self.sequence,
+            self.generation,
+            self.member_bytes,
+            self.chunk_bytes,
+            self.synced_bytes,
+        ];
+        for (word, at) in words.iter().zip((32..).step_by(8)) {
+            bytes[at..at + 8].copy_from_slice(&word.to_le_bytes());
+        }
+        bytes[72..74].copy_from_slice(&self.count.to_le_bytes());
+        bytes[74..76].copy_from_slice(&self.index.to_le_bytes());
+        bytes[76..80].copy_from_slice(&self.in_sync.to_le_bytes());
+        let crc = checksum(&bytes);
+        bytes[8..12].copy_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+
+    /// The newer sound label of a member's two slots; none if neither is one, or an error if a later
+    /// version of the program wrote it.
+    pub fn decode(slots: &[u8]) -> Result<Option<Self>, String> {
+        let mut newest: Option<Self> = None;
+        for slot in slots.chunks_exact(SLOT_BYTES as usize) {
+            let Some(label) = decode_slot(slot)? else { continue };
+            if newest.is_none_or(|newest| newest.sequence < label.sequence) {
+                newest = Some(label);
+            }
+        }
+        Ok(newest)
+    }
+}
+
+fn checksum(slot: &[u8]) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(&slot[..8]), &slot[12..COVERED_BYTES])
+}
+
+fn decode_slot(slot: &[u8]) -> Result<Option<Label>, String> {
+    let word =
+        |at: usize| slot[at..at + 8].iter().rev().fold(0, |all, byte| all << 8 | u64::from(*byte));
+    let half = |at: usize| u16::from_le_bytes([slot[at], slot[at + 1]]);
+    let crc = word(8) as u32;
+    if &slot[..8] != MAGIC || crc != checksum(slot) {
+        return Ok(None);
+    }
+    let version = half(12);
+    if version != VERSION {
+        return Err(format!(
+            "expected the label of an array member in version {VERSION}, found version {version}; \
+             use the program that made it"
+        ));
+    }
+    let mut array_id = [0; 16];
+    array_id.copy_from_slice(&slot[16..32]);
+    let label = Label {
+        array_id,
+        sequence: word(32),
+        generation: word(40),
+        member_bytes: word(48),
+        chunk_bytes: word(56),
+        synced_bytes: word(64),
+        count: half(72),
+        index: half(74),
+        in_sync: word(72).wrapping_shr(32) as u32,
+    };
+    let kind_fits = u8::from(label.is_mirror()) == slot[14];
+    let count_fits = (2..=super::MEMBERS_MAX).contains(&usize::from(label.count));
+    let sound = kind_fits && count_fits && label.index < label.count && label.member_bytes > 0;
+    Ok(sound.then_some(label))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn label(sequence: u64) -> Label {
+        Label {
+            array_id: *b"0123456789abcdef",
+            sequence,
+            generation: 7,
+            member_bytes: 1 << 20,
+            chunk_bytes: 0,
+            synced_bytes: 4096,
+            count: 3,
+            index: 2,
+            in_sync: 0x8000_0003,
+        }
+    }
+
+    fn both(first: &[u8], second: &[u8]) -> Vec<u8> {
+        [first, second].concat()
+    }
+
+    #[test]
+    fn the_bytes_are_as_the_ruler_says() {
+        let bytes = label(0x0102).encode();
+        assert_eq!(&bytes[..8], b"NHMEMBER");
+        assert_eq!(bytes[12..16], [1, 0, 1, 0]);
+        assert_eq!(&bytes[16..32], b"0123456789abcdef");
+        assert_eq!(bytes[32..40], [2, 1, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(bytes[48..56], [0, 0, 16, 0, 0, 0, 0, 0]);
+        assert_eq!(bytes[64..80], [0, 16, 0, 0, 0, 0, 0, 0, 3, 0, 2, 0, 3, 0, 0, 0x80]);
+        assert!(bytes[80..].iter().all(|byte| *byte == 0) && bytes.len() == 4096);
+        assert_eq!(bytes[8..12], 0xd742_18a9_u32.to_le_bytes(), "{:02x?}", &bytes[8..12]);
+    }
+
+    #[test]
+    fn the_newer_of_two_slots_counts_and_a_damaged_one_leaves_the_older() {
+        let (old, new) = (label(4).encode(), label(5).encode());
+        assert_eq!(Label::decode(&both(&old, &new)), Ok(Some(label(5))));
+        assert_eq!(Label::decode(&both(&new, &old)), Ok(Some(label(5))));
+        for bit in 0..8 * COVERED_BYTES {
+            let mut torn = new.clone();
+            torn[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(Label::decode(&both(&old, &torn)), Ok(Some(label(4))), "bit {bit}");
+        }
+        let zeros = vec![0; 4096];
+        assert_eq!(Label::decode(&both(&zeros, &zeros)), Ok(None));
+    }
+
+    #[test]
+    fn a_later_version_is_refused() {
+        let mut bytes = label(1).encode();
+        bytes[12] = 2;
+        let crc = checksum(&bytes);
+        bytes[8..12].copy_from_slice(&crc.to_le_bytes());
+        let told = Label::decode(&both(&bytes, &label(0).encode())).unwrap_err();
+        assert!(told.contains("version 1, found version 2"), "{told}");
+    }
+}

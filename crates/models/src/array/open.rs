@@ -1,0 +1,187 @@
+//! Making an array of disks that are open: labels read, judged, written, and the array built.
+//!
+//! Labels are written before the array is handed out, the members that have everything first: so
+//! whatever a crash leaves, the newest label lies on a member that has everything. Nothing is written
+//! to a member when an array is only looked at, and never to disks without labels unless a volume is
+//! being made on them.
+
+use super::label::{LABEL_BYTES, Label};
+use super::mirror::Mirror;
+use super::plan::{Found, Plan, plan};
+use super::spec::{ArrayKind, ArraySpec};
+use super::stripe::Stripe;
+use nearhead_disk::{BufferMut, Command, Disk, DiskError, DiskErrorKind, Payload};
+
+/// The name of a member of a mirror that is away.
+pub const MISSING: &str = "missing";
+
+/// What an array is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// To be read; nothing of it changes.
+    Look,
+    /// To be used as it is.
+    Use,
+    /// To make something on it: disks without labels get some.
+    Make {
+        /// Identity of the array that is made.
+        array_id: [u8; 16],
+        /// Whatever labels the disks have, they are a new array.
+        anew: bool,
+    },
+}
+
+/// Carries out one command on a disk and waits for it.
+pub type RunOne<'a, D> = &'a mut dyn FnMut(&mut D, Command) -> Result<Payload, DiskError>;
+
+/// Forgets the label of a disk, which then is a disk like any other.
+pub fn remove_label<D: Disk>(disk: &mut D, run: RunOne<'_, D>) -> Result<(), DiskError> {
+    let Some(offset) = Label::offset(disk.properties().capacity_bytes) else { return Ok(()) };
+    run(disk, Command::WriteZeroes { offset, len: LABEL_BYTES, durable: true }).map(drop)
+}
+
+/// The label of a disk, if it is a member of an array. Errors tell of a label of a later version; a
+/// disk that cannot be read has none.
+pub fn label_of<D: Disk>(disk: &mut D, run: RunOne<'_, D>) -> Result<Option<Label>, DiskError> {
+    let properties = disk.properties();
+    let name = properties.name.clone();
+    let Some(offset) = Label::offset(properties.capacity_bytes) else { return Ok(None) };
+    let command = Command::Read { offset, len: LABEL_BYTES as u32 };
+    // A disk that keeps no content reads as nothing.
+    let Ok(Payload::Bytes(bytes)) = run(disk, command) else { return Ok(None) };
+    Label::decode(&bytes).map_err(|problem| invalid(format!("{name}: {problem}")))
+}
+
+/// Makes the array that `spec` describes of its members in their order, none for one that is
+/// missing; with it comes what people should know.
+pub fn open<D: Disk + 'static>(
+    spec: &ArraySpec,
+    disks: Vec<Option<D>>,
+    purpose: Purpose,
+    run: RunOne<'_, D>,
+) -> Result<(Box<dyn Disk>, Vec<String>), DiskError> {
+    let mut disks = disks;
+    let planned = prepare(spec, &mut disks, purpose, run)?;
+    let Some(plan) = planned else {
+        let all = disks.into_iter().collect::<Option<Vec<_>>>().ok_or_else(|| {
+            invalid("its members have no labels, so none of them can be missing".to_owned())
+        })?;
+        let note = "this array keeps no labels on its members: nothing tells whether they are the \
+                    right ones, in their order and up to date";
+        return Ok((spec.build(all)?, vec![note.to_owned()]));
+    };
+    let mut taken = Vec::new();
+    let mut labels = Vec::new();
+    for (place, label) in plan.members {
+        if let Some(disk) = disks[place].take().filter(|_| keeps(purpose, &label)) {
+            taken.push(disk);
+            labels.push(label);
+        }
+    }
+    let disk: Box<dyn Disk> = match spec.kind {
+        ArrayKind::Stripe { chunk_bytes } => {
+            let member_bytes = labels.iter().map(|label| label.member_bytes).min().unwrap_or(0);
+            Box::new(Stripe::labelled(taken, chunk_bytes, member_bytes)?)
+        }
+        ArrayKind::Mirror { policy, .. } => Box::new(Mirror::labelled(taken, policy, labels)?),
+    };
+    Ok((disk, plan.notes))
+}
+
+/// Reads the labels, decides what they mean, and writes those that change; none without labels.
+pub(super) fn prepare<D: Disk>(
+    spec: &ArraySpec,
+    disks: &mut [Option<D>],
+    purpose: Purpose,
+    run: RunOne<'_, D>,
+) -> Result<Option<Plan>, DiskError> {
+    let mut found = Vec::new();
+    for disk in disks.iter_mut() {
+        found.push(match disk {
+            None => Found::Missing,
+            Some(disk) => label_of(disk, run)?.map_or(Found::Unlabelled, Found::Labelled),
+        });
+    }
+    let sequence = found.iter().filter_map(|member| member.label()).map(|label| label.sequence);
+    let sequence = sequence.max().unwrap_or(0) + 1;
+    let planned = match purpose {
+        Purpose::Make { array_id, anew: true } => fresh(spec, disks, array_id, sequence),
+        Purpose::Make { array_id, anew: false } => match plan(spec, &found).map_err(invalid)? {
+            None => fresh(spec, disks, array_id, sequence),
+            planned => planned,
+        },
+        Purpose::Look | Purpose::Use => plan(spec, &found).map_err(invalid)?,
+    };
+    if let Some(plan) = planned.as_ref().filter(|_| purpose != Purpose::Look) {
+        let is_new = |(place, label): &&(usize, Label)| found[*place] != Found::Labelled(*label);
+        let changed = plan.members.iter().filter(is_new).collect();
+        write_labels(spec, disks, changed, run)?;
+    }
+    Ok(planned)
+}
+
+/// Whether a member is used: one that would have to be copied to is of no use to a reader.
+fn keeps(purpose: Purpose, label: &Label) -> bool {
+    purpose != Purpose::Look || !label.is_mirror() || label.counts(label.index)
+}
+
+/// Labels for disks that have none; none if one of them has no room, or keeps no content.
+fn fresh<D: Disk>(
+    spec: &ArraySpec,
+    disks: &[Option<D>],
+    array_id: [u8; 16],
+    sequence: u64,
+) -> Option<Plan> {
+    let rooms: Option<Vec<u64>> = disks
+        .iter()
+        .map(|disk| Label::offset(disk.as_ref()?.properties().capacity_bytes))
+        .collect();
+    let member_bytes = rooms?.into_iter().min()?;
+    let (chunk_bytes, count) = match spec.kind {
+        ArrayKind::Stripe { chunk_bytes } => (chunk_bytes, disks.len()),
+        ArrayKind::Mirror { .. } => (0, disks.len()),
+    };
+    let in_sync = u32::MAX >> (32 - count.clamp(1, 32));
+    let label = |index: usize| Label {
+        array_id,
+        sequence,
+        generation: 1,
+        member_bytes,
+        chunk_bytes,
+        synced_bytes: member_bytes,
+        count: count as u16,
+        index: index as u16,
+        in_sync,
+    };
+    let members = (0..count).map(|index| (index, label(index))).collect();
+    Some(Plan { members, notes: Vec::new() })
+}
+
+fn write_labels<D: Disk>(
+    spec: &ArraySpec,
+    disks: &mut [Option<D>],
+    mut order: Vec<&(usize, Label)>,
+    run: RunOne<'_, D>,
+) -> Result<(), DiskError> {
+    order.sort_by_key(|(_, label)| !label.counts(label.index));
+    for (place, label) in order {
+        let Some(disk) = &mut disks[*place] else { continue };
+        let room = Label::offset(disk.properties().capacity_bytes);
+        let Some(offset) = room.filter(|offset| *offset >= label.member_bytes) else {
+            return Err(invalid(format!(
+                "{}: expected at least {} bytes, as much as the other members have, found {}",
+                spec.members[*place],
+                label.member_bytes + LABEL_BYTES,
+                disk.properties().capacity_bytes
+            )));
+        };
+        let offset = offset + label.slot_offset();
+        let parts = vec![Payload::Bytes(BufferMut::copy_of(&label.encode()).freeze())];
+        run(disk, Command::Write { offset, parts, durable: true })?;
+    }
+    Ok(())
+}
+
+fn invalid(detail: String) -> DiskError {
+    DiskError { kind: DiskErrorKind::Invalid, detail }
+}

@@ -1,0 +1,233 @@
+//! What the labels of an array's members mean together: who is which, who has everything, who must
+//! be copied to, and which sets of disks are no array at all.
+//!
+//! Pure decisions over what was read; nothing here touches a disk. When in doubt it refuses: of two
+//! members that were each used without the other neither can be called older.
+
+use super::label::Label;
+use super::spec::{ArrayKind, ArraySpec};
+
+/// Members in the order of their labels, each as its label is to be from now on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Plan {
+    /// Which of the named members, and its label.
+    pub(super) members: Vec<(usize, Label)>,
+    /// What people should know.
+    pub(super) notes: Vec<String>,
+}
+
+/// What was found of a named member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    /// It is away.
+    Missing,
+    /// A disk that has no label.
+    Unlabelled,
+    /// A disk with this label.
+    Labelled(Label),
+}
+
+impl Found {
+    pub(super) fn label(self) -> Option<Label> {
+        if let Self::Labelled(label) = self { Some(label) } else { None }
+    }
+}
+
+/// Decides what the array of `spec` is, of members with these labels; none if no member has one.
+pub(super) fn plan(spec: &ArraySpec, found: &[Found]) -> Result<Option<Plan>, String> {
+    if found.iter().all(|member| member.label().is_none()) {
+        return Ok(None);
+    }
+    if let ArrayKind::Mirror { take: Some(take), .. } = spec.kind {
+        return taken(spec, found, take).map(Some);
+    }
+    let members = recognised(spec, found)?;
+    match spec.kind {
+        ArrayKind::Stripe { chunk_bytes } => stripe(spec, members, chunk_bytes).map(Some),
+        ArrayKind::Mirror { .. } => mirror(spec, members).map(Some),
+    }
+}
+
+/// The members by their labels: all of one array, each one once.
+fn recognised(spec: &ArraySpec, found: &[Found]) -> Result<Vec<(usize, Label)>, String> {
+    let mut members: Vec<(usize, Label)> = Vec::new();
+    let advice = advice(spec);
+    for (place, member) in found.iter().enumerate() {
+        let name = &spec.members[place];
+        let label = match member {
+            Found::Missing => continue,
+            Found::Unlabelled => {
+                return Err(format!(
+                    "{name}: expected the label of an array member, as another member has one, found \
+                     none; name the member that belongs here{advice}"
+                ));
+            }
+            Found::Labelled(label) => *label,
+        };
+        let first = members.first().map_or(label, |(_, first)| *first);
+        if label.array_id != first.array_id {
+            return Err(format!(
+                "{name}: expected a member of array {}, found one of array {}; name the member that \
+                 belongs here{advice}",
+                first.array_name(),
+                label.array_name()
+            ));
+        }
+        if usize::from(label.count) != spec.members.len() {
+            return Err(format!(
+                "{name}: expected a member of an array of {}, found one of {}; name all of them{}",
+                spec.members.len(),
+                label.count,
+                if label.is_mirror() { ", and `missing` for one that is away" } else { "" }
+            ));
+        }
+        if let Some((twin, _)) = members.iter().find(|(_, other)| other.index == label.index) {
+            return Err(format!(
+                "{} and {name}: expected different members, found both to be member {}, one a copy \
+                 of the other; name only one of them",
+                spec.members[*twin],
+                label.index + 1
+            ));
+        }
+        members.push((place, label));
+    }
+    Ok(members)
+}
+
+fn advice(spec: &ArraySpec) -> &'static str {
+    match spec.kind {
+        ArrayKind::Stripe { .. } => "",
+        ArrayKind::Mirror { .. } => {
+            ", or add `?take=N` to copy the N-th named member onto all the others"
+        }
+    }
+}
+
+fn stripe(
+    spec: &ArraySpec,
+    members: Vec<(usize, Label)>,
+    chunk_bytes: u64,
+) -> Result<Plan, String> {
+    if members.len() < spec.members.len() {
+        return Err("a stripe needs all of its members".to_owned());
+    }
+    for (place, label) in &members {
+        let name = &spec.members[*place];
+        if label.chunk_bytes != chunk_bytes {
+            let expected = match label.chunk_bytes {
+                0 => "mirror:".to_owned(),
+                chunk => format!("raid0: with ?chunk={}k", chunk >> 10),
+            };
+            return Err(format!(
+                "{name} was made a member of another kind of array: expected {expected}, found \
+                 chunks of {} KiB",
+                chunk_bytes >> 10
+            ));
+        }
+        if usize::from(label.index) != *place {
+            return Err(format!(
+                "{name} is named as member {}, and is member {} of {}; name them in that order",
+                place + 1,
+                label.index + 1,
+                label.count
+            ));
+        }
+    }
+    Ok(Plan { members, notes: Vec::new() })
+}
+
+fn mirror(spec: &ArraySpec, mut members: Vec<(usize, Label)>) -> Result<Plan, String> {
+    if let Some((place, label)) = members.iter().find(|(_, label)| !label.is_mirror()) {
+        return Err(format!(
+            "{} was made a member of a stripe: expected raid0: with ?chunk={}k, found mirror:",
+            spec.members[*place],
+            label.chunk_bytes >> 10
+        ));
+    }
+    let apart = |one: &Label, other: &Label| one.counts(one.index) && !one.counts(other.index);
+    for (index, (place, one)) in members.iter().enumerate() {
+        let other = members[..index].iter().find(|(_, two)| apart(one, two) && apart(two, one));
+        if let Some((other, _)) = other {
+            return Err(format!(
+                "{} and {} were each used without the other, so neither has everything; decide whose \
+                 content counts, and add `?take=N` to copy the N-th named member onto all the others",
+                spec.members[*other], spec.members[*place]
+            ));
+        }
+    }
+    let newest = members.iter().map(|(_, label)| label.generation).max().unwrap_or(0);
+    let is_whole = |label: &Label| label.generation == newest && label.counts(label.index);
+    if !members.iter().any(|(_, label)| is_whole(label)) {
+        return Err(format!(
+            "expected a member that has everything, found only such as were being copied to or were \
+             away; name the others too{}",
+            advice(spec)
+        ));
+    }
+    let mut notes = Vec::new();
+    let sequence = members.iter().map(|(_, label)| label.sequence).max().unwrap_or(0) + 1;
+    members.sort_by_key(|(_, label)| label.index);
+    let in_sync = members.iter().filter(|(_, label)| is_whole(label));
+    let in_sync = in_sync.fold(0, |bits, (_, label)| bits | 1 << label.index);
+    for (place, label) in &mut members {
+        let resumes = label.generation == newest && !is_whole(label);
+        if !is_whole(label) {
+            label.synced_bytes = if resumes { label.synced_bytes } else { 0 };
+            notes.push(format!(
+                "{} was away, and is older: it is copied to from byte {} on and not read before",
+                spec.members[*place], label.synced_bytes
+            ));
+        }
+        (label.generation, label.in_sync, label.sequence) = (newest + 1, in_sync, sequence);
+    }
+    Ok(Plan { members, notes })
+}
+
+/// The member that the user decided for, and everybody else as a copy to be.
+fn taken(spec: &ArraySpec, found: &[Found], take: u16) -> Result<Plan, String> {
+    let place = usize::from(take).wrapping_sub(1);
+    let Some(Found::Labelled(chosen)) = found.get(place).copied() else {
+        return Err(format!(
+            "?take={take}: expected the number of a named member that has a label, 1 to {}",
+            spec.members.len()
+        ));
+    };
+    if !chosen.is_mirror() || usize::from(chosen.count) != spec.members.len() {
+        return Err(format!(
+            "{}: expected a member of a mirror of {}, found one of {} members",
+            spec.members[place],
+            spec.members.len(),
+            chosen.count
+        ));
+    }
+    let known = found.iter().filter_map(|member| member.label());
+    let generation = known.clone().map(|label| label.generation).max().unwrap_or(0) + 1;
+    let sequence = known.map(|label| label.sequence).max().unwrap_or(0) + 1;
+    let mut free = (0..chosen.count).filter(|index| *index != chosen.index);
+    let mut members = Vec::new();
+    let mut notes = Vec::new();
+    for (number, member) in found.iter().enumerate() {
+        if *member == Found::Missing {
+            continue;
+        }
+        let is_chosen = number == place;
+        let index = if is_chosen { Some(chosen.index) } else { free.next() };
+        let label = Label {
+            index: index.unwrap_or(chosen.index),
+            synced_bytes: if is_chosen { chosen.member_bytes } else { 0 },
+            in_sync: 1 << chosen.index,
+            generation,
+            sequence,
+            ..chosen
+        };
+        if !is_chosen {
+            notes.push(format!(
+                "{} becomes a copy of {}",
+                spec.members[number], spec.members[place]
+            ));
+        }
+        members.push((number, label));
+    }
+    members.sort_by_key(|(_, label)| label.index);
+    Ok(Plan { members, notes })
+}

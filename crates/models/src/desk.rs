@@ -1,0 +1,150 @@
+//! The book of commands that a disk works on in several parts: who waits for what.
+//!
+//! Used by every disk that is more than one mechanism: flash, shingled, arrays. A command is
+//! booked with its ticket and answered once, when all of its parts are done; the first error of a
+//! part is its answer. Numbers rise in order of arrival, whatever they are given to, so that older
+//! can be told from newer. What the queue has no room for, or the disk cannot do, is answered at
+//! the gate and never booked.
+
+use crate::validate::check;
+use nearhead_disk::{
+    Command, Completion, DiskError, DiskErrorKind, Nanos, Payload, Properties, Ticket,
+};
+use std::collections::{BTreeMap, VecDeque};
+
+/// A command that was not answered.
+#[derive(Debug)]
+pub(crate) struct Booked<K> {
+    ticket: Ticket,
+    /// Parts not done yet.
+    pub(crate) left: usize,
+    /// The first that went wrong.
+    error: Option<DiskError>,
+    /// What the disk has to know about it.
+    pub(crate) kind: K,
+}
+
+/// The commands of a disk, and the answers that were not fetched.
+#[derive(Debug)]
+pub(crate) struct Desk<K> {
+    booked: BTreeMap<u64, Booked<K>>,
+    last_number: u64,
+    done: VecDeque<Completion>,
+    /// Commands answered since counting began.
+    pub(crate) answered: u64,
+    /// Those among them that were answered with an error.
+    pub(crate) failed: u64,
+}
+
+impl<K> Desk<K> {
+    pub(crate) fn new() -> Self {
+        Self {
+            booked: BTreeMap::new(),
+            last_number: 0,
+            done: VecDeque::new(),
+            answered: 0,
+            failed: 0,
+        }
+    }
+
+    /// The next number.
+    pub(crate) fn number(&mut self) -> u64 {
+        self.last_number += 1;
+        self.last_number
+    }
+
+    /// The one gate: answers what the disk cannot do, and gives back the ticket otherwise.
+    pub(crate) fn admit(
+        &mut self,
+        properties: &Properties,
+        ticket: Ticket,
+        command: &Command,
+    ) -> Option<Ticket> {
+        let depth = usize::from(properties.queue_depth_max);
+        let refused = check(properties, command).err().or_else(|| {
+            let name = &properties.name;
+            (self.booked.len() >= depth).then(|| DiskError {
+                kind: DiskErrorKind::Invalid,
+                detail: format!("{name}: more than {depth} commands outstanding: wait for some"),
+            })
+        });
+        let Some(error) = refused else { return Some(ticket) };
+        self.answer(ticket, Err(error));
+        None
+    }
+
+    /// Books a command that waits for `left` parts; gives its number.
+    pub(crate) fn book(&mut self, ticket: Ticket, left: usize, kind: K) -> u64 {
+        let id = self.number();
+        self.booked.insert(id, Booked { ticket, left, error: None, kind });
+        id
+    }
+
+    pub(crate) fn get_mut(&mut self, id: u64) -> Option<&mut Booked<K>> {
+        self.booked.get_mut(&id)
+    }
+
+    /// A part of a command is done; whether it was the last one.
+    pub(crate) fn part_done(&mut self, id: u64, error: Option<DiskError>) -> bool {
+        let Some(booked) = self.booked.get_mut(&id) else { return false };
+        booked.left = booked.left.saturating_sub(1);
+        booked.error = booked.error.take().or(error);
+        booked.left == 0
+    }
+
+    /// Answers command `id` with its first error, or else with what `result` makes of it.
+    pub(crate) fn finish(&mut self, id: u64, result: impl FnOnce(K) -> Result<Payload, DiskError>) {
+        let Some(Booked { ticket, error, kind, .. }) = self.booked.remove(&id) else { return };
+        let result = match error {
+            Some(error) => Err(error),
+            None => result(kind),
+        };
+        self.answer(ticket, result);
+    }
+
+    /// Answers a command that was never booked.
+    pub(crate) fn answer(&mut self, ticket: Ticket, result: Result<Payload, DiskError>) {
+        self.answered += 1;
+        self.failed += u64::from(result.is_err());
+        self.done.push_back(ticket.complete(result));
+    }
+
+    /// What the commands that are booked are.
+    pub(crate) fn kinds(&self) -> impl Iterator<Item = &K> {
+        self.booked.values().map(|booked| &booked.kind)
+    }
+
+    /// Commands booked and not answered.
+    pub(crate) fn outstanding(&self) -> usize {
+        self.booked.len()
+    }
+
+    /// The oldest answer that was not fetched.
+    pub(crate) fn fetch(&mut self) -> Option<Completion> {
+        self.done.pop_front()
+    }
+
+    /// Whether an answer can be fetched.
+    pub(crate) fn has_answers(&self) -> bool {
+        !self.done.is_empty()
+    }
+
+    /// When to come back: at `now` if there is something to fetch.
+    pub(crate) fn wake_at(&self, now: Nanos, next: Option<Nanos>) -> Option<Nanos> {
+        if self.has_answers() { Some(now) } else { next }
+    }
+
+    /// Forgets every command without an answer, and every answer that was not fetched.
+    pub(crate) fn abandon(&mut self) {
+        while let Some((_, booked)) = self.booked.pop_first() {
+            booked.ticket.abandon();
+        }
+        self.done.clear();
+    }
+}
+
+impl<K> Drop for Desk<K> {
+    fn drop(&mut self) {
+        self.abandon();
+    }
+}
