@@ -483,7 +483,7 @@ impl Engine {
             log_fill_pct: self.logs.fill_pct(),
             record_sequence: self.commit.sequence_done,
             snapshot_number: self.snapshotter.number,
-            checkpointing: self.checkpoint.is_busy(),
+            checkpointing: self.checkpoint.is_busy() && self.failure.is_none(),
             damage: self.recovered.damage.clone(),
             recovery_read_bytes: self.recovered.read_bytes,
             recovery_records: self.recovered.records,

@@ -49,9 +49,13 @@ impl Schedule {
 }
 
 impl Engine {
-    /// Copies everything home, durability-only ranges too if `everything`.
+    /// Copies everything home, durability-only ranges too if `everything`. A volume that accepts no
+    /// change does nothing.
     pub fn start_checkpoint(&mut self, everything: bool, now: Nanos) {
         self.now = now;
+        if self.failure.is_some() || self.setup.config.read_only {
+            return;
+        }
         self.schedule.demanded = true;
         self.schedule.drain |= everything;
         self.commit.want(self.stage.end());
@@ -166,6 +170,10 @@ impl Engine {
 
     /// When something in the background becomes due by time alone.
     pub(crate) fn next_background_wake(&self) -> Option<Nanos> {
+        if self.failure.is_some() {
+            // Nothing goes on by itself any more.
+            return None;
+        }
         let config = &self.setup.config;
         let aged = self.commit.staged_since().map(|since| since + config.stage_age_max);
         let demanded = self.schedule.demanded || self.snapshotter.is_demanded();

@@ -58,8 +58,7 @@ fn fates(
     random: &mut SplitMix,
 ) -> Vec<Fate> {
     let sectors = write.sectors(sector_bytes);
-    let garbles =
-        plan.has(FaultKind::CutGarbled) && plan.is_verified(write.offset, write.len()).is_some();
+    let garbles = plan.has(FaultKind::CutGarbled) && plan.is_verified(write.offset, write.len());
     match random.below(4) {
         0 => vec![Fate::Keep; sectors],
         1 => vec![Fate::Drop; sectors],

@@ -133,7 +133,7 @@ impl<D: Disk> FaultDisk<D> {
         done(Err(injected(kind, what, command)), settles)
     }
 
-    /// Lets a part of a write reach the cache. It is never durable by itself.
+    /// Lets a part of a write reach the cache, or the medium if there is no cache.
     fn partly(&mut self, command: &Command, part: Part) -> Settles {
         if !writes(command) {
             return Settles::Nothing;
@@ -153,7 +153,8 @@ impl<D: Disk> FaultDisk<D> {
         if kept == 0 {
             return Settles::Nothing;
         }
-        let serial = self.cache.write(offset, parts, false);
+        let write_through = !self.properties.volatile_cache;
+        let serial = self.cache.write(offset, parts, write_through);
         Settles::Write { serial, offset, len: kept }
     }
 
@@ -244,8 +245,14 @@ impl<D: Disk> FaultDisk<D> {
     }
 
     fn may_be_silent(&self, command: &Command) -> bool {
-        let place = extent(command).and_then(|(offset, len)| self.plan.is_verified(offset, len));
-        self.silent_left > 0 && place.is_some()
+        self.silent_left > 0
+            && extent(command).is_some_and(|(offset, len)| {
+                if writes(command) {
+                    self.plan.damageable_at(offset, len).is_some()
+                } else {
+                    self.plan.misreadable_at(offset, len).is_some()
+                }
+            })
     }
 
     fn is_hit_silently(&mut self, kind: FaultKind) -> bool {
@@ -297,7 +304,8 @@ impl<D: Disk> FaultDisk<D> {
     /// Another place of the same verified range for a transfer.
     fn elsewhere(&mut self, offset: u64, len: u64) -> u64 {
         let sector = u64::from(self.properties.sector_bytes);
-        let Some(range) = self.plan.is_verified(offset, len) else { return offset };
+        let range = self.plan.damageable_at(offset, len).or(self.plan.misreadable_at(offset, len));
+        let Some(range) = range else { return offset };
         let places = (range.end - range.start - len) / sector + 1;
         range.start + self.choices.below(places) * sector
     }

@@ -6,8 +6,8 @@
 //! the same commands give the same faults; each kind draws from a stream of its own, so that switching
 //! one off leaves the others as they were.
 //!
-//! What it must never do: tear a sector, or damage anything silently, outside the ranges that the plan
-//! calls verified; what the host was told is safe stays safe unless a silent fault was allowed.
+//! What it must never do: tear a sector, or damage anything silently, outside the ranges that the
+//! plan names for it; what the host was told is safe stays safe unless a silent fault was allowed.
 
 mod cut;
 mod effects;
@@ -242,7 +242,7 @@ impl<D: Disk> FaultDisk<D> {
             Settles::Nothing => {}
             Settles::Write { serial, offset, len } => {
                 self.cache.complete(serial);
-                if self.plan.is_verified(offset, len).is_some() {
+                if self.plan.damageable_at(offset, len).is_some() {
                     self.rottable.push_back((offset, len));
                     if self.rottable.len() > ROTTABLE_MAX {
                         self.rottable.pop_front();

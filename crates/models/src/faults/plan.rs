@@ -39,9 +39,11 @@ pub struct FaultPlan {
     pub seed: u64,
     /// One command in so many suffers, by kind; 0 for never.
     pub one_in: [u32; KINDS],
-    /// Byte ranges in which everything is covered by checksums: only there may sectors be garbled and
-    /// may damage be silent.
+    /// Byte ranges in which everything is covered by checksums: only there may a cut garble sectors and
+    /// may a read be wrong without a word.
     pub verified: Vec<Range<u64>>,
+    /// Byte ranges whose content may be damaged without a word: wrong writes and rot.
+    pub damageable: Vec<Range<u64>>,
     /// Most silent faults until [`super::FaultDisk::allow_silent`] allows more.
     pub silent_max: u64,
     /// A failure at one exact command, in place of chance.
@@ -57,6 +59,7 @@ impl FaultPlan {
             seed,
             one_in: [0; KINDS],
             verified: Vec::new(),
+            damageable: Vec::new(),
             silent_max: 0,
             nth: None,
             jitter_ns_max: 0,
@@ -114,7 +117,22 @@ impl FaultPlan {
         self
     }
 
-    pub(super) fn is_verified(&self, offset: u64, len: u64) -> Option<&Range<u64>> {
-        self.verified.iter().find(|range| range.start <= offset && offset + len <= range.end)
+    /// Whether checksums cover all of these bytes.
+    pub(super) fn is_verified(&self, offset: u64, len: u64) -> bool {
+        holding(&self.verified, offset, len).is_some()
     }
+
+    /// The range in which these bytes may be damaged.
+    pub(super) fn damageable_at(&self, offset: u64, len: u64) -> Option<&Range<u64>> {
+        holding(&self.damageable, offset, len)
+    }
+
+    /// The range in which a read of these bytes may be wrong.
+    pub(super) fn misreadable_at(&self, offset: u64, len: u64) -> Option<&Range<u64>> {
+        holding(&self.verified, offset, len)
+    }
+}
+
+fn holding(ranges: &[Range<u64>], offset: u64, len: u64) -> Option<&Range<u64>> {
+    ranges.iter().find(|range| range.start <= offset && offset + len <= range.end)
 }

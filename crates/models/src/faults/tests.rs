@@ -23,7 +23,12 @@ struct Host {
 impl Host {
     fn new(plan: FaultPlan) -> Self {
         let mut disk = FaultDisk::new(timing(), MemoryStore::new());
-        disk.set_plan(FaultPlan { verified: vec![0..CAPACITY], silent_max: 1 << 40, ..plan });
+        disk.set_plan(FaultPlan {
+            verified: vec![0..CAPACITY],
+            damageable: vec![0..CAPACITY],
+            silent_max: 1 << 40,
+            ..plan
+        });
         disk.arm(true);
         Self { disk, now: Nanos::ZERO, next_id: 0 }
     }
@@ -148,7 +153,13 @@ fn nothing_is_silent_outside_the_verified_ranges() {
         plan = plan.with(kind, 1);
     }
     let mut host = Host::new(FaultPlan::none(0));
-    host.disk.set_plan(FaultPlan { verified: vec![0..65536], silent_max: 99, ..plan });
+    let ranges = vec![0..65536];
+    host.disk.set_plan(FaultPlan {
+        verified: ranges.clone(),
+        damageable: ranges,
+        silent_max: 99,
+        ..plan
+    });
     for offset in (65536..CAPACITY).step_by(4096) {
         host.write(offset, 9, true).unwrap();
         assert_eq!(host.read(offset).unwrap(), [9; 4096]);
