@@ -201,6 +201,7 @@ impl Life<'_> {
             Ok(()) => self.tally.grown += 1,
             Err(grow::GrowError::Preset { .. } | grow::GrowError::NothingToAdd { .. }) => {}
             Err(_) if hung => {}
+            Err(error) if self.is_damaged() => return self.refused(&error.to_string()),
             Err(error) => return Err(format!("growing without a fault failed: {error}")),
         }
         self.tally.cuts += 1;

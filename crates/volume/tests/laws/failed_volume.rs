@@ -4,6 +4,7 @@
 use crate::support::disk::{Fault, FaultKind};
 use crate::support::harness::{Harness, Options};
 use crate::support::steps::Step;
+use nearhead_disk::Nanos;
 use nearhead_format::AckMode;
 use nearhead_volume::Service;
 
@@ -46,4 +47,21 @@ fn a_checkpoint_under_way_ends_when_its_volume_fails() {
     harness.apply(&Step::Write { start: 64, count: 8, fua: true });
     harness.apply(&Step::Settle);
     comes_to_rest(&mut harness);
+}
+
+#[test]
+fn an_idle_volume_whose_homes_cannot_be_written_rests_between_attempts() {
+    let options = Options { idle_checkpoints: true, ..Options::new("singlelog", AckMode::Durable) };
+    let mut harness = Harness::new(options);
+    harness.apply(&Step::Write { start: 0, count: 16, fua: true });
+    harness.apply(&Step::Settle);
+    let layout = harness.volume().superblock().layout;
+    let home = layout.home(0).unwrap().device_offset;
+    harness.apply(&Step::Fail(Fault { range: Some(home..home + 8192), ..WRITES_FAIL }));
+    let before = harness.volume().disk().writes;
+    let until = harness.now + Nanos::from_secs(5);
+    while harness.now < until && harness.jump() {}
+    let attempts = harness.volume().disk().writes - before;
+    assert!((2..50).contains(&attempts), "{attempts} writes in five idle seconds");
+    assert_eq!(harness.volume().status().phase, "serving");
 }
