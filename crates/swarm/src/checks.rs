@@ -22,19 +22,25 @@ impl Life<'_> {
         let mut content = BTreeMap::new();
         for base in self.bases {
             match self.read_now(base, WINDOW_SECTORS)? {
-                Ok(found) => content.extend((base..).zip(found)),
+                Ok(found) => self.note_content(&mut content, base, found),
                 Err(error) if !self.is_damaged() => {
                     return Err(format!("after a restart with the disk in order: {error}"));
                 }
                 Err(_) => self.read_piecewise(base, &mut content)?,
             }
         }
-        self.tally.sectors_checked += content.len() as u64;
         let judged = self.oracle.adopt(&content);
         judged.map_err(|what| match self.volume() {
             Ok(volume) => format!("after a restart: {what}; status {:?}", volume.status()),
             Err(_) => what,
         })
+    }
+
+    /// Zeros where nothing was ever written are as they must be; the oracle judges the rest.
+    fn note_content(&mut self, content: &mut BTreeMap<u64, u64>, start: u64, found: Vec<u64>) {
+        self.tally.sectors_checked += found.len() as u64;
+        let telling = |(sector, value): &(u64, u64)| *value != 0 || self.oracle.knows(*sector);
+        content.extend((start..).zip(found).filter(telling));
     }
 
     /// What of a window can be read, block by block.
@@ -45,7 +51,7 @@ impl Life<'_> {
     ) -> Result<(), String> {
         for start in (base..base + WINDOW_SECTORS).step_by(BLOCK_SECTORS as usize) {
             match self.read_now(start, BLOCK_SECTORS)? {
-                Ok(found) => content.extend((start..).zip(found)),
+                Ok(found) => self.note_content(content, start, found),
                 Err(error) if error.detail.is_empty() => {
                     return Err("a read failed and nothing says why".to_owned());
                 }
@@ -93,6 +99,8 @@ impl Life<'_> {
     /// volume says that it is well, or what is broken.
     pub(crate) fn make_progress(&mut self) -> Result<(), String> {
         self.disarm();
+        // Faults that were on their way still arrive.
+        self.settle()?;
         let failed = self.volume()?.engine().failure().is_some();
         if failed || self.disk.faults().hung() > 0 || self.choices.coin() {
             self.kill(0)?;

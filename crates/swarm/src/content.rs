@@ -35,6 +35,10 @@ pub fn versions(start: u64, parts: &[Payload]) -> Result<Vec<u64>, String> {
         part.copy_to(&mut bytes);
         for sector in bytes.chunks(512) {
             let at = start + versions.len() as u64;
+            if *sector == [0; 512] {
+                versions.push(0);
+                continue;
+            }
             let mut version = [0; 8];
             version.copy_from_slice(&sector[..8]);
             let version = u64::from_le_bytes(version);

@@ -29,7 +29,7 @@ pub use life::{Failure, run};
 pub use minimise::{Minimised, minimise};
 pub use scenario::Scenario;
 pub use shared_disk::SharedDisk;
-pub use steps::{Step, Steps};
+pub use steps::{Place, Step, Steps};
 pub use tally::Tally;
 
 /// Steps of a life, if nobody says otherwise.

@@ -177,6 +177,11 @@ impl Oracle {
         Ok(())
     }
 
+    /// Whether anything was ever asked to change this sector.
+    pub fn knows(&self, sector: u64) -> bool {
+        self.sectors.contains_key(&sector)
+    }
+
     /// Whether these values may be there after a restart.
     pub fn check_restart(&self, read: &BTreeMap<u64, u64>) -> Result<(), String> {
         for (sector, value) in read {

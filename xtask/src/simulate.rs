@@ -1,0 +1,30 @@
+//! The swarm simulator, built fast and with every assertion, and run with the arguments given.
+//!
+//! `ci` runs a thousand fresh seeds and those that once failed; `make soak` runs for hours.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// Fresh seeds of one test run.
+const FRESH_SEEDS: &str = "1000";
+
+/// Runs the simulator; true if no life failed.
+pub(crate) fn run(root: &Path, arguments: &[String]) -> bool {
+    let program = std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
+    let mut command = Command::new(program);
+    command.args(["run", "--quiet", "--profile", "sim", "--package", "nearhead-swarm"]);
+    command.args(["--bin", "nearhead-sim", "--"]).args(arguments);
+    match command.current_dir(root).stdin(Stdio::null()).status() {
+        Ok(status) => status.success(),
+        Err(error) => {
+            println!("cargo cannot be run: {error}");
+            false
+        }
+    }
+}
+
+/// What the test run simulates.
+pub(crate) fn fresh(root: &Path) -> bool {
+    run(root, &["--fresh".to_owned(), FRESH_SEEDS.to_owned()])
+}
