@@ -12,7 +12,8 @@ pub(crate) const USAGE: &str =
 options: --ops N        steps of each life (1000)
          --budget B     survive or detect, instead of as the seed likes
          --threads N    instead of one for each core
-         --long         do not shorten what fails";
+         --long         do not shorten what fails
+         --planted X    make these planted mistakes, or all; needs a build with `--cfg planted`";
 
 /// Which seeds.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,6 +33,7 @@ pub(crate) struct Arguments {
     pub(crate) threads: usize,
     pub(crate) keeps_long: bool,
     pub(crate) with_regressions: bool,
+    pub(crate) planted: Option<String>,
 }
 
 impl Arguments {
@@ -46,6 +48,7 @@ impl Arguments {
             threads,
             keeps_long: false,
             with_regressions: true,
+            planted: None,
         };
         while let Some(word) = words.next() {
             if word == "--long" {
@@ -71,6 +74,7 @@ impl Arguments {
             "--minutes" => self.seeds = Seeds::Minutes(number(word, value)?),
             "--ops" => self.operations = number(word, value)?,
             "--threads" => self.threads = number::<usize>(word, value)?.max(1),
+            "--planted" => self.planted = Some(value.to_owned()),
             "--steps" => self.steps = Some(value.parse()?),
             "--budget" => {
                 self.budget = Some(match value {

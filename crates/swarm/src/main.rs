@@ -5,6 +5,7 @@
 //! does never depends on it.
 
 mod arguments;
+mod mistakes;
 
 use arguments::{Arguments, Seeds};
 use nearhead_swarm::{Failure, Scenario, Tally, minimise, run};
@@ -32,6 +33,9 @@ fn main() -> ExitCode {
     };
     // A law that is broken by a panic is reported like any other.
     std::panic::set_hook(Box::new(|_| {}));
+    if let Some(names) = &arguments.planted {
+        return mistakes::run_all(names, &arguments);
+    }
     match &arguments.seeds {
         Seeds::One(seed) => one(*seed, &arguments),
         _ => many(&arguments),

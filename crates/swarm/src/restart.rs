@@ -96,7 +96,11 @@ impl Life<'_> {
         }
         self.disk.faults().allow_silent(0);
         let before = self.disk.faults().counts().of_commands();
-        if let Err(problem) = self.open() {
+        let mut opened = self.open();
+        if opened.is_ok() && self.disk.faults().hung() > 0 {
+            opened = Err("a command hangs since the volume was opened".to_owned());
+        }
+        if let Err(problem) = opened {
             let hit = self.disk.faults().counts().of_commands() > before;
             if hit && under_faults {
                 self.tally.openings_failed += 1;

@@ -190,7 +190,7 @@ impl Weights {
                 0 | 1 => Step::Kill { again: random.below(3) },
                 2 | 3 => Step::Restart,
                 4 => Step::Grow,
-                5 => Step::Damage { salt: random.next_u64() },
+                5 | 6 => Step::Damage { salt: random.next_u64() },
                 _ => Step::Cut { again: random.below(4).saturating_sub(1) },
             },
         }

@@ -23,6 +23,7 @@ use crate::range_set::RangeSet;
 use crate::sectors::SECTOR;
 use nearhead_disk::{Class, Command, DiskError, Nanos, Payload};
 use nearhead_format::crc::chunk_crc;
+use nearhead_format::planted::{Mistake, is_made};
 use nearhead_format::{Entry, Place};
 
 /// Most entries of one batch.
@@ -138,7 +139,7 @@ impl Checkpoint {
     pub(crate) fn take_releases(&mut self, map: &Map) -> Vec<Entry> {
         let Some(batch) = self.batch.as_mut() else { return Vec::new() };
         let mut entries = std::mem::take(&mut batch.to_release);
-        entries.retain(|entry| map.holds(entry));
+        entries.retain(|entry| map.holds(entry) || is_made(Mistake::CheckpointOfOverwritten));
         entries
     }
 

@@ -75,16 +75,24 @@ impl FaultPlan {
             .collect();
         let only = kinds[random.below(kinds.len() as u64) as usize];
         let mixture = random.below(4);
+        // Where damage must be found there is a sort of it.
+        let silent = kinds[kinds.len() - 1 - random.below(6) as usize];
         for kind in kinds {
             let rate = RATES[random.below(RATES.len() as u64) as usize];
-            // What takes the disk away takes the rest of the run away.
-            let heavy = matches!(kind, FaultKind::Gone | FaultKind::Hang | FaultKind::FlushError);
-            let rate = if heavy { rate * 4 } else { rate };
+            let rate = match kind {
+                // What takes the disk away takes the rest of the run away.
+                FaultKind::Gone | FaultKind::Hang => rate * 4,
+                // Flushes are few, and so are silent faults: one is all that may be.
+                FaultKind::FlushError => rate / 4,
+                kind if kind.is_silent() => rate / 2,
+                _ => rate,
+            };
             let on = match mixture {
                 0 => false,
                 1 => kind == only,
                 _ => random.below(4) == 0,
             };
+            let on = on || (kind == silent && kind.is_silent());
             // Garbled sectors are cheap to have and hide nothing.
             let on = on || (kind == FaultKind::CutGarbled && random.coin());
             plan.one_in[kind as usize] = if on { rate } else { 0 };
