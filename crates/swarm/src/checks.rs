@@ -11,6 +11,8 @@ use std::collections::BTreeMap;
 
 /// Virtual time in which a volume without faults answers a few requests and empties its logs.
 const PROGRESS_WITHIN: Nanos = Nanos::from_secs(600);
+/// Events until everything that was at the disk has come back, or will not.
+const EVENTS_ON_THE_WAY_MAX: u32 = 5000;
 /// Passes of a checkpoint after which everything is home; one may be under way with other aims.
 const PASSES_MAX: u32 = 4;
 
@@ -101,6 +103,12 @@ impl Life<'_> {
         self.disarm();
         // Faults that were on their way still arrive.
         self.settle()?;
+        for _ in 0..EVENTS_ON_THE_WAY_MAX {
+            if !self.is_busy() {
+                break;
+            }
+            self.jump(Nanos::MAX)?;
+        }
         let failed = self.volume()?.engine().failure().is_some();
         if failed || self.disk.faults().hung() > 0 || self.choices.coin() {
             self.kill(0)?;

@@ -68,7 +68,7 @@ impl Life<'_> {
         if layout.log_count() == 0 {
             return;
         }
-        for _ in 0..1 + random.below(6) {
+        for _ in 0..=random.below(6) {
             let log = random.below(u64::from(layout.log_count())) as u32;
             let Some(start) = layout.log_offset(log) else { continue };
             let sectors = (256 << 10) / 512;

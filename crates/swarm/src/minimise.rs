@@ -48,7 +48,7 @@ pub fn minimise(whole: &Scenario, failure: Failure, lives_max: u32) -> Minimised
     let best = Minimised { steps, without: Vec::new(), failure, scenario };
     let mut search = Search { whole, best, lives_left: lives_max };
     let (steps, without) = (search.best.steps.clone(), Vec::new());
-    search.try_life(steps, without);
+    search.try_life(&steps, without);
     search.drop_kinds();
     search.drop_steps();
     search.drop_kinds();
@@ -57,12 +57,12 @@ pub fn minimise(whole: &Scenario, failure: Failure, lives_max: u32) -> Minimised
 
 impl Search<'_> {
     /// Keeps this life if it fails too.
-    fn try_life(&mut self, steps: Steps, without: Vec<FaultKind>) -> bool {
+    fn try_life(&mut self, steps: &Steps, without: Vec<FaultKind>) -> bool {
         if self.lives_left == 0 {
             return false;
         }
         self.lives_left -= 1;
-        let mut scenario = self.whole.clone().with_steps(&steps);
+        let mut scenario = self.whole.clone().with_steps(steps);
         for kind in &without {
             scenario.faults = scenario.faults.without(*kind);
         }
@@ -79,7 +79,7 @@ impl Search<'_> {
             if !self.best.without.contains(&kind) {
                 let mut without = self.best.without.clone();
                 without.push(kind);
-                self.try_life(self.best.steps.clone(), without);
+                self.try_life(&self.best.steps.clone(), without);
             }
         }
     }
@@ -92,7 +92,7 @@ impl Search<'_> {
                 let mut steps = self.best.steps.0.clone();
                 let end = (at + chunk).min(steps.len());
                 steps.drain(at..end);
-                if !self.try_life(Steps(steps), self.best.without.clone()) {
+                if !self.try_life(&Steps(steps), self.best.without.clone()) {
                     at += chunk;
                 }
             }

@@ -127,7 +127,9 @@ impl Life<'_> {
                 let found =
                     versions(read.start, parts).map_err(|what| format!("read {id}: {what}"))?;
                 self.tally.sectors_checked += found.len() as u64;
-                found.iter().for_each(|version| self.tally.mix(*version));
+                for version in &found {
+                    self.tally.mix(*version);
+                }
                 self.oracle.check_read(id, &read, &found)
             }
             Waiting::Change | Waiting::FastZeroes => {

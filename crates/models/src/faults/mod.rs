@@ -199,7 +199,9 @@ impl<D: Disk> FaultDisk<D> {
     /// and stays in the cache, nobody is told.
     pub fn disown(&mut self, timing: D) {
         let done: Vec<u64> = self.cache.unflushed().iter().map(|write| write.serial).collect();
-        done.into_iter().for_each(|serial| self.cache.complete(serial));
+        for serial in done {
+            self.cache.complete(serial);
+        }
         self.restart(timing);
     }
 

@@ -21,13 +21,13 @@ struct Host {
 }
 
 impl Host {
-    fn new(plan: FaultPlan) -> Self {
+    fn new(plan: &FaultPlan) -> Self {
         let mut disk = FaultDisk::new(timing(), MemoryStore::new());
         disk.set_plan(FaultPlan {
-            verified: vec![0..CAPACITY],
-            damageable: vec![0..CAPACITY],
+            verified: up_to(CAPACITY),
+            damageable: up_to(CAPACITY),
             silent_max: 1 << 40,
-            ..plan
+            ..plan.clone()
         });
         disk.arm(true);
         Self { disk, now: Nanos::ZERO, next_id: 0 }
@@ -68,13 +68,17 @@ fn bytes(byte: u8, sectors: usize) -> Payload {
     Payload::Bytes(BufferMut::copy_of(&vec![byte; 512 * sectors]).freeze())
 }
 
+fn up_to(end: u64) -> Vec<std::ops::Range<u64>> {
+    std::iter::once(0..end).collect()
+}
+
 fn only(kind: FaultKind) -> FaultPlan {
     FaultPlan::none(7).with(kind, 1)
 }
 
 #[test]
 fn without_faults_it_is_a_disk() {
-    let mut host = Host::new(FaultPlan::none(1));
+    let mut host = Host::new(&FaultPlan::none(1));
     host.write(4096, 3, false).unwrap();
     assert_eq!(host.read(4096).unwrap(), [3; 4096]);
     assert_eq!(host.now, Nanos::from_micros(200), "the time is that of the disk below");
@@ -94,17 +98,17 @@ fn reported_faults_say_what_they_are() {
         (FaultKind::Full, DiskErrorKind::OutOfSpace),
         (FaultKind::Gone, DiskErrorKind::Gone),
     ] {
-        let mut host = Host::new(only(kind));
+        let mut host = Host::new(&only(kind));
         assert_eq!(host.write(0, 1, true).unwrap_err(), expected, "{kind:?}");
         assert_eq!(host.disk.counts().of(kind), 1, "{kind:?}");
     }
-    assert!(Host::new(only(FaultKind::ReadError)).read(0).is_err());
-    assert!(Host::new(only(FaultKind::FlushError)).run(Command::Flush).is_err());
+    assert!(Host::new(&only(FaultKind::ReadError)).read(0).is_err());
+    assert!(Host::new(&only(FaultKind::FlushError)).run(Command::Flush).is_err());
 }
 
 #[test]
 fn a_sticky_range_fails_until_it_is_mended_and_no_other_place_does() {
-    let mut host = Host::new(only(FaultKind::StickyError));
+    let mut host = Host::new(&only(FaultKind::StickyError));
     host.write(0, 1, true).unwrap_err();
     host.disk.set_plan(FaultPlan::none(7));
     assert!(host.write(0, 1, true).is_err() && host.read(0).is_err());
@@ -115,12 +119,12 @@ fn a_sticky_range_fails_until_it_is_mended_and_no_other_place_does() {
 
 #[test]
 fn a_hung_command_is_never_answered_and_a_slow_one_takes_a_thousand_times_as_long() {
-    let mut host = Host::new(only(FaultKind::Hang));
+    let mut host = Host::new(&only(FaultKind::Hang));
     host.submit(Command::Flush);
     assert_eq!((host.disk.wake_at(), host.disk.hung()), (None, 1));
     host.disk.power_cut(timing());
     assert_eq!(host.disk.hung(), 0);
-    let mut host = Host::new(only(FaultKind::Slow));
+    let mut host = Host::new(&only(FaultKind::Slow));
     host.read(0).unwrap();
     assert_eq!(host.now, Nanos::from_micros(100 * 1001));
 }
@@ -128,20 +132,20 @@ fn a_hung_command_is_never_answered_and_a_slow_one_takes_a_thousand_times_as_lon
 #[test]
 fn silent_faults_succeed_and_leave_something_else() {
     for kind in [FaultKind::LostWrite, FaultKind::TornWrite, FaultKind::MisdirectedWrite] {
-        let mut host = Host::new(only(kind));
+        let mut host = Host::new(&only(kind));
         host.write(8192, 5, true).unwrap();
         host.disk.arm(false);
         assert_ne!(host.read(8192).unwrap(), [5; 4096], "{kind:?}");
         assert_eq!(host.disk.counts().of(kind), 1);
     }
     for kind in [FaultKind::MisdirectedRead, FaultKind::TornRead] {
-        let mut host = Host::new(FaultPlan::none(7));
+        let mut host = Host::new(&FaultPlan::none(7));
         host.write(8192, 5, true).unwrap();
-        host.disk.set_plan(FaultPlan { verified: vec![0..CAPACITY], silent_max: 1, ..only(kind) });
+        host.disk.set_plan(FaultPlan { verified: up_to(CAPACITY), silent_max: 1, ..only(kind) });
         assert_ne!(host.read(8192).unwrap(), [5; 4096], "{kind:?}");
         assert_eq!(host.read(8192).unwrap(), [5; 4096], "one silent fault was allowed: {kind:?}");
     }
-    let mut host = Host::new(only(FaultKind::BitRot));
+    let mut host = Host::new(&only(FaultKind::BitRot));
     host.write(8192, 5, true).unwrap();
     assert_ne!(host.read(8192).unwrap(), [5; 4096]);
 }
@@ -152,8 +156,8 @@ fn nothing_is_silent_outside_the_verified_ranges() {
     for kind in FaultKind::ALL.into_iter().filter(|kind| kind.is_silent()) {
         plan = plan.with(kind, 1);
     }
-    let mut host = Host::new(FaultPlan::none(0));
-    let ranges = vec![0..65536];
+    let mut host = Host::new(&FaultPlan::none(0));
+    let ranges = up_to(65536);
     host.disk.set_plan(FaultPlan {
         verified: ranges.clone(),
         damageable: ranges,
@@ -171,7 +175,7 @@ fn nothing_is_silent_outside_the_verified_ranges() {
 fn a_cut_keeps_what_is_safe_and_leaves_each_other_sector_old_or_new() {
     let mut kinds = [0; 3];
     for seed in 0..300 {
-        let mut host = Host::new(FaultPlan::none(seed));
+        let mut host = Host::new(&FaultPlan::none(seed));
         host.write(0, 1, true).unwrap();
         host.write(4096, 1, false).unwrap();
         host.run(Command::Flush).unwrap();
@@ -196,8 +200,8 @@ fn a_cut_keeps_what_is_safe_and_leaves_each_other_sector_old_or_new() {
 fn garbled_sectors_are_neither_old_nor_new_and_only_in_verified_ranges() {
     let (mut garbled, mut outside) = (0, 0);
     for seed in 0..300 {
-        let mut host = Host::new(only(FaultKind::CutGarbled));
-        let plan = FaultPlan { verified: vec![0..65536], seed, ..only(FaultKind::CutGarbled) };
+        let mut host = Host::new(&only(FaultKind::CutGarbled));
+        let plan = FaultPlan { verified: up_to(65536), seed, ..only(FaultKind::CutGarbled) };
         host.disk.set_plan(plan);
         host.write(0, 2, false).unwrap();
         host.write(65536, 2, false).unwrap();
@@ -214,7 +218,7 @@ fn garbled_sectors_are_neither_old_nor_new_and_only_in_verified_ranges() {
 
 #[test]
 fn a_kill_loses_nothing() {
-    let mut host = Host::new(FaultPlan::none(1));
+    let mut host = Host::new(&FaultPlan::none(1));
     host.submit(Command::Write { offset: 0, parts: vec![bytes(4, 8)], durable: false });
     host.disk.disown(timing());
     assert_eq!(host.read(0).unwrap(), [4; 4096]);
@@ -225,7 +229,7 @@ fn the_nth_command_fails_and_only_it_unless_it_is_sticky() {
     for sticky in [false, true] {
         let kind = FaultKind::WriteError;
         let nth = Some(NthFault { nth: 3, sticky, kind });
-        let mut host = Host::new(FaultPlan { nth, ..FaultPlan::none(1) });
+        let mut host = Host::new(&FaultPlan { nth, ..FaultPlan::none(1) });
         let failed: Vec<bool> = (0..5).map(|_| host.run(Command::Flush).is_err()).collect();
         assert_eq!(failed, [false, false, true, sticky, sticky]);
     }
@@ -249,7 +253,7 @@ fn seeds_differ_in_their_kinds_and_the_survivable_ones_are_never_silent() {
 #[test]
 fn the_same_plan_gives_the_same_faults_and_a_kind_less_leaves_the_others() {
     let run = |plan: &FaultPlan| {
-        let mut host = Host::new(plan.clone());
+        let mut host = Host::new(plan);
         let mut said = Vec::new();
         for step in 0..300_u64 {
             said.push(host.write(step % 16 * 4096, step as u8, step % 3 == 0).is_ok());
