@@ -183,6 +183,8 @@ impl<'a> Life<'a> {
         self.tally.records += stats.records;
         self.tally.swaps += stats.swaps;
         self.tally.snapshots += stats.snapshots;
+        self.tally.spills += stats.spills;
+        self.tally.invalidated += stats.invalidated_entries;
         self.tally.checkpointed_bytes += stats.checkpointed_bytes;
         for value in [stats.records, stats.record_bytes, stats.requests, stats.checkpointed_bytes] {
             self.tally.mix(value);
@@ -214,6 +216,7 @@ impl<'a> Life<'a> {
             Step::Settle => self.settle().map(drop),
             Step::Drain => self.drain().map(drop),
             Step::Cut { again } => self.cut(again),
+            Step::CutAtAck { place, fua } => self.cut_at_ack(place, fua),
             Step::Kill { again } => self.kill(again),
             Step::Restart => self.stop_and_start(),
             Step::Grow => self.grow(),

@@ -4,7 +4,9 @@
 //! must be what the oracle allows. A fault may keep a volume from opening, but only as long as it lasts.
 
 use crate::life::{Life, Waiting};
+use crate::steps::Place;
 use nearhead_engine::Operation;
+use nearhead_format::AckMode;
 use nearhead_models::faults::{FaultKind, FaultPlan, NthFault};
 use nearhead_volume::{Service, SyncIo, Volume, grow};
 
@@ -23,6 +25,19 @@ enum End {
 impl Life<'_> {
     pub(crate) fn cut(&mut self, again: u64) -> Result<(), String> {
         self.end_and_begin(End::Cut, again)
+    }
+
+    /// The moment at which a promise was just made is when a cut shows whether it is kept.
+    pub(crate) fn cut_at_ack(&mut self, place: Place, fua: bool) -> Result<(), String> {
+        let mut last = self.next_id;
+        self.write(place, fua)?;
+        if !fua && self.scenario.ack == AckMode::Flush {
+            self.wait_for("a write", |life| Ok(!life.waiting.contains_key(&last)))?;
+            last = self.next_id;
+            self.flush()?;
+        }
+        self.wait_for("an answer", |life| Ok(!life.waiting.contains_key(&last)))?;
+        self.cut(0)
     }
 
     pub(crate) fn kill(&mut self, again: u64) -> Result<(), String> {

@@ -86,7 +86,9 @@ impl Scenario {
             ..plain_properties(device_bytes, sector_bytes)
         };
         let ack = if random.coin() { AckMode::Durable } else { AckMode::Flush };
-        let scarce = random.below(5) == 0;
+        // Logs that go round several times in a life, and what that makes wait.
+        let few_logs = random.coin();
+        let no_log_reserve = few_logs && random.below(3) == 0;
         let faults = FaultPlan::random(budget, random);
         Self {
             seed,
@@ -95,13 +97,13 @@ impl Scenario {
             properties,
             latency: Nanos::from_micros(pick(random, &[20, 100, 5000])),
             grown_bytes: device_bytes + (16 + random.below(64)) * MIB,
-            group_bytes: if scarce {
+            group_bytes: if few_logs {
                 28 * MIB
             } else {
                 pick(random, &[4 * MIB, 8 * MIB, 16 * MIB])
             },
-            log_bytes: if scarce { 512 << 10 } else { pick(random, &[512 << 10, MIB, 2 * MIB]) },
-            no_log_reserve: scarce,
+            log_bytes: if few_logs { 512 << 10 } else { pick(random, &[512 << 10, MIB, 2 * MIB]) },
+            no_log_reserve,
             logged_write_bytes_max: pick(random, &[None, None, Some(4096), Some(64 << 10)]),
             stage_bytes_max: pick(random, &[64 << 10, 256 << 10, 2 << 20]),
             snapshot_after_bytes: pick(random, &[60 << 10, 300 << 10, 8 << 20]),

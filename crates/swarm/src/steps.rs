@@ -77,6 +77,11 @@ pub enum Step {
     Cut {
         again: u64,
     },
+    /// A write, and a flush if it is not durable by itself; the power goes the moment it is answered.
+    CutAtAck {
+        place: Place,
+        fua: bool,
+    },
     /// The process goes, the disk stays.
     Kill {
         again: u64,
@@ -135,7 +140,7 @@ impl Weights {
 
     fn place(&self, random: &mut SplitMix) -> Place {
         let large = random.below(self.large_one_in) == 0;
-        let count = 1 + random.below(if large { WINDOW_SECTORS / 2 } else { 24 });
+        let count = 1 + random.below(if large { WINDOW_SECTORS } else { 24 });
         // Half of all requests meet in the first sectors of each window.
         let span = if random.coin() { WINDOW_SECTORS } else { 96 };
         let start = random.below(span);
@@ -186,11 +191,12 @@ impl Weights {
                 other => Step::Checkpoint { everything: other == 5 },
             },
             9 => Step::Turn { micros: random.below(400) },
-            _ => match random.below(12) {
+            _ => match random.below(15) {
                 0 | 1 => Step::Kill { again: random.below(3) },
                 2 | 3 => Step::Restart,
                 4 => Step::Grow,
                 5 | 6 => Step::Damage { salt: random.next_u64() },
+                7..=9 => Step::CutAtAck { place, fua },
                 _ => Step::Cut { again: random.below(4).saturating_sub(1) },
             },
         }

@@ -36,6 +36,10 @@ pub struct Tally {
     pub swaps: u64,
     /// Bytes that cleaning brought home.
     pub checkpointed_bytes: u64,
+    /// Small writes that found every log full and went home.
+    pub spills: u64,
+    /// Logged copies that in-place writes made stale.
+    pub invalidated: u64,
     /// Snapshots of maps.
     pub snapshots: u64,
     /// Faults, by kind.
@@ -63,6 +67,8 @@ impl Tally {
         self.swaps += other.swaps;
         self.checkpointed_bytes += other.checkpointed_bytes;
         self.snapshots += other.snapshots;
+        self.spills += other.spills;
+        self.invalidated += other.invalidated;
         self.faults.add(&other.faults);
         self.digest ^= other.digest;
     }
@@ -87,10 +93,12 @@ impl fmt::Display for Tally {
         )?;
         writeln!(
             formatter,
-            "engine: {} records, {} snapshots, {} swaps, {} MiB checkpointed",
+            "engine: {} records, {} snapshots, {} swaps, {} spills, {} entries invalidated, {} MiB checkpointed",
             self.records,
             self.snapshots,
             self.swaps,
+            self.spills,
+            self.invalidated,
             self.checkpointed_bytes >> 20
         )?;
         writeln!(
