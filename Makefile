@@ -11,6 +11,9 @@ CARGO ?= cargo
 PREFIX ?= /usr/local
 DESTDIR ?=
 
+# How long `make soak` runs.
+SOAK_MINUTES ?= 240
+
 # Where cargo puts its output.
 built := $(or $(CARGO_TARGET_DIR),target)
 nearhead := $(built)/release/nearhead
@@ -41,6 +44,10 @@ figures: build ## the papers' figures on disk models, in virtual time: target/fi
 test: ## format, style, lints and every test
 	@scripts/install-deps test
 	@$(CARGO) run --quiet --package xtask -- ci
+
+.PHONY: soak
+soak: ## lives of volumes under faults and crashes for SOAK_MINUTES (240), on every core
+	$(CARGO) run --quiet --package xtask -- sim --minutes $(SOAK_MINUTES)
 
 .PHONY: bench
 bench: build ## measure against the disk alone and nbdkit: target/bench/bench.json

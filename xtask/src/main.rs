@@ -7,6 +7,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod ci;
+mod simulate;
 mod test_output;
 mod tidy;
 
@@ -15,13 +16,18 @@ use std::process::ExitCode;
 
 const USAGE: &str =
     "usage: cargo xtask tidy   check the rules of STYLE.md that a program can decide
-       cargo xtask ci     format, tidy, clippy, cargo-deny where installed, and every test";
+       cargo xtask ci     format, tidy, clippy, cargo-deny where installed, every test, fresh seeds
+       cargo xtask sim    lives of volumes under faults: --seed N, --seeds A..B, --minutes M, --fresh COUNT
+       cargo xtask planted [NAMES]   make each planted mistake and see that the simulator finds it";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let succeeded = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["tidy"] => tidy::report_workspace(&workspace_root()),
         ["ci"] => ci::run(&workspace_root()),
+        ["planted"] => simulate::planted(&workspace_root(), "all"),
+        ["planted", names] => simulate::planted(&workspace_root(), names),
+        ["sim", ..] => simulate::run(&workspace_root(), &arguments[1..]),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");
             true

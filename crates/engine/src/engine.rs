@@ -33,6 +33,7 @@ use crate::spill::Spill;
 use crate::stage::{Stage, Taken};
 use crate::stats::{Stats, Status};
 use nearhead_disk::{Class, Command, Completion, Nanos, Payload, Submission};
+use nearhead_format::planted::{Mistake, is_made};
 use std::collections::VecDeque;
 
 /// A request that is not answered yet.
@@ -409,6 +410,9 @@ impl Engine {
             invalid_target: self.invalidations.want_all(),
             flush_ticket: self.flusher.want(),
         };
+        let skipped = is_made(Mistake::FlushSkipped);
+        let barrier =
+            Barrier { flush_ticket: if skipped { 0 } else { barrier.flush_ticket }, ..barrier };
         self.flusher.demand(self.invalidations.flush_ticket());
         self.commit.want(barrier.stage_target);
         self.wait_for(barrier);
@@ -451,6 +455,7 @@ impl Engine {
     fn on_flush(&mut self, result: Result<Payload, nearhead_disk::DiskError>) {
         match result {
             Ok(_) => self.flusher.complete(),
+            Err(_) if is_made(Mistake::FlushErrorIgnored) => self.flusher.complete(),
             Err(error) => {
                 self.flusher.fail();
                 self.fail(format!("a device flush failed: {error}"));
@@ -483,7 +488,7 @@ impl Engine {
             log_fill_pct: self.logs.fill_pct(),
             record_sequence: self.commit.sequence_done,
             snapshot_number: self.snapshotter.number,
-            checkpointing: self.checkpoint.is_busy(),
+            checkpointing: self.checkpoint.is_busy() && self.failure.is_none(),
             damage: self.recovered.damage.clone(),
             recovery_read_bytes: self.recovered.read_bytes,
             recovery_records: self.recovered.records,

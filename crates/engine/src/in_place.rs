@@ -16,6 +16,7 @@ use crate::read::BULK_BYTES_ABOVE;
 use crate::request::{ErrorKind, RequestError, RequestId};
 use crate::sectors::SECTOR;
 use nearhead_disk::{Class, Command, DiskError, DiskErrorKind, Payload};
+use nearhead_format::planted::{Mistake, is_made};
 use std::ops::Range;
 
 /// What an in-place write does.
@@ -121,7 +122,7 @@ impl Engine {
         if self.is_in_memory(start, end) {
             self.commit.want(self.stage.end());
             self.blocked.push(slot);
-        } else if self.checkpoint.touches(start, end) {
+        } else if self.checkpoint.touches(start, end) && !is_made(Mistake::CheckpointOverInPlace) {
             self.blocked.push(slot);
         } else {
             if self.logs.count() > 0 {
@@ -250,7 +251,11 @@ impl Engine {
         let mut displaced = Vec::new();
         self.map.remove(start, sectors, &mut |entry| displaced.push(entry));
         self.stats.invalidated_entries += displaced.len() as u64;
-        let ticket = if volatile { self.flusher.ticket() } else { 0 };
+        if is_made(Mistake::InvalidationForgotten) {
+            displaced.clear();
+        }
+        let waits = volatile && !is_made(Mistake::InvalidationTooEarly);
+        let ticket = if waits { self.flusher.ticket() } else { 0 };
         self.invalidations.push(displaced.into_iter(), ticket);
     }
 

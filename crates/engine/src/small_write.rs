@@ -11,6 +11,7 @@ use crate::request::{ErrorKind, Hint, RequestId};
 use crate::sectors::{BLOCK_SECTORS, SECTOR, blocks_of};
 use crate::stage::Piece;
 use nearhead_disk::Payload;
+use nearhead_format::planted::{Mistake, is_made};
 
 /// A write-zeroes up to this many bytes is logged (it costs one item of a record, no payload).
 const LOGGED_ZEROES_BYTES_MAX: u64 = 256 << 10;
@@ -193,7 +194,8 @@ impl Engine {
         for (block, first, len) in blocks_of(start, (data.len() / SECTOR) as u64) {
             let bytes = usize::from(len) * SECTOR;
             let piece = Piece { first, len, data: data.slice(from..from + bytes) };
-            self.stage.put(block, piece, *group == Group::Next);
+            let glued = *group == Group::Next && !is_made(Mistake::AtomicWriteSplit);
+            self.stage.put(block, piece, glued);
             if *group == Group::First {
                 *group = Group::Next;
             }
@@ -203,7 +205,7 @@ impl Engine {
 
     fn acknowledge_small(&mut self, id: RequestId, fua: bool) {
         let end = self.stage.end();
-        if fua || self.acknowledges_durable() {
+        if (fua || self.acknowledges_durable()) && !is_made(Mistake::AckBeforeRecord) {
             self.commit.want(end);
             self.commit.durable_waiters.push_back((end, id));
             return;

@@ -14,6 +14,7 @@ use crate::dispatch::Purpose;
 use crate::engine::{Engine, Phase};
 use crate::map::Map;
 use nearhead_disk::{BufferMut, Class, Command, DiskError, Nanos, Payload};
+use nearhead_format::planted::{Mistake, is_made};
 use nearhead_format::record::FLAG_RELOCATION;
 use nearhead_format::snapshot::{
     BodyItem, BodyWriter, FLAG_CLEAN_SHUTDOWN, HintRange, LogState, SNAPSHOT_HEADER_BYTES,
@@ -340,7 +341,7 @@ impl Engine {
             return self.issue(work.class, Purpose::SnapshotBody, command);
         }
         let ticket = *work.flush_ticket.get_or_insert_with(|| self.flusher.want());
-        if self.flusher.is_done(ticket) {
+        if self.flusher.is_done(ticket) || is_made(Mistake::SnapshotHeaderTooEarly) {
             self.write_snapshot_header(work);
         }
     }
@@ -394,6 +395,8 @@ impl Engine {
         // What was taken back before the snapshot before it began is in neither slot: no recovery can
         // bring it back, even if one slot rots.
         let in_neither = std::mem::replace(&mut self.snapshotter.invalid_end, work.invalid_end);
+        let one = is_made(Mistake::InvalidationSettledByOneSnapshot);
+        let in_neither = if one { work.invalid_end } else { in_neither };
         let settled = in_neither.saturating_sub(self.invalidations.committed());
         self.commit_invalidations_by_snapshot(settled as usize);
     }

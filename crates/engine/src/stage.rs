@@ -8,6 +8,7 @@
 //! The buffer never holds more than the bound its owner enforces by [`Stage::bytes`].
 
 use nearhead_disk::Payload;
+use nearhead_format::planted::{Mistake, is_made};
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 
@@ -63,7 +64,9 @@ impl StagedBlock {
         let mut kept: Vec<Piece> = Vec::with_capacity(self.pieces.len() + 2);
         for old in &self.pieces {
             kept.extend(old.cut(0, piece.first));
-            kept.extend(old.cut(piece.end(), BLOCK_SECTORS as u8));
+            if !is_made(Mistake::FragmentLost) {
+                kept.extend(old.cut(piece.end(), BLOCK_SECTORS as u8));
+            }
         }
         kept.push(piece);
         kept.sort_by_key(|piece| piece.first);

@@ -7,6 +7,7 @@
 //! - [`Stripe`] and [`Mirror`]: RAID-0 and mirror over any disks, real ones too;
 //! - [`InstantDisk`]: completes everything at once, for measuring what stands above it;
 //! - [`CrashDisk`]: remembers what a power cut may lose, so that a test can try every outcome;
+//! - [`faults`]: a layer over any disk that cuts, tears, loses, misdirects, rots, fails and hangs;
 //! - [`Store`]: the bytes behind a model: none, in memory, or in a sparse file.
 //!
 //! A model never reads a clock: it is told `now` and does what it would have done until then. It
@@ -14,6 +15,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+pub mod faults;
 pub mod fit;
 pub mod import;
 pub mod measured;
@@ -23,8 +25,6 @@ pub use profile_parts::{DatasheetSpec, ExchangeSpec, ReadAhead};
 mod angle;
 mod array;
 mod crash;
-#[cfg(test)]
-mod crash_tests;
 mod desk;
 mod drive;
 mod flash;

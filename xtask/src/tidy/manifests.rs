@@ -33,6 +33,16 @@ const LAYERS: &[(&str, &[&str])] = &[
             "nearhead-volume",
         ],
     ),
+    (
+        "nearhead-swarm",
+        &[
+            "nearhead-format",
+            "nearhead-disk",
+            "nearhead-engine",
+            "nearhead-models",
+            "nearhead-volume",
+        ],
+    ),
     ("nearhead-nbd", &["nearhead-format", "nearhead-disk", "nearhead-engine", "nearhead-volume"]),
     (
         "nearhead-figures",

@@ -8,6 +8,9 @@ use crate::engine::{Engine, Phase};
 use nearhead_disk::Nanos;
 
 const DAY_SECONDS: u64 = 86_400;
+/// After a pass that could copy nothing the next one that nobody asked for waits so long: what cannot be
+/// read or written now cannot be a moment later either.
+const REST_AFTER_NOTHING: Nanos = Nanos::from_secs(1);
 /// Share of all log space in use from which cleaning is urgent.
 const URGENT_FILL_PCT: u32 = 85;
 /// Without a request for so long nobody is there: a client that comes then waits for what is on the
@@ -49,9 +52,13 @@ impl Schedule {
 }
 
 impl Engine {
-    /// Copies everything home, durability-only ranges too if `everything`.
+    /// Copies everything home, durability-only ranges too if `everything`. A volume that accepts no
+    /// change does nothing.
     pub fn start_checkpoint(&mut self, everything: bool, now: Nanos) {
         self.now = now;
+        if self.failure.is_some() || self.setup.config.read_only {
+            return;
+        }
         self.schedule.demanded = true;
         self.schedule.drain |= everything;
         self.commit.want(self.stage.end());
@@ -114,7 +121,10 @@ impl Engine {
             self.schedule.polite_pass = false;
             return self.checkpoint.begin(everything);
         }
-        if matches!(self.phase, Phase::Draining) || self.checkpoint_found_nothing_since() {
+        if matches!(self.phase, Phase::Draining)
+            || self.checkpoint_found_nothing_since()
+            || self.now < self.checkpoint_rests_until()
+        {
             return;
         }
         let cleaning = &self.setup.config.cleaning;
@@ -137,6 +147,15 @@ impl Engine {
     /// Nothing was logged since a pass that found nothing: another would find nothing either.
     fn checkpoint_found_nothing_since(&self) -> bool {
         self.checkpoint.found_nothing() && self.commit.bytes_since_snapshot == 0
+    }
+
+    /// When another pass may begin by itself.
+    fn checkpoint_rests_until(&self) -> Nanos {
+        if self.checkpoint.found_nothing() {
+            self.checkpoint.finished_at + REST_AFTER_NOTHING
+        } else {
+            Nanos::ZERO
+        }
     }
 
     fn is_idle(&self) -> bool {
@@ -166,6 +185,10 @@ impl Engine {
 
     /// When something in the background becomes due by time alone.
     pub(crate) fn next_background_wake(&self) -> Option<Nanos> {
+        if self.failure.is_some() {
+            // Nothing goes on by itself any more.
+            return None;
+        }
         let config = &self.setup.config;
         let aged = self.commit.staged_since().map(|since| since + config.stage_age_max);
         let demanded = self.schedule.demanded || self.snapshotter.is_demanded();
@@ -179,6 +202,8 @@ impl Engine {
             wakes[2] = cleaning.period.map(|period| self.checkpoint.finished_at + period);
             wakes[3] = cleaning.idle_after.map(|after| self.schedule.last_request_at + after);
             wakes[4] = cleaning.window.map(|_| self.now + Nanos::from_secs(60));
+            let rested = self.checkpoint_rests_until();
+            wakes[2..5].iter_mut().for_each(|wake| *wake = wake.map(|wake| wake.max(rested)));
         }
         let earliest = wakes.into_iter().flatten().min()?;
         // What is due and cannot go on yet is looked at again with the next event.

@@ -15,6 +15,7 @@ use crate::map::Map;
 use crate::sectors::SECTOR;
 use nearhead_disk::{Class, Command, DiskError, Nanos, Payload};
 use nearhead_format::crc::chunk_crc;
+use nearhead_format::planted::{Mistake, is_made};
 use nearhead_format::{Entry, Place};
 use std::collections::VecDeque;
 
@@ -105,7 +106,7 @@ impl Swap {
         let Some(current) = self.current.as_mut() else { return Vec::new() };
         let mut taken = Vec::with_capacity(count);
         for (entry, data) in current.chunks.drain(..count) {
-            if map.holds(&entry) {
+            if map.holds(&entry) || is_made(Mistake::SwapOverNewer) {
                 packer.chunk(entry.home_sector, entry.len_sectors, &data);
                 taken.push(entry);
             }

@@ -9,6 +9,7 @@ use crate::placement::Choice;
 use crate::stage::{Front, Taken};
 use nearhead_disk::{BufferMut, Class, Command, Payload};
 use nearhead_format::Entry;
+use nearhead_format::planted::{Mistake, is_made};
 use nearhead_format::record::{
     FLAG_ATOMIC, FLAG_RELOCATION, RecordHeader, SectorRange, WRITES_MAX, header_bytes_for,
     record_bytes,
@@ -263,7 +264,13 @@ impl Engine {
         record.header.position = position;
         record.blocks = blocks;
         let mut header = BufferMut::zeroed(record.header.encoded_bytes(log_block));
-        record.header.encode_into(&mut header);
+        if is_made(Mistake::ClaimForgotten) {
+            let mut wrong = record.header.clone();
+            wrong.claims.iter_mut().for_each(|claim| claim.log_index = index);
+            wrong.encode_into(&mut header);
+        } else {
+            record.header.encode_into(&mut header);
+        }
         let payload = nearhead_disk::total_len(&record.parts);
         let mut parts = Vec::with_capacity(record.parts.len() + 2);
         let header = header.freeze();
@@ -279,7 +286,7 @@ impl Engine {
         self.stats.record_bytes += bytes;
         self.commit.bytes_since_snapshot += bytes;
         self.commit.in_flight = Some(record);
-        let durable = self.flusher.is_needed();
+        let durable = self.flusher.is_needed() && !is_made(Mistake::RecordNotDurable);
         self.issue(Class::Durable, Purpose::Record, Command::Write { offset, parts, durable });
     }
 }

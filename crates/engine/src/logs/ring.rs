@@ -7,6 +7,7 @@
 //!
 //! Positions are counted in log blocks from the start of the log.
 
+use nearhead_format::planted::{Mistake, is_made};
 use std::num::NonZeroU32;
 
 /// Number of slices in which live sectors are counted: as many as a word has bits.
@@ -107,11 +108,12 @@ impl Ring {
             if forward == 0 { capacity } else { forward }
         };
         let mut free = capacity;
-        for protected in [self.protected_from, self.next_protected_from].into_iter().flatten() {
+        let protections = [self.protected_from, self.next_protected_from].into_iter().flatten();
+        for protected in protections.filter(|_| !is_made(Mistake::SlotReusedEarly)) {
             // Protected from the write position itself means: the whole ring is.
             free = free.min(if protected == self.position { 0 } else { distance(protected) });
         }
-        if self.live_sectors_total == 0 {
+        if self.live_sectors_total == 0 || is_made(Mistake::LiveSpaceReused) {
             return free;
         }
         let own = self.slice_of(self.position.min(capacity - 1));
@@ -141,6 +143,7 @@ impl Ring {
         self.protected_from.get_or_insert(position);
         self.next_protected_from.get_or_insert(position);
         self.previous_position = position;
+        let blocks = blocks - u32::from(is_made(Mistake::RingOffByOne) && blocks > 1);
         self.position = (position + blocks) % self.capacity();
     }
 

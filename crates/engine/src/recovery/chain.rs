@@ -9,6 +9,7 @@ use super::RecoveredState;
 use super::scan::Found;
 use crate::engine::Engine;
 use crate::sectors::{BLOCK_SECTORS, blocks_of};
+use nearhead_format::planted::{Mistake, is_made};
 use nearhead_format::record::{FLAG_RELOCATION, SectorRange, WriteItem};
 use nearhead_format::{Entry, Place};
 use std::collections::BTreeMap;
@@ -55,6 +56,10 @@ pub(super) fn order(
         // The first record after a start knows nothing of the one before: an empty echo says nothing.
         let next = by_sequence.get(&(sequence + 1)).map(|next| next.header.echo.clone());
         let echo = next.filter(|ranges| !ranges.is_empty());
+        if is_made(Mistake::ChainGapIgnored) {
+            links.push(Link::Lost { ranges: Vec::new() });
+            continue;
+        }
         let Some(ranges) = echo.or_else(|| accept_loss.then(Vec::new)) else {
             return Err(format!(
                 "record {sequence} is missing below record {newest_sound}, and so is the one that would say \
@@ -104,7 +109,8 @@ impl Engine {
             self.adopt_claim(*claim);
         }
         let mut ranges = header.invalidations.clone();
-        for range in &header.invalidations {
+        let replayed = !is_made(Mistake::InvalidationNotReplayed);
+        for range in header.invalidations.iter().filter(|_| replayed) {
             self.map.remove(range.start_sector, u64::from(range.len_sectors), &mut |_| {});
         }
         let (mut sector, mut sound) = (found.payload_sector, found.chunks_sound.iter());

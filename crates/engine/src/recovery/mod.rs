@@ -25,6 +25,7 @@ use crate::request::ErrorKind;
 use journal_scan::JournalScan;
 use load::{BODY_READ_BYTES, Loading};
 use nearhead_disk::{Class, Command, DiskError, Payload, SECTOR_BYTES};
+use nearhead_format::planted::{Mistake, is_made};
 use nearhead_format::record::Claim;
 use nearhead_format::snapshot::{
     FLAG_CLEAN_SHUTDOWN, HintRange, LogState, SNAPSHOT_HEADER_BYTES, SnapshotHeader,
@@ -384,7 +385,8 @@ impl Engine {
     }
 
     fn finish_recovery(&mut self) {
-        if self.setup.properties.volatile_cache && !self.setup.config.read_only {
+        let flushes = !is_made(Mistake::RecoveryNotFlushed);
+        if self.setup.properties.volatile_cache && !self.setup.config.read_only && flushes {
             if let Some(recovery) = self.recovering() {
                 recovery.step = Step::Flush;
             }

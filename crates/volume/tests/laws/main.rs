@@ -6,6 +6,7 @@
 mod crash_random;
 mod determinism;
 mod exhaustive_crash;
+mod failed_volume;
 mod full_logs;
 mod recovery_table;
 mod state_machine;

@@ -48,35 +48,41 @@ impl Sector {
 
 /// A change a client asked for.
 #[derive(Clone, Debug)]
-pub(crate) struct Write {
+pub struct Write {
     /// Sectors: start and count.
-    pub(crate) ranges: Vec<(u64, u64)>,
-    pub(crate) value: u64,
-    pub(crate) atomic: bool,
-    pub(crate) optional: bool,
-    pub(crate) durable_on_reply: bool,
+    pub ranges: Vec<(u64, u64)>,
+    /// What each of the sectors is afterwards.
+    pub value: u64,
+    /// All of it or nothing after a crash.
+    pub atomic: bool,
+    /// It need not have an effect: a trim.
+    pub optional: bool,
+    /// A success means that it is durable.
+    pub durable_on_reply: bool,
 }
 
 /// A read and what it may return, as of when it was sent.
 #[derive(Clone, Debug)]
-pub(crate) struct Read {
-    pub(crate) start: u64,
+pub struct Read {
+    /// First sector.
+    pub start: u64,
     allowed: Vec<Vec<u64>>,
 }
 
+/// What was asked and answered, and what follows from it.
 #[derive(Clone, Default)]
-pub(crate) struct Oracle {
+pub struct Oracle {
     sectors: BTreeMap<u64, Sector>,
     writes: BTreeMap<u64, Write>,
     acknowledged: Vec<u64>,
     flushes: HashMap<u64, Vec<u64>>,
     /// Grows with everything learnt.
-    pub(crate) epoch: u64,
+    pub epoch: u64,
 }
 
 impl Oracle {
     /// A change with the number `id` is sent.
-    pub(crate) fn sent(&mut self, id: u64, write: Write) {
+    pub fn sent(&mut self, id: u64, write: Write) {
         self.epoch += 1;
         let Write { value, optional, .. } = write;
         for (start, count) in &write.ranges {
@@ -89,18 +95,18 @@ impl Oracle {
     }
 
     /// A flush is sent: it covers what was answered before.
-    pub(crate) fn flush_sent(&mut self, id: u64) {
+    pub fn flush_sent(&mut self, id: u64) {
         self.flushes.insert(id, self.acknowledged.clone());
     }
 
     /// What a read sent now may return.
-    pub(crate) fn read_sent(&self, start: u64, count: u64) -> Read {
+    pub fn read_sent(&self, start: u64, count: u64) -> Read {
         let current = |sector| self.sectors.get(&sector).map_or(vec![0], Sector::current);
         Read { start, allowed: (start..start + count).map(current).collect() }
     }
 
     /// A write or flush was answered.
-    pub(crate) fn replied(&mut self, id: u64, success: bool) {
+    pub fn replied(&mut self, id: u64, success: bool) {
         self.epoch += 1;
         if let Some(covered) = self.flushes.remove(&id) {
             if success {
@@ -141,14 +147,14 @@ impl Oracle {
     }
 
     /// The volume was shut down cleanly: everything answered with success is durable.
-    pub(crate) fn stopped(&mut self) {
+    pub fn stopped(&mut self) {
         for id in self.acknowledged.clone() {
             self.make_durable(id);
         }
     }
 
     /// A read was answered.
-    pub(crate) fn check_read(&self, id: u64, read: &Read, versions: &[u64]) -> Result<(), String> {
+    pub fn check_read(&self, id: u64, read: &Read, versions: &[u64]) -> Result<(), String> {
         if versions.len() != read.allowed.len() {
             let (expected, found) = (read.allowed.len(), versions.len());
             return Err(format!("read {id}: expected {expected} sectors, found {found}"));
@@ -171,8 +177,13 @@ impl Oracle {
         Ok(())
     }
 
+    /// Whether anything was ever asked to change this sector.
+    pub fn knows(&self, sector: u64) -> bool {
+        self.sectors.contains_key(&sector)
+    }
+
     /// Whether these values may be there after a restart.
-    pub(crate) fn check_restart(&self, read: &BTreeMap<u64, u64>) -> Result<(), String> {
+    pub fn check_restart(&self, read: &BTreeMap<u64, u64>) -> Result<(), String> {
         for (sector, value) in read {
             let Some(state) = self.sectors.get(sector) else {
                 if *value != 0 {
@@ -210,7 +221,7 @@ impl Oracle {
     }
 
     /// After a restart what was read is the truth, and must stay it, if it was allowed.
-    pub(crate) fn adopt(&mut self, read: &BTreeMap<u64, u64>) -> Result<(), String> {
+    pub fn adopt(&mut self, read: &BTreeMap<u64, u64>) -> Result<(), String> {
         self.check_restart(read)?;
         self.epoch += 1;
         self.writes.clear();
@@ -219,6 +230,10 @@ impl Oracle {
         for (sector, value) in read {
             let state = Sector { settled: *value, settled_by: 0, since: Vec::new() };
             self.sectors.insert(*sector, state);
+        }
+        // What could not be read may be anything it could have been; a crash acknowledges nothing.
+        for (_, state) in self.sectors.iter_mut().filter(|(sector, _)| !read.contains_key(sector)) {
+            state.since.iter_mut().for_each(|change| change.acknowledged = false);
         }
         Ok(())
     }

@@ -1,0 +1,81 @@
+//! Damage behind the volume's back, for lives that look for detection.
+//!
+//! One piece of damage in a life: SAFETY.md promises no more. And it is damage of a kind that can be told
+//! from the end of what was written: before a crash a few more records follow it, and at rest it comes
+//! after a clean stop.
+
+use crate::life::Life;
+use crate::steps::Place;
+use nearhead_models::SplitMix;
+use nearhead_models::faults::FaultBudget;
+
+/// Records behind a damaged one, so that it is not the last.
+const RECORDS_BEHIND: u64 = 4;
+
+impl Life<'_> {
+    /// Writes records behind live damage before the volume ends; false if that cannot be done any more,
+    /// which ends the life.
+    pub(crate) fn bury_damage(&mut self) -> Result<bool, String> {
+        if self.scenario.budget == FaultBudget::Survive || !self.is_damaged() || self.over {
+            return Ok(!self.over);
+        }
+        self.disarm();
+        for number in 0..RECORDS_BEHIND {
+            if !self.settle()? {
+                self.over = true;
+                return Ok(false);
+            }
+            self.write(Place { window: number, start: 32, count: 8 }, true)?;
+        }
+        let settled = self.settle()?;
+        self.over = !settled || self.volume()?.engine().failure().is_some();
+        Ok(!self.over)
+    }
+
+    /// Stops the volume cleanly, turns bits of the disk over, and starts it again.
+    pub(crate) fn damage(&mut self, salt: u64) -> Result<(), String> {
+        let detects = self.scenario.budget == FaultBudget::Detect;
+        if !detects || self.is_damaged() || self.volume()?.engine().failure().is_some() {
+            return Ok(());
+        }
+        let superblock = self.volume()?.superblock().clone();
+        // One piece of damage is enough.
+        self.disk.faults().allow_silent(0);
+        if !self.stop()? {
+            return self.kill(0);
+        }
+        let mut random = SplitMix::new(salt);
+        let layout = &superblock.layout;
+        match random.below(4) {
+            0 => {
+                let copies = layout.superblock_offsets();
+                let spared = random.below(3) as usize;
+                for copy in (0..3).filter(|copy| *copy != spared) {
+                    self.disk.faults().rot_in(copies[copy]..copies[copy] + 512);
+                }
+            }
+            1 => {
+                let slot = layout.slot_offsets[random.below(2) as usize];
+                let at = slot + [0, 4096, 8192][random.below(3) as usize];
+                self.disk.faults().rot_in(at..at + 512);
+            }
+            _ => self.rot_logs(layout, &mut random),
+        }
+        self.damaged = true;
+        self.begin(0)
+    }
+
+    /// A few sectors of some logs, near where they begin: that is where something is.
+    fn rot_logs(&mut self, layout: &nearhead_format::Layout, random: &mut SplitMix) {
+        if layout.log_count() == 0 {
+            return;
+        }
+        for _ in 0..=random.below(6) {
+            let log = random.below(u64::from(layout.log_count())) as u32;
+            let Some(start) = layout.log_offset(log) else { continue };
+            let sectors = (256 << 10) / 512;
+            let at = start + random.below(sectors) * 512;
+            self.disk.faults().rot_in(at..at + 512);
+        }
+    }
+}

@@ -1,0 +1,331 @@
+//! The life of one volume: its disk, its client, its fate, and the oracle that watches.
+//!
+//! Steps are carried out one after the other in virtual time; every request sent must be answered once,
+//! every read must return what the oracle allows, and every restart must leave what it allows. Errors are
+//! excused only by a fault that happened since the last start, wrong bytes by nothing.
+
+use crate::oracle::{Oracle, Read};
+use crate::scenario::Scenario;
+use crate::shared_disk::SharedDisk;
+use crate::steps::{Place, Step, WINDOW_SECTORS, WINDOWS};
+use crate::tally::Tally;
+use nearhead_disk::{Disk, Nanos};
+use nearhead_format::Layout;
+use nearhead_models::SplitMix;
+use nearhead_models::faults::{FaultBudget, FaultKind};
+use nearhead_volume::{Service, SyncIo, Volume, create_to_grow};
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Events within which everything asked for is answered, in any state of any disk.
+const EVENTS_MAX: u64 = 200_000;
+
+/// Which law was broken, and when.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// The step during which it showed; the number of steps if at the end.
+    pub step: usize,
+    /// What was expected and what was found.
+    pub what: String,
+}
+
+/// What a request waits for.
+pub(crate) enum Waiting {
+    Read(Read),
+    /// A change or a flush.
+    Change,
+    /// A zeroing that may be refused because it would be slow.
+    FastZeroes,
+    Hint,
+    /// It must be refused, for this reason.
+    Refusal(String),
+    /// It is sent to a volume that is stopping.
+    TooLate,
+}
+
+pub(crate) struct Life<'a> {
+    pub(crate) scenario: &'a Scenario,
+    pub(crate) disk: SharedDisk,
+    pub(crate) volume: Option<Volume<SharedDisk>>,
+    pub(crate) now: Nanos,
+    pub(crate) oracle: Oracle,
+    pub(crate) choices: SplitMix,
+    pub(crate) waiting: BTreeMap<u64, Waiting>,
+    pub(crate) next_id: u64,
+    pub(crate) tally: Tally,
+    /// First client sector of each window.
+    pub(crate) bases: [u64; WINDOWS as usize],
+    /// Faults before the last start.
+    pub(crate) faults_at_start: u64,
+    /// Something was damaged without a word.
+    pub(crate) damaged: bool,
+    /// The damage was found in a way that ends the life: the volume refuses to open.
+    pub(crate) over: bool,
+    pub(crate) has_grown: bool,
+}
+
+/// Lives a life to its end.
+pub fn run(scenario: &Scenario) -> Result<Tally, Failure> {
+    let step = std::cell::Cell::new(0);
+    let lived = catch_unwind(AssertUnwindSafe(|| live(scenario, &step)));
+    let lived = lived.unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().cloned();
+        let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+        Err(format!("panic: {}", text.unwrap_or_default()))
+    });
+    lived.map_err(|what| Failure { step: step.get(), what })
+}
+
+fn live(scenario: &Scenario, at: &std::cell::Cell<usize>) -> Result<Tally, String> {
+    let mut life = Life::new(scenario)?;
+    for (number, step) in scenario.steps.iter().enumerate() {
+        at.set(number);
+        life.apply(step)?;
+        if life.over {
+            return Ok(life.finished());
+        }
+    }
+    at.set(scenario.steps.len());
+    life.make_progress()?;
+    Ok(life.finished())
+}
+
+impl<'a> Life<'a> {
+    fn new(scenario: &'a Scenario) -> Result<Self, String> {
+        let mut disk = SharedDisk::new(scenario.properties.clone(), scenario.latency);
+        let options = scenario.create_options();
+        let mut io = SyncIo::in_virtual_time(&mut disk, Nanos::ZERO);
+        let superblock = create_to_grow(&mut io, &options, scenario.grown_bytes)
+            .map_err(|error| error.to_string())?;
+        let now = io.now();
+        let mut choices = SplitMix::new(scenario.seed ^ 0x6c69_6665);
+        let bases = bases(&superblock.layout, &mut choices);
+        let mut life = Self {
+            scenario,
+            disk,
+            volume: None,
+            now,
+            oracle: Oracle::default(),
+            choices,
+            waiting: BTreeMap::new(),
+            next_id: 1,
+            tally: Tally::default(),
+            bases,
+            faults_at_start: 0,
+            damaged: false,
+            over: false,
+            has_grown: false,
+        };
+        life.plan_faults(&superblock.layout);
+        life.open()?;
+        life.arm();
+        Ok(life)
+    }
+
+    /// Gives the disk its faults, with the places where they may be silent.
+    fn plan_faults(&mut self, layout: &Layout) {
+        let mut plan = self.scenario.faults.clone();
+        plan.verified = Scenario::verified(layout);
+        // With many logs some damage looks like the end of what was written (see SAFETY.md): there only
+        // snapshots are damaged behind the volume's back.
+        let one_log = self.scenario.preset == "singlelog";
+        plan.damageable = if one_log { plan.verified.clone() } else { Scenario::slots(layout) };
+        self.disk.faults().set_plan(plan);
+    }
+
+    /// Faults hit from now on.
+    pub(crate) fn arm(&mut self) {
+        let silent = self.scenario.budget == FaultBudget::Detect && !self.is_damaged();
+        let mut disk = self.disk.faults();
+        disk.arm(true);
+        disk.allow_silent(u64::from(silent));
+    }
+
+    pub(crate) fn disarm(&mut self) {
+        let mut disk = self.disk.faults();
+        disk.arm(false);
+        disk.allow_silent(0);
+    }
+
+    /// Whether anything was damaged without a word.
+    pub(crate) fn is_damaged(&mut self) -> bool {
+        let disk = self.disk.faults();
+        let counts = disk.counts();
+        let silent = |kind: &FaultKind| kind.is_silent() && counts.of(*kind) > 0;
+        self.damaged |= FaultKind::ALL.iter().any(silent);
+        self.damaged
+    }
+
+    /// Whether an error may be the disk's.
+    pub(crate) fn is_excused(&mut self) -> bool {
+        self.is_damaged() || self.disk.faults().counts().of_commands() > self.faults_at_start
+    }
+
+    pub(crate) fn volume(&mut self) -> Result<&mut Volume<SharedDisk>, String> {
+        self.volume.as_mut().ok_or_else(|| "the simulator lost its volume".to_owned())
+    }
+
+    fn finished(mut self) -> Tally {
+        self.note_volume();
+        self.tally.lives = 1;
+        self.tally.faults = *self.disk.faults().counts();
+        self.tally.commands = self.disk.faults().commands();
+        let (now, commands) = (self.now.0, self.tally.commands);
+        self.tally.mix(now);
+        self.tally.mix(commands);
+        self.tally
+    }
+
+    /// Adds what the volume did up to now, before it is gone.
+    pub(crate) fn note_volume(&mut self) {
+        let Some(volume) = &self.volume else { return };
+        let stats = volume.status().stats;
+        self.tally.records += stats.records;
+        self.tally.swaps += stats.swaps;
+        self.tally.snapshots += stats.snapshots;
+        self.tally.spills += stats.spills;
+        self.tally.invalidated += stats.invalidated_entries;
+        self.tally.checkpointed_bytes += stats.checkpointed_bytes;
+        for value in [stats.records, stats.record_bytes, stats.requests, stats.checkpointed_bytes] {
+            self.tally.mix(value);
+        }
+    }
+
+    fn apply(&mut self, step: &Step) -> Result<(), String> {
+        match *step {
+            Step::Write { place, fua } => self.write(place, fua),
+            Step::Zeroes { place, fua, fast_only } => self.zeroes(place, fua, fast_only),
+            Step::Trim { place, fua } => self.trim(place, fua),
+            Step::Atomic { place, other } => self.atomic(place, other),
+            Step::Read { place } => self.read(place).map(drop),
+            Step::Flush => self.flush(),
+            Step::Hint { place, on } => self.hint(place, on),
+            Step::Hostile { salt } => self.hostile(salt),
+            Step::Checkpoint { everything } => {
+                let now = self.now;
+                self.volume()?.start_checkpoint(everything, now);
+                Ok(())
+            }
+            Step::Snapshot => {
+                let now = self.now;
+                self.volume()?.start_snapshot(now);
+                Ok(())
+            }
+            Step::Turn { micros } => self.turn(Nanos::from_micros(micros)),
+            Step::Idle { millis } => self.idle(Nanos::from_millis(millis)),
+            Step::Settle => self.settle().map(drop),
+            Step::Drain => self.drain().map(drop),
+            Step::Cut { again } => self.cut(again),
+            Step::CutAtAck { place, fua } => self.cut_at_ack(place, fua),
+            Step::Kill { again } => self.kill(again),
+            Step::Restart => self.stop_and_start(),
+            Step::Grow => self.grow(),
+            Step::Damage { salt } => self.damage(salt),
+        }
+    }
+
+    /// A place on the volume's blocks: first client sector and count.
+    pub(crate) fn sectors(&self, place: Place) -> (u64, u64) {
+        let unit = u64::from(self.scenario.properties.sector_bytes) / crate::content::SECTOR;
+        let start = place.start / unit * unit;
+        let count = place.count.next_multiple_of(unit).min(WINDOW_SECTORS - start);
+        (self.bases[place.window as usize] + start, count)
+    }
+
+    pub(crate) fn drive(&mut self) -> Result<(), String> {
+        let now = self.now;
+        self.volume()?.drive(now);
+        self.take_replies()
+    }
+
+    /// Jumps to the next event, at most to `until`; says whether there was one.
+    pub(crate) fn jump(&mut self, until: Nanos) -> Result<bool, String> {
+        self.drive()?;
+        let Some(wake) = self.volume()?.wake_at().filter(|wake| *wake <= until) else {
+            return Ok(false);
+        };
+        self.now = wake.max(self.now);
+        self.drive()?;
+        Ok(true)
+    }
+
+    fn turn(&mut self, span: Nanos) -> Result<(), String> {
+        self.drive()?;
+        if let Some(wake) = self.volume()?.wake_at() {
+            self.now = (self.now + span).min(wake.max(self.now));
+            self.drive()?;
+        }
+        Ok(())
+    }
+
+    fn idle(&mut self, span: Nanos) -> Result<(), String> {
+        let until = self.now + span;
+        for _ in 0..EVENTS_MAX {
+            if !self.jump(until)? {
+                self.now = until;
+                return self.drive();
+            }
+        }
+        let status = self.volume()?.status();
+        Err(format!("an idle volume works for ever: {status:?}"))
+    }
+
+    /// Waits until `done`; false if a command that hangs keeps it from coming.
+    pub(crate) fn wait_for(
+        &mut self,
+        what: &str,
+        mut done: impl FnMut(&mut Self) -> Result<bool, String>,
+    ) -> Result<bool, String> {
+        for _ in 0..EVENTS_MAX {
+            self.drive()?;
+            if done(self)? {
+                return Ok(true);
+            }
+            if !self.jump(Nanos::MAX)? {
+                if done(self)? {
+                    return Ok(true);
+                }
+                if self.disk.faults().hung() > 0 {
+                    return Ok(false);
+                }
+                let (waiting, status) = (self.names_waiting(), self.volume()?.status());
+                return Err(format!(
+                    "{what}: nothing will happen, {waiting} wait; status {status:?}"
+                ));
+            }
+            if self.disk.faults().hung() > 0 && !self.is_busy() {
+                return Ok(false);
+            }
+        }
+        let (waiting, status) = (self.names_waiting(), self.volume()?.status());
+        Err(format!("{what}: not within {EVENTS_MAX} events, {waiting} wait; status {status:?}"))
+    }
+
+    /// Whether the disk has something else to answer than what hangs.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.disk.wake_at().is_some()
+    }
+
+    fn names_waiting(&self) -> String {
+        let ids: Vec<u64> = self.waiting.keys().copied().take(8).collect();
+        format!("{} requests ({ids:?} ...)", self.waiting.len())
+    }
+
+    /// Waits until everything asked for is answered; false if a command hangs.
+    pub(crate) fn settle(&mut self) -> Result<bool, String> {
+        self.wait_for("requests", |life| Ok(life.waiting.is_empty()))
+    }
+}
+
+/// Where the windows are: far apart, the last one at the very end.
+fn bases(layout: &Layout, random: &mut SplitMix) -> [u64; WINDOWS as usize] {
+    let sectors = layout.client_bytes() / crate::content::SECTOR;
+    let apart = sectors / WINDOWS / 8 * 8;
+    std::array::from_fn(|window| {
+        if window as u64 == WINDOWS - 1 {
+            return (sectors - WINDOW_SECTORS) / 8 * 8;
+        }
+        let room = apart - WINDOW_SECTORS;
+        window as u64 * apart + random.below(room / 8) * 8
+    })
+}

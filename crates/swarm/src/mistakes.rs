@@ -1,0 +1,109 @@
+//! `nearhead-sim --planted`: makes each planted mistake in turn and says which seeds find it.
+//!
+//! One that no seed finds is a hole in the simulator, and an error of this run.
+
+use crate::arguments::Arguments;
+use nearhead_format::planted::{Mistake, choose, is_planted};
+use nearhead_swarm::{Failure, run};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+/// Seeds tried for each mistake.
+const SEEDS: u64 = 100;
+/// More seeds for a mistake that none of those finds.
+const SEEDS_MAX: u64 = 2000;
+/// Characters of a failure that are shown.
+const SHOWN_CHARS: usize = 110;
+
+struct Found {
+    lives: u64,
+    caught: u64,
+    /// Lowest seed that failed, how, and after how many seconds of this search the first one did.
+    first: Option<(u64, Failure)>,
+    first_after_s: f64,
+}
+
+/// Makes the mistakes called `names`, or all of them.
+pub(crate) fn run_all(names: &str, arguments: &Arguments) -> ExitCode {
+    if !is_planted() {
+        eprintln!("nearhead-sim: this build makes no mistakes; run: cargo xtask planted");
+        return ExitCode::from(2);
+    }
+    let wanted =
+        |mistake: &Mistake| names == "all" || names.split(',').any(|n| n == mistake.name());
+    println!("| mistake | caught by seeds | first seed | lives and time to it | as |");
+    println!("|---|---|---|---|---|");
+    let mut holes = Vec::new();
+    for mistake in Mistake::ALL.into_iter().filter(wanted) {
+        choose(Some(mistake));
+        let mut found = search(0, SEEDS, arguments, false);
+        if found.first.is_none() {
+            found = search(SEEDS, SEEDS_MAX, arguments, true);
+        }
+        choose(None);
+        print(mistake, &found);
+        if found.first.is_none() {
+            holes.push(mistake.name());
+        }
+    }
+    if holes.is_empty() {
+        println!("every mistake was caught");
+        ExitCode::SUCCESS
+    } else {
+        println!("nobody found: {}", holes.join(", "));
+        ExitCode::FAILURE
+    }
+}
+
+fn search(from: u64, to: u64, arguments: &Arguments, first_only: bool) -> Found {
+    let started = Instant::now();
+    let next = AtomicU64::new(from);
+    let found = Mutex::new(Found { lives: 0, caught: 0, first: None, first_after_s: 0.0 });
+    let work = || {
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= to {
+                return;
+            }
+            let result = run(&arguments.scenario(seed));
+            let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
+            found.lives += 1;
+            let Err(failure) = result else { continue };
+            if found.caught == 0 {
+                found.first_after_s = started.elapsed().as_secs_f64();
+            }
+            found.caught += 1;
+            if found.first.as_ref().is_none_or(|(first, _)| seed < *first) {
+                found.first = Some((seed, failure));
+            }
+            if first_only {
+                next.store(to, Ordering::Relaxed);
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..arguments.threads {
+            scope.spawn(work);
+        }
+    });
+    found.into_inner().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn print(mistake: Mistake, found: &Found) {
+    let name = mistake.name();
+    let Some((seed, failure)) = &found.first else {
+        println!("| `{name}`: {} | **none** of {} | – | – | – |", mistake.what(), found.lives);
+        return;
+    };
+    let how: String = failure.what.chars().take(SHOWN_CHARS).collect();
+    println!(
+        "| `{name}`: {} | {} of {} | {seed} | {:.1} s | {} |",
+        mistake.what(),
+        found.caught,
+        found.lives,
+        found.first_after_s,
+        how.replace('|', "/").replace('\n', " ")
+    );
+}

@@ -1,0 +1,231 @@
+//! Ends and beginnings: power cuts, kills, clean stops, recovery under faults and recovery cut short.
+//!
+//! After each beginning everything a workload may have touched is read, with the disk in order again, and
+//! must be what the oracle allows. A fault may keep a volume from opening, but only as long as it lasts.
+
+use crate::life::{Life, Waiting};
+use crate::steps::Place;
+use nearhead_engine::Operation;
+use nearhead_format::AckMode;
+use nearhead_models::faults::{FaultKind, FaultPlan, NthFault};
+use nearhead_volume::{Service, SyncIo, Volume, grow};
+
+/// Events of a recovery before it is cut, at most.
+const EVENTS_BEFORE_CUT_MAX: u64 = 24;
+/// Commands of growing before it is cut, at most.
+const GROW_COMMANDS_MAX: u64 = 14;
+
+/// How a volume ends.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    Cut,
+    Kill,
+}
+
+impl Life<'_> {
+    pub(crate) fn cut(&mut self, again: u64) -> Result<(), String> {
+        self.end_and_begin(End::Cut, again)
+    }
+
+    /// The moment at which a promise was just made is when a cut shows whether it is kept.
+    pub(crate) fn cut_at_ack(&mut self, place: Place, fua: bool) -> Result<(), String> {
+        let mut last = self.next_id;
+        self.write(place, fua)?;
+        if !fua && self.scenario.ack == AckMode::Flush {
+            self.wait_for("a write", |life| Ok(!life.waiting.contains_key(&last)))?;
+            last = self.next_id;
+            self.flush()?;
+        }
+        self.wait_for("an answer", |life| Ok(!life.waiting.contains_key(&last)))?;
+        self.cut(0)
+    }
+
+    pub(crate) fn kill(&mut self, again: u64) -> Result<(), String> {
+        self.end_and_begin(End::Kill, again)
+    }
+
+    /// Stops cleanly, if the disk lets it, and starts again.
+    pub(crate) fn stop_and_start(&mut self) -> Result<(), String> {
+        if self.stop()? { self.begin(0) } else { self.kill(0) }
+    }
+
+    fn end_and_begin(&mut self, end: End, again: u64) -> Result<(), String> {
+        if !self.bury_damage()? {
+            return Ok(());
+        }
+        self.end(end);
+        self.begin(again)
+    }
+
+    fn end(&mut self, end: End) {
+        self.note_volume();
+        self.volume = None;
+        self.waiting.clear();
+        if end == End::Cut {
+            self.tally.cuts += 1;
+            self.disk.power_cut();
+        } else {
+            self.tally.kills += 1;
+            self.disk.disown();
+        }
+    }
+
+    /// A clean stop; false if a command that hangs, or damage, keeps it from ending so.
+    pub(crate) fn stop(&mut self) -> Result<bool, String> {
+        if !self.bury_damage()? {
+            return Ok(false);
+        }
+        let now = self.now;
+        self.volume()?.begin_shutdown(now);
+        self.send(Operation::Flush, Waiting::TooLate)?;
+        let stopped = self.wait_for("a clean stop", |life| Ok(life.volume()?.is_shut_down()))?;
+        if !stopped {
+            return Ok(false);
+        }
+        if !self.waiting.is_empty() {
+            let ids: Vec<u64> = self.waiting.keys().copied().collect();
+            return Err(format!("the volume stopped and never answered {ids:?}"));
+        }
+        if self.volume()?.engine().failure().is_none() {
+            self.oracle.stopped();
+        }
+        self.note_volume();
+        self.volume = None;
+        self.tally.stops += 1;
+        // What a clean stop leaves does not need the power to stay on.
+        self.disk.power_cut();
+        Ok(true)
+    }
+
+    /// Recovers, cut short `again` times, and checks everything.
+    pub(crate) fn begin(&mut self, again: u64) -> Result<(), String> {
+        if self.over {
+            return Ok(());
+        }
+        for _ in 0..again {
+            self.recover_and_cut();
+        }
+        let under_faults = self.choices.coin();
+        if !under_faults {
+            self.disarm();
+        }
+        self.disk.faults().allow_silent(0);
+        let before = self.disk.faults().counts().of_commands();
+        let mut opened = self.open();
+        if opened.is_ok() && self.disk.faults().hung() > 0 {
+            opened = Err("a command hangs since the volume was opened".to_owned());
+        }
+        if let Err(problem) = opened {
+            let hit = self.disk.faults().counts().of_commands() > before;
+            if hit && under_faults {
+                self.tally.openings_failed += 1;
+                self.volume = None;
+                self.waiting.clear();
+                self.disk.power_cut();
+                self.disarm();
+                if let Err(problem) = self.open() {
+                    return self.refused(&problem);
+                }
+            } else {
+                return self.refused(&problem);
+            }
+        }
+        self.disarm();
+        self.check_content()?;
+        self.faults_at_start = self.disk.faults().counts().of_commands();
+        self.arm();
+        Ok(())
+    }
+
+    /// The volume does not open although the disk is in order: only damage may be why.
+    fn refused(&mut self, problem: &str) -> Result<(), String> {
+        if !self.is_damaged() {
+            return Err(format!("does not open: {problem}"));
+        }
+        let names = ["expected", "missing"].iter().any(|word| problem.contains(word));
+        if !names {
+            return Err(format!("a refusal must say what is wrong, found {problem:?}"));
+        }
+        self.tally.damage_found += 1;
+        self.over = true;
+        self.waiting.clear();
+        Ok(())
+    }
+
+    /// Opens the volume; some requests come while recovery is still under way.
+    pub(crate) fn open(&mut self) -> Result<(), String> {
+        let scenario = self.scenario;
+        let (volume, now) =
+            Volume::open_in_virtual_time(self.disk.clone(), self.now, |_, config| {
+                scenario.configure(config);
+            })
+            .map_err(|error| error.to_string())?;
+        self.now = now;
+        let volume = self.volume.insert(volume);
+        let now = volume.run_until_open(now).map_err(|error| error.to_string())?;
+        self.now = now;
+        let clean = !self.is_damaged() && self.disk.faults().counts().of_commands() == 0;
+        let damage = self.volume()?.status().damage;
+        if clean && !damage.is_empty() {
+            return Err(format!("a sound disk has no damage, found {damage:?}"));
+        }
+        Ok(())
+    }
+
+    /// Begins a recovery and lets the power go in it. Whether it works so far does not matter.
+    fn recover_and_cut(&mut self) {
+        let scenario = self.scenario;
+        let opened = Volume::open_in_virtual_time(self.disk.clone(), self.now, |_, config| {
+            scenario.configure(config);
+        });
+        if let Ok((mut volume, mut now)) = opened {
+            for _ in 0..self.choices.below(EVENTS_BEFORE_CUT_MAX) {
+                volume.drive(now);
+                let Some(wake) = volume.wake_at() else { break };
+                now = wake.max(now);
+            }
+            self.now = now;
+        }
+        self.tally.cuts += 1;
+        self.tally.cuts_in_recovery += 1;
+        self.disk.power_cut();
+    }
+
+    /// A clean stop, a larger disk, and the volume grown onto it; sometimes the power goes meanwhile.
+    pub(crate) fn grow(&mut self) -> Result<(), String> {
+        if self.has_grown || self.volume()?.engine().failure().is_some() {
+            return Ok(());
+        }
+        if !self.stop()? {
+            return self.kill(0);
+        }
+        self.has_grown = true;
+        self.disarm();
+        self.disk = self.disk.clone().enlarged(self.scenario.grown_bytes);
+        let plan = self.disk.faults().plan().clone();
+        if self.choices.coin() {
+            let nth = 1 + self.choices.below(GROW_COMMANDS_MAX);
+            let nth = Some(NthFault { nth, sticky: true, kind: FaultKind::Hang });
+            let mut disk = self.disk.faults();
+            disk.set_plan(FaultPlan { nth, ..FaultPlan::none(self.scenario.seed) });
+            disk.arm(true);
+        }
+        let mut disk = self.disk.clone();
+        let mut io = SyncIo::in_virtual_time(&mut disk, self.now);
+        let grown = grow::plan(&mut io).and_then(|growth| grow::grow(&mut io, &growth));
+        self.now = io.now();
+        let hung = self.disk.faults().hung() > 0;
+        self.disarm();
+        match grown {
+            Ok(()) => self.tally.grown += 1,
+            Err(grow::GrowError::Preset { .. } | grow::GrowError::NothingToAdd { .. }) => {}
+            Err(_) if hung => {}
+            Err(error) if self.is_damaged() => return self.refused(&error.to_string()),
+            Err(error) => return Err(format!("growing without a fault failed: {error}")),
+        }
+        self.tally.cuts += 1;
+        self.disk.power_cut();
+        self.disk.faults().set_plan(plan);
+        self.begin(0)
+    }
+}

@@ -1,0 +1,197 @@
+//! One life of a volume, as a seed chooses it: disk, preset, sizes, policies, faults, steps.
+//!
+//! Everything is decided before the life begins, so that a failing one can be printed, shortened and
+//! lived again.
+
+use crate::steps::{Step, Steps, random_steps};
+use nearhead_disk::{Nanos, Properties};
+use nearhead_engine::Config;
+use nearhead_format::{AckMode, Label, Layout, Preset};
+use nearhead_models::faults::{FaultBudget, FaultPlan};
+use nearhead_models::{SplitMix, plain_properties};
+use nearhead_volume::{CreateOptions, NamedPreset};
+use std::ops::Range;
+
+/// The presets that lives are made of.
+pub(crate) const PRESET_NAMES: [&str; 4] = ["nolog", "singlelog", "mlb", "mlb-256"];
+const MIB: u64 = 1 << 20;
+
+/// A life.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// What everything follows from.
+    pub seed: u64,
+    /// Which volume.
+    pub preset: &'static str,
+    /// When writes are acknowledged.
+    pub ack: AckMode,
+    /// The disk.
+    pub properties: Properties,
+    /// Time of a command.
+    pub latency: Nanos,
+    /// Capacity of the disk after it has grown.
+    pub grown_bytes: u64,
+    /// Size of a group of `mlb`.
+    pub group_bytes: u64,
+    /// Size of each log.
+    pub log_bytes: u64,
+    /// No reserve in the logs, so that releases of a checkpoint find no record either.
+    pub no_log_reserve: bool,
+    /// Writes up to this size are logged, if not as the preset says.
+    pub logged_write_bytes_max: Option<u32>,
+    /// Bytes of small writes in memory.
+    pub stage_bytes_max: usize,
+    /// A snapshot after so many bytes.
+    pub snapshot_after_bytes: u64,
+    /// A snapshot, a periodic checkpoint, an idle one after so long.
+    pub snapshot_period: Nanos,
+    /// As the configuration's.
+    pub checkpoint_period: Option<Nanos>,
+    /// As the configuration's.
+    pub idle_after: Option<Nanos>,
+    /// As the configuration's.
+    pub watermark_pct: Option<u8>,
+    /// As the configuration's.
+    pub swap_above_pct: Option<u8>,
+    /// As the configuration's.
+    pub batch_bytes: u32,
+    /// Age at which staged writes are written.
+    pub stage_age_max: Nanos,
+    /// What faults may do.
+    pub budget: FaultBudget,
+    /// Which there are.
+    pub faults: FaultPlan,
+    /// What happens.
+    pub steps: Vec<Step>,
+}
+
+impl Scenario {
+    /// The life that `seed` names, of `steps` steps.
+    pub fn new(seed: u64, steps: usize) -> Self {
+        let mut random = SplitMix::new(seed);
+        let random = &mut random;
+        let preset = PRESET_NAMES[random.below(PRESET_NAMES.len() as u64) as usize];
+        let budget = if random.below(4) == 0 { FaultBudget::Detect } else { FaultBudget::Survive };
+        let sector_bytes = if random.below(4) == 0 { 4096 } else { 512 };
+        let device_bytes = (64 + random.below(3) * 32) * MIB;
+        let physical = if random.coin() { 4096 } else { sector_bytes };
+        let properties = Properties {
+            name: format!("seed {seed}"),
+            physical_sector_bytes: physical,
+            volatile_cache: random.below(4) > 0,
+            rotational: random.coin(),
+            trim_reads_zero: random.coin(),
+            fast_zero: random.coin(),
+            queue_depth_max: pick(random, &[1, 4, 32, 1024]),
+            ..plain_properties(device_bytes, sector_bytes)
+        };
+        let ack = if random.coin() { AckMode::Durable } else { AckMode::Flush };
+        // Logs that go round several times in a life, and what that makes wait.
+        let few_logs = random.coin();
+        let no_log_reserve = few_logs && random.below(3) == 0;
+        let faults = FaultPlan::random(budget, random);
+        Self {
+            seed,
+            preset,
+            ack,
+            properties,
+            latency: Nanos::from_micros(pick(random, &[20, 100, 5000])),
+            grown_bytes: device_bytes + (16 + random.below(64)) * MIB,
+            group_bytes: if few_logs {
+                28 * MIB
+            } else {
+                pick(random, &[4 * MIB, 8 * MIB, 16 * MIB])
+            },
+            log_bytes: if few_logs { 512 << 10 } else { pick(random, &[512 << 10, MIB, 2 * MIB]) },
+            no_log_reserve,
+            logged_write_bytes_max: pick(random, &[None, None, Some(4096), Some(64 << 10)]),
+            stage_bytes_max: pick(random, &[64 << 10, 256 << 10, 2 << 20]),
+            snapshot_after_bytes: pick(random, &[60 << 10, 300 << 10, 8 << 20]),
+            snapshot_period: Nanos::from_millis(pick(random, &[5, 200, 600_000])),
+            checkpoint_period: pick(random, &[None, None, Some(Nanos::from_millis(40))]),
+            idle_after: pick(
+                random,
+                &[None, Some(Nanos::from_millis(3)), Some(Nanos::from_secs(1))],
+            ),
+            watermark_pct: pick(random, &[None, Some(70), Some(20)]),
+            swap_above_pct: pick(random, &[None, Some(10), Some(30), Some(80)]),
+            batch_bytes: pick(random, &[64 << 10, 4 << 20]),
+            stage_age_max: Nanos::from_millis(pick(random, &[1, 1000])),
+            budget,
+            faults,
+            steps: random_steps(steps, random),
+        }
+    }
+
+    /// The same life with another budget, and faults chosen for it.
+    #[must_use]
+    pub fn with_budget(mut self, budget: FaultBudget) -> Self {
+        if self.budget != budget {
+            self.budget = budget;
+            self.faults = FaultPlan::random(budget, &mut SplitMix::new(!self.seed));
+        }
+        self
+    }
+
+    /// The same life with only some of its steps.
+    #[must_use]
+    pub fn with_steps(mut self, steps: &Steps) -> Self {
+        self.steps = steps.0.iter().filter_map(|step| self.steps.get(*step).copied()).collect();
+        self
+    }
+
+    /// What the volume is created as.
+    pub fn create_options(&self) -> CreateOptions {
+        // The names are those of the table above.
+        let known = NamedPreset::by_name(self.preset).unwrap_or(nearhead_volume::PRESETS[0]);
+        let logged = self.logged_write_bytes_max.unwrap_or(known.logged_write_bytes_max);
+        let has_logs = known.preset != Preset::NoLog;
+        CreateOptions {
+            volume_id: *b"swarm of volumes",
+            created_unix_s: 0,
+            preset: known.preset,
+            logged_write_bytes_max: if has_logs { logged } else { 0 },
+            group_bytes: (known.preset == Preset::Mlb).then_some(self.group_bytes),
+            log_bytes: has_logs.then_some(self.log_bytes),
+            ack: self.ack,
+            label: Label::default(),
+            device_bytes: None,
+            force: true,
+        }
+    }
+
+    /// Changes the default configuration into this life's.
+    pub fn configure(&self, config: &mut Config) {
+        config.stage_bytes_max = self.stage_bytes_max;
+        config.snapshot_after_bytes = self.snapshot_after_bytes;
+        config.snapshot_period = self.snapshot_period;
+        config.stage_age_max = self.stage_age_max;
+        if self.no_log_reserve {
+            config.log_reserve_bytes = 0;
+        }
+        let cleaning = &mut config.cleaning;
+        cleaning.period = self.checkpoint_period;
+        cleaning.idle_after = self.idle_after;
+        cleaning.watermark_pct = self.watermark_pct;
+        cleaning.batch_bytes = self.batch_bytes;
+        cleaning.swap_above_pct = self.swap_above_pct.filter(|_| self.preset.starts_with("mlb"));
+        cleaning.swap_idle_after = Nanos::ZERO;
+    }
+
+    /// The ranges of `layout` in which checksums cover everything.
+    pub fn verified(layout: &Layout) -> Vec<Range<u64>> {
+        let mut ranges = Self::slots(layout);
+        let logs = (0..layout.log_count()).filter_map(|log| layout.log_offset(log));
+        ranges.extend(logs.map(|start| start..start + layout.log_bytes));
+        ranges
+    }
+
+    /// The two slots of the map's snapshots.
+    pub fn slots(layout: &Layout) -> Vec<Range<u64>> {
+        layout.slot_offsets.iter().map(|start| *start..*start + layout.slot_bytes).collect()
+    }
+}
+
+fn pick<T: Copy>(random: &mut SplitMix, choices: &[T]) -> T {
+    choices[random.below(choices.len() as u64) as usize]
+}

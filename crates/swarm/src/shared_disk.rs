@@ -1,0 +1,74 @@
+//! One disk with faults, held by the volume that uses it and by the test that breaks it.
+//!
+//! A volume that cannot be opened takes its disk with it; fate keeps a hand on this one.
+
+use nearhead_disk::{Completion, Disk, Nanos, Properties, Submission};
+use nearhead_models::faults::FaultDisk;
+use nearhead_models::{Dataless, InstantDisk, MemoryStore};
+use std::cell::{RefCell, RefMut};
+use std::rc::Rc;
+
+/// A handle; clones are the same disk.
+#[derive(Clone)]
+pub struct SharedDisk {
+    inner: Rc<RefCell<FaultDisk<InstantDisk>>>,
+    properties: Properties,
+    latency: Nanos,
+}
+
+impl SharedDisk {
+    /// A disk of zeros with these `properties`, on which every command takes `latency`.
+    pub fn new(properties: Properties, latency: Nanos) -> Self {
+        let timing = InstantDisk::new(properties.clone(), Box::new(Dataless), latency);
+        let disk = FaultDisk::new(timing, MemoryStore::new());
+        Self { inner: Rc::new(RefCell::new(disk)), properties, latency }
+    }
+
+    /// The disk itself.
+    pub fn faults(&self) -> RefMut<'_, FaultDisk<InstantDisk>> {
+        self.inner.borrow_mut()
+    }
+
+    fn timing(&self) -> InstantDisk {
+        InstantDisk::new(self.properties.clone(), Box::new(Dataless), self.latency)
+    }
+
+    /// The power goes and comes back.
+    pub fn power_cut(&self) {
+        let timing = self.timing();
+        self.faults().power_cut(timing);
+    }
+
+    /// The program that used it is gone.
+    pub fn disown(&self) {
+        let timing = self.timing();
+        self.faults().disown(timing);
+    }
+
+    /// The same content on a larger disk; nobody may use it meanwhile.
+    #[must_use]
+    pub fn enlarged(mut self, capacity_bytes: u64) -> Self {
+        self.properties.capacity_bytes = capacity_bytes;
+        let timing = self.timing();
+        self.faults().replace_timing(timing);
+        self
+    }
+}
+
+impl Disk for SharedDisk {
+    fn properties(&self) -> &Properties {
+        &self.properties
+    }
+
+    fn submit(&mut self, submission: Submission, now: Nanos) {
+        self.faults().submit(submission, now);
+    }
+
+    fn poll(&mut self, now: Nanos) -> Option<Completion> {
+        self.faults().poll(now)
+    }
+
+    fn wake_at(&self) -> Option<Nanos> {
+        self.inner.borrow().wake_at()
+    }
+}

@@ -1,0 +1,43 @@
+//! A few lives in every test run, and that the same life is lived twice the same way.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use nearhead_swarm::{OPERATIONS, Scenario, Tally, minimise, run};
+
+#[test]
+fn lives_under_faults_and_crashes_break_no_law() {
+    let mut all = Tally::default();
+    for seed in 0..60 {
+        let scenario = Scenario::new(seed, OPERATIONS);
+        match run(&scenario) {
+            Ok(tally) => all.add(&tally),
+            Err(failure) => panic!("repeat with: cargo xtask sim --seed {seed}: {failure:?}"),
+        }
+    }
+    println!("{all}");
+    // What never ran proves nothing.
+    assert!(all.cuts > 100 && all.cuts_in_recovery > 50 && all.kills > 50 && all.stops > 50);
+    assert!(all.records > 1000 && all.snapshots > 200 && all.swaps > 10 && all.hostile > 100);
+    assert!(all.faults.of_commands() > 200 && all.checkpointed_bytes > 1 << 20);
+}
+
+#[test]
+fn the_same_seed_is_the_same_life_and_another_is_another() {
+    let digest = |seed| run(&Scenario::new(seed, 400)).map(|tally| tally.digest).unwrap();
+    for seed in 0..8 {
+        assert_eq!(digest(seed), digest(seed), "seed {seed}");
+    }
+    assert_ne!(digest(1), digest(2));
+}
+
+#[test]
+fn a_failing_life_is_made_short_and_still_fails() {
+    // A volume too small for its own steps fails at once, whatever the rest is: that is what is left.
+    let mut scenario = Scenario::new(3, 50);
+    scenario.log_bytes = 1;
+    scenario.preset = "singlelog";
+    let failure = run(&scenario).unwrap_err();
+    let short = minimise(&scenario, failure.clone(), 100);
+    assert!(short.steps.0.len() <= 1, "{}", short.steps);
+    assert_eq!(short.failure.what, failure.what);
+}
