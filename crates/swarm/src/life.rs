@@ -92,7 +92,8 @@ fn live(scenario: &Scenario, at: &std::cell::Cell<usize>) -> Result<Tally, Strin
 
 impl<'a> Life<'a> {
     fn new(scenario: &'a Scenario) -> Result<Self, String> {
-        let mut disk = SharedDisk::new(scenario.properties.clone(), scenario.latency);
+        let mut disk = SharedDisk::new(scenario.properties.clone(), scenario.latency)
+            .shingled_from(scenario.non_shingled_bytes());
         let options = scenario.create_options();
         let mut io = SyncIo::in_virtual_time(&mut disk, Nanos::ZERO);
         let superblock = create_to_grow(&mut io, &options, scenario.grown_bytes)
@@ -128,7 +129,7 @@ impl<'a> Life<'a> {
         plan.verified = Scenario::verified(layout);
         // With many logs some damage looks like the end of what was written (see SAFETY.md): there only
         // snapshots are damaged behind the volume's back.
-        let one_log = self.scenario.preset == "singlelog";
+        let one_log = matches!(self.scenario.preset, "singlelog" | "slsmr");
         plan.damageable = if one_log { plan.verified.clone() } else { Scenario::slots(layout) };
         self.disk.faults().set_plan(plan);
     }

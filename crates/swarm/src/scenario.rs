@@ -14,6 +14,8 @@ use std::ops::Range;
 
 /// The presets that lives are made of.
 pub(crate) const PRESET_NAMES: [&str; 4] = ["nolog", "singlelog", "mlb", "mlb-256"];
+/// What some of them become where the disk is shingled.
+const ON_SHINGLED: [(&str, &str); 2] = [("singlelog", "slsmr"), ("mlb-256", "mlsmr")];
 const MIB: u64 = 1 << 20;
 
 /// A life.
@@ -71,6 +73,10 @@ impl Scenario {
         let mut random = SplitMix::new(seed);
         let random = &mut random;
         let preset = PRESET_NAMES[random.below(PRESET_NAMES.len() as u64) as usize];
+        // By another generator, so that what follows in a life does not depend on it.
+        let shingled = SplitMix::new(!seed).below(3) == 0;
+        let on_shingled = ON_SHINGLED.iter().find(|(plain, _)| shingled && *plain == preset);
+        let preset = on_shingled.map_or(preset, |(_, shingled)| shingled);
         let budget = if random.below(4) == 0 { FaultBudget::Detect } else { FaultBudget::Survive };
         let sector_bytes = if random.below(4) == 0 { 4096 } else { 512 };
         let device_bytes = (64 + random.below(3) * 32) * MIB;
@@ -174,8 +180,17 @@ impl Scenario {
         cleaning.idle_after = self.idle_after;
         cleaning.watermark_pct = self.watermark_pct;
         cleaning.batch_bytes = self.batch_bytes;
-        cleaning.swap_above_pct = self.swap_above_pct.filter(|_| self.preset.starts_with("mlb"));
+        cleaning.window_bytes = 4 * self.batch_bytes;
+        cleaning.swap_above_pct = self.swap_above_pct.filter(|_| self.preset.starts_with("ml"));
         cleaning.swap_idle_after = Nanos::ZERO;
+    }
+
+    /// Bytes from the beginning of the disk on that are not shingled, if it is a shingled one.
+    pub fn non_shingled_bytes(&self) -> Option<u64> {
+        let shingled = ON_SHINGLED.iter().any(|(_, preset)| *preset == self.preset);
+        let snapshots = 8 * MIB;
+        let logs = if self.group_bytes == 28 * MIB { 2 } else { 12 };
+        shingled.then_some(snapshots + logs * self.log_bytes)
     }
 
     /// The ranges of `layout` in which checksums cover everything.

@@ -2,11 +2,14 @@
 //!
 //! A volume that cannot be opened takes its disk with it; fate keeps a hand on this one.
 
-use nearhead_disk::{Completion, Disk, Nanos, Properties, Submission};
+use nearhead_disk::{Completion, Disk, Nanos, Properties, Region, RegionKind, Submission, Zones};
 use nearhead_models::faults::FaultDisk;
 use nearhead_models::{Dataless, InstantDisk, MemoryStore};
 use std::cell::{RefCell, RefMut};
 use std::rc::Rc;
+
+/// Sectors of a band: an odd number, so that blocks lie in two, and few, so that homes lie in many.
+const BAND_SECTORS: u64 = 1201;
 
 /// A handle; clones are the same disk.
 #[derive(Clone)]
@@ -14,6 +17,7 @@ pub struct SharedDisk {
     inner: Rc<RefCell<FaultDisk<InstantDisk>>>,
     properties: Properties,
     latency: Nanos,
+    zones: Option<Zones>,
 }
 
 impl SharedDisk {
@@ -21,7 +25,20 @@ impl SharedDisk {
     pub fn new(properties: Properties, latency: Nanos) -> Self {
         let timing = InstantDisk::new(properties.clone(), Box::new(Dataless), latency);
         let disk = FaultDisk::new(timing, MemoryStore::new());
-        Self { inner: Rc::new(RefCell::new(disk)), properties, latency }
+        Self { inner: Rc::new(RefCell::new(disk)), properties, latency, zones: None }
+    }
+
+    /// The disk tells its host that it has bands from `non_shingled_bytes` on, if any are given.
+    #[must_use]
+    pub fn shingled_from(mut self, non_shingled_bytes: Option<u64>) -> Self {
+        self.zones = non_shingled_bytes.and_then(|len| {
+            let (end, sector) = (self.properties.capacity_bytes, self.properties.sector_bytes);
+            let free = Region { offset: 0, len, kind: RegionKind::NonShingled };
+            let kind = RegionKind::Bands { band_bytes: BAND_SECTORS * u64::from(sector) };
+            let bands = Region { offset: len, len: end.saturating_sub(len), kind };
+            Zones::new(vec![free, bands], end).ok()
+        });
+        self
     }
 
     /// The disk itself.
@@ -51,7 +68,8 @@ impl SharedDisk {
         self.properties.capacity_bytes = capacity_bytes;
         let timing = self.timing();
         self.faults().replace_timing(timing);
-        self
+        let free = self.zones.as_ref().map(Zones::non_shingled_start_bytes);
+        self.shingled_from(free)
     }
 }
 
@@ -70,5 +88,9 @@ impl Disk for SharedDisk {
 
     fn wake_at(&self) -> Option<Nanos> {
         self.inner.borrow().wake_at()
+    }
+
+    fn zones(&self) -> Option<&Zones> {
+        self.zones.as_ref()
     }
 }
