@@ -136,7 +136,7 @@ impl Engine {
             held: VecDeque::new(),
             requests: Slab::new(),
             replies: VecDeque::new(),
-            dispatcher: Dispatcher::new(setup.properties.queue_depth_max),
+            dispatcher: Dispatcher::new(&setup.properties),
             admission: config.admission.build(),
             placement: config.placement.build(),
             map: Map::new(),
@@ -166,7 +166,7 @@ impl Engine {
 
     /// Takes a request. Its reply comes from [`Engine::poll_reply`], after `advance`.
     pub fn handle_request(&mut self, request: Request, now: Nanos) {
-        self.now = now;
+        self.set_now(now);
         match self.phase {
             Phase::Recovering(_) => self.held.push_back(request),
             Phase::Serving => {
@@ -179,6 +179,11 @@ impl Engine {
                 "the volume is shutting down; open it again to continue",
             ),
         }
+    }
+
+    fn set_now(&mut self, now: Nanos) {
+        self.now = now;
+        self.dispatcher.set_now(now);
     }
 
     fn start(&mut self, request: Request) {
@@ -202,7 +207,7 @@ impl Engine {
 
     /// Takes the result of a command.
     pub fn handle_completion(&mut self, completion: Completion, now: Nanos) {
-        self.now = now;
+        self.set_now(now);
         let Some(done) = self.dispatcher.complete(self.admission.as_ref(), completion.id) else {
             return;
         };
@@ -211,8 +216,8 @@ impl Engine {
             self.stats.disk_errors += 1;
         }
         match done.purpose {
-            Purpose::Read { slot, io } => self.on_read(slot, io, result, done.end_offset),
-            Purpose::InPlace { slot } => self.on_in_place(slot, result, done.end_offset),
+            Purpose::Read { slot, io } => self.on_read(slot, io, result),
+            Purpose::InPlace { slot } => self.on_in_place(slot, result),
             Purpose::Record => self.on_record(result),
             Purpose::Journal => self.on_journal(result),
             Purpose::Flush => self.on_flush(result),
@@ -228,7 +233,7 @@ impl Engine {
 
     /// Does everything that follows from what was handled and from the time.
     pub fn advance(&mut self, now: Nanos) {
-        self.now = now;
+        self.set_now(now);
         if matches!(self.phase, Phase::Recovering(_)) {
             self.advance_recovery();
             if matches!(self.phase, Phase::Recovering(_)) {
@@ -284,7 +289,7 @@ impl Engine {
 
     /// Makes everything durable and stops; replies to what is under way still come.
     pub fn begin_shutdown(&mut self, now: Nanos) {
-        self.now = now;
+        self.set_now(now);
         match self.phase {
             Phase::Serving => {
                 self.commit.want(self.stage.end());

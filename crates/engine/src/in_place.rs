@@ -182,15 +182,7 @@ impl Engine {
         }
     }
 
-    pub(crate) fn on_in_place(
-        &mut self,
-        slot: u32,
-        result: Result<Payload, DiskError>,
-        end_offset: u64,
-    ) {
-        if end_offset > 0 {
-            self.placement.note_in_place(end_offset);
-        }
+    pub(crate) fn on_in_place(&mut self, slot: u32, result: Result<Payload, DiskError>) {
         let Some(Active { body: Body::InPlace(state), .. }) = self.requests.get_mut(slot) else {
             return;
         };

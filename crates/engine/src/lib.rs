@@ -20,6 +20,7 @@ mod dispatch;
 mod engine;
 mod flusher;
 mod gate;
+mod head;
 mod in_place;
 mod invalidation;
 mod journal;

@@ -155,7 +155,8 @@ impl Engine {
                 }
                 continue;
             }
-            let choice = self.placement.choose(&self.logs, blocks, reserve);
+            let head = self.dispatcher.head_offset();
+            let choice = self.placement.choose(&self.logs, head, blocks, reserve);
             if let Some(choice) = choice.filter(|_| !(content.map_is_full && carries_data)) {
                 return Ok((content, choice));
             }

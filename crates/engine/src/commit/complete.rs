@@ -144,7 +144,10 @@ impl Engine {
             ring.quarantined = true;
         }
         let choice = (record.failed_logs.len() < LOGS_TRIED_MAX)
-            .then(|| self.placement.choose(&self.logs, record.blocks, 0))
+            .then(|| {
+                let head = self.dispatcher.head_offset();
+                self.placement.choose(&self.logs, head, record.blocks, 0)
+            })
             .flatten();
         let Some(choice) = choice else {
             let tried = record.failed_logs.len();

@@ -115,9 +115,13 @@ impl Logs {
         self.claim_all || self.claimed.contains(&index)
     }
 
-    /// Any claimed log with room.
-    pub fn claimed_with_room(&self, blocks: u32, reserve: u32) -> Option<u32> {
-        self.claimed.iter().copied().find(|index| self.has_room(*index, blocks, reserve))
+    /// The claimed log with room whose group is nearest `device_offset`.
+    pub fn nearest_claimed(&self, device_offset: u64, blocks: u32, reserve: u32) -> Option<u32> {
+        let here = self.layout.group_of(device_offset);
+        let has_room = |index: &u32| self.has_room(*index, blocks, reserve);
+        let ahead = self.claimed.range(here..).copied().find(has_room);
+        let behind = self.claimed.range(..here).rev().copied().find(has_room);
+        [ahead, behind].into_iter().flatten().min_by_key(|index| index.abs_diff(here))
     }
 
     /// The claim with which `index` may be used from its present position on.
