@@ -47,6 +47,8 @@ pub(crate) struct InFlight {
     pub(crate) bytes: u64,
     /// First device byte after the transfer (0 for flushes).
     pub(crate) end_offset: u64,
+    reads: bool,
+    left_at: Nanos,
 }
 
 impl InFlight {
@@ -108,6 +110,18 @@ impl Dispatcher {
         self.head.position(self.now)
     }
 
+    /// Whether nothing is on the disk or on its way there.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.in_flight.is_empty()
+    }
+
+    /// How long `done` took, and whether it moved the arm, as far as one can tell.
+    pub(crate) fn took(&self, done: &InFlight) -> (Nanos, bool) {
+        let took = self.now.since(done.left_at);
+        let from_memory = done.reads && self.head.is_from_memory(took);
+        (took, done.bytes > 0 && !from_memory)
+    }
+
     /// Issues a command; it leaves when admitted.
     pub(crate) fn issue(
         &mut self,
@@ -117,7 +131,14 @@ impl Dispatcher {
         command: Command,
     ) {
         let (bytes, end_offset) = transfer(&command);
-        let id = self.in_flight.insert(InFlight { purpose, class, bytes, end_offset });
+        let id = self.in_flight.insert(InFlight {
+            purpose,
+            class,
+            bytes,
+            end_offset,
+            reads: matches!(command, Command::Read { .. }),
+            left_at: self.now,
+        });
         if self.waiting[class as usize].is_empty() && self.may_leave(admission, class, bytes) {
             self.leave(id, class, bytes, command);
         } else {
@@ -140,6 +161,9 @@ impl Dispatcher {
 
     fn leave(&mut self, id: u32, class: Class, bytes: u64, command: Command) {
         self.outstanding.add(class, bytes);
+        if let Some(leaving) = self.in_flight.get_mut(id) {
+            leaving.left_at = self.now;
+        }
         if let Some(leaving) = self.in_flight.get(id).filter(|leaving| leaving.is_for_client()) {
             let writes = matches!(leaving.purpose, Purpose::InPlace { .. });
             self.head.left(id, leaving.end_offset, writes, self.now);

@@ -27,6 +27,7 @@ use crate::range_set::RangeSet;
 use crate::read::ReadState;
 use crate::recovery::{RecoveredState, Recovery};
 use crate::request::{ErrorKind, Operation, Reply, Request, RequestError, RequestId};
+use crate::rotation::Rotation;
 use crate::slab::Slab;
 use crate::snapshot::Snapshotter;
 use crate::spill::Spill;
@@ -80,6 +81,7 @@ pub struct Engine {
     pub(crate) dispatcher: Dispatcher,
     pub(crate) admission: Box<dyn Admission>,
     pub(crate) placement: Box<dyn Placement>,
+    pub(crate) rotation: Rotation,
     pub(crate) map: Map,
     pub(crate) logs: Logs,
     pub(crate) stage: Stage,
@@ -139,6 +141,7 @@ impl Engine {
             dispatcher: Dispatcher::new(&setup.properties),
             admission: config.admission.build(),
             placement: config.placement.build(),
+            rotation: Rotation::of(&setup),
             map: Map::new(),
             logs: Logs::new(&setup.layout, setup.journal.is_some()),
             stage: Stage::default(),
@@ -215,6 +218,7 @@ impl Engine {
         if result.is_err() {
             self.stats.disk_errors += 1;
         }
+        self.note_rotation(&done, result.is_ok());
         match done.purpose {
             Purpose::Read { slot, io } => self.on_read(slot, io, result),
             Purpose::InPlace { slot } => self.on_in_place(slot, result),
@@ -240,7 +244,7 @@ impl Engine {
                 return;
             }
         }
-        if self.phase_is_over() {
+        if self.is_stopped() {
             return;
         }
         let flusher = &self.flusher;
@@ -262,10 +266,6 @@ impl Engine {
             self.stats.device_flushes += 1;
             self.issue(Class::Durable, Purpose::Flush, Command::Flush);
         }
-    }
-
-    fn phase_is_over(&self) -> bool {
-        matches!(self.phase, Phase::Stopped)
     }
 
     /// The next command for the disk. Call until `None` after [`Engine::advance`].

@@ -59,18 +59,23 @@ impl Head {
 
     /// A transfer of `bytes` that ends at `end` completed.
     pub(crate) fn completed(&mut self, id: u32, end: u64, bytes: u64, now: Nanos) {
-        let Some(below) = self.from_memory_below else {
+        if self.from_memory_below.is_none() {
             self.last_end = end;
             return;
-        };
+        }
         let Some(index) = self.under_way.iter().position(|command| command.id == id) else {
             return;
         };
         let command = self.under_way.remove(index);
-        let from_memory = !command.writes && now.since(command.left_at) < below;
+        let from_memory = !command.writes && self.is_from_memory(now.since(command.left_at));
         if !from_memory || self.is_read_ahead(end.saturating_sub(bytes)) {
             self.last_end = end;
         }
+    }
+
+    /// Whether a read that took so long was answered from the drive's memory.
+    pub(crate) fn is_from_memory(&self, took: Nanos) -> bool {
+        self.from_memory_below.is_some_and(|below| took < below)
     }
 
     /// Whether a drive that reads ahead passes `start` next.

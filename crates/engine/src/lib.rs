@@ -32,6 +32,7 @@ pub mod range_set;
 mod read;
 mod recovery;
 pub mod request;
+mod rotation;
 mod sectors;
 mod slab;
 mod small_write;

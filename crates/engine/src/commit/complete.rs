@@ -41,6 +41,7 @@ impl Engine {
             self.commit.last_log = header.log_index;
         }
         self.logs.advance(header.log_index, header.position, record.blocks);
+        self.logs.note_passed(header.log_index, self.now);
         for claim in &header.claims {
             self.logs.note_claimed(claim.log_index);
         }

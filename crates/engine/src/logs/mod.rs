@@ -8,6 +8,7 @@ mod ring;
 
 pub(crate) use ring::{NO_PREVIOUS, Ring};
 
+use nearhead_disk::Nanos;
 use nearhead_format::record::Claim;
 use nearhead_format::{Entry, Layout, Place};
 use std::collections::BTreeSet;
@@ -96,6 +97,13 @@ impl Logs {
         if let Some(ring) = self.get_or_create(index) {
             ring.advance(position, blocks);
             self.measure(index);
+        }
+    }
+
+    /// The last record of the log completed just now: what comes after it is under the head.
+    pub(crate) fn note_passed(&mut self, index: u32, now: Nanos) {
+        if let Some(ring) = self.get_or_create(index) {
+            ring.passed_at = (ring.position > 0).then_some(now);
         }
     }
 

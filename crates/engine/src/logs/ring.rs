@@ -7,6 +7,7 @@
 //!
 //! Positions are counted in log blocks from the start of the log.
 
+use nearhead_disk::Nanos;
 use std::num::NonZeroU32;
 
 /// Number of slices in which live sectors are counted: as many as a word has bits.
@@ -27,6 +28,8 @@ pub(crate) struct Ring {
     pub(crate) position: u32,
     /// Position of the newest record, or [`NO_PREVIOUS`].
     pub(crate) previous_position: u32,
+    /// When the place of the next record was under the head, if known; once in every revolution since.
+    pub(crate) passed_at: Option<Nanos>,
     /// Raised when everything in the log is given up at once.
     pub(crate) generation: u32,
     /// First record since the last committed snapshot.
@@ -49,6 +52,7 @@ impl Ring {
             live_sectors_total: 0,
             position: 0,
             previous_position: NO_PREVIOUS,
+            passed_at: None,
             generation: 0,
             protected_from: None,
             next_protected_from: None,
@@ -141,6 +145,7 @@ impl Ring {
         self.protected_from.get_or_insert(position);
         self.next_protected_from.get_or_insert(position);
         self.previous_position = position;
+        self.passed_at = None;
         self.position = (position + blocks) % self.capacity();
     }
 
