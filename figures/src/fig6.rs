@@ -11,6 +11,7 @@
 use crate::chart::LineChart;
 use crate::error::FigureError;
 use crate::lab::Lab;
+use crate::log_limit::{self, LogLimits};
 use crate::mix::{MIXES, Prepared};
 use crate::paper::{PAPERS, Spread};
 use crate::replayed::{mean_speed_up, replay, speed_ups};
@@ -39,6 +40,8 @@ pub(crate) struct MixRun {
     pub(crate) queue: Queue,
     pub(crate) latency: Histogram,
     pub(crate) status: Status,
+    /// What no log can beat; the baseline has none.
+    pub(crate) limits: Option<LogLimits>,
 }
 
 /// Every replay of one mix.
@@ -65,10 +68,33 @@ impl MixOutcome {
     }
 }
 
+impl MixOutcome {
+    /// Adds what no log can beat.
+    fn with_limits(mut self) -> Result<Self, FigureError> {
+        for index in 0..self.runs.len() {
+            let (system, queue) = (self.runs[index].system, self.runs[index].queue);
+            let logged_bytes_max = rig::logged_bytes_max(system)?;
+            let Some(baseline) = self.of(NO_LOGGING, queue).filter(|_| logged_bytes_max > 0) else {
+                continue;
+            };
+            let limits =
+                log_limit::limits(&self.prepared, queue, logged_bytes_max, &baseline.latency)?;
+            self.runs[index].limits = Some(limits);
+        }
+        Ok(self)
+    }
+}
+
 impl MixRuns {
     /// The speed-ups of `system` in W1 to W5.
     pub(crate) fn speed_ups(&self, system: &str, queue: Queue) -> Vec<f64> {
         self.mixes.iter().filter_map(|mix| mix.speed_up(system, queue)).collect()
+    }
+
+    /// One of the limits for logs like those of `system`, averaged over W1 to W5.
+    fn mean_limit(&self, system: &str, queue: Queue, limit: fn(LogLimits) -> f64) -> Option<f64> {
+        let limits = self.mixes.iter().filter_map(|mix| mix.of(system, queue)?.limits.map(limit));
+        Some(Spread::of(&limits.collect::<Vec<f64>>())?.average)
     }
 }
 
@@ -117,13 +143,20 @@ pub(crate) fn runs(lab: &mut Lab<'_>) -> Result<Rc<MixRuns>, FigureError> {
         let disk = rig::hard_disk(CONSTELLATION, queue)?;
         let system = System::of_preset(name)?;
         let done = replay(disk, &system, mix.requests.into_iter(), mix.name)?;
-        Ok(MixRun { system: name, queue, latency: done.latency, status: done.volume.status() })
+        Ok(MixRun {
+            system: name,
+            queue,
+            latency: done.latency,
+            status: done.volume.status(),
+            limits: None,
+        })
     })?;
     let mut done = done.into_iter();
     let mixes = prepared
         .into_iter()
-        .map(|prepared| MixOutcome { prepared, runs: done.by_ref().take(each).collect() });
-    let done = Rc::new(MixRuns { mixes: mixes.collect() });
+        .map(|prepared| MixOutcome { prepared, runs: done.by_ref().take(each).collect() })
+        .map(MixOutcome::with_limits);
+    let done = Rc::new(MixRuns { mixes: mixes.collect::<Result<_, _>>()? });
     lab.mixes = Some(Rc::clone(&done));
     Ok(done)
 }
@@ -261,13 +294,18 @@ fn speed_up_rows(runs: &MixRuns, system: &str, queue: Queue) -> Vec<Row> {
     let case = |of: &str| format!("{system} over {NO_LOGGING}, {}, {of}", queue.name());
     let each = runs.mixes.iter().map(|mix| {
         let speed_up = mix.speed_up(system, queue);
-        Row::new(case(mix.prepared.name), "x").baseline(1.0).ours(speed_up)
+        let limits = mix.of(system, queue).and_then(|run| run.limits);
+        Row::new(case(mix.prepared.name), "x")
+            .baseline(1.0)
+            .ours(speed_up)
+            .limit(limits.map(|limits| limits.transfer_only))
     });
     let mut rows: Vec<Row> = each.collect();
     let spread = Spread::of(&runs.speed_ups(system, queue));
     let mut mean = Row::new(case("mean of W1 to W5"), "x")
         .baseline(1.0)
-        .ours(spread.map(|spread| spread.average));
+        .ours(spread.map(|spread| spread.average))
+        .limit(runs.mean_limit(system, queue, |limits| limits.transfer_only));
     if system == "mlb-256" {
         mean = mean.paper(PAPERS.mixes.mlb256_speedup.average).goal(PAPERS.mixes.goal_speedup);
     }
@@ -283,20 +321,27 @@ fn findings(runs: &MixRuns) -> Vec<String> {
         Some(format!(
             "On a disk that serves its queue {}, MLB-256 is {:.2} times faster than no logging, on \
              average over all percentiles and mixes ({:.2} to {:.2}); that {verdict} the paper's \
-             {:.1}.",
+             {:.1}. If logged writes took no time from anybody, and each were answered as soon as the \
+             next free block of a log comes round, it would be {:.2}; without that half \
+             revolution {:.2} (the physical limit).",
             queue.name(),
             spread.average,
             spread.min,
             spread.max,
-            paper.average
+            paper.average,
+            runs.mean_limit("mlb-256", queue, |limits| limits.next_free)?,
+            runs.mean_limit("mlb-256", queue, |limits| limits.transfer_only)?,
         ))
     };
     let mut findings: Vec<String> = QUEUES.into_iter().filter_map(of).collect();
     findings.push(
-        "What near-head logging saves is the arm's way to each small write. A drive that may choose \
-         among many queued requests saves the same way by itself, and a log record, one at a time, \
-         takes away what it could choose from. In order, every write in place costs its full way, \
-         and the queue behind it waits. Other depths of the queue are in sweep."
+        "What near-head logging saves is the arm's way to each small write; what it cannot save is the \
+         half revolution until the log's next block comes round. Most requests of these mixes are \
+         reads, and most of those (in W2, W3 and W5) are answered from the drive's memory: at their percentiles \
+         nothing can be gained. A drive that may choose among many queued requests saves much of the way \
+         by itself. In order, every write in place costs its full way, and the queue behind \
+         it waits. Several records in flight at once were tried without their crash safety and brought 1 % \
+         (docs/performance.md). Other depths of the queue are in sweep."
             .to_owned(),
     );
     findings

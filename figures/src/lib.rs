@@ -24,6 +24,7 @@ mod gecko2;
 mod hours;
 mod journal;
 mod lab;
+mod log_limit;
 mod metered;
 mod mix;
 mod output;

@@ -64,6 +64,11 @@ impl System {
     }
 }
 
+/// Up to which size the preset of that name logs writes; 0 if it logs none.
+pub(crate) fn logged_bytes_max(name: &str) -> Result<u32, FigureError> {
+    Ok(System::of_preset(name)?.preset.map_or(0, |preset| preset.logged_write_bytes_max))
+}
+
 /// No checkpoint while clients work: the papers' experiments put it off to quiet hours.
 pub(crate) fn off_hours(config: &mut Config) {
     config.cleaning.period = None;

@@ -65,6 +65,16 @@ fn no_bandwidth_is_above_the_physical_limit() {
 }
 
 #[test]
+fn no_log_makes_more_of_a_mix_than_one_whose_writes_cost_nobody_anything() {
+    let mut seen = 0;
+    for row in ALL.iter().filter(|report| report.name == "fig6b").flat_map(|report| &report.rows) {
+        assert!(number(&row.ours) <= number(&row.limit), "{row:?}");
+        seen += 1;
+    }
+    assert!(seen >= 20, "{seen}");
+}
+
+#[test]
 fn no_sync_and_no_checkpoint_is_faster_than_the_disk_can_be() {
     for row in ALL.iter().flat_map(|report| &report.rows) {
         if row.case.starts_with("sync,") || row.case.starts_with("checkpoint after") {

@@ -177,9 +177,12 @@ fn options(args: &CreateArgs, preset: NamedPreset) -> Result<CreateOptions, Stri
     })
 }
 
-/// The largest write that fits one record, and so the largest threshold.
+/// Largest threshold: one such write is half of the largest record.
+const THRESHOLD_BYTES_MAX: u64 = 1 << 20;
+
+/// A threshold that can be kept.
 pub fn checked_threshold(bytes: u64) -> Result<u32, String> {
-    let max = u64::from(nearhead_engine::RECORD_BYTES_MAX);
+    let max = THRESHOLD_BYTES_MAX;
     if bytes == 0 || bytes > max || !bytes.is_multiple_of(512) {
         return Err(format!(
             "--threshold: expected a multiple of 512 from 512 to {max} bytes, found {bytes}"

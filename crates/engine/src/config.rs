@@ -32,7 +32,7 @@ impl PlacementPolicy {
     pub(crate) fn build(self) -> Box<dyn Placement> {
         match self {
             Self::InPlace | Self::SingleLog => Box::new(SingleLog),
-            Self::NearHead => Box::new(NearHead::default()),
+            Self::NearHead => Box::new(NearHead),
         }
     }
 }

@@ -5,8 +5,9 @@
 //! completion finds its purpose exactly once.
 
 use crate::admission::{Admission, Outstanding, Pace};
+use crate::head::Head;
 use crate::slab::Slab;
-use nearhead_disk::{Class, Command, CommandId, Submission, Ticket};
+use nearhead_disk::{Class, Command, CommandId, Nanos, Properties, Submission, Ticket};
 use std::collections::VecDeque;
 
 /// What a command is for; decides who handles its completion.
@@ -48,6 +49,17 @@ pub(crate) struct InFlight {
     pub(crate) end_offset: u64,
     /// It leaves with the one before it.
     follows: bool,
+    reads: bool,
+    left_at: Nanos,
+}
+
+impl InFlight {
+    /// Whether it is a transfer of what a client reads, or writes in place: near-head placement stays with
+    /// those, not with the engine's own work.
+    fn is_for_client(&self) -> bool {
+        let of_client = matches!(self.purpose, Purpose::Read { .. } | Purpose::InPlace { .. });
+        of_client && self.bytes > 0
+    }
 }
 
 /// The way to the disk.
@@ -57,6 +69,9 @@ pub(crate) struct Dispatcher {
     waiting: [VecDeque<(u32, Command)>; 4],
     outstanding: Outstanding,
     queue_depth_max: u32,
+    /// Where the head is, as far as one can tell from what passes here.
+    head: Head,
+    now: Nanos,
     leaving: VecDeque<Submission>,
 }
 
@@ -75,14 +90,38 @@ fn transfer(command: &Command) -> (u64, u64) {
 }
 
 impl Dispatcher {
-    pub(crate) fn new(queue_depth_max: u16) -> Self {
+    pub(crate) fn new(properties: &Properties) -> Self {
         Self {
             in_flight: Slab::new(),
             waiting: std::array::from_fn(|_| VecDeque::new()),
             outstanding: Outstanding::default(),
-            queue_depth_max: u32::from(queue_depth_max),
+            queue_depth_max: u32::from(properties.queue_depth_max),
+            head: Head::new(properties),
+            now: Nanos::ZERO,
             leaving: VecDeque::new(),
         }
+    }
+
+    /// What time it is for everything that follows.
+    pub(crate) fn set_now(&mut self, now: Nanos) {
+        self.now = now;
+    }
+
+    /// Device byte where the head will be for a command that leaves now, as far as a host can know.
+    pub(crate) fn head_offset(&self) -> u64 {
+        self.head.position(self.now)
+    }
+
+    /// Whether nothing is on the disk or on its way there.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.in_flight.is_empty()
+    }
+
+    /// How long `done` took, and whether it moved the arm, as far as one can tell.
+    pub(crate) fn took(&self, done: &InFlight) -> (Nanos, bool) {
+        let took = self.now.since(done.left_at);
+        let from_memory = done.reads && self.head.is_from_memory(took);
+        (took, done.bytes > 0 && !from_memory)
     }
 
     /// Issues a command; it leaves when admitted.
@@ -94,8 +133,15 @@ impl Dispatcher {
         command: Command,
     ) {
         let (bytes, end_offset) = transfer(&command);
-        let id =
-            self.in_flight.insert(InFlight { purpose, class, bytes, end_offset, follows: false });
+        let id = self.in_flight.insert(InFlight {
+            purpose,
+            class,
+            bytes,
+            end_offset,
+            reads: matches!(command, Command::Read { .. }),
+            left_at: self.now,
+            follows: false,
+        });
         if self.waiting[class as usize].is_empty() && self.may_leave(admission, class, bytes) {
             self.leave(id, class, bytes, command);
         } else {
@@ -116,7 +162,15 @@ impl Dispatcher {
         for command in commands {
             let end_offset = transfer(&command).1;
             let follows = bytes == 0;
-            let id = self.in_flight.insert(InFlight { purpose, class, bytes, end_offset, follows });
+            let id = self.in_flight.insert(InFlight {
+                purpose,
+                class,
+                bytes,
+                end_offset,
+                reads: false,
+                left_at: self.now,
+                follows,
+            });
             self.waiting[class as usize].push_back((id, command));
             bytes = 0;
         }
@@ -138,6 +192,13 @@ impl Dispatcher {
 
     fn leave(&mut self, id: u32, class: Class, bytes: u64, command: Command) {
         self.outstanding.add(class, bytes);
+        if let Some(leaving) = self.in_flight.get_mut(id) {
+            leaving.left_at = self.now;
+        }
+        if let Some(leaving) = self.in_flight.get(id).filter(|leaving| leaving.is_for_client()) {
+            let writes = matches!(leaving.purpose, Purpose::InPlace { .. });
+            self.head.left(id, leaving.end_offset, writes, self.now);
+        }
         let ticket = Ticket::new(CommandId(u64::from(id)));
         self.leaving.push_back(Submission { ticket, class, command });
     }
@@ -148,8 +209,12 @@ impl Dispatcher {
         admission: &dyn Admission,
         id: CommandId,
     ) -> Option<InFlight> {
-        let done = self.in_flight.remove(u32::try_from(id.0).ok()?)?;
+        let id = u32::try_from(id.0).ok()?;
+        let done = self.in_flight.remove(id)?;
         self.outstanding.remove(done.class, done.bytes);
+        if done.is_for_client() {
+            self.head.completed(id, done.end_offset, done.bytes, self.now);
+        }
         self.pump(admission);
         Some(done)
     }

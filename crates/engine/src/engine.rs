@@ -11,6 +11,7 @@
 //! Requests taken between two `advance` calls may share one record: that is the group commit.
 
 use crate::admission::Admission;
+use crate::barrier::Barrier;
 use crate::cleaning::{Checkpoint, Schedule, Swap};
 use crate::commit::Commit;
 use crate::config::{Ack, Setup};
@@ -27,13 +28,13 @@ use crate::range_set::RangeSet;
 use crate::read::ReadState;
 use crate::recovery::{RecoveredState, Recovery};
 use crate::request::{ErrorKind, Operation, Reply, Request, RequestError, RequestId};
+use crate::rotation::Rotation;
 use crate::slab::Slab;
 use crate::snapshot::Snapshotter;
 use crate::spill::Spill;
 use crate::stage::{Stage, Taken};
 use crate::stats::{Stats, Status};
 use nearhead_disk::{Class, Command, Completion, Nanos, Payload, Submission};
-use nearhead_format::planted::{Mistake, is_made};
 use std::collections::VecDeque;
 
 /// A request that is not answered yet.
@@ -47,15 +48,6 @@ pub(crate) enum Body {
     InPlace(InPlaceState),
     /// A small write that waits for a lock or for a commit before it can be staged.
     Small(SmallWrite),
-}
-
-/// Somebody who waits for durability.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Barrier {
-    pub(crate) id: RequestId,
-    pub(crate) flush_ticket: u64,
-    pub(crate) stage_target: u64,
-    pub(crate) invalid_target: u64,
 }
 
 /// Where the engine is in its life.
@@ -81,6 +73,7 @@ pub struct Engine {
     pub(crate) dispatcher: Dispatcher,
     pub(crate) admission: Box<dyn Admission>,
     pub(crate) placement: Box<dyn Placement>,
+    pub(crate) rotation: Rotation,
     pub(crate) map: Map,
     pub(crate) logs: Logs,
     pub(crate) stage: Stage,
@@ -137,9 +130,10 @@ impl Engine {
             held: VecDeque::new(),
             requests: Slab::new(),
             replies: VecDeque::new(),
-            dispatcher: Dispatcher::new(setup.properties.queue_depth_max),
+            dispatcher: Dispatcher::new(&setup.properties),
             admission: config.admission.build(),
             placement: config.placement.build(),
+            rotation: Rotation::of(&setup),
             map: Map::new(),
             logs: Logs::new(&setup.layout, setup.journal.is_some()),
             stage: Stage::default(),
@@ -167,7 +161,7 @@ impl Engine {
 
     /// Takes a request. Its reply comes from [`Engine::poll_reply`], after `advance`.
     pub fn handle_request(&mut self, request: Request, now: Nanos) {
-        self.now = now;
+        self.set_now(now);
         match self.phase {
             Phase::Recovering(_) => self.held.push_back(request),
             Phase::Serving => {
@@ -180,6 +174,11 @@ impl Engine {
                 "the volume is shutting down; open it again to continue",
             ),
         }
+    }
+
+    fn set_now(&mut self, now: Nanos) {
+        self.now = now;
+        self.dispatcher.set_now(now);
     }
 
     fn start(&mut self, request: Request) {
@@ -203,7 +202,7 @@ impl Engine {
 
     /// Takes the result of a command.
     pub fn handle_completion(&mut self, completion: Completion, now: Nanos) {
-        self.now = now;
+        self.set_now(now);
         let Some(done) = self.dispatcher.complete(self.admission.as_ref(), completion.id) else {
             return;
         };
@@ -211,9 +210,10 @@ impl Engine {
         if result.is_err() {
             self.stats.disk_errors += 1;
         }
+        self.note_rotation(&done, result.is_ok());
         match done.purpose {
-            Purpose::Read { slot, io } => self.on_read(slot, io, result, done.end_offset),
-            Purpose::InPlace { slot } => self.on_in_place(slot, result, done.end_offset),
+            Purpose::Read { slot, io } => self.on_read(slot, io, result),
+            Purpose::InPlace { slot } => self.on_in_place(slot, result),
             Purpose::Record => self.on_record(result),
             Purpose::Journal => self.on_journal(result),
             Purpose::Flush => self.on_flush(result),
@@ -229,14 +229,14 @@ impl Engine {
 
     /// Does everything that follows from what was handled and from the time.
     pub fn advance(&mut self, now: Nanos) {
-        self.now = now;
+        self.set_now(now);
         if matches!(self.phase, Phase::Recovering(_)) {
             self.advance_recovery();
             if matches!(self.phase, Phase::Recovering(_)) {
                 return;
             }
         }
-        if self.phase_is_over() {
+        if self.is_stopped() {
             return;
         }
         let flusher = &self.flusher;
@@ -260,10 +260,6 @@ impl Engine {
         }
     }
 
-    fn phase_is_over(&self) -> bool {
-        matches!(self.phase, Phase::Stopped)
-    }
-
     /// The next command for the disk. Call until `None` after [`Engine::advance`].
     pub fn poll_command(&mut self) -> Option<Submission> {
         self.dispatcher.poll()
@@ -285,7 +281,7 @@ impl Engine {
 
     /// Makes everything durable and stops; replies to what is under way still come.
     pub fn begin_shutdown(&mut self, now: Nanos) {
-        self.now = now;
+        self.set_now(now);
         match self.phase {
             Phase::Serving => {
                 self.commit.want(self.stage.end());
@@ -401,66 +397,6 @@ impl Engine {
             self.unlock(slot);
         }
         self.reply(active.id, result);
-    }
-
-    fn start_flush(&mut self, id: RequestId) {
-        let barrier = Barrier {
-            id,
-            stage_target: self.stage.end(),
-            invalid_target: self.invalidations.want_all(),
-            flush_ticket: self.flusher.want(),
-        };
-        let skipped = is_made(Mistake::FlushSkipped);
-        let barrier =
-            Barrier { flush_ticket: if skipped { 0 } else { barrier.flush_ticket }, ..barrier };
-        self.flusher.demand(self.invalidations.flush_ticket());
-        self.commit.want(barrier.stage_target);
-        self.wait_for(barrier);
-    }
-
-    pub(crate) fn wait_for(&mut self, barrier: Barrier) {
-        if self.barriers.is_empty() && self.is_met(&barrier) {
-            self.reply(barrier.id, Ok(Vec::new()));
-        } else if self.failure.is_some() {
-            let error = self.failure_error();
-            self.reply(barrier.id, Err(error));
-        } else {
-            self.barriers.push_back(barrier);
-        }
-    }
-
-    fn is_met(&self, barrier: &Barrier) -> bool {
-        self.flusher.is_done(barrier.flush_ticket)
-            && self.commit.committed >= barrier.stage_target
-            && self.invalidations.committed() >= barrier.invalid_target
-    }
-
-    fn release_waiters(&mut self) {
-        while let Some((target, id)) = self.commit.durable_waiters.front().copied() {
-            if self.commit.committed < target {
-                break;
-            }
-            self.commit.durable_waiters.pop_front();
-            self.reply(id, Ok(Vec::new()));
-        }
-        while let Some(barrier) = self.barriers.front().copied() {
-            if !self.is_met(&barrier) {
-                break;
-            }
-            self.barriers.pop_front();
-            self.reply(barrier.id, Ok(Vec::new()));
-        }
-    }
-
-    fn on_flush(&mut self, result: Result<Payload, nearhead_disk::DiskError>) {
-        match result {
-            Ok(_) => self.flusher.complete(),
-            Err(_) if is_made(Mistake::FlushErrorIgnored) => self.flusher.complete(),
-            Err(error) => {
-                self.flusher.fail();
-                self.fail(format!("a device flush failed: {error}"));
-            }
-        }
     }
 
     /// Whether writes must be durable before they are answered even without FUA.

@@ -10,8 +10,9 @@
 //! 5. map entries it displaced become invalidations (law 2), the lock is released;
 //! 6. the reply: at once, or when transfers and invalidations are durable.
 
+use crate::barrier::Barrier;
 use crate::dispatch::Purpose;
-use crate::engine::{Active, Barrier, Body, Engine};
+use crate::engine::{Active, Body, Engine};
 use crate::read::BULK_BYTES_ABOVE;
 use crate::request::{ErrorKind, RequestError, RequestId};
 use crate::sectors::SECTOR;
@@ -183,15 +184,7 @@ impl Engine {
         }
     }
 
-    pub(crate) fn on_in_place(
-        &mut self,
-        slot: u32,
-        result: Result<Payload, DiskError>,
-        end_offset: u64,
-    ) {
-        if end_offset > 0 {
-            self.placement.note_in_place(end_offset);
-        }
+    pub(crate) fn on_in_place(&mut self, slot: u32, result: Result<Payload, DiskError>) {
         let Some(Active { body: Body::InPlace(state), .. }) = self.requests.get_mut(slot) else {
             return;
         };

@@ -13,6 +13,7 @@
 
 pub mod admission;
 mod allocation;
+mod barrier;
 mod cleaning;
 mod commit;
 pub mod config;
@@ -20,6 +21,7 @@ mod dispatch;
 mod engine;
 mod flusher;
 mod gate;
+mod head;
 mod in_place;
 mod invalidation;
 mod journal;
@@ -31,6 +33,7 @@ pub mod range_set;
 mod read;
 mod recovery;
 pub mod request;
+mod rotation;
 mod sectors;
 mod slab;
 mod small_write;
@@ -46,7 +49,8 @@ pub use gate::{ATOMIC_EXTENTS_MAX, REQUEST_BYTES_MAX};
 pub use request::{ErrorKind, Hint, Operation, Reply, Request, RequestError, RequestId};
 pub use stats::{Stats, Status};
 
-/// Largest payload of one record, in bytes; how far recovery must look ahead depends on it.
-pub const RECORD_BYTES_MAX: u32 = 1 << 20;
+/// Largest payload of one record, in bytes. A burst of writes is emptied one record at a time, so larger is
+/// faster; but recovery looks so far ahead in every claimed log (docs/performance.md has both).
+pub const RECORD_BYTES_MAX: u32 = 2 << 20;
 /// Most ranges with a hint.
 pub const HINTS_MAX: usize = 4096;

@@ -271,21 +271,12 @@ impl Engine {
         }
     }
 
-    pub(crate) fn on_read(
-        &mut self,
-        slot: u32,
-        io: u32,
-        result: Result<Payload, DiskError>,
-        end_offset: u64,
-    ) {
+    pub(crate) fn on_read(&mut self, slot: u32, io: u32, result: Result<Payload, DiskError>) {
         let Some(Active { body: Body::Read(state), .. }) = self.requests.get_mut(slot) else {
             return;
         };
         state.remaining -= 1;
         let transfer = &mut state.transfers[io as usize];
-        if transfer.chunks.is_empty() {
-            self.placement.note_in_place(end_offset);
-        }
         match result {
             Ok(payload) if payload.len() == transfer.len as usize => transfer.data = Some(payload),
             Ok(payload) => {

@@ -29,8 +29,9 @@ const PIECE_BYTES: usize = 128 << 10;
 const CLAIMS_KEPT: usize = 8;
 /// Logs looked at for room when none of those claimed has any.
 const CLAIM_SEARCH_MAX: usize = 1 << 16;
-/// Claimed logs that make a snapshot worth its cost.
-const CLAIMS_MANY: usize = 4096;
+/// Claimed logs that make a snapshot worth its cost: a recovery looks up to [`crate::RECORD_BYTES_MAX`] ahead in
+/// each, 4 GiB in all, also when they are empty.
+const CLAIMS_MANY: usize = 2048;
 /// Attempts in a row that may fail before those who wait for a snapshot are told.
 const FAILURES_MAX: u32 = 3;
 

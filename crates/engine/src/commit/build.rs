@@ -156,8 +156,10 @@ impl Engine {
                 }
                 continue;
             }
-            let choice = self.placement.choose(&self.logs, blocks, reserve);
+            let head = self.dispatcher.head_offset();
+            let choice = self.placement.choose(&self.logs, head, blocks, reserve);
             if let Some(choice) = choice.filter(|_| !(content.map_is_full && carries_data)) {
+                let choice = self.soonest_log(choice, blocks, reserve);
                 return Ok((content, choice));
             }
             if content.front.blocks == 0 {
@@ -237,7 +239,7 @@ impl Engine {
     fn add_claims(&mut self, header: &mut RecordHeader, choice: Choice) {
         let wanted = std::mem::take(&mut self.commit.claims_wanted);
         let ahead = choice.wanted_index..choice.wanted_index.saturating_add(CLAIMS_AHEAD as u32);
-        if choice.wanted_index != choice.log_index {
+        if choice.wanted_index != choice.log_index && !self.logs.is_claimed(choice.wanted_index) {
             self.stats.records_far += 1;
         }
         for index in wanted.into_iter().chain(ahead) {
@@ -261,6 +263,7 @@ impl Engine {
                 "internal: no place for a record of {blocks} blocks in log {index}"
             ));
         };
+        self.note_record_leaves(index, blocks);
         record.header.position = position;
         record.blocks = blocks;
         let mut header = BufferMut::zeroed(record.header.encoded_bytes(log_block));

@@ -43,6 +43,7 @@ impl Engine {
             self.commit.last_log = header.log_index;
         }
         self.logs.advance(header.log_index, header.position, record.blocks);
+        self.logs.note_passed(header.log_index, self.now);
         for claim in &header.claims {
             self.logs.note_claimed(claim.log_index);
         }
@@ -146,7 +147,10 @@ impl Engine {
             ring.quarantined = true;
         }
         let choice = (record.failed_logs.len() < LOGS_TRIED_MAX)
-            .then(|| self.placement.choose(&self.logs, record.blocks, 0))
+            .then(|| {
+                let head = self.dispatcher.head_offset();
+                self.placement.choose(&self.logs, head, record.blocks, 0)
+            })
             .flatten();
         let Some(choice) = choice else {
             let tried = record.failed_logs.len();

@@ -8,6 +8,7 @@ mod ring;
 
 pub(crate) use ring::{NO_PREVIOUS, Ring};
 
+use nearhead_disk::Nanos;
 use nearhead_format::record::Claim;
 use nearhead_format::{Entry, Layout, Place};
 use std::collections::BTreeSet;
@@ -99,6 +100,13 @@ impl Logs {
         }
     }
 
+    /// The last record of the log completed just now: what comes after it is under the head.
+    pub(crate) fn note_passed(&mut self, index: u32, now: Nanos) {
+        if let Some(ring) = self.get_or_create(index) {
+            ring.passed_at = (ring.position > 0).then_some(now);
+        }
+    }
+
     /// Takes note of how full the log is now.
     fn measure(&mut self, index: u32) {
         let (used, full) = self
@@ -115,9 +123,13 @@ impl Logs {
         self.claim_all || self.claimed.contains(&index)
     }
 
-    /// Any claimed log with room.
-    pub fn claimed_with_room(&self, blocks: u32, reserve: u32) -> Option<u32> {
-        self.claimed.iter().copied().find(|index| self.has_room(*index, blocks, reserve))
+    /// The claimed log with room whose group is nearest `device_offset`.
+    pub fn nearest_claimed(&self, device_offset: u64, blocks: u32, reserve: u32) -> Option<u32> {
+        let here = self.layout.group_of(device_offset);
+        let has_room = |index: &u32| self.has_room(*index, blocks, reserve);
+        let ahead = self.claimed.range(here..).copied().find(has_room);
+        let behind = self.claimed.range(..here).rev().copied().find(has_room);
+        [ahead, behind].into_iter().flatten().min_by_key(|index| index.abs_diff(here))
     }
 
     /// The claim with which `index` may be used from its present position on.

@@ -7,6 +7,7 @@
 //!
 //! Positions are counted in log blocks from the start of the log.
 
+use nearhead_disk::Nanos;
 use nearhead_format::planted::{Mistake, is_made};
 use std::num::NonZeroU32;
 
@@ -28,6 +29,8 @@ pub(crate) struct Ring {
     pub(crate) position: u32,
     /// Position of the newest record, or [`NO_PREVIOUS`].
     pub(crate) previous_position: u32,
+    /// When the place of the next record was under the head, if known; once in every revolution since.
+    pub(crate) passed_at: Option<Nanos>,
     /// Raised when everything in the log is given up at once.
     pub(crate) generation: u32,
     /// First record since the last committed snapshot.
@@ -50,6 +53,7 @@ impl Ring {
             live_sectors_total: 0,
             position: 0,
             previous_position: NO_PREVIOUS,
+            passed_at: None,
             generation: 0,
             protected_from: None,
             next_protected_from: None,
@@ -143,6 +147,7 @@ impl Ring {
         self.protected_from.get_or_insert(position);
         self.next_protected_from.get_or_insert(position);
         self.previous_position = position;
+        self.passed_at = None;
         let blocks = blocks - u32::from(is_made(Mistake::RingOffByOne) && blocks > 1);
         self.position = (position + blocks) % self.capacity();
     }

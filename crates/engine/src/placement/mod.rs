@@ -1,7 +1,7 @@
 //! Where a record goes: which log takes the next one.
 //!
-//! A policy sees only what a host knows: where the last in-place I/O ended and which logs can take
-//! the record. It never sees the position of the disk's head.
+//! A policy sees only what a host knows: where the engine takes the head to be from the commands it sent
+//! and which logs can take the record. It never sees where the head really is.
 
 mod near_head;
 mod single_log;
@@ -22,10 +22,7 @@ pub struct Choice {
 
 /// The policy question *where does it go?*
 pub trait Placement: Send {
-    /// An in-place read or write ended at this device byte.
-    fn note_in_place(&mut self, device_offset: u64);
-
     /// The log for a record of `blocks` log blocks that leaves `reserve` blocks free, if any has
-    /// room and is claimed.
-    fn choose(&mut self, logs: &Logs, blocks: u32, reserve: u32) -> Option<Choice>;
+    /// room and is claimed. `head_offset` is the device byte where the head is taken to be.
+    fn choose(&self, logs: &Logs, head_offset: u64, blocks: u32, reserve: u32) -> Option<Choice>;
 }

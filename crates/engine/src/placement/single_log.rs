@@ -9,9 +9,7 @@ use crate::logs::Logs;
 pub struct SingleLog;
 
 impl Placement for SingleLog {
-    fn note_in_place(&mut self, _device_offset: u64) {}
-
-    fn choose(&mut self, logs: &Logs, blocks: u32, reserve: u32) -> Option<Choice> {
+    fn choose(&self, logs: &Logs, _head: u64, blocks: u32, reserve: u32) -> Option<Choice> {
         let fits = logs.is_claimed(0) && logs.has_room(0, blocks, reserve);
         fits.then_some(Choice { log_index: 0, wanted_index: 0 })
     }

@@ -1,0 +1,82 @@
+//! Who waits for durability, and what for.
+//!
+//! A barrier is met once three things are durable: the staged blocks of its time, the invalidations of its
+//! time, and the in-place transfers that a device flush covers. Barriers are answered in the order
+//! they came, so a flush never overtakes an earlier one. A failed flush fails the volume: nothing is
+//! ever acknowledged on the strength of a second try (law 7).
+
+use crate::engine::Engine;
+use crate::request::RequestId;
+use nearhead_disk::{DiskError, Payload};
+use nearhead_format::planted::{Mistake, is_made};
+
+/// Somebody who waits for durability.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Barrier {
+    pub(crate) id: RequestId,
+    pub(crate) flush_ticket: u64,
+    pub(crate) stage_target: u64,
+    pub(crate) invalid_target: u64,
+}
+
+impl Engine {
+    pub(crate) fn start_flush(&mut self, id: RequestId) {
+        let barrier = Barrier {
+            id,
+            stage_target: self.stage.end(),
+            invalid_target: self.invalidations.want_all(),
+            flush_ticket: self.flusher.want(),
+        };
+        let skipped = is_made(Mistake::FlushSkipped);
+        let barrier =
+            Barrier { flush_ticket: if skipped { 0 } else { barrier.flush_ticket }, ..barrier };
+        self.flusher.demand(self.invalidations.flush_ticket());
+        self.commit.want(barrier.stage_target);
+        self.wait_for(barrier);
+    }
+
+    pub(crate) fn wait_for(&mut self, barrier: Barrier) {
+        if self.barriers.is_empty() && self.is_met(&barrier) {
+            self.reply(barrier.id, Ok(Vec::new()));
+        } else if self.failure.is_some() {
+            let error = self.failure_error();
+            self.reply(barrier.id, Err(error));
+        } else {
+            self.barriers.push_back(barrier);
+        }
+    }
+
+    fn is_met(&self, barrier: &Barrier) -> bool {
+        self.flusher.is_done(barrier.flush_ticket)
+            && self.commit.committed >= barrier.stage_target
+            && self.invalidations.committed() >= barrier.invalid_target
+    }
+
+    pub(crate) fn release_waiters(&mut self) {
+        while let Some((target, id)) = self.commit.durable_waiters.front().copied() {
+            if self.commit.committed < target {
+                break;
+            }
+            self.commit.durable_waiters.pop_front();
+            self.reply(id, Ok(Vec::new()));
+        }
+        while let Some(barrier) = self.barriers.front().copied() {
+            if !self.is_met(&barrier) {
+                break;
+            }
+            self.barriers.pop_front();
+            self.reply(barrier.id, Ok(Vec::new()));
+        }
+    }
+
+    pub(crate) fn on_flush(&mut self, result: Result<Payload, DiskError>) {
+        match result {
+            Ok(_) => self.flusher.complete(),
+            Err(_) if is_made(Mistake::FlushErrorIgnored) => self.flusher.complete(),
+            Err(error) => {
+                self.flusher.fail();
+                self.fail(format!("a device flush failed: {error}"));
+            }
+        }
+    }
+}
