@@ -302,7 +302,12 @@ impl Engine {
     fn scan_is_done(&mut self, scan: LogScan) {
         let log_count = self.logs.count();
         let Some(recovery) = self.recovering() else { return };
-        for problem in scan.problems.into_iter().chain(scan.unreadable.clone()) {
+        // What stands behind and is not whole itself are the remains of a write that an earlier cut tore.
+        let whole = |sequence: u64| {
+            scan.found.iter().any(|found| found.header.sequence == sequence && found.is_sound())
+        };
+        let problems = scan.problems.into_iter().filter(|(sequence, _)| whole(*sequence));
+        for problem in problems.map(|(_, problem)| problem).chain(scan.unreadable.clone()) {
             recovery.result.note(problem);
         }
         recovery.unreadable = recovery.unreadable.take().or(scan.unreadable);
