@@ -151,6 +151,10 @@ impl Zones {
     ///
     /// Fails if the range is empty or reaches past the end.
     pub fn part(&self, range: Range<u64>) -> Result<Self, ZonesError> {
+        if range.is_empty() {
+            let problem = format!("expected some bytes from {} on, found none", range.start);
+            return Err(ZonesError { problem });
+        }
         let mut regions = Vec::new();
         let mut at = range.start;
         while let Some(region) = self.region_at(at).filter(|_| at < range.end) {

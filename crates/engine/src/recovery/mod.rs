@@ -92,6 +92,8 @@ pub(crate) struct Recovery {
     found: Vec<Found>,
     /// The first log that could not be read: records in it may be newer than anything found.
     unreadable: Option<String>,
+    /// A sound record names a log that the superblock does not have.
+    outside: Option<String>,
     context: ScanContext,
     result: RecoveredState,
 }
@@ -108,6 +110,7 @@ impl Recovery {
             known_logs: BTreeMap::new(),
             found: Vec::new(),
             unreadable: None,
+            outside: None,
             context: ScanContext::new(setup),
             result: RecoveredState::default(),
         }
@@ -191,12 +194,20 @@ impl Engine {
             return self.body_is_damaged(slot, &problem);
         }
         let log_count = self.logs.count();
+        let map = entries.finish();
+        let named = logs.iter().map(|state| state.log_index).chain(claims.iter().copied());
+        let outside = named.filter(|index| *index >= log_count).max();
+        if let Some(problem) = outside.map(|index| log_outside(index, log_count)) {
+            return self.recovery_fails(&problem);
+        }
+        if let Some(problem) = entry_outside(&map, &self.setup.layout) {
+            return self.recovery_fails(&problem);
+        }
         let Some(recovery) = self.recovering() else { return };
         let logs: BTreeMap<u32, LogState> =
             logs.into_iter().map(|state| (state.log_index, state)).collect();
         let claims: Vec<Claim> = claims
             .into_iter()
-            .filter(|index| *index < log_count)
             .map(|log_index| {
                 let state = logs.get(&log_index);
                 let (position, generation) =
@@ -208,7 +219,7 @@ impl Engine {
             recovery.follow(*claim, 0);
         }
         recovery.context.floor_sequence = header.record_sequence;
-        recovery.snapshot = Some(Snapshot { header, map: entries.finish(), logs, claims, hints });
+        recovery.snapshot = Some(Snapshot { header, map, logs, claims, hints });
         if self.setup.journal.is_some() {
             return self.read_journal(Box::default());
         }
@@ -291,13 +302,22 @@ impl Engine {
     fn scan_is_done(&mut self, scan: LogScan) {
         let log_count = self.logs.count();
         let Some(recovery) = self.recovering() else { return };
-        for problem in scan.problems.into_iter().chain(scan.unreadable.clone()) {
+        // What stands behind and is not whole itself are the remains of a write that an earlier cut tore.
+        let whole = |sequence: u64| {
+            scan.found.iter().any(|found| found.header.sequence == sequence && found.is_sound())
+        };
+        let problems = scan.problems.into_iter().filter(|(sequence, _)| whole(*sequence));
+        for problem in problems.map(|(_, problem)| problem).chain(scan.unreadable.clone()) {
             recovery.result.note(problem);
         }
         recovery.unreadable = recovery.unreadable.take().or(scan.unreadable);
         for found in scan.found {
-            for claim in found.header.claims.iter().filter(|claim| claim.log_index < log_count) {
-                if found.is_sound() {
+            for claim in &found.header.claims {
+                if claim.log_index >= log_count {
+                    if found.is_sound() {
+                        recovery.outside = Some(log_outside(claim.log_index, log_count));
+                    }
+                } else if found.is_sound() {
                     recovery.follow(*claim, found.header.sequence);
                 } else {
                     recovery.doubtful.push_back(*claim);
@@ -315,6 +335,9 @@ impl Engine {
         let found = std::mem::take(&mut recovery.found);
         let mut result = std::mem::take(&mut recovery.result);
         let base = snapshot.header.record_sequence;
+        if let Some(problem) = recovery.outside.take() {
+            return self.recovery_fails(&problem);
+        }
         if let Some(problem) = recovery.unreadable.take().filter(|_| !accept_loss) {
             self.recovered = result;
             return self.recovery_fails(&format!(
@@ -421,6 +444,40 @@ fn bytes_of(result: Result<Payload, DiskError>) -> Result<nearhead_disk::Buffer,
         }
         Err(error) => Err(error.detail),
     }
+}
+
+/// The map or a record names what the superblock does not have. The superblock must be an older one: of a
+/// volume that has grown since, with its newest copies damaged or unreadable.
+fn log_outside(index: u32, count: u32) -> String {
+    format!(
+        "expected a log below {count}, found log {index} in use: the superblock that was read is older than \
+         the map; make its other copies readable, see `nearhead check`"
+    )
+}
+
+/// The same of an entry of the map, which would be read from what is no log.
+fn entry_outside(map: &Map, layout: &nearhead_format::Layout) -> Option<String> {
+    let end = layout.client_bytes() / SECTOR_BYTES;
+    map.iter_from(0).find_map(|entry| {
+        if entry.end_sector() > end {
+            return Some(format!(
+                "expected addresses up to sector {end}, found a copy of sector {}: the superblock that was read is \
+                 older than the map; make its other copies readable, see `nearhead check`",
+                entry.home_sector
+            ));
+        }
+        let nearhead_format::Place::Log { chunk_sector, .. } = entry.place else { return None };
+        let offset = chunk_sector * SECTOR_BYTES;
+        let is_log = matches!(layout.region(offset), nearhead_format::layout::Region::Log { .. });
+        (!is_log).then(|| {
+            format!(
+                "expected the copy of sector {} in a log, found it at device byte {offset}, which is none: the \
+                 superblock that was read is older than the map; make its other copies readable, see \
+                 `nearhead check`",
+                entry.home_sector
+            )
+        })
+    })
 }
 
 /// Device sector of a byte offset.

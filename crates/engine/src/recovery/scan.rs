@@ -80,7 +80,7 @@ pub(super) struct LogScan {
     window: Vec<u8>,
     window_block: u64,
     pub(super) found: Vec<Found>,
-    pub(super) problems: Vec<String>,
+    pub(super) problems: Vec<(u64, String)>,
     /// Part of the log could not be read: what it says is unknown.
     pub(super) unreadable: Option<String>,
 }
@@ -272,11 +272,12 @@ impl LogScan {
             if let Some(newer) = sound {
                 let log = self.claim.log_index;
                 let offset = context.layout.log_block_offset(log, self.cursor).unwrap_or(0);
-                self.problems.push(format!(
+                let problem = format!(
                     "log {log} at device byte {offset}: expected a record, found none that is sound, \
                      but record {} stands behind it",
                     newer.sequence
-                ));
+                );
+                self.problems.push((newer.sequence, problem));
                 self.cursor = position;
                 self.goal = Goal::Record;
                 return;

@@ -1,7 +1,10 @@
 //! Laws of the fault layer: what each kind does, that it does nothing else, and that it repeats.
 
 use super::{FaultBudget, FaultDisk, FaultKind, FaultPlan, NthFault};
-use crate::{Dataless, InstantDisk, MemoryStore, SplitMix, Store, plain_properties};
+use crate::{
+    Dataless, HddModel, HddOptions, InstantDisk, MemoryStore, Profile, SplitMix, Store,
+    plain_properties,
+};
 use nearhead_disk::{
     BufferMut, Class, Command, CommandId, Disk, DiskErrorKind, Nanos, Payload, Properties,
     Submission, Ticket,
@@ -269,4 +272,35 @@ fn the_same_plan_gives_the_same_faults_and_a_kind_less_leaves_the_others() {
     let fewer = run(&plan.clone().without(FaultKind::ReadError)).2;
     assert_eq!(fewer.of(FaultKind::WriteError), run(&plan).2.of(FaultKind::WriteError));
     assert_ne!(run(&plan).1, run(&FaultPlan { seed: 12, ..plan }).1);
+}
+
+#[test]
+fn a_modelled_hard_disk_below_gives_the_times_and_the_layer_the_bytes() {
+    let profile = Profile::named("st3146855fc").unwrap();
+    let model = HddModel::new(&profile, Box::new(Dataless), HddOptions::default()).unwrap();
+    let mut disk = FaultDisk::new(model, MemoryStore::new());
+    let (mut now, mut took) = (Nanos::ZERO, Vec::new());
+    for (id, offset) in [(1, 0), (2, 1 << 36)] {
+        for command in [
+            Command::Write { offset, parts: vec![bytes(id as u8, 8)], durable: true },
+            Command::Read { offset, len: 4096 },
+        ] {
+            let began = now;
+            let ticket = Ticket::new(CommandId(id));
+            disk.submit(Submission { ticket, class: Class::Durable, command }, now);
+            disk.kick();
+            let done = loop {
+                if let Some(done) = disk.poll(now) {
+                    break done.result.unwrap();
+                }
+                now = disk.wake_at().unwrap().max(now);
+            };
+            took.push(now.since(began));
+            if let Payload::Bytes(found) = done {
+                assert_eq!(found[..], [id as u8; 4096]);
+            }
+        }
+    }
+    // A write far away takes a seek: milliseconds, where reads of the same place need none.
+    assert!(took[2] > Nanos::from_millis(2), "{took:?}");
 }

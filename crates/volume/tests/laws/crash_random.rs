@@ -69,17 +69,17 @@ fn run_all(name: &str, default: u64, kind: Kind) {
 #[test]
 fn no_power_cut_kill_or_shutdown_loses_or_revives_anything() {
     let kind = Kind { steps: 800, faults: false, logs_are_scarce: false };
-    run_all("no_power_cut_kill_or_shutdown", 30, kind);
+    run_all("no_power_cut_kill_or_shutdown", 12, kind);
 }
 
 #[test]
 fn a_failing_disk_loses_nothing_acknowledged_and_answers_everything() {
     let kind = Kind { steps: 500, faults: true, logs_are_scarce: false };
-    run_all("a_failing_disk", 30, kind);
+    run_all("a_failing_disk", 12, kind);
 }
 
 #[test]
 fn logs_too_small_for_the_workload_lose_nothing_either() {
     let kind = Kind { steps: 800, faults: false, logs_are_scarce: true };
-    run_all("logs_too_small", 30, kind);
+    run_all("logs_too_small", 12, kind);
 }

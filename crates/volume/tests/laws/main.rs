@@ -9,5 +9,6 @@ mod exhaustive_crash;
 mod failed_volume;
 mod full_logs;
 mod recovery_table;
+mod stale_superblock;
 mod state_machine;
 mod support;
