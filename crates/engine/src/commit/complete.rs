@@ -44,7 +44,8 @@ impl Engine {
         }
         self.logs.advance(header.log_index, header.position, record.blocks);
         for claim in &header.claims {
-            self.logs.note_claimed(claim.log_index);
+            // From where the claim says: a snapshot may have let go of an unused ring meanwhile.
+            self.adopt_claim(*claim);
         }
         for entry in self.invalidations.commit(record.invalidations) {
             self.logs.drop_live(&entry);
