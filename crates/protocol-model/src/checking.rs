@@ -257,5 +257,7 @@ pub fn shortest_counterexample(
     let checker = protocol.checker().threads(1).finish_when(ends).target_state_count(states_max);
     let checker = checker.spawn_bfs().join();
     let found = checker.discoveries().into_iter();
-    found.map(|(law, path)| (law, path.into_actions())).min_by_key(|(law, actions)| (actions.len(), *law))
+    found
+        .map(|(law, path)| (law, path.into_actions()))
+        .min_by_key(|(law, actions)| (actions.len(), *law))
 }

@@ -242,16 +242,16 @@ impl Protocol {
             claims: Default::default(),
             relocation: false,
         };
-        let taken: usize =
+        let carried: usize =
             memory.records.iter().map(|flying| usize::from(flying.invalidations)).sum();
-        let ready = memory.stale[taken..].iter().take_while(|stale| stale.ticket == Ticket::Done);
+        let ready = memory.stale[carried..].iter().take_while(|stale| stale.ticket == Ticket::Done);
         let mut invalidations = 0;
         for stale in ready {
             record.invalid[usize::from(stale.block)] = true;
             invalidations += 1;
         }
         // `unready_conflict`: an invalidation in a later record would kill the newer copy.
-        let mut unready = memory.stale[taken + usize::from(invalidations)..].iter();
+        let mut unready = memory.stale[carried + usize::from(invalidations)..].iter();
         let conflict = unready.any(|stale| memory.staged[usize::from(stale.block)].is_some())
             && !self.makes(Mistake::StagePastUnready);
         if stage {

@@ -12,6 +12,10 @@
 //! the map device, more than one block in a checkpoint batch, the stage's bounds.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
+#![expect(
+    clippy::unused_self,
+    reason = "every transition is called alike, whether it may be mistaken or not"
+)]
 
 mod checking;
 mod cleaning;

@@ -5,8 +5,8 @@
 //! reads, in the same order of decisions, and writes nothing.
 
 use crate::state::{
-    BLOCKS, CheckpointStep, DiskState, Entry, LOGS, Map, Memory, Record, Snapshot, SnapshotStep,
-    State, Wrong,
+    BLOCKS, CheckpointStep, DiskState, Entry, LOGS, Memory, Record, Snapshot, SnapshotStep, State,
+    Wrong,
 };
 use crate::{Mistake, Protocol};
 use std::collections::BTreeMap;
@@ -271,14 +271,13 @@ impl Protocol {
                 memory.rings[log].position = position;
             }
         }
-        let map: &mut Map = &mut memory.map;
-        for block in 0..BLOCKS {
+        for (block, newest) in memory.map.iter_mut().enumerate() {
             if record.invalid[block] {
-                map[block] = None;
+                *newest = None;
             }
             if let Some(datum) = record.writes[block] {
                 let place = (!datum.zero).then_some(place);
-                map[block] = Some(Entry { place, version: datum.version });
+                *newest = Some(Entry { place, version: datum.version });
             }
         }
         self.advance_ring(memory, place.0, place.1);
@@ -308,8 +307,8 @@ pub(crate) fn read(state: &State, block: usize) -> Option<u8> {
     if let Some(datum) = memory.staged[block] {
         return Some(datum.version);
     }
-    let flying = memory.records.iter().rev().filter(|flying| !flying.record.relocation);
-    if let Some(datum) = flying.filter_map(|flying| flying.record.writes[block]).next() {
+    let mut flying = memory.records.iter().rev().filter(|flying| !flying.record.relocation);
+    if let Some(datum) = flying.find_map(|flying| flying.record.writes[block]) {
         return Some(datum.version);
     }
     match memory.map[block] {
