@@ -222,7 +222,7 @@ impl Protocol {
         &self,
         state: &mut State,
         log: usize,
-        stage: bool,
+        with_stage: bool,
         claim: bool,
     ) -> Option<()> {
         let memory = state.memory.as_mut().filter(|memory| !memory.recovering)?;
@@ -254,7 +254,7 @@ impl Protocol {
         let mut unready = memory.stale[carried + usize::from(invalidations)..].iter();
         let conflict = unready.any(|stale| memory.staged[usize::from(stale.block)].is_some())
             && !self.makes(Mistake::StagePastUnready);
-        if stage {
+        if with_stage {
             if conflict || memory.staged.iter().flatten().next().is_none() {
                 return None;
             }
@@ -262,7 +262,8 @@ impl Protocol {
         }
         let release = self.take_release(memory, &mut record);
         // Replayed, the moved chunk would come after the release of the very same block.
-        let moves = !stage && (release.is_none() || self.makes(Mistake::RelocationBesideRelease));
+        let moves =
+            !with_stage && (release.is_none() || self.makes(Mistake::RelocationBesideRelease));
         let relocated = if moves { self.take_chunk(memory, log, &mut record) } else { None };
         if claim {
             record.claims = std::array::from_fn(|other| {
@@ -272,7 +273,7 @@ impl Protocol {
                 return None;
             }
         }
-        if !stage && invalidations == 0 && release.is_none() && relocated.is_none() && !claim {
+        if !with_stage && invalidations == 0 && release.is_none() && relocated.is_none() && !claim {
             return None;
         }
         if self.makes(Mistake::AcknowledgeEarly) {
