@@ -3,6 +3,8 @@
 //! Its source is built here over loom's locks; the bell is a counter that a sleeper waits for, as an
 //! event descriptor is. A wake-up that gets lost is a sleeper that nobody wakes, which loom reports.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
+
 #[path = "../src/mailbox.rs"]
 mod mailbox;
 
@@ -64,7 +66,9 @@ fn nobody_sleeps_over_a_completion(workers: usize, each: usize) {
                 None => shared.1.sleep_until_rung(),
             }
         }
-        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        for thread in threads {
+            thread.join().unwrap();
+        }
         taken.sort_unstable();
         assert_eq!(taken, (0..workers * each).collect::<Vec<_>>(), "each comes once");
     });
