@@ -4,6 +4,7 @@
 //! the end names each step, each skipped test with its reason, and the counts. Nothing is timed as
 //! a test; durations are printed for people.
 
+use crate::protocol;
 use crate::simulate;
 use crate::test_output::TestOutput;
 use crate::tidy;
@@ -40,6 +41,7 @@ pub(crate) fn run(root: &Path) -> bool {
         println!("== deny: not run, cargo-deny is not installed (see `make deny`)");
     }
     steps.push(step("tests", || run_tests(root, &mut tests)));
+    steps.push(step("protocol", || protocol::run(root, &[])));
     steps.push(step("simulate", || simulate::fresh(root)));
     print_summary(&steps, &tests, started.elapsed());
     steps.iter().all(|step| step.succeeded)

@@ -7,6 +7,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod ci;
+mod protocol;
 mod simulate;
 mod test_output;
 mod tidy;
@@ -18,7 +19,8 @@ const USAGE: &str =
     "usage: cargo xtask tidy   check the rules of STYLE.md that a program can decide
        cargo xtask ci     format, tidy, clippy, cargo-deny where installed, every test, fresh seeds
        cargo xtask sim    lives of volumes under faults: --seed N, --seeds A..B, --minutes M, --fresh COUNT
-       cargo xtask planted [NAMES]   make each planted mistake and see that the simulator finds it";
+       cargo xtask planted [NAMES]   make each planted mistake and see that the simulator finds it
+       cargo xtask protocol [STATES | mistakes]   explore the model of the engine's protocol";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -27,6 +29,7 @@ fn main() -> ExitCode {
         ["ci"] => ci::run(&workspace_root()),
         ["planted"] => simulate::planted(&workspace_root(), "all"),
         ["planted", names] => simulate::planted(&workspace_root(), names),
+        ["protocol", ..] => protocol::run(&workspace_root(), &arguments[1..]),
         ["sim", ..] => simulate::run(&workspace_root(), &arguments[1..]),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");

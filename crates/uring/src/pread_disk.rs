@@ -6,6 +6,7 @@
 
 use crate::blocking::call;
 use crate::job::{Job, Progress};
+use crate::mailbox::Mailbox;
 use crate::pool::ReadPool;
 use crate::target::Target;
 use nearhead_disk::{
@@ -33,7 +34,7 @@ struct Shared {
     target: Arc<Target>,
     waiting: Mutex<Waiting>,
     work: Condvar,
-    done: Mutex<VecDeque<Completion>>,
+    done: Mailbox<Completion>,
     pool: Mutex<ReadPool>,
     bell: OwnedFd,
 }
@@ -76,7 +77,7 @@ impl PreadDisk {
             target,
             waiting: Mutex::new(Waiting { patient_max, ..Waiting::default() }),
             work: Condvar::new(),
-            done: Mutex::default(),
+            done: Mailbox::new(),
             pool: Mutex::default(),
             bell: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
         });
@@ -104,12 +105,10 @@ impl Shared {
                 lock(&self.waiting).patient -= 1;
                 self.work.notify_one();
             }
-            let mut done = lock(&self.done);
-            done.push_back(completion);
-            if done.len() == 1 {
+            self.done.put(completion, || {
                 // It can only fail when the counter is full, and then the bell rings already.
                 let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
-            }
+            });
         }
     }
 
@@ -137,7 +136,9 @@ impl Shared {
     }
 
     fn next_done(&self) -> Option<Completion> {
-        lock(&self.done).pop_front()
+        self.done.take(|| {
+            let _ = rustix::io::read(&self.bell, &mut [0_u8; 8]);
+        })
     }
 }
 
@@ -169,12 +170,7 @@ impl Disk for PreadDisk {
     }
 
     fn poll(&mut self, _now: Nanos) -> Option<Completion> {
-        let completion =
-            self.ready.pop_front().or_else(|| self.shared.next_done()).or_else(|| {
-                // Silence first, then look once more: what comes in between rings again.
-                let _ = rustix::io::read(&self.shared.bell, &mut [0_u8; 8]);
-                self.shared.next_done()
-            })?;
+        let completion = self.ready.pop_front().or_else(|| self.shared.next_done())?;
         self.outstanding -= 1;
         Some(completion)
     }

@@ -69,6 +69,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "nearhead-figures",
         ],
     ),
+    ("nearhead-protocol-model", &[]),
     ("xtask", &[]),
 ];
 

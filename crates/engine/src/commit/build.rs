@@ -78,16 +78,18 @@ impl Engine {
     fn choose_content(&mut self, wants_stage: bool) -> Content {
         let mut content = Content::default();
         self.choose_invalidations(&mut content);
+        content.releases = self.checkpoint.take_releases(&self.map);
+        content.releases.iter().for_each(|entry| add_range(&mut content.invalid_ranges, entry));
         let all_ready = content.invalidations == self.invalidations.ready_len();
         if wants_stage && all_ready && !self.unready_conflict() {
             let sectors_max = u64::from(self.record_bytes_max()) / 512;
             content.front = self.stage.measure_front(WRITES_MAX, sectors_max);
             content.map_is_full = !self.map_has_room(content.front.chunks);
-        } else if self.swap.has_chunks() && all_ready {
+        } else if self.swap.has_chunks() && all_ready && content.releases.is_empty() {
+            // Not beside a release: a replay takes out of the map first and moves then, so that a
+            // block in both would come back although it went home.
             content.relocation = true;
         }
-        content.releases = self.checkpoint.take_releases(&self.map);
-        content.releases.iter().for_each(|entry| add_range(&mut content.invalid_ranges, entry));
         content
     }
 

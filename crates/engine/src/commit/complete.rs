@@ -45,7 +45,8 @@ impl Engine {
         self.logs.advance(header.log_index, header.position, record.blocks);
         self.logs.note_passed(header.log_index, self.now);
         for claim in &header.claims {
-            self.logs.note_claimed(claim.log_index);
+            // From where the claim says: a snapshot may have let go of an unused ring meanwhile.
+            self.adopt_claim(*claim);
         }
         for entry in self.invalidations.commit(record.invalidations) {
             self.logs.drop_live(&entry);

@@ -387,7 +387,7 @@ impl Engine {
 
     /// The claim is durable: the log may be used, from where the claim says; one that was unused
     /// when it was claimed began anew, whatever the snapshot says.
-    pub(super) fn adopt_claim(&mut self, claim: Claim) {
+    pub(crate) fn adopt_claim(&mut self, claim: Claim) {
         if self.logs.is_claimed(claim.log_index) || claim.log_index >= self.logs.count() {
             return;
         }

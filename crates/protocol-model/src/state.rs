@@ -1,0 +1,288 @@
+//! The state of the model: what is on the disk, what is in memory, and what clients were told.
+//!
+//! Everything is as small as the laws allow: a block's content is the number of the write that made
+//! it, a record fills one slot of a log, and what a crash wipes out is one struct ([`Memory`]).
+//! Nothing here decides anything.
+
+/// Home blocks.
+pub const BLOCKS: usize = 2;
+/// Logs.
+pub const LOGS: usize = 2;
+/// Most slots of a log; [`crate::Bounds::slots`] says how many are used.
+pub const SLOTS: usize = 3;
+
+/// What a record says about one block: which write, and whether it has a payload (zeroes have none,
+/// so that no map entry points into the log for them).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Datum {
+    /// Number of the write, from 1 for each block.
+    pub version: u8,
+    /// Said by the record alone.
+    pub zero: bool,
+}
+
+/// Where the newest copy of a block is; no entry means at home.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Entry {
+    /// Log and slot, or nothing if the block is zero.
+    pub place: Option<(u8, u8)>,
+    /// Stands for the checksum.
+    pub version: u8,
+}
+
+/// The map: one entry for each block that is not at home.
+pub type Map = [Option<Entry>; BLOCKS];
+
+/// One record in a slot (`format::record::RecordHeader`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Record {
+    /// Its number, without gaps over all logs.
+    pub sequence: u8,
+    /// What it writes.
+    pub writes: [Option<Datum>; BLOCKS],
+    /// Blocks it takes out of the map, before its writes.
+    pub invalid: [bool; BLOCKS],
+    /// Logs it claims, each with the slot from which it will be scanned.
+    pub claims: [Option<u8>; LOGS],
+    /// It moves chunks and writes nothing new.
+    pub relocation: bool,
+}
+
+/// A home block: what is on the medium, and what is in the cache over it, oldest first.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Home {
+    /// On the medium.
+    pub durable: u8,
+    /// Completed and not flushed.
+    pub pending: Vec<u8>,
+}
+
+impl Home {
+    /// What a read returns.
+    pub fn newest(&self) -> u8 {
+        self.pending.last().copied().unwrap_or(self.durable)
+    }
+}
+
+/// A sound snapshot in its slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Snapshot {
+    /// The higher one counts.
+    pub number: u8,
+    /// Records up to here are in it.
+    pub sequence: u8,
+    /// The map, streamed while writes went on.
+    pub map: Map,
+    /// Where each log stood when it began.
+    pub positions: [u8; LOGS],
+    /// Logs that recovery scans.
+    pub claims: [bool; LOGS],
+}
+
+/// The disk.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct DiskState {
+    /// Records, by log and slot; nothing where none is sound.
+    pub slots: [[Option<Record>; SLOTS]; LOGS],
+    /// Home blocks.
+    pub home: [Home; BLOCKS],
+    /// The two snapshot slots; nothing where none is sound.
+    pub snapshots: [Option<Snapshot>; 2],
+}
+
+/// When a flush ticket is redeemed (`flusher.rs`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Ticket {
+    /// Already.
+    Done,
+    /// With the flush under way.
+    Current,
+    /// With one not submitted yet.
+    Next,
+}
+
+/// A stale logged copy whose invalidation is not durable (`invalidation.rs`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Stale {
+    /// Which block.
+    pub block: u8,
+    /// What the map said: its slot counts as live.
+    pub entry: Entry,
+    /// It may go into a record once this is redeemed.
+    pub ticket: Ticket,
+}
+
+/// A record on its way (`RecordInFlight`).
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct InFlight {
+    /// What is written.
+    pub record: Record,
+    /// Its log and slot.
+    pub place: (u8, u8),
+    /// Queued invalidations it carries.
+    pub invalidations: u8,
+    /// What a checkpoint lets go with it.
+    pub release: Option<(u8, Entry)>,
+    /// What a relocated chunk was a copy of.
+    pub relocated: Option<(u8, Entry)>,
+    /// It has reached the disk and waits for those before it.
+    pub landed: bool,
+}
+
+/// One log (`logs/ring.rs`); its live slots follow from the map and the queue of stale copies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Ring {
+    /// The next record goes here, or to slot 0 at the end.
+    pub position: u8,
+    /// First record since the last committed snapshot.
+    pub protected_from: Option<u8>,
+    /// First record since the snapshot being written began.
+    pub next_protected_from: Option<u8>,
+    /// A durable claim exists.
+    pub claimed: bool,
+}
+
+/// How far a snapshot is (`snapshot.rs`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SnapshotStep {
+    /// Next block of the map to stream.
+    Body(u8),
+    /// All is streamed; the header waits for this flush.
+    Flushing(Ticket),
+    /// The header is on its way.
+    Header,
+}
+
+/// A snapshot being written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SnapshotWork {
+    /// What will be in the slot.
+    pub image: Snapshot,
+    /// Logs claimed by the snapshot itself.
+    pub claims_new: [bool; LOGS],
+    /// Stale copies queued when it began, from the front of the queue.
+    pub invalid_end: u8,
+    /// How far it is.
+    pub step: SnapshotStep,
+}
+
+/// How far a checkpoint of one block is (`cleaning/checkpoint.rs`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CheckpointStep {
+    /// The home write is on its way.
+    Writing,
+    /// It is complete and waits for this flush.
+    Flushing(Ticket),
+    /// It is durable; a record is to say so.
+    Releasing,
+    /// That record is on its way, or snapshots say it instead.
+    Waiting,
+}
+
+/// A checkpoint of one block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Checkpoint {
+    /// Which block.
+    pub block: u8,
+    /// The logged copy.
+    pub entry: Entry,
+    /// How far it is.
+    pub step: CheckpointStep,
+}
+
+/// A chunk read for a swap, not in a record yet (`cleaning/swap.rs`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Swap {
+    /// Which block.
+    pub block: u8,
+    /// The copy in the hot log.
+    pub entry: Entry,
+    /// Where it goes.
+    pub cold: u8,
+}
+
+/// A durable in-place write that waits for its reply (`Barrier`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Waiting {
+    /// What it wrote.
+    pub version: u8,
+    /// Its bytes are durable then.
+    pub ticket: Ticket,
+    /// Stale copies, from the front of the queue, that must be settled first.
+    pub invalid_target: u8,
+}
+
+/// What a crash wipes out.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Memory {
+    /// Recovery has read everything and waits for its flush; no request is served.
+    pub recovering: bool,
+    /// Where the newest copies are.
+    pub map: Map,
+    /// Small writes not in a record yet.
+    pub staged: [Option<Datum>; BLOCKS],
+    /// Records on their way, in order.
+    pub records: Vec<InFlight>,
+    /// Stale copies, in the order of their writes.
+    pub stale: Vec<Stale>,
+    /// Stale copies queued when the newest committed snapshot began, from the front.
+    pub snapshot_invalid_end: u8,
+    /// The logs.
+    pub rings: [Ring; LOGS],
+    /// Newest durable record.
+    pub sequence_done: u8,
+    /// Log of the newest record that moved nothing.
+    pub last_log: u8,
+    /// Number of the newest committed snapshot.
+    pub snapshot_number: u8,
+    /// A snapshot being written.
+    pub snapshot: Option<SnapshotWork>,
+    /// A checkpoint under way.
+    pub checkpoint: Option<Checkpoint>,
+    /// A swap under way.
+    pub swap: Option<Swap>,
+    /// In-place writes on their way.
+    pub transferring: [Option<u8>; BLOCKS],
+    /// In-place writes that wait for their reply.
+    pub waiting: [Option<Waiting>; BLOCKS],
+    /// How many pending writes of each block the flush on the device covers.
+    pub flush: Option<[u8; BLOCKS]>,
+    /// Something completed since the last flush was submitted.
+    pub dirty: bool,
+}
+
+/// What went wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Wrong {
+    /// Recovery returned something older than what was acknowledged or read before.
+    Older,
+    /// Recovery returned what the recovery before it did not.
+    Risen,
+    /// Recovery refused although nothing but a crash happened.
+    Refused,
+    /// A map entry pointed to a slot that holds something else.
+    Overwritten,
+}
+
+/// The model's whole state.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct State {
+    /// The disk.
+    pub disk: DiskState,
+    /// The engine, if it runs.
+    pub memory: Option<Memory>,
+    /// Newest write of each block that a client may rely on.
+    pub floor: [u8; BLOCKS],
+    /// Newest write of each block sent.
+    pub sent: [u8; BLOCKS],
+    /// Newest write of each block sent before the last recovery.
+    pub sent_before: [u8; BLOCKS],
+    /// Crashes so far.
+    pub crashes: u8,
+    /// A snapshot slot rotted.
+    pub rotten: bool,
+    /// Recovery refused, as it may after rot.
+    pub refused: bool,
+    /// What went wrong, if anything did.
+    pub wrong: Option<Wrong>,
+}
