@@ -159,11 +159,25 @@ fn patch(store: &mut MemoryStore, base: &Base, input: &mut Input<'_>) -> bool {
         0 => {
             let copy = usize::from(input.byte() % 3);
             let offset = layout.superblock_offsets()[copy];
-            patch_block(store, offset, input, is_sealed);
+            let at = place(input, choice, BLOCK_BYTES);
+            patch_block(store, offset, at, input, is_sealed);
         }
-        1 => patch_block(store, slot, input, is_sealed),
-        2 => patch_body(store, slot, input, is_sealed),
-        3 | 4 => patch_record(store, base, input, is_sealed),
+        1 => {
+            let at = place(input, choice, BLOCK_BYTES);
+            patch_block(store, slot, at, input, is_sealed);
+        }
+        2 => {
+            let at = place(input, choice, BLOCK_BYTES);
+            patch_body(store, slot, at, input, is_sealed);
+        }
+        3 | 4 => {
+            let Some(record) = record_of(base, input) else { return false };
+            let at = place(input, choice, record.bytes);
+            write_patch(store, record.offset + at, input);
+            if is_sealed {
+                seal_record_at(store, record.offset, record.header_bytes);
+            }
+        }
         5 => {
             copy_record(store, base, input, is_sealed);
         }
@@ -204,8 +218,19 @@ fn write_patch(store: &mut MemoryStore, offset: u64, input: &mut Input<'_>) {
     put(store, offset, bytes);
 }
 
-fn patch_block(store: &mut MemoryStore, offset: u64, input: &mut Input<'_>, is_sealed: bool) {
-    let at = u64::from(input.half()) % (BLOCK_BYTES as u64 - PATCH_BYTES_MAX as u64);
+/// Where in `len` bytes a patch goes: near their start, where what counts is, or anywhere.
+fn place(input: &mut Input<'_>, choice: u8, len: usize) -> u64 {
+    let at = if choice & 16 == 0 { usize::from(input.byte()) } else { usize::from(input.half()) };
+    (at % (len - PATCH_BYTES_MAX)) as u64
+}
+
+fn patch_block(
+    store: &mut MemoryStore,
+    offset: u64,
+    at: u64,
+    input: &mut Input<'_>,
+    is_sealed: bool,
+) {
     write_patch(store, offset + at, input);
     if is_sealed {
         seal_block(store, offset);
@@ -220,8 +245,7 @@ fn seal_block(store: &mut MemoryStore, offset: u64) {
 
 /// Changes the body of a snapshot; made right, the header says the new checksum and the lengths
 /// stay.
-fn patch_body(store: &mut MemoryStore, slot: u64, input: &mut Input<'_>, is_sealed: bool) {
-    let at = u64::from(input.half()) % (4096 - PATCH_BYTES_MAX as u64);
+fn patch_body(store: &mut MemoryStore, slot: u64, at: u64, input: &mut Input<'_>, is_sealed: bool) {
     write_patch(store, slot + BLOCK_BYTES as u64 + at, input);
     if !is_sealed {
         return;
@@ -232,15 +256,6 @@ fn patch_body(store: &mut MemoryStore, slot: u64, input: &mut Input<'_>, is_seal
     header[80..84].copy_from_slice(&crc32c(&body).to_le_bytes());
     put(store, slot, &header);
     seal_block(store, slot);
-}
-
-fn patch_record(store: &mut MemoryStore, base: &Base, input: &mut Input<'_>, is_sealed: bool) {
-    let Some(record) = record_of(base, input) else { return };
-    let at = usize::from(input.half()) % (record.bytes - PATCH_BYTES_MAX);
-    write_patch(store, record.offset + at as u64, input);
-    if is_sealed {
-        seal_record_at(store, record.offset, record.header_bytes);
-    }
 }
 
 fn seal_record_at(store: &mut MemoryStore, offset: u64, header_bytes: usize) {
@@ -263,18 +278,24 @@ fn copy_record(store: &mut MemoryStore, base: &Base, input: &mut Input<'_>, is_s
     }
 }
 
-/// Nothing at all, and one patch of each sort.
+/// Nothing at all, and patches of each sort.
 pub(crate) fn seeds() -> Vec<Vec<u8>> {
-    let mut seeds = Vec::new();
-    for kind in 0..KINDS.len() as u8 {
-        seeds.push(vec![kind]);
-        seeds.push(vec![kind, 0, 0, 8, 0, 4, 1, 2, 3, 4, 0x80, 1, 32, 0, 8, 9]);
-        seeds.push(vec![kind, 0xc1, 40, 0, 8, 20, 0, 0, 0, 0, 0, 0, 0]);
-        seeds.push(vec![kind, 0xc2, 0, 0, 20, 8, 0, 0, 0, 0, 0, 7, 1, 0, 32, 0, 0, 0, 0, 0, 0, 5]);
-        seeds.push(vec![kind, 0x83, 4, 96, 0, 8, 16, 0, 0, 0, 0, 0, 7, 0]);
-        seeds.push(vec![kind, 0x83, 2, 24, 0, 8, 60, 0, 0, 0, 0, 0, 0, 0]);
-        seeds.push(vec![kind, 3, 5, 0, 2, 4, 1, 1, 1, 1, 5, 1, 2, 0x85, 3, 4]);
-        seeds.push(vec![kind, 7, 200, 15, 3, 6, 4, 0, 2, 1, 1, 14, 9, 0, 1, 2, 1, 1]);
-    }
+    let patches: [&[u8]; 10] = [
+        &[0, 0, 8, 4, 1, 2, 3, 4, 0x80, 1, 32, 8, 9],
+        &[0xc1, 40, 8, 20, 0, 0, 0, 0, 0, 0, 0],
+        &[0xc2, 0, 20, 8, 0, 0, 0, 0, 0, 7, 1, 0, 32, 0, 0, 0, 0, 0, 0, 5],
+        &[0x82, 8, 8, 0, 0, 1, 0, 0, 0, 0, 0],
+        &[0x83, 4, 96, 8, 16, 0, 0, 0, 0, 0, 7, 0],
+        &[0x83, 2, 24, 8, 60, 0, 0, 0, 0, 0, 0, 0],
+        &[0x83, 17, 40, 4, 0xff, 0, 0, 0, 0x83, 16, 32, 4, 1, 0, 0, 0],
+        &[3, 18, 12, 2, 1, 1, 0x13, 19, 0, 2, 3, 1, 1, 1, 5, 14, 15, 0x85, 3, 4],
+        &[7, 200, 15, 3, 6, 4, 0, 2, 1, 1, 14, 9, 0, 1, 2, 1, 1],
+        &[7, 17, 7, 19, 15, 20],
+    ];
+    let seed = |kind, patch: &[u8]| [&[kind], patch].concat();
+    let kinds = 0..KINDS.len() as u8;
+    let mut seeds: Vec<_> = kinds.flat_map(|kind| patches.map(|patch| seed(kind, patch))).collect();
+    // The end of the first item of each record, as if it were a run of zeros or a claim.
+    seeds.extend((0..21).map(|record| seed(0, &[0x83, record, 104, 4, 0xff, 0xff, 0xff, 0x7f])));
     seeds
 }
