@@ -76,6 +76,8 @@ pub(crate) struct Conversation {
     pub(crate) sent: Vec<u8>,
     requests: Vec<String>,
     answered: Vec<u64>,
+    /// Cookie and length of every read.
+    reads: Vec<(u64, u32)>,
     closed: Option<Option<&'static str>>,
     pub(crate) stayed_in_handshake: bool,
     pub(crate) began_tls: bool,
@@ -97,6 +99,8 @@ pub(crate) struct Talk {
     sent: Vec<u8>,
     requests: Vec<String>,
     answered: Vec<u64>,
+    /// Cookie and length of every read.
+    reads: Vec<(u64, u32)>,
     closed: Option<Option<&'static str>>,
     stayed_in_handshake: bool,
     began_tls: bool,
@@ -139,6 +143,7 @@ impl Talk {
             sent: Vec::new(),
             requests: Vec::new(),
             answered: Vec::new(),
+            reads: Vec::new(),
             closed: None,
             stayed_in_handshake: true,
             began_tls: false,
@@ -221,6 +226,7 @@ impl Talk {
         match command {
             ClientCommand::Read { one_chunk } => {
                 assert!(len <= REQUEST_BYTES_MAX, "too much: {len}");
+                self.reads.push((cookie, len));
                 let half = len as usize / 2;
                 let parts = vec![Payload::Zeros(half), Payload::Zeros(len as usize - half)];
                 self.machine.reply_read(ReadAsked { cookie, offset, len, one_chunk }, parts);
@@ -243,6 +249,7 @@ impl Talk {
             sent: self.sent,
             requests: self.requests,
             answered: self.answered,
+            reads: self.reads,
             closed: self.closed,
             stayed_in_handshake: self.stayed_in_handshake,
             began_tls: self.began_tls,
@@ -253,11 +260,8 @@ impl Talk {
 /// Takes the replies apart as a client does; each request that was answered is in them, once.
 fn check_answers(talk: &Conversation) {
     let read_bytes = |cookie: u64| {
-        let is_read = |line: &&String| {
-            let mut words = line.split(' ');
-            line.starts_with("Read") && words.any(|word| word == cookie.to_string())
-        };
-        talk.requests.iter().find(is_read).and_then(|line| line.rsplit(' ').nth(1)?.parse().ok())
+        let found = talk.reads.iter().find(|(read, _)| *read == cookie);
+        found.map(|(_, len)| *len as usize)
     };
     let mut finished = Vec::new();
     let mut rest = &talk.sent[..];

@@ -58,7 +58,14 @@ pub(crate) fn run(data: &[u8]) {
         requests_max: Some(REQUESTS_MAX),
     };
     let whole = read(bytes, usize::MAX, &options);
-    assert_eq!(read(bytes, 3, &options), whole, "how the bytes arrive matters");
+    let pieces = read(bytes, 3, &options);
+    // When a corrupt archive is noticed depends on how much of it is there; that it is does not.
+    let is_broken = |end: &str| end.contains("cannot read");
+    if is_broken(&whole.1) {
+        assert!(is_broken(&pieces.1), "how the bytes arrive matters: {whole:?} {pieces:?}");
+    } else {
+        assert_eq!(pieces, whole, "how the bytes arrive matters");
+    }
     check(&whole.0, &options);
 }
 
