@@ -18,7 +18,7 @@ const NUMBERS: [&str; 10] =
 pub fn mutated(inputs: &[Vec<u8>], random: &mut SplitMix) -> Vec<u8> {
     let any = |random: &mut SplitMix| &inputs[random.below(inputs.len() as u64) as usize];
     let mut bytes = any(random).clone();
-    for _ in 0..1 + random.below(8) {
+    for _ in 0..=random.below(8) {
         let donor = any(random).clone();
         mutate(&mut bytes, &donor, random);
     }

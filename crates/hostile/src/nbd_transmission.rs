@@ -78,7 +78,7 @@ pub(crate) struct Conversation {
     answered: Vec<u64>,
     /// Cookie and length of every read.
     reads: Vec<(u64, u32)>,
-    closed: Option<Option<&'static str>>,
+    closed: Option<&'static str>,
     pub(crate) stayed_in_handshake: bool,
     pub(crate) began_tls: bool,
 }
@@ -91,6 +91,7 @@ impl Conversation {
 }
 
 /// A client and a server.
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(crate) struct Talk {
     machine: Machine,
     read_only: bool,
@@ -101,7 +102,7 @@ pub(crate) struct Talk {
     answered: Vec<u64>,
     /// Cookie and length of every read.
     reads: Vec<(u64, u32)>,
-    closed: Option<Option<&'static str>>,
+    closed: Option<&'static str>,
     stayed_in_handshake: bool,
     began_tls: bool,
 }
@@ -182,17 +183,17 @@ impl Talk {
                 Some(Event::StartTls) => {
                     self.began_tls = true;
                     if !self.machine.begin_tls() {
-                        self.closed = Some(Some("bytes in the clear"));
+                        self.closed = Some("bytes in the clear");
                         return;
                     }
                 }
                 Some(Event::Closed(why)) => {
-                    self.closed = Some(why);
+                    self.closed = Some(why.unwrap_or("in order"));
                     return;
                 }
                 Some(Event::Request(request)) => {
                     memory.admits = !self.pauses;
-                    self.answer(request);
+                    self.answer(&request);
                 }
             }
         }
@@ -207,8 +208,8 @@ impl Talk {
     }
 
     /// Checks a request that passed the gate, and answers it.
-    fn answer(&mut self, request: ClientRequest) {
-        let ClientRequest { cookie, command, offset, len, .. } = request;
+    fn answer(&mut self, request: &ClientRequest) {
+        let ClientRequest { cookie, command, offset, len, .. } = *request;
         let end = offset.checked_add(u64::from(len));
         assert!(end.is_some_and(|end| end <= SIZE_BYTES), "outside: {request:?}");
         assert!(offset % 512 == 0 && len % 512 == 0, "not blocks: {request:?}");

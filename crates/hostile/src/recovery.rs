@@ -44,7 +44,7 @@ pub(crate) fn run(data: &[u8]) {
     }
     store.consolidate();
     let Ok(first) = open(&store) else { return };
-    check(base, store, first, is_sealed);
+    check(base, &store, first, is_sealed);
 }
 
 /// Opens the image; what it then holds, or why it cannot be opened.
@@ -57,15 +57,15 @@ fn open(store: &MemoryStore) -> Result<Session, OpenError> {
     opened
 }
 
-fn check(base: &Base, store: MemoryStore, mut first: Session, is_sealed: bool) {
+fn check(base: &Base, store: &MemoryStore, mut first: Session, is_sealed: bool) {
     let damage = first.volume.status().damage;
     let entries = entries_of(&first);
     let found = read_all(&mut first, &entries);
-    check_entries(&store, &entries, &found);
+    check_entries(store, &entries, &found);
     if !is_sealed {
         check_versions(&mut first, base.versions);
     }
-    let Ok(mut again) = open(&store) else { panic!("what opened once does not open again") };
+    let Ok(mut again) = open(store) else { panic!("what opened once does not open again") };
     assert_eq!(again.volume.status().damage, damage, "recovering twice finds other damage");
     assert_eq!(entries_of(&again), entries, "recovering twice finds another map");
     if !again.stop() {

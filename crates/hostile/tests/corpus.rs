@@ -18,7 +18,8 @@ fn corpus_of(target: &Target) -> PathBuf {
 /// Name and bytes of every input kept for a target.
 fn corpus(target: &Target) -> Vec<(String, Vec<u8>)> {
     let folder = corpus_of(target);
-    let files = std::fs::read_dir(&folder).unwrap_or_else(|error| panic!("{folder:?}: {error}"));
+    let files =
+        std::fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
     let mut paths: Vec<PathBuf> = files.map(|file| file.unwrap().path()).collect();
     paths.sort();
     let named = |path: &PathBuf| (path.display().to_string(), std::fs::read(path).unwrap());
