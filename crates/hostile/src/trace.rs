@@ -59,10 +59,10 @@ pub(crate) fn run(data: &[u8]) {
     };
     let whole = read(bytes, usize::MAX, &options);
     let pieces = read(bytes, 3, &options);
-    // When a corrupt archive is noticed depends on how much of it is there; that it is does not.
-    let is_broken = |end: &str| end.contains("cannot read");
-    if is_broken(&whole.1) {
-        assert!(is_broken(&pieces.1), "how the bytes arrive matters: {whole:?} {pieces:?}");
+    // When a corrupt archive is noticed depends on how much of it is there, and a strict reader may
+    // meet a bad line first; that it ends with an error does not.
+    if whole.1.contains("cannot read") {
+        assert!(!pieces.1.starts_with(' '), "how the bytes arrive matters: {whole:?} {pieces:?}");
     } else {
         assert_eq!(pieces, whole, "how the bytes arrive matters");
     }
