@@ -14,6 +14,9 @@ DESTDIR ?=
 # How long `make soak` runs.
 SOAK_MINUTES ?= 240
 
+# How long it fuzzes each boundary; 0 does not.
+FUZZ_SECONDS ?= 60
+
 # Where cargo puts its output.
 built := $(or $(CARGO_TARGET_DIR),target)
 nearhead := $(built)/release/nearhead
@@ -46,8 +49,12 @@ test: ## format, style, lints and every test
 	@$(CARGO) run --quiet --package xtask -- ci
 
 .PHONY: soak
-soak: ## lives of volumes under faults and crashes for SOAK_MINUTES (240), on every core
+soak: fuzz ## lives of volumes under faults and crashes for SOAK_MINUTES (240), on every core; fuzzing first
 	$(CARGO) run --quiet --package xtask -- sim --minutes $(SOAK_MINUTES)
+
+.PHONY: fuzz
+fuzz: ## every boundary to hostile input for FUZZ_SECONDS (60) each
+	@scripts/fuzz $(FUZZ_SECONDS)
 
 .PHONY: bench
 bench: build ## measure against the disk alone and nbdkit: target/bench/bench.json

@@ -4,7 +4,7 @@
 //! It says which volume it belongs to and where its parts are. It is written once, at creation.
 
 use crate::VolumeId;
-use crate::block::{SEALED_BYTES, SealError, check_rest_zero, open, seal};
+use crate::block::{SEALED_BYTES, SealError, check_rest_zero, check_zero, open, seal};
 use crate::bytes::{FieldError, array_at, put, u32_at, u64_at};
 
 /// The first eight bytes.
@@ -88,6 +88,7 @@ impl MapDevice {
             journal_offset: u64_at(block, 72),
             journal_bytes: u64_at(block, 80),
         };
+        check_zero("reserved", &block[12..16])?;
         check_rest_zero(block, USED_BYTES)?;
         found.check(device_bytes)?;
         Ok(found)
@@ -147,6 +148,17 @@ mod tests {
         });
         for len in 0..bytes.len() {
             assert!(MapDevice::decode(&bytes[..len], DEVICE_BYTES).is_err(), "{len} bytes");
+        }
+    }
+
+    #[test]
+    fn bytes_that_mean_nothing_must_be_zeros() {
+        for at in (12..16).chain([USED_BYTES, SEALED_BYTES - 5]) {
+            let mut block = header().encode();
+            block[at] = 1;
+            crate::block::seal(&mut block);
+            let told = MapDevice::decode(&block, DEVICE_BYTES).unwrap_err().to_string();
+            assert!(told.starts_with("reserved: expected zeros"), "byte {at}: {told}");
         }
     }
 

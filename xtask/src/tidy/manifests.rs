@@ -45,6 +45,18 @@ const LAYERS: &[(&str, &[&str])] = &[
     ),
     ("nearhead-nbd", &["nearhead-format", "nearhead-disk", "nearhead-engine", "nearhead-volume"]),
     (
+        "nearhead-hostile",
+        &[
+            "nearhead-format",
+            "nearhead-disk",
+            "nearhead-engine",
+            "nearhead-models",
+            "nearhead-volume",
+            "nearhead-sim",
+            "nearhead-nbd",
+        ],
+    ),
+    (
         "nearhead-figures",
         &[
             "nearhead-format",

@@ -5,6 +5,7 @@
 //! record was perhaps never finished, and of two with the same sequence one was torn before an
 //! earlier crash. Those, and only those, are checked in their logs.
 
+use super::bounds::record_fits;
 use super::scan::{Found, ScanContext};
 use crate::journal::entry_blocks;
 use nearhead_format::crc::chunk_crc;
@@ -81,6 +82,9 @@ fn header_at(bytes: &[u8], position: u32, context: &ScanContext) -> Option<Found
         return None;
     }
     let header = RecordHeader::decode(bytes.get(..peeked.header_bytes as usize)?).ok()?;
+    if !record_fits(&header, &context.layout) {
+        return None;
+    }
     let start = context.layout.log_block_offset(header.log_index, header.position)?;
     let block = context.layout.log_block_bytes as usize;
     Some(Found {

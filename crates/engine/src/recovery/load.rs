@@ -3,6 +3,7 @@
 //! A slot that was being written when the power went is not sound, and that is no damage: the other
 //! one counts. A sound header with a body that is not is damage, and the other slot is tried.
 
+use super::bounds::{check_header, check_item};
 use super::{Step, bytes_of};
 use crate::engine::Engine;
 use crate::map::Loader;
@@ -36,6 +37,7 @@ impl Engine {
         let decoded = bytes.and_then(|bytes| {
             SnapshotHeader::decode(&bytes, &volume_id, slot as u32, body_bytes_max)
                 .map_err(|error| error.to_string())
+                .and_then(|header| check_header(&header).map(|()| header))
         });
         match decoded {
             Ok(header) => recovery.headers.push(header),
@@ -93,17 +95,23 @@ impl Engine {
         mut loading: Box<Loading>,
         result: Result<Payload, DiskError>,
     ) {
+        let layout = self.setup.layout;
         let fed = bytes_of(result).and_then(|bytes| {
             let Loading { reader, entries, problem, logs, claims, hints, .. } = &mut *loading;
-            let fed = reader.feed(&bytes, &mut |item| match item {
-                BodyItem::Entry(entry) => {
-                    if let Err(error) = entries.push(entry) {
-                        problem.get_or_insert(format!("{error:?}"));
-                    }
+            let fed = reader.feed(&bytes, &mut |item| {
+                if let Err(error) = check_item(&item, &layout) {
+                    problem.get_or_insert(error);
                 }
-                BodyItem::Log(state) => logs.push(state),
-                BodyItem::Claim(index) => claims.push(index),
-                BodyItem::Hint(range) => hints.push(range),
+                match item {
+                    BodyItem::Entry(entry) => {
+                        if let Err(error) = entries.push(entry) {
+                            problem.get_or_insert(format!("{error:?}"));
+                        }
+                    }
+                    BodyItem::Log(state) => logs.push(state),
+                    BodyItem::Claim(index) => claims.push(index),
+                    BodyItem::Hint(range) => hints.push(range),
+                }
             });
             fed.map(|()| bytes.len() as u64).map_err(|error| error.to_string())
         });

@@ -12,6 +12,7 @@
 //!
 //! The decision table in docs/recovery.md lists every combination of damage and what follows.
 
+mod bounds;
 mod chain;
 mod journal_scan;
 mod load;

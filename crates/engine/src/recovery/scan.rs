@@ -7,6 +7,7 @@
 //! promised. That is how torn is told from corrupt inside one log; gaps between logs are the
 //! chain's business.
 
+use super::bounds::record_fits;
 use crate::RECORD_BYTES_MAX;
 use crate::config::Setup;
 use nearhead_format::Layout;
@@ -233,6 +234,9 @@ impl LogScan {
             position,
         };
         header.verify_identity(&identity).ok()?;
+        if !record_fits(&header, &context.layout) {
+            return None;
+        }
         let payload = &bytes[peeked.header_bytes as usize..];
         let chunks_sound = header
             .chunks()

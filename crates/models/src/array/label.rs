@@ -158,7 +158,9 @@ fn decode_slot(slot: &[u8]) -> Result<Option<Label>, String> {
     let kind_fits = u8::from(label.is_mirror()) == slot[14];
     let count_fits = (2..=super::MEMBERS_MAX).contains(&usize::from(label.count));
     let sound = kind_fits && count_fits && label.index < label.count && label.member_bytes > 0;
-    Ok(sound.then_some(label))
+    // Nothing is said that this version does not read.
+    let is_all = label.encode()[..COVERED_BYTES] == slot[..COVERED_BYTES];
+    Ok((sound && is_all).then_some(label))
 }
 
 #[cfg(test)]
@@ -208,6 +210,17 @@ mod tests {
         }
         let zeros = vec![0; 4096];
         assert_eq!(Label::decode(&both(&zeros, &zeros)), Ok(None));
+    }
+
+    #[test]
+    fn bytes_that_mean_nothing_must_be_zeros() {
+        for at in [15, 80, COVERED_BYTES - 1] {
+            let mut bytes = label(1).encode();
+            bytes[at] = 1;
+            let crc = checksum(&bytes);
+            bytes[8..12].copy_from_slice(&crc.to_le_bytes());
+            assert_eq!(Label::decode(&bytes), Ok(None), "byte {at}");
+        }
     }
 
     #[test]

@@ -1,0 +1,78 @@
+//! Whether what a sound checksum covers can be true of this volume.
+//!
+//! A checksum says that bytes are as they were written, not who wrote them or for which layout. What
+//! names a sector past the volume, a place outside of every log or a number near the end of its
+//! range is refused here, once, so that nothing behind has to expect it: a snapshot with such an
+//! item is damaged, and a header with one is no record.
+
+use nearhead_format::record::{Claim, RecordHeader};
+use nearhead_format::snapshot::{BodyItem, SnapshotHeader};
+use nearhead_format::{Layout, Place, SECTOR_BYTES};
+
+/// Counters that grow by one are refused from here on: no volume lives so long, and none overflows.
+const COUNTER_MAX: u64 = 1 << 62;
+
+/// Whether the counters of a snapshot leave room to go on.
+pub(super) fn check_header(header: &SnapshotHeader) -> Result<(), String> {
+    let highest = header.snapshot_number.max(header.record_sequence);
+    if highest < COUNTER_MAX {
+        return Ok(());
+    }
+    Err(format!(
+        "snapshot number and record sequence: expected below {COUNTER_MAX}, found {highest}"
+    ))
+}
+
+/// Whether an item of a snapshot's body lies on the volume.
+pub(super) fn check_item(item: &BodyItem, layout: &Layout) -> Result<(), String> {
+    let fits = match item {
+        BodyItem::Entry(entry) => {
+            let in_log = match entry.place {
+                Place::Log { chunk_sector, chunk_len, .. } => {
+                    is_in_log(chunk_sector, u64::from(chunk_len), layout)
+                }
+                Place::Zero | Place::Poisoned => true,
+            };
+            in_log && is_on_volume(entry.home_sector, u64::from(entry.len_sectors), layout)
+        }
+        BodyItem::Log(log) => log_fits(log.log_index, log.position, log.generation, layout),
+        BodyItem::Claim(log_index) => *log_index < layout.log_count(),
+        BodyItem::Hint(hint) => is_on_volume(hint.start_sector, hint.len_sectors, layout),
+    };
+    if fits {
+        Ok(())
+    } else {
+        Err(format!("expected only what lies on the volume, found {item:?}"))
+    }
+}
+
+/// Whether all that a record names lies on the volume.
+pub(super) fn record_fits(header: &RecordHeader, layout: &Layout) -> bool {
+    let writes = header.writes.iter().map(nearhead_format::record::WriteItem::range);
+    let mut ranges = writes.chain(header.invalidations.iter().copied());
+    let claim_fits =
+        |claim: &Claim| log_fits(claim.log_index, claim.position, claim.generation, layout);
+    header.sequence < COUNTER_MAX
+        && ranges
+            .all(|range| is_on_volume(range.start_sector, u64::from(range.len_sectors), layout))
+        && header.claims.iter().all(claim_fits)
+}
+
+fn is_on_volume(start_sector: u64, sectors: u64, layout: &Layout) -> bool {
+    let end = start_sector.checked_add(sectors);
+    end.is_some_and(|end| end <= layout.client_bytes() / SECTOR_BYTES)
+}
+
+fn log_fits(log_index: u32, position: u32, generation: u32, layout: &Layout) -> bool {
+    log_index < layout.log_count() && position <= layout.log_blocks() && generation < u32::MAX
+}
+
+fn is_in_log(chunk_sector: u64, sectors: u64, layout: &Layout) -> bool {
+    if layout.log_count() == 0 {
+        return false;
+    }
+    let start = chunk_sector * SECTOR_BYTES;
+    let log = layout.log_offset(layout.group_of(start));
+    let end = start + sectors * SECTOR_BYTES;
+    log.is_some_and(|log| start >= log && end <= log + layout.log_bytes)
+}

@@ -1,0 +1,151 @@
+//! Inputs for the decoders: valid encodings, made by the encoders.
+
+use crate::decoders::{BLOCK_BYTES, MAP_DEVICE_BYTES, VOLUME_ID};
+use nearhead_format::record::{Claim, NO_POSITION, SectorRange, WriteItem};
+use nearhead_format::snapshot::{BodyItem, BodySummary, BodyWriter, HintRange, LogState};
+use nearhead_format::{
+    AckMode, Entry, Label as Name, Layout, LayoutOptions, MapDevice, Place, Preset, RecordHeader,
+    SnapshotHeader, Superblock,
+};
+use nearhead_models::Label;
+
+/// A block as an input: the choice, then all up to the last byte that says anything; the checksum
+/// is left to the target.
+fn block_input(choice: u8, block: &[u8]) -> Vec<u8> {
+    let said = &block[..block.len().min(BLOCK_BYTES - 4)];
+    let end = said.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+    [&[choice | 1], &said[..end]].concat()
+}
+
+pub(crate) fn superblock() -> Vec<Vec<u8>> {
+    let presets = [Preset::NoLog, Preset::SingleLog, Preset::Mlb, Preset::SlSmr, Preset::MlSmr];
+    let mut seeds = Vec::new();
+    for (index, preset) in (0_u8..).zip(presets) {
+        let mut options = LayoutOptions::new(preset);
+        options.non_shingled_bytes = preset.is_for_shingled().then_some(64 << 20);
+        let Ok(layout) = Layout::plan(1 << 30, &options) else { continue };
+        let superblock = Superblock {
+            volume_id: VOLUME_ID,
+            generation: 3,
+            created_unix_s: 1_700_000_000,
+            layout,
+            preset,
+            ack: if index % 2 == 0 { AckMode::Durable } else { AckMode::Flush },
+            logged_write_bytes_max: 32 << 10,
+            feature_incompat: 0,
+            feature_ro_compat: u64::from(index == 4),
+            label: Name::new("a disk").unwrap_or_default(),
+            map_device_id: (index == 2).then_some([9; 16]),
+        };
+        let copy = index % 3;
+        seeds.push(block_input(copy << 1, &superblock.encode(u32::from(copy))));
+    }
+    seeds
+}
+
+pub(crate) fn record_header() -> Vec<Vec<u8>> {
+    let range = |start_sector, len_sectors| SectorRange { start_sector, len_sectors };
+    let plain = RecordHeader {
+        volume_id: VOLUME_ID,
+        sequence: 12,
+        log_index: 3,
+        generation: 2,
+        position: 40,
+        previous_position: NO_POSITION,
+        oldest_live_position: 8,
+        writes: vec![WriteItem::Chunk { home_sector: 8, len_sectors: 8, crc: 0x1234_5678 }],
+        ..RecordHeader::default()
+    };
+    let everything = RecordHeader {
+        flags: 2,
+        writes: vec![
+            WriteItem::Chunk { home_sector: 17, len_sectors: 3, crc: 1 },
+            WriteItem::Zeros { home_sector: 64, run_sectors: 4000 },
+        ],
+        invalidations: vec![range(8, 8), range(800, 16)],
+        claims: vec![Claim { log_index: 4, position: 0, generation: 1 }],
+        echo: vec![range(0, 1)],
+        ..plain.clone()
+    };
+    let mut seeds = Vec::new();
+    for (header, block) in [(plain, 512), (everything, 4096), (RecordHeader::default(), 512)] {
+        let mut bytes = vec![0; header.encoded_bytes(block)];
+        header.encode_into(&mut bytes);
+        seeds.push(block_input(0, &bytes));
+    }
+    seeds
+}
+
+fn items() -> Vec<BodyItem> {
+    let log = |chunk_sector, chunk_len, offset| Place::Log { chunk_sector, chunk_len, offset };
+    let entry = |home_sector, len_sectors, place, crc| {
+        BodyItem::Entry(Entry { home_sector, len_sectors, place, crc })
+    };
+    vec![
+        entry(0, 8, log(4096, 8, 0), 77),
+        entry(9, 3, log(8192, 7, 1), 78),
+        entry(16, 8, Place::Zero, 0),
+        entry(31, 1, Place::Poisoned, 0),
+        BodyItem::Log(LogState { log_index: 0, position: 8, generation: 1 }),
+        BodyItem::Log(LogState { log_index: 2, position: 0, generation: 0 }),
+        BodyItem::Claim(2),
+        BodyItem::Hint(HintRange { start_sector: 64, len_sectors: 640 }),
+    ]
+}
+
+fn body() -> (BodySummary, Vec<u8>) {
+    let mut writer = BodyWriter::new();
+    let mut body = vec![0; 2 * BLOCK_BYTES];
+    let filled = writer.fill(&mut body, &mut items().into_iter()).unwrap_or(0);
+    body.truncate(filled);
+    (writer.summary().unwrap_or_default(), body)
+}
+
+pub(crate) fn snapshot_header() -> Vec<Vec<u8>> {
+    let header = |snapshot_number, flags, body| SnapshotHeader {
+        volume_id: VOLUME_ID,
+        snapshot_number,
+        record_sequence: 40,
+        flags,
+        body,
+    };
+    vec![
+        block_input(0, &header(4, 0, body().0).encode()),
+        block_input(2, &header(5, 1, BodySummary::default()).encode()),
+    ]
+}
+
+pub(crate) fn snapshot_body() -> Vec<Vec<u8>> {
+    let input = |choice: u8, counts: [u8; 4], body: &[u8]| {
+        let block = block_input(choice, body);
+        [&block[..1], &counts[..], &block[1..]].concat()
+    };
+    let (summary, body) = body();
+    let counts = [summary.entry_count as u8, 2, 1, 1];
+    vec![input(2 * 6, counts, &body), input(2 * 127, counts, &body), input(0, [0; 4], &[])]
+}
+
+pub(crate) fn map_device() -> Vec<Vec<u8>> {
+    let device = MapDevice::plan(MAP_DEVICE_BYTES, VOLUME_ID, [9; 16]);
+    device.iter().map(|device| block_input(0, &device.encode())).collect()
+}
+
+pub(crate) fn array_label() -> Vec<Vec<u8>> {
+    let mirror = Label {
+        array_id: [5; 16],
+        sequence: 6,
+        generation: 3,
+        member_bytes: 1 << 30,
+        chunk_bytes: 0,
+        synced_bytes: 1 << 30,
+        count: 2,
+        index: 1,
+        in_sync: 3,
+    };
+    let stripe = Label { chunk_bytes: 64 << 10, count: 4, in_sync: 15, ..mirror };
+    let older = Label { sequence: 5, ..mirror }.encode();
+    let both = [&[2], &older[..128], &block_input(0, &mirror.encode())[1..]].concat();
+    let mut both = both;
+    both[0] |= 1;
+    vec![block_input(0, &mirror.encode()), block_input(0, &stripe.encode()), both]
+}
