@@ -2,8 +2,9 @@
 //!
 //! A checksum says that bytes are as they were written, not who wrote them or for which layout. What
 //! names a sector past the volume, a place outside of every log or a number near the end of its
-//! range is refused here, once, so that nothing behind has to expect it: a snapshot with such an
-//! item is damaged, and a header with one is no record.
+//! range is found here, once, so that nothing behind has to expect it. A volume with such a snapshot
+//! or record does not open: it was written under another superblock, and what it holds must not be
+//! passed over. (On a map device's journal such a header still is: there it counts as none.)
 
 use nearhead_format::record::{Claim, RecordHeader};
 use nearhead_format::snapshot::{BodyItem, SnapshotHeader};

@@ -93,5 +93,6 @@ fn header_at(bytes: &[u8], position: u32, context: &ScanContext) -> Option<Found
         chunks_sound: vec![true; header.chunks().count()],
         journal: Some((position, entry_blocks(peeked.header_bytes as usize))),
         header,
+        past_volume: false,
     })
 }

@@ -22,6 +22,8 @@ pub(super) struct Loading {
     pub(super) offset: u64,
     pub(super) entries: Loader,
     pub(super) problem: Option<String>,
+    /// What of it does not lie on the volume.
+    pub(super) past_volume: Option<String>,
     pub(super) logs: Vec<LogState>,
     pub(super) claims: Vec<u32>,
     pub(super) hints: Vec<HintRange>,
@@ -72,6 +74,7 @@ impl Engine {
             offset,
             entries: Loader::new(),
             problem: None,
+            past_volume: None,
             logs: Vec::new(),
             claims: Vec::new(),
             hints: Vec::new(),
@@ -97,10 +100,11 @@ impl Engine {
     ) {
         let layout = self.setup.layout;
         let fed = bytes_of(result).and_then(|bytes| {
-            let Loading { reader, entries, problem, logs, claims, hints, .. } = &mut *loading;
+            let Loading { reader, entries, problem, past_volume, logs, claims, hints, .. } =
+                &mut *loading;
             let fed = reader.feed(&bytes, &mut |item| {
                 if let Err(error) = check_item(&item, &layout) {
-                    problem.get_or_insert(error);
+                    past_volume.get_or_insert(error);
                 }
                 match item {
                     BodyItem::Entry(entry) => {

@@ -187,7 +187,8 @@ impl Engine {
 
     fn body_is_read(&mut self, loading: Loading) {
         let slot = loading.header.slot();
-        let Loading { header, reader, entries, problem, logs, claims, hints, .. } = loading;
+        let Loading { header, reader, entries, problem, past_volume, logs, claims, hints, .. } =
+            loading;
         if let Err(error) = reader.finish() {
             return self.body_is_damaged(slot, &error.to_string());
         }
@@ -197,12 +198,12 @@ impl Engine {
         let log_count = self.logs.count();
         let map = entries.finish();
         let named = logs.iter().map(|state| state.log_index).chain(claims.iter().copied());
-        let outside = named.filter(|index| *index >= log_count).max();
-        if let Some(problem) = outside.map(|index| log_outside(index, log_count)) {
+        let beyond = named.filter(|index| *index >= log_count).max();
+        if let Some(problem) = beyond.map(|index| log_outside(index, log_count)) {
             return self.recovery_fails(&problem);
         }
-        if let Some(problem) = entry_outside(&map, &self.setup.layout) {
-            return self.recovery_fails(&problem);
+        if let Some(problem) = past_volume {
+            return self.recovery_fails(&outside(&problem));
         }
         let Some(recovery) = self.recovering() else { return };
         let logs: BTreeMap<u32, LogState> =
@@ -313,12 +314,22 @@ impl Engine {
         }
         recovery.unreadable = recovery.unreadable.take().or(scan.unreadable);
         for found in scan.found {
+            if found.past_volume {
+                // Sound, it says that the superblock is not the one it was written under; torn, it says nothing.
+                let problem = format!(
+                    "record {}: expected only what lies on the volume",
+                    found.header.sequence
+                );
+                let beyond = found.header.claims.iter().find(|claim| claim.log_index >= log_count);
+                let problem = beyond.map_or_else(
+                    || outside(&problem),
+                    |claim| log_outside(claim.log_index, log_count),
+                );
+                recovery.outside = recovery.outside.take().or(found.is_sound().then_some(problem));
+                continue;
+            }
             for claim in &found.header.claims {
-                if claim.log_index >= log_count {
-                    if found.is_sound() {
-                        recovery.outside = Some(log_outside(claim.log_index, log_count));
-                    }
-                } else if found.is_sound() {
+                if found.is_sound() {
                     recovery.follow(*claim, found.header.sequence);
                 } else {
                     recovery.doubtful.push_back(*claim);
@@ -456,29 +467,12 @@ fn log_outside(index: u32, count: u32) -> String {
     )
 }
 
-/// The same of an entry of the map, which would be read from what is no log.
-fn entry_outside(map: &Map, layout: &nearhead_format::Layout) -> Option<String> {
-    let end = layout.client_bytes() / SECTOR_BYTES;
-    map.iter_from(0).find_map(|entry| {
-        if entry.end_sector() > end {
-            return Some(format!(
-                "expected addresses up to sector {end}, found a copy of sector {}: the superblock that was read is \
-                 older than the map; make its other copies readable, see `nearhead check`",
-                entry.home_sector
-            ));
-        }
-        let nearhead_format::Place::Log { chunk_sector, .. } = entry.place else { return None };
-        let offset = chunk_sector * SECTOR_BYTES;
-        let is_log = matches!(layout.region(offset), nearhead_format::layout::Region::Log { .. });
-        (!is_log).then(|| {
-            format!(
-                "expected the copy of sector {} in a log, found it at device byte {offset}, which is none: the \
-                 superblock that was read is older than the map; make its other copies readable, see \
-                 `nearhead check`",
-                entry.home_sector
-            )
-        })
-    })
+/// The same of anything else.
+fn outside(problem: &str) -> String {
+    format!(
+        "{problem}: the superblock that was read is older than the map, or the volume was tampered with; make \
+         its other copies readable, see `nearhead check`"
+    )
 }
 
 /// Device sector of a byte offset.

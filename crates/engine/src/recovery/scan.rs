@@ -49,6 +49,8 @@ pub(super) struct Found {
     pub(super) chunks_sound: Vec<bool>,
     /// Block and blocks of its header's copy, if it was found on the map's journal.
     pub(super) journal: Option<(u32, u32)>,
+    /// It names what does not lie on the volume.
+    pub(super) past_volume: bool,
 }
 
 impl Found {
@@ -234,9 +236,7 @@ impl LogScan {
             position,
         };
         header.verify_identity(&identity).ok()?;
-        if !record_fits(&header, &context.layout) {
-            return None;
-        }
+        let past_volume = !record_fits(&header, &context.layout);
         let payload = &bytes[peeked.header_bytes as usize..];
         let chunks_sound = header
             .chunks()
@@ -255,6 +255,7 @@ impl LogScan {
             header,
             journal: None,
             chunks_sound,
+            past_volume,
         })
     }
 
