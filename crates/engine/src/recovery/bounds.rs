@@ -51,8 +51,11 @@ pub(super) fn check_item(item: &BodyItem, layout: &Layout) -> Result<(), String>
 pub(super) fn record_fits(header: &RecordHeader, layout: &Layout) -> bool {
     let writes = header.writes.iter().map(nearhead_format::record::WriteItem::range);
     let mut ranges = writes.chain(header.invalidations.iter().copied());
-    let claim_fits =
-        |claim: &Claim| log_fits(claim.log_index, claim.position, claim.generation, layout);
+    // A log that the superblock does not have is for the whole recovery to refuse.
+    let claim_fits = |claim: &Claim| {
+        claim.log_index >= layout.log_count()
+            || log_fits(claim.log_index, claim.position, claim.generation, layout)
+    };
     header.sequence < COUNTER_MAX
         && ranges
             .all(|range| is_on_volume(range.start_sector, u64::from(range.len_sectors), layout))

@@ -236,7 +236,11 @@ impl LogScan {
             position,
         };
         header.verify_identity(&identity).ok()?;
-        let past_volume = !record_fits(&header, &context.layout);
+        if !record_fits(&header, &context.layout) {
+            return None;
+        }
+        let beyond = |claim: &Claim| claim.log_index >= context.layout.log_count();
+        let past_volume = header.claims.iter().any(beyond);
         let payload = &bytes[peeked.header_bytes as usize..];
         let chunks_sound = header
             .chunks()
