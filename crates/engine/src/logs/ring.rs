@@ -144,8 +144,10 @@ impl Ring {
 
     /// Notes that a record of `blocks` now stands at `position` (as [`Ring::place`] said).
     pub(crate) fn advance(&mut self, position: u32, blocks: u32) {
-        self.protected_from.get_or_insert(position);
-        self.next_protected_from.get_or_insert(position);
+        // From where a recovery begins to scan, also if the record did not fit there and went to the start: a
+        // later record at that place would be taken for the first.
+        self.protected_from.get_or_insert(self.position);
+        self.next_protected_from.get_or_insert(self.position);
         self.previous_position = position;
         self.passed_at = None;
         let blocks = blocks - u32::from(is_made(Mistake::RingOffByOne) && blocks > 1);
@@ -213,6 +215,19 @@ mod tests {
         assert_eq!(ring.place(41, 0), None, "the snapshot is not committed yet");
         ring.snapshot_committed();
         assert_eq!(ring.place(41, 0), Some(0));
+    }
+
+    #[test]
+    fn the_place_that_a_record_did_not_fit_into_is_not_used_before_the_next_snapshot() {
+        let mut ring = ring(640);
+        ring.advance(0, 600);
+        ring.snapshot_begins();
+        ring.snapshot_committed();
+        assert_eq!(ring.place(100, 0), Some(0), "40 blocks are left before the end");
+        ring.advance(0, 100);
+        assert_eq!(ring.free_run_blocks(), 500, "a recovery begins at block 600");
+        ring.advance(100, 500);
+        assert_eq!(ring.place(1, 0), None);
     }
 
     #[test]
