@@ -4,7 +4,7 @@
 //! names a sector past the volume, a place outside of every log or a number near the end of its
 //! range is found here, once, so that nothing behind has to expect it. A volume with such a snapshot
 //! or record does not open: it was written under another superblock, and what it holds must not be
-//! passed over. (On a map device's journal such a header still is: there it counts as none.)
+//! passed over.
 
 use nearhead_format::record::{Claim, RecordHeader};
 use nearhead_format::snapshot::{BodyItem, SnapshotHeader};
@@ -47,19 +47,47 @@ pub(super) fn check_item(item: &BodyItem, layout: &Layout) -> Result<(), String>
     }
 }
 
-/// Whether all that a record names lies on the volume.
-pub(super) fn record_fits(header: &RecordHeader, layout: &Layout) -> bool {
+/// Whether a record's sequence leaves room to go on.
+pub(super) fn sequence_fits(header: &RecordHeader) -> bool {
+    header.sequence < COUNTER_MAX
+}
+
+/// What a record names that does not lie on the volume.
+pub(super) fn record_past_volume(header: &RecordHeader, layout: &Layout) -> Option<String> {
+    let count = layout.log_count();
+    let logs = header.claims.iter().map(|claim| claim.log_index).chain([header.log_index]);
+    if let Some(index) = logs.filter(|index| *index >= count).max() {
+        return Some(log_outside(index, count));
+    }
     let writes = header.writes.iter().map(nearhead_format::record::WriteItem::range);
     let mut ranges = writes.chain(header.invalidations.iter().copied());
-    // A log that the superblock does not have is for the whole recovery to refuse.
-    let claim_fits = |claim: &Claim| {
-        claim.log_index >= layout.log_count()
-            || log_fits(claim.log_index, claim.position, claim.generation, layout)
-    };
-    header.sequence < COUNTER_MAX
-        && ranges
-            .all(|range| is_on_volume(range.start_sector, u64::from(range.len_sectors), layout))
-        && header.claims.iter().all(claim_fits)
+    let beyond = ranges
+        .find(|range| !is_on_volume(range.start_sector, u64::from(range.len_sectors), layout))
+        .map(|range| format!("{range:?}"));
+    let log = |claim: &&Claim| !log_fits(claim.log_index, claim.position, claim.generation, layout);
+    let claim = || header.claims.iter().find(log).map(|claim| format!("{claim:?}"));
+    let found = beyond.or_else(claim)?;
+    let sequence = header.sequence;
+    Some(outside(&format!(
+        "record {sequence}: expected only what lies on the volume, found {found}"
+    )))
+}
+
+/// The map or a record names a log that the superblock does not have. The superblock must be an older one: of
+/// a volume that has grown since, with its newest copies damaged or unreadable.
+pub(super) fn log_outside(index: u32, count: u32) -> String {
+    format!(
+        "expected a log below {count}, found log {index} in use: the superblock that was read is older than \
+         the map; make its other copies readable, see `nearhead check`"
+    )
+}
+
+/// The same of anything else.
+pub(super) fn outside(problem: &str) -> String {
+    format!(
+        "{problem}: the superblock that was read is older than the map, or the volume was tampered with; make \
+         its other copies readable, see `nearhead check`"
+    )
 }
 
 fn is_on_volume(start_sector: u64, sectors: u64, layout: &Layout) -> bool {

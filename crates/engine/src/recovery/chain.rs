@@ -13,29 +13,31 @@ use nearhead_format::planted::{Mistake, is_made};
 use nearhead_format::record::{FLAG_RELOCATION, SectorRange, WriteItem};
 use nearhead_format::{Entry, Place};
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// One step of the replay.
 pub(super) enum Link {
     /// A record to apply; chunks that are not sound become poison.
     Record(Found),
-    /// A record that is gone: what its successor says it wrote.
-    Lost { ranges: Vec<SectorRange> },
+    /// Records up to this one are gone: what the successor says the last of them wrote.
+    Lost { last: u64, ranges: Vec<SectorRange> },
 }
 
-/// Puts what was found in order. `base` is the sequence the snapshot includes.
+/// Puts what was found in order. `known` begins with the sequence the snapshot includes and ends with the
+/// newest one that is known to have been written.
 pub(super) fn order(
     found: Vec<Found>,
-    base: u64,
+    known: Range<u64>,
     accept_loss: bool,
     result: &mut RecoveredState,
 ) -> Result<Vec<Link>, String> {
     let mut by_sequence: BTreeMap<u64, Found> = BTreeMap::new();
-    let mut newest_sound = base;
+    let mut newest = known.end;
     for record in found {
         let sequence = record.header.sequence;
         let sound = record.is_sound();
         if sound {
-            newest_sound = newest_sound.max(sequence);
+            newest = newest.max(sequence);
         }
         // The same sequence twice: a record that was written again elsewhere after an error, or
         // one that was torn before an earlier crash. A sound one wins.
@@ -45,35 +47,56 @@ pub(super) fn order(
         }
     }
     let mut links = Vec::new();
-    for sequence in base + 1..=newest_sound {
+    let mut sequence = known.start + 1;
+    while sequence <= newest {
         if let Some(record) = by_sequence.remove(&sequence) {
             if !record.is_sound() {
                 result.note(damaged(&record));
             }
             links.push(Link::Record(record));
+            sequence += 1;
             continue;
         }
         // The first record after a start knows nothing of the one before: an empty echo says nothing.
         let next = by_sequence.get(&(sequence + 1)).map(|next| next.header.echo.clone());
         let echo = next.filter(|ranges| !ranges.is_empty());
-        if is_made(Mistake::ChainGapIgnored) {
-            links.push(Link::Lost { ranges: Vec::new() });
-            continue;
-        }
-        let Some(ranges) = echo.or_else(|| accept_loss.then(Vec::new)) else {
+        if echo.is_none() && !accept_loss && !is_made(Mistake::ChainGapIgnored) {
             return Err(format!(
-                "record {sequence} is missing below record {newest_sound}, and so is the one that would say \
-                 what it wrote; run `nearhead check` to see where, and `nearhead forget-log` to accept the loss"
+                "{}, and so is the one that would say what it wrote; run `nearhead check` to see where, and \
+                 `nearhead forget-log` to accept the loss",
+                missing(sequence, sequence, newest)
             ));
+        }
+        let ranges = echo.unwrap_or_default();
+        // Of several in a row the last one's successor is there, and says what that one wrote.
+        let next = by_sequence.range(sequence..).next().map_or(newest, |(next, _)| *next);
+        let last = if ranges.is_empty() {
+            sequence.max(next.min(newest).saturating_sub(2))
+        } else {
+            sequence
         };
         result.note(format!(
-            "record {sequence} is missing below record {newest_sound}; {} ranges it wrote read as errors \
-             until they are written again",
+            "{}; {} ranges it wrote read as errors until they are written again",
+            missing(sequence, last, newest),
             ranges.len()
         ));
-        links.push(Link::Lost { ranges });
+        links.push(Link::Lost { last, ranges });
+        sequence = last + 1;
     }
     Ok(links)
+}
+
+fn missing(first: u64, last: u64, newest: u64) -> String {
+    let which = if first == last {
+        format!("record {first} is missing")
+    } else {
+        format!("records {first} to {last} are missing")
+    };
+    if last < newest {
+        format!("{which} below record {newest}")
+    } else {
+        format!("{which} although a snapshot that is damaged now included it")
+    }
 }
 
 fn damaged(record: &Found) -> String {
@@ -91,15 +114,18 @@ fn damaged(record: &Found) -> String {
 impl Engine {
     /// Applies one step to map and logs; live sectors are counted afterwards.
     pub(super) fn replay(&mut self, link: &Link) {
-        self.commit.sequence_done += 1;
         match link {
-            Link::Lost { ranges } => {
+            Link::Lost { last, ranges } => {
+                self.commit.sequence_done = *last;
                 for range in ranges {
                     self.poison(range.start_sector, u64::from(range.len_sectors));
                 }
                 self.commit.echo.clone_from(ranges);
             }
-            Link::Record(found) => self.replay_record(found),
+            Link::Record(found) => {
+                self.commit.sequence_done = found.header.sequence;
+                self.replay_record(found);
+            }
         }
     }
 

@@ -5,7 +5,7 @@
 //! record was perhaps never finished, and of two with the same sequence one was torn before an
 //! earlier crash. Those, and only those, are checked in their logs.
 
-use super::bounds::record_fits;
+use super::bounds::{record_past_volume, sequence_fits};
 use super::scan::{Found, ScanContext};
 use crate::journal::entry_blocks;
 use nearhead_format::crc::chunk_crc;
@@ -42,7 +42,10 @@ impl JournalScan {
         self.found.sort_by_key(|found| found.header.sequence);
         let newest = self.found.last().map(|found| found.header.sequence);
         let sequence = |index: usize| self.found.get(index).map(|found| found.header.sequence);
-        self.to_verify = (0..self.found.len())
+        let outside = self.found.iter().any(|found| found.past_volume.is_some());
+        // With one that names what the volume does not have nothing is served.
+        let looked_at = if outside { 0 } else { self.found.len() };
+        self.to_verify = (0..looked_at)
             .filter(|&index| {
                 let own = sequence(index);
                 let twin = own == sequence(index + 1)
@@ -82,10 +85,13 @@ fn header_at(bytes: &[u8], position: u32, context: &ScanContext) -> Option<Found
         return None;
     }
     let header = RecordHeader::decode(bytes.get(..peeked.header_bytes as usize)?).ok()?;
-    if !record_fits(&header, &context.layout) {
+    if !sequence_fits(&header) {
         return None;
     }
-    let start = context.layout.log_block_offset(header.log_index, header.position)?;
+    let past_volume = record_past_volume(&header, &context.layout);
+    // A log that the superblock does not have is nowhere.
+    let start = context.layout.log_block_offset(header.log_index, header.position);
+    let start = start.or(past_volume.as_ref().map(|_| 0))?;
     let block = context.layout.log_block_bytes as usize;
     Some(Found {
         blocks: (header.record_bytes(block) / block) as u32,
@@ -93,6 +99,6 @@ fn header_at(bytes: &[u8], position: u32, context: &ScanContext) -> Option<Found
         chunks_sound: vec![true; header.chunks().count()],
         journal: Some((position, entry_blocks(peeked.header_bytes as usize))),
         header,
-        past_volume: false,
+        past_volume,
     })
 }

@@ -4,7 +4,7 @@
 //! one counts. A sound header with a body that is not is damage, and the other slot is tried.
 
 use super::bounds::{check_header, check_item};
-use super::{Step, bytes_of};
+use super::{Recovery, Step, bytes_of};
 use crate::engine::Engine;
 use crate::map::Loader;
 use nearhead_disk::{DiskError, Payload};
@@ -14,6 +14,16 @@ use nearhead_format::snapshot::{
 
 /// Size of one read of a snapshot's body, in bytes.
 pub(super) const BODY_READ_BYTES: u64 = 1 << 20;
+
+impl Recovery {
+    /// A disk that cannot read what it may read again later: the snapshot there may be the newest, with log
+    /// space used again since, so that the older one is not enough.
+    fn slot_is_unreadable(&mut self, slot: usize, offset: u64, problem: &str) {
+        let problem =
+            format!("snapshot slot {slot} at device byte {offset}: could not be read: {problem}");
+        self.unreadable.get_or_insert(problem);
+    }
+}
 
 /// A snapshot as loaded so far.
 pub(super) struct Loading {
@@ -36,6 +46,9 @@ impl Engine {
         let body_bytes_max = self.setup.layout.snapshot_body_bytes_max();
         let slots = self.setup.layout.slot_offsets;
         let Some(recovery) = self.recovering() else { return };
+        if let Err(problem) = &bytes {
+            recovery.slot_is_unreadable(slot, slots[slot], problem);
+        }
         let decoded = bytes.and_then(|bytes| {
             SnapshotHeader::decode(&bytes, &volume_id, slot as u32, body_bytes_max)
                 .map_err(|error| error.to_string())
@@ -99,7 +112,11 @@ impl Engine {
         result: Result<Payload, DiskError>,
     ) {
         let layout = self.setup.layout;
-        let fed = bytes_of(result).and_then(|bytes| {
+        let bytes = bytes_of(result);
+        if let (Err(problem), Some(recovery)) = (&bytes, self.recovering()) {
+            recovery.slot_is_unreadable(loading.header.slot() as usize, loading.offset, problem);
+        }
+        let fed = bytes.and_then(|bytes| {
             let Loading { reader, entries, problem, past_volume, logs, claims, hints, .. } =
                 &mut *loading;
             let fed = reader.feed(&bytes, &mut |item| {
@@ -124,12 +141,14 @@ impl Engine {
                 loading.offset += len;
                 self.read_body(loading);
             }
-            Err(problem) => self.body_is_damaged(loading.header.slot(), &problem),
+            Err(problem) => self.body_is_damaged(&loading.header, &problem),
         }
     }
 
-    pub(super) fn body_is_damaged(&mut self, slot: u32, problem: &str) {
+    pub(super) fn body_is_damaged(&mut self, header: &SnapshotHeader, problem: &str) {
+        let slot = header.slot();
         let Some(recovery) = self.recovering() else { return };
+        recovery.known_sequence = recovery.known_sequence.max(header.record_sequence);
         let finding = format!("snapshot slot {slot}: its body is damaged: {problem}");
         recovery.slot_problems.push(finding.clone());
         recovery.result.note(finding);

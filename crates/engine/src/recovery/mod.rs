@@ -23,6 +23,7 @@ use crate::dispatch::Purpose;
 use crate::engine::{Engine, Phase};
 use crate::map::Map;
 use crate::request::ErrorKind;
+use bounds::{log_outside, outside};
 use journal_scan::JournalScan;
 use load::{BODY_READ_BYTES, Loading};
 use nearhead_disk::{Class, Command, DiskError, Payload, SECTOR_BYTES};
@@ -91,9 +92,11 @@ pub(crate) struct Recovery {
     /// Every log that may hold newer records, from where on, and which record says so.
     known_logs: BTreeMap<u32, (Claim, u64)>,
     found: Vec<Found>,
-    /// The first log that could not be read: records in it may be newer than anything found.
+    /// The first log or snapshot that could not be read: it may be newer than anything found.
     unreadable: Option<String>,
-    /// A sound record names a log that the superblock does not have.
+    /// The newest record that a snapshot includes whose header is sound and whose body is not.
+    known_sequence: u64,
+    /// A record names what does not lie on the volume that the superblock describes.
     outside: Option<String>,
     context: ScanContext,
     result: RecoveredState,
@@ -111,6 +114,7 @@ impl Recovery {
             known_logs: BTreeMap::new(),
             found: Vec::new(),
             unreadable: None,
+            known_sequence: 0,
             outside: None,
             context: ScanContext::new(setup),
             result: RecoveredState::default(),
@@ -186,14 +190,13 @@ impl Engine {
     }
 
     fn body_is_read(&mut self, loading: Loading) {
-        let slot = loading.header.slot();
         let Loading { header, reader, entries, problem, past_volume, logs, claims, hints, .. } =
             loading;
         if let Err(error) = reader.finish() {
-            return self.body_is_damaged(slot, &error.to_string());
+            return self.body_is_damaged(&header, &error.to_string());
         }
         if let Some(problem) = problem {
-            return self.body_is_damaged(slot, &problem);
+            return self.body_is_damaged(&header, &problem);
         }
         let log_count = self.logs.count();
         let map = entries.finish();
@@ -263,6 +266,7 @@ impl Engine {
             }
         }
         if let Some(recovery) = self.recovering() {
+            recovery.outside = scan.found.iter().find_map(|found| found.past_volume.clone());
             recovery.found = scan.found;
         }
         self.scans_are_done();
@@ -302,7 +306,6 @@ impl Engine {
     }
 
     fn scan_is_done(&mut self, scan: LogScan) {
-        let log_count = self.logs.count();
         let Some(recovery) = self.recovering() else { return };
         // What stands behind and is not whole itself are the remains of a write that an earlier cut tore.
         let whole = |sequence: u64| {
@@ -314,18 +317,8 @@ impl Engine {
         }
         recovery.unreadable = recovery.unreadable.take().or(scan.unreadable);
         for found in scan.found {
-            if found.past_volume {
-                // Sound, it says that the superblock is not the one it was written under; torn, it says nothing.
-                let problem = format!(
-                    "record {}: expected only what lies on the volume",
-                    found.header.sequence
-                );
-                let beyond = found.header.claims.iter().find(|claim| claim.log_index >= log_count);
-                let problem = beyond.map_or_else(
-                    || outside(&problem),
-                    |claim| log_outside(claim.log_index, log_count),
-                );
-                recovery.outside = recovery.outside.take().or(found.is_sound().then_some(problem));
+            if found.past_volume.is_some() {
+                recovery.outside = recovery.outside.take().or(found.past_volume);
                 continue;
             }
             for claim in &found.header.claims {
@@ -347,6 +340,7 @@ impl Engine {
         let found = std::mem::take(&mut recovery.found);
         let mut result = std::mem::take(&mut recovery.result);
         let base = snapshot.header.record_sequence;
+        let known = recovery.known_sequence;
         if let Some(problem) = recovery.outside.take() {
             return self.recovery_fails(&problem);
         }
@@ -357,7 +351,7 @@ impl Engine {
                  device, or run `nearhead forget-log` to accept the loss"
             ));
         }
-        let records = match chain::order(found, base, accept_loss, &mut result) {
+        let records = match chain::order(found, base..known.max(base), accept_loss, &mut result) {
             Ok(records) => records,
             Err(problem) => {
                 self.recovered = result;
@@ -456,23 +450,6 @@ fn bytes_of(result: Result<Payload, DiskError>) -> Result<nearhead_disk::Buffer,
         }
         Err(error) => Err(error.detail),
     }
-}
-
-/// The map or a record names what the superblock does not have. The superblock must be an older one: of a
-/// volume that has grown since, with its newest copies damaged or unreadable.
-fn log_outside(index: u32, count: u32) -> String {
-    format!(
-        "expected a log below {count}, found log {index} in use: the superblock that was read is older than \
-         the map; make its other copies readable, see `nearhead check`"
-    )
-}
-
-/// The same of anything else.
-fn outside(problem: &str) -> String {
-    format!(
-        "{problem}: the superblock that was read is older than the map, or the volume was tampered with; make \
-         its other copies readable, see `nearhead check`"
-    )
 }
 
 /// Device sector of a byte offset.

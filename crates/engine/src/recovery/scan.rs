@@ -7,7 +7,7 @@
 //! promised. That is how torn is told from corrupt inside one log; gaps between logs are the
 //! chain's business.
 
-use super::bounds::record_fits;
+use super::bounds::{record_past_volume, sequence_fits};
 use crate::RECORD_BYTES_MAX;
 use crate::config::Setup;
 use nearhead_format::Layout;
@@ -49,8 +49,8 @@ pub(super) struct Found {
     pub(super) chunks_sound: Vec<bool>,
     /// Block and blocks of its header's copy, if it was found on the map's journal.
     pub(super) journal: Option<(u32, u32)>,
-    /// It names what does not lie on the volume.
-    pub(super) past_volume: bool,
+    /// What it names that does not lie on the volume.
+    pub(super) past_volume: Option<String>,
 }
 
 impl Found {
@@ -236,11 +236,10 @@ impl LogScan {
             position,
         };
         header.verify_identity(&identity).ok()?;
-        if !record_fits(&header, &context.layout) {
+        if !sequence_fits(&header) {
             return None;
         }
-        let beyond = |claim: &Claim| claim.log_index >= context.layout.log_count();
-        let past_volume = header.claims.iter().any(beyond);
+        let past_volume = record_past_volume(&header, &context.layout);
         let payload = &bytes[peeked.header_bytes as usize..];
         let chunks_sound = header
             .chunks()

@@ -142,6 +142,13 @@ impl Damaged {
         self.image.write(offset, &bytes).unwrap();
     }
 
+    /// Reads of these bytes fail for good.
+    fn unreadable(&mut self, range: std::ops::Range<u64>) {
+        let (kind, range) = (FaultKind::Reads, Some(range));
+        let (after, sticky, has_effect) = (0, true, false);
+        self.fault = Some(Fault { kind, range, after, sticky, has_effect });
+    }
+
     /// Damages what the row says; false if there is no such row.
     fn damage(&mut self, id: &str) -> bool {
         let copies = self.superblock.layout.superblock_offsets();
@@ -189,11 +196,13 @@ impl Damaged {
             }
             "record-header-last" => self.flip(self.header_of(3) + 70),
             "record-payload-last" => self.flip(self.payload_of(3) + 1000),
-            "log-unreadable" => {
-                let (kind, range) = (FaultKind::Reads, Some(self.log()));
-                let (after, sticky, has_effect) = (0, true, false);
-                self.fault = Some(Fault { kind, range, after, sticky, has_effect });
+            "snapshot-newer-unreadable" => self.unreadable(slots[1]..slots[1] + 4096),
+            "snapshot-older-unreadable" => self.unreadable(slots[0]..slots[0] + 4096),
+            "snapshot-newer-body-and-tail" => {
+                self.flip(slots[1] + 4096 + 3);
+                (0..4).for_each(|write| self.flip(self.header_of(write) + 70));
             }
+            "log-unreadable" => self.unreadable(self.log()),
             "chunk-in-snapshot" => self.flip(self.payload_of(0) + 1000),
             _ => return false,
         }

@@ -40,7 +40,6 @@ fn open_as_it_was(end: &Step) -> Result<Nanos, OpenError> {
 }
 
 #[test]
-#[ignore = "records that reach past the volume are passed over again; see BUGS.md, open"]
 fn a_map_that_names_logs_past_the_superblocks_is_refused() {
     // By records, and by a snapshot that holds everything.
     for end in [Step::Cut { seed: 1 }, Step::Restart] {
