@@ -5,6 +5,7 @@
 //! after a clean stop.
 
 use crate::life::Life;
+use crate::restart::Stop;
 use crate::steps::Place;
 use nearhead_models::SplitMix;
 use nearhead_models::faults::FaultBudget;
@@ -41,8 +42,11 @@ impl Life<'_> {
         let superblock = self.volume()?.superblock().clone();
         // One piece of damage is enough.
         self.disk.faults().allow_silent(0);
-        if !self.stop()? {
-            return self.kill(0);
+        match self.stop()? {
+            Stop::Clean => {}
+            // The newest record may be the only place of what was acknowledged.
+            Stop::Failed => return self.begin(0),
+            Stop::Never => return self.kill(0),
         }
         let mut random = SplitMix::new(salt);
         let layout = &superblock.layout;

@@ -22,6 +22,17 @@ enum End {
     Kill,
 }
 
+/// How a stop went.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// Everything acknowledged is in the newest snapshot, or home.
+    Clean,
+    /// The volume had failed, so it stopped as it was.
+    Failed,
+    /// A command that hangs, or damage, keeps it from ending so.
+    Never,
+}
+
 impl Life<'_> {
     pub(crate) fn cut(&mut self, again: u64) -> Result<(), String> {
         self.end_and_begin(End::Cut, again)
@@ -46,7 +57,7 @@ impl Life<'_> {
 
     /// Stops cleanly, if the disk lets it, and starts again.
     pub(crate) fn stop_and_start(&mut self) -> Result<(), String> {
-        if self.stop()? { self.begin(0) } else { self.kill(0) }
+        if self.stop()? == Stop::Never { self.kill(0) } else { self.begin(0) }
     }
 
     fn end_and_begin(&mut self, end: End, again: u64) -> Result<(), String> {
@@ -70,23 +81,28 @@ impl Life<'_> {
         }
     }
 
-    /// A clean stop; false if a command that hangs, or damage, keeps it from ending so.
-    pub(crate) fn stop(&mut self) -> Result<bool, String> {
+    /// Asks the volume to stop and waits until it has.
+    pub(crate) fn stop(&mut self) -> Result<Stop, String> {
         if !self.bury_damage()? {
-            return Ok(false);
+            return Ok(Stop::Never);
         }
         let now = self.now;
         self.volume()?.begin_shutdown(now);
         self.send(Operation::Flush, Waiting::TooLate)?;
         let stopped = self.wait_for("a clean stop", |life| Ok(life.volume()?.is_shut_down()))?;
+        let failed = self.volume()?.engine().failure().is_some();
+        if (failed || !stopped) && self.is_damaged() {
+            // It may have hit the last record, and no snapshot or record follows.
+            self.over = true;
+        }
         if !stopped {
-            return Ok(false);
+            return Ok(Stop::Never);
         }
         if !self.waiting.is_empty() {
             let ids: Vec<u64> = self.waiting.keys().copied().collect();
             return Err(format!("the volume stopped and never answered {ids:?}"));
         }
-        if self.volume()?.engine().failure().is_none() {
+        if !failed {
             self.oracle.stopped();
         }
         self.note_volume();
@@ -94,7 +110,7 @@ impl Life<'_> {
         self.tally.stops += 1;
         // What a clean stop leaves does not need the power to stay on.
         self.disk.power_cut();
-        Ok(true)
+        Ok(if failed { Stop::Failed } else { Stop::Clean })
     }
 
     /// Recovers, cut short `again` times, and checks everything.
@@ -102,6 +118,8 @@ impl Life<'_> {
         if self.over {
             return Ok(());
         }
+        // What would be damaged now may be the newest record, and that looks like the end of what was written.
+        self.disk.faults().allow_silent(0);
         for _ in 0..again {
             self.recover_and_cut();
         }
@@ -109,7 +127,6 @@ impl Life<'_> {
         if !under_faults {
             self.disarm();
         }
-        self.disk.faults().allow_silent(0);
         let before = self.disk.faults().counts().of_commands();
         let mut opened = self.open();
         if opened.is_ok() && self.disk.faults().hung() > 0 {
@@ -196,7 +213,7 @@ impl Life<'_> {
         if self.has_grown || self.volume()?.engine().failure().is_some() {
             return Ok(());
         }
-        if !self.stop()? {
+        if self.stop()? == Stop::Never {
             return self.kill(0);
         }
         self.has_grown = true;
