@@ -324,6 +324,11 @@ impl Engine {
     /// truly full is checkpointed in the background while staged blocks go in place (law 6).
     fn no_room(&mut self, mut content: Content) {
         let releases = std::mem::take(&mut content.releases);
+        let is_nothing = content.is_empty() && releases.is_empty();
+        if is_nothing && self.commit.claims_wanted.is_empty() {
+            // A swap was given up: what it wanted to move may stay where it is.
+            return self.advance_swap();
+        }
         self.schedule.demand_checkpoint();
         if self.snapshotter.is_busy() {
             self.snapshotter.hurry();

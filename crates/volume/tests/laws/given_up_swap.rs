@@ -1,0 +1,82 @@
+//! A swap only moves what is logged to where there is more room. One that finds less room than it needs is given
+//! up, and that is no reason to bring anything home: on a shingled disk it would rewrite bands.
+
+use nearhead_disk::{Nanos, Payload};
+use nearhead_engine::{Operation, Request, RequestId};
+use nearhead_format::{AckMode, Label, Preset};
+use nearhead_models::{Dataless, InstantDisk, plain_properties};
+use nearhead_volume::{CreateOptions, Service, Volume, create};
+
+const BLOCK: u64 = 4096;
+const GROUP_BYTES: u64 = 28 << 20;
+
+/// Two logs of 512 KiB, of which one that is 30 % full is moved.
+fn volume() -> Volume<InstantDisk> {
+    let properties = plain_properties(64 << 20, 512);
+    let disk = InstantDisk::new(properties.clone(), Box::new(Dataless), Nanos::from_micros(100));
+    let options = CreateOptions {
+        volume_id: [1; 16],
+        created_unix_s: 0,
+        preset: Preset::Mlb,
+        logged_write_bytes_max: 64 << 10,
+        group_bytes: Some(GROUP_BYTES),
+        log_bytes: Some(512 << 10),
+        ack: AckMode::Durable,
+        label: Label::default(),
+        device_bytes: None,
+        force: true,
+    };
+    let superblock = create::describe(&properties, None, &options).unwrap();
+    assert_eq!(superblock.layout.log_count(), 2);
+    Volume::start_empty(disk, superblock, |_, config| {
+        config.cleaning.idle_after = None;
+        config.cleaning.watermark_pct = None;
+        config.cleaning.swap_above_pct = Some(30);
+        config.cleaning.swap_idle_after = Nanos::from_millis(10);
+    })
+}
+
+/// Sends one request and lets the volume come to rest.
+fn settle(volume: &mut Volume<InstantDisk>, now: &mut Nanos, id: u64, offset: u64, len: u64) {
+    let data = Payload::Phantom(len as usize);
+    let operation = Operation::Write { offset, data, fua: true };
+    volume.submit(Request { id: RequestId(id), operation }, *now);
+    volume.drive(*now);
+    let until = *now + Nanos::from_millis(5);
+    while let Some(wake) = volume.wake_at().filter(|wake| *wake <= until) {
+        *now = wake.max(*now);
+        volume.drive(*now);
+    }
+    let reply = volume.poll_reply().expect("a write is answered within 5 ms on this disk");
+    assert!(reply.result.is_ok(), "{:?}", reply.result);
+}
+
+#[test]
+fn a_swap_without_enough_room_for_it_brings_nothing_home() {
+    let (mut volume, mut now, mut id) = (volume(), Nanos::ZERO, 0);
+    let mut write = |volume: &mut _, now: &mut _, offset, len| {
+        id += 1;
+        settle(volume, now, id, offset, len);
+    };
+    // A large write in place takes the head to a group; what is small goes to the log there. The log of the
+    // second group is still cold with these, the log of the first holds more than the rest of it takes.
+    write(&mut volume, &mut now, GROUP_BYTES + (8 << 20), 1 << 20);
+    for block in 0..18 {
+        write(&mut volume, &mut now, GROUP_BYTES + (8 << 20) + 2 * block * BLOCK, BLOCK);
+    }
+    write(&mut volume, &mut now, 8 << 20, 1 << 20);
+    for block in 0..50 {
+        write(&mut volume, &mut now, 2 * block * 2 * BLOCK, 2 * BLOCK);
+    }
+    for _ in 0..10_000 {
+        let Some(wake) = volume.wake_at().filter(|wake| *wake < Nanos::from_secs(30)) else {
+            break;
+        };
+        now = wake.max(now);
+        volume.drive(now);
+    }
+    let status = volume.status();
+    let counts = &status.stats;
+    assert!(counts.swaps > 0 && counts.swapped_bytes > 0, "{status:#?}");
+    assert_eq!(counts.checkpointed_bytes, 0, "{status:#?}");
+}
