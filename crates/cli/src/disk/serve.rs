@@ -173,10 +173,8 @@ fn answer(
             }
             Answer::Ok("stopping").line()
         }
-        _ => {
-            Answer::<()>::Error(format!("control: expected one of {COMMANDS}, found {line:?}"))
-                .line()
-        }
+        _ => Answer::<()>::Error(format!("control: expected one of {COMMANDS}, found {line:?}"))
+            .line(),
     }
 }
 

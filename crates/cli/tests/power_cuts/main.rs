@@ -17,7 +17,7 @@ mod common;
 mod disk;
 mod load;
 
-use common::{Daemon, Scratch, nearhead, run_ok};
+use common::{Daemon, Scratch, nearhead, run, run_ok};
 use disk::{Control, TestDisk};
 use load::{CLIENTS, Shared};
 use nearhead_models::SplitMix;
@@ -59,7 +59,13 @@ impl End {
     fn of(random: &mut SplitMix, has_power_switch: bool) -> Self {
         match random.below(12) {
             0..4 => Self::Kill,
-            _ if !has_power_switch => if random.coin() { Self::Kill } else { Self::Stop },
+            _ if !has_power_switch => {
+                if random.coin() {
+                    Self::Kill
+                } else {
+                    Self::Stop
+                }
+            }
             4..8 => Self::Cut,
             8 => Self::CutBelow,
             9 => Self::CutBelowAndStop,
@@ -102,11 +108,7 @@ impl Run {
 
     fn failed(&self, what: &str) -> String {
         let told = std::fs::read_to_string(self.scratch.path("daemon.stderr")).unwrap_or_default();
-        format!(
-            "{}, cycle {}: {what}\nthe daemon said: {told}\nrepeat with: cargo xtask daemon --seed {} --cycles \
-             {CYCLES} (timing is not repeated; give more cycles)",
-            self.name, self.cycle, self.seed
-        )
+        format!("{}, cycle {}: {what}\nthe daemon said: {told}", self.name, self.cycle)
     }
 
     fn args(&self) -> Vec<String> {
@@ -136,12 +138,26 @@ impl Run {
         self.disk.power_on();
     }
 
+    /// Reads the volume without a daemon. One snapshot that was cut may look like rot if nothing was logged
+    /// since a clean stop; nothing else may be wrong.
+    fn check_offline(&self) -> Result<(), String> {
+        let output = run(&self.scratch, &["check", &self.disk.target, "--json"]);
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout)
+            .map_err(|error| format!("{error}: {output:?}"))?;
+        let is_slot = |finding: &serde_json::Value| {
+            finding["place"].as_str().is_some_and(|place| place.starts_with("snapshot slot"))
+        };
+        let findings = report["findings"].as_array().map_or(&[][..], Vec::as_slice);
+        let excused = findings.len() <= 1 && findings.iter().all(is_slot);
+        if report["opens"] == true && excused { Ok(()) } else { Err(format!("check: {report}")) }
+    }
+
     fn cycle(&mut self) -> Result<(), String> {
         if self.random.below(4) == 0 {
             self.cut_a_recovery();
         }
         if self.cycle % CHECK_EVERY == CHECK_EVERY - 1 {
-            run_ok(&self.scratch, &["check", &self.disk.target]);
+            self.check_offline()?;
         }
         let args = self.args();
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
@@ -180,6 +196,21 @@ impl Run {
         self.disk.wait_until_unused();
         self.disk.power_on();
         Ok(())
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            println!(
+                "{}, cycle {}: repeat with: cargo xtask daemon --seed {} --cycles {} (timing is not repeated; give \
+                 more cycles)",
+                self.name,
+                self.cycle,
+                self.seed,
+                4 * CYCLES
+            );
+        }
     }
 }
 
@@ -260,7 +291,7 @@ fn run_share(name: &'static str, share: u32, create: &[&str], serve: &'static [&
     let socket: PathBuf = daemon.socket.clone();
     run.shared.check(&socket).unwrap_or_else(|what| panic!("{}", run.failed(&what)));
     daemon.stop_ok();
-    run_ok(&run.scratch, &["check", &run.disk.target]);
+    run.check_offline().unwrap_or_else(|what| panic!("{}", run.failed(&what)));
 }
 
 /// Cleaning at every opportunity, so that ends hit checkpoints and swaps too.

@@ -92,7 +92,13 @@ mod tests {
 
     #[test]
     fn what_is_no_uri_is_told_how_one_looks() {
-        for text in ["nbd+unix:///x", "nbd+unix:///?path=/a", "nbd+unix:///?socket=", "nbd://:7/", "/dev/sda"] {
+        for text in [
+            "nbd+unix:///x",
+            "nbd+unix:///?path=/a",
+            "nbd+unix:///?socket=",
+            "nbd://:7/",
+            "/dev/sda",
+        ] {
             let error = Address::parse(text).unwrap_err();
             assert!(error.contains("expected nbd+unix:///EXPORT?socket=PATH"), "{error}");
         }

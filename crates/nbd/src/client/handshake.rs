@@ -57,7 +57,8 @@ pub(super) fn choose<S: Read + Write>(stream: &mut S, export: &str) -> Result<Fa
             option_reply::INFO => learn(&data, &mut facts, &mut blocks)
                 .map_err(|problem| format!("reply to GO: {problem}"))?,
             option_reply::ACK => {
-                let (size_bytes, flags) = facts.ok_or("reply to GO: expected a size, found none")?;
+                let (size_bytes, flags) =
+                    facts.ok_or("reply to GO: expected a size, found none")?;
                 let (block_bytes_min, block_bytes_preferred, request_bytes_max) = blocks;
                 let found = Facts {
                     size_bytes,
@@ -111,7 +112,12 @@ fn reply<S: Read>(stream: &mut S) -> Result<(u32, Vec<u8>), String> {
     stream.read_exact(&mut header).map_err(|error| format!("reply to GO: {error}"))?;
     let mut fields = Fields::new(&header);
     let mut read = || -> Result<_, Truncated> {
-        Ok((fields.u64("magic")?, fields.u32("option")?, fields.u32("type")?, fields.u32("length")?))
+        Ok((
+            fields.u64("magic")?,
+            fields.u32("option")?,
+            fields.u32("type")?,
+            fields.u32("length")?,
+        ))
     };
     let (magic, asked, kind, len) = read().map_err(|error| error.to_string())?;
     if magic != OPTION_REPLY_MAGIC || asked != option::GO || len > REPLY_BYTES_MAX {
@@ -159,7 +165,9 @@ fn refusal(kind: u32, export: &str, words: &[u8]) -> String {
         _ => "it says no",
     };
     let words = String::from_utf8_lossy(words);
-    format!("the server refuses export {export:?}: {why} (reply {kind:#x}) {words}").trim_end().to_owned()
+    format!("the server refuses export {export:?}: {why} (reply {kind:#x}) {words}")
+        .trim_end()
+        .to_owned()
 }
 
 /// What a volume needs of an export, and this one lacks.
@@ -174,8 +182,11 @@ pub(super) fn what_is_missing(facts: &Facts) -> Option<String> {
         return None;
     }
     if !facts.offers(flag::SEND_WRITE_ZEROES) {
-        return Some("expected an export that takes WRITE_ZEROES, found one that does not".to_owned());
+        return Some(
+            "expected an export that takes WRITE_ZEROES, found one that does not".to_owned(),
+        );
     }
-    (facts.offers(flag::SEND_FLUSH) && !facts.offers(flag::SEND_FUA))
-        .then(|| "expected an export that takes FUA beside FLUSH, found one that does not".to_owned())
+    (facts.offers(flag::SEND_FLUSH) && !facts.offers(flag::SEND_FUA)).then(|| {
+        "expected an export that takes FUA beside FLUSH, found one that does not".to_owned()
+    })
 }
