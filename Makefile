@@ -14,6 +14,9 @@ DESTDIR ?=
 # How long `make soak` runs.
 SOAK_MINUTES ?= 240
 
+# How often it kills the real daemon or cuts its disk's power; 0 does not.
+DAEMON_CYCLES ?= 2000
+
 # How long it fuzzes each boundary; 0 does not.
 FUZZ_SECONDS ?= 60
 
@@ -49,7 +52,8 @@ test: ## format, style, lints and every test
 	@$(CARGO) run --quiet --package xtask -- ci
 
 .PHONY: soak
-soak: fuzz ## lives of volumes under faults and crashes for SOAK_MINUTES (240), on every core; fuzzing first
+soak: fuzz ## lives of volumes under faults and crashes for SOAK_MINUTES (240), on every core; fuzzing and the real daemon first
+	$(CARGO) run --quiet --package xtask -- daemon --cycles $(DAEMON_CYCLES)
 	$(CARGO) run --quiet --package xtask -- sim --minutes $(SOAK_MINUTES)
 
 .PHONY: fuzz

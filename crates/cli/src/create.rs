@@ -4,10 +4,10 @@
 //! removed again.
 
 use crate::output::{hex, say, say_json};
-use crate::target::{Access, DiskArgs, Target, array_label};
+use crate::target::{Access, DiskArgs, Target, array_label, has_its_own_size};
 use crate::units::ByteSize;
 use nearhead_format::{AckMode, Label, Superblock};
-use nearhead_models::{ArraySpec, ModelSpec};
+use nearhead_models::ArraySpec;
 use nearhead_volume::{CreateOptions, NamedPreset};
 use serde::Serialize;
 use std::path::Path;
@@ -205,7 +205,7 @@ fn make_image(args: &CreateArgs) -> Result<bool, String> {
         };
     }
     let Some(size) = args.size else {
-        if !ModelSpec::is_model(&args.target) && !Path::new(&args.target).exists() {
+        if !has_its_own_size(&args.target) && !Path::new(&args.target).exists() {
             return Err(format!(
                 "create {}: expected a device or image, found nothing there; \
                  check the path, or add --size to make a new image file",
@@ -214,9 +214,9 @@ fn make_image(args: &CreateArgs) -> Result<bool, String> {
         }
         return Ok(false);
     };
-    if ModelSpec::is_model(&args.target) {
+    if has_its_own_size(&args.target) {
         return Err(format!(
-            "create {}: an emulated disk has the size of its profile; leave --size out",
+            "create {}: an emulated disk has the size of its profile, and an export its own; leave --size out",
             args.target
         ));
     }

@@ -81,6 +81,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    plant();
     let result = match Cli::parse().command {
         Command::Create(args) => create::run(&args),
         Command::Serve(args) => serve::run(&args),
@@ -106,5 +107,14 @@ fn main() -> ExitCode {
             output::note(&problem);
             ExitCode::FAILURE
         }
+    }
+}
+
+/// In a build with mistakes (`--cfg planted`), makes the one that tests name; nothing in any other.
+fn plant() {
+    use nearhead_format::planted::{Mistake, choose, is_planted};
+    if is_planted() {
+        let name = std::env::var("NEARHEAD_MISTAKE").unwrap_or_default();
+        choose(Mistake::by_name(&name));
     }
 }

@@ -6,6 +6,7 @@
 use crate::target::{Access, DiskArgs, Target, refuse_if_misnamed};
 use nearhead_disk::{Disk, Nanos};
 use nearhead_engine::{Operation, Request, RequestId};
+use nearhead_volume::open::refuse_if_newer;
 use nearhead_volume::{Service, Volume};
 use std::time::Instant;
 
@@ -46,6 +47,9 @@ pub fn on(target: Target, access: Access, accept_loss: bool) -> Result<Offline, 
         config.cleaning.swap_above_pct = None;
     })
     .map_err(|error| error.to_string())?;
+    if !read_only {
+        refuse_if_newer(&name, volume.superblock()).map_err(|error| error.to_string())?;
+    }
     volume.wait_until_open(start).map_err(|error| error.to_string())?;
     Ok(Offline { name, volume, start })
 }

@@ -6,12 +6,14 @@
 
 use nearhead_disk::Disk;
 use nearhead_models::{ArraySpec, ModelSpec};
+use nearhead_nbd::client::Address;
 use nearhead_uring::{Engine, OpenErrorKind, OpenOptions};
 use nearhead_volume::{GatheredDisk, JoinedDisk, SyncIo};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 mod array;
+mod remote;
 
 pub use array::{label as array_label, refuse_if_misnamed};
 
@@ -90,6 +92,8 @@ impl Target {
         } else {
             let (mut disk, mut notes) = if ModelSpec::is_model(text) {
                 (open_model(text, access)?, Vec::new())
+            } else if Address::is_export(text) {
+                remote::open(text, access)?
             } else {
                 open_real(Path::new(text), access, args)?
             };
@@ -110,6 +114,11 @@ impl Target {
     }
 }
 
+/// Whether `text` means a disk that has its size already and is no file to be made.
+pub fn has_its_own_size(text: &str) -> bool {
+    ModelSpec::is_model(text) || Address::is_export(text)
+}
+
 /// The file or device that holds the bytes of `text`, if there is one; of an array, the first.
 pub fn backing_path(text: &str) -> Result<Option<PathBuf>, String> {
     if ArraySpec::is_array(text) {
@@ -117,6 +126,9 @@ pub fn backing_path(text: &str) -> Result<Option<PathBuf>, String> {
         let members = spec.members.iter().filter(|member| *member != nearhead_models::MISSING);
         let paths: Result<Vec<_>, _> = members.map(|text| backing_path(text)).collect();
         return Ok(paths?.into_iter().flatten().next());
+    }
+    if Address::is_export(text) {
+        return remote::path(text).map(Some);
     }
     if !ModelSpec::is_model(text) {
         return Ok(Some(PathBuf::from(text)));

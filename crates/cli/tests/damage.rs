@@ -125,6 +125,29 @@ fn a_damaged_snapshot_is_found_served_around_and_repaired() {
     }
 }
 
+/// A snapshot's body is written over the older one, so a power cut leaves what rot would; after a clean stop
+/// it can only be rot, until the volume was used again.
+#[test]
+fn a_torn_snapshot_is_no_damage_once_the_volume_was_used_after_a_clean_stop() {
+    let scratch = Scratch::new("torn");
+    volume(&scratch, true);
+    expect_content(&scratch);
+    let older = {
+        let dump = run_json(&scratch, &["dump", "a.img"]);
+        let slots = dump["snapshots"].as_array().unwrap().clone();
+        slots.into_iter().min_by_key(|slot| slot["number"].as_u64()).unwrap()
+    };
+    corrupt(&scratch.path("a.img"), older["device_offset"].as_u64().unwrap() + 4096 + 5, 1);
+    assert_eq!(places(&damaged(&scratch)), [format!("snapshot slot {}", older["slot"])]);
+    let daemon = Daemon::serve(&scratch, "a.img", &[]);
+    Client::connect(&daemon.socket).unwrap().write(0, &content(0), true);
+    daemon.kill();
+    let report = run_json(&scratch, &["check", "a.img"]);
+    assert_eq!(report["damage_count"], 0, "{report}");
+    assert!(report.to_string().contains("as a crash during a snapshot leaves it"), "{report}");
+    expect_content(&scratch);
+}
+
 #[test]
 fn two_damaged_snapshots_need_consent_and_what_is_doubtful_is_listed() {
     let scratch = Scratch::new("slots");

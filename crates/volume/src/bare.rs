@@ -33,6 +33,8 @@ const REQUEST_BYTES_MAX: u32 = 32 << 20;
 pub struct BareDisk<D> {
     disk: D,
     read_only: bool,
+    /// The disk has no power: everything is refused.
+    is_off: bool,
     /// Requests of which some piece was not yet submitted; the first is being split.
     waiting: VecDeque<Work>,
     /// Requests with pieces at the disk, by the slot that a command id names.
@@ -107,6 +109,7 @@ impl<D: Disk> BareDisk<D> {
         Self {
             disk,
             read_only: false,
+            is_off: false,
             waiting: VecDeque::new(),
             running: Slots::default(),
             commands: Slots::default(),
@@ -152,9 +155,25 @@ impl<D: Disk> BareDisk<D> {
         }
     }
 
+    /// Whether the disk has power. Without it everything is refused, flushes above all: what they
+    /// would cover may be lost.
+    pub fn set_power(&mut self, on: bool) {
+        self.is_off = !on;
+    }
+
+    /// Requests that are not answered yet.
+    pub fn outstanding(&self) -> usize {
+        let untouched = self.waiting.iter().filter(|work| work.slot.is_none()).count();
+        self.running.len() + untouched
+    }
+
     /// The one gate for requests: what a disk must never see is refused here.
     fn validate_request(&self, operation: &Operation) -> Result<(), RequestError> {
         let properties = self.disk.properties();
+        if self.is_off {
+            let problem = format!("disk {} has no power", properties.name);
+            return Err(RequestError::new(ErrorKind::Io, problem));
+        }
         let (offset, len, writes) = match operation {
             Operation::Read { offset, len } => (*offset, u64::from(*len), false),
             Operation::Write { offset, data, .. } => (*offset, data.len() as u64, true),

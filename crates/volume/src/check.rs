@@ -99,10 +99,12 @@ pub fn check<D: Disk>(
         findings_total: 0,
     };
     check_copies(&read_copies(&mut io), &superblock, &mut report);
-    check_slots(&read_slots(&mut io, &superblock), &mut report);
+    let slots = read_slots(&mut io, &superblock);
     let mut volume = Volume::open(disk, start, |_, config| config.read_only = true)?;
     let opened = volume.wait_until_open(start);
-    for finding in volume.engine().status().damage {
+    let status = volume.engine().status();
+    check_slots(&slots, status.recovery_records > 0, &mut report);
+    for finding in status.damage {
         report.add(text_finding("logs", finding));
     }
     if let Err(error) = opened {
@@ -143,9 +145,9 @@ fn check_copies(copies: &Copies, chosen: &Superblock, report: &mut CheckReport) 
     }
 }
 
-/// One unsound slot is damage if the volume was closed in order, or if both are; else it may be
-/// what a crash during a snapshot leaves.
-fn check_slots(slots: &[Slot; 2], report: &mut CheckReport) {
+/// One unsound slot is damage if the volume was closed in order and not used since, or if both are; else
+/// it may be what a crash during a snapshot leaves.
+fn check_slots(slots: &[Slot; 2], used_since: bool, report: &mut CheckReport) {
     let newest = slots
         .iter()
         .filter(|slot| slot.is_sound())
@@ -156,7 +158,8 @@ fn check_slots(slots: &[Slot; 2], report: &mut CheckReport) {
         if slot.is_unused && is_first {
             continue;
         }
-        let by_crash = newest.is_some_and(|newest| newest.flags & FLAG_CLEAN_SHUTDOWN == 0);
+        let by_crash =
+            newest.is_some_and(|newest| used_since || newest.flags & FLAG_CLEAN_SHUTDOWN == 0);
         let problem = match (&slot.header, &slot.body_problem) {
             (Err(problem), _) => problem.clone(),
             (Ok(_), Some(problem)) => format!("its body is not sound: {problem}"),

@@ -7,7 +7,7 @@
 //! them: with many more logs than then, part of the log space cannot be used, which is said.
 
 use crate::create::write_superblocks;
-use crate::open::{OpenError, find_superblock};
+use crate::open::{OpenError, find_superblock_to_change};
 use crate::sync_io::SyncIo;
 use nearhead_disk::DiskError;
 use nearhead_format::{
@@ -116,7 +116,7 @@ impl From<LayoutError> for GrowError {
 
 /// Works out how the volume would grow. Changes nothing.
 pub fn plan(io: &mut SyncIo<'_>) -> Result<Growth, GrowError> {
-    let before = find_superblock(io)?.superblock;
+    let before = find_superblock_to_change(io)?.superblock;
     let properties = io.disk().properties();
     let (device, capacity) = (properties.name.clone(), properties.capacity_bytes);
     let sector = u64::from(before.layout.sector_bytes);

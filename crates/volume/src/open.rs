@@ -193,6 +193,27 @@ pub fn find_superblock(io: &mut SyncIo<'_>) -> Result<Found, OpenError> {
     Ok(Found { superblock: superblock.clone(), to_repair })
 }
 
+/// The same for whoever changes what is there: refused if a newer program knows more about it.
+pub fn find_superblock_to_change(io: &mut SyncIo<'_>) -> Result<Found, OpenError> {
+    let found = find_superblock(io)?;
+    let device = io.disk().properties().name.clone();
+    refuse_if_newer(&device, &found.superblock)?;
+    Ok(found)
+}
+
+/// Refuses to change a volume with features that must be known for that.
+pub fn refuse_if_newer(device: &str, superblock: &Superblock) -> Result<(), OpenError> {
+    if !superblock.must_be_read_only() {
+        return Ok(());
+    }
+    let problem = format!(
+        "superblock feature_ro_compat: expected only known features of a volume that is to be changed, found \
+         {:#x}; it can be served and looked at, use a newer version of the program to change it",
+        superblock.feature_ro_compat
+    );
+    Err(OpenError::Newer { device: device.to_owned(), problem })
+}
+
 /// On another disk, or on the bare content of this one, the logs would be looked for in the wrong
 /// places.
 fn check_zones(
@@ -226,7 +247,7 @@ fn no_superblock(
     copies: &[Result<Superblock, SuperblockError>; 3],
     error: &SuperblockError,
 ) -> OpenError {
-    if matches!(error, SuperblockError::Version { .. }) {
+    if matches!(error, SuperblockError::Version { .. } | SuperblockError::Features { .. }) {
         return OpenError::Newer { device, problem: error.to_string() };
     }
     let problems: Vec<String> = copies

@@ -6,7 +6,7 @@
 use crate::create::{CreateError, write_empty_snapshots, write_superblocks};
 use crate::dump::{read_slots, scan_log};
 use crate::map_device;
-use crate::open::{OpenError, find_superblock};
+use crate::open::{OpenError, find_superblock_to_change};
 use crate::sync_io::SyncIo;
 use nearhead_disk::DiskError;
 use nearhead_engine::range_set::RangeSet;
@@ -26,7 +26,7 @@ pub struct Rebuilt {
 
 /// Writes the superblock copies that are damaged or older again; says which.
 pub fn repair_superblocks(io: &mut SyncIo<'_>) -> Result<Vec<String>, OpenError> {
-    let found = find_superblock(io)?;
+    let found = find_superblock_to_change(io)?;
     if found.to_repair.is_empty() {
         return Ok(Vec::new());
     }

@@ -1,9 +1,10 @@
 //! `nearhead disk serve`: a bare emulated disk over NBD, so that anything else can be measured on
 //! the very disk that a volume runs on.
 //!
-//! The control socket answers each line with one line of JSON: `stats`, `reset-stats`,
+//! The control socket answers each line with one line of JSON: `stats`, `reset-stats`, `clients`,
 //! `power-cut [SEED]` (the write cache is lost, writes under way are torn as the seed decides, and
-//! everything outstanding fails), `quit`.
+//! everything outstanding fails), `power-off [SEED]` (the same, and everything that comes later fails
+//! too until `power-on`), `quit`.
 
 use crate::control::Answer;
 use crate::output::{note, say, say_json_line};
@@ -57,6 +58,17 @@ struct PowerCut {
     seed: u64,
     power_cuts: u64,
 }
+
+/// Who uses the disk. After a client was killed, what it sent may still be carried out: it is over
+/// once both are 0.
+#[derive(Debug, Serialize)]
+struct Clients {
+    connections_open: u64,
+    requests_outstanding: usize,
+}
+
+const COMMANDS: &str =
+    "stats, reset-stats, clients, power-cut [SEED], power-off [SEED], power-on, quit";
 
 /// Runs the command.
 pub fn run(args: &DiskServeArgs) -> Result<(), String> {
@@ -142,22 +154,32 @@ fn answer(
             context.service.disk_mut().reset_report();
             Answer::Ok("done").line()
         }
-        ["power-cut"] => power_cut(context, None),
-        ["power-cut", seed] => power_cut(context, Some(seed)),
+        ["clients"] => Answer::Ok(Clients {
+            connections_open: context.statistics.connections_open,
+            requests_outstanding: context.service.outstanding(),
+        })
+        .line(),
+        ["power-cut"] => power_cut(context, None, true),
+        ["power-cut", seed] => power_cut(context, Some(seed), true),
+        ["power-off"] => power_cut(context, None, false),
+        ["power-off", seed] => power_cut(context, Some(seed), false),
+        ["power-on"] => {
+            context.service.set_power(true);
+            Answer::Ok("done").line()
+        }
         ["quit"] => {
             if let Some(handle) = handle.get() {
                 handle.request();
             }
             Answer::Ok("stopping").line()
         }
-        _ => Answer::<()>::Error(format!(
-            "control: expected one of stats, reset-stats, power-cut [SEED], quit, found {line:?}"
-        ))
-        .line(),
+        _ => Answer::<()>::Error(format!("control: expected one of {COMMANDS}, found {line:?}"))
+            .line(),
     }
 }
 
-fn power_cut(context: &mut Context<'_, Bare>, seed: Option<&str>) -> String {
+/// Cuts the power, which comes back at once or not until it is switched on.
+fn power_cut(context: &mut Context<'_, Bare>, seed: Option<&str>, back: bool) -> String {
     let seed = match seed.map(str::parse) {
         None => random_seed(),
         Some(Ok(seed)) => seed,
@@ -169,6 +191,7 @@ fn power_cut(context: &mut Context<'_, Bare>, seed: Option<&str>) -> String {
     let bare = &mut *context.service;
     let cut = bare.disk_mut().power_cut(context.now, &mut SplitMix::new(seed));
     bare.power_was_cut();
+    bare.set_power(back);
     match cut {
         Ok(()) => {
             Answer::Ok(PowerCut { seed, power_cuts: bare.disk().report().power_cuts() }).line()

@@ -6,6 +6,7 @@
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::time::Duration;
 
 const OPTION_MAGIC: u64 = 0x4948_4156_454f_5054;
 const OPTION_EXPORT_NAME: u32 = 1;
@@ -43,6 +44,12 @@ impl Client {
         stream.read_exact(&mut export)?;
         let size_bytes = u64::from_be_bytes(export[..8].try_into().unwrap());
         Ok(Self { stream, size_bytes })
+    }
+
+    /// Requests and replies that take longer than this fail.
+    pub fn answer_within(&mut self, span: Duration) -> io::Result<()> {
+        self.stream.set_read_timeout(Some(span))?;
+        self.stream.set_write_timeout(Some(span))
     }
 
     /// Sends a request without waiting for its reply.
@@ -107,8 +114,13 @@ impl Client {
         if error != 0 {
             return Err(error);
         }
-        let mut data = vec![0; len as usize];
-        self.stream.read_exact(&mut data).unwrap();
+        Ok(self.data(len as usize).unwrap())
+    }
+
+    /// What follows the reply to a read.
+    pub fn data(&mut self, len: usize) -> io::Result<Vec<u8>> {
+        let mut data = vec![0; len];
+        self.stream.read_exact(&mut data)?;
         Ok(data)
     }
 

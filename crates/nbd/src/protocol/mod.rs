@@ -15,7 +15,7 @@ mod reply;
 mod request;
 #[cfg(test)]
 pub(crate) mod testing;
-mod wire;
+pub(crate) mod wire;
 
 pub use export::{Export, ExportError, REQUEST_BYTES_MAX};
 pub use inbox::STAGING_BYTES;

@@ -1,0 +1,147 @@
+//! Writes a golden image: the same life of a volume for each preset, in virtual time, cut at its end.
+//!
+//! It leaves what a reader of the format may meet: a snapshot that is not the first, records behind
+//! it, chunks cut by later ones, zeros in the map, invalidations by large writes and trims, an atomic
+//! write, a durability-only range. Only what is certain is written down as held: not what was trimmed.
+
+use crate::fixture::{Fixture, SECTOR, content};
+use nearhead_disk::{BufferMut, Nanos, Payload};
+use nearhead_engine::{Hint, Operation, Request, RequestId};
+use nearhead_format::{AckMode, Label};
+use nearhead_models::{Model, SplitMix, model_from_text};
+use nearhead_volume::{CreateOptions, NamedPreset, Service, SyncIo, Volume, create};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+type Disk = Box<dyn Model>;
+
+struct Life {
+    volume: Volume<Disk>,
+    now: Nanos,
+    version: u64,
+    holds: BTreeMap<u64, u64>,
+}
+
+impl Life {
+    fn run(&mut self, operation: Operation) {
+        self.volume.submit(Request { id: RequestId(1), operation }, self.now);
+        loop {
+            self.volume.drive(self.now);
+            if let Some(reply) = self.volume.poll_reply() {
+                reply.result.unwrap();
+                return;
+            }
+            self.now = self.volume.wake_at().unwrap().max(self.now);
+        }
+    }
+
+    fn payload(&mut self, start: u64, sectors: u64) -> Payload {
+        self.version += 1;
+        let bytes: Vec<u8> =
+            (start..start + sectors).flat_map(|sector| content(sector, self.version)).collect();
+        self.holds.extend((start..start + sectors).map(|sector| (sector, self.version)));
+        Payload::Bytes(BufferMut::copy_of(&bytes).freeze())
+    }
+
+    fn write(&mut self, start: u64, sectors: u64) {
+        let data = self.payload(start, sectors);
+        self.run(Operation::Write { offset: start * SECTOR as u64, data, fua: true });
+    }
+
+    fn zero(&mut self, start: u64, sectors: u64) {
+        self.holds.extend((start..start + sectors).map(|sector| (sector, 0)));
+        let (offset, len) = (start * SECTOR as u64, sectors * SECTOR as u64);
+        self.run(Operation::WriteZeroes { offset, len, fua: true, fast_only: false });
+    }
+
+    fn trim(&mut self, start: u64, sectors: u64) {
+        self.holds.retain(|sector, _| !(start..start + sectors).contains(sector));
+        let (offset, len) = (start * SECTOR as u64, sectors * SECTOR as u64);
+        self.run(Operation::Trim { offset, len, fua: true });
+    }
+
+    fn snapshot(&mut self) {
+        let before = self.volume.status().stats.snapshots;
+        self.volume.start_snapshot(self.now);
+        while self.volume.status().stats.snapshots == before {
+            self.volume.drive(self.now);
+            if let Some(wake) = self.volume.wake_at() {
+                self.now = wake.max(self.now);
+            }
+        }
+    }
+
+    /// Writes at four places of the volume, of every size.
+    fn work(&mut self, round: u64) {
+        let quarter = self.volume.info().size_bytes / SECTOR as u64 / 4 / 8 * 8;
+        for place in 0..4 {
+            let base = place * quarter + 40;
+            for block in 0..3 {
+                self.write(base + 8 * (2 * block + round), 8);
+            }
+            self.write(base + 3 + round, 3);
+            self.write(base + 8 * (1 + round) + 5, 6);
+            self.zero(base + 18, 4);
+            self.trim(base + 33, 2);
+        }
+        self.write(quarter + 36 + round, 700);
+        self.write(quarter + 200, 2);
+    }
+
+    fn atomic(&mut self) {
+        let extents = [16, 4000].map(|start| (start * SECTOR as u64, self.payload(start, 4)));
+        self.run(Operation::WriteAtomic { extents: extents.to_vec() });
+    }
+}
+
+/// Lives a volume of `preset` and keeps what a power cut leaves of it.
+pub(crate) fn write(preset: &'static str, profile: &str, folder: &Path) -> Fixture {
+    let text = format!("model:{},cache=on", folder.join(profile).display());
+    let mut disk = model_from_text(&text).unwrap();
+    let named = NamedPreset::by_name(preset).unwrap();
+    let many = preset.starts_with("mlb");
+    let options = CreateOptions {
+        volume_id: *b"golden volume id",
+        created_unix_s: 1_763_769_600,
+        preset: named.preset,
+        logged_write_bytes_max: named.logged_write_bytes_max.min(1 << 20),
+        group_bytes: many.then_some(8 << 20),
+        log_bytes: many.then_some(1 << 20),
+        ack: AckMode::Flush,
+        label: Label::new("golden".to_owned()).unwrap(),
+        device_bytes: None,
+        force: true,
+    };
+    create(&mut SyncIo::in_virtual_time(&mut disk, Nanos::ZERO), &options).unwrap();
+    let from = Nanos::from_secs(60);
+    let (mut volume, now) = Volume::open_in_virtual_time(disk, from, |_, _| {}).unwrap();
+    let now = volume.run_until_open(now).unwrap();
+    let mut life = Life { volume, now, version: 0, holds: BTreeMap::new() };
+    life.run(Operation::Hint { offset: 4096, len: 8192, hint: Hint::DurabilityOnly });
+    life.work(0);
+    life.snapshot();
+    life.work(1);
+    if preset != "nolog" {
+        life.atomic();
+    }
+    life.run(Operation::Flush);
+    let Life { volume, now, holds, .. } = life;
+    let mut disk = volume.into_disk();
+    disk.power_cut(now, &mut SplitMix::new(1)).unwrap();
+    let disk_bytes = disk.properties().capacity_bytes;
+    let sectors = not_zero(&mut disk, now, disk_bytes);
+    Fixture { profile: profile.to_owned(), disk_bytes, sectors, holds }
+}
+
+fn not_zero(disk: &mut Disk, now: Nanos, disk_bytes: u64) -> BTreeMap<u64, Vec<u8>> {
+    const STEP: u64 = 1 << 20;
+    let mut sectors = BTreeMap::new();
+    let mut io = SyncIo::in_virtual_time(disk, now);
+    for offset in (0..disk_bytes).step_by(STEP as usize) {
+        let bytes = io.read(offset, STEP.min(disk_bytes - offset) as usize).unwrap();
+        let chunks = (offset / SECTOR as u64..).zip(bytes.chunks(SECTOR));
+        let kept = chunks.filter(|(_, bytes)| bytes.iter().any(|byte| *byte != 0));
+        sectors.extend(kept.map(|(sector, bytes)| (sector, bytes.to_vec())));
+    }
+    sectors
+}
