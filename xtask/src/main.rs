@@ -7,6 +7,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod ci;
+mod planted;
 mod protocol;
 mod simulate;
 mod test_output;
@@ -19,7 +20,7 @@ const USAGE: &str =
     "usage: cargo xtask tidy   check the rules of STYLE.md that a program can decide
        cargo xtask ci     format, tidy, clippy, cargo-deny where installed, every test, fresh seeds
        cargo xtask sim    lives of volumes under faults: --seed N, --seeds A..B, --minutes M, --fresh COUNT
-       cargo xtask planted [NAMES]   make each planted mistake and see that the simulator finds it
+       cargo xtask planted [NAMES]   make each planted mistake and see which rungs of SAFETY.md find it
        cargo xtask protocol [STATES | mistakes]   explore the model of the engine's protocol";
 
 fn main() -> ExitCode {
@@ -27,8 +28,8 @@ fn main() -> ExitCode {
     let succeeded = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["tidy"] => tidy::report_workspace(&workspace_root()),
         ["ci"] => ci::run(&workspace_root()),
-        ["planted"] => simulate::planted(&workspace_root(), "all"),
-        ["planted", names] => simulate::planted(&workspace_root(), names),
+        ["planted"] => planted::run(&workspace_root(), "all"),
+        ["planted", names] => planted::run(&workspace_root(), names),
         ["protocol", ..] => protocol::run(&workspace_root(), &arguments[1..]),
         ["sim", ..] => simulate::run(&workspace_root(), &arguments[1..]),
         ["help" | "--help" | "-h"] => {

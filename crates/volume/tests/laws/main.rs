@@ -8,6 +8,7 @@ mod determinism;
 mod exhaustive_crash;
 mod failed_volume;
 mod full_logs;
+mod laps;
 mod recovery_table;
 mod stale_superblock;
 mod state_machine;
