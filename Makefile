@@ -20,6 +20,9 @@ DAEMON_CYCLES ?= 2000
 # How long it fuzzes each boundary; 0 does not.
 FUZZ_SECONDS ?= 60
 
+# Different images after a cut that it recovers (about 20 bytes of memory each); 0 does not.
+IMAGES ?= 100000000
+
 # Where cargo puts its output.
 built := $(or $(CARGO_TARGET_DIR),target)
 nearhead := $(built)/release/nearhead
@@ -52,13 +55,20 @@ test: ## format, style, lints and every test
 	@$(CARGO) run --quiet --package xtask -- ci
 
 .PHONY: soak
-soak: fuzz ## lives of volumes under faults and crashes for SOAK_MINUTES (240), on every core; fuzzing and the real daemon first
+soak: fuzz images ## lives of volumes under faults and crashes for SOAK_MINUTES (240), on every core; fuzzing, images and the real daemon first
 	$(CARGO) run --quiet --package xtask -- daemon --cycles $(DAEMON_CYCLES)
 	$(CARGO) run --quiet --package xtask -- sim --minutes $(SOAK_MINUTES)
 
 .PHONY: fuzz
 fuzz: ## every boundary to hostile input for FUZZ_SECONDS (60) each
 	@scripts/fuzz $(FUZZ_SECONDS)
+
+.PHONY: images
+images: ## IMAGES (100000000) outcomes of cuts in short workloads, on every core; IMAGES_FROM goes on at that workload
+	@if [ $(IMAGES) -gt 0 ]; then \
+	    IMAGES=$(IMAGES) EXHAUSTIVE_FROM=$(or $(IMAGES_FROM),0) $(CARGO) test --quiet --profile sim \
+	        --package nearhead-volume --test laws every_outcome -- --nocapture; \
+	fi
 
 .PHONY: bench
 bench: build ## measure against the disk alone and nbdkit: target/bench/bench.json

@@ -8,6 +8,7 @@
 
 mod ci;
 mod daemon;
+mod planted;
 mod protocol;
 mod simulate;
 mod test_output;
@@ -20,7 +21,7 @@ const USAGE: &str =
     "usage: cargo xtask tidy   check the rules of STYLE.md that a program can decide
        cargo xtask ci     format, tidy, clippy, cargo-deny where installed, every test, fresh seeds
        cargo xtask sim    lives of volumes under faults: --seed N, --seeds A..B, --minutes M, --fresh COUNT
-       cargo xtask planted [NAMES]   make each planted mistake and see that the simulator finds it
+       cargo xtask planted [NAMES]   make each planted mistake and see which rungs of SAFETY.md find it
        cargo xtask daemon   the real daemon under kills and power cuts: --cycles N, --seed N
        cargo xtask golden-images   write test images of a new format version
        cargo xtask protocol [STATES | mistakes]   explore the model of the engine's protocol";
@@ -32,8 +33,8 @@ fn main() -> ExitCode {
         ["ci"] => ci::run(&workspace_root()),
         ["daemon", ..] => daemon::run(&workspace_root(), &arguments[1..]),
         ["golden-images"] => daemon::golden_images(&workspace_root()),
-        ["planted"] => simulate::planted(&workspace_root(), "all"),
-        ["planted", names] => simulate::planted(&workspace_root(), names),
+        ["planted"] => planted::run(&workspace_root(), "all"),
+        ["planted", names] => planted::run(&workspace_root(), names),
         ["protocol", ..] => protocol::run(&workspace_root(), &arguments[1..]),
         ["sim", ..] => simulate::run(&workspace_root(), &arguments[1..]),
         ["help" | "--help" | "-h"] => {

@@ -6,8 +6,9 @@
 use crate::output::{hex, say, say_json};
 use crate::target::{Access, DiskArgs, Target, array_label, has_its_own_size};
 use crate::units::ByteSize;
-use nearhead_format::{AckMode, Label, Superblock};
+use nearhead_format::{Label, Superblock};
 use nearhead_models::ArraySpec;
+use nearhead_settings::{AckArg, checked_threshold};
 use nearhead_volume::{CreateOptions, NamedPreset};
 use serde::Serialize;
 use std::path::Path;
@@ -52,26 +53,6 @@ pub struct CreateArgs {
     #[command(flatten)]
     /// How the disk is driven.
     pub disk: DiskArgs,
-}
-
-/// When a write is answered.
-#[derive(clap::ValueEnum, serde::Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[serde(rename_all = "lowercase")]
-pub enum AckArg {
-    /// Every reply means durable
-    Durable,
-    /// Replies are early; a flush or FUA makes durable
-    #[default]
-    Flush,
-}
-
-impl From<AckArg> for AckMode {
-    fn from(ack: AckArg) -> Self {
-        match ack {
-            AckArg::Durable => Self::Durable,
-            AckArg::Flush => Self::Flush,
-        }
-    }
 }
 
 /// What was made.
@@ -175,20 +156,6 @@ fn options(args: &CreateArgs, preset: NamedPreset) -> Result<CreateOptions, Stri
         device_bytes: None,
         force: args.force,
     })
-}
-
-/// Largest threshold: one such write is half of the largest record.
-const THRESHOLD_BYTES_MAX: u64 = 1 << 20;
-
-/// A threshold that can be kept.
-pub fn checked_threshold(bytes: u64) -> Result<u32, String> {
-    let max = THRESHOLD_BYTES_MAX;
-    if bytes == 0 || bytes > max || !bytes.is_multiple_of(512) {
-        return Err(format!(
-            "--threshold: expected a multiple of 512 from 512 to {max} bytes, found {bytes}"
-        ));
-    }
-    Ok(bytes as u32)
 }
 
 /// Makes the image file if one was asked for; whether it did.

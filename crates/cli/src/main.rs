@@ -24,9 +24,9 @@ mod report;
 mod serve;
 mod status;
 mod target;
-mod units;
 
 use clap::{CommandFactory, Parser, Subcommand};
+use nearhead_settings::units;
 use std::process::ExitCode;
 
 #[derive(Parser, Debug)]

@@ -16,6 +16,7 @@ mod array;
 mod remote;
 
 pub use array::{label as array_label, refuse_if_misnamed};
+pub use nearhead_settings::{DiskArgs, IoEngine};
 
 /// Size of the image made for a map device that does not exist yet: 64 MiB hold the map of a million
 /// logged blocks.
@@ -39,36 +40,6 @@ impl Access {
     fn creates(self) -> bool {
         matches!(self, Self::Create { .. })
     }
-}
-
-/// How a file or device is driven; an emulated disk says that in its own options.
-#[derive(clap::Args, Clone, Debug, Default)]
-pub struct DiskArgs {
-    /// How commands reach the kernel: `io_uring`, or threads where that is missing
-    #[arg(long, value_enum, default_value_t)]
-    pub io: IoEngine,
-    /// Go through the page cache rather than past it
-    #[arg(long)]
-    pub page_cache: bool,
-    /// Whether a head must move, where the kernel does not know
-    #[arg(long, value_name = "BOOL")]
-    pub rotational: Option<bool>,
-    /// A small fast device or file for the map of the volume: recovery reads only that, and the log
-    /// nearest the head is usable at once; name it at creation and at every use after it
-    #[arg(long, value_name = "PATH")]
-    pub map_device: Option<PathBuf>,
-}
-
-/// Which way commands reach the kernel.
-#[derive(clap::ValueEnum, Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum IoEngine {
-    /// `io_uring` if possible, else threads
-    #[default]
-    Auto,
-    /// `io_uring` or an error
-    Uring,
-    /// Threads
-    Threads,
 }
 
 /// An open disk and the instant from which its time counts.

@@ -2,8 +2,9 @@
 //!
 //! A test that never failed proves nothing. Each mistake here is one that somebody could make; the code in
 //! question asks [`is_made`], which is a constant `false` unless everything was built with `--cfg planted`.
-//! Then one mistake at a time is chosen for the whole process. `cargo xtask planted` makes each of them and
-//! says what finds it, and how soon.
+//! Then one mistake at a time is chosen for the whole process: by [`choose`], or for programs that know
+//! nothing of it, such as tests, by the environment (`NEARHEAD_PLANTED=flush-skipped`). `cargo xtask
+//! planted` makes each of them and says what finds it, and how soon.
 
 /// A mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,11 +34,13 @@ pub enum Mistake {
     ChecksumNotCompared,
     AtomicWriteSplit,
     OlderCopyRead,
+    WrapTailReused,
+    SnapshotReadErrorIgnored,
 }
 
 impl Mistake {
     /// All of them.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 26] = [
         Self::FlushSkipped,
         Self::RecordNotDurable,
         Self::AckBeforeRecord,
@@ -62,6 +65,8 @@ impl Mistake {
         Self::ChecksumNotCompared,
         Self::AtomicWriteSplit,
         Self::OlderCopyRead,
+        Self::WrapTailReused,
+        Self::SnapshotReadErrorIgnored,
     ];
 
     /// What it is called on a command line.
@@ -140,6 +145,14 @@ impl Mistake {
             Self::OlderCopyRead => {
                 ("older-copy-read", "reads prefer the block in flight to the newer staged one")
             }
+            Self::WrapTailReused => (
+                "wrap-tail-reused",
+                "the end of a ring that a record did not fit into is used again",
+            ),
+            Self::SnapshotReadErrorIgnored => (
+                "snapshot-read-error-ignored",
+                "a volume opens from the older snapshot when the newer cannot be read",
+            ),
         }
     }
 
@@ -149,8 +162,30 @@ impl Mistake {
     }
 }
 
+/// The environment's variable that names a mistake.
+pub const VARIABLE: &str = "NEARHEAD_PLANTED";
+
+/// Nobody chose yet, and the environment was not asked either.
 #[cfg(planted)]
-static CHOSEN: std::sync::atomic::AtomicU8 = std::sync::atomic::AtomicU8::new(0);
+const UNASKED: u8 = u8::MAX;
+
+#[cfg(planted)]
+static CHOSEN: std::sync::atomic::AtomicU8 = std::sync::atomic::AtomicU8::new(UNASKED);
+
+/// The number of the chosen mistake, from 1 on; 0 for none.
+#[cfg(planted)]
+fn chosen() -> u8 {
+    use std::sync::atomic::Ordering;
+    let known = CHOSEN.load(Ordering::Relaxed);
+    if known != UNASKED {
+        return known;
+    }
+    let named = std::env::var(VARIABLE).ok().map(|name| {
+        Mistake::by_name(&name).unwrap_or_else(|| panic!("{VARIABLE}: no mistake is called {name}"))
+    });
+    choose(named);
+    CHOSEN.load(Ordering::Relaxed)
+}
 
 /// Makes this mistake from now on, or none. Without `--cfg planted` nothing changes.
 pub fn choose(mistake: Option<Mistake>) {
@@ -172,7 +207,7 @@ pub const fn is_planted() -> bool {
 #[inline]
 pub fn is_made(mistake: Mistake) -> bool {
     #[cfg(planted)]
-    return CHOSEN.load(std::sync::atomic::Ordering::Relaxed) == mistake as u8 + 1;
+    return chosen() == mistake as u8 + 1;
     #[cfg(not(planted))]
     {
         let _ = mistake;

@@ -22,6 +22,7 @@ mod profile;
 mod recovery;
 mod seeds;
 mod trace;
+mod volume_file;
 
 pub use mutate::mutated;
 
@@ -42,7 +43,7 @@ pub struct Target {
 }
 
 /// Every boundary.
-pub const TARGETS: [Target; 12] = [
+pub const TARGETS: [Target; 13] = [
     target("superblock", decoders::superblock, seeds::superblock, 4000),
     target("record_header", decoders::record_header, seeds::record_header, 8000),
     target("snapshot_header", decoders::snapshot_header, seeds::snapshot_header, 4000),
@@ -55,6 +56,7 @@ pub const TARGETS: [Target; 12] = [
     target("trace", trace::run, trace::seeds, 3000),
     target("profile", profile::run, profile::seeds, 1000),
     target("disksim", disksim::run, disksim::seeds, 1000),
+    target("volume_file", volume_file::run, volume_file::seeds, 4000),
 ];
 
 const fn target(

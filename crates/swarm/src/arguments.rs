@@ -13,7 +13,7 @@ options: --ops N        steps of each life (1000)
          --budget B     survive or detect, instead of as the seed likes
          --threads N    instead of one for each core
          --long         do not shorten what fails
-         --planted X    make these planted mistakes, or all; needs a build with `--cfg planted`";
+         --planted X    make these planted mistakes, or all (none, list); needs a build with `--cfg planted`";
 
 /// Which seeds.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,6 +1,7 @@
 //! `nearhead-sim --planted`: makes each planted mistake in turn and says which seeds find it.
 //!
-//! One that no seed finds is a hole in the simulator, and an error of this run.
+//! `cargo xtask planted` asks for one at a time, beside all other rungs. `none` lives the same lives without
+//! a mistake, of which none may fail; `list` says which mistakes there are.
 
 use crate::arguments::Arguments;
 use nearhead_format::planted::{Mistake, choose, is_planted};
@@ -31,10 +32,20 @@ pub(crate) fn run_all(names: &str, arguments: &Arguments) -> ExitCode {
         eprintln!("nearhead-sim: this build makes no mistakes; run: cargo xtask planted");
         return ExitCode::from(2);
     }
+    if names == "list" {
+        for mistake in Mistake::ALL {
+            println!("{}: {}", mistake.name(), mistake.what());
+        }
+        return ExitCode::SUCCESS;
+    }
+    print_head();
+    if names == "none" {
+        let found = search(0, SEEDS, arguments, false);
+        print("none", "no mistake", &found);
+        return if found.first.is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    }
     let wanted =
         |mistake: &Mistake| names == "all" || names.split(',').any(|n| n == mistake.name());
-    println!("| mistake | caught by seeds | first seed | lives and time to it | as |");
-    println!("|---|---|---|---|---|");
     let mut holes = Vec::new();
     for mistake in Mistake::ALL.into_iter().filter(wanted) {
         choose(Some(mistake));
@@ -43,7 +54,7 @@ pub(crate) fn run_all(names: &str, arguments: &Arguments) -> ExitCode {
             found = search(SEEDS, SEEDS_MAX, arguments, true);
         }
         choose(None);
-        print(mistake, &found);
+        print(mistake.name(), mistake.what(), &found);
         if found.first.is_none() {
             holes.push(mistake.name());
         }
@@ -91,16 +102,19 @@ fn search(from: u64, to: u64, arguments: &Arguments, first_only: bool) -> Found 
     found.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn print(mistake: Mistake, found: &Found) {
-    let name = mistake.name();
+fn print_head() {
+    println!("| mistake | caught by seeds | first seed | time to it | as |");
+    println!("|---|---|---|---|---|");
+}
+
+fn print(name: &str, what: &str, found: &Found) {
     let Some((seed, failure)) = &found.first else {
-        println!("| `{name}`: {} | **none** of {} | – | – | – |", mistake.what(), found.lives);
+        println!("| `{name}`: {what} | 0 of {} | – | – | – |", found.lives);
         return;
     };
     let how: String = failure.what.chars().take(SHOWN_CHARS).collect();
     println!(
-        "| `{name}`: {} | {} of {} | {seed} | {:.1} s | {} |",
-        mistake.what(),
+        "| `{name}`: {what} | {} of {} | {seed} | {:.1} s | {} |",
         found.caught,
         found.lives,
         found.first_after_s,

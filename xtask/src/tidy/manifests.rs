@@ -44,6 +44,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         ],
     ),
     ("nearhead-nbd", &["nearhead-format", "nearhead-disk", "nearhead-engine", "nearhead-volume"]),
+    ("nearhead-settings", &["nearhead-format", "nearhead-disk", "nearhead-engine"]),
     (
         "nearhead-hostile",
         &[
@@ -54,6 +55,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "nearhead-volume",
             "nearhead-sim",
             "nearhead-nbd",
+            "nearhead-settings",
         ],
     ),
     (
@@ -79,6 +81,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "nearhead-sim",
             "nearhead-nbd",
             "nearhead-figures",
+            "nearhead-settings",
         ],
     ),
     ("nearhead-protocol-model", &[]),

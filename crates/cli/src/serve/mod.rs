@@ -6,12 +6,11 @@
 //! it.
 
 mod commands;
-mod config;
 mod metrics;
 mod served;
 mod signals;
 
-pub use config::ServeArgs;
+pub use nearhead_settings::ServeArgs;
 pub use served::Served;
 pub use signals::Signals;
 

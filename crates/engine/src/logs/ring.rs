@@ -146,8 +146,9 @@ impl Ring {
     pub(crate) fn advance(&mut self, position: u32, blocks: u32) {
         // From where a recovery begins to scan, also if the record did not fit there and went to the start: a
         // later record at that place would be taken for the first.
-        self.protected_from.get_or_insert(self.position);
-        self.next_protected_from.get_or_insert(self.position);
+        let from = if is_made(Mistake::WrapTailReused) { position } else { self.position };
+        self.protected_from.get_or_insert(from);
+        self.next_protected_from.get_or_insert(from);
         self.previous_position = position;
         self.passed_at = None;
         let blocks = blocks - u32::from(is_made(Mistake::RingOffByOne) && blocks > 1);

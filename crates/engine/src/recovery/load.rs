@@ -8,6 +8,7 @@ use super::{Recovery, Step, bytes_of};
 use crate::engine::Engine;
 use crate::map::Loader;
 use nearhead_disk::{DiskError, Payload};
+use nearhead_format::planted::{Mistake, is_made};
 use nearhead_format::snapshot::{
     BodyItem, BodyReader, HintRange, LogState, SNAPSHOT_HEADER_BYTES, SnapshotHeader,
 };
@@ -19,6 +20,9 @@ impl Recovery {
     /// A disk that cannot read what it may read again later: the snapshot there may be the newest, with log
     /// space used again since, so that the older one is not enough.
     fn slot_is_unreadable(&mut self, slot: usize, offset: u64, problem: &str) {
+        if is_made(Mistake::SnapshotReadErrorIgnored) {
+            return;
+        }
         let problem =
             format!("snapshot slot {slot} at device byte {offset}: could not be read: {problem}");
         self.unreadable.get_or_insert(problem);

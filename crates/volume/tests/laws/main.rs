@@ -9,6 +9,7 @@ mod exhaustive_crash;
 mod failed_volume;
 mod full_logs;
 mod given_up_swap;
+mod laps;
 mod recovery_table;
 mod stale_superblock;
 mod state_machine;

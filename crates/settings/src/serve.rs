@@ -9,9 +9,8 @@
 //! checkpoint_window = "01:00-05:00"
 //! ```
 
-use crate::create::{AckArg, checked_threshold};
-use crate::target::DiskArgs;
 use crate::units::{ByteSize, Span, Window};
+use crate::{AckArg, DiskArgs, checked_threshold};
 use chrono::Timelike;
 use nearhead_disk::Nanos;
 use nearhead_engine::{Ack, Config};
@@ -127,9 +126,14 @@ impl ServeArgs {
 
     /// These flags, completed by the volume file if there is one.
     pub fn merged_with_file(&self) -> Result<Self, String> {
+        let Some(path) = &self.config else { return Ok(self.clone()) };
+        Ok(self.completed_by(read_file(path)?))
+    }
+
+    /// These flags, and what `file` says where they say nothing.
+    #[must_use]
+    pub fn completed_by(&self, file: Self) -> Self {
         let mut merged = self.clone();
-        let Some(path) = &self.config else { return Ok(merged) };
-        let file = read_file(path)?;
         macro_rules! complete {
             ($($field:ident),*) => { $(merged.$field = merged.$field.or(file.$field);)* };
         }
@@ -143,7 +147,19 @@ impl ServeArgs {
         if merged.export.is_empty() {
             merged.export = file.export;
         }
-        Ok(merged)
+        merged
+    }
+
+    /// Reads a volume file's text.
+    pub fn from_text(text: &str) -> Result<Self, String> {
+        let file: Self = toml::from_str(text).map_err(|error| error.to_string())?;
+        // The same bounds as those of the flags.
+        for (name, percent) in [("watermark", file.watermark), ("swap_above", file.swap_above)] {
+            if let Some(found) = percent.filter(|percent| *percent > 100) {
+                return Err(format!("{name}: expected 0 to 100 percent, found {found}"));
+            }
+        }
+        Ok(file)
     }
 
     /// Puts what was asked for over the volume's defaults.
@@ -204,7 +220,7 @@ fn read_file(path: &Path) -> Result<ServeArgs, String> {
     let text = std::fs::read_to_string(path).map_err(|error| {
         format!("volume file {shown}: expected a file in TOML, found {error}; check the path")
     })?;
-    toml::from_str(&text).map_err(|error| format!("volume file {shown}: {error}"))
+    ServeArgs::from_text(&text).map_err(|error| format!("volume file {shown}: {error}"))
 }
 
 #[cfg(test)]
@@ -236,6 +252,17 @@ mod tests {
         assert_eq!(merged.watermark, Some(50));
         assert_eq!(merged.checkpoint_window, Some(Window { start_s: 79_200, end_s: 21_600 }));
         assert_eq!(merged.export, ["disk"]);
+    }
+
+    #[test]
+    fn a_volume_file_may_say_nothing_that_a_flag_may_not() {
+        for (text, part) in [
+            ("watermark = 101", "watermark: expected 0 to 100 percent, found 101"),
+            ("swap_above = 255", "swap_above: expected 0 to 100 percent, found 255"),
+        ] {
+            assert_eq!(ServeArgs::from_text(text).unwrap_err(), part);
+        }
+        assert_eq!(ServeArgs::from_text("watermark = 100").unwrap().watermark, Some(100));
     }
 
     #[test]

@@ -1,0 +1,33 @@
+//! How a disk is driven, as flags say it.
+
+use std::path::PathBuf;
+
+/// How a file or device is driven; an emulated disk says that in its own options.
+#[derive(clap::Args, Clone, Debug, Default)]
+pub struct DiskArgs {
+    /// How commands reach the kernel: `io_uring`, or threads where that is missing
+    #[arg(long, value_enum, default_value_t)]
+    pub io: IoEngine,
+    /// Go through the page cache rather than past it
+    #[arg(long)]
+    pub page_cache: bool,
+    /// Whether a head must move, where the kernel does not know
+    #[arg(long, value_name = "BOOL")]
+    pub rotational: Option<bool>,
+    /// A small fast device or file for the map of the volume: recovery reads only that, and the log
+    /// nearest the head is usable at once; name it at creation and at every use after it
+    #[arg(long, value_name = "PATH")]
+    pub map_device: Option<PathBuf>,
+}
+
+/// Which way commands reach the kernel.
+#[derive(clap::ValueEnum, Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum IoEngine {
+    /// `io_uring` if possible, else threads
+    #[default]
+    Auto,
+    /// `io_uring` or an error
+    Uring,
+    /// Threads
+    Threads,
+}

@@ -1,0 +1,17 @@
+//! What people may tell the program, on a command line or in a volume file.
+//!
+//! Apart from the program so that what reads hostile text can be tried by itself (`crates/hostile`). One gate
+//! checks each value, whichever way it came: a volume file may say nothing that a flag may not. Nothing here
+//! opens a disk or a socket; the only file read is the volume file that was named.
+
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+pub mod units;
+
+mod disk;
+mod serve;
+mod writes;
+
+pub use disk::{DiskArgs, IoEngine};
+pub use serve::ServeArgs;
+pub use writes::{AckArg, checked_threshold};

@@ -1,0 +1,235 @@
+//! Every outcome of a cut at every moment of a workload: recovered, read, held against the oracle.
+//!
+//! Images are told apart by a hash of what differs from the empty volume, so that the same image is recovered
+//! once by each thread while it remembers it, and counted once by all.
+
+use super::TOUCHED_SECTORS;
+use super::image::{ImageDisk, Shared, TornSector, TornWrite, hash, torn_writes};
+use super::tally::Tally;
+use super::workload::{Case, OPERATIONS, operation};
+use crate::support::content::{SECTOR, versions};
+use crate::support::disk::TestDisk;
+use crate::support::harness::{Harness, Options};
+use crate::support::oracle::Oracle;
+use crate::support::steps::Step;
+use nearhead_disk::Nanos;
+use nearhead_engine::{Operation, Request, RequestId};
+use nearhead_models::{SplitMix, Store};
+use nearhead_volume::{Service, Volume};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::rc::Rc;
+use std::sync::atomic::Ordering;
+
+/// Images of which the volume is used and cut again: one in so many.
+const CONTINUE_ONE_IN: u64 = 512;
+/// Images that a thread remembers; it begins anew when there are more.
+const KNOWN_MAX: usize = 1 << 20;
+
+/// How many outcomes of one cut are tried.
+#[derive(Clone, Copy)]
+pub(super) struct Depth {
+    /// Unflushed writes of which every subset is tried; of more a sample.
+    subsets_of_writes_max: usize,
+    /// Prefixes of a torn write: each of a short one, so many of a long one.
+    prefixes_max: usize,
+    /// Whether ends are tried without their beginning, too.
+    suffixes: bool,
+    /// Tears at random places.
+    scattered: u32,
+}
+
+impl Depth {
+    pub(super) const TEST: Self =
+        Self { subsets_of_writes_max: 10, prefixes_max: 9, suffixes: false, scattered: 3 };
+    pub(super) const SOAK: Self =
+        Self { subsets_of_writes_max: 12, prefixes_max: 64, suffixes: true, scattered: 8 };
+}
+
+/// The write that each sector shows. A workload has fewer than 256.
+type Contents = [u8; TOUCHED_SECTORS as usize];
+
+/// Images a thread has recovered, and what could be read then: the same image gives the same.
+pub(super) type Known = HashMap<u64, Contents>;
+
+pub(super) struct Checker<'a> {
+    case: &'a Case,
+    depth: Depth,
+    known: &'a mut Known,
+    tally: &'a Tally,
+    /// Images checked against an oracle, by both hashes.
+    seen: HashSet<(u64, u64)>,
+    /// The hash of every sector that is safe and was written since the beginning.
+    safe: HashMap<u64, u64>,
+    safe_hash: u64,
+}
+
+impl<'a> Checker<'a> {
+    pub(super) fn new(
+        case: &'a Case,
+        configuration: usize,
+        depth: Depth,
+        known: &'a mut Known,
+        tally: &'a Tally,
+    ) -> Self {
+        let (seen, safe) = (HashSet::new(), HashMap::new());
+        Self { case, depth, known, tally, seen, safe, safe_hash: configuration as u64 }
+    }
+
+    pub(super) fn run(&mut self) {
+        let sector_bytes = self.case.options.sector_bytes as usize;
+        let properties = self.case.options.disk_properties();
+        let mut before: Vec<TornWrite> = Vec::new();
+        for (number, (point, oracle)) in self.case.points.iter().enumerate() {
+            let writes = torn_writes(point, sector_bytes);
+            // What is not unflushed any more is safe.
+            for write in &before {
+                if writes.iter().all(|left| left.serial != write.serial) {
+                    write.sectors.iter().for_each(|sector| self.settle(sector));
+                }
+            }
+            if number >= self.case.check_from {
+                let shared = Shared::new(&properties, &point.safe, &self.case.regions);
+                self.check_outcomes(&shared, &writes, oracle);
+            }
+            before = writes;
+        }
+    }
+
+    fn settle(&mut self, sector: &TornSector) {
+        let old = self.safe.insert(sector.offset, sector.hash).unwrap_or(0);
+        self.safe_hash ^= old ^ sector.hash;
+    }
+
+    fn check_outcomes(&mut self, shared: &Rc<Shared>, writes: &[TornWrite], oracle: &Oracle) {
+        let Depth { subsets_of_writes_max, prefixes_max, suffixes, scattered } = self.depth;
+        let all = 1_u64 << writes.len().min(subsets_of_writes_max);
+        let mut random = SplitMix::new(hash(writes.len() as u64, self.case.name.as_bytes()));
+        for number in 0..all {
+            let sampled = writes.len() > subsets_of_writes_max;
+            let subset = if sampled { random.next_u64() } else { number };
+            let survives = |index: usize| subset >> index.min(63) & 1 == 1;
+            self.check_one(shared, writes, oracle, &|index, _| survives(index));
+            for torn in (0..writes.len()).filter(|index| survives(*index)) {
+                let count = writes[torn].sectors.len();
+                for step in 1..count.min(prefixes_max) {
+                    let prefix = step * count / count.min(prefixes_max);
+                    self.check_one(shared, writes, oracle, &|index, sector| {
+                        survives(index) && (index != torn || sector < prefix)
+                    });
+                    if suffixes {
+                        self.check_one(shared, writes, oracle, &|index, sector| {
+                            survives(index) && (index != torn || sector >= prefix)
+                        });
+                    }
+                }
+                for _ in 0..if count > 2 { scattered } else { 0 } {
+                    let coins = SplitMix::new(random.next_u64());
+                    self.check_one(shared, writes, oracle, &|index, sector| {
+                        survives(index) && (index != torn || coins.clone().nth_coin(sector as u64))
+                    });
+                }
+            }
+        }
+    }
+
+    fn check_one(
+        &mut self,
+        shared: &Rc<Shared>,
+        writes: &[TornWrite],
+        oracle: &Oracle,
+        keep: &dyn Fn(usize, usize) -> bool,
+    ) {
+        let mut overlay: BTreeMap<u64, &TornSector> = BTreeMap::new();
+        for (index, write) in writes.iter().enumerate() {
+            let kept = write.sectors.iter().enumerate().filter(|(sector, _)| keep(index, *sector));
+            overlay.extend(kept.map(|(_, sector)| (sector.offset, sector)));
+        }
+        let mut image = self.safe_hash;
+        for (offset, sector) in &overlay {
+            image ^= sector.hash ^ self.safe.get(offset).copied().unwrap_or(0);
+        }
+        if !self.seen.insert((image, oracle.epoch)) {
+            return;
+        }
+        self.tally.checked.fetch_add(1, Ordering::Relaxed);
+        let case = self.case;
+        let fail =
+            |problem: String| -> ! { panic!("{}\nimage {image:016x}: {problem}", case.name) };
+        let overlay = || {
+            let sectors = overlay.iter();
+            sectors.map(|(offset, sector)| (*offset, Rc::clone(&sector.bytes))).collect()
+        };
+        let known = self.known.get(&image).copied();
+        let contents = known.unwrap_or_else(|| {
+            recover(&case.options, shared, overlay()).unwrap_or_else(|problem| fail(problem))
+        });
+        let read = (0..).zip(contents.map(u64::from)).collect();
+        if let Err(problem) = oracle.check_restart(&read) {
+            fail(problem);
+        }
+        if known.is_some() {
+            return;
+        }
+        if self.known.len() >= KNOWN_MAX {
+            self.known.clear();
+        }
+        self.known.insert(image, contents);
+        self.tally.recovered(image);
+        if image.is_multiple_of(CONTINUE_ONE_IN) {
+            self.tally.continued.fetch_add(1, Ordering::Relaxed);
+            go_on(&self.case.options, shared, &overlay(), oracle, image);
+        }
+    }
+}
+
+type Overlay = BTreeMap<u64, Rc<Vec<u8>>>;
+
+/// Recovers the image and reads what the workload may have changed.
+fn recover(options: &Options, shared: &Rc<Shared>, overlay: Overlay) -> Result<Contents, String> {
+    let disk = ImageDisk::new(shared, overlay);
+    let opened = Volume::open_in_virtual_time(disk, Nanos::ZERO, |_, config| {
+        options.configure(config);
+        // A snapshot that is due after the restart is not recovery's.
+        config.snapshot_after_bytes = u64::MAX;
+    });
+    let (mut volume, now) = opened.map_err(|error| error.to_string())?;
+    volume.run_until_open(now).map_err(|error| error.to_string())?;
+    let damage = volume.status().damage;
+    if !damage.is_empty() {
+        return Err(format!("a cut is no damage, but recovery says: {damage:?}"));
+    }
+    let operation = Operation::Read { offset: 0, len: (TOUCHED_SECTORS * SECTOR) as u32 };
+    volume.submit(Request { id: RequestId(1), operation }, now);
+    volume.drive(now);
+    let reply = volume.poll_reply().ok_or("the read is not answered")?;
+    let parts = reply.result.map_err(|error| error.to_string())?;
+    if volume.disk().changes > 0 {
+        return Err(format!("recovery changed the disk {} times", volume.disk().changes));
+    }
+    let mut contents = [0; TOUCHED_SECTORS as usize];
+    for (place, version) in contents.iter_mut().zip(versions(0, &parts)?) {
+        let unknown = |_| format!("version {version} was never written");
+        *place = u8::try_from(version).map_err(unknown)?;
+    }
+    Ok(contents)
+}
+
+/// Recovers, uses the volume, cuts it once more and recovers again.
+fn go_on(options: &Options, shared: &Rc<Shared>, overlay: &Overlay, oracle: &Oracle, seed: u64) {
+    let mut image = shared.safe.clone();
+    for (offset, bytes) in overlay {
+        image.write(*offset, bytes).unwrap();
+    }
+    let disk = TestDisk::with_image(shared.properties.clone(), image)
+        .with_latency(Nanos::from_micros(100));
+    let mut random = SplitMix::new(seed);
+    let mut harness = Harness::resume(options.clone(), disk, oracle.clone());
+    for _ in 0..4 {
+        harness.apply(&operation(random.below(OPERATIONS)));
+        harness.apply(&Step::Turn { micros: random.below(300) });
+    }
+    harness.apply(&Step::Cut { seed: random.next_u64() });
+    harness.apply(&operation(random.below(4)));
+    harness.apply(&Step::Settle);
+    harness.apply(&Step::Cut { seed: random.next_u64() });
+}

@@ -1,0 +1,104 @@
+//! One small log that goes round and round, recovered on the way.
+//!
+//! Records of one size fill it, so that every lap ends at the same place, and what is left there is too short
+//! for another one. There it is decided by chance whether a snapshot is taken, and whether a small record goes
+//! into what is left. A recovery begins to scan where the snapshot ended; what a later lap may write there
+//! matters only until the next snapshot, which is why workloads without laps as regular as these hardly ever
+//! see it. A copy of the disk is recovered, so that no lap is cut short by trying.
+
+use crate::support::content::{SECTOR, versions};
+use crate::support::disk::TestDisk;
+use crate::support::harness::{Harness, Options};
+use crate::support::steps::Step;
+use nearhead_disk::Nanos;
+use nearhead_engine::{Operation, Request, RequestId};
+use nearhead_format::AckMode;
+use nearhead_models::SplitMix;
+use nearhead_volume::{Service, Volume};
+use std::collections::BTreeMap;
+
+/// Writes go to so many places.
+const PLACES: u64 = 4;
+const SPAN_SECTORS: u64 = PLACES * SECTORS_MAX;
+const SECTORS_MAX: u64 = 40;
+const LOG_BYTES: u64 = 512 << 10;
+const LAPS: u64 = 16;
+
+/// Recovers a copy of the disk as a cut would leave it that loses nothing, and reads what was written.
+fn recover(harness: &mut Harness) -> Result<BTreeMap<u64, u64>, String> {
+    let options = harness.options.clone();
+    let disk = TestDisk::with_image(options.disk_properties(), harness.volume().disk().image());
+    let opened = Volume::open_in_virtual_time(disk, Nanos::ZERO, |_, config| {
+        options.configure(config);
+    });
+    let (mut volume, now) = opened.map_err(|error| error.to_string())?;
+    let now = volume.run_until_open(now).map_err(|error| error.to_string())?;
+    let damage = volume.status().damage;
+    if !damage.is_empty() {
+        return Err(format!("a cut is no damage, but recovery says: {damage:?}"));
+    }
+    let operation = Operation::Read { offset: 0, len: (SPAN_SECTORS * SECTOR) as u32 };
+    volume.submit(Request { id: RequestId(1), operation }, now);
+    volume.drive(now);
+    let reply = volume.poll_reply().ok_or("the read is not answered")?;
+    let parts = reply.result.map_err(|error| error.to_string())?;
+    Ok((0..).zip(versions(0, &parts)?).collect())
+}
+
+fn run(seed: u64) {
+    let mut random = SplitMix::new(seed);
+    let mut harness = Harness::new(Options {
+        // None by itself before the log is full.
+        snapshot_after_bytes: 8 << 20,
+        swap_above_pct: None,
+        // No reserve, so that data goes up to the last block of the ring.
+        logs_are_scarce: true,
+        ..Options::new("singlelog", AckMode::Durable)
+    });
+    let count = 8 + random.below(SECTORS_MAX - 8);
+    // Of the record that was written last, and of what is left for the next one.
+    let mut record_bytes = 0;
+    let mut left_bytes = LOG_BYTES;
+    let mut laps = 0;
+    while laps < LAPS {
+        let at_end = left_bytes < record_bytes;
+        if at_end && random.coin() {
+            let now = harness.now;
+            harness.volume().start_snapshot(now);
+            harness.apply(&Step::Settle);
+        }
+        let small = at_end && random.coin();
+        let start = random.below(PLACES) * count;
+        let before = harness.volume().status().stats.record_bytes;
+        harness.apply(&Step::Write { start, count: if small { 1 } else { count }, fua: true });
+        harness.apply(&Step::Settle);
+        let written = harness.volume().status().stats.record_bytes - before;
+        if !small {
+            record_bytes = written;
+        }
+        if written > left_bytes {
+            laps += 1;
+            left_bytes = LOG_BYTES;
+        }
+        left_bytes -= written;
+        if at_end || random.below(16) == 0 {
+            check(&mut harness, seed);
+        }
+    }
+}
+
+fn check(harness: &mut Harness, seed: u64) {
+    let read = recover(harness);
+    if let Err(problem) = read.and_then(|read| harness.oracle.check_restart(&read)) {
+        panic!(
+            "repeat with: SEED={seed} cargo test -p nearhead-volume --test laws laps::\n{problem}"
+        );
+    }
+}
+
+#[test]
+fn a_log_that_goes_round_can_be_recovered_wherever_a_lap_ends() {
+    let only = std::env::var("SEED").ok().and_then(|text| text.parse::<u64>().ok());
+    let seeds = only.map_or(0..24, |seed| seed..seed + 1);
+    seeds.for_each(run);
+}

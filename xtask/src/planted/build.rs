@@ -1,0 +1,114 @@
+//! Building what looks for the planted mistakes, and finding what was built.
+
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Packages with the rungs.
+const PACKAGES: [&str; 5] =
+    ["nearhead-format", "nearhead-engine", "nearhead-volume", "nearhead-swarm", "nearhead-hostile"];
+
+/// The simulator's name as a target.
+const SIMULATOR: &str = "nearhead-sim";
+
+/// Where the programs are, by package and target.
+pub(super) struct Programs {
+    paths: BTreeMap<(String, String), PathBuf>,
+}
+
+impl Programs {
+    /// The test program of this target.
+    pub(super) fn test(&self, package: &str, target: &str) -> Option<&Path> {
+        self.paths.get(&(package.to_owned(), target.to_owned())).map(PathBuf::as_path)
+    }
+
+    pub(super) fn simulator(&self) -> Option<&Path> {
+        self.test("nearhead-swarm", SIMULATOR)
+    }
+
+    /// Name and meaning of every mistake, as the simulator lists them.
+    pub(super) fn mistakes(&self) -> Option<Vec<(String, String)>> {
+        let output = Command::new(self.simulator()?).args(["--planted", "list"]).output();
+        let output = match output {
+            Ok(output) if output.status.success() => output,
+            failed => {
+                println!("{SIMULATOR} does not list its mistakes: {failed:?}");
+                return None;
+            }
+        };
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let pairs = text.lines().filter_map(|line| line.split_once(": "));
+        Some(pairs.map(|(name, what)| (name.to_owned(), what.to_owned())).collect())
+    }
+}
+
+/// Builds all of it with `--cfg planted`; none if that fails, which cargo has said why.
+pub(super) fn build(root: &Path) -> Option<Programs> {
+    // A directory of its own: the flag would otherwise build everything again, twice.
+    let target =
+        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    let program = std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
+    let mut command = Command::new(program);
+    command.args(["test", "--no-run", "--profile", "sim"]);
+    command.args(["--message-format", "json-render-diagnostics"]);
+    command.args(PACKAGES.iter().flat_map(|package| ["--package", package]));
+    command.env("RUSTFLAGS", "--cfg planted").env("CARGO_TARGET_DIR", target.join("planted"));
+    command.current_dir(root).stdin(Stdio::null()).stdout(Stdio::piped());
+    let mut child = match command.spawn() {
+        Ok(child) => child,
+        Err(error) => {
+            println!("cargo cannot be run: {error}");
+            return None;
+        }
+    };
+    let lines = child.stdout.take().into_iter().flat_map(|stdout| BufReader::new(stdout).lines());
+    let paths = lines.map_while(Result::ok).filter_map(|line| program_in(&line)).collect();
+    let built = child.wait().is_ok_and(|status| status.success());
+    built.then_some(Programs { paths })
+}
+
+/// The program that a message of cargo tells of, if it does.
+fn program_in(line: &str) -> Option<((String, String), PathBuf)> {
+    let message: Value = serde_json::from_str(line).ok()?;
+    let executable = message["executable"].as_str()?;
+    let target = &message["target"];
+    let is_simulator = target["name"] == SIMULATOR && message["profile"]["test"] == false;
+    if message["profile"]["test"] != true && !is_simulator {
+        return None;
+    }
+    // The simulator is also built as a test of itself, under the same name.
+    if target["name"] == SIMULATOR && !is_simulator {
+        return None;
+    }
+    let package = PACKAGES.iter().find(|package| {
+        let manifest = message["manifest_path"].as_str().unwrap_or_default();
+        let folder = package.strip_prefix("nearhead-").unwrap_or(package);
+        manifest.ends_with(&format!("crates/{folder}/Cargo.toml"))
+    })?;
+    let name = target["name"].as_str()?.to_owned();
+    Some((((*package).to_owned(), name), PathBuf::from(executable)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_programs_are_found_in_what_cargo_says() {
+        let message = |name: &str, test: bool, executable: &str| {
+            format!(
+                r#"{{"reason":"compiler-artifact","manifest_path":"/x/crates/swarm/Cargo.toml",
+                "target":{{"name":"{name}"}},"profile":{{"test":{test}}},"executable":{executable}}}"#
+            )
+        };
+        let found = program_in(&message("nth_failure", true, "\"/x/a\"")).unwrap();
+        assert_eq!(found.0, ("nearhead-swarm".to_owned(), "nth_failure".to_owned()));
+        assert!(program_in(&message("nearhead-sim", false, "\"/x/sim\"")).is_some());
+        assert!(program_in(&message("nearhead-sim", true, "\"/x/sim-test\"")).is_none());
+        assert!(program_in(&message("nearhead_swarm", false, "null")).is_none());
+        assert!(program_in("warning: no JSON").is_none());
+    }
+}
