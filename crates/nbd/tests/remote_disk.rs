@@ -52,7 +52,7 @@ fn what_is_written_is_read_back_also_over_tcp_and_in_large_pieces() {
 
 #[test]
 fn a_read_only_export_says_so_and_its_refusal_is_told_apart() {
-    let server = TestServer::start_with(|builder| builder, |bare| bare.read_only());
+    let server = TestServer::start_with(|builder| builder, nearhead_volume::BareDisk::read_only);
     let mut disk = connect(&server.socket()).unwrap();
     assert!(disk.is_read_only());
     let error = SyncIo::in_real_time(&mut disk, Instant::now()).write(0, &[1; 512]).unwrap_err();

@@ -143,9 +143,11 @@ fn write_bytes(text: &mut String, sector: u64, bytes: &[u8]) {
     while row < rows.len() {
         let len = rows[row..].iter().take_while(|row| !is_zero(row)).count();
         if len > 0 {
-            let hex: String =
-                rows[row..row + len].concat().iter().map(|byte| format!("{byte:02x}")).collect();
-            writeln!(text, "bytes {sector} {} {hex}", row * ROW).unwrap();
+            write!(text, "bytes {sector} {} ", row * ROW).unwrap();
+            for byte in rows[row..row + len].concat() {
+                write!(text, "{byte:02x}").unwrap();
+            }
+            text.push('\n');
         }
         row += len.max(1);
     }

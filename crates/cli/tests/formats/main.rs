@@ -211,7 +211,7 @@ fn an_unknown_feature_that_must_be_known_to_change_a_volume_makes_it_read_only()
     let fields: [(usize, &[u8]); 2] = [(136, &1_u64.to_le_bytes()), (3000, b"newer")];
     let target = changed(&scratch, "mlb", &fields);
     for command in LOOKING {
-        run_ok(&scratch, &[&command[..], &[&target]].concat());
+        run_ok(&scratch, &[command, &[target.as_str()][..]].concat());
     }
     for command in &CHANGING[..6] {
         refused(&scratch, &target, command, &["feature_ro_compat", "0x1", "newer version"]);

@@ -24,7 +24,7 @@ use nearhead_models::SplitMix;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 /// Cycles of all tests here, unless told otherwise. The shares below add up to it.
@@ -35,6 +35,8 @@ const LIFE_MS_MAX: u64 = 200;
 const RECOVERY_MS_MAX: u64 = 30;
 /// The volume is also read without a daemon after every so many cycles.
 const CHECK_EVERY: u32 = 8;
+/// A cycle that takes longer hangs.
+const CYCLE_MAX: Duration = Duration::from_secs(600);
 /// How often a long run says how far it is.
 const TELL_EVERY: u32 = 50;
 
@@ -268,6 +270,24 @@ fn end_life(
     Ok(false)
 }
 
+/// Ends everything if a cycle does not end: what hangs stays as it is, to be looked at.
+fn watch(what: String) -> Sender<()> {
+    let (done, cycles) = channel();
+    std::thread::spawn(move || {
+        loop {
+            match cycles.recv_timeout(CYCLE_MAX) {
+                Ok(()) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+                Err(RecvTimeoutError::Timeout) => {
+                    eprintln!("{what}: a cycle hangs for {CYCLE_MAX:?}; its processes are left");
+                    std::process::exit(101);
+                }
+            }
+        }
+    });
+    done
+}
+
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|text| text.parse().ok())
 }
@@ -279,8 +299,10 @@ fn run_share(name: &'static str, share: u32, create: &[&str], serve: &'static [&
     let cycles = (u64::from(all) * u64::from(share)).div_ceil(u64::from(CYCLES)) as u32;
     println!("{name}: {cycles} cycles, seed {seed}");
     let mut run = Run::new(name, create, serve, seed);
+    let watched = watch(format!("{name}, seed {seed}, in {}", run.scratch.text("")));
     for cycle in 0..cycles {
         run.cycle = cycle;
+        watched.send(()).unwrap();
         if let Err(what) = run.cycle() {
             panic!("{}", run.failed(&what));
         }
