@@ -366,6 +366,22 @@ pub(crate) mod tests {
         }
     }
 
+    #[test]
+    fn a_chunk_may_end_at_the_last_sector_and_not_behind_it() {
+        for chunk_len in 1..=8 {
+            let place = |chunk_sector| Place::Log { chunk_sector, chunk_len, offset: 0 };
+            let entry = |chunk_sector| Entry {
+                home_sector: 16,
+                len_sectors: 1,
+                place: place(chunk_sector),
+                crc: 7,
+            };
+            let last = SECTORS_MAX - u64::from(chunk_len);
+            assert!(entry(last).is_valid() && entry(last).find_fault().is_ok(), "{chunk_len}");
+            assert!(!entry(last + 1).is_valid() && entry(last + 1).find_fault().is_err());
+        }
+    }
+
     proptest! {
         #[test]
         fn any_entry_packs_and_encodes_and_comes_back(entry in any_entry()) {

@@ -171,4 +171,50 @@ mod tests {
         assert_eq!(MapDevice::plan(MAP_DEVICE_BYTES_MIN - 1, [1; 16], [2; 16]), None);
         assert!(MapDevice::decode(&header().encode(), DEVICE_BYTES - 8192).is_err());
     }
+
+    #[test]
+    fn a_part_out_of_its_place_is_refused_whichever_it_is() {
+        let sound = header();
+        let [first, second] = sound.slot_offsets;
+        let shifted = MapDevice {
+            slot_offsets: [first + 4096, second + 4096],
+            journal_offset: sound.journal_offset + 4096,
+            journal_bytes: sound.journal_bytes - 4096,
+            ..sound
+        };
+        let slots_of = |slot_bytes: u64| MapDevice {
+            slot_offsets: [first, first + slot_bytes],
+            slot_bytes,
+            journal_offset: first + 2 * slot_bytes,
+            ..sound
+        };
+        let journal_of = |journal_bytes| MapDevice { journal_bytes, ..slots_of(8192) };
+        let wrong = [
+            ("the first slot not behind the header", shifted),
+            ("slots without room for a body", slots_of(4096)),
+            (
+                "a gap between the slots",
+                MapDevice { slot_offsets: [first, second + 4096], ..shifted },
+            ),
+            ("a gap before the journal", MapDevice { slot_offsets: [first, second], ..shifted }),
+            (
+                "a journal past the end",
+                MapDevice { journal_bytes: sound.journal_bytes + 4096, ..sound },
+            ),
+            ("a journal too small", journal_of(63 * JOURNAL_BLOCK_BYTES)),
+            ("a journal too large", journal_of(JOURNAL_BYTES_MAX + JOURNAL_BLOCK_BYTES)),
+            ("slots of part of a block", slots_of(8192 + 512)),
+            ("a journal of part of a block", journal_of(64 * JOURNAL_BLOCK_BYTES + 512)),
+            ("no number holds the end", MapDevice { journal_offset: u64::MAX - 8191, ..sound }),
+        ];
+        for (what, device) in wrong {
+            let refused = MapDevice::decode(&device.encode(), DEVICE_BYTES).unwrap_err();
+            assert_eq!(refused.name, "map device layout", "{what}: {refused}");
+        }
+        let least =
+            [slots_of(8192), journal_of(64 * JOURNAL_BLOCK_BYTES), journal_of(JOURNAL_BYTES_MAX)];
+        for device in least {
+            assert_eq!(MapDevice::decode(&device.encode(), DEVICE_BYTES), Ok(device));
+        }
+    }
 }

@@ -15,6 +15,8 @@ mod leaf;
 mod load;
 mod read;
 mod row;
+#[cfg(test)]
+mod shape_tests;
 mod spread;
 #[cfg(test)]
 mod tests;

@@ -25,7 +25,7 @@ use crate::BLOCK_BYTES;
 
 /// Largest log that `slsmr` takes by itself: the persistent cache of the drives that are sold is
 /// 20 to 25 GB (Manylogs section III-I.3).
-const SINGLE_LOG_BYTES_MAX: u64 = 25_000_000_000;
+pub(super) const SINGLE_LOG_BYTES_MAX: u64 = 25_000_000_000;
 
 impl Layout {
     /// Whether the logs are apart from the data.

@@ -20,6 +20,8 @@ mod home;
 mod near;
 mod plan;
 #[cfg(test)]
+mod plan_tests;
+#[cfg(test)]
 mod tests;
 mod validate;
 

@@ -314,6 +314,8 @@ fn parts_that_overlap_by_a_single_block_are_refused() {
     let cases = [
         (tight(end + 4096 - 512), LayoutField::GroupCount),
         (Layout { group_count: 0, ..sound }, LayoutField::GroupCount),
+        (Layout { slot_bytes: sound.slot_bytes + 512, ..sound }, LayoutField::SlotBytes),
+        (Layout { slot_bytes: SLOT_BYTES_MIN - 4096, ..sound }, LayoutField::SlotBytes),
         (slots([first, second - 4096]), LayoutField::SlotOffset),
         (slots([second, first]), LayoutField::SlotOffset),
         (slots([64 << 10, second]), LayoutField::SlotOffset),
@@ -325,6 +327,23 @@ fn parts_that_overlap_by_a_single_block_are_refused() {
         let error = layout.validate().expect_err(field.name());
         assert_eq!(error.field, field, "{error}: {layout:?}");
     }
+}
+
+#[test]
+fn a_log_leaves_a_block_of_data_on_either_side() {
+    let group_bytes = 100 * MIB;
+    let with_log = |log_bytes| {
+        let log_bytes = Some(log_bytes);
+        let group_bytes = Some(group_bytes);
+        Layout::plan(
+            1 << 30,
+            &LayoutOptions { group_bytes, log_bytes, ..LayoutOptions::new(Preset::Mlb) },
+        )
+    };
+    assert!(with_log(group_bytes - 8192).is_ok());
+    let refused = with_log(group_bytes - 4096).unwrap_err();
+    assert_eq!(refused.field, LayoutField::LogBytes);
+    assert!(refused.expected.ends_with(&format!("to {}", group_bytes - 8192)), "{refused}");
 }
 
 #[test]

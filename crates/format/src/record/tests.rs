@@ -266,6 +266,22 @@ fn a_newer_version_is_named_with_the_version_that_is_read() {
 }
 
 #[test]
+fn the_fixed_part_alone_says_how_much_to_read() {
+    let bytes = encoded(&sample(), 512);
+    assert_eq!(peek(&bytes[..HEADER_FIXED_BYTES]), peek(&bytes));
+    assert!(peek(&bytes).is_ok());
+    let short = peek(&bytes[..HEADER_FIXED_BYTES - 1]);
+    assert_eq!(short, Err(RecordError::Length { expected: 96, found: 95 }));
+}
+
+#[test]
+fn a_range_ends_behind_its_last_sector() {
+    assert_eq!(SectorRange { start_sector: 64, len_sectors: 128 }.end_sector(), 192);
+    let all = sample().writes.iter().map(|write| write.range().end_sector()).collect::<Vec<_>>();
+    assert_eq!(all, [0x1234_5678_9ab8, 1_000_017, 5]);
+}
+
+#[test]
 fn chunks_lie_back_to_back_in_the_payload() {
     let chunks: Vec<_> = sample().chunks().map(|c| (c.payload_sector, c.len_sectors)).collect();
     assert_eq!(chunks, [(0, 8), (8, 2)]);

@@ -183,6 +183,38 @@ fn items_out_of_order_are_neither_written_nor_read() {
 }
 
 #[test]
+fn a_hint_of_no_sectors_or_past_the_last_one_is_neither_written_nor_read() {
+    let hint = |start_sector, len_sectors| BodyItem::Hint(HintRange { start_sector, len_sectors });
+    let last = hint(SECTORS_MAX - 1, 1);
+    let (body, summary) = written(&[last], 4096);
+    assert_eq!(read(&body, summary, 4096), Ok(vec![last]));
+    for bad in [hint(8, 0), hint(SECTORS_MAX - 1, 2), hint(SECTORS_MAX, 1), hint(u64::MAX, 1)] {
+        let refused = BodyWriter::new().fill(&mut [0; 4096], &mut [bad].into_iter());
+        assert_eq!(refused.map_err(|field| field.name), Err("hint"), "{bad:?}");
+        let BodyItem::Hint(range) = bad else { unreachable!("only hints are tried") };
+        let mut body = body.clone();
+        put(&mut body, 0, &range.start_sector.to_le_bytes());
+        put(&mut body, 8, &range.len_sectors.to_le_bytes());
+        let body_crc = crate::crc::crc32c(&body);
+        match read(&body, BodySummary { body_crc, ..summary }, 4096) {
+            Err(SnapshotError::Field(field)) => assert_eq!(field.name, "hint", "{bad:?}"),
+            other => panic!("{bad:?}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_body_of_many_pieces_is_the_same_as_one_of_a_single_piece() {
+    // 1024 entries of 20 bytes end exactly with the fifth piece of 4096; each piece before splits one.
+    let entry = |at: u64| Entry { home_sector: at * 8, len_sectors: 8, place: Place::Zero, crc: 0 };
+    let items: Vec<BodyItem> = (0..2500).map(|at| BodyItem::Entry(entry(at))).collect();
+    let (body, summary) = written(&items, 4096);
+    assert_eq!(summary.entry_count, 2500);
+    assert!((body.clone(), summary) == written(&items, 1 << 20), "pieces change the body");
+    assert_eq!(read(&body, summary, 4096), Ok(items));
+}
+
+#[test]
 fn a_snapshot_of_another_volume_or_slot_is_refused() {
     let bytes = header().encode();
     let name = |result: Result<SnapshotHeader, SnapshotError>| match result {

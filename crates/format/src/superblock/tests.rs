@@ -166,6 +166,7 @@ fn labels_are_at_most_64_bytes_without_nul() {
     assert!(Label::new("x".repeat(65)).is_err());
     assert!(Label::new("ä".repeat(33)).is_err());
     assert!(Label::new("a\0b").is_err());
+    assert_eq!(Label::new("Archive ä").unwrap().to_string(), "Archive ä");
     for bad in [&b"\xff\0"[..], b"a\0b"] {
         let mut block = sample().encode(0);
         put(&mut block, LABEL_AT, bad);
@@ -190,6 +191,7 @@ enum Held {
     Damaged,
     Blank,
     TooNew,
+    Featured,
 }
 
 fn held(what: Held, copy_index: u32) -> Result<Superblock, SuperblockError> {
@@ -201,13 +203,14 @@ fn held(what: Held, copy_index: u32) -> Result<Superblock, SuperblockError> {
         Held::Damaged => Err(SuperblockError::Checksum { expected: copy_index, found: 1 }),
         Held::Blank => Err(SuperblockError::NoMagic { found: [0; 8] }),
         Held::TooNew => Err(SuperblockError::Version { expected: 1, found: 2 }),
+        Held::Featured => Err(SuperblockError::Features { unknown: 4 }),
     }
 }
 
 #[test]
 fn every_combination_of_copies_has_its_answer() {
-    use Held::{Blank, Damaged, Foreign, Newest, Stale, TooNew};
-    let all = [Newest, Stale, Foreign, Damaged, Blank, TooNew];
+    use Held::{Blank, Damaged, Featured, Foreign, Newest, Stale, TooNew};
+    let all = [Newest, Stale, Foreign, Damaged, Blank, TooNew, Featured];
     for first in all {
         for second in all {
             for third in all {
@@ -224,10 +227,10 @@ fn check_choice(
     copies: &[Result<Superblock, SuperblockError>; 3],
     choice: Result<Choice, SuperblockError>,
 ) {
-    use Held::{Damaged, Foreign, Newest, Stale, TooNew};
+    use Held::{Damaged, Featured, Foreign, Newest, Stale, TooNew};
     let count = |kinds: &[Held]| places.iter().filter(|held| kinds.contains(held)).count();
-    if count(&[TooNew]) > 0 {
-        assert_eq!(choice, Err(SuperblockError::Version { expected: 1, found: 2 }), "{places:?}");
+    if let Some(newer) = places.iter().position(|held| [TooNew, Featured].contains(held)) {
+        assert_eq!(choice.as_ref().err(), copies[newer].as_ref().err(), "{places:?}");
         return;
     }
     let (ours, foreign) = (count(&[Newest, Stale]), count(&[Foreign]));
