@@ -44,6 +44,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         ],
     ),
     ("nearhead-nbd", &["nearhead-format", "nearhead-disk", "nearhead-engine", "nearhead-volume"]),
+    ("nearhead-wal", &["nearhead-format", "nearhead-disk", "nearhead-uring"]),
     (
         "nearhead-hostile",
         &[
