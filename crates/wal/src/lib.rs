@@ -31,6 +31,7 @@
 mod codec;
 mod error;
 pub mod log;
+pub mod metrics;
 pub mod storage;
 pub mod writer;
 

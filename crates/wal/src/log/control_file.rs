@@ -3,6 +3,7 @@
 //! A change is one durable write to the slot that does not count now, so a torn one changes nothing.
 //! After an error the same slot is used again: the other is the only one known to be good.
 
+use super::pool::sequence_of;
 use crate::codec::control::{Control, SLOT_BYTES, SLOTS};
 use crate::error::{Result, WalError, WalErrorKind};
 use crate::storage::{Access, Storage, StoredFile};
@@ -27,6 +28,13 @@ impl ControlFile {
         if names.iter().any(|name| name == CONTROL_NAME) {
             let detail = format!(
                 "{} holds a log already: open it, or choose another directory",
+                storage.describe()
+            );
+            return Err(WalError::new(WalErrorKind::AlreadyExists, detail));
+        }
+        if let Some(segment) = names.iter().find(|name| sequence_of(name).is_some()) {
+            let detail = format!(
+                "{}: expected an empty directory, found {segment} of a log whose {CONTROL_NAME} is gone; restore that, or choose another directory",
                 storage.describe()
             );
             return Err(WalError::new(WalErrorKind::AlreadyExists, detail));

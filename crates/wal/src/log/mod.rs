@@ -18,15 +18,22 @@ mod batch;
 mod control_file;
 mod options;
 mod pool;
+mod queue;
 mod reader;
 mod recovery;
 mod scan;
 mod serial;
+mod shared;
+mod ticket;
 
 pub use options::LogOptions;
+use pool::Pool;
+pub use queue::Callback;
 pub use reader::Records;
 pub use recovery::Recovered;
 pub use serial::{SerialLog, read_only};
+pub use shared::{Driver, Log, ThreadStart};
+pub use ticket::Ticket;
 
 use std::fmt;
 

@@ -202,6 +202,10 @@ impl SerialLog {
     /// Commits, and says durably that the log ends here, so that the next opening notices if even
     /// its newest record is gone.
     pub fn close(mut self) -> Result<()> {
+        self.close_in_place()
+    }
+
+    pub(super) fn close_in_place(&mut self) -> Result<()> {
         self.commit()?;
         let Some(active) = &self.active else { return Ok(()) };
         self.pool.mark_clean(End {

@@ -98,11 +98,11 @@ impl Oracle {
     }
 }
 
+/// A log just opened, what was found, and every record of it.
+pub(crate) type Opened = (SerialLog, Recovered, Vec<(u64, Vec<u8>)>);
+
 /// Opens, and returns what was found with all records.
-pub(crate) fn open(
-    storage: &Memory,
-    options: &LogOptions,
-) -> Result<(SerialLog, Recovered, Vec<(u64, Vec<u8>)>)> {
+pub(crate) fn open(storage: &Memory, options: &LogOptions) -> Result<Opened> {
     let mut records = Vec::new();
     let (log, found) = SerialLog::open(Arc::new(storage.clone()), options, |lsn, bytes| {
         records.push((lsn.0, bytes.to_vec()));
@@ -176,7 +176,10 @@ fn choices(storage: &Memory, tail: Tail) -> Vec<Vec<SectorFate>> {
     // Where a block is written again, a sector of it is old or new: the device's promise.
     let may_garble = |sector: &nearhead_wal::storage::PendingSector| {
         let in_records = sector.offset >= 4096
-            && sector.file.as_ref().is_some_and(|name| name.ends_with(".wal"));
+            && sector
+                .file
+                .as_ref()
+                .is_some_and(|name| name.contains(".wal") && name != "wal.control");
         tail == Tail::LeftAlone || !in_records
     };
     pending.iter().map(|sector| all[..if may_garble(sector) { 3 } else { 2 }].to_vec()).collect()
