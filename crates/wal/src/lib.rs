@@ -7,6 +7,7 @@
 //!   before they are needed and recycled; recovery that tells torn from corrupt.
 //!
 //! ```text
+//!  open                        from a path to a log
 //!  log/ shared, tickets        threads, waiting
 //!       serial                 one owner: batch -> one durable write -> next
 //!       batch  scan  recovery  packing; reading; where the log ends
@@ -32,9 +33,12 @@ mod codec;
 mod error;
 pub mod log;
 pub mod metrics;
+mod open;
 pub mod storage;
 pub mod writer;
 
 pub use codec::{Geometry, LogId, Tail};
 pub use error::{Result, WalError, WalErrorKind};
-pub use log::{LogOptions, Lsn, Records, Recovered, SerialLog};
+pub use log::{Log, LogOptions, Lsn, Records, Recovered, SerialLog, Ticket};
+pub use metrics::{Histogram, LogMetrics};
+pub use open::{OpenOptions, Opened, read_log};

@@ -96,6 +96,11 @@ impl ControlFile {
     }
 }
 
+/// The unit of writes of the log that lies there.
+pub(crate) fn block_bytes_of(storage: &dyn Storage) -> Result<u32> {
+    Ok(ControlFile::open(storage, Access::Read)?.current().geometry.block_bytes)
+}
+
 fn slot_of(generation: u64) -> usize {
     (generation % SLOTS as u64) as usize * SLOT_BYTES
 }

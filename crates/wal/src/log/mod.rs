@@ -26,6 +26,7 @@ mod serial;
 mod shared;
 mod ticket;
 
+pub(crate) use control_file::{CONTROL_NAME, block_bytes_of};
 pub use options::LogOptions;
 use pool::Pool;
 pub use queue::Callback;

@@ -18,14 +18,12 @@ pub struct Directory {
     path: PathBuf,
     direct: bool,
     writer: Arc<dyn DurableWriter>,
-    notes: Vec<String>,
 }
 
 impl Directory {
     /// The directory at `path`, whose files are written by `writer`.
     ///
-    /// `direct` asks to bypass the page cache; where a file system cannot, it is used through the
-    /// page cache, and a note says so.
+    /// `direct` asks to bypass the page cache; where a file system cannot, it is used.
     pub fn open(path: &Path, direct: bool, writer: Arc<dyn DurableWriter>) -> Result<Self> {
         let shown = path.display();
         let kind = std::fs::metadata(path).map_err(|error| from_io("open", &shown, &error))?;
@@ -35,7 +33,7 @@ impl Directory {
             );
             return Err(WalError::new(WalErrorKind::NotALog, detail));
         }
-        Ok(Self { path: path.to_owned(), direct, writer, notes: Vec::new() })
+        Ok(Self { path: path.to_owned(), direct, writer })
     }
 
     /// Makes the directory at `path`, with its name durable, unless it is there.
@@ -48,11 +46,6 @@ impl Directory {
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
         let parent = parent.unwrap_or(Path::new("."));
         sync_directory(parent)
-    }
-
-    /// Adds something its user should know.
-    pub(crate) fn note(&mut self, note: String) {
-        self.notes.push(note);
     }
 
     fn failed(&self, action: &str, name: &str, error: &io::Error) -> WalError {
@@ -98,10 +91,6 @@ impl Storage for Directory {
 
     fn describe(&self) -> String {
         self.path.display().to_string()
-    }
-
-    fn notes(&self) -> Vec<String> {
-        self.notes.clone()
     }
 }
 

@@ -14,6 +14,7 @@ mod directory;
 mod memory;
 
 pub use directory::Directory;
+pub(crate) use directory::{from_io, from_open};
 pub use memory::{Cut, Memory, PendingSector, SectorFate};
 
 use crate::error::Result;
@@ -44,10 +45,6 @@ pub trait Storage: Send + Sync {
     fn sync_names(&self) -> Result<()>;
     /// What to call it in messages.
     fn describe(&self) -> String;
-    /// What its user should know: fallbacks taken, guesses made.
-    fn notes(&self) -> Vec<String> {
-        Vec::new()
-    }
 }
 
 /// An open file. Offsets, lengths and memory are multiples of a block, except where reading
