@@ -5,6 +5,7 @@
 //!
 //! - [`log`]: records with numbers. Group commit; sub-block packing (Okeanos); segments written
 //!   before they are needed and recycled; recovery that tells torn from corrupt.
+//! - [`stream`]: bytes, for programs that own the format of their log.
 //!
 //! ```text
 //!  open                        from a path to a log
@@ -12,6 +13,7 @@
 //!       serial                 one owner: batch -> one durable write -> next
 //!       batch  scan  recovery  packing; reading; where the log ends
 //!       pool   control_file    which segments there are
+//!  stream/                     bytes at the tail of a file, zeros ahead
 //!  codec/                      bytes on disk
 //!  storage/                    files, behind a trait: a directory, or memory that can lose power
 //!  writer/                     who makes the system call, with what priority
@@ -35,6 +37,7 @@ pub mod log;
 pub mod metrics;
 mod open;
 pub mod storage;
+pub mod stream;
 pub mod writer;
 
 pub use codec::{Geometry, LogId, Tail};
@@ -42,3 +45,4 @@ pub use error::{Result, WalError, WalErrorKind};
 pub use log::{Log, LogOptions, Lsn, Records, Recovered, SerialLog, Ticket};
 pub use metrics::{Histogram, LogMetrics};
 pub use open::{OpenOptions, Opened, read_log};
+pub use stream::{At, Stream, StreamOptions};

@@ -341,7 +341,8 @@ impl MemoryFile {
         let dies = state.begin()?;
         let (start, end) = (offset as usize, offset as usize + bytes.len());
         let growth = end.saturating_sub(state.files[self.file].bytes.len());
-        if state.capacity_bytes.is_some_and(|capacity| state.used_bytes() + growth > capacity) {
+        let is_over = |capacity| state.used_bytes() + growth > capacity;
+        if growth > 0 && state.capacity_bytes.is_some_and(is_over) {
             return Err(WalError::new(WalErrorKind::NoSpace, "no space left in memory"));
         }
         let sectors = start / SECTOR_BYTES..end.div_ceil(SECTOR_BYTES);
