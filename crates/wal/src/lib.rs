@@ -6,6 +6,7 @@
 //! - [`log`]: records with numbers. Group commit; sub-block packing (Okeanos); segments written
 //!   before they are needed and recycled; recovery that tells torn from corrupt.
 //! - [`stream`]: bytes, for programs that own the format of their log.
+//! - [`bulk`]: large writes and reads beside a log, paced so that its latency stays on target.
 //!
 //! ```text
 //!  open                        from a path to a log
@@ -14,6 +15,7 @@
 //!       batch  scan  recovery  packing; reading; where the log ends
 //!       pool   control_file    which segments there are
 //!  stream/                     bytes at the tail of a file, zeros ahead
+//!  bulk/                       few pieces in flight, as many as the log's latency permits
 //!  codec/                      bytes on disk
 //!  storage/                    files, behind a trait: a directory, or memory that can lose power
 //!  writer/                     who makes the system call, with what priority
@@ -31,6 +33,7 @@
 //! docs/wal.md specifies the format and tells how to use it.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+pub mod bulk;
 mod codec;
 mod error;
 pub mod log;

@@ -54,6 +54,16 @@ impl Histogram {
         self.record(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX));
     }
 
+    /// Counts all values of another one too.
+    pub fn merge(&mut self, other: &Self) {
+        for (count, more) in self.buckets.iter_mut().zip(other.buckets.iter()) {
+            *count += more;
+        }
+        self.count += other.count;
+        self.sum += other.sum;
+        self.max = self.max.max(other.max);
+    }
+
     /// Number of values.
     pub fn count(&self) -> u64 {
         self.count
