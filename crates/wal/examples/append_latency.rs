@@ -3,7 +3,7 @@
 //!
 //! `cargo run --release -p nearhead-wal --example append_latency -- DIRECTORY [ROUNDS] [BYTES]`
 //!
-//! - `bare`: O_DIRECT with RWF_DSYNC over extents that were written before: the floor;
+//! - `bare`: `O_DIRECT` with `RWF_DSYNC` over extents that were written before: the floor;
 //! - the log in each of its modes, blocks of 4096 and 512 bytes, `append_durable` of as many bytes;
 //! - `growing`: write and fdatasync at the end of a file, as most programs do.
 //!

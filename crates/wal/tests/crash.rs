@@ -1,5 +1,6 @@
 //! Power fails at every operation, and of what was not safe then every subset survives: nothing
 //! acknowledged is lost, nothing that recovery said is gone comes back, and recovery may be cut too.
+#![allow(clippy::unwrap_used, reason = "a failing unwrap is the test failing")]
 
 mod support;
 

@@ -1,5 +1,6 @@
 //! What is told from what: damage from tears, full from broken; and that after an error nothing is
 //! acknowledged on hope.
+#![allow(clippy::unwrap_used, reason = "a failing unwrap is the test failing")]
 
 mod support;
 

@@ -160,6 +160,7 @@ impl Control {
 
 #[cfg(test)]
 mod tests {
+    use super::super::hex;
     use super::*;
 
     fn sample() -> Control {
@@ -178,8 +179,7 @@ mod tests {
     fn the_golden_bytes_are_what_is_written() {
         let mut bytes = [0xff; SLOT_BYTES];
         sample().encode(&mut bytes);
-        let text: String = bytes[..96].iter().map(|byte| format!("{byte:02x}")).collect();
-        assert_eq!(text, GOLDEN);
+        assert_eq!(hex(&bytes[..96]), GOLDEN);
         assert!(bytes[96..].iter().all(|byte| *byte == 0));
     }
 

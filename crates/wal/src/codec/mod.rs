@@ -139,3 +139,9 @@ fn wrong(
 ) -> String {
     format!("{what}: {field}: expected {expected}, found {found}")
 }
+
+/// As the golden bytes are written.
+#[cfg(test)]
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
+}

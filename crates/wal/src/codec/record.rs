@@ -139,6 +139,7 @@ pub(crate) fn begin_payload(previous_end: u32) -> [u8; BEGIN_PAYLOAD_BYTES as us
 
 #[cfg(test)]
 mod tests {
+    use super::super::hex;
     use super::*;
 
     const ID: LogId = *b"0123456789abcdef";
@@ -158,8 +159,7 @@ mod tests {
     fn the_golden_bytes_are_what_is_written() {
         let mut bytes = [0; 32];
         sample().encode(Seed::of(&ID, 7), 12288, &mut bytes);
-        let text: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-        assert_eq!(text, GOLDEN);
+        assert_eq!(hex(&bytes), GOLDEN);
     }
 
     /// Written by `golden.py` beside this file, which shares no code with it.

@@ -90,6 +90,7 @@ impl SegmentHeader {
 
 #[cfg(test)]
 mod tests {
+    use super::super::hex;
     use super::*;
 
     fn sample() -> SegmentHeader {
@@ -101,8 +102,7 @@ mod tests {
     fn the_golden_bytes_are_what_is_written() {
         let mut bytes = [0xff; SEGMENT_HEADER_BYTES];
         sample().encode(&mut bytes);
-        let text: String = bytes[..48].iter().map(|byte| format!("{byte:02x}")).collect();
-        assert_eq!(text, GOLDEN);
+        assert_eq!(hex(&bytes[..48]), GOLDEN);
         assert!(bytes[48..].iter().all(|byte| *byte == 0));
     }
 

@@ -18,7 +18,7 @@ const PIECE_BYTES: u64 = 128 << 10;
 pub(super) struct Ahead {
     storage: Arc<dyn Storage>,
     name: String,
-    ahead_bytes: u64,
+    lead_bytes: u64,
     by_thread: bool,
     /// Everything before this is written.
     written_to: u64,
@@ -35,7 +35,7 @@ impl Ahead {
         Self {
             storage,
             name: name.to_owned(),
-            ahead_bytes: options.ahead_bytes.next_multiple_of(PIECE_BYTES),
+            lead_bytes: options.ahead_bytes.next_multiple_of(PIECE_BYTES),
             by_thread: options.ahead_by_thread,
             written_to,
             thread: None,
@@ -44,7 +44,7 @@ impl Ahead {
 
     /// Sees to it that everything before `end` is written, and that there will be more.
     pub(super) fn make_room(&mut self, end: u64) -> Result<()> {
-        if self.ahead_bytes == 0 {
+        if self.lead_bytes == 0 {
             return Ok(());
         }
         if self.thread.as_ref().is_some_and(JoinHandle::is_finished) || end > self.written_to {
@@ -52,13 +52,13 @@ impl Ahead {
             self.stop();
         }
         if end > self.written_to {
-            let to = end.next_multiple_of(PIECE_BYTES) + self.ahead_bytes;
+            let to = end.next_multiple_of(PIECE_BYTES) + self.lead_bytes;
             self.written_to = zero(&*self.storage, &self.name, self.written_to, to)?;
         }
-        let is_low = self.written_to - end < self.ahead_bytes / 2;
+        let is_low = self.written_to - end < self.lead_bytes / 2;
         if self.by_thread && is_low && self.thread.is_none() {
             let (storage, name) = (Arc::clone(&self.storage), self.name.clone());
-            let (from, to) = (self.written_to, self.written_to + self.ahead_bytes);
+            let (from, to) = (self.written_to, self.written_to + self.lead_bytes);
             let started = std::thread::Builder::new()
                 .name("nearhead-zeros".to_owned())
                 .spawn(move || zero(&*storage, &name, from, to));

@@ -113,18 +113,20 @@ impl Choice {
 
 fn better(honours: Honours, mode: Mode, place: &Place, permitted: Permitted) -> Option<String> {
     let mut advice = Vec::new();
-    let pace = "pace bulk I/O, which needs no scheduler and no privilege";
+    let remedy = "pace bulk I/O, which needs no scheduler and no privilege";
     match (honours, mode) {
         (Honours::Threads, Mode::Request) => advice.push("a dedicated thread under bfq".to_owned()),
         (Honours::Classes, _) if !permitted.real_time && mode != Mode::Caller => {
-            advice.push(format!("CAP_SYS_NICE for the real-time class, or {pace}"));
+            advice.push(format!("CAP_SYS_NICE for the real-time class, or {remedy}"));
         }
         (Honours::Nothing, _) => {
             let other = place.schedulers_other.iter().find(|name| *name == "mq-deadline");
             let switch = other.filter(|_| permitted.real_time && mode != Mode::Caller);
-            advice.push(switch.map_or(pace.to_owned(), |_| format!("{pace}, or set mq-deadline")));
+            advice.push(
+                switch.map_or(remedy.to_owned(), |_| format!("{remedy}, or set mq-deadline")),
+            );
         }
-        (Honours::Unknown, _) => advice.push(pace.to_owned()),
+        (Honours::Unknown, _) => advice.push(remedy.to_owned()),
         _ => {}
     }
     if !place.is_direct {
