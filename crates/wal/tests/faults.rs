@@ -4,6 +4,7 @@
 
 mod support;
 
+use nearhead_models::SplitMix;
 use nearhead_wal::storage::{Memory, Storage};
 use nearhead_wal::{LogOptions, Lsn, Result, SerialLog, Tail, WalError, WalErrorKind};
 use support::{Oracle, Step, created, live, open, open_checked, payload, small};
@@ -296,4 +297,35 @@ fn recycled_segments_keep_their_number_down() {
     log.close().unwrap();
     let (_, found, records) = open(&storage, &options).unwrap();
     assert_eq!((found.first_lsn, found.next_lsn, records.len()), (Lsn(197), Lsn(200), 3));
+}
+
+#[test]
+fn files_of_arbitrary_bytes_are_refused_without_a_panic() {
+    let options = small(Tail::Rewritten);
+    let storage = log_of(&options, &[30, 5000, 5000, 5000, 40]);
+    let names = storage.names().unwrap();
+    for seed in 0..2000 {
+        let mut random = SplitMix::new(seed);
+        let hostile = storage.killed();
+        for _ in 0..=random.below(3) {
+            let name = &names[random.below(names.len() as u64) as usize];
+            hostile.damage(name, |bytes| match random.below(4) {
+                0 => bytes.truncate(random.below(bytes.len() as u64 + 1) as usize),
+                1 => bytes.extend([0xff; 5000]),
+                _ => {
+                    let from = random.below(bytes.len() as u64 + 1) as usize;
+                    let len = random.below(600) as usize;
+                    let range = from..(from + len).min(bytes.len());
+                    bytes[range].iter_mut().for_each(|byte| *byte = random.next_u64() as u8);
+                }
+            });
+        }
+        // Whatever is found, it is a beginning of what was written.
+        if let Ok((_, _, records)) = open(&hostile, &options) {
+            for (lsn, bytes) in records {
+                let sizes = [30, 5000, 5000, 5000, 40];
+                assert_eq!(bytes, payload(lsn, sizes[lsn as usize - 1]), "seed {seed}");
+            }
+        }
+    }
 }

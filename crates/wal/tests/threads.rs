@@ -195,3 +195,14 @@ fn a_full_log_refuses_and_goes_on_after_truncation() {
         log.close().unwrap();
     }
 }
+
+#[test]
+fn a_callback_that_panics_harms_nobody_else() {
+    for driver in DRIVERS {
+        let storage = created(&small(Tail::Rewritten));
+        let log = threaded(&storage, driver).unwrap();
+        log.submit_then(b"its owner panics", |_| panic!("on purpose")).unwrap();
+        assert_eq!(log.append_durable(b"another's").unwrap(), Lsn(2), "{driver:?}");
+        log.close().unwrap();
+    }
+}

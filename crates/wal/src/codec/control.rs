@@ -29,7 +29,9 @@
 //! | `first_lsn` | truncated records coming back |
 //! | `cl` (1: closed in order), `end_*` | loss of the newest records of a log that was closed: everything up to there must verify |
 
-use super::{Geometry, LogId, Tail, VERSION, array_at, put, u16_at, u32_at, u64_at, wrong};
+use super::{
+    Geometry, LSN_MAX, LogId, Tail, VERSION, array_at, put, u16_at, u32_at, u64_at, wrong,
+};
 use crate::log::Lsn;
 use nearhead_format::crc::crc32c;
 
@@ -150,7 +152,9 @@ impl Control {
             (self.first_sequence..=self.last_sequence).contains(&end.sequence)
                 && end.offset <= self.geometry.segment_bytes
         });
-        if sequences && end && self.first_lsn.0 > 0 && self.last_sequence < u64::MAX {
+        let numbers = [self.generation, self.last_sequence, self.first_lsn.0];
+        let bounded = numbers.iter().all(|number| *number <= LSN_MAX);
+        if sequences && end && bounded && self.first_lsn.0 > 0 {
             Ok(())
         } else {
             Err(format!("{self:?}"))
@@ -210,6 +214,7 @@ mod tests {
             Control { first_lsn: Lsn(0), ..sample() },
             Control { clean_end: Some(end), ..sample() },
             Control { last_sequence: u64::MAX, ..sample() },
+            Control { generation: u64::MAX, ..sample() },
         ] {
             control.encode(&mut bytes);
             assert!(Control::decode(&bytes).is_err(), "{control:?}");

@@ -22,6 +22,9 @@ pub(crate) const VERSION: u16 = 1;
 /// Records start here in every segment: behind its header, on the largest physical sector there is.
 pub(crate) const RECORDS_OFFSET: u32 = 4096;
 
+/// Numbers of records, segments and generations end here, so that none of them can overflow.
+pub(crate) const LSN_MAX: u64 = 1 << 62;
+
 /// Records start at multiples of this, and are padded with zeros to it.
 pub(crate) const RECORD_ALIGN: u32 = 8;
 

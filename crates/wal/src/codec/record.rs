@@ -23,7 +23,7 @@
 //! | `durable_offset` | taking rot for a tear: everything before it in this segment was durable before this record was written, so if something there does not verify, it is damage |
 //! | `kind` | reading bookkeeping as data |
 
-use super::{LogId, RECORD_ALIGN, RECORDS_OFFSET, array_at, put, u32_at, u64_at};
+use super::{LSN_MAX, LogId, RECORD_ALIGN, RECORDS_OFFSET, array_at, put, u32_at, u64_at};
 use crate::log::Lsn;
 use nearhead_format::crc::{crc32c, crc32c_append};
 
@@ -125,7 +125,8 @@ impl RecordHeader {
         };
         let room = segment_bytes.saturating_sub(offset).saturating_sub(RECORD_HEADER_BYTES);
         let fits = header.payload_bytes <= room;
-        let sane = (RECORDS_OFFSET..=offset).contains(&header.durable_offset) && header.lsn.0 > 0;
+        let sane = (RECORDS_OFFSET..=offset).contains(&header.durable_offset)
+            && (1..=LSN_MAX).contains(&header.lsn.0);
         (fits && sane).then_some((header, crc))
     }
 }
@@ -208,6 +209,7 @@ mod tests {
             RecordHeader { durable_offset: 12296, ..sample() },
             RecordHeader { durable_offset: 0, ..sample() },
             RecordHeader { lsn: Lsn(0), ..sample() },
+            RecordHeader { lsn: Lsn(u64::MAX), ..sample() },
         ] {
             header.encode(Seed::of(&ID, 7), 12288, &mut bytes);
             assert_eq!(RecordHeader::decode(Seed::of(&ID, 7), 12288, 65536, &bytes), None);

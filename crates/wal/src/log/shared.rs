@@ -15,6 +15,7 @@ use crate::error::{Result, WalError, WalErrorKind};
 use crate::metrics::{Histogram, LogMetrics};
 use crate::storage::Storage;
 use nearhead_format::crc::crc32c;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
@@ -415,7 +416,10 @@ impl Shared {
             let never_written = std::mem::take(&mut queue.waiting).entries;
             drop(queue);
             let late = never_written.into_iter().filter_map(|entry| entry.callback);
-            callbacks.into_iter().chain(late).for_each(|callback| callback(Err(error.clone())));
+            callbacks
+                .into_iter()
+                .chain(late)
+                .for_each(|callback| call(callback, Err(error.clone())));
             queue = self.queue();
         }
         let wakers = queue.take_wakers();
@@ -486,9 +490,15 @@ impl Shared {
         }
         for (lsn, entry) in (first..).zip(entries) {
             if let Some(callback) = entry.callback.take() {
-                callback(Ok(Lsn(lsn)));
+                call(callback, Ok(Lsn(lsn)));
             }
         }
         *settled = end;
     }
+}
+
+/// A callback that panics must not end the thread that writes for everybody.
+fn call(callback: Callback, outcome: Result<Lsn>) {
+    // The panic has been reported by the panic hook; there is nobody else to tell.
+    let _ = catch_unwind(AssertUnwindSafe(|| callback(outcome)));
 }
