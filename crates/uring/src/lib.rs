@@ -13,6 +13,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod blocking;
+mod durable_file;
 mod error;
 mod exclusive;
 mod gate;
@@ -24,6 +25,8 @@ mod mailbox;
 mod options;
 mod pool;
 mod pread_disk;
+mod priority;
+mod priority_ring;
 mod probe_direct;
 mod ring;
 mod segments;
@@ -33,9 +36,13 @@ mod target;
 mod uring_disk;
 mod zoned;
 
+pub use durable_file::{Access, DurableFile};
 pub use error::{OpenError, OpenErrorKind};
 pub use image::create_image;
 pub use options::{Engine, OpenOptions};
+pub use priority::{IoPriority, set_thread_priority, thread_priority};
+pub use priority_ring::PriorityRing;
+pub use sysfs::scheduler_of;
 
 use nearhead_disk::{Completion, Disk, Nanos, Properties, Submission};
 use pread_disk::PreadDisk;

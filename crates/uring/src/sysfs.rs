@@ -7,6 +7,21 @@ use crate::zoned::Zoned;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+/// The I/O scheduler of the block device with these numbers, and the others it could have, as
+/// `queue/scheduler` lists them (`none [mq-deadline] bfq`). `None` where the kernel tells nothing:
+/// file systems without a device of their own, containers without `/sys`.
+pub fn scheduler_of(major: u32, minor: u32) -> Option<(String, Vec<String>)> {
+    scheduler_in(&BlockAttributes::of(major, minor).text("queue/scheduler")?)
+}
+
+fn scheduler_in(list: &str) -> Option<(String, Vec<String>)> {
+    let names = list.split_whitespace();
+    let bare = |name: &str| name.trim_matches(['[', ']']).to_owned();
+    let current = names.clone().find(|name| name.starts_with('[')).map(bare)?;
+    let others = names.filter(|name| !name.starts_with('[')).map(bare).collect();
+    Some((current, others))
+}
+
 /// The directory of one whole block device (a partition's attributes are its parent's).
 pub(crate) struct BlockAttributes {
     directory: Option<PathBuf>,
@@ -104,6 +119,14 @@ mod tests {
         assert_eq!(nothing.rotational(), None);
         assert_eq!(nothing.write_back_cache(), None);
         assert!(!nothing.discards());
+    }
+
+    #[test]
+    fn the_scheduler_in_use_is_the_one_in_brackets() {
+        let found = scheduler_in("none [mq-deadline] kyber bfq").unwrap();
+        assert_eq!(found.0, "mq-deadline");
+        assert_eq!(found.1, ["none", "kyber", "bfq"]);
+        assert_eq!(scheduler_in("none"), None);
     }
 
     #[test]

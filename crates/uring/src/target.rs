@@ -198,7 +198,7 @@ fn open_file(path: &Path, shown: &str, options: &OpenOptions) -> Result<Target, 
         exclusive::lock_file(&fd, shown)?;
     }
     let stat = rustix::fs::fstat(&fd).map_err(failed)?;
-    let magic = rustix::fs::fstatfs(&fd).map_or(0, |found| found.f_type as u64);
+    let magic = magic_of(&fd);
     let under = BlockAttributes::of(rustix::fs::major(stat.st_dev), rustix::fs::minor(stat.st_dev));
     let alignment = direct.then(|| {
         alignment.unwrap_or_else(|| probe_direct::measured_alignment(&fd, stat.st_size as u64))
@@ -218,7 +218,7 @@ fn open_file(path: &Path, shown: &str, options: &OpenOptions) -> Result<Target, 
     if magic == TMPFS_MAGIC {
         notes.push(format!("{shown} lives in memory (tmpfs): nothing in it survives a power cut"));
     }
-    let write_through = HONOURS_DSYNC.iter().any(|(known, _)| *known == magic);
+    let write_through = honours_dsync(&fd);
     if !write_through {
         notes.push(format!(
             "file system {magic:#x} is not known to honour RWF_DSYNC: a durable write is a write and an fdatasync"
@@ -251,6 +251,17 @@ fn open_file(path: &Path, shown: &str, options: &OpenOptions) -> Result<Target, 
         is_file: true,
         zero_range_refused: AtomicBool::new(false),
     })
+}
+
+/// Which kind of file system a file is in.
+fn magic_of(fd: &OwnedFd) -> u64 {
+    rustix::fs::fstatfs(fd).map_or(0, |found| found.f_type as u64)
+}
+
+/// Whether a write with `RWF_DSYNC` is known to be durable there.
+pub(crate) fn honours_dsync(fd: &OwnedFd) -> bool {
+    let magic = magic_of(fd);
+    HONOURS_DSYNC.iter().any(|(known, _)| *known == magic)
 }
 
 /// Whether the file system deallocates ranges, asked beyond the end of the file, where there is

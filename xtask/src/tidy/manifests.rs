@@ -1,7 +1,7 @@
 //! The layer rule: who may depend on whom.
 //!
 //! `format <- disk <- engine <- volume <- {sim, nbd} <- cli`, `sim <- figures <- cli`; `models` and `uring` are
-//! interchangeable disks and know only `disk`. A crate of the workspace that the table does not
+//! interchangeable disks and know only `disk`; `wal` writes files through `uring`, beside the engine. A crate of the workspace that the table does not
 //! name is a finding, so the table stays complete. Dependencies of tests are free: they never
 //! reach a user, and a test of the engine may well drive a disk model.
 //!
@@ -45,6 +45,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ),
     ("nearhead-nbd", &["nearhead-format", "nearhead-disk", "nearhead-engine", "nearhead-volume"]),
     ("nearhead-settings", &["nearhead-format", "nearhead-disk", "nearhead-engine"]),
+    ("nearhead-wal", &["nearhead-format", "nearhead-disk", "nearhead-uring"]),
     (
         "nearhead-hostile",
         &[

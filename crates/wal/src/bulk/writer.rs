@@ -1,0 +1,101 @@
+//! Writing a large file in pieces: a snapshot, a compaction.
+//!
+//! [`BulkWriter::finish`] alone says that the file is whole and durable; a writer that is dropped,
+//! or met an error, leaves a file that nobody should use.
+
+use super::PIECE_BYTES;
+use super::gate::Gate;
+use super::pieces::{Action, Piece, Pieces};
+use crate::error::{Result, WalError};
+use crate::storage::{from_io, from_open};
+use nearhead_disk::BufferMut;
+use nearhead_uring::{Access, DurableFile};
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+/// A new file being written.
+pub struct BulkWriter {
+    pieces: Pieces,
+    filling: BufferMut,
+    filled: usize,
+    offset: u64,
+    failed: Option<WalError>,
+}
+
+impl BulkWriter {
+    /// Makes the file at `path`, which must not exist.
+    pub fn create(path: &Path, gate: Arc<Gate>) -> Result<Self> {
+        let file = DurableFile::open(path, Access::Create, true).map_err(from_open)?;
+        let mut pieces = Pieces::start(file, gate)?;
+        let filling = pieces.memory();
+        Ok(Self { pieces, filling, filled: 0, offset: 0, failed: None })
+    }
+
+    /// Adds bytes. Waits while as many pieces as may be are in flight.
+    pub fn write(&mut self, mut bytes: &[u8]) -> Result<()> {
+        while !bytes.is_empty() {
+            let len = (PIECE_BYTES - self.filled).min(bytes.len());
+            self.filling[self.filled..self.filled + len].copy_from_slice(&bytes[..len]);
+            self.filled += len;
+            bytes = &bytes[len..];
+            if self.filled == PIECE_BYTES {
+                self.send()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Where the next byte goes.
+    pub fn position(&self) -> u64 {
+        self.offset + self.filled as u64
+    }
+
+    fn send(&mut self) -> Result<()> {
+        self.collect(false)?;
+        let memory = self.pieces.memory();
+        let bytes = std::mem::replace(&mut self.filling, memory);
+        let len = std::mem::take(&mut self.filled);
+        // Past the page cache only whole blocks can be written: the rest is cut off at the end.
+        let whole = len.next_multiple_of(4096);
+        let mut bytes = bytes;
+        bytes[len..whole].fill(0);
+        let piece = Piece { action: Action::Write, offset: self.offset, bytes, len: whole };
+        self.offset += len as u64;
+        self.pieces.submit(piece)
+    }
+
+    /// Takes back pieces that are done; all of them if `all`.
+    fn collect(&mut self, all: bool) -> Result<()> {
+        while let Some((piece, outcome)) = self.pieces.next_done(all)? {
+            self.pieces.recycle(piece.bytes);
+            if let Err(error) = outcome {
+                self.failed.get_or_insert(error);
+            }
+        }
+        self.failed.clone().map_or(Ok(()), Err)
+    }
+
+    /// Waits for all pieces, cuts the file to its exact length and makes it durable. Returns that.
+    pub fn finish(mut self) -> Result<u64> {
+        if self.filled > 0 {
+            self.send()?;
+        }
+        self.collect(true)?;
+        let file = self.pieces.file();
+        let outcome = file.set_len(self.offset).and_then(|()| file.sync());
+        outcome.map_err(|error| from_io("finish", &file.name(), &error))?;
+        Ok(self.offset)
+    }
+}
+
+impl io::Write for BulkWriter {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Self::write(self, bytes).map(|()| bytes.len()).map_err(io::Error::other)
+    }
+
+    /// Does nothing: only [`BulkWriter::finish`] makes anything durable.
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,150 @@
+//! Everything a log keeps on disk, byte by byte: the control block, the header of a segment, the
+//! header of a record. No I/O.
+//!
+//! What was decoded was written by us, for this log and this place: magic, checksum, version and
+//! every field are checked before one of them is used in arithmetic. No input makes anything here
+//! panic or allocate. Integers are little-endian; bytes that mean nothing are zero, and a reader
+//! refuses anything else. docs/wal.md draws the same for people.
+
+pub(crate) mod control;
+pub(crate) mod record;
+pub(crate) mod segment;
+
+use crate::error::{Result, WalError, WalErrorKind};
+
+/// Names a log; drawn when it is created. Part of every checksum: what another log left in
+/// recycled disk space does not count.
+pub type LogId = [u8; 16];
+
+/// Version of everything here. A reader refuses any other.
+pub(crate) const VERSION: u16 = 1;
+
+/// Records start here in every segment: behind its header, on the largest physical sector there is.
+pub(crate) const RECORDS_OFFSET: u32 = 4096;
+
+/// Numbers of records, segments and generations end here, so that none of them can overflow.
+pub(crate) const LSN_MAX: u64 = 1 << 62;
+
+/// Records start at multiples of this, and are padded with zeros to it.
+pub(crate) const RECORD_ALIGN: u32 = 8;
+
+/// How the last, part-filled block of the log is treated by the next write.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Tail {
+    /// It is written again, the same bytes first, new records behind them (Okeanos, section 3:
+    /// no space is wasted on small records). Assumes what every device promises: a sector that is
+    /// being overwritten when power fails is old or new afterwards.
+    #[default]
+    Rewritten,
+    /// It is left alone: every write starts a block of its own. Costs the rest of a block per
+    /// write, and survives devices that lose a sector they were overwriting.
+    LeftAlone,
+}
+
+impl Tail {
+    fn to_byte(self) -> u8 {
+        match self {
+            Self::Rewritten => 0,
+            Self::LeftAlone => 1,
+        }
+    }
+
+    fn from_byte(byte: u8) -> Option<Self> {
+        match byte {
+            0 => Some(Self::Rewritten),
+            1 => Some(Self::LeftAlone),
+            _ => None,
+        }
+    }
+}
+
+/// The sizes a log was created with; they never change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Geometry {
+    /// Bytes of a segment: a multiple of 4096, from 16 KiB to 1 GiB.
+    pub segment_bytes: u32,
+    /// Bytes of a block, the unit of writes: 512 or 4096.
+    pub block_bytes: u32,
+    /// What happens to a part-filled block.
+    pub tail: Tail,
+}
+
+impl Geometry {
+    /// Smallest segment.
+    pub const SEGMENT_BYTES_MIN: u32 = 16 << 10;
+    /// Largest segment.
+    pub const SEGMENT_BYTES_MAX: u32 = 1 << 30;
+
+    /// Whether the sizes are within their bounds.
+    pub(crate) fn validate(&self) -> Result<()> {
+        let sizes = Self::SEGMENT_BYTES_MIN..=Self::SEGMENT_BYTES_MAX;
+        if !sizes.contains(&self.segment_bytes) || !self.segment_bytes.is_multiple_of(4096) {
+            let detail = format!(
+                "segment_bytes: expected a multiple of 4096 from 16 KiB to 1 GiB, found {}",
+                self.segment_bytes
+            );
+            return Err(WalError::new(WalErrorKind::OutOfRange, detail));
+        }
+        if !matches!(self.block_bytes, 512 | 4096) {
+            let detail = format!("block_bytes: expected 512 or 4096, found {}", self.block_bytes);
+            return Err(WalError::new(WalErrorKind::OutOfRange, detail));
+        }
+        Ok(())
+    }
+
+    /// The largest payload that fits into an empty segment.
+    pub(crate) fn payload_bytes_max(&self) -> u32 {
+        let begin = record::space_of(record::BEGIN_PAYLOAD_BYTES);
+        self.segment_bytes - RECORDS_OFFSET - begin - record::RECORD_HEADER_BYTES - self.block_bytes
+    }
+
+    /// The first multiple of the block at or behind `offset`.
+    pub(crate) fn block_up(&self, offset: u32) -> u32 {
+        offset.next_multiple_of(self.block_bytes)
+    }
+
+    /// The last multiple of the block at or before `offset`.
+    pub(crate) fn block_down(&self, offset: u32) -> u32 {
+        offset / self.block_bytes * self.block_bytes
+    }
+}
+
+pub(crate) fn u16_at(bytes: &[u8], at: usize) -> u16 {
+    u16::from_le_bytes(array_at(bytes, at))
+}
+
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(array_at(bytes, at))
+}
+
+pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(array_at(bytes, at))
+}
+
+/// Offsets are constants of the format and callers have checked the length.
+pub(crate) fn array_at<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+    let mut array = [0; N];
+    array.copy_from_slice(&bytes[at..at + N]);
+    array
+}
+
+pub(crate) fn put(bytes: &mut [u8], at: usize, value: &[u8]) {
+    bytes[at..at + value.len()].copy_from_slice(value);
+}
+
+/// `what` should have had `expected` in `field`, but had `found`.
+#[cold]
+fn wrong(
+    what: &str,
+    field: &str,
+    expected: impl std::fmt::Display,
+    found: impl std::fmt::Display,
+) -> String {
+    format!("{what}: {field}: expected {expected}, found {found}")
+}
+
+/// As the golden bytes are written.
+#[cfg(test)]
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
+}
