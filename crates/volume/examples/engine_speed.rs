@@ -3,7 +3,7 @@
 
 use nearhead_disk::{Nanos, Payload};
 use nearhead_engine::{Operation, Request, RequestId};
-use nearhead_format::{AckMode, Label};
+use nearhead_format::AckMode;
 use nearhead_models::{Dataless, InstantDisk, SplitMix, plain_properties};
 use nearhead_volume::{CreateOptions, NamedPreset, Service, Volume, create};
 use std::time::Instant;
@@ -16,18 +16,8 @@ fn main() {
         let properties = plain_properties(1 << 40, 512);
         let disk = InstantDisk::new(properties.clone(), Box::new(Dataless), Nanos::ZERO);
         let preset = NamedPreset::by_name("mlb").expect("a known preset");
-        let options = CreateOptions {
-            volume_id: [1; 16],
-            created_unix_s: 0,
-            preset: preset.preset,
-            logged_write_bytes_max: preset.logged_write_bytes_max,
-            group_bytes: None,
-            log_bytes: None,
-            ack: AckMode::Durable,
-            label: Label::default(),
-            device_bytes: None,
-            force: true,
-        };
+        let options =
+            CreateOptions { ack: AckMode::Durable, ..CreateOptions::new([1; 16], preset) };
         let superblock = create::describe(&properties, None, &options).expect("a layout");
         let mut volume = Volume::start_empty(disk, superblock, |_, _| {});
         let blocks = volume.info().size_bytes / 4096;

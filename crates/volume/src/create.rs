@@ -4,6 +4,7 @@
 //! refused unless the caller insists, naming what was found.
 
 use crate::map_device;
+use crate::presets::NamedPreset;
 use crate::probe::{HEAD_BYTES, TAIL_BYTES, probe};
 use crate::sync_io::SyncIo;
 use nearhead_disk::{DiskError, Properties, Zones};
@@ -37,6 +38,24 @@ pub struct CreateOptions {
     pub device_bytes: Option<u64>,
     /// Overwrite whatever is there.
     pub force: bool,
+}
+
+impl CreateOptions {
+    /// What `named` says, on the whole of an empty device: default sizes, early replies, no label, made in 1970.
+    pub fn new(volume_id: VolumeId, named: NamedPreset) -> Self {
+        Self {
+            volume_id,
+            created_unix_s: 0,
+            preset: named.preset,
+            logged_write_bytes_max: named.logged_write_bytes_max,
+            group_bytes: None,
+            log_bytes: None,
+            ack: AckMode::Flush,
+            label: Label::default(),
+            device_bytes: None,
+            force: false,
+        }
+    }
 }
 
 /// Why no volume was created.

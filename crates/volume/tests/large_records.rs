@@ -5,25 +5,18 @@
 
 use nearhead_disk::{BufferMut, Nanos, Payload};
 use nearhead_engine::{Operation, RECORD_BYTES_MAX, Request, RequestId};
-use nearhead_format::{AckMode, Label};
+use nearhead_format::AckMode;
 use nearhead_models::{Model, SplitMix, model_from_text};
 use nearhead_volume::{CreateOptions, NamedPreset, Service, SyncIo, Volume, create};
 
 const BLOCK: u64 = 4096;
 
 fn options() -> CreateOptions {
-    let preset = NamedPreset::by_name("mlb-32").unwrap();
     CreateOptions {
-        volume_id: [7; 16],
-        created_unix_s: 0,
-        preset: preset.preset,
-        logged_write_bytes_max: preset.logged_write_bytes_max,
-        group_bytes: Some(100 << 20),
-        log_bytes: Some(10 << 20),
         ack: AckMode::Durable,
-        label: Label::default(),
         device_bytes: Some(1 << 30),
         force: true,
+        ..CreateOptions::new([7; 16], NamedPreset::by_name("mlb-32").unwrap())
     }
 }
 

@@ -5,7 +5,7 @@
 
 use nearhead_disk::{Completion, Disk, Nanos, Payload, Properties, Submission};
 use nearhead_engine::{Operation, Request, RequestId};
-use nearhead_format::{AckMode, Label, Place};
+use nearhead_format::{AckMode, Place};
 use nearhead_models::{HddModel, ModelSpec, SplitMix};
 use nearhead_volume::create::describe;
 use nearhead_volume::{CreateOptions, NamedPreset, Service, Volume};
@@ -69,18 +69,8 @@ impl Run {
         told(&mut properties);
         let disk = Turning { disk, properties };
         let preset = NamedPreset::by_name("mlb-256").unwrap();
-        let options = CreateOptions {
-            volume_id: [7; 16],
-            created_unix_s: 0,
-            preset: preset.preset,
-            logged_write_bytes_max: preset.logged_write_bytes_max,
-            group_bytes: None,
-            log_bytes: None,
-            ack: AckMode::Durable,
-            label: Label::default(),
-            device_bytes: None,
-            force: true,
-        };
+        let options =
+            CreateOptions { ack: AckMode::Durable, ..CreateOptions::new([7; 16], preset) };
         let superblock = describe(disk.properties(), None, &options).unwrap();
         let volume = Volume::start_empty(disk, superblock, |_, _| {});
         Self { volume, now: Nanos::ZERO, next: 0, random: SplitMix::new(1), there: 0, here: 0 }

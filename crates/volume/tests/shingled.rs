@@ -2,16 +2,17 @@
 
 #![allow(clippy::unwrap_used)]
 
-use nearhead_disk::{
-    BufferMut, Class, Command, CommandId, Disk, Nanos, Payload, Submission, Ticket, Zones,
-};
-use nearhead_engine::{Operation, Request, RequestId};
-use nearhead_format::{AckMode, Label};
+#[expect(dead_code, reason = "shared with tests that need more of it")]
+mod support;
+
+use nearhead_disk::{Class, Command, CommandId, Disk, Nanos, Payload, Submission, Ticket, Zones};
+use nearhead_engine::Operation;
 use nearhead_models::{Model, Report, SmrStats, SplitMix, model_from_text};
 use nearhead_volume::{
     CreateOptions, GatheredDisk, NamedPreset, OpenError, Service, SyncIo, Volume, create,
 };
 use std::collections::BTreeMap;
+use support::Run;
 
 const BLOCK: u64 = 4096;
 
@@ -23,36 +24,18 @@ fn gathered(text: &str) -> Gathered {
 }
 
 fn options(preset: &str) -> CreateOptions {
-    let preset = NamedPreset::by_name(preset).unwrap();
-    CreateOptions {
-        volume_id: [3; 16],
-        created_unix_s: 0,
-        preset: preset.preset,
-        logged_write_bytes_max: preset.logged_write_bytes_max,
-        group_bytes: None,
-        log_bytes: None,
-        ack: AckMode::Flush,
-        label: Label::default(),
-        device_bytes: None,
-        force: true,
-    }
+    let named = NamedPreset::by_name(preset).unwrap();
+    CreateOptions { force: true, ..CreateOptions::new([3; 16], named) }
 }
 
-fn content(block: u64, version: u64) -> Vec<u8> {
-    let words = [version.to_le_bytes(), block.to_le_bytes()].concat();
-    if version == 0 { vec![0; BLOCK as usize] } else { words.repeat(256) }
-}
-
-/// A volume and the one client that it has.
-struct Run {
-    volume: Volume<Gathered>,
-    now: Nanos,
-    next: u64,
+/// A volume on a shingled disk, and what its client wrote.
+struct Shingled {
+    run: Run<Gathered>,
     /// What every block must read as.
     versions: BTreeMap<u64, u64>,
 }
 
-impl Run {
+impl Shingled {
     fn create(disk: &str, preset: &str) -> Self {
         let mut disk = gathered(disk);
         create(&mut SyncIo::in_virtual_time(&mut disk, Nanos::ZERO), &options(preset)).unwrap();
@@ -60,82 +43,46 @@ impl Run {
     }
 
     fn open(disk: Gathered, now: Nanos, versions: BTreeMap<u64, u64>) -> Self {
-        let opened = Volume::open_in_virtual_time(disk, now, |_, config| {
-            // Only what a test asks for.
-            config.cleaning.idle_after = None;
-        });
-        let (mut volume, now) = opened.unwrap_or_else(|error| panic!("{error}"));
-        let now = volume.run_until_open(now).unwrap_or_else(|error| panic!("{error}"));
-        assert_eq!(volume.status().damage, Vec::<String>::new());
-        Self { volume, now, next: 1, versions }
-    }
-
-    fn send(&mut self, operation: Operation) -> u64 {
-        let id = self.next;
-        self.next += 1;
-        self.volume.submit(Request { id: RequestId(id), operation }, self.now);
-        id
-    }
-
-    fn write(&mut self, block: u64, count: u64, version: u64) -> u64 {
-        let bytes: Vec<u8> =
-            (block..block + count).flat_map(|block| content(block, version)).collect();
-        let data = Payload::Bytes(BufferMut::copy_of(&bytes).freeze());
-        self.send(Operation::Write { offset: block * BLOCK, data, fua: true })
+        // Only what a test asks for.
+        let run = Run::open(disk, now, |config| config.cleaning.idle_after = None);
+        Self { run, versions }
     }
 
     fn write_durably(&mut self, block: u64, count: u64, version: u64) {
-        let id = self.write(block, count, version);
-        self.wait(id);
+        let id = self.run.write(block..block + count, version);
+        self.run.wait(id);
         self.versions.extend((block..block + count).map(|block| (block, version)));
     }
 
-    fn wait(&mut self, id: u64) -> Vec<Payload> {
-        loop {
-            self.volume.drive(self.now);
-            while let Some(reply) = self.volume.poll_reply() {
-                if reply.id.0 == id {
-                    return reply.result.unwrap();
-                }
-            }
-            self.now = self.volume.wake_at().unwrap().max(self.now);
-        }
-    }
-
     fn check(&mut self) {
-        for (block, version) in self.versions.clone() {
-            let id = self.send(Operation::Read { offset: block * BLOCK, len: BLOCK as u32 });
-            let mut bytes = Vec::new();
-            for part in self.wait(id) {
-                let mut piece = vec![0; part.len()];
-                part.copy_to(&mut piece);
-                bytes.extend(piece);
-            }
-            assert!(bytes == content(block, version), "block {block}: expected {version}");
+        for (&block, &version) in &self.versions {
+            assert_eq!(self.run.version(block), version, "block {block}");
         }
     }
 
     /// One checkpoint of everything, until it ends or `until`.
     fn checkpoint(&mut self, until: Nanos) {
-        self.volume.start_checkpoint(true, self.now);
+        self.run.volume.start_checkpoint(true, self.run.now);
         loop {
-            self.volume.drive(self.now);
-            let wake = self.volume.wake_at().filter(|&at| at <= until);
+            self.run.volume.drive(self.run.now);
+            let wake = self.run.volume.wake_at().filter(|&at| at <= until);
             match wake {
-                Some(at) if self.volume.status().checkpointing => self.now = at.max(self.now),
+                Some(at) if self.run.volume.status().checkpointing => {
+                    self.run.now = at.max(self.run.now);
+                }
                 _ => return,
             }
         }
     }
 
     fn power_cut(self, random: &mut SplitMix) -> Self {
-        let mut disk = self.volume.into_disk().into_disk();
-        disk.power_cut(self.now, random).unwrap();
-        Self::open(GatheredDisk::new(disk).unwrap(), self.now, self.versions)
+        let mut disk = self.run.volume.into_disk().into_disk();
+        disk.power_cut(self.run.now, random).unwrap();
+        Self::open(GatheredDisk::new(disk).unwrap(), self.run.now, self.versions)
     }
 
     fn disk_stats(&self) -> SmrStats {
-        match self.volume.disk().disk().report() {
+        match self.run.volume.disk().disk().report() {
             Report::Shingled(stats) => *stats,
             other => panic!("expected a shingled disk, found {other:?}"),
         }
@@ -143,8 +90,8 @@ impl Run {
 
     /// The band of a client byte, in the client's addresses.
     fn band(&self, offset: u64) -> std::ops::Range<u64> {
-        let start = self.volume.superblock().layout.data_offset;
-        let zones: &Zones = self.volume.disk().zones().unwrap();
+        let start = self.run.volume.superblock().layout.data_offset;
+        let zones: &Zones = self.run.volume.disk().zones().unwrap();
         let band = zones.band_at(start + offset).unwrap();
         band.start.saturating_sub(start)..band.end - start
     }
@@ -161,70 +108,69 @@ const DISKS: [(&str, &str); 4] = [
 fn what_was_durable_is_there_after_power_cuts_also_in_the_middle_of_a_band() {
     for (disk, preset) in DISKS {
         let mut random = SplitMix::new(5);
-        let mut run = Run::create(disk, preset);
-        let blocks = run.volume.info().size_bytes / BLOCK;
+        let mut shingled = Shingled::create(disk, preset);
+        let blocks = shingled.run.volume.info().size_bytes / BLOCK;
         for round in 1..=5 {
             println!("repeat with {disk}, {preset}, round {round}");
             for step in 0..20 {
                 // Three places far from each other; large writes are logged like small ones.
                 let first = blocks / 3 * (step % 3) + random.below(20_000);
                 let count = if step == 7 { 600 } else { 1 + random.below(4) };
-                run.write_durably(first, count, round);
+                shingled.write_durably(first, count, round);
             }
-            assert_eq!(run.volume.status().stats.in_place_bytes, 0, "all writes are logged");
-            let end = run.now + Nanos::from_millis(random.below(4000));
-            run.checkpoint(end);
-            run = run.power_cut(&mut random);
-            run.check();
+            assert_eq!(
+                shingled.run.volume.status().stats.in_place_bytes,
+                0,
+                "all writes are logged"
+            );
+            let end = shingled.run.now + Nanos::from_millis(random.below(4000));
+            shingled.checkpoint(end);
+            shingled = shingled.power_cut(&mut random);
+            shingled.check();
         }
     }
 }
 
 #[test]
 fn a_checkpoint_writes_every_band_once_and_lets_all_of_it_go() {
-    let mut run = Run::create("model:st8000as0002-mlsmr", "mlsmr");
-    let size_bytes = run.volume.info().size_bytes;
-    let middle = run.band(size_bytes / 2);
+    let mut shingled = Shingled::create("model:st8000as0002-mlsmr", "mlsmr");
+    let size_bytes = shingled.run.volume.info().size_bytes;
+    let middle = shingled.band(size_bytes / 2);
     let (first, bytes) = (middle.start.div_ceil(BLOCK), middle.end - middle.start);
     // More entries than one record lets go, and a band next to it; neither is covered wholly.
     for index in 0..1500 {
-        run.write_durably(first + index * 3, 2, 1);
+        shingled.write_durably(first + index * 3, 2, 1);
     }
-    run.write_durably(middle.end.div_ceil(BLOCK) + 5, 1, 1);
+    shingled.write_durably(middle.end.div_ceil(BLOCK) + 5, 1, 1);
     assert!(1500 * 3 * BLOCK < bytes, "the blocks are in one band of {bytes} bytes");
-    let before = run.disk_stats().bands_rewritten;
-    run.checkpoint(Nanos::MAX);
-    let status = run.volume.status();
+    let before = shingled.disk_stats().bands_rewritten;
+    shingled.checkpoint(Nanos::MAX);
+    let status = shingled.run.volume.status();
     assert_eq!((status.map_entries, status.stats.bands_written), (0, 2));
-    assert_eq!(run.disk_stats().bands_rewritten - before, 2, "the disk did it once for each");
-    run.check();
+    assert_eq!(shingled.disk_stats().bands_rewritten - before, 2, "the disk did it once for each");
+    shingled.check();
 }
 
 #[test]
 fn a_full_log_moves_to_a_cold_one_without_any_band_being_rewritten() {
-    let mut run = Run::create("model:st8000as0002-mlsmr", "mlsmr");
-    let log_bytes = run.volume.superblock().layout.log_bytes;
-    let before = run.disk_stats().bands_rewritten;
+    let mut shingled = Shingled::create("model:st8000as0002-mlsmr", "mlsmr");
+    let log_bytes = shingled.run.volume.superblock().layout.log_bytes;
+    let before = shingled.disk_stats().bands_rewritten;
     // More than the logs hold that an idle disk is given in turn, whichever comes round first.
     let writes = 12 * log_bytes / (64 * BLOCK);
     for index in 0..writes {
-        run.write_durably(index * 64, 64, index + 1);
+        shingled.write_durably(index * 64, 64, index + 1);
         if index % 8 == 7 {
             // Somebody reads here, so the head stays; then nobody asks for anything.
-            let id = run.send(Operation::Read { offset: 900_000 * BLOCK, len: 4096 });
-            run.wait(id);
-            let rest = run.now + Nanos::from_secs(2);
-            while let Some(at) = run.volume.wake_at().filter(|&at| at < rest) {
-                run.now = at.max(run.now);
-                run.volume.drive(run.now);
-            }
-            run.now = rest;
+            let id = shingled.run.send(Operation::Read { offset: 900_000 * BLOCK, len: 4096 });
+            shingled.run.wait(id);
+            shingled.run.rest(Nanos::from_secs(2));
         }
     }
-    let stats = run.volume.status().stats;
+    let stats = shingled.run.volume.status().stats;
     assert!(stats.swaps > 0 && stats.swapped_bytes > 0, "{stats:?}");
-    assert_eq!(run.disk_stats().bands_rewritten, before, "{stats:?}");
-    run.check();
+    assert_eq!(shingled.disk_stats().bands_rewritten, before, "{stats:?}");
+    shingled.check();
 }
 
 /// Mean time of a durable write of one block after a read at a third of the data, over many.
@@ -273,8 +219,8 @@ fn a_place_among_the_logs_is_near_the_data_that_is_as_far_in() {
 
 #[test]
 fn a_shingled_volume_opens_on_its_own_disk_only() {
-    let run = Run::create("model:st8000as0002-mlsmr", "mlsmr");
-    let disk = run.volume.into_disk().into_disk();
+    let shingled = Shingled::create("model:st8000as0002-mlsmr", "mlsmr");
+    let disk = shingled.run.volume.into_disk().into_disk();
     // The disk as it is, with its non-shingled ranges between the bands.
     let opened = Volume::open_in_virtual_time(disk, Nanos::from_secs(90), |_, _| {});
     match opened.err() {

@@ -5,6 +5,7 @@
 //! file is read whole, up to a bound.
 
 use super::ImportError;
+use super::syntax::{Content, Value};
 use std::cell::Cell;
 use std::fs::File;
 use std::io::{BufReader, Read};
@@ -70,6 +71,25 @@ impl Folder {
     /// What is in the folder, for messages.
     pub(super) fn listing(&self) -> String {
         listing(&self.path)
+    }
+
+    /// The file that `value`, the one of `key`, names: its name and its text.
+    pub(super) fn named_by<'a>(
+        &self,
+        value: &'a Value,
+        key: &str,
+    ) -> Result<(&'a str, String), ImportError> {
+        let file = match &value.content {
+            Content::Missing(file) => file.as_str(),
+            _ => value.word(key)?,
+        };
+        let text = self.read(file)?.ok_or_else(|| {
+            let problem = format!(
+                "{key:?}: {file} is not in the package's folder; put it (or {file}.zst) there"
+            );
+            ImportError::new(&value.place, problem)
+        })?;
+        Ok((file, text))
     }
 
     /// The text of `file` or of `file.zst`, or none if there is neither.

@@ -177,15 +177,7 @@ fn table(
         let points = inline_points(items, key)?;
         return Ok((points, None, format!("{}: measured seeks.", value.place)));
     }
-    let file = match &value.content {
-        Content::Missing(file) => file.as_str(),
-        _ => value.word(key)?,
-    };
-    let Some(text) = folder.read(file)? else {
-        let problem =
-            format!("{key:?}: {file} is not in the package's folder; put it (or {file}.zst) there");
-        return Err(ImportError::new(&value.place, problem));
-    };
+    let (file, text) = folder.named_by(value, key)?;
     let mut table = Table::default();
     for (index, line) in text.lines().enumerate() {
         let place = format!("{file}:{}", index + 1);

@@ -9,7 +9,7 @@ use super::ImportError;
 use super::files::Folder;
 use super::layout::skews_in_revolutions;
 use super::mappings::{self, Track};
-use super::syntax::{Content, Section};
+use super::syntax::Section;
 use crate::layout::TreeSpec;
 
 /// Equal tracks. Skews are in revolutions.
@@ -25,15 +25,7 @@ struct Zone {
 pub(super) fn read(section: &Section, folder: &Folder) -> Result<TreeSpec, ImportError> {
     let key = "Layout Map File";
     let value = section.need(key)?;
-    let file = match &value.content {
-        Content::Missing(file) => file.as_str(),
-        _ => value.word(key)?,
-    };
-    let Some(text) = folder.read(file)? else {
-        let problem =
-            format!("{key:?}: {file} is not in the package's folder; put it (or {file}.zst) there");
-        return Err(ImportError::new(&value.place, problem));
-    };
+    let (file, text) = folder.named_by(value, key)?;
     let zones = section.need("Zones")?.list("Zones")?;
     let zones: Vec<Zone> =
         zones.iter().map(|zone| one_zone(zone.section("Zones")?)).collect::<Result<_, _>>()?;

@@ -7,7 +7,6 @@
 
 use nearhead_disk::{Nanos, Payload};
 use nearhead_engine::{AdmissionPolicy, Operation, Request, RequestId, Status};
-use nearhead_format::{AckMode, Label};
 use nearhead_models::{Dataless, InstantDisk, SplitMix, plain_properties};
 use nearhead_volume::{CreateOptions, NamedPreset, Service, Volume, create};
 
@@ -34,16 +33,9 @@ fn volume(preset: &str, device_bytes: u64, log_bytes: Option<u64>) -> Volume<Ins
     let disk = InstantDisk::new(properties.clone(), Box::new(Dataless), Nanos::from_micros(100));
     let named = NamedPreset::by_name(preset).unwrap();
     let options = CreateOptions {
-        volume_id: [1; 16],
-        created_unix_s: 0,
-        preset: named.preset,
-        logged_write_bytes_max: named.logged_write_bytes_max,
         group_bytes: log_bytes.filter(|_| preset == "mlb").map(|log| log * 8),
         log_bytes,
-        ack: AckMode::Flush,
-        label: Label::default(),
-        device_bytes: None,
-        force: true,
+        ..CreateOptions::new([1; 16], named)
     };
     let superblock = create::describe(&properties, None, &options).unwrap();
     // One command of cleaning at a time, so that it cannot keep up.

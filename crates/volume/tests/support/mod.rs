@@ -6,26 +6,18 @@
 
 use nearhead_disk::{BufferMut, Disk, Nanos, Payload};
 use nearhead_engine::{Config, Operation, Request, RequestId};
-use nearhead_format::{AckMode, Label};
 use nearhead_models::SplitMix;
 use nearhead_volume::{CreateOptions, NamedPreset, Service, Volume};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Options of a small volume; `volume_id` fills all bytes of its identity.
+/// Options of a volume with small logs; `volume_id` fills all bytes of its identity.
 pub(crate) fn options(preset: &str, volume_id: u8, group_bytes: u64) -> CreateOptions {
-    let preset = NamedPreset::by_name(preset).unwrap();
     CreateOptions {
-        volume_id: [volume_id; 16],
-        created_unix_s: 0,
-        preset: preset.preset,
-        logged_write_bytes_max: preset.logged_write_bytes_max,
         group_bytes: Some(group_bytes),
         log_bytes: Some(512 << 10),
-        ack: AckMode::Flush,
-        label: Label::default(),
-        device_bytes: None,
         force: true,
+        ..CreateOptions::new([volume_id; 16], NamedPreset::by_name(preset).unwrap())
     }
 }
 
@@ -95,7 +87,7 @@ impl<D: Disk> Run<D> {
     }
 
     /// Lets the volume and the disk work for themselves.
-    fn rest(&mut self, span: Nanos) {
+    pub(crate) fn rest(&mut self, span: Nanos) {
         let until = self.now + span;
         while let Some(at) = self.volume.wake_at().filter(|&at| at < until) {
             self.now = at.max(self.now);
