@@ -13,6 +13,8 @@
 //! The decision table in docs/recovery.md lists every combination of damage and what follows.
 
 mod bounds;
+#[cfg(test)]
+mod bounds_tests;
 mod chain;
 mod journal_scan;
 mod load;
