@@ -63,6 +63,11 @@ fn a_logged_copy_lies_inside_one_log() {
         assert_taken_up_to(&layout, logged(start), logged(start - 1));
         assert_taken_up_to(&layout, logged(end - 2), logged(end - 1));
         assert_taken_up_to(&layout, logged(start + 1), logged(end));
+        let whole = |chunk_sector| {
+            let place = Place::Log { chunk_sector, chunk_len: 8, offset: 0 };
+            BodyItem::Entry(Entry { home_sector: 0, len_sectors: 8, place, crc: 0 })
+        };
+        assert_taken_up_to(&layout, whole(end - 8), whole(end - 7));
     }
     let home_is_past_it =
         Place::Log { chunk_sector: layout.log_offset(0).unwrap() / 512, chunk_len: 2, offset: 0 };

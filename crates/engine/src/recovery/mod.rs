@@ -16,6 +16,8 @@ mod bounds;
 #[cfg(test)]
 mod bounds_tests;
 mod chain;
+#[cfg(test)]
+mod decision_tests;
 mod journal_scan;
 mod load;
 mod scan;
