@@ -7,6 +7,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod ci;
+mod coverage;
 mod protocol;
 mod simulate;
 mod test_output;
@@ -20,6 +21,7 @@ const USAGE: &str =
        cargo xtask ci     format, tidy, clippy, cargo-deny where installed, every test, fresh seeds
        cargo xtask sim    lives of volumes under faults: --seed N, --seeds A..B, --minutes M, --fresh COUNT
        cargo xtask planted [NAMES]   make each planted mistake and see that the simulator finds it
+       cargo xtask coverage   which lines of format, engine and nbd the tests never run
        cargo xtask protocol [STATES | mistakes]   explore the model of the engine's protocol";
 
 fn main() -> ExitCode {
@@ -27,6 +29,7 @@ fn main() -> ExitCode {
     let succeeded = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["tidy"] => tidy::report_workspace(&workspace_root()),
         ["ci"] => ci::run(&workspace_root()),
+        ["coverage"] => coverage::run(&workspace_root()),
         ["planted"] => simulate::planted(&workspace_root(), "all"),
         ["planted", names] => simulate::planted(&workspace_root(), names),
         ["protocol", ..] => protocol::run(&workspace_root(), &arguments[1..]),
