@@ -75,6 +75,14 @@ bench: build ## measure against the disk alone and nbdkit: target/bench/bench.js
 	@scripts/install-deps test
 	$(nearhead) bench --out target/bench
 
+.PHONY: coverage
+coverage: ## line coverage of format, engine and nbd, and whether it is what docs/testing.md promises
+	$(CARGO) run --quiet --package xtask -- coverage
+
+.PHONY: mutants
+mutants: ## each small change to codecs, recovery and map, and whether a test notices (hours)
+	@scripts/mutants
+
 .PHONY: lint
 lint: ## the quick part of `make test`: format, style rules, clippy
 	$(CARGO) fmt --all -- --check

@@ -7,6 +7,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod ci;
+mod coverage;
 mod daemon;
 mod planted;
 mod protocol;
@@ -24,6 +25,7 @@ const USAGE: &str =
        cargo xtask planted [NAMES]   make each planted mistake and see which rungs of SAFETY.md find it
        cargo xtask daemon   the real daemon under kills and power cuts: --cycles N, --seed N
        cargo xtask golden-images   write test images of a new format version
+       cargo xtask coverage   which lines of format, engine and nbd the tests never run
        cargo xtask protocol [STATES | mistakes]   explore the model of the engine's protocol";
 
 fn main() -> ExitCode {
@@ -35,6 +37,7 @@ fn main() -> ExitCode {
         ["golden-images"] => daemon::golden_images(&workspace_root()),
         ["planted"] => planted::run(&workspace_root(), "all"),
         ["planted", names] => planted::run(&workspace_root(), names),
+        ["coverage"] => coverage::run(&workspace_root()),
         ["protocol", ..] => protocol::run(&workspace_root(), &arguments[1..]),
         ["sim", ..] => simulate::run(&workspace_root(), &arguments[1..]),
         ["help" | "--help" | "-h"] => {

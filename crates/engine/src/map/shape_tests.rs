@@ -2,6 +2,7 @@
 //! loaded, and leaves at the limits of their room and reach.
 
 use super::leaf::{CAPACITY, Columns, Leaf, REACH_SECTORS};
+use super::tree::NODE_LEAVES_MAX;
 use super::{LoadError, Map};
 use nearhead_format::{BLOCK_SECTORS, Entry, Place};
 use std::error::Error as _;
@@ -119,4 +120,35 @@ fn leaves_that_are_joined_never_reach_too_far() {
         // As it was, for the next round.
         map.insert(logged(far, 8, 5000), &mut |_| ());
     }
+}
+
+#[test]
+fn a_map_loaded_in_order_leaves_full_nodes_behind() {
+    let map = Map::from_sorted((0..4_000).map(|block| logged(block, 8, block * 8))).unwrap();
+    let (last, others) = map.tree.nodes.split_last().unwrap();
+    assert!(others.len() > 20 && !last.leaves.is_empty());
+    for node in others {
+        assert_eq!(node.leaves.len(), NODE_LEAVES_MAX);
+    }
+}
+
+/// Blocks go in an order that has nothing to do with their addresses: leaves are joined as they empty, and
+/// nodes too, but never to more than a node holds.
+#[test]
+fn leaves_and_nodes_are_joined_as_blocks_go() {
+    const BLOCKS: u64 = 8_192;
+    let mut map = Map::from_sorted((0..BLOCKS).map(|block| logged(block, 8, block * 8))).unwrap();
+    for nth in 1..BLOCKS {
+        // An odd factor visits every number below a power of two once.
+        let block = nth * 4_967 % BLOCKS;
+        map.remove(block * BLOCK_SECTORS, BLOCK_SECTORS, &mut |_| ());
+        let (leaves, nodes) = (map.tree.leaf_count, map.tree.nodes.len());
+        let most = map.tree.nodes.iter().map(|node| node.leaves.len()).max();
+        assert!(most <= Some(NODE_LEAVES_MAX), "{most:?} leaves in a node");
+        // A tenth beside what lies between two looks at the neighbours.
+        let rows = map.len();
+        assert!(leaves * 7 <= rows + 64, "{rows} rows in {leaves} leaves after {nth}");
+        assert!(nodes * 2 <= leaves + 8, "{leaves} leaves in {nodes} nodes after {nth}");
+    }
+    assert_eq!((map.len(), map.tree.leaf_count, map.tree.nodes.len()), (1, 1, 1));
 }

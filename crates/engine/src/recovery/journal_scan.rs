@@ -102,3 +102,57 @@ fn header_at(bytes: &[u8], position: u32, context: &ScanContext) -> Option<Found
         past_volume,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nearhead_format::record::WriteItem;
+    use nearhead_format::{Layout, LayoutOptions, Preset};
+
+    fn header(sequence: u64) -> RecordHeader {
+        let write = WriteItem::Chunk { home_sector: 8, len_sectors: 1, crc: 1 };
+        RecordHeader {
+            volume_id: [7; 16],
+            sequence,
+            writes: vec![write],
+            ..RecordHeader::default()
+        }
+    }
+
+    /// A journal of these headers, one in each block, read by a volume whose snapshot includes record 10.
+    fn scanned(headers: &[RecordHeader]) -> JournalScan {
+        let layout = Layout::plan(1 << 30, &LayoutOptions::new(Preset::Mlb)).unwrap();
+        let context = ScanContext { layout, volume_id: [7; 16], floor_sequence: 10 };
+        let mut scan = JournalScan::default();
+        for header in headers {
+            let mut block = vec![0; JOURNAL_BLOCK_BYTES as usize];
+            header.encode_into(&mut block[..512]);
+            scan.push(&block);
+        }
+        assert_eq!(scan.len(), headers.len() as u64 * JOURNAL_BLOCK_BYTES);
+        scan.parse(&context);
+        scan
+    }
+
+    #[test]
+    fn headers_of_another_volume_or_from_before_the_snapshot_do_not_count() {
+        let foreign = RecordHeader { volume_id: [8; 16], ..header(12) };
+        let scan = scanned(&[header(11), foreign, header(10), header(9)]);
+        let found: Vec<_> = scan.found.iter().map(|found| found.header.sequence).collect();
+        assert_eq!(found, [11]);
+        assert_eq!(scan.found[0].journal, Some((0, 1)));
+    }
+
+    #[test]
+    fn payloads_of_the_newest_record_and_of_twins_are_looked_at_and_no_others() {
+        let headers = [14, 11, 13, 12, 12].map(header);
+        let mut scan = scanned(&headers);
+        scan.to_verify.sort_unstable();
+        let asked: Vec<_> =
+            scan.to_verify.iter().map(|&index| scan.found[index].header.sequence).collect();
+        assert_eq!(asked, [12, 12, 14]);
+        assert_eq!(scan.payload_of(0).map(|(_, len)| len), Some(512));
+        let empty = RecordHeader { writes: Vec::new(), ..header(11) };
+        assert_eq!(scanned(&[empty]).payload_of(0), None, "nothing is read for no payload");
+    }
+}

@@ -13,7 +13,11 @@
 //! The decision table in docs/recovery.md lists every combination of damage and what follows.
 
 mod bounds;
+#[cfg(test)]
+mod bounds_tests;
 mod chain;
+#[cfg(test)]
+mod decision_tests;
 mod journal_scan;
 mod load;
 mod scan;

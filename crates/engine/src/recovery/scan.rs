@@ -294,3 +294,39 @@ impl LogScan {
         self.goal = Goal::Done;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nearhead_format::{LayoutOptions, Preset};
+
+    #[test]
+    fn a_record_that_belongs_elsewhere_or_is_not_newer_is_none_of_this_log() {
+        let layout = Layout::plan(1 << 30, &LayoutOptions::new(Preset::Mlb)).unwrap();
+        let context = ScanContext { layout, volume_id: [7; 16], floor_sequence: 0 };
+        let scan = LogScan::new(Claim { log_index: 2, position: 5, generation: 3 }, 10);
+        let here = RecordHeader {
+            volume_id: [7; 16],
+            log_index: 2,
+            generation: 3,
+            position: 6,
+            sequence: 11,
+            ..RecordHeader::default()
+        };
+        let accepts = |header: &RecordHeader| {
+            let mut bytes = vec![0; header.encoded_bytes(512)];
+            header.encode_into(&mut bytes);
+            scan.accepts(&peek(&bytes).unwrap(), 6, &context)
+        };
+        assert!(accepts(&here));
+        for elsewhere in [
+            RecordHeader { volume_id: [8; 16], ..here.clone() },
+            RecordHeader { log_index: 1, ..here.clone() },
+            RecordHeader { generation: 2, ..here.clone() },
+            RecordHeader { position: 5, ..here.clone() },
+            RecordHeader { sequence: 10, ..here.clone() },
+        ] {
+            assert!(!accepts(&elsewhere), "{elsewhere:?}");
+        }
+    }
+}
