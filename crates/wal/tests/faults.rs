@@ -329,3 +329,34 @@ fn files_of_arbitrary_bytes_are_refused_without_a_panic() {
         }
     }
 }
+
+#[test]
+fn records_of_two_pasts_are_never_read_as_one() {
+    let options = small(Tail::Rewritten);
+    let common = log_of(&options, &[40]);
+    // Two pasts of one log, as a copy of it that was written on would have: the same numbers at the
+    // same places, other bytes.
+    let past = |byte: u8| {
+        let storage = common.killed();
+        let (mut log, ..) = open(&storage, &options).unwrap();
+        for _ in 0..3 {
+            log.append(&[byte; 600]).unwrap();
+            log.commit().unwrap();
+        }
+        drop(log);
+        storage.killed()
+    };
+    let (left, right) = (past(1), past(2));
+    let mut newer = Vec::new();
+    right.damage(&segment(1), |bytes| newer.clone_from(bytes));
+    // Offsets: 4096, the segment's first record (40), 40 bytes (72), then 632 for each of 600.
+    let mix = |records_of_left: usize| {
+        let from = 4096 + 40 + 72 + records_of_left * 632;
+        let mixed = left.killed();
+        mixed.damage(&segment(1), |bytes| bytes[from..].copy_from_slice(&newer[from..]));
+        mixed
+    };
+    assert_eq!(error_of(open(&mix(1), &options)).kind, WalErrorKind::Corrupt);
+    let (_, found, records) = open(&mix(2), &options).unwrap();
+    assert_eq!((found.next_lsn, records.len()), (Lsn(4), 3), "the newest has no witness");
+}
