@@ -360,3 +360,21 @@ fn records_of_two_pasts_are_never_read_as_one() {
     let (_, found, records) = open(&mix(2), &options).unwrap();
     assert_eq!((found.next_lsn, records.len()), (Lsn(4), 3), "the newest has no witness");
 }
+
+#[test]
+fn a_reader_ends_at_damage_and_says_so() {
+    let options = small(Tail::Rewritten);
+    let storage = log_of(&options, &[40, 5000, 5000, 5000, 40]);
+    let (log, ..) = open(&storage, &options).unwrap();
+    let healthy: Vec<_> =
+        log.records(Lsn::FIRST).unwrap().map(|record| record.unwrap().0).collect();
+    assert_eq!(healthy, (1..=5).map(Lsn).collect::<Vec<_>>());
+    // Offset 4096, the segment's first record (40), 40 bytes (72): somewhere in the second record.
+    storage.damage(&segment(1), |bytes| bytes[4096 + 40 + 72 + 100] ^= 1);
+    let mut records = log.records(Lsn::FIRST).unwrap();
+    assert_eq!(records.next().unwrap().unwrap().0, Lsn(1));
+    assert_eq!(error_of(records.next().unwrap()).kind, WalErrorKind::Corrupt);
+    assert!(records.next().is_none(), "after an error nothing follows");
+    let beyond = log.records(Lsn(4)).unwrap().map(|record| record.unwrap().0.0);
+    assert_eq!(beyond.collect::<Vec<_>>(), [4, 5], "another segment is not affected");
+}
