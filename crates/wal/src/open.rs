@@ -4,7 +4,9 @@ use crate::codec::LogId;
 use crate::error::{Result, WalError, WalErrorKind};
 use crate::log::{Driver, Log, LogOptions, Lsn, Recovered, SerialLog, ThreadStart, block_bytes_of};
 use crate::storage::{Directory, Storage, from_io};
-use crate::writer::{Choice, DurableWriter, Mode, Permitted, Place, PlainWriter, RequestWriter};
+use crate::writer::{
+    Choice, DurableWriter, LendingWriter, Mode, Permitted, Place, PlainWriter, RequestWriter,
+};
 use nearhead_uring::{IoPriority, set_thread_priority};
 use std::fs::File;
 use std::io::Read;
@@ -50,8 +52,7 @@ impl OpenOptions {
         if self.create {
             Directory::create(path)?;
         }
-        let plain: Arc<dyn DurableWriter> = Arc::new(PlainWriter);
-        let first = Directory::open(path, self.direct, Arc::clone(&plain))?;
+        let first = Directory::open(path, self.direct, Arc::new(PlainWriter))?;
         let mut place = Place::of(path)?;
         if self.create && is_empty_of_log(&first)? {
             SerialLog::create(&first, &self.log, new_log_id()?)?;
@@ -60,25 +61,28 @@ impl OpenOptions {
             place.is_direct = false;
         }
         let choice = Choice::make(self.mode, &place, Permitted::find_out());
-        let writer =
-            match (choice.mode, choice.priority) {
-                (Mode::Request, Some(priority)) => {
-                    let ring = RequestWriter::new(priority);
-                    Arc::new(ring.map_err(|error| {
-                        from_io("start an io_uring for", &path.display(), &error)
-                    })?)
-                }
-                _ => plain,
-            };
+        let writer = writer_for(&choice, path)?;
         let storage = Arc::new(Directory::open(path, place.is_direct, writer)?);
         let driver = if choice.mode == Mode::Thread { Driver::OwnThread } else { Driver::Callers };
         let start = ThreadStart {
-            writer: if choice.priority.is_some() { go_first } else { || {} },
+            writer: if choice.mode == Mode::Caller { || {} } else { go_first },
             segments: go_last,
         };
         let (log, recovered) = Log::open(storage, &self.log, driver, start, replay)?;
         Ok(Opened { log, recovered, choice })
     }
+}
+
+fn writer_for(choice: &Choice, path: &Path) -> Result<Arc<dyn DurableWriter>> {
+    Ok(match (choice.mode, choice.priority) {
+        (Mode::Request, Some(priority)) => {
+            let writer = RequestWriter::new(priority);
+            let place = path.display();
+            Arc::new(writer.map_err(|error| from_io("start an io_uring for", &place, &error))?)
+        }
+        (Mode::Caller, Some(priority)) => Arc::new(LendingWriter { priority }),
+        _ => Arc::new(PlainWriter),
+    })
 }
 
 fn is_empty_of_log(directory: &Directory) -> Result<bool> {

@@ -329,3 +329,52 @@ fn files_of_arbitrary_bytes_are_refused_without_a_panic() {
         }
     }
 }
+
+#[test]
+fn records_of_two_pasts_are_never_read_as_one() {
+    let options = small(Tail::Rewritten);
+    let common = log_of(&options, &[40]);
+    // Two pasts of one log, as a copy of it that was written on would have: the same numbers at the
+    // same places, other bytes.
+    let past = |byte: u8| {
+        let storage = common.killed();
+        let (mut log, ..) = open(&storage, &options).unwrap();
+        for _ in 0..3 {
+            log.append(&[byte; 600]).unwrap();
+            log.commit().unwrap();
+        }
+        drop(log);
+        storage.killed()
+    };
+    let (left, right) = (past(1), past(2));
+    let mut newer = Vec::new();
+    right.damage(&segment(1), |bytes| newer.clone_from(bytes));
+    // Offsets: 4096, the segment's first record (40), 40 bytes (72), then 632 for each of 600.
+    let mix = |records_of_left: usize| {
+        let from = 4096 + 40 + 72 + records_of_left * 632;
+        let mixed = left.killed();
+        mixed.damage(&segment(1), |bytes| bytes[from..].copy_from_slice(&newer[from..]));
+        mixed
+    };
+    assert_eq!(error_of(open(&mix(1), &options)).kind, WalErrorKind::Corrupt);
+    let (_, found, records) = open(&mix(2), &options).unwrap();
+    assert_eq!((found.next_lsn, records.len()), (Lsn(4), 3), "the newest has no witness");
+}
+
+#[test]
+fn a_reader_ends_at_damage_and_says_so() {
+    let options = small(Tail::Rewritten);
+    let storage = log_of(&options, &[40, 5000, 5000, 5000, 40]);
+    let (log, ..) = open(&storage, &options).unwrap();
+    let healthy: Vec<_> =
+        log.records(Lsn::FIRST).unwrap().map(|record| record.unwrap().0).collect();
+    assert_eq!(healthy, (1..=5).map(Lsn).collect::<Vec<_>>());
+    // Offset 4096, the segment's first record (40), 40 bytes (72): somewhere in the second record.
+    storage.damage(&segment(1), |bytes| bytes[4096 + 40 + 72 + 100] ^= 1);
+    let mut records = log.records(Lsn::FIRST).unwrap();
+    assert_eq!(records.next().unwrap().unwrap().0, Lsn(1));
+    assert_eq!(error_of(records.next().unwrap()).kind, WalErrorKind::Corrupt);
+    assert!(records.next().is_none(), "after an error nothing follows");
+    let beyond = log.records(Lsn(4)).unwrap().map(|record| record.unwrap().0.0);
+    assert_eq!(beyond.collect::<Vec<_>>(), [4, 5], "another segment is not affected");
+}

@@ -40,9 +40,12 @@ impl ControlFile {
             return Err(WalError::new(WalErrorKind::AlreadyExists, detail));
         }
         if names.iter().any(|name| name == NEW_NAME) {
+            // Of an attempt that was cut; or of one under way, which holds its lock.
+            storage.open(NEW_NAME, Access::Write)?.lock()?;
             storage.remove(NEW_NAME)?;
         }
         let file = storage.open(NEW_NAME, Access::Create)?;
+        file.lock()?;
         let mut buffer = BufferMut::zeroed(SLOT_BYTES * SLOTS);
         let slot = slot_of(control.generation);
         control.encode(&mut buffer[slot..slot + SLOT_BYTES]);
@@ -167,6 +170,17 @@ mod tests {
             let found = ControlFile::open(&storage, Access::Read).unwrap();
             assert_eq!(found.current().generation, 1);
         }
+    }
+
+    #[test]
+    fn an_attempt_to_make_a_log_that_was_cut_is_made_again_and_one_under_way_is_not_disturbed() {
+        let storage = Memory::new();
+        let attempt = storage.open(NEW_NAME, Access::Create).unwrap();
+        attempt.lock().unwrap();
+        let error = ControlFile::create(&storage, &control()).unwrap_err();
+        assert_eq!(error.kind, WalErrorKind::InUse);
+        drop(attempt);
+        ControlFile::create(&storage, &control()).unwrap();
     }
 
     #[test]

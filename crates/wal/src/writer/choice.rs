@@ -18,7 +18,8 @@ pub enum Mode {
     Thread,
     /// Whoever waits for durability, each request with a priority of its own.
     Request,
-    /// Whoever waits for durability, with the priority it has: the least overhead of all.
+    /// Whoever waits for durability: the least overhead of all. Where the scheduler looks at the
+    /// class, the thread is lent the real-time class for the time of the write, if permitted.
     Caller,
 }
 
@@ -72,7 +73,9 @@ impl Choice {
         };
         let strongest =
             if permitted.real_time { IoPriority::REAL_TIME } else { IoPriority::BEST_EFFORT_FIRST };
-        let priority = (mode != Mode::Caller).then_some(strongest);
+        // A level lent for a moment gains nothing under bfq, which plans by thread.
+        let is_worth_lending = honours == Honours::Classes && permitted.real_time;
+        let priority = (mode != Mode::Caller || is_worth_lending).then_some(strongest);
         let scheduler = place.scheduler.as_deref().unwrap_or("unknown");
         let who = match (wished, mode) {
             (Mode::Request, Mode::Thread) => {
@@ -84,11 +87,12 @@ impl Choice {
         };
         let class = match priority {
             None => "with the priority it has",
+            Some(_) if mode == Mode::Caller => "lent the real-time class for each write",
             Some(_) if permitted.real_time => "in the real-time class",
             Some(_) => "first of best effort (real-time is not permitted)",
         };
         let effect = match (honours, mode, permitted.real_time) {
-            (_, Mode::Caller, _) => "no priority is asked for",
+            _ if priority.is_none() => "no priority is asked for",
             (Honours::Nothing, ..) => "it honours no priority",
             (Honours::Unknown, ..) => "whether priority has an effect is unknown",
             (Honours::Classes, _, true) => "it honours the class",
@@ -165,6 +169,10 @@ mod tests {
         assert_eq!(choice.priority, Some(IoPriority::BEST_EFFORT_FIRST));
         assert_eq!(choice.better, None);
         assert_eq!(Choice::make(Mode::Caller, &place(None), ALL).priority, None);
+        assert_eq!(Choice::make(Mode::Caller, &place(Some("bfq")), ALL).priority, None);
+        let lent = Choice::make(Mode::Caller, &place(Some("mq-deadline")), ALL);
+        assert_eq!(lent.priority, Some(IoPriority::REAL_TIME));
+        assert!(lent.picked.contains("lent the real-time class"), "{lent}");
     }
 
     #[test]

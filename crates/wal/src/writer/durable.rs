@@ -1,6 +1,6 @@
 //! One durable write, made by the calling thread: as it is, or with a priority of its own.
 
-use nearhead_uring::{DurableFile, IoPriority, PriorityRing};
+use nearhead_uring::{DurableFile, IoPriority, PriorityRing, set_thread_priority, thread_priority};
 use std::io;
 use std::sync::{Mutex, PoisonError};
 
@@ -17,6 +17,28 @@ pub struct PlainWriter;
 impl DurableWriter for PlainWriter {
     fn write_durable(&self, file: &DurableFile, bytes: &[u8], offset: u64) -> io::Result<()> {
         file.write_durable_at(bytes, offset)
+    }
+}
+
+/// Lends its priority to the calling thread for the time of the write: no change of threads, two
+/// system calls. What the thread does otherwise keeps the priority it had.
+#[derive(Clone, Copy, Debug)]
+pub struct LendingWriter {
+    /// What is lent.
+    pub priority: IoPriority,
+}
+
+impl DurableWriter for LendingWriter {
+    fn write_durable(&self, file: &DurableFile, bytes: &[u8], offset: u64) -> io::Result<()> {
+        let own = thread_priority();
+        // What is not permitted makes the write slower, not wrong.
+        let is_lent = own.is_ok() && set_thread_priority(self.priority).is_ok();
+        let outcome = file.write_durable_at(bytes, offset);
+        if is_lent && let Ok(own) = own {
+            // Giving a priority back, a lower one, needs no permission.
+            let _ = set_thread_priority(own);
+        }
+        outcome
     }
 }
 
@@ -40,5 +62,25 @@ impl DurableWriter for RequestWriter {
     fn write_durable(&self, file: &DurableFile, bytes: &[u8], offset: u64) -> io::Result<()> {
         let mut ring = self.ring.lock().unwrap_or_else(PoisonError::into_inner);
         ring.write_durable_at(file, bytes, offset)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nearhead_uring::Access;
+
+    #[test]
+    fn a_lent_priority_is_given_back() {
+        let path = std::env::temp_dir().join(format!("nearhead-lent-{}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        let file = DurableFile::open(&path, Access::Create, false).unwrap();
+        let before = thread_priority().unwrap();
+        for priority in [IoPriority::REAL_TIME, IoPriority::BEST_EFFORT_LAST] {
+            LendingWriter { priority }.write_durable(&file, b"bytes", 0).unwrap();
+            assert_eq!(thread_priority().unwrap(), before);
+        }
+        assert_eq!(std::fs::read(&path).unwrap(), b"bytes");
+        std::fs::remove_file(&path).unwrap();
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! | file | what it does |
 //! |---|---|
-//! | `durable.rs` | one durable write: plainly, or as a request with a priority of its own |
+//! | `durable.rs` | one durable write: plainly, with a lent priority, or as a request with one of its own |
 //! | `place.rs` | what is known of where a log lies: device, scheduler, page cache; what is permitted |
 //! | `choice.rs` | from both to a choice, and to the line that explains it |
 //! | `job_thread.rs` | a thread with a priority that writes for callers who have none |
@@ -13,6 +13,6 @@ mod job_thread;
 mod place;
 
 pub use choice::{Choice, Mode};
-pub use durable::{DurableWriter, PlainWriter, RequestWriter};
+pub use durable::{DurableWriter, LendingWriter, PlainWriter, RequestWriter};
 pub use job_thread::JobThread;
 pub use place::{Permitted, Place};

@@ -9,6 +9,7 @@ use nearhead_uring::{
     Access, DurableFile, IoPriority, PriorityRing, scheduler_of, set_thread_priority,
 };
 use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A directory, seen from below.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,7 +31,11 @@ pub struct Place {
 impl Place {
     /// Looks at a directory, which must be writable.
     pub fn of(directory: &Path) -> Result<Self> {
-        let path = directory.join(format!("probe-{}.tmp", std::process::id()));
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let path = directory.join(format!("probe-{}-{number}.tmp", std::process::id()));
+        // Left behind by a process of the same number that was killed just here.
+        let _ = std::fs::remove_file(&path);
         let file = DurableFile::open(&path, Access::Create, true).map_err(from_open)?;
         // It is ours: it was made above. Open it stays usable without a name.
         let _ = std::fs::remove_file(&path);
