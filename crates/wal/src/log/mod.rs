@@ -11,11 +11,13 @@
 //! | `serial.rs` | [`SerialLog`]: the log with one owner, without threads; everything that must hold holds here |
 //! | `reader.rs` | [`Records`]: reading it again |
 //! | `queue.rs` | records that wait for the next write; the group commit |
-//! | `shared.rs` | [`Log`]: the log for many threads, blocking or polled |
+//! | `shared.rs` | who writes when: the threads over one serial log |
+//! | `handle.rs` | [`Log`]: the log for many threads, blocking or polled |
 //! | `ticket.rs` | [`Ticket`]: the promise of a record's durability |
 
 mod batch;
 mod control_file;
+mod handle;
 mod options;
 mod pool;
 mod queue;
@@ -27,13 +29,14 @@ mod shared;
 mod ticket;
 
 pub(crate) use control_file::{CONTROL_NAME, block_bytes_of};
+pub use handle::{Log, ThreadStart};
 pub use options::LogOptions;
 use pool::Pool;
 pub use queue::Callback;
 pub use reader::Records;
 pub use recovery::Recovered;
 pub use serial::{SerialLog, read_only};
-pub use shared::{Driver, Log, ThreadStart};
+pub use shared::Driver;
 pub use ticket::Ticket;
 
 use std::fmt;

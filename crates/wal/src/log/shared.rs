@@ -1,4 +1,4 @@
-//! The log for many threads: group commit over [`SerialLog`].
+//! The group commit: what the threads of a [`super::Log`] do over one [`SerialLog`].
 //!
 //! Whoever writes takes everything that waits and makes it durable with as few writes as possible;
 //! what arrives meanwhile is the next batch. So batches grow with load and nobody waits for a timer.
@@ -8,16 +8,12 @@
 //! queue: never the log under the queue.
 
 use super::queue::{Callback, Entry, Queue, Waiting};
-use super::reader::Records;
-use super::serial::check_truncation;
-use super::{LogOptions, Lsn, Pool, Recovered, SerialLog, Ticket};
+use super::{LogOptions, Lsn, Pool, SerialLog};
 use crate::error::{Result, WalError, WalErrorKind};
 use crate::metrics::{Histogram, LogMetrics};
-use crate::storage::Storage;
 use nearhead_format::crc::crc32c;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
 use std::time::Instant;
 
 /// Which threads write.
@@ -29,24 +25,9 @@ pub enum Driver {
     Callers,
 }
 
-/// Called at the start of each of the log's threads: to set its priority.
-#[derive(Clone, Copy)]
-pub struct ThreadStart {
-    /// Of the thread that writes.
-    pub writer: fn(),
-    /// Of the thread that makes segments ready.
-    pub segments: fn(),
-}
-
-impl Default for ThreadStart {
-    fn default() -> Self {
-        Self { writer: || {}, segments: || {} }
-    }
-}
-
 /// What an append asks for.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Wish {
+pub(super) enum Wish {
     /// Nothing yet.
     None,
     /// Durability, for which the caller waits at once.
@@ -57,196 +38,23 @@ enum Wish {
 
 /// What all handles and threads of a log share.
 pub(super) struct Shared {
-    options: LogOptions,
-    driver: Driver,
-    pool: Arc<Pool>,
-    serial: Mutex<SerialLog>,
-    queue: Mutex<Queue>,
+    pub(super) options: LogOptions,
+    pub(super) driver: Driver,
+    pub(super) pool: Arc<Pool>,
+    pub(super) serial: Mutex<SerialLog>,
+    pub(super) queue: Mutex<Queue>,
     /// Something to write, or a segment to make.
-    work: Condvar,
-    segment_work: Condvar,
+    pub(super) work: Condvar,
+    pub(super) segment_work: Condvar,
     /// Something became durable, or room.
-    progress: Condvar,
-    metrics: Mutex<LogMetrics>,
-    window: Mutex<Histogram>,
+    pub(super) progress: Condvar,
+    pub(super) metrics: Mutex<LogMetrics>,
+    pub(super) window: Mutex<Histogram>,
 }
 
-/// A log open for writing, for any number of threads.
-pub struct Log {
-    shared: Arc<Shared>,
-    threads: Vec<JoinHandle<()>>,
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // A panic in a callback must not take the log with it; each change under these locks is whole.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl Log {
-    /// Opens a log; `replay` gets every record, in order.
-    ///
-    /// # Errors
-    /// As [`SerialLog::open`]; [`WalErrorKind::Io`] if threads cannot be started.
-    pub fn open(
-        storage: Arc<dyn Storage>,
-        options: &LogOptions,
-        driver: Driver,
-        start: ThreadStart,
-        replay: impl FnMut(Lsn, &[u8]),
-    ) -> Result<(Self, Recovered)> {
-        let (serial, recovered) = SerialLog::open(storage, options, replay)?;
-        let shared = Arc::new(Shared {
-            options: *serial.options(),
-            driver,
-            pool: Arc::clone(serial.pool()),
-            queue: Mutex::new(Queue::new(serial.placer(), serial.next_lsn())),
-            serial: Mutex::new(serial),
-            work: Condvar::new(),
-            segment_work: Condvar::new(),
-            progress: Condvar::new(),
-            metrics: Mutex::default(),
-            window: Mutex::default(),
-        });
-        let mut log = Self { shared, threads: Vec::new() };
-        log.start("nearhead-wal", start.writer, Shared::write_loop)?;
-        log.start("nearhead-wal-seg", start.segments, Shared::segment_loop)?;
-        Ok((log, recovered))
-    }
-
-    fn start(&mut self, name: &str, first: fn(), run: fn(&Shared)) -> Result<()> {
-        let shared = Arc::clone(&self.shared);
-        let body = move || {
-            first();
-            run(&shared);
-        };
-        let started = std::thread::Builder::new().name(name.to_owned()).spawn(body);
-        let thread = started.map_err(|error| {
-            let detail = format!("cannot start the thread {name}: {error}; raise the limits");
-            WalError::new(WalErrorKind::Io, detail)
-        })?;
-        self.threads.push(thread);
-        Ok(())
-    }
-
-    /// Adds a record without asking for durability: it goes out with the next write, at the latest
-    /// when half of the memory for waiting records is used. Waits for room.
-    ///
-    /// # Errors
-    /// [`WalErrorKind::Full`] and [`WalErrorKind::NoSpace`] take nothing in.
-    pub fn append(&self, record: &[u8]) -> Result<Lsn> {
-        self.shared.enqueue(record, Wish::None, true, None)
-    }
-
-    /// Adds a record and waits until it is durable.
-    pub fn append_durable(&self, record: &[u8]) -> Result<Lsn> {
-        let lsn = self.shared.enqueue(record, Wish::CallerWaits, true, None)?;
-        self.shared.wait_for(lsn)
-    }
-
-    /// Adds a record that is to become durable; the ticket tells when. Waits for room only.
-    pub fn submit(&self, record: &[u8]) -> Result<Ticket> {
-        let lsn = self.shared.enqueue(record, Wish::SomeTime, true, None)?;
-        Ok(self.ticket(lsn))
-    }
-
-    /// The same, but rather than wait for room it returns [`WalErrorKind::WouldBlock`].
-    pub fn try_submit(&self, record: &[u8]) -> Result<Ticket> {
-        let lsn = self.shared.enqueue(record, Wish::SomeTime, false, None)?;
-        Ok(self.ticket(lsn))
-    }
-
-    /// Adds a record and has `done` called once it is durable, or may never be. The thread that
-    /// wrote calls it: it must not block, nor wait for this log.
-    pub fn submit_then(
-        &self,
-        record: &[u8],
-        done: impl FnOnce(Result<Lsn>) + Send + 'static,
-    ) -> Result<Lsn> {
-        self.shared.enqueue(record, Wish::SomeTime, true, Some(Box::new(done)))
-    }
-
-    fn ticket(&self, lsn: Lsn) -> Ticket {
-        Ticket::new(lsn, Arc::clone(&self.shared))
-    }
-
-    /// Waits until every record so far is durable. Returns the number that the next one will have.
-    pub fn sync(&self) -> Result<Lsn> {
-        let next = self.shared.queue().next_lsn;
-        if next > Lsn::FIRST {
-            self.shared.wait_for(Lsn(next.0 - 1))?;
-        }
-        Ok(next)
-    }
-
-    /// Gives up all records before `lsn`, durably. Their space is used again.
-    pub fn truncate_prefix(&self, lsn: Lsn) -> Result<()> {
-        let durable_next = {
-            let queue = self.shared.queue();
-            queue.check_open()?;
-            queue.durable_next
-        };
-        check_truncation(lsn, durable_next)?;
-        self.shared.pool.release_before(lsn)
-    }
-
-    /// Reads the durable records from `from` on.
-    pub fn records(&self, from: Lsn) -> Result<Records> {
-        let end = self.shared.queue().durable_next;
-        Records::new(Arc::clone(&self.shared.pool), self.shared.options, from, end)
-    }
-
-    /// The oldest record that may be read.
-    pub fn first_lsn(&self) -> Lsn {
-        self.shared.pool.first_lsn()
-    }
-
-    /// The first record that is not durable yet.
-    pub fn durable_next(&self) -> Lsn {
-        self.shared.queue().durable_next
-    }
-
-    /// Segments on disk: in use, ready, free.
-    pub fn segments(&self) -> usize {
-        self.shared.pool.segments()
-    }
-
-    /// What it has done so far.
-    pub fn metrics(&self) -> LogMetrics {
-        locked(&self.shared.metrics).clone()
-    }
-
-    /// The latencies of appends, in nanoseconds, since this was last called: what paces bulk I/O.
-    pub fn take_latency_window(&self) -> Histogram {
-        std::mem::take(&mut *locked(&self.shared.window))
-    }
-
-    /// Makes everything durable and says durably that the log ends here.
-    pub fn close(mut self) -> Result<()> {
-        self.stop()
-    }
-
-    fn stop(&mut self) -> Result<()> {
-        if self.threads.is_empty() {
-            return Ok(());
-        }
-        self.shared.queue().is_closing = true;
-        self.shared.notify_all();
-        for thread in self.threads.drain(..) {
-            // A panic has been reported by the thread itself; what it left undone shows below.
-            let _ = thread.join();
-        }
-        if let Some(cause) = &self.shared.queue().stopped {
-            return Err(WalError::stopped_by(cause));
-        }
-        locked(&self.shared.serial).close_in_place()
-    }
-}
-
-impl Drop for Log {
-    fn drop(&mut self) {
-        // Whoever wants to know the outcome calls `close`.
-        let _ = self.stop();
-    }
 }
 
 impl Shared {
@@ -258,13 +66,13 @@ impl Shared {
         condition.wait(guard).unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn notify_all(&self) {
+    pub(super) fn notify_all(&self) {
         self.work.notify_all();
         self.segment_work.notify_all();
         self.progress.notify_all();
     }
 
-    fn enqueue(
+    pub(super) fn enqueue(
         &self,
         record: &[u8],
         wish: Wish,
@@ -363,7 +171,7 @@ impl Shared {
         }
     }
 
-    fn write_loop(&self) {
+    pub(super) fn write_loop(&self) {
         let mut queue = self.queue();
         loop {
             if queue.should_write(self.options.waiting_bytes_max) {
@@ -378,7 +186,7 @@ impl Shared {
         }
     }
 
-    fn segment_loop(&self) {
+    pub(super) fn segment_loop(&self) {
         let mut queue = self.queue();
         while !queue.is_closing {
             if !queue.wants_segment || queue.stopped.is_some() {
