@@ -155,8 +155,12 @@ impl Measurement<'_> {
         output(merge.args(["merge", "--sparse", "-o"]).arg(&merged).args(profiles))?;
         let mut export = Command::new(&tools.cov);
         export.args(["export", "--format=lcov", "--instr-profile"]).arg(&merged);
-        for object in objects {
-            export.arg("--object").arg(object);
+        // The first program stands alone: without it a directory of sources would be taken for one.
+        for (number, object) in objects.iter().enumerate() {
+            if number > 0 {
+                export.arg("--object");
+            }
+            export.arg(object);
         }
         export.args(CRATES.map(|name| self.root.join("crates").join(name).join("src")));
         output(&mut export)

@@ -329,4 +329,50 @@ mod tests {
             assert!(!accepts(&elsewhere), "{elsewhere:?}");
         }
     }
+
+    /// More records than one read holds, of one, two and three blocks: all are found, by reads that never ask
+    /// for a byte twice.
+    #[test]
+    fn a_log_longer_than_one_read_is_read_once_and_found_whole() {
+        let layout = Layout::plan(1 << 30, &LayoutOptions::new(Preset::Mlb)).unwrap();
+        let context = ScanContext { layout, volume_id: [7; 16], floor_sequence: 0 };
+        let (block, start) = (context.block(), layout.log_offset(2).unwrap());
+        let mut log = vec![0; layout.log_bytes as usize];
+        let (mut position, mut positions) = (0, Vec::new());
+        while (position as usize + 3) * block <= log.len() {
+            let chunks = positions.len() % 3;
+            let writes =
+                (0..chunks as u64).map(|chunk| nearhead_format::record::WriteItem::Chunk {
+                    home_sector: chunk * 8,
+                    len_sectors: 8,
+                    crc: chunk_crc(chunk * 8, &[0; 4096]),
+                });
+            let header = RecordHeader {
+                volume_id: [7; 16],
+                log_index: 2,
+                generation: 3,
+                position,
+                sequence: positions.len() as u64 + 1,
+                writes: writes.collect(),
+                ..RecordHeader::default()
+            };
+            let at = position as usize * block;
+            header.encode_into(&mut log[at..at + block]);
+            positions.push(position);
+            position += chunks as u32 + 1;
+        }
+        assert!(log.len() as u64 > 2 * REACH_BYTES, "one read is enough");
+        let mut scan = LogScan::new(Claim { log_index: 2, position: 0, generation: 3 }, 0);
+        let mut read = vec![false; log.len() / block];
+        while let Some((offset, len)) = scan.next_read(&context) {
+            let from = (offset - start) as usize;
+            let bytes = &log[from..from + len as usize];
+            for block in &mut read[from / block..(from + bytes.len()) / block] {
+                assert!(!std::mem::replace(block, true), "asked for twice: {from}");
+            }
+            scan.take(bytes, &context);
+        }
+        assert!(scan.found.iter().map(|found| found.header.position).eq(positions));
+        assert!(scan.found.iter().all(Found::is_sound) && scan.problems.is_empty());
+    }
 }
