@@ -7,6 +7,7 @@ mod support;
 
 use nearhead_disk::Nanos;
 use nearhead_engine::Operation;
+use nearhead_format::map_device::JOURNAL_BLOCK_BYTES;
 use nearhead_models::{CrashDisk, SplitMix};
 use nearhead_volume::{JoinedDisk, SyncIo, Volume, create};
 use support::{Run, Trial};
@@ -19,7 +20,11 @@ fn disk(bytes: u64) -> CrashDisk {
 }
 
 fn made(volume_id: u8) -> Joined {
-    let mut joined = JoinedDisk::new(disk(64 << 20), disk(4 << 20)).unwrap();
+    made_with(volume_id, 4 << 20)
+}
+
+fn made_with(volume_id: u8, map_bytes: u64) -> Joined {
+    let mut joined = JoinedDisk::new(disk(64 << 20), disk(map_bytes)).unwrap();
     create(
         &mut SyncIo::in_virtual_time(&mut joined, Nanos::ZERO),
         &support::options("mlb-256", volume_id, 4 << 20),
@@ -29,8 +34,12 @@ fn made(volume_id: u8) -> Joined {
 }
 
 fn open(disk: Joined, now: Nanos) -> Run<Joined> {
+    open_with(disk, now, 2 << 20)
+}
+
+fn open_with(disk: Joined, now: Nanos, snapshot_after_bytes: u64) -> Run<Joined> {
     let run = Run::open(disk, now, |config| {
-        config.snapshot_after_bytes = 2 << 20;
+        config.snapshot_after_bytes = snapshot_after_bytes;
         config.cleaning.idle_after = None;
     });
     assert_eq!(run.volume.status().recovery_logs, 0, "no log is scanned");
@@ -91,4 +100,21 @@ fn the_near_log_is_used_at_once_because_no_log_needs_a_claim() {
         run.wait(id);
     }
     assert_eq!(run.volume.status().stats.records_far, 0);
+}
+
+#[test]
+fn a_journal_longer_than_one_read_is_found_whole() {
+    // A quarter of the map device is its journal, which is read in pieces of 1 MiB.
+    let mut run = open_with(made_with(7, 16 << 20), Nanos::ZERO, 64 << 20);
+    let writes = (2 << 20) / JOURNAL_BLOCK_BYTES;
+    for version in 1..=writes {
+        let id = run.write(version % BLOCKS..version % BLOCKS + 1, version);
+        run.wait(id);
+    }
+    assert_eq!(run.volume.status().stats.snapshots, 0, "all of it must be in the journal");
+    let mut run = restart(run, &mut SplitMix::new(1));
+    assert_eq!(run.volume.status().recovery_records, writes);
+    for version in writes - BLOCKS + 1..=writes {
+        assert_eq!(run.version(version % BLOCKS), version);
+    }
 }

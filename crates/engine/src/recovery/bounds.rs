@@ -60,7 +60,8 @@ pub(super) fn record_past_volume(header: &RecordHeader, layout: &Layout) -> Opti
         return Some(log_outside(index, count));
     }
     let writes = header.writes.iter().map(nearhead_format::record::WriteItem::range);
-    let mut ranges = writes.chain(header.invalidations.iter().copied());
+    let others = header.invalidations.iter().chain(&header.echo).copied();
+    let mut ranges = writes.chain(others);
     let beyond = ranges
         .find(|range| !is_on_volume(range.start_sector, u64::from(range.len_sectors), layout))
         .map(|range| format!("{range:?}"));

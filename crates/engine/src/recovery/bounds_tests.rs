@@ -108,6 +108,7 @@ fn a_record_that_names_what_the_volume_does_not_have_is_named() {
         log_index: logs - 1,
         claims: vec![claim],
         invalidations: vec![range],
+        echo: vec![range],
         writes: vec![write],
         ..RecordHeader::default()
     };
@@ -126,6 +127,7 @@ fn a_record_that_names_what_the_volume_does_not_have_is_named() {
             RecordHeader { invalidations: vec![longer], ..sound.clone() },
             format!("found {longer:?}"),
         ),
+        (RecordHeader { echo: vec![longer], ..sound.clone() }, format!("found {longer:?}")),
         (
             RecordHeader {
                 writes: vec![WriteItem::Zeros { home_sector: sectors - 3, run_sectors: 4 }],

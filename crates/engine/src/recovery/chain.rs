@@ -118,7 +118,8 @@ impl Engine {
             Link::Lost { last, ranges } => {
                 self.commit.sequence_done = *last;
                 for range in ranges {
-                    self.poison(range.start_sector, u64::from(range.len_sectors));
+                    let sectors = u64::from(range.len_sectors);
+                    self.fill(range.start_sector, sectors, Place::Poisoned);
                 }
                 self.commit.echo.clone_from(ranges);
             }
@@ -168,13 +169,6 @@ impl Engine {
         self.commit.bytes_since_snapshot +=
             u64::from(found.blocks) * u64::from(self.setup.layout.log_block_bytes);
         self.commit.echo = crate::commit::echo_of(ranges);
-    }
-
-    /// Sectors whose newest copy is lost: only those that lie on the volume.
-    fn poison(&mut self, start: u64, sectors: u64) {
-        let end = self.size_bytes() / nearhead_disk::SECTOR_BYTES;
-        let start = start.min(end);
-        self.fill(start, sectors.min(end - start), Place::Poisoned);
     }
 
     fn fill(&mut self, start: u64, sectors: u64, place: Place) {
