@@ -148,12 +148,14 @@ impl Engine {
         }
     }
 
-    /// How long until a record of `blocks` would begin in a log, as far as one can tell.
-    fn wait_for_log(&self, index: u32, blocks: u32) -> Option<Wait> {
+    /// How long until a record of `blocks` would begin in a log, as far as one can tell; `None` if it has no
+    /// room for it and `reserve` blocks more.
+    fn wait_for_log(&self, index: u32, blocks: u32, reserve: u32) -> Option<Wait> {
         let (place, passed_at) = match self.logs.get(index) {
-            None => (0, None),
+            None if self.logs.has_room(index, blocks, reserve) => (0, None),
+            None => return None,
             Some(ring) => {
-                let place = ring.place(blocks, 0)?;
+                let place = ring.place(blocks, reserve).filter(|_| !ring.quarantined)?;
                 (place, ring.passed_at.filter(|_| place == ring.position))
             }
         };
@@ -167,18 +169,19 @@ impl Engine {
         if compared == 0 || !self.dispatcher.is_idle() || !self.setup.config.claims_ahead() {
             return chosen;
         }
-        let near = self.logs.near(self.rotation.last_end()).take(compared).filter(|index| {
-            self.logs.is_claimed(*index) && self.logs.has_room(*index, blocks, reserve)
-        });
-        let waits = near.filter_map(|index| Some((self.wait_for_log(index, blocks)?.time, index)));
+        let near = self.logs.near(self.rotation.last_end()).take(compared);
+        let claimed = near.filter(|index| self.logs.is_claimed(*index));
+        let wait = |index| Some((self.wait_for_log(index, blocks, reserve)?.time, index));
+        let waits = claimed.filter_map(wait);
         let soonest = waits.min_by_key(|(time, _)| *time);
         Choice { log_index: soonest.map_or(chosen.log_index, |(_, index)| index), ..chosen }
     }
 
     /// A record of `blocks` leaves for a log.
     pub(crate) fn note_record_leaves(&mut self, index: u32, blocks: u32) {
-        if self.dispatcher.is_idle()
-            && let Some(wait) = self.wait_for_log(index, blocks)
+        if self.rotation.period.is_some()
+            && self.dispatcher.is_idle()
+            && let Some(wait) = self.wait_for_log(index, blocks, 0)
         {
             self.rotation.leaves_alone(wait);
         }
