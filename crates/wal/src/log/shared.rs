@@ -282,9 +282,8 @@ impl Shared {
         if entries.is_empty() {
             return;
         }
-        self.queue().durable_next = serial.durable_next();
-        self.progress.notify_all();
         {
+            // Counted first: whoever was told that a record is durable finds it in the figures.
             let mut metrics = locked(&self.metrics);
             let mut window = locked(&self.window);
             metrics.write_latency_ns.record_duration(now - began);
@@ -296,6 +295,8 @@ impl Shared {
                 window.record_duration(latency);
             }
         }
+        self.queue().durable_next = serial.durable_next();
+        self.progress.notify_all();
         for (lsn, entry) in (first..).zip(entries) {
             if let Some(callback) = entry.callback.take() {
                 call(callback, Ok(Lsn(lsn)));

@@ -97,8 +97,8 @@ impl Memory {
         self.locked().operations
     }
 
-    /// Power fails at the operation with this number, counted from 0: it may have happened in
-    /// part, and it and all later ones return errors.
+    /// Power fails at the operation with this number, counted from 0, or the next if that is over: it may
+    /// have happened in part, and it and all later ones return errors.
     pub fn lose_power_at(&self, operation: u64) {
         self.locked().fault_at = Some((operation, Fault::Power));
     }
@@ -226,7 +226,8 @@ impl State {
         let number = self.operations;
         self.operations += 1;
         match &self.fault_at {
-            Some((at, Fault::Power)) if *at == number => {
+            // Or a later one: a log's own thread may have been quicker than who chose the number.
+            Some((at, Fault::Power)) if *at <= number => {
                 self.is_dead = true;
                 Ok(true)
             }
