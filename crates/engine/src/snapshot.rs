@@ -260,7 +260,10 @@ impl Engine {
             // the snapshot and stays protected.
             journal.ring.snapshot_begins_at(self.commit.journal_from);
         }
-        self.commit.bytes_since_snapshot = 0;
+        // A record on its way is newer than the snapshot, and what it protects only the next one frees.
+        let log_block = u64::from(self.setup.layout.log_block_bytes);
+        let on_its_way = self.commit.in_flight.as_ref().map_or(0, |record| record.blocks);
+        self.commit.bytes_since_snapshot = u64::from(on_its_way) * log_block;
         let number = self.snapshotter.number + 1;
         let slot = (number % 2) as usize;
         let waited_for = std::mem::take(&mut self.snapshotter.demanded);
