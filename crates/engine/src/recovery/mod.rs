@@ -303,7 +303,7 @@ impl Engine {
         let bytes = bytes_of(result);
         let Some(recovery) = self.recovering() else { return };
         match bytes {
-            Ok(bytes) => scan.take(&bytes, &recovery.context),
+            Ok(bytes) => scan.take(bytes, &recovery.context),
             Err(problem) => scan.unreadable(&problem, &recovery.context),
         }
         self.continue_scan(scan);

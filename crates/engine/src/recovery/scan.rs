@@ -10,6 +10,7 @@
 use super::bounds::{record_past_volume, sequence_fits};
 use crate::RECORD_BYTES_MAX;
 use crate::config::Setup;
+use nearhead_disk::{Buffer, BufferMut};
 use nearhead_format::Layout;
 use nearhead_format::crc::chunk_crc;
 use nearhead_format::planted::{Mistake, is_made};
@@ -80,7 +81,7 @@ pub(super) struct LogScan {
     newest_sequence: u64,
     scanned_blocks: u64,
     /// Bytes read already that a later look may want again, and the block they start at.
-    window: Vec<u8>,
+    window: Option<Buffer>,
     window_block: u64,
     pub(super) found: Vec<Found>,
     pub(super) problems: Vec<(u64, String)>,
@@ -96,7 +97,7 @@ impl LogScan {
             goal: Goal::Record,
             newest_sequence: floor_sequence,
             scanned_blocks: 0,
-            window: Vec::new(),
+            window: None,
             window_block: 0,
             found: Vec::new(),
             problems: Vec::new(),
@@ -111,7 +112,7 @@ impl LogScan {
         loop {
             let (from, len) = self.wanted(context)?;
             self.keep_from(from, block);
-            let held = self.window.len() as u64;
+            let held = self.held_bytes() as u64;
             if held < len {
                 let next = (from + held / block) as u32;
                 let offset = context.layout.log_block_offset(self.claim.log_index, next)?;
@@ -139,22 +140,34 @@ impl LogScan {
     /// Lets go of what stands before block `from`.
     fn keep_from(&mut self, from: u64, block: u64) {
         let passed = from.checked_sub(self.window_block).map(|blocks| (blocks * block) as usize);
-        match passed {
-            Some(passed) if passed <= self.window.len() => drop(self.window.drain(..passed)),
-            _ => self.window.clear(),
-        }
+        self.window = self.window.take().and_then(|window| {
+            let passed = passed.filter(|passed| *passed < window.len())?;
+            Some(window.slice(passed..window.len()))
+        });
         self.window_block = from;
     }
 
-    /// Takes the bytes asked for.
-    pub(super) fn take(&mut self, bytes: &[u8], context: &ScanContext) {
-        self.window.extend_from_slice(bytes);
+    fn held_bytes(&self) -> usize {
+        self.window.as_ref().map_or(0, |window| window.len())
+    }
+
+    /// Takes the bytes asked for. They are copied only behind what is held already.
+    pub(super) fn take(&mut self, bytes: Buffer, context: &ScanContext) {
+        self.window = Some(match self.window.take() {
+            None => bytes,
+            Some(held) => {
+                let mut both = BufferMut::zeroed(held.len() + bytes.len());
+                both[..held.len()].copy_from_slice(&held);
+                both[held.len()..].copy_from_slice(&bytes);
+                both.freeze()
+            }
+        });
         self.look(context);
     }
 
     /// Looks at the bytes wanted, all of which are there.
     fn look(&mut self, context: &ScanContext) {
-        let window = std::mem::take(&mut self.window);
+        let Some(window) = self.window.clone() else { return };
         match self.goal {
             Goal::Record => {
                 let any = self.take_records(&window, self.cursor, context);
@@ -169,7 +182,6 @@ impl LogScan {
             Goal::LookAhead => self.look_ahead(&window, context),
             Goal::Done => {}
         }
-        self.window = window;
         if u64::from(self.cursor) >= u64::from(context.layout.log_blocks())
             && self.goal == Goal::Record
         {
@@ -370,7 +382,7 @@ mod tests {
             for block in &mut read[from / block..(from + bytes.len()) / block] {
                 assert!(!std::mem::replace(block, true), "asked for twice: {from}");
             }
-            scan.take(bytes, &context);
+            scan.take(BufferMut::copy_of(bytes).freeze(), &context);
         }
         assert!(scan.found.iter().map(|found| found.header.position).eq(positions));
         assert!(scan.found.iter().all(Found::is_sound) && scan.problems.is_empty());

@@ -1,8 +1,8 @@
 //! Images that a cut may leave, and a read-only disk over one of them.
 //!
 //! An image is the safe content plus some sectors of the unflushed writes. Thousands are made of one
-//! moment, so they share its content: reads of a log are slices of one buffer, copied only where an
-//! image differs.
+//! moment, so they share its content: reads of a log are slices of one buffer, and copied only if the
+//! image differs there.
 
 use crate::support::disk::CutPoint;
 use nearhead_disk::{
@@ -96,15 +96,13 @@ impl Shared {
 pub(super) struct ImageDisk {
     shared: Rc<Shared>,
     overlay: BTreeMap<u64, Rc<Vec<u8>>>,
-    patched: HashMap<u64, Payload>,
     done: VecDeque<Completion>,
     pub(super) changes: u64,
 }
 
 impl ImageDisk {
     pub(super) fn new(shared: &Rc<Shared>, overlay: BTreeMap<u64, Rc<Vec<u8>>>) -> Self {
-        let (patched, done) = (HashMap::new(), VecDeque::new());
-        Self { shared: Rc::clone(shared), overlay, patched, done, changes: 0 }
+        Self { shared: Rc::clone(shared), overlay, done: VecDeque::new(), changes: 0 }
     }
 
     fn patch(&self, range: &Range<u64>, mut bytes: BufferMut) -> Payload {
@@ -115,24 +113,19 @@ impl ImageDisk {
         Payload::Bytes(bytes.freeze())
     }
 
-    fn read(&mut self, range: &Range<u64>) -> Payload {
-        let shared = Rc::clone(&self.shared);
+    fn read(&self, range: &Range<u64>) -> Payload {
+        let shared = &self.shared;
         let inside = |region: &&Range<u64>| region.start <= range.start && range.end <= region.end;
         let Some(region) = shared.regions.iter().find(inside) else {
             return self.patch(range, shared.read(range));
         };
-        let whole = if self.overlay.range(region.clone()).next().is_none() {
-            shared.region(region)
-        } else if let Some(patched) = self.patched.get(&region.start) {
-            patched.clone()
-        } else {
-            let Payload::Bytes(bytes) = shared.region(region) else { unreachable!("always bytes") };
-            let patched = self.patch(region, BufferMut::copy_of(&bytes));
-            self.patched.insert(region.start, patched.clone());
-            patched
-        };
         let from = (range.start - region.start) as usize;
-        whole.slice(from..from + (range.end - range.start) as usize)
+        let part = shared.region(region).slice(from..from + (range.end - range.start) as usize);
+        if self.overlay.range(range.clone()).next().is_none() {
+            return part;
+        }
+        let Payload::Bytes(bytes) = part else { unreachable!("always bytes") };
+        self.patch(range, BufferMut::copy_of(&bytes))
     }
 }
 
