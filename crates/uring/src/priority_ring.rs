@@ -59,7 +59,9 @@ impl PriorityRing {
         flags: i32,
     ) -> io::Result<usize> {
         if self.is_broken {
-            return Err(io::Error::other("the io_uring failed before"));
+            return Err(io::Error::other(
+                "its io_uring failed before; open the file anew, with a ring of its own",
+            ));
         }
         let len = u32::try_from(bytes.len()).unwrap_or(1 << 30);
         let entry = opcode::Write::new(types::Fd(file.as_fd().as_raw_fd()), bytes.as_ptr(), len)

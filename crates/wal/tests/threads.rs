@@ -3,7 +3,7 @@
 
 mod support;
 
-use nearhead_wal::log::{Driver, Log, ThreadStart};
+use nearhead_wal::log::{Driver, Log, LogOptions, ThreadStart};
 use nearhead_wal::storage::{Cut, Memory};
 use nearhead_wal::{Lsn, Result, Tail, WalErrorKind};
 use std::pin::pin;
@@ -86,6 +86,24 @@ fn half_a_memory_of_records_is_written_unasked() {
                 })
                 .unwrap();
         }
+        log.close().unwrap();
+    }
+}
+
+#[test]
+fn records_without_content_fill_the_memory_too() {
+    for driver in DRIVERS {
+        let storage = created(&small(Tail::Rewritten));
+        let options = LogOptions { waiting_bytes_max: 6000, ..small(Tail::Rewritten) };
+        let start = ThreadStart::default();
+        let (log, _) = Log::open(Arc::new(storage), &options, driver, start, |_, _| {}).unwrap();
+        for _ in 0..1000 {
+            log.append(b"").unwrap();
+        }
+        log.sync().unwrap();
+        let largest = log.metrics().batch_records.max();
+        // Each takes more memory than the 32 bytes of its header on disk.
+        assert!(largest <= 6000 / 32, "{driver:?}: {largest} records waited at once");
         log.close().unwrap();
     }
 }

@@ -30,17 +30,16 @@
 //! | `cl` (1: closed in order), `end_*` | loss of the newest records of a log that was closed: everything up to there must verify |
 
 use super::{
-    Geometry, LSN_MAX, LogId, Tail, VERSION, array_at, put, u16_at, u32_at, u64_at, wrong,
+    BLOCK_BYTES, Geometry, LSN_MAX, LogId, begin_block, open_block, put, seal_block, u32_at,
+    u64_at, wrong,
 };
 use crate::log::Lsn;
-use nearhead_format::crc::crc32c;
 
 /// Bytes of a slot, all of them under its checksum.
-pub(crate) const SLOT_BYTES: usize = 4096;
+pub(crate) const SLOT_BYTES: usize = BLOCK_BYTES;
 /// Slots of the file.
 pub(crate) const SLOTS: usize = 2;
 const MAGIC: [u8; 4] = *b"NHWC";
-const CRC_AT: usize = 8;
 const USED_BYTES: usize = 96;
 
 /// Where a log ends: the place of the next record, and what it will name as the one before.
@@ -75,14 +74,8 @@ pub(crate) struct Control {
 impl Control {
     /// Writes it to `bytes`, 4096 of them.
     pub(crate) fn encode(&self, bytes: &mut [u8]) {
-        bytes[..SLOT_BYTES].fill(0);
-        put(bytes, 0, &MAGIC);
-        put(bytes, 4, &VERSION.to_le_bytes());
-        put(bytes, 12, &self.geometry.segment_bytes.to_le_bytes());
-        put(bytes, 16, &self.log_id);
-        put(bytes, 32, &self.generation.to_le_bytes());
-        put(bytes, 40, &self.geometry.block_bytes.to_le_bytes());
-        put(bytes, 44, &[self.geometry.tail.to_byte(), u8::from(self.clean_end.is_some())]);
+        begin_block(bytes, MAGIC, &self.log_id, self.generation, &self.geometry);
+        put(bytes, 45, &[u8::from(self.clean_end.is_some())]);
         put(bytes, 48, &self.first_sequence.to_le_bytes());
         put(bytes, 56, &self.last_sequence.to_le_bytes());
         put(bytes, 64, &self.first_lsn.0.to_le_bytes());
@@ -92,44 +85,20 @@ impl Control {
             put(bytes, 88, &end.offset.to_le_bytes());
             put(bytes, 92, &end.chain.to_le_bytes());
         }
-        let crc = crc32c(&bytes[..SLOT_BYTES]);
-        put(bytes, CRC_AT, &crc.to_le_bytes());
+        seal_block(bytes);
     }
 
     /// Reads a slot of 4096 `bytes`. The error says what was expected and found.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, String> {
         let what = "control block";
-        let Some(bytes) = bytes.get(..SLOT_BYTES) else {
-            return Err(wrong(what, "length", SLOT_BYTES, bytes.len()));
-        };
-        let magic: [u8; 4] = array_at(bytes, 0);
-        if magic != MAGIC {
-            return Err(wrong(what, "magic", format!("{MAGIC:02x?}"), format!("{magic:02x?}")));
+        let (bytes, opened) = open_block(bytes, what, MAGIC, &[46..48, USED_BYTES..SLOT_BYTES])?;
+        if bytes[45] > 1 {
+            return Err(wrong(what, "closed in order", "0 or 1", bytes[45]));
         }
-        let mut copy = [0; SLOT_BYTES];
-        copy.copy_from_slice(bytes);
-        put(&mut copy, CRC_AT, &[0; 4]);
-        let (expected, found) = (crc32c(&copy), u32_at(bytes, CRC_AT));
-        if expected != found {
-            return Err(wrong(what, "checksum", format!("{expected:08x}"), format!("{found:08x}")));
-        }
-        let version = u16_at(bytes, 4);
-        if version != VERSION {
-            return Err(wrong(what, "version", VERSION, version));
-        }
-        let tail =
-            Tail::from_byte(bytes[44]).ok_or_else(|| wrong(what, "tail", "0 or 1", bytes[44]))?;
-        let reserved = [&bytes[6..8], &bytes[46..48], &bytes[USED_BYTES..]];
-        if bytes[45] > 1 || reserved.iter().any(|part| part.iter().any(|byte| *byte != 0)) {
-            return Err(wrong(what, "reserved", "zeros", "something else"));
-        }
-        let geometry =
-            Geometry { segment_bytes: u32_at(bytes, 12), block_bytes: u32_at(bytes, 40), tail };
-        geometry.validate().map_err(|error| format!("{what}: {error}"))?;
         let control = Self {
-            log_id: array_at(bytes, 16),
-            geometry,
-            generation: u64_at(bytes, 32),
+            log_id: opened.log_id,
+            geometry: opened.geometry,
+            generation: opened.number,
             first_sequence: u64_at(bytes, 48),
             last_sequence: u64_at(bytes, 56),
             first_lsn: Lsn(u64_at(bytes, 64)),
@@ -164,7 +133,7 @@ impl Control {
 
 #[cfg(test)]
 mod tests {
-    use super::super::hex;
+    use super::super::{Tail, hex};
     use super::*;
 
     fn sample() -> Control {

@@ -11,6 +11,8 @@ pub(crate) mod record;
 pub(crate) mod segment;
 
 use crate::error::{Result, WalError, WalErrorKind};
+use nearhead_format::crc::crc32c;
+use std::ops::Range;
 
 /// Names a log; drawn when it is created. Part of every checksum: what another log left in
 /// recycled disk space does not count.
@@ -107,6 +109,76 @@ impl Geometry {
     pub(crate) fn block_down(&self, offset: u32) -> u32 {
         offset / self.block_bytes * self.block_bytes
     }
+}
+
+/// Bytes of a control block and of a segment's header, all of them under its checksum.
+const BLOCK_BYTES: usize = 4096;
+/// What both begin with: magic, version, checksum, `segment_bytes`, `log_id`, a number of their own, `block_bytes`,
+/// tail.
+const CRC_AT: usize = 8;
+
+/// Fills in what both sorts of block begin with, and clears the rest. Sealed when all of it is there.
+fn begin_block(bytes: &mut [u8], magic: [u8; 4], log_id: &LogId, number: u64, geometry: &Geometry) {
+    bytes[..BLOCK_BYTES].fill(0);
+    put(bytes, 0, &magic);
+    put(bytes, 4, &VERSION.to_le_bytes());
+    put(bytes, 12, &geometry.segment_bytes.to_le_bytes());
+    put(bytes, 16, log_id);
+    put(bytes, 32, &number.to_le_bytes());
+    put(bytes, 40, &geometry.block_bytes.to_le_bytes());
+    put(bytes, 44, &[geometry.tail.to_byte()]);
+}
+
+/// Puts the checksum into a block that is complete.
+fn seal_block(bytes: &mut [u8]) {
+    let crc = crc32c(&bytes[..BLOCK_BYTES]);
+    put(bytes, CRC_AT, &crc.to_le_bytes());
+}
+
+/// A block that begins as it should and verifies: its bytes and what both sorts begin with. `reserved` are those
+/// that must be zero, besides bytes 6 and 7. The error says what of `what` was expected and found.
+fn open_block<'a>(
+    bytes: &'a [u8],
+    what: &str,
+    magic: [u8; 4],
+    reserved: &[Range<usize>],
+) -> std::result::Result<(&'a [u8], Opened), String> {
+    let Some(bytes) = bytes.get(..BLOCK_BYTES) else {
+        return Err(wrong(what, "length", BLOCK_BYTES, bytes.len()));
+    };
+    let found: [u8; 4] = array_at(bytes, 0);
+    if found != magic {
+        return Err(wrong(what, "magic", format!("{magic:02x?}"), format!("{found:02x?}")));
+    }
+    let mut copy = [0; BLOCK_BYTES];
+    copy.copy_from_slice(bytes);
+    put(&mut copy, CRC_AT, &[0; 4]);
+    let (expected, found) = (crc32c(&copy), u32_at(bytes, CRC_AT));
+    if expected != found {
+        return Err(wrong(what, "checksum", format!("{expected:08x}"), format!("{found:08x}")));
+    }
+    let version = u16_at(bytes, 4);
+    if version != VERSION {
+        return Err(wrong(what, "version", VERSION, version));
+    }
+    let tail =
+        Tail::from_byte(bytes[44]).ok_or_else(|| wrong(what, "tail", "0 or 1", bytes[44]))?;
+    let is_zero = |range: &Range<usize>| bytes[range.clone()].iter().all(|byte| *byte == 0);
+    if !is_zero(&(6..8)) || !reserved.iter().all(is_zero) {
+        return Err(wrong(what, "reserved", "zeros", "something else"));
+    }
+    let geometry =
+        Geometry { segment_bytes: u32_at(bytes, 12), block_bytes: u32_at(bytes, 40), tail };
+    geometry.validate().map_err(|error| format!("{what}: {error}"))?;
+    Ok((bytes, Opened { log_id: array_at(bytes, 16), number: u64_at(bytes, 32), geometry }))
+}
+
+/// What both sorts of block begin with.
+struct Opened {
+    log_id: LogId,
+    /// The generation of a control block, the sequence of a segment.
+    number: u64,
+    geometry: Geometry,
 }
 
 pub(crate) fn u16_at(bytes: &[u8], at: usize) -> u16 {

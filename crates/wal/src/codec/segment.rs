@@ -20,14 +20,12 @@
 //! | `log_id`, `sequence` | files copied in from another log, renamed, or left behind by a cut recycling |
 //! | `segment_bytes`, `block_bytes`, `tail` | reading it by other rules than it was written by |
 
-use super::{Geometry, LogId, Tail, VERSION, array_at, put, u16_at, u32_at, u64_at, wrong};
-use nearhead_format::crc::crc32c;
+use super::{BLOCK_BYTES, Geometry, LogId, begin_block, open_block, seal_block};
+use std::slice::from_ref;
 
 /// Bytes of the header, all of them under its checksum.
-pub(crate) const SEGMENT_HEADER_BYTES: usize = 4096;
+pub(crate) const SEGMENT_HEADER_BYTES: usize = BLOCK_BYTES;
 const MAGIC: [u8; 4] = *b"NHWS";
-const CRC_AT: usize = 8;
-const USED_BYTES: usize = 48;
 
 const _: () = assert!(SEGMENT_HEADER_BYTES == super::RECORDS_OFFSET as usize);
 
@@ -42,55 +40,21 @@ pub(crate) struct SegmentHeader {
 impl SegmentHeader {
     /// Writes it to `bytes`, 4096 of them.
     pub(crate) fn encode(&self, bytes: &mut [u8]) {
-        bytes[..SEGMENT_HEADER_BYTES].fill(0);
-        put(bytes, 0, &MAGIC);
-        put(bytes, 4, &VERSION.to_le_bytes());
-        put(bytes, 12, &self.geometry.segment_bytes.to_le_bytes());
-        put(bytes, 16, &self.log_id);
-        put(bytes, 32, &self.sequence.to_le_bytes());
-        put(bytes, 40, &self.geometry.block_bytes.to_le_bytes());
-        put(bytes, 44, &[self.geometry.tail.to_byte()]);
-        let crc = crc32c(&bytes[..SEGMENT_HEADER_BYTES]);
-        put(bytes, CRC_AT, &crc.to_le_bytes());
+        begin_block(bytes, MAGIC, &self.log_id, self.sequence, &self.geometry);
+        seal_block(bytes);
     }
 
     /// Reads one from 4096 `bytes`. The error says what was expected and found.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, String> {
-        let what = "segment header";
-        let Some(bytes) = bytes.get(..SEGMENT_HEADER_BYTES) else {
-            return Err(wrong(what, "length", SEGMENT_HEADER_BYTES, bytes.len()));
-        };
-        let magic: [u8; 4] = array_at(bytes, 0);
-        if magic != MAGIC {
-            return Err(wrong(what, "magic", format!("{MAGIC:02x?}"), format!("{magic:02x?}")));
-        }
-        let mut copy = [0; SEGMENT_HEADER_BYTES];
-        copy.copy_from_slice(bytes);
-        put(&mut copy, CRC_AT, &[0; 4]);
-        let (expected, found) = (crc32c(&copy), u32_at(bytes, CRC_AT));
-        if expected != found {
-            return Err(wrong(what, "checksum", format!("{expected:08x}"), format!("{found:08x}")));
-        }
-        let version = u16_at(bytes, 4);
-        if version != VERSION {
-            return Err(wrong(what, "version", VERSION, version));
-        }
-        let tail =
-            Tail::from_byte(bytes[44]).ok_or_else(|| wrong(what, "tail", "0 or 1", bytes[44]))?;
-        let reserved = [&bytes[6..8], &bytes[45..USED_BYTES], &bytes[USED_BYTES..]];
-        if reserved.iter().any(|part| part.iter().any(|byte| *byte != 0)) {
-            return Err(wrong(what, "reserved", "zeros", "something else"));
-        }
-        let geometry =
-            Geometry { segment_bytes: u32_at(bytes, 12), block_bytes: u32_at(bytes, 40), tail };
-        geometry.validate().map_err(|error| format!("{what}: {error}"))?;
-        Ok(Self { log_id: array_at(bytes, 16), sequence: u64_at(bytes, 32), geometry })
+        let reserved = 45..SEGMENT_HEADER_BYTES;
+        let (_, opened) = open_block(bytes, "segment header", MAGIC, from_ref(&reserved))?;
+        Ok(Self { log_id: opened.log_id, sequence: opened.number, geometry: opened.geometry })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::hex;
+    use super::super::{Tail, hex};
     use super::*;
 
     fn sample() -> SegmentHeader {

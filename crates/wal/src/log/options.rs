@@ -14,7 +14,8 @@ pub struct LogOptions {
     pub batch_bytes_max: u32,
     /// Largest record. At most what fits into a segment.
     pub record_bytes_max: u32,
-    /// Most bytes of records that wait to be written; who brings more waits.
+    /// Most memory for records that wait to be written, with what is noted of each (about 100 bytes);
+    /// who brings more waits.
     pub waiting_bytes_max: usize,
     /// Most segments, and so the most disk space: who brings more gets
     /// [`WalErrorKind::Full`] until the prefix is truncated.

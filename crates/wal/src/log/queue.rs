@@ -31,6 +31,13 @@ pub(super) struct Waiting {
     pub(super) entries: Vec<Entry>,
 }
 
+impl Waiting {
+    /// The memory it takes: a record without content takes some, too.
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.bytes.len() + self.entries.len() * size_of::<Entry>()
+    }
+}
+
 /// What the threads of a log share.
 pub(super) struct Queue {
     pub(super) waiting: Waiting,
@@ -89,7 +96,7 @@ impl Queue {
     /// Whether it is time to write, with `bytes_max` as the bound on waiting bytes.
     pub(super) fn should_write(&self, bytes_max: usize) -> bool {
         let is_wanted = self.wanted_next > self.durable_next || self.is_closing;
-        let is_half_full = self.waiting.bytes.len() >= bytes_max / 2;
+        let is_half_full = self.waiting.memory_bytes() >= bytes_max / 2;
         !self.is_writing
             && self.stopped.is_none()
             && !self.waiting.entries.is_empty()

@@ -86,7 +86,7 @@ impl Shared {
         let mut has_asked = false;
         loop {
             queue.check_open()?;
-            let would_be = queue.waiting.bytes.len() + record.len();
+            let would_be = queue.waiting.memory_bytes() + record.len();
             let has_memory =
                 queue.waiting.entries.is_empty() || would_be <= self.options.waiting_bytes_max;
             let mut placer = queue.placer;

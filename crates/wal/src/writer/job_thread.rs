@@ -62,7 +62,12 @@ impl JobThread {
         len: usize,
         offset: u64,
     ) -> (Option<BufferMut>, Result<()>) {
-        let gone = || WalError::new(WalErrorKind::Stopped, "the thread that writes is gone");
+        let gone = || {
+            WalError::new(
+                WalErrorKind::Stopped,
+                "the thread that writes has ended, and the stream with it; open it again",
+            )
+        };
         let job = Job { file: Arc::clone(file), bytes, len, offset };
         let sent = self.jobs.as_ref().is_some_and(|jobs| jobs.send(job).is_ok());
         match sent.then(|| self.outcomes.recv()) {
