@@ -106,7 +106,7 @@ impl Engine {
     /// they are answered when recovery is done.
     pub fn open(setup: Setup) -> Self {
         let mut engine = Self::with_phase(setup, Phase::Stopped);
-        let recovery = Recovery::new(&engine.setup);
+        let recovery = Recovery::of(&engine.setup);
         engine.phase = Phase::Recovering(Box::new(recovery));
         engine
     }

@@ -71,6 +71,10 @@ impl Engine {
         }
         match self.find_place(content) {
             Ok((content, choice)) => self.send_record(content, choice),
+            // A swap was given up, and there is nothing else: what it wanted to move stays where it is.
+            Err(content) if content.is_empty() && self.commit.claims_wanted.is_empty() => {
+                self.advance_swap();
+            }
             Err(content) => self.no_room(content),
         }
     }
@@ -324,11 +328,6 @@ impl Engine {
     /// truly full is checkpointed in the background while staged blocks go in place (law 6).
     fn no_room(&mut self, mut content: Content) {
         let releases = std::mem::take(&mut content.releases);
-        let is_nothing = content.is_empty() && releases.is_empty();
-        if is_nothing && self.commit.claims_wanted.is_empty() {
-            // A swap was given up: what it wanted to move may stay where it is.
-            return self.advance_swap();
-        }
         self.schedule.demand_checkpoint();
         if self.snapshotter.is_busy() {
             self.snapshotter.hurry();

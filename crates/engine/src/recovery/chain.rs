@@ -31,21 +31,8 @@ pub(super) fn order(
     accept_loss: bool,
     result: &mut RecoveredState,
 ) -> Result<Vec<Link>, String> {
-    let mut by_sequence: BTreeMap<u64, Found> = BTreeMap::new();
-    let mut newest = known.end;
-    for record in found {
-        let sequence = record.header.sequence;
-        let sound = record.is_sound();
-        if sound {
-            newest = newest.max(sequence);
-        }
-        // The same sequence twice: a record that was written again elsewhere after an error, or
-        // one that was torn before an earlier crash. A sound one wins.
-        let known_sound = by_sequence.get(&sequence).is_some_and(Found::is_sound);
-        if !known_sound {
-            by_sequence.insert(sequence, record);
-        }
-    }
+    let (mut by_sequence, newest_found) = by_sequence(found);
+    let newest = newest_found.max(known.end);
     let mut links = Vec::new();
     let mut sequence = known.start + 1;
     while sequence <= newest {
@@ -59,7 +46,7 @@ pub(super) fn order(
         }
         // The first record after a start knows nothing of the one before: an empty echo says nothing.
         let next = by_sequence.get(&(sequence + 1)).map(|next| next.header.echo.clone());
-        let echo = next.filter(|ranges| !ranges.is_empty());
+        let echo = next.filter(|ranges| !ranges.is_empty() && !is_made(Mistake::ChainGapIgnored));
         if echo.is_none() && !accept_loss && !is_made(Mistake::ChainGapIgnored) {
             return Err(format!(
                 "{}, and so is the one that would say what it wrote; run `nearhead check` to see where, and \
@@ -84,6 +71,25 @@ pub(super) fn order(
         sequence = last + 1;
     }
     Ok(links)
+}
+
+/// What was found, and the newest sound sequence of it.
+fn by_sequence(found: Vec<Found>) -> (BTreeMap<u64, Found>, u64) {
+    let mut by_sequence: BTreeMap<u64, Found> = BTreeMap::new();
+    let mut newest = 0;
+    for record in found {
+        let sequence = record.header.sequence;
+        if record.is_sound() {
+            newest = newest.max(sequence);
+        }
+        // The same sequence twice: a record that was written again elsewhere after an error, or
+        // one that was torn before an earlier crash. A sound one wins.
+        let known_sound = by_sequence.get(&sequence).is_some_and(Found::is_sound);
+        if !known_sound {
+            by_sequence.insert(sequence, record);
+        }
+    }
+    (by_sequence, newest)
 }
 
 fn missing(first: u64, last: u64, newest: u64) -> String {

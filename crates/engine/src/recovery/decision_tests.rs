@@ -1,28 +1,13 @@
 //! Small decisions of a recovery: which claim says where a log begins, and how many findings are kept.
 
 use super::scan::ScanContext;
-use super::{DAMAGE_NOTES_MAX, RecoveredState, Recovery, Step};
+use super::{DAMAGE_NOTES_MAX, RecoveredState, Recovery};
 use nearhead_format::record::Claim;
 use nearhead_format::{Layout, LayoutOptions, Preset};
-use std::collections::{BTreeMap, VecDeque};
 
 fn recovery() -> Recovery {
     let layout = Layout::plan(1 << 30, &LayoutOptions::new(Preset::Mlb)).unwrap();
-    Recovery {
-        step: Step::Start,
-        headers: Vec::new(),
-        slot_problems: Vec::new(),
-        snapshot: None,
-        to_scan: VecDeque::new(),
-        doubtful: VecDeque::new(),
-        known_logs: BTreeMap::new(),
-        found: Vec::new(),
-        unreadable: None,
-        known_sequence: 0,
-        outside: None,
-        context: ScanContext { layout, volume_id: [7; 16], floor_sequence: 0 },
-        result: RecoveredState::default(),
-    }
+    Recovery::new(ScanContext { layout, volume_id: [7; 16], floor_sequence: 0 })
 }
 
 #[test]

@@ -107,7 +107,11 @@ pub(crate) struct Recovery {
 }
 
 impl Recovery {
-    pub(crate) fn new(setup: &Setup) -> Self {
+    pub(crate) fn of(setup: &Setup) -> Self {
+        Self::new(ScanContext::new(setup))
+    }
+
+    fn new(context: ScanContext) -> Self {
         Self {
             step: Step::Start,
             headers: Vec::new(),
@@ -120,7 +124,7 @@ impl Recovery {
             unreadable: None,
             known_sequence: 0,
             outside: None,
-            context: ScanContext::new(setup),
+            context,
             result: RecoveredState::default(),
         }
     }
