@@ -58,6 +58,8 @@ pub(super) struct Checker<'a> {
     tally: &'a Tally,
     /// Images checked against an oracle, by both hashes.
     seen: HashSet<(u64, u64)>,
+    /// What may be read, by the oracle that allows it.
+    allowed: HashSet<(u64, Contents)>,
     /// The hash of every sector that is safe and was written since the beginning.
     safe: HashMap<u64, u64>,
     safe_hash: u64,
@@ -71,8 +73,16 @@ impl<'a> Checker<'a> {
         known: &'a mut Known,
         tally: &'a Tally,
     ) -> Self {
-        let (seen, safe) = (HashSet::new(), HashMap::new());
-        Self { case, depth, known, tally, seen, safe, safe_hash: configuration as u64 }
+        Self {
+            case,
+            depth,
+            known,
+            tally,
+            seen: HashSet::new(),
+            allowed: HashSet::new(),
+            safe: HashMap::new(),
+            safe_hash: configuration as u64,
+        }
     }
 
     pub(super) fn run(&mut self) {
@@ -89,7 +99,7 @@ impl<'a> Checker<'a> {
             }
             if number >= self.case.check_from {
                 let shared = Shared::new(&properties, &point.safe, &self.case.regions);
-                self.check_outcomes(&shared, &writes, oracle);
+                self.check_outcomes(&Moment::new(shared, writes.as_slice(), &self.safe, oracle));
             }
             before = writes;
         }
@@ -100,31 +110,32 @@ impl<'a> Checker<'a> {
         self.safe_hash ^= old ^ sector.hash;
     }
 
-    fn check_outcomes(&mut self, shared: &Rc<Shared>, writes: &[TornWrite], oracle: &Oracle) {
+    fn check_outcomes(&mut self, moment: &Moment) {
         let Depth { subsets_of_writes_max, prefixes_max, suffixes, scattered } = self.depth;
+        let writes = moment.writes;
         let all = 1_u64 << writes.len().min(subsets_of_writes_max);
         let mut random = SplitMix::new(hash(writes.len() as u64, self.case.name.as_bytes()));
         for number in 0..all {
             let sampled = writes.len() > subsets_of_writes_max;
             let subset = if sampled { random.next_u64() } else { number };
             let survives = |index: usize| subset >> index.min(63) & 1 == 1;
-            self.check_one(shared, writes, oracle, &|index, _| survives(index));
+            self.check_one(moment, |index, _| survives(index));
             for torn in (0..writes.len()).filter(|index| survives(*index)) {
                 let count = writes[torn].sectors.len();
                 for step in 1..count.min(prefixes_max) {
                     let prefix = step * count / count.min(prefixes_max);
-                    self.check_one(shared, writes, oracle, &|index, sector| {
+                    self.check_one(moment, |index, sector| {
                         survives(index) && (index != torn || sector < prefix)
                     });
                     if suffixes {
-                        self.check_one(shared, writes, oracle, &|index, sector| {
+                        self.check_one(moment, |index, sector| {
                             survives(index) && (index != torn || sector >= prefix)
                         });
                     }
                 }
                 for _ in 0..if count > 2 { scattered } else { 0 } {
                     let coins = SplitMix::new(random.next_u64());
-                    self.check_one(shared, writes, oracle, &|index, sector| {
+                    self.check_one(moment, |index, sector| {
                         survives(index) && (index != torn || coins.clone().nth_coin(sector as u64))
                     });
                 }
@@ -132,22 +143,10 @@ impl<'a> Checker<'a> {
         }
     }
 
-    fn check_one(
-        &mut self,
-        shared: &Rc<Shared>,
-        writes: &[TornWrite],
-        oracle: &Oracle,
-        keep: &dyn Fn(usize, usize) -> bool,
-    ) {
-        let mut overlay: BTreeMap<u64, &TornSector> = BTreeMap::new();
-        for (index, write) in writes.iter().enumerate() {
-            let kept = write.sectors.iter().enumerate().filter(|(sector, _)| keep(index, *sector));
-            overlay.extend(kept.map(|(_, sector)| (sector.offset, sector)));
-        }
-        let mut image = self.safe_hash;
-        for (offset, sector) in &overlay {
-            image ^= sector.hash ^ self.safe.get(offset).copied().unwrap_or(0);
-        }
+    fn check_one(&mut self, moment: &Moment, keep: impl Fn(usize, usize) -> bool) {
+        let kept = moment.kept(keep);
+        let image = self.safe_hash ^ moment.difference(&kept);
+        let oracle = moment.oracle;
         if !self.seen.insert((image, oracle.epoch)) {
             return;
         }
@@ -155,17 +154,16 @@ impl<'a> Checker<'a> {
         let case = self.case;
         let fail =
             |problem: String| -> ! { panic!("{}\nimage {image:016x}: {problem}", case.name) };
-        let overlay = || {
-            let sectors = overlay.iter();
-            sectors.map(|(offset, sector)| (*offset, Rc::clone(&sector.bytes))).collect()
-        };
         let known = self.known.get(&image).copied();
         let contents = known.unwrap_or_else(|| {
-            recover(&case.options, shared, overlay()).unwrap_or_else(|problem| fail(problem))
+            let overlay = overlay_of(&kept);
+            recover(&case.options, &moment.shared, overlay).unwrap_or_else(|problem| fail(problem))
         });
-        let read = (0..).zip(contents.map(u64::from)).collect();
-        if let Err(problem) = oracle.check_restart(&read) {
-            fail(problem);
+        if self.allowed.insert((oracle.epoch, contents)) {
+            let read = (0..).zip(contents.map(u64::from)).collect();
+            if let Err(problem) = oracle.check_restart(&read) {
+                fail(problem);
+            }
         }
         if known.is_some() {
             return;
@@ -177,9 +175,63 @@ impl<'a> Checker<'a> {
         self.tally.recovered(image);
         if image.is_multiple_of(CONTINUE_ONE_IN) {
             self.tally.continued.fetch_add(1, Ordering::Relaxed);
-            go_on(&self.case.options, shared, &overlay(), oracle, image);
+            go_on(&case.options, &moment.shared, &overlay_of(&kept), oracle, image);
         }
     }
+}
+
+/// A moment of a workload at which power is cut: what is safe, and what may be there or not.
+struct Moment<'a> {
+    shared: Rc<Shared>,
+    writes: &'a [TornWrite],
+    oracle: &'a Oracle,
+    /// For each sector of each write, in order, the number of its place among all places written.
+    places: Vec<usize>,
+    /// The hash of what is safe at each place.
+    safe: Vec<u64>,
+}
+
+impl<'a> Moment<'a> {
+    fn new(
+        shared: Rc<Shared>,
+        writes: &'a [TornWrite],
+        safe: &HashMap<u64, u64>,
+        oracle: &'a Oracle,
+    ) -> Self {
+        let sectors = || writes.iter().flat_map(|write| &write.sectors);
+        let mut offsets: Vec<u64> = sectors().map(|sector| sector.offset).collect();
+        offsets.sort_unstable();
+        offsets.dedup();
+        let place = |sector: &TornSector| offsets.partition_point(|at| *at < sector.offset);
+        let places = sectors().map(place).collect();
+        let safe = offsets.iter().map(|offset| safe.get(offset).copied().unwrap_or(0)).collect();
+        Self { shared, writes, oracle, places, safe }
+    }
+
+    /// What stands at each place if the sectors that `keep` names, by write and sector, reached it.
+    fn kept(&self, keep: impl Fn(usize, usize) -> bool) -> Vec<Option<&'a TornSector>> {
+        let mut kept = vec![None; self.safe.len()];
+        let mut places = self.places.iter();
+        for (index, write) in self.writes.iter().enumerate() {
+            for ((number, sector), place) in write.sectors.iter().enumerate().zip(&mut places) {
+                if keep(index, number) {
+                    kept[*place] = Some(sector);
+                }
+            }
+        }
+        kept
+    }
+
+    /// What `kept` changes of the hash of everything that is safe.
+    fn difference(&self, kept: &[Option<&TornSector>]) -> u64 {
+        let both = kept.iter().zip(&self.safe);
+        both.fold(0, |hash, (sector, safe)| hash ^ sector.map_or(0, |sector| sector.hash ^ *safe))
+    }
+}
+
+fn overlay_of(kept: &[Option<&TornSector>]) -> Overlay {
+    let sectors = kept.iter().flatten();
+    sectors.map(|sector| (sector.offset, Rc::clone(&sector.bytes))).collect()
 }
 
 type Overlay = BTreeMap<u64, Rc<Vec<u8>>>;
