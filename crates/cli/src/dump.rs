@@ -195,13 +195,18 @@ fn copy_reports(copies: &Copies) -> Vec<CopyReport> {
     copies.copies.iter().enumerate().map(report).collect()
 }
 
+fn problem_of(slot: &Slot) -> Option<String> {
+    let unsound = slot.header.as_ref().err().or(slot.body_problem.as_ref());
+    unsound.or(slot.header_problem.as_ref()).cloned()
+}
+
 fn slot_report(slot: &Slot) -> SlotReport {
     let header = slot.header.as_ref().ok();
     SlotReport {
         slot: slot.slot,
         device_offset: slot.offset,
         unused: slot.is_unused,
-        problem: slot.header.as_ref().err().cloned().or_else(|| slot.body_problem.clone()),
+        problem: problem_of(slot),
         number: header.map(|header| header.snapshot_number),
         record_sequence: header.map(|header| header.record_sequence),
         clean_shutdown: header.map(|header| header.flags & FLAG_CLEAN_SHUTDOWN != 0),

@@ -35,6 +35,8 @@ pub(crate) enum Purpose {
     SnapshotBody,
     /// A snapshot's header.
     SnapshotHeader,
+    /// The copy of a snapshot's header.
+    SnapshotCopy,
     /// A read of recovery.
     Recovery,
 }

@@ -223,6 +223,7 @@ impl Engine {
             Purpose::SwapRead { io } => self.on_swap_read(io, result),
             Purpose::SnapshotBody => self.on_snapshot_body(result),
             Purpose::SnapshotHeader => self.on_snapshot_header(result),
+            Purpose::SnapshotCopy => self.on_snapshot_copy(result),
             Purpose::Recovery => self.on_recovery(result),
         }
     }

@@ -8,12 +8,14 @@
 //! - positions of logs and the claims are those of the beginning;
 //! - after the last piece the device is flushed, so that in-place writes whose older logged copies
 //!   the body no longer mentions are durable before the header makes the body count;
-//! - until the header is durable, space that only the older snapshot protects stays protected.
+//! - until the header and its copy at the end of the slot are durable, space that only the older
+//!   snapshot protects stays protected. The copy comes second, so that one that is newer than all
+//!   headers tells of a header that was durable and is no more.
 
 use crate::dispatch::Purpose;
 use crate::engine::{Engine, Phase};
 use crate::map::Map;
-use nearhead_disk::{BufferMut, Class, Command, DiskError, Nanos, Payload};
+use nearhead_disk::{Buffer, BufferMut, Class, Command, DiskError, Nanos, Payload};
 use nearhead_format::planted::{Mistake, is_made};
 use nearhead_format::record::FLAG_RELOCATION;
 use nearhead_format::snapshot::{
@@ -63,6 +65,8 @@ struct InProgress {
     /// Invalidations queued when it began: the body does not mention what they take back.
     invalid_end: u64,
     flush_ticket: Option<u64>,
+    /// The header, once it is on its way: what its copy will be.
+    copy: Option<Buffer>,
     in_flight: bool,
     clean: bool,
     /// Bulk, so that it comes to its end beside any other load; before that if somebody waits for the
@@ -278,6 +282,7 @@ impl Engine {
             offset: self.setup.layout.slot_offsets[slot] + SNAPSHOT_HEADER_BYTES,
             invalid_end: self.invalidations.end(),
             flush_ticket: None,
+            copy: None,
             in_flight: false,
             clean,
             class: if waited_for { Class::Foreground } else { Class::Bulk },
@@ -360,12 +365,16 @@ impl Engine {
             body,
         };
         work.in_flight = true;
-        let command = Command::Write {
-            offset: self.setup.layout.slot_offsets[header.slot() as usize],
-            parts: vec![Payload::Bytes(BufferMut::copy_of(&header.encode()).freeze())],
-            durable: self.flusher.is_needed(),
-        };
-        self.issue(work.class, Purpose::SnapshotHeader, command);
+        let bytes = BufferMut::copy_of(&header.encode()).freeze();
+        work.copy = Some(bytes.clone());
+        let offset = self.setup.layout.slot_offsets[header.slot() as usize];
+        self.write_durably(work.class, Purpose::SnapshotHeader, offset, bytes);
+    }
+
+    fn write_durably(&mut self, class: Class, purpose: Purpose, offset: u64, bytes: Buffer) {
+        let durable = self.flusher.is_needed();
+        let command = Command::Write { offset, parts: vec![Payload::Bytes(bytes)], durable };
+        self.issue(class, purpose, command);
     }
 
     pub(crate) fn on_snapshot_body(&mut self, result: Result<Payload, DiskError>) {
@@ -381,6 +390,19 @@ impl Engine {
     }
 
     pub(crate) fn on_snapshot_header(&mut self, result: Result<Payload, DiskError>) {
+        if let Err(error) = result {
+            return self.snapshot_failed(&error);
+        }
+        let work = self.snapshotter.in_progress.as_mut();
+        let Some((class, Some(copy))) = work.map(|work| (work.class, work.copy.take())) else {
+            return;
+        };
+        let slot = (self.snapshotter.number + 1) % 2;
+        let offset = self.setup.layout.snapshot_copy_offset(slot as usize);
+        self.write_durably(class, Purpose::SnapshotCopy, offset, copy);
+    }
+
+    pub(crate) fn on_snapshot_copy(&mut self, result: Result<Payload, DiskError>) {
         if let Err(error) = result {
             return self.snapshot_failed(&error);
         }

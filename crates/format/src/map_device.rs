@@ -98,7 +98,7 @@ impl MapDevice {
     fn check(&self, device_bytes: u64) -> Result<(), FieldError> {
         let ends = |offset: u64, bytes: u64| offset.checked_add(bytes);
         let sound = self.slot_offsets[0] == SEALED_BYTES as u64
-            && self.slot_bytes > SEALED_BYTES as u64
+            && self.slot_bytes > 2 * SEALED_BYTES as u64
             && ends(self.slot_offsets[0], self.slot_bytes) == Some(self.slot_offsets[1])
             && ends(self.slot_offsets[1], self.slot_bytes) == Some(self.journal_offset)
             && ends(self.journal_offset, self.journal_bytes).is_some_and(|end| end <= device_bytes)
@@ -188,10 +188,10 @@ mod tests {
             journal_offset: first + 2 * slot_bytes,
             ..sound
         };
-        let journal_of = |journal_bytes| MapDevice { journal_bytes, ..slots_of(8192) };
+        let journal_of = |journal_bytes| MapDevice { journal_bytes, ..slots_of(12288) };
         let wrong = [
             ("the first slot not behind the header", shifted),
-            ("slots without room for a body", slots_of(4096)),
+            ("slots without room for a body", slots_of(8192)),
             (
                 "a gap between the slots",
                 MapDevice { slot_offsets: [first, second + 4096], ..shifted },
@@ -203,7 +203,7 @@ mod tests {
             ),
             ("a journal too small", journal_of(63 * JOURNAL_BLOCK_BYTES)),
             ("a journal too large", journal_of(JOURNAL_BYTES_MAX + JOURNAL_BLOCK_BYTES)),
-            ("slots of part of a block", slots_of(8192 + 512)),
+            ("slots of part of a block", slots_of(12288 + 512)),
             ("a journal of part of a block", journal_of(64 * JOURNAL_BLOCK_BYTES + 512)),
             ("no number holds the end", MapDevice { journal_offset: u64::MAX - 8191, ..sound }),
         ];
@@ -212,7 +212,7 @@ mod tests {
             assert_eq!(refused.name, "map device layout", "{what}: {refused}");
         }
         let least =
-            [slots_of(8192), journal_of(64 * JOURNAL_BLOCK_BYTES), journal_of(JOURNAL_BYTES_MAX)];
+            [slots_of(12288), journal_of(64 * JOURNAL_BLOCK_BYTES), journal_of(JOURNAL_BYTES_MAX)];
         for device in least {
             assert_eq!(MapDevice::decode(&device.encode(), DEVICE_BYTES), Ok(device));
         }

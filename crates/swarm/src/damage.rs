@@ -59,8 +59,10 @@ impl Life<'_> {
                 }
             }
             1 => {
-                let slot = layout.slot_offsets[random.below(2) as usize];
-                let at = slot + [0, 4096, 8192][random.below(3) as usize];
+                let slot = random.below(2) as usize;
+                let start = layout.slot_offsets[slot];
+                let places = [start, start + 4096, start + 8192, layout.snapshot_copy_offset(slot)];
+                let at = places[random.below(4) as usize];
                 self.disk.faults().rot_in(at..at + 512);
             }
             _ => self.rot_logs(layout, &mut random),

@@ -153,6 +153,19 @@ fn check_slots(slots: &[Slot; 2], used_since: bool, report: &mut CheckReport) {
         .filter(|slot| slot.is_sound())
         .filter_map(|slot| slot.header.as_ref().ok())
         .max_by_key(|header| header.snapshot_number);
+    for slot in slots {
+        let is_newest = slot.header.as_ref().ok() == newest;
+        // What a cut tears while the next snapshot goes into the slot, its copy still tells of.
+        if let Some(problem) = slot.header_problem.as_ref().filter(|_| is_newest) {
+            report.add(CheckFinding {
+                device_offset: Some(slot.offset),
+                ..text_finding(
+                    &format!("snapshot slot {}", slot.slot),
+                    format!("{problem}; the copy of its header is sound and counts"),
+                )
+            });
+        }
+    }
     for slot in slots.iter().filter(|slot| !slot.is_sound()) {
         let is_first = newest.is_some_and(|newest| newest.snapshot_number == 0);
         if slot.is_unused && is_first {

@@ -239,12 +239,17 @@ pub(crate) fn write_empty_snapshots(
         body: summary,
     };
     io.write(layout.slot_offsets[1], &[0; 4096])?;
+    for slot in 0..2 {
+        io.write(layout.snapshot_copy_offset(slot), &[0; 4096])?;
+    }
     if filled > 0 {
         io.write(layout.slot_offsets[0] + 4096, &body[..filled])?;
     }
     io.flush()?;
-    io.write(layout.slot_offsets[0], &header.encode())?;
-    io.flush()?;
+    for place in [layout.slot_offsets[0], layout.snapshot_copy_offset(0)] {
+        io.write(place, &header.encode())?;
+        io.flush()?;
+    }
     Ok(())
 }
 

@@ -28,8 +28,10 @@ pub struct Slot {
     pub offset: u64,
     /// Nothing but zeros where its header would be: never used.
     pub is_unused: bool,
-    /// Its header, or what is wrong with it.
+    /// Its header, from the start of the slot or the copy at its end, or what is wrong with it.
     pub header: Result<SnapshotHeader, String>,
+    /// What is wrong with the header at the start, if the copy counts.
+    pub header_problem: Option<String>,
     /// What is wrong with its body, if anything is. Not read without a sound header.
     pub body_problem: Option<String>,
 }
@@ -63,19 +65,37 @@ pub fn read_slots(io: &mut SyncIo<'_>, superblock: &Superblock) -> [Slot; 2] {
 fn read_slot(io: &mut SyncIo<'_>, superblock: &Superblock, slot: u32) -> Slot {
     let layout = &superblock.layout;
     let offset = layout.slot_offsets[slot as usize];
-    let mut is_unused = false;
-    let header = match io.read(offset, SNAPSHOT_HEADER_BYTES as usize) {
-        Err(error) => Err(error.to_string()),
-        Ok(bytes) => {
-            is_unused = bytes.iter().all(|byte| *byte == 0);
-            let body_bytes_max = layout.snapshot_body_bytes_max();
-            SnapshotHeader::decode(&bytes, &superblock.volume_id, slot, body_bytes_max)
-                .map_err(|error| error.to_string())
-        }
+    let mut read = |offset| {
+        let bytes = io.read(offset, SNAPSHOT_HEADER_BYTES as usize);
+        let bytes = bytes.map_err(|error| (error.to_string(), false))?;
+        let body_bytes_max = layout.snapshot_body_bytes_max();
+        SnapshotHeader::decode(&bytes, &superblock.volume_id, slot, body_bytes_max)
+            .map_err(|error| (error.to_string(), bytes.iter().all(|byte| *byte == 0)))
     };
+    let (front, copy) = (read(offset), read(layout.snapshot_copy_offset(slot as usize)));
+    let is_unused = front.as_ref().is_err_and(|(_, is_zero)| *is_zero) && copy.is_err();
+    let (header, header_problem) = newer(front.map_err(|(problem, _)| problem), copy.ok());
     let body_problem =
         header.as_ref().ok().and_then(|header| read_body(io, offset, header, &mut |_| ()).err());
-    Slot { slot, offset, is_unused, header, body_problem }
+    Slot { slot, offset, is_unused, header, header_problem, body_problem }
+}
+
+/// Which of a slot's two headers counts, as a recovery chooses; and why it is not the first.
+fn newer(
+    front: Result<SnapshotHeader, String>,
+    copy: Option<SnapshotHeader>,
+) -> (Result<SnapshotHeader, String>, Option<String>) {
+    match (front, copy) {
+        (Ok(front), Some(copy)) if copy.snapshot_number > front.snapshot_number => {
+            let problem = format!(
+                "expected the header of snapshot {}, found that of snapshot {}",
+                copy.snapshot_number, front.snapshot_number
+            );
+            (Ok(copy), Some(problem))
+        }
+        (Err(problem), Some(copy)) => (Ok(copy), Some(problem)),
+        (front, _) => (front, None),
+    }
 }
 
 /// Reads the body of the snapshot whose slot is at `slot_offset`. Nothing that `sink` got may be

@@ -115,8 +115,10 @@ pub fn give_up(
     };
     io.flush()?;
     let header = SnapshotHeader { snapshot_number: number, body, ..newest };
-    io.write(to, &header.encode())?;
-    io.flush()?;
+    for place in [to, superblock.layout.snapshot_copy_offset(header.slot() as usize)] {
+        io.write(place, &header.encode())?;
+        io.flush()?;
+    }
     Ok(())
 }
 

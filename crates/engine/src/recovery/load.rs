@@ -1,9 +1,11 @@
-//! Loading the newest sound snapshot: the headers of both slots, then the body of one.
+//! Loading the newest sound snapshot: the headers of both slots and their copies, then the body of one.
 //!
 //! A slot that was being written when the power went is not sound, and that is no damage: the other
-//! one counts. A sound header with a body that is not is damage, and the other slot is tried.
+//! one counts (`slots.rs`). A sound header with a body that is not is damage, and the other slot is
+//! tried.
 
 use super::bounds::{check_header, check_item};
+use super::slots::{FoundSlot, Place, Unusable, judge};
 use super::{Recovery, Step, bytes_of};
 use crate::engine::Engine;
 use crate::map::Loader;
@@ -17,9 +19,9 @@ use nearhead_format::snapshot::{
 pub(super) const BODY_READ_BYTES: u64 = 1 << 20;
 
 impl Recovery {
-    /// A disk that cannot read what it may read again later: the snapshot there may be the newest, with log
-    /// space used again since, so that the older one is not enough.
-    fn slot_is_unreadable(&mut self, slot: usize, offset: u64, problem: &str) {
+    /// A disk that cannot read what it may read again later: log space may have been used again since the
+    /// snapshot there, so that the older one is not enough.
+    fn body_is_unreadable(&mut self, slot: usize, offset: u64, problem: &str) {
         if is_made(Mistake::SnapshotReadErrorIgnored) {
             return;
         }
@@ -44,33 +46,44 @@ pub(super) struct Loading {
 }
 
 impl Engine {
-    pub(super) fn on_slot_header(&mut self, slot: usize, result: Result<Payload, DiskError>) {
-        let bytes = bytes_of(result);
-        let volume_id = self.setup.volume_id;
+    /// The bytes where a header of `slot` should be: the header, or why it is none.
+    fn slot_place(&self, slot: usize, result: Result<Payload, DiskError>) -> Place {
+        let unusable = |is_unreadable| move |problem| Unusable { problem, is_unreadable };
+        let bytes = bytes_of(result).map_err(unusable(true))?;
         let body_bytes_max = self.setup.layout.snapshot_body_bytes_max();
-        let slots = self.setup.layout.slot_offsets;
+        SnapshotHeader::decode(&bytes, &self.setup.volume_id, slot as u32, body_bytes_max)
+            .map_err(|error| error.to_string())
+            .and_then(|header| check_header(&header).map(|()| header))
+            .map_err(unusable(false))
+    }
+
+    pub(super) fn on_slot_header(&mut self, slot: usize, result: Result<Payload, DiskError>) {
+        let header = self.slot_place(slot, result);
+        let offset = self.setup.layout.snapshot_copy_offset(slot);
         let Some(recovery) = self.recovering() else { return };
-        if let Err(problem) = &bytes {
-            recovery.slot_is_unreadable(slot, slots[slot], problem);
-        }
-        let decoded = bytes.and_then(|bytes| {
-            SnapshotHeader::decode(&bytes, &volume_id, slot as u32, body_bytes_max)
-                .map_err(|error| error.to_string())
-                .and_then(|header| check_header(&header).map(|()| header))
-        });
-        match decoded {
-            Ok(header) => recovery.headers.push(header),
-            Err(problem) => {
-                recovery
-                    .slot_problems
-                    .push(format!("snapshot slot {slot} at byte {}: {problem}", slots[slot]));
-            }
-        }
+        recovery.step = Step::HeaderCopy { slot, header };
+        self.recovery_read(offset, SNAPSHOT_HEADER_BYTES);
+    }
+
+    pub(super) fn on_slot_copy(
+        &mut self,
+        slot: usize,
+        header: Place,
+        result: Result<Payload, DiskError>,
+    ) {
+        let copy = self.slot_place(slot, result);
+        let offsets = self.setup.layout.slot_offsets;
+        let Some(recovery) = self.recovering() else { return };
+        recovery.slots.push(FoundSlot { slot, offset: offsets[slot], header, copy });
         if slot == 0 {
             recovery.step = Step::Header { slot: 1 };
-            return self.recovery_read(slots[1], SNAPSHOT_HEADER_BYTES);
+            return self.recovery_read(offsets[1], SNAPSHOT_HEADER_BYTES);
         }
-        recovery.headers.sort_by_key(|header| header.snapshot_number);
+        let judged = judge(&recovery.slots);
+        recovery.headers = judged.headers;
+        recovery.slot_problems = judged.problems;
+        recovery.unreadable = judged.unreadable;
+        judged.findings.into_iter().for_each(|finding| recovery.result.note(finding));
         self.load_next_snapshot();
     }
 
@@ -118,7 +131,7 @@ impl Engine {
         let layout = self.setup.layout;
         let bytes = bytes_of(result);
         if let (Err(problem), Some(recovery)) = (&bytes, self.recovering()) {
-            recovery.slot_is_unreadable(loading.header.slot() as usize, loading.offset, problem);
+            recovery.body_is_unreadable(loading.header.slot() as usize, loading.offset, problem);
         }
         let fed = bytes.and_then(|bytes| {
             let Loading { reader, entries, problem, past_volume, logs, claims, hints, .. } =

@@ -21,6 +21,7 @@ mod decision_tests;
 mod journal_scan;
 mod load;
 mod scan;
+mod slots;
 
 use crate::config::Setup;
 use crate::dispatch::Purpose;
@@ -37,6 +38,7 @@ use nearhead_format::snapshot::{
     FLAG_CLEAN_SHUTDOWN, HintRange, LogState, SNAPSHOT_HEADER_BYTES, SnapshotHeader,
 };
 use scan::{Found, LogScan, ScanContext};
+use slots::FoundSlot;
 use std::collections::VecDeque;
 use std::collections::btree_map::{BTreeMap, Entry};
 
@@ -75,6 +77,7 @@ struct Snapshot {
 enum Step {
     Start,
     Header { slot: usize },
+    HeaderCopy { slot: usize, header: slots::Place },
     Body(Box<Loading>),
     Scan(Box<LogScan>),
     Journal(Box<JournalScan>),
@@ -85,6 +88,7 @@ enum Step {
 /// The state between two reads.
 pub(crate) struct Recovery {
     step: Step,
+    slots: Vec<FoundSlot>,
     /// Sound headers, the one to try first last.
     headers: Vec<SnapshotHeader>,
     slot_problems: Vec<String>,
@@ -114,6 +118,7 @@ impl Recovery {
     fn new(context: ScanContext) -> Self {
         Self {
             step: Step::Start,
+            slots: Vec::new(),
             headers: Vec::new(),
             slot_problems: Vec::new(),
             snapshot: None,
@@ -174,6 +179,7 @@ impl Engine {
         match step {
             Step::Start => {}
             Step::Header { slot } => self.on_slot_header(slot, result),
+            Step::HeaderCopy { slot, header } => self.on_slot_copy(slot, header, result),
             Step::Body(loading) => self.on_body(loading, result),
             Step::Scan(scan) => self.on_log_read(scan, result),
             Step::Journal(scan) => self.on_journal_read(scan, result),

@@ -33,6 +33,7 @@ pub use plan::{
 };
 
 use crate::BLOCK_BYTES;
+use crate::snapshot::SNAPSHOT_HEADER_BYTES;
 use std::fmt;
 
 /// Smallest device that can hold a volume.
@@ -198,8 +199,13 @@ impl Layout {
         self.group_bytes * u64::from(self.group_count)
     }
 
-    /// Bytes of a snapshot body that fit a slot beside its header.
+    /// Bytes of a snapshot body that fit a slot between its header and the header's copy.
     pub fn snapshot_body_bytes_max(&self) -> u64 {
-        self.slot_bytes - SUPERBLOCK_BYTES
+        self.slot_bytes - 2 * SNAPSHOT_HEADER_BYTES
+    }
+
+    /// Where the copy of a slot's header stands: the last block of the slot.
+    pub fn snapshot_copy_offset(&self, slot: usize) -> u64 {
+        self.slot_offsets[slot] + self.slot_bytes - SNAPSHOT_HEADER_BYTES
     }
 }

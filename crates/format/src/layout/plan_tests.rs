@@ -78,7 +78,7 @@ fn a_snapshot_slot_is_as_large_as_the_logs_may_need() {
     };
     for device_bytes in (64 * MIB..2200 * MIB).step_by(1 << 20) {
         let layout = planned(device_bytes, &options);
-        assert_eq!(layout.snapshot_body_bytes_max() + SUPERBLOCK_BYTES, layout.slot_bytes);
+        assert_eq!(layout.snapshot_body_bytes_max() + 2 * SUPERBLOCK_BYTES, layout.slot_bytes);
         let logs_max = (layout.superblock_offsets()[2] - layout.slot_offsets[0]) / MIB;
         let needed = logs_max * (layout.log_bytes / BLOCK_BYTES * 20 + 12 + 4) + MIB;
         let spare = layout.slot_bytes.checked_sub(needed);

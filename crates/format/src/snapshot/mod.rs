@@ -5,9 +5,13 @@
 //! cut at any moment leaves the other slot whole.
 //!
 //! ```text
-//! slot   | header 4 KiB | entries 20 B each | log states 12 B | claims 4 B | hints 16 B | zeros |
+//! slot   | header 4 KiB | entries 20 B each | log states 12 B | claims 4 B | hints 16 B | zeros | ... | copy 4 KiB |
 //!                         ^ body, a multiple of 4 KiB, one CRC32C over all of it ^
 //! ```
+//!
+//! The last block of a slot is a copy of its header, written when the header is durable and before
+//! anything is used again that only the older snapshot needs: a header that rots is found out, and
+//! made good.
 //!
 //! Every list is sorted and free of overlaps, which lets a reader build its map in one pass. Both
 //! [`BodyWriter`] and [`BodyReader`] work in pieces of any size the caller likes and hold no more

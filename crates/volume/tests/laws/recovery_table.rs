@@ -112,6 +112,13 @@ impl Damaged {
         self.image.write(offset, &[byte ^ 0x10]).unwrap();
     }
 
+    /// A bit of a slot's header and of its copy.
+    fn flip_both(&mut self, slot: usize) {
+        let layout = self.superblock.layout;
+        self.flip(layout.slot_offsets[slot] + 32);
+        self.flip(layout.snapshot_copy_offset(slot) + 32);
+    }
+
     fn copy(&mut self, from: u64, to: u64, len: usize) {
         let bytes = self.read(from, len);
         self.image.write(to, &bytes).unwrap();
@@ -153,6 +160,7 @@ impl Damaged {
     fn damage(&mut self, id: &str) -> bool {
         let copies = self.superblock.layout.superblock_offsets();
         let slots = self.superblock.layout.slot_offsets;
+        let slot_copies = [0, 1].map(|slot| self.superblock.layout.snapshot_copy_offset(slot));
         match id {
             "nothing" => {}
             "superblock-one-copy" => self.flip(copies[0] + 40),
@@ -179,9 +187,13 @@ impl Damaged {
             "snapshot-newer-body" => self.flip(slots[1] + 4096 + 3),
             "snapshot-misdirected" => self.copy(slots[0], slots[1], 4096),
             "snapshot-older" => self.flip(slots[0] + 32),
+            "snapshot-newer-lost" => self.image.zero(slots[1], 4096).unwrap(),
+            "snapshot-newer-copy" => self.flip(slot_copies[1] + 32),
+            "snapshot-newer-header-and-copy" => self.flip_both(1),
             "snapshot-both-headers" => slots.iter().for_each(|slot| self.flip(slot + 32)),
+            "snapshot-all-headers" => (0..2).for_each(|slot| self.flip_both(slot)),
             "snapshot-newer-and-record" => {
-                self.flip(slots[1] + 32);
+                self.flip_both(1);
                 self.flip(self.header_of(0) + 70);
             }
             "record-header-middle" => self.flip(self.header_of(2) + 70),
@@ -197,6 +209,10 @@ impl Damaged {
             "record-header-last" => self.flip(self.header_of(3) + 70),
             "record-payload-last" => self.flip(self.payload_of(3) + 1000),
             "snapshot-newer-unreadable" => self.unreadable(slots[1]..slots[1] + 4096),
+            "snapshot-newer-header-and-copy-unreadable" => {
+                self.flip(slots[1] + 32);
+                self.unreadable(slot_copies[1]..slot_copies[1] + 4096);
+            }
             "snapshot-older-unreadable" => self.unreadable(slots[0]..slots[0] + 4096),
             "snapshot-newer-body-and-tail" => {
                 self.flip(slots[1] + 4096 + 3);
