@@ -23,6 +23,7 @@ mod recovery;
 mod seeds;
 mod trace;
 mod volume_file;
+mod wal;
 
 pub use mutate::mutated;
 
@@ -43,7 +44,7 @@ pub struct Target {
 }
 
 /// Every boundary.
-pub const TARGETS: [Target; 13] = [
+pub const TARGETS: [Target; 14] = [
     target("superblock", decoders::superblock, seeds::superblock, 4000),
     target("record_header", decoders::record_header, seeds::record_header, 8000),
     target("snapshot_header", decoders::snapshot_header, seeds::snapshot_header, 4000),
@@ -57,6 +58,7 @@ pub const TARGETS: [Target; 13] = [
     target("profile", profile::run, profile::seeds, 1000),
     target("disksim", disksim::run, disksim::seeds, 1000),
     target("volume_file", volume_file::run, volume_file::seeds, 4000),
+    target("wal", wal::run, wal::seeds, 4000),
 ];
 
 const fn target(

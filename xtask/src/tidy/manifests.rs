@@ -57,6 +57,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "nearhead-sim",
             "nearhead-nbd",
             "nearhead-settings",
+            "nearhead-wal",
         ],
     ),
     (

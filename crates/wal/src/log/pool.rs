@@ -203,6 +203,12 @@ impl Pool {
         let name = names.into_iter().find(|name| known.contains(name));
         let Some(name) = name else { return self.zeroed_file(header) };
         let file = self.storage.open(&name, Access::Write)?;
+        if file.len_bytes()? != u64::from(header.geometry.segment_bytes) {
+            // Somebody else cut it off or wrote behind it: not a segment any more, and nobody's.
+            drop(file);
+            self.storage.remove(&name)?;
+            return self.zeroed_file(header);
+        }
         let mut block = BufferMut::zeroed(SEGMENT_HEADER_BYTES);
         header.encode(&mut block);
         file.write_durable(0, &block)?;
