@@ -393,6 +393,9 @@ impl Engine {
         if let Err(error) = result {
             return self.snapshot_failed(&error);
         }
+        if is_made(Mistake::SnapshotCopyMissing) {
+            return self.snapshot_is_safe();
+        }
         let work = self.snapshotter.in_progress.as_mut();
         let Some((class, Some(copy))) = work.map(|work| (work.class, work.copy.take())) else {
             return;
@@ -406,6 +409,11 @@ impl Engine {
         if let Err(error) = result {
             return self.snapshot_failed(&error);
         }
+        self.snapshot_is_safe();
+    }
+
+    /// Header and copy are durable.
+    fn snapshot_is_safe(&mut self) {
         let Some(work) = self.snapshotter.in_progress.take() else { return };
         self.snapshotter.failures = 0;
         self.snapshotter.number += 1;

@@ -26,6 +26,7 @@ pub enum Mistake {
     RingOffByOne,
     FragmentLost,
     SnapshotHeaderTooEarly,
+    SnapshotCopyMissing,
     ChainGapIgnored,
     TornRecordAccepted,
     RecoveryNotFlushed,
@@ -40,7 +41,7 @@ pub enum Mistake {
 
 impl Mistake {
     /// All of them.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 27] = [
         Self::FlushSkipped,
         Self::RecordNotDurable,
         Self::AckBeforeRecord,
@@ -57,6 +58,7 @@ impl Mistake {
         Self::RingOffByOne,
         Self::FragmentLost,
         Self::SnapshotHeaderTooEarly,
+        Self::SnapshotCopyMissing,
         Self::ChainGapIgnored,
         Self::TornRecordAccepted,
         Self::RecoveryNotFlushed,
@@ -120,6 +122,9 @@ impl Mistake {
             }
             Self::SnapshotHeaderTooEarly => {
                 ("snapshot-header-too-early", "a snapshot counts before its body is durable")
+            }
+            Self::SnapshotCopyMissing => {
+                ("snapshot-copy-missing", "a snapshot counts without a copy of its header")
             }
             Self::ChainGapIgnored => {
                 ("chain-gap-ignored", "recovery passes over records that are missing")
