@@ -14,8 +14,17 @@
 //! | `client.rs` | one helper, started and asked |
 //! | `writer.rs` | the mode `process`: durable writes through a helper that is watched |
 
+mod client;
 mod frame;
+mod handle;
 mod message;
+mod serve;
+mod transport;
+mod writer;
+
+pub use client::{Helper, HelperOptions, OnDeath};
 
 pub use frame::{Ask, BODY_BYTES_MAX, HANDLES_MAX, HEADER_BYTES};
 pub use message::{Begin, HelloReply, OpenLog, OpenStream, code_of};
+pub use serve::{Ended, serve, serve_standard};
+pub use writer::ProcessWriter;
