@@ -24,6 +24,7 @@ mod report;
 mod serve;
 mod status;
 mod target;
+mod wal;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use nearhead_settings::units;
@@ -76,6 +77,9 @@ enum Command {
     Figures(figures::FiguresArgs),
     /// Replay a block trace on a disk model in virtual time
     Replay(replay::ReplayArgs),
+    /// Write-ahead logs of programs as they are
+    #[command(subcommand)]
+    Wal(wal::WalCommand),
     /// Write man pages and shell completions
     Generate(generate::GenerateArgs),
 }
@@ -99,6 +103,7 @@ fn main() -> ExitCode {
         Command::Bench(args) => bench::run(&args),
         Command::Figures(args) => figures::run(&args),
         Command::Replay(args) => replay::run(&args),
+        Command::Wal(command) => wal::run(&command),
         Command::Generate(args) => generate::run(&args, Cli::command()),
     };
     match result {
