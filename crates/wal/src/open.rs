@@ -84,7 +84,8 @@ impl OpenOptions {
     }
 }
 
-fn writer_for(
+/// Who makes the writes that `choice` names, in the directory at `path`.
+pub(crate) fn writer_for(
     choice: &Choice,
     path: &Path,
     helper: &HelperOptions,

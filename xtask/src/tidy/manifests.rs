@@ -46,6 +46,8 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("nearhead-nbd", &["nearhead-format", "nearhead-disk", "nearhead-engine", "nearhead-volume"]),
     ("nearhead-settings", &["nearhead-format", "nearhead-disk", "nearhead-engine"]),
     ("nearhead-wal", &["nearhead-format", "nearhead-disk", "nearhead-uring"]),
+    ("nearhead-wal-c", &["nearhead-wal"]),
+    ("nearhead-preload", &["nearhead-wal"]),
     (
         "nearhead-hostile",
         &[

@@ -5,17 +5,17 @@
 //! of the device, for good.
 
 use super::frame::{Ask, BODY_BYTES_MAX, refused};
-use super::message::{Begin, ErrorReply, OpenLog, OpenStream, RECORD_PREFIX_BYTES, Request};
+use super::message::{ErrorReply, OpenLog, RECORD_PREFIX_BYTES, Request};
 use crate::error::{Result, WalError, WalErrorKind};
 use crate::log::{Log, Lsn};
 use crate::open::OpenOptions;
-use crate::storage::{Directory, from_io, sync_directory};
-use crate::stream::{At, Stream};
+use crate::open_stream::OpenStream;
+use crate::storage::from_io;
+use crate::stream::Stream;
 use crate::writer::{Choice, Mode, Permitted, Place, PlainWriter};
 use nearhead_disk::BufferMut;
 use nearhead_uring::DurableFile;
 use rustix::fd::OwnedFd;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -45,11 +45,9 @@ pub(super) fn choice_of(directory: &Path) -> Result<String> {
 impl Handle {
     /// Opens a stream. Returns the reply's text, too.
     pub(super) fn stream(open: &OpenStream) -> Result<(Self, String)> {
-        let (directory, name) = split(&open.path)?;
-        let at = begin(open)?;
-        let storage = Arc::new(Directory::open(directory, true, Arc::new(PlainWriter))?);
-        let stream = Stream::open(storage, name, at, &open.options, None)?;
-        let choice = choice_of(directory)?;
+        // This process is the helper: its own thread writes, with its own priority.
+        let stream = open.open_by(Arc::new(PlainWriter), None)?;
+        let choice = choice_of(open.directory())?;
         Ok((Self { thing: Thing::Stream(Box::new(stream)), refused: None }, choice))
     }
 
@@ -213,33 +211,4 @@ fn records(log: &Log, from: Lsn) -> Result<Vec<u8>> {
         body.extend(bytes);
     }
     Ok(body)
-}
-
-/// The directory and the name of a file.
-fn split(path: &Path) -> Result<(&Path, &str)> {
-    let name = path.file_name().and_then(|name| name.to_str());
-    let Some(name) = name else {
-        let detail = format!("{}: expected a file whose name is text", path.display());
-        return Err(WalError::new(WalErrorKind::OutOfRange, detail));
-    };
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    Ok((parent.unwrap_or(Path::new(".")), name))
-}
-
-/// Makes the file if it is to be made, with its name durable and the permissions asked for.
-fn begin(open: &OpenStream) -> Result<At> {
-    let (directory, _) = split(&open.path)?;
-    let mut options = std::fs::OpenOptions::new();
-    options.write(true).mode(open.mode);
-    let (options, at) = match open.begin {
-        Begin::Position(position) => return Ok(At::Position(position)),
-        Begin::End => return Ok(At::End),
-        Begin::New => (options.create_new(true), At::End),
-        Begin::Emptied => (options.create(true), At::Position(0)),
-        Begin::EndOrNew => (options.create(true), At::End),
-    };
-    let shown = open.path.display();
-    options.open(&open.path).map_err(|error| from_io("create", &shown, &error))?;
-    sync_directory(directory)?;
-    Ok(at)
 }

@@ -9,6 +9,7 @@ use super::frame::{Ask, MAGIC, VERSION, refused};
 use crate::codec::{array_at, u16_at, u32_at, u64_at};
 use crate::error::{Result, WalError, WalErrorKind};
 use crate::log::{LogOptions, Lsn};
+use crate::open_stream::{Begin, OpenStream};
 use crate::stream::StreamOptions;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -30,34 +31,6 @@ const LOG_BYTES: usize = 16;
 const ERROR_BYTES: usize = 24;
 /// Most memory that an opening may ask for.
 const BUFFER_BYTES_MAX: u32 = 16 << 20;
-
-/// Where a stream begins to write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Begin {
-    /// In a new file, which must not exist.
-    New,
-    /// At the end of one that exists.
-    End,
-    /// At an offset of one that exists; the rest is cut off.
-    Position(u64),
-    /// In an empty file: a new one, or one cut to nothing.
-    Emptied,
-    /// At the end, of a new file if there is none.
-    EndOrNew,
-}
-
-/// The stream that a client wants.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OpenStream {
-    /// Its file.
-    pub path: PathBuf,
-    /// Where it begins.
-    pub begin: Begin,
-    /// Permissions of a new file.
-    pub mode: u32,
-    /// How it is written.
-    pub options: StreamOptions,
-}
 
 /// The log that a client wants.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -210,7 +183,7 @@ impl OpenStream {
             ahead_by_thread: flag("OpenStream", body[1])?,
             buffer_bytes: buffer_bytes as usize,
         };
-        Ok(Self { path: path_of(rest)?, begin, mode, options })
+        Ok(OpenStream { path: path_of(rest)?, begin, permissions: mode, options })
     }
 
     fn encode(&self) -> Vec<u8> {
@@ -222,7 +195,7 @@ impl OpenStream {
             Begin::EndOrNew => (4, 0),
         };
         let mut body = vec![at, u8::from(self.options.ahead_by_thread), 0, 0];
-        body.extend(self.mode.to_le_bytes());
+        body.extend(self.permissions.to_le_bytes());
         body.extend((self.options.buffer_bytes as u32).to_le_bytes());
         body.extend([0; 4]);
         body.extend(self.options.ahead_bytes.to_le_bytes());

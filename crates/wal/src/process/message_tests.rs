@@ -19,7 +19,7 @@ fn stream() -> OpenStream {
     OpenStream {
         path: "/f".into(),
         begin: Begin::Emptied,
-        mode: 0o666,
+        permissions: 0o666,
         options: StreamOptions::default(),
     }
 }

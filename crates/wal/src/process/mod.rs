@@ -25,6 +25,6 @@ mod writer;
 pub use client::{Helper, HelperOptions, OnDeath};
 
 pub use frame::{Ask, BODY_BYTES_MAX, HANDLES_MAX, HEADER_BYTES};
-pub use message::{Begin, HelloReply, OpenLog, OpenStream, code_of};
+pub use message::{HelloReply, OpenLog, code_of};
 pub use serve::{Ended, serve, serve_standard};
 pub use writer::ProcessWriter;
