@@ -21,6 +21,7 @@ mod output;
 mod repair;
 mod replay;
 mod report;
+mod run;
 mod serve;
 mod status;
 mod target;
@@ -77,7 +78,9 @@ enum Command {
     Figures(figures::FiguresArgs),
     /// Replay a block trace on a disk model in virtual time
     Replay(replay::ReplayArgs),
-    /// Write-ahead logs of programs as they are
+    /// Run a program as it is, its logs and bulk files through the write-ahead log library
+    Run(run::RunArgs),
+    /// Write-ahead logs of programs in any language
     #[command(subcommand)]
     Wal(wal::WalCommand),
     /// Write man pages and shell completions
@@ -103,6 +106,7 @@ fn main() -> ExitCode {
         Command::Bench(args) => bench::run(&args),
         Command::Figures(args) => figures::run(&args),
         Command::Replay(args) => replay::run(&args),
+        Command::Run(args) => run::run(&args),
         Command::Wal(command) => wal::run(&command),
         Command::Generate(args) => generate::run(&args, Cli::command()),
     };

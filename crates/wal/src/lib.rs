@@ -15,6 +15,7 @@
 //!       batch  scan  recovery  packing; reading; where the log ends
 //!       pool   control_file    which segments there are
 //!  stream/                     bytes at the tail of a file, zeros ahead
+//!  advise/                     what would help a running system
 //!  bulk/                       few pieces in flight, as many as the log's latency permits
 //!  codec/                      bytes on disk
 //!  storage/                    files, behind a trait: a directory, or memory that can lose power
@@ -34,6 +35,7 @@
 //! docs/wal.md specifies the format and tells how to use it.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+pub mod advise;
 pub mod bulk;
 mod codec;
 mod error;
