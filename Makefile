@@ -113,6 +113,13 @@ libraries: ## build libnearhead_wal for C (shared and static), the helper and th
 	@scripts/install-deps build
 	$(CARGO) build --release --package nearhead-wal-c --package nearhead-preload --package nearhead-wal
 
+.PHONY: wheel
+wheel: libraries ## a Python wheel with the library inside: target/wheel
+	rm -rf target/wheel-build && cp -r bindings/python target/wheel-build
+	cp $(built)/release/libnearhead_wal_c.so target/wheel-build/nearhead_wal/libnearhead_wal.so
+	python3 -m pip wheel --no-deps --wheel-dir target/wheel target/wheel-build \
+	    --config-settings="--build-option=--plat-name=$$(python3 -c 'import sysconfig; print(sysconfig.get_platform().replace("-", "_"))')"
+
 # Builds nothing, so that it works as root where only the user has Rust.
 .PHONY: install
 install: ## install the program, its man pages, completions and systemd units below PREFIX
