@@ -27,6 +27,9 @@ IMAGES ?= 100000000
 built := $(or $(CARGO_TARGET_DIR),target)
 nearhead := $(built)/release/nearhead
 
+# Of the workspace.
+version := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
+
 .PHONY: help
 help: ## list the commands
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -105,6 +108,18 @@ deny: ## licences, sources and known vulnerabilities of the dependencies
 docs: build ## man pages and shell completions: target/docs
 	$(nearhead) generate --out target/docs
 
+.PHONY: libraries
+libraries: ## build libnearhead_wal for C (shared and static), the helper and the library behind `nearhead run`
+	@scripts/install-deps build
+	$(CARGO) build --release --package nearhead-wal-c --package nearhead-preload --package nearhead-wal
+
+.PHONY: wheel
+wheel: libraries ## a Python wheel with the library inside: target/wheel
+	rm -rf target/wheel-build && cp -r bindings/python target/wheel-build
+	cp $(built)/release/libnearhead_wal_c.so target/wheel-build/nearhead_wal/libnearhead_wal.so
+	python3 -m pip wheel --no-deps --wheel-dir target/wheel target/wheel-build \
+	    --config-settings="--build-option=--plat-name=$$(python3 -c 'import sysconfig; print(sysconfig.get_platform().replace("-", "_"))')"
+
 # Builds nothing, so that it works as root where only the user has Rust.
 .PHONY: install
 install: ## install the program, its man pages, completions and systemd units below PREFIX
@@ -121,6 +136,18 @@ install: ## install the program, its man pages, completions and systemd units be
 	    $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_nearhead
 	install -D -m 644 "$$(find target/docs -name nearhead.fish)" \
 	    $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/nearhead.fish
+	if [ -f $(built)/release/libnearhead_wal_c.so ]; then \
+	    install -D -m 755 $(built)/release/libnearhead_wal_c.so $(DESTDIR)$(PREFIX)/lib/libnearhead_wal.so; \
+	    install -D -m 644 $(built)/release/libnearhead_wal_c.a $(DESTDIR)$(PREFIX)/lib/libnearhead_wal.a; \
+	    install -D -m 644 crates/wal-c/include/nearhead_wal.h $(DESTDIR)$(PREFIX)/include/nearhead_wal.h; \
+	    install -D -m 755 $(built)/release/nearhead-wal-helper $(DESTDIR)$(PREFIX)/bin/nearhead-wal-helper; \
+	    install -D -m 755 $(built)/release/libnearhead_preload.so $(DESTDIR)$(PREFIX)/lib/nearhead/libnearhead_preload.so; \
+	    install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig; \
+	    sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(version)|' crates/wal-c/nearhead_wal.pc.in \
+	        > $(DESTDIR)$(PREFIX)/lib/pkgconfig/nearhead_wal.pc; \
+	else \
+	    echo "install: without libnearhead_wal and nearhead run; for them run first: make libraries"; \
+	fi
 	for unit in contrib/systemd/*.service contrib/systemd/*.socket; do \
 	    sed 's|/usr/local/bin/|$(PREFIX)/bin/|' "$$unit" \
 	        > $(DESTDIR)$(PREFIX)/lib/systemd/system/"$${unit##*/}"; \

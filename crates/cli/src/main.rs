@@ -21,9 +21,11 @@ mod output;
 mod repair;
 mod replay;
 mod report;
+mod run;
 mod serve;
 mod status;
 mod target;
+mod wal;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use nearhead_settings::units;
@@ -76,6 +78,11 @@ enum Command {
     Figures(figures::FiguresArgs),
     /// Replay a block trace on a disk model in virtual time
     Replay(replay::ReplayArgs),
+    /// Run a program as it is, its logs and bulk files through the write-ahead log library
+    Run(run::RunArgs),
+    /// Write-ahead logs of programs in any language
+    #[command(subcommand)]
+    Wal(wal::WalCommand),
     /// Write man pages and shell completions
     Generate(generate::GenerateArgs),
 }
@@ -99,6 +106,8 @@ fn main() -> ExitCode {
         Command::Bench(args) => bench::run(&args),
         Command::Figures(args) => figures::run(&args),
         Command::Replay(args) => replay::run(&args),
+        Command::Run(args) => run::run(&args),
+        Command::Wal(command) => wal::run(&command),
         Command::Generate(args) => generate::run(&args, Cli::command()),
     };
     match result {

@@ -40,9 +40,11 @@ pub use durable_file::{Access, DurableFile};
 pub use error::{OpenError, OpenErrorKind};
 pub use image::create_image;
 pub use options::{Engine, OpenOptions};
-pub use priority::{IoPriority, set_thread_priority, thread_priority};
+pub use priority::{
+    IoPriority, priority_of, set_priority_of, set_thread_priority, thread_priority,
+};
 pub use priority_ring::PriorityRing;
-pub use sysfs::scheduler_of;
+pub use sysfs::{scheduler_of, set_scheduler_of};
 
 use nearhead_disk::{Completion, Disk, Nanos, Properties, Submission};
 use pread_disk::PreadDisk;

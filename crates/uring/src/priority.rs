@@ -26,6 +26,11 @@ impl IoPriority {
     /// The last of the usual class.
     pub const BEST_EFFORT_LAST: Self = Self(2 << CLASS_SHIFT | 7);
 
+    /// Whether it is of the real-time class.
+    pub fn is_real_time(self) -> bool {
+        self.0 >> CLASS_SHIFT == 1
+    }
+
     /// The number the kernel takes, also in `sqe->ioprio`.
     pub fn bits(self) -> u16 {
         self.0
@@ -37,17 +42,41 @@ impl IoPriority {
 /// # Errors
 /// `EPERM` for the real-time class without the privilege.
 pub fn set_thread_priority(priority: IoPriority) -> io::Result<()> {
+    set_priority(SELF, priority)
+}
+
+/// Gives this priority to the thread with this number, of any process of the same user.
+///
+/// # Errors
+/// `EPERM` without the privilege, `ESRCH` if there is no such thread.
+pub fn set_priority_of(thread: u32, priority: IoPriority) -> io::Result<()> {
+    // 0 would be the calling thread.
+    let thread = libc::c_int::try_from(thread).ok().filter(|thread| *thread > 0);
+    set_priority(thread.ok_or(io::ErrorKind::InvalidInput)?, priority)
+}
+
+fn set_priority(thread: libc::c_int, priority: IoPriority) -> io::Result<()> {
     // SAFETY: the call takes three integers and touches no memory of ours.
     let result = unsafe {
-        libc::syscall(libc::SYS_ioprio_set, ONE_THREAD, SELF, libc::c_int::from(priority.0))
+        libc::syscall(libc::SYS_ioprio_set, ONE_THREAD, thread, libc::c_int::from(priority.0))
     };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// The priority of the calling thread.
 pub fn thread_priority() -> io::Result<IoPriority> {
+    priority(SELF)
+}
+
+/// The priority of the thread with this number.
+pub fn priority_of(thread: u32) -> io::Result<IoPriority> {
+    let thread = libc::c_int::try_from(thread).ok().filter(|thread| *thread > 0);
+    priority(thread.ok_or(io::ErrorKind::InvalidInput)?)
+}
+
+fn priority(thread: libc::c_int) -> io::Result<IoPriority> {
     // SAFETY: the call takes two integers and touches no memory of ours.
-    let result = unsafe { libc::syscall(libc::SYS_ioprio_get, ONE_THREAD, SELF) };
+    let result = unsafe { libc::syscall(libc::SYS_ioprio_get, ONE_THREAD, thread) };
     u16::try_from(result).map(IoPriority).map_err(|_| io::Error::last_os_error())
 }
 

@@ -14,6 +14,16 @@ pub fn scheduler_of(major: u32, minor: u32) -> Option<(String, Vec<String>)> {
     scheduler_in(&BlockAttributes::of(major, minor).text("queue/scheduler")?)
 }
 
+/// Gives the block device with these numbers another scheduler, one of those it could have.
+///
+/// # Errors
+/// Those of writing its attribute: without the privilege, or where there is none.
+pub fn set_scheduler_of(major: u32, minor: u32, name: &str) -> std::io::Result<()> {
+    let attributes = BlockAttributes::of(major, minor);
+    let directory = attributes.directory.ok_or(std::io::ErrorKind::NotFound)?;
+    fs::write(directory.join("queue/scheduler"), name)
+}
+
 fn scheduler_in(list: &str) -> Option<(String, Vec<String>)> {
     let names = list.split_whitespace();
     let bare = |name: &str| name.trim_matches(['[', ']']).to_owned();

@@ -9,15 +9,17 @@
 //! - [`bulk`]: large writes and reads beside a log, paced so that its latency stays on target.
 //!
 //! ```text
-//!  open                        from a path to a log
+//!  open  open_stream           from a path to a log, to a stream
 //!  log/ shared, tickets        threads, waiting
 //!       serial                 one owner: batch -> one durable write -> next
 //!       batch  scan  recovery  packing; reading; where the log ends
 //!       pool   control_file    which segments there are
 //!  stream/                     bytes at the tail of a file, zeros ahead
+//!  advise/                     what would help a running system
 //!  bulk/                       few pieces in flight, as many as the log's latency permits
 //!  codec/                      bytes on disk
 //!  storage/                    files, behind a trait: a directory, or memory that can lose power
+//!  process/                    a helper process that writes, and its protocol
 //!  writer/                     who makes the system call, with what priority
 //! ```
 //!
@@ -33,12 +35,15 @@
 //! docs/wal.md specifies the format and tells how to use it.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+pub mod advise;
 pub mod bulk;
 mod codec;
 mod error;
 pub mod log;
 pub mod metrics;
 mod open;
+mod open_stream;
+pub mod process;
 pub mod storage;
 pub mod stream;
 pub mod writer;
@@ -48,4 +53,5 @@ pub use error::{Result, WalError, WalErrorKind};
 pub use log::{Log, LogOptions, Lsn, Records, Recovered, SerialLog, Ticket};
 pub use metrics::{Histogram, LogMetrics};
 pub use open::{OpenOptions, Opened, read_log};
+pub use open_stream::{Begin, OpenStream};
 pub use stream::{At, Stream, StreamOptions};

@@ -46,6 +46,8 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("nearhead-nbd", &["nearhead-format", "nearhead-disk", "nearhead-engine", "nearhead-volume"]),
     ("nearhead-settings", &["nearhead-format", "nearhead-disk", "nearhead-engine"]),
     ("nearhead-wal", &["nearhead-format", "nearhead-disk", "nearhead-uring"]),
+    ("nearhead-wal-c", &["nearhead-wal"]),
+    ("nearhead-preload", &["nearhead-wal"]),
     (
         "nearhead-hostile",
         &[
@@ -84,6 +86,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "nearhead-nbd",
             "nearhead-figures",
             "nearhead-settings",
+            "nearhead-wal",
         ],
     ),
     ("nearhead-protocol-model", &[]),

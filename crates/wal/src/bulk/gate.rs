@@ -133,6 +133,15 @@ impl Gate {
         self.freed.notify_all();
     }
 
+    /// Carries out a transfer of `bytes`, at most a piece, once one more piece may be in flight: for
+    /// programs that transfer by themselves. It must be out of the page cache when it returns.
+    pub fn pass<T>(&self, bytes: usize, transfer: impl FnOnce() -> T) -> T {
+        self.enter();
+        let outcome = transfer();
+        self.leave(bytes);
+        outcome
+    }
+
     /// What has happened so far.
     pub fn report(&self) -> BulkReport {
         let state = self.locked();

@@ -16,3 +16,6 @@ pub use choice::{Choice, Mode};
 pub use durable::{DurableWriter, LendingWriter, PlainWriter, RequestWriter};
 pub use job_thread::JobThread;
 pub use place::{Permitted, Place};
+
+/// The strongest priority there is, for [`JobThread::start`].
+pub const REAL_TIME: nearhead_uring::IoPriority = nearhead_uring::IoPriority::REAL_TIME;

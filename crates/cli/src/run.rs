@@ -1,0 +1,158 @@
+//! `nearhead run`: a program as it is, its log and bulk files through the write-ahead log library.
+//!
+//! Puts `libnearhead_preload.so` in front of the program's C library and becomes the program. What is
+//! routed, and what cannot be, stands in docs/wal.md.
+
+use nearhead_wal::writer::{Choice, Mode, Permitted, Place};
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Names the library, when it is where nobody looks.
+const LIBRARY_VARIABLE: &str = "NEARHEAD_PRELOAD";
+const LIBRARY: &str = "libnearhead_preload.so";
+
+/// What `nearhead run` is told.
+#[derive(clap::Args, Debug)]
+pub struct RunArgs {
+    /// Files that are logs, as a pattern (*, ?, **): a name, or a path; may be given several times
+    #[arg(long, value_name = "PATTERN")]
+    pub wal: Vec<OsString>,
+    /// Files that are written in bulk: snapshots, compactions
+    #[arg(long, value_name = "PATTERN")]
+    pub bulk: Vec<OsString>,
+    /// Who makes the durable writes
+    #[arg(long, value_enum, default_value_t = ModeArg::Thread)]
+    pub mode: ModeArg,
+    /// One line on standard error for each file that is routed
+    #[arg(long)]
+    pub verbose: bool,
+    /// The program and its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub command: Vec<OsString>,
+}
+
+/// Who makes the durable writes.
+#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ModeArg {
+    /// A thread of the library, in the real-time I/O class if that is permitted
+    Thread,
+    /// The thread of the program that syncs
+    Caller,
+}
+
+/// Runs the command: on success it is the program from here on.
+pub fn run(args: &RunArgs) -> Result<(), String> {
+    if args.wal.is_empty() && args.bulk.is_empty() {
+        return Err(
+            "run: expected --wal or --bulk, found neither; without them run the program by \
+                    itself"
+                .to_owned(),
+        );
+    }
+    let library = library()?;
+    let (name, mode) = match args.mode {
+        ModeArg::Thread => ("thread", Mode::Thread),
+        ModeArg::Caller => ("caller", Mode::Caller),
+    };
+    let wal = args.wal.iter().map(|pattern| absolute(pattern)).collect::<Result<Vec<_>, _>>()?;
+    let bulk = args.bulk.iter().map(|pattern| absolute(pattern)).collect::<Result<Vec<_>, _>>()?;
+    if args.verbose {
+        wal.iter().for_each(|pattern| explain(pattern, mode));
+    }
+    let mut preload = library.into_os_string();
+    if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
+        preload.push(":");
+        preload.push(others);
+    }
+    let error = Command::new(&args.command[0])
+        .args(&args.command[1..])
+        .env("LD_PRELOAD", preload)
+        .env("NEARHEAD_RUN_WAL", wal.join(std::ffi::OsStr::new(":")))
+        .env("NEARHEAD_RUN_BULK", bulk.join(std::ffi::OsStr::new(":")))
+        .env("NEARHEAD_RUN_MODE", name)
+        .env("NEARHEAD_RUN_VERBOSE", if args.verbose { "1" } else { "0" })
+        .exec();
+    Err(format!("run: cannot start {}: {error}", args.command[0].display()))
+}
+
+/// The library: named, or beside this program, or where it is installed.
+fn library() -> Result<PathBuf, String> {
+    if let Some(named) = std::env::var_os(LIBRARY_VARIABLE) {
+        return Ok(PathBuf::from(named));
+    }
+    let own = std::env::current_exe().map_err(|error| format!("run: who am I? {error}"))?;
+    let beside = own.with_file_name(LIBRARY);
+    let installed = own.parent().and_then(Path::parent).map(|prefix| {
+        let mut path = prefix.join("lib/nearhead");
+        path.push(LIBRARY);
+        path
+    });
+    let candidates = [Some(beside), installed];
+    candidates.into_iter().flatten().find(|path| path.is_file()).ok_or_else(|| {
+        format!(
+            "run: expected {LIBRARY} beside {}, or in ../lib/nearhead, found none; build it with \
+             `make libraries`, or name it in {LIBRARY_VARIABLE}",
+            own.display()
+        )
+    })
+}
+
+/// The pattern as the library compares it: with the real path of its directory. A name stays a name.
+fn absolute(pattern: &OsString) -> Result<OsString, String> {
+    let bytes = pattern.as_bytes();
+    if bytes.is_empty() || bytes.contains(&b':') {
+        let shown = pattern.display();
+        return Err(format!("run: {shown:?}: expected a pattern without a colon"));
+    }
+    let special = bytes.iter().position(|byte| matches!(byte, b'*' | b'?')).unwrap_or(bytes.len());
+    let Some(slash) = bytes[..special].iter().rposition(|byte| *byte == b'/') else {
+        return if bytes.contains(&b'/') {
+            Err(format!("run: {}: expected a directory before the first * or ?", pattern.display()))
+        } else {
+            Ok(pattern.clone())
+        };
+    };
+    let (directory, rest) = bytes.split_at(slash);
+    let directory = if directory.is_empty() { b"/" } else { directory };
+    let directory = Path::new(std::ffi::OsStr::from_bytes(directory));
+    // One that is not there yet will be made where it is named.
+    let real = directory.canonicalize().or_else(|_| std::path::absolute(directory));
+    let real = real.map_err(|error| format!("run: {}: {error}", directory.display()))?;
+    let mut whole = real.into_os_string().into_vec();
+    while whole.last() == Some(&b'/') {
+        whole.pop();
+    }
+    whole.extend_from_slice(rest);
+    Ok(OsString::from_vec(whole))
+}
+
+/// Says who will write there, and what would be better, where that can be known.
+fn explain(pattern: &OsString, mode: Mode) {
+    let Some(directory) = Path::new(pattern).parent().filter(|directory| directory.is_dir()) else {
+        return;
+    };
+    if let Ok(place) = Place::of(directory) {
+        let choice = Choice::make(mode, &place, Permitted::find_out());
+        crate::output::note(&format!("run: {}: {choice}", directory.display()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_are_made_absolute_up_to_their_first_star() {
+        let of = |pattern: &str| absolute(&OsString::from(pattern)).map(|it| it.into_string());
+        let here = std::env::current_dir().unwrap().canonicalize().unwrap();
+        let here = here.to_str().unwrap();
+        assert_eq!(of("log.*"), Ok(Ok("log.*".to_owned())));
+        assert_eq!(of("./log.*"), Ok(Ok(format!("{here}/log.*"))));
+        assert_eq!(of("nothing/here/*.wal"), Ok(Ok(format!("{here}/nothing/here/*.wal"))));
+        assert_eq!(of("/*/x"), Ok(Ok("/*/x".to_owned())));
+        assert!(of("*/x").is_err() && of("a:b").is_err() && of("").is_err());
+    }
+}

@@ -1,0 +1,91 @@
+//! `nearhead wal` and `nearhead run` as people type them; what they do is tested where they are built.
+#![allow(clippy::unwrap_used, reason = "a failing unwrap is the test failing")]
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+fn nearhead(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_nearhead")).args(arguments).output().unwrap()
+}
+
+fn directory(name: &str) -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR"))
+        .join(format!("wal-programs-{name}-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&path);
+    std::fs::create_dir(&path).unwrap();
+    path
+}
+
+#[test]
+fn the_helper_answers_over_pipes_and_ends_with_its_input() {
+    let mut helper = Command::new(env!("CARGO_BIN_EXE_nearhead"))
+        .args(["wal", "helper"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // HELLO with tag 1, as docs/wal-helper.md has it, but without a directory.
+    let hello = b"\x08\0\0\0\x01\0\0\0\x01\0\0\0\0\0\0\0\0\0\0\0NHWP\x01\0\0\0";
+    helper.stdin.take().unwrap().write_all(hello).unwrap();
+    let output = helper.wait_with_output().unwrap();
+    assert!(output.status.success());
+    assert_eq!(output.stdout.len(), 20 + 16);
+    assert_eq!(&output.stdout[4..6], b"\x01\x80");
+    assert_eq!(&output.stdout[20..28], b"NHWP\x01\0\0\0");
+}
+
+#[test]
+fn advise_names_the_log_and_what_would_help() {
+    let place = directory("advise");
+    let log = std::fs::File::create(place.join("log.1a")).unwrap();
+    for subject in [place.to_str().unwrap().to_owned(), std::process::id().to_string()] {
+        let output = nearhead(&["wal", "advise", &subject]);
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{output:?}");
+        for words in ["log.1a: through the page cache", "what would help", "nearhead run --wal"] {
+            assert!(said.contains(words), "{said}");
+        }
+    }
+    drop(log);
+    std::fs::remove_dir_all(&place).unwrap();
+    let output = nearhead(&["wal", "advise", "/nowhere"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("/nowhere: expected a process"), "{said}");
+}
+
+#[test]
+fn run_says_what_it_lacks() {
+    let said = |arguments: &[&str]| {
+        let output = nearhead(arguments);
+        assert!(!output.status.success());
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    assert!(said(&["run", "--", "true"]).contains("expected --wal or --bulk"));
+    assert!(said(&["run", "--wal", "a:b", "--", "true"]).contains("nearhead"));
+}
+
+#[test]
+fn run_becomes_the_program_with_its_log_routed() {
+    let libraries = Path::new(env!("CARGO_BIN_EXE_nearhead")).parent().unwrap();
+    let candidates = ["libnearhead_preload.so", "deps/libnearhead_preload.so"];
+    let library = candidates.map(|name| libraries.join(name)).into_iter().find(|it| it.is_file());
+    let Some(library) = library else {
+        println!("skipped: the library behind `nearhead run` is not built (make libraries)");
+        return;
+    };
+    let place = directory("run");
+    let output = Command::new(env!("CARGO_BIN_EXE_nearhead"))
+        .env("NEARHEAD_PRELOAD", library)
+        .current_dir(&place)
+        .args(["run", "--verbose", "--wal", "./*.wal", "--"])
+        .args(["dd", "if=/dev/zero", "of=out.wal", "bs=1000", "count=50", "conv=fsync"])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("out.wal is written through a stream"), "{said}");
+    assert!(said.contains("scheduler"), "{said}");
+    assert_eq!(std::fs::read(place.join("out.wal")).unwrap(), [0; 50_000]);
+    std::fs::remove_dir_all(&place).unwrap();
+}

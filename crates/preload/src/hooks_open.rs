@@ -1,0 +1,237 @@
+//! Opening, duplicating, closing, ending: which descriptors there are, and what is left of them.
+//!
+//! Each function does what the C library's does, by the system call, and keeps the table right.
+
+use crate::bulk::Bulk;
+use crate::raw::{self, Outcome, call};
+use crate::routed::{Done, Routed};
+use crate::settings::{self, Use, settings};
+use crate::table::{self, File, inside};
+use libc::{c_char, c_int, c_uint, c_void};
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static BEGIN: extern "C" fn() = begin;
+
+extern "C" fn begin() {
+    settings::read();
+    if settings().is_none() {
+        return;
+    }
+    table::begin();
+    // SAFETY: both functions are there as long as this library, which is never unloaded.
+    unsafe {
+        libc::atexit(at_exit);
+        libc::pthread_atfork(None, None, Some(in_child));
+    }
+}
+
+unsafe extern "C" fn in_child() {
+    table::begin();
+}
+
+extern "C" fn at_exit() {
+    finish();
+}
+
+/// Leaves every file as the program wrote it: it ends without closing them.
+fn finish() {
+    inside(|| {
+        for file in table::files() {
+            if let File::Wal(routed) = file {
+                // What fails is told in a line.
+                routed.leave("the program ends");
+            }
+        }
+    });
+}
+
+/// Takes note of a descriptor that was just opened.
+fn opened(fd: Outcome, flags: c_int) -> c_int {
+    let fd = fd as c_int;
+    let Some(settings) = settings() else { return fd };
+    let writes = flags & libc::O_ACCMODE != libc::O_RDONLY;
+    if fd < 0 || flags & libc::O_PATH != 0 || (!writes && !table::is_any_flagged()) {
+        return fd;
+    }
+    inside(|| {
+        let Some(status) = raw::status(fd) else { return };
+        if status.st_mode & libc::S_IFMT != libc::S_IFREG {
+            return;
+        }
+        // Of a descriptor that was closed unseen.
+        table::forget(fd);
+        let identity = (status.st_dev, status.st_ino);
+        if let Some(file) = table::file_with(identity) {
+            if let (File::Wal(routed), true) = (&file, flags & libc::O_TRUNC != 0) {
+                let _ = routed.truncate(0);
+            }
+            table::remember(fd, file);
+        } else if writes {
+            let Ok(path) = std::fs::read_link(format!("/proc/self/fd/{fd}")) else { return };
+            match settings.use_of(path.as_os_str().as_bytes()) {
+                Some(Use::Wal) => {
+                    let routed = Routed::new(identity, path.display().to_string());
+                    table::remember(fd, File::Wal(Arc::new(routed)));
+                }
+                Some(Use::Bulk) => {
+                    table::remember(fd, File::Bulk(Arc::new(Bulk::new(identity))));
+                }
+                None => {}
+            }
+        }
+    });
+    fd
+}
+
+fn open_at(directory: c_int, path: *const c_char, flags: c_int, mode: c_uint) -> c_int {
+    let arguments = [directory as usize, path as usize, flags as usize, mode as usize, 0, 0];
+    opened(call(libc::SYS_openat, arguments), flags)
+}
+
+macro_rules! open_functions {
+    ($($name:ident)*) => {$(
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name(path: *const c_char, flags: c_int, mode: c_uint) -> c_int {
+            open_at(libc::AT_FDCWD, path, flags, mode)
+        }
+    )*};
+}
+open_functions!(open open64 __open_2 __open64_2);
+
+macro_rules! openat_functions {
+    ($($name:ident)*) => {$(
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name(
+            directory: c_int,
+            path: *const c_char,
+            flags: c_int,
+            mode: c_uint,
+        ) -> c_int {
+            open_at(directory, path, flags, mode)
+        }
+    )*};
+}
+openat_functions!(openat openat64 __openat_2 __openat64_2);
+
+macro_rules! creat_functions {
+    ($($name:ident)*) => {$(
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name(path: *const c_char, mode: c_uint) -> c_int {
+            let flags = libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC;
+            open_at(libc::AT_FDCWD, path, flags, mode)
+        }
+    )*};
+}
+creat_functions!(creat creat64);
+
+/// What is owed to the file before a descriptor of it goes: 0, or an `errno`.
+fn release(fd: c_int) -> c_int {
+    if !table::is_flagged(fd) {
+        return 0;
+    }
+    let outcome = inside(|| {
+        // Looked up first: a descriptor that is another file's by now owes nothing.
+        table::file_of(fd)?;
+        match table::forget(fd)? {
+            File::Wal(routed) => Some(routed.close()),
+            File::Bulk(_) => None,
+        }
+    });
+    match outcome.flatten() {
+        Some(Done::Fails(errno)) => errno,
+        _ => 0,
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn close(fd: c_int) -> c_int {
+    let errno = release(fd);
+    let outcome = raw::close(fd) as c_int;
+    if errno == 0 { outcome } else { raw::fail(errno) as c_int }
+}
+
+/// The second descriptor is the first's file's, too.
+fn duplicated(from: c_int, to: Outcome) -> c_int {
+    let to = to as c_int;
+    if to >= 0 && from != to && table::is_flagged(from) {
+        inside(|| {
+            if let Some(file) = table::file_of(from) {
+                table::remember(to, file);
+            }
+        });
+    }
+    to
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn dup(fd: c_int) -> c_int {
+    duplicated(fd, call(libc::SYS_dup, [fd as usize, 0, 0, 0, 0, 0]))
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn dup2(from: c_int, to: c_int) -> c_int {
+    if from == to {
+        // As libc: whether it is open.
+        return if raw::flags_of(from) < 0 { -1 } else { to };
+    }
+    release(to);
+    duplicated(from, call(libc::SYS_dup3, [from as usize, to as usize, 0, 0, 0, 0]))
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn dup3(from: c_int, to: c_int, flags: c_int) -> c_int {
+    if from != to {
+        release(to);
+    }
+    let arguments = [from as usize, to as usize, flags as usize, 0, 0, 0];
+    duplicated(from, call(libc::SYS_dup3, arguments))
+}
+
+macro_rules! fcntl_functions {
+    ($($name:ident)*) => {$(
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name(fd: c_int, command: c_int, argument: usize) -> c_int {
+            let outcome = call(libc::SYS_fcntl, [fd as usize, command as usize, argument, 0, 0, 0]);
+            match command {
+                libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => duplicated(fd, outcome),
+                _ => outcome as c_int,
+            }
+        }
+    )*};
+}
+fcntl_functions!(fcntl fcntl64);
+
+macro_rules! exit_functions {
+    ($($name:ident)*) => {$(
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name(status: c_int) -> ! {
+            if table::is_any_flagged() {
+                finish();
+            }
+            loop {
+                call(libc::SYS_exit_group, [status as usize, 0, 0, 0, 0, 0]);
+            }
+        }
+    )*};
+}
+exit_functions!(_exit _Exit);
+
+/// A stdio stream over a descriptor writes past every function here.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn fdopen(fd: c_int, mode: *const c_char) -> *mut c_void {
+    type Function = unsafe extern "C" fn(c_int, *const c_char) -> *mut c_void;
+    crate::hooks_other::leave(fd, "a stdio stream over it");
+    // SAFETY: a name of the C library, which has it.
+    let next = unsafe { libc::dlsym(libc::RTLD_NEXT, c"fdopen".as_ptr()) };
+    if next.is_null() {
+        raw::fail(libc::ENOSYS);
+        return std::ptr::null_mut();
+    }
+    // SAFETY: it is the C library's function of this name, which has this type.
+    let function = unsafe { std::mem::transmute::<*mut c_void, Function>(next) };
+    // SAFETY: with the caller's own arguments.
+    unsafe { function(fd, mode) }
+}

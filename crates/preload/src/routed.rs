@@ -1,0 +1,297 @@
+//! A log file of the program: untouched, then written through a stream, then perhaps the kernel's again.
+//!
+//! The kernel keeps every descriptor's position: nothing of it is kept here, so duplicates,
+//! seeks and reads that nobody stands in for cannot disagree with it. The stream is opened by the
+//! first write, if that is at the end. It takes bytes at its tail; zeros far behind the tail are
+//! padding, and only remembered; any other gap is filled from the file. A write into the middle gives
+//! the file back to the kernel, whole, and so does whatever else a stream cannot do.
+
+use crate::bulk::record_sync;
+use crate::raw;
+use crate::settings::settings;
+use libc::c_int;
+use nearhead_wal::storage::Directory;
+use nearhead_wal::writer::{JobThread, PlainWriter};
+use nearhead_wal::{At, Result, Stream, StreamOptions, WalError, WalErrorKind};
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+/// A gap larger than this is given back to the kernel, which makes a hole of it.
+const GAP_BYTES_MAX: u64 = 64 << 20;
+
+enum State {
+    /// Nothing was written yet.
+    Untouched,
+    Open(Box<Open>),
+    /// The kernel's.
+    Through,
+}
+
+/// A stream of a file of the program.
+struct Open {
+    stream: Stream,
+    /// The length that the program believes in: of the stream, or of the padding behind it.
+    size: u64,
+    /// A descriptor of our own: it names the inode, whatever happens to the file's name.
+    own: Own,
+}
+
+struct Own(c_int);
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        raw::close(self.0);
+    }
+}
+
+/// The file.
+pub(crate) struct Routed {
+    identity: (u64, u64),
+    path: String,
+    state: Mutex<State>,
+}
+
+/// What became of a call.
+pub(crate) enum Done {
+    /// It returns this.
+    Returns(isize),
+    /// It fails with this `errno`.
+    Fails(c_int),
+    /// The kernel does it.
+    Pass,
+}
+
+impl Routed {
+    pub(crate) fn new(identity: (u64, u64), path: String) -> Self {
+        Self { identity, path, state: Mutex::new(State::Untouched) }
+    }
+
+    pub(crate) fn identity(&self) -> (u64, u64) {
+        self.identity
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // After a panic the stream refuses by itself: its memory is gone.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes at `position`, or where the descriptor is.
+    pub(crate) fn write(&self, fd: c_int, parts: &[&[u8]], position: Option<u64>) -> Done {
+        let mut state = self.state();
+        let flags = raw::flags_of(fd);
+        let is_appending = flags & libc::O_APPEND != 0;
+        let here = raw::lseek(fd, 0, libc::SEEK_CUR);
+        let Ok(here) = u64::try_from(here) else { return Done::Pass };
+        if matches!(*state, State::Untouched) {
+            self.begin(&mut state, fd, position.unwrap_or(here), is_appending);
+        }
+        let State::Open(open) = &mut *state else { return Done::Pass };
+        let at = if is_appending { open.size } else { position.unwrap_or(here) };
+        let len: u64 = parts.iter().map(|part| part.len() as u64).sum();
+        let is_padding = at > open.stream.position()
+            && parts.iter().all(|part| part.iter().all(|byte| *byte == 0));
+        if is_padding && len > 0 {
+            open.size = open.size.max(at + len);
+        } else if at < open.stream.position() || at - open.stream.position() > GAP_BYTES_MAX {
+            self.give_back(&mut state, "a write that is not at its end");
+            return Done::Pass;
+        } else if let Err(error) = open.append(at, parts) {
+            return self.failed(&error);
+        }
+        let is_synchronous = flags & (libc::O_DSYNC | libc::O_SYNC) != 0;
+        if is_synchronous && let Err(error) = open.sync() {
+            return self.failed(&error);
+        }
+        if position.is_none() {
+            raw::lseek(fd, (at + len) as i64, libc::SEEK_SET);
+        }
+        Done::Returns(len as isize)
+    }
+
+    /// Opens the stream, if the first write is at the end of the file.
+    fn begin(&self, state: &mut State, fd: c_int, at: u64, is_appending: bool) {
+        let Some(status) = raw::status(fd) else { return };
+        let size = status.st_size as u64;
+        if at < size && !is_appending {
+            *state = State::Through;
+            self.tell("is left to the kernel: a write that is not at its end");
+            return;
+        }
+        match open_stream(fd) {
+            Ok((stream, own)) => {
+                *state = State::Open(Box::new(Open { stream, size, own }));
+                if settings().is_some_and(|settings| settings.verbose) {
+                    self.tell("is written through a stream");
+                }
+            }
+            Err(error) => {
+                *state = State::Through;
+                self.tell(&format!("is left to the kernel: {error}"));
+            }
+        }
+    }
+
+    /// Makes everything written durable.
+    pub(crate) fn sync(&self) -> Done {
+        match &mut *self.state() {
+            State::Open(open) => match open.sync() {
+                Ok(()) => Done::Returns(0),
+                Err(error) => self.failed(&error),
+            },
+            _ => Done::Pass,
+        }
+    }
+
+    /// Reads at `position`, or where the descriptor is.
+    pub(crate) fn read(&self, fd: c_int, memory: &mut [u8], position: Option<u64>) -> Done {
+        let state = self.state();
+        let State::Open(open) = &*state else { return Done::Pass };
+        let here = || u64::try_from(raw::lseek(fd, 0, libc::SEEK_CUR)).ok();
+        let Some(at) = position.or_else(here) else { return Done::Pass };
+        let len = (memory.len() as u64).min(open.size.saturating_sub(at)) as usize;
+        let memory = &mut memory[..len];
+        // Behind the stream there is padding.
+        let content = (open.stream.position().saturating_sub(at) as usize).min(len);
+        let (written, padding) = memory.split_at_mut(content);
+        if let Err(error) = open.stream.read_at(at, written) {
+            return self.failed(&error);
+        }
+        padding.fill(0);
+        if position.is_none() {
+            raw::lseek(fd, (at + len as u64) as i64, libc::SEEK_SET);
+        }
+        Done::Returns(len as isize)
+    }
+
+    /// Cuts or extends it.
+    pub(crate) fn truncate(&self, len: u64) -> Done {
+        let mut state = self.state();
+        let State::Open(open) = &mut *state else { return Done::Pass };
+        if len < open.stream.position()
+            && let Err(error) = open.stream.truncate(len)
+        {
+            return self.failed(&error);
+        }
+        open.size = len;
+        Done::Returns(0)
+    }
+
+    /// Space was asked for up to `end`: the stream writes its own ahead, so the length is all.
+    pub(crate) fn extend(&self, end: u64) -> Done {
+        let mut state = self.state();
+        let State::Open(open) = &mut *state else { return Done::Pass };
+        open.size = open.size.max(end);
+        Done::Returns(0)
+    }
+
+    /// Its length, if it is not the file's.
+    pub(crate) fn size(&self) -> Option<u64> {
+        match &*self.state() {
+            State::Open(open) => Some(open.size),
+            _ => None,
+        }
+    }
+
+    /// Whatever comes next is for the kernel: it gets the file as the program believes it to be.
+    pub(crate) fn leave(&self, why: &str) {
+        let mut state = self.state();
+        match &*state {
+            State::Open(_) => self.give_back(&mut state, why),
+            State::Untouched => *state = State::Through,
+            State::Through => {}
+        }
+    }
+
+    /// The program is done with it. What could not be made durable is told by `errno`.
+    pub(crate) fn close(&self) -> Done {
+        let mut state = self.state();
+        let State::Open(open) = std::mem::replace(&mut *state, State::Untouched) else {
+            return Done::Pass;
+        };
+        match open.end() {
+            Ok(()) => Done::Pass,
+            Err(error) => self.failed(&error),
+        }
+    }
+
+    fn give_back(&self, state: &mut State, why: &str) {
+        if let State::Open(open) = std::mem::replace(state, State::Through) {
+            let outcome = open.end();
+            let told = outcome.err().map_or(String::new(), |error| format!("; {error}"));
+            self.tell(&format!("is left to the kernel from here on: {why}{told}"));
+        }
+    }
+
+    fn failed(&self, error: &WalError) -> Done {
+        self.tell(&error.to_string());
+        Done::Fails(match error.kind {
+            WalErrorKind::NoSpace => libc::ENOSPC,
+            WalErrorKind::ReadOnly => libc::EROFS,
+            WalErrorKind::Permission => libc::EACCES,
+            WalErrorKind::OutOfRange => libc::EINVAL,
+            _ => libc::EIO,
+        })
+    }
+
+    fn tell(&self, what: &str) {
+        let line = format!("nearhead run: {} {what}\n", self.path);
+        let (at, len) = (line.as_ptr() as usize, line.len());
+        // Nobody to tell: nothing to be done about it.
+        raw::call(libc::SYS_write, [2, at, len, 0, 0, 0]);
+    }
+}
+
+impl Open {
+    fn append(&mut self, at: u64, parts: &[&[u8]]) -> Result<()> {
+        // What lies in a gap is zeros, or what went past us: the file has it.
+        let mut block = [0; 4096];
+        while self.stream.position() < at {
+            let len = (at - self.stream.position()).min(block.len() as u64) as usize;
+            block.fill(0);
+            let read = raw::pread(self.own.0, &mut block[..len], self.stream.position());
+            if read < 0 {
+                block.fill(0);
+            }
+            self.stream.write(&block[..len])?;
+        }
+        for part in parts {
+            self.stream.write(part)?;
+        }
+        self.size = self.size.max(self.stream.position());
+        Ok(())
+    }
+
+    fn sync(&mut self) -> Result<()> {
+        let start = Instant::now();
+        self.stream.sync()?;
+        record_sync(start.elapsed().as_nanos() as u64);
+        Ok(())
+    }
+
+    /// Leaves the file as the program believes it to be, durably.
+    fn end(self) -> Result<()> {
+        let Self { stream, size, own } = self;
+        let len = stream.close()?;
+        if size > len && raw::truncate(own.0, size) != 0 {
+            let detail = format!("cannot extend it to the {size} bytes it had; check the disk");
+            return Err(WalError::new(WalErrorKind::Io, detail));
+        }
+        Ok(())
+    }
+}
+
+fn open_stream(fd: c_int) -> Result<(Stream, Own)> {
+    let own = Own(raw::duplicate(fd));
+    if own.0 < 0 {
+        return Err(WalError::new(WalErrorKind::Io, "no descriptor is left; raise the limit"));
+    }
+    // By its descriptor: a log that is renamed stays the same file.
+    let storage = Directory::open(Path::new("/proc/self/fd"), true, Arc::new(PlainWriter))?;
+    let by_thread = settings().is_some_and(|settings| settings.by_thread);
+    let priority = nearhead_wal::writer::REAL_TIME;
+    let thread = by_thread.then(|| JobThread::start(priority)).transpose()?;
+    let options = StreamOptions::default();
+    let stream = Stream::open(Arc::new(storage), &own.0.to_string(), At::End, &options, thread)?;
+    Ok((stream, own))
+}

@@ -1,0 +1,244 @@
+//! Programs as they are, with the library in front of their C library: they behave as without it,
+//! and killed they leave everything they were told was durable.
+#![allow(clippy::unwrap_used, reason = "a failing unwrap is the test failing")]
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+fn directory(name: &str) -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR"))
+        .join(format!("preload-{name}-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&path);
+    std::fs::create_dir(&path).unwrap();
+    path
+}
+
+fn source(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(name)
+}
+
+/// The C program; `None` where there is no compiler.
+fn program(place: &Path) -> Option<PathBuf> {
+    let program = place.join("program");
+    let arguments = ["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-D_FORTIFY_SOURCE=2"];
+    let compiled = Command::new("cc")
+        .args(arguments)
+        .arg(source("program.c"))
+        .arg("-o")
+        .arg(&program)
+        .output();
+    let Ok(output) = compiled else {
+        println!("skipped: there is no C compiler (cc)");
+        return None;
+    };
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Some(program)
+}
+
+/// A command whose files `*.wal` are logs and `*.bulk` bulk.
+fn routed(program: impl AsRef<std::ffi::OsStr>, mode: &str) -> Command {
+    let library = std::env::current_exe().unwrap().with_file_name("libnearhead_preload.so");
+    assert!(library.is_file(), "{}", library.display());
+    let mut command = Command::new(program);
+    command
+        .env("LD_PRELOAD", library)
+        .env("NEARHEAD_RUN_WAL", "*.wal")
+        .env("NEARHEAD_RUN_BULK", "*.bulk")
+        .env("NEARHEAD_RUN_MODE", mode)
+        .env("NEARHEAD_RUN_VERBOSE", "1");
+    command
+}
+
+fn has(program: &str) -> bool {
+    let found = Command::new(program).arg("--version").output().is_ok();
+    if !found {
+        println!("skipped: there is no {program}");
+    }
+    found
+}
+
+fn line_of(number: u64) -> String {
+    format!("record {number} {}\n", "0".repeat((number * 37 % 900 + 1) as usize))
+}
+
+/// Kills the program after `most` acknowledgements; its file has everything it said.
+fn kill_and_look(mut command: Command, file: &Path, most: usize) {
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut said: Vec<String> = lines.by_ref().take(most).map(Result::unwrap).collect();
+    child.kill().unwrap();
+    let output = child.wait_with_output().unwrap();
+    said.extend(lines.map_while(Result::ok));
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(told.contains("is written through a stream"), "{told}");
+    assert!(!told.contains("left to the kernel"), "{told}");
+    assert!(said.len() >= most, "{said:?} {told}");
+    let last = said.iter().rev().find(|line| line.split(' ').count() == 3).unwrap();
+    let last: Vec<u64> = last.split(' ').skip(1).map(|word| word.parse().unwrap()).collect();
+    let expected: String = (1..=last[0]).map(line_of).collect();
+    assert_eq!(expected.len() as u64, last[1]);
+    let found = std::fs::read(file).unwrap();
+    assert!(found[..expected.len()] == *expected.as_bytes(), "{} lines", last[0]);
+}
+
+#[test]
+fn what_a_killed_program_was_told_is_durable_is_there() {
+    let place = directory("killed");
+    let Some(program) = program(&place) else { return };
+    for (mode, flags, most) in [
+        ("thread", "-", 1),
+        ("caller", "-", 40),
+        ("thread", "d", 25),
+        ("caller", "v", 33),
+        ("thread", "p", 50),
+        ("caller", "dv", 12),
+    ] {
+        let file = place.join(format!("{mode}{flags}.wal"));
+        let mut command = routed(&program, mode);
+        command.arg("append").arg(&file).args(["100000", flags]);
+        kill_and_look(command, &file, most);
+    }
+    std::fs::remove_dir_all(&place).unwrap();
+}
+
+#[test]
+fn a_program_behaves_as_without_it() {
+    let place = directory("random");
+    let Some(program) = program(&place) else { return };
+    let mut streams = 0;
+    for seed in 0..24 {
+        let run = |name: &str, mut command: Command| {
+            let file = place.join(name);
+            let output = command.arg("random").arg(&file).arg(seed.to_string()).output().unwrap();
+            let told = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(output.status.success(), "seed {seed}: {told}");
+            let content = std::fs::read(&file).unwrap();
+            std::fs::remove_file(&file).unwrap();
+            (String::from_utf8(output.stdout).unwrap(), content, told)
+        };
+        let (plain, plain_content, _) = run("plain", Command::new(&program));
+        let mode = if seed % 3 == 0 { "thread" } else { "caller" };
+        let (found, content, told) = run("routed.wal", routed(&program, mode));
+        streams += usize::from(told.contains("is written through a stream"));
+        for (number, (plain, found)) in plain.lines().zip(found.lines()).enumerate() {
+            assert_eq!(found, plain, "seed {seed}, line {number}; {told}");
+        }
+        assert_eq!(found.len(), plain.len(), "seed {seed}");
+        assert!(content == plain_content, "seed {seed}; {told}");
+    }
+    assert!(streams > 16, "{streams} of 24 were routed");
+    std::fs::remove_dir_all(&place).unwrap();
+}
+
+#[test]
+fn tools_write_what_they_write_without_it() {
+    let place = directory("tools");
+    let (input, output) = (place.join("input"), place.join("output.wal"));
+    let content: Vec<u8> = (0..3_000_000_u32).map(|at| (at.wrapping_mul(at) >> 7) as u8).collect();
+    std::fs::write(&input, &content).unwrap();
+    for (name, arguments) in [("output.wal", "fsync"), ("output.bulk", "fdatasync")] {
+        let output = place.join(name);
+        let mut dd = routed("dd", "caller");
+        dd.arg(format!("if={}", input.display())).arg(format!("of={}", output.display()));
+        let told = dd.args(["bs=5000", &format!("conv={arguments}")]).output().unwrap();
+        assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
+        assert!(std::fs::read(&output).unwrap() == content, "{name}");
+        let said = String::from_utf8_lossy(&told.stderr).contains("through a stream");
+        assert_eq!(said, name.ends_with("wal"));
+    }
+    // A shell writes by stdio, past everything here, and must not lose it.
+    let shell = format!("echo one > {0}; echo two >> {0}; cat {0} {0} > {0}.wal", output.display());
+    assert!(routed("sh", "thread").args(["-c", &shell]).status().unwrap().success());
+    assert_eq!(std::fs::read(&output).unwrap(), b"one\ntwo\n");
+    assert_eq!(std::fs::read(place.join("output.wal.wal")).unwrap(), b"one\ntwo\none\ntwo\n");
+    std::fs::remove_dir_all(&place).unwrap();
+}
+
+const PYTHON: &str = r#"
+import os, sys
+place = sys.argv[1]
+path = place + "/python.wal"
+with open(path, "wb", buffering=1000) as f:
+    for number in range(500):
+        f.write(b"%d " % number)
+        if number % 50 == 0:
+            f.flush()
+            os.fsync(f.fileno())
+    f.flush()
+    assert os.fstat(f.fileno()).st_size == f.tell() == os.path.getsize(path)
+expected = b"".join(b"%d " % number for number in range(500))
+assert open(path, "rb").read() == expected
+with open(path, "r+b") as f:
+    f.seek(0, 2)
+    f.write(b"end")
+    f.truncate(10)
+    f.seek(3)
+    f.write(b"XYZ")
+assert open(path, "rb").read() == expected[:3] + b"XYZ" + expected[6:10], open(path, "rb").read()
+os.rename(path, place + "/moved.wal")
+"#;
+
+#[test]
+fn python_reads_what_it_wrote() {
+    if !has("python3") {
+        return;
+    }
+    let place = directory("python");
+    for mode in ["thread", "caller"] {
+        let mut python = routed("python3", mode);
+        let output = python.args(["-c", PYTHON]).arg(&place).output().unwrap();
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{told}");
+        assert!(told.contains("is written through a stream"), "{told}");
+    }
+    std::fs::remove_dir_all(&place).unwrap();
+}
+
+#[test]
+fn a_database_whose_logs_are_routed_keeps_its_data() {
+    if !has("sqlite3") {
+        return;
+    }
+    let place = directory("sqlite");
+    let file = place.join("data.db");
+    let mut sql = "PRAGMA journal_mode=WAL; CREATE TABLE t (a INTEGER, b TEXT);".to_owned();
+    for number in 0..200 {
+        sql += &format!("INSERT INTO t VALUES ({number}, '{}');", "x".repeat(number * 7));
+    }
+    let mut sqlite = routed("sqlite3", "thread");
+    sqlite.env("NEARHEAD_RUN_WAL", "*-wal:*-journal");
+    let script = place.join("script.sql");
+    std::fs::write(&script, sql).unwrap();
+    let output = sqlite.arg(&file).stdin(std::fs::File::open(&script).unwrap()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let query = "PRAGMA integrity_check; SELECT count(*), sum(a), sum(length(b)) FROM t;";
+    let output = Command::new("sqlite3").arg(&file).arg(query).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "ok\n200|19900|139300\n");
+    std::fs::remove_dir_all(&place).unwrap();
+}
+
+#[test]
+fn a_program_on_the_jvm_is_routed_too() {
+    if !has("java") || !has("javac") {
+        return;
+    }
+    let place = directory("java");
+    let compiled = Command::new("javac").arg("-d").arg(&place).arg(source("Append.java")).output();
+    let compiled = compiled.unwrap();
+    assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
+    let java = |file: &Path, count: &str| {
+        let mut java = routed("java", "thread");
+        java.args(["-Xshare:auto", "-XX:TieredStopAtLevel=1", "-cp"]).arg(&place);
+        java.arg("Append").arg(file).arg(count);
+        java
+    };
+    let file = place.join("whole.wal");
+    let output = java(&file, "60").output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let expected: String = (1..=60).map(line_of).collect();
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), expected);
+    let file = place.join("killed.wal");
+    kill_and_look(java(&file, "100000"), &file, 70);
+    std::fs::remove_dir_all(&place).unwrap();
+}
