@@ -4,9 +4,6 @@ import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.IOException;
 import java.net.URI;
-import java.net.http.HttpClient;
-import java.net.http.HttpRequest;
-import java.net.http.HttpResponse;
 import java.time.Duration;
 
 /**
@@ -18,10 +15,7 @@ import java.time.Duration;
 final class AdminClient {
     private static final Duration ANSWER_LIMIT = Duration.ofSeconds(5);
     private static final ObjectMapper JSON = new ObjectMapper();
-    /** Without a body limit of its own the client would take in whatever it is sent. */
-    private static final int BODY_BYTES_MAX = 4 << 20;
 
-    private final HttpClient http = HttpClient.newBuilder().connectTimeout(Duration.ofSeconds(2)).build();
     private final String commands;
     private final String authorization;
 
@@ -36,7 +30,7 @@ final class AdminClient {
     }
 
     /** State and counters. Fails if the server does not serve. */
-    AdminReport report() throws IOException, InterruptedException {
+    AdminReport report() throws IOException {
         JsonNode monitor = get("monitor");
         JsonNode snapshot = get("last_snapshot");
         JsonNode stats = get("server_stats").path("server_stats");
@@ -52,12 +46,12 @@ final class AdminClient {
     }
 
     /** How many voters the ensemble has, as this server knows it. */
-    int voters() throws IOException, InterruptedException {
+    int voters() throws IOException {
         return get("voting_view").path("current_config").size();
     }
 
     /** A system property of the server, empty if it is not set. */
-    JsonNode systemProperties() throws IOException, InterruptedException {
+    JsonNode systemProperties() throws IOException {
         return get("system_properties");
     }
 
@@ -65,18 +59,16 @@ final class AdminClient {
      * Asks for a snapshot and returns when it is written, or when {@code limit} is over (an {@link IOException}; the server
      * goes on then).
      */
-    SnapshotAnswer snapshot(Duration limit) throws IOException, InterruptedException {
-        HttpRequest request = HttpRequest.newBuilder(URI.create(commands + "/snapshot?streaming=false"))
-            .header("Authorization", authorization).timeout(limit).build();
-        HttpResponse<String> response = http.send(request, HttpResponse.BodyHandlers.ofString());
-        String error = response.statusCode() == 200 ? errorOf(response.body()) : response.body().strip();
-        return new SnapshotAnswer(response.statusCode(), error,
-            response.headers().firstValue("last_zxid").orElse("unknown"),
-            response.headers().firstValueAsLong("snapshot_size").orElse(-1));
+    SnapshotAnswer snapshot(Duration limit) throws IOException {
+        OneRequest.Answer answer =
+            OneRequest.get(URI.create(commands + "/snapshot?streaming=false"), authorization, limit);
+        String error = answer.status() == 200 ? errorOf(answer.body()) : answer.body().strip();
+        return new SnapshotAnswer(answer.status(), error, answer.headers().getOrDefault("last_zxid", "unknown"),
+            answer.headers().getOrDefault("snapshot_size", "unknown"));
     }
 
     /** The server's answer to a request for a snapshot: HTTP status, error text if any, zxid and size if there is one. */
-    record SnapshotAnswer(int status, String error, String zxid, long bytes) {
+    record SnapshotAnswer(int status, String error, String zxid, String bytes) {
         boolean succeeded() {
             return status == 200 && error.isEmpty();
         }
@@ -103,21 +95,17 @@ final class AdminClient {
         }
     }
 
-    private JsonNode get(String command) throws IOException, InterruptedException {
-        HttpRequest request = HttpRequest.newBuilder(URI.create(commands + "/" + command)).timeout(ANSWER_LIMIT).build();
-        HttpResponse<java.io.InputStream> response = http.send(request, HttpResponse.BodyHandlers.ofInputStream());
-        byte[] body;
-        try (var stream = response.body()) {
-            body = stream.readNBytes(BODY_BYTES_MAX);
+    private JsonNode get(String command) throws IOException {
+        String address = commands + "/" + command;
+        OneRequest.Answer answer = OneRequest.get(URI.create(address), authorization, ANSWER_LIMIT);
+        if (answer.status() != 200) {
+            throw new IOException(address + ": expected HTTP 200, found " + answer.status());
         }
-        if (response.statusCode() != 200) {
-            throw new IOException(commands + "/" + command + ": expected HTTP 200, found " + response.statusCode());
-        }
-        String error = errorOf(new String(body, java.nio.charset.StandardCharsets.UTF_8));
+        String error = errorOf(answer.body());
         if (!error.isEmpty()) {
-            throw new IOException(commands + "/" + command + ": " + error);
+            throw new IOException(address + ": " + error);
         }
-        return JSON.readTree(body);
+        return JSON.readTree(answer.body());
     }
 
     /** The field {@code error} of an answer, empty if there is none. */

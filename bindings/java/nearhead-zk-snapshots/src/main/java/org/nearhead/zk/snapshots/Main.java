@@ -69,7 +69,7 @@ public final class Main {
         return curator;
     }
 
-    private static void status(Options options) throws InterruptedException {
+    private static void status(Options options) {
         for (Map.Entry<Integer, String> server : options.servers().entrySet()) {
             AdminClient client = new AdminClient(server.getValue(), options.authorization());
             try {

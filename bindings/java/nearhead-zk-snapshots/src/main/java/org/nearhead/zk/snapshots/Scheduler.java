@@ -154,7 +154,7 @@ final class Scheduler implements AutoCloseable {
     private record Look(Watched server, AdminReport report, int voters, List<String> findings, String error) {
     }
 
-    private static Look look(Watched server) throws InterruptedException {
+    private static Look look(Watched server) {
         try {
             AdminReport report = server.client.report();
             List<String> findings =
@@ -228,8 +228,6 @@ final class Scheduler implements AutoCloseable {
         } catch (IOException error) {
             answers.add(() -> log.accept("server " + server.id + ": no answer to the request for a snapshot ("
                 + error.getMessage() + "); it counts until its end is seen"));
-        } catch (InterruptedException closing) {
-            Thread.currentThread().interrupt();
         }
     }
 

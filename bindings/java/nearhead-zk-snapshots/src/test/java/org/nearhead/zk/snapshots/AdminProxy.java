@@ -21,7 +21,7 @@ final class AdminProxy implements AutoCloseable {
     interface Listener {
         void before(int server) throws Exception;
 
-        void after(int server) throws Exception;
+        void after(int server, boolean hasSucceeded);
     }
 
     private final HttpServer server;
@@ -32,14 +32,11 @@ final class AdminProxy implements AutoCloseable {
         server = HttpServer.create(new InetSocketAddress(InetAddress.getLoopbackAddress(), 0), 0);
         server.setExecutor(threads);
         server.createContext("/", exchange -> {
-            boolean isSnapshot = exchange.getRequestURI().getPath().endsWith("/snapshot");
             try (exchange) {
-                if (isSnapshot) {
-                    listener.before(id);
-                }
-                pass(exchange, target);
-                if (isSnapshot) {
-                    listener.after(id);
+                if (exchange.getRequestURI().getPath().endsWith("/snapshot")) {
+                    passSnapshot(exchange, id, target, listener);
+                } else {
+                    answer(exchange, pass(exchange, target));
                 }
             } catch (IOException error) {
                 throw error;
@@ -54,13 +51,27 @@ final class AdminProxy implements AutoCloseable {
         return "127.0.0.1:" + server.getAddress().getPort();
     }
 
-    private void pass(HttpExchange exchange, String target) throws IOException, InterruptedException {
+    private void passSnapshot(HttpExchange exchange, int id, String target, Listener listener) throws Exception {
+        listener.before(id);
+        HttpResponse<byte[]> response = null;
+        try {
+            response = pass(exchange, target);
+        } finally {
+            listener.after(id, response != null && response.statusCode() == 200);
+        }
+        answer(exchange, response);
+    }
+
+    private HttpResponse<byte[]> pass(HttpExchange exchange, String target) throws IOException, InterruptedException {
         HttpRequest.Builder request = HttpRequest.newBuilder(URI.create("http://" + target + exchange.getRequestURI()));
         String authorization = exchange.getRequestHeaders().getFirst("Authorization");
         if (authorization != null) {
             request.header("Authorization", authorization);
         }
-        HttpResponse<byte[]> response = client.send(request.build(), HttpResponse.BodyHandlers.ofByteArray());
+        return client.send(request.build(), HttpResponse.BodyHandlers.ofByteArray());
+    }
+
+    private static void answer(HttpExchange exchange, HttpResponse<byte[]> response) throws IOException {
         for (String header : new String[] {"last_zxid", "snapshot_size"}) {
             response.headers().firstValue(header).ifPresent(value -> exchange.getResponseHeaders().add(header, value));
         }
