@@ -57,15 +57,31 @@ impl DurableFile {
         Ok(file)
     }
 
+    /// A file that is open already, called `name` in messages. Whether it bypasses the page cache
+    /// is for whoever opened it to say, and is taken over.
+    pub fn from_open(fd: OwnedFd, name: &str) -> Self {
+        let dsync = honours_dsync(&fd);
+        let mut file = Self { fd, name: name.to_owned(), direct: None, dsync };
+        let flags = rustix::fs::fcntl_getfl(&file.fd);
+        if flags.is_ok_and(|flags| flags.contains(OFlags::DIRECT)) {
+            file.direct = Some(file.alignment());
+        }
+        file
+    }
+
+    fn alignment(&self) -> Alignment {
+        let size_bytes = self.len_bytes().unwrap_or(0);
+        probe_direct::reported_alignment(&self.fd)
+            .unwrap_or_else(|| probe_direct::measured_alignment(&self.fd, size_bytes))
+    }
+
     /// Switches the page cache off if that works here.
     fn go_direct(&mut self) {
         let Ok(flags) = rustix::fs::fcntl_getfl(&self.fd) else { return };
         if rustix::fs::fcntl_setfl(&self.fd, flags | OFlags::DIRECT).is_err() {
             return;
         }
-        let size_bytes = self.len_bytes().unwrap_or(0);
-        let alignment = probe_direct::reported_alignment(&self.fd)
-            .unwrap_or_else(|| probe_direct::measured_alignment(&self.fd, size_bytes));
+        let alignment = self.alignment();
         if alignment.is_usable() {
             self.direct = Some(alignment);
         } else {

@@ -39,6 +39,7 @@ mod error;
 pub mod log;
 pub mod metrics;
 mod open;
+pub mod process;
 pub mod storage;
 pub mod stream;
 pub mod writer;

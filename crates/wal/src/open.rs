@@ -3,6 +3,7 @@
 use crate::codec::LogId;
 use crate::error::{Result, WalError, WalErrorKind};
 use crate::log::{Driver, Log, LogOptions, Lsn, Recovered, SerialLog, ThreadStart, block_bytes_of};
+use crate::process::{HelperOptions, ProcessWriter};
 use crate::storage::{Directory, Storage, from_io};
 use crate::writer::{
     Choice, DurableWriter, LendingWriter, Mode, Permitted, Place, PlainWriter, RequestWriter,
@@ -49,6 +50,16 @@ impl OpenOptions {
     /// [`WalErrorKind::ReadOnly`] or [`WalErrorKind::Permission`] where it cannot be written,
     /// [`WalErrorKind::InUse`] where somebody else writes it; the rest as [`Log::open`].
     pub fn open(&self, path: &Path, replay: impl FnMut(Lsn, &[u8])) -> Result<Opened> {
+        self.open_through(path, &HelperOptions::default(), replay)
+    }
+
+    /// The same; in the mode [`Mode::Process`] with this helper.
+    pub fn open_through(
+        &self,
+        path: &Path,
+        helper: &HelperOptions,
+        replay: impl FnMut(Lsn, &[u8]),
+    ) -> Result<Opened> {
         if self.create {
             Directory::create(path)?;
         }
@@ -61,7 +72,7 @@ impl OpenOptions {
             place.is_direct = false;
         }
         let choice = Choice::make(self.mode, &place, Permitted::find_out());
-        let writer = writer_for(&choice, path)?;
+        let writer = writer_for(&choice, path, helper)?;
         let storage = Arc::new(Directory::open(path, place.is_direct, writer)?);
         let driver = if choice.mode == Mode::Thread { Driver::OwnThread } else { Driver::Callers };
         let start = ThreadStart {
@@ -73,8 +84,13 @@ impl OpenOptions {
     }
 }
 
-fn writer_for(choice: &Choice, path: &Path) -> Result<Arc<dyn DurableWriter>> {
+fn writer_for(
+    choice: &Choice,
+    path: &Path,
+    helper: &HelperOptions,
+) -> Result<Arc<dyn DurableWriter>> {
     Ok(match (choice.mode, choice.priority) {
+        (Mode::Process, _) => Arc::new(ProcessWriter::start(helper.clone())?),
         (Mode::Request, Some(priority)) => {
             let writer = RequestWriter::new(priority);
             let place = path.display();

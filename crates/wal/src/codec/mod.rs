@@ -145,6 +145,6 @@ fn wrong(
 
 /// As the golden bytes are written.
 #[cfg(test)]
-fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
 }

@@ -158,6 +158,11 @@ impl Log {
         self.shared.queue().durable_next
     }
 
+    /// The number that the next record will have.
+    pub fn next_lsn(&self) -> Lsn {
+        self.shared.queue().next_lsn
+    }
+
     /// Segments on disk: in use, ready, free.
     pub fn segments(&self) -> usize {
         self.shared.pool.segments()

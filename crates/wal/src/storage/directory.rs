@@ -94,7 +94,8 @@ impl Storage for Directory {
     }
 }
 
-fn sync_directory(path: &Path) -> Result<()> {
+/// Makes every change of names in the directory at `path` durable.
+pub(crate) fn sync_directory(path: &Path) -> Result<()> {
     File::open(path)
         .and_then(|directory| directory.sync_all())
         .map_err(|error| from_io("make names durable in", &path.display(), &error))
@@ -117,7 +118,8 @@ impl StoredFile for RealFile {
     }
 
     fn lock(&self) -> Result<()> {
-        self.file.lock().map_err(from_open)
+        self.file.lock().map_err(from_open)?;
+        self.outcome("share the lock of", self.writer.hold(&self.file))
     }
 
     fn len_bytes(&self) -> Result<u64> {
@@ -142,6 +144,12 @@ impl StoredFile for RealFile {
 
     fn set_len(&self, bytes: u64) -> Result<()> {
         self.outcome("resize", self.file.set_len(bytes))
+    }
+}
+
+impl Drop for RealFile {
+    fn drop(&mut self) {
+        self.writer.forget(&self.file);
     }
 }
 

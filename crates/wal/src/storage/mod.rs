@@ -14,7 +14,7 @@ mod directory;
 mod memory;
 
 pub use directory::Directory;
-pub(crate) use directory::{from_io, from_open};
+pub(crate) use directory::{from_io, from_open, sync_directory};
 pub use memory::{Cut, Memory, PendingSector, SectorFate};
 
 use crate::error::Result;

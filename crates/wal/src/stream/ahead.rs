@@ -8,6 +8,7 @@ use super::StreamOptions;
 use crate::error::{Result, WalError, WalErrorKind};
 use crate::storage::{Access, Storage};
 use nearhead_disk::BufferMut;
+use nearhead_uring::{IoPriority, set_thread_priority};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -59,9 +60,12 @@ impl Ahead {
         if self.by_thread && is_low && self.thread.is_none() {
             let (storage, name) = (Arc::clone(&self.storage), self.name.clone());
             let (from, to) = (self.written_to, self.written_to + self.lead_bytes);
-            let started = std::thread::Builder::new()
-                .name("nearhead-zeros".to_owned())
-                .spawn(move || zero(&*storage, &name, from, to));
+            let started =
+                std::thread::Builder::new().name("nearhead-zeros".to_owned()).spawn(move || {
+                    // A hint: whoever writes may have a priority that zeros must not inherit.
+                    let _ = set_thread_priority(IoPriority::BEST_EFFORT_LAST);
+                    zero(&*storage, &name, from, to)
+                });
             // Without a thread the caller zeroes when it is needed.
             self.thread = started.ok();
         }

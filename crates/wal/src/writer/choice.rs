@@ -21,6 +21,10 @@ pub enum Mode {
     /// Whoever waits for durability: the least overhead of all. Where the scheduler looks at the
     /// class, the thread is lent the real-time class for the time of the write, if permitted.
     Caller,
+    /// A helper process of the log's own ([`crate::process`]), real-time if permitted, else the
+    /// first of best effort: what the paper did. Takes two more changes of processes for each
+    /// write, and survives what a thread does not: a program that is stopped or swapped out.
+    Process,
 }
 
 /// What was chosen.
@@ -82,6 +86,7 @@ impl Choice {
                 "a dedicated thread, as there is no io_uring for requests"
             }
             (_, Mode::Thread) => "a dedicated thread",
+            (_, Mode::Process) => "a helper process",
             (_, Mode::Request) => "requests of their own priority, made by whoever waits",
             (_, Mode::Caller) => "whoever waits",
         };

@@ -8,6 +8,14 @@ use std::sync::{Mutex, PoisonError};
 pub trait DurableWriter: Send + Sync {
     /// Writes `bytes` to `file`; they are durable when it returns.
     fn write_durable(&self, file: &DurableFile, bytes: &[u8], offset: u64) -> io::Result<()>;
+
+    /// Told that `file` is locked now: whoever else may write must hold the lock as long as it may.
+    fn hold(&self, _file: &DurableFile) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Told that `file` is about to be closed: nothing of it may be kept open.
+    fn forget(&self, _file: &DurableFile) {}
 }
 
 /// Writes with whatever priority the calling thread has.
