@@ -79,6 +79,11 @@ public final class Server {
         return process != null && process.isAlive();
     }
 
+    /** With what the process ended; it must have. */
+    public int exitValue() {
+        return process.exitValue();
+    }
+
     public void start() throws IOException {
         if (isRunning()) {
             throw new IllegalStateException("server " + id + " runs already, process " + process.pid());

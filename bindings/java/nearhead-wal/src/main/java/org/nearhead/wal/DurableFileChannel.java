@@ -17,7 +17,7 @@ import java.nio.file.StandardOpenOption;
  * the padded size again when the channel is closed. What a tail-only stream cannot do fails and says so; nothing is done
  * by halves.
  */
-public final class DurableFileChannel extends FileChannel {
+public class DurableFileChannel extends FileChannel {
     private static final int PIECE_BYTES = 1 << 16;
 
     private final HelperStream stream;

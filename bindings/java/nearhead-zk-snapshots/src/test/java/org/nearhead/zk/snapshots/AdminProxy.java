@@ -22,6 +22,9 @@ final class AdminProxy implements AutoCloseable {
         void before(int server) throws Exception;
 
         void after(int server, boolean hasSucceeded);
+
+        /** The scheduler looked at the server. */
+        void looked();
     }
 
     private final HttpServer server;
@@ -36,6 +39,9 @@ final class AdminProxy implements AutoCloseable {
                 if (exchange.getRequestURI().getPath().endsWith("/snapshot")) {
                     passSnapshot(exchange, id, target, listener);
                 } else {
+                    if (exchange.getRequestURI().getPath().endsWith("/monitor")) {
+                        listener.looked();
+                    }
                     answer(exchange, pass(exchange, target));
                 }
             } catch (IOException error) {
