@@ -20,7 +20,7 @@ public record EnsembleSettings(
     /** Three servers or any other number, with small heaps. */
     public static EnsembleSettings of(int servers, Path directory) {
         return new EnsembleSettings(servers, directory, Map.of(),
-            List.of("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"), Duration.ofSeconds(90));
+            List.of("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"), Duration.ofSeconds(240));
     }
 
     public EnsembleSettings withConfiguration(Map<String, String> lines) {

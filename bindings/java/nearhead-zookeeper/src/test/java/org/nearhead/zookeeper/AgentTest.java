@@ -30,7 +30,7 @@ import org.nearhead.wal.HelperProgram;
 
 /** Unmodified ZooKeeper with the agent: everything acknowledged is there after kills, with the agent and without it. */
 class AgentTest {
-    private static final Duration LIMIT = Duration.ofSeconds(90);
+    private static final Duration LIMIT = Duration.ofSeconds(240);
 
     @TempDir
     Path directory;
