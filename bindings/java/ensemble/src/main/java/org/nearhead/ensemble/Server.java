@@ -174,12 +174,13 @@ public final class Server {
         Files.writeString(directory.resolve("logback.xml"), LOGBACK);
     }
 
-    /** The jars that this virtual machine was given, and none of our own classes. */
+    /** The jars that this virtual machine was given, and none of our own; of two bindings of the logging the servers' own. */
     private static String serverJars() {
         String given = System.getProperty("surefire.test.class.path", System.getProperty("java.class.path"));
-        return Arrays.stream(given.split(File.pathSeparator))
-            .filter(entry -> entry.endsWith(".jar") && !entry.contains("nearhead") && !entry.contains("slf4j-simple"))
-            .collect(Collectors.joining(File.pathSeparator));
+        return Arrays.stream(given.split(File.pathSeparator)).filter(entry -> {
+            String name = Path.of(entry).getFileName().toString();
+            return name.endsWith(".jar") && !name.matches("(nearhead|ensemble|bench|slf4j-simple)-.*");
+        }).collect(Collectors.joining(File.pathSeparator));
     }
 
     private static final String LOGBACK = """

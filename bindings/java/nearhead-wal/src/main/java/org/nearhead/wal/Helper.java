@@ -166,7 +166,7 @@ public final class Helper implements AutoCloseable {
                     out.flush();
                 }
             } catch (IOException error) {
-                throw fail("the helper takes nothing any more: " + error.getMessage());
+                throw fail("the helper, process " + process.pid() + ", takes nothing any more: " + error.getMessage());
             }
         }
     }

@@ -123,6 +123,7 @@ class HelperTest {
             acknowledged = Integer.parseInt(line);
         }
         assertTrue(line != null && line.contains("process " + helper.pid()), "the writer said: " + line);
+        assertTrue(!line.contains("no reply within"), "it was told only by its deadline: " + line);
         long durable = Long.parseLong(line.split(" ")[2]);
         assertEquals(0, writer.waitFor());
         assertTrue(durable >= content(acknowledged).length, line + ", acknowledged record " + acknowledged);
