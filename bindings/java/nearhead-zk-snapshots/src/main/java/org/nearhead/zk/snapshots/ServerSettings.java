@@ -8,7 +8,7 @@ import java.util.List;
  * The settings with which servers leave the choice of the moment to the scheduler: what to write into {@code zoo.cfg}, and
  * whether a running server has them.
  *
- * <p>Facts about ZooKeeper 3.9.4 that this page of settings rests on, each seen in a running server: a snapshot is begun by
+ * <p>Facts about ZooKeeper 3.9.4 that these settings rest on, read in its source: a snapshot is begun by
  * the server itself after a random number of transactions between snapCount/2 and snapCount, or bytes likewise of
  * snapSizeLimitInKb, where anything negative switches the second off and 0 ends the SyncThread; a snapshot by command
  * does not begin a new log file, txnLogSizeLimitInKb does; and that compares the file's preallocated size, so that a limit
