@@ -32,7 +32,7 @@ version := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 
 .PHONY: help
 help: ## list the commands
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
 
 .PHONY: setup
 setup: ## install what building and testing need, or say what is missing
@@ -57,6 +57,11 @@ test: ## format, style, lints and every test
 	@scripts/install-deps test
 	@$(CARGO) run --quiet --package xtask -- ci
 
+# Not part of `make test`: real ensembles of Java processes take minutes on two cores.
+.PHONY: test-java
+test-java: ## what runs in Java: client of the helper process, ZooKeeper agent, snapshot scheduler; needs mvn
+	@scripts/test-java
+
 .PHONY: soak
 soak: fuzz images ## lives of volumes under faults and crashes for SOAK_MINUTES (240), on every core; fuzzing, images and the real daemon first
 	$(CARGO) run --quiet --package xtask -- daemon --cycles $(DAEMON_CYCLES)
@@ -77,6 +82,10 @@ images: ## IMAGES (100000000) outcomes of cuts in short workloads, on every core
 bench: build ## measure against the disk alone and nbdkit: target/bench/bench.json
 	@scripts/install-deps test
 	$(nearhead) bench --out target/bench
+
+.PHONY: bench-zookeeper
+bench-zookeeper: ## ensembles of ZooKeeper on one disk, stock and with ours; DIRECTORY names the disk: target/bench-zookeeper
+	@scripts/bench-zookeeper $(if $(DIRECTORY),--directory $(DIRECTORY)) $(BENCH_ZOOKEEPER)
 
 .PHONY: coverage
 coverage: ## line coverage of format, engine and nbd, and whether it is what docs/testing.md promises
