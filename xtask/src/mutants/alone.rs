@@ -18,7 +18,8 @@ pub(super) fn try_all(
     if mutants.is_empty() {
         return Ok(Vec::new());
     }
-    let sandbox = Sandbox::create(workspace, folder.join("alone"))?;
+    let sandbox =
+        Sandbox::create(workspace, folder.join("alone"), folder.with_file_name("build-alone"))?;
     let Built::Programs(paths) = sandbox.build(part.programs)? else {
         return Err("the tests do not compile without any change".to_owned());
     };

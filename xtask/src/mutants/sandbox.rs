@@ -12,6 +12,9 @@ use std::process::{Command, Stdio};
 /// A copy of the workspace.
 pub(super) struct Sandbox {
     root: PathBuf,
+    /// What is built of it. Never that of the workspace: cargo takes a package at the same place of another
+    /// copy for the same one.
+    target: PathBuf,
 }
 
 /// What a build said.
@@ -29,8 +32,9 @@ pub(super) struct Fault {
 }
 
 impl Sandbox {
-    /// Copies every file of the workspace at `workspace` that git knows or would take to `root`.
-    pub(super) fn create(workspace: &Path, root: PathBuf) -> Result<Self, String> {
+    /// Copies every file of the workspace at `workspace` that git knows or would take to `root`; builds go to
+    /// `target`.
+    pub(super) fn create(workspace: &Path, root: PathBuf, target: PathBuf) -> Result<Self, String> {
         if root.exists() {
             std::fs::remove_dir_all(&root)
                 .map_err(|error| format!("{}: cannot be emptied: {error}", root.display()))?;
@@ -53,7 +57,7 @@ impl Sandbox {
         if copied == 0 {
             return Err(format!("{}: git lists no files there", workspace.display()));
         }
-        Ok(Self { root })
+        Ok(Self { root, target })
     }
 
     pub(super) fn root(&self) -> &Path {
@@ -85,6 +89,7 @@ impl Sandbox {
                 Some(name) => command.args(["--test", name]),
             };
         }
+        command.env("CARGO_TARGET_DIR", &self.target);
         command.current_dir(&self.root).stdin(Stdio::null());
         command.stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().map_err(|error| format!("cargo cannot be run: {error}"))?;

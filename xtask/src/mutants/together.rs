@@ -22,7 +22,11 @@ pub(super) fn try_all(
     part: &Part,
     mutants: &[Mutant],
 ) -> Result<(Vec<Tried>, Vec<Mutant>), String> {
-    let sandbox = Sandbox::create(workspace, folder.join("together"))?;
+    let sandbox = Sandbox::create(
+        workspace,
+        folder.join("together"),
+        folder.with_file_name("build-together"),
+    )?;
     let files = prepare(&sandbox, part, mutants)?;
     let mut dropped = BTreeSet::new();
     let (paths, switched) = build(&sandbox, part, &files, &mut dropped)?;

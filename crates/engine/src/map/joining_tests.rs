@@ -4,10 +4,10 @@
 //!
 //! Each test builds a map of leaves with as many rows as it says, so that the next removal is the one that decides.
 
-use super::leaf::Leaf;
+use super::Map;
+use super::leaf::{CAPACITY, Leaf, REACH_SECTORS};
 use super::spread::FILL;
 use super::tree::{NODE_LEAVES_MAX, Node, Tree};
-use super::{Map, leaf::CAPACITY};
 use nearhead_format::{BLOCK_SECTORS, Entry, Place};
 
 /// Blocks from the start of one leaf to the start of the next.
@@ -141,4 +141,12 @@ fn a_node_is_joined_once_it_is_small_and_only_if_both_leave_room() {
         assert_eq!(map.tree.bases, firsts, "{name}");
         assert_eq!(map.iter().count(), before.iter().sum::<usize>() - 1, "{name}");
     }
+}
+
+/// Distances are 32 bits wide, the largest of them means an unused row, and a block is never divided.
+#[test]
+fn a_leaf_reaches_as_far_as_its_keys_do() {
+    let keys = u64::from(u32::MAX);
+    assert!(REACH_SECTORS <= keys && REACH_SECTORS + BLOCK_SECTORS > keys, "{REACH_SECTORS}");
+    assert!(REACH_SECTORS.is_multiple_of(BLOCK_SECTORS), "{REACH_SECTORS}");
 }
