@@ -67,7 +67,7 @@ fn parse(
     let list: Value = serde_json::from_str(text)
         .map_err(|error| format!("the list of cargo-mutants: expected JSON, found {error}"))?;
     let list = list.as_array().ok_or("the list of cargo-mutants: expected an array")?;
-    let mut last = (String::new(), String::new());
+    let mut read = (String::new(), String::new());
     let mut mutants = Vec::new();
     for (id, item) in (1..).zip(list) {
         let text = |key: &str| {
@@ -75,11 +75,11 @@ fn parse(
             word.ok_or_else(|| format!("the list of cargo-mutants: entry {id} has no `{key}`"))
         };
         let file = text("file")?;
-        if last.0 != file {
-            last = (file.clone(), source(&file)?);
+        if read.0 != file {
+            read = (file.clone(), source(&file)?);
         }
         let place = |which: &str| {
-            position(&last.1, &item["span"][which]).ok_or_else(|| {
+            position(&read.1, &item["span"][which]).ok_or_else(|| {
                 format!("the list of cargo-mutants: entry {id} is not inside {file}: is it of this tree?")
             })
         };

@@ -54,6 +54,8 @@ struct Part {
     programs: &'static [Program],
 }
 
+const LAWS: Program = program("nearhead-volume", Some("laws"));
+
 const PARTS: [Part; 3] = [
     Part {
         name: "codec",
@@ -73,13 +75,11 @@ const PARTS: [Part; 3] = [
         files: "crates/engine/src/recovery/**",
         programs: &[
             Program { tests: &["recovery::"], ..program("nearhead-engine", None) },
-            Program {
-                tests: &["recovery", "stale_superblock", "failed_volume", "state_machine"],
-                ..program("nearhead-volume", Some("laws"))
-            },
+            Program { tests: &["recovery", "stale_superblock", "failed_volume"], ..LAWS },
             program("nearhead-volume", Some("large_records")),
             program("nearhead-volume", Some("large_snapshot")),
             program("nearhead-volume", Some("map_device")),
+            Program { tests: &["state_machine"], ..LAWS },
         ],
     },
 ];

@@ -7,6 +7,7 @@ use super::list::Mutant;
 use super::sandbox::{Built, Sandbox};
 use super::switch::{MODULE, MODULE_FILE, MODULE_TEXT, Switched, write};
 use super::trial::{Judge, judge, side_by_side};
+use super::verdicts::Verdict;
 use super::{Part, Tried, sites};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -37,6 +38,9 @@ pub(super) fn try_all(
     let results = Mutex::new(Vec::new());
     side_by_side(&here, |mutant| {
         let verdict = judge(&judges, sandbox.root(), mutant.id);
+        if verdict != Verdict::Noticed {
+            println!("  {verdict}: {}", mutant.name);
+        }
         let mut results = results.lock().unwrap_or_else(PoisonError::into_inner);
         results.push(((*mutant).clone(), verdict));
     });

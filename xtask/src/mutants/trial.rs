@@ -94,7 +94,7 @@ pub(super) fn side_by_side<T: Sync>(items: &[T], work: impl Fn(&T) + Sync) {
                     work(item);
                     let done = next.load(Ordering::Relaxed).min(items.len());
                     let _one_at_a_time = said.lock();
-                    if done % 50 == 0 {
+                    if done.is_multiple_of(50) {
                         println!("  {done} of {}", items.len());
                     }
                 }

@@ -126,7 +126,7 @@ pub(super) fn table(reports: &[Report]) -> String {
             equal.to_string(),
             report.open.len().to_string(),
         ];
-        table += &format!("| {} |\n", cells.join(" | "));
+        table.extend(["| ", &cells.join(" | "), " |\n"]);
     }
     table
 }
