@@ -6,6 +6,7 @@ use super::sandbox::{Built, Sandbox};
 use super::trial::Judge;
 use super::verdicts::Verdict;
 use super::{Part, Tried};
+use std::collections::BTreeSet;
 use std::path::Path;
 
 /// What became of each of `mutants`.
@@ -18,8 +19,8 @@ pub(super) fn try_all(
     if mutants.is_empty() {
         return Ok(Vec::new());
     }
-    let sandbox =
-        Sandbox::create(workspace, folder.join("alone"), folder.with_file_name("build-alone"))?;
+    let (root, target) = (folder.join("alone"), folder.with_file_name("build-alone"));
+    let sandbox = Sandbox::create(workspace, root, target, &BTreeSet::new())?;
     let Built::Programs(paths) = sandbox.build(part.programs)? else {
         return Err("the tests do not compile without any change".to_owned());
     };

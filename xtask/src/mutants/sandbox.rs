@@ -3,7 +3,7 @@
 
 use super::Program;
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -32,29 +32,29 @@ pub(super) struct Fault {
 }
 
 impl Sandbox {
-    /// Copies every file of the workspace at `workspace` that git knows or would take to `root`; builds go to
-    /// `target`.
-    pub(super) fn create(workspace: &Path, root: PathBuf, target: PathBuf) -> Result<Self, String> {
-        if root.exists() {
-            std::fs::remove_dir_all(&root)
-                .map_err(|error| format!("{}: cannot be emptied: {error}", root.display()))?;
-        }
+    /// Brings every file of the workspace that git knows or would take to `root`, but for those in `own`, which
+    /// the caller writes; builds go to `target`. What is there already and the same is not touched, so that it
+    /// is not built again.
+    pub(super) fn create(
+        workspace: &Path,
+        root: PathBuf,
+        target: PathBuf,
+        own: &BTreeSet<String>,
+    ) -> Result<Self, String> {
         let output = Command::new("git")
             .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
             .current_dir(workspace)
             .output()
             .map_err(|error| format!("git cannot be run: {error}"))?;
         let names = String::from_utf8_lossy(&output.stdout).into_owned();
-        let mut copied = 0;
-        for name in names.split('\0').filter(|name| workspace.join(name).is_file()) {
-            let target = root.join(name);
-            let folder = target.parent().unwrap_or(&root);
-            std::fs::create_dir_all(folder)
-                .and_then(|()| std::fs::copy(workspace.join(name), &target))
+        let names = names.split('\0').filter(|name| workspace.join(name).is_file());
+        let mut found = false;
+        for name in names.filter(|name| !own.contains(*name)) {
+            copy_if_other(&workspace.join(name), &root.join(name))
                 .map_err(|error| format!("{name}: cannot be copied: {error}"))?;
-            copied += 1;
+            found = true;
         }
-        if copied == 0 {
+        if !found {
             return Err(format!("{}: git lists no files there", workspace.display()));
         }
         Ok(Self { root, target })
@@ -74,6 +74,9 @@ impl Sandbox {
         if std::fs::read_to_string(&path).is_ok_and(|now| now == text) {
             return Ok(());
         }
+        if let Some(folder) = path.parent() {
+            std::fs::create_dir_all(folder).map_err(|error| format!("{file}: {error}"))?;
+        }
         std::fs::write(path, text).map_err(|error| format!("{file}: {error}"))
     }
 
@@ -82,16 +85,19 @@ impl Sandbox {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
         let mut command = Command::new(cargo);
         command.args(["test", "--no-run", "--quiet", "--message-format", "json"]);
-        for program in programs {
-            command.args(["--package", program.package]);
-            match program.target {
+        let packages: BTreeSet<&str> = programs.iter().map(|program| program.package).collect();
+        command.args(packages.iter().flat_map(|package| ["--package", package]));
+        let targets: BTreeSet<Option<&str>> =
+            programs.iter().map(|program| program.target).collect();
+        for target in targets {
+            match target {
                 None => command.arg("--lib"),
                 Some(name) => command.args(["--test", name]),
             };
         }
         command.env("CARGO_TARGET_DIR", &self.target);
         command.current_dir(&self.root).stdin(Stdio::null());
-        command.stdout(Stdio::piped()).stderr(Stdio::null());
+        command.stdout(Stdio::piped());
         let mut child = command.spawn().map_err(|error| format!("cargo cannot be run: {error}"))?;
         let (mut found, mut faults) = (BTreeMap::new(), Vec::new());
         let lines = child.stdout.take().into_iter().flat_map(|out| BufReader::new(out).lines());
@@ -111,6 +117,17 @@ impl Sandbox {
         });
         paths.collect::<Result<_, _>>().map(Built::Programs)
     }
+}
+
+fn copy_if_other(from: &Path, to: &Path) -> std::io::Result<()> {
+    let bytes = std::fs::read(from)?;
+    if std::fs::read(to).is_ok_and(|now| now == bytes) {
+        return Ok(());
+    }
+    if let Some(folder) = to.parent() {
+        std::fs::create_dir_all(folder)?;
+    }
+    std::fs::copy(from, to).map(drop)
 }
 
 /// The test program that a message of cargo tells of, by folder of its package and name.

@@ -99,12 +99,16 @@ impl Finder<'_> {
     ) {
         let constant = u32::from(signature.constness.is_some());
         self.fixed += constant;
+        // What stands for `impl Trait` is one type only, that of the original.
+        let hidden = matches!(&signature.output, syn::ReturnType::Type(_, returned) if matches!(**returned, syn::Type::ImplTrait(_)));
         let body = range(block);
         let first = block.stmts.first().map_or(body.start, |first| range(first).start);
         let offers = self.take("FnValue", |mutant| {
             (body.start..=first).contains(&mutant.start) && mutant.end <= body.end
         });
-        self.add(body.start + 1..body.start + 1, Kind::Body, offers);
+        if !hidden {
+            self.add(body.start + 1..body.start + 1, Kind::Body, offers);
+        }
         visit(self);
         self.fixed -= constant;
     }
