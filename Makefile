@@ -92,8 +92,8 @@ coverage: ## line coverage of format, engine and nbd, and whether it is what doc
 	$(CARGO) run --quiet --package xtask -- coverage
 
 .PHONY: mutants
-mutants: ## each small change to codecs, recovery and map, and whether a test notices (hours)
-	@scripts/mutants
+mutants: ## each small change to codecs, recovery and map, and whether a test notices (an hour or more)
+	@$(CARGO) xtask mutants all
 
 .PHONY: lint
 lint: ## the quick part of `make test`: format, style rules, clippy

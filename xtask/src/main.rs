@@ -9,6 +9,7 @@
 mod ci;
 mod coverage;
 mod daemon;
+mod mutants;
 mod planted;
 mod protocol;
 mod simulate;
@@ -23,6 +24,7 @@ const USAGE: &str =
        cargo xtask ci     format, tidy, clippy, cargo-deny where installed, every test, fresh seeds
        cargo xtask sim    lives of volumes under faults: --seed N, --seeds A..B, --minutes M, --fresh COUNT
        cargo xtask planted [NAMES]   make each planted mistake and see which rungs of SAFETY.md find it
+       cargo xtask mutants PART [--only RE]   small changes to codec, map or recovery: which does no test notice?
        cargo xtask daemon   the real daemon under kills and power cuts: --cycles N, --seed N
        cargo xtask golden-images   write test images of a new format version
        cargo xtask coverage   which lines of format, engine and nbd the tests never run
@@ -35,6 +37,7 @@ fn main() -> ExitCode {
         ["ci"] => ci::run(&workspace_root()),
         ["daemon", ..] => daemon::run(&workspace_root(), &arguments[1..]),
         ["golden-images"] => daemon::golden_images(&workspace_root()),
+        ["mutants", ..] => mutants::run(&workspace_root(), &arguments[1..]),
         ["planted"] => planted::run(&workspace_root(), "all"),
         ["planted", names] => planted::run(&workspace_root(), names),
         ["coverage"] => coverage::run(&workspace_root()),

@@ -23,7 +23,7 @@ const TICKS_PER_SECOND: u64 = 100;
 
 /// What one rung made of one mistake.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Cell {
+pub(crate) enum Cell {
     /// Found, after so much processor time.
     Found(Duration),
     /// The rung ended, after so much, and found nothing.
@@ -88,7 +88,8 @@ fn choose(command: &mut Command, mistake: Option<&str>) {
     command.envs(mistake.map(|name| (VARIABLE, name)));
 }
 
-fn run(mut command: Command, limit: Duration) -> Cell {
+/// Runs a test program until a test fails, it ends, or its processor time is up.
+pub(crate) fn run(mut command: Command, limit: Duration) -> Cell {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let Ok(mut child) = command.spawn() else { return Cell::Broken };
     let failed = Arc::new(AtomicBool::new(false));

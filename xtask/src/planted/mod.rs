@@ -7,7 +7,7 @@
 //! machine changes little.
 
 mod build;
-mod cell;
+pub(crate) mod cell;
 
 use build::{Programs, build};
 use cell::{Cell, try_rung};

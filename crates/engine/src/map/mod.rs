@@ -11,6 +11,8 @@
 //! It never looks at a disk or a clock, and the same calls always give the same answers. Its size is
 //! bounded by what the logs can hold, one entry per logged sector at most, which the caller keeps.
 
+#[cfg(test)]
+mod joining_tests;
 mod leaf;
 mod load;
 mod read;

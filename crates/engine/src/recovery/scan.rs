@@ -342,6 +342,31 @@ mod tests {
         }
     }
 
+    #[test]
+    fn the_first_look_holds_the_longest_record_and_little_more() {
+        let layout = Layout::plan(1 << 30, &LayoutOptions::new(Preset::Mlb)).unwrap();
+        let context = ScanContext { layout, volume_id: [7; 16], floor_sequence: 0 };
+        let mut scan = LogScan::new(Claim { log_index: 2, position: 5, generation: 3 }, 10);
+        let (offset, len) = scan.next_read(&context).unwrap();
+        assert_eq!(Some(offset), layout.log_block_offset(2, 5));
+        // Each of header and payload may end inside a block.
+        let longest = RECORD_BYTES_MAX as u64 + HEADER_BYTES_MAX as u64;
+        assert!((longest..=longest + 2 * 4096).contains(&len), "{len} for {longest}");
+    }
+
+    /// A claim may say that the log is full to its last block: nothing can stand behind that.
+    #[test]
+    fn a_claim_at_the_end_of_a_log_asks_for_nothing() {
+        let layout = Layout::plan(1 << 30, &LayoutOptions::new(Preset::Mlb)).unwrap();
+        let context = ScanContext { layout, volume_id: [7; 16], floor_sequence: 0 };
+        let claim = |position| Claim { log_index: 2, position, generation: 3 };
+        let end = layout.log_blocks();
+        assert_eq!(LogScan::new(claim(end), 10).next_read(&context), None);
+        let last = layout.log_block_offset(2, end - 1).unwrap();
+        let read = LogScan::new(claim(end - 1), 10).next_read(&context);
+        assert_eq!(read, Some((last, u64::from(layout.log_block_bytes))));
+    }
+
     /// More records than one read holds, of one, two and three blocks: all are found, by reads that never ask
     /// for a byte twice.
     #[test]

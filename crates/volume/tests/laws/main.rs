@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod after_recovery;
 mod crash_random;
 mod determinism;
 mod exhaustive_crash;

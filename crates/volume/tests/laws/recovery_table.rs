@@ -208,6 +208,10 @@ impl Damaged {
             }
             "record-header-last" => self.flip(self.header_of(3) + 70),
             "record-payload-last" => self.flip(self.payload_of(3) + 1000),
+            "records-two-at-the-end" => {
+                self.flip(self.header_of(2) + 70);
+                self.flip(self.payload_of(3) + 1000);
+            }
             "snapshot-newer-unreadable" => self.unreadable(slots[1]..slots[1] + 4096),
             "snapshot-newer-header-and-copy-unreadable" => {
                 self.flip(slots[1] + 32);

@@ -1,0 +1,155 @@
+//! Small changes to codecs, map and recovery, one at a time: which of them does no test notice?
+//!
+//! cargo-mutants lists the changes. All of a part are built into one copy of the tree, each behind a question
+//! that the running program answers from a variable ([`switch`]), and the part's tests run once for each: that
+//! tries hundreds in the time in which one at a time would try a few. What cannot be built in so (constants,
+//! `const` functions, removed fields, what does not compile there) is tried alone, in a second copy. Every
+//! change that no test notices has to be on the list of those that are equal to the original ([`verdicts`]),
+//! or the run fails.
+//!
+//! The workspace itself is never written, and no change leaves the target directory.
+
+mod alone;
+mod list;
+mod sandbox;
+mod sites;
+mod switch;
+mod together;
+mod trial;
+mod verdicts;
+
+use list::Mutant;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use verdicts::{Report, Verdict};
+
+/// A test program and which of its tests are asked; all of them if none is named.
+#[derive(Clone, Copy, Debug)]
+struct Program {
+    package: &'static str,
+    /// The integration test of that name, or the library's own tests.
+    target: Option<&'static str>,
+    tests: &'static [&'static str],
+}
+
+impl Program {
+    /// The package's folder below `crates`.
+    fn folder(&self) -> &'static str {
+        self.package.strip_prefix("nearhead-").unwrap_or(self.package)
+    }
+
+    fn target_name(&self) -> String {
+        self.target.map_or_else(|| self.package.replace('-', "_"), str::to_owned)
+    }
+}
+
+const fn program(package: &'static str, target: Option<&'static str>) -> Program {
+    Program { package, target, tests: &[] }
+}
+
+/// What is changed, and which tests are asked, quick ones first.
+struct Part {
+    name: &'static str,
+    files: &'static str,
+    /// The package whose files these are: its own program comes first.
+    programs: &'static [Program],
+}
+
+const ENGINE: Program = program("nearhead-engine", None);
+/// The slowest test of the map, which is asked only if the others notice nothing.
+const INVENTED: &str = "the_map_agrees_with_a_map_of_single_sectors";
+const LAWS: Program = program("nearhead-volume", Some("laws"));
+
+const PARTS: [Part; 3] = [
+    Part {
+        name: "codec",
+        files: "crates/format/src/**",
+        programs: &[program("nearhead-format", None), program("nearhead-format", Some("messages"))],
+    },
+    Part {
+        name: "map",
+        files: "crates/engine/src/map/**",
+        programs: &[
+            Program { tests: &["map::", "--skip", INVENTED], ..ENGINE },
+            Program { tests: &[INVENTED], ..ENGINE },
+            program("nearhead-engine", Some("map_at_scale")),
+        ],
+    },
+    Part {
+        name: "recovery",
+        files: "crates/engine/src/recovery/**",
+        programs: &[
+            Program { tests: &["recovery::"], ..ENGINE },
+            Program { tests: &["recovery", "stale_superblock", "failed_volume"], ..LAWS },
+            program("nearhead-volume", Some("large_records")),
+            program("nearhead-volume", Some("large_snapshot")),
+            program("nearhead-volume", Some("map_device")),
+            Program { tests: &["state_machine"], ..LAWS },
+        ],
+    },
+];
+
+const USAGE: &str = "usage: cargo xtask mutants codec|map|recovery|all [--only REGEX]";
+
+/// Tries the changes of a part; true if every one that no test notices is known to be equal.
+pub(crate) fn run(workspace: &Path, arguments: &[String]) -> bool {
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let (part, only) = match words[..] {
+        [part] => (part, None),
+        [part, "--only", only] => (part, Some(only)),
+        _ => {
+            eprintln!("xtask mutants: expected a part, found {words:?}\n{USAGE}");
+            return false;
+        }
+    };
+    let parts: Vec<&Part> =
+        PARTS.iter().filter(|each| part == "all" || each.name == part).collect();
+    if parts.is_empty() {
+        eprintln!("xtask mutants: expected codec, map, recovery or all, found {part}\n{USAGE}");
+        return false;
+    }
+    let mut reports = Vec::new();
+    for part in parts {
+        match try_part(workspace, part, only) {
+            Ok(report) => reports.push(report),
+            Err(problem) => {
+                eprintln!("xtask mutants: {}: {problem}", part.name);
+                return false;
+            }
+        }
+    }
+    println!("{}", verdicts::table(&reports));
+    for report in &reports {
+        print!("{}", report.findings());
+    }
+    reports.iter().all(Report::is_closed)
+}
+
+fn try_part(workspace: &Path, part: &Part, only: Option<&str>) -> Result<Report, String> {
+    let mutants = list::list(workspace, part.files, None)?;
+    let chosen = match only {
+        Some(_) => list::list(workspace, part.files, only)?,
+        None => mutants.clone(),
+    };
+    let chosen: BTreeSet<String> = chosen.into_iter().map(|mutant| mutant.name).collect();
+    println!("{}: {} changes of {}", part.name, chosen.len(), mutants.len());
+    // Built code is shared by the parts, copies of the tree are not.
+    let folder = target_folder(workspace).join("mutants").join(part.name);
+    let (mut results, left) = together::try_all(workspace, &folder, part, &mutants, &chosen)?;
+    println!("{}: {} changes alone", part.name, left.len());
+    results.extend(alone::try_all(workspace, &folder, part, &left)?);
+    results.sort_by_key(|(mutant, _)| mutant.id);
+    let report = Report::new(part.name, results, only.is_none());
+    let path = folder.join("verdicts.txt");
+    std::fs::write(&path, report.lines())
+        .map_err(|error| format!("{}: {error}", path.display()))?;
+    println!("{}: every verdict is in {}", part.name, path.display());
+    Ok(report)
+}
+
+fn target_folder(workspace: &Path) -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace.join("target"), PathBuf::from)
+}
+
+/// A change and what became of it.
+type Tried = (Mutant, Verdict);

@@ -1,0 +1,104 @@
+//! The tests of a part against one change: noticed, not noticed, or never done.
+
+use super::switch::VARIABLE;
+use super::verdicts::Verdict;
+use super::{Part, Program};
+use crate::planted::cell::{Cell, run};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// A loop without end may ask for memory without end, too: KiB that a test program may have.
+const MEMORY_KIB_MAX: &str = "6000000";
+/// Processor time of a program, at least, before a change is said to make it endless.
+const LIMIT_MIN: Duration = Duration::from_secs(6);
+/// And how many times what it takes without a change.
+const LIMIT_FACTOR: u32 = 8;
+
+/// Fewer and shorter runs of the invented ones, and no search for the shortest failure.
+const ENVIRONMENT: [(&str, &str); 5] = [
+    ("SEEDS", "4"),
+    ("FROM", "0"),
+    ("EXHAUSTIVE_STRIDE", "9973"),
+    ("PROPTEST_MAX_SHRINK_ITERS", "0"),
+    ("PROPTEST_DISABLE_FAILURE_PERSISTENCE", "true"),
+];
+
+/// A built test program, and how long it may take.
+pub(super) struct Judge {
+    program: Program,
+    path: PathBuf,
+    limit: Duration,
+}
+
+impl Judge {
+    /// The programs as they do without a change, which must pass; otherwise nothing they say means anything.
+    pub(super) fn all(root: &Path, part: &Part, paths: Vec<PathBuf>) -> Result<Vec<Self>, String> {
+        let mut judges = Vec::new();
+        for (program, path) in part.programs.iter().zip(paths) {
+            let mut judge = Self { program: *program, path, limit: Duration::MAX };
+            let Cell::Passed(took) = judge.ask(root, 0) else {
+                return Err(format!(
+                    "{} of {} fails without any change; run it to see why",
+                    program.target_name(),
+                    program.package
+                ));
+            };
+            judge.limit = LIMIT_MIN.max(took * LIMIT_FACTOR);
+            judges.push(judge);
+        }
+        Ok(judges)
+    }
+
+    /// As it is after it was built again, with the same bound.
+    pub(super) fn at(&self, path: PathBuf) -> Self {
+        Self { program: self.program, path, limit: self.limit }
+    }
+
+    fn ask(&self, root: &Path, id: u32) -> Cell {
+        let mut command = Command::new("sh");
+        let script = format!("ulimit -v {MEMORY_KIB_MAX}; exec \"$0\" \"$@\"");
+        command.args(["-c", &script]).arg(&self.path).args(self.program.tests);
+        command.envs(ENVIRONMENT).env(VARIABLE, id.to_string());
+        command.current_dir(root.join("crates").join(self.program.folder()));
+        run(command, self.limit)
+    }
+
+    /// What this program makes of change `id`; none if it does not notice it.
+    pub(super) fn judge(&self, root: &Path, id: u32) -> Option<Verdict> {
+        match self.ask(root, id) {
+            Cell::Passed(_) => None,
+            Cell::TimeUp(_) => Some(Verdict::Endless),
+            Cell::Broken => Some(Verdict::NotTried),
+            _ => Some(Verdict::Noticed),
+        }
+    }
+}
+
+/// What the programs, one after the other, make of change `id`.
+pub(super) fn judge(judges: &[Judge], root: &Path, id: u32) -> Verdict {
+    judges.iter().find_map(|judge| judge.judge(root, id)).unwrap_or(Verdict::Unnoticed)
+}
+
+/// Does `work` for every one of `items`, on as many threads as there are processors, in any order.
+pub(super) fn side_by_side<T: Sync>(items: &[T], work: impl Fn(&T) + Sync) {
+    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let next = AtomicUsize::new(0);
+    let said = Mutex::new(());
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                while let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    work(item);
+                    let done = next.load(Ordering::Relaxed).min(items.len());
+                    let _one_at_a_time = said.lock();
+                    if done.is_multiple_of(50) {
+                        println!("  {done} of {}", items.len());
+                    }
+                }
+            });
+        }
+    });
+}
