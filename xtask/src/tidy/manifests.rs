@@ -83,6 +83,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "nearhead-nbd",
             "nearhead-figures",
             "nearhead-settings",
+            "nearhead-wal",
         ],
     ),
     ("nearhead-protocol-model", &[]),
