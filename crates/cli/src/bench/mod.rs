@@ -1,4 +1,4 @@
-//! `nearhead bench`: every number the project claims, measured side by side in one run.
+//! `nearhead bench [NAME...]`: every number the project claims, measured side by side in one run.
 //!
 //! Each bench is a file that returns rows; a row says what was measured, its target and whether it
 //! was met. What is compared (ours, nbdkit, the raw file) takes turns in rounds, and medians of the
@@ -17,6 +17,7 @@ mod served;
 mod sparse_store;
 mod timer;
 mod two_clients;
+mod wal;
 
 use row::Row;
 use std::fs;
@@ -29,7 +30,11 @@ pub struct BenchArgs {
     /// Folder for bench.json and, meanwhile, image files.
     #[arg(long, default_value = "target/bench")]
     pub out: PathBuf,
-    /// Only these benches: demo, models, engine, map, recovery, idle, timer, flash, served.
+    /// Only these benches: demo, models, engine, map, recovery, idle, timer, flash, served,
+    /// wal-beside, wal-append, wal-peers; wal is all three
+    #[arg(value_name = "NAME")]
+    pub names: Vec<String>,
+    /// The same, between commas
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     pub only: Vec<String>,
     /// Small sizes and few rounds: shows that everything runs, not how fast it is.
@@ -55,7 +60,7 @@ impl Effort {
 
 type Bench = fn(Effort, &Path) -> Result<Vec<Row>, String>;
 
-const BENCHES: [(&str, Bench); 9] = [
+const BENCHES: [(&str, Bench); 12] = [
     ("demo", two_clients::measure),
     ("models", disk_models::measure),
     ("engine", engine_alone::measure),
@@ -65,7 +70,15 @@ const BENCHES: [(&str, Bench); 9] = [
     ("timer", timer::measure),
     ("flash", flash::measure),
     ("served", served::measure),
+    ("wal-beside", wal::measure_beside),
+    ("wal-append", wal::measure_append),
+    ("wal-peers", wal::measure_peers),
 ];
+
+/// Whether who asks for `wish` means the bench `name`: that one, or a part of it.
+fn means(wish: &str, name: &str) -> bool {
+    name.strip_prefix(wish).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+}
 
 /// Runs the benches; the error is what to tell the user.
 pub fn run(args: &BenchArgs) -> Result<(), String> {
@@ -73,7 +86,8 @@ pub fn run(args: &BenchArgs) -> Result<(), String> {
         return idle::measure_here();
     }
     let names = BENCHES.map(|(name, _)| name);
-    if let Some(unknown) = args.only.iter().find(|only| !names.contains(&only.as_str())) {
+    let wished: Vec<&String> = args.names.iter().chain(&args.only).collect();
+    if let Some(unknown) = wished.iter().find(|wish| !names.iter().any(|name| means(wish, name))) {
         let known = names.join(", ");
         return Err(format!("bench: expected --only with one of {known}, found {unknown:?}"));
     }
@@ -84,7 +98,7 @@ pub fn run(args: &BenchArgs) -> Result<(), String> {
     let effort = Effort { quick: args.quick };
     let mut rows = Vec::new();
     for (name, bench) in BENCHES {
-        if args.only.is_empty() || args.only.iter().any(|only| only == name) {
+        if wished.is_empty() || wished.iter().any(|wish| means(wish, name)) {
             let started = Instant::now();
             eprintln!("bench {name} ...");
             rows.extend(bench(effort, &args.out).map_err(|told| format!("bench {name}: {told}"))?);
@@ -96,4 +110,15 @@ pub fn run(args: &BenchArgs) -> Result<(), String> {
     let text = serde_json::to_string_pretty(&report).map_err(|error| error.to_string())?;
     let path = args.out.join("bench.json");
     fs::write(&path, text + "\n").map_err(|error| cannot("write", &path, error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_means_its_bench_or_all_of_its_parts_and_nothing_that_only_begins_like_it() {
+        assert!(means("wal", "wal-peers") && means("wal-peers", "wal-peers"));
+        assert!(!means("wal-p", "wal-peers") && !means("", "wal-peers") && !means("map", "maps"));
+    }
 }

@@ -1,6 +1,7 @@
 //! A number that was measured, beside the number it should be.
 
 use serde::Serialize;
+use std::borrow::Cow;
 use std::fmt::Write;
 
 /// What a number must be.
@@ -17,7 +18,7 @@ pub(super) enum Target {
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Row {
     /// Unit last.
-    pub(super) name: &'static str,
+    pub(super) name: Cow<'static, str>,
     pub(super) target: Target,
     /// `None` if it was not measured; `detail` says why.
     pub(super) measured: Option<f64>,
@@ -28,18 +29,29 @@ pub(super) struct Row {
 }
 
 impl Row {
-    pub(super) fn new(name: &'static str, target: Target, measured: f64, detail: String) -> Self {
+    pub(super) fn new(
+        name: impl Into<Cow<'static, str>>,
+        target: Target,
+        measured: f64,
+        detail: String,
+    ) -> Self {
         let met = match target {
             Target::AtLeast(least) => Some(measured >= least),
             Target::AtMost(most) => Some(measured <= most),
             Target::Informative => None,
         };
-        Self { name, target, measured: Some(measured), met, detail }
+        Self { name: name.into(), target, measured: Some(measured), met, detail }
     }
 
     /// A number that could not be measured here, and what would help.
-    pub(super) fn skipped(name: &'static str, target: Target, why: &str) -> Self {
-        Self { name, target, measured: None, met: None, detail: format!("skipped: {why}") }
+    pub(super) fn skipped(name: impl Into<Cow<'static, str>>, target: Target, why: &str) -> Self {
+        Self {
+            name: name.into(),
+            target,
+            measured: None,
+            met: None,
+            detail: format!("skipped: {why}"),
+        }
     }
 }
 
@@ -71,7 +83,7 @@ pub(super) fn table(rows: &[Row]) -> String {
             Some(false) => "NO",
             None => "-",
         };
-        let (name, detail) = (row.name, &row.detail);
+        let (name, detail) = (&row.name, &row.detail);
         let _ = writeln!(text, "{name:<42} {target:>12} {measured:>12}  {met:<4} {detail}");
     }
     text

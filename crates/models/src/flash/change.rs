@@ -29,6 +29,8 @@ pub(super) struct Change {
     command: Option<u64>,
     /// Whether the host may take it for done before it is.
     pub(super) volatile: bool,
+    /// For a place in a protected cache, before anything is done with it.
+    waits_for_room: bool,
     arrived: bool,
     begun: bool,
     /// Pages under way.
@@ -73,17 +75,56 @@ impl FlashModel {
             self.volatile_bytes += bytes;
             self.at(arrives_at + Nanos(self.times.cached), Event::Finish(command));
         }
+        let waits_for_room = kind == ChangeKind::Write && self.protected_cache;
         let command = (!volatile).then_some(command);
-        let change =
-            Change { kind, range, parts, command, volatile, arrived: false, begun: false, left: 0 };
+        let change = Change {
+            kind,
+            range,
+            parts,
+            command,
+            volatile,
+            waits_for_room,
+            arrived: false,
+            begun: false,
+            left: 0,
+        };
         let id = self.desk.number();
         self.changes.insert(id, change);
+        if waits_for_room {
+            self.waiting_for_room.push_back(id);
+        }
         self.at(arrives_at, Event::Arrived(id));
+    }
+
+    /// Takes writes into a protected cache, in order of arrival, and answers them: those for which
+    /// there is room. One that is larger than all of it goes in when it is empty.
+    fn fill_cache(&mut self) {
+        while let Some(id) = self.waiting_for_room.front().copied() {
+            let sector = self.sector_bytes();
+            let Some(change) = self.changes.get_mut(&id) else {
+                self.waiting_for_room.pop_front();
+                continue;
+            };
+            let bytes = (change.range.end - change.range.start) * sector;
+            let fits = self.volatile_bytes + bytes <= self.profile.flash.dirty_bytes_max
+                || self.volatile_bytes == 0;
+            if !change.arrived || !fits {
+                return;
+            }
+            (change.waits_for_room, change.volatile) = (false, true);
+            let command = change.command.take();
+            self.volatile_bytes += bytes;
+            self.waiting_for_room.pop_front();
+            if let Some(command) = command {
+                self.at(self.time + Nanos(self.times.cached), Event::Finish(command));
+            }
+        }
     }
 
     pub(super) fn submit_flush(&mut self, ticket: Ticket) {
         let id = self.desk.book(ticket, 0, Kind::Flush);
-        if !self.flushes.begin(id, &self.changes) {
+        // What a protected cache holds is durable already.
+        if self.protected_cache || !self.flushes.begin(id, &self.changes) {
             self.at(self.time + Nanos(self.times.cached), Event::Finish(id));
         }
     }
@@ -92,12 +133,15 @@ impl FlashModel {
         if let Some(change) = self.changes.get_mut(&id) {
             change.arrived = true;
         }
+        self.fill_cache();
         self.begin_changes();
     }
 
     /// Begins every change that no older one stands in the way of.
     fn begin_changes(&mut self) {
-        let ready = |(_, change): &(&u64, &Change)| change.arrived && !change.begun;
+        let ready = |(_, change): &(&u64, &Change)| {
+            change.arrived && !change.begun && !change.waits_for_room
+        };
         let ready: Vec<u64> = self.changes.iter().filter(ready).map(|(id, _)| *id).collect();
         for id in ready {
             // Another one that ended at once may have begun this one already.
@@ -155,6 +199,7 @@ impl FlashModel {
         } else if let Some(command) = change.command {
             self.part_of_command_done(command, error);
         }
+        self.fill_cache();
         self.begin_changes();
         self.finish_flushes();
     }
@@ -177,6 +222,17 @@ impl FlashModel {
         for id in self.flushes.take_ready(&self.changes) {
             self.at(self.time + Nanos(self.times.cached), Event::Finish(id));
         }
+    }
+
+    /// Brings what a protected cache holds to the cells, in order of arrival, as its capacitors do.
+    pub(super) fn save_protected(&mut self) -> Result<(), DiskError> {
+        if !self.protected_cache {
+            return Ok(());
+        }
+        let held: Vec<u64> =
+            self.changes.iter().filter(|(_, it)| it.volatile).map(|(id, _)| *id).collect();
+        let held: Vec<Change> = held.iter().filter_map(|id| self.changes.remove(id)).collect();
+        held.iter().try_for_each(|change| self.put(change))
     }
 
     /// What a power cut may leave of the changes under way, in order of arrival.

@@ -8,7 +8,7 @@
 //!
 //! What stays true: as for a hard disk, a completion comes once and not before its time; a read
 //! sees the last write that was answered; an answered write survives a power cut unless the write
-//! cache is on and no flush covered it; a change waits for an older one of the same page. Memory is
+//! cache is on and not protected, and no flush covered it; a change waits for an older one of the same page. Memory is
 //! bounded: some MiB for an idle disk of hundreds of GB, and at most 8 bytes for each page written.
 //!
 //! Not modelled, so results are too good in these respects: translation pages have no blocks of
@@ -101,6 +101,10 @@ pub struct FlashModel {
     /// Programs that wait for an erased block of their plane.
     blocked: Vec<VecDeque<Operation>>,
     volatile_bytes: u64,
+    /// Writes are answered from memory that survives power cuts.
+    protected_cache: bool,
+    /// Writes that such memory has no room for, oldest first. Bounded by the queue depth.
+    waiting_for_room: VecDeque<u64>,
     flushes: Flushes,
     lost: Option<DiskError>,
     stats: FlashStats,
@@ -115,6 +119,7 @@ impl FlashModel {
         options: HddOptions,
     ) -> Result<Self, ProfileError> {
         let flash = &profile.flash;
+        let caches = options.write_cache.unwrap_or(flash.write_cache);
         let properties = Properties {
             name: format!("model:{}", profile.name),
             capacity_bytes: profile.capacity_bytes(),
@@ -122,7 +127,7 @@ impl FlashModel {
             physical_sector_bytes: flash.physical_sector_bytes,
             rotational: false,
             rotation_period: None,
-            volatile_cache: options.write_cache.unwrap_or(flash.write_cache),
+            volatile_cache: caches && !flash.cache_protected,
             trim_reads_zero: true,
             fast_zero: true,
             transfer_bytes_max: TRANSFER_BYTES_MAX,
@@ -169,6 +174,8 @@ impl FlashModel {
             waiting_for_mapping: BTreeMap::new(),
             link_free_at: Nanos::ZERO,
             volatile_bytes: 0,
+            protected_cache: caches && flash.cache_protected,
+            waiting_for_room: VecDeque::new(),
             flushes: Flushes::default(),
             lost: None,
             stats: FlashStats::default(),

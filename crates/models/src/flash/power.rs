@@ -1,7 +1,7 @@
 //! Cutting the power of a flash disk.
 //!
 //! Each physical sector of every change that is not in the cells is left either old or new, in
-//! order of arrival. The mapping table survives: drives keep it by what they write beside each page
+//! order of arrival; a protected cache reaches the cells whole. The mapping table survives: drives keep it by what they write beside each page
 //! or by a capacitor. A page that was being programmed is wasted until its block is collected.
 
 use super::FlashModel;
@@ -20,6 +20,7 @@ impl FlashModel {
         self.tasks.clear();
         self.waiting_for_mapping.clear();
         self.flushes.clear();
+        self.waiting_for_room.clear();
         self.volatile_bytes = 0;
         self.lost = None;
         self.link_free_at = self.time;
@@ -32,7 +33,7 @@ impl Model for FlashModel {
         self.advance(now);
         let physical = u64::from(self.properties.physical_sector_bytes);
         let sizes = SectorSizes { logical: self.sector_bytes(), physical };
-        let mut result = Ok(());
+        let mut result = self.save_protected();
         for (at, parts) in self.take_unsafe() {
             result = result.and(tear_parts(&mut *self.store, sizes, at, &parts, random));
         }

@@ -3,8 +3,10 @@
 use crate::profile_text::{self, Embedded, ProfileError};
 use serde::Deserialize;
 
-pub(crate) const EMBEDDED: &Embedded =
-    &[("flash-8ch-550gb", include_str!("../../profiles/flash-8ch-550gb.toml"))];
+pub(crate) const EMBEDDED: &Embedded = &[
+    ("flash-8ch-550gb", include_str!("../../profiles/flash-8ch-550gb.toml")),
+    ("sata-ssd-240gb", include_str!("../../profiles/sata-ssd-240gb.toml")),
+];
 
 /// Most pages of a plane: they are numbered with 32 bits, a few values of which mean something.
 const PLANE_PAGES_MAX: u64 = 1 << 31;
@@ -60,6 +62,10 @@ pub struct FlashSpec {
     pub in_use: bool,
     /// Whether writes are answered from memory.
     pub write_cache: bool,
+    /// Whether what was answered from memory survives a power cut: capacitors bring it to the cells.
+    /// Such a cache is not volatile, also for durable writes, and who finds it full waits for room.
+    #[serde(default)]
+    pub cache_protected: bool,
     /// Most bytes answered and not programmed.
     pub dirty_bytes_max: u64,
     /// Time of a command that needs only memory.
@@ -216,9 +222,10 @@ mod tests {
         for name in FlashProfile::known_names() {
             let profile = FlashProfile::named(name).unwrap();
             assert_eq!(profile.name, name);
-            assert_eq!(profile.flash.dies(), 64);
-            let share = profile.capacity_bytes() as f64 / (128.0 * 2048.0 * 256.0 * 8192.0);
-            assert!((share - 0.93).abs() < 1e-5, "{share}");
+            let pages = u64::from(profile.flash.planes()) * u64::from(profile.flash.plane_pages());
+            let raw_bytes = pages * u64::from(profile.flash.page_bytes);
+            let share = profile.capacity_bytes() as f64 / raw_bytes as f64;
+            assert!((share - (1.0 - profile.flash.over_provisioning)).abs() < 1e-5, "{share}");
         }
     }
 

@@ -1,0 +1,219 @@
+//! An emulated disk that the kernel takes for a real one, with ext4 on it.
+//!
+//! The disk model, served over NBD by a thread of this process as `nearhead disk serve` does;
+//! `nbdfuse` makes a file of the export; `losetup --direct-io=on` makes a block device of the file,
+//! which has the kernel's I/O schedulers before it; ext4 lies on that. Every test makes all of it
+//! anew, so none meets the caches or the schedulers' memory of another. Each layer is verified
+//! before it is used: that the loop bypasses the page cache, that the scheduler is the one asked
+//! for, that the mount is there. Whatever happens, all of it is taken down again.
+
+use super::cleanup::{Cleanup, Step, unmount};
+use super::commands::{command, exists, run};
+use crate::demo::server::Served;
+use nearhead_models::model_from_text;
+use nearhead_nbd::Limits;
+use nearhead_volume::BareDisk;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// The model of the disk.
+pub(super) const MODEL: &str = "model:sata-ssd-240gb";
+/// How much of it the file system takes: it is made in no time and holds every test.
+const FILE_SYSTEM: &str = "8G";
+/// For programs that should take some milliseconds.
+const LIMIT: Duration = Duration::from_secs(60);
+const LOOK: Duration = Duration::from_millis(2);
+const PROGRAMS: [(&str, &str); 5] = [
+    ("nbdfuse", "libnbd-bin, or nbdfuse"),
+    ("losetup", "mount"),
+    ("mkfs.ext4", "e2fsprogs"),
+    ("mount", "mount"),
+    ("umount", "mount"),
+];
+
+/// What keeps such a disk from being made here, in one line.
+pub(super) fn missing() -> Option<String> {
+    if let Some((program, package)) = PROGRAMS.iter().find(|(program, _)| !exists(program)) {
+        return Some(format!("{program} is missing; on Debian: apt-get install {package}"));
+    }
+    if !rustix::process::geteuid().is_root() {
+        return Some("setting up a loop device and mounting need root".to_owned());
+    }
+    let device = ["/dev/fuse", "/dev/loop-control"].into_iter().find(|it| !Path::new(it).exists());
+    device.map(|device| format!("{device} is missing; the kernel has no such driver here"))
+}
+
+/// A mounted emulated disk.
+pub(super) struct Stack {
+    cleanup: Cleanup,
+    depth: usize,
+    served: Option<Served>,
+    mount: PathBuf,
+}
+
+impl Stack {
+    /// Builds it in `folder`, with `scheduler` before the disk.
+    pub(super) fn build(cleanup: &Cleanup, folder: &Path, scheduler: &str) -> Result<Self, String> {
+        let (fuse, mount) = (folder.join("disk"), folder.join("mount"));
+        for folder in [&fuse, &mount] {
+            fs::create_dir_all(folder).map_err(|error| told("make", folder, &error))?;
+        }
+        let served = Served::start(folder, "disk", Limits::default(), |_| {
+            let model = model_from_text(MODEL).map_err(|error| error.to_string())?;
+            Ok(BareDisk::new(model))
+        })?;
+        let socket = served.socket().to_owned();
+        let depth = cleanup.depth();
+        let served = Some(served);
+        let stack = Self { cleanup: cleanup.clone(), depth, served, mount };
+        let file = stack.export_as_file(&socket, &fuse)?;
+        let device = stack.file_as_device(&file, scheduler)?;
+        stack.make_file_system(&device)?;
+        Ok(stack)
+    }
+
+    /// Where its file system is.
+    pub(super) fn path(&self) -> &Path {
+        &self.mount
+    }
+
+    fn export_as_file(&self, socket: &Path, fuse: &Path) -> Result<PathBuf, String> {
+        let file = fuse.join("image");
+        let mut nbdfuse = command("nbdfuse");
+        nbdfuse.arg(&file).arg("--unix").arg(socket);
+        let child = nbdfuse.spawn().map_err(|error| format!("cannot start nbdfuse: {error}"))?;
+        self.cleanup.push(Step::Program(child));
+        self.cleanup.push(Step::Mount(fuse.to_owned()));
+        let deadline = Instant::now() + LIMIT;
+        while !is_mounted(fuse) || fs::metadata(&file).map_or(0, |it| it.len()) == 0 {
+            if Instant::now() > deadline {
+                return Err(format!("nbdfuse: expected {} within {LIMIT:?}", file.display()));
+            }
+            std::thread::sleep(LOOK);
+        }
+        Ok(file)
+    }
+
+    fn file_as_device(&self, file: &Path, scheduler: &str) -> Result<PathBuf, String> {
+        let mut losetup = command("losetup");
+        losetup.args(["--find", "--show", "--direct-io=on"]).arg(file);
+        let device = PathBuf::from(run(losetup, LIMIT)?.stdout.trim());
+        self.cleanup.push(Step::Loop(device.clone()));
+        let name = device.file_name().map(|name| name.to_string_lossy().into_owned());
+        let facts = Path::new("/sys/block").join(name.unwrap_or_default());
+        let dio = read(&facts.join("loop/dio"))?;
+        if dio.trim() != "1" {
+            return Err(format!(
+                "{}: expected a loop that bypasses the page cache, found one that does not",
+                device.display()
+            ));
+        }
+        let chosen = facts.join("queue/scheduler");
+        fs::write(&chosen, scheduler).map_err(|error| {
+            format!("cannot set scheduler {scheduler} in {}: {error}", chosen.display())
+        })?;
+        let now = read(&chosen)?;
+        if now.contains(&format!("[{scheduler}]")) {
+            return Ok(device);
+        }
+        Err(format!("{}: expected scheduler {scheduler}, found {}", device.display(), now.trim()))
+    }
+
+    fn make_file_system(&self, device: &Path) -> Result<(), String> {
+        let mut mkfs = command("mkfs.ext4");
+        // Nothing is left to be written later in the background.
+        mkfs.args(["-q", "-F", "-b", "4096", "-E"]);
+        mkfs.arg("lazy_itable_init=1,lazy_journal_init=1,nodiscard").arg(device).arg(FILE_SYSTEM);
+        run(mkfs, LIMIT)?;
+        let mut mount = command("mount");
+        mount.args(["-t", "ext4", "-o", "noatime,noinit_itable"]).arg(device).arg(&self.mount);
+        run(mount, LIMIT)?;
+        self.cleanup.push(Step::Mount(self.mount.clone()));
+        if is_mounted(&self.mount) {
+            return Ok(());
+        }
+        Err(format!("expected a file system at {}, found none", self.mount.display()))
+    }
+}
+
+impl Drop for Stack {
+    fn drop(&mut self) {
+        self.cleanup.undo_to(self.depth);
+        if let Some(served) = self.served.take() {
+            // The disk is in memory and nobody uses it any more.
+            let _ = served.stop();
+        }
+    }
+}
+
+/// Takes down what a run that was killed left in `folder`.
+pub(super) fn clear_leftovers(folder: &Path) {
+    let Ok(folder) = folder.canonicalize() else { return };
+    let (disk, mount) = (folder.join("disk"), folder.join("mount"));
+    if is_mounted(&mount) {
+        // If that fails the run that begins says where.
+        let _ = unmount(&mount);
+    }
+    for device in loops_over(&folder) {
+        let mut detach = command("losetup");
+        detach.arg("--detach").arg(device);
+        let _ = run(detach, LIMIT);
+    }
+    if is_mounted(&disk) {
+        let _ = unmount(&disk);
+    }
+}
+
+/// Loop devices whose file is in `folder`.
+fn loops_over(folder: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir("/sys/block") else { return Vec::new() };
+    let names = entries.flatten().map(|entry| entry.file_name());
+    let is_ours = |name: &std::ffi::OsString| {
+        let backing = Path::new("/sys/block").join(name).join("loop/backing_file");
+        fs::read_to_string(backing).is_ok_and(|file| Path::new(file.trim()).starts_with(folder))
+    };
+    names.filter(is_ours).map(|name| Path::new("/dev").join(name)).collect()
+}
+
+fn is_mounted(path: &Path) -> bool {
+    let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    is_among(&mounts, &path)
+}
+
+/// Whether the kernel's list of mounts has one at `path`.
+fn is_among(mounts: &str, path: &Path) -> bool {
+    // The kernel writes what would end a field in octal.
+    let escaped = path.to_string_lossy().replace('\\', "\\134").replace(' ', "\\040");
+    mounts.lines().any(|line| line.split(' ').nth(1) == Some(&escaped))
+}
+
+fn read(path: &Path) -> Result<String, String> {
+    fs::read_to_string(path).map_err(|error| told("read", path, &error))
+}
+
+fn told(what: &str, path: &Path, error: &std::io::Error) -> String {
+    format!("cannot {what} {}: {error}", path.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mount_is_found_by_its_whole_path_also_with_spaces() {
+        let mounts =
+            "/dev/loop0 /a/mount ext4 rw 0 0\nnbdfuse /a/with\\040space/disk fuse rw 0 0\n";
+        assert!(is_among(mounts, Path::new("/a/mount")));
+        assert!(is_among(mounts, Path::new("/a/with space/disk")));
+        for other in ["/a", "/a/mount/inner", "/dev/loop0", "/a/moun"] {
+            assert!(!is_among(mounts, Path::new(other)), "{other}");
+        }
+    }
+
+    #[test]
+    fn the_disk_of_the_bench_is_one_that_can_be_built() {
+        assert!(model_from_text(MODEL).is_ok());
+    }
+}
