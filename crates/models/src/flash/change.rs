@@ -18,6 +18,7 @@ pub(super) enum ChangeKind {
 }
 
 /// A change that is not in the cells.
+#[expect(clippy::struct_excessive_bools, reason = "independent facts, not a state")]
 #[derive(Debug)]
 pub(super) struct Change {
     kind: ChangeKind,
