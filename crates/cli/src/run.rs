@@ -57,10 +57,12 @@ pub fn run(args: &RunArgs) -> Result<(), String> {
         ModeArg::Thread => ("thread", Mode::Thread),
         ModeArg::Caller => ("caller", Mode::Caller),
     };
-    let wal = args.wal.iter().map(|pattern| absolute(pattern)).collect::<Result<Vec<_>, _>>()?;
-    let bulk = args.bulk.iter().map(|pattern| absolute(pattern)).collect::<Result<Vec<_>, _>>()?;
+    let wal = args.wal.iter().map(absolute).collect::<Result<Vec<_>, _>>()?;
+    let bulk = args.bulk.iter().map(absolute).collect::<Result<Vec<_>, _>>()?;
     if args.verbose {
-        wal.iter().for_each(|pattern| explain(pattern, mode));
+        for pattern in &wal {
+            explain(pattern, mode);
+        }
     }
     let mut preload = library.into_os_string();
     if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {

@@ -11,10 +11,10 @@ pub(crate) type Outcome = isize;
 
 /// A system call with up to six arguments.
 pub(crate) fn call(number: c_long, arguments: [usize; 6]) -> Outcome {
-    let [a, b, c, d, e, f] = arguments;
+    let [first, second, third, fourth, fifth, sixth] = arguments;
     // SAFETY: the arguments are those that the program gave to the function that makes this call,
     // or this library's own, and keep its contract.
-    (unsafe { libc::syscall(number, a, b, c, d, e, f) }) as isize
+    (unsafe { libc::syscall(number, first, second, third, fourth, fifth, sixth) }) as isize
 }
 
 /// Sets `errno` and returns what functions return with it.

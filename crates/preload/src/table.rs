@@ -51,7 +51,9 @@ pub(crate) fn begin() {
     // parent's.
     TABLE.store(fresh, Ordering::Release);
     if COUNT.swap(0, Ordering::AcqRel) > 0 {
-        FLAGGED.iter().for_each(|flag| flag.store(false, Ordering::Relaxed));
+        for flag in &FLAGGED {
+            flag.store(false, Ordering::Relaxed);
+        }
     }
 }
 

@@ -4,7 +4,7 @@
 //! missing, never guessed; files and threads come and go meanwhile, and are left out then.
 
 use crate::error::{Result, WalError, WalErrorKind};
-use nearhead_uring::{priority_of, scheduler_of};
+use nearhead_uring::{IoPriority, priority_of, scheduler_of};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -150,7 +150,7 @@ fn threads_of(root: &Path) -> Vec<Thread> {
     let entries = fs::read_dir(root.join("task")).into_iter().flatten().flatten();
     let threads = entries.filter_map(|entry| {
         let number = entry.file_name().to_str()?.parse().ok()?;
-        let is_real_time = priority_of(number).ok().map(|priority| priority.is_real_time());
+        let is_real_time = priority_of(number).ok().map(IoPriority::is_real_time);
         Some(Thread { number, name: name_of(&entry.path()), is_real_time })
     });
     threads.collect()

@@ -109,7 +109,7 @@ fn about_scheduler(facts: &Facts) -> Option<Advice> {
     }
 }
 
-/// Whether a thread writes a log, by the names that services give theirs: ZooKeeper, Cassandra, InnoDB, Kafka's
+/// Whether a thread writes a log, by the names that services give theirs: ZooKeeper, Cassandra, `InnoDB`, Kafka's
 /// controller, and ours. Names are cut to 15 bytes; a JVM keeps their beginning and their end.
 fn writes_a_log(thread: &Thread) -> bool {
     [
