@@ -11,8 +11,8 @@ import java.util.List;
  * <p>Facts about ZooKeeper 3.9.4 that these settings rest on, read in its source: a snapshot is begun by
  * the server itself after a random number of transactions between snapCount/2 and snapCount, or bytes likewise of
  * snapSizeLimitInKb, where anything negative switches the second off and 0 ends the SyncThread; a snapshot by command
- * does not begin a new log file, txnLogSizeLimitInKb does; and that compares the file's preallocated size, so that a limit
- * below preAllocSize begins a new file with every commit.
+ * does not begin a new log file, txnLogSizeLimitInKb does; and that compares the file's preallocated size, which is
+ * the header's 16 bytes more than preAllocSize, so that a limit up to preAllocSize begins a new file with every commit.
  */
 final class ServerSettings {
     private static final long SNAP_COUNT = Integer.MAX_VALUE;
@@ -23,14 +23,14 @@ final class ServerSettings {
 
     /** Lines for {@code zoo.cfg}, with why. */
     static String snippet(Bounds bounds) {
-        long logKib = Math.max(PREALLOCATED_KIB, bounds.logBytes() / 1024 / 4);
+        long logKib = Math.max(2 * PREALLOCATED_KIB, bounds.logBytes() / 1024 / 4);
         return """
             # Snapshots when the scheduler says so, and never by the server's own choice.
             snapCount=%d
             # -1: not by size either. Never 0: that ends the server's SyncThread.
             snapSizeLimitInKb=-1
             # A snapshot by command begins no new log file, and only whole files can be purged. This begins one by
-            # size. Not below preAllocSize: every commit would begin a new file.
+            # size. Not up to preAllocSize: every commit would begin a new file.
             preAllocSize=%d
             txnLogSizeLimitInKb=%d
             # Old snapshots and logs go once an hour, which is as often as ZooKeeper can.
@@ -63,9 +63,9 @@ final class ServerSettings {
         long preallocated = number(properties, "preAllocSize", PREALLOCATED_KIB);
         if (logSize <= 0) {
             findings.add("never begins a new log file, so that no log can be purged: expected txnLogSizeLimitInKb="
-                + PREALLOCATED_KIB + " or more, found none");
-        } else if (logSize < preallocated) {
-            findings.add("begins a new log file with every commit: expected txnLogSizeLimitInKb of at least preAllocSize="
+                + 2 * PREALLOCATED_KIB + " or more, found none");
+        } else if (logSize <= preallocated) {
+            findings.add("begins a new log file with every commit: expected txnLogSizeLimitInKb above preAllocSize="
                 + preallocated + ", found " + logSize);
         }
         return findings;

@@ -48,6 +48,15 @@ class ProgressTest {
     }
 
     @Test
+    void aLimitThatBeginsALogFileWithEveryCommitIsFound() throws Exception {
+        for (String kib : new String[] {"65536", "1024", "-1"}) {
+            String set = "{\"zookeeper.snapCount\":\"2147483647\",\"zookeeper.snapSizeLimitInKb\":\"-1\","
+                + "\"zookeeper.txnLogSizeLimitInKb\":\"" + kib + "\"}";
+            assertEquals(1, ServerSettings.findings(new ObjectMapper().readTree(set)).size(), set);
+        }
+    }
+
+    @Test
     void whatCannotBeMeantIsRefusedWithWhatWasFound() {
         for (String wrong : new String[] {"1", "a=b:1", "1=x:1,1=y:1", "1="}) {
             assertThrows(IllegalArgumentException.class, () -> Options.servers(wrong), wrong);
