@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn patterns_are_made_absolute_up_to_their_first_star() {
-        let of = |pattern: &str| absolute(&OsString::from(pattern)).map(|it| it.into_string());
+        let of = |pattern: &str| absolute(&OsString::from(pattern)).map(OsString::into_string);
         let here = std::env::current_dir().unwrap().canonicalize().unwrap();
         let here = here.to_str().unwrap();
         assert_eq!(of("log.*"), Ok(Ok("log.*".to_owned())));

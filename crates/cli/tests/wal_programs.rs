@@ -86,6 +86,6 @@ fn run_becomes_the_program_with_its_log_routed() {
     assert!(output.status.success(), "{said}");
     assert!(said.contains("out.wal is written through a stream"), "{said}");
     assert!(said.contains("scheduler"), "{said}");
-    assert_eq!(std::fs::read(place.join("out.wal")).unwrap(), [0; 50_000]);
+    assert_eq!(std::fs::read(place.join("out.wal")).unwrap(), vec![0; 50_000]);
     std::fs::remove_dir_all(&place).unwrap();
 }

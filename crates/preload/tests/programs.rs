@@ -2,6 +2,7 @@
 //! and killed they leave everything they were told was durable.
 #![allow(clippy::unwrap_used, reason = "a failing unwrap is the test failing")]
 
+use std::fmt::Write as _;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -204,7 +205,8 @@ fn a_database_whose_logs_are_routed_keeps_its_data() {
     let file = place.join("data.db");
     let mut sql = "PRAGMA journal_mode=WAL; CREATE TABLE t (a INTEGER, b TEXT);".to_owned();
     for number in 0..200 {
-        sql += &format!("INSERT INTO t VALUES ({number}, '{}');", "x".repeat(number * 7));
+        let text = "x".repeat(number * 7);
+        write!(sql, "INSERT INTO t VALUES ({number}, '{text}');").unwrap();
     }
     let mut sqlite = routed("sqlite3", "thread");
     sqlite.env("NEARHEAD_RUN_WAL", "*-wal:*-journal");

@@ -191,7 +191,7 @@ fn at_the_end_of_its_input_it_finishes_what_it_was_sent() {
     let mut next = Pipes::start();
     assert_eq!(next.open_stream(0, 2, 2_000_000, &path).number(0), 2_000_000);
     assert_eq!(next.ask(CLOSE, 0, &[]).unwrap().number(0), 2_000_000);
-    assert!(std::fs::read(&path).unwrap() == [7; 2_000_000]);
+    assert!(std::fs::read(&path).unwrap() == vec![7; 2_000_000]);
     assert_eq!(helper.end().code(), Some(0));
     std::fs::remove_dir_all(&place).unwrap();
 }

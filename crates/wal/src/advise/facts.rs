@@ -249,7 +249,7 @@ mod tests {
     #[test]
     fn numbers_of_devices_are_taken_apart_as_the_kernel_packs_them() {
         assert_eq!((major(0x0000_0801), minor(0x0000_0801)), (8, 1));
-        assert_eq!((major(0x1001_03), minor(0x1001_03)), (0x1, 0x100 | 0x3));
+        assert_eq!((major(0x0010_0103), minor(0x0010_0103)), (0x1, 0x100 | 0x3));
     }
 
     #[test]

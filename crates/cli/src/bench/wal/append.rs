@@ -43,13 +43,12 @@ pub(super) fn measure(
     let measured = at(effort, &place);
     remove(&here)?;
     let mut rows = measured?;
-    match missing() {
-        Some(why) => note(&format!("bench wal: appends to the emulated disk are skipped: {why}")),
-        None => {
-            let stack = Stack::build(cleanup, folder, "none")?;
-            let place = Place { name: "emulated", folder: stack.path(), threads: &THREADS[..1] };
-            rows.extend(at(effort, &place)?);
-        }
+    if let Some(why) = missing() {
+        note(&format!("bench wal: appends to the emulated disk are skipped: {why}"));
+    } else {
+        let stack = Stack::build(cleanup, folder, "none")?;
+        let place = Place { name: "emulated", folder: stack.path(), threads: &THREADS[..1] };
+        rows.extend(at(effort, &place)?);
     }
     Ok(rows)
 }

@@ -43,8 +43,8 @@ impl Tally {
 pub(super) fn append(writer: &Writer, threads: usize, span: Duration) -> Result<Slice, String> {
     let ready = Barrier::new(threads + 1);
     std::thread::scope(|scope| {
-        let spawn = |_| scope.spawn(|| append_alone(writer, &ready, span));
-        let appending: Vec<_> = (0..threads).map(spawn).collect();
+        let start = |_| scope.spawn(|| append_alone(writer, &ready, span));
+        let appending: Vec<_> = (0..threads).map(start).collect();
         ready.wait();
         let began = Instant::now();
         let mut samples = Vec::new();

@@ -1,6 +1,6 @@
-//! Other logs beside ours: etcd's, okaywal, raft-engine and RocksDB's, in rounds that take turns.
+//! Other logs beside ours: etcd's, okaywal, raft-engine and `RocksDB`'s, in rounds that take turns.
 //!
-//! Each is a program of its own (`bench/peers`, and RocksDB's `db_bench`) that appends with so many
+//! Each is a program of its own (`bench/peers`, and `RocksDB`'s `db_bench`) that appends with so many
 //! writers for a given time to a directory of its own and prints what it measured. Ours does
 //! the same in this process. All are on one file system; all are durable at each answer. A peer that
 //! cannot be built or run is left out, and a line says why.

@@ -1,5 +1,7 @@
 //! A table for a terminal: columns as wide as what stands in them, numbers to the right.
 
+use std::fmt::Write as _;
+
 /// A table that grows.
 pub(super) struct Table {
     rows: Vec<Vec<String>>,
@@ -29,15 +31,19 @@ impl Table {
             for (column, width) in widths.iter().enumerate() {
                 let cell = cell(row, column);
                 let is_number = cell.starts_with(|first: char| first.is_ascii_digit());
-                text += &if is_number || number == 0 && column > 0 {
-                    format!("| {cell:>width$} ")
+                // Writing to a string does not fail.
+                let _ = if is_number || number == 0 && column > 0 {
+                    write!(text, "| {cell:>width$} ")
                 } else {
-                    format!("| {cell:<width$} ")
+                    write!(text, "| {cell:<width$} ")
                 };
             }
             text += "|\n";
             if number == 0 {
-                widths.iter().for_each(|width| text += &format!("|{}", "-".repeat(width + 2)));
+                for width in &widths {
+                    text += "|";
+                    text += &"-".repeat(width + 2);
+                }
                 text += "|\n";
             }
         }
