@@ -154,30 +154,20 @@ fn check_slots(slots: &[Slot; 2], used_since: bool, report: &mut CheckReport) {
         .filter_map(|slot| slot.header.as_ref().ok())
         .max_by_key(|header| header.snapshot_number);
     for slot in slots {
-        let is_newest = slot.header.as_ref().ok() == newest;
-        // What a cut tears while the next snapshot goes into the slot, its copy still tells of.
-        if let Some(problem) = slot.header_problem.as_ref().filter(|_| is_newest) {
-            report.add(CheckFinding {
-                device_offset: Some(slot.offset),
-                ..text_finding(
-                    &format!("snapshot slot {}", slot.slot),
-                    format!("{problem}; the copy of its header is sound and counts"),
-                )
-            });
-        }
-    }
-    for slot in slots.iter().filter(|slot| !slot.is_sound()) {
         let is_first = newest.is_some_and(|newest| newest.snapshot_number == 0);
         if slot.is_unused && is_first {
             continue;
         }
-        let by_crash =
-            newest.is_some_and(|newest| used_since || newest.flags & FLAG_CLEAN_SHUTDOWN == 0);
-        let problem = match (&slot.header, &slot.body_problem) {
-            (Err(problem), _) => problem.clone(),
-            (Ok(_), Some(problem)) => format!("its body is not sound: {problem}"),
-            (Ok(_), None) => continue,
+        let problem = match (&slot.header, &slot.header_problem, &slot.body_problem) {
+            (Err(problem), ..) => problem.clone(),
+            (Ok(_), _, Some(problem)) => format!("its body is not sound: {problem}"),
+            (Ok(_), Some(problem), None) => format!("{problem}; the copy of it is sound"),
+            (Ok(_), None, None) => continue,
         };
+        // A header was sound once if its copy is the newest snapshot of all.
+        let counts = slot.is_sound() && slot.header.as_ref().ok() == newest;
+        let by_crash = !counts
+            && newest.is_some_and(|newest| used_since || newest.flags & FLAG_CLEAN_SHUTDOWN == 0);
         let hint = if by_crash { " (as a crash during a snapshot leaves it)" } else { "" };
         report.add(CheckFinding {
             is_damage: !by_crash,

@@ -3,6 +3,7 @@
 
 use nearhead_disk::BufferMut;
 use nearhead_uring::{Access, DurableFile};
+use nearhead_wal::process::HelperOptions;
 use nearhead_wal::writer::Mode;
 use nearhead_wal::{Histogram, Log, OpenOptions};
 use std::fs::File;
@@ -34,8 +35,12 @@ pub(super) enum Who {
 }
 
 /// The modes of the log that are measured, by name. A new mode is one more line.
-pub(super) const MODES: [(&str, Mode); 3] =
-    [("caller", Mode::Caller), ("request", Mode::Request), ("thread", Mode::Thread)];
+pub(super) const MODES: [(&str, Mode); 4] = [
+    ("caller", Mode::Caller),
+    ("request", Mode::Request),
+    ("thread", Mode::Thread),
+    ("process", Mode::Process),
+];
 
 impl Who {
     /// For tables and names of rows.
@@ -48,6 +53,13 @@ impl Who {
             }
         }
     }
+}
+
+/// This very program as the helper process.
+fn own_helper() -> std::io::Result<HelperOptions> {
+    let program = std::env::current_exe()?;
+    let arguments = vec!["wal".into(), "helper".into()];
+    Ok(HelperOptions { program, arguments, ..HelperOptions::default() })
 }
 
 /// One that is open. Any number of threads may append.
@@ -76,7 +88,9 @@ impl Writer {
             }
             Who::Log(mode) => {
                 let options = OpenOptions { mode, ..OpenOptions::default() };
-                let opened = options.open(&path, |_, _| {}).map_err(|error| failed(&error))?;
+                let helper = own_helper().map_err(|error| failed(&error))?;
+                let opened = options.open_through(&path, &helper, |_, _| {});
+                let opened = opened.map_err(|error| failed(&error))?;
                 let log = Arc::new(opened.log);
                 let record = vec![0x5a; RECORD_BYTES];
                 log.append_durable(&record).map_err(|error| failed(&error))?;
