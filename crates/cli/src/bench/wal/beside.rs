@@ -26,6 +26,8 @@ use std::time::Duration;
 const SCHEDULERS: [&str; 3] = ["none", "mq-deadline", "bfq"];
 /// The paper's bulk file.
 const BULK_MIB: usize = 536;
+const BULK_MIB_QUICK: usize = 96;
+const BULK_MIB_BFQ: usize = 24;
 /// About a tenth of what the disk can do one after the other.
 const PACED: Rate = Rate::Paced(500.0);
 /// Of the p99 alone and a piece's transfer.
@@ -121,16 +123,17 @@ pub(super) fn measure(
         return Ok(vec![Row::skipped("wal_emulated_disk", Target::AtMost(GOAL_RATIO), &why)]);
     }
     clear_leftovers(folder);
-    let mib = effort.pick(BULK_MIB, 96);
     let alone = Duration::from_millis(effort.pick(1500, 400));
     let (mut cells, mut bulk_alone) = (Vec::new(), Vec::new());
     for scheduler in SCHEDULERS {
         let stack = Stack::build(cleanup, folder, scheduler)?;
+        let mib = effort.pick(BULK_MIB, BULK_MIB_QUICK);
         let bulk_alone_mib_per_s = bulk_unmanaged(&stack.path().join("bulk"), mib)?;
         drop(stack);
         bulk_alone.push(bulk_alone_mib_per_s);
         for case in cases(scheduler, effort) {
             let stack = Stack::build(cleanup, folder, scheduler)?;
+            let mib = bulk_mib(case, effort);
             let measured = one(case, stack.path(), mib, alone, bulk_alone_mib_per_s);
             drop(stack);
             cells.push(measured?);
@@ -185,6 +188,14 @@ fn cases(scheduler: &'static str, effort: Effort) -> Vec<Case> {
         all.iter().map(move |&(who, bulk)| Case { scheduler, who, bulk, rate }).collect::<Vec<_>>()
     };
     rates.iter().flat_map(with).collect()
+}
+
+/// How much bulk is written. bfq leaves it a hundredth of the disk beside a writer at full rate.
+fn bulk_mib(case: Case, effort: Effort) -> usize {
+    if case.scheduler == "bfq" && case.rate == Rate::Saturating {
+        return BULK_MIB_BFQ;
+    }
+    effort.pick(BULK_MIB, BULK_MIB_QUICK)
 }
 
 fn one(
