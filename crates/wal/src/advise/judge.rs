@@ -103,7 +103,7 @@ fn about_scheduler(facts: &Facts) -> Option<Advice> {
             "scheduler {scheduler} honours no priority, and there is no other: pace bulk (below)"
         ))),
         "bfq" => Some(say(
-            "scheduler bfq honours priorities by idling the device, which costs bulk (237 to 54 MiB/s): mq-deadline with paced bulk gave 0.75 ms at 226 MiB/s".to_owned(),
+            "scheduler bfq honours priorities by idling the device, which costs bulk most of its bandwidth: mq-deadline with paced bulk (docs/wal-performance.md) costs little".to_owned(),
         )),
         _ => None,
     }
@@ -153,7 +153,7 @@ fn about_writes(facts: &Facts) -> Vec<Advice> {
     let is_known_idle = facts.process.is_some() && facts.files.iter().all(|file| file.is_log);
     if !is_known_idle {
         advice.push(say(
-            "bulk on the same disk (snapshots, compactions): `nearhead run --bulk 'PATTERN'` bounds what is in flight (0.75 ms for a log write, 31 to 37 ms without); needs no scheduler and no privilege".to_owned(),
+            "bulk on the same disk (snapshots, compactions): `nearhead run --bulk 'PATTERN'` bounds what is in flight, which a write of the log waits behind; needs no scheduler and no privilege".to_owned(),
         ));
     }
     advice
