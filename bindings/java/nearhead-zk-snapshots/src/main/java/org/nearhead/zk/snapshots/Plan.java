@@ -13,6 +13,7 @@ import java.util.List;
  * <li>at most {@link #permits} servers snapshot at once, whatever else is the case;
  * <li>a server that does not answer counts as one that is busy, because the quorum has to do without it;
  * <li>the leader goes last and alone: every write passes its log;
+ * <li>nobody is overtaken for ever: a server whose log is less than half as long as another's is not in the round;
  * <li>nobody waits for ever: at twice its bound a server's snapshot no longer waits for servers that are down.
  * </ul>
  *
@@ -50,8 +51,10 @@ public record Plan(List<Integer> start, String reason) {
         if (snapshotting >= permits) {
             return none(snapshotting + " of " + permits + " permits in use");
         }
+        // Who has just had its turn waits for those who have not, however soon it would be ready again.
+        double most = servers.stream().filter(Plan::canStart).mapToDouble(bounds::used).max().orElse(0);
         List<ServerView> candidates = servers.stream()
-            .filter(s -> canStart(s) && bounds.used(s) >= READY)
+            .filter(s -> canStart(s) && bounds.used(s) >= READY * Math.max(1, most))
             .sorted(Comparator.comparing(ServerView::leads).thenComparing(ServerView::fsyncMsMean)
                 .thenComparing(ServerView::id))
             .toList();

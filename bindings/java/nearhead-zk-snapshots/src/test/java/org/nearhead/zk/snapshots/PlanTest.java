@@ -41,8 +41,9 @@ class PlanTest {
     void theLeaderSnapshotsAloneAndAfterEveryFollowerThatCould() {
         overRandomEnsembles((seed, voters, servers, plan) -> {
             boolean startsLeader = servers.stream().anyMatch(s -> s.leads() && plan.start().contains(s.id()));
-            boolean followerCould = servers.stream().anyMatch(
-                s -> !s.leads() && s.answers() && !s.excused() && !s.snapshotting() && BOUNDS.used(s) >= Plan.OVERDUE);
+            double most = servers.stream().mapToDouble(BOUNDS::used).max().orElse(0);
+            boolean followerCould = servers.stream().anyMatch(s -> !s.leads() && s.answers() && !s.excused()
+                && !s.snapshotting() && BOUNDS.used(s) >= Math.max(Plan.OVERDUE, most * Plan.READY));
             boolean anybodyAtIt = servers.stream().anyMatch(ServerView::snapshotting);
             assertTrue(!startsLeader || (plan.start().size() == 1 && !followerCould && !anybodyAtIt),
                 () -> "seed " + seed + ": " + plan + " for " + servers);
@@ -70,6 +71,14 @@ class PlanTest {
             assertTrue(!isLed || anybodyAtIt || !needed || !plan.start().isEmpty(),
                 () -> "seed " + seed + ": " + plan + " for " + servers);
         });
+    }
+
+    @Test
+    void aServerThatIsReadyAgainDoesNotOvertakeOneThatIsNotDoneYet() {
+        // The fastest has had its turn and half of its bound already; the leader is due.
+        Plan plan = Plan.decide(3, List.of(server(1, false, 600, 0.1), server(2, false, 100, 1.0),
+            server(3, true, 1500, 4.0)), BOUNDS);
+        assertEquals(List.of(3), plan.start(), plan.reason());
     }
 
     @Test

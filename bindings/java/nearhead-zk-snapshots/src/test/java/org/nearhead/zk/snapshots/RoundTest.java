@@ -85,8 +85,8 @@ class RoundTest {
     @Test
     void everyServerSnapshotsOnceNeverTwoAtOnceAndTheLeaderLast() throws Exception {
         int leader = ensemble.leader().orElseThrow().id();
-        startScheduler();
         write(WRITES);
+        startScheduler();
         await("a round of three", () -> recorder.ended().size() >= 3);
         assertEquals(Set.of(1, 2, 3), new HashSet<>(recorder.ended().subList(0, 3)), "each once");
         assertEquals(leader, recorder.ended().get(2), "the leader last, in " + recorder.ended());
