@@ -42,8 +42,9 @@ public final class ZooKeeperBench {
             System.exit(2);
             return;
         }
-        List<Result> results = new ZooKeeperBench(options).run();
+        // The scheduler's own output goes there while it runs.
         Files.createDirectories(options.out());
+        List<Result> results = new ZooKeeperBench(options).run();
         Files.writeString(options.out().resolve("bench-zookeeper.json"), Report.json(options, results));
         Files.writeString(options.out().resolve("bench-zookeeper.html"), Report.html(options, results));
         System.out.print(Report.table(results));
