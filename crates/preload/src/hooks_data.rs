@@ -107,6 +107,8 @@ fn read_log(fd: c_int, parts: Option<Vec<&mut [u8]>>, position: Option<off_t>) -
                         break;
                     }
                 }
+                // What was read before counts; the next call meets the rest again.
+                _ if total > 0 => break,
                 other => return Some(other),
             }
         }

@@ -1,52 +1,15 @@
-//! Opening, duplicating, closing, ending: which descriptors there are, and what is left of them.
+//! Opening, duplicating, closing: which descriptors there are, and what is left of them.
 //!
 //! Each function does what the C library's does, by the system call, and keeps the table right.
 
 use crate::bulk::Bulk;
 use crate::raw::{self, Outcome, call};
 use crate::routed::{Done, Routed};
-use crate::settings::{self, Use, settings};
+use crate::settings::{Use, settings};
 use crate::table::{self, File, inside};
 use libc::{c_char, c_int, c_uint, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
-
-#[used]
-#[unsafe(link_section = ".init_array")]
-static BEGIN: extern "C" fn() = begin;
-
-extern "C" fn begin() {
-    settings::read();
-    if settings().is_none() {
-        return;
-    }
-    table::begin();
-    // SAFETY: both functions are there as long as this library, which is never unloaded.
-    unsafe {
-        libc::atexit(at_exit);
-        libc::pthread_atfork(None, None, Some(in_child));
-    }
-}
-
-unsafe extern "C" fn in_child() {
-    table::begin();
-}
-
-extern "C" fn at_exit() {
-    finish();
-}
-
-/// Leaves every file as the program wrote it: it ends without closing them.
-fn finish() {
-    inside(|| {
-        for file in table::files() {
-            if let File::Wal(routed) = file {
-                // What fails is told in a line.
-                routed.leave("the program ends");
-            }
-        }
-    });
-}
 
 /// Takes note of a descriptor that was just opened.
 fn opened(fd: Outcome, flags: c_int) -> c_int {
@@ -204,34 +167,15 @@ macro_rules! fcntl_functions {
 }
 fcntl_functions!(fcntl fcntl64);
 
-macro_rules! exit_functions {
-    ($($name:ident)*) => {$(
-        #[unsafe(no_mangle)]
-        unsafe extern "C" fn $name(status: c_int) -> ! {
-            if table::is_any_flagged() {
-                finish();
-            }
-            loop {
-                call(libc::SYS_exit_group, [status as usize, 0, 0, 0, 0, 0]);
-            }
-        }
-    )*};
-}
-exit_functions!(_exit _Exit);
-
 /// A stdio stream over a descriptor writes past every function here.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn fdopen(fd: c_int, mode: *const c_char) -> *mut c_void {
     type Function = unsafe extern "C" fn(c_int, *const c_char) -> *mut c_void;
     crate::hooks_other::leave(fd, "a stdio stream over it");
-    // SAFETY: a name of the C library, which has it.
-    let next = unsafe { libc::dlsym(libc::RTLD_NEXT, c"fdopen".as_ptr()) };
-    if next.is_null() {
-        raw::fail(libc::ENOSYS);
+    // SAFETY: the type of the C library's function of this name.
+    let Some(next) = (unsafe { raw::next::<Function>(c"fdopen") }) else {
         return std::ptr::null_mut();
-    }
-    // SAFETY: it is the C library's function of this name, which has this type.
-    let function = unsafe { std::mem::transmute::<*mut c_void, Function>(next) };
+    };
     // SAFETY: with the caller's own arguments.
-    unsafe { function(fd, mode) }
+    unsafe { next(fd, mode) }
 }

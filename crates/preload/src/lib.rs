@@ -8,7 +8,7 @@
 //! without it, but for an error of the disk.
 //!
 //! ```text
-//!  hooks_open  hooks_data  hooks_other    the functions that stand in for those of libc
+//!  hooks_open  hooks_data  hooks_other  hooks_process   the functions that stand in for those of libc
 //!  table       which descriptors are whose
 //!  routed      a log file: untouched, then a stream, then perhaps the kernel's again
 //!  bulk        a bulk file: paced by the latency of the streams
@@ -22,6 +22,7 @@ mod bulk;
 mod hooks_data;
 mod hooks_open;
 mod hooks_other;
+mod hooks_process;
 mod pattern;
 mod raw;
 mod routed;

@@ -4,6 +4,7 @@
 //! and so nothing that could be missing early in a program's life. Each sets `errno` as libc's own does.
 
 use libc::{c_int, c_long, off_t};
+use std::ffi::{CStr, CString};
 use std::mem::MaybeUninit;
 
 /// What a call gave, as a function of libc returns it.
@@ -51,10 +52,41 @@ pub(crate) fn pread(fd: c_int, memory: &mut [u8], offset: u64) -> Outcome {
     call(libc::SYS_pread64, [fd as usize, at, len, offset as usize, 0, 0])
 }
 
-/// Another descriptor of the same open file, out of the way of the program's.
-pub(crate) fn duplicate(fd: c_int) -> c_int {
+/// Whether programs that are started get the descriptor.
+pub(crate) fn is_inherited(fd: c_int) -> bool {
+    let flags = call(libc::SYS_fcntl, [fd as usize, libc::F_GETFD as usize, 0, 0, 0, 0]);
+    flags >= 0 && flags as c_int & libc::FD_CLOEXEC == 0
+}
+
+/// The same file opened once more, for reading and writing, out of the way of the program's descriptors.
+pub(crate) fn open_again(fd: c_int) -> c_int {
+    let Ok(path) = CString::new(format!("/proc/self/fd/{fd}")) else { return -1 };
+    let flags = libc::O_RDWR | libc::O_CLOEXEC;
+    let arguments = [libc::AT_FDCWD as usize, path.as_ptr() as usize, flags as usize, 0, 0, 0];
+    let low = call(libc::SYS_openat, arguments);
+    if low < 0 {
+        return -1;
+    }
     let command = libc::F_DUPFD_CLOEXEC as usize;
-    call(libc::SYS_fcntl, [fd as usize, command, 512, 0, 0, 0]) as c_int
+    let high = call(libc::SYS_fcntl, [low as usize, command, 512, 0, 0, 0]);
+    close(low as c_int);
+    high as c_int
+}
+
+/// The function of this name that would be called if this library were not there.
+///
+/// # Safety
+/// `Function` is a pointer to a function, of the type that the one of this name has.
+pub(crate) unsafe fn next<Function: Copy>(name: &CStr) -> Option<Function> {
+    const { assert!(size_of::<Function>() == size_of::<*mut libc::c_void>()) };
+    // SAFETY: a name that ends with a zero.
+    let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
+    if found.is_null() {
+        fail(libc::ENOSYS);
+        return None;
+    }
+    // SAFETY: the caller's promise; the sizes are the same.
+    Some(unsafe { std::mem::transmute_copy(&found) })
 }
 
 /// Device, inode, kind and length of an open file.

@@ -26,6 +26,9 @@ enum State {
     Open(Box<Open>),
     /// The kernel's.
     Through,
+    /// Bytes that the program wrote could not be given to the kernel: this `errno`, from now on. A
+    /// sync by the kernel would know nothing of them and succeed.
+    Lost(c_int),
 }
 
 /// A stream of a file of the program.
@@ -86,7 +89,10 @@ impl Routed {
         if matches!(*state, State::Untouched) {
             self.begin(&mut state, fd, position.unwrap_or(here), is_appending);
         }
-        let State::Open(open) = &mut *state else { return Done::Pass };
+        let open = match &mut *state {
+            State::Open(open) => open,
+            other => return other.pass(),
+        };
         let at = if is_appending { open.size } else { position.unwrap_or(here) };
         let len: u64 = parts.iter().map(|part| part.len() as u64).sum();
         let is_padding = at > open.stream.position()
@@ -95,7 +101,7 @@ impl Routed {
             open.size = open.size.max(at + len);
         } else if at < open.stream.position() || at - open.stream.position() > GAP_BYTES_MAX {
             self.give_back(&mut state, "a write that is not at its end");
-            return Done::Pass;
+            return state.pass();
         } else if let Err(error) = open.append(at, parts) {
             return self.failed(&error);
         }
@@ -139,7 +145,7 @@ impl Routed {
                 Ok(()) => Done::Returns(0),
                 Err(error) => self.failed(&error),
             },
-            _ => Done::Pass,
+            other => other.pass(),
         }
     }
 
@@ -167,7 +173,10 @@ impl Routed {
     /// Cuts or extends it.
     pub(crate) fn truncate(&self, len: u64) -> Done {
         let mut state = self.state();
-        let State::Open(open) = &mut *state else { return Done::Pass };
+        let open = match &mut *state {
+            State::Open(open) => open,
+            other => return other.pass(),
+        };
         if len < open.stream.position()
             && let Err(error) = open.stream.truncate(len)
         {
@@ -199,7 +208,7 @@ impl Routed {
         match &*state {
             State::Open(_) => self.give_back(&mut state, why),
             State::Untouched => *state = State::Through,
-            State::Through => {}
+            State::Through | State::Lost(_) => {}
         }
     }
 
@@ -216,22 +225,22 @@ impl Routed {
     }
 
     fn give_back(&self, state: &mut State, why: &str) {
-        if let State::Open(open) = std::mem::replace(state, State::Through) {
-            let outcome = open.end();
-            let told = outcome.err().map_or(String::new(), |error| format!("; {error}"));
-            self.tell(&format!("is left to the kernel from here on: {why}{told}"));
+        let State::Open(open) = std::mem::replace(state, State::Through) else { return };
+        match open.end() {
+            Ok(()) => self.tell(&format!("is left to the kernel from here on: {why}")),
+            Err(error) => {
+                *state = State::Lost(errno_of(&error));
+                self.tell(&format!(
+                    "cannot be left to the kernel ({why}): {error}; writes and syncs fail from here on, since bytes \
+                     written before are lost"
+                ));
+            }
         }
     }
 
     fn failed(&self, error: &WalError) -> Done {
         self.tell(&error.to_string());
-        Done::Fails(match error.kind {
-            WalErrorKind::NoSpace => libc::ENOSPC,
-            WalErrorKind::ReadOnly => libc::EROFS,
-            WalErrorKind::Permission => libc::EACCES,
-            WalErrorKind::OutOfRange => libc::EINVAL,
-            _ => libc::EIO,
-        })
+        Done::Fails(errno_of(error))
     }
 
     fn tell(&self, what: &str) {
@@ -239,6 +248,23 @@ impl Routed {
         let (at, len) = (line.as_ptr() as usize, line.len());
         // Nobody to tell: nothing to be done about it.
         raw::call(libc::SYS_write, [2, at, len, 0, 0, 0]);
+    }
+}
+
+impl State {
+    /// What becomes of a change that no stream takes.
+    fn pass(&self) -> Done {
+        if let Self::Lost(errno) = self { Done::Fails(*errno) } else { Done::Pass }
+    }
+}
+
+fn errno_of(error: &WalError) -> c_int {
+    match error.kind {
+        WalErrorKind::NoSpace => libc::ENOSPC,
+        WalErrorKind::ReadOnly => libc::EROFS,
+        WalErrorKind::Permission => libc::EACCES,
+        WalErrorKind::OutOfRange => libc::EINVAL,
+        _ => libc::EIO,
     }
 }
 
@@ -251,7 +277,8 @@ impl Open {
             block.fill(0);
             let read = raw::pread(self.own.0, &mut block[..len], self.stream.position());
             if read < 0 {
-                block.fill(0);
+                let detail = "what lies before a write cannot be read; check the disk";
+                return Err(WalError::new(WalErrorKind::Io, detail));
             }
             self.stream.write(&block[..len])?;
         }
@@ -282,9 +309,9 @@ impl Open {
 }
 
 fn open_stream(fd: c_int) -> Result<(Stream, Own)> {
-    let own = Own(raw::duplicate(fd));
+    let own = Own(raw::open_again(fd));
     if own.0 < 0 {
-        return Err(WalError::new(WalErrorKind::Io, "no descriptor is left; raise the limit"));
+        return Err(WalError::new(WalErrorKind::Io, "it cannot be opened for reading and writing"));
     }
     // By its descriptor: a log that is renamed stays the same file.
     let storage = Directory::open(Path::new("/proc/self/fd"), true, Arc::new(PlainWriter))?;

@@ -133,6 +133,13 @@ pub(crate) fn forget(fd: c_int) -> Option<File> {
     (!is_used).then_some(file)
 }
 
+/// Files that a program started now would get, by one of their descriptors.
+pub(crate) fn inherited() -> Vec<File> {
+    let Some(table) = table() else { return Vec::new() };
+    let files = table.files.iter().filter(|(fd, _)| raw::is_inherited(**fd));
+    files.map(|(_, file)| file.clone()).collect()
+}
+
 /// Every file, once.
 pub(crate) fn files() -> Vec<File> {
     let mut files: BTreeMap<(u64, u64), File> = BTreeMap::new();

@@ -156,6 +156,70 @@ fn tools_write_what_they_write_without_it() {
     std::fs::remove_dir_all(&place).unwrap();
 }
 
+/// The limit of a file's length stands for a disk that fails: what was written before cannot be given to the
+/// kernel, and a sync by the kernel, which knows nothing of it, would succeed.
+const LOST: &str = r#"
+import os, resource, sys
+fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
+os.write(fd, b"x" * 10000)
+resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+for attempt in [lambda: os.pwrite(fd, b"y", 0), lambda: os.fsync(fd), lambda: os.fsync(fd)]:
+    try:
+        attempt()
+    except OSError:
+        continue
+    sys.exit("a call succeeded although bytes are lost")
+"#;
+
+#[test]
+fn once_bytes_are_lost_no_sync_succeeds() {
+    if !has("python3") {
+        return;
+    }
+    let place = directory("lost");
+    let mut python = routed("python3", "caller");
+    python.args(["-c", LOST]).arg(place.join("lost.wal"));
+    let told = python.output().unwrap();
+    let said = String::from_utf8_lossy(&told.stderr);
+    assert!(told.status.success() && said.contains("bytes written before are lost"), "{said}");
+    std::fs::remove_dir_all(&place).unwrap();
+}
+
+/// Two programs that share an open file both write to it, and neither's bytes are lost.
+#[test]
+fn what_a_child_writes_by_an_inherited_descriptor_stays() {
+    let place = directory("child");
+    let path = place.join("shared.wal");
+    let run = |program: &str, arguments: &[&str]| {
+        let _ = std::fs::remove_file(&path);
+        let status = routed(program, "caller").args(arguments).status().unwrap();
+        assert!(status.success(), "{program} {arguments:?}");
+        String::from_utf8(std::fs::read(&path).unwrap()).unwrap()
+    };
+    let at = path.display();
+    let shell = format!("{{ echo a; /bin/echo b; ( echo c ); echo d; }} > {at}");
+    assert_eq!(run("sh", &["-c", &shell]), "a\nb\nc\nd\n");
+    let shell = format!("{{ echo a; /bin/echo b; }} > {at}");
+    assert_eq!(run("sh", &["-c", &shell]), "a\nb\n");
+    let shell = format!("exec > {at}; echo a; exec /bin/echo b");
+    assert_eq!(run("sh", &["-c", &shell]), "a\nb\n");
+    if has("python3") {
+        for start in [
+            "subprocess.run(['echo', 'b'], stdout=f)",
+            "os.set_inheritable(f.fileno(), True); os.system('echo b >&%d' % f.fileno())",
+            "os.set_inheritable(f.fileno(), True); os.posix_spawn('/bin/echo', ['echo', 'b'], os.environ, \
+             file_actions=[(os.POSIX_SPAWN_DUP2, f.fileno(), 1)]); os.wait()",
+        ] {
+            let code = format!(
+                "import os, subprocess; f = open('{at}', 'wb', 0); os.set_inheritable(f.fileno(), True)\n\
+                 f.write(b'a\\n'); {start}; f.write(b'c\\n')"
+            );
+            assert_eq!(run("python3", &["-c", &code]), "a\nb\nc\n", "{start}");
+        }
+    }
+    std::fs::remove_dir_all(&place).unwrap();
+}
+
 const PYTHON: &str = r#"
 import os, sys
 place = sys.argv[1]
