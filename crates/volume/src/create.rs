@@ -246,7 +246,19 @@ pub(crate) fn write_empty_snapshots(
         io.write(layout.slot_offsets[0] + 4096, &body[..filled])?;
     }
     io.flush()?;
-    for place in [layout.slot_offsets[0], layout.snapshot_copy_offset(0)] {
+    Ok(write_snapshot_header(io, superblock, &header)?)
+}
+
+/// Makes a snapshot whose body is durable the newest one: its header, and once that is durable the
+/// copy, which says that the header was.
+pub(crate) fn write_snapshot_header(
+    io: &mut SyncIo<'_>,
+    superblock: &Superblock,
+    header: &SnapshotHeader,
+) -> Result<(), DiskError> {
+    let layout = &superblock.layout;
+    let slot = header.slot() as usize;
+    for place in [layout.slot_offsets[slot], layout.snapshot_copy_offset(slot)] {
         io.write(place, &header.encode())?;
         io.flush()?;
     }

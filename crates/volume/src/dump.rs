@@ -74,27 +74,24 @@ fn read_slot(io: &mut SyncIo<'_>, superblock: &Superblock, slot: u32) -> Slot {
     };
     let (front, copy) = (read(offset), read(layout.snapshot_copy_offset(slot as usize)));
     let is_unused = front.as_ref().is_err_and(|(_, is_zero)| *is_zero) && copy.is_err();
-    let (header, header_problem) = newer(front.map_err(|(problem, _)| problem), copy.ok());
+    let front = front.map_err(|(problem, _)| problem);
+    let (header, header_problem) = match SnapshotHeader::newer(front.clone().ok(), copy.ok()) {
+        Some(newer) if front.as_ref() != Ok(&newer) => (Ok(newer), Some(why_not(&front, &newer))),
+        _ => (front, None),
+    };
     let body_problem =
         header.as_ref().ok().and_then(|header| read_body(io, offset, header, &mut |_| ()).err());
     Slot { slot, offset, is_unused, header, header_problem, body_problem }
 }
 
-/// Which of a slot's two headers counts, as a recovery chooses; and why it is not the first.
-fn newer(
-    front: Result<SnapshotHeader, String>,
-    copy: Option<SnapshotHeader>,
-) -> (Result<SnapshotHeader, String>, Option<String>) {
-    match (front, copy) {
-        (Ok(front), Some(copy)) if copy.snapshot_number > front.snapshot_number => {
-            let problem = format!(
-                "expected the header of snapshot {}, found that of snapshot {}",
-                copy.snapshot_number, front.snapshot_number
-            );
-            (Ok(copy), Some(problem))
-        }
-        (Err(problem), Some(copy)) => (Ok(copy), Some(problem)),
-        (front, _) => (front, None),
+/// What is wrong with the header in front, since `copy` counts.
+fn why_not(front: &Result<SnapshotHeader, String>, copy: &SnapshotHeader) -> String {
+    match front {
+        Ok(front) => format!(
+            "expected the header of snapshot {}, found that of snapshot {}",
+            copy.snapshot_number, front.snapshot_number
+        ),
+        Err(problem) => problem.clone(),
     }
 }
 

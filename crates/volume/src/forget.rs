@@ -5,6 +5,7 @@
 //! change is one new snapshot of a map at rest, so it happens as a whole or not at all.
 
 use crate::check::Chunk;
+use crate::create::write_snapshot_header;
 use crate::dump::read_slots;
 use crate::map_device;
 use crate::sync_io::SyncIo;
@@ -115,11 +116,7 @@ pub fn give_up(
     };
     io.flush()?;
     let header = SnapshotHeader { snapshot_number: number, body, ..newest };
-    for place in [to, superblock.layout.snapshot_copy_offset(header.slot() as usize)] {
-        io.write(place, &header.encode())?;
-        io.flush()?;
-    }
-    Ok(())
+    Ok(write_snapshot_header(io, superblock, &header)?)
 }
 
 fn newest_clean(

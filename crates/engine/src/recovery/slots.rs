@@ -43,17 +43,9 @@ pub(super) struct Judged {
 }
 
 impl FoundSlot {
-    /// The newer of its two headers; of two with the same number the one in front, which was
-    /// written last.
     fn newest(&self) -> Option<SnapshotHeader> {
-        let copy = self.copy.as_ref().ok().copied();
-        let header = self.header.as_ref().ok().copied();
-        match (header, copy) {
-            (Some(header), Some(copy)) if copy.snapshot_number > header.snapshot_number => {
-                Some(copy)
-            }
-            (header, copy) => header.or(copy),
-        }
+        let sound = |place: &Place| place.as_ref().ok().copied();
+        SnapshotHeader::newer(sound(&self.header), sound(&self.copy))
     }
 
     fn name(&self) -> String {

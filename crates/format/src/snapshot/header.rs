@@ -35,6 +35,15 @@ impl SnapshotHeader {
         (self.snapshot_number % 2) as u32
     }
 
+    /// Which of a slot's two sound headers counts, the one in front or its copy at the end: the newer
+    /// one; of two with the same number the one in front, which was written last.
+    pub fn newer(front: Option<Self>, copy: Option<Self>) -> Option<Self> {
+        match (front, copy) {
+            (Some(front), Some(copy)) if copy.snapshot_number > front.snapshot_number => Some(copy),
+            (front, copy) => front.or(copy),
+        }
+    }
+
     /// The header's 4096 bytes.
     pub fn encode(&self) -> [u8; SEALED_BYTES] {
         let mut block = [0; SEALED_BYTES];
