@@ -4,8 +4,9 @@
 //! newer than everything before it in this log, and its checksums hold. After the last one the scan
 //! looks ahead as far as one record can reach: if a newer sound record stands there, what is
 //! between was complete once and is damaged now; if not, it is a torn write that nobody was
-//! promised. That is how torn is told from corrupt inside one log; gaps between logs are the
-//! chain's business.
+//! promised. It does so where the last one ended and at the start of the log, where the next one is
+//! if it did not fit any more. That is how torn is told from corrupt inside one log; gaps between
+//! logs are the chain's business.
 
 use super::bounds::{record_past_volume, sequence_fits};
 use crate::RECORD_BYTES_MAX;
@@ -65,10 +66,11 @@ impl Found {
 enum Goal {
     /// The record that should stand at the cursor.
     Record,
-    /// The record there may have gone to the start of the log instead.
-    Wrapped,
-    /// Anything newer within one record's reach.
+    /// Anything newer within one record's reach of it.
     LookAhead,
+    /// The record there may have gone to the start of the log instead: it, or anything newer within
+    /// one record's reach.
+    Wrapped,
     Done,
 }
 
@@ -170,16 +172,19 @@ impl LogScan {
         let Some(window) = self.window.clone() else { return };
         match self.goal {
             Goal::Record => {
-                let any = self.take_records(&window, self.cursor, context);
-                if !any {
-                    self.goal = self.after_the_last();
+                if !self.take_records(&window, self.cursor, context) {
+                    self.goal = Goal::LookAhead;
                 }
             }
-            Goal::Wrapped => {
-                let any = self.take_records(&window, 0, context);
-                self.goal = if any { Goal::Record } else { Goal::LookAhead };
+            Goal::LookAhead => {
+                let any = self.look_ahead(&window, self.cursor, context);
+                self.goal = if any { Goal::Record } else { self.after_the_last() };
             }
-            Goal::LookAhead => self.look_ahead(&window, context),
+            Goal::Wrapped => {
+                let any =
+                    self.take_records(&window, 0, context) || self.look_ahead(&window, 0, context);
+                self.goal = if any { Goal::Record } else { Goal::Done };
+            }
             Goal::Done => {}
         }
         if u64::from(self.cursor) >= u64::from(context.layout.log_blocks())
@@ -189,10 +194,10 @@ impl LogScan {
         }
     }
 
-    /// Where the record after the last one in a row may be. A scan that began at the start of the
-    /// log has seen what stands there: nothing newer than what it found since.
+    /// Where the record after the last one in a row may be, if not there. A scan that began at the
+    /// start of the log has seen what stands there: nothing newer than what it found since.
     fn after_the_last(&self) -> Goal {
-        if self.claim.position == 0 || self.cursor == 0 { Goal::LookAhead } else { Goal::Wrapped }
+        if self.claim.position == 0 { Goal::Done } else { Goal::Wrapped }
     }
 
     /// The log cannot be read here.
@@ -274,15 +279,16 @@ impl LogScan {
         })
     }
 
-    /// Looks for a newer record behind one whose header does not hold.
-    fn look_ahead(&mut self, bytes: &[u8], context: &ScanContext) {
+    /// Looks in `bytes`, which stand at log block `start`, for a newer record behind one there whose header
+    /// does not hold; says whether there was one.
+    fn look_ahead(&mut self, bytes: &[u8], start: u32, context: &ScanContext) -> bool {
         let block = context.block();
         for step in 1..bytes.len() / block {
             let at = &bytes[step * block..];
             if at[..4] != RECORD_MAGIC {
                 continue;
             }
-            let position = self.cursor + step as u32;
+            let position = start + step as u32;
             let sound = peek(&at[..512.min(at.len())])
                 .ok()
                 .filter(|peeked| self.accepts(peeked, position, context))
@@ -291,7 +297,7 @@ impl LogScan {
                 });
             if let Some(newer) = sound {
                 let log = self.claim.log_index;
-                let offset = context.layout.log_block_offset(log, self.cursor).unwrap_or(0);
+                let offset = context.layout.log_block_offset(log, start).unwrap_or(0);
                 let problem = format!(
                     "log {log} at device byte {offset}: expected a record, found none that is sound, \
                      but record {} stands behind it",
@@ -299,11 +305,10 @@ impl LogScan {
                 );
                 self.problems.push((newer.sequence, problem));
                 self.cursor = position;
-                self.goal = Goal::Record;
-                return;
+                return true;
             }
         }
-        self.goal = Goal::Done;
+        false
     }
 }
 
@@ -407,7 +412,7 @@ mod tests {
             while let Some((offset, len)) = scan.next_read(&context) {
                 let from = (offset - start) as usize;
                 assert!(from + len as usize <= log.len(), "{len} bytes at {from} of {}", log.len());
-                if from == 0 {
+                if from == 0 && first > 0 {
                     // What may have gone to the start of the log is looked for once, whatever was read there.
                     read.fill(false);
                 }

@@ -4,7 +4,8 @@
 //! for another one. There it is decided by chance whether a snapshot is taken, and whether a small record goes
 //! into what is left. A recovery begins to scan where the snapshot ended; what a later lap may write there
 //! matters only until the next snapshot, which is why workloads without laps as regular as these hardly ever
-//! see it. A copy of the disk is recovered, so that no lap is cut short by trying.
+//! see it. A copy of the disk is recovered, so that no lap is cut short by trying; another copy lost one of the
+//! records behind the snapshot, anywhere in the lap, and must say so.
 
 use crate::support::content::{SECTOR, versions};
 use crate::support::disk::TestDisk;
@@ -12,7 +13,8 @@ use crate::support::harness::{Harness, Options};
 use crate::support::steps::Step;
 use nearhead_disk::Nanos;
 use nearhead_engine::{Operation, Request, RequestId};
-use nearhead_format::AckMode;
+use nearhead_format::record::peek;
+use nearhead_format::{AckMode, SnapshotHeader};
 use nearhead_models::{SplitMix, Store};
 use nearhead_volume::{Service, Volume};
 use std::collections::BTreeMap;
@@ -49,6 +51,51 @@ fn recover(harness: &mut Harness, headers_rot: bool) -> Result<BTreeMap<u64, u64
     let reply = volume.poll_reply().ok_or("the read is not answered")?;
     let parts = reply.result.map_err(|error| error.to_string())?;
     Ok((0..).zip(versions(0, &parts)?).collect())
+}
+
+/// Sequences of the records behind the newest snapshot, and where they stand on the device.
+fn records_to_scan(harness: &mut Harness) -> BTreeMap<u64, u64> {
+    let image = harness.volume().disk().image();
+    let superblock = harness.volume().superblock().clone();
+    let layout = superblock.layout;
+    let read = |offset: u64, len: usize| {
+        let mut bytes = vec![0; len];
+        image.read(offset, &mut bytes).unwrap();
+        bytes
+    };
+    let header = |slot: u32| {
+        let bytes = read(layout.slot_offsets[slot as usize], 4096);
+        SnapshotHeader::decode(&bytes, &superblock.volume_id, slot, u64::MAX).ok()
+    };
+    let newest = [0, 1].into_iter().filter_map(header).max_by_key(|header| header.snapshot_number);
+    let included = newest.unwrap().record_sequence;
+    let offsets = (0..layout.log_blocks()).filter_map(|block| layout.log_block_offset(0, block));
+    let found = offsets.filter_map(|offset| Some((peek(&read(offset, 512)).ok()?, offset)));
+    let all = found.map(|(peeked, offset)| (peeked.sequence, offset));
+    all.filter(|(sequence, _)| *sequence > included).collect()
+}
+
+/// A record that is lost, and is not the last one, is missed wherever it stood.
+fn lose_a_record(harness: &mut Harness, random: &mut SplitMix) -> Result<(), String> {
+    let mut records: Vec<_> = records_to_scan(harness).into_iter().collect();
+    records.pop();
+    if records.is_empty() {
+        return Ok(());
+    }
+    let (sequence, offset) = records[random.below(records.len() as u64) as usize];
+    let options = harness.options.clone();
+    let mut image = harness.volume().disk().image();
+    image.zero(offset, 512).map_err(|error| error.to_string())?;
+    let disk = TestDisk::with_image(options.disk_properties(), image);
+    let opened = Volume::open_in_virtual_time(disk, Nanos::ZERO, |_, config| {
+        options.configure(config);
+    });
+    let (mut volume, now) = opened.map_err(|error| error.to_string())?;
+    if volume.run_until_open(now).is_ok() && volume.status().damage.is_empty() {
+        let status = volume.status();
+        return Err(format!("record {sequence} at byte {offset} is lost in silence: {status:?}"));
+    }
+    Ok(())
 }
 
 fn run(seed: u64) {
@@ -89,6 +136,8 @@ fn run(seed: u64) {
         left_bytes -= written;
         if at_end || random.below(16) == 0 {
             check(&mut harness, seed);
+            let told = lose_a_record(&mut harness, &mut random);
+            told.unwrap_or_else(|problem| fail(seed, &problem));
         }
     }
 }
@@ -97,11 +146,13 @@ fn check(harness: &mut Harness, seed: u64) {
     for headers_rot in [false, true] {
         let read = recover(harness, headers_rot);
         if let Err(problem) = read.and_then(|read| harness.oracle.check_restart(&read)) {
-            panic!(
-                "repeat with: SEED={seed} cargo test -p nearhead-volume --test laws laps::\n{problem}"
-            );
+            fail(seed, &problem);
         }
     }
+}
+
+fn fail(seed: u64, problem: &str) -> ! {
+    panic!("repeat with: SEED={seed} cargo test -p nearhead-volume --test laws laps::\n{problem}")
 }
 
 #[test]

@@ -213,6 +213,7 @@ impl Damaged {
                 self.flip(self.payload_of(3) + 1000);
             }
             "snapshot-newer-unreadable" => self.unreadable(slots[1]..slots[1] + 4096),
+            "snapshot-newer-body-unreadable" => self.unreadable(slots[1] + 4096..slots[1] + 8192),
             "snapshot-newer-header-and-copy-unreadable" => {
                 self.flip(slots[1] + 32);
                 self.unreadable(slot_copies[1]..slot_copies[1] + 4096);
