@@ -183,10 +183,7 @@ impl Engine {
             Step::Body(loading) => self.on_body(loading, result),
             Step::Scan(scan) => self.on_log_read(scan, result),
             Step::Journal(scan) => self.on_journal_read(scan, result),
-            Step::Verify(mut scan, index) => {
-                scan.verify(index, bytes_of(result).ok().as_deref());
-                self.verify_next(scan);
-            }
+            Step::Verify(scan, index) => self.on_payload_read(scan, index, result),
             Step::Flush => match result {
                 Ok(_) => self.recovery_is_done(),
                 Err(error) => {
@@ -284,6 +281,25 @@ impl Engine {
             recovery.found = scan.found;
         }
         self.scans_are_done();
+    }
+
+    /// A payload that cannot be read may be that of a record that was acknowledged.
+    fn on_payload_read(
+        &mut self,
+        mut scan: Box<JournalScan>,
+        index: usize,
+        result: Result<Payload, DiskError>,
+    ) {
+        let bytes = bytes_of(result);
+        if let (Err(problem), Some(recovery)) = (&bytes, self.recovering()) {
+            let offset = scan.payload_of(index).map_or(0, |(offset, _)| offset);
+            let sequence = scan.found[index].header.sequence;
+            let problem =
+                format!("record {sequence} at device byte {offset}: could not be read: {problem}");
+            recovery.unreadable.get_or_insert(problem);
+        }
+        scan.verify(index, bytes.ok().as_deref());
+        self.verify_next(scan);
     }
 
     fn scan_next_log(&mut self) {
