@@ -44,9 +44,12 @@ impl Engine {
             if self.checkpoint.is_copying() {
                 return;
             }
-            // Waits for the checkpoint to make room, or for the snapshot that frees what records
-            // since the last one protect; if there is nothing of either, room will never come.
-            if self.checkpoint.found_nothing() && self.commit.bytes_since_snapshot > 0 {
+            // Waits for the checkpoint to make room, or for the snapshots that free what records
+            // since the last one protect and settle what in-place writes made stale; if there is
+            // nothing of all that, room will never come.
+            let snapshots_free =
+                self.commit.bytes_since_snapshot > 0 || !self.invalidations.is_empty();
+            if self.checkpoint.found_nothing() && snapshots_free {
                 self.demand_snapshot_for_room();
             } else if self.checkpoint.nothing_left() && self.transferring.is_empty() {
                 self.fail(
