@@ -3,10 +3,12 @@
 //! Nothing that exists moves: groups are added behind the last one, and the superblock copies are
 //! written anew, the last one at the new end first. Until the first copy of the new generation is
 //! there the volume is the old one; from then on it is the new one. The map must be at rest in a
-//! snapshot. The snapshot slots keep the size chosen at creation, and so does the map that must fit
-//! them: with many more logs than then, part of the log space cannot be used, which is said.
+//! snapshot. The snapshot slots, on the disk or on its map device, keep the size chosen at creation, and
+//! so does the map that must fit them: with many more logs than then, part of the log space cannot be
+//! used, which is said.
 
 use crate::create::write_superblocks;
+use crate::map_device;
 use crate::open::{OpenError, find_superblock_to_change};
 use crate::sync_io::SyncIo;
 use nearhead_disk::DiskError;
@@ -86,7 +88,8 @@ impl fmt::Display for GrowError {
             Self::Slots { device, groups_max } => write!(
                 formatter,
                 "grow {device}: expected room for more logs in the snapshots, found it full at \
-                 {groups_max} groups, fixed at creation; copy to a new volume instead, made with --grow-to"
+                 {groups_max} groups, fixed at creation; copy to a new volume instead, made with --grow-to or \
+                 with a larger map device"
             ),
             Self::Layout(error) => write!(formatter, "grow: {error}"),
             Self::Disk(error) => write!(formatter, "grow: {error}"),
@@ -121,13 +124,15 @@ pub fn plan(io: &mut SyncIo<'_>) -> Result<Growth, GrowError> {
     let (device, capacity) = (properties.name.clone(), properties.capacity_bytes);
     let sector = u64::from(before.layout.sector_bytes);
     let device_bytes = capacity - capacity % sector;
-    let (layout, groups_left_out) = enlarged(&before, device_bytes, &device)?;
+    // What limits the groups is the room for the map, wherever that is.
+    let map_slot_bytes = map_device::on_map(io, &before)?.layout.slot_bytes;
+    let (layout, groups_left_out) = enlarged(&before, device_bytes, map_slot_bytes, &device)?;
     layout.validate()?;
     if layout.client_bytes() <= before.layout.client_bytes() {
         let volume_bytes = before.layout.device_bytes;
         return Err(GrowError::NothingToAdd { device, volume_bytes, device_bytes });
     }
-    let map_room_pct = map_room_pct(&layout);
+    let map_room_pct = map_room_pct(&layout, map_slot_bytes);
     let generation = before.generation + 1;
     let after = Superblock { layout, generation, ..before.clone() };
     Ok(Growth { before, after, groups_left_out, map_room_pct })
@@ -136,6 +141,7 @@ pub fn plan(io: &mut SyncIo<'_>) -> Result<Growth, GrowError> {
 fn enlarged(
     before: &Superblock,
     device_bytes: u64,
+    map_slot_bytes: u64,
     device: &str,
 ) -> Result<(Layout, u64), GrowError> {
     let old = &before.layout;
@@ -153,7 +159,7 @@ fn enlarged(
         }
         Preset::Mlb => {
             let wanted = (room / old.group_bytes).min(u64::from(u32::MAX));
-            let groups_max = groups_max(old);
+            let groups_max = groups_max(old, map_slot_bytes);
             let count = wanted.min(groups_max);
             if count <= u64::from(old.group_count) && wanted > count {
                 return Err(GrowError::Slots { device: device.to_owned(), groups_max });
@@ -170,14 +176,14 @@ fn entry_bytes_per_log(layout: &Layout) -> u64 {
 }
 
 /// Logs for which the slots have room enough.
-fn groups_max(layout: &Layout) -> u64 {
+fn groups_max(layout: &Layout, map_slot_bytes: u64) -> u64 {
     let per_log = entry_bytes_per_log(layout) * MAP_ROOM_PCT_MIN / 100 + SLOT_BYTES_PER_LOG;
-    layout.slot_bytes.saturating_sub(SLOT_BYTES_KEPT) / per_log
+    map_slot_bytes.saturating_sub(SLOT_BYTES_KEPT) / per_log
 }
 
-fn map_room_pct(layout: &Layout) -> u64 {
+fn map_room_pct(layout: &Layout, map_slot_bytes: u64) -> u64 {
     let logs = u64::from(layout.log_count());
-    let room = layout.slot_bytes.saturating_sub(SLOT_BYTES_KEPT + logs * SLOT_BYTES_PER_LOG);
+    let room = map_slot_bytes.saturating_sub(SLOT_BYTES_KEPT + logs * SLOT_BYTES_PER_LOG);
     let wanted = entry_bytes_per_log(layout) * logs;
     (room * 100).checked_div(wanted).unwrap_or(100).min(100)
 }

@@ -5,11 +5,11 @@
 
 mod support;
 
-use nearhead_disk::Nanos;
+use nearhead_disk::{Disk, Nanos, Properties};
 use nearhead_engine::Operation;
 use nearhead_format::map_device::JOURNAL_BLOCK_BYTES;
 use nearhead_models::{CrashDisk, SplitMix};
-use nearhead_volume::{JoinedDisk, SyncIo, Volume, create};
+use nearhead_volume::{JoinedDisk, SyncIo, Volume, create, grow};
 use support::{Run, Trial};
 
 const BLOCKS: u64 = 512;
@@ -117,4 +117,19 @@ fn a_journal_longer_than_one_read_is_found_whole() {
     for version in writes - BLOCKS + 1..=writes {
         assert_eq!(run.version(version % BLOCKS), version);
     }
+}
+
+#[test]
+fn a_volume_grows_only_as_far_as_its_map_device_has_room() {
+    let groups_at_most = |map_bytes: u64| {
+        let (main, map) = made_with(7, map_bytes).into_parts();
+        let properties = Properties { capacity_bytes: 1 << 40, ..main.properties().clone() };
+        let larger = CrashDisk::with_image(properties, main.image_after(&|_, _| true));
+        let mut joined = JoinedDisk::new(larger, map).unwrap();
+        let growth = grow::plan(&mut SyncIo::in_virtual_time(&mut joined, Nanos::ZERO)).unwrap();
+        assert!(growth.groups_left_out > 0 && growth.map_room_pct >= 9, "{growth:?}");
+        growth.after.layout.group_count
+    };
+    let (small, large) = (groups_at_most(4 << 20), groups_at_most(16 << 20));
+    assert!(large > 3 * small, "{large} groups with four times the room for {small}");
 }
