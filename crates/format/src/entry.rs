@@ -350,6 +350,7 @@ pub(crate) mod tests {
             Entry { len_sectors: 9, place: Place::Zero, crc: 0, ..sample() },
             Entry { home_sector: 23, place: Place::Zero, crc: 0, ..sample() },
             Entry { home_sector: SECTORS_MAX, len_sectors: 1, ..sample() },
+            Entry { home_sector: SECTORS_MAX, len_sectors: 1, place: Place::Zero, crc: 0 },
             Entry { home_sector: u64::MAX, len_sectors: 1, ..sample() },
             Entry { place: Place::Poisoned, ..sample() },
             Entry { place: log(4096, 0, 0), ..sample() },
@@ -364,6 +365,14 @@ pub(crate) mod tests {
         for entry in bad {
             assert!(entry.validate().is_err(), "{entry:?}");
         }
+    }
+
+    #[test]
+    fn the_field_that_is_at_fault_is_the_one_that_is_named() {
+        let place = Place::Log { chunk_sector: SECTORS_MAX - 4, chunk_len: 5, offset: 2 };
+        let entry = Entry { home_sector: 19, len_sectors: 2, place, crc: 1 };
+        let told = entry.validate().unwrap_err().to_string();
+        assert!(told.contains("chunk_sector"), "{told}");
     }
 
     #[test]

@@ -91,6 +91,16 @@ fn assert_one_use_per_byte(layout: &Layout) {
 }
 
 #[test]
+fn the_copy_of_a_snapshot_header_is_the_last_block_of_its_slot() {
+    every_layout(|layout| {
+        for (slot, start) in layout.slot_offsets.into_iter().enumerate() {
+            let end = start + layout.slot_bytes;
+            assert_eq!(layout.snapshot_copy_offset(slot) + 4096, end, "{layout:?}");
+        }
+    });
+}
+
+#[test]
 fn every_client_byte_has_one_home_that_is_nothing_else() {
     every_layout(assert_one_use_per_byte);
 }

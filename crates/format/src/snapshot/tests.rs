@@ -71,6 +71,19 @@ fn header() -> SnapshotHeader {
     }
 }
 
+#[test]
+fn the_newer_of_two_headers_counts_and_of_equals_the_one_in_front() {
+    let (old, new) = (header(), SnapshotHeader { snapshot_number: 15, ..header() });
+    assert_eq!(SnapshotHeader::newer(Some(old), Some(new)), Some(new));
+    assert_eq!(SnapshotHeader::newer(Some(new), Some(old)), Some(new));
+    assert_eq!(SnapshotHeader::newer(None, Some(old)), Some(old));
+    assert_eq!(SnapshotHeader::newer(Some(old), None), Some(old));
+    assert_eq!(SnapshotHeader::newer(None, None), None);
+    // Written again with the same number after a failure: the copy is of the attempt before.
+    let again = SnapshotHeader { record_sequence: 1, ..old };
+    assert_eq!(SnapshotHeader::newer(Some(again), Some(old)), Some(again));
+}
+
 fn decode(bytes: &[u8]) -> Result<SnapshotHeader, SnapshotError> {
     SnapshotHeader::decode(bytes, &VOLUME, 1, ROOM)
 }
