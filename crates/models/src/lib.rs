@@ -57,7 +57,7 @@ mod validate;
 pub use angle::{Angle, Spindle};
 pub use array::{
     ARRAY_PREFIXES, ArrayKind, ArraySpec, LABEL_BYTES, Label, MEMBERS_MAX, MISSING, Mirror,
-    Purpose, ReadPolicy, RunOne, Stripe, label_of, open as open_array, remove_label,
+    Purpose, ReadPolicy, RunOne, Stripe, label_of, member_run, open as open_array, remove_label,
 };
 pub use crash::{CrashDisk, UnflushedWrite};
 pub use drive::Drive;

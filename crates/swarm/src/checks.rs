@@ -2,6 +2,8 @@
 
 use crate::content::{SECTOR, versions};
 use crate::life::Life;
+use crate::restart::Stop;
+use crate::scenario::Arrangement;
 use crate::steps::{Place, WINDOW_SECTORS, WINDOWS};
 use nearhead_disk::Nanos;
 use nearhead_engine::{Operation, Request, RequestError, RequestId};
@@ -15,6 +17,8 @@ const PROGRESS_WITHIN: Nanos = Nanos::from_secs(600);
 const EVENTS_ON_THE_WAY_MAX: u32 = 5000;
 /// Passes of a checkpoint after which everything is home; one may be under way with other aims.
 const PASSES_MAX: u32 = 4;
+/// Virtual time in which a member of a mirror is copied to.
+const COPIED_WITHIN: Nanos = Nanos::from_secs(60);
 
 type Content = Result<Vec<u64>, RequestError>;
 
@@ -110,7 +114,7 @@ impl Life<'_> {
             self.jump(Nanos::MAX)?;
         }
         let failed = self.volume()?.engine().failure().is_some();
-        if failed || self.disk.faults().hung() > 0 || self.choices.coin() {
+        if failed || self.disk.hung() > 0 || self.choices.coin() {
             self.kill(0)?;
             self.disarm();
         }
@@ -118,7 +122,7 @@ impl Life<'_> {
             return Ok(());
         }
         self.settle()?;
-        self.faults_at_start = self.disk.faults().counts().of_commands();
+        self.faults_at_start = self.disk.counts().of_commands();
         let began = self.now;
         for window in 0..WINDOWS {
             let place = Place { window, start: 8 * window, count: 16 };
@@ -133,6 +137,13 @@ impl Life<'_> {
             return Err(format!("progress took {took}, expected at most {PROGRESS_WITHIN}"));
         }
         self.is_well()?;
+        if matches!(self.scenario.arrangement, Arrangement::Mirror { .. }) {
+            self.idle(COPIED_WITHIN)?;
+            if self.stop()? == Stop::Clean {
+                self.tally.mirrors_alike += u64::from(self.disk.compare()?);
+            }
+            self.begin(0)?;
+        }
         self.cut(1)
     }
 

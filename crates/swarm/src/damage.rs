@@ -41,7 +41,7 @@ impl Life<'_> {
         }
         let superblock = self.volume()?.superblock().clone();
         // One piece of damage is enough.
-        self.disk.faults().allow_silent(0);
+        self.disk.allow_silent(0);
         match self.stop()? {
             Stop::Clean => {}
             // The newest record may be the only place of what was acknowledged.
@@ -55,15 +55,12 @@ impl Life<'_> {
                 let copies = layout.superblock_offsets();
                 let spared = random.below(3) as usize;
                 for copy in (0..3).filter(|copy| *copy != spared) {
-                    self.disk.faults().rot_in(copies[copy]..copies[copy] + 512);
+                    self.disk.rot_in(copies[copy]..copies[copy] + 512);
                 }
             }
             1 => {
                 let slot = random.below(2) as usize;
-                let start = layout.slot_offsets[slot];
-                let places = [start, start + 4096, start + 8192, layout.snapshot_copy_offset(slot)];
-                let at = places[random.below(4) as usize];
-                self.disk.faults().rot_in(at..at + 512);
+                self.disk.rot_in_slot(layout, slot, random.below(4) as usize);
             }
             _ => self.rot_logs(layout, &mut random),
         }
@@ -81,7 +78,7 @@ impl Life<'_> {
             let Some(start) = layout.log_offset(log) else { continue };
             let sectors = (256 << 10) / 512;
             let at = start + random.below(sectors) * 512;
-            self.disk.faults().rot_in(at..at + 512);
+            self.disk.rot_in(at..at + 512);
         }
     }
 }

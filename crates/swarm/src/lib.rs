@@ -20,6 +20,7 @@ mod life;
 mod minimise;
 mod requests;
 mod restart;
+mod rig;
 mod scenario;
 mod shared_disk;
 mod steps;
@@ -27,7 +28,7 @@ mod tally;
 
 pub use life::{Failure, run};
 pub use minimise::{Minimised, minimise};
-pub use scenario::Scenario;
+pub use scenario::{Arrangement, Scenario};
 pub use shared_disk::SharedDisk;
 pub use steps::{Place, Step, Steps};
 pub use tally::Tally;

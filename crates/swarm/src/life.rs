@@ -5,8 +5,8 @@
 //! excused only by a fault that happened since the last start, wrong bytes by nothing.
 
 use crate::oracle::{Oracle, Read};
-use crate::scenario::Scenario;
-use crate::shared_disk::SharedDisk;
+use crate::rig::Rig;
+use crate::scenario::{Arrangement, Scenario};
 use crate::steps::{Place, Step, WINDOW_SECTORS, WINDOWS};
 use crate::tally::Tally;
 use nearhead_disk::{Disk, Nanos};
@@ -45,8 +45,8 @@ pub(crate) enum Waiting {
 
 pub(crate) struct Life<'a> {
     pub(crate) scenario: &'a Scenario,
-    pub(crate) disk: SharedDisk,
-    pub(crate) volume: Option<Volume<SharedDisk>>,
+    pub(crate) disk: Rig,
+    pub(crate) volume: Option<Volume<Box<dyn Disk>>>,
     pub(crate) now: Nanos,
     pub(crate) oracle: Oracle,
     pub(crate) choices: SplitMix,
@@ -92,13 +92,16 @@ fn live(scenario: &Scenario, at: &std::cell::Cell<usize>) -> Result<Tally, Strin
 
 impl<'a> Life<'a> {
     fn new(scenario: &'a Scenario) -> Result<Self, String> {
-        let mut disk = SharedDisk::new(scenario.properties.clone(), scenario.latency)
-            .shingled_from(scenario.non_shingled_bytes());
+        let mut disk = Rig::new(scenario);
+        let (mut whole, now) = disk
+            .assemble(Some(*b"an array of life"), Nanos::ZERO)
+            .map_err(|error| error.to_string())?;
         let options = scenario.create_options();
-        let mut io = SyncIo::in_virtual_time(&mut disk, Nanos::ZERO);
+        let mut io = SyncIo::in_virtual_time(&mut whole, now);
         let superblock = create_to_grow(&mut io, &options, scenario.grown_bytes)
             .map_err(|error| error.to_string())?;
         let now = io.now();
+        drop(whole);
         let mut choices = SplitMix::new(scenario.seed ^ 0x6c69_6665);
         let bases = bases(&superblock.layout, &mut choices);
         let mut life = Self {
@@ -115,7 +118,8 @@ impl<'a> Life<'a> {
             faults_at_start: 0,
             damaged: false,
             over: false,
-            has_grown: false,
+            // The label of an array's member is where a smaller disk ended.
+            has_grown: scenario.arrangement != Arrangement::One,
         };
         life.plan_faults(&superblock.layout);
         life.open()?;
@@ -131,27 +135,22 @@ impl<'a> Life<'a> {
         // snapshots are damaged behind the volume's back.
         let one_log = matches!(self.scenario.preset, "singlelog" | "slsmr");
         plan.damageable = if one_log { plan.verified.clone() } else { Scenario::slots(layout) };
-        self.disk.faults().set_plan(plan);
+        self.disk.set_plan(&plan, layout);
     }
 
     /// Faults hit from now on.
     pub(crate) fn arm(&mut self) {
         let silent = self.scenario.budget == FaultBudget::Detect && !self.is_damaged();
-        let mut disk = self.disk.faults();
-        disk.arm(true);
-        disk.allow_silent(u64::from(silent));
+        self.disk.arm(true, u64::from(silent));
     }
 
     pub(crate) fn disarm(&mut self) {
-        let mut disk = self.disk.faults();
-        disk.arm(false);
-        disk.allow_silent(0);
+        self.disk.arm(false, 0);
     }
 
     /// Whether anything was damaged without a word.
     pub(crate) fn is_damaged(&mut self) -> bool {
-        let disk = self.disk.faults();
-        let counts = disk.counts();
+        let counts = self.disk.counts();
         let silent = |kind: &FaultKind| kind.is_silent() && counts.of(*kind) > 0;
         self.damaged |= FaultKind::ALL.iter().any(silent);
         self.damaged
@@ -159,18 +158,21 @@ impl<'a> Life<'a> {
 
     /// Whether an error may be the disk's.
     pub(crate) fn is_excused(&mut self) -> bool {
-        self.is_damaged() || self.disk.faults().counts().of_commands() > self.faults_at_start
+        let excuses = self.disk.counts().of_commands() > self.faults_at_start;
+        self.is_damaged() || excuses && !self.disk.hides_faults()
     }
 
-    pub(crate) fn volume(&mut self) -> Result<&mut Volume<SharedDisk>, String> {
+    pub(crate) fn volume(&mut self) -> Result<&mut Volume<Box<dyn Disk>>, String> {
         self.volume.as_mut().ok_or_else(|| "the simulator lost its volume".to_owned())
     }
 
     fn finished(mut self) -> Tally {
         self.note_volume();
         self.tally.lives = 1;
-        self.tally.faults = *self.disk.faults().counts();
-        self.tally.commands = self.disk.faults().commands();
+        self.tally.arrays = u64::from(self.scenario.arrangement != Arrangement::One);
+        self.tally.map_devices = u64::from(self.scenario.map_device_bytes.is_some());
+        self.tally.faults = self.disk.counts();
+        self.tally.commands = self.disk.commands();
         let (now, commands) = (self.now.0, self.tally.commands);
         self.tally.mix(now);
         self.tally.mix(commands);
@@ -259,7 +261,7 @@ impl<'a> Life<'a> {
         Ok(())
     }
 
-    fn idle(&mut self, span: Nanos) -> Result<(), String> {
+    pub(crate) fn idle(&mut self, span: Nanos) -> Result<(), String> {
         let until = self.now + span;
         for _ in 0..EVENTS_MAX {
             if !self.jump(until)? {
@@ -286,7 +288,7 @@ impl<'a> Life<'a> {
                 if done(self)? {
                     return Ok(true);
                 }
-                if self.disk.faults().hung() > 0 {
+                if self.disk.hung() > 0 {
                     return Ok(false);
                 }
                 let (waiting, status) = (self.names_waiting(), self.volume()?.status());
@@ -294,7 +296,7 @@ impl<'a> Life<'a> {
                     "{what}: nothing will happen, {waiting} wait; status {status:?}"
                 ));
             }
-            if self.disk.faults().hung() > 0 && !self.is_busy() {
+            if self.disk.hung() > 0 && !self.is_busy() {
                 return Ok(false);
             }
         }

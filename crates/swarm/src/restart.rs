@@ -7,7 +7,7 @@ use crate::life::{Life, Waiting};
 use crate::steps::Place;
 use nearhead_engine::Operation;
 use nearhead_format::AckMode;
-use nearhead_models::faults::{FaultKind, FaultPlan, NthFault};
+use nearhead_models::faults::{FaultKind, NthFault};
 use nearhead_volume::{Service, SyncIo, Volume, grow};
 
 /// Events of a recovery before it is cut, at most.
@@ -119,7 +119,7 @@ impl Life<'_> {
             return Ok(());
         }
         // What would be damaged now may be the newest record, and that looks like the end of what was written.
-        self.disk.faults().allow_silent(0);
+        self.disk.allow_silent(0);
         for _ in 0..again {
             self.recover_and_cut();
         }
@@ -127,13 +127,13 @@ impl Life<'_> {
         if !under_faults {
             self.disarm();
         }
-        let before = self.disk.faults().counts().of_commands();
+        let before = self.disk.counts().of_commands();
         let mut opened = self.open();
-        if opened.is_ok() && self.disk.faults().hung() > 0 {
+        if opened.is_ok() && self.disk.hung() > 0 {
             opened = Err("a command hangs since the volume was opened".to_owned());
         }
         if let Err(problem) = opened {
-            let hit = self.disk.faults().counts().of_commands() > before;
+            let hit = self.disk.counts().of_commands() > before;
             if hit && under_faults {
                 self.tally.openings_failed += 1;
                 self.volume = None;
@@ -149,7 +149,7 @@ impl Life<'_> {
         }
         self.disarm();
         self.check_content()?;
-        self.faults_at_start = self.disk.faults().counts().of_commands();
+        self.faults_at_start = self.disk.counts().of_commands();
         self.arm();
         Ok(())
     }
@@ -172,16 +172,17 @@ impl Life<'_> {
     /// Opens the volume; some requests come while recovery is still under way.
     pub(crate) fn open(&mut self) -> Result<(), String> {
         let scenario = self.scenario;
-        let (volume, now) =
-            Volume::open_in_virtual_time(self.disk.clone(), self.now, |_, config| {
-                scenario.configure(config);
-            })
-            .map_err(|error| error.to_string())?;
+        let disk = self.disk.assemble(None, self.now);
+        let (disk, now) = disk.map_err(|error| error.to_string())?;
+        let (volume, now) = Volume::open_in_virtual_time(disk, now, |_, config| {
+            scenario.configure(config);
+        })
+        .map_err(|error| error.to_string())?;
         self.now = now;
         let volume = self.volume.insert(volume);
         let now = volume.run_until_open(now).map_err(|error| error.to_string())?;
         self.now = now;
-        let clean = !self.is_damaged() && self.disk.faults().counts().of_commands() == 0;
+        let clean = !self.is_damaged() && self.disk.counts().of_commands() == 0;
         let damage = self.volume()?.status().damage;
         if clean && !damage.is_empty() {
             return Err(format!("a sound disk has no damage, found {damage:?}"));
@@ -192,10 +193,10 @@ impl Life<'_> {
     /// Begins a recovery and lets the power go in it. Whether it works so far does not matter.
     fn recover_and_cut(&mut self) {
         let scenario = self.scenario;
-        let opened = Volume::open_in_virtual_time(self.disk.clone(), self.now, |_, config| {
-            scenario.configure(config);
+        let opened = self.disk.assemble(None, self.now).ok().and_then(|(disk, now)| {
+            Volume::open_in_virtual_time(disk, now, |_, config| scenario.configure(config)).ok()
         });
-        if let Ok((mut volume, mut now)) = opened {
+        if let Some((mut volume, mut now)) = opened {
             for _ in 0..self.choices.below(EVENTS_BEFORE_CUT_MAX) {
                 volume.drive(now);
                 let Some(wake) = volume.wake_at() else { break };
@@ -218,20 +219,20 @@ impl Life<'_> {
         }
         self.has_grown = true;
         self.disarm();
-        self.disk = self.disk.clone().enlarged(self.scenario.grown_bytes);
-        let plan = self.disk.faults().plan().clone();
+        self.disk.enlarge(self.scenario.grown_bytes);
         if self.choices.coin() {
             let nth = 1 + self.choices.below(GROW_COMMANDS_MAX);
-            let nth = Some(NthFault { nth, sticky: true, kind: FaultKind::Hang });
-            let mut disk = self.disk.faults();
-            disk.set_plan(FaultPlan { nth, ..FaultPlan::none(self.scenario.seed) });
-            disk.arm(true);
+            let nth = NthFault { nth, sticky: true, kind: FaultKind::Hang };
+            self.disk.fail_only(nth, self.scenario.seed);
         }
-        let mut disk = self.disk.clone();
+        let (mut disk, now) =
+            self.disk.assemble(None, self.now).map_err(|error| error.to_string())?;
+        self.now = now;
         let mut io = SyncIo::in_virtual_time(&mut disk, self.now);
         let grown = grow::plan(&mut io).and_then(|growth| grow::grow(&mut io, &growth));
         self.now = io.now();
-        let hung = self.disk.faults().hung() > 0;
+        drop(disk);
+        let hung = self.disk.hung() > 0;
         self.disarm();
         match grown {
             Ok(()) => self.tally.grown += 1,
@@ -242,7 +243,7 @@ impl Life<'_> {
         }
         self.tally.cuts += 1;
         self.disk.power_cut();
-        self.disk.faults().set_plan(plan);
+        self.disk.resume_plan();
         self.begin(0)
     }
 }

@@ -18,6 +18,25 @@ pub(crate) const PRESET_NAMES: [&str; 4] = ["nolog", "singlelog", "mlb", "mlb-25
 const ON_SHINGLED: [(&str, &str); 2] = [("singlelog", "slsmr"), ("mlb-256", "mlsmr")];
 const MIB: u64 = 1 << 20;
 
+/// What the volume's own disk is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrangement {
+    /// A disk.
+    One,
+    /// RAID-0.
+    Stripe {
+        /// Disks.
+        members: usize,
+        /// Length of a chunk.
+        chunk_bytes: u64,
+    },
+    /// The same on two disks.
+    Mirror {
+        /// The one of them that has faults.
+        faulty: usize,
+    },
+}
+
 /// A life.
 #[derive(Clone, Debug)]
 pub struct Scenario {
@@ -29,6 +48,12 @@ pub struct Scenario {
     pub ack: AckMode,
     /// The disk.
     pub properties: Properties,
+    /// What it is made of.
+    pub arrangement: Arrangement,
+    /// Size of the device that the map's snapshots and journal are on, if they are not on the disk.
+    pub map_device_bytes: Option<u64>,
+    /// A failure at one exact command is the map device's, not the disk's.
+    pub nth_is_of_map_device: bool,
     /// Time of a command.
     pub latency: Nanos,
     /// Capacity of the disk after it has grown.
@@ -77,7 +102,11 @@ impl Scenario {
         let shingled = SplitMix::new(!seed).below(3) == 0;
         let on_shingled = ON_SHINGLED.iter().find(|(plain, _)| shingled && *plain == preset);
         let preset = on_shingled.map_or(preset, |(_, shingled)| shingled);
+        let (arrangement, map_device_bytes) = parts(seed, preset, on_shingled.is_some());
         let budget = if random.below(4) == 0 { FaultBudget::Detect } else { FaultBudget::Survive };
+        // Which member of an array damage hits is not worked out here.
+        let one = arrangement == Arrangement::One;
+        let budget = if one { budget } else { FaultBudget::Survive };
         let sector_bytes = if random.below(4) == 0 { 4096 } else { 512 };
         let device_bytes = (64 + random.below(3) * 32) * MIB;
         let physical = if random.coin() { 4096 } else { sector_bytes };
@@ -101,6 +130,9 @@ impl Scenario {
             preset,
             ack,
             properties,
+            arrangement,
+            map_device_bytes,
+            nth_is_of_map_device: false,
             latency: Nanos::from_micros(pick(random, &[20, 100, 5000])),
             grown_bytes: device_bytes + (16 + random.below(64)) * MIB,
             group_bytes: if few_logs {
@@ -205,6 +237,23 @@ impl Scenario {
     pub fn slots(layout: &Layout) -> Vec<Range<u64>> {
         layout.slot_offsets.iter().map(|start| *start..*start + layout.slot_bytes).collect()
     }
+}
+
+/// One disk, or one life in eight several as an array; one life in eight has a map device.
+fn parts(seed: u64, preset: &str, shingled: bool) -> (Arrangement, Option<u64>) {
+    // By another generator, so that nothing else in a life depends on it.
+    let mut random = SplitMix::new(seed ^ 0x6469_736b_735f_6f66);
+    let arrangement = match random.below(16) {
+        0 if !shingled => Arrangement::Stripe {
+            members: 2 + random.below(3) as usize,
+            chunk_bytes: pick(&mut random, &[4 << 10, 64 << 10, MIB]),
+        },
+        1 if !shingled => Arrangement::Mirror { faulty: random.below(2) as usize },
+        _ => Arrangement::One,
+    };
+    let map_device = random.below(8) == 0 && preset != "nolog";
+    let bytes = pick(&mut random, &[4 * MIB, 5 * MIB, 16 * MIB]);
+    (arrangement, map_device.then_some(bytes))
 }
 
 fn pick<T: Copy>(random: &mut SplitMix, choices: &[T]) -> T {

@@ -42,6 +42,12 @@ pub struct Tally {
     pub invalidated: u64,
     /// Snapshots of maps.
     pub snapshots: u64,
+    /// Lives on an array.
+    pub arrays: u64,
+    /// Lives with a map device.
+    pub map_devices: u64,
+    /// Mirrors whose members were compared at the end.
+    pub mirrors_alike: u64,
     /// Faults, by kind.
     pub faults: FaultCounts,
     /// A number that any difference in what happened changes.
@@ -69,6 +75,9 @@ impl Tally {
         self.snapshots += other.snapshots;
         self.spills += other.spills;
         self.invalidated += other.invalidated;
+        self.arrays += other.arrays;
+        self.map_devices += other.map_devices;
+        self.mirrors_alike += other.mirrors_alike;
         self.faults.add(&other.faults);
         self.digest ^= other.digest;
     }
@@ -83,8 +92,14 @@ impl fmt::Display for Tally {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             formatter,
-            "{} lives: {} requests ({} hostile), {} disk commands, {} sectors checked",
-            self.lives, self.requests, self.hostile, self.commands, self.sectors_checked
+            "{} lives ({} on arrays, {} with a map device): {} requests ({} hostile), {} disk commands, {} sectors checked",
+            self.lives,
+            self.arrays,
+            self.map_devices,
+            self.requests,
+            self.hostile,
+            self.commands,
+            self.sectors_checked
         )?;
         writeln!(
             formatter,
@@ -103,8 +118,8 @@ impl fmt::Display for Tally {
         )?;
         writeln!(
             formatter,
-            "found: {} pieces of damage, {} openings that a fault kept back",
-            self.damage_found, self.openings_failed
+            "found: {} pieces of damage, {} openings that a fault kept back; {} mirrors compared at the end",
+            self.damage_found, self.openings_failed, self.mirrors_alike
         )?;
         write!(formatter, "faults: {}", self.faults)
     }

@@ -18,6 +18,7 @@ fn lives_under_faults_and_crashes_break_no_law() {
     // What never ran proves nothing.
     assert!(all.cuts > 100 && all.cuts_in_recovery > 50 && all.kills > 50 && all.stops > 50);
     assert!(all.records > 1000 && all.snapshots > 200 && all.swaps > 10 && all.hostile > 100);
+    assert!(all.mirrors_alike > 0 && all.arrays > 2 && all.map_devices > 2);
     assert!(all.faults.of_commands() > 200 && all.checkpointed_bytes > 1 << 20);
 }
 

@@ -35,7 +35,7 @@ pub use label::{LABEL_BYTES, Label};
 pub use mirror::{Mirror, ReadPolicy};
 pub use open::{MISSING, Purpose, RunOne, label_of, open, remove_label};
 pub use spec::{ARRAY_PREFIXES, ArrayKind, ArraySpec};
-pub use stripe::Stripe;
+pub use stripe::{Stripe, member_run};
 
 use crate::desk::Desk;
 use crate::model::{Model, Report};

@@ -57,6 +57,11 @@ impl ChunkMap {
     }
 }
 
+/// The bytes of `member` that hold its share of `range` of a stripe of `members` in chunks of `chunk_bytes`.
+pub fn member_run(members: u64, chunk_bytes: u64, member: u64, range: &Range<u64>) -> Range<u64> {
+    ChunkMap { members, chunk_bytes }.run(member, range.start, range.end - range.start)
+}
+
 impl<D: Disk> Stripe<D> {
     /// Stripes `disks` in chunks of `chunk_bytes`, using of each as much as the smallest has.
     ///

@@ -1,0 +1,325 @@
+//! The disks of a life as its volume sees them: one, several as an array, with a map device or without.
+//!
+//! Each is a disk with faults of its own ([`SharedDisk`]); the array and the join between them are the
+//! program's. The power goes for all of them at once. Whoever runs this mirror does what docs/operations.md
+//! advises: after a crash the member that has everything is copied onto the other.
+
+use crate::scenario::{Arrangement, Scenario};
+use crate::shared_disk::SharedDisk;
+use nearhead_disk::{Command, Disk, DiskError, Nanos, Properties};
+use nearhead_format::{Layout, MapDevice};
+
+use nearhead_models::faults::{FaultCounts, FaultKind, FaultPlan, NthFault};
+use nearhead_models::{
+    ArrayKind, ArraySpec, LABEL_BYTES, Purpose, ReadPolicy, RunOne, label_of, member_run,
+    open_array,
+};
+use nearhead_volume::{JoinedDisk, SyncIo};
+use std::ops::Range;
+
+/// All disks of a volume; who has one of them has them all.
+pub(crate) struct Rig {
+    arrangement: Arrangement,
+    /// What the volume's own addresses lie on.
+    members: Vec<SharedDisk>,
+    map: Option<SharedDisk>,
+    /// What may happen to each disk, in the order of `disks`.
+    plans: Vec<FaultPlan>,
+    nth_is_of_map: bool,
+    /// The members of a mirror may differ where writes were under way.
+    is_unsure: bool,
+}
+
+impl Rig {
+    /// Disks of zeros, as the scenario wants them.
+    pub(crate) fn new(scenario: &Scenario) -> Self {
+        let properties = &scenario.properties;
+        let capacity_bytes = properties.capacity_bytes;
+        let count = scenario.arrangement.members();
+        let member_bytes = match scenario.arrangement {
+            Arrangement::One => capacity_bytes,
+            Arrangement::Stripe { chunk_bytes, .. } => {
+                let share_bytes = capacity_bytes.div_ceil(count as u64);
+                share_bytes.next_multiple_of(chunk_bytes) + LABEL_BYTES
+            }
+            Arrangement::Mirror { .. } => capacity_bytes + LABEL_BYTES,
+        };
+        let disk = |name: String, capacity_bytes| {
+            let properties = Properties { name, capacity_bytes, ..properties.clone() };
+            SharedDisk::new(properties, scenario.latency)
+        };
+        let members = (0..count)
+            .map(|member| {
+                let disk = disk(format!("{} disk {member}", properties.name), member_bytes);
+                disk.shingled_from(scenario.non_shingled_bytes())
+            })
+            .collect();
+        let map_name = format!("{} map", properties.name);
+        Self {
+            arrangement: scenario.arrangement,
+            members,
+            map: scenario.map_device_bytes.map(|bytes| disk(map_name, bytes)),
+            plans: Vec::new(),
+            nth_is_of_map: scenario.nth_is_of_map_device,
+            is_unsure: false,
+        }
+    }
+
+    fn disks(&self) -> impl Iterator<Item = &SharedDisk> {
+        self.members.iter().chain(&self.map)
+    }
+
+    /// The one disk that a volume is made of, and what time it is then. `array_id` makes a new array.
+    pub(crate) fn assemble(
+        &mut self,
+        array_id: Option<[u8; 16]>,
+        mut now: Nanos,
+    ) -> Result<(Box<dyn Disk>, Nanos), DiskError> {
+        let mut run = |disk: &mut SharedDisk, command: Command| {
+            let mut io = SyncIo::in_virtual_time(disk, now);
+            let result = io.run(command);
+            now = io.now();
+            result
+        };
+        let main: Box<dyn Disk> = match self.arrangement {
+            Arrangement::One => Box::new(self.members[0].clone()),
+            arrangement => {
+                let purpose = array_id
+                    .map_or(Purpose::Use, |array_id| Purpose::Make { array_id, anew: true });
+                let mut disks: Vec<_> = self.members.iter().cloned().map(Some).collect();
+                let take =
+                    if self.is_unsure { has_everything(&mut disks, &mut run)? } else { None };
+                let members = self.members.iter().map(|disk| disk.properties().name.clone());
+                let spec = ArraySpec { kind: arrangement.kind(take), members: members.collect() };
+                let (disk, _) = open_array(&spec, disks, purpose, &mut run)?;
+                self.is_unsure = false;
+                disk
+            }
+        };
+        match &self.map {
+            None => Ok((main, now)),
+            Some(map) => Ok((Box::new(JoinedDisk::new(main, map.clone())?), now)),
+        }
+    }
+
+    /// The power goes and comes back.
+    pub(crate) fn power_cut(&mut self) {
+        self.is_unsure |= self.members.iter().any(|disk| disk.faults().unflushed() > 0);
+        self.disks().for_each(SharedDisk::power_cut);
+    }
+
+    /// The program that used them is gone.
+    pub(crate) fn disown(&mut self) {
+        self.is_unsure = true;
+        self.disks().for_each(SharedDisk::disown);
+    }
+
+    /// The only disk is larger now; nobody may use it meanwhile.
+    pub(crate) fn enlarge(&mut self, capacity_bytes: u64) {
+        let disk = self.members.remove(0);
+        self.members.insert(0, disk.enlarged(capacity_bytes));
+    }
+
+    /// Gives each disk its share of `plan`, whose ranges are the volume's own addresses. Of a mirror only
+    /// one member fails: more is not survived.
+    pub(crate) fn set_plan(&mut self, plan: &FaultPlan, layout: &Layout) {
+        self.plans.clear();
+        for member in 0..self.members.len() {
+            let share = |ranges: &[Range<u64>]| {
+                let shares = ranges.iter().map(|range| self.arrangement.share(member, range));
+                shares.filter(|range| !range.is_empty()).collect()
+            };
+            let mut of_member = FaultPlan {
+                seed: plan.seed ^ member as u64,
+                verified: share(&plan.verified),
+                damageable: share(&plan.damageable),
+                nth: plan.nth.filter(|_| member == 0 && !self.nth_is_of_map),
+                ..plan.clone()
+            };
+            if matches!(self.arrangement, Arrangement::Mirror { faulty } if faulty != member) {
+                for kind in FaultKind::ALL.into_iter().filter(|kind| !kind.is_of_a_cut()) {
+                    of_member = of_member.without(kind);
+                }
+            }
+            self.plans.push(of_member);
+        }
+        if self.map.is_some() {
+            let slots: Vec<_> = self.slots(layout).into_iter().map(|(_, slot)| slot).collect();
+            let (verified, damageable) = (slots.clone(), slots);
+            let nth = plan.nth.filter(|_| self.nth_is_of_map);
+            let seed = plan.seed ^ 0xff;
+            let of_map = FaultPlan { seed, verified, damageable, nth, ..plan.clone() };
+            self.plans.push(of_map);
+        }
+        self.resume_plan();
+    }
+
+    /// Only the n-th command to the first disk fails from now on, until `resume_plan`.
+    pub(crate) fn fail_only(&mut self, nth: NthFault, seed: u64) {
+        for (number, disk) in self.disks().enumerate() {
+            let nth = Some(nth).filter(|_| number == 0);
+            disk.faults().set_plan(FaultPlan { nth, ..FaultPlan::none(seed) });
+            disk.faults().arm(true);
+        }
+    }
+
+    /// What `set_plan` said holds again.
+    pub(crate) fn resume_plan(&mut self) {
+        for (disk, plan) in self.disks().zip(&self.plans) {
+            disk.faults().set_plan(plan.clone());
+        }
+    }
+
+    /// Switches faults on, with at most `silent` of those that nobody is told of; or off.
+    pub(crate) fn arm(&mut self, armed: bool, silent: u64) {
+        self.disks().for_each(|disk| disk.faults().arm(armed));
+        self.allow_silent(silent);
+    }
+
+    /// At most so many silent faults from now on: on the map device, if there is one.
+    pub(crate) fn allow_silent(&mut self, count: u64) {
+        let last = self.disks().count() - 1;
+        for (number, disk) in self.disks().enumerate() {
+            let of_this = if self.map.is_none() || number == last { count } else { 0 };
+            disk.faults().allow_silent(of_this);
+        }
+    }
+
+    /// Faults of all disks.
+    pub(crate) fn counts(&self) -> FaultCounts {
+        let mut all = FaultCounts::default();
+        self.disks().for_each(|disk| all.add(disk.faults().counts()));
+        all
+    }
+
+    /// Commands that all disks took.
+    pub(crate) fn commands(&self) -> u64 {
+        self.disks().map(|disk| disk.faults().commands()).sum()
+    }
+
+    /// Commands that will never be answered.
+    pub(crate) fn hung(&self) -> usize {
+        self.disks().map(|disk| disk.faults().hung()).sum()
+    }
+
+    /// When a disk next answers something.
+    pub(crate) fn wake_at(&self) -> Option<Nanos> {
+        self.disks().filter_map(Disk::wake_at).min()
+    }
+
+    /// Whether no fault may show: a member without any has everything, always. But a command that hangs
+    /// keeps a mirror waiting.
+    pub(crate) fn hides_faults(&self) -> bool {
+        let healthy = matches!(self.arrangement, Arrangement::Mirror { faulty: 1 });
+        healthy && self.map.is_none() && self.hung() == 0
+    }
+
+    /// Turns bits over in the volume's own addresses, of a disk at rest.
+    pub(crate) fn rot_in(&mut self, range: Range<u64>) {
+        self.members[0].faults().rot_in(range);
+    }
+
+    /// The slots of the map's snapshots: on the map device or not, and the bytes there.
+    fn slots(&self, layout: &Layout) -> Vec<(bool, Range<u64>)> {
+        let map = self
+            .map
+            .as_ref()
+            .and_then(|map| MapDevice::plan(map.properties().capacity_bytes, [0; 16], [0; 16]));
+        let (offsets, bytes) = map.map_or((layout.slot_offsets, layout.slot_bytes), |map| {
+            (map.slot_offsets, map.slot_bytes)
+        });
+        offsets.map(|start| (map.is_some(), start..start + bytes)).to_vec()
+    }
+
+    /// Turns bits over in a sector of a snapshot's slot: its header, near the start of its body, or the
+    /// header's copy.
+    pub(crate) fn rot_in_slot(&mut self, layout: &Layout, slot: usize, part: usize) {
+        let (on_map, slot) = self.slots(layout)[slot].clone();
+        let copy = slot.end - nearhead_format::snapshot::SNAPSHOT_HEADER_BYTES;
+        let at = [slot.start, slot.start + 4096, slot.start + 8192, copy][part];
+        let disk = self.map.as_ref().filter(|_| on_map).unwrap_or(&self.members[0]);
+        disk.faults().rot_in(at..at + 512);
+    }
+
+    /// The members of a mirror hold the same if both count and nothing is under way; false if one does not.
+    pub(crate) fn compare(&mut self) -> Result<bool, String> {
+        let mut run = |disk: &mut SharedDisk, command: Command| {
+            SyncIo::in_virtual_time(disk, Nanos::ZERO).run(command)
+        };
+        let mut labels = Vec::new();
+        for disk in &mut self.members {
+            labels.push(label_of(disk, &mut run).map_err(|error| error.detail)?);
+        }
+        let Some(labels) = labels.into_iter().collect::<Option<Vec<_>>>() else {
+            return Err("a member of the mirror lost its label".to_owned());
+        };
+        let generation = labels[0].generation;
+        if !labels.iter().all(|label| label.counts(label.index) && label.generation == generation) {
+            return Ok(false);
+        }
+        let step = 1 << 20;
+        for offset in (0..labels[0].member_bytes).step_by(step) {
+            let len = (labels[0].member_bytes - offset).min(step as u64) as u32;
+            let mut read = |member: usize| {
+                let result = run(&mut self.members[member], Command::Read { offset, len });
+                let payload = result.map_err(|error| error.detail)?;
+                let mut bytes = vec![0; payload.len()];
+                payload.copy_to(&mut bytes);
+                Ok::<_, String>(bytes)
+            };
+            let (first, second) = (read(0)?, read(1)?);
+            if let Some(at) = first.iter().zip(&second).position(|(one, other)| one != other) {
+                let at = offset + at as u64;
+                return Err(format!("both members of the mirror count, and differ at byte {at}"));
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// The member, counted from 1, that has everything: the first of those with the newest label that say so.
+fn has_everything(
+    disks: &mut [Option<SharedDisk>],
+    run: RunOne<'_, SharedDisk>,
+) -> Result<Option<u16>, DiskError> {
+    let mut labels = Vec::new();
+    for (place, disk) in disks.iter_mut().enumerate() {
+        let Some(disk) = disk else { continue };
+        if let Some(label) = label_of(disk, run)? {
+            labels.push((place as u16 + 1, label));
+        }
+    }
+    let newest = labels.iter().map(|(_, label)| label.generation).max();
+    let whole = labels
+        .iter()
+        .find(|(_, label)| Some(label.generation) == newest && label.counts(label.index));
+    Ok(whole.map(|(place, _)| *place))
+}
+
+impl Arrangement {
+    /// How many disks hold the volume's own addresses.
+    fn members(self) -> usize {
+        match self {
+            Self::One => 1,
+            Self::Stripe { members, .. } => members,
+            Self::Mirror { .. } => 2,
+        }
+    }
+
+    fn kind(self, take: Option<u16>) -> ArrayKind {
+        match self {
+            Self::Stripe { chunk_bytes, .. } => ArrayKind::Stripe { chunk_bytes },
+            _ => ArrayKind::Mirror { policy: ReadPolicy::First, take },
+        }
+    }
+
+    /// The bytes of a member that hold its share of a range.
+    fn share(self, member: usize, range: &Range<u64>) -> Range<u64> {
+        match self {
+            Self::Stripe { members, chunk_bytes } => {
+                member_run(members as u64, chunk_bytes, member as u64, range)
+            }
+            _ => range.clone(),
+        }
+    }
+}
