@@ -32,7 +32,7 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> bool {
     succeeds(command)
 }
 
-/// Writes the golden images of the present format version; true if there were none yet.
+/// Writes the golden images of the present format version that are not there yet.
 pub(crate) fn golden_images(root: &Path) -> bool {
     succeeds(cargo_test(
         root,

@@ -373,6 +373,8 @@ pub(crate) mod tests {
         let entry = Entry { home_sector: 19, len_sectors: 2, place, crc: 1 };
         let told = entry.validate().unwrap_err().to_string();
         assert!(told.contains("chunk_sector"), "{told}");
+        let place = Place::Log { chunk_sector: 4096, chunk_len: 5, offset: 2 };
+        assert_eq!(Entry { place, ..entry }.validate(), Ok(()), "nothing is at fault");
     }
 
     #[test]

@@ -18,6 +18,7 @@ use common::{Daemon, Scratch, run_fails, run_json, run_ok};
 use fixture::{Fixture, SECTOR, content, runs};
 use nearhead_format::superblock::FORMAT_VERSION;
 use std::path::{Path, PathBuf};
+use write::Second;
 
 /// Presets, each with the disk that it needs.
 const PRESETS: [(&str, &str); 6] = [
@@ -27,6 +28,13 @@ const PRESETS: [(&str, &str); 6] = [
     ("mlb-256", "disk.toml"),
     ("slsmr", "shingled.toml"),
     ("mlsmr", "shingled.toml"),
+];
+
+/// Volumes on two disks: name, preset, and what the second disk is for.
+const ON_TWO_DISKS: [(&str, &str, Second); 3] = [
+    ("mlb-256-with-map", "mlb-256", Second::Map),
+    ("mlb-stripe", "mlb", Second::Stripe),
+    ("mlb-mirror", "mlb", Second::Mirror),
 ];
 
 fn folder() -> PathBuf {
@@ -58,21 +66,52 @@ fn expect_content(client: &mut Client, fixture: &Fixture, name: &str) {
     }
 }
 
-fn an_image_opens_and_goes_on(version: u32, preset: &str) {
-    let path = image_path(version, preset);
-    let name = path.display().to_string();
+/// The image of this name, which is there.
+fn fixture(version: u32, name: &str) -> Fixture {
+    let path = image_path(version, name);
     let text = std::fs::read_to_string(&path).unwrap_or_else(|error| {
+        let name = path.display();
         panic!("{name}: expected the image of format version {version}, found {error}")
     });
-    let mut fixture = Fixture::from_text(&text);
-    assert!(fixture.holds.len() > 800, "{name}: it must hold something to be a test");
+    Fixture::from_text(&text)
+}
+
+fn an_image_opens_and_goes_on(version: u32, preset: &str) {
+    let fixture = fixture(version, preset);
     let scratch = Scratch::new("golden");
     let target = expanded(&scratch, &fixture);
-    run_ok(&scratch, &["check", &target]);
-    run_ok(&scratch, &["dump", &target]);
-    let daemon = Daemon::serve(&scratch, &target, &[]);
+    opens_and_goes_on(&scratch, fixture, preset, &target, &[]);
+}
+
+fn images_on_two_disks_open_and_go_on(version: u32, name: &str, second: Second) {
+    let first = fixture(version, name);
+    let scratch = Scratch::new("golden-two");
+    fixture(version, &format!("{name}.second")).expand(&scratch.path("b.img"));
+    let one = expanded(&scratch, &first);
+    let other = one.replace("a.img", "b.img");
+    let map = scratch.text("b.img");
+    let (target, args) = match second {
+        Second::Map => (one, vec!["--map-device", &map]),
+        Second::Stripe => (format!("raid0:{one},{other}?chunk=16k"), Vec::new()),
+        Second::Mirror => (format!("mirror:{one},{other}"), Vec::new()),
+    };
+    opens_and_goes_on(&scratch, first, name, &target, &args);
+}
+
+fn opens_and_goes_on(
+    scratch: &Scratch,
+    mut fixture: Fixture,
+    name: &str,
+    target: &str,
+    args: &[&str],
+) {
+    assert!(fixture.holds.len() > 800, "{name}: it must hold something to be a test");
+    let with = |command| [&[command, target], args].concat();
+    run_ok(scratch, &with("check"));
+    run_ok(scratch, &with("dump"));
+    let daemon = Daemon::serve(scratch, target, args);
     let mut client = Client::connect(&daemon.socket).unwrap();
-    expect_content(&mut client, &fixture, &name);
+    expect_content(&mut client, &fixture, name);
     // It is used, killed, opened again, closed and opened.
     let newest = 1_000_000;
     let sectors = [fixture.holds.keys().copied().min().unwrap(), 80_000];
@@ -82,11 +121,11 @@ fn an_image_opens_and_goes_on(version: u32, preset: &str) {
     }
     daemon.kill();
     for _ in 0..2 {
-        let daemon = Daemon::serve(&scratch, &target, &[]);
-        expect_content(&mut Client::connect(&daemon.socket).unwrap(), &fixture, &name);
+        let daemon = Daemon::serve(scratch, target, args);
+        expect_content(&mut Client::connect(&daemon.socket).unwrap(), &fixture, name);
         daemon.stop_ok();
     }
-    assert_eq!(run_json(&scratch, &["check", &target])["damage_count"], 0, "{name}");
+    assert_eq!(run_json(scratch, &with("check"))["damage_count"], 0, "{name}");
 }
 
 #[test]
@@ -108,6 +147,15 @@ fn images_of_every_version_on_shingled_disks_open_and_go_on() {
 }
 
 #[test]
+fn images_of_every_version_on_two_disks_open_and_go_on() {
+    for version in 1..=FORMAT_VERSION {
+        for (name, _, second) in ON_TWO_DISKS {
+            images_on_two_disks_open_and_go_on(version, name, second);
+        }
+    }
+}
+
+#[test]
 fn an_image_reads_back_from_text_as_it_was() {
     let fixture = write::write("mlb", "disk.toml", &folder());
     assert!(fixture.sectors.len() > 100);
@@ -121,19 +169,28 @@ fn an_image_reads_back_from_text_as_it_was() {
 #[ignore = "writes test data: for a new format version only, by cargo xtask golden-images"]
 fn write_the_images_of_this_format_version() {
     for (preset, profile) in PRESETS {
-        let path = image_path(FORMAT_VERSION, preset);
-        assert!(
-            !path.exists(),
-            "{} is there; it stands for users' disks and stays",
-            path.display()
-        );
-        let text = write::write(preset, profile, &folder()).to_text();
-        let head = format!(
-            "# A {preset} volume of format version {FORMAT_VERSION} after a power cut, by cargo xtask golden-images.\n\
-             # tests/formats/fixture.rs says how to read it. Never changed.\n"
-        );
-        std::fs::write(&path, head + &text).unwrap();
+        keep(preset, preset, &write::write(preset, profile, &folder()));
     }
+    for (name, preset, second) in ON_TWO_DISKS {
+        let scratch = Scratch::new("golden-write");
+        let [one, other] =
+            write::write_two(preset, second, "disk.toml", &folder(), &scratch.path(""));
+        keep(name, preset, &one);
+        keep(&format!("{name}.second"), preset, &other);
+    }
+}
+
+/// Writes an image, unless there is one: it stands for users' disks and stays.
+fn keep(name: &str, preset: &str, fixture: &Fixture) {
+    let path = image_path(FORMAT_VERSION, name);
+    if path.exists() {
+        return println!("{} is there, and stays as it is", path.display());
+    }
+    let head = format!(
+        "# A {preset} volume of format version {FORMAT_VERSION} after a power cut, by cargo xtask golden-images.\n\
+         # tests/formats/fixture.rs says how to read it. Never changed.\n"
+    );
+    std::fs::write(&path, head + &fixture.to_text()).unwrap();
 }
 
 /// The image of a preset with fields of all superblock copies changed, their checksums right.

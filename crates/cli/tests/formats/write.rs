@@ -5,24 +5,22 @@
 //! write, a durability-only range. Only what is certain is written down as held: not what was trimmed.
 
 use crate::fixture::{Fixture, SECTOR, content};
-use nearhead_disk::{BufferMut, Nanos, Payload};
+use nearhead_disk::{BufferMut, Disk, Nanos, Payload};
 use nearhead_engine::{Hint, Operation, Request, RequestId};
 use nearhead_format::{AckMode, Label};
-use nearhead_models::{Model, SplitMix, model_from_text};
-use nearhead_volume::{CreateOptions, NamedPreset, Service, SyncIo, Volume, create};
+use nearhead_models::{ArraySpec, Model, Purpose, SplitMix, model_from_text, open_array};
+use nearhead_volume::{CreateOptions, JoinedDisk, NamedPreset, Service, SyncIo, Volume, create};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-type Disk = Box<dyn Model>;
-
-struct Life {
-    volume: Volume<Disk>,
+struct Life<D: Disk> {
+    volume: Volume<D>,
     now: Nanos,
     version: u64,
     holds: BTreeMap<u64, u64>,
 }
 
-impl Life {
+impl<D: Disk> Life<D> {
     fn run(&mut self, operation: Operation) {
         self.volume.submit(Request { id: RequestId(1), operation }, self.now);
         loop {
@@ -94,10 +92,68 @@ impl Life {
     }
 }
 
+/// What the second disk of a volume is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Second {
+    Map,
+    Stripe,
+    Mirror,
+}
+
 /// Lives a volume of `preset` and keeps what a power cut leaves of it.
 pub(crate) fn write(preset: &'static str, profile: &str, folder: &Path) -> Fixture {
     let text = format!("model:{},cache=on", folder.join(profile).display());
-    let mut disk = model_from_text(&text).unwrap();
+    let disk = model_from_text(&text).unwrap();
+    let (mut disk, now, holds) = live(preset, disk);
+    disk.power_cut(now, &mut SplitMix::new(1)).unwrap();
+    let disk_bytes = disk.properties().capacity_bytes;
+    let sectors = not_zero(&mut disk, now, disk_bytes);
+    Fixture { profile: profile.to_owned(), disk_bytes, sectors, holds }
+}
+
+/// The same on two disks, whose caches are lost with the program. What is held is in the first.
+pub(crate) fn write_two(
+    preset: &'static str,
+    second: Second,
+    profile: &str,
+    folder: &Path,
+    scratch: &Path,
+) -> [Fixture; 2] {
+    let files = ["first.img", "second.img"].map(|name| scratch.join(name));
+    let [first, other] = files.each_ref().map(|file| {
+        let profile = folder.join(profile);
+        let text = format!("model:{},cache=on,file={}", profile.display(), file.display());
+        model_from_text(&text).unwrap()
+    });
+    let disk: Box<dyn Disk> = match second {
+        Second::Map => Box::new(JoinedDisk::new(first, other).unwrap()),
+        Second::Stripe => array("raid0:first,second?chunk=16k", first, other),
+        Second::Mirror => array("mirror:first,second", first, other),
+    };
+    let (_, _, holds) = live(preset, disk);
+    let [first, other] = files.map(|file| {
+        let bytes = std::fs::read(file).unwrap();
+        let sectors = (0..).zip(bytes.chunks(SECTOR).map(<[u8]>::to_vec));
+        let sectors = sectors.filter(|(_, bytes)| bytes.iter().any(|byte| *byte != 0)).collect();
+        let disk_bytes = bytes.len() as u64;
+        Fixture { profile: profile.to_owned(), disk_bytes, sectors, ..Fixture::default() }
+    });
+    [Fixture { holds, ..first }, other]
+}
+
+fn array(text: &str, first: Box<dyn Model>, second: Box<dyn Model>) -> Box<dyn Disk> {
+    let spec = ArraySpec::parse(text).unwrap();
+    let purpose = Purpose::Make { array_id: *b"golden array id.", anew: true };
+    let disks = vec![Some(first), Some(second)];
+    let (disk, _) = open_array(&spec, disks, purpose, &mut |disk, command| {
+        SyncIo::in_virtual_time(disk, Nanos::ZERO).run(command)
+    })
+    .unwrap();
+    disk
+}
+
+/// The life of a volume of `preset` on `disk`: the disk, when it ended, and what is certainly held.
+fn live<D: Disk>(preset: &'static str, mut disk: D) -> (D, Nanos, BTreeMap<u64, u64>) {
     let named = NamedPreset::by_name(preset).unwrap();
     let many = preset.starts_with("mlb");
     let options = CreateOptions {
@@ -126,14 +182,10 @@ pub(crate) fn write(preset: &'static str, profile: &str, folder: &Path) -> Fixtu
     }
     life.run(Operation::Flush);
     let Life { volume, now, holds, .. } = life;
-    let mut disk = volume.into_disk();
-    disk.power_cut(now, &mut SplitMix::new(1)).unwrap();
-    let disk_bytes = disk.properties().capacity_bytes;
-    let sectors = not_zero(&mut disk, now, disk_bytes);
-    Fixture { profile: profile.to_owned(), disk_bytes, sectors, holds }
+    (volume.into_disk(), now, holds)
 }
 
-fn not_zero(disk: &mut Disk, now: Nanos, disk_bytes: u64) -> BTreeMap<u64, Vec<u8>> {
+fn not_zero(disk: &mut dyn Disk, now: Nanos, disk_bytes: u64) -> BTreeMap<u64, Vec<u8>> {
     const STEP: u64 = 1 << 20;
     let mut sectors = BTreeMap::new();
     let mut io = SyncIo::in_virtual_time(disk, now);
