@@ -127,6 +127,7 @@ pub(super) fn measure(effort: Effort, folder: &Path) -> Result<Vec<Row>, String>
 fn contestants(folder: &Path) -> Vec<Contestant> {
     let mut all: Vec<Contestant> =
         MODES.iter().map(|(_, mode)| Contestant::Ours(Who::Log(*mode))).collect();
+    all.push(Contestant::Ours(Who::SmallLog));
     match build_rust(folder) {
         Ok(program) => all.extend(["okaywal", "raft-engine"].map(|name| Contestant::Program {
             name,

@@ -20,6 +20,9 @@ const WRITTEN_BYTES: u64 = 16 << 20;
 const ZERO_PIECE_BYTES: usize = 1 << 20;
 /// The log gives up what is older than so many records, in steps of as many.
 const KEPT_RECORDS: u64 = 4000;
+/// The same of a small log, and its segments: they hold few batches, and the disk sees the same blocks again soon.
+const SMALL_KEPT_RECORDS: u64 = 600;
+const SMALL_SEGMENT_BYTES: u32 = 5 << 19;
 /// Most time that a log is given to make its next segment ready before it is measured.
 const READY_MAX: Duration = Duration::from_secs(5);
 
@@ -32,6 +35,8 @@ pub(super) enum Who {
     Growing,
     /// The log, in this mode.
     Log(Mode),
+    /// The log in mode `caller`, in small segments that are given up soon, as some of the others do.
+    SmallLog,
 }
 
 /// The modes of the log that are measured, by name. A new mode is one more line.
@@ -48,6 +53,7 @@ impl Who {
         match self {
             Self::Bare => "bare",
             Self::Growing => "growing",
+            Self::SmallLog => "caller, small",
             Self::Log(mode) => {
                 MODES.iter().find(|(_, known)| *known == mode).map_or("log", |(name, _)| name)
             }
@@ -66,7 +72,7 @@ fn own_helper() -> std::io::Result<HelperOptions> {
 pub(super) enum Writer {
     Bare { file: DurableFile, data: BufferMut, next: AtomicU64 },
     Growing { file: Mutex<File>, data: Vec<u8> },
-    Log { log: Arc<Log>, record: Vec<u8>, choice: String },
+    Log { log: Arc<Log>, record: Vec<u8>, kept_records: u64, choice: String },
 }
 
 impl Writer {
@@ -86,8 +92,16 @@ impl Writer {
                 let file = File::create_new(&path).map_err(|error| failed(&error))?;
                 Ok(Self::Growing { file: Mutex::new(file), data: vec![0x5a; RECORD_BYTES] })
             }
-            Who::Log(mode) => {
-                let options = OpenOptions { mode, ..OpenOptions::default() };
+            Who::Log(_) | Who::SmallLog => {
+                let mut options = OpenOptions::default();
+                let mut kept_records = KEPT_RECORDS;
+                if let Who::Log(mode) = who {
+                    options.mode = mode;
+                } else {
+                    options.mode = Mode::Caller;
+                    options.log.geometry.segment_bytes = SMALL_SEGMENT_BYTES;
+                    kept_records = SMALL_KEPT_RECORDS;
+                }
                 let helper = own_helper().map_err(|error| failed(&error))?;
                 let opened = options.open_through(&path, &helper, |_, _| {});
                 let opened = opened.map_err(|error| failed(&error))?;
@@ -95,7 +109,7 @@ impl Writer {
                 let record = vec![0x5a; RECORD_BYTES];
                 log.append_durable(&record).map_err(|error| failed(&error))?;
                 wait_until_ready(&log);
-                Ok(Self::Log { log, record, choice: opened.choice.to_string() })
+                Ok(Self::Log { log, record, kept_records, choice: opened.choice.to_string() })
             }
         }
     }
@@ -132,10 +146,10 @@ impl Writer {
                 let written = file.write_all(data).and_then(|()| file.sync_data());
                 written.map_err(|error| format!("growing file: {error}"))
             }
-            Self::Log { log, record, .. } => {
+            Self::Log { log, record, kept_records, .. } => {
                 let lsn = log.append_durable(record).map_err(|error| error.to_string())?;
-                if lsn.0.is_multiple_of(KEPT_RECORDS) && lsn.0 > KEPT_RECORDS {
-                    let old = nearhead_wal::Lsn(lsn.0 - KEPT_RECORDS);
+                if lsn.0.is_multiple_of(*kept_records) && lsn.0 > *kept_records {
+                    let old = nearhead_wal::Lsn(lsn.0 - kept_records);
                     log.truncate_prefix(old).map_err(|error| error.to_string())?;
                 }
                 Ok(())
