@@ -82,6 +82,8 @@ pub(super) struct LogScan {
     cursor: u32,
     newest_sequence: u64,
     scanned_blocks: u64,
+    /// Whether the start of the log was looked at, or need not be: a lap passes it once.
+    has_wrapped: bool,
     /// Bytes read already that a later look may want again, and the block they start at.
     window: Option<Buffer>,
     window_block: u64,
@@ -95,6 +97,7 @@ impl LogScan {
     pub(super) fn new(claim: Claim, floor_sequence: u64) -> Self {
         Self {
             cursor: claim.position,
+            has_wrapped: claim.position == 0,
             claim,
             goal: Goal::Record,
             newest_sequence: floor_sequence,
@@ -181,6 +184,7 @@ impl LogScan {
                 self.goal = if any { Goal::Record } else { self.after_the_last() };
             }
             Goal::Wrapped => {
+                self.has_wrapped = true;
                 let any =
                     self.take_records(&window, 0, context) || self.look_ahead(&window, 0, context);
                 self.goal = if any { Goal::Record } else { Goal::Done };
@@ -194,10 +198,10 @@ impl LogScan {
         }
     }
 
-    /// Where the record after the last one in a row may be, if not there. A scan that began at the
-    /// start of the log has seen what stands there: nothing newer than what it found since.
+    /// Where the record after the last one in a row may be, if not there. What stands at the start of the
+    /// log is seen once: so that a scan ends whatever is there, and nothing newer than what was found since.
     fn after_the_last(&self) -> Goal {
-        if self.claim.position == 0 { Goal::Done } else { Goal::Wrapped }
+        if self.has_wrapped { Goal::Done } else { Goal::Wrapped }
     }
 
     /// The log cannot be read here.
@@ -468,6 +472,24 @@ mod tests {
             assert_eq!(found, log.in_order(), "from record {first}");
             assert!(scan.found.iter().all(Found::is_sound) && scan.problems.is_empty());
         }
+    }
+
+    /// A header with a sequence that leaves no room to go on counts as something that stands behind a lost
+    /// record, and is none where one is expected: the scan must not go back and forth between the two.
+    #[test]
+    fn a_scan_ends_whatever_stands_at_the_start_of_the_log() {
+        let mut log = LongLog::new(500);
+        let (block, at) = (log.context.block(), log.positions[1] as usize * log.context.block());
+        log.bytes[..512].fill(0);
+        let mut header = RecordHeader::decode(&log.bytes[at..at + block]).unwrap();
+        header.sequence = u64::MAX;
+        header.encode_into(&mut log.bytes[at..at + block]);
+        let mut reads = 0;
+        let scan = log.scan(|_, _| {
+            reads += 1;
+            assert!(reads < 100, "it does not end");
+        });
+        assert_eq!(scan.found.len(), log.positions.len() - 2, "all but the lost one and that one");
     }
 
     #[test]
