@@ -1,0 +1,193 @@
+//! The scan of one log: what it asks for, what it finds, and that it ends.
+
+use super::*;
+use nearhead_format::{LayoutOptions, Preset};
+
+#[test]
+fn a_record_that_belongs_elsewhere_or_is_not_newer_is_none_of_this_log() {
+    let layout = Layout::plan(1 << 30, &LayoutOptions::new(Preset::Mlb)).unwrap();
+    let context = ScanContext { layout, volume_id: [7; 16], floor_sequence: 0 };
+    let scan = LogScan::new(Claim { log_index: 2, position: 5, generation: 3 }, 10);
+    let here = RecordHeader {
+        volume_id: [7; 16],
+        log_index: 2,
+        generation: 3,
+        position: 6,
+        sequence: 11,
+        ..RecordHeader::default()
+    };
+    let accepts = |header: &RecordHeader| {
+        let mut bytes = vec![0; header.encoded_bytes(512)];
+        header.encode_into(&mut bytes);
+        scan.accepts(&peek(&bytes).unwrap(), 6, &context)
+    };
+    assert!(accepts(&here));
+    for elsewhere in [
+        RecordHeader { volume_id: [8; 16], ..here.clone() },
+        RecordHeader { log_index: 1, ..here.clone() },
+        RecordHeader { generation: 2, ..here.clone() },
+        RecordHeader { position: 5, ..here.clone() },
+        RecordHeader { sequence: 10, ..here.clone() },
+    ] {
+        assert!(!accepts(&elsewhere), "{elsewhere:?}");
+    }
+}
+
+#[test]
+fn the_first_look_holds_the_longest_record_and_little_more() {
+    let layout = Layout::plan(1 << 30, &LayoutOptions::new(Preset::Mlb)).unwrap();
+    let context = ScanContext { layout, volume_id: [7; 16], floor_sequence: 0 };
+    let mut scan = LogScan::new(Claim { log_index: 2, position: 5, generation: 3 }, 10);
+    let (offset, len) = scan.next_read(&context).unwrap();
+    assert_eq!(Some(offset), layout.log_block_offset(2, 5));
+    // Each of header and payload may end inside a block.
+    let longest = RECORD_BYTES_MAX as u64 + HEADER_BYTES_MAX as u64;
+    assert!((longest..=longest + 2 * 4096).contains(&len), "{len} for {longest}");
+}
+
+/// A claim may say that the log is full to its last block: nothing can stand behind that.
+#[test]
+fn a_claim_at_the_end_of_a_log_asks_for_nothing() {
+    let layout = Layout::plan(1 << 30, &LayoutOptions::new(Preset::Mlb)).unwrap();
+    let context = ScanContext { layout, volume_id: [7; 16], floor_sequence: 0 };
+    let claim = |position| Claim { log_index: 2, position, generation: 3 };
+    let end = layout.log_blocks();
+    assert_eq!(LogScan::new(claim(end), 10).next_read(&context), None);
+    let last = layout.log_block_offset(2, end - 1).unwrap();
+    let read = LogScan::new(claim(end - 1), 10).next_read(&context);
+    assert_eq!(read, Some((last, u64::from(layout.log_block_bytes))));
+}
+
+/// A log of more records than one read holds, of one, two and three blocks, full to its last block. The
+/// oldest is number `first`; those before it are of the next lap.
+struct LongLog {
+    context: ScanContext,
+    bytes: Vec<u8>,
+    positions: Vec<u32>,
+    first: usize,
+}
+
+impl LongLog {
+    fn new(first: usize) -> Self {
+        let layout = Layout::plan(1 << 30, &LayoutOptions::new(Preset::Mlb)).unwrap();
+        let context = ScanContext { layout, volume_id: [7; 16], floor_sequence: 0 };
+        let (mut position, mut positions) = (0, Vec::new());
+        while position < layout.log_blocks() {
+            let left = layout.log_blocks() - position;
+            positions.push(position);
+            position += (positions.len() as u32 % 3 + 1).min(left);
+        }
+        let bytes = vec![0; layout.log_bytes as usize];
+        let mut log = Self { context, bytes, positions, first };
+        log.fill();
+        assert!(log.bytes.len() as u64 > 2 * REACH_BYTES, "one read is enough");
+        log
+    }
+
+    fn fill(&mut self) {
+        let (block, count) = (self.context.block(), self.positions.len());
+        let ends = self.positions[1..].iter().copied();
+        let ends: Vec<u32> = ends.chain([self.context.layout.log_blocks()]).collect();
+        for (number, (&position, end)) in self.positions.iter().zip(ends).enumerate() {
+            let writes = (0..u64::from(end - position - 1)).map(|chunk| {
+                let crc = chunk_crc(chunk * 8, &[0; 4096]);
+                nearhead_format::record::WriteItem::Chunk {
+                    home_sector: chunk * 8,
+                    len_sectors: 8,
+                    crc,
+                }
+            });
+            let header = RecordHeader {
+                volume_id: [7; 16],
+                log_index: 2,
+                generation: 3,
+                position,
+                sequence: ((number + count - self.first) % count) as u64 + 1,
+                writes: writes.collect(),
+                ..RecordHeader::default()
+            };
+            let at = position as usize * block;
+            header.encode_into(&mut self.bytes[at..at + block]);
+        }
+    }
+
+    /// Scans from the oldest record on; the number of each found. No read goes past the log.
+    fn scan(&self, mut asked: impl FnMut(usize, usize)) -> LogScan {
+        let position = self.positions[self.first];
+        let mut scan = LogScan::new(Claim { log_index: 2, position, generation: 3 }, 0);
+        let start = self.context.layout.log_offset(2).unwrap();
+        while let Some((offset, len)) = scan.next_read(&self.context) {
+            let (from, len) = ((offset - start) as usize, len as usize);
+            assert!(from + len <= self.bytes.len(), "{len} bytes at {from}");
+            asked(from, len);
+            let bytes = &self.bytes[from..from + len];
+            scan.take(BufferMut::copy_of(bytes).freeze(), &self.context);
+        }
+        scan
+    }
+
+    /// Positions in the order of sequences.
+    fn in_order(&self) -> Vec<u32> {
+        let (next_lap, this_lap) = self.positions.split_at(self.first);
+        [this_lap, next_lap].concat()
+    }
+}
+
+#[test]
+fn a_log_longer_than_one_read_is_read_once_and_found_whole_wherever_its_lap_began() {
+    // From each of the first records on, so that a read ends inside another one each time, and from
+    // the middle.
+    for first in [0, 1, 2, 3, 500] {
+        let log = LongLog::new(first);
+        let block = log.context.block();
+        let mut read = vec![false; log.bytes.len() / block];
+        let scan = log.scan(|from, len| {
+            if from == 0 && first > 0 {
+                // What may have gone to the start of the log is looked for whatever was read there.
+                read.fill(false);
+            }
+            for block in &mut read[from / block..(from + len) / block] {
+                assert!(!std::mem::replace(block, true), "asked for twice: {from}");
+            }
+        });
+        let found: Vec<u32> = scan.found.iter().map(|found| found.header.position).collect();
+        assert_eq!(found, log.in_order(), "from record {first}");
+        assert!(scan.found.iter().all(Found::is_sound) && scan.problems.is_empty());
+    }
+}
+
+/// A header with a sequence that leaves no room to go on counts as something that stands behind a lost
+/// record, and is none where one is expected: the scan must not go back and forth between the two.
+#[test]
+fn a_scan_ends_whatever_stands_at_the_start_of_the_log() {
+    let mut log = LongLog::new(500);
+    let (block, at) = (log.context.block(), log.positions[1] as usize * log.context.block());
+    log.bytes[..512].fill(0);
+    let mut header = RecordHeader::decode(&log.bytes[at..at + block]).unwrap();
+    header.sequence = u64::MAX;
+    header.encode_into(&mut log.bytes[at..at + block]);
+    let mut reads = 0;
+    let scan = log.scan(|_, _| {
+        reads += 1;
+        assert!(reads < 100, "it does not end");
+    });
+    assert_eq!(scan.found.len(), log.positions.len() - 2, "all but the lost one and that one");
+}
+
+#[test]
+fn what_stands_behind_a_lost_record_is_found_also_at_the_start_of_the_log() {
+    let first = 500;
+    // In the middle of a lap, its last record, the first of the next lap, and one behind that.
+    let count = LongLog::new(first).positions.len();
+    for lost in [first + 1, count - 1, 0, 1] {
+        let mut log = LongLog::new(first);
+        let (position, block) = (log.positions[lost], log.context.block());
+        log.bytes[position as usize * block..][..512].fill(0);
+        let scan = log.scan(|_, _| ());
+        let mut expected = log.in_order();
+        expected.retain(|other| *other != position);
+        let found: Vec<u32> = scan.found.iter().map(|found| found.header.position).collect();
+        assert_eq!(found, expected, "record {lost} is lost");
+        assert_eq!(scan.problems.len(), usize::from(lost != count - 1), "record {lost} is lost");
+    }
+}
