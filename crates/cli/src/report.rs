@@ -2,6 +2,7 @@
 //! a volume at rest. Every number's name ends in its unit, but for plain counts.
 
 use crate::output::hex;
+use crate::serve::Coordination;
 use crate::units::ByteSize;
 use nearhead_engine::{Stats, Status};
 use nearhead_format::{AckMode, Superblock};
@@ -147,6 +148,9 @@ pub struct Served {
     pub clients: Clients,
     /// Their latencies.
     pub latency: Latencies,
+    /// How checkpoints take turns with those of replicas, if they do.
+    #[serde(default)]
+    pub coordination: Option<Coordination>,
 }
 
 /// Everything `nearhead status` says.
@@ -275,6 +279,9 @@ impl StatusReport {
                     served.clients.connections_open, served.clients.requests, served.clients.errors
                 ),
             );
+            if let Some(coordination) = &served.coordination {
+                line("turns", coordination.text());
+            }
             let counters = &self.counters;
             line(
                 "written",

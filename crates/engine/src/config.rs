@@ -76,6 +76,9 @@ pub struct Cleaning {
     pub idle_after: Option<Nanos>,
     /// Checkpoint in this part of the day: seconds of the day, start and end (may pass midnight).
     pub window: Option<(u32, u32)>,
+    /// Those three begin only while a permit is held ([`crate::Engine::set_checkpoint_permit`]), so that volumes
+    /// that are replicas of each other take turns. What is needed never waits for one.
+    pub coordinated: bool,
     /// Checkpoint when this share of all log space is in use, 1 to 100.
     pub watermark_pct: Option<u8>,
     /// Home bytes written while writes in place to them have to wait.

@@ -426,6 +426,7 @@ impl Engine {
             record_sequence: self.commit.sequence_done,
             snapshot_number: self.snapshotter.number,
             checkpointing: self.checkpoint.is_busy() && self.failure.is_none(),
+            wants_checkpoint_permit: self.wants_checkpoint_permit(),
             damage: self.recovered.damage.clone(),
             recovery_read_bytes: self.recovered.read_bytes,
             recovery_records: self.recovered.records,

@@ -74,6 +74,8 @@ pub struct Status {
     pub snapshot_number: u64,
     /// Whether a checkpoint is under way.
     pub checkpointing: bool,
+    /// Whether a checkpoint that can wait is due, or runs on a permit; never without coordination.
+    pub wants_checkpoint_permit: bool,
     /// Findings of recovery that lost or doubt data; empty for a healthy volume.
     pub damage: Vec<String>,
     /// Bytes read by recovery.

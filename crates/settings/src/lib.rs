@@ -8,10 +8,12 @@
 
 pub mod units;
 
+mod coordinate;
 mod disk;
 mod serve;
 mod writes;
 
+pub use coordinate::{CheckpointTable, PERMITS_MAX, PermitsPlace};
 pub use disk::{DiskArgs, IoEngine};
 pub use serve::ServeArgs;
 pub use writes::{AckArg, checked_threshold};

@@ -8,7 +8,11 @@
 //! ack = "flush"
 //! checkpoint_window = "01:00-05:00"
 //! ```
+//!
+//! `checkpoint = { coordinate = "zk://zk-1:2181/nearhead/a", permits = 1 }` is `checkpoint_coordinate` and
+//! `checkpoint_permits` in one.
 
+use crate::coordinate::{CheckpointTable, PERMITS_MAX, PermitsPlace, checked_permits};
 use crate::units::{ByteSize, Span, Window};
 use crate::{AckArg, DiskArgs, checked_threshold};
 use chrono::Timelike;
@@ -57,6 +61,16 @@ pub struct ServeArgs {
     /// Bring them home in this part of the day, in local time: HH:MM-HH:MM
     #[arg(long, value_name = "WINDOW")]
     pub checkpoint_window: Option<Window>,
+    /// Let those three wait for a permit kept in ZooKeeper, so that replicas take turns:
+    /// zk://HOST:PORT[,HOST:PORT...]/PATH
+    #[arg(long, value_name = "ADDRESS")]
+    pub checkpoint_coordinate: Option<PermitsPlace>,
+    /// How many volumes with that path may have a permit at once; the same for all of them [default: 1]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=i64::from(PERMITS_MAX)))]
+    pub checkpoint_permits: Option<u32>,
+    /// Both of them, as a volume file may have them.
+    #[arg(skip)]
+    pub checkpoint: Option<CheckpointTable>,
     /// Bring them home when the logs are this full, in percent; 0 never [default: 70]
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
     pub watermark: Option<u8>,
@@ -138,7 +152,16 @@ impl ServeArgs {
             ($($field:ident),*) => { $(merged.$field = merged.$field.or(file.$field);)* };
         }
         complete!(target, socket, tcp, ack, threshold, checkpoint_period, checkpoint_idle);
-        complete!(checkpoint_window, watermark, swap_above, swap_idle, snapshot_period, stage_size);
+        complete!(
+            checkpoint_window,
+            checkpoint_coordinate,
+            checkpoint_permits,
+            watermark,
+            swap_above,
+            swap_idle,
+            snapshot_period,
+            stage_size
+        );
         complete!(tls_cert, tls_key, tls_clients, control, metrics, connections_max);
         complete!(shutdown_max, preset, size);
         merged.read_only |= file.read_only;
@@ -152,14 +175,42 @@ impl ServeArgs {
 
     /// Reads a volume file's text.
     pub fn from_text(text: &str) -> Result<Self, String> {
-        let file: Self = toml::from_str(text).map_err(|error| error.to_string())?;
+        let mut file: Self = toml::from_str(text).map_err(|error| error.to_string())?;
         // The same bounds as those of the flags.
         for (name, percent) in [("watermark", file.watermark), ("swap_above", file.swap_above)] {
             if let Some(found) = percent.filter(|percent| *percent > 100) {
                 return Err(format!("{name}: expected 0 to 100 percent, found {found}"));
             }
         }
+        file.take_table_apart()?;
+        if let Some(permits) = file.checkpoint_permits {
+            checked_permits(permits)?;
+        }
         Ok(file)
+    }
+
+    fn take_table_apart(&mut self) -> Result<(), String> {
+        let Some(table) = self.checkpoint.take() else { return Ok(()) };
+        if self.checkpoint_coordinate.is_some() || self.checkpoint_permits.is_some() {
+            return Err("checkpoint: expected `checkpoint = { coordinate, permits }` or \
+                        `checkpoint_coordinate` and `checkpoint_permits`, found both; leave one out"
+                .to_owned());
+        }
+        self.checkpoint_coordinate = Some(table.coordinate);
+        self.checkpoint_permits = table.permits;
+        Ok(())
+    }
+
+    /// Where permits for checkpoints that can wait come from, and how many there are; `None` without coordination.
+    pub fn coordination(&self) -> Result<Option<(&PermitsPlace, u32)>, String> {
+        match (&self.checkpoint_coordinate, self.checkpoint_permits) {
+            (None, None) => Ok(None),
+            (None, Some(permits)) => Err(format!(
+                "--checkpoint-permits: expected --checkpoint-coordinate ADDRESS with it, found only {permits} permits; \
+                 say which ensemble keeps them, or leave it out"
+            )),
+            (Some(place), permits) => Ok(Some((place, permits.unwrap_or(1)))),
+        }
     }
 
     /// Puts what was asked for over the volume's defaults.
@@ -200,6 +251,7 @@ impl ServeArgs {
         if let Some(Window { start_s, end_s }) = self.checkpoint_window {
             cleaning.window = Some((start_s, end_s));
         }
+        cleaning.coordinated = self.coordination()?.is_some();
         if let Some(percent) = self.watermark {
             cleaning.watermark_pct = Some(percent).filter(|percent| *percent > 0);
         }
@@ -263,6 +315,46 @@ mod tests {
             assert_eq!(ServeArgs::from_text(text).unwrap_err(), part);
         }
         assert_eq!(ServeArgs::from_text("watermark = 100").unwrap().watermark, Some(100));
+    }
+
+    #[test]
+    fn coordination_is_said_by_a_table_or_by_two_names_or_by_flags() {
+        let place: PermitsPlace = "zk://a:2181,b:2181/p".parse().unwrap();
+        for (text, permits) in [
+            ("checkpoint = { coordinate = \"zk://a:2181,b:2181/p\", permits = 2 }", 2),
+            ("checkpoint = { coordinate = \"zk://a:2181,b:2181/p\" }", 1),
+            ("checkpoint_coordinate = \"zk://a:2181,b:2181/p\"\ncheckpoint_permits = 3", 3),
+        ] {
+            let file = ServeArgs::from_text(text).unwrap();
+            let merged = ServeArgs::default().completed_by(file);
+            assert_eq!(merged.coordination(), Ok(Some((&place, permits))), "{text}");
+        }
+        let flags = ServeArgs { checkpoint_permits: Some(7), ..ServeArgs::default() };
+        let file = "checkpoint = { coordinate = \"zk://a:2181,b:2181/p\", permits = 2 }";
+        let merged = flags.completed_by(ServeArgs::from_text(file).unwrap());
+        assert_eq!(merged.coordination(), Ok(Some((&place, 7))), "flags win");
+        assert_eq!(ServeArgs::default().coordination(), Ok(None));
+        let error = flags.coordination().unwrap_err();
+        assert!(error.contains("expected --checkpoint-coordinate"), "{error}");
+    }
+
+    #[test]
+    fn wrong_coordination_in_a_volume_file_is_named() {
+        for (text, part) in [
+            ("checkpoint = { permits = 1 }", "missing field `coordinate`"),
+            ("checkpoint = { coordinate = \"zk://a:1/p\", permit = 1 }", "unknown field `permit`"),
+            (
+                "checkpoint = { coordinate = \"zk://a:1/p\", permits = 0 }",
+                "expected 1 to 1000, found 0",
+            ),
+            ("checkpoint = { coordinate = \"zk://a:1/p\", permits = -1 }", "invalid value"),
+            ("checkpoint_permits = 1001", "expected 1 to 1000, found 1001"),
+            ("checkpoint = { coordinate = \"zk://a/p\" }", "\"a\" names no port"),
+            ("checkpoint_permits = 1\ncheckpoint = { coordinate = \"zk://a:1/p\" }", "found both"),
+        ] {
+            let error = ServeArgs::from_text(text).unwrap_err();
+            assert!(error.contains(part), "{text:?}: {part:?} is missing in {error:?}");
+        }
     }
 
     #[test]

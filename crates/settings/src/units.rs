@@ -103,7 +103,7 @@ enum TextOrNumber {
     Number(u64),
 }
 
-fn from_file<'de, D: Deserializer<'de>, T: FromStr<Err = String>>(
+pub(crate) fn from_file<'de, D: Deserializer<'de>, T: FromStr<Err = String>>(
     deserializer: D,
 ) -> Result<T, D::Error> {
     let text = match TextOrNumber::deserialize(deserializer)? {

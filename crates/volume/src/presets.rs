@@ -137,6 +137,7 @@ pub fn default_config(superblock: &Superblock, properties: &Properties, width: u
             period: None,
             idle_after: Some(Nanos::from_secs(30)),
             window: None,
+            coordinated: false,
             watermark_pct: Some(70),
             batch_bytes: 4 << 20,
             window_bytes: if properties.rotational { WINDOW_BYTES_ROTATIONAL } else { 4 << 20 },

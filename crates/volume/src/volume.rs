@@ -162,6 +162,11 @@ impl<D: Disk> Volume<D> {
         self.engine.start_checkpoint(everything, now);
     }
 
+    /// Says whether checkpoints that can wait may run now ([`Engine::set_checkpoint_permit`]).
+    pub fn set_checkpoint_permit(&mut self, is_held: bool, now: Nanos) {
+        self.engine.set_checkpoint_permit(is_held, now);
+    }
+
     /// Begins writing a snapshot of the map, even if the newest is up to date.
     pub fn start_snapshot(&mut self, now: Nanos) {
         self.engine.start_snapshot(now);

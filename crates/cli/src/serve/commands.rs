@@ -72,6 +72,7 @@ impl Desk {
                 errors: statistics.errors,
             },
             latency: context.service.latencies(),
+            coordination: context.service.coordination(),
         };
         let volume = context.service.volume();
         StatusReport::new(&target, volume.superblock(), volume.status(), Some(served))

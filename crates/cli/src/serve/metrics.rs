@@ -4,6 +4,7 @@
 //! scraper, slow or hostile, never gets between a client and the disk. It serves one connection at
 //! a time, reads at most a few KiB of it, and waits for nobody longer than two seconds.
 
+use super::Coordination;
 use crate::report::StatusReport;
 use nearhead_disk::Nanos;
 use nearhead_sim::LatencySummary;
@@ -132,6 +133,7 @@ pub fn render(report: &StatusReport) -> String {
         metric(&mut text, name, "counter", help, value);
     }
     if let Some(served) = &report.served {
+        served.coordination.iter().for_each(|turns| coordination(&mut text, turns));
         metric(
             &mut text,
             "connections_open",
@@ -152,6 +154,30 @@ pub fn render(report: &StatusReport) -> String {
         latencies(&mut text, &kinds);
     }
     text
+}
+
+fn coordination(text: &mut String, turns: &Coordination) {
+    let (wanted, held) = (u64::from(turns.wants_permit), u64::from(turns.state == "holding"));
+    let away = turns.unreachable_s.map_or(0, |seconds| (seconds as u64).max(1));
+    for (name, kind, help, value) in [
+        (
+            "checkpoint_permit_wanted",
+            "gauge",
+            "1 while a checkpoint waits for or runs on a permit",
+            wanted,
+        ),
+        ("checkpoint_permit_held", "gauge", "1 while there is a permit", held),
+        (
+            "coordination_unreachable_seconds",
+            "gauge",
+            "How long no server of permits has answered",
+            away,
+        ),
+        ("checkpoint_permits_total", "counter", "Permits got", turns.permits_granted),
+        ("checkpoint_permits_lost_total", "counter", "Permits gone early", turns.permits_lost),
+    ] {
+        metric(text, name, kind, help, value);
+    }
 }
 
 fn metric(text: &mut String, name: &str, kind: &str, help: &str, value: u64) {

@@ -6,10 +6,12 @@
 //! it.
 
 mod commands;
+mod coordination;
 mod metrics;
 mod served;
 mod signals;
 
+pub use coordination::Coordination;
 pub use nearhead_settings::ServeArgs;
 pub use served::Served;
 pub use signals::Signals;
@@ -67,6 +69,7 @@ pub fn run(args: &ServeArgs) -> Result<(), String> {
     let metrics = args.metrics.as_deref().map(metrics::Endpoint::listen).transpose()?;
     let start = target.start;
     let mut volume = open_volume(&args, target, start)?;
+    volume.take_turns_by(coordination::start(&args, volume.volume().superblock())?);
 
     let limits = limits(&args);
     let handle: Rc<OnceCell<ShutdownHandle>> = Rc::default();
@@ -240,6 +243,7 @@ fn finish<'a>(
         .notices(note)
         .every(TICK, move |context| {
             context.service.tell(context.now, shutdown_max);
+            context.service.take_turns(context.now);
             if desk.take_stop()
                 && let Some(handle) = handle.get()
             {

@@ -3,6 +3,7 @@
 //! It changes nothing about requests and replies. A request of its own (from the control socket)
 //! is answered to the one who asked, never to a client.
 
+use super::coordination::{Coordination, Turns};
 use crate::output::note;
 use crate::report::Latencies;
 use crate::units::ByteSize;
@@ -39,6 +40,7 @@ pub struct Served {
     told_s: u64,
     failure_told: bool,
     trouble_told: Option<String>,
+    turns: Option<Turns>,
 }
 
 impl Served {
@@ -58,6 +60,7 @@ impl Served {
             told_s: 0,
             failure_told: false,
             trouble_told: None,
+            turns: None,
         }
     }
 
@@ -89,6 +92,25 @@ impl Served {
             Some(Reply { result: Err(error), .. }) => Err(error.to_string()),
             None => Err("the volume is not ready for it yet; try again".to_owned()),
         }
+    }
+
+    /// From now on checkpoints that can wait take turns, if there is something to take turns by.
+    pub(super) fn take_turns_by(&mut self, turns: Option<Turns>) {
+        self.turns = turns;
+    }
+
+    /// Tells the lease what the volume wants, and the volume what the lease has.
+    pub(super) fn take_turns(&mut self, now: Nanos) {
+        let wants = self.volume.engine().wants_checkpoint_permit();
+        if let Some(is_held) = self.turns.as_mut().and_then(|turns| turns.exchange(wants)) {
+            self.volume.set_checkpoint_permit(is_held, now);
+        }
+    }
+
+    /// How it takes turns, if it does.
+    pub fn coordination(&self) -> Option<Coordination> {
+        let wants = self.volume.engine().wants_checkpoint_permit();
+        self.turns.as_ref().map(|turns| turns.report(wants))
     }
 
     /// Tells people how a stop goes, and of a failure or of trouble with the disk once.

@@ -90,6 +90,8 @@ pub(crate) struct Checkpoint {
     /// Homes being written.
     homes: RangeSet,
     copied_this_pass: u64,
+    /// It ends before it has seen the whole map.
+    stopped: bool,
     found_nothing: bool,
     /// Nor did it leave anything out, and nothing was logged since.
     nothing_left: bool,
@@ -135,6 +137,7 @@ impl Checkpoint {
             self.running = true;
             self.cursor = 0;
             self.copied_this_pass = 0;
+            self.stopped = false;
             self.logged_this_pass = false;
         }
     }
@@ -142,6 +145,7 @@ impl Checkpoint {
     /// Ends the pass after the batch under way.
     pub(crate) fn stop(&mut self) {
         self.cursor = u64::MAX;
+        self.stopped = true;
         if let Some(window) = self.window.as_mut() {
             window.entries.clear();
         }
@@ -243,10 +247,11 @@ impl Engine {
     fn end_pass(&mut self) {
         let checkpoint = &mut self.checkpoint;
         checkpoint.running = false;
-        let nothing = checkpoint.copied_this_pass == 0 && !checkpoint.logged_this_pass;
+        // A pass that was stopped says nothing of what it did not come to.
+        checkpoint.found_nothing = checkpoint.copied_this_pass == 0 && !checkpoint.stopped;
+        let nothing = checkpoint.found_nothing && !checkpoint.logged_this_pass;
         checkpoint.nothing_left = nothing && checkpoint.everything;
         checkpoint.everything = false;
-        checkpoint.found_nothing = checkpoint.copied_this_pass == 0;
         checkpoint.finished_at = self.now;
         if checkpoint.copied_this_pass > 0 {
             // Only a snapshot gives the emptied logs back for use.

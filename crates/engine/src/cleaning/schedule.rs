@@ -2,6 +2,11 @@
 //!
 //! Only the time handed in and the configuration decide; the off-hours window is computed from the
 //! second of the day the configuration gives for time zero.
+//!
+//! With coordination a pass that could as well be made later (period, idleness, window) begins only while whoever
+//! drives the engine says that it holds a permit, and stops politely when the permit is taken away. A pass that is
+//! needed (watermark, full log, nearly full map, command) must never wait for one: the permit is somebody else's
+//! to give, and who gives it may be away.
 
 use crate::admission::Pace;
 use crate::engine::{Engine, Phase};
@@ -29,6 +34,17 @@ pub(crate) struct Schedule {
     /// It was begun by the engine's own judgement: nobody waits for its end.
     polite_pass: bool,
     window_done_on: Option<u64>,
+    /// Passes that can wait may run now; only looked at with coordination.
+    permit: bool,
+    /// One is due or runs.
+    wants_permit: bool,
+    /// The running pass stops if the permit is taken away.
+    permit_pass: bool,
+    /// Such a pass was stopped before its end: what is due is to be looked at as soon as it has ended.
+    is_cut_short: bool,
+    /// The period began the running pass; it began one that was cut short.
+    periodic_pass: bool,
+    periodic_is_left: bool,
 }
 
 impl Schedule {
@@ -39,6 +55,14 @@ impl Schedule {
     /// A checkpoint is needed as soon as possible.
     pub(crate) fn demand_checkpoint(&mut self) {
         self.demanded = true;
+    }
+
+    /// The pass that runs on a permit has lost it; what began it is due again.
+    fn cut_short(&mut self) {
+        self.permit_pass = false;
+        self.is_cut_short = true;
+        self.window_done_on = None;
+        self.periodic_is_left = self.periodic_pass;
     }
 
     /// Since when nobody has asked anything.
@@ -64,6 +88,18 @@ impl Engine {
         self.commit.want(self.stage.end());
     }
 
+    /// With [`crate::Cleaning::coordinated`]: whether passes that can wait may run from now on. A pass under way
+    /// that loses its permit stops at the end of the batch it is copying. Drive the engine after a change.
+    pub fn set_checkpoint_permit(&mut self, is_held: bool, now: Nanos) {
+        self.now = now;
+        self.schedule.permit = is_held;
+    }
+
+    /// Whether a pass that can wait is due, or runs on a permit: only until then is one needed.
+    pub fn wants_checkpoint_permit(&self) -> bool {
+        self.schedule.wants_permit && self.failure.is_none()
+    }
+
     /// Writes a snapshot of the map as soon as possible, also when nothing changed: what lies in
     /// its slot is replaced.
     pub fn start_snapshot(&mut self, now: Nanos) {
@@ -75,6 +111,7 @@ impl Engine {
     pub(crate) fn advance_background(&mut self) {
         self.commit_aged_stage();
         if self.map.is_empty() && !self.checkpoint.is_busy() && !self.schedule.demanded {
+            self.schedule.wants_permit = false;
             return self.advance_snapshot();
         }
         self.schedule_checkpoint();
@@ -110,15 +147,22 @@ impl Engine {
             self.checkpoint.stop();
             self.schedule.idle_pass = false;
         }
+        if busy && self.schedule.permit_pass && !self.schedule.permit {
+            self.checkpoint.stop();
+            self.schedule.cut_short();
+        }
+        self.schedule.wants_permit = busy && self.schedule.permit_pass;
         if busy || self.setup.config.read_only || self.failure.is_some() {
             return;
         }
+        self.schedule.is_cut_short = false;
         if self.schedule.demanded {
             let everything =
                 std::mem::take(&mut self.schedule.drain) || self.checkpoint.found_nothing();
             self.schedule.demanded = false;
             self.schedule.idle_pass = false;
             self.schedule.polite_pass = false;
+            self.schedule.permit_pass = false;
             return self.checkpoint.begin(everything);
         }
         if matches!(self.phase, Phase::Draining)
@@ -127,21 +171,35 @@ impl Engine {
         {
             return;
         }
+        self.begin_what_is_due();
+    }
+
+    fn begin_what_is_due(&mut self) {
         let cleaning = &self.setup.config.cleaning;
         let finished_at = self.checkpoint.finished_at;
-        let by_period = cleaning.period.is_some_and(|period| self.now.since(finished_at) >= period);
+        let by_period = cleaning.period.is_some_and(|period| self.now.since(finished_at) >= period)
+            || self.schedule.periodic_is_left;
         let by_watermark =
             cleaning.watermark_pct.is_some_and(|pct| self.logs.fill_pct() >= u32::from(pct));
         let by_map = self.map.len() > self.map_entries_max() / 4 * 3;
-        let by_window = self.window_is_open();
-        let by_idleness = self.is_idle();
-        let due = by_period || by_map || by_window;
-        let needed = due || by_watermark;
-        if needed || by_idleness {
-            self.schedule.idle_pass = !needed;
-            self.schedule.polite_pass = !due;
-            self.checkpoint.begin(false);
+        let window = self.open_window();
+        let can_wait = by_period || window.is_some() || self.is_idle();
+        let on_permit = cleaning.coordinated && !by_watermark && !by_map;
+        if on_permit {
+            self.schedule.wants_permit = can_wait;
         }
+        if (on_permit && !self.schedule.permit) || !(can_wait || by_watermark || by_map) {
+            return;
+        }
+        let due = by_period || by_map || window.is_some();
+        let schedule = &mut self.schedule;
+        schedule.idle_pass = !due && !by_watermark;
+        schedule.polite_pass = !due;
+        schedule.permit_pass = on_permit;
+        schedule.periodic_pass = by_period;
+        schedule.periodic_is_left = false;
+        schedule.window_done_on = window.or(schedule.window_done_on);
+        self.checkpoint.begin(false);
     }
 
     /// Nothing was logged since a pass that found nothing: another would find nothing either.
@@ -164,9 +222,9 @@ impl Engine {
             && self.requests.is_empty()
     }
 
-    /// Once in each window a pass begins.
-    fn window_is_open(&mut self) -> bool {
-        let Some((start, end)) = self.setup.config.cleaning.window else { return false };
+    /// The night whose window is open and in which no pass has begun yet: once in each window one does.
+    fn open_window(&self) -> Option<u64> {
+        let (start, end) = self.setup.config.cleaning.window?;
         let seconds =
             u64::from(self.setup.config.second_of_day_at_zero) + self.now.0 / 1_000_000_000;
         let (day, second) = (seconds / DAY_SECONDS, (seconds % DAY_SECONDS) as u32);
@@ -176,11 +234,7 @@ impl Engine {
             // A window over midnight belongs to the day it began on.
             (second >= start || second < end, if second < end { day.wrapping_sub(1) } else { day })
         };
-        let fresh = open && self.schedule.window_done_on != Some(night);
-        if fresh {
-            self.schedule.window_done_on = Some(night);
-        }
-        fresh
+        (open && self.schedule.window_done_on != Some(night)).then_some(night)
     }
 
     /// When something in the background becomes due by time alone.
@@ -202,6 +256,12 @@ impl Engine {
             wakes[2] = cleaning.period.map(|period| self.checkpoint.finished_at + period);
             wakes[3] = cleaning.idle_after.map(|after| self.schedule.last_request_at + after);
             wakes[4] = cleaning.window.map(|_| self.now + Nanos::from_secs(60));
+            if self.schedule.is_cut_short {
+                wakes[2] = Some(self.now);
+            } else if self.schedule.wants_permit && !self.schedule.permit {
+                // The permit will be the event; a window may close before it comes.
+                (wakes[2], wakes[3]) = (None, None);
+            }
             let rested = self.checkpoint_rests_until();
             wakes[2..5].iter_mut().for_each(|wake| *wake = wake.map(|wake| wake.max(rested)));
         }
