@@ -36,7 +36,7 @@ pub(super) fn over_rings(
     outgoing: Direction,
     deadline: Option<Duration>,
 ) -> (Incoming, Outgoing) {
-    let (incoming, outgoing) = RingLink::new(region, socket, outgoing, deadline);
+    let (incoming, outgoing) = RingLink::ends(region, socket, outgoing, deadline);
     (Incoming::Ring(incoming), Outgoing::Ring(outgoing))
 }
 

@@ -72,8 +72,12 @@ impl<'a> Request<'a> {
     /// [`WalErrorKind::OutOfRange`]; the frame can be skipped.
     pub(crate) fn decode(ask: Ask, body: &'a [u8]) -> Result<Self> {
         let fixed = match ask {
-            Ask::Hello | Ask::Truncate | Ask::TruncatePrefix => 8,
-            Ask::OpenFile | Ask::WriteAt | Ask::OpenRing => 8,
+            Ask::Hello
+            | Ask::Truncate
+            | Ask::TruncatePrefix
+            | Ask::OpenFile
+            | Ask::WriteAt
+            | Ask::OpenRing => 8,
             Ask::OpenStream => STREAM_BYTES,
             Ask::OpenLog | Ask::Read | Ask::Records => LOG_BYTES,
             _ => 0,

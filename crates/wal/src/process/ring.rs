@@ -10,7 +10,8 @@
 //!
 //! *Data*: words are stored relaxed, then `written` is stored with release; whoever loads `written`
 //! with acquire sees the words before it. Back the same way with `read`: the producer stores over a
-//! word only after it acquired the position behind the consumer's load of it.
+//! word only after it acquired the position behind the consumer's load of it. (That `read` is stored with
+//! release no model here can show: loom tries no load of a store that comes later.)
 //!
 //! *Sleep*: who wants to sleep stores its flag, then looks once more at the position. Who moves the
 //! position stores that, then looks at the flag. Between the two steps each has a sequentially

@@ -30,6 +30,9 @@ const HEADER_WORDS: usize = HEADER_BYTES.div_ceil(WORD_BYTES);
 const BODY_AT: usize = 4096 - WORD_BYTES;
 /// How long a side looks again before it sleeps: about what a sleep and its end cost.
 const LOOK_AGAIN: Duration = Duration::from_micros(20);
+/// After a look that was in vain, the next waits sleep at once: twice as many each time, up to this. With
+/// a slow disk or busy processors looking again only keeps the other side from running.
+const SLEEPS_AT_ONCE_MAX: u32 = 256;
 /// Looks between two looks at the clock.
 const LOOKS_AT_ONCE: u32 = 32;
 /// Bytes taken from the bell at once.
@@ -45,11 +48,21 @@ pub(super) struct RingLink {
     /// Longest wait for the other side.
     deadline: Option<Duration>,
     look_again: Duration,
+    in_vain: Mutex<InVain>,
+}
+
+/// Whether looking again has paid lately.
+#[derive(Default)]
+struct InVain {
+    /// Waits that sleep at once before the next one looks again.
+    left: u32,
+    /// How many it was last.
+    last: u32,
 }
 
 impl RingLink {
     /// One side; `outgoing` is the ring that it fills.
-    pub(super) fn new(
+    pub(super) fn ends(
         region: Region,
         socket: OwnedFd,
         outgoing: Direction,
@@ -59,7 +72,9 @@ impl RingLink {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let look_again = if processors > 1 { LOOK_AGAIN } else { Duration::ZERO };
         let files = Mutex::default();
-        let link = Arc::new(Self { region, socket, outgoing, files, deadline, look_again });
+        let in_vain = Mutex::default();
+        let link = Self { region, socket, outgoing, files, deadline, look_again, in_vain };
+        let link = Arc::new(link);
         let incoming = RingIncoming {
             link: Arc::clone(&link),
             consumer: Consumer::default(),
@@ -118,19 +133,32 @@ impl RingLink {
         }
     }
 
-    /// Waits until `wait.is_ready()`; false if the other side has ended before that.
-    fn wait_for(&self, mut wait: impl Wait) -> io::Result<bool> {
-        let begun = Instant::now();
-        loop {
+    /// Looks again for a moment, unless that was in vain lately.
+    fn look_again(&self, wait: &mut impl Wait, begun: Instant) -> io::Result<bool> {
+        let mut in_vain = self.in_vain.lock().unwrap_or_else(PoisonError::into_inner);
+        if in_vain.left > 0 {
+            in_vain.left -= 1;
+            return Ok(false);
+        }
+        while begun.elapsed() < self.look_again {
             for _ in 0..LOOKS_AT_ONCE {
                 if wait.is_ready().map_err(nonsense)? {
+                    *in_vain = InVain::default();
                     return Ok(true);
                 }
                 std::hint::spin_loop();
             }
-            if begun.elapsed() >= self.look_again {
-                break;
-            }
+        }
+        in_vain.last = (in_vain.last * 2).clamp(1, SLEEPS_AT_ONCE_MAX);
+        in_vain.left = in_vain.last;
+        Ok(false)
+    }
+
+    /// Waits until `wait.is_ready()`; false if the other side has ended before that.
+    fn wait_for(&self, mut wait: impl Wait) -> io::Result<bool> {
+        let begun = Instant::now();
+        if wait.is_ready().map_err(nonsense)? || self.look_again(&mut wait, begun)? {
+            return Ok(true);
         }
         let until = self.deadline.map(|most| begun + most);
         loop {
@@ -356,10 +384,10 @@ impl RingOutgoing {
 
     /// Waits for room.
     fn reserve(&self, producer: &mut Producer, words: usize) -> io::Result<()> {
-        match self.link.wait_for(ForRoom(producer, &self.link, words))? {
-            true => Ok(()),
-            false => Err(io::ErrorKind::BrokenPipe.into()),
+        if self.link.wait_for(ForRoom(producer, &self.link, words))? {
+            return Ok(());
         }
+        Err(io::ErrorKind::BrokenPipe.into())
     }
 }
 

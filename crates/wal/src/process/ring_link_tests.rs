@@ -31,8 +31,8 @@ fn pair_with(deadline: Option<Duration>) -> Pair {
     let (ours, theirs) = UnixStream::pair().unwrap();
     let (region, file) = Region::create(SMALL).unwrap();
     let opened = || Region::open(&file, SMALL).unwrap();
-    let client = RingLink::new(region, ours.into(), Direction::ToHelper, deadline);
-    let helper = RingLink::new(opened(), theirs.into(), Direction::FromHelper, deadline);
+    let client = RingLink::ends(region, ours.into(), Direction::ToHelper, deadline);
+    let helper = RingLink::ends(opened(), theirs.into(), Direction::FromHelper, deadline);
     Pair { client, helper, harm: opened() }
 }
 
