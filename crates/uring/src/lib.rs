@@ -30,6 +30,7 @@ mod priority_ring;
 mod probe_direct;
 mod ring;
 mod segments;
+mod shared_memory;
 mod sync;
 mod sysfs;
 mod target;
@@ -44,6 +45,7 @@ pub use priority::{
     IoPriority, priority_of, set_priority_of, set_thread_priority, thread_priority,
 };
 pub use priority_ring::PriorityRing;
+pub use shared_memory::SharedWords;
 pub use sysfs::{scheduler_of, set_scheduler_of};
 
 use nearhead_disk::{Completion, Disk, Nanos, Properties, Submission};

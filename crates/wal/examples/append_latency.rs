@@ -5,12 +5,15 @@
 //!
 //! - `bare`: `O_DIRECT` with `RWF_DSYNC` over extents that were written before: the floor;
 //! - the log in each of its modes, blocks of 4096 and 512 bytes, `append_durable` of as many bytes;
+//! - the same in the mode `process`, told through a ring and through a socket, if the variable
+//!   `NEARHEAD_WAL_HELPER` names the helper's program;
 //! - `growing`: write and fdatasync at the end of a file, as most programs do.
 //!
 //! DIRECTORY is made if it is missing; what is in it of earlier runs is removed.
 
 use nearhead_disk::BufferMut;
 use nearhead_uring::{Access, DurableFile};
+use nearhead_wal::process::{HelperOptions, Transport};
 use nearhead_wal::writer::Mode;
 use nearhead_wal::{Geometry, LogOptions, OpenOptions, Opened, Tail};
 use std::error::Error;
@@ -38,7 +41,13 @@ fn main() -> Outcome<()> {
     let mut contestants = vec![bare(&directory, bytes)?];
     for mode in [Mode::Caller, Mode::Request, Mode::Thread] {
         for block_bytes in [4096, 512] {
-            contestants.push(log(&directory, mode, block_bytes, bytes)?);
+            contestants.push(log(&directory, (mode, None), block_bytes, bytes)?);
+        }
+    }
+    if std::env::var_os("NEARHEAD_WAL_HELPER").is_some() {
+        for transport in [Transport::Ring, Transport::Socket] {
+            let who = (Mode::Process, Some(transport));
+            contestants.push(log(&directory, who, 4096, bytes)?);
         }
     }
     contestants.push(growing(&directory, bytes)?);
@@ -56,12 +65,12 @@ fn main() -> Outcome<()> {
         }
     }
     println!("{bytes} bytes durable, one writer, {} writes each", rounds * WRITES_PER_ROUND);
-    println!("{:<26} {:>9} {:>9} {:>9} {:>10}", "", "p50 us", "p99 us", "of bare", "of growing");
+    println!("{:<32} {:>9} {:>9} {:>9} {:>10}", "", "p50 us", "p99 us", "of bare", "of growing");
     let p50: Vec<f64> = samples_us.iter_mut().map(|samples| percentile(samples, 50)).collect();
     let (first, last) = (p50[0], p50[p50.len() - 1]);
     for (((name, _), samples), p50) in contestants.iter().zip(&mut samples_us).zip(&p50) {
         let p99 = percentile(samples, 99);
-        println!("{name:<26} {p50:>9.1} {p99:>9.1} {:>8.2}x {:>9.2}x", p50 / first, p50 / last);
+        println!("{name:<32} {p50:>9.1} {p99:>9.1} {:>8.2}x {:>9.2}x", p50 / first, p50 / last);
     }
     std::fs::remove_dir_all(&directory)?;
     Ok(())
@@ -89,13 +98,22 @@ fn bare(directory: &Path, bytes: usize) -> Outcome<Contestant> {
     Ok(("bare".to_owned(), Box::new(write)))
 }
 
-fn log(directory: &Path, mode: Mode, block_bytes: u32, bytes: usize) -> Outcome<Contestant> {
+fn log(
+    directory: &Path,
+    (mode, transport): (Mode, Option<Transport>),
+    block_bytes: u32,
+    bytes: usize,
+) -> Outcome<Contestant> {
     let geometry = Geometry { segment_bytes: 16 << 20, block_bytes, tail: Tail::Rewritten };
     let log = LogOptions { geometry, ..LogOptions::default() };
     let options = OpenOptions { log, mode, ..OpenOptions::default() };
-    let path = directory.join(format!("{mode:?}-{block_bytes}"));
-    let Opened { log, choice, .. } = options.open(&path, |_, _| {})?;
-    println!("{mode:?}, {block_bytes}: {choice}");
+    let way = transport.map_or(String::new(), |transport| format!(" by {transport:?}"));
+    let name = format!("{mode:?}{way}, {block_bytes}");
+    let path = directory.join(name.replace([' ', ','], "-"));
+    let transport = transport.unwrap_or_default();
+    let helper = HelperOptions { transport, ..HelperOptions::default() };
+    let Opened { log, choice, .. } = options.open_through(&path, &helper, |_, _| {})?;
+    println!("{name}: {choice}");
     let record = vec![0x5a; bytes];
     let write = move || {
         let lsn = log.append_durable(&record)?;
@@ -104,7 +122,7 @@ fn log(directory: &Path, mode: Mode, block_bytes: u32, bytes: usize) -> Outcome<
         }
         Ok(())
     };
-    Ok((format!("log, {mode:?}, {block_bytes} B blocks"), Box::new(write)))
+    Ok((format!("log, {name} B blocks"), Box::new(write)))
 }
 
 fn growing(directory: &Path, bytes: usize) -> Outcome<Contestant> {

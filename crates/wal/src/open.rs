@@ -71,8 +71,8 @@ impl OpenOptions {
         if !self.direct || block_bytes_of(&first)? < place.align_bytes {
             place.is_direct = false;
         }
-        let choice = Choice::make(self.mode, &place, Permitted::find_out());
-        let writer = writer_for(&choice, path, helper)?;
+        let mut choice = Choice::make(self.mode, &place, Permitted::find_out());
+        let writer = writer_for(&mut choice, path, helper)?;
         let storage = Arc::new(Directory::open(path, place.is_direct, writer)?);
         let driver = if choice.mode == Mode::Thread { Driver::OwnThread } else { Driver::Callers };
         let start = ThreadStart {
@@ -84,14 +84,21 @@ impl OpenOptions {
     }
 }
 
-/// Who makes the writes that `choice` names, in the directory at `path`.
+/// Who makes the writes that `choice` names, in the directory at `path`; how a helper is told what to
+/// write is added to `choice`.
 pub(crate) fn writer_for(
-    choice: &Choice,
+    choice: &mut Choice,
     path: &Path,
     helper: &HelperOptions,
 ) -> Result<Arc<dyn DurableWriter>> {
     Ok(match (choice.mode, choice.priority) {
-        (Mode::Process, _) => Arc::new(ProcessWriter::start(helper.clone())?),
+        (Mode::Process, _) => {
+            let writer = ProcessWriter::start(helper.clone())?;
+            if let Some(told) = writer.told() {
+                choice.add(&told);
+            }
+            Arc::new(writer)
+        }
         (Mode::Request, Some(priority)) => {
             let writer = RequestWriter::new(priority);
             let place = path.display();

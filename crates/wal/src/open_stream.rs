@@ -47,8 +47,9 @@ impl OpenStream {
     /// # Errors
     /// As [`Stream::open`], and those of making the file.
     pub fn open(&self, mode: Mode, helper: &HelperOptions) -> Result<(Stream, Choice)> {
-        let choice = Choice::make(mode, &Place::of(self.directory())?, Permitted::find_out());
-        let writer = writer_for(&choice, self.directory(), helper)?;
+        let place = Place::of(self.directory())?;
+        let mut choice = Choice::make(mode, &place, Permitted::find_out());
+        let writer = writer_for(&mut choice, self.directory(), helper)?;
         let thread = match (choice.mode, choice.priority) {
             (Mode::Thread, Some(priority)) => Some(JobThread::start(priority)?),
             _ => None,

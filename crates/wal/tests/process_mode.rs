@@ -1,10 +1,11 @@
 //! The mode `process`: a log or stream whose writes go through a helper that is killed, hangs, or
-//! outlives the program. Whatever was acknowledged is read back; nothing lands late.
+//! outlives the program. Whatever was acknowledged is read back; nothing lands late. Everything here
+//! is tried over the socket and over the ring.
 #![allow(clippy::unwrap_used, reason = "a failing unwrap is the test failing")]
 
 use nearhead_models::SplitMix;
 use nearhead_uring::{Access, DurableFile};
-use nearhead_wal::process::{HelperOptions, OnDeath, ProcessWriter};
+use nearhead_wal::process::{HelperOptions, OnDeath, ProcessWriter, Transport};
 use nearhead_wal::storage::Directory;
 use nearhead_wal::writer::{DurableWriter, Mode};
 use nearhead_wal::{
@@ -19,6 +20,8 @@ use std::time::Duration;
 
 /// Set for the process of a test that is to be killed: the directory of its log.
 const CHILD_VARIABLE: &str = "NEARHEAD_TEST_CHILD";
+/// And whether its helper is told through a ring.
+const RING_VARIABLE: &str = "NEARHEAD_TEST_RING";
 
 fn directory(name: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR"))
@@ -27,12 +30,13 @@ fn directory(name: &str) -> PathBuf {
     path
 }
 
-fn helper(on_death: OnDeath) -> HelperOptions {
+fn helper(on_death: OnDeath, transport: Transport) -> HelperOptions {
     HelperOptions {
         program: env!("CARGO_BIN_EXE_nearhead-wal-helper").into(),
         arguments: Vec::new(),
         on_death,
         deadline: None,
+        transport,
     }
 }
 
@@ -82,10 +86,22 @@ fn helper_of(pid: u32, path: &Path) -> u32 {
 
 #[test]
 fn a_log_written_by_a_helper_is_like_any_other() {
-    let path = directory("log");
+    log_is_like_any_other(Transport::Socket);
+}
+
+#[test]
+fn a_log_written_by_a_helper_is_like_any_other_with_a_ring() {
+    log_is_like_any_other(Transport::Ring);
+}
+
+fn log_is_like_any_other(transport: Transport) {
+    let path = directory(&format!("log-{transport:?}"));
     for life in 0..3 {
-        let opened = options().open_through(&path, &helper(OnDeath::Fail), |_, _| {}).unwrap();
-        assert!(opened.choice.to_string().contains("a helper process"), "{}", opened.choice);
+        let opened =
+            options().open_through(&path, &helper(OnDeath::Fail, transport), |_, _| {}).unwrap();
+        let line = opened.choice.to_string();
+        let way = if transport == Transport::Ring { "a ring in shared" } else { "a socket" };
+        assert!(line.contains("a helper process") && line.contains(way), "{line}");
         let start = opened.recovered.next_lsn.0;
         assert_eq!(start, life * 120 + 1);
         std::thread::scope(|scope| {
@@ -94,7 +110,8 @@ fn a_log_written_by_a_helper_is_like_any_other() {
             }
         });
         drop(opened);
-        let opened = options().open_through(&path, &helper(OnDeath::Fail), |_, _| {}).unwrap();
+        let opened =
+            options().open_through(&path, &helper(OnDeath::Fail, transport), |_, _| {}).unwrap();
         opened.log.truncate_prefix(Lsn(1)).unwrap();
         for lsn in start + 2..start + 120 {
             opened.log.append(&record(lsn)).unwrap();
@@ -109,9 +126,18 @@ fn a_log_written_by_a_helper_is_like_any_other() {
 
 #[test]
 fn a_stream_goes_on_when_its_helper_is_killed_again_and_again() {
-    let path = directory("stream");
+    stream_goes_on(Transport::Socket);
+}
+
+#[test]
+fn a_stream_goes_on_when_its_helper_is_killed_again_and_again_with_a_ring() {
+    stream_goes_on(Transport::Ring);
+}
+
+fn stream_goes_on(transport: Transport) {
+    let path = directory(&format!("stream-{transport:?}"));
     std::fs::create_dir(&path).unwrap();
-    let writer = Arc::new(ProcessWriter::start(helper(OnDeath::Restart(1000))).unwrap());
+    let writer = Arc::new(ProcessWriter::start(helper(OnDeath::Restart(1000), transport)).unwrap());
     let storage: Arc<Directory> = Arc::new(Directory::open(&path, true, writer.clone()).unwrap());
     let options = StreamOptions { ahead_bytes: 256 << 10, ..StreamOptions::default() };
     let mut stream = Stream::open(storage.clone(), "log", At::New, &options, None).unwrap();
@@ -157,8 +183,18 @@ fn a_stream_goes_on_when_its_helper_is_killed_again_and_again() {
 
 #[test]
 fn a_log_that_may_have_no_other_helper_fails_loudly_and_loses_nothing() {
-    let path = directory("fail");
-    let opened = options().open_through(&path, &helper(OnDeath::Fail), |_, _| {}).unwrap();
+    log_fails_loudly(Transport::Socket);
+}
+
+#[test]
+fn a_log_that_may_have_no_other_helper_fails_loudly_and_loses_nothing_with_a_ring() {
+    log_fails_loudly(Transport::Ring);
+}
+
+fn log_fails_loudly(transport: Transport) {
+    let path = directory(&format!("fail-{transport:?}"));
+    let opened =
+        options().open_through(&path, &helper(OnDeath::Fail, transport), |_, _| {}).unwrap();
     for lsn in 1..=20 {
         opened.log.append_durable(&record(lsn)).unwrap();
     }
@@ -170,7 +206,8 @@ fn a_log_that_may_have_no_other_helper_fails_loudly_and_loses_nothing() {
     }
     assert_eq!(opened.log.append_durable(b"x").unwrap_err().kind, WalErrorKind::Stopped);
     drop(opened);
-    let opened = options().open_through(&path, &helper(OnDeath::Fail), |_, _| {}).unwrap();
+    let opened =
+        options().open_through(&path, &helper(OnDeath::Fail, transport), |_, _| {}).unwrap();
     assert!(opened.recovered.next_lsn >= Lsn(21));
     drop(opened);
     assert!(count(&path) >= 20);
@@ -179,11 +216,20 @@ fn a_log_that_may_have_no_other_helper_fails_loudly_and_loses_nothing() {
 
 #[test]
 fn a_helper_that_hangs_is_ended_before_another_one_writes() {
-    let path = directory("hang");
+    hanging_helper_is_ended(Transport::Socket);
+}
+
+#[test]
+fn a_helper_that_hangs_is_ended_before_another_one_writes_with_a_ring() {
+    hanging_helper_is_ended(Transport::Ring);
+}
+
+fn hanging_helper_is_ended(transport: Transport) {
+    let path = directory(&format!("hang-{transport:?}"));
     std::fs::create_dir(&path).unwrap();
     for (on_death, goes_on) in [(OnDeath::Restart(1), true), (OnDeath::Fail, false)] {
         let deadline = Some(Duration::from_millis(300));
-        let options = HelperOptions { deadline, ..helper(on_death) };
+        let options = HelperOptions { deadline, ..helper(on_death, transport) };
         let writer = ProcessWriter::start(options).unwrap();
         let name = path.join(format!("file-{goes_on}"));
         let file = DurableFile::open(&name, Access::Create, false).unwrap();
@@ -206,12 +252,22 @@ fn a_helper_that_hangs_is_ended_before_another_one_writes() {
 
 #[test]
 fn a_helper_that_cannot_be_started_is_told_by_its_name() {
-    let path = directory("missing");
-    let missing = HelperOptions { program: "/nowhere/helper".into(), ..helper(OnDeath::Fail) };
+    missing_helper_is_told(Transport::Socket);
+}
+
+#[test]
+fn a_helper_that_cannot_be_started_is_told_by_its_name_with_a_ring() {
+    missing_helper_is_told(Transport::Ring);
+}
+
+fn missing_helper_is_told(transport: Transport) {
+    let path = directory(&format!("missing-{transport:?}"));
+    let missing =
+        HelperOptions { program: "/nowhere/helper".into(), ..helper(OnDeath::Fail, transport) };
     let error = options().open_through(&path, &missing, |_, _| {}).map(drop).unwrap_err();
     assert_eq!(error.kind, WalErrorKind::NotFound);
     assert!(error.detail.contains("/nowhere/helper"), "{error}");
-    let wrong = HelperOptions { program: "/bin/true".into(), ..helper(OnDeath::Fail) };
+    let wrong = HelperOptions { program: "/bin/true".into(), ..helper(OnDeath::Fail, transport) };
     let error = options().open_through(&path, &wrong, |_, _| {}).map(drop).unwrap_err();
     assert!(error.detail.contains("ended: exit status: 0"), "{error}");
     std::fs::remove_dir_all(&path).unwrap();
@@ -221,8 +277,11 @@ fn a_helper_that_cannot_be_started_is_told_by_its_name() {
 #[test]
 fn a_program_that_is_killed() {
     let Some(path) = std::env::var_os(CHILD_VARIABLE) else { return };
-    let opened =
-        options().open_through(Path::new(&path), &helper(OnDeath::Restart(1)), |_, _| {}).unwrap();
+    let is_ring = std::env::var_os(RING_VARIABLE).is_some();
+    let transport = if is_ring { Transport::Ring } else { Transport::Socket };
+    let opened = options()
+        .open_through(Path::new(&path), &helper(OnDeath::Restart(1), transport), |_, _| {})
+        .unwrap();
     for lsn in opened.recovered.next_lsn.0.. {
         opened.log.append_durable(&record(lsn)).unwrap();
         eprintln!("acknowledged {lsn}");
@@ -231,10 +290,23 @@ fn a_program_that_is_killed() {
 
 #[test]
 fn a_killed_program_leaves_a_helper_that_keeps_others_out_while_it_writes() {
-    let path = directory("orphan");
+    orphan_keeps_others_out(Transport::Socket);
+}
+
+#[test]
+fn a_killed_program_leaves_a_helper_that_keeps_others_out_while_it_writes_with_a_ring() {
+    orphan_keeps_others_out(Transport::Ring);
+}
+
+fn orphan_keeps_others_out(transport: Transport) {
+    let path = directory(&format!("orphan-{transport:?}"));
     let mut acknowledged = 0;
     for seed in 0..6 {
-        let mut child = Command::new(std::env::current_exe().unwrap())
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        if transport == Transport::Ring {
+            command.env(RING_VARIABLE, "1");
+        }
+        let mut child = command
             .args(["--exact", "a_program_that_is_killed", "--nocapture"])
             .env(CHILD_VARIABLE, &path)
             .stdout(Stdio::null())

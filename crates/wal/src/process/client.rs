@@ -5,12 +5,14 @@
 //! deadline. After either nothing more is asked of it: what it was asked last may be done or not.
 
 use super::frame::{Ask, BODY_BYTES_MAX, FrameKind};
+use super::link::{Incoming, Outgoing, over_descriptors, over_rings};
 use super::message::{ErrorReply, HelloReply, Request};
-use super::transport::{Incoming, Outgoing};
+use super::region::{Direction, RING_BYTES, Region};
+use super::transport_choice::{Taken, Transport};
 use crate::error::{Result, WalError, WalErrorKind};
 use crate::storage::from_io;
 use rustix::event::{PollFd, PollFlags, Timespec};
-use rustix::fd::{BorrowedFd, OwnedFd};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::process::{Pid, PidfdFlags};
 use std::ffi::OsString;
 use std::io;
@@ -45,6 +47,8 @@ pub struct HelperOptions {
     pub on_death: OnDeath,
     /// How long one answer may take; `None` waits for ever, as for a disk.
     pub deadline: Option<Duration>,
+    /// Which way requests go.
+    pub transport: Transport,
 }
 
 impl Default for HelperOptions {
@@ -61,7 +65,8 @@ impl Default for HelperOptions {
             Some(program) => (program, Vec::new()),
             None => (PathBuf::from("nearhead"), vec!["wal".into(), "helper".into()]),
         };
-        Self { program, arguments, on_death: OnDeath::Restart(3), deadline: None }
+        let transport = Transport::Automatic;
+        Self { program, arguments, on_death: OnDeath::Restart(3), deadline: None, transport }
     }
 }
 
@@ -72,6 +77,7 @@ pub struct Helper {
     outgoing: Option<Outgoing>,
     hello: HelloReply,
     last_tag: u64,
+    taken: Taken,
 }
 
 impl Helper {
@@ -79,8 +85,27 @@ impl Helper {
     ///
     /// # Errors
     /// [`WalErrorKind::NotFound`] if there is no such program; [`WalErrorKind::OutOfRange`] if it is of
-    /// another version.
+    /// another version, or does not know the ring that was insisted on.
     pub fn start(options: &HelperOptions) -> Result<Self> {
+        let wished = options.transport.resolved()?;
+        let mut helper = Self::start_with_socket(options)?;
+        if wished == Transport::Socket {
+            return Ok(helper);
+        }
+        match helper.go_over_to_ring(options.deadline) {
+            Ok(()) => Ok(helper),
+            Err(error) if wished == Transport::Ring => Err(error),
+            Err(error) => {
+                // Another one: this one may hold a memory file that it takes for a file of ours.
+                drop(helper);
+                let mut helper = Self::start_with_socket(options)?;
+                helper.taken = Taken::Socket { instead: Some(error.detail) };
+                Ok(helper)
+            }
+        }
+    }
+
+    fn start_with_socket(options: &HelperOptions) -> Result<Self> {
         let shown = options.program.display();
         let failed = |error: io::Error| from_io("start the helper", &shown, &error);
         let (ours, theirs) = UnixStream::pair().map_err(failed)?;
@@ -93,16 +118,39 @@ impl Helper {
         // Now only the child has the other end: when it ends, ours does.
         drop(command);
         let sending = OwnedFd::from(ours.try_clone().map_err(failed)?);
+        let (incoming, outgoing) = over_descriptors(OwnedFd::from(ours), sending);
         let mut helper = Self {
             child,
-            incoming: Incoming::new(OwnedFd::from(ours)),
-            outgoing: Some(Outgoing::new(sending)),
+            incoming,
+            outgoing: Some(outgoing),
+            taken: Taken::Socket { instead: None },
             hello: HelloReply { pid: 0, handles: 0, choice: String::new() },
             last_tag: 0,
         };
         let greeting = helper.ask(0, &Request::Hello { directory: None }, None)?;
         helper.hello = HelloReply::decode(&greeting)?;
         Ok(helper)
+    }
+
+    /// From here on frames go through shared memory, and the socket is only their bell.
+    fn go_over_to_ring(&mut self, deadline: Option<Duration>) -> Result<()> {
+        let created = Region::create(RING_BYTES);
+        let (region, file) =
+            created.map_err(|error| from_io("create", &"a ring in shared memory", &error))?;
+        self.ask(0, &Request::OpenRing { ring_bytes: RING_BYTES }, Some(file.as_fd()))?;
+        let Some(socket) = self.incoming.quiet_socket() else {
+            return Err(gone("the helper sent more than its answer"));
+        };
+        let socket = socket.map_err(|error| from_io("share", &"the helper's socket", &error))?;
+        let (incoming, outgoing) = over_rings(region, socket, Direction::ToHelper, deadline);
+        (self.incoming, self.outgoing) = (incoming, Some(outgoing));
+        self.taken = Taken::Ring;
+        Ok(())
+    }
+
+    /// Which way requests go, in words.
+    pub fn told(&self) -> String {
+        self.taken.told()
     }
 
     /// What it said of itself.
@@ -150,7 +198,11 @@ impl Helper {
             return Err(self.why_gone(&error));
         }
         loop {
-            if let Some((header, body)) = self.incoming.next()? {
+            // One that sends what is no frame is not asked again, and must not go on writing.
+            let next = self.incoming.next();
+            let next =
+                next.map_err(|error| gone(&format!("the helper's answer: {}", error.detail)))?;
+            if let Some((header, body)) = next {
                 let body = self.incoming.bytes(body).to_vec();
                 if header.kind == FrameKind::Error && (header.tag == tag || header.tag == 0) {
                     return Err(ErrorReply::decode(&body)?.error);
@@ -176,6 +228,9 @@ impl Helper {
         let hangs = matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut);
         if hangs {
             return gone(&format!("helper process {pid} did not answer within its deadline"));
+        }
+        if error.kind() == io::ErrorKind::InvalidData {
+            return gone(&format!("helper process {pid}: {error}"));
         }
         match self.wait(END_WAIT) {
             Some(status) => gone(&format!("helper process {pid} ended: {status}")),

@@ -58,11 +58,13 @@ pub enum Ask {
     OpenFile = 32,
     /// Writes to one, durably.
     WriteAt = 33,
+    /// Goes on through rings in shared memory.
+    OpenRing = 34,
 }
 
 impl Ask {
     /// Every request there is.
-    pub(crate) const ALL: [Self; 16] = [
+    pub(crate) const ALL: [Self; 17] = [
         Self::Hello,
         Self::OpenStream,
         Self::Write,
@@ -79,6 +81,7 @@ impl Ask {
         Self::Records,
         Self::OpenFile,
         Self::WriteAt,
+        Self::OpenRing,
     ];
 
     pub(crate) fn from_number(number: u16) -> Option<Self> {

@@ -13,7 +13,7 @@ use crate::open_stream::OpenStream;
 use crate::storage::from_io;
 use crate::stream::Stream;
 use crate::writer::{Choice, Mode, Permitted, Place, PlainWriter};
-use nearhead_disk::BufferMut;
+use nearhead_disk::{ALIGN_BYTES, BufferMut};
 use nearhead_uring::DurableFile;
 use rustix::fd::OwnedFd;
 use std::path::Path;
@@ -135,9 +135,15 @@ impl Handle {
             (Thing::Log(log), Request::TruncatePrefix(lsn)) => log.truncate_prefix(*lsn)?,
             (Thing::Log(log), Request::Records { from }) => return records(log, *from),
             (Thing::File { file, memory }, Request::WriteAt { offset, bytes }) => {
-                let memory = memory.get_or_insert_with(|| BufferMut::zeroed(WRITE_BYTES_MAX));
-                memory[..bytes.len()].copy_from_slice(bytes);
-                let outcome = file.write_durable_at(&memory[..bytes.len()], *offset);
+                let is_aligned = bytes.as_ptr().addr().is_multiple_of(ALIGN_BYTES);
+                let outcome = if is_aligned {
+                    // As those of a ring are.
+                    file.write_durable_at(bytes, *offset)
+                } else {
+                    let memory = memory.get_or_insert_with(|| BufferMut::zeroed(WRITE_BYTES_MAX));
+                    memory[..bytes.len()].copy_from_slice(bytes);
+                    file.write_durable_at(&memory[..bytes.len()], *offset)
+                };
                 outcome.map_err(|error| from_io("write", &file.name(), &error))?;
                 return Ok(Vec::new());
             }

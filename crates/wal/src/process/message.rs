@@ -62,6 +62,7 @@ pub(crate) enum Request<'a> {
     Records { from: Lsn },
     OpenFile,
     WriteAt { offset: u64, bytes: &'a [u8] },
+    OpenRing { ring_bytes: u32 },
 }
 
 impl<'a> Request<'a> {
@@ -71,7 +72,12 @@ impl<'a> Request<'a> {
     /// [`WalErrorKind::OutOfRange`]; the frame can be skipped.
     pub(crate) fn decode(ask: Ask, body: &'a [u8]) -> Result<Self> {
         let fixed = match ask {
-            Ask::Hello | Ask::Truncate | Ask::TruncatePrefix | Ask::OpenFile | Ask::WriteAt => 8,
+            Ask::Hello
+            | Ask::Truncate
+            | Ask::TruncatePrefix
+            | Ask::OpenFile
+            | Ask::WriteAt
+            | Ask::OpenRing => 8,
             Ask::OpenStream => STREAM_BYTES,
             Ask::OpenLog | Ask::Read | Ask::Records => LOG_BYTES,
             _ => 0,
@@ -115,6 +121,10 @@ impl<'a> Request<'a> {
                 Self::OpenFile
             }
             Ask::WriteAt => Self::WriteAt { offset: u64_at(body, 0), bytes: rest },
+            Ask::OpenRing => {
+                zero("OpenRing", u32_at(body, 4))?;
+                Self::OpenRing { ring_bytes: u32_at(body, 0) }
+            }
         })
     }
 
@@ -144,6 +154,9 @@ impl<'a> Request<'a> {
             Self::OpenFile => (Ask::OpenFile, vec![0; 8]),
             Self::WriteAt { offset, bytes } => {
                 (Ask::WriteAt, [&offset.to_le_bytes()[..], bytes].concat())
+            }
+            Self::OpenRing { ring_bytes } => {
+                (Ask::OpenRing, [ring_bytes.to_le_bytes(), [0; 4]].concat())
             }
         }
     }

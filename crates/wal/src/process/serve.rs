@@ -7,8 +7,9 @@
 
 use super::frame::{Ask, FrameKind, HANDLES_MAX, Header, refused};
 use super::handle::{Handle, choice_of};
+use super::link::{Incoming, Outgoing, over_descriptors, over_rings};
 use super::message::{ErrorReply, HelloReply, Request, clipped};
-use super::transport::{Incoming, Outgoing};
+use super::region::{Direction, Region};
 use crate::error::{Result, WalError, WalErrorKind};
 use nearhead_uring::{IoPriority, set_thread_priority};
 use rustix::fd::OwnedFd;
@@ -49,9 +50,10 @@ pub fn serve(input: OwnedFd, output: OwnedFd) -> Ended {
         // Without either, writes are only slower; the reply to HELLO says which it is.
         let _ = set_thread_priority(IoPriority::BEST_EFFORT_FIRST);
     }
+    let (incoming, outgoing) = over_descriptors(input, output);
     let mut session = Session {
-        incoming: Incoming::new(input),
-        outgoing: Outgoing::new(output),
+        incoming,
+        outgoing,
         handles: BTreeMap::new(),
         unsettled: Vec::new(),
         told_closed: BTreeSet::new(),
@@ -153,6 +155,15 @@ impl Session {
             Ok(Request::OpenStream(open)) => self.open(handle, || Handle::stream(&open)),
             Ok(Request::OpenLog(open)) => self.open(handle, || Handle::log(&open)),
             Ok(Request::OpenFile) => self.open_file(handle),
+            Ok(Request::OpenRing { ring_bytes }) => match self.open_ring(ring_bytes) {
+                Ok((incoming, outgoing)) => {
+                    // The answer is the last frame the old way.
+                    self.reply(ask, tag, handle, &[])?;
+                    (self.incoming, self.outgoing) = (incoming, outgoing);
+                    return Ok(true);
+                }
+                Err(error) => Err(error),
+            },
             Ok(Request::Close) => match self.handles.remove(&handle) {
                 Some(closing) => {
                     let progress = closing.error(not_open(handle), ask);
@@ -256,6 +267,19 @@ impl Session {
         })?;
         self.handles.insert(handle, Handle::file(file));
         Ok(Vec::new())
+    }
+
+    fn open_ring(&mut self, ring_bytes: u32) -> Result<(Incoming, Outgoing)> {
+        // Taken whatever comes of it, as for a file that is shared.
+        let file = self.incoming.take_file();
+        let (Some(file), Some(socket)) = (file, self.incoming.quiet_socket()) else {
+            return Err(refused(
+                "OPEN_RING: expected a memory file beside the frame, over a Unix socket, once, and nothing behind it, found otherwise",
+            ));
+        };
+        let opened = Region::open(file, ring_bytes).and_then(|region| Ok((region, socket?)));
+        let (region, socket) = opened.map_err(|error| refused(&format!("OPEN_RING: {error}")))?;
+        Ok(over_rings(region, socket, Direction::FromHelper, None))
     }
 
     fn check_free(&self, handle: u32) -> Result<()> {

@@ -91,7 +91,7 @@ impl Incoming {
         let room = &mut self.buffer[self.filled.end..];
         let read = loop {
             let outcome = if self.is_socket {
-                receive(&self.source, room, &mut self.files)
+                receive(&self.source, room, &mut self.files, RecvFlags::empty())
             } else {
                 rustix::io::read(&self.source, &mut *room)
             };
@@ -112,6 +112,12 @@ impl Incoming {
         }
     }
 
+    /// Another descriptor of the socket, if it is one and everything that came was handed out.
+    pub(super) fn quiet_socket(&self) -> Option<io::Result<OwnedFd>> {
+        let is_quiet = self.is_socket && self.filled.is_empty() && self.files.is_empty();
+        is_quiet.then(|| self.source.try_clone())
+    }
+
     /// What stands in the way of ending here: part of a frame.
     pub(super) fn check_end(&self) -> Result<()> {
         if self.filled.is_empty() {
@@ -122,15 +128,18 @@ impl Incoming {
     }
 }
 
-fn receive(
+/// Receives bytes, and open files beside them.
+pub(super) fn receive(
     socket: &OwnedFd,
     room: &mut [u8],
     files: &mut VecDeque<OwnedFd>,
+    flags: RecvFlags,
 ) -> rustix::io::Result<usize> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES_AT_ONCE))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut rooms = [IoSliceMut::new(room)];
-    let message = rustix::net::recvmsg(socket, &mut rooms, &mut control, RecvFlags::CMSG_CLOEXEC)?;
+    let flags = flags | RecvFlags::CMSG_CLOEXEC;
+    let message = rustix::net::recvmsg(socket, &mut rooms, &mut control, flags)?;
     for part in control.drain() {
         if let RecvAncillaryMessage::ScmRights(received) = part {
             // Taken out of the message whether kept or not: what is not kept is closed.
@@ -169,7 +178,7 @@ impl Outgoing {
         while rest.iter().any(|part| !part.is_empty()) {
             let slices = rest.map(IoSlice::new);
             let outcome = if self.is_socket {
-                send_message(&self.sink, &slices, file)
+                send_message(&self.sink, &slices, file, SendFlags::empty())
             } else {
                 rustix::io::writev(&self.sink, &slices)
             };
@@ -192,10 +201,12 @@ impl Outgoing {
     }
 }
 
-fn send_message(
+/// Sends bytes, and an open file beside them.
+pub(super) fn send_message(
     socket: &OwnedFd,
     slices: &[IoSlice<'_>],
     file: Option<BorrowedFd<'_>>,
+    flags: SendFlags,
 ) -> rustix::io::Result<usize> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut space);
@@ -203,5 +214,5 @@ fn send_message(
     if !files.is_empty() && !control.push(SendAncillaryMessage::ScmRights(&files)) {
         return Err(Errno::NOBUFS);
     }
-    rustix::net::sendmsg(socket, slices, &mut control, SendFlags::NOSIGNAL)
+    rustix::net::sendmsg(socket, slices, &mut control, flags | SendFlags::NOSIGNAL)
 }

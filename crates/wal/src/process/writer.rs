@@ -61,6 +61,11 @@ impl ProcessWriter {
         self.state().helper.as_ref().map(|helper| helper.hello().pid)
     }
 
+    /// Which way it is told what to write, in words; nothing if there is none.
+    pub fn told(&self) -> Option<String> {
+        self.state().helper.as_ref().map(Helper::told)
+    }
+
     /// How many more helpers may be started.
     pub fn restarts_left(&self) -> u32 {
         self.state().restarts_left

@@ -68,6 +68,12 @@ fn honours(scheduler: Option<&str>) -> Honours {
 }
 
 impl Choice {
+    /// Adds what became known when it was carried out.
+    pub(crate) fn add(&mut self, fact: &str) {
+        self.picked.push_str("; ");
+        self.picked.push_str(fact);
+    }
+
     /// Decides; the same for the same facts.
     pub fn make(wished: Mode, place: &Place, permitted: Permitted) -> Self {
         let honours = honours(place.scheduler.as_deref());
