@@ -262,57 +262,62 @@ impl StatusReport {
             ),
         );
         if let Some(served) = &self.served {
-            line(
-                "served",
-                format!(
-                    "by process {} for {:.0} s on {}{}",
-                    served.pid,
-                    served.uptime_s,
-                    served.uris.join(", "),
-                    if served.read_only { ", read-only" } else { "" }
-                ),
-            );
-            line(
-                "clients",
-                format!(
-                    "{} connected, {} requests, {} failed",
-                    served.clients.connections_open, served.clients.requests, served.clients.errors
-                ),
-            );
-            if let Some(coordination) = &served.coordination {
-                line("turns", coordination.text());
-            }
-            let counters = &self.counters;
-            line(
-                "written",
-                format!(
-                    "{} logged, {} in place; {} times a log had no room",
-                    ByteSize(counters.logged_bytes),
-                    ByteSize(counters.in_place_bytes),
-                    counters.spills
-                ),
-            );
-            for (name, latency) in [
-                ("durable", &served.latency.durable),
-                ("writes", &served.latency.write),
-                ("reads", &served.latency.read),
-            ] {
-                if latency.count > 0 {
-                    line(
-                        name,
-                        format!(
-                            "{} in {:.2} ms mean, {:.2} ms p99",
-                            latency.count, latency.mean_ms, latency.p99_ms
-                        ),
-                    );
-                }
-            }
+            self.serving(served, &mut line);
         }
         for finding in &state.damage {
             line("damage", finding.clone());
         }
         text.truncate(text.trim_end().len());
         text
+    }
+
+    /// What the daemon that serves the volume adds.
+    fn serving(&self, served: &Served, line: &mut dyn FnMut(&str, String)) {
+        line(
+            "served",
+            format!(
+                "by process {} for {:.0} s on {}{}",
+                served.pid,
+                served.uptime_s,
+                served.uris.join(", "),
+                if served.read_only { ", read-only" } else { "" }
+            ),
+        );
+        line(
+            "clients",
+            format!(
+                "{} connected, {} requests, {} failed",
+                served.clients.connections_open, served.clients.requests, served.clients.errors
+            ),
+        );
+        if let Some(coordination) = &served.coordination {
+            line("turns", coordination.text());
+        }
+        let counters = &self.counters;
+        line(
+            "written",
+            format!(
+                "{} logged, {} in place; {} times a log had no room",
+                ByteSize(counters.logged_bytes),
+                ByteSize(counters.in_place_bytes),
+                counters.spills
+            ),
+        );
+        for (name, latency) in [
+            ("durable", &served.latency.durable),
+            ("writes", &served.latency.write),
+            ("reads", &served.latency.read),
+        ] {
+            if latency.count > 0 {
+                line(
+                    name,
+                    format!(
+                        "{} in {:.2} ms mean, {:.2} ms p99",
+                        latency.count, latency.mean_ms, latency.p99_ms
+                    ),
+                );
+            }
+        }
     }
 }
 

@@ -66,12 +66,11 @@ fn check_server(server: &str) -> Result<(), String> {
         format!("{server:?} names no port; add the one ZooKeeper's clients use, often :2181")
     })?;
     let inside = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
-    let is_host = match inside {
-        Some(address) => address.parse::<std::net::Ipv6Addr>().is_ok(),
-        None => {
-            let is_name = |c: char| c.is_ascii_alphanumeric() || ".-_".contains(c);
-            !host.is_empty() && host.chars().all(is_name)
-        }
+    let is_host = if let Some(address) = inside {
+        address.parse::<std::net::Ipv6Addr>().is_ok()
+    } else {
+        let is_name = |c: char| c.is_ascii_alphanumeric() || ".-_".contains(c);
+        !host.is_empty() && host.chars().all(is_name)
     };
     if !is_host {
         return Err(format!(

@@ -36,7 +36,10 @@ fn open(configure: impl FnOnce(&mut Config)) -> Run<CrashDisk> {
 }
 
 /// The three reasons for a pass that can wait.
-fn reasons() -> [(&'static str, fn(&mut Config)); 3] {
+/// Changes a configuration.
+type Change = fn(&mut Config);
+
+fn reasons() -> [(&'static str, Change); 3] {
     [
         ("idle", |config| config.cleaning.idle_after = Some(SECOND)),
         ("period", |config| config.cleaning.period = Some(Nanos::from_secs(5000))),
@@ -245,7 +248,7 @@ fn observed(
         config.cleaning.coordinated = coordinated;
     });
     let (mut random, mut given) = (SplitMix::new(seed), SplitMix::new(!seed));
-    let mut seen = Vec::new();
+    let mut views = Vec::new();
     for step in 1..=150 {
         if let Some(is_held) = permits(&mut given) {
             run.volume.set_checkpoint_permit(is_held, run.now);
@@ -263,14 +266,14 @@ fn observed(
         run.rest(Nanos::from_millis([1, 100, 1200, 30_000][random.below(4) as usize]));
         let mut status = run.volume.status();
         status.wants_checkpoint_permit = false;
-        seen.push(format!(
+        views.push(format!(
             "step {step} at {}: next {:?}, {status:?}",
             run.now.0,
             run.volume.wake_at()
         ));
     }
     assert!(copied(&run) > 0, "seed {seed}: nothing was ever checkpointed");
-    seen
+    views
 }
 
 fn assert_same(seed: u64, one: &[String], other: &[String]) {

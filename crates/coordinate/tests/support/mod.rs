@@ -37,7 +37,7 @@ fn find_jars(directory: &Path, jars: &mut Vec<PathBuf>) {
         let name = entry.file_name().to_string_lossy().into_owned();
         if path.is_dir() {
             find_jars(&path, jars);
-        } else if name.ends_with(".jar") && !name.ends_with("-sources.jar") {
+        } else if name.strip_suffix(".jar").is_some_and(|name| !name.ends_with("-sources")) {
             jars.push(path);
         }
     }
@@ -47,7 +47,9 @@ fn classpath() -> Result<OsString, String> {
     let home = std::env::var_os("HOME").ok_or("HOME is not set")?;
     let repository = Path::new(&home).join(".m2/repository");
     let mut jars = Vec::new();
-    GROUPS.iter().for_each(|group| find_jars(&repository.join(group), &mut jars));
+    for group in GROUPS {
+        find_jars(&repository.join(group), &mut jars);
+    }
     // The newest of each first.
     jars.sort_by(|one, other| other.cmp(one));
     let has = |name: &str| {
