@@ -65,7 +65,7 @@ fn remove(folder: &Path) -> Result<(), String> {
 fn at(effort: Effort, place: &Place<'_>) -> Result<Vec<Row>, String> {
     let modes = MODES.iter().map(|(_, mode)| Who::Log(*mode));
     let contestants: Vec<Who> =
-        [Who::Bare].into_iter().chain(modes).chain([Who::Growing]).collect();
+        [Who::Bare].into_iter().chain(modes).chain([Who::LogBySocket, Who::Growing]).collect();
     let opened: Result<Vec<Writer>, String> =
         contestants.iter().map(|&who| Writer::open(who, place.folder)).collect();
     let writers = opened?;

@@ -3,7 +3,7 @@
 
 use nearhead_disk::BufferMut;
 use nearhead_uring::{Access, DurableFile};
-use nearhead_wal::process::HelperOptions;
+use nearhead_wal::process::{HelperOptions, Transport};
 use nearhead_wal::writer::Mode;
 use nearhead_wal::{Histogram, Log, OpenOptions};
 use std::fs::File;
@@ -35,6 +35,8 @@ pub(super) enum Who {
     Growing,
     /// The log, in this mode.
     Log(Mode),
+    /// The log in mode `process`, whose helper is told over the socket and not through a ring.
+    LogBySocket,
     /// The log in mode `caller`, in small segments that are given up soon, as some of the others do.
     SmallLog,
 }
@@ -53,6 +55,7 @@ impl Who {
         match self {
             Self::Bare => "bare",
             Self::Growing => "growing",
+            Self::LogBySocket => "process_socket",
             Self::SmallLog => "caller, small",
             Self::Log(mode) => {
                 MODES.iter().find(|(_, known)| *known == mode).map_or("log", |(name, _)| name)
@@ -92,17 +95,22 @@ impl Writer {
                 let file = File::create_new(&path).map_err(|error| failed(&error))?;
                 Ok(Self::Growing { file: Mutex::new(file), data: vec![0x5a; RECORD_BYTES] })
             }
-            Who::Log(_) | Who::SmallLog => {
+            Who::Log(_) | Who::LogBySocket | Who::SmallLog => {
                 let mut options = OpenOptions::default();
+                let mut helper = own_helper().map_err(|error| failed(&error))?;
                 let mut kept_records = KEPT_RECORDS;
-                if let Who::Log(mode) = who {
-                    options.mode = mode;
-                } else {
-                    options.mode = Mode::Caller;
-                    options.log.geometry.segment_bytes = SMALL_SEGMENT_BYTES;
-                    kept_records = SMALL_KEPT_RECORDS;
+                match who {
+                    Who::Log(mode) => options.mode = mode,
+                    Who::LogBySocket => {
+                        options.mode = Mode::Process;
+                        helper.transport = Transport::Socket;
+                    }
+                    _ => {
+                        options.mode = Mode::Caller;
+                        options.log.geometry.segment_bytes = SMALL_SEGMENT_BYTES;
+                        kept_records = SMALL_KEPT_RECORDS;
+                    }
                 }
-                let helper = own_helper().map_err(|error| failed(&error))?;
                 let opened = options.open_through(&path, &helper, |_, _| {});
                 let opened = opened.map_err(|error| failed(&error))?;
                 let log = Arc::new(opened.log);
