@@ -84,10 +84,8 @@ fn by_sequence(found: Vec<Found>) -> (BTreeMap<u64, Found>, u64) {
         }
         // The same sequence twice: a record that was written again elsewhere after an error, or
         // one that was torn before an earlier crash. A sound one wins.
-        let known = by_sequence.get(&sequence);
-        let counts = |known: &Found| known.is_sound() && (!known.is_doubtful || record.is_doubtful);
-        let is_worse = known.is_some_and(Found::is_sound) && !record.is_sound();
-        if !known.is_some_and(counts) && !is_worse {
+        let known_sound = by_sequence.get(&sequence).is_some_and(Found::is_sound);
+        if !known_sound {
             by_sequence.insert(sequence, record);
         }
     }

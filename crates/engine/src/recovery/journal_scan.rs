@@ -100,7 +100,6 @@ fn header_at(bytes: &[u8], position: u32, context: &ScanContext) -> Option<Found
         journal: Some((position, entry_blocks(peeked.header_bytes as usize))),
         header,
         past_volume,
-        is_doubtful: false,
     })
 }
 

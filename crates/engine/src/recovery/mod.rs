@@ -100,6 +100,9 @@ pub(crate) struct Recovery {
     /// Every log that may hold newer records, from where on, and which record says so.
     known_logs: BTreeMap<u32, (Claim, u64)>,
     found: Vec<Found>,
+    /// What the scan of each log found wrong. A log that turns out to begin earlier is scanned again, and what
+    /// was said of it before does not count: the first look began in the middle of its records.
+    problems: BTreeMap<u32, Vec<String>>,
     /// The first log or snapshot that could not be read: it may be newer than anything found.
     unreadable: Option<String>,
     /// The newest record that a snapshot includes whose header is sound and whose body is not.
@@ -126,6 +129,7 @@ impl Recovery {
             doubtful: VecDeque::new(),
             known_logs: BTreeMap::new(),
             found: Vec::new(),
+            problems: BTreeMap::new(),
             unreadable: None,
             known_sequence: 0,
             outside: None,
@@ -152,6 +156,33 @@ impl Recovery {
             Entry::Occupied(_) => return,
         }
         self.to_scan.push_back(claim);
+    }
+
+    /// Takes what the scan of a log found, and what its records claim.
+    fn take_scan(&mut self, scan: LogScan) {
+        // What stands behind and is not whole itself are the remains of a write that an earlier cut tore.
+        let whole = |sequence: u64| {
+            scan.found.iter().any(|found| found.header.sequence == sequence && found.is_sound())
+        };
+        let problems = scan.problems.into_iter().filter(|(sequence, _)| whole(*sequence));
+        let problems = problems.map(|(_, problem)| problem).chain(scan.unreadable.clone());
+        let problems = problems.take(DAMAGE_NOTES_MAX + 1).collect();
+        self.problems.insert(scan.claim.log_index, problems);
+        self.unreadable = self.unreadable.take().or(scan.unreadable);
+        for found in scan.found {
+            if found.past_volume.is_some() {
+                self.outside = self.outside.take().or(found.past_volume);
+                continue;
+            }
+            for claim in &found.header.claims {
+                if found.is_sound() {
+                    self.follow(*claim, found.header.sequence);
+                } else {
+                    self.doubtful.push_back(*claim);
+                }
+            }
+            self.found.push(found);
+        }
     }
 }
 
@@ -337,29 +368,7 @@ impl Engine {
 
     fn scan_is_done(&mut self, scan: LogScan) {
         let Some(recovery) = self.recovering() else { return };
-        // What stands behind and is not whole itself are the remains of a write that an earlier cut tore.
-        let whole = |sequence: u64| {
-            scan.found.iter().any(|found| found.header.sequence == sequence && found.is_sound())
-        };
-        let problems = scan.problems.into_iter().filter(|(sequence, _)| whole(*sequence));
-        for problem in problems.map(|(_, problem)| problem).chain(scan.unreadable.clone()) {
-            recovery.result.note(problem);
-        }
-        recovery.unreadable = recovery.unreadable.take().or(scan.unreadable);
-        for found in scan.found {
-            if found.past_volume.is_some() {
-                recovery.outside = recovery.outside.take().or(found.past_volume);
-                continue;
-            }
-            for claim in &found.header.claims {
-                if found.is_sound() {
-                    recovery.follow(*claim, found.header.sequence);
-                } else {
-                    recovery.doubtful.push_back(*claim);
-                }
-            }
-            recovery.found.push(found);
-        }
+        recovery.take_scan(scan);
         self.scan_next_log();
     }
 
@@ -369,6 +378,9 @@ impl Engine {
         let Some(snapshot) = recovery.snapshot.take() else { return };
         let found = std::mem::take(&mut recovery.found);
         let mut result = std::mem::take(&mut recovery.result);
+        for problem in std::mem::take(&mut recovery.problems).into_values().flatten() {
+            result.note(problem);
+        }
         let base = snapshot.header.record_sequence;
         let known = recovery.known_sequence;
         if let Some(problem) = recovery.outside.take() {

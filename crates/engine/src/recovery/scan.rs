@@ -23,6 +23,7 @@ use nearhead_format::record::{
 const REACH_BYTES: u64 = RECORD_BYTES_MAX as u64 + HEADER_BYTES_MAX as u64 + 4096;
 
 /// What every scan needs to know.
+#[derive(Clone)]
 pub(super) struct ScanContext {
     pub(super) layout: Layout,
     pub(super) volume_id: [u8; 16],
@@ -53,8 +54,6 @@ pub(super) struct Found {
     pub(super) journal: Option<(u32, u32)>,
     /// What it names that does not lie on the volume.
     pub(super) past_volume: Option<String>,
-    /// Found behind a gap at the start of the log: another copy with its sequence counts before it.
-    pub(super) is_doubtful: bool,
 }
 
 impl Found {
@@ -78,7 +77,7 @@ enum Goal {
 
 /// The scan of one log.
 pub(super) struct LogScan {
-    claim: Claim,
+    pub(super) claim: Claim,
     goal: Goal,
     /// Log block where the next record is looked for.
     cursor: u32,
@@ -86,8 +85,6 @@ pub(super) struct LogScan {
     scanned_blocks: u64,
     /// Whether the start of the log was looked at, or need not be: a lap passes it once.
     has_wrapped: bool,
-    /// What is found from now on stands behind a gap at the start of the log.
-    is_past_gap: bool,
     /// Bytes read already that a later look may want again, and the block they start at.
     window: Option<Buffer>,
     window_block: u64,
@@ -102,7 +99,6 @@ impl LogScan {
         Self {
             cursor: claim.position,
             has_wrapped: claim.position == 0,
-            is_past_gap: false,
             claim,
             goal: Goal::Record,
             newest_sequence: floor_sequence,
@@ -190,13 +186,8 @@ impl LogScan {
             }
             Goal::Wrapped => {
                 self.has_wrapped = true;
-                let mut any = self.take_records(&window, 0, context);
-                if !any && self.look_ahead(&window, 0, context) {
-                    // It may also be what is left of a time before a cut: only the chain can tell whether
-                    // something is missing.
-                    self.problems.pop();
-                    (any, self.is_past_gap) = (true, true);
-                }
+                let any =
+                    self.take_records(&window, 0, context) || self.look_ahead(&window, 0, context);
                 self.goal = if any { Goal::Record } else { Goal::Done };
             }
             Goal::Done => {}
@@ -290,7 +281,6 @@ impl LogScan {
             journal: None,
             chunks_sound,
             past_volume,
-            is_doubtful: self.is_past_gap,
         })
     }
 
