@@ -80,7 +80,8 @@ pub struct CreateReport {
 
 /// Runs the command.
 pub fn run(args: &CreateArgs) -> Result<(), String> {
-    let (_, superblock) = create(args)?;
+    let (mut target, superblock) = create(args)?;
+    target.leave()?;
     let report = report(&args.target, &superblock);
     if args.json {
         return say_json(&report);

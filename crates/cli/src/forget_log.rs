@@ -55,6 +55,7 @@ pub fn run(args: &ForgetLogArgs) -> Result<(), String> {
     if !args.dry_run {
         let mut target = offline.close()?;
         give_up(&mut target.io(), &superblock, &lost).map_err(|error| error.to_string())?;
+        target.leave()?;
     }
     let ranges: Vec<ClientRange> =
         client_ranges(&lost).into_iter().map(ClientRange::from).collect();

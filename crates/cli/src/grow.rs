@@ -46,6 +46,7 @@ pub fn run(args: &GrowArgs) -> Result<(), String> {
         // Recovered and closed in order first: the map rests in a snapshot.
         target = offline::on(target, Access::Write, false)?.close()?;
         grow::grow(&mut target.io(), &growth).map_err(|error| error.to_string())?;
+        target.leave()?;
     }
     let (before, after) = (&growth.before.layout, &growth.after.layout);
     let report = Report {

@@ -148,6 +148,9 @@ pub struct Served {
     pub clients: Clients,
     /// Their latencies.
     pub latency: Latencies,
+    /// What people must know about the disk, if anything: a mirror that lost a member.
+    #[serde(default)]
+    pub disk_trouble: Option<String>,
     /// How checkpoints take turns with those of replicas, if they do.
     #[serde(default)]
     pub coordination: Option<Coordination>,
@@ -290,6 +293,9 @@ impl StatusReport {
                 served.clients.connections_open, served.clients.requests, served.clients.errors
             ),
         );
+        if let Some(trouble) = &served.disk_trouble {
+            line("disk", trouble.clone());
+        }
         if let Some(coordination) = &served.coordination {
             line("turns", coordination.text());
         }

@@ -83,6 +83,11 @@ impl Target {
     pub fn io(&mut self) -> SyncIo<'_> {
         SyncIo::in_real_time(&mut self.disk, self.start)
     }
+
+    /// Leaves the disk in order: nothing more will be changed.
+    pub fn leave(&mut self) -> Result<(), String> {
+        self.io().leave().map_err(|error| format!("{}: {error}", self.name))
+    }
 }
 
 /// Whether `text` means a disk that has its size already and is no file to be made.

@@ -152,6 +152,15 @@ pub trait Disk {
         None
     }
 
+    /// The host has nothing more to change: the disk puts down what the next opening would have to find
+    /// out otherwise. It has done so when [`Disk::has_left`]; a command that follows after all undoes it.
+    fn leave(&mut self) {}
+
+    /// Whether nothing is left to do of what [`Disk::leave`] asked for; `poll` goes on with it.
+    fn has_left(&self) -> bool {
+        true
+    }
+
     /// A descriptor that becomes readable when `poll` may have something (real devices).
     fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
         None
@@ -194,6 +203,14 @@ impl<D: Disk + ?Sized> Disk for Box<D> {
 
     fn trouble(&self) -> Option<String> {
         (**self).trouble()
+    }
+
+    fn leave(&mut self) {
+        (**self).leave();
+    }
+
+    fn has_left(&self) -> bool {
+        (**self).has_left()
     }
 
     fn wake_fd(&self) -> Option<BorrowedFd<'_>> {

@@ -141,11 +141,14 @@ pub(crate) fn array_label() -> Vec<Vec<u8>> {
         count: 2,
         index: 1,
         in_sync: 3,
+        in_use: false,
     };
     let stripe = Label { chunk_bytes: 64 << 10, count: 4, in_sync: 15, ..mirror };
     let older = Label { sequence: 5, ..mirror }.encode();
     let both = [&[2], &older[..128], &block_input(0, &mirror.encode())[1..]].concat();
     let mut both = both;
     both[0] |= 1;
-    vec![block_input(0, &mirror.encode()), block_input(0, &stripe.encode()), both]
+    let used = Label { in_use: true, ..mirror };
+    let labels = [mirror, stripe, used].map(|label| block_input(0, &label.encode()));
+    labels.into_iter().chain([both]).collect()
 }

@@ -1,8 +1,7 @@
 //! The disks of a life as its volume sees them: one, several as an array, with a map device or without.
 //!
 //! Each is a disk with faults of its own ([`SharedDisk`]); the array and the join between them are the
-//! program's. The power goes for all of them at once. Whoever runs this mirror does what docs/operations.md
-//! advises: after a crash the member that has everything is copied onto the other.
+//! program's. The power goes for all of them at once.
 
 use crate::scenario::{Arrangement, Scenario};
 use crate::shared_disk::SharedDisk;
@@ -11,8 +10,7 @@ use nearhead_format::{Layout, MapDevice};
 
 use nearhead_models::faults::{FaultCounts, FaultKind, FaultPlan, NthFault};
 use nearhead_models::{
-    ArrayKind, ArraySpec, LABEL_BYTES, Purpose, ReadPolicy, RunOne, label_of, member_run,
-    open_array,
+    ArrayKind, ArraySpec, LABEL_BYTES, Label, Purpose, ReadPolicy, label_of, member_run, open_array,
 };
 use nearhead_volume::{JoinedDisk, SyncIo};
 use std::ops::Range;
@@ -26,8 +24,6 @@ pub(crate) struct Rig {
     /// What may happen to each disk, in the order of `disks`.
     plans: Vec<FaultPlan>,
     nth_is_of_map: bool,
-    /// The members of a mirror may differ where writes were under way.
-    is_unsure: bool,
 }
 
 impl Rig {
@@ -61,7 +57,6 @@ impl Rig {
             map: scenario.map_device_bytes.map(|bytes| disk(map_name, bytes)),
             plans: Vec::new(),
             nth_is_of_map: scenario.nth_is_of_map_device,
-            is_unsure: false,
         }
     }
 
@@ -86,13 +81,10 @@ impl Rig {
             arrangement => {
                 let purpose = array_id
                     .map_or(Purpose::Use, |array_id| Purpose::Make { array_id, anew: true });
-                let mut disks: Vec<_> = self.members.iter().cloned().map(Some).collect();
-                let take =
-                    if self.is_unsure { has_everything(&mut disks, &mut run)? } else { None };
+                let disks: Vec<_> = self.members.iter().cloned().map(Some).collect();
                 let members = self.members.iter().map(|disk| disk.properties().name.clone());
-                let spec = ArraySpec { kind: arrangement.kind(take), members: members.collect() };
+                let spec = ArraySpec { kind: arrangement.kind(), members: members.collect() };
                 let (disk, _) = open_array(&spec, disks, purpose, &mut run)?;
-                self.is_unsure = false;
                 disk
             }
         };
@@ -104,13 +96,11 @@ impl Rig {
 
     /// The power goes and comes back.
     pub(crate) fn power_cut(&mut self) {
-        self.is_unsure |= self.members.iter().any(|disk| disk.faults().unflushed() > 0);
         self.disks().for_each(SharedDisk::power_cut);
     }
 
     /// The program that used them is gone.
     pub(crate) fn disown(&mut self) {
-        self.is_unsure = true;
         self.disks().for_each(SharedDisk::disown);
     }
 
@@ -241,7 +231,8 @@ impl Rig {
         disk.faults().rot_in(at..at + 512);
     }
 
-    /// The members of a mirror hold the same if both count and nothing is under way; false if one does not.
+    /// The members of a mirror hold the same if both count and it was left in order; false if one does not, or
+    /// there was no time to make them alike.
     pub(crate) fn compare(&mut self) -> Result<bool, String> {
         let mut run = |disk: &mut SharedDisk, command: Command| {
             SyncIo::in_virtual_time(disk, Nanos::ZERO).run(command)
@@ -254,7 +245,10 @@ impl Rig {
             return Err("a member of the mirror lost its label".to_owned());
         };
         let generation = labels[0].generation;
-        if !labels.iter().all(|label| label.counts(label.index) && label.generation == generation) {
+        let is_whole = |label: &Label| {
+            label.counts(label.index) && label.generation == generation && !label.in_use
+        };
+        if !labels.iter().all(is_whole) {
             return Ok(false);
         }
         let step = 1 << 20;
@@ -277,25 +271,6 @@ impl Rig {
     }
 }
 
-/// The member, counted from 1, that has everything: the first of those with the newest label that say so.
-fn has_everything(
-    disks: &mut [Option<SharedDisk>],
-    run: RunOne<'_, SharedDisk>,
-) -> Result<Option<u16>, DiskError> {
-    let mut labels = Vec::new();
-    for (place, disk) in disks.iter_mut().enumerate() {
-        let Some(disk) = disk else { continue };
-        if let Some(label) = label_of(disk, run)? {
-            labels.push((place as u16 + 1, label));
-        }
-    }
-    let newest = labels.iter().map(|(_, label)| label.generation).max();
-    let whole = labels
-        .iter()
-        .find(|(_, label)| Some(label.generation) == newest && label.counts(label.index));
-    Ok(whole.map(|(place, _)| *place))
-}
-
 impl Arrangement {
     /// How many disks hold the volume's own addresses.
     fn members(self) -> usize {
@@ -306,10 +281,10 @@ impl Arrangement {
         }
     }
 
-    fn kind(self, take: Option<u16>) -> ArrayKind {
+    fn kind(self) -> ArrayKind {
         match self {
             Self::Stripe { chunk_bytes, .. } => ArrayKind::Stripe { chunk_bytes },
-            _ => ArrayKind::Mirror { policy: ReadPolicy::First, take },
+            _ => ArrayKind::Mirror { policy: ReadPolicy::First, take: None },
         }
     }
 

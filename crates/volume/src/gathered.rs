@@ -325,6 +325,14 @@ impl<D: Disk> Disk for GatheredDisk<D> {
         self.disk.trouble()
     }
 
+    fn leave(&mut self) {
+        self.disk.leave();
+    }
+
+    fn has_left(&self) -> bool {
+        self.disk.has_left()
+    }
+
     fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
         self.disk.wake_fd()
     }

@@ -174,6 +174,15 @@ impl<A: Disk, B: Disk> Disk for JoinedDisk<A, B> {
         self.main.trouble().or_else(|| self.map.trouble())
     }
 
+    fn leave(&mut self) {
+        self.main.leave();
+        self.map.leave();
+    }
+
+    fn has_left(&self) -> bool {
+        self.main.has_left() && self.map.has_left()
+    }
+
     fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
         self.wake.as_ref().map(AsFd::as_fd)
     }

@@ -91,6 +91,20 @@ impl<'a> SyncIo<'a> {
         }
     }
 
+    /// Leaves the disk in order ([`Disk::leave`]): nothing more will be changed.
+    pub fn leave(&mut self) -> Result<(), DiskError> {
+        self.disk.leave();
+        loop {
+            let now = self.now();
+            // No command is outstanding, so no answer comes.
+            let _ = self.disk.poll(now);
+            if self.disk.has_left() {
+                return Ok(());
+            }
+            self.wait()?;
+        }
+    }
+
     /// Waits until the disk may have something.
     pub fn wait(&mut self) -> Result<(), DiskError> {
         let now = self.now();

@@ -27,6 +27,8 @@ pub struct Volume<D: Disk> {
     superblock: Superblock,
     /// Copies of the superblock that should be written again.
     superblock_findings: Vec<String>,
+    /// The engine has ended, and the disk was told.
+    has_ended: bool,
 }
 
 impl<D: Disk> Volume<D> {
@@ -87,7 +89,7 @@ impl<D: Disk> Volume<D> {
             bands: bands_of(&superblock.layout, disk.zones()),
         };
         let engine = if empty { Engine::start_empty(setup) } else { Engine::open(setup) };
-        Self { engine, disk, superblock, superblock_findings }
+        Self { engine, disk, superblock, superblock_findings, has_ended: false }
     }
 
     /// Waits in real time until recovery is done; an error says why it could not be.
@@ -204,6 +206,10 @@ impl<D: Disk> Service for Volume<D> {
                 self.engine.handle_completion(completion, now);
             }
             self.engine.advance(now);
+            if self.engine.is_stopped() && !self.has_ended {
+                self.has_ended = true;
+                self.disk.leave();
+            }
             let mut submitted = false;
             while let Some(submission) = self.engine.poll_command() {
                 self.disk.submit(submission, now);
@@ -240,6 +246,6 @@ impl<D: Disk> Service for Volume<D> {
     }
 
     fn is_shut_down(&self) -> bool {
-        self.engine.is_stopped()
+        self.engine.is_stopped() && self.disk.has_left()
     }
 }

@@ -72,6 +72,7 @@ impl Desk {
                 errors: statistics.errors,
             },
             latency: context.service.latencies(),
+            disk_trouble: context.service.volume().disk().trouble(),
             coordination: context.service.coordination(),
         };
         let volume = context.service.volume();

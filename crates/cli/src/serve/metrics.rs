@@ -133,6 +133,13 @@ pub fn render(report: &StatusReport) -> String {
         metric(&mut text, name, "counter", help, value);
     }
     if let Some(served) = &report.served {
+        metric(
+            &mut text,
+            "disk_trouble",
+            "gauge",
+            "1 while a member of a mirror is missing, old or unsure",
+            u64::from(served.disk_trouble.is_some()),
+        );
         served.coordination.iter().for_each(|turns| coordination(&mut text, turns));
         metric(
             &mut text,

@@ -118,9 +118,7 @@ impl Served {
         let trouble = self.volume.disk().trouble();
         if trouble != self.trouble_told {
             self.trouble_told = trouble;
-            if let Some(trouble) = &self.trouble_told {
-                note(trouble);
-            }
+            note(self.trouble_told.as_deref().unwrap_or("the disk is in order again"));
         }
         if !self.failure_told
             && let Some(failure) = self.volume.engine().failure()

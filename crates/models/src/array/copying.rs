@@ -1,19 +1,20 @@
-//! Bringing a member of a mirror up to date, piece by piece, while the mirror is used.
+//! Bringing members of a mirror up to date, piece by piece, while the mirror is used.
 //!
 //! A member that is behind gets every change from the beginning, and in the background everything
-//! else, from the lowest address to the highest. What stays true:
+//! else, from the lowest address to the highest. Members that are unsure are made alike in the same way,
+//! all at once. What stays true:
 //! - while a piece is on its way no change of the same bytes is, or the older bytes of the piece
-//!   could land over the newer ones; such changes wait for the piece, which is short;
-//! - a member is read, and counts, only when all of it was copied and flushed;
+//!   could land over the newer ones; such changes wait for the piece, which is short (`gate`);
+//! - a member that is behind is read, and counts, only when all of it was copied and flushed;
 //! - how far it got is noted on it only after a flush, so a crash repeats at most what came after.
 //!
 //! Without clients pieces follow each other; with some, one begins every tenth of a second.
 
 use super::Core;
+use super::gate::{Answer, repair_of};
 use super::keeper::Standing;
 use super::mirror::{Copies, Parts};
 use nearhead_disk::{Class, Command, Disk, DiskError, Nanos, Payload};
-use std::collections::VecDeque;
 use std::ops::Range;
 
 /// Bytes of a piece: long enough to stream, short enough to wait for.
@@ -22,63 +23,77 @@ const PIECE_BYTES: u64 = 1 << 20;
 /// Time between pieces while clients have something to do: 10 MiB/s at least.
 const PAUSE: Nanos = Nanos(100_000_000);
 
-/// Time until a piece is tried again that a change was in the way of.
-const RETRY: Nanos = Nanos(1_000_000);
-
 /// Bytes copied between two notes of how far.
 const NOTE_BYTES: u64 = 1 << 30;
+
+/// Who is copied to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Target {
+    /// A member that is behind.
+    Behind(usize),
+    /// All that count, so that the unsure ones are unsure no more.
+    Unsure,
+}
 
 /// What is being done.
 #[derive(Debug)]
 pub(super) enum Step {
     /// The next piece may begin then.
     Rest { until: Nanos },
+    /// The next piece begins when what is in its way was answered.
+    Wait,
     /// A piece is read; these members were asked.
     Reading { id: u64, tried: Vec<usize> },
-    /// A piece is written.
-    Writing { id: u64 },
+    /// A piece is read from all that count, and so many answers are missing.
+    Comparing { id: u64, left: usize, answers: Vec<Answer> },
+    /// A piece is written, and so many answers are missing.
+    Writing { id: u64, left: usize },
     /// What was written is made durable.
-    Flushing { id: u64 },
+    Flushing { id: u64, left: usize },
 }
 
-/// A member that is being copied to.
+/// Copying that goes on.
 #[derive(Debug)]
 pub(super) struct Copying {
-    pub(super) member: usize,
+    pub(super) target: Target,
     /// Bytes from the beginning that are copied.
     pub(super) done_bytes: u64,
     /// Bytes of these that were flushed and noted.
-    pub(super) noted_bytes: u64,
-    pub(super) step: Step,
-    /// Changes that wait for the piece under way.
-    pub(super) waiting: VecDeque<(u64, Class, Command)>,
+    noted_bytes: u64,
+    step: Step,
 }
 
 impl Copying {
-    pub(super) fn new(member: usize, from: u64, now: Nanos) -> Self {
+    fn new(target: Target, from: u64, now: Nanos) -> Self {
         let step = Step::Rest { until: now };
-        let waiting = VecDeque::new();
-        Self { member, done_bytes: from, noted_bytes: from, step, waiting }
+        Self { target, done_bytes: from, noted_bytes: from, step }
     }
 
-    /// The bytes that are on their way.
-    pub(super) fn piece(&self, end: u64, bytes_max: u64) -> Range<u64> {
+    /// The bytes that are next, or on their way.
+    fn piece(&self, end: u64, bytes_max: u64) -> Range<u64> {
         self.done_bytes..(self.done_bytes + bytes_max).min(end)
     }
 
-    /// Whether a piece is on its way.
-    pub(super) fn is_moving(&self) -> bool {
-        matches!(self.step, Step::Reading { .. } | Step::Writing { .. })
+    /// The bytes that are on their way, if any are.
+    pub(super) fn moving<D: Disk, P>(&self, core: &Core<D, P>) -> Option<Range<u64>> {
+        let is_moving = !self.is_at_rest() && !matches!(self.step, Step::Flushing { .. });
+        is_moving.then(|| self.piece(core.properties.capacity_bytes, piece_bytes(core)))
     }
 
     /// Whether the command is the one that is waited for.
     pub(super) fn waits_for(&self, command: u64) -> bool {
         match self.step {
-            Step::Rest { .. } => false,
-            Step::Reading { id, .. } | Step::Writing { id } | Step::Flushing { id } => {
-                id == command
-            }
+            Step::Rest { .. } | Step::Wait => false,
+            Step::Reading { id, .. }
+            | Step::Comparing { id, .. }
+            | Step::Writing { id, .. }
+            | Step::Flushing { id, .. } => id == command,
         }
+    }
+
+    /// Whether nothing of it is on its way.
+    pub(super) fn is_at_rest(&self) -> bool {
+        matches!(self.step, Step::Rest { .. } | Step::Wait)
     }
 
     /// When the next piece may begin, if that is what is waited for.
@@ -90,142 +105,212 @@ impl Copying {
     }
 }
 
-/// The bytes that a change changes; none for a flush.
-pub(super) fn changed_bytes(command: &Command) -> Option<Range<u64>> {
-    let (offset, len) = match command {
-        Command::Write { offset, parts, .. } => (*offset, nearhead_disk::total_len(parts) as u64),
-        Command::WriteZeroes { offset, len, .. } | Command::Trim { offset, len } => (*offset, *len),
-        Command::Read { .. } | Command::Flush => return None,
-    };
-    Some(offset..offset + len)
-}
-
-/// Whether two ranges have a byte in common.
-pub(super) fn overlap(one: &Range<u64>, other: &Range<u64>) -> bool {
-    one.start < other.end && other.start < one.end
-}
-
 impl Copies {
     /// Goes on with what the mirror does by itself.
     pub(super) fn go_on<D: Disk>(&mut self, core: &mut Core<D, Parts>) {
         if let Some(keeper) = &mut self.keeper {
             keeper.advance(core, &self.standings);
         }
+        self.release_marked(core);
+        self.release_held(core);
+        self.go_on_leaving(core);
+        if !self.leaving.is_asked() {
+            self.go_on_copying(core);
+        }
+    }
+
+    fn go_on_copying<D: Disk>(&mut self, core: &mut Core<D, Parts>) {
+        self.copying.take_if(|copying| {
+            // A piece on its way must land before a change of the same bytes, whoever is left.
+            copying.target == Target::Unsure
+                && copying.is_at_rest()
+                && !self.standings.contains(&Standing::Unsure)
+        });
         if self.copying.is_none() {
-            let behind = self.standings.iter().enumerate().find_map(|(member, standing)| {
-                if let Standing::Behind(from) = standing { Some((member, *from)) } else { None }
-            });
-            self.copying = behind.map(|(member, from)| Copying::new(member, from, core.now));
+            self.copying = self.lacking().map(|(to, from)| Copying::new(to, from, core.now));
         }
         let end = core.properties.capacity_bytes;
-        let Some(copying) = &mut self.copying else { return };
-        if copying.rests_until().is_none_or(|until| until > core.now) {
+        let Some(copying) = &self.copying else { return };
+        if !copying.is_at_rest() || copying.rests_until().is_some_and(|until| until > core.now) {
             return;
         }
-        if copying.done_bytes >= end || copying.done_bytes - copying.noted_bytes >= NOTE_BYTES {
-            let id = core.desk.number();
-            copying.step = Step::Flushing { id };
-            core.members.submit(copying.member, id, Class::Background, Command::Flush, core.now);
-            return core.members.kick();
+        let is_noted = copying.target != Target::Unsure;
+        let unnoted_bytes = copying.done_bytes - copying.noted_bytes;
+        if copying.done_bytes >= end || is_noted && unnoted_bytes >= NOTE_BYTES {
+            return self.flush_copied(core);
         }
         let piece = copying.piece(end, piece_bytes(core));
-        let in_the_way = |parts: &Parts| match parts {
-            Parts::Change { range: Some(range), .. } => overlap(range, &piece),
-            _ => false,
-        };
-        if core.desk.kinds().any(in_the_way) {
-            copying.step = Step::Rest { until: core.now + RETRY };
+        if core.desk.kinds().any(|parts| parts.is_in_the_way_of_a_piece(&piece)) {
+            if let Some(copying) = &mut self.copying {
+                copying.step = Step::Wait;
+            }
         } else {
             self.read_piece(core, Vec::new());
         }
     }
 
-    fn read_piece<D: Disk>(&mut self, core: &mut Core<D, Parts>, mut tried: Vec<usize>) {
-        let Some(reader) = self.in_sync().find(|index| !tried.contains(index)) else { return };
-        let end = core.properties.capacity_bytes;
+    /// Who must be copied to, and from which byte on. Members that are unsure come first: one that is
+    /// behind becomes a copy of what they agree on.
+    fn lacking(&self) -> Option<(Target, u64)> {
+        if self.any_unsure() {
+            return Some((Target::Unsure, 0));
+        }
+        self.standings.iter().enumerate().find_map(|(member, standing)| match standing {
+            Standing::Behind(from) => Some((Target::Behind(member), *from)),
+            Standing::InSync | Standing::Unsure | Standing::Out => None,
+        })
+    }
+
+    fn flush_copied<D: Disk>(&mut self, core: &mut Core<D, Parts>) {
+        let Some(target) = self.copying.as_ref().map(|copying| copying.target) else { return };
+        let members = match target {
+            Target::Behind(member) => vec![member],
+            Target::Unsure => self.counting().collect(),
+        };
+        self.ask(core, &members, |_| Command::Flush, |id, left| Step::Flushing { id, left });
+    }
+
+    /// Sends a command for the next piece to each of `members`, and waits for them as `step` says.
+    fn ask<D: Disk>(
+        &mut self,
+        core: &mut Core<D, Parts>,
+        members: &[usize],
+        command: impl Fn(Range<u64>) -> Command,
+        step: impl FnOnce(u64, usize) -> Step,
+    ) {
+        let (end, most) = (core.properties.capacity_bytes, piece_bytes(core));
         let Some(copying) = &mut self.copying else { return };
-        let piece = copying.piece(end, piece_bytes(core));
-        tried.push(reader);
         let id = core.desk.number();
-        copying.step = Step::Reading { id, tried };
-        let len = (piece.end - piece.start) as u32;
-        let command = Command::Read { offset: piece.start, len };
-        core.members.submit(reader, id, Class::Background, command, core.now);
+        let piece = copying.piece(end, most);
+        copying.step = step(id, members.len());
+        for member in members {
+            let command = command(piece.clone());
+            core.members.submit(*member, id, Class::Background, command, core.now);
+        }
         core.members.kick();
     }
 
-    /// A step of copying is over.
+    fn read_piece<D: Disk>(&mut self, core: &mut Core<D, Parts>, mut tried: Vec<usize>) {
+        let Some(target) = self.copying.as_ref().map(|copying| copying.target) else { return };
+        let read = |piece: Range<u64>| {
+            let len = (piece.end - piece.start) as u32;
+            Command::Read { offset: piece.start, len }
+        };
+        let Target::Behind(member) = target else {
+            let members: Vec<usize> = self.counting().collect();
+            let compare = |id, left| Step::Comparing { id, left, answers: Vec::new() };
+            return self.ask(core, &members, read, compare);
+        };
+        let Some(reader) = self.in_sync().find(|index| !tried.contains(index)) else {
+            let why = "it cannot be copied to: no member can read what is copied";
+            return self.give_up(core, member, why.to_owned());
+        };
+        tried.push(reader);
+        self.ask(core, &[reader], read, |id, _| Step::Reading { id, tried });
+    }
+
+    /// A member answered what was asked of it for copying.
     pub(super) fn step_done<D: Disk>(
         &mut self,
         core: &mut Core<D, Parts>,
         member: usize,
         result: Result<Payload, DiskError>,
     ) {
-        let end = core.properties.capacity_bytes;
         let Some(copying) = &mut self.copying else { return };
-        let target = copying.member;
-        match (&copying.step, result) {
-            (Step::Reading { tried, .. }, Err(error)) => {
-                let tried = tried.clone();
-                self.states[member].unread.get_or_insert(error.detail.clone());
-                if self.in_sync().any(|index| !tried.contains(&index)) {
-                    return self.read_piece(core, tried);
-                }
-                let why = format!("it cannot be copied to: {}", error.detail);
-                self.give_up(core, target, why);
-            }
+        let (target, offset) = (copying.target, copying.done_bytes);
+        match (&mut copying.step, result) {
             (Step::Reading { .. }, Ok(bytes)) => {
-                let offset = copying.done_bytes;
-                let id = core.desk.number();
-                copying.step = Step::Writing { id };
-                let command = Command::Write { offset, parts: vec![bytes], durable: false };
-                core.members.submit(target, id, Class::Background, command, core.now);
-                core.members.kick();
+                let Target::Behind(to) = target else { return };
+                let write =
+                    |_| Command::Write { offset, parts: vec![bytes.clone()], durable: false };
+                self.ask(core, &[to], write, |id, left| Step::Writing { id, left });
             }
-            (Step::Writing { .. }, Ok(_)) => {
-                copying.done_bytes = copying.piece(end, piece_bytes(core)).end;
-                let busy = core.desk.outstanding() > copying.waiting.len();
-                let pause = if busy { PAUSE } else { Nanos::ZERO };
-                copying.step = Step::Rest { until: core.now + pause };
-                for (id, class, command) in std::mem::take(&mut copying.waiting) {
-                    self.send_change(core, id, class, &command);
-                }
-                core.members.kick();
+            (Step::Reading { tried, .. }, Err(error)) => {
+                let tried = std::mem::take(tried);
+                self.states[member].unread.get_or_insert(error.detail);
+                self.read_piece(core, tried);
             }
-            (Step::Flushing { .. }, Ok(_)) => {
-                copying.noted_bytes = copying.done_bytes;
-                let whole = copying.done_bytes >= end;
-                let (done, until) = (copying.done_bytes, core.now);
-                copying.step = Step::Rest { until };
-                self.standings[target] =
-                    if whole { Standing::InSync } else { Standing::Behind(done) };
-                if whole {
-                    self.copying = None;
-                }
-                let Some(keeper) = &mut self.keeper else { return };
-                if whole {
-                    keeper.changed();
-                } else {
-                    keeper.note(core, target, done);
+            (Step::Comparing { left, answers, .. }, answer) => {
+                answers.push((member, answer));
+                *left -= 1;
+                if *left == 0 {
+                    let answers = std::mem::take(answers);
+                    self.repair_piece(core, offset, answers);
                 }
             }
-            (_, Err(error)) => self.give_up(core, target, error.detail),
-            (Step::Rest { .. }, Ok(_)) => {}
+            (Step::Writing { left, .. } | Step::Flushing { left, .. }, result) => {
+                *left -= 1;
+                let is_over = *left == 0;
+                if let Err(error) = result {
+                    // Who was behind is copied to no more; of those that count the others go on.
+                    self.give_up(core, member, error.detail);
+                }
+                match self.copying.as_ref().map(|copying| &copying.step) {
+                    Some(Step::Writing { .. }) if is_over => self.piece_done(core),
+                    Some(Step::Flushing { .. }) if is_over => self.flushed(core),
+                    _ => {}
+                }
+            }
+            (Step::Rest { .. } | Step::Wait, _) => {}
         }
     }
 
-    /// Ends copying; what waited for it goes on.
-    pub(super) fn stop_copying<D: Disk>(&mut self, core: &mut Core<D, Parts>) {
-        let Some(copying) = self.copying.take() else { return };
-        for (id, class, command) in copying.waiting {
-            self.send_change(core, id, class, &command);
+    /// All that count have said what they hold of a piece.
+    fn repair_piece<D: Disk>(
+        &mut self,
+        core: &mut Core<D, Parts>,
+        offset: u64,
+        answers: Vec<Answer>,
+    ) {
+        match self.judge(core, answers) {
+            Ok((bytes, others)) if !others.is_empty() => {
+                let write = |_| repair_of(offset, &bytes);
+                self.ask(core, &others, write, |id, left| Step::Writing { id, left });
+            }
+            // What nobody can read is shown to nobody.
+            Ok(_) | Err(_) => self.piece_done(core),
         }
-        core.members.kick();
+    }
+
+    /// A piece is where it belongs; what waited for it goes on.
+    fn piece_done<D: Disk>(&mut self, core: &mut Core<D, Parts>) {
+        let (end, most) = (core.properties.capacity_bytes, piece_bytes(core));
+        let busy = core.desk.outstanding() > self.held.len();
+        let pause = if busy { PAUSE } else { Nanos::ZERO };
+        let Some(copying) = &mut self.copying else { return };
+        copying.done_bytes = copying.piece(end, most).end;
+        copying.step = Step::Rest { until: core.now + pause };
+    }
+
+    /// What was copied is durable.
+    fn flushed<D: Disk>(&mut self, core: &mut Core<D, Parts>) {
+        let end = core.properties.capacity_bytes;
+        let Some(copying) = &mut self.copying else { return };
+        let (target, done) = (copying.target, copying.done_bytes);
+        copying.noted_bytes = done;
+        copying.step = Step::Rest { until: core.now };
+        let whole = done >= end;
+        if whole {
+            self.copying = None;
+        }
+        let Target::Behind(member) = target else {
+            for standing in self.standings.iter_mut().filter(|standing| standing.counts()) {
+                *standing = Standing::InSync;
+            }
+            return;
+        };
+        self.standings[member] = if whole { Standing::InSync } else { Standing::Behind(done) };
+        let Some(keeper) = &mut self.keeper else { return };
+        if whole {
+            keeper.changed();
+        } else {
+            keeper.note(core, member, done);
+        }
     }
 }
 
 /// Bytes of a piece that every member takes at once.
-pub(super) fn piece_bytes<D: Disk, P>(core: &Core<D, P>) -> u64 {
+fn piece_bytes<D: Disk, P>(core: &Core<D, P>) -> u64 {
     let sector = u64::from(core.properties.sector_bytes);
     let most = u64::from(core.properties.transfer_bytes_max).min(PIECE_BYTES);
     (most - most % sector).max(sector)

@@ -1,7 +1,8 @@
 //! Who of a mirror has everything, kept on the members themselves.
 //!
-//! A change of that is one *round* of labels: first to the members in sync, then to those that are
-//! being copied to, so that the newest label always lies on a member that counts. What stays true:
+//! A change of that is one *round*: a flush of the members that count, then labels on them, then on those
+//! that are being copied to, so that the newest label always lies on a member that counts. The flush is
+//! for what was shown of a member that counts no more: whoever stands in has it durably. What stays true:
 //! no change that a member missed is answered before the labels of the members in sync say so. Or a
 //! restart could take the member that missed it for one that has everything.
 
@@ -15,16 +16,30 @@ use std::collections::BTreeMap;
 pub(super) enum Standing {
     /// It has everything.
     InSync,
+    /// It has all that was acknowledged, but may differ from the others where changes were under way when
+    /// the mirror was not left in order. It is read only for want of another.
+    Unsure,
     /// It gets every change, and has all that was there before up to this byte.
     Behind(u64),
     /// It gets nothing.
     Out,
 }
 
-/// Which members the labels of a round go to.
+impl Standing {
+    /// Whether what the member holds is enough to go on with.
+    pub(super) fn counts(self) -> bool {
+        matches!(self, Self::InSync | Self::Unsure)
+    }
+}
+
+/// What is done in a round, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wave {
-    InSync,
+    /// The members that count are flushed.
+    Flush,
+    /// They get their labels.
+    Counting,
+    /// Those that are copied to get theirs.
     Behind,
 }
 
@@ -33,7 +48,7 @@ enum Wave {
 pub(super) struct Keeper {
     /// As last written or being written, by member.
     labels: Vec<Label>,
-    /// Writes of labels under way: which member.
+    /// Writes of labels and flushes under way: which member.
     writes: BTreeMap<u64, usize>,
     wave: Option<Wave>,
     /// Changes of who has what, how many of them the round under way tells, and how many the labels
@@ -41,6 +56,8 @@ pub(super) struct Keeper {
     changes: u64,
     telling: u64,
     told: u64,
+    /// Whether the labels are to say that the mirror is in use.
+    in_use: bool,
     /// No member could take the last round; the next change to wait begins another.
     failed: bool,
     /// Changes that wait.
@@ -50,6 +67,7 @@ pub(super) struct Keeper {
 impl Keeper {
     pub(super) fn new(labels: Vec<Label>) -> Self {
         Self {
+            in_use: labels.iter().any(|label| label.in_use),
             labels,
             writes: BTreeMap::new(),
             wave: None,
@@ -76,39 +94,77 @@ impl Keeper {
         self.changes += 1;
     }
 
+    /// Whether the labels say that the mirror is in use, or will before anything else.
+    pub(super) fn is_in_use(&self) -> bool {
+        self.in_use
+    }
+
+    /// Labels are to say whether the mirror is in use.
+    pub(super) fn set_in_use(&mut self, in_use: bool) {
+        if self.in_use != in_use {
+            self.in_use = in_use;
+            self.changes += 1;
+        }
+        self.failed = false;
+    }
+
+    /// Whether the labels of the members that count say everything.
+    pub(super) fn has_told(&self) -> bool {
+        self.told == self.changes && self.wave.is_none()
+    }
+
     /// Begins a round if the labels do not tell everything.
     pub(super) fn advance<D: Disk, P>(&mut self, core: &mut Core<D, P>, members: &[Standing]) {
         if self.told == self.changes || self.wave.is_some() || self.failed {
             return;
         }
-        let generation = 1 + self.labels.iter().map(|label| label.generation).max().unwrap_or(0);
+        self.begin(core, Wave::Flush, members);
+    }
+
+    /// What the labels of this round say. A round that only marks the mirror leaves the generation: members
+    /// that miss it are not older for that.
+    fn fill(&mut self, members: &[Standing]) {
         let in_sync = members.iter().zip(&self.labels).fold(0, |bits, (member, label)| {
-            if *member == Standing::InSync { bits | 1 << label.index } else { bits }
+            if member.counts() { bits | 1 << label.index } else { bits }
         });
+        let newest = self.labels.iter().map(|label| label.generation).max().unwrap_or(0);
+        let counting = members.iter().zip(&self.labels).filter(|(member, _)| member.counts());
+        let is_mark = counting
+            .map(|(_, label)| (label.in_sync, label.generation))
+            .all(|label| label == (in_sync, newest));
+        let generation = newest + u64::from(!is_mark);
         for (label, member) in self.labels.iter_mut().zip(members) {
             let synced_bytes = match member {
-                Standing::InSync => label.member_bytes,
+                Standing::InSync | Standing::Unsure => label.member_bytes,
                 Standing::Behind(synced) => *synced,
                 Standing::Out => continue,
             };
-            (label.generation, label.in_sync, label.synced_bytes) =
-                (generation, in_sync, synced_bytes);
+            (label.generation, label.in_sync, label.synced_bytes, label.in_use) =
+                (generation, in_sync, synced_bytes, self.in_use);
         }
         self.telling = self.changes;
-        self.begin(core, Wave::InSync, members);
     }
 
     fn begin<D: Disk, P>(&mut self, core: &mut Core<D, P>, wave: Wave, members: &[Standing]) {
         self.wave = Some(wave);
         for (index, member) in members.iter().enumerate() {
             let concerned = match wave {
-                Wave::InSync => *member == Standing::InSync,
+                Wave::Flush | Wave::Counting => member.counts(),
                 Wave::Behind => matches!(member, Standing::Behind(_)),
             };
-            if concerned {
-                self.write(core, index);
+            match wave {
+                Wave::Flush if concerned => self.flush(core, index),
+                _ if concerned => self.write(core, index),
+                _ => {}
             }
         }
+    }
+
+    fn flush<D: Disk, P>(&mut self, core: &mut Core<D, P>, member: usize) {
+        let id = core.desk.number();
+        self.writes.insert(id, member);
+        core.members.submit(member, id, Class::Durable, Command::Flush, core.now);
+        core.members.kick();
     }
 
     /// Notes how far a member was copied to; nobody waits for that.
@@ -134,12 +190,12 @@ impl Keeper {
         core.members.kick();
     }
 
-    /// Whether the command was the write of a label, and of which member.
+    /// Whether the command was one of a round, and of which member.
     pub(super) fn take_write(&mut self, id: u64) -> Option<usize> {
         self.writes.remove(&id)
     }
 
-    /// A label was written. Gives the changes that may be answered now.
+    /// A command of a round was carried out. Gives the changes that may be answered now.
     pub(super) fn written<D: Disk, P>(
         &mut self,
         core: &mut Core<D, P>,
@@ -148,9 +204,16 @@ impl Keeper {
         if !self.writes.is_empty() {
             return Vec::new();
         }
-        if self.wave == Some(Wave::InSync) {
-            self.told = self.telling;
-            self.begin(core, Wave::Behind, members);
+        match self.wave {
+            Some(Wave::Flush) => {
+                self.fill(members);
+                self.begin(core, Wave::Counting, members);
+            }
+            Some(Wave::Counting) => {
+                self.told = self.telling;
+                self.begin(core, Wave::Behind, members);
+            }
+            Some(Wave::Behind) | None => {}
         }
         if self.writes.is_empty() {
             self.wave = None;

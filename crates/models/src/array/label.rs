@@ -3,14 +3,17 @@
 //! ```text
 //! 0        8     12   14 15 16          32          40            48           56
 //! +--------+-----+----+--+--+-----------+-----------+-------------+------------+
-//! | magic  | crc |ver |kd|--| array id  | sequence  | generation  |member_bytes|
+//! | magic  | crc |ver |kd|us| array id  | sequence  | generation  |member_bytes|
 //! +--------+-----+----+--+--+-----+-----+-----------+-------------+------------+
 //! | chunk_bytes | synced_bytes |cnt |idx | in_sync| zeros up to 512, then to 4096|
 //! +-------------+--------------+----+----+--------+-----------------------------+
 //! 56            64             72   74   76       80
 //! ```
 //!
-//! - `magic`, `version`: other content, and labels of later versions.
+//! - `magic`, `version`: other content, and labels of later versions. A label that says `in use` is of
+//!   version 2, so that a program that does not know what that means refuses it; any other is of version 1.
+//! - `in use` (us): the mirror was not left in order since it was opened, so its members may differ where
+//!   changes were under way.
 //! - `crc`: CRC32C of the first 512 bytes without itself, against rot and torn writes. Everything
 //!   lies in one sector, which a disk writes whole or not at all.
 //! - `array id`, `count`, `index`: members of another array, or in another order.
@@ -31,6 +34,8 @@ pub(super) const SLOT_BYTES: u64 = 4096;
 pub const LABEL_BYTES: u64 = 2 * SLOT_BYTES;
 
 const MAGIC: &[u8; 8] = b"NHMEMBER";
+/// Version of a label that says `in use`, and the newest one there is.
+const VERSION_IN_USE: u16 = 2;
 const VERSION: u16 = 1;
 /// What the checksum covers: the smallest sector.
 const COVERED_BYTES: usize = 512;
@@ -56,6 +61,8 @@ pub struct Label {
     pub index: u16,
     /// Members that have everything, by bit.
     pub in_sync: u32,
+    /// The mirror is in use, or was when the power or the program went away.
+    pub in_use: bool,
 }
 
 impl Label {
@@ -88,8 +95,10 @@ impl Label {
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = vec![0; SLOT_BYTES as usize];
         bytes[..8].copy_from_slice(MAGIC);
-        bytes[12..14].copy_from_slice(&VERSION.to_le_bytes());
+        let version = if self.in_use { VERSION_IN_USE } else { VERSION };
+        bytes[12..14].copy_from_slice(&version.to_le_bytes());
         bytes[14] = u8::from(self.is_mirror());
+        bytes[15] = u8::from(self.in_use);
         bytes[16..32].copy_from_slice(&self.array_id);
         let words = [
             self.sequence,
@@ -136,10 +145,10 @@ fn decode_slot(slot: &[u8]) -> Result<Option<Label>, String> {
         return Ok(None);
     }
     let version = half(12);
-    if version != VERSION {
+    if version > VERSION_IN_USE {
         return Err(format!(
-            "expected the label of an array member in version {VERSION}, found version {version}; \
-             use the program that made it"
+            "expected the label of an array member in version {VERSION} or {VERSION_IN_USE}, found \
+             version {version}; use the program that made it"
         ));
     }
     let mut array_id = [0; 16];
@@ -154,6 +163,7 @@ fn decode_slot(slot: &[u8]) -> Result<Option<Label>, String> {
         count: half(72),
         index: half(74),
         in_sync: word(72).wrapping_shr(32) as u32,
+        in_use: slot[15] == 1,
     };
     let kind_fits = u8::from(label.is_mirror()) == slot[14];
     let count_fits = (2..=super::MEMBERS_MAX).contains(&usize::from(label.count));
@@ -178,6 +188,7 @@ mod tests {
             count: 3,
             index: 2,
             in_sync: 0x8000_0003,
+            in_use: false,
         }
     }
 
@@ -199,6 +210,14 @@ mod tests {
     }
 
     #[test]
+    fn a_label_of_a_mirror_in_use_says_so_in_a_version_that_older_programs_refuse() {
+        let used = Label { in_use: true, ..label(5) };
+        let bytes = used.encode();
+        assert_eq!(bytes[12..16], [2, 0, 1, 1]);
+        assert_eq!(Label::decode(&both(&bytes, &label(4).encode())), Ok(Some(used)));
+    }
+
+    #[test]
     fn the_newer_of_two_slots_counts_and_a_damaged_one_leaves_the_older() {
         let (old, new) = (label(4).encode(), label(5).encode());
         assert_eq!(Label::decode(&both(&old, &new)), Ok(Some(label(5))));
@@ -214,9 +233,10 @@ mod tests {
 
     #[test]
     fn bytes_that_mean_nothing_must_be_zeros() {
-        for at in [15, 80, COVERED_BYTES - 1] {
+        // Byte 12 is the version: 1 does not know of a use.
+        for (at, value) in [(15, 1), (15, 2), (12, 2), (12, 0), (80, 1), (COVERED_BYTES - 1, 1)] {
             let mut bytes = label(1).encode();
-            bytes[at] = 1;
+            bytes[at] = value;
             let crc = checksum(&bytes);
             bytes[8..12].copy_from_slice(&crc.to_le_bytes());
             assert_eq!(Label::decode(&bytes), Ok(None), "byte {at}");
@@ -226,10 +246,10 @@ mod tests {
     #[test]
     fn a_later_version_is_refused() {
         let mut bytes = label(1).encode();
-        bytes[12] = 2;
+        bytes[12] = 3;
         let crc = checksum(&bytes);
         bytes[8..12].copy_from_slice(&crc.to_le_bytes());
         let told = Label::decode(&both(&bytes, &label(0).encode())).unwrap_err();
-        assert!(told.contains("version 1, found version 2"), "{told}");
+        assert!(told.contains("version 1 or 2, found version 3"), "{told}");
     }
 }

@@ -2,6 +2,7 @@
 //! the worst order, blocks that say their version, and a mirror in virtual time.
 
 use super::open::prepare;
+use super::plan::Plan;
 use super::*;
 use crate::{CrashDisk, InstantDisk, MemoryStore, plain_properties};
 use nearhead_disk::{BufferMut, CommandId, Payload};
@@ -12,10 +13,11 @@ use std::rc::Rc;
 pub(super) const BLOCK: u64 = 4096;
 pub(super) const BLOCKS: u64 = 40;
 
-/// A disk with a volatile cache that can be made to refuse every change.
+/// A disk with a volatile cache that can be made to refuse every change, or every read.
 pub(super) struct Shaky {
     pub(super) disk: CrashDisk,
     pub(super) broken: Rc<Cell<bool>>,
+    pub(super) unreadable: Rc<Cell<bool>>,
 }
 
 impl Shaky {
@@ -26,7 +28,11 @@ impl Shaky {
             ..plain_properties(blocks * BLOCK + LABEL_BYTES, 512)
         };
         let disk = CrashDisk::with_image(properties, MemoryStore::new());
-        Self { disk: disk.with_latency(Nanos::from_micros(latency_us)), broken: Rc::default() }
+        Self {
+            disk: disk.with_latency(Nanos::from_micros(latency_us)),
+            broken: Rc::default(),
+            unreadable: Rc::default(),
+        }
     }
 }
 
@@ -35,7 +41,9 @@ impl Disk for Shaky {
         self.disk.properties()
     }
     fn submit(&mut self, mut submission: Submission, now: Nanos) {
-        if self.broken.get() && !matches!(submission.command, Command::Read { .. }) {
+        let is_read = matches!(submission.command, Command::Read { .. });
+        let refuses = if is_read { &self.unreadable } else { &self.broken };
+        if refuses.get() {
             // Past the end: the disk itself answers with an error.
             submission.command = Command::Read { offset: 1 << 60, len: 512 };
         }
@@ -84,10 +92,10 @@ pub(super) fn opened<D: Disk>(
 ) -> Result<Mirror<D>, String> {
     let spec = ArraySpec::parse(text).unwrap();
     let plan = prepare(&spec, disks, purpose, &mut run_one).map_err(|error| error.detail)?;
-    let members = plan.ok_or("no labels")?.members;
+    let Plan { members, unsure, .. } = plan.ok_or("no labels")?;
     let labels = members.iter().map(|(_, label)| *label).collect();
     let taken = members.iter().map(|(place, _)| disks[*place].take().unwrap()).collect();
-    Mirror::labelled(taken, ReadPolicy::First, labels).map_err(|error| error.detail)
+    Mirror::labelled(taken, ReadPolicy::First, labels, unsure).map_err(|error| error.detail)
 }
 
 pub(super) fn reopened<D: Disk>(text: &str, disks: &mut [Option<D>]) -> Result<Mirror<D>, String> {

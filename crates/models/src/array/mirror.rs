@@ -8,17 +8,22 @@
 //! A mirror whose members have labels ([`super::label`]) remembers that over a restart (`keeper`), and
 //! copies to a member that was away (`copying`). Without labels it does neither.
 //!
-//! After a power cut the members may differ where a write was under way. Read from the first member
-//! only ([`ReadPolicy::First`], the default), such a place still has one content; read in turns it
-//! may show either until it is written again.
+//! After a power cut, or the end of a program that did not leave in order, the members may differ
+//! where a write was under way. With labels that is noticed (`leaving`): one of those that have everything
+//! is read, and copied to the others, which stand in for it if it fails meanwhile. Without labels nobody
+//! knows; read from the first member only ([`ReadPolicy::First`], the default), such a place still has one
+//! content.
 
-use super::copying::{Copying, changed_bytes, overlap, piece_bytes};
+use super::copying::{Copying, Target};
+use super::gate::{Answer, Held, bytes_of};
 use super::keeper::{Keeper, Standing, unrecorded};
 use super::label::Label;
+use super::leaving::Leaving;
 use super::{Arrangement, Array, Core, common_properties, names};
 use nearhead_disk::{
     Class, Command, Completion, Disk, DiskError, DiskErrorKind, Nanos, Payload, Properties, Ticket,
 };
+use std::collections::VecDeque;
 use std::ops::Range;
 
 /// Which member serves a read.
@@ -44,15 +49,44 @@ pub enum Parts {
         /// In this order.
         tried: Vec<usize>,
     },
+    /// What each member that counts holds.
+    Compare {
+        /// As the host gave it.
+        class: Class,
+        /// Where.
+        range: Range<u64>,
+        /// Whether the members were asked.
+        sent: bool,
+        /// What they said.
+        answers: Vec<Answer>,
+    },
     /// Every member's answer.
     Change {
         /// Bytes that it changes; none for a flush.
         range: Option<Range<u64>>,
+        /// Whether the members were given it.
+        sent: bool,
         /// Whether any member that counts made it.
         made: bool,
         /// Those that did not.
         failed: Vec<(usize, DiskError)>,
     },
+    /// The answer of every member that held something else than what is shown.
+    Repair {
+        /// Where.
+        range: Range<u64>,
+        /// What was read.
+        bytes: Payload,
+        /// Those that did not take it.
+        failed: Vec<(usize, DiskError)>,
+    },
+}
+
+impl Parts {
+    /// What a command that succeeds is answered with, if it was not a read.
+    pub(super) fn into_answer(self) -> Payload {
+        if let Self::Repair { bytes, .. } = self { bytes } else { Payload::EMPTY }
+    }
 }
 
 /// Several disks with the same content.
@@ -66,6 +100,13 @@ pub struct Copies {
     pub(super) standings: Vec<Standing>,
     pub(super) keeper: Option<Keeper>,
     pub(super) copying: Option<Copying>,
+    pub(super) leaving: Leaving,
+    /// Changes that wait until the labels say that the mirror is in use; bounded by the queue.
+    pub(super) unmarked: VecDeque<Held>,
+    /// Commands that wait for bytes on their way; bounded by the queue.
+    pub(super) held: VecDeque<Held>,
+    /// Its members differed when it was opened, perhaps.
+    pub(super) was_unsure: bool,
     /// Members that the array has and that were not given.
     missing: usize,
 }
@@ -97,42 +138,51 @@ impl<D: Disk> Mirror<D> {
             standings: vec![Standing::InSync; disks.len()],
             keeper: None,
             copying: None,
+            leaving: Leaving::No,
+            unmarked: VecDeque::new(),
+            held: VecDeque::new(),
+            was_unsure: false,
             missing: 0,
         };
         Self::arranged(disks, properties, copies)
     }
 
-    /// Mirrors disks whose labels were read and written: what they say decides who counts.
+    /// Mirrors disks whose labels were read and written: what they say decides who counts. The first of
+    /// those that have everything is the one to go by if they are `unsure`.
     pub(super) fn labelled(
         disks: Vec<D>,
         policy: ReadPolicy,
         labels: Vec<Label>,
+        unsure: bool,
     ) -> Result<Self, DiskError> {
         let common = common_properties(&disks, 1, format!("mirror:{}", names(&disks)))?;
         let capacity_bytes = labels.iter().map(|label| label.member_bytes).min().unwrap_or(0);
         let properties = Properties { capacity_bytes, ..common };
-        let standing = |label: &Label| {
-            if label.counts(label.index) {
-                Standing::InSync
-            } else {
-                Standing::Behind(label.synced_bytes)
-            }
+        let mut first = true;
+        let standing = |label: &Label| match label.counts(label.index) {
+            true if unsure && !std::mem::take(&mut first) => Standing::Unsure,
+            true => Standing::InSync,
+            false => Standing::Behind(label.synced_bytes),
         };
         let count = labels.first().map_or(0, |label| usize::from(label.count));
         let copies = Copies {
             policy,
             states: vec![State::default(); disks.len()],
             standings: labels.iter().map(standing).collect(),
+            was_unsure: unsure,
             missing: count.saturating_sub(disks.len()),
             keeper: Some(Keeper::new(labels)),
             copying: None,
+            leaving: Leaving::No,
+            unmarked: VecDeque::new(),
+            held: VecDeque::new(),
         };
         Self::arranged(disks, properties, copies)
     }
 
     /// Members whose content counts.
     pub fn members_left(&self) -> usize {
-        self.arrangement.in_sync().count()
+        self.arrangement.counting().count()
     }
 }
 
@@ -141,21 +191,26 @@ impl Copies {
         (0..self.standings.len()).filter(|&index| self.standings[index] == Standing::InSync)
     }
 
+    pub(super) fn counting(&self) -> impl Iterator<Item = usize> {
+        (0..self.standings.len()).filter(|&index| self.standings[index].counts())
+    }
+
     /// The member for a read at `offset` that the members in `tried` could not serve.
-    fn reader<D: Disk>(
+    pub(super) fn reader<D: Disk>(
         &self,
         core: &Core<D, Parts>,
         offset: u64,
         tried: &[usize],
     ) -> Option<usize> {
         let mut candidates = self.in_sync().filter(|index| !tried.contains(index));
-        match self.policy {
+        let chosen = match self.policy {
             ReadPolicy::First => candidates.next(),
             ReadPolicy::Balanced => candidates.min_by_key(|&index| {
                 let gap = self.states[index].read_end.abs_diff(offset);
                 (gap != 0, core.members.load(index), gap)
             }),
-        }
+        };
+        chosen.or_else(|| self.counting().find(|index| !tried.contains(index)))
     }
 
     /// A member missed something: it gets nothing more, and that is recorded where there are labels.
@@ -165,19 +220,27 @@ impl Copies {
         member: usize,
         why: String,
     ) {
-        let is_last = self.in_sync().eq([member]);
+        let is_last = self.counting().eq([member]);
         if self.standings[member] == Standing::Out || is_last {
             return;
         }
         self.standings[member] = Standing::Out;
         self.states[member].failed.get_or_insert(why);
-        if self.copying.as_ref().is_some_and(|copying| copying.member == member) {
-            self.stop_copying(core);
-        }
+        self.copying.take_if(|copying| copying.target == Target::Behind(member));
+        self.choose_another();
         if let Some(keeper) = &mut self.keeper {
             keeper.changed();
             keeper.advance(core, &self.standings);
         }
+    }
+
+    /// If only unsure members are left, the first of them is the one to go by from now on.
+    fn choose_another(&mut self) {
+        if self.in_sync().next().is_some() {
+            return;
+        }
+        let Some(first) = self.counting().next() else { return };
+        self.standings[first] = Standing::InSync;
     }
 
     /// Sends a change to every member that gets changes.
@@ -190,7 +253,10 @@ impl Copies {
     ) {
         let is_in = |index: &usize| self.standings[*index] != Standing::Out;
         let concerned: Vec<usize> = (0..self.standings.len()).filter(is_in).collect();
-        if let Some(booked) = core.desk.get_mut(id) {
+        if let Some(booked) = core.desk.get_mut(id)
+            && let Parts::Change { sent, .. } = &mut booked.kind
+        {
+            *sent = true;
             booked.left = concerned.len();
         }
         for index in concerned {
@@ -207,7 +273,7 @@ impl Copies {
         for (member, problem) in failed {
             // Nobody that counts made it, so nobody that counts fell behind; a member that failed
             // before this change was answered is no better a witness than the others.
-            if made || self.standings[member] != Standing::InSync {
+            if made || !self.standings[member].counts() {
                 self.give_up(core, member, problem.detail);
             } else {
                 error = Some(problem);
@@ -256,12 +322,14 @@ impl Copies {
         result: Result<Payload, DiskError>,
     ) {
         if let Err(error) = result {
-            let others = self.in_sync().any(|other| other != member);
-            if others || self.standings[member] != Standing::InSync {
+            let others = self.counting().any(|other| other != member);
+            if others || !self.standings[member].counts() {
                 self.give_up(core, member, error.detail);
             } else {
                 let held = self.keeper.as_mut().map(Keeper::fail).unwrap_or_default();
-                for id in held {
+                self.leaving = Leaving::No;
+                let unmarked = std::mem::take(&mut self.unmarked);
+                for id in held.into_iter().chain(unmarked.into_iter().map(|(id, ..)| id)) {
                     core.desk.finish(id, |_| Err(unrecorded(&error)));
                 }
                 return;
@@ -269,7 +337,7 @@ impl Copies {
         }
         let Some(keeper) = &mut self.keeper else { return };
         for id in keeper.written(core, &self.standings) {
-            core.desk.finish(id, |_| Ok(Payload::EMPTY));
+            core.desk.finish(id, |parts| Ok(parts.into_answer()));
         }
     }
 }
@@ -284,24 +352,29 @@ impl Arrangement for Copies {
         class: Class,
         command: Command,
     ) {
-        if let Command::Read { offset, len } = command {
+        let bytes = bytes_of(&command);
+        if let (Command::Read { offset, len }, Some(bytes)) = (&command, &bytes) {
+            let (offset, len) = (*offset, *len);
+            if self.may_differ(bytes) {
+                let (range, answers) = (bytes.clone(), Vec::new());
+                let parts = Parts::Compare { class, range, sent: false, answers };
+                let id = core.desk.book(ticket, 1, parts);
+                return self.send_or_hold(core, id, class, command);
+            }
             let reader = self.reader(core, offset, &[]).unwrap_or(0);
             let parts = Parts::Read { class, offset, len, tried: vec![reader] };
             let id = core.desk.book(ticket, 1, parts);
             self.states[reader].read_end = offset + u64::from(len);
             return core.members.submit(reader, id, class, command, core.now);
         }
-        let range = changed_bytes(&command);
-        let parts = Parts::Change { range: range.clone(), made: false, failed: Vec::new() };
+        let range = bytes.clone();
+        let parts = Parts::Change { range, sent: false, made: false, failed: Vec::new() };
         let id = core.desk.book(ticket, 1, parts);
-        let end = core.properties.capacity_bytes;
-        if let (Some(copying), Some(range)) = (&mut self.copying, &range)
-            && copying.is_moving()
-            && overlap(range, &copying.piece(end, piece_bytes(core)))
-        {
-            return copying.waiting.push_back((id, class, command));
+        if bytes.is_none() {
+            self.send_change(core, id, class, &command);
+        } else if !self.holds_unmarked(core, id, class, &command) {
+            self.send_or_hold(core, id, class, command);
         }
-        self.send_change(core, id, class, &command);
     }
 
     fn settle<D: Disk>(&mut self, core: &mut Core<D, Parts>, member: usize, done: Completion) {
@@ -315,17 +388,26 @@ impl Arrangement for Copies {
         }
         let last = core.desk.part_done(id, None);
         let Some(running) = core.desk.get_mut(id) else { return };
-        let counts = self.standings[member] == Standing::InSync;
+        let counts = self.standings[member].counts();
         match (&mut running.kind, result) {
             (Parts::Read { .. }, Ok(bytes)) => return core.desk.finish(id, |_| Ok(bytes)),
             (Parts::Read { .. }, Err(error)) => {
                 return self.read_elsewhere(core, id, member, error);
             }
             (Parts::Change { made, .. }, Ok(_)) => *made |= counts,
-            (Parts::Change { failed, .. }, Err(error)) => failed.push((member, error)),
+            (Parts::Repair { .. }, Ok(_)) => {}
+            (Parts::Compare { answers, .. }, answer) => answers.push((member, answer)),
+            (Parts::Change { failed, .. } | Parts::Repair { failed, .. }, Err(error)) => {
+                failed.push((member, error));
+            }
         }
-        if last {
-            self.end_change(core, id);
+        if !last {
+            return;
+        }
+        match running.kind {
+            Parts::Compare { .. } => self.end_compare(core, id),
+            Parts::Repair { .. } => self.end_repair(core, id),
+            _ => self.end_change(core, id),
         }
     }
 
@@ -334,15 +416,34 @@ impl Arrangement for Copies {
     }
 
     fn next_event(&self) -> Option<Nanos> {
+        if self.leaving.is_asked() {
+            // Every step of it follows from an answer.
+            return None;
+        }
         if let Some(copying) = &self.copying {
             return copying.rests_until();
         }
-        let is_behind = |standing: &Standing| matches!(standing, Standing::Behind(_));
-        self.standings.iter().any(is_behind).then_some(Nanos::ZERO)
+        let lacks =
+            |standing: &Standing| matches!(standing, Standing::Behind(_) | Standing::Unsure);
+        self.standings.iter().any(lacks).then_some(Nanos::ZERO)
+    }
+
+    fn leave<D: Disk>(&mut self, core: &mut Core<D, Parts>) {
+        if !self.leaving.is_asked() {
+            self.leaving = Leaving::Asked;
+            self.go_on(core);
+        }
+    }
+
+    fn has_left(&self) -> bool {
+        !self.leaving.is_under_way()
     }
 
     fn forget(&mut self) {
         self.copying = None;
+        self.leaving = Leaving::No;
+        self.unmarked.clear();
+        self.held.clear();
         if let Some(keeper) = &mut self.keeper {
             keeper.forget();
         }
@@ -355,7 +456,7 @@ impl Arrangement for Copies {
     fn trouble<D: Disk>(&self, core: &Core<D, Parts>) -> Option<String> {
         let name = &core.properties.name;
         let count = self.states.len() + self.missing;
-        let left = self.in_sync().count();
+        let left = self.counting().count();
         let failed: Vec<&str> =
             self.states.iter().filter_map(|state| state.failed.as_deref()).collect();
         if !failed.is_empty() {
@@ -378,6 +479,12 @@ impl Arrangement for Copies {
             return Some(format!(
                 "{name}: {left} of {count} members have everything: {} was away and is being copied to",
                 behind.join(", ")
+            ));
+        }
+        if self.any_unsure() {
+            return Some(format!(
+                "{name}: was not left in order, so its members may differ where writes were under way: one \
+                 is being copied to the others"
             ));
         }
         if self.missing > 0 {

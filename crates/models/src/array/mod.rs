@@ -16,12 +16,18 @@
 //! restart that a member fell behind.
 
 mod copying;
+mod gate;
+#[cfg(test)]
+mod gate_tests;
 mod keeper;
 mod label;
 #[cfg(test)]
 mod label_rig;
 #[cfg(test)]
 mod label_tests;
+mod leaving;
+#[cfg(test)]
+mod leaving_tests;
 mod members;
 mod mirror;
 mod open;
@@ -86,6 +92,14 @@ pub trait Arrangement {
     /// When it next does something by itself.
     fn next_event(&self) -> Option<Nanos> {
         None
+    }
+
+    /// What [`Disk::leave`] asks for.
+    fn leave<D: Disk>(&mut self, _core: &mut Core<D, Self::Parts>) {}
+
+    /// See [`Disk::has_left`].
+    fn has_left(&self) -> bool {
+        true
     }
 
     /// Forgets what was under way: the members lost their power.
@@ -164,6 +178,14 @@ impl<D: Disk, A: Arrangement> Disk for Array<D, A> {
     fn wake_at(&self) -> Option<Nanos> {
         let next = [self.core.members.wake_at(), self.arrangement.next_event()];
         self.core.desk.wake_at(self.core.now, next.into_iter().flatten().min())
+    }
+
+    fn leave(&mut self) {
+        self.arrangement.leave(&mut self.core);
+    }
+
+    fn has_left(&self) -> bool {
+        self.arrangement.has_left()
     }
 
     fn wake_fd(&self) -> Option<BorrowedFd<'_>> {

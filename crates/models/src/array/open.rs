@@ -75,7 +75,8 @@ pub fn open<D: Disk + 'static>(
     for (place, label) in plan.members {
         if let Some(disk) = disks[place].take().filter(|_| keeps(purpose, &label)) {
             taken.push(disk);
-            labels.push(label);
+            // Who only looks writes no label, and has none to take back.
+            labels.push(Label { in_use: label.in_use && purpose != Purpose::Look, ..label });
         }
     }
     let disk: Box<dyn Disk> = match spec.kind {
@@ -83,7 +84,9 @@ pub fn open<D: Disk + 'static>(
             let member_bytes = labels.iter().map(|label| label.member_bytes).min().unwrap_or(0);
             Box::new(Stripe::labelled(taken, chunk_bytes, member_bytes)?)
         }
-        ArrayKind::Mirror { policy, .. } => Box::new(Mirror::labelled(taken, policy, labels)?),
+        ArrayKind::Mirror { policy, .. } => {
+            Box::new(Mirror::labelled(taken, policy, labels, plan.unsure)?)
+        }
     };
     Ok((disk, plan.notes))
 }
@@ -152,9 +155,10 @@ fn fresh<D: Disk>(
         count: count as u16,
         index: index as u16,
         in_sync,
+        in_use: false,
     };
     let members = (0..count).map(|index| (index, label(index))).collect();
-    Some(Plan { members, notes: Vec::new() })
+    Some(Plan { members, unsure: false, notes: Vec::new() })
 }
 
 fn write_labels<D: Disk>(

@@ -12,6 +12,9 @@ use super::spec::{ArrayKind, ArraySpec};
 pub(super) struct Plan {
     /// Which of the named members, and its label.
     pub(super) members: Vec<(usize, Label)>,
+    /// The members that have everything may differ where writes were under way: the mirror was not left in
+    /// order. The first of them is the one to go by.
+    pub(super) unsure: bool,
     /// What people should know.
     pub(super) notes: Vec<String>,
 }
@@ -133,7 +136,7 @@ fn stripe(
             ));
         }
     }
-    Ok(Plan { members, notes: Vec::new() })
+    Ok(Plan { members, unsure: false, notes: Vec::new() })
 }
 
 fn mirror(spec: &ArraySpec, mut members: Vec<(usize, Label)>) -> Result<Plan, String> {
@@ -168,9 +171,20 @@ fn mirror(spec: &ArraySpec, mut members: Vec<(usize, Label)>) -> Result<Plan, St
     let sequence = members.iter().map(|(_, label)| label.sequence).max().unwrap_or(0) + 1;
     members.sort_by_key(|(_, label)| label.index);
     let in_sync = members.iter().filter(|(_, label)| is_whole(label));
+    let in_use = in_sync.clone().any(|(_, label)| label.in_use);
+    let unsure = in_use && in_sync.clone().count() > 1;
+    if unsure {
+        let source = in_sync.clone().next().map_or(0, |(place, _)| *place);
+        notes.push(format!(
+            "the mirror was not left in order, so its members may differ where writes were under way: {} is \
+             copied to the others in the background",
+            spec.members[source]
+        ));
+    }
     let in_sync = in_sync.fold(0, |bits, (_, label)| bits | 1 << label.index);
     for (place, label) in &mut members {
-        let resumes = label.generation == newest && !is_whole(label);
+        // Where changes were under way it may lack what the others have.
+        let resumes = label.generation == newest && !is_whole(label) && !in_use;
         if !is_whole(label) {
             label.synced_bytes = if resumes { label.synced_bytes } else { 0 };
             notes.push(format!(
@@ -180,7 +194,7 @@ fn mirror(spec: &ArraySpec, mut members: Vec<(usize, Label)>) -> Result<Plan, St
         }
         (label.generation, label.in_sync, label.sequence) = (newest + 1, in_sync, sequence);
     }
-    Ok(Plan { members, notes })
+    Ok(Plan { members, unsure, notes })
 }
 
 /// The member that the user decided for, and everybody else as a copy to be.
@@ -229,5 +243,5 @@ fn taken(spec: &ArraySpec, found: &[Found], take: u16) -> Result<Plan, String> {
         members.push((number, label));
     }
     members.sort_by_key(|(_, label)| label.index);
-    Ok(Plan { members, notes })
+    Ok(Plan { members, unsure: false, notes })
 }

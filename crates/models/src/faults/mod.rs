@@ -169,11 +169,6 @@ impl<D: Disk> FaultDisk<D> {
         self.hung.len()
     }
 
-    /// Writes that a cut now could lose.
-    pub fn unflushed(&self) -> usize {
-        self.cache.unflushed().len()
-    }
-
     /// The content if nothing is lost.
     pub fn image(&self) -> MemoryStore {
         self.cache.image_after(&|_, _| true)

@@ -1,0 +1,103 @@
+//! The mark on a mirror's labels that it is in use, and taking it away in order.
+//!
+//! Where the power or the program goes while changes are under way, the members may differ. Whoever
+//! opens the mirror next knows it from the mark, and makes the members alike again. What stays true:
+//! - no member gets a change before the labels say that the mirror is in use;
+//! - the mark goes only when every change was answered, every member that counts was flushed after
+//!   that, and none of them is unsure.
+
+use super::Core;
+use super::copying::Copying;
+use super::keeper::Keeper;
+use super::mirror::{Copies, Parts};
+use nearhead_disk::{Class, Command, Disk};
+
+/// How far a mirror is that was asked to take its mark away.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Leaving {
+    /// Nobody asked.
+    #[default]
+    No,
+    /// What is under way must be answered first.
+    Asked,
+    /// The labels are being written.
+    Telling,
+    /// There is nothing left to do.
+    Left,
+}
+
+impl Leaving {
+    /// Whether nothing more is begun that a change does not ask for.
+    pub(super) fn is_asked(self) -> bool {
+        !matches!(self, Self::No)
+    }
+
+    pub(super) fn is_under_way(self) -> bool {
+        matches!(self, Self::Asked | Self::Telling)
+    }
+}
+
+impl Copies {
+    /// Keeps a change back until the labels say that the mirror is in use; says whether it did.
+    pub(super) fn holds_unmarked<D: Disk>(
+        &mut self,
+        core: &mut Core<D, Parts>,
+        id: u64,
+        class: Class,
+        command: &Command,
+    ) -> bool {
+        let Some(keeper) = &mut self.keeper else { return false };
+        let is_marked = keeper.is_in_use() && self.unmarked.is_empty();
+        if is_marked {
+            // Before the mark went: whoever asked for that comes back.
+            self.leaving = Leaving::No;
+            return false;
+        }
+        keeper.set_in_use(true);
+        self.leaving = Leaving::No;
+        self.unmarked.push_back((id, class, command.clone()));
+        self.go_on(core);
+        true
+    }
+
+    /// Sends what waited for the labels to say that the mirror is in use.
+    pub(super) fn release_marked<D: Disk>(&mut self, core: &mut Core<D, Parts>) {
+        let is_marked =
+            self.keeper.as_ref().is_some_and(|keeper| keeper.is_in_use() && keeper.has_told());
+        if is_marked {
+            for (id, class, command) in std::mem::take(&mut self.unmarked) {
+                self.send_or_hold(core, id, class, command);
+            }
+        }
+    }
+
+    /// Goes on with what was asked for, as far as it can now.
+    pub(super) fn go_on_leaving<D: Disk>(&mut self, core: &mut Core<D, Parts>) {
+        match self.leaving {
+            Leaving::Asked => self.begin_leaving(core),
+            Leaving::Telling if self.keeper.as_ref().is_none_or(Keeper::has_told) => {
+                self.leaving = Leaving::Left;
+            }
+            _ => {}
+        }
+    }
+
+    /// Begins to take the mark away, once nothing is under way.
+    fn begin_leaving<D: Disk>(&mut self, core: &mut Core<D, Parts>) {
+        let is_marked = self.keeper.as_ref().is_some_and(Keeper::is_in_use);
+        if !is_marked || self.any_unsure() {
+            self.leaving = Leaving::Left;
+            return;
+        }
+        let at_rest = self.copying.as_ref().is_none_or(Copying::is_at_rest);
+        if core.desk.outstanding() > 0 || !at_rest {
+            return;
+        }
+        if let Some(keeper) = &mut self.keeper {
+            // Its round flushes every member that counts before it says so.
+            keeper.set_in_use(false);
+            keeper.advance(core, &self.standings);
+        }
+        self.leaving = Leaving::Telling;
+    }
+}

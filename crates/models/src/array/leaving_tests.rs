@@ -1,0 +1,188 @@
+//! A mirror that was not left in order: its members are made alike again, and until then nothing that was
+//! acknowledged depends on that.
+
+use super::label_rig::*;
+use super::plan::{Found, plan};
+use super::*;
+
+/// Whether the mirror takes its members for different.
+fn is_unsure<D: Disk>(run: &Run<D>) -> bool {
+    run.mirror.trouble().is_some_and(|trouble| trouble.contains("was not left in order"))
+}
+
+fn leave<D: Disk>(run: &mut Run<D>) {
+    run.mirror.leave();
+    run.until(run.now + Nanos::from_secs(1));
+    assert!(run.mirror.has_left());
+}
+
+fn cut(run: Run<Shaky>, random: &mut SplitMix) -> Vec<Option<Shaky>> {
+    let mut disks = run.disks();
+    disks.iter_mut().flatten().for_each(|shaky| shaky.disk.power_cut(random));
+    disks
+}
+
+fn held(disks: &mut [Option<Shaky>]) -> Vec<Vec<u32>> {
+    disks.iter_mut().flatten().map(content).collect()
+}
+
+fn change(at: u64, version: u32) -> Command {
+    Command::Write { offset: at * BLOCK, parts: vec![block(version)], durable: false }
+}
+
+#[test]
+fn members_that_differ_after_a_power_cut_are_alike_again_as_the_first_one_was_read() {
+    let mut differed = 0;
+    for seed in 0..200 {
+        let mut random = SplitMix::new(seed);
+        let mut run = start(made([10 + random.below(500), 10 + random.below(500)]));
+        for at in 0..BLOCKS {
+            run.send(at, change(at, seed as u32 + 1));
+        }
+        run.until(Nanos::from_micros(random.below(1500)));
+        let mut disks = cut(run, &mut random);
+        let before = held(&mut disks);
+        differed += usize::from(before[0] != before[1]);
+        let mut run = start(reopened("mirror:a,b", &mut disks).unwrap());
+        assert!(is_unsure(&run) || before[0] == before[1], "seed {seed}: {before:?}");
+        let read: Vec<u32> = (0..BLOCKS).map(|at| run.read(at)).collect();
+        run.until(run.now + Nanos::from_secs(1));
+        assert_eq!(run.mirror.trouble(), None, "seed {seed}");
+        let after = held(&mut run.disks());
+        assert!(after == [read.clone(), read], "seed {seed}: {after:?}");
+    }
+    assert!(differed > 20, "of 200 cuts only {differed} left different members");
+}
+
+#[test]
+fn a_mirror_that_was_left_in_order_is_taken_as_it_is() {
+    let mut run = start(made([10, 300]));
+    (0..BLOCKS).for_each(|at| run.send(at, change(at, 7)));
+    leave(&mut run);
+    let mut disks = cut(run, &mut SplitMix::new(1));
+    assert_eq!(held(&mut disks), [[7; BLOCKS as usize]; 2], "all of it is durable");
+    let run = start(reopened("mirror:a,b", &mut disks).unwrap());
+    assert_eq!(run.mirror.trouble(), None);
+    // In use again with the first change, not before.
+    let mut run = start(reopened("mirror:a,b", &mut run.disks()).unwrap());
+    assert_eq!(run.mirror.trouble(), None);
+    run.write(1, 8);
+    let mut run = start(reopened("mirror:a,b", &mut run.disks()).unwrap());
+    assert!(is_unsure(&run));
+    // Nor is one left in order whose members are not alike yet.
+    run.mirror.leave();
+    assert!(run.mirror.has_left());
+    assert!(is_unsure(&start(reopened("mirror:a,b", &mut run.disks()).unwrap())));
+}
+
+/// The power goes at any time while the mirror is being left, and while a change comes after that.
+#[test]
+fn whenever_the_power_goes_members_that_differ_are_known_to() {
+    let (mut differed, mut sure) = (0, 0);
+    for seed in 0..1200 {
+        let mut random = SplitMix::new(seed);
+        let latencies = [10 + random.below(300), 10 + random.below(300)];
+        let mut run = start(made(latencies));
+        run.send(1, change(1, 1));
+        run.until(Nanos::from_micros(random.below(200)));
+        run.mirror.leave();
+        run.until(run.now + Nanos::from_micros(random.below(2000)));
+        if random.coin() {
+            run.send(2, change(2, 2));
+            run.until(run.now + Nanos::from_micros(random.below(2000)));
+        }
+        let mut disks = cut(run, &mut random);
+        let before = held(&mut disks);
+        let run = start(reopened("mirror:a,b", &mut disks).unwrap());
+        let alike = before[0] == before[1];
+        let known = run.mirror.trouble().is_some();
+        assert!(alike || known, "seed {seed}: {before:?}");
+        (differed, sure) = (differed + u32::from(!alike), sure + u32::from(!known));
+    }
+    assert!(differed > 50 && sure > 50, "{differed} differed, {sure} were sure");
+}
+
+#[test]
+fn an_unsure_member_stands_in_for_the_one_that_is_copied_to_it() {
+    for fails_at_us in (0..3000).step_by(100) {
+        let mut run = start(made([100, 100]));
+        (0..BLOCKS).for_each(|at| run.write(at, 1));
+        let mut run = start(reopened("mirror:a,b", &mut run.disks()).unwrap());
+        run.until(Nanos::from_micros(fails_at_us));
+        run.mirror.member(0).broken.set(true);
+        run.write(2, 2);
+        assert_eq!((run.mirror.members_left(), run.read(1), run.read(2)), (1, 1, 2));
+        run.until(run.now + Nanos::from_secs(1));
+        let mut disks = run.disks();
+        disks[0].as_mut().unwrap().broken.set(false);
+        // The one that failed is older now, whatever it held before.
+        let mut run = start(reopened("mirror:a,b", &mut disks).unwrap());
+        run.until(Nanos::from_secs(1));
+        assert_eq!((run.mirror.trouble(), run.read(2)), (None, 2), "failed at {fails_at_us} us");
+        let after = held(&mut run.disks());
+        assert!(after[0] == after[1] && after[0][2] == 2, "{after:?}");
+    }
+}
+
+#[test]
+fn a_member_that_was_away_is_copied_anew_if_writes_were_under_way_when_that_ended() {
+    let spec = ArraySpec::parse("mirror:a,b").unwrap();
+    for (in_use, resumes_at) in [(false, 8192), (true, 0)] {
+        let whole = Label {
+            array_id: [1; 16],
+            sequence: 5,
+            generation: 3,
+            member_bytes: 1 << 20,
+            chunk_bytes: 0,
+            synced_bytes: 1 << 20,
+            count: 2,
+            index: 0,
+            in_sync: 1,
+            in_use,
+        };
+        let behind = Label { index: 1, synced_bytes: 8192, ..whole };
+        let plan = plan(&spec, &[whole, behind].map(Found::Labelled)).unwrap().unwrap();
+        assert_eq!((plan.members[1].1.synced_bytes, plan.unsure), (resumes_at, false));
+    }
+}
+
+/// The one that all are copied from fails in the middle: what was copied to a member that was away is of
+/// one that nobody goes by any more.
+#[test]
+fn a_member_that_was_away_is_copied_anew_from_whoever_stands_in() {
+    for seed in 0..100 {
+        let mut random = SplitMix::new(seed);
+        let mut disks: Vec<_> = (0..3).map(|_| Some(Shaky::new(BLOCKS, 100))).collect();
+        let away = start(opened("mirror:a,b,c", &mut disks, make(7)).unwrap());
+        let mut disks = away.disks();
+        let away = disks[0].take();
+        let mut run = start(reopened("mirror:missing,b,c", &mut disks).unwrap());
+        (0..BLOCKS).for_each(|at| run.send(at, change(at, 1)));
+        run.until(Nanos::from_micros(500));
+        let mut disks = cut(run, &mut random);
+        disks.insert(0, away);
+        let mut run = start(reopened("mirror:a,b,c", &mut disks).unwrap());
+        run.until(Nanos::from_micros(random.below(3000)));
+        run.mirror.member(1).broken.set(true);
+        run.write(2, 2);
+        run.until(run.now + Nanos::from_secs(1));
+        assert_eq!(run.mirror.members_left(), 2);
+        let after = held(&mut run.disks());
+        assert!(after[0] == after[2] && after[0][2] == 2, "seed {seed}: {after:?}");
+    }
+}
+
+#[test]
+fn what_the_member_gone_by_cannot_read_is_taken_from_the_unsure_one() {
+    let mut run = start(made([10, 10]));
+    (0..BLOCKS).for_each(|at| run.write(at, 1));
+    let mut run = start(reopened("mirror:a,b", &mut run.disks()).unwrap());
+    run.mirror.member(0).unreadable.set(true);
+    run.write(2, 2);
+    assert_eq!((run.read(1), run.read(2)), (1, 2));
+    run.until(run.now + Nanos::from_secs(1));
+    assert!(run.mirror.trouble().unwrap().contains("another member had to help out"));
+    leave(&mut run);
+    run.mirror.member(0).unreadable.set(false);
+    assert!(!is_unsure(&start(reopened("mirror:a,b", &mut run.disks()).unwrap())));
+}
