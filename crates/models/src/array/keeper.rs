@@ -58,6 +58,8 @@ pub(super) struct Keeper {
     told: u64,
     /// Whether the labels are to say that the mirror is in use.
     in_use: bool,
+    /// Whether they do, for certain.
+    is_marked: bool,
     /// No member could take the last round; the next change to wait begins another.
     failed: bool,
     /// Changes that wait.
@@ -68,6 +70,7 @@ impl Keeper {
     pub(super) fn new(labels: Vec<Label>) -> Self {
         Self {
             in_use: labels.iter().any(|label| label.in_use),
+            is_marked: labels.iter().any(|label| label.in_use),
             labels,
             writes: BTreeMap::new(),
             wave: None,
@@ -94,17 +97,18 @@ impl Keeper {
         self.changes += 1;
     }
 
-    /// Whether the labels say that the mirror is in use, or will before anything else.
-    pub(super) fn is_in_use(&self) -> bool {
-        self.in_use
+    /// Whether the labels of the members that count say that the mirror is in use, and go on to.
+    pub(super) fn is_marked(&self) -> bool {
+        self.is_marked && self.in_use
     }
 
     /// Labels are to say whether the mirror is in use.
-    pub(super) fn set_in_use(&mut self, in_use: bool) {
-        if self.in_use != in_use {
-            self.in_use = in_use;
+    pub(super) fn mark(&mut self, in_use: bool) {
+        let is_said = in_use == self.in_use && (self.is_marked == in_use || !self.has_told());
+        if !is_said {
             self.changes += 1;
         }
+        self.in_use = in_use;
         self.failed = false;
     }
 
@@ -143,6 +147,7 @@ impl Keeper {
                 (generation, in_sync, synced_bytes, self.in_use);
         }
         self.telling = self.changes;
+        self.is_marked &= self.in_use;
     }
 
     fn begin<D: Disk, P>(&mut self, core: &mut Core<D, P>, wave: Wave, members: &[Standing]) {
@@ -211,6 +216,7 @@ impl Keeper {
             }
             Some(Wave::Counting) => {
                 self.told = self.telling;
+                self.is_marked = self.labels.iter().any(|label| label.in_use);
                 self.begin(core, Wave::Behind, members);
             }
             Some(Wave::Behind) | None => {}
@@ -225,6 +231,8 @@ impl Keeper {
     pub(super) fn fail(&mut self) -> Vec<u64> {
         self.failed = true;
         self.wave = None;
+        // Whether the last label landed is not known: whatever comes is marked anew.
+        (self.in_use, self.is_marked) = (true, false);
         std::mem::take(&mut self.held)
     }
 

@@ -47,13 +47,12 @@ impl Copies {
         command: &Command,
     ) -> bool {
         let Some(keeper) = &mut self.keeper else { return false };
-        let is_marked = keeper.is_in_use() && self.unmarked.is_empty();
-        if is_marked {
+        if keeper.is_marked() && self.unmarked.is_empty() {
             // Before the mark went: whoever asked for that comes back.
             self.leaving = Leaving::No;
             return false;
         }
-        keeper.set_in_use(true);
+        keeper.mark(true);
         self.leaving = Leaving::No;
         self.unmarked.push_back((id, class, command.clone()));
         self.go_on(core);
@@ -62,9 +61,7 @@ impl Copies {
 
     /// Sends what waited for the labels to say that the mirror is in use.
     pub(super) fn release_marked<D: Disk>(&mut self, core: &mut Core<D, Parts>) {
-        let is_marked =
-            self.keeper.as_ref().is_some_and(|keeper| keeper.is_in_use() && keeper.has_told());
-        if is_marked {
+        if self.keeper.as_ref().is_some_and(Keeper::is_marked) {
             for (id, class, command) in std::mem::take(&mut self.unmarked) {
                 self.send_or_hold(core, id, class, command);
             }
@@ -84,18 +81,18 @@ impl Copies {
 
     /// Begins to take the mark away, once nothing is under way.
     fn begin_leaving<D: Disk>(&mut self, core: &mut Core<D, Parts>) {
-        let is_marked = self.keeper.as_ref().is_some_and(Keeper::is_in_use);
-        if !is_marked || self.any_unsure() {
-            self.leaving = Leaving::Left;
-            return;
-        }
         let at_rest = self.copying.as_ref().is_none_or(Copying::is_at_rest);
         if core.desk.outstanding() > 0 || !at_rest {
             return;
         }
+        let is_marked = self.keeper.as_ref().is_some_and(Keeper::is_marked);
+        if !is_marked || self.any_unsure() {
+            self.leaving = Leaving::Left;
+            return;
+        }
         if let Some(keeper) = &mut self.keeper {
             // Its round flushes every member that counts before it says so.
-            keeper.set_in_use(false);
+            keeper.mark(false);
             keeper.advance(core, &self.standings);
         }
         self.leaving = Leaving::Telling;

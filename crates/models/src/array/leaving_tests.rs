@@ -146,6 +146,33 @@ fn a_member_that_was_away_is_copied_anew_if_writes_were_under_way_when_that_ende
     }
 }
 
+#[test]
+fn a_change_that_could_not_be_marked_fails_and_the_next_one_is_marked_first() {
+    let mut run = start(made([10, 10]));
+    run.write(1, 1);
+    let mut disks = run.disks();
+    disks[0] = None;
+    let mut run = start(reopened("mirror:missing,b", &mut disks).unwrap());
+    leave(&mut run);
+    let is_marked = |run: &mut Run<Shaky>| {
+        let slots = Command::Read { offset: BLOCKS * BLOCK, len: LABEL_BYTES as u32 };
+        let mut bytes = vec![0; LABEL_BYTES as usize];
+        let member = run.mirror.core.members.disks_mut().next().unwrap();
+        run_one(member, slots).unwrap().copy_to(&mut bytes);
+        Label::decode(&bytes).unwrap().unwrap().in_use
+    };
+    assert!(!is_marked(&mut run));
+    run.mirror.member(0).broken.set(true);
+    let told = run.wait(change(2, 2)).unwrap_err();
+    assert!(told.detail.contains("nothing is acknowledged"), "{told}");
+    run.mirror.member(0).broken.set(false);
+    assert!(!is_marked(&mut run) && run.read(2) == 0);
+    run.wait(change(2, 2)).unwrap();
+    assert!(is_marked(&mut run) && run.read(2) == 2);
+    leave(&mut run);
+    assert!(!is_marked(&mut run));
+}
+
 /// The one that all are copied from fails in the middle: what was copied to a member that was away is of
 /// one that nobody goes by any more.
 #[test]
