@@ -126,9 +126,8 @@ impl Copies {
         let Some(bytes) = bytes_of(&held.2) else { return false };
         let moving = self.copying.as_ref().and_then(|copying| copying.moving(core));
         let is_read = matches!(held.2, Command::Read { .. });
-        let in_the_way = |parts: &Parts| {
-            parts.repairs(&bytes) || is_read && parts.is_in_the_way_of_a_piece(&bytes)
-        };
+        // Of changes of the same bytes whoever sends them takes care.
+        let in_the_way = |parts: &Parts| parts.repairs(&bytes) || is_read && parts.changes(&bytes);
         moving.is_some_and(|piece| overlap(&piece, &bytes))
             || self.was_unsure && core.desk.kinds().any(in_the_way)
     }
@@ -171,7 +170,9 @@ impl Copies {
                 }
             }
         }
-        // The one that is in sync before those that are unsure, and those in their order.
+        // The one that is in sync before those that are unsure, and those in their order. One that counts no
+        // more since it was asked says nothing.
+        bytes.retain(|(member, _)| self.standings[*member].counts());
         bytes.sort_by_key(|(member, _)| (self.standings[*member] != Standing::InSync, *member));
         let Some((_, shown)) = bytes.first().cloned() else {
             let nobody =
