@@ -82,7 +82,6 @@ pub(super) struct LogScan {
     /// Log block where the next record is looked for.
     cursor: u32,
     newest_sequence: u64,
-    scanned_blocks: u64,
     /// Whether the start of the log was looked at, or need not be: a lap passes it once.
     has_wrapped: bool,
     /// Bytes read already that a later look may want again, and the block they start at.
@@ -102,7 +101,6 @@ impl LogScan {
             claim,
             goal: Goal::Record,
             newest_sequence: floor_sequence,
-            scanned_blocks: 0,
             window: None,
             window_block: 0,
             found: Vec::new(),
@@ -137,7 +135,7 @@ impl LogScan {
             Goal::Record | Goal::LookAhead => u64::from(self.cursor),
             Goal::Wrapped => 0,
         };
-        if self.scanned_blocks > 2 * capacity || from >= capacity {
+        if from >= capacity {
             return None;
         }
         Some((from, ((capacity - from) * block).min(REACH_BYTES.next_multiple_of(block))))
@@ -224,7 +222,6 @@ impl LogScan {
             if found.is_sound() {
                 self.newest_sequence = found.header.sequence;
             }
-            self.scanned_blocks += u64::from(found.blocks);
             position += found.blocks;
             at += found.blocks as usize * context.block();
             self.found.push(found);

@@ -201,6 +201,23 @@ fn what_stands_behind_a_lost_record_is_found_also_at_the_start_of_the_log() {
     }
 }
 
+/// One more than are told, so that it is told that there are more.
+#[test]
+fn of_a_log_full_of_gaps_a_bounded_number_is_remembered() {
+    let mut log = LongLog::new(0);
+    let block = log.context.block();
+    for position in log.positions.iter().skip(1).step_by(2) {
+        log.bytes[*position as usize * block..][..512].fill(0);
+    }
+    let scan = log.scan(|_, _| ());
+    let found = scan.problems.len();
+    let mut recovery = crate::recovery::Recovery::new(log.context.clone());
+    recovery.take_scan(scan);
+    let told = crate::recovery::DAMAGE_NOTES_MAX + 1;
+    assert!(found > told, "only {found} gaps");
+    assert_eq!(recovery.problems[&2].len(), told);
+}
+
 /// A log that two records claimed may be met first through the later one, which says that it begins behind
 /// what the earlier one's use of it left: read from there, that looks like what a lost record hid.
 #[test]
