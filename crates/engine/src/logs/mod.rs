@@ -190,6 +190,10 @@ impl Logs {
             if let Some(ring) = self.get_or_create(index) {
                 ring.drop_live(position, u32::from(entry.len_sectors));
             }
+            // Or it would be passed over until it is written again, which may never be.
+            if self.is_full(index) {
+                self.measure(index);
+            }
         }
     }
 
@@ -240,5 +244,38 @@ impl Logs {
         let capacity = self.capacity_blocks.map_or(0, NonZeroU32::get);
         let total = u64::from(self.count()) * u64::from(capacity);
         (self.used_blocks_total * 100).checked_div(total).unwrap_or(0) as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nearhead_format::layout::{LayoutOptions, Preset};
+
+    #[test]
+    fn a_log_is_full_no_longer_once_what_filled_it_is_let_go() {
+        let layout = Layout::plan(1 << 30, &LayoutOptions::new(Preset::Mlb)).unwrap();
+        let mut logs = Logs::new(&layout, true);
+        let start = layout.log_offset(0).unwrap();
+        let entries: Vec<Entry> = (0..layout.log_blocks())
+            .map(|block| {
+                let offset = start + u64::from(block) * u64::from(layout.log_block_bytes);
+                let chunk_sector = offset / nearhead_disk::SECTOR_BYTES;
+                let place = Place::Log { chunk_sector, chunk_len: 8, offset: 0 };
+                Entry { home_sector: u64::from(block) * 8, len_sectors: 8, place, crc: 0 }
+            })
+            .collect();
+        for entry in &entries {
+            let Place::Log { chunk_sector, .. } = entry.place else { unreachable!() };
+            logs.add_live(chunk_sector, 8);
+        }
+        logs.advance(0, 0, layout.log_blocks());
+        logs.snapshot_begins(&[]);
+        logs.snapshot_committed();
+        assert!(logs.is_full(0) && !logs.has_room(0, 1, 0));
+        for entry in &entries {
+            logs.drop_live(entry);
+        }
+        assert!(!logs.is_full(0) && logs.has_room(0, 1, 0));
     }
 }
