@@ -63,7 +63,7 @@ const RUNGS: [Rung; 10] = [
         ..rung("invented", LAWS, &["state_machine::"])
     },
     rung("full logs", LAWS, &["full_logs::", "failed_volume::"]),
-    rung("recovery table", LAWS, &["recovery_table::", "stale_superblock::"]),
+    rung("recovery table", LAWS, &["recovery_table::", "stale_superblock::", "older_slot::"]),
     rung("n-th command", &[("nearhead-swarm", "nth_failure")], &[]),
     rung("hostile input", &[("nearhead-hostile", "corpus")], &[]),
 ];

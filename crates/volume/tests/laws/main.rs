@@ -11,6 +11,7 @@ mod failed_volume;
 mod full_logs;
 mod given_up_swap;
 mod laps;
+mod older_slot;
 mod recovery_table;
 mod stale_superblock;
 mod state_machine;

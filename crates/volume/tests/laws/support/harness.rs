@@ -125,10 +125,14 @@ impl Options {
         })
     }
 
+    /// Such a disk, holding `image`.
+    pub(crate) fn disk_with(&self, image: MemoryStore) -> TestDisk {
+        TestDisk::with_image(self.disk_properties(), image).with_zones(self.zones())
+    }
+
     /// A fresh volume on a fresh disk.
     pub(crate) fn disk(&self) -> TestDisk {
-        let mut disk = TestDisk::with_image(self.disk_properties(), MemoryStore::new())
-            .with_zones(self.zones());
+        let mut disk = self.disk_with(MemoryStore::new());
         create(&mut SyncIo::in_virtual_time(&mut disk, Nanos::ZERO), &self.create_options())
             .unwrap();
         disk.with_latency(Nanos::from_micros(100))
