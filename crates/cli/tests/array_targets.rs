@@ -122,7 +122,7 @@ fn members_of_a_mirror_that_a_kill_left_different_are_alike_again() {
     common::corrupt(&scratch.path("b.img"), at, 4096);
     let mut daemon = serve();
     daemon.wait_for_notice("the mirror was not left in order");
-    daemon.wait_for_notice("a.img is copied to the others");
+    daemon.wait_for_notice("made alike as");
     // It may be over before the daemon serves.
     while trouble(&run_json(&scratch, &["status", array])) != serde_json::Value::Null {}
     daemon.stop_ok();

@@ -12,8 +12,9 @@
 
 use super::Core;
 use super::gate::{Answer, repair_of};
-use super::keeper::Standing;
-use super::mirror::{Copies, Parts};
+use super::keeper::{Keeper, Standing};
+use super::mirror::Copies;
+use super::parts::Parts;
 use nearhead_disk::{Class, Command, Disk, DiskError, Nanos, Payload};
 use std::ops::Range;
 
@@ -91,6 +92,11 @@ impl Copying {
         }
     }
 
+    /// Whether members that count are being made like another.
+    pub(super) fn is_repair(&self) -> bool {
+        self.target == Target::Unsure && matches!(self.step, Step::Writing { .. })
+    }
+
     /// Whether nothing of it is on its way.
     pub(super) fn is_at_rest(&self) -> bool {
         matches!(self.step, Step::Rest { .. } | Step::Wait)
@@ -108,9 +114,7 @@ impl Copying {
 impl Copies {
     /// Goes on with what the mirror does by itself.
     pub(super) fn go_on<D: Disk>(&mut self, core: &mut Core<D, Parts>) {
-        if let Some(keeper) = &mut self.keeper {
-            keeper.advance(core, &self.standings);
-        }
+        self.tell_labels(core);
         self.release_marked(core);
         self.release_held(core);
         self.go_on_leaving(core);
@@ -126,7 +130,7 @@ impl Copies {
                 && copying.is_at_rest()
                 && !self.standings.contains(&Standing::Unsure)
         });
-        if self.copying.is_none() {
+        if self.copying.is_none() && self.may_copy() {
             self.copying = self.lacking().map(|(to, from)| Copying::new(to, from, core.now));
         }
         let end = core.properties.capacity_bytes;
@@ -147,6 +151,12 @@ impl Copies {
         } else {
             self.read_piece(core, Vec::new());
         }
+    }
+
+    /// Whether who lacks something may be copied to: not before the labels say that nobody goes by it.
+    pub(super) fn may_copy(&self) -> bool {
+        let is_told = self.keeper.as_ref().is_none_or(Keeper::has_told);
+        !self.only_looks && (is_told || self.any_unsure())
     }
 
     /// Who must be copied to, and from which byte on. Members that are unsure come first: one that is

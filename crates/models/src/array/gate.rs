@@ -6,8 +6,10 @@
 //! - what was shown once stays, whichever member fails, unless it is changed.
 
 use super::Core;
+use super::copying::Copying;
 use super::keeper::Standing;
-use super::mirror::{Copies, Parts};
+use super::mirror::Copies;
+use super::parts::{Parts, overlap};
 use nearhead_disk::{Class, Command, Disk, DiskError, DiskErrorKind, Payload};
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -47,36 +49,6 @@ fn is_the_same(one: &Payload, other: &Payload) -> bool {
     bytes(one) == bytes(other)
 }
 
-/// Whether two ranges have a byte in common.
-fn overlap(one: &Range<u64>, other: &Range<u64>) -> bool {
-    one.start < other.end && other.start < one.end
-}
-
-impl Parts {
-    /// Whether it makes members alike in any of these bytes, and is on its way.
-    fn repairs(&self, bytes: &Range<u64>) -> bool {
-        match self {
-            Self::Compare { range, sent: true, .. } | Self::Repair { range, .. } => {
-                overlap(range, bytes)
-            }
-            _ => false,
-        }
-    }
-
-    /// Whether it changes any of these bytes, and is on its way.
-    fn changes(&self, bytes: &Range<u64>) -> bool {
-        match self {
-            Self::Change { range: Some(range), sent: true, .. } => overlap(range, bytes),
-            _ => false,
-        }
-    }
-
-    /// Whether nothing else may touch these bytes meanwhile.
-    pub(super) fn is_in_the_way_of_a_piece(&self, bytes: &Range<u64>) -> bool {
-        self.repairs(bytes) || self.changes(bytes)
-    }
-}
-
 impl Copies {
     /// Whether members may differ for no other reason than that the mirror was not left in order.
     pub(super) fn any_unsure(&self) -> bool {
@@ -86,7 +58,13 @@ impl Copies {
     /// Whether members may differ in these bytes.
     pub(super) fn may_differ(&self, bytes: &Range<u64>) -> bool {
         let alike_bytes = self.copying.as_ref().map_or(0, |copying| copying.done_bytes);
-        self.any_unsure() && bytes.end > alike_bytes
+        self.any_unsure() && !self.only_looks && bytes.end > alike_bytes
+    }
+
+    /// Whether a member that counts is being made like another anywhere.
+    pub(super) fn repairs<D: Disk>(&self, core: &Core<D, Parts>) -> bool {
+        self.copying.as_ref().is_some_and(Copying::is_repair)
+            || self.was_unsure && core.desk.kinds().any(Parts::is_repair)
     }
 
     /// Sends a command for these bytes, now or when nothing is in its way any more.
@@ -148,7 +126,7 @@ impl Copies {
         }
     }
 
-    /// Which of the answers counts, and which of the other members need it: those that hold something
+    /// Which of the answers counts, and which of the unsure members need it: those that hold something
     /// else, or could not say. An error if nobody could.
     pub(super) fn judge<D: Disk>(
         &mut self,
@@ -157,6 +135,7 @@ impl Copies {
     ) -> Result<(Payload, Vec<usize>), DiskError> {
         let mut error = None;
         let mut bytes: Vec<(usize, Payload)> = Vec::new();
+        let mut silent = Vec::new();
         for (member, answer) in answers {
             match answer {
                 Ok(payload) => bytes.push((member, payload)),
@@ -165,6 +144,7 @@ impl Copies {
                         self.give_up(core, member, problem.detail.clone());
                     } else {
                         self.states[member].unread.get_or_insert(problem.detail.clone());
+                        silent.push(member);
                     }
                     error.get_or_insert(problem);
                 }
@@ -173,6 +153,11 @@ impl Copies {
         // The one that is in sync before those that are unsure, and those in their order. One that counts no
         // more since it was asked says nothing.
         bytes.retain(|(member, _)| self.standings[*member].counts());
+        while self.any_unsure() && !bytes.is_empty() {
+            let first = self.in_sync().next();
+            let Some(first) = first.filter(|first| silent.contains(first)) else { break };
+            self.fall_behind(core, first);
+        }
         bytes.sort_by_key(|(member, _)| (self.standings[*member] != Standing::InSync, *member));
         let Some((_, shown)) = bytes.first().cloned() else {
             let nobody =
@@ -182,8 +167,11 @@ impl Copies {
         let holds = |index: &usize| {
             bytes.iter().any(|(member, held)| member == index && is_the_same(held, &shown))
         };
-        let others = self.counting().filter(|index| !holds(index)).collect();
-        Ok((shown, others))
+        let unsure = (0..self.standings.len())
+            .filter(|&index| self.standings[index] == Standing::Unsure)
+            .filter(|index| !holds(index))
+            .collect();
+        Ok((shown, unsure))
     }
 
     /// All members have said what they hold.
@@ -198,7 +186,8 @@ impl Copies {
         let Some(booked) = core.desk.get_mut(id) else { return };
         booked.left = others.len();
         let offset = range.start;
-        booked.kind = Parts::Repair { range, bytes: bytes.clone(), failed: Vec::new() };
+        let (bytes_too, failed) = (bytes.clone(), Vec::new());
+        booked.kind = Parts::Repair { range, bytes: bytes_too, failed, is_over: others.is_empty() };
         if others.is_empty() {
             return self.end_repair(core, id);
         }
@@ -212,7 +201,8 @@ impl Copies {
     /// Every member has what is shown, or said that it cannot take it.
     pub(super) fn end_repair<D: Disk>(&mut self, core: &mut Core<D, Parts>, id: u64) {
         let Some(booked) = core.desk.get_mut(id) else { return };
-        let Parts::Repair { failed, .. } = &mut booked.kind else { return };
+        let Parts::Repair { failed, is_over, .. } = &mut booked.kind else { return };
+        *is_over = true;
         let failed: Vec<(usize, DiskError)> = std::mem::take(failed);
         for (member, problem) in failed {
             self.give_up(core, member, problem.detail);

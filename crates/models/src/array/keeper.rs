@@ -17,7 +17,8 @@ pub(super) enum Standing {
     /// It has everything.
     InSync,
     /// It has all that was acknowledged, but may differ from the others where changes were under way when
-    /// the mirror was not left in order. It is read only for want of another.
+    /// the mirror was not left in order. What it holds counts only where the one to go by, which is in sync,
+    /// cannot say.
     Unsure,
     /// It gets every change, and has all that was there before up to this byte.
     Behind(u64),
@@ -200,16 +201,19 @@ impl Keeper {
         self.writes.remove(&id)
     }
 
-    /// A command of a round was carried out. Gives the changes that may be answered now.
+    /// A command of a round was carried out. Gives the changes that may be answered now. If the labels `must_wait`
+    /// the round begins anew later.
     pub(super) fn written<D: Disk, P>(
         &mut self,
         core: &mut Core<D, P>,
         members: &[Standing],
+        must_wait: bool,
     ) -> Vec<u64> {
         if !self.writes.is_empty() {
             return Vec::new();
         }
         match self.wave {
+            Some(Wave::Flush) if must_wait => {}
             Some(Wave::Flush) => {
                 self.fill(members);
                 self.begin(core, Wave::Counting, members);

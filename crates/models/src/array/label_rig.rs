@@ -167,6 +167,22 @@ impl<D: Disk> Run<D> {
     }
 }
 
+/// The power goes; the members as it left them.
+pub(super) fn cut(run: Run<Shaky>, random: &mut SplitMix) -> Vec<Option<Shaky>> {
+    let mut disks = run.disks();
+    disks.iter_mut().flatten().for_each(|shaky| shaky.disk.power_cut(random));
+    disks
+}
+
+/// What each member itself holds.
+pub(super) fn held(disks: &mut [Option<Shaky>]) -> Vec<Vec<u32>> {
+    disks.iter_mut().flatten().map(content).collect()
+}
+
+pub(super) fn change(at: u64, version: u32) -> Command {
+    Command::Write { offset: at * BLOCK, parts: vec![block(version)], durable: false }
+}
+
 pub(super) fn start<D: Disk>(mirror: Mirror<D>) -> Run<D> {
     Run { mirror, now: Nanos::ZERO }
 }

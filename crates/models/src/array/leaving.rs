@@ -9,7 +9,8 @@
 use super::Core;
 use super::copying::Copying;
 use super::keeper::Keeper;
-use super::mirror::{Copies, Parts};
+use super::mirror::Copies;
+use super::parts::Parts;
 use nearhead_disk::{Class, Command, Disk};
 
 /// How far a mirror is that was asked to take its mark away.

@@ -16,20 +16,6 @@ fn leave<D: Disk>(run: &mut Run<D>) {
     assert!(run.mirror.has_left());
 }
 
-fn cut(run: Run<Shaky>, random: &mut SplitMix) -> Vec<Option<Shaky>> {
-    let mut disks = run.disks();
-    disks.iter_mut().flatten().for_each(|shaky| shaky.disk.power_cut(random));
-    disks
-}
-
-fn held(disks: &mut [Option<Shaky>]) -> Vec<Vec<u32>> {
-    disks.iter_mut().flatten().map(content).collect()
-}
-
-fn change(at: u64, version: u32) -> Command {
-    Command::Write { offset: at * BLOCK, parts: vec![block(version)], durable: false }
-}
-
 #[test]
 fn members_that_differ_after_a_power_cut_are_alike_again_as_the_first_one_was_read() {
     let mut differed = 0;
@@ -212,4 +198,20 @@ fn what_the_member_gone_by_cannot_read_is_taken_from_the_unsure_one() {
     leave(&mut run);
     run.mirror.member(0).unreadable.set(false);
     assert!(!is_unsure(&start(reopened("mirror:a,b", &mut run.disks()).unwrap())));
+}
+
+/// Who only looks changes nothing on any disk, also not what differs.
+#[test]
+fn a_mirror_that_is_only_looked_at_shows_the_one_to_go_by_and_writes_nothing() {
+    let mut run = start(made([10, 10]));
+    (0..BLOCKS).for_each(|at| run.write(at, 1));
+    let mut disks = run.disks();
+    let other = Command::Write { offset: BLOCK, parts: vec![block(2)], durable: true };
+    run_one(disks[1].as_mut().unwrap(), other).unwrap();
+    let mut run = start(opened("mirror:a,b", &mut disks, Purpose::Look).unwrap().only_looked_at());
+    assert!(is_unsure(&run));
+    (0..BLOCKS).for_each(|at| assert_eq!(run.read(at), 1));
+    run.until(run.now + Nanos::from_secs(1));
+    assert!(is_unsure(&run));
+    assert_eq!(held(&mut run.disks())[1][..3], [1, 2, 1]);
 }

@@ -10,21 +10,21 @@
 //!
 //! After a power cut, or the end of a program that did not leave in order, the members may differ
 //! where a write was under way. With labels that is noticed (`leaving`): one of those that have everything
-//! is read, and copied to the others, which stand in for it if it fails meanwhile. Without labels nobody
-//! knows; read from the first member only ([`ReadPolicy::First`], the default), such a place still has one
-//! content.
+//! is the one to go by, and where the others hold something else they are made like it (`gate`, `copying`).
+//! Without labels nobody knows; read from the first member only ([`ReadPolicy::First`], the default), such a
+//! place still has one content.
 
 use super::copying::{Copying, Target};
-use super::gate::{Answer, Held, bytes_of};
+use super::gate::{Held, bytes_of};
 use super::keeper::{Keeper, Standing, unrecorded};
 use super::label::Label;
 use super::leaving::Leaving;
+use super::parts::Parts;
 use super::{Arrangement, Array, Core, common_properties, names};
 use nearhead_disk::{
     Class, Command, Completion, Disk, DiskError, DiskErrorKind, Nanos, Payload, Properties, Ticket,
 };
 use std::collections::VecDeque;
-use std::ops::Range;
 
 /// Which member serves a read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,59 +34,6 @@ pub enum ReadPolicy {
     First,
     /// The one that a sequential read goes on with, else the one with the least to do.
     Balanced,
-}
-
-/// What a command waits for.
-pub enum Parts {
-    /// A member's answer; `tried` are those that were asked.
-    Read {
-        /// As the host gave it.
-        class: Class,
-        /// First byte.
-        offset: u64,
-        /// Bytes.
-        len: u32,
-        /// In this order.
-        tried: Vec<usize>,
-    },
-    /// What each member that counts holds.
-    Compare {
-        /// As the host gave it.
-        class: Class,
-        /// Where.
-        range: Range<u64>,
-        /// Whether the members were asked.
-        sent: bool,
-        /// What they said.
-        answers: Vec<Answer>,
-    },
-    /// Every member's answer.
-    Change {
-        /// Bytes that it changes; none for a flush.
-        range: Option<Range<u64>>,
-        /// Whether the members were given it.
-        sent: bool,
-        /// Whether any member that counts made it.
-        made: bool,
-        /// Those that did not.
-        failed: Vec<(usize, DiskError)>,
-    },
-    /// The answer of every member that held something else than what is shown.
-    Repair {
-        /// Where.
-        range: Range<u64>,
-        /// What was read.
-        bytes: Payload,
-        /// Those that did not take it.
-        failed: Vec<(usize, DiskError)>,
-    },
-}
-
-impl Parts {
-    /// What a command that succeeds is answered with, if it was not a read.
-    pub(super) fn into_answer(self) -> Payload {
-        if let Self::Repair { bytes, .. } = self { bytes } else { Payload::EMPTY }
-    }
 }
 
 /// Several disks with the same content.
@@ -107,15 +54,17 @@ pub struct Copies {
     pub(super) held: VecDeque<Held>,
     /// Its members differed when it was opened, perhaps.
     pub(super) was_unsure: bool,
+    /// Nothing on any member changes, whatever it holds.
+    pub(super) only_looks: bool,
     /// Members that the array has and that were not given.
-    missing: usize,
+    pub(super) missing: usize,
 }
 
 /// What a mirror tells of a member.
 #[derive(Clone, Debug, Default)]
 pub(super) struct State {
     /// Why its content is old.
-    failed: Option<String>,
+    pub(super) failed: Option<String>,
     /// The first read that another member had to serve.
     pub(super) unread: Option<String>,
     /// Where its last read ended.
@@ -142,6 +91,7 @@ impl<D: Disk> Mirror<D> {
             unmarked: VecDeque::new(),
             held: VecDeque::new(),
             was_unsure: false,
+            only_looks: false,
             missing: 0,
         };
         Self::arranged(disks, properties, copies)
@@ -170,6 +120,7 @@ impl<D: Disk> Mirror<D> {
             states: vec![State::default(); disks.len()],
             standings: labels.iter().map(standing).collect(),
             was_unsure: unsure,
+            only_looks: false,
             missing: count.saturating_sub(disks.len()),
             keeper: Some(Keeper::new(labels)),
             copying: None,
@@ -178,6 +129,12 @@ impl<D: Disk> Mirror<D> {
             held: VecDeque::new(),
         };
         Self::arranged(disks, properties, copies)
+    }
+
+    /// The mirror is read and nothing on its members changes: nor are those that differ made alike.
+    pub(super) fn only_looked_at(mut self) -> Self {
+        self.arrangement.only_looks = true;
+        self
     }
 
     /// Members whose content counts.
@@ -228,8 +185,32 @@ impl Copies {
         self.states[member].failed.get_or_insert(why);
         self.copying.take_if(|copying| copying.target == Target::Behind(member));
         self.choose_another();
+        self.labels_change(core);
+    }
+
+    /// The one to go by cannot say what it holds, and what another holds was shown or will be. That is
+    /// written over its own only when its label says that nobody goes by it: cut in the middle of such a
+    /// write it would be torn.
+    pub(super) fn fall_behind<D: Disk>(&mut self, core: &mut Core<D, Parts>, member: usize) {
+        self.standings[member] = Standing::Behind(0);
+        self.choose_another();
+        self.labels_change(core);
+    }
+
+    fn labels_change<D: Disk>(&mut self, core: &mut Core<D, Parts>) {
         if let Some(keeper) = &mut self.keeper {
             keeper.changed();
+        }
+        self.tell_labels(core);
+    }
+
+    /// Lets the labels say what changed, but not while a member that counts is being made like another: cut
+    /// in the middle of that it would be torn, and could be the one to go by from then on.
+    pub(super) fn tell_labels<D: Disk>(&mut self, core: &mut Core<D, Parts>) {
+        let repairs = self.repairs(core);
+        if let Some(keeper) = &mut self.keeper
+            && !repairs
+        {
             keeper.advance(core, &self.standings);
         }
     }
@@ -335,8 +316,9 @@ impl Copies {
                 return;
             }
         }
+        let repairs = self.repairs(core);
         let Some(keeper) = &mut self.keeper else { return };
-        for id in keeper.written(core, &self.standings) {
+        for id in keeper.written(core, &self.standings, repairs) {
             core.desk.finish(id, |parts| Ok(parts.into_answer()));
         }
     }
@@ -416,12 +398,15 @@ impl Arrangement for Copies {
     }
 
     fn next_event(&self) -> Option<Nanos> {
-        if self.leaving.is_asked() {
-            // Every step of it follows from an answer.
+        if self.leaving.is_asked() || self.only_looks {
+            // Every step of leaving follows from an answer.
             return None;
         }
         if let Some(copying) = &self.copying {
             return copying.rests_until();
+        }
+        if !self.may_copy() {
+            return None;
         }
         let lacks =
             |standing: &Standing| matches!(standing, Standing::Behind(_) | Standing::Unsure);
@@ -454,45 +439,6 @@ impl Arrangement for Copies {
     }
 
     fn trouble<D: Disk>(&self, core: &Core<D, Parts>) -> Option<String> {
-        let name = &core.properties.name;
-        let count = self.states.len() + self.missing;
-        let left = self.counting().count();
-        let failed: Vec<&str> =
-            self.states.iter().filter_map(|state| state.failed.as_deref()).collect();
-        if !failed.is_empty() {
-            let advice = if self.keeper.is_some() {
-                "it is brought up to date when it is named and can be written again"
-            } else {
-                "copy a sound member onto it, or leave it out, before the next use"
-            };
-            return Some(format!(
-                "{name}: {left} of {count} members left: {}; its content is old from here on: {advice}",
-                failed.join("; ")
-            ));
-        }
-        let behind = |(member, standing): (usize, &Standing)| match standing {
-            Standing::Behind(_) => Some(core.members.disk(member).properties().name.as_str()),
-            _ => None,
-        };
-        let behind: Vec<&str> = self.standings.iter().enumerate().filter_map(behind).collect();
-        if !behind.is_empty() {
-            return Some(format!(
-                "{name}: {left} of {count} members have everything: {} was away and is being copied to",
-                behind.join(", ")
-            ));
-        }
-        if self.any_unsure() {
-            return Some(format!(
-                "{name}: was not left in order, so its members may differ where writes were under way: one \
-                 is being copied to the others"
-            ));
-        }
-        if self.missing > 0 {
-            return Some(format!(
-                "{name}: {left} of {count} members left: the others are not named"
-            ));
-        }
-        let unread = self.states.iter().find_map(|state| state.unread.as_ref());
-        unread.map(|unread| format!("{name}: another member had to help out: {unread}"))
+        self.tell_people(core)
     }
 }

@@ -31,11 +31,13 @@ mod leaving_tests;
 mod members;
 mod mirror;
 mod open;
+mod parts;
 mod plan;
 mod spec;
 mod stripe;
 #[cfg(test)]
 mod tests;
+mod trouble;
 
 pub use label::{LABEL_BYTES, Label};
 pub use mirror::{Mirror, ReadPolicy};

@@ -85,7 +85,8 @@ pub fn open<D: Disk + 'static>(
             Box::new(Stripe::labelled(taken, chunk_bytes, member_bytes)?)
         }
         ArrayKind::Mirror { policy, .. } => {
-            Box::new(Mirror::labelled(taken, policy, labels, plan.unsure)?)
+            let mirror = Mirror::labelled(taken, policy, labels, plan.unsure)?;
+            Box::new(if purpose == Purpose::Look { mirror.only_looked_at() } else { mirror })
         }
     };
     Ok((disk, plan.notes))

@@ -174,11 +174,11 @@ fn mirror(spec: &ArraySpec, mut members: Vec<(usize, Label)>) -> Result<Plan, St
     let in_use = in_sync.clone().any(|(_, label)| label.in_use);
     let unsure = in_use && in_sync.clone().count() > 1;
     if unsure {
-        let source = in_sync.clone().next().map_or(0, |(place, _)| *place);
+        let first = in_sync.clone().next().map_or(0, |(place, _)| *place);
         notes.push(format!(
-            "the mirror was not left in order, so its members may differ where writes were under way: {} is \
-             copied to the others in the background",
-            spec.members[source]
+            "the mirror was not left in order, so its members may differ where writes were under way: they \
+             are compared in the background, and made alike as {} is",
+            spec.members[first]
         ));
     }
     let in_sync = in_sync.fold(0, |bits, (_, label)| bits | 1 << label.index);

@@ -1,0 +1,93 @@
+//! What a command to a mirror waits for, and which bytes nothing else may touch meanwhile.
+
+use super::gate::Answer;
+use nearhead_disk::{Class, DiskError, Payload};
+use std::ops::Range;
+
+/// What a command waits for.
+pub enum Parts {
+    /// A member's answer; `tried` are those that were asked.
+    Read {
+        /// As the host gave it.
+        class: Class,
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        len: u32,
+        /// In this order.
+        tried: Vec<usize>,
+    },
+    /// What each member that counts holds.
+    Compare {
+        /// As the host gave it.
+        class: Class,
+        /// Where.
+        range: Range<u64>,
+        /// Whether the members were asked.
+        sent: bool,
+        /// What they said.
+        answers: Vec<Answer>,
+    },
+    /// Every member's answer.
+    Change {
+        /// Bytes that it changes; none for a flush.
+        range: Option<Range<u64>>,
+        /// Whether the members were given it.
+        sent: bool,
+        /// Whether any member that counts made it.
+        made: bool,
+        /// Those that did not.
+        failed: Vec<(usize, DiskError)>,
+    },
+    /// The answer of every member that held something else than what is shown.
+    Repair {
+        /// Whether all of them have answered.
+        is_over: bool,
+        /// Where.
+        range: Range<u64>,
+        /// What was read.
+        bytes: Payload,
+        /// Those that did not take it.
+        failed: Vec<(usize, DiskError)>,
+    },
+}
+
+impl Parts {
+    /// What a command that succeeds is answered with, if it was not a read.
+    pub(super) fn into_answer(self) -> Payload {
+        if let Self::Repair { bytes, .. } = self { bytes } else { Payload::EMPTY }
+    }
+
+    /// Whether a member that counts is being made like another.
+    pub(super) fn is_repair(&self) -> bool {
+        matches!(self, Self::Repair { is_over: false, .. })
+    }
+
+    /// Whether it makes members alike in any of these bytes, and is on its way.
+    pub(super) fn repairs(&self, bytes: &Range<u64>) -> bool {
+        match self {
+            Self::Compare { range, sent: true, .. } | Self::Repair { range, .. } => {
+                overlap(range, bytes)
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether it changes any of these bytes, and is on its way.
+    pub(super) fn changes(&self, bytes: &Range<u64>) -> bool {
+        match self {
+            Self::Change { range: Some(range), sent: true, .. } => overlap(range, bytes),
+            _ => false,
+        }
+    }
+
+    /// Whether nothing else may touch these bytes meanwhile.
+    pub(super) fn is_in_the_way_of_a_piece(&self, bytes: &Range<u64>) -> bool {
+        self.repairs(bytes) || self.changes(bytes)
+    }
+}
+
+/// Whether two ranges have a byte in common.
+pub(super) fn overlap(one: &Range<u64>, other: &Range<u64>) -> bool {
+    one.start < other.end && other.start < one.end
+}
