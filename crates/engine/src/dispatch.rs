@@ -21,6 +21,8 @@ pub(crate) enum Purpose {
     Record,
     /// The copy of its header on the map device.
     Journal,
+    /// Zeros over what is left of a record that a power cut tore.
+    Torn,
     /// A device flush.
     Flush,
     /// In-place write of staged blocks because no log has room.

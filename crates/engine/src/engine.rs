@@ -216,6 +216,7 @@ impl Engine {
             Purpose::InPlace { slot } => self.on_in_place(slot, result),
             Purpose::Record => self.on_record(result),
             Purpose::Journal => self.on_journal(result),
+            Purpose::Torn => self.on_torn_cleared(&result),
             Purpose::Flush => self.on_flush(result),
             Purpose::Spill => self.on_spill(result),
             Purpose::CheckpointRead { io } => self.on_checkpoint_read(io, result),

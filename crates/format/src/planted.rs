@@ -37,11 +37,12 @@ pub enum Mistake {
     OlderCopyRead,
     WrapTailReused,
     SnapshotReadErrorIgnored,
+    TornRecordLeft,
 }
 
 impl Mistake {
     /// All of them.
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 28] = [
         Self::FlushSkipped,
         Self::RecordNotDurable,
         Self::AckBeforeRecord,
@@ -69,6 +70,7 @@ impl Mistake {
         Self::OlderCopyRead,
         Self::WrapTailReused,
         Self::SnapshotReadErrorIgnored,
+        Self::TornRecordLeft,
     ];
 
     /// What it is called on a command line.
@@ -157,6 +159,10 @@ impl Mistake {
             Self::SnapshotReadErrorIgnored => (
                 "snapshot-read-error-ignored",
                 "a volume opens from the older snapshot when the newer cannot be read",
+            ),
+            Self::TornRecordLeft => (
+                "torn-record-left",
+                "a torn record stays where it is, though its sequence is used again",
             ),
         }
     }

@@ -63,7 +63,11 @@ const RUNGS: [Rung; 10] = [
         ..rung("invented", LAWS, &["state_machine::"])
     },
     rung("full logs", LAWS, &["full_logs::", "failed_volume::"]),
-    rung("recovery table", LAWS, &["recovery_table::", "stale_superblock::", "older_slot::"]),
+    rung(
+        "recovery table",
+        LAWS,
+        &["recovery_table::", "stale_superblock::", "older_slot::", "torn_twin::"],
+    ),
     rung("n-th command", &[("nearhead-swarm", "nth_failure")], &[]),
     rung("hostile input", &[("nearhead-hostile", "corpus")], &[]),
 ];

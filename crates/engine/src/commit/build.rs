@@ -64,6 +64,9 @@ impl Engine {
         if !wants_stage && !wants_other {
             return;
         }
+        if self.clears_torn_records() {
+            return;
+        }
         let content = self.choose_content(wants_stage);
         if content.is_empty() && self.commit.claims_wanted.is_empty() {
             // Releases that were all overwritten need no record: the checkpoint goes on.

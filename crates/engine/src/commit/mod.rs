@@ -7,6 +7,7 @@
 mod build;
 mod complete;
 mod packing;
+mod torn;
 
 pub(crate) use packing::Packer;
 
@@ -24,6 +25,7 @@ use nearhead_disk::{Nanos, Payload};
 use nearhead_format::Entry;
 use nearhead_format::record::{RecordHeader, SectorRange};
 use std::collections::VecDeque;
+use torn::TornRecords;
 
 /// A record on its way to the disk.
 #[derive(Debug)]
@@ -73,6 +75,8 @@ pub(crate) struct Commit {
     pub(crate) claims_wanted: Vec<u32>,
     /// Record bytes since the last snapshot began.
     pub(crate) bytes_since_snapshot: u64,
+    /// What must be gone before the next record.
+    pub(crate) torn: TornRecords,
 }
 
 impl Commit {
@@ -89,6 +93,7 @@ impl Commit {
             journal_from: None,
             claims_wanted: Vec::new(),
             bytes_since_snapshot: 0,
+            torn: TornRecords::default(),
         }
     }
 
@@ -115,6 +120,6 @@ impl Commit {
     }
 
     pub(crate) fn is_busy(&self) -> bool {
-        self.in_flight.is_some() || !self.durable_waiters.is_empty()
+        self.in_flight.is_some() || self.torn.is_being_cleared() || !self.durable_waiters.is_empty()
     }
 }

@@ -12,6 +12,7 @@
 //!
 //! The decision table in docs/recovery.md lists every combination of damage and what follows.
 
+mod adopt;
 mod bounds;
 #[cfg(test)]
 mod bounds_tests;
@@ -27,17 +28,13 @@ use crate::config::Setup;
 use crate::dispatch::Purpose;
 use crate::engine::{Engine, Phase};
 use crate::map::Map;
-use crate::request::ErrorKind;
 use bounds::{log_outside, outside};
 use journal_scan::JournalScan;
 use load::{BODY_READ_BYTES, Loading};
 use nearhead_disk::{Class, Command, DiskError, Payload, SECTOR_BYTES};
-use nearhead_format::planted::{Mistake, is_made};
 use nearhead_format::record::Claim;
-use nearhead_format::snapshot::{
-    FLAG_CLEAN_SHUTDOWN, HintRange, LogState, SNAPSHOT_HEADER_BYTES, SnapshotHeader,
-};
-use scan::{Found, LogScan, ScanContext};
+use nearhead_format::snapshot::{HintRange, LogState, SNAPSHOT_HEADER_BYTES, SnapshotHeader};
+use scan::{Found, LogScan, Remains, ScanContext};
 use slots::FoundSlot;
 use std::collections::VecDeque;
 use std::collections::btree_map::{BTreeMap, Entry};
@@ -100,6 +97,8 @@ pub(crate) struct Recovery {
     /// Every log that may hold newer records, from where on, and which record says so.
     known_logs: BTreeMap<u32, (Claim, u64)>,
     found: Vec<Found>,
+    /// What is left of records that are not whole, by log, as the last scan of it found it.
+    remains: BTreeMap<u32, Vec<Remains>>,
     /// What the scan of each log found wrong. A log that turns out to begin earlier is scanned again, and what
     /// was said of it before does not count: the first look began in the middle of its records.
     problems: BTreeMap<u32, Vec<String>>,
@@ -129,6 +128,7 @@ impl Recovery {
             doubtful: VecDeque::new(),
             known_logs: BTreeMap::new(),
             found: Vec::new(),
+            remains: BTreeMap::new(),
             problems: BTreeMap::new(),
             unreadable: None,
             known_sequence: 0,
@@ -169,6 +169,7 @@ impl Recovery {
         let problems = problems.take(DAMAGE_NOTES_MAX + 1).collect();
         self.problems.insert(scan.claim.log_index, problems);
         self.unreadable = self.unreadable.take().or(scan.unreadable);
+        self.remains.insert(scan.claim.log_index, scan.remains);
         for found in scan.found {
             if found.past_volume.is_some() {
                 self.outside = self.outside.take().or(found.past_volume);
@@ -370,116 +371,6 @@ impl Engine {
         let Some(recovery) = self.recovering() else { return };
         recovery.take_scan(scan);
         self.scan_next_log();
-    }
-
-    fn scans_are_done(&mut self) {
-        let accept_loss = self.setup.config.accept_loss;
-        let Some(recovery) = self.recovering() else { return };
-        let Some(snapshot) = recovery.snapshot.take() else { return };
-        let found = std::mem::take(&mut recovery.found);
-        let mut result = std::mem::take(&mut recovery.result);
-        for problem in std::mem::take(&mut recovery.problems).into_values().flatten() {
-            result.note(problem);
-        }
-        let base = snapshot.header.record_sequence;
-        let known = recovery.known_sequence;
-        if let Some(problem) = recovery.outside.take() {
-            return self.recovery_fails(&problem);
-        }
-        if let Some(problem) = recovery.unreadable.take().filter(|_| !accept_loss) {
-            self.recovered = result;
-            return self.recovery_fails(&format!(
-                "{problem}; it may hold writes newer than everything else, so nothing is served: mend the \
-                 device, or run `nearhead forget-log` to accept the loss"
-            ));
-        }
-        let records = match chain::order(found, base..known.max(base), accept_loss, &mut result) {
-            Ok(records) => records,
-            Err(problem) => {
-                self.recovered = result;
-                return self.recovery_fails(&problem);
-            }
-        };
-        result.records = records.len() as u64;
-        self.recovered = result;
-        self.adopt(snapshot, records);
-        self.finish_recovery();
-    }
-
-    fn adopt(&mut self, snapshot: Snapshot, records: Vec<chain::Link>) {
-        let Snapshot { header, map, logs, claims, hints } = snapshot;
-        self.map = map;
-        for hint in hints {
-            self.durability_only.insert(hint.start_sector..hint.start_sector + hint.len_sectors);
-        }
-        for state in logs.values() {
-            if let Some(ring) = self.logs.get_or_create(state.log_index) {
-                ring.position = state.position;
-                ring.generation = state.generation;
-            }
-        }
-        for claim in claims {
-            self.adopt_claim(claim);
-        }
-        self.snapshotter.recovered(
-            header.snapshot_number,
-            header.record_sequence,
-            header.flags & FLAG_CLEAN_SHUTDOWN != 0,
-        );
-        self.commit.sequence_done = header.record_sequence;
-        for link in records {
-            self.replay(&link);
-        }
-        self.count_live();
-    }
-
-    /// The claim is durable: the log may be used, from where the claim says; one that was unused
-    /// when it was claimed began anew, whatever the snapshot says.
-    pub(crate) fn adopt_claim(&mut self, claim: Claim) {
-        if self.logs.is_claimed(claim.log_index) || claim.log_index >= self.logs.count() {
-            return;
-        }
-        self.logs.note_claimed(claim.log_index);
-        if let Some(ring) = self.logs.get_or_create(claim.log_index) {
-            ring.position = claim.position;
-            ring.generation = claim.generation;
-        }
-    }
-
-    fn count_live(&mut self) {
-        let logs = &mut self.logs;
-        for entry in &self.map {
-            if let nearhead_format::Place::Log { chunk_sector, .. } = entry.place {
-                logs.add_live(chunk_sector, u32::from(entry.len_sectors));
-            }
-        }
-    }
-
-    fn finish_recovery(&mut self) {
-        let flushes = !is_made(Mistake::RecoveryNotFlushed);
-        if self.setup.properties.volatile_cache && !self.setup.config.read_only && flushes {
-            if let Some(recovery) = self.recovering() {
-                recovery.step = Step::Flush;
-            }
-            return self.issue(Class::Durable, Purpose::Recovery, Command::Flush);
-        }
-        self.recovery_is_done();
-    }
-
-    fn recovery_is_done(&mut self) {
-        self.phase = Phase::Serving;
-        self.schedule.note_request(self.now);
-        while let Some(request) = self.held.pop_front() {
-            self.handle_request(request, self.now);
-        }
-    }
-
-    fn recovery_fails(&mut self, problem: &str) {
-        self.failure = Some(problem.to_owned());
-        self.phase = Phase::Stopped;
-        while let Some(request) = self.held.pop_front() {
-            self.fail_request(request.id, ErrorKind::Io, problem);
-        }
     }
 }
 

@@ -22,6 +22,10 @@ use nearhead_format::record::{
 /// No record is longer than this, in bytes.
 const REACH_BYTES: u64 = RECORD_BYTES_MAX as u64 + HEADER_BYTES_MAX as u64 + 4096;
 
+/// Power cuts leave one of these each in any log until a record comes that is whole; only what somebody made up
+/// holds more.
+const REMAINS_MAX: usize = 64;
+
 /// What every scan needs to know.
 #[derive(Clone)]
 pub(super) struct ScanContext {
@@ -62,6 +66,15 @@ impl Found {
     }
 }
 
+/// A record that says that it belongs where it stands, and was not sound when that was looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Remains {
+    /// Which record it says it is.
+    pub(super) sequence: u64,
+    /// Device byte where it begins.
+    pub(super) offset: u64,
+}
+
 /// What the next bytes are wanted for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Goal {
@@ -88,6 +101,7 @@ pub(super) struct LogScan {
     window: Option<Buffer>,
     window_block: u64,
     pub(super) found: Vec<Found>,
+    pub(super) remains: Vec<Remains>,
     pub(super) problems: Vec<(u64, String)>,
     /// Part of the log could not be read: what it says is unknown.
     pub(super) unreadable: Option<String>,
@@ -104,6 +118,7 @@ impl LogScan {
             window: None,
             window_block: 0,
             found: Vec::new(),
+            remains: Vec::new(),
             problems: Vec::new(),
             unreadable: None,
         }
@@ -175,6 +190,7 @@ impl LogScan {
         match self.goal {
             Goal::Record => {
                 if !self.take_records(&window, self.cursor, context) {
+                    self.note_remains(&window, self.cursor, context);
                     self.goal = Goal::LookAhead;
                 }
             }
@@ -184,8 +200,11 @@ impl LogScan {
             }
             Goal::Wrapped => {
                 self.has_wrapped = true;
-                let any =
-                    self.take_records(&window, 0, context) || self.look_ahead(&window, 0, context);
+                let mut any = self.take_records(&window, 0, context);
+                if !any {
+                    self.note_remains(&window, 0, context);
+                    any = self.look_ahead(&window, 0, context);
+                }
                 self.goal = if any { Goal::Record } else { Goal::Done };
             }
             Goal::Done => {}
@@ -221,6 +240,8 @@ impl LogScan {
             // then a record of the same sequence stands at the start of the log.
             if found.is_sound() {
                 self.newest_sequence = found.header.sequence;
+            } else {
+                self.note_remains(&bytes[at..], position, context);
             }
             position += found.blocks;
             at += found.blocks as usize * context.block();
@@ -230,6 +251,21 @@ impl LogScan {
             self.cursor = position;
         }
         any
+    }
+
+    /// Remembers the record that says that it belongs at `position`. One that a look ahead meets may turn out to
+    /// be sound when it is taken; it is not newer than the newest then.
+    fn note_remains(&mut self, bytes: &[u8], position: u32, context: &ScanContext) {
+        let peeked = bytes.get(..512).and_then(|bytes| peek(bytes).ok());
+        let Some(peeked) = peeked.filter(|peeked| self.accepts(peeked, position, context)) else {
+            return;
+        };
+        if self.remains.len() == REMAINS_MAX {
+            return;
+        }
+        let offset = context.layout.log_block_offset(self.claim.log_index, position);
+        let sequence = peeked.sequence;
+        self.remains.extend(offset.map(|offset| Remains { sequence, offset }));
     }
 
     fn accepts(&self, peeked: &Peek, position: u32, context: &ScanContext) -> bool {
@@ -291,6 +327,7 @@ impl LogScan {
                 continue;
             }
             let position = start + step as u32;
+            self.note_remains(at, position, context);
             let sound = peek(&at[..512.min(at.len())])
                 .ok()
                 .filter(|peeked| self.accepts(peeked, position, context))

@@ -16,3 +16,4 @@ mod recovery_table;
 mod stale_superblock;
 mod state_machine;
 mod support;
+mod torn_twin;

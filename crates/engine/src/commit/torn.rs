@@ -1,0 +1,64 @@
+//! What a power cut left of records that nobody was promised, made to stay no records for good.
+//!
+//! The next record gets the sequence of the torn one, and may stand in another log. Later a record is written
+//! where the torn one stands, and a power cut may tear that one so that the rest of the torn record is whole:
+//! a lost sector of padding or payload, written anew with the same bytes. Then two sound records would have one
+//! sequence, and nothing would say which of them was acknowledged. So before the first record after a recovery
+//! the beginning of all remains is overwritten with zeros, durably. If the power goes in the middle of that the
+//! torn record is torn as before, or whole, and nothing that contradicts it was acknowledged.
+
+use crate::dispatch::Purpose;
+use crate::engine::Engine;
+use nearhead_disk::{Class, Command, DiskError, Payload};
+
+/// Failures until the volume stops accepting changes.
+const FAILURES_MAX: u32 = 8;
+
+/// Where recovery found remains that are not cleared yet.
+#[derive(Debug, Default)]
+pub(crate) struct TornRecords {
+    /// Device bytes where they begin.
+    offsets: Vec<u64>,
+    is_clearing: bool,
+    failures: u32,
+}
+
+impl TornRecords {
+    pub(crate) fn note(&mut self, offsets: impl IntoIterator<Item = u64>) {
+        self.offsets.extend(offsets);
+    }
+
+    pub(crate) fn is_being_cleared(&self) -> bool {
+        self.is_clearing
+    }
+}
+
+impl Engine {
+    /// Whether a record must wait, because there are remains; begins to clear them.
+    pub(super) fn clears_torn_records(&mut self) -> bool {
+        let Some(offset) = self.commit.torn.offsets.last().copied() else { return false };
+        if !std::mem::replace(&mut self.commit.torn.is_clearing, true) {
+            let parts = vec![Payload::Zeros(self.setup.layout.log_block_bytes as usize)];
+            let durable = self.flusher.is_needed();
+            self.issue(Class::Durable, Purpose::Torn, Command::Write { offset, parts, durable });
+        }
+        true
+    }
+
+    pub(crate) fn on_torn_cleared(&mut self, result: &Result<Payload, DiskError>) {
+        let torn = &mut self.commit.torn;
+        torn.is_clearing = false;
+        let Err(error) = result else {
+            torn.offsets.pop();
+            return;
+        };
+        torn.failures += 1;
+        if torn.failures == FAILURES_MAX {
+            let offset = torn.offsets.last().copied().unwrap_or_default();
+            self.fail(format!(
+                "what is left at device byte {offset} of a record that a power cut tore could not be overwritten, \
+                 and could be taken for a newer one later: {error}"
+            ));
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! The end of a recovery: the map and the logs as they were are the engine's own, or the reason why not is told.
+
+use super::{Remains, Snapshot, Step, chain};
+use crate::dispatch::Purpose;
+use crate::engine::{Engine, Phase};
+use crate::request::ErrorKind;
+use nearhead_disk::{Class, Command, SECTOR_BYTES};
+use nearhead_format::Place;
+use nearhead_format::planted::{Mistake, is_made};
+use nearhead_format::record::Claim;
+use nearhead_format::snapshot::FLAG_CLEAN_SHUTDOWN;
+use std::collections::BTreeSet;
+
+impl Engine {
+    /// Every log was read: puts their records in order, takes them over and serves.
+    pub(super) fn scans_are_done(&mut self) {
+        let accept_loss = self.setup.config.accept_loss;
+        let Some(recovery) = self.recovering() else { return };
+        let Some(snapshot) = recovery.snapshot.take() else { return };
+        let found = std::mem::take(&mut recovery.found);
+        let remains = std::mem::take(&mut recovery.remains);
+        let mut result = std::mem::take(&mut recovery.result);
+        for problem in std::mem::take(&mut recovery.problems).into_values().flatten() {
+            result.note(problem);
+        }
+        let base = snapshot.header.record_sequence;
+        let known = recovery.known_sequence;
+        if let Some(problem) = recovery.outside.take() {
+            return self.recovery_fails(&problem);
+        }
+        if let Some(problem) = recovery.unreadable.take().filter(|_| !accept_loss) {
+            self.recovered = result;
+            return self.recovery_fails(&format!(
+                "{problem}; it may hold writes newer than everything else, so nothing is served: mend the \
+                 device, or run `nearhead forget-log` to accept the loss"
+            ));
+        }
+        let records = match chain::order(found, base..known.max(base), accept_loss, &mut result) {
+            Ok(records) => records,
+            Err(problem) => {
+                self.recovered = result;
+                return self.recovery_fails(&problem);
+            }
+        };
+        result.records = records.len() as u64;
+        self.recovered = result;
+        self.adopt(snapshot, records);
+        self.note_torn(remains.into_values().flatten());
+        self.finish_recovery();
+    }
+
+    fn adopt(&mut self, snapshot: Snapshot, records: Vec<chain::Link>) {
+        let Snapshot { header, map, logs, claims, hints } = snapshot;
+        self.map = map;
+        for hint in hints {
+            self.durability_only.insert(hint.start_sector..hint.start_sector + hint.len_sectors);
+        }
+        for state in logs.values() {
+            if let Some(ring) = self.logs.get_or_create(state.log_index) {
+                ring.position = state.position;
+                ring.generation = state.generation;
+            }
+        }
+        for claim in claims {
+            self.adopt_claim(claim);
+        }
+        self.snapshotter.recovered(
+            header.snapshot_number,
+            header.record_sequence,
+            header.flags & FLAG_CLEAN_SHUTDOWN != 0,
+        );
+        self.commit.sequence_done = header.record_sequence;
+        for link in records {
+            self.replay(&link);
+        }
+        self.count_live();
+    }
+
+    /// The claim is durable: the log may be used, from where the claim says; one that was unused
+    /// when it was claimed began anew, whatever the snapshot says.
+    pub(crate) fn adopt_claim(&mut self, claim: Claim) {
+        if self.logs.is_claimed(claim.log_index) || claim.log_index >= self.logs.count() {
+            return;
+        }
+        self.logs.note_claimed(claim.log_index);
+        if let Some(ring) = self.logs.get_or_create(claim.log_index) {
+            ring.position = claim.position;
+            ring.generation = claim.generation;
+        }
+    }
+
+    fn count_live(&mut self) {
+        let logs = &mut self.logs;
+        for entry in &self.map {
+            if let Place::Log { chunk_sector, .. } = entry.place {
+                logs.add_live(chunk_sector, u32::from(entry.len_sectors));
+            }
+        }
+    }
+
+    /// Records newer than all that was taken over are left of a write that a power cut tore, and must not become
+    /// whole later. Those below are damage, and stay for people to look at. What the map points to is what a client
+    /// wrote, whatever it looks like.
+    fn note_torn(&mut self, remains: impl Iterator<Item = Remains>) {
+        let newest = self.commit.sequence_done;
+        let newer = remains.filter(|remains| remains.sequence > newest);
+        let mut offsets: BTreeSet<u64> = newer.map(|remains| remains.offset).collect();
+        if offsets.is_empty() || is_made(Mistake::TornRecordLeft) {
+            return;
+        }
+        let block = u64::from(self.setup.layout.log_block_bytes);
+        for entry in &self.map {
+            if let Place::Log { chunk_sector, chunk_len, .. } = entry.place {
+                let start = chunk_sector * SECTOR_BYTES;
+                let end = start + u64::from(chunk_len) * SECTOR_BYTES;
+                offsets.retain(|offset| offset + block <= start || end <= *offset);
+            }
+        }
+        self.commit.torn.note(offsets);
+    }
+
+    fn finish_recovery(&mut self) {
+        let flushes = !is_made(Mistake::RecoveryNotFlushed);
+        if self.setup.properties.volatile_cache && !self.setup.config.read_only && flushes {
+            if let Some(recovery) = self.recovering() {
+                recovery.step = Step::Flush;
+            }
+            return self.issue(Class::Durable, Purpose::Recovery, Command::Flush);
+        }
+        self.recovery_is_done();
+    }
+
+    pub(super) fn recovery_is_done(&mut self) {
+        self.phase = Phase::Serving;
+        self.schedule.note_request(self.now);
+        while let Some(request) = self.held.pop_front() {
+            self.handle_request(request, self.now);
+        }
+    }
+
+    pub(super) fn recovery_fails(&mut self, problem: &str) {
+        self.failure = Some(problem.to_owned());
+        self.phase = Phase::Stopped;
+        while let Some(request) = self.held.pop_front() {
+            self.fail_request(request.id, ErrorKind::Io, problem);
+        }
+    }
+}
