@@ -331,7 +331,13 @@ impl Engine {
         self.schedule.demand_checkpoint();
         if self.snapshotter.is_busy() {
             self.snapshotter.hurry();
-            return self.checkpoint.return_releases(releases);
+            self.checkpoint.return_releases(releases);
+            // One that fails time and again frees nothing, and it may be under way whenever a checkpoint that
+            // copies nothing has just ended: then there is no other moment to go home or to give up.
+            if content.has_stage() && self.snapshotter.lasting_problem().is_some() {
+                self.start_spill();
+            }
+            return;
         }
         let frees_room = self.commit.bytes_since_snapshot >= self.setup.layout.log_bytes / 2;
         if frees_room && !content.map_is_full {
