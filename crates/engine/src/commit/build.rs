@@ -355,13 +355,15 @@ impl Engine {
         }
     }
 
-    /// Nobody waits forever for a snapshot that a bad slot never takes.
     pub(crate) fn demand_snapshot_for_room(&mut self) {
+        self.demand_snapshot_or_fail("no log has room");
+    }
+
+    /// Nobody waits forever for a snapshot that a bad slot never takes; `why` there must be one.
+    pub(crate) fn demand_snapshot_or_fail(&mut self, why: &str) {
         let Some(problem) = self.snapshotter.lasting_problem() else {
             return self.snapshotter.demand();
         };
-        let reason =
-            format!("no log has room, and the snapshot that would free some fails: {problem}");
-        self.fail(reason);
+        self.fail(format!("{why}, and the snapshot that would free some fails: {problem}"));
     }
 }
