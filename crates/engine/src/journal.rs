@@ -46,12 +46,13 @@ pub(crate) fn entry_blocks(header_bytes: usize) -> u32 {
 }
 
 impl Engine {
-    /// Whether the journal takes another entry; asks for a snapshot in time, and at the latest.
+    /// Whether the journal takes another entry; asks for a snapshot in time, and at the latest. Without room
+    /// for one there is no record either, and nobody who waits is told by anything else.
     pub(crate) fn journal_has_room(&mut self) -> bool {
         let Some(journal) = &self.journal else { return true };
         let room = journal.has_room();
         if !room && !self.snapshotter.is_busy() {
-            self.snapshotter.demand();
+            self.demand_snapshot_or_fail("the map's journal has no room");
         } else if journal.ring.fill_pct() >= WISH_ABOVE_PCT {
             self.snapshotter.wish();
         }

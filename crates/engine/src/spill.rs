@@ -47,9 +47,16 @@ impl Engine {
             // Waits for the checkpoint to make room, or for the snapshots that free what records
             // since the last one protect and settle what in-place writes made stale; if there is
             // nothing of all that, room will never come.
-            let snapshots_free =
-                self.commit.bytes_since_snapshot > 0 || !self.invalidations.is_empty();
-            if self.checkpoint.found_nothing() && snapshots_free {
+            let snapshots_free = self.snapshotter.is_busy()
+                || self.commit.bytes_since_snapshot > 0
+                || !self.invalidations.is_empty();
+            // Where snapshots fail, only a checkpoint of everything that leaves nothing ends the wait.
+            let is_no_use = if self.snapshotter.lasting_problem().is_some() {
+                self.checkpoint.nothing_left()
+            } else {
+                self.checkpoint.found_nothing()
+            };
+            if is_no_use && snapshots_free {
                 self.demand_snapshot_for_room();
             } else if self.checkpoint.nothing_left() && self.transferring.is_empty() {
                 self.fail(

@@ -334,7 +334,13 @@ impl Engine {
         self.schedule.demand_checkpoint();
         if self.snapshotter.is_busy() {
             self.snapshotter.hurry();
-            return self.checkpoint.return_releases(releases);
+            self.checkpoint.return_releases(releases);
+            // One that fails time and again frees nothing, and it may be under way whenever a checkpoint that
+            // copies nothing has just ended: then there is no other moment to go home or to give up.
+            if content.has_stage() && self.snapshotter.lasting_problem().is_some() {
+                self.start_spill();
+            }
+            return;
         }
         let frees_room = self.commit.bytes_since_snapshot >= self.setup.layout.log_bytes / 2;
         if frees_room && !content.map_is_full {
@@ -352,13 +358,15 @@ impl Engine {
         }
     }
 
-    /// Nobody waits forever for a snapshot that a bad slot never takes.
     pub(crate) fn demand_snapshot_for_room(&mut self) {
+        self.demand_snapshot_or_fail("no log has room");
+    }
+
+    /// Nobody waits forever for a snapshot that a bad slot never takes; `why` there must be one.
+    pub(crate) fn demand_snapshot_or_fail(&mut self, why: &str) {
         let Some(problem) = self.snapshotter.lasting_problem() else {
             return self.snapshotter.demand();
         };
-        let reason =
-            format!("no log has room, and the snapshot that would free some fails: {problem}");
-        self.fail(reason);
+        self.fail(format!("{why}, and the snapshot that would free some fails: {problem}"));
     }
 }

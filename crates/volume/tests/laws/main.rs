@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod after_recovery;
+mod bad_slot;
 mod crash_random;
 mod determinism;
 mod exhaustive_crash;

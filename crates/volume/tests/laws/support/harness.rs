@@ -25,11 +25,15 @@ pub(crate) struct Options {
     pub(crate) ack: AckMode,
     pub(crate) sector_bytes: u32,
     pub(crate) volatile_cache: bool,
+    /// Commands that the disk takes at once.
+    pub(crate) queue_depth_max: u16,
     /// Checkpoints begin by themselves.
     pub(crate) idle_checkpoints: bool,
     /// Logs move when they are this full.
     pub(crate) swap_above_pct: Option<u8>,
     pub(crate) snapshot_after_bytes: u64,
+    /// A snapshot after so long with changes.
+    pub(crate) snapshot_period: Nanos,
     pub(crate) stage_bytes_max: usize,
     /// Writes up to this size are logged, if not the preset's.
     pub(crate) logged_write_bytes_max: Option<u32>,
@@ -44,9 +48,11 @@ impl Options {
             ack,
             sector_bytes: 512,
             volatile_cache: true,
+            queue_depth_max: 1024,
             idle_checkpoints: false,
             swap_above_pct: Some(30),
             snapshot_after_bytes: 300 << 10,
+            snapshot_period: Nanos::from_secs(600),
             stage_bytes_max: 256 << 10,
             logged_write_bytes_max: None,
             logs_are_scarce: false,
@@ -60,9 +66,11 @@ impl Options {
             ack,
             sector_bytes: if random.below(4) == 0 { 4096 } else { 512 },
             volatile_cache: random.below(4) > 0,
+            queue_depth_max: 1024,
             idle_checkpoints: random.below(3) == 0,
             swap_above_pct: [None, Some(10), Some(30), Some(80)][random.below(4) as usize],
             snapshot_after_bytes: [60 << 10, 300 << 10, 8 << 20][random.below(3) as usize],
+            snapshot_period: Nanos::from_secs(600),
             stage_bytes_max: [64 << 10, 256 << 10, 2 << 20][random.below(3) as usize],
             // A preset that logs everything writes in place only if it is told to.
             logged_write_bytes_max: (preset == "slsmr" && random.coin()).then_some(32 << 10),
@@ -92,6 +100,7 @@ impl Options {
 
     pub(crate) fn configure(&self, config: &mut Config) {
         config.snapshot_after_bytes = self.snapshot_after_bytes;
+        config.snapshot_period = self.snapshot_period;
         if self.logs_are_scarce {
             // Then releases of a checkpoint find no record either.
             config.log_reserve_bytes = 0;
@@ -107,6 +116,7 @@ impl Options {
     pub(crate) fn disk_properties(&self) -> Properties {
         Properties {
             volatile_cache: self.volatile_cache,
+            queue_depth_max: self.queue_depth_max,
             ..plain_properties(DEVICE_BYTES, self.sector_bytes)
         }
     }

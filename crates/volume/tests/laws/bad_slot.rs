@@ -1,0 +1,126 @@
+//! Law 6 where the slots take no snapshot any more: whoever waits for the room that only one would free is answered all
+//! the same. Also where nothing can be brought home and both are tried for ever, each always under way when the
+//! other has just ended.
+
+use crate::support::content::payload;
+use crate::support::disk::{Fault, FaultKind, TestDisk};
+use crate::support::harness::{Harness, Options};
+use crate::support::steps::Step;
+use nearhead_disk::Nanos;
+use nearhead_engine::{Operation, Request, RequestId};
+use nearhead_format::{AckMode, MapDevice};
+use nearhead_models::{MemoryStore, plain_properties};
+use nearhead_volume::{JoinedDisk, Service, SyncIo, Volume, create};
+use std::ops::Range;
+
+/// A volume with one log. The disk works on one command at a time, and the next snapshot is due before it has
+/// answered one.
+fn volume(preset: &'static str, logs_are_scarce: bool) -> Harness {
+    Harness::new(Options {
+        logs_are_scarce,
+        queue_depth_max: 1,
+        snapshot_period: Nanos::from_micros(50),
+        ..Options::new(preset, AckMode::Durable)
+    })
+}
+
+/// From now on these bytes cannot be read, or written.
+fn fail(harness: &mut Harness, kind: FaultKind, start: u64, bytes: u64) {
+    let range = Some(start..start + bytes);
+    harness.apply(&Step::Fail(Fault { kind, range, after: 0, sticky: true, has_effect: false }));
+}
+
+fn fail_slots(harness: &mut Harness) {
+    let layout = harness.volume().superblock().layout;
+    for slot in layout.slot_offsets {
+        fail(harness, FaultKind::Writes, slot, layout.slot_bytes);
+    }
+}
+
+/// No checkpoint brings anything home.
+fn fail_log(harness: &mut Harness) {
+    let layout = harness.volume().superblock().layout;
+    fail(harness, FaultKind::Reads, layout.log_offset(0).unwrap(), layout.log_bytes);
+}
+
+/// One after the other, each of two blocks.
+fn atomic_writes(harness: &mut Harness, numbers: Range<u64>) {
+    for start in numbers.map(|number| 16 * number) {
+        harness.apply(&Step::Atomic { start, other: start + 8, count: 8 });
+        harness.apply(&Step::Settle);
+    }
+}
+
+#[test]
+fn an_atomic_write_without_room_is_answered_while_every_snapshot_fails() {
+    let mut harness = volume("singlelog", true);
+    fail_slots(&mut harness);
+    fail_log(&mut harness);
+    atomic_writes(&mut harness, 0..100);
+    let failure = harness.volume().engine().failure().unwrap_or_default();
+    assert!(failure.contains("could not be written"), "{failure:?}");
+}
+
+#[test]
+fn a_write_without_room_goes_home_while_every_snapshot_fails() {
+    let mut harness = volume("slsmr", true);
+    fail_slots(&mut harness);
+    fail_log(&mut harness);
+    for start in (0..1192).step_by(8) {
+        harness.apply(&Step::Write { start, count: 8, fua: true });
+        harness.apply(&Step::Settle);
+    }
+    assert_eq!(harness.volume().engine().failure(), None);
+    assert!(harness.volume().status().stats.spills > 0);
+}
+
+#[test]
+fn an_atomic_write_gets_the_room_that_a_checkpoint_makes_while_every_snapshot_fails() {
+    let mut harness = volume("singlelog", false);
+    // Finds nothing; what is logged later another one will find.
+    harness.apply(&Step::Checkpoint { everything: true });
+    atomic_writes(&mut harness, 0..40);
+    while harness.jump() {}
+    assert!(harness.volume().status().stats.snapshots > 0);
+    fail_slots(&mut harness);
+    atomic_writes(&mut harness, 40..70);
+    assert_eq!(harness.volume().engine().failure(), None);
+    assert!(harness.volume().status().stats.checkpointed_bytes > 0);
+}
+
+/// A map device's journal is given back by snapshots too, and these stand on the map device.
+#[test]
+fn a_write_is_answered_when_the_journal_is_full_and_every_snapshot_fails() {
+    let options = Options::new("mlb-256", AckMode::Durable);
+    let image = MemoryStore::new;
+    let map = TestDisk::with_image(plain_properties(4 << 20, 512), image());
+    let mut disk = JoinedDisk::new(options.disk_with(image()), map).unwrap();
+    create(&mut SyncIo::in_virtual_time(&mut disk, Nanos::ZERO), &options.create_options())
+        .unwrap();
+    let (main, mut map) = disk.into_parts();
+    let plan = MapDevice::plan(4 << 20, [0; 16], [0; 16]).unwrap();
+    for start in plan.slot_offsets {
+        let range = Some(start..start + plan.slot_bytes);
+        let kind = FaultKind::Writes;
+        map.add_fault(Fault { kind, range, after: 0, sticky: true, has_effect: false });
+    }
+    let latency = Nanos::from_micros(100);
+    let disk = JoinedDisk::new(main.with_latency(latency), map.with_latency(latency)).unwrap();
+    let (mut volume, mut now) =
+        Volume::open_in_virtual_time(disk, Nanos::ZERO, |_, config| options.configure(config))
+            .unwrap();
+    now = volume.run_until_open(now).unwrap();
+    for number in 0..2048 {
+        let data = payload(number % 64 * 8, 8, number);
+        let operation = Operation::Write { offset: number % 64 * 4096, data, fua: true };
+        volume.submit(Request { id: RequestId(number), operation }, now);
+        let answered = (0..10_000).any(|_| {
+            volume.drive(now);
+            now = volume.wake_at().map_or(now, |wake| wake.max(now));
+            volume.poll_reply().is_some()
+        });
+        assert!(answered, "write {number} is never answered: {:#?}", volume.status());
+    }
+    let failure = volume.engine().failure().unwrap_or_default();
+    assert!(failure.contains("could not be written"), "{failure:?}");
+}
