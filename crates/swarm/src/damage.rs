@@ -15,22 +15,39 @@ const RECORDS_BEHIND: u64 = 4;
 
 impl Life<'_> {
     /// Writes records behind live damage before the volume ends; false if that cannot be done any more,
-    /// which ends the life.
+    /// which ends the life. Writes that find the log full go home without a record: then room is made first.
     pub(crate) fn bury_damage(&mut self) -> Result<bool, String> {
         if self.scenario.budget == FaultBudget::Survive || !self.is_damaged() || self.over {
             return Ok(!self.over);
         }
         self.disarm();
+        let newest = self.volume()?.status().record_sequence;
+        let mut written = self.write_behind()?;
+        if written && !self.is_buried(newest)? {
+            written = self.drain()? && self.write_behind()? && self.is_buried(newest)?;
+        }
+        self.over = !written;
+        Ok(written)
+    }
+
+    /// Some durable writes; false if they are not all answered, or the volume has failed.
+    fn write_behind(&mut self) -> Result<bool, String> {
         for number in 0..RECORDS_BEHIND {
             if !self.settle()? {
-                self.over = true;
                 return Ok(false);
             }
             self.write(Place { window: number, start: 32, count: 8 }, true)?;
         }
-        let settled = self.settle()?;
-        self.over = !settled || self.volume()?.engine().failure().is_some();
-        Ok(!self.over)
+        Ok(self.settle()? && self.volume()?.engine().failure().is_none())
+    }
+
+    /// Whether a record stands behind the damage; once one does, it stays there. When `newest` was the
+    /// newest complete one the next may have been on its way, perhaps the damaged one, but no other.
+    fn is_buried(&mut self, newest: u64) -> Result<bool, String> {
+        let volume = self.volume()?;
+        let has_logs = volume.superblock().layout.log_count() > 0;
+        self.buried |= !has_logs || volume.status().record_sequence > newest + 1;
+        Ok(self.buried)
     }
 
     /// Stops the volume cleanly, turns bits of the disk over, and starts it again.
@@ -64,7 +81,8 @@ impl Life<'_> {
             }
             _ => self.rot_logs(layout, &mut random),
         }
-        self.damaged = true;
+        // A clean stop's snapshot holds all that was acknowledged.
+        (self.damaged, self.buried) = (true, true);
         self.begin(0)
     }
 
@@ -82,3 +100,7 @@ impl Life<'_> {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "damage_tests.rs"]
+mod tests;

@@ -43,6 +43,7 @@ pub(crate) enum Waiting {
     TooLate,
 }
 
+#[expect(clippy::struct_excessive_bools, reason = "independent facts about a life, not a state")]
 pub(crate) struct Life<'a> {
     pub(crate) scenario: &'a Scenario,
     pub(crate) disk: Rig,
@@ -59,6 +60,8 @@ pub(crate) struct Life<'a> {
     pub(crate) faults_at_start: u64,
     /// Something was damaged without a word.
     pub(crate) damaged: bool,
+    /// And it cannot be taken for the end of what was written.
+    pub(crate) buried: bool,
     /// The damage was found in a way that ends the life: the volume refuses to open.
     pub(crate) over: bool,
     pub(crate) has_grown: bool,
@@ -91,7 +94,7 @@ fn live(scenario: &Scenario, at: &std::cell::Cell<usize>) -> Result<Tally, Strin
 }
 
 impl<'a> Life<'a> {
-    fn new(scenario: &'a Scenario) -> Result<Self, String> {
+    pub(crate) fn new(scenario: &'a Scenario) -> Result<Self, String> {
         let mut disk = Rig::new(scenario);
         let (mut whole, now) = disk
             .assemble(Some(*b"an array of life"), Nanos::ZERO)
@@ -117,6 +120,7 @@ impl<'a> Life<'a> {
             bases,
             faults_at_start: 0,
             damaged: false,
+            buried: false,
             over: false,
             // The label of an array's member is where a smaller disk ended.
             has_grown: scenario.arrangement != Arrangement::One,
