@@ -51,6 +51,8 @@ const INTERVAL_PER_BODY: u64 = 128;
 const INTERVAL_MAX: u64 = 8;
 /// ... or until nobody has asked anything for so long.
 const IDLE_FOR_SNAPSHOT: Nanos = Nanos::from_millis(200);
+/// After one that failed the next waits so long, unless somebody waits for it.
+const REST_AFTER_FAILURE: Nanos = Nanos::from_secs(1);
 
 /// A snapshot being written.
 #[derive(Debug)]
@@ -118,6 +120,11 @@ impl Snapshotter {
         (self.failures >= FAILURES_MAX).then_some(self.last_problem.as_str())
     }
 
+    /// When one may be tried again that nobody waits for, if the last one failed.
+    fn rests_until(&self) -> Option<Nanos> {
+        (self.failures > 0).then_some(self.last_at + REST_AFTER_FAILURE)
+    }
+
     pub(crate) fn is_busy(&self) -> bool {
         self.in_progress.is_some() || self.demanded
     }
@@ -170,11 +177,17 @@ impl Engine {
         let snapshotter = &self.snapshotter;
         let config = &self.setup.config;
         let changed = self.commit.bytes_since_snapshot > 0;
+        let has_rested = snapshotter.rests_until().is_none_or(|until| until <= self.now);
         snapshotter.demanded
-            || (snapshotter.wished && self.snapshot_is_cheap())
-            || self.commit.bytes_since_snapshot >= self.snapshot_interval_bytes()
-            || self.logs.claimed_len() > CLAIMS_MANY
+            || has_rested && snapshotter.wished && self.snapshot_is_cheap()
+            || has_rested && self.much_was_logged()
             || (changed && self.now.since(snapshotter.last_at) >= config.snapshot_period)
+    }
+
+    /// Whether a recovery would have more to read than it should.
+    fn much_was_logged(&self) -> bool {
+        self.commit.bytes_since_snapshot >= self.snapshot_interval_bytes()
+            || self.logs.claimed_len() > CLAIMS_MANY
     }
 
     /// Logged bytes between two snapshots: what is configured, or more while the map is so large that
@@ -194,12 +207,19 @@ impl Engine {
 
     /// When a snapshot is due by time alone.
     pub(crate) fn snapshot_wake(&self) -> Option<Nanos> {
-        let changed =
-            self.commit.bytes_since_snapshot > 0 && self.snapshotter.in_progress.is_none();
-        let wished = self.snapshotter.wished && self.snapshotter.in_progress.is_none();
-        let idle = wished.then(|| self.schedule.idle_from() + IDLE_FOR_SNAPSHOT);
-        let period = changed.then(|| self.snapshotter.last_at + self.setup.config.snapshot_period);
-        [idle, period].into_iter().flatten().min()
+        let snapshotter = &self.snapshotter;
+        if snapshotter.in_progress.is_some() {
+            return None;
+        }
+        let rests_until = snapshotter.rests_until();
+        let idle = snapshotter.wished.then(|| {
+            let idle = self.schedule.idle_from() + IDLE_FOR_SNAPSHOT;
+            rests_until.map_or(idle, |until| until.max(idle))
+        });
+        let again = rests_until.filter(|_| self.much_was_logged());
+        let changed = self.commit.bytes_since_snapshot > 0;
+        let period = changed.then(|| snapshotter.last_at + self.setup.config.snapshot_period);
+        [idle, again, period].into_iter().flatten().min()
     }
 
     /// Moves the snapshot on, or begins one that is due.

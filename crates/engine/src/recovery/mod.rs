@@ -52,8 +52,11 @@ pub(crate) struct RecoveredState {
 }
 
 impl RecoveredState {
-    /// Remembers a finding; past a bound only that there were more.
+    /// Remembers a finding, once; past a bound only that there were more.
     pub(crate) fn note(&mut self, finding: String) {
+        if self.damage.contains(&finding) {
+            return;
+        }
         if self.damage.len() < DAMAGE_NOTES_MAX {
             self.damage.push(finding);
         } else if self.damage.len() == DAMAGE_NOTES_MAX {

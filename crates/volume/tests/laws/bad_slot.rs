@@ -88,9 +88,10 @@ fn an_atomic_write_gets_the_room_that_a_checkpoint_makes_while_every_snapshot_fa
     assert!(harness.volume().status().stats.checkpointed_bytes > 0);
 }
 
-/// A map device's journal is given back by snapshots too, and these stand on the map device.
-#[test]
-fn a_write_is_answered_when_the_journal_is_full_and_every_snapshot_fails() {
+type WithMap = Volume<JoinedDisk<TestDisk, TestDisk>>;
+
+/// A volume whose map device takes no snapshot, so that its journal, of 1,024 blocks, is never given back.
+fn with_a_bad_map_device() -> (WithMap, Nanos) {
     let options = Options::new("mlb-256", AckMode::Durable);
     let image = MemoryStore::new;
     let map = TestDisk::with_image(plain_properties(4 << 20, 512), image());
@@ -106,21 +107,44 @@ fn a_write_is_answered_when_the_journal_is_full_and_every_snapshot_fails() {
     }
     let latency = Nanos::from_micros(100);
     let disk = JoinedDisk::new(main.with_latency(latency), map.with_latency(latency)).unwrap();
-    let (mut volume, mut now) =
+    let (mut volume, now) =
         Volume::open_in_virtual_time(disk, Nanos::ZERO, |_, config| options.configure(config))
             .unwrap();
-    now = volume.run_until_open(now).unwrap();
-    for number in 0..2048 {
-        let data = payload(number % 64 * 8, 8, number);
-        let operation = Operation::Write { offset: number % 64 * 4096, data, fua: true };
-        volume.submit(Request { id: RequestId(number), operation }, now);
-        let answered = (0..10_000).any(|_| {
-            volume.drive(now);
-            now = volume.wake_at().map_or(now, |wake| wake.max(now));
-            volume.poll_reply().is_some()
-        });
-        assert!(answered, "write {number} is never answered: {:#?}", volume.status());
-    }
+    let now = volume.run_until_open(now).unwrap();
+    (volume, now)
+}
+
+fn write_and_wait(volume: &mut WithMap, now: &mut Nanos, number: u64) {
+    let data = payload(number % 64 * 8, 8, number);
+    let operation = Operation::Write { offset: number % 64 * 4096, data, fua: true };
+    volume.submit(Request { id: RequestId(number), operation }, *now);
+    let answered = (0..10_000).any(|_| {
+        volume.drive(*now);
+        *now = volume.wake_at().map_or(*now, |wake| wake.max(*now));
+        volume.poll_reply().is_some()
+    });
+    assert!(answered, "write {number} is never answered: {:#?}", volume.status());
+}
+
+#[test]
+fn a_write_is_answered_when_the_journal_is_full_and_every_snapshot_fails() {
+    let (mut volume, mut now) = with_a_bad_map_device();
+    (0..2048).for_each(|number| write_and_wait(&mut volume, &mut now, number));
     let failure = volume.engine().failure().unwrap_or_default();
     assert!(failure.contains("could not be written"), "{failure:?}");
+}
+
+#[test]
+fn an_idle_volume_whose_snapshots_fail_rests_between_them() {
+    let (mut volume, mut now) = with_a_bad_map_device();
+    // The journal is more than half full, and a snapshot is wished for.
+    (0..200).for_each(|number| write_and_wait(&mut volume, &mut now, number));
+    assert_eq!(volume.engine().failure(), None);
+    let (mut wakes, until) = (0, now + Nanos::from_secs(60));
+    while let Some(wake) = volume.wake_at().filter(|wake| *wake <= until) {
+        now = wake.max(now);
+        volume.drive(now);
+        wakes += 1;
+        assert!(wakes < 600, "{wakes} wake-ups until {now}");
+    }
 }
