@@ -110,7 +110,9 @@ impl Engine {
     /// Everything that runs by itself.
     pub(crate) fn advance_background(&mut self) {
         self.commit_aged_stage();
-        if self.map.is_empty() && !self.checkpoint.is_busy() && !self.schedule.demanded {
+        // A swap whose last block went home meanwhile must still come to its end.
+        let is_cleaning = self.checkpoint.is_busy() || self.swap.is_busy();
+        if self.map.is_empty() && !is_cleaning && !self.schedule.demanded {
             self.schedule.wants_permit = false;
             return self.advance_snapshot();
         }

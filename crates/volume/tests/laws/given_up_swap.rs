@@ -1,6 +1,8 @@
 //! A swap only moves what is logged to where there is more room. One that finds less room than it needs is given
 //! up, and that is no reason to bring anything home: on a shingled disk it would rewrite bands.
 
+use crate::support::harness::{Harness, Options};
+use crate::support::steps::Step;
 use nearhead_disk::{Nanos, Payload};
 use nearhead_engine::{Operation, Request, RequestId};
 use nearhead_format::{AckMode, Label, Preset};
@@ -79,4 +81,23 @@ fn a_swap_without_enough_room_for_it_brings_nothing_home() {
     let counts = &status.stats;
     assert!(counts.swaps > 0 && counts.swapped_bytes > 0, "{status:#?}");
     assert_eq!(counts.checkpointed_bytes, 0, "{status:#?}");
+}
+
+/// Whatever a swap had begun to move goes home or is overwritten meanwhile: there is nothing left to move then, and
+/// nothing that anybody waits for.
+#[test]
+fn a_stop_ends_whenever_the_last_logged_block_goes_while_a_log_is_moved() {
+    for events in 0..60 {
+        println!("after {events} events");
+        let mut harness = Harness::new(Options::new("mlb", AckMode::Durable));
+        for start in (0..60 * 8).step_by(8) {
+            harness.apply(&Step::Write { start, count: 8, fua: true });
+            harness.drive();
+        }
+        for _ in 0..events {
+            harness.jump();
+        }
+        harness.apply(&Step::Write { start: 0, count: 1024, fua: true });
+        harness.apply(&Step::Restart);
+    }
 }
