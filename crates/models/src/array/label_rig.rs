@@ -13,11 +13,12 @@ use std::rc::Rc;
 pub(super) const BLOCK: u64 = 4096;
 pub(super) const BLOCKS: u64 = 40;
 
-/// A disk with a volatile cache that can be made to refuse every change, or every read.
+/// A disk with a volatile cache that can be made to refuse every change, or every read, and to say that it is gone.
 pub(super) struct Shaky {
     pub(super) disk: CrashDisk,
     pub(super) broken: Rc<Cell<bool>>,
     pub(super) unreadable: Rc<Cell<bool>>,
+    pub(super) gone: Rc<Cell<bool>>,
 }
 
 impl Shaky {
@@ -32,6 +33,7 @@ impl Shaky {
             disk: disk.with_latency(Nanos::from_micros(latency_us)),
             broken: Rc::default(),
             unreadable: Rc::default(),
+            gone: Rc::default(),
         }
     }
 }
@@ -50,7 +52,13 @@ impl Disk for Shaky {
         self.disk.submit(submission, now);
     }
     fn poll(&mut self, now: Nanos) -> Option<Completion> {
-        self.disk.poll(now)
+        let mut done = self.disk.poll(now)?;
+        if let Err(error) = &mut done.result
+            && self.gone.get()
+        {
+            error.kind = DiskErrorKind::Gone;
+        }
+        Some(done)
     }
     fn wake_at(&self) -> Option<Nanos> {
         self.disk.wake_at()

@@ -140,13 +140,8 @@ fn a_change_that_could_not_be_marked_fails_and_the_next_one_is_marked_first() {
     disks[0] = None;
     let mut run = start(reopened("mirror:missing,b", &mut disks).unwrap());
     leave(&mut run);
-    let is_marked = |run: &mut Run<Shaky>| {
-        let slots = Command::Read { offset: BLOCKS * BLOCK, len: LABEL_BYTES as u32 };
-        let mut bytes = vec![0; LABEL_BYTES as usize];
-        let member = run.mirror.core.members.disks_mut().next().unwrap();
-        run_one(member, slots).unwrap().copy_to(&mut bytes);
-        Label::decode(&bytes).unwrap().unwrap().in_use
-    };
+    let is_marked =
+        |run: &mut Run<Shaky>| Label::decode(&label_bytes(run)).unwrap().unwrap().in_use;
     assert!(!is_marked(&mut run));
     run.mirror.member(0).broken.set(true);
     let told = run.wait(change(2, 2)).unwrap_err();
@@ -213,5 +208,21 @@ fn a_mirror_that_is_only_looked_at_shows_the_one_to_go_by_and_writes_nothing() {
     (0..BLOCKS).for_each(|at| assert_eq!(run.read(at), 1));
     run.until(run.now + Nanos::from_secs(1));
     assert!(is_unsure(&run));
+    let before = label_bytes(&mut run);
+    run.mirror.member(0).unreadable.set(true);
+    run.mirror.member(0).gone.set(true);
+    assert_eq!(run.read(1), 2);
+    run.until(run.now + Nanos::from_secs(1));
+    assert_eq!((run.mirror.members_left(), label_bytes(&mut run) == before), (1, true));
+    run.mirror.member(0).unreadable.set(false);
     assert_eq!(held(&mut run.disks())[1][..3], [1, 2, 1]);
+}
+
+/// The label of the last member, as it lies there.
+fn label_bytes(run: &mut Run<Shaky>) -> Vec<u8> {
+    let slots = Command::Read { offset: BLOCKS * BLOCK, len: LABEL_BYTES as u32 };
+    let mut bytes = vec![0; LABEL_BYTES as usize];
+    let member = run.mirror.core.members.disks_mut().last().unwrap();
+    run_one(member, slots).unwrap().copy_to(&mut bytes);
+    bytes
 }

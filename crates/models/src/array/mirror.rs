@@ -204,12 +204,12 @@ impl Copies {
         self.tell_labels(core);
     }
 
-    /// Lets the labels say what changed, but not while a member that counts is being made like another: cut
-    /// in the middle of that it would be torn, and could be the one to go by from then on.
+    /// Lets the labels say what changed, unless nothing may change. Not while a member that counts is being made
+    /// like another: cut in the middle of that it would be torn, and could be the one to go by from then on.
     pub(super) fn tell_labels<D: Disk>(&mut self, core: &mut Core<D, Parts>) {
-        let repairs = self.repairs(core);
+        let must_wait = self.only_looks || self.repairs(core);
         if let Some(keeper) = &mut self.keeper
-            && !repairs
+            && !must_wait
         {
             keeper.advance(core, &self.standings);
         }
