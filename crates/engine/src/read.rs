@@ -1,13 +1,14 @@
 //! Reads: the newest copy of every sector, wherever it is.
 //!
 //! Newest first: staged blocks, blocks of the record in flight, the map, home. Logged chunks are
-//! verified by their checksum before a byte of them is returned (law 5). A mismatch is looked at
-//! once more from the start, since the log space may have been given up and used again between the
-//! look-up and the read; if it stays, the read fails with EIO and names the place.
+//! verified by their checksum before a byte of them is returned (law 5). After a mismatch the read begins
+//! anew. If the map points elsewhere by then, the log space was given up and used again between the look-up
+//! and the read, as often as that may happen: nothing is wrong. If it still points there, and a few looks
+//! find the same, the copy is damaged, and the read fails with EIO and names the place.
 
 use crate::dispatch::Purpose;
 use crate::engine::{Active, Body, Engine};
-use crate::map::Segment;
+use crate::map::{Map, Segment};
 use crate::request::{ErrorKind, RequestError, RequestId};
 use crate::sectors::{BLOCK_SECTORS, SECTOR};
 use nearhead_disk::{Class, Command, DiskError, Payload};
@@ -20,7 +21,7 @@ use std::ptr;
 pub(crate) const BULK_BYTES_ABOVE: u64 = 64 << 10;
 /// Home runs closer than this are read in one go; the logged sectors between are replaced.
 const GAP_BYTES_MAX: u64 = 64 << 10;
-/// Looks at the map before a mismatch counts as damage.
+/// Looks at a copy that the map still points to before a mismatch counts as damage.
 const ATTEMPTS_MAX: u8 = 3;
 
 /// One chunk inside a log read.
@@ -55,7 +56,10 @@ pub(crate) struct ReadState {
     transfers: Vec<Transfer>,
     remaining: u32,
     error: Option<RequestError>,
+    /// Mismatches of copies that the map still pointed to.
     attempts: u8,
+    /// It began anew: it goes before bulk, so that it ends before the log goes round once more.
+    is_again: bool,
 }
 
 /// Puts a plan together from segments in order.
@@ -231,12 +235,12 @@ fn poisoned(sector: u64) -> RequestError {
 impl Engine {
     pub(crate) fn start_read(&mut self, id: RequestId, offset: u64, len: u32) {
         self.stats.read_bytes += u64::from(len);
-        let state = self.plan_read(offset, len, 0);
+        let state = self.plan_read(offset, len, 0, false);
         let slot = self.requests.insert(Active { id, body: Body::Read(state) });
         self.launch_read(slot);
     }
 
-    fn plan_read(&self, offset: u64, len: u32, attempts: u8) -> ReadState {
+    fn plan_read(&self, offset: u64, len: u32, attempts: u8, is_again: bool) -> ReadState {
         let state = ReadState {
             offset,
             len,
@@ -245,6 +249,7 @@ impl Engine {
             remaining: 0,
             error: None,
             attempts,
+            is_again,
         };
         let mut planner = Planner { engine: self, state, home: None };
         planner.run(offset / SECTOR as u64, u64::from(len) / SECTOR as u64);
@@ -259,7 +264,7 @@ impl Engine {
             return self.finish_read(slot);
         }
         state.remaining = state.transfers.len() as u32;
-        let bulk = u64::from(state.len) > BULK_BYTES_ABOVE;
+        let bulk = u64::from(state.len) > BULK_BYTES_ABOVE && !state.is_again;
         let class = if bulk { Class::Bulk } else { Class::Foreground };
         let commands: Vec<Command> = state
             .transfers
@@ -307,13 +312,14 @@ impl Engine {
         }
         let mismatch = state.transfers.iter().find_map(Transfer::mismatch);
         if let Some(mismatch) = mismatch.filter(|_| !is_made(Mistake::ChecksumNotCompared)) {
-            let (offset, len, attempts) = (state.offset, state.len, state.attempts + 1);
+            let (offset, len) = (state.offset, state.len);
+            let attempts = state.attempts + u8::from(mismatch.is_mapped(&self.map));
             self.stats.checksum_retries += 1;
             if attempts >= ATTEMPTS_MAX {
                 self.stats.unreadable += 1;
-                return self.finish_slot(slot, Err(mismatch));
+                return self.finish_slot(slot, Err(mismatch.told()));
             }
-            let again = self.plan_read(offset, len, attempts);
+            let again = self.plan_read(offset, len, attempts, true);
             if let Some(active) = self.requests.get_mut(slot) {
                 active.body = Body::Read(again);
             }
@@ -345,7 +351,7 @@ impl ReadState {
 }
 
 impl Transfer {
-    fn mismatch(&self) -> Option<RequestError> {
+    fn mismatch(&self) -> Option<Mismatch> {
         let Some(Payload::Bytes(bytes)) = &self.data else {
             // Phantom content has no checksum; zeros from a hole in a log never match one.
             return match &self.data {
@@ -361,20 +367,44 @@ impl Transfer {
 }
 
 impl Chunk {
-    fn check(&self, bytes: &[u8], device_offset: u64) -> Option<RequestError> {
+    fn check(&self, bytes: &[u8], device_offset: u64) -> Option<Mismatch> {
         let own = &bytes[self.start as usize..(self.start + self.len) as usize];
         let found = chunk_crc(self.home_sector, own);
-        (found != self.crc).then(|| {
-            RequestError::new(
-                ErrorKind::Io,
-                format!(
-                    "logged copy of sector {} at device byte {}: expected checksum {:08x}, found {found:08x}; \
-                     the copy is damaged, see `nearhead check`",
-                    self.home_sector,
-                    device_offset + u64::from(self.start),
-                    self.crc
-                ),
-            )
-        })
+        let device_offset = device_offset + u64::from(self.start);
+        (found != self.crc).then_some(Mismatch { chunk: *self, device_offset, found })
+    }
+}
+
+/// A chunk that is not what its checksum says.
+struct Mismatch {
+    chunk: Chunk,
+    device_offset: u64,
+    found: u32,
+}
+
+impl Mismatch {
+    /// Whether the map still says that the newest copy of any of its sectors is there.
+    fn is_mapped(&self, map: &Map) -> bool {
+        let (place, sectors) = (self.device_offset / SECTOR as u64, self.chunk.len / SECTOR as u32);
+        let mut is_mapped = false;
+        map.lookup(self.chunk.home_sector, u64::from(sectors), &mut |segment| {
+            is_mapped |= matches!(
+                segment,
+                Segment::Mapped(Entry { place: Place::Log { chunk_sector, .. }, crc, .. })
+                    if chunk_sector == place && crc == self.chunk.crc
+            );
+        });
+        is_mapped
+    }
+
+    fn told(&self) -> RequestError {
+        RequestError::new(
+            ErrorKind::Io,
+            format!(
+                "logged copy of sector {} at device byte {}: expected checksum {:08x}, found {:08x}; \
+                 the copy is damaged, see `nearhead check`",
+                self.chunk.home_sector, self.device_offset, self.chunk.crc, self.found
+            ),
+        )
     }
 }

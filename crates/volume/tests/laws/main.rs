@@ -13,6 +13,7 @@ mod full_logs;
 mod given_up_swap;
 mod laps;
 mod older_slot;
+mod outrun_read;
 mod recovery_table;
 mod stale_superblock;
 mod state_machine;

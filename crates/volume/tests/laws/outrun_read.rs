@@ -1,0 +1,123 @@
+//! A read that is slower than the log: what it was going to read is given up and used again before it comes to that,
+//! each time it looks. That is no damage, and the read must end with what is newest once it can.
+
+use crate::support::content::{payload, versions};
+use nearhead_disk::{Command, Completion, Disk, Nanos, Properties, Submission};
+use nearhead_engine::{Operation, Reply, Request, RequestId};
+use nearhead_format::{AckMode, Label, Preset};
+use nearhead_models::{InstantDisk, MemoryStore, plain_properties};
+use nearhead_volume::{CreateOptions, Service, SyncIo, Volume, create};
+use std::collections::VecDeque;
+
+/// A disk that comes to a read long after it came to everything else.
+struct LateReads {
+    disk: InstantDisk,
+    delay: Nanos,
+    late: VecDeque<(Nanos, Submission)>,
+}
+
+impl LateReads {
+    fn begin(&mut self, now: Nanos) {
+        while self.late.front().is_some_and(|(at, _)| *at <= now) {
+            let (at, submission) = self.late.pop_front().unwrap();
+            self.disk.submit(submission, at);
+        }
+    }
+}
+
+impl Disk for LateReads {
+    fn properties(&self) -> &Properties {
+        self.disk.properties()
+    }
+
+    fn submit(&mut self, submission: Submission, now: Nanos) {
+        if matches!(submission.command, Command::Read { .. }) {
+            self.late.push_back((now + self.delay, submission));
+        } else {
+            self.disk.submit(submission, now);
+        }
+    }
+
+    fn poll(&mut self, now: Nanos) -> Option<Completion> {
+        self.begin(now);
+        self.disk.poll(now)
+    }
+
+    fn wake_at(&self) -> Option<Nanos> {
+        let late = self.late.front().map(|(at, _)| *at);
+        [late, self.disk.wake_at()].into_iter().flatten().min()
+    }
+}
+
+/// One log of 512 KiB, which a few hundred small writes go round.
+fn volume() -> (Volume<LateReads>, Nanos) {
+    let disk = InstantDisk::new(
+        plain_properties(64 << 20, 512),
+        Box::new(MemoryStore::new()),
+        Nanos::from_micros(10),
+    );
+    let mut disk = LateReads { disk, delay: Nanos::ZERO, late: VecDeque::new() };
+    let options = CreateOptions {
+        volume_id: [1; 16],
+        created_unix_s: 0,
+        preset: Preset::SingleLog,
+        logged_write_bytes_max: 64 << 10,
+        group_bytes: None,
+        log_bytes: Some(512 << 10),
+        ack: AckMode::Durable,
+        label: Label::default(),
+        device_bytes: None,
+        force: true,
+    };
+    create(&mut SyncIo::in_virtual_time(&mut disk, Nanos::ZERO), &options).unwrap();
+    let (mut volume, now) = Volume::open_in_virtual_time(disk, Nanos::ZERO, |_, config| {
+        config.snapshot_after_bytes = 60 << 10;
+        config.cleaning.idle_after = None;
+    })
+    .unwrap();
+    let now = volume.run_until_open(now).unwrap();
+    volume.disk_mut().delay = Nanos::from_millis(100);
+    (volume, now)
+}
+
+/// Does what is to be done now; jumps to the next event if nothing is answered.
+fn step(volume: &mut Volume<LateReads>, now: &mut Nanos, replies: &mut Vec<Reply>) {
+    volume.drive(*now);
+    let before = replies.len();
+    replies.extend(std::iter::from_fn(|| volume.poll_reply()));
+    if replies.len() == before {
+        *now = volume.wake_at().map_or(*now, |wake| wake.max(*now));
+    }
+}
+
+#[test]
+fn a_read_that_the_log_outruns_time_and_again_is_no_damage() {
+    let (mut volume, mut now) = volume();
+    let mut replies: Vec<Reply> = Vec::new();
+    let read = RequestId(u64::MAX);
+    let mut newest = 0;
+    for number in 1..=100_000 {
+        // Rarely the block that is read: a look that finds it in memory would end the read.
+        let block = if number % 31 == 0 { 0 } else { 1 + number % 3 };
+        let data = payload(block * 8, 8, number);
+        let operation = Operation::Write { offset: block * 4096, data, fua: true };
+        volume.submit(Request { id: RequestId(number), operation }, now);
+        while !replies.iter().any(|reply| reply.id == RequestId(number)) {
+            step(&mut volume, &mut now, &mut replies);
+        }
+        replies.retain(|reply| reply.id == read);
+        if number == 40 {
+            let operation = Operation::Read { offset: 0, len: 4096 };
+            volume.submit(Request { id: read, operation }, now);
+        }
+        newest = if block == 0 { number } else { newest };
+        assert!(replies.is_empty(), "write {number}: not outrun: {:#?}", volume.status());
+    }
+    assert!(volume.status().stats.checksum_retries > 5, "{:#?}", volume.status().stats);
+    while replies.is_empty() {
+        step(&mut volume, &mut now, &mut replies);
+    }
+    let parts = replies.remove(0).result.unwrap();
+    assert_eq!(versions(0, &parts).unwrap(), [newest; 8]);
+    assert_eq!(volume.status().stats.unreadable, 0);
+}
