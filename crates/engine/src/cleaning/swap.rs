@@ -272,8 +272,10 @@ impl Engine {
         for entry in read.entries {
             match chunk_of(&entry, read.device_offset, &data) {
                 Ok(chunk) => current.chunks.push_back((entry, chunk)),
-                // It stays where it is; a read of it will say what is wrong.
-                Err(problem) => self.recovered.note(problem),
+                // It stays where it is; a read of it will say what is wrong. What was overwritten meanwhile may be
+                // used again, and is no damage.
+                Err(problem) if self.map.holds(&entry) => self.recovered.note(problem),
+                Err(_) => {}
             }
         }
     }

@@ -49,8 +49,14 @@ impl Disk for LateReads {
     }
 }
 
-/// One log of 512 KiB, which a few hundred small writes go round.
-fn volume() -> (Volume<LateReads>, Nanos) {
+impl Drop for LateReads {
+    fn drop(&mut self) {
+        self.late.drain(..).for_each(|(_, submission)| submission.ticket.abandon());
+    }
+}
+
+/// Logs of 512 KiB, one or two, which a few hundred small writes go round.
+fn volume(preset: Preset) -> (Volume<LateReads>, Nanos) {
     let disk = InstantDisk::new(
         plain_properties(64 << 20, 512),
         Box::new(MemoryStore::new()),
@@ -60,9 +66,9 @@ fn volume() -> (Volume<LateReads>, Nanos) {
     let options = CreateOptions {
         volume_id: [1; 16],
         created_unix_s: 0,
-        preset: Preset::SingleLog,
+        preset,
         logged_write_bytes_max: 64 << 10,
-        group_bytes: None,
+        group_bytes: (preset == Preset::Mlb).then_some(28 << 20),
         log_bytes: Some(512 << 10),
         ack: AckMode::Durable,
         label: Label::default(),
@@ -73,6 +79,8 @@ fn volume() -> (Volume<LateReads>, Nanos) {
     let (mut volume, now) = Volume::open_in_virtual_time(disk, Nanos::ZERO, |_, config| {
         config.snapshot_after_bytes = 60 << 10;
         config.cleaning.idle_after = None;
+        config.cleaning.swap_above_pct = Some(10);
+        config.cleaning.swap_idle_after = Nanos::ZERO;
     })
     .unwrap();
     let now = volume.run_until_open(now).unwrap();
@@ -90,21 +98,31 @@ fn step(volume: &mut Volume<LateReads>, now: &mut Nanos, replies: &mut Vec<Reply
     }
 }
 
+fn write_and_wait(
+    volume: &mut Volume<LateReads>,
+    now: &mut Nanos,
+    replies: &mut Vec<Reply>,
+    number: u64,
+    block: u64,
+) {
+    let data = payload(block * 8, 8, number);
+    let operation = Operation::Write { offset: block * 4096, data, fua: true };
+    volume.submit(Request { id: RequestId(number), operation }, *now);
+    while !replies.iter().any(|reply| reply.id == RequestId(number)) {
+        step(volume, now, replies);
+    }
+}
+
 #[test]
 fn a_read_that_the_log_outruns_time_and_again_is_no_damage() {
-    let (mut volume, mut now) = volume();
+    let (mut volume, mut now) = volume(Preset::SingleLog);
     let mut replies: Vec<Reply> = Vec::new();
     let read = RequestId(u64::MAX);
     let mut newest = 0;
     for number in 1..=100_000 {
         // Rarely the block that is read: a look that finds it in memory would end the read.
         let block = if number % 31 == 0 { 0 } else { 1 + number % 3 };
-        let data = payload(block * 8, 8, number);
-        let operation = Operation::Write { offset: block * 4096, data, fua: true };
-        volume.submit(Request { id: RequestId(number), operation }, now);
-        while !replies.iter().any(|reply| reply.id == RequestId(number)) {
-            step(&mut volume, &mut now, &mut replies);
-        }
+        write_and_wait(&mut volume, &mut now, &mut replies, number, block);
         replies.retain(|reply| reply.id == read);
         if number == 40 {
             let operation = Operation::Read { offset: 0, len: 4096 };
@@ -120,4 +138,17 @@ fn a_read_that_the_log_outruns_time_and_again_is_no_damage() {
     let parts = replies.remove(0).result.unwrap();
     assert_eq!(versions(0, &parts).unwrap(), [newest; 8]);
     assert_eq!(volume.status().stats.unreadable, 0);
+}
+
+#[test]
+fn what_a_swap_was_going_to_move_and_the_log_outran_is_no_damage() {
+    let (mut volume, mut now) = volume(Preset::Mlb);
+    let mut replies = Vec::new();
+    for number in 1..=20_000 {
+        write_and_wait(&mut volume, &mut now, &mut replies, number, number % 40);
+        replies.clear();
+    }
+    let status = volume.status();
+    assert!(status.stats.swaps > 0, "{status:#?}");
+    assert_eq!(status.damage, Vec::<String>::new());
 }
