@@ -3,7 +3,9 @@
 //! Files are held by `flock` (the lock belongs to the open file, and `/proc/locks` names its owner;
 //! an OFD lock would hide the owner), block devices by `O_EXCL`, which also refuses a mounted
 //! device. Both outlive a killed process for a moment, because the kernel tears an `io_uring` down
-//! in the background: a lock without a living owner is therefore waited for, within a bound.
+//! in the background: a lock without a living owner is therefore waited for, within a bound. And a process
+//! that is just starting another one has for a moment a child that holds all it had open, also what it
+//! closes meanwhile: a living owner is asked after more than once.
 
 use crate::error::{OpenError, OpenErrorKind};
 use rustix::fd::{AsFd, OwnedFd};
@@ -17,10 +19,12 @@ use std::time::{Duration, Instant};
 /// How long a killed owner may take to let go: its last commands must come back from the disk.
 const DYING_OWNER_WAIT_MAX: Duration = Duration::from_secs(3);
 const DYING_OWNER_RETRY: Duration = Duration::from_millis(5);
+/// How long a living owner must be seen to be one that stays.
+const LIVING_OWNER_WAIT: Duration = Duration::from_millis(50);
 
 /// Takes the lock of a regular file.
 pub(crate) fn lock_file(file: &OwnedFd, path: &str) -> Result<(), OpenError> {
-    retry_while_owner_is_dying(
+    retry_while_owner_leaves(
         || rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive),
         Errno::WOULDBLOCK,
         || lock_owner(file),
@@ -31,7 +35,7 @@ pub(crate) fn lock_file(file: &OwnedFd, path: &str) -> Result<(), OpenError> {
 /// Opens a block device that nobody else uses.
 pub(crate) fn open_device(path: &Path, flags: OFlags) -> Result<OwnedFd, OpenError> {
     let shown = path.display().to_string();
-    retry_while_owner_is_dying(
+    retry_while_owner_leaves(
         || rustix::fs::open(path, flags | OFlags::EXCL, Mode::empty()),
         Errno::BUSY,
         || device_user(path),
@@ -65,22 +69,24 @@ impl Failure {
     }
 }
 
-fn retry_while_owner_is_dying<T>(
+fn retry_while_owner_leaves<T>(
     attempt: impl Fn() -> Result<T, Errno>,
     busy: Errno,
     owner: impl Fn() -> Option<String>,
 ) -> Result<T, Failure> {
-    let give_up_at = Instant::now() + DYING_OWNER_WAIT_MAX;
+    let began = Instant::now();
     loop {
         match attempt() {
             Ok(value) => return Ok(value),
             Err(Errno::INTR) => {}
             Err(errno) if errno == busy => {
                 let owner = owner();
-                if owner.is_some() || Instant::now() >= give_up_at {
+                let wait = if owner.is_some() { LIVING_OWNER_WAIT } else { DYING_OWNER_WAIT_MAX };
+                if began.elapsed() >= wait {
                     return Err(Failure::InUse(owner));
                 }
-                // There is no event to wait for: nobody announces the end of a dead owner's I/O.
+                // There is no event to wait for: nobody announces the end of a dead owner's I/O, or that a child
+                // has become a program of its own.
                 std::thread::sleep(DYING_OWNER_RETRY);
             }
             Err(errno) => return Err(Failure::Other(errno)),

@@ -6,6 +6,7 @@ mod support;
 use nearhead_disk::{Class, Command, Disk, DiskErrorKind, Payload};
 use nearhead_uring::{Engine, OpenErrorKind, OpenOptions, RealDisk};
 use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use support::*;
 
 #[test]
@@ -232,4 +233,25 @@ fn durable_commands_flush_the_device_and_plain_ones_do_not() {
             }
         }
     }
+}
+
+/// A child that is not a program of its own yet holds what its parent had open, for a moment.
+#[test]
+fn a_device_that_was_closed_can_be_opened_again_while_other_programs_are_being_started() {
+    let scratch = Scratch::new("reopened");
+    let image = scratch.image("disk.img", MIB);
+    let Some(device) = LoopDevice::attach(&image, &[]) else { return };
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                std::process::Command::new("true").status().unwrap();
+            }
+        });
+        for number in 0..200 {
+            let opened = nearhead_uring::open(&device.path, &options(Engine::Threads));
+            is_over.store(opened.is_err() || number == 199, Ordering::Relaxed);
+            assert!(opened.is_ok(), "time {number}: {}", opened.err().unwrap());
+        }
+    });
 }
