@@ -186,8 +186,12 @@ impl Copies {
         let Some(booked) = core.desk.get_mut(id) else { return };
         booked.left = others.len();
         let offset = range.start;
-        let (bytes_too, failed) = (bytes.clone(), Vec::new());
-        booked.kind = Parts::Repair { range, bytes: bytes_too, failed, is_over: others.is_empty() };
+        booked.kind = Parts::Repair {
+            is_over: others.is_empty(),
+            range,
+            bytes: bytes.clone(),
+            failed: Vec::new(),
+        };
         if others.is_empty() {
             return self.end_repair(core, id);
         }
