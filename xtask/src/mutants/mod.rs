@@ -80,7 +80,10 @@ const PARTS: [Part; 3] = [
         files: "crates/engine/src/recovery/**",
         programs: &[
             Program { tests: &["recovery::"], ..ENGINE },
-            Program { tests: &["recovery", "stale_superblock", "failed_volume"], ..LAWS },
+            Program {
+                tests: &["recovery", "torn_twin", "stale_superblock", "failed_volume"],
+                ..LAWS
+            },
             program("nearhead-volume", Some("large_records")),
             program("nearhead-volume", Some("large_snapshot")),
             program("nearhead-volume", Some("map_device")),

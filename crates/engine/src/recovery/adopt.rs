@@ -111,9 +111,7 @@ impl Engine {
         let block = u64::from(self.setup.layout.log_block_bytes);
         for entry in &self.map {
             if let Place::Log { chunk_sector, chunk_len, .. } = entry.place {
-                let start = chunk_sector * SECTOR_BYTES;
-                let end = start + u64::from(chunk_len) * SECTOR_BYTES;
-                offsets.retain(|offset| offset + block <= start || end <= *offset);
+                keep_off(&mut offsets, block, chunk_sector, u64::from(chunk_len));
             }
         }
         self.commit.torn.note(offsets);
@@ -144,5 +142,33 @@ impl Engine {
         while let Some(request) = self.held.pop_front() {
             self.fail_request(request.id, ErrorKind::Io, problem);
         }
+    }
+}
+
+/// Takes out of `offsets`, device bytes, those of blocks that share a byte with these sectors.
+fn keep_off(offsets: &mut BTreeSet<u64>, block_bytes: u64, sector: u64, sectors: u64) {
+    let start = sector * SECTOR_BYTES;
+    let end = start + sectors * SECTOR_BYTES;
+    offsets.retain(|offset| offset + block_bytes <= start || end <= *offset);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_block_is_cleared_that_shares_a_byte_with_what_a_client_wrote() {
+        let blocks = [8, 12, 16, 20, 24, 28, 32].map(|kib| kib << 10);
+        let left = |sector, sectors| {
+            let mut offsets = BTreeSet::from(blocks);
+            keep_off(&mut offsets, 4096, sector, sectors);
+            offsets.into_iter().map(|offset| offset >> 10).collect::<Vec<_>>()
+        };
+        // From 16 KiB on, two blocks; then one sector of each of two; then more than all.
+        assert_eq!(left(32, 16), [8, 12, 24, 28, 32]);
+        assert_eq!(left(39, 2), [8, 12, 24, 28, 32]);
+        assert_eq!(left(40, 1), [8, 12, 16, 24, 28, 32]);
+        assert_eq!(left(0, 100), [0; 0]);
+        assert_eq!(left(72, 100), [8, 12, 16, 20, 24, 28, 32]);
     }
 }
