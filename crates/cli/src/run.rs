@@ -3,6 +3,7 @@
 //! Puts `libnearhead_preload.so` in front of the program's C library and becomes the program. What is
 //! routed, and what cannot be, stands in docs/wal.md.
 
+use nearhead_wal::Awake;
 use nearhead_wal::writer::{Choice, Mode, Permitted, Place};
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -26,6 +27,9 @@ pub struct RunArgs {
     /// Who makes the durable writes
     #[arg(long, value_enum, default_value_t = ModeArg::Thread)]
     pub mode: ModeArg,
+    /// Keep processors awake while the program runs: a durable write waits for them to wake up. Costs power; needs root
+    #[arg(long)]
+    pub awake: bool,
     /// One line on standard error for each file that is routed
     #[arg(long)]
     pub verbose: bool,
@@ -63,6 +67,14 @@ pub fn run(args: &RunArgs) -> Result<(), String> {
         for pattern in &wal {
             explain(pattern, mode);
         }
+    }
+    if args.awake {
+        let kept = Awake::keep().and_then(Awake::hand_on);
+        kept.map_err(|error| {
+            format!(
+                "run: --awake: cannot keep processors awake: {error}; run as root, or leave it out"
+            )
+        })?;
     }
     let mut preload = library.into_os_string();
     if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {

@@ -65,15 +65,43 @@ fn run_says_what_it_lacks() {
     assert!(said(&["run", "--wal", "a:b", "--", "true"]).contains("nearhead"));
 }
 
-#[test]
-fn run_becomes_the_program_with_its_log_routed() {
-    let libraries = Path::new(env!("CARGO_BIN_EXE_nearhead")).parent().unwrap();
+/// The library behind `nearhead run`, or a line that says why the test is skipped.
+fn preload_library() -> Option<PathBuf> {
+    let libraries = Path::new(env!("CARGO_BIN_EXE_nearhead")).parent()?;
     let candidates = ["libnearhead_preload.so", "deps/libnearhead_preload.so"];
     let library = candidates.map(|name| libraries.join(name)).into_iter().find(|it| it.is_file());
-    let Some(library) = library else {
+    if library.is_none() {
         println!("skipped: the library behind `nearhead run` is not built (make libraries)");
-        return;
+    }
+    library
+}
+
+#[test]
+fn run_keeps_processors_awake_for_as_long_as_the_program_runs() {
+    const DEVICE: &str = "/dev/cpu_dma_latency";
+    let Some(library) = preload_library() else { return };
+    let command = |arguments: &[&str]| {
+        Command::new(env!("CARGO_BIN_EXE_nearhead"))
+            .env("NEARHEAD_PRELOAD", &library)
+            .args(["run", "--wal", "*.wal"])
+            .args(arguments)
+            .output()
+            .unwrap()
     };
+    // What all who hold the device asked for together.
+    let asked = ["od", "-An", "-td4", "-N4", DEVICE];
+    let output = command(&[&["--awake", "--"], asked.as_slice()].concat());
+    if std::fs::OpenOptions::new().write(true).open(DEVICE).is_err() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && said.contains("run as root"), "{output:?}");
+        return;
+    }
+    assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "0", "{output:?}");
+}
+
+#[test]
+fn run_becomes_the_program_with_its_log_routed() {
+    let Some(library) = preload_library() else { return };
     let place = directory("run");
     let output = Command::new(env!("CARGO_BIN_EXE_nearhead"))
         .env("NEARHEAD_PRELOAD", library)

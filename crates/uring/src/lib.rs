@@ -12,6 +12,7 @@
 //! It never interprets what is on the disk: that is the volume's work.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod awake;
 mod blocking;
 mod durable_file;
 mod error;
@@ -37,6 +38,7 @@ mod target;
 mod uring_disk;
 mod zoned;
 
+pub use awake::{Awake, wake_up_limit_us};
 pub use durable_file::{Access, DurableFile};
 pub use error::{OpenError, OpenErrorKind};
 pub use image::create_image;

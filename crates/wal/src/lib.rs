@@ -52,6 +52,7 @@ pub use codec::{Geometry, LogId, Tail};
 pub use error::{Result, WalError, WalErrorKind};
 pub use log::{Log, LogOptions, Lsn, Records, Recovered, SerialLog, Ticket};
 pub use metrics::{Histogram, LogMetrics};
+pub use nearhead_uring::Awake;
 pub use open::{OpenOptions, Opened, read_log};
 pub use open_stream::{Begin, OpenStream};
 pub use stream::{At, Stream, StreamOptions};

@@ -4,7 +4,7 @@
 //! missing, never guessed; files and threads come and go meanwhile, and are left out then.
 
 use crate::error::{Result, WalError, WalErrorKind};
-use nearhead_uring::{IoPriority, priority_of, scheduler_of};
+use nearhead_uring::{IoPriority, priority_of, scheduler_of, wake_up_limit_us};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -59,6 +59,8 @@ pub struct Facts {
     pub scheduler: Option<String>,
     /// The others it could have.
     pub schedulers_other: Vec<String>,
+    /// Within how many microseconds idle processors have to be back, as somebody asked; 0: they stay awake.
+    pub wake_up_limit_us: Option<i32>,
 }
 
 impl Facts {
@@ -130,6 +132,7 @@ impl Facts {
         let (scheduler, others) = scheduler.unzip();
         self.scheduler = scheduler;
         self.schedulers_other = others.unwrap_or_default();
+        self.wake_up_limit_us = wake_up_limit_us();
     }
 }
 

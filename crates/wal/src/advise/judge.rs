@@ -54,6 +54,7 @@ pub fn judge(facts: &Facts) -> Vec<Advice> {
     advice.extend(about_scheduler(facts));
     advice.extend(about_threads(facts));
     advice.extend(about_writes(facts));
+    advice.extend(about_processors(facts));
     advice
 }
 
@@ -159,6 +160,14 @@ fn about_writes(facts: &Facts) -> Vec<Advice> {
     advice
 }
 
+/// Last, since it costs power: whoever does not count microseconds does without.
+fn about_processors(facts: &Facts) -> Option<Advice> {
+    let can_sleep = facts.wake_up_limit_us.is_some_and(|limit| limit > 0);
+    can_sleep.then(|| {
+        say("processors sleep while a write is under way, and it waits for them to wake up (in a virtual machine a third of a write of 0.13 ms): `nearhead run --awake`, or tuned's profile latency-performance, keeps them awake; costs power".to_owned())
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -184,6 +193,7 @@ mod tests {
             device: Some((8, 0)),
             scheduler: Some(scheduler.to_owned()),
             schedulers_other: others.iter().map(|name| (*name).to_owned()).collect(),
+            wake_up_limit_us: Some(2_000_000_000),
         }
     }
 
@@ -206,6 +216,16 @@ mod tests {
         for (kind, word) in [("tmpfs", "memory"), ("overlay", "overlay"), ("nfs4", "network")] {
             let advice = judge(&facts("mq-deadline", &[], kind));
             assert!(advice[0].text.contains(word), "{advice:?}");
+        }
+    }
+
+    #[test]
+    fn processors_that_sleep_are_told_of_last_and_those_kept_awake_not_at_all() {
+        let mut facts = facts("mq-deadline", &[], "ext4");
+        assert!(judge(&facts).last().unwrap().text.contains("--awake"));
+        for unknown_or_awake in [Some(0), None] {
+            facts.wake_up_limit_us = unknown_or_awake;
+            assert!(judge(&facts).iter().all(|advice| !advice.text.contains("--awake")));
         }
     }
 

@@ -4,6 +4,9 @@
 //! writers for a given time to a directory of its own and prints what it measured. Ours does
 //! the same in this process. All are on one file system; all are durable at each answer. A peer that
 //! cannot be built or run is left out, and a line says why.
+//!
+//! One writer is measured twice: with processors as they are, and kept awake, for everybody alike. A lone writer sleeps
+//! in every write, and what is spent on waking up (`nearhead_wal::Awake`) depends on what else a program happens to do.
 
 use super::super::Effort;
 use super::super::row::{Row, Target, median};
@@ -13,13 +16,15 @@ use super::load::Latencies;
 use super::table::Table;
 use super::writers::{MODES, RECORD_BYTES, Who, Writer};
 use crate::output::{note, say};
+use nearhead_wal::Awake;
 use serde::Deserialize;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-const THREADS: [usize; 3] = [1, 8, 64];
+/// How many writers, and whether processors are kept awake for all.
+const CASES: [(usize, bool); 4] = [(1, false), (1, true), (8, false), (64, false)];
 /// What a first build may take: it fetches and compiles everything.
 const BUILD_LIMIT: Duration = Duration::from_secs(1200);
 /// What a run may take over the time that it measures.
@@ -87,28 +92,24 @@ impl Contestant {
 pub(super) fn measure(effort: Effort, folder: &Path) -> Result<Vec<Row>, String> {
     let contestants = contestants(folder);
     let data = folder.join("peers-data");
-    let seconds = effort.pick(1.0, 0.3);
     let mut rows = Vec::new();
-    let mut table = Table::new(&["writers", "log", "version", "appends/s", "p50 us", "p99 us"]);
-    for writers in THREADS {
-        let mut all: Vec<Vec<Reading>> = contestants.iter().map(|_| Vec::new()).collect();
-        for _ in 0..effort.pick(3, 1) {
-            for (contestant, readings) in contestants.iter().zip(&mut all) {
-                fresh(&data)?;
-                match contestant.run(&data, writers, seconds) {
-                    Ok(reading) => readings.push(reading),
-                    Err(why) => note(&format!("bench wal: {}: {why}", contestant.name())),
-                }
+    let mut table =
+        Table::new(&["writers", "processors", "log", "version", "appends/s", "p50 us", "p99 us"]);
+    for (writers, is_awake) in CASES {
+        let name = row_name(writers, is_awake);
+        let _awake = match is_awake.then(Awake::keep).transpose() {
+            Ok(awake) => awake,
+            Err(error) => {
+                let why = format!("processors cannot be kept awake: {error}");
+                rows.push(Row::skipped(name, GOAL, &why));
+                continue;
             }
-        }
-        let found: Vec<Reading> = contestants
-            .iter()
-            .zip(&all)
-            .filter_map(|(contestant, readings)| middle(&contestant.name(), readings))
-            .collect();
+        };
+        let found = in_turn(&contestants, writers, effort, &data)?;
         for it in &found {
             table.row(&[
                 writers.to_string(),
+                if is_awake { "awake" } else { "as they are" }.to_owned(),
                 it.peer.clone(),
                 it.version.clone(),
                 format!("{:.0}", it.per_s()),
@@ -116,11 +117,33 @@ pub(super) fn measure(effort: Effort, folder: &Path) -> Result<Vec<Row>, String>
                 format!("{:.0}", it.p99_us),
             ]);
         }
-        rows.push(row(writers, &found));
+        rows.push(row(name, writers, &found));
     }
     remove(&data)?;
     say(&table.text());
     Ok(rows)
+}
+
+/// The median reading of each, in rounds that take turns.
+fn in_turn(
+    contestants: &[Contestant],
+    writers: usize,
+    effort: Effort,
+    data: &Path,
+) -> Result<Vec<Reading>, String> {
+    let seconds = effort.pick(1.0, 0.3);
+    let mut all: Vec<Vec<Reading>> = contestants.iter().map(|_| Vec::new()).collect();
+    for _ in 0..effort.pick(3, 1) {
+        for (contestant, readings) in contestants.iter().zip(&mut all) {
+            fresh(data)?;
+            match contestant.run(data, writers, seconds) {
+                Ok(reading) => readings.push(reading),
+                Err(why) => note(&format!("bench wal: {}: {why}", contestant.name())),
+            }
+        }
+    }
+    let named = contestants.iter().zip(&all);
+    Ok(named.filter_map(|(contestant, readings)| middle(&contestant.name(), readings)).collect())
 }
 
 /// Who can take part here; a line for everybody who cannot.
@@ -284,9 +307,13 @@ fn middle(name: &str, readings: &[Reading]) -> Option<Reading> {
     })
 }
 
+fn row_name(writers: usize, is_awake: bool) -> String {
+    let awake = if is_awake { "_awake" } else { "" };
+    format!("wal_vs_best_peer_{writers}_writers{awake}_ratio")
+}
+
 /// Ours over the best of the others, by appends per second.
-fn row(writers: usize, found: &[Reading]) -> Row {
-    let name = format!("wal_vs_best_peer_{writers}_writers_ratio");
+fn row(name: String, writers: usize, found: &[Reading]) -> Row {
     let mode = if writers == 1 { RECOMMENDED.0 } else { RECOMMENDED.1 };
     let ours = found.iter().find(|it| it.peer == format!("nearhead {mode}"));
     let peers = found.iter().filter(|it| !it.peer.starts_with("nearhead "));
@@ -360,10 +387,10 @@ mod tests {
             made("slow", 1000),
             made("fast", 4000),
         ];
-        assert_eq!(row(1, &found).measured, Some(1.25));
-        assert_eq!(row(8, &found).measured, Some(0.5));
-        assert_eq!(row(8, &found).met, Some(false));
-        assert_eq!(row(8, &found[..2]).measured, None);
+        assert_eq!(row(row_name(1, false), 1, &found).measured, Some(1.25));
+        assert_eq!(row(row_name(8, false), 8, &found).measured, Some(0.5));
+        assert_eq!(row(row_name(8, false), 8, &found).met, Some(false));
+        assert_eq!(row(row_name(8, false), 8, &found[..2]).measured, None);
     }
 
     #[test]
