@@ -60,7 +60,9 @@ fn classpath() -> Result<OsString, String> {
         ["zookeeper-3", "zookeeper-jute-3", "netty-handler-", "slf4j-api-2", "logback-classic-"]
     {
         if !has(name) {
-            return Err(format!("no {name}*.jar in ~/.m2 (`make java` downloads it)"));
+            return Err(format!(
+                "no {name}*.jar in ~/.m2; `mvn -f bindings/java/pom.xml package -DskipTests` downloads it"
+            ));
         }
     }
     std::env::join_paths(jars).map_err(|error| error.to_string())
