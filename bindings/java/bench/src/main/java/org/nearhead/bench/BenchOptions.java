@@ -6,7 +6,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
 
-/** What the benchmark is told; each default is a run of a few minutes. */
+/** What the benchmark is told; each default is a run of a few minutes. A rate of 0 is as many writes as end. */
 record BenchOptions(
     Path directory,
     Path out,
@@ -20,6 +20,7 @@ record BenchOptions(
     int rounds,
     int sessions,
     int outstanding,
+    int rate,
     int snapCount,
     int heapMb) {
 
@@ -33,6 +34,7 @@ record BenchOptions(
         --seconds N          how long each variant is measured (default 30), after --warmup-seconds N (default 5)
         --rounds N           how often all variants are gone through (default 1)
         --sessions N         clients (default 4), with --outstanding N writes on their way in all (default 64)
+        --rate N             writes a second that are begun, each counted from when it was due (default: as many as end)
         --snap-count N       a server snapshots after N/2 to N transactions (default 20000)
         --heap-mb N          of each server (default 640)
         """;
@@ -59,6 +61,7 @@ record BenchOptions(
             number(given, "rounds", 1),
             number(given, "sessions", 4),
             number(given, "outstanding", 64),
+            given.containsKey("rate") ? number(given, "rate", 1) : 0,
             number(given, "snap-count", 20_000),
             number(given, "heap-mb", 640));
         if (!given.isEmpty()) {

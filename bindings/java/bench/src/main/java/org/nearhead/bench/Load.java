@@ -15,7 +15,8 @@ import org.apache.zookeeper.ZooKeeper;
 /**
  * The clients: a steady stream of writes with a bounded number outstanding, and what each second of it was like.
  *
- * <p>A latency is from the call to the callback. A write counts in the second in which it ended; one that never ends counts
+ * <p>A latency is from the call to the callback; at a given rate from when the write was due, so that a stall counts for all that it
+ * delays. A write counts in the second in which it ended; one that never ends counts
  * in the last, with the time it has waited.
  */
 final class Load implements AutoCloseable {
@@ -69,14 +70,18 @@ final class Load implements AutoCloseable {
         }
     }
 
-    /** Writes for {@code seconds} with {@code outstanding} writes on their way at any time. */
-    Series run(int seconds, int outstanding) throws InterruptedException {
+    /**
+     * Writes for {@code seconds} with at most {@code outstanding} writes on their way at any time: {@code rate} a second, or
+     * with a rate of 0 as many as that is.
+     */
+    Series run(int seconds, int outstanding, int rate) throws InterruptedException {
         Series series = new Series(seconds);
+        long gapNanos = rate == 0 ? 0 : 1_000_000_000L * sessions.size() / rate;
         int each = Math.max(1, outstanding / sessions.size());
         List<Thread> writers = new ArrayList<>();
         for (ZooKeeper session : sessions) {
             int seed = writers.size();
-            writers.add(new Thread(() -> write(session, each, series, seed)));
+            writers.add(new Thread(() -> write(session, each, gapNanos, series, seed)));
         }
         writers.forEach(Thread::start);
         for (Thread writer : writers) {
@@ -86,12 +91,16 @@ final class Load implements AutoCloseable {
         return series;
     }
 
-    private static void write(ZooKeeper session, int outstanding, Series series, int seed) {
+    private static void write(ZooKeeper session, int outstanding, long gapNanos, Series series, int seed) {
         Semaphore window = new Semaphore(outstanding);
         Random random = new Random(seed);
         byte[] content = new byte[WRITE_BYTES];
+        long due = System.nanoTime();
         while (!series.isOver()) {
             try {
+                if (gapNanos > 0) {
+                    TimeUnit.NANOSECONDS.sleep(due - System.nanoTime());
+                }
                 if (!window.tryAcquire(100, TimeUnit.MILLISECONDS)) {
                     continue;
                 }
@@ -100,7 +109,8 @@ final class Load implements AutoCloseable {
                 return;
             }
             random.nextBytes(content);
-            long begin = System.nanoTime();
+            long begin = gapNanos > 0 ? due : System.nanoTime();
+            due += gapNanos;
             series.began(begin);
             session.setData("/hot/" + random.nextInt(FANOUT), content.clone(), -1, (code, path, context, stat) -> {
                 series.ended(begin, code == KeeperException.Code.OK.intValue());

@@ -50,7 +50,7 @@ final class Report {
         ObjectMapper mapper = new ObjectMapper();
         ObjectNode root = mapper.createObjectNode();
         root.put("tree_mb", options.treeMb()).put("seconds", options.seconds()).put("sessions", options.sessions())
-            .put("outstanding", options.outstanding()).put("snap_count", options.snapCount());
+            .put("outstanding", options.outstanding()).put("rate", options.rate()).put("snap_count", options.snapCount());
         ArrayNode runs = root.putArray("runs");
         for (Result result : results) {
             ObjectNode run = runs.addObject().put("servers", result.servers()).put("variant", result.variant().name())
@@ -75,7 +75,8 @@ final class Report {
             + "<style>body{font:15px sans-serif;margin:2em;max-width:70em}pre{overflow-x:auto}</style>"
             + "<h1>ZooKeeper on one disk</h1><p>The slowest write of each second, milliseconds, logarithmic. The dashed line is "
             + "200 ms. A tree of " + options.treeMb() + " MB; a server snapshots after " + options.snapCount() / 2 + " to "
-            + options.snapCount() + " transactions.</p>");
+            + options.snapCount() + " transactions. Clients write " + (options.rate() == 0 ? "as much as they can"
+                : options.rate() + " times a second") + ".</p>");
         for (int servers : options.servers()) {
             page.append("<h2>").append(servers).append(" servers</h2>").append(chart(servers, results));
         }

@@ -92,9 +92,9 @@ public final class ZooKeeperBench {
         try (Ensemble ensemble = Ensemble.start(settings(servers, directory, configuration, agent));
             AutoCloseable scheduler = variant.hasScheduler() ? startScheduler(ensemble) : () -> { };
             Load load = new Load(ensemble.connectString(), options.sessions())) {
-            load.run(options.warmupSeconds(), options.outstanding());
+            load.run(options.warmupSeconds(), options.outstanding(), options.rate());
             Totals before = totals(ensemble);
-            Series series = load.run(options.seconds(), options.outstanding());
+            Series series = load.run(options.seconds(), options.outstanding(), options.rate());
             Totals after = totals(ensemble);
             Result result = new Result(servers, variant, round, series, after.snapshots - before.snapshots,
                 (after.fsyncMs - before.fsyncMs) / Math.max(1, after.fsyncs - before.fsyncs));
