@@ -38,138 +38,183 @@ pub enum Mistake {
     WrapTailReused,
     SnapshotReadErrorIgnored,
     TornRecordLeft,
+    StripeFlushedInPart,
+    MirrorFlushedInPart,
+    MirrorMemberKept,
+    MirrorUseUnmarked,
+    MirrorShowsOne,
+    MirrorPieceOverNewer,
+    MirrorPieceUnflushed,
+    MirrorTornInRepair,
 }
+
+/// Each mistake, what it is called on a command line, and what is done wrong; in the order of [`Mistake`].
+const MISTAKES: [(Mistake, &str, &str); 36] = [
+    (Mistake::FlushSkipped, "flush-skipped", "a flush is answered without a device flush"),
+    (Mistake::RecordNotDurable, "record-not-durable", "records are written without FUA"),
+    (Mistake::AckBeforeRecord, "ack-before-record", "FUA is answered before its record is"),
+    (
+        Mistake::InvalidationTooEarly,
+        "invalidation-too-early",
+        "older copies are taken back before the newer is durable",
+    ),
+    (Mistake::InvalidationForgotten, "invalidation-forgotten", "in-place writes take nothing back"),
+    (
+        Mistake::InvalidationSettledByOneSnapshot,
+        "invalidation-settled-by-one-snapshot",
+        "one snapshot without an entry counts as its end, the other still has it",
+    ),
+    (Mistake::ClaimForgotten, "claim-forgotten", "records claim the log they are in"),
+    (
+        Mistake::SlotReusedEarly,
+        "slot-reused-early",
+        "log space is used again that a recovery needs",
+    ),
+    (
+        Mistake::LiveSpaceReused,
+        "live-space-reused",
+        "log space is used again that the map points to",
+    ),
+    (
+        Mistake::InvalidationNotReplayed,
+        "invalidation-not-replayed",
+        "recovery replays writes, not what was taken back",
+    ),
+    (
+        Mistake::CheckpointOverInPlace,
+        "checkpoint-over-in-place",
+        "in-place writes do not wait for a checkpoint",
+    ),
+    (
+        Mistake::CheckpointOfOverwritten,
+        "checkpoint-of-overwritten",
+        "a checkpoint lets go of what was written meanwhile",
+    ),
+    (Mistake::SwapOverNewer, "swap-over-newer", "a swap replaces what was written meanwhile"),
+    (Mistake::RingOffByOne, "ring-off-by-one", "a record ends one block early"),
+    (
+        Mistake::FragmentLost,
+        "fragment-lost",
+        "what is left behind a newer piece of a block is dropped",
+    ),
+    (
+        Mistake::SnapshotHeaderTooEarly,
+        "snapshot-header-too-early",
+        "a snapshot counts before its body is durable",
+    ),
+    (
+        Mistake::SnapshotCopyMissing,
+        "snapshot-copy-missing",
+        "a snapshot counts without a copy of its header",
+    ),
+    (
+        Mistake::ChainGapIgnored,
+        "chain-gap-ignored",
+        "recovery passes over records that are missing",
+    ),
+    (
+        Mistake::TornRecordAccepted,
+        "torn-record-accepted",
+        "recovery takes a torn record for a whole one",
+    ),
+    (Mistake::RecoveryNotFlushed, "recovery-not-flushed", "what recovery read may still be lost"),
+    (Mistake::RecordErrorIgnored, "record-error-ignored", "a record that failed counts as written"),
+    (
+        Mistake::FlushErrorIgnored,
+        "flush-error-ignored",
+        "a device flush that failed counts as done",
+    ),
+    (
+        Mistake::ChecksumNotCompared,
+        "checksum-not-compared",
+        "reads return what the log holds, sound or not",
+    ),
+    (
+        Mistake::AtomicWriteSplit,
+        "atomic-write-split",
+        "an atomic write may go into several records",
+    ),
+    (
+        Mistake::OlderCopyRead,
+        "older-copy-read",
+        "reads prefer the block in flight to the newer staged one",
+    ),
+    (
+        Mistake::WrapTailReused,
+        "wrap-tail-reused",
+        "the end of a ring that a record did not fit into is used again",
+    ),
+    (
+        Mistake::SnapshotReadErrorIgnored,
+        "snapshot-read-error-ignored",
+        "a volume opens from the older snapshot when the newer cannot be read",
+    ),
+    (
+        Mistake::TornRecordLeft,
+        "torn-record-left",
+        "a torn record stays where it is, though its sequence is used again",
+    ),
+    (
+        Mistake::StripeFlushedInPart,
+        "stripe-flushed-in-part",
+        "a flush of a stripe reaches its first member only",
+    ),
+    (
+        Mistake::MirrorFlushedInPart,
+        "mirror-flushed-in-part",
+        "a flush of a mirror reaches its first member only",
+    ),
+    (
+        Mistake::MirrorMemberKept,
+        "mirror-member-kept",
+        "a member of a mirror that missed a write is read from as before",
+    ),
+    (
+        Mistake::MirrorUseUnmarked,
+        "mirror-use-unmarked",
+        "a mirror is written to before its labels say so",
+    ),
+    (
+        Mistake::MirrorShowsOne,
+        "mirror-shows-one",
+        "where members of a mirror may differ a read shows what one of them holds",
+    ),
+    (
+        Mistake::MirrorPieceOverNewer,
+        "mirror-piece-over-newer",
+        "a change does not wait for the piece that is copied to the same place",
+    ),
+    (
+        Mistake::MirrorPieceUnflushed,
+        "mirror-piece-unflushed",
+        "a member that was copied to counts before that is flushed",
+    ),
+    (
+        Mistake::MirrorTornInRepair,
+        "mirror-torn-in-repair",
+        "the member to go by is written over while its label says that it is",
+    ),
+];
 
 impl Mistake {
     /// All of them.
-    pub const ALL: [Self; 28] = [
-        Self::FlushSkipped,
-        Self::RecordNotDurable,
-        Self::AckBeforeRecord,
-        Self::InvalidationTooEarly,
-        Self::InvalidationForgotten,
-        Self::InvalidationSettledByOneSnapshot,
-        Self::ClaimForgotten,
-        Self::SlotReusedEarly,
-        Self::LiveSpaceReused,
-        Self::InvalidationNotReplayed,
-        Self::CheckpointOverInPlace,
-        Self::CheckpointOfOverwritten,
-        Self::SwapOverNewer,
-        Self::RingOffByOne,
-        Self::FragmentLost,
-        Self::SnapshotHeaderTooEarly,
-        Self::SnapshotCopyMissing,
-        Self::ChainGapIgnored,
-        Self::TornRecordAccepted,
-        Self::RecoveryNotFlushed,
-        Self::RecordErrorIgnored,
-        Self::FlushErrorIgnored,
-        Self::ChecksumNotCompared,
-        Self::AtomicWriteSplit,
-        Self::OlderCopyRead,
-        Self::WrapTailReused,
-        Self::SnapshotReadErrorIgnored,
-        Self::TornRecordLeft,
-    ];
+    pub fn all() -> impl Iterator<Item = Self> {
+        MISTAKES.into_iter().map(|(mistake, ..)| mistake)
+    }
 
     /// What it is called on a command line.
     pub const fn name(self) -> &'static str {
-        self.words().0
+        MISTAKES[self as usize].1
     }
 
     /// What is done wrong.
     pub const fn what(self) -> &'static str {
-        self.words().1
-    }
-
-    const fn words(self) -> (&'static str, &'static str) {
-        match self {
-            Self::FlushSkipped => ("flush-skipped", "a flush is answered without a device flush"),
-            Self::RecordNotDurable => ("record-not-durable", "records are written without FUA"),
-            Self::AckBeforeRecord => ("ack-before-record", "FUA is answered before its record is"),
-            Self::InvalidationTooEarly => (
-                "invalidation-too-early",
-                "older copies are taken back before the newer is durable",
-            ),
-            Self::InvalidationForgotten => {
-                ("invalidation-forgotten", "in-place writes take nothing back")
-            }
-            Self::InvalidationSettledByOneSnapshot => (
-                "invalidation-settled-by-one-snapshot",
-                "one snapshot without an entry counts as its end, the other still has it",
-            ),
-            Self::ClaimForgotten => ("claim-forgotten", "records claim the log they are in"),
-            Self::SlotReusedEarly => {
-                ("slot-reused-early", "log space is used again that a recovery needs")
-            }
-            Self::LiveSpaceReused => {
-                ("live-space-reused", "log space is used again that the map points to")
-            }
-            Self::InvalidationNotReplayed => {
-                ("invalidation-not-replayed", "recovery replays writes, not what was taken back")
-            }
-            Self::CheckpointOverInPlace => {
-                ("checkpoint-over-in-place", "in-place writes do not wait for a checkpoint")
-            }
-            Self::CheckpointOfOverwritten => {
-                ("checkpoint-of-overwritten", "a checkpoint lets go of what was written meanwhile")
-            }
-            Self::SwapOverNewer => {
-                ("swap-over-newer", "a swap replaces what was written meanwhile")
-            }
-            Self::RingOffByOne => ("ring-off-by-one", "a record ends one block early"),
-            Self::FragmentLost => {
-                ("fragment-lost", "what is left behind a newer piece of a block is dropped")
-            }
-            Self::SnapshotHeaderTooEarly => {
-                ("snapshot-header-too-early", "a snapshot counts before its body is durable")
-            }
-            Self::SnapshotCopyMissing => {
-                ("snapshot-copy-missing", "a snapshot counts without a copy of its header")
-            }
-            Self::ChainGapIgnored => {
-                ("chain-gap-ignored", "recovery passes over records that are missing")
-            }
-            Self::TornRecordAccepted => {
-                ("torn-record-accepted", "recovery takes a torn record for a whole one")
-            }
-            Self::RecoveryNotFlushed => {
-                ("recovery-not-flushed", "what recovery read may still be lost")
-            }
-            Self::RecordErrorIgnored => {
-                ("record-error-ignored", "a record that failed counts as written")
-            }
-            Self::FlushErrorIgnored => {
-                ("flush-error-ignored", "a device flush that failed counts as done")
-            }
-            Self::ChecksumNotCompared => {
-                ("checksum-not-compared", "reads return what the log holds, sound or not")
-            }
-            Self::AtomicWriteSplit => {
-                ("atomic-write-split", "an atomic write may go into several records")
-            }
-            Self::OlderCopyRead => {
-                ("older-copy-read", "reads prefer the block in flight to the newer staged one")
-            }
-            Self::WrapTailReused => (
-                "wrap-tail-reused",
-                "the end of a ring that a record did not fit into is used again",
-            ),
-            Self::SnapshotReadErrorIgnored => (
-                "snapshot-read-error-ignored",
-                "a volume opens from the older snapshot when the newer cannot be read",
-            ),
-            Self::TornRecordLeft => (
-                "torn-record-left",
-                "a torn record stays where it is, though its sequence is used again",
-            ),
-        }
+        MISTAKES[self as usize].2
     }
 
     /// The mistake with this name.
     pub fn by_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|mistake| mistake.name() == name)
+        Self::all().find(|mistake| mistake.name() == name)
     }
 }
 
@@ -235,7 +280,7 @@ mod tests {
         choose(Some(Mistake::FlushSkipped));
         assert_eq!(is_made(Mistake::FlushSkipped), is_planted());
         choose(None);
-        for (number, mistake) in Mistake::ALL.into_iter().enumerate() {
+        for (number, mistake) in Mistake::all().enumerate() {
             assert!(!is_made(mistake) && mistake as usize == number);
             assert_eq!(Mistake::by_name(mistake.name()), Some(mistake));
         }

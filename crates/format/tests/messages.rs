@@ -202,7 +202,7 @@ fn every_preset_has_a_number_and_a_name_of_its_own() {
 
 #[test]
 fn every_planted_mistake_says_in_its_own_words_what_is_done_wrong() {
-    let words: BTreeSet<_> = Mistake::ALL.iter().map(|mistake| mistake.what()).collect();
-    assert_eq!(words.len(), Mistake::ALL.len());
+    let words: BTreeSet<_> = Mistake::all().map(Mistake::what).collect();
+    assert_eq!(words.len(), Mistake::all().count());
     assert!(words.iter().all(|what| what.split_whitespace().count() >= 4), "{words:?}");
 }

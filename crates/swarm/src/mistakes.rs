@@ -33,7 +33,7 @@ pub(crate) fn run_all(names: &str, arguments: &Arguments) -> ExitCode {
         return ExitCode::from(2);
     }
     if names == "list" {
-        for mistake in Mistake::ALL {
+        for mistake in Mistake::all() {
             println!("{}: {}", mistake.name(), mistake.what());
         }
         return ExitCode::SUCCESS;
@@ -47,7 +47,7 @@ pub(crate) fn run_all(names: &str, arguments: &Arguments) -> ExitCode {
     let wanted =
         |mistake: &Mistake| names == "all" || names.split(',').any(|n| n == mistake.name());
     let mut holes = Vec::new();
-    for mistake in Mistake::ALL.into_iter().filter(wanted) {
+    for mistake in Mistake::all().filter(wanted) {
         choose(Some(mistake));
         let mut found = search(0, SEEDS, arguments, false);
         if found.first.is_none() {

@@ -8,8 +8,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// Packages with the rungs.
-const PACKAGES: [&str; 5] =
-    ["nearhead-format", "nearhead-engine", "nearhead-volume", "nearhead-swarm", "nearhead-hostile"];
+const PACKAGES: [&str; 6] = [
+    "nearhead-format",
+    "nearhead-models",
+    "nearhead-engine",
+    "nearhead-volume",
+    "nearhead-swarm",
+    "nearhead-hostile",
+];
 
 /// The simulator's name as a target.
 const SIMULATOR: &str = "nearhead-sim";

@@ -39,7 +39,7 @@ const fn rung(
 
 const LAWS: &[(&str, &str)] = &[("nearhead-volume", "laws")];
 
-const RUNGS: [Rung; 10] = [
+const RUNGS: [Rung; 11] = [
     rung(
         "unit tests",
         &[
@@ -68,6 +68,7 @@ const RUNGS: [Rung; 10] = [
         LAWS,
         &["recovery_table::", "stale_superblock::", "older_slot::", "torn_twin::"],
     ),
+    rung("arrays", &[("nearhead-models", "nearhead_models")], &["array::"]),
     rung("n-th command", &[("nearhead-swarm", "nth_failure")], &[]),
     rung("hostile input", &[("nearhead-hostile", "corpus")], &[]),
 ];

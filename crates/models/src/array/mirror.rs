@@ -24,6 +24,7 @@ use super::{Arrangement, Array, Core, common_properties, names};
 use nearhead_disk::{
     Class, Command, Completion, Disk, DiskError, DiskErrorKind, Nanos, Payload, Properties, Ticket,
 };
+use nearhead_format::planted::{Mistake, is_made};
 use std::collections::VecDeque;
 
 /// Which member serves a read.
@@ -178,7 +179,8 @@ impl Copies {
         why: String,
     ) {
         let is_last = self.counting().eq([member]);
-        if self.standings[member] == Standing::Out || is_last {
+        let stays = is_last || is_made(Mistake::MirrorMemberKept);
+        if self.standings[member] == Standing::Out || stays {
             return;
         }
         self.standings[member] = Standing::Out;
@@ -234,7 +236,10 @@ impl Copies {
         command: &Command,
     ) {
         let is_in = |index: &usize| self.standings[*index] != Standing::Out;
-        let concerned: Vec<usize> = (0..self.standings.len()).filter(is_in).collect();
+        let mut concerned: Vec<usize> = (0..self.standings.len()).filter(is_in).collect();
+        if is_made(Mistake::MirrorFlushedInPart) && matches!(command, Command::Flush) {
+            concerned.truncate(1);
+        }
         if let Some(booked) = core.desk.get_mut(id)
             && let Parts::Change { sent, .. } = &mut booked.kind
         {
