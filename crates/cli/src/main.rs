@@ -121,7 +121,7 @@ fn main() -> ExitCode {
 
 /// In a build with mistakes (`--cfg planted`), makes the one that tests name; nothing in any other.
 fn plant() {
-    use nearhead_format::planted::{Mistake, choose, is_planted};
+    use nearhead_planted::{Mistake, choose, is_planted};
     if is_planted() {
         let name = std::env::var("NEARHEAD_MISTAKE").unwrap_or_default();
         choose(Mistake::by_name(&name));

@@ -8,7 +8,7 @@
 use crate::engine::Engine;
 use crate::request::RequestId;
 use nearhead_disk::{DiskError, Payload};
-use nearhead_format::planted::{Mistake, is_made};
+use nearhead_planted::{Mistake, is_made};
 
 /// Somebody who waits for durability.
 #[derive(Clone, Copy, Debug)]

@@ -17,7 +17,7 @@ use crate::read::BULK_BYTES_ABOVE;
 use crate::request::{ErrorKind, RequestError, RequestId};
 use crate::sectors::SECTOR;
 use nearhead_disk::{Class, Command, DiskError, DiskErrorKind, Payload};
-use nearhead_format::planted::{Mistake, is_made};
+use nearhead_planted::{Mistake, is_made};
 use std::ops::Range;
 
 /// What an in-place write does.

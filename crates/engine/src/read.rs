@@ -13,8 +13,8 @@ use crate::request::{ErrorKind, RequestError, RequestId};
 use crate::sectors::{BLOCK_SECTORS, SECTOR};
 use nearhead_disk::{Class, Command, DiskError, Payload};
 use nearhead_format::crc::chunk_crc;
-use nearhead_format::planted::{Mistake, is_made};
 use nearhead_format::{Entry, Place};
+use nearhead_planted::{Mistake, is_made};
 use std::ptr;
 
 /// Requests above this many bytes are bulk.

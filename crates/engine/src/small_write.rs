@@ -11,7 +11,7 @@ use crate::request::{ErrorKind, Hint, RequestId};
 use crate::sectors::{BLOCK_SECTORS, SECTOR, blocks_of};
 use crate::stage::Piece;
 use nearhead_disk::Payload;
-use nearhead_format::planted::{Mistake, is_made};
+use nearhead_planted::{Mistake, is_made};
 
 /// A write-zeroes up to this many bytes is logged (it costs one item of a record, no payload).
 const LOGGED_ZEROES_BYTES_MAX: u64 = 256 << 10;

@@ -16,12 +16,12 @@ use crate::dispatch::Purpose;
 use crate::engine::{Engine, Phase};
 use crate::map::Map;
 use nearhead_disk::{Buffer, BufferMut, Class, Command, DiskError, Nanos, Payload};
-use nearhead_format::planted::{Mistake, is_made};
 use nearhead_format::record::FLAG_RELOCATION;
 use nearhead_format::snapshot::{
     BodyItem, BodyWriter, FLAG_CLEAN_SHUTDOWN, HintRange, LogState, SNAPSHOT_HEADER_BYTES,
     SnapshotHeader,
 };
+use nearhead_planted::{Mistake, is_made};
 use std::collections::VecDeque;
 
 /// Size of one piece of the body, in bytes: half of what a rotational disk gets as bulk at once, so

@@ -8,7 +8,7 @@
 //! The buffer never holds more than the bound its owner enforces by [`Stage::bytes`].
 
 use nearhead_disk::Payload;
-use nearhead_format::planted::{Mistake, is_made};
+use nearhead_planted::{Mistake, is_made};
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 

@@ -22,7 +22,6 @@ mod damage;
 pub mod entry;
 pub mod layout;
 pub mod map_device;
-pub mod planted;
 pub mod record;
 pub mod snapshot;
 pub mod superblock;

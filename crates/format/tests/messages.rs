@@ -5,7 +5,6 @@
 
 use nearhead_format::layout::LayoutField;
 use nearhead_format::map_device::{MAP_DEVICE_BYTES_MIN, MapDevice};
-use nearhead_format::planted::Mistake;
 use nearhead_format::record::RecordIdentity;
 use nearhead_format::{
     Entry, FieldError, LayoutError, Place, Preset, RecordError, SnapshotError, SuperblockError,
@@ -198,11 +197,4 @@ fn every_preset_has_a_number_and_a_name_of_its_own() {
     assert_eq!(Preset::from_number(5), None);
     let names: Vec<_> = Preset::ALL.iter().map(ToString::to_string).collect();
     assert_eq!(names, ["nolog", "singlelog", "mlb", "slsmr", "mlsmr"]);
-}
-
-#[test]
-fn every_planted_mistake_says_in_its_own_words_what_is_done_wrong() {
-    let words: BTreeSet<_> = Mistake::all().map(Mistake::what).collect();
-    assert_eq!(words.len(), Mistake::all().count());
-    assert!(words.iter().all(|what| what.split_whitespace().count() >= 4), "{words:?}");
 }

@@ -4,7 +4,7 @@
 //! a mistake, of which none may fail; `list` says which mistakes there are.
 
 use crate::arguments::Arguments;
-use nearhead_format::planted::{Mistake, choose, is_planted};
+use nearhead_planted::{Mistake, choose, is_planted};
 use nearhead_swarm::{Failure, run};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// As `nearhead_format::planted::VARIABLE`.
+/// As `nearhead_planted::VARIABLE`.
 const VARIABLE: &str = "NEARHEAD_PLANTED";
 
 /// Between two looks at a program.

@@ -1,7 +1,7 @@
 //! The layer rule: who may depend on whom.
 //!
 //! `format <- disk <- engine <- volume <- {sim, nbd} <- cli`, `sim <- figures <- cli`; `models` and `uring` are
-//! interchangeable disks and know only `disk`; `wal` writes files through `uring`, beside the engine. A crate of the workspace that the table does not
+//! interchangeable disks and know only `disk`; whoever mistakes are planted in knows `planted`; `wal` writes files through `uring`, beside the engine. A crate of the workspace that the table does not
 //! name is a finding, so the table stays complete. Dependencies of tests are free: they never
 //! reach a user, and a test of the engine may well drive a disk model.
 //!
@@ -17,10 +17,11 @@ use std::process::Command;
 
 /// Every package of the workspace and the ones of the workspace it may depend on.
 const LAYERS: &[(&str, &[&str])] = &[
+    ("nearhead-planted", &[]),
     ("nearhead-format", &[]),
     ("nearhead-disk", &["nearhead-format"]),
-    ("nearhead-engine", &["nearhead-format", "nearhead-disk"]),
-    ("nearhead-models", &["nearhead-disk"]),
+    ("nearhead-engine", &["nearhead-planted", "nearhead-format", "nearhead-disk"]),
+    ("nearhead-models", &["nearhead-planted", "nearhead-disk"]),
     ("nearhead-uring", &["nearhead-disk"]),
     ("nearhead-volume", &["nearhead-format", "nearhead-disk", "nearhead-engine"]),
     (
@@ -36,6 +37,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     (
         "nearhead-swarm",
         &[
+            "nearhead-planted",
             "nearhead-format",
             "nearhead-disk",
             "nearhead-engine",
@@ -77,6 +79,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     (
         "nearhead-cli",
         &[
+            "nearhead-planted",
             "nearhead-format",
             "nearhead-disk",
             "nearhead-engine",

@@ -38,9 +38,6 @@ const WORDS: &[(&str, &str)] = &[
 const RANDOM_ORDER: &[&str] =
     &["HashMap::new(", "HashMap::with_capacity(", "HashSet::new(", "HashSet::with_capacity("];
 
-/// Mistakes made on purpose are chosen by the environment; what is built without them does not ask it.
-const PLANTED: (&str, &str) = ("crates/format/src/planted.rs", "std::env");
-
 /// Whether a package's sources are held to this rule.
 pub(crate) fn is_pure(manifest: &str) -> bool {
     PURE_DIRECTORIES
@@ -64,9 +61,7 @@ fn check_source(path: &str, code: &str) -> Vec<Finding> {
     };
     let mut findings = Vec::new();
     for (line, name) in paths_below(code, "std") {
-        let reached = OUTSIDE
-            .iter()
-            .find(|(outside, _)| is_or_is_below(&name, outside) && (path, *outside) != PLANTED);
+        let reached = OUTSIDE.iter().find(|(outside, _)| is_or_is_below(&name, outside));
         findings.extend(reached.map(|(_, advice)| finding(line, format!("`{name}`"), advice)));
     }
     for (word, advice) in WORDS {

@@ -30,8 +30,8 @@ use crate::map::Map;
 use crate::range_set::RangeSet;
 use crate::sectors::SECTOR;
 use nearhead_disk::{Class, Command, DiskError, Nanos, Payload};
-use nearhead_format::planted::{Mistake, is_made};
 use nearhead_format::{Entry, Place};
+use nearhead_planted::{Mistake, is_made};
 use std::collections::VecDeque;
 use std::ops::Range;
 

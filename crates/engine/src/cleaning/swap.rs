@@ -15,8 +15,8 @@ use crate::map::Map;
 use crate::sectors::SECTOR;
 use nearhead_disk::{Class, Command, DiskError, Nanos, Payload};
 use nearhead_format::crc::chunk_crc;
-use nearhead_format::planted::{Mistake, is_made};
 use nearhead_format::{Entry, Place};
+use nearhead_planted::{Mistake, is_made};
 use std::collections::VecDeque;
 
 /// Entries of the map looked at in one step while collecting what a log holds.

@@ -9,11 +9,11 @@ use crate::placement::Choice;
 use crate::stage::{Front, Taken};
 use nearhead_disk::{BufferMut, Class, Command, Payload};
 use nearhead_format::Entry;
-use nearhead_format::planted::{Mistake, is_made};
 use nearhead_format::record::{
     FLAG_ATOMIC, FLAG_RELOCATION, RecordHeader, SectorRange, WRITES_MAX, header_bytes_for,
     record_bytes,
 };
+use nearhead_planted::{Mistake, is_made};
 
 /// Most invalidations taken into one record that also carries data.
 const INVALIDATIONS_WITH_DATA_MAX: usize = 1024;

@@ -4,9 +4,9 @@ use super::RecordInFlight;
 use crate::engine::Engine;
 use crate::sectors::{BLOCK_SECTORS, blocks_of};
 use nearhead_disk::{DiskError, Payload, SECTOR_BYTES};
-use nearhead_format::planted::{Mistake, is_made};
 use nearhead_format::record::{FLAG_RELOCATION, WriteItem};
 use nearhead_format::{Entry, Place};
+use nearhead_planted::{Mistake, is_made};
 
 /// Logs tried before the volume stops accepting changes.
 const LOGS_TRIED_MAX: usize = 8;

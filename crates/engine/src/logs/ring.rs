@@ -8,7 +8,7 @@
 //! Positions are counted in log blocks from the start of the log.
 
 use nearhead_disk::Nanos;
-use nearhead_format::planted::{Mistake, is_made};
+use nearhead_planted::{Mistake, is_made};
 use std::num::NonZeroU32;
 
 /// Number of slices in which live sectors are counted: as many as a word has bits.

@@ -6,9 +6,9 @@ use crate::engine::{Engine, Phase};
 use crate::request::ErrorKind;
 use nearhead_disk::{Class, Command, SECTOR_BYTES};
 use nearhead_format::Place;
-use nearhead_format::planted::{Mistake, is_made};
 use nearhead_format::record::Claim;
 use nearhead_format::snapshot::FLAG_CLEAN_SHUTDOWN;
+use nearhead_planted::{Mistake, is_made};
 use std::collections::BTreeSet;
 
 impl Engine {

@@ -9,9 +9,9 @@ use super::RecoveredState;
 use super::scan::Found;
 use crate::engine::Engine;
 use crate::sectors::{BLOCK_SECTORS, blocks_of};
-use nearhead_format::planted::{Mistake, is_made};
 use nearhead_format::record::{FLAG_RELOCATION, SectorRange, WriteItem};
 use nearhead_format::{Entry, Place};
+use nearhead_planted::{Mistake, is_made};
 use std::collections::BTreeMap;
 use std::ops::Range;
 

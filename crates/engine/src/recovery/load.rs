@@ -10,10 +10,10 @@ use super::{Recovery, Step, bytes_of};
 use crate::engine::Engine;
 use crate::map::Loader;
 use nearhead_disk::{DiskError, Payload};
-use nearhead_format::planted::{Mistake, is_made};
 use nearhead_format::snapshot::{
     BodyItem, BodyReader, HintRange, LogState, SNAPSHOT_HEADER_BYTES, SnapshotHeader,
 };
+use nearhead_planted::{Mistake, is_made};
 
 /// Size of one read of a snapshot's body, in bytes.
 pub(super) const BODY_READ_BYTES: u64 = 1 << 20;

@@ -14,10 +14,10 @@ use crate::config::Setup;
 use nearhead_disk::{Buffer, BufferMut};
 use nearhead_format::Layout;
 use nearhead_format::crc::chunk_crc;
-use nearhead_format::planted::{Mistake, is_made};
 use nearhead_format::record::{
     Claim, HEADER_BYTES_MAX, Peek, RECORD_MAGIC, RecordHeader, RecordIdentity, peek,
 };
+use nearhead_planted::{Mistake, is_made};
 
 /// No record is longer than this, in bytes.
 const REACH_BYTES: u64 = RECORD_BYTES_MAX as u64 + HEADER_BYTES_MAX as u64 + 4096;

@@ -6,7 +6,7 @@
 //! nothing is lost: the other slot counts. Nothing here reads anything.
 
 use nearhead_format::SnapshotHeader;
-use nearhead_format::planted::{Mistake, is_made};
+use nearhead_planted::{Mistake, is_made};
 
 /// Why four kilobytes are no header.
 #[derive(Clone, Debug, PartialEq, Eq)]

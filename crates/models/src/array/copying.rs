@@ -16,7 +16,7 @@ use super::keeper::{Keeper, Standing};
 use super::mirror::Copies;
 use super::parts::Parts;
 use nearhead_disk::{Class, Command, Disk, DiskError, Nanos, Payload};
-use nearhead_format::planted::{Mistake, is_made};
+use nearhead_planted::{Mistake, is_made};
 use std::ops::Range;
 
 /// Bytes of a piece: long enough to stream, short enough to wait for.

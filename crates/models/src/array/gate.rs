@@ -11,7 +11,7 @@ use super::keeper::Standing;
 use super::mirror::Copies;
 use super::parts::{Parts, overlap};
 use nearhead_disk::{Class, Command, Disk, DiskError, DiskErrorKind, Payload};
-use nearhead_format::planted::{Mistake, is_made};
+use nearhead_planted::{Mistake, is_made};
 use std::collections::VecDeque;
 use std::ops::Range;
 

@@ -12,7 +12,7 @@ use super::keeper::Keeper;
 use super::mirror::Copies;
 use super::parts::Parts;
 use nearhead_disk::{Class, Command, Disk};
-use nearhead_format::planted::{Mistake, is_made};
+use nearhead_planted::{Mistake, is_made};
 
 /// How far a mirror is that was asked to take its mark away.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -24,7 +24,7 @@ use super::{Arrangement, Array, Core, common_properties, names};
 use nearhead_disk::{
     Class, Command, Completion, Disk, DiskError, DiskErrorKind, Nanos, Payload, Properties, Ticket,
 };
-use nearhead_format::planted::{Mistake, is_made};
+use nearhead_planted::{Mistake, is_made};
 use std::collections::VecDeque;
 
 /// Which member serves a read.

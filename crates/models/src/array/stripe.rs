@@ -8,7 +8,7 @@ use super::{Arrangement, Array, Core, TRANSFER_BYTES_MAX, common_properties, inv
 use nearhead_disk::{
     BufferMut, Class, Command, Completion, Disk, DiskError, Payload, Properties, Ticket,
 };
-use nearhead_format::planted::{Mistake, is_made};
+use nearhead_planted::{Mistake, is_made};
 use std::ops::Range;
 
 /// Smallest and largest chunk: below, one page of a host would be torn apart; above, nothing is

@@ -86,6 +86,8 @@ public final class ZooKeeperBench {
         Path directory = options.directory().resolve("ensemble");
         delete(directory);
         copy(template(servers, variant.hasTree()), directory);
+        // What was copied would be written back in the middle of the measurement, half a minute from now.
+        sync(directory);
         Map<String, String> configuration = variant.hasScheduler() ? neverByThemselves()
             : Map.of("snapCount", Integer.toString(options.snapCount()), "snapSizeLimitInKb", "-1");
         List<String> agent = variant.hasAgent() ? List.of("-javaagent:" + options.agent()) : List.of();
@@ -154,6 +156,14 @@ public final class ZooKeeperBench {
         HttpResponse<String> response = HttpClient.newHttpClient().send(request, HttpResponse.BodyHandlers.ofString());
         if (response.statusCode() != 200) {
             throw new IOException("server " + server.id() + ": no snapshot, HTTP " + response.statusCode());
+        }
+    }
+
+    /** Makes everything durable that is on the file system of {@code directory}. */
+    private static void sync(Path directory) throws Exception {
+        int status = new ProcessBuilder("sync", "--file-system", directory.toString()).inheritIO().start().waitFor();
+        if (status != 0) {
+            throw new IOException("sync --file-system " + directory + ": status " + status);
         }
     }
 

@@ -285,4 +285,11 @@ mod tests {
             assert_eq!(Mistake::by_name(mistake.name()), Some(mistake));
         }
     }
+
+    #[test]
+    fn every_mistake_says_in_its_own_words_what_is_done_wrong() {
+        let words: std::collections::BTreeSet<_> = Mistake::all().map(Mistake::what).collect();
+        assert_eq!(words.len(), Mistake::all().count());
+        assert!(words.iter().all(|what| what.split_whitespace().count() >= 4), "{words:?}");
+    }
 }
