@@ -142,8 +142,8 @@ public final class ZooKeeperBench {
     private AutoCloseable startScheduler(Ensemble ensemble) throws IOException {
         Process process = new ProcessBuilder(Path.of(System.getProperty("java.home"), "bin", "java").toString(), "-Xmx64m",
             "-XX:+UseSerialGC", "-jar", options.scheduler().toString(), "run", "--zookeeper", ensemble.connectString(),
-            "--servers", ensemble.adminServers(), "--transactions", Integer.toString(options.snapCount() * 3 / 4), "--poll-ms",
-            "250", "--settle-ms", "1000")
+            "--servers", ensemble.adminServers(), "--transactions", Integer.toString(options.snapCount() * 3 / 4), "--settle-ms",
+            "1000")
             .redirectErrorStream(true)
             .redirectOutput(ProcessBuilder.Redirect.appendTo(options.out().resolve("scheduler.log").toFile())).start();
         return () -> process.destroyForcibly().waitFor();
