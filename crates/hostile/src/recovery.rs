@@ -6,7 +6,7 @@
 //! - opening comes to an end within a bound of commands, writes nothing, and never panics;
 //! - what a read of a logged sector returns matches the checksum of the map's entry; a poisoned one
 //!   gives an error;
-//! - recovering twice is recovering once, also after a clean stop in between;
+//! - recovering twice is recovering once, and a clean stop in between changes no content;
 //! - as long as no checksum was made right: every sector reads as some version that a client wrote
 //!   there, or as an error; and a write acknowledged after recovery survives the next one.
 
@@ -71,10 +71,14 @@ fn check(base: &Base, store: &MemoryStore, mut first: Session, is_sealed: bool) 
     if !again.stop() {
         return;
     }
+    // A log that looks full makes a checkpoint begin, and what it brought home is in the map no more.
+    let went_home = again.volume.status().stats.checkpointed_bytes > 0;
     let closed = again.volume.into_disk().into_store();
     match open(&closed) {
         Ok(mut last) => {
-            assert_eq!(entries_of(&last), entries, "a clean stop changed the map");
+            if !went_home {
+                assert_eq!(entries_of(&last), entries, "a clean stop changed the map");
+            }
             assert_eq!(read_all(&mut last, &entries), found, "a clean stop changed the content");
         }
         Err(error) => panic!("a volume that was closed in order does not open: {error}"),
