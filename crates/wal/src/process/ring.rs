@@ -44,9 +44,26 @@ impl Lane<'_> {
         self.data.len() as u64
     }
 
-    fn word(&self, position: u64) -> Option<&AtomicU64> {
+    /// The slots of `count` words from `position` on: up to the end of the ring, then from its beginning.
+    /// At most the ring long. Two slices, so that a copy looks at bounds twice and not for each word.
+    fn slots(&self, position: u64, count: usize) -> [&[AtomicU64]; 2] {
         // The mask keeps it inside; an empty ring has none.
-        self.data.get((position & self.capacity().wrapping_sub(1)) as usize)
+        let begin = (position & self.capacity().wrapping_sub(1)) as usize;
+        let (behind, from) = self.data.split_at(begin.min(self.data.len()));
+        let first = &from[..count.min(from.len())];
+        [first, &behind[..(count - first.len()).min(behind.len())]]
+    }
+}
+
+fn store(slots: &[AtomicU64], words: &[[u8; WORD_BYTES]]) {
+    for (slot, word) in slots.iter().zip(words) {
+        slot.store(u64::from_le_bytes(*word), Ordering::Relaxed);
+    }
+}
+
+fn load(slots: &[AtomicU64], words: &mut [[u8; WORD_BYTES]]) {
+    for (slot, word) in slots.iter().zip(words) {
+        *word = slot.load(Ordering::Relaxed).to_le_bytes();
     }
 }
 
@@ -115,22 +132,19 @@ impl Producer {
     pub(super) fn put(&mut self, lane: &Lane<'_>, bytes: &[u8]) -> usize {
         let fitting = bytes.len().min(self.room_known(lane) * WORD_BYTES);
         let (words, rest) = bytes[..fitting].as_chunks::<WORD_BYTES>();
-        for word in words {
-            self.put_word(lane, *word);
-        }
+        let [first, second] = lane.slots(self.position, words.len());
+        let (words_first, words_second) = words.split_at(first.len());
+        store(first, words_first);
+        store(second, words_second);
+        self.position += words.len() as u64;
         if !rest.is_empty() {
             let mut word = [0; WORD_BYTES];
             word[..rest.len()].copy_from_slice(rest);
-            self.put_word(lane, word);
+            let [slots, _] = lane.slots(self.position, 1);
+            store(slots, &[word]);
+            self.position += 1;
         }
         fitting
-    }
-
-    fn put_word(&mut self, lane: &Lane<'_>, word: [u8; WORD_BYTES]) {
-        if let Some(slot) = lane.word(self.position) {
-            slot.store(u64::from_le_bytes(word), Ordering::Relaxed);
-        }
-        self.position += 1;
     }
 
     /// Tells the consumer of everything put in. True if its bell has to be rung.
@@ -178,10 +192,17 @@ impl Consumer {
     /// only what fits. Returns how many bytes.
     pub(super) fn get(&mut self, lane: &Lane<'_>, memory: &mut [u8]) -> usize {
         let there = memory.len().min(self.available_known() * WORD_BYTES);
-        for chunk in memory[..there].chunks_mut(WORD_BYTES) {
-            let slot = lane.word(self.position);
-            let word = slot.map_or(0, |slot| slot.load(Ordering::Relaxed)).to_le_bytes();
-            chunk.copy_from_slice(&word[..chunk.len()]);
+        let (words, rest) = memory[..there].as_chunks_mut::<WORD_BYTES>();
+        let [first, second] = lane.slots(self.position, words.len());
+        let (words_first, words_second) = words.split_at_mut(first.len());
+        load(first, words_first);
+        load(second, words_second);
+        self.position += words.len() as u64;
+        if !rest.is_empty() {
+            let mut word = [[0; WORD_BYTES]];
+            let [slots, _] = lane.slots(self.position, 1);
+            load(slots, &mut word);
+            rest.copy_from_slice(&word[0][..rest.len()]);
             self.position += 1;
         }
         there
