@@ -10,12 +10,13 @@ mod zookeeper;
 
 use common::nbd::Client;
 use common::{Daemon, Scratch, run_json, run_ok};
-use nearhead_coordinate::{Config, Lease};
+use nearhead_coordinate::{Config, Identity, Lease};
 use serde_json::Value;
 use std::time::Duration;
 use zookeeper::{Folder, Server, await_that};
 
 const PATH: &str = "/nearhead/replicas";
+const IDENTITY: &str = "digest replicas:s3cret";
 const WRITES: u64 = 20;
 
 /// A served volume that brings blocks home as soon as nobody asks for anything, if it has a permit.
@@ -25,7 +26,17 @@ fn replica(server: &Server) -> (Scratch, Daemon) {
     let scratch = Scratch::new(&format!("replica-{number}"));
     run_ok(&scratch, &["create", "a.img", "--size", "64MiB", "--group-size", "8MiB"]);
     let place = format!("zk://{}{PATH}", server.address());
-    let options = ["--checkpoint-idle", "1ms", "--checkpoint-coordinate", &place];
+    let identity = scratch.path("identity");
+    std::fs::write(&identity, IDENTITY).unwrap();
+    let identity = identity.to_str().unwrap();
+    let options = [
+        "--checkpoint-idle",
+        "1ms",
+        "--checkpoint-coordinate",
+        &place,
+        "--checkpoint-identity",
+        identity,
+    ];
     let daemon = Daemon::serve(&scratch, "a.img", &options);
     let mut client = Client::connect(&daemon.socket).unwrap();
     for number in 0..WRITES {
@@ -65,6 +76,7 @@ fn replicas_bring_blocks_home_one_after_the_other_and_a_killed_one_is_passed_ove
         permits: 1,
         holder: "a test".to_owned(),
         session_timeout: Duration::from_secs(10),
+        identity: Some(Identity::parse(IDENTITY).unwrap()),
     };
     let other = Lease::start(config, |_: &str| {}).unwrap();
     await_that("the only permit", || other.exchange(true));

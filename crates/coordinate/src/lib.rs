@@ -44,6 +44,40 @@ pub struct Config {
     pub holder: String,
     /// See [`SESSION_TIMEOUT`].
     pub session_timeout: Duration,
+    /// As whom; the znodes are then theirs alone. Without it, they are anybody's.
+    pub identity: Option<Identity>,
+}
+
+/// Who asks, as ZooKeeper's `addauth` takes it: all volumes with the same path are the same one.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Identity {
+    scheme: String,
+    credentials: String,
+}
+
+impl Identity {
+    /// Reads `SCHEME CREDENTIALS`, such as `digest user:password`.
+    ///
+    /// # Errors
+    /// What is wrong with it, without what it says: it is a secret.
+    pub fn parse(line: &str) -> Result<Self, String> {
+        let wrong = |found: &str| {
+            format!("expected SCHEME CREDENTIALS, such as `digest user:password`, found {found}")
+        };
+        let (scheme, credentials) =
+            line.trim().split_once(' ').ok_or_else(|| wrong("one word or none"))?;
+        let credentials = credentials.trim();
+        if scheme == "digest" && !credentials.contains(':') {
+            return Err(wrong("no `:` between user and password"));
+        }
+        Ok(Self { scheme: scheme.to_owned(), credentials: credentials.to_owned() })
+    }
+}
+
+impl std::fmt::Debug for Identity {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "Identity({} ...)", self.scheme)
+    }
 }
 
 /// A volume's part in taking turns.
@@ -79,5 +113,23 @@ impl Lease {
 impl Drop for Lease {
     fn drop(&mut self) {
         self.shared.stop(STOP_MAX);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_identity_is_a_scheme_and_a_secret_that_no_message_shows() {
+        let identity = Identity::parse("digest  nearhead:s3cret \n").unwrap();
+        assert_eq!((&*identity.scheme, &*identity.credentials), ("digest", "nearhead:s3cret"));
+        assert!(!format!("{identity:?}").contains("s3cret"));
+        for (wrong, why) in
+            [("", "one word or none"), ("s3cret", "one word or none"), ("digest s3cret", "no `:`")]
+        {
+            let error = Identity::parse(wrong).unwrap_err();
+            assert!(error.contains(why) && !error.contains("s3cret"), "{error}");
+        }
     }
 }

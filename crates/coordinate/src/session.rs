@@ -6,9 +6,9 @@
 //! grows up to half a minute. So no request is ever repeated that may have been carried out. Everything asked of a server has
 //! a bound in time; the queue is looked at about once a second while a permit is wanted, and not at all otherwise.
 
-use crate::Config;
 use crate::permits::{PREFIX, QUEUE, SNAPSHOTS, Standing, standing, valid_until};
 use crate::shared::{Phase, Shared};
+use crate::{Config, Identity};
 use async_channel::Receiver;
 use async_executor::LocalExecutor;
 use async_io::Timer;
@@ -76,10 +76,13 @@ impl Sessions<'_> {
     /// One session; ends well only by a stop.
     async fn session(&self, pause: &mut Duration, tell: &mut dyn FnMut(&str)) -> Result<(), Error> {
         let asked = self.config.session_timeout;
-        let connector = Client::connector().with_session_timeout(asked).with_fail_eagerly();
+        let mut connector = Client::connector().with_session_timeout(asked).with_fail_eagerly();
+        if let Some(Identity { scheme, credentials }) = &self.config.identity {
+            connector = connector.with_auth(scheme, credentials.as_bytes());
+        }
         let client = within(asked, connector.connect(&self.config.servers)).await?;
         let queue = format!("{}/{QUEUE}", self.config.path);
-        let folder = CreateMode::Persistent.with_acls(Acls::anyone_all());
+        let folder = CreateMode::Persistent.with_acls(self.acls());
         within(asked, client.mkdir(&queue, &folder)).await?;
         *pause = PAUSE_MIN;
         if self.shared.reach() {
@@ -95,6 +98,11 @@ impl Sessions<'_> {
         Ok(())
     }
 
+    /// Who may do anything with our znodes.
+    fn acls(&self) -> Acls<'static> {
+        if self.config.identity.is_some() { Acls::creator_all() } else { Acls::anyone_all() }
+    }
+
     async fn turn(&self, place: &mut Place<'_>) -> Result<(), Error> {
         if place.client.state() != SessionState::SyncConnected {
             return Err(Error::ConnectionLoss);
@@ -103,7 +111,7 @@ impl Sessions<'_> {
             self.shared.stand(Phase::Idle, 0);
             return place.leave().await;
         }
-        let number = place.enter(&self.config.holder).await?;
+        let number = place.enter(&self.config.holder, self.acls()).await?;
         let sent = Instant::now();
         match place.look(number, self.config.permits).await? {
             Standing::Holds => {
@@ -145,11 +153,11 @@ impl Place<'_> {
     }
 
     /// The number of our place; takes one if there is none.
-    async fn enter(&mut self, holder: &str) -> Result<i64, Error> {
+    async fn enter(&mut self, holder: &str, acls: Acls<'_>) -> Result<i64, Error> {
         if let Some(number) = self.number {
             return Ok(number);
         }
-        let options = CreateMode::EphemeralSequential.with_acls(Acls::anyone_all());
+        let options = CreateMode::EphemeralSequential.with_acls(acls);
         let name = format!("{}/{PREFIX}", self.queue);
         let created = self.client.create(&name, holder.as_bytes(), &options);
         let (_, sequence) = within(self.limit(), created).await?;

@@ -5,7 +5,7 @@
 
 mod support;
 
-use nearhead_coordinate::{Config, Lease, Phase};
+use nearhead_coordinate::{Config, Identity, Lease, Phase};
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
@@ -15,6 +15,10 @@ use support::{Folder, Server, await_that};
 type Lines = Arc<Mutex<Vec<String>>>;
 
 fn lease(servers: &str, permits: u32) -> (Lease, Lines) {
+    lease_of(servers, permits, None)
+}
+
+fn lease_of(servers: &str, permits: u32, identity: Option<&str>) -> (Lease, Lines) {
     let lines = Lines::default();
     let told = Arc::clone(&lines);
     let config = Config {
@@ -23,6 +27,7 @@ fn lease(servers: &str, permits: u32) -> (Lease, Lines) {
         permits,
         holder: "a test".to_owned(),
         session_timeout: Duration::from_secs(2),
+        identity: identity.map(|line| Identity::parse(line).unwrap()),
     };
     let tell = move |line: &str| told.lock().unwrap().push(line.to_owned());
     (Lease::start(config, tell).unwrap(), lines)
@@ -97,6 +102,31 @@ fn a_process_that_holds_a_permit_until_it_is_killed() {
         lease.exchange(true);
         false
     });
+}
+
+#[test]
+fn with_an_identity_only_its_holders_take_part() {
+    let folder = Folder::new("identity");
+    let Some(server) = Server::start(&folder.0) else { return };
+    let own = Some("digest nearhead:s3cret");
+    let (one, _) = lease_of(&server.address(), 1, own);
+    await_that("the first permit", || one.exchange(true));
+    let (other, _) = lease_of(&server.address(), 1, own);
+    await_that("the other one to wait", || {
+        assert!(!other.exchange(true), "there is one permit");
+        other.view().phase == Phase::Waiting && other.view().ahead == 1
+    });
+    for stranger in [None, Some("digest nearhead:guessed")] {
+        let (lease, lines) = lease_of(&server.address(), 1, stranger);
+        await_that("a stranger to be refused", || {
+            assert!(!lease.exchange(true), "{stranger:?} has no part in this");
+            lease.view().phase == Phase::Unreachable
+        });
+        let lines = lines.lock().unwrap();
+        assert!(lines[0].contains("auth") && !lines[0].contains("guessed"), "{lines:?}");
+    }
+    one.exchange(false);
+    await_that("the second permit", || other.exchange(true));
 }
 
 #[test]

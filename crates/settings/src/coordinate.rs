@@ -6,6 +6,7 @@
 use crate::units::from_file;
 use serde::{Deserialize, Deserializer};
 use std::fmt;
+use std::path::PathBuf;
 use std::str::FromStr;
 
 /// Most servers that may be named.
@@ -24,12 +25,13 @@ pub struct PermitsPlace {
     pub path: String,
 }
 
-/// `checkpoint = { coordinate = "zk://...", permits = N }` in a volume file.
+/// `checkpoint = { coordinate = "zk://...", permits = N, identity = "FILE" }` in a volume file.
 #[derive(Deserialize, Clone, Debug, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 pub struct CheckpointTable {
     pub(crate) coordinate: PermitsPlace,
     pub(crate) permits: Option<u32>,
+    pub(crate) identity: Option<PathBuf>,
 }
 
 impl FromStr for PermitsPlace {

@@ -68,7 +68,11 @@ pub struct ServeArgs {
     /// How many volumes with that path may have a permit at once; the same for all of them [default: 1]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=i64::from(PERMITS_MAX)))]
     pub checkpoint_permits: Option<u32>,
-    /// Both of them, as a volume file may have them.
+    /// File whose first line says as whom to ask, such as `digest user:password`; the same one for all of them.
+    /// Nobody else may then touch their permits
+    #[arg(long, value_name = "FILE")]
+    pub checkpoint_identity: Option<PathBuf>,
+    /// The three of them, as a volume file may have them.
     #[arg(skip)]
     pub checkpoint: Option<CheckpointTable>,
     /// Bring them home when the logs are this full, in percent; 0 never [default: 70]
@@ -156,6 +160,7 @@ impl ServeArgs {
             checkpoint_window,
             checkpoint_coordinate,
             checkpoint_permits,
+            checkpoint_identity,
             watermark,
             swap_above,
             swap_idle,
@@ -191,19 +196,29 @@ impl ServeArgs {
 
     fn take_table_apart(&mut self) -> Result<(), String> {
         let Some(table) = self.checkpoint.take() else { return Ok(()) };
-        if self.checkpoint_coordinate.is_some() || self.checkpoint_permits.is_some() {
-            return Err("checkpoint: expected `checkpoint = { coordinate, permits }` or \
-                        `checkpoint_coordinate` and `checkpoint_permits`, found both; leave one out"
+        if self.checkpoint_coordinate.is_some()
+            || self.checkpoint_permits.is_some()
+            || self.checkpoint_identity.is_some()
+        {
+            return Err("checkpoint: expected `checkpoint = { coordinate, permits, identity }` or \
+                        `checkpoint_coordinate`, `checkpoint_permits` and `checkpoint_identity`, found both; \
+                        leave one out"
                 .to_owned());
         }
         self.checkpoint_coordinate = Some(table.coordinate);
         self.checkpoint_permits = table.permits;
+        self.checkpoint_identity = table.identity;
         Ok(())
     }
 
     /// Where permits for checkpoints that can wait come from, and how many there are; `None` without coordination.
     pub fn coordination(&self) -> Result<Option<(&PermitsPlace, u32)>, String> {
         match (&self.checkpoint_coordinate, self.checkpoint_permits) {
+            (None, None) if self.checkpoint_identity.is_some() => {
+                Err("--checkpoint-identity: expected --checkpoint-coordinate ADDRESS with it, found only the identity; \
+                     say which ensemble keeps the permits, or leave it out"
+                    .to_owned())
+            }
             (None, None) => Ok(None),
             (None, Some(permits)) => Err(format!(
                 "--checkpoint-permits: expected --checkpoint-coordinate ADDRESS with it, found only {permits} permits; \
@@ -339,6 +354,22 @@ mod tests {
     }
 
     #[test]
+    fn an_identity_is_said_with_the_ensemble_it_is_for() {
+        let file = PathBuf::from("/etc/nearhead/zk");
+        for text in [
+            "checkpoint = { coordinate = \"zk://a:1/p\", identity = \"/etc/nearhead/zk\" }",
+            "checkpoint_coordinate = \"zk://a:1/p\"\ncheckpoint_identity = \"/etc/nearhead/zk\"",
+        ] {
+            let merged = ServeArgs::default().completed_by(ServeArgs::from_text(text).unwrap());
+            assert!(matches!(merged.coordination(), Ok(Some(_))), "{text}");
+            assert_eq!(merged.checkpoint_identity.as_ref(), Some(&file), "{text}");
+        }
+        let alone = ServeArgs { checkpoint_identity: Some(file), ..ServeArgs::default() };
+        let error = alone.coordination().unwrap_err();
+        assert!(error.contains("expected --checkpoint-coordinate"), "{error}");
+    }
+
+    #[test]
     fn wrong_coordination_in_a_volume_file_is_named() {
         for (text, part) in [
             ("checkpoint = { permits = 1 }", "missing field `coordinate`"),
@@ -351,6 +382,10 @@ mod tests {
             ("checkpoint_permits = 1001", "expected 1 to 1000, found 1001"),
             ("checkpoint = { coordinate = \"zk://a/p\" }", "\"a\" names no port"),
             ("checkpoint_permits = 1\ncheckpoint = { coordinate = \"zk://a:1/p\" }", "found both"),
+            (
+                "checkpoint_identity = \"f\"\ncheckpoint = { coordinate = \"zk://a:1/p\" }",
+                "found both",
+            ),
         ] {
             let error = ServeArgs::from_text(text).unwrap_err();
             assert!(error.contains(part), "{text:?}: {part:?} is missing in {error:?}");

@@ -5,9 +5,10 @@
 
 use super::ServeArgs;
 use crate::output::{hex, note};
-use nearhead_coordinate::{Config, Lease, SESSION_TIMEOUT, View};
+use nearhead_coordinate::{Config, Identity, Lease, SESSION_TIMEOUT, View};
 use nearhead_format::Superblock;
 use serde::{Deserialize, Serialize};
+use std::path::Path;
 
 /// A lease, and where its permits are.
 pub struct Turns {
@@ -47,10 +48,18 @@ pub(super) fn start(args: &ServeArgs, superblock: &Superblock) -> Result<Option<
         permits,
         holder: format!("volume {}, process {}", hex(&superblock.volume_id), std::process::id()),
         session_timeout: SESSION_TIMEOUT,
+        identity: args.checkpoint_identity.as_deref().map(identity).transpose()?,
     };
     let lease = Lease::start(config, note)
         .map_err(|error| format!("serve: expected a thread for permits, found {error}"))?;
     Ok(Some(Turns { lease, place: place.to_string(), is_held: false }))
+}
+
+/// Reads a file with an identity; whatever is wrong with it, its content is not shown.
+fn identity(file: &Path) -> Result<Identity, String> {
+    let failed = |why: String| format!("--checkpoint-identity {}: {why}", file.display());
+    let text = std::fs::read_to_string(file).map_err(|error| failed(error.to_string()))?;
+    Identity::parse(text.lines().next().unwrap_or_default()).map_err(failed)
 }
 
 impl Turns {
