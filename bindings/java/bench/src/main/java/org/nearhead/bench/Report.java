@@ -22,9 +22,9 @@ final class Report {
         Series series = result.series();
         return String.format(Locale.ROOT,
             "%d servers  %-18s round %d  %8.0f writes/s  slowest %8.1f ms  %6d over 200 ms  %4d failed  %3d snapshots"
-                + "  mean sync %6.2f ms",
+                + "  mean sync %6.2f ms  longest stop of a JVM %6.1f ms",
             result.servers(), result.variant().name(), result.round(), series.perSecond(), series.worstMs(),
-            series.overTarget(), series.failed(), result.snapshots(), result.fsyncMsMean());
+            series.overTarget(), series.failed(), result.snapshots(), result.fsyncMsMean(), result.pauseMsMax());
     }
 
     static String table(List<Result> results) {
@@ -57,7 +57,7 @@ final class Report {
                 .put("round", result.round()).put("writes_per_second", result.series().perSecond())
                 .put("slowest_ms", result.series().worstMs()).put("writes_over_200_ms", result.series().overTarget())
                 .put("writes_failed", result.series().failed()).put("snapshots", result.snapshots())
-                .put("sync_ms_mean", result.fsyncMsMean());
+                .put("sync_ms_mean", result.fsyncMsMean()).put("jvm_pause_ms_max", result.pauseMsMax());
             ArrayNode counts = run.putArray("writes_by_second");
             ArrayNode slowest = run.putArray("slowest_ms_by_second");
             for (long count : result.series().counts()) {

@@ -9,7 +9,7 @@ package org.nearhead.bench;
  * @param hasScheduler whether {@code nearhead-zk-snapshots} says when
  */
 record Variant(String name, boolean hasTree, boolean hasAgent, boolean hasScheduler) {
-    static final Variant REFERENCE = new Variant("small tree, stock", false, false, false);
+    static final Variant REFERENCE = new Variant("small tree", false, false, false);
 
     static final java.util.List<Variant> ALL = java.util.List.of(
         REFERENCE,

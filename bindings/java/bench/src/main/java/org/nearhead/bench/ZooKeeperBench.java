@@ -10,9 +10,9 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Comparator;
-import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.function.IntFunction;
 import java.util.stream.Stream;
 import org.nearhead.ensemble.Ensemble;
 import org.nearhead.ensemble.EnsembleSettings;
@@ -26,6 +26,9 @@ import org.nearhead.ensemble.Server;
  * question; a fast one shows little. Every figure is measured here; nothing is fitted.
  */
 public final class ZooKeeperBench {
+    /** The default of 64 MiB, times five servers, would be most of what a short run writes. */
+    private static final int PREALLOCATED_KIB = 16_384;
+
     private final BenchOptions options;
 
     private ZooKeeperBench(BenchOptions options) {
@@ -73,7 +76,7 @@ public final class ZooKeeperBench {
     private void makeTemplate(int servers, boolean hasTree) throws Exception {
         delete(template(servers, hasTree));
         System.out.println(servers + " servers: making a tree of " + (hasTree ? options.treeMb() : 0) + " MB");
-        EnsembleSettings settings = settings(servers, template(servers, hasTree), neverByThemselves(), List.of());
+        EnsembleSettings settings = settings(servers, template(servers, hasTree), ZooKeeperBench::neverByThemselves, List.of());
         try (Ensemble ensemble = Ensemble.start(settings); Load load = new Load(ensemble.connectString(), 1)) {
             load.makeTree(hasTree ? options.treeMb() * 1_000_000L : 0);
             for (Server server : ensemble.servers()) {
@@ -88,18 +91,22 @@ public final class ZooKeeperBench {
         copy(template(servers, variant.hasTree()), directory);
         // What was copied would be written back in the middle of the measurement, half a minute from now.
         sync(directory);
-        Map<String, String> configuration = variant.hasScheduler() ? neverByThemselves()
-            : Map.of("snapCount", Integer.toString(options.snapCount()), "snapSizeLimitInKb", "-1");
+        Map<String, String> byThemselves = Map.of("snapCount", Integer.toString(options.snapCount()), "snapSizeLimitInKb",
+            "-1", "preAllocSize", Integer.toString(PREALLOCATED_KIB));
+        IntFunction<Map<String, String>> configuration =
+            variant.hasScheduler() ? ZooKeeperBench::neverByThemselves : id -> byThemselves;
         List<String> agent = variant.hasAgent() ? List.of("-javaagent:" + options.agent()) : List.of();
         try (Ensemble ensemble = Ensemble.start(settings(servers, directory, configuration, agent));
             AutoCloseable scheduler = variant.hasScheduler() ? startScheduler(ensemble) : () -> { };
             Load load = new Load(ensemble.connectString(), options.sessions())) {
             load.run(options.warmupSeconds(), options.outstanding(), options.rate());
             Totals before = totals(ensemble);
+            long begin = System.currentTimeMillis();
             Series series = load.run(options.seconds(), options.outstanding(), options.rate());
+            double pauseMsMax = Pauses.longestMs(directory, begin, System.currentTimeMillis());
             Totals after = totals(ensemble);
             Result result = new Result(servers, variant, round, series, after.snapshots - before.snapshots,
-                (after.fsyncMs - before.fsyncMs) / Math.max(1, after.fsyncs - before.fsyncs));
+                (after.fsyncMs - before.fsyncMs) / Math.max(1, after.fsyncs - before.fsyncs), pauseMsMax);
             System.out.print(Report.line(result) + "\n");
             return result;
         } finally {
@@ -124,18 +131,18 @@ public final class ZooKeeperBench {
         return new Totals(snapshots, fsyncs, millis);
     }
 
-    private EnsembleSettings settings(int servers, Path directory, Map<String, String> configuration, List<String> more) {
-        List<String> java = new ArrayList<>(List.of("-Xmx" + options.heapMb() + "m", "-XX:+UseSerialGC"));
+    private EnsembleSettings settings(
+        int servers, Path directory, IntFunction<Map<String, String>> configuration, List<String> more) {
+        List<String> java = new ArrayList<>(
+            List.of("-Xmx" + options.heapMb() + "m", "-XX:+UseSerialGC", Pauses.option(directory)));
         java.addAll(more);
-        Map<String, String> all = new LinkedHashMap<>(configuration);
-        // The default of 64 MiB, times five servers, would be most of what a short run writes.
-        all.put("preAllocSize", "16384");
-        return EnsembleSettings.of(servers, directory).withConfiguration(all).withJavaOptions(java);
+        return EnsembleSettings.of(servers, directory).withConfiguration(configuration).withJavaOptions(java);
     }
 
-    private static Map<String, String> neverByThemselves() {
-        return new LinkedHashMap<>(
-            Map.of("snapCount", "2147483647", "snapSizeLimitInKb", "-1", "txnLogSizeLimitInKb", "65536"));
+    /** As {@code nearhead-zk-snapshots config} has it, with smaller logs; sizes differ from server to server as there. */
+    private static Map<String, String> neverByThemselves(int id) {
+        return Map.of("snapCount", "2147483647", "snapSizeLimitInKb", "-1", "txnLogSizeLimitInKb", "65536", "preAllocSize",
+            Integer.toString(PREALLOCATED_KIB - id * PREALLOCATED_KIB / 40));
     }
 
     /** The real scheduler as a process. It asks as often as stock servers would by themselves, in the mean. */

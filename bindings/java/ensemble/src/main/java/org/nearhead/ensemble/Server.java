@@ -166,7 +166,7 @@ public final class Server {
             Ensemble.Ports of = ports.get(other - 1);
             lines.put("server." + other, "127.0.0.1:" + of.quorum() + ":" + of.election());
         }
-        lines.putAll(settings.configuration());
+        lines.putAll(settings.configuration().apply(id));
         Files.createDirectories(directory.resolve("data"));
         Files.writeString(directory.resolve("data").resolve("myid"), id + "\n");
         Files.write(directory.resolve("zoo.cfg"),

@@ -4,6 +4,7 @@ import java.io.IOException;
 import java.time.Instant;
 import java.time.temporal.ChronoUnit;
 import java.util.Map;
+import java.util.Random;
 import org.apache.curator.framework.CuratorFramework;
 import org.apache.curator.framework.CuratorFrameworkFactory;
 import org.apache.curator.retry.ExponentialBackoffRetry;
@@ -40,7 +41,7 @@ public final class Main {
             switch (command) {
                 case "run" -> schedule(Options.parse(arguments, 1));
                 case "status" -> status(Options.parse(arguments, 1));
-                case "config" -> System.out.print(ServerSettings.snippet(boundsOnly(arguments)));
+                case "config" -> System.out.print(ServerSettings.snippet(boundsOnly(arguments), new Random()));
                 case "help", "--help", "-h" -> System.out.print(USAGE);
                 default -> throw new IllegalArgumentException("expected run, status or config, found '" + command + "'");
             }

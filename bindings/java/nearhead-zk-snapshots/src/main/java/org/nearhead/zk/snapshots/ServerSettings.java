@@ -3,6 +3,7 @@ package org.nearhead.zk.snapshots;
 import com.fasterxml.jackson.databind.JsonNode;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.random.RandomGenerator;
 
 /**
  * The settings with which servers leave the choice of the moment to the scheduler: what to write into {@code zoo.cfg}, and
@@ -13,16 +14,25 @@ import java.util.List;
  * snapSizeLimitInKb, where anything negative switches the second off and 0 ends the SyncThread; a snapshot by command
  * does not begin a new log file, txnLogSizeLimitInKb does; and that compares the file's preallocated size, which is
  * the header's 16 bytes more than preAllocSize, so that a limit up to preAllocSize begins a new file with every commit.
+ * Every server logs the same transactions, so with the same sizes all would begin their next file with the same one, and
+ * the whole ensemble would wait for that. Sizes grow in steps of preAllocSize, so it is this that has to differ.
  */
 final class ServerSettings {
     private static final long SNAP_COUNT = Integer.MAX_VALUE;
     private static final long PREALLOCATED_KIB = 65_536;
+    /** By how much less one server may preallocate than another. */
+    private static final int PREALLOCATED_KIB_SPREAD = 8_192;
 
     private ServerSettings() {
     }
 
-    /** Lines for {@code zoo.cfg}, with why. */
-    static String snippet(Bounds bounds) {
+    /**
+     * Lines for {@code zoo.cfg}, with why.
+     *
+     * @param random for the one that is to differ from server to server
+     */
+    static String snippet(Bounds bounds, RandomGenerator random) {
+        long preallocated = PREALLOCATED_KIB - random.nextInt(PREALLOCATED_KIB_SPREAD);
         long logKib = Math.max(2 * PREALLOCATED_KIB, bounds.logBytes() / 1024 / 4);
         return """
             # Snapshots when the scheduler says so, and never by the server's own choice.
@@ -30,7 +40,8 @@ final class ServerSettings {
             # -1: not by size either. Never 0: that ends the server's SyncThread.
             snapSizeLimitInKb=-1
             # A snapshot by command begins no new log file, and only whole files can be purged. This begins one by
-            # size. Not up to preAllocSize: every commit would begin a new file.
+            # size. Not up to preAllocSize: every commit would begin a new file. preAllocSize is another one on each
+            # server, so that they do not all begin a file with the same transaction.
             preAllocSize=%d
             txnLogSizeLimitInKb=%d
             # Old snapshots and logs go once an hour, which is as often as ZooKeeper can.
@@ -44,7 +55,7 @@ final class ServerSettings {
             admin.rateLimiterIntervalInMS=300000
             # For --auth-file with 'digest super:PASSWORD', needed if the root znode is not open to everybody:
             #DigestAuthenticationProvider.superDigest=super:BASE64-OF-SHA1
-            """.formatted(SNAP_COUNT, PREALLOCATED_KIB, logKib);
+            """.formatted(SNAP_COUNT, preallocated, logKib);
     }
 
     /** What a running server has otherwise, one line each, with what to do. */

@@ -5,6 +5,9 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.fasterxml.jackson.databind.ObjectMapper;
+import java.util.HashSet;
+import java.util.Random;
+import java.util.Set;
 import org.junit.jupiter.api.Test;
 
 /** What is counted between two snapshots, and what is refused on the command line and found in a server's settings. */
@@ -40,11 +43,22 @@ class ProgressTest {
     void aServerThatChoosesForItselfIsFound() throws Exception {
         String stock = "{}";
         assertEquals(3, ServerSettings.findings(new ObjectMapper().readTree(stock)).size());
-        String snippet = ServerSettings.snippet(new Bounds(1, 4L << 30));
+        String snippet = ServerSettings.snippet(new Bounds(1, 4L << 30), new Random(1));
         StringBuilder set = new StringBuilder("{\"x\":\"y\"");
         snippet.lines().filter(line -> !line.startsWith("#")).map(line -> line.split("="))
             .forEach(pair -> set.append(",\"zookeeper.").append(pair[0]).append("\":\"").append(pair[1]).append('"'));
         assertEquals(0, ServerSettings.findings(new ObjectMapper().readTree(set + "}")).size());
+    }
+
+    @Test
+    void serversDoNotAllBeginTheirNextLogFileWithTheSameTransaction() {
+        Random random = new Random(1);
+        Set<String> sizes = new HashSet<>();
+        for (int server = 1; server <= 5; server++) {
+            ServerSettings.snippet(new Bounds(1, 4L << 30), random).lines()
+                .filter(line -> line.startsWith("preAllocSize=")).forEach(sizes::add);
+        }
+        assertEquals(5, sizes.size(), "servers log the same, so the sizes of their files must differ: " + sizes);
     }
 
     @Test
