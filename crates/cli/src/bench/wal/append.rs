@@ -19,10 +19,8 @@ use std::time::Duration;
 const OVER_BARE: Target = Target::AtMost(1.1);
 const BELOW_GROWING: Target = Target::AtLeast(3.0);
 const THREADS: [usize; 3] = [1, 8, 64];
-/// The mode that the ratios are about for a single writer: docs/wal.md recommends it there.
-const SINGLE: &str = "caller";
-/// And with several.
-const MANY: &str = "thread";
+/// What the ratios are about, for a single writer: docs/wal.md recommends it there.
+const JUDGED: [&str; 2] = ["caller", "caller_512"];
 
 /// Where appends are measured.
 struct Place<'a> {
@@ -64,8 +62,11 @@ fn remove(folder: &Path) -> Result<(), String> {
 
 fn at(effort: Effort, place: &Place<'_>) -> Result<Vec<Row>, String> {
     let modes = MODES.iter().map(|(_, mode)| Who::Log(*mode));
-    let contestants: Vec<Who> =
-        [Who::Bare].into_iter().chain(modes).chain([Who::LogBySocket, Who::Growing]).collect();
+    let contestants: Vec<Who> = [Who::Bare, Who::FineLog]
+        .into_iter()
+        .chain(modes)
+        .chain([Who::LogBySocket, Who::Growing])
+        .collect();
     let opened: Result<Vec<Writer>, String> =
         contestants.iter().map(|&who| Writer::open(who, place.folder)).collect();
     let writers = opened?;
@@ -126,9 +127,8 @@ fn p50_of(found: &[Found], name: &str) -> f64 {
 /// overlap, which a log that promises an order cannot do.
 fn rows_of(place: &str, threads: usize, found: &[Found]) -> Vec<Row> {
     let (bare, growing) = (p50_of(found, "bare"), p50_of(found, "growing"));
-    let judged = if threads == 1 { SINGLE } else { MANY };
     let of = |name: &str, target: Target| {
-        if name == judged && threads == 1 { target } else { Target::Informative }
+        if JUDGED.contains(&name) && threads == 1 { target } else { Target::Informative }
     };
     let mut rows = Vec::new();
     for it in found.iter().filter(|it| it.name != "bare" && it.name != "growing") {

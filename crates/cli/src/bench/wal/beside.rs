@@ -182,7 +182,8 @@ fn cases(scheduler: &'static str, effort: Effort) -> Vec<Case> {
     let rates = effort.pick(&[PACED, Rate::Saturating][..], &[Rate::Saturating]);
     let modes = MODES.iter().map(|(_, mode)| Who::Log(*mode));
     let writers = std::iter::once(Who::Bare).chain(modes).map(|who| (who, Bulk::Unmanaged));
-    let paced = [Mode::Caller, Mode::Thread].map(|mode| (Who::Log(mode), Bulk::Paced));
+    let paced = [Who::Log(Mode::Caller), Who::FineLog, Who::Log(Mode::Thread)];
+    let paced = paced.map(|who| (who, Bulk::Paced));
     let all: Vec<(Who, Bulk)> = writers.chain(paced).collect();
     let with = |&rate: &Rate| {
         all.iter().map(move |&(who, bulk)| Case { scheduler, who, bulk, rate }).collect::<Vec<_>>()
@@ -343,6 +344,6 @@ mod tests {
         names.sort();
         names.dedup();
         assert_eq!(names.len(), cases.len());
-        assert_eq!(cases.len(), 2 * (1 + MODES.len() + 2));
+        assert_eq!(cases.len(), 2 * (1 + MODES.len() + 3));
     }
 }

@@ -23,6 +23,8 @@ const KEPT_RECORDS: u64 = 4000;
 /// The same of a small log, and its segments: they hold few batches, and the disk sees the same blocks again soon.
 const SMALL_KEPT_RECORDS: u64 = 600;
 const SMALL_SEGMENT_BYTES: u32 = 5 << 19;
+/// The least block: a sector.
+const FINE_BLOCK_BYTES: u32 = 512;
 /// Most time that a log is given to make its next segment ready before it is measured.
 const READY_MAX: Duration = Duration::from_secs(5);
 
@@ -35,6 +37,9 @@ pub(super) enum Who {
     Growing,
     /// The log, in this mode.
     Log(Mode),
+    /// The log in mode `caller` with blocks of 512 bytes: a record of 4 KiB and its header are nine of them, and not
+    /// two of 4096. For drives that write less than 4 KiB without endangering what is beside it (docs/wal.md).
+    FineLog,
     /// The log in mode `process`, whose helper is told over the socket and not through a ring.
     LogBySocket,
     /// The log in mode `caller`, in small segments that are given up soon, as some of the others do.
@@ -55,6 +60,7 @@ impl Who {
         match self {
             Self::Bare => "bare",
             Self::Growing => "growing",
+            Self::FineLog => "caller_512",
             Self::LogBySocket => "process_socket",
             Self::SmallLog => "caller, small",
             Self::Log(mode) => {
@@ -95,12 +101,16 @@ impl Writer {
                 let file = File::create_new(&path).map_err(|error| failed(&error))?;
                 Ok(Self::Growing { file: Mutex::new(file), data: vec![0x5a; RECORD_BYTES] })
             }
-            Who::Log(_) | Who::LogBySocket | Who::SmallLog => {
+            Who::Log(_) | Who::FineLog | Who::LogBySocket | Who::SmallLog => {
                 let mut options = OpenOptions::default();
                 let mut helper = own_helper().map_err(|error| failed(&error))?;
                 let mut kept_records = KEPT_RECORDS;
                 match who {
                     Who::Log(mode) => options.mode = mode,
+                    Who::FineLog => {
+                        options.mode = Mode::Caller;
+                        options.log.geometry.block_bytes = FINE_BLOCK_BYTES;
+                    }
                     Who::LogBySocket => {
                         options.mode = Mode::Process;
                         helper.transport = Transport::Socket;
