@@ -79,6 +79,11 @@ impl Histogram {
         self.max
     }
 
+    /// How many are larger than `limit`, to the width of a bucket: those in its own are not.
+    pub fn count_above(&self, limit: u64) -> u64 {
+        self.buckets[bucket_of(limit) + 1..].iter().sum()
+    }
+
     /// The value that `percent` of all do not exceed, to the width of a bucket; 0 of none.
     pub fn percentile(&self, percent: f64) -> u64 {
         let rank = ((percent / 100.0 * self.count as f64).ceil() as u64).max(1);
@@ -137,6 +142,10 @@ mod tests {
         let p99 = histogram.percentile(99.0);
         assert!((990..=1000).contains(&p99), "{p99}");
         assert_eq!(histogram.percentile(100.0), 1000);
+        assert_eq!((histogram.count_above(0), histogram.count_above(1000)), (1000, 0));
+        assert_eq!(histogram.count_above(u64::MAX), 0);
+        let above = histogram.count_above(500);
+        assert!((468..=500).contains(&above), "{above}");
         assert_eq!(Histogram::default().percentile(50.0), 0);
     }
 }
