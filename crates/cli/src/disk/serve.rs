@@ -10,8 +10,9 @@ use crate::control::Answer;
 use crate::output::{note, say, say_json_line};
 use crate::serve::Signals;
 use crate::units::ByteSize;
+use nearhead_disk::Nanos;
 use nearhead_models::{ArraySpec, Model, ModelSpec, SplitMix, model_from_text};
-use nearhead_nbd::{Clock, Context, Ending, Server, ShutdownHandle};
+use nearhead_nbd::{Clock, Context, Ending, Limits, Server, ShutdownHandle};
 use nearhead_volume::{BareDisk, Service};
 use serde::Serialize;
 use std::cell::OnceCell;
@@ -38,6 +39,9 @@ pub struct DiskServeArgs {
     /// Refuse every change
     #[arg(long)]
     pub read_only: bool,
+    /// Sleep until a reply is due: replies come some 50 us late, and no processor is kept busy to look at the clock
+    #[arg(long)]
+    pub sleep: bool,
     /// Say that it is ready as one line of JSON
     #[arg(long)]
     pub json: bool,
@@ -106,7 +110,11 @@ fn listen<'a>(
     args: &DiskServeArgs,
     handle: &Rc<OnceCell<ShutdownHandle>>,
 ) -> Result<Server<'a, Bare>, nearhead_nbd::ServerError> {
-    let mut builder = Server::builder().notices(note);
+    let mut limits = Limits::default();
+    if args.sleep {
+        limits.timer_look = Nanos::ZERO;
+    }
+    let mut builder = Server::builder().limits(limits).notices(note);
     if let Some(path) = &args.socket {
         builder = builder.listen_unix(path)?;
     }

@@ -30,7 +30,7 @@ pub struct Limits {
     pub shutdown_max: Nanos,
     /// Time before a deadline of the service from which on the loop looks at the clock instead of
     /// sleeping. Sleeping ends late, by 37 us at the median and 62 us at p90 on a virtual machine;
-    /// an emulated disk must not.
+    /// an emulated disk must not. While requests are under way that takes a processor; 0 only ever sleeps.
     pub timer_look: Nanos,
 }
 

@@ -42,21 +42,26 @@ pub(crate) struct Poller {
     /// sleep in four hundred ends later than it should.
     look: Nanos,
     look_min: Nanos,
+    look_max: Nanos,
 }
 
-/// Looking costs processor time: never more than this before a deadline.
+/// Looking costs processor time: no more than this before a deadline, unless more is asked for.
 const LOOK_MAX: Nanos = Nanos::from_millis(1);
 /// What a sleep that ended too late adds, and what one in time takes away: a 400th of it.
 const LOOK_MORE: Nanos = Nanos(50_000);
 const LOOK_LESS: Nanos = Nanos(125);
 
 impl Poller {
+    /// One that looks for `look` before a precise deadline, or longer if that turns out to be too little; with 0 it
+    /// only ever sleeps.
     pub(crate) fn new(look: Nanos) -> Result<Self, Errno> {
         // Sleeps end when asked, not up to 50 us later (prctl(2), PR_SET_TIMERSLACK). Where it
         // cannot be set, looking covers for it.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
-        Ok(Self { epoll, events: Vec::with_capacity(EVENTS_MAX), look, look_min: look })
+        let events = Vec::with_capacity(EVENTS_MAX);
+        let look_max = if look == Nanos::ZERO { look } else { look.max(LOOK_MAX) };
+        Ok(Self { epoll, events, look, look_min: look, look_max })
     }
 
     pub(crate) fn add(
@@ -109,7 +114,7 @@ impl Poller {
     /// A sleep towards a precise deadline ended, past the deadline or not.
     fn learn(&mut self, late: bool) {
         let look = if late { self.look + LOOK_MORE } else { self.look.since(LOOK_LESS) };
-        self.look = look.clamp(self.look_min, LOOK_MAX.max(self.look_min));
+        self.look = look.clamp(self.look_min, self.look_max);
     }
 
     fn take_events(&mut self, span: Option<Nanos>, ready: &mut Vec<Ready>) -> Result<(), Errno> {
@@ -147,6 +152,22 @@ mod tests {
                 assert!(clock.now() >= at, "{micros} us, precise: {precise}");
                 assert!(ready.is_empty());
             }
+        }
+    }
+
+    #[test]
+    fn looking_is_learnt_within_its_bounds_and_never_where_only_sleep_is_asked_for() {
+        let clock = Clock::start();
+        let micros = Nanos::from_micros;
+        for (least, most) in [(Nanos::ZERO, Nanos::ZERO), (micros(60), LOOK_MAX)] {
+            let mut poller = Poller::new(least).unwrap();
+            for is_late in [true, false] {
+                (0..10_000).for_each(|_| poller.learn(is_late));
+                assert_eq!(poller.look, if is_late { most } else { least });
+            }
+            let at = clock.now() + micros(300);
+            poller.wait(Some(Deadline { at, precise: true }), &clock, &mut Vec::new()).unwrap();
+            assert!(clock.now() >= at);
         }
     }
 

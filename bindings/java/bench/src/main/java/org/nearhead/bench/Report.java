@@ -32,7 +32,36 @@ final class Report {
         for (Result result : results) {
             text.append(line(result)).append(share(result, results)).append('\n');
         }
+        return text.append(overRounds(results)).toString();
+    }
+
+    /** Of several rounds the median throughput and its share of the small tree's median, and the slowest write of all. */
+    private static String overRounds(List<Result> results) {
+        StringBuilder text = new StringBuilder();
+        for (Result first : results) {
+            List<Result> rounds = roundsOf(first.servers(), first.variant(), results);
+            if (first.round() != 1 || rounds.size() == 1) {
+                continue;
+            }
+            double median = median(rounds);
+            List<Result> reference = roundsOf(first.servers(), Variant.REFERENCE, results);
+            text.append(String.format(Locale.ROOT, "%d servers  %-18s median  %8.0f writes/s%s  slowest %8.1f ms  %6d over 200 ms%n",
+                first.servers(), first.variant().name(), median,
+                reference.isEmpty() ? "" : String.format(Locale.ROOT, ", %3.0f %%", 100 * median / median(reference)),
+                rounds.stream().mapToDouble(r -> r.series().worstMs()).max().orElse(0),
+                rounds.stream().mapToLong(r -> r.series().overTarget()).sum()));
+        }
         return text.toString();
+    }
+
+    private static List<Result> roundsOf(int servers, Variant variant, List<Result> results) {
+        return results.stream().filter(r -> r.servers() == servers && r.variant().equals(variant)).toList();
+    }
+
+    private static double median(List<Result> rounds) {
+        double[] sorted = rounds.stream().mapToDouble(r -> r.series().perSecond()).sorted().toArray();
+        int middle = sorted.length / 2;
+        return sorted.length % 2 == 1 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
     }
 
     /** Throughput as a share of the small tree's in the same round. */
