@@ -132,11 +132,15 @@ pub(super) fn measure(
         drop(stack);
         bulk_alone.push(bulk_alone_mib_per_s);
         for case in cases(scheduler, effort) {
-            let stack = Stack::build(cleanup, folder, scheduler)?;
-            let mib = bulk_mib(case, effort);
-            let measured = one(case, stack.path(), mib, alone, bulk_alone_mib_per_s);
-            drop(stack);
-            cells.push(measured?);
+            let mut tests = Vec::new();
+            for _ in 0..tests_of(case, effort) {
+                let stack = Stack::build(cleanup, folder, scheduler)?;
+                let mib = bulk_mib(case, effort);
+                let measured = one(case, stack.path(), mib, alone, bulk_alone_mib_per_s);
+                drop(stack);
+                tests.push(measured?);
+            }
+            cells.extend(middle_of(tests));
         }
     }
     say(&table(&cells));
@@ -189,6 +193,19 @@ fn cases(scheduler: &'static str, effort: Effort) -> Vec<Case> {
         all.iter().map(move |&(who, bulk)| Case { scheduler, who, bulk, rate }).collect::<Vec<_>>()
     };
     rates.iter().flat_map(with).collect()
+}
+
+/// How many tests: for what is claimed the one in the middle of three counts, since a p99 of a thousand writes is ten
+/// of them. Under bfq nothing is.
+fn tests_of(case: Case, effort: Effort) -> usize {
+    if case.bulk == Bulk::Paced && case.scheduler != "bfq" { effort.pick(3, 1) } else { 1 }
+}
+
+/// The test whose p99 is in the middle.
+fn middle_of(mut tests: Vec<Cell>) -> Option<Cell> {
+    tests.sort_by(|one, other| one.goal_ratio().total_cmp(&other.goal_ratio()));
+    let middle = tests.len() / 2;
+    tests.into_iter().nth(middle)
 }
 
 /// How much bulk is written. bfq leaves it a hundredth of the disk beside a writer at full rate.
@@ -318,6 +335,15 @@ mod tests {
         let missed: Vec<_> =
             rows(&[cell(Bulk::Paced, 1.21, 224.0)]).iter().map(|row| row.met).collect();
         assert_eq!(missed, [None, Some(false), Some(false)]);
+    }
+
+    #[test]
+    fn of_three_tests_the_one_in_the_middle_counts_whole() {
+        let tests = [(9.0, 250.0), (1.1, 240.0), (0.7, 100.0)];
+        let tests = tests.map(|(p99, bulk)| cell(Bulk::Paced, p99, bulk)).into();
+        let middle = middle_of(tests).unwrap();
+        assert_eq!((middle.beside.p99, middle.bulk_mib_per_s), (1.1, 240.0));
+        assert!(middle_of(Vec::new()).is_none());
     }
 
     #[test]

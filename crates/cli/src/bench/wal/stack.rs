@@ -4,8 +4,8 @@
 //! `nbdfuse` makes a file of the export; `losetup --direct-io=on` makes a block device of the file,
 //! which has the kernel's I/O schedulers before it; ext4 lies on that. Every test makes all of it
 //! anew, so none meets the caches or the schedulers' memory of another. Each layer is verified
-//! before it is used: that the loop bypasses the page cache, that the scheduler is the one asked
-//! for, that the mount is there. Whatever happens, all of it is taken down again.
+//! before it is used: that the loop bypasses the page cache and has no volatile cache, that the scheduler is
+//! the one asked for, that the mount is there. Whatever happens, all of it is taken down again.
 
 use super::cleanup::{Cleanup, Step, unmount};
 use super::commands::{command, exists, run};
@@ -109,15 +109,11 @@ impl Stack {
                 device.display()
             ));
         }
-        let chosen = facts.join("queue/scheduler");
-        fs::write(&chosen, scheduler).map_err(|error| {
-            format!("cannot set scheduler {scheduler} in {}: {error}", chosen.display())
-        })?;
-        let now = read(&chosen)?;
-        if now.contains(&format!("[{scheduler}]")) {
-            return Ok(device);
-        }
-        Err(format!("{}: expected scheduler {scheduler}, found {}", device.display(), now.trim()))
+        // A loop tells the kernel of a volatile cache, whatever is behind it: every durable write would be two, the second
+        // a flush of nothing. The model's cache survives power cuts, as such a disk would say.
+        choose(&facts.join("queue/write_cache"), "write through", "write through")?;
+        choose(&facts.join("queue/scheduler"), scheduler, &format!("[{scheduler}]"))?;
+        Ok(device)
     }
 
     fn make_file_system(&self, device: &Path) -> Result<(), String> {
@@ -187,6 +183,16 @@ fn is_among(mounts: &str, path: &Path) -> bool {
     // The kernel writes what would end a field in octal.
     let escaped = path.to_string_lossy().replace('\\', "\\134").replace(' ', "\\040");
     mounts.lines().any(|line| line.split(' ').nth(1) == Some(&escaped))
+}
+
+/// Sets a property of a device; it must read as `expected` then.
+fn choose(property: &Path, value: &str, expected: &str) -> Result<(), String> {
+    fs::write(property, value).map_err(|error| told("set", property, &error))?;
+    let found = read(property)?;
+    if found.contains(expected) {
+        return Ok(());
+    }
+    Err(format!("{}: expected {expected}, found {}", property.display(), found.trim()))
 }
 
 fn read(path: &Path) -> Result<String, String> {

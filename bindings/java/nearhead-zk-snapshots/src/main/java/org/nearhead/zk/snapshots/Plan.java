@@ -10,7 +10,7 @@ import java.util.List;
  * <p>After "Mitigating Write-ahead Log Contention on Shared Storage Devices", section 3: a write waits for the log of a
  * quorum, so snapshots slow nobody as long as a quorum of servers takes none. It keeps true that
  * <ul>
- * <li>at most {@link #permits} servers snapshot at once, whatever else is the case;
+ * <li>at most {@link #permits} servers snapshot at once, whatever else is the case, and one as long as that keeps up;
  * <li>a server that does not answer counts as one that is busy, because the quorum has to do without it;
  * <li>the leader goes last and alone: every write passes its log;
  * <li>nobody is overtaken for ever: a server whose log is less than half as long as another's is not in the round;
@@ -23,6 +23,9 @@ import java.util.List;
 public record Plan(List<Integer> start, String reason) {
     /** From this part of its bound on a server joins a round that another one's need began. */
     static final double READY = 0.5;
+
+    /** Until here one server at a time keeps up; from here on as many snapshot as a quorum can spare. */
+    static final double LATE = 1.5;
 
     /** From here on the snapshot of a server comes before the convenience of a quorum that is one short already. */
     static final double OVERDUE = 2.0;
@@ -60,7 +63,13 @@ public record Plan(List<Integer> start, String reason) {
             .toList();
         int spare = permits - snapshotting - away;
         if (spare > 0) {
-            return first(candidates, spare, snapshotting, "due, " + spare + " of " + permits + " permits free");
+            // Each further one leaves the quorum with less to choose from: then its slowest log is what writes wait for.
+            boolean isAnyLate = candidates.stream().anyMatch(s -> bounds.used(s) >= LATE);
+            if (snapshotting > 0 && !isAnyLate) {
+                return none("due, one at a time until a log is at " + LATE + " times its bound");
+            }
+            return first(candidates, isAnyLate ? spare : 1, snapshotting,
+                "due, " + spare + " of " + permits + " permits free");
         }
         List<ServerView> overdue = candidates.stream().filter(s -> bounds.used(s) >= OVERDUE).toList();
         if (overdue.isEmpty()) {

@@ -38,6 +38,19 @@ class PlanTest {
     }
 
     @Test
+    void oneSnapshotsAtATimeUnlessALogIsLate() {
+        overRandomEnsembles((seed, voters, servers, plan) -> {
+            long already = servers.stream().filter(ServerView::snapshotting).count();
+            boolean isAnyLate = servers.stream().anyMatch(s -> BOUNDS.used(s) >= Plan.LATE);
+            assertTrue(isAnyLate || plan.start().isEmpty() || already + plan.start().size() == 1,
+                () -> "seed " + seed + ": " + plan + " for " + servers);
+        });
+        List<ServerView> late = List.of(server(1, false, 1600, 1.0), server(2, false, 1100, 0.5), server(3, false, 1000, 2.0),
+            server(4, true, 1000, 3.0), server(5, false, 900, 4.0));
+        assertEquals(List.of(2, 1), Plan.decide(5, late, BOUNDS).start(), "as many as a quorum of five can spare");
+    }
+
+    @Test
     void theLeaderSnapshotsAloneAndAfterEveryFollowerThatCould() {
         overRandomEnsembles((seed, voters, servers, plan) -> {
             boolean startsLeader = servers.stream().anyMatch(s -> s.leads() && plan.start().contains(s.id()));
