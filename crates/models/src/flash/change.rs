@@ -1,8 +1,11 @@
 //! Changes on their way to the cells: writes, zeroes and trims.
 //!
 //! A change begins when its bytes have come over the interface and no older change of the same
-//! pages is left, so that content is always replaced in order of arrival. Zeroed and trimmed pages
-//! are not programmed: the map forgets them.
+//! pages is left, so that content is always replaced in order of arrival. Writes in a protected cache
+//! do not wait for each other: there a page that is written again is another entry of the memory, programmed where
+//! its plane has room, and what keeps the order is that changes retire in it. (Else a log that writes
+//! its last block again with each record would be answered at the pace of programming, as no such disk does.)
+//! Zeroed and trimmed pages are not programmed: the map forgets them.
 
 use super::tasks::{Owner, Task};
 use super::{Event, FlashModel, Kind};
@@ -36,6 +39,8 @@ pub(super) struct Change {
     begun: bool,
     /// Pages under way.
     left: usize,
+    /// Everything is programmed; an older change of the same pages is not.
+    done: bool,
 }
 
 impl Pending for Change {
@@ -88,6 +93,7 @@ impl FlashModel {
             arrived: false,
             begun: false,
             left: 0,
+            done: false,
         };
         let id = self.desk.number();
         self.changes.insert(id, change);
@@ -146,16 +152,26 @@ impl FlashModel {
         let ready: Vec<u64> = self.changes.iter().filter(ready).map(|(id, _)| *id).collect();
         for id in ready {
             // Another one that ended at once may have begun this one already.
-            let waiting = self.changes.get(&id).filter(|change| !change.begun);
-            let Some(pages) = waiting.map(|change| self.pages_of(&change.range)) else { continue };
-            let in_the_way = |(_, older): (&u64, &Change)| {
-                let older = self.pages_of(&older.range);
-                older.start < pages.end && pages.start < older.end
+            let Some(change) = self.changes.get(&id).filter(|change| !change.begun) else {
+                continue;
             };
-            if !self.changes.range(..id).any(in_the_way) {
+            let side_by_side = |older: &Change| {
+                self.protected_cache && [older.kind, change.kind] == [ChangeKind::Write; 2]
+            };
+            if !self.has_older(id, change, |older| !side_by_side(older)) {
+                let pages = self.pages_of(&change.range);
                 self.begin_change(id, pages);
             }
         }
+    }
+
+    /// Whether an older change of the same pages is left, of those that `counts`.
+    fn has_older(&self, id: u64, change: &Change, counts: impl Fn(&Change) -> bool) -> bool {
+        let pages = self.pages_of(&change.range);
+        self.changes.range(..id).any(|(_, older)| {
+            let others = self.pages_of(&older.range);
+            others.start < pages.end && pages.start < others.end && counts(older)
+        })
     }
 
     fn begin_change(&mut self, id: u64, pages: Range<u64>) {
@@ -189,7 +205,24 @@ impl FlashModel {
     pub(super) fn part_of_change_done(&mut self, id: u64) {
         let Some(change) = self.changes.get_mut(&id) else { return };
         change.left -= 1;
-        if change.left > 0 {
+        change.done = change.left == 0;
+        if !change.done {
+            return;
+        }
+        // It may have been what newer ones waited for.
+        let done = self.changes.range(id..).filter(|(_, change)| change.done);
+        for id in done.map(|(id, _)| *id).collect::<Vec<_>>() {
+            self.retire(id);
+        }
+        self.fill_cache();
+        self.begin_changes();
+        self.finish_flushes();
+    }
+
+    /// Takes a change that is done out of the disk's memory, unless older bytes would be put over it later.
+    fn retire(&mut self, id: u64) {
+        let Some(change) = self.changes.get(&id) else { return };
+        if self.has_older(id, change, |_| true) {
             return;
         }
         let Some(change) = self.changes.remove(&id) else { return };
@@ -200,9 +233,6 @@ impl FlashModel {
         } else if let Some(command) = change.command {
             self.part_of_command_done(command, error);
         }
-        self.fill_cache();
-        self.begin_changes();
-        self.finish_flushes();
     }
 
     /// The bytes of a change are in the cells.

@@ -8,7 +8,7 @@
 //!
 //! What stays true: as for a hard disk, a completion comes once and not before its time; a read
 //! sees the last write that was answered; an answered write survives a power cut unless the write
-//! cache is on and not protected, and no flush covered it; a change waits for an older one of the same page. Memory is
+//! cache is on and not protected, and no flush covered it; changes of the same page take effect in order of arrival. Memory is
 //! bounded: some MiB for an idle disk of hundreds of GB, and at most 8 bytes for each page written.
 //!
 //! Not modelled, so results are too good in these respects: translation pages have no blocks of
