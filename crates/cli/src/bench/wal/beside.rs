@@ -27,7 +27,8 @@ const SCHEDULERS: [&str; 3] = ["none", "mq-deadline", "bfq"];
 /// The paper's bulk file.
 const BULK_MIB: usize = 536;
 const BULK_MIB_QUICK: usize = 96;
-const BULK_MIB_BFQ: usize = 24;
+/// Where a scheduler leaves bulk next to nothing.
+const BULK_MIB_STARVED: usize = 24;
 /// About a tenth of what the disk can do one after the other.
 const PACED: Rate = Rate::Paced(500.0);
 /// Of the p99 alone and a piece's transfer.
@@ -208,10 +209,11 @@ fn middle_of(mut tests: Vec<Cell>) -> Option<Cell> {
     tests.into_iter().nth(middle)
 }
 
-/// How much bulk is written. bfq leaves it a hundredth of the disk beside a writer at full rate.
+/// How much bulk is written. Beside a writer at full rate bfq leaves it a hundredth of the disk; and mq-deadline
+/// begins nothing of another class while a request of the real-time class is under way, which is nearly always.
 fn bulk_mib(case: Case, effort: Effort) -> usize {
-    if case.scheduler == "bfq" && case.rate == Rate::Saturating {
-        return BULK_MIB_BFQ;
+    if case.scheduler != "none" && case.rate == Rate::Saturating {
+        return BULK_MIB_STARVED;
     }
     effort.pick(BULK_MIB, BULK_MIB_QUICK)
 }
