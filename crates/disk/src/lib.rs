@@ -13,6 +13,7 @@
 mod buffer;
 mod command;
 mod payload;
+mod pool;
 mod properties;
 mod ticket;
 mod time;
@@ -21,6 +22,7 @@ mod zones;
 pub use buffer::{ALIGN_BYTES, Buffer, BufferMut};
 pub use command::{Class, Command, Completion, Disk, DiskError, DiskErrorKind, Submission};
 pub use payload::{Payload, total_len};
+pub use pool::BufferPool;
 pub use properties::{Properties, PropertiesError};
 pub use ticket::{CommandId, Ticket};
 pub use time::Nanos;

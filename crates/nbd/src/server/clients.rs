@@ -8,13 +8,13 @@
 //! - nobody is listened to while there is no room for what it may ask.
 
 use super::connection::Connection;
-use super::memory::{Budget, BufferPool};
+use super::memory::Budget;
 use super::poller::{Poller, Ready};
 use super::requests::Pending;
 use super::statistics::Statistics;
 use super::transport::{Received, Transport};
 use crate::protocol::{Export, Machine, TlsMode};
-use nearhead_disk::Nanos;
+use nearhead_disk::{BufferPool, Nanos};
 use nearhead_volume::Service;
 use nearhead_volume::bare::Slots;
 use rustix::event::epoll::EventFlags;

@@ -1,4 +1,4 @@
-//! Memory for requests: a budget that no client can exhaust, and buffers that are used again.
+//! Memory for requests: a budget that no client can exhaust.
 //!
 //! The budget is shared by "dynamic thresholds" (Choudhury and Hahne, "Dynamic queue length
 //! thresholds in a shared memory packet switch", IEEE/ACM Transactions on Networking, 1998): a client that already holds
@@ -7,16 +7,10 @@
 //! holds nothing may take whatever is free.
 
 use crate::protocol::Intake;
-use nearhead_disk::{ALIGN_BYTES, Buffer, BufferMut};
-
-/// Memory kept for reuse in each class of sizes, in bytes, so that no size crowds out another.
-const CLASS_BYTES_MAX: usize = 8 << 20;
+use nearhead_disk::{BufferMut, BufferPool};
 
 /// A client may hold one part in this many of what is free.
 const FREE_PARTS: usize = 8;
-
-/// Buffers kept have 2^n pages, n below this: up to 4 MiB.
-const CLASSES: usize = 11;
 
 /// What all clients together may occupy.
 #[derive(Debug)]
@@ -129,37 +123,6 @@ impl Budget {
     }
 }
 
-/// Buffers that were used and may be used again; their old content is always overwritten.
-#[derive(Debug, Default)]
-pub(crate) struct BufferPool {
-    free: [Vec<BufferMut>; CLASSES],
-}
-
-fn class_of(pages: usize) -> Option<usize> {
-    let class = pages.ilog2() as usize;
-    (pages.is_power_of_two() && class < CLASSES).then_some(class)
-}
-
-impl BufferPool {
-    fn take(&mut self, bytes: usize) -> BufferMut {
-        let pages = bytes.div_ceil(ALIGN_BYTES).max(1);
-        let kept = class_of(pages).and_then(|class| self.free[class].pop());
-        kept.unwrap_or_else(|| BufferMut::zeroed(pages * ALIGN_BYTES))
-    }
-
-    /// Keeps `buffer` for later if nobody else holds it.
-    pub(crate) fn recycle(&mut self, buffer: Buffer) {
-        let Some(buffer) = buffer.try_reclaim() else { return };
-        let len = buffer.len();
-        if len > 0
-            && let Some(class) = class_of(len / ALIGN_BYTES)
-            && (self.free[class].len() + 1) * len <= CLASS_BYTES_MAX
-        {
-            self.free[class].push(buffer);
-        }
-    }
-}
-
 /// The budget and the buffers as one client's machine sees them.
 pub(crate) struct Gate<'a> {
     pub(crate) budget: &'a mut Budget,
@@ -240,16 +203,5 @@ mod tests {
         };
         assert_eq!((0..9).filter(|_| start(&mut first)).count(), 3);
         assert_eq!((0..9).filter(|_| start(&mut second)).count(), 2);
-    }
-
-    #[test]
-    fn only_buffers_nobody_else_holds_are_used_again() {
-        let mut pool = BufferPool::default();
-        let buffer = pool.take(5000).freeze();
-        let (memory, other) = (buffer.as_ptr(), buffer.clone());
-        pool.recycle(buffer);
-        assert_ne!(pool.take(8192).as_ptr(), memory);
-        pool.recycle(other);
-        assert_eq!(pool.take(8192).as_ptr(), memory);
     }
 }
