@@ -2,7 +2,8 @@
 //!
 //! A crash tester makes an image per crash, so copies are cheap: every page is shared until one
 //! side writes it, and [`MemoryStore::consolidate`] moves the pages written so far into a table
-//! that copies share as a whole.
+//! that copies share as a whole. A page that repeats one byte shares its memory with all such pages: zeros and
+//! fillers are much of what benches and logs write, and fresh memory costs more time than the rest of a write.
 
 use super::Store;
 use nearhead_disk::DiskError;
@@ -30,14 +31,17 @@ impl Hasher for PageHasher {
     }
 }
 
+type Page = Arc<[u8; PAGE_BYTES as usize]>;
 /// `None` marks a page of zeros that hides the one in the base.
-type Pages = HashMap<u64, Option<Arc<[u8; PAGE_BYTES as usize]>>, BuildHasherDefault<PageHasher>>;
+type Pages = HashMap<u64, Option<Page>, BuildHasherDefault<PageHasher>>;
 
 /// Sparse bytes in memory.
 #[derive(Clone, Default)]
 pub struct MemoryStore {
     base: Option<Arc<Pages>>,
     pages: Pages,
+    /// The pages that repeat one byte, by that byte.
+    repeated: HashMap<u8, Page>,
 }
 
 impl MemoryStore {
@@ -61,7 +65,7 @@ impl MemoryStore {
         self.pages.len()
     }
 
-    /// Bytes of memory held by pages, shared ones included.
+    /// Bytes of memory held by pages at most, shared ones included.
     pub fn page_bytes(&self) -> u64 {
         let shared = self.base.as_ref().map_or(0, |base| base.len());
         (shared + self.pages.len()) as u64 * PAGE_BYTES
@@ -76,6 +80,20 @@ impl MemoryStore {
         let base = self.base.as_ref();
         let page = self.pages.entry(number).or_insert_with(|| base?.get(&number)?.clone());
         Arc::make_mut(page.get_or_insert_with(|| Arc::new([0; PAGE_BYTES as usize])))
+    }
+
+    /// Replaces a whole page.
+    fn put_page(&mut self, number: u64, bytes: &[u8; PAGE_BYTES as usize]) {
+        if bytes[1..] == bytes[..PAGE_BYTES as usize - 1] {
+            let page = self.repeated.entry(bytes[0]).or_insert_with(|| Arc::new(*bytes));
+            self.pages.insert(number, Some(Arc::clone(page)));
+        } else if let Some(Some(own)) = self.pages.get_mut(&number)
+            && let Some(own) = Arc::get_mut(own)
+        {
+            *own = *bytes;
+        } else {
+            self.pages.insert(number, Some(Arc::new(*bytes)));
+        }
     }
 }
 
@@ -108,7 +126,10 @@ impl Store for MemoryStore {
 
     fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<(), DiskError> {
         for_each_page(offset, bytes.len() as u64, |number, inside, part| {
-            self.page_mut(number)[inside].copy_from_slice(&bytes[part]);
+            match bytes[part.clone()].try_into() {
+                Ok(whole) => self.put_page(number, whole),
+                Err(_) => self.page_mut(number)[inside].copy_from_slice(&bytes[part]),
+            }
         });
         Ok(())
     }
@@ -155,6 +176,24 @@ mod tests {
         assert_eq!(read(&original, 9000, 3), [0; 3]);
         original.consolidate();
         assert_eq!(read(&original, 4000, 6), [0; 6]);
+    }
+
+    #[test]
+    fn pages_that_repeat_one_byte_share_memory_until_they_are_written() {
+        let mut store = MemoryStore::new();
+        let page = PAGE_BYTES as usize;
+        store.write(0, &vec![7; 3 * page]).unwrap();
+        let at = |store: &MemoryStore, number| std::ptr::from_ref(store.page(number).unwrap());
+        assert_eq!(at(&store, 0), at(&store, 2));
+        store.write(PAGE_BYTES + 5, b"other").unwrap();
+        assert_ne!(at(&store, 0), at(&store, 1));
+        assert_eq!(read(&store, PAGE_BYTES + 4, 7), b"\x07other\x07");
+        assert_eq!(read(&store, 0, page), vec![7; page]);
+        let mut one_differs = vec![7; page];
+        one_differs[page - 1] = 8;
+        store.write(2 * PAGE_BYTES, &one_differs).unwrap();
+        assert_eq!(read(&store, 2 * PAGE_BYTES, page), one_differs);
+        assert_eq!(read(&store, 0, page), vec![7; page]);
     }
 
     #[test]
