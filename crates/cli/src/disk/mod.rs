@@ -4,6 +4,7 @@ mod import;
 mod list;
 pub(crate) mod measured;
 mod serve;
+mod serve_file;
 pub(crate) mod validate;
 mod validate_plot;
 

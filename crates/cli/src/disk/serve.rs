@@ -1,5 +1,5 @@
-//! `nearhead disk serve`: a bare emulated disk over NBD, so that anything else can be measured on
-//! the very disk that a volume runs on.
+//! `nearhead disk serve`: a bare emulated disk over NBD, or as one file ([`super::serve_file`]), so
+//! that anything else can be measured on the very disk that a volume runs on.
 //!
 //! The control socket answers each line with one line of JSON: `stats`, `reset-stats`, `clients`,
 //! `power-cut [SEED]` (the write cache is lost, writes under way are torn as the seed decides, and
@@ -36,6 +36,10 @@ pub struct DiskServeArgs {
     /// Control socket at PATH
     #[arg(long, value_name = "PATH")]
     pub control: Option<PathBuf>,
+    /// Not over NBD but as the file FOLDER/disk, of which `losetup --direct-io=on` makes a block device; until
+    /// somebody unmounts FOLDER
+    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["socket", "tcp", "control"])]
+    pub file: Option<PathBuf>,
     /// Refuse every change
     #[arg(long)]
     pub read_only: bool,
@@ -83,16 +87,19 @@ pub fn run(args: &DiskServeArgs) -> Result<(), String> {
             args.disk
         )));
     }
-    let signals = Signals::install()?;
     let mut bare = BareDisk::new(model_from_text(&args.disk).map_err(|error| failed(&error))?);
     if args.read_only {
         bare = bare.read_only();
     }
+    if let Some(folder) = &args.file {
+        return super::serve_file::run(args, bare, folder).map_err(|error| failed(&error));
+    }
+    let signals = Signals::install()?;
     let handle: Rc<OnceCell<ShutdownHandle>> = Rc::default();
     let server = listen(args, &handle).map_err(|error| failed(&error))?;
     signals.stop_gracefully_through(&server.shutdown_handle())?;
     let _ = handle.set(server.shutdown_handle());
-    announce(args, &server, &bare)?;
+    announce(args, bare.info().size_bytes, &uris(args, &server))?;
     let report = server.run(&mut bare, &Clock::start()).map_err(|error| failed(&error))?;
     match report.ending {
         Ending::Graceful => {
@@ -131,20 +138,22 @@ fn listen<'a>(
     builder.build()
 }
 
-fn announce(args: &DiskServeArgs, server: &Server<'_, Bare>, bare: &Bare) -> Result<(), String> {
+fn uris(args: &DiskServeArgs, server: &Server<'_, Bare>) -> Vec<String> {
     let mut uris = Vec::new();
     uris.extend(args.socket.iter().map(|path| format!("nbd+unix:///?socket={}", path.display())));
     uris.extend(server.addresses().iter().map(|address| format!("nbd://{address}/")));
-    let size_bytes = bare.info().size_bytes;
+    uris
+}
+
+/// Says that it is ready, and where.
+pub(super) fn announce(
+    args: &DiskServeArgs,
+    size_bytes: u64,
+    uris: &[String],
+) -> Result<(), String> {
     if args.json {
-        let pid = std::process::id();
-        return say_json_line(&Ready {
-            event: "serving",
-            disk: &args.disk,
-            size_bytes,
-            uris: &uris,
-            pid,
-        });
+        let (disk, pid) = (&args.disk, std::process::id());
+        return say_json_line(&Ready { event: "serving", disk, size_bytes, uris, pid });
     }
     say(&format!("serving {} ({}) on {}", args.disk, ByteSize(size_bytes), uris.join(" and ")));
     Ok(())
