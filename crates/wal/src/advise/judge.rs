@@ -95,7 +95,7 @@ fn about_scheduler(facts: &Facts) -> Option<Advice> {
     match scheduler {
         "none" | "kyber" if can_have("mq-deadline") => {
             let text = format!(
-                "scheduler {scheduler} honours no priority: with mq-deadline, writes of threads in the real-time class go first"
+                "scheduler {scheduler} honours no priority: with mq-deadline, writes of threads in the real-time class go first (not for a log that is written all the time: nothing else begins while one such write is under way)"
             );
             let name = "mq-deadline".to_owned();
             Some(Advice { text, action: Some(Action::Scheduler { device, name }) })
