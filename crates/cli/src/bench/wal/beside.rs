@@ -127,6 +127,7 @@ pub(super) fn measure(
     let alone = Duration::from_millis(effort.pick(1500, 400));
     let (mut cells, mut bulk_alone) = (Vec::new(), Vec::new());
     for scheduler in SCHEDULERS {
+        let before = cells.len();
         let stack = Stack::build(cleanup, folder, scheduler)?;
         let mib = effort.pick(BULK_MIB, BULK_MIB_QUICK);
         let bulk_alone_mib_per_s = bulk_unmanaged(&stack.path().join("bulk"), mib)?;
@@ -143,8 +144,9 @@ pub(super) fn measure(
             }
             cells.extend(middle_of(tests));
         }
+        // Each is minutes of work: not only at the end.
+        say(&table(&cells[before..]));
     }
-    say(&table(&cells));
     let mut all = vec![bottleneck(&bulk_alone)?];
     all.extend(rows(&cells));
     Ok(all)
@@ -209,10 +211,9 @@ fn middle_of(mut tests: Vec<Cell>) -> Option<Cell> {
     tests.into_iter().nth(middle)
 }
 
-/// How much bulk is written. Beside a writer at full rate bfq leaves it a hundredth of the disk; and mq-deadline
-/// begins nothing of another class while a request of the real-time class is under way, which is nearly always.
+/// How much bulk is written. Beside a writer at full rate bfq leaves it a hundredth of the disk.
 fn bulk_mib(case: Case, effort: Effort) -> usize {
-    if case.scheduler != "none" && case.rate == Rate::Saturating {
+    if case.scheduler == "bfq" && case.rate == Rate::Saturating {
         return BULK_MIB_STARVED;
     }
     effort.pick(BULK_MIB, BULK_MIB_QUICK)

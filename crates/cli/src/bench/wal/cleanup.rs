@@ -72,9 +72,14 @@ impl Cleanup {
         self.steps.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds what was just done.
-    pub(super) fn push(&self, step: Step) {
-        self.locked().push(step);
+    /// Does something and adds it. A signal that comes meanwhile waits for it; after one, nothing is done any more.
+    pub(super) fn perform(
+        &self,
+        action: impl FnOnce() -> Result<Step, String>,
+    ) -> Result<(), String> {
+        let mut steps = self.locked();
+        steps.push(action()?);
+        Ok(())
     }
 
     /// How many steps there are: a place to come back to.
@@ -135,10 +140,14 @@ mod tests {
     fn steps_are_undone_newest_first_down_to_the_depth_asked_for() {
         let (sender, undone) = channel();
         let cleanup = Cleanup::default();
-        cleanup.push(Step::Note(sender.clone(), 1));
+        let step = |sender: &std::sync::mpsc::Sender<u32>, number| {
+            cleanup.perform(|| Ok(Step::Note(sender.clone(), number))).unwrap();
+        };
+        step(&sender, 1);
         let depth = cleanup.depth();
-        cleanup.push(Step::Note(sender.clone(), 2));
-        cleanup.push(Step::Note(sender, 3));
+        step(&sender, 2);
+        step(&sender, 3);
+        assert!(cleanup.perform(|| Err("not done".to_owned())).is_err());
         cleanup.undo_to(depth);
         assert_eq!(undone.try_iter().collect::<Vec<_>>(), [3, 2]);
         cleanup.undo_to(0);
@@ -151,9 +160,9 @@ mod tests {
     fn a_step_that_cannot_be_undone_does_not_keep_the_older_ones() {
         let (sender, undone) = channel();
         let cleanup = Cleanup::default();
-        cleanup.push(Step::Note(sender, 1));
+        cleanup.perform(|| Ok(Step::Note(sender, 1))).unwrap();
         // Nobody listens to this one: it fails.
-        cleanup.push(Step::Note(channel().0, 2));
+        cleanup.perform(|| Ok(Step::Note(channel().0, 2))).unwrap();
         cleanup.undo_to(0);
         assert_eq!(undone.try_iter().collect::<Vec<_>>(), [1]);
     }

@@ -1,20 +1,16 @@
 //! An emulated disk that the kernel takes for a real one, with ext4 on it.
 //!
-//! The disk model, served over NBD by a thread of this process as `nearhead disk serve` does;
-//! `nbdfuse` makes a file of the export; `losetup --direct-io=on` makes a block device of the file,
-//! which has the kernel's I/O schedulers before it; ext4 lies on that. Every test makes all of it
+//! `nearhead disk serve --file` serves the disk model as one file; `losetup --direct-io=on` makes a
+//! block device of the file, which has the kernel's I/O schedulers before it; ext4 lies on that. Every test makes all of it
 //! anew, so none meets the caches or the schedulers' memory of another. Each layer is verified
 //! before it is used: that the loop bypasses the page cache, that the scheduler is the one asked
 //! for, that the mount is there. Whatever happens, all of it is taken down again.
 
 use super::cleanup::{Cleanup, Step, unmount};
 use super::commands::{command, exists, run};
-use crate::demo::server::Served;
-use nearhead_models::model_from_text;
-use nearhead_nbd::Limits;
-use nearhead_volume::BareDisk;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 /// The model of the disk.
@@ -24,13 +20,8 @@ const FILE_SYSTEM: &str = "8G";
 /// For programs that should take some milliseconds.
 const LIMIT: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(2);
-const PROGRAMS: [(&str, &str); 5] = [
-    ("nbdfuse", "libnbd-bin, or nbdfuse"),
-    ("losetup", "mount"),
-    ("mkfs.ext4", "e2fsprogs"),
-    ("mount", "mount"),
-    ("umount", "mount"),
-];
+const PROGRAMS: [(&str, &str); 4] =
+    [("losetup", "mount"), ("mkfs.ext4", "e2fsprogs"), ("mount", "mount"), ("umount", "mount")];
 
 /// What keeps such a disk from being made here, in one line.
 pub(super) fn missing() -> Option<String> {
@@ -48,7 +39,6 @@ pub(super) fn missing() -> Option<String> {
 pub(super) struct Stack {
     cleanup: Cleanup,
     depth: usize,
-    served: Option<Served>,
     mount: PathBuf,
 }
 
@@ -59,15 +49,8 @@ impl Stack {
         for folder in [&fuse, &mount] {
             fs::create_dir_all(folder).map_err(|error| told("make", folder, &error))?;
         }
-        let served = Served::start(folder, "disk", Limits::default(), |_| {
-            let model = model_from_text(MODEL).map_err(|error| error.to_string())?;
-            Ok(BareDisk::new(model))
-        })?;
-        let socket = served.socket().to_owned();
-        let depth = cleanup.depth();
-        let served = Some(served);
-        let stack = Self { cleanup: cleanup.clone(), depth, served, mount };
-        let file = stack.export_as_file(&socket, &fuse)?;
+        let stack = Self { cleanup: cleanup.clone(), depth: cleanup.depth(), mount };
+        let file = stack.serve_disk(&fuse)?;
         let device = stack.file_as_device(&file, scheduler)?;
         stack.make_file_system(&device)?;
         Ok(stack)
@@ -78,17 +61,21 @@ impl Stack {
         &self.mount
     }
 
-    fn export_as_file(&self, socket: &Path, fuse: &Path) -> Result<PathBuf, String> {
-        let file = fuse.join("image");
-        let mut nbdfuse = command("nbdfuse");
-        nbdfuse.arg(&file).arg("--unix").arg(socket);
-        let child = nbdfuse.spawn().map_err(|error| format!("cannot start nbdfuse: {error}"))?;
-        self.cleanup.push(Step::Program(child));
-        self.cleanup.push(Step::Mount(fuse.to_owned()));
+    /// In a process of its own: one that waits for a disk that it serves itself could not be ended.
+    fn serve_disk(&self, folder: &Path) -> Result<PathBuf, String> {
+        let nearhead = std::env::current_exe().map_err(|error| told("find", folder, &error))?;
+        let mut serve = command(&nearhead.to_string_lossy());
+        serve.args(["disk", "serve", MODEL, "--file"]).arg(folder).stdout(Stdio::null());
+        self.cleanup.perform(|| {
+            let child = serve.spawn();
+            child.map(Step::Program).map_err(|error| format!("cannot serve {MODEL}: {error}"))
+        })?;
+        self.cleanup.perform(|| Ok(Step::Mount(folder.to_owned())))?;
+        let file = folder.join(nearhead_one_file::NAME);
         let deadline = Instant::now() + LIMIT;
-        while !is_mounted(fuse) || fs::metadata(&file).map_or(0, |it| it.len()) == 0 {
+        while !is_mounted(folder) || fs::metadata(&file).map_or(0, |it| it.len()) == 0 {
             if Instant::now() > deadline {
-                return Err(format!("nbdfuse: expected {} within {LIMIT:?}", file.display()));
+                return Err(format!("disk: expected {} within {LIMIT:?}", file.display()));
             }
             std::thread::sleep(LOOK);
         }
@@ -98,8 +85,11 @@ impl Stack {
     fn file_as_device(&self, file: &Path, scheduler: &str) -> Result<PathBuf, String> {
         let mut losetup = command("losetup");
         losetup.args(["--find", "--show", "--direct-io=on"]).arg(file);
-        let device = PathBuf::from(run(losetup, LIMIT)?.stdout.trim());
-        self.cleanup.push(Step::Loop(device.clone()));
+        let mut device = PathBuf::new();
+        self.cleanup.perform(|| {
+            device.push(run(losetup, LIMIT)?.stdout.trim());
+            Ok(Step::Loop(device.clone()))
+        })?;
         let name = device.file_name().map(|name| name.to_string_lossy().into_owned());
         let facts = Path::new("/sys/block").join(name.unwrap_or_default());
         let dio = read(&facts.join("loop/dio"))?;
@@ -110,8 +100,8 @@ impl Stack {
             ));
         }
         // A loop tells the kernel of a volatile cache, whatever is behind it, so every durable write is followed by a
-        // flush of nothing. `queue/write_cache` could be set, but that outlives the loop: whoever gets the device
-        // next would have no flushes.
+        // flush, which the file answers at once. `queue/write_cache` could be set, but that outlives the loop: whoever
+        // gets the device next would have no flushes.
         choose(&facts.join("queue/scheduler"), scheduler, &format!("[{scheduler}]"))?;
         Ok(device)
     }
@@ -124,8 +114,7 @@ impl Stack {
         run(mkfs, LIMIT)?;
         let mut mount = command("mount");
         mount.args(["-t", "ext4", "-o", "noatime,noinit_itable"]).arg(device).arg(&self.mount);
-        run(mount, LIMIT)?;
-        self.cleanup.push(Step::Mount(self.mount.clone()));
+        self.cleanup.perform(|| run(mount, LIMIT).map(|_| Step::Mount(self.mount.clone())))?;
         if is_mounted(&self.mount) {
             return Ok(());
         }
@@ -136,10 +125,6 @@ impl Stack {
 impl Drop for Stack {
     fn drop(&mut self) {
         self.cleanup.undo_to(self.depth);
-        if let Some(served) = self.served.take() {
-            // The disk is in memory and nobody uses it any more.
-            let _ = served.stop();
-        }
     }
 }
 
@@ -206,6 +191,7 @@ fn told(what: &str, path: &Path, error: &std::io::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nearhead_models::model_from_text;
 
     #[test]
     fn a_mount_is_found_by_its_whole_path_also_with_spaces() {
