@@ -113,8 +113,6 @@ impl<S: Service> Front<S> {
 
     /// Sends every reply when it is due, until [`Front::stop`].
     pub(crate) fn keep_time(&self) {
-        // Sleeps end when asked, not up to 50 us later (prctl(2), PR_SET_TIMERSLACK).
-        let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
         while self.alarm.wait().is_ok() {
             loop {
                 let core = self.locked();

@@ -4,6 +4,11 @@
 //! blocking transfer of at most 128 KiB. Where the page cache is in the way, a written piece is made
 //! durable at once: what lies in the cache is in flight too, and a gate that does not see it bounds
 //! nothing.
+//!
+//! Pieces of one *new* file exclude each other on ext4, which locks the inode until a thread's write of
+//! blocks that have no room yet is on the disk (Linux 6.18): of several in flight one is at the device. A ring
+//! does not wait there, and was tried instead of threads: bulk was 93 to 99 % of alone and not 86 to 90, and one
+//! log write in a hundred took 1.25 to 1.45 of the goal's base and not 1.03 to 1.23, also with one piece in flight.
 
 use super::PIECE_BYTES;
 use super::gate::Gate;
