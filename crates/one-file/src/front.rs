@@ -111,7 +111,7 @@ impl<S: Service> Front<S> {
         }
     }
 
-    /// Sends every reply when it is due, until [`Front::stop`].
+    /// Sends every reply when it is due, until [`Front::close`].
     pub(crate) fn keep_time(&self) {
         while self.alarm.wait().is_ok() {
             loop {
@@ -137,8 +137,8 @@ impl<S: Service> Front<S> {
     }
 
     /// Makes durable what the service still holds, and ends [`Front::keep_time`]. The kernel sends
-    /// nothing any more.
-    pub(crate) fn close(&self) {
+    /// nothing any more. False if the service gave up before it was done.
+    pub(crate) fn close(&self) -> bool {
         let mut core = self.locked();
         core.service.begin_shutdown(self.now());
         core.stopping = true;
@@ -154,8 +154,10 @@ impl<S: Service> Front<S> {
                 _ => break,
             }
         }
+        let is_done = core.service.is_shut_down();
         drop(core);
         let _ = self.alarm.set(Nanos::ZERO);
+        is_done
     }
 }
 

@@ -51,7 +51,7 @@ pub struct Options {
 pub struct Mounted {
     session: JoinHandle<io::Result<()>>,
     timekeeper: JoinHandle<()>,
-    close: Box<dyn Fn()>,
+    close: Box<dyn Fn() -> bool>,
     folder: PathBuf,
 }
 
@@ -100,12 +100,19 @@ impl Mounted {
     /// Waits until it is unmounted, then until what was written is durable.
     pub fn wait(self) -> Result<(), String> {
         let served = self.session.join();
-        (self.close)();
+        let is_durable = (self.close)();
         let kept = self.timekeeper.join();
         let panicked = || "a thread of the disk panicked (internal error)".to_owned();
         let served = served.map_err(|_| panicked())?;
         kept.map_err(|_| panicked())?;
-        served.map_err(|error| format!("{}: {error}", self.folder.display()))
+        let place = self.folder.display();
+        served.map_err(|error| format!("{place}: {error}"))?;
+        if is_durable {
+            return Ok(());
+        }
+        Err(format!(
+            "{place}: expected the disk to end with everything durable, found that it gave up; take what was written last for lost"
+        ))
     }
 }
 

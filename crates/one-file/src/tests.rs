@@ -111,17 +111,16 @@ struct Rig {
 impl Rig {
     /// None where nothing can be mounted; says so.
     fn new(name: &str, volatile_cache: bool) -> Option<Self> {
+        if !rustix::process::geteuid().is_root() || !Path::new("/dev/fuse").exists() {
+            println!("skipped: mounting needs root and /dev/fuse");
+            return None;
+        }
         let folder = std::env::temp_dir().join(format!("nearhead-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let told = Arc::default();
         let options = Options { volatile_cache, timer_look: Nanos::from_micros(40) };
-        match Mounted::new(Recorder::new(&told), Instant::now(), &folder, options) {
-            Ok(mounted) => Some(Self { folder, mounted: Some(mounted), told }),
-            Err(problem) => {
-                println!("skipped: {problem}");
-                None
-            }
-        }
+        let mounted = Mounted::new(Recorder::new(&told), Instant::now(), &folder, options);
+        Some(Self { folder, mounted: Some(mounted.unwrap()), told })
     }
 
     fn shell(&self, script: &str) -> (bool, String) {
@@ -202,25 +201,6 @@ fn a_reply_is_never_early() {
     rig.ok("dd if=/dev/zero of=FILE bs=4096 count=50 oflag=direct conv=notrunc status=none");
     assert!(began.elapsed() >= Duration::from_nanos(50 * DELAY.0));
     assert_eq!(rig.told("Write"), 50);
-}
-
-#[test]
-fn a_folder_that_is_in_use_stays_mounted_until_it_is_not() {
-    let Some(rig) = Rig::new("one-file-busy", false) else { return };
-    let path = rig.folder.join(NAME).display().to_string();
-    // Opened by another process, which says so and ends with its standard input.
-    let mut holder = Command::new("sh")
-        .args(["-c", &format!("exec 3<{path}; echo open; cat >/dev/null")])
-        .stdin(std::process::Stdio::piped())
-        .stdout(std::process::Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut said = [0; 5];
-    std::io::Read::read_exact(holder.stdout.as_mut().unwrap(), &mut said).unwrap();
-    assert!(unmount(&rig.folder).is_err());
-    rig.ok("dd if=FILE of=/dev/null bs=4096 count=1 status=none");
-    drop(holder.stdin.take());
-    holder.wait().unwrap();
 }
 
 #[test]

@@ -25,13 +25,14 @@ pub(super) fn run(
     bare: BareDisk<Box<dyn Model>>,
     folder: &Path,
 ) -> Result<(), String> {
-    unmount_on_signals(folder)?;
     let options = Options {
         volatile_cache: bare.disk().properties().volatile_cache,
         timer_look: if args.sleep { Nanos::ZERO } else { TIMER_LOOK },
     };
     let size_bytes = bare.info().size_bytes;
     let mounted = Mounted::new(bare, Instant::now(), folder, options)?;
+    // Not before: a signal must never unmount what somebody else mounted there.
+    unmount_on_signals(folder)?;
     announce(args, size_bytes, &[mounted.path().display().to_string()])?;
     mounted.wait()?;
     say(&format!("stopped {}: what was written is on the medium", args.disk));

@@ -9,7 +9,7 @@ use super::Store;
 use nearhead_disk::DiskError;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 const PAGE_BYTES: u64 = 4096;
 
@@ -40,9 +40,10 @@ type Pages = HashMap<u64, Option<Page>, BuildHasherDefault<PageHasher>>;
 pub struct MemoryStore {
     base: Option<Arc<Pages>>,
     pages: Pages,
-    /// The pages that repeat one byte, by that byte.
-    repeated: HashMap<u8, Page>,
 }
+
+/// The pages that repeat one byte, by that byte; of the program and not of a store, so that copies stay cheap.
+static REPEATED: [OnceLock<Page>; 256] = [const { OnceLock::new() }; 256];
 
 impl MemoryStore {
     /// A store of zeros.
@@ -85,7 +86,7 @@ impl MemoryStore {
     /// Replaces a whole page.
     fn put_page(&mut self, number: u64, bytes: &[u8; PAGE_BYTES as usize]) {
         if bytes[1..] == bytes[..PAGE_BYTES as usize - 1] {
-            let page = self.repeated.entry(bytes[0]).or_insert_with(|| Arc::new(*bytes));
+            let page = REPEATED[bytes[0] as usize].get_or_init(|| Arc::new(*bytes));
             self.pages.insert(number, Some(Arc::clone(page)));
         } else if let Some(Some(own)) = self.pages.get_mut(&number)
             && let Some(own) = Arc::get_mut(own)

@@ -7,8 +7,7 @@
 //!
 //! Pieces of one *new* file exclude each other on ext4, which locks the inode until a thread's write of
 //! blocks that have no room yet is on the disk (Linux 6.18): of several in flight one is at the device. A ring
-//! does not wait there, and was tried instead of threads: bulk was 93 to 99 % of alone and not 86 to 90, and one
-//! log write in a hundred took 1.25 to 1.45 of the goal's base and not 1.03 to 1.23, also with one piece in flight.
+//! does not wait there; it was tried, for more bandwidth, and cost latency (docs/wal-performance.md).
 
 use super::PIECE_BYTES;
 use super::gate::Gate;

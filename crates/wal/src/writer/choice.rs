@@ -4,7 +4,7 @@
 //! threads' classes and levels and ignores those of requests, and pays for it by idling the device
 //! (bulk fell from 237 to 54 MiB/s). mq-deadline honours the class, of threads and of requests, and
 //! knows no levels; while a real-time request is under way it begins none of another class, so a log that always
-//! has one starves bulk (below 10 of 232 MiB/s). `none` and kyber honour neither. The real-time class needs a privilege. Flushes
+//! has one starves bulk (docs/wal-performance.md). `none` and kyber honour neither. The real-time class needs a privilege. Flushes
 //! carry no priority. Bounding bulk bytes in flight ([`crate::bulk`]) needs none of this.
 
 use super::{Permitted, Place};
@@ -140,7 +140,6 @@ fn better(honours: Honours, mode: Mode, place: &Place, permitted: Permitted) -> 
         (Honours::Nothing, _) => {
             let other = place.schedulers_other.iter().find(|name| *name == "mq-deadline");
             let switch = other.filter(|_| permitted.real_time && mode != Mode::Caller);
-            // Measured: beside a log at full rate on a disk without a volatile cache bulk was left 4 % (docs/wal-performance.md).
             let but = "which leaves bulk next to nothing if the log is written all the time";
             advice.push(
                 switch

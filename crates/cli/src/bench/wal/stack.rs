@@ -8,10 +8,12 @@
 
 use super::cleanup::{Cleanup, Step, unmount};
 use super::commands::{command, exists, run};
+use rustix::event::{PollFd, PollFlags, Timespec};
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
-use std::time::{Duration, Instant};
+use std::process::{ChildStdout, Stdio};
+use std::time::Duration;
 
 /// The model of the disk.
 pub(super) const MODEL: &str = "model:sata-ssd-240gb";
@@ -19,7 +21,6 @@ pub(super) const MODEL: &str = "model:sata-ssd-240gb";
 const FILE_SYSTEM: &str = "8G";
 /// For programs that should take some milliseconds.
 const LIMIT: Duration = Duration::from_secs(60);
-const LOOK: Duration = Duration::from_millis(2);
 const PROGRAMS: [(&str, &str); 4] =
     [("losetup", "mount"), ("mkfs.ext4", "e2fsprogs"), ("mount", "mount"), ("umount", "mount")];
 
@@ -65,21 +66,24 @@ impl Stack {
     fn serve_disk(&self, folder: &Path) -> Result<PathBuf, String> {
         let nearhead = std::env::current_exe().map_err(|error| told("find", folder, &error))?;
         let mut serve = command(&nearhead.to_string_lossy());
-        serve.args(["disk", "serve", MODEL, "--file"]).arg(folder).stdout(Stdio::null());
+        serve.args(["disk", "serve", MODEL, "--file"]).arg(folder).stdout(Stdio::piped());
+        let mut stdout = None;
         self.cleanup.perform(|| {
             let child = serve.spawn();
-            child.map(Step::Program).map_err(|error| format!("cannot serve {MODEL}: {error}"))
+            let mut child = child.map_err(|error| format!("cannot serve {MODEL}: {error}"))?;
+            stdout = child.stdout.take();
+            Ok(Step::Program(child))
         })?;
         self.cleanup.perform(|| Ok(Step::Mount(folder.to_owned())))?;
         let file = folder.join(nearhead_one_file::NAME);
-        let deadline = Instant::now() + LIMIT;
-        while !is_mounted(folder) || fs::metadata(&file).map_or(0, |it| it.len()) == 0 {
-            if Instant::now() > deadline {
-                return Err(format!("disk: expected {} within {LIMIT:?}", file.display()));
-            }
-            std::thread::sleep(LOOK);
+        // It says so once it can be used; without a word it has ended, and said why.
+        if stdout.as_mut().is_some_and(speaks) && is_mounted(folder) {
+            return Ok(file);
         }
-        Ok(file)
+        Err(format!(
+            "expected {} to be served within {LIMIT:?}, found that it is not",
+            file.display()
+        ))
     }
 
     fn file_as_device(&self, file: &Path, scheduler: &str) -> Result<PathBuf, String> {
@@ -155,6 +159,14 @@ fn loops_over(folder: &Path) -> Vec<PathBuf> {
         fs::read_to_string(backing).is_ok_and(|file| Path::new(file.trim()).starts_with(folder))
     };
     names.filter(is_ours).map(|name| Path::new("/dev").join(name)).collect()
+}
+
+/// Whether a program says anything, in time.
+fn speaks(stdout: &mut ChildStdout) -> bool {
+    let limit = Timespec { tv_sec: LIMIT.as_secs() as i64, tv_nsec: 0 };
+    let mut watched = [PollFd::new(&*stdout, PollFlags::IN)];
+    rustix::event::poll(&mut watched, Some(&limit)).is_ok_and(|ready| ready > 0)
+        && stdout.read(&mut [0]).is_ok_and(|bytes| bytes > 0)
 }
 
 fn is_mounted(path: &Path) -> bool {
