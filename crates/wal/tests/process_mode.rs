@@ -11,7 +11,7 @@ use nearhead_wal::writer::{DurableWriter, Mode};
 use nearhead_wal::{
     At, Geometry, LogOptions, Lsn, OpenOptions, Stream, StreamOptions, Tail, WalErrorKind, read_log,
 };
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -286,7 +286,8 @@ fn a_program_that_is_killed() {
         .unwrap();
     for lsn in opened.recovered.next_lsn.0.. {
         opened.log.append_durable(&record(lsn)).unwrap();
-        eprintln!("acknowledged {lsn}");
+        // One write for the line: a macro makes two, and the kill may come between them.
+        std::io::stderr().write_all(format!("acknowledged {lsn}\n").as_bytes()).unwrap();
     }
 }
 
