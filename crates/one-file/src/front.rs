@@ -1,9 +1,13 @@
 //! The service, its clock, and who waits for which reply.
 //!
 //! Two threads share it: the one that receives requests from the kernel submits and drives, and
-//! the one that waits for the alarm drives when a reply is due. Replies are sent after the lock was
+//! the timekeeper drives when a reply is due. Replies are sent after the lock was
 //! given back, since sending one may run what waits for it. Every request gets exactly one reply,
 //! never before the service's clock says so; the kernel bounds how many are under way.
+//!
+//! Setting an alarm can take longer than what it is set for (40 us on a virtual machine, where that leaves it; a disk
+//! may have something to do every 60 us). So the timekeeper sleeps only until times that are far, and nobody sets the
+//! alarm while it is awake.
 
 use crate::alarm::Alarm;
 use fuser::{Errno, ReplyData, ReplyEmpty, ReplyWrite};
@@ -11,6 +15,7 @@ use nearhead_disk::{Buffer, BufferPool, Nanos, Payload};
 use nearhead_engine::{ErrorKind, Operation, Reply, Request, RequestError, RequestId};
 use nearhead_volume::Service;
 use nearhead_volume::bare::Slots;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -26,16 +31,21 @@ pub(crate) struct Front<S> {
     core: Mutex<Core<S>>,
     alarm: Alarm,
     start: Instant,
-    /// How long before a reply is due the alarm rings; then the clock is looked at.
+    /// When the service has to be driven next, [`NEVER`] if it need not: what the timekeeper looks at between looks at
+    /// the service itself.
+    due: AtomicU64,
+    /// How long before it is due the timekeeper stays awake, and looks at the clock.
     look: Nanos,
 }
+
+const NEVER: Nanos = Nanos(u64::MAX);
 
 struct Core<S> {
     service: S,
     pending: Slots<Waiting>,
     pool: BufferPool,
-    /// What the alarm is set to.
-    alarm_at: Option<Nanos>,
+    /// Until when the timekeeper sleeps, or is about to; none while it is awake.
+    asleep_until: Option<Nanos>,
     stopping: bool,
 }
 
@@ -45,10 +55,11 @@ impl<S: Service> Front<S> {
             service,
             pending: Slots::default(),
             pool: BufferPool::default(),
-            alarm_at: None,
+            asleep_until: None,
             stopping: false,
         };
-        Ok(Self { core: Mutex::new(core), alarm: Alarm::new()?, start, look })
+        let due = AtomicU64::new(NEVER.0);
+        Ok(Self { core: Mutex::new(core), alarm: Alarm::new()?, start, due, look })
     }
 
     fn now(&self) -> Nanos {
@@ -88,20 +99,18 @@ impl<S: Service> Front<S> {
         self.drive(core, now);
     }
 
-    /// Moves the service on, sets the alarm, sends what is ready.
+    /// Moves the service on, wakes the timekeeper earlier if need be, sends what is ready.
     fn drive(&self, mut core: MutexGuard<'_, Core<S>>, now: Nanos) {
         core.service.drive(now);
         let mut ready = Vec::new();
         while let Some(reply) = core.service.poll_reply() {
             ready.extend(core.pending.remove_tagged(reply.id.0).map(|waiting| (waiting, reply)));
         }
-        let at = core.service.wake_at();
-        if at != core.alarm_at {
-            core.alarm_at = at;
-            if let Some(at) = at {
-                // It can only fail for a value that is none.
-                let _ = self.alarm.set(at.since(now).since(self.look));
-            }
+        let at = core.service.wake_at().unwrap_or(NEVER);
+        self.due.store(at.0, Ordering::SeqCst);
+        if core.asleep_until.is_some_and(|until| at < until) {
+            core.asleep_until = Some(at);
+            self.set_alarm(at, now);
         }
         drop(core);
         for (waiting, reply) in ready {
@@ -113,26 +122,49 @@ impl<S: Service> Front<S> {
 
     /// Sends every reply when it is due, until [`Front::close`].
     pub(crate) fn keep_time(&self) {
-        while self.alarm.wait().is_ok() {
-            loop {
-                let core = self.locked();
-                if core.stopping {
+        loop {
+            let mut core = self.locked();
+            core.asleep_until = None;
+            if core.stopping {
+                return;
+            }
+            let now = self.now();
+            let at = core.service.wake_at().unwrap_or(NEVER);
+            if at <= now {
+                self.drive(core, now);
+            } else if at.since(now) <= self.look {
+                drop(core);
+                self.look_until_due();
+            } else {
+                core.asleep_until = Some(at);
+                drop(core);
+                self.set_alarm(at, now);
+                // Somebody who set it earlier before it was set here has said so before.
+                if self.due.load(Ordering::SeqCst) >= at.0 && self.alarm.wait().is_err() {
                     return;
                 }
-                let now = self.now();
-                let Some(at) = core.service.wake_at() else { break };
-                if at <= now {
-                    self.drive(core, now);
-                } else if at.since(now) > self.look {
-                    // Set by whoever drove last.
-                    break;
-                } else {
-                    drop(core);
-                    while self.now() < at {
-                        std::hint::spin_loop();
-                    }
-                }
             }
+        }
+    }
+
+    /// Returns when the service is to be driven, or not soon any more.
+    fn look_until_due(&self) {
+        loop {
+            let due = Nanos(self.due.load(Ordering::SeqCst));
+            let left = due.since(self.now());
+            if left == Nanos::ZERO || left > self.look {
+                return;
+            }
+            // What a reply sets off may wait for this very processor: the kernel's softirq thread does.
+            std::thread::yield_now();
+        }
+    }
+
+    /// To ring as long before `at` as the timekeeper stays awake.
+    fn set_alarm(&self, at: Nanos, now: Nanos) {
+        if at != NEVER {
+            // It can only fail for a value that is none.
+            let _ = self.alarm.set(at.since(now).since(self.look));
         }
     }
 
@@ -156,7 +188,8 @@ impl<S: Service> Front<S> {
         }
         let is_done = core.service.is_shut_down();
         drop(core);
-        let _ = self.alarm.set(Nanos::ZERO);
+        self.due.store(0, Ordering::SeqCst);
+        self.set_alarm(Nanos::ZERO, Nanos::ZERO);
         is_done
     }
 }

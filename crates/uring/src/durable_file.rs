@@ -12,7 +12,7 @@ use crate::exclusive;
 use crate::probe_direct::{self, Alignment};
 use crate::target::honours_dsync;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{FallocateFlags, Mode, OFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 use std::io::{self, IoSlice};
 use std::path::Path;
@@ -132,6 +132,18 @@ impl DurableFile {
     /// Cuts it off or extends it with a hole. Durable after the next [`DurableFile::sync`].
     pub fn set_len(&self, bytes: u64) -> io::Result<()> {
         Ok(rustix::fs::ftruncate(&self.fd, bytes)?)
+    }
+
+    /// Bytes that its file system has left for everybody.
+    pub fn free_bytes(&self) -> io::Result<u64> {
+        let found = rustix::fs::fstatvfs(&self.fd)?;
+        Ok(found.f_bavail.saturating_mul(found.f_frsize))
+    }
+
+    /// Gives it room for `bytes` from `offset` on, which read as zeros, and makes it so long. What is written there
+    /// then needs no other room.
+    pub fn allocate(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        Ok(rustix::fs::fallocate(&self.fd, FallocateFlags::empty(), offset, bytes)?)
     }
 
     /// Fills `memory` from `offset` on; returns how much there was before the end of the file.

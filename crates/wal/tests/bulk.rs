@@ -24,7 +24,7 @@ fn idle_gate() -> Arc<Gate> {
 fn what_was_written_in_pieces_is_read_in_pieces() {
     let directory = directory("round");
     let mut random = SplitMix::new(1);
-    for len in [0, 1, 4096, 131_071, 131_072, 131_073, 3_000_001] {
+    for len in [0, 1, 4096, 65_535, 65_536, 65_537, 1_048_577, 3_000_001] {
         let path = directory.join(format!("{len}"));
         let all: Vec<u8> = (0..len).map(|_| random.next_u64() as u8).collect();
         let gate = idle_gate();

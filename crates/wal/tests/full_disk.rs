@@ -1,12 +1,15 @@
 //! A log on a file system of its own that is full, or read-only: before the log is made, while the next segment
-//! is, in the middle of appending. A clear error, and nothing that was acknowledged is missing.
+//! is, in the middle of appending; and a bulk file there. A clear error, and nothing that was acknowledged is missing.
 //!
 //! Needs to mount a small tmpfs, which only root may: without that a line says that nothing was tried.
 #![allow(clippy::unwrap_used, reason = "a failing unwrap is the test failing")]
 
+use nearhead_wal::bulk::{BulkWriter, Gate, PaceOptions};
 use nearhead_wal::process::HelperOptions;
 use nearhead_wal::writer::Mode;
-use nearhead_wal::{Geometry, LogOptions, OpenOptions, Opened, Tail, WalErrorKind, read_log};
+use nearhead_wal::{
+    Geometry, Histogram, LogOptions, OpenOptions, Opened, Tail, WalErrorKind, read_log,
+};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -197,4 +200,20 @@ fn a_log_on_a_file_system_that_is_read_only_says_so_and_can_still_be_read() {
         assert_eq!(error.kind, WalErrorKind::ReadOnly, "{mode:?}: {error}");
         assert_eq!(count(&mounted.log()), 1, "{mode:?}");
     }
+}
+
+#[test]
+fn a_bulk_file_that_just_fits_is_written_and_one_that_does_not_says_so() {
+    let Some(mounted) = Mounted::new("bulk") else { return };
+    let all = vec![7; 900 << 10];
+    let write = |name: &str| {
+        let gate = Gate::new(PaceOptions::default(), Box::new(Histogram::default));
+        let mut writer = BulkWriter::create(&mounted.0.join(name), gate.into())?;
+        writer.write(&all)?;
+        writer.finish()
+    };
+    // More room than this was never made for it.
+    assert_eq!(write("first"), Ok(900 << 10));
+    assert!(std::fs::read(mounted.0.join("first")).unwrap() == all);
+    assert_eq!(write("second").unwrap_err().kind, WalErrorKind::NoSpace);
 }

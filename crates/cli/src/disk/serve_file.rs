@@ -17,7 +17,7 @@ use std::time::Instant;
 
 /// A sleep ends 37 us late at the median and 62 at p90 on a virtual machine; looking for longer takes the processor
 /// from those who use the disk.
-const TIMER_LOOK: Nanos = Nanos::from_micros(40);
+const TIMER_LOOK: Nanos = Nanos::from_micros(100);
 
 /// Serves `bare` in `folder` until it is unmounted.
 pub(super) fn run(

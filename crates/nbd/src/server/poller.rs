@@ -107,7 +107,8 @@ impl Poller {
             if !ready.is_empty() || come {
                 return Ok(());
             }
-            std::hint::spin_loop();
+            // What an answer sets off in the kernel may wait for this very processor.
+            std::thread::yield_now();
         }
     }
 

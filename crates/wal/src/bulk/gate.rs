@@ -133,7 +133,7 @@ impl Gate {
         self.freed.notify_all();
     }
 
-    /// Carries out a transfer of `bytes`, at most a piece, once one more piece may be in flight: for
+    /// Carries out a transfer of `bytes`, best few pieces long, once one more piece may be in flight: for
     /// programs that transfer by themselves. It must be out of the page cache when it returns.
     pub fn pass<T>(&self, bytes: usize, transfer: impl FnOnce() -> T) -> T {
         self.enter();

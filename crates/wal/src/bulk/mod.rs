@@ -1,9 +1,8 @@
 //! Bulk writing and reading that leaves a log on the same disk alone.
 //!
 //! A durable write waits behind whatever the device has accepted before it, so what bounds its
-//! latency is the number of bulk bytes in flight, not the rate of bulk: pieces of 128 KiB, few at a
-//! time, keep nearly all of the bandwidth and a small part of the wait (measured on Linux 6.18:
-//! 0.75 ms beside 226 MiB/s, against 31 to 37 ms unmanaged). How many are few depends on the device
+//! latency is the number of bulk bytes in flight, not the rate of bulk: small pieces, few at a
+//! time, keep nearly all of the bandwidth and a small part of the wait (docs/wal-performance.md). How many are few depends on the device
 //! and on who else uses it, so the bound is found, and found again, from the log's own latencies.
 //!
 //! | file | what it does |
@@ -24,6 +23,6 @@ pub use pace::{Pace, PaceOptions};
 pub use reader::BulkReader;
 pub use writer::BulkWriter;
 
-/// Bytes of a piece. Smaller ones cost bandwidth on a disk with a head, larger ones make each
-/// durable write wait longer.
-pub const PIECE_BYTES: usize = 128 << 10;
+/// Bytes of a piece. Smaller ones cost processor time, larger ones make each durable write wait longer: the device needs two in
+/// flight to have something to do all the time, and with two of 128 KiB one write in a hundred takes half as long again (docs/wal-performance.md).
+pub const PIECE_BYTES: usize = 64 << 10;

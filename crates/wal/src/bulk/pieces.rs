@@ -1,13 +1,14 @@
 //! Threads that carry out the pieces of one bulk stream, each through the gate.
 //!
 //! As many threads as pieces can ever be in flight, in the last class of best effort; a piece is a
-//! blocking transfer of at most 128 KiB. Where the page cache is in the way, a written piece is made
+//! blocking transfer of at most 64 KiB. Where the page cache is in the way, a written piece is made
 //! durable at once: what lies in the cache is in flight too, and a gate that does not see it bounds
 //! nothing.
 //!
-//! Pieces of one *new* file exclude each other on ext4, which locks the inode until a thread's write of
-//! blocks that have no room yet is on the disk (Linux 6.18): of several in flight one is at the device. A ring
-//! does not wait there; it was tried, for more bandwidth, and cost latency (docs/wal-performance.md).
+//! On ext4 pieces exclude each other where a file has no room yet: a thread's write of such blocks locks the inode until it
+//! is on the disk (Linux 6.18), so that of several pieces in flight one is at the device, and nothing between two of them. So
+//! [`super::BulkWriter`] allocates ahead, and two threads keep the device busy
+//! (docs/wal-performance.md).
 
 use super::PIECE_BYTES;
 use super::gate::Gate;

@@ -14,12 +14,20 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+/// Room is made for so much at a time, more for a larger file.
+const ROOM_BYTES_MIN: u64 = 1 << 20;
+const ROOM_BYTES_MAX: u64 = 32 << 20;
+/// What is left for others when room is made must be so many times as much: a log may need the last of it.
+const SPARE_STEPS: u64 = 8;
+
 /// A new file being written.
 pub struct BulkWriter {
     pieces: Pieces,
     filling: BufferMut,
     filled: usize,
     offset: u64,
+    /// Up to where the file has room.
+    room_end: u64,
     failed: Option<WalError>,
 }
 
@@ -29,7 +37,7 @@ impl BulkWriter {
         let file = DurableFile::open(path, Access::Create, true).map_err(from_open)?;
         let mut pieces = Pieces::start(file, gate)?;
         let filling = pieces.memory();
-        Ok(Self { pieces, filling, filled: 0, offset: 0, failed: None })
+        Ok(Self { pieces, filling, filled: 0, offset: 0, room_end: 0, failed: None })
     }
 
     /// Adds bytes. Waits while as many pieces as may be are in flight.
@@ -60,9 +68,24 @@ impl BulkWriter {
         let whole = len.next_multiple_of(4096);
         let mut bytes = bytes;
         bytes[len..whole].fill(0);
+        self.make_room(self.offset + whole as u64);
         let piece = Piece { action: Action::Write, offset: self.offset, bytes, len: whole };
         self.offset += len as u64;
         self.pieces.submit(piece)
+    }
+
+    /// Allocates ahead: pieces that need no room from the file system do not exclude each other (see [`super::pieces`]). As
+    /// much as the file has already, so that a small one takes little, and a large one waits seldom. Where it cannot, pieces are
+    /// written all the same, and say what is wrong.
+    fn make_room(&mut self, end: u64) {
+        let file = self.pieces.file();
+        if end <= self.room_end || !file.is_direct() {
+            return;
+        }
+        let step = self.room_end.clamp(ROOM_BYTES_MIN, ROOM_BYTES_MAX);
+        let is_spare = file.free_bytes().is_ok_and(|free| free / step >= SPARE_STEPS);
+        let is_made = is_spare && file.allocate(self.room_end, step).is_ok();
+        self.room_end = if is_made { self.room_end + step } else { u64::MAX };
     }
 
     /// Takes back pieces that are done; all of them if `all`.
