@@ -2,10 +2,9 @@
 //!
 //! With `k` pieces in flight a durable write waits for about `k` piece times, while bandwidth stops
 //! growing after a few. Where that knee is differs by device and changes with other tenants, so it
-//! is probed: one piece more while the log's p99 is within its target, half as many when it is not.
-//! Halving gets out of trouble in a few windows; and of several independent streams on one disk
-//! none starves (Chiu and Jain, 1989, show that of these rules only this one converges to shares
-//! that are both efficient and fair). Without any traffic on the log there is nobody to protect, and the bound grows.
+//! is probed: one piece more while the log's p99 is within its target, fewer when it is not. Halving gets out of trouble in a few
+//! windows, and is what lets several independent streams on one disk find shares (Chiu and Jain, 1989).
+//! Without any traffic on the log there is nobody to protect, and the bound grows.
 //!
 //! What the target means is that of a hundred writes one may take longer. So slow writes are counted against that
 //! budget, over windows: one that is slow by chance halves nothing (the p99 of a window of 30 writes is its slowest, and

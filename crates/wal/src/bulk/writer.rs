@@ -1,7 +1,7 @@
 //! Writing a large file in pieces: a snapshot, a compaction.
 //!
 //! [`BulkWriter::finish`] alone says that the file is whole and durable; a writer that is dropped,
-//! or met an error, leaves a file that nobody should use.
+//! or met an error, leaves a file that nobody should use, which may be longer than what was written.
 
 use super::PIECE_BYTES;
 use super::gate::Gate;
