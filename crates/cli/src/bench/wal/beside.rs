@@ -69,6 +69,8 @@ struct Case {
 struct Cell {
     case: Case,
     alone: Latencies,
+    /// The p99 alone that the goal is made of: of several tests the one in the middle, in ms.
+    alone_p99: f64,
     beside: Latencies,
     bulk_mib_per_s: f64,
     /// What bulk has alone under this scheduler.
@@ -82,7 +84,7 @@ impl Cell {
     }
 
     fn goal_ratio(&self) -> f64 {
-        self.beside.p99 / (self.alone.p99 + self.piece_ms())
+        self.beside.p99 / (self.alone_p99 + self.piece_ms())
     }
 
     fn bandwidth_pct(&self) -> f64 {
@@ -209,8 +211,12 @@ fn tests_of(case: Case, effort: Effort) -> usize {
     if case.bulk == Bulk::Paced && case.scheduler != "bfq" { effort.pick(3, 1) } else { 1 }
 }
 
-/// The test whose p99 is in the middle.
+/// The test whose p99 is in the middle, of the middle p99 alone: whatever disturbed one test alone must not set a goal.
 fn middle_of(mut tests: Vec<Cell>) -> Option<Cell> {
+    let alone_p99 = median(&tests.iter().map(|test| test.alone.p99).collect::<Vec<_>>());
+    for test in &mut tests {
+        test.alone_p99 = alone_p99;
+    }
     tests.sort_by(|one, other| one.goal_ratio().total_cmp(&other.goal_ratio()));
     let middle = tests.len() / 2;
     tests.into_iter().nth(middle)
@@ -250,7 +256,8 @@ fn one(
                 rate
             }
         })?;
-    Ok(Cell { case, alone, beside, bulk_mib_per_s, bulk_alone_mib_per_s })
+    let alone_p99 = alone.p99;
+    Ok(Cell { case, alone, alone_p99, beside, bulk_mib_per_s, bulk_alone_mib_per_s })
 }
 
 fn table(cells: &[Cell]) -> String {
@@ -279,7 +286,7 @@ fn table(cells: &[Cell]) -> String {
             bulk.name().to_owned(),
             rate.name(),
             ms(cell.alone.p50),
-            ms(cell.alone.p99),
+            ms(cell.alone_p99),
             ms(cell.beside.mean),
             ms(cell.beside.p50),
             ms(cell.beside.p99),
@@ -308,7 +315,7 @@ fn rows(cells: &[Cell]) -> Vec<Row> {
         let base = format!(
             "p99 {:.3} ms over p99 alone {:.3} and a piece's {:.3} ms",
             cell.beside.p99,
-            cell.alone.p99,
+            cell.alone_p99,
             cell.piece_ms()
         );
         rows.push(Row::new(cell.row_name("p99_ratio"), most, cell.goal_ratio(), base));
@@ -327,6 +334,7 @@ mod tests {
         Cell {
             case: Case { scheduler: "mq-deadline", who: Who::Log(Mode::Thread), bulk, rate: PACED },
             alone: latencies(0.5),
+            alone_p99: 0.5,
             beside: latencies(beside_p99),
             bulk_mib_per_s,
             bulk_alone_mib_per_s: 250.0,
@@ -351,6 +359,16 @@ mod tests {
         let middle = middle_of(tests).unwrap();
         assert_eq!((middle.beside.p99, middle.bulk_mib_per_s), (1.1, 240.0));
         assert!(middle_of(Vec::new()).is_none());
+    }
+
+    #[test]
+    fn a_test_that_was_disturbed_alone_sets_no_goal() {
+        let mut disturbed = cell(Bulk::Paced, 4.0, 225.0);
+        disturbed.alone.p99 = 3.5;
+        let tests =
+            [disturbed, cell(Bulk::Paced, 1.1, 225.0), cell(Bulk::Paced, 1.0, 225.0)].into();
+        let middle = middle_of(tests).unwrap();
+        assert_eq!((middle.beside.p99, middle.alone_p99, middle.goal_ratio()), (1.1, 0.5, 1.1));
     }
 
     #[test]
