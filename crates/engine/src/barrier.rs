@@ -17,6 +17,8 @@ pub(crate) struct Barrier {
     pub(crate) flush_ticket: u64,
     pub(crate) stage_target: u64,
     pub(crate) invalid_target: u64,
+    /// Client bytes that the waiter wrote in place.
+    pub(crate) written: u64,
 }
 
 impl Engine {
@@ -26,6 +28,7 @@ impl Engine {
             stage_target: self.stage.end(),
             invalid_target: self.invalidations.want_all(),
             flush_ticket: self.flusher.want(),
+            written: 0,
         };
         let skipped = is_made(Mistake::FlushSkipped);
         let barrier =
@@ -37,6 +40,7 @@ impl Engine {
 
     pub(crate) fn wait_for(&mut self, barrier: Barrier) {
         if self.barriers.is_empty() && self.is_met(&barrier) {
+            self.count_in_place(barrier.written);
             self.reply(barrier.id, Ok(Vec::new()));
         } else if self.failure.is_some() {
             let error = self.failure_error();
@@ -53,18 +57,20 @@ impl Engine {
     }
 
     pub(crate) fn release_waiters(&mut self) {
-        while let Some((target, id)) = self.commit.durable_waiters.front().copied() {
-            if self.commit.committed < target {
-                break;
-            }
-            self.commit.durable_waiters.pop_front();
-            self.reply(id, Ok(Vec::new()));
+        let committed = self.commit.committed;
+        let waiters = &mut self.commit.durable_waiters;
+        let done = waiters.iter().take_while(|waiter| waiter.target <= committed).count();
+        let done: Vec<_> = waiters.drain(..done).collect();
+        for waiter in done {
+            self.count_logged(waiter.written);
+            self.reply(waiter.id, Ok(Vec::new()));
         }
         while let Some(barrier) = self.barriers.front().copied() {
             if !self.is_met(&barrier) {
                 break;
             }
             self.barriers.pop_front();
+            self.count_in_place(barrier.written);
             self.reply(barrier.id, Ok(Vec::new()));
         }
     }

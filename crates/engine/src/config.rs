@@ -118,6 +118,10 @@ pub struct Config {
     pub snapshot_period: Nanos,
     /// In `flush` mode, write staged blocks out after so long even if nobody asks.
     pub stage_age_max: Nanos,
+    /// A command that the disk has not answered for so long is told of, and counted.
+    pub stall_after: Nanos,
+    /// A write for which there is no space under a sparse image waits so long at most before it fails.
+    pub no_space_wait_max: Nanos,
     /// Seconds since midnight at `Nanos::ZERO`, for the off-hours window.
     pub second_of_day_at_zero: u32,
     /// Refuse every change.

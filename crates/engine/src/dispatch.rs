@@ -5,6 +5,7 @@
 //! completion finds its purpose exactly once.
 
 use crate::admission::{Admission, Outstanding, Pace};
+use crate::disk_report::DiskWork;
 use crate::head::Head;
 use crate::slab::Slab;
 use nearhead_disk::{Class, Command, CommandId, Nanos, Properties, Submission, Ticket};
@@ -51,13 +52,38 @@ pub(crate) struct InFlight {
     pub(crate) bytes: u64,
     /// First device byte after the transfer (0 for flushes).
     pub(crate) end_offset: u64,
+    /// What of the device it is about, for those who tell of it: first byte and length, none for a flush.
+    pub(crate) extent: Option<(u64, u64)>,
     /// It leaves with the one before it.
     follows: bool,
     reads: bool,
-    left_at: Nanos,
+    trims: bool,
+    has_left: bool,
+    pub(crate) left_at: Nanos,
 }
 
 impl InFlight {
+    /// What it is for, in the words of those who count errors.
+    pub(crate) fn work(&self) -> DiskWork {
+        match self.purpose {
+            Purpose::InPlace { .. } if self.trims => DiskWork::Trim,
+            Purpose::InPlace { .. } | Purpose::Spill | Purpose::CheckpointWrite => {
+                DiskWork::HomeWrite
+            }
+            Purpose::Record | Purpose::Torn => DiskWork::LogWrite,
+            Purpose::Journal
+            | Purpose::SnapshotBody
+            | Purpose::SnapshotHeader
+            | Purpose::SnapshotCopy => DiskWork::MapWrite,
+            Purpose::Recovery if self.extent.is_none() => DiskWork::Flush,
+            Purpose::Flush => DiskWork::Flush,
+            Purpose::Read { .. }
+            | Purpose::CheckpointRead { .. }
+            | Purpose::SwapRead { .. }
+            | Purpose::Recovery => DiskWork::Read,
+        }
+    }
+
     /// Whether it is a transfer of what a client reads, or writes in place: near-head placement stays with
     /// those, not with the engine's own work.
     fn is_for_client(&self) -> bool {
@@ -93,6 +119,37 @@ fn transfer(command: &Command) -> (u64, u64) {
     }
 }
 
+fn extent(command: &Command) -> Option<(u64, u64)> {
+    match command {
+        Command::Read { offset, len } => Some((*offset, u64::from(*len))),
+        Command::Write { offset, parts, .. } => {
+            Some((*offset, nearhead_disk::total_len(parts) as u64))
+        }
+        Command::WriteZeroes { offset, len, .. } | Command::Trim { offset, len } => {
+            Some((*offset, *len))
+        }
+        Command::Flush => None,
+    }
+}
+
+impl InFlight {
+    fn new(purpose: Purpose, class: Class, command: &Command, now: Nanos) -> Self {
+        let (bytes, end_offset) = transfer(command);
+        Self {
+            purpose,
+            class,
+            bytes,
+            end_offset,
+            extent: extent(command),
+            reads: matches!(command, Command::Read { .. }),
+            trims: matches!(command, Command::Trim { .. }),
+            has_left: false,
+            left_at: now,
+            follows: false,
+        }
+    }
+}
+
 impl Dispatcher {
     pub(crate) fn new(properties: &Properties) -> Self {
         Self {
@@ -121,6 +178,17 @@ impl Dispatcher {
         self.in_flight.is_empty()
     }
 
+    /// When each command on the disk left, and what it is for.
+    pub(crate) fn on_disk(&self) -> impl Iterator<Item = (Nanos, DiskWork)> + '_ {
+        let left = self.in_flight.iter().filter(|command| command.has_left);
+        left.map(|command| (command.left_at, command.work()))
+    }
+
+    /// Whether anything left that is not answered.
+    pub(crate) fn is_on_disk(&self) -> bool {
+        self.outstanding.commands_total() > 0
+    }
+
     /// How long `done` took, and whether it moved the arm, as far as one can tell.
     pub(crate) fn took(&self, done: &InFlight) -> (Nanos, bool) {
         let took = self.now.since(done.left_at);
@@ -136,16 +204,9 @@ impl Dispatcher {
         purpose: Purpose,
         command: Command,
     ) {
-        let (bytes, end_offset) = transfer(&command);
-        let id = self.in_flight.insert(InFlight {
-            purpose,
-            class,
-            bytes,
-            end_offset,
-            reads: matches!(command, Command::Read { .. }),
-            left_at: self.now,
-            follows: false,
-        });
+        let new = InFlight::new(purpose, class, &command, self.now);
+        let bytes = new.bytes;
+        let id = self.in_flight.insert(new);
         if self.waiting[class as usize].is_empty() && self.may_leave(admission, class, bytes) {
             self.leave(id, class, bytes, command);
         } else {
@@ -164,17 +225,8 @@ impl Dispatcher {
     ) {
         let mut bytes = u64::from(admission.piece_bytes());
         for command in commands {
-            let end_offset = transfer(&command).1;
-            let follows = bytes == 0;
-            let id = self.in_flight.insert(InFlight {
-                purpose,
-                class,
-                bytes,
-                end_offset,
-                reads: false,
-                left_at: self.now,
-                follows,
-            });
+            let new = InFlight::new(purpose, class, &command, self.now);
+            let id = self.in_flight.insert(InFlight { bytes, follows: bytes == 0, ..new });
             self.waiting[class as usize].push_back((id, command));
             bytes = 0;
         }
@@ -198,6 +250,7 @@ impl Dispatcher {
         self.outstanding.add(class, bytes);
         if let Some(leaving) = self.in_flight.get_mut(id) {
             leaving.left_at = self.now;
+            leaving.has_left = true;
         }
         if let Some(leaving) = self.in_flight.get(id).filter(|leaving| leaving.is_for_client()) {
             let writes = matches!(leaving.purpose, Purpose::InPlace { .. });

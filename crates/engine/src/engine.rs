@@ -15,7 +15,9 @@ use crate::barrier::Barrier;
 use crate::cleaning::{Checkpoint, Schedule, Swap};
 use crate::commit::Commit;
 use crate::config::{Ack, Setup};
-use crate::dispatch::{Dispatcher, Purpose};
+use crate::disk_report::{DiskErrorReport, DiskEvent};
+use crate::disk_watch::DiskWatch;
+use crate::dispatch::{Dispatcher, InFlight, Purpose};
 use crate::flusher::Flusher;
 use crate::in_place::{InPlaceState, SmallWrite};
 use crate::invalidation::Invalidations;
@@ -34,7 +36,7 @@ use crate::snapshot::Snapshotter;
 use crate::spill::Spill;
 use crate::stage::{Stage, Taken};
 use crate::stats::{Stats, Status};
-use nearhead_disk::{Class, Command, Completion, Nanos, Payload, Submission};
+use nearhead_disk::{Class, Command, Completion, DiskError, Nanos, Payload, Submission};
 use std::collections::VecDeque;
 
 /// A request that is not answered yet.
@@ -71,6 +73,7 @@ pub struct Engine {
     pub(crate) requests: Slab<Active>,
     pub(crate) replies: VecDeque<Reply>,
     pub(crate) dispatcher: Dispatcher,
+    pub(crate) watch: DiskWatch,
     pub(crate) admission: Box<dyn Admission>,
     pub(crate) placement: Box<dyn Placement>,
     pub(crate) rotation: Rotation,
@@ -131,6 +134,7 @@ impl Engine {
             requests: Slab::new(),
             replies: VecDeque::new(),
             dispatcher: Dispatcher::new(&setup.properties),
+            watch: DiskWatch::default(),
             admission: config.admission.build(),
             placement: config.placement.build(),
             rotation: Rotation::of(&setup),
@@ -207,8 +211,12 @@ impl Engine {
             return;
         };
         let result = completion.result;
-        if result.is_err() {
-            self.stats.disk_errors += 1;
+        if let Err(error) = &result {
+            self.note_disk_error(&done, error);
+        }
+        if self.watch.stall().is_some() {
+            let (on_disk, after) = (self.dispatcher.on_disk(), self.setup.config.stall_after);
+            self.watch.note_answer(done.left_at, on_disk, now, after);
         }
         self.note_rotation(&done, result.is_ok());
         match done.purpose {
@@ -229,9 +237,38 @@ impl Engine {
         }
     }
 
+    fn note_disk_error(&mut self, done: &InFlight, error: &DiskError) {
+        self.stats.disk_errors += 1;
+        self.watch.note(DiskErrorReport {
+            work: done.work(),
+            kind: error.kind,
+            offset: done.extent.map(|(offset, _)| offset),
+            len: done.extent.map_or(0, |(_, len)| len),
+            at: self.now,
+            detail: error.detail.clone(),
+        });
+    }
+
+    /// What the disk did wrong since the last call, oldest first: for a log. Call until `None`, now and then.
+    pub fn poll_disk_event(&mut self) -> Option<DiskEvent> {
+        self.watch.poll(self.now)
+    }
+
+    /// Looks for commands that are not answered, when it is time to.
+    fn look_for_stalls(&mut self) {
+        let after = self.setup.config.stall_after;
+        if self.dispatcher.is_on_disk() {
+            self.watch.note_busy(self.now, after);
+        }
+        if self.watch.look_at().is_some_and(|at| at <= self.now) {
+            self.watch.look(self.dispatcher.on_disk(), self.now, after);
+        }
+    }
+
     /// Does everything that follows from what was handled and from the time.
     pub fn advance(&mut self, now: Nanos) {
         self.set_now(now);
+        self.look_for_stalls();
         if matches!(self.phase, Phase::Recovering(_)) {
             self.advance_recovery();
             if matches!(self.phase, Phase::Recovering(_)) {
@@ -274,11 +311,13 @@ impl Engine {
 
     /// When [`Engine::advance`] must be called even if nothing happens.
     pub fn next_wake(&self) -> Option<Nanos> {
-        match self.phase {
+        let stall = self.watch.look_at().filter(|_| self.dispatcher.is_on_disk());
+        let own = match self.phase {
             // A stop waits for a swap that collects its entries step by step.
             Phase::Serving | Phase::Draining => self.next_background_wake(),
             Phase::Recovering(_) | Phase::Stopped => None,
-        }
+        };
+        [stall, own].into_iter().flatten().min()
     }
 
     /// Makes everything durable and stops; replies to what is under way still come.
@@ -355,8 +394,8 @@ impl Engine {
             self.failure = Some(reason);
         }
         let error = self.failure_error();
-        for (_, id) in std::mem::take(&mut self.commit.durable_waiters) {
-            self.reply(id, Err(error.clone()));
+        for waiter in std::mem::take(&mut self.commit.durable_waiters) {
+            self.reply(waiter.id, Err(error.clone()));
         }
         for barrier in std::mem::take(&mut self.barriers) {
             self.reply(barrier.id, Err(error.clone()));
@@ -428,6 +467,11 @@ impl Engine {
             snapshot_number: self.snapshotter.number,
             checkpointing: self.checkpoint.is_busy() && self.failure.is_none(),
             wants_checkpoint_permit: self.wants_checkpoint_permit(),
+            disk_errors: self.watch.counts(),
+            last_disk_error: self.watch.last().cloned(),
+            stall: self.watch.stall(),
+            stalls: self.watch.stalls(),
+            shortage: self.watch.shortage(),
             damage: self.recovered.damage.clone(),
             recovery_read_bytes: self.recovered.read_bytes,
             recovery_records: self.recovered.records,

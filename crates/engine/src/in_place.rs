@@ -50,6 +50,8 @@ pub(crate) struct SmallWrite {
     pub(crate) extents: Vec<(u64, Payload)>,
     pub(crate) fua: bool,
     pub(crate) atomic: bool,
+    /// It is what a trim leaves: nothing that a client wrote.
+    pub(crate) trims: bool,
 }
 
 impl SmallWrite {
@@ -59,6 +61,13 @@ impl SmallWrite {
             .iter()
             .map(|(offset, data)| offset / sector..(offset + data.len() as u64) / sector)
             .collect()
+    }
+
+    /// The sectors within which all of it lies.
+    pub(crate) fn hull(&self) -> Range<u64> {
+        let ranges = self.sector_ranges();
+        let start = ranges.iter().map(|range| range.start).min().unwrap_or(0);
+        start..ranges.iter().map(|range| range.end).max().unwrap_or(start)
     }
 }
 
@@ -76,7 +85,6 @@ impl Engine {
         action: Action,
         fua: bool,
     ) {
-        self.stats.in_place_bytes += len;
         let durable = fua || self.acknowledges_durable();
         let state = InPlaceState {
             offset,
@@ -221,8 +229,10 @@ impl Engine {
             return self.finish_slot(slot, Err(error));
         }
         let (durable, volatile) = (state.durable, state.volatile);
+        let written = if matches!(state.action, Action::Trim) { 0 } else { state.len };
         self.displace(range.start, range.end - range.start, volatile);
         if !durable {
+            self.count_in_place(written);
             return self.finish_slot(slot, Ok(Vec::new()));
         }
         let barrier = Barrier {
@@ -230,10 +240,17 @@ impl Engine {
             stage_target: 0,
             flush_ticket: if volatile { self.flusher.want() } else { 0 },
             invalid_target: self.want_invalidations(),
+            written,
         };
         self.requests.remove(slot);
         self.unlock(slot);
         self.wait_for(barrier);
+    }
+
+    /// A write of so many client bytes in place is answered with success.
+    pub(crate) fn count_in_place(&mut self, bytes: u64) {
+        self.stats.written_bytes += bytes;
+        self.stats.in_place_bytes += bytes;
     }
 
     /// Home now holds the newest copy of these sectors: what the map said is stale.

@@ -17,6 +17,8 @@ mod barrier;
 mod cleaning;
 mod commit;
 pub mod config;
+mod disk_report;
+mod disk_watch;
 mod dispatch;
 mod engine;
 mod flusher;
@@ -44,6 +46,9 @@ pub mod stats;
 
 pub use allocation::Run;
 pub use config::{Ack, AdmissionPolicy, Cleaning, Config, JournalPlace, PlacementPolicy, Setup};
+pub use disk_report::{
+    DiskErrorCounts, DiskErrorReport, DiskEvent, DiskStall, DiskWork, Shortage, disk_error_name,
+};
 pub use engine::Engine;
 pub use gate::{ATOMIC_EXTENTS_MAX, REQUEST_BYTES_MAX};
 pub use request::{ErrorKind, Hint, Operation, Reply, Request, RequestError, RequestId};

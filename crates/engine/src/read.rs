@@ -234,7 +234,6 @@ fn poisoned(sector: u64) -> RequestError {
 
 impl Engine {
     pub(crate) fn start_read(&mut self, id: RequestId, offset: u64, len: u32) {
-        self.stats.read_bytes += u64::from(len);
         let state = self.plan_read(offset, len, 0, false);
         let slot = self.requests.insert(Active { id, body: Body::Read(state) });
         self.launch_read(slot);
@@ -325,6 +324,7 @@ impl Engine {
             }
             return self.launch_read(slot);
         }
+        self.stats.read_bytes += u64::from(state.len);
         let parts = state.collect();
         self.finish_slot(slot, Ok(parts));
     }

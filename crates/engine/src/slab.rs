@@ -39,6 +39,10 @@ impl<T> Slab<T> {
         Some(value)
     }
 
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.entries.iter().flatten()
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.entries.len() - self.free.len()
     }

@@ -5,6 +5,7 @@
 //! sectors, or for room in the stage. While it waits it sits in a request slot; the usual write
 //! never gets one.
 
+use crate::commit::DurableWaiter;
 use crate::engine::{Active, Body, Engine};
 use crate::in_place::{Action, SmallWrite};
 use crate::request::{ErrorKind, Hint, RequestId};
@@ -12,6 +13,7 @@ use crate::sectors::{BLOCK_SECTORS, SECTOR, blocks_of};
 use crate::stage::Piece;
 use nearhead_disk::Payload;
 use nearhead_planted::{Mistake, is_made};
+use std::ops::Range;
 
 /// A write-zeroes up to this many bytes is logged (it costs one item of a record, no payload).
 const LOGGED_ZEROES_BYTES_MAX: u64 = 256 << 10;
@@ -50,20 +52,20 @@ impl Engine {
 
     pub(crate) fn start_write(&mut self, id: RequestId, offset: u64, data: Payload, fua: bool) {
         let len = data.len() as u64;
-        self.stats.written_bytes += len;
         if !self.is_logged(offset, len) {
             return self.start_in_place(id, offset, len, Action::Write(data), fua);
         }
         if self.locks.is_empty() && self.waiting_for_room.is_empty() && self.has_room_for(len) {
             self.stage_extent(offset, &data, &mut Group::None);
-            return self.acknowledge_small(id, fua);
+            let sectors = offset / SECTOR as u64..(offset + len) / SECTOR as u64;
+            return self.acknowledge_small(id, fua, sectors, len);
         }
-        self.wait_small(id, SmallWrite { extents: vec![(offset, data)], fua, atomic: false });
+        let extents = vec![(offset, data)];
+        self.wait_small(id, SmallWrite { extents, fua, atomic: false, trims: false });
     }
 
     pub(crate) fn start_write_atomic(&mut self, id: RequestId, extents: Vec<(u64, Payload)>) {
-        self.stats.written_bytes += extents.iter().map(|(_, data)| data.len() as u64).sum::<u64>();
-        self.wait_small(id, SmallWrite { extents, fua: true, atomic: true });
+        self.wait_small(id, SmallWrite { extents, fua: true, atomic: true, trims: false });
     }
 
     pub(crate) fn start_write_zeroes(
@@ -75,10 +77,9 @@ impl Engine {
         fast_only: bool,
     ) {
         if self.logs_writes() && len <= self.logged_zeroes_bytes_max() {
-            self.stats.written_bytes += len;
-            let data = Payload::Zeros(len as usize);
-            return self
-                .wait_small(id, SmallWrite { extents: vec![(offset, data)], fua, atomic: false });
+            let extents = vec![(offset, Payload::Zeros(len as usize))];
+            let write = SmallWrite { extents, fua, atomic: false, trims: false };
+            return self.wait_small(id, write);
         }
         if fast_only && !self.setup.properties.fast_zero {
             return self.fail_request(
@@ -87,7 +88,6 @@ impl Engine {
                 "write-zeroes of this size is as slow as a write on this disk",
             );
         }
-        self.stats.written_bytes += len;
         self.start_in_place(id, offset, len, Action::Zeroes, fua);
     }
 
@@ -175,7 +175,8 @@ impl Engine {
         for (offset, data) in &write.extents {
             self.stage_extent(*offset, data, &mut group);
         }
-        self.acknowledge_small(id, write.fua);
+        let written = if write.trims { 0 } else { bytes };
+        self.acknowledge_small(id, write.fua, write.hull(), written);
         self.unlock(slot);
         true
     }
@@ -190,7 +191,6 @@ impl Engine {
         let start = offset / SECTOR as u64;
         let mut from = 0;
         self.commit.note_staged(self.now);
-        self.stats.logged_bytes += data.len() as u64;
         for (block, first, len) in blocks_of(start, (data.len() / SECTOR) as u64) {
             let bytes = usize::from(len) * SECTOR;
             let piece = Piece { first, len, data: data.slice(from..from + bytes) };
@@ -203,17 +203,26 @@ impl Engine {
         }
     }
 
-    fn acknowledge_small(&mut self, id: RequestId, fua: bool) {
+    /// Everything of the request is staged: `written` client bytes within `sectors`.
+    fn acknowledge_small(&mut self, id: RequestId, fua: bool, sectors: Range<u64>, written: u64) {
         let end = self.stage.end();
         if (fua || self.acknowledges_durable()) && !is_made(Mistake::AckBeforeRecord) {
             self.commit.want(end);
-            self.commit.durable_waiters.push_back((end, id));
+            let waiter = DurableWaiter { target: end, id, sectors, written };
+            self.commit.durable_waiters.push_back(waiter);
             return;
         }
+        self.count_logged(written);
         if self.stage.bytes() * 2 > self.setup.config.stage_bytes_max {
             self.commit.want(end);
         }
         self.reply(id, Ok(Vec::new()));
+    }
+
+    /// A write of so many client bytes through the logs is answered with success.
+    pub(crate) fn count_logged(&mut self, bytes: u64) {
+        self.stats.written_bytes += bytes;
+        self.stats.logged_bytes += bytes;
     }
 
     /// Trim: logged copies become zeros, the rest is given back to a device that can take it.
@@ -223,7 +232,8 @@ impl Engine {
         }
         let ranges = self.trimmed_ranges(offset, len);
         if ranges.is_empty() {
-            return self.acknowledge_small(id, fua);
+            let sectors = offset / SECTOR as u64..(offset + len) / SECTOR as u64;
+            return self.acknowledge_small(id, fua, sectors, 0);
         }
         let extents = ranges
             .iter()
@@ -232,12 +242,12 @@ impl Engine {
                 (range.start * SECTOR as u64, Payload::Zeros(len))
             })
             .collect();
-        self.wait_small(id, SmallWrite { extents, fua, atomic: false });
+        self.wait_small(id, SmallWrite { extents, fua, atomic: false, trims: true });
     }
 
     /// What of the range has a copy outside its home, as sector runs; at most half a stage full (the
     /// content after a trim is the client's to not care about; what is left keeps its newest copy).
-    fn trimmed_ranges(&self, offset: u64, len: u64) -> Vec<std::ops::Range<u64>> {
+    fn trimmed_ranges(&self, offset: u64, len: u64) -> Vec<Range<u64>> {
         let (start, sectors) = (offset / SECTOR as u64, len / SECTOR as u64);
         let end = start + sectors;
         let sectors_max = (self.setup.config.stage_bytes_max / 2 / SECTOR) as u64;

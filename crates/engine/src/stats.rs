@@ -1,5 +1,7 @@
 //! Counters and gauges of an engine, with their units in their names.
 
+use crate::disk_report::{DiskErrorCounts, DiskErrorReport, DiskStall, Shortage};
+
 /// What happened since the engine started. All counts only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
@@ -7,13 +9,13 @@ pub struct Stats {
     pub requests: u64,
     /// Requests answered with an error.
     pub requests_failed: u64,
-    /// Client bytes read.
+    /// Client bytes of reads that were answered with success.
     pub read_bytes: u64,
-    /// Client bytes written, logged or in place.
+    /// Client bytes of writes that were answered with success, logged or in place.
     pub written_bytes: u64,
-    /// Client bytes written that went through a log.
+    /// Those of them that went through a log.
     pub logged_bytes: u64,
-    /// Client bytes written in place.
+    /// Those of them that went in place.
     pub in_place_bytes: u64,
     /// Records written.
     pub records: u64,
@@ -45,7 +47,7 @@ pub struct Stats {
     pub checksum_retries: u64,
     /// Reads refused because a checksum did not match or the address is poisoned.
     pub unreadable: u64,
-    /// Errors of the disk.
+    /// Errors of the disk; [`Status::disk_errors`] says of what kind.
     pub disk_errors: u64,
 }
 
@@ -76,6 +78,16 @@ pub struct Status {
     pub checkpointing: bool,
     /// Whether a checkpoint that can wait is due, or runs on a permit; never without coordination.
     pub wants_checkpoint_permit: bool,
+    /// Commands that failed, by what they were for and how.
+    pub disk_errors: DiskErrorCounts,
+    /// The last of them.
+    pub last_disk_error: Option<DiskErrorReport>,
+    /// Commands that the disk does not answer.
+    pub stall: Option<DiskStall>,
+    /// How often it was found not to.
+    pub stalls: u64,
+    /// Writes wait for space under a sparse image.
+    pub shortage: Option<Shortage>,
     /// Findings of recovery that lost or doubt data; empty for a healthy volume.
     pub damage: Vec<String>,
     /// Bytes read by recovery.

@@ -150,6 +150,8 @@ pub fn default_config(superblock: &Superblock, properties: &Properties, width: u
         snapshot_after_bytes: 1 << 30,
         snapshot_period: Nanos::from_secs(600),
         stage_age_max: Nanos::from_secs(1),
+        stall_after: Nanos::from_secs(30),
+        no_space_wait_max: Nanos::from_secs(10),
         second_of_day_at_zero: 0,
         read_only: superblock.must_be_read_only(),
         accept_loss: false,

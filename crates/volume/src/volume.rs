@@ -8,7 +8,9 @@ use crate::open::{Found, OpenError, find_superblock};
 use crate::service::{Extent, Service, ServiceInfo};
 use crate::sync_io::SyncIo;
 use nearhead_disk::{Disk, Nanos, Zones};
-use nearhead_engine::{Config, Engine, REQUEST_BYTES_MAX, Reply, Request, Setup, Status};
+use nearhead_engine::{
+    Config, DiskEvent, Engine, REQUEST_BYTES_MAX, Reply, Request, Setup, Status,
+};
 use nearhead_format::{Layout, Superblock};
 use std::os::fd::BorrowedFd;
 use std::time::Instant;
@@ -132,6 +134,12 @@ impl<D: Disk> Volume<D> {
         let mut status = self.engine.status();
         status.damage.splice(0..0, self.superblock_findings.iter().cloned());
         status
+    }
+
+    /// What the disk did wrong since the last call, oldest first: for a log. Call until `None` after each drive, or
+    /// now and then.
+    pub fn poll_disk_event(&mut self) -> Option<DiskEvent> {
+        self.engine.poll_disk_event()
     }
 
     /// What the volume was created as.

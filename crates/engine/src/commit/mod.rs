@@ -25,6 +25,7 @@ use nearhead_disk::{Nanos, Payload};
 use nearhead_format::Entry;
 use nearhead_format::record::{RecordHeader, SectorRange};
 use std::collections::VecDeque;
+use std::ops::Range;
 use torn::TornRecords;
 
 /// A record on its way to the disk.
@@ -50,6 +51,18 @@ pub(crate) struct RecordInFlight {
     pub(crate) failed_logs: Vec<u32>,
 }
 
+/// A small write that is answered once it is durable.
+#[derive(Clone, Debug)]
+pub(crate) struct DurableWaiter {
+    /// Stage position before which everything of it stands.
+    pub(crate) target: u64,
+    pub(crate) id: RequestId,
+    /// Home sectors within which it lies.
+    pub(crate) sectors: Range<u64>,
+    /// Client bytes that it writes.
+    pub(crate) written: u64,
+}
+
 /// State of committing.
 #[derive(Debug)]
 pub(crate) struct Commit {
@@ -66,7 +79,7 @@ pub(crate) struct Commit {
     /// Ranges of that record.
     pub(crate) echo: Vec<SectorRange>,
     /// Small writes waiting for a stage position, in order.
-    pub(crate) durable_waiters: VecDeque<(u64, RequestId)>,
+    pub(crate) durable_waiters: VecDeque<DurableWaiter>,
     /// When the oldest staged block came, if any is staged and nobody wants it committed.
     staged_since: Option<Nanos>,
     /// Journal block of the record in flight, if there is one and a journal.
