@@ -18,6 +18,7 @@ use crate::config::{Ack, Setup};
 use crate::disk_report::{DiskErrorReport, DiskEvent};
 use crate::disk_watch::DiskWatch;
 use crate::dispatch::{Dispatcher, InFlight, Purpose};
+use crate::failed_homes::FailedHomes;
 use crate::flusher::Flusher;
 use crate::in_place::{InPlaceState, SmallWrite};
 use crate::invalidation::Invalidations;
@@ -84,6 +85,7 @@ pub struct Engine {
     pub(crate) commit: Commit,
     pub(crate) journal: Option<MapJournal>,
     pub(crate) spill: Option<Spill>,
+    pub(crate) failed_homes: FailedHomes,
     pub(crate) invalidations: Invalidations,
     pub(crate) flusher: Flusher,
     pub(crate) locks: RangeLocks,
@@ -145,6 +147,7 @@ impl Engine {
             commit: Commit::new(),
             journal: MapJournal::new(&setup),
             spill: None,
+            failed_homes: FailedHomes::default(),
             invalidations: Invalidations::default(),
             flusher: Flusher::new(setup.properties.volatile_cache),
             locks: RangeLocks::new(),
@@ -226,9 +229,9 @@ impl Engine {
             Purpose::Journal => self.on_journal(result),
             Purpose::Torn => self.on_torn_cleared(&result),
             Purpose::Flush => self.on_flush(result),
-            Purpose::Spill => self.on_spill(result),
+            Purpose::Spill => self.on_spill(done.extent, result),
             Purpose::CheckpointRead { io } => self.on_checkpoint_read(io, result),
-            Purpose::CheckpointWrite => self.on_checkpoint_write(result),
+            Purpose::CheckpointWrite => self.on_checkpoint_write(done.extent, result),
             Purpose::SwapRead { io } => self.on_swap_read(io, result),
             Purpose::SnapshotBody => self.on_snapshot_body(result),
             Purpose::SnapshotHeader => self.on_snapshot_header(result),
@@ -278,6 +281,8 @@ impl Engine {
         if self.is_stopped() {
             return;
         }
+        self.logs.end_rests(now);
+        self.retry_record();
         let flusher = &self.flusher;
         self.invalidations.settle(|ticket| flusher.is_done(ticket));
         if matches!(self.phase, Phase::Draining) {
@@ -394,17 +399,7 @@ impl Engine {
             self.failure = Some(reason);
         }
         let error = self.failure_error();
-        for waiter in std::mem::take(&mut self.commit.durable_waiters) {
-            self.reply(waiter.id, Err(error.clone()));
-        }
-        for barrier in std::mem::take(&mut self.barriers) {
-            self.reply(barrier.id, Err(error.clone()));
-        }
-        let mut slots = std::mem::take(&mut self.blocked);
-        slots.extend(std::mem::take(&mut self.waiting_for_room));
-        for slot in slots {
-            self.finish_slot(slot, Err(error.clone()));
-        }
+        self.refuse_all(&error);
     }
 
     pub(crate) fn failure_error(&self) -> RequestError {
@@ -469,6 +464,7 @@ impl Engine {
             wants_checkpoint_permit: self.wants_checkpoint_permit(),
             disk_errors: self.watch.counts(),
             last_disk_error: self.watch.last().cloned(),
+            homes_failed: self.failed_homes.len() as u64,
             stall: self.watch.stall(),
             stalls: self.watch.stalls(),
             shortage: self.watch.shortage(),

@@ -14,9 +14,10 @@ use crate::barrier::Barrier;
 use crate::dispatch::Purpose;
 use crate::engine::{Active, Body, Engine};
 use crate::read::BULK_BYTES_ABOVE;
-use crate::request::{ErrorKind, RequestError, RequestId};
+use crate::refusals::told;
+use crate::request::{RequestError, RequestId};
 use crate::sectors::SECTOR;
-use nearhead_disk::{Class, Command, DiskError, DiskErrorKind, Payload};
+use nearhead_disk::{Class, Command, DiskError, Payload};
 use nearhead_planted::{Mistake, is_made};
 use std::ops::Range;
 
@@ -26,6 +27,13 @@ pub(crate) enum Action {
     Write(Payload),
     Zeroes,
     Trim,
+}
+
+impl InPlaceState {
+    /// The home sectors that it changes.
+    pub(crate) fn sectors(&self) -> Range<u64> {
+        self.offset / SECTOR as u64..(self.offset + self.len) / SECTOR as u64
+    }
 }
 
 /// Progress of one in-place write.
@@ -61,13 +69,6 @@ impl SmallWrite {
             .iter()
             .map(|(offset, data)| offset / sector..(offset + data.len() as u64) / sector)
             .collect()
-    }
-
-    /// The sectors within which all of it lies.
-    pub(crate) fn hull(&self) -> Range<u64> {
-        let ranges = self.sector_ranges();
-        let start = ranges.iter().map(|range| range.start).min().unwrap_or(0);
-        start..ranges.iter().map(|range| range.end).max().unwrap_or(start)
     }
 }
 
@@ -198,12 +199,7 @@ impl Engine {
         };
         state.remaining -= 1;
         if let Err(error) = result {
-            let kind = match error.kind {
-                DiskErrorKind::OutOfSpace => ErrorKind::NoSpace,
-                DiskErrorKind::ReadOnly => ErrorKind::ReadOnly,
-                DiskErrorKind::Io | DiskErrorKind::Gone | DiskErrorKind::Invalid => ErrorKind::Io,
-            };
-            state.error.get_or_insert(RequestError::new(kind, error.detail));
+            state.error.get_or_insert(told(&error));
         }
         if state.error.is_none() && state.issued < state.len {
             return self.transfer_in_place(slot);

@@ -11,7 +11,7 @@ use crate::config::Setup;
 use crate::dispatch::Purpose;
 use crate::engine::Engine;
 use crate::logs::Ring;
-use nearhead_disk::{Buffer, Class, Command, DiskError, Payload};
+use nearhead_disk::{Buffer, Class, Command, Payload};
 use nearhead_format::map_device::JOURNAL_BLOCK_BYTES;
 use nearhead_format::record::HEADER_BYTES_MAX;
 use std::num::NonZeroU32;
@@ -59,31 +59,30 @@ impl Engine {
         room
     }
 
-    /// Writes the copy of a record's header; says whether there is a journal.
-    pub(crate) fn journal_header(&mut self, header: &Buffer) -> bool {
-        let Some(journal) = self.journal.as_mut() else { return false };
+    /// Writes the copy of a record's header; says where, if there is a journal.
+    pub(crate) fn journal_header(&mut self, header: &Buffer) -> Option<u32> {
+        let journal = self.journal.as_mut()?;
         let blocks = entry_blocks(header.len());
         let Some(position) = journal.ring.place(blocks, 0) else {
             self.fail("internal: no place in the map's journal".to_owned());
-            return false;
+            return None;
         };
         journal.ring.advance(position, blocks);
         self.commit.journal_from.get_or_insert(position);
-        let offset = journal.offset + u64::from(position) * JOURNAL_BLOCK_BYTES;
+        let command = self.journal_command(position, header)?;
+        self.issue(Class::Durable, Purpose::Journal, command);
+        Some(position)
+    }
+
+    /// The write of that copy.
+    pub(crate) fn journal_command(&self, position: u32, header: &Buffer) -> Option<Command> {
+        let offset = self.journal.as_ref()?.offset + u64::from(position) * JOURNAL_BLOCK_BYTES;
+        let blocks = entry_blocks(header.len());
         let padding = blocks as usize * JOURNAL_BLOCK_BYTES as usize - header.len();
         let mut parts = vec![Payload::Bytes(header.clone())];
         if padding > 0 {
             parts.push(Payload::Zeros(padding));
         }
-        let durable = self.flusher.is_needed();
-        self.issue(Class::Durable, Purpose::Journal, Command::Write { offset, parts, durable });
-        true
-    }
-
-    pub(crate) fn on_journal(&mut self, result: Result<Payload, DiskError>) {
-        match result {
-            Ok(_) => self.record_part_is_done(),
-            Err(error) => self.fail(format!("the map device failed: {error}")),
-        }
+        Some(Command::Write { offset, parts, durable: self.flusher.is_needed() })
     }
 }

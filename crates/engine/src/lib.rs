@@ -21,6 +21,7 @@ mod disk_report;
 mod disk_watch;
 mod dispatch;
 mod engine;
+mod failed_homes;
 mod flusher;
 mod gate;
 mod head;
@@ -34,6 +35,7 @@ pub mod range_lock;
 pub mod range_set;
 mod read;
 mod recovery;
+mod refusals;
 pub mod request;
 mod rotation;
 mod sectors;
@@ -51,6 +53,7 @@ pub use disk_report::{
 };
 pub use engine::Engine;
 pub use gate::{ATOMIC_EXTENTS_MAX, REQUEST_BYTES_MAX};
+pub use logs::{LogCounts, Occupancy};
 pub use request::{ErrorKind, Hint, Operation, Reply, Request, RequestError, RequestId};
 pub use stats::{Stats, Status};
 

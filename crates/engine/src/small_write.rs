@@ -58,7 +58,8 @@ impl Engine {
         if self.locks.is_empty() && self.waiting_for_room.is_empty() && self.has_room_for(len) {
             self.stage_extent(offset, &data, &mut Group::None);
             let sectors = offset / SECTOR as u64..(offset + len) / SECTOR as u64;
-            return self.acknowledge_small(id, fua, sectors, len);
+            let waiter = DurableWaiter::new(id, sectors, len);
+            return self.acknowledge_small(fua, waiter);
         }
         let extents = vec![(offset, data)];
         self.wait_small(id, SmallWrite { extents, fua, atomic: false, trims: false });
@@ -176,7 +177,9 @@ impl Engine {
             self.stage_extent(*offset, data, &mut group);
         }
         let written = if write.trims { 0 } else { bytes };
-        self.acknowledge_small(id, write.fua, write.hull(), written);
+        let mut ranges = write.sector_ranges().into_iter();
+        let waiter = DurableWaiter::new(id, ranges.next().unwrap_or_default(), written);
+        self.acknowledge_small(write.fua, DurableWaiter { more: ranges.collect(), ..waiter });
         self.unlock(slot);
         true
     }
@@ -203,20 +206,19 @@ impl Engine {
         }
     }
 
-    /// Everything of the request is staged: `written` client bytes within `sectors`.
-    fn acknowledge_small(&mut self, id: RequestId, fua: bool, sectors: Range<u64>, written: u64) {
+    /// Everything of the request is staged.
+    fn acknowledge_small(&mut self, fua: bool, waiter: DurableWaiter) {
         let end = self.stage.end();
         if (fua || self.acknowledges_durable()) && !is_made(Mistake::AckBeforeRecord) {
             self.commit.want(end);
-            let waiter = DurableWaiter { target: end, id, sectors, written };
-            self.commit.durable_waiters.push_back(waiter);
+            self.commit.durable_waiters.push_back(DurableWaiter { target: end, ..waiter });
             return;
         }
-        self.count_logged(written);
+        self.count_logged(waiter.written);
         if self.stage.bytes() * 2 > self.setup.config.stage_bytes_max {
             self.commit.want(end);
         }
-        self.reply(id, Ok(Vec::new()));
+        self.reply(waiter.id, Ok(Vec::new()));
     }
 
     /// A write of so many client bytes through the logs is answered with success.
@@ -232,8 +234,7 @@ impl Engine {
         }
         let ranges = self.trimmed_ranges(offset, len);
         if ranges.is_empty() {
-            let sectors = offset / SECTOR as u64..(offset + len) / SECTOR as u64;
-            return self.acknowledge_small(id, fua, sectors, 0);
+            return self.acknowledge_small(fua, DurableWaiter::new(id, 0..0, 0));
         }
         let extents = ranges
             .iter()

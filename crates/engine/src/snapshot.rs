@@ -12,10 +12,11 @@
 //!   snapshot protects stays protected. The copy comes second, so that one that is newer than all
 //!   headers tells of a header that was durable and is no more.
 
+use crate::commit::pause;
 use crate::dispatch::Purpose;
 use crate::engine::{Engine, Phase};
 use crate::map::Map;
-use nearhead_disk::{Buffer, BufferMut, Class, Command, DiskError, Nanos, Payload};
+use nearhead_disk::{Buffer, BufferMut, Class, Command, DiskError, DiskErrorKind, Nanos, Payload};
 use nearhead_format::record::FLAG_RELOCATION;
 use nearhead_format::snapshot::{
     BodyItem, BodyWriter, FLAG_CLEAN_SHUTDOWN, HintRange, LogState, SNAPSHOT_HEADER_BYTES,
@@ -34,6 +35,8 @@ const CLAIM_SEARCH_MAX: usize = 1 << 16;
 /// Claimed logs that make a snapshot worth its cost: a recovery looks up to [`crate::RECORD_BYTES_MAX`] ahead in
 /// each, 4 GiB in all, also when they are empty.
 const CLAIMS_MANY: usize = 2048;
+/// How often a transfer of a snapshot is tried before the snapshot has failed.
+const TRANSFERS_MAX: u32 = 5;
 /// Attempts in a row that may fail before those who wait for a snapshot are told.
 const FAILURES_MAX: u32 = 3;
 
@@ -70,6 +73,13 @@ struct InProgress {
     /// The header, once it is on its way: what its copy will be.
     copy: Option<Buffer>,
     in_flight: bool,
+    /// What is on its way, to be sent again if it fails.
+    current: Option<(Purpose, Command)>,
+    /// How often that failed, and when it is sent again if it waits for that.
+    attempts: u32,
+    again_at: Option<Nanos>,
+    /// It failed for want of space.
+    lack_of_space: Option<DiskError>,
     clean: bool,
     /// Bulk, so that it comes to its end beside any other load; before that if somebody waits for the
     /// room it frees.
@@ -127,6 +137,15 @@ impl Snapshotter {
 
     pub(crate) fn is_busy(&self) -> bool {
         self.in_progress.is_some() || self.demanded
+    }
+
+    /// Why the one under way does not go on, if there is no space for it.
+    pub(crate) fn lack_of_space(&self) -> Option<DiskError> {
+        self.in_progress.as_ref()?.lack_of_space.clone()
+    }
+
+    pub(crate) fn is_short_of_space(&self) -> bool {
+        self.in_progress.as_ref().is_some_and(|work| work.lack_of_space.is_some())
     }
 
     /// Clients wait for the one being written: its next pieces go first.
@@ -208,8 +227,8 @@ impl Engine {
     /// When a snapshot is due by time alone.
     pub(crate) fn snapshot_wake(&self) -> Option<Nanos> {
         let snapshotter = &self.snapshotter;
-        if snapshotter.in_progress.is_some() {
-            return None;
+        if let Some(work) = &snapshotter.in_progress {
+            return work.again_at;
         }
         let rests_until = snapshotter.rests_until();
         let idle = snapshotter.wished.then(|| {
@@ -304,6 +323,10 @@ impl Engine {
             flush_ticket: None,
             copy: None,
             in_flight: false,
+            current: None,
+            attempts: 0,
+            again_at: None,
+            lack_of_space: None,
             clean,
             class: if waited_for { Class::Foreground } else { Class::Bulk },
             claims_new,
@@ -349,6 +372,11 @@ impl Engine {
         let Some(mut work) = self.snapshotter.in_progress.take() else { return };
         if !work.in_flight {
             self.snapshot_step(&mut work);
+        } else if work.again_at.is_some_and(|at| at <= self.now) {
+            work.again_at = None;
+            if let Some((purpose, command)) = work.current.clone() {
+                self.issue(work.class, purpose, command);
+            }
         }
         self.snapshotter.in_progress = Some(work);
     }
@@ -367,7 +395,7 @@ impl Engine {
             let parts = vec![Payload::Bytes(piece.freeze().slice(0..filled))];
             let command = Command::Write { offset: work.offset, parts, durable: false };
             work.offset += filled as u64;
-            return self.issue(work.class, Purpose::SnapshotBody, command);
+            return self.send_snapshot(work, Purpose::SnapshotBody, command);
         }
         let ticket = *work.flush_ticket.get_or_insert_with(|| self.flusher.want());
         if self.flusher.is_done(ticket) || is_made(Mistake::SnapshotHeaderTooEarly) {
@@ -388,48 +416,85 @@ impl Engine {
         let bytes = BufferMut::copy_of(&header.encode()).freeze();
         work.copy = Some(bytes.clone());
         let offset = self.setup.layout.slot_offsets[header.slot() as usize];
-        self.write_durably(work.class, Purpose::SnapshotHeader, offset, bytes);
+        self.write_durably(work, Purpose::SnapshotHeader, offset, bytes);
     }
 
-    fn write_durably(&mut self, class: Class, purpose: Purpose, offset: u64, bytes: Buffer) {
+    fn write_durably(
+        &mut self,
+        work: &mut InProgress,
+        purpose: Purpose,
+        offset: u64,
+        bytes: Buffer,
+    ) {
         let durable = self.flusher.is_needed();
         let command = Command::Write { offset, parts: vec![Payload::Bytes(bytes)], durable };
-        self.issue(class, purpose, command);
+        self.send_snapshot(work, purpose, command);
+    }
+
+    fn send_snapshot(&mut self, work: &mut InProgress, purpose: Purpose, command: Command) {
+        work.current = Some((purpose, command.clone()));
+        self.issue(work.class, purpose, command);
+    }
+
+    /// A transfer of the snapshot is done: says whether the snapshot can go on.
+    fn snapshot_goes_on(&mut self, result: Result<Payload, DiskError>) -> bool {
+        let Some(work) = self.snapshotter.in_progress.as_mut() else { return false };
+        let Err(error) = result else {
+            work.attempts = 0;
+            if work.lack_of_space.take().is_some() {
+                self.note_space();
+            }
+            return true;
+        };
+        work.attempts += 1;
+        match error.kind {
+            DiskErrorKind::OutOfSpace => {
+                work.lack_of_space = Some(error.clone());
+                work.again_at = Some(self.now + pause(work.attempts));
+                if matches!(self.phase, Phase::Draining) {
+                    self.wait_for_space(&error);
+                } else {
+                    // Who waits for what it frees is told where that room is missed.
+                    self.watch.note_no_space(self.now, self.setup.config.no_space_wait_max);
+                }
+            }
+            DiskErrorKind::Io if work.attempts < TRANSFERS_MAX => {
+                work.again_at = Some(self.now + pause(work.attempts));
+            }
+            _ => self.snapshot_failed(&error),
+        }
+        false
     }
 
     pub(crate) fn on_snapshot_body(&mut self, result: Result<Payload, DiskError>) {
-        match result {
-            Ok(_) => {
-                self.flusher.note_volatile_write();
-                if let Some(work) = self.snapshotter.in_progress.as_mut() {
-                    work.in_flight = false;
-                }
+        if self.snapshot_goes_on(result) {
+            self.flusher.note_volatile_write();
+            if let Some(work) = self.snapshotter.in_progress.as_mut() {
+                work.in_flight = false;
             }
-            Err(error) => self.snapshot_failed(&error),
         }
     }
 
     pub(crate) fn on_snapshot_header(&mut self, result: Result<Payload, DiskError>) {
-        if let Err(error) = result {
-            return self.snapshot_failed(&error);
+        if !self.snapshot_goes_on(result) {
+            return;
         }
         if is_made(Mistake::SnapshotCopyMissing) {
             return self.snapshot_is_safe();
         }
-        let work = self.snapshotter.in_progress.as_mut();
-        let Some((class, Some(copy))) = work.map(|work| (work.class, work.copy.take())) else {
-            return;
-        };
-        let slot = (self.snapshotter.number + 1) % 2;
-        let offset = self.setup.layout.snapshot_copy_offset(slot as usize);
-        self.write_durably(class, Purpose::SnapshotCopy, offset, copy);
+        let Some(mut work) = self.snapshotter.in_progress.take() else { return };
+        if let Some(copy) = work.copy.take() {
+            let slot = (self.snapshotter.number + 1) % 2;
+            let offset = self.setup.layout.snapshot_copy_offset(slot as usize);
+            self.write_durably(&mut work, Purpose::SnapshotCopy, offset, copy);
+        }
+        self.snapshotter.in_progress = Some(work);
     }
 
     pub(crate) fn on_snapshot_copy(&mut self, result: Result<Payload, DiskError>) {
-        if let Err(error) = result {
-            return self.snapshot_failed(&error);
+        if self.snapshot_goes_on(result) {
+            self.snapshot_is_safe();
         }
-        self.snapshot_is_safe();
     }
 
     /// Header and copy are durable.

@@ -4,16 +4,25 @@
 //! stage as a batch, are written home sorted and merged, and count as committed once the transfers
 //! are durable and every logged copy they made stale is invalidated. An atomic group is never
 //! spilled, since homes cannot be written all-or-nothing; it waits for room.
+//!
+//! A home that cannot be written costs only those who wait for that block: after some attempts, alone, it is put
+//! off ([`Engine::put_off`]), and whoever stands behind it goes on.
 
 use crate::dispatch::Purpose;
 use crate::engine::Engine;
+use crate::refusals::told;
+use crate::request::{ErrorKind, RequestError};
 use crate::sectors::{BLOCK_SECTORS, SECTOR};
-use crate::stage::{Front, Taken};
-use nearhead_disk::{Class, Command, DiskError, Payload};
+use crate::stage::{Front, StagedBlock, Taken};
+use nearhead_disk::{Class, Command, DiskError, DiskErrorKind, Payload};
 use nearhead_format::record::WRITES_MAX;
+use std::ops::Range;
 
 /// Most bytes spilled at once.
 const SPILL_BYTES_MAX: u64 = 1 << 20;
+/// How often a block is written home before those who wait for it are told that it cannot be: together with
+/// others, then alone.
+const ATTEMPTS_MAX: u32 = 3;
 
 /// A batch on its way home.
 #[derive(Debug)]
@@ -22,8 +31,16 @@ pub(crate) struct Spill {
     remaining: usize,
     /// Whether a flush must follow them.
     volatile: bool,
+    /// Stage position of its first block.
+    front: u64,
     /// Stage position committed when all is done.
     stage_end: u64,
+    /// How often what failed was tried.
+    attempts: u32,
+    /// Device bytes that could not be written in this attempt.
+    failed: Vec<Range<u64>>,
+    /// The last reason.
+    problem: Option<(DiskErrorKind, RequestError)>,
     /// Set when transfers are done: what must follow.
     follows: Option<Follows>,
 }
@@ -40,47 +57,110 @@ impl Engine {
         if self.spill.is_some() {
             return;
         }
-        if self.stage.front_is_group() {
-            if self.checkpoint.is_copying() {
-                return;
-            }
-            // Waits for the checkpoint to make room, or for the snapshots that free what records
-            // since the last one protect and settle what in-place writes made stale; if there is
-            // nothing of all that, room will never come.
-            let snapshots_free = self.snapshotter.is_busy()
-                || self.commit.bytes_since_snapshot > 0
-                || !self.invalidations.is_empty();
-            // Where snapshots fail, only a checkpoint of everything that leaves nothing ends the wait.
-            let is_no_use = if self.snapshotter.lasting_problem().is_some() {
-                self.checkpoint.nothing_left()
-            } else {
-                self.checkpoint.found_nothing()
-            };
-            if is_no_use && snapshots_free {
-                self.demand_snapshot_for_room();
-            } else if self.checkpoint.nothing_left() && self.transferring.is_empty() {
-                self.fail(
-                    "no log has room for an atomic write and nothing can be checkpointed".into(),
-                );
-            }
+        self.put_off_what_rests();
+        if self.stage.is_empty() || self.failure.is_some() {
             return;
+        }
+        if self.stage.front_is_group() {
+            return self.find_room_for_group();
         }
         let blocks = self.blocks_to_spill();
         if blocks == 0 {
             return;
         }
+        let front = self.stage.front();
         self.taken = Taken::new(self.stage.take_front(blocks));
+        self.note_stage_taken();
         self.stats.spills += 1;
-        let commands = self.spill_commands();
+        let commands = self.spill_commands(&self.taken.blocks, false);
         self.spill = Some(Spill {
             remaining: commands.len(),
             volatile: self.flusher.is_needed() && commands.len() > 1,
+            front,
             stage_end: self.stage.front(),
+            attempts: 0,
+            failed: Vec::new(),
+            problem: None,
             follows: None,
         });
+        self.issue_spill(commands);
+    }
+
+    fn issue_spill(&mut self, commands: Vec<Command>) {
         for command in commands {
             self.issue(Class::Foreground, Purpose::Spill, command);
         }
+    }
+
+    /// Blocks left the stage from the front: how long others wait is counted anew.
+    fn note_stage_taken(&mut self) {
+        self.commit.note_taken();
+        if !self.stage.is_empty() {
+            self.commit.note_staged(self.now);
+        }
+    }
+
+    /// An atomic write waits for the checkpoint to make room, or for the snapshots that free what records since
+    /// the last one protect and settle what in-place writes made stale; if there is nothing of all that, room
+    /// does not come, and those who wait for it are told.
+    fn find_room_for_group(&mut self) {
+        if self.checkpoint.is_copying() {
+            return;
+        }
+        let snapshots_free = self.snapshotter.is_busy()
+            || self.commit.bytes_since_snapshot > 0
+            || !self.invalidations.is_empty();
+        // Where snapshots fail, only a checkpoint of everything that leaves nothing ends the wait.
+        let is_no_use = if self.snapshotter.lasting_problem().is_some() {
+            self.checkpoint.nothing_left()
+        } else {
+            self.checkpoint.found_nothing()
+        };
+        if is_no_use && snapshots_free {
+            self.demand_snapshot_for_room();
+        } else if self.checkpoint.nothing_left() && self.transferring.is_empty() {
+            let error = RequestError::new(
+                ErrorKind::NoSpace,
+                "no log has room for an atomic write and nothing can be checkpointed now; see `nearhead check`",
+            );
+            self.put_off_front(self.stage.group_at_front(), &error);
+        }
+    }
+
+    /// Blocks at the front whose homes failed a moment ago let the others pass.
+    fn put_off_what_rests(&mut self) {
+        if self.failed_homes.is_empty() {
+            return;
+        }
+        let (homes, now) = (&self.failed_homes, self.now);
+        let singles = self.stage.blocks().take(self.stage.singles_at_front());
+        let rest = singles.take_while(|block| homes.rests(*block, now)).count();
+        if rest == 0 {
+            return;
+        }
+        let nobody_passes = self.stage.blocks().all(|block| homes.rests(block, now));
+        let error = RequestError::new(
+            ErrorKind::Io,
+            "no log has room for the write, and the disk failed to write it in place; it is tried again later, see \
+             the kernel log",
+        );
+        self.put_off_front(rest, &error);
+        if nobody_passes {
+            // Nothing leaves the stage: who waits for room in it would wait until homes are mended.
+            for slot in std::mem::take(&mut self.waiting_for_room) {
+                self.finish_slot(slot, Err(error.clone()));
+            }
+        }
+    }
+
+    /// Puts off so many blocks at the front of the stage.
+    fn put_off_front(&mut self, count: usize, error: &RequestError) {
+        let front = self.stage.front();
+        let blocks = (front..).zip(self.stage.take_front(count)).collect();
+        // Nothing of the stage is on its way: what stands before the front now is durable, or put off.
+        self.commit.committed = self.commit.committed.max(self.stage.front());
+        self.note_stage_taken();
+        self.put_off(blocks, error);
     }
 
     /// How many blocks at the front of the stage can go home now: not those that a checkpoint batch is
@@ -96,23 +176,25 @@ impl Engine {
         self.stage.blocks().take(blocks).position(is_older_underway).unwrap_or(blocks)
     }
 
-    fn spill_commands(&self) -> Vec<Command> {
-        let mut pieces: Vec<(u64, Payload)> = Vec::new();
-        for staged in &self.taken.blocks {
+    /// The writes that bring blocks home, neighbours merged unless each is to be written `alone`.
+    fn spill_commands(&self, blocks: &[StagedBlock], alone: bool) -> Vec<Command> {
+        let mut pieces: Vec<(u64, Payload, bool)> = Vec::new();
+        for staged in blocks {
+            let alone = alone || self.failed_homes.is_suspect(staged.block);
             for piece in &staged.pieces {
                 let sector = staged.block * BLOCK_SECTORS + u64::from(piece.first);
-                pieces.push((sector * SECTOR as u64, piece.data.clone()));
+                pieces.push((sector * SECTOR as u64, piece.data.clone(), alone));
             }
         }
-        pieces.sort_by_key(|(offset, _)| *offset);
+        pieces.sort_by_key(|(offset, ..)| *offset);
         let mut commands: Vec<Command> = Vec::new();
         let mut end = u64::MAX;
-        for (offset, data) in pieces {
+        for (offset, data, alone) in pieces {
             let Some(home) = self.setup.layout.home(offset) else { continue };
             let start = home.device_offset;
             let len = data.len() as u64;
             match commands.last_mut() {
-                Some(Command::Write { parts, .. }) if end == start => parts.push(data),
+                Some(Command::Write { parts, .. }) if end == start && !alone => parts.push(data),
                 _ => {
                     commands.push(Command::Write {
                         offset: start,
@@ -121,7 +203,7 @@ impl Engine {
                     });
                 }
             }
-            end = start + len;
+            end = if alone { u64::MAX } else { start + len };
         }
         // One durable transfer, or many and one flush at the end.
         if let [Command::Write { durable, .. }] = commands.as_mut_slice() {
@@ -130,21 +212,31 @@ impl Engine {
         commands
     }
 
-    pub(crate) fn on_spill(&mut self, result: Result<Payload, DiskError>) {
-        if let Err(error) = result {
-            return self.fail(format!("no log has room and writing in place failed: {error}"));
-        }
+    pub(crate) fn on_spill(
+        &mut self,
+        extent: Option<(u64, u64)>,
+        result: Result<Payload, DiskError>,
+    ) {
         let Some(spill) = self.spill.as_mut() else { return };
+        if let (Err(error), Some((offset, len))) = (result, extent) {
+            spill.failed.push(offset..offset + len);
+            spill.problem = Some((error.kind, told(&error)));
+        }
         spill.remaining -= 1;
         if spill.remaining > 0 {
             return;
         }
-        let volatile = spill.volatile;
-        if volatile {
+        if spill.volatile {
             self.flusher.note_volatile_write();
         }
+        if self.spill_again() {
+            return;
+        }
+        let Some(spill) = self.spill.as_mut() else { return };
+        let volatile = spill.volatile;
         let blocks = std::mem::take(&mut self.taken).blocks;
         for staged in &blocks {
+            self.failed_homes.note_written(staged.block);
             for piece in &staged.pieces {
                 let sector = staged.block * BLOCK_SECTORS + u64::from(piece.first);
                 self.displace(sector, u64::from(piece.len), volatile);
@@ -156,6 +248,55 @@ impl Engine {
             spill.follows = Some(Follows { flush_ticket, invalid_target });
         }
         self.retry_blocked();
+    }
+
+    /// Blocks of which a transfer failed are written once more, each alone; those for which that was no use are
+    /// put off. Says whether transfers are under way again.
+    fn spill_again(&mut self) -> bool {
+        let Some(spill) = self.spill.as_mut().filter(|spill| !spill.failed.is_empty()) else {
+            return false;
+        };
+        let failed = std::mem::take(&mut spill.failed);
+        spill.attempts += 1;
+        let (attempts, front) = (spill.attempts, spill.front);
+        let problem = spill.problem.clone();
+        let layout = self.setup.layout;
+        let is_missed = |staged: &StagedBlock| {
+            staged.pieces.iter().any(|piece| {
+                let sector = staged.block * BLOCK_SECTORS + u64::from(piece.first);
+                let home = layout.home(sector * SECTOR as u64).map_or(0, |home| home.device_offset);
+                let end = home + piece.data.len() as u64;
+                failed.iter().any(|range| range.start < end && home < range.end)
+            })
+        };
+        if attempts < ATTEMPTS_MAX {
+            let missed: Vec<StagedBlock> =
+                self.taken.blocks.iter().filter(|staged| is_missed(staged)).cloned().collect();
+            let mut commands = self.spill_commands(&missed, true);
+            // Some were written before: only a flush makes all of them durable.
+            for command in &mut commands {
+                if let Command::Write { durable, .. } = command {
+                    *durable = false;
+                }
+            }
+            if let Some(spill) = self.spill.as_mut() {
+                spill.remaining = commands.len();
+                spill.volatile = self.flusher.is_needed();
+            }
+            self.issue_spill(commands);
+            return true;
+        }
+        let Some((kind, error)) = problem else { return false };
+        let taken = std::mem::take(&mut self.taken).blocks;
+        let (missed, written): (Vec<_>, Vec<_>) =
+            (front..).zip(taken).partition(|(_, staged)| is_missed(staged));
+        self.taken = Taken::new(written.into_iter().map(|(_, staged)| staged).collect());
+        for (_, staged) in missed.iter().filter(|_| kind == DiskErrorKind::Io) {
+            self.failed_homes.note_failed(staged.block, true, self.now);
+        }
+        let told = format!("no log has room and writing in place failed: {}", error.detail);
+        self.put_off(missed, &RequestError::new(error.kind, told));
+        false
     }
 
     /// Ends the spill if it is done. True while records that carry staged blocks must wait.

@@ -206,6 +206,26 @@ impl Stage {
         glued.map_or(self.queue.len(), |first| first - 1)
     }
 
+    /// Blocks of the atomic group at the front, or 1.
+    pub(crate) fn group_at_front(&self) -> usize {
+        1 + self.queue.iter().skip(1).take_while(|staged| staged.glued).count()
+    }
+
+    /// Takes back a block that had left from the front, behind all others. What was staged of it since is newer.
+    pub(crate) fn put_back(&mut self, block: StagedBlock) {
+        let Some(position) = self.index.get(&block.block) else {
+            self.bytes += block.sectors() as usize * SECTOR;
+            self.index.insert(block.block, self.end());
+            self.queue.push_back(block);
+            return;
+        };
+        let staged = &mut self.queue[(position - self.front) as usize];
+        let (before, newer) =
+            (staged.sectors(), std::mem::replace(&mut staged.pieces, block.pieces));
+        newer.into_iter().for_each(|piece| staged.put(piece));
+        self.bytes += (staged.sectors() - before) as usize * SECTOR;
+    }
+
     /// Every staged block, oldest first.
     pub(crate) fn blocks(&self) -> impl Iterator<Item = u64> + '_ {
         self.queue.iter().map(|staged| staged.block)
@@ -273,6 +293,24 @@ mod tests {
         assert_eq!(ranges, [(0, 2), (2, 3), (5, 3)]);
         assert_eq!(stage.bytes(), 4096);
         assert_eq!(stage.end(), 1, "a hot block keeps its place");
+    }
+
+    #[test]
+    fn a_block_that_comes_back_stands_last_and_covers_nothing_newer() {
+        let mut stage = Stage::default();
+        stage.put(5, piece(0, 4), false);
+        stage.put(6, piece(0, 8), false);
+        let back = stage.take_front(1).remove(0);
+        stage.put_back(back.clone());
+        assert_eq!(stage.blocks().collect::<Vec<_>>(), [6, 5]);
+        assert_eq!((stage.bytes(), stage.end()), (6144, 3));
+        let back = stage.take_front(2).remove(1);
+        stage.put(5, Piece { data: Payload::Zeros(2 * SECTOR), ..piece(3, 2) }, false);
+        stage.put_back(back);
+        let found: Vec<_> = stage.get(5).unwrap().pieces.iter().map(|p| (p.first, p.len)).collect();
+        assert_eq!(found, [(0, 3), (3, 2)]);
+        assert!(matches!(stage.get(5).unwrap().pieces[1].data, Payload::Zeros(_)));
+        assert_eq!((stage.bytes(), stage.end()), (2560, 4));
     }
 
     #[test]

@@ -82,6 +82,8 @@ pub struct Status {
     pub disk_errors: DiskErrorCounts,
     /// The last of them.
     pub last_disk_error: Option<DiskErrorReport>,
+    /// Blocks that stay in the logs, or in memory, because their homes could not be written; each is tried again.
+    pub homes_failed: u64,
     /// Commands that the disk does not answer.
     pub stall: Option<DiskStall>,
     /// How often it was found not to.

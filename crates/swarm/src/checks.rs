@@ -42,6 +42,12 @@ impl Life<'_> {
         })
     }
 
+    /// What the volume counts as it goes is what counting anew finds.
+    pub(crate) fn check_counts(&mut self) -> Result<(), String> {
+        let checked = self.volume()?.engine().check_counts();
+        checked.map_err(|problem| format!("the counts have drifted: {problem}"))
+    }
+
     /// Zeros where nothing was ever written are as they must be; the oracle judges the rest.
     fn note_content(&mut self, content: &mut BTreeMap<u64, u64>, start: u64, found: Vec<u64>) {
         self.tally.sectors_checked += found.len() as u64;

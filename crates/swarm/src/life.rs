@@ -10,6 +10,7 @@ use crate::scenario::{Arrangement, Scenario};
 use crate::steps::{Place, Step, WINDOW_SECTORS, WINDOWS};
 use crate::tally::Tally;
 use nearhead_disk::{Disk, Nanos};
+use nearhead_engine::Occupancy;
 use nearhead_format::Layout;
 use nearhead_models::SplitMix;
 use nearhead_models::faults::{FaultBudget, FaultKind};
@@ -19,6 +20,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Events within which everything asked for is answered, in any state of any disk.
 const EVENTS_MAX: u64 = 200_000;
+/// Steps between two looks at everything that is counted.
+const STEPS_PER_COUNT: usize = 16;
 
 /// Which law was broken, and when.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,6 +68,8 @@ pub(crate) struct Life<'a> {
     /// The damage was found in a way that ends the life: the volume refuses to open.
     pub(crate) over: bool,
     pub(crate) has_grown: bool,
+    /// What an orderly stop left in use.
+    pub(crate) left: Option<Occupancy>,
 }
 
 /// Lives a life to its end.
@@ -86,6 +91,9 @@ fn live(scenario: &Scenario, at: &std::cell::Cell<usize>) -> Result<Tally, Strin
         life.apply(step)?;
         if life.over {
             return Ok(life.finished());
+        }
+        if number % STEPS_PER_COUNT == 0 {
+            life.check_counts()?;
         }
     }
     at.set(scenario.steps.len());
@@ -124,6 +132,7 @@ impl<'a> Life<'a> {
             over: false,
             // The label of an array's member is where a smaller disk ended.
             has_grown: scenario.arrangement != Arrangement::One,
+            left: None,
         };
         life.plan_faults(&superblock.layout);
         life.open()?;

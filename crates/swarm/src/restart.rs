@@ -104,6 +104,7 @@ impl Life<'_> {
         }
         if !failed {
             self.oracle.stopped();
+            self.left = Some(self.volume()?.engine().occupancy());
         }
         self.note_volume();
         self.volume = None;
@@ -187,11 +188,17 @@ impl Life<'_> {
         if clean && !damage.is_empty() {
             return Err(format!("a sound disk has no damage, found {damage:?}"));
         }
-        Ok(())
+        self.check_counts()?;
+        let found = self.volume()?.engine().occupancy();
+        let left = self.left.take().filter(|left| clean && *left != found);
+        left.map_or(Ok(()), |left| {
+            Err(format!("an orderly stop left {left:?} in use, found {found:?}"))
+        })
     }
 
     /// Begins a recovery and lets the power go in it. Whether it works so far does not matter.
     fn recover_and_cut(&mut self) {
+        self.left = None;
         let scenario = self.scenario;
         let opened = self.disk.assemble(None, self.now).ok().and_then(|(disk, now)| {
             Volume::open_in_virtual_time(disk, now, |_, config| scenario.configure(config)).ok()
@@ -218,6 +225,7 @@ impl Life<'_> {
             return self.kill(0);
         }
         self.has_grown = true;
+        self.left = None;
         self.disarm();
         self.disk.enlarge(self.scenario.grown_bytes);
         if self.choices.coin() {

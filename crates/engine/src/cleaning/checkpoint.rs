@@ -28,8 +28,8 @@ use crate::dispatch::Purpose;
 use crate::engine::Engine;
 use crate::map::Map;
 use crate::range_set::RangeSet;
-use crate::sectors::SECTOR;
-use nearhead_disk::{Class, Command, DiskError, Nanos, Payload};
+use crate::sectors::{BLOCK_SECTORS, SECTOR};
+use nearhead_disk::{Class, Command, DiskError, DiskErrorKind, Nanos, Payload};
 use nearhead_format::{Entry, Place};
 use nearhead_planted::{Mistake, is_made};
 use std::collections::VecDeque;
@@ -74,6 +74,8 @@ struct Window {
     reads: Vec<SourceRead>,
     /// The home sectors of the band that is written as a whole.
     band: Option<Range<u64>>,
+    /// Device bytes of the batch that could not be written, and why.
+    failed: Vec<(Range<u64>, DiskErrorKind)>,
     /// Entries whose invalidation is not in a record yet.
     to_release: VecDeque<Entry>,
 }
@@ -85,6 +87,8 @@ pub(crate) struct Checkpoint {
     running: bool,
     /// Also durability-only ranges, because every log is full or the volume is drained.
     everything: bool,
+    /// Also homes that failed a short while ago.
+    tries_all: bool,
     cursor: u64,
     window: Option<Window>,
     /// Homes being written.
@@ -131,8 +135,9 @@ impl Checkpoint {
     }
 
     /// Begins a pass over the whole map, if none is under way.
-    pub(crate) fn begin(&mut self, everything: bool) {
+    pub(crate) fn begin(&mut self, everything: bool, tries_all: bool) {
         self.everything |= everything;
+        self.tries_all |= tries_all;
         if !self.running {
             self.running = true;
             self.cursor = 0;
@@ -237,6 +242,7 @@ impl Engine {
             batch: Vec::new(),
             reads,
             band,
+            failed: Vec::new(),
             to_release: VecDeque::new(),
         });
         for (io, command) in commands.into_iter().enumerate() {
@@ -251,19 +257,27 @@ impl Engine {
         checkpoint.found_nothing = checkpoint.copied_this_pass == 0 && !checkpoint.stopped;
         let nothing = checkpoint.found_nothing && !checkpoint.logged_this_pass;
         checkpoint.nothing_left = nothing && checkpoint.everything;
-        checkpoint.everything = false;
+        (checkpoint.everything, checkpoint.tries_all) = (false, false);
         checkpoint.finished_at = self.now;
         if checkpoint.copied_this_pass > 0 {
             // Only a snapshot gives the emptied logs back for use.
             self.snapshotter.wish();
         }
+        let (map, stage, taken) = (&self.map, &self.stage, &self.taken);
+        self.failed_homes.review(|block| {
+            map.overlaps(block * BLOCK_SECTORS, BLOCK_SECTORS)
+                || stage.get(block).is_some()
+                || taken.get(block).is_some()
+        });
     }
 
     /// The band of home sector `sector`, if it can be written as a whole now.
     fn band_at(&self, sector: u64) -> Option<Range<u64>> {
         let bytes = self.setup.bands.as_ref()?.band_at(sector * SECTOR as u64)?;
         let band = bytes.start / SECTOR as u64..bytes.end / SECTOR as u64;
-        let fits = bytes.end - bytes.start <= BAND_BYTES_MAX;
+        let blocks = band.start / BLOCK_SECTORS..band.end.div_ceil(BLOCK_SECTORS);
+        let fits =
+            bytes.end - bytes.start <= BAND_BYTES_MAX && !self.failed_homes.any_suspect(blocks);
         (fits && !self.transferring.overlaps(band.clone())).then_some(band)
     }
 
@@ -286,7 +300,9 @@ impl Engine {
                     break;
                 }
                 let range = entry.home_sector..entry.end_sector();
+                let block = entry.home_sector / BLOCK_SECTORS;
                 let kept = entry.place == Place::Poisoned
+                    || (!self.checkpoint.tries_all && self.failed_homes.rests(block, self.now))
                     || self.transferring.overlaps(range.clone())
                     || (!self.checkpoint.everything && self.durability_only.overlaps(range));
                 if !kept {
@@ -359,7 +375,9 @@ impl Engine {
             .filter(|_| !writes.is_empty())
             .and_then(|band| whole_band(layout, band, &writes, reads, piece_bytes));
         let is_whole = whole.is_some();
-        let commands = whole.unwrap_or_else(|| merge(&self.setup.layout, writes));
+        let homes = &self.failed_homes;
+        let alone = |client_offset: u64| homes.is_suspect(client_offset / BLOCK_BYTES);
+        let commands = whole.unwrap_or_else(|| merge(&self.setup.layout, writes, &alone));
         self.stats.bands_written += u64::from(is_whole);
         if let Some(window) = self.checkpoint.window.as_mut() {
             window.step = Step::Writing { remaining: commands.len() };
@@ -381,26 +399,59 @@ impl Engine {
         }
     }
 
-    pub(crate) fn on_checkpoint_write(&mut self, result: Result<Payload, DiskError>) {
-        let failed = result.err();
+    pub(crate) fn on_checkpoint_write(
+        &mut self,
+        extent: Option<(u64, u64)>,
+        result: Result<Payload, DiskError>,
+    ) {
         let Some(window) = self.checkpoint.window.as_mut() else { return };
-        if let Some(error) = failed {
-            // Nothing of this batch is let go; the logs keep the newest copies.
-            window.batch.clear();
-            self.recovered.note(format!("checkpoint: a home could not be written: {error}"));
+        if let (Err(error), Some((offset, len))) = (result, extent) {
+            window.failed.push((offset..offset + len, error.kind));
         }
-        let Some(window) = self.checkpoint.window.as_mut() else { return };
         let Step::Writing { remaining } = &mut window.step else { return };
         *remaining -= 1;
         if *remaining > 0 {
             return;
         }
+        self.keep_what_failed();
+        let Some(window) = self.checkpoint.window.as_mut() else { return };
         self.flusher.note_volatile_write();
         let ticket = self.flusher.want();
         window.step = Step::Flushing { ticket };
         if self.flusher.is_done(ticket) {
             self.release_batch();
         }
+    }
+
+    /// What of the batch is not at home stays in the logs, which keep the newest copies: what failed together with
+    /// others is written alone next, what failed alone in a later pass.
+    fn keep_what_failed(&mut self) {
+        let Some(window) = self.checkpoint.window.as_mut() else { return };
+        let failed = std::mem::take(&mut window.failed);
+        let (layout, mut again) = (&self.setup.layout, Vec::new());
+        let why = |entry: &Entry| {
+            let start = layout.home(entry.home_sector * SECTOR as u64)?.device_offset;
+            let end = start + u64::from(entry.len_sectors) * SECTOR as u64;
+            failed.iter().find(|(range, _)| range.start < end && start < range.end)
+        };
+        let batch = std::mem::take(&mut window.batch);
+        let (missed, written) = batch.into_iter().partition(|entry| why(entry).is_some());
+        window.batch = written;
+        for entry in &window.batch {
+            self.failed_homes.note_written(entry.home_sector / BLOCK_SECTORS);
+        }
+        for entry in &missed as &Vec<Entry> {
+            let Some((range, DiskErrorKind::Io)) = why(entry) else { continue };
+            let alone = range.end - range.start <= BLOCK_BYTES;
+            self.failed_homes.note_failed(entry.home_sector / BLOCK_SECTORS, alone, self.now);
+            if !alone && !self.checkpoint.stopped {
+                again.push(*entry);
+            }
+        }
+        if !missed.is_empty() {
+            window.band = None;
+        }
+        again.into_iter().rev().for_each(|entry| window.entries.push_front(entry));
     }
 
     fn release_batch(&mut self) {

@@ -84,19 +84,30 @@ pub(super) fn content(entry: &Entry, reads: &[SourceRead]) -> Result<Payload, St
 }
 
 /// Home writes in home order, neighbours on the device merged.
-pub(super) fn merge(layout: &Layout, writes: Vec<(u64, Payload)>) -> Vec<Command> {
-    merge_up_to(layout, writes, u64::from(TRANSFER_BYTES_MAX))
+pub(super) fn merge(
+    layout: &Layout,
+    writes: Vec<(u64, Payload)>,
+    alone: &dyn Fn(u64) -> bool,
+) -> Vec<Command> {
+    merge_up_to(layout, writes, u64::from(TRANSFER_BYTES_MAX), alone)
 }
 
-fn merge_up_to(layout: &Layout, writes: Vec<(u64, Payload)>, bytes_max: u64) -> Vec<Command> {
+/// The same for transfers of at most `bytes_max`; what is at a client byte that is to go `alone` is merged with
+/// nothing.
+fn merge_up_to(
+    layout: &Layout,
+    writes: Vec<(u64, Payload)>,
+    bytes_max: u64,
+    alone: &dyn Fn(u64) -> bool,
+) -> Vec<Command> {
     let mut commands: Vec<Command> = Vec::new();
     let (mut end, mut len) = (u64::MAX, 0);
     for (client_offset, data) in writes {
         let Some(home) = layout.home(client_offset) else { continue };
-        let bytes = data.len() as u64;
+        let (bytes, alone) = (data.len() as u64, alone(client_offset));
         match commands.last_mut() {
             Some(Command::Write { parts, .. })
-                if end == home.device_offset && len + bytes <= bytes_max =>
+                if end == home.device_offset && len + bytes <= bytes_max && !alone =>
             {
                 parts.push(data);
                 len += bytes;
@@ -107,7 +118,7 @@ fn merge_up_to(layout: &Layout, writes: Vec<(u64, Payload)>, bytes_max: u64) -> 
                 len = bytes;
             }
         }
-        end = home.device_offset + bytes;
+        end = if alone { u64::MAX } else { home.device_offset + bytes };
     }
     commands
 }
@@ -159,7 +170,7 @@ pub(super) fn whole_band(
         at = offset + data.len() as u64;
     }
     fill(layout, at..(band.end * sector).max(at), reads, &mut all)?;
-    Some(merge_up_to(layout, all, piece_bytes))
+    Some(merge_up_to(layout, all, piece_bytes, &|_| false))
 }
 
 /// Adds the home bytes of `gap` as they were read.

@@ -29,6 +29,8 @@ pub(crate) struct Schedule {
     last_request_at: Nanos,
     demanded: bool,
     drain: bool,
+    /// Somebody asked for the pass that is demanded.
+    asked: bool,
     /// The running pass was begun for idleness alone and stops when a request comes.
     idle_pass: bool,
     /// It was begun by the engine's own judgement: nobody waits for its end.
@@ -85,6 +87,7 @@ impl Engine {
         }
         self.schedule.demanded = true;
         self.schedule.drain |= everything;
+        self.schedule.asked = true;
         self.commit.want(self.stage.end());
     }
 
@@ -165,7 +168,8 @@ impl Engine {
             self.schedule.idle_pass = false;
             self.schedule.polite_pass = false;
             self.schedule.permit_pass = false;
-            return self.checkpoint.begin(everything);
+            let asked = std::mem::take(&mut self.schedule.asked);
+            return self.checkpoint.begin(everything, asked);
         }
         if matches!(self.phase, Phase::Draining)
             || self.checkpoint_found_nothing_since()
@@ -201,18 +205,23 @@ impl Engine {
         schedule.periodic_pass = by_period;
         schedule.periodic_is_left = false;
         schedule.window_done_on = window.or(schedule.window_done_on);
-        self.checkpoint.begin(false);
+        self.checkpoint.begin(false, false);
     }
 
     /// Nothing was logged since a pass that found nothing: another would find nothing either.
     fn checkpoint_found_nothing_since(&self) -> bool {
-        self.checkpoint.found_nothing() && self.commit.bytes_since_snapshot == 0
+        self.checkpoint.found_nothing()
+            && self.commit.bytes_since_snapshot == 0
+            && self.failed_homes.is_empty()
     }
 
     /// When another pass may begin by itself.
     fn checkpoint_rests_until(&self) -> Nanos {
         if self.checkpoint.found_nothing() {
-            self.checkpoint.finished_at + REST_AFTER_NOTHING
+            let rested = self.checkpoint.finished_at + REST_AFTER_NOTHING;
+            // Where only what failed before is left, nothing is to be done before that may be tried again.
+            let due = self.failed_homes.due_at().filter(|_| self.commit.bytes_since_snapshot == 0);
+            due.map_or(rested, |due| due.max(rested))
         } else {
             Nanos::ZERO
         }
@@ -249,7 +258,17 @@ impl Engine {
         let aged = self.commit.staged_since().map(|since| since + config.stage_age_max);
         let demanded = self.schedule.demanded || self.snapshotter.is_demanded();
         let scanning = (self.swap.needs_turn() || demanded).then_some(self.now);
-        let mut wakes = [aged, self.snapshot_wake(), None, None, None, scanning, self.swap_wake()];
+        let mut wakes = [
+            aged,
+            self.snapshot_wake(),
+            None,
+            None,
+            None,
+            scanning,
+            self.swap_wake(),
+            self.retry_wake(),
+            self.logs.rest_ends_at(),
+        ];
         if !self.map.is_empty()
             && !self.checkpoint.is_busy()
             && !self.checkpoint_found_nothing_since()

@@ -7,7 +7,7 @@ use crate::engine::Engine;
 use crate::logs::NO_PREVIOUS;
 use crate::placement::Choice;
 use crate::stage::{Front, Taken};
-use nearhead_disk::{BufferMut, Class, Command, Payload};
+use nearhead_disk::{Buffer, BufferMut, Class, Command, Payload};
 use nearhead_format::Entry;
 use nearhead_format::record::{
     FLAG_ATOMIC, FLAG_RELOCATION, RecordHeader, SectorRange, WRITES_MAX, header_bytes_for,
@@ -240,6 +240,9 @@ impl Engine {
             stage_end,
             pending: 0,
             failed_logs: Vec::new(),
+            attempts: 0,
+            skips: 0,
+            journal_at: None,
         };
         self.add_claims(&mut record.header, choice);
         self.issue_record(record);
@@ -266,8 +269,7 @@ impl Engine {
         let blocks = (record.header.record_bytes(log_block) / log_block) as u32;
         let index = record.header.log_index;
         let place = self.logs.get_or_create(index).and_then(|ring| ring.place(blocks, 0));
-        let offset = place.and_then(|place| self.setup.layout.log_block_offset(index, place));
-        let (Some(position), Some(offset)) = (place, offset) else {
+        let Some(position) = place else {
             return self.fail(format!(
                 "internal: no place for a record of {blocks} blocks in log {index}"
             ));
@@ -275,31 +277,50 @@ impl Engine {
         self.note_record_leaves(index, blocks);
         record.header.position = position;
         record.blocks = blocks;
-        let mut header = BufferMut::zeroed(record.header.encoded_bytes(log_block));
-        if is_made(Mistake::ClaimForgotten) {
-            let mut wrong = record.header.clone();
-            wrong.claims.iter_mut().for_each(|claim| claim.log_index = index);
-            wrong.encode_into(&mut header);
-        } else {
-            record.header.encode_into(&mut header);
-        }
-        let payload = nearhead_disk::total_len(&record.parts);
-        let mut parts = Vec::with_capacity(record.parts.len() + 2);
-        let header = header.freeze();
-        record.pending += 1 + u8::from(self.journal_header(&header));
-        parts.push(Payload::Bytes(header));
-        parts.extend(record.parts.iter().cloned());
-        let padding = padding(payload, log_block);
-        if padding > 0 {
-            parts.push(Payload::Zeros(padding));
-        }
+        let header = self.encoded_header(&record);
+        record.journal_at = self.journal_header(&header);
+        record.pending += 1 + u8::from(record.journal_at.is_some());
+        let Some(command) = self.record_command(&record, header) else {
+            return self.fail(format!("internal: log {index} has no block {position}"));
+        };
         self.stats.records += 1;
         let bytes = u64::from(blocks) * log_block as u64;
         self.stats.record_bytes += bytes;
         self.commit.bytes_since_snapshot += bytes;
         self.commit.in_flight = Some(record);
+        self.issue(Class::Durable, Purpose::Record, command);
+    }
+
+    pub(super) fn encoded_header(&self, record: &RecordInFlight) -> Buffer {
+        let mut header = BufferMut::zeroed(record.header.encoded_bytes(self.log_block()));
+        if is_made(Mistake::ClaimForgotten) {
+            let (mut wrong, index) = (record.header.clone(), record.header.log_index);
+            wrong.claims.iter_mut().for_each(|claim| claim.log_index = index);
+            wrong.encode_into(&mut header);
+        } else {
+            record.header.encode_into(&mut header);
+        }
+        header.freeze()
+    }
+
+    /// The write of the record where its header says that it stands.
+    pub(super) fn record_command(
+        &self,
+        record: &RecordInFlight,
+        header: Buffer,
+    ) -> Option<Command> {
+        let RecordHeader { log_index, position, .. } = record.header;
+        let offset = self.setup.layout.log_block_offset(log_index, position)?;
+        let payload = nearhead_disk::total_len(&record.parts);
+        let mut parts = Vec::with_capacity(record.parts.len() + 2);
+        parts.push(Payload::Bytes(header));
+        parts.extend(record.parts.iter().cloned());
+        let padding = padding(payload, self.log_block());
+        if padding > 0 {
+            parts.push(Payload::Zeros(padding));
+        }
         let durable = self.flusher.is_needed() && !is_made(Mistake::RecordNotDurable);
-        self.issue(Class::Durable, Purpose::Record, Command::Write { offset, parts, durable });
+        Some(Command::Write { offset, parts, durable })
     }
 }
 
@@ -335,6 +356,9 @@ impl Engine {
         if self.snapshotter.is_busy() {
             self.snapshotter.hurry();
             self.checkpoint.return_releases(releases);
+            if let Some(error) = self.snapshotter.lack_of_space() {
+                return self.wait_for_space(&error);
+            }
             // One that fails time and again frees nothing, and it may be under way whenever a checkpoint that
             // copies nothing has just ended: then there is no other moment to go home or to give up.
             if content.has_stage() && self.snapshotter.lasting_problem().is_some() {

@@ -8,19 +8,19 @@ use nearhead_format::record::{FLAG_RELOCATION, WriteItem};
 use nearhead_format::{Entry, Place};
 use nearhead_planted::{Mistake, is_made};
 
-/// Logs tried before the volume stops accepting changes.
-const LOGS_TRIED_MAX: usize = 8;
-
 impl Engine {
     pub(crate) fn on_record(&mut self, result: Result<Payload, DiskError>) {
         match result {
             Ok(_) => self.record_part_is_done(),
             Err(_) if is_made(Mistake::RecordErrorIgnored) => self.record_part_is_done(),
-            Err(error) => {
-                let Some(mut record) = self.commit.in_flight.take() else { return };
-                record.pending -= 1;
-                self.write_elsewhere(record, &error);
-            }
+            Err(error) => self.record_part_failed(false, &error),
+        }
+    }
+
+    pub(crate) fn on_journal(&mut self, result: Result<Payload, DiskError>) {
+        match result {
+            Ok(_) => self.record_part_is_done(),
+            Err(error) => self.record_part_failed(true, &error),
         }
     }
 
@@ -39,6 +39,10 @@ impl Engine {
         let header = &record.header;
         self.commit.sequence_done = header.sequence;
         self.commit.journal_from = None;
+        if std::mem::take(&mut self.commit.is_short_of_space) {
+            self.note_space();
+        }
+        let header = &record.header;
         if header.flags & FLAG_RELOCATION == 0 {
             self.commit.last_log = header.log_index;
         }
@@ -136,35 +140,5 @@ impl Engine {
             sector += u64::from(len_sectors);
         }
         self.stats.swapped_bytes += nearhead_disk::total_len(&record.parts) as u64;
-    }
-
-    /// The log did not take the record: another one gets it, with the same sequence and the same
-    /// content, so that both copies may be found without harm. The failed log is not used again.
-    fn write_elsewhere(&mut self, mut record: RecordInFlight, error: &DiskError) {
-        let failed = record.header.log_index;
-        record.failed_logs.push(failed);
-        self.recovered.note(format!("log {failed}: a record could not be written: {error}"));
-        if let Some(ring) = self.logs.get_or_create(failed) {
-            ring.quarantined = true;
-        }
-        let choice = (record.failed_logs.len() < LOGS_TRIED_MAX)
-            .then(|| {
-                let head = self.dispatcher.head_offset();
-                self.placement.choose(&self.logs, head, record.blocks, 0)
-            })
-            .flatten();
-        let Some(choice) = choice else {
-            let tried = record.failed_logs.len();
-            return self
-                .fail(format!("a record failed in {tried} logs, the last time with: {error}"));
-        };
-        let ring = self.logs.get(choice.log_index);
-        record.header.log_index = choice.log_index;
-        record.header.generation = ring.map_or(0, |ring| ring.generation);
-        record.header.previous_position =
-            ring.map_or(crate::logs::NO_PREVIOUS, |ring| ring.previous_position);
-        record.header.oldest_live_position =
-            ring.map_or(0, crate::logs::Ring::oldest_live_position);
-        self.issue_record(record);
     }
 }

@@ -7,9 +7,11 @@
 mod build;
 mod complete;
 mod packing;
+mod retry;
 mod torn;
 
 pub(crate) use packing::Packer;
+pub(crate) use retry::pause;
 
 /// What a later record echoes of one that wrote `ranges`.
 pub(crate) fn echo_of(ranges: Vec<SectorRange>) -> Vec<SectorRange> {
@@ -49,6 +51,12 @@ pub(crate) struct RecordInFlight {
     pub(crate) pending: u8,
     /// Logs that failed to take it.
     pub(crate) failed_logs: Vec<u32>,
+    /// Failures in a row at the place where it is.
+    pub(crate) attempts: u32,
+    /// Places in its log that were left out.
+    pub(crate) skips: u32,
+    /// Block of the map's journal where the copy of its header goes, if there is a journal.
+    pub(crate) journal_at: Option<u32>,
 }
 
 /// A small write that is answered once it is durable.
@@ -57,10 +65,21 @@ pub(crate) struct DurableWaiter {
     /// Stage position before which everything of it stands.
     pub(crate) target: u64,
     pub(crate) id: RequestId,
-    /// Home sectors within which it lies.
+    /// Home sectors that it changes: the first range, and the others of an atomic write or a trim.
     pub(crate) sectors: Range<u64>,
+    pub(crate) more: Vec<Range<u64>>,
     /// Client bytes that it writes.
     pub(crate) written: u64,
+}
+
+impl DurableWaiter {
+    pub(crate) fn new(id: RequestId, sectors: Range<u64>, written: u64) -> Self {
+        Self { target: 0, id, sectors, more: Vec::new(), written }
+    }
+
+    pub(crate) fn ranges(&self) -> impl Iterator<Item = &Range<u64>> {
+        std::iter::once(&self.sectors).chain(&self.more)
+    }
 }
 
 /// State of committing.
@@ -88,6 +107,10 @@ pub(crate) struct Commit {
     pub(crate) claims_wanted: Vec<u32>,
     /// Record bytes since the last snapshot began.
     pub(crate) bytes_since_snapshot: u64,
+    /// What of the record in flight waits to be sent again.
+    again: Option<retry::Again>,
+    /// It waits for space.
+    pub(crate) is_short_of_space: bool,
     /// What must be gone before the next record.
     pub(crate) torn: TornRecords,
 }
@@ -106,6 +129,8 @@ impl Commit {
             journal_from: None,
             claims_wanted: Vec::new(),
             bytes_since_snapshot: 0,
+            again: None,
+            is_short_of_space: false,
             torn: TornRecords::default(),
         }
     }

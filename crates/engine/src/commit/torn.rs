@@ -11,7 +11,7 @@ use crate::dispatch::Purpose;
 use crate::engine::Engine;
 use nearhead_disk::{Class, Command, DiskError, Payload};
 
-/// Failures until the volume stops accepting changes.
+/// Failures in a row until the volume stops accepting changes.
 const FAILURES_MAX: u32 = 8;
 
 /// Where recovery found remains that are not cleared yet.
@@ -50,6 +50,7 @@ impl Engine {
         torn.is_clearing = false;
         let Err(error) = result else {
             torn.offsets.pop();
+            torn.failures = 0;
             return;
         };
         torn.failures += 1;

@@ -4,8 +4,10 @@
 //! of 20 TB costs one pointer per log. The set of claimed logs is what recovery will scan, so it is
 //! kept small: a snapshot starts it anew.
 
+mod recount;
 mod ring;
 
+pub use recount::{LogCounts, Occupancy};
 pub(crate) use ring::{NO_PREVIOUS, Ring};
 
 use nearhead_disk::Nanos;
@@ -16,6 +18,8 @@ use std::num::NonZeroU32;
 
 /// A log this full is passed over while others have room.
 const FULL_PCT: u32 = 97;
+/// How long a log that could not be written rests at first; at most 64 times as long.
+const REST_FIRST: Nanos = Nanos::from_secs(1);
 
 /// The logs.
 #[derive(Debug)]
@@ -25,12 +29,13 @@ pub struct Logs {
     rings: Vec<Option<Box<Ring>>>,
     claimed: BTreeSet<u32>,
     claim_all: bool,
-    /// Logs without room for a record worth its seek, as of the last snapshot or the last record in
-    /// them: what lets placement pass over a full neighbourhood quickly.
+    /// Logs without room for a record worth its seek: what lets placement pass over a full neighbourhood quickly.
     full: Vec<bool>,
-    /// Blocks in use of each log with a ring, as of the same moments, and their sum.
+    /// Blocks in use of each log with a ring, and their sum.
     used_blocks: Vec<u32>,
     used_blocks_total: u64,
+    /// Logs that could not be written, and until when they rest.
+    resting: Vec<(u32, Nanos)>,
     /// Indices with a ring, so that nothing walks over 200,000 empty places.
     present: BTreeSet<u32>,
 }
@@ -52,6 +57,7 @@ impl Logs {
             used_blocks_total: 0,
             claimed: BTreeSet::new(),
             claim_all,
+            resting: Vec::new(),
             present: BTreeSet::new(),
         }
     }
@@ -104,7 +110,51 @@ impl Logs {
     pub(crate) fn note_passed(&mut self, index: u32, now: Nanos) {
         if let Some(ring) = self.get_or_create(index) {
             ring.passed_at = (ring.position > 0).then_some(now);
+            ring.failures = 0;
         }
+    }
+
+    /// A record could not be written to the log: it is left alone for a while, longer each time in a row.
+    pub(crate) fn rest(&mut self, index: u32, now: Nanos) {
+        let Some(ring) = self.get_or_create(index) else { return };
+        ring.quarantined = true;
+        let until = now + Nanos(REST_FIRST.0 << ring.failures.min(6));
+        ring.failures += 1;
+        self.resting.retain(|(resting, _)| *resting != index);
+        self.resting.push((index, until));
+    }
+
+    /// The log may be written again.
+    pub(crate) fn end_rest(&mut self, index: u32) {
+        self.resting.retain(|(resting, _)| *resting != index);
+        if let Some(ring) = self.rings.get_mut(index as usize).and_then(Option::as_mut) {
+            ring.quarantined = false;
+        }
+    }
+
+    /// Logs that have rested long enough may be written again.
+    pub(crate) fn end_rests(&mut self, now: Nanos) {
+        let due: Vec<u32> =
+            self.resting.iter().filter(|(_, until)| *until <= now).map(|(log, _)| *log).collect();
+        due.into_iter().for_each(|index| self.end_rest(index));
+    }
+
+    /// When the next one has.
+    pub(crate) fn rest_ends_at(&self) -> Option<Nanos> {
+        self.resting.iter().map(|(_, until)| *until).min()
+    }
+
+    /// Nothing can be written where the next record of the log goes: whether it can go on behind, `by` blocks later.
+    pub(crate) fn skip(&mut self, index: u32, by: u32, blocks: u32) -> bool {
+        let skipped = self.get_or_create(index).is_some_and(|ring| ring.skip(by, blocks));
+        self.measure(index);
+        skipped
+    }
+
+    /// Takes note of how full every log is, after a recovery.
+    pub(crate) fn measure_all(&mut self) {
+        let present: Vec<u32> = self.present.iter().copied().collect();
+        present.into_iter().for_each(|index| self.measure(index));
     }
 
     /// Takes note of how full the log is now.
@@ -178,8 +228,8 @@ impl Logs {
     /// The map now points to `sectors` sectors of the chunk at `chunk_sector`.
     pub(crate) fn add_live(&mut self, chunk_sector: u64, sectors: u32) {
         let (index, position) = self.position_of(chunk_sector);
-        if let Some(ring) = self.get_or_create(index) {
-            ring.add_live(position, sectors);
+        if self.get_or_create(index).is_some_and(|ring| ring.add_live(position, sectors)) {
+            self.measure(index);
         }
     }
 
@@ -187,11 +237,9 @@ impl Logs {
     pub(crate) fn drop_live(&mut self, entry: &Entry) {
         if let Place::Log { chunk_sector, .. } = entry.place {
             let (index, position) = self.position_of(chunk_sector);
-            if let Some(ring) = self.get_or_create(index) {
-                ring.drop_live(position, u32::from(entry.len_sectors));
-            }
+            let sectors = u32::from(entry.len_sectors);
             // Or it would be passed over until it is written again, which may never be.
-            if self.is_full(index) {
+            if self.get_or_create(index).is_some_and(|ring| ring.drop_live(position, sectors)) {
                 self.measure(index);
             }
         }
@@ -239,7 +287,7 @@ impl Logs {
         }
     }
 
-    /// Share of all log space that could not be written when last looked at, 0 to 100.
+    /// Share of all log space that cannot be written now, 0 to 100.
     pub(crate) fn fill_pct(&self) -> u32 {
         let capacity = self.capacity_blocks.map_or(0, NonZeroU32::get);
         let total = u64::from(self.count()) * u64::from(capacity);

@@ -12,7 +12,7 @@ use nearhead_planted::{Mistake, is_made};
 use std::num::NonZeroU32;
 
 /// Number of slices in which live sectors are counted: as many as a word has bits.
-const SLICES: u32 = u64::BITS;
+pub(super) const SLICES: u32 = u64::BITS;
 
 /// No record was written to this log yet.
 pub(crate) const NO_PREVIOUS: u32 = u32::MAX;
@@ -39,8 +39,10 @@ pub(crate) struct Ring {
     next_protected_from: Option<u32>,
     /// Whether recovery is certain to scan this log (a durable claim exists).
     pub(crate) claimed: bool,
-    /// Set when the log failed; it is not written again until `forget-log`.
+    /// Set when a record could not be written here; the log rests for a while.
     pub(crate) quarantined: bool,
+    /// Records in a row that could not be written here.
+    pub(crate) failures: u32,
 }
 
 impl Ring {
@@ -59,6 +61,7 @@ impl Ring {
             next_protected_from: None,
             claimed: false,
             quarantined: false,
+            failures: 0,
         }
     }
 
@@ -66,7 +69,7 @@ impl Ring {
         self.capacity_blocks.get()
     }
 
-    fn slice_of(&self, position: u32) -> u32 {
+    pub(super) fn slice_of(&self, position: u32) -> u32 {
         (u64::from(position) * u64::from(SLICES) / u64::from(self.capacity())) as u32
     }
 
@@ -74,16 +77,19 @@ impl Ring {
         (u64::from(slice) * u64::from(self.capacity())).div_ceil(u64::from(SLICES)) as u32
     }
 
-    /// Counts `sectors` sectors of a chunk that starts at `position` as needed.
-    pub(crate) fn add_live(&mut self, position: u32, sectors: u32) {
-        let slice = self.slice_of(position);
+    /// Counts `sectors` sectors of a chunk that starts at `position` as needed. Says whether that may have changed
+    /// what can be written.
+    pub(crate) fn add_live(&mut self, position: u32, sectors: u32) -> bool {
+        let (slice, before) = (self.slice_of(position), self.live_slices);
         self.live_sectors[slice as usize] += sectors;
         self.live_slices |= u64::from(sectors > 0) << slice;
         self.live_sectors_total += sectors;
+        self.live_slices != before
     }
 
-    /// Counts them as no longer needed.
-    pub(crate) fn drop_live(&mut self, position: u32, sectors: u32) {
+    /// Counts them as no longer needed. Says whether that may have changed what can be written.
+    pub(crate) fn drop_live(&mut self, position: u32, sectors: u32) -> bool {
+        let before = self.live_slices;
         let slice = self.slice_of(position);
         let count = &mut self.live_sectors[slice as usize];
         debug_assert!(*count >= sectors, "more sectors dropped than were live");
@@ -92,11 +98,21 @@ impl Ring {
             self.live_slices &= !(1 << slice);
         }
         self.live_sectors_total = self.live_sectors_total.saturating_sub(sectors);
+        self.live_slices != before
     }
 
     /// Sectors some map entry still points to.
     pub(crate) fn live_sectors(&self) -> u32 {
         self.live_sectors_total
+    }
+
+    pub(super) fn live_by_slice(&self) -> &[u32; SLICES as usize] {
+        &self.live_sectors
+    }
+
+    /// The slices that have any, as bits.
+    pub(super) fn live_slices(&self) -> u64 {
+        self.live_slices
     }
 
     /// Position of the oldest slice that is still needed (Trail's `log_head`).
@@ -140,6 +156,20 @@ impl Ring {
         } else {
             (free >= to_end + blocks + reserve).then_some(0)
         }
+    }
+
+    /// Nothing can be written where the next record goes: leaves `by` blocks out, or what there is before the end, if
+    /// one of `blocks` has room behind. A recovery begins where it would have without, and looks behind the gap.
+    pub(crate) fn skip(&mut self, by: u32, blocks: u32) -> bool {
+        let to_end = self.capacity() - self.position;
+        let by = if by + blocks > to_end { to_end } else { by };
+        if self.free_run_blocks() < by + blocks {
+            return false;
+        }
+        self.protected_from.get_or_insert(self.position);
+        self.next_protected_from.get_or_insert(self.position);
+        self.position = (self.position + by) % self.capacity();
+        true
     }
 
     /// Notes that a record of `blocks` now stands at `position` (as [`Ring::place`] said).
@@ -268,6 +298,22 @@ mod tests {
         assert_eq!(ring.place(320, 0), Some(0));
         ring.advance(0, 320);
         assert_eq!(ring.free_run_blocks(), 0, "block 320 is needed");
+    }
+
+    #[test]
+    fn what_is_left_out_is_protected_until_a_snapshot_begins_behind_it() {
+        let mut ring = ring(640);
+        ring.advance(0, 100);
+        assert!(!ring.skip(8, 533), "there is no room behind");
+        assert!(ring.skip(8, 10));
+        assert_eq!((ring.place(10, 0), ring.used_blocks()), (Some(108), 108));
+        ring.snapshot_begins();
+        ring.snapshot_committed();
+        assert_eq!(ring.used_blocks(), 0);
+        ring.advance(108, 500);
+        assert!(ring.skip(30, 20), "32 blocks are left: the start is next");
+        assert_eq!((ring.place(20, 0), ring.used_blocks()), (Some(0), 532));
+        assert!(!ring.skip(100, 20), "a recovery would miss what stands from block 108 on");
     }
 
     #[test]

@@ -96,6 +96,8 @@ impl Engine {
                 logs.add_live(chunk_sector, u32::from(entry.len_sectors));
             }
         }
+        // Positions came from the snapshot, without a record that would have been measured.
+        logs.measure_all();
     }
 
     /// Records newer than all that was taken over are left of a write that a power cut tore, and must not become

@@ -4,7 +4,9 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod after_recovery;
+mod bad_sectors;
 mod bad_slot;
+mod counts;
 mod crash_random;
 mod determinism;
 mod exhaustive_crash;
@@ -12,6 +14,7 @@ mod failed_volume;
 mod full_logs;
 mod given_up_swap;
 mod laps;
+mod no_space;
 mod older_slot;
 mod outrun_read;
 mod recovery_table;

@@ -50,6 +50,21 @@ impl Fault {
     }
 }
 
+/// What is wrong with the disk for as long as nobody mends it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Trouble {
+    /// One in so many writes fails, with or without effect; 0 for none.
+    pub(crate) one_write_in: u64,
+    /// Chance.
+    pub(crate) seed: u64,
+    /// Writes that touch these bytes fail.
+    pub(crate) bad: Vec<Range<u64>>,
+    /// Writes that touch these bytes find no space.
+    pub(crate) full: Vec<Range<u64>>,
+    /// Nothing is answered.
+    pub(crate) is_silent: bool,
+}
+
 /// What a cut at one moment may leave.
 pub(crate) struct CutPoint {
     pub(crate) safe: MemoryStore,
@@ -65,7 +80,9 @@ pub(crate) struct TestDisk {
     faults: Vec<Fault>,
     pub(crate) faults_hit: u64,
     failing: Vec<u64>,
-    failed: VecDeque<(Nanos, Ticket)>,
+    failed: VecDeque<(Nanos, Ticket, DiskErrorKind)>,
+    trouble: Trouble,
+    chance: SplitMix,
     commands: DefaultHasher,
     pub(crate) writes: u64,
     /// Every state since the last look, if somebody wants them.
@@ -84,6 +101,8 @@ impl TestDisk {
             faults_hit: 0,
             failing: Vec::new(),
             failed: VecDeque::new(),
+            trouble: Trouble::default(),
+            chance: SplitMix::new(0),
             commands: DefaultHasher::new(),
             writes: 0,
             cut_points: None,
@@ -110,7 +129,41 @@ impl TestDisk {
         self.faults.push(fault);
     }
 
+    pub(crate) fn set_trouble(&mut self, trouble: Trouble) {
+        self.chance = SplitMix::new(trouble.seed);
+        self.trouble = trouble;
+    }
+
+    /// The failure that lasting trouble means for this command, if any, and whether it has its effect.
+    fn troubled(&mut self, command: &Command) -> Option<(bool, DiskErrorKind)> {
+        let (start, end) = match command {
+            Command::Write { offset, parts, .. } => {
+                (*offset, *offset + nearhead_disk::total_len(parts) as u64)
+            }
+            Command::WriteZeroes { offset, len, .. } | Command::Trim { offset, len } => {
+                (*offset, *offset + *len)
+            }
+            Command::Read { .. } | Command::Flush => return None,
+        };
+        let touches = |ranges: &[Range<u64>]| {
+            ranges.iter().any(|range| start < range.end && range.start < end)
+        };
+        let trouble = &self.trouble;
+        let found = if touches(&trouble.full) {
+            (false, DiskErrorKind::OutOfSpace)
+        } else if touches(&trouble.bad) {
+            (false, DiskErrorKind::Io)
+        } else if trouble.one_write_in > 0 && self.chance.below(trouble.one_write_in) == 0 {
+            (self.chance.coin(), DiskErrorKind::Io)
+        } else {
+            return None;
+        };
+        self.faults_hit += 1;
+        Some(found)
+    }
+
     pub(crate) fn mend(&mut self) {
+        self.trouble = Trouble::default();
         self.faults.clear();
     }
 
@@ -140,7 +193,7 @@ impl TestDisk {
 
     fn forget(&mut self) {
         self.failing.clear();
-        self.failed.drain(..).for_each(|(_, ticket)| ticket.abandon());
+        self.failed.drain(..).for_each(|(_, ticket, _)| ticket.abandon());
     }
 
     /// Remembers the present state if it differs from the last one.
@@ -193,8 +246,8 @@ impl TestDisk {
     }
 }
 
-fn failure() -> DiskError {
-    DiskError { kind: DiskErrorKind::Io, detail: "injected failure (EIO)".to_owned() }
+fn failure(kind: DiskErrorKind) -> DiskError {
+    DiskError { kind, detail: format!("injected failure ({kind:?})") }
 }
 
 impl Disk for TestDisk {
@@ -204,11 +257,12 @@ impl Disk for TestDisk {
 
     fn submit(&mut self, mut submission: Submission, now: Nanos) {
         self.note(&submission.command);
-        match self.hit(&submission.command) {
-            Some(false) => {
-                return self.failed.push_back((now + self.latency, submission.ticket));
+        let hit = self.hit(&submission.command).map(|has_effect| (has_effect, DiskErrorKind::Io));
+        match hit.or_else(|| self.troubled(&submission.command)) {
+            Some((false, kind)) => {
+                return self.failed.push_back((now + self.latency, submission.ticket, kind));
             }
-            Some(true) => self.failing.push(submission.ticket.id().0),
+            Some((true, _)) => self.failing.push(submission.ticket.id().0),
             None => {}
         }
         if self.write_through {
@@ -224,15 +278,18 @@ impl Disk for TestDisk {
     }
 
     fn poll(&mut self, now: Nanos) -> Option<Completion> {
-        if self.failed.front().is_some_and(|(at, _)| *at <= now) {
-            let (_, ticket) = self.failed.pop_front()?;
-            return Some(ticket.complete(Err(failure())));
+        if self.trouble.is_silent {
+            return None;
+        }
+        if self.failed.front().is_some_and(|(at, ..)| *at <= now) {
+            let (_, ticket, kind) = self.failed.pop_front()?;
+            return Some(ticket.complete(Err(failure(kind))));
         }
         let mut completion = self.inner.poll(now)?;
         self.note_cut_point();
         if let Some(at) = self.failing.iter().position(|id| *id == completion.id.0) {
             self.failing.swap_remove(at);
-            completion.result = Err(failure());
+            completion.result = Err(failure(DiskErrorKind::Io));
         }
         Some(completion)
     }
@@ -242,7 +299,10 @@ impl Disk for TestDisk {
     }
 
     fn wake_at(&self) -> Option<Nanos> {
-        let failed = self.failed.front().map(|(at, _)| *at);
+        if self.trouble.is_silent {
+            return None;
+        }
+        let failed = self.failed.front().map(|(at, ..)| *at);
         [self.inner.wake_at(), failed].into_iter().flatten().min()
     }
 }

@@ -8,7 +8,7 @@ use super::disk::TestDisk;
 use super::oracle::{Oracle, Read, Write};
 use super::steps::{SPAN_SECTORS, Step};
 use nearhead_disk::{Nanos, Properties, Region, RegionKind, Zones};
-use nearhead_engine::{Config, ErrorKind, Hint, Operation, Reply, Request, RequestId};
+use nearhead_engine::{Config, ErrorKind, Hint, Occupancy, Operation, Reply, Request, RequestId};
 use nearhead_format::{AckMode, Label, Preset};
 use nearhead_models::{MemoryStore, SplitMix, plain_properties};
 use nearhead_volume::{CreateOptions, NamedPreset, Service, SyncIo, Volume, create};
@@ -39,6 +39,8 @@ pub(crate) struct Options {
     pub(crate) logged_write_bytes_max: Option<u32>,
     /// All logs together hold less than the workload writes over.
     pub(crate) logs_are_scarce: bool,
+    /// A checkpoint begins when this share of the logs is in use.
+    pub(crate) watermark_pct: Option<u8>,
 }
 
 impl Options {
@@ -56,6 +58,7 @@ impl Options {
             stage_bytes_max: 256 << 10,
             logged_write_bytes_max: None,
             logs_are_scarce: false,
+            watermark_pct: Some(70),
         }
     }
 
@@ -75,6 +78,7 @@ impl Options {
             // A preset that logs everything writes in place only if it is told to.
             logged_write_bytes_max: (preset == "slsmr" && random.coin()).then_some(32 << 10),
             logs_are_scarce: false,
+            watermark_pct: Some(70),
         }
     }
 
@@ -108,6 +112,7 @@ impl Options {
         config.cleaning.batch_bytes = 64 << 10;
         config.cleaning.window_bytes = 256 << 10;
         config.cleaning.idle_after = self.idle_checkpoints.then_some(Nanos::from_millis(3));
+        config.cleaning.watermark_pct = self.watermark_pct;
         config.cleaning.swap_idle_after = Nanos::ZERO;
         config.cleaning.swap_above_pct = self.swap_above_pct;
         config.stage_bytes_max = self.stage_bytes_max;
@@ -161,6 +166,10 @@ pub(crate) struct Harness {
     replies: DefaultHasher,
     /// Set once the disk has failed; then requests may fail too.
     pub(crate) faults_hit: u64,
+    /// What an orderly stop left in use.
+    left: Option<Occupancy>,
+    /// Requests that were answered with an error.
+    pub(crate) failed: Vec<(u64, ErrorKind)>,
 }
 
 impl Harness {
@@ -187,6 +196,8 @@ impl Harness {
             unanswered: HashSet::new(),
             replies: DefaultHasher::new(),
             faults_hit: 0,
+            left: None,
+            failed: Vec::new(),
         }
     }
 
@@ -209,11 +220,39 @@ impl Harness {
         if self.faults_hit == 0 {
             assert_eq!(volume.status().damage, Vec::<String>::new(), "a sound disk has no damage");
         }
+        if let Some(left) = self.left.take() {
+            assert_eq!(volume.engine().occupancy(), left, "in use after a stop, and before it");
+        }
         self.volume = Some(volume);
+        self.check_counts();
+    }
+
+    /// What is counted as it happens is what counting anew finds.
+    fn check_counts(&mut self) {
+        if let Err(problem) = self.volume().engine().check_counts() {
+            panic!("the counts have drifted: {problem}");
+        }
     }
 
     pub(crate) fn volume(&mut self) -> &mut Volume<TestDisk> {
         self.volume.as_mut().expect("the volume is open between steps")
+    }
+
+    /// The number that the next request gets.
+    pub(crate) fn next_id(&self) -> u64 {
+        self.next
+    }
+
+    /// Goes on until so much time has passed.
+    pub(crate) fn pass(&mut self, span: Nanos) {
+        let until = self.now + span;
+        loop {
+            self.drive();
+            let Some(wake) = self.volume().wake_at().filter(|wake| *wake < until) else { break };
+            self.now = wake.max(self.now);
+        }
+        self.now = until;
+        self.drive();
     }
 
     /// A hash over every reply so far.
@@ -246,6 +285,11 @@ impl Harness {
     }
 
     pub(crate) fn apply(&mut self, step: &Step) {
+        self.apply_unchecked(step);
+        self.check_counts();
+    }
+
+    fn apply_unchecked(&mut self, step: &Step) {
         let id = self.next;
         match *step {
             Step::Write { start, count, fua } => {
@@ -323,6 +367,7 @@ impl Harness {
             if let Err(error) = &result {
                 assert!(excused, "request {id:?}: {error}");
                 error.detail.hash(&mut self.replies);
+                self.failed.push((id.0, error.kind));
             }
             let Some(read) = self.reads.remove(&id.0) else {
                 self.oracle.replied(id.0, success);
@@ -422,6 +467,7 @@ impl Harness {
         assert!(self.unanswered.is_empty(), "{:?} were never answered", self.unanswered);
         if self.volume().engine().failure().is_none() {
             self.oracle.stopped();
+            self.left = Some(self.volume().engine().occupancy());
         }
         let mut disk = self.take_disk();
         // What a clean stop leaves does not need the power to stay on.

@@ -1,0 +1,178 @@
+//! A record that could not be written: elsewhere, or here once more, a little later.
+//!
+//! The record keeps its sequence and its content, so that copies of it may be found in two places without harm.
+//! Another log takes it if one has room; the one that failed rests, longer after every failure in a row. Where
+//! there is no other log the same place is tried again, and then left out: a recovery that finds no record where one
+//! should be looks so far ahead as the largest one reaches, and says what it had to pass over. Only when all of
+//! that fails, and a few times, does the volume accept no change any more.
+//!
+//! Want of space under a sparse image is no failure of a log: the record stays as it is until there is some.
+//! Those who wait for it wait so long as the configuration says, and are told then; the volume lives on.
+
+use super::RecordInFlight;
+use crate::dispatch::Purpose;
+use crate::engine::{Engine, Phase};
+use crate::logs::{NO_PREVIOUS, Ring};
+use crate::refusals::told;
+use crate::request::{ErrorKind, RequestError};
+use nearhead_disk::{Class, DiskError, DiskErrorKind, Nanos};
+
+/// Logs tried before the place itself is.
+const LOGS_TRIED_MAX: usize = 8;
+/// Attempts at one place before it is left out.
+const ATTEMPTS_MAX: u32 = 5;
+/// Attempts at one place while there is no room behind it.
+const WAITS_MAX: u32 = 20;
+/// What is left out at first; it doubles, since a bad place may be large, up to what a recovery looks ahead.
+const SKIP_BYTES: u32 = 4096;
+/// Places left out for one record.
+const SKIPS_MAX: u32 = 8;
+/// The first pause between two attempts; it doubles.
+const PAUSE_FIRST: Nanos = Nanos::from_millis(10);
+/// The longest pause, and so the time until space that was freed is noticed.
+const PAUSE_MAX: Nanos = Nanos::from_secs(1);
+
+/// What of the record in flight is sent again, and when.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Again {
+    at: Nanos,
+    record: bool,
+    journal: bool,
+}
+
+/// The pause before an attempt that follows so many that failed.
+pub(crate) fn pause(attempts: u32) -> Nanos {
+    Nanos(PAUSE_FIRST.0 << attempts.min(16)).min(PAUSE_MAX)
+}
+
+impl Engine {
+    /// The record, or its header's copy on the map device, could not be written.
+    pub(super) fn record_part_failed(&mut self, is_journal: bool, error: &DiskError) {
+        let Some(mut record) = self.commit.in_flight.take() else { return };
+        record.attempts += 1;
+        match error.kind {
+            DiskErrorKind::OutOfSpace => {
+                self.commit.is_short_of_space = true;
+                self.send_again(record, is_journal);
+                self.wait_for_space(error);
+            }
+            DiskErrorKind::Io if is_journal && record.attempts <= ATTEMPTS_MAX => {
+                self.send_again(record, is_journal);
+            }
+            _ if is_journal => self.fail(format!("the map device failed: {error}")),
+            _ => self.write_elsewhere(record, error),
+        }
+    }
+
+    fn send_again(&mut self, record: RecordInFlight, is_journal: bool) {
+        let at = self.now + pause(record.attempts);
+        let again = self.commit.again.get_or_insert(Again { at, record: false, journal: false });
+        again.at = again.at.max(at);
+        again.record |= !is_journal;
+        again.journal |= is_journal;
+        self.commit.in_flight = Some(record);
+    }
+
+    /// Sends again what waits for that, when it is time.
+    pub(crate) fn retry_record(&mut self) {
+        if self.failure.is_some() || self.commit.again.is_none_or(|again| again.at > self.now) {
+            return;
+        }
+        let Some(again) = self.commit.again.take() else { return };
+        let Some(record) = self.commit.in_flight.take() else { return };
+        let header = self.encoded_header(&record);
+        if again.record
+            && let Some(command) = self.record_command(&record, header.clone())
+        {
+            self.issue(Class::Durable, Purpose::Record, command);
+        }
+        if again.journal
+            && let Some(command) =
+                record.journal_at.and_then(|at| self.journal_command(at, &header))
+        {
+            self.issue(Class::Durable, Purpose::Journal, command);
+        }
+        self.commit.in_flight = Some(record);
+    }
+
+    /// When that is.
+    pub(crate) fn retry_wake(&self) -> Option<Nanos> {
+        self.commit.again.map(|again| again.at)
+    }
+
+    /// The log did not take the record: another one gets it, or the same one once more.
+    fn write_elsewhere(&mut self, mut record: RecordInFlight, error: &DiskError) {
+        let failed = record.header.log_index;
+        record.failed_logs.push(failed);
+        self.logs.rest(failed, self.now);
+        let choice = (record.failed_logs.len() < LOGS_TRIED_MAX)
+            .then(|| {
+                let head = self.dispatcher.head_offset();
+                self.placement.choose(&self.logs, head, record.blocks, 0)
+            })
+            .flatten();
+        if let Some(choice) = choice {
+            self.move_record(&mut record, choice.log_index);
+            return self.issue_record(record);
+        }
+        // There is no other: the one at hand must do.
+        self.logs.end_rest(failed);
+        if error.kind == DiskErrorKind::Io && record.attempts < ATTEMPTS_MAX {
+            return self.send_again(record, false);
+        }
+        let by = (SKIP_BYTES / self.setup.layout.log_block_bytes).max(1) << record.skips;
+        if error.kind == DiskErrorKind::Io
+            && record.skips < SKIPS_MAX
+            && self.logs.skip(failed, by, record.blocks)
+        {
+            record.attempts = 0;
+            record.skips += 1;
+            record.pending -= 1;
+            return self.issue_record(record);
+        }
+        if error.kind == DiskErrorKind::Io && record.attempts < WAITS_MAX {
+            // A snapshot may free what is behind.
+            self.snapshotter.demand();
+            return self.send_again(record, false);
+        }
+        let tried = record.failed_logs.len();
+        self.fail(format!("a record failed {tried} times, the last time with: {error}"));
+    }
+
+    fn move_record(&mut self, record: &mut RecordInFlight, log_index: u32) {
+        record.pending -= 1;
+        if self.commit.again.take().is_some_and(|again| again.journal) {
+            // A copy of the header that it has no longer: the new one gets its own.
+            record.pending -= 1;
+        }
+        let ring = self.logs.get(log_index);
+        record.attempts = 0;
+        record.header.log_index = log_index;
+        record.header.generation = ring.map_or(0, |ring| ring.generation);
+        record.header.previous_position = ring.map_or(NO_PREVIOUS, |ring| ring.previous_position);
+        record.header.oldest_live_position = ring.map_or(0, Ring::oldest_live_position);
+    }
+
+    /// Something that must be written finds no space. Who waits is told after a while; a stop gives up.
+    pub(crate) fn wait_for_space(&mut self, error: &DiskError) {
+        let wait_max = self.setup.config.no_space_wait_max;
+        let since = self.watch.note_no_space(self.now, wait_max);
+        if self.now.since(since) < wait_max {
+            return;
+        }
+        if matches!(self.phase, Phase::Draining) {
+            return self
+                .fail(format!("stopping without space for what is not durable yet: {error}"));
+        }
+        let refused = told(error);
+        let detail = format!("no space for {} s: {}", wait_max.0 / 1_000_000_000, refused.detail);
+        self.refuse_all(&RequestError::new(ErrorKind::NoSpace, detail));
+    }
+
+    /// Something was written for which there was no space.
+    pub(crate) fn note_space(&mut self) {
+        if !self.commit.is_short_of_space && !self.snapshotter.is_short_of_space() {
+            self.watch.note_space(self.now);
+        }
+    }
+}

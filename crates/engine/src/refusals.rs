@@ -1,0 +1,112 @@
+//! Who is told when what they wait for cannot be done, while the volume goes on.
+//!
+//! One bad sector, or no space for a while, is the trouble of those who wait for it and of nobody else. What they
+//! wrote stays in memory, where reads find it, and is tried again: a write that failed may have happened, as law 3
+//! says, but what was acknowledged before it is never given up for it. Only a stop, which must come to an end,
+//! lets go of it, and says so where somebody relied on it.
+
+use crate::engine::{Body, Engine, Phase};
+use crate::request::{ErrorKind, RequestError};
+use crate::sectors::BLOCK_SECTORS;
+use crate::stage::StagedBlock;
+use nearhead_disk::{DiskError, DiskErrorKind};
+use std::collections::VecDeque;
+
+/// What a client is told when a command for its request failed.
+pub(crate) fn told(error: &DiskError) -> RequestError {
+    let kind = match error.kind {
+        DiskErrorKind::OutOfSpace => ErrorKind::NoSpace,
+        DiskErrorKind::ReadOnly => ErrorKind::ReadOnly,
+        DiskErrorKind::Io | DiskErrorKind::Gone | DiskErrorKind::Invalid => ErrorKind::Io,
+    };
+    RequestError::new(kind, error.detail.clone())
+}
+
+impl Engine {
+    /// Everybody who waits for a record, a flush or for room gets `error`; who comes later waits anew.
+    pub(crate) fn refuse_all(&mut self, error: &RequestError) {
+        for waiter in std::mem::take(&mut self.commit.durable_waiters) {
+            self.reply(waiter.id, Err(error.clone()));
+        }
+        for barrier in std::mem::take(&mut self.barriers) {
+            self.reply(barrier.id, Err(error.clone()));
+        }
+        let mut slots = std::mem::take(&mut self.blocked);
+        slots.extend(std::mem::take(&mut self.waiting_for_room));
+        for slot in slots {
+            self.finish_slot(slot, Err(error.clone()));
+        }
+    }
+
+    /// Blocks that were at the front of the stage, the first at position `front`, cannot be made durable now. Those
+    /// who wait for one of them get `error`; the blocks go to the end of the stage.
+    pub(crate) fn put_off(&mut self, blocks: Vec<(u64, StagedBlock)>, error: &RequestError) {
+        let Some(first) = blocks.iter().map(|(position, _)| *position).min() else { return };
+        let numbers: Vec<u64> = blocks.iter().map(|(_, staged)| staged.block).collect();
+        self.refuse_writes_of(&numbers, error);
+        let relied_on = !self.acknowledges_durable();
+        if relied_on {
+            // What they cover was acknowledged before, and is not durable.
+            self.refuse_barriers_past(first, error);
+        }
+        if matches!(self.phase, Phase::Draining) {
+            if relied_on {
+                let detail = &error.detail;
+                self.fail(format!(
+                    "blocks that were acknowledged, not flushed, are lost: {detail}"
+                ));
+            }
+            return;
+        }
+        for (_, staged) in blocks {
+            self.stage.put_back(staged);
+        }
+        self.commit.note_staged(self.now);
+    }
+
+    /// Writes of any of these blocks that wait to become durable, or to begin.
+    fn refuse_writes_of(&mut self, numbers: &[u64], error: &RequestError) {
+        let touches = |start: u64, end: u64| {
+            let (first, last) = (start / BLOCK_SECTORS, end.div_ceil(BLOCK_SECTORS));
+            numbers.iter().any(|number| (first..last).contains(number))
+        };
+        let waiters = std::mem::take(&mut self.commit.durable_waiters);
+        let (refused, kept): (VecDeque<_>, VecDeque<_>) = waiters
+            .into_iter()
+            .partition(|waiter| waiter.ranges().any(|range| touches(range.start, range.end)));
+        self.commit.durable_waiters = kept;
+        for waiter in refused {
+            self.reply(waiter.id, Err(error.clone()));
+        }
+        let waits_for_them = |engine: &Self, slot: u32| match engine.requests.get(slot) {
+            Some(active) => match &active.body {
+                Body::InPlace(state) => touches(state.sectors().start, state.sectors().end),
+                Body::Small(write) => {
+                    write.atomic
+                        && write.sector_ranges().iter().any(|range| touches(range.start, range.end))
+                }
+                Body::Read(_) => false,
+            },
+            None => false,
+        };
+        let slots: Vec<u32> = self.blocked.iter().chain(&self.waiting_for_room).copied().collect();
+        for slot in slots {
+            if waits_for_them(self, slot) {
+                self.blocked.retain(|blocked| *blocked != slot);
+                self.waiting_for_room.retain(|waiting| *waiting != slot);
+                self.finish_slot(slot, Err(error.clone()));
+            }
+        }
+    }
+
+    /// Flushes that cover what stood at this position of the stage.
+    fn refuse_barriers_past(&mut self, position: u64, error: &RequestError) {
+        let barriers = std::mem::take(&mut self.barriers);
+        let (refused, kept): (VecDeque<_>, VecDeque<_>) =
+            barriers.into_iter().partition(|barrier| barrier.stage_target > position);
+        self.barriers = kept;
+        for barrier in refused {
+            self.reply(barrier.id, Err(error.clone()));
+        }
+    }
+}
