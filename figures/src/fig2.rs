@@ -308,12 +308,11 @@ fn differs(setting: Setting) -> Vec<String> {
         "The file system is the pattern of writes of its journaling mode: data blocks, descriptor, \
          metadata and commit blocks, and the later writes in place every 5 s. Memory, the page cache \
          and the processor are left out; a sync does not wait for the sequential client's dirty \
-         pages, as a real sync() would. That is why syncs are shorter here in every mode.",
+         pages, as a real sync() would. All of that shortens syncs here.",
         "The paper's scheduler is \"the basic elevator\"; it is taken to be the kernel's noop, so \
          requests reach the disk in order, and the disk serves them in order. With a queue that the \
-         drive may reorder the comparison turns round: the reader's next request is always the \
-         nearest, and a sync in place waits for seconds behind it while the reader keeps more than 80 \
-         % of its bandwidth.",
+         drive may reorder (no part of this figure) the reader's next request is always the nearest, and a \
+         sync in place can wait long behind it while the reader keeps most of its bandwidth.",
         "The journal is 5 GB around the middle of the disk; bulk data under data journaling has one \
          half of it, syncs have the other. Data journaling differs from adaptive journaling for \
          sequential writes only, so in figures with a reader both rows are the same experiment.",

@@ -17,6 +17,7 @@ use crate::paper::{PAPERS, Spread};
 use crate::replayed::{mean_speed_up, replay, speed_ups};
 use crate::report::{Data, Drawing, Report, Row};
 use crate::rig::{self, CONSTELLATION, Queue, SATA, System};
+use crate::sources;
 use crate::sweep::{MB, SIZES};
 use nearhead_engine::Status;
 use nearhead_sim::Histogram;
@@ -31,6 +32,8 @@ pub(crate) const NO_LOGGING: &str = "nolog";
 pub(crate) const QUEUES: [Queue; 2] = [SATA, Queue::InOrder];
 /// What is compared with it.
 pub(crate) const LOGGED: [&str; 2] = ["mlb-32", "mlb-256"];
+/// No arm moves, and hardly any disk turns far enough, for a request that takes less.
+const QUICK_MS: f64 = 1.0;
 /// Points of a drawn distribution.
 const CDF_STEPS: u32 = 200;
 
@@ -86,6 +89,20 @@ impl MixOutcome {
 }
 
 impl MixRuns {
+    /// The mixes themselves.
+    pub(crate) fn prepared(&self) -> impl Iterator<Item = &Prepared> {
+        self.mixes.iter().map(|mix| &mix.prepared)
+    }
+
+    /// Those in which half of all requests take less than `ms` without logs, by name.
+    fn quick_without_logs(&self, ms: f64) -> Vec<&'static str> {
+        let is_quick = |mix: &&MixOutcome| {
+            let run = mix.of(NO_LOGGING, SATA);
+            run.is_some_and(|run| run.latency.percentile(50.0).as_millis_f64() < ms)
+        };
+        self.mixes.iter().filter(is_quick).map(|mix| mix.prepared.name).collect()
+    }
+
     /// The speed-ups of `system` in W1 to W5.
     pub(crate) fn speed_ups(&self, system: &str, queue: Queue) -> Vec<f64> {
         self.mixes.iter().filter_map(|mix| mix.speed_up(system, queue)).collect()
@@ -182,19 +199,16 @@ fn ran(runs: &MixRuns, length_s: f64) -> String {
     )
 }
 
-pub(crate) fn differs() -> Vec<String> {
-    [
-        "Nine of the ten server traces are not public here; generators fitted to their published \
-         statistics stand in and are called synthetic. The tenth, dtrs, is the real trace. Rates, \
-         sizes and bursts of the generators are assumptions (figures/data/servers.toml), so the \
-         speed-ups are those of a workload of the same kind, not of the same requests.",
+/// What differs in every figure with these mixes.
+pub(crate) fn differs<'a>(mixes: impl Iterator<Item = &'a Prepared>) -> Vec<String> {
+    let sources = sources::told(mixes.flat_map(|mix| &mix.sources).map(String::as_str));
+    let always = [
         "The paper does not say to which load it re-rated its mixes; speed-ups depend on it, see the \
          rows with other loads in sweep.",
         "A drive's cache is modelled with read-ahead, so sequential reads of large requests are \
          short in all systems.",
-    ]
-    .map(str::to_owned)
-    .into()
+    ];
+    std::iter::once(sources).chain(always.map(str::to_owned)).collect()
 }
 
 /// Figure 6a.
@@ -239,7 +253,7 @@ pub(crate) fn fig6a(lab: &mut Lab<'_>) -> Result<Report, FigureError> {
         name: "fig6a",
         title: "distribution of I/O latency in W1".to_owned(),
         ran: ran(&runs, lab.mix_length().as_secs_f64()),
-        differs: differs(),
+        differs: differs(runs.prepared()),
         findings: Vec::new(),
         rows,
         data: vec![data],
@@ -282,7 +296,7 @@ pub(crate) fn fig6b(lab: &mut Lab<'_>) -> Result<Report, FigureError> {
         name: "fig6b",
         title: "speed-up of MLB-256 over no logging at every percentile".to_owned(),
         ran: ran(&runs, lab.mix_length().as_secs_f64()),
-        differs: differs(),
+        differs: differs(runs.prepared()),
         findings: findings(&runs),
         rows,
         data: vec![data],
@@ -336,13 +350,32 @@ fn findings(runs: &MixRuns) -> Vec<String> {
     let mut findings: Vec<String> = QUEUES.into_iter().filter_map(of).collect();
     findings.push(
         "What near-head logging saves is the arm's way to each small write; what it cannot save is the \
-         half revolution until the log's next block comes round. Most requests of these mixes are \
-         reads, and most of those (in W2, W3 and W5) are answered from the drive's memory: at their percentiles \
-         nothing can be gained. A drive that may choose among many queued requests saves much of the way \
-         by itself. In order, every write in place costs its full way, and the queue behind \
-         it waits. Several records in flight at once were tried without their crash safety and brought 1 % \
-         (docs/performance.md). Other depths of the queue are in sweep."
+         half revolution until the log's next block comes round. A drive that may choose among many \
+         queued requests saves some of the way by itself. In order, every write in place costs its full \
+         way, and the queue behind it waits. docs/performance.md has what else was tried; other depths of \
+         the queue are in sweep."
             .to_owned(),
     );
+    findings.extend(reads(runs));
     findings
+}
+
+/// Requests with which nothing can be gained.
+fn reads(runs: &MixRuns) -> Option<String> {
+    let shares: Vec<f64> = runs.prepared().map(|mix| 100.0 * (1.0 - mix.write_share())).collect();
+    let shares = Spread::of(&shares)?;
+    let quick = runs.quick_without_logs(QUICK_MS);
+    let quick = if quick.is_empty() {
+        String::new()
+    } else {
+        format!(
+            " In {} half of all requests take less than {QUICK_MS} ms without logs, because the drive's \
+             memory answers them: at those percentiles nothing can be gained.",
+            quick.join(", ")
+        )
+    };
+    Some(format!(
+        "{:.0} to {:.0} % of the requests of a mix are reads.{quick}",
+        shares.min, shares.max
+    ))
 }

@@ -8,9 +8,9 @@
 
 use crate::chart::BarChart;
 use crate::error::FigureError;
-use crate::hours::{HourRun, PRESET, runs};
+use crate::hours::{HourRun, PRESET, differs, runs};
 use crate::lab::Lab;
-use crate::paper::PAPERS;
+use crate::paper::{PAPERS, Spread};
 use crate::report::{Data, Drawing, Report, Row, Value};
 use crate::rig::{self, CONSTELLATION};
 use nearhead_disk::Nanos;
@@ -24,21 +24,10 @@ fn ran(hours: &[HourRun]) -> String {
         format!("{name} ({role}; {length:.0} s, {} requests)", hour.requests)
     });
     format!(
-        "Each trace alone on {CONSTELLATION} with preset {PRESET}, write cache off, no checkpoint \
+        "Each trace alone on {CONSTELLATION} with preset {PRESET}, write cache off, checkpoints put off \
          while it lasts; then one checkpoint of everything, with the disk otherwise idle: {}.",
         parts.collect::<Vec<_>>().join("; ")
     )
-}
-
-fn differs() -> Vec<String> {
-    [
-        "Nine of the ten traces are generators (synthetic-...) fitted to the published ranges of \
-         overwrites and of the mapping table's size; their checkpoint times are a consequence, \
-         nothing of them was fitted. T8 is the real trace, which is five minutes long, not an hour.",
-        "Traces without a number (cloudphysics, msr-cut) are real ones that the paper does not have.",
-    ]
-    .map(str::to_owned)
-    .into()
 }
 
 fn data(hours: &[HourRun]) -> Data {
@@ -123,9 +112,11 @@ pub(crate) fn fig7a(lab: &mut Lab<'_>) -> Result<Report, FigureError> {
         }
         rows.push(row);
     }
-    let of_paper = hours.iter().filter(|hour| hour.of_paper);
-    let longest = of_paper.map(|hour| (seconds(hour), hour)).max_by(|a, b| a.0.total_cmp(&b.0));
-    let findings = longest.map(|(longest_s, hour)| told_of_longest(longest_s, hour, paper.max));
+    let of_paper = || hours.iter().filter(|hour| hour.of_paper);
+    let longest = of_paper().max_by(|a, b| seconds(a).total_cmp(&seconds(b)));
+    let mut findings = told_of_all(of_paper(), paper.max);
+    findings.extend(longest.into_iter().flat_map(told_of_longest));
+    findings.extend(home_early(&hours));
     let of = |part: &dyn Fn(&HourRun) -> f64| hours.iter().map(part).collect::<Vec<f64>>();
     let series = vec![
         ("log reads".to_owned(), of(&|hour| hour.checkpoint.reading.as_secs_f64())),
@@ -135,8 +126,8 @@ pub(crate) fn fig7a(lab: &mut Lab<'_>) -> Result<Report, FigureError> {
         name: "fig7a",
         title: "duration of one checkpoint after an hour of logging".to_owned(),
         ran: ran(&hours),
-        differs: differs(),
-        findings: findings.into_iter().flatten().chain(home_early(&hours)).collect(),
+        differs: differs(&hours, false),
+        findings,
         rows,
         data: vec![data(&hours)],
         drawings: vec![Drawing::new("duration", bars("Checkpoint", "s", &hours, series))?],
@@ -158,30 +149,56 @@ fn home_early(hours: &[HourRun]) -> impl Iterator<Item = String> {
     })
 }
 
+/// Which hours go home within the paper's time and which do not.
+fn told_of_all<'a>(hours: impl Iterator<Item = &'a HourRun>, paper_s: f64) -> Vec<String> {
+    let (within, beyond): (Vec<f64>, Vec<String>) = {
+        let (within, beyond): (Vec<_>, Vec<_>) = hours.partition(|hour| seconds(hour) <= paper_s);
+        let named = |hour: &HourRun| format!("{} ({:.0} s)", hour.name, seconds(hour));
+        (within.into_iter().map(seconds).collect(), beyond.into_iter().map(named).collect())
+    };
+    let mut told = Vec::new();
+    if let Some(spread) = Spread::of(&within) {
+        told.push(format!(
+            "{} of the paper's {} traces go home within its {paper_s:.0} s: in {:.1} to {:.0} s.",
+            within.len(),
+            within.len() + beyond.len(),
+            spread.min,
+            spread.max
+        ));
+    }
+    if !beyond.is_empty() {
+        told.push(format!("Beyond the paper's {paper_s:.0} s: {}.", beyond.join(", ")));
+    }
+    told
+}
+
 /// What the longest checkpoint spent its time on.
-fn told_of_longest(longest_s: f64, hour: &HourRun, paper_s: f64) -> Vec<String> {
+fn told_of_longest(hour: &HourRun) -> Vec<String> {
     let passed = &hour.checkpoint;
-    let verdict = if longest_s <= paper_s { "within" } else { "beyond" };
+    let longest_s = seconds(hour);
     let each_ms = |span: Nanos, count: u64| span.as_millis_f64() / count.max(1) as f64;
+    let each_kib = |bytes: u64, count: u64| bytes as f64 / 1024.0 / count.max(1) as f64;
     vec![
         format!(
-            "The longest checkpoint takes {longest_s:.0} s ({}: {:.1} GB of distinct blocks in {} \
-             runs), {verdict} the paper's {paper_s:.0} s.",
+            "The longest checkpoint takes {longest_s:.0} s ({}: {:.1} GB of distinct blocks in {} runs).",
             hour.name,
             hour.saved.distinct_blocks as f64 * 4096.0 / 1e9,
             hour.saved.runs,
         ),
         format!(
-            "It reads the logs for {:.0} s ({} reads, {:.1} ms each) and writes home for {:.0} s ({} \
-             writes, {:.1} ms each). A pass goes through the map in home order, at most 1024 entries \
-             at a time, because one record must be able to release them; what lies together at home \
-             was logged at different times in different places, so the reads are short and far \
-             apart. Manylogs reads whole logs first (VI, \"reading the active logs\").",
+            "It reads the logs for {:.0} s ({} reads of {:.0} KiB, {:.1} ms each) and writes home for {:.0} s \
+             ({} writes of {:.0} KiB, {:.1} ms each). A pass goes through the map in home order, one window \
+             at a time, which bounds its memory; it reads what a window holds in the order of the logs and \
+             writes it in home order. What lies together at home was logged at different times in \
+             different places: the shorter the reads, the more of the time is the way between logs. \
+             Manylogs reads whole logs first (VI, \"reading the active logs\").",
             passed.reading.as_secs_f64(),
             passed.reads,
+            each_kib(passed.read_bytes, passed.reads),
             each_ms(passed.reading, passed.reads),
             passed.writing.as_secs_f64(),
             passed.writes,
+            each_kib(passed.write_bytes, passed.writes),
             each_ms(passed.writing, passed.writes),
         ),
     ]
@@ -217,7 +234,7 @@ pub(crate) fn fig7b(lab: &mut Lab<'_>) -> Result<Report, FigureError> {
         name: "fig7b",
         title: "writing that a checkpoint once an hour saves".to_owned(),
         ran: ran(&hours),
-        differs: std::iter::once(note.to_owned()).chain(differs()).collect(),
+        differs: std::iter::once(note.to_owned()).chain(differs(&hours, false)).collect(),
         findings: Vec::new(),
         rows,
         data: vec![data(&hours)],
@@ -248,7 +265,7 @@ pub(crate) fn mapping(lab: &mut Lab<'_>) -> Result<Report, FigureError> {
         name: "mapping",
         title: "size of the mapping table after an hour of logging".to_owned(),
         ran: ran(&hours),
-        differs: differs(),
+        differs: differs(&hours, false),
         findings: vec![format!(
             "The largest map takes {:.1} MB of memory, {:.1} bytes an entry. An entry of ours is a \
              run of sectors within a block of 4 KiB and holds its log, place and record; 'baseline' \

@@ -11,6 +11,7 @@ use crate::metered::Passed;
 use crate::replayed::{Replayed, replay};
 use crate::rig::{self, CONSTELLATION, FigureDisk, SATA, Shingled, System};
 use crate::servers::{Server, Window};
+use crate::sources;
 use nearhead_disk::Nanos;
 use nearhead_sim::trace::TraceRequest;
 use nearhead_volume::Service;
@@ -96,6 +97,26 @@ impl Saved {
     pub(crate) fn blocks_pct(&self) -> f64 {
         100.0 * (1.0 - self.distinct_blocks as f64 / self.logged_blocks.max(1) as f64)
     }
+}
+
+/// What differs from the paper's hours in these; on a shingled disk only those of the paper are run.
+pub(crate) fn differs(hours: &[HourRun], of_paper_only: bool) -> Vec<String> {
+    let (of_paper, others): (Vec<&HourRun>, Vec<&HourRun>) =
+        hours.iter().partition(|hour| hour.of_paper);
+    let mut told = vec![
+        sources::told(of_paper.iter().map(|hour| hour.name.as_str())),
+        "Generators are fitted to the published ranges of overwrites and of the mapping table's size, and \
+         most of their writes go on where a recent one ended, because the published checkpoints are short; \
+         how long each checkpoint takes here is a consequence."
+            .to_owned(),
+    ];
+    let real = of_paper.iter().filter(|hour| !sources::is_synthetic(&hour.name));
+    told.extend(real.map(|hour| format!("Of {} there are {:.0} s.", hour.name, hour.length_s)));
+    if !others.is_empty() && !of_paper_only {
+        let names: Vec<&str> = others.iter().map(|hour| hour.name.as_str()).collect();
+        told.push(format!("The paper does not have {}: real traces at hand.", names.join(", ")));
+    }
+    told
 }
 
 /// A trace for an hour.

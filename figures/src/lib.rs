@@ -36,6 +36,7 @@ mod report;
 mod rig;
 mod servers;
 mod smr;
+mod sources;
 mod swaps;
 mod sweep;
 mod sync_writer;

@@ -33,7 +33,7 @@ pub(crate) fn render(reports: &[Report], how: &str) -> String {
         page,
         "<h1>The papers' figures on modelled disks</h1>\n<p>Made by <code>{}</code>, in virtual \
          time: the engine that serves volumes runs on disk models, and no clock of this machine \
-         plays a part. Every number under <em>baseline</em> and <em>ours</em> was computed in this \
+         plays a part, so that other work on it cannot change a number. Every number under <em>baseline</em> and <em>ours</em> was computed in this \
          run; <em>paper</em> is what the paper reports and <em>goal</em> what the project aims at. \
          <em>Physical limit</em> is what the model allows if small writes cost the transfer of \
          their bytes and nothing else, where a figure does not say otherwise.</p>",

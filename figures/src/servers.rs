@@ -5,6 +5,7 @@
 //! recent request ended or lie in hot areas, and a stated share of writes repeats earlier ones. The same server, window and
 //! seed give the same requests; no more than a fixed number of earlier writes is remembered.
 
+use crate::sources::SYNTHETIC;
 use nearhead_disk::Nanos;
 use nearhead_sim::Random;
 use nearhead_sim::trace::{TraceError, TraceRequest};
@@ -99,7 +100,7 @@ impl Server {
 
     /// As it is called wherever its requests are used.
     pub(crate) fn label(&self) -> String {
-        format!("synthetic-{}", self.name.to_lowercase())
+        format!("{SYNTHETIC}{}", self.name.to_lowercase())
     }
 
     /// Size of the traced volume, in bytes.

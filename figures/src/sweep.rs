@@ -13,7 +13,7 @@ use crate::fig6::{self, BUSY_SHARE, MixRuns, NO_LOGGING, QUEUES};
 use crate::journal::Mode;
 use crate::lab::Lab;
 use crate::mix::Prepared;
-use crate::paper::PAPERS;
+use crate::paper::{PAPERS, Spread};
 use crate::replayed::{mean_speed_up, replay};
 use crate::report::{Data, Drawing, Report, Row, Value};
 use crate::rig::{self, CHEETAH, CONSTELLATION, Queue, System};
@@ -107,15 +107,8 @@ pub(crate) fn sweep(lab: &mut Lab<'_>) -> Result<Report, FigureError> {
         best_of(1)
     )];
     findings.extend(load_of_paper(loads, &by_load));
-    let told: Vec<String> = depths
-        .iter()
-        .zip(&by_depth)
-        .map(|(depth, factor)| format!("{factor:.2} among {depth}"))
-        .collect();
-    findings.push(format!(
-        "The more requests a drive may choose from, the less is left to gain at this load: {}.",
-        told.join(", ")
-    ));
+    findings.extend(load_against_others(&by_load, &[&by_size, &by_threshold]));
+    findings.push(told_of_depths(depths, &by_depth));
     let names = SIZES.map(|size| size.0.replace(" MB", "").replace(" GB", "G"));
     let thresholds = THRESHOLDS.map(|kib| format!("{kib} KiB"));
     let load_names: Vec<String> =
@@ -135,12 +128,24 @@ pub(crate) fn sweep(lab: &mut Lab<'_>) -> Result<Report, FigureError> {
              bytes: MB stands for MiB.",
             100.0 * BUSY_SHARE
         ),
-        differs: fig6::differs(),
+        differs: fig6::differs(runs.prepared()),
         findings,
         rows,
         data: vec![data],
         drawings,
     })
+}
+
+/// What a drive's own choice leaves to gain.
+fn told_of_depths(depths: &[u16], by_depth: &[f64]) -> String {
+    let each =
+        depths.iter().zip(by_depth).map(|(depth, factor)| format!("{factor:.2} among {depth}"));
+    let verdict = if by_depth.is_sorted_by(|few, many| few >= many) {
+        "The more requests a drive may choose from, the less is left to gain"
+    } else {
+        "What is left to gain does not simply fall with the requests that a drive may choose from"
+    };
+    format!("{verdict}, at this load: {}.", each.collect::<Vec<String>>().join(", "))
 }
 
 /// Between which loads the paper's speed-up lies, where it does.
@@ -150,14 +155,32 @@ fn load_of_paper(loads: &[f64], by_load: &[Vec<f64>]) -> Option<String> {
     let above = by_load.iter().position(|factors| factors[in_order] >= paper)?;
     let below = above.checked_sub(1)?;
     Some(format!(
-        "On a disk that serves its queue in order the speed-up depends on the load more than on any \
-         parameter, because logging keeps up where writing in place begins to fall behind: the \
-         paper's {paper:.1} lies between {:.0} % ({:.2}) and {:.0} % ({:.2}) of the bare disk's time.",
+        "On a disk that serves its queue in order the paper's {paper:.1} lies between {:.0} % ({:.2}) and \
+         {:.0} % ({:.2}) of the bare disk's time.",
         100.0 * loads[below],
         by_load[below][in_order],
         100.0 * loads[above],
         by_load[above][in_order]
     ))
+}
+
+/// Whether the load matters more than any parameter, on a disk that serves its queue in order.
+fn load_against_others(by_load: &[Vec<f64>], others: &[&Vec<Vec<f64>>]) -> Option<String> {
+    let in_order = QUEUES.iter().position(|queue| *queue == Queue::InOrder)?;
+    let factor = |all: &[Vec<f64>]| {
+        let spread =
+            Spread::of(&all.iter().map(|factors| factors[in_order]).collect::<Vec<f64>>())?;
+        Some(spread.max / spread.min)
+    };
+    let (load, other) =
+        (factor(by_load)?, others.iter().filter_map(|all| factor(all)).fold(1.0, f64::max));
+    (by_load.len() > 1 && load > other).then(|| {
+        format!(
+            "On a disk that serves its queue in order the speed-up depends on the load ({load:.1} times \
+             from least to most) more than on sizes or thresholds ({other:.1} times): logging keeps up where \
+             writing in place begins to fall behind."
+        )
+    })
 }
 
 fn drawing(name: &str, groups: &[String], factors: &[Vec<f64>]) -> Result<Drawing, FigureError> {

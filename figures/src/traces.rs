@@ -59,6 +59,12 @@ impl Traces {
         Self { folder, fit: Fit::Error }
     }
 
+    /// Whether any of them is there.
+    pub fn any_at_hand(&self) -> bool {
+        let mut known = OTHERS.iter().map(|(_, path)| *path).chain([DTRS]);
+        self.folder.as_ref().is_some_and(|folder| known.any(|path| folder.join(path).exists()))
+    }
+
     /// The Development Tools Release Server's five minutes on a volume of `size_bytes`.
     pub fn dtrs(&self, size_bytes: u64) -> Result<Option<RealTrace>, FigureError> {
         self.read("dtrs", DTRS, size_bytes)

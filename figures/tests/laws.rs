@@ -150,6 +150,59 @@ fn every_mix_names_its_synthetic_sources() {
     assert!(ran.matches("synthetic-").count() >= 25, "{ran}");
 }
 
+/// Everything that people read of a report.
+fn texts(report: &Report) -> impl Iterator<Item = String> {
+    let rows = report.rows.iter().flat_map(Row::cells);
+    let data = report.data.iter().flat_map(|data| data.rows.iter().flatten().cloned());
+    let words = [report.title.clone(), report.ran.clone()].into_iter();
+    let drawn = report.drawings.iter().map(|drawing| drawing.svg.clone());
+    words
+        .chain(report.differs.iter().cloned())
+        .chain(report.findings.iter().cloned())
+        .chain(rows)
+        .chain(data)
+        .chain(drawn)
+}
+
+#[test]
+fn a_report_made_without_real_traces_names_none_and_calls_none_real() {
+    for report in ALL.iter() {
+        for text in texts(report) {
+            let without = text.replace("synthetic-dtrs", "");
+            for real in ["dtrs", "DTRS", "cloudphysics", "msr-cut", "real trace", "real one"] {
+                assert!(!without.contains(real), "{}: {real:?} in {text:?}", report.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn every_figure_with_server_traces_says_that_all_of_them_were_generated() {
+    let uses_servers = |report: &&Report| report.ran.contains("synthetic-");
+    let told = |report: &Report| {
+        report
+            .differs
+            .iter()
+            .any(|text| text.starts_with("None of the ") && text.contains("synthetic"))
+    };
+    assert!(ALL.iter().filter(uses_servers).count() >= 5);
+    for report in ALL.iter().filter(uses_servers) {
+        assert!(told(report), "{}: {:?}", report.name, report.differs);
+    }
+}
+
+#[test]
+fn every_checkpoint_beyond_the_papers_time_is_named_and_no_other() {
+    let report = figure("fig7a");
+    let beyond = report.findings.iter().find(|text| text.starts_with("Beyond the paper's"));
+    for row in report.rows.iter().filter(|row| row.paper != Value::Nothing) {
+        let name = row.case.strip_prefix("checkpoint after ").unwrap();
+        let is_named = beyond.is_some_and(|text| text.contains(name));
+        let Value::Range(_, most) = row.paper else { panic!("{row:?}") };
+        assert_eq!(is_named, number(&row.ours) > most, "{name}: {:?}", report.findings);
+    }
+}
+
 #[test]
 fn an_unknown_name_is_told_all_known_ones() {
     let error = nearhead_figures::choose(&["fig99".to_owned()]).err().unwrap();

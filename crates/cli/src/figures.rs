@@ -103,7 +103,7 @@ pub fn run(args: &FiguresArgs) -> Result<(), String> {
     let chosen = nearhead_figures::choose(&args.names).map_err(told)?;
     nearhead_figures::prepare(&args.out).map_err(told)?;
     let traces = traces(args)?;
-    if traces.folder.is_none() {
+    if !traces.any_at_hand() {
         note("figures: no real traces at hand; all server traces are synthetic");
     }
     let mut bar = Bar::new();

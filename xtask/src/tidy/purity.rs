@@ -3,6 +3,9 @@
 //! The engine and the codecs must do the same on a simulated disk as on a real one, and the same
 //! twice. So everything that differs between two runs or two machines stays out of their sources;
 //! time comes in as an argument, and what is done to the outside goes out as a command.
+//!
+//! The figures read traces and write files, but no clock: their numbers are those of virtual time, and a
+//! busy machine must not be able to change one.
 
 use super::Finding;
 use super::code::{code_only, lines_with_word, paths_below};
@@ -10,6 +13,13 @@ use super::tree::Tree;
 
 /// Directories whose sources must be deterministic.
 const PURE_DIRECTORIES: &[&str] = &["crates/engine/src/", "crates/format/src/"];
+
+/// Directories whose results must not depend on how fast the machine is: no clock, no thread, no table
+/// with an order of its own.
+const TIMELESS_DIRECTORIES: &[&str] = &["figures/src/"];
+
+/// What those may use nevertheless, though a state machine may not.
+const ALLOWED_IN_TIMELESS: &[&str] = &["std::fs", "std::env", "std::os"];
 
 /// Parts of `std` that reach outside, and what to use instead.
 const OUTSIDE: &[(&str, &str)] = &[
@@ -46,22 +56,36 @@ pub(crate) fn is_pure(manifest: &str) -> bool {
 }
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
-    let is_checked = |path: &str| PURE_DIRECTORIES.iter().any(|pure| path.starts_with(pure));
-    let sources = tree.rust_sources().filter(|(path, _)| is_checked(path));
-    sources.flat_map(|(path, text)| check_source(path, &code_only(text))).collect()
+    let is_below = |path: &str, directories: &[&str]| {
+        directories.iter().any(|directory| path.starts_with(directory))
+    };
+    let mut findings = Vec::new();
+    for (path, text) in tree.rust_sources() {
+        if is_below(path, PURE_DIRECTORIES) {
+            findings.extend(check_source(path, &code_only(text), &[]));
+        } else if is_below(path, TIMELESS_DIRECTORIES) {
+            findings.extend(check_source(path, &code_only(text), ALLOWED_IN_TIMELESS));
+        }
+    }
+    findings
 }
 
-fn check_source(path: &str, code: &str) -> Vec<Finding> {
+fn check_source(path: &str, code: &str, allowed: &[&str]) -> Vec<Finding> {
     let finding = |line, found: String, advice: &str| Finding {
         file: path.into(),
         line,
-        expected: "a state machine that reaches nothing outside itself".into(),
+        expected: if allowed.is_empty() {
+            "a state machine that reaches nothing outside itself".into()
+        } else {
+            "figures whose numbers no clock and no chance can change".into()
+        },
         found,
         advice: advice.into(),
     };
     let mut findings = Vec::new();
     for (line, name) in paths_below(code, "std") {
-        let reached = OUTSIDE.iter().find(|(outside, _)| is_or_is_below(&name, outside));
+        let mut outside = OUTSIDE.iter().filter(|(outside, _)| !allowed.contains(outside));
+        let reached = outside.find(|(outside, _)| is_or_is_below(&name, outside));
         findings.extend(reached.map(|(_, advice)| finding(line, format!("`{name}`"), advice)));
     }
     for (word, advice) in WORDS {
@@ -102,6 +126,15 @@ mod tests {
             let found = lines_found("crates/engine/src/a/b.rs", &format!("//! x\n{named}"));
             assert!(!found.is_empty() && found.iter().all(|line| *line == 2), "{named}: {found:?}");
         }
+    }
+
+    #[test]
+    fn a_clock_or_a_thread_in_the_figures_is_found_and_a_file_is_not() {
+        let found = |text| lines_found("figures/src/lab.rs", text);
+        assert_eq!(found("let begun = std::time::Instant::now();"), [1]);
+        assert_eq!(found("std::thread::spawn(work);"), [1]);
+        assert_eq!(found("let names: HashMap<u8, u8> = HashMap::new();"), [1]);
+        assert!(found("std::fs::write(path, text)").is_empty());
     }
 
     #[test]
