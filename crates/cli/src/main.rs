@@ -4,6 +4,7 @@
 #![expect(unreachable_pub, reason = "a program exports nothing: pub means used by other modules")]
 
 mod bench;
+mod busy;
 mod check;
 mod checkpoint;
 mod control;

@@ -1,9 +1,18 @@
 //! What the numbers were measured on, and what this process used.
 
-use super::row::Row;
+use super::row::{Row, median};
+use crate::busy::{self, Machine};
+use nearhead_disk::BufferMut;
+use nearhead_sim::Random;
+use nearhead_uring::{Access, DurableFile};
 use serde::Serialize;
+use std::fmt;
 use std::fs;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::path::Path;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// Of the file that shows what the disk does by itself.
+const TRIAL_BYTES: u64 = 64 << 20;
 
 /// Everything that goes into bench.json.
 #[derive(Debug, Serialize)]
@@ -15,10 +24,70 @@ pub(super) struct Report<'a> {
     kernel: String,
     memory_bytes: u64,
     load_average_1_min: f64,
+    /// Whether any bench ran on a busy machine: repeat it.
+    machine_was_busy: bool,
+    machine: &'a [Watched],
     rows: &'a [Row],
 }
 
-pub(super) fn report(rows: &[Row], quick: bool) -> Report<'_> {
+/// What the machine did while a bench ran.
+#[derive(Debug, Serialize)]
+pub(super) struct Watched {
+    bench: &'static str,
+    /// What to do about it and why; nothing if the machine was quiet.
+    busy: Option<String>,
+    seen: Machine,
+}
+
+impl Watched {
+    pub(super) fn new(bench: &'static str, seen: Machine) -> Self {
+        Self { bench, busy: busy::repeat(&seen), seen }
+    }
+
+    pub(super) fn was_busy(&self) -> bool {
+        self.busy.is_some()
+    }
+}
+
+impl fmt::Display for Watched {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bench = self.bench;
+        match &self.busy {
+            Some(told) => write!(formatter, "{bench}: {told}"),
+            None => write!(formatter, "{bench}: the machine was quiet: {}", busy::seen(&self.seen)),
+        }
+    }
+}
+
+/// Median time of a durable write of 4 KiB at random to a plain file in `folder`, one at a time for at
+/// most `time`, as directly as the kernel allows, in us; `None` where it cannot be written.
+pub(super) fn durable_write_us(folder: &Path, time: Duration) -> Option<f64> {
+    let path = folder.join("alone.img");
+    // Of a run that was killed.
+    let _ = fs::remove_file(&path);
+    let measured = || -> Option<f64> {
+        let file = DurableFile::open(&path, Access::Create, true).ok()?;
+        let zeros = BufferMut::zeroed(1 << 20).freeze();
+        for offset in (0..TRIAL_BYTES).step_by(1 << 20) {
+            file.write_at(&zeros, offset).ok()?;
+        }
+        file.sync().ok()?;
+        let (mut random, mut times_us) = (Random::new(1), Vec::new());
+        let started = Instant::now();
+        while started.elapsed() < time {
+            let offset = random.below(TRIAL_BYTES / 4096) * 4096;
+            let issued = Instant::now();
+            file.write_durable_at(&zeros[..4096], offset).ok()?;
+            times_us.push(issued.elapsed().as_secs_f64() * 1e6);
+        }
+        Some(median(&times_us))
+    };
+    let found = measured();
+    let _ = fs::remove_file(&path);
+    found
+}
+
+pub(super) fn report<'a>(rows: &'a [Row], machine: &'a [Watched], quick: bool) -> Report<'a> {
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
     let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     Report {
@@ -29,6 +98,8 @@ pub(super) fn report(rows: &[Row], quick: bool) -> Report<'_> {
         kernel: fs::read_to_string("/proc/version").unwrap_or_default().trim().to_owned(),
         memory_bytes: kib(&field("/proc/meminfo", "MemTotal")),
         load_average_1_min: load.split(' ').next().and_then(|x| x.parse().ok()).unwrap_or(0.0),
+        machine_was_busy: machine.iter().any(Watched::was_busy),
+        machine,
         rows,
     }
 }

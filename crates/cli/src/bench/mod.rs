@@ -2,7 +2,8 @@
 //!
 //! Each bench is a file that returns rows; a row says what was measured, its target and whether it
 //! was met. What is compared (ours, nbdkit, the raw file) takes turns in rounds, and medians of the
-//! rounds count, so that whatever else the machine does hits all alike. Nothing here is a test: a
+//! rounds count, so that whatever else the machine does hits all alike. What it does is watched
+//! (`busy`): rows of a busy machine are marked in the table and in bench.json. Nothing here is a test: a
 //! number that is not met is told, and the exit code stays 0.
 
 mod disk_models;
@@ -19,10 +20,12 @@ mod timer;
 mod two_clients;
 mod wal;
 
+use crate::busy::{self, Watch};
+use machine::Watched;
 use row::Row;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// What `nearhead bench` is told.
 #[derive(clap::Args, Debug)]
@@ -60,19 +63,35 @@ impl Effort {
 
 type Bench = fn(Effort, &Path) -> Result<Vec<Row>, String>;
 
-const BENCHES: [(&str, Bench); 12] = [
-    ("demo", two_clients::measure),
-    ("models", disk_models::measure),
-    ("engine", engine_alone::measure),
-    ("map", map_memory::measure),
-    ("recovery", recovery::measure),
-    ("idle", idle::measure),
-    ("timer", timer::measure),
-    ("flash", flash::measure),
-    ("served", served::measure),
-    ("wal-beside", wal::measure_beside),
-    ("wal-append", wal::measure_append),
-    ("wal-peers", wal::measure_peers),
+/// How long the disk alone is tried, before and after a bench that uses it.
+const TRIAL: Duration = Duration::from_millis(500);
+
+/// What other work on the machine changes about a bench.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Disturbed {
+    /// Nothing: virtual time, or bytes of memory.
+    Never,
+    /// Its processor time or its real time.
+    ByProcessors,
+    /// That, and the disk below the folder.
+    ByDisk,
+}
+
+use Disturbed::{ByDisk, ByProcessors, Never};
+
+const BENCHES: [(&str, Disturbed, Bench); 12] = [
+    ("demo", Never, two_clients::measure),
+    ("models", ByProcessors, disk_models::measure),
+    ("engine", ByProcessors, engine_alone::measure),
+    ("map", Never, map_memory::measure),
+    ("recovery", ByProcessors, recovery::measure),
+    ("idle", Never, idle::measure),
+    ("timer", ByProcessors, timer::measure),
+    ("flash", Never, flash::measure),
+    ("served", ByDisk, served::measure),
+    ("wal-beside", ByDisk, wal::measure_beside),
+    ("wal-append", ByDisk, wal::measure_append),
+    ("wal-peers", ByDisk, wal::measure_peers),
 ];
 
 /// Whether who asks for `wish` means the bench `name`: that one, or a part of it.
@@ -85,7 +104,7 @@ pub fn run(args: &BenchArgs) -> Result<(), String> {
     if args.measure_idle {
         return idle::measure_here();
     }
-    let names = BENCHES.map(|(name, _)| name);
+    let names = BENCHES.map(|(name, ..)| name);
     let wished: Vec<&String> = args.names.iter().chain(&args.only).collect();
     if let Some(unknown) = wished.iter().find(|wish| !names.iter().any(|name| means(wish, name))) {
         let known = names.join(", ");
@@ -96,20 +115,50 @@ pub fn run(args: &BenchArgs) -> Result<(), String> {
     };
     fs::create_dir_all(&args.out).map_err(|error| cannot("make the folder", &args.out, error))?;
     let effort = Effort { quick: args.quick };
-    let mut rows = Vec::new();
-    for (name, bench) in BENCHES {
+    let (mut rows, mut machines) = (Vec::new(), Vec::new());
+    for (name, disturbed, bench) in BENCHES {
         if wished.is_empty() || wished.iter().any(|wish| means(wish, name)) {
             let started = Instant::now();
             eprintln!("bench {name} ...");
-            rows.extend(bench(effort, &args.out).map_err(|told| format!("bench {name}: {told}"))?);
+            let measured = watched(name, disturbed, &args.out, || bench(effort, &args.out));
+            let (found, machine) = measured.map_err(|told| format!("bench {name}: {told}"))?;
+            rows.extend(found);
+            machines.extend(machine);
             eprintln!("bench {name}: {:.1} s", started.elapsed().as_secs_f64());
         }
     }
     print!("{}", row::table(&rows));
-    let report = machine::report(&rows, args.quick);
+    for machine in &machines {
+        println!("{machine}");
+    }
+    let report = machine::report(&rows, &machines, args.quick);
     let text = serde_json::to_string_pretty(&report).map_err(|error| error.to_string())?;
     let path = args.out.join("bench.json");
     fs::write(&path, text + "\n").map_err(|error| cannot("write", &path, error))
+}
+
+/// What `bench` measures, and what the machine did meanwhile, if that can have disturbed it.
+fn watched(
+    name: &'static str,
+    disturbed: Disturbed,
+    folder: &Path,
+    bench: impl FnOnce() -> Result<Vec<Row>, String>,
+) -> Result<(Vec<Row>, Option<Watched>), String> {
+    if disturbed == Never {
+        return Ok((bench()?, None));
+    }
+    let disk = || (disturbed == ByDisk).then(|| machine::durable_write_us(folder, TRIAL)).flatten();
+    let before = disk();
+    let watch = Watch::around();
+    let rows = bench()?;
+    let mut machine = watch.end();
+    if let Some((before, after)) = before.zip(disk()) {
+        let what = "durable 4 KiB write to a file, us".to_owned();
+        machine = machine.with_bare(busy::Bare { what, before, after, in_virtual_time: None });
+    }
+    let watched = Watched::new(name, machine);
+    let rows = rows.into_iter().map(|row| Row { machine_was_busy: watched.was_busy(), ..row });
+    Ok((rows.collect(), Some(watched)))
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! A number that was measured, beside the number it should be.
 
+use crate::busy;
 use serde::Serialize;
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -24,6 +25,8 @@ pub(super) struct Row {
     pub(super) measured: Option<f64>,
     /// `None` if it was not measured or nothing is claimed.
     pub(super) met: Option<bool>,
+    /// Whether the machine did so much else meanwhile that the number says little.
+    pub(super) machine_was_busy: bool,
     /// What it was made of.
     pub(super) detail: String,
 }
@@ -40,7 +43,14 @@ impl Row {
             Target::AtMost(most) => Some(measured <= most),
             Target::Informative => None,
         };
-        Self { name: name.into(), target, measured: Some(measured), met, detail }
+        Self {
+            name: name.into(),
+            target,
+            measured: Some(measured),
+            met,
+            machine_was_busy: false,
+            detail,
+        }
     }
 
     /// A number that could not be measured here, and what would help.
@@ -50,6 +60,7 @@ impl Row {
             target,
             measured: None,
             met: None,
+            machine_was_busy: false,
             detail: format!("skipped: {why}"),
         }
     }
@@ -69,8 +80,9 @@ pub(super) fn median(values: &[f64]) -> f64 {
 
 /// The rows for a terminal.
 pub(super) fn table(rows: &[Row]) -> String {
+    let width = rows.iter().map(|row| row.name.len()).max().unwrap_or_default();
     let mut text =
-        format!("{:<42} {:>12} {:>12}  {:<4} {}\n", "name", "target", "measured", "met", "of");
+        format!("{:<width$} {:>12} {:>12}  {:<4} {}\n", "name", "target", "measured", "met", "of");
     for row in rows {
         let target = match row.target {
             Target::AtLeast(least) => format!(">= {}", shown(least)),
@@ -84,7 +96,9 @@ pub(super) fn table(rows: &[Row]) -> String {
             None => "-",
         };
         let (name, detail) = (&row.name, &row.detail);
-        let _ = writeln!(text, "{name:<42} {target:>12} {measured:>12}  {met:<4} {detail}");
+        let busy = if row.machine_was_busy { format!("{}: ", busy::BUSY) } else { String::new() };
+        let _ =
+            writeln!(text, "{name:<width$} {target:>12} {measured:>12}  {met:<4} {busy}{detail}");
     }
     text
 }
@@ -117,5 +131,15 @@ mod tests {
         assert_eq!(met(Target::AtMost(4.9)), Some(false));
         assert_eq!(met(Target::Informative), None);
         assert_eq!(Row::skipped("x", Target::AtMost(1.0), "no").met, None);
+    }
+
+    #[test]
+    fn a_row_of_a_busy_machine_says_so_in_the_table() {
+        let row = |machine_was_busy| Row {
+            machine_was_busy,
+            ..Row::new("x", Target::AtLeast(1.0), 2.0, "two of them".to_owned())
+        };
+        assert!(table(&[row(true)]).contains("BUSY: two of them"));
+        assert!(!table(&[row(false)]).contains("BUSY"));
     }
 }

@@ -3,6 +3,7 @@
 //! The same plan runs in virtual time and, over a socket, in real time. It never changes between
 //! presets: the disk, the bulk client and the addresses of the small writes are the same for all.
 
+use crate::busy::{self, Machine};
 use nearhead_disk::Nanos;
 use nearhead_models::{HddModel, ModelSpec, Store};
 use nearhead_sim::contention::{ContentionOptions, ContentionResults};
@@ -67,6 +68,10 @@ pub(crate) struct Row {
     pub(crate) durable_points_per_s: f64,
     /// The bulk client's bandwidth, in 10^6 bytes a second.
     pub(crate) bulk_mb_per_s: f64,
+    /// Whether the machine did so much else meanwhile that the row says little; never in virtual time.
+    pub(crate) machine_was_busy: bool,
+    /// What was seen of the machine meanwhile; nothing in virtual time.
+    pub(crate) machine: Option<Machine>,
 }
 
 impl Row {
@@ -95,7 +100,15 @@ impl Row {
             limit_bandwidth_pct: limit_pct(points_per_s, alone_bytes_per_s),
             durable_points_per_s: points.requests_per_s,
             bulk_mb_per_s: bulk_results.bytes_per_s / 1e6,
+            machine_was_busy: false,
+            machine: None,
         })
+    }
+
+    /// The row, measured in real time on `machine`.
+    pub(crate) fn on(self, machine: Machine) -> Self {
+        let machine_was_busy = !busy::judge(&machine).is_empty();
+        Self { machine_was_busy, machine: Some(machine), ..self }
     }
 }
 

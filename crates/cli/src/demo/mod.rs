@@ -3,7 +3,9 @@
 //! A bulk reader or writer and a client that makes small scattered writes durable share an
 //! emulated 15,000-rpm disk, for three presets. In real time everything goes through an NBD socket;
 //! `--virtual` runs the same plan data-less in a moment. The result is one table, a page with
-//! charts and a JSON file; nothing in them is anything but measured in this run.
+//! charts and a JSON file; nothing in them is anything but measured in this run. In real time the
+//! machine is watched (`busy`): what it did beside is in the JSON file, and rows that it disturbed are
+//! marked. Virtual time does not pass faster or slower on a busy machine.
 
 pub(crate) mod client;
 pub(crate) mod dataless;
@@ -17,6 +19,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 
+use crate::busy::{Bare, Watch};
 use experiment::{BulkKind, POINTS_PER_S, PRESETS, Row, Span};
 use nearhead_volume::NamedPreset;
 use std::fs;
@@ -53,7 +56,7 @@ pub fn run(args: &DemoArgs) -> Result<(), String> {
     }
     fs::create_dir_all(&args.out).map_err(|error| cannot("make the folder", &args.out, &error))?;
     let rows = measure(args, Span::of_seconds(seconds)).map_err(|told| format!("demo: {told}"))?;
-    print!("{}", table::render(&rows));
+    print!("{}{}", table::render(&rows), table::machine(&rows));
     let json = serde_json::to_string_pretty(&rows).map_err(|error| error.to_string())?;
     let page = page::render(&rows, seconds, args.in_virtual_time)?;
     write(&args.out.join("demo.json"), &(json + "\n"))?;
@@ -90,19 +93,32 @@ fn measure(args: &DemoArgs, span: Span) -> Result<Vec<Row>, String> {
             let preset = NamedPreset::by_name(name).map_err(|error| error.to_string())?;
             for rate in POINTS_PER_S {
                 progress(format!("{name}: big {bulk}s beside {rate} durable points a second"));
-                let results = if args.in_virtual_time {
-                    in_virtual_time::point(preset, kind, rate, span)?
+                let (results, machine) = if args.in_virtual_time {
+                    (in_virtual_time::point(preset, kind, rate, span)?, None)
                 } else {
-                    in_real_time::point(&args.out, preset, kind, rate, span)?
+                    let watch = Watch::beside();
+                    let results = in_real_time::point(&args.out, preset, kind, rate, span)?;
+                    (results, Some(watch.end()))
                 };
-                points.push((name, rate, results));
+                points.push((name, rate, results, machine));
             }
         }
         progress(format!("the disk alone again: big {bulk}s"));
+        let after = alone()?;
+        let bare = Bare {
+            what: format!("big {bulk}s on the bare disk, MB/s"),
+            before: before / 1e6,
+            after: after / 1e6,
+            in_virtual_time: Some(in_virtual_time::alone(kind, span)? / 1e6),
+        };
         // Whatever else the machine does can only slow the disk down: the faster run is the disk.
-        let alone = before.max(alone()?);
-        for (name, rate, results) in points {
-            rows.push(Row::new(name, kind, rate, &results, alone)?);
+        let alone = before.max(after);
+        for (name, rate, results, machine) in points {
+            let row = Row::new(name, kind, rate, &results, alone)?;
+            rows.push(match machine {
+                Some(machine) => row.on(machine.with_bare(bare.clone())),
+                None => row,
+            });
         }
     }
     Ok(rows)

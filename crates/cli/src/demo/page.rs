@@ -1,6 +1,8 @@
 //! The demo's result as one self-contained page: charts, table, and what the figures mean.
 
 use super::experiment::{BulkKind, POINTS_PER_S, PRESETS, Row};
+use super::table as words;
+use crate::busy;
 use nearhead_figures::chart::BarChart;
 use std::fmt::Write;
 
@@ -19,6 +21,7 @@ pub(crate) fn render(rows: &[Row], seconds: f64, in_virtual_time: bool) -> Resul
          {seconds} s a point. A <em>durable point</em> is 20 writes of 4 KiB scattered over the \
          disk, then a flush; its time runs from the first write's issue until all are durable.</p>"
     );
+    let _ = writeln!(page, "<p>{}</p>", machine(rows));
     for kind in BulkKind::ALL {
         let _ = writeln!(page, "<h2>Beside big {}s</h2>\n<div class=\"charts\">", kind.name());
         for chart in charts(rows, kind) {
@@ -38,6 +41,20 @@ pub(crate) fn render(rows: &[Row], seconds: f64, in_virtual_time: bool) -> Resul
          nearest the head.</p>\n</html>\n",
     );
     Ok(page)
+}
+
+/// Whether the numbers can be believed.
+fn machine(rows: &[Row]) -> String {
+    let told = nearhead_figures::escaped(words::machine(rows).trim());
+    if told.is_empty() {
+        return "Time is virtual, so nothing else that the machine did can have changed a number."
+            .to_owned();
+    }
+    if rows.iter().any(|row| row.machine_was_busy) {
+        format!("<strong>{told}</strong>")
+    } else {
+        told
+    }
 }
 
 fn charts(rows: &[Row], kind: BulkKind) -> [BarChart<'static>; 2] {
@@ -73,12 +90,12 @@ fn table(rows: &[Row]) -> String {
     let mut text = String::from(
         "<table><tr><th>big I/O</th><th>preset</th><th>writes/s</th><th>MB/s</th>\
          <th>% of the disk</th><th>limit %</th><th>durable mean, ms</th><th>p99, ms</th>\
-         <th>durable points/s</th></tr>\n",
+         <th>durable points/s</th><th>machine</th></tr>\n",
     );
     for row in rows {
         let _ = writeln!(
             text,
-            "<tr><td>{}<td>{}<td>{}<td>{:.1}<td>{:.1}<td>{:.1}<td>{:.1}<td>{:.1}<td>{:.1}",
+            "<tr><td>{}<td>{}<td>{}<td>{:.1}<td>{:.1}<td>{:.1}<td>{:.1}<td>{:.1}<td>{:.1}<td>{}",
             row.bulk.name(),
             row.preset,
             row.writes_per_s,
@@ -87,7 +104,12 @@ fn table(rows: &[Row]) -> String {
             row.limit_bandwidth_pct,
             row.durable_ms_mean,
             row.durable_ms_p99,
-            row.durable_points_per_s
+            row.durable_points_per_s,
+            match &row.machine {
+                Some(_) if row.machine_was_busy => busy::BUSY,
+                Some(_) => "quiet",
+                None => "virtual time",
+            }
         );
     }
     text + "</table>\n"
