@@ -96,7 +96,36 @@ fn the_demo_in_virtual_time_leaves_its_page_and_its_rows() {
     let rows: Value =
         serde_json::from_slice(&std::fs::read(folder.join("demo.json")).unwrap()).unwrap();
     assert_eq!(rows.as_array().unwrap().len(), 18, "3 presets, 2 bulk clients, 3 rates");
-    assert!(std::fs::read_to_string(folder.join("report.html")).unwrap().contains("<svg"));
+    let disturbed = rows.as_array().unwrap().iter().any(|row| row["machine_was_busy"] != false);
+    assert!(!disturbed, "virtual time passes as fast on a busy machine");
+    assert!(!text(&output.stdout).contains("busy"), "{}", text(&output.stdout));
+    let page = std::fs::read_to_string(folder.join("report.html")).unwrap();
+    assert!(page.contains("<svg") && page.contains("Time is virtual"));
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn the_demo_in_real_time_says_whether_the_machine_was_busy_and_what_it_saw() {
+    let folder = folder("demo-real");
+    let out = folder.to_string_lossy().into_owned();
+    let output = nearhead(&["demo", "--seconds", "0.5", "--out", &out]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let rows: Value =
+        serde_json::from_slice(&std::fs::read(folder.join("demo.json")).unwrap()).unwrap();
+    let rows = rows.as_array().unwrap();
+    let busy = rows.iter().filter(|row| row["machine_was_busy"] == true).count();
+    let (printed, page) =
+        (text(&output.stdout), std::fs::read_to_string(folder.join("report.html")).unwrap());
+    for told in [&printed, &page] {
+        let expected =
+            if busy > 0 { "this machine was busy: repeat" } else { "The machine was quiet" };
+        assert!(told.contains(expected), "{busy} busy rows: {printed}");
+    }
+    assert_eq!(printed.lines().filter(|line| line.ends_with("BUSY")).count(), busy, "{printed}");
+    for row in rows {
+        let bare = &row["machine"]["bare"][0];
+        assert!(bare["before"].is_number() && bare["in_virtual_time"].is_number(), "{row}");
+    }
     std::fs::remove_dir_all(folder).unwrap();
 }
 
@@ -121,14 +150,26 @@ fn the_quick_bench_leaves_every_row() {
         "recovery_read_per_snapshot_and_logs",
         "recovery_cpu_s",
         "idle_20tb_resident_mib",
-        "vs_nbdkit_4k_fua_qd1_ratio",
-        "vs_nbdkit_4k_fua_qd32_ratio",
-        "vs_nbdkit_1m_fua_write_ratio",
+        "served_fua_1_vs_best_peer_ratio",
+        "served_fua_32_vs_best_peer_ratio",
+        "served_flush_16_vs_best_peer_ratio",
+        "served_read_32_vs_best_peer_ratio",
+        "served_fua_8_clients_vs_best_peer_ratio",
+        "served_read_1_busy_vs_best_peer_ratio",
         "added_latency_qd1_fua_p50_us",
     ] {
         assert!(names.contains(&name), "no {name} in {names:?}");
     }
     assert_eq!(report["quick"], true);
+    // Whether this machine is busy now is not for a test to say, but the report must.
+    let watched = report["machine"].as_array().unwrap();
+    let of = |name| watched.iter().find(|machine| machine["bench"] == name);
+    assert!(of("served").is_some() && of("recovery").is_some(), "{watched:?}");
+    assert!(of("demo").is_none(), "virtual time cannot be disturbed");
+    let is_busy = watched.iter().any(|machine| machine["busy"].is_string());
+    assert_eq!(report["machine_was_busy"], is_busy);
+    let rows = report["rows"].as_array().unwrap();
+    assert!(rows.iter().all(|row| row["machine_was_busy"].is_boolean()));
     std::fs::remove_dir_all(folder).unwrap();
 }
 
