@@ -12,7 +12,7 @@ use crate::exclusive;
 use crate::probe_direct::{self, Alignment};
 use crate::target::honours_dsync;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{FallocateFlags, Mode, OFlags};
+use rustix::fs::{FallocateFlags, FlockOperation, Mode, OFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 use std::io::{self, IoSlice};
 use std::path::Path;
@@ -95,7 +95,7 @@ impl DurableFile {
     /// # Errors
     /// [`crate::OpenErrorKind::InUse`], naming who has it.
     pub fn lock(&self) -> Result<(), OpenError> {
-        exclusive::lock_file(&self.fd, &self.name)
+        exclusive::lock_by(&self.fd, FlockOperation::NonBlockingLockExclusive, &self.name)
     }
 
     /// As it was opened.

@@ -1,10 +1,10 @@
 //! Questions and orders to block devices that have no system call of their own.
 //!
 //! All `ioctl` numbers are those of `linux/fs.h` (`_IO(0x12, n)`, and `_IOR(0x12, 114, size_t)` for
-//! `BLKGETSIZE64`). Nothing here keeps a pointer after it returns.
+//! `BLKGETSIZE64`), but for the one of loop devices. Nothing here keeps a pointer after it returns.
 #![expect(unsafe_code, reason = "ioctl takes an untyped pointer")]
 
-use rustix::fd::BorrowedFd;
+use rustix::fd::{AsFd, BorrowedFd};
 use rustix::io::Errno;
 use rustix::ioctl::{Getter, Ioctl, IoctlOutput, Opcode, ioctl, opcode};
 use std::ffi::c_void;
@@ -12,6 +12,8 @@ use std::ffi::c_void;
 const BLKROGET: Opcode = opcode::none(0x12, 94);
 const BLKROTATIONAL: Opcode = opcode::none(0x12, 126);
 const BLKDISCARD: Opcode = opcode::none(0x12, 119);
+/// `linux/loop.h`.
+const LOOP_GET_STATUS64: Opcode = 0x4c05;
 const BLKGETSIZE64: Opcode = opcode::read::<usize>(0x12, 114);
 
 /// Size of the device, in bytes.
@@ -36,6 +38,35 @@ pub(crate) fn is_rotational(device: BorrowedFd<'_>) -> Result<bool, Errno> {
 pub(crate) fn discard(device: BorrowedFd<'_>, offset: u64, len: u64) -> Result<(), Errno> {
     // SAFETY: BLKDISCARD reads two u64 from the pointer, which `Range` provides.
     unsafe { ioctl(device, Range([offset, len])) }
+}
+
+/// The beginning of `struct loop_info64` (`linux/loop.h`), and room for the rest of it.
+#[repr(C)]
+struct LoopInfo {
+    file_system: u64,
+    inode: u64,
+    device_attached: u64,
+    rest: [u64; 26],
+}
+
+const _: () = assert!(size_of::<LoopInfo>() == 232);
+
+/// What is attached to a loop device.
+pub(crate) struct LoopStatus {
+    /// `st_dev` of the file.
+    pub(crate) file_system: u64,
+    /// `st_ino` of the file.
+    pub(crate) inode: u64,
+    /// The number of the device, if that is what is attached; else 0.
+    pub(crate) device_attached: u64,
+}
+
+/// What is attached to a loop device.
+pub(crate) fn loop_status(device: impl AsFd) -> Result<LoopStatus, Errno> {
+    // SAFETY: LOOP_GET_STATUS64 writes one `struct loop_info64`, which is 232 bytes.
+    let found = unsafe { ioctl(device, Getter::<LOOP_GET_STATUS64, LoopInfo>::new()) }?;
+    let LoopInfo { file_system, inode, device_attached, rest: _ } = found;
+    Ok(LoopStatus { file_system, inode, device_attached })
 }
 
 /// Argument of BLKDISCARD: first byte and number of bytes.

@@ -6,22 +6,27 @@
 //! - a command marked durable completes only once its bytes survive a power cut, as far as the
 //!   kernel and the device keep their own promises (`RWF_DSYNC` or `fdatasync`, never a guess);
 //! - every command gets exactly one completion, also when the disk is dropped under it;
-//! - while an exclusive disk is open, no second opener that asks for exclusiveness gets it;
+//! - while an exclusive disk is open, no second opener that asks for exclusiveness gets it, under
+//!   whichever name: links, partitions, loop devices and the files they are attached to;
 //! - nothing is changed on a disk opened read-only, and nothing outside a command's range ever.
 //!
 //! It never interprets what is on the disk: that is the volume's work.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod awake;
+mod beneath;
 mod blocking;
+mod byte_lock;
 mod durable_file;
 mod error;
 mod exclusive;
 mod gate;
 mod helper;
+mod identity;
 mod image;
 mod ioctl;
 mod job;
+mod loops;
 mod mailbox;
 mod options;
 mod pool;
@@ -36,6 +41,7 @@ mod sync;
 mod sysfs;
 mod target;
 mod uring_disk;
+mod users;
 mod zoned;
 
 pub use awake::{Awake, wake_up_limit_us};

@@ -32,6 +32,67 @@ fn scheduler_in(list: &str) -> Option<(String, Vec<String>)> {
     Some((current, others))
 }
 
+/// The devices that share bytes with a block device.
+pub(crate) struct Kin {
+    /// The device itself.
+    own: u64,
+    /// The whole device, of a partition; else the device itself.
+    pub(crate) whole: u64,
+    /// The partitions, of a whole device.
+    partitions: Vec<u64>,
+    /// Devices that it is made of.
+    pub(crate) slaves: Vec<u64>,
+    /// Names of devices that are made of it.
+    pub(crate) holders: Vec<String>,
+}
+
+impl Kin {
+    /// Of the device with this number; of one that `/sys` does not know, only itself.
+    pub(crate) fn of(number: u64) -> Self {
+        let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
+        let link = PathBuf::from(format!("/sys/dev/block/{major}:{minor}"));
+        let mut kin = Self {
+            own: number,
+            whole: number,
+            partitions: Vec::new(),
+            slaves: Vec::new(),
+            holders: Vec::new(),
+        };
+        let Ok(directory) = fs::canonicalize(link) else { return kin };
+        if directory.join("partition").exists() {
+            kin.whole = directory.parent().and_then(number_at).unwrap_or(number);
+        }
+        let is_partition = |path: &PathBuf| path.join("partition").exists();
+        let parts = entries(&directory).into_iter().filter(is_partition);
+        kin.partitions = parts.filter_map(|path| number_at(&path)).collect();
+        let slaves = entries(&directory.join("slaves")).into_iter();
+        kin.slaves = slaves.filter_map(|path| number_at(&path)).collect();
+        let name = |path: PathBuf| Some(path.file_name()?.to_string_lossy().into_owned());
+        kin.holders = entries(&directory.join("holders")).into_iter().filter_map(name).collect();
+        kin
+    }
+
+    /// The numbers of all devices with a byte in common: itself, its partitions, the whole.
+    pub(crate) fn sharing_bytes(&self) -> Vec<u64> {
+        let mut all = vec![self.own];
+        all.extend(Some(self.whole).filter(|whole| *whole != self.own));
+        all.extend(&self.partitions);
+        all
+    }
+}
+
+fn entries(directory: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
+    entries.filter_map(Result::ok).map(|entry| entry.path()).collect()
+}
+
+/// The number of the device whose directory this is.
+fn number_at(directory: &Path) -> Option<u64> {
+    let text = fs::read_to_string(directory.join("dev")).ok()?;
+    let (major, minor) = text.trim().split_once(':')?;
+    Some(rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?))
+}
+
 /// The directory of one whole block device (a partition's attributes are its parent's).
 pub(crate) struct BlockAttributes {
     directory: Option<PathBuf>,

@@ -60,6 +60,8 @@ pub(crate) struct Target {
     pub(crate) trim_by: TrimBy,
     pub(crate) notes: Vec<String>,
     is_file: bool,
+    /// What lies beneath a device, kept from others as well.
+    beneath: Vec<OwnedFd>,
     zero_range_refused: AtomicBool,
 }
 
@@ -123,6 +125,7 @@ impl Target {
         if self.is_file {
             exclusive::unlock_file(self.fd());
         }
+        self.beneath.iter().for_each(exclusive::unlock_file);
     }
 
     /// Lets the user's knowledge override the kernel's, and checks the outcome.
@@ -195,7 +198,7 @@ fn open_file(path: &Path, shown: &str, options: &OpenOptions) -> Result<Target, 
         }
     }
     if options.exclusive {
-        exclusive::lock_file(&fd, shown)?;
+        exclusive::lock_file(&fd, shown, !options.read_only)?;
     }
     let stat = rustix::fs::fstat(&fd).map_err(failed)?;
     let magic = magic_of(&fd);
@@ -249,6 +252,7 @@ fn open_file(path: &Path, shown: &str, options: &OpenOptions) -> Result<Target, 
         trim_by,
         notes,
         is_file: true,
+        beneath: Vec::new(),
         zero_range_refused: AtomicBool::new(false),
     })
 }
@@ -278,10 +282,10 @@ fn open_device(path: &Path, shown: &str, options: &OpenOptions) -> Result<Target
     if options.direct {
         flags |= OFlags::DIRECT;
     }
-    let fd = if options.exclusive {
+    let (fd, beneath) = if options.exclusive {
         exclusive::open_device(path, flags)?
     } else {
-        rustix::fs::open(path, flags, Mode::empty()).map_err(failed)?
+        (rustix::fs::open(path, flags, Mode::empty()).map_err(failed)?, Vec::new())
     };
     if !options.read_only && ioctl::is_read_only(fd.as_fd()).map_err(failed)? {
         let detail = format!(
@@ -326,6 +330,7 @@ fn open_device(path: &Path, shown: &str, options: &OpenOptions) -> Result<Target
         trim_by: if attributes.discards() { TrimBy::Discard } else { TrimBy::Nothing },
         notes,
         is_file: false,
+        beneath,
         zero_range_refused: AtomicBool::new(false),
     })
 }

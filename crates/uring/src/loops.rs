@@ -1,0 +1,112 @@
+//! Loop devices: the same bytes as those of the file or device they are attached to, under another
+//! name, which no lock of the kernel's connects.
+//!
+//! What is attached is told by `/sys/block/loopN/loop` (`Documentation/ABI/testing/sysfs-block-loop`),
+//! and compared by device and inode, so that neither links nor spellings matter. Where the path told
+//! there does not lead to it (deleted, or of another mount namespace) the device itself is asked. A loop
+//! device that can be neither looked up nor asked is left out: nobody is refused on a guess.
+
+use crate::identity::Identity;
+use crate::ioctl;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A loop device with something attached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Loop {
+    /// `loop3`.
+    pub(crate) name: String,
+    /// Its number.
+    pub(crate) major_minor: (u32, u32),
+    /// What is attached, as the kernel names it.
+    pub(crate) path: PathBuf,
+    /// What is attached.
+    pub(crate) backing: Identity,
+    /// Where in it the device begins, in bytes.
+    pub(crate) offset: u64,
+    /// Most bytes of it, if that is bounded.
+    pub(crate) len_max: Option<u64>,
+}
+
+impl Loop {
+    /// Its number as one.
+    pub(crate) fn number(&self) -> u64 {
+        rustix::fs::makedev(self.major_minor.0, self.major_minor.1)
+    }
+
+    /// Whether it is only a part of what is attached.
+    pub(crate) fn is_part(&self) -> bool {
+        self.offset != 0 || self.len_max.is_some()
+    }
+
+    /// Whether some byte of what is attached belongs to both.
+    pub(crate) fn overlaps(&self, other: &Self) -> bool {
+        let end = |one: &Self| one.len_max.map_or(u64::MAX, |len| one.offset.saturating_add(len));
+        self.backing == other.backing && self.offset < end(other) && other.offset < end(self)
+    }
+}
+
+/// All loop devices with something attached that can be told.
+pub(crate) fn attached() -> Vec<Loop> {
+    let Ok(entries) = fs::read_dir("/sys/block") else { return Vec::new() };
+    let mut found: Vec<Loop> =
+        entries.filter_map(Result::ok).filter_map(|entry| one_at(&entry.path())).collect();
+    found.sort_by(|one, other| one.name.cmp(&other.name));
+    found
+}
+
+fn one_at(directory: &Path) -> Option<Loop> {
+    let text = |name: &str| fs::read_to_string(directory.join(name)).ok();
+    let number = |name: &str| text(name)?.trim().parse::<u64>().ok();
+    let path = PathBuf::from(text("loop/backing_file")?.trim_end_matches('\n'));
+    let name = directory.file_name()?.to_string_lossy().into_owned();
+    let (major, minor) =
+        text("dev")?.trim().split_once(':').map(|(a, b)| (a.parse(), b.parse()))?;
+    let backing = Identity::of_path(&path).or_else(|| asked(&Path::new("/dev").join(&name)))?;
+    Some(Loop {
+        name,
+        major_minor: (major.ok()?, minor.ok()?),
+        path,
+        backing,
+        offset: number("loop/offset").unwrap_or(0),
+        len_max: number("loop/sizelimit").filter(|bytes| *bytes > 0),
+    })
+}
+
+/// What the device itself says is attached.
+fn asked(device: &Path) -> Option<Identity> {
+    use rustix::fs::{Mode, OFlags};
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let device = rustix::fs::open(device, flags, Mode::empty()).ok()?;
+    let told = ioctl::loop_status(&device).ok()?;
+    Some(match told.device_attached {
+        0 => Identity::File { device: told.file_system, inode: told.inode },
+        device => Identity::Device(device),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn part(inode: u64, offset: u64, len_max: Option<u64>) -> Loop {
+        Loop {
+            name: "loop0".to_owned(),
+            major_minor: (7, 0),
+            path: PathBuf::from("a.img"),
+            backing: Identity::File { device: 1, inode },
+            offset,
+            len_max,
+        }
+    }
+
+    #[test]
+    fn parts_of_one_file_overlap_only_where_they_share_bytes() {
+        let whole = part(1, 0, None);
+        let (first, second) = (part(1, 0, Some(4096)), part(1, 4096, None));
+        assert!(whole.overlaps(&first) && second.overlaps(&whole));
+        assert!(!first.overlaps(&second) && !second.overlaps(&first));
+        assert!(!whole.overlaps(&part(2, 0, None)), "another file");
+        assert!(first.is_part() && second.is_part() && !whole.is_part());
+    }
+}

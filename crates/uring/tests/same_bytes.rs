@@ -1,0 +1,218 @@
+//! The same bytes under two names have one user: a file and the loop device attached to it, two loop
+//! devices on one file, links, a partition and the whole disk, swap space, and images that a program
+//! for virtual machines has open.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
+
+mod support;
+
+use nearhead_uring::{Engine, OpenError, OpenErrorKind, OpenOptions};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use support::*;
+
+fn refusal(path: &Path) -> OpenError {
+    let refused = nearhead_uring::open(path, &options(Engine::Threads));
+    let error = refused.err().unwrap_or_else(|| panic!("{} was had twice", path.display()));
+    assert_eq!(error.kind, OpenErrorKind::InUse, "{error}");
+    error
+}
+
+fn assert_names(error: &OpenError, parts: &[&str]) {
+    for part in parts {
+        assert!(error.detail.contains(part), "{part:?} is missing in {error}");
+    }
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+#[test]
+fn a_file_with_a_loop_device_on_it_is_refused_naming_the_device() {
+    let scratch = Scratch::new("file-under-loop");
+    let image = scratch.image("disk.img", 4 * MIB);
+    let hard_link = scratch.path("hard.img");
+    std::fs::hard_link(&image, &hard_link).unwrap();
+    let Some(device) = LoopDevice::attach(&image, &[]) else { return };
+    for name in [&image, &hard_link] {
+        let error = refusal(name);
+        assert_names(&error, &[text(&device.path), "losetup --detach"]);
+    }
+    // Also where the kernel can only say that the name is gone.
+    std::fs::remove_file(&image).unwrap();
+    assert_names(&refusal(&hard_link), &[text(&device.path)]);
+    drop(device);
+    drop(open(&hard_link, Engine::Threads));
+}
+
+#[test]
+fn a_file_under_a_mounted_loop_device_is_refused_naming_the_mount_point() {
+    let scratch = Scratch::new("file-under-mount");
+    let image = scratch.image("fs.img", 16 * MIB);
+    let Some(device) = LoopDevice::attach(&image, &[]) else { return };
+    let Some(mount) = Mount::ext4(&device.path, scratch.path("mnt")) else { return };
+    assert_names(&refusal(&image), &[text(&device.path), text(&mount.point), "unmount it"]);
+}
+
+#[test]
+fn a_loop_device_and_its_file_have_one_user_whichever_is_opened_first() {
+    let scratch = Scratch::new("loop-and-file");
+    let image = scratch.image("disk.img", 4 * MIB);
+    let by_file = open(&image, Engine::Threads);
+    let Some(device) = LoopDevice::attach(&image, &[]) else { return };
+    let own_pid = std::process::id().to_string();
+    assert_names(&refusal(&device.path), &[text(&image), text(&device.path), &own_pid]);
+    drop(by_file);
+
+    let by_device = open(&device.path, Engine::Threads);
+    refusal(&image);
+    drop(by_device);
+    drop(open(&device.path, Engine::Threads));
+}
+
+#[test]
+fn two_loop_devices_on_the_same_bytes_refuse_each_other_and_on_others_do_not() {
+    let scratch = Scratch::new("two-loops");
+    let image = scratch.image("disk.img", 4 * MIB);
+    let Some(first) = LoopDevice::attach(&image, &[]) else { return };
+    let second = LoopDevice::attach(&image, &[]).unwrap();
+    assert_names(&refusal(&first.path), &[text(&second.path)]);
+    assert_names(&refusal(&second.path), &[text(&first.path)]);
+    drop((first, second));
+
+    let half = (2 * MIB).to_string();
+    let first = LoopDevice::attach(&image, &["--sizelimit", &half]).unwrap();
+    let second = LoopDevice::attach(&image, &["--offset", &half]).unwrap();
+    let (one, other) = (open(&first.path, Engine::Threads), open(&second.path, Engine::Threads));
+    refusal(&image);
+    drop((one, other));
+}
+
+#[test]
+fn a_loop_device_on_a_device_has_it_too() {
+    let scratch = Scratch::new("loop-on-loop");
+    let image = scratch.image("disk.img", 4 * MIB);
+    let Some(below) = LoopDevice::attach(&image, &[]) else { return };
+    let above = LoopDevice::attach(&below.path, &[]).unwrap();
+    assert_names(&refusal(&below.path), &[text(&above.path)]);
+    let user = open(&above.path, Engine::Threads);
+    refusal(&below.path);
+    refusal(&image);
+    drop(user);
+}
+
+#[test]
+fn a_partition_and_its_disk_have_one_user_and_two_partitions_may_have_two() {
+    let scratch = Scratch::new("partition");
+    let image = scratch.image("disk.img", 16 * MIB);
+    let Some(disk) = LoopDevice::attach(&image, &["--partscan"]) else { return };
+    let Some((one, two)) = two_partitions(&disk.path) else { return };
+    let first = open(&one, Engine::Threads);
+    let second = open(&two, Engine::Threads);
+    refusal(&disk.path);
+    refusal(&one);
+    refusal(&image);
+    drop((first, second));
+    let whole = open(&disk.path, Engine::Threads);
+    refusal(&one);
+    drop(whole);
+}
+
+/// Makes two partitions, or says why that cannot be done here.
+fn two_partitions(disk: &Path) -> Option<(PathBuf, PathBuf)> {
+    for (number, start) in [("1", 2048), ("2", 16384)] {
+        let sectors = "8192";
+        let made = Command::new("addpart")
+            .args([text(disk), number, &start.to_string(), sectors])
+            .output();
+        match made {
+            Ok(output) if output.status.success() => {}
+            other => {
+                println!("skipped: addpart cannot make partitions: {other:?}");
+                return None;
+            }
+        }
+    }
+    let part = |number: u8| PathBuf::from(format!("{}p{number}", disk.display()));
+    let (one, two) = (part(1), part(2));
+    if one.exists() && two.exists() {
+        return Some((one, two));
+    }
+    println!("skipped: nobody makes device nodes for partitions here");
+    None
+}
+
+#[test]
+fn swap_space_is_refused_as_such() {
+    let scratch = Scratch::new("swap");
+    let image = scratch.path("swap.img");
+    std::fs::write(&image, vec![0; 4 << 20]).unwrap();
+    let Some(swap) = Swap::on(&image) else { return };
+    assert_names(&refusal(&image), &["swap space", "swapoff"]);
+    drop(swap);
+    drop(open(&image, Engine::Threads));
+}
+
+struct Swap(PathBuf);
+
+impl Swap {
+    fn on(path: &Path) -> Option<Self> {
+        for tool in ["mkswap", "swapon"] {
+            match Command::new(tool).arg(path).output() {
+                Ok(output) if output.status.success() => {}
+                other => {
+                    println!("skipped: {tool}: {other:?}");
+                    return None;
+                }
+            }
+        }
+        Some(Self(path.to_owned()))
+    }
+}
+
+impl Drop for Swap {
+    fn drop(&mut self) {
+        let _ = Command::new("swapoff").arg(&self.0).status();
+    }
+}
+
+struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn an_image_that_qemu_has_is_refused_and_qemu_refuses_one_of_ours() {
+    let scratch = Scratch::new("qemu");
+    let image = scratch.image("disk.img", 4 * MIB);
+    let socket = scratch.path("qemu.sock");
+    let serve = |image: &Path| {
+        let mut command = Command::new("qemu-nbd");
+        command.args(["--format=raw", "--persistent", "--socket"]).arg(&socket).arg(image);
+        command.stderr(std::process::Stdio::piped()).spawn()
+    };
+    let Ok(child) = serve(&image) else {
+        println!("skipped: qemu-nbd is not installed");
+        return;
+    };
+    let mut process = Process(child);
+    while !socket.exists() {
+        assert_eq!(process.0.try_wait().unwrap(), None, "qemu-nbd ended");
+        std::thread::yield_now();
+    }
+    let pid = format!("process {}", process.0.id());
+    assert_names(&refusal(&image), &[&pid, "qemu-nbd"]);
+    drop(process);
+
+    let ours = open(&image, Engine::Threads);
+    let refused = serve(&image).unwrap().wait_with_output().unwrap();
+    let told = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success() && told.contains("lock"), "{told}");
+    drop(ours);
+    let shared = OpenOptions { read_only: true, ..options(Engine::Threads) };
+    drop(nearhead_uring::open(&image, &shared).unwrap());
+}
