@@ -12,6 +12,7 @@ use nearhead_format::snapshot::{BodyItem, BodyWriter, LogState, SnapshotHeader};
 use nearhead_format::superblock::COPIES;
 use nearhead_format::{
     AckMode, FieldError, Label, Layout, LayoutError, LayoutOptions, Preset, Superblock, VolumeId,
+    layout::LayoutField,
 };
 use std::fmt;
 
@@ -84,10 +85,31 @@ impl fmt::Display for CreateError {
                 "create on {device}: expected an empty device, found {found}; \
                  use another device, or --force to overwrite what is there"
             ),
-            Self::Layout(error) => write!(formatter, "create: {error}"),
+            Self::Layout(LayoutError { field, expected, found, advice }) => write!(
+                formatter,
+                "create: {}: expected {expected}, found {found}; {advice}",
+                size_in_words(*field)
+            ),
             Self::Field(error) => write!(formatter, "create: {error}"),
             Self::Disk(error) => write!(formatter, "create: {error}"),
         }
+    }
+}
+
+/// A size of a layout as whoever creates a volume knows it; docs/format.md has other names for them.
+fn size_in_words(field: LayoutField) -> &'static str {
+    match field {
+        LayoutField::DeviceBytes => "size of the device or image, in bytes",
+        LayoutField::SectorBytes => "sector of the device, in bytes",
+        LayoutField::LogBlockBytes => "physical sector of the device, in bytes",
+        LayoutField::GroupBytes => "size of a group (--group-size), in bytes",
+        LayoutField::LogBytes => "size of each log (--log-size), in bytes",
+        LayoutField::GroupCount => "number of groups",
+        LayoutField::SlotOffset => "place of the snapshots on the device, in bytes",
+        LayoutField::SlotBytes => "size of the snapshots, in bytes",
+        LayoutField::GroupsOffset => "place of the groups on the device, in bytes",
+        LayoutField::DataOffset => "room on the device for logs and data, in bytes",
+        LayoutField::ClientBytes => "size of the volume, in bytes",
     }
 }
 

@@ -100,6 +100,15 @@ impl fmt::Display for UnknownPreset {
 impl std::error::Error for UnknownPreset {}
 
 impl NamedPreset {
+    /// The preset that gives these; of several names the first. `None` if none does: another
+    /// threshold was chosen.
+    pub fn of(preset: Preset, logged_write_bytes_max: u32) -> Option<Self> {
+        let is_it = |named: &&Self| {
+            (named.preset, named.logged_write_bytes_max) == (preset, logged_write_bytes_max)
+        };
+        PRESETS.iter().find(is_it).copied()
+    }
+
     /// The preset called `name`.
     pub fn by_name(name: &str) -> Result<Self, UnknownPreset> {
         let known = PRESETS.iter().find(|preset| preset.name == name);

@@ -49,7 +49,7 @@ impl TlsFiles {
             Some(path) => {
                 let mut roots = RootCertStore::empty();
                 for certificate in certificates(path)? {
-                    roots.add(certificate).map_err(|error| problem(path, error.to_string()))?;
+                    roots.add(certificate).map_err(|error| problem(path, in_words(&error)))?;
                 }
                 let verifier =
                     WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
@@ -59,9 +59,23 @@ impl TlsFiles {
             }
         };
         let config = config.with_single_cert(chain, key).map_err(|error| {
-            problem(&self.key, format!("does not fit the certificate: {error}"))
+            problem(&self.key, format!("does not fit the certificate: {}", in_words(&error)))
         })?;
         Ok(Arc::new(config))
+    }
+}
+
+/// An error without the names that the library has for the causes it does not know.
+fn in_words(error: &rustls::Error) -> String {
+    let text = error.to_string();
+    if text.contains("UnsupportedCertVersion") {
+        return "expected a certificate of X.509 version 3, found an older one; with `openssl x509 -req` give \
+                extensions (-extfile), or it makes version 1"
+            .to_owned();
+    }
+    match text.split_once("Other(OtherError(") {
+        Some((before, cause)) => format!("{before}{}", cause.trim_end_matches(')')),
+        None => text,
     }
 }
 
