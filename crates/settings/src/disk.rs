@@ -21,7 +21,8 @@ pub struct DiskArgs {
 }
 
 /// Which way commands reach the kernel.
-#[derive(clap::ValueEnum, Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(clap::ValueEnum, serde::Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
 pub enum IoEngine {
     /// `io_uring` if possible, else threads
     #[default]

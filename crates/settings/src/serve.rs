@@ -14,13 +14,16 @@
 
 use crate::coordinate::{CheckpointTable, PERMITS_MAX, PermitsPlace, checked_permits};
 use crate::units::{ByteSize, Span, Window};
-use crate::{AckArg, DiskArgs, checked_threshold};
+use crate::{AckArg, DiskArgs, IoEngine, checked_threshold};
 use chrono::Timelike;
 use nearhead_disk::Nanos;
 use nearhead_engine::{Ack, Config};
 use nearhead_format::{Preset, Superblock};
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
+
+/// What named the volume before units of systemd read volume files.
+const ENVIRONMENT_VARIABLE: &str = "NEARHEAD_VOLUME=";
 
 /// What `nearhead serve` is told.
 #[derive(clap::Args, Deserialize, Clone, Debug, Default)]
@@ -108,8 +111,8 @@ pub struct ServeArgs {
     /// Serve metrics over HTTP at this address, for example 127.0.0.1:9420
     #[arg(long, value_name = "ADDRESS")]
     pub metrics: Option<String>,
-    /// Most clients at once [default: 4096]
-    #[arg(long, value_name = "NUMBER")]
+    /// Most clients at once, at least one [default: 4096]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..))]
     pub connections_max: Option<usize>,
     /// How long a graceful stop may take [default: 30s]
     #[arg(long, value_name = "TIME")]
@@ -131,6 +134,18 @@ pub struct ServeArgs {
     #[serde(skip)]
     /// How the disk is driven.
     pub disk: DiskArgs,
+    /// `disk.io`, as a volume file says it, like the three after it: [`Self::from_text`] puts them there.
+    #[arg(skip)]
+    pub io: Option<IoEngine>,
+    /// `disk.page_cache`, as a volume file says it.
+    #[arg(skip)]
+    pub page_cache: bool,
+    /// `disk.rotational`, as a volume file says it.
+    #[arg(skip)]
+    pub rotational: Option<bool>,
+    /// `disk.map_device`, as a volume file says it.
+    #[arg(skip)]
+    pub map_device: Option<PathBuf>,
 }
 
 impl ServeArgs {
@@ -175,11 +190,25 @@ impl ServeArgs {
         if merged.export.is_empty() {
             merged.export = file.export;
         }
+        let disk = &mut merged.disk;
+        if disk.io == IoEngine::Auto {
+            disk.io = file.disk.io;
+        }
+        disk.page_cache |= file.disk.page_cache;
+        disk.rotational = disk.rotational.or(file.disk.rotational);
+        disk.map_device = disk.map_device.take().or(file.disk.map_device);
         merged
     }
 
     /// Reads a volume file's text.
     pub fn from_text(text: &str) -> Result<Self, String> {
+        if text.lines().any(|line| line.trim_start().starts_with(ENVIRONMENT_VARIABLE)) {
+            return Err(format!(
+                "expected settings in TOML, found variables for a shell ({ENVIRONMENT_VARIABLE}), as older \
+                 units of systemd read them; write target = \"DISK\" instead, and each option of \
+                 NEARHEAD_OPTIONS as a line of its own: --ack flush becomes ack = \"flush\""
+            ));
+        }
         let mut file: Self = toml::from_str(text).map_err(|error| error.to_string())?;
         // The same bounds as those of the flags.
         for (name, percent) in [("watermark", file.watermark), ("swap_above", file.swap_above)] {
@@ -187,6 +216,15 @@ impl ServeArgs {
                 return Err(format!("{name}: expected 0 to 100 percent, found {found}"));
             }
         }
+        if file.connections_max == Some(0) {
+            return Err("connections_max: expected at least 1, found 0".to_owned());
+        }
+        file.disk = DiskArgs {
+            io: file.io.take().unwrap_or_default(),
+            page_cache: std::mem::take(&mut file.page_cache),
+            rotational: file.rotational.take(),
+            map_device: file.map_device.take(),
+        };
         file.take_table_apart()?;
         if let Some(permits) = file.checkpoint_permits {
             checked_permits(permits)?;
@@ -253,6 +291,11 @@ impl ServeArgs {
             config.stage_bytes_max = bytes as usize;
         }
         if let Some(Span(span)) = self.snapshot_period {
+            if span == Nanos::ZERO {
+                return Err(
+                    "--snapshot-period: expected more than 0, found 0; 1s is very often".to_owned()
+                );
+            }
             config.snapshot_period = span;
         }
         let cleaning = &mut config.cleaning;
@@ -285,7 +328,16 @@ impl ServeArgs {
 fn read_file(path: &Path) -> Result<ServeArgs, String> {
     let shown = path.display();
     let text = std::fs::read_to_string(path).map_err(|error| {
-        format!("volume file {shown}: expected a file in TOML, found {error}; check the path")
+        let older = path.with_extension("conf");
+        let advice = if older.is_file() {
+            format!(
+                "{} is of an older form, which is not read any more: write what it says to {shown}, in TOML",
+                older.display()
+            )
+        } else {
+            "check the path".to_owned()
+        };
+        format!("volume file {shown}: expected a file in TOML, found {error}; {advice}")
     })?;
     ServeArgs::from_text(&text).map_err(|error| format!("volume file {shown}: {error}"))
 }
@@ -326,10 +378,47 @@ mod tests {
         for (text, part) in [
             ("watermark = 101", "watermark: expected 0 to 100 percent, found 101"),
             ("swap_above = 255", "swap_above: expected 0 to 100 percent, found 255"),
+            ("connections_max = 0", "connections_max: expected at least 1, found 0"),
         ] {
             assert_eq!(ServeArgs::from_text(text).unwrap_err(), part);
         }
         assert_eq!(ServeArgs::from_text("watermark = 100").unwrap().watermark, Some(100));
+    }
+
+    #[test]
+    fn a_volume_file_may_say_all_that_flags_may() {
+        let text =
+            "io = \"threads\"\npage_cache = true\nrotational = true\nmap_device = \"a.map\"\n";
+        let merged = ServeArgs::default().completed_by(ServeArgs::from_text(text).unwrap());
+        let disk = merged.disk;
+        assert_eq!(
+            (disk.io, disk.page_cache, disk.rotational),
+            (IoEngine::Threads, true, Some(true))
+        );
+        assert_eq!(disk.map_device, Some("a.map".into()));
+
+        // Each flag by its name, but for what only a command line needs.
+        let command = <ServeArgs as clap::Args>::augment_args(clap::Command::new("serve"));
+        for name in command.get_arguments().map(|argument| argument.get_id().as_str()) {
+            let error = ServeArgs::from_text(&format!("{name} = {{}}")).unwrap_err();
+            let is_known = !error.contains("unknown field");
+            assert_eq!(is_known, !matches!(name, "config" | "json"), "{name}: {error}");
+        }
+    }
+
+    #[test]
+    fn variables_for_a_shell_are_named_as_such() {
+        let text = "# the volume\nNEARHEAD_VOLUME=/dev/sdb\nNEARHEAD_OPTIONS=--ack flush\n";
+        let error = ServeArgs::from_text(text).unwrap_err();
+        for part in ["TOML", "target = ", "ack = \"flush\""] {
+            assert!(error.contains(part), "{part:?} is missing in {error}");
+        }
+        let missing = file_with("older.toml", "");
+        std::fs::rename(&missing, missing.with_extension("conf")).unwrap();
+        let flags = ServeArgs { config: Some(missing.clone()), ..ServeArgs::default() };
+        let error = flags.merged_with_file().unwrap_err();
+        std::fs::remove_file(missing.with_extension("conf")).unwrap();
+        assert!(error.contains("older.conf is of an older form"), "{error}");
     }
 
     #[test]

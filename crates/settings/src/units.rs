@@ -8,11 +8,11 @@ use serde::{Deserialize, Deserializer};
 use std::fmt;
 use std::str::FromStr;
 
-/// A number of bytes, typed as `4096`, `64MiB`, `10G` (powers of 1024) or `10GB` (powers of 1000).
+/// A number of bytes, typed as `4096`, `64MiB`, `1.5G` (powers of 1024) or `10GB` (powers of 1000).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ByteSize(pub u64);
 
-/// A span of time, typed as `30s`, `500ms`, `10m` or `2h`.
+/// A span of time, typed as `30s`, `500ms`, `10m` or `1.5h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span(pub Nanos);
 
@@ -25,18 +25,37 @@ pub struct Window {
     pub end_s: u32,
 }
 
+/// Most digits after the point: more than any size or time has that is whole in its smallest unit.
+const DECIMALS_MAX: usize = 18;
+
 fn split_number(text: &str) -> (&str, &str) {
-    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     text.split_at(end)
+}
+
+/// A decimal number of units in the smallest unit, exactly; `None` if it is none or not whole.
+fn whole(number: &str, unit: u64) -> Option<u64> {
+    let (digits, decimals) = number.split_once('.').unwrap_or((number, "0"));
+    if digits.is_empty() || decimals.is_empty() || decimals.len() > DECIMALS_MAX {
+        return None;
+    }
+    let units = digits.parse::<u64>().ok()?.checked_mul(unit)?;
+    let part = u128::from(decimals.parse::<u64>().ok()?) * u128::from(unit);
+    let scale = 10_u128.pow(decimals.len() as u32);
+    let is_whole = part.is_multiple_of(scale);
+    units.checked_add(u64::try_from(part / scale).ok()?).filter(|_| is_whole)
 }
 
 impl FromStr for ByteSize {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("expected a size such as 4096, 64MiB, 10G or 10GB, found {text:?}");
+        let wrong = || {
+            format!(
+                "expected a size of whole bytes such as 4096, 64MiB, 1.5G or 10GB, found {text:?}"
+            )
+        };
         let (number, unit) = split_number(text.trim());
-        let number: u64 = number.parse().map_err(|_| wrong())?;
         let unit = unit.trim().to_ascii_lowercase();
         let mut letters = unit.chars();
         let power = match letters.next() {
@@ -53,7 +72,7 @@ impl FromStr for ByteSize {
             ("b", 1..) => 1000,
             _ => return Err(wrong()),
         };
-        number.checked_mul(base.pow(power)).map(Self).ok_or_else(wrong)
+        whole(number, base.pow(power)).map(Self).ok_or_else(wrong)
     }
 }
 
@@ -61,9 +80,8 @@ impl FromStr for Span {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("expected a time such as 30s, 500ms, 10m or 2h, found {text:?}");
+        let wrong = || format!("expected a time such as 30s, 500ms, 10m or 1.5h, found {text:?}");
         let (number, unit) = split_number(text.trim());
-        let number: u64 = number.parse().map_err(|_| wrong())?;
         let unit_ns = match unit.trim() {
             "ms" => 1_000_000,
             "" | "s" => 1_000_000_000,
@@ -71,7 +89,7 @@ impl FromStr for Span {
             "h" => 3_600_000_000_000,
             _ => return Err(wrong()),
         };
-        number.checked_mul(unit_ns).map(|ns| Self(Nanos(ns))).ok_or_else(wrong)
+        whole(number, unit_ns).map(|ns| Self(Nanos(ns))).ok_or_else(wrong)
     }
 }
 
@@ -93,6 +111,15 @@ fn second_of_day(text: &str) -> Option<u32> {
     let (hours, minutes) = text.trim().split_once(':')?;
     let (hours, minutes): (u32, u32) = (hours.parse().ok()?, minutes.parse().ok()?);
     (hours < 24 && minutes < 60).then_some(hours * 3600 + minutes * 60)
+}
+
+/// Seconds since 1970 as a date and time of day in UTC, to the second.
+pub fn date_of(unix_s: u64) -> String {
+    let date = i64::try_from(unix_s).ok().and_then(|s| chrono::DateTime::from_timestamp(s, 0));
+    date.map_or_else(
+        || format!("{unix_s} s after 1970"),
+        |date| date.naive_utc().to_string().replace(' ', "T") + "Z",
+    )
 }
 
 /// What a volume file may hold for any of these: the typed form, or a plain number.
@@ -161,6 +188,9 @@ mod tests {
             ("64M", 64 << 20),
             ("10GB", 10_000_000_000),
             ("1 TiB", 1 << 40),
+            ("1.5GiB", 3 << 29),
+            ("0.5k", 512),
+            ("2.5 GB", 2_500_000_000),
         ] {
             assert_eq!(text.parse(), Ok(ByteSize(bytes)), "{text}");
         }
@@ -168,11 +198,27 @@ mod tests {
 
     #[test]
     fn what_is_no_size_span_or_window_is_refused_with_what_was_found() {
-        for text in ["", "MiB", "12x", "1.5G", "-1", "99999999P", "1bb", "5ib"] {
+        for text in [
+            "",
+            "MiB",
+            "12x",
+            "-1",
+            "99999999P",
+            "1bb",
+            "5ib",
+            "1.5",
+            "0.3k",
+            "1.G",
+            ".5G",
+            "1.2.3G",
+            "1.-5G",
+            "16383.99999P",
+            "0.0000000000000000001G",
+        ] {
             let error = text.parse::<ByteSize>().unwrap_err();
             assert!(error.contains(&format!("{text:?}")), "{error}");
         }
-        for text in ["", "s", "5y", "99999999999999h"] {
+        for text in ["", "s", "5y", "99999999999999h", "1.s", "0.0000000001s"] {
             assert!(text.parse::<Span>().is_err(), "{text}");
         }
         for text in ["22:00", "24:00-01:00", "10:60-11:00", "10:00-10:00", "a-b"] {
@@ -184,7 +230,16 @@ mod tests {
     fn spans_and_windows_are_read() {
         assert_eq!("500ms".parse(), Ok(Span(Nanos::from_millis(500))));
         assert_eq!("2h".parse(), Ok(Span(Nanos::from_secs(7200))));
+        assert_eq!("1.5h".parse(), Ok(Span(Nanos::from_secs(5400))));
+        assert_eq!("0.25s".parse(), Ok(Span(Nanos::from_millis(250))));
         assert_eq!("22:30-06:00".parse(), Ok(Window { start_s: 81_000, end_s: 21_600 }));
+    }
+
+    #[test]
+    fn dates_are_shown_as_people_read_them() {
+        assert_eq!(date_of(0), "1970-01-01T00:00:00Z");
+        assert_eq!(date_of(1_795_453_878), "2026-11-23T17:11:18Z");
+        assert_eq!(date_of(u64::MAX), "18446744073709551615 s after 1970");
     }
 
     #[test]
