@@ -60,6 +60,7 @@ struct Finding<'a> {
 /// Runs the command.
 pub fn run(args: &CheckArgs) -> Result<(), String> {
     let target = Target::open(&args.target, Access::Read, &args.disk)?;
+    let lone_member = target.lone_member.clone();
     let (begun, mut told) = (Instant::now(), Instant::now());
     let found = check(target.disk, target.start, &mut |progress| {
         if told.elapsed() >= TELL_EVERY {
@@ -73,7 +74,10 @@ pub fn run(args: &CheckArgs) -> Result<(), String> {
             ));
         }
     })
-    .map_err(|error| error.to_string())?;
+    .map_err(|error| Target::problem(&args.target, lone_member.as_deref(), &error))?;
+    if let Some(member) = lone_member {
+        note(&member);
+    }
     if args.json {
         say_json(&report(args, &found))?;
     } else {

@@ -1,18 +1,24 @@
 //! The control socket of a running daemon: where it is, and how to ask it something.
 //!
 //! One command a line, one JSON object a line in answer: `{"ok": ...}` or `{"error": "..."}`. The
-//! path follows from the target, so that `nearhead status TARGET` finds the daemon that serves it.
+//! name of the socket follows from which file or device the target is, not from how it is spelled, so
+//! that `nearhead status TARGET` finds the daemon that serves it: by links, by the name of a member, by
+//! the loop device or the file it is attached to, and under a service manager. Names beside the first are
+//! links to the socket.
 
-use crate::target::backing_path;
+use crate::target::backing_paths;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Write};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// How long an answer may take: commands run between requests, so only a stuck disk delays them.
 const ANSWER_WAIT_MAX: Duration = Duration::from_secs(30);
+/// The system's directory for sockets; units of systemd have folders of their own in it.
+const SYSTEM_DIRECTORY: &str = "/run/nearhead";
 /// Longest part of a file's name that a derived path keeps, in bytes (socket paths end at 107).
 const NAME_BYTES_MAX: usize = 32;
 
@@ -34,10 +40,41 @@ impl<T: Serialize> Answer<T> {
     }
 }
 
-/// Where a daemon that serves `target` may have its control socket, the first that can be is best.
-pub fn derived_paths(target: &str) -> Result<Vec<PathBuf>, String> {
-    let backing = backing_path(target)?.unwrap_or_else(|| PathBuf::from(target));
-    let path = std::fs::canonicalize(&backing).unwrap_or(backing);
+/// Most folders below the system's that are searched for a socket: one for each unit.
+const FOLDERS_MAX: usize = 1024;
+/// Longest path of a socket, in bytes: what `sockaddr_un` holds, and the zero at its end (`unix(7)`).
+const SOCKET_PATH_BYTES_MAX: usize = 107;
+
+/// Names of the control socket of whoever serves `target`, one for each file and device under it.
+pub fn names(target: &str) -> Result<Vec<String>, String> {
+    let mut paths = backing_paths(target)?;
+    let beneath: Vec<_> =
+        paths.iter().filter_map(|path| nearhead_uring::attached_to(path)).collect();
+    paths.extend(beneath);
+    if paths.is_empty() {
+        paths.push(PathBuf::from(target));
+    }
+    let mut names: Vec<String> = Vec::new();
+    for name in paths.iter().map(|path| name_of(path)) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    Ok(names)
+}
+
+fn name_of(path: &Path) -> String {
+    let Ok(found) = std::fs::metadata(path) else { return name_of_nothing(path) };
+    if found.file_type().is_block_device() {
+        let number = found.rdev();
+        let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
+        return format!("device-{major}-{minor}.control");
+    }
+    format!("file-{:x}-{}.control", found.dev(), found.ino())
+}
+
+/// Of a target that is neither: its text, shortened, and what tells it from others.
+fn name_of_nothing(path: &Path) -> String {
     let file_name = path.file_name().map(|name| name.to_string_lossy().into_owned());
     let name: String = file_name
         .unwrap_or_default()
@@ -45,9 +82,62 @@ pub fn derived_paths(target: &str) -> Result<Vec<PathBuf>, String> {
         .map(|c| if c.is_ascii_alphanumeric() || c == '.' || c == '-' { c } else { '_' })
         .take(NAME_BYTES_MAX)
         .collect();
-    let hash = crc_of(path.as_os_str().as_encoded_bytes());
-    let name = format!("{name}-{hash:08x}.control");
-    Ok(directories().into_iter().map(|directory| directory.join(&name)).collect())
+    format!("{name}-{:08x}.control", crc_of(path.as_os_str().as_encoded_bytes()))
+}
+
+/// Refuses a path that no socket can have.
+pub fn check_socket_path(flag: &str, path: &Path) -> Result<(), String> {
+    let len = path.as_os_str().len();
+    if len <= SOCKET_PATH_BYTES_MAX {
+        return Ok(());
+    }
+    Err(format!(
+        "{flag} {}: expected a path of at most {SOCKET_PATH_BYTES_MAX} bytes, which is what a Unix socket can \
+         have, found {len}; choose a shorter one",
+        path.display()
+    ))
+}
+
+/// Links to a control socket under its other names, which go with this.
+#[derive(Debug, Default)]
+pub struct Links {
+    paths: Vec<PathBuf>,
+    to: PathBuf,
+}
+
+impl Links {
+    /// Makes them. Whoever serves a disk has it to itself, so what is there is of somebody who is gone;
+    /// but for a socket that answers, which is left.
+    pub fn make(paths: impl IntoIterator<Item = PathBuf>, to: &Path) -> Self {
+        let to = std::path::absolute(to).unwrap_or_else(|_| to.to_owned());
+        let is_made = |path: &PathBuf| {
+            remove_old(path);
+            std::os::unix::fs::symlink(&to, path).is_ok()
+        };
+        let paths = paths.into_iter().filter(|path| *path != to).filter(is_made).collect();
+        Self { paths, to }
+    }
+}
+
+impl Drop for Links {
+    fn drop(&mut self) {
+        for path in &self.paths {
+            if std::fs::read_link(path).is_ok_and(|to| to == self.to) {
+                let _ = std::fs::remove_file(path);
+            }
+        }
+    }
+}
+
+/// Removes a link or a socket that nobody answers on.
+pub fn remove_old(path: &Path) {
+    let Ok(found) = std::fs::symlink_metadata(path) else { return };
+    let is_dead = || {
+        UnixStream::connect(path).is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
+    };
+    if found.is_symlink() || (found.file_type().is_socket() && is_dead()) {
+        let _ = std::fs::remove_file(path);
+    }
 }
 
 fn crc_of(bytes: &[u8]) -> u32 {
@@ -56,13 +146,13 @@ fn crc_of(bytes: &[u8]) -> u32 {
 
 /// Directories for sockets, best first: what the service manager gave, the system's for root, the
 /// user's own.
-fn directories() -> Vec<PathBuf> {
+pub fn directories() -> Vec<PathBuf> {
     let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
     let mut directories = Vec::new();
     if let Some(given) = variable("RUNTIME_DIRECTORY") {
         directories.push(PathBuf::from(given));
     }
-    let system = PathBuf::from("/run/nearhead");
+    let system = PathBuf::from(SYSTEM_DIRECTORY);
     let user =
         variable("XDG_RUNTIME_DIR").map(|directory| PathBuf::from(directory).join("nearhead"));
     if rustix::process::geteuid().is_root() {
@@ -75,6 +165,14 @@ fn directories() -> Vec<PathBuf> {
     directories
 }
 
+/// Where a daemon's socket may be: those directories, and the ones of the service manager's units.
+fn searched() -> Vec<PathBuf> {
+    let mut all = directories();
+    let units = std::fs::read_dir(SYSTEM_DIRECTORY).into_iter().flatten().filter_map(Result::ok);
+    all.extend(units.map(|entry| entry.path()).filter(|path| path.is_dir()).take(FOLDERS_MAX));
+    all
+}
+
 /// A connection to a daemon.
 pub struct Client {
     path: PathBuf,
@@ -85,6 +183,7 @@ impl Client {
     /// The daemon that serves `target`, if one does; `control` names its socket if given.
     pub fn find(target: &str, control: Option<&Path>) -> Result<Option<Self>, String> {
         if let Some(path) = control {
+            check_socket_path("--control", path)?;
             return Self::connect(path).map(Some).map_err(|error| {
                 format!(
                     "control socket {}: expected a running daemon, found {error}; check the path, \
@@ -93,8 +192,11 @@ impl Client {
                 )
             });
         }
-        let paths = derived_paths(target)?;
-        Ok(paths.iter().find_map(|path| Self::connect(path).ok()))
+        let names = names(target)?;
+        let mut paths = searched().into_iter().flat_map(|directory| {
+            names.iter().map(move |name| directory.join(name)).collect::<Vec<_>>()
+        });
+        Ok(paths.find_map(|path| Self::connect(&path).ok()))
     }
 
     /// Connects to the socket at `path`.
@@ -132,13 +234,38 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_target_always_has_the_same_socket_and_others_have_others() {
-        let paths = |target: &str| derived_paths(target).unwrap();
-        assert_eq!(paths("/no/such/a.img"), paths("/no/such/a.img"));
-        assert_ne!(paths("/no/such/a.img"), paths("/no/other/a.img"));
-        assert_eq!(paths("model:st3146855fc,file=/no/such/a.img"), paths("/no/such/a.img"));
+    fn a_disk_has_one_name_however_it_is_spelled_and_others_have_others() {
+        let names = |target: &str| names(target).unwrap();
+        let folder = std::env::temp_dir().join(format!("nearhead-control-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let path = |name: &str| folder.join(name).to_str().unwrap().to_owned();
+        let (a, b, link, hard) = (path("a.img"), path("b.img"), path("link"), path("hard"));
+        std::fs::write(&a, "").unwrap();
+        std::fs::write(&b, "").unwrap();
+        std::os::unix::fs::symlink(&a, &link).unwrap();
+        std::fs::hard_link(&a, &hard).unwrap();
+        let model = format!("model:st3146855fc,file={a}");
+        let dotted = a.replace("/a.img", "/./a.img");
+        for other in [&link, &hard, &model, &dotted] {
+            assert_eq!(names(other), names(&a), "{other}");
+        }
+        assert_ne!(names(&a), names(&b));
+        let both = names(&format!("mirror:{a},{b}"));
+        assert_eq!(both, [names(&a), names(&b)].concat(), "a daemon is found by each member");
+        std::fs::remove_dir_all(folder).unwrap();
+
+        assert_eq!(names("/no/such/a.img"), names("/no/such/a.img"));
+        assert_ne!(names("/no/such/a.img"), names("/no/other/a.img"));
         let long = format!("/no/{}", "x/y z".repeat(60));
-        assert!(paths(&long).iter().all(|path| path.as_os_str().len() < 108));
+        assert!(names(&long).iter().all(|name| name.len() < 64));
+    }
+
+    #[test]
+    fn a_path_too_long_for_a_socket_is_refused_in_plain_words() {
+        let longest = PathBuf::from("x".repeat(107));
+        assert_eq!(check_socket_path("--socket", &longest), Ok(()));
+        let error = check_socket_path("--socket", &longest.join("y")).unwrap_err();
+        assert!(error.contains("at most 107 bytes") && error.contains("found 109"), "{error}");
     }
 
     #[test]

@@ -3,8 +3,9 @@
 //! What is there is refused unless the user insists; a new image that could not become a volume is
 //! removed again.
 
-use crate::output::{hex, say, say_json};
-use crate::target::{Access, DiskArgs, Target, array_label, has_its_own_size};
+use crate::output::{changes_a_terminal, hex, plain, quoted, say, say_json};
+use crate::report::preset_name;
+use crate::target::{Access, DiskArgs, Target, array_label, has_its_own_size, refuse_unknown_kind};
 use crate::units::ByteSize;
 use nearhead_format::{Label, Superblock};
 use nearhead_models::ArraySpec;
@@ -23,7 +24,7 @@ pub struct CreateArgs {
     /// Make a new sparse image file of this size
     #[arg(long)]
     pub size: Option<ByteSize>,
-    /// Which policies: nolog, singlelog, mlb (= mlb-32) or mlb-256
+    /// Which policies
     #[arg(long, default_value = "mlb")]
     pub preset: String,
     /// Writes up to this size are logged [default: the preset's]
@@ -95,12 +96,41 @@ pub fn run(args: &CreateArgs) -> Result<(), String> {
         ByteSize(report.group_bytes),
         ByteSize(report.log_bytes),
     ));
-    say(&format!("serve it with: nearhead serve {} --socket PATH", report.target));
+    say(&format!("serve it with: {}", serve_line(args)));
     Ok(())
+}
+
+/// The command that serves the volume, as a shell takes it.
+fn serve_line(args: &CreateArgs) -> String {
+    let disk = &args.disk;
+    let mut line = format!("nearhead serve {}", quoted(&args.target));
+    if let Some(path) = &disk.map_device {
+        line += &format!(" --map-device {}", quoted(&path.to_string_lossy()));
+    }
+    if disk.page_cache {
+        line += " --page-cache";
+    }
+    if let Some(rotational) = disk.rotational {
+        line += &format!(" --rotational {rotational}");
+    }
+    line + " --socket PATH"
+}
+
+/// Refuses a label that would not stay on its line when it is shown.
+fn check_label(label: &str) -> Result<(), String> {
+    match label.chars().find(|c| changes_a_terminal(*c)) {
+        None => Ok(()),
+        Some(found) => Err(format!(
+            "create: --label: expected a name of one line without control characters, found {found:?} in \"{}\"",
+            plain(label)
+        )),
+    }
 }
 
 /// Makes the volume and hands back the open disk.
 pub fn create(args: &CreateArgs) -> Result<(Target, Superblock), String> {
+    refuse_unknown_kind(&args.target)?;
+    check_label(&args.label)?;
     let preset = NamedPreset::by_name(&args.preset).map_err(|error| error.to_string())?;
     let options = options(args, preset)?;
     let made_image = make_image(args)?;
@@ -213,7 +243,7 @@ fn report(target: &str, superblock: &Superblock) -> CreateReport {
     CreateReport {
         target: target.to_owned(),
         volume_id: hex(&superblock.volume_id),
-        preset: superblock.preset.to_string(),
+        preset: preset_name(superblock),
         device_bytes: layout.device_bytes,
         client_bytes: layout.client_bytes(),
         groups: layout.group_count,

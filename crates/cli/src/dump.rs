@@ -1,9 +1,10 @@
 //! `nearhead dump`: what is on a volume, in readable form, damaged or not. It decides nothing and
 //! changes nothing.
 
-use crate::output::{say, say_json};
+use crate::output::{plain, say, say_json};
 use crate::report::VolumeFacts;
 use crate::target::{Access, DiskArgs, Target};
+use crate::units::date_of;
 use nearhead_format::record::{
     FLAG_ATOMIC, FLAG_RELOCATION, FLAG_SHUTDOWN, NO_POSITION, WriteItem,
 };
@@ -140,6 +141,7 @@ struct WriteReport {
 /// Runs the command.
 pub fn run(args: &DumpArgs) -> Result<(), String> {
     let mut target = Target::open(&args.target, Access::Read, &args.disk)?;
+    let lone_member = target.lone_member.clone();
     let mut io = target.io();
     let copies = copy_reports(&read_copies(&mut io));
     let superblock = match find_superblock(&mut io) {
@@ -148,7 +150,7 @@ pub fn run(args: &DumpArgs) -> Result<(), String> {
             for copy in &copies {
                 say(&copy_line(copy));
             }
-            return Err(error.to_string());
+            return Err(Target::problem(&args.target, lone_member.as_deref(), &error));
         }
     };
     let slots = read_slots(&mut io, &superblock);
@@ -360,16 +362,16 @@ fn tell(report: &Report, log: Option<u32>) {
     let (volume, layout) = (&report.volume, &report.layout);
     report.superblock_copies.iter().for_each(|copy| say(&copy_line(copy)));
     say(&format!(
-        "volume {} {:?}: preset {}, ack {}, {} logged, created {} s after 1970",
+        "volume {} \"{}\": preset {}, ack {}, {} logged, created {}",
         volume.volume_id,
-        volume.label,
+        plain(&volume.label),
         volume.preset,
         volume.ack,
         match volume.logged_write_bytes_max {
             u32::MAX => "all writes are".to_owned(),
             bytes => format!("writes up to {bytes} bytes are"),
         },
-        volume.created_unix_s
+        date_of(volume.created_unix_s)
     ));
     say(&format!(
         "layout: {} bytes, sectors of {}, log blocks of {}, snapshot slots of {} at {} and {}",

@@ -16,9 +16,11 @@ mod figures;
 mod forget_log;
 mod generate;
 mod grow;
+mod health;
 mod hint;
 mod offline;
 mod output;
+mod presets;
 mod repair;
 mod replay;
 mod report;
@@ -28,7 +30,7 @@ mod status;
 mod target;
 mod wal;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use nearhead_settings::units;
 use std::process::ExitCode;
 
@@ -90,10 +92,12 @@ enum Command {
 
 fn main() -> ExitCode {
     plant();
-    let result = match Cli::parse().command {
+    let matches = presets::listed_in(Cli::command()).get_matches();
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let done = match cli.command {
+        Command::Status(args) => return ended(status::run(&args)),
         Command::Create(args) => create::run(&args),
         Command::Serve(args) => serve::run(&args),
-        Command::Status(args) => status::run(&args),
         Command::Checkpoint(args) => checkpoint::run(&args, false),
         Command::Drain(args) => checkpoint::run(&args, true),
         Command::Check(args) => check::run(&args),
@@ -109,10 +113,14 @@ fn main() -> ExitCode {
         Command::Replay(args) => replay::run(&args),
         Command::Run(args) => run::run(&args),
         Command::Wal(command) => wal::run(&command),
-        Command::Generate(args) => generate::run(&args, Cli::command()),
+        Command::Generate(args) => generate::run(&args, presets::listed_in(Cli::command())),
     };
+    ended(done.map(|()| ExitCode::SUCCESS))
+}
+
+fn ended(result: Result<ExitCode, String>) -> ExitCode {
     match result {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(problem) => {
             output::note(&problem);
             ExitCode::FAILURE

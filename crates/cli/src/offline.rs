@@ -36,7 +36,9 @@ pub fn open(
 
 /// The same on a disk that is open already.
 pub fn on(target: Target, access: Access, accept_loss: bool) -> Result<Offline, String> {
-    let Target { name, disk, start, .. } = target;
+    let Target { name, disk, start, lone_member, .. } = target;
+    let problem =
+        |error: &dyn std::fmt::Display| Target::problem(&name, lone_member.as_deref(), error);
     let read_only = access == Access::Read;
     let mut volume = Volume::open(disk, start, |_, config| {
         config.read_only |= read_only;
@@ -46,11 +48,11 @@ pub fn on(target: Target, access: Access, accept_loss: bool) -> Result<Offline, 
         config.cleaning.watermark_pct = None;
         config.cleaning.swap_above_pct = None;
     })
-    .map_err(|error| error.to_string())?;
+    .map_err(|error| problem(&error))?;
     if !read_only {
         refuse_if_newer(&name, volume.superblock()).map_err(|error| error.to_string())?;
     }
-    volume.wait_until_open(start).map_err(|error| error.to_string())?;
+    volume.wait_until_open(start).map_err(|error| problem(&error))?;
     Ok(Offline { name, volume, start })
 }
 
@@ -116,6 +118,6 @@ impl Offline {
         self.volume.begin_shutdown(now);
         self.drive_until(|volume| volume.is_shut_down())?;
         let Self { name, volume, start } = self;
-        Ok(Target { name, disk: volume.into_disk(), notes: Vec::new(), start })
+        Ok(Target { name, disk: volume.into_disk(), notes: Vec::new(), lone_member: None, start })
     }
 }

@@ -3,39 +3,101 @@
 //! A reader that goes away (`nearhead dump ... | head`) ends the program quietly, not with a panic.
 
 use serde::Serialize;
+use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
 
 /// Prints a line for whoever reads the result.
 pub fn say(line: &str) {
-    let mut out = io::stdout().lock();
-    let written = writeln!(out, "{line}").and_then(|()| out.flush());
-    if let Err(error) = written
+    if let Err(error) = print(&shown(line, true))
         && error.kind() == io::ErrorKind::BrokenPipe
     {
         std::process::exit(0);
     }
 }
 
+/// Prints a line of a program that goes on whether anybody reads it or not.
+pub fn tell(line: &str) {
+    // Nobody to tell: no reason to end.
+    let _ = print(&shown(line, true));
+}
+
+fn print(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    writeln!(out, "{text}").and_then(|()| out.flush())
+}
+
 /// Prints a line about how it is going.
 pub fn note(line: &str) {
     // Nobody to tell: nothing to be done about it.
-    let _ = writeln!(io::stderr().lock(), "nearhead: {line}");
+    let _ = writeln!(io::stderr().lock(), "nearhead: {}", shown(line, true));
+}
+
+/// Text from elsewhere (a disk, a client) on one line, with what would change how a terminal shows
+/// the rest written as `\u{1b}`.
+pub fn plain(text: &str) -> Cow<'_, str> {
+    shown(text, false)
+}
+
+/// The same for text that is ours, and may have lines and tabs.
+fn shown(text: &str, with_lines: bool) -> Cow<'_, str> {
+    let is_shown = |c: char| with_lines && matches!(c, '\n' | '\t');
+    if !text.chars().any(|c| changes_a_terminal(c) && !is_shown(c)) {
+        return Cow::Borrowed(text);
+    }
+    let mut escaped = String::new();
+    for c in text.chars() {
+        if changes_a_terminal(c) && !is_shown(c) {
+            escaped.extend(c.escape_default());
+        } else {
+            escaped.push(c);
+        }
+    }
+    Cow::Owned(escaped)
+}
+
+/// Whether a character ends a line, begins a command to a terminal, or turns the direction of what
+/// follows (Unicode's bidirectional controls).
+pub fn changes_a_terminal(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// A word as a shell takes it back.
+pub fn quoted(word: &str) -> Cow<'_, str> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-:,+@%=".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return Cow::Borrowed(word);
+    }
+    Cow::Owned(format!("'{}'", word.replace('\'', "'\\''")))
 }
 
 /// Prints a report for programs.
 pub fn say_json(report: &impl Serialize) -> Result<(), String> {
     let text = serde_json::to_string_pretty(report)
         .map_err(|error| format!("internal: the report cannot be written as JSON: {error}"))?;
-    say(&text);
+    say(&json_shown(&text));
     Ok(())
+}
+
+/// JSON in which those characters stand as JSON escapes them; it does so by itself only for some.
+fn json_shown(text: &str) -> String {
+    text.chars().fold(String::new(), |mut shown, c| {
+        if changes_a_terminal(c) && c != '\n' {
+            // Writing to a string cannot fail; all of them have one unit in UTF-16.
+            let _ = write!(shown, "\\u{:04x}", u32::from(c));
+        } else {
+            shown.push(c);
+        }
+        shown
+    })
 }
 
 /// Prints a report for programs on one line.
 pub fn say_json_line(report: &impl Serialize) -> Result<(), String> {
     let text = serde_json::to_string(report)
         .map_err(|error| format!("internal: the report cannot be written as JSON: {error}"))?;
-    say(&text);
+    tell(&json_shown(&text));
     Ok(())
 }
 
@@ -46,4 +108,29 @@ pub fn hex(bytes: &[u8]) -> String {
         let _ = write!(text, "{byte:02x}");
         text
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_from_elsewhere_stays_on_its_line_and_changes_no_terminal() {
+        assert_eq!(plain("mail 1"), "mail 1");
+        assert_eq!(plain("a\nb\u{1b}[31m\u{9b}0m\u{202e}"), "a\\nb\\u{1b}[31m\\u{9b}0m\\u{202e}");
+        assert_eq!(shown("one\ntwo\u{7}", true), "one\ntwo\\u{7}");
+        assert_eq!(json_shown("{\n\"\u{9b}\"}"), "{\n\"\\u009b\"}");
+    }
+
+    #[test]
+    fn a_quoted_word_is_one_word_to_a_shell() {
+        for (word, expected) in [
+            ("/dev/sdb", "/dev/sdb"),
+            ("raid0:a,b?chunk=64k", "'raid0:a,b?chunk=64k'"),
+            ("it's", "'it'\\''s'"),
+            ("", "''"),
+        ] {
+            assert_eq!(quoted(word), expected);
+        }
+    }
 }

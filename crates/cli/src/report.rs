@@ -1,12 +1,15 @@
 //! The state of a volume as `nearhead status` reports it, the same from a running daemon and from
 //! a volume at rest. Every number's name ends in its unit, but for plain counts.
 
-use crate::output::hex;
+use crate::health::{DiskErrors, Health, threshold_in_words};
+use crate::output::{hex, plain};
 use crate::serve::Coordination;
 use crate::units::ByteSize;
+use nearhead_disk::Nanos;
 use nearhead_engine::{Stats, Status};
 use nearhead_format::{AckMode, Superblock};
 use nearhead_sim::LatencySummary;
+use nearhead_volume::NamedPreset;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 
@@ -42,7 +45,8 @@ pub struct VolumeFacts {
 /// What the volume is doing.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct State {
-    /// `recovering`, `serving`, `draining`, `stopped`, `failed`, or `at rest` when not served.
+    /// `recovering`, `serving`, `draining`, `stopped`, `failed`; when not served `at rest`, or
+    /// `interrupted` if it was not stopped in order and has something to recover.
     pub phase: String,
     /// Why it failed.
     pub failure: Option<String>,
@@ -163,8 +167,14 @@ pub struct StatusReport {
     pub target: String,
     /// What it was created as.
     pub volume: VolumeFacts,
+    /// Whether all is well.
+    #[serde(default)]
+    pub health: Health,
     /// What it is doing.
     pub state: State,
+    /// What its disk did wrong.
+    #[serde(default)]
+    pub disk_errors: DiskErrors,
     /// What opening it read.
     pub recovery: Recovery,
     /// Counts since it was opened.
@@ -174,18 +184,26 @@ pub struct StatusReport {
 }
 
 impl StatusReport {
-    /// The report about a volume.
+    /// The report about a volume, at the time `now` of its clock.
     pub fn new(
         target: &str,
         superblock: &Superblock,
         status: Status,
         served: Option<Served>,
+        now: Nanos,
     ) -> Self {
-        let phase =
-            if served.is_some() || status.failure.is_some() { status.phase } else { "at rest" };
+        let phase = match (&served, &status.failure) {
+            (None, None) if status.recovery_records > 0 => "interrupted",
+            (None, None) => "at rest",
+            _ => status.phase,
+        };
+        let disk_errors = DiskErrors::of(&status, now);
+        let trouble = served.as_ref().and_then(|served| served.disk_trouble.as_deref());
         Self {
             target: target.to_owned(),
             volume: VolumeFacts::of(superblock),
+            health: Health::of(&status, &disk_errors, trouble),
+            disk_errors,
             recovery: Recovery {
                 read_bytes: status.recovery_read_bytes,
                 records: status.recovery_records,
@@ -220,7 +238,13 @@ impl StatusReport {
         };
         line("volume", format!("{} ({}, {})", self.target, volume.volume_id, volume.preset));
         if !volume.label.is_empty() {
-            line("label", volume.label.clone());
+            line("label", plain(&volume.label).into_owned());
+        }
+        let reasons = self.health.reasons.join("; ");
+        let colon = if reasons.is_empty() { "" } else { ": " };
+        line("health", format!("{}{colon}{reasons}", self.health.state));
+        if let Some(last) = self.disk_errors.last_in_words() {
+            line("last error", last);
         }
         line(
             "size",
@@ -231,7 +255,15 @@ impl StatusReport {
             ),
         );
         let failure = state.failure.as_ref().map_or(String::new(), |why| format!(": {why}"));
-        line("state", format!("{}{failure}", state.phase));
+        let recovers = match state.phase.as_str() {
+            "interrupted" => format!(
+                ": it was not stopped in order (killed, or without power), and the next start recovers {} records",
+                self.recovery.records
+            ),
+            _ => String::new(),
+        };
+        line("state", format!("{}{failure}{recovers}", state.phase));
+        line("logged", threshold_in_words(volume.logged_write_bytes_max));
         line(
             "logs",
             format!(
@@ -327,6 +359,12 @@ impl StatusReport {
     }
 }
 
+/// The preset as it was typed, or could have been; with another threshold its policies' name.
+pub fn preset_name(superblock: &Superblock) -> String {
+    let named = NamedPreset::of(superblock.preset, superblock.logged_write_bytes_max);
+    named.map_or_else(|| superblock.preset.to_string(), |named| named.name.to_owned())
+}
+
 impl VolumeFacts {
     /// The facts in a superblock.
     pub fn of(superblock: &Superblock) -> Self {
@@ -334,7 +372,7 @@ impl VolumeFacts {
         Self {
             volume_id: hex(&superblock.volume_id),
             label: superblock.label.as_str().to_owned(),
-            preset: superblock.preset.to_string(),
+            preset: preset_name(superblock),
             ack: match superblock.ack {
                 AckMode::Durable => "durable".to_owned(),
                 AckMode::Flush => "flush".to_owned(),

@@ -1,4 +1,7 @@
 //! `nearhead status`: asks the daemon that serves a volume, or looks at the volume itself.
+//!
+//! The exit code is for monitoring: 0 if all is well, 2 if the volume is degraded or has failed, 1 if
+//! that could not be found out.
 
 use crate::control::Client;
 use crate::offline;
@@ -6,6 +9,7 @@ use crate::output::{say, say_json};
 use crate::report::StatusReport;
 use crate::target::{Access, DiskArgs};
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 /// What `nearhead status` is told.
 #[derive(clap::Args, Debug)]
@@ -23,21 +27,25 @@ pub struct StatusArgs {
     pub disk: DiskArgs,
 }
 
+/// Of a volume that is degraded or has failed.
+const EXIT_NOT_WELL: u8 = 2;
+
 /// Runs the command.
-pub fn run(args: &StatusArgs) -> Result<(), String> {
+pub fn run(args: &StatusArgs) -> Result<ExitCode, String> {
     let report = match Client::find(&args.target, args.control.as_deref())? {
         Some(mut client) => client.ask::<StatusReport>("status")?,
         None => at_rest(args)?,
     };
     if args.json {
-        return say_json(&report);
+        say_json(&report)?;
+    } else {
+        say(&report.text());
     }
-    say(&report.text());
-    Ok(())
+    Ok(if report.health.is_well() { ExitCode::SUCCESS } else { ExitCode::from(EXIT_NOT_WELL) })
 }
 
 fn at_rest(args: &StatusArgs) -> Result<StatusReport, String> {
     let volume = offline::open(&args.target, Access::Read, &args.disk, false)?;
     let status = volume.volume.status();
-    Ok(StatusReport::new(&args.target, volume.volume.superblock(), status, None))
+    Ok(StatusReport::new(&args.target, volume.volume.superblock(), status, None, volume.now()))
 }

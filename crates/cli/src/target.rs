@@ -50,6 +50,8 @@ pub struct Target {
     pub disk: Box<dyn Disk>,
     /// What the user should know about it.
     pub notes: Vec<String>,
+    /// Which member of which array it is, if it is one by itself.
+    pub lone_member: Option<String>,
     /// Zero of its clock.
     pub start: Instant,
 }
@@ -58,6 +60,8 @@ impl Target {
     /// Opens `text` as a device, an image, an emulated disk or an array.
     pub fn open(text: &str, access: Access, args: &DiskArgs) -> Result<Self, String> {
         let start = Instant::now();
+        refuse_unknown_kind(text)?;
+        let mut lone_member = None;
         let (disk, notes) = if ArraySpec::is_array(text) {
             array::open(text, access, args, start)?
         } else {
@@ -68,7 +72,8 @@ impl Target {
             } else {
                 open_real(Path::new(text), access, args)?
             };
-            notes.extend(array::refuse_lone_member(text, &mut disk, access, start)?);
+            lone_member = array::refuse_lone_member(text, &mut disk, access, start)?;
+            notes.extend(lone_member.clone());
             (disk, notes)
         };
         let disk = gathered(disk)?;
@@ -76,7 +81,18 @@ impl Target {
             None => disk,
             Some(path) => join_map_device(disk, path, access, args)?,
         };
-        Ok(Self { name: text.to_owned(), disk, notes, start })
+        Ok(Self { name: text.to_owned(), disk, notes, lone_member, start })
+    }
+
+    /// Why its volume cannot be looked at, in words: of a member by itself, that the others are missing.
+    pub fn problem(name: &str, lone_member: Option<&str>, error: &dyn std::fmt::Display) -> String {
+        match lone_member {
+            None => error.to_string(),
+            Some(member) => format!(
+                "{name}: expected a whole volume: {member}; name the array with all its members, as when \
+                 the volume was made (alone it shows: {error})"
+            ),
+        }
     }
 
     /// One command at a time.
@@ -95,24 +111,48 @@ pub fn has_its_own_size(text: &str) -> bool {
     ModelSpec::is_model(text) || Address::is_export(text)
 }
 
+/// Refuses what looks like a kind of target that there is not, and is no file either.
+pub fn refuse_unknown_kind(text: &str) -> Result<(), String> {
+    let is_known =
+        ModelSpec::is_model(text) || ArraySpec::is_array(text) || Address::is_export(text);
+    let Some((kind, _)) = text.split_once(':').filter(|_| !is_known) else { return Ok(()) };
+    let is_word = kind.starts_with(|c: char| c.is_ascii_alphabetic())
+        && kind.chars().all(|c| c.is_ascii_alphanumeric() || "+-._".contains(c));
+    if !is_word || Path::new(text).exists() {
+        return Ok(());
+    }
+    let meant =
+        if kind.eq_ignore_ascii_case("raid1") { " (raid1 is called mirror here)" } else { "" };
+    Err(format!(
+        "open {text}: expected a path, model:PROFILE, raid0:A,B, mirror:A,B, nbd://HOST:PORT or \
+         nbd+unix:///?socket=PATH, found {kind:?} before a colon{meant}, and no file by that name; check the \
+         spelling, or write ./{text} for a file"
+    ))
+}
+
 /// The file or device that holds the bytes of `text`, if there is one; of an array, the first.
 pub fn backing_path(text: &str) -> Result<Option<PathBuf>, String> {
+    Ok(backing_paths(text)?.into_iter().next())
+}
+
+/// The files and devices that hold the bytes of `text`: several of an array.
+pub fn backing_paths(text: &str) -> Result<Vec<PathBuf>, String> {
     if ArraySpec::is_array(text) {
         let spec = ArraySpec::parse(text).map_err(|error| error.to_string())?;
         let members = spec.members.iter().filter(|member| *member != nearhead_models::MISSING);
-        let paths: Result<Vec<_>, _> = members.map(|text| backing_path(text)).collect();
-        return Ok(paths?.into_iter().flatten().next());
+        let paths: Result<Vec<_>, _> = members.map(|text| backing_paths(text)).collect();
+        return Ok(paths?.into_iter().flatten().collect());
     }
     if Address::is_export(text) {
-        return remote::path(text).map(Some);
+        return Ok(vec![remote::path(text)?]);
     }
     if !ModelSpec::is_model(text) {
-        return Ok(Some(PathBuf::from(text)));
+        return Ok(vec![PathBuf::from(text)]);
     }
     let spec = ModelSpec::parse(text).map_err(|error| error.to_string())?;
     Ok(match spec.content {
-        nearhead_models::Content::File(path) => Some(path),
-        nearhead_models::Content::Memory | nearhead_models::Content::None => None,
+        nearhead_models::Content::File(path) => vec![path],
+        nearhead_models::Content::Memory | nearhead_models::Content::None => Vec::new(),
     })
 }
 
@@ -141,10 +181,11 @@ fn join_map_device(
 
 fn open_model(text: &str, access: Access) -> Result<Box<dyn Disk>, String> {
     let spec = ModelSpec::parse(text).map_err(|error| error.to_string())?;
-    if let nearhead_models::Content::File(path) = &spec.content
-        && !access.creates()
-    {
-        check_model_file(path, spec.capacity_bytes().map_err(|error| error.to_string())?)?;
+    if let nearhead_models::Content::File(path) = &spec.content {
+        if !access.creates() {
+            check_model_file(path, spec.capacity_bytes().map_err(|error| error.to_string())?)?;
+        }
+        nearhead_uring::refuse_used_file(path).map_err(|error| error.to_string())?;
     }
     let disk = spec.build_any().map_err(|error| format!("open {text}: {error}"))?;
     Ok(Box::new(disk))

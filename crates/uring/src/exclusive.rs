@@ -158,6 +158,18 @@ fn owner_in(locks: &str, major: u32, minor: u32, inode: u64) -> Option<u32> {
     })
 }
 
+/// Refuses a file in which somebody has a byte-range lock.
+pub(crate) fn refuse_byte_locked(path: &Path) -> Result<(), OpenError> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let Ok(file) = rustix::fs::open(path, flags, Mode::empty()) else { return Ok(()) };
+    retry_while_owner_leaves(
+        || byte_lock::holder(&file).map_or(Ok(()), |_| Err(Errno::WOULDBLOCK)),
+        Errno::WOULDBLOCK,
+        || byte_lock_owner(&file),
+    )
+    .map_err(|failure| failure.into_error("lock", &path.display().to_string()))
+}
+
 /// The living process with a byte-range lock on `file`.
 pub(crate) fn byte_lock_owner(file: &OwnedFd) -> Option<User> {
     if let Some(pid) = byte_lock::holder(file)?.pid {

@@ -59,7 +59,7 @@ pub use sysfs::{scheduler_of, set_scheduler_of};
 use nearhead_disk::{Completion, Disk, Nanos, Properties, Submission};
 use pread_disk::PreadDisk;
 use std::os::fd::BorrowedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use target::Target;
 use uring_disk::UringDisk;
@@ -107,6 +107,22 @@ fn no_uring(target: &Target, error: &std::io::Error) -> OpenError {
         target.properties.name
     );
     OpenError::new(OpenErrorKind::NoUring, detail)
+}
+
+/// Refuses a regular file that somebody uses without `flock`: as the backing of a loop device, as swap
+/// space, or with byte-range locks. For those who open it by themselves; [`open`] asks on its own.
+///
+/// # Errors
+/// [`OpenErrorKind::InUse`] names who has it. A file that cannot be opened is not refused.
+pub fn refuse_used_file(path: &Path) -> Result<(), OpenError> {
+    let Some(file) = identity::Identity::of_path(path) else { return Ok(()) };
+    beneath::refuse_used_file(file, &path.display().to_string())?;
+    exclusive::refuse_byte_locked(path)
+}
+
+/// What the loop device at `path` is attached to; `None` for anything else.
+pub fn attached_to(path: &Path) -> Option<PathBuf> {
+    loops::attached_to(path)
 }
 
 impl RealDisk {

@@ -55,6 +55,12 @@ pub(crate) fn attached() -> Vec<Loop> {
     found
 }
 
+/// What a loop device is attached to; `None` for anything else.
+pub(crate) fn attached_to(device: &Path) -> Option<PathBuf> {
+    let Identity::Device(number) = Identity::of_path(device)? else { return None };
+    attached().into_iter().find(|found| found.number() == number).map(|found| found.path)
+}
+
 fn one_at(directory: &Path) -> Option<Loop> {
     let text = |name: &str| fs::read_to_string(directory.join(name)).ok();
     let number = |name: &str| text(name)?.trim().parse::<u64>().ok();

@@ -12,7 +12,8 @@ use std::path::PathBuf;
 #[derive(clap::Args, Debug)]
 pub struct DiskImportArgs {
     /// The package, FOLDER/NAME: NAME.parv, NAME.diskspecs or NAME.model in DiskSim's formats, and
-    /// what they name, compressed (.zst) or not
+    /// what they name, compressed (.zst) or not. None come with Nearhead: DiskSim's source has some in its
+    /// folder `valid`
     #[arg(value_name = "FOLDER/NAME")]
     pub package: PathBuf,
     /// Write the profile here; otherwise it is printed
@@ -22,6 +23,14 @@ pub struct DiskImportArgs {
 
 /// Runs the command.
 pub fn run(args: &DiskImportArgs) -> Result<(), String> {
+    let folder = args.package.parent().filter(|folder| !folder.as_os_str().is_empty());
+    if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
+        return Err(format!(
+            "disk import: {}: expected a folder with the parameter files of a drive, found none; they do not \
+             come with Nearhead: take those of your drive, or the folder `valid` of DiskSim's source",
+            folder.display()
+        ));
+    }
     let mut imported = import(&args.package).map_err(|error| format!("disk import: {error}"))?;
     for warning in &imported.warnings {
         note(&format!("warning: {warning}"));

@@ -6,7 +6,7 @@
 //! everything outstanding fails), `power-off [SEED]` (the same, and everything that comes later fails
 //! too until `power-on`), `quit`.
 
-use crate::control::Answer;
+use crate::control::{Answer, check_socket_path};
 use crate::output::{note, say, say_json_line};
 use crate::serve::Signals;
 use crate::units::ByteSize;
@@ -93,6 +93,9 @@ pub fn run(args: &DiskServeArgs) -> Result<(), String> {
     }
     if let Some(folder) = &args.file {
         return super::serve_file::run(args, bare, folder).map_err(|error| failed(&error));
+    }
+    for (flag, path) in [("--socket", &args.socket), ("--control", &args.control)] {
+        path.iter().try_for_each(|path| check_socket_path(flag, path))?;
     }
     let signals = Signals::install()?;
     let handle: Rc<OnceCell<ShutdownHandle>> = Rc::default();

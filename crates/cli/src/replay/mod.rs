@@ -13,8 +13,10 @@ use nearhead_disk::Disk;
 use nearhead_disk::Nanos;
 use nearhead_models::{ArraySpec, Content, Drive, Model, ModelSpec};
 use nearhead_sim::VirtualTime;
-use nearhead_sim::replay::{ReplayOptions, replay};
-use nearhead_sim::trace::{AddressFit, Format, LineProblem, TraceOptions, TraceReader, summarize};
+use nearhead_sim::replay::{ReplayError, ReplayOptions, replay};
+use nearhead_sim::trace::{
+    AddressFit, Format, LineProblem, TraceError, TraceOptions, TraceReader, summarize,
+};
 use nearhead_volume::{GatheredDisk, NamedPreset, Service};
 use outcome::Outcome;
 use std::path::PathBuf;
@@ -169,9 +171,21 @@ fn replay_one<D: Disk>(
     let mut time = VirtualTime::starting_at(Nanos::ZERO);
     let replay_options =
         ReplayOptions { durable_writes: args.ack == Answers::Durable, ..ReplayOptions::default() };
-    let results = replay(&mut volume, &mut time, &mut trace, replay_options).map_err(told)?;
+    let results =
+        replay(&mut volume, &mut time, &mut trace, replay_options).map_err(told_with_fit)?;
     let problems = trace.problems().to_vec();
     Ok((Outcome::new(preset, &volume, results), problems))
+}
+
+/// A request past the end of the disk can be helped.
+fn told_with_fit(error: ReplayError) -> String {
+    match &error {
+        ReplayError::Trace(TraceError::Address { .. }) => told(format_args!(
+            "{error}; name a larger disk (--disk, `nearhead disk list`), or say where such requests go: \
+             --fit wrap or --fit scale"
+        )),
+        _ => told(error),
+    }
 }
 
 fn told(error: impl std::fmt::Display) -> String {

@@ -72,11 +72,11 @@ impl Desk {
                 errors: statistics.errors,
             },
             latency: context.service.latencies(),
-            disk_trouble: context.service.volume().disk().trouble(),
+            disk_trouble: context.service.trouble(),
             coordination: context.service.coordination(),
         };
         let volume = context.service.volume();
-        StatusReport::new(&target, volume.superblock(), volume.status(), Some(served))
+        StatusReport::new(&target, volume.superblock(), volume.status(), Some(served), context.now)
     }
 
     /// The state as metrics.

@@ -7,6 +7,7 @@
 use super::Coordination;
 use crate::report::StatusReport;
 use nearhead_disk::Nanos;
+use nearhead_engine::{DiskErrorCounts, disk_error_name};
 use nearhead_sim::LatencySummary;
 use std::fmt::Write as _;
 use std::io::{Read, Write};
@@ -128,10 +129,10 @@ pub fn render(report: &StatusReport) -> String {
         ("stage_waits_total", "Small writes that waited for memory", counters.stage_waits),
         ("device_flushes_total", "Flushes of the device", counters.device_flushes),
         ("unreadable_total", "Reads refused for a wrong checksum", counters.unreadable),
-        ("disk_errors_total", "Errors of the disk", counters.disk_errors),
     ] {
         metric(&mut text, name, "counter", help, value);
     }
+    disk_errors(&mut text, report);
     if let Some(served) = &report.served {
         metric(
             &mut text,
@@ -161,6 +162,37 @@ pub fn render(report: &StatusReport) -> String {
         latencies(&mut text, &kinds);
     }
     text
+}
+
+/// One count for each way in which a command of the disk can fail, zeros too: an alarm needs a beginning.
+fn disk_errors(text: &mut String, report: &StatusReport) {
+    let errors = &report.disk_errors;
+    let name = "nearhead_disk_errors_total";
+    let _ = writeln!(text, "# HELP {name} Commands of the disk that failed\n# TYPE {name} counter");
+    for (work, kind, _) in DiskErrorCounts::default().iter() {
+        let (work, kind) = (work.name(), disk_error_name(kind));
+        let found = errors.counts.iter().find(|one| one.work == work && one.kind == kind);
+        let count = found.map_or(0, |one| one.count);
+        let _ = writeln!(text, "{name}{{work=\"{work}\",kind=\"{kind}\"}} {count}");
+    }
+    for (name, kind, help, value) in [
+        ("health", "gauge", "0 well, 1 degraded, 2 failed", report.health.level()),
+        (
+            "disk_stalled",
+            "gauge",
+            "1 while the disk does not answer",
+            u64::from(errors.stalled.is_some()),
+        ),
+        ("disk_stalls_total", "counter", "How often the disk did not answer", errors.stalls),
+        (
+            "disk_no_space",
+            "gauge",
+            "1 while there is no space under the image",
+            u64::from(errors.no_space_s.is_some()),
+        ),
+    ] {
+        metric(text, name, kind, help, value);
+    }
 }
 
 fn coordination(text: &mut String, turns: &Coordination) {

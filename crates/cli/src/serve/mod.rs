@@ -5,6 +5,7 @@
 //! stop by signal is graceful within a bound; nothing that was acknowledged as durable depends on
 //! it.
 
+mod backing;
 mod commands;
 mod coordination;
 mod metrics;
@@ -14,13 +15,15 @@ mod signals;
 pub use coordination::Coordination;
 pub use nearhead_settings::ServeArgs;
 pub use served::Served;
+use signals::Hangup;
 pub use signals::Signals;
 
-use crate::control::derived_paths;
+use crate::control::{Links, check_socket_path, directories, names, remove_old};
 use crate::create::{self, CreateArgs};
-use crate::output::{note, say, say_json_line};
+use crate::output::{note, say_json_line, tell};
 use crate::target::{Access, Target, backing_path, refuse_if_misnamed};
 use crate::units::{ByteSize, Span};
+use backing::Backing;
 use commands::Desk;
 use nearhead_disk::Nanos;
 use nearhead_engine::Ack;
@@ -65,15 +68,17 @@ pub fn run(args: &ServeArgs) -> Result<(), String> {
         note(line);
     }
     let desk = Rc::new(Desk::default());
-    let (builder, control) = listen(&args, &name, &desk)?;
+    let (builder, control, links) = listen(&args, &name, &desk)?;
     let metrics = args.metrics.as_deref().map(metrics::Endpoint::listen).transpose()?;
     let start = target.start;
     let mut volume = open_volume(&args, target, start)?;
+    volume.watch(Backing::of(&name)?);
     volume.take_turns_by(coordination::start(&args, volume.volume().superblock())?);
 
     let limits = limits(&args);
     let handle: Rc<OnceCell<ShutdownHandle>> = Rc::default();
-    let server = finish(builder, &args, limits, &desk, &handle, metrics)?;
+    let server = finish(builder, &args, limits, &desk, &handle, metrics, signals.hangup())?;
+    warn_if_open(&args, &server);
     let uris = uris(&args, &server);
     desk.set_uris(name.clone(), uris.clone());
     signals.stop_gracefully_through(&server.shutdown_handle())?;
@@ -81,6 +86,8 @@ pub fn run(args: &ServeArgs) -> Result<(), String> {
     announce(&args, &name, &volume, &uris, control.as_deref())?;
     let report =
         server.run(&mut volume, &Clock::since(start)).map_err(|error| format!("serve: {error}"))?;
+    drop(links);
+    volume.tell_disk_events();
     finished(&args, &name, &volume, &report)
 }
 
@@ -147,7 +154,10 @@ fn listen<'a>(
     args: &ServeArgs,
     name: &str,
     desk: &Rc<Desk>,
-) -> Result<(Builder<'a>, Option<PathBuf>), String> {
+) -> Result<(Builder<'a>, Option<PathBuf>, Links), String> {
+    for (flag, path) in [("--socket", &args.socket), ("--control", &args.control)] {
+        path.iter().try_for_each(|path| check_socket_path(flag, path))?;
+    }
     let failed = |error: nearhead_nbd::ServerError| format!("serve {name}: {error}");
     let mut builder: Builder<'a> = Server::builder();
     if let Some(path) = &args.socket {
@@ -167,7 +177,8 @@ fn listen<'a>(
     }
     if let Some(path) = &args.control {
         let builder = builder.control(path, handler(desk)).map_err(failed)?;
-        return Ok((builder, Some(path.clone())));
+        let places = control_places(name)?.into_iter().next().unwrap_or_default();
+        return Ok((builder, Some(path.clone()), Links::make(places, path)));
     }
     derived_control(builder, name, desk)
 }
@@ -179,25 +190,42 @@ fn handler<'a>(
     move |line, context| desk.answer(line, context)
 }
 
+/// Where the control socket may be, under all its names: directories that can be used, best first.
+fn control_places(name: &str) -> Result<Vec<Vec<PathBuf>>, String> {
+    let names = names(name)?;
+    let places = directories().into_iter().map(|directory| {
+        let in_it = |name: &String| directory.join(name);
+        names.iter().map(in_it).collect::<Vec<_>>()
+    });
+    let can_be_used = |paths: &Vec<PathBuf>| {
+        paths.first().is_some_and(|path| make_directory_of(path).is_ok() && is_usable(path))
+    };
+    Ok(places.filter(can_be_used).collect())
+}
+
 /// The control socket at its derived place; a daemon without one still serves.
 fn derived_control<'a>(
-    mut builder: Builder<'a>,
+    builder: Builder<'a>,
     name: &str,
     desk: &Rc<Desk>,
-) -> Result<(Builder<'a>, Option<PathBuf>), String> {
-    for path in derived_paths(name)? {
-        if make_directory_of(&path).is_err() || !is_usable(&path) {
-            continue;
+) -> Result<(Builder<'a>, Option<PathBuf>, Links), String> {
+    let mut places = control_places(name)?.into_iter().flatten();
+    if let Some(path) = places.next() {
+        if path.is_symlink() {
+            remove_old(&path);
         }
-        builder = builder
+        let builder = builder
             .control(&path, handler(desk))
             .map_err(|error| format!("serve {name}: {error}; choose another with --control"))?;
-        return Ok((builder, Some(path)));
+        let directory = path.parent().unwrap_or(Path::new("/"));
+        let others = places.filter(|other| other.parent() == Some(directory));
+        let links = Links::make(others, &path);
+        return Ok((builder, Some(path), links));
     }
     note(
         "no directory for a control socket can be written: `nearhead status` will not find this daemon; give --control PATH",
     );
-    Ok((builder, None))
+    Ok((builder, None, Links::default()))
 }
 
 fn make_directory_of(path: &Path) -> std::io::Result<()> {
@@ -229,6 +257,7 @@ fn finish<'a>(
     desk: &Rc<Desk>,
     handle: &Rc<OnceCell<ShutdownHandle>>,
     mut metrics: Option<metrics::Endpoint>,
+    hangup: Hangup,
 ) -> Result<Server<'a, Served>, String> {
     for export in &args.export {
         builder = builder.export(export);
@@ -242,6 +271,7 @@ fn finish<'a>(
         .limits(limits)
         .notices(note)
         .every(TICK, move |context| {
+            hangup.tell();
             context.service.tell(context.now, shutdown_max);
             context.service.take_turns(context.now);
             if desk.take_stop()
@@ -270,6 +300,25 @@ fn tls(args: &ServeArgs) -> Result<Option<(TlsMode, TlsFiles)>, String> {
     };
     let mode = if args.tls_optional { TlsMode::Optional } else { TlsMode::Required };
     Ok(Some((mode, TlsFiles { certificate, key, client_authority: args.tls_clients.clone() })))
+}
+
+/// Says who may come in where everybody in reach may.
+fn warn_if_open(args: &ServeArgs, server: &Server<'_, Served>) {
+    if args.tls_cert.is_some() && !args.tls_optional {
+        return;
+    }
+    for address in server.addresses().iter().filter(|address| !address.ip().is_loopback()) {
+        let place = if address.ip().is_unspecified() {
+            "on every network of this machine".to_owned()
+        } else {
+            format!("on the network of {}", address.ip())
+        };
+        note(&format!(
+            "warning: TCP port {} is open {place} without encryption: whoever can connect reads and writes the \
+             whole volume; listen on 127.0.0.1, or give --tls-cert, --tls-key and --tls-clients",
+            address.port()
+        ));
+    }
 }
 
 /// Where clients connect, in the form every NBD client takes.
@@ -317,7 +366,7 @@ fn announce(
     } else {
         String::new()
     };
-    say(&format!(
+    tell(&format!(
         "serving {name} ({}{}) on {}{recovered}",
         ByteSize(info.size_bytes),
         if info.read_only { ", read-only" } else { "" },
@@ -333,7 +382,12 @@ fn finished(args: &ServeArgs, name: &str, served: &Served, report: &Report) -> R
             if let Some(failure) = served.volume().engine().failure() {
                 return Err(format!("stopped {name} after a failure: {failure}"));
             }
-            say(&format!("stopped {name}: everything is durable"));
+            if served.deleted().is_some() {
+                return Err(format!(
+                    "stopped {name}: everything was written, to a file that was deleted meanwhile and is gone now"
+                ));
+            }
+            tell(&format!("stopped {name}: everything is durable"));
             Ok(())
         }
         Ending::Forced => leave(&format!(

@@ -3,6 +3,7 @@
 //! It changes nothing about requests and replies. A request of its own (from the control socket)
 //! is answered to the one who asked, never to a client.
 
+use super::backing::Backing;
 use super::coordination::{Coordination, Turns};
 use crate::output::note;
 use crate::report::Latencies;
@@ -41,6 +42,7 @@ pub struct Served {
     failure_told: bool,
     trouble_told: Option<String>,
     turns: Option<Turns>,
+    backing: Backing,
 }
 
 impl Served {
@@ -61,6 +63,7 @@ impl Served {
             failure_told: false,
             trouble_told: None,
             turns: None,
+            backing: Backing::default(),
         }
     }
 
@@ -113,9 +116,32 @@ impl Served {
         self.turns.as_ref().map(|turns| turns.report(wants))
     }
 
-    /// Tells people how a stop goes, and of a failure or of trouble with the disk once.
+    /// From now on says if one of the files under it is deleted.
+    pub(super) fn watch(&mut self, backing: Backing) {
+        self.backing = backing;
+    }
+
+    /// What to say if one of them was.
+    pub(super) fn deleted(&self) -> Option<String> {
+        self.backing.deleted()
+    }
+
+    /// What people must know about the disk, if anything.
+    pub(super) fn trouble(&self) -> Option<String> {
+        self.volume.disk().trouble().or_else(|| self.deleted())
+    }
+
+    /// Says what the disk did wrong since the last call; the engine bounds how often.
+    pub(super) fn tell_disk_events(&mut self) {
+        while let Some(event) = self.volume.poll_disk_event() {
+            note(&event.to_string());
+        }
+    }
+
+    /// Tells people how a stop goes, of disk errors, and of a failure or of trouble with the disk once.
     pub fn tell(&mut self, now: Nanos, shutdown_max: Nanos) {
-        let trouble = self.volume.disk().trouble();
+        self.tell_disk_events();
+        let trouble = self.trouble();
         if trouble != self.trouble_told {
             self.trouble_told = trouble;
             note(self.trouble_told.as_deref().unwrap_or("the disk is in order again"));

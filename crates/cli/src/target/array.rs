@@ -34,6 +34,7 @@ pub(super) fn open(
         } else if ModelSpec::is_model(member) {
             disks.push(Some(open_model(member, access)?));
         } else {
+            super::refuse_unknown_kind(member)?;
             let (disk, of_member) = open_real(Path::new(member), access, args)?;
             notes.extend(of_member.into_iter().map(|note| format!("{member}: {note}")));
             disks.push(Some(disk));

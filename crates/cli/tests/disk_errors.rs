@@ -1,0 +1,115 @@
+//! Errors of the disk are told: in the log, by `status` for people and programs, in metrics, and by the
+//! exit codes of `serve` and `status`.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod common;
+
+use common::nbd::{Client, Kind};
+use common::{Daemon, Scratch, run, run_ok, tool, tools};
+use serde_json::Value;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+
+fn ask(socket: &PathBuf, command: &str) -> Value {
+    let mut stream = BufReader::new(UnixStream::connect(socket).unwrap());
+    writeln!(stream.get_mut(), "{command}").unwrap();
+    let mut line = String::new();
+    stream.read_line(&mut line).unwrap();
+    serde_json::from_str(&line).unwrap()
+}
+
+/// `status --json` and its exit code.
+fn status(scratch: &Scratch, target: &str) -> (Value, Option<i32>) {
+    let output = run(scratch, &["status", target, "--json"]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    let report = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {output:?}"));
+    (report, output.status.code())
+}
+
+#[test]
+fn a_disk_that_fails_is_told_of_and_ends_with_an_exit_code() {
+    let scratch = Scratch::new("eio");
+    let (socket, control) = (scratch.text("disk.sock"), scratch.path("disk.control"));
+    let model = "model:st3146855fc,cache=on";
+    let shown = control.to_str().unwrap();
+    let args = ["disk", "serve", model, "--socket", &socket, "--control", shown];
+    let _disk = Daemon::spawn(&scratch, &args);
+    let target = format!("nbd+unix:///?socket={socket}");
+    run_ok(&scratch, &["create", &target, "--preset", "mlb", "--group-size", "1GiB"]);
+    let mut daemon =
+        Daemon::serve(&scratch, &target, &["--shutdown-max", "5s", "--control", "own.sock"]);
+    let (report, code) = status(&scratch, &target);
+    assert_eq!((report["health"]["state"].as_str(), code), (Some("well"), Some(0)), "{report}");
+
+    ask(&control, "power-off 7");
+    let mut client = Client::connect(&daemon.socket).unwrap();
+    assert!(client.try_read(1 << 30, 4096).is_err());
+    daemon.wait_for_notice("disk error while reading 4096 bytes at device byte");
+    let (report, code) = status(&scratch, &target);
+    assert_eq!((report["health"]["state"].as_str(), code), (Some("degraded"), Some(2)), "{report}");
+    let counts = report["disk_errors"]["counts"].as_array().unwrap();
+    assert!(counts.iter().any(|one| one["work"] == "read" && one["kind"] == "io"), "{report}");
+    assert_eq!(report["disk_errors"]["last"]["len_bytes"], 4096, "{report}");
+    let text = run(&scratch, &["status", &target]);
+    let text = String::from_utf8_lossy(&text.stdout);
+    assert!(text.contains("health      degraded: disk errors") && text.contains("s ago"), "{text}");
+    let metrics = ask(&scratch.path("own.sock"), "metrics");
+    let metrics = metrics["ok"].as_str().unwrap();
+    let read_errors = "nearhead_disk_errors_total{work=\"read\",kind=\"io\"} ";
+    assert!(metrics.contains(read_errors) && metrics.contains("nearhead_health 1"), "{metrics}");
+    assert!(!metrics.contains(&format!("{read_errors}0")), "{metrics}");
+
+    // What must be durable and cannot be made so ends all changes.
+    assert_ne!(client.run(Kind::Write, true, 0, 512, &[6; 512]).unwrap(), 0);
+    daemon.wait_for_notice("the volume failed");
+    let (report, code) = status(&scratch, &target);
+    assert_eq!((report["health"]["state"].as_str(), code), (Some("failed"), Some(2)), "{report}");
+    drop(client);
+    let (status, told, problems) = daemon.stop();
+    assert_eq!(status.code(), Some(1), "{told} {problems}");
+}
+
+/// A small file system in memory; unmounted in the end.
+struct Small(PathBuf);
+
+impl Small {
+    fn mount(path: PathBuf, bytes: u64) -> Option<Self> {
+        std::fs::create_dir_all(&path).unwrap();
+        if !tools(&["mount"]) {
+            return None;
+        }
+        let size = format!("size={bytes}");
+        let output = tool("mount", &["-t", "tmpfs", "-o", &size, "none", path.to_str().unwrap()]);
+        if !output.status.success() {
+            println!("skipped: mount: {}", String::from_utf8_lossy(&output.stderr).trim());
+            return None;
+        }
+        Some(Self(path))
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        tool("umount", &["--lazy", self.0.to_str().unwrap()]);
+    }
+}
+
+#[test]
+fn a_full_file_system_under_an_image_is_told_of() {
+    let scratch = Scratch::new("enospc");
+    let Some(_small) = Small::mount(scratch.path("small"), 16 << 20) else { return };
+    run_ok(&scratch, &["create", "small/a.img", "--size", "256MiB"]);
+    let mut daemon = Daemon::serve(&scratch, "small/a.img", &[]);
+    let mut client = Client::connect(&daemon.socket).unwrap();
+    let piece = vec![7; 1 << 20];
+    let is_refused =
+        |number: u64| client.run(Kind::Write, false, number << 20, 1 << 20, &piece).unwrap() == 28;
+    assert!((0..32).any(is_refused), "32 MiB fit into 16");
+    daemon.wait_for_notice("No space left on device");
+    let (report, code) = status(&scratch, "small/a.img");
+    assert_eq!(code, Some(2), "{report}");
+    let counts = report["disk_errors"]["counts"].as_array().unwrap();
+    assert!(counts.iter().any(|one| one["kind"] == "no-space"), "{report}");
+}
