@@ -46,10 +46,15 @@ pub enum Mistake {
     MirrorPieceOverNewer,
     MirrorPieceUnflushed,
     MirrorTornInRepair,
+    DurableWritesAssumed,
+    DurableFlagDropped,
+    WriteCacheInverted,
+    DurableFileNotDurable,
+    DeviceFlushNotSent,
 }
 
 /// Each mistake, what it is called on a command line, and what is done wrong; in the order of [`Mistake`].
-const MISTAKES: [(Mistake, &str, &str); 36] = [
+const MISTAKES: [(Mistake, &str, &str); 41] = [
     (Mistake::FlushSkipped, "flush-skipped", "a flush is answered without a device flush"),
     (Mistake::RecordNotDurable, "record-not-durable", "records are written without FUA"),
     (Mistake::AckBeforeRecord, "ack-before-record", "FUA is answered before its record is"),
@@ -193,6 +198,31 @@ const MISTAKES: [(Mistake, &str, &str); 36] = [
         Mistake::MirrorTornInRepair,
         "mirror-torn-in-repair",
         "the member to go by is written over while its label says that it is",
+    ),
+    (
+        Mistake::DurableWritesAssumed,
+        "durable-writes-assumed",
+        "every file system is taken to honour the flag of a durable write",
+    ),
+    (
+        Mistake::DurableFlagDropped,
+        "durable-flag-dropped",
+        "a durable write reaches the kernel without its flag",
+    ),
+    (
+        Mistake::WriteCacheInverted,
+        "write-cache-inverted",
+        "the attribute of a device's write cache is read the wrong way round",
+    ),
+    (
+        Mistake::DurableFileNotDurable,
+        "durable-file-not-durable",
+        "a log's file is written without the flag of a durable write",
+    ),
+    (
+        Mistake::DeviceFlushNotSent,
+        "device-flush-not-sent",
+        "a flush of a real disk is answered without a system call",
     ),
 ];
 

@@ -16,6 +16,7 @@ use nearhead_disk::{
     BufferMut, Class, Command, Completion, DiskError, DiskErrorKind, Payload, Submission, Ticket,
     total_len,
 };
+use nearhead_planted::{Mistake, is_made};
 use rustix::io::Errno;
 
 /// Zeroing at most this much is a plain write: cheaper than a change of the file's allocation, and
@@ -108,6 +109,9 @@ impl Job {
                 };
                 ("trim", offset, len, false, step)
             }
+            Command::Flush if is_made(Mistake::DeviceFlushNotSent) => {
+                return Progress::Done(ticket.complete(Ok(Payload::EMPTY)));
+            }
             Command::Flush => ("flush", 0, 0, true, Step::Sync),
         };
         if len == 0 && name != "flush" {
@@ -138,7 +142,9 @@ impl Job {
         match &self.step {
             Step::Read(_) => Operation::Read { offset },
             Step::Write(_) | Step::WriteZeros(_) => {
-                Operation::Write { offset, through: self.durable && target.write_through }
+                let through = self.durable && target.write_through;
+                let is_lost = is_made(Mistake::DurableFlagDropped);
+                Operation::Write { offset, through: through && !is_lost }
             }
             Step::ZeroRange => Operation::ZeroRange { offset, len },
             Step::Punch { .. } => Operation::Punch { offset, len },

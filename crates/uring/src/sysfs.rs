@@ -4,6 +4,7 @@
 //! may be missing (containers hide `/sys`); a missing one is `None`, never a guess.
 
 use crate::zoned::Zoned;
+use nearhead_planted::{Mistake, is_made};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -138,7 +139,8 @@ impl BlockAttributes {
 
     /// Whether completed writes wait in a volatile cache.
     pub(crate) fn write_back_cache(&self) -> Option<bool> {
-        self.text("queue/write_cache").map(|mode| mode != "write through")
+        let is_inverted = is_made(Mistake::WriteCacheInverted);
+        self.text("queue/write_cache").map(|mode| (mode != "write through") != is_inverted)
     }
 
     /// Whether the device takes discards.
@@ -190,6 +192,21 @@ mod tests {
         assert_eq!(nothing.rotational(), None);
         assert_eq!(nothing.write_back_cache(), None);
         assert!(!nothing.discards());
+    }
+
+    #[test]
+    fn a_cache_is_volatile_unless_the_kernel_says_that_writes_go_through_it() {
+        let root = std::env::temp_dir().join(format!("nearhead-sysfs-{}", std::process::id()));
+        let queue = root.join("dev/block/7:0/queue");
+        fs::create_dir_all(&queue).unwrap();
+        for (told, is_volatile) in
+            [("write back\n", true), ("write through\n", false), ("something new\n", true)]
+        {
+            fs::write(queue.join("write_cache"), told).unwrap();
+            let found = BlockAttributes::under(&root, 7, 0).write_back_cache();
+            assert_eq!(found, Some(is_volatile), "{told:?}");
+        }
+        fs::remove_dir_all(root).unwrap();
     }
 
     #[test]

@@ -8,13 +8,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// Packages with the rungs.
-const PACKAGES: [&str; 6] = [
+const PACKAGES: [&str; 7] = [
     "nearhead-format",
     "nearhead-models",
     "nearhead-engine",
     "nearhead-volume",
     "nearhead-swarm",
     "nearhead-hostile",
+    "nearhead-uring",
 ];
 
 /// The simulator's name as a target.

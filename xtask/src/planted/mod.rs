@@ -39,7 +39,7 @@ const fn rung(
 
 const LAWS: &[(&str, &str)] = &[("nearhead-volume", "laws")];
 
-const RUNGS: [Rung; 11] = [
+const RUNGS: [Rung; 12] = [
     rung(
         "unit tests",
         &[
@@ -69,6 +69,7 @@ const RUNGS: [Rung; 11] = [
         &["recovery_table::", "stale_superblock::", "older_slot::", "torn_twin::"],
     ),
     rung("arrays", &[("nearhead-models", "nearhead_models")], &["array::"]),
+    rung("uring", &[("nearhead-uring", "nearhead_uring"), ("nearhead-uring", "losing_disk")], &[]),
     rung("n-th command", &[("nearhead-swarm", "nth_failure")], &[]),
     rung("hostile input", &[("nearhead-hostile", "corpus")], &[]),
 ];

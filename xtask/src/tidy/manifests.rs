@@ -22,7 +22,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("nearhead-disk", &["nearhead-format"]),
     ("nearhead-engine", &["nearhead-planted", "nearhead-format", "nearhead-disk"]),
     ("nearhead-models", &["nearhead-planted", "nearhead-disk"]),
-    ("nearhead-uring", &["nearhead-disk"]),
+    ("nearhead-uring", &["nearhead-planted", "nearhead-disk"]),
     ("nearhead-volume", &["nearhead-format", "nearhead-disk", "nearhead-engine"]),
     (
         "nearhead-sim",
