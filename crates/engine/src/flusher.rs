@@ -53,6 +53,11 @@ impl Flusher {
         ticket
     }
 
+    /// Whether one is on the device.
+    pub(crate) fn is_under_way(&self) -> bool {
+        self.in_flight
+    }
+
     /// Whether `ticket` is redeemed.
     pub(crate) fn is_done(&self, ticket: u64) -> bool {
         ticket <= self.done

@@ -260,6 +260,12 @@ impl Engine {
         if is_made(Mistake::InvalidationForgotten) {
             displaced.clear();
         }
+        if is_made(Mistake::StaleCopySpaceOpened) {
+            for entry in &mut displaced {
+                self.logs.drop_live(entry);
+                entry.place = nearhead_format::Place::Zero;
+            }
+        }
         let waits = volatile && !is_made(Mistake::InvalidationTooEarly);
         let ticket = if waits { self.flusher.ticket() } else { 0 };
         self.invalidations.push(displaced.into_iter(), ticket);

@@ -86,6 +86,11 @@ impl Invalidations {
         self.wanted > self.committed && self.ready > self.committed
     }
 
+    /// All that are not committed.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.queue.iter()
+    }
+
     /// Entries that may go into the next record, oldest first.
     pub(crate) fn ready_entries(&self) -> impl Iterator<Item = &Entry> {
         self.queue.iter().take((self.ready - self.committed) as usize)

@@ -14,6 +14,7 @@ use crate::logs::Ring;
 use nearhead_disk::{Buffer, Class, Command, Payload};
 use nearhead_format::map_device::JOURNAL_BLOCK_BYTES;
 use nearhead_format::record::HEADER_BYTES_MAX;
+use nearhead_planted::{Mistake, is_made};
 use std::num::NonZeroU32;
 
 /// Blocks of the largest entry.
@@ -33,6 +34,21 @@ impl MapJournal {
         let place = setup.journal?;
         let blocks = u32::try_from(place.bytes / JOURNAL_BLOCK_BYTES).ok()?;
         Some(Self { offset: place.offset, ring: Ring::new(NonZeroU32::new(blocks)?) })
+    }
+
+    /// The entry of a record that recovery replays stands there. The ring is empty before the first of them, and
+    /// what is to stay begins with that one, wherever it stands: later ones may have gone round.
+    pub(crate) fn replay(&mut self, position: u32, blocks: u32) {
+        if !is_made(Mistake::JournalBeginsAtZero) {
+            self.ring.begin_at(position);
+        }
+        self.ring.advance(position, blocks);
+    }
+
+    /// Device bytes of blocks `start` to `end`.
+    pub(crate) fn bytes_of(&self, start: u32, end: u32) -> std::ops::Range<u64> {
+        let at = |position: u32| self.offset + u64::from(position) * JOURNAL_BLOCK_BYTES;
+        at(start)..at(end)
     }
 
     fn has_room(&self) -> bool {

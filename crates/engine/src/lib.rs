@@ -11,6 +11,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod activity;
 pub mod admission;
 mod allocation;
 mod barrier;
@@ -46,6 +47,7 @@ mod spill;
 mod stage;
 pub mod stats;
 
+pub use activity::{Activities, Activity};
 pub use allocation::Run;
 pub use config::{Ack, AdmissionPolicy, Cleaning, Config, JournalPlace, PlacementPolicy, Setup};
 pub use disk_report::{

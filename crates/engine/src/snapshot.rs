@@ -12,6 +12,7 @@
 //!   snapshot protects stays protected. The copy comes second, so that one that is newer than all
 //!   headers tells of a header that was durable and is no more.
 
+use crate::activity::Activity;
 use crate::commit::pause;
 use crate::dispatch::Purpose;
 use crate::engine::{Engine, Phase};
@@ -115,6 +116,22 @@ impl Snapshotter {
         self.demanded = true;
     }
 
+    /// The part of the one being written that is under way, for tests.
+    pub(crate) fn activity(&self) -> Option<Activity> {
+        let work = self.in_progress.as_ref()?;
+        Some(match (work.flush_ticket, &work.copy, work.in_flight) {
+            (None, ..) => Activity::SnapshotBody,
+            (Some(_), Some(_), _) => Activity::SnapshotHeader,
+            (Some(_), None, false) => Activity::SnapshotFlush,
+            (Some(_), None, true) => Activity::SnapshotCopy,
+        })
+    }
+
+    /// Whether the last attempt failed.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failures > 0
+    }
+
     pub(crate) fn is_demanded(&self) -> bool {
         self.demanded
     }
@@ -156,7 +173,7 @@ impl Snapshotter {
     }
 
     pub(crate) fn note_hints_changed(&mut self) {
-        self.hints_changed = true;
+        self.hints_changed = !is_made(Mistake::HintsChangeUnnoticed);
     }
 
     /// What recovery found.
@@ -257,7 +274,8 @@ impl Engine {
     /// bring back what an in-place write took out of the map meanwhile.
     fn moves_a_chunk(&self) -> bool {
         let in_flight = self.commit.in_flight.as_ref();
-        in_flight.is_some_and(|record| record.header.flags & FLAG_RELOCATION != 0)
+        let moves = in_flight.is_some_and(|record| record.header.flags & FLAG_RELOCATION != 0);
+        moves && !is_made(Mistake::SnapshotBesideRelocation)
     }
 
     /// For shutdown: true once a snapshot of exactly the present state is on disk.
@@ -293,7 +311,8 @@ impl Engine {
         let mut claims = [keep.as_slice(), claims_new.as_slice()].concat();
         claims.sort_unstable();
         rest.extend(claims.into_iter().map(BodyItem::Claim));
-        rest.extend(self.durability_only.iter().map(|range| {
+        let hints = self.durability_only.iter().filter(|_| !is_made(Mistake::HintsNotInSnapshot));
+        rest.extend(hints.map(|range| {
             let len_sectors = range.end - range.start;
             BodyItem::Hint(HintRange { start_sector: range.start, len_sectors })
         }));
@@ -301,7 +320,9 @@ impl Engine {
         if let Some(journal) = self.journal.as_mut() {
             // The entry of a record in flight stands before the position already: it is newer than
             // the snapshot and stays protected.
-            journal.ring.snapshot_begins_at(self.commit.journal_from);
+            let from = self.commit.journal_from;
+            let from = from.filter(|_| !is_made(Mistake::JournalInFlightUnprotected));
+            journal.ring.snapshot_begins_at(from);
         }
         // A record on its way is newer than the snapshot, and what it protects only the next one frees.
         let log_block = u64::from(self.setup.layout.log_block_bytes);
@@ -314,7 +335,8 @@ impl Engine {
         self.snapshotter.hints_changed = false;
         self.snapshotter.last_at = self.now;
         self.snapshotter.in_progress = Some(Box::new(InProgress {
-            record_sequence: self.commit.sequence_done,
+            record_sequence: self.commit.sequence_done
+                + u64::from(is_made(Mistake::SnapshotAheadOfRecord) && on_its_way > 0),
             cursor: 0,
             rest,
             writer: BodyWriter::new(),
@@ -339,9 +361,15 @@ impl Engine {
     fn claims_to_keep(&self) -> Vec<u32> {
         let newest = self.commit.last_log;
         let in_flight = self.commit.in_flight.as_ref().map(|record| record.header.log_index);
-        let needed =
-            |index: &u32| Some(*index) == in_flight || Some(*index) == self.swap.cold_log();
+        let cold = self.swap.cold_log();
+        let needed = |index: &u32| Some(*index) == in_flight || Some(*index) == cold;
         let mut claimed: Vec<u32> = self.logs.claimed().collect();
+        if is_made(Mistake::LogInFlightUnclaimed) {
+            claimed.retain(|index| Some(*index) != in_flight || *index == newest);
+        }
+        if is_made(Mistake::SwapTargetUnclaimed) {
+            claimed.retain(|index| Some(*index) != cold || *index == newest);
+        }
         claimed.sort_by_key(|index| (!needed(index), index.abs_diff(newest), *index));
         claimed.truncate(CLAIMS_KEPT);
         claimed.sort_unstable();
@@ -523,7 +551,8 @@ impl Engine {
     fn commit_invalidations_by_snapshot(&mut self, count: usize) {
         // Those in the record in flight are counted when it completes.
         let in_record = self.commit.in_flight.as_ref().map_or(0, |record| record.invalidations);
-        if in_record > 0 || count == 0 {
+        let counted = in_record > 0 && !is_made(Mistake::InvalidationsCountedTwice);
+        if counted || count == 0 {
             return;
         }
         for entry in self.invalidations.commit(count) {

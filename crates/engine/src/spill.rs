@@ -16,6 +16,7 @@ use crate::sectors::{BLOCK_SECTORS, SECTOR};
 use crate::stage::{Front, StagedBlock, Taken};
 use nearhead_disk::{Class, Command, DiskError, DiskErrorKind, Payload};
 use nearhead_format::record::WRITES_MAX;
+use nearhead_planted::{Mistake, is_made};
 use std::ops::Range;
 
 /// Most bytes spilled at once.
@@ -50,6 +51,13 @@ pub(crate) struct Spill {
 struct Follows {
     flush_ticket: u64,
     invalid_target: u64,
+}
+
+impl Spill {
+    /// Whether the transfers are done, and what follows them is not.
+    pub(crate) fn is_written(&self) -> bool {
+        self.follows.is_some()
+    }
 }
 
 impl Engine {
@@ -171,7 +179,8 @@ impl Engine {
         let blocks = blocks.min(self.stage.singles_at_front());
         let is_older_underway = |block: u64| {
             let start = block * BLOCK_SECTORS;
-            self.checkpoint.touches(start, start + BLOCK_SECTORS)
+            let touches = self.checkpoint.touches(start, start + BLOCK_SECTORS);
+            touches && !is_made(Mistake::SpillBesideCheckpoint)
         };
         self.stage.blocks().take(blocks).position(is_older_underway).unwrap_or(blocks)
     }

@@ -14,6 +14,7 @@ use nearhead_format::{
     AckMode, FieldError, Label, Layout, LayoutError, LayoutOptions, Preset, Superblock, VolumeId,
     layout::LayoutField,
 };
+use nearhead_planted::{Mistake, is_made};
 use std::fmt;
 
 /// What to create.
@@ -215,6 +216,9 @@ fn write_new(
     if !options.force {
         refuse_what_is_used(io)?;
     }
+    if is_made(Mistake::CreateSuperblockFirst) {
+        write_superblocks(io, &superblock)?;
+    }
     if !map_device::create(io, &mut superblock)? {
         write_empty_snapshots(io, &superblock, 0)?;
     }
@@ -282,20 +286,46 @@ pub(crate) fn write_snapshot_header(
     let slot = header.slot() as usize;
     for place in [layout.slot_offsets[slot], layout.snapshot_copy_offset(slot)] {
         io.write(place, &header.encode())?;
-        io.flush()?;
+        if !is_made(Mistake::OfflineHeaderUnflushed) {
+            io.flush()?;
+        }
     }
     Ok(())
 }
 
-/// Writes every copy, the first one last, with a flush between, so that at any moment one is sound.
+/// Writes every copy with a flush between, so that at any moment one is sound: first those that are damaged or
+/// missing, the newest sound one last. A cut may tear the one being written, and until another one says the
+/// same, nothing else may hold what it held.
 pub(crate) fn write_superblocks(
     io: &mut SyncIo<'_>,
     superblock: &Superblock,
 ) -> Result<(), DiskError> {
     let offsets = superblock.layout.superblock_offsets();
-    for copy in (0..COPIES).rev() {
+    let mut copies: Vec<_> = (0..COPIES)
+        .map(|copy| (generation_at(io, superblock, copy, offsets[copy as usize]), copy))
+        .collect();
+    // Of equals the first one comes last.
+    copies.sort_by_key(|(generation, copy)| (*generation, COPIES - copy));
+    if is_made(Mistake::SuperblockOrderWrong) {
+        copies.reverse();
+    }
+    for (_, copy) in copies {
         io.write(offsets[copy as usize], &superblock.encode(copy))?;
-        io.flush()?;
+        if !is_made(Mistake::SuperblocksUnflushed) {
+            io.flush()?;
+        }
     }
     Ok(())
+}
+
+/// The generation of this volume's sound copy there, if there is one.
+fn generation_at(
+    io: &mut SyncIo<'_>,
+    superblock: &Superblock,
+    copy: u32,
+    offset: u64,
+) -> Option<u64> {
+    let bytes = io.read(offset, 4096).ok()?;
+    let found = Superblock::decode(&bytes, copy).ok()?;
+    (found.volume_id == superblock.volume_id).then_some(found.generation)
 }

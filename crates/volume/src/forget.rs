@@ -15,6 +15,7 @@ use nearhead_format::snapshot::{
     BodyItem, BodyReader, BodyWriter, FLAG_CLEAN_SHUTDOWN, SNAPSHOT_HEADER_BYTES,
 };
 use nearhead_format::{Entry, Place, SnapshotHeader, Superblock};
+use nearhead_planted::{Mistake, is_made};
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::time::Instant;
@@ -99,7 +100,7 @@ pub fn give_up(
     let lost: BTreeMap<u64, Entry> =
         lost.iter().map(|block| (block.entry.home_sector, block.entry)).collect();
     let from = superblock.layout.slot_offsets[newest.slot() as usize] + SNAPSHOT_HEADER_BYTES;
-    let number = newest.snapshot_number + 1;
+    let number = newest.snapshot_number + 1 + u64::from(is_made(Mistake::ForgetOverNewest));
     let to = superblock.layout.slot_offsets[(number % 2) as usize];
     let mut copy = Copy { source: Source::new(&newest, from), lost, writer: BodyWriter::new() };
     let mut offset = to + SNAPSHOT_HEADER_BYTES;
@@ -114,7 +115,9 @@ pub fn give_up(
     let Some(body) = copy.writer.summary() else {
         return Err(ForgetError::NotAtRest { problem: "a snapshot without an end".to_owned() });
     };
-    io.flush()?;
+    if !is_made(Mistake::ForgetUnflushed) {
+        io.flush()?;
+    }
     let header = SnapshotHeader { snapshot_number: number, body, ..newest };
     Ok(write_snapshot_header(io, superblock, &header)?)
 }
@@ -163,7 +166,12 @@ impl Source {
             self.offset += len as u64;
             let items = &mut self.items;
             self.reader
-                .feed(&bytes, &mut |item| items.push_back(item))
+                .feed(&bytes, &mut |item| {
+                    let is_hint = matches!(item, BodyItem::Hint(_));
+                    if !(is_hint && is_made(Mistake::HintsForgottenByForget)) {
+                        items.push_back(item);
+                    }
+                })
                 .map_err(|error| ForgetError::NotAtRest { problem: error.to_string() })?;
         }
         Ok(())

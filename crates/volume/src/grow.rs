@@ -15,6 +15,7 @@ use nearhead_disk::DiskError;
 use nearhead_format::{
     BLOCK_BYTES, ENTRY_BYTES, Layout, LayoutError, Preset, Superblock, superblock,
 };
+use nearhead_planted::{Mistake, is_made};
 use std::fmt;
 
 /// Room a slot keeps for its header and every hint there can be, in bytes.
@@ -191,6 +192,9 @@ fn map_room_pct(layout: &Layout, map_slot_bytes: u64) -> u64 {
 /// Grows the volume as planned. No engine may be running on the device.
 pub fn grow(io: &mut SyncIo<'_>, growth: &Growth) -> Result<(), GrowError> {
     let (old, new) = (&growth.before.layout, &growth.after.layout);
+    if is_made(Mistake::GrowZeroesFirst) {
+        (0..3).try_for_each(|copy| io.write(old.superblock_offsets()[copy], &[0; 4096]))?;
+    }
     write_superblocks(io, &growth.after)?;
     // The old last copy is in the middle of a group now, where clients would find it.
     let stale = old.superblock_offsets()[superblock::COPIES as usize - 1];

@@ -6,6 +6,7 @@ use crate::sync_io::SyncIo;
 use nearhead_disk::{DiskError, DiskErrorKind};
 use nearhead_engine::JournalPlace;
 use nearhead_format::{Layout, MapDevice, Superblock, VolumeId};
+use nearhead_planted::{Mistake, is_made};
 
 /// Where snapshots and journal are, in the joined disk's addresses.
 #[derive(Clone, Copy, Debug)]
@@ -60,7 +61,9 @@ pub(crate) fn create(
     let on_map = Superblock { layout: place.apply(superblock.layout), ..superblock.clone() };
     write_empty_snapshots(io, &on_map, 0)?;
     io.write(base, &header.encode())?;
-    io.flush()?;
+    if !is_made(Mistake::MapDeviceUnflushed) {
+        io.flush()?;
+    }
     Ok(true)
 }
 

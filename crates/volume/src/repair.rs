@@ -11,6 +11,7 @@ use crate::sync_io::SyncIo;
 use nearhead_disk::DiskError;
 use nearhead_engine::range_set::RangeSet;
 use nearhead_format::Superblock;
+use nearhead_planted::{Mistake, is_made};
 
 /// What is known of a volume without a sound snapshot.
 #[derive(Clone, Debug, Default)]
@@ -74,5 +75,6 @@ pub fn give_up_the_map(
     rebuilt: &Rebuilt,
 ) -> Result<(), CreateError> {
     let on_map = map_device::on_map(io, superblock)?;
-    write_empty_snapshots(io, &on_map, rebuilt.record_sequence)
+    let begins_anew = is_made(Mistake::SequencesBeginAnew);
+    write_empty_snapshots(io, &on_map, if begins_anew { 0 } else { rebuilt.record_sequence })
 }

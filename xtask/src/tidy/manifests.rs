@@ -18,12 +18,15 @@ use std::process::Command;
 /// Every package of the workspace and the ones of the workspace it may depend on.
 const LAYERS: &[(&str, &[&str])] = &[
     ("nearhead-planted", &[]),
-    ("nearhead-format", &[]),
+    ("nearhead-format", &["nearhead-planted"]),
     ("nearhead-disk", &["nearhead-format"]),
     ("nearhead-engine", &["nearhead-planted", "nearhead-format", "nearhead-disk"]),
     ("nearhead-models", &["nearhead-planted", "nearhead-disk"]),
     ("nearhead-uring", &["nearhead-planted", "nearhead-disk"]),
-    ("nearhead-volume", &["nearhead-format", "nearhead-disk", "nearhead-engine"]),
+    (
+        "nearhead-volume",
+        &["nearhead-planted", "nearhead-format", "nearhead-disk", "nearhead-engine"],
+    ),
     (
         "nearhead-sim",
         &[

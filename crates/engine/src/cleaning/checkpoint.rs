@@ -24,6 +24,7 @@
 //! writes: a crash would bring the entries back, and with them what was at home before such a write.
 
 use super::copying::{SourceRead, content, merge, plan_reads, read_band, whole_band};
+use crate::activity::Activity;
 use crate::dispatch::Purpose;
 use crate::engine::Engine;
 use crate::map::Map;
@@ -106,6 +107,17 @@ pub(crate) struct Checkpoint {
 impl Checkpoint {
     pub(crate) fn is_busy(&self) -> bool {
         self.running
+    }
+
+    /// The step of the window under way, for tests.
+    pub(crate) fn activity(&self) -> Option<Activity> {
+        Some(match self.window.as_ref()?.step {
+            Step::Reading { .. } | Step::Read => Activity::CheckpointRead,
+            Step::Writing { .. } => Activity::CheckpointWrite,
+            Step::Flushing { .. } => Activity::CheckpointFlush,
+            Step::Releasing => Activity::CheckpointRelease,
+            Step::Settling { .. } => Activity::CheckpointSettle,
+        })
     }
 
     /// Whether homes are being read for or written.
@@ -301,9 +313,10 @@ impl Engine {
                 }
                 let range = entry.home_sector..entry.end_sector();
                 let block = entry.home_sector / BLOCK_SECTORS;
+                let is_open = is_made(Mistake::CheckpointOverTransfer);
                 let kept = entry.place == Place::Poisoned
                     || (!self.checkpoint.tries_all && self.failed_homes.rests(block, self.now))
-                    || self.transferring.overlaps(range.clone())
+                    || (self.transferring.overlaps(range.clone()) && !is_open)
                     || (!self.checkpoint.everything && self.durability_only.overlaps(range));
                 if !kept {
                     if entries.is_empty() {
@@ -342,7 +355,9 @@ impl Engine {
         while window.band.is_some() || (batch.len() < BATCH_ENTRIES_MAX && bytes < bytes_max) {
             let Some(entry) = window.entries.pop_front() else { break };
             let range = entry.home_sector..entry.end_sector();
-            if self.map.holds(&entry) && !self.transferring.overlaps(range.clone()) {
+            let is_open = is_made(Mistake::CheckpointOverTransfer);
+            let is_written = self.transferring.overlaps(range.clone()) && !is_open;
+            if self.map.holds(&entry) && !is_written {
                 self.checkpoint.homes.insert(range);
                 bytes += u64::from(entry.len_sectors) * SECTOR as u64;
                 batch.push(entry);
@@ -417,6 +432,7 @@ impl Engine {
         let Some(window) = self.checkpoint.window.as_mut() else { return };
         self.flusher.note_volatile_write();
         let ticket = self.flusher.want();
+        let ticket = if is_made(Mistake::CheckpointUnflushed) { 0 } else { ticket };
         window.step = Step::Flushing { ticket };
         if self.flusher.is_done(ticket) {
             self.release_batch();
@@ -487,6 +503,10 @@ impl Engine {
         let target = self.want_invalidations();
         if let Some(window) = self.checkpoint.window.as_mut() {
             window.step = Step::Settling { target };
+        }
+        if is_made(Mistake::ReleasedHomesOpen) {
+            self.checkpoint.homes.clear();
+            self.retry_blocked();
         }
     }
 

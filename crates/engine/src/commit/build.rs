@@ -92,7 +92,10 @@ impl Engine {
             let sectors_max = u64::from(self.record_bytes_max()) / 512;
             content.front = self.stage.measure_front(WRITES_MAX, sectors_max);
             content.map_is_full = !self.map_has_room(content.front.chunks);
-        } else if self.swap.has_chunks() && all_ready && content.releases.is_empty() {
+        } else if self.swap.has_chunks()
+            && all_ready
+            && (content.releases.is_empty() || is_made(Mistake::RelocationBesideRelease))
+        {
             // Not beside a release: a replay takes out of the map first and moves then, so that a
             // block in both would come back although it went home.
             content.relocation = true;
@@ -107,7 +110,8 @@ impl Engine {
             return false;
         }
         let stage = &self.stage;
-        let conflict = self.invalidations.unready_touches(|block| stage.get(block).is_some());
+        let conflict = self.invalidations.unready_touches(|block| stage.get(block).is_some())
+            && !is_made(Mistake::UnreadyConflictIgnored);
         if conflict {
             self.flusher.demand(self.invalidations.flush_ticket());
         }
@@ -210,7 +214,9 @@ impl Engine {
             let sectors_max = self.relocation_sectors_max();
             relocated = self.swap.take_chunks(sectors_max, &self.map, &mut packer);
         }
-        packer.ranges.extend_from_slice(&content.invalid_ranges);
+        if !is_made(Mistake::EchoWithoutInvalidations) {
+            packer.ranges.extend_from_slice(&content.invalid_ranges);
+        }
         let ring = self.logs.get_or_create(choice.log_index);
         let (generation, previous, oldest) = ring.map_or((0, NO_PREVIOUS, 0), |ring| {
             (ring.generation, ring.previous_position, ring.oldest_live_position())

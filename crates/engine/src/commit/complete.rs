@@ -28,7 +28,7 @@ impl Engine {
     pub(crate) fn record_part_is_done(&mut self) {
         let Some(mut record) = self.commit.in_flight.take() else { return };
         record.pending -= 1;
-        if record.pending > 0 {
+        if record.pending > 0 && !is_made(Mistake::RecordDurableInOnePlace) {
             self.commit.in_flight = Some(record);
         } else {
             self.record_is_durable(record);

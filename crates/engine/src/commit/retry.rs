@@ -16,6 +16,7 @@ use crate::logs::{NO_PREVIOUS, Ring};
 use crate::refusals::told;
 use crate::request::{ErrorKind, RequestError};
 use nearhead_disk::{Class, DiskError, DiskErrorKind, Nanos};
+use nearhead_planted::{Mistake, is_made};
 
 /// Logs tried before the place itself is.
 const LOGS_TRIED_MAX: usize = 8;
@@ -147,6 +148,9 @@ impl Engine {
         }
         let ring = self.logs.get(log_index);
         record.attempts = 0;
+        if is_made(Mistake::InvalidationsNotWrittenElsewhere) {
+            record.header.invalidations.clear();
+        }
         record.header.log_index = log_index;
         record.header.generation = ring.map_or(0, |ring| ring.generation);
         record.header.previous_position = ring.map_or(NO_PREVIOUS, |ring| ring.previous_position);

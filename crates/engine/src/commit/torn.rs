@@ -10,6 +10,7 @@
 use crate::dispatch::Purpose;
 use crate::engine::Engine;
 use nearhead_disk::{Class, Command, DiskError, Payload};
+use nearhead_planted::{Mistake, is_made};
 
 /// Failures in a row until the volume stops accepting changes.
 const FAILURES_MAX: u32 = 8;
@@ -39,7 +40,7 @@ impl Engine {
         let Some(offset) = self.commit.torn.offsets.last().copied() else { return false };
         if !std::mem::replace(&mut self.commit.torn.is_clearing, true) {
             let parts = vec![Payload::Zeros(self.setup.layout.log_block_bytes as usize)];
-            let durable = self.flusher.is_needed();
+            let durable = self.flusher.is_needed() && !is_made(Mistake::TornClearedVolatile);
             self.issue(Class::Durable, Purpose::Torn, Command::Write { offset, parts, durable });
         }
         true
@@ -51,6 +52,9 @@ impl Engine {
         let Err(error) = result else {
             torn.offsets.pop();
             torn.failures = 0;
+            if is_made(Mistake::TornClearedInPart) {
+                torn.offsets.clear();
+            }
             return;
         };
         torn.failures += 1;

@@ -187,6 +187,9 @@ impl Ring {
 
     /// A snapshot begins: records from now on are what recovery from it will scan.
     pub(crate) fn snapshot_begins(&mut self) {
+        if is_made(Mistake::SpaceOpenedAtBegin) {
+            self.protected_from = None;
+        }
         self.next_protected_from = None;
     }
 
@@ -202,7 +205,30 @@ impl Ring {
 
     /// That snapshot failed: nothing may be given up.
     pub(crate) fn snapshot_failed(&mut self) {
+        if is_made(Mistake::SpaceOpenedByFailure) {
+            return self.snapshot_committed();
+        }
         self.next_protected_from = self.protected_from;
+    }
+
+    /// `blocks` blocks from `from` on, going round: two runs of start and end.
+    pub(crate) fn run(&self, from: u32, blocks: u32) -> [(u32, u32); 2] {
+        let (end, capacity) = (from.saturating_add(blocks), self.capacity());
+        [(from, end.min(capacity)), (0, end.saturating_sub(capacity))]
+    }
+
+    /// The first record since the last committed snapshot will stand there, if none is known yet.
+    pub(crate) fn begin_at(&mut self, position: u32) {
+        if self.protected_from.is_none() {
+            self.position = position;
+        }
+    }
+
+    /// Where the records since the last committed snapshot stand.
+    pub(crate) fn protected(&self) -> [(u32, u32); 2] {
+        let Some(from) = self.protected_from else { return [(0, 0); 2] };
+        let behind = (self.position + self.capacity() - from) % self.capacity();
+        self.run(from, if behind == 0 { self.capacity() } else { behind })
     }
 
     /// Whether nothing in the log is needed by the map or by a recovery.

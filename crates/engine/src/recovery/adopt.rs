@@ -52,7 +52,7 @@ impl Engine {
     fn adopt(&mut self, snapshot: Snapshot, records: Vec<chain::Link>) {
         let Snapshot { header, map, logs, claims, hints } = snapshot;
         self.map = map;
-        for hint in hints {
+        for hint in hints.into_iter().filter(|_| !is_made(Mistake::HintsNotRestored)) {
             self.durability_only.insert(hint.start_sector..hint.start_sector + hint.len_sectors);
         }
         for state in logs.values() {
@@ -105,14 +105,17 @@ impl Engine {
     /// wrote, whatever it looks like.
     fn note_torn(&mut self, remains: impl Iterator<Item = Remains>) {
         let newest = self.commit.sequence_done;
-        let newer = remains.filter(|remains| remains.sequence > newest);
+        let floor = newest - u64::from(is_made(Mistake::TornClearedOverNewest) && newest > 0);
+        let newer = remains.filter(|remains| remains.sequence > floor);
         let mut offsets: BTreeSet<u64> = newer.map(|remains| remains.offset).collect();
         if offsets.is_empty() || is_made(Mistake::TornRecordLeft) {
             return;
         }
         let block = u64::from(self.setup.layout.log_block_bytes);
         for entry in &self.map {
-            if let Place::Log { chunk_sector, chunk_len, .. } = entry.place {
+            if let Place::Log { chunk_sector, chunk_len, .. } = entry.place
+                && !is_made(Mistake::TornClearedOverLive)
+            {
                 keep_off(&mut offsets, block, chunk_sector, u64::from(chunk_len));
             }
         }

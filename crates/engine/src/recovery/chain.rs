@@ -167,13 +167,16 @@ impl Engine {
         }
         self.logs.advance(header.log_index, header.position, found.blocks);
         if let (Some(journal), Some((position, blocks))) = (self.journal.as_mut(), found.journal) {
-            journal.ring.advance(position, blocks);
+            journal.replay(position, blocks);
         }
         if header.flags & FLAG_RELOCATION == 0 {
             self.commit.last_log = header.log_index;
         }
         self.commit.bytes_since_snapshot +=
             u64::from(found.blocks) * u64::from(self.setup.layout.log_block_bytes);
+        if is_made(Mistake::EchoForgottenByReplay) {
+            ranges.clear();
+        }
         self.commit.echo = crate::commit::echo_of(ranges);
     }
 

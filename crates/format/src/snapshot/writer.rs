@@ -50,7 +50,8 @@ impl BodyWriter {
             };
             filled += self.put_item(&item, &mut piece[filled..])?;
         }
-        self.summary.body_crc = crc32c_append(self.summary.body_crc, &piece[..filled]);
+        let covered = super::covered(self.summary.body_bytes, &piece[..filled]);
+        self.summary.body_crc = crc32c_append(self.summary.body_crc, covered);
         self.summary.body_bytes += filled as u64;
         Ok(filled)
     }

@@ -190,6 +190,13 @@ impl<D: Disk> FaultDisk<D> {
         self.restart(timing);
     }
 
+    /// What a power cut now might leave, as `seed` decides. Nothing changes here: the disk goes on.
+    pub fn image_after_cut(&self, seed: u64) -> MemoryStore {
+        let (mut random, mut counts) = (SplitMix::new(seed), FaultCounts::default());
+        let sector_bytes = self.properties.sector_bytes;
+        cut::outcome(&self.cache, sector_bytes, &self.plan, &mut random, &mut counts)
+    }
+
     /// The program that used the disk is gone, the power stays on: what it had submitted takes effect
     /// and stays in the cache, nobody is told.
     pub fn disown(&mut self, timing: D) {
