@@ -5,11 +5,12 @@
 use crate::support::disk::{Fault, FaultKind};
 use crate::support::harness::{Harness, Options};
 use crate::support::steps::Step;
-use nearhead_disk::Payload;
-use nearhead_engine::Operation;
+use nearhead_disk::{BufferMut, Payload};
+use nearhead_engine::{Operation, Request, RequestId};
 use nearhead_format::AckMode;
-use nearhead_format::record::peek;
+use nearhead_format::record::{NO_POSITION, RecordHeader, peek};
 use nearhead_models::{MemoryStore, Store};
+use nearhead_volume::{Service, Volume};
 
 /// Where the torn record is written, and where the acknowledged ones are, in sectors.
 const TORN: u64 = 16;
@@ -26,8 +27,8 @@ fn move_head(harness: &mut Harness, offset: u64) {
     harness.apply(&Step::Settle);
 }
 
-/// The log and device byte of the newest record whose beginning stands in a log.
-fn newest_record(harness: &mut Harness, image: &MemoryStore) -> (u32, u64) {
+/// Sequence, log and device byte of every record whose beginning stands in a log.
+fn records(harness: &mut Harness, image: &MemoryStore) -> Vec<(u64, u32, u64)> {
     let layout = harness.volume().superblock().layout;
     let places = (0..layout.log_count())
         .flat_map(|log| (0..layout.log_blocks()).map(move |position| (log, position)));
@@ -37,7 +38,12 @@ fn newest_record(harness: &mut Harness, image: &MemoryStore) -> (u32, u64) {
         image.read(offset, &mut bytes).unwrap();
         peek(&bytes).ok().map(|found| (found.sequence, log, offset))
     });
-    let (_, log, offset) = found.max().expect("a record was written");
+    found.collect()
+}
+
+/// The log and device byte of the newest one.
+fn newest_record(harness: &mut Harness, image: &MemoryStore) -> (u32, u64) {
+    let (_, log, offset) = records(harness, image).into_iter().max().expect("a record was written");
     (log, offset)
 }
 
@@ -99,6 +105,121 @@ fn a_torn_record_that_becomes_whole_takes_nothing_from_the_one_that_got_its_sequ
     for byte in [70, 511, 512 + 100] {
         (0..8).for_each(|seed| torn_and_mended_at(byte, seed));
     }
+}
+
+/// A record that one log took although it reported a failure, written again to another, both torn by the cut: whichever
+/// of them becomes whole later, the record that got the sequence stays.
+#[test]
+fn all_that_is_left_of_a_record_written_twice_stays_torn() {
+    for (mended, seed) in (0..2).flat_map(|mended| (0..4).map(move |seed| (mended, seed))) {
+        let byte = 512 + 100;
+        let mut harness = Harness::new(options());
+        let far = far(&mut harness);
+        for _ in 0..20 {
+            move_head(&mut harness, far);
+            write(&mut harness, ACKNOWLEDGED[0]);
+            harness.apply(&Step::Settle);
+        }
+        move_head(&mut harness, 4 << 20);
+        let image = harness_image(&mut harness);
+        let (before, _) = newest_record(&mut harness, &image);
+        let layout = harness.volume().superblock().layout;
+        // The log near the head takes the record and says that it did not.
+        let near = layout.log_offset(0).unwrap();
+        let range = Some(near..near + layout.log_bytes);
+        let (kind, after, sticky, has_effect) = (FaultKind::Writes, 0, false, true);
+        harness.apply(&Step::Fail(Fault { kind, range, after, sticky, has_effect }));
+        write(&mut harness, TORN);
+        harness.drive();
+        let mut image = harness_image(&mut harness);
+        let twins = records_of_newest(&mut harness, &image);
+        assert_eq!(twins.len(), 2, "written twice, after log {before}: {twins:?}");
+        twins.iter().for_each(|(_, offset)| flip(&mut image, offset + byte));
+        let mut harness = Harness::resume(options(), options().disk_with(image), harness.oracle);
+        move_head(&mut harness, far);
+        write(&mut harness, ACKNOWLEDGED[1]);
+        harness.apply(&Step::Settle);
+        harness.apply(&Step::Cut { seed });
+        let mut image = harness_image(&mut harness);
+        let (_, newest) = newest_record(&mut harness, &image);
+        assert!(twins.iter().all(|(_, offset)| *offset != newest), "it is no trial");
+        flip(&mut image, twins[mended].1 + byte);
+        Harness::resume(options(), options().disk_with(image), harness.oracle);
+    }
+}
+
+/// A client may write what looks like the beginning of records that belong there: an image of this very log.
+#[test]
+fn what_a_client_wrote_is_not_overwritten_however_much_it_looks_like_a_torn_record() {
+    let mut harness = Harness::new(Options { preset: "singlelog", ..options() });
+    let superblock = harness.volume().superblock().clone();
+    let log_block = u64::from(superblock.layout.log_block_bytes);
+    let count = 8 * log_block / 512;
+    let mut content = vec![0; (count * 512) as usize];
+    for (number, block) in content.chunks_mut(log_block as usize).enumerate() {
+        let header = RecordHeader {
+            volume_id: superblock.volume_id,
+            sequence: 1 << 40,
+            position: 1 + number as u32,
+            previous_position: NO_POSITION,
+            ..RecordHeader::default()
+        };
+        header.encode_into(block);
+        // Not whole: whoever takes it for a record takes it for a torn one.
+        block[70] ^= 0x10;
+    }
+    let data = Payload::Bytes(BufferMut::copy_of(&content).freeze());
+    harness.send(Operation::Write { offset: 0, data, fua: true });
+    harness.drive();
+    let read = |harness: &mut Harness| {
+        let now = harness.now;
+        let (id, len) = (RequestId(u64::MAX), content.len() as u32);
+        harness.volume().submit(Request { id, operation: Operation::Read { offset: 0, len } }, now);
+        harness.volume().drive(now);
+        let reply = harness.volume().poll_reply().expect("this disk answers at once");
+        let mut bytes = Vec::new();
+        for part in reply.result.unwrap() {
+            let mut piece = vec![0; part.len()];
+            part.copy_to(&mut piece);
+            bytes.extend(piece);
+        }
+        bytes
+    };
+    while harness.volume().poll_reply().is_some() {}
+    assert!(read(&mut harness) == content);
+    // Opened twice: what the first start overwrites the second one misses.
+    for _ in 0..2 {
+        let image = harness_image(&mut harness);
+        let disk = options().disk_with(image);
+        let (mut volume, now) = Volume::open_in_virtual_time(disk, harness.now, |_, config| {
+            options().configure(config);
+        })
+        .unwrap();
+        harness.now = volume.run_until_open(now).unwrap();
+        harness.put(volume);
+        // A record, before which remains are cleared.
+        let data = Payload::Zeros(512);
+        let offset = 1 << 20;
+        let id = RequestId(u64::MAX - 1);
+        let now = harness.now;
+        let operation = Operation::Write { offset, data, fua: true };
+        harness.volume().submit(Request { id, operation }, now);
+        harness.volume().drive(now);
+        assert!(harness.volume().poll_reply().unwrap().result.is_ok());
+        assert!(read(&mut harness) == content, "what a client wrote is gone");
+    }
+}
+
+fn harness_image(harness: &mut Harness) -> MemoryStore {
+    harness.volume().disk().image()
+}
+
+/// Log and device byte of every record with the newest sequence.
+fn records_of_newest(harness: &mut Harness, image: &MemoryStore) -> Vec<(u32, u64)> {
+    let found = records(harness, image);
+    let newest = found.iter().map(|(sequence, ..)| *sequence).max();
+    let newest = found.into_iter().filter(|(sequence, ..)| Some(*sequence) == newest);
+    newest.map(|(_, log, offset)| (log, offset)).collect()
 }
 
 #[test]

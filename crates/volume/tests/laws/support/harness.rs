@@ -234,6 +234,11 @@ impl Harness {
         }
     }
 
+    /// Goes on with this volume.
+    pub(crate) fn put(&mut self, volume: Volume<TestDisk>) {
+        self.volume = Some(volume);
+    }
+
     pub(crate) fn volume(&mut self) -> &mut Volume<TestDisk> {
         self.volume.as_mut().expect("the volume is open between steps")
     }
