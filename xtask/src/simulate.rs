@@ -1,13 +1,14 @@
 //! The swarm simulator, built fast and with every assertion, and run with the arguments given.
 //!
-//! `ci` runs a thousand fresh seeds and those that once failed; `make soak` runs for hours.
+//! `ci` runs some hundred fresh seeds, those that once failed, and a campaign; `make soak` runs for hours.
 
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// New seeds in one test run, beside those that once failed.
-const FRESH_SEEDS: &str = "1000";
+/// New seeds in one test run, beside those that once failed, and lives of a campaign.
+const FRESH_SEEDS: &str = "400";
+const STEERED_LIVES: &str = "240";
 
 /// Lives are short and take much memory: it stays with the process between them.
 pub(crate) const MEMORY: [(&str, &str); 2] =
@@ -30,5 +31,5 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> bool {
 
 /// What the test run simulates.
 pub(crate) fn fresh(root: &Path) -> bool {
-    run(root, &["--fresh".to_owned(), FRESH_SEEDS.to_owned()])
+    run(root, &["--fresh", FRESH_SEEDS, "--steer", STEERED_LIVES].map(str::to_owned))
 }

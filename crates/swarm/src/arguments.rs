@@ -1,15 +1,18 @@
 //! The command line of `nearhead-sim`.
 
 use nearhead_models::faults::{FaultBudget, FaultKind};
-use nearhead_swarm::{OPERATIONS, Scenario, Steps};
+use nearhead_swarm::{Bend, OPERATIONS, Recipe, Scenario, Steps};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 pub(crate) const USAGE: &str =
-    "usage: nearhead-sim --seed N [--steps 0-12,17] [--without KIND,KIND]
+    "usage: nearhead-sim --seed N [--bend BEND,BEND] [--steps 0-12,17] [--without KIND,KIND]
        nearhead-sim --seeds A..B      these seeds
        nearhead-sim --fresh COUNT     so many new seeds, and those of seeds.txt
-       nearhead-sim --minutes M       new seeds for so long, and those of seeds.txt
+       nearhead-sim --minutes M       new seeds for so long, and those of seeds.txt; the other half of it is steered
+       nearhead-sim --steer COUNT     so many lives steered towards company of activities not met yet
 options: --ops N        steps of each life (1000)
+         --steer COUNT  so many steered lives after the others
+         --campaign N   this campaign, not a new one
          --budget B     survive or detect, instead of as the seed likes
          --threads N    instead of one for each core
          --long         do not shorten what fails
@@ -28,6 +31,10 @@ pub(crate) struct Arguments {
     pub(crate) seeds: Seeds,
     pub(crate) operations: usize,
     pub(crate) steps: Option<Steps>,
+    pub(crate) bends: Vec<Bend>,
+    /// Lives of a campaign, and which.
+    pub(crate) steered: u64,
+    pub(crate) campaign: Option<u64>,
     pub(crate) without: Vec<FaultKind>,
     pub(crate) budget: Option<FaultBudget>,
     pub(crate) threads: usize,
@@ -43,6 +50,9 @@ impl Arguments {
             seeds: Seeds::Fresh { count: 1000 },
             operations: OPERATIONS,
             steps: None,
+            bends: Vec::new(),
+            steered: 0,
+            campaign: None,
             without: Vec::new(),
             budget: None,
             threads,
@@ -50,13 +60,20 @@ impl Arguments {
             with_regressions: true,
             planted: None,
         };
+        let mut is_steered_only = true;
         while let Some(word) = words.next() {
+            is_steered_only &=
+                !matches!(word.as_str(), "--seed" | "--seeds" | "--fresh" | "--minutes");
             if word == "--long" {
                 arguments.keeps_long = true;
                 continue;
             }
             let value = words.next().ok_or_else(|| format!("{word}: expected a value"))?;
             arguments.take(&word, &value)?;
+        }
+        if arguments.steered > 0 && is_steered_only {
+            arguments.seeds = Seeds::Range { first: 0, count: 0 };
+            arguments.with_regressions = false;
         }
         Ok(arguments)
     }
@@ -76,6 +93,11 @@ impl Arguments {
             "--threads" => self.threads = number::<usize>(word, value)?.max(1),
             "--planted" => self.planted = Some(value.to_owned()),
             "--steps" => self.steps = Some(value.parse()?),
+            "--bend" => {
+                self.bends = value.split(',').map(str::parse).collect::<Result<_, _>>()?;
+            }
+            "--steer" => self.steered = number(word, value)?,
+            "--campaign" => self.campaign = Some(number(word, value)?),
             "--budget" => {
                 self.budget = Some(match value {
                     "survive" => FaultBudget::Survive,
@@ -96,7 +118,11 @@ impl Arguments {
 
     /// The life that a seed names under these options.
     pub(crate) fn scenario(&self, seed: u64) -> Scenario {
-        let mut scenario = Scenario::new(seed, self.operations);
+        self.options(Recipe { seed, bends: self.bends.clone() }.scenario(self.operations))
+    }
+
+    /// The same life under these options.
+    pub(crate) fn options(&self, mut scenario: Scenario) -> Scenario {
         if let Some(budget) = self.budget {
             scenario = scenario.with_budget(budget);
         }
@@ -116,6 +142,13 @@ impl Arguments {
             Some(FaultBudget::Survive) => " --budget survive",
             Some(FaultBudget::Detect) => " --budget detect",
         }
+    }
+
+    /// The campaign asked for, or a new one.
+    pub(crate) fn campaign_number(&self) -> u64 {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let fresh = || now.map_or(0, |now| now.as_secs() % 1_000_000_000) * 100_000 + 50_000;
+        self.campaign.unwrap_or_else(fresh)
     }
 
     /// The first seed: as asked for, or one that was probably never taken before.

@@ -13,8 +13,12 @@
 pub mod content;
 pub mod oracle;
 
+mod bend;
 mod checks;
+mod company;
 mod damage;
+mod ghost;
+mod hints;
 mod hostile;
 mod life;
 mod minimise;
@@ -23,13 +27,17 @@ mod restart;
 mod rig;
 mod scenario;
 mod shared_disk;
+mod steer;
 mod steps;
 mod tally;
 
-pub use life::{Failure, run};
+pub use bend::Bend;
+pub use company::{Company, Coverage, Pair, pairs};
+pub use life::{Failure, run, run_observed};
 pub use minimise::{Minimised, minimise};
 pub use scenario::{Arrangement, Scenario};
 pub use shared_disk::SharedDisk;
+pub use steer::{BATCH, Campaign, Recipe, words};
 pub use steps::{Place, Step, Steps};
 pub use tally::Tally;
 

@@ -4,6 +4,9 @@
 //! every read must return what the oracle allows, and every restart must leave what it allows. Errors are
 //! excused only by a fault that happened since the last start, wrong bytes by nothing.
 
+use crate::company::Company;
+use crate::ghost::Ghosts;
+use crate::hints::Hints;
 use crate::oracle::{Oracle, Read};
 use crate::rig::Rig;
 use crate::scenario::{Arrangement, Scenario};
@@ -15,8 +18,10 @@ use nearhead_format::Layout;
 use nearhead_models::SplitMix;
 use nearhead_models::faults::{FaultBudget, FaultKind};
 use nearhead_volume::{Service, SyncIo, Volume, create_to_grow};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
 
 /// Events within which everything asked for is answered, in any state of any disk.
 const EVENTS_MAX: u64 = 200_000;
@@ -57,8 +62,14 @@ pub(crate) struct Life<'a> {
     pub(crate) waiting: BTreeMap<u64, Waiting>,
     pub(crate) next_id: u64,
     pub(crate) tally: Tally,
+    pub(crate) hints: Hints,
+    pub(crate) ghosts: Ghosts,
+    pub(crate) company: Rc<RefCell<Company>>,
     /// First client sector of each window.
     pub(crate) bases: [u64; WINDOWS as usize],
+    /// The newest committed snapshot when the volume last ended, and whether that was an orderly stop.
+    pub(crate) number_at_end: u64,
+    pub(crate) stopped_clean: bool,
     /// Faults before the last start.
     pub(crate) faults_at_start: u64,
     /// Something was damaged without a word.
@@ -74,8 +85,20 @@ pub(crate) struct Life<'a> {
 
 /// Lives a life to its end.
 pub fn run(scenario: &Scenario) -> Result<Tally, Failure> {
+    run_observed(scenario).0
+}
+
+/// The same, and what was under way at once in it.
+pub fn run_observed(scenario: &Scenario) -> (Result<Tally, Failure>, Company) {
+    let company = Rc::new(RefCell::new(Company::default()));
+    let result = run_into(scenario, &company);
+    let company = company.take();
+    (result, company)
+}
+
+fn run_into(scenario: &Scenario, company: &Rc<RefCell<Company>>) -> Result<Tally, Failure> {
     let step = std::cell::Cell::new(0);
-    let lived = catch_unwind(AssertUnwindSafe(|| live(scenario, &step)));
+    let lived = catch_unwind(AssertUnwindSafe(|| live(scenario, &step, company)));
     let lived = lived.unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
         let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
@@ -84,8 +107,13 @@ pub fn run(scenario: &Scenario) -> Result<Tally, Failure> {
     lived.map_err(|what| Failure { step: step.get(), what })
 }
 
-fn live(scenario: &Scenario, at: &std::cell::Cell<usize>) -> Result<Tally, String> {
+fn live(
+    scenario: &Scenario,
+    at: &std::cell::Cell<usize>,
+    company: &Rc<RefCell<Company>>,
+) -> Result<Tally, String> {
     let mut life = Life::new(scenario)?;
+    life.company = Rc::clone(company);
     for (number, step) in scenario.steps.iter().enumerate() {
         at.set(number);
         life.apply(step)?;
@@ -125,7 +153,12 @@ impl<'a> Life<'a> {
             waiting: BTreeMap::new(),
             next_id: 1,
             tally: Tally::default(),
+            hints: Hints::default(),
+            ghosts: Ghosts::new(scenario.watched.clone()),
+            company: Rc::default(),
             bases,
+            number_at_end: 0,
+            stopped_clean: false,
             faults_at_start: 0,
             damaged: false,
             buried: false,
@@ -186,6 +219,7 @@ impl<'a> Life<'a> {
         self.tally.map_devices = u64::from(self.scenario.map_device_bytes.is_some());
         self.tally.faults = self.disk.counts();
         self.tally.commands = self.disk.commands();
+        self.tally.ghosts = self.ghosts.done();
         let (now, commands) = (self.now.0, self.tally.commands);
         self.tally.mix(now);
         self.tally.mix(commands);
@@ -251,7 +285,8 @@ impl<'a> Life<'a> {
     pub(crate) fn drive(&mut self) -> Result<(), String> {
         let now = self.now;
         self.volume()?.drive(now);
-        self.take_replies()
+        self.take_replies()?;
+        self.observe()
     }
 
     /// Jumps to the next event, at most to `until`; says whether there was one.

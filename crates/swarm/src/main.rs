@@ -5,6 +5,7 @@
 //! does never depends on it.
 
 mod arguments;
+mod campaign;
 mod mistakes;
 
 use arguments::{Arguments, Seeds};
@@ -64,7 +65,7 @@ fn one(seed: u64, arguments: &Arguments) -> ExitCode {
 }
 
 /// Prints a failing life as short as it gets.
-fn report(scenario: &Scenario, failure: Failure, arguments: &Arguments) {
+pub(crate) fn report(scenario: &Scenario, failure: Failure, arguments: &Arguments) {
     let short = minimise(scenario, failure, MINIMISING_LIVES_MAX);
     println!(
         "seed {} FAILED, shortened to {} steps: {}\n  {:?}\n  repeat with: cargo xtask sim {}{}",
@@ -100,7 +101,7 @@ impl Shared<'_> {
             Seeds::One(_) => false,
             Seeds::Range { count, .. } | Seeds::Fresh { count } => number < count,
             Seeds::Minutes(minutes) => {
-                self.started.elapsed() < Duration::from_secs_f64(minutes * 60.0)
+                self.started.elapsed() < Duration::from_secs_f64(minutes * 30.0)
             }
         };
         goes_on.then(|| self.first.wrapping_add(number))
@@ -154,12 +155,16 @@ fn many(arguments: &Arguments) -> ExitCode {
         twice: AtomicU64::new(0),
         failed: Mutex::default(),
     };
+    let mut until = None;
+    if let Seeds::Minutes(minutes) = arguments.seeds {
+        until = Some(shared.started + Duration::from_secs_f64(minutes * 60.0));
+    }
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| shared.work());
         }
     });
-    let took = shared.started.elapsed().as_secs_f64();
+    let took = shared.started.elapsed().as_secs_f64().max(1e-9);
     let (tally, failed) = (*lock(&shared.tally), lock(&shared.failed).clone());
     let lives = tally.lives + failed.len() as u64 + shared.twice.load(Ordering::Relaxed);
     println!("{tally}");
@@ -169,7 +174,8 @@ fn many(arguments: &Arguments) -> ExitCode {
         shared.twice.load(Ordering::Relaxed),
         failed.len()
     );
-    if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    let steered = campaign::run_all(arguments, until);
+    if failed.is_empty() && steered { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn regressions() -> Vec<u64> {

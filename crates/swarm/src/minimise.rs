@@ -31,7 +31,8 @@ impl Minimised {
             format!(" --without {}", names.join(","))
         };
         let ops = if ops == crate::OPERATIONS { String::new() } else { format!(" --ops {ops}") };
-        format!("--seed {}{ops} --steps {}{without}", self.scenario.seed, self.steps)
+        let bends = crate::steer::words(&self.scenario.bends);
+        format!("--seed {}{bends}{ops} --steps {}{without}", self.scenario.seed, self.steps)
     }
 }
 

@@ -1,11 +1,12 @@
 //! `nearhead-sim --planted`: makes each planted mistake in turn and says which seeds find it.
 //!
 //! `cargo xtask planted` asks for one at a time, beside all other rungs. `none` lives the same lives without
-//! a mistake, of which none may fail; `list` says which mistakes there are.
+//! a mistake, of which none may fail; `list` says which mistakes there are. With `--steer COUNT` a campaign looks
+//! instead of the seeds, until the first of so many lives fails.
 
 use crate::arguments::Arguments;
 use nearhead_planted::{Mistake, choose, is_planted};
-use nearhead_swarm::{Failure, run};
+use nearhead_swarm::{Campaign, Failure, run};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -14,7 +15,9 @@ use std::time::Instant;
 /// Seeds tried for each mistake.
 const SEEDS: u64 = 100;
 /// More seeds for a mistake that none of those finds.
-const SEEDS_MAX: u64 = 2000;
+const SEEDS_MAX: u64 = 1000;
+/// Steered lives without a mistake, to see that none fails.
+const STEERED_NONE: u64 = 240;
 /// Characters of a failure that are shown.
 const SHOWN_CHARS: usize = 110;
 
@@ -40,7 +43,10 @@ pub(crate) fn run_all(names: &str, arguments: &Arguments) -> ExitCode {
     }
     print_head();
     if names == "none" {
-        let found = search(0, SEEDS, arguments, false);
+        let found = match arguments.steered {
+            0 => search(0, SEEDS, arguments, false),
+            steered => steer(steered.min(STEERED_NONE), arguments),
+        };
         print("none", "no mistake", &found);
         return if found.first.is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     }
@@ -49,8 +55,11 @@ pub(crate) fn run_all(names: &str, arguments: &Arguments) -> ExitCode {
     let mut holes = Vec::new();
     for mistake in Mistake::all().filter(wanted) {
         choose(Some(mistake));
-        let mut found = search(0, SEEDS, arguments, false);
-        if found.first.is_none() {
+        let mut found = match arguments.steered {
+            0 => search(0, SEEDS, arguments, false),
+            steered => steer(steered, arguments),
+        };
+        if found.first.is_none() && arguments.steered == 0 {
             found = search(SEEDS, SEEDS_MAX, arguments, true);
         }
         choose(None);
@@ -100,6 +109,31 @@ fn search(from: u64, to: u64, arguments: &Arguments, first_only: bool) -> Found 
         }
     });
     found.into_inner().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Lives of a campaign until one fails.
+fn steer(lives_max: u64, arguments: &Arguments) -> Found {
+    let started = Instant::now();
+    let mut found = Found { lives: 0, caught: 0, first: None, first_after_s: 0.0 };
+    let mut campaign = Campaign::new(arguments.campaign.unwrap_or(1));
+    while found.lives < lives_max && found.first.is_none() {
+        let batch = campaign.batch();
+        let lived = crate::campaign::live(&batch, arguments);
+        for (recipe, (result, company)) in batch.iter().zip(lived.into_iter().flatten()) {
+            campaign.take(recipe, &company);
+            if found.first.is_some() {
+                continue;
+            }
+            found.lives += 1;
+            if let Err(failure) = result {
+                let what = format!("{recipe}: {}", failure.what);
+                found.caught = 1;
+                found.first = Some((found.lives, Failure { what, ..failure }));
+                found.first_after_s = started.elapsed().as_secs_f64();
+            }
+        }
+    }
+    found
 }
 
 fn print_head() {

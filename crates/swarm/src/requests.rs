@@ -99,6 +99,8 @@ impl Life<'_> {
         let (start, count) = self.sectors(place);
         let hint = if on { Hint::DurabilityOnly } else { Hint::Normal };
         let (offset, len) = (start * SECTOR, count * SECTOR);
+        let number = self.volume()?.engine().snapshot_number();
+        self.hints.sent(start..start + count, on, number);
         self.send(Operation::Hint { offset, len, hint }, Waiting::Hint).map(drop)
     }
 
@@ -153,6 +155,9 @@ impl Life<'_> {
         };
         if matches!(waiting, Waiting::Change | Waiting::FastZeroes) {
             self.oracle.replied(id, false);
+        }
+        if matches!(waiting, Waiting::Hint) {
+            self.hints.failed();
         }
         if error.detail.is_empty() {
             return Err(format!("request {id} failed and nothing says why"));

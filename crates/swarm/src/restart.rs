@@ -13,7 +13,7 @@ use nearhead_volume::{Service, SyncIo, Volume, grow};
 /// Events of a recovery before it is cut, at most.
 const EVENTS_BEFORE_CUT_MAX: u64 = 24;
 /// Commands of growing before it is cut, at most.
-const GROW_COMMANDS_MAX: u64 = 14;
+const GROW_COMMANDS_MAX: u64 = 20;
 
 /// How a volume ends.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -70,6 +70,13 @@ impl Life<'_> {
 
     fn end(&mut self, end: End) {
         self.note_volume();
+        if let Some(volume) = &self.volume {
+            let engine = volume.engine();
+            self.number_at_end = engine.snapshot_number();
+            if end == End::Cut {
+                self.company.borrow_mut().note_cut(engine.activities());
+            }
+        }
         self.volume = None;
         self.waiting.clear();
         if end == End::Cut {
@@ -107,6 +114,8 @@ impl Life<'_> {
             self.left = Some(self.volume()?.engine().occupancy());
         }
         self.note_volume();
+        self.number_at_end = self.volume()?.engine().snapshot_number();
+        self.stopped_clean = !failed;
         self.volume = None;
         self.tally.stops += 1;
         // What a clean stop leaves does not need the power to stay on.
@@ -149,9 +158,23 @@ impl Life<'_> {
             }
         }
         self.disarm();
+        self.check_hints()?;
         self.check_content()?;
         self.faults_at_start = self.disk.counts().of_commands();
         self.arm();
+        Ok(())
+    }
+
+    /// Hints are what an orderly stop, or a cut, leaves; damage may cost more.
+    fn check_hints(&mut self) -> Result<(), String> {
+        let found: Vec<_> = self.volume()?.engine().hints().collect();
+        let number = self.number_at_end;
+        if std::mem::take(&mut self.stopped_clean) && !self.is_damaged() {
+            self.hints.check_after_a_stop(&found)?;
+        } else if !self.is_damaged() {
+            self.hints.check_after_a_cut(&found, number)?;
+        }
+        self.hints.adopt(&found);
         Ok(())
     }
 

@@ -99,6 +99,18 @@ impl Rig {
         self.disks().for_each(SharedDisk::power_cut);
     }
 
+    /// Other disks, without faults: what a power cut now might leave of these, as `seed` decides.
+    pub(crate) fn forked(&self, seed: u64) -> Self {
+        let fork = |(number, disk): (u64, &SharedDisk)| disk.forked(seed.wrapping_add(number));
+        Self {
+            arrangement: self.arrangement,
+            members: (0..).zip(&self.members).map(fork).collect(),
+            map: self.map.as_ref().map(|map| map.forked(!seed)),
+            plans: Vec::new(),
+            nth_is_of_map: false,
+        }
+    }
+
     /// The program that used them is gone.
     pub(crate) fn disown(&mut self) {
         self.disks().for_each(SharedDisk::disown);

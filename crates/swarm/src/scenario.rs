@@ -3,9 +3,10 @@
 //! Everything is decided before the life begins, so that a failing one can be printed, shortened and
 //! lived again.
 
+use crate::bend::Bend;
 use crate::steps::{Step, Steps, random_steps};
 use nearhead_disk::{Nanos, Properties};
-use nearhead_engine::Config;
+use nearhead_engine::{Activities, Config};
 use nearhead_format::{AckMode, Label, Layout, Preset};
 use nearhead_models::faults::{FaultBudget, FaultPlan};
 use nearhead_models::{SplitMix, plain_properties};
@@ -90,6 +91,10 @@ pub struct Scenario {
     pub faults: FaultPlan,
     /// What happens.
     pub steps: Vec<Step>,
+    /// How it was bent, in this order.
+    pub bends: Vec<Bend>,
+    /// When these are under way the power goes beside the life.
+    pub watched: Vec<Activities>,
 }
 
 impl Scenario {
@@ -158,6 +163,8 @@ impl Scenario {
             budget,
             faults,
             steps: random_steps(steps, random),
+            bends: Vec::new(),
+            watched: Vec::new(),
         }
     }
 

@@ -56,6 +56,14 @@ impl SharedDisk {
         self.faults().power_cut(timing);
     }
 
+    /// Another disk, without faults: what a power cut now might leave of this one, as `seed` decides.
+    #[must_use]
+    pub fn forked(&self, seed: u64) -> Self {
+        let image = self.faults().image_after_cut(seed);
+        let disk = FaultDisk::new(self.timing(), image);
+        Self { inner: Rc::new(RefCell::new(disk)), ..self.clone() }
+    }
+
     /// The program that used it is gone.
     pub fn disown(&self) {
         let timing = self.timing();

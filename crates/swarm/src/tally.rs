@@ -18,6 +18,8 @@ pub struct Tally {
     pub cuts: u64,
     /// Of those, during a recovery.
     pub cuts_in_recovery: u64,
+    /// Cuts beside a life, which went on.
+    pub ghosts: u64,
     /// Kills.
     pub kills: u64,
     /// Clean stops.
@@ -69,6 +71,7 @@ impl Tally {
         self.openings_failed += other.openings_failed;
         self.damage_found += other.damage_found;
         self.sectors_checked += other.sectors_checked;
+        self.ghosts += other.ghosts;
         self.records += other.records;
         self.swaps += other.swaps;
         self.checkpointed_bytes += other.checkpointed_bytes;
@@ -103,8 +106,9 @@ impl fmt::Display for Tally {
         )?;
         writeln!(
             formatter,
-            "crash points: {} power cuts ({} during recovery), {} kills; {} clean stops, {} grown",
-            self.cuts, self.cuts_in_recovery, self.kills, self.stops, self.grown
+            "crash points: {} power cuts ({} during recovery), {} beside a life that went on, {} kills; {} clean stops, \
+             {} grown",
+            self.cuts, self.cuts_in_recovery, self.ghosts, self.kills, self.stops, self.grown
         )?;
         writeln!(
             formatter,

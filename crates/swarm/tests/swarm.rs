@@ -2,7 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-use nearhead_swarm::{OPERATIONS, Scenario, Tally, minimise, run};
+use nearhead_swarm::{
+    Campaign, Coverage, OPERATIONS, Scenario, Tally, minimise, pairs, run, run_observed,
+};
 
 #[test]
 fn lives_under_faults_and_crashes_break_no_law() {
@@ -41,4 +43,36 @@ fn a_failing_life_is_made_short_and_still_fails() {
     let short = minimise(&scenario, failure.clone(), 100);
     assert!(short.steps.0.len() <= 1, "{}", short.steps);
     assert_eq!(short.failure.what, failure.what);
+}
+
+#[test]
+fn a_campaign_meets_more_company_than_the_same_number_of_seeds_and_breaks_no_law() {
+    const OPERATIONS: usize = 200;
+    let mut campaign = Campaign::new(7);
+    let (mut by_chance, mut lives, mut ghosts) = (Coverage::default(), 0, 0);
+    for _ in 0..3 {
+        for recipe in campaign.batch() {
+            let (result, company) = run_observed(&recipe.scenario(OPERATIONS));
+            match result {
+                Ok(tally) => ghosts += tally.ghosts,
+                Err(failure) => {
+                    panic!("repeat with: cargo xtask sim {recipe} --ops {OPERATIONS}: {failure:?}")
+                }
+            }
+            campaign.take(&recipe, &company);
+            lives += 1;
+        }
+    }
+    for seed in 0..lives {
+        by_chance.add(&run_observed(&Scenario::new(seed, OPERATIONS)).1);
+    }
+    println!("{lives} lives, {ghosts} cuts beside them: {}", campaign.coverage());
+    let seen = |coverage: &Coverage| pairs().filter(|pair| coverage.of(*pair).1 > 0).count();
+    assert!(ghosts > 100, "only {ghosts} cuts beside lives");
+    assert!(
+        seen(campaign.coverage()) > seen(&by_chance),
+        "{} pairs at cuts, by chance {}",
+        seen(campaign.coverage()),
+        seen(&by_chance)
+    );
 }
