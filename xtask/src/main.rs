@@ -22,9 +22,9 @@ use std::process::ExitCode;
 const USAGE: &str =
     "usage: cargo xtask tidy   check the rules of STYLE.md that a program can decide
        cargo xtask ci     format, tidy, clippy, cargo-deny where installed, every test, fresh seeds
-       cargo xtask sim    lives of volumes under faults: --seed N, --seeds A..B, --minutes M, --fresh COUNT
+       cargo xtask sim    lives of volumes under faults: --seed N, --seeds A..B, --minutes M, --fresh COUNT, --steer COUNT
        cargo xtask planted [NAMES]   make each planted mistake and see which rungs of SAFETY.md find it
-       cargo xtask mutants PART [--only RE]   small changes to codec, map or recovery: which does no test notice?
+       cargo xtask mutants PART [--only RE]   small changes to codec, map, recovery, volume, arrays, nbd or uring: which does no test notice?
        cargo xtask daemon   the real daemon under kills and power cuts: --cycles N, --seed N
        cargo xtask golden-images   write test images of a new format version
        cargo xtask coverage   which lines of format, engine and nbd the tests never run

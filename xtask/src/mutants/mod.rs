@@ -1,4 +1,4 @@
-//! Small changes to codecs, map and recovery, one at a time: which of them does no test notice?
+//! Small changes to codecs, map, recovery, volume, arrays, NBD and devices, one at a time: which of them does no test notice?
 //!
 //! cargo-mutants lists the changes. All of a part are built into one copy of the tree, each behind a question
 //! that the running program answers from a variable ([`switch`]), and the part's tests run once for each: that
@@ -60,7 +60,7 @@ const ENGINE: Program = program("nearhead-engine", None);
 const INVENTED: &str = "the_map_agrees_with_a_map_of_single_sectors";
 const LAWS: Program = program("nearhead-volume", Some("laws"));
 
-const PARTS: [Part; 3] = [
+const PARTS: [Part; 7] = [
     Part {
         name: "codec",
         files: "crates/format/src/**",
@@ -90,9 +90,55 @@ const PARTS: [Part; 3] = [
             Program { tests: &["state_machine"], ..LAWS },
         ],
     },
+    Part {
+        name: "volume",
+        files: "crates/volume/src/**",
+        programs: &[
+            program("nearhead-volume", None),
+            Program {
+                tests: &[
+                    "offline_commands",
+                    "recovery_table",
+                    "after_recovery",
+                    "stale_superblock",
+                ],
+                ..LAWS
+            },
+            program("nearhead-volume", Some("map_device")),
+            program("nearhead-volume", Some("gathered")),
+            program("nearhead-volume", Some("large_snapshot")),
+        ],
+    },
+    Part {
+        name: "arrays",
+        files: "crates/models/src/array/**",
+        programs: &[Program { tests: &["array::"], ..program("nearhead-models", None) }],
+    },
+    Part {
+        name: "nbd",
+        files: "crates/nbd/src/**",
+        programs: &[
+            program("nearhead-nbd", None),
+            program("nearhead-nbd", Some("clients_misbehave")),
+            program("nearhead-nbd", Some("server_life")),
+            program("nearhead-nbd", Some("remote_disk")),
+        ],
+    },
+    Part {
+        name: "uring",
+        files: "crates/uring/src/**",
+        programs: &[
+            program("nearhead-uring", None),
+            program("nearhead-uring", Some("commands")),
+            program("nearhead-uring", Some("fallback")),
+            program("nearhead-uring", Some("random")),
+            program("nearhead-uring", Some("block_device")),
+        ],
+    },
 ];
 
-const USAGE: &str = "usage: cargo xtask mutants codec|map|recovery|all [--only REGEX]";
+const USAGE: &str =
+    "usage: cargo xtask mutants codec|map|recovery|volume|arrays|nbd|uring|all [--only REGEX]";
 
 /// Tries the changes of a part; true if every one that no test notices is known to be equal.
 pub(crate) fn run(workspace: &Path, arguments: &[String]) -> bool {
@@ -108,7 +154,9 @@ pub(crate) fn run(workspace: &Path, arguments: &[String]) -> bool {
     let parts: Vec<&Part> =
         PARTS.iter().filter(|each| part == "all" || each.name == part).collect();
     if parts.is_empty() {
-        eprintln!("xtask mutants: expected codec, map, recovery or all, found {part}\n{USAGE}");
+        eprintln!(
+            "xtask mutants: expected codec, map, recovery, volume, arrays, nbd, uring or all, found {part}\n{USAGE}"
+        );
         return false;
     }
     let mut reports = Vec::new();

@@ -8,14 +8,16 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// Packages with the rungs.
-const PACKAGES: [&str; 7] = [
+const PACKAGES: [&str; 9] = [
     "nearhead-format",
     "nearhead-models",
     "nearhead-engine",
     "nearhead-volume",
     "nearhead-swarm",
     "nearhead-hostile",
+    "nearhead-nbd",
     "nearhead-uring",
+    "nearhead-cli",
 ];
 
 /// The simulator's name as a target.

@@ -34,6 +34,8 @@ pub(crate) enum Cell {
     Lives { failed: u64, lived: u64 },
     /// It cannot be run.
     Broken,
+    /// Another rung has found the mistake already.
+    NotAsked,
 }
 
 impl Cell {
@@ -51,6 +53,7 @@ impl fmt::Display for Cell {
             Self::Lives { failed: 0, lived } => write!(formatter, "– ({lived} lives)"),
             Self::Lives { failed, lived } => write!(formatter, "**{failed} of {lived}**"),
             Self::Broken => write!(formatter, "cannot be run"),
+            Self::NotAsked => write!(formatter, "·"),
         }
     }
 }
@@ -142,11 +145,22 @@ fn ticks(stat: &str) -> Option<u64> {
     Some(next()? + next()?)
 }
 
+/// Steered lives, unless one fails before.
+const STEERED_LIVES_MAX: &str = "1000";
+
 /// The simulator's lives: a hundred, or as many as the first that fails needs.
-pub(super) fn try_swarm(root: &Path, programs: &Programs, mistake: Option<&str>) -> Cell {
+pub(super) fn try_swarm(
+    root: &Path,
+    programs: &Programs,
+    mistake: Option<&str>,
+    is_steered: bool,
+) -> Cell {
     let Some(path) = programs.simulator() else { return Cell::Broken };
     let mut command = Command::new(path);
     command.args(["--planted", mistake.unwrap_or("none"), "--threads", "1"]);
+    if is_steered {
+        command.args(["--steer", STEERED_LIVES_MAX]);
+    }
     command
         .env_remove(VARIABLE)
         .envs(MEMORY)

@@ -39,7 +39,7 @@ const fn rung(
 
 const LAWS: &[(&str, &str)] = &[("nearhead-volume", "laws")];
 
-const RUNGS: [Rung; 12] = [
+const RUNGS: [Rung; 16] = [
     rung(
         "unit tests",
         &[
@@ -66,16 +66,47 @@ const RUNGS: [Rung; 12] = [
     rung(
         "recovery table",
         LAWS,
-        &["recovery_table::", "stale_superblock::", "older_slot::", "torn_twin::"],
+        &[
+            "recovery_table::",
+            "stale_superblock::",
+            "older_slot::",
+            "torn_twin::",
+            "journal_wrap::",
+        ],
     ),
+    rung("offline commands", LAWS, &["offline_commands::"]),
+    rung("every byte", LAWS, &["every_byte::"]),
     rung("arrays", &[("nearhead-models", "nearhead_models")], &["array::"]),
-    rung("uring", &[("nearhead-uring", "nearhead_uring"), ("nearhead-uring", "losing_disk")], &[]),
+    rung(
+        "nbd",
+        &[
+            ("nearhead-nbd", "nearhead_nbd"),
+            ("nearhead-nbd", "clients_misbehave"),
+            ("nearhead-nbd", "server_life"),
+            ("nearhead-nbd", "remote_disk"),
+        ],
+        &[],
+    ),
+    rung(
+        "uring",
+        &[
+            ("nearhead-uring", "nearhead_uring"),
+            ("nearhead-uring", "losing_disk"),
+            ("nearhead-uring", "commands"),
+            ("nearhead-uring", "fallback"),
+            ("nearhead-uring", "random"),
+            ("nearhead-uring", "block_device"),
+        ],
+        &[],
+    ),
     rung("n-th command", &[("nearhead-swarm", "nth_failure")], &[]),
     rung("hostile input", &[("nearhead-hostile", "corpus")], &[]),
+    rung("real daemon", &[("nearhead-cli", "power_cuts")], &[]),
 ];
 
-/// The simulator is asked for all of its lives, so that it can say how many of them find the mistake.
-const SWARM: &str = "swarm";
+/// The simulator is asked for all of its lives, so that it can say how many of them find the mistake; and for a
+/// campaign, which says how many lives the first that fails needs.
+const SWARM: [&str; 2] = ["swarm", "steered"];
 
 /// A line of the table.
 struct Row {
@@ -96,10 +127,20 @@ pub(crate) fn run(root: &Path, names: &str) -> bool {
     }
     let seconds = std::env::var("PLANTED_SECONDS").ok().and_then(|text| text.parse().ok());
     let limit = Duration::from_secs(seconds.unwrap_or(RUNG_SECONDS));
+    let first_only = std::env::var_os("PLANTED_FIRST").is_some();
     let rows: Vec<_> = [None].into_iter().chain(mistakes.into_iter().map(Some)).collect();
     print_head(limit);
-    let rows = fill(root, &programs, rows, limit);
+    let rows = fill(root, &programs, rows, &Asked { limit, first_only });
+    print_yields(&rows, first_only);
     judge(&rows)
+}
+
+/// How much is asked.
+struct Asked {
+    /// Processor time of a rung.
+    limit: Duration,
+    /// A mistake that one rung has found is not shown to another.
+    first_only: bool,
 }
 
 fn print_head(limit: Duration) {
@@ -108,9 +149,33 @@ fn print_head(limit: Duration) {
          within {0} s of processor time. The swarm: lives that fail.\n",
         limit.as_secs()
     );
-    let names: Vec<_> = RUNGS.iter().map(|rung| rung.name).chain([SWARM]).collect();
+    let names = columns();
     println!("| mistake | {} |", names.join(" | "));
     println!("|---|{}", "---|".repeat(names.len()));
+}
+
+fn columns() -> Vec<&'static str> {
+    RUNGS.iter().map(|rung| rung.name).chain(SWARM).collect()
+}
+
+/// What each rung finds, and what no other one does.
+fn print_yields(rows: &[Row], first_only: bool) {
+    if first_only {
+        return;
+    }
+    println!("\n| rung | finds | of | and no other rung does |\n|---|---|---|---|");
+    let mistakes: Vec<&Row> = rows.iter().filter(|row| row.mistake.is_some()).collect();
+    for (column, name) in columns().into_iter().enumerate() {
+        let found = |row: &&&Row| row.cells[column].is_found();
+        let alone = |row: &&&Row| row.cells.iter().filter(|cell| cell.is_found()).count() == 1;
+        let finds: Vec<&&Row> = mistakes.iter().filter(found).collect();
+        let only: Vec<&str> = finds
+            .iter()
+            .filter(|row| alone(row))
+            .filter_map(|row| row.mistake.as_ref().map(|(name, _)| name.as_str()))
+            .collect();
+        println!("| {name} | {} | {} | {} |", finds.len(), mistakes.len(), only.join(", "));
+    }
 }
 
 /// Tries everything on every core and prints each row as soon as it is full.
@@ -118,9 +183,9 @@ fn fill(
     root: &Path,
     programs: &Programs,
     rows: Vec<Option<(String, String)>>,
-    limit: Duration,
+    asked: &Asked,
 ) -> Vec<Row> {
-    let columns = RUNGS.len() + 1;
+    let columns = RUNGS.len() + SWARM.len();
     let next = AtomicUsize::new(0);
     let cells: Mutex<Vec<Option<Cell>>> = Mutex::new(vec![None; rows.len() * columns]);
     let printed = AtomicUsize::new(0);
@@ -129,9 +194,18 @@ fn fill(
             let number = next.fetch_add(1, Ordering::Relaxed);
             let Some(row) = rows.get(number / columns) else { return };
             let mistake = row.as_ref().map(|(name, _)| name.as_str());
+            let from = number / columns * columns;
+            let is_known = asked.first_only && mistake.is_some() && {
+                let cells = cells.lock().unwrap_or_else(PoisonError::into_inner);
+                cells[from..from + columns].iter().flatten().any(Cell::is_found)
+            };
             let cell = match RUNGS.get(number % columns) {
-                Some(rung) => try_rung(root, programs, rung, mistake, limit),
-                None => cell::try_swarm(root, programs, mistake),
+                _ if is_known => Cell::NotAsked,
+                Some(rung) => try_rung(root, programs, rung, mistake, asked.limit),
+                None => {
+                    let is_steered = number % columns > RUNGS.len();
+                    cell::try_swarm(root, programs, mistake, is_steered)
+                }
             };
             let mut cells = cells.lock().unwrap_or_else(PoisonError::into_inner);
             cells[number] = Some(cell);
