@@ -3,7 +3,7 @@
 //! What is there is refused unless the user insists; a new image that could not become a volume is
 //! removed again.
 
-use crate::output::{changes_a_terminal, hex, plain, quoted, say, say_json};
+use crate::output::{changes_a_terminal, hex, note, plain, quoted, say, say_json};
 use crate::report::preset_name;
 use crate::target::{Access, DiskArgs, Target, array_label, has_its_own_size, refuse_unknown_kind};
 use crate::units::ByteSize;
@@ -24,6 +24,9 @@ pub struct CreateArgs {
     /// Make a new sparse image file of this size
     #[arg(long)]
     pub size: Option<ByteSize>,
+    /// Take all of the image's space from its file system now, so that it cannot run out later
+    #[arg(long)]
+    pub preallocate: bool,
     /// Which policies
     #[arg(long, default_value = "mlb")]
     pub preset: String,
@@ -134,12 +137,38 @@ pub fn create(args: &CreateArgs) -> Result<(Target, Superblock), String> {
     let preset = NamedPreset::by_name(&args.preset).map_err(|error| error.to_string())?;
     let options = options(args, preset)?;
     let made_image = make_image(args)?;
-    let made = create_on(args, &options);
+    let made = preallocate(args).and_then(|()| create_on(args, &options));
     if made.is_err() && made_image {
         // It is ours and holds nothing.
         let _ = std::fs::remove_file(&args.target);
     }
     made
+}
+
+/// Takes the image's space if that was asked for; says if it may run out later.
+fn preallocate(args: &CreateArgs) -> Result<(), String> {
+    let image = Path::new(&args.target);
+    if args.preallocate {
+        if ArraySpec::is_array(&args.target) || has_its_own_size(&args.target) {
+            return Err(format!(
+                "create {}: --preallocate takes the space of one image file; for an array make its members \
+                 beforehand, for example with `fallocate --length 10G FILE`, and leave --preallocate out",
+                args.target
+            ));
+        }
+        return nearhead_uring::preallocate_image(image)
+            .map_err(|error| format!("create {}: {error}", args.target));
+    }
+    if let Some((wanted, free)) = nearhead_uring::space_missing(image) {
+        note(&format!(
+            "{} may grow by {} and its file system has {} free: writes fail when that is used up (--preallocate \
+             takes the space now)",
+            args.target,
+            ByteSize(wanted),
+            ByteSize(free),
+        ));
+    }
+    Ok(())
 }
 
 fn create_on(args: &CreateArgs, options: &CreateOptions) -> Result<(Target, Superblock), String> {

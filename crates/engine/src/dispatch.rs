@@ -44,6 +44,14 @@ pub(crate) enum Purpose {
     Recovery,
 }
 
+/// What sort of command it is, as far as that matters once it left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sort {
+    Read,
+    Trim,
+    Other,
+}
+
 /// A command that left or waits to leave.
 #[derive(Debug)]
 pub(crate) struct InFlight {
@@ -56,8 +64,7 @@ pub(crate) struct InFlight {
     pub(crate) extent: Option<(u64, u64)>,
     /// It leaves with the one before it.
     follows: bool,
-    reads: bool,
-    trims: bool,
+    sort: Sort,
     has_left: bool,
     pub(crate) left_at: Nanos,
 }
@@ -66,7 +73,7 @@ impl InFlight {
     /// What it is for, in the words of those who count errors.
     pub(crate) fn work(&self) -> DiskWork {
         match self.purpose {
-            Purpose::InPlace { .. } if self.trims => DiskWork::Trim,
+            Purpose::InPlace { .. } if self.sort == Sort::Trim => DiskWork::Trim,
             Purpose::InPlace { .. } | Purpose::Spill | Purpose::CheckpointWrite => {
                 DiskWork::HomeWrite
             }
@@ -141,8 +148,11 @@ impl InFlight {
             bytes,
             end_offset,
             extent: extent(command),
-            reads: matches!(command, Command::Read { .. }),
-            trims: matches!(command, Command::Trim { .. }),
+            sort: match command {
+                Command::Read { .. } => Sort::Read,
+                Command::Trim { .. } => Sort::Trim,
+                Command::Write { .. } | Command::WriteZeroes { .. } | Command::Flush => Sort::Other,
+            },
             has_left: false,
             left_at: now,
             follows: false,
@@ -192,7 +202,7 @@ impl Dispatcher {
     /// How long `done` took, and whether it moved the arm, as far as one can tell.
     pub(crate) fn took(&self, done: &InFlight) -> (Nanos, bool) {
         let took = self.now.since(done.left_at);
-        let from_memory = done.reads && self.head.is_from_memory(took);
+        let from_memory = done.sort == Sort::Read && self.head.is_from_memory(took);
         (took, done.bytes > 0 && !from_memory)
     }
 

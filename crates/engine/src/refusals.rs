@@ -5,7 +5,7 @@
 //! says, but what was acknowledged before it is never given up for it. Only a stop, which must come to an end,
 //! lets go of it, and says so where somebody relied on it.
 
-use crate::engine::{Body, Engine, Phase};
+use crate::engine::{Active, Body, Engine, Phase};
 use crate::request::{ErrorKind, RequestError};
 use crate::sectors::BLOCK_SECTORS;
 use crate::stage::StagedBlock;
@@ -32,6 +32,36 @@ impl Engine {
             self.reply(barrier.id, Err(error.clone()));
         }
         let mut slots = std::mem::take(&mut self.blocked);
+        slots.extend(std::mem::take(&mut self.waiting_for_room));
+        for slot in slots {
+            self.finish_slot(slot, Err(error.clone()));
+        }
+    }
+
+    /// Everybody who waits for a record gets `error`. Flushes of the device, and writes in place that need no more,
+    /// go on.
+    pub(crate) fn refuse_who_waits_for_a_record(&mut self, error: &RequestError) {
+        for waiter in std::mem::take(&mut self.commit.durable_waiters) {
+            self.reply(waiter.id, Err(error.clone()));
+        }
+        let (committed, settled) = (self.commit.committed, self.invalidations.committed());
+        let (refused, kept): (VecDeque<_>, VecDeque<_>) =
+            std::mem::take(&mut self.barriers).into_iter().partition(|barrier| {
+                barrier.stage_target > committed || barrier.invalid_target > settled
+            });
+        self.barriers = kept;
+        for barrier in refused {
+            self.reply(barrier.id, Err(error.clone()));
+        }
+        let blocked = std::mem::take(&mut self.blocked);
+        let (mut slots, kept): (Vec<u32>, Vec<u32>) =
+            blocked.into_iter().partition(|slot| match self.requests.get(*slot) {
+                Some(Active { body: Body::InPlace(state), .. }) => {
+                    self.is_in_memory(state.sectors().start, state.sectors().end)
+                }
+                _ => true,
+            });
+        self.blocked = kept;
         slots.extend(std::mem::take(&mut self.waiting_for_room));
         for slot in slots {
             self.finish_slot(slot, Err(error.clone()));

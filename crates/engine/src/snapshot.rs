@@ -12,12 +12,13 @@
 //!   snapshot protects stays protected. The copy comes second, so that one that is newer than all
 //!   headers tells of a header that was durable and is no more.
 
+mod transfer;
+
 use crate::activity::Activity;
-use crate::commit::pause;
 use crate::dispatch::Purpose;
-use crate::engine::{Engine, Phase};
+use crate::engine::Engine;
 use crate::map::Map;
-use nearhead_disk::{Buffer, BufferMut, Class, Command, DiskError, DiskErrorKind, Nanos, Payload};
+use nearhead_disk::{Buffer, BufferMut, Class, Command, DiskError, Nanos, Payload};
 use nearhead_format::record::FLAG_RELOCATION;
 use nearhead_format::snapshot::{
     BodyItem, BodyWriter, FLAG_CLEAN_SHUTDOWN, HintRange, LogState, SNAPSHOT_HEADER_BYTES,
@@ -36,8 +37,6 @@ const CLAIM_SEARCH_MAX: usize = 1 << 16;
 /// Claimed logs that make a snapshot worth its cost: a recovery looks up to [`crate::RECORD_BYTES_MAX`] ahead in
 /// each, 4 GiB in all, also when they are empty.
 const CLAIMS_MANY: usize = 2048;
-/// How often a transfer of a snapshot is tried before the snapshot has failed.
-const TRANSFERS_MAX: u32 = 5;
 /// Attempts in a row that may fail before those who wait for a snapshot are told.
 const FAILURES_MAX: u32 = 3;
 
@@ -447,53 +446,6 @@ impl Engine {
         self.write_durably(work, Purpose::SnapshotHeader, offset, bytes);
     }
 
-    fn write_durably(
-        &mut self,
-        work: &mut InProgress,
-        purpose: Purpose,
-        offset: u64,
-        bytes: Buffer,
-    ) {
-        let durable = self.flusher.is_needed();
-        let command = Command::Write { offset, parts: vec![Payload::Bytes(bytes)], durable };
-        self.send_snapshot(work, purpose, command);
-    }
-
-    fn send_snapshot(&mut self, work: &mut InProgress, purpose: Purpose, command: Command) {
-        work.current = Some((purpose, command.clone()));
-        self.issue(work.class, purpose, command);
-    }
-
-    /// A transfer of the snapshot is done: says whether the snapshot can go on.
-    fn snapshot_goes_on(&mut self, result: Result<Payload, DiskError>) -> bool {
-        let Some(work) = self.snapshotter.in_progress.as_mut() else { return false };
-        let Err(error) = result else {
-            work.attempts = 0;
-            if work.lack_of_space.take().is_some() {
-                self.note_space();
-            }
-            return true;
-        };
-        work.attempts += 1;
-        match error.kind {
-            DiskErrorKind::OutOfSpace => {
-                work.lack_of_space = Some(error.clone());
-                work.again_at = Some(self.now + pause(work.attempts));
-                if matches!(self.phase, Phase::Draining) {
-                    self.wait_for_space(&error);
-                } else {
-                    // Who waits for what it frees is told where that room is missed.
-                    self.watch.note_no_space(self.now, self.setup.config.no_space_wait_max);
-                }
-            }
-            DiskErrorKind::Io if work.attempts < TRANSFERS_MAX => {
-                work.again_at = Some(self.now + pause(work.attempts));
-            }
-            _ => self.snapshot_failed(&error),
-        }
-        false
-    }
-
     pub(crate) fn on_snapshot_body(&mut self, result: Result<Payload, DiskError>) {
         if self.snapshot_goes_on(result) {
             self.flusher.note_volatile_write();
@@ -558,24 +510,5 @@ impl Engine {
         for entry in self.invalidations.commit(count) {
             self.logs.drop_live(&entry);
         }
-    }
-
-    fn snapshot_failed(&mut self, error: &DiskError) {
-        self.snapshotter.in_progress = None;
-        self.logs.snapshot_failed();
-        if let Some(journal) = self.journal.as_mut() {
-            journal.ring.snapshot_failed();
-        }
-        let slot = (self.snapshotter.number + 1) % 2;
-        let damage = format!("snapshot slot {slot}: could not be written: {error}");
-        if matches!(self.phase, Phase::Draining) {
-            return self.fail(damage);
-        }
-        // The older snapshot and every record since it still stand; try again after a while.
-        self.snapshotter.failures += 1;
-        self.snapshotter.last_problem.clone_from(&damage);
-        self.recovered.note(damage);
-        self.snapshotter.last_at = self.now;
-        self.commit.bytes_since_snapshot = self.commit.bytes_since_snapshot.max(1);
     }
 }

@@ -222,7 +222,9 @@ impl Stage {
         let staged = &mut self.queue[(position - self.front) as usize];
         let (before, newer) =
             (staged.sectors(), std::mem::replace(&mut staged.pieces, block.pieces));
-        newer.into_iter().for_each(|piece| staged.put(piece));
+        for piece in newer {
+            staged.put(piece);
+        }
         self.bytes += (staged.sectors() - before) as usize * SECTOR;
     }
 

@@ -1,7 +1,8 @@
 //! New image files: sparse, of a given size, and never over something that exists.
 
 use crate::error::{OpenError, OpenErrorKind};
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{FallocateFlags, FileType, Mode, OFlags};
+use rustix::io::Errno;
 use std::fs::File;
 use std::path::Path;
 
@@ -31,7 +32,7 @@ pub fn create_image(path: &Path, bytes: u64) -> Result<(), OpenError> {
         .map_err(|errno| {
             let mut error =
                 OpenError::from_errno(&format!("make an image of {bytes} bytes at"), &shown, errno);
-            if matches!(errno, rustix::io::Errno::FBIG | rustix::io::Errno::INVAL) {
+            if matches!(errno, Errno::FBIG | Errno::INVAL) {
                 error.kind = OpenErrorKind::Size;
             }
             error
@@ -44,6 +45,54 @@ pub fn create_image(path: &Path, bytes: u64) -> Result<(), OpenError> {
     sized
 }
 
+/// Takes all the space of the image at `path` from its file system now, so that no write finds it gone later. What is
+/// in it stays.
+///
+/// # Errors
+/// [`OpenErrorKind::NotADisk`] if it is no regular file; [`OpenErrorKind::Size`] if there is less space than that.
+pub fn preallocate_image(path: &Path) -> Result<(), OpenError> {
+    let shown = path.display().to_string();
+    let failed = |errno| OpenError::from_errno("take the space of the image", &shown, errno);
+    let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let file = rustix::fs::open(path, flags, Mode::empty()).map_err(failed)?;
+    let found = rustix::fs::fstat(&file).map_err(failed)?;
+    if !FileType::from_raw_mode(found.st_mode).is_file() {
+        let detail = format!(
+            "cannot take the space of {shown} beforehand: expected an image file, found something else; a device has \
+             its space already"
+        );
+        return Err(OpenError::new(OpenErrorKind::NotADisk, detail));
+    }
+    let bytes = u64::try_from(found.st_size).unwrap_or(0);
+    rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes)
+        .and_then(|()| rustix::fs::fsync(&file))
+        .map_err(|errno| {
+            let mut error = failed(errno);
+            if matches!(errno, Errno::NOSPC | Errno::DQUOT) {
+                error.kind = OpenErrorKind::Size;
+                error.detail = format!(
+                    "cannot take the {bytes} bytes of the image {shown}: found too little space on its file system; \
+                     free some, or make a smaller image"
+                );
+            }
+            error
+        })
+}
+
+/// Bytes that the image at `path` may still take from its file system, and those that are free there, if it may take
+/// more than there is; `None` for what is no regular file, or cannot be looked at.
+pub fn space_missing(path: &Path) -> Option<(u64, u64)> {
+    let found = rustix::fs::stat(path).ok()?;
+    if !FileType::from_raw_mode(found.st_mode).is_file() {
+        return None;
+    }
+    let taken = u64::try_from(found.st_blocks).ok()?.saturating_mul(512);
+    let wanted = u64::try_from(found.st_size).ok()?.saturating_sub(taken);
+    let space = rustix::fs::statvfs(path).ok()?;
+    let free = space.f_bavail.saturating_mul(space.f_frsize);
+    (wanted > free).then_some((wanted, free))
+}
+
 /// A new name survives a power cut only once its directory does.
 fn sync_directory_of(path: &Path) -> Result<(), OpenError> {
     let parent = match path.parent() {
@@ -54,4 +103,53 @@ fn sync_directory_of(path: &Path) -> Result<(), OpenError> {
         let detail = format!("cannot make the name of {} durable: {error}", path.display());
         OpenError::new(OpenErrorKind::Io, detail)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::PathBuf;
+
+    /// Gone when the test ends.
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new() -> Self {
+            let path = std::env::temp_dir().join(format!("nearhead-image-{}", std::process::id()));
+            std::fs::create_dir_all(&path).unwrap();
+            Self(path)
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn an_image_whose_space_is_taken_misses_none_and_a_huge_one_does() {
+        let folder = Folder::new();
+        let image = folder.0.join("a.img");
+        create_image(&image, 1 << 20).unwrap();
+        preallocate_image(&image).unwrap();
+        assert!(std::fs::metadata(&image).unwrap().len() == 1 << 20);
+        assert_eq!(space_missing(&image), None);
+        let huge = folder.0.join("huge.img");
+        // 8 TiB: more than any machine that runs tests has free, within what its file systems take.
+        if create_image(&huge, 8 << 40).is_err() {
+            return println!("skipped: the file system takes no sparse file of 8 TiB");
+        }
+        let (wanted, free) = space_missing(&huge).unwrap();
+        assert!(wanted > 7 << 40 && free < wanted);
+        let error = preallocate_image(&huge).unwrap_err();
+        assert!(error.detail.contains("huge.img"), "{error}");
+    }
+
+    #[test]
+    fn what_is_no_image_is_told_so() {
+        let error = preallocate_image(Path::new("/dev/null")).unwrap_err();
+        assert_eq!(error.kind, OpenErrorKind::NotADisk, "{error}");
+        assert_eq!(space_missing(Path::new("/dev/null")), None);
+    }
 }

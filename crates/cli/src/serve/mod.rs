@@ -99,6 +99,7 @@ fn open_target(args: &ServeArgs, name: &str, access: Access) -> Result<Target, S
         let create = CreateArgs {
             target: name.to_owned(),
             size: args.size,
+            preallocate: false,
             preset: args.preset.clone().unwrap_or_else(|| "mlb".to_owned()),
             threshold: args.threshold,
             group_size: None,

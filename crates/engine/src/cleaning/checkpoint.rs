@@ -23,6 +23,8 @@
 //! snapshots, which lack them, say the same. Until those are durable the homes stay closed to in-place
 //! writes: a crash would bring the entries back, and with them what was at home before such a write.
 
+mod written;
+
 use super::copying::{SourceRead, content, merge, plan_reads, read_band, whole_band};
 use crate::activity::Activity;
 use crate::dispatch::Purpose;
@@ -414,63 +416,7 @@ impl Engine {
         }
     }
 
-    pub(crate) fn on_checkpoint_write(
-        &mut self,
-        extent: Option<(u64, u64)>,
-        result: Result<Payload, DiskError>,
-    ) {
-        let Some(window) = self.checkpoint.window.as_mut() else { return };
-        if let (Err(error), Some((offset, len))) = (result, extent) {
-            window.failed.push((offset..offset + len, error.kind));
-        }
-        let Step::Writing { remaining } = &mut window.step else { return };
-        *remaining -= 1;
-        if *remaining > 0 {
-            return;
-        }
-        self.keep_what_failed();
-        let Some(window) = self.checkpoint.window.as_mut() else { return };
-        self.flusher.note_volatile_write();
-        let ticket = self.flusher.want();
-        let ticket = if is_made(Mistake::CheckpointUnflushed) { 0 } else { ticket };
-        window.step = Step::Flushing { ticket };
-        if self.flusher.is_done(ticket) {
-            self.release_batch();
-        }
-    }
-
-    /// What of the batch is not at home stays in the logs, which keep the newest copies: what failed together with
-    /// others is written alone next, what failed alone in a later pass.
-    fn keep_what_failed(&mut self) {
-        let Some(window) = self.checkpoint.window.as_mut() else { return };
-        let failed = std::mem::take(&mut window.failed);
-        let (layout, mut again) = (&self.setup.layout, Vec::new());
-        let why = |entry: &Entry| {
-            let start = layout.home(entry.home_sector * SECTOR as u64)?.device_offset;
-            let end = start + u64::from(entry.len_sectors) * SECTOR as u64;
-            failed.iter().find(|(range, _)| range.start < end && start < range.end)
-        };
-        let batch = std::mem::take(&mut window.batch);
-        let (missed, written) = batch.into_iter().partition(|entry| why(entry).is_some());
-        window.batch = written;
-        for entry in &window.batch {
-            self.failed_homes.note_written(entry.home_sector / BLOCK_SECTORS);
-        }
-        for entry in &missed as &Vec<Entry> {
-            let Some((range, DiskErrorKind::Io)) = why(entry) else { continue };
-            let alone = range.end - range.start <= BLOCK_BYTES;
-            self.failed_homes.note_failed(entry.home_sector / BLOCK_SECTORS, alone, self.now);
-            if !alone && !self.checkpoint.stopped {
-                again.push(*entry);
-            }
-        }
-        if !missed.is_empty() {
-            window.band = None;
-        }
-        again.into_iter().rev().for_each(|entry| window.entries.push_front(entry));
-    }
-
-    fn release_batch(&mut self) {
+    pub(super) fn release_batch(&mut self) {
         let Some(window) = self.checkpoint.window.as_mut() else { return };
         let bytes: u64 =
             window.batch.iter().map(|entry| u64::from(entry.len_sectors) * SECTOR as u64).sum();

@@ -170,7 +170,7 @@ impl Engine {
         }
         let refused = told(error);
         let detail = format!("no space for {} s: {}", wait_max.0 / 1_000_000_000, refused.detail);
-        self.refuse_all(&RequestError::new(ErrorKind::NoSpace, detail));
+        self.refuse_who_waits_for_a_record(&RequestError::new(ErrorKind::NoSpace, detail));
     }
 
     /// Something was written for which there was no space.

@@ -136,7 +136,9 @@ impl Logs {
     pub(crate) fn end_rests(&mut self, now: Nanos) {
         let due: Vec<u32> =
             self.resting.iter().filter(|(_, until)| *until <= now).map(|(log, _)| *log).collect();
-        due.into_iter().for_each(|index| self.end_rest(index));
+        for index in due {
+            self.end_rest(index);
+        }
     }
 
     /// When the next one has.
@@ -154,7 +156,9 @@ impl Logs {
     /// Takes note of how full every log is, after a recovery.
     pub(crate) fn measure_all(&mut self) {
         let present: Vec<u32> = self.present.iter().copied().collect();
-        present.into_iter().for_each(|index| self.measure(index));
+        for index in present {
+            self.measure(index);
+        }
     }
 
     /// Takes note of how full the log is now.

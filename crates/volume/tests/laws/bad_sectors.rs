@@ -104,7 +104,7 @@ fn a_bad_sector_at_home_fails_only_what_touches_it() {
             println!("repeat with {what}");
             let mut asked = Asked::new(scarce(preset, ack), seed);
             let layout = asked.harness.volume().superblock().layout;
-            let bad: Vec<u64> = (0..1 + seed % 5).map(|_| asked.random.below(480)).collect();
+            let bad: Vec<u64> = (0..=seed % 5).map(|_| asked.random.below(480)).collect();
             let home = |block: &u64| layout.home(block * 4096).unwrap().device_offset;
             let trouble = Trouble {
                 bad: bad.iter().map(|block| home(block)..home(block) + 512).collect(),
@@ -163,7 +163,7 @@ fn a_home_that_stays_bad_is_tried_ever_more_rarely_and_told() {
     let options = Options { idle_checkpoints: true, ..Options::new("singlelog", AckMode::Durable) };
     let mut asked = Asked::new(options, 1);
     let home = asked.harness.volume().superblock().layout.home(0).unwrap().device_offset;
-    let trouble = Trouble { bad: vec![home..home + 512], ..Trouble::default() };
+    let trouble = Trouble { bad: [home..home + 512].into(), ..Trouble::default() };
     asked.harness.volume().disk_mut().set_trouble(trouble);
     asked.apply(&Step::Write { start: 0, count: 64, fua: true });
     asked.apply(&Step::Settle);
@@ -193,7 +193,7 @@ fn a_log_goes_on_behind_a_place_that_cannot_be_written() {
         let layout = asked.harness.volume().superblock().layout;
         let used = asked.harness.volume().engine().occupancy().logs[0];
         let at = layout.log_block_offset(used.log_index, used.position).unwrap();
-        let trouble = Trouble { bad: vec![at..at + bad_bytes], ..Trouble::default() };
+        let trouble = Trouble { bad: [at..at + bad_bytes].into(), ..Trouble::default() };
         asked.harness.volume().disk_mut().set_trouble(trouble.clone());
         for block in 20..40 {
             asked.apply(&Step::Write { start: block * 8, count: 8, fua: true });

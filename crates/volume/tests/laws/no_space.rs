@@ -11,7 +11,7 @@ use nearhead_volume::Service;
 const LOGGING: [&str; 5] = ["singlelog", "mlb", "mlb-256", "slsmr", "mlsmr"];
 
 fn no_space() -> Trouble {
-    Trouble { full: vec![0..u64::MAX], ..Trouble::default() }
+    Trouble { full: [0..u64::MAX].into(), ..Trouble::default() }
 }
 
 fn events(harness: &mut Harness) -> Vec<DiskEvent> {

@@ -3,6 +3,8 @@
 //! Every request sent must be answered exactly once; every read must return what the oracle allows;
 //! every restart must leave what it allows.
 
+mod waiting;
+
 use super::content::{SECTOR, payload, versions};
 use super::disk::TestDisk;
 use super::oracle::{Oracle, Read, Write};
@@ -248,18 +250,6 @@ impl Harness {
         self.next
     }
 
-    /// Goes on until so much time has passed.
-    pub(crate) fn pass(&mut self, span: Nanos) {
-        let until = self.now + span;
-        loop {
-            self.drive();
-            let Some(wake) = self.volume().wake_at().filter(|wake| *wake < until) else { break };
-            self.now = wake.max(self.now);
-        }
-        self.now = until;
-        self.drive();
-    }
-
     /// A hash over every reply so far.
     pub(crate) fn replies_hash(&self) -> u64 {
         self.replies.finish()
@@ -391,42 +381,6 @@ impl Harness {
         let now = self.now;
         self.volume().drive(now);
         self.take_replies();
-    }
-
-    fn turn(&mut self, span: Nanos) {
-        self.drive();
-        if let Some(wake) = self.volume().wake_at() {
-            self.now = (self.now + span).min(wake.max(self.now));
-            self.drive();
-        }
-    }
-
-    /// Jumps to the next event; says whether there was one.
-    pub(crate) fn jump(&mut self) -> bool {
-        self.drive();
-        let Some(wake) = self.volume().wake_at() else { return false };
-        self.now = wake.max(self.now);
-        self.drive();
-        true
-    }
-
-    pub(crate) fn is_settled(&self) -> bool {
-        self.unanswered.is_empty()
-    }
-
-    pub(crate) fn settle(&mut self) {
-        for _ in 0..100_000 {
-            self.drive();
-            if self.is_settled() {
-                return;
-            }
-            if !self.jump() {
-                let status = self.volume().status();
-                panic!("requests {:?} wait but nothing will happen: {status:#?}", self.unanswered);
-            }
-        }
-        let status = self.volume().status();
-        panic!("requests {:?} are never answered: {status:#?}", self.unanswered);
     }
 
     fn take_disk(&mut self) -> TestDisk {
