@@ -74,9 +74,9 @@ pub fn run(args: &CheckArgs) -> Result<(), String> {
             ));
         }
     })
-    .map_err(|error| Target::problem(&args.target, lone_member.as_deref(), &error))?;
+    .map_err(|error| Target::problem(&args.target, lone_member.as_ref(), &error))?;
     if let Some(member) = lone_member {
-        note(&member);
+        note(&member.told);
     }
     if args.json {
         say_json(&report(args, &found))?;

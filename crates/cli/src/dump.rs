@@ -150,7 +150,7 @@ pub fn run(args: &DumpArgs) -> Result<(), String> {
             for copy in &copies {
                 say(&copy_line(copy));
             }
-            return Err(Target::problem(&args.target, lone_member.as_deref(), &error));
+            return Err(Target::problem(&args.target, lone_member.as_ref(), &error));
         }
     };
     let slots = read_slots(&mut io, &superblock);

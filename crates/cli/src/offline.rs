@@ -38,7 +38,7 @@ pub fn open(
 pub fn on(target: Target, access: Access, accept_loss: bool) -> Result<Offline, String> {
     let Target { name, disk, start, lone_member, .. } = target;
     let problem =
-        |error: &dyn std::fmt::Display| Target::problem(&name, lone_member.as_deref(), error);
+        |error: &dyn std::fmt::Display| Target::problem(&name, lone_member.as_ref(), error);
     let read_only = access == Access::Read;
     let mut volume = Volume::open(disk, start, |_, config| {
         config.read_only |= read_only;

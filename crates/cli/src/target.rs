@@ -42,6 +42,15 @@ impl Access {
     }
 }
 
+/// A member of an array that was named by itself.
+#[derive(Clone, Debug)]
+pub struct LoneMember {
+    /// Which, of what, in words.
+    pub told: String,
+    /// Whether it holds all bytes of the array.
+    pub is_whole: bool,
+}
+
 /// An open disk and the instant from which its time counts.
 pub struct Target {
     /// As the user named it.
@@ -51,7 +60,7 @@ pub struct Target {
     /// What the user should know about it.
     pub notes: Vec<String>,
     /// Which member of which array it is, if it is one by itself.
-    pub lone_member: Option<String>,
+    pub lone_member: Option<LoneMember>,
     /// Zero of its clock.
     pub start: Instant,
 }
@@ -73,7 +82,7 @@ impl Target {
                 open_real(Path::new(text), access, args)?
             };
             lone_member = array::refuse_lone_member(text, &mut disk, access, start)?;
-            notes.extend(lone_member.clone());
+            notes.extend(lone_member.as_ref().map(|member| member.told.clone()));
             (disk, notes)
         };
         let disk = gathered(disk)?;
@@ -84,13 +93,19 @@ impl Target {
         Ok(Self { name: text.to_owned(), disk, notes, lone_member, start })
     }
 
-    /// Why its volume cannot be looked at, in words: of a member by itself, that the others are missing.
-    pub fn problem(name: &str, lone_member: Option<&str>, error: &dyn std::fmt::Display) -> String {
+    /// Why its volume cannot be looked at, in words. What is found on a part of an array says nothing
+    /// about the array.
+    pub fn problem(
+        name: &str,
+        lone_member: Option<&LoneMember>,
+        error: &dyn std::fmt::Display,
+    ) -> String {
         match lone_member {
             None => error.to_string(),
-            Some(member) => format!(
-                "{name}: expected a whole volume: {member}; name the array with all its members, as when \
-                 the volume was made (alone it shows: {error})"
+            Some(LoneMember { told, is_whole: true }) => format!("{error} ({told})"),
+            Some(LoneMember { told, .. }) => format!(
+                "{name}: expected a whole volume, found only a part: {told}; name the array with all its \
+                 members, as when the volume was made"
             ),
         }
     }

@@ -6,7 +6,7 @@
 mod common;
 
 use common::nbd::Client;
-use common::{Daemon, Scratch, run_fails, run_ok, tool, tool_ok, tools};
+use common::{Daemon, Scratch, run, run_fails, run_ok, tool, tool_ok, tools};
 use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
 
@@ -357,7 +357,9 @@ fn a_device_that_goes_away_fails_requests_and_is_reported() {
     let error = client.run(common::nbd::Kind::Write, true, 8192, 4096, &[2; 4096]).unwrap();
     assert_ne!(error, 0, "a write to a device that is gone was acknowledged");
     daemon.wait_for_notice("the volume failed");
-    let status = run_ok(&scratch, &["status", &device.0]);
+    let output = run(&scratch, &["status", &device.0]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    let status = String::from_utf8(output.stdout).unwrap();
     assert!(status.contains("failed:") && status.contains(&device.0), "{status}");
     run_fails(&scratch, &["drain", &device.0], &["failure"]);
     drop(client);

@@ -101,7 +101,7 @@ fn a_daemon_is_found_by_every_name_of_its_disk() {
 fn a_daemon_on_a_mirror_is_found_by_each_member() {
     let scratch = Scratch::new("members");
     for name in ["a.img", "b.img"] {
-        std::fs::File::create(scratch.path(name)).unwrap().set_len(64 << 20).unwrap();
+        std::fs::File::create(scratch.path(name)).unwrap().set_len(72 << 20).unwrap();
     }
     run_ok(&scratch, &["create", "mirror:a.img,b.img"]);
     let _daemon = Daemon::serve(&scratch, "mirror:a.img,b.img", &[]);
@@ -261,6 +261,8 @@ fn presets_are_shown_as_typed_and_listed_from_one_table() {
     let refusal = run_fails(&scratch, &["create", "x", "--size", "64M", "--preset", "best"], &[]);
     for command in ["create", "serve", "replay"] {
         let help = run_ok(&scratch, &[command, "--help"]);
+        // However it is wrapped.
+        let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
         for preset in nearhead_volume::PRESETS {
             for place in [&help, &refusal, &completion] {
                 assert!(place.contains(preset.name), "{command}: {} is missing", preset.name);

@@ -5,7 +5,7 @@
 //! it does when the members are named as they were when it was made. Reading the text and judging
 //! labels is the work of `nearhead_models`.
 
-use super::{Access, DiskArgs, Target, open_model, open_real};
+use super::{Access, DiskArgs, LoneMember, Target, open_model, open_real};
 use nearhead_disk::{Disk, DiskError};
 use nearhead_models::{
     ArrayKind, ArraySpec, MISSING, ModelSpec, Purpose, label_of, open_array, remove_label,
@@ -76,7 +76,7 @@ pub(super) fn refuse_lone_member(
     disk: &mut Box<dyn Disk>,
     access: Access,
     start: Instant,
-) -> Result<Option<String>, String> {
+) -> Result<Option<LoneMember>, String> {
     let mut run =
         |disk: &mut Box<dyn Disk>, command| SyncIo::in_real_time(disk, start).run(command);
     let failed = |error: DiskError| format!("open {text}: {error}");
@@ -85,7 +85,11 @@ pub(super) fn refuse_lone_member(
     let kind = if label.is_mirror() { "mirror" } else { "stripe" };
     let what = format!("{text} is member {member} of {count} of a {kind} ({})", label.array_name());
     match access {
-        Access::Read => Ok(Some(format!("{what}; the other members may be newer"))),
+        Access::Read if label.is_mirror() => {
+            let told = format!("{what}; the other members may be newer");
+            Ok(Some(LoneMember { told, is_whole: true }))
+        }
+        Access::Read => Ok(Some(LoneMember { told: what, is_whole: false })),
         Access::Create { force: true } => {
             remove_label(disk, &mut run).map_err(failed)?;
             Ok(None)
