@@ -108,6 +108,20 @@ impl fmt::Display for DiskError {
 
 impl std::error::Error for DiskError {}
 
+/// A run of bytes, and whether the disk knows without reading them that they are zeros.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// Length in bytes, at least 1; it may reach past the end of the disk.
+    pub len: u64,
+    /// Every byte of it certainly reads as zero. If not, nothing is said.
+    pub zero: bool,
+}
+
+impl Run {
+    /// Nothing is known of anything.
+    pub const UNKNOWN: Self = Self { len: u64::MAX, zero: false };
+}
+
 /// Any disk: a real one, or a model on either clock.
 ///
 /// The caller drives it: `submit` any number of commands (never more outstanding than
@@ -144,6 +158,14 @@ pub trait Disk {
     /// what is on the disk at once needs as much for each of them.
     fn width(&self) -> u32 {
         1
+    }
+
+    /// What the disk knows of the bytes from `offset` on without reading them: holes of a file, pages never
+    /// written. It is of the present; a write that is under way may have had its effect or not. Never waits for
+    /// the medium for long.
+    fn run_at(&self, offset: u64) -> Run {
+        let _ = offset;
+        Run::UNKNOWN
     }
 
     /// What people must know about the disk's state now, if anything: a mirror that lost a member.
@@ -199,6 +221,10 @@ impl<D: Disk + ?Sized> Disk for Box<D> {
 
     fn width(&self) -> u32 {
         (**self).width()
+    }
+
+    fn run_at(&self, offset: u64) -> Run {
+        (**self).run_at(offset)
     }
 
     fn trouble(&self) -> Option<String> {

@@ -20,7 +20,7 @@ mod time;
 mod zones;
 
 pub use buffer::{ALIGN_BYTES, Buffer, BufferMut};
-pub use command::{Class, Command, Completion, Disk, DiskError, DiskErrorKind, Submission};
+pub use command::{Class, Command, Completion, Disk, DiskError, DiskErrorKind, Run, Submission};
 pub use payload::{Payload, total_len};
 pub use pool::BufferPool;
 pub use properties::{Properties, PropertiesError};

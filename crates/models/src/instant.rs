@@ -5,7 +5,9 @@
 
 use crate::store::Store;
 use crate::validate::check;
-use nearhead_disk::{Command, Completion, Disk, DiskError, Nanos, Payload, Properties, Submission};
+use nearhead_disk::{
+    Command, Completion, Disk, DiskError, Nanos, Payload, Properties, Run, Submission,
+};
 use std::collections::VecDeque;
 
 /// Properties of a disk that is not a rotating one, for [`InstantDisk`] and
@@ -74,6 +76,10 @@ impl InstantDisk {
 impl Disk for InstantDisk {
     fn properties(&self) -> &Properties {
         &self.properties
+    }
+
+    fn run_at(&self, offset: u64) -> Run {
+        self.store.run_at(offset)
     }
 
     fn submit(&mut self, submission: Submission, now: Nanos) {

@@ -2,7 +2,9 @@
 //!
 //! A volume that cannot be opened takes its disk with it; fate keeps a hand on this one.
 
-use nearhead_disk::{Completion, Disk, Nanos, Properties, Region, RegionKind, Submission, Zones};
+use nearhead_disk::{
+    Completion, Disk, Nanos, Properties, Region, RegionKind, Run, Submission, Zones,
+};
 use nearhead_models::faults::FaultDisk;
 use nearhead_models::{Dataless, InstantDisk, MemoryStore};
 use std::cell::{RefCell, RefMut};
@@ -84,6 +86,10 @@ impl SharedDisk {
 impl Disk for SharedDisk {
     fn properties(&self) -> &Properties {
         &self.properties
+    }
+
+    fn run_at(&self, offset: u64) -> Run {
+        self.inner.borrow().run_at(offset)
     }
 
     fn submit(&mut self, submission: Submission, now: Nanos) {

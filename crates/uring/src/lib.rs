@@ -56,7 +56,7 @@ pub use priority_ring::PriorityRing;
 pub use shared_memory::SharedWords;
 pub use sysfs::{scheduler_of, set_scheduler_of};
 
-use nearhead_disk::{Completion, Disk, Nanos, Properties, Submission};
+use nearhead_disk::{Completion, Disk, Nanos, Properties, Run, Submission};
 use pread_disk::PreadDisk;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
@@ -140,6 +140,10 @@ impl RealDisk {
 impl Disk for RealDisk {
     fn properties(&self) -> &Properties {
         self.disk.properties()
+    }
+
+    fn run_at(&self, offset: u64) -> Run {
+        self.disk.run_at(offset)
     }
 
     fn submit(&mut self, submission: Submission, now: Nanos) {

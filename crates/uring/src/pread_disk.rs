@@ -10,7 +10,7 @@ use crate::mailbox::Mailbox;
 use crate::pool::ReadPool;
 use crate::target::Target;
 use nearhead_disk::{
-    Class, Completion, Disk, DiskError, DiskErrorKind, Nanos, Properties, Submission,
+    Class, Completion, Disk, DiskError, DiskErrorKind, Nanos, Properties, Run, Submission,
 };
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -145,6 +145,10 @@ impl Shared {
 impl Disk for PreadDisk {
     fn properties(&self) -> &Properties {
         &self.shared.target.properties
+    }
+
+    fn run_at(&self, offset: u64) -> Run {
+        self.shared.target.run_at(offset)
     }
 
     fn submit(&mut self, submission: Submission, _now: Nanos) {

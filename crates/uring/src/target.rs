@@ -11,10 +11,10 @@ use crate::options::OpenOptions;
 use crate::probe_direct::{self, Alignment};
 use crate::sysfs::BlockAttributes;
 use crate::zoned;
-use nearhead_disk::{Nanos, Properties};
+use nearhead_disk::{Nanos, Properties, Run};
 use nearhead_planted::{Mistake, is_made};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{FallocateFlags, Mode, OFlags, Stat};
+use rustix::fs::{FallocateFlags, Mode, OFlags, SeekFrom, Stat};
 use rustix::io::Errno;
 use std::fs;
 use std::os::unix::fs::FileTypeExt;
@@ -67,6 +67,26 @@ pub(crate) struct Target {
 }
 
 impl Target {
+    /// Holes of a file, also of parts that were allocated and never written. A device does not tell of any.
+    pub(crate) fn run_at(&self, offset: u64) -> Run {
+        if !self.is_file {
+            return Run::UNKNOWN;
+        }
+        // Every transfer names its place: nobody minds where the file's own offset stands.
+        match rustix::fs::seek(&self.fd, SeekFrom::Data(offset)) {
+            Ok(data) if data > offset => Run { len: data - offset, zero: true },
+            Ok(_) => match rustix::fs::seek(&self.fd, SeekFrom::Hole(offset)) {
+                Ok(hole) if hole > offset => Run { len: hole - offset, zero: false },
+                _ => Run::UNKNOWN,
+            },
+            // No data from there on.
+            Err(Errno::NXIO) if offset < self.properties.capacity_bytes => {
+                Run { len: self.properties.capacity_bytes - offset, zero: true }
+            }
+            Err(_) => Run::UNKNOWN,
+        }
+    }
+
     /// Opens `path` and learns the facts.
     pub(crate) fn open(path: &Path, options: &OpenOptions) -> Result<Self, OpenError> {
         let shown = path.display().to_string();

@@ -16,7 +16,9 @@ use crate::job::{Job, Operation, Progress};
 use crate::pool::ReadPool;
 use crate::ring::Ring;
 use crate::target::Target;
-use nearhead_disk::{Completion, Disk, DiskError, DiskErrorKind, Nanos, Properties, Submission};
+use nearhead_disk::{
+    Completion, Disk, DiskError, DiskErrorKind, Nanos, Properties, Run, Submission,
+};
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -131,6 +133,10 @@ impl UringDisk {
 impl Disk for UringDisk {
     fn properties(&self) -> &Properties {
         &self.target.properties
+    }
+
+    fn run_at(&self, offset: u64) -> Run {
+        self.target.run_at(offset)
     }
 
     fn submit(&mut self, submission: Submission, _now: Nanos) {

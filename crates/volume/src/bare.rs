@@ -13,7 +13,7 @@
 
 mod slots;
 
-use crate::{Service, ServiceInfo};
+use crate::{Extent, Service, ServiceInfo};
 use nearhead_disk::{
     Class, Command, CommandId, Disk, DiskError, DiskErrorKind, Nanos, Payload, Submission, Ticket,
 };
@@ -448,6 +448,17 @@ impl<D: Disk> Service for BareDisk<D> {
 
     fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
         self.disk.wake_fd()
+    }
+
+    fn block_status(&self, offset: u64, len: u64, runs_max: usize) -> Vec<Extent> {
+        let (mut extents, mut at, end) = (Vec::new(), offset, offset + len);
+        while at < end && extents.len() < runs_max.max(1) {
+            let run = self.disk.run_at(at);
+            let (len, zero) = (run.len.clamp(1, end - at), run.zero);
+            extents.push(Extent { len, hole: zero, zero });
+            at += len;
+        }
+        extents
     }
 
     fn begin_shutdown(&mut self, now: Nanos) {

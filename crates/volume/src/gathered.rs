@@ -260,6 +260,14 @@ impl<D: Disk> Disk for GatheredDisk<D> {
         &self.properties
     }
 
+    fn run_at(&self, offset: u64) -> nearhead_disk::Run {
+        let Some((below, len)) = self.pieces(offset..self.properties.capacity_bytes).next() else {
+            return nearhead_disk::Run::UNKNOWN;
+        };
+        let run = self.disk.run_at(below);
+        nearhead_disk::Run { len: run.len.min(len), zero: run.zero }
+    }
+
     fn submit(&mut self, submission: Submission, now: Nanos) {
         let Submission { ticket, class, command } = submission;
         let Some(range) = range_of(&command) else {

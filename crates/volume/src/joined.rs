@@ -6,7 +6,7 @@
 
 use nearhead_disk::{
     Command, CommandId, Completion, Disk, DiskError, DiskErrorKind, Nanos, Payload, Properties,
-    Submission, Ticket, Zones,
+    Run, Submission, Ticket, Zones,
 };
 use rustix::event::epoll;
 use std::collections::BTreeMap;
@@ -126,6 +126,12 @@ fn moved(command: Command, base: u64) -> Command {
 impl<A: Disk, B: Disk> Disk for JoinedDisk<A, B> {
     fn properties(&self) -> &Properties {
         &self.properties
+    }
+
+    fn run_at(&self, offset: u64) -> Run {
+        let Run { len, zero } =
+            if offset < self.base { self.main.run_at(offset) } else { Run::UNKNOWN };
+        Run { len: len.min(self.base.saturating_sub(offset).max(1)), zero }
     }
 
     fn submit(&mut self, submission: Submission, now: Nanos) {

@@ -5,7 +5,7 @@
 //! overlapped sectors of earlier unflushed writes disappear for good: a disk cannot bring them back.
 
 use crate::store::{MemoryStore, Store};
-use nearhead_disk::{BufferMut, DiskError, Payload, total_len};
+use nearhead_disk::{BufferMut, DiskError, Payload, Run, total_len};
 
 /// Own pages that the safe content may have before it is consolidated for cheap images.
 const UNSHARED_PAGES_MAX: usize = 64;
@@ -157,6 +157,20 @@ impl VolatileCache {
                 self.safe.consolidate();
             }
         }
+    }
+
+    /// What is certain of the bytes from `offset` on, now and after a cut: zeros of the safe content that no
+    /// unflushed write touches.
+    pub(crate) fn run_at(&self, offset: u64) -> Run {
+        let mut run = self.safe.run_at(offset);
+        for write in &self.unflushed {
+            if write.offset > offset {
+                run.len = run.len.min(write.offset - offset);
+            } else if write.end() > offset {
+                return Run { len: write.end() - offset, zero: false };
+            }
+        }
+        run
     }
 
     /// What a reader finds now.

@@ -26,7 +26,7 @@ use crate::random::SplitMix;
 use crate::store::MemoryStore;
 use crate::validate::check;
 use nearhead_disk::{
-    Command, Completion, Disk, DiskError, Nanos, Payload, Properties, Submission, Ticket,
+    Command, Completion, Disk, DiskError, Nanos, Payload, Properties, Run, Submission, Ticket,
 };
 use std::collections::VecDeque;
 
@@ -152,6 +152,10 @@ impl CrashDisk {
 impl Disk for CrashDisk {
     fn properties(&self) -> &Properties {
         &self.properties
+    }
+
+    fn run_at(&self, offset: u64) -> Run {
+        self.cache.run_at(offset)
     }
 
     fn submit(&mut self, submission: Submission, now: Nanos) {

@@ -26,7 +26,7 @@ use crate::validate::check;
 use effects::{Effect, phantom};
 use nearhead_disk::{
     Command, CommandId, Completion, Disk, DiskError, DiskErrorKind, Nanos, Payload, Properties,
-    Submission, Ticket,
+    Run, Submission, Ticket,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -278,6 +278,10 @@ impl<D: Disk> FaultDisk<D> {
 impl<D: Disk> Disk for FaultDisk<D> {
     fn properties(&self) -> &Properties {
         &self.properties
+    }
+
+    fn run_at(&self, offset: u64) -> Run {
+        self.cache.run_at(offset)
     }
 
     fn submit(&mut self, submission: Submission, now: Nanos) {

@@ -39,7 +39,7 @@ use change::{Change, ChangeKind};
 use dies::{Die, Operation, Times};
 use mapping::MappingCache;
 use nearhead_disk::{
-    Command, Completion, Disk, DiskError, Nanos, Payload, Properties, Submission, Ticket,
+    Command, Completion, Disk, DiskError, Nanos, Payload, Properties, Run, Submission, Ticket,
 };
 use plane::Plane;
 use std::collections::{BTreeMap, VecDeque};
@@ -302,6 +302,10 @@ impl FlashModel {
 impl Disk for FlashModel {
     fn properties(&self) -> &Properties {
         &self.properties
+    }
+
+    fn run_at(&self, offset: u64) -> Run {
+        if self.changes.is_empty() { self.store.run_at(offset) } else { Run::UNKNOWN }
     }
 
     fn submit(&mut self, submission: Submission, now: Nanos) {

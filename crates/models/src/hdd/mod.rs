@@ -20,6 +20,7 @@ mod dirty;
 mod exchange;
 #[cfg(test)]
 mod exchange_tests;
+mod known;
 mod power;
 mod queue;
 mod schedule;
@@ -39,7 +40,7 @@ use crate::validate::check;
 use dirty::{Extent, WriteCache};
 use exchange::Exchange;
 use nearhead_disk::{
-    Class, Command, Completion, Disk, DiskError, DiskErrorKind, Nanos, Payload, Properties,
+    Class, Command, Completion, Disk, DiskError, DiskErrorKind, Nanos, Payload, Properties, Run,
     Submission, Ticket, total_len,
 };
 use queue::{Chooser, MediaOperation, Pending};
@@ -290,16 +291,6 @@ impl HddModel {
         self.stats = Stats::default();
     }
 
-    /// Commands accepted and not completed.
-    pub fn outstanding(&self) -> usize {
-        self.outstanding
-    }
-
-    /// Bytes acknowledged and not on the medium.
-    pub fn dirty_bytes(&self) -> u64 {
-        self.dirty.bytes()
-    }
-
     fn next_sequence(&mut self) -> u64 {
         self.sequence += 1;
         self.sequence
@@ -431,6 +422,10 @@ impl HddModel {
 impl Disk for HddModel {
     fn properties(&self) -> &Properties {
         &self.properties
+    }
+
+    fn run_at(&self, offset: u64) -> Run {
+        self.known_run(offset)
     }
 
     fn submit(&mut self, submission: Submission, now: Nanos) {

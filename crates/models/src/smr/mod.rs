@@ -43,7 +43,8 @@ use bands::Job;
 use cache::Cache;
 use layout::Layout;
 use nearhead_disk::{
-    Command, Completion, Disk, DiskError, Nanos, Payload, Properties, Submission, Ticket, Zones,
+    Command, Completion, Disk, DiskError, Nanos, Payload, Properties, Run, Submission, Ticket,
+    Zones,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -290,6 +291,10 @@ impl SmrModel {
 impl Disk for SmrModel {
     fn properties(&self) -> &Properties {
         &self.properties
+    }
+
+    fn run_at(&self, offset: u64) -> Run {
+        if self.pieces.is_empty() { self.store.run_at(offset) } else { Run::UNKNOWN }
     }
 
     fn submit(&mut self, submission: Submission, now: Nanos) {

@@ -6,8 +6,8 @@
 //! at once, so they outlive this process.
 
 use super::Store;
-use nearhead_disk::{DiskError, DiskErrorKind};
-use rustix::fs::{FallocateFlags, FlockOperation};
+use nearhead_disk::{DiskError, DiskErrorKind, Run};
+use rustix::fs::{FallocateFlags, FlockOperation, SeekFrom};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -65,6 +65,24 @@ fn kind_of(error: &io::Error) -> DiskErrorKind {
 }
 
 impl Store for FileStore {
+    fn run_at(&self, offset: u64) -> Run {
+        // Bytes are read and written at their offsets: nobody minds where the file's own stands.
+        match rustix::fs::seek(&self.file, SeekFrom::Data(offset)) {
+            Ok(data) if data > offset => Run { len: data - offset, zero: true },
+            Ok(_) => match rustix::fs::seek(&self.file, SeekFrom::Hole(offset)) {
+                Ok(hole) if hole > offset => Run { len: hole - offset, zero: false },
+                _ => Run::UNKNOWN,
+            },
+            // No data from there on, if the offset is in the file.
+            Err(rustix::io::Errno::NXIO) => {
+                let end = self.file.metadata().map_or(0, |metadata| metadata.len());
+                let len = end.saturating_sub(offset);
+                if len > 0 { Run { len, zero: true } } else { Run::UNKNOWN }
+            }
+            Err(_) => Run::UNKNOWN,
+        }
+    }
+
     fn read(&self, offset: u64, target: &mut [u8]) -> Result<(), DiskError> {
         let len = target.len() as u64;
         self.file
@@ -119,6 +137,20 @@ mod tests {
         store.read((3 << 40) - 2, &mut bytes).unwrap();
         assert_eq!(bytes, [0; 8]);
         assert!(std::fs::metadata(&path).unwrap().blocks() * 512 < 1 << 20);
+        std::fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn holes_are_known_without_reading_and_what_was_written_is_none() {
+        let path = scratch("holes");
+        let mut store = FileStore::open(&path, 64 << 20).unwrap();
+        assert_eq!(store.run_at(5), Run { len: (64 << 20) - 5, zero: true });
+        store.write(8 << 20, &[1; 4096]).unwrap();
+        assert_eq!(store.run_at(0), Run { len: 8 << 20, zero: true });
+        assert!(!store.run_at(8 << 20).zero && !store.run_at((8 << 20) + 4095).zero);
+        let after = (8 << 20) + store.run_at(8 << 20).len;
+        assert_eq!(store.run_at(after), Run { len: (64 << 20) - after, zero: true });
+        assert_eq!(store.run_at(64 << 20), Run::UNKNOWN, "nothing is said past the end");
         std::fs::remove_file(path).unwrap();
     }
 

@@ -6,12 +6,14 @@
 //! fillers are much of what benches and logs write, and fresh memory costs more time than the rest of a write.
 
 use super::Store;
-use nearhead_disk::DiskError;
+use nearhead_disk::{DiskError, Run};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{Arc, OnceLock};
 
 const PAGE_BYTES: u64 = 4096;
+/// Pages looked at to tell how long a run is.
+const RUN_PAGES_MAX: u64 = 1024;
 
 /// Page numbers are already spread well enough by one multiplication.
 #[derive(Clone, Default)]
@@ -115,6 +117,13 @@ fn for_each_page(
 }
 
 impl Store for MemoryStore {
+    fn run_at(&self, offset: u64) -> Run {
+        let first = offset / PAGE_BYTES;
+        let zero = self.page(first).is_none();
+        let alike = (1..RUN_PAGES_MAX).take_while(|n| self.page(first + n).is_none() == zero);
+        Run { len: (1 + alike.count() as u64) * PAGE_BYTES - offset % PAGE_BYTES, zero }
+    }
+
     fn read(&self, offset: u64, target: &mut [u8]) -> Result<(), DiskError> {
         for_each_page(offset, target.len() as u64, |number, inside, part| {
             match self.page(number) {

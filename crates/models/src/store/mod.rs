@@ -12,7 +12,7 @@ pub use dataless::Dataless;
 pub use file::FileStore;
 pub use memory::MemoryStore;
 
-use nearhead_disk::{BufferMut, DiskError, Payload};
+use nearhead_disk::{BufferMut, DiskError, Payload, Run};
 
 /// Content of a disk. Offsets and lengths are bytes; callers stay inside the capacity.
 pub trait Store: Send {
@@ -29,6 +29,12 @@ pub trait Store: Send {
 
     /// Makes `len` bytes at `offset` read as zeros.
     fn zero(&mut self, offset: u64, len: u64) -> Result<(), DiskError>;
+
+    /// What is known of the bytes from `offset` on without reading them; as [`nearhead_disk::Disk::run_at`].
+    fn run_at(&self, offset: u64) -> Run {
+        let _ = offset;
+        Run::UNKNOWN
+    }
 
     /// Writes a payload; phantoms leave zeros, as everywhere.
     fn write_payload(&mut self, offset: u64, payload: &Payload) -> Result<(), DiskError> {

@@ -2,8 +2,8 @@
 //! having had its effect. It hashes every command it is given, so that two runs can be compared.
 
 use nearhead_disk::{
-    Command, Completion, Disk, DiskError, DiskErrorKind, Nanos, Properties, Submission, Ticket,
-    Zones,
+    Command, Completion, Disk, DiskError, DiskErrorKind, Nanos, Properties, Run, Submission,
+    Ticket, Zones,
 };
 use nearhead_models::{CrashDisk, MemoryStore, SplitMix, UnflushedWrite};
 use std::collections::VecDeque;
@@ -253,6 +253,10 @@ fn failure(kind: DiskErrorKind) -> DiskError {
 impl Disk for TestDisk {
     fn properties(&self) -> &Properties {
         self.inner.properties()
+    }
+
+    fn run_at(&self, offset: u64) -> Run {
+        self.inner.run_at(offset)
     }
 
     fn submit(&mut self, mut submission: Submission, now: Nanos) {
