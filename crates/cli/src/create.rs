@@ -176,7 +176,7 @@ fn create_on(args: &CreateArgs, options: &CreateOptions) -> Result<(Target, Supe
     let mut io = target.io();
     let created = match args.grow_to {
         None => nearhead_volume::create(&mut io, options),
-        Some(ByteSize(bytes)) => nearhead_volume::create_to_grow(&mut io, options, bytes),
+        Some(ByteSize(bytes)) => nearhead_volume::create_to_grow(&mut io, options, bytes, None),
     };
     let superblock = created
         .map_err(|error| format!("{error}{}", where_if_missing(&error.to_string(), args)))?;

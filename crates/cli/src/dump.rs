@@ -10,6 +10,7 @@ use nearhead_format::record::{
 };
 use nearhead_format::snapshot::{BodyItem, FLAG_CLEAN_SHUTDOWN};
 use nearhead_format::{Entry, Place, SECTOR_BYTES, Superblock};
+use nearhead_volume::blanks;
 use nearhead_volume::dump::{LogRecord, Slot, read_body, read_slots, scan_log};
 use nearhead_volume::open::{Copies, read_copies};
 use nearhead_volume::{SyncIo, find_superblock};
@@ -42,6 +43,8 @@ struct Report {
     volume: VolumeFacts,
     layout: LayoutReport,
     snapshots: Vec<SlotReport>,
+    /// None if the volume has none, or gave it up.
+    blank_map: Option<BlankMapReport>,
     /// Logs as the newest snapshot says.
     logs: Vec<LogReport>,
     hints: Vec<HintReport>,
@@ -85,6 +88,14 @@ struct SlotReport {
     claims: Option<u32>,
     hints: Option<u32>,
     body_bytes: Option<u64>,
+}
+
+#[derive(Debug, Serialize)]
+struct BlankMapReport {
+    region_bytes: u64,
+    /// Bytes of regions that are promised to be blank; a logged block in one counts too.
+    blank_bytes: u64,
+    problem: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -154,6 +165,7 @@ pub fn run(args: &DumpArgs) -> Result<(), String> {
         }
     };
     let slots = read_slots(&mut io, &superblock);
+    let blanks = blanks::load(&mut io, &superblock);
     let body = newest_body(&mut io, &slots, args.map);
     let records = match args.log {
         None => None,
@@ -175,6 +187,11 @@ pub fn run(args: &DumpArgs) -> Result<(), String> {
             groups: layout.group_count,
         },
         snapshots: slots.iter().map(slot_report).collect(),
+        blank_map: blanks.found.map(|found| BlankMapReport {
+            region_bytes: found.region_bytes,
+            blank_bytes: found.blank_bytes(layout.client_bytes()),
+            problem: blanks.findings.first().cloned(),
+        }),
         logs: log_reports(&superblock, &body),
         hints: body.hints,
         map: args.map.then_some(body.entries),
@@ -387,6 +404,11 @@ fn tell(report: &Report, log: Option<u32>) {
         layout.groups, layout.group_bytes, layout.groups_offset, layout.log_bytes
     ));
     report.snapshots.iter().for_each(|slot| say(&slot_line(slot)));
+    if let Some(map) = &report.blank_map {
+        let problem = map.problem.as_ref().map_or(String::new(), |problem| format!("; {problem}"));
+        let (blank, region) = (map.blank_bytes, map.region_bytes);
+        say(&format!("blank map: {blank} bytes in regions of {region}{problem}"));
+    }
     for log in &report.logs {
         say(&format!(
             "log {} at byte {}: next record at block {}, generation {}{}",

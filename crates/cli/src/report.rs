@@ -68,6 +68,9 @@ pub struct State {
     pub snapshot_number: u64,
     /// Whether logged blocks are being copied home.
     pub checkpointing: bool,
+    /// Bytes of regions whose home is known to be zeros.
+    #[serde(default)]
+    pub blank_bytes: u64,
     /// What recovery or operation found damaged.
     pub damage: Vec<String>,
 }
@@ -222,6 +225,7 @@ impl StatusReport {
                 record_sequence: status.record_sequence,
                 snapshot_number: status.snapshot_number,
                 checkpointing: status.checkpointing,
+                blank_bytes: status.blank_bytes,
                 damage: status.damage,
             },
             served,

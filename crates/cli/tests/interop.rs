@@ -110,6 +110,66 @@ fn an_ext4_image_survives_a_kill_on_an_emulated_disk() {
     run_ok(&scratch, &["check", &target]);
 }
 
+/// Bytes of the export that `nbdinfo` and `qemu-img map` are told hold something.
+fn told_data(daemon: &Daemon) -> [u64; 2] {
+    let sum = |text: &str, is_data: fn(&serde_json::Value) -> bool, len: &str| -> u64 {
+        let map: serde_json::Value = serde_json::from_str(text).unwrap();
+        let extents = map.as_array().unwrap().iter().filter(|extent| is_data(extent));
+        extents.map(|extent| extent[len].as_u64().unwrap()).sum()
+    };
+    let by_nbdinfo = tool_ok("nbdinfo", &["--map", "--json", &daemon.uri()]);
+    let by_qemu = tool_ok("qemu-img", &["map", "--output=json", "-f", "raw", &daemon.uri()]);
+    [
+        sum(&by_nbdinfo, |extent| extent["type"] == 0, "length"),
+        sum(&by_qemu, |extent| extent["zero"] == false, "length"),
+    ]
+}
+
+#[test]
+fn of_a_fresh_volume_only_what_was_written_is_copied_also_after_kills_and_restarts() {
+    if !tools(&["qemu-img", "nbdcopy", "nbdinfo"]) {
+        return;
+    }
+    const MIB: usize = 1 << 20;
+    let scratch = Scratch::new("blank");
+    run_ok(&scratch, &["create", "a.img", "--size", "256MiB"]);
+    let daemon = Daemon::serve(&scratch, "a.img", &[]);
+    assert_eq!(told_data(&daemon), [0, 0], "nothing was ever written");
+    let mut expected = vec![0; 3 * MIB];
+    let mut client = Client::connect(&daemon.socket).unwrap();
+    for (index, piece) in expected.chunks_mut(MIB).enumerate() {
+        piece.fill(index as u8 + 1);
+        client.write((40 * MIB + index * MIB) as u64, piece, false);
+    }
+    client.write(200 << 20, &[9; 4096], true);
+    client.flush();
+    drop(client);
+    // Three regions, and a block that is logged; ahead of a stream a kill may cost some more.
+    let logged_block = 3 * MIB as u64 + 4096;
+    assert_eq!(told_data(&daemon), [logged_block; 2]);
+    daemon.kill();
+    for restart in 0..2 {
+        let daemon = Daemon::serve(&scratch, "a.img", &[]);
+        let [by_nbdinfo, by_qemu] = told_data(&daemon);
+        let written = logged_block..=8 * MIB as u64;
+        assert!(written.contains(&by_nbdinfo) && by_nbdinfo == by_qemu, "{by_nbdinfo} {by_qemu}");
+        let out = scratch.text("out.img");
+        tool_ok("nbdcopy", &[&daemon.uri(), &out]);
+        tool_ok("qemu-img", &["convert", "-f", "raw", "-O", "raw", &daemon.uri(), &out]);
+        let status = run_json(&scratch, &["status", "a.img", "--json"]);
+        let read = status["counters"]["read_bytes"].as_u64().unwrap();
+        assert!(read <= 17 * MIB as u64, "two copies read {read} bytes of 256 MiB");
+        let copy = std::fs::read(&out).unwrap();
+        assert!(copy[40 * MIB..43 * MIB] == expected && copy[200 * MIB..][..4096] == [9; 4096]);
+        assert_eq!(copy.iter().filter(|byte| **byte != 0).count() as u64, logged_block);
+        if restart == 0 {
+            daemon.stop_ok();
+        } else {
+            daemon.kill();
+        }
+    }
+}
+
 #[test]
 fn qemu_io_reads_what_it_wrote() {
     if !tools(&["qemu-io"]) {

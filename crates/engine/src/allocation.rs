@@ -1,16 +1,42 @@
 //! What is known about ranges without reading them: which read as zeros.
+//!
+//! Newest first, as a read: what is in memory is data, what is logged is data or zeros, and a home is zeros where
+//! its region is blank. Answered from memory in bounded work; what is not said in one answer is in the next.
 
 use crate::engine::Engine;
-use crate::sectors::SECTOR;
+use crate::range_set::RangeSet;
+use crate::sectors::{BLOCK_SECTORS, SECTOR};
+use nearhead_disk::Run;
 use nearhead_format::Place;
+use std::ops::Range;
 
-/// A run of bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Run {
-    /// Length in bytes.
-    pub len: u64,
-    /// Whether it certainly reads as zeros.
-    pub zero: bool,
+/// Entries of the map looked at for one answer.
+const ENTRIES_MAX: usize = 64 << 10;
+
+/// Runs of sectors under construction, neighbours alike made one.
+struct Runs {
+    runs: Vec<Run>,
+    runs_max: usize,
+    at: u64,
+}
+
+impl Runs {
+    /// Nothing more would be said.
+    fn is_full(&self) -> bool {
+        self.runs.len() > self.runs_max
+    }
+
+    fn add(&mut self, end: u64, zero: bool) {
+        let len = end.saturating_sub(self.at) * SECTOR as u64;
+        self.at = self.at.max(end);
+        if len == 0 || self.is_full() {
+            return;
+        }
+        match self.runs.last_mut() {
+            Some(last) if last.zero == zero => last.len += len,
+            _ => self.runs.push(Run { len, zero }),
+        }
+    }
 }
 
 impl Engine {
@@ -18,28 +44,55 @@ impl Engine {
     pub fn allocation(&self, offset: u64, len: u64, runs_max: usize) -> Vec<Run> {
         let sector = SECTOR as u64;
         let (start, end) = (offset / sector, (offset + len).div_ceil(sector));
-        let mut runs: Vec<Run> = Vec::new();
-        let mut add = |len: u64, zero: bool| {
-            if len == 0 || runs.len() > runs_max {
-                return;
+        let runs_max = runs_max.max(1);
+        let mut runs = Runs { runs: Vec::new(), runs_max, at: start };
+        let memory = self.blocks_in_memory(start..end);
+        for block in memory.iter().chain([end..end]) {
+            if !self.add_below_memory(runs.at..block.start, &mut runs) {
+                break;
             }
-            match runs.last_mut() {
-                Some(last) if last.zero == zero => last.len += len,
-                _ => runs.push(Run { len, zero }),
-            }
-        };
-        let mut at = start;
-        if !self.is_in_memory(start, end) {
-            let zeros = self.map.iter_from(start).take_while(|entry| entry.home_sector < end);
-            for entry in zeros.filter(|entry| entry.place == Place::Zero).take(64 << 10) {
-                let (from, to) = (entry.home_sector.max(start), entry.end_sector().min(end));
-                add((from - at) * sector, false);
-                add((to - from) * sector, true);
-                at = to;
-            }
+            runs.add(block.end, false);
         }
-        add((end - at) * sector, false);
-        runs.truncate(runs_max.max(1));
+        let mut runs = runs.runs;
+        runs.truncate(runs_max);
+        if runs.is_empty() {
+            runs.push(Run { len, zero: false });
+        }
         runs
+    }
+
+    /// The sectors of blocks that are staged or on their way into a log: at most a stage full.
+    fn blocks_in_memory(&self, within: Range<u64>) -> RangeSet {
+        let taken = self.taken.blocks.iter().map(|staged| staged.block);
+        let sectors = self.stage.blocks().chain(taken).map(|block| {
+            let first = block * BLOCK_SECTORS;
+            first.max(within.start)..(first + BLOCK_SECTORS).min(within.end)
+        });
+        sectors.filter(|range| range.start < range.end).collect()
+    }
+
+    /// What the map and the homes say of `range`; false if there was too much to look at, or no room for more.
+    fn add_below_memory(&self, range: Range<u64>, runs: &mut Runs) -> bool {
+        let mut at = range.start;
+        let entries = self.map.iter_from(at).take_while(|entry| entry.home_sector < range.end);
+        for (looked_at, entry) in entries.enumerate() {
+            if runs.is_full() || looked_at == ENTRIES_MAX {
+                return false;
+            }
+            self.add_homes(at..entry.home_sector.max(at), runs);
+            at = entry.end_sector().min(range.end);
+            runs.add(at, entry.place == Place::Zero);
+        }
+        self.add_homes(at..range.end, runs);
+        !runs.is_full()
+    }
+
+    fn add_homes(&self, range: Range<u64>, runs: &mut Runs) {
+        let mut at = range.start;
+        while at < range.end && !runs.is_full() {
+            let (zero, end) = self.blanks.run_at(at, range.end);
+            runs.add(end, zero);
+            at = end;
+        }
     }
 }

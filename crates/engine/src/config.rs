@@ -150,9 +150,34 @@ pub struct Setup {
     pub properties: Properties,
     /// The map's own journal, if there is a map device.
     pub journal: Option<JournalPlace>,
+    /// What the volume's blank map says, if it has one that can be used.
+    pub blanks: Option<BlanksFound>,
     /// The bands of the client's address space, on a shingled disk: homes in one band are written
     /// together, as the whole band.
     pub bands: Option<Zones>,
+}
+
+/// A blank map as it is on the disk ([`nearhead_format::blank_map`]).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BlanksFound {
+    /// Size of a region: a power of two, at least 4096.
+    pub region_bytes: u64,
+    /// A bit for each region that is blank, in the order of the units; nothing where a unit is not sound.
+    pub words: Vec<u64>,
+    /// A bit for each region that the disk may call blank now or when it is read again: those, and all of a unit
+    /// that is not sound.
+    pub promised: Vec<u64>,
+    /// The header could not be read or is not sound. It may be when it is read again, with whatever the units say:
+    /// it must be overwritten before anything is written home.
+    pub is_header_doubtful: bool,
+}
+
+impl BlanksFound {
+    /// Bytes of the blank regions of a volume of `client_bytes`.
+    pub fn blank_bytes(&self, client_bytes: u64) -> u64 {
+        let regions: u64 = self.words.iter().map(|word| u64::from(word.count_ones())).sum();
+        regions.saturating_mul(self.region_bytes).min(client_bytes)
+    }
 }
 
 /// Where the map's journal is in the disk's address space.

@@ -40,6 +40,8 @@ pub(crate) enum Purpose {
     SnapshotHeader,
     /// The copy of a snapshot's header.
     SnapshotCopy,
+    /// A block of the blank map, or its header.
+    Blanks,
     /// A read of recovery.
     Recovery,
 }
@@ -81,7 +83,8 @@ impl InFlight {
             Purpose::Journal
             | Purpose::SnapshotBody
             | Purpose::SnapshotHeader
-            | Purpose::SnapshotCopy => DiskWork::MapWrite,
+            | Purpose::SnapshotCopy
+            | Purpose::Blanks => DiskWork::MapWrite,
             Purpose::Recovery if self.extent.is_none() => DiskWork::Flush,
             Purpose::Flush => DiskWork::Flush,
             Purpose::Read { .. }

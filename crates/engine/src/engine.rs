@@ -12,6 +12,7 @@
 
 use crate::admission::Admission;
 use crate::barrier::Barrier;
+use crate::blanks::Blanks;
 use crate::cleaning::{Checkpoint, Schedule, Swap};
 use crate::commit::Commit;
 use crate::config::{Ack, Setup};
@@ -86,6 +87,7 @@ pub struct Engine {
     pub(crate) journal: Option<MapJournal>,
     pub(crate) spill: Option<Spill>,
     pub(crate) failed_homes: FailedHomes,
+    pub(crate) blanks: Blanks,
     pub(crate) invalidations: Invalidations,
     pub(crate) flusher: Flusher,
     pub(crate) locks: RangeLocks,
@@ -148,6 +150,7 @@ impl Engine {
             journal: MapJournal::new(&setup),
             spill: None,
             failed_homes: FailedHomes::default(),
+            blanks: Blanks::of(&setup),
             invalidations: Invalidations::default(),
             flusher: Flusher::new(setup.properties.volatile_cache),
             locks: RangeLocks::new(),
@@ -236,6 +239,7 @@ impl Engine {
             Purpose::SnapshotBody => self.on_snapshot_body(result),
             Purpose::SnapshotHeader => self.on_snapshot_header(result),
             Purpose::SnapshotCopy => self.on_snapshot_copy(result),
+            Purpose::Blanks => self.on_blanks(result),
             Purpose::Recovery => self.on_recovery(result),
         }
     }
@@ -297,6 +301,7 @@ impl Engine {
         }
         self.release_waiters();
         self.advance_shutdown();
+        self.advance_blanks();
         // Last, so that a flush any step above asked for leaves now: no other event may come.
         if self.flusher.start() {
             self.stats.device_flushes += 1;
@@ -388,7 +393,7 @@ impl Engine {
             if self.dispatcher.len() == 0 {
                 self.phase = Phase::Stopped;
             }
-        } else if !unclean && self.advance_final_snapshot() {
+        } else if !unclean && self.advance_final_snapshot() && self.advance_final_blanks() {
             self.phase = Phase::Stopped;
         }
     }
@@ -468,6 +473,7 @@ impl Engine {
             stall: self.watch.stall(),
             stalls: self.watch.stalls(),
             shortage: self.watch.shortage(),
+            blank_bytes: self.blank_bytes(),
             damage: self.recovered.damage.clone(),
             recovery_read_bytes: self.recovered.read_bytes,
             recovery_records: self.recovered.records,

@@ -6,6 +6,7 @@
 //! 2. no copy in memory: staged blocks it covers are committed first, so that "which is newer" is
 //!    always the order of records and transfers, never a race;
 //! 3. no checkpoint batch over its sectors: an older copy must not land on top of it;
+//!    and no region of it that the disk promises to be blank, unless it writes zeros;
 //! 4. the transfers, in pieces;
 //! 5. map entries it displaced become invalidations (law 2), the lock is released;
 //! 6. the reply: at once, or when transfers and invalidations are durable.
@@ -125,6 +126,7 @@ impl Engine {
         };
         let (start, end) =
             (state.offset / SECTOR as u64, (state.offset + state.len) / SECTOR as u64);
+        let writes = matches!(state.action, Action::Write(_));
         if self.failure.is_some() {
             let error = self.failure_error();
             return self.finish_slot(slot, Err(error));
@@ -134,7 +136,7 @@ impl Engine {
             self.blocked.push(slot);
         } else if self.checkpoint.touches(start, end) && !is_made(Mistake::CheckpointOverInPlace) {
             self.blocked.push(slot);
-        } else {
+        } else if !writes || self.may_write_in_place(slot, start..end) {
             if self.logs.count() > 0 {
                 self.transferring.insert(start..end);
             }
@@ -226,6 +228,9 @@ impl Engine {
         }
         let (durable, volatile) = (state.durable, state.volatile);
         let written = if matches!(state.action, Action::Trim) { 0 } else { state.len };
+        if !matches!(state.action, Action::Write(_)) {
+            self.note_zeroed(range.clone());
+        }
         self.displace(range.start, range.end - range.start, volatile);
         if !durable {
             self.count_in_place(written);

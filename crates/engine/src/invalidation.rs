@@ -96,11 +96,6 @@ impl Invalidations {
         self.queue.iter().take((self.ready - self.committed) as usize)
     }
 
-    /// Every stale copy that is not taken back yet.
-    pub(crate) fn entries(&self) -> impl Iterator<Item = &Entry> {
-        self.queue.iter()
-    }
-
     /// How many may go into the next record.
     pub(crate) fn ready_len(&self) -> usize {
         (self.ready - self.committed) as usize

@@ -15,6 +15,7 @@ mod activity;
 pub mod admission;
 mod allocation;
 mod barrier;
+mod blanks;
 mod cleaning;
 mod commit;
 pub mod config;
@@ -48,8 +49,9 @@ mod stage;
 pub mod stats;
 
 pub use activity::{Activities, Activity};
-pub use allocation::Run;
-pub use config::{Ack, AdmissionPolicy, Cleaning, Config, JournalPlace, PlacementPolicy, Setup};
+pub use config::{
+    Ack, AdmissionPolicy, BlanksFound, Cleaning, Config, JournalPlace, PlacementPolicy, Setup,
+};
 pub use disk_report::{
     DiskErrorCounts, DiskErrorReport, DiskEvent, DiskStall, DiskWork, Shortage, disk_error_name,
 };

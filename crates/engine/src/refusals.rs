@@ -33,6 +33,7 @@ impl Engine {
         }
         let mut slots = std::mem::take(&mut self.blocked);
         slots.extend(std::mem::take(&mut self.waiting_for_room));
+        slots.extend(self.blanks.take_waiting());
         for slot in slots {
             self.finish_slot(slot, Err(error.clone()));
         }

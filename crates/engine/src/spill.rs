@@ -76,6 +76,11 @@ impl Engine {
         if blocks == 0 {
             return;
         }
+        let first: Vec<u64> = self.stage.blocks().take(blocks).collect();
+        let range = |block: u64| block * BLOCK_SECTORS..(block + 1) * BLOCK_SECTORS;
+        if !self.may_spill(first.into_iter().map(range)) {
+            return;
+        }
         let front = self.stage.front();
         self.taken = Taken::new(self.stage.take_front(blocks));
         self.note_stage_taken();

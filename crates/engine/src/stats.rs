@@ -90,6 +90,8 @@ pub struct Status {
     pub stalls: u64,
     /// Writes wait for space under a sparse image.
     pub shortage: Option<Shortage>,
+    /// Bytes of regions whose home is known to be zeros; what is logged of them counts too.
+    pub blank_bytes: u64,
     /// Findings of recovery that lost or doubt data; empty for a healthy volume.
     pub damage: Vec<String>,
     /// Bytes read by recovery.

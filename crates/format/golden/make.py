@@ -122,6 +122,17 @@ def snapshot_header():
     return sealed(front)
 
 
+def blank_map_header():
+    return sealed(b"NHBLANKS" + struct.pack("<II", 1, 0) + VOLUME + struct.pack("<Q", 1 << 21))
+
+
+def blank_map_unit():
+    words = [0x8000000000000005] + [0] * 58 + [0x0102030405060708]
+    unit = b"NHBU" + struct.pack("<I", 7) + VOLUME + struct.pack("<60Q", *words) + bytes(4)
+    assert len(unit) == 508
+    return unit + struct.pack("<I", crc32c(unit))
+
+
 if __name__ == "__main__":
     assert crc32c(b"123456789") == 0xE3069283
     save("superblock", superblock())
@@ -129,3 +140,5 @@ if __name__ == "__main__":
     save("record", record())
     save("snapshot_header", snapshot_header())
     save("snapshot_body", snapshot_body())
+    save("blank_map_header", blank_map_header())
+    save("blank_map_unit", blank_map_unit())

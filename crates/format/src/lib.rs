@@ -14,6 +14,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+pub mod blank_map;
 mod block;
 mod bytes;
 pub mod crc;
@@ -26,6 +27,7 @@ pub mod record;
 pub mod snapshot;
 pub mod superblock;
 
+pub use blank_map::BlankMapHeader;
 pub use bytes::FieldError;
 pub use entry::{ENTRY_BYTES, Entry, PackedEntry, Place};
 pub use layout::{Layout, LayoutError, LayoutOptions, Preset};

@@ -7,10 +7,13 @@
 
 use crate::input::{Input, resized};
 use nearhead_disk::Nanos;
+use nearhead_format::blank_map::{BLANK_UNIT_BYTES, decode_unit, encode_unit};
 use nearhead_format::crc::crc32c;
 use nearhead_format::record::{HEADER_BYTES_MAX, HEADER_FIXED_BYTES, peek};
 use nearhead_format::snapshot::{BodyItem, BodyReader, BodySummary, BodyWriter};
-use nearhead_format::{Layout, MapDevice, RecordHeader, SnapshotHeader, Superblock};
+use nearhead_format::{
+    BlankMapHeader, Layout, MapDevice, RecordHeader, SnapshotHeader, Superblock,
+};
 use nearhead_models::{Label, plain_properties};
 use nearhead_volume::default_config;
 
@@ -168,6 +171,27 @@ pub(crate) fn map_device(data: &[u8]) {
     assert_eq!(device.encode()[..], block[..], "not what was read");
     let end = device.journal_offset.checked_add(device.journal_bytes);
     assert!(end.is_some_and(|end| end <= MAP_DEVICE_BYTES), "{device:?}");
+}
+
+/// The header of a blank map, or one of its units.
+pub(crate) fn blank_map(data: &[u8]) {
+    let mut input = Input::new(data);
+    let choice = input.byte();
+    if choice & 2 == 0 {
+        let block = block_of(&mut input, choice & 1 == 1);
+        let Ok(header) = BlankMapHeader::decode(&block, &VOLUME_ID) else { return };
+        assert_eq!(header.encode()[..], block[..], "not what was read");
+        let count = header.region_count(1 << 50);
+        assert!((1..=7 << 20).contains(&count), "{count} regions");
+        return;
+    }
+    let number = u32::from(choice >> 2);
+    let mut unit = resized(input.rest(), BLANK_UNIT_BYTES);
+    if choice & 1 == 1 {
+        seal(&mut unit);
+    }
+    let Ok(bits) = decode_unit(&unit, &VOLUME_ID, number) else { return };
+    assert_eq!(encode_unit(&VOLUME_ID, number, &bits)[..], unit[..], "not what was read");
 }
 
 /// The label of an array's member: two slots, of which the newer sound one counts.

@@ -1,11 +1,12 @@
 //! Inputs for the decoders: valid encodings, made by the encoders.
 
 use crate::decoders::{BLOCK_BYTES, MAP_DEVICE_BYTES, VOLUME_ID};
+use nearhead_format::blank_map::{BLANK_UNIT_BYTES, BLANK_UNIT_WORDS, encode_unit};
 use nearhead_format::record::{Claim, NO_POSITION, SectorRange, WriteItem};
 use nearhead_format::snapshot::{BodyItem, BodySummary, BodyWriter, HintRange, LogState};
 use nearhead_format::{
-    AckMode, Entry, Label as Name, Layout, LayoutOptions, MapDevice, Place, Preset, RecordHeader,
-    SnapshotHeader, Superblock,
+    AckMode, BlankMapHeader, Entry, Label as Name, Layout, LayoutOptions, MapDevice, Place, Preset,
+    RecordHeader, SnapshotHeader, Superblock,
 };
 use nearhead_models::Label;
 
@@ -128,6 +129,18 @@ pub(crate) fn snapshot_body() -> Vec<Vec<u8>> {
 pub(crate) fn map_device() -> Vec<Vec<u8>> {
     let device = MapDevice::plan(MAP_DEVICE_BYTES, VOLUME_ID, [9; 16]);
     device.iter().map(|device| block_input(0, &device.encode())).collect()
+}
+
+pub(crate) fn blank_map() -> Vec<Vec<u8>> {
+    let header = BlankMapHeader { volume_id: VOLUME_ID, region_bytes: 1 << 20 };
+    let mut bits = [u64::MAX; BLANK_UNIT_WORDS];
+    bits[7] = 0x0102_0304;
+    let unit = encode_unit(&VOLUME_ID, 5, &bits);
+    vec![
+        block_input(0, &header.encode()),
+        block_input(2 | 5 << 2, &unit[..BLANK_UNIT_BYTES - 4]),
+        block_input(2, &encode_unit(&VOLUME_ID, 0, &[0; BLANK_UNIT_WORDS])[..24]),
+    ]
 }
 
 pub(crate) fn array_label() -> Vec<Vec<u8>> {

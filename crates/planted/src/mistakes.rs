@@ -48,6 +48,8 @@ mistakes! {
     WrapTailReused "wrap-tail-reused" "the end of a ring that a record did not fit into is used again",
     SnapshotReadErrorIgnored "snapshot-read-error-ignored" "a volume opens from the older snapshot when the newer cannot be read",
     TornRecordLeft "torn-record-left" "a torn record stays where it is, though its sequence is used again",
+    PromiseNotTakenBack "promise-not-taken-back" "a region is written before the blank map says that it is not blank",
+    PromiseTooEarly "promise-too-early" "a region is called blank before its zeros are durable",
     StripeFlushedInPart "stripe-flushed-in-part" "a flush of a stripe reaches its first member only",
     MirrorFlushedInPart "mirror-flushed-in-part" "a flush of a mirror reaches its first member only",
     MirrorMemberKept "mirror-member-kept" "a member of a mirror that missed a write is read from as before",

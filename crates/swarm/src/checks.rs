@@ -88,13 +88,31 @@ impl Life<'_> {
                     return Err(format!("{:?} was answered after its volume was gone", reply.id));
                 }
                 return match reply.result {
-                    Ok(parts) => versions(start, &parts).map(Ok),
+                    Ok(parts) => self.told_zeros(start, versions(start, &parts)?).map(Ok),
                     Err(error) => Ok(Err(error)),
                 };
             }
             let wake = self.volume()?.wake_at();
             self.now = wake.ok_or("a read is never answered")?.max(self.now);
         }
+    }
+
+    /// What is called zeros without reading must read as zeros, unless bytes at home were damaged.
+    fn told_zeros(&mut self, start: u64, found: Vec<u64>) -> Result<Vec<u64>, String> {
+        let len = found.len() as u64 * SECTOR;
+        let mut at = 0;
+        for extent in self.volume()?.block_status(start * SECTOR, len, usize::MAX) {
+            let end = at + (extent.len / SECTOR) as usize;
+            let wrong = (at..end).find(|index| extent.zero && found[*index] != 0);
+            if let Some(index) = wrong.filter(|_| !self.is_damaged()) {
+                let (sector, version) = (start + index as u64, found[index]);
+                return Err(format!(
+                    "sector {sector} is called zeros and reads as version {version}"
+                ));
+            }
+            at = end;
+        }
+        Ok(found)
     }
 
     /// Everything logged goes home; false if a command hangs.

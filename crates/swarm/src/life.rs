@@ -137,8 +137,9 @@ impl<'a> Life<'a> {
             .map_err(|error| error.to_string())?;
         let options = scenario.create_options();
         let mut io = SyncIo::in_virtual_time(&mut whole, now);
-        let superblock = create_to_grow(&mut io, &options, scenario.grown_bytes)
-            .map_err(|error| error.to_string())?;
+        let superblock =
+            create_to_grow(&mut io, &options, scenario.grown_bytes, Some(scenario.region_bytes()))
+                .map_err(|error| error.to_string())?;
         let now = io.now();
         drop(whole);
         let mut choices = SplitMix::new(scenario.seed ^ 0x6c69_6665);

@@ -185,6 +185,11 @@ impl Scenario {
         self
     }
 
+    /// Regions of the blank map: mostly so small that a life fills and zeroes many.
+    pub fn region_bytes(&self) -> u64 {
+        [4096, 16 << 10, 1 << 20][(self.seed % 3) as usize]
+    }
+
     /// What the volume is created as.
     pub fn create_options(&self) -> CreateOptions {
         // The names are those of the table above.

@@ -5,6 +5,7 @@
 //! at home have no checksum, so nothing can be said about them. A finding names the address, what
 //! was expected and what was found.
 
+use crate::blanks;
 use crate::dump::{Slot, read_slots};
 use crate::open::{Copies, OpenError, find_superblock, read_copies};
 use crate::sync_io::SyncIo;
@@ -99,6 +100,9 @@ pub fn check<D: Disk>(
         findings_total: 0,
     };
     check_copies(&read_copies(&mut io), &superblock, &mut report);
+    for finding in blanks::load(&mut io, &superblock).findings {
+        report.add(text_finding("blank map", finding));
+    }
     let slots = read_slots(&mut io, &superblock);
     let mut volume = Volume::open(disk, start, |_, config| config.read_only = true)?;
     let opened = volume.wait_until_open(start);

@@ -3,16 +3,17 @@
 //! Until the last superblock copy is durable the device holds no volume; what it held before is
 //! refused unless the caller insists, naming what was found.
 
+use crate::blanks;
 use crate::map_device;
 use crate::presets::NamedPreset;
 use crate::probe::{HEAD_BYTES, TAIL_BYTES, probe};
 use crate::sync_io::SyncIo;
 use nearhead_disk::{DiskError, Properties, Zones};
 use nearhead_format::snapshot::{BodyItem, BodyWriter, LogState, SnapshotHeader};
-use nearhead_format::superblock::COPIES;
+use nearhead_format::superblock::{COPIES, FEATURE_BLANK_MAP};
 use nearhead_format::{
-    AckMode, FieldError, Label, Layout, LayoutError, LayoutOptions, Preset, Superblock, VolumeId,
-    layout::LayoutField,
+    AckMode, BlankMapHeader, FieldError, Label, Layout, LayoutError, LayoutOptions, Preset,
+    Superblock, VolumeId, layout::LayoutField,
 };
 use nearhead_planted::{Mistake, is_made};
 use std::fmt;
@@ -167,7 +168,7 @@ pub fn describe(
         ack: options.ack,
         logged_write_bytes_max: options.logged_write_bytes_max,
         feature_incompat: 0,
-        feature_ro_compat: 0,
+        feature_ro_compat: FEATURE_BLANK_MAP,
         label: options.label.clone(),
         map_device_id: None,
     })
@@ -176,15 +177,27 @@ pub fn describe(
 /// Creates a volume on the disk.
 pub fn create(io: &mut SyncIo<'_>, options: &CreateOptions) -> Result<Superblock, CreateError> {
     let superblock = describe(io.disk().properties(), io.disk().zones(), options)?;
-    write_new(io, options, superblock)
+    write_new(io, options, superblock, None)
+}
+
+/// The same with regions of the blank map of `region_bytes`, a power of two from 4096 on, instead of what suits the
+/// size: for tests, in which a few kilobytes should have many.
+pub fn create_with_regions(
+    io: &mut SyncIo<'_>,
+    options: &CreateOptions,
+    region_bytes: u64,
+) -> Result<Superblock, CreateError> {
+    let superblock = describe(io.disk().properties(), io.disk().zones(), options)?;
+    write_new(io, options, superblock, Some(region_bytes))
 }
 
 /// Creates a volume that may later grow to a device of `grow_to_bytes`: its snapshot slots have
-/// room for the logs that it will have then.
+/// room for the logs that it will have then. `region_bytes` as for [`create_with_regions`].
 pub fn create_to_grow(
     io: &mut SyncIo<'_>,
     options: &CreateOptions,
     grow_to_bytes: u64,
+    region_bytes: Option<u64>,
 ) -> Result<Superblock, CreateError> {
     let properties = io.disk().properties();
     let mut superblock = describe(properties, io.disk().zones(), options)?;
@@ -205,13 +218,14 @@ pub fn create_to_grow(
         layout.group_count = u32::try_from(room / layout.group_bytes).unwrap_or(u32::MAX);
         layout.validate()?;
     }
-    write_new(io, options, superblock)
+    write_new(io, options, superblock, region_bytes)
 }
 
 fn write_new(
     io: &mut SyncIo<'_>,
     options: &CreateOptions,
     mut superblock: Superblock,
+    region_bytes: Option<u64>,
 ) -> Result<Superblock, CreateError> {
     if !options.force {
         refuse_what_is_used(io)?;
@@ -222,6 +236,8 @@ fn write_new(
     if !map_device::create(io, &mut superblock)? {
         write_empty_snapshots(io, &superblock, 0)?;
     }
+    let fitting = BlankMapHeader::region_bytes_for(superblock.layout.client_bytes());
+    blanks::create(io, &superblock, region_bytes.unwrap_or(fitting))?;
     write_superblocks(io, &superblock)?;
     Ok(superblock)
 }

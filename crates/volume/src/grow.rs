@@ -7,6 +7,7 @@
 //! so does the map that must fit them: with many more logs than then, part of the log space cannot be
 //! used, which is said.
 
+use crate::blanks;
 use crate::create::write_superblocks;
 use crate::map_device;
 use crate::open::{OpenError, find_superblock_to_change};
@@ -195,6 +196,7 @@ pub fn grow(io: &mut SyncIo<'_>, growth: &Growth) -> Result<(), GrowError> {
     if is_made(Mistake::GrowZeroesFirst) {
         (0..3).try_for_each(|copy| io.write(old.superblock_offsets()[copy], &[0; 4096]))?;
     }
+    blanks::grow(io, &growth.before, &growth.after)?;
     write_superblocks(io, &growth.after)?;
     // The old last copy is in the middle of a group now, where clients would find it.
     let stale = old.superblock_offsets()[superblock::COPIES as usize - 1];

@@ -6,6 +6,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod bare;
+pub mod blanks;
 pub mod check;
 pub mod create;
 pub mod dump;

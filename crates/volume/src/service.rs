@@ -64,7 +64,8 @@ pub trait Service {
     }
 
     /// Allocation status of `len` bytes at `offset`: at least one run, at most `runs_max`,
-    /// from `offset` on, never reaching past `offset + len`.
+    /// from `offset` on, never reaching past `offset + len`; neighbours may be alike. Answered at once: what is not
+    /// known without reading is data.
     fn block_status(&self, offset: u64, len: u64, runs_max: usize) -> Vec<Extent> {
         let _ = (offset, runs_max);
         vec![Extent { len, hole: false, zero: false }]

@@ -3,6 +3,7 @@
 //! It only carries messages between the two, in both directions, until neither has anything left to
 //! do at the present time.
 
+use crate::blanks::{self, Loaded};
 use crate::map_device::{self, MapPlace};
 use crate::open::{Found, OpenError, find_superblock};
 use crate::service::{Extent, Service, ServiceInfo};
@@ -27,8 +28,8 @@ pub struct Volume<D: Disk> {
     engine: Engine,
     disk: D,
     superblock: Superblock,
-    /// Copies of the superblock that should be written again.
-    superblock_findings: Vec<String>,
+    /// Copies of the superblock that should be written again, and what is wrong with the blank map.
+    findings: Vec<String>,
     /// The engine has ended, and the disk was told.
     has_ended: bool,
 }
@@ -44,7 +45,8 @@ impl<D: Disk> Volume<D> {
         let mut io = SyncIo::in_real_time(&mut disk, start);
         let found = find_superblock(&mut io)?;
         let map = map_device::find(&mut io, &found.superblock)?;
-        Ok(Self::with_superblock(disk, found, map, configure, false))
+        let blanks = blanks::load(&mut io, &found.superblock);
+        Ok(Self::with_superblock(disk, found, map, blanks, configure, false))
     }
 
     /// Opens it in virtual time, from `now` on; says what time it is afterwards.
@@ -56,8 +58,9 @@ impl<D: Disk> Volume<D> {
         let mut io = SyncIo::in_virtual_time(&mut disk, now);
         let found = find_superblock(&mut io)?;
         let map = map_device::find(&mut io, &found.superblock)?;
+        let blanks = blanks::load(&mut io, &found.superblock);
         let now = io.now();
-        let volume = Self::with_superblock(disk, found, map, configure, false);
+        let volume = Self::with_superblock(disk, found, map, blanks, configure, false);
         Ok((volume, now))
     }
 
@@ -68,17 +71,19 @@ impl<D: Disk> Volume<D> {
         configure: impl FnOnce(&Superblock, &mut Config),
     ) -> Self {
         let found = Found { superblock, to_repair: Vec::new() };
-        Self::with_superblock(disk, found, None, configure, true)
+        Self::with_superblock(disk, found, None, Loaded::default(), configure, true)
     }
 
     fn with_superblock(
         disk: D,
         found: Found,
         map: Option<MapPlace>,
+        blanks: Loaded,
         configure: impl FnOnce(&Superblock, &mut Config),
         empty: bool,
     ) -> Self {
-        let Found { superblock, to_repair: superblock_findings } = found;
+        let Found { superblock, to_repair: mut findings } = found;
+        findings.extend(blanks.findings);
         let mut config =
             crate::presets::default_config(&superblock, disk.properties(), disk.width());
         configure(&superblock, &mut config);
@@ -86,12 +91,13 @@ impl<D: Disk> Volume<D> {
             config,
             layout: map.map_or(superblock.layout, |map| map.apply(superblock.layout)),
             journal: map.map(|map| map.journal),
+            blanks: blanks.found,
             volume_id: superblock.volume_id,
             properties: disk.properties().clone(),
             bands: bands_of(&superblock.layout, disk.zones()),
         };
         let engine = if empty { Engine::start_empty(setup) } else { Engine::open(setup) };
-        Self { engine, disk, superblock, superblock_findings, has_ended: false }
+        Self { engine, disk, superblock, findings, has_ended: false }
     }
 
     /// Waits in real time until recovery is done; an error says why it could not be.
@@ -132,7 +138,7 @@ impl<D: Disk> Volume<D> {
     /// The engine's state.
     pub fn status(&self) -> Status {
         let mut status = self.engine.status();
-        status.damage.splice(0..0, self.superblock_findings.iter().cloned());
+        status.damage.splice(0..0, self.findings.iter().cloned());
         status
     }
 

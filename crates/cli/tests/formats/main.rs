@@ -265,13 +265,18 @@ fn an_unknown_feature_that_must_be_known_to_change_a_volume_makes_it_read_only()
     let text = std::fs::read_to_string(image_path(1, "mlb")).unwrap();
     let fixture = Fixture::from_text(&text);
     // Also something in the bytes that are reserved today: a newer program may use them.
-    let fields: [(usize, &[u8]); 2] = [(136, &1_u64.to_le_bytes()), (3000, b"newer")];
+    let fields: [(usize, &[u8]); 2] = [(136, &(1_u64 << 40).to_le_bytes()), (3000, b"newer")];
     let target = changed(&scratch, "mlb", &fields);
     for command in LOOKING {
         run_ok(&scratch, &[command, &[target.as_str()][..]].concat());
     }
     for command in &CHANGING[..6] {
-        refused(&scratch, &target, command, &["feature_ro_compat", "0x1", "newer version"]);
+        refused(
+            &scratch,
+            &target,
+            command,
+            &["feature_ro_compat", "0x10000000000", "newer version"],
+        );
     }
     let before = std::fs::read(scratch.path("a.img")).unwrap();
     let daemon = Daemon::serve(&scratch, &target, &[]);

@@ -54,6 +54,8 @@ enum Step {
     },
     /// All is in memory: the next batch may be written.
     Read,
+    /// A batch is chosen, and waits until the disk does not promise any more that its homes are blank.
+    Marking,
     Writing {
         remaining: usize,
     },
@@ -114,7 +116,7 @@ impl Checkpoint {
     /// The step of the window under way, for tests.
     pub(crate) fn activity(&self) -> Option<Activity> {
         Some(match self.window.as_ref()?.step {
-            Step::Reading { .. } | Step::Read => Activity::CheckpointRead,
+            Step::Reading { .. } | Step::Read | Step::Marking => Activity::CheckpointRead,
             Step::Writing { .. } => Activity::CheckpointWrite,
             Step::Flushing { .. } => Activity::CheckpointFlush,
             Step::Releasing => Activity::CheckpointRelease,
@@ -210,7 +212,15 @@ impl Engine {
     fn checkpoint_step(&mut self) -> bool {
         match self.checkpoint.window.as_ref().map(|window| window.step) {
             None if self.spill.is_none() => self.begin_window(),
-            Some(Step::Read) if self.spill.is_none() => self.write_batch(),
+            Some(Step::Read) if self.spill.is_none() => {
+                let batch = self.take_batch();
+                self.write_batch(batch);
+            }
+            Some(Step::Marking) if self.spill.is_none() => {
+                let window = self.checkpoint.window.as_mut();
+                let batch = window.map(|window| std::mem::take(&mut window.batch));
+                self.write_batch(batch.unwrap_or_default());
+            }
             Some(Step::Flushing { ticket }) if self.flusher.is_done(ticket) => self.release_batch(),
             Some(Step::Releasing) if !self.checkpoint.has_releases() => {
                 // Everything was overwritten meanwhile, unless a record for the batch is under way.
@@ -368,8 +378,35 @@ impl Engine {
         batch
     }
 
-    fn write_batch(&mut self) {
-        let batch = self.take_batch();
+    /// Whether the homes of `batch`, or the band that is written for it, may be written now. Zeros may go to a home
+    /// that is promised to be blank.
+    fn may_write_batch(&mut self, batch: &[Entry]) -> bool {
+        let band = self.checkpoint.window.as_ref().and_then(|window| window.band.clone());
+        if let Some(band) = band.filter(|_| !batch.is_empty()) {
+            return self.may_write_homes(std::iter::once(band));
+        }
+        let logged = batch.iter().filter(|entry| matches!(entry.place, Place::Log { .. }));
+        self.may_write_homes(logged.map(|entry| entry.home_sector..entry.end_sector()))
+    }
+
+    /// The homes of a batch that waits must stay as they are.
+    pub(crate) fn checkpoint_may_not_write(&mut self, problem: &str) {
+        let Some(window) = self.checkpoint.window.as_mut() else { return };
+        if window.step == Step::Marking {
+            window.batch.clear();
+            self.recovered.note(format!("checkpoint: a home could not be written: {problem}"));
+            self.release_batch();
+        }
+    }
+
+    fn write_batch(&mut self, batch: Vec<Entry>) {
+        if !self.may_write_batch(&batch) {
+            if let Some(window) = self.checkpoint.window.as_mut() {
+                window.batch = batch;
+                window.step = Step::Marking;
+            }
+            return;
+        }
         let Some(window) = self.checkpoint.window.as_mut() else { return };
         let (mut writes, mut copied) = (Vec::new(), Vec::new());
         let mut unreadable = Vec::new();

@@ -258,6 +258,7 @@ impl Engine {
         let aged = self.commit.staged_since().map(|since| since + config.stage_age_max);
         let demanded = self.schedule.demanded || self.snapshotter.is_demanded();
         let scanning = (self.swap.needs_turn() || demanded).then_some(self.now);
+        let (swap, blanks) = (self.swap_wake(), self.blanks_wake());
         let mut wakes = [
             aged,
             self.snapshot_wake(),
@@ -265,7 +266,8 @@ impl Engine {
             None,
             None,
             scanning,
-            self.swap_wake(),
+            swap,
+            blanks,
             self.retry_wake(),
             self.logs.rest_ends_at(),
         ];

@@ -67,6 +67,7 @@ impl Engine {
         if self.clears_torn_records() {
             return;
         }
+        self.blanks.forget_spill();
         let content = self.choose_content(wants_stage);
         if content.is_empty() && self.commit.claims_wanted.is_empty() {
             // Releases that were all overwritten need no record: the checkpoint goes on.

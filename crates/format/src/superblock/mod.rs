@@ -27,8 +27,11 @@ pub const COPIES: u32 = 3;
 pub const LABEL_BYTES_MAX: usize = 64;
 /// Features without which the volume must not be opened, that this program knows.
 pub const FEATURES_INCOMPAT_KNOWN: u64 = 0;
+/// Feature: the volume has a [blank map](crate::blank_map). Whoever writes home without knowing it would leave
+/// promises behind that are not true.
+pub const FEATURE_BLANK_MAP: u64 = 1;
 /// Features without which it must not be written, that this program knows.
-pub const FEATURES_RO_COMPAT_KNOWN: u64 = 0;
+pub const FEATURES_RO_COMPAT_KNOWN: u64 = FEATURE_BLANK_MAP;
 
 const LABEL_AT: usize = 152;
 const MAP_DEVICE_AT: usize = 216;
@@ -171,6 +174,11 @@ impl Superblock {
         };
         superblock.check_agreement(block)?;
         Ok(superblock)
+    }
+
+    /// Whether the volume has a blank map.
+    pub fn has_blank_map(&self) -> bool {
+        self.feature_ro_compat & FEATURE_BLANK_MAP != 0
     }
 
     /// Whether the volume uses features that this program can read but must not write.

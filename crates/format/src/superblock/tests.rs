@@ -120,13 +120,17 @@ fn unknown_features_are_refused_or_make_the_volume_read_only() {
     let refused = Superblock::decode(&needed.encode(0), 0);
     assert_eq!(refused, Err(SuperblockError::Features { unknown: 5 }));
 
-    let newer = Superblock { feature_ro_compat: 1, ..sample() };
+    let newer = Superblock { feature_ro_compat: 1 << 40, ..sample() };
     let mut block = newer.encode(0);
     put(&mut block, USED_BYTES, b"what a newer program keeps here");
     seal(&mut block);
     let read = Superblock::decode(&block, 0).unwrap();
     assert!(read.must_be_read_only() && !sample().must_be_read_only());
     assert_eq!(read, newer);
+
+    let known = Superblock { feature_ro_compat: FEATURE_BLANK_MAP, ..sample() };
+    let read = Superblock::decode(&known.encode(0), 0).unwrap();
+    assert!(read.has_blank_map() && !read.must_be_read_only() && !newer.has_blank_map());
 }
 
 #[test]

@@ -6,6 +6,7 @@
 mod after_recovery;
 mod bad_sectors;
 mod bad_slot;
+mod blank_map;
 mod counts;
 mod crash_random;
 mod determinism;

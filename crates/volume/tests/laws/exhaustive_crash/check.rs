@@ -11,6 +11,7 @@ use crate::support::content::{SECTOR, versions};
 use crate::support::disk::TestDisk;
 use crate::support::harness::{Harness, Options};
 use crate::support::oracle::Oracle;
+use crate::support::status::only_zeros_are_called_zeros;
 use crate::support::steps::Step;
 use nearhead_disk::Nanos;
 use nearhead_engine::{Operation, Request, RequestId};
@@ -259,7 +260,10 @@ fn recover(options: &Options, shared: &Rc<Shared>, overlay: Overlay) -> Result<C
         return Err(format!("recovery changed the disk {} times", volume.disk().changes));
     }
     let mut contents = [0; TOUCHED_SECTORS as usize];
-    for (place, version) in contents.iter_mut().zip(versions(0, &parts)?) {
+    let found = versions(0, &parts)?;
+    let extents = volume.block_status(0, TOUCHED_SECTORS * SECTOR, usize::MAX);
+    only_zeros_are_called_zeros(0, &extents, &found)?;
+    for (place, version) in contents.iter_mut().zip(found) {
         let unknown = |_| format!("version {version} was never written");
         *place = u8::try_from(version).map_err(unknown)?;
     }

@@ -8,17 +8,21 @@ mod waiting;
 use super::content::{SECTOR, payload, versions};
 use super::disk::TestDisk;
 use super::oracle::{Oracle, Read, Write};
+use super::status::only_zeros_are_called_zeros;
 use super::steps::{SPAN_SECTORS, Step};
 use nearhead_disk::{Nanos, Properties, Region, RegionKind, Zones};
 use nearhead_engine::{Config, ErrorKind, Hint, Occupancy, Operation, Reply, Request, RequestId};
 use nearhead_format::{AckMode, Label, Preset};
 use nearhead_models::{MemoryStore, SplitMix, plain_properties};
-use nearhead_volume::{CreateOptions, NamedPreset, Service, SyncIo, Volume, create};
+use nearhead_volume::create::create_with_regions;
+use nearhead_volume::{CreateOptions, NamedPreset, Service, SyncIo, Volume};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 pub(crate) const DEVICE_BYTES: u64 = 64 << 20;
 pub(crate) const VOLUME_ID: [u8; 16] = [7; 16];
+/// Regions of the blank map, so small that a workload fills and zeroes many.
+const REGION_BYTES: u64 = 4096;
 
 /// What kind of volume on what kind of disk.
 #[derive(Clone, Debug)]
@@ -150,8 +154,8 @@ impl Options {
     /// A fresh volume on a fresh disk.
     pub(crate) fn disk(&self) -> TestDisk {
         let mut disk = self.disk_with(MemoryStore::new());
-        create(&mut SyncIo::in_virtual_time(&mut disk, Nanos::ZERO), &self.create_options())
-            .unwrap();
+        let mut io = SyncIo::in_virtual_time(&mut disk, Nanos::ZERO);
+        create_with_regions(&mut io, &self.create_options(), REGION_BYTES).unwrap();
         disk.with_latency(Nanos::from_micros(100))
     }
 }
@@ -481,6 +485,10 @@ impl Harness {
                 self.now = wake.max(self.now);
             };
             let found = versions(start, &parts).unwrap_or_else(|problem| panic!("{problem}"));
+            let extents = self.volume().block_status(start * SECTOR, 512 * 512, usize::MAX);
+            if let Err(problem) = only_zeros_are_called_zeros(start, &extents, &found) {
+                panic!("{problem}");
+            }
             read.extend((start..).zip(found));
         }
         read
