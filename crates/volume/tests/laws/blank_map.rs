@@ -219,15 +219,13 @@ fn a_unit_that_is_not_sound_counts_as_data_is_told_and_is_sound_after_the_next_w
     assert_eq!(data_of(&volume), [0..BLANK_UNIT_REGIONS * REGION], "nobody knows more");
     // What a disk read wrongly once it may read well later: what was promised then must not be believed.
     let mut random = SplitMix::new(1);
-    let (mut volume, now, _) = open(&options, image.clone());
+    let (mut volume, now, _) = open(&options, image);
     write(&mut volume, now, 160);
     let mut disk = volume.into_disk();
     disk.power_cut(&mut random);
-    let mut after = disk.image();
-    let mut unit = [0; 512];
-    after.read(BLANK_UNITS_OFFSET, &mut unit).unwrap();
+    let mut unit = [1; 512];
+    disk.image().read(BLANK_UNITS_OFFSET, &mut unit).unwrap();
     assert!(unit[24..504].iter().all(|byte| *byte == 0), "all of its promises are taken back");
-    after.write(BLANK_UNITS_OFFSET, &unit).unwrap();
 }
 
 #[test]
