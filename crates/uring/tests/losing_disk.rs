@@ -20,7 +20,8 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use support::*;
 
-const DISK_BYTES: u64 = 64 * MIB;
+/// Room for an ext4 with an image of 16 MiB, and little to copy for each look at it.
+const DISK_BYTES: u64 = 32 * MIB;
 const SERVER: &str = "serve_a_losing_disk_for_the_other_tests";
 
 #[test]
