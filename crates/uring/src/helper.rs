@@ -7,6 +7,7 @@ use crate::ioctl;
 use crate::job::{Job, Operation};
 use crate::ring::Outcome;
 use crate::target::Target;
+use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -17,11 +18,14 @@ pub(crate) struct Helper {
     jobs: Option<Sender<Job>>,
     outcomes: Receiver<Outcome>,
     thread: Option<JoinHandle<()>>,
+    bell: Arc<OwnedFd>,
 }
 
 impl Helper {
-    /// Starts the thread for `target`. It rings `bell` after each discard.
-    pub(crate) fn start(target: Arc<Target>, bell: Arc<OwnedFd>) -> std::io::Result<Self> {
+    /// Starts the thread for `target`.
+    pub(crate) fn start(target: Arc<Target>) -> std::io::Result<Self> {
+        let bell = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+        let rung = Arc::clone(&bell);
         let (jobs, incoming) = channel::<Job>();
         let (outgoing, outcomes) = channel();
         let thread =
@@ -32,10 +36,15 @@ impl Helper {
                         return;
                     }
                     // It can only fail when the counter is full, and then the bell rings already.
-                    let _ = rustix::io::write(&*bell, &1_u64.to_ne_bytes());
+                    let _ = rustix::io::write(&*rung, &1_u64.to_ne_bytes());
                 }
             })?;
-        Ok(Self { jobs: Some(jobs), outcomes, thread: Some(thread) })
+        Ok(Self { jobs: Some(jobs), outcomes, thread: Some(thread), bell })
+    }
+
+    /// Rings after each discard.
+    pub(crate) fn bell(&self) -> &Arc<OwnedFd> {
+        &self.bell
     }
 
     /// Hands a discard over, or gives it back if the thread is gone.

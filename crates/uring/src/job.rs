@@ -153,13 +153,15 @@ impl Job {
         }
     }
 
-    /// Whether it is a flush or a small write that must be durable: what somebody waits for.
+    /// Whether it is a small write that must be durable: what somebody waits for.
     pub(crate) fn is_small_and_durable(&self) -> bool {
-        match self.step {
-            Step::Write(_) => self.durable && self.end - self.start <= SMALL_BYTES_MAX,
-            Step::Sync => true,
-            _ => false,
-        }
+        let is_small = self.end - self.start <= SMALL_BYTES_MAX;
+        matches!(self.step, Step::Write(_)) && self.durable && is_small
+    }
+
+    /// Whether it is a flush.
+    pub(crate) fn is_flush(&self) -> bool {
+        self.name == "flush"
     }
 
     /// Where [`Operation::Read`] puts its bytes.

@@ -11,6 +11,11 @@
 //! Buffers are not. A registered buffer must stay mapped and owned for as long as it is registered,
 //! but payloads come from, and are kept by, whoever uses the disk; copying into registered memory
 //! would cost what the saved page lookups bring.
+//!
+//! Outcomes are looked for in the memory shared with the kernel, which costs no system call. The ring's
+//! own descriptor is readable for as long as one waits there, so it needs neither a bell nor anybody to
+//! silence one. Where the kernel leaves completions to their owner (below, `build`) a wait for that
+//! descriptor may also end with `EINTR`: then the outcome is there already.
 #![expect(unsafe_code, reason = "the kernel reads and writes memory that Rust owns")]
 
 use crate::job::{Job, Operation};
@@ -18,8 +23,7 @@ use crate::target::Target;
 use io_uring::squeue::Entry;
 use io_uring::{IoUring, Probe, opcode, types};
 use nearhead_disk::Class;
-use rustix::event::{EventfdFlags, eventfd};
-use rustix::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use std::io;
 use std::sync::Arc;
@@ -27,6 +31,8 @@ use std::time::{Duration, Instant};
 
 /// Index of the disk in the table of registered files.
 const DISK: types::Fixed = types::Fixed(0);
+/// What the look at the bell is called; jobs are called by their slot.
+const BELL: u64 = u64::MAX;
 /// How long a dropped ring waits for its jobs.
 const DRAIN_WAIT_MAX: Duration = Duration::from_secs(10);
 
@@ -46,7 +52,10 @@ pub(crate) struct Ring {
     free: Vec<u32>,
     /// Entries pushed and not yet accepted by the kernel.
     unsubmitted: usize,
-    bell: Arc<OwnedFd>,
+    /// Jobs in slots that somebody waits for.
+    urgent: usize,
+    /// Rung by those who have outcomes that the kernel knows nothing of.
+    bell: Option<Arc<OwnedFd>>,
 }
 
 // SAFETY: the addresses in the slots point to memory that the jobs in them own exclusively or
@@ -54,36 +63,57 @@ pub(crate) struct Ring {
 unsafe impl Send for Ring {}
 
 impl Ring {
-    /// A ring for `depth` jobs on `disk`.
+    /// A ring for `depth` jobs on `target`.
     ///
     /// # Errors
     /// What the kernel answered: `ENOSYS` or `EPERM` where `io_uring` is missing or forbidden,
     /// `EOPNOTSUPP` where it lacks an operation (before Linux 5.6), `ENOMEM` where the limit on
     /// locked memory is too low (before 5.12).
-    pub(crate) fn new(disk: BorrowedFd<'_>, depth: u16) -> io::Result<Self> {
-        let entries = u32::from(depth).next_power_of_two();
+    pub(crate) fn new(target: &Target, depth: u16) -> io::Result<Self> {
+        // One more for the bell.
+        let entries = (u32::from(depth) + 1).next_power_of_two();
         let ring = build(entries)?;
         check_operations(&ring)?;
-        ring.submitter().register_files(&[disk.as_raw_fd()])?;
-        let bell = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
-        ring.submitter().register_eventfd(bell.as_raw_fd())?;
+        ring.submitter().register_files(&[target.fd().as_raw_fd()])?;
         Ok(Self {
             io: ring,
             slots: (0..depth).map(|_| Slot::default()).collect(),
             free: (0..u32::from(depth)).rev().collect(),
             unsubmitted: 0,
-            bell,
+            urgent: 0,
+            bell: None,
         })
     }
 
-    /// Readable once an outcome may wait, until [`Ring::silence`]. Others may ring it too.
-    pub(crate) fn bell(&self) -> &Arc<OwnedFd> {
-        &self.bell
+    /// Readable for as long as an outcome waits.
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.io.as_fd()
     }
 
-    /// Makes the bell silent until the next outcome. Look for outcomes once more afterwards.
-    pub(crate) fn silence(&self) {
-        let _ = rustix::io::read(&*self.bell, &mut [0_u8; 8]);
+    /// From the next [`Ring::submit`] on a ring of `bell`, an eventfd, wakes whoever waits for this ring.
+    pub(crate) fn listen_to(&mut self, bell: Arc<OwnedFd>) {
+        self.bell = Some(bell);
+        self.listen();
+    }
+
+    fn listen(&mut self) {
+        let Some(bell) = &self.bell else { return };
+        let fd = types::Fd(bell.as_raw_fd());
+        let entry = opcode::PollAdd::new(fd, libc::POLLIN as u32).build().user_data(BELL);
+        self.push(&entry);
+    }
+
+    /// The bell rang: whoever rang it is asked after every look at the ring anyway.
+    fn silence(&mut self) {
+        if let Some(bell) = &self.bell {
+            let _ = rustix::io::read(&**bell, &mut [0_u8; 8]);
+        }
+        self.listen();
+    }
+
+    /// Whether somebody waits for one of its jobs.
+    pub(crate) fn is_urgent(&self) -> bool {
+        self.urgent > 0
     }
 
     /// Whether entries wait for [`Ring::submit`].
@@ -95,6 +125,7 @@ impl Ring {
     /// the depth. [`Operation::Discard`] is not for the ring.
     pub(crate) fn start(&mut self, job: Job, target: &Target) {
         let index = self.free.pop().expect("the disk admits no more commands than there are slots");
+        self.urgent += usize::from(is_urgent(&job));
         let slot = &mut self.slots[index as usize];
         let entry = entry_for(slot.job.insert(job), &mut slot.pieces, target);
         self.push(&entry.user_data(u64::from(index)));
@@ -102,7 +133,7 @@ impl Ring {
 
     fn push(&mut self, entry: &Entry) {
         // SAFETY: the memory an entry points to is owned by its slot or by the job in it, and both
-        // stay in place until the completion is taken (module documentation).
+        // stay in place until the completion is taken (module documentation). The bell's has none.
         let pushed = unsafe { self.io.submission().push(entry) };
         assert!(pushed.is_ok(), "the ring has an entry for every slot");
         self.unsubmitted += 1;
@@ -123,16 +154,23 @@ impl Ring {
 
     /// The next outcome, if there is one already.
     pub(crate) fn next_outcome(&mut self) -> Option<Outcome> {
-        let at_hand = self.io.completion().next();
-        let entry = match at_hand {
-            Some(entry) => entry,
-            None => self.run_deferred_work()?,
+        let entry = loop {
+            let at_hand = self.io.completion().next();
+            let entry = match at_hand {
+                Some(entry) => entry,
+                None => self.run_deferred_work()?,
+            };
+            if entry.user_data() != BELL {
+                break entry;
+            }
+            self.silence();
         };
         let index = entry.user_data() as u32;
         let slot = &mut self.slots[index as usize];
         let job = slot.job.take().expect("the kernel completes only what was submitted");
         slot.pieces.clear();
         self.free.push(index);
+        self.urgent -= usize::from(is_urgent(&job));
         let outcome = match entry.result() {
             negative if negative < 0 => Err(Errno::from_raw_os_error(-negative)),
             bytes => Ok(bytes as usize),
@@ -189,7 +227,8 @@ impl Drop for Ring {
 }
 
 /// A ring that, where the kernel can (Linux 5.19), does not interrupt its owner: completions appear
-/// at the owner's next system call, or when asked for once a shared flag says that they wait.
+/// at the owner's next system call, also one that it sleeps in and that is interrupted for it, or when
+/// asked for once a shared flag says that they wait.
 /// Deferring them further (`DEFER_TASKRUN`) measured no faster at queue depth 1 and would bind the
 /// ring to one thread.
 fn build(entries: u32) -> io::Result<IoUring> {
@@ -198,6 +237,10 @@ fn build(entries: u32) -> io::Result<IoUring> {
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => IoUring::new(entries),
         outcome => outcome,
     }
+}
+
+fn is_urgent(job: &Job) -> bool {
+    matches!(job.class(), Class::Durable | Class::Foreground)
 }
 
 fn check_operations(ring: &IoUring) -> io::Result<()> {
@@ -209,6 +252,7 @@ fn check_operations(ring: &IoUring) -> io::Result<()> {
         opcode::Writev::CODE,
         opcode::Fsync::CODE,
         opcode::Fallocate::CODE,
+        opcode::PollAdd::CODE,
     ];
     if needed.iter().all(|code| probe.is_supported(*code)) {
         Ok(())

@@ -4,11 +4,12 @@
 //! the kernel in one call, `poll` takes outcomes and queues what a short or refused call leaves to
 //! do. Nothing blocks but the drop, which waits for outstanding commands, and one case:
 //!
-//! A small durable write or a flush to a file, with nothing else outstanding, is carried out by `kick`
-//! itself. The kernel would give it to a worker thread, which must be woken and must wake us; on a
-//! busy machine each of the two may wait a tick of the scheduler (4 ms at 250 Hz), while the write
-//! takes a tenth of a millisecond. Not on rotating disks, where it takes long and the disk could choose
-//! among more commands; not with others outstanding, which would wait for it.
+//! A small durable write to a file, with nothing else outstanding that anybody waits for, is carried out by
+//! `poll` itself, and a flush with nothing outstanding at all. The kernel would give it to a worker thread,
+//! which must be woken and must wake us; on a busy machine each of the two may wait a tick of the scheduler
+//! (4 ms at 250 Hz), while the write takes a tenth of a millisecond. Not on rotating disks, where it takes
+//! long and the disk could choose among more commands. And not by the look that follows its `kick` at once:
+//! the owner has answers to give first, which must not wait for it.
 
 use crate::blocking::call;
 use crate::helper::Helper;
@@ -17,11 +18,11 @@ use crate::pool::ReadPool;
 use crate::ring::Ring;
 use crate::target::Target;
 use nearhead_disk::{
-    Completion, Disk, DiskError, DiskErrorKind, Nanos, Properties, Run, Submission,
+    Class, Completion, Disk, DiskError, DiskErrorKind, Nanos, Properties, Run, Submission,
 };
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 /// When to try again after the kernel was short of memory for a submission.
@@ -36,47 +37,84 @@ pub(crate) struct UringDisk {
     ready: VecDeque<Completion>,
     outstanding: usize,
     resubmit_at: Option<Nanos>,
-    /// To be carried out by `kick` unless another command joins it.
-    alone: Option<Job>,
-    /// `kick` has just carried one out: its completion is for the look after the next, which comes
-    /// with the time that it took.
+    alone: Alone,
+    /// One was just carried out: its completion is for the next look, which comes with the time that
+    /// it took.
     took_time: bool,
+}
+
+/// A command that `poll` carries out itself.
+enum Alone {
+    Nothing,
+    /// Submitted; another may still join it, and then both go to the ring.
+    Kicked(Job),
+    /// Its owner learnt since that there is nothing more to learn: at the next look.
+    Due(Job),
 }
 
 impl UringDisk {
     pub(crate) fn new(target: Arc<Target>) -> io::Result<Self> {
         Ok(Self {
-            ring: Ring::new(target.fd(), target.properties.queue_depth_max)?,
+            ring: Ring::new(&target, target.properties.queue_depth_max)?,
             helper: None,
             target,
             pool: ReadPool::default(),
             ready: VecDeque::new(),
             outstanding: 0,
             resubmit_at: None,
-            alone: None,
+            alone: Alone::Nothing,
             took_time: false,
         })
     }
 
     fn begin(&mut self, job: Job) {
-        if self.outstanding == 1 && self.target.is_file_on_flash() && job.is_small_and_durable() {
-            self.alone = Some(job);
+        if self.is_to_be_made_here(&job) {
+            self.alone = Alone::Kicked(job);
             return;
         }
-        if let Some(first) = self.alone.take() {
+        if !matches!(job.class(), Class::Bulk | Class::Background)
+            && let Some(first) = self.take_alone()
+        {
             self.proceed(Progress::Again(first));
         }
         self.proceed(Progress::Again(job));
     }
 
+    /// Whether `poll` carries it out: what nobody waits for goes on beside it.
+    fn is_to_be_made_here(&self, job: &Job) -> bool {
+        let is_awaited = self.ring.is_urgent() || !matches!(self.alone, Alone::Nothing);
+        let is_alone = self.outstanding == 1;
+        self.target.is_file_on_flash()
+            && !is_awaited
+            && (job.is_small_and_durable() || (is_alone && job.is_flush()))
+    }
+
+    fn take_alone(&mut self) -> Option<Job> {
+        match std::mem::replace(&mut self.alone, Alone::Nothing) {
+            Alone::Kicked(job) | Alone::Due(job) => Some(job),
+            Alone::Nothing => None,
+        }
+    }
+
     fn carry_out_alone(&mut self) {
-        while let Some(mut job) = self.alone.take() {
-            self.took_time = true;
+        let mut job = match std::mem::replace(&mut self.alone, Alone::Nothing) {
+            Alone::Due(job) => job,
+            other => return self.alone = other,
+        };
+        self.took_time = true;
+        loop {
             let outcome = call(&mut job, &self.target);
             match job.advance(outcome, &self.target, &mut self.pool) {
-                Progress::Again(unfinished) => self.alone = Some(unfinished),
-                Progress::Done(completion) => self.ready.push_back(completion),
+                Progress::Again(unfinished) => job = unfinished,
+                Progress::Done(completion) => return self.ready.push_back(completion),
             }
+        }
+    }
+
+    /// Its owner has nothing more to learn now, and goes to give its answers.
+    fn make_alone_due(&mut self) {
+        if let Some(job) = self.take_alone() {
+            self.alone = Alone::Due(job);
         }
     }
 
@@ -93,7 +131,9 @@ impl UringDisk {
     fn give_to_helper(&mut self, job: Job) {
         let started = match self.helper.take() {
             Some(helper) => Ok(helper),
-            None => Helper::start(Arc::clone(&self.target), Arc::clone(self.ring.bell())),
+            None => Helper::start(Arc::clone(&self.target)).inspect(|helper| {
+                self.ring.listen_to(Arc::clone(helper.bell()));
+            }),
         };
         let refused = match started {
             Ok(helper) => {
@@ -159,45 +199,42 @@ impl Disk for UringDisk {
     }
 
     fn kick(&mut self) {
-        self.carry_out_alone();
         self.hand_over(Nanos::ZERO);
     }
 
     fn poll(&mut self, now: Nanos) -> Option<Completion> {
-        // Who polls without a kick gets the same.
         self.carry_out_alone();
         if std::mem::take(&mut self.took_time) {
             return None;
         }
         if self.ready.is_empty() {
             self.take_outcomes();
-            if self.ready.is_empty() {
-                // Silence first, then look once more: what comes in between rings again.
-                self.ring.silence();
-                self.take_outcomes();
-            }
             if self.ring.has_unsubmitted() {
                 self.hand_over(now);
             }
         }
-        let completion = self.ready.pop_front()?;
-        self.outstanding -= 1;
-        Some(completion)
+        let completion = self.ready.pop_front();
+        match &completion {
+            Some(_) => self.outstanding -= 1,
+            None => self.make_alone_due(),
+        }
+        completion
     }
 
     fn wake_at(&self) -> Option<Nanos> {
-        if self.ready.is_empty() { self.resubmit_at } else { Some(Nanos::ZERO) }
+        let at_once = !self.ready.is_empty() || !matches!(self.alone, Alone::Nothing);
+        if at_once { Some(Nanos::ZERO) } else { self.resubmit_at }
     }
 
     fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.ring.bell().as_fd())
+        Some(self.ring.descriptor())
     }
 }
 
 impl Drop for UringDisk {
     fn drop(&mut self) {
         self.helper = None;
-        if let Some(job) = self.alone.take() {
+        if let Some(job) = self.take_alone() {
             job.abandon();
         }
         self.ring.drain();

@@ -58,6 +58,12 @@ pub trait Service {
     /// When `drive` must be called next, if nothing else happens before.
     fn wake_at(&self) -> Option<Nanos>;
 
+    /// Whether a few microseconds matter at `wake_at`: it is an emulated disk's, and so part of the
+    /// latencies that it shows. Who waits for it keeps a processor busy at the end.
+    fn wake_is_precise(&self) -> bool {
+        true
+    }
+
     /// A descriptor that becomes readable when `drive` should be called.
     fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
         None

@@ -244,6 +244,12 @@ impl<D: Disk> Service for Volume<D> {
         [self.disk.wake_at(), self.engine.next_wake()].into_iter().flatten().min()
     }
 
+    /// What the engine puts off by itself can come a little later.
+    fn wake_is_precise(&self) -> bool {
+        let of_disk = self.disk.wake_at();
+        of_disk.is_some() && of_disk == self.wake_at()
+    }
+
     fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
         self.disk.wake_fd()
     }

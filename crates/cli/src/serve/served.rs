@@ -222,6 +222,10 @@ impl Service for Served {
         self.volume.wake_at()
     }
 
+    fn wake_is_precise(&self) -> bool {
+        self.volume.wake_is_precise()
+    }
+
     fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
         self.volume.wake_fd()
     }

@@ -11,7 +11,7 @@ use super::control::{Context, Control};
 use super::error::{ServerError, in_step};
 use super::listener::Listener;
 use super::memory::Budget;
-use super::poller::{Deadline, Poller, Ready};
+use super::poller::{Deadline, Poller, Ready, Woken};
 use super::shutdown::{ShutdownHandle, ShutdownReceiver};
 use super::statistics::Statistics;
 use crate::protocol::{Export, TlsMode};
@@ -156,9 +156,9 @@ impl<S: Service + ?Sized> EventLoop<'_, S> {
         let mut ready = Vec::new();
         loop {
             let deadline = self.deadline(service);
-            self.poller.wait(deadline, &self.clock, &mut ready).map_err(in_step("epoll_wait"))?;
+            let woken = self.poller.wait(deadline, &self.clock, &mut ready);
             let now = self.clock.now();
-            let mut drive = false;
+            let mut drive = woken.map_err(in_step("epoll_wait"))? == Woken::Interrupted;
             for event in &ready {
                 drive |= self.dispatch(*event, service, now);
             }
@@ -171,6 +171,7 @@ impl<S: Service + ?Sized> EventLoop<'_, S> {
             self.clients.collect_replies(service, now);
             self.housekeep(now);
             self.clients.flush(&self.poller, now);
+            self.work_on(service);
             self.hungry = self.clients.resume_parked(service, now);
             self.clients.flush(&self.poller, now);
             for notice in self.clients.take_notices() {
@@ -181,6 +182,16 @@ impl<S: Service + ?Sized> EventLoop<'_, S> {
                 let unanswered = self.clients.unanswered();
                 return Ok(Report { ending, unanswered, statistics: self.clients.statistics() });
             }
+        }
+    }
+
+    /// What the service does on this very thread, and what takes time, comes when no answer waits for it.
+    fn work_on(&mut self, service: &mut S) {
+        let now = self.clock.now();
+        if service.wake_at().is_some_and(|wake_at| wake_at <= now) {
+            service.drive(now);
+            self.clients.collect_replies(service, now);
+            self.clients.flush(&self.poller, now);
         }
     }
 
@@ -206,8 +217,9 @@ impl<S: Service + ?Sized> EventLoop<'_, S> {
         let stop = self.stopping.as_ref().map(|stopping| stopping.until);
         let coarse = [self.next_tick, stall, stop, self.rest_until].into_iter().flatten();
         let coarse = coarse.map(|at| Deadline { at, precise: false });
-        let precise = service.wake_at().map(|at| Deadline { at, precise: true });
-        coarse.chain(precise).min_by_key(|deadline| deadline.at)
+        let precise = service.wake_is_precise();
+        let wake = service.wake_at().map(|at| Deadline { at, precise });
+        coarse.chain(wake).min_by_key(|deadline| deadline.at)
     }
 
     /// Serves one event; whether the service must be driven for it.

@@ -3,7 +3,12 @@
 //! A thread that sleeps is woken some tens of microseconds late, more on a busy or virtual
 //! machine. For an emulated disk that error would be part of every latency it shows, so the last
 //! stretch before a precise deadline is spent looking instead of sleeping; everything that arrives
-//! meanwhile is served as usual.
+//! meanwhile is served as usual. Only there is the processor ever offered to others: whoever does that on a
+//! busy machine may get it back a tick of the scheduler later.
+//!
+//! A wait that is interrupted ends. It was a signal, or the kernel brought what a disk has done to the
+//! thread that asked for it (`io_uring` with cooperative task running): then the answer is there already,
+//! and another wait only to be told of it would be one system call more.
 
 use super::clock::Clock;
 use nearhead_disk::Nanos;
@@ -34,9 +39,26 @@ pub(crate) struct Deadline {
     pub(crate) precise: bool,
 }
 
+/// Why a wait ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Woken {
+    /// Something is ready, or the deadline has come.
+    AsAsked,
+    /// Neither: there may be news from the service.
+    Interrupted,
+}
+
+/// What waiting has cost, in system calls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Calls {
+    pub(crate) waits: u64,
+    pub(crate) yields: u64,
+}
+
 /// Waits for descriptors and deadlines.
 pub(crate) struct Poller {
     epoll: OwnedFd,
+    calls: Calls,
     events: Vec<epoll::Event>,
     /// Time before a precise deadline from which on to look instead of sleep: learnt, so that one
     /// sleep in four hundred ends later than it should.
@@ -61,7 +83,8 @@ impl Poller {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         let events = Vec::with_capacity(EVENTS_MAX);
         let look_max = if look == Nanos::ZERO { look } else { look.max(LOOK_MAX) };
-        Ok(Self { epoll, events, look, look_min: look, look_max })
+        let calls = Calls::default();
+        Ok(Self { epoll, calls, events, look, look_min: look, look_max })
     }
 
     pub(crate) fn add(
@@ -88,27 +111,31 @@ impl Poller {
         deadline: Option<Deadline>,
         clock: &Clock,
         ready: &mut Vec<Ready>,
-    ) -> Result<(), Errno> {
+    ) -> Result<Woken, Errno> {
         ready.clear();
         loop {
             let span = deadline.map(|deadline| {
                 let left = deadline.at.since(clock.now());
                 if deadline.precise { left.since(self.look) } else { left }
             });
-            self.take_events(span, ready)?;
-            if let Some(deadline) = deadline
-                && deadline.precise
-                && ready.is_empty()
-                && span > Some(Nanos::ZERO)
-            {
-                self.learn(deadline.at <= clock.now());
+            let woken = self.take_events(span, ready)?;
+            if !ready.is_empty() || woken == Woken::Interrupted {
+                return Ok(woken);
             }
-            let come = deadline.is_some_and(|deadline| deadline.at <= clock.now());
-            if !ready.is_empty() || come {
-                return Ok(());
+            let Some(deadline) = deadline else { continue };
+            let come = deadline.at <= clock.now();
+            let looks = span == Some(Nanos::ZERO);
+            if deadline.precise && !looks {
+                self.learn(come);
             }
-            // What an answer sets off in the kernel may wait for this very processor.
-            std::thread::yield_now();
+            if come {
+                return Ok(Woken::AsAsked);
+            }
+            if looks {
+                // What an answer sets off in the kernel may wait for this very processor.
+                self.calls.yields += 1;
+                std::thread::yield_now();
+            }
         }
     }
 
@@ -118,7 +145,7 @@ impl Poller {
         self.look = look.clamp(self.look_min, self.look_max);
     }
 
-    fn take_events(&mut self, span: Option<Nanos>, ready: &mut Vec<Ready>) -> Result<(), Errno> {
+    fn take_events(&mut self, span: Option<Nanos>, ready: &mut Vec<Ready>) -> Result<Woken, Errno> {
         // A day at most: far deadlines (`Nanos::MAX`) must not overflow the kernel's arithmetic.
         let span = span.map(|span| span.min(Nanos::from_secs(86_400)));
         let timeout = span.map(|span| Timespec {
@@ -127,19 +154,22 @@ impl Poller {
         });
         self.events.clear();
         let buffer = rustix::buffer::spare_capacity(&mut self.events);
+        self.calls.waits += 1;
         match epoll::wait(&self.epoll, buffer, timeout.as_ref()) {
-            Ok(_) | Err(Errno::INTR) => {}
+            Ok(_) => {}
+            Err(Errno::INTR) => return Ok(Woken::Interrupted),
             Err(errno) => return Err(errno),
         }
         let found = self.events.iter();
         ready.extend(found.map(|event| Ready { token: event.data.u64(), flags: event.flags }));
-        Ok(())
+        Ok(Woken::AsAsked)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nearhead_disk::{Class, Command, CommandId, Disk, Submission, Ticket};
 
     #[test]
     fn a_deadline_is_never_woken_before() {
@@ -169,6 +199,64 @@ mod tests {
             let at = clock.now() + micros(300);
             poller.wait(Some(Deadline { at, precise: true }), &clock, &mut Vec::new()).unwrap();
             assert!(clock.now() >= at);
+        }
+    }
+
+    /// A plain volume's deadlines are coarse, and other programs want the processor too.
+    #[test]
+    fn a_wait_for_a_coarse_deadline_is_one_system_call() {
+        let clock = Clock::start();
+        let mut poller = Poller::new(Nanos::from_micros(60)).unwrap();
+        for micros in [0, 10, 59, 61, 500, 3_000] {
+            let before = poller.calls;
+            let at = clock.now() + Nanos::from_micros(micros);
+            let coarse = Deadline { at, precise: false };
+            poller.wait(Some(coarse), &clock, &mut Vec::new()).unwrap();
+            let one_more = Calls { waits: before.waits + 1, ..before };
+            assert_eq!(poller.calls, one_more, "{micros} us");
+        }
+    }
+
+    #[test]
+    fn only_looking_offers_the_processor_to_others() {
+        let clock = Clock::start();
+        let mut sleeper = Poller::new(Nanos::ZERO).unwrap();
+        let at = clock.now() + Nanos::from_micros(700);
+        sleeper.wait(Some(Deadline { at, precise: true }), &clock, &mut Vec::new()).unwrap();
+        assert_eq!(sleeper.calls, Calls { waits: 1, yields: 0 }, "one that never looks");
+    }
+
+    /// Whichever way the kernel tells of it: by the ring's descriptor, or by an interruption.
+    #[test]
+    fn what_a_disk_has_done_is_there_after_one_wait() {
+        let path = std::env::temp_dir().join(format!("nearhead-poller-{}", std::process::id()));
+        std::fs::write(&path, vec![7; 1 << 20]).unwrap();
+        let options = nearhead_uring::OpenOptions {
+            engine: nearhead_uring::Engine::Uring,
+            ..Default::default()
+        };
+        match nearhead_uring::open(&path, &options) {
+            Ok(mut disk) => read_ten_times(&mut disk),
+            Err(error) => println!("skipped: {error}"),
+        }
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    fn read_ten_times(disk: &mut nearhead_uring::RealDisk) {
+        let clock = Clock::start();
+        let mut poller = Poller::new(Nanos::ZERO).unwrap();
+        poller.add(disk.wake_fd().unwrap(), 1, EventFlags::IN).unwrap();
+        for number in 0..10 {
+            let ticket = Ticket::new(CommandId(number));
+            let command = Command::Read { offset: number * 65_536, len: 4096 };
+            disk.submit(Submission { ticket, class: Class::Foreground, command }, Nanos::ZERO);
+            disk.kick();
+            let before = poller.calls;
+            let never = Deadline { at: Nanos::MAX, precise: true };
+            poller.wait(Some(never), &clock, &mut Vec::new()).unwrap();
+            let done = disk.poll(Nanos::ZERO).expect("a wait ended for it");
+            assert_eq!((done.id, done.result.is_ok()), (CommandId(number), true));
+            assert_eq!(poller.calls, Calls { waits: before.waits + 1, ..before });
         }
     }
 

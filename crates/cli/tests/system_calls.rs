@@ -1,0 +1,87 @@
+//! What a request costs in system calls, counted by `strace`.
+//!
+//! On a machine with more to do than processors, each wait and each wake-up may take a tick of the
+//! scheduler, so their number is what a busy machine shows of a server. It depends on no clock.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+mod common;
+
+use common::nbd::Client;
+use common::{Daemon, Scratch, run_ok, tools};
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+
+const REQUESTS: u64 = 500;
+/// One to be woken, one to take the request in, one for the disk, one to learn what it did, one to answer.
+const CALLS_PER_REQUEST_MAX: u64 = 5;
+/// The daemon's own: four ticks a second, which is much where the tracer makes everything slow.
+const TICKS_MAX: u64 = REQUESTS / 2;
+
+/// What the serving thread calls while `work` goes on, by name; `None` where it cannot be traced.
+fn counted(
+    scratch: &Scratch,
+    daemon: &Daemon,
+    work: impl FnOnce(),
+) -> Option<BTreeMap<String, u64>> {
+    let counts = scratch.text("counts");
+    let mut strace = Command::new("strace")
+        .args(["-c", "-o", &counts, "-p", &daemon.pid().to_string()])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut told = BufReader::new(strace.stderr.take().unwrap());
+    let mut line = String::new();
+    told.read_line(&mut line).unwrap();
+    if !line.contains("attached") {
+        strace.wait().unwrap();
+        println!("skipped: strace: {line}");
+        return None;
+    }
+    work();
+    let pid = rustix::process::Pid::from_child(&strace);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    strace.wait().unwrap();
+    let counts = std::fs::read_to_string(counts).unwrap();
+    let rows = counts.lines().filter_map(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let calls = words.get(3)?.parse().ok()?;
+        (words.len() >= 5 && words[words.len() - 1] != "total")
+            .then(|| (words[words.len() - 1].to_owned(), calls))
+    });
+    Some(rows.collect())
+}
+
+fn check(counts: &BTreeMap<String, u64>, what: &str) {
+    let total: u64 = counts.values().sum();
+    assert!(total >= REQUESTS, "{what}: the tracer saw nothing: {counts:?}");
+    assert_eq!(counts.get("sched_yield"), None, "{what}: the processor is given away: {counts:?}");
+    let most = REQUESTS * CALLS_PER_REQUEST_MAX + TICKS_MAX;
+    assert!(total <= most, "{what}: expected at most {most} calls, found {total}: {counts:?}");
+}
+
+#[test]
+fn a_durable_write_to_a_plain_volume_takes_five_system_calls_and_never_yields() {
+    if !tools(&["strace"]) {
+        return;
+    }
+    for rotational in ["false", "true"] {
+        let scratch = Scratch::new("calls");
+        let image = scratch.text("disk.img");
+        run_ok(&scratch, &["create", &image, "--size", "1GiB"]);
+        let options = ["--rotational", rotational, "--checkpoint-idle", "0", "--swap-above", "0"];
+        let daemon = Daemon::serve(&scratch, &image, &options);
+        let mut client = Client::connect(&daemon.socket).unwrap();
+        let data = [7; 4096];
+        client.write(0, &data, true);
+        let writes = || (0..REQUESTS).for_each(|n| client.write(n * 4096, &data, true));
+        let Some(counts) = counted(&scratch, &daemon, writes) else { return };
+        check(&counts, &format!("durable writes, --rotational {rotational}"));
+        let reads = || (0..REQUESTS).for_each(|n| drop(client.read(n * 65_536, 4096)));
+        let Some(counts) = counted(&scratch, &daemon, reads) else { return };
+        check(&counts, &format!("reads, --rotational {rotational}"));
+        drop(client);
+        daemon.stop_ok();
+    }
+}
