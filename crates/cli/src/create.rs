@@ -80,15 +80,20 @@ pub struct CreateReport {
     pub log_bytes: u64,
     /// Writes up to this size are logged.
     pub logged_write_bytes_max: u32,
+    /// What was found out about the disk.
+    pub disk_notes: Vec<String>,
 }
 
 /// Runs the command.
 pub fn run(args: &CreateArgs) -> Result<(), String> {
     let (mut target, superblock) = create(args)?;
     target.leave()?;
-    let report = report(&args.target, &superblock);
+    let report = report(&args.target, &superblock, std::mem::take(&mut target.notes));
     if args.json {
         return say_json(&report);
+    }
+    for line in &report.disk_notes {
+        note(line);
     }
     say(&format!(
         "created a volume of {} on {}: preset {}, {} groups of {} with a log of {} each",
@@ -267,7 +272,7 @@ fn make_image(args: &CreateArgs) -> Result<bool, String> {
         .map_err(|error| error.to_string())
 }
 
-fn report(target: &str, superblock: &Superblock) -> CreateReport {
+fn report(target: &str, superblock: &Superblock, disk_notes: Vec<String>) -> CreateReport {
     let layout = &superblock.layout;
     CreateReport {
         target: target.to_owned(),
@@ -279,5 +284,6 @@ fn report(target: &str, superblock: &Superblock) -> CreateReport {
         group_bytes: layout.group_bytes,
         log_bytes: layout.log_bytes,
         logged_write_bytes_max: superblock.logged_write_bytes_max,
+        disk_notes,
     }
 }

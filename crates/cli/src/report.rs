@@ -158,6 +158,9 @@ pub struct Served {
     /// What people must know about the disk, if anything: a mirror that lost a member.
     #[serde(default)]
     pub disk_trouble: Option<String>,
+    /// What was found out about the disk when it was opened.
+    #[serde(default)]
+    pub disk_notes: Vec<String>,
     /// How checkpoints take turns with those of replicas, if they do.
     #[serde(default)]
     pub coordination: Option<Coordination>,
@@ -329,8 +332,8 @@ impl StatusReport {
                 served.clients.connections_open, served.clients.requests, served.clients.errors
             ),
         );
-        if let Some(trouble) = &served.disk_trouble {
-            line("disk", trouble.clone());
+        for found in served.disk_notes.iter().chain(&served.disk_trouble) {
+            line("disk", found.clone());
         }
         if let Some(coordination) = &served.coordination {
             line("turns", coordination.text());

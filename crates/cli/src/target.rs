@@ -233,6 +233,8 @@ fn open_real(
         read_only: access == Access::Read,
         direct: !args.page_cache,
         rotational: args.rotational,
+        // Who only looks has no use for it.
+        time_head: access != Access::Read,
         engine: match args.io {
             IoEngine::Auto => Engine::Automatic,
             IoEngine::Uring => Engine::Uring,

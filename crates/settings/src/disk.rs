@@ -11,7 +11,7 @@ pub struct DiskArgs {
     /// Go through the page cache rather than past it
     #[arg(long)]
     pub page_cache: bool,
-    /// Whether a head must move, where the kernel does not know
+    /// Whether a head must move [default: found out by timing reads when the disk is opened]
     #[arg(long, value_name = "BOOL")]
     pub rotational: Option<bool>,
     /// A small fast device or file for the map of the volume: recovery reads only that, and the log

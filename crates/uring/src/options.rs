@@ -27,6 +27,9 @@ pub struct OpenOptions {
     pub queue_depth: u16,
     /// Overrides what the kernel reports (virtual disks often claim to rotate).
     pub rotational: Option<bool>,
+    /// Find out by timing reads whether a head moves, where [`OpenOptions::rotational`] does not tell. It
+    /// takes some milliseconds where none does and a quarter of a second elsewhere.
+    pub time_head: bool,
     /// Revolutions per minute, where the device does not tell.
     pub revolutions_per_minute: Option<u32>,
     /// Pretend a larger sector than the device's: 4096 over 512.
@@ -47,6 +50,7 @@ impl Default for OpenOptions {
             engine: Engine::Automatic,
             queue_depth: 128,
             rotational: None,
+            time_head: false,
             revolutions_per_minute: None,
             sector_bytes: None,
         }

@@ -127,9 +127,18 @@ impl BlockAttributes {
         self.text(attribute)?.parse().ok()
     }
 
-    /// Whether the kernel takes it for a mechanical disk.
+    /// Whether the kernel takes it for a mechanical disk, where it can know.
     pub(crate) fn rotational(&self) -> Option<bool> {
-        self.number("queue/rotational").map(|value| value != 0)
+        let told = self.number("queue/rotational").map(|value| value != 0);
+        told.filter(|_| self.knows_rotation())
+    }
+
+    /// Not what a virtio disk says: its configuration (virtio 1.2, section 5.2.4) has no word for it, so that all
+    /// of them rotate by default.
+    pub(crate) fn knows_rotation(&self) -> bool {
+        let driver = self.directory.as_ref().map(|directory| directory.join("device/driver"));
+        let name = driver.and_then(|driver| fs::canonicalize(driver).ok());
+        name.is_none_or(|name| !name.ends_with("virtio_blk"))
     }
 
     /// Bytes the medium rewrites as one.
@@ -207,6 +216,23 @@ mod tests {
             assert_eq!(found, Some(is_volatile), "{told:?}");
         }
         fs::remove_dir_all(root).unwrap();
+    }
+
+    #[test]
+    fn a_virtio_disk_cannot_tell_whether_it_rotates() {
+        let root = std::env::temp_dir().join(format!("nearhead-sysfs-virtio-{}", std::process::id()));
+        for (driver, told) in [("sd", Some(true)), ("virtio_blk", None)] {
+            fs::create_dir_all(root.join("disk/queue")).unwrap();
+            fs::create_dir_all(root.join("disk/device")).unwrap();
+            fs::create_dir_all(root.join("dev/block")).unwrap();
+            fs::create_dir_all(root.join(driver)).unwrap();
+            fs::write(root.join("disk/queue/rotational"), "1\n").unwrap();
+            let link = |to: PathBuf, from: &str| std::os::unix::fs::symlink(to, root.join(from));
+            link(root.join("disk"), "dev/block/9:1").unwrap();
+            link(root.join(driver), "disk/device/driver").unwrap();
+            assert_eq!(BlockAttributes::under(&root, 9, 1).rotational(), told, "{driver}");
+            fs::remove_dir_all(&root).unwrap();
+        }
     }
 
     #[test]

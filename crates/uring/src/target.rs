@@ -7,8 +7,10 @@
 use crate::error::{OpenError, OpenErrorKind};
 use crate::exclusive;
 use crate::ioctl;
+use crate::medium;
 use crate::options::OpenOptions;
 use crate::probe_direct::{self, Alignment};
+use crate::probe_head;
 use crate::sysfs::BlockAttributes;
 use crate::zoned;
 use nearhead_disk::{Nanos, Properties, Run};
@@ -251,13 +253,16 @@ fn open_file(path: &Path, shown: &str, options: &OpenOptions) -> Result<Target, 
     let trim_by =
         if !options.read_only && can_punch(&fd, &stat) { TrimBy::Punch } else { TrimBy::Nothing };
     let sector_bytes = alignment.filter(|_| direct).map_or(512, Alignment::sector_bytes);
+    let (major, minor) = (rustix::fs::major(stat.st_dev), rustix::fs::minor(stat.st_dev));
+    let time = || probe_head::time_file(fd.as_fd(), major, minor, direct);
+    let rotational = medium::is_rotational(options, under.rotational(), time, &mut notes);
     Ok(Target {
         properties: Properties {
             name: shown.to_owned(),
             capacity_bytes: stat.st_size as u64,
             sector_bytes,
             physical_sector_bytes: under.physical_block_bytes().unwrap_or(4096).max(sector_bytes),
-            rotational: under.rotational().unwrap_or(false),
+            rotational,
             rotation_period: rotation_period(under.revolutions_per_minute(), None),
             volatile_cache: true,
             trim_reads_zero: trim_by == TrimBy::Punch,
@@ -315,13 +320,15 @@ fn open_device(path: &Path, shown: &str, options: &OpenOptions) -> Result<Target
         return Err(OpenError::new(OpenErrorKind::ReadOnly, detail));
     }
     let stat = rustix::fs::fstat(&fd).map_err(failed)?;
-    let attributes =
-        BlockAttributes::of(rustix::fs::major(stat.st_rdev), rustix::fs::minor(stat.st_rdev));
+    let (major, minor) = (rustix::fs::major(stat.st_rdev), rustix::fs::minor(stat.st_rdev));
+    let attributes = BlockAttributes::of(major, minor);
     let sector_bytes = rustix::fs::ioctl_blksszget(&fd).map_err(failed)?;
     let physical = rustix::fs::ioctl_blkpbszget(&fd).unwrap_or(sector_bytes);
-    let rotational = ioctl::is_rotational(fd.as_fd()).ok().or(attributes.rotational());
-    let rotational = rotational.unwrap_or(false);
     let mut notes: Vec<String> = zoned::check(&attributes, shown)?.into_iter().collect();
+    let kernel = ioctl::is_rotational(fd.as_fd()).ok().filter(|_| attributes.knows_rotation());
+    let kernel = kernel.or_else(|| attributes.rotational());
+    let time = || probe_head::time_device(major, minor);
+    let rotational = medium::is_rotational(options, kernel, time, &mut notes);
     if attributes.write_back_cache().is_none() {
         notes.push(format!(
             "{shown} does not tell whether its cache is volatile: taken as volatile"

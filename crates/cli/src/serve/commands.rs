@@ -17,6 +17,7 @@ use std::cell::{Cell, OnceCell};
 #[derive(Default)]
 pub struct Desk {
     facts: OnceCell<(String, Vec<String>)>,
+    disk_notes: OnceCell<Vec<String>>,
     stop: Cell<bool>,
 }
 
@@ -26,6 +27,11 @@ impl Desk {
     /// What is served, and where.
     pub fn set_uris(&self, target: String, uris: Vec<String>) {
         let _ = self.facts.set((target, uris));
+    }
+
+    /// Sets what was found out about the disk.
+    pub fn set_disk_notes(&self, notes: Vec<String>) {
+        let _ = self.disk_notes.set(notes);
     }
 
     /// Whether a stop was asked for since the last call.
@@ -73,6 +79,7 @@ impl Desk {
             },
             latency: context.service.latencies(),
             disk_trouble: context.service.trouble(),
+            disk_notes: self.disk_notes.get().cloned().unwrap_or_default(),
             coordination: context.service.coordination(),
         };
         let volume = context.service.volume();

@@ -68,6 +68,7 @@ pub fn run(args: &ServeArgs) -> Result<(), String> {
         note(line);
     }
     let desk = Rc::new(Desk::default());
+    desk.set_disk_notes(target.notes.clone());
     let (builder, control, links) = listen(&args, &name, &desk)?;
     let metrics = args.metrics.as_deref().map(metrics::Endpoint::listen).transpose()?;
     let start = target.start;
