@@ -232,6 +232,8 @@ fn open_real(
     let options = OpenOptions {
         read_only: access == Access::Read,
         direct: !args.page_cache,
+        // Who only looks wants to see the disk.
+        cache_reads: !args.direct_reads && access != Access::Read,
         rotational: args.rotational,
         // Who only looks has no use for it.
         time_head: access != Access::Read,

@@ -8,9 +8,12 @@ pub struct DiskArgs {
     /// How commands reach the kernel: `io_uring`, or threads where that is missing
     #[arg(long, value_enum, default_value_t)]
     pub io: IoEngine,
-    /// Go through the page cache rather than past it
+    /// Write through the page cache, too, rather than past it
     #[arg(long)]
     pub page_cache: bool,
+    /// Read past the page cache, too; else image files where no head moves are read through it
+    #[arg(long)]
+    pub direct_reads: bool,
     /// Whether a head must move [default: found out by timing reads when the disk is opened]
     #[arg(long, value_name = "BOOL")]
     pub rotational: Option<bool>,

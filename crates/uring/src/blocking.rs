@@ -15,7 +15,7 @@ pub(crate) fn call(job: &mut Job, target: &Target) -> Result<usize, Errno> {
     let keep = FallocateFlags::KEEP_SIZE;
     let fd = target.fd();
     match job.operation(target) {
-        Operation::Read { offset } => rustix::io::pread(fd, job.memory(), offset),
+        Operation::Read { offset } => rustix::io::pread(target.read_fd(), job.memory(), offset),
         Operation::Write { offset, through } => {
             let flags = if through { ReadWriteFlags::DSYNC } else { ReadWriteFlags::empty() };
             let mut pieces = Vec::with_capacity(8);

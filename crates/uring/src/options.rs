@@ -21,6 +21,8 @@ pub struct OpenOptions {
     pub exclusive: bool,
     /// Bypass the page cache (`O_DIRECT`) where the file system can.
     pub direct: bool,
+    /// Let the page cache answer reads of a file where no head moves; writes go past it all the same.
+    pub cache_reads: bool,
     /// Which way commands go.
     pub engine: Engine,
     /// Most commands outstanding: 1 to [`OpenOptions::QUEUE_DEPTH_LIMIT`].
@@ -47,6 +49,7 @@ impl Default for OpenOptions {
             read_only: false,
             exclusive: true,
             direct: true,
+            cache_reads: false,
             engine: Engine::Automatic,
             queue_depth: 128,
             rotational: None,

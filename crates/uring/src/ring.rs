@@ -29,8 +29,9 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Index of the disk in the table of registered files.
+/// Indices in the table of registered files: the disk, and the disk as it is read.
 const DISK: types::Fixed = types::Fixed(0);
+const READ: types::Fixed = types::Fixed(1);
 /// What the look at the bell is called; jobs are called by their slot.
 const BELL: u64 = u64::MAX;
 /// How long a dropped ring waits for its jobs.
@@ -74,7 +75,8 @@ impl Ring {
         let entries = (u32::from(depth) + 1).next_power_of_two();
         let ring = build(entries)?;
         check_operations(&ring)?;
-        ring.submitter().register_files(&[target.fd().as_raw_fd()])?;
+        let files = [target.fd().as_raw_fd(), target.read_fd().as_raw_fd()];
+        ring.submitter().register_files(&files)?;
         Ok(Self {
             io: ring,
             slots: (0..depth).map(|_| Slot::default()).collect(),
@@ -266,7 +268,7 @@ fn entry_for(job: &mut Job, pieces: &mut Vec<libc::iovec>, target: &Target) -> E
     match job.operation(target) {
         Operation::Read { offset } => {
             let memory = job.memory();
-            opcode::Read::new(DISK, memory.as_mut_ptr(), memory.len() as u32)
+            opcode::Read::new(READ, memory.as_mut_ptr(), memory.len() as u32)
                 .offset(offset)
                 .ioprio(priority)
                 .build()

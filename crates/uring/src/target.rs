@@ -53,6 +53,8 @@ pub(crate) enum TrimBy {
 #[expect(clippy::struct_excessive_bools, reason = "independent facts, not the states of a machine")]
 pub(crate) struct Target {
     pub(crate) fd: OwnedFd,
+    /// The same file through the page cache, for reads.
+    cached: Option<OwnedFd>,
     pub(crate) properties: Properties,
     pub(crate) read_only: bool,
     pub(crate) direct: bool,
@@ -125,6 +127,13 @@ impl Target {
     /// The descriptor.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
+    }
+
+    /// The descriptor for reads. Writes go past the page cache, so that an error belongs to the command
+    /// that met it: a dirty page is written by the kernel, at a time of its own, and whoever syncs next is
+    /// told of its failure, once. Each direct write takes the pages that it makes stale out of the cache.
+    pub(crate) fn read_fd(&self) -> BorrowedFd<'_> {
+        self.cached.as_ref().unwrap_or(&self.fd).as_fd()
     }
 
     /// Whether it is a file on a device without a head: the kernel makes durable writes to it in a
@@ -256,7 +265,10 @@ fn open_file(path: &Path, shown: &str, options: &OpenOptions) -> Result<Target, 
     let (major, minor) = (rustix::fs::major(stat.st_dev), rustix::fs::minor(stat.st_dev));
     let time = || probe_head::time_file(fd.as_fd(), major, minor, direct);
     let rotational = medium::is_rotational(options, under.rotational(), time, &mut notes);
+    let cached =
+        if options.cache_reads && direct && !rotational { open_cached(path, &stat) } else { None };
     Ok(Target {
+        cached,
         properties: Properties {
             name: shown.to_owned(),
             capacity_bytes: stat.st_size as u64,
@@ -281,6 +293,14 @@ fn open_file(path: &Path, shown: &str, options: &OpenOptions) -> Result<Target, 
         beneath: Vec::new(),
         zero_range_refused: AtomicBool::new(false),
     })
+}
+
+/// The file at `path` through the page cache, if it still is the one that `stat` is of.
+fn open_cached(path: &Path, stat: &Stat) -> Option<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    let fd = rustix::fs::open(path, flags, Mode::empty()).ok()?;
+    let found = rustix::fs::fstat(&fd).ok()?;
+    ((found.st_dev, found.st_ino) == (stat.st_dev, stat.st_ino)).then_some(fd)
 }
 
 /// Which kind of file system a file is in.
@@ -335,6 +355,7 @@ fn open_device(path: &Path, shown: &str, options: &OpenOptions) -> Result<Target
         ));
     }
     Ok(Target {
+        cached: None,
         properties: Properties {
             name: shown.to_owned(),
             capacity_bytes: ioctl::size_bytes(fd.as_fd()).map_err(failed)?,

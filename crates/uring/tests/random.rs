@@ -149,13 +149,25 @@ fn seeds() -> Vec<u64> {
 fn check_engine(engine: Engine) {
     let scratch = Scratch::new(&format!("random-{engine:?}"));
     for seed in seeds() {
-        for (direct, sector) in [(true, None), (true, Some(4096)), (false, None)] {
-            let path = scratch.image(&format!("{seed}-{direct}-{sector:?}.img"), DISK_BYTES);
+        for (direct, cache_reads, sector) in [
+            (true, false, None),
+            (true, true, None),
+            (true, false, Some(4096)),
+            (false, false, None),
+        ] {
+            let name = format!("{seed}-{direct}-{cache_reads}-{sector:?}.img");
+            let path = scratch.image(&name, DISK_BYTES);
             if !available(engine, &path) {
                 return;
             }
-            let options =
-                OpenOptions { direct, sector_bytes: sector, queue_depth: DEPTH, ..options(engine) };
+            let options = OpenOptions {
+                direct,
+                cache_reads,
+                rotational: Some(false),
+                sector_bytes: sector,
+                queue_depth: DEPTH,
+                ..options(engine)
+            };
             Run::new(&path, &options, seed).go();
             std::fs::remove_file(&path).unwrap();
         }
