@@ -7,6 +7,7 @@ use crate::admission::{Admission, DurableFirst, Fifo};
 use crate::placement::{NearHead, Placement, SingleLog};
 use nearhead_disk::{Nanos, Properties, Zones};
 use nearhead_format::Layout;
+use std::sync::Arc;
 
 /// When a write is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,6 +129,13 @@ pub struct Config {
     pub read_only: bool,
     /// Open even if recovery finds that a record is lost and cannot know what it wrote.
     pub accept_loss: bool,
+    /// Where no snapshot of the map is left, read all logs whole and rebuild the map from their records. What is
+    /// doubtful then ([`crate::Engine::rebuilt`]) is for its owner to decide about, so the volume opens for
+    /// reading only until [`crate::Engine::take_rebuilt`].
+    pub rebuild: bool,
+    /// A snapshot from elsewhere, its header and its body: the map is rebuilt from it and from all records behind it, and
+    /// whatever the slots hold is not looked at.
+    pub base: Option<Arc<Vec<u8>>>,
 }
 
 impl Config {

@@ -30,7 +30,7 @@ use crate::placement::Placement;
 use crate::range_lock::RangeLocks;
 use crate::range_set::RangeSet;
 use crate::read::ReadState;
-use crate::recovery::{RecoveredState, Recovery};
+use crate::recovery::{Rebuilt, RecoveredState, Recovery};
 use crate::request::{ErrorKind, Operation, Reply, Request, RequestError, RequestId};
 use crate::rotation::Rotation;
 use crate::slab::Slab;
@@ -105,6 +105,8 @@ pub struct Engine {
     pub(crate) schedule: Schedule,
     pub(crate) snapshotter: Snapshotter,
     pub(crate) recovered: RecoveredState,
+    /// What a rebuild of the map found, until it is taken.
+    pub(crate) rebuilt: Option<Box<Rebuilt>>,
     pub(crate) stats: Stats,
 }
 
@@ -164,6 +166,7 @@ impl Engine {
             schedule: Schedule::default(),
             snapshotter: Snapshotter::default(),
             recovered: RecoveredState::default(),
+            rebuilt: None,
             stats: Stats::default(),
             setup,
         }
@@ -292,6 +295,7 @@ impl Engine {
         if matches!(self.phase, Phase::Draining) {
             // Also what was still waiting for a lock or for room when the stop was asked for.
             self.commit.want(self.stage.end());
+            self.want_logs_to_tell_all();
         }
         self.advance_background();
         self.try_commit();
@@ -378,6 +382,14 @@ impl Engine {
         self.failure.as_deref()
     }
 
+    /// A stop comes: what in-place writes made stale is taken back in the logs too, and not by the last snapshots
+    /// alone, so that the logs without any snapshot still say what counts.
+    fn want_logs_to_tell_all(&mut self) {
+        if self.requests.is_empty() {
+            self.want_invalidations();
+        }
+    }
+
     fn advance_shutdown(&mut self) {
         if !matches!(self.phase, Phase::Draining) || !self.requests.is_empty() {
             return;
@@ -386,6 +398,8 @@ impl Engine {
             || !self.taken.is_empty()
             || self.commit.is_busy()
             || !self.barriers.is_empty()
+            || self.invalidations.awaits_any()
+            || self.commit.tell_wanted
             || self.checkpoint.is_busy()
             || self.swap.is_busy()
             || self.spill.is_some();

@@ -91,6 +91,11 @@ impl Invalidations {
         self.queue.iter()
     }
 
+    /// Whether some waiter wants what is not committed yet.
+    pub(crate) fn awaits_any(&self) -> bool {
+        self.wanted > self.committed
+    }
+
     /// Entries that may go into the next record, oldest first.
     pub(crate) fn ready_entries(&self) -> impl Iterator<Item = &Entry> {
         self.queue.iter().take((self.ready - self.committed) as usize)

@@ -58,6 +58,7 @@ pub use disk_report::{
 pub use engine::Engine;
 pub use gate::{ATOMIC_EXTENTS_MAX, REQUEST_BYTES_MAX};
 pub use logs::{LogCounts, Occupancy};
+pub use recovery::{Doubt, Rebuilt};
 pub use request::{ErrorKind, Hint, Operation, Reply, Request, RequestError, RequestId};
 pub use stats::{Stats, Status};
 

@@ -509,6 +509,8 @@ impl Engine {
         }
         for entry in self.invalidations.commit(count) {
             self.logs.drop_live(&entry);
+            self.commit.untold.insert(entry.home_sector..entry.end_sector());
         }
+        self.commit.tell_wanted = true;
     }
 }

@@ -164,5 +164,7 @@ pub fn default_config(superblock: &Superblock, properties: &Properties, width: u
         second_of_day_at_zero: 0,
         read_only: superblock.must_be_read_only(),
         accept_loss: false,
+        rebuild: false,
+        base: None,
     }
 }

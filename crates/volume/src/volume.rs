@@ -13,6 +13,7 @@ use nearhead_engine::{
     Config, DiskEvent, Engine, REQUEST_BYTES_MAX, Reply, Request, Setup, Status,
 };
 use nearhead_format::{Layout, Superblock};
+use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::time::Instant;
 
@@ -47,6 +48,18 @@ impl<D: Disk> Volume<D> {
         let map = map_device::find(&mut io, &found.superblock)?;
         let blanks = blanks::load(&mut io, &found.superblock);
         Ok(Self::with_superblock(disk, found, map, blanks, configure, false))
+    }
+
+    /// The same with this superblock, whatever those on the disk say.
+    pub fn open_as(
+        mut disk: D,
+        start: Instant,
+        superblock: Superblock,
+        configure: impl FnOnce(&Superblock, &mut Config),
+    ) -> Result<Self, OpenError> {
+        let map = map_device::find(&mut SyncIo::in_real_time(&mut disk, start), &superblock)?;
+        let found = Found { superblock, to_repair: Vec::new() };
+        Ok(Self::with_superblock(disk, found, map, configure, false))
     }
 
     /// Opens it in virtual time, from `now` on; says what time it is afterwards.
@@ -181,6 +194,11 @@ impl<D: Disk> Volume<D> {
     /// Says whether checkpoints that can wait may run now ([`Engine::set_checkpoint_permit`]).
     pub fn set_checkpoint_permit(&mut self, is_held: bool, now: Nanos) {
         self.engine.set_checkpoint_permit(is_held, now);
+    }
+
+    /// Takes over a map that was rebuilt ([`Engine::take_rebuilt`]).
+    pub fn take_rebuilt(&mut self, given_up: impl IntoIterator<Item = Range<u64>>) {
+        self.engine.take_rebuilt(given_up);
     }
 
     /// Begins writing a snapshot of the map, even if the newest is up to date.

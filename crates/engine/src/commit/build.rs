@@ -17,6 +17,8 @@ use nearhead_planted::{Mistake, is_made};
 
 /// Most invalidations taken into one record that also carries data.
 const INVALIDATIONS_WITH_DATA_MAX: usize = 1024;
+/// Most ranges told in one record that snapshots alone took back: few, as the next record echoes them.
+const UNTOLD_MAX: usize = 32;
 /// Most claims added to one record beyond the one that is needed.
 const CLAIMS_AHEAD: usize = 3;
 
@@ -28,6 +30,8 @@ struct Content {
     invalid_ranges: Vec<SectorRange>,
     releases: Vec<Entry>,
     relocation: bool,
+    /// It says what only snapshots said so far.
+    tells: bool,
     /// The staged blocks would make the map larger than a snapshot can be.
     map_is_full: bool,
 }
@@ -60,6 +64,7 @@ impl Engine {
         let wants_other = self.invalidations.is_wanted()
             || self.checkpoint.has_releases()
             || self.swap.has_chunks()
+            || self.commit.tell_wanted
             || !self.commit.claims_wanted.is_empty();
         if !wants_stage && !wants_other {
             return;
@@ -69,7 +74,8 @@ impl Engine {
         }
         self.blanks.forget_spill();
         let content = self.choose_content(wants_stage);
-        if content.is_empty() && self.commit.claims_wanted.is_empty() {
+        let tells = content.tells && self.commit.tell_wanted;
+        if content.is_empty() && !tells && self.commit.claims_wanted.is_empty() {
             // Releases that were all overwritten need no record: the checkpoint goes on.
             return self.advance_checkpoint();
         }
@@ -77,6 +83,7 @@ impl Engine {
             Ok((content, choice)) => self.send_record(content, choice),
             // A swap was given up, and there is nothing else: what it wanted to move stays where it is.
             Err(content) if content.is_empty() && self.commit.claims_wanted.is_empty() => {
+                self.commit.tell_wanted = false;
                 self.advance_swap();
             }
             Err(content) => self.no_room(content),
@@ -123,6 +130,12 @@ impl Engine {
         for entry in self.invalidations.ready_entries().take(INVALIDATIONS_WITH_DATA_MAX) {
             content.invalidations += 1;
             add_range(&mut content.invalid_ranges, entry);
+        }
+        // Said once more for whoever has the logs alone; the map lacks these sectors already.
+        for range in self.commit.untold.iter().take(UNTOLD_MAX) {
+            let len_sectors = (range.end - range.start).min(u64::from(u32::MAX)) as u32;
+            content.invalid_ranges.push(SectorRange { start_sector: range.start, len_sectors });
+            content.tells = true;
         }
     }
 
@@ -184,7 +197,7 @@ impl Engine {
             let front = content.front;
             let fewer = self.stage.measure_front(front.chunks / 2, front.sectors / 2);
             if fewer.blocks >= front.blocks || content.map_is_full {
-                if content.invalid_ranges.is_empty() {
+                if content.invalidations == 0 && content.releases.is_empty() {
                     return Err(content);
                 }
                 content.front = Front::default();

@@ -55,6 +55,7 @@ impl Engine {
         for entry in self.invalidations.commit(record.invalidations) {
             self.logs.drop_live(&entry);
         }
+        self.commit.note_told(header);
         self.apply_releases(&record.releases);
         if record.relocated.is_empty() {
             self.apply_writes(&record);
@@ -106,7 +107,7 @@ impl Engine {
         }
     }
 
-    fn insert(&mut self, entry: Entry) {
+    pub(crate) fn insert(&mut self, entry: Entry) {
         let logs = &mut self.logs;
         self.map.insert(entry, &mut |lost| logs.drop_live(&lost));
     }

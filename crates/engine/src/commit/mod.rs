@@ -22,10 +22,11 @@ pub(crate) fn echo_of(ranges: Vec<SectorRange>) -> Vec<SectorRange> {
 const ECHO_RANGES_MAX: usize = 64;
 const _: () = assert!(ECHO_RANGES_MAX <= nearhead_format::record::ECHO_MAX);
 
+use crate::range_set::RangeSet;
 use crate::request::RequestId;
 use nearhead_disk::{Nanos, Payload};
 use nearhead_format::Entry;
-use nearhead_format::record::{RecordHeader, SectorRange};
+use nearhead_format::record::{RecordHeader, SectorRange, WriteItem};
 use std::collections::VecDeque;
 use std::ops::Range;
 use torn::TornRecords;
@@ -113,6 +114,11 @@ pub(crate) struct Commit {
     pub(crate) is_short_of_space: bool,
     /// What must be gone before the next record.
     pub(crate) torn: TornRecords,
+    /// Sectors whose logged copies were taken back by snapshots alone. The next records say so too, so that the logs
+    /// by themselves never bring such a copy back, should both snapshots be lost. The map has nothing there.
+    pub(crate) untold: RangeSet,
+    /// A record should be written for them, if a log has room.
+    pub(crate) tell_wanted: bool,
 }
 
 impl Commit {
@@ -132,7 +138,21 @@ impl Commit {
             again: None,
             is_short_of_space: false,
             torn: TornRecords::default(),
+            untold: RangeSet::new(),
+            tell_wanted: false,
         }
+    }
+
+    /// A record with this header is durable: what it takes back is told, and so is what it writes anew.
+    pub(crate) fn note_told(&mut self, header: &RecordHeader) {
+        if self.untold.is_empty() {
+            return;
+        }
+        let writes = header.writes.iter().map(WriteItem::range);
+        for range in header.invalidations.iter().copied().chain(writes) {
+            self.untold.remove(range.start_sector..range.end_sector());
+        }
+        self.tell_wanted &= !self.untold.is_empty();
     }
 
     /// Somebody waits until the stage is committed up to `position`.

@@ -89,7 +89,7 @@ impl Engine {
         }
     }
 
-    fn count_live(&mut self) {
+    pub(super) fn count_live(&mut self) {
         let logs = &mut self.logs;
         for entry in &self.map {
             if let Place::Log { chunk_sector, .. } = entry.place {
@@ -122,7 +122,7 @@ impl Engine {
         self.commit.torn.note(offsets);
     }
 
-    fn finish_recovery(&mut self) {
+    pub(super) fn finish_recovery(&mut self) {
         let flushes = !is_made(Mistake::RecoveryNotFlushed);
         if self.setup.properties.volatile_cache && !self.setup.config.read_only && flushes {
             if let Some(recovery) = self.recovering() {

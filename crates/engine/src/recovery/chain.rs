@@ -21,6 +21,9 @@ pub(super) enum Link {
     Record(Found),
     /// Records up to this one are gone: what the successor says the last of them wrote.
     Lost { last: u64, ranges: Vec<SectorRange> },
+    /// Records up to this one are gone and nothing says what they wrote: whatever the map has now may be
+    /// older than they are. Only a rebuild goes on behind them.
+    Unknown { last: u64 },
 }
 
 /// Puts what was found in order. `known` begins with the sequence the snapshot includes and ends with the
@@ -74,7 +77,7 @@ pub(super) fn order(
 }
 
 /// What was found, and the newest sound sequence of it.
-fn by_sequence(found: Vec<Found>) -> (BTreeMap<u64, Found>, u64) {
+pub(super) fn by_sequence(found: Vec<Found>) -> (BTreeMap<u64, Found>, u64) {
     let mut by_sequence: BTreeMap<u64, Found> = BTreeMap::new();
     let mut newest = 0;
     for record in found {
@@ -128,6 +131,10 @@ impl Engine {
                     self.fill(range.start_sector, sectors, Place::Poisoned);
                 }
                 self.commit.echo.clone_from(ranges);
+            }
+            Link::Unknown { last } => {
+                self.commit.sequence_done = *last;
+                self.commit.echo.clear();
             }
             Link::Record(found) => {
                 self.commit.sequence_done = found.header.sequence;

@@ -10,6 +10,7 @@ use super::{Recovery, Step, bytes_of};
 use crate::engine::Engine;
 use crate::map::Loader;
 use nearhead_disk::{DiskError, Payload};
+use nearhead_format::Layout;
 use nearhead_format::snapshot::{
     BodyItem, BodyReader, HintRange, LogState, SNAPSHOT_HEADER_BYTES, SnapshotHeader,
 };
@@ -43,6 +44,43 @@ pub(super) struct Loading {
     pub(super) logs: Vec<LogState>,
     pub(super) claims: Vec<u32>,
     pub(super) hints: Vec<HintRange>,
+}
+
+impl Loading {
+    fn new(header: SnapshotHeader, offset: u64) -> Self {
+        Self {
+            reader: BodyReader::new(header.body),
+            header,
+            offset,
+            entries: Loader::new(),
+            problem: None,
+            past_volume: None,
+            logs: Vec::new(),
+            claims: Vec::new(),
+            hints: Vec::new(),
+        }
+    }
+
+    /// Takes the next bytes of the body.
+    fn feed(&mut self, bytes: &[u8], layout: &Layout) -> Result<(), String> {
+        let Self { reader, entries, problem, past_volume, logs, claims, hints, .. } = self;
+        let fed = reader.feed(bytes, &mut |item| {
+            if let Err(error) = check_item(&item, layout) {
+                past_volume.get_or_insert(error);
+            }
+            match item {
+                BodyItem::Entry(entry) => {
+                    if let Err(error) = entries.push(entry) {
+                        problem.get_or_insert(format!("{error:?}"));
+                    }
+                }
+                BodyItem::Log(state) => logs.push(state),
+                BodyItem::Claim(index) => claims.push(index),
+                BodyItem::Hint(range) => hints.push(range),
+            }
+        });
+        fed.map_err(|error| error.to_string())
+    }
 }
 
 impl Engine {
@@ -91,25 +129,39 @@ impl Engine {
         let slots = self.setup.layout.slot_offsets;
         let Some(recovery) = self.recovering() else { return };
         let Some(header) = recovery.headers.pop() else {
+            if self.setup.config.rebuild {
+                return self.begin_rebuild(None);
+            }
+            let Some(recovery) = self.recovering() else { return };
             let problems = recovery.slot_problems.join("; ");
             return self.recovery_fails(&format!(
                 "no sound snapshot of the map: expected one in slot 0 or 1, found {problems}; \
-                 run `nearhead repair` to see what giving up the map would cost"
+                 `nearhead repair --dry-run` says what the logs still know, and changes nothing"
             ));
         };
         let offset = slots[header.slot() as usize] + SNAPSHOT_HEADER_BYTES;
-        let loading = Loading {
-            reader: BodyReader::new(header.body),
-            header,
-            offset,
-            entries: Loader::new(),
-            problem: None,
-            past_volume: None,
-            logs: Vec::new(),
-            claims: Vec::new(),
-            hints: Vec::new(),
+        self.read_body(Box::new(Loading::new(header, offset)));
+    }
+
+    /// A snapshot from elsewhere takes the place of both slots.
+    pub(super) fn load_base(&mut self, base: &[u8]) {
+        let volume_id = self.setup.volume_id;
+        let body_bytes_max = self.setup.layout.snapshot_body_bytes_max();
+        let (first, body) = base.split_at(base.len().min(SNAPSHOT_HEADER_BYTES as usize));
+        let slot = first.get(12).map_or(0, |byte| u32::from(*byte));
+        let header = SnapshotHeader::decode(first, &volume_id, slot, body_bytes_max)
+            .map_err(|error| error.to_string())
+            .and_then(|header| check_header(&header).map(|()| header));
+        let header = match header {
+            Ok(header) => header,
+            Err(problem) => return self.recovery_fails(&format!("the snapshot given: {problem}")),
         };
-        self.read_body(Box::new(loading));
+        let mut loading = Loading::new(header, 0);
+        match loading.feed(body, &self.setup.layout) {
+            Ok(()) if loading.reader.bytes_left() == 0 => self.body_is_read(loading),
+            Ok(()) => self.recovery_fails("the snapshot given ends before its end"),
+            Err(problem) => self.recovery_fails(&format!("the snapshot given: {problem}")),
+        }
     }
 
     pub(super) fn read_body(&mut self, loading: Box<Loading>) {
@@ -133,26 +185,8 @@ impl Engine {
         if let (Err(problem), Some(recovery)) = (&bytes, self.recovering()) {
             recovery.body_is_unreadable(loading.header.slot() as usize, loading.offset, problem);
         }
-        let fed = bytes.and_then(|bytes| {
-            let Loading { reader, entries, problem, past_volume, logs, claims, hints, .. } =
-                &mut *loading;
-            let fed = reader.feed(&bytes, &mut |item| {
-                if let Err(error) = check_item(&item, &layout) {
-                    past_volume.get_or_insert(error);
-                }
-                match item {
-                    BodyItem::Entry(entry) => {
-                        if let Err(error) = entries.push(entry) {
-                            problem.get_or_insert(format!("{error:?}"));
-                        }
-                    }
-                    BodyItem::Log(state) => logs.push(state),
-                    BodyItem::Claim(index) => claims.push(index),
-                    BodyItem::Hint(range) => hints.push(range),
-                }
-            });
-            fed.map(|()| bytes.len() as u64).map_err(|error| error.to_string())
-        });
+        let fed =
+            bytes.and_then(|bytes| loading.feed(&bytes, &layout).map(|()| bytes.len() as u64));
         match fed {
             Ok(len) => {
                 loading.offset += len;
@@ -166,6 +200,7 @@ impl Engine {
         let slot = header.slot();
         let Some(recovery) = self.recovering() else { return };
         recovery.known_sequence = recovery.known_sequence.max(header.record_sequence);
+        recovery.known_snapshot = recovery.known_snapshot.max(header.snapshot_number);
         let finding = format!("snapshot slot {slot}: its body is damaged: {problem}");
         recovery.slot_problems.push(finding.clone());
         recovery.result.note(finding);

@@ -10,6 +10,8 @@
 //! 4. the chain of sequences is checked and applied in order ([`chain`]);
 //! 5. a device flush, so that what was read is also what a power cut would leave; then requests.
 //!
+//! Told to, it does without a snapshot: then every log is read whole ([`sweep`], [`rebuild`]).
+//!
 //! The decision table in docs/recovery.md lists every combination of damage and what follows.
 
 mod adopt;
@@ -21,8 +23,12 @@ mod chain;
 mod decision_tests;
 mod journal_scan;
 mod load;
+mod rebuild;
 mod scan;
 mod slots;
+mod sweep;
+
+pub use rebuild::{Doubt, Rebuilt};
 
 use crate::config::Setup;
 use crate::dispatch::Purpose;
@@ -76,12 +82,19 @@ struct Snapshot {
 
 enum Step {
     Start,
-    Header { slot: usize },
-    HeaderCopy { slot: usize, header: slots::Place },
+    Header {
+        slot: usize,
+    },
+    HeaderCopy {
+        slot: usize,
+        header: slots::Place,
+    },
     Body(Box<Loading>),
     Scan(Box<LogScan>),
     Journal(Box<JournalScan>),
     Verify(Box<JournalScan>, usize),
+    /// No snapshot is left, and every log is read whole.
+    Sweep(Box<sweep::LogSweep>),
     Flush,
 }
 
@@ -109,6 +122,8 @@ pub(crate) struct Recovery {
     unreadable: Option<String>,
     /// The newest record that a snapshot includes whose header is sound and whose body is not.
     known_sequence: u64,
+    /// The highest number of a snapshot whose header is sound, whatever its body is.
+    known_snapshot: u64,
     /// A record names what does not lie on the volume that the superblock describes.
     outside: Option<String>,
     context: ScanContext,
@@ -135,6 +150,7 @@ impl Recovery {
             problems: BTreeMap::new(),
             unreadable: None,
             known_sequence: 0,
+            known_snapshot: 0,
             outside: None,
             context,
             result: RecoveredState::default(),
@@ -203,6 +219,10 @@ impl Engine {
     pub(crate) fn advance_recovery(&mut self) {
         let Phase::Recovering(recovery) = &mut self.phase else { return };
         if matches!(recovery.step, Step::Start) {
+            if let Some(base) = self.setup.config.base.take() {
+                return self.load_base(&base);
+            }
+            let Phase::Recovering(recovery) = &mut self.phase else { return };
             recovery.step = Step::Header { slot: 0 };
             self.recovery_read(self.setup.layout.slot_offsets[0], SNAPSHOT_HEADER_BYTES);
         }
@@ -219,6 +239,7 @@ impl Engine {
             Step::Scan(scan) => self.on_log_read(scan, result),
             Step::Journal(scan) => self.on_journal_read(scan, result),
             Step::Verify(scan, index) => self.on_payload_read(scan, index, result),
+            Step::Sweep(sweep) => self.on_sweep_read(sweep, result),
             Step::Flush => match result {
                 Ok(_) => self.recovery_is_done(),
                 Err(error) => {
@@ -236,6 +257,8 @@ impl Engine {
     }
 
     fn body_is_read(&mut self, loading: Loading) {
+        // A body of a slot begins behind a header.
+        let is_base = loading.offset == 0;
         let Loading { header, reader, entries, problem, past_volume, logs, claims, hints, .. } =
             loading;
         if let Err(error) = reader.finish() {
@@ -253,6 +276,10 @@ impl Engine {
         }
         if let Some(problem) = past_volume {
             return self.recovery_fails(&outside(&problem));
+        }
+        if is_base {
+            let (logs, claims) = (BTreeMap::new(), Vec::new());
+            return self.begin_rebuild(Some(Snapshot { header, map, logs, claims, hints }));
         }
         let Some(recovery) = self.recovering() else { return };
         let logs: BTreeMap<u32, LogState> =

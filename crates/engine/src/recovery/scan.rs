@@ -20,7 +20,7 @@ use nearhead_format::record::{
 use nearhead_planted::{Mistake, is_made};
 
 /// No record is longer than this, in bytes.
-const REACH_BYTES: u64 = RECORD_BYTES_MAX as u64 + HEADER_BYTES_MAX as u64 + 4096;
+pub(super) const REACH_BYTES: u64 = RECORD_BYTES_MAX as u64 + HEADER_BYTES_MAX as u64 + 4096;
 
 /// Power cuts leave one of these each in any log until a record comes that is whole; only what somebody made up
 /// holds more.
@@ -40,7 +40,7 @@ impl ScanContext {
         Self { layout: setup.layout, volume_id: setup.volume_id, floor_sequence: 0 }
     }
 
-    fn block(&self) -> usize {
+    pub(super) fn block(&self) -> usize {
         self.layout.log_block_bytes as usize
     }
 }
@@ -281,40 +281,7 @@ impl LogScan {
         if !self.accepts(&peeked, position, context) {
             return None;
         }
-        let record_bytes = peeked.record_bytes(context.block());
-        let bytes = bytes.get(..record_bytes)?;
-        let header = RecordHeader::decode(bytes.get(..peeked.header_bytes as usize)?).ok()?;
-        let identity = RecordIdentity {
-            volume_id: context.volume_id,
-            log_index: self.claim.log_index,
-            generation: self.claim.generation,
-            position,
-        };
-        header.verify_identity(&identity).ok()?;
-        if !sequence_fits(&header) {
-            return None;
-        }
-        let past_volume = record_past_volume(&header, &context.layout);
-        let payload = &bytes[peeked.header_bytes as usize..];
-        let chunks_sound = header
-            .chunks()
-            .map(|chunk| {
-                let from = chunk.payload_sector as usize * 512;
-                let to = from + usize::from(chunk.len_sectors) * 512;
-                payload
-                    .get(from..to)
-                    .is_some_and(|bytes| chunk_crc(chunk.home_sector, bytes) == chunk.crc)
-            })
-            .collect();
-        let start = context.layout.log_block_offset(self.claim.log_index, position)?;
-        Some(Found {
-            blocks: (record_bytes / context.block()) as u32,
-            payload_sector: super::sector_of(start + u64::from(peeked.header_bytes)),
-            header,
-            journal: None,
-            chunks_sound,
-            past_volume,
-        })
+        found_at(bytes, &peeked, context)
     }
 
     /// Looks in `bytes`, which stand at log block `start`, for a newer record behind one there whose header
@@ -349,6 +316,45 @@ impl LogScan {
         }
         false
     }
+}
+
+/// The record at the start of `bytes` that says what `peeked` says, whatever its chunks are; `None` if its
+/// header does not hold or `bytes` end before it.
+pub(super) fn found_at(bytes: &[u8], peeked: &Peek, context: &ScanContext) -> Option<Found> {
+    let record_bytes = peeked.record_bytes(context.block());
+    let bytes = bytes.get(..record_bytes)?;
+    let header = RecordHeader::decode(bytes.get(..peeked.header_bytes as usize)?).ok()?;
+    let identity = RecordIdentity {
+        volume_id: context.volume_id,
+        log_index: peeked.log_index,
+        generation: peeked.generation,
+        position: peeked.position,
+    };
+    header.verify_identity(&identity).ok()?;
+    if !sequence_fits(&header) {
+        return None;
+    }
+    let past_volume = record_past_volume(&header, &context.layout);
+    let payload = &bytes[peeked.header_bytes as usize..];
+    let chunks_sound = header
+        .chunks()
+        .map(|chunk| {
+            let from = chunk.payload_sector as usize * 512;
+            let to = from + usize::from(chunk.len_sectors) * 512;
+            payload
+                .get(from..to)
+                .is_some_and(|bytes| chunk_crc(chunk.home_sector, bytes) == chunk.crc)
+        })
+        .collect();
+    let start = context.layout.log_block_offset(peeked.log_index, peeked.position)?;
+    Some(Found {
+        blocks: (record_bytes / context.block()) as u32,
+        payload_sector: super::sector_of(start + u64::from(peeked.header_bytes)),
+        header,
+        journal: None,
+        chunks_sound,
+        past_volume,
+    })
 }
 
 #[cfg(test)]

@@ -1,0 +1,338 @@
+//! Rebuilding the map from the records alone, when no snapshot of it is left.
+//!
+//! Every log is read whole ([`super::sweep`]); the records are put in the order of their sequences and replayed by the
+//! same steps as in any recovery, from an empty map on. Where every record is there the result is the map that was
+//! lost. (With a snapshot from elsewhere, a backup, the replay begins with its map.) Records whose space was used again, or that are damaged, leave gaps. Behind each gap stands a record that
+//! echoes what the last one in it wrote: those sectors are poisoned, unless something newer is known. Of the others
+//! in the gap nothing is known, so each entry that the map had by then may be older than one of them: those are
+//! *outrun*, and whoever opened the volume decides about them before anything is written.
+//!
+//! It must never let an entry pass as certain that a record which is gone may have taken back.
+
+use super::chain::{Link, by_sequence};
+use super::scan::Found;
+use super::sweep::LogSweep;
+use super::{Recovery, Snapshot, Step, bytes_of};
+use crate::engine::Engine;
+use crate::map::Map;
+use crate::range_set::RangeSet;
+use nearhead_disk::{DiskError, Payload};
+use nearhead_format::record::{SectorRange, WriteItem};
+use nearhead_format::snapshot::BodySummary;
+use nearhead_format::{Entry, Place, SnapshotHeader};
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// Sequences left out where an unreadable part of a log may hold records that nobody knows of: more than one log
+/// block each can be.
+const SEQUENCES_LEFT_OUT: u64 = 1 << 20;
+
+/// Why it is not certain what some sectors should read as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Doubt {
+    /// Their newest copy does not match its checksum.
+    Damaged,
+    /// The record that is known to have written them last is gone.
+    Lost,
+    /// A newer record is gone of which nothing says what it wrote.
+    Outrun,
+}
+
+/// What a rebuild of the map knows, and what it does not.
+#[derive(Clone, Debug, Default)]
+pub struct Rebuilt {
+    /// Sound records found in the logs.
+    pub records: u64,
+    /// The highest sequence of any record.
+    pub newest_sequence: u64,
+    /// Records that are not there, as runs of sequences from first to last.
+    pub gone: Vec<(u64, u64)>,
+    /// Whether nothing says what one of them wrote: then also what no record found speaks of may have had a newer
+    /// copy that only the lost snapshot knew.
+    pub is_rest_unknown: bool,
+    /// Sectors that are poisoned already, with the reason.
+    pub poisoned: BTreeMap<Doubt, RangeSet>,
+    /// Sectors whose newest copy found may be older than a record that is gone.
+    pub outrun: RangeSet,
+    /// Device bytes of logs that cannot be read and may hold records.
+    pub unreadable: Vec<Range<u64>>,
+    /// Device bytes where remains of records begin that a power cut tore.
+    pub torn: Vec<u64>,
+}
+
+impl Rebuilt {
+    fn poison(&mut self, doubt: Doubt, range: Range<u64>) {
+        self.poisoned.entry(doubt).or_default().insert(range);
+    }
+
+    /// A later record says what these sectors read as.
+    fn settle(&mut self, range: Range<u64>) {
+        for ranges in self.poisoned.values_mut() {
+            ranges.remove(range.clone());
+        }
+        self.outrun.remove(range);
+    }
+
+    /// What a step of the replay means for what is doubtful.
+    fn note(&mut self, link: &Link, map: &Map) {
+        match link {
+            Link::Unknown { .. } => {
+                let known = map.iter().filter(|entry| entry.place != Place::Poisoned);
+                known.for_each(|entry| {
+                    self.outrun.insert(entry.home_sector..entry.end_sector());
+                });
+            }
+            Link::Lost { ranges, .. } => {
+                for range in ranges {
+                    self.settle(range.start_sector..range.end_sector());
+                    self.poison(Doubt::Lost, range.start_sector..range.end_sector());
+                }
+            }
+            Link::Record(found) => self.note_record(found),
+        }
+    }
+
+    fn note_record(&mut self, found: &Found) {
+        for range in &found.header.invalidations {
+            self.settle(range.start_sector..range.end_sector());
+        }
+        let mut sound = found.chunks_sound.iter();
+        for item in &found.header.writes {
+            let range = item.range().start_sector..item.range().end_sector();
+            self.settle(range.clone());
+            let is_chunk = matches!(item, WriteItem::Chunk { .. });
+            if is_chunk && !sound.next().copied().unwrap_or(false) {
+                self.poison(Doubt::Damaged, range);
+            }
+        }
+    }
+}
+
+/// Puts what was found in order, and says in `rebuilt` what is not there. The map that the replay begins with includes
+/// records up to `base`; `known_sequence` is the newest one that a damaged snapshot says there was.
+fn order(
+    mut found: Vec<Found>,
+    base: u64,
+    known_sequence: u64,
+    rebuilt: &mut Rebuilt,
+) -> Vec<Link> {
+    found.retain(|record| record.header.sequence > base);
+    let contradicted = contradictions(&found);
+    let (by_sequence, newest_found) = by_sequence(found);
+    let newest = newest_found.max(known_sequence).max(base);
+    let (mut links, mut next) = (Vec::new(), base + 1);
+    for (sequence, record) in by_sequence.into_iter().take_while(|(at, _)| *at <= newest) {
+        if sequence > next {
+            // The first record after a start may know nothing of the one before: then its echo is empty.
+            let echo = &record.header.echo;
+            let unknown_to = if echo.is_empty() { sequence - 1 } else { sequence - 2 };
+            if unknown_to >= next {
+                links.push(Link::Unknown { last: unknown_to });
+            }
+            if !echo.is_empty() {
+                links.push(Link::Lost { last: sequence - 1, ranges: echo.clone() });
+            }
+            rebuilt.gone.push((next, sequence - 1));
+        }
+        rebuilt.records += u64::from(record.is_sound());
+        links.push(Link::Record(record));
+        if let Some(ranges) = contradicted.get(&sequence) {
+            links.push(Link::Lost { last: sequence, ranges: ranges.clone() });
+        }
+        next = sequence + 1;
+    }
+    if next <= newest {
+        links.push(Link::Unknown { last: newest });
+        rebuilt.gone.push((next, newest));
+    }
+    rebuilt.newest_sequence = newest;
+    links
+}
+
+/// What sound records of one sequence say where they differ: which of them counted is not known.
+fn contradictions(found: &[Found]) -> BTreeMap<u64, Vec<SectorRange>> {
+    let mut first: BTreeMap<u64, &Found> = BTreeMap::new();
+    let mut differ: BTreeMap<u64, Vec<SectorRange>> = BTreeMap::new();
+    let says = |found: &Found| (found.header.writes.clone(), found.header.invalidations.clone());
+    let ranges = |found: &Found| {
+        let writes = found.header.writes.iter().map(WriteItem::range);
+        writes.chain(found.header.invalidations.iter().copied()).collect::<Vec<_>>()
+    };
+    for record in found.iter().filter(|record| record.is_sound()) {
+        let sequence = record.header.sequence;
+        match first.get(&sequence) {
+            None => drop(first.insert(sequence, record)),
+            // One that was written again elsewhere after an error says the same.
+            Some(twin) if says(twin) == says(record) => {}
+            Some(twin) => {
+                let told = differ.entry(sequence).or_insert_with(|| ranges(twin));
+                told.extend(ranges(record));
+            }
+        }
+    }
+    differ
+}
+
+impl Engine {
+    /// No snapshot is left: the map begins empty, or as `base` from elsewhere has it, and every log is read.
+    pub(super) fn begin_rebuild(&mut self, base: Option<Snapshot>) {
+        self.setup.config.read_only = true;
+        let volume_id = self.setup.volume_id;
+        let Some(recovery) = self.recovering() else { return };
+        // What could not be read is told by its slot; nothing of it is relied on.
+        recovery.unreadable = None;
+        recovery.snapshot = Some(base.unwrap_or_else(|| Snapshot {
+            header: SnapshotHeader {
+                volume_id,
+                snapshot_number: 0,
+                record_sequence: 0,
+                flags: 0,
+                body: BodySummary::default(),
+            },
+            map: Map::new(),
+            logs: BTreeMap::new(),
+            claims: Vec::new(),
+            hints: Vec::new(),
+        }));
+        for problem in std::mem::take(&mut recovery.slot_problems) {
+            recovery.result.note(problem);
+        }
+        self.rebuilt = Some(Box::default());
+        self.sweep_log(0);
+    }
+
+    fn sweep_log(&mut self, log: u32) {
+        if log < self.logs.count() {
+            self.continue_sweep(Box::new(LogSweep::new(log)));
+        } else {
+            self.sweeps_are_done();
+        }
+    }
+
+    fn continue_sweep(&mut self, mut sweep: Box<LogSweep>) {
+        let Some(recovery) = self.recovering() else { return };
+        if let Some((offset, len)) = sweep.next_read(&recovery.context) {
+            recovery.step = Step::Sweep(sweep);
+            return self.recovery_read(offset, len);
+        }
+        let unknown = sweep.unknown(&recovery.context);
+        let log = sweep.log;
+        recovery.take_sweep(*sweep);
+        if let Some(rebuilt) = self.rebuilt.as_mut() {
+            rebuilt.unreadable.extend(unknown);
+        }
+        self.sweep_log(log + 1);
+    }
+
+    pub(super) fn on_sweep_read(
+        &mut self,
+        mut sweep: Box<LogSweep>,
+        result: Result<Payload, DiskError>,
+    ) {
+        match bytes_of(result) {
+            Ok(bytes) => sweep.take(&bytes),
+            Err(_) => sweep.unreadable(),
+        }
+        self.continue_sweep(sweep);
+    }
+
+    fn sweeps_are_done(&mut self) {
+        let Some(recovery) = self.recovering() else { return };
+        let Some(snapshot) = recovery.snapshot.take() else { return };
+        let (known, known_snapshot) = (recovery.known_sequence, recovery.known_snapshot);
+        let found = std::mem::take(&mut recovery.found);
+        let remains = std::mem::take(&mut recovery.remains);
+        let mut result = std::mem::take(&mut recovery.result);
+        if let Some(problem) = recovery.outside.take() {
+            return self.recovery_fails(&problem);
+        }
+        let Some(mut rebuilt) = self.rebuilt.take() else { return };
+        let base = snapshot.header.record_sequence;
+        let mut links = order(found, base, known, &mut rebuilt);
+        if !rebuilt.unreadable.is_empty() {
+            // Nor may the sequence of one that is hidden there be used again.
+            let last = rebuilt.newest_sequence + SEQUENCES_LEFT_OUT;
+            links.push(Link::Unknown { last });
+        }
+        rebuilt.is_rest_unknown = links.iter().any(|link| matches!(link, Link::Unknown { .. }));
+        let unknown = links.iter().rposition(|link| matches!(link, Link::Unknown { .. }));
+        result.records = links.len() as u64;
+        self.recovered = result;
+        self.adopt_rebuilt(snapshot, links, unknown, known_snapshot, &mut rebuilt);
+        let newest = rebuilt.newest_sequence;
+        let torn = remains.into_values().flatten().filter(|remains| remains.sequence > newest);
+        rebuilt.torn = torn.map(|remains| remains.offset).collect();
+        self.rebuilt = Some(rebuilt);
+        self.finish_recovery();
+    }
+
+    /// Replays the links; only what stands in the map at the last unknown one can be outrun.
+    fn adopt_rebuilt(
+        &mut self,
+        snapshot: Snapshot,
+        links: Vec<Link>,
+        unknown: Option<usize>,
+        known_snapshot: u64,
+        rebuilt: &mut Rebuilt,
+    ) {
+        let Snapshot { header, map, hints, .. } = snapshot;
+        for hint in hints {
+            self.durability_only.insert(hint.start_sector..hint.start_sector + hint.len_sectors);
+        }
+        self.map = map;
+        self.commit.sequence_done = header.record_sequence;
+        self.snapshotter.recovered(known_snapshot.max(header.snapshot_number), 0, false);
+        for (index, link) in links.iter().enumerate() {
+            let is_unknown = matches!(link, Link::Unknown { .. });
+            if !is_unknown || Some(index) == unknown {
+                rebuilt.note(link, &self.map);
+            }
+            if let Link::Record(found) = link
+                && let Some(ring) = self.logs.get_or_create(found.header.log_index)
+            {
+                ring.generation = found.header.generation;
+            }
+            self.replay(link);
+        }
+        self.count_live();
+    }
+
+    /// What a rebuild of the map found, if this volume was opened by one and nobody took it yet.
+    pub fn rebuilt(&self) -> Option<&Rebuilt> {
+        self.rebuilt.as_deref()
+    }
+
+    /// The owner decided: reads of `given_up`, in sectors, fail until they are written again, and the volume may be
+    /// changed from now on. Nothing is durable before a snapshot is.
+    pub fn take_rebuilt(&mut self, given_up: impl IntoIterator<Item = Range<u64>>) {
+        if self.rebuilt.take().is_none() {
+            return;
+        }
+        for range in given_up {
+            let (start, sectors) = (range.start, range.end - range.start);
+            for (block, first, len_sectors) in crate::sectors::blocks_of(start, sectors) {
+                let home_sector = block * crate::sectors::BLOCK_SECTORS + u64::from(first);
+                self.insert(Entry { home_sector, len_sectors, place: Place::Poisoned, crc: 0 });
+            }
+        }
+        self.setup.config.read_only = false;
+    }
+
+    /// Whether the map is too large for a snapshot slot, with `more` entries cut in two each.
+    pub fn map_outgrows_slot(&self, more: usize) -> bool {
+        self.map.len() + 2 * more > self.map_entries_max()
+    }
+}
+
+impl Recovery {
+    fn take_sweep(&mut self, sweep: LogSweep) {
+        self.remains.insert(sweep.log, sweep.remains);
+        for found in sweep.found {
+            if found.past_volume.is_some() {
+                self.outside = self.outside.take().or(found.past_volume);
+                continue;
+            }
+            self.found.push(found);
+        }
+    }
+}
