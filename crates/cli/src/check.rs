@@ -143,9 +143,16 @@ fn tell(args: &CheckArgs, found: &CheckReport) {
 fn repair_of(args: &CheckArgs, found: &CheckReport, finding: &CheckFinding) -> String {
     let target = &args.target;
     match finding.place.as_str() {
-        place if place.starts_with("superblock") || place.starts_with("snapshot") => {
-            format!("to write it again from the sound copy: nearhead repair {target}")
+        place if place.starts_with("superblock") => {
+            format!("to write it again from a sound copy: nearhead repair {target}")
         }
+        place if place.starts_with("snapshot") && found.sound_snapshots > 0 => {
+            format!("to write it again from the map: nearhead repair {target}")
+        }
+        place if place.starts_with("snapshot") || found.sound_snapshots == 0 => format!(
+            "no snapshot is sound; to see what the logs still know, changing nothing: nearhead repair {target} \
+             --dry-run (or restore a backup of the metadata: nearhead restore-metadata {target} FILE)"
+        ),
         "logged block" => {
             let log = finding.device_offset.map(|offset| found.superblock.layout.group_of(offset));
             format!(

@@ -3,6 +3,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 #![expect(unreachable_pub, reason = "a program exports nothing: pub means used by other modules")]
 
+mod backup;
 mod bench;
 mod busy;
 mod check;
@@ -62,8 +63,12 @@ enum Command {
     Check(check::CheckArgs),
     /// Show what is on a volume, in readable form
     Dump(dump::DumpArgs),
-    /// Write damaged copies again from sound ones
+    /// Write damaged copies again from sound ones, and the map from the logs
     Repair(repair::RepairArgs),
+    /// Copy superblock and map to a file
+    BackupMetadata(backup::BackupArgs),
+    /// Bring superblock and map back from such a file and the logs
+    RestoreMetadata(backup::RestoreArgs),
     /// Extend a volume over a device or image that became larger
     Grow(grow::GrowArgs),
     /// Tell what a range is used for
@@ -103,6 +108,8 @@ fn main() -> ExitCode {
         Command::Check(args) => check::run(&args),
         Command::Dump(args) => dump::run(&args),
         Command::Repair(args) => repair::run(&args),
+        Command::BackupMetadata(args) => backup::back_up(&args),
+        Command::RestoreMetadata(args) => backup::restore(&args),
         Command::Grow(args) => grow::run(&args),
         Command::Hint(args) => hint::run(&args),
         Command::ForgetLog(args) => forget_log::run(&args),

@@ -5,9 +5,11 @@
 
 use crate::target::{Access, DiskArgs, Target, refuse_if_misnamed};
 use nearhead_disk::{Disk, Nanos};
-use nearhead_engine::{Operation, Request, RequestId};
+use nearhead_engine::{Config, Operation, Request, RequestId};
+use nearhead_format::Superblock;
 use nearhead_volume::open::refuse_if_newer;
 use nearhead_volume::{Service, Volume};
+use std::sync::Arc;
 use std::time::Instant;
 
 /// An open volume and the zero of its clock.
@@ -56,7 +58,58 @@ pub fn on(target: Target, access: Access, accept_loss: bool) -> Result<Offline, 
     Ok(Offline { name, volume, start })
 }
 
+/// A volume that did not open.
+pub struct Refused {
+    /// Its disk, if another way to open it may be tried.
+    pub target: Option<Target>,
+    /// Why.
+    pub problem: String,
+}
+
+/// How a volume is looked at by who only looks.
+#[derive(Clone, Default)]
+pub struct Look {
+    /// Also if recovery cannot know what a lost record wrote.
+    pub accept_loss: bool,
+    /// A snapshot from elsewhere to begin with, and every record of the logs.
+    pub base: Option<Arc<Vec<u8>>>,
+    /// Instead of the superblocks on the disk.
+    pub superblock: Option<Superblock>,
+}
+
+/// The same for who only looks: the engine cannot write, and without a sound snapshot it rebuilds the map from the
+/// logs.
+pub fn inspecting(target: Target, look: Look) -> Result<Offline, Refused> {
+    let Target { name, disk, start, notes } = target;
+    let Look { accept_loss, base, superblock } = look;
+    let configure = |_: &Superblock, config: &mut Config| {
+        config.read_only = true;
+        config.accept_loss = accept_loss;
+        config.rebuild = true;
+        config.base = base;
+    };
+    let opened = match superblock {
+        None => Volume::open(disk, start, configure),
+        Some(superblock) => Volume::open_as(disk, start, superblock, configure),
+    };
+    let mut volume =
+        opened.map_err(|error| Refused { target: None, problem: error.to_string() })?;
+    match volume.wait_until_open(start) {
+        Ok(()) => Ok(Offline { name, volume, start }),
+        Err(error) => {
+            let target = Target { name, disk: volume.into_disk(), notes, start };
+            Err(Refused { target: Some(target), problem: error.to_string() })
+        }
+    }
+}
+
 impl Offline {
+    /// The disk, with nothing made durable: for who only looked.
+    pub fn into_target(self) -> Target {
+        let Self { name, volume, start } = self;
+        Target { name, disk: volume.into_disk(), notes: Vec::new(), start }
+    }
+
     /// The time on the volume's clock.
     pub fn now(&self) -> Nanos {
         Nanos(u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX))

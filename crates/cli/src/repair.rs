@@ -1,25 +1,39 @@
 //! `nearhead repair`: writes again what has a sound copy, and gives up what has none only if told to.
+//!
+//! First everything is looked at by an engine that cannot write; `--dry-run` ends there. Without a sound snapshot the
+//! map is rebuilt from the logs, and what is doubtful about it is listed before anything is given up. A volume that
+//! needs nothing is not written to.
 
-use crate::offline;
-use crate::output::{note, say, say_json};
+mod report;
+
+use crate::offline::{self, Look, Offline, Refused};
+use crate::output::say_json;
 use crate::target::{Access, DiskArgs, Target};
-use nearhead_volume::find_superblock;
+use nearhead_disk::SECTOR_BYTES;
+use nearhead_format::{Place, Superblock};
+use nearhead_volume::backup::Backup;
 use nearhead_volume::repair::{
-    Rebuilt, give_up_the_map, look_for_records, repair_superblocks, snapshots_are_lost,
+    Weighed, clear_torn, repair_superblocks, slots_to_repair, superblocks_to_repair, weigh,
 };
-use serde::Serialize;
-
-/// Ranges listed for people; programs get all of them.
-pub const RANGES_SHOWN_MAX: usize = 50;
+use nearhead_volume::{SyncIo, find_superblock};
+pub use report::{ClientRange, tell_ranges};
+use report::{Report, needs_consent, tell};
+use std::sync::Arc;
 
 /// What `nearhead repair` is told.
 #[derive(clap::Args, Debug)]
 pub struct RepairArgs {
-    /// Block device, image file, model:PROFILE,file=PATH, or several as raid0:A,B or mirror:A,B
+    /// Block device, image file, model:PROFILE,file=PATH, or several as raid0:A,B or mirror:A,B; not being served
     pub target: String,
+    /// Say all that would be done and given up, and change nothing; exit code 1 if something would be given up
+    #[arg(long)]
+    pub dry_run: bool,
     /// Give up what has no sound copy; what that is will be listed
     #[arg(long)]
     pub accept_loss: bool,
+    /// What bytes read as whose newest copy in the logs may be an older one: an error, or that copy
+    #[arg(long, value_enum, default_value_t = DoubtfulArg::Error)]
+    pub doubtful: DoubtfulArg,
     /// Report as JSON
     #[arg(long)]
     pub json: bool,
@@ -28,123 +42,143 @@ pub struct RepairArgs {
     pub disk: DiskArgs,
 }
 
-/// A range of client bytes.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct ClientRange {
-    /// First byte.
-    pub client_offset: u64,
-    /// Number of bytes.
-    pub len_bytes: u64,
+/// What becomes of bytes whose newest copy may be an older one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum DoubtfulArg {
+    /// Reads fail until they are written again
+    Error,
+    /// The newest copy that was found is served
+    Newest,
 }
 
-impl From<(u64, u64)> for ClientRange {
-    fn from((client_offset, len_bytes): (u64, u64)) -> Self {
-        Self { client_offset, len_bytes }
-    }
-}
-
-#[derive(Debug, Default, Serialize)]
-struct Report {
-    target: String,
-    /// Superblock copies that were written again, with what was wrong.
-    superblock_copies_rewritten: Vec<String>,
-    /// Whether both snapshots were damaged and the map was given up.
-    map_given_up: bool,
-    /// Client bytes that may read as an older copy from now on.
-    doubtful: Vec<ClientRange>,
-    /// What recovery found.
-    damage: Vec<String>,
-    /// Snapshots written.
-    snapshots_written: u64,
+/// What an engine that cannot write said.
+struct Inspected {
+    offline: Offline,
+    report: Report,
+    /// The map was rebuilt.
+    weighed: Option<Weighed>,
 }
 
 /// Runs the command.
 pub fn run(args: &RepairArgs) -> Result<(), String> {
-    let mut target = Target::open(&args.target, Access::Write, &args.disk)?;
-    let mut report = Report { target: args.target.clone(), ..Report::default() };
-    let failed = |error: &dyn std::fmt::Display| format!("repair {}: {error}", args.target);
-    report.superblock_copies_rewritten =
+    let access = if args.dry_run { Access::Read } else { Access::Write };
+    let mut target = Target::open(&args.target, access, &args.disk)?;
+    let to_rewrite = superblocks_to_repair(&mut target.io()).map_err(|error| error.to_string())?;
+    if !args.dry_run && !to_rewrite.is_empty() {
         repair_superblocks(&mut target.io()).map_err(|error| error.to_string())?;
+    }
     let superblock =
         find_superblock(&mut target.io()).map_err(|error| error.to_string())?.superblock;
-    if snapshots_are_lost(&mut target.io(), &superblock) {
-        let rebuilt = look(&mut target, &superblock).map_err(|error| failed(&error))?;
-        if !args.accept_loss {
-            return Err(needs_consent(args, &rebuilt));
+    let mut report = Report::new(args, to_rewrite);
+    report.snapshot_slots = slots_to_repair(&mut target.io(), &superblock);
+    let again = format!("nearhead repair {} --accept-loss", args.target);
+    go_on(args, target, report, &superblock, None, &again)
+}
+
+/// Rebuilds the map from the snapshot of a backup and the logs, on a device that has superblocks, unless it is only
+/// looked at. `again` is the command that accepts the loss.
+pub fn from_backup(
+    args: &RepairArgs,
+    target: Target,
+    backup: &Backup,
+    superblock: &Superblock,
+    again: &str,
+) -> Result<(), String> {
+    let report = Report::new(args, Vec::new());
+    go_on(args, target, report, superblock, Some(backup.base()), again)
+}
+
+fn go_on(
+    args: &RepairArgs,
+    target: Target,
+    report: Report,
+    superblock: &Superblock,
+    base: Option<Arc<Vec<u8>>>,
+    again: &str,
+) -> Result<(), String> {
+    let look = Look { base, superblock: Some(superblock.clone()), accept_loss: false };
+    let inspected = inspect(target, report, &look)?;
+    let consent = inspected.report.consent.clone();
+    let refused = consent.filter(|_| args.dry_run || !args.accept_loss);
+    let report = if args.dry_run || refused.is_some() || !inspected.needs_snapshots() {
+        let Inspected { offline, report, .. } = inspected;
+        if !args.dry_run {
+            offline.into_target().leave()?;
         }
-        give_up_the_map(&mut target.io(), &superblock, &rebuilt).map_err(|error| failed(&error))?;
-        report.map_given_up = true;
-        report.doubtful = rebuilt.doubtful.into_iter().map(ClientRange::from).collect();
+        report
+    } else {
+        change(args, inspected)?
+    };
+    if args.json {
+        say_json(&report)?;
+    } else {
+        tell(&report);
     }
-    let mut offline = offline::on(target, Access::Write, args.accept_loss)?;
+    refused.map_or(Ok(()), |why| Err(needs_consent(args, &why, again)))
+}
+
+fn inspect(target: Target, mut report: Report, look: &Look) -> Result<Inspected, String> {
+    let offline = match offline::inspecting(target, look.clone()) {
+        Ok(offline) => offline,
+        Err(Refused { target: Some(target), problem }) => {
+            report.consent = Some(problem);
+            let accepting = Look { accept_loss: true, ..look.clone() };
+            offline::inspecting(target, accepting).map_err(|refused| refused.problem)?
+        }
+        Err(refused) => return Err(refused.problem),
+    };
+    Ok(looked_at(offline, report))
+}
+
+fn looked_at(mut offline: Offline, mut report: Report) -> Inspected {
+    let start = offline.start;
     report.damage = offline.volume.engine().status().damage;
+    let weighed = weigh(&mut offline.volume, |disk| SyncIo::in_real_time(disk, start));
+    if let Some(weighed) = &weighed {
+        report.take_rebuilt(weighed);
+    } else {
+        let entries = offline.volume.engine().map().iter();
+        for entry in entries.filter(|entry| entry.place == Place::Poisoned) {
+            let len_bytes = u64::from(entry.len_sectors) * SECTOR_BYTES;
+            report.add_lost(entry.home_sector * SECTOR_BYTES, len_bytes);
+        }
+    }
+    Inspected { offline, report, weighed }
+}
+
+impl Inspected {
+    fn needs_snapshots(&self) -> bool {
+        self.weighed.is_some() || self.report.has_findings() || self.report.consent.is_some()
+    }
+}
+
+/// Carries out what was told.
+fn change(args: &RepairArgs, inspected: Inspected) -> Result<Report, String> {
+    let Inspected { mut offline, mut report, weighed } = inspected;
+    let superblock = offline.volume.superblock().clone();
+    let failed = |error: &dyn std::fmt::Display| format!("repair {}: {error}", args.target);
+    if let Some(weighed) = &weighed {
+        if weighed.outgrows_slot {
+            return Err(failed(&format_args!(
+                "the map that the logs give has {} pieces, expected no more than a snapshot slot holds; nothing was \
+                 changed",
+                weighed.map_entries
+            )));
+        }
+        let start = offline.start;
+        let mut io = SyncIo::in_real_time(offline.volume.disk_mut(), start);
+        clear_torn(&mut io, &superblock, &weighed.found.torn).map_err(|error| failed(&error))?;
+        let keeps_newest = args.doubtful == DoubtfulArg::Newest;
+        offline.volume.take_rebuilt(weighed.to_give_up(keeps_newest));
+    } else {
+        offline = offline::on(offline.into_target(), Access::Write, args.accept_loss)?;
+    }
     let now = offline.now();
     offline.volume.start_snapshot(now);
     // Together with the one of the orderly stop both slots are new.
     offline.drive_until(|volume| volume.status().stats.snapshots > 0)?;
-    report.snapshots_written = 2;
     offline.close()?;
-    if args.json {
-        return say_json(&report);
-    }
-    tell(&report);
-    Ok(())
-}
-
-fn look(
-    target: &mut Target,
-    superblock: &nearhead_format::Superblock,
-) -> Result<Rebuilt, nearhead_disk::DiskError> {
-    let mut told = std::time::Instant::now();
-    look_for_records(&mut target.io(), superblock, &mut |done, logs| {
-        if told.elapsed().as_secs() >= 1 {
-            told = std::time::Instant::now();
-            note(&format!("repair: looked at {done} of {logs} logs"));
-        }
-    })
-}
-
-fn needs_consent(args: &RepairArgs, rebuilt: &Rebuilt) -> String {
-    let bytes: u64 = rebuilt.doubtful.iter().map(|(_, len)| len).sum();
-    format!(
-        "repair {}: expected a sound snapshot of the map in slot 0 or 1, found both damaged; the logs \
-         hold {} records that wrote {bytes} client bytes in {} ranges, and what was not copied home \
-         since would read as its older copy; to accept that: nearhead repair {} --accept-loss",
-        args.target,
-        rebuilt.records,
-        rebuilt.doubtful.len(),
-        args.target
-    )
-}
-
-fn tell(report: &Report) {
-    for copy in &report.superblock_copies_rewritten {
-        say(&format!("written again: {copy}"));
-    }
-    if report.map_given_up {
-        let bytes: u64 = report.doubtful.iter().map(|range| range.len_bytes).sum();
-        say(&format!(
-            "both snapshots were damaged: the map was given up; {bytes} client bytes in {} ranges may \
-             read as an older copy",
-            report.doubtful.len()
-        ));
-        tell_ranges("doubtful", &report.doubtful);
-    }
-    for finding in &report.damage {
-        say(&format!("recovery: {finding}"));
-    }
-    say(&format!("repaired {}: both snapshots are written again", report.target));
-}
-
-/// Lists ranges for people.
-pub fn tell_ranges(what: &str, ranges: &[ClientRange]) {
-    for range in ranges.iter().take(RANGES_SHOWN_MAX) {
-        say(&format!("{what}: {} client bytes at {}", range.len_bytes, range.client_offset));
-    }
-    if ranges.len() > RANGES_SHOWN_MAX {
-        say(&format!(
-            "{what}: {} more ranges, listed with --json",
-            ranges.len() - RANGES_SHOWN_MAX
-        ));
-    }
+    report.snapshots_written = 2;
+    report.done = true;
+    Ok(report)
 }

@@ -148,50 +148,6 @@ fn a_torn_snapshot_is_no_damage_once_the_volume_was_used_after_a_clean_stop() {
     expect_content(&scratch);
 }
 
-#[test]
-fn two_damaged_snapshots_need_consent_and_what_is_doubtful_is_listed() {
-    let scratch = Scratch::new("slots");
-    volume(&scratch, true);
-    expect_content(&scratch);
-    run_ok(&scratch, &["repair", "a.img"]);
-    let dump = run_json(&scratch, &["dump", "a.img"]);
-    let copy_at = dump["layout"]["slot_bytes"].as_u64().unwrap() - 4096;
-    for slot in dump["snapshots"].as_array().unwrap() {
-        let header_at = slot["device_offset"].as_u64().unwrap();
-        // One header of two is made good by its copy.
-        corrupt(&scratch.path("a.img"), header_at + 50, 1);
-        corrupt(&scratch.path("a.img"), header_at + copy_at + 50, 1);
-    }
-    run_fails(
-        &scratch,
-        &["serve", "a.img", "--socket", "s"],
-        &["slot 0", "slot 1", "expected", "nearhead repair"],
-    );
-    let report = damaged(&scratch);
-    assert_eq!(report["opens"], false);
-    let asked = ["both damaged", "98304 client bytes", "24 ranges", "--accept-loss"];
-    run_fails(&scratch, &["repair", "a.img"], &asked);
-    let repaired = run_json(&scratch, &["repair", "a.img", "--accept-loss"]);
-    assert_eq!(repaired["map_given_up"], true);
-    let doubtful: Vec<u64> = repaired["doubtful"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|range| range["client_offset"].as_u64().unwrap())
-        .collect();
-    assert_eq!(doubtful, (0..BLOCKS).map(|block| block * 8192).collect::<Vec<_>>());
-    run_ok(&scratch, &["check", "a.img"]);
-    // The volume works again, and what is written now survives although old records lie about.
-    let daemon = Daemon::serve(&scratch, "a.img", &[]);
-    let mut client = Client::connect(&daemon.socket).unwrap();
-    assert_eq!(client.read(0, 4096), vec![0; 4096], "the older copy: never written home");
-    for block in 0..BLOCKS {
-        client.write(block * 8192, &content(block), true);
-    }
-    daemon.kill();
-    expect_content(&scratch);
-}
-
 /// Where the newest copy of client byte 0 is.
 fn logged_at(scratch: &Scratch) -> u64 {
     let dump = run_json(scratch, &["dump", "a.img", "--map"]);

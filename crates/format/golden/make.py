@@ -44,19 +44,21 @@ def entry(home, length, place, crc=0):
     return struct.pack("<QQI", word0, chunk_sector, crc)
 
 
-def superblock():
+def superblock(far=False):
+    """Both slots in front of the groups; or, with `far`, the second one right before the last superblock."""
     mib = 1 << 20
     front = b"NEARHEAD" + struct.pack("<II", 1, 2) + VOLUME
     front += struct.pack("<QQ", 7, 1_700_000_000)
     device = 1000 * mib + 512 * 3
     # Nine groups fit; slots hold 9 logs of 2560 blocks of 20 bytes, 16 bytes a log, 1 MiB spare.
     slot = -(-(9 * (2560 * 20 + 16) + mib) // mib) * mib
-    groups = mib + 2 * slot
+    last = device // 4096 * 4096 - 4096
+    second, groups = (last - slot, mib + slot) if far else (mib + slot, mib + 2 * slot)
     front += struct.pack("<QII", device, 512, 4096)
-    front += struct.pack("<QQQQ", mib, mib + slot, slot, groups)
+    front += struct.pack("<QQQQ", mib, second, slot, groups)
     front += struct.pack("<QQIHBB", 100 * mib, 10 * mib, 9, 2, 1, 0)
     front += struct.pack("<II", 256 * 1024, 0)
-    front += struct.pack("<QQQ", 0, 0, 9 * 90 * mib)
+    front += struct.pack("<QQQ", 256 if far else 0, 256 if far else 0, 9 * 90 * mib)
     front += "größter Log".encode().ljust(64, b"\0")
     front += bytes(range(16, 32))
     assert len(front) == 232
@@ -133,12 +135,19 @@ def blank_map_unit():
     return unit + struct.pack("<I", crc32c(unit))
 
 
+def backup_head():
+    front = b"NHMETABK" + struct.pack("<II", 1, 0) + VOLUME
+    return sealed(front + struct.pack("<QQQQ", 1_700_000_000, 13, 4096, 4 * 4096))
+
+
 if __name__ == "__main__":
     assert crc32c(b"123456789") == 0xE3069283
     save("superblock", superblock())
+    save("superblock_far_slot", superblock(far=True))
     save("superblock_shingled", superblock_shingled())
     save("record", record())
     save("snapshot_header", snapshot_header())
     save("snapshot_body", snapshot_body())
     save("blank_map_header", blank_map_header())
     save("blank_map_unit", blank_map_unit())
+    save("backup_head", backup_head())

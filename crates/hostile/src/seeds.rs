@@ -33,7 +33,7 @@ pub(crate) fn superblock() -> Vec<Vec<u8>> {
             preset,
             ack: if index % 2 == 0 { AckMode::Durable } else { AckMode::Flush },
             logged_write_bytes_max: 32 << 10,
-            feature_incompat: 0,
+            feature_incompat: nearhead_format::superblock::features_of(&layout),
             feature_ro_compat: u64::from(index == 4),
             label: Name::new("a disk").unwrap_or_default(),
             map_device_id: (index == 2).then_some([9; 16]),

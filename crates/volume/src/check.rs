@@ -10,7 +10,7 @@ use crate::dump::{Slot, read_slots};
 use crate::open::{Copies, OpenError, find_superblock, read_copies};
 use crate::sync_io::SyncIo;
 use crate::volume::Volume;
-use nearhead_disk::{Disk, SECTOR_BYTES};
+use nearhead_disk::{Buffer, Disk, SECTOR_BYTES};
 use nearhead_format::crc::chunk_crc;
 use nearhead_format::snapshot::FLAG_CLEAN_SHUTDOWN;
 use nearhead_format::{Entry, Place, Superblock};
@@ -56,6 +56,8 @@ pub struct CheckReport {
     pub superblock: Superblock,
     /// Whether the volume can be opened as it is.
     pub opens: bool,
+    /// Snapshot slots with a sound snapshot.
+    pub sound_snapshots: usize,
     /// Entries of the map.
     pub entries: u64,
     /// Chunks read and compared.
@@ -93,6 +95,7 @@ pub fn check<D: Disk>(
     let mut report = CheckReport {
         superblock: superblock.clone(),
         opens: true,
+        sound_snapshots: 0,
         entries: 0,
         chunks: 0,
         chunk_bytes: 0,
@@ -104,6 +107,7 @@ pub fn check<D: Disk>(
         report.add(text_finding("blank map", finding));
     }
     let slots = read_slots(&mut io, &superblock);
+    report.sound_snapshots = slots.iter().filter(|slot| slot.is_sound()).count();
     let mut volume = Volume::open(disk, start, |_, config| config.read_only = true)?;
     let opened = volume.wait_until_open(start);
     let status = volume.engine().status();
@@ -245,6 +249,12 @@ impl Chunk {
 
     fn end(&self) -> u64 {
         self.device_offset + self.bytes
+    }
+
+    /// Its bytes, if they can be read and hold.
+    pub(crate) fn read(&self, io: &mut SyncIo<'_>) -> Option<Buffer> {
+        let bytes = io.read(self.device_offset, self.bytes as usize).ok()?;
+        (chunk_crc(self.home_sector, &bytes) == self.crc).then_some(bytes)
     }
 
     /// Reads and compares it; what is wrong, if anything.

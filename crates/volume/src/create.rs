@@ -6,11 +6,11 @@
 use crate::blanks;
 use crate::map_device;
 use crate::presets::NamedPreset;
-use crate::probe::{HEAD_BYTES, TAIL_BYTES, probe};
+use crate::probe::{Contents, HEAD_BYTES, TAIL_BYTES, look_for_remains, probe};
 use crate::sync_io::SyncIo;
 use nearhead_disk::{DiskError, Properties, Zones};
 use nearhead_format::snapshot::{BodyItem, BodyWriter, LogState, SnapshotHeader};
-use nearhead_format::superblock::{COPIES, FEATURE_BLANK_MAP};
+use nearhead_format::superblock::{self, COPIES, FEATURE_BLANK_MAP, FEATURE_LOGS_TELL_ALL};
 use nearhead_format::{
     AckMode, BlankMapHeader, FieldError, Label, Layout, LayoutError, LayoutOptions, Preset,
     Superblock, VolumeId, layout::LayoutField,
@@ -71,6 +71,13 @@ pub enum CreateError {
         /// What was found.
         found: String,
     },
+    /// The device holds a volume of ours, or what is left of one.
+    Volume {
+        /// The device.
+        device: String,
+        /// What was found.
+        found: String,
+    },
     /// The sizes do not fit.
     Layout(LayoutError),
     /// A field does not fit.
@@ -86,6 +93,11 @@ impl fmt::Display for CreateError {
                 formatter,
                 "create on {device}: expected an empty device, found {found}; \
                  use another device, or --force to overwrite what is there"
+            ),
+            Self::Volume { device, found } => write!(
+                formatter,
+                "create on {device}: expected an empty device, found {found}; if the volume is still needed, see \
+                 `nearhead check`, then `nearhead repair --dry-run` or `nearhead restore-metadata`; --force destroys it"
             ),
             Self::Layout(LayoutError { field, expected, found, advice }) => write!(
                 formatter,
@@ -159,16 +171,17 @@ pub fn describe(
     zones: Option<&Zones>,
     options: &CreateOptions,
 ) -> Result<Superblock, LayoutError> {
+    let layout = plan(properties, zones, options)?;
     Ok(Superblock {
         volume_id: options.volume_id,
         generation: 1,
         created_unix_s: options.created_unix_s,
-        layout: plan(properties, zones, options)?,
+        layout,
         preset: options.preset,
         ack: options.ack,
         logged_write_bytes_max: options.logged_write_bytes_max,
-        feature_incompat: 0,
-        feature_ro_compat: FEATURE_BLANK_MAP,
+        feature_incompat: superblock::features_of(&layout),
+        feature_ro_compat: FEATURE_BLANK_MAP | FEATURE_LOGS_TELL_ALL,
         label: options.label.clone(),
         map_device_id: None,
     })
@@ -212,9 +225,9 @@ pub fn create_to_grow(
         let enlarged = Properties { capacity_bytes: grow_to_bytes, ..properties.clone() };
         let slot_bytes = plan(&enlarged, None, &as_grown)?.slot_bytes.max(layout.slot_bytes);
         layout.slot_bytes = slot_bytes;
-        layout.slot_offsets[1] = layout.slot_offsets[0] + slot_bytes;
-        layout.groups_offset = (layout.slot_offsets[1] + slot_bytes).next_multiple_of(1 << 20);
-        let room = layout.superblock_offsets()[2].saturating_sub(layout.groups_offset);
+        layout.slot_offsets[1] = layout.superblock_offsets()[2].saturating_sub(slot_bytes);
+        layout.groups_offset = (layout.slot_offsets[0] + slot_bytes).next_multiple_of(1 << 20);
+        let room = layout.slot_offsets[1].saturating_sub(layout.groups_offset);
         layout.group_count = u32::try_from(room / layout.group_bytes).unwrap_or(u32::MAX);
         layout.validate()?;
     }
@@ -234,7 +247,7 @@ fn write_new(
         write_superblocks(io, &superblock)?;
     }
     if !map_device::create(io, &mut superblock)? {
-        write_empty_snapshots(io, &superblock, 0)?;
+        write_empty_snapshots(io, &superblock)?;
     }
     let fitting = BlankMapHeader::region_bytes_for(superblock.layout.client_bytes());
     blanks::create(io, &superblock, region_bytes.unwrap_or(fitting))?;
@@ -242,24 +255,29 @@ fn write_new(
     Ok(superblock)
 }
 
-/// Looks at both ends of the device for anything somebody may still need.
+/// Looks at both ends of the device for anything somebody may still need, and all over it for what is left of a volume
+/// of ours. What cannot be read may be anything.
 fn refuse_what_is_used(io: &mut SyncIo<'_>) -> Result<(), CreateError> {
     let properties = io.disk().properties();
     let (device, bytes) = (properties.name.clone(), properties.capacity_bytes);
     let head = io.read(0, bytes.min(HEAD_BYTES as u64) as usize)?;
     let tail_bytes = bytes.min(TAIL_BYTES as u64);
     let tail = io.read(bytes - tail_bytes, tail_bytes as usize)?;
+    // Our own first: their ends may be what was lost of them.
+    let remains = look_for_remains(io)?;
+    if !remains.is_empty() {
+        return Err(CreateError::Volume { device, found: Contents::Known(remains).to_string() });
+    }
     match probe(bytes, &head, &tail) {
         contents if contents.is_empty() => Ok(()),
         contents => Err(CreateError::InUse { device, found: contents.to_string() }),
     }
 }
 
-/// An empty map in slot 0, nothing in slot 1. Records continue after `record_sequence`.
+/// An empty map in slot 0, nothing in slot 1.
 pub(crate) fn write_empty_snapshots(
     io: &mut SyncIo<'_>,
     superblock: &Superblock,
-    record_sequence: u64,
 ) -> Result<(), CreateError> {
     let layout = &superblock.layout;
     let mut items = Vec::new();
@@ -276,7 +294,7 @@ pub(crate) fn write_empty_snapshots(
     let header = SnapshotHeader {
         volume_id: superblock.volume_id,
         snapshot_number: 0,
-        record_sequence,
+        record_sequence: 0,
         flags: 0,
         body: summary,
     };

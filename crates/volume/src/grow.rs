@@ -9,6 +9,8 @@
 
 use crate::blanks;
 use crate::create::write_superblocks;
+use crate::dump::{Slot, read_slots};
+use crate::forget;
 use crate::map_device;
 use crate::open::{OpenError, find_superblock_to_change};
 use crate::sync_io::SyncIo;
@@ -67,6 +69,8 @@ pub enum GrowError {
         /// Groups there may be.
         groups_max: u64,
     },
+    /// The map could not be written to the slot that stays.
+    Slot(String),
     /// The sizes do not fit.
     Layout(LayoutError),
     /// The device failed.
@@ -93,6 +97,7 @@ impl fmt::Display for GrowError {
                  {groups_max} groups, fixed at creation; copy to a new volume instead, made with --grow-to or \
                  with a larger map device"
             ),
+            Self::Slot(problem) => write!(formatter, "grow: {problem}"),
             Self::Layout(error) => write!(formatter, "grow: {error}"),
             Self::Disk(error) => write!(formatter, "grow: {error}"),
         }
@@ -147,9 +152,11 @@ fn enlarged(
     device: &str,
 ) -> Result<(Layout, u64), GrowError> {
     let old = &before.layout;
-    let end = nearhead_format::layout::superblock_offsets(device_bytes)[2];
-    let room = end.saturating_sub(old.groups_offset);
     let mut layout = Layout { device_bytes, ..*old };
+    if old.slot_is_far() {
+        layout.slot_offsets[1] = layout.superblock_offsets()[2].saturating_sub(old.slot_bytes);
+    }
+    let room = layout.groups_limit().saturating_sub(old.groups_offset);
     match before.preset {
         Preset::SingleLog | Preset::SlSmr | Preset::MlSmr => {
             Err(GrowError::Preset { device: device.to_owned(), preset: before.preset })
@@ -190,6 +197,30 @@ fn map_room_pct(layout: &Layout, map_slot_bytes: u64) -> u64 {
     (room * 100).checked_div(wanted).unwrap_or(100).min(100)
 }
 
+/// The second slot moves to the new end, which may overlap where it was: so the newest snapshot must be in the first.
+fn leave_slot_1(io: &mut SyncIo<'_>, superblock: &Superblock) -> Result<(), GrowError> {
+    if superblock.map_device_id.is_some() {
+        return Ok(());
+    }
+    let newest = read_slots(io, superblock)
+        .into_iter()
+        .filter(Slot::is_sound)
+        .filter_map(|slot| slot.header.ok())
+        .max_by_key(|header| header.snapshot_number);
+    if newest.is_none_or(|newest| newest.slot() == 0) {
+        return Ok(());
+    }
+    forget::give_up(io, superblock, &[]).map_err(|error| GrowError::Slot(error.to_string()))
+}
+
+/// Nothing where the slot's header and its copy are, so that neither is taken for one.
+fn clear_slot_1(io: &mut SyncIo<'_>, layout: &Layout) -> Result<(), GrowError> {
+    for place in [layout.slot_offsets[1], layout.snapshot_copy_offset(1)] {
+        io.write(place, &[0; 4096])?;
+    }
+    Ok(io.flush()?)
+}
+
 /// Grows the volume as planned. No engine may be running on the device.
 pub fn grow(io: &mut SyncIo<'_>, growth: &Growth) -> Result<(), GrowError> {
     let (old, new) = (&growth.before.layout, &growth.after.layout);
@@ -197,7 +228,15 @@ pub fn grow(io: &mut SyncIo<'_>, growth: &Growth) -> Result<(), GrowError> {
         (0..3).try_for_each(|copy| io.write(old.superblock_offsets()[copy], &[0; 4096]))?;
     }
     blanks::grow(io, &growth.before, &growth.after)?;
+    let moves_slot = old.slot_offsets != new.slot_offsets;
+    if moves_slot {
+        leave_slot_1(io, &growth.before)?;
+        clear_slot_1(io, new)?;
+    }
     write_superblocks(io, &growth.after)?;
+    if moves_slot {
+        clear_slot_1(io, old)?;
+    }
     // The old last copy is in the middle of a group now, where clients would find it.
     let stale = old.superblock_offsets()[superblock::COPIES as usize - 1];
     if stale != new.superblock_offsets()[2] {

@@ -59,7 +59,7 @@ pub(crate) fn create(
     superblock.map_device_id = Some(id);
     let place = MapPlace::new(base, &header);
     let on_map = Superblock { layout: place.apply(superblock.layout), ..superblock.clone() };
-    write_empty_snapshots(io, &on_map, 0)?;
+    write_empty_snapshots(io, &on_map)?;
     io.write(base, &header.encode())?;
     if !is_made(Mistake::MapDeviceUnflushed) {
         io.flush()?;

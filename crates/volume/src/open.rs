@@ -77,8 +77,9 @@ impl fmt::Display for OpenError {
         match self {
             Self::NoVolume { device, problems } => write!(
                 formatter,
-                "open {device}: expected a Nearhead volume, found no sound superblock ({problems}); \
-                 check the path, or make one with `nearhead create`"
+                "open {device}: expected a Nearhead volume, found no sound superblock ({problems}); check the path; if \
+                 a volume was here, keep the device as it is: `nearhead repair {device} --dry-run` looks for what is left \
+                 of it, `nearhead restore-metadata` takes a backup of its metadata"
             ),
             Self::Newer { device, problem } | Self::Recovery { device, problem } => {
                 write!(formatter, "open {device}: {problem}")

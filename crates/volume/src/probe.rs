@@ -1,13 +1,17 @@
-//! What a device holds already, told from its two ends, so that `create` never destroys it unasked.
+//! What a device holds already, so that `create` never destroys it unasked: told from its two ends, and for what is
+//! left of our own volumes from some places in between ([`remains`]).
 //!
-//! A pure function over bytes: it performs no I/O and trusts nothing it reads. It must never call
+//! [`probe`] is a pure function over bytes: it performs no I/O and trusts nothing it reads. It must never call
 //! a device empty that is not, as far as the bytes it was given can tell; naming one format too many
 //! is the lesser mistake, so tests of a signature are short and its weak ones (two bytes) are
 //! backed by a check of neighbouring fields. Where each offset comes from stands beside it in
 //! [`signatures`] and [`structures`].
 
+mod remains;
 mod signatures;
 mod structures;
+
+pub(crate) use remains::look_for_remains;
 
 use std::fmt;
 

@@ -1,11 +1,14 @@
 //! Where everything is on a device: pure arithmetic over eleven numbers.
 //!
 //! ```text
-//! 0        64 KiB     slot_offsets[0]   [1]      groups_offset                      last 4 KiB
-//! | sb 0 | | sb 1 | | snapshot slot 0 | slot 1 | group 0 | group 1 | ... | unused | sb 2 |
-//!                                              /           \
-//!                                     | data first half | log | data second half |
+//! 0        64 KiB     slot_offsets[0]   groups_offset               slot_offsets[1]   last 4 KiB
+//! | sb 0 | | sb 1 | | snapshot slot 0 | group 0 | group 1 | ... | unused | snapshot slot 1 | sb 2 |
+//!                                   /           \
+//!                          | data first half | log | data second half |
 //! ```
+//!
+//! One slot is at either end, so that no single blow hits both. Volumes made before have both in front of the groups
+//! ([`Layout::slot_is_far`]), and so have shingled disks.
 //!
 //! The log is in the middle of its group, which halves the mean distance to it. On a shingled disk,
 //! whose bands cannot hold logs, the logs are apart instead, in the part of the device that is not
@@ -202,6 +205,33 @@ impl Layout {
     /// Bytes of a snapshot body that fit a slot between its header and the header's copy.
     pub fn snapshot_body_bytes_max(&self) -> u64 {
         self.slot_bytes - 2 * SNAPSHOT_HEADER_BYTES
+    }
+
+    /// Whether the second slot lies behind the groups, at the other end of the device.
+    pub fn slot_is_far(&self) -> bool {
+        self.slot_offsets[1] > self.groups_offset
+    }
+
+    /// Where the groups must end.
+    pub fn groups_limit(&self) -> u64 {
+        if self.slot_is_far() { self.slot_offsets[1] } else { self.superblock_offsets()[2] }
+    }
+
+    /// The same device with both slots in front of the groups, as volumes were laid out first: with as many groups, if
+    /// they fit.
+    pub fn with_near_slot(self) -> Self {
+        if !self.slot_is_far() {
+            return self;
+        }
+        let groups_offset = self.groups_offset + self.slot_bytes;
+        let end = self.superblock_offsets()[2];
+        let fit = end.saturating_sub(groups_offset) / self.group_bytes;
+        Self {
+            slot_offsets: [self.slot_offsets[0], self.slot_offsets[0] + self.slot_bytes],
+            groups_offset,
+            group_count: u32::try_from(fit).unwrap_or(u32::MAX).min(self.group_count),
+            ..self
+        }
     }
 
     /// Where the copy of a slot's header stands: the last block of the slot.

@@ -111,7 +111,7 @@ fn mlb_sizes(device_bytes: u64, options: &LayoutOptions) -> Sizes {
     }
     let log_bound = options.log_bytes.unwrap_or_else(|| log_for(device_bytes / GROUPS_WANTED));
     let slot_bytes = slot_bytes_for(GROUPS_WANTED, log_bound);
-    let usable = groups_end(device_bytes).saturating_sub(groups_offset_for(slot_bytes));
+    let usable = far_slot(device_bytes, slot_bytes).saturating_sub(first_group(slot_bytes));
     let group_bytes = usable / GROUPS_WANTED / ALIGN_GROUP * ALIGN_GROUP;
     let log_bytes = options.log_bytes.unwrap_or_else(|| log_for(group_bytes));
     Sizes { group_bytes: Some(group_bytes), log_bytes }
@@ -128,8 +128,9 @@ fn space_for(device_bytes: u64, group_bytes: u64, log_bytes: u64) -> Space {
     let end = groups_end(device_bytes);
     let group_bytes = group_bytes.max(1);
     let slot_bytes = slot_bytes_for((end - FIRST_SLOT_OFFSET) / group_bytes, log_bytes);
-    let groups_offset = groups_offset_for(slot_bytes);
-    let group_count = end.saturating_sub(groups_offset) / group_bytes;
+    let groups_offset = first_group(slot_bytes);
+    let group_count =
+        far_slot(device_bytes, slot_bytes).saturating_sub(groups_offset) / group_bytes;
     Space { slot_bytes, groups_offset, group_count }
 }
 
@@ -142,8 +143,8 @@ fn assemble(
         (space_for(device_bytes, group_bytes, sizes.log_bytes), group_bytes)
     } else {
         let slot_bytes = slot_bytes_for(1, sizes.log_bytes);
-        let groups_offset = groups_offset_for(slot_bytes);
-        let left = groups_end(device_bytes).saturating_sub(groups_offset);
+        let groups_offset = first_group(slot_bytes);
+        let left = far_slot(device_bytes, slot_bytes).saturating_sub(groups_offset);
         let space = Space { slot_bytes, groups_offset, group_count: 1 };
         (space, left / BLOCK_BYTES * BLOCK_BYTES)
     };
@@ -160,7 +161,7 @@ fn assemble(
             LayoutField::GroupBytes,
             format_args!(
                 "at most {} so that one group fits beside the snapshots",
-                groups_end(device_bytes).saturating_sub(space.groups_offset)
+                far_slot(device_bytes, space.slot_bytes).saturating_sub(space.groups_offset)
             ),
             group_bytes,
             "choose smaller groups or a larger device",
@@ -170,7 +171,7 @@ fn assemble(
         device_bytes,
         sector_bytes: options.sector_bytes,
         log_block_bytes: options.log_block_bytes,
-        slot_offsets: [FIRST_SLOT_OFFSET, FIRST_SLOT_OFFSET + space.slot_bytes],
+        slot_offsets: [FIRST_SLOT_OFFSET, far_slot(device_bytes, space.slot_bytes)],
         slot_bytes: space.slot_bytes,
         groups_offset: space.groups_offset,
         group_bytes,
@@ -190,8 +191,19 @@ pub(super) fn slot_bytes_for(log_count: u64, log_bytes: u64) -> u64 {
     bytes.min(DEVICE_BYTES_MAX).next_multiple_of(MIB)
 }
 
+/// Where the logs of a shingled disk start: behind both slots, which cannot be in its bands.
 pub(super) fn groups_offset_for(slot_bytes: u64) -> u64 {
     FIRST_SLOT_OFFSET + 2 * slot_bytes
+}
+
+/// Where the groups start that lie between the two slots.
+fn first_group(slot_bytes: u64) -> u64 {
+    FIRST_SLOT_OFFSET + slot_bytes
+}
+
+/// Where the second slot is: right before the last superblock, so that no single blow to a device hits both.
+pub(super) fn far_slot(device_bytes: u64, slot_bytes: u64) -> u64 {
+    groups_end(device_bytes).saturating_sub(slot_bytes) / BLOCK_BYTES * BLOCK_BYTES
 }
 
 pub(super) fn groups_end(device_bytes: u64) -> u64 {

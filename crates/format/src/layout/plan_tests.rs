@@ -11,6 +11,45 @@ fn planned(device_bytes: u64, options: &LayoutOptions) -> Layout {
 }
 
 #[test]
+fn a_snapshot_slot_is_at_either_end_of_a_disk_that_is_not_shingled() {
+    for preset in Preset::ALL {
+        let layout = planned(1 << 30, &defaults(preset, 1 << 30));
+        assert_eq!(layout.slot_is_far(), !preset.is_for_shingled());
+        let near = layout.with_near_slot();
+        assert_eq!((near.validate(), near.slot_is_far()), (Ok(()), false), "{near:?}");
+        if layout.slot_is_far() {
+            let end = layout.slot_offsets[1] + layout.slot_bytes;
+            assert_eq!(end, layout.superblock_offsets()[2], "right before the last superblock");
+        }
+    }
+}
+
+#[test]
+fn a_slot_behind_the_groups_may_touch_them_and_the_last_superblock_and_no_more() {
+    let sound = Layout::plan(1 << 30, &LayoutOptions::new(Preset::Mlb)).unwrap();
+    assert_eq!(sound.validate(), Ok(()));
+    let [first, second] = sound.slot_offsets;
+    let slot_1 = |at| Layout { slot_offsets: [first, at], ..sound };
+    let groups_end = sound.groups_offset + sound.group_bytes * u64::from(sound.group_count);
+    assert_eq!(slot_1(groups_end).validate(), Ok(()), "the slot may touch the groups");
+    let apart = Layout::plan(1 << 30, &defaults(Preset::MlSmr, 1 << 30)).unwrap();
+    let cases = [
+        (slot_1(groups_end - 4096), LayoutField::GroupCount),
+        (slot_1(second + 4096), LayoutField::SlotOffset),
+        (slot_1(second - 512), LayoutField::SlotOffset),
+        (Layout { groups_offset: sound.groups_offset - MIB, ..sound }, LayoutField::GroupsOffset),
+        (
+            Layout { slot_offsets: [apart.slot_offsets[0], second], ..apart },
+            LayoutField::SlotOffset,
+        ),
+    ];
+    for (layout, field) in cases {
+        let error = layout.validate().expect_err(field.name());
+        assert_eq!(error.field, field, "{error}: {layout:?}");
+    }
+}
+
+#[test]
 fn a_log_is_in_the_middle_of_its_group() {
     for preset in [Preset::SingleLog, Preset::Mlb] {
         let layout = planned(1 << 30, &LayoutOptions::new(preset));
@@ -62,7 +101,7 @@ fn a_device_too_small_for_groups_of_the_paper_gives_little_away() {
     for device_bytes in (65 * MIB..400 * MIB).step_by(1 << 20) {
         let layout = planned(device_bytes, &LayoutOptions::new(Preset::Mlb));
         let groups = layout.group_bytes * u64::from(layout.group_count);
-        let unused = layout.superblock_offsets()[2] - layout.groups_offset - groups;
+        let unused = layout.groups_limit() - layout.groups_offset - groups;
         assert!(layout.group_count >= 4 && unused < 4 * MIB, "{unused} bytes unused: {layout:?}");
     }
 }

@@ -312,7 +312,7 @@ fn impossible_sizes_are_refused_with_the_field_and_what_to_do() {
 
 #[test]
 fn parts_that_overlap_by_a_single_block_are_refused() {
-    let sound = Layout::plan(1 << 30, &LayoutOptions::new(Preset::Mlb)).unwrap();
+    let sound = Layout::plan(1 << 30, &LayoutOptions::new(Preset::Mlb)).unwrap().with_near_slot();
     assert_eq!(sound.validate(), Ok(()));
     let [first, second] = sound.slot_offsets;
     let slots = |slot_offsets| Layout { slot_offsets, ..sound };
@@ -465,14 +465,19 @@ fn arbitrary_layout() -> impl Strategy<Value = Layout> {
         |(size, sector_bytes, log_block_bytes, offsets, group_count)| {
             let (slot, slot_bytes, gap, group_bytes, log_bytes, (odd, data)) = offsets;
             let slot_bytes = slot_bytes % (16 * MIB);
-            let second = slot.wrapping_add(slot_bytes);
+            let near = slot.wrapping_add(slot_bytes);
+            let device_bytes = SIZES[size % SIZES.len()].wrapping_add(odd & 512);
+            let is_far = odd & MIB != 0;
+            let far = superblock_offsets(device_bytes)[2].wrapping_sub(slot_bytes);
+            let second = if is_far { far } else { near };
+            let groups_from = if is_far { slot } else { near };
             Layout {
-                device_bytes: SIZES[size % SIZES.len()].wrapping_add(odd & 512),
+                device_bytes,
                 sector_bytes,
                 log_block_bytes,
                 slot_offsets: [slot, second],
                 slot_bytes,
-                groups_offset: second.wrapping_add(slot_bytes).wrapping_add(gap),
+                groups_offset: groups_from.wrapping_add(slot_bytes).wrapping_add(gap),
                 group_bytes,
                 log_bytes: log_bytes / 16,
                 group_count,

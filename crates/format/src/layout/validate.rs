@@ -22,7 +22,7 @@ impl Layout {
         if self.logs_are_apart() {
             return self.validate_apart();
         }
-        let end = self.superblock_offsets()[2];
+        let end = self.groups_limit();
         let last = u64::from(self.group_count)
             .checked_mul(self.group_bytes)
             .and_then(|bytes| bytes.checked_add(self.groups_offset));
@@ -71,19 +71,26 @@ impl Layout {
                 advice,
             ));
         }
+        let refuse = |expected: String, found: u64| {
+            Err(LayoutError::new(LayoutField::SlotOffset, expected, found, advice))
+        };
         let mut free_from = SUPERBLOCK_1_OFFSET + SUPERBLOCK_BYTES;
         for slot_offset in self.slot_offsets {
             let inside = (free_from..=self.device_bytes).contains(&slot_offset);
             if !inside || !slot_offset.is_multiple_of(BLOCK_BYTES) {
                 let expected = format!("a multiple of 4096, at least {free_from}, on the device");
-                return Err(LayoutError::new(
-                    LayoutField::SlotOffset,
-                    expected,
-                    slot_offset,
-                    advice,
-                ));
+                return refuse(expected, slot_offset);
             }
             free_from = slot_offset + self.slot_bytes;
+        }
+        if self.slot_is_far() {
+            let end = self.superblock_offsets()[2];
+            if self.logs_are_apart() || free_from > end {
+                let expected =
+                    format!("a slot that ends before {end}, beside logs in their groups");
+                return refuse(expected, self.slot_offsets[1]);
+            }
+            free_from = self.slot_offsets[0] + self.slot_bytes;
         }
         let inside = (free_from..=self.device_bytes).contains(&self.groups_offset);
         if inside && self.groups_offset.is_multiple_of(GROUPS_ALIGN) {

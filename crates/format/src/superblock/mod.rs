@@ -26,12 +26,17 @@ pub const COPIES: u32 = 3;
 /// Longest label, in bytes of UTF-8.
 pub const LABEL_BYTES_MAX: usize = 64;
 /// Features without which the volume must not be opened, that this program knows.
-pub const FEATURES_INCOMPAT_KNOWN: u64 = 0;
-/// Feature: the volume has a [blank map](crate::blank_map). Whoever writes home without knowing it would leave
-/// promises behind that are not true.
-pub const FEATURE_BLANK_MAP: u64 = 1;
+pub const FEATURES_INCOMPAT_KNOWN: u64 = FEATURE_FAR_SLOT;
 /// Features without which it must not be written, that this program knows.
-pub const FEATURES_RO_COMPAT_KNOWN: u64 = FEATURE_BLANK_MAP;
+pub const FEATURES_RO_COMPAT_KNOWN: u64 = FEATURE_BLANK_MAP | FEATURE_LOGS_TELL_ALL;
+/// A feature to open a volume: the second snapshot slot lies behind the groups ([`Layout::slot_is_far`]).
+pub const FEATURE_FAR_SLOT: u64 = 1 << 8;
+/// A feature to write to a volume: it has a [blank map](crate::blank_map). Whoever writes home without knowing it
+/// would leave promises behind that are not true.
+pub const FEATURE_BLANK_MAP: u64 = 1;
+/// A feature to write to a volume: what snapshots alone took back is taken back by a record soon after, so that the map
+/// can be rebuilt from the logs. It was so from the volume's first record on.
+pub const FEATURE_LOGS_TELL_ALL: u64 = 1 << 8;
 
 const LABEL_AT: usize = 152;
 const MAP_DEVICE_AT: usize = 216;
@@ -41,6 +46,11 @@ const USED_BYTES: usize = 240;
 const _: () = assert!(LABEL_AT + LABEL_BYTES_MAX == MAP_DEVICE_AT, "the label fills its field");
 const _: () = assert!(MAP_DEVICE_AT + size_of::<VolumeId>() == DATA_OFFSET_AT, "no gap");
 const _: () = assert!(DATA_OFFSET_AT + size_of::<u64>() == USED_BYTES, "no gap before the end");
+
+/// The features without which nobody can open a volume of this layout.
+pub fn features_of(layout: &Layout) -> u64 {
+    if layout.slot_is_far() { FEATURE_FAR_SLOT } else { 0 }
+}
 
 /// When a write without FUA is replied to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -181,6 +191,11 @@ impl Superblock {
         self.feature_ro_compat & FEATURE_BLANK_MAP != 0
     }
 
+    /// Whether every record of the volume was written by a program whose logs tell all that was taken back.
+    pub fn logs_tell_all(&self) -> bool {
+        self.feature_ro_compat & FEATURE_LOGS_TELL_ALL != 0
+    }
+
     /// Whether the volume uses features that this program can read but must not write.
     pub fn must_be_read_only(&self) -> bool {
         self.feature_ro_compat & !FEATURES_RO_COMPAT_KNOWN != 0
@@ -206,6 +221,14 @@ impl Superblock {
             )
             .to_string();
             return Err(FieldError::new("preset", "one that fits the layout's logs", found));
+        }
+        if self.feature_incompat & FEATURE_FAR_SLOT != features_of(layout) {
+            let expected = format_args!(
+                "bit {FEATURE_FAR_SLOT:#x} if and only if slot 1 is behind the groups"
+            )
+            .to_string();
+            let found = format_args!("{:#x}", self.feature_incompat).to_string();
+            return Err(FieldError::new("feature_incompat", expected, found));
         }
         if self.must_be_read_only() {
             // A newer program may keep more in the reserved bytes; they may be ignored when reading.

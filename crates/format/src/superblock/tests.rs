@@ -7,12 +7,26 @@ use proptest::prelude::*;
 
 const VOLUME: VolumeId = *b"\xa0\xa1\xa2\xa3\xa4\xa5\xa6\xa7\xa8\xa9\xaa\xab\xac\xad\xae\xaf";
 
+fn planned() -> Layout {
+    Layout::plan((1000 << 20) + 512 * 3, &LayoutOptions::new(Preset::Mlb)).unwrap()
+}
+
+/// As new volumes are: a slot at either end, and logs that tell all.
+fn far() -> Superblock {
+    Superblock {
+        layout: planned(),
+        feature_incompat: FEATURE_FAR_SLOT,
+        feature_ro_compat: FEATURE_LOGS_TELL_ALL,
+        ..sample()
+    }
+}
+
 fn sample() -> Superblock {
     Superblock {
         volume_id: VOLUME,
         generation: 7,
         created_unix_s: 1_700_000_000,
-        layout: Layout::plan((1000 << 20) + 512 * 3, &LayoutOptions::new(Preset::Mlb)).unwrap(),
+        layout: planned().with_near_slot(),
         preset: Preset::Mlb,
         ack: AckMode::Flush,
         logged_write_bytes_max: 256 * 1024,
@@ -46,15 +60,17 @@ fn superblock() -> impl Strategy<Value = Superblock> {
             let non_shingled_bytes = Some(device_blocks / 8 * 4096);
             let options =
                 LayoutOptions { sector_bytes, non_shingled_bytes, ..LayoutOptions::new(preset) };
+            let planned = Layout::plan(device_blocks * 4096, &options).unwrap();
+            let layout = if features >> 63 == 0 { planned } else { planned.with_near_slot() };
             Superblock {
                 volume_id,
                 generation,
                 created_unix_s,
-                layout: Layout::plan(device_blocks * 4096, &options).unwrap(),
+                layout,
                 preset,
                 ack,
                 logged_write_bytes_max,
-                feature_incompat: 0,
+                feature_incompat: features_of(&layout),
                 feature_ro_compat: features & (features >> 32) & 3,
                 label: Label::new(label).unwrap(),
                 map_device_id: map_device_id.filter(|id| *id != [0; 16]),
@@ -71,6 +87,24 @@ fn a_superblock_has_the_bytes_that_an_independent_writer_gives_it() {
     let expected = golden(include_str!("../../golden/superblock_shingled.hex"));
     assert_same_bytes(&shingled().encode(2), &expected);
     assert_eq!(Superblock::decode(&expected, 2), Ok(shingled()));
+    let expected = golden(include_str!("../../golden/superblock_far_slot.hex"));
+    assert_same_bytes(&far().encode(2), &expected);
+    assert_eq!(Superblock::decode(&expected, 2), Ok(far()));
+}
+
+#[test]
+fn where_the_second_slot_is_and_what_the_features_say_must_agree() {
+    for wrong in [
+        Superblock { feature_incompat: 0, ..far() },
+        Superblock { feature_incompat: FEATURE_FAR_SLOT, ..sample() },
+        Superblock { feature_incompat: FEATURE_FAR_SLOT, ..shingled() },
+    ] {
+        let refused = Superblock::decode(&wrong.encode(0), 0).unwrap_err().to_string();
+        assert!(
+            refused.contains("feature_incompat: expected bit 0x100 if and only if"),
+            "{refused}"
+        );
+    }
 }
 
 #[test]

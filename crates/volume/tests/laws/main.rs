@@ -21,6 +21,7 @@ mod no_space;
 mod offline_commands;
 mod older_slot;
 mod outrun_read;
+mod rebuild;
 mod recovery_table;
 mod stale_superblock;
 mod state_machine;

@@ -11,7 +11,8 @@ use nearhead_format::crc::crc32c;
 use nearhead_format::record::peek;
 use nearhead_format::{AckMode, Superblock};
 use nearhead_models::{MemoryStore, Store};
-use nearhead_volume::{Service, Volume};
+use nearhead_volume::repair::weigh;
+use nearhead_volume::{Service, SyncIo, Volume};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
@@ -57,6 +58,8 @@ struct Damaged {
     superblock: Superblock,
     fault: Option<Fault>,
     accept_loss: bool,
+    /// `nearhead repair` rebuilds the map, and gives up what is doubtful.
+    rebuild: bool,
     /// Device bytes of the records, by sequence.
     records: BTreeMap<u64, u64>,
 }
@@ -84,6 +87,7 @@ impl Damaged {
             superblock,
             fault: None,
             accept_loss: false,
+            rebuild: false,
             records: BTreeMap::new(),
         };
         damaged.find_records();
@@ -223,8 +227,35 @@ impl Damaged {
                 self.flip(slots[1] + 4096 + 3);
                 (0..4).for_each(|write| self.flip(self.header_of(write) + 70));
             }
+            id if id.starts_with("repair-") => return self.damage_to_repair(id),
             "log-unreadable" => self.unreadable(self.log()),
             "chunk-in-snapshot" => self.flip(self.payload_of(0) + 1000),
+            _ => return false,
+        }
+        true
+    }
+
+    /// Both slots are zeros, and perhaps more is damaged.
+    fn damage_to_repair(&mut self, id: &str) -> bool {
+        self.rebuild = true;
+        let slot_bytes = self.superblock.layout.slot_bytes;
+        for slot in self.superblock.layout.slot_offsets {
+            self.image.zero(slot, slot_bytes).unwrap();
+        }
+        match id {
+            "repair-both-snapshots" => {}
+            "repair-snapshots-and-first-record" => self.flip(self.header_of(0) + 70),
+            "repair-snapshots-and-record" => self.flip(self.header_of(1) + 70),
+            "repair-snapshots-and-two-records" => {
+                self.flip(self.header_of(1) + 70);
+                self.flip(self.header_of(2) + 70);
+            }
+            "repair-snapshots-and-payload" => self.flip(self.payload_of(2) + 1000),
+            "repair-snapshots-of-an-older-program" => {
+                for copy in 0..3 {
+                    self.rewrite_superblock(copy, |bytes| bytes[136..144].fill(0));
+                }
+            }
             _ => return false,
         }
         true
@@ -236,10 +267,11 @@ impl Damaged {
         if let Some(fault) = self.fault {
             disk.add_fault(fault);
         }
-        let accept_loss = self.accept_loss;
+        let (accept_loss, rebuild) = (self.accept_loss, self.rebuild);
         let none = || vec!["–".to_owned(); WRITES.len()];
         let opened = Volume::open_in_virtual_time(disk, Nanos::ZERO, |_, config| {
             config.accept_loss = accept_loss;
+            config.rebuild = rebuild;
         });
         let (mut volume, now) = match opened {
             Ok(opened) => opened,
@@ -249,6 +281,15 @@ impl Damaged {
             return (false, error.to_string(), none());
         }
         let mut messages = volume.status().damage.join("\n");
+        if let Some(weighed) = weigh(&mut volume, |disk| SyncIo::in_virtual_time(disk, now)) {
+            for range in &weighed.doubtful {
+                let _ = write!(messages, "\n{}", range.reason.explain());
+            }
+            if weighed.found.is_rest_unknown {
+                messages.push_str("\nnot certain where nothing is listed");
+            }
+            volume.take_rebuilt(weighed.to_give_up(false));
+        }
         let reads = read_writes(&mut volume, now, &mut messages);
         (true, messages, reads)
     }
@@ -299,7 +340,10 @@ fn recovery_table_says_what_recovery_does() {
     // The rows this file knows and the table does not.
     let source = include_str!("recovery_table.rs");
     let arms = source.split("match id {").nth(1).and_then(|text| text.split("_ => return").next());
-    for id in arms.unwrap().split('"').skip(1).step_by(2) {
+    let repairs =
+        source.split("match id {").nth(2).and_then(|text| text.split("_ => return").next());
+    let ids = [arms, repairs].map(|arms| arms.unwrap().split('"').skip(1).step_by(2));
+    for id in ids.into_iter().flatten().filter(|id| *id != "repair-") {
         assert!(rows.iter().any(|row| row.id == id), "docs/recovery.md lacks the row {id}");
     }
 }
@@ -311,7 +355,7 @@ fn what_a_recovery_found_is_found_again_after_the_next_record() {
     for row in rows.iter().filter(|row| row.opens) {
         let mut damaged = Damaged::build();
         assert!(damaged.damage(&row.id));
-        if damaged.fault.is_some() || damaged.accept_loss {
+        if damaged.fault.is_some() || damaged.accept_loss || damaged.rebuild {
             continue;
         }
         let (properties, image) = (damaged.properties, damaged.image);

@@ -1,0 +1,181 @@
+//! `nearhead backup-metadata` and `nearhead restore-metadata`: superblock and map in a file, and back.
+//!
+//! A backup is small beside the volume and holds no client's data. A restore is refused for another volume, and where
+//! the device's own snapshot is sound; it rebuilds the map from the backup and the logs, and says what would be lost
+//! before anything is given up.
+
+use crate::output::{hex, say, say_json};
+use crate::repair::{DoubtfulArg, RepairArgs, from_backup};
+use crate::target::{Access, DiskArgs, Target};
+use nearhead_format::backup::BackupHead;
+use nearhead_volume::backup::{Backup, Present, look, restore_superblock};
+use serde::Serialize;
+use std::fs::{File, OpenOptions};
+use std::io::{Read as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+/// What `nearhead backup-metadata` is told.
+#[derive(clap::Args, Debug)]
+pub struct BackupArgs {
+    /// Block device, image file, model:PROFILE,file=PATH, or several as raid0:A,B or mirror:A,B; not being served
+    pub target: String,
+    /// The file to make; it must not be there
+    pub file: PathBuf,
+    /// Report as JSON
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    /// How the disk is driven.
+    pub disk: DiskArgs,
+}
+
+/// What `nearhead restore-metadata` is told.
+#[derive(clap::Args, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
+pub struct RestoreArgs {
+    /// Block device, image file, model:PROFILE,file=PATH, or several as raid0:A,B or mirror:A,B; not being served
+    pub target: String,
+    /// A file that `nearhead backup-metadata` made
+    pub file: PathBuf,
+    /// Say all that would be done and lost, and change nothing; exit code 1 if something would be lost
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Also over a snapshot that is sound: what only that one knows is given up
+    #[arg(long)]
+    pub force: bool,
+    /// Give up what is listed as doubtful
+    #[arg(long)]
+    pub accept_loss: bool,
+    /// What doubtful bytes read as of which a log has a copy: an error, or that copy
+    #[arg(long, value_enum, default_value_t = DoubtfulArg::Error)]
+    pub doubtful: DoubtfulArg,
+    /// Report as JSON
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    /// How the disk is driven.
+    pub disk: DiskArgs,
+}
+
+#[derive(Debug, Serialize)]
+struct Report<'a> {
+    target: &'a str,
+    file: &'a Path,
+    file_bytes: u64,
+    volume_id: String,
+    snapshot_number: u64,
+    record_sequence: u64,
+    map_entries: u64,
+    made_unix_s: u64,
+}
+
+/// Makes a backup.
+pub fn back_up(args: &BackupArgs) -> Result<(), String> {
+    let failed =
+        |problem: &dyn std::fmt::Display| format!("backup-metadata {}: {problem}", args.target);
+    let mut target = Target::open(&args.target, Access::Read, &args.disk)?;
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let backup = Backup::take(&mut target.io(), now.map_or(0, |now| now.as_secs()))
+        .map_err(|error| failed(&error))?;
+    let bytes = backup.encode();
+    write_new(&args.file, &bytes).map_err(|error| {
+        failed(&format_args!("expected to make the new file {}: {error}", args.file.display()))
+    })?;
+    let report = Report {
+        target: &args.target,
+        file: &args.file,
+        file_bytes: bytes.len() as u64,
+        volume_id: hex(&backup.head.volume_id),
+        snapshot_number: backup.head.snapshot_number,
+        record_sequence: backup.snapshot.record_sequence,
+        map_entries: backup.snapshot.body.entry_count,
+        made_unix_s: backup.head.made_unix_s,
+    };
+    if args.json {
+        return say_json(&report);
+    }
+    say(&format!(
+        "{}: superblock and snapshot {} of volume {} ({} pieces), {} bytes; keep it on another device",
+        args.file.display(),
+        report.snapshot_number,
+        report.volume_id,
+        report.map_entries,
+        report.file_bytes
+    ));
+    Ok(())
+}
+
+fn write_new(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
+    let written = file.write_all(bytes).and_then(|()| file.sync_all());
+    if written.is_err() {
+        // It is ours, and no backup.
+        let _ = std::fs::remove_file(path);
+    }
+    written
+}
+
+/// Reads a backup, of which the head says how long it must be.
+fn read_backup(path: &Path) -> Result<Backup, String> {
+    let failed = |problem: &dyn std::fmt::Display| {
+        format!("restore-metadata: {}: {problem}", path.display())
+    };
+    let mut file = File::open(path).map_err(|error| failed(&error))?;
+    let found = file.metadata().map_err(|error| failed(&error))?.len();
+    let mut bytes = vec![0; 4096];
+    file.read_exact(&mut bytes).map_err(|error| failed(&error))?;
+    let head = BackupHead::decode(&bytes).map_err(|error| failed(&error))?;
+    let expected = head.file_bytes().unwrap_or(0);
+    if expected != found {
+        return Err(failed(&format_args!(
+            "expected {expected} bytes, found {found}: it was cut short"
+        )));
+    }
+    file.read_to_end(&mut bytes).map_err(|error| failed(&error))?;
+    Backup::decode(&bytes).map_err(|error| failed(&error))
+}
+
+/// Restores from a backup.
+pub fn restore(args: &RestoreArgs) -> Result<(), String> {
+    let failed =
+        |problem: &dyn std::fmt::Display| format!("restore-metadata {}: {problem}", args.target);
+    let backup = read_backup(&args.file)?;
+    let access = if args.dry_run { Access::Read } else { Access::Write };
+    let mut target = Target::open(&args.target, access, &args.disk)?;
+    let Present { superblock, snapshot_number } =
+        look(&mut target.io(), &backup).map_err(|error| failed(&error))?;
+    let is_bare = superblock.is_none();
+    if let Some(number) = snapshot_number.filter(|_| !args.force && !is_bare) {
+        return Err(failed(&format_args!(
+            "expected a volume without a sound snapshot, found snapshot {number}, which knows all that the backup of \
+             snapshot {} does not: nothing is to be restored (--force gives up what only it knows)",
+            backup.head.snapshot_number
+        )));
+    }
+    if is_bare && !args.dry_run {
+        restore_superblock(&mut target.io(), &backup).map_err(|error| failed(&error))?;
+    }
+    if is_bare && !args.json {
+        let does = if args.dry_run { "would write" } else { "written" };
+        say(&format!("{does}: three copies of the superblock, from {}", args.file.display()));
+    }
+    if let Some(number) = snapshot_number.filter(|_| !args.force) {
+        if !args.json {
+            say(&format!("snapshot {number} on {} is sound: the map needs no backup", args.target));
+        }
+        return if args.dry_run { Ok(()) } else { target.leave() };
+    }
+    let superblock = superblock.unwrap_or_else(|| backup.superblock.clone());
+    let again =
+        format!("nearhead restore-metadata {} {} --accept-loss", args.target, args.file.display());
+    let as_repair = RepairArgs {
+        target: args.target.clone(),
+        dry_run: args.dry_run,
+        accept_loss: args.accept_loss,
+        doubtful: args.doubtful,
+        json: args.json,
+        disk: args.disk.clone(),
+    };
+    from_backup(&as_repair, target, &backup, &superblock, &again)
+}
