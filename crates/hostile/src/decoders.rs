@@ -15,6 +15,7 @@ use nearhead_format::{
     BlankMapHeader, Layout, MapDevice, RecordHeader, SnapshotHeader, Superblock,
 };
 use nearhead_models::{Label, plain_properties};
+use nearhead_volume::backup::Backup;
 use nearhead_volume::default_config;
 
 /// Size of a superblock copy and of every header but a record's.
@@ -192,6 +193,35 @@ pub(crate) fn blank_map(data: &[u8]) {
     }
     let Ok(bits) = decode_unit(&unit, &VOLUME_ID, number) else { return };
     assert_eq!(encode_unit(&VOLUME_ID, number, &bits)[..], unit[..], "not what was read");
+}
+
+/// A metadata backup: head, superblock, snapshot header and body in one file. The first byte also says which checksums
+/// and sizes are made right.
+pub(crate) fn metadata_backup(data: &[u8]) {
+    let mut input = Input::new(data);
+    let choice = input.byte();
+    let lengths = [input.half(), input.half(), input.half()].map(usize::from);
+    let mut parts = lengths.map(|len| resized(input.take(len % (BLOCK_BYTES + 1)), BLOCK_BYTES));
+    let body = input.rest();
+    let body = resized(body, body.len().next_multiple_of(BLOCK_BYTES));
+    if choice & 1 == 1 {
+        let body_bytes = body.len() as u64;
+        parts[0][48..56].copy_from_slice(&body_bytes.to_le_bytes());
+        parts[0][56..64].copy_from_slice(&(body_bytes + 3 * BLOCK_BYTES as u64).to_le_bytes());
+        parts[2][56..64].copy_from_slice(&body_bytes.to_le_bytes());
+        parts[2][80..84].copy_from_slice(&crc32c(&body).to_le_bytes());
+    }
+    for (number, part) in parts.iter_mut().enumerate() {
+        if choice >> (number + 1) & 1 == 1 {
+            seal(part);
+        }
+    }
+    let file = [parts.concat(), body].concat();
+    let Ok(backup) = Backup::decode(&file) else { return };
+    // A superblock of a newer program may say more in bytes that are ignored.
+    let may_say_more = backup.superblock.must_be_read_only();
+    assert!(may_say_more || backup.encode() == file, "not what was read");
+    assert_eq!(backup.superblock.volume_id, backup.snapshot.volume_id, "two volumes in one");
 }
 
 /// The label of an array's member: two slots, of which the newer sound one counts.

@@ -44,13 +44,14 @@ pub struct Target {
 }
 
 /// Every boundary.
-pub const TARGETS: [Target; 15] = [
+pub const TARGETS: [Target; 16] = [
     target("superblock", decoders::superblock, seeds::superblock, 4000),
     target("record_header", decoders::record_header, seeds::record_header, 8000),
     target("snapshot_header", decoders::snapshot_header, seeds::snapshot_header, 4000),
     target("snapshot_body", decoders::snapshot_body, seeds::snapshot_body, 8000),
     target("map_device", decoders::map_device, seeds::map_device, 4000),
     target("blank_map", decoders::blank_map, seeds::blank_map, 4000),
+    target("metadata_backup", decoders::metadata_backup, seeds::metadata_backup, 4000),
     target("array_label", decoders::array_label, seeds::array_label, 4000),
     target("nbd_handshake", nbd_handshake::run, nbd_handshake::seeds, 4000),
     target("nbd_transmission", nbd_transmission::run, nbd_transmission::seeds, 2000),

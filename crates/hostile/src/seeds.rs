@@ -1,6 +1,7 @@
 //! Inputs for the decoders: valid encodings, made by the encoders.
 
 use crate::decoders::{BLOCK_BYTES, MAP_DEVICE_BYTES, VOLUME_ID};
+use nearhead_format::backup::BackupHead;
 use nearhead_format::blank_map::{BLANK_UNIT_BYTES, BLANK_UNIT_WORDS, encode_unit};
 use nearhead_format::record::{Claim, NO_POSITION, SectorRange, WriteItem};
 use nearhead_format::snapshot::{BodyItem, BodySummary, BodyWriter, HintRange, LogState};
@@ -141,6 +142,50 @@ pub(crate) fn blank_map() -> Vec<Vec<u8>> {
         block_input(2 | 5 << 2, &unit[..BLANK_UNIT_BYTES - 4]),
         block_input(2, &encode_unit(&VOLUME_ID, 0, &[0; BLANK_UNIT_WORDS])[..24]),
     ]
+}
+
+pub(crate) fn metadata_backup() -> Vec<Vec<u8>> {
+    let Ok(layout) = Layout::plan(1 << 30, &LayoutOptions::new(Preset::Mlb)) else {
+        return Vec::new();
+    };
+    let superblock = Superblock {
+        volume_id: VOLUME_ID,
+        generation: 1,
+        created_unix_s: 1_700_000_000,
+        layout,
+        preset: Preset::Mlb,
+        ack: AckMode::Flush,
+        logged_write_bytes_max: 32 << 10,
+        feature_incompat: nearhead_format::superblock::features_of(&layout),
+        feature_ro_compat: nearhead_format::superblock::FEATURE_LOGS_TELL_ALL,
+        label: Name::default(),
+        map_device_id: None,
+    };
+    let (summary, body) = body();
+    let snapshot = SnapshotHeader {
+        volume_id: VOLUME_ID,
+        snapshot_number: 4,
+        record_sequence: 40,
+        flags: 0,
+        body: summary,
+    };
+    let head = BackupHead {
+        volume_id: VOLUME_ID,
+        made_unix_s: 1_700_000_000,
+        snapshot_number: 4,
+        body_bytes: summary.body_bytes,
+    };
+    let parts = [head.encode(), superblock.encode(0), snapshot.encode()];
+    let mut seed = vec![15];
+    let said = |part: &[u8]| part[..BLOCK_BYTES - 4].iter().rposition(|byte| *byte != 0);
+    let lengths = parts.map(|part| said(&part).map_or(0, |last| last + 1));
+    lengths.iter().for_each(|len| seed.extend((*len as u16).to_le_bytes()));
+    for (part, len) in parts.iter().zip(lengths) {
+        seed.extend_from_slice(&part[..len]);
+    }
+    let end = body.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+    seed.extend_from_slice(&body[..end]);
+    vec![seed]
 }
 
 pub(crate) fn array_label() -> Vec<Vec<u8>> {
