@@ -1,9 +1,9 @@
 //! NBD transmission: requests of a client that may send anything.
 //!
 //! The laws: the machine never panics and never loops; how the bytes are cut into receives does
-//! not matter; a request that passes the gate lies inside the export, is whole blocks, is not too
-//! large, and writes only where that is allowed; every request gets exactly one answer that a
-//! client can take apart.
+//! not matter; a request that passes the gate lies inside the export, is whole blocks unless any byte
+//! was offered, is not too large, and writes only where that is allowed; every request gets exactly one
+//! answer that a client can take apart, in the form that was agreed on.
 
 use crate::input::Input;
 use crate::nbd_handshake::{client_flags, context_data, info_data};
@@ -11,8 +11,8 @@ use nearhead_disk::{BufferMut, Payload};
 use nearhead_engine::{ErrorKind, RequestError};
 use nearhead_nbd::TlsMode;
 use nearhead_nbd::protocol::constants::{
-    OPTION_MAGIC, REQUEST_MAGIC, SIMPLE_REPLY_MAGIC, STRUCTURED_REPLY_MAGIC, command, command_flag,
-    option,
+    EXTENDED_REPLY_MAGIC, EXTENDED_REQUEST_MAGIC, OPTION_MAGIC, REQUEST_MAGIC, SIMPLE_REPLY_MAGIC,
+    STRUCTURED_REPLY_MAGIC, command, command_flag, option,
 };
 use nearhead_nbd::protocol::{
     ClientCommand, ClientRequest, Event, Export, Intake, Machine, ReadAsked, STAGING_BYTES,
@@ -31,11 +31,15 @@ pub(crate) fn run(data: &[u8]) {
     let choice = input.byte();
     let step = 1 + usize::from(input.byte());
     let bytes = input.rest();
-    let structured = choice & 1 != 0;
+    let form = match choice {
+        _ if choice & 16 != 0 => option::EXTENDED_HEADERS,
+        _ if choice & 1 != 0 => option::STRUCTURED_REPLY,
+        _ => 0,
+    };
     let speak = |step| {
-        let mut talk = Talk::new(TlsMode::Off, None, choice & 4 != 0);
+        let mut talk = Talk::offering(TlsMode::Off, None, choice & 4 != 0, choice & 32 != 0);
         talk.pauses = choice & 8 != 0;
-        talk.speak(&opening(structured, choice & 2 != 0), usize::MAX);
+        talk.speak(&opening(form, choice & 2 != 0), usize::MAX);
         assert!(talk.machine.is_transmitting(), "the handshake failed");
         talk.sent.clear();
         talk.speak(bytes, step);
@@ -44,16 +48,16 @@ pub(crate) fn run(data: &[u8]) {
     let whole = speak(usize::MAX);
     let pieces = speak(step);
     assert!(pieces.is_same(&whole), "pieces of {step} bytes matter: {pieces:?} {whole:?}");
-    check_answers(&whole);
+    check_answers(&whole, form);
 }
 
 /// The handshake before the input.
-fn opening(structured: bool, allocation: bool) -> Vec<u8> {
+fn opening(form: u32, allocation: bool) -> Vec<u8> {
     let mut bytes = client_flags();
-    if structured {
-        bytes.extend(option_bytes(option::STRUCTURED_REPLY, &[]));
+    if form != 0 {
+        bytes.extend(option_bytes(form, &[]));
     }
-    if structured && allocation {
+    if form != 0 && allocation {
         let data = context_data(b"", &[b"base:allocation"]);
         bytes.extend(option_bytes(option::SET_META_CONTEXT, &data));
     }
@@ -77,7 +81,7 @@ pub(crate) struct Conversation {
     requests: Vec<String>,
     answered: Vec<u64>,
     /// Cookie and length of every read.
-    reads: Vec<(u64, u32)>,
+    reads: Vec<(u64, u64)>,
     closed: Option<&'static str>,
     pub(crate) stayed_in_handshake: bool,
     pub(crate) began_tls: bool,
@@ -95,13 +99,15 @@ impl Conversation {
 pub(crate) struct Talk {
     machine: Machine,
     read_only: bool,
+    /// Not only whole blocks.
+    any_byte: bool,
     /// Every request has to wait once.
     pauses: bool,
     sent: Vec<u8>,
     requests: Vec<String>,
     answered: Vec<u64>,
     /// Cookie and length of every read.
-    reads: Vec<(u64, u32)>,
+    reads: Vec<(u64, u64)>,
     closed: Option<&'static str>,
     stayed_in_handshake: bool,
     began_tls: bool,
@@ -113,7 +119,8 @@ struct Memory {
 
 impl Intake for Memory {
     fn admit(&mut self, bytes: usize) -> bool {
-        assert!(bytes <= REQUEST_BYTES_MAX as usize, "memory for {bytes} bytes");
+        // A copy of it, and the sectors at its ends, if it is no whole blocks.
+        assert!(bytes <= 2 * REQUEST_BYTES_MAX as usize + 20_480, "memory for {bytes} bytes");
         self.admits
     }
 
@@ -125,6 +132,10 @@ impl Intake for Memory {
 
 impl Talk {
     pub(crate) fn new(tls: TlsMode, refusal: Option<String>, read_only: bool) -> Self {
+        Self::offering(tls, refusal, read_only, false)
+    }
+
+    fn offering(tls: TlsMode, refusal: Option<String>, read_only: bool, any_byte: bool) -> Self {
         let info = ServiceInfo {
             description: "a disk".to_owned(),
             size_bytes: SIZE_BYTES,
@@ -137,9 +148,11 @@ impl Talk {
         };
         let export = Export::new(vec!["disk".into(), "alias".into()], info);
         let export = export.unwrap_or_else(|error| panic!("{error}"));
+        let export = if any_byte { export.at_any_byte() } else { export };
         Self {
             machine: Machine::new(Rc::new(export), tls, refusal),
             read_only,
+            any_byte,
             pauses: false,
             sent: Vec::new(),
             requests: Vec::new(),
@@ -209,10 +222,12 @@ impl Talk {
 
     /// Checks a request that passed the gate, and answers it.
     fn answer(&mut self, request: &ClientRequest) {
-        let ClientRequest { cookie, command, offset, len, .. } = *request;
-        let end = offset.checked_add(u64::from(len));
+        let ClientRequest { handle, command, offset, len, .. } = *request;
+        let cookie = handle.cookie;
+        let end = offset.checked_add(len);
         assert!(end.is_some_and(|end| end <= SIZE_BYTES), "outside: {request:?}");
-        assert!(offset % 512 == 0 && len % 512 == 0, "not blocks: {request:?}");
+        let is_whole = offset % 512 == 0 && len % 512 == 0;
+        assert!(is_whole || self.any_byte, "not blocks: {request:?}");
         self.requests.push(format!("{command:?} {cookie} {offset} {len} {}", request.fua));
         self.answered.push(cookie);
         let is_change = matches!(
@@ -222,25 +237,26 @@ impl Talk {
         assert!(!(is_change && self.read_only), "a change of a read-only export: {request:?}");
         if cookie % 5 == 4 {
             let error = RequestError::new(ErrorKind::Io, "a bad day");
-            return self.machine.reply_error(cookie, &error);
+            return self.machine.reply_error(handle, &error);
         }
         match command {
             ClientCommand::Read { one_chunk } => {
-                assert!(len <= REQUEST_BYTES_MAX, "too much: {len}");
+                assert!(len <= u64::from(REQUEST_BYTES_MAX), "too much: {len}");
                 self.reads.push((cookie, len));
                 let half = len as usize / 2;
                 let parts = vec![Payload::Zeros(half), Payload::Zeros(len as usize - half)];
-                self.machine.reply_read(ReadAsked { cookie, offset, len, one_chunk }, parts);
+                let len = len as u32;
+                self.machine.reply_read(ReadAsked { handle, len, one_chunk }, parts);
             }
             ClientCommand::BlockStatus { .. } => {
-                let extent = Extent { len: u64::from(len), hole: true, zero: true };
-                self.machine.reply_block_status(cookie, &[extent]);
+                let extent = Extent { len, hole: true, zero: true };
+                self.machine.reply_block_status(handle, &[extent]);
             }
             ClientCommand::Write => {
                 assert_eq!(request.payload.len(), len as usize, "{request:?}");
-                self.machine.reply_done(cookie);
+                self.machine.reply_done(handle);
             }
-            _ => self.machine.reply_done(cookie),
+            _ => self.machine.reply_done(handle),
         }
     }
 
@@ -259,7 +275,10 @@ impl Talk {
 }
 
 /// Takes the replies apart as a client does; each request that was answered is in them, once.
-fn check_answers(talk: &Conversation) {
+fn check_answers(talk: &Conversation, form: u32) {
+    let is_extended = form == option::EXTENDED_HEADERS;
+    let (chunk_magic, chunk_bytes) =
+        if is_extended { (EXTENDED_REPLY_MAGIC, 32) } else { (STRUCTURED_REPLY_MAGIC, 20) };
     let read_bytes = |cookie: u64| {
         let found = talk.reads.iter().find(|(read, _)| *read == cookie);
         found.map(|(_, len)| *len as usize)
@@ -273,6 +292,7 @@ fn check_answers(talk: &Conversation) {
         let cookie = u64::from(word(8)) << 32 | u64::from(word(12));
         let (magic, errno) = (word(0), word(4));
         if magic == SIMPLE_REPLY_MAGIC {
+            assert!(!is_extended, "a simple reply under extended headers");
             finished.push(cookie);
             // Two requests may share a cookie: then a client cannot tell either, and nor can this.
             let shared = talk.answered.iter().filter(|known| **known == cookie).count() > 1;
@@ -284,15 +304,18 @@ fn check_answers(talk: &Conversation) {
             rest = &rest[16 + content..];
             continue;
         }
-        assert_eq!(magic, STRUCTURED_REPLY_MAGIC, "not a reply: {rest:02x?}");
-        assert!(rest.len() >= 20, "half a chunk: {rest:02x?}");
+        assert_eq!(magic, chunk_magic, "not a reply: {rest:02x?}");
+        assert!(form != 0, "a chunk for a client that did not agree to chunks");
+        assert!(rest.len() >= chunk_bytes, "half a chunk: {rest:02x?}");
         let is_last = errno >> 16 & 1 == 1;
         if is_last {
             finished.push(cookie);
         }
-        let len = word(16) as usize;
-        assert!(rest.len() >= 20 + len, "a chunk without its {len} bytes");
-        rest = &rest[20 + len..];
+        // Nothing here is so long that the upper half of an extended length counts.
+        assert!(!is_extended || word(24) == 0, "a chunk of more than 4 GiB");
+        let len = word(if is_extended { 28 } else { 16 }) as usize;
+        assert!(rest.len() >= chunk_bytes + len, "a chunk without its {len} bytes");
+        rest = &rest[chunk_bytes + len..];
     }
     for cookie in &talk.answered {
         let count = |list: &[u64]| list.iter().filter(|known| *known == cookie).count();
@@ -329,8 +352,29 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
     ];
     let mut seeds: Vec<Vec<u8>> =
         requests.iter().map(|request| [&[3, 10][..], request].concat()).collect();
-    for choice in 0..16 {
+    for choice in (0..16).chain(32..48) {
         seeds.push([&[choice, 27][..], &requests.concat()].concat());
     }
+    let odd = [request_bytes(command::WRITE, 0, 1, 511, 3), vec![0x5a; 3]].concat();
+    seeds.push([&[32, 5][..], &odd, &request_bytes(command::TRIM, 1, 2, 100, 9999)].concat());
+    // A refused write whose payload is skipped, and what follows it.
+    let refused = [request_bytes(command::WRITE, 64, 1, 0, 900), vec![0x5a; 900]].concat();
+    seeds.push([&[1, 50][..], &refused, &request_bytes(command::FLUSH, 0, 2, 0, 0)].concat());
+    let extended: Vec<_> = requests.iter().map(|request| extended_bytes(request)).collect();
+    let with_payload = command_flag::PAYLOAD_LEN;
+    let status = request_bytes(command::BLOCK_STATUS, with_payload, 12, 0, 12);
+    let status = [extended_bytes(&status), vec![0; 12]].concat();
+    for choice in [16, 18, 22, 26, 50] {
+        seeds.push([&[choice, 31][..], &status, &extended.concat()].concat());
+    }
     seeds
+}
+
+/// The same request under extended headers.
+fn extended_bytes(request: &[u8]) -> Vec<u8> {
+    let mut bytes = EXTENDED_REQUEST_MAGIC.to_be_bytes().to_vec();
+    bytes.extend(&request[4..24]);
+    bytes.extend([0; 4]);
+    bytes.extend(&request[24..]);
+    bytes
 }

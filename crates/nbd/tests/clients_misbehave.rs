@@ -7,10 +7,10 @@ mod support;
 
 use nearhead_disk::Nanos;
 use nearhead_nbd::protocol::constants::{command, errno, option, option_reply};
-use nearhead_nbd::{Ending, Limits, Server, ServerError};
+use nearhead_nbd::{Ending, Limits, Server, ServerError, SocketAccess};
 use std::io::{Read, Write};
 use support::client::request;
-use support::{Bare, Directory, TestServer, pattern};
+use support::{Bare, Builder, Directory, TestServer, pattern};
 
 /// A whole conversation: write, read back.
 fn serves(server: &TestServer, seed: u64) {
@@ -113,7 +113,6 @@ fn bad_requests_are_refused_one_by_one() {
     let size = support::DISK_BYTES;
     let cases = [
         (command::READ, size, 512, errno::INVAL),
-        (command::READ, 1, 512, errno::INVAL),
         (command::READ, 0, u32::MAX, errno::INVAL),
         (command::READ, u64::MAX, 1, errno::INVAL),
         (command::TRIM, size - 512, 1024, errno::INVAL),
@@ -134,6 +133,123 @@ fn bad_requests_are_refused_one_by_one() {
     client.send(&[0; 28]);
     assert!(client.is_closed(), "a lost stream is the end");
     serves(&server, 5);
+}
+
+#[test]
+fn a_large_write_that_is_refused_is_taken_in_first_and_its_client_lives_on() {
+    let read_only = TestServer::start_with(|builder| builder, Bare::read_only);
+    let whole = TestServer::start_with(Builder::whole_blocks, |bare| bare);
+    let server = TestServer::start();
+    let size = support::DISK_BYTES;
+    // More than sockets hold, so that an answer ahead of it would be read in the middle of it.
+    let (large, too_large) = (8 << 20, 40 << 20);
+    let cases = [
+        (&server, 0, size - 512, large, errno::NOSPC),
+        (&server, 0, 0, too_large, errno::INVAL),
+        (&server, 1 << 6, 0, large, errno::INVAL),
+        (&read_only, 0, 0, large, errno::PERM),
+        (&whole, 0, 1, large, errno::INVAL),
+    ];
+    for (cookie, (server, flags, offset, len, expected)) in (0..).zip(cases) {
+        let mut client = server.connect().go();
+        let mut header = request(command::WRITE, cookie, offset, len);
+        header[4..6].copy_from_slice(&u16::to_be_bytes(flags));
+        client.send(&header);
+        let half = vec![7; len as usize / 2];
+        client.send(&half);
+        // Half a payload is there, and no answer.
+        client.stream.set_nonblocking(true).unwrap();
+        let early = client.stream.read(&mut [0; 16]).map_err(|error| error.kind());
+        assert_eq!(early, Err(std::io::ErrorKind::WouldBlock), "an answer ahead of the payload");
+        client.stream.set_nonblocking(false).unwrap();
+        client.send(&half);
+        assert_eq!(client.reply(), (expected, cookie), "{len} bytes at {offset}");
+        client.request(command::READ, 99, 0, 512);
+        assert_eq!(client.reply(), (0, 99));
+        assert_eq!(client.read(512), [0; 512], "nothing of it was written");
+    }
+}
+
+#[test]
+fn a_refused_write_too_large_to_take_in_is_answered_before_the_end() {
+    let server = TestServer::start();
+    let mut client = server.connect().go();
+    client.request(command::WRITE, 5, 0, (64 << 20) + 1);
+    assert_eq!(client.reply(), (errno::INVAL, 5));
+    assert!(client.is_closed());
+    serves(&server, 10);
+}
+
+/// Waits until the server hangs up on a client, whatever it said before.
+fn await_end(client: &mut support::client::Client) {
+    // An error is an end too: of what the client sent, something was not read.
+    let _ = client.stream.read_to_end(&mut Vec::new());
+}
+
+#[test]
+fn handshakes_that_do_not_end_are_let_go_and_counted() {
+    let limits = Limits { handshake_max: Nanos::from_millis(1), ..Limits::default() };
+    let server = TestServer::start_with(|builder| builder.limits(limits), |bare| bare);
+    let mut silent: Vec<_> = (0..3).map(|_| server.connect()).collect();
+    let mut slow = server.connect();
+    slow.greet();
+    // An option that never ends.
+    slow.send(b"IHAVEOPT\0\0\0\x07\0\0\0\x06half");
+    for client in silent.iter_mut().chain([&mut slow]) {
+        await_end(client);
+    }
+    server.await_count("unfinished", 4);
+    server.await_count("open", 0);
+}
+
+#[test]
+fn handshakes_that_do_not_end_make_room_for_those_that_do() {
+    let limits = Limits { connections_max: 3, handshake_yields: Nanos::ZERO, ..Limits::default() };
+    let server = TestServer::start_with(|builder| builder.limits(limits), |bare| bare);
+    let mut served = server.connect().go();
+    let mut loris: Vec<_> = (0..2).map(|_| server.connect()).collect();
+    server.await_count("open", 3);
+    let mut third = server.connect().go();
+    // The oldest one goes.
+    await_end(&mut loris[0]);
+    let mut fourth = server.connect().go();
+    await_end(&mut loris[1]);
+    for client in [&mut served, &mut third, &mut fourth] {
+        client.request(command::READ, 1, 0, 512);
+        assert_eq!(client.reply(), (0, 1));
+        client.read(512);
+    }
+    assert_eq!((server.count("unfinished"), server.count("refused")), (2, 0));
+    // Nobody is left that could go.
+    let mut fifth = server.connect();
+    fifth.greet();
+    fifth.option(option::GO, &[0; 6]);
+    assert_eq!(fifth.option_reply().0, option_reply::ERR_POLICY);
+}
+
+#[test]
+fn a_unix_socket_belongs_to_whom_it_is_given_from_its_first_moment() {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    let directory = Directory::new();
+    let own = std::fs::metadata(directory.path(".")).unwrap().gid();
+    // Only root may give a file to a group that it is not in.
+    let group = if own == 0 { 12_345 } else { own };
+    let cases = [
+        (Some(0o660), Some(group), 0o660),
+        (None, Some(group), 0o660),
+        (Some(0o600), None, 0o600),
+        (Some(0o666), None, 0o666),
+    ];
+    for (mode, group, expected) in cases {
+        let path = directory.path("socket");
+        let access = SocketAccess { mode, group };
+        let listening = Server::<Bare>::builder().listen_unix_for(&path, access).unwrap();
+        let found = std::fs::metadata(&path).unwrap();
+        assert_eq!(found.permissions().mode() & 0o777, expected);
+        assert_eq!(found.gid(), group.unwrap_or(own));
+        drop(listening);
+        assert!(!path.exists());
+    }
 }
 
 #[test]
@@ -158,14 +274,14 @@ fn a_full_server_says_so_and_serves_again_when_somebody_leaves() {
 #[test]
 fn clients_that_hold_memory_and_do_nothing_are_cut_off_when_others_need_it() {
     let limits = Limits {
-        bytes_max: 0, // The least there is: two requests of the largest size.
+        bytes_max: 0, // The least there is: three requests of the largest size.
         client_bytes_max: 64 << 20,
         stall_max: Nanos::ZERO,
         ..Limits::default()
     };
     let server = TestServer::start_with(|builder| builder.limits(limits), |bare| bare);
     let largest = 32 << 20;
-    let mut hoarders: Vec<_> = (0..2).map(|_| server.connect().go()).collect();
+    let mut hoarders: Vec<_> = (0..3).map(|_| server.connect().go()).collect();
     for hoarder in &mut hoarders {
         hoarder.request(command::WRITE, 1, 0, largest);
         hoarder.send(&[1; 100]);

@@ -31,7 +31,7 @@ fn nbdinfo_finds_every_promise_kept() {
         "can_multi_conn: true",
         "can_trim: true",
         "can_zero: true",
-        "block_size_minimum: 512",
+        "block_size_minimum: 1",
         "block_size_preferred: 4096",
         "block_size_maximum: 33554432",
     ] {
@@ -115,6 +115,32 @@ fn qemu_io_writes_zeroes_discards_and_flushes() {
 }
 
 #[test]
+fn nbddump_reads_a_few_bytes_and_qemu_io_writes_them() {
+    let Some(mut qemu_io) = tool("qemu-io", "qemu-utils") else { return };
+    let server = TestServer::start();
+    let mut commands = Vec::new();
+    for command in [
+        "write -P 0xaa 0 4k",
+        "write -P 0xbb 1000 100",
+        "write -f -P 0xcc 1100 1",
+        "write -z 2000 1500",
+        "read -P 0xaa 0 1000",
+        "read -P 0xbb 1000 100",
+        "read -P 0xcc 1100 1",
+        "read -P 0xaa 1101 899",
+        "read -P 0 2000 1500",
+        "read -P 0xaa 3500 596",
+    ] {
+        commands.extend(["-c", command]);
+    }
+    let said = run(qemu_io.args(["-f", "raw"]).args(commands).arg(server.uri("")));
+    assert!(!said.contains("failed") && !said.contains("rror"), "{said}");
+    let Some(mut nbddump) = tool("nbddump", "libnbd-bin") else { return };
+    let dump = run(nbddump.arg("--length=64").arg(server.uri("")));
+    assert!(dump.contains("aa aa aa aa"), "{dump}");
+}
+
+#[test]
 fn fio_verifies_what_it_wrote_with_many_requests_in_flight() {
     let Some(mut fio) = tool("fio", "fio") else { return };
     if !run(Command::new("fio").arg("--enghelp")).contains("nbd") {
@@ -147,7 +173,7 @@ h = nbd.NBD()
 h.add_meta_context(nbd.CONTEXT_BASE_ALLOCATION)
 h.connect_uri(sys.argv[1])
 assert h.get_structured_replies_negotiated()
-assert h.get_block_size(nbd.SIZE_MINIMUM) == 512
+assert h.get_block_size(nbd.SIZE_MINIMUM) == 1
 data = os.urandom(65536)
 h.pwrite(data, 4096, nbd.CMD_FLAG_FUA)
 assert h.pread(65536, 4096) == data
@@ -174,12 +200,27 @@ def fails(expected, operation, *arguments):
         assert error.errnum == expected, (error.string, error.errnum)
     else:
         raise AssertionError("a bad request was served")
-fails(errno.EINVAL, h.pread, 100, 0)
 fails(errno.EINVAL, h.pread, 512, h.get_size())
 fails(errno.ENOSPC, h.pwrite, data, h.get_size() - 512)
 fails(errno.EINVAL, h.trim, 1 << 20, h.get_size() - 512)
-fails(errno.EINVAL, h.block_status, 512, 7, lambda *arguments: 0)
+# Larger than sockets hold, and larger than the largest request: the connection lives on.
+fails(errno.ENOSPC, h.pwrite, bytes(8 << 20), h.get_size() - 512)
+fails(errno.EINVAL, h.pwrite, bytes(40 << 20), 0)
 assert h.pread(512, 0) == bytes(512)
+# Any byte.
+h.pwrite(b"abc", 511)
+h.pwrite(b"d", 514, nbd.CMD_FLAG_FUA)
+assert h.pread(6, 510) == b"\0abcd\0"
+h.zero(2, 512)
+assert h.pread(6, 510) == b"\0a\0\0d\0"
+h.trim(1, 514)
+h.block_status(10, 7, lambda context, offset, entries, error: extents.append(entries))
+assert extents[-1][0] == 10, extents
+odd = [h.aio_pwrite(nbd.Buffer.from_bytearray(bytearray([i + 1]) * 7), i * 7) for i in range(64)]
+while h.aio_in_flight():
+    h.poll(-1)
+assert all(h.aio_command_completed(cookie) for cookie in odd)
+assert h.pread(64 * 7, 0) == b"".join(bytes([i + 1]) * 7 for i in range(64))
 cookies = [h.aio_pwrite(nbd.Buffer.from_bytearray(bytearray([i]) * 4096), i * 4096) for i in range(64)]
 while h.aio_in_flight():
     h.poll(-1)

@@ -86,8 +86,8 @@ fn refused(builder: Result<Builder, ServerError>) -> ServerError {
 #[test]
 fn without_a_socket_no_server_starts() {
     assert!(matches!(refused(Ok(Server::builder())), ServerError::NothingToListenOn));
-    let error = refused(Server::builder().listen_tcp("127.0.0.1"));
-    assert!(error.to_string().starts_with("listen on 127.0.0.1: "), "{error}");
+    let error = refused(Server::builder().listen_tcp("127.0.0.1:x"));
+    assert!(error.to_string().starts_with("listen on 127.0.0.1:x: "), "{error}");
     let missing = Directory::new().path("no/such/directory/socket");
     let error = refused(Server::builder().listen_unix(&missing));
     assert!(error.to_string().contains("no/such/directory/socket"), "{error}");

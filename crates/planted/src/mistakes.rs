@@ -108,4 +108,12 @@ mistakes! {
     WriteCacheInverted "write-cache-inverted" "the attribute of a device's write cache is read the wrong way round",
     DurableFileNotDurable "durable-file-not-durable" "a log's file is written without the flag of a durable write",
     DeviceFlushNotSent "device-flush-not-sent" "a flush of a real disk is answered without a system call",
+    WriteFuaDropped "write-fua-dropped" "an NBD write reaches the service without FUA",
+    TrimFuaDropped "trim-fua-dropped" "an NBD trim reaches the service without FUA",
+    ZeroesFuaDropped "zeroes-fua-dropped" "an NBD write-zeroes reaches the service without FUA",
+    SectorFuaDropped "sector-fua-dropped" "sectors that an NBD request covers in part are written without FUA",
+    SectorNotHeld "sector-not-held" "others change a sector between its read and its write",
+    ReplyToSuccessor "reply-to-successor" "replies to a client that left go to the next one at its place",
+    BareFlushEarly "bare-flush-early" "a bare disk's flush is answered before the disk answered it",
+    BareFlushCoversLater "bare-flush-covers-later" "a bare disk's flush counts for writes that ended after it was sent",
 }

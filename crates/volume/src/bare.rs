@@ -18,6 +18,7 @@ use nearhead_disk::{
     Class, Command, CommandId, Disk, DiskError, DiskErrorKind, Nanos, Payload, Submission, Ticket,
 };
 use nearhead_engine::{ErrorKind, Operation, Reply, Request, RequestError, RequestId};
+use nearhead_planted::{Mistake, is_made};
 pub use slots::Slots;
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
@@ -220,7 +221,8 @@ impl<D: Disk> BareDisk<D> {
         let depth_max = usize::from(self.disk.properties().queue_depth_max);
         while self.commands.len() < depth_max {
             let Some(mut work) = self.waiting.pop_front() else { break };
-            if matches!(work.operation, Operation::Flush) && !self.is_dirty() {
+            let is_flush = matches!(work.operation, Operation::Flush);
+            if is_flush && (!self.is_dirty() || is_made(Mistake::BareFlushEarly)) {
                 let result = self.dirt.flush_error.clone().map_or(Ok(Vec::new()), Err);
                 self.reply(work.id, result);
                 continue;
@@ -318,7 +320,10 @@ impl<D: Disk> BareDisk<D> {
         if piece.leaves_dirt {
             self.dirt.volatile_count += 1;
         }
-        if let Some(covers) = piece.covers {
+        if let Some(mut covers) = piece.covers {
+            if is_made(Mistake::BareFlushCoversLater) {
+                covers = self.dirt.volatile_count;
+            }
             self.book_flush(covers, &result);
         }
         let Some(slot) = piece.owner else {

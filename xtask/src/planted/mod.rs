@@ -81,6 +81,7 @@ const RUNGS: [Rung; 16] = [
         "nbd",
         &[
             ("nearhead-nbd", "nearhead_nbd"),
+            ("nearhead-nbd", "power_cuts"),
             ("nearhead-nbd", "clients_misbehave"),
             ("nearhead-nbd", "server_life"),
             ("nearhead-nbd", "remote_disk"),

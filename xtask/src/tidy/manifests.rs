@@ -48,7 +48,16 @@ const LAYERS: &[(&str, &[&str])] = &[
             "nearhead-volume",
         ],
     ),
-    ("nearhead-nbd", &["nearhead-format", "nearhead-disk", "nearhead-engine", "nearhead-volume"]),
+    (
+        "nearhead-nbd",
+        &[
+            "nearhead-planted",
+            "nearhead-format",
+            "nearhead-disk",
+            "nearhead-engine",
+            "nearhead-volume",
+        ],
+    ),
     ("nearhead-one-file", &["nearhead-disk", "nearhead-engine", "nearhead-volume"]),
     ("nearhead-settings", &["nearhead-format", "nearhead-disk", "nearhead-engine"]),
     ("nearhead-coordinate", &[]),

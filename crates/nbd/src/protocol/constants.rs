@@ -1,7 +1,8 @@
 //! The numbers of the NBD protocol, as its specification gives them.
 //!
 //! Source: the `NetworkBlockDevice` project's `doc/proto.md`, sections "Values" and "Transmission
-//! phase"; every number on the wire is big-endian. Only what this server speaks is listed.
+//! phase"; every number on the wire is big-endian. Only what this server speaks is listed. Extended
+//! headers are those of its `NBD_OPT_EXTENDED_HEADERS`.
 
 /// First eight bytes of the server's greeting, `NBDMAGIC`.
 pub const GREETING_MAGIC: u64 = 0x4e42_444d_4147_4943;
@@ -16,8 +17,15 @@ pub const SIMPLE_REPLY_MAGIC: u32 = 0x6744_6698;
 /// Starts a chunk of a structured reply.
 pub const STRUCTURED_REPLY_MAGIC: u32 = 0x668e_33ef;
 
+/// Starts every request under extended headers.
+pub const EXTENDED_REQUEST_MAGIC: u32 = 0x21e4_1c71;
+/// Starts every chunk of a reply under extended headers.
+pub const EXTENDED_REPLY_MAGIC: u32 = 0x6e8a_278c;
+
 /// Length of a request's header, in bytes.
 pub const REQUEST_HEADER_BYTES: usize = 28;
+/// Length of a request's header under extended headers, in bytes.
+pub const EXTENDED_REQUEST_HEADER_BYTES: usize = 32;
 /// Length of an option's header, in bytes.
 pub const OPTION_HEADER_BYTES: usize = 16;
 /// Longest string (export name, context name, error message), in bytes.
@@ -51,6 +59,8 @@ pub mod option {
     pub const LIST_META_CONTEXT: u32 = 9;
     /// Choose metadata contexts for `BLOCK_STATUS`.
     pub const SET_META_CONTEXT: u32 = 10;
+    /// Use extended headers: 64-bit lengths, and structured replies to everything.
+    pub const EXTENDED_HEADERS: u32 = 11;
 }
 
 /// Types of replies to options.
@@ -77,6 +87,8 @@ pub mod option_reply {
     pub const ERR_BLOCK_SIZE_REQD: u32 = (1 << 31) + 8;
     /// The option is too long.
     pub const ERR_TOO_BIG: u32 = (1 << 31) + 9;
+    /// Extended headers are in the way: what was asked for is part of them, or needs them.
+    pub const ERR_EXT_HEADER_REQD: u32 = (1 << 31) + 10;
 }
 
 /// Facts that `INFO` and `GO` can tell.
@@ -149,6 +161,8 @@ pub mod command_flag {
     pub const REQ_ONE: u16 = 1 << 3;
     /// Fail rather than zero slowly.
     pub const FAST_ZERO: u16 = 1 << 4;
+    /// The length counts a payload that follows; extended headers only.
+    pub const PAYLOAD_LEN: u16 = 1 << 5;
 }
 
 /// Types of chunks in a structured reply, and the flag of the last one.
@@ -163,6 +177,8 @@ pub mod chunk {
     pub const OFFSET_HOLE: u16 = 2;
     /// Extents of a metadata context.
     pub const BLOCK_STATUS: u16 = 5;
+    /// The same with 64-bit lengths, under extended headers.
+    pub const BLOCK_STATUS_EXT: u16 = 6;
     /// The request failed.
     pub const ERROR: u16 = (1 << 15) + 1;
 }

@@ -5,6 +5,8 @@
 //! promised that [`ServiceInfo`] does not say.
 
 use super::constants::flag;
+use super::request::{ClientCommand, ClientRequest};
+use nearhead_disk::ALIGN_BYTES;
 use nearhead_volume::ServiceInfo;
 use std::fmt;
 
@@ -32,6 +34,8 @@ impl std::error::Error for ExportError {}
 pub struct Export {
     names: Vec<String>,
     info: ServiceInfo,
+    /// The service's own smallest block, whatever clients may use.
+    sector_bytes: u32,
 }
 
 impl Export {
@@ -55,9 +59,35 @@ impl Export {
                 info.block_bytes_min, info.request_bytes_max
             )
         } else {
-            return Ok(Self { names, info: Self::rounded(info) });
+            let sector_bytes = info.block_bytes_min;
+            return Ok(Self { names, info: Self::rounded(info), sector_bytes });
         };
         Err(ExportError { problem })
+    }
+
+    /// Takes requests at any byte: whoever serves this export puts whole blocks together.
+    #[must_use]
+    pub fn at_any_byte(mut self) -> Self {
+        self.info.block_bytes_min = 1;
+        self
+    }
+
+    /// Memory that `request` occupies until it is answered, and its answer until it is sent, in
+    /// bytes: its content, and copies where it does not cover whole sectors.
+    pub fn memory_bytes(&self, request: &ClientRequest) -> usize {
+        let sector = u64::from(self.sector_bytes);
+        let is_whole = request.offset.is_multiple_of(sector) && request.len.is_multiple_of(sector);
+        // Two sectors as they were read and two as they are written, and the rest of a page.
+        let sector_memory = (self.sector_bytes as usize).max(ALIGN_BYTES);
+        let copies = if is_whole { 0 } else { 4 * sector_memory + ALIGN_BYTES };
+        let content = || (request.len as usize).next_multiple_of(ALIGN_BYTES);
+        match request.command {
+            ClientCommand::Read { .. } => content() + copies,
+            ClientCommand::Write if is_whole => content(),
+            ClientCommand::Write => 2 * content() + copies,
+            ClientCommand::Trim | ClientCommand::WriteZeroes { .. } => copies,
+            ClientCommand::Flush | ClientCommand::Cache | ClientCommand::BlockStatus { .. } => 0,
+        }
     }
 
     /// Facts that fit each other: whole blocks, and the preferred block between the bounds.

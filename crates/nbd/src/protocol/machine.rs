@@ -7,23 +7,23 @@
 //! - it holds at most one staging buffer and one admitted payload; memory for a payload is taken
 //!   only after [`Intake::admit`] agreed;
 //! - every request that can be answered gets one answer: those refused at the gate from here, the
-//!   others from the owner. Only a stream that is lost (wrong magic, a payload too large even to
-//!   skip) ends without.
+//!   others from the owner. Only a stream that is lost (wrong magic) ends without;
+//! - the payload of a refused request is received and dropped, without ever being held, and only
+//!   then is the refusal sent: clients take an answer to what they still send for a broken server.
+//!   A payload beyond [`SKIP_BYTES_MAX`] is answered at once and ends the conversation.
 //!
 //! Call `poll` until it returns `None` or [`Event::Paused`] after every receive, and again after
 //! admission may have changed.
 
-use super::constants::{
-    GREETING_MAGIC, OPTION_HEADER_BYTES, OPTION_MAGIC, REQUEST_HEADER_BYTES, command, handshake,
-};
+use super::constants::{GREETING_MAGIC, OPTION_HEADER_BYTES, OPTION_MAGIC, command, handshake};
 use super::export::Export;
 use super::inbox::{Inbox, STAGING_BYTES};
 use super::options::{self, Negotiation, Outcome, TlsMode};
 use super::outbox::Outbox;
-use super::reply::{self, ReadAsked};
-use super::request::{Agreed, ClientCommand, ClientRequest, Header, validate_request};
+use super::reply::{self, Handle, ReadAsked, Replies};
+use super::request::{Agreed, ClientCommand, ClientRequest, Header, Refusal, validate_request};
 use super::wire::Fields;
-use nearhead_disk::{ALIGN_BYTES, BufferMut, Payload};
+use nearhead_disk::{BufferMut, Payload};
 use nearhead_engine::RequestError;
 use nearhead_volume::Extent;
 use std::rc::Rc;
@@ -33,7 +33,7 @@ pub const OPTION_BYTES_MAX: usize = 16 * 1024;
 
 /// Longest option, and longest payload of a refused write, that is skipped rather than taken as
 /// the end of the conversation, in bytes.
-pub const SKIP_BYTES_MAX: u32 = 64 << 20;
+pub const SKIP_BYTES_MAX: u64 = 64 << 20;
 
 /// Rests of payloads from this size on are received alone, straight into their buffer, in bytes.
 const DIRECT_BYTES: usize = 64 * 1024;
@@ -73,11 +73,22 @@ pub enum Event {
 enum Phase {
     ClientFlags,
     Option,
-    SkipOption { left: u32 },
+    SkipOption {
+        left: u64,
+    },
     AwaitTls,
     Request,
-    Payload { request: ClientRequest, buffer: BufferMut, filled: usize },
-    SkipPayload { left: u32 },
+    Payload {
+        request: ClientRequest,
+        buffer: BufferMut,
+        filled: usize,
+    },
+    /// The rest of a refused request's payload; then it is told.
+    SkipPayload {
+        left: u64,
+        handle: Handle,
+        refusal: Refusal,
+    },
     Closed,
 }
 
@@ -127,7 +138,8 @@ impl Machine {
     /// Where the next received bytes go, in order: the rest of a payload, then headers. Either may
     /// be empty. `staging` lends memory to idle connections; see [`Machine::settle`].
     pub fn receive_slices<'a>(&'a mut self, staging: &mut Vec<u8>) -> [&'a mut [u8]; 2] {
-        let room = if self.large_payloads { HEADER_ROOM_BYTES } else { STAGING_BYTES };
+        let large = self.large_payloads && !matches!(self.phase, Phase::SkipPayload { .. });
+        let room = if large { HEADER_ROOM_BYTES } else { STAGING_BYTES };
         match &mut self.phase {
             Phase::Payload { request, buffer, filled } => {
                 let rest = &mut buffer[*filled..request.len as usize];
@@ -212,12 +224,9 @@ impl Machine {
             }
             Phase::Request => self.request(intake),
             Phase::Payload { .. } => self.payload(),
-            Phase::SkipPayload { left } => {
+            Phase::SkipPayload { left, .. } => {
                 let skipped = skip(&mut self.inbox, left);
-                if *left == 0 {
-                    self.phase = Phase::Request;
-                }
-                skipped
+                if *left == 0 { self.end_skip() } else { skipped }
             }
             Phase::AwaitTls | Phase::Closed => Step::Starved,
         }
@@ -263,10 +272,10 @@ impl Machine {
             let outcome = self.outbox.put_header(|out| {
                 options::answer_too_big(negotiation, option, len, OPTION_BYTES_MAX, out)
             });
-            if len > SKIP_BYTES_MAX {
+            if u64::from(len) > SKIP_BYTES_MAX {
                 return self.close(Some("an option too long even to skip"));
             }
-            self.phase = Phase::SkipOption { left: len };
+            self.phase = Phase::SkipOption { left: len.into() };
             outcome
         } else {
             let Ok(data) = fields.bytes(len as usize, "data") else { return Step::Starved };
@@ -284,7 +293,7 @@ impl Machine {
         match outcome {
             Outcome::Continue => Step::Again,
             Outcome::Transmission { allocation } => {
-                self.agreed = Agreed { structured: self.negotiation.structured, allocation };
+                self.agreed = Agreed { form: self.negotiation.form, allocation };
                 self.phase = Phase::Request;
                 Step::Again
             }
@@ -297,36 +306,30 @@ impl Machine {
     }
 
     fn request(&mut self, intake: &mut impl Intake) -> Step {
-        let Some(bytes) = self.inbox.waiting().first_chunk::<REQUEST_HEADER_BYTES>() else {
+        let form = self.agreed.form;
+        let header_bytes = Header::len_in(form);
+        if self.inbox.waiting().len() < header_bytes {
             return Step::Starved;
-        };
-        let Some(header) = Header::decode(bytes) else {
+        }
+        let Some(header) = Header::decode(self.inbox.waiting(), form) else {
             return self.close(Some("a request without its magic number"));
         };
         if header.kind == command::DISC {
-            self.inbox.consume(REQUEST_HEADER_BYTES);
+            self.inbox.consume(header_bytes);
             return self.close(None);
         }
         let request = match validate_request(&header, &self.export, self.agreed) {
             Ok(request) => request,
             Err(_) if self.outbox.len() > UNREAD_BYTES_MAX => return Step::Tell(Event::Paused),
             Err(refusal) => {
-                self.inbox.consume(REQUEST_HEADER_BYTES);
-                self.reply_errno(header.cookie, refusal.errno, &refusal.words);
-                if !header.carries_payload() {
-                    return Step::Again;
-                }
-                if header.len > SKIP_BYTES_MAX {
-                    return self.close(Some("a refused write too long even to skip"));
-                }
-                self.phase = Phase::SkipPayload { left: header.len };
-                return Step::Again;
+                self.inbox.consume(header_bytes);
+                return self.refuse(&header, refusal);
             }
         };
-        if !intake.admit(memory_bytes(&request)) {
+        if !intake.admit(self.export.memory_bytes(&request)) {
             return Step::Tell(Event::Paused);
         }
-        self.inbox.consume(REQUEST_HEADER_BYTES);
+        self.inbox.consume(header_bytes);
         if request.command == ClientCommand::Write {
             self.large_payloads = request.len as usize >= DIRECT_BYTES;
             let buffer = intake.payload_buffer(request.len as usize);
@@ -335,6 +338,26 @@ impl Machine {
         }
         self.large_payloads = false;
         Step::Tell(Event::Request(request))
+    }
+
+    /// Answers a request that did not pass the gate, once its payload is out of the way.
+    fn refuse(&mut self, header: &Header, refusal: Refusal) -> Step {
+        let handle = header.handle();
+        let payload_bytes = if header.carries_payload(self.agreed.form) { header.len } else { 0 };
+        if payload_bytes > SKIP_BYTES_MAX {
+            self.reply_errno(handle, refusal.errno, &refusal.words);
+            return self.close(Some("a refused request with a payload too long even to skip"));
+        }
+        self.phase = Phase::SkipPayload { left: payload_bytes, handle, refusal };
+        if payload_bytes == 0 { self.end_skip() } else { Step::Again }
+    }
+
+    fn end_skip(&mut self) -> Step {
+        let skipped = std::mem::replace(&mut self.phase, Phase::Request);
+        if let Phase::SkipPayload { handle, refusal, .. } = skipped {
+            self.reply_errno(handle, refusal.errno, &refusal.words);
+        }
+        Step::Again
     }
 
     fn payload(&mut self) -> Step {
@@ -360,44 +383,39 @@ impl Machine {
     }
 
     /// Answers a request that succeeded and has no content.
-    pub fn reply_done(&mut self, cookie: u64) {
-        reply::put_simple(&mut self.outbox, cookie, 0);
+    pub fn reply_done(&mut self, handle: Handle) {
+        self.replies().put_done(handle);
     }
 
     /// Answers a read.
     pub fn reply_read(&mut self, asked: ReadAsked, parts: Vec<Payload>) {
-        reply::put_read(&mut self.outbox, self.agreed.structured, asked, parts);
+        self.replies().put_read(asked, parts);
     }
 
     /// Answers a block status request.
-    pub fn reply_block_status(&mut self, cookie: u64, extents: &[Extent]) {
-        reply::put_block_status(&mut self.outbox, cookie, extents);
+    pub fn reply_block_status(&mut self, handle: Handle, extents: &[Extent]) {
+        self.replies().put_block_status(handle, extents);
     }
 
     /// Answers a request that failed.
-    pub fn reply_error(&mut self, cookie: u64, error: &RequestError) {
-        self.reply_errno(cookie, reply::errno_of(error.kind), &error.detail);
+    pub fn reply_error(&mut self, handle: Handle, error: &RequestError) {
+        self.reply_errno(handle, reply::errno_of(error.kind), &error.detail);
     }
 
-    fn reply_errno(&mut self, cookie: u64, errno: u32, words: &str) {
-        reply::put_error(&mut self.outbox, self.agreed.structured, cookie, errno, words);
+    fn reply_errno(&mut self, handle: Handle, errno: u32, words: &str) {
+        self.replies().put_error(handle, errno, words);
     }
-}
 
-/// Memory that a request occupies until it is answered, and its answer until it is sent, in bytes.
-pub fn memory_bytes(request: &ClientRequest) -> usize {
-    match request.command {
-        ClientCommand::Read { .. } | ClientCommand::Write => {
-            (request.len as usize).next_multiple_of(ALIGN_BYTES)
-        }
-        _ => 0,
+    fn replies(&mut self) -> Replies<'_> {
+        Replies { outbox: &mut self.outbox, form: self.agreed.form }
     }
 }
 
-fn skip(inbox: &mut Inbox, left: &mut u32) -> Step {
-    let skipped = inbox.waiting().len().min(*left as usize);
+fn skip(inbox: &mut Inbox, left: &mut u64) -> Step {
+    let waiting = inbox.waiting().len();
+    let skipped = usize::try_from(*left).map_or(waiting, |left| waiting.min(left));
     inbox.consume(skipped);
-    *left -= skipped as u32;
+    *left -= skipped as u64;
     if *left == 0 || skipped > 0 { Step::Again } else { Step::Starved }
 }
 

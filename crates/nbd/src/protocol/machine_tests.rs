@@ -2,9 +2,10 @@
 
 use super::*;
 use crate::protocol::constants::{command_flag, errno, option};
+use crate::protocol::reply::Form;
 use crate::protocol::testing::{
-    CLIENT_FLAGS, Counter, context_data, feed, feed_with, info_data, machine, option as opt,
-    request, sent, transmitting,
+    CLIENT_FLAGS, Counter, context_data, extended_request, feed, feed_with, info_data, machine,
+    option as opt, request, sent, transmitting, transmitting_in,
 };
 use proptest::prelude::*;
 
@@ -37,7 +38,7 @@ fn a_pipelined_batch_is_understood_however_it_is_cut() {
         assert_eq!(requests.len(), 8, "step {step}");
         for (at, request) in requests.iter().step_by(2).enumerate() {
             assert!(request.fua);
-            assert_eq!(request.cookie, at as u64);
+            assert_eq!(request.handle.cookie, at as u64);
             let expected = vec![at as u8 + 1; request.len as usize];
             assert!(bytes_of(&request.payload) == expected, "payload {at}, step {step}");
         }
@@ -57,11 +58,52 @@ fn a_refused_write_is_skipped_and_answered_and_the_next_request_is_served() {
     bytes.extend(request(command::READ, 0, 4, 0, 512));
     let served = requests(feed(&mut machine, &bytes, 10_000));
     assert_eq!(served.len(), 1);
-    assert_eq!(served[0].cookie, 4);
+    assert_eq!(served[0].handle.cookie, 4);
     let replies = sent(&mut machine);
     assert_eq!(replies.len(), 3 * 16);
     assert_eq!(replies[4..8], errno::NOSPC.to_be_bytes());
     assert_eq!(replies[20..24], errno::INVAL.to_be_bytes());
+}
+
+#[test]
+fn a_refusal_is_told_only_when_the_whole_payload_is_there() {
+    let size = 1 << 20;
+    let too_long = 300 * 1024;
+    // Outside, too large, an unknown flag.
+    for (flags, offset, len) in [(0, size, 512), (0, 0, too_long), (8, 0, 4096)] {
+        let mut machine = transmitting(true, false);
+        let message = request(command::WRITE, flags, 1, offset, len);
+        let payload = vec![9; len as usize];
+        assert!(feed(&mut machine, &message, 28).is_empty());
+        assert!(feed(&mut machine, &payload[1..], 70_000).is_empty());
+        let early = sent(&mut machine);
+        assert!(early.is_empty(), "answered while the client still sends: {early:02x?}");
+        assert!(machine.inbox.held_bytes() <= STAGING_BYTES, "the payload is dropped as it comes");
+        assert!(feed(&mut machine, &payload[..1], 1).is_empty());
+        assert!(!sent(&mut machine).is_empty());
+        let next = request(command::READ, 0, 2, 0, 512);
+        assert_eq!(requests(feed(&mut machine, &next, 28)).len(), 1);
+    }
+}
+
+#[test]
+fn payloads_of_extended_requests_that_have_none_are_dropped_too() {
+    let mut machine = transmitting_in(Form::Extended, true);
+    let flags = command_flag::PAYLOAD_LEN;
+    let mut bytes = extended_request(command::BLOCK_STATUS, flags, 1, 0, 12);
+    bytes.extend([7; 12]);
+    bytes.extend(extended_request(command::TRIM, 0, 2, 0, 1 << 20));
+    bytes.extend(extended_request(command::WRITE, flags, 3, 512, 1024));
+    bytes.extend([5; 1024]);
+    let served = requests(feed(&mut machine, &bytes, 50));
+    assert_eq!(served.len(), 2);
+    assert_eq!((served[0].command, served[0].len), (ClientCommand::Trim, 1 << 20));
+    assert_eq!(bytes_of(&served[1].payload), vec![5; 1024]);
+    let refused = sent(&mut machine);
+    assert_eq!(refused[4..8], [0, 1, 0x80, 1], "one chunk, an error");
+    let events = feed(&mut machine, &extended_request(9, flags, 1, 0, SKIP_BYTES_MAX + 1), 32);
+    assert!(matches!(events[..], [Event::Closed(Some(_))]));
+    assert!(!sent(&mut machine).is_empty(), "answered before the end");
 }
 
 #[test]
@@ -132,8 +174,8 @@ fn survive(mut machine: Machine, bytes: &[u8], step: usize) {
         let events = feed_with(&mut machine, chunk, step, &mut intake);
         for event in &events {
             if let Event::Request(request) = event {
-                assert!(request.offset + u64::from(request.len) <= 1 << 20);
-                intake.bytes -= memory_bytes(request);
+                assert!(request.offset + request.len <= 1 << 20);
+                intake.bytes -= machine.export.memory_bytes(request);
             }
         }
         assert!(machine.inbox.held_bytes() <= STAGING_BYTES);
@@ -163,8 +205,20 @@ fn conversation() -> impl Strategy<Value = Vec<u8>> {
             bytes
         },
     );
+    let extended = (0_u16..9, any::<u8>(), any::<u16>(), 0_u32..(1 << 19)).prop_map(
+        |(kind, flags, offset, len)| {
+            let (offset, len) = (u64::from(offset) * 512, u64::from(len / 512 * 512));
+            let mut bytes = extended_request(kind, u16::from(flags), 1, offset, len);
+            if kind == command::WRITE || flags & 32 != 0 {
+                bytes.resize(bytes.len() + len as usize, 0xaa);
+            }
+            bytes
+        },
+    );
+    let with_extended = Just(opt(option::EXTENDED_HEADERS, &[]));
     let noise = prop::collection::vec(any::<u8>(), 0..64);
-    let message = prop_oneof![options, go, context, structured, requests, noise];
+    let message =
+        prop_oneof![options, go, context, structured, with_extended, requests, extended, noise];
     prop::collection::vec(message, 0..24).prop_map(|messages| messages.concat())
 }
 
@@ -177,6 +231,7 @@ proptest! {
         survive(machine(), &bytes, step);
         survive(machine(), &[&CLIENT_FLAGS[..], &bytes].concat(), step);
         survive(transmitting(true, true), &bytes, step);
+        survive(transmitting_in(Form::Extended, true), &bytes, step);
     }
 
     #[test]
@@ -186,15 +241,18 @@ proptest! {
     ) {
         survive(machine(), &[&CLIENT_FLAGS[..], &bytes].concat(), step);
         survive(transmitting(true, true), &bytes, step);
+        survive(transmitting_in(Form::Extended, true), &bytes, step);
     }
 
     #[test]
     fn cutting_a_conversation_elsewhere_changes_nothing(
         bytes in conversation(),
         step in 1_usize..5000,
+        is_extended: bool,
     ) {
+        let form = if is_extended { Form::Extended } else { Form::Structured };
         let run = |step| {
-            let mut machine = transmitting(true, true);
+            let mut machine = transmitting_in(form, true);
             let events = feed(&mut machine, &bytes, step);
             (format!("{events:?}"), sent(&mut machine))
         };

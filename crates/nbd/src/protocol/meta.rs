@@ -26,7 +26,7 @@ pub(crate) fn answer(
     let choosing = option == option::SET_META_CONTEXT;
     if choosing {
         negotiation.allocation_of = None;
-        if !negotiation.structured {
+        if !negotiation.form.is_structured() {
             let words = b"metadata contexts need structured replies; negotiate those first";
             return put_reply(out, option, reply::ERR_INVALID, words);
         }

@@ -19,9 +19,9 @@ pub(crate) mod wire;
 
 pub use export::{Export, ExportError, REQUEST_BYTES_MAX};
 pub use inbox::STAGING_BYTES;
-pub use machine::{Event, Intake, Machine, OPTION_BYTES_MAX, SKIP_BYTES_MAX, memory_bytes};
+pub use machine::{Event, Intake, Machine, OPTION_BYTES_MAX, SKIP_BYTES_MAX};
 pub use options::TlsMode;
 pub use outbox::{Outbox, SLICES_MAX};
-pub use reply::ReadAsked;
 pub(crate) use reply::tidy_extents;
+pub use reply::{Handle, ReadAsked};
 pub use request::{ClientCommand, ClientRequest};

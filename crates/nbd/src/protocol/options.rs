@@ -11,6 +11,7 @@
 use super::constants::{OPTION_REPLY_MAGIC, STRING_BYTES_MAX, info, option, option_reply as reply};
 use super::export::Export;
 use super::meta;
+use super::reply::Form;
 use super::wire::{Fields, Truncated};
 
 /// Most metadata context queries in one option.
@@ -29,7 +30,6 @@ pub enum TlsMode {
 }
 
 /// What was agreed with one client so far.
-#[expect(clippy::struct_excessive_bools, reason = "each is one answer of the client")]
 #[derive(Debug, Default)]
 pub(crate) struct Negotiation {
     pub(crate) tls: TlsMode,
@@ -38,7 +38,8 @@ pub(crate) struct Negotiation {
     pub(crate) fixed_newstyle: bool,
     /// The client does not want 124 zeros after `EXPORT_NAME`.
     pub(crate) no_zeroes: bool,
-    pub(crate) structured: bool,
+    /// What replies of the transmission phase look like.
+    pub(crate) form: Form,
     /// The canonical name of the export for which `base:allocation` was chosen.
     pub(crate) allocation_of: Option<String>,
     /// Every client is turned away with these words.
@@ -49,7 +50,7 @@ impl Negotiation {
     /// TLS forgets what was agreed in the clear (proto.md, "STARTTLS").
     pub(crate) fn restart_under_tls(&mut self) {
         self.tls_active = true;
-        self.structured = false;
+        self.form = Form::Simple;
         self.allocation_of = None;
     }
 }
@@ -99,7 +100,9 @@ pub(crate) fn answer(
         option::LIST => list(export, data, out),
         option::STARTTLS => start_tls(negotiation, data, out),
         option::INFO | option::GO => info_or_go(negotiation, export, option, data, out),
-        option::STRUCTURED_REPLY => structured_reply(negotiation, data, out),
+        option::STRUCTURED_REPLY | option::EXTENDED_HEADERS => {
+            reply_form(negotiation, option, data, out)
+        }
         option::LIST_META_CONTEXT | option::SET_META_CONTEXT => {
             meta::answer(negotiation, export, option, data, out);
             Outcome::Continue
@@ -164,7 +167,7 @@ fn export_name(
         return Outcome::Close(Some("the name of an export that does not exist"));
     };
     out.extend_from_slice(&export.info().size_bytes.to_be_bytes());
-    let flags = export.transmission_flags(negotiation.structured);
+    let flags = export.transmission_flags(negotiation.form.is_structured());
     out.extend_from_slice(&flags.to_be_bytes());
     if !negotiation.no_zeroes {
         out.extend_from_slice(&[0; 124]);
@@ -202,11 +205,28 @@ fn start_tls(negotiation: &Negotiation, data: &[u8], out: &mut Vec<u8>) -> Outco
     Outcome::StartTls
 }
 
-fn structured_reply(negotiation: &mut Negotiation, data: &[u8], out: &mut Vec<u8>) -> Outcome {
-    if !refuse_data(option::STRUCTURED_REPLY, data, out) {
-        negotiation.structured = true;
-        put_reply(out, option::STRUCTURED_REPLY, reply::ACK, &[]);
+/// Structured replies, or extended headers, which have them in them. There is no way back.
+fn reply_form(
+    negotiation: &mut Negotiation,
+    option: u32,
+    data: &[u8],
+    out: &mut Vec<u8>,
+) -> Outcome {
+    if refuse_data(option, data, out) {
+        return Outcome::Continue;
     }
+    if negotiation.form == Form::Extended {
+        let (kind, words) = if option == option::EXTENDED_HEADERS {
+            (reply::ERR_INVALID, "extended headers are on already")
+        } else {
+            (reply::ERR_EXT_HEADER_REQD, "extended headers are on, and have structured replies")
+        };
+        put_reply(out, option, kind, words.as_bytes());
+        return Outcome::Continue;
+    }
+    let is_extended = option == option::EXTENDED_HEADERS;
+    negotiation.form = if is_extended { Form::Extended } else { Form::Structured };
+    put_reply(out, option, reply::ACK, &[]);
     Outcome::Continue
 }
 
@@ -288,7 +308,8 @@ fn put_facts(
     let about = export.info();
     let mut body = info::EXPORT.to_be_bytes().to_vec();
     body.extend_from_slice(&about.size_bytes.to_be_bytes());
-    body.extend_from_slice(&export.transmission_flags(negotiation.structured).to_be_bytes());
+    let flags = export.transmission_flags(negotiation.form.is_structured());
+    body.extend_from_slice(&flags.to_be_bytes());
     put_reply(out, option, reply::INFO, &body);
     // Each fact once, however often it was asked for.
     for fact in [info::NAME, info::DESCRIPTION, info::BLOCK_SIZE] {

@@ -30,7 +30,7 @@ fn kinds(replies: &[(u32, u32, Vec<u8>)]) -> Vec<u32> {
 #[test]
 fn an_unknown_option_is_unsupported_and_the_next_one_is_understood() {
     let mut machine = greeted(machine());
-    for number in [0, 4, 11, 12, 77, u32::MAX] {
+    for number in [0, 4, 12, 77, u32::MAX] {
         assert_eq!(kinds(&ask(&mut machine, number, b"whatever")), [reply::ERR_UNSUP]);
     }
     assert_eq!(kinds(&ask(&mut machine, option::STRUCTURED_REPLY, &[])), [reply::ACK]);
@@ -174,7 +174,7 @@ fn export() -> Export {
 fn chosen_for(name: &str) -> Negotiation {
     Negotiation {
         fixed_newstyle: true,
-        structured: true,
+        form: Form::Structured,
         allocation_of: Some(name.to_owned()),
         ..Negotiation::default()
     }
@@ -232,7 +232,8 @@ fn bytes_smuggled_in_before_tls_are_noticed() {
 fn tls_forgets_what_was_agreed_in_the_clear() {
     let mut negotiation = chosen_for("disk");
     negotiation.restart_under_tls();
-    assert!(!negotiation.structured && negotiation.allocation_of.is_none());
+    assert_eq!(negotiation.form, Form::Simple);
+    assert!(negotiation.allocation_of.is_none());
 }
 
 #[test]
@@ -254,4 +255,22 @@ fn a_full_server_says_so() {
     let replies = option_replies(&out);
     assert_eq!(kinds(&replies), [reply::ERR_POLICY]);
     assert_eq!(replies[0].2, b"all 3 connections are in use");
+}
+
+#[test]
+fn extended_headers_have_structured_replies_in_them_and_no_way_back() {
+    let mut machine = greeted(machine());
+    let with_data = ask(&mut machine, option::EXTENDED_HEADERS, b"x");
+    assert_eq!(kinds(&with_data), [reply::ERR_INVALID]);
+    assert_eq!(kinds(&ask(&mut machine, option::STRUCTURED_REPLY, &[])), [reply::ACK]);
+    assert_eq!(kinds(&ask(&mut machine, option::EXTENDED_HEADERS, &[])), [reply::ACK]);
+    assert_eq!(kinds(&ask(&mut machine, option::EXTENDED_HEADERS, &[])), [reply::ERR_INVALID]);
+    let again = ask(&mut machine, option::STRUCTURED_REPLY, &[]);
+    assert_eq!(kinds(&again), [reply::ERR_EXT_HEADER_REQD]);
+    let choice = context_data(b"", &[b"base:allocation"]);
+    let replies = ask(&mut machine, option::SET_META_CONTEXT, &choice);
+    assert_eq!(kinds(&replies), [reply::META_CONTEXT, reply::ACK]);
+    let replies = ask(&mut machine, option::INFO, &info_data(b"", &[]));
+    let flags = u16::from_be_bytes(replies[0].2[10..12].try_into().unwrap());
+    assert_ne!(flags & flag::SEND_DF, 0);
 }

@@ -1,12 +1,16 @@
-//! Requests of the transmission phase, and the one gate they pass.
+//! Requests of the transmission phase, compact or extended, and the one gate they pass.
 //!
 //! [`Header::decode`] only takes bytes apart; [`validate_request`] is the only place that decides
 //! whether a service may see a request. What passes lies inside the export, is a whole number of
 //! blocks, is not larger than the largest request, writes only where writing is allowed, and uses
 //! only what was negotiated.
 
-use super::constants::{REQUEST_HEADER_BYTES, REQUEST_MAGIC, command, command_flag, errno};
+use super::constants::{
+    EXTENDED_REQUEST_HEADER_BYTES, EXTENDED_REQUEST_MAGIC, REQUEST_HEADER_BYTES, REQUEST_MAGIC,
+    command, command_flag, errno,
+};
 use super::export::Export;
+use super::reply::{Form, Handle};
 use super::wire::{Fields, Truncated};
 use nearhead_disk::Payload;
 
@@ -17,12 +21,20 @@ pub(crate) struct Header {
     pub(crate) kind: u16,
     pub(crate) cookie: u64,
     pub(crate) offset: u64,
-    pub(crate) len: u32,
+    pub(crate) len: u64,
 }
 
 impl Header {
-    /// Takes the header apart; `None` if the magic is wrong, after which the stream is lost.
-    pub(crate) fn decode(bytes: &[u8; REQUEST_HEADER_BYTES]) -> Option<Self> {
+    /// Bytes of a request's header.
+    pub(crate) fn len_in(form: Form) -> usize {
+        if form == Form::Extended { EXTENDED_REQUEST_HEADER_BYTES } else { REQUEST_HEADER_BYTES }
+    }
+
+    /// Takes the first [`Header::len_in`] of `bytes` apart; `None` if the magic is wrong, after
+    /// which the stream is lost.
+    pub(crate) fn decode(bytes: &[u8], form: Form) -> Option<Self> {
+        let is_extended = form == Form::Extended;
+        let expected = if is_extended { EXTENDED_REQUEST_MAGIC } else { REQUEST_MAGIC };
         let parse = || -> Result<(u32, Self), Truncated> {
             let mut fields = Fields::new(bytes);
             let magic = fields.u32("magic")?;
@@ -30,15 +42,22 @@ impl Header {
             let kind = fields.u16("type")?;
             let cookie = fields.u64("cookie")?;
             let offset = fields.u64("offset")?;
-            let len = fields.u32("length")?;
+            let len =
+                if is_extended { fields.u64("length")? } else { fields.u32("length")?.into() };
             Ok((magic, Self { flags, kind, cookie, offset, len }))
         };
-        parse().ok().filter(|(magic, _)| *magic == REQUEST_MAGIC).map(|(_, header)| header)
+        parse().ok().filter(|(magic, _)| *magic == expected).map(|(_, header)| header)
     }
 
-    /// Whether a payload of `len` bytes follows.
-    pub(crate) fn carries_payload(&self) -> bool {
-        self.kind == command::WRITE
+    /// Whether a payload of `len` bytes follows. Of a write always, also where extended headers
+    /// want the flag for it and the client forgot it; of anything else if the flag says so.
+    pub(crate) fn carries_payload(&self, form: Form) -> bool {
+        let is_told = form == Form::Extended && self.flags & command_flag::PAYLOAD_LEN != 0;
+        self.kind == command::WRITE || is_told
+    }
+
+    pub(crate) fn handle(&self) -> Handle {
+        Handle { cookie: self.cookie, offset: self.offset }
     }
 }
 
@@ -76,15 +95,16 @@ pub enum ClientCommand {
 #[derive(Debug)]
 pub struct ClientRequest {
     /// Comes back in the reply.
-    pub cookie: u64,
+    pub handle: Handle,
     /// What to do.
     pub command: ClientCommand,
     /// Reply only once durable.
     pub fua: bool,
     /// First byte; 0 for a flush.
     pub offset: u64,
-    /// Number of bytes; 0 for a flush.
-    pub len: u32,
+    /// Number of bytes; 0 for a flush. Reads and writes are no longer than the largest request,
+    /// which 32 bits count.
+    pub len: u64,
     /// The bytes of a write.
     pub payload: Payload,
 }
@@ -105,7 +125,7 @@ fn refuse<T>(errno: u32, words: String) -> Result<T, Refusal> {
 /// What this connection agreed on, as far as requests depend on it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Agreed {
-    pub(crate) structured: bool,
+    pub(crate) form: Form,
     pub(crate) allocation: bool,
 }
 
@@ -117,7 +137,7 @@ pub(crate) fn validate_request(
 ) -> Result<ClientRequest, Refusal> {
     let command = validate_command(header, export, agreed)?;
     let mut request = ClientRequest {
-        cookie: header.cookie,
+        handle: header.handle(),
         command,
         fua: header.flags & command_flag::FUA != 0,
         offset: header.offset,
@@ -143,12 +163,17 @@ fn validate_command(
     let mut allowed = command_flag::FUA;
     let command = match header.kind {
         command::READ => {
-            if agreed.structured {
+            if agreed.form.is_structured() {
                 allowed |= command_flag::DF;
             }
             ClientCommand::Read { one_chunk: has(command_flag::DF) }
         }
-        command::WRITE => ClientCommand::Write,
+        command::WRITE => {
+            if agreed.form == Form::Extended {
+                allowed |= command_flag::PAYLOAD_LEN;
+            }
+            ClientCommand::Write
+        }
         command::FLUSH => ClientCommand::Flush,
         command::TRIM => ClientCommand::Trim,
         command::CACHE => ClientCommand::Cache,
@@ -192,17 +217,17 @@ fn validate_range(header: &Header, export: &Export, command: ClientCommand) -> R
     let info = export.info();
     let Header { offset, len, .. } = *header;
     let transfers = matches!(command, ClientCommand::Read { .. } | ClientCommand::Write);
-    if transfers && len > info.request_bytes_max {
+    if transfers && len > u64::from(info.request_bytes_max) {
         let words = format!("expected at most {} bytes, found {len}", info.request_bytes_max);
         return refuse(errno::INVAL, words);
     }
-    let block = info.block_bytes_min;
-    if len == 0 || !len.is_multiple_of(block) || !offset.is_multiple_of(u64::from(block)) {
+    let block = u64::from(info.block_bytes_min);
+    if len == 0 || !len.is_multiple_of(block) || !offset.is_multiple_of(block) {
         let words =
             format!("expected whole blocks of {block} bytes, found {len} bytes at {offset}");
         return refuse(errno::INVAL, words);
     }
-    let inside = offset.checked_add(u64::from(len)).is_some_and(|end| end <= info.size_bytes);
+    let inside = offset.checked_add(len).is_some_and(|end| end <= info.size_bytes);
     if !inside {
         let words = format!(
             "expected a range inside {} bytes, found {len} bytes at {offset}",

@@ -1,15 +1,16 @@
 //! The gate: what passes and what does not.
 
 use super::*;
-use crate::protocol::testing::{info, request};
+use crate::protocol::testing::{extended_request, info, request};
 use nearhead_volume::ServiceInfo;
 
-const ALL: Agreed = Agreed { structured: true, allocation: true };
-const FLAGS: [u16; 6] = [1, 2, 4, 8, 16, 32];
+const ALL: Agreed = Agreed { form: Form::Structured, allocation: true };
+const EXTENDED: Agreed = Agreed { form: Form::Extended, allocation: true };
+const FLAGS: [u16; 7] = [1, 2, 4, 8, 16, 32, 64];
 
 fn gate(info: ServiceInfo, agreed: Agreed, bytes: &[u8]) -> Result<ClientRequest, u32> {
     let export = Export::new(Vec::new(), info).unwrap();
-    let header = Header::decode(bytes.try_into().unwrap()).unwrap();
+    let header = Header::decode(bytes, agreed.form).unwrap();
     validate_request(&header, &export, agreed).map_err(|refusal| refusal.errno)
 }
 
@@ -105,5 +106,75 @@ fn unknown_types_are_invalid() {
 fn a_wrong_magic_is_no_request() {
     let mut bytes = request(command::READ, 0, 1, 0, 512);
     bytes[0] ^= 1;
-    assert!(Header::decode(bytes[..].try_into().unwrap()).is_none());
+    assert!(Header::decode(&bytes, Form::Simple).is_none());
+    let bytes = request(command::READ, 0, 1, 0, 512);
+    let longer = [&bytes[..], &[0; 4]].concat();
+    assert!(Header::decode(&longer, Form::Extended).is_none(), "compact under extended headers");
+}
+
+#[test]
+fn an_extended_request_is_taken_apart_byte_by_byte() {
+    let bytes = [
+        &[0x21, 0xe4, 0x1c, 0x71, 0, 0x20, 0, 1][..],
+        &[1, 2, 3, 4, 5, 6, 7, 8, 0, 0, 0, 1, 0, 0, 2, 0, 0, 0, 0, 7, 0, 0, 16, 0],
+    ];
+    let header = Header::decode(&bytes.concat(), Form::Extended).unwrap();
+    assert_eq!((header.flags, header.kind), (command_flag::PAYLOAD_LEN, command::WRITE));
+    assert_eq!(header.cookie, 0x0102_0304_0506_0708);
+    assert_eq!((header.offset, header.len), (0x1_0000_0200, 0x7_0000_1000));
+    assert!(header.carries_payload(Form::Extended));
+}
+
+#[test]
+fn only_extended_headers_reach_past_4_gib_at_once() {
+    let large = ServiceInfo { size_bytes: 1 << 40, ..info() };
+    for kind in [command::TRIM, command::CACHE, command::WRITE_ZEROES, command::BLOCK_STATUS] {
+        let bytes = extended_request(kind, 0, 1, 512, (1 << 40) - 512);
+        let request = gate(large.clone(), EXTENDED, &bytes).unwrap();
+        assert_eq!((request.offset, request.len), (512, (1 << 40) - 512), "type {kind}");
+        let bytes = extended_request(kind, 0, 1, 512, 1 << 40);
+        assert!(gate(large.clone(), EXTENDED, &bytes).is_err());
+        let bytes = extended_request(kind, 0, 1, 512, u64::MAX - 511);
+        assert!(gate(large.clone(), EXTENDED, &bytes).is_err());
+    }
+    for kind in [command::READ, command::WRITE] {
+        let bytes = extended_request(kind, 0, 1, 0, 5 << 32);
+        assert_eq!(gate(large.clone(), EXTENDED, &bytes).unwrap_err(), errno::INVAL);
+    }
+}
+
+#[test]
+fn a_payload_is_counted_where_it_may_be_and_refused_elsewhere() {
+    let with_payload = command_flag::PAYLOAD_LEN;
+    for kind in [0_u16, 2, 3, 4, 5, 6, 7, 99] {
+        let bytes = extended_request(kind, with_payload, 1, 0, 512);
+        assert_eq!(gate(info(), EXTENDED, &bytes).unwrap_err(), errno::INVAL, "type {kind}");
+        assert!(Header::decode(&bytes, Form::Extended).unwrap().carries_payload(Form::Extended));
+    }
+    for flags in [0, with_payload] {
+        let bytes = extended_request(command::WRITE, flags, 1, 0, 512);
+        assert!(gate(info(), EXTENDED, &bytes).is_ok());
+        assert!(Header::decode(&bytes, Form::Extended).unwrap().carries_payload(Form::Extended));
+    }
+    // Without extended headers the flag means nothing, and nothing follows.
+    let bytes = request(command::READ, with_payload, 1, 0, 512);
+    assert_eq!(gate(info(), ALL, &bytes).unwrap_err(), errno::INVAL);
+    assert!(!Header::decode(&bytes, Form::Simple).unwrap().carries_payload(Form::Simple));
+}
+
+#[test]
+fn any_byte_passes_where_whole_blocks_are_put_together() {
+    let export = Export::new(Vec::new(), info()).unwrap().at_any_byte();
+    let size = info().size_bytes;
+    for (offset, len) in [(0, 1), (size - 1, 1), (511, 2), (7, 100_000)] {
+        for kind in [command::READ, command::WRITE, command::TRIM, command::BLOCK_STATUS] {
+            let bytes = request(kind, 0, 1, offset, len);
+            let header = Header::decode(&bytes, Form::Structured).unwrap();
+            let request = validate_request(&header, &export, ALL).unwrap();
+            let memory = export.memory_bytes(&request);
+            let copies = if kind == command::WRITE { 2 } else { 1 };
+            let expected = if kind < command::TRIM { copies * len as usize } else { 0 };
+            assert!(memory >= expected, "type {kind}: {memory} for {len} at {offset}");
+        }
+    }
 }

@@ -1,6 +1,7 @@
 //! What the protocol's tests share: an export, a client's messages, and a machine fed with them.
 
-use super::constants::{OPTION_MAGIC, REQUEST_MAGIC};
+use super::constants::{EXTENDED_REQUEST_MAGIC, OPTION_MAGIC, REQUEST_MAGIC};
+use super::reply::Form;
 use super::{Event, Export, Intake, Machine, TlsMode};
 use nearhead_disk::BufferMut;
 use nearhead_volume::ServiceInfo;
@@ -142,6 +143,22 @@ pub(crate) fn request(kind: u16, flags: u16, cookie: u64, offset: u64, len: u32)
     bytes
 }
 
+pub(crate) fn extended_request(
+    kind: u16,
+    flags: u16,
+    cookie: u64,
+    offset: u64,
+    len: u64,
+) -> Vec<u8> {
+    let mut bytes = EXTENDED_REQUEST_MAGIC.to_be_bytes().to_vec();
+    bytes.extend_from_slice(&flags.to_be_bytes());
+    bytes.extend_from_slice(&kind.to_be_bytes());
+    bytes.extend_from_slice(&cookie.to_be_bytes());
+    bytes.extend_from_slice(&offset.to_be_bytes());
+    bytes.extend_from_slice(&len.to_be_bytes());
+    bytes
+}
+
 /// Client flags: fixed newstyle, no zeroes.
 pub(crate) const CLIENT_FLAGS: [u8; 4] = [0, 0, 0, 3];
 
@@ -160,10 +177,16 @@ pub(crate) fn option_replies(mut bytes: &[u8]) -> Vec<(u32, u32, Vec<u8>)> {
 
 /// A machine in the transmission phase of the default export.
 pub(crate) fn transmitting(structured: bool, allocation: bool) -> Machine {
+    transmitting_in(if structured { Form::Structured } else { Form::Simple }, allocation)
+}
+
+pub(crate) fn transmitting_in(form: Form, allocation: bool) -> Machine {
     let mut machine = machine();
     let mut bytes = CLIENT_FLAGS.to_vec();
-    if structured {
-        bytes.extend(option(super::constants::option::STRUCTURED_REPLY, &[]));
+    match form {
+        Form::Simple => {}
+        Form::Structured => bytes.extend(option(super::constants::option::STRUCTURED_REPLY, &[])),
+        Form::Extended => bytes.extend(option(super::constants::option::EXTENDED_HEADERS, &[])),
     }
     if allocation {
         let data = context_data(b"", &[b"base:allocation"]);

@@ -3,7 +3,7 @@
 use super::control::{Context, Control, Handler};
 use super::error::ServerError;
 use super::event_loop::Server;
-use super::listener::Listener;
+use super::listener::{Listener, SocketAccess};
 use super::shutdown;
 use super::tls::TlsFiles;
 use crate::protocol::{REQUEST_BYTES_MAX, TlsMode};
@@ -26,6 +26,11 @@ pub struct Limits {
     pub bytes_max: usize,
     /// How long a client may hold memory that others wait for without taking or giving a byte.
     pub stall_max: Nanos,
+    /// How long a handshake may take, TLS included.
+    pub handshake_max: Nanos,
+    /// How long a handshake may take while all places are taken: then the oldest one that took longer
+    /// makes room for a newcomer.
+    pub handshake_yields: Nanos,
     /// How long a graceful stop may take.
     pub shutdown_max: Nanos,
     /// Time before a deadline of the service from which on the loop looks at the clock instead of
@@ -43,6 +48,8 @@ impl Default for Limits {
             client_bytes_max: 64 << 20,
             bytes_max: 512 << 20,
             stall_max: Nanos::from_secs(30),
+            handshake_max: Nanos::from_secs(10),
+            handshake_yields: Nanos::from_secs(1),
             shutdown_max: Nanos::from_secs(30),
             timer_look: Nanos::from_micros(100),
         }
@@ -62,6 +69,7 @@ pub struct ServerBuilder<'a, S: ?Sized> {
     notice: Box<dyn FnMut(&str) + 'a>,
     limits: Limits,
     tls: Option<(TlsMode, TlsFiles)>,
+    whole_blocks: bool,
 }
 
 impl<S: ?Sized> Default for ServerBuilder<'_, S> {
@@ -75,18 +83,30 @@ impl<S: ?Sized> Default for ServerBuilder<'_, S> {
             notice: Box::new(|_| {}),
             limits: Limits::default(),
             tls: None,
+            whole_blocks: false,
         }
     }
 }
 
 impl<'a, S: ?Sized> ServerBuilder<'a, S> {
     /// Listens on a Unix socket at `path`. A socket on which nobody answers is replaced.
-    pub fn listen_unix(mut self, path: impl AsRef<Path>) -> Result<Self, ServerError> {
-        self.listeners.push(Listener::unix(path.as_ref())?);
+    pub fn listen_unix(self, path: impl AsRef<Path>) -> Result<Self, ServerError> {
+        self.listen_unix_for(path, SocketAccess::default())
+    }
+
+    /// Listens on a Unix socket at `path` on which those that `access` names may connect, and nobody
+    /// else at any moment.
+    pub fn listen_unix_for(
+        mut self,
+        path: impl AsRef<Path>,
+        access: SocketAccess,
+    ) -> Result<Self, ServerError> {
+        self.listeners.push(Listener::unix(path.as_ref(), access)?);
         Ok(self)
     }
 
-    /// Listens on a TCP address such as `127.0.0.1:10809`.
+    /// Listens on a TCP address such as `127.0.0.1:10809`; without a port on 10809, which IANA
+    /// assigned to NBD.
     pub fn listen_tcp(mut self, address: &str) -> Result<Self, ServerError> {
         for (listener, address) in Listener::tcp(address)? {
             self.listeners.push(listener);
@@ -115,6 +135,14 @@ impl<'a, S: ?Sized> ServerBuilder<'a, S> {
         self
     }
 
+    /// Offers the service's own smallest block and takes nothing smaller, instead of putting
+    /// requests at any byte together from whole blocks.
+    #[must_use]
+    pub fn whole_blocks(mut self) -> Self {
+        self.whole_blocks = true;
+        self
+    }
+
     /// Sets the bounds.
     #[must_use]
     pub fn limits(mut self, limits: Limits) -> Self {
@@ -129,7 +157,7 @@ impl<'a, S: ?Sized> ServerBuilder<'a, S> {
         handler: impl FnMut(&str, &mut Context<'_, S>) -> String + 'a,
     ) -> Result<Self, ServerError> {
         let handler: Handler<'a, S> = Box::new(handler);
-        let listener = Listener::unix(path.as_ref())?;
+        let listener = Listener::unix(path.as_ref(), SocketAccess::default())?;
         self.controls.push(Control::new(self.controls.len() as u32, listener, handler));
         Ok(self)
     }
@@ -154,8 +182,8 @@ impl<'a, S: ?Sized> ServerBuilder<'a, S> {
             return Err(ServerError::NothingToListenOn);
         }
         let mut limits = self.limits;
-        // A single request of the largest size must fit.
-        limits.bytes_max = limits.bytes_max.max(2 * REQUEST_BYTES_MAX as usize);
+        // A single request of the largest size must fit, with a copy of it.
+        limits.bytes_max = limits.bytes_max.max(3 * REQUEST_BYTES_MAX as usize);
         limits.client_requests_max = limits.client_requests_max.max(1);
         limits.requests_max = limits.requests_max.max(1);
         let (tls_mode, tls) = match self.tls {
@@ -174,6 +202,7 @@ impl<'a, S: ?Sized> ServerBuilder<'a, S> {
             limits,
             tls_mode,
             tls,
+            whole_blocks: self.whole_blocks,
             shutdown_handle,
             shutdown,
         })

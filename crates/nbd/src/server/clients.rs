@@ -2,11 +2,14 @@
 //!
 //! What it keeps true:
 //!
-//! - the number of clients is bounded; one more is told why it is turned away;
+//! - the number of clients is bounded; one more is told why it is turned away, unless somebody who
+//!   does not end the handshake can go in its place;
+//! - a handshake ends within its time or its client is let go;
 //! - a client that leaves, or is cut off, gives back its place and its memory at once, and the
 //!   replies that still come for it are dropped;
 //! - nobody is listened to while there is no room for what it may ask.
 
+use super::byte_access::ByteAccess;
 use super::connection::Connection;
 use super::memory::Budget;
 use super::poller::{Poller, Ready};
@@ -37,17 +40,24 @@ pub(crate) struct Policy {
     pub(crate) connections_max: usize,
     /// How long a client may hold memory that others wait for without taking or giving a byte.
     pub(crate) stall_max: Nanos,
+    /// How long a handshake may take, and how long while all places are taken.
+    pub(crate) handshake_max: Nanos,
+    pub(crate) handshake_yields: Nanos,
 }
 
 /// All clients.
 pub(crate) struct Clients {
     policy: Policy,
-    places: Vec<Option<Connection>>,
+    pub(super) places: Vec<Option<Connection>>,
     free_places: Vec<u32>,
     next_id: u64,
     open: usize,
     refusals_open: usize,
+    /// Clients whose handshake is not over.
+    unfinished: usize,
     pub(super) pending: Slots<Pending>,
+    /// Between the requests of clients and the service.
+    pub(super) access: ByteAccess,
     pub(super) budget: Budget,
     pub(super) pool: BufferPool,
     staging: Vec<u8>,
@@ -65,7 +75,7 @@ pub(crate) struct Clients {
 }
 
 impl Clients {
-    pub(crate) fn new(policy: Policy, budget: Budget) -> Self {
+    pub(crate) fn new(policy: Policy, budget: Budget, access: ByteAccess) -> Self {
         Self {
             policy,
             places: Vec::new(),
@@ -73,7 +83,9 @@ impl Clients {
             next_id: 0,
             open: 0,
             refusals_open: 0,
+            unfinished: 0,
             pending: Slots::default(),
+            access,
             budget,
             pool: BufferPool::default(),
             staging: Vec::new(),
@@ -96,9 +108,9 @@ impl Clients {
         std::mem::take(&mut self.notices)
     }
 
-    /// Whether somebody waits for room.
-    pub(crate) fn anyone_parked(&self) -> bool {
-        !self.parked.is_empty()
+    /// Whether somebody waits for room, or has not ended the handshake.
+    pub(crate) fn anyone_to_look_after(&self) -> bool {
+        !self.parked.is_empty() || self.unfinished > 0
     }
 
     /// Whether something was submitted since the last call.
@@ -138,7 +150,7 @@ impl Clients {
 
     /// Takes in a client, or tells it why not.
     pub(crate) fn accept(&mut self, socket: OwnedFd, poller: &Poller, now: Nanos) {
-        let full = self.open >= self.policy.connections_max;
+        let full = self.open >= self.policy.connections_max && !self.make_room(now);
         if full {
             self.statistics.connections_refused += 1;
             if self.refusals_open >= REFUSALS_MAX {
@@ -175,8 +187,11 @@ impl Clients {
             hung_up: false,
             tls_wanted: false,
             refused: full,
+            shaking_hands: true,
+            since: now,
             progress_at: now,
         });
+        self.unfinished += 1;
         if full {
             self.refusals_open += 1;
         } else {
@@ -193,6 +208,7 @@ impl Clients {
         connection.transport.close();
         self.budget.left(&connection.share);
         self.free_places.push(place);
+        self.unfinished -= usize::from(connection.shaking_hands);
         if connection.refused {
             self.refusals_open -= 1;
         } else {
@@ -265,6 +281,10 @@ impl Clients {
         }
         if let Some(connection) = self.places[place as usize].as_mut() {
             connection.machine.settle(&mut self.staging);
+            if connection.shaking_hands && connection.machine.is_transmitting() {
+                connection.shaking_hands = false;
+                self.unfinished -= 1;
+            }
         }
     }
 
@@ -333,8 +353,55 @@ impl Clients {
         true
     }
 
+    /// Lets those go whose handshake took too long, and says so in one line.
+    pub(crate) fn let_go_unfinished(&mut self, now: Nanos) {
+        if self.unfinished == 0 {
+            return;
+        }
+        let handshake_max = self.policy.handshake_max;
+        let mut count = 0;
+        for place in 0..self.places.len() as u32 {
+            let is_late = self.get(place).is_some_and(|connection| {
+                connection.shaking_hands && now.since(connection.since) >= handshake_max
+            });
+            if is_late {
+                count += 1;
+                self.remove(place);
+            }
+        }
+        if count > 0 {
+            self.statistics.connections_unfinished += count;
+            let (who, their) =
+                if count == 1 { ("a client was", "its") } else { ("clients were", "their") };
+            let number = if count == 1 { String::new() } else { format!("{count} ") };
+            self.notices.push(format!(
+                "{number}{who} let go: {their} handshake did not end within {} s",
+                handshake_max.as_secs_f64()
+            ));
+        }
+    }
+
+    /// Lets the client go whose handshake takes longest, if that is long enough; whether it did.
+    fn make_room(&mut self, now: Nanos) -> bool {
+        let counted = |connection: &Connection| connection.shaking_hands && !connection.refused;
+        let places = (0..).zip(&self.places);
+        let unfinished = places.filter_map(|(place, connection)| {
+            let connection = connection.as_ref().filter(|connection| counted(connection))?;
+            Some((connection.since, place))
+        });
+        let oldest = if self.unfinished == 0 { None } else { unfinished.min() };
+        let yields = |since: Nanos| now.since(since) >= self.policy.handshake_yields;
+        let Some((_, place)) = oldest.filter(|(since, _)| yields(*since)) else { return false };
+        self.statistics.connections_unfinished += 1;
+        self.remove(place);
+        true
+    }
+
     /// Cuts off clients that hold memory others wait for and do nothing about it.
     pub(crate) fn cut_off_stalled(&mut self, now: Nanos) {
+        if self.parked.is_empty() {
+            return;
+        }
         let stall_max = self.policy.stall_max;
         for place in 0..self.places.len() as u32 {
             let stalled = self.get(place).is_some_and(|connection| {

@@ -33,6 +33,10 @@ pub(crate) struct Connection {
     pub(crate) tls_wanted: bool,
     /// Served only the words of a refusal.
     pub(crate) refused: bool,
+    /// Has not come to the transmission phase yet.
+    pub(crate) shaking_hands: bool,
+    /// When it came.
+    pub(crate) since: Nanos,
     /// When it last took or gave a byte.
     pub(crate) progress_at: Nanos,
 }

@@ -5,6 +5,7 @@
 //! service together, and a reply never waits for another client's request to be received.
 
 use super::builder::{Limits, ServerBuilder, Tick};
+use super::byte_access::ByteAccess;
 use super::clients::{Clients, Policy};
 use super::clock::Clock;
 use super::control::{Context, Control};
@@ -36,8 +37,8 @@ const KIND_MASK: u64 = 0xff << 56;
 /// Most clients taken in from one listener in one round.
 const ACCEPTS_MAX: usize = 64;
 
-/// How often clients that stall are looked for while others wait for memory, and how long
-/// listeners rest when no more descriptors can be opened.
+/// How often clients that stall are looked for while others wait for memory, or handshakes that do
+/// not end while there are any, and how long listeners rest when no more descriptors can be opened.
 const HOUSEKEEPING: Nanos = Nanos::from_millis(500);
 
 /// How a server ended.
@@ -73,6 +74,7 @@ pub struct Server<'a, S: ?Sized> {
     pub(super) limits: Limits,
     pub(super) tls_mode: TlsMode,
     pub(super) tls: Option<Arc<ServerConfig>>,
+    pub(super) whole_blocks: bool,
     pub(super) shutdown_handle: ShutdownHandle,
     pub(super) shutdown: ShutdownReceiver,
 }
@@ -101,7 +103,10 @@ impl<'a, S: Service + ?Sized> Server<'a, S> {
 
     /// Serves `service` until a stop is asked for.
     pub fn run(self, service: &mut S, clock: &Clock) -> Result<Report, ServerError> {
-        let export = Rc::new(Export::new(self.exports.clone(), service.info())?);
+        let info = service.info();
+        let access = ByteAccess::new(&info);
+        let export = Export::new(self.exports.clone(), info)?;
+        let export = Rc::new(if self.whole_blocks { export } else { export.at_any_byte() });
         let poller = Poller::new(self.limits.timer_look).map_err(in_step("epoll_create"))?;
         raise_descriptor_limit(self.limits.connections_max);
         let limits = &self.limits;
@@ -117,11 +122,13 @@ impl<'a, S: Service + ?Sized> Server<'a, S> {
             tls: self.tls.clone(),
             connections_max: limits.connections_max,
             stall_max: limits.stall_max,
+            handshake_max: limits.handshake_max,
+            handshake_yields: limits.handshake_yields,
         };
         let now = clock.now();
         let next_tick = self.tick.as_ref().map(|(period, _)| now + *period);
         EventLoop {
-            clients: Clients::new(policy, budget),
+            clients: Clients::new(policy, budget, access),
             poller,
             clock: *clock,
             stopping: None,
@@ -213,7 +220,7 @@ impl<S: Service + ?Sized> EventLoop<'_, S> {
         if self.hungry {
             return Some(Deadline { at: Nanos::ZERO, precise: false });
         }
-        let stall = self.clients.anyone_parked().then_some(self.next_housekeeping);
+        let stall = self.clients.anyone_to_look_after().then_some(self.next_housekeeping);
         let stop = self.stopping.as_ref().map(|stopping| stopping.until);
         let coarse = [self.next_tick, stall, stop, self.rest_until].into_iter().flatten();
         let coarse = coarse.map(|at| Deadline { at, precise: false });
@@ -327,9 +334,10 @@ impl<S: Service + ?Sized> EventLoop<'_, S> {
             self.rest_until = None;
             self.set_listening(EventFlags::IN);
         }
-        if self.clients.anyone_parked() && self.next_housekeeping <= now {
+        if self.clients.anyone_to_look_after() && self.next_housekeeping <= now {
             self.next_housekeeping = now + HOUSEKEEPING;
             self.clients.cut_off_stalled(now);
+            self.clients.let_go_unfinished(now);
         }
     }
 }

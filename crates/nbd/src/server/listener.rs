@@ -1,21 +1,40 @@
 //! Sockets on which clients come in.
 //!
+//! Who may connect to a Unix socket is settled before anybody can: it is made for its owner alone,
+//! then given its group and mode, and only then listened on.
+//!
 //! A Unix socket's path is taken over only when it is a socket on which nobody answers. On the way
 //! out the path is removed if it still is the socket that was made here. Accepted sockets never
 //! block and are not inherited.
 
 use super::ServerError;
-use rustix::fs::{FileType, Stat};
-use rustix::net::SocketFlags;
+use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, Stat};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use std::io;
-use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, TcpListener, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 /// Room for replies in the kernel, in bytes: a reply of 1 MiB leaves in one piece where the system
 /// allows it (`net.core.wmem_max`).
 const SEND_BUFFER_BYTES: usize = 1 << 20;
+
+/// The port that IANA assigned to NBD.
+const PORT: u16 = 10809;
+
+/// Clients that wait to be accepted.
+const BACKLOG: i32 = 4096;
+
+/// Who may connect to a Unix socket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SocketAccess {
+    /// Permission bits; none: what the umask leaves.
+    pub mode: Option<u32>,
+    /// The number of the group that the socket belongs to; none: that of the process.
+    pub group: Option<u32>,
+}
 
 /// A listening socket.
 #[derive(Debug)]
@@ -28,20 +47,34 @@ pub(crate) struct Listener {
 
 impl Listener {
     /// Listens on a new Unix socket.
-    pub(crate) fn unix(path: &Path) -> Result<Self, ServerError> {
+    pub(crate) fn unix(path: &Path, access: SocketAccess) -> Result<Self, ServerError> {
         remove_stale(path)?;
-        let failed = |source| ServerError::Listen { address: path.display().to_string(), source };
-        let socket = UnixListener::bind(path).map_err(failed)?;
-        socket.set_nonblocking(true).map_err(failed)?;
+        let failed = |errno: Errno| ServerError::Listen {
+            address: path.display().to_string(),
+            source: errno.into(),
+        };
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
+            .map_err(failed)?;
+        let address = SocketAddrUnix::new(path).map_err(failed)?;
+        if access != SocketAccess::default() {
+            // Linux makes the socket's file with the mode that the socket has before it is bound.
+            rustix::fs::fchmod(&socket, Mode::RUSR | Mode::WUSR).map_err(failed)?;
+        }
+        rustix::net::bind(&socket, &address).map_err(failed)?;
+        // From here on the path is removed again, whatever fails.
         let made = identity(path).map(|(device, inode)| (path.to_owned(), device, inode));
-        Ok(Self { socket: socket.into(), tcp: false, made })
+        let listener = Self { socket, tcp: false, made };
+        access.give(path).map_err(failed)?;
+        rustix::net::listen(&listener.socket, BACKLOG).map_err(failed)?;
+        Ok(listener)
     }
 
     /// Listens on every address that `address` means; with the addresses bound.
     pub(crate) fn tcp(address: &str) -> Result<Vec<(Self, SocketAddr)>, ServerError> {
         let failed = |source| ServerError::Listen { address: address.to_owned(), source };
         let mut listeners = Vec::new();
-        for address in address.to_socket_addrs().map_err(failed)? {
+        for address in with_port(address).to_socket_addrs().map_err(failed)? {
             let socket = TcpListener::bind(address).map_err(failed)?;
             socket.set_nonblocking(true).map_err(failed)?;
             let local = socket.local_addr().map_err(failed)?;
@@ -77,8 +110,7 @@ impl Listener {
     }
 
     /// The next client that waits, if any.
-    pub(crate) fn accept(&self) -> Result<Option<OwnedFd>, rustix::io::Errno> {
-        use rustix::io::Errno;
+    pub(crate) fn accept(&self) -> Result<Option<OwnedFd>, Errno> {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         match rustix::net::accept_with(&self.socket, flags) {
             Ok(socket) => {
@@ -96,6 +128,34 @@ impl Listener {
             Err(errno) => Err(errno),
         }
     }
+}
+
+impl SocketAccess {
+    /// Gives the socket's file its group, then its mode; the other way round the mode would hold for
+    /// the group of the process for a moment.
+    fn give(self, path: &Path) -> Result<(), Errno> {
+        if let Some(group) = self.group {
+            let group = Gid::from_raw(group);
+            rustix::fs::chownat(CWD, path, None, Some(group), AtFlags::SYMLINK_NOFOLLOW)?;
+        }
+        match self.mode {
+            Some(mode) => rustix::fs::chmod(path, Mode::from_raw_mode(mode)),
+            // Whoever says only a group means that the group may connect.
+            None if self.group.is_some() => {
+                rustix::fs::chmod(path, Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::WGRP)
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+/// `address` with NBD's port, if it names none.
+fn with_port(address: &str) -> String {
+    let inner = address.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+    if let Ok(ip) = inner.unwrap_or(address).parse::<IpAddr>() {
+        return SocketAddr::new(ip, PORT).to_string();
+    }
+    if address.contains(':') { address.to_owned() } else { format!("{address}:{PORT}") }
 }
 
 impl AsFd for Listener {

@@ -6,6 +6,8 @@
 //! and back without ever changing threads.
 
 mod builder;
+mod byte_access;
+mod byte_job;
 mod clients;
 mod clock;
 mod connection;
@@ -26,6 +28,7 @@ pub use clock::Clock;
 pub use control::Context;
 pub use error::ServerError;
 pub use event_loop::{Ending, Report, Server};
+pub use listener::SocketAccess;
 pub use shutdown::ShutdownHandle;
 pub use statistics::Statistics;
 pub use tls::TlsFiles;

@@ -6,13 +6,15 @@
 
 use super::clients::Clients;
 use super::memory::Gate;
-use crate::protocol::{ClientCommand, ClientRequest, Event, ReadAsked, tidy_extents};
+use crate::protocol::{ClientCommand, ClientRequest, Event, Handle, ReadAsked, tidy_extents};
 use nearhead_disk::{Buffer, Nanos, Payload};
 use nearhead_engine::{ErrorKind, Operation, Reply, Request, RequestError, RequestId};
+use nearhead_planted::{Mistake, is_made};
 use nearhead_volume::Service;
 
-/// Zeros that must stay allocated are written in pieces of this size, one after the other.
-const ZERO_PIECE_BYTES: u32 = 4 << 20;
+/// Zeros that must stay allocated are written in pieces that end at multiples of this, one after
+/// the other.
+const ZERO_PIECE_BYTES: u64 = 4 << 20;
 
 /// Most runs in one answer to a block status request.
 const EXTENTS_MAX: usize = 4096;
@@ -22,7 +24,7 @@ const EXTENTS_MAX: usize = 4096;
 pub(crate) struct Pending {
     place: u32,
     id: u64,
-    cookie: u64,
+    handle: Handle,
     /// As charged to the budget.
     bytes: usize,
     kind: Kind,
@@ -34,7 +36,7 @@ enum Kind {
     /// The payload, to use its memory again.
     Write(Option<Buffer>),
     /// Zeros written piece by piece: the next offset, the bytes left, FUA.
-    Zeros(u64, u32, bool),
+    Zeros(u64, u64, bool),
     Other,
 }
 
@@ -79,61 +81,75 @@ impl Clients {
         now: Nanos,
     ) {
         self.count(&request);
-        let Some((connection, budget, _)) = self.client_and_memory(place) else { return };
+        let Some(connection) = self.places.get_mut(place as usize).and_then(Option::as_mut) else {
+            return;
+        };
+        let budget = &mut self.budget;
         let bytes = budget.started(&mut connection.share);
-        let ClientRequest { cookie, command, fua, offset, len, payload } = request;
-        let length = u64::from(len);
+        let ClientRequest { handle, command, fua, offset, len, payload } = request;
         let mut kind = Kind::Other;
         let operation = match command {
             ClientCommand::Read { one_chunk } => {
-                kind = Kind::Read(ReadAsked { cookie, offset, len, one_chunk });
+                // The gate lets no read pass that 32 bits do not count.
+                let len = len as u32;
+                kind = Kind::Read(ReadAsked { handle, len, one_chunk });
                 Operation::Read { offset, len }
             }
             ClientCommand::Write => {
                 kind = Kind::Write(buffer_of(&payload));
+                let fua = fua && !is_made(Mistake::WriteFuaDropped);
                 Operation::Write { offset, data: payload, fua }
             }
             ClientCommand::Flush => Operation::Flush,
-            ClientCommand::Trim => Operation::Trim { offset, len: length, fua },
+            ClientCommand::Trim => {
+                let fua = fua && !is_made(Mistake::TrimFuaDropped);
+                Operation::Trim { offset, len, fua }
+            }
             ClientCommand::WriteZeroes { no_hole: false, fast_only } => {
-                Operation::WriteZeroes { offset, len: length, fua, fast_only }
+                let fua = fua && !is_made(Mistake::ZeroesFuaDropped);
+                Operation::WriteZeroes { offset, len, fua, fast_only }
             }
             ClientCommand::WriteZeroes { no_hole: true, fast_only: false } => {
+                let fua = fua && !is_made(Mistake::ZeroesFuaDropped);
                 let piece = zero_piece(offset, len, fua);
                 let done = total_len(&piece);
-                kind = Kind::Zeros(offset + u64::from(done), len - done, fua);
+                kind = Kind::Zeros(offset + done, len - done, fua);
                 piece
             }
             ClientCommand::WriteZeroes { .. } => {
                 // Zeros that stay allocated are written, which is as slow as a write.
-                connection.machine.reply_error(cookie, &slow_zeros());
+                connection.machine.reply_error(handle, &slow_zeros());
                 return budget.finished(Some(&mut connection.share), bytes);
             }
             ClientCommand::Cache => {
                 // Nothing is cached here that a later read would find, so there is nothing to do.
-                connection.machine.reply_done(cookie);
+                connection.machine.reply_done(handle);
                 return budget.finished(Some(&mut connection.share), bytes);
             }
             ClientCommand::BlockStatus { one_extent } => {
                 let extents_max = if one_extent { 1 } else { EXTENTS_MAX };
-                let extents = service.block_status(offset, length, extents_max);
+                let extents = self.access.block_status(service, (offset, len), extents_max);
                 let extents = tidy_extents(extents, len, extents_max);
-                connection.machine.reply_block_status(cookie, &extents);
+                connection.machine.reply_block_status(handle, &extents);
                 return budget.finished(Some(&mut connection.share), bytes);
             }
         };
         let id = connection.id;
-        let tag = self.pending.insert_tagged(Pending { place, id, cookie, bytes, kind });
-        service.submit(Request { id: RequestId(tag), operation }, now);
+        let tag = self.pending.insert_tagged(Pending { place, id, handle, bytes, kind });
+        self.access.submit(Request { id: RequestId(tag), operation }, service, now);
         self.submitted = true;
     }
 
     /// Hands the service's replies to the clients.
     pub(crate) fn collect_replies<S: Service + ?Sized>(&mut self, service: &mut S, now: Nanos) {
-        while let Some(reply) = service.poll_reply() {
+        while let Some(reply) = self.access.poll_reply(service, now) {
             if !self.continue_zeros(&reply, service, now) {
                 self.finish(reply);
             }
+        }
+        self.submitted |= self.access.take_submitted();
+        if let Some(id) = self.access.take_stray() {
+            self.notices.push(format!("the service answered {id:?} twice"));
         }
     }
 
@@ -151,35 +167,33 @@ impl Clients {
         }
         let operation = zero_piece(*offset, *left, *fua);
         let done = total_len(&operation);
-        *offset += u64::from(done);
+        *offset += done;
         *left -= done;
-        service.submit(Request { id: reply.id, operation }, now);
+        self.access.submit(Request { id: reply.id, operation }, service, now);
         self.submitted = true;
         true
     }
 
     fn finish(&mut self, reply: Reply) {
-        let Some(pending) = self.pending.remove_tagged(reply.id.0) else {
-            self.notices.push(format!("the service answered {:?} twice", reply.id));
-            return;
-        };
-        let Pending { place, id, cookie, bytes, kind } = pending;
+        let Some(pending) = self.pending.remove_tagged(reply.id.0) else { return };
+        let Pending { place, id, handle, bytes, kind } = pending;
         self.statistics.errors += u64::from(reply.result.is_err());
-        let Some((connection, budget, _)) =
-            self.client_and_memory(place).filter(|(connection, ..)| connection.id == id)
+        let Some((connection, budget, _)) = self
+            .client_and_memory(place)
+            .filter(|(connection, ..)| connection.id == id || is_made(Mistake::ReplyToSuccessor))
         else {
             return self.budget.finished(None, bytes);
         };
         budget.finished(Some(&mut connection.share), bytes);
         let mut reusable = None;
         match (reply.result, kind) {
-            (Err(error), _) => connection.machine.reply_error(cookie, &error),
+            (Err(error), _) => connection.machine.reply_error(handle, &error),
             (Ok(parts), Kind::Read(asked)) => connection.machine.reply_read(asked, parts),
             (Ok(_), Kind::Write(buffer)) => {
-                connection.machine.reply_done(cookie);
+                connection.machine.reply_done(handle);
                 reusable = buffer;
             }
-            (Ok(_), Kind::Zeros(..) | Kind::Other) => connection.machine.reply_done(cookie),
+            (Ok(_), Kind::Zeros(..) | Kind::Other) => connection.machine.reply_done(handle),
         }
         let unsent = connection.machine.outbox().len();
         budget.set_unsent(&mut connection.share, unsent);
@@ -194,11 +208,11 @@ impl Clients {
         match request.command {
             ClientCommand::Read { .. } => {
                 statistics.reads += 1;
-                statistics.read_bytes += u64::from(request.len);
+                statistics.read_bytes += request.len;
             }
             ClientCommand::Write => {
                 statistics.writes += 1;
-                statistics.written_bytes += u64::from(request.len);
+                statistics.written_bytes += request.len;
             }
             ClientCommand::Flush => statistics.flushes += 1,
             ClientCommand::Trim => statistics.trims += 1,
@@ -217,14 +231,15 @@ fn buffer_of(payload: &Payload) -> Option<Buffer> {
     }
 }
 
-fn zero_piece(offset: u64, left: u32, fua: bool) -> Operation {
-    let data = Payload::Zeros(left.min(ZERO_PIECE_BYTES) as usize);
+fn zero_piece(offset: u64, left: u64, fua: bool) -> Operation {
+    let until_boundary = ZERO_PIECE_BYTES - offset % ZERO_PIECE_BYTES;
+    let data = Payload::Zeros(left.min(until_boundary) as usize);
     Operation::Write { offset, data, fua }
 }
 
-fn total_len(operation: &Operation) -> u32 {
+fn total_len(operation: &Operation) -> u64 {
     match operation {
-        Operation::Write { data, .. } => data.len() as u32,
+        Operation::Write { data, .. } => data.len() as u64,
         _ => 0,
     }
 }

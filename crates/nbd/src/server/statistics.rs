@@ -11,6 +11,9 @@ pub struct Statistics {
     pub connections_refused: u64,
     /// Clients that were cut off because they held memory and made no progress.
     pub connections_stalled: u64,
+    /// Clients that were let go before their handshake was over: it took too long, or longer than
+    /// others while there was no place for a newcomer.
+    pub connections_unfinished: u64,
     /// Read requests.
     pub reads: u64,
     /// Write requests.

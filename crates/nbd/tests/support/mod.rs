@@ -140,6 +140,7 @@ fn on_command(line: &str, context: &mut Context<'_, Bare>) -> String {
         "release" => context.service.disk_mut().held = false,
         "open" => return statistics.connections_open.to_string(),
         "refused" => return statistics.connections_refused.to_string(),
+        "unfinished" => return statistics.connections_unfinished.to_string(),
         "stalled" => return statistics.connections_stalled.to_string(),
         "reads" => return statistics.reads.to_string(),
         "writes" => return statistics.writes.to_string(),

@@ -46,6 +46,11 @@ impl<T> Slots<T> {
         u64::from(self.places[place as usize].0) << 32 | u64::from(place)
     }
 
+    /// All values held, in no order.
+    pub fn values(&self) -> impl Iterator<Item = &T> {
+        self.places.iter().filter_map(|(_, slot)| slot.as_ref())
+    }
+
     /// The value at `place`.
     pub fn get_mut(&mut self, place: u32) -> Option<&mut T> {
         self.places.get_mut(place as usize)?.1.as_mut()
