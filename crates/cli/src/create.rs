@@ -7,6 +7,7 @@ use crate::output::{changes_a_terminal, hex, note, plain, quoted, say, say_json}
 use crate::report::preset_name;
 use crate::target::{Access, DiskArgs, Target, array_label, has_its_own_size, refuse_unknown_kind};
 use crate::units::ByteSize;
+use nearhead_format::layout::DEVICE_BYTES_MIN;
 use nearhead_format::{Label, Superblock};
 use nearhead_models::ArraySpec;
 use nearhead_settings::{AckArg, checked_threshold};
@@ -250,6 +251,16 @@ fn make_image(args: &CreateArgs) -> Result<bool, String> {
         return Err(format!(
             "create {}: an emulated disk has the size of its profile, and an export its own; leave --size out",
             args.target
+        ));
+    }
+    if size.0 < DEVICE_BYTES_MIN {
+        return Err(format!(
+            "create {}: --size: expected a multiple of 4096 from {} on, found {} bytes: beside its data a volume keeps \
+             copies of its superblock, snapshots of its map and logs, all in blocks of 4 KiB; something smaller \
+             can be served as it is by another server, such as `nbdkit file` or `qemu-nbd`",
+            args.target,
+            ByteSize(DEVICE_BYTES_MIN),
+            size.0
         ));
     }
     if let Ok(found) = std::fs::metadata(&args.target) {

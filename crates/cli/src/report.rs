@@ -134,6 +134,9 @@ pub struct Clients {
     pub connections_refused: u64,
     /// Cut off because they held memory and made no progress.
     pub connections_stalled: u64,
+    /// Let go before their handshake was over.
+    #[serde(default)]
+    pub connections_unfinished: u64,
     /// Requests of all kinds.
     pub requests: u64,
     /// Requests that failed.

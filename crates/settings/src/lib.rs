@@ -11,9 +11,11 @@ pub mod units;
 mod coordinate;
 mod disk;
 mod serve;
+mod socket;
 mod writes;
 
 pub use coordinate::{CheckpointTable, PERMITS_MAX, PermitsPlace};
 pub use disk::{DiskArgs, IoEngine};
 pub use serve::ServeArgs;
+pub use socket::SocketMode;
 pub use writes::{AckArg, checked_threshold};

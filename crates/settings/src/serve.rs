@@ -13,6 +13,7 @@
 //! `checkpoint_permits` in one.
 
 use crate::coordinate::{CheckpointTable, PERMITS_MAX, PermitsPlace, checked_permits};
+use crate::socket::SocketMode;
 use crate::units::{ByteSize, Span, Window};
 use crate::{AckArg, DiskArgs, IoEngine, checked_threshold};
 use chrono::Timelike;
@@ -40,7 +41,13 @@ pub struct ServeArgs {
     /// Listen on a Unix socket at PATH
     #[arg(long, short, value_name = "PATH")]
     pub socket: Option<PathBuf>,
-    /// Listen on a TCP address such as 127.0.0.1:10809
+    /// Permissions of that socket in octal, such as 0660 [default: as the umask says, 0660 with a group]
+    #[arg(long, value_name = "MODE")]
+    pub socket_mode: Option<SocketMode>,
+    /// Group that the socket belongs to, by name or number
+    #[arg(long, value_name = "GROUP")]
+    pub socket_group: Option<String>,
+    /// Listen on a TCP address such as 127.0.0.1:10809; 10809 is the port if none is given
     #[arg(long, value_name = "ADDRESS")]
     pub tcp: Option<String>,
     /// Name of the export (may be given several times) [default: the empty name]
@@ -170,7 +177,8 @@ impl ServeArgs {
         macro_rules! complete {
             ($($field:ident),*) => { $(merged.$field = merged.$field.or(file.$field);)* };
         }
-        complete!(target, socket, tcp, ack, threshold, checkpoint_period, checkpoint_idle);
+        complete!(target, socket, socket_mode, socket_group, tcp);
+        complete!(ack, threshold, checkpoint_period, checkpoint_idle);
         complete!(
             checkpoint_window,
             checkpoint_coordinate,
@@ -419,6 +427,15 @@ mod tests {
         let error = flags.merged_with_file().unwrap_err();
         std::fs::remove_file(missing.with_extension("conf")).unwrap();
         assert!(error.contains("older.conf is of an older form"), "{error}");
+    }
+
+    #[test]
+    fn who_may_connect_is_said_in_a_volume_file_too() {
+        let file = ServeArgs::from_text("socket_mode = \"0660\"\nsocket_group = \"kvm\"").unwrap();
+        let merged = ServeArgs::default().completed_by(file);
+        assert_eq!(merged.socket_mode, Some(SocketMode(0o660)));
+        assert_eq!(merged.socket_group.as_deref(), Some("kvm"));
+        assert!(ServeArgs::from_text("socket_mode = \"0999\"").is_err());
     }
 
     #[test]

@@ -30,7 +30,7 @@ pub struct DiskServeArgs {
     /// Listen on a Unix socket at PATH
     #[arg(long, short, value_name = "PATH")]
     pub socket: Option<PathBuf>,
-    /// Listen on a TCP address such as 127.0.0.1:10809
+    /// Listen on a TCP address such as 127.0.0.1:10809; 10809 is the port if none is given
     #[arg(long, value_name = "ADDRESS")]
     pub tcp: Option<String>,
     /// Control socket at PATH
@@ -124,7 +124,8 @@ fn listen<'a>(
     if args.sleep {
         limits.timer_look = Nanos::ZERO;
     }
-    let mut builder = Server::builder().limits(limits).notices(note);
+    // The disk as it is: nothing puts requests together that its sectors cannot take.
+    let mut builder = Server::builder().limits(limits).notices(note).whole_blocks();
     if let Some(path) = &args.socket {
         builder = builder.listen_unix(path)?;
     }

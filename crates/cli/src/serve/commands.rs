@@ -74,6 +74,7 @@ impl Desk {
                 connections_accepted: statistics.connections_accepted,
                 connections_refused: statistics.connections_refused,
                 connections_stalled: statistics.connections_stalled,
+                connections_unfinished: statistics.connections_unfinished,
                 requests: statistics.requests(),
                 errors: statistics.errors,
             },

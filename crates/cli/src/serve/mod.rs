@@ -5,6 +5,7 @@
 //! stop by signal is graceful within a bound; nothing that was acknowledged as durable depends on
 //! it.
 
+mod access;
 mod backing;
 mod commands;
 mod coordination;
@@ -161,9 +162,10 @@ fn listen<'a>(
         path.iter().try_for_each(|path| check_socket_path(flag, path))?;
     }
     let failed = |error: nearhead_nbd::ServerError| format!("serve {name}: {error}");
+    let access = access::socket_access(args)?;
     let mut builder: Builder<'a> = Server::builder();
     if let Some(path) = &args.socket {
-        builder = builder.listen_unix(path).map_err(failed)?;
+        builder = builder.listen_unix_for(path, access).map_err(failed)?;
     }
     if let Some(address) = &args.tcp {
         builder = builder.listen_tcp(address).map_err(failed)?;
