@@ -206,7 +206,7 @@ fn handshakes_that_do_not_end_are_let_go_and_counted() {
 fn handshakes_that_do_not_end_make_room_for_those_that_do() {
     let limits = Limits { connections_max: 3, handshake_yields: Nanos::ZERO, ..Limits::default() };
     let server = TestServer::start_with(|builder| builder.limits(limits), |bare| bare);
-    let mut served = server.connect().go();
+    let mut first = server.connect().go();
     let mut loris: Vec<_> = (0..2).map(|_| server.connect()).collect();
     server.await_count("open", 3);
     let mut third = server.connect().go();
@@ -214,7 +214,7 @@ fn handshakes_that_do_not_end_make_room_for_those_that_do() {
     await_end(&mut loris[0]);
     let mut fourth = server.connect().go();
     await_end(&mut loris[1]);
-    for client in [&mut served, &mut third, &mut fourth] {
+    for client in [&mut first, &mut third, &mut fourth] {
         client.request(command::READ, 1, 0, 512);
         assert_eq!(client.reply(), (0, 1));
         client.read(512);

@@ -11,7 +11,7 @@ const SIZE: usize = 12 * SECTOR;
 /// Small, so that transfers of more sectors than their length says are tried.
 const TRANSFER_MAX: usize = 4 * SECTOR;
 
-/// SplitMix64, as elsewhere in tests.
+/// `SplitMix64`, as elsewhere in tests.
 struct Chance(u64);
 
 impl Chance {

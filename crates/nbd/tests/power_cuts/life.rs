@@ -175,7 +175,7 @@ impl Life {
         self.leave(seat);
         self.await_number("open", open - 1)?;
         self.connect(seat)?;
-        (0..1 + self.random.below(2)).try_for_each(|_| self.ask(seat))?;
+        (0..=self.random.below(2)).try_for_each(|_| self.ask(seat))?;
         self.command("release")?;
         while self.outstanding(seat) > 0 {
             self.receive(seat)?;
@@ -187,7 +187,7 @@ impl Life {
     /// also if nothing else was written in between. Every other time that is the end.
     fn flush_beside_writes(&mut self, seat: usize) -> Result<(), Over> {
         self.receive_all()?;
-        for _ in 0..1 + self.random.below(4) {
+        for _ in 0..=self.random.below(4) {
             self.ask_for(seat, command::WRITE, false)?;
         }
         self.ask_for(seat, command::FLUSH, false)?;
