@@ -22,7 +22,7 @@ use std::path::PathBuf;
 
 const DEVICE_BYTES: u64 = 64 << 20;
 /// Lives of each service, unless `SEEDS` says otherwise.
-const LIVES: u64 = 40;
+const LIVES: u64 = 120;
 
 fn seeds() -> Vec<u64> {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
