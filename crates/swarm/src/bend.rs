@@ -104,7 +104,7 @@ impl Scenario {
                 self.properties.queue_depth_max = depths[random.below(4) as usize];
             }
             11 => {
-                self.latency = Nanos::from_micros([20, 100, 1000, 5000][random.below(4) as usize])
+                self.latency = Nanos::from_micros([20, 100, 1000, 5000][random.below(4) as usize]);
             }
             12 => self.ack = if random.coin() { AckMode::Durable } else { AckMode::Flush },
             13 => self.faults = FaultPlan::random(FaultBudget::Survive, random),

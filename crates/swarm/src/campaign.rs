@@ -55,8 +55,8 @@ pub(crate) fn run_all(arguments: &Arguments, until: Option<Instant>) -> bool {
         if arguments.steered > 0 {
             batch.truncate((arguments.steered - lives) as usize);
         }
-        let lived = live(&batch, arguments);
-        for (recipe, (result, company)) in batch.iter().zip(lived.into_iter().flatten()) {
+        let results = live(&batch, arguments);
+        for (recipe, (result, company)) in batch.iter().zip(results.into_iter().flatten()) {
             lives += 1;
             campaign.take(recipe, &company);
             match result {

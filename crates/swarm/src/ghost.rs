@@ -16,7 +16,7 @@ use crate::rig::Rig;
 use crate::steps::{WINDOW_SECTORS, WINDOWS};
 use nearhead_disk::{Disk, Nanos};
 use nearhead_engine::range_set::RangeSet;
-use nearhead_engine::{Activities, Engine, Operation, Request, RequestId};
+use nearhead_engine::{Activities, Activity, Engine, Operation, Request, RequestId};
 use nearhead_models::SplitMix;
 use nearhead_models::faults::FaultBudget;
 use nearhead_volume::{Service, Volume};
@@ -109,7 +109,7 @@ impl Life<'_> {
         self.ghosts.last_at = commands;
         self.ghosts.done += 1;
         self.company.borrow_mut().note_cut(activities);
-        let names: Vec<&str> = activities.iter().map(|activity| activity.name()).collect();
+        let names: Vec<&str> = activities.iter().map(Activity::name).collect();
         let seed = self.scenario.seed ^ commands.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         self.cut_beside(seed)
             .map_err(|what| format!("a cut beside the life, during {}: {what}", names.join(", ")))

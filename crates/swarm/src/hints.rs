@@ -63,9 +63,9 @@ impl Hints {
     /// What was found is what there is.
     pub(crate) fn adopt(&mut self, found: &[Range<u64>]) {
         *self = Self::default();
-        found.iter().for_each(|range| {
+        for range in found {
             self.now.insert(range.clone());
-        });
+        }
     }
 }
 
@@ -78,7 +78,8 @@ mod tests {
         let mut hints = Hints::default();
         hints.sent(0..8, true, 3);
         hints.sent(16..24, true, 6);
-        let (none, first, both) = ([], [0..8], [0..8, 16..24]);
+        let earlier = 0..8;
+        let (none, first, both) = ([], [earlier.clone()], [earlier, 16..24]);
         assert!(hints.check_after_a_stop(&both).is_ok());
         assert!(hints.check_after_a_stop(&first).is_err());
         // Snapshot 7 began after snapshot 6 was committed.

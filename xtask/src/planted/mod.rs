@@ -39,7 +39,7 @@ const fn rung(
 
 const LAWS: &[(&str, &str)] = &[("nearhead-volume", "laws")];
 
-const RUNGS: [Rung; 16] = [
+const RUNGS: [Rung; 15] = [
     rung(
         "unit tests",
         &[
@@ -75,7 +75,6 @@ const RUNGS: [Rung; 16] = [
         ],
     ),
     rung("offline commands", LAWS, &["offline_commands::"]),
-    rung("every byte", LAWS, &["every_byte::"]),
     rung("arrays", &[("nearhead-models", "nearhead_models")], &["array::"]),
     rung(
         "nbd",

@@ -10,7 +10,6 @@ mod blank_map;
 mod counts;
 mod crash_random;
 mod determinism;
-mod every_byte;
 mod exhaustive_crash;
 mod failed_volume;
 mod full_logs;

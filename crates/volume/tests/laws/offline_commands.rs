@@ -230,7 +230,7 @@ fn growing_that_is_cut_leaves_the_volume_as_it_was_or_as_it_will_be() {
 
 fn superblock(subject: &Subject, image: &MemoryStore) -> Superblock {
     let mut device = subject.device(image.clone());
-    run_on(&mut device, |io| find_superblock(io)).unwrap().superblock
+    run_on(&mut device, find_superblock).unwrap().superblock
 }
 
 /// Bytes that no checksum covers by chance.
@@ -265,11 +265,11 @@ fn a_repair_that_is_cut_never_spoils_the_last_sound_superblock() {
         let law = Law { name: format!("repair {states:?}"), subject: &subject, before, after };
         law.cut(&image, &|io| repair_superblocks(io).map(drop).map_err(|error| error.to_string()));
         let mut device = subject.device(image);
-        run_on(&mut device, |io| repair_superblocks(io)).unwrap();
+        run_on(&mut device, repair_superblocks).unwrap();
         let found = superblock(&subject, &device.disk.image());
         let newest = if states.contains(&2) { &newer } else { &older };
         assert_eq!(found.generation, newest.generation + 1);
-        let left = run_on(&mut device, |io| find_superblock(io)).unwrap().to_repair;
+        let left = run_on(&mut device, find_superblock).unwrap().to_repair;
         assert_eq!(left, Vec::<String>::new());
     }
 }

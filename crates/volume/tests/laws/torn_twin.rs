@@ -115,10 +115,13 @@ fn all_that_is_left_of_a_record_written_twice_stays_torn() {
         let byte = 512 + 100;
         let mut harness = Harness::new(options());
         let far = far(&mut harness);
-        for _ in 0..20 {
-            move_head(&mut harness, far);
-            write(&mut harness, ACKNOWLEDGED[0]);
-            harness.apply(&Step::Settle);
+        // A log for the second copy, and one for the record after the cut.
+        for place in [far / 2, far] {
+            for _ in 0..20 {
+                move_head(&mut harness, place / 4096 * 4096);
+                write(&mut harness, ACKNOWLEDGED[0]);
+                harness.apply(&Step::Settle);
+            }
         }
         move_head(&mut harness, 4 << 20);
         let image = harness_image(&mut harness);
@@ -131,10 +134,15 @@ fn all_that_is_left_of_a_record_written_twice_stays_torn() {
         harness.apply(&Step::Fail(Fault { kind, range, after, sticky, has_effect }));
         write(&mut harness, TORN);
         harness.drive();
+        // The first answer is the failure; the second copy is on its way then.
+        assert!(harness.jump());
         let mut image = harness_image(&mut harness);
         let twins = records_of_newest(&mut harness, &image);
+        assert!(!harness.is_settled(), "it was acknowledged: {:?}", harness.volume().status());
         assert_eq!(twins.len(), 2, "written twice, after log {before}: {twins:?}");
-        twins.iter().for_each(|(_, offset)| flip(&mut image, offset + byte));
+        for (_, offset) in &twins {
+            flip(&mut image, offset + byte);
+        }
         let mut harness = Harness::resume(options(), options().disk_with(image), harness.oracle);
         move_head(&mut harness, far);
         write(&mut harness, ACKNOWLEDGED[1]);
@@ -187,6 +195,12 @@ fn what_a_client_wrote_is_not_overwritten_however_much_it_looks_like_a_torn_reco
     };
     while harness.volume().poll_reply().is_some() {}
     assert!(read(&mut harness) == content);
+    // With that a recovery begins behind the record, and looks at the start of the log last.
+    let now = harness.now;
+    harness.volume().start_snapshot(now);
+    while harness.volume().status().snapshot_number == 0 {
+        assert!(harness.jump(), "no snapshot comes");
+    }
     // Opened twice: what the first start overwrites the second one misses.
     for _ in 0..2 {
         let image = harness_image(&mut harness);
