@@ -80,7 +80,7 @@ pub struct Look {
 /// The same for who only looks: the engine cannot write, and without a sound snapshot it rebuilds the map from the
 /// logs.
 pub fn inspecting(target: Target, look: Look) -> Result<Offline, Refused> {
-    let Target { name, disk, start, notes } = target;
+    let Target { name, disk, start, notes, lone_member } = target;
     let Look { accept_loss, base, superblock } = look;
     let configure = |_: &Superblock, config: &mut Config| {
         config.read_only = true;
@@ -97,7 +97,7 @@ pub fn inspecting(target: Target, look: Look) -> Result<Offline, Refused> {
     match volume.wait_until_open(start) {
         Ok(()) => Ok(Offline { name, volume, start }),
         Err(error) => {
-            let target = Target { name, disk: volume.into_disk(), notes, start };
+            let target = Target { name, disk: volume.into_disk(), notes, lone_member, start };
             Err(Refused { target: Some(target), problem: error.to_string() })
         }
     }
@@ -107,7 +107,7 @@ impl Offline {
     /// The disk, with nothing made durable: for who only looked.
     pub fn into_target(self) -> Target {
         let Self { name, volume, start } = self;
-        Target { name, disk: volume.into_disk(), notes: Vec::new(), start }
+        Target { name, disk: volume.into_disk(), notes: Vec::new(), lone_member: None, start }
     }
 
     /// The time on the volume's clock.

@@ -141,12 +141,15 @@ pub struct ServeArgs {
     #[serde(skip)]
     /// How the disk is driven.
     pub disk: DiskArgs,
-    /// `disk.io`, as a volume file says it, like the three after it: [`Self::from_text`] puts them there.
+    /// `disk.io`, as a volume file says it, like the four after it: [`Self::from_text`] puts them there.
     #[arg(skip)]
     pub io: Option<IoEngine>,
     /// `disk.page_cache`, as a volume file says it.
     #[arg(skip)]
     pub page_cache: bool,
+    /// `disk.direct_reads`, as a volume file says it.
+    #[arg(skip)]
+    pub direct_reads: bool,
     /// `disk.rotational`, as a volume file says it.
     #[arg(skip)]
     pub rotational: Option<bool>,
@@ -203,6 +206,7 @@ impl ServeArgs {
             disk.io = file.disk.io;
         }
         disk.page_cache |= file.disk.page_cache;
+        disk.direct_reads |= file.disk.direct_reads;
         disk.rotational = disk.rotational.or(file.disk.rotational);
         disk.map_device = disk.map_device.take().or(file.disk.map_device);
         merged
@@ -230,6 +234,7 @@ impl ServeArgs {
         file.disk = DiskArgs {
             io: file.io.take().unwrap_or_default(),
             page_cache: std::mem::take(&mut file.page_cache),
+            direct_reads: std::mem::take(&mut file.direct_reads),
             rotational: file.rotational.take(),
             map_device: file.map_device.take(),
         };
@@ -395,13 +400,12 @@ mod tests {
 
     #[test]
     fn a_volume_file_may_say_all_that_flags_may() {
-        let text =
-            "io = \"threads\"\npage_cache = true\nrotational = true\nmap_device = \"a.map\"\n";
+        let text = "io = \"threads\"\npage_cache = true\ndirect_reads = true\nrotational = true\nmap_device = \"a.map\"\n";
         let merged = ServeArgs::default().completed_by(ServeArgs::from_text(text).unwrap());
         let disk = merged.disk;
         assert_eq!(
-            (disk.io, disk.page_cache, disk.rotational),
-            (IoEngine::Threads, true, Some(true))
+            (disk.io, disk.page_cache, disk.direct_reads, disk.rotational),
+            (IoEngine::Threads, true, true, Some(true))
         );
         assert_eq!(disk.map_device, Some("a.map".into()));
 

@@ -220,7 +220,8 @@ mod tests {
 
     #[test]
     fn a_virtio_disk_cannot_tell_whether_it_rotates() {
-        let root = std::env::temp_dir().join(format!("nearhead-sysfs-virtio-{}", std::process::id()));
+        let root =
+            std::env::temp_dir().join(format!("nearhead-sysfs-virtio-{}", std::process::id()));
         for (driver, told) in [("sd", Some(true)), ("virtio_blk", None)] {
             fs::create_dir_all(root.join("disk/queue")).unwrap();
             fs::create_dir_all(root.join("disk/device")).unwrap();

@@ -57,9 +57,11 @@ impl<D: Disk> Volume<D> {
         superblock: Superblock,
         configure: impl FnOnce(&Superblock, &mut Config),
     ) -> Result<Self, OpenError> {
-        let map = map_device::find(&mut SyncIo::in_real_time(&mut disk, start), &superblock)?;
+        let mut io = SyncIo::in_real_time(&mut disk, start);
+        let map = map_device::find(&mut io, &superblock)?;
+        let blanks = blanks::load(&mut io, &superblock);
         let found = Found { superblock, to_repair: Vec::new() };
-        Ok(Self::with_superblock(disk, found, map, configure, false))
+        Ok(Self::with_superblock(disk, found, map, blanks, configure, false))
     }
 
     /// Opens it in virtual time, from `now` on; says what time it is afterwards.

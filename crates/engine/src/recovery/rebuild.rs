@@ -20,7 +20,6 @@ use nearhead_disk::{DiskError, Payload};
 use nearhead_format::record::{SectorRange, WriteItem};
 use nearhead_format::snapshot::BodySummary;
 use nearhead_format::{Entry, Place, SnapshotHeader};
-use nearhead_planted::{Mistake, is_made};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -315,9 +314,6 @@ impl Engine {
                 let home_sector = block * crate::sectors::BLOCK_SECTORS + u64::from(first);
                 self.insert(Entry { home_sector, len_sectors, place: Place::Poisoned, crc: 0 });
             }
-        }
-        if is_made(Mistake::SequencesBeginAnew) {
-            self.commit.sequence_done = 0;
         }
         self.setup.config.read_only = false;
     }

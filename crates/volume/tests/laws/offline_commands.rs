@@ -1,4 +1,4 @@
-//! Commands that work on a volume nobody serves, and the orderly stop: create, grow, repair, forget-log, give up the map.
+//! Commands that work on a volume nobody serves, and the orderly stop: create, grow, repair, forget-log, rebuild of the map.
 //!
 //! The power goes at every command to the disk, and of what was not flushed anything may be there: every subset of
 //! sectors, or of a longer row of writes every subset of writes and tears of each and of all. Whatever is left opens
@@ -8,11 +8,12 @@
 use crate::support::disk::CutPoint;
 use crate::support::harness::{DEVICE_BYTES, Options};
 use crate::support::seen::{Device, Seen, Subject, Used, run_on};
+use nearhead_disk::Nanos;
 use nearhead_format::{AckMode, Place, SnapshotHeader, Superblock};
 use nearhead_models::{MemoryStore, Store};
 use nearhead_volume::forget::{LostBlock, give_up};
-use nearhead_volume::repair::{give_up_the_map, look_for_records, repair_superblocks};
-use nearhead_volume::{SyncIo, create, find_superblock, grow};
+use nearhead_volume::repair::{clear_torn, repair_superblocks, weigh};
+use nearhead_volume::{Service, SyncIo, Volume, create, find_superblock, grow};
 
 const SECTOR_BYTES: usize = 512;
 /// Sectors of which every subset is tried.
@@ -120,14 +121,26 @@ impl Law<'_> {
 
     /// Cuts `command` on `image` everywhere, and gives it again on some of what is left.
     fn cut(&self, image: &MemoryStore, command: &dyn Fn(&mut SyncIo<'_>) -> Result<(), String>) {
+        self.cut_all(image, &|mut device| {
+            let result = run_on(&mut device, command);
+            (device, result)
+        });
+    }
+
+    /// The same for one that has the device to itself.
+    fn cut_all(
+        &self,
+        image: &MemoryStore,
+        command: &dyn Fn(Device) -> (Device, Result<(), String>),
+    ) {
         let mut device = self.subject.device(image.clone());
         device.disk.cut_points = Some(Vec::new());
         device.disk.note_cut_point();
-        run_on(&mut device, command).unwrap_or_else(|error| panic!("{}: {error}", self.name));
+        let (mut device, result) = command(device);
+        result.unwrap_or_else(|error| panic!("{}: {error}", self.name));
         let left = self.check(&mut device);
         for image in left.iter().step_by(5) {
-            let mut again = self.subject.device(image.clone());
-            let result = run_on(&mut again, command);
+            let (again, result) = command(self.subject.device(image.clone()));
             let seen = self.subject.look(again.disk.image());
             assert_eq!(seen.kind(), self.after.kind(), "{}, again: {result:?}", self.name);
         }
@@ -306,36 +319,54 @@ fn giving_up_a_log_that_is_cut_keeps_everything_else_and_the_hints() {
     }
 }
 
+/// What `nearhead repair --accept-loss` does where no snapshot is left.
+fn rebuild(subject: &Subject, device: Device) -> Device {
+    let opened = Volume::open_in_virtual_time(device, Nanos::ZERO, |_, config| {
+        subject.options.configure(config);
+        config.rebuild = true;
+    });
+    let (mut volume, now) = opened.unwrap_or_else(|error| panic!("{error}"));
+    let mut now = volume.run_until_open(now).unwrap_or_else(|error| panic!("{error}"));
+    if let Some(weighed) = weigh(&mut volume, |disk| SyncIo::in_virtual_time(disk, now)) {
+        let superblock = volume.superblock().clone();
+        let mut io = SyncIo::in_virtual_time(volume.disk_mut(), now);
+        clear_torn(&mut io, &superblock, &weighed.found.torn).unwrap();
+        volume.take_rebuilt(weighed.to_give_up(false));
+        volume.start_snapshot(now);
+    }
+    volume.begin_shutdown(now);
+    while !volume.is_shut_down() {
+        volume.drive(now);
+        now = volume.wake_at().unwrap_or(now).max(now);
+    }
+    volume.into_disk()
+}
+
 #[test]
-fn giving_up_the_map_that_is_cut_can_be_given_again_and_brings_no_old_record_back() {
+fn a_rebuild_of_the_map_that_is_cut_can_be_begun_again_and_brings_no_old_record_back() {
     for (preset, has_map) in [("singlelog", false), ("mlb", false)] {
         let subject = subject(preset, has_map);
         let mut image = used(&subject).image();
-        let of_volume = superblock(&subject, &image);
-        let layout = of_volume.layout;
+        let Seen::Open(whole) = subject.look(image.clone()) else { panic!("{preset}: not whole") };
+        let layout = superblock(&subject, &image).layout;
         for slot in 0..2 {
             spoil(&mut image, layout.slot_offsets[slot]);
             spoil(&mut image, layout.snapshot_copy_offset(slot));
         }
-        let command = |io: &mut SyncIo<'_>| {
-            let rebuilt = look_for_records(io, &of_volume, &mut |_, _| {});
-            let rebuilt = rebuilt.map_err(|error| error.to_string())?;
-            give_up_the_map(io, &of_volume, &rebuilt).map_err(|error| error.to_string())
-        };
         let before = subject.look(image.clone());
-        let mut device = subject.device(image.clone());
-        run_on(&mut device, command).unwrap();
+        assert!(matches!(before, Seen::Refused(..)), "{preset}: {before:?}");
+        let device = rebuild(&subject, subject.device(image.clone()));
         let after = subject.look(device.disk.image());
-        let Seen::Open(view) = &after else { panic!("{after:?}") };
-        assert_eq!(view.damage, Vec::<String>::new());
+        let Seen::Open(view) = &after else { panic!("{preset}: {after:?}") };
+        assert_eq!((&view.damage, &view.blocks), (&Vec::new(), &whole.blocks), "{preset}");
         let name = format!("repair --accept-loss on {preset}");
         let law = Law { name, subject: &subject, before, after };
-        law.cut(&image, &command);
+        law.cut_all(&image, &|device| (rebuild(&subject, device), Ok(())));
         keeps_what_is_written_next(&subject, device.disk.image());
     }
 }
 
-/// What is written after the map was given up stays, and nothing older comes back with it.
+/// What is written after the map was rebuilt stays, and nothing older comes back with it.
 fn keeps_what_is_written_next(subject: &Subject, image: MemoryStore) {
     let mut used = subject.open(image).unwrap();
     let mut image = used.image();
