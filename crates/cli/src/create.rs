@@ -114,13 +114,14 @@ fn serve_line(args: &CreateArgs) -> String {
     let disk = &args.disk;
     let mut line = format!("nearhead serve {}", quoted(&args.target));
     if let Some(path) = &disk.map_device {
-        line += &format!(" --map-device {}", quoted(&path.to_string_lossy()));
+        line += " --map-device ";
+        line += &quoted(&path.to_string_lossy());
     }
     if disk.page_cache {
         line += " --page-cache";
     }
     if let Some(rotational) = disk.rotational {
-        line += &format!(" --rotational {rotational}");
+        line += if rotational { " --rotational true" } else { " --rotational false" };
     }
     line + " --socket PATH"
 }

@@ -61,7 +61,7 @@ pub fn on(target: Target, access: Access, accept_loss: bool) -> Result<Offline, 
 /// A volume that did not open.
 pub struct Refused {
     /// Its disk, if another way to open it may be tried.
-    pub target: Option<Target>,
+    pub target: Option<Box<Target>>,
     /// Why.
     pub problem: String,
 }
@@ -98,7 +98,7 @@ pub fn inspecting(target: Target, look: Look) -> Result<Offline, Refused> {
         Ok(()) => Ok(Offline { name, volume, start }),
         Err(error) => {
             let target = Target { name, disk: volume.into_disk(), notes, lone_member, start };
-            Err(Refused { target: Some(target), problem: error.to_string() })
+            Err(Refused { target: Some(Box::new(target)), problem: error.to_string() })
         }
     }
 }

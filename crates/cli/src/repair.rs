@@ -123,7 +123,7 @@ fn inspect(target: Target, mut report: Report, look: &Look) -> Result<Inspected,
         Err(Refused { target: Some(target), problem }) => {
             report.consent = Some(problem);
             let accepting = Look { accept_loss: true, ..look.clone() };
-            offline::inspecting(target, accepting).map_err(|refused| refused.problem)?
+            offline::inspecting(*target, accepting).map_err(|refused| refused.problem)?
         }
         Err(refused) => return Err(refused.problem),
     };

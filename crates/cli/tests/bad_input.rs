@@ -94,13 +94,13 @@ fn what_is_no_volume_is_not_opened() {
         run_fails(
             &scratch,
             &[command, "empty.img"],
-            &["empty.img", "expected", "found", "nearhead create"],
+            &["empty.img", "expected", "found", "restore-metadata"],
         );
     }
     run_fails(
         &scratch,
         &["serve", "empty.img", "--socket", "s"],
-        &["empty.img", "no sound superblock", "nearhead create"],
+        &["empty.img", "no sound superblock", "restore-metadata"],
     );
     run_fails(&scratch, &["status", "missing.img"], &["missing.img", "check the path"]);
     run_fails(&scratch, &["status", "."], &["a directory"]);

@@ -15,15 +15,15 @@ const ENTRIES_MAX: usize = 64 << 10;
 
 /// Runs of sectors under construction, neighbours alike made one.
 struct Runs {
-    runs: Vec<Run>,
-    runs_max: usize,
+    found: Vec<Run>,
+    count_max: usize,
     at: u64,
 }
 
 impl Runs {
     /// Nothing more would be said.
     fn is_full(&self) -> bool {
-        self.runs.len() > self.runs_max
+        self.found.len() > self.count_max
     }
 
     fn add(&mut self, end: u64, zero: bool) {
@@ -32,9 +32,9 @@ impl Runs {
         if len == 0 || self.is_full() {
             return;
         }
-        match self.runs.last_mut() {
+        match self.found.last_mut() {
             Some(last) if last.zero == zero => last.len += len,
-            _ => self.runs.push(Run { len, zero }),
+            _ => self.found.push(Run { len, zero }),
         }
     }
 }
@@ -45,15 +45,15 @@ impl Engine {
         let sector = SECTOR as u64;
         let (start, end) = (offset / sector, (offset + len).div_ceil(sector));
         let runs_max = runs_max.max(1);
-        let mut runs = Runs { runs: Vec::new(), runs_max, at: start };
+        let mut runs = Runs { found: Vec::new(), count_max: runs_max, at: start };
         let memory = self.blocks_in_memory(start..end);
-        for block in memory.iter().chain([end..end]) {
+        for block in memory.iter().chain(std::iter::once(end..end)) {
             if !self.add_below_memory(runs.at..block.start, &mut runs) {
                 break;
             }
             runs.add(block.end, false);
         }
-        let mut runs = runs.runs;
+        let mut runs = runs.found;
         runs.truncate(runs_max);
         if runs.is_empty() {
             runs.push(Run { len, zero: false });

@@ -116,7 +116,7 @@ mod tests {
         assert!(homes.is_empty() && !homes.is_suspect(7));
         homes.note_failed(8, true, now);
         homes.review(|_| false);
-        assert!(homes.is_empty() && homes.len() == 0 && homes.due_at().is_none());
+        assert!(homes.is_empty() && homes.due_at().is_none());
     }
 
     #[test]

@@ -179,7 +179,9 @@ pub(crate) fn metadata_backup() -> Vec<Vec<u8>> {
     let mut seed = vec![15];
     let said = |part: &[u8]| part[..BLOCK_BYTES - 4].iter().rposition(|byte| *byte != 0);
     let lengths = parts.map(|part| said(&part).map_or(0, |last| last + 1));
-    lengths.iter().for_each(|len| seed.extend((*len as u16).to_le_bytes()));
+    for len in lengths {
+        seed.extend((len as u16).to_le_bytes());
+    }
     for (part, len) in parts.iter().zip(lengths) {
         seed.extend_from_slice(&part[..len]);
     }

@@ -102,7 +102,7 @@ mod tests {
                 now = disk.wake_at().unwrap().max(now);
             }
             let took = now.since(from);
-            now = now + Nanos::from_micros(30);
+            now += Nanos::from_micros(30);
             took
         };
         let offsets = crate::probe_head::far_offsets(bytes, 0x5eed);
@@ -147,7 +147,7 @@ mod tests {
     /// Two of three reads wait for a tick of the scheduler, wherever they go.
     #[test]
     fn a_busy_machine_makes_no_arm() {
-        let waits = |n: usize| if n % 3 == 0 { 90 } else { 4_000 + 100 * n as u64 };
+        let waits = |n: usize| if n.is_multiple_of(3) { 90 } else { 4_000 + 100 * n as u64 };
         assert_eq!(judge(&pairs(|n| (waits(n), waits(n + 1)))), Verdict::Still);
         let always = pairs(|n| (4_000 + n as u64, 4_100));
         assert_eq!(judge(&always), Verdict::NotSure, "nothing got through in time");
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn an_arm_on_a_busy_machine_is_never_taken_for_none() {
-        let waits = |n: usize| if n % 2 == 0 { 200 } else { 4_000 };
+        let waits = |n: usize| if n.is_multiple_of(2) { 200 } else { 4_000 };
         let verdict = judge(&pairs(|n| (6_000 + waits(n), waits(n))));
         assert_ne!(verdict, Verdict::Still);
     }
@@ -169,7 +169,7 @@ mod tests {
     /// A host that has a third of the disk in its memory.
     #[test]
     fn a_memory_in_front_of_an_arm_does_not_hide_it() {
-        let verdict = judge(&pairs(|n| if n % 3 == 0 { (60, 50) } else { (9_000, 60) }));
+        let verdict = judge(&pairs(|n| if n.is_multiple_of(3) { (60, 50) } else { (9_000, 60) }));
         assert_ne!(verdict, Verdict::Still);
     }
 

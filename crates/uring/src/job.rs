@@ -291,6 +291,9 @@ impl Job {
             Step::Sync => "all completed writes to become durable".to_owned(),
             _ => format!("{} bytes done", self.end - self.start),
         };
+        // What the kernel says of a write behind the end of a device; nothing that is freed makes room there.
+        let has_left = errno == Errno::NOSPC && target.ends_before(self.end);
+        let errno = if has_left { Errno::NODEV } else { errno };
         let error = disk_error(&self.describe(target), &expected, errno);
         debug_assert_eq!(error.kind, kind_of(errno));
         Progress::Done(self.ticket.complete(Err(error)))

@@ -14,6 +14,7 @@ pub enum Engine {
 
 /// How to open a file or block device.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "independent choices, not a state")]
 pub struct OpenOptions {
     /// Refuse every command that changes the disk.
     pub read_only: bool,

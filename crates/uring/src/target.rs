@@ -124,6 +124,14 @@ impl Target {
         Ok(target)
     }
 
+    /// Whether it is a block device that is shorter than `end` bytes by now: it left, or was made smaller.
+    pub(crate) fn ends_before(&self, end: u64) -> bool {
+        let stat = rustix::fs::fstat(&self.fd);
+        let is_device = stat
+            .is_ok_and(|stat| rustix::fs::FileType::from_raw_mode(stat.st_mode).is_block_device());
+        is_device && rustix::fs::seek(&self.fd, SeekFrom::End(0)).is_ok_and(|size| size < end)
+    }
+
     /// The descriptor.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()

@@ -11,11 +11,13 @@
 //! - a reply to FUA or to a flush is given only when the disk said that the bytes are durable. A
 //!   flush with nothing dirty before it costs no command.
 
+mod answers;
 mod slots;
 
 use crate::{Extent, Service, ServiceInfo};
+use answers::{not_supported, operation_bytes, request_error};
 use nearhead_disk::{
-    Class, Command, CommandId, Disk, DiskError, DiskErrorKind, Nanos, Payload, Submission, Ticket,
+    Class, Command, CommandId, Disk, DiskError, Nanos, Payload, Submission, Ticket,
 };
 use nearhead_engine::{ErrorKind, Operation, Reply, Request, RequestError, RequestId};
 use nearhead_planted::{Mistake, is_made};
@@ -475,29 +477,6 @@ impl<D: Disk> Service for BareDisk<D> {
 
     fn is_shut_down(&self) -> bool {
         self.stopping == Stopping::Done && self.replies.is_empty()
-    }
-}
-
-fn not_supported(disk: &str, what: &str) -> RequestError {
-    RequestError::new(ErrorKind::NotSupported, format!("disk {disk} does not offer {what}"))
-}
-
-fn request_error(error: &DiskError) -> RequestError {
-    let kind = match error.kind {
-        DiskErrorKind::Io | DiskErrorKind::Gone => ErrorKind::Io,
-        DiskErrorKind::OutOfSpace => ErrorKind::NoSpace,
-        DiskErrorKind::Invalid => ErrorKind::Invalid,
-        DiskErrorKind::ReadOnly => ErrorKind::ReadOnly,
-    };
-    RequestError::new(kind, error.detail.clone())
-}
-
-fn operation_bytes(operation: &Operation) -> u64 {
-    match operation {
-        Operation::Read { len, .. } => u64::from(*len),
-        Operation::Write { data, .. } => data.len() as u64,
-        Operation::Trim { len, .. } | Operation::WriteZeroes { len, .. } => *len,
-        Operation::Flush | Operation::WriteAtomic { .. } | Operation::Hint { .. } => 0,
     }
 }
 

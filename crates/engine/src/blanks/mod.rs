@@ -96,7 +96,11 @@ impl Engine {
     /// serves them all.
     pub(crate) fn may_write_homes(&mut self, sectors: impl Iterator<Item = Range<u64>>) -> bool {
         let blanks = &mut self.blanks;
-        sectors.fold(true, |all, range| blanks.prepare(range) && all)
+        let mut all = true;
+        for range in sectors {
+            all &= blanks.prepare(range);
+        }
+        all
     }
 
     /// The same for the batch of a spill, which is told if that fails.

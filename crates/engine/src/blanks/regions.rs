@@ -197,8 +197,8 @@ impl Regions {
             block
         })?;
         let content = self.content(block);
-        let promised = &mut self.promised.words_mut()[block * BLOCK_WORDS..];
-        promised.iter_mut().zip(&content).for_each(|(old, new)| *old |= new);
+        let told = &mut self.promised.words_mut()[block * BLOCK_WORDS..];
+        told.iter_mut().zip(&content).for_each(|(old, new)| *old |= new);
         let mut bytes = Vec::with_capacity(BLOCK_BYTES);
         for (index, words) in content.chunks_exact(BLANK_UNIT_WORDS).enumerate() {
             let bits: UnitBits = std::array::from_fn(|word| words[word]);

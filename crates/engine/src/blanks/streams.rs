@@ -40,17 +40,15 @@ impl Streams {
             (stream.end.saturating_sub(1)..stream.held_to.max(stream.end + 1))
                 .contains(&regions.start)
         };
-        let mut stream = match self.streams.iter().position(goes_on) {
-            Some(at) => self.streams.remove(at),
-            None => {
-                if self.streams.len() == STREAMS_MAX {
-                    self.streams.remove(0);
-                }
-                let end = regions.end;
-                self.streams.push(Stream { end, held_to: end, ahead: 0 });
-                return end..end;
+        let Some(at) = self.streams.iter().position(goes_on) else {
+            if self.streams.len() == STREAMS_MAX {
+                self.streams.remove(0);
             }
+            let end = regions.end;
+            self.streams.push(Stream { end, held_to: end, ahead: 0 });
+            return end..end;
         };
+        let mut stream = self.streams.remove(at);
         stream.end = stream.end.max(regions.end);
         // Twice as far as last time once half of that is used up.
         if stream.held_to.saturating_sub(stream.end) <= stream.ahead / 2 {

@@ -13,7 +13,7 @@ const COUNT: u64 = 40_000;
 /// Where things happen: at the beginning, and where one block of the map ends.
 const PLACES: [u64; 2] = [0, 30_700];
 
-/// SplitMix64: the same numbers for the same seed.
+/// `SplitMix64`: the same numbers for the same seed.
 struct Random(u64);
 
 impl Random {
@@ -91,11 +91,11 @@ impl Model {
         let range = start..(start + 1 + random.below(6)).min(COUNT);
         match random.below(8) {
             0..=2 => {
-                if self.regions.prepare(range.start * EACH + random.below(EACH)..range.end * EACH) {
-                    for at in range {
-                        self.home[at as usize] = true;
-                        self.volatile[at as usize] = false;
-                    }
+                let from = range.start * EACH + random.below(EACH);
+                let may = self.regions.prepare(from..range.end * EACH);
+                for at in range.filter(|_| may) {
+                    self.home[at as usize] = true;
+                    self.volatile[at as usize] = false;
                 }
             }
             3 | 4 => {

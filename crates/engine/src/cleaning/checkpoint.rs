@@ -23,10 +23,10 @@
 //! snapshots, which lack them, say the same. Until those are durable the homes stay closed to in-place
 //! writes: a crash would bring the entries back, and with them what was at home before such a write.
 
+mod observed;
 mod written;
 
 use super::copying::{SourceRead, content, merge, plan_reads, read_band, whole_band};
-use crate::activity::Activity;
 use crate::dispatch::Purpose;
 use crate::engine::Engine;
 use crate::map::Map;
@@ -111,17 +111,6 @@ pub(crate) struct Checkpoint {
 impl Checkpoint {
     pub(crate) fn is_busy(&self) -> bool {
         self.running
-    }
-
-    /// The step of the window under way, for tests.
-    pub(crate) fn activity(&self) -> Option<Activity> {
-        Some(match self.window.as_ref()?.step {
-            Step::Reading { .. } | Step::Read | Step::Marking => Activity::CheckpointRead,
-            Step::Writing { .. } => Activity::CheckpointWrite,
-            Step::Flushing { .. } => Activity::CheckpointFlush,
-            Step::Releasing => Activity::CheckpointRelease,
-            Step::Settling { .. } => Activity::CheckpointSettle,
-        })
     }
 
     /// Whether homes are being read for or written.

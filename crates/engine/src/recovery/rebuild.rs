@@ -258,7 +258,7 @@ impl Engine {
         let unknown = links.iter().rposition(|link| matches!(link, Link::Unknown { .. }));
         result.records = links.len() as u64;
         self.recovered = result;
-        self.adopt_rebuilt(snapshot, links, unknown, known_snapshot, &mut rebuilt);
+        self.adopt_rebuilt(snapshot, &links, unknown, known_snapshot, &mut rebuilt);
         let newest = rebuilt.newest_sequence;
         let torn = remains.into_values().flatten().filter(|remains| remains.sequence > newest);
         rebuilt.torn = torn.map(|remains| remains.offset).collect();
@@ -270,7 +270,7 @@ impl Engine {
     fn adopt_rebuilt(
         &mut self,
         snapshot: Snapshot,
-        links: Vec<Link>,
+        links: &[Link],
         unknown: Option<usize>,
         known_snapshot: u64,
         rebuilt: &mut Rebuilt,

@@ -219,6 +219,7 @@ impl Layout {
 
     /// The same device with both slots in front of the groups, as volumes were laid out first: with as many groups, if
     /// they fit.
+    #[must_use]
     pub fn with_near_slot(self) -> Self {
         if !self.slot_is_far() {
             return self;

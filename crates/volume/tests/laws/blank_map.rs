@@ -61,7 +61,7 @@ fn only_what_was_written_in_place_is_data_also_after_every_kind_of_restart() {
             harness.apply(&Step::Settle);
         }
         let written = 800..2400;
-        assert_eq!(data_of(harness.volume()), [written.clone()], "{preset}");
+        assert_eq!(data_of(harness.volume()), std::slice::from_ref(&written), "{preset}");
         come_to_rest(&mut harness);
         harness.apply(&end);
         assert_eq!(data_of(harness.volume()), [written], "{preset}, after {end:?}");

@@ -2,6 +2,7 @@
 //! fails. One program, so that all of it shares one oracle and one harness.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
+#![allow(clippy::single_range_in_vec_init, reason = "one range is what is meant")]
 
 mod after_recovery;
 mod bad_sectors;

@@ -51,7 +51,7 @@ fn drive_until(
 }
 
 /// What `nearhead repair --accept-loss` does: rebuild, weigh, give up what is doubtful, two snapshots.
-fn repair(options: &Options, image: MemoryStore, keep_newest: bool) -> Repaired {
+fn repair(options: &Options, image: &MemoryStore, keep_newest: bool) -> Repaired {
     let disk = options.disk_with(image.clone());
     let opened = Volume::open_in_virtual_time(disk, Nanos::ZERO, |_, config| {
         options.configure(config);
@@ -198,7 +198,7 @@ fn run(seed: u64, preset: &'static str, ack: AckMode, lost: Lost, tally: &mut Ta
     let mut image = harness.volume().disk().image();
     destroy_slots(&mut image, &layout);
     destroy_records(&mut image, &layout, lost, &mut random);
-    let mut repaired = repair(&options, image, false);
+    let mut repaired = repair(&options, &image, false);
     let is_unknown = repaired.weighed.found.is_rest_unknown;
     tally.runs += 1;
     tally.certain += u64::from(!is_unknown);
@@ -291,7 +291,7 @@ fn what_a_stop_makes_durable_does_not_come_back_from_the_logs() {
         let layout = harness.volume().superblock().layout;
         let mut image = harness.volume().disk().image();
         destroy_slots(&mut image, &layout);
-        let mut repaired = repair(&options, image, false);
+        let mut repaired = repair(&options, &image, false);
         assert_eq!(repaired.weighed.doubtful, [], "{snapshots} snapshots");
         for (sector, value) in repaired.read_all() {
             let read = BTreeMap::from([(sector, value.expect("nothing is doubtful"))]);

@@ -1,0 +1,46 @@
+//! A snapshot whose header and copy are durable: what may be used again, and what no recovery can bring back.
+//!
+//! Log space that only the older snapshot protected is free from here on, and not before. What was taken back before the
+//! snapshot before this one began is in neither slot; a later record says it too, for who rebuilds the map without them.
+
+use crate::engine::Engine;
+use nearhead_planted::{Mistake, is_made};
+
+impl Engine {
+    /// Header and copy are durable.
+    pub(super) fn snapshot_is_safe(&mut self) {
+        let Some(work) = self.snapshotter.in_progress.take() else { return };
+        self.snapshotter.failures = 0;
+        self.snapshotter.number += 1;
+        self.snapshotter.sequence = work.record_sequence;
+        self.snapshotter.clean_on_disk = work.clean;
+        self.stats.snapshots += 1;
+        // First the claims: the rings they name must keep the positions that the snapshot tells.
+        work.claims_new.iter().for_each(|index| self.logs.note_claimed(*index));
+        self.logs.snapshot_committed();
+        if let Some(journal) = self.journal.as_mut() {
+            journal.ring.snapshot_committed();
+        }
+        // What was taken back before the snapshot before it began is in neither slot: no recovery can
+        // bring it back, even if one slot rots.
+        let in_neither = std::mem::replace(&mut self.snapshotter.invalid_end, work.invalid_end);
+        let one = is_made(Mistake::InvalidationSettledByOneSnapshot);
+        let in_neither = if one { work.invalid_end } else { in_neither };
+        let settled = in_neither.saturating_sub(self.invalidations.committed());
+        self.commit_invalidations_by_snapshot(settled as usize);
+    }
+
+    fn commit_invalidations_by_snapshot(&mut self, count: usize) {
+        // Those in the record in flight are counted when it completes.
+        let in_record = self.commit.in_flight.as_ref().map_or(0, |record| record.invalidations);
+        let counted = in_record > 0 && !is_made(Mistake::InvalidationsCountedTwice);
+        if counted || count == 0 {
+            return;
+        }
+        for entry in self.invalidations.commit(count) {
+            self.logs.drop_live(&entry);
+            self.commit.untold.insert(entry.home_sector..entry.end_sector());
+        }
+        self.commit.tell_wanted = true;
+    }
+}
