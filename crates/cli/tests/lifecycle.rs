@@ -418,6 +418,8 @@ fn man_pages_and_completions_are_written_for_every_command() {
         .skip_while(|line| !line.starts_with("Commands:"))
         .skip(1)
         .take_while(|line| !line.is_empty())
+        // What goes on from the line before stands further in.
+        .filter(|line| !line.starts_with("   "))
     {
         let command = line.split_whitespace().next().unwrap();
         let page = scratch.path("docs").join(format!("nearhead-{command}.1"));

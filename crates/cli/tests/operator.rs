@@ -323,7 +323,7 @@ fn errors_use_the_words_of_the_one_who_reads_them() {
     let long = format!("{}/s", "x".repeat(120));
     create(&scratch);
     for (args, part) in [
-        (vec!["create", "b.img", "--size", "1MiB"], "size of the device or image"),
+        (vec!["create", "b.img", "--size", "1MiB"], "from 64 MiB on"),
         (vec!["create", "b.img", "--size", "64M", "--group-size", "1G"], "--group-size"),
         (vec!["create", "b.img", "--size", "64M", "--log-size", "4k"], "--log-size"),
         (vec!["serve", "a.img", "--socket", &long], "at most 107 bytes"),

@@ -63,9 +63,11 @@ struct Beside {
 }
 
 impl Beside {
-    /// One that has failed overwrites nothing any more, and takes nothing back.
+    /// One that has failed overwrites nothing any more, and takes nothing back. One whose record is on its way to a
+    /// second log overwrites nothing of the first one before it is durable, though that log does not know of it.
     fn of(engine: &Engine) -> Self {
-        let works = engine.failure().is_none();
+        let works =
+            engine.failure().is_none() && !engine.activities().has(Activity::RecordElsewhere);
         Self {
             number: engine.snapshot_number(),
             open: if works { engine.open_space() } else { RangeSet::new() },
@@ -138,11 +140,19 @@ impl Life<'_> {
             2 if one && whole => Damage::Superblock { copy: random.below(3) as usize },
             _ => Damage::None,
         };
+        let slot_of = |newest: bool| ((number + u64::from(!newest)) % 2) as usize;
+        let damage = match damage {
+            Damage::Header { newest, .. }
+                if !rig.header_has_copy(&superblock.layout, slot_of(newest)) =>
+            {
+                Damage::None
+            }
+            damage => damage,
+        };
         match damage {
             Damage::None => {}
             Damage::Header { newest, copy } => {
-                let slot = ((number + u64::from(!newest)) % 2) as usize;
-                rig.rot_in_slot(&superblock.layout, slot, if copy { 3 } else { 0 });
+                rig.rot_in_slot(&superblock.layout, slot_of(newest), if copy { 3 } else { 0 });
             }
             Damage::Superblock { copy } => {
                 let offset = superblock.layout.superblock_offsets()[copy];

@@ -243,6 +243,19 @@ impl Rig {
         disk.faults().rot_in(at..at + 512);
     }
 
+    /// Whether a slot's header and its copy are the same: a cut between the two, or an error of the second, leaves a
+    /// header that nothing makes up for (SAFETY.md).
+    pub(crate) fn header_has_copy(&mut self, layout: &Layout, slot: usize) -> bool {
+        let (on_map, slot) = self.slots(layout)[slot].clone();
+        let header_bytes = nearhead_format::snapshot::SNAPSHOT_HEADER_BYTES;
+        let disk = self.map.as_mut().filter(|_| on_map).unwrap_or(&mut self.members[0]);
+        let mut io = SyncIo::in_virtual_time(disk, Nanos::ZERO);
+        let mut read =
+            |offset| io.read(offset, header_bytes as usize).ok().map(|bytes| bytes.to_vec());
+        let (front, copy) = (read(slot.start), read(slot.end - header_bytes));
+        front.is_some() && front == copy
+    }
+
     /// The members of a mirror hold the same if both count and it was left in order; false if one does not, or
     /// there was no time to make them alike.
     pub(crate) fn compare(&mut self) -> Result<bool, String> {

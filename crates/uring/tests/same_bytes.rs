@@ -204,6 +204,10 @@ fn an_image_that_qemu_has_is_refused_and_qemu_refuses_one_of_ours() {
         assert_eq!(process.0.try_wait().unwrap(), None, "qemu-nbd ended");
         std::thread::yield_now();
     }
+    // It listens before it opens the image, and greets after that.
+    let mut greeting = [0; 8];
+    let mut client = std::os::unix::net::UnixStream::connect(&socket).unwrap();
+    std::io::Read::read_exact(&mut client, &mut greeting).unwrap();
     let pid = format!("process {}", process.0.id());
     assert_names(&refusal(&image), &[&pid, "qemu-nbd"]);
     drop(process);

@@ -25,6 +25,8 @@ use std::fmt;
 const SLOT_BYTES_KEPT: u64 = 4096 + 16 * nearhead_engine::HINTS_MAX as u64 + 4096;
 /// Bytes of a snapshot for each log besides its entries: its state and its claim.
 const SLOT_BYTES_PER_LOG: u64 = 16;
+/// Bytes of a snapshot that are copied at once.
+const COPY_BYTES: u64 = 1 << 20;
 /// A volume does not grow so far that its map has room for less than this share of its logs.
 const MAP_ROOM_PCT_MIN: u64 = 10;
 
@@ -221,6 +223,31 @@ fn clear_slot_1(io: &mut SyncIo<'_>, layout: &Layout) -> Result<(), GrowError> {
     Ok(io.flush()?)
 }
 
+/// The snapshot in slot 1, the older one by now, stands in its new place too. Where that place and the old one share
+/// bytes, or there is nothing sound to copy, the new one is left empty.
+fn copy_slot_1(io: &mut SyncIo<'_>, before: &Superblock, new: &Layout) -> Result<(), GrowError> {
+    clear_slot_1(io, new)?;
+    let old = &before.layout;
+    let (from, to) = (old.slot_offsets[1], new.slot_offsets[1]);
+    let slot = &read_slots(io, before)[1];
+    let shares_bytes = from.abs_diff(to) < old.slot_bytes.max(new.slot_bytes);
+    let Ok(header) = slot.header.as_ref() else { return Ok(()) };
+    if shares_bytes || before.map_device_id.is_some() || !slot.is_sound() {
+        return Ok(());
+    }
+    let (mut at, end) = (BLOCK_BYTES, BLOCK_BYTES + header.body.body_bytes);
+    while at < end {
+        let piece = io.read(from + at, (end - at).min(COPY_BYTES) as usize)?;
+        io.write(to + at, &piece)?;
+        at += piece.len() as u64;
+    }
+    io.flush()?;
+    let header = header.encode();
+    io.write(to, &header)?;
+    io.write(new.snapshot_copy_offset(1), &header)?;
+    Ok(io.flush()?)
+}
+
 /// Grows the volume as planned. No engine may be running on the device.
 pub fn grow(io: &mut SyncIo<'_>, growth: &Growth) -> Result<(), GrowError> {
     let (old, new) = (&growth.before.layout, &growth.after.layout);
@@ -231,7 +258,7 @@ pub fn grow(io: &mut SyncIo<'_>, growth: &Growth) -> Result<(), GrowError> {
     let moves_slot = old.slot_offsets != new.slot_offsets;
     if moves_slot {
         leave_slot_1(io, &growth.before)?;
-        clear_slot_1(io, new)?;
+        copy_slot_1(io, &growth.before, new)?;
     }
     write_superblocks(io, &growth.after)?;
     if moves_slot {

@@ -261,7 +261,6 @@ impl Engine {
             pending: 0,
             failed_logs: Vec::new(),
             attempts: 0,
-            skips: 0,
             journal_at: None,
         };
         self.add_claims(&mut record.header, choice);

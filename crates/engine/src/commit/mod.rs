@@ -54,8 +54,6 @@ pub(crate) struct RecordInFlight {
     pub(crate) failed_logs: Vec<u32>,
     /// Failures in a row at the place where it is.
     pub(crate) attempts: u32,
-    /// Places in its log that were left out.
-    pub(crate) skips: u32,
     /// Block of the map's journal where the copy of its header goes, if there is a journal.
     pub(crate) journal_at: Option<u32>,
 }

@@ -2,12 +2,13 @@
 //!
 //! The record keeps its sequence and its content, so that copies of it may be found in two places without harm.
 //! Another log takes it if one has room; the one that failed rests, longer after every failure in a row. Where
-//! there is no other log the same place is tried again, and then left out: a recovery that finds no record where one
-//! should be looks so far ahead as the largest one reaches, and says what it had to pass over. Only when all of
-//! that fails, and a few times, does the volume accept no change any more.
+//! there is no other log the same place is tried again, with pauses. Only when that fails too does the volume accept no
+//! change any more. Nothing is written behind a place that failed: what is torn there may have the record's sequence,
+//! and a recovery would take it for the end of the log.
 //!
 //! Want of space under a sparse image is no failure of a log: the record stays as it is until there is some.
-//! Those who wait for it wait so long as the configuration says, and are told then; the volume lives on.
+//! Those who wait for it wait so long as the configuration says, and are told then; the volume lives on, for twelve times
+//! as long. Then it accepts no change any more, so that nothing waits for ever.
 
 use super::RecordInFlight;
 use crate::dispatch::Purpose;
@@ -20,14 +21,12 @@ use nearhead_planted::{Mistake, is_made};
 
 /// Logs tried before the place itself is.
 const LOGS_TRIED_MAX: usize = 8;
-/// Attempts at one place before it is left out.
+/// Attempts at one place before a snapshot is asked for.
 const ATTEMPTS_MAX: u32 = 5;
-/// Attempts at one place while there is no room behind it.
+/// Attempts at one place before the volume gives up.
 const WAITS_MAX: u32 = 20;
-/// What is left out at first; it doubles, since a bad place may be large, up to what a recovery looks ahead.
-const SKIP_BYTES: u32 = 4096;
-/// Places left out for one record.
-const SKIPS_MAX: u32 = 8;
+/// A shortage lasts so many times as long as a request waits at most; then whoever waits for anything else is told, too.
+const SHORTAGE_WAITS_MAX: u64 = 12;
 /// The first pause between two attempts; it doubles.
 const PAUSE_FIRST: Nanos = Nanos::from_millis(10);
 /// The longest pause, and so the time until space that was freed is noticed.
@@ -121,18 +120,8 @@ impl Engine {
         if error.kind == DiskErrorKind::Io && record.attempts < ATTEMPTS_MAX {
             return self.send_again(record, false);
         }
-        let by = (SKIP_BYTES / self.setup.layout.log_block_bytes).max(1) << record.skips;
-        if error.kind == DiskErrorKind::Io
-            && record.skips < SKIPS_MAX
-            && self.logs.skip(failed, by, record.blocks)
-        {
-            record.attempts = 0;
-            record.skips += 1;
-            record.pending -= 1;
-            return self.issue_record(record);
-        }
         if error.kind == DiskErrorKind::Io && record.attempts < WAITS_MAX {
-            // A snapshot may free what is behind.
+            // A snapshot claims logs, and so may find another one.
             self.snapshotter.demand();
             return self.send_again(record, false);
         }
@@ -167,6 +156,9 @@ impl Engine {
         if matches!(self.phase, Phase::Draining) {
             return self
                 .fail(format!("stopping without space for what is not durable yet: {error}"));
+        }
+        if self.now.since(since) >= Nanos(wait_max.0.saturating_mul(SHORTAGE_WAITS_MAX)) {
+            return self.fail(format!("no space for far too long: {error}"));
         }
         let refused = told(error);
         let detail = format!("no space for {} s: {}", wait_max.0 / 1_000_000_000, refused.detail);

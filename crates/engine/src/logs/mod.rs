@@ -146,13 +146,6 @@ impl Logs {
         self.resting.iter().map(|(_, until)| *until).min()
     }
 
-    /// Nothing can be written where the next record of the log goes: whether it can go on behind, `by` blocks later.
-    pub(crate) fn skip(&mut self, index: u32, by: u32, blocks: u32) -> bool {
-        let skipped = self.get_or_create(index).is_some_and(|ring| ring.skip(by, blocks));
-        self.measure(index);
-        skipped
-    }
-
     /// Takes note of how full every log is, after a recovery.
     pub(crate) fn measure_all(&mut self) {
         let present: Vec<u32> = self.present.iter().copied().collect();

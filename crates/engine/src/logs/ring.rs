@@ -158,20 +158,6 @@ impl Ring {
         }
     }
 
-    /// Nothing can be written where the next record goes: leaves `by` blocks out, or what there is before the end, if
-    /// one of `blocks` has room behind. A recovery begins where it would have without, and looks behind the gap.
-    pub(crate) fn skip(&mut self, by: u32, blocks: u32) -> bool {
-        let to_end = self.capacity() - self.position;
-        let by = if by + blocks > to_end { to_end } else { by };
-        if self.free_run_blocks() < by + blocks {
-            return false;
-        }
-        self.protected_from.get_or_insert(self.position);
-        self.next_protected_from.get_or_insert(self.position);
-        self.position = (self.position + by) % self.capacity();
-        true
-    }
-
     /// Notes that a record of `blocks` now stands at `position` (as [`Ring::place`] said).
     pub(crate) fn advance(&mut self, position: u32, blocks: u32) {
         // From where a recovery begins to scan, also if the record did not fit there and went to the start: a

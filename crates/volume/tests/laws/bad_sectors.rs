@@ -177,40 +177,6 @@ fn a_home_that_stays_bad_is_tried_ever_more_rarely_and_told() {
     asked.mend_and_check("one bad home");
 }
 
-/// The disk writes everywhere but where the log goes on; what is there can be read.
-#[test]
-fn a_log_goes_on_behind_a_place_that_cannot_be_written() {
-    for (preset, bad_bytes) in
-        LOGGING.into_iter().flat_map(|preset| [512, 5000].map(|bytes| (preset, bytes)))
-    {
-        let what = format!("{preset}, {bad_bytes} bytes");
-        println!("repeat with {what}");
-        let mut asked = Asked::new(Options::new(preset, AckMode::Durable), bad_bytes);
-        for block in 0..10 {
-            asked.apply(&Step::Write { start: block * 8, count: 8, fua: true });
-            asked.apply(&Step::Settle);
-        }
-        let layout = asked.harness.volume().superblock().layout;
-        let used = asked.harness.volume().engine().occupancy().logs[0];
-        let at = layout.log_block_offset(used.log_index, used.position).unwrap();
-        let trouble = Trouble { bad: [at..at + bad_bytes].into(), ..Trouble::default() };
-        asked.harness.volume().disk_mut().set_trouble(trouble.clone());
-        for block in 20..40 {
-            asked.apply(&Step::Write { start: block * 8, count: 8, fua: true });
-            asked.apply(&Step::Settle);
-        }
-        asked.assert_serving(&what);
-        assert_eq!(asked.harness.failed, []);
-        asked.apply(&Step::Cut { seed: 3 });
-        asked.harness.volume().disk_mut().set_trouble(trouble);
-        // Now it goes round, several times.
-        asked.work(500);
-        asked.assert_serving(&what);
-        assert_eq!(asked.harness.failed, []);
-        asked.mend_and_check(&what);
-    }
-}
-
 #[test]
 fn a_disk_that_writes_nothing_any_more_fails_the_volume() {
     for preset in LOGGING {
