@@ -119,7 +119,8 @@ impl Life<'_> {
 
     /// Damage that the life itself has is not survived together with another one.
     fn can_be_forked(&mut self) -> bool {
-        self.scenario.budget == FaultBudget::Survive && !self.is_damaged()
+        let fails_by_count = self.scenario.faults.nth.is_some();
+        self.scenario.budget == FaultBudget::Survive && !fails_by_count && !self.is_damaged()
     }
 
     fn cut_beside(&mut self, seed: u64) -> Result<(), String> {

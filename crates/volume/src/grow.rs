@@ -248,6 +248,21 @@ fn copy_slot_1(io: &mut SyncIo<'_>, before: &Superblock, new: &Layout) -> Result
     Ok(io.flush()?)
 }
 
+/// The slot's old place is a part of groups now: what it held is nothing that clients should find.
+fn zero_slot_1(io: &mut SyncIo<'_>, old: &Layout, new: &Layout) -> Result<(), GrowError> {
+    let (start, end) = (old.slot_offsets[1], old.slot_offsets[1] + old.slot_bytes);
+    let kept = new.slot_offsets[1]..new.slot_offsets[1] + new.slot_bytes;
+    for range in [start..end.min(kept.start), start.max(kept.end)..end] {
+        let mut at = range.start;
+        while at < range.end {
+            let len = (range.end - at).min(COPY_BYTES);
+            io.write(at, &vec![0; len as usize])?;
+            at += len;
+        }
+    }
+    Ok(io.flush()?)
+}
+
 /// Grows the volume as planned. No engine may be running on the device.
 pub fn grow(io: &mut SyncIo<'_>, growth: &Growth) -> Result<(), GrowError> {
     let (old, new) = (&growth.before.layout, &growth.after.layout);
@@ -262,7 +277,7 @@ pub fn grow(io: &mut SyncIo<'_>, growth: &Growth) -> Result<(), GrowError> {
     }
     write_superblocks(io, &growth.after)?;
     if moves_slot {
-        clear_slot_1(io, old)?;
+        zero_slot_1(io, old, new)?;
     }
     // The old last copy is in the middle of a group now, where clients would find it.
     let stale = old.superblock_offsets()[superblock::COPIES as usize - 1];
