@@ -1,6 +1,7 @@
 //! A bare disk against a disk of the test's own, which checks what a disk may expect.
 
 use super::*;
+use nearhead_disk::DiskErrorKind;
 use nearhead_disk::{BufferMut, Completion, Properties};
 
 /// Memory with a queue that the test empties in either order, and faults on demand.
