@@ -313,22 +313,6 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_is_protected_until_a_snapshot_begins_behind_it() {
-        let mut ring = ring(640);
-        ring.advance(0, 100);
-        assert!(!ring.skip(8, 533), "there is no room behind");
-        assert!(ring.skip(8, 10));
-        assert_eq!((ring.place(10, 0), ring.used_blocks()), (Some(108), 108));
-        ring.snapshot_begins();
-        ring.snapshot_committed();
-        assert_eq!(ring.used_blocks(), 0);
-        ring.advance(108, 500);
-        assert!(ring.skip(30, 20), "32 blocks are left: the start is next");
-        assert_eq!((ring.place(20, 0), ring.used_blocks()), (Some(0), 532));
-        assert!(!ring.skip(100, 20), "a recovery would miss what stands from block 108 on");
-    }
-
-    #[test]
     fn a_full_ring_has_no_place_even_for_one_block() {
         let mut ring = ring(64);
         ring.advance(0, 64);
