@@ -169,6 +169,9 @@ impl Engine {
         }
         let steps = [self.checkpoint.activity(), self.snapshotter.activity()];
         steps.into_iter().flatten().for_each(|step| now.note(step, true));
+        if self.is_restoring_header() {
+            now.note(Activity::SnapshotCopy, true);
+        }
         now.note(Activity::SnapshotFailed, self.snapshotter.has_failed());
         let swaps = self.swap.is_busy();
         now.note(Activity::SwapChunks, self.swap.has_chunks());

@@ -40,6 +40,8 @@ pub(crate) enum Purpose {
     SnapshotHeader,
     /// The copy of a snapshot's header.
     SnapshotCopy,
+    /// The header of the newest snapshot, where the other one of its two is missing.
+    LoneHeader,
     /// A block of the blank map, or its header.
     Blanks,
     /// A read of recovery.
@@ -84,6 +86,7 @@ impl InFlight {
             | Purpose::SnapshotBody
             | Purpose::SnapshotHeader
             | Purpose::SnapshotCopy
+            | Purpose::LoneHeader
             | Purpose::Blanks => DiskWork::MapWrite,
             Purpose::Recovery if self.extent.is_none() => DiskWork::Flush,
             Purpose::Flush => DiskWork::Flush,

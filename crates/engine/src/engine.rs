@@ -242,6 +242,7 @@ impl Engine {
             Purpose::SnapshotBody => self.on_snapshot_body(result),
             Purpose::SnapshotHeader => self.on_snapshot_header(result),
             Purpose::SnapshotCopy => self.on_snapshot_copy(result),
+            Purpose::LoneHeader => self.on_lone_header(&result),
             Purpose::Blanks => self.on_blanks(result),
             Purpose::Recovery => self.on_recovery(result),
         }

@@ -12,8 +12,11 @@
 //!   snapshot protects stays protected. The copy comes second, so that one that is newer than all
 //!   headers tells of a header that was durable and is no more.
 
+mod lone;
 mod settled;
 mod transfer;
+
+pub(crate) use lone::LoneHeader;
 
 use crate::activity::Activity;
 use crate::dispatch::Purpose;
@@ -104,6 +107,8 @@ pub(crate) struct Snapshotter {
     /// Invalidations queued when the newest committed snapshot began.
     invalid_end: u64,
     clean_on_disk: bool,
+    /// The newest committed snapshot has one sound header so far.
+    lone: Option<LoneHeader>,
     hints_changed: bool,
     /// Attempts that failed since the last one that did not.
     failures: u32,
@@ -265,7 +270,7 @@ impl Engine {
         }
         if self.snapshotter.in_progress.is_some() {
             self.continue_snapshot();
-        } else if self.snapshot_is_due() && !self.moves_a_chunk() {
+        } else if self.snapshot_is_due() && !self.moves_a_chunk() && !self.restores_header() {
             self.begin_snapshot(false);
         }
     }
@@ -285,6 +290,9 @@ impl Engine {
         }
         if self.snapshotter.in_progress.is_some() {
             self.continue_snapshot();
+            return false;
+        }
+        if self.restores_header() {
             return false;
         }
         let current = self.snapshotter.clean_on_disk

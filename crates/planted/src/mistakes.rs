@@ -37,6 +37,7 @@ mistakes! {
     FragmentLost "fragment-lost" "what is left behind a newer piece of a block is dropped",
     SnapshotHeaderTooEarly "snapshot-header-too-early" "a snapshot counts before its body is durable",
     SnapshotCopyMissing "snapshot-copy-missing" "a snapshot counts without a copy of its header",
+    LoneHeaderLeft "lone-header-left" "a recovered snapshot with one sound header is left so while log space is used again",
     ChainGapIgnored "chain-gap-ignored" "recovery passes over records that are missing",
     TornRecordAccepted "torn-record-accepted" "recovery takes a torn record for a whole one",
     RecoveryNotFlushed "recovery-not-flushed" "what recovery read may still be lost",

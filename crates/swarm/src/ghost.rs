@@ -13,6 +13,7 @@
 use crate::content::versions;
 use crate::life::Life;
 use crate::rig::Rig;
+use crate::scenario::Scenario;
 use crate::steps::{WINDOW_SECTORS, WINDOWS};
 use nearhead_disk::{Disk, Nanos};
 use nearhead_engine::range_set::RangeSet;
@@ -24,6 +25,8 @@ use std::collections::BTreeMap;
 
 /// Ghosts in a life that nobody steers: at the first so many sets of activities that it meets, spread out.
 const GHOSTS_MAX: u32 = 12;
+/// Ghosts in one of the many lives in which command n fails.
+const GHOSTS_OF_NTH_MAX: u32 = 3;
 /// Disk commands between two of them, at least.
 const COMMANDS_BETWEEN: u64 = 15;
 
@@ -42,8 +45,14 @@ pub(crate) struct Ghosts {
 }
 
 impl Ghosts {
-    pub(crate) fn new(watched: Vec<Activities>) -> Self {
-        let left = if watched.is_empty() { GHOSTS_MAX } else { 4 * GHOSTS_MAX };
+    pub(crate) fn new(scenario: &Scenario) -> Self {
+        let watched = scenario.watched.clone();
+        let left = match scenario.faults.nth {
+            // Its neighbours look, too.
+            Some(_) => GHOSTS_OF_NTH_MAX,
+            None if watched.is_empty() => GHOSTS_MAX,
+            None => 4 * GHOSTS_MAX,
+        };
         Self { left, watched, last_at: 0, done: 0 }
     }
 
@@ -119,8 +128,7 @@ impl Life<'_> {
 
     /// Damage that the life itself has is not survived together with another one.
     fn can_be_forked(&mut self) -> bool {
-        let fails_by_count = self.scenario.faults.nth.is_some();
-        self.scenario.budget == FaultBudget::Survive && !fails_by_count && !self.is_damaged()
+        self.scenario.budget == FaultBudget::Survive && !self.is_damaged()
     }
 
     fn cut_beside(&mut self, seed: u64) -> Result<(), String> {

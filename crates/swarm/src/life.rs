@@ -155,7 +155,7 @@ impl<'a> Life<'a> {
             next_id: 1,
             tally: Tally::default(),
             hints: Hints::default(),
-            ghosts: Ghosts::new(scenario.watched.clone()),
+            ghosts: Ghosts::new(scenario),
             company: Rc::default(),
             bases,
             number_at_end: 0,

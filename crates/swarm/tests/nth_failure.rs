@@ -111,11 +111,6 @@ fn try_every_command(subject: Subject, ack: AckMode, end: Step) -> u64 {
     let (mut tried, mut openings_failed) = (0, 0);
     for kind in KINDS {
         for sticky in [false, true] {
-            // A member that stays full while others have room: requests may wait for good (SAFETY.md).
-            let is_one = matches!(subject.arrangement, Arrangement::One);
-            if sticky && kind == FaultKind::Full && !is_one {
-                continue;
-            }
             // While the content is checked nothing fails; what comes after that is reached again.
             let (mut nth, mut last_reached) = (0, 0);
             while nth <= last_reached + COMMANDS_OF_A_CHECK_MAX {

@@ -69,7 +69,7 @@ impl Engine {
         if !wants_stage && !wants_other {
             return;
         }
-        if self.clears_torn_records() {
+        if self.clears_torn_records() || self.restores_header() {
             return;
         }
         self.blanks.forget_spill();

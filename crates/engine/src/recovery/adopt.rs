@@ -4,10 +4,11 @@ use super::{Remains, Snapshot, Step, chain};
 use crate::dispatch::Purpose;
 use crate::engine::{Engine, Phase};
 use crate::request::ErrorKind;
+use crate::snapshot::LoneHeader;
 use nearhead_disk::{Class, Command, SECTOR_BYTES};
 use nearhead_format::Place;
 use nearhead_format::record::Claim;
-use nearhead_format::snapshot::FLAG_CLEAN_SHUTDOWN;
+use nearhead_format::snapshot::{FLAG_CLEAN_SHUTDOWN, SnapshotHeader};
 use nearhead_planted::{Mistake, is_made};
 use std::collections::BTreeSet;
 
@@ -51,6 +52,7 @@ impl Engine {
 
     fn adopt(&mut self, snapshot: Snapshot, records: Vec<chain::Link>) {
         let Snapshot { header, map, logs, claims, hints } = snapshot;
+        let lone = self.lone_header(&header);
         self.map = map;
         for hint in hints.into_iter().filter(|_| !is_made(Mistake::HintsNotRestored)) {
             self.durability_only.insert(hint.start_sector..hint.start_sector + hint.len_sectors);
@@ -69,11 +71,20 @@ impl Engine {
             header.record_sequence,
             header.flags & FLAG_CLEAN_SHUTDOWN != 0,
         );
+        self.note_lone_header(lone);
         self.commit.sequence_done = header.record_sequence;
         for link in records {
             self.replay(&link);
         }
         self.count_live();
+    }
+
+    /// The header that counts, for the place of its slot that does not hold it.
+    fn lone_header(&mut self, header: &SnapshotHeader) -> Option<LoneHeader> {
+        let copy_offset = self.setup.layout.snapshot_copy_offset(header.slot() as usize);
+        let slots = &self.recovering()?.slots;
+        let mut places = slots.iter().filter_map(|slot| slot.place_without(header, copy_offset));
+        Some(LoneHeader::new(places.next()?, &header.encode()))
     }
 
     /// The claim is durable: the log may be used, from where the claim says; one that was unused

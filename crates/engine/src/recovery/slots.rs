@@ -48,6 +48,16 @@ impl FoundSlot {
         SnapshotHeader::newer(sound(&self.header), sound(&self.copy))
     }
 
+    /// Device byte of the place that should hold `header` and does not, if the other one does.
+    pub(super) fn place_without(&self, header: &SnapshotHeader, copy_offset: u64) -> Option<u64> {
+        let holds = |place: &Place| place.as_ref() == Ok(header);
+        match (holds(&self.header), holds(&self.copy)) {
+            (true, false) => Some(copy_offset),
+            (false, true) => Some(self.offset),
+            _ => None,
+        }
+    }
+
     fn name(&self) -> String {
         format!("snapshot slot {} at device byte {}", self.slot, self.offset)
     }
@@ -125,6 +135,18 @@ mod tests {
         let both = [(bad(false), Ok(header(4))), (bad(false), Ok(header(3)))];
         assert_eq!(outcome(both), (Some(4), 1, false));
         assert_eq!(outcome([(Ok(header(2)), Ok(header(4))), good(3)]), (Some(4), 1, false));
+    }
+
+    #[test]
+    fn of_a_header_without_its_twin_the_place_is_told_that_lacks_it() {
+        let lacks = |header, copy| {
+            FoundSlot { slot: 0, offset: 100, header, copy }.place_without(&self::header(4), 200)
+        };
+        assert_eq!(lacks(Ok(header(4)), Ok(header(4))), None);
+        assert_eq!(lacks(Ok(header(4)), Ok(header(2))), Some(200));
+        assert_eq!(lacks(Ok(header(4)), bad(true)), Some(200));
+        assert_eq!(lacks(bad(false), Ok(header(4))), Some(100));
+        assert_eq!(lacks(bad(false), Ok(header(2))), None, "the other slot's");
     }
 
     #[test]

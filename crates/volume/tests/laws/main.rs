@@ -17,6 +17,7 @@ mod full_logs;
 mod given_up_swap;
 mod journal_wrap;
 mod laps;
+mod lone_header;
 mod no_space;
 mod offline_commands;
 mod older_slot;

@@ -1,0 +1,63 @@
+//! A header whose twin is missing gets it back before anything is written that needs two.
+//!
+//! A power cut between a snapshot's header and the copy of it, or rot of one of the two, leaves the newest snapshot
+//! with one header. Recovery takes it, and writes nothing. From then on the older snapshot counts for nothing: log
+//! space that only it protects is used again, and the next snapshot's body is written over its own. One bad sector
+//! under the lone header would then cost the volume. So the other place is written first: before the first record
+//! after a recovery, before the first snapshot, and by a stop. It writes what stands in the sound place, so a cut in
+//! the middle of it leaves what was there. A place that cannot be written is told and left alone: the next snapshot
+//! has two places of its own.
+
+use crate::dispatch::Purpose;
+use crate::engine::Engine;
+use nearhead_disk::{Buffer, BufferMut, Class, Command, DiskError, Payload};
+use nearhead_planted::{Mistake, is_made};
+
+/// The place without a header, and what belongs there.
+#[derive(Debug)]
+pub(crate) struct LoneHeader {
+    offset: u64,
+    bytes: Buffer,
+    is_being_written: bool,
+}
+
+impl LoneHeader {
+    /// `offset` is a device byte, `bytes` the header that stands in the other place of the slot.
+    pub(crate) fn new(offset: u64, bytes: &[u8]) -> Self {
+        Self { offset, bytes: BufferMut::copy_of(bytes).freeze(), is_being_written: false }
+    }
+}
+
+impl Engine {
+    /// Whether whoever needs two headers must wait, because there is one; begins to write the other.
+    pub(crate) fn restores_header(&mut self) -> bool {
+        let Some(lone) = self.snapshotter.lone.as_mut() else { return false };
+        if !std::mem::replace(&mut lone.is_being_written, true) {
+            let (offset, parts) = (lone.offset, vec![Payload::Bytes(lone.bytes.clone())]);
+            let durable = self.flusher.is_needed();
+            let command = Command::Write { offset, parts, durable };
+            self.issue(Class::Durable, Purpose::LoneHeader, command);
+        }
+        true
+    }
+
+    /// Whether the place is being written.
+    pub(crate) fn is_restoring_header(&self) -> bool {
+        self.snapshotter.lone.as_ref().is_some_and(|lone| lone.is_being_written)
+    }
+
+    pub(crate) fn on_lone_header(&mut self, result: &Result<Payload, DiskError>) {
+        let Some(lone) = self.snapshotter.lone.take() else { return };
+        if let Err(error) = result {
+            let offset = lone.offset;
+            self.recovered.note(format!(
+                "snapshot header at device byte {offset}: could not be written again: {error}"
+            ));
+        }
+    }
+
+    /// Recovery took a snapshot of whose header one place only is sound.
+    pub(crate) fn note_lone_header(&mut self, lone: Option<LoneHeader>) {
+        self.snapshotter.lone = lone.filter(|_| !is_made(Mistake::LoneHeaderLeft));
+    }
+}
