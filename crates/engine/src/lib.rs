@@ -16,6 +16,7 @@ pub mod admission;
 mod allocation;
 mod barrier;
 mod blanks;
+pub mod chunks;
 mod cleaning;
 mod commit;
 pub mod config;

@@ -6,13 +6,13 @@
 //! and the read, as often as that may happen: nothing is wrong. If it still points there, and a few looks
 //! find the same, the copy is damaged, and the read fails with EIO and names the place.
 
+use crate::chunks::{LoggedCopy, Unsound};
 use crate::dispatch::Purpose;
 use crate::engine::{Active, Body, Engine};
-use crate::map::{Map, Segment};
+use crate::map::Segment;
 use crate::request::{ErrorKind, RequestError, RequestId};
 use crate::sectors::{BLOCK_SECTORS, SECTOR};
 use nearhead_disk::{Class, Command, DiskError, Payload};
-use nearhead_format::crc::chunk_crc;
 use nearhead_format::{Entry, Place};
 use nearhead_planted::{Mistake, is_made};
 use std::ptr;
@@ -24,20 +24,11 @@ const GAP_BYTES_MAX: u64 = 64 << 10;
 /// Looks at a copy that the map still points to before a mismatch counts as damage.
 const ATTEMPTS_MAX: u8 = 3;
 
-/// One chunk inside a log read.
-#[derive(Clone, Copy, Debug)]
-struct Chunk {
-    start: u32,
-    len: u32,
-    home_sector: u64,
-    crc: u32,
-}
-
 #[derive(Debug)]
 struct Transfer {
     device_offset: u64,
     len: u32,
-    chunks: Vec<Chunk>,
+    copies: Vec<LoggedCopy>,
     data: Option<Payload>,
 }
 
@@ -112,7 +103,7 @@ impl Planner<'_> {
         self.state.transfers.push(Transfer {
             device_offset: device,
             len: take as u32,
-            chunks: Vec::new(),
+            copies: Vec::new(),
             data: None,
         });
         self.home = Some((io, client + take));
@@ -120,36 +111,28 @@ impl Planner<'_> {
         take
     }
 
-    fn logged(&mut self, entry: &Entry, chunk_sector: u64, chunk_len: u8, offset: u8) {
-        let chunk_bytes = u32::from(chunk_len) * SECTOR as u32;
-        let device_offset = chunk_sector * SECTOR as u64;
+    fn logged(&mut self, entry: &Entry, copy: LoggedCopy, offset: u8) {
         // Neighbouring chunks of one write stand next to each other in the log: one transfer.
         let last = self.state.transfers.len().checked_sub(1);
         let joined = last.filter(|last| {
             let transfer = &self.state.transfers[*last];
-            !transfer.chunks.is_empty()
-                && transfer.device_offset + u64::from(transfer.len) == device_offset
-                && transfer.len + chunk_bytes <= self.engine.admission.piece_bytes()
+            !transfer.copies.is_empty()
+                && transfer.device_offset + u64::from(transfer.len) == copy.device_offset
+                && transfer.len + copy.bytes <= self.engine.admission.piece_bytes()
         });
         let io = joined.unwrap_or_else(|| {
             self.state.transfers.push(Transfer {
-                device_offset,
+                device_offset: copy.device_offset,
                 len: 0,
-                chunks: Vec::new(),
+                copies: Vec::new(),
                 data: None,
             });
             self.state.transfers.len() - 1
         });
         let transfer = &mut self.state.transfers[io];
-        let start = transfer.len;
-        transfer.len += chunk_bytes;
-        transfer.chunks.push(Chunk {
-            start,
-            len: chunk_bytes,
-            home_sector: entry.home_sector - u64::from(offset),
-            crc: entry.crc,
-        });
-        let from = start + u32::from(offset) * SECTOR as u32;
+        let from = transfer.len + u32::from(offset) * SECTOR as u32;
+        transfer.len += copy.bytes;
+        transfer.copies.push(copy);
         let len = u32::from(entry.len_sectors) * SECTOR as u32;
         self.state.parts.push((Source::Transfer { io: io as u32, start: from }, len));
     }
@@ -160,8 +143,10 @@ impl Planner<'_> {
             Segment::Home { start_sector, len_sectors } => self.home(start_sector, len_sectors),
             Segment::Mapped(entry) => match entry.place {
                 Place::Zero => self.ready(Payload::Zeros(usize::from(entry.len_sectors) * SECTOR)),
-                Place::Log { chunk_sector, chunk_len, offset } => {
-                    self.logged(&entry, chunk_sector, chunk_len, offset);
+                Place::Log { offset, .. } => {
+                    if let Some(copy) = LoggedCopy::of(&entry) {
+                        self.logged(&entry, copy, offset);
+                    }
                 }
                 Place::Poisoned => {
                     self.state.error.get_or_insert_with(|| poisoned(entry.home_sector));
@@ -309,14 +294,16 @@ impl Engine {
             self.stats.unreadable += 1;
             return self.finish_slot(slot, Err(error));
         }
-        let mismatch = state.transfers.iter().find_map(Transfer::mismatch);
-        if let Some(mismatch) = mismatch.filter(|_| !is_made(Mistake::ChecksumNotCompared)) {
+        let unsound = state.transfers.iter().find_map(Transfer::unsound);
+        if let Some((copy, problem)) = unsound.filter(|_| !is_made(Mistake::ChecksumNotCompared)) {
             let (offset, len) = (state.offset, state.len);
-            let attempts = state.attempts + u8::from(mismatch.is_mapped(&self.map));
+            let attempts = state.attempts + u8::from(copy.is_in(&self.map));
             self.stats.checksum_retries += 1;
             if attempts >= ATTEMPTS_MAX {
                 self.stats.unreadable += 1;
-                return self.finish_slot(slot, Err(mismatch.told()));
+                let told = copy.told(problem);
+                let detail = format!("{told}; the copy is damaged, see `nearhead check`");
+                return self.finish_slot(slot, Err(RequestError::new(ErrorKind::Io, detail)));
             }
             let again = self.plan_read(offset, len, attempts, true);
             if let Some(active) = self.requests.get_mut(slot) {
@@ -351,60 +338,10 @@ impl ReadState {
 }
 
 impl Transfer {
-    fn mismatch(&self) -> Option<Mismatch> {
-        let Some(Payload::Bytes(bytes)) = &self.data else {
-            // Phantom content has no checksum; zeros from a hole in a log never match one.
-            return match &self.data {
-                Some(Payload::Zeros(len)) => {
-                    let zeros = vec![0; *len];
-                    self.chunks.iter().find_map(|chunk| chunk.check(&zeros, self.device_offset))
-                }
-                _ => None,
-            };
-        };
-        self.chunks.iter().find_map(|chunk| chunk.check(bytes, self.device_offset))
-    }
-}
-
-impl Chunk {
-    fn check(&self, bytes: &[u8], device_offset: u64) -> Option<Mismatch> {
-        let own = &bytes[self.start as usize..(self.start + self.len) as usize];
-        let found = chunk_crc(self.home_sector, own);
-        let device_offset = device_offset + u64::from(self.start);
-        (found != self.crc).then_some(Mismatch { chunk: *self, device_offset, found })
-    }
-}
-
-/// A chunk that is not what its checksum says.
-struct Mismatch {
-    chunk: Chunk,
-    device_offset: u64,
-    found: u32,
-}
-
-impl Mismatch {
-    /// Whether the map still says that the newest copy of any of its sectors is there.
-    fn is_mapped(&self, map: &Map) -> bool {
-        let (place, sectors) = (self.device_offset / SECTOR as u64, self.chunk.len / SECTOR as u32);
-        let mut is_mapped = false;
-        map.lookup(self.chunk.home_sector, u64::from(sectors), &mut |segment| {
-            is_mapped |= matches!(
-                segment,
-                Segment::Mapped(Entry { place: Place::Log { chunk_sector, .. }, crc, .. })
-                    if chunk_sector == place && crc == self.chunk.crc
-            );
-        });
-        is_mapped
-    }
-
-    fn told(&self) -> RequestError {
-        RequestError::new(
-            ErrorKind::Io,
-            format!(
-                "logged copy of sector {} at device byte {}: expected checksum {:08x}, found {:08x}; \
-                 the copy is damaged, see `nearhead check`",
-                self.chunk.home_sector, self.device_offset, self.chunk.crc, self.found
-            ),
-        )
+    /// The first logged copy of those it read that is not sound.
+    fn unsound(&self) -> Option<(LoggedCopy, Unsound)> {
+        let data = self.data.as_ref().unwrap_or(&Payload::EMPTY);
+        let problem = |copy: &LoggedCopy| copy.take(data, self.device_offset).err();
+        self.copies.iter().find_map(|copy| Some((*copy, problem(copy)?)))
     }
 }

@@ -44,6 +44,7 @@ mistakes! {
     RecordErrorIgnored "record-error-ignored" "a record that failed counts as written",
     FlushErrorIgnored "flush-error-ignored" "a device flush that failed counts as done",
     ChecksumNotCompared "checksum-not-compared" "reads return what the log holds, sound or not",
+    ChecksumNotComparedInCleaning "checksum-not-compared-in-cleaning" "cleaning takes what the log holds, sound or not",
     AtomicWriteSplit "atomic-write-split" "an atomic write may go into several records",
     OlderCopyRead "older-copy-read" "reads prefer the block in flight to the newer staged one",
     WrapTailReused "wrap-tail-reused" "the end of a ring that a record did not fit into is used again",

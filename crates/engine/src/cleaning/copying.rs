@@ -3,9 +3,9 @@
 //! Reads are of the logs, and of the gaps of a band that is written as a whole. What they bring is
 //! verified before it goes anywhere: a logged chunk by its checksum, which its address is part of.
 
+use crate::chunks::{LoggedCopy, content_of};
 use crate::sectors::SECTOR;
 use nearhead_disk::{Command, Payload};
-use nearhead_format::crc::chunk_crc;
 use nearhead_format::{Entry, Layout, Place};
 use std::ops::Range;
 
@@ -50,37 +50,12 @@ pub(super) fn plan_reads(entries: &[Entry]) -> Vec<SourceRead> {
 
 /// The bytes of an entry, from verified chunks.
 pub(super) fn content(entry: &Entry, reads: &[SourceRead]) -> Result<Payload, String> {
-    let len = usize::from(entry.len_sectors) * SECTOR;
-    let Place::Log { chunk_sector, chunk_len, offset } = entry.place else {
-        return Ok(Payload::Zeros(len));
-    };
-    let device_offset = chunk_sector * SECTOR as u64;
-    let at = reads.partition_point(|read| read.device_offset <= device_offset);
-    let data = at.checked_sub(1).and_then(|at| {
-        let read = &reads[at];
-        let from = (device_offset - read.device_offset) as usize;
-        let to = from + usize::from(chunk_len) * SECTOR;
-        let data = read.data.as_ref()?;
-        (to <= data.len()).then(|| data.slice(from..to))
-    });
-    let home = entry.home_sector - u64::from(offset);
-    let problem = |found: &str| {
-        format!("checkpoint: logged copy of sector {home} at device byte {device_offset}: {found}")
-    };
-    let Some(chunk) = data else { return Err(problem("could not be read")) };
-    if let Payload::Bytes(bytes) = &chunk {
-        let found = chunk_crc(home, bytes);
-        if found != entry.crc {
-            return Err(problem(&format!(
-                "expected checksum {:08x}, found {found:08x}",
-                entry.crc
-            )));
-        }
-    } else if matches!(chunk, Payload::Zeros(_)) {
-        return Err(problem("expected logged bytes, found a hole"));
-    }
-    let from = usize::from(offset) * SECTOR;
-    Ok(chunk.slice(from..from + len))
+    let offset = LoggedCopy::of(entry).map_or(0, |copy| copy.device_offset);
+    let at = reads.partition_point(|read| read.device_offset <= offset);
+    let read = at.checked_sub(1).map(|at| &reads[at]);
+    let data = read.and_then(|read| read.data.as_ref()).unwrap_or(&Payload::EMPTY);
+    let from = read.map_or(0, |read| read.device_offset);
+    content_of(entry, data, from).map_err(|problem| format!("checkpoint: {problem}"))
 }
 
 /// Home writes in home order, neighbours on the device merged.

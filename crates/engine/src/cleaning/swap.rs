@@ -7,6 +7,7 @@
 //!
 //! A snapshot follows, since the hot log's space is free only once no recovery scans it.
 
+use crate::chunks::content_of;
 use crate::commit::Packer;
 use crate::dispatch::Purpose;
 use crate::engine::{Engine, Phase};
@@ -14,7 +15,6 @@ use crate::logs::{Logs, Ring};
 use crate::map::Map;
 use crate::sectors::SECTOR;
 use nearhead_disk::{Class, Command, DiskError, Nanos, Payload};
-use nearhead_format::crc::chunk_crc;
 use nearhead_format::{Entry, Place};
 use nearhead_planted::{Mistake, is_made};
 use std::collections::VecDeque;
@@ -270,11 +270,13 @@ impl Engine {
             }
         };
         for entry in read.entries {
-            match chunk_of(&entry, read.device_offset, &data) {
+            match content_of(&entry, &data, read.device_offset) {
                 Ok(chunk) => current.chunks.push_back((entry, chunk)),
                 // It stays where it is; a read of it will say what is wrong. What was overwritten meanwhile may be
                 // used again, and is no damage.
-                Err(problem) if self.map.holds(&entry) => self.recovered.note(problem),
+                Err(problem) if self.map.holds(&entry) => {
+                    self.recovered.note(format!("swap: {problem}"));
+                }
                 Err(_) => {}
             }
         }
@@ -302,25 +304,4 @@ fn next_read(entries: &mut VecDeque<Entry>, bytes_max: u32) -> (Read, u32) {
         read.entries.extend(entries.pop_front());
     }
     (read, len as u32)
-}
-
-fn chunk_of(entry: &Entry, device_offset: u64, data: &Payload) -> Result<Payload, String> {
-    let Place::Log { chunk_sector, chunk_len, offset } = entry.place else {
-        return Err("internal: not a logged entry".to_owned());
-    };
-    let from = (chunk_sector * SECTOR as u64 - device_offset) as usize;
-    let chunk = data.slice(from..from + usize::from(chunk_len) * SECTOR);
-    let home = entry.home_sector - u64::from(offset);
-    if let Payload::Bytes(bytes) = &chunk {
-        let found = chunk_crc(home, bytes);
-        if found != entry.crc {
-            return Err(format!(
-                "swap: logged copy of sector {home} at device sector {chunk_sector}: \
-                 expected checksum {:08x}, found {found:08x}",
-                entry.crc
-            ));
-        }
-    }
-    let start = usize::from(offset) * SECTOR;
-    Ok(chunk.slice(start..start + usize::from(entry.len_sectors) * SECTOR))
 }
