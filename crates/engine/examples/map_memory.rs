@@ -69,13 +69,6 @@ fn measure(disk_bytes: u64, count: u64) {
     timed("overwrite", count, || {
         (0..count).for_each(|step| map.insert(entry(step), &mut |_| ()));
     });
-    timed("replace_if_same", count, || {
-        for step in 0..count {
-            let old = entry(step);
-            let chunk_sector = (count + step) * BLOCK_SECTORS;
-            let _ = map.replace_if_same(&old, Place::Log { chunk_sector, chunk_len: 8, offset: 0 });
-        }
-    });
     timed("walk in order", map.len() as u64, || {
         assert_eq!(map.iter().map(|entry| u64::from(entry.len_sectors)).sum::<u64>() % 8, 0);
     });

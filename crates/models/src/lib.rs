@@ -66,7 +66,6 @@ pub use geometry::{Geometry, Layout, Skews, Track, Zone, ZoneStart};
 pub use hdd::{HddModel, HddOptions, Stats};
 pub use instant::{InstantDisk, plain_properties};
 pub use layout::{SpareScheme, SurfaceOrder, TreeRemap, TreeRow, TreeSpec, ZonedSpec, ZonedZone};
-pub use limits::Interruption;
 pub use mechanics::{ArmPosition, Mechanics, Motion};
 pub use model::{Model, Report};
 pub use profile::{

@@ -6,18 +6,6 @@
 use crate::mechanics::Mechanics;
 use nearhead_disk::Nanos;
 
-/// Phases of rotation over which an average is taken.
-const PHASES: u64 = 256;
-
-/// What one write in the middle of a sequential stream costs, averaged over the rotation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Interruption {
-    /// From the moment the arm is free until the write is on the medium.
-    pub write: Nanos,
-    /// Time that the stream loses: to go there, write, and come back to where it was.
-    pub lost: Nanos,
-}
-
 impl Mechanics {
     /// Bytes per second of one long sequential transfer around byte `offset`: what a host can
     /// have from the disk alone.
@@ -41,24 +29,6 @@ impl Mechanics {
     /// Average seek over all pairs of cylinders.
     pub fn mean_seek(&self) -> Nanos {
         Nanos(self.seek_curve().mean_ns(self.geometry().cylinders()) as u64)
-    }
-
-    /// What a write of `len` bytes at byte `log` costs a stream that is at byte `stream`.
-    pub fn interruption(&self, stream: u64, log: u64, len: u64) -> Interruption {
-        let blocks = self.geometry().blocks();
-        let block = |byte: u64| (byte / self.sector_bytes()).min(blocks - 1);
-        let (from, to) = (block(stream), block(log));
-        let sectors = len.div_ceil(self.sector_bytes()).clamp(1, blocks - to);
-        let (mut write, mut lost) = (0, 0);
-        for phase in 0..PHASES {
-            // Where on its own track a log's free place lies is spread evenly.
-            let start = Nanos(self.spindle().period().0 * phase / PHASES);
-            let out = self.transfer(self.arm_at(from), start, to, sectors, true);
-            let back = self.positioning_ns(out.arm, out.ends_at, from, false);
-            write += out.ends_at.since(start).0;
-            lost += out.ends_at.since(start).0 + back;
-        }
-        Interruption { write: Nanos(write / PHASES), lost: Nanos(lost / PHASES) }
     }
 }
 
@@ -93,16 +63,5 @@ mod tests {
         // The measured curve averages 3.795 ms over uniform pairs of cylinders.
         let found = cheetah().mean_seek().as_millis_f64();
         assert!((found - 3.795).abs() < 0.02, "{found} ms");
-    }
-
-    #[test]
-    fn a_log_near_the_stream_costs_it_less_than_one_far_away() {
-        let disk = cheetah();
-        let stream = 70_000_000_000;
-        let near = disk.interruption(stream, stream + 90_000_000, 81_920);
-        let far = disk.interruption(stream, 0, 81_920);
-        assert!(near.write < near.lost && near.lost < far.lost, "{near:?} {far:?}");
-        // Out and back: two short seeks and half a revolution or more each.
-        assert!((4.0..9.0).contains(&near.lost.as_millis_f64()), "{near:?}");
     }
 }

@@ -28,7 +28,7 @@ pub use load::{LoadError, Loader};
 pub use read::{Iter, Segment};
 
 use leaf::{CAPACITY, Leaf};
-use nearhead_format::{BLOCK_SECTORS, Entry, Place, SECTORS_MAX};
+use nearhead_format::{Entry, SECTORS_MAX};
 use row::{Row, cut};
 use tree::{At, Tree};
 
@@ -116,35 +116,6 @@ impl Map {
         }
     }
 
-    /// Moves what still is as `old` says to `new_place`, sector by sector: only sectors of `old`
-    /// that still point into the same chunk (same place, same checksum) move, also when `old` has
-    /// been cut since. `new_place` says where the first sector of `old` now is; the chunk there has
-    /// the same checksum. Returns the number of sectors that moved.
-    ///
-    /// # Panics
-    /// If `old`, or `old` at its new place, is not valid ([`Entry::validate`]).
-    pub fn replace_if_same(&mut self, old: &Entry, new_place: Place) -> u64 {
-        assert!(old.validate().is_ok(), "an invalid entry reached the map: {old:?}");
-        let crc = if matches!(new_place, Place::Log { .. }) { old.crc } else { 0 };
-        let moved = Entry { place: new_place, crc, ..*old };
-        let mut pieces = [None; BLOCK_SECTORS as usize];
-        let mut count = 0;
-        self.lookup(old.home_sector, u64::from(old.len_sectors), &mut |segment| {
-            if let Segment::Mapped(piece) = segment
-                && same_chunk(&piece, old)
-            {
-                pieces[count] = Some(cut(&moved, piece.home_sector, piece.end_sector()));
-                count += 1;
-            }
-        });
-        let mut sectors = 0;
-        for piece in pieces.into_iter().flatten() {
-            sectors += u64::from(piece.len_sectors);
-            self.insert(piece, &mut |_| ());
-        }
-        sectors
-    }
-
     /// Replaces what `from..to`, which lies in what the leaf `at` describes, holds by `middle`. The
     /// leaf has room.
     #[inline]
@@ -184,15 +155,5 @@ impl Map {
         if count < gone.len() {
             self.tree.shrink(at, len_before);
         }
-    }
-}
-
-/// Whether `piece` points into the chunk that `whole` points into, at the same sectors of it.
-fn same_chunk(piece: &Entry, whole: &Entry) -> bool {
-    match (piece.place, whole.place) {
-        (Place::Log { chunk_sector: left, .. }, Place::Log { chunk_sector: right, .. }) => {
-            left == right && piece.crc == whole.crc && piece.chunk_home() == whole.chunk_home()
-        }
-        (left, right) => left == right,
     }
 }

@@ -32,12 +32,6 @@ enum Step {
         start: u64,
         len: u64,
     },
-    /// Relocate what the step that many steps ago inserted.
-    Relocate {
-        back: usize,
-        from: u8,
-        place: Place,
-    },
 }
 
 fn sectors(entry: &Entry) -> impl Iterator<Item = (u64, Entry)> {
@@ -107,9 +101,6 @@ fn step() -> impl Strategy<Value = Step> {
         ),
         4 => range().prop_map(|(start, len)| Step::Remove { start, len }),
         4 => range().prop_map(|(start, len)| Step::Lookup { start, len }),
-        4 => (1..6_usize, 0..8_u8, entry()).prop_map(
-            |(back, from, other)| Step::Relocate { back, from, place: other.place }
-        ),
     ]
 }
 
@@ -152,34 +143,6 @@ fn check_lookup(map: &Map, model: &Model, start: u64, len: u64) {
     assert_eq!(found, expected, "lookup({start}, {len})");
 }
 
-fn same_chunk(left: &Entry, right: &Entry) -> bool {
-    let bare = |place| match place {
-        Place::Log { chunk_sector, .. } => Place::Log { chunk_sector, chunk_len: 0, offset: 0 },
-        other => other,
-    };
-    bare(left.place) == bare(right.place)
-        && left.crc == right.crc
-        && left.chunk_home() == right.chunk_home()
-}
-
-fn relocate(map: &mut Map, model: &mut Model, old: &Entry, place: Place) {
-    let crc = if matches!(place, Place::Log { .. }) { old.crc } else { 0 };
-    let moved = Entry { place, crc, ..*old };
-    if moved.validate().is_err() {
-        return;
-    }
-    let mut expected = 0;
-    for (at, new) in sectors(&moved) {
-        if let Some(entry) = model.get_mut(&at)
-            && same_chunk(entry, old)
-        {
-            *entry = new;
-            expected += 1;
-        }
-    }
-    assert_eq!(map.replace_if_same(old, place), expected, "sectors of {old:?} moved to {place:?}");
-}
-
 /// Everything the module documents as always true.
 fn check_structure(map: &Map, model: &Model) {
     let found: Model = map.iter().flat_map(|entry| sectors(&entry).collect::<Vec<_>>()).collect();
@@ -213,12 +176,10 @@ fn check_structure(map: &Map, model: &Model) {
 
 fn run(steps: Vec<Step>) {
     let (mut map, mut model) = (Map::new(), Model::new());
-    let mut inserted = Vec::new();
     for (number, step) in (1..).zip(steps) {
         match step {
             Step::Insert(entry) => {
                 insert(&mut map, &mut model, entry);
-                inserted.push(entry);
             }
             Step::Run { block, count, stride_blocks, down } => {
                 for nth in 0..count {
@@ -230,12 +191,6 @@ fn run(steps: Vec<Step>) {
             }
             Step::Remove { start, len } => remove(&mut map, &mut model, start, len),
             Step::Lookup { start, len } => check_lookup(&map, &model, start, len),
-            Step::Relocate { back, from, place } => {
-                let Some(at) = inserted.len().checked_sub(back) else { continue };
-                let old = inserted[at];
-                let from = old.home_sector + u64::from(from % old.len_sectors);
-                relocate(&mut map, &mut model, &cut(&old, from, u64::MAX), place);
-            }
         }
         check_structure(&map, &model);
     }
@@ -258,42 +213,6 @@ proptest! {
     fn the_map_agrees_with_a_map_of_single_sectors(steps in prop::collection::vec(step(), 1..60)) {
         run(steps);
     }
-}
-
-#[test]
-fn a_cut_chunk_is_relocated_only_where_it_still_is_the_newest() {
-    let mut map = Map::new();
-    let old = logged(16, 8, 1000);
-    map.insert(old, &mut |_| ());
-    map.insert(logged(18, 2, 2000), &mut |_| ());
-    let place = Place::Log { chunk_sector: 3000, chunk_len: 8, offset: 0 };
-    assert_eq!(map.replace_if_same(&old, place), 6);
-    assert_eq!(map.replace_if_same(&old, place), 0, "nothing points to the old chunk any more");
-    let places: Vec<_> = map.iter().map(|entry| (entry.home_sector, entry.place)).collect();
-    let at = |chunk_sector, chunk_len, offset| Place::Log { chunk_sector, chunk_len, offset };
-    assert_eq!(places, [(16, at(3000, 8, 0)), (18, at(2000, 2, 0)), (20, at(3000, 8, 4))]);
-}
-
-#[test]
-fn a_reused_log_position_is_not_mistaken_for_the_old_chunk() {
-    let mut map = Map::new();
-    let old = logged(16, 8, 1000);
-    map.insert(Entry { crc: old.crc + 1, ..old }, &mut |_| ());
-    assert_eq!(map.replace_if_same(&old, Place::Poisoned), 0);
-}
-
-#[test]
-fn a_chunk_of_other_sectors_at_the_same_place_is_not_mistaken_for_the_old_one() {
-    let mut map = Map::new();
-    let chunk = |home_sector, offset| {
-        let place = Place::Log { chunk_sector: 1000, chunk_len: 4, offset };
-        Entry { home_sector, len_sectors: 2, place, crc: 7 }
-    };
-    // Same sectors, same position in the log, same checksum; but from the second or from the third
-    // sector of the chunk on, so that one chunk starts at sector 17 and the other at 16.
-    map.insert(chunk(18, 2), &mut |_| ());
-    assert_eq!(map.replace_if_same(&chunk(18, 1), Place::Poisoned), 0);
-    assert_eq!(map.replace_if_same(&chunk(18, 2), Place::Poisoned), 2);
 }
 
 #[test]
