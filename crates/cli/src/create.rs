@@ -5,7 +5,9 @@
 
 use crate::output::{changes_a_terminal, hex, note, plain, quoted, say, say_json};
 use crate::report::preset_name;
-use crate::target::{Access, DiskArgs, Target, array_label, has_its_own_size, refuse_unknown_kind};
+use crate::target::{
+    Access, DiskArgs, Target, array_label, has_its_own_size, refuse_unknown_kind, space_notes,
+};
 use crate::units::ByteSize;
 use nearhead_format::layout::DEVICE_BYTES_MIN;
 use nearhead_format::{Label, Superblock};
@@ -166,15 +168,7 @@ fn preallocate(args: &CreateArgs) -> Result<(), String> {
         return nearhead_uring::preallocate_image(image)
             .map_err(|error| format!("create {}: {error}", args.target));
     }
-    if let Some((wanted, free)) = nearhead_uring::space_missing(image) {
-        note(&format!(
-            "{} may grow by {} and its file system has {} free: writes fail when that is used up (--preallocate \
-             takes the space now)",
-            args.target,
-            ByteSize(wanted),
-            ByteSize(free),
-        ));
-    }
+    space_notes(&args.target).iter().for_each(|line| note(line));
     Ok(())
 }
 

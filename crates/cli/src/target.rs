@@ -4,6 +4,7 @@
 //! Opening keeps every other process out, and never changes anything by itself: an image that is
 //! missing or too short is an error here, not something to make good quietly.
 
+use crate::units::ByteSize;
 use nearhead_disk::Disk;
 use nearhead_models::{ArraySpec, ModelSpec};
 use nearhead_nbd::client::Address;
@@ -192,6 +193,28 @@ fn join_map_device(
     let (map, _) = open_real(path, access, args)?;
     let joined = JoinedDisk::new(disk, map).map_err(|error| error.to_string())?;
     Ok(Box::new(joined))
+}
+
+/// Which sparse images of `text` may take more space than their file systems have now, one line each. The files of
+/// emulated disks are larger than that by nature, and are not told of.
+pub fn space_notes(text: &str) -> Vec<String> {
+    let images: Vec<PathBuf> = if ArraySpec::is_array(text) {
+        let members = ArraySpec::parse(text).map(|spec| spec.members).unwrap_or_default();
+        members.iter().map(PathBuf::from).collect()
+    } else {
+        vec![PathBuf::from(text)]
+    };
+    let told = |path: &PathBuf| {
+        let (wanted, free) = nearhead_uring::space_missing(path)?;
+        Some(format!(
+            "{} may grow by {} and its file system has {} free: writes fail when that is used up; free some, or take \
+             the space while it is there (`create --preallocate`, `fallocate --length BYTES FILE`)",
+            path.display(),
+            ByteSize(wanted),
+            ByteSize(free),
+        ))
+    };
+    images.iter().filter_map(told).collect()
 }
 
 fn open_model(text: &str, access: Access) -> Result<Box<dyn Disk>, String> {

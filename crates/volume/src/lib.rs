@@ -32,5 +32,5 @@ pub use open::{OpenError, find_superblock};
 pub use presets::{NamedPreset, PRESETS, UnknownPreset, default_config};
 pub use probe::{Contents, Finding, probe};
 pub use service::{Extent, Service, ServiceInfo};
-pub use sync_io::SyncIo;
+pub use sync_io::{SyncIo, tell_of_waits};
 pub use volume::Volume;

@@ -75,6 +75,7 @@ pub fn run(args: &ServeArgs) -> Result<(), String> {
     let start = target.start;
     let mut volume = open_volume(&args, target, start)?;
     volume.watch(Backing::of(&name)?);
+    volume.without_space().iter().for_each(|line| note(line));
     volume.take_turns_by(coordination::start(&args, volume.volume().superblock())?);
 
     let limits = limits(&args);
