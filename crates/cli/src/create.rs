@@ -145,11 +145,15 @@ pub fn create(args: &CreateArgs) -> Result<(Target, Superblock), String> {
     check_label(&args.label)?;
     let preset = NamedPreset::by_name(&args.preset).map_err(|error| error.to_string())?;
     let options = options(args, preset)?;
+    let map_image = args.disk.map_device.as_ref().filter(|path| path.symlink_metadata().is_err());
     let made_image = make_image(args)?;
     let made = preallocate(args).and_then(|()| create_on(args, &options));
-    if made.is_err() && made_image {
-        // It is ours and holds nothing.
-        let _ = std::fs::remove_file(&args.target);
+    if made.is_err() {
+        // They are ours and hold nothing.
+        if made_image {
+            let _ = std::fs::remove_file(&args.target);
+        }
+        map_image.iter().for_each(|path| drop(std::fs::remove_file(path)));
     }
     made
 }

@@ -8,7 +8,7 @@ use crate::units::ByteSize;
 use nearhead_disk::Disk;
 use nearhead_models::{ArraySpec, ModelSpec};
 use nearhead_nbd::client::Address;
-use nearhead_uring::{Engine, OpenErrorKind, OpenOptions};
+use nearhead_uring::{Engine, OpenError, OpenErrorKind, OpenOptions};
 use nearhead_volume::{GatheredDisk, JoinedDisk, SyncIo};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -28,6 +28,8 @@ const MAP_IMAGE_BYTES: u64 = 64 << 20;
 pub enum Access {
     /// Only looked at.
     Read,
+    /// The same beside a daemon of ours that has it, and agreed: nobody is kept out, and what is read may be changing.
+    Beside,
     /// Changed.
     Write,
     /// Made: a file of an emulated disk may be missing or short.
@@ -40,6 +42,11 @@ pub enum Access {
 impl Access {
     fn creates(self) -> bool {
         matches!(self, Self::Create { .. })
+    }
+
+    /// Whether nothing is changed.
+    fn only_looks(self) -> bool {
+        matches!(self, Self::Read | Self::Beside)
     }
 }
 
@@ -218,12 +225,18 @@ pub fn space_notes(text: &str) -> Vec<String> {
 }
 
 fn open_model(text: &str, access: Access) -> Result<Box<dyn Disk>, String> {
+    if access == Access::Beside {
+        return Err(format!(
+            "open {text}: expected a disk that can be read beside its daemon, found an emulated one, whose file it has to \
+             itself; stop the daemon first"
+        ));
+    }
     let spec = ModelSpec::parse(text).map_err(|error| error.to_string())?;
     if let nearhead_models::Content::File(path) = &spec.content {
         if !access.creates() {
             check_model_file(path, spec.capacity_bytes().map_err(|error| error.to_string())?)?;
         }
-        nearhead_uring::refuse_used_file(path).map_err(|error| error.to_string())?;
+        nearhead_uring::refuse_used_file(path).map_err(|error| told_where_found(&error))?;
     }
     let disk = spec.build_any().map_err(|error| format!("open {text}: {error}"))?;
     Ok(Box::new(disk))
@@ -247,19 +260,29 @@ fn check_model_file(path: &Path, capacity_bytes: u64) -> Result<(), String> {
     Ok(())
 }
 
+fn told_where_found(error: &OpenError) -> String {
+    match error.kind {
+        OpenErrorKind::InUse => {
+            format!("{error} (if that is a daemon with a control socket of its own, name it with --control)")
+        }
+        _ => error.to_string(),
+    }
+}
+
 fn open_real(
     path: &Path,
     access: Access,
     args: &DiskArgs,
 ) -> Result<(Box<dyn Disk>, Vec<String>), String> {
     let options = OpenOptions {
-        read_only: access == Access::Read,
+        read_only: access.only_looks(),
+        exclusive: access != Access::Beside,
         direct: !args.page_cache,
         // Who only looks wants to see the disk.
-        cache_reads: !args.direct_reads && access != Access::Read,
+        cache_reads: !args.direct_reads && !access.only_looks(),
         rotational: args.rotational,
         // Who only looks has no use for it.
-        time_head: access != Access::Read,
+        time_head: !access.only_looks(),
         engine: match args.io {
             IoEngine::Auto => Engine::Automatic,
             IoEngine::Uring => Engine::Uring,
@@ -267,12 +290,7 @@ fn open_real(
         },
         ..OpenOptions::default()
     };
-    let disk = nearhead_uring::open(path, &options).map_err(|error| match error.kind {
-        OpenErrorKind::InUse => {
-            format!("{error} (if that is a daemon with a control socket of its own, name it with --control)")
-        }
-        _ => error.to_string(),
-    })?;
+    let disk = nearhead_uring::open(path, &options).map_err(|error| told_where_found(&error))?;
     let notes = disk.notes().to_vec();
     Ok((Box::new(disk), notes))
 }

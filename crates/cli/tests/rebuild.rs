@@ -5,72 +5,13 @@
 
 mod common;
 
+use common::blocks::{
+    BLOCKS, content, expect_content, image, read, serve, volume, write_all, zero, zero_slots, zero_superblocks,
+};
 use common::nbd::Client;
-use common::{Daemon, Scratch, corrupt, run, run_fails, run_json, run_ok};
+use common::{Scratch, corrupt, run, run_fails, run_json, run_ok};
 use serde_json::Value;
-use std::os::unix::fs::FileExt;
 use std::process::Command;
-
-const BLOCKS: u64 = 24;
-
-fn content(block: u64) -> Vec<u8> {
-    (0..4096_u64).map(|index| (index * 11 + block * 17 + 3) as u8).collect()
-}
-
-/// A volume with logged blocks that are not home.
-fn volume(scratch: &Scratch, in_order: bool) {
-    run_ok(scratch, &["create", "a.img", "--size", "64MiB", "--group-size", "16MiB"]);
-    let daemon = Daemon::serve(scratch, "a.img", &["--checkpoint-idle", "0"]);
-    let mut client = Client::connect(&daemon.socket).unwrap();
-    for block in 0..BLOCKS {
-        client.write(block * 8192, &content(block), true);
-    }
-    drop(client);
-    if in_order {
-        daemon.stop_ok();
-    } else {
-        daemon.kill();
-    }
-}
-
-/// What each block reads as; nothing where that is an error.
-fn read(scratch: &Scratch) -> Vec<Option<Vec<u8>>> {
-    let daemon = Daemon::serve(scratch, "a.img", &["--checkpoint-idle", "0"]);
-    let mut client = Client::connect(&daemon.socket).unwrap();
-    let found = (0..BLOCKS).map(|block| client.try_read(block * 8192, 4096).ok()).collect();
-    drop(client);
-    daemon.stop_ok();
-    found
-}
-
-fn expect_content(scratch: &Scratch) {
-    for (block, found) in (0..).zip(read(scratch)) {
-        assert_eq!(found, Some(content(block)), "block {block}");
-    }
-}
-
-fn zero(scratch: &Scratch, offset: u64, len: u64) {
-    let file = std::fs::OpenOptions::new().write(true).open(scratch.path("a.img")).unwrap();
-    file.write_all_at(&vec![0; len as usize], offset).unwrap();
-}
-
-fn zero_slots(scratch: &Scratch) {
-    let dump = run_json(scratch, &["dump", "a.img"]);
-    let slot_bytes = dump["layout"]["slot_bytes"].as_u64().unwrap();
-    for slot in dump["snapshots"].as_array().unwrap() {
-        zero(scratch, slot["device_offset"].as_u64().unwrap(), slot_bytes);
-    }
-}
-
-fn zero_superblocks(scratch: &Scratch) {
-    for offset in [0, 65536, (64 << 20) - 4096] {
-        zero(scratch, offset, 4096);
-    }
-}
-
-fn image(scratch: &Scratch) -> Vec<u8> {
-    std::fs::read(scratch.path("a.img")).unwrap()
-}
 
 /// Device byte of the record with this sequence, and the client byte that it writes.
 fn record(scratch: &Scratch, sequence: u64) -> (u64, u64) {
@@ -91,12 +32,8 @@ fn record(scratch: &Scratch, sequence: u64) -> (u64, u64) {
 fn zeros_behind_the_superblocks_leave_a_snapshot_at_the_other_end() {
     let scratch = Scratch::new("dd");
     run_ok(&scratch, &["create", "a.img", "--size", "1GiB"]);
-    let daemon = Daemon::serve(&scratch, "a.img", &["--checkpoint-idle", "0"]);
-    let mut client = Client::connect(&daemon.socket).unwrap();
-    for block in 0..BLOCKS {
-        client.write(block * 8192, &content(block), true);
-    }
-    drop(client);
+    let daemon = serve(&scratch);
+    write_all(&daemon);
     daemon.stop_ok();
     let dd = ["if=/dev/zero", "of=a.img", "bs=1M", "seek=1", "count=4", "conv=notrunc"];
     let done = Command::new("dd").args(dd).current_dir(scratch.path("")).output().unwrap();
@@ -133,7 +70,7 @@ fn a_map_is_rebuilt_from_whole_logs_without_any_loss() {
         assert_eq!(report["damage_count"], 0, "{report}");
         expect_content(&scratch);
         // What is written now survives although old records lie about.
-        let daemon = Daemon::serve(&scratch, "a.img", &["--checkpoint-idle", "0"]);
+        let daemon = serve(&scratch);
         let mut client = Client::connect(&daemon.socket).unwrap();
         client.write(0, &content(77), true);
         drop(client);
@@ -230,7 +167,7 @@ fn a_backup_brings_back_superblocks_and_map_with_everything_written_since() {
     run_fails(&scratch, &["backup-metadata", "a.img", "m.bak"], &["m.bak", "exists"]);
     let refused = ["found snapshot", "nothing is to be restored"];
     run_fails(&scratch, &["restore-metadata", "a.img", "m.bak"], &refused);
-    let daemon = Daemon::serve(&scratch, "a.img", &["--checkpoint-idle", "0"]);
+    let daemon = serve(&scratch);
     let mut client = Client::connect(&daemon.socket).unwrap();
     client.write(0, &content(99), true);
     drop(client);

@@ -112,15 +112,15 @@ fn no_uring(target: &Target, error: &std::io::Error) -> OpenError {
     OpenError::new(OpenErrorKind::NoUring, detail)
 }
 
-/// Refuses a regular file that somebody uses without `flock`: as the backing of a loop device, as swap
-/// space, or with byte-range locks. For those who open it by themselves; [`open`] asks on its own.
+/// Refuses a regular file that somebody uses: by a `flock`, as the backing of a loop device, as swap space, or with
+/// byte-range locks. For those who open and lock it by themselves afterwards; [`open`] asks on its own.
 ///
 /// # Errors
 /// [`OpenErrorKind::InUse`] names who has it. A file that cannot be opened is not refused.
 pub fn refuse_used_file(path: &Path) -> Result<(), OpenError> {
     let Some(file) = identity::Identity::of_path(path) else { return Ok(()) };
     beneath::refuse_used_file(file, &path.display().to_string())?;
-    exclusive::refuse_byte_locked(path)
+    exclusive::refuse_locked(path)
 }
 
 /// What the loop device at `path` is attached to; `None` for anything else.

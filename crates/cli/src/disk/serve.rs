@@ -8,7 +8,7 @@
 //! too until `power-on`), `quit`.
 
 use super::told::Told;
-use crate::control::{Answer, check_socket_path};
+use crate::control::{Answer, check_socket_path, prepare_for, why_not_there};
 use crate::health::DiskErrors;
 use crate::output::{note, say, say_json_line};
 use crate::serve::Signals;
@@ -104,7 +104,12 @@ pub fn run(args: &DiskServeArgs) -> Result<(), String> {
     }
     let signals = Signals::install()?;
     let handle: Rc<OnceCell<ShutdownHandle>> = Rc::default();
-    let server = listen(args, &handle).map_err(|error| failed(&error))?;
+    let sockets = || [&args.socket, &args.control].into_iter().flatten();
+    sockets().for_each(|path| prepare_for(path));
+    let server = listen(args, &handle).map_err(|error| {
+        let why: String = sockets().map(|path| why_not_there(path)).collect();
+        failed(&error) + &why
+    })?;
     signals.stop_gracefully_through(&server.shutdown_handle())?;
     let _ = handle.set(server.shutdown_handle());
     announce(args, disk.info().size_bytes, &uris(args, &server))?;
