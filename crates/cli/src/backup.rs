@@ -6,10 +6,10 @@
 //! the device's own snapshot is sound; it rebuilds the map from the backup and the logs, and says what would be lost
 //! before anything is given up.
 
-use crate::control::Client;
+use crate::control::{Client, why_not_there};
 use crate::output::{hex, say, say_json};
+use crate::repair::{DoubtfulArg, LostArgs, RepairArgs, from_backup};
 use crate::report::StatusReport;
-use crate::repair::{DoubtfulArg, RepairArgs, from_backup};
 use crate::target::{Access, DiskArgs, Target};
 use nearhead_format::backup::BackupHead;
 use nearhead_volume::backup::{Backup, BackupError, Present, look, restore_superblock};
@@ -84,6 +84,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 const SNAPSHOT_WAIT_MAX: Duration = Duration::from_secs(600);
 /// How often a snapshot may be overwritten while it is read: each time two newer ones were written meanwhile.
 const READS_MAX: u32 = 5;
+/// What a backup begins with.
+const HEAD_BYTES: u64 = 4096;
 
 /// Makes a backup.
 pub fn back_up(args: &BackupArgs) -> Result<(), String> {
@@ -104,6 +106,7 @@ pub fn back_up(args: &BackupArgs) -> Result<(), String> {
     let bytes = backup.encode();
     write_new(&args.file, &bytes).map_err(|error| {
         failed(&format_args!("expected to make the new file {}: {error}", args.file.display()))
+            + &why_not_there(&args.file)
     })?;
     let report = Report {
         target: &args.target,
@@ -151,7 +154,9 @@ fn take_beside(args: &BackupArgs, mut client: Client) -> Result<Backup, String> 
             Err(error) => problem = error.to_string(),
         }
     }
-    Err(format!("{problem}; the daemon wrote newer ones meanwhile, {READS_MAX} times: try again when less is written"))
+    Err(format!(
+        "{problem}; the daemon wrote newer ones meanwhile, {READS_MAX} times: try again when less is written"
+    ))
 }
 
 /// Has the daemon write a snapshot, and waits for it; its number, or that of the newest if it may not write.
@@ -196,9 +201,17 @@ fn read_backup(path: &Path) -> Result<Backup, String> {
     let failed = |problem: &dyn std::fmt::Display| {
         format!("restore-metadata: {}: {problem}", path.display())
     };
+    // Looked at before opening: opening a named pipe would wait for its other end.
+    let found = std::fs::metadata(path).map_err(|error| failed(&error))?;
+    let (is_file, found) = (found.is_file(), found.len());
+    if !is_file || found < HEAD_BYTES {
+        let what = if is_file { format!("{found} bytes") } else { "no regular file".to_owned() };
+        return Err(failed(&format_args!(
+            "expected a file of at least {HEAD_BYTES} bytes that `nearhead backup-metadata` made, found {what}"
+        )));
+    }
     let mut file = File::open(path).map_err(|error| failed(&error))?;
-    let found = file.metadata().map_err(|error| failed(&error))?.len();
-    let mut bytes = vec![0; 4096];
+    let mut bytes = vec![0; HEAD_BYTES as usize];
     file.read_exact(&mut bytes).map_err(|error| failed(&error))?;
     let head = BackupHead::decode(&bytes).map_err(|error| failed(&error))?;
     let expected = head.file_bytes().unwrap_or(0);
@@ -250,6 +263,7 @@ pub fn restore(args: &RestoreArgs) -> Result<(), String> {
         accept_loss: args.accept_loss,
         doubtful: args.doubtful,
         json: args.json,
+        lost: LostArgs::default(),
         disk: args.disk.clone(),
     };
     from_backup(&as_repair, target, &backup, &superblock, &again)

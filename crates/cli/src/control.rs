@@ -177,16 +177,17 @@ fn own_directory() -> PathBuf {
 /// Whether nobody else can put anything there, or has.
 fn is_private(directory: &Path) -> bool {
     let owner = rustix::process::geteuid().as_raw();
-    std::fs::symlink_metadata(directory)
-        .is_ok_and(|found| found.is_dir() && found.uid() == owner && found.mode() & 0o077 == 0)
+    std::fs::symlink_metadata(directory).is_ok_and(|found| {
+        found.is_dir() && found.uid() == owner && found.mode().is_multiple_of(0o100)
+    })
 }
 
 /// Makes one of [`directories`] if it is not there; whether a socket can be made in it.
 pub fn prepare(directory: &Path) -> bool {
     let own = directory == own_directory();
     let mode = if own { 0o700 } else { 0o755 };
-    let made = std::fs::DirBuilder::new().recursive(true).mode(mode).create(directory);
-    made.is_ok()
+    let is_there = std::fs::DirBuilder::new().recursive(true).mode(mode).create(directory);
+    is_there.is_ok()
         && rustix::fs::access(directory, rustix::fs::Access::WRITE_OK).is_ok()
         && (!own || is_private(directory))
 }

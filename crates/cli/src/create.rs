@@ -147,13 +147,12 @@ pub fn create(args: &CreateArgs) -> Result<(Target, Superblock), String> {
     let options = options(args, preset)?;
     let map_image = args.disk.map_device.as_ref().filter(|path| path.symlink_metadata().is_err());
     let made_image = make_image(args)?;
-    let made = preallocate(args).and_then(|()| create_on(args, &options));
+    let made = preallocate(args).and_then(|()| create_on(args, &options, made_image));
     if made.is_err() {
-        // They are ours and hold nothing.
-        if made_image {
-            let _ = std::fs::remove_file(&args.target);
-        }
-        map_image.iter().for_each(|path| drop(std::fs::remove_file(path)));
+        // What was written to, or somebody else got first, stays.
+        let image = made_image.then(|| Path::new(&args.target));
+        let map_image = map_image.iter().map(|path| path.as_path());
+        image.into_iter().chain(map_image).for_each(nearhead_uring::remove_empty_image);
     }
     made
 }
@@ -172,17 +171,27 @@ fn preallocate(args: &CreateArgs) -> Result<(), String> {
         return nearhead_uring::preallocate_image(image)
             .map_err(|error| format!("create {}: {error}", args.target));
     }
-    space_notes(&args.target).iter().for_each(|line| note(line));
+    for line in space_notes(&args.target) {
+        note(&line);
+    }
     Ok(())
 }
 
-fn create_on(args: &CreateArgs, options: &CreateOptions) -> Result<(Target, Superblock), String> {
+fn create_on(
+    args: &CreateArgs,
+    options: &CreateOptions,
+    made_image: bool,
+) -> Result<(Target, Superblock), String> {
     let mut target = Target::open(&args.target, Access::Create { force: args.force }, &args.disk)?;
     let mut io = target.io();
     let created = match args.grow_to {
         None => nearhead_volume::create(&mut io, options),
         Some(ByteSize(bytes)) => nearhead_volume::create_to_grow(&mut io, options, bytes, None),
     };
+    if created.is_err() && made_image {
+        // While nobody else can have it. It holds no volume.
+        let _ = std::fs::remove_file(&args.target);
+    }
     let superblock = created
         .map_err(|error| format!("{error}{}", where_if_missing(&error.to_string(), args)))?;
     Ok((target, superblock))

@@ -132,11 +132,7 @@ impl DiskErrors {
     }
 
     /// Commands that failed, and the last of them.
-    pub fn counted(
-        counts: &DiskErrorCounts,
-        last: Option<&DiskErrorReport>,
-        now: Nanos,
-    ) -> Self {
+    pub fn counted(counts: &DiskErrorCounts, last: Option<&DiskErrorReport>, now: Nanos) -> Self {
         let nonzero = counts.iter().filter(|(_, _, count)| *count > 0);
         Self {
             total: counts.total(),

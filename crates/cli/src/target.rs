@@ -136,6 +136,9 @@ pub fn has_its_own_size(text: &str) -> bool {
 
 /// Refuses what looks like a kind of target that there is not, and is no file either.
 pub fn refuse_unknown_kind(text: &str) -> Result<(), String> {
+    if text.is_empty() {
+        return Err("open: expected the name of a device or image, found an empty one".to_owned());
+    }
     let is_known =
         ModelSpec::is_model(text) || ArraySpec::is_array(text) || Address::is_export(text);
     let Some((kind, _)) = text.split_once(':').filter(|_| !is_known) else { return Ok(()) };
@@ -263,7 +266,9 @@ fn check_model_file(path: &Path, capacity_bytes: u64) -> Result<(), String> {
 fn told_where_found(error: &OpenError) -> String {
     match error.kind {
         OpenErrorKind::InUse => {
-            format!("{error} (if that is a daemon with a control socket of its own, name it with --control)")
+            format!(
+                "{error} (if that is a daemon with a control socket of its own, name it with --control)"
+            )
         }
         _ => error.to_string(),
     }

@@ -6,7 +6,8 @@
 mod common;
 
 use common::blocks::{
-    BLOCKS, content, expect_content, image, read, serve, volume, write_all, zero, zero_slots, zero_superblocks,
+    BLOCKS, content, expect_content, image, read, serve, volume, write_all, zero, zero_slots,
+    zero_superblocks,
 };
 use common::nbd::Client;
 use common::{Scratch, corrupt, run, run_fails, run_json, run_ok};
@@ -164,7 +165,11 @@ fn a_backup_brings_back_superblocks_and_map_with_everything_written_since() {
     let told = run_json(&scratch, &["backup-metadata", "a.img", "m.bak"]);
     let file_bytes = std::fs::metadata(scratch.path("m.bak")).unwrap().len();
     assert_eq!(told["file_bytes"], file_bytes);
-    run_fails(&scratch, &["backup-metadata", "a.img", "m.bak"], &["m.bak", "exists"]);
+    run_fails(
+        &scratch,
+        &["backup-metadata", "a.img", "m.bak"],
+        &["m.bak", "found something there"],
+    );
     let refused = ["found snapshot", "nothing is to be restored"];
     run_fails(&scratch, &["restore-metadata", "a.img", "m.bak"], &refused);
     let daemon = serve(&scratch);
@@ -221,4 +226,86 @@ fn a_backup_of_another_volume_or_one_that_was_changed_is_refused() {
         assert!(!said.contains("panicked"), "{name}: {said}");
     }
     expect_content(&scratch);
+}
+
+#[test]
+fn superblocks_without_a_backup_are_made_again_from_what_lies_on_the_device() {
+    // Killed or stopped in order; by default values, and by what `create` was told.
+    for (in_order, made) in [(true, ["--preset", "mlb"]), (false, ["--group-size", "16MiB"])] {
+        let scratch = Scratch::new("lost-superblocks");
+        let more = ["--label", "mail", "--ack", "durable"];
+        let create = [["create", "a.img", "--size", "64MiB"].as_slice(), &made, &more].concat();
+        run_ok(&scratch, &create);
+        let daemon = serve(&scratch);
+        write_all(&daemon);
+        if in_order {
+            daemon.stop_ok();
+        } else {
+            daemon.kill();
+        }
+        let before = run_json(&scratch, &["dump", "a.img"]);
+        let repair = [["repair", "a.img", "--lost-superblocks"].as_slice(), &made, &more].concat();
+        run_fails(&scratch, &repair, &["expected no superblock, found copy 0 to be sound"]);
+        zero_superblocks(&scratch);
+        run_fails(&scratch, &["repair", "a.img"], &["--lost-superblocks --dry-run"]);
+        let left = image(&scratch);
+        let plan = run_json(&scratch, &[repair.as_slice(), &["--dry-run"]].concat());
+        assert_eq!(image(&scratch), left, "a dry run changes nothing");
+        assert_eq!(plan["done"], false);
+        assert_eq!(plan["volume_id"], before["volume"]["volume_id"], "{before}");
+        assert!(plan["logs_confirmed"].as_u64() >= Some(1), "{plan}");
+        run_ok(&scratch, &repair);
+        let after = run_json(&scratch, &["dump", "a.img"]);
+        assert_eq!(after["layout"], before["layout"]);
+        for what in ["volume_id", "preset", "ack", "label", "logged_write_bytes_max"] {
+            assert!(before["volume"].get(what).is_some(), "{before}");
+            assert_eq!(after["volume"][what], before["volume"][what], "{what}");
+        }
+        let report = run_json(&scratch, &["check", "a.img"]);
+        assert_eq!(report["damage_count"], 0, "{report}");
+        expect_content(&scratch);
+    }
+}
+
+#[test]
+fn a_layout_that_does_not_fit_is_never_taken_for_the_one_that_is_lost() {
+    let scratch = Scratch::new("wrong-layout");
+    // Groups of 16 MiB, which is not the default.
+    volume(&scratch, true);
+    zero_superblocks(&scratch);
+    let left = image(&scratch);
+    for wrong in [
+        [].as_slice(),
+        &["--preset", "mlb"],
+        &["--preset", "singlelog"],
+        &["--preset", "nolog"],
+        &["--preset", "mlb", "--group-size", "8MiB"],
+        &["--preset", "mlb", "--group-size", "16MiB", "--log-size", "1MiB"],
+        &["--preset", "mlb", "--group-size", "16MiB", "--grow-to", "8GiB"],
+    ] {
+        let args = [["repair", "a.img", "--lost-superblocks"].as_slice(), wrong].concat();
+        run_fails(&scratch, &args, &["a.img", "expected", "found", "--group-size"]);
+        assert_eq!(image(&scratch), left, "{wrong:?}");
+    }
+    run_ok(&scratch, &["repair", "a.img", "--lost-superblocks", "--group-size", "16MiB"]);
+    expect_content(&scratch);
+}
+
+#[test]
+fn an_empty_volume_without_superblocks_is_made_again_only_as_its_owner_says() {
+    let scratch = Scratch::new("lost-empty");
+    run_ok(&scratch, &["create", "a.img", "--size", "64MiB"]);
+    zero_superblocks(&scratch);
+    run_fails(&scratch, &["repair", "a.img", "--lost-superblocks"], &["--preset"]);
+    let known = ["repair", "a.img", "--lost-superblocks", "--preset", "mlb"];
+    run_fails(&scratch, &known, &["found 2", "--second-snapshot far"]);
+    run_ok(&scratch, &[known.as_slice(), &["--second-snapshot", "far"]].concat());
+    run_ok(&scratch, &["check", "a.img"]);
+    // Of what was never a volume nothing is made.
+    std::fs::write(scratch.path("b.img"), vec![0; 64 << 20]).unwrap();
+    run_fails(
+        &scratch,
+        &["repair", "b.img", "--lost-superblocks", "--preset", "mlb"],
+        &["expected a sound snapshot of the map", "found none"],
+    );
 }

@@ -99,7 +99,10 @@ fn a_place_where_no_socket_can_be_is_refused_with_what_to_do() {
     ok(&scratch, &["create", "a.img", "--size", "64MiB"]);
     std::fs::create_dir(scratch.path("closed")).unwrap();
     for (socket, advice) in [
-        ("closed/nbd.sock", "this user may not make anything in closed: choose a folder of its own"),
+        (
+            "closed/nbd.sock",
+            "this user may not make anything in closed: choose a folder of its own",
+        ),
         ("none/nbd.sock", "expected a folder none, found none: make it first"),
     ] {
         for args in [
@@ -123,7 +126,10 @@ fn a_disk_in_use_is_told_with_who_has_it_emulated_ones_too() {
     let output = as_user(&scratch, &["check", target]).output().unwrap();
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
     let who = format!("found process {} (nearhead)", daemon.id());
-    assert!(told.contains("disk.img is in use by another process") && told.contains(&who), "{told}");
+    assert!(
+        told.contains("disk.img is in use by another process") && told.contains(&who),
+        "{told}"
+    );
     rustix::process::kill_process(rustix::process::Pid::from_child(&daemon), Signal::TERM).unwrap();
     assert!(daemon.wait().unwrap().success());
 }
@@ -154,7 +160,10 @@ fn the_documented_socket_of_root_needs_no_folder_made_before() {
         .unwrap();
     let mut line = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    assert!(line.contains("serving a.img") && line.contains("/run/nearhead/backups.sock"), "{line}");
+    assert!(
+        line.contains("serving a.img") && line.contains("/run/nearhead/backups.sock"),
+        "{line}"
+    );
     rustix::process::kill_process(rustix::process::Pid::from_child(&child), Signal::TERM).unwrap();
     assert!(child.wait().unwrap().success());
 }

@@ -15,6 +15,7 @@ pub mod forget;
 mod gathered;
 pub mod grow;
 mod joined;
+pub mod lost_superblock;
 mod map_device;
 pub mod open;
 pub mod presets;

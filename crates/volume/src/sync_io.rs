@@ -5,11 +5,11 @@
 //! [`tell_of_waits`] named, after the same time as while a volume is served. Never used while an engine runs on the
 //! disk.
 
+use crate::presets::STALL_AFTER;
 use nearhead_disk::{
     Buffer, BufferMut, Class, Command, CommandId, Disk, DiskError, DiskErrorKind, Nanos, Payload,
     Submission, Ticket,
 };
-use crate::presets::STALL_AFTER;
 use nearhead_engine::{DiskEvent, DiskWatch, DiskWork};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::sync::OnceLock;

@@ -20,11 +20,7 @@ use std::time::Instant;
 const TIMER_LOOK: Nanos = Nanos::from_micros(100);
 
 /// Serves `disk` in `folder` until it is unmounted.
-pub(super) fn run(
-    args: &DiskServeArgs,
-    disk: Told,
-    folder: &Path,
-) -> Result<(), String> {
+pub(super) fn run(args: &DiskServeArgs, disk: Told, folder: &Path) -> Result<(), String> {
     let options = Options {
         volatile_cache: disk.bare().disk().properties().volatile_cache,
         timer_look: if args.sleep { Nanos::ZERO } else { TIMER_LOOK },

@@ -23,7 +23,10 @@ impl Backing {
                 rustix::fs::open(&path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
             Some((path, held))
         };
-        Ok(Self { target: target.to_owned(), files: backing_paths(target)?.into_iter().filter_map(hold).collect() })
+        Ok(Self {
+            target: target.to_owned(),
+            files: backing_paths(target)?.into_iter().filter_map(hold).collect(),
+        })
     }
 
     /// Which of them may take more space than there is now.

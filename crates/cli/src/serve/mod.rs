@@ -210,9 +210,8 @@ fn control_places(name: &str) -> Result<Vec<Vec<PathBuf>>, String> {
         let in_it = |name: &String| directory.join(name);
         names.iter().map(in_it).collect::<Vec<_>>()
     });
-    let can_be_used = |paths: &Vec<PathBuf>| {
-        paths.first().and_then(|path| path.parent()).is_some_and(prepare)
-    };
+    let can_be_used =
+        |paths: &Vec<PathBuf>| paths.first().and_then(|path| path.parent()).is_some_and(prepare);
     Ok(places.filter(can_be_used).collect())
 }
 

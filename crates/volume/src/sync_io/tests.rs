@@ -112,8 +112,7 @@ fn a_disk_that_stalls_during_recovery_is_told_of_while_it_does() {
     let mut disk = LateDisk::new(Nanos::ZERO);
     let options = CreateOptions::new([7; 16], NamedPreset::by_name("mlb").unwrap());
     crate::create(&mut SyncIo::in_virtual_time(&mut disk, Nanos::ZERO), &options).unwrap();
-    let (mut volume, now) =
-        Volume::open_in_virtual_time(disk, Nanos::ZERO, |_, _| {}).unwrap();
+    let (mut volume, now) = Volume::open_in_virtual_time(disk, Nanos::ZERO, |_, _| {}).unwrap();
     // The next command is the first of recovery.
     volume.disk_mut().takes = Nanos::from_secs(70);
     let now = volume.run_until_open(now).unwrap();
