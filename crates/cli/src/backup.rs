@@ -1,27 +1,35 @@
 //! `nearhead backup-metadata` and `nearhead restore-metadata`: superblock and map in a file, and back.
 //!
-//! A backup is small beside the volume and holds no client's data. A restore is refused for another volume, and where
+//! A backup is small beside the volume and holds no client's data. Of a volume that is served, the daemon writes a new
+//! snapshot, and this process reads it beside the daemon: a snapshot is never written again before two newer ones, and
+//! one that was torn all the same is found out by its checksum and read anew. A restore is refused for another volume, and where
 //! the device's own snapshot is sound; it rebuilds the map from the backup and the logs, and says what would be lost
 //! before anything is given up.
 
+use crate::control::{Client, why_not_there};
 use crate::output::{hex, say, say_json};
-use crate::repair::{DoubtfulArg, RepairArgs, from_backup};
+use crate::repair::{DoubtfulArg, LostArgs, RepairArgs, from_backup};
+use crate::report::StatusReport;
 use crate::target::{Access, DiskArgs, Target};
 use nearhead_format::backup::BackupHead;
-use nearhead_volume::backup::{Backup, Present, look, restore_superblock};
+use nearhead_volume::backup::{Backup, BackupError, Present, look, restore_superblock};
 use serde::Serialize;
 use std::fs::{File, OpenOptions};
 use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 
 /// What `nearhead backup-metadata` is told.
 #[derive(clap::Args, Debug)]
 pub struct BackupArgs {
-    /// Block device, image file, model:PROFILE,file=PATH, or several as raid0:A,B or mirror:A,B; not being served
+    /// Block device, image file, model:PROFILE,file=PATH, or several as raid0:A,B or mirror:A,B; may be served, but for
+    /// emulated disks
     pub target: String,
     /// The file to make; it must not be there
     pub file: PathBuf,
+    /// Control socket of the daemon [default: derived from the target]
+    #[arg(long, value_name = "PATH")]
+    pub control: Option<PathBuf>,
     /// Report as JSON
     #[arg(long)]
     pub json: bool,
@@ -68,19 +76,37 @@ struct Report<'a> {
     record_sequence: u64,
     map_entries: u64,
     made_unix_s: u64,
+    while_served: bool,
 }
+
+/// How often a daemon is asked how far it is, and how long a snapshot may take.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+const SNAPSHOT_WAIT_MAX: Duration = Duration::from_secs(600);
+/// How often a snapshot may be overwritten while it is read: each time two newer ones were written meanwhile.
+const READS_MAX: u32 = 5;
+/// What a backup begins with.
+const HEAD_BYTES: u64 = 4096;
 
 /// Makes a backup.
 pub fn back_up(args: &BackupArgs) -> Result<(), String> {
     let failed =
         |problem: &dyn std::fmt::Display| format!("backup-metadata {}: {problem}", args.target);
-    let mut target = Target::open(&args.target, Access::Read, &args.disk)?;
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    let backup = Backup::take(&mut target.io(), now.map_or(0, |now| now.as_secs()))
-        .map_err(|error| failed(&error))?;
+    if args.file.symlink_metadata().is_ok() {
+        return Err(failed(&format_args!(
+            "expected to make the new file {}, found something there; choose another name",
+            args.file.display()
+        )));
+    }
+    let daemon = Client::find(&args.target, args.control.as_deref())?;
+    let while_served = daemon.is_some();
+    let backup = match daemon {
+        Some(client) => take_beside(args, client).map_err(|error| failed(&error))?,
+        None => take(args, Access::Read)?.map_err(|error| failed(&error))?,
+    };
     let bytes = backup.encode();
     write_new(&args.file, &bytes).map_err(|error| {
         failed(&format_args!("expected to make the new file {}: {error}", args.file.display()))
+            + &why_not_there(&args.file)
     })?;
     let report = Report {
         target: &args.target,
@@ -91,6 +117,7 @@ pub fn back_up(args: &BackupArgs) -> Result<(), String> {
         record_sequence: backup.snapshot.record_sequence,
         map_entries: backup.snapshot.body.entry_count,
         made_unix_s: backup.head.made_unix_s,
+        while_served,
     };
     if args.json {
         return say_json(&report);
@@ -104,6 +131,59 @@ pub fn back_up(args: &BackupArgs) -> Result<(), String> {
         report.file_bytes
     ));
     Ok(())
+}
+
+/// Reads superblock and newest snapshot; what could not be opened is the outer error.
+fn take(args: &BackupArgs, access: Access) -> Result<Result<Backup, BackupError>, String> {
+    let mut target = Target::open(&args.target, access, &args.disk)?;
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    Ok(Backup::take(&mut target.io(), now.map_or(0, |now| now.as_secs())))
+}
+
+/// The same of a volume that a daemon serves, which writes a snapshot of now first.
+fn take_beside(args: &BackupArgs, mut client: Client) -> Result<Backup, String> {
+    let mut problem = String::new();
+    for _ in 0..READS_MAX {
+        let number = new_snapshot(&mut client)?;
+        match take(args, Access::Beside)? {
+            Ok(backup) if backup.head.snapshot_number >= number => return Ok(backup),
+            Ok(backup) => {
+                let found = backup.head.snapshot_number;
+                problem = format!("expected snapshot {number} or a newer one, found {found}");
+            }
+            Err(error) => problem = error.to_string(),
+        }
+    }
+    Err(format!(
+        "{problem}; the daemon wrote newer ones meanwhile, {READS_MAX} times: try again when less is written"
+    ))
+}
+
+/// Has the daemon write a snapshot, and waits for it; its number, or that of the newest if it may not write.
+fn new_snapshot(client: &mut Client) -> Result<u64, String> {
+    let before: StatusReport = client.ask("status")?;
+    let is_read_only = before.served.as_ref().is_some_and(|served| served.read_only);
+    if is_read_only || before.state.failure.is_some() {
+        return Ok(before.state.snapshot_number);
+    }
+    let _: String = client.ask("snapshot")?;
+    let begun = Instant::now();
+    loop {
+        let report: StatusReport = client.ask("status")?;
+        if report.state.snapshot_number > before.state.snapshot_number {
+            return Ok(report.state.snapshot_number);
+        }
+        if let Some(failure) = report.state.failure {
+            return Err(format!("the volume failed: {failure}"));
+        }
+        if begun.elapsed() > SNAPSHOT_WAIT_MAX {
+            return Err(format!(
+                "expected a new snapshot within {} s, found none; see `nearhead status`",
+                SNAPSHOT_WAIT_MAX.as_secs()
+            ));
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
 }
 
 fn write_new(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
@@ -121,9 +201,17 @@ fn read_backup(path: &Path) -> Result<Backup, String> {
     let failed = |problem: &dyn std::fmt::Display| {
         format!("restore-metadata: {}: {problem}", path.display())
     };
+    // Looked at before opening: opening a named pipe would wait for its other end.
+    let found = std::fs::metadata(path).map_err(|error| failed(&error))?;
+    let (is_file, found) = (found.is_file(), found.len());
+    if !is_file || found < HEAD_BYTES {
+        let what = if is_file { format!("{found} bytes") } else { "no regular file".to_owned() };
+        return Err(failed(&format_args!(
+            "expected a file of at least {HEAD_BYTES} bytes that `nearhead backup-metadata` made, found {what}"
+        )));
+    }
     let mut file = File::open(path).map_err(|error| failed(&error))?;
-    let found = file.metadata().map_err(|error| failed(&error))?.len();
-    let mut bytes = vec![0; 4096];
+    let mut bytes = vec![0; HEAD_BYTES as usize];
     file.read_exact(&mut bytes).map_err(|error| failed(&error))?;
     let head = BackupHead::decode(&bytes).map_err(|error| failed(&error))?;
     let expected = head.file_bytes().unwrap_or(0);
@@ -175,6 +263,7 @@ pub fn restore(args: &RestoreArgs) -> Result<(), String> {
         accept_loss: args.accept_loss,
         doubtful: args.doubtful,
         json: args.json,
+        lost: LostArgs::default(),
         disk: args.disk.clone(),
     };
     from_backup(&as_repair, target, &backup, &superblock, &again)

@@ -10,7 +10,7 @@ use crate::target::backing_paths;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, BufReader, ErrorKind, Write};
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -144,30 +144,82 @@ fn crc_of(bytes: &[u8]) -> u32 {
     nearhead_format::crc::crc32c(bytes)
 }
 
-/// Directories for sockets, best first: what the service manager gave, the system's for root, the
-/// user's own.
+/// Directories for sockets, best first: what the service manager gave, the system's for root, the user's own. A user
+/// who did not log in (`su`, `cron`, a container) has none from the system, and gets one among temporary files.
 pub fn directories() -> Vec<PathBuf> {
     let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+    let user_id = rustix::process::geteuid();
     let mut directories = Vec::new();
     if let Some(given) = variable("RUNTIME_DIRECTORY") {
         directories.push(PathBuf::from(given));
     }
     let system = PathBuf::from(SYSTEM_DIRECTORY);
-    let user =
-        variable("XDG_RUNTIME_DIR").map(|directory| PathBuf::from(directory).join("nearhead"));
-    if rustix::process::geteuid().is_root() {
+    // The same one, also where the variable did not come along.
+    let logged_in = || Some(PathBuf::from(format!("/run/user/{user_id}"))).filter(|it| it.is_dir());
+    let user = variable("XDG_RUNTIME_DIR").map(PathBuf::from).or_else(logged_in);
+    let user = user.map(|directory| directory.join("nearhead"));
+    if user_id.is_root() {
         directories.push(system);
         directories.extend(user);
     } else {
         directories.extend(user);
         directories.push(system);
+        directories.push(own_directory());
     }
     directories
+}
+
+/// A directory of this user's among temporary files, where anybody may make one by that name.
+fn own_directory() -> PathBuf {
+    std::env::temp_dir().join(format!("nearhead-{}", rustix::process::geteuid()))
+}
+
+/// Whether nobody else can put anything there, or has.
+fn is_private(directory: &Path) -> bool {
+    let owner = rustix::process::geteuid().as_raw();
+    std::fs::symlink_metadata(directory).is_ok_and(|found| {
+        found.is_dir() && found.uid() == owner && found.mode().is_multiple_of(0o100)
+    })
+}
+
+/// Makes one of [`directories`] if it is not there; whether a socket can be made in it.
+pub fn prepare(directory: &Path) -> bool {
+    let own = directory == own_directory();
+    let mode = if own { 0o700 } else { 0o755 };
+    let is_there = std::fs::DirBuilder::new().recursive(true).mode(mode).create(directory);
+    is_there.is_ok()
+        && rustix::fs::access(directory, rustix::fs::Access::WRITE_OK).is_ok()
+        && (!own || is_private(directory))
+}
+
+/// Makes the system's directory if a socket at `path` is to lie in it: at a fresh start nobody has made it yet.
+pub fn prepare_for(path: &Path) {
+    if path.parent() == Some(Path::new(SYSTEM_DIRECTORY)) {
+        prepare(Path::new(SYSTEM_DIRECTORY));
+    }
+}
+
+/// Why nothing can be made at `path` and what to do, for the end of a message; nothing if that cannot be told.
+pub fn why_not_there(path: &Path) -> String {
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    let shown = folder.display();
+    if !folder.is_dir() {
+        return format!("; expected a folder {shown}, found none: make it first");
+    }
+    if rustix::fs::access(folder, rustix::fs::Access::WRITE_OK).is_err() {
+        return format!("; this user may not make anything in {shown}: choose a folder of its own");
+    }
+    String::new()
 }
 
 /// Where a daemon's socket may be: those directories, and the ones of the service manager's units.
 fn searched() -> Vec<PathBuf> {
     let mut all = directories();
+    // Somebody else's answers would be taken for a daemon's.
+    all.retain(|directory| *directory != own_directory() || is_private(directory));
     let units = std::fs::read_dir(SYSTEM_DIRECTORY).into_iter().flatten().filter_map(Result::ok);
     all.extend(units.map(|entry| entry.path()).filter(|path| path.is_dir()).take(FOLDERS_MAX));
     all

@@ -5,7 +5,9 @@
 
 use crate::output::{changes_a_terminal, hex, note, plain, quoted, say, say_json};
 use crate::report::preset_name;
-use crate::target::{Access, DiskArgs, Target, array_label, has_its_own_size, refuse_unknown_kind};
+use crate::target::{
+    Access, DiskArgs, Target, array_label, has_its_own_size, refuse_unknown_kind, space_notes,
+};
 use crate::units::ByteSize;
 use nearhead_format::layout::DEVICE_BYTES_MIN;
 use nearhead_format::{Label, Superblock};
@@ -143,11 +145,14 @@ pub fn create(args: &CreateArgs) -> Result<(Target, Superblock), String> {
     check_label(&args.label)?;
     let preset = NamedPreset::by_name(&args.preset).map_err(|error| error.to_string())?;
     let options = options(args, preset)?;
+    let map_image = args.disk.map_device.as_ref().filter(|path| path.symlink_metadata().is_err());
     let made_image = make_image(args)?;
-    let made = preallocate(args).and_then(|()| create_on(args, &options));
-    if made.is_err() && made_image {
-        // It is ours and holds nothing.
-        let _ = std::fs::remove_file(&args.target);
+    let made = preallocate(args).and_then(|()| create_on(args, &options, made_image));
+    if made.is_err() {
+        // What was written to, or somebody else got first, stays.
+        let image = made_image.then(|| Path::new(&args.target));
+        let map_image = map_image.iter().map(|path| path.as_path());
+        image.into_iter().chain(map_image).for_each(nearhead_uring::remove_empty_image);
     }
     made
 }
@@ -166,25 +171,27 @@ fn preallocate(args: &CreateArgs) -> Result<(), String> {
         return nearhead_uring::preallocate_image(image)
             .map_err(|error| format!("create {}: {error}", args.target));
     }
-    if let Some((wanted, free)) = nearhead_uring::space_missing(image) {
-        note(&format!(
-            "{} may grow by {} and its file system has {} free: writes fail when that is used up (--preallocate \
-             takes the space now)",
-            args.target,
-            ByteSize(wanted),
-            ByteSize(free),
-        ));
+    for line in space_notes(&args.target) {
+        note(&line);
     }
     Ok(())
 }
 
-fn create_on(args: &CreateArgs, options: &CreateOptions) -> Result<(Target, Superblock), String> {
+fn create_on(
+    args: &CreateArgs,
+    options: &CreateOptions,
+    made_image: bool,
+) -> Result<(Target, Superblock), String> {
     let mut target = Target::open(&args.target, Access::Create { force: args.force }, &args.disk)?;
     let mut io = target.io();
     let created = match args.grow_to {
         None => nearhead_volume::create(&mut io, options),
         Some(ByteSize(bytes)) => nearhead_volume::create_to_grow(&mut io, options, bytes, None),
     };
+    if created.is_err() && made_image {
+        // While nobody else can have it. It holds no volume.
+        let _ = std::fs::remove_file(&args.target);
+    }
     let superblock = created
         .map_err(|error| format!("{error}{}", where_if_missing(&error.to_string(), args)))?;
     Ok((target, superblock))

@@ -2,7 +2,7 @@
 
 use crate::units::ByteSize;
 use nearhead_disk::Nanos;
-use nearhead_engine::{Status, disk_error_name};
+use nearhead_engine::{DiskErrorCounts, DiskErrorReport, Status, disk_error_name};
 use serde::{Deserialize, Serialize};
 
 /// Whether all is well, in one word, and if not why.
@@ -119,24 +119,7 @@ impl DiskErrors {
     /// Those in `status`, at the time `now` of the volume's clock.
     pub fn of(status: &Status, now: Nanos) -> Self {
         let since = |at: Nanos| now.since(at).as_secs_f64();
-        let counts = status.disk_errors.iter().filter(|(_, _, count)| *count > 0);
         Self {
-            total: status.disk_errors.total(),
-            counts: counts
-                .map(|(work, kind, count)| DiskErrorCount {
-                    work: work.name().to_owned(),
-                    kind: disk_error_name(kind).to_owned(),
-                    count,
-                })
-                .collect(),
-            last: status.last_disk_error.as_ref().map(|last| LastDiskError {
-                work: last.work.name().to_owned(),
-                kind: disk_error_name(last.kind).to_owned(),
-                device_offset: last.offset,
-                len_bytes: last.len,
-                age_s: since(last.at),
-                problem: last.to_string(),
-            }),
             stalled: status.stall.map(|stall| Stalled {
                 commands: stall.commands,
                 work: stall.work.name().to_owned(),
@@ -144,6 +127,31 @@ impl DiskErrors {
             }),
             stalls: status.stalls,
             no_space_s: status.shortage.map(|shortage| since(shortage.since)),
+            ..Self::counted(&status.disk_errors, status.last_disk_error.as_ref(), now)
+        }
+    }
+
+    /// Commands that failed, and the last of them.
+    pub fn counted(counts: &DiskErrorCounts, last: Option<&DiskErrorReport>, now: Nanos) -> Self {
+        let nonzero = counts.iter().filter(|(_, _, count)| *count > 0);
+        Self {
+            total: counts.total(),
+            counts: nonzero
+                .map(|(work, kind, count)| DiskErrorCount {
+                    work: work.name().to_owned(),
+                    kind: disk_error_name(kind).to_owned(),
+                    count,
+                })
+                .collect(),
+            last: last.map(|last| LastDiskError {
+                work: last.work.name().to_owned(),
+                kind: disk_error_name(last.kind).to_owned(),
+                device_offset: last.offset,
+                len_bytes: last.len,
+                age_s: now.since(last.at).as_secs_f64(),
+                problem: last.to_string(),
+            }),
+            ..Self::default()
         }
     }
 

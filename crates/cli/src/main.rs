@@ -97,6 +97,7 @@ enum Command {
 
 fn main() -> ExitCode {
     plant();
+    nearhead_volume::tell_of_waits(|event| output::note(&event.to_string()));
     let matches = presets::listed_in(Cli::command()).get_matches();
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let done = match cli.command {

@@ -27,10 +27,10 @@ fn print(text: &str) -> io::Result<()> {
     writeln!(out, "{text}").and_then(|()| out.flush())
 }
 
-/// Prints a line about how it is going.
+/// Prints a line about how it is going: one line, whatever names of files and texts of clients are in it.
 pub fn note(line: &str) {
     // Nobody to tell: nothing to be done about it.
-    let _ = writeln!(io::stderr().lock(), "nearhead: {}", shown(line, true));
+    let _ = writeln!(io::stderr().lock(), "nearhead: {}", plain(line));
 }
 
 /// Text from elsewhere (a disk, a client) on one line, with what would change how a terminal shows

@@ -4,11 +4,13 @@
 //! map is rebuilt from the logs, and what is doubtful about it is listed before anything is given up. A volume that
 //! needs nothing is not written to.
 
+mod lost;
 mod report;
 
 use crate::offline::{self, Look, Offline, Refused};
 use crate::output::say_json;
 use crate::target::{Access, DiskArgs, Target};
+pub use lost::LostArgs;
 use nearhead_disk::SECTOR_BYTES;
 use nearhead_format::{Place, Superblock};
 use nearhead_volume::backup::Backup;
@@ -38,6 +40,9 @@ pub struct RepairArgs {
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]
+    /// What is known of a volume without superblocks.
+    pub lost: LostArgs,
+    #[command(flatten)]
     /// How the disk is driven.
     pub disk: DiskArgs,
 }
@@ -61,6 +66,9 @@ struct Inspected {
 
 /// Runs the command.
 pub fn run(args: &RepairArgs) -> Result<(), String> {
+    if args.lost.lost_superblocks {
+        return lost::run(args);
+    }
     let access = if args.dry_run { Access::Read } else { Access::Write };
     let mut target = Target::open(&args.target, access, &args.disk)?;
     let to_rewrite = superblocks_to_repair(&mut target.io()).map_err(|error| error.to_string())?;

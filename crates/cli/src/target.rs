@@ -4,10 +4,11 @@
 //! Opening keeps every other process out, and never changes anything by itself: an image that is
 //! missing or too short is an error here, not something to make good quietly.
 
+use crate::units::ByteSize;
 use nearhead_disk::Disk;
 use nearhead_models::{ArraySpec, ModelSpec};
 use nearhead_nbd::client::Address;
-use nearhead_uring::{Engine, OpenErrorKind, OpenOptions};
+use nearhead_uring::{Engine, OpenError, OpenErrorKind, OpenOptions};
 use nearhead_volume::{GatheredDisk, JoinedDisk, SyncIo};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -27,6 +28,8 @@ const MAP_IMAGE_BYTES: u64 = 64 << 20;
 pub enum Access {
     /// Only looked at.
     Read,
+    /// The same beside a daemon of ours that has it, and agreed: nobody is kept out, and what is read may be changing.
+    Beside,
     /// Changed.
     Write,
     /// Made: a file of an emulated disk may be missing or short.
@@ -39,6 +42,11 @@ pub enum Access {
 impl Access {
     fn creates(self) -> bool {
         matches!(self, Self::Create { .. })
+    }
+
+    /// Whether nothing is changed.
+    fn only_looks(self) -> bool {
+        matches!(self, Self::Read | Self::Beside)
     }
 }
 
@@ -128,6 +136,9 @@ pub fn has_its_own_size(text: &str) -> bool {
 
 /// Refuses what looks like a kind of target that there is not, and is no file either.
 pub fn refuse_unknown_kind(text: &str) -> Result<(), String> {
+    if text.is_empty() {
+        return Err("open: expected the name of a device or image, found an empty one".to_owned());
+    }
     let is_known =
         ModelSpec::is_model(text) || ArraySpec::is_array(text) || Address::is_export(text);
     let Some((kind, _)) = text.split_once(':').filter(|_| !is_known) else { return Ok(()) };
@@ -194,13 +205,41 @@ fn join_map_device(
     Ok(Box::new(joined))
 }
 
+/// Which sparse images of `text` may take more space than their file systems have now, one line each. The files of
+/// emulated disks are larger than that by nature, and are not told of.
+pub fn space_notes(text: &str) -> Vec<String> {
+    let images: Vec<PathBuf> = if ArraySpec::is_array(text) {
+        let members = ArraySpec::parse(text).map(|spec| spec.members).unwrap_or_default();
+        members.iter().map(PathBuf::from).collect()
+    } else {
+        vec![PathBuf::from(text)]
+    };
+    let told = |path: &PathBuf| {
+        let (wanted, free) = nearhead_uring::space_missing(path)?;
+        Some(format!(
+            "{} may grow by {} and its file system has {} free: writes fail when that is used up; free some, or take \
+             the space while it is there (`create --preallocate`, `fallocate --length BYTES FILE`)",
+            path.display(),
+            ByteSize(wanted),
+            ByteSize(free),
+        ))
+    };
+    images.iter().filter_map(told).collect()
+}
+
 fn open_model(text: &str, access: Access) -> Result<Box<dyn Disk>, String> {
+    if access == Access::Beside {
+        return Err(format!(
+            "open {text}: expected a disk that can be read beside its daemon, found an emulated one, whose file it has to \
+             itself; stop the daemon first"
+        ));
+    }
     let spec = ModelSpec::parse(text).map_err(|error| error.to_string())?;
     if let nearhead_models::Content::File(path) = &spec.content {
         if !access.creates() {
             check_model_file(path, spec.capacity_bytes().map_err(|error| error.to_string())?)?;
         }
-        nearhead_uring::refuse_used_file(path).map_err(|error| error.to_string())?;
+        nearhead_uring::refuse_used_file(path).map_err(|error| told_where_found(&error))?;
     }
     let disk = spec.build_any().map_err(|error| format!("open {text}: {error}"))?;
     Ok(Box::new(disk))
@@ -224,19 +263,31 @@ fn check_model_file(path: &Path, capacity_bytes: u64) -> Result<(), String> {
     Ok(())
 }
 
+fn told_where_found(error: &OpenError) -> String {
+    match error.kind {
+        OpenErrorKind::InUse => {
+            format!(
+                "{error} (if that is a daemon with a control socket of its own, name it with --control)"
+            )
+        }
+        _ => error.to_string(),
+    }
+}
+
 fn open_real(
     path: &Path,
     access: Access,
     args: &DiskArgs,
 ) -> Result<(Box<dyn Disk>, Vec<String>), String> {
     let options = OpenOptions {
-        read_only: access == Access::Read,
+        read_only: access.only_looks(),
+        exclusive: access != Access::Beside,
         direct: !args.page_cache,
         // Who only looks wants to see the disk.
-        cache_reads: !args.direct_reads && access != Access::Read,
+        cache_reads: !args.direct_reads && !access.only_looks(),
         rotational: args.rotational,
         // Who only looks has no use for it.
-        time_head: access != Access::Read,
+        time_head: !access.only_looks(),
         engine: match args.io {
             IoEngine::Auto => Engine::Automatic,
             IoEngine::Uring => Engine::Uring,
@@ -244,12 +295,7 @@ fn open_real(
         },
         ..OpenOptions::default()
     };
-    let disk = nearhead_uring::open(path, &options).map_err(|error| match error.kind {
-        OpenErrorKind::InUse => {
-            format!("{error} (if that is a daemon with a control socket of its own, name it with --control)")
-        }
-        _ => error.to_string(),
-    })?;
+    let disk = nearhead_uring::open(path, &options).map_err(|error| told_where_found(&error))?;
     let notes = disk.notes().to_vec();
     Ok((Box::new(disk), notes))
 }

@@ -374,3 +374,56 @@ fn a_device_that_goes_away_fails_requests_and_is_reported() {
     assert_eq!(Client::connect(&daemon.socket).unwrap().read(0, 4096), [1; 4096]);
     daemon.stop_ok();
 }
+
+#[test]
+fn of_two_who_make_one_image_at_once_neither_takes_it_from_the_other() {
+    for round in 0..12 {
+        let scratch = Scratch::new("two-creates");
+        let make = || {
+            common::nearhead(&scratch, &["create", "a.img", "--size", "64MiB"])
+                .stdout(std::process::Stdio::null())
+                .stderr(std::process::Stdio::null())
+                .spawn()
+                .unwrap()
+        };
+        let both = [make(), make()];
+        let ended = both.map(|mut child| child.wait().unwrap().success());
+        assert!(ended.contains(&true), "round {round}: neither made it");
+        run_ok(&scratch, &["check", "a.img"]);
+    }
+}
+
+#[test]
+fn a_create_that_is_refused_leaves_no_file_behind() {
+    let scratch = Scratch::new("refused-create");
+    run_ok(&scratch, &["create", "a.img", "--size", "64MiB"]);
+    let refused = ["create", "a.img", "--map-device", "m.map"];
+    run_fails(&scratch, &refused, &["expected an empty device"]);
+    assert!(!scratch.path("m.map").exists());
+}
+
+#[test]
+fn what_is_no_backup_is_refused_at_once_in_plain_words() {
+    let scratch = Scratch::new("no-backup");
+    run_ok(&scratch, &["create", "a.img", "--size", "64MiB"]);
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        scratch.path("pipe"),
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::RWXU,
+        0,
+    )
+    .unwrap();
+    std::fs::write(scratch.path("short"), "x").unwrap();
+    for (file, found) in [
+        ("pipe", "found no regular file"),
+        (".", "found no regular file"),
+        ("/dev/null", "found no regular file"),
+        ("short", "found 1 bytes"),
+    ] {
+        run_fails(&scratch, &["restore-metadata", "a.img", file], &[file, found]);
+    }
+    run_fails(&scratch, &["check", ""], &["expected the name of a device or image"]);
+    let told = run_fails(&scratch, &["check", "a\nb.img"], &["a\\nb.img"]);
+    assert_eq!(told.lines().count(), 1, "{told}");
+}

@@ -4,40 +4,10 @@
 
 mod common;
 
+use common::blocks::{BLOCKS, content, expect_content, volume};
 use common::nbd::Client;
 use common::{Daemon, Scratch, corrupt, run, run_fails, run_json, run_ok};
 use serde_json::Value;
-
-const BLOCKS: u64 = 24;
-
-fn content(block: u64) -> Vec<u8> {
-    (0..4096_u64).map(|index| (index * 7 + block * 13 + 1) as u8).collect()
-}
-
-/// A volume with logged blocks that are not home; closed in order, or killed.
-fn volume(scratch: &Scratch, in_order: bool) {
-    run_ok(scratch, &["create", "a.img", "--size", "64MiB", "--group-size", "16MiB"]);
-    let daemon = Daemon::serve(scratch, "a.img", &[]);
-    let mut client = Client::connect(&daemon.socket).unwrap();
-    for block in 0..BLOCKS {
-        client.write(block * 8192, &content(block), true);
-    }
-    drop(client);
-    if in_order {
-        daemon.stop_ok();
-    } else {
-        daemon.kill();
-    }
-}
-
-fn expect_content(scratch: &Scratch) {
-    let daemon = Daemon::serve(scratch, "a.img", &[]);
-    let mut client = Client::connect(&daemon.socket).unwrap();
-    for block in 0..BLOCKS {
-        assert_eq!(client.read(block * 8192, 4096), content(block), "block {block}");
-    }
-    daemon.stop_ok();
-}
 
 /// The check's report, which must have found damage; nothing may have been written by it.
 fn damaged(scratch: &Scratch) -> Value {

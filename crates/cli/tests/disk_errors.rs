@@ -113,3 +113,46 @@ fn a_full_file_system_under_an_image_is_told_of() {
     let counts = report["disk_errors"]["counts"].as_array().unwrap();
     assert!(counts.iter().any(|one| one["kind"] == "no-space"), "{report}");
 }
+
+#[test]
+fn a_full_file_system_under_a_bare_disk_is_told_of() {
+    let scratch = Scratch::new("bare-enospc");
+    let Some(_small) = Small::mount(scratch.path("small"), 8 << 20) else { return };
+    let control = scratch.path("c.sock");
+    let model = "model:st3146855fc,file=small/disk.img";
+    let socket = scratch.text("nbd.sock");
+    let shown = control.to_str().unwrap();
+    let args = ["disk", "serve", model, "--socket", &socket, "--control", shown];
+    let mut disk = Daemon::spawn(&scratch, &args);
+    assert_eq!(ask(&control, "errors")["ok"]["total"], 0);
+    let mut client = Client::connect(&disk.socket).unwrap();
+    let piece = vec![7; 1 << 20];
+    let is_refused =
+        |number: u64| client.run(Kind::Write, false, number << 20, 1 << 20, &piece).unwrap() == 28;
+    assert!((0..32).any(is_refused), "32 MiB fit into 8");
+    disk.wait_for_notice("disk error while writing in place");
+    let report = ask(&control, "errors");
+    let counts = report["ok"]["counts"].as_array().unwrap();
+    let is_it = |one: &Value| one["work"] == "home-write" && one["kind"] == "no-space";
+    assert!(counts.iter().any(is_it), "{report}");
+    assert!(report["ok"]["last"]["device_offset"].is_u64(), "{report}");
+}
+
+#[test]
+fn an_image_that_may_outgrow_its_file_system_is_told_of_by_create_serve_and_status() {
+    let scratch = Scratch::new("sparse");
+    let Some(_small) = Small::mount(scratch.path("small"), 16 << 20) else { return };
+    let expected = "small/a.img may grow by";
+    let made = run(&scratch, &["create", "small/a.img", "--size", "256MiB"]);
+    assert!(String::from_utf8_lossy(&made.stderr).contains(expected), "{made:?}");
+    let mut daemon = Daemon::serve(&scratch, "small/a.img", &[]);
+    daemon.wait_for_notice(expected);
+    let told = |report: &Value| report["served"]["disk_notes"].to_string().contains(expected);
+    let (report, code) = status(&scratch, "small/a.img");
+    assert!(told(&report) && code == Some(0), "a warning is no trouble yet: {report}");
+    daemon.stop_ok();
+    run_ok(&scratch, &["create", "b.img", "--size", "64MiB"]);
+    let _daemon = Daemon::serve(&scratch, "b.img", &[]);
+    let (report, _) = status(&scratch, "b.img");
+    assert!(!report["served"]["disk_notes"].to_string().contains("may grow"), "{report}");
+}

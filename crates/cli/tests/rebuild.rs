@@ -5,72 +5,14 @@
 
 mod common;
 
+use common::blocks::{
+    BLOCKS, content, expect_content, image, read, serve, volume, write_all, zero, zero_slots,
+    zero_superblocks,
+};
 use common::nbd::Client;
-use common::{Daemon, Scratch, corrupt, run, run_fails, run_json, run_ok};
+use common::{Scratch, corrupt, run, run_fails, run_json, run_ok};
 use serde_json::Value;
-use std::os::unix::fs::FileExt;
 use std::process::Command;
-
-const BLOCKS: u64 = 24;
-
-fn content(block: u64) -> Vec<u8> {
-    (0..4096_u64).map(|index| (index * 11 + block * 17 + 3) as u8).collect()
-}
-
-/// A volume with logged blocks that are not home.
-fn volume(scratch: &Scratch, in_order: bool) {
-    run_ok(scratch, &["create", "a.img", "--size", "64MiB", "--group-size", "16MiB"]);
-    let daemon = Daemon::serve(scratch, "a.img", &["--checkpoint-idle", "0"]);
-    let mut client = Client::connect(&daemon.socket).unwrap();
-    for block in 0..BLOCKS {
-        client.write(block * 8192, &content(block), true);
-    }
-    drop(client);
-    if in_order {
-        daemon.stop_ok();
-    } else {
-        daemon.kill();
-    }
-}
-
-/// What each block reads as; nothing where that is an error.
-fn read(scratch: &Scratch) -> Vec<Option<Vec<u8>>> {
-    let daemon = Daemon::serve(scratch, "a.img", &["--checkpoint-idle", "0"]);
-    let mut client = Client::connect(&daemon.socket).unwrap();
-    let found = (0..BLOCKS).map(|block| client.try_read(block * 8192, 4096).ok()).collect();
-    drop(client);
-    daemon.stop_ok();
-    found
-}
-
-fn expect_content(scratch: &Scratch) {
-    for (block, found) in (0..).zip(read(scratch)) {
-        assert_eq!(found, Some(content(block)), "block {block}");
-    }
-}
-
-fn zero(scratch: &Scratch, offset: u64, len: u64) {
-    let file = std::fs::OpenOptions::new().write(true).open(scratch.path("a.img")).unwrap();
-    file.write_all_at(&vec![0; len as usize], offset).unwrap();
-}
-
-fn zero_slots(scratch: &Scratch) {
-    let dump = run_json(scratch, &["dump", "a.img"]);
-    let slot_bytes = dump["layout"]["slot_bytes"].as_u64().unwrap();
-    for slot in dump["snapshots"].as_array().unwrap() {
-        zero(scratch, slot["device_offset"].as_u64().unwrap(), slot_bytes);
-    }
-}
-
-fn zero_superblocks(scratch: &Scratch) {
-    for offset in [0, 65536, (64 << 20) - 4096] {
-        zero(scratch, offset, 4096);
-    }
-}
-
-fn image(scratch: &Scratch) -> Vec<u8> {
-    std::fs::read(scratch.path("a.img")).unwrap()
-}
 
 /// Device byte of the record with this sequence, and the client byte that it writes.
 fn record(scratch: &Scratch, sequence: u64) -> (u64, u64) {
@@ -91,12 +33,8 @@ fn record(scratch: &Scratch, sequence: u64) -> (u64, u64) {
 fn zeros_behind_the_superblocks_leave_a_snapshot_at_the_other_end() {
     let scratch = Scratch::new("dd");
     run_ok(&scratch, &["create", "a.img", "--size", "1GiB"]);
-    let daemon = Daemon::serve(&scratch, "a.img", &["--checkpoint-idle", "0"]);
-    let mut client = Client::connect(&daemon.socket).unwrap();
-    for block in 0..BLOCKS {
-        client.write(block * 8192, &content(block), true);
-    }
-    drop(client);
+    let daemon = serve(&scratch);
+    write_all(&daemon);
     daemon.stop_ok();
     let dd = ["if=/dev/zero", "of=a.img", "bs=1M", "seek=1", "count=4", "conv=notrunc"];
     let done = Command::new("dd").args(dd).current_dir(scratch.path("")).output().unwrap();
@@ -133,7 +71,7 @@ fn a_map_is_rebuilt_from_whole_logs_without_any_loss() {
         assert_eq!(report["damage_count"], 0, "{report}");
         expect_content(&scratch);
         // What is written now survives although old records lie about.
-        let daemon = Daemon::serve(&scratch, "a.img", &["--checkpoint-idle", "0"]);
+        let daemon = serve(&scratch);
         let mut client = Client::connect(&daemon.socket).unwrap();
         client.write(0, &content(77), true);
         drop(client);
@@ -227,10 +165,14 @@ fn a_backup_brings_back_superblocks_and_map_with_everything_written_since() {
     let told = run_json(&scratch, &["backup-metadata", "a.img", "m.bak"]);
     let file_bytes = std::fs::metadata(scratch.path("m.bak")).unwrap().len();
     assert_eq!(told["file_bytes"], file_bytes);
-    run_fails(&scratch, &["backup-metadata", "a.img", "m.bak"], &["m.bak", "exists"]);
+    run_fails(
+        &scratch,
+        &["backup-metadata", "a.img", "m.bak"],
+        &["m.bak", "found something there"],
+    );
     let refused = ["found snapshot", "nothing is to be restored"];
     run_fails(&scratch, &["restore-metadata", "a.img", "m.bak"], &refused);
-    let daemon = Daemon::serve(&scratch, "a.img", &["--checkpoint-idle", "0"]);
+    let daemon = serve(&scratch);
     let mut client = Client::connect(&daemon.socket).unwrap();
     client.write(0, &content(99), true);
     drop(client);
@@ -284,4 +226,86 @@ fn a_backup_of_another_volume_or_one_that_was_changed_is_refused() {
         assert!(!said.contains("panicked"), "{name}: {said}");
     }
     expect_content(&scratch);
+}
+
+#[test]
+fn superblocks_without_a_backup_are_made_again_from_what_lies_on_the_device() {
+    // Killed or stopped in order; by default values, and by what `create` was told.
+    for (in_order, made) in [(true, ["--preset", "mlb"]), (false, ["--group-size", "16MiB"])] {
+        let scratch = Scratch::new("lost-superblocks");
+        let more = ["--label", "mail", "--ack", "durable"];
+        let create = [["create", "a.img", "--size", "64MiB"].as_slice(), &made, &more].concat();
+        run_ok(&scratch, &create);
+        let daemon = serve(&scratch);
+        write_all(&daemon);
+        if in_order {
+            daemon.stop_ok();
+        } else {
+            daemon.kill();
+        }
+        let before = run_json(&scratch, &["dump", "a.img"]);
+        let repair = [["repair", "a.img", "--lost-superblocks"].as_slice(), &made, &more].concat();
+        run_fails(&scratch, &repair, &["expected no superblock, found copy 0 to be sound"]);
+        zero_superblocks(&scratch);
+        run_fails(&scratch, &["repair", "a.img"], &["--lost-superblocks --dry-run"]);
+        let left = image(&scratch);
+        let plan = run_json(&scratch, &[repair.as_slice(), &["--dry-run"]].concat());
+        assert_eq!(image(&scratch), left, "a dry run changes nothing");
+        assert_eq!(plan["done"], false);
+        assert_eq!(plan["volume_id"], before["volume"]["volume_id"], "{before}");
+        assert!(plan["logs_confirmed"].as_u64() >= Some(1), "{plan}");
+        run_ok(&scratch, &repair);
+        let after = run_json(&scratch, &["dump", "a.img"]);
+        assert_eq!(after["layout"], before["layout"]);
+        for what in ["volume_id", "preset", "ack", "label", "logged_write_bytes_max"] {
+            assert!(before["volume"].get(what).is_some(), "{before}");
+            assert_eq!(after["volume"][what], before["volume"][what], "{what}");
+        }
+        let report = run_json(&scratch, &["check", "a.img"]);
+        assert_eq!(report["damage_count"], 0, "{report}");
+        expect_content(&scratch);
+    }
+}
+
+#[test]
+fn a_layout_that_does_not_fit_is_never_taken_for_the_one_that_is_lost() {
+    let scratch = Scratch::new("wrong-layout");
+    // Groups of 16 MiB, which is not the default.
+    volume(&scratch, true);
+    zero_superblocks(&scratch);
+    let left = image(&scratch);
+    for wrong in [
+        [].as_slice(),
+        &["--preset", "mlb"],
+        &["--preset", "singlelog"],
+        &["--preset", "nolog"],
+        &["--preset", "mlb", "--group-size", "8MiB"],
+        &["--preset", "mlb", "--group-size", "16MiB", "--log-size", "1MiB"],
+        &["--preset", "mlb", "--group-size", "16MiB", "--grow-to", "8GiB"],
+    ] {
+        let args = [["repair", "a.img", "--lost-superblocks"].as_slice(), wrong].concat();
+        run_fails(&scratch, &args, &["a.img", "expected", "found", "--group-size"]);
+        assert_eq!(image(&scratch), left, "{wrong:?}");
+    }
+    run_ok(&scratch, &["repair", "a.img", "--lost-superblocks", "--group-size", "16MiB"]);
+    expect_content(&scratch);
+}
+
+#[test]
+fn an_empty_volume_without_superblocks_is_made_again_only_as_its_owner_says() {
+    let scratch = Scratch::new("lost-empty");
+    run_ok(&scratch, &["create", "a.img", "--size", "64MiB"]);
+    zero_superblocks(&scratch);
+    run_fails(&scratch, &["repair", "a.img", "--lost-superblocks"], &["--preset"]);
+    let known = ["repair", "a.img", "--lost-superblocks", "--preset", "mlb"];
+    run_fails(&scratch, &known, &["found 2", "--second-snapshot far"]);
+    run_ok(&scratch, &[known.as_slice(), &["--second-snapshot", "far"]].concat());
+    run_ok(&scratch, &["check", "a.img"]);
+    // Of what was never a volume nothing is made.
+    std::fs::write(scratch.path("b.img"), vec![0; 64 << 20]).unwrap();
+    run_fails(
+        &scratch,
+        &["repair", "b.img", "--lost-superblocks", "--preset", "mlb"],
+        &["expected a sound snapshot of the map", "found none"],
+    );
 }

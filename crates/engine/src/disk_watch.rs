@@ -19,7 +19,7 @@ const PERIOD: Nanos = Nanos::from_secs(10);
 
 /// The account.
 #[derive(Debug, Default)]
-pub(crate) struct DiskWatch {
+pub struct DiskWatch {
     counts: DiskErrorCounts,
     last: Option<DiskErrorReport>,
     events: VecDeque<DiskEvent>,
@@ -34,11 +34,13 @@ pub(crate) struct DiskWatch {
 }
 
 impl DiskWatch {
-    pub(crate) fn counts(&self) -> DiskErrorCounts {
+    /// Every command that failed.
+    pub fn counts(&self) -> DiskErrorCounts {
         self.counts
     }
 
-    pub(crate) fn last(&self) -> Option<&DiskErrorReport> {
+    /// The last one.
+    pub fn last(&self) -> Option<&DiskErrorReport> {
         self.last.as_ref()
     }
 
@@ -63,7 +65,7 @@ impl DiskWatch {
     }
 
     /// The next thing to tell, oldest first.
-    pub(crate) fn poll(&mut self, now: Nanos) -> Option<DiskEvent> {
+    pub fn poll(&mut self, now: Nanos) -> Option<DiskEvent> {
         if self.events.is_empty() && self.untold > 0 && now.since(self.period_from) >= PERIOD {
             let commands = std::mem::take(&mut self.untold);
             (self.period_from, self.told) = (now, 0);
@@ -73,7 +75,7 @@ impl DiskWatch {
     }
 
     /// A command failed.
-    pub(crate) fn note(&mut self, report: DiskErrorReport) {
+    pub fn note(&mut self, report: DiskErrorReport) {
         self.counts.note(report.work, report.kind);
         if report.at.since(self.period_from) >= PERIOD && self.untold == 0 {
             (self.period_from, self.told) = (report.at, 0);
@@ -105,19 +107,19 @@ impl DiskWatch {
     }
 
     /// When [`DiskWatch::look`] is to be called.
-    pub(crate) fn look_at(&self) -> Option<Nanos> {
+    pub fn look_at(&self) -> Option<Nanos> {
         self.look_at
     }
 
     /// The disk got its first command after it had none.
-    pub(crate) fn note_busy(&mut self, now: Nanos, stall_after: Nanos) {
+    pub fn note_busy(&mut self, now: Nanos, stall_after: Nanos) {
         if self.look_at.is_none() && self.stall.is_none() {
             self.look_at = Some(now + stall_after);
         }
     }
 
     /// Looks at the commands under way: when each left, and what it is for.
-    pub(crate) fn look(
+    pub fn look(
         &mut self,
         commands: impl Iterator<Item = (Nanos, DiskWork)>,
         now: Nanos,
@@ -147,7 +149,7 @@ impl DiskWatch {
 
     /// A command that had left at `left_at` was answered while the disk counts as stalled; `commands` are under way
     /// still.
-    pub(crate) fn note_answer(
+    pub fn note_answer(
         &mut self,
         left_at: Nanos,
         commands: impl Iterator<Item = (Nanos, DiskWork)>,

@@ -56,6 +56,7 @@ pub use config::{
 pub use disk_report::{
     DiskErrorCounts, DiskErrorReport, DiskEvent, DiskStall, DiskWork, Shortage, disk_error_name,
 };
+pub use disk_watch::DiskWatch;
 pub use engine::Engine;
 pub use gate::{ATOMIC_EXTENTS_MAX, REQUEST_BYTES_MAX};
 pub use logs::{LogCounts, Occupancy};

@@ -158,10 +158,12 @@ fn owner_in(locks: &str, major: u32, minor: u32, inode: u64) -> Option<u32> {
     })
 }
 
-/// Refuses a file in which somebody has a byte-range lock.
-pub(crate) fn refuse_byte_locked(path: &Path) -> Result<(), OpenError> {
+/// Refuses a file that somebody has locked, whole or in part.
+pub(crate) fn refuse_locked(path: &Path) -> Result<(), OpenError> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let Ok(file) = rustix::fs::open(path, flags, Mode::empty()) else { return Ok(()) };
+    // Let go again with the file: who asked locks it for itself.
+    lock_by(&file, FlockOperation::NonBlockingLockExclusive, &path.display().to_string())?;
     retry_while_owner_leaves(
         || byte_lock::holder(&file).map_or(Ok(()), |_| Err(Errno::WOULDBLOCK)),
         Errno::WOULDBLOCK,

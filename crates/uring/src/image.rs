@@ -1,7 +1,7 @@
 //! New image files: sparse, of a given size, and never over something that exists.
 
 use crate::error::{OpenError, OpenErrorKind};
-use rustix::fs::{FallocateFlags, FileType, Mode, OFlags};
+use rustix::fs::{FallocateFlags, FileType, FlockOperation, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
 use std::fs::File;
 use std::path::Path;
@@ -79,6 +79,22 @@ pub fn preallocate_image(path: &Path) -> Result<(), OpenError> {
         })
 }
 
+/// Removes the image at `path` if nothing was ever written to it and nobody has it: one that was made for a volume that came
+/// to nothing. Whoever got it meanwhile keeps it, also if they are done with it already.
+pub fn remove_empty_image(path: &Path) {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let Ok(file) = rustix::fs::open(path, flags, Mode::empty()) else { return };
+    let is_file = rustix::fs::fstat(&file)
+        .is_ok_and(|found| FileType::from_raw_mode(found.st_mode).is_file());
+    // Held until the name is gone: who opened it before and locks it then finds out that it has none.
+    let is_ours = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok();
+    let is_empty = rustix::fs::seek(&file, SeekFrom::Data(0)) == Err(Errno::NXIO);
+    if is_file && is_ours && is_empty {
+        // If it stays it is in the way of the next attempt, which says so.
+        let _ = std::fs::remove_file(path);
+    }
+}
+
 /// Bytes that the image at `path` may still take from its file system, and those that are free there, if it may take
 /// more than there is; `None` for what is no regular file, or cannot be looked at.
 pub fn space_missing(path: &Path) -> Option<(u64, u64)> {
@@ -115,7 +131,13 @@ mod tests {
 
     impl Folder {
         fn new() -> Self {
-            let path = std::env::temp_dir().join(format!("nearhead-image-{}", std::process::id()));
+            let path = {
+                use std::sync::atomic::{AtomicU32, Ordering};
+                static NEXT: AtomicU32 = AtomicU32::new(0);
+                let number = NEXT.fetch_add(1, Ordering::Relaxed);
+                let name = format!("nearhead-image-{}-{number}", std::process::id());
+                std::env::temp_dir().join(name)
+            };
             std::fs::create_dir_all(&path).unwrap();
             Self(path)
         }
@@ -144,6 +166,27 @@ mod tests {
         assert!(wanted > 7 << 40 && free < wanted);
         let error = preallocate_image(&huge).unwrap_err();
         assert!(error.detail.contains("huge.img"), "{error}");
+    }
+
+    #[test]
+    fn an_image_that_somebody_has_or_wrote_to_is_never_removed() {
+        let folder = Folder::new();
+        let path = folder.0.join("left.img");
+        create_image(&path, 1 << 20).unwrap();
+        let other = File::options().read(true).write(true).open(&path).unwrap();
+        rustix::fs::flock(&other, FlockOperation::NonBlockingLockExclusive).unwrap();
+        remove_empty_image(&path);
+        assert!(path.exists(), "somebody has it");
+        std::os::unix::fs::FileExt::write_all_at(&other, b"theirs", 0).unwrap();
+        drop(other);
+        remove_empty_image(&path);
+        assert!(path.exists(), "somebody wrote to it, and left");
+        std::fs::remove_file(&path).unwrap();
+        create_image(&path, 1 << 20).unwrap();
+        remove_empty_image(&path);
+        assert!(!path.exists());
+        remove_empty_image(&folder.0);
+        assert!(folder.0.exists());
     }
 
     #[test]

@@ -50,7 +50,7 @@ mod zoned;
 pub use awake::{Awake, wake_up_limit_us};
 pub use durable_file::{Access, DurableFile};
 pub use error::{OpenError, OpenErrorKind};
-pub use image::{create_image, preallocate_image, space_missing};
+pub use image::{create_image, preallocate_image, remove_empty_image, space_missing};
 pub use options::{Engine, OpenOptions};
 pub use priority::{
     IoPriority, priority_of, set_priority_of, set_thread_priority, thread_priority,
@@ -112,15 +112,15 @@ fn no_uring(target: &Target, error: &std::io::Error) -> OpenError {
     OpenError::new(OpenErrorKind::NoUring, detail)
 }
 
-/// Refuses a regular file that somebody uses without `flock`: as the backing of a loop device, as swap
-/// space, or with byte-range locks. For those who open it by themselves; [`open`] asks on its own.
+/// Refuses a regular file that somebody uses: by a `flock`, as the backing of a loop device, as swap space, or with
+/// byte-range locks. For those who open and lock it by themselves afterwards; [`open`] asks on its own.
 ///
 /// # Errors
 /// [`OpenErrorKind::InUse`] names who has it. A file that cannot be opened is not refused.
 pub fn refuse_used_file(path: &Path) -> Result<(), OpenError> {
     let Some(file) = identity::Identity::of_path(path) else { return Ok(()) };
     beneath::refuse_used_file(file, &path.display().to_string())?;
-    exclusive::refuse_byte_locked(path)
+    exclusive::refuse_locked(path)
 }
 
 /// What the loop device at `path` is attached to; `None` for anything else.

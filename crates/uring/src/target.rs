@@ -241,6 +241,10 @@ fn open_file(path: &Path, shown: &str, options: &OpenOptions) -> Result<Target, 
         exclusive::lock_file(&fd, shown, !options.read_only)?;
     }
     let stat = rustix::fs::fstat(&fd).map_err(failed)?;
+    // Whoever had it before may have taken its name away until they let go: what is written to it would be gone.
+    if options.exclusive && stat.st_nlink == 0 {
+        return Err(failed(Errno::NOENT));
+    }
     let magic = magic_of(&fd);
     let under = BlockAttributes::of(rustix::fs::major(stat.st_dev), rustix::fs::minor(stat.st_dev));
     let alignment = direct.then(|| {

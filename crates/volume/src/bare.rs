@@ -9,21 +9,25 @@
 //! - at most `queue_depth_max` commands are outstanding, and at most [`WAITING_REQUESTS_MAX`]
 //!   requests wait; one more is refused, never dropped;
 //! - a reply to FUA or to a flush is given only when the disk said that the bytes are durable. A
-//!   flush with nothing dirty before it costs no command.
+//!   flush with nothing dirty before it costs no command;
+//! - every command that fails is counted and told ([`BareDisk::poll_disk_event`]), and a flush that fails is why the disk
+//!   does not end in order ([`BareDisk::failure`]).
 
 mod answers;
+mod serving;
 mod slots;
 
-use crate::{Extent, Service, ServiceInfo};
-use answers::{not_supported, operation_bytes, request_error};
+use answers::{extent_of, not_supported, operation_bytes, request_error, work_of};
 use nearhead_disk::{
     Class, Command, CommandId, Disk, DiskError, Nanos, Payload, Submission, Ticket,
 };
-use nearhead_engine::{ErrorKind, Operation, Reply, Request, RequestError, RequestId};
+use nearhead_engine::{
+    DiskErrorReport, DiskEvent, DiskWatch, DiskWork, ErrorKind, Operation, Reply, RequestError,
+    RequestId,
+};
 use nearhead_planted::{Mistake, is_made};
 pub use slots::Slots;
 use std::collections::VecDeque;
-use std::os::fd::BorrowedFd;
 
 /// Most requests that wait for a place in the disk's queue.
 pub const WAITING_REQUESTS_MAX: usize = 16 * 1024;
@@ -46,6 +50,9 @@ pub struct BareDisk<D> {
     commands: Slots<Piece>,
     replies: VecDeque<Reply>,
     dirt: Dirt,
+    watch: DiskWatch,
+    /// Why something that was written may not be on the medium; stays, whatever comes later.
+    failure: Option<String>,
     stopping: Stopping,
     submitted_any: bool,
 }
@@ -104,6 +111,16 @@ struct Piece {
     leaves_dirt: bool,
     /// For a flush: the volatile commands that it covers.
     covers: Option<u64>,
+    /// What it is, should it fail.
+    work: DiskWork,
+    /// First byte and length; none of a flush.
+    extent: Option<(u64, u64)>,
+}
+
+impl Piece {
+    fn flush(owner: Option<u32>, part: u32, covers: Option<u64>) -> Self {
+        Self { owner, part, leaves_dirt: false, covers, work: DiskWork::Flush, extent: None }
+    }
 }
 
 impl<D: Disk> BareDisk<D> {
@@ -118,6 +135,8 @@ impl<D: Disk> BareDisk<D> {
             commands: Slots::default(),
             replies: VecDeque::new(),
             dirt: Dirt::default(),
+            watch: DiskWatch::default(),
+            failure: None,
             stopping: Stopping::No,
             submitted_any: false,
         }
@@ -162,6 +181,21 @@ impl<D: Disk> BareDisk<D> {
     /// would cover may be lost.
     pub fn set_power(&mut self, on: bool) {
         self.is_off = !on;
+    }
+
+    /// What the disk did wrong since the last call, oldest first: for a log.
+    pub fn poll_disk_event(&mut self, now: Nanos) -> Option<DiskEvent> {
+        self.watch.poll(now)
+    }
+
+    /// Every command that failed. What a power cut took is no error of the disk.
+    pub fn watch(&self) -> &DiskWatch {
+        &self.watch
+    }
+
+    /// Why what was written may not be on the medium, if so.
+    pub fn failure(&self) -> Option<&str> {
+        self.failure.as_deref()
     }
 
     /// Requests that are not answered yet.
@@ -299,7 +333,14 @@ impl<D: Disk> BareDisk<D> {
                 running.parts.push(Payload::EMPTY);
             }
         }
-        let piece = Piece { owner: Some(slot), part, leaves_dirt: leaves_dirt && volatile, covers };
+        let piece = Piece {
+            owner: Some(slot),
+            part,
+            leaves_dirt: leaves_dirt && volatile,
+            covers,
+            work: work_of(&command),
+            extent: extent_of(&command),
+        };
         self.send(piece, command, now);
         finished
     }
@@ -319,6 +360,9 @@ impl<D: Disk> BareDisk<D> {
     fn complete(&mut self, id: CommandId, result: Result<Payload, DiskError>, now: Nanos) {
         // Unknown: forgotten in a power cut.
         let Some(piece) = self.commands.remove_tagged(id.0) else { return };
+        if let Err(error) = &result {
+            self.note_error(&piece, error, now);
+        }
         if piece.leaves_dirt {
             self.dirt.volatile_count += 1;
         }
@@ -354,7 +398,7 @@ impl<D: Disk> BareDisk<D> {
             running.flush_after = false;
             running.pieces_left = 1;
             let covers = Some(self.dirt.volatile_count);
-            let flush = Piece { owner: Some(slot), part: u32::MAX, leaves_dirt: false, covers };
+            let flush = Piece::flush(Some(slot), u32::MAX, covers);
             // The place in the queue is the one that the finished command just left.
             self.send(flush, Command::Flush, now);
             return;
@@ -373,7 +417,19 @@ impl<D: Disk> BareDisk<D> {
         self.dirt.flushed_count = self.dirt.flushed_count.max(covers);
         if let Err(error) = result {
             self.dirt.flush_error.get_or_insert_with(|| request_error(error));
+            self.failure.get_or_insert_with(|| format!("a flush failed: {}", error.detail));
         }
+    }
+
+    fn note_error(&mut self, piece: &Piece, error: &DiskError, now: Nanos) {
+        self.watch.note(DiskErrorReport {
+            work: piece.work,
+            kind: error.kind,
+            offset: piece.extent.map(|(offset, _)| offset),
+            len: piece.extent.map_or(0, |(_, len)| len),
+            at: now,
+            detail: error.detail.clone(),
+        });
     }
 
     /// Takes the next step of a shutdown, once everything accepted is answered.
@@ -385,98 +441,10 @@ impl<D: Disk> BareDisk<D> {
         if self.is_dirty() {
             self.stopping = Stopping::Flushing;
             let covers = Some(self.dirt.volatile_count);
-            self.send(
-                Piece { owner: None, part: 0, leaves_dirt: false, covers },
-                Command::Flush,
-                now,
-            );
+            self.send(Piece::flush(None, 0, covers), Command::Flush, now);
         } else {
             self.stopping = Stopping::Done;
         }
-    }
-}
-
-impl<D: Disk> Service for BareDisk<D> {
-    fn info(&self) -> ServiceInfo {
-        let properties = self.disk.properties();
-        ServiceInfo {
-            description: properties.name.clone(),
-            size_bytes: properties.capacity_bytes,
-            block_bytes_min: properties.sector_bytes,
-            block_bytes_preferred: properties.physical_sector_bytes.max(4096),
-            request_bytes_max: REQUEST_BYTES_MAX,
-            read_only: self.read_only,
-            rotational: properties.rotational,
-            fast_zero: properties.fast_zero,
-        }
-    }
-
-    fn submit(&mut self, request: Request, _now: Nanos) {
-        let Request { id, operation } = request;
-        if self.stopping != Stopping::No {
-            let error = RequestError::new(ErrorKind::ShuttingDown, "the disk is being closed");
-            return self.reply(id, Err(error));
-        }
-        if let Err(error) = self.validate_request(&operation) {
-            return self.reply(id, Err(error));
-        }
-        if self.waiting.len() >= WAITING_REQUESTS_MAX {
-            let problem = format!("{WAITING_REQUESTS_MAX} requests wait already; send fewer");
-            return self.reply(id, Err(RequestError::new(ErrorKind::Io, problem)));
-        }
-        self.waiting.push_back(Work { id, operation, done_bytes: 0, slot: None });
-    }
-
-    fn drive(&mut self, now: Nanos) {
-        loop {
-            self.fill_queue(now);
-            self.advance_shutdown(now);
-            if std::mem::take(&mut self.submitted_any) {
-                self.disk.kick();
-            }
-            let mut progressed = false;
-            while let Some(completion) = self.disk.poll(now) {
-                self.complete(completion.id, completion.result, now);
-                progressed = true;
-            }
-            if !progressed && !self.submitted_any {
-                break;
-            }
-        }
-    }
-
-    fn poll_reply(&mut self) -> Option<Reply> {
-        self.replies.pop_front()
-    }
-
-    fn wake_at(&self) -> Option<Nanos> {
-        self.disk.wake_at()
-    }
-
-    fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.disk.wake_fd()
-    }
-
-    fn block_status(&self, offset: u64, len: u64, runs_max: usize) -> Vec<Extent> {
-        let (mut extents, mut at, end) = (Vec::new(), offset, offset + len);
-        while at < end && extents.len() < runs_max.max(1) {
-            let run = self.disk.run_at(at);
-            let (len, zero) = (run.len.clamp(1, end - at), run.zero);
-            extents.push(Extent { len, hole: zero, zero });
-            at += len;
-        }
-        extents
-    }
-
-    fn begin_shutdown(&mut self, now: Nanos) {
-        if self.stopping == Stopping::No {
-            self.stopping = Stopping::Draining;
-            self.drive(now);
-        }
-    }
-
-    fn is_shut_down(&self) -> bool {
-        self.stopping == Stopping::Done && self.replies.is_empty()
     }
 }
 

@@ -212,8 +212,20 @@ pub fn create_to_grow(
     grow_to_bytes: u64,
     region_bytes: Option<u64>,
 ) -> Result<Superblock, CreateError> {
-    let properties = io.disk().properties();
-    let mut superblock = describe(properties, io.disk().zones(), options)?;
+    let superblock =
+        describe_to_grow(io.disk().properties(), io.disk().zones(), options, Some(grow_to_bytes))?;
+    write_new(io, options, superblock, region_bytes)
+}
+
+/// The superblock of the volume that `options` ask for, with room to grow if that is asked for, without touching any disk.
+pub(crate) fn describe_to_grow(
+    properties: &Properties,
+    zones: Option<&Zones>,
+    options: &CreateOptions,
+    grow_to_bytes: Option<u64>,
+) -> Result<Superblock, LayoutError> {
+    let mut superblock = describe(properties, zones, options)?;
+    let Some(grow_to_bytes) = grow_to_bytes else { return Ok(superblock) };
     let layout = &mut superblock.layout;
     if options.preset == Preset::Mlb {
         let as_grown = CreateOptions {
@@ -231,7 +243,7 @@ pub fn create_to_grow(
         layout.group_count = u32::try_from(room / layout.group_bytes).unwrap_or(u32::MAX);
         layout.validate()?;
     }
-    write_new(io, options, superblock, region_bytes)
+    Ok(superblock)
 }
 
 fn write_new(

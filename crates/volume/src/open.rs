@@ -78,8 +78,8 @@ impl fmt::Display for OpenError {
             Self::NoVolume { device, problems } => write!(
                 formatter,
                 "open {device}: expected a Nearhead volume, found no sound superblock ({problems}); check the path; if \
-                 a volume was here, keep the device as it is: `nearhead repair {device} --dry-run` looks for what is left \
-                 of it, `nearhead restore-metadata` takes a backup of its metadata"
+                 a volume was here, keep the device as it is: `nearhead restore-metadata` takes a backup of its metadata, and \
+                 without one `nearhead repair {device} --lost-superblocks --dry-run` looks for what is left of it"
             ),
             Self::Newer { device, problem } | Self::Recovery { device, problem } => {
                 write!(formatter, "open {device}: {problem}")

@@ -24,6 +24,10 @@ const PIECE_BYTES_FLASH: u32 = 1 << 20;
 const BACKGROUND_COMMANDS_ROTATIONAL: u32 = 8;
 const BACKGROUND_COMMANDS_FLASH: u32 = 64;
 
+/// A command without an answer for this long is told of: a healthy disk takes a second or two at worst, one that retries
+/// a bad sector some ten, and the kernel gives up after 30 s or more by default.
+pub(crate) const STALL_AFTER: Nanos = Nanos::from_secs(30);
+
 /// A preset as users name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NamedPreset {
@@ -159,7 +163,7 @@ pub fn default_config(superblock: &Superblock, properties: &Properties, width: u
         snapshot_after_bytes: 1 << 30,
         snapshot_period: Nanos::from_secs(600),
         stage_age_max: Nanos::from_secs(1),
-        stall_after: Nanos::from_secs(30),
+        stall_after: STALL_AFTER,
         no_space_wait_max: Nanos::from_secs(10),
         second_of_day_at_zero: 0,
         read_only: superblock.must_be_read_only(),

@@ -1,15 +1,40 @@
 //! One command at a time over any disk, waiting for each: what create, open and check need.
 //!
 //! On a model in virtual time waiting means jumping to the next event; in real time it means
-//! sleeping until then or until the device's descriptor is readable. Never used while an engine
-//! runs on the disk.
+//! sleeping until then or until the device's descriptor is readable. A disk that does not answer is told to whom
+//! [`tell_of_waits`] named, after the same time as while a volume is served. Never used while an engine runs on the
+//! disk.
 
+use crate::presets::STALL_AFTER;
 use nearhead_disk::{
     Buffer, BufferMut, Class, Command, CommandId, Disk, DiskError, DiskErrorKind, Nanos, Payload,
     Submission, Ticket,
 };
+use nearhead_engine::{DiskEvent, DiskWatch, DiskWork};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::sync::OnceLock;
 use std::time::Instant;
+
+/// Who is told of a disk that lets everything wait.
+static TOLD: OnceLock<fn(&DiskEvent)> = OnceLock::new();
+
+/// From now on `tell` hears of each disk that does not answer, and what else goes wrong with one, while somebody waits
+/// for a single command or for a volume to open. The first call counts.
+pub fn tell_of_waits(tell: fn(&DiskEvent)) {
+    let _ = TOLD.set(tell);
+}
+
+/// Whether anybody hears of it.
+pub(crate) fn is_heard() -> bool {
+    TOLD.get().is_some()
+}
+
+/// Tells it.
+pub(crate) fn tell(event: &DiskEvent) {
+    if let Some(tell) = TOLD.get() {
+        tell(event);
+    }
+}
 
 /// How waiting is done.
 #[derive(Clone, Copy, Debug)]
@@ -78,16 +103,25 @@ impl<'a> SyncIo<'a> {
 
     /// Runs any command to its end.
     pub fn run(&mut self, command: Command) -> Result<Payload, DiskError> {
-        let now = self.now();
+        let left_at = self.now();
+        let work = work_of(&command);
         let ticket = Ticket::new(CommandId(u64::MAX));
-        self.disk.submit(Submission { ticket, class: Class::Foreground, command }, now);
+        self.disk.submit(Submission { ticket, class: Class::Foreground, command }, left_at);
         self.disk.kick();
+        let mut watch = DiskWatch::default();
+        watch.note_busy(left_at, STALL_AFTER);
         loop {
             let now = self.now();
             if let Some(done) = self.disk.poll(now) {
+                watch.note_answer(left_at, std::iter::empty(), now, STALL_AFTER);
+                watch.poll(now).iter().for_each(tell);
                 return done.result;
             }
-            self.wait()?;
+            if watch.look_at().is_some_and(|at| at <= now) {
+                watch.look(std::iter::once((left_at, work)), now, STALL_AFTER);
+                watch.poll(now).iter().for_each(tell);
+            }
+            self.wait_until(watch.look_at())?;
         }
     }
 
@@ -107,10 +141,17 @@ impl<'a> SyncIo<'a> {
 
     /// Waits until the disk may have something.
     pub fn wait(&mut self) -> Result<(), DiskError> {
+        self.wait_until(None)
+    }
+
+    /// The same, but no longer than until `latest`.
+    pub(crate) fn wait_until(&mut self, latest: Option<Nanos>) -> Result<(), DiskError> {
         let now = self.now();
-        let wake_at = self.disk.wake_at();
+        let of_disk = self.disk.wake_at();
+        let wake_at = [of_disk, latest].into_iter().flatten().min();
         if let Time::Virtual(time) = &mut self.time {
-            let Some(wake_at) = wake_at else {
+            // In virtual time what the disk does not announce does not come.
+            let Some(wake_at) = wake_at.filter(|_| of_disk.is_some()) else {
                 return Err(stuck(&self.disk.properties().name));
             };
             *time = wake_at.max(*time);
@@ -125,7 +166,7 @@ impl<'a> SyncIo<'a> {
         if let Some(fd) = self.disk.wake_fd() {
             fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN));
         }
-        if fds.is_empty() && timeout.is_none() {
+        if fds.is_empty() && of_disk.is_none() {
             return Err(stuck(&self.disk.properties().name));
         }
         match poll(&mut fds, timeout.as_ref()) {
@@ -138,9 +179,22 @@ impl<'a> SyncIo<'a> {
     }
 }
 
+fn work_of(command: &Command) -> DiskWork {
+    match command {
+        Command::Read { .. } => DiskWork::Read,
+        // Whoever writes one command at a time writes superblocks, snapshots and what belongs to them.
+        Command::Write { .. } | Command::WriteZeroes { .. } => DiskWork::MapWrite,
+        Command::Trim { .. } => DiskWork::Trim,
+        Command::Flush => DiskWork::Flush,
+    }
+}
+
 fn stuck(disk: &str) -> DiskError {
     DiskError {
         kind: DiskErrorKind::Io,
         detail: format!("{disk}: a command neither completed nor will (internal error)"),
     }
 }
+
+#[cfg(test)]
+mod tests;

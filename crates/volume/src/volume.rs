@@ -7,7 +7,7 @@ use crate::blanks::{self, Loaded};
 use crate::map_device::{self, MapPlace};
 use crate::open::{Found, OpenError, find_superblock};
 use crate::service::{Extent, Service, ServiceInfo};
-use crate::sync_io::SyncIo;
+use crate::sync_io::{self, SyncIo};
 use nearhead_disk::{Disk, Nanos, Zones};
 use nearhead_engine::{
     Config, DiskEvent, Engine, REQUEST_BYTES_MAX, Reply, Request, Setup, Status,
@@ -120,8 +120,10 @@ impl<D: Disk> Volume<D> {
         while !self.engine.is_open() {
             let now = SyncIo::in_real_time(&mut self.disk, start).now();
             self.drive(now);
+            self.tell_events();
             if !self.engine.is_open() {
-                SyncIo::in_real_time(&mut self.disk, start).wait()?;
+                let latest = self.engine.next_wake();
+                SyncIo::in_real_time(&mut self.disk, start).wait_until(latest)?;
             }
         }
         self.check_open()
@@ -131,12 +133,23 @@ impl<D: Disk> Volume<D> {
     pub fn run_until_open(&mut self, mut now: Nanos) -> Result<Nanos, OpenError> {
         loop {
             self.drive(now);
+            self.tell_events();
             if self.engine.is_open() {
                 return self.check_open().map(|()| now);
             }
+            let latest = self.engine.next_wake();
             let mut io = SyncIo::in_virtual_time(&mut self.disk, now);
-            io.wait()?;
+            io.wait_until(latest)?;
             now = io.now();
+        }
+    }
+
+    /// Nobody asks for them while the volume opens.
+    fn tell_events(&mut self) {
+        if sync_io::is_heard() {
+            while let Some(event) = self.poll_disk_event() {
+                sync_io::tell(&event);
+            }
         }
     }
 

@@ -5,6 +5,7 @@ mod list;
 pub(crate) mod measured;
 mod serve;
 mod serve_file;
+mod told;
 pub(crate) mod validate;
 mod validate_plot;
 

@@ -1,25 +1,26 @@
 //! `nearhead disk serve`: a bare emulated disk over NBD, or as one file ([`super::serve_file`]), so
 //! that anything else can be measured on the very disk that a volume runs on.
 //!
-//! The control socket answers each line with one line of JSON: `stats`, `reset-stats`, `clients`,
-//! `power-cut [SEED]` (the write cache is lost, writes under way are torn as the seed decides, and
+//! Errors of the medium (the file that holds its bytes) are said in the log and counted; a disk of which a flush failed
+//! ends with exit code 1. The control socket answers each line with one line of JSON: `stats`, `reset-stats`, `errors`,
+//! `clients`, `power-cut [SEED]` (the write cache is lost, writes under way are torn as the seed decides, and
 //! everything outstanding fails), `power-off [SEED]` (the same, and everything that comes later fails
 //! too until `power-on`), `quit`.
 
-use crate::control::{Answer, check_socket_path};
+use super::told::Told;
+use crate::control::{Answer, check_socket_path, prepare_for, why_not_there};
+use crate::health::DiskErrors;
 use crate::output::{note, say, say_json_line};
 use crate::serve::Signals;
 use crate::units::ByteSize;
 use nearhead_disk::Nanos;
-use nearhead_models::{ArraySpec, Model, ModelSpec, SplitMix, model_from_text};
-use nearhead_nbd::{Clock, Context, Ending, Limits, Server, ShutdownHandle};
+use nearhead_models::{ArraySpec, ModelSpec, SplitMix, model_from_text};
+use nearhead_nbd::{Clock, Context, Ending, Limits, Server, ServerBuilder, ShutdownHandle};
 use nearhead_volume::{BareDisk, Service};
 use serde::Serialize;
 use std::cell::OnceCell;
 use std::path::PathBuf;
 use std::rc::Rc;
-
-type Bare = BareDisk<Box<dyn Model>>;
 
 /// What `nearhead disk serve` is told.
 #[derive(clap::Args, Debug)]
@@ -75,8 +76,11 @@ struct Clients {
     requests_outstanding: usize,
 }
 
+/// How often what is left to tell is looked for.
+const TICK: Nanos = Nanos::from_secs(10);
+
 const COMMANDS: &str =
-    "stats, reset-stats, clients, power-cut [SEED], power-off [SEED], power-on, quit";
+    "stats, reset-stats, errors, clients, power-cut [SEED], power-off [SEED], power-on, quit";
 
 /// Runs the command.
 pub fn run(args: &DiskServeArgs) -> Result<(), String> {
@@ -91,22 +95,28 @@ pub fn run(args: &DiskServeArgs) -> Result<(), String> {
     if args.read_only {
         bare = bare.read_only();
     }
+    let mut disk = Told::new(bare);
     if let Some(folder) = &args.file {
-        return super::serve_file::run(args, bare, folder).map_err(|error| failed(&error));
+        return super::serve_file::run(args, disk, folder).map_err(|error| failed(&error));
     }
     for (flag, path) in [("--socket", &args.socket), ("--control", &args.control)] {
         path.iter().try_for_each(|path| check_socket_path(flag, path))?;
     }
     let signals = Signals::install()?;
     let handle: Rc<OnceCell<ShutdownHandle>> = Rc::default();
-    let server = listen(args, &handle).map_err(|error| failed(&error))?;
+    let sockets = || [&args.socket, &args.control].into_iter().flatten();
+    sockets().for_each(|path| prepare_for(path));
+    let server = listen(args, &handle).map_err(|error| {
+        let why: String = sockets().map(|path| why_not_there(path)).collect();
+        failed(&error) + &why
+    })?;
     signals.stop_gracefully_through(&server.shutdown_handle())?;
     let _ = handle.set(server.shutdown_handle());
-    announce(args, bare.info().size_bytes, &uris(args, &server))?;
-    let report = server.run(&mut bare, &Clock::start()).map_err(|error| failed(&error))?;
+    announce(args, disk.info().size_bytes, &uris(args, &server))?;
+    let report = server.run(&mut disk, &Clock::start()).map_err(|error| failed(&error))?;
     match report.ending {
         Ending::Graceful => {
-            say(&format!("stopped {}: what was written is on the medium", args.disk));
+            say(&disk.failure().ending(&args.disk).map_err(|why| failed(&why))?);
             Ok(())
         }
         Ending::Forced | Ending::TimedOut => Err(failed(&format!(
@@ -119,13 +129,16 @@ pub fn run(args: &DiskServeArgs) -> Result<(), String> {
 fn listen<'a>(
     args: &DiskServeArgs,
     handle: &Rc<OnceCell<ShutdownHandle>>,
-) -> Result<Server<'a, Bare>, nearhead_nbd::ServerError> {
+) -> Result<Server<'a, Told>, nearhead_nbd::ServerError> {
     let mut limits = Limits::default();
     if args.sleep {
         limits.timer_look = Nanos::ZERO;
     }
     // The disk as it is: nothing puts requests together that its sectors cannot take.
-    let mut builder = Server::builder().limits(limits).notices(note).whole_blocks();
+    let mut builder: ServerBuilder<'a, Told> =
+        Server::builder().limits(limits).notices(note).whole_blocks();
+    // What was too much to tell one by one is told once it is over.
+    builder = builder.every(TICK, |context| context.service.tell(context.now));
     if let Some(path) = &args.socket {
         builder = builder.listen_unix(path)?;
     }
@@ -142,7 +155,7 @@ fn listen<'a>(
     builder.build()
 }
 
-fn uris(args: &DiskServeArgs, server: &Server<'_, Bare>) -> Vec<String> {
+fn uris(args: &DiskServeArgs, server: &Server<'_, Told>) -> Vec<String> {
     let mut uris = Vec::new();
     uris.extend(args.socket.iter().map(|path| format!("nbd+unix:///?socket={}", path.display())));
     uris.extend(server.addresses().iter().map(|address| format!("nbd://{address}/")));
@@ -165,19 +178,23 @@ pub(super) fn announce(
 
 fn answer(
     line: &str,
-    context: &mut Context<'_, Bare>,
+    context: &mut Context<'_, Told>,
     handle: &Rc<OnceCell<ShutdownHandle>>,
 ) -> String {
     let words: Vec<&str> = line.split_whitespace().collect();
     match words.as_slice() {
-        ["stats"] => Answer::Ok(context.service.disk().report()).line(),
+        ["stats"] => Answer::Ok(context.service.bare().disk().report()).line(),
         ["reset-stats"] => {
-            context.service.disk_mut().reset_report();
+            context.service.bare_mut().disk_mut().reset_report();
             Answer::Ok("done").line()
+        }
+        ["errors"] => {
+            let watch = context.service.bare().watch();
+            Answer::Ok(DiskErrors::counted(&watch.counts(), watch.last(), context.now)).line()
         }
         ["clients"] => Answer::Ok(Clients {
             connections_open: context.statistics.connections_open,
-            requests_outstanding: context.service.outstanding(),
+            requests_outstanding: context.service.bare().outstanding(),
         })
         .line(),
         ["power-cut"] => power_cut(context, None, true),
@@ -185,7 +202,7 @@ fn answer(
         ["power-off"] => power_cut(context, None, false),
         ["power-off", seed] => power_cut(context, Some(seed), false),
         ["power-on"] => {
-            context.service.set_power(true);
+            context.service.bare_mut().set_power(true);
             Answer::Ok("done").line()
         }
         ["quit"] => {
@@ -200,7 +217,7 @@ fn answer(
 }
 
 /// Cuts the power, which comes back at once or not until it is switched on.
-fn power_cut(context: &mut Context<'_, Bare>, seed: Option<&str>, back: bool) -> String {
+fn power_cut(context: &mut Context<'_, Told>, seed: Option<&str>, back: bool) -> String {
     let seed = match seed.map(str::parse) {
         None => random_seed(),
         Some(Ok(seed)) => seed,
@@ -209,7 +226,7 @@ fn power_cut(context: &mut Context<'_, Bare>, seed: Option<&str>, back: bool) ->
             return Answer::<()>::Error(problem.to_owned()).line();
         }
     };
-    let bare = &mut *context.service;
+    let bare = context.service.bare_mut();
     let cut = bare.disk_mut().power_cut(context.now, &mut SplitMix::new(seed));
     bare.power_was_cut();
     bare.set_power(back);

@@ -4,11 +4,11 @@
 //! second signal ends it at once: whoever uses the file gets EIO, as from a disk pulled out.
 
 use super::serve::{DiskServeArgs, announce};
+use super::told::Told;
 use crate::output::{note, say};
 use nearhead_disk::{Disk, Nanos};
-use nearhead_models::Model;
 use nearhead_one_file::{Mounted, Options, unmount};
-use nearhead_volume::{BareDisk, Service};
+use nearhead_volume::Service;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::io::Read;
 use std::os::unix::net::UnixStream;
@@ -19,23 +19,20 @@ use std::time::Instant;
 /// the processor from those who use the disk.
 const TIMER_LOOK: Nanos = Nanos::from_micros(100);
 
-/// Serves `bare` in `folder` until it is unmounted.
-pub(super) fn run(
-    args: &DiskServeArgs,
-    bare: BareDisk<Box<dyn Model>>,
-    folder: &Path,
-) -> Result<(), String> {
+/// Serves `disk` in `folder` until it is unmounted.
+pub(super) fn run(args: &DiskServeArgs, disk: Told, folder: &Path) -> Result<(), String> {
     let options = Options {
-        volatile_cache: bare.disk().properties().volatile_cache,
+        volatile_cache: disk.bare().disk().properties().volatile_cache,
         timer_look: if args.sleep { Nanos::ZERO } else { TIMER_LOOK },
     };
-    let size_bytes = bare.info().size_bytes;
-    let mounted = Mounted::new(bare, Instant::now(), folder, options)?;
+    let size_bytes = disk.info().size_bytes;
+    let failure = disk.failure();
+    let mounted = Mounted::new(disk, Instant::now(), folder, options)?;
     // Not before: a signal must never unmount what somebody else mounted there.
     unmount_on_signals(folder)?;
     announce(args, size_bytes, &[mounted.path().display().to_string()])?;
     mounted.wait()?;
-    say(&format!("stopped {}: what was written is on the medium", args.disk));
+    say(&failure.ending(&args.disk)?);
     Ok(())
 }
 

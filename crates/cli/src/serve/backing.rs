@@ -1,9 +1,9 @@
-//! The files under a served volume: whether they still have a name.
+//! The files under a served volume: whether they still have a name, and room to grow.
 //!
 //! A file that is deleted while it is open goes on working and is gone when the last process closes it.
 //! Nothing fails then, so this is what notices. The descriptors here read and write nothing.
 
-use crate::target::backing_paths;
+use crate::target::{backing_paths, space_notes};
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use std::path::PathBuf;
@@ -11,6 +11,7 @@ use std::path::PathBuf;
 /// The files, held since the volume was opened.
 #[derive(Debug, Default)]
 pub(super) struct Backing {
+    target: String,
     files: Vec<(PathBuf, OwnedFd)>,
 }
 
@@ -22,7 +23,15 @@ impl Backing {
                 rustix::fs::open(&path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
             Some((path, held))
         };
-        Ok(Self { files: backing_paths(target)?.into_iter().filter_map(hold).collect() })
+        Ok(Self {
+            target: target.to_owned(),
+            files: backing_paths(target)?.into_iter().filter_map(hold).collect(),
+        })
+    }
+
+    /// Which of them may take more space than there is now.
+    pub(super) fn without_space(&self) -> Vec<String> {
+        space_notes(&self.target)
     }
 
     /// What to say if one of them was deleted. The same trouble gives the same text.

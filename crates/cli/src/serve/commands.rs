@@ -80,11 +80,18 @@ impl Desk {
             },
             latency: context.service.latencies(),
             disk_trouble: context.service.trouble(),
-            disk_notes: self.disk_notes.get().cloned().unwrap_or_default(),
+            disk_notes: self.disk_notes(context),
             coordination: context.service.coordination(),
         };
         let volume = context.service.volume();
         StatusReport::new(&target, volume.superblock(), volume.status(), Some(served), context.now)
+    }
+
+    /// What was found out about the disk at the start, and whether its image has room to grow now.
+    fn disk_notes(&self, context: &Context<'_, Served>) -> Vec<String> {
+        let mut notes = self.disk_notes.get().cloned().unwrap_or_default();
+        notes.extend(context.service.without_space());
+        notes
     }
 
     /// The state as metrics.

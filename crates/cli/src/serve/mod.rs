@@ -19,7 +19,9 @@ pub use served::Served;
 use signals::Hangup;
 pub use signals::Signals;
 
-use crate::control::{Links, check_socket_path, directories, names, remove_old};
+use crate::control::{
+    Links, check_socket_path, directories, names, prepare, prepare_for, remove_old, why_not_there,
+};
 use crate::create::{self, CreateArgs};
 use crate::output::{note, say_json_line, tell};
 use crate::target::{Access, Target, backing_path, refuse_if_misnamed};
@@ -75,6 +77,7 @@ pub fn run(args: &ServeArgs) -> Result<(), String> {
     let start = target.start;
     let mut volume = open_volume(&args, target, start)?;
     volume.watch(Backing::of(&name)?);
+    volume.without_space().iter().for_each(|line| note(line));
     volume.take_turns_by(coordination::start(&args, volume.volume().superblock())?);
 
     let limits = limits(&args);
@@ -165,7 +168,10 @@ fn listen<'a>(
     let access = access::socket_access(args)?;
     let mut builder: Builder<'a> = Server::builder();
     if let Some(path) = &args.socket {
-        builder = builder.listen_unix_for(path, access).map_err(failed)?;
+        prepare_for(path);
+        builder = builder
+            .listen_unix_for(path, access)
+            .map_err(|error| failed(error) + &why_not_there(path))?;
     }
     if let Some(address) = &args.tcp {
         builder = builder.listen_tcp(address).map_err(failed)?;
@@ -180,7 +186,10 @@ fn listen<'a>(
         builder = builder.listen_activated().map_err(failed)?;
     }
     if let Some(path) = &args.control {
-        let builder = builder.control(path, handler(desk)).map_err(failed)?;
+        prepare_for(path);
+        let builder = builder
+            .control(path, handler(desk))
+            .map_err(|error| failed(error) + &why_not_there(path))?;
         let places = control_places(name)?.into_iter().next().unwrap_or_default();
         return Ok((builder, Some(path.clone()), Links::make(places, path)));
     }
@@ -201,9 +210,8 @@ fn control_places(name: &str) -> Result<Vec<Vec<PathBuf>>, String> {
         let in_it = |name: &String| directory.join(name);
         names.iter().map(in_it).collect::<Vec<_>>()
     });
-    let can_be_used = |paths: &Vec<PathBuf>| {
-        paths.first().is_some_and(|path| make_directory_of(path).is_ok() && is_usable(path))
-    };
+    let can_be_used =
+        |paths: &Vec<PathBuf>| paths.first().and_then(|path| path.parent()).is_some_and(prepare);
     Ok(places.filter(can_be_used).collect())
 }
 
@@ -230,17 +238,6 @@ fn derived_control<'a>(
         "no directory for a control socket can be written: `nearhead status` will not find this daemon; give --control PATH",
     );
     Ok((builder, None, Links::default()))
-}
-
-fn make_directory_of(path: &Path) -> std::io::Result<()> {
-    use std::os::unix::fs::DirBuilderExt;
-    let directory = path.parent().unwrap_or(Path::new("/"));
-    std::fs::DirBuilder::new().recursive(true).mode(0o755).create(directory)
-}
-
-fn is_usable(path: &Path) -> bool {
-    let directory = path.parent().unwrap_or(Path::new("/"));
-    rustix::fs::access(directory, rustix::fs::Access::WRITE_OK).is_ok()
 }
 
 fn limits(args: &ServeArgs) -> Limits {

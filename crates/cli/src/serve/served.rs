@@ -126,6 +126,11 @@ impl Served {
         self.backing.deleted()
     }
 
+    /// Which of them may take more space than there is now.
+    pub(super) fn without_space(&self) -> Vec<String> {
+        if self.info().read_only { Vec::new() } else { self.backing.without_space() }
+    }
+
     /// What people must know about the disk, if anything.
     pub(super) fn trouble(&self) -> Option<String> {
         self.volume.disk().trouble().or_else(|| self.deleted())

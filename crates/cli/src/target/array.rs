@@ -44,7 +44,7 @@ pub(super) fn open(
         disks.iter().map(|disk| Some(disk.as_ref()?.properties().capacity_bytes)).collect();
     notes.extend(capacities.and_then(|capacities| spec.size_note(&capacities)));
     let purpose = match access {
-        Access::Read => Purpose::Look,
+        Access::Read | Access::Beside => Purpose::Look,
         Access::Create { force } if force || !holds_a_volume(disks.first_mut(), start) => {
             let mut array_id = [0; 16];
             rustix::rand::getrandom(&mut array_id, rustix::rand::GetRandomFlags::empty())
@@ -85,11 +85,11 @@ pub(super) fn refuse_lone_member(
     let kind = if label.is_mirror() { "mirror" } else { "stripe" };
     let what = format!("{text} is member {member} of {count} of a {kind} ({})", label.array_name());
     match access {
-        Access::Read if label.is_mirror() => {
+        Access::Read | Access::Beside if label.is_mirror() => {
             let told = format!("{what}; the other members may be newer");
             Ok(Some(LoneMember { told, is_whole: true }))
         }
-        Access::Read => Ok(Some(LoneMember { told: what, is_whole: false })),
+        Access::Read | Access::Beside => Ok(Some(LoneMember { told: what, is_whole: false })),
         Access::Create { force: true } => {
             remove_label(disk, &mut run).map_err(failed)?;
             Ok(None)

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 pub(super) fn open(text: &str, access: Access) -> Result<(Box<dyn Disk>, Vec<String>), String> {
     let address = Address::parse(text)?;
     let disk = RemoteDisk::connect(&address).map_err(|problem| format!("open {problem}"))?;
-    if access != Access::Read && disk.is_read_only() {
+    if !access.only_looks() && disk.is_read_only() {
         return Err(format!(
             "open {text}: expected an export that may be written, found a read-only one"
         ));

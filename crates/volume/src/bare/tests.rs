@@ -1,8 +1,10 @@
 //! A bare disk against a disk of the test's own, which checks what a disk may expect.
 
 use super::*;
+use crate::Service;
 use nearhead_disk::DiskErrorKind;
 use nearhead_disk::{BufferMut, Completion, Properties};
+use nearhead_engine::Request;
 
 /// Memory with a queue that the test empties in either order, and faults on demand.
 struct ScriptedDisk {
@@ -194,6 +196,34 @@ fn after_a_failed_flush_no_later_flush_claims_durability() {
     assert_eq!(kind(&ask(&mut bare, Operation::Flush)), ErrorKind::Io);
     ask(&mut bare, write(0, pattern(4096), false)).unwrap();
     assert_eq!(kind(&ask(&mut bare, Operation::Flush)), ErrorKind::Io);
+}
+
+#[test]
+fn a_disk_whose_flush_failed_says_at_its_end_that_it_did_not_keep_everything() {
+    let mut bare = BareDisk::new(ScriptedDisk::new());
+    ask(&mut bare, write(0, pattern(4096), false)).unwrap();
+    bare.disk_mut().fail = Some(|command| matches!(command, Command::Flush));
+    assert_eq!(bare.failure(), None);
+    bare.begin_shutdown(Nanos::ZERO);
+    assert!(bare.is_shut_down());
+    assert_eq!(bare.failure(), Some("a flush failed: scripted fault"));
+}
+
+#[test]
+fn every_error_of_the_disk_is_counted_and_told_where_and_as_what() {
+    let mut bare = BareDisk::new(ScriptedDisk::new());
+    bare.disk_mut().fail = Some(|command| matches!(command, Command::Write { .. }));
+    ask(&mut bare, write(65_536, pattern(4096), false)).unwrap_err();
+    ask(&mut bare, Operation::Read { offset: 0, len: 512 }).unwrap();
+    let told: Vec<String> = std::iter::from_fn(|| bare.poll_disk_event(Nanos::ZERO))
+        .map(|event| event.to_string())
+        .collect();
+    let expected =
+        "disk error while writing in place 4096 bytes at device byte 65536: scripted fault";
+    assert_eq!(told, [expected]);
+    let (work, kind) = (DiskWork::HomeWrite, DiskErrorKind::Io);
+    assert_eq!(bare.watch().counts().of(work, kind), 1);
+    assert_eq!((bare.watch().counts().total(), bare.failure()), (1, None));
 }
 
 #[test]

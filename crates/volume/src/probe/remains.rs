@@ -13,7 +13,7 @@ use nearhead_disk::{DiskError, Zones};
 use nearhead_format::record::{RECORD_MAGIC, peek};
 use nearhead_format::snapshot::SNAPSHOT_MAGIC;
 use nearhead_format::superblock::SUPERBLOCK_MAGIC;
-use nearhead_format::{Layout, LayoutOptions, Preset};
+use nearhead_format::{Layout, LayoutOptions, Preset, VolumeId};
 use std::collections::BTreeMap;
 
 const BLOCK: u64 = 4096;
@@ -47,6 +47,50 @@ pub(crate) fn look_for_remains(io: &mut SyncIo<'_>) -> Result<Vec<Finding>, Disk
         }
     }
     Ok(findings)
+}
+
+/// Everything that says that it belongs to the volume: places of its snapshots' headers and of its records, as far as the
+/// same look finds them. What cannot be read says nothing.
+pub(crate) fn places_of(io: &mut SyncIo<'_>, volume_id: &VolumeId) -> Vec<Remnant> {
+    let mut found = Vec::new();
+    for (offset, len) in places(io) {
+        let Ok(bytes) = read_long(io, offset, len) else { continue };
+        for (at, block) in (offset..).step_by(512).zip(bytes.chunks_exact(512)) {
+            let is_own = |from: usize| block.get(from..from + 16) == Some(volume_id.as_slice());
+            if block.starts_with(&SNAPSHOT_MAGIC) && is_own(16) {
+                found.push(Remnant::Snapshot { at });
+            } else if block.starts_with(&RECORD_MAGIC)
+                && is_own(8)
+                && let Ok(peeked) = peek(block)
+            {
+                found.push(Remnant::Record {
+                    at,
+                    log: peeked.log_index,
+                    position: peeked.position,
+                });
+            }
+        }
+    }
+    found
+}
+
+/// What is left of a volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Remnant {
+    /// The header of a snapshot, or its copy.
+    Snapshot {
+        /// Device byte.
+        at: u64,
+    },
+    /// A record.
+    Record {
+        /// Device byte.
+        at: u64,
+        /// The log that it says to be in.
+        log: u32,
+        /// The place there.
+        position: u32,
+    },
 }
 
 /// Where to look, by offset: device bytes and length.

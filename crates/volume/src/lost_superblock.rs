@@ -1,0 +1,326 @@
+//! A superblock made again for a volume that has lost all three copies and has no backup of its metadata.
+//!
+//! The identity stands in every snapshot and record. Where everything is, nothing else says; but a layout follows from
+//! the size of the device and what `create` was told, and there are few that somebody did not ask for. Each of them is
+//! held against what lies on the device: snapshots and records must be where it has them and nowhere else, name only
+//! logs, places and client bytes that it has, and logs must begin with records of just those logs. Exactly one must fit; with several, or where nothing
+//! in a log speaks for one, the owner has to say more. A wrong layout would exchange everybody's data, so a guess is
+//! never taken for an answer. Nothing is written here before the owner has seen what was found.
+
+use crate::create::{CreateError, CreateOptions, describe_to_grow, write_superblocks};
+use crate::dump::{Slot, read_body, read_slots};
+use crate::presets::NamedPreset;
+use crate::probe::{Remnant, places_of};
+use crate::sync_io::SyncIo;
+use nearhead_disk::{DiskError, SECTOR_BYTES};
+use nearhead_format::blank_map::BLANK_MAP_OFFSET;
+use nearhead_format::layout::Region;
+use nearhead_format::record::peek;
+use nearhead_format::snapshot::{BodyItem, SNAPSHOT_MAGIC};
+use nearhead_format::superblock::{FEATURE_BLANK_MAP, FEATURE_LOGS_TELL_ALL, features_of};
+use nearhead_format::{AckMode, BlankMapHeader, Entry, Label, Layout, Place, Superblock, VolumeId};
+use std::collections::BTreeSet;
+use std::fmt;
+
+const BLOCK: usize = 4096;
+/// Logs whose beginning is looked at.
+const LOGS_LOOKED_AT: usize = 64;
+/// Higher than that of any copy that a sector which cannot be read now may bring back.
+const GENERATION: u64 = 1 << 32;
+
+/// What the owner knows: what `create` was told.
+#[derive(Clone, Debug)]
+pub struct Known {
+    /// Which logs, if known; else each preset for disks that are not shingled is tried.
+    pub preset: Option<NamedPreset>,
+    /// Size of a group, if it was not the default.
+    pub group_bytes: Option<u64>,
+    /// Size of each log, if it was not the default.
+    pub log_bytes: Option<u64>,
+    /// Room to grow, if it was asked for.
+    pub grow_to_bytes: Option<u64>,
+    /// Writes up to this size are logged, if it was not the preset's.
+    pub logged_write_bytes_max: Option<u32>,
+    /// When writes are answered.
+    pub ack: AckMode,
+    /// For people.
+    pub label: Label,
+    /// Whether the second snapshot is at the other end of the device, as in all volumes that this program makes; if not
+    /// known, both places are tried.
+    pub second_snapshot_is_far: Option<bool>,
+}
+
+/// A superblock that fits, and what speaks for it.
+#[derive(Clone, Debug)]
+pub struct Fit {
+    /// It.
+    pub superblock: Superblock,
+    /// Sound snapshots and copies of their headers, where it has them.
+    pub snapshots: u32,
+    /// Number of the newest snapshot.
+    pub snapshot_number: u64,
+    /// The last record that it includes.
+    pub record_sequence: u64,
+    /// Pieces of its map, each in a log and of a client byte that there are.
+    pub map_entries: u64,
+    /// Logs that begin with a record of just that log.
+    pub logs_confirmed: u32,
+}
+
+/// Why no superblock is made again.
+#[derive(Debug)]
+pub struct SearchError(String);
+
+impl fmt::Display for SearchError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for SearchError {}
+
+impl From<DiskError> for SearchError {
+    fn from(error: DiskError) -> Self {
+        Self(error.to_string())
+    }
+}
+
+const SAY_MORE: &str = "say what `create` was told: --preset, and --group-size, --log-size and --grow-to if they were given; \
+     --second-snapshot far for a volume that this version made";
+
+/// Finds the superblock of the volume whose snapshots and records are on the device. Changes nothing.
+///
+/// # Errors
+/// If nothing fits, more than one thing does, or what fits does so without any record in a log. A place that cannot be
+/// read speaks neither for nor against.
+pub fn search(io: &mut SyncIo<'_>, known: &Known) -> Result<Fit, SearchError> {
+    let mut fits: Vec<Fit> = Vec::new();
+    for candidate in candidates(io, known)? {
+        fits.extend(fit(io, candidate));
+    }
+    // Of a slot at the place of another layout's the header may fit, but then not its copy.
+    let best = fits.iter().map(|fit| fit.snapshots).max().unwrap_or(0);
+    fits.retain(|fit| fit.snapshots == best);
+    let fit = match fits.len() {
+        1 => fits.remove(0),
+        0 => {
+            return Err(SearchError(format!(
+                "expected a sound snapshot of the map where a volume of this size has one, found none; {SAY_MORE}. A volume \
+                 that was grown, has a map device or is on a shingled disk cannot be found this way"
+            )));
+        }
+        count => {
+            let all: Vec<_> = fits.iter().map(|fit| in_words(&fit.superblock)).collect();
+            return Err(SearchError(format!(
+                "expected one layout that fits what is on the device, found {count}: {}; {SAY_MORE}",
+                all.join("; ")
+            )));
+        }
+    };
+    let has_logged = fit.map_entries > 0 || fit.record_sequence > 0;
+    if fit.logs_confirmed == 0 && (known.preset.is_none() || has_logged) {
+        return Err(SearchError(format!(
+            "expected logs that begin with records where the layout has them, found none, so nothing speaks for {}; \
+             {SAY_MORE}",
+            in_words(&fit.superblock)
+        )));
+    }
+    Ok(fit)
+}
+
+/// A layout for people.
+pub fn in_words(superblock: &Superblock) -> String {
+    let layout = &superblock.layout;
+    format!(
+        "{}, {} groups of {} bytes with a log of {} bytes each, second snapshot at byte {}",
+        superblock.preset,
+        layout.group_count,
+        layout.group_bytes,
+        layout.log_bytes,
+        layout.slot_offsets[1]
+    )
+}
+
+/// Writes all three copies.
+pub fn write(io: &mut SyncIo<'_>, superblock: &Superblock) -> Result<(), DiskError> {
+    write_superblocks(io, superblock)
+}
+
+/// What `create` may have made here, with the second snapshot slot where programs put it then and now.
+fn candidates(io: &SyncIo<'_>, known: &Known) -> Result<Vec<Superblock>, SearchError> {
+    let presets: Vec<NamedPreset> = match known.preset {
+        Some(preset) => vec![preset],
+        // One name for each layout.
+        None => ["mlb", "singlelog", "nolog"]
+            .iter()
+            .filter_map(|name| NamedPreset::by_name(name).ok())
+            .collect(),
+    };
+    let (mut found, mut problem): (Vec<Superblock>, Option<CreateError>) = (Vec::new(), None);
+    for preset in presets {
+        let options = CreateOptions {
+            group_bytes: known.group_bytes,
+            log_bytes: known.log_bytes,
+            ack: known.ack,
+            label: known.label.clone(),
+            logged_write_bytes_max: known
+                .logged_write_bytes_max
+                .unwrap_or(preset.logged_write_bytes_max),
+            ..CreateOptions::new([0; 16], preset)
+        };
+        match describe_to_grow(io.disk().properties(), None, &options, known.grow_to_bytes) {
+            Err(error) => problem = Some(error.into()),
+            Ok(made) => {
+                let near = made.layout.with_near_slot();
+                for layout in [made.layout, near] {
+                    if known.second_snapshot_is_far.is_some_and(|far| far != layout.slot_is_far()) {
+                        continue;
+                    }
+                    let is_new = !found.iter().any(|known| known.layout == layout);
+                    if is_new && layout.validate().is_ok() {
+                        found.push(Superblock { layout, ..made.clone() });
+                    }
+                }
+            }
+        }
+    }
+    match problem {
+        Some(problem) if found.is_empty() => Err(SearchError(format!(
+            "expected what `create` was told, found what it would refuse on a device of this size: {problem}"
+        ))),
+        _ => Ok(found),
+    }
+}
+
+/// Holds a layout against the device; none if it does not fit.
+fn fit(io: &mut SyncIo<'_>, candidate: Superblock) -> Option<Fit> {
+    let volume_id = volume_of(io, &candidate.layout)?;
+    let layout = candidate.layout;
+    let superblock = Superblock {
+        volume_id,
+        generation: GENERATION,
+        feature_incompat: features_of(&layout),
+        feature_ro_compat: features(io, &layout, &volume_id),
+        ..candidate
+    };
+    let slots = read_slots(io, &superblock);
+    let sound = || slots.iter().filter(|slot| slot.is_sound());
+    let numbered = |slot: &Slot| slot.header.as_ref().map_or(0, |header| header.snapshot_number);
+    let newest = sound().max_by_key(|slot| numbered(slot))?;
+    let header = newest.header.as_ref().ok()?;
+    let (mut fits, mut used) = (true, Vec::new());
+    let body = read_body(io, newest.offset, header, &mut |item| match item {
+        BodyItem::Entry(entry) => fits &= has_place(&layout, &entry),
+        BodyItem::Log(log) => {
+            fits &= log.log_index < layout.log_count() && log.position <= layout.log_blocks();
+            if log.position > 0 {
+                used.push(log.log_index);
+            }
+        }
+        BodyItem::Claim(log) => fits &= log < layout.log_count(),
+        BodyItem::Hint(range) => {
+            fits &= layout.client_range(range.start_sector, range.len_sectors).is_some();
+        }
+    });
+    let is_in_place = |found: &Remnant| match *found {
+        Remnant::Snapshot { at } => is_snapshot_place(&layout, at),
+        Remnant::Record { at, log, position } => layout.log_block_offset(log, position) == Some(at),
+    };
+    if body.is_err() || !fits || !places_of(io, &volume_id).iter().all(is_in_place) {
+        return None;
+    }
+    let copies = (0..2).filter(|slot| {
+        let at = layout.snapshot_copy_offset(*slot);
+        io.read(at, BLOCK).is_ok_and(|bytes| id_in(&bytes) == Some(volume_id))
+    });
+    let snapshots = (copies.count() + sound().count()) as u32;
+    let logs_confirmed = confirmed_logs(io, &superblock, &used)?;
+    Some(Fit {
+        snapshots,
+        snapshot_number: header.snapshot_number,
+        record_sequence: header.record_sequence,
+        map_entries: header.body.entry_count,
+        logs_confirmed,
+        superblock,
+    })
+}
+
+/// The one volume whose snapshots are in the slots of this layout.
+fn volume_of(io: &mut SyncIo<'_>, layout: &Layout) -> Option<VolumeId> {
+    let mut found: Option<VolumeId> = None;
+    for slot in 0..2 {
+        for at in [layout.slot_offsets[slot], layout.snapshot_copy_offset(slot)] {
+            let Some(id) = io.read(at, BLOCK).ok().and_then(|bytes| id_in(&bytes)) else {
+                continue;
+            };
+            // What an earlier volume left is at the places of its own layout.
+            if found.is_some_and(|known| known != id) {
+                return None;
+            }
+            found = Some(id);
+        }
+    }
+    found
+}
+
+/// Whether a snapshot has its header or the copy of it there.
+fn is_snapshot_place(layout: &Layout, at: u64) -> bool {
+    (0..2).any(|slot| at == layout.slot_offsets[slot] || at == layout.snapshot_copy_offset(slot))
+}
+
+/// The identity in what says that it is a snapshot's header.
+fn id_in(bytes: &[u8]) -> Option<VolumeId> {
+    bytes.starts_with(&SNAPSHOT_MAGIC).then(|| bytes.get(16..32)?.try_into().ok())?
+}
+
+/// The blank map has a header of its own. Logs tell all since the second slot lies at the other end; of volumes made
+/// before that it is not said, which makes nothing but a later repair more careful.
+fn features(io: &mut SyncIo<'_>, layout: &Layout, volume_id: &VolumeId) -> u64 {
+    let bytes = io.read(BLANK_MAP_OFFSET, BLOCK);
+    let has_blanks = crate::blanks::has_room(layout)
+        && bytes.is_ok_and(|bytes| BlankMapHeader::decode(&bytes, volume_id).is_ok());
+    let blanks = if has_blanks { FEATURE_BLANK_MAP } else { 0 };
+    blanks | if layout.slot_is_far() { FEATURE_LOGS_TELL_ALL } else { 0 }
+}
+
+/// Whether an entry is of client bytes that there are, and in one of the logs.
+fn has_place(layout: &Layout, entry: &Entry) -> bool {
+    let is_client = layout.client_range(entry.home_sector, u64::from(entry.len_sectors)).is_some();
+    let is_in_log = match entry.place {
+        Place::Zero | Place::Poisoned => true,
+        Place::Log { chunk_sector, chunk_len, .. } => {
+            let log_at = |sector: u64| {
+                let offset =
+                    sector.checked_mul(SECTOR_BYTES).filter(|at| *at < layout.device_bytes)?;
+                match layout.region(offset) {
+                    Region::Log { log_index, .. } => Some(log_index),
+                    _ => None,
+                }
+            };
+            let last = chunk_sector.saturating_add(u64::from(chunk_len.max(1)) - 1);
+            log_at(chunk_sector).is_some() && log_at(chunk_sector) == log_at(last)
+        }
+    };
+    is_client && is_in_log
+}
+
+/// How many logs begin with a record of theirs; none if one begins with a record of another log or place.
+fn confirmed_logs(io: &mut SyncIo<'_>, superblock: &Superblock, used: &[u32]) -> Option<u32> {
+    let layout = &superblock.layout;
+    let first = 0..layout.log_count().min(LOGS_LOOKED_AT as u32);
+    let logs: BTreeSet<u32> = used.iter().copied().take(LOGS_LOOKED_AT).chain(first).collect();
+    let mut confirmed = 0;
+    for log in logs {
+        let Some(offset) = layout.log_offset(log) else { continue };
+        let Ok(bytes) = io.read(offset, BLOCK) else { continue };
+        let Ok(found) = peek(&bytes) else { continue };
+        if found.volume_id != superblock.volume_id {
+            continue;
+        }
+        if found.log_index != log || found.position != 0 {
+            return None;
+        }
+        confirmed += 1;
+    }
+    Some(confirmed)
+}

@@ -1,0 +1,124 @@
+//! A disk that takes its time, and who hears of it.
+
+use super::*;
+use crate::{CreateOptions, NamedPreset, Service, Volume};
+use nearhead_disk::{Completion, Properties};
+use std::cell::RefCell;
+use std::collections::VecDeque;
+
+thread_local! {
+    static HEARD: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+}
+
+/// What was told on this thread since the last call.
+fn heard() -> Vec<String> {
+    tell_of_waits(|event| HEARD.with_borrow_mut(|heard| heard.push(event.to_string())));
+    HEARD.take()
+}
+
+/// Memory that answers the first command so late, and every other at once.
+struct LateDisk {
+    properties: Properties,
+    bytes: Vec<u8>,
+    queue: VecDeque<(Nanos, Submission)>,
+    takes: Nanos,
+}
+
+impl LateDisk {
+    fn new(takes: Nanos) -> Self {
+        let properties = Properties {
+            name: "late".to_owned(),
+            capacity_bytes: 64 << 20,
+            sector_bytes: 512,
+            physical_sector_bytes: 4096,
+            rotational: false,
+            rotation_period: None,
+            volatile_cache: true,
+            trim_reads_zero: true,
+            fast_zero: false,
+            transfer_bytes_max: 1 << 20,
+            queue_depth_max: 4,
+        };
+        let bytes = vec![0; properties.capacity_bytes as usize];
+        Self { properties, bytes, queue: VecDeque::new(), takes }
+    }
+}
+
+impl Disk for LateDisk {
+    fn properties(&self) -> &Properties {
+        &self.properties
+    }
+
+    fn submit(&mut self, submission: Submission, now: Nanos) {
+        let takes = std::mem::replace(&mut self.takes, Nanos::ZERO);
+        self.queue.push_back((now + takes, submission));
+    }
+
+    fn poll(&mut self, now: Nanos) -> Option<Completion> {
+        let at = self.queue.iter().position(|(due, _)| *due <= now)?;
+        let (_, Submission { ticket, command, .. }) = self.queue.remove(at)?;
+        let mut payload = Payload::EMPTY;
+        match command {
+            Command::Read { offset, len } => {
+                let bytes = &self.bytes[offset as usize..offset as usize + len as usize];
+                payload = Payload::Bytes(BufferMut::copy_of(bytes).freeze());
+            }
+            Command::Write { offset, parts, .. } => {
+                let mut at = offset as usize;
+                for part in parts {
+                    part.copy_to(&mut self.bytes[at..at + part.len()]);
+                    at += part.len();
+                }
+            }
+            _ => {}
+        }
+        Some(ticket.complete(Ok(payload)))
+    }
+
+    fn wake_at(&self) -> Option<Nanos> {
+        self.queue.iter().map(|(due, _)| *due).min()
+    }
+}
+
+impl Drop for LateDisk {
+    fn drop(&mut self) {
+        self.queue.drain(..).for_each(|(_, submission)| submission.ticket.abandon());
+    }
+}
+
+#[test]
+fn a_disk_that_lets_one_command_wait_is_told_of_and_so_is_its_answer() {
+    heard();
+    let mut disk = LateDisk::new(Nanos::from_secs(70));
+    let mut io = SyncIo::in_virtual_time(&mut disk, Nanos::ZERO);
+    io.read(0, 4096).unwrap();
+    let told = heard();
+    assert_eq!(told.len(), 2, "{told:?}");
+    assert!(told[0].contains("does not answer: 1 commands wait, the oldest (reading) for 30 s"));
+    assert!(told[1].contains("answers again, the slowest command after 70.0 s"), "{told:?}");
+}
+
+#[test]
+fn a_disk_that_answers_in_time_is_not_told_of() {
+    heard();
+    let mut disk = LateDisk::new(Nanos::from_secs(29));
+    SyncIo::in_virtual_time(&mut disk, Nanos::ZERO).read(0, 4096).unwrap();
+    assert_eq!(heard(), Vec::<String>::new());
+}
+
+#[test]
+fn a_disk_that_stalls_during_recovery_is_told_of_while_it_does() {
+    heard();
+    let mut disk = LateDisk::new(Nanos::ZERO);
+    let options = CreateOptions::new([7; 16], NamedPreset::by_name("mlb").unwrap());
+    crate::create(&mut SyncIo::in_virtual_time(&mut disk, Nanos::ZERO), &options).unwrap();
+    let (mut volume, now) = Volume::open_in_virtual_time(disk, Nanos::ZERO, |_, _| {}).unwrap();
+    // The next command is the first of recovery.
+    volume.disk_mut().takes = Nanos::from_secs(70);
+    let now = volume.run_until_open(now).unwrap();
+    assert!(now >= Nanos::from_secs(70));
+    let told = heard();
+    assert!(told.iter().any(|line| line.contains("the disk does not answer")), "{told:?}");
+    assert!(told.iter().any(|line| line.contains("the disk answers again")), "{told:?}");
+    volume.begin_shutdown(now);
+}
