@@ -10,8 +10,8 @@ use crate::dump::{Slot, read_slots};
 use crate::open::{Copies, OpenError, find_superblock, read_copies};
 use crate::sync_io::SyncIo;
 use crate::volume::Volume;
-use nearhead_disk::{Buffer, Disk, SECTOR_BYTES};
-use nearhead_format::crc::chunk_crc;
+use nearhead_disk::{Buffer, Disk, Payload, SECTOR_BYTES};
+use nearhead_engine::chunks::LoggedCopy;
 use nearhead_format::snapshot::FLAG_CLEAN_SHUTDOWN;
 use nearhead_format::{Entry, Place, Superblock};
 use std::time::Instant;
@@ -200,7 +200,7 @@ fn check_chunks<D: Disk>(
         cursor = last.end_sector();
         entries_done += batch.len() as u64;
         check_poison(&batch, report);
-        let mut chunks: Vec<Chunk> = batch.iter().filter_map(Chunk::of).collect();
+        let mut chunks: Vec<LoggedCopy> = batch.iter().filter_map(LoggedCopy::of).collect();
         chunks.sort_unstable_by_key(|chunk| (chunk.device_offset, chunk.home_sector));
         chunks.dedup();
         let mut io = SyncIo::in_real_time(volume.disk_mut(), start);
@@ -208,7 +208,7 @@ fn check_chunks<D: Disk>(
             verify_run(&mut io, run, &mut |finding| report.add(finding));
         }
         report.chunks += chunks.len() as u64;
-        report.chunk_bytes += chunks.iter().map(|chunk| chunk.bytes).sum::<u64>();
+        report.chunk_bytes += chunks.iter().map(|chunk| u64::from(chunk.bytes)).sum::<u64>();
         progress(Progress { entries_done, entries: report.entries });
     }
 }
@@ -226,52 +226,26 @@ fn check_poison(batch: &[Entry], report: &mut CheckReport) {
     }
 }
 
-/// What was written to a log at once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Chunk {
-    pub(crate) device_offset: u64,
-    pub(crate) bytes: u64,
-    pub(crate) home_sector: u64,
-    pub(crate) crc: u32,
+/// The bytes of a logged copy, if they can be read and are sound.
+pub(crate) fn read_copy(io: &mut SyncIo<'_>, copy: &LoggedCopy) -> Option<Buffer> {
+    let bytes = io.read(copy.device_offset, copy.bytes as usize).ok()?;
+    let sound = copy.take(&Payload::Bytes(bytes.clone()), copy.device_offset).is_ok();
+    sound.then_some(bytes)
 }
 
-impl Chunk {
-    pub(crate) fn of(entry: &Entry) -> Option<Self> {
-        let Place::Log { chunk_sector, .. } = entry.place else { return None };
-        let (home_sector, sectors) = entry.chunk_home()?;
-        Some(Self {
-            device_offset: chunk_sector * SECTOR_BYTES,
-            bytes: u64::from(sectors) * SECTOR_BYTES,
-            home_sector,
-            crc: entry.crc,
-        })
-    }
-
-    fn end(&self) -> u64 {
-        self.device_offset + self.bytes
-    }
-
-    /// Its bytes, if they can be read and hold.
-    pub(crate) fn read(&self, io: &mut SyncIo<'_>) -> Option<Buffer> {
-        let bytes = io.read(self.device_offset, self.bytes as usize).ok()?;
-        (chunk_crc(self.home_sector, &bytes) == self.crc).then_some(bytes)
-    }
-
-    /// Reads and compares it; what is wrong, if anything.
-    pub(crate) fn problem(&self, io: &mut SyncIo<'_>) -> Option<String> {
-        match io.read(self.device_offset, self.bytes as usize) {
-            Err(error) => Some(error.to_string()),
-            Ok(bytes) => {
-                let found = chunk_crc(self.home_sector, &bytes);
-                (found != self.crc)
-                    .then(|| format!("expected checksum {:#010x}, found {found:#010x}", self.crc))
-            }
+/// Reads a logged copy and compares it; what is wrong, if anything.
+pub(crate) fn copy_problem(io: &mut SyncIo<'_>, copy: &LoggedCopy) -> Option<String> {
+    match io.read(copy.device_offset, copy.bytes as usize) {
+        Err(error) => Some(error.to_string()),
+        Ok(bytes) => {
+            let unsound = copy.take(&Payload::Bytes(bytes), copy.device_offset).err()?;
+            Some(unsound.to_string())
         }
     }
 }
 
 /// Chunks that follow each other on the device, cut to what is read at once.
-fn runs(chunks: &[Chunk]) -> impl Iterator<Item = &[Chunk]> {
+fn runs(chunks: &[LoggedCopy]) -> impl Iterator<Item = &[LoggedCopy]> {
     let mut rest = chunks;
     std::iter::from_fn(move || {
         let first = rest.first()?;
@@ -290,24 +264,20 @@ fn runs(chunks: &[Chunk]) -> impl Iterator<Item = &[Chunk]> {
     })
 }
 
-fn verify_run(io: &mut SyncIo<'_>, run: &[Chunk], add: &mut dyn FnMut(CheckFinding)) {
+fn verify_run(io: &mut SyncIo<'_>, run: &[LoggedCopy], add: &mut dyn FnMut(CheckFinding)) {
     let (Some(first), Some(last)) = (run.first(), run.last()) else { return };
-    let bytes = io.read(first.device_offset, (last.end() - first.device_offset) as usize);
+    let read = io.read(first.device_offset, (last.end() - first.device_offset) as usize);
+    let read = read.map_or(Payload::EMPTY, Payload::Bytes);
     for chunk in run {
-        let sound = bytes.as_ref().is_ok_and(|bytes| {
-            let from = (chunk.device_offset - first.device_offset) as usize;
-            let bytes = &bytes[from..from + chunk.bytes as usize];
-            chunk_crc(chunk.home_sector, bytes) == chunk.crc
-        });
-        if sound {
+        if chunk.take(&read, first.device_offset).is_ok() {
             continue;
         }
         // By itself, once more: a neighbour may be what cannot be read.
-        if let Some(problem) = chunk.problem(io) {
+        if let Some(problem) = copy_problem(io, chunk) {
             add(CheckFinding {
                 device_offset: Some(chunk.device_offset),
                 client_offset: Some(chunk.home_sector * SECTOR_BYTES),
-                len_bytes: Some(chunk.bytes),
+                len_bytes: Some(u64::from(chunk.bytes)),
                 ..text_finding("logged block", problem)
             });
         }

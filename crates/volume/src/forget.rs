@@ -4,13 +4,14 @@
 //! them fail until they are written again, and they no longer keep the log from being emptied. The
 //! change is one new snapshot of a map at rest, so it happens as a whole or not at all.
 
-use crate::check::Chunk;
+use crate::check::copy_problem;
 use crate::create::write_snapshot_header;
 use crate::dump::read_slots;
 use crate::map_device;
 use crate::sync_io::SyncIo;
 use crate::volume::Volume;
 use nearhead_disk::{Disk, DiskError, SECTOR_BYTES};
+use nearhead_engine::chunks::LoggedCopy;
 use nearhead_format::snapshot::{
     BodyItem, BodyReader, BodyWriter, FLAG_CLEAN_SHUTDOWN, SNAPSHOT_HEADER_BYTES,
 };
@@ -75,17 +76,19 @@ pub fn unreadable_in_log<D: Disk>(
     let Some(log_offset) = layout.log_offset(log_index) else { return Vec::new() };
     let log = log_offset..log_offset + layout.log_bytes;
     // At most one entry for each sector of one log.
-    let in_log: Vec<(Entry, Chunk)> = volume
+    let in_log: Vec<(Entry, LoggedCopy)> = volume
         .engine()
         .map()
         .iter()
-        .filter_map(|entry| Some((entry, Chunk::of(&entry)?)))
+        .filter_map(|entry| Some((entry, LoggedCopy::of(&entry)?)))
         .filter(|(_, chunk)| log.contains(&chunk.device_offset))
         .collect();
     let mut io = SyncIo::in_real_time(volume.disk_mut(), start);
     in_log
         .into_iter()
-        .filter_map(|(entry, chunk)| Some(LostBlock { entry, problem: chunk.problem(&mut io)? }))
+        .filter_map(|(entry, chunk)| {
+            Some(LostBlock { entry, problem: copy_problem(&mut io, &chunk)? })
+        })
         .collect()
 }
 

@@ -5,13 +5,14 @@
 //! weighed: where the newest copy in a log and home hold the same bytes, it does not matter which of them counts.
 //! Every step leaves a volume that opens at least as well as before, so a repair may be cut at any point and run again.
 
-use crate::check::Chunk;
+use crate::check::read_copy;
 use crate::create::write_superblocks;
 use crate::dump::read_slots;
 use crate::open::{OpenError, find_superblock_to_change};
 use crate::sync_io::SyncIo;
 use crate::volume::Volume;
 use nearhead_disk::{Disk, SECTOR_BYTES};
+use nearhead_engine::chunks::LoggedCopy;
 use nearhead_engine::{Doubt, Rebuilt};
 use nearhead_format::{Entry, Layout, Place, Superblock};
 use std::ops::Range;
@@ -180,8 +181,8 @@ fn log_and_home_agree(io: &mut SyncIo<'_>, layout: &Layout, entry: &Entry) -> bo
     let Place::Log { offset, .. } = entry.place else {
         return entry.place == Place::Zero && at_home.iter().all(|byte| *byte == 0);
     };
-    let Some(chunk) = Chunk::of(entry) else { return false };
-    let Some(logged) = chunk.read(io) else { return false };
+    let Some(copy) = LoggedCopy::of(entry) else { return false };
+    let Some(logged) = read_copy(io, &copy) else { return false };
     let from = usize::from(offset) * SECTOR_BYTES as usize;
     logged.get(from..from + len).is_some_and(|logged| *logged == at_home[..])
 }

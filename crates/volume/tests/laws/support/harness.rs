@@ -26,6 +26,7 @@ const REGION_BYTES: u64 = 4096;
 
 /// What kind of volume on what kind of disk.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "independent choices of a test, not a state")]
 pub(crate) struct Options {
     pub(crate) preset: &'static str,
     pub(crate) ack: AckMode,
@@ -304,8 +305,7 @@ impl Harness {
             }
             Step::Zeroes { start, count, fua } => {
                 let (start, count) = self.aligned(start, count);
-                let write = self.sent(vec![(start, count)], 0, fua);
-                self.oracle.sent(id, write);
+                self.oracle.sent(id, self.sent(vec![(start, count)], 0, fua));
                 let (offset, len) = (start * SECTOR, count * SECTOR);
                 self.send(Operation::WriteZeroes { offset, len, fua, fast_only: false });
             }
