@@ -231,7 +231,8 @@ fn open_real(
 ) -> Result<(Box<dyn Disk>, Vec<String>), String> {
     let options = OpenOptions {
         read_only: access == Access::Read,
-        direct: !args.page_cache,
+        direct: args.page_cache != Some(true),
+        cache_writes: args.page_cache.is_none() && !args.direct_reads && access != Access::Read,
         // Who only looks wants to see the disk.
         cache_reads: !args.direct_reads && access != Access::Read,
         rotational: args.rotational,

@@ -13,8 +13,12 @@ use std::io::IoSlice;
 /// The job's next operation as a blocking call.
 pub(crate) fn call(job: &mut Job, target: &Target) -> Result<usize, Errno> {
     let keep = FallocateFlags::KEEP_SIZE;
-    let fd = target.fd();
-    match job.operation(target) {
+    let fd = target.write_fd();
+    let operation = job.operation(target);
+    if target.syncs_first(job, operation) {
+        target.sync()?;
+    }
+    let outcome = match operation {
         Operation::Read { offset } => rustix::io::pread(target.read_fd(), job.memory(), offset),
         Operation::Write { offset, through } => {
             let flags = if through { ReadWriteFlags::DSYNC } else { ReadWriteFlags::empty() };
@@ -29,6 +33,8 @@ pub(crate) fn call(job: &mut Job, target: &Target) -> Result<usize, Errno> {
             rustix::fs::fallocate(fd, FallocateFlags::PUNCH_HOLE | keep, offset, len).map(|()| 0)
         }
         Operation::Discard { offset, len } => crate::ioctl::discard(fd, offset, len).map(|()| 0),
-        Operation::Sync => rustix::fs::fdatasync(fd).map(|()| 0),
-    }
+        Operation::Sync => target.sync().map(|()| 0),
+    };
+    target.note_written(job, operation);
+    outcome
 }

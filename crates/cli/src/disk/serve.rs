@@ -98,6 +98,7 @@ pub fn run(args: &DiskServeArgs) -> Result<(), String> {
         path.iter().try_for_each(|path| check_socket_path(flag, path))?;
     }
     let signals = Signals::install()?;
+    let _ = nearhead_uring::ask_for_short_slices();
     let handle: Rc<OnceCell<ShutdownHandle>> = Rc::default();
     let server = listen(args, &handle).map_err(|error| failed(&error))?;
     signals.stop_gracefully_through(&server.shutdown_handle())?;
