@@ -10,6 +10,22 @@ use rustix::fs::FallocateFlags;
 use rustix::io::{Errno, ReadWriteFlags};
 use std::io::IoSlice;
 
+/// Makes a small write durable that is in the page cache by now, and nothing else that is there: the same bytes once more,
+/// with a flag. A sync would take everything with it that others wrote, such as what a checkpoint writes home.
+pub(crate) fn sync_alone(job: &mut Job, target: &Target) -> Result<usize, Errno> {
+    let Some((offset, segments)) = job.written() else { return call(job, target) };
+    let pieces: Vec<IoSlice<'_>> = segments.pending().map(IoSlice::new).collect();
+    let len: usize = pieces.iter().map(|piece| piece.len()).sum();
+    let write = || {
+        let flags = ReadWriteFlags::DSYNC;
+        rustix::io::pwritev2(target.write_fd(), &pieces, offset, flags)
+    };
+    match target.sync_range(offset, len, write) {
+        Some(outcome) => outcome.map(|()| 0),
+        None => call(job, target),
+    }
+}
+
 /// The job's next operation as a blocking call.
 pub(crate) fn call(job: &mut Job, target: &Target) -> Result<usize, Errno> {
     let keep = FallocateFlags::KEEP_SIZE;

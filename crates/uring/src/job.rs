@@ -76,6 +76,8 @@ pub(crate) struct Job {
     retries: u32,
     /// Its first call is a sync: what it changes may still be on its way to the disk.
     syncs_first: bool,
+    /// What was written, where a sync is still to come.
+    written: Option<Segments>,
     step: Step,
 }
 
@@ -130,6 +132,7 @@ impl Job {
             durable,
             retries: 0,
             syncs_first: false,
+            written: None,
             step,
         })
     }
@@ -168,6 +171,12 @@ impl Job {
     /// Bytes that are still to be transferred.
     pub(crate) fn left_bytes(&self) -> u64 {
         self.end - self.at
+    }
+
+    /// Of a small write that only its sync is left of: where it is, and its bytes.
+    pub(crate) fn written(&self) -> Option<(u64, &Segments)> {
+        let is_small = self.end - self.start <= SMALL_BYTES_MAX && !self.syncs_first;
+        self.written.as_ref().filter(|_| is_small).map(|segments| (self.start, segments))
     }
 
     /// Makes a sync its next call, and goes on with what is next now after it.
@@ -257,7 +266,11 @@ impl Job {
                 let payload = pool.lend(buffer, (self.end - self.start) as usize);
                 Progress::Done(self.ticket.complete(Ok(payload)))
             }
-            _ if self.durable && !target.write_through => {
+            step if self.durable && !target.write_through => {
+                if let Step::Write(mut segments) = step {
+                    segments.rewind();
+                    self.written = Some(segments);
+                }
                 self.step = Step::Sync;
                 Progress::Again(self)
             }

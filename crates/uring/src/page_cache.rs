@@ -30,6 +30,8 @@ pub(crate) struct PageCache {
     pages: Mutex<Pages>,
     /// Held while one of several threads syncs.
     turn: Mutex<()>,
+    /// Whether a durable write is known to be one here.
+    honours_dsync: bool,
 }
 
 #[derive(Debug, Default)]
@@ -68,6 +70,41 @@ fn pages_of(offset: u64, len: u64) -> std::ops::Range<u64> {
 }
 
 impl PageCache {
+    pub(crate) fn new(honours_dsync: bool) -> Self {
+        Self { honours_dsync, ..Self::default() }
+    }
+
+    /// Makes `len` bytes durable by a durable write of what is there already, and nothing else. None if that is not known
+    /// to be enough. What it fails with concerns any page, like the failure of a sync.
+    pub(crate) fn sync_range(
+        &self,
+        (offset, len): (u64, usize),
+        name: &str,
+        write: impl FnOnce() -> Result<usize, Errno>,
+    ) -> Option<Result<(), Errno>> {
+        if !self.honours_dsync {
+            return None;
+        }
+        let _turn = lock(&self.turn);
+        if self.lost().is_some() {
+            return Some(Err(Errno::IO));
+        }
+        match write() {
+            Ok(written) if written == len => {
+                let mut pages = lock(&self.pages);
+                for page in offset.div_ceil(PAGE_BYTES)..(offset + len as u64) / PAGE_BYTES {
+                    pages.unsynced.remove(&page);
+                }
+                Some(Ok(()))
+            }
+            Ok(_) => None,
+            Err(errno) => {
+                self.sync_ended(Err(errno), name);
+                Some(Err(errno))
+            }
+        }
+    }
+
     /// Why nothing may be changed any more, if that is so.
     pub(crate) fn lost(&self) -> Option<&str> {
         self.lost.get().map(String::as_str)
@@ -182,6 +219,28 @@ mod tests {
         );
         let never = || panic!("the kernel would say that all is well");
         assert_eq!(cache.sync("a.img", never), Err(Errno::IO));
+    }
+
+    #[test]
+    fn a_range_that_is_synced_by_itself_leaves_the_rest_unsynced() {
+        let cache = PageCache::new(true);
+        cache.note_written(0, 16_384);
+        assert_eq!(cache.sync_range((4096, 4608), "a.img", || Ok(4608)), Some(Ok(())));
+        assert!(!cache.syncs_first(4096, 4096), "the whole page of it");
+        assert!(cache.syncs_first(0, 512) && cache.syncs_first(8192, 512), "the others");
+        assert_eq!(cache.sync_range((0, 4096), "a.img", || Ok(512)), None, "only a part of it");
+        assert_eq!(
+            cache.sync_range((0, 4096), "a.img", || Err(Errno::NOSPC)),
+            Some(Err(Errno::NOSPC))
+        );
+        assert!(cache.lost().is_some(), "whatever it fails with");
+        let never = || panic!("the kernel would say that all is well");
+        assert_eq!(cache.sync_range((0, 4096), "a.img", never), Some(Err(Errno::IO)));
+        let unknown = PageCache::default();
+        assert_eq!(
+            unknown.sync_range((0, 4096), "a.img", || panic!("not known to be durable")),
+            None
+        );
     }
 
     #[test]

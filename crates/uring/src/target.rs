@@ -120,7 +120,7 @@ impl Target {
         } else {
             let detail = format!(
                 "cannot open {shown}: expected a regular file or a block device, found {}",
-                name_of_type(kind)
+                crate::error::name_of_type(kind)
             );
             return Err(OpenError::new(OpenErrorKind::NotADisk, detail));
         };
@@ -203,6 +203,16 @@ impl Target {
         if let Some(cache) = &self.page_cache {
             cache.sync_ended(outcome, &self.properties.name);
         }
+    }
+
+    /// What [`PageCache::sync_range`] does, where writes go through the page cache.
+    pub(crate) fn sync_range(
+        &self,
+        offset: u64,
+        len: usize,
+        write: impl FnOnce() -> Result<usize, Errno>,
+    ) -> Option<Result<(), Errno>> {
+        self.page_cache.as_ref()?.sync_range((offset, len), &self.properties.name, write)
     }
 
     /// Makes all completed writes durable, here and now.
@@ -365,7 +375,7 @@ fn open_file(path: &Path, shown: &str, options: &OpenOptions) -> Result<Target, 
     let direct = direct && !caches_writes;
     Ok(Target {
         cached,
-        page_cache: caches_writes.then(PageCache::default),
+        page_cache: caches_writes.then(|| PageCache::new(write_through)),
         properties: Properties {
             name: shown.to_owned(),
             capacity_bytes: stat.st_size as u64,
@@ -456,7 +466,7 @@ fn open_device(path: &Path, shown: &str, options: &OpenOptions) -> Result<Target
     let caches_writes = !options.direct && !options.read_only;
     Ok(Target {
         cached: None,
-        page_cache: caches_writes.then(PageCache::default),
+        page_cache: caches_writes.then(|| PageCache::new(true)),
         properties: Properties {
             name: shown.to_owned(),
             capacity_bytes: ioctl::size_bytes(fd.as_fd()).map_err(failed)?,
@@ -483,18 +493,4 @@ fn open_device(path: &Path, shown: &str, options: &OpenOptions) -> Result<Target
         beneath,
         zero_range_refused: AtomicBool::new(false),
     })
-}
-
-fn name_of_type(kind: fs::FileType) -> &'static str {
-    if kind.is_dir() {
-        "a directory"
-    } else if kind.is_char_device() {
-        "a character device"
-    } else if kind.is_fifo() {
-        "a named pipe"
-    } else if kind.is_socket() {
-        "a socket"
-    } else {
-        "something else"
-    }
 }

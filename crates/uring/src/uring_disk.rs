@@ -14,7 +14,7 @@
 //! Where writes go through the page cache, small ones of whole pages are copied there by `submit`: that is all the
 //! kernel's worker would do. Syncs are shared (`shared_sync.rs`).
 
-use crate::blocking::call;
+use crate::blocking::{call, sync_alone};
 use crate::helper::Helper;
 use crate::job::{Job, Operation, Progress};
 use crate::pool::ReadPool;
@@ -123,7 +123,11 @@ impl UringDisk {
         };
         self.took_time = true;
         loop {
-            let outcome = call(&mut job, &self.target);
+            let outcome = if self.target.caches_writes() {
+                sync_alone(&mut job, &self.target)
+            } else {
+                call(&mut job, &self.target)
+            };
             match job.advance(outcome, &self.target, &mut self.pool) {
                 again @ Progress::Again(_) if self.target.caches_writes() => {
                     return self.proceed(again);
