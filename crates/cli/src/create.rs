@@ -119,8 +119,8 @@ fn serve_line(args: &CreateArgs) -> String {
         line += " --map-device ";
         line += &quoted(&path.to_string_lossy());
     }
-    if disk.page_cache {
-        line += " --page-cache";
+    if let Some(page_cache) = disk.page_cache {
+        line += if page_cache { " --page-cache" } else { " --page-cache=false" };
     }
     if let Some(rotational) = disk.rotational {
         line += if rotational { " --rotational true" } else { " --rotational false" };

@@ -282,7 +282,8 @@ fn open_real(
     let options = OpenOptions {
         read_only: access.only_looks(),
         exclusive: access != Access::Beside,
-        direct: !args.page_cache,
+        direct: args.page_cache != Some(true),
+        cache_writes: args.page_cache.is_none() && !args.direct_reads && !access.only_looks(),
         // Who only looks wants to see the disk.
         cache_reads: !args.direct_reads && !access.only_looks(),
         rotational: args.rotational,

@@ -8,10 +8,11 @@ pub struct DiskArgs {
     /// How commands reach the kernel: `io_uring`, or threads where that is missing
     #[arg(long, value_enum, default_value_t)]
     pub io: IoEngine,
-    /// Write through the page cache, too, rather than past it
-    #[arg(long)]
-    pub page_cache: bool,
-    /// Read past the page cache, too; else image files where no head moves are read through it
+    /// Whether to read and write through the page cache rather than past it [default: image files where no
+    /// head moves]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub page_cache: Option<bool>,
+    /// Read past the page cache even where no head moves; together with --page-cache=false
     #[arg(long)]
     pub direct_reads: bool,
     /// Whether a head must move [default: found out by timing reads when the disk is opened]

@@ -146,7 +146,7 @@ pub struct ServeArgs {
     pub io: Option<IoEngine>,
     /// `disk.page_cache`, as a volume file says it.
     #[arg(skip)]
-    pub page_cache: bool,
+    pub page_cache: Option<bool>,
     /// `disk.direct_reads`, as a volume file says it.
     #[arg(skip)]
     pub direct_reads: bool,
@@ -205,7 +205,7 @@ impl ServeArgs {
         if disk.io == IoEngine::Auto {
             disk.io = file.disk.io;
         }
-        disk.page_cache |= file.disk.page_cache;
+        disk.page_cache = disk.page_cache.or(file.disk.page_cache);
         disk.direct_reads |= file.disk.direct_reads;
         disk.rotational = disk.rotational.or(file.disk.rotational);
         disk.map_device = disk.map_device.take().or(file.disk.map_device);
@@ -233,7 +233,7 @@ impl ServeArgs {
         }
         file.disk = DiskArgs {
             io: file.io.take().unwrap_or_default(),
-            page_cache: std::mem::take(&mut file.page_cache),
+            page_cache: file.page_cache.take(),
             direct_reads: std::mem::take(&mut file.direct_reads),
             rotational: file.rotational.take(),
             map_device: file.map_device.take(),

@@ -5,6 +5,7 @@
 use nearhead_disk::{DiskError, DiskErrorKind};
 use rustix::io::Errno;
 use std::fmt;
+use std::os::unix::fs::FileTypeExt;
 
 /// What kind of failure [`crate::open`] or [`crate::create_image`] met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,6 +101,21 @@ pub(crate) fn disk_error(what: &str, expected: &str, errno: Errno) -> DiskError 
 /// The kernel's words for an errno, with its number.
 pub(crate) fn name_of(errno: Errno) -> String {
     std::io::Error::from(errno).to_string()
+}
+
+/// What is there instead of a disk.
+pub(crate) fn name_of_type(kind: std::fs::FileType) -> &'static str {
+    if kind.is_dir() {
+        "a directory"
+    } else if kind.is_char_device() {
+        "a character device"
+    } else if kind.is_fifo() {
+        "a named pipe"
+    } else if kind.is_socket() {
+        "a socket"
+    } else {
+        "something else"
+    }
 }
 
 #[cfg(test)]

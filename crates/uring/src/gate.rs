@@ -3,6 +3,14 @@
 use crate::target::Target;
 use nearhead_disk::{Command, DiskError, DiskErrorKind, Payload, total_len};
 
+/// Refuses what changes a file of which written pages were lost.
+fn refuse_lost(target: &Target) -> Result<(), DiskError> {
+    match target.lost() {
+        Some(detail) => Err(DiskError { kind: DiskErrorKind::Gone, detail: detail.to_owned() }),
+        None => Ok(()),
+    }
+}
+
 /// The one gate that every command passes before it reaches the kernel.
 pub(crate) fn check(command: &Command, target: &Target) -> Result<(), DiskError> {
     let (name, offset, len, writes, limited) = match command {
@@ -12,8 +20,11 @@ pub(crate) fn check(command: &Command, target: &Target) -> Result<(), DiskError>
         }
         Command::WriteZeroes { offset, len, .. } => ("write of zeros", *offset, *len, true, false),
         Command::Trim { offset, len } => ("trim", *offset, *len, true, false),
-        Command::Flush => return Ok(()),
+        Command::Flush => return refuse_lost(target),
     };
+    if writes {
+        refuse_lost(target)?;
+    }
     let properties = &target.properties;
     let sector = u64::from(properties.sector_bytes);
     let refuse = |kind, problem: String| {

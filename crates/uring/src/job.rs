@@ -74,6 +74,10 @@ pub(crate) struct Job {
     end: u64,
     durable: bool,
     retries: u32,
+    /// Its first call is a sync: what it changes may still be on its way to the disk.
+    syncs_first: bool,
+    /// What was written, where a sync is still to come.
+    written: Option<Segments>,
     step: Step,
 }
 
@@ -127,6 +131,8 @@ impl Job {
             end,
             durable,
             retries: 0,
+            syncs_first: false,
+            written: None,
             step,
         })
     }
@@ -139,6 +145,9 @@ impl Job {
     /// The system call that comes next.
     pub(crate) fn operation(&self, target: &Target) -> Operation {
         let (offset, len) = (self.at, self.end - self.at);
+        if self.syncs_first {
+            return Operation::Sync;
+        }
         match &self.step {
             Step::Read(_) => Operation::Read { offset },
             Step::Write(_) | Step::WriteZeros(_) => {
@@ -157,6 +166,22 @@ impl Job {
     pub(crate) fn is_small_and_durable(&self) -> bool {
         let is_small = self.end - self.start <= SMALL_BYTES_MAX;
         matches!(self.step, Step::Write(_)) && self.durable && is_small
+    }
+
+    /// Bytes that are still to be transferred.
+    pub(crate) fn left_bytes(&self) -> u64 {
+        self.end - self.at
+    }
+
+    /// Of a small write that only its sync is left of: where it is, and its bytes.
+    pub(crate) fn written(&self) -> Option<(u64, &Segments)> {
+        let is_small = self.end - self.start <= SMALL_BYTES_MAX && !self.syncs_first;
+        self.written.as_ref().filter(|_| is_small).map(|segments| (self.start, segments))
+    }
+
+    /// Makes a sync its next call, and goes on with what is next now after it.
+    pub(crate) fn sync_first(&mut self) {
+        self.syncs_first = true;
     }
 
     /// Whether it is a flush.
@@ -211,6 +236,9 @@ impl Job {
 
     fn succeeded(mut self, bytes: usize, target: &Target, pool: &mut ReadPool) -> Progress {
         self.retries = 0;
+        if std::mem::take(&mut self.syncs_first) {
+            return Progress::Again(self);
+        }
         match &mut self.step {
             Step::Read(_) | Step::Write(_) | Step::WriteZeros(_) => {
                 if let Err(found) = check_transferred(bytes, self.at, self.end, target) {
@@ -238,7 +266,11 @@ impl Job {
                 let payload = pool.lend(buffer, (self.end - self.start) as usize);
                 Progress::Done(self.ticket.complete(Ok(payload)))
             }
-            _ if self.durable && !target.write_through => {
+            step if self.durable && !target.write_through => {
+                if let Step::Write(mut segments) = step {
+                    segments.rewind();
+                    self.written = Some(segments);
+                }
                 self.step = Step::Sync;
                 Progress::Again(self)
             }
@@ -285,6 +317,13 @@ impl Job {
     }
 
     fn failed(self, errno: Errno, target: &Target) -> Progress {
+        if let Some(why) = target.lost()
+            && self.operation(target) == Operation::Sync
+        {
+            let detail = format!("{}: {why}", self.describe(target));
+            let error = DiskError { kind: DiskErrorKind::Gone, detail };
+            return Progress::Done(self.ticket.complete(Err(error)));
+        }
         // A sync that fails in the middle of a write concerns the write, not just the sync.
         debug_assert!(!matches!(errno, Errno::INTR | Errno::AGAIN));
         let expected = match self.step {

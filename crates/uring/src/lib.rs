@@ -31,6 +31,7 @@ mod loops;
 mod mailbox;
 mod medium;
 mod options;
+mod page_cache;
 mod pool;
 mod pread_disk;
 mod priority;
@@ -40,6 +41,8 @@ mod probe_head;
 mod ring;
 mod segments;
 mod shared_memory;
+mod shared_sync;
+mod short_slices;
 mod sync;
 mod sysfs;
 mod target;
@@ -57,6 +60,7 @@ pub use priority::{
 };
 pub use priority_ring::PriorityRing;
 pub use shared_memory::SharedWords;
+pub use short_slices::ask_for_short_slices;
 pub use sysfs::{scheduler_of, set_scheduler_of};
 
 use nearhead_disk::{Completion, Disk, Nanos, Properties, Run, Submission};

@@ -24,6 +24,9 @@ pub struct OpenOptions {
     pub direct: bool,
     /// Let the page cache answer reads of a file where no head moves; writes go past it all the same.
     pub cache_reads: bool,
+    /// Let the page cache take the writes, too, of a file where no head moves, if its file system is
+    /// one of those that are known to honour durable writes.
+    pub cache_writes: bool,
     /// Which way commands go.
     pub engine: Engine,
     /// Most commands outstanding: 1 to [`OpenOptions::QUEUE_DEPTH_LIMIT`].
@@ -51,6 +54,7 @@ impl Default for OpenOptions {
             exclusive: true,
             direct: true,
             cache_reads: false,
+            cache_writes: false,
             engine: Engine::Automatic,
             queue_depth: 128,
             rotational: None,

@@ -75,7 +75,7 @@ impl Ring {
         let entries = (u32::from(depth) + 1).next_power_of_two();
         let ring = build(entries)?;
         check_operations(&ring)?;
-        let files = [target.fd().as_raw_fd(), target.read_fd().as_raw_fd()];
+        let files = [target.write_fd().as_raw_fd(), target.read_fd().as_raw_fd()];
         ring.submitter().register_files(&files)?;
         Ok(Self {
             io: ring,

@@ -78,6 +78,11 @@ impl Segments {
         })
     }
 
+    /// All of it is pending again.
+    pub(crate) fn rewind(&mut self) {
+        (self.next, self.skip) = (0, 0);
+    }
+
     /// Takes note that the next `written` bytes, part of what was pending, are on the disk.
     pub(crate) fn advance(&mut self, mut written: usize) {
         while written > 0 {

@@ -7,8 +7,10 @@
 use crate::error::{OpenError, OpenErrorKind};
 use crate::exclusive;
 use crate::ioctl;
+use crate::job::{Job, Operation};
 use crate::medium;
 use crate::options::OpenOptions;
+use crate::page_cache::{PageCache, changed_in_memory};
 use crate::probe_direct::{self, Alignment};
 use crate::probe_head;
 use crate::sysfs::BlockAttributes;
@@ -53,8 +55,10 @@ pub(crate) enum TrimBy {
 #[expect(clippy::struct_excessive_bools, reason = "independent facts, not the states of a machine")]
 pub(crate) struct Target {
     pub(crate) fd: OwnedFd,
-    /// The same file through the page cache, for reads.
+    /// The same file through the page cache: for reads, and for writes as well if `page_cache` is there.
     cached: Option<OwnedFd>,
+    /// What is to be kept in mind where writes go through the page cache.
+    page_cache: Option<PageCache>,
     pub(crate) properties: Properties,
     pub(crate) read_only: bool,
     pub(crate) direct: bool,
@@ -116,12 +120,29 @@ impl Target {
         } else {
             let detail = format!(
                 "cannot open {shown}: expected a regular file or a block device, found {}",
-                name_of_type(kind)
+                crate::error::name_of_type(kind)
             );
             return Err(OpenError::new(OpenErrorKind::NotADisk, detail));
         };
         target.apply(options, &shown)?;
+        if target.caches_writes() && options.exclusive {
+            target.empty_cache();
+        }
         Ok(target)
+    }
+
+    /// What somebody wrote before, and the disk did not take, may be in the cache all the same: what is read
+    /// from here on is what the disk has.
+    fn empty_cache(&mut self) {
+        if let Err(errno) = rustix::fs::fdatasync(self.write_fd()) {
+            let found = crate::error::name_of(errno);
+            self.notes.push(format!(
+                "{}: what was written before it was opened could not be made durable ({found}): what counts is \
+                 what the disk has; see the kernel log",
+                self.properties.name
+            ));
+        }
+        let _ = rustix::fs::fadvise(self.write_fd(), 0, None, rustix::fs::Advice::DontNeed);
     }
 
     /// Whether it is a block device that is shorter than `end` bytes by now: it left, or was made smaller.
@@ -137,9 +158,74 @@ impl Target {
         self.fd.as_fd()
     }
 
-    /// The descriptor for reads. Writes go past the page cache, so that an error belongs to the command
-    /// that met it: a dirty page is written by the kernel, at a time of its own, and whoever syncs next is
-    /// told of its failure, once. Each direct write takes the pages that it makes stale out of the cache.
+    /// The descriptor for everything that changes the file.
+    pub(crate) fn write_fd(&self) -> BorrowedFd<'_> {
+        let cached = self.cached.as_ref().filter(|_| self.page_cache.is_some());
+        cached.unwrap_or(&self.fd).as_fd()
+    }
+
+    /// Whether writes go through the page cache.
+    pub(crate) fn caches_writes(&self) -> bool {
+        self.page_cache.is_some()
+    }
+
+    /// Why nothing may be changed any more, if written pages were lost.
+    pub(crate) fn lost(&self) -> Option<&str> {
+        self.page_cache.as_ref()?.lost()
+    }
+
+    /// Whether this has to wait for a sync.
+    pub(crate) fn syncs_first(&self, job: &Job, operation: Operation) -> bool {
+        self.page_cache.as_ref().is_some_and(|cache| {
+            let ranges = changed_in_memory(operation, job.left_bytes());
+            ranges.into_iter().any(|(offset, len)| cache.syncs_first(offset, len))
+        })
+    }
+
+    /// It was carried out, or a part of it.
+    pub(crate) fn note_written(&self, job: &Job, operation: Operation) {
+        if let Some(cache) = &self.page_cache {
+            for (offset, len) in changed_in_memory(operation, job.left_bytes()) {
+                cache.note_written(offset, len);
+            }
+        }
+    }
+
+    /// A sync is about to be handed to the kernel; none is under way.
+    pub(crate) fn sync_begins(&self) {
+        if let Some(cache) = &self.page_cache {
+            cache.sync_begins();
+        }
+    }
+
+    /// It ended.
+    pub(crate) fn sync_ended(&self, outcome: Result<(), Errno>) {
+        if let Some(cache) = &self.page_cache {
+            cache.sync_ended(outcome, &self.properties.name);
+        }
+    }
+
+    /// What [`PageCache::sync_range`] does, where writes go through the page cache.
+    pub(crate) fn sync_range(
+        &self,
+        offset: u64,
+        len: usize,
+        write: impl FnOnce() -> Result<usize, Errno>,
+    ) -> Option<Result<(), Errno>> {
+        self.page_cache.as_ref()?.sync_range((offset, len), &self.properties.name, write)
+    }
+
+    /// Makes all completed writes durable, here and now.
+    pub(crate) fn sync(&self) -> Result<(), Errno> {
+        let call = || rustix::fs::fdatasync(self.write_fd());
+        match &self.page_cache {
+            Some(cache) => cache.sync(&self.properties.name, call),
+            None => call(),
+        }
+    }
+
+    /// The descriptor for reads. Where writes go past the page cache each takes the pages that it makes stale out
+    /// of the cache.
     pub(crate) fn read_fd(&self) -> BorrowedFd<'_> {
         self.cached.as_ref().unwrap_or(&self.fd).as_fd()
     }
@@ -273,14 +359,27 @@ fn open_file(path: &Path, shown: &str, options: &OpenOptions) -> Result<Target, 
     }
     let trim_by =
         if !options.read_only && can_punch(&fd, &stat) { TrimBy::Punch } else { TrimBy::Nothing };
+    // Also where writes go through the page cache: the volume may be opened past it tomorrow.
     let sector_bytes = alignment.filter(|_| direct).map_or(512, Alignment::sector_bytes);
     let (major, minor) = (rustix::fs::major(stat.st_dev), rustix::fs::minor(stat.st_dev));
     let time = || probe_head::time_file(fd.as_fd(), major, minor, direct);
     let rotational = medium::is_rotational(options, under.rotational(), time, &mut notes);
-    let cached =
-        if options.cache_reads && direct && !rotational { open_cached(path, &stat) } else { None };
+    let may_cache = direct && !rotational;
+    // The same file systems tell each open file of a page that they could not write.
+    let tells = write_through && !options.read_only;
+    let writes = options.cache_writes && may_cache && tells;
+    let reads = options.cache_reads && may_cache;
+    let cached = if reads || writes { open_cached(path, &stat, writes) } else { None };
+    let caches_writes = !options.read_only && (!direct || (writes && cached.is_some()));
+    if caches_writes && direct {
+        notes.push(format!(
+            "{shown} is read and written through the page cache, since no head moves; --page-cache=false for past it"
+        ));
+    }
+    let direct = direct && !caches_writes;
     Ok(Target {
         cached,
+        page_cache: caches_writes.then(|| PageCache::new(write_through)),
         properties: Properties {
             name: shown.to_owned(),
             capacity_bytes: stat.st_size as u64,
@@ -298,7 +397,8 @@ fn open_file(path: &Path, shown: &str, options: &OpenOptions) -> Result<Target, 
         read_only: options.read_only,
         direct,
         memory_align_bytes: alignment.filter(|_| direct).map_or(1, Alignment::memory_bytes),
-        write_through,
+        // A write that syncs by itself would take the error that concerns another.
+        write_through: write_through && !caches_writes,
         trim_by,
         notes,
         is_file: true,
@@ -308,8 +408,9 @@ fn open_file(path: &Path, shown: &str, options: &OpenOptions) -> Result<Target, 
 }
 
 /// The file at `path` through the page cache, if it still is the one that `stat` is of.
-fn open_cached(path: &Path, stat: &Stat) -> Option<OwnedFd> {
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+fn open_cached(path: &Path, stat: &Stat, writes: bool) -> Option<OwnedFd> {
+    let access = if writes { OFlags::RDWR } else { OFlags::RDONLY };
+    let flags = access | OFlags::CLOEXEC;
     let fd = rustix::fs::open(path, flags, Mode::empty()).ok()?;
     let found = rustix::fs::fstat(&fd).ok()?;
     ((found.st_dev, found.st_ino) == (stat.st_dev, stat.st_ino)).then_some(fd)
@@ -366,8 +467,10 @@ fn open_device(path: &Path, shown: &str, options: &OpenOptions) -> Result<Target
             "{shown} does not tell whether its cache is volatile: taken as volatile"
         ));
     }
+    let caches_writes = !options.direct && !options.read_only;
     Ok(Target {
         cached: None,
+        page_cache: caches_writes.then(|| PageCache::new(true)),
         properties: Properties {
             name: shown.to_owned(),
             capacity_bytes: ioctl::size_bytes(fd.as_fd()).map_err(failed)?,
@@ -387,25 +490,11 @@ fn open_device(path: &Path, shown: &str, options: &OpenOptions) -> Result<Target
         read_only: options.read_only,
         direct: options.direct,
         memory_align_bytes: if options.direct { sector_bytes as usize } else { 1 },
-        write_through: true,
+        write_through: !caches_writes,
         trim_by: if attributes.discards() { TrimBy::Discard } else { TrimBy::Nothing },
         notes,
         is_file: false,
         beneath,
         zero_range_refused: AtomicBool::new(false),
     })
-}
-
-fn name_of_type(kind: fs::FileType) -> &'static str {
-    if kind.is_dir() {
-        "a directory"
-    } else if kind.is_char_device() {
-        "a character device"
-    } else if kind.is_fifo() {
-        "a named pipe"
-    } else if kind.is_socket() {
-        "a socket"
-    } else {
-        "something else"
-    }
 }

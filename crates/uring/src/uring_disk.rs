@@ -10,16 +10,21 @@
 //! (4 ms at 250 Hz), while the write takes a tenth of a millisecond. Not on rotating disks, where it takes
 //! long and the disk could choose among more commands. And not by the look that follows its `kick` at once:
 //! the owner has answers to give first, which must not wait for it.
+//!
+//! Where writes go through the page cache, small ones of whole pages are copied there by `submit`: that is all the
+//! kernel's worker would do. Syncs are shared (`shared_sync.rs`).
 
-use crate::blocking::call;
+use crate::blocking::{call, sync_alone};
 use crate::helper::Helper;
 use crate::job::{Job, Operation, Progress};
 use crate::pool::ReadPool;
 use crate::ring::Ring;
+use crate::shared_sync::SharedSync;
 use crate::target::Target;
 use nearhead_disk::{
     Class, Completion, Disk, DiskError, DiskErrorKind, Nanos, Properties, Run, Submission,
 };
+use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -27,6 +32,9 @@ use std::sync::Arc;
 
 /// When to try again after the kernel was short of memory for a submission.
 const RESUBMIT_AFTER: Nanos = Nanos::from_millis(1);
+
+/// Largest write that `submit` copies into the page cache.
+const COPIED_BYTES_MAX: u64 = 256 << 10;
 
 /// A file or block device behind a ring.
 pub(crate) struct UringDisk {
@@ -38,9 +46,17 @@ pub(crate) struct UringDisk {
     outstanding: usize,
     resubmit_at: Option<Nanos>,
     alone: Alone,
+    syncs: SharedSync,
     /// One was just carried out: its completion is for the next look, which comes with the time that
     /// it took.
     took_time: bool,
+}
+
+/// Whether a write through the page cache is made by `submit`: a copy into memory. Of a part of a page the rest may
+/// have to be read first, and a large one takes long.
+fn is_copied_at_once(offset: u64, len: u64) -> bool {
+    const PAGE_BYTES: u64 = 4096;
+    len <= COPIED_BYTES_MAX && offset.is_multiple_of(PAGE_BYTES) && len.is_multiple_of(PAGE_BYTES)
 }
 
 /// A command that `poll` carries out itself.
@@ -63,11 +79,15 @@ impl UringDisk {
             outstanding: 0,
             resubmit_at: None,
             alone: Alone::Nothing,
+            syncs: SharedSync::default(),
             took_time: false,
         })
     }
 
     fn begin(&mut self, job: Job) {
+        if self.target.caches_writes() {
+            return self.proceed(Progress::Again(job));
+        }
         if self.is_to_be_made_here(&job) {
             self.alone = Alone::Kicked(job);
             return;
@@ -103,8 +123,15 @@ impl UringDisk {
         };
         self.took_time = true;
         loop {
-            let outcome = call(&mut job, &self.target);
+            let outcome = if self.target.caches_writes() {
+                sync_alone(&mut job, &self.target)
+            } else {
+                call(&mut job, &self.target)
+            };
             match job.advance(outcome, &self.target, &mut self.pool) {
+                again @ Progress::Again(_) if self.target.caches_writes() => {
+                    return self.proceed(again);
+                }
                 Progress::Again(unfinished) => job = unfinished,
                 Progress::Done(completion) => return self.ready.push_back(completion),
             }
@@ -121,10 +148,66 @@ impl UringDisk {
     fn proceed(&mut self, progress: Progress) {
         match progress {
             Progress::Done(completion) => self.ready.push_back(completion),
+            Progress::Again(job) if self.target.caches_writes() => self.proceed_cached(job),
             Progress::Again(job) => match job.operation(&self.target) {
                 Operation::Discard { .. } => self.give_to_helper(job),
                 _ => self.ring.start(job, &self.target),
             },
+        }
+    }
+
+    /// Where writes go through the page cache.
+    fn proceed_cached(&mut self, mut job: Job) {
+        let operation = job.operation(&self.target);
+        if self.target.syncs_first(&job, operation) {
+            job.sync_first();
+        }
+        match job.operation(&self.target) {
+            Operation::Sync => {
+                // Whoever would have been served alone has company now.
+                self.syncs.join(job);
+                if let Some(first) = self.take_alone() {
+                    self.syncs.join(first);
+                }
+            }
+            Operation::Write { offset, .. } if is_copied_at_once(offset, job.left_bytes()) => {
+                let outcome = call(&mut job, &self.target);
+                let progress = job.advance(outcome, &self.target, &mut self.pool);
+                self.proceed(progress);
+            }
+            Operation::Discard { .. } => self.give_to_helper(job),
+            _ => self.ring.start(job, &self.target),
+        }
+    }
+
+    /// Starts a sync for those who wait for one.
+    fn start_sync(&mut self) {
+        if !self.syncs.is_due() {
+            return;
+        }
+        if self.target.lost().is_some() {
+            for job in self.syncs.take_waiting() {
+                let progress = job.advance(Err(Errno::IO), &self.target, &mut self.pool);
+                self.proceed(progress);
+            }
+            return;
+        }
+        if self.syncs.is_for_one() && self.target.is_file_on_flash() && !self.ring.is_urgent() {
+            if let Some(job) = self.syncs.take_waiting().pop() {
+                self.alone = Alone::Kicked(job);
+            }
+        } else if let Some(carrier) = self.syncs.start() {
+            self.target.sync_begins();
+            self.ring.start(carrier, &self.target);
+        }
+    }
+
+    /// The sync that the ring carried out for `carrier` ended: all whom it served go on.
+    fn sync_ended(&mut self, carrier: Job, outcome: Result<usize, Errno>) {
+        self.target.sync_ended(outcome.map(|_| ()));
+        for job in std::iter::once(carrier).chain(self.syncs.end()) {
+            let progress = job.advance(outcome, &self.target, &mut self.pool);
+            self.proceed(progress);
         }
     }
 
@@ -155,6 +238,14 @@ impl UringDisk {
             else {
                 return;
             };
+            if self.target.caches_writes() {
+                let operation = job.operation(&self.target);
+                if operation == Operation::Sync {
+                    self.sync_ended(job, outcome);
+                    continue;
+                }
+                self.target.note_written(&job, operation);
+            }
             let progress = job.advance(outcome, &self.target, &mut self.pool);
             self.proceed(progress);
         }
@@ -163,6 +254,7 @@ impl UringDisk {
     /// Hands queued calls to the kernel. If it cannot take them now they stay queued, and
     /// `wake_at` asks to be called again.
     fn hand_over(&mut self, now: Nanos) {
+        self.start_sync();
         self.resubmit_at = match self.ring.submit() {
             Ok(()) => None,
             Err(_) => Some(now + RESUBMIT_AFTER),
@@ -209,7 +301,7 @@ impl Disk for UringDisk {
         }
         if self.ready.is_empty() {
             self.take_outcomes();
-            if self.ring.has_unsubmitted() {
+            if self.ring.has_unsubmitted() || self.syncs.is_due() {
                 self.hand_over(now);
             }
         }
@@ -223,7 +315,9 @@ impl Disk for UringDisk {
 
     fn wake_at(&self) -> Option<Nanos> {
         let at_once = !self.ready.is_empty() || !matches!(self.alone, Alone::Nothing);
-        if at_once { Some(Nanos::ZERO) } else { self.resubmit_at }
+        let to_hand_over = self.target.caches_writes()
+            && (self.syncs.is_due() || (self.ring.has_unsubmitted() && self.resubmit_at.is_none()));
+        if at_once || to_hand_over { Some(Nanos::ZERO) } else { self.resubmit_at }
     }
 
     fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
@@ -237,7 +331,13 @@ impl Drop for UringDisk {
         if let Some(job) = self.take_alone() {
             job.abandon();
         }
+        for job in self.syncs.take_waiting() {
+            job.abandon();
+        }
         self.ring.drain();
+        for job in self.syncs.end() {
+            job.abandon();
+        }
         self.target.release();
     }
 }

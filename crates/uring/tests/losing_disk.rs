@@ -53,6 +53,9 @@ fn ways(path: &Path) -> Vec<(String, OpenOptions)> {
                 ways.push((name, OpenOptions { direct, rotational, ..options(engine) }));
             }
         }
+        let name = format!("{engine:?}, writes through the page cache");
+        let (rotational, cache_writes) = (Some(false), true);
+        ways.push((name, OpenOptions { rotational, cache_writes, ..options(engine) }));
     }
     ways
 }
@@ -172,6 +175,66 @@ fn what_is_durable_survives_in_a_file_of_ext4_on_such_a_device() {
         assert!(survivors(number * MIB, 4096) == bytes, "{way}: a durable write was lost");
         many_at_once(&mut disk, &survivors, &way, number << 32);
         flushed(&mut disk, &survivors, &way, number << 32);
+    }
+}
+
+/// Each way through the page cache. (By default only file systems that are known well are written so.)
+fn cached_ways(path: &Path) -> Vec<(String, OpenOptions)> {
+    let mut ways = ways(path);
+    ways.retain(|(_, options)| !options.direct);
+    ways
+}
+
+/// A file system tells once of pages that it could not write. Nobody who is told "durable" afterwards, or beside,
+/// may rely on one of them.
+#[test]
+fn after_a_failed_sync_nothing_counts_as_durable_until_the_disk_is_opened_again() {
+    let scratch = Scratch::new("losing-sync");
+    let Some(losing) = LosingDisk::start(&scratch, DISK_BYTES, SERVER) else { return };
+    let survivors = on_medium(losing.medium());
+    for (number, (way, options)) in (1..).zip(cached_ways(&losing.path())) {
+        let salt = number << 32;
+        let mut disk = nearhead_uring::open(&losing.path(), &options).unwrap();
+        let before = pattern(4096, salt);
+        write(&mut disk, 8 * MIB, &before, true);
+        losing.fail_next_sync();
+        let bytes = |id: u64| pattern(4096, salt + 1 + id);
+        for id in 0..8 {
+            let parts = vec![Payload::Bytes(buffer(&bytes(id)))];
+            submit(
+                &mut disk,
+                id,
+                Class::Durable,
+                Command::Write { offset: id * MIB, parts, durable: true },
+            );
+        }
+        disk.kick();
+        let mut failed = 0;
+        for _ in 0..8 {
+            let completion = next_completion(&mut disk);
+            let id = completion.id.0;
+            let survives = survivors(id * MIB, 4096) == bytes(id);
+            failed += u32::from(completion.result.is_err());
+            assert!(
+                completion.result.is_err() || survives,
+                "{way}: write {id} is lost, and was called durable"
+            );
+        }
+        assert!(failed > 0 && losing.has_failed(), "{way}: nobody was told");
+        let error = run(&mut disk, Command::Flush).unwrap_err();
+        assert!(error.detail.contains("opened again"), "{way}: {error}");
+        for durable in [true, false] {
+            let parts = vec![Payload::Bytes(buffer(&before))];
+            let refused = run(&mut disk, Command::Write { offset: 0, parts, durable });
+            assert!(refused.is_err(), "{way}: a write was taken");
+        }
+        run(&mut disk, Command::Trim { offset: 0, len: MIB }).unwrap_err();
+        assert!(read(&mut disk, 8 * MIB, 4096) == before, "{way}: what is durable can be read");
+        drop(disk);
+        let mut disk = nearhead_uring::open(&losing.path(), &options).unwrap();
+        assert!(survivors(8 * MIB, 4096) == before, "{way}: what was durable before is lost");
+        write(&mut disk, 0, &before, true);
+        assert!(survivors(0, 4096) == before, "{way}: opened again, a durable write was lost");
     }
 }
 

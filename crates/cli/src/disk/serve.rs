@@ -103,6 +103,7 @@ pub fn run(args: &DiskServeArgs) -> Result<(), String> {
         path.iter().try_for_each(|path| check_socket_path(flag, path))?;
     }
     let signals = Signals::install()?;
+    let _ = nearhead_uring::ask_for_short_slices();
     let handle: Rc<OnceCell<ShutdownHandle>> = Rc::default();
     let sockets = || [&args.socket, &args.control].into_iter().flatten();
     sockets().for_each(|path| prepare_for(path));

@@ -47,7 +47,7 @@ fn a_volume_file_may_say_all_that_flags_may() {
     let disk = merged.disk;
     assert_eq!(
         (disk.io, disk.page_cache, disk.direct_reads, disk.rotational),
-        (IoEngine::Threads, true, true, Some(true))
+        (IoEngine::Threads, Some(true), true, Some(true))
     );
     assert_eq!(disk.map_device, Some("a.map".into()));
 

@@ -72,6 +72,17 @@ impl LosingDisk {
         self.folder.join(NAME)
     }
 
+    /// From now on the next sync fails, and what it was to make durable is gone; syncs after it succeed. It is how a
+    /// file system tells of pages that it could not write: once.
+    pub(crate) fn fail_next_sync(&self) {
+        File::create_new(failing(&self.medium)).unwrap();
+    }
+
+    /// Whether a sync failed since.
+    pub(crate) fn has_failed(&self) -> bool {
+        !failing(&self.medium).exists()
+    }
+
     /// What a power cut now would leave.
     pub(crate) fn medium(&self) -> &Path {
         &self.medium
@@ -86,14 +97,21 @@ impl Drop for LosingDisk {
     }
 }
 
+/// Its existence is the order to fail the next sync.
+fn failing(medium: &Path) -> PathBuf {
+    medium.with_extension("fails")
+}
+
 /// Serves a disk if this process was started for that, until its standard input ends.
 pub(crate) fn serve_if_asked() {
     let Ok(asked) = std::env::var(VARIABLE) else { return };
     let (folder, medium) = asked.split_once('\n').unwrap();
+    let failing = failing(Path::new(medium));
     let medium = File::options().read(true).write(true).open(medium).unwrap();
     let files = Files {
         size_bytes: medium.metadata().unwrap().len(),
         core: Mutex::new(Core { medium, cache: BTreeMap::new() }),
+        failing,
     };
     let mut config = Config::default();
     config.acl = SessionACL::Owner;
@@ -117,6 +135,7 @@ struct Core {
 struct Files {
     size_bytes: u64,
     core: Mutex<Core>,
+    failing: PathBuf,
 }
 
 impl Core {
@@ -223,7 +242,12 @@ impl Filesystem for Files {
     }
 
     fn fsync(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
-        self.core.lock().unwrap().flush();
+        let mut core = self.core.lock().unwrap();
+        if std::fs::remove_file(&self.failing).is_ok() {
+            core.cache.clear();
+            return reply.error(Errno::EIO);
+        }
+        core.flush();
         reply.ok();
     }
 

@@ -145,7 +145,7 @@ fn rows_of(number: usize, servers: &[Server], results: &Results) -> Vec<Row> {
     let row = |(who, rate): &(Who, f64)| {
         let (suffix, target) = match who {
             Who::OursNoHead => ("_not_rotational", Target::Informative),
-            Who::OursPageCache => ("_page_cache", Target::Informative),
+            Who::OursDirect => ("_direct", Target::Informative),
             _ => ("", Target::AtLeast(1.0)),
         };
         let name = format!("served_{}{suffix}_vs_best_peer_ratio", load.row);

@@ -21,8 +21,8 @@ pub(super) enum Who {
     Ours,
     /// With `--rotational false`: told that no head moves.
     OursNoHead,
-    /// With the page cache, where this build has a flag for it.
-    OursPageCache,
+    /// Past the page cache, reads as well.
+    OursDirect,
     /// `nbdkit file`, which uses the page cache and several threads.
     Nbdkit,
     /// `qemu-nbd` past the page cache.
@@ -35,7 +35,7 @@ impl Who {
     pub(super) const ALL: [Self; 6] = [
         Self::Ours,
         Self::OursNoHead,
-        Self::OursPageCache,
+        Self::OursDirect,
         Self::Nbdkit,
         Self::QemuDirect,
         Self::QemuCached,
@@ -46,7 +46,7 @@ impl Who {
         match self {
             Self::Ours => "ours",
             Self::OursNoHead => "ours, not rotational",
-            Self::OursPageCache => "ours, page cache",
+            Self::OursDirect => "ours, direct",
             Self::Nbdkit => "nbdkit file",
             Self::QemuDirect => "qemu-nbd none",
             Self::QemuCached => "qemu-nbd writeback",
@@ -54,14 +54,16 @@ impl Who {
     }
 
     pub(super) fn is_ours(self) -> bool {
-        matches!(self, Self::Ours | Self::OursNoHead | Self::OursPageCache)
+        matches!(self, Self::Ours | Self::OursNoHead | Self::OursDirect)
     }
 
     /// What of `nearhead serve` is not its default; `None` if this build cannot.
     fn flags(self, help: &str) -> Option<&'static [&'static str]> {
         match self {
             Self::OursNoHead => Some(&["--rotational", "false"]),
-            Self::OursPageCache => help.contains("--page-cache").then_some(&["--page-cache"]),
+            Self::OursDirect => {
+                help.contains("--page-cache").then_some(&["--page-cache=false", "--direct-reads"])
+            }
             _ => Some(&[]),
         }
     }
