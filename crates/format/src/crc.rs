@@ -52,6 +52,19 @@ mod tests {
     }
 
     #[test]
+    fn every_byte_of_a_chunk_counts_whatever_its_length() {
+        for sectors in 1..=8 {
+            let mut bytes: Vec<u8> = (0..sectors * 512_usize).map(|at| (at / 7) as u8).collect();
+            let whole = chunk_crc(64, &bytes);
+            for at in 0..bytes.len() {
+                bytes[at] ^= 1 << (at % 8);
+                assert_ne!(whole, chunk_crc(64, &bytes), "byte {at} of {sectors} sectors");
+                bytes[at] ^= 1 << (at % 8);
+            }
+        }
+    }
+
+    #[test]
     fn a_chunk_at_another_address_does_not_verify() {
         let bytes = [0x5a; 4096];
         let here = chunk_crc(8, &bytes);

@@ -12,6 +12,16 @@ pub(crate) fn for_every_bit_flip(bytes: &[u8], mut check: impl FnMut(&[u8], usiz
     }
 }
 
+/// The same with one bit of each byte: for what is long.
+pub(crate) fn for_every_byte(bytes: &[u8], mut check: impl FnMut(&[u8], usize)) {
+    let mut mutant = bytes.to_vec();
+    for at in 0..bytes.len() {
+        mutant[at] ^= 1 << (at % 8);
+        check(&mutant, at);
+        mutant[at] ^= 1 << (at % 8);
+    }
+}
+
 /// Bytes out of a golden file: hex, any number of lines.
 pub(crate) fn golden(hex: &str) -> Vec<u8> {
     let digits: Vec<u8> = hex.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();

@@ -1,7 +1,7 @@
 //! Building what looks for the planted mistakes, and finding what was built.
 
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -54,8 +54,8 @@ impl Programs {
     }
 }
 
-/// Builds all of it with `--cfg planted`; none if that fails, which cargo has said why.
-pub(super) fn build(root: &Path) -> Option<Programs> {
+/// Builds libraries and these tests of theirs with `--cfg planted`; none if that fails, which cargo has said why.
+pub(super) fn build<'a>(root: &Path, targets: impl Iterator<Item = &'a str>) -> Option<Programs> {
     // A directory of its own: the flag would otherwise build everything again, twice.
     let target =
         std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
@@ -64,6 +64,11 @@ pub(super) fn build(root: &Path) -> Option<Programs> {
     command.args(["test", "--no-run", "--profile", "sim"]);
     command.args(["--message-format", "json-render-diagnostics"]);
     command.args(PACKAGES.iter().flat_map(|package| ["--package", package]));
+    // All tests of these packages take several times as long to build. A library is called like its package.
+    let libraries: Vec<String> = PACKAGES.iter().map(|package| package.replace('-', "_")).collect();
+    let tests: BTreeSet<&str> =
+        targets.filter(|target| !libraries.iter().any(|library| library == target)).collect();
+    command.arg("--lib").args(tests.into_iter().flat_map(|test| ["--test", test]));
     command.env("RUSTFLAGS", "--cfg planted").env("CARGO_TARGET_DIR", target.join("planted"));
     command.current_dir(root).stdin(Stdio::null()).stdout(Stdio::piped());
     let mut child = match command.spawn() {

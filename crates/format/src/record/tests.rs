@@ -4,7 +4,7 @@
 use super::encode::{CRC_AT, header_crc};
 use super::*;
 use crate::bytes::put;
-use crate::damage::{apply, assert_same_bytes, edits, for_every_bit_flip, golden};
+use crate::damage::{apply, assert_same_bytes, edits, for_every_bit_flip, for_every_byte, golden};
 use proptest::prelude::*;
 
 const VOLUME: VolumeId = *b"\xa0\xa1\xa2\xa3\xa4\xa5\xa6\xa7\xa8\xa9\xaa\xab\xac\xad\xae\xaf";
@@ -113,6 +113,23 @@ fn every_flipped_bit_of_a_header_is_detected() {
     for log_block_bytes in [512, 4096] {
         for_every_bit_flip(&encoded(&sample(), log_block_bytes), |mutant, bit| {
             assert!(RecordHeader::decode(mutant).is_err(), "bit {bit} of {log_block_bytes} bytes");
+        });
+    }
+}
+
+/// A checksum that covers a part would cover all of a short header.
+#[test]
+fn every_byte_of_a_header_counts_however_long_it_is() {
+    for (writes, log_block_bytes) in [(40, 512), (100, 512), (400, 512), (400, 4096), (1000, 4096)]
+    {
+        let mut record = sample();
+        // Each with a home of its own, and whatever is in the item is a sound one.
+        record.writes = (0..writes)
+            .map(|number| WriteItem::Chunk { home_sector: number * 8, len_sectors: 1, crc: 0 })
+            .collect();
+        for_every_byte(&encoded(&record, log_block_bytes), |mutant, at| {
+            let found = RecordHeader::decode(mutant);
+            assert!(found.is_err(), "byte {at} of a header with {writes} writes");
         });
     }
 }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::block::{SEALED_BYTES, seal};
 use crate::bytes::put;
-use crate::damage::{apply, assert_same_bytes, edits, for_every_bit_flip, golden};
+use crate::damage::{apply, assert_same_bytes, edits, for_every_bit_flip, for_every_byte, golden};
 use crate::entry::tests::entry_in;
 use crate::{Entry, Place, SECTORS_MAX, VolumeId};
 use proptest::prelude::*;
@@ -140,6 +140,24 @@ fn every_flipped_bit_of_a_body_is_detected() {
     for_every_bit_flip(&body, |mutant, bit| {
         assert!(read(mutant, summary, 4096).is_err(), "bit {bit}");
     });
+}
+
+/// Bodies of one block, of several, and of more than the pieces that are written and read.
+#[test]
+fn every_byte_of_a_body_counts_however_long_it_is() {
+    for (entries, piece_bytes) in [(150, 4096), (300, 4096), (300, 8192), (450, 4096), (900, 8192)]
+    {
+        // Flipped bits of a checksum or of a place leave a sound entry: only the body's own checksum tells.
+        let place = Place::Log { chunk_sector: 1 << 20, chunk_len: 8, offset: 0 };
+        let entry = |block: u64| Entry { home_sector: block * 8, len_sectors: 8, place, crc: 7 };
+        let items: Vec<BodyItem> = (0..entries).map(entry).map(BodyItem::Entry).collect();
+        let (body, summary) = written(&items, piece_bytes);
+        assert_eq!(read(&body, summary, piece_bytes).as_ref(), Ok(&items));
+        for_every_byte(&body, |mutant, at| {
+            let found = read(mutant, summary, piece_bytes);
+            assert!(found.is_err(), "byte {at} of a body of {entries} entries");
+        });
+    }
 }
 
 #[test]

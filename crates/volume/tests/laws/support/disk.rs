@@ -177,6 +177,11 @@ impl TestDisk {
         self.inner.image_after(&|_, _| true)
     }
 
+    /// The content if all is lost that may be.
+    pub(crate) fn safe_image(&self) -> MemoryStore {
+        self.inner.image_after(&|_, _| false)
+    }
+
     /// Cuts the power with a random outcome.
     pub(crate) fn power_cut(&mut self, random: &mut SplitMix) {
         self.inner.power_cut(random);
