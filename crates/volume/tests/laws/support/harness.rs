@@ -305,7 +305,8 @@ impl Harness {
             }
             Step::Zeroes { start, count, fua } => {
                 let (start, count) = self.aligned(start, count);
-                self.oracle.sent(id, self.sent(vec![(start, count)], 0, fua));
+                let write = self.sent(vec![(start, count)], 0, fua);
+                self.oracle.sent(id, write);
                 let (offset, len) = (start * SECTOR, count * SECTOR);
                 self.send(Operation::WriteZeroes { offset, len, fua, fast_only: false });
             }
@@ -383,12 +384,6 @@ impl Harness {
                 panic!("{problem}");
             }
         }
-    }
-
-    pub(crate) fn drive(&mut self) {
-        let now = self.now;
-        self.volume().drive(now);
-        self.take_replies();
     }
 
     fn take_disk(&mut self) -> TestDisk {

@@ -5,6 +5,12 @@ use nearhead_disk::Nanos;
 use nearhead_volume::Service;
 
 impl Harness {
+    pub(crate) fn drive(&mut self) {
+        let now = self.now;
+        self.volume().drive(now);
+        self.take_replies();
+    }
+
     /// Goes on until so much time has passed.
     pub(crate) fn pass(&mut self, span: Nanos) {
         let until = self.now + span;
