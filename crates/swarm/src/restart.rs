@@ -244,8 +244,11 @@ impl Life<'_> {
         if self.has_grown || self.volume()?.engine().failure().is_some() {
             return Ok(());
         }
-        if self.stop()? == Stop::Never {
-            return self.kill(0);
+        match self.stop()? {
+            Stop::Never => return self.kill(0),
+            // Only one that was closed in order is grown; the command says so and changes nothing.
+            Stop::Failed => return self.begin(0),
+            Stop::Clean => {}
         }
         self.has_grown = true;
         self.left = None;

@@ -132,9 +132,14 @@ impl PageCache {
     pub(crate) fn sync_begins(&self) {
         let mut pages = lock(&self.pages);
         pages.begun += 1;
-        let unsynced = std::mem::take(&mut pages.unsynced);
-        // What an earlier one did not bring to its end is still to come.
-        pages.syncing.extend(unsynced);
+        let Pages { unsynced, syncing, .. } = &mut *pages;
+        if syncing.is_empty() {
+            // Both sets keep their room.
+            std::mem::swap(unsynced, syncing);
+        } else {
+            // What an earlier one did not bring to its end is still to come.
+            syncing.extend(unsynced.drain());
+        }
     }
 
     /// It ended. A failed one is the last.

@@ -80,7 +80,9 @@ pub(super) struct Server {
 impl Server {
     /// Starts one on a new image of `bytes` in `folder`. The error says why it cannot be compared.
     pub(super) fn start(who: Who, folder: &Path, bytes: u64) -> Result<Self, String> {
-        let (image, socket) = names(who, folder);
+        // qemu-nbd takes no other path for its socket.
+        let folder = std::path::absolute(folder).map_err(|error| error.to_string())?;
+        let (image, socket) = names(who, &folder);
         for path in [&image, &socket] {
             // Of a run that was killed.
             let _ = fs::remove_file(path);
