@@ -183,13 +183,15 @@ fn create_on(
     made_image: bool,
 ) -> Result<(Target, Superblock), String> {
     let mut target = Target::open(&args.target, Access::Create { force: args.force }, &args.disk)?;
+    // Another may have made a volume of it before it was ours.
+    let is_new = made_image && nearhead_uring::is_empty_image(Path::new(&args.target));
     let mut io = target.io();
     let created = match args.grow_to {
         None => nearhead_volume::create(&mut io, options),
         Some(ByteSize(bytes)) => nearhead_volume::create_to_grow(&mut io, options, bytes, None),
     };
-    if created.is_err() && made_image {
-        // While nobody else can have it. It holds no volume.
+    if created.is_err() && is_new {
+        // While nobody else can have it.
         let _ = std::fs::remove_file(&args.target);
     }
     let superblock = created
@@ -304,5 +306,33 @@ fn report(target: &str, superblock: &Superblock, disk_notes: Vec<String>) -> Cre
         log_bytes: layout.log_bytes,
         logged_write_bytes_max: superblock.logged_write_bytes_max,
         disk_notes,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: CreateArgs,
+    }
+
+    /// Two were asked for one image at once; the other was quicker to lock what this one had made.
+    #[test]
+    fn an_image_that_another_made_a_volume_of_meanwhile_stays() {
+        let path = std::env::temp_dir().join(format!("nearhead-made-{}.img", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        let line = Line::parse_from(["create", &path.display().to_string(), "--size", "64MiB"]);
+        create(&line.args).unwrap();
+        let before = std::fs::metadata(&path).unwrap().len();
+        let preset = NamedPreset::by_name(&line.args.preset).unwrap();
+        let options = options(&line.args, preset).unwrap();
+        let refused = create_on(&line.args, &options, true).err().unwrap();
+        assert!(refused.contains("expected an empty device"), "{refused}");
+        assert_eq!(std::fs::metadata(&path).map(|found| found.len()).ok(), Some(before));
+        std::fs::remove_file(&path).unwrap();
     }
 }

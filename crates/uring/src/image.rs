@@ -1,6 +1,7 @@
 //! New image files: sparse, of a given size, and never over something that exists.
 
 use crate::error::{OpenError, OpenErrorKind};
+use rustix::fd::OwnedFd;
 use rustix::fs::{FallocateFlags, FileType, FlockOperation, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
 use std::fs::File;
@@ -79,17 +80,26 @@ pub fn preallocate_image(path: &Path) -> Result<(), OpenError> {
         })
 }
 
+/// Whether `path` is an image to which nothing was ever written.
+pub fn is_empty_image(path: &Path) -> bool {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    rustix::fs::open(path, flags, Mode::empty()).is_ok_and(|file| is_empty(&file))
+}
+
+fn is_empty(file: &OwnedFd) -> bool {
+    let found = rustix::fs::fstat(file);
+    found.is_ok_and(|found| FileType::from_raw_mode(found.st_mode).is_file())
+        && rustix::fs::seek(file, SeekFrom::Data(0)) == Err(Errno::NXIO)
+}
+
 /// Removes the image at `path` if nothing was ever written to it and nobody has it: one that was made for a volume that came
 /// to nothing. Whoever got it meanwhile keeps it, also if they are done with it already.
 pub fn remove_empty_image(path: &Path) {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let Ok(file) = rustix::fs::open(path, flags, Mode::empty()) else { return };
-    let is_file = rustix::fs::fstat(&file)
-        .is_ok_and(|found| FileType::from_raw_mode(found.st_mode).is_file());
     // Held until the name is gone: who opened it before and locks it then finds out that it has none.
     let is_ours = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok();
-    let is_empty = rustix::fs::seek(&file, SeekFrom::Data(0)) == Err(Errno::NXIO);
-    if is_file && is_ours && is_empty {
+    if is_ours && is_empty(&file) {
         // If it stays it is in the way of the next attempt, which says so.
         let _ = std::fs::remove_file(path);
     }

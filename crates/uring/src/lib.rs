@@ -53,7 +53,9 @@ mod zoned;
 pub use awake::{Awake, wake_up_limit_us};
 pub use durable_file::{Access, DurableFile};
 pub use error::{OpenError, OpenErrorKind};
-pub use image::{create_image, preallocate_image, remove_empty_image, space_missing};
+pub use image::{
+    create_image, is_empty_image, preallocate_image, remove_empty_image, space_missing,
+};
 pub use options::{Engine, OpenOptions};
 pub use priority::{
     IoPriority, priority_of, set_priority_of, set_thread_priority, thread_priority,
