@@ -136,7 +136,18 @@ impl Engine {
                 ErrorKind::NoSpace,
                 "no log has room for an atomic write and nothing can be checkpointed now; see `nearhead check`",
             );
+            let nobody_passes = self.stage.holds_groups_only();
             self.put_off_front(self.stage.group_at_front(), &error);
+            if nobody_passes {
+                self.refuse_who_waits_for_room(&error);
+            }
+        }
+    }
+
+    /// Nothing leaves the stage: who waits for room in it would wait for good.
+    fn refuse_who_waits_for_room(&mut self, error: &RequestError) {
+        for slot in std::mem::take(&mut self.waiting_for_room) {
+            self.finish_slot(slot, Err(error.clone()));
         }
     }
 
@@ -159,10 +170,7 @@ impl Engine {
         );
         self.put_off_front(rest, &error);
         if nobody_passes {
-            // Nothing leaves the stage: who waits for room in it would wait until homes are mended.
-            for slot in std::mem::take(&mut self.waiting_for_room) {
-                self.finish_slot(slot, Err(error.clone()));
-            }
+            self.refuse_who_waits_for_room(&error);
         }
     }
 

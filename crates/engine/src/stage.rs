@@ -238,6 +238,12 @@ impl Stage {
         self.queue.get(1).is_some_and(|staged| staged.glued)
     }
 
+    /// Whether every staged block is part of an atomic write of several blocks: then none of them can go home.
+    pub(crate) fn holds_groups_only(&self) -> bool {
+        let next_is_glued = |at: usize| self.queue.get(at + 1).is_some_and(|staged| staged.glued);
+        self.queue.iter().enumerate().all(|(at, staged)| staged.glued || next_is_glued(at))
+    }
+
     /// Position before which everything has been taken.
     pub(crate) fn front(&self) -> u64 {
         self.front
@@ -326,5 +332,18 @@ mod tests {
         assert_eq!(stage.measure_front(2, 1000), Front { blocks: 2, chunks: 2, sectors: 16 });
         assert_eq!(stage.take_front(2).len(), 2);
         assert!(stage.is_empty() && stage.bytes() == 0);
+    }
+
+    #[test]
+    fn a_stage_of_groups_alone_is_known() {
+        let mut stage = Stage::default();
+        stage.put(2, piece(0, 8), false);
+        assert!(!stage.holds_groups_only(), "one by itself");
+        stage.put(3, piece(0, 8), true);
+        assert!(stage.holds_groups_only());
+        stage.put(7, piece(0, 8), false);
+        assert!(!stage.holds_groups_only(), "7 can go home once 2 and 3 let it pass");
+        stage.put(8, piece(0, 8), true);
+        assert!(stage.holds_groups_only());
     }
 }
