@@ -136,7 +136,8 @@ impl Engine {
                 ErrorKind::NoSpace,
                 "no log has room for an atomic write and nothing can be checkpointed now; see `nearhead check`",
             );
-            let nobody_passes = self.stage.holds_groups_only();
+            let (homes, now) = (&self.failed_homes, self.now);
+            let nobody_passes = self.stage.singles().all(|block| homes.rests(block, now));
             self.put_off_front(self.stage.group_at_front(), &error);
             if nobody_passes {
                 self.refuse_who_waits_for_room(&error);

@@ -238,10 +238,12 @@ impl Stage {
         self.queue.get(1).is_some_and(|staged| staged.glued)
     }
 
-    /// Whether every staged block is part of an atomic write of several blocks: then none of them can go home.
-    pub(crate) fn holds_groups_only(&self) -> bool {
+    /// The blocks that belong to no atomic write of several: only those can go home.
+    pub(crate) fn singles(&self) -> impl Iterator<Item = u64> + '_ {
         let next_is_glued = |at: usize| self.queue.get(at + 1).is_some_and(|staged| staged.glued);
-        self.queue.iter().enumerate().all(|(at, staged)| staged.glued || next_is_glued(at))
+        let blocks = self.queue.iter().enumerate();
+        let singles = blocks.filter(move |(at, staged)| !staged.glued && !next_is_glued(*at));
+        singles.map(|(_, staged)| staged.block)
     }
 
     /// Position before which everything has been taken.
@@ -335,15 +337,16 @@ mod tests {
     }
 
     #[test]
-    fn a_stage_of_groups_alone_is_known() {
+    fn what_is_part_of_a_group_is_no_single() {
         let mut stage = Stage::default();
+        let singles = |stage: &Stage| stage.singles().collect::<Vec<_>>();
         stage.put(2, piece(0, 8), false);
-        assert!(!stage.holds_groups_only(), "one by itself");
+        assert_eq!(singles(&stage), [2]);
         stage.put(3, piece(0, 8), true);
-        assert!(stage.holds_groups_only());
+        assert!(singles(&stage).is_empty());
         stage.put(7, piece(0, 8), false);
-        assert!(!stage.holds_groups_only(), "7 can go home once 2 and 3 let it pass");
+        stage.put(9, piece(0, 8), false);
         stage.put(8, piece(0, 8), true);
-        assert!(stage.holds_groups_only());
+        assert_eq!(singles(&stage), [7]);
     }
 }
