@@ -314,7 +314,8 @@ impl Engine {
         let (missed, written): (Vec<_>, Vec<_>) =
             (front..).zip(taken).partition(|(_, staged)| is_missed(staged));
         self.taken = Taken::new(written.into_iter().map(|(_, staged)| staged).collect());
-        for (_, staged) in missed.iter().filter(|_| kind == DiskErrorKind::Io) {
+        let rests = matches!(kind, DiskErrorKind::Io | DiskErrorKind::Gone);
+        for (_, staged) in missed.iter().filter(|_| rests) {
             self.failed_homes.note_failed(staged.block, true, self.now);
         }
         let told = format!("no log has room and writing in place failed: {}", error.detail);
