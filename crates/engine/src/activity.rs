@@ -169,6 +169,7 @@ impl Engine {
         }
         let steps = [self.checkpoint.activity(), self.snapshotter.activity()];
         steps.into_iter().flatten().for_each(|step| now.note(step, true));
+        // The same write, of an older snapshot's header.
         if self.is_restoring_header() {
             now.note(Activity::SnapshotCopy, true);
         }

@@ -72,6 +72,7 @@ const RUNGS: [Rung; 17] = [
             "older_slot::",
             "torn_twin::",
             "journal_wrap::",
+            "lone_header::",
         ],
     ),
     rung("company", LAWS, &["company::"]),

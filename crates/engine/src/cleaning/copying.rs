@@ -6,7 +6,7 @@
 use crate::chunks::{LoggedCopy, content_of};
 use crate::sectors::SECTOR;
 use nearhead_disk::{Command, Payload};
-use nearhead_format::{Entry, Layout, Place};
+use nearhead_format::{Entry, Layout};
 use std::ops::Range;
 
 /// Reads, and writes of scattered homes, are merged up to this many bytes.
@@ -22,15 +22,8 @@ pub(super) struct SourceRead {
 
 /// The reads that fetch every chunk once, neighbours in the log merged.
 pub(super) fn plan_reads(entries: &[Entry]) -> Vec<SourceRead> {
-    let mut chunks: Vec<(u64, u32)> = entries
-        .iter()
-        .filter_map(|entry| match entry.place {
-            Place::Log { chunk_sector, chunk_len, .. } => {
-                Some((chunk_sector * SECTOR as u64, u32::from(chunk_len) * SECTOR as u32))
-            }
-            Place::Zero | Place::Poisoned => None,
-        })
-        .collect();
+    let copies = entries.iter().filter_map(LoggedCopy::of);
+    let mut chunks: Vec<_> = copies.map(|copy| (copy.device_offset, copy.bytes)).collect();
     chunks.sort_unstable();
     chunks.dedup();
     let mut reads: Vec<SourceRead> = Vec::new();

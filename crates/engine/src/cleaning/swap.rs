@@ -7,13 +7,12 @@
 //!
 //! A snapshot follows, since the hot log's space is free only once no recovery scans it.
 
-use crate::chunks::content_of;
+use crate::chunks::{LoggedCopy, content_of};
 use crate::commit::Packer;
 use crate::dispatch::Purpose;
 use crate::engine::{Engine, Phase};
 use crate::logs::{Logs, Ring};
 use crate::map::Map;
-use crate::sectors::SECTOR;
 use nearhead_disk::{Class, Command, DiskError, Nanos, Payload};
 use nearhead_format::{Entry, Place};
 use nearhead_planted::{Mistake, is_made};
@@ -288,11 +287,11 @@ fn next_read(entries: &mut VecDeque<Entry>, bytes_max: u32) -> (Read, u32) {
     let mut read = Read { entries: Vec::new(), device_offset: 0 };
     let mut len: u64 = 0;
     while let Some(entry) = entries.front() {
-        let Place::Log { chunk_sector, chunk_len, .. } = entry.place else {
+        let Some(copy) = LoggedCopy::of(entry) else {
             entries.pop_front();
             continue;
         };
-        let (start, bytes) = (chunk_sector * SECTOR as u64, u64::from(chunk_len) * SECTOR as u64);
+        let (start, bytes) = (copy.device_offset, u64::from(copy.bytes));
         if read.entries.is_empty() {
             read.device_offset = start;
         }
