@@ -206,7 +206,10 @@ impl Engine {
                 open.insert(whole);
                 continue;
             };
-            let free = if ring.quarantined { 0 } else { ring.free_run_blocks() };
+            // A record that failed here may be whole all the same. Another log has it, too, so that nothing needs
+            // this copy, but a recovery that finds it first counts it as used.
+            let may_hold_twin = ring.quarantined || ring.failures > 0;
+            let free = if may_hold_twin { 0 } else { ring.free_run_blocks() };
             for (start, end) in ring.run(ring.position, free) {
                 open.insert(self.log_bytes(index, start, end));
             }

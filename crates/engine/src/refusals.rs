@@ -69,30 +69,31 @@ impl Engine {
         }
     }
 
-    /// Blocks that were at the front of the stage, the first at position `front`, cannot be made durable now. Those
-    /// who wait for one of them get `error`; the blocks go to the end of the stage.
+    /// Blocks that were at the front of the stage, the first at position `front`, cannot be made durable now. The blocks
+    /// go to the end of the stage, and those who wait for one of them get `error`.
     pub(crate) fn put_off(&mut self, blocks: Vec<(u64, StagedBlock)>, error: &RequestError) {
         let Some(first) = blocks.iter().map(|(position, _)| *position).min() else { return };
         let numbers: Vec<u64> = blocks.iter().map(|(_, staged)| staged.block).collect();
-        self.refuse_writes_of(&numbers, error);
-        let relied_on = !self.acknowledges_durable();
-        if relied_on {
-            // What they cover was acknowledged before, and is not durable.
-            self.refuse_barriers_past(first, error);
-        }
-        if matches!(self.phase, Phase::Draining) {
-            if relied_on {
-                let detail = &error.detail;
-                self.fail(format!(
-                    "blocks that were acknowledged, not flushed, are lost: {detail}"
-                ));
+        let (relied_on, stops) =
+            (!self.acknowledges_durable(), matches!(self.phase, Phase::Draining));
+        if !stops {
+            // Before anybody is refused: a write in place that goes on for that must find them, or they would come
+            // home over it later.
+            for (_, staged) in blocks {
+                self.stage.put_back(staged);
             }
+            self.commit.note_staged(self.now);
+        }
+        self.refuse_writes_of(&numbers, error);
+        if !relied_on {
             return;
         }
-        for (_, staged) in blocks {
-            self.stage.put_back(staged);
+        // What they cover was acknowledged before, and is not durable.
+        self.refuse_barriers_past(first, error);
+        if stops {
+            let detail = &error.detail;
+            self.fail(format!("blocks that were acknowledged, not flushed, are lost: {detail}"));
         }
-        self.commit.note_staged(self.now);
     }
 
     /// Writes of any of these blocks that wait to become durable, or to begin.

@@ -4,8 +4,9 @@
 //! where the torn one stands, and a power cut may tear that one so that the rest of the torn record is whole:
 //! a lost sector of padding or payload, written anew with the same bytes. Then two sound records would have one
 //! sequence, and nothing would say which of them was acknowledged. So before the first record after a recovery
-//! the beginning of all remains is overwritten with zeros, durably. If the power goes in the middle of that the
-//! torn record is torn as before, or whole, and nothing that contradicts it was acknowledged.
+//! the first sector of all remains is overwritten with zeros, durably. That one alone: if the power goes in the
+//! middle of it the record is as torn as before. Zeros further on could be just what it lacks, and once whole it
+//! would stand over what was written in place since, and acknowledged.
 
 use crate::dispatch::Purpose;
 use crate::engine::Engine;
@@ -39,7 +40,7 @@ impl Engine {
     pub(super) fn clears_torn_records(&mut self) -> bool {
         let Some(offset) = self.commit.torn.offsets.last().copied() else { return false };
         if !std::mem::replace(&mut self.commit.torn.is_clearing, true) {
-            let parts = vec![Payload::Zeros(self.setup.layout.log_block_bytes as usize)];
+            let parts = vec![Payload::Zeros(self.setup.properties.sector_bytes as usize)];
             let durable = self.flusher.is_needed() && !is_made(Mistake::TornClearedVolatile);
             self.issue(Class::Durable, Purpose::Torn, Command::Write { offset, parts, durable });
         }
