@@ -42,7 +42,7 @@ pub(crate) fn run(root: &Path) -> bool {
     }
     steps.push(step("tests", || run_tests(root, &mut tests)));
     steps.push(step("protocol", || protocol::run(root, &[])));
-    steps.push(step("simulate", || simulate::fresh(root)));
+    steps.push(step("simulate", || simulate::repeated(root)));
     print_summary(&steps, &tests, started.elapsed());
     steps.iter().all(|step| step.succeeded)
 }

@@ -21,7 +21,7 @@ use std::process::ExitCode;
 
 const USAGE: &str =
     "usage: cargo xtask tidy   check the rules of STYLE.md that a program can decide
-       cargo xtask ci     format, tidy, clippy, cargo-deny where installed, every test, fresh seeds
+       cargo xtask ci     format, tidy, clippy, cargo-deny where installed, every test, lives of the swarm
        cargo xtask sim    lives of volumes under faults: --seed N, --seeds A..B, --minutes M, --fresh COUNT, --steer COUNT
        cargo xtask planted [NAMES]   make each planted mistake and see which rungs of SAFETY.md find it
        cargo xtask mutants PART [--only RE]   small changes to codec, map, recovery, volume, arrays, nbd or uring: which does no test notice?

@@ -11,6 +11,7 @@ pub(crate) const USAGE: &str =
        nearhead-sim --minutes M       new seeds for so long, and those of seeds.txt; the other half of it is steered
        nearhead-sim --steer COUNT     so many lives steered towards company of activities not met yet
 options: --ops N        steps of each life (1000)
+         --first N      with --fresh: the first of them, instead of one never taken before
          --steer COUNT  so many steered lives after the others
          --campaign N   this campaign, not a new one
          --budget B     survive or detect, instead of as the seed likes
@@ -34,6 +35,8 @@ pub(crate) struct Arguments {
     pub(crate) bends: Vec<Bend>,
     /// Lives of a campaign, and which.
     pub(crate) steered: u64,
+    /// The first of the fresh seeds.
+    pub(crate) first: Option<u64>,
     pub(crate) campaign: Option<u64>,
     pub(crate) without: Vec<FaultKind>,
     pub(crate) budget: Option<FaultBudget>,
@@ -52,6 +55,7 @@ impl Arguments {
             steps: None,
             bends: Vec::new(),
             steered: 0,
+            first: None,
             campaign: None,
             without: Vec::new(),
             budget: None,
@@ -97,6 +101,7 @@ impl Arguments {
                 self.bends = value.split(',').map(str::parse).collect::<Result<_, _>>()?;
             }
             "--steer" => self.steered = number(word, value)?,
+            "--first" => self.first = Some(number(word, value)?),
             "--campaign" => self.campaign = Some(number(word, value)?),
             "--budget" => {
                 self.budget = Some(match value {
@@ -157,7 +162,8 @@ impl Arguments {
             Seeds::One(first) | Seeds::Range { first, .. } => first,
             Seeds::Fresh { .. } | Seeds::Minutes(_) => {
                 let now = SystemTime::now().duration_since(UNIX_EPOCH);
-                now.map_or(0, |now| now.as_secs() % 1_000_000_000) * 100_000
+                let fresh = || now.map_or(0, |now| now.as_secs() % 1_000_000_000) * 100_000;
+                self.first.unwrap_or_else(fresh)
             }
         }
     }
