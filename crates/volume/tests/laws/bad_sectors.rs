@@ -177,6 +177,46 @@ fn a_home_that_stays_bad_is_tried_ever_more_rarely_and_told() {
     asked.mend_and_check("one bad home");
 }
 
+/// Of two writes in place that wait for a block on its way, the first is refused with it: the second one goes on, and
+/// what is put off must not come back over it.
+#[test]
+fn what_is_put_off_does_not_come_back_over_a_write_in_place_that_was_acknowledged() {
+    for ack in [AckMode::Durable, AckMode::Flush] {
+        let options =
+            Options { logged_write_bytes_max: Some(32 << 10), ..scarce("singlelog", ack) };
+        let mut asked = Asked::new(options, 1);
+        let layout = asked.harness.volume().superblock().layout;
+        let home = |block: u64| layout.home(block * 4096).unwrap().device_offset;
+        let (targets, filling) = ((20..240).step_by(20), 240..480);
+        let write = |start: u64, count: u64| Step::Write { start, count, fua: true };
+        // Nothing of it is blank: a write in place over it need not wait for the blank map.
+        asked.apply(&write(0, 240 * BLOCK_SECTORS));
+        asked.apply(&Step::Settle);
+        // The last sector of each of them; with some the log is filled, and stays full.
+        let bad = targets.clone().chain(filling.clone());
+        let bad = bad.map(|block| home(block) + 7 * 512..home(block) + 8 * 512).collect();
+        asked.harness.volume().disk_mut().set_trouble(Trouble { bad, ..Trouble::default() });
+        for block in filling {
+            asked.apply(&write(block * BLOCK_SECTORS, BLOCK_SECTORS));
+            asked.apply(&Step::Settle);
+            if !asked.harness.failed.is_empty() {
+                break;
+            }
+        }
+        for target in targets {
+            let (block, before) = (target * BLOCK_SECTORS, asked.harness.failed.len());
+            asked.apply(&write(block, BLOCK_SECTORS));
+            for _ in 0..2 {
+                // It ends before the bad sector.
+                asked.apply(&write(block - 96, 96 + 5));
+            }
+            asked.apply(&Step::Settle);
+            assert!(asked.harness.failed.len() > before, "nothing was put off: {target}");
+        }
+        asked.mend_and_check(&format!("{ack:?}"));
+    }
+}
+
 #[test]
 fn a_disk_that_writes_nothing_any_more_fails_the_volume() {
     for preset in LOGGING {
