@@ -197,7 +197,8 @@ impl Engine {
         self.snapshotter.number
     }
 
-    /// Device bytes of logs and journal that the next records may overwrite, but for those of the record on its way.
+    /// Device bytes of logs and journal that the next records may overwrite, but for those of the record on its way, and
+    /// of logs in which the last record failed.
     pub fn open_space(&self) -> RangeSet {
         let mut open = RangeSet::new();
         for index in 0..self.logs.count() {
@@ -207,8 +208,8 @@ impl Engine {
                 continue;
             };
             // A record that failed here may be whole all the same. Another log has it, too, so that nothing needs
-            // this copy, but a recovery that finds it first counts it as used.
-            let may_hold_twin = ring.quarantined || ring.failures > 0;
+            // this copy, but a recovery counts it as used.
+            let may_hold_twin = ring.failures > 0;
             let free = if may_hold_twin { 0 } else { ring.free_run_blocks() };
             for (start, end) in ring.run(ring.position, free) {
                 open.insert(self.log_bytes(index, start, end));

@@ -11,7 +11,7 @@ pub(crate) const USAGE: &str =
        nearhead-sim --minutes M       new seeds for so long, and those of seeds.txt; the other half of it is steered
        nearhead-sim --steer COUNT     so many lives steered towards company of activities not met yet
 options: --ops N        steps of each life (1000)
-         --first N      with --fresh: the first of them, instead of one never taken before
+         --first N      the first of the new seeds, instead of one never taken before
          --steer COUNT  so many steered lives after the others
          --campaign N   this campaign, not a new one
          --budget B     survive or detect, instead of as the seed likes
