@@ -22,6 +22,9 @@ const PAGE_BYTES: u64 = 4096;
 /// bulk past the page cache; and as much again, for the sync that is under way.
 const UNSYNCED_PAGES_MAX: usize = 1024;
 
+/// Pages written since a sync began, 128 KiB, up to which the next one is over soon.
+const SOON_SYNCED_PAGES_MAX: usize = 32;
+
 /// The state of a file that is written through the page cache.
 #[derive(Debug, Default)]
 pub(crate) struct PageCache {
@@ -119,6 +122,11 @@ impl PageCache {
         pages.unsynced.len() >= UNSYNCED_PAGES_MAX
             || pages_of(offset, len)
                 .any(|page| pages.unsynced.contains(&page) || pages.syncing.contains(&page))
+    }
+
+    /// Whether a sync has little to bring to the disk now.
+    pub(crate) fn is_soon_synced(&self) -> bool {
+        lock(&self.pages).unsynced.len() <= SOON_SYNCED_PAGES_MAX
     }
 
     /// A write there was made, or a part of it.
@@ -246,6 +254,18 @@ mod tests {
             unknown.sync_range((0, 4096), "a.img", || panic!("not known to be durable")),
             None
         );
+    }
+
+    #[test]
+    fn a_sync_of_much_is_not_one_that_is_over_soon() {
+        let cache = PageCache::default();
+        assert!(cache.is_soon_synced());
+        cache.note_written(0, SOON_SYNCED_PAGES_MAX as u64 * PAGE_BYTES);
+        assert!(cache.is_soon_synced());
+        cache.note_written(1 << 30, 1);
+        assert!(!cache.is_soon_synced());
+        cache.sync_begins();
+        assert!(cache.is_soon_synced(), "the rest is for the one that is under way");
     }
 
     #[test]

@@ -58,7 +58,7 @@ pub(crate) struct Target {
     /// The same file through the page cache: for reads, and for writes as well if `page_cache` is there.
     cached: Option<OwnedFd>,
     /// What is to be kept in mind where writes go through the page cache.
-    page_cache: Option<PageCache>,
+    pub(crate) page_cache: Option<PageCache>,
     pub(crate) properties: Properties,
     pub(crate) read_only: bool,
     pub(crate) direct: bool,

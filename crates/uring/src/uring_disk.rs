@@ -12,11 +12,13 @@
 //! the owner has answers to give first, which must not wait for it.
 //!
 //! Where writes go through the page cache, small ones of whole pages are copied there by `submit`: that is all the
-//! kernel's worker would do. Syncs are shared (`shared_sync.rs`).
+//! kernel's worker would do. Syncs are shared (`shared_sync.rs`); one that has much to bring to the disk is for the
+//! kernel's worker, since whoever owns the disk can take in the next requests meanwhile.
 
 use crate::blocking::{call, sync_alone};
 use crate::helper::Helper;
 use crate::job::{Job, Operation, Progress};
+use crate::page_cache::PageCache;
 use crate::pool::ReadPool;
 use crate::ring::Ring;
 use crate::shared_sync::SharedSync;
@@ -192,7 +194,11 @@ impl UringDisk {
             }
             return;
         }
-        if self.syncs.is_for_one() && self.target.is_file_on_flash() && !self.ring.is_urgent() {
+        let is_made_here = self.syncs.is_for_one()
+            && self.target.is_file_on_flash()
+            && !self.ring.is_urgent()
+            && self.target.page_cache.as_ref().is_none_or(PageCache::is_soon_synced);
+        if is_made_here {
             if let Some(job) = self.syncs.take_waiting().pop() {
                 self.alone = Alone::Kicked(job);
             }
