@@ -43,6 +43,9 @@ pub struct BenchArgs {
     /// Small sizes and few rounds: shows that everything runs, not how fast it is.
     #[arg(long)]
     pub quick: bool,
+    /// Of `served` only the loads whose names in the table of rows begin like this: `fua_1`, `read`
+    #[arg(long, value_delimiter = ',', value_name = "LOAD")]
+    pub loads: Vec<String>,
     /// Measures the memory of an idle volume in this process; `bench` starts itself like this.
     #[arg(long, hide = true)]
     pub measure_idle: bool,
@@ -50,18 +53,20 @@ pub struct BenchArgs {
 
 /// How much work the benches do.
 #[derive(Clone, Copy, Debug)]
-struct Effort {
+struct Effort<'a> {
     quick: bool,
+    /// Which loads of a served volume; all if there is none.
+    loads: &'a [String],
 }
 
-impl Effort {
+impl Effort<'_> {
     /// The full amount, or the quick one.
     fn pick<T>(self, full: T, quick: T) -> T {
         if self.quick { quick } else { full }
     }
 }
 
-type Bench = fn(Effort, &Path) -> Result<Vec<Row>, String>;
+type Bench = fn(Effort<'_>, &Path) -> Result<Vec<Row>, String>;
 
 /// How long the disk alone is tried, before and after a bench that uses it.
 const TRIAL: Duration = Duration::from_millis(500);
@@ -114,7 +119,7 @@ pub fn run(args: &BenchArgs) -> Result<(), String> {
         format!("bench: cannot {what} {}: {error}", path.display())
     };
     fs::create_dir_all(&args.out).map_err(|error| cannot("make the folder", &args.out, error))?;
-    let effort = Effort { quick: args.quick };
+    let effort = Effort { quick: args.quick, loads: &args.loads };
     let (mut rows, mut machines) = (Vec::new(), Vec::new());
     for (name, disturbed, bench) in BENCHES {
         if wished.is_empty() || wished.iter().any(|wish| means(wish, name)) {

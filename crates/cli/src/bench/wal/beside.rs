@@ -387,7 +387,7 @@ mod tests {
 
     #[test]
     fn every_scheduler_has_every_writer_and_no_case_twice() {
-        let cases = cases("bfq", Effort { quick: false });
+        let cases = cases("bfq", Effort { quick: false, loads: &[] });
         let mut names: Vec<String> = cases
             .iter()
             .map(|it| format!("{} {} {}", it.who.name(), it.bulk.name(), it.rate.name()))
