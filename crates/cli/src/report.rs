@@ -105,6 +105,8 @@ pub struct Counters {
     pub swaps: u64,
     pub swapped_bytes: u64,
     pub spills: u64,
+    #[serde(default)]
+    pub alone_home: u64,
     pub stage_waits: u64,
     pub device_flushes: u64,
     pub checksum_retries: u64,
@@ -345,9 +347,10 @@ impl StatusReport {
         line(
             "written",
             format!(
-                "{} logged, {} in place; {} times a log had no room",
+                "{} logged, {} in place ({} small writes that came alone); {} times a log had no room",
                 ByteSize(counters.logged_bytes),
                 ByteSize(counters.in_place_bytes),
+                counters.alone_home,
                 counters.spills
             ),
         );
@@ -418,6 +421,7 @@ impl Counters {
             swaps: stats.swaps,
             swapped_bytes: stats.swapped_bytes,
             spills: stats.spills,
+            alone_home: stats.alone_home,
             stage_waits: stats.stage_waits,
             device_flushes: stats.device_flushes,
             checksum_retries: stats.checksum_retries,

@@ -56,12 +56,16 @@ impl Engine {
             && self.invalidations.committed() >= barrier.invalid_target
     }
 
+    /// Small writes that stood before `position`, and went home by themselves, are durable.
+    pub(crate) fn answer_who_went_home(&mut self, position: u64) {
+        for waiter in self.commit.take_durable(position) {
+            self.count_in_place(waiter.written);
+            self.reply(waiter.id, Ok(Vec::new()));
+        }
+    }
+
     pub(crate) fn release_waiters(&mut self) {
-        let committed = self.commit.committed;
-        let waiters = &mut self.commit.durable_waiters;
-        let done = waiters.iter().take_while(|waiter| waiter.target <= committed).count();
-        let done: Vec<_> = waiters.drain(..done).collect();
-        for waiter in done {
+        for waiter in self.commit.take_durable(self.commit.committed) {
             self.count_logged(waiter.written);
             self.reply(waiter.id, Ok(Vec::new()));
         }

@@ -95,6 +95,7 @@ pub struct Cleaning {
 
 /// Everything an engine is told.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "independent choices, not a state")]
 pub struct Config {
     /// When a write is acknowledged.
     pub ack: Ack,
@@ -104,6 +105,9 @@ pub struct Config {
     pub admission: AdmissionPolicy,
     /// Writes up to this size are logged, in bytes; 0 logs nothing.
     pub logged_write_bytes_max: u32,
+    /// A small write that waits alone goes home at once, if no log holds anything of it: for disks where no head
+    /// moves, on which a log is worth its copying only if it gathers many writes.
+    pub lone_writes_go_home: bool,
     /// How logs are emptied.
     pub cleaning: Cleaning,
     /// Most bytes of small writes waiting in memory.

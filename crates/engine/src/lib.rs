@@ -14,6 +14,7 @@
 mod activity;
 pub mod admission;
 mod allocation;
+mod alone_home;
 mod barrier;
 mod blanks;
 pub mod chunks;

@@ -10,21 +10,13 @@ use crate::engine::{Active, Body, Engine};
 use crate::in_place::{Action, SmallWrite};
 use crate::request::{ErrorKind, Hint, RequestId};
 use crate::sectors::{BLOCK_SECTORS, SECTOR, blocks_of};
-use crate::stage::Piece;
+use crate::stage::{Group, Piece};
 use nearhead_disk::Payload;
 use nearhead_planted::{Mistake, is_made};
 use std::ops::Range;
 
 /// A write-zeroes up to this many bytes is logged (it costs one item of a record, no payload).
 const LOGGED_ZEROES_BYTES_MAX: u64 = 256 << 10;
-
-/// Which block of an atomic write comes next, if any.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Group {
-    None,
-    First,
-    Next,
-}
 
 impl Engine {
     /// Whether anything is ever logged on this volume.
@@ -197,8 +189,7 @@ impl Engine {
         for (block, first, len) in blocks_of(start, (data.len() / SECTOR) as u64) {
             let bytes = usize::from(len) * SECTOR;
             let piece = Piece { first, len, data: data.slice(from..from + bytes) };
-            let glued = *group == Group::Next && !is_made(Mistake::AtomicWriteSplit);
-            self.stage.put(block, piece, glued);
+            self.stage.put(block, piece, *group);
             if *group == Group::First {
                 *group = Group::Next;
             }

@@ -28,6 +28,8 @@ const ATTEMPTS_MAX: u32 = 3;
 /// A batch on its way home.
 #[derive(Debug)]
 pub(crate) struct Spill {
+    /// It went home for being alone, not for want of room (`alone_home.rs`).
+    is_alone: bool,
     /// Transfers still under way.
     remaining: usize,
     /// Whether a flush must follow them.
@@ -54,6 +56,31 @@ struct Follows {
 }
 
 impl Spill {
+    /// One of so many `transfers`, of what stood at the front of the stage up to `stage_end`.
+    fn new(transfers: usize, is_flusher_needed: bool, front: u64, stage_end: u64) -> Self {
+        Self {
+            is_alone: false,
+            remaining: transfers,
+            volatile: is_flusher_needed && transfers > 1,
+            front,
+            stage_end,
+            attempts: 0,
+            failed: Vec::new(),
+            problem: None,
+            follows: None,
+        }
+    }
+
+    /// The same, for what waited alone.
+    pub(crate) fn alone(
+        transfers: usize,
+        is_flusher_needed: bool,
+        front: u64,
+        stage_end: u64,
+    ) -> Self {
+        Self { is_alone: true, ..Self::new(transfers, is_flusher_needed, front, stage_end) }
+    }
+
     /// Whether the transfers are done, and what follows them is not.
     pub(crate) fn is_written(&self) -> bool {
         self.follows.is_some()
@@ -86,16 +113,8 @@ impl Engine {
         self.note_stage_taken();
         self.stats.spills += 1;
         let commands = self.spill_commands(&self.taken.blocks, false);
-        self.spill = Some(Spill {
-            remaining: commands.len(),
-            volatile: self.flusher.is_needed() && commands.len() > 1,
-            front,
-            stage_end: self.stage.front(),
-            attempts: 0,
-            failed: Vec::new(),
-            problem: None,
-            follows: None,
-        });
+        let is_needed = self.flusher.is_needed();
+        self.spill = Some(Spill::new(commands.len(), is_needed, front, self.stage.front()));
         self.issue_spill(commands);
     }
 
@@ -200,7 +219,7 @@ impl Engine {
     }
 
     /// The writes that bring blocks home, neighbours merged unless each is to be written `alone`.
-    fn spill_commands(&self, blocks: &[StagedBlock], alone: bool) -> Vec<Command> {
+    pub(crate) fn spill_commands(&self, blocks: &[StagedBlock], alone: bool) -> Vec<Command> {
         let mut pieces: Vec<(u64, Payload, bool)> = Vec::new();
         for staged in blocks {
             let alone = alone || self.failed_homes.is_suspect(staged.block);
@@ -279,6 +298,9 @@ impl Engine {
         let Some(spill) = self.spill.as_mut().filter(|spill| !spill.failed.is_empty()) else {
             return false;
         };
+        if spill.is_alone {
+            return self.spill_alone_failed();
+        }
         let failed = std::mem::take(&mut spill.failed);
         spill.attempts += 1;
         let (attempts, front) = (spill.attempts, spill.front);
@@ -323,6 +345,16 @@ impl Engine {
         false
     }
 
+    /// What went home alone goes into a log: nothing of it counts as written.
+    fn spill_alone_failed(&mut self) -> bool {
+        let Some(spill) = self.spill.take() else { return true };
+        let kind = spill.problem.map_or(DiskErrorKind::Io, |(kind, _)| kind);
+        self.log_after_all(spill.front, kind);
+        self.commit.committed = spill.stage_end;
+        self.retry_blocked();
+        true
+    }
+
     /// Ends the spill if it is done. True while records that carry staged blocks must wait.
     pub(crate) fn continue_spill(&mut self) -> bool {
         let Some(spill) = &self.spill else { return false };
@@ -331,9 +363,15 @@ impl Engine {
         if !is_flushed || self.invalidations.committed() < follows.invalid_target {
             return false;
         }
-        self.commit.committed = spill.stage_end;
+        let (stage_end, is_alone) = (spill.stage_end, spill.is_alone);
+        self.commit.committed = stage_end;
         self.spill = None;
+        if is_alone {
+            self.answer_who_went_home(stage_end);
+        }
         self.retry_waiting_for_room();
+        // It waits for a spill to end, and there may be no other event.
+        self.advance_checkpoint();
         false
     }
 }

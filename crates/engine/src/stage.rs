@@ -11,6 +11,7 @@ use nearhead_disk::Payload;
 use nearhead_planted::{Mistake, is_made};
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
+use std::ops::Range;
 
 use crate::sectors::{BLOCK_SECTORS, SECTOR};
 
@@ -52,6 +53,19 @@ pub(crate) struct StagedBlock {
     pub(crate) pieces: Vec<Piece>,
     /// Must be in the same record as the block before it (atomic writes).
     pub(crate) glued: bool,
+    /// Holds something of an atomic write, be it the only block of it.
+    pub(crate) atomic: bool,
+}
+
+/// What a block is to an atomic write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Group {
+    /// Nothing.
+    None,
+    /// Its first block.
+    First,
+    /// One behind the first.
+    Next,
 }
 
 impl StagedBlock {
@@ -152,17 +166,20 @@ impl Stage {
     }
 
     /// Stages `piece` of `block`, replacing what it covers.
-    pub(crate) fn put(&mut self, block: u64, piece: Piece, glued: bool) {
+    pub(crate) fn put(&mut self, block: u64, piece: Piece, group: Group) {
         let added = usize::from(piece.len) * SECTOR;
+        let atomic = group != Group::None && !is_made(Mistake::AtomicWriteSplit);
         if let Some(position) = self.index.get(&block) {
             let staged = &mut self.queue[(position - self.front) as usize];
             let before = staged.sectors();
             staged.put(piece);
+            staged.atomic |= atomic;
             self.bytes += (staged.sectors() - before) as usize * SECTOR;
             return;
         }
         self.index.insert(block, self.end());
-        self.queue.push_back(StagedBlock { block, pieces: vec![piece], glued });
+        let glued = group == Group::Next && atomic;
+        self.queue.push_back(StagedBlock { block, pieces: vec![piece], glued, atomic });
         self.bytes += added;
     }
 
@@ -200,10 +217,10 @@ impl Stage {
         blocks
     }
 
-    /// Blocks at the front that belong to no atomic group.
+    /// Blocks at the front that belong to no atomic write.
     pub(crate) fn singles_at_front(&self) -> usize {
-        let glued = self.queue.iter().position(|staged| staged.glued);
-        glued.map_or(self.queue.len(), |first| first - 1)
+        let first = self.queue.iter().position(|staged| staged.atomic);
+        first.unwrap_or(self.queue.len())
     }
 
     /// Blocks of the atomic group at the front, or 1.
@@ -225,7 +242,30 @@ impl Stage {
         for piece in newer {
             staged.put(piece);
         }
+        staged.atomic |= block.atomic;
         self.bytes += (staged.sectors() - before) as usize * SECTOR;
+    }
+
+    /// The home sectors of all that is staged, if that is one run of at most `sectors_max` and nothing of it is part
+    /// of an atomic write.
+    pub(crate) fn lone_run(&self, sectors_max: u64) -> Option<Range<u64>> {
+        let mut run: Option<Range<u64>> = None;
+        for staged in &self.queue {
+            let [piece] = staged.pieces.as_slice() else { return None };
+            let first = staged.block * BLOCK_SECTORS;
+            let (start, end) = (first + u64::from(piece.first), first + u64::from(piece.end()));
+            let from = match run {
+                Some(run) if run.end != start => return None,
+                Some(run) => run.start,
+                None => start,
+            };
+            let is_long = end - from > sectors_max;
+            if is_long || (staged.atomic && !is_made(Mistake::AloneThoughAtomic)) {
+                return None;
+            }
+            run = Some(from..end);
+        }
+        run
     }
 
     /// Every staged block, oldest first.
@@ -233,17 +273,14 @@ impl Stage {
         self.queue.iter().map(|staged| staged.block)
     }
 
-    /// Whether the front is part of an atomic write of several blocks.
+    /// Whether the front is part of an atomic write, of several blocks or of parts of one.
     pub(crate) fn front_is_group(&self) -> bool {
-        self.queue.get(1).is_some_and(|staged| staged.glued)
+        self.queue.front().is_some_and(|staged| staged.atomic)
     }
 
-    /// The blocks that belong to no atomic write of several: only those can go home.
+    /// The blocks that belong to no atomic write: only those can go home, where each sector is old or new by itself.
     pub(crate) fn singles(&self) -> impl Iterator<Item = u64> + '_ {
-        let next_is_glued = |at: usize| self.queue.get(at + 1).is_some_and(|staged| staged.glued);
-        let blocks = self.queue.iter().enumerate();
-        let singles = blocks.filter(move |(at, staged)| !staged.glued && !next_is_glued(*at));
-        singles.map(|(_, staged)| staged.block)
+        self.queue.iter().filter(|staged| !staged.atomic).map(|staged| staged.block)
     }
 
     /// Position before which everything has been taken.
@@ -296,8 +333,8 @@ mod tests {
     #[test]
     fn a_newer_piece_cuts_the_older_ones_it_covers() {
         let mut stage = Stage::default();
-        stage.put(5, piece(0, 8), false);
-        stage.put(5, piece(2, 3), false);
+        stage.put(5, piece(0, 8), Group::None);
+        stage.put(5, piece(2, 3), Group::None);
         let ranges: Vec<_> =
             stage.get(5).unwrap().pieces.iter().map(|p| (p.first, p.len)).collect();
         assert_eq!(ranges, [(0, 2), (2, 3), (5, 3)]);
@@ -308,14 +345,14 @@ mod tests {
     #[test]
     fn a_block_that_comes_back_stands_last_and_covers_nothing_newer() {
         let mut stage = Stage::default();
-        stage.put(5, piece(0, 4), false);
-        stage.put(6, piece(0, 8), false);
+        stage.put(5, piece(0, 4), Group::None);
+        stage.put(6, piece(0, 8), Group::None);
         let back = stage.take_front(1).remove(0);
         stage.put_back(back.clone());
         assert_eq!(stage.blocks().collect::<Vec<_>>(), [6, 5]);
         assert_eq!((stage.bytes(), stage.end()), (6144, 3));
         let back = stage.take_front(2).remove(1);
-        stage.put(5, Piece { data: Payload::Zeros(2 * SECTOR), ..piece(3, 2) }, false);
+        stage.put(5, Piece { data: Payload::Zeros(2 * SECTOR), ..piece(3, 2) }, Group::None);
         stage.put_back(back);
         let found: Vec<_> = stage.get(5).unwrap().pieces.iter().map(|p| (p.first, p.len)).collect();
         assert_eq!(found, [(0, 3), (3, 2)]);
@@ -326,9 +363,9 @@ mod tests {
     #[test]
     fn glued_blocks_are_taken_together_or_not_at_all() {
         let mut stage = Stage::default();
-        stage.put(1, piece(0, 8), false);
-        stage.put(2, piece(0, 8), false);
-        stage.put(3, piece(0, 8), true);
+        stage.put(1, piece(0, 8), Group::None);
+        stage.put(2, piece(0, 8), Group::First);
+        stage.put(3, piece(0, 8), Group::Next);
         assert_eq!(stage.measure_front(2, 1000).blocks, 1, "1 alone: 2 and 3 would make three");
         assert_eq!(stage.take_front(1).len(), 1);
         assert_eq!(stage.measure_front(2, 1000), Front { blocks: 2, chunks: 2, sectors: 16 });
@@ -337,16 +374,42 @@ mod tests {
     }
 
     #[test]
-    fn what_is_part_of_a_group_is_no_single() {
+    fn what_is_staged_is_a_lone_run_only_if_it_is_one_transfer_and_nothing_atomic() {
+        let mut stage = Stage::default();
+        assert_eq!(stage.lone_run(128), None, "nothing");
+        stage.put(5, piece(2, 6), Group::None);
+        assert_eq!(stage.lone_run(128), Some(42..48));
+        stage.put(6, piece(0, 8), Group::None);
+        stage.put(7, piece(0, 3), Group::None);
+        assert_eq!(stage.lone_run(128), Some(42..59));
+        assert_eq!(stage.lone_run(16), None, "too long");
+        stage.put(8, piece(0, 8), Group::None);
+        assert_eq!(stage.lone_run(128), None, "a gap");
+        stage.take_front(3);
+        assert_eq!(stage.lone_run(128), Some(64..72));
+        stage.put(8, piece(0, 8), Group::First);
+        assert_eq!(stage.lone_run(128), None, "an atomic write of one block");
+        stage.put(8, piece(0, 8), Group::None);
+        assert_eq!(stage.lone_run(128), None, "it may still hold a part of one");
+    }
+
+    #[test]
+    fn what_is_part_of_an_atomic_write_is_no_single() {
         let mut stage = Stage::default();
         let singles = |stage: &Stage| stage.singles().collect::<Vec<_>>();
-        stage.put(2, piece(0, 8), false);
-        assert_eq!(singles(&stage), [2]);
-        stage.put(3, piece(0, 8), true);
-        assert!(singles(&stage).is_empty());
-        stage.put(7, piece(0, 8), false);
-        stage.put(9, piece(0, 8), false);
-        stage.put(8, piece(0, 8), true);
-        assert_eq!(singles(&stage), [7]);
+        stage.put(1, piece(0, 8), Group::None);
+        assert_eq!((singles(&stage), stage.front_is_group()), (vec![1], false));
+        stage.put(2, piece(0, 8), Group::First);
+        stage.put(3, piece(0, 8), Group::Next);
+        stage.put(7, piece(0, 8), Group::None);
+        stage.put(9, piece(0, 2), Group::First);
+        stage.put(8, piece(0, 8), Group::None);
+        assert_eq!(singles(&stage), [1, 7, 8], "nor an atomic write of a part of a block");
+        assert_eq!(stage.singles_at_front(), 1);
+        stage.take_front(1);
+        assert!(stage.front_is_group() && stage.singles_at_front() == 0);
+        assert_eq!(stage.group_at_front(), 2);
+        stage.take_front(3);
+        assert!(stage.front_is_group() && stage.group_at_front() == 1);
     }
 }

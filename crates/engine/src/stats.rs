@@ -39,6 +39,8 @@ pub struct Stats {
     pub swapped_bytes: u64,
     /// Times a small write found no room in any log and went in place.
     pub spills: u64,
+    /// Small writes that went home at once because they waited alone.
+    pub alone_home: u64,
     /// Times a small write waited for room in memory.
     pub stage_waits: u64,
     /// Device flushes.

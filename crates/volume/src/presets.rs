@@ -146,6 +146,7 @@ pub fn default_config(superblock: &Superblock, properties: &Properties, width: u
             background_commands_max: background_commands_max.saturating_mul(width),
         },
         logged_write_bytes_max: superblock.logged_write_bytes_max,
+        lone_writes_go_home: false,
         cleaning: Cleaning {
             period: None,
             idle_after: Some(Nanos::from_secs(30)),

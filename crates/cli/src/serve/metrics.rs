@@ -126,6 +126,7 @@ pub fn render(report: &StatusReport) -> String {
         ("swaps_total", "Logs moved to a cold place", counters.swaps),
         ("swapped_bytes_total", "Bytes moved so", counters.swapped_bytes),
         ("log_full_total", "Small writes that found no room in any log", counters.spills),
+        ("alone_home_total", "Small writes that waited alone and went home", counters.alone_home),
         ("stage_waits_total", "Small writes that waited for memory", counters.stage_waits),
         ("device_flushes_total", "Flushes of the device", counters.device_flushes),
         ("unreadable_total", "Reads refused for a wrong checksum", counters.unreadable),

@@ -142,7 +142,9 @@ fn open_volume(
     start: std::time::Instant,
 ) -> Result<Served, String> {
     let (mut bad, mut ack) = (None, Ack::Flush);
+    let has_no_head = !target.disk.properties().rotational;
     let mut volume = Volume::open(target.disk, start, |superblock, config| {
+        config.lone_writes_go_home = has_no_head && !superblock.layout.logs_are_apart();
         bad = args.configure(superblock, config).err();
         ack = config.ack;
     })

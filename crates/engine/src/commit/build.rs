@@ -73,6 +73,9 @@ impl Engine {
             return;
         }
         self.blanks.forget_spill();
+        if wants_stage && !wants_other && self.sends_home_alone() {
+            return;
+        }
         let content = self.choose_content(wants_stage);
         let tells = content.tells && self.commit.tell_wanted;
         if content.is_empty() && !tells && self.commit.claims_wanted.is_empty() {

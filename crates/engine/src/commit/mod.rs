@@ -158,6 +158,20 @@ impl Commit {
         self.wanted = self.wanted.max(position);
     }
 
+    /// What stood behind `front` does not become durable there: who waits for any of it waits for `position`.
+    pub(crate) fn postpone(&mut self, front: u64, position: u64) {
+        for waiter in self.durable_waiters.iter_mut().filter(|waiter| waiter.target > front) {
+            waiter.target = position;
+        }
+    }
+
+    /// Those who waited for what stands before `position`.
+    pub(crate) fn take_durable(&mut self, position: u64) -> Vec<DurableWaiter> {
+        let waiters = &mut self.durable_waiters;
+        let done = waiters.iter().take_while(|waiter| waiter.target <= position).count();
+        waiters.drain(..done).collect()
+    }
+
     /// A block was staged.
     pub(crate) fn note_staged(&mut self, now: Nanos) {
         self.staged_since.get_or_insert(now);

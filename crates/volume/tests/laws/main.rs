@@ -5,6 +5,7 @@
 #![allow(clippy::single_range_in_vec_init, reason = "one range is what is meant")]
 
 mod after_recovery;
+mod alone_home;
 mod bad_sectors;
 mod bad_slot;
 mod blank_map;

@@ -50,6 +50,8 @@ pub(crate) struct Options {
     pub(crate) watermark_pct: Option<u8>,
     /// The disk was damaged on purpose, and opening may tell of it.
     pub(crate) is_damaged: bool,
+    /// Small writes that wait alone go home.
+    pub(crate) lone_writes_go_home: bool,
 }
 
 impl Options {
@@ -69,6 +71,7 @@ impl Options {
             logs_are_scarce: false,
             watermark_pct: Some(70),
             is_damaged: false,
+            lone_writes_go_home: false,
         }
     }
 
@@ -90,6 +93,7 @@ impl Options {
             logs_are_scarce: false,
             watermark_pct: Some(70),
             is_damaged: false,
+            lone_writes_go_home: false,
         }
     }
 
@@ -127,6 +131,7 @@ impl Options {
         config.cleaning.swap_idle_after = Nanos::ZERO;
         config.cleaning.swap_above_pct = self.swap_above_pct;
         config.stage_bytes_max = self.stage_bytes_max;
+        config.lone_writes_go_home = self.lone_writes_go_home;
     }
 
     pub(crate) fn disk_properties(&self) -> Properties {
@@ -348,17 +353,17 @@ impl Harness {
     fn atomic(&mut self, start: u64, other: u64, count: u64) {
         let (start, count) = self.aligned(start, count);
         let (other, _) = self.aligned(other, count);
-        let apart = start + count <= other || other + count <= start;
-        if self.volume().engine().atomic_bytes_max() < 2 * count * SECTOR || !apart {
+        let meet = start < other + count && other < start + count && start != other;
+        if meet || self.volume().engine().atomic_bytes_max() < 2 * count * SECTOR {
             return;
         }
         let id = self.next;
-        let write = self.sent(vec![(start, count), (other, count)], id, true);
-        self.oracle.sent(id, Write { atomic: true, ..write });
-        let extents = vec![
-            (start * SECTOR, payload(start, count, id)),
-            (other * SECTOR, payload(other, count, id)),
-        ];
+        let mut ranges = vec![(start, count), (other, count)];
+        ranges.dedup();
+        let extent = |(start, count)| (start * SECTOR, payload(start, count, id));
+        let extents = ranges.iter().copied().map(extent).collect();
+        let write = Write { atomic: true, ..self.sent(ranges, id, true) };
+        self.oracle.sent(id, write);
         self.send(Operation::WriteAtomic { extents });
     }
 

@@ -25,6 +25,7 @@ pub(crate) enum Step {
         count: u64,
         fua: bool,
     },
+    /// Two ranges at once, or one if both are the same.
     Atomic {
         start: u64,
         other: u64,
