@@ -74,6 +74,7 @@ impl Engine {
         if let Some(end) = record.stage_end {
             self.commit.committed = end;
             self.checkpoint.note_logged();
+            self.schedule.room.note_found();
             self.taken = crate::stage::Taken::default();
         }
         self.commit.echo = record.ranges;
