@@ -232,7 +232,7 @@ impl Engine {
             Purpose::Read { slot, io } => self.on_read(slot, io, result),
             Purpose::InPlace { slot } => self.on_in_place(slot, result),
             Purpose::Record => self.on_record(result),
-            Purpose::Journal => self.on_journal(result),
+            Purpose::Journal => self.on_journal(done.extent, result),
             Purpose::Torn => self.on_torn_cleared(&result),
             Purpose::Flush => self.on_flush(result),
             Purpose::Spill => self.on_spill(done.extent, result),

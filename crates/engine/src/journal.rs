@@ -90,9 +90,14 @@ impl Engine {
         Some(position)
     }
 
+    /// Device byte of a block.
+    pub(crate) fn journal_offset(&self, position: u32) -> Option<u64> {
+        Some(self.journal.as_ref()?.bytes_of(position, position).start)
+    }
+
     /// The write of that copy.
     pub(crate) fn journal_command(&self, position: u32, header: &Buffer) -> Option<Command> {
-        let offset = self.journal.as_ref()?.offset + u64::from(position) * JOURNAL_BLOCK_BYTES;
+        let offset = self.journal_offset(position)?;
         let blocks = entry_blocks(header.len());
         let padding = blocks as usize * JOURNAL_BLOCK_BYTES as usize - header.len();
         let mut parts = vec![Payload::Bytes(header.clone())];

@@ -11,6 +11,7 @@ use crate::sectors::BLOCK_SECTORS;
 use crate::stage::StagedBlock;
 use nearhead_disk::{DiskError, DiskErrorKind};
 use std::collections::VecDeque;
+use std::ops::Range;
 
 /// What a client is told when a command for its request failed.
 pub(crate) fn told(error: &DiskError) -> RequestError {
@@ -20,6 +21,22 @@ pub(crate) fn told(error: &DiskError) -> RequestError {
         DiskErrorKind::Io | DiskErrorKind::Gone | DiskErrorKind::Invalid => ErrorKind::Io,
     };
     RequestError::new(kind, error.detail.clone())
+}
+
+/// Whether these sectors are in one of the blocks.
+fn touches(blocks: &[u64], start: u64, end: u64) -> bool {
+    let (first, last) = (start / BLOCK_SECTORS, end.div_ceil(BLOCK_SECTORS));
+    blocks.iter().any(|block| (first..last).contains(block))
+}
+
+/// Whether what waits to begin gets an error when these blocks are put off.
+fn is_refused_with(body: &Body, blocks: &[u64]) -> bool {
+    let touches = |range: &Range<u64>| touches(blocks, range.start, range.end);
+    match body {
+        Body::InPlace(state) => touches(&state.sectors()),
+        Body::Small(write) => write.atomic && write.sector_ranges().iter().any(touches),
+        Body::Read(_) => false,
+    }
 }
 
 impl Engine {
@@ -98,37 +115,37 @@ impl Engine {
 
     /// Writes of any of these blocks that wait to become durable, or to begin.
     fn refuse_writes_of(&mut self, numbers: &[u64], error: &RequestError) {
-        let touches = |start: u64, end: u64| {
-            let (first, last) = (start / BLOCK_SECTORS, end.div_ceil(BLOCK_SECTORS));
-            numbers.iter().any(|number| (first..last).contains(number))
-        };
         let waiters = std::mem::take(&mut self.commit.durable_waiters);
-        let (refused, kept): (VecDeque<_>, VecDeque<_>) = waiters
-            .into_iter()
-            .partition(|waiter| waiter.ranges().any(|range| touches(range.start, range.end)));
+        let (refused, kept): (VecDeque<_>, VecDeque<_>) = waiters.into_iter().partition(|waiter| {
+            waiter.ranges().any(|range| touches(numbers, range.start, range.end))
+        });
         self.commit.durable_waiters = kept;
         for waiter in refused {
             self.reply(waiter.id, Err(error.clone()));
         }
-        let waits_for_them = |engine: &Self, slot: u32| match engine.requests.get(slot) {
-            Some(active) => match &active.body {
-                Body::InPlace(state) => touches(state.sectors().start, state.sectors().end),
-                Body::Small(write) => {
-                    write.atomic
-                        && write.sector_ranges().iter().any(|range| touches(range.start, range.end))
-                }
-                Body::Read(_) => false,
-            },
-            None => false,
-        };
         let slots: Vec<u32> = self.blocked.iter().chain(&self.waiting_for_room).copied().collect();
         for slot in slots {
-            if waits_for_them(self, slot) {
+            let active = self.requests.get(slot);
+            if active.is_some_and(|active| is_refused_with(&active.body, numbers)) {
                 self.blocked.retain(|blocked| *blocked != slot);
                 self.waiting_for_room.retain(|waiting| *waiting != slot);
                 self.finish_slot(slot, Err(error.clone()));
             }
         }
+    }
+
+    /// Whether anybody gets an error when these blocks at the front of the stage, the first at position `first`, are
+    /// put off.
+    pub(crate) fn somebody_waits_for(&self, numbers: &[u64], first: u64) -> bool {
+        let touches = |range: &Range<u64>| touches(numbers, range.start, range.end);
+        let is_covered = self.barriers.iter().any(|barrier| barrier.stage_target > first);
+        (is_covered && !self.acknowledges_durable())
+            || self.commit.durable_waiters.iter().any(|waiter| waiter.ranges().any(touches))
+            || self.blocked.iter().chain(&self.waiting_for_room).any(|slot| {
+                self.requests
+                    .get(*slot)
+                    .is_some_and(|active| is_refused_with(&active.body, numbers))
+            })
     }
 
     /// Flushes that cover what stood at this position of the stage.

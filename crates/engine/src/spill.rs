@@ -132,40 +132,8 @@ impl Engine {
         }
     }
 
-    /// An atomic write waits for the checkpoint to make room, or for the snapshots that free what records since
-    /// the last one protect and settle what in-place writes made stale; if there is nothing of all that, room
-    /// does not come, and those who wait for it are told.
-    fn find_room_for_group(&mut self) {
-        if self.checkpoint.is_copying() {
-            return;
-        }
-        let snapshots_free = self.snapshotter.is_busy()
-            || self.commit.bytes_since_snapshot > 0
-            || !self.invalidations.is_empty();
-        // Where snapshots fail, only a checkpoint of everything that leaves nothing ends the wait.
-        let is_no_use = if self.snapshotter.lasting_problem().is_some() {
-            self.checkpoint.nothing_left()
-        } else {
-            self.checkpoint.found_nothing()
-        };
-        if is_no_use && snapshots_free {
-            self.demand_snapshot_for_room();
-        } else if self.checkpoint.nothing_left() && self.transferring.is_empty() {
-            let error = RequestError::new(
-                ErrorKind::NoSpace,
-                "no log has room for an atomic write and nothing can be checkpointed now; see `nearhead check`",
-            );
-            let (homes, now) = (&self.failed_homes, self.now);
-            let nobody_passes = self.stage.singles().all(|block| homes.rests(block, now));
-            self.put_off_front(self.stage.group_at_front(), &error);
-            if nobody_passes {
-                self.refuse_who_waits_for_room(&error);
-            }
-        }
-    }
-
     /// Nothing leaves the stage: who waits for room in it would wait for good.
-    fn refuse_who_waits_for_room(&mut self, error: &RequestError) {
+    pub(crate) fn refuse_who_waits_for_room(&mut self, error: &RequestError) {
         for slot in std::mem::take(&mut self.waiting_for_room) {
             self.finish_slot(slot, Err(error.clone()));
         }
@@ -195,7 +163,7 @@ impl Engine {
     }
 
     /// Puts off so many blocks at the front of the stage.
-    fn put_off_front(&mut self, count: usize, error: &RequestError) {
+    pub(crate) fn put_off_front(&mut self, count: usize, error: &RequestError) {
         let front = self.stage.front();
         let blocks = (front..).zip(self.stage.take_front(count)).collect();
         // Nothing of the stage is on its way: what stands before the front now is durable, or put off.

@@ -60,6 +60,11 @@ impl<A: Disk, B: Disk> JoinedDisk<A, B> {
     }
 
     /// The two disks.
+    pub fn parts_mut(&mut self) -> (&mut A, &mut B) {
+        (&mut self.main, &mut self.map)
+    }
+
+    /// The two disks, given back.
     pub fn into_parts(self) -> (A, B) {
         (self.main, self.map)
     }

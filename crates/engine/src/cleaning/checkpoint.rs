@@ -24,6 +24,7 @@
 //! writes: a crash would bring the entries back, and with them what was at home before such a write.
 
 mod observed;
+mod passes;
 mod written;
 
 use super::copying::{SourceRead, content, merge, plan_reads, read_band, whole_band};
@@ -116,22 +117,6 @@ impl Checkpoint {
     /// Whether homes are being read for or written.
     pub(crate) fn is_copying(&self) -> bool {
         self.window.is_some()
-    }
-
-    /// Whether the last pass found nothing to copy.
-    pub(crate) fn found_nothing(&self) -> bool {
-        self.found_nothing && !self.running
-    }
-
-    /// Whether another pass could not free anything.
-    pub(crate) fn nothing_left(&self) -> bool {
-        self.nothing_left && !self.running
-    }
-
-    /// Client data was logged: there may be something to copy.
-    pub(crate) fn note_logged(&mut self) {
-        self.nothing_left = false;
-        self.logged_this_pass = true;
     }
 
     /// Whether a batch is writing to any of these home sectors.
@@ -261,27 +246,6 @@ impl Engine {
         for (io, command) in commands.into_iter().enumerate() {
             self.issue(Class::Background, Purpose::CheckpointRead { io: io as u32 }, command);
         }
-    }
-
-    fn end_pass(&mut self) {
-        let checkpoint = &mut self.checkpoint;
-        checkpoint.running = false;
-        // A pass that was stopped says nothing of what it did not come to.
-        checkpoint.found_nothing = checkpoint.copied_this_pass == 0 && !checkpoint.stopped;
-        let nothing = checkpoint.found_nothing && !checkpoint.logged_this_pass;
-        checkpoint.nothing_left = nothing && checkpoint.everything;
-        (checkpoint.everything, checkpoint.tries_all) = (false, false);
-        checkpoint.finished_at = self.now;
-        if checkpoint.copied_this_pass > 0 {
-            // Only a snapshot gives the emptied logs back for use.
-            self.snapshotter.wish();
-        }
-        let (map, stage, taken) = (&self.map, &self.stage, &self.taken);
-        self.failed_homes.review(|block| {
-            map.overlaps(block * BLOCK_SECTORS, BLOCK_SECTORS)
-                || stage.get(block).is_some()
-                || taken.get(block).is_some()
-        });
     }
 
     /// The band of home sector `sector`, if it can be written as a whole now.

@@ -2,6 +2,7 @@
 
 mod checkpoint;
 mod copying;
+mod room;
 mod schedule;
 mod swap;
 

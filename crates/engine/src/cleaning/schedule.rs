@@ -8,6 +8,7 @@
 //! needed (watermark, full log, nearly full map, command) must never wait for one: the permit is somebody else's
 //! to give, and who gives it may be away.
 
+use super::room::Room;
 use crate::admission::Pace;
 use crate::engine::{Engine, Phase};
 use nearhead_disk::Nanos;
@@ -27,9 +28,10 @@ const ALONE_AFTER: Nanos = Nanos::from_millis(100);
 #[expect(clippy::struct_excessive_bools, reason = "independent facts about a pass, not a state")]
 pub(crate) struct Schedule {
     last_request_at: Nanos,
+    pub(crate) room: Room,
     demanded: bool,
     drain: bool,
-    /// Somebody asked for the pass that is demanded.
+    /// Somebody asked for the pass that is demanded, or depends on it.
     asked: bool,
     /// The running pass was begun for idleness alone and stops when a request comes.
     idle_pass: bool,
@@ -54,9 +56,10 @@ impl Schedule {
         self.last_request_at = now;
     }
 
-    /// A checkpoint is needed as soon as possible.
-    pub(crate) fn demand_checkpoint(&mut self) {
+    /// A checkpoint is needed as soon as possible; it `tries_all` homes if somebody is refused otherwise.
+    pub(crate) fn demand_checkpoint(&mut self, tries_all: bool) {
         self.demanded = true;
+        self.asked |= tries_all;
     }
 
     /// The pass that runs on a permit has lost it; what began it is due again.
@@ -169,6 +172,9 @@ impl Engine {
             self.schedule.polite_pass = false;
             self.schedule.permit_pass = false;
             let asked = std::mem::take(&mut self.schedule.asked);
+            if asked {
+                self.schedule.room.note_tries_all(self.now);
+            }
             return self.checkpoint.begin(everything, asked);
         }
         if matches!(self.phase, Phase::Draining)

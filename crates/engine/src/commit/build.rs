@@ -374,7 +374,7 @@ impl Engine {
     /// truly full is checkpointed in the background while staged blocks go in place (law 6).
     fn no_room(&mut self, mut content: Content) {
         let releases = std::mem::take(&mut content.releases);
-        self.schedule.demand_checkpoint();
+        self.demand_checkpoint_for_room(content.has_stage());
         if self.snapshotter.is_busy() {
             self.snapshotter.hurry();
             self.checkpoint.return_releases(releases);

@@ -17,9 +17,18 @@ impl Engine {
         }
     }
 
-    pub(crate) fn on_journal(&mut self, result: Result<Payload, DiskError>) {
+    pub(crate) fn on_journal(
+        &mut self,
+        extent: Option<(u64, u64)>,
+        result: Result<Payload, DiskError>,
+    ) {
+        let at = self.commit.in_flight.as_ref().and_then(|record| record.journal_at);
+        let place = at.and_then(|position| self.journal_offset(position));
         match result {
             Ok(_) => self.record_part_is_done(),
+            // Of a header that the record no longer has, since it went to another log: nobody needs it. To send
+            // the present one in its stead would be one copy for two that are waited for.
+            Err(_) if extent.map(|(offset, _)| offset) != place => self.record_part_is_done(),
             Err(error) => self.record_part_failed(true, &error),
         }
     }
@@ -65,6 +74,7 @@ impl Engine {
         if let Some(end) = record.stage_end {
             self.commit.committed = end;
             self.checkpoint.note_logged();
+            self.schedule.room.note_found();
             self.taken = crate::stage::Taken::default();
         }
         self.commit.echo = record.ranges;

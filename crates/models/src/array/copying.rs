@@ -168,7 +168,7 @@ impl Copies {
         }
         self.standings.iter().enumerate().find_map(|(member, standing)| match standing {
             Standing::Behind(from) => Some((Target::Behind(member), *from)),
-            Standing::InSync | Standing::Unsure | Standing::Out => None,
+            Standing::InSync | Standing::Unsure | Standing::Joining | Standing::Out => None,
         })
     }
 
@@ -313,7 +313,7 @@ impl Copies {
             }
             return;
         };
-        self.standings[member] = if whole { Standing::InSync } else { Standing::Behind(done) };
+        self.standings[member] = if whole { Standing::Joining } else { Standing::Behind(done) };
         let Some(keeper) = &mut self.keeper else { return };
         if whole {
             keeper.changed();

@@ -4,7 +4,8 @@
 //! that are being copied to, so that the newest label always lies on a member that counts. The flush is
 //! for what was shown of a member that counts no more: whoever stands in has it durably. What stays true:
 //! no change that a member missed is answered before the labels of the members in sync say so. Or a
-//! restart could take the member that missed it for one that has everything.
+//! restart could take the member that missed it for one that has everything. And a member counts only once
+//! those that counted before it say so, or it could stand in for one whose label says that it does not count.
 
 use super::Core;
 use super::label::Label;
@@ -22,6 +23,9 @@ pub(super) enum Standing {
     Unsure,
     /// It gets every change, and has all that was there before up to this byte.
     Behind(u64),
+    /// It has everything, but no label says so yet: whoever counts must say it before this one may stand in for
+    /// him. Or each of the two could say that the other does not count.
+    Joining,
     /// It gets nothing.
     Out,
 }
@@ -40,7 +44,7 @@ enum Wave {
     Flush,
     /// They get their labels.
     Counting,
-    /// Those that are copied to get theirs.
+    /// Those that are copied to, or were just now, get theirs.
     Behind,
 }
 
@@ -57,6 +61,9 @@ pub(super) struct Keeper {
     changes: u64,
     telling: u64,
     told: u64,
+    /// Members that have everything, as bits: of the round under way, and as the labels of those that count say.
+    telling_in_sync: u32,
+    told_in_sync: u32,
     /// Whether the labels are to say that the mirror is in use.
     in_use: bool,
     /// Whether they do, for certain.
@@ -78,6 +85,8 @@ impl Keeper {
             changes: 0,
             telling: 0,
             told: 0,
+            telling_in_sync: 0,
+            told_in_sync: 0,
             failed: false,
             held: Vec::new(),
         }
@@ -130,7 +139,8 @@ impl Keeper {
     /// that miss it are not older for that.
     fn fill(&mut self, members: &[Standing]) {
         let in_sync = members.iter().zip(&self.labels).fold(0, |bits, (member, label)| {
-            if member.counts() { bits | 1 << label.index } else { bits }
+            let has_everything = member.counts() || *member == Standing::Joining;
+            if has_everything { bits | 1 << label.index } else { bits }
         });
         let newest = self.labels.iter().map(|label| label.generation).max().unwrap_or(0);
         let counting = members.iter().zip(&self.labels).filter(|(member, _)| member.counts());
@@ -140,14 +150,14 @@ impl Keeper {
         let generation = newest + u64::from(!is_mark);
         for (label, member) in self.labels.iter_mut().zip(members) {
             let synced_bytes = match member {
-                Standing::InSync | Standing::Unsure => label.member_bytes,
+                Standing::InSync | Standing::Unsure | Standing::Joining => label.member_bytes,
                 Standing::Behind(synced) => *synced,
                 Standing::Out => continue,
             };
             (label.generation, label.in_sync, label.synced_bytes, label.in_use) =
                 (generation, in_sync, synced_bytes, self.in_use);
         }
-        self.telling = self.changes;
+        (self.telling, self.telling_in_sync) = (self.changes, in_sync);
         self.is_marked &= self.in_use;
     }
 
@@ -156,7 +166,7 @@ impl Keeper {
         for (index, member) in members.iter().enumerate() {
             let concerned = match wave {
                 Wave::Flush | Wave::Counting => member.counts(),
-                Wave::Behind => matches!(member, Standing::Behind(_)),
+                Wave::Behind => matches!(member, Standing::Behind(_) | Standing::Joining),
             };
             match wave {
                 Wave::Flush if concerned => self.flush(core, index),
@@ -196,6 +206,11 @@ impl Keeper {
         core.members.kick();
     }
 
+    /// Whether the labels of the members that count say that this one has everything.
+    pub(super) fn tells_of(&self, member: usize) -> bool {
+        self.told_in_sync >> self.labels[member].index & 1 == 1
+    }
+
     /// Whether the command was one of a round, and of which member.
     pub(super) fn take_write(&mut self, id: u64) -> Option<usize> {
         self.writes.remove(&id)
@@ -219,7 +234,7 @@ impl Keeper {
                 self.begin(core, Wave::Counting, members);
             }
             Some(Wave::Counting) => {
-                self.told = self.telling;
+                (self.told, self.told_in_sync) = (self.telling, self.telling_in_sync);
                 self.is_marked = self.labels.iter().any(|label| label.in_use);
                 self.begin(core, Wave::Behind, members);
             }

@@ -75,6 +75,38 @@ fn a_crash_between_two_labels_leaves_a_member_that_counts() {
     }
 }
 
+/// The member that everybody goes by takes no write any more at any moment while another one comes back: neither may
+/// say that the other does not count.
+#[test]
+fn a_member_that_comes_back_stands_in_only_once_the_one_before_it_says_that_it_counts() {
+    let (mut stood_in, mut did_not) = (0, 0);
+    for fails_at_us in (0..4000).step_by(20) {
+        let mut run = start(made([100, 100]));
+        run.write(1, 1);
+        let mut disks = run.disks();
+        let away = disks[1].take();
+        let mut run = start(reopened("mirror:a,missing", &mut disks).unwrap());
+        run.write(2, 2);
+        let mut disks = vec![run.disks().remove(0), away];
+        let mut run = start(reopened("mirror:a,b", &mut disks).unwrap());
+        run.until(Nanos::from_micros(fails_at_us));
+        run.mirror.member(0).broken.set(true);
+        let is_answered = run.wait(change(3, 3)).is_ok() && run.wait(Command::Flush).is_ok();
+        run.until(run.now + Nanos::from_secs(1));
+        let mut disks = cut(run, &mut SplitMix::new(fails_at_us));
+        disks[0].as_mut().unwrap().broken.set(false);
+        let mut run = start(reopened("mirror:a,b", &mut disks).expect("one of them counts"));
+        run.until(Nanos::from_secs(1));
+        assert_eq!((run.mirror.trouble(), run.read(2)), (None, 2), "failed at {fails_at_us} us");
+        if is_answered {
+            assert_eq!(run.read(3), 3, "failed at {fails_at_us} us");
+        }
+        (stood_in, did_not) =
+            (stood_in + u32::from(is_answered), did_not + u32::from(!is_answered));
+    }
+    assert!(stood_in > 10 && did_not > 10, "{stood_in} stood in, {did_not} did not");
+}
+
 #[test]
 fn disks_that_do_not_belong_together_are_refused_with_what_to_do() {
     let other = |id: u8| {

@@ -324,7 +324,13 @@ impl Copies {
         }
         let repairs = self.repairs(core);
         let Some(keeper) = &mut self.keeper else { return };
-        for id in keeper.written(core, &self.standings, repairs) {
+        let answered = keeper.written(core, &self.standings, repairs);
+        for (index, standing) in self.standings.iter_mut().enumerate() {
+            if *standing == Standing::Joining && keeper.tells_of(index) {
+                *standing = Standing::InSync;
+            }
+        }
+        for id in answered {
             core.desk.finish(id, |parts| Ok(parts.into_answer()));
         }
     }

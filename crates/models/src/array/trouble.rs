@@ -26,7 +26,9 @@ impl Copies {
             ));
         }
         let behind = |(member, standing): (usize, &Standing)| match standing {
-            Standing::Behind(_) => Some(core.members.disk(member).properties().name.as_str()),
+            Standing::Behind(_) | Standing::Joining => {
+                Some(core.members.disk(member).properties().name.as_str())
+            }
             _ => None,
         };
         let behind: Vec<&str> = self.standings.iter().enumerate().filter_map(behind).collect();

@@ -3,7 +3,7 @@
 //! other has just ended.
 
 use crate::support::content::payload;
-use crate::support::disk::{Fault, FaultKind, TestDisk};
+use crate::support::disk::{Fault, FaultKind, TestDisk, Trouble};
 use crate::support::harness::{Harness, Options};
 use crate::support::steps::Step;
 use nearhead_disk::Nanos;
@@ -92,21 +92,33 @@ type WithMap = Volume<JoinedDisk<TestDisk, TestDisk>>;
 
 /// A volume whose map device takes no snapshot, so that its journal, of 1,024 blocks, is never given back.
 fn with_a_bad_map_device() -> (WithMap, Nanos) {
+    let (mut volume, now) = with_a_map_device(Nanos::from_micros(100));
+    let plan = map_plan();
+    for start in plan.slot_offsets {
+        let range = Some(start..start + plan.slot_bytes);
+        let kind = FaultKind::Writes;
+        let fault = Fault { kind, range, after: 0, sticky: true, has_effect: false };
+        volume.disk_mut().parts_mut().1.add_fault(fault);
+    }
+    (volume, now)
+}
+
+/// How its map device of 4 MiB is divided.
+fn map_plan() -> MapDevice {
+    MapDevice::plan(4 << 20, [0; 16], [0; 16]).unwrap()
+}
+
+/// A volume with a map device that takes `map_latency` for everything.
+fn with_a_map_device(map_latency: Nanos) -> (WithMap, Nanos) {
     let options = Options::new("mlb-256", AckMode::Durable);
     let image = MemoryStore::new;
     let map = TestDisk::with_image(plain_properties(4 << 20, 512), image());
     let mut disk = JoinedDisk::new(options.disk_with(image()), map).unwrap();
     create(&mut SyncIo::in_virtual_time(&mut disk, Nanos::ZERO), &options.create_options())
         .unwrap();
-    let (main, mut map) = disk.into_parts();
-    let plan = MapDevice::plan(4 << 20, [0; 16], [0; 16]).unwrap();
-    for start in plan.slot_offsets {
-        let range = Some(start..start + plan.slot_bytes);
-        let kind = FaultKind::Writes;
-        map.add_fault(Fault { kind, range, after: 0, sticky: true, has_effect: false });
-    }
+    let (main, map) = disk.into_parts();
     let latency = Nanos::from_micros(100);
-    let disk = JoinedDisk::new(main.with_latency(latency), map.with_latency(latency)).unwrap();
+    let disk = JoinedDisk::new(main.with_latency(latency), map.with_latency(map_latency)).unwrap();
     let (mut volume, now) =
         Volume::open_in_virtual_time(disk, Nanos::ZERO, |_, config| options.configure(config))
             .unwrap();
@@ -147,4 +159,36 @@ fn an_idle_volume_whose_snapshots_fail_rests_between_them() {
         wakes += 1;
         assert!(wakes < 600, "{wakes} wake-ups until {now}");
     }
+}
+
+/// The log does not take the record, and neither copy of its header finds space: of the one that was written first
+/// nobody needs to know, so it must not count as one to be waited for.
+#[test]
+fn a_record_that_went_to_another_log_waits_for_one_copy_of_its_header() {
+    let (mut volume, mut now) = with_a_map_device(Nanos::from_micros(150));
+    let layout = volume.superblock().layout;
+    let start = layout.log_offset(0).unwrap();
+    let range = Some(start..start + layout.log_bytes);
+    let kind = FaultKind::Writes;
+    let journal = map_plan();
+    let full = journal.journal_offset..journal.journal_offset + journal.journal_bytes;
+    let (main, map) = volume.disk_mut().parts_mut();
+    main.add_fault(Fault { kind, range, after: 0, sticky: false, has_effect: false });
+    map.set_trouble(Trouble { full: vec![full], ..Trouble::default() });
+    let operation = Operation::Write { offset: 0, data: payload(0, 8, 1), fua: true };
+    volume.submit(Request { id: RequestId(1), operation }, now);
+    let mended_at = now + Nanos::from_secs(1);
+    let end = now + Nanos::from_secs(10);
+    let mut reply = None;
+    while reply.is_none() && now < end {
+        volume.drive(now);
+        reply = volume.poll_reply();
+        now = volume.wake_at().map_or(end, |wake| wake.max(now));
+        if now >= mended_at {
+            volume.disk_mut().parts_mut().1.mend();
+        }
+    }
+    let status = volume.status();
+    assert!(status.disk_errors.total() > 2, "{status:#?}");
+    assert!(reply.is_some_and(|reply| reply.result.is_ok()), "{status:#?}");
 }
