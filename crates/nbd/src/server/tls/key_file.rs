@@ -25,7 +25,6 @@ const MODE_OF_OTHERS: u32 = 0o006;
 
 /// Users and their keys.
 #[derive(Default)]
-#[cfg_attr(not(feature = "psk"), expect(dead_code, reason = "read to be checked only"))]
 pub(super) struct KeyFile {
     keys: HashMap<Vec<u8>, Vec<u8>>,
 }
