@@ -205,6 +205,10 @@ fn a_socket_in_use_is_refused_and_a_stale_one_replaced() {
     );
     let tls = ["serve", "b.img", "--socket", "s", "--tls-cert", "c.pem", "--tls-key", "k.pem"];
     run_fails(&scratch, &tls, &["c.pem"]);
+    let psk = ["serve", "b.img", "--socket", "s", "--tls-psk", "k.psk"];
+    let both = [&psk[..], &["--tls-cert", "c.pem", "--tls-key", "k.pem"]].concat();
+    run_fails(&scratch, &both, &["--tls-psk", "found both"]);
+    run_fails(&scratch, &psk, &["k.psk"]);
     run_fails(
         &scratch,
         &["status", "b.img", "--control", "no.sock"],

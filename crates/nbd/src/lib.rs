@@ -15,5 +15,5 @@ pub mod server;
 pub use protocol::TlsMode;
 pub use server::{
     Clock, Context, Ending, Limits, Report, Server, ServerBuilder, ServerError, ShutdownHandle,
-    SocketAccess, Statistics, TlsFiles,
+    SocketAccess, Statistics, TlsFiles, TlsKeys,
 };

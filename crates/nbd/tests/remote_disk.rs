@@ -100,10 +100,20 @@ fn greeting() -> Vec<u8> {
     b"NBDMAGICIHAVEOPT\0\x03".to_vec()
 }
 
+/// A greeting, and a no to extended headers and to structured replies.
+fn hello() -> Vec<u8> {
+    let no = |number| reply_to(number, option_reply::ERR_UNSUP, &[]);
+    [greeting(), no(option::EXTENDED_HEADERS), no(option::STRUCTURED_REPLY)].concat()
+}
+
 /// A reply to GO.
 fn reply(kind: u32, data: &[u8]) -> Vec<u8> {
+    reply_to(option::GO, kind, data)
+}
+
+fn reply_to(number: u32, kind: u32, data: &[u8]) -> Vec<u8> {
     let mut bytes = 0x0003_e889_0455_65a9_u64.to_be_bytes().to_vec();
-    bytes.extend(option::GO.to_be_bytes());
+    bytes.extend(number.to_be_bytes());
     bytes.extend(kind.to_be_bytes());
     bytes.extend((data.len() as u32).to_be_bytes());
     bytes.extend_from_slice(data);
@@ -132,20 +142,20 @@ fn a_server_that_does_not_suit_is_refused_with_what_it_lacks() {
     let cases: [(Vec<Vec<u8>>, &str); 13] = [
         (vec![b"SSH-2.0-OpenSSH_9.0 and so on".to_vec()], "expected fixed newstyle"),
         (vec![greeting()[..10].to_vec()], "greeting"),
-        (vec![greeting()], "reply to GO"),
-        (vec![greeting(), ack.clone()], "expected a size"),
-        (vec![greeting(), vec![7; 20]], "expected a reply to GO"),
-        (vec![greeting(), long], "4294967295 bytes"),
-        (vec![greeting(), reply(option_reply::ERR_UNKNOWN, b"no disk")], "no such export"),
-        (vec![greeting(), reply(option_reply::ERR_TLS_REQD, &[])], "TLS"),
-        (vec![greeting(), reply(option_reply::ERR_UNSUP, &[])], "too old"),
-        (vec![greeting(), reply(option_reply::INFO, &[0, 0, 1])], "size: expected 8 bytes"),
-        (vec![greeting(), blocks([3, 4096, 65536])], "block sizes in order"),
+        (vec![hello()], "reply to GO"),
+        (vec![hello(), ack.clone()], "expected a size"),
+        (vec![hello(), vec![7; 20]], "expected a reply to GO"),
+        (vec![hello(), long], "4294967295 bytes"),
+        (vec![hello(), reply(option_reply::ERR_UNKNOWN, b"no disk")], "no such export"),
+        (vec![hello(), reply(option_reply::ERR_TLS_REQD, &[])], "TLS"),
+        (vec![hello(), reply(option_reply::ERR_UNSUP, &[])], "too old"),
+        (vec![hello(), reply(option_reply::INFO, &[0, 0, 1])], "size: expected 8 bytes"),
+        (vec![hello(), blocks([3, 4096, 65536])], "block sizes in order"),
         (
-            vec![greeting(), blocks([65536, 65536, 1 << 20]), export(1 << 30, USUAL), ack.clone()],
+            vec![hello(), blocks([65536, 65536, 1 << 20]), export(1 << 30, USUAL), ack.clone()],
             "4096 bytes to 64 KiB",
         ),
-        (vec![greeting(), export(1 << 30, flag::HAS_FLAGS), ack.clone()], "WRITE_ZEROES"),
+        (vec![hello(), export(1 << 30, flag::HAS_FLAGS), ack.clone()], "WRITE_ZEROES"),
     ];
     for (sent, expected) in cases {
         let (directory, thread) = serve(move |mut stream| {
@@ -161,7 +171,7 @@ fn a_server_that_does_not_suit_is_refused_with_what_it_lacks() {
     }
     let no_fua = USUAL & !flag::SEND_FUA;
     let (directory, thread) = serve(move |mut stream| {
-        stream.write_all(&[greeting(), export(1 << 30, no_fua), ack].concat()).unwrap();
+        stream.write_all(&[hello(), export(1 << 30, no_fua), ack].concat()).unwrap();
         let _ = stream.read_to_end(&mut Vec::new());
     });
     assert!(connect(&directory.path("socket")).err().unwrap().contains("FUA"));
@@ -171,9 +181,9 @@ fn a_server_that_does_not_suit_is_refused_with_what_it_lacks() {
 /// Leads a client through the handshake to a disk of `size` bytes.
 fn welcome(stream: &mut UnixStream, size: u64, flags: u16) {
     let ack = reply(option_reply::ACK, &[]);
-    stream.write_all(&[greeting(), export(size, flags), ack].concat()).unwrap();
-    // Flags, and GO with no name and one question.
-    stream.read_exact(&mut [0; 4 + 16 + 8]).unwrap();
+    stream.write_all(&[hello(), export(size, flags), ack].concat()).unwrap();
+    // Flags, two options without data, and GO with no name and one question.
+    stream.read_exact(&mut [0; 4 + 16 + 16 + 16 + 8]).unwrap();
 }
 
 fn simple_reply(cookie: &[u8]) -> Vec<u8> {
@@ -232,7 +242,7 @@ fn a_reply_to_nothing_ends_the_disk() {
         let mut disk = connect(&directory.path("socket")).unwrap();
         let error = SyncIo::in_real_time(&mut disk, Instant::now()).read(0, 4096).unwrap_err();
         assert_eq!(error.kind, DiskErrorKind::Gone, "{error}");
-        assert!(error.detail.contains("expected a simple reply"), "{error}");
+        assert!(error.detail.contains("to a request, found"), "{error}");
         drop(disk);
         thread.join().unwrap();
     }

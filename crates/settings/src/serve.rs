@@ -109,6 +109,10 @@ pub struct ServeArgs {
     /// Authorities of which every client must show a certificate, PEM
     #[arg(long, value_name = "FILE")]
     pub tls_clients: Option<PathBuf>,
+    /// Users and keys shared with them beforehand instead of certificates, lines USER:HEXKEY as psktool makes
+    /// them (TLS-PSK): connections are encrypted
+    #[arg(long, value_name = "FILE")]
+    pub tls_psk: Option<PathBuf>,
     /// Let clients choose whether to encrypt
     #[arg(long)]
     pub tls_optional: bool,
@@ -193,7 +197,7 @@ impl ServeArgs {
             snapshot_period,
             stage_size
         );
-        complete!(tls_cert, tls_key, tls_clients, control, metrics, connections_max);
+        complete!(tls_cert, tls_key, tls_clients, tls_psk, control, metrics, connections_max);
         complete!(shutdown_max, preset, size);
         merged.read_only |= file.read_only;
         merged.tls_optional |= file.tls_optional;

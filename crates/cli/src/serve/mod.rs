@@ -9,6 +9,7 @@ mod access;
 mod backing;
 mod commands;
 mod coordination;
+mod encryption;
 mod metrics;
 mod served;
 mod signals;
@@ -30,9 +31,7 @@ use backing::Backing;
 use commands::Desk;
 use nearhead_disk::Nanos;
 use nearhead_engine::Ack;
-use nearhead_nbd::{
-    Clock, Ending, Limits, Report, Server, ServerBuilder, ShutdownHandle, TlsFiles, TlsMode,
-};
+use nearhead_nbd::{Clock, Ending, Limits, Report, Server, ServerBuilder, ShutdownHandle};
 use nearhead_volume::{Service, Volume};
 use serde::Serialize;
 use std::cell::OnceCell;
@@ -85,8 +84,8 @@ pub fn run(args: &ServeArgs) -> Result<(), String> {
     let limits = limits(&args);
     let handle: Rc<OnceCell<ShutdownHandle>> = Rc::default();
     let server = finish(builder, &args, limits, &desk, &handle, metrics, signals.hangup())?;
-    warn_if_open(&args, &server);
-    let uris = uris(&args, &server);
+    encryption::warn_if_open(&args, &server);
+    let uris = encryption::uris(&args, &server);
     desk.set_uris(name.clone(), uris.clone());
     signals.stop_gracefully_through(&server.shutdown_handle())?;
     let _ = handle.set(server.shutdown_handle());
@@ -267,8 +266,8 @@ fn finish<'a>(
     for export in &args.export {
         builder = builder.export(export);
     }
-    if let Some((mode, files)) = tls(args)? {
-        builder = builder.tls(mode, files);
+    if let Some((mode, keys)) = encryption::tls(args)? {
+        builder = builder.tls(mode, keys);
     }
     let (desk, handle) = (Rc::clone(desk), Rc::clone(handle));
     let shutdown_max = limits.shutdown_max;
@@ -290,55 +289,6 @@ fn finish<'a>(
         })
         .build()
         .map_err(|error| format!("serve: {error}"))
-}
-
-fn tls(args: &ServeArgs) -> Result<Option<(TlsMode, TlsFiles)>, String> {
-    let (certificate, key) = match (&args.tls_cert, &args.tls_key) {
-        (None, None) if args.tls_clients.is_none() && !args.tls_optional => return Ok(None),
-        (Some(certificate), Some(key)) => (certificate.clone(), key.clone()),
-        _ => {
-            return Err(
-                "serve: TLS: expected both --tls-cert and --tls-key, found only part of them"
-                    .to_owned(),
-            );
-        }
-    };
-    let mode = if args.tls_optional { TlsMode::Optional } else { TlsMode::Required };
-    Ok(Some((mode, TlsFiles { certificate, key, client_authority: args.tls_clients.clone() })))
-}
-
-/// Says who may come in where everybody in reach may.
-fn warn_if_open(args: &ServeArgs, server: &Server<'_, Served>) {
-    if args.tls_cert.is_some() && !args.tls_optional {
-        return;
-    }
-    for address in server.addresses().iter().filter(|address| !address.ip().is_loopback()) {
-        let place = if address.ip().is_unspecified() {
-            "on every network of this machine".to_owned()
-        } else {
-            format!("on the network of {}", address.ip())
-        };
-        note(&format!(
-            "warning: TCP port {} is open {place} without encryption: whoever can connect reads and writes the \
-             whole volume; listen on 127.0.0.1, or give --tls-cert, --tls-key and --tls-clients",
-            address.port()
-        ));
-    }
-}
-
-/// Where clients connect, in the form every NBD client takes.
-fn uris(args: &ServeArgs, server: &Server<'_, Served>) -> Vec<String> {
-    let secure = if args.tls_cert.is_some() && !args.tls_optional { "nbds" } else { "nbd" };
-    let export = args.export.first().map_or("", String::as_str);
-    let mut uris = Vec::new();
-    if let Some(path) = &args.socket {
-        uris.push(format!("{secure}+unix:///{export}?socket={}", path.display()));
-    }
-    uris.extend(server.addresses().iter().map(|address| format!("{secure}://{address}/{export}")));
-    if uris.is_empty() {
-        uris.push("the socket of the service manager".to_owned());
-    }
-    uris
 }
 
 fn announce(

@@ -63,6 +63,9 @@ impl Disk for Shaky {
     fn wake_at(&self) -> Option<Nanos> {
         self.disk.wake_at()
     }
+    fn run_at(&self, offset: u64) -> nearhead_disk::Run {
+        self.disk.run_at(offset)
+    }
 }
 
 pub(super) fn run_one<D: Disk>(disk: &mut D, command: Command) -> Result<Payload, DiskError> {

@@ -22,7 +22,8 @@ use super::leaving::Leaving;
 use super::parts::Parts;
 use super::{Arrangement, Array, Core, common_properties, names};
 use nearhead_disk::{
-    Class, Command, Completion, Disk, DiskError, DiskErrorKind, Nanos, Payload, Properties, Ticket,
+    Class, Command, Completion, Disk, DiskError, DiskErrorKind, Nanos, Payload, Properties, Run,
+    Ticket,
 };
 use nearhead_planted::{Mistake, is_made};
 use std::collections::VecDeque;
@@ -448,6 +449,20 @@ impl Arrangement for Copies {
 
     fn width<D: Disk>(&self, _: &Core<D, Parts>) -> u32 {
         1
+    }
+
+    /// What all members agree on, and nothing while one is missing, behind or in doubt: what it holds may be
+    /// shown one day.
+    fn run_at<D: Disk>(&self, core: &Core<D, Parts>, offset: u64) -> Run {
+        let is_whole = self.missing == 0
+            && self.standings.iter().all(|standing| *standing == Standing::InSync);
+        if !is_whole {
+            return Run::UNKNOWN;
+        }
+        let runs = core.members.disks().map(|disk| disk.run_at(offset));
+        let agreed = runs
+            .reduce(|one, other| Run { len: one.len.min(other.len), zero: one.zero && other.zero });
+        agreed.unwrap_or(Run::UNKNOWN)
     }
 
     fn trouble<D: Disk>(&self, core: &Core<D, Parts>) -> Option<String> {

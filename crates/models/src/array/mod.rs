@@ -8,13 +8,17 @@
 //! - a command is answered once, when every part of it was answered by its member;
 //! - a flush, and a durable write, are answered when every member concerned said the same;
 //! - an error names the member that reported it;
-//! - the smallest member decides how much of each is used, and nothing past that is touched.
+//! - the smallest member decides how much of each is used, and nothing past that is touched;
+//! - a run is called blank only if every member that holds a part of it says so, and of a mirror only while
+//!   no member is missing, behind or in doubt.
 //!
 //! An array that was made with labels ([`label`]) knows its members: [`open`] refuses any other disk,
 //! another order or chunk, and a mirror copies to a member that was away. Without labels the order of
 //! the members and the chunk must be given again at each use, and a mirror does not remember over a
 //! restart that a member fell behind.
 
+#[cfg(test)]
+mod blank_tests;
 mod copying;
 mod gate;
 #[cfg(test)]
@@ -107,6 +111,9 @@ pub trait Arrangement {
     /// Forgets what was under way: the members lost their power.
     fn forget(&mut self) {}
 
+    /// What the members together know of the bytes from `offset` on; as [`Disk::run_at`].
+    fn run_at<D: Disk>(&self, core: &Core<D, Self::Parts>, offset: u64) -> nearhead_disk::Run;
+
     /// What people should know about the array itself.
     fn trouble<D: Disk>(&self, core: &Core<D, Self::Parts>) -> Option<String>;
 
@@ -196,6 +203,13 @@ impl<D: Disk, A: Arrangement> Disk for Array<D, A> {
 
     fn width(&self) -> u32 {
         self.arrangement.width(&self.core)
+    }
+
+    fn run_at(&self, offset: u64) -> nearhead_disk::Run {
+        if offset >= self.core.properties.capacity_bytes {
+            return nearhead_disk::Run::UNKNOWN;
+        }
+        self.arrangement.run_at(&self.core, offset)
     }
 
     fn trouble(&self) -> Option<String> {

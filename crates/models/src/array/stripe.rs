@@ -6,7 +6,7 @@
 
 use super::{Arrangement, Array, Core, TRANSFER_BYTES_MAX, common_properties, invalid, names};
 use nearhead_disk::{
-    BufferMut, Class, Command, Completion, Disk, DiskError, Payload, Properties, Ticket,
+    BufferMut, Class, Command, Completion, Disk, DiskError, Payload, Properties, Run, Ticket,
 };
 use nearhead_planted::{Mistake, is_made};
 use std::ops::Range;
@@ -44,6 +44,12 @@ impl ChunkMap {
     /// The run on `member` that holds its share of `offset..offset + len`.
     fn run(self, member: u64, offset: u64, len: u64) -> Range<u64> {
         self.before(offset, member)..self.before(offset + len, member)
+    }
+
+    /// Where in the array byte `at` of `member` is.
+    fn place(self, member: u64, at: u64) -> u64 {
+        let row = (at / self.chunk_bytes).saturating_mul(self.chunk_bytes * self.members);
+        row.saturating_add(member * self.chunk_bytes + at % self.chunk_bytes)
     }
 
     /// The pieces of a run, in order: member, and how many bytes.
@@ -225,6 +231,24 @@ impl Arrangement for ChunkMap {
         if core.desk.part_done(id, error) {
             core.desk.finish(id, |parts| Ok(parts.join(*self)));
         }
+    }
+
+    /// As far as what every member says of its next bytes is of one kind: each says nothing of the others' chunks.
+    fn run_at<D: Disk>(&self, core: &Core<D, Parts>, offset: u64) -> Run {
+        let owner = offset / self.chunk_bytes % self.members;
+        let of_member = |member: u64| {
+            let from = self.before(offset, member);
+            (from, core.members.disk(member as usize).run_at(from))
+        };
+        let zero = of_member(owner).1.zero;
+        let ends = (0..self.members).map(|member| match of_member(member) {
+            (from, run) if run.zero == zero => {
+                self.place(member, from.saturating_add(run.len.max(1)))
+            }
+            (from, _) => self.place(member, from),
+        });
+        let end = ends.min().unwrap_or(offset);
+        Run { len: end.saturating_sub(offset).max(1), zero: zero && end > offset }
     }
 
     fn trouble<D: Disk>(&self, _: &Core<D, Parts>) -> Option<String> {

@@ -1,9 +1,11 @@
-//! The client's half of the handshake: which export, how large, what it offers.
+//! The client's half of the handshake: which export, how large, what it offers, and in which form it talks.
 //!
-//! Blocking, with a bound on each read and write. Only `GO` is spoken, so that the server tells its
-//! block sizes; one that does not know it (before 2016) is refused. Source: the NBD project's
+//! Blocking, with a bound on each read and write. The export is chosen by `GO`, so that the server tells its
+//! block sizes; one that does not know it (before 2016) is refused. Extended headers are asked for first, then
+//! structured replies, and with either of them what `base:allocation` says; a server may refuse all of it. Source: the NBD project's
 //! `doc/proto.md`, "Newstyle negotiation".
 
+use crate::protocol::Form;
 use crate::protocol::constants::{
     GREETING_MAGIC, OPTION_MAGIC, OPTION_REPLY_MAGIC, STRING_BYTES_MAX, flag, handshake, info,
     option, option_reply,
@@ -13,6 +15,9 @@ use std::io::{self, Read, Write};
 
 /// Longest reply to an option that is listened to, in bytes: what a string may have, and to spare.
 const REPLY_BYTES_MAX: u32 = 2 * STRING_BYTES_MAX as u32;
+
+/// The context that tells what reads as zero.
+const ALLOCATION: &str = "base:allocation";
 
 /// Most replies to one option.
 const REPLIES_MAX: usize = 64;
@@ -33,6 +38,10 @@ pub struct Facts {
     pub block_bytes_preferred: u32,
     /// Largest read or write.
     pub request_bytes_max: u32,
+    /// How replies come.
+    pub(super) form: Form,
+    /// What the server calls the context `base:allocation`, if it has it.
+    pub(super) allocation: Option<u32>,
 }
 
 impl Facts {
@@ -48,11 +57,13 @@ pub(super) fn choose<S: Read + Write>(stream: &mut S, export: &str) -> Result<Fa
         return Err(format!("expected an export's name of at most {STRING_BYTES_MAX} bytes"));
     }
     greet(stream).map_err(|error| format!("greeting: {error}"))?;
-    ask(stream, export).map_err(|error| format!("GO: {error}"))?;
+    let form = choose_form(stream)?;
+    let allocation = if form == Form::Simple { None } else { choose_context(stream, export)? };
+    ask_to_go(stream, export).map_err(|error| format!("GO: {error}"))?;
     let mut facts = None;
     let mut blocks = (1, 4096, REQUEST_BYTES_DEFAULT);
     for _ in 0..REPLIES_MAX {
-        let (kind, data) = reply(stream)?;
+        let (kind, data) = reply(stream, "GO", option::GO)?;
         match kind {
             option_reply::INFO => learn(&data, &mut facts, &mut blocks)
                 .map_err(|problem| format!("reply to GO: {problem}"))?,
@@ -66,6 +77,8 @@ pub(super) fn choose<S: Read + Write>(stream: &mut S, export: &str) -> Result<Fa
                     block_bytes_min,
                     block_bytes_preferred,
                     request_bytes_max,
+                    form,
+                    allocation,
                 };
                 return Ok(found);
             }
@@ -95,21 +108,78 @@ fn cut_short(error: Truncated) -> io::Error {
     io::Error::other(error.to_string())
 }
 
-fn ask<S: Write>(stream: &mut S, export: &str) -> io::Result<()> {
+fn ask<S: Write>(stream: &mut S, number: u32, data: &[u8]) -> io::Result<()> {
     let mut message = Vec::new();
     message.extend(OPTION_MAGIC.to_be_bytes());
-    message.extend(option::GO.to_be_bytes());
-    message.extend((export.len() as u32 + 8).to_be_bytes());
-    message.extend((export.len() as u32).to_be_bytes());
-    message.extend(export.as_bytes());
-    message.extend(1_u16.to_be_bytes());
-    message.extend(info::BLOCK_SIZE.to_be_bytes());
+    message.extend(number.to_be_bytes());
+    message.extend((data.len() as u32).to_be_bytes());
+    message.extend(data);
     stream.write_all(&message)
 }
 
-fn reply<S: Read>(stream: &mut S) -> Result<(u32, Vec<u8>), String> {
+fn ask_to_go<S: Write>(stream: &mut S, export: &str) -> io::Result<()> {
+    let mut data = counted(export);
+    data.extend(1_u16.to_be_bytes());
+    data.extend(info::BLOCK_SIZE.to_be_bytes());
+    ask(stream, option::GO, &data)
+}
+
+fn counted(text: &str) -> Vec<u8> {
+    [&(text.len() as u32).to_be_bytes()[..], text.as_bytes()].concat()
+}
+
+/// The best form of replies that the server agrees to.
+fn choose_form<S: Read + Write>(stream: &mut S) -> Result<Form, String> {
+    for (name, number, form) in [
+        ("EXTENDED_HEADERS", option::EXTENDED_HEADERS, Form::Extended),
+        ("STRUCTURED_REPLY", option::STRUCTURED_REPLY, Form::Structured),
+    ] {
+        ask(stream, number, &[]).map_err(|error| format!("{name}: {error}"))?;
+        match reply(stream, name, number)?.0 {
+            option_reply::ACK => return Ok(form),
+            kind if kind & option_reply::ERRORS != 0 => {}
+            kind => {
+                return Err(format!("reply to {name}: expected a yes or a no, found {kind:#x}"));
+            }
+        }
+    }
+    Ok(Form::Simple)
+}
+
+/// What the server calls the context that tells of blanks; none if it has none.
+fn choose_context<S: Read + Write>(stream: &mut S, export: &str) -> Result<Option<u32>, String> {
+    let name = "SET_META_CONTEXT";
+    let mut data = counted(export);
+    data.extend(1_u32.to_be_bytes());
+    data.extend(counted(ALLOCATION));
+    ask(stream, option::SET_META_CONTEXT, &data).map_err(|error| format!("{name}: {error}"))?;
+    let mut found = None;
+    for _ in 0..REPLIES_MAX {
+        let (kind, data) = reply(stream, name, option::SET_META_CONTEXT)?;
+        match (kind, data.split_first_chunk()) {
+            (option_reply::META_CONTEXT, Some((number, words)))
+                if words == ALLOCATION.as_bytes() =>
+            {
+                found = Some(u32::from_be_bytes(*number));
+            }
+            (option_reply::META_CONTEXT, _) => {}
+            (option_reply::ACK, _) => return Ok(found),
+            (kind, _) if kind & option_reply::ERRORS != 0 => return Ok(None),
+            (kind, _) => {
+                return Err(format!(
+                    "reply to {name}: expected a context or an end, found {kind:#x}"
+                ));
+            }
+        }
+    }
+    Err(format!("reply to {name}: expected an end, found {REPLIES_MAX} replies"))
+}
+
+/// The next reply to the option `number`, called `name`.
+fn reply<S: Read>(stream: &mut S, name: &str, number: u32) -> Result<(u32, Vec<u8>), String> {
     let mut header = [0; 20];
-    stream.read_exact(&mut header).map_err(|error| format!("reply to GO: {error}"))?;
+    let failed = |error: io::Error| format!("reply to {name}: {error}");
+    stream.read_exact(&mut header).map_err(failed)?;
     let mut fields = Fields::new(&header);
     let mut read = || -> Result<_, Truncated> {
         Ok((
@@ -120,14 +190,14 @@ fn reply<S: Read>(stream: &mut S) -> Result<(u32, Vec<u8>), String> {
         ))
     };
     let (magic, asked, kind, len) = read().map_err(|error| error.to_string())?;
-    if magic != OPTION_REPLY_MAGIC || asked != option::GO || len > REPLY_BYTES_MAX {
+    if magic != OPTION_REPLY_MAGIC || asked != number || len > REPLY_BYTES_MAX {
         return Err(format!(
-            "expected a reply to GO of at most {REPLY_BYTES_MAX} bytes, found magic {magic:#x}, \
+            "expected a reply to {name} of at most {REPLY_BYTES_MAX} bytes, found magic {magic:#x}, \
              option {asked}, {len} bytes"
         ));
     }
     let mut data = vec![0; len as usize];
-    stream.read_exact(&mut data).map_err(|error| format!("reply to GO: {error}"))?;
+    stream.read_exact(&mut data).map_err(failed)?;
     Ok((kind, data))
 }
 

@@ -1,13 +1,20 @@
 //! The other side of the protocol: an export of somebody else's, used as a disk.
 //!
 //! It is there so that a volume can live on a disk in another process, above all on an emulated one
-//! that `nearhead disk serve` can cut the power of. One connection, simple replies, no TLS. What a
-//! server says is as hostile as what a client says: lengths are checked before memory is taken, and
+//! that `nearhead disk serve` can cut the power of. One connection, no TLS; extended headers where the server
+//! has them, else structured replies, else simple ones. What a server says is as hostile as what a client says: lengths are checked before memory is taken, and
 //! anything unexpected ends the connection, after which every command fails.
 
 mod address;
+mod awaited;
 mod handshake;
+mod link;
+#[cfg(test)]
+mod link_tests;
 mod remote;
+mod replies;
+mod status;
+mod stream;
 
 pub use address::{Address, Place};
 pub use handshake::Facts;

@@ -73,6 +73,8 @@ pub mod option_reply {
     pub const INFO: u32 = 3;
     /// One metadata context.
     pub const META_CONTEXT: u32 = 4;
+    /// Set in all types that say no.
+    pub const ERRORS: u32 = 1 << 31;
     /// The option is not known here.
     pub const ERR_UNSUP: u32 = (1 << 31) + 1;
     /// Forbidden by this server's configuration.
@@ -181,6 +183,8 @@ pub mod chunk {
     pub const BLOCK_STATUS_EXT: u16 = 6;
     /// The request failed.
     pub const ERROR: u16 = (1 << 15) + 1;
+    /// Set in the types of all chunks that tell of a failure.
+    pub const ERRORS: u16 = 1 << 15;
 }
 
 /// Error numbers in replies.

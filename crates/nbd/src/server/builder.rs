@@ -5,7 +5,7 @@ use super::error::ServerError;
 use super::event_loop::Server;
 use super::listener::{Listener, SocketAccess};
 use super::shutdown;
-use super::tls::TlsFiles;
+use super::tls::TlsKeys;
 use crate::protocol::{REQUEST_BYTES_MAX, TlsMode};
 use nearhead_disk::Nanos;
 use std::net::SocketAddr;
@@ -68,7 +68,7 @@ pub struct ServerBuilder<'a, S: ?Sized> {
     tick: Option<Tick<'a, S>>,
     notice: Box<dyn FnMut(&str) + 'a>,
     limits: Limits,
-    tls: Option<(TlsMode, TlsFiles)>,
+    tls: Option<(TlsMode, TlsKeys)>,
     whole_blocks: bool,
 }
 
@@ -130,8 +130,8 @@ impl<'a, S: ?Sized> ServerBuilder<'a, S> {
 
     /// Encrypts connections, if the client wants or always.
     #[must_use]
-    pub fn tls(mut self, mode: TlsMode, files: TlsFiles) -> Self {
-        self.tls = Some((mode, files));
+    pub fn tls(mut self, mode: TlsMode, keys: impl Into<TlsKeys>) -> Self {
+        self.tls = Some((mode, keys.into()));
         self
     }
 
@@ -188,7 +188,7 @@ impl<'a, S: ?Sized> ServerBuilder<'a, S> {
         limits.requests_max = limits.requests_max.max(1);
         let (tls_mode, tls) = match self.tls {
             Some((TlsMode::Off, _)) | None => (TlsMode::Off, None),
-            Some((mode, files)) => (mode, Some(files.load()?)),
+            Some((mode, keys)) => (mode, Some(keys.load()?)),
         };
         let failed = |source| ServerError::EventLoop { step: "socketpair", source };
         let (shutdown_handle, shutdown) = shutdown::pair().map_err(failed)?;

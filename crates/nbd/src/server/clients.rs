@@ -15,13 +15,13 @@ use super::memory::Budget;
 use super::poller::{Poller, Ready};
 use super::requests::Pending;
 use super::statistics::Statistics;
+use super::tls::Sessions;
 use super::transport::{Received, Transport};
 use crate::protocol::{Export, Machine, TlsMode};
 use nearhead_disk::{BufferPool, Nanos};
 use nearhead_volume::Service;
 use nearhead_volume::bare::Slots;
 use rustix::event::epoll::EventFlags;
-use rustls::ServerConfig;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ const RECEIVES_MAX: usize = 8;
 pub(crate) struct Policy {
     pub(crate) export: Rc<Export>,
     pub(crate) tls_mode: TlsMode,
-    pub(crate) tls: Option<Arc<ServerConfig>>,
+    pub(crate) tls: Option<Arc<dyn Sessions>>,
     pub(crate) connections_max: usize,
     /// How long a client may hold memory that others wait for without taking or giving a byte.
     pub(crate) stall_max: Nanos,
@@ -336,9 +336,9 @@ impl Clients {
         }
         if connection.tls_wanted && sent {
             connection.tls_wanted = false;
-            let Some(config) = &self.policy.tls else { return false };
+            let Some(sessions) = &self.policy.tls else { return false };
             let clean = connection.machine.begin_tls();
-            if !clean || connection.transport.start_tls(config).is_err() {
+            if !clean || connection.transport.start_tls(&**sessions).is_err() {
                 self.notices.push("a client was cut off: it sent bytes ahead of TLS".to_owned());
                 return false;
             }

@@ -15,12 +15,12 @@ use super::memory::Budget;
 use super::poller::{Deadline, Poller, Ready, Woken};
 use super::shutdown::{ShutdownHandle, ShutdownReceiver};
 use super::statistics::Statistics;
+use super::tls::Sessions;
 use crate::protocol::{Export, TlsMode};
 use nearhead_disk::Nanos;
 use nearhead_volume::Service;
 use rustix::event::epoll::EventFlags;
 use rustix::process::{Resource, Rlimit};
-use rustls::ServerConfig;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -73,7 +73,7 @@ pub struct Server<'a, S: ?Sized> {
     pub(super) notice: Box<dyn FnMut(&str) + 'a>,
     pub(super) limits: Limits,
     pub(super) tls_mode: TlsMode,
-    pub(super) tls: Option<Arc<ServerConfig>>,
+    pub(super) tls: Option<Arc<dyn Sessions>>,
     pub(super) whole_blocks: bool,
     pub(super) shutdown_handle: ShutdownHandle,
     pub(super) shutdown: ShutdownReceiver,

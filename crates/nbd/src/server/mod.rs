@@ -31,4 +31,4 @@ pub use event_loop::{Ending, Report, Server};
 pub use listener::SocketAccess;
 pub use shutdown::ShutdownHandle;
 pub use statistics::Statistics;
-pub use tls::TlsFiles;
+pub use tls::{TlsFiles, TlsKeys};

@@ -3,14 +3,12 @@
 //! In the clear a payload goes from the socket straight into its aligned buffer, and from a
 //! service's buffers straight to the socket. Nothing here ever blocks.
 
-use super::tls::{Pulled, TlsSession};
+use super::tls::{Pulled, Session, Sessions, TlsSession};
 use crate::protocol::{Machine, SLICES_MAX};
 use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendFlags};
-use rustls::ServerConfig;
 use std::io::{self, IoSlice, IoSliceMut, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
 
 /// Most encrypted bytes taken from a socket at once.
 const ENCRYPTED_BYTES: usize = 16 * 1024;
@@ -18,7 +16,7 @@ const ENCRYPTED_BYTES: usize = 16 * 1024;
 /// A client's socket.
 pub(crate) struct Transport {
     socket: OwnedFd,
-    tls: Option<Box<TlsSession>>,
+    tls: Option<TlsSession>,
 }
 
 /// What a receive gave.
@@ -41,8 +39,8 @@ impl Transport {
     }
 
     /// Encrypts from here on.
-    pub(crate) fn start_tls(&mut self, config: &Arc<ServerConfig>) -> io::Result<()> {
-        self.tls = Some(Box::new(TlsSession::new(config)?));
+    pub(crate) fn start_tls(&mut self, sessions: &dyn Sessions) -> io::Result<()> {
+        self.tls = Some(sessions.begin()?);
         Ok(())
     }
 
@@ -59,7 +57,7 @@ impl Transport {
     ) -> io::Result<Received> {
         match &mut self.tls {
             None => receive_plain(&self.socket, machine, staging),
-            Some(session) => receive_tls(&self.socket, session, machine, staging),
+            Some(session) => receive_tls(&self.socket, &mut **session, machine, staging),
         }
     }
 
@@ -67,7 +65,7 @@ impl Transport {
     pub(crate) fn send(&mut self, machine: &mut Machine) -> io::Result<bool> {
         match &mut self.tls {
             None => send_plain(&self.socket, machine),
-            Some(session) => send_tls(&self.socket, session, machine),
+            Some(session) => send_tls(&self.socket, &mut **session, machine),
         }
     }
 
@@ -115,7 +113,7 @@ fn receive_plain(
 
 fn receive_tls(
     socket: &OwnedFd,
-    session: &mut TlsSession,
+    session: &mut dyn Session,
     machine: &mut Machine,
     staging: &mut Vec<u8>,
 ) -> io::Result<Received> {
@@ -164,7 +162,11 @@ fn send_plain(socket: &OwnedFd, machine: &mut Machine) -> io::Result<bool> {
     Ok(true)
 }
 
-fn send_tls(socket: &OwnedFd, session: &mut TlsSession, machine: &mut Machine) -> io::Result<bool> {
+fn send_tls(
+    socket: &OwnedFd,
+    session: &mut dyn Session,
+    machine: &mut Machine,
+) -> io::Result<bool> {
     let outbox = machine.outbox();
     loop {
         while !outbox.is_empty() {

@@ -85,6 +85,15 @@ fn who_may_connect_is_said_in_a_volume_file_too() {
 }
 
 #[test]
+fn shared_keys_are_said_in_a_volume_file_too_and_a_flag_wins() {
+    let file = || ServeArgs::from_text("tls_psk = \"a.psk\"\ntls_optional = true").unwrap();
+    let merged = ServeArgs::default().completed_by(file());
+    assert_eq!((merged.tls_psk, merged.tls_optional), (Some("a.psk".into()), true));
+    let flags = ServeArgs { tls_psk: Some("b.psk".into()), ..ServeArgs::default() };
+    assert_eq!(flags.completed_by(file()).tls_psk, Some("b.psk".into()));
+}
+
+#[test]
 fn coordination_is_said_by_a_table_or_by_two_names_or_by_flags() {
     let place: PermitsPlace = "zk://a:2181,b:2181/p".parse().unwrap();
     for (text, permits) in [

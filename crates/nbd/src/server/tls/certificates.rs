@@ -1,20 +1,14 @@
-//! TLS: certificates from files, and a session between the socket and the protocol.
-//!
-//! The session is driven without any socket of its own: what comes from the socket is fed in, what
-//! it wants to send is taken out, so a handshake can never block the event loop. Encrypted bytes
-//! that wait, in either direction, are bounded.
+//! Sessions with clients that know the server by its certificate, and may have to show their own, by rustls.
 
-use super::ServerError;
+use super::super::ServerError;
+use super::{Pulled, Session, Sessions, TlsSession, UNSENT_BYTES_MAX, problem};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig, ServerConnection};
-use std::io::{self, Read, Write};
+use std::io::{self, IoSlice, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-
-/// Encrypted bytes that may wait to be sent.
-const UNSENT_BYTES_MAX: usize = 256 * 1024;
 
 /// Where the certificates are, all in PEM form.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,7 +30,7 @@ impl TlsFiles {
     }
 
     /// Reads the files.
-    pub(crate) fn load(&self) -> Result<Arc<ServerConfig>, ServerError> {
+    pub(super) fn load(&self) -> Result<Arc<dyn Sessions>, ServerError> {
         let chain = certificates(&self.certificate)?;
         let key = PrivateKeyDer::from_pem_file(&self.key)
             .map_err(|error| problem(&self.key, format!("expected a private key: {error}")))?;
@@ -61,7 +55,7 @@ impl TlsFiles {
         let config = config.with_single_cert(chain, key).map_err(|error| {
             problem(&self.key, format!("does not fit the certificate: {}", in_words(&error)))
         })?;
-        Ok(Arc::new(config))
+        Ok(Arc::new(Certified(Arc::new(config))))
     }
 }
 
@@ -79,10 +73,6 @@ fn in_words(error: &rustls::Error) -> String {
     }
 }
 
-fn problem(path: &Path, problem: String) -> ServerError {
-    ServerError::Tls { path: path.to_owned(), problem }
-}
-
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, ServerError> {
     let failed = |error| problem(path, format!("expected certificates: {error}"));
     let found: Result<Vec<_>, _> = CertificateDer::pem_file_iter(path).map_err(failed)?.collect();
@@ -93,40 +83,33 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, ServerError
     Ok(found)
 }
 
+/// Begins sessions with one certificate.
+struct Certified(Arc<ServerConfig>);
+
+impl Sessions for Certified {
+    fn begin(&self) -> io::Result<TlsSession> {
+        let mut session = ServerConnection::new(Arc::clone(&self.0)).map_err(io::Error::other)?;
+        session.set_buffer_limit(Some(UNSENT_BYTES_MAX));
+        Ok(Box::new(CertifiedSession { session, encrypted: Vec::new(), fed: 0 }))
+    }
+}
+
 /// One client's session.
-pub(crate) struct TlsSession {
+struct CertifiedSession {
     session: ServerConnection,
     /// Received and not yet fed in.
     encrypted: Vec<u8>,
     fed: usize,
 }
 
-/// What a pull of plain bytes gave.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Pulled {
-    Bytes(usize),
-    /// More encrypted bytes are needed.
-    Starved,
-    /// The client ended the session.
-    End,
-}
-
-impl TlsSession {
-    pub(crate) fn new(config: &Arc<ServerConfig>) -> Result<Self, io::Error> {
-        let mut session = ServerConnection::new(Arc::clone(config)).map_err(io::Error::other)?;
-        session.set_buffer_limit(Some(UNSENT_BYTES_MAX));
-        Ok(Self { session, encrypted: Vec::new(), fed: 0 })
-    }
-
-    /// Takes encrypted bytes from the socket. Call only when [`TlsSession::pull`] was starved.
-    pub(crate) fn take_encrypted(&mut self, bytes: &[u8]) {
+impl Session for CertifiedSession {
+    fn take_encrypted(&mut self, bytes: &[u8]) {
         self.encrypted.drain(..self.fed);
         self.fed = 0;
         self.encrypted.extend_from_slice(bytes);
     }
 
-    /// Moves plain bytes into `target`.
-    pub(crate) fn pull(&mut self, target: &mut [u8]) -> io::Result<Pulled> {
+    fn pull(&mut self, target: &mut [u8]) -> io::Result<Pulled> {
         loop {
             match self.session.reader().read(target) {
                 Ok(0) if target.is_empty() => return Ok(Pulled::Bytes(0)),
@@ -144,23 +127,19 @@ impl TlsSession {
         }
     }
 
-    /// Encrypts what fits of `plain`; the number of bytes taken.
-    pub(crate) fn push(&mut self, plain: &[io::IoSlice<'_>]) -> io::Result<usize> {
+    fn push(&mut self, plain: &[IoSlice<'_>]) -> io::Result<usize> {
         self.session.writer().write_vectored(plain)
     }
 
-    /// Whether encrypted bytes wait to be sent.
-    pub(crate) fn wants_send(&self) -> bool {
+    fn wants_send(&self) -> bool {
         self.session.wants_write()
     }
 
-    /// Sends encrypted bytes to `socket`.
-    pub(crate) fn send(&mut self, socket: &mut impl Write) -> io::Result<usize> {
-        self.session.write_tls(socket)
+    fn send(&mut self, mut socket: &mut dyn Write) -> io::Result<usize> {
+        self.session.write_tls(&mut socket)
     }
 
-    /// Says goodbye; the bytes for it still have to be sent.
-    pub(crate) fn close(&mut self) {
+    fn close(&mut self) {
         self.session.send_close_notify();
     }
 }
