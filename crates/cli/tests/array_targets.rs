@@ -183,6 +183,15 @@ fn an_array_that_is_named_otherwise_than_when_it_was_made_is_not_served() {
         run_fails(&scratch, &["serve", named, "--socket", "x.sock"], &parts);
         run_fails(&scratch, &["checkpoint", named], &parts);
     }
+    // Who wants to make something of a member is told how, and nobody else.
+    let alone = "a.img is member 1 of 4 of a stripe";
+    for command in
+        [&["serve", "a.img", "--socket", "x.sock"][..], &["repair", "a.img"], &["grow", "a.img"]]
+    {
+        let said = run_fails(&scratch, command, &[alone]);
+        assert!(!said.contains("--force") && !said.contains("create"), "{said}");
+    }
+    run_fails(&scratch, &["create", "a.img"], &[alone, "with --force, which destroys"]);
     let after: Vec<_> =
         ["a.img", "d.img"].map(|name| std::fs::read(scratch.path(name)).unwrap()).into();
     assert!(before == after, "nothing was changed");

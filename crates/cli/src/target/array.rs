@@ -98,9 +98,14 @@ pub(super) fn refuse_lone_member(
             let missing = vec![MISSING; usize::from(count) - 1].join(",");
             let alone = format!("mirror:{text},{missing}");
             let how = if label.is_mirror() { alone.as_str() } else { "raid0: and all its members" };
+            // Only who wanted to make something of it is told how to.
+            let or = if access == Access::Write {
+                ""
+            } else {
+                ", or give the disk another use with --force, which destroys what it has of the array"
+            };
             Err(format!(
-                "open {text}: expected a disk of its own: {what}; name the array, {how}, or give the \
-                 disk another use with `nearhead create --force`"
+                "open {text}: expected a disk of its own: {what}; name the array, {how}{or}"
             ))
         }
     }
