@@ -385,12 +385,11 @@ fn finished(args: &ServeArgs, name: &str, served: &Served, report: &Report) -> R
             if let Some(failure) = served.volume().engine().failure() {
                 return Err(format!("stopped {name} after a failure: {failure}"));
             }
-            if served.deleted().is_some() {
-                return Err(format!(
-                    "stopped {name}: everything was written, to a file that was deleted meanwhile and is gone now"
-                ));
+            if let Some(unkept) = served.unkept() {
+                return Err(format!("stopped {name}: {unkept}"));
             }
-            tell(&format!("stopped {name}: everything is durable"));
+            let more = if served.info().read_only { ", and nothing was changed" } else { "" };
+            tell(&format!("stopped {name}: everything is durable{more}"));
             Ok(())
         }
         Ending::Forced => leave(&format!(
