@@ -57,9 +57,11 @@ fn create_refuses_impossible_sizes_and_leaves_no_image_behind() {
     let scratch = Scratch::new("sizes");
     for (args, parts) in [
         (vec!["--size", "1MiB"], vec!["1048576", "expected"]),
-        (vec!["--size", "1000000"], vec!["multiple of 4096", "1000000"]),
+        (vec!["--size", "1000000"], vec!["multiple of 512", "1000000"]),
         (vec!["--size", "1536"], vec!["from 64 MiB on", "found 1536 bytes", "nbdkit"]),
-        (vec!["--size", "67109376"], vec!["multiple of 4096", "67109376"]),
+        (vec!["--size", "67109377"], vec!["multiple of 512", "next smaller one is 67109376"]),
+        (vec!["--size", "100000TiB"], vec!["takes no file of that size", "smaller image"]),
+        (vec!["--size", "128MiB", "--grow-to", "100MiB"], vec!["--grow-to", "134217728"]),
         (vec!["--size", "64MiB", "--group-size", "1GiB"], vec!["1073741824", "expected"]),
         (
             vec!["--size", "64MiB", "--group-size", "8MiB", "--log-size", "8MiB"],

@@ -97,7 +97,8 @@ impl fmt::Display for CreateError {
             Self::Volume { device, found } => write!(
                 formatter,
                 "create on {device}: expected an empty device, found {found}; if the volume is still needed, see \
-                 `nearhead check`, then `nearhead repair --dry-run` or `nearhead restore-metadata`; --force destroys it"
+                 `nearhead check`, then `nearhead repair --dry-run` (with --lost-superblocks if no superblock is left) or \
+                 `nearhead restore-metadata`; --force destroys it"
             ),
             Self::Layout(LayoutError { field, expected, found, advice }) => write!(
                 formatter,
@@ -227,6 +228,14 @@ pub(crate) fn describe_to_grow(
     let mut superblock = describe(properties, zones, options)?;
     let Some(grow_to_bytes) = grow_to_bytes else { return Ok(superblock) };
     let layout = &mut superblock.layout;
+    if grow_to_bytes < layout.device_bytes {
+        return Err(LayoutError {
+            field: LayoutField::DeviceBytes,
+            expected: format!("at most the {grow_to_bytes} that it is to grow to (--grow-to)"),
+            found: layout.device_bytes,
+            advice: "name a larger size to grow to, or leave it out",
+        });
+    }
     if options.preset == Preset::Mlb {
         let as_grown = CreateOptions {
             group_bytes: Some(layout.group_bytes),
