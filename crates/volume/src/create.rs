@@ -6,7 +6,9 @@
 use crate::blanks;
 use crate::map_device;
 use crate::presets::NamedPreset;
-use crate::probe::{Contents, HEAD_BYTES, TAIL_BYTES, look_for_remains, probe};
+use crate::probe::{
+    Contents, Finding, HEAD_BYTES, TAIL_BYTES, look_for_remains, look_for_remains_on_map, probe,
+};
 use crate::sync_io::SyncIo;
 use nearhead_disk::{DiskError, Properties, Zones};
 use nearhead_format::snapshot::{BodyItem, BodyWriter, LogState, SnapshotHeader};
@@ -281,14 +283,29 @@ fn write_new(
 fn refuse_what_is_used(io: &mut SyncIo<'_>) -> Result<(), CreateError> {
     let properties = io.disk().properties();
     let (device, bytes) = (properties.name.clone(), properties.capacity_bytes);
-    let head = io.read(0, bytes.min(HEAD_BYTES as u64) as usize)?;
-    let tail_bytes = bytes.min(TAIL_BYTES as u64);
-    let tail = io.read(bytes - tail_bytes, tail_bytes as usize)?;
     // Our own first: their ends may be what was lost of them.
     let remains = look_for_remains(io)?;
+    refuse(io, &device, (0, bytes), remains)?;
+    // A map device is written to as well, and nobody may lose what is on it any sooner.
+    let Some((base, bytes)) = io.disk().map_region() else { return Ok(()) };
+    let remains = look_for_remains_on_map(io, base, bytes)?;
+    refuse(io, &format!("the map device of {device}"), (base, bytes), remains)
+}
+
+/// Refuses a device that begins at `base` and has `bytes`, if there is anything on it.
+fn refuse(
+    io: &mut SyncIo<'_>,
+    device: &str,
+    (base, bytes): (u64, u64),
+    remains: Vec<Finding>,
+) -> Result<(), CreateError> {
+    let device = device.to_owned();
     if !remains.is_empty() {
         return Err(CreateError::Volume { device, found: Contents::Known(remains).to_string() });
     }
+    let (head_bytes, tail_bytes) = (bytes.min(HEAD_BYTES as u64), bytes.min(TAIL_BYTES as u64));
+    let head = io.read(base, head_bytes as usize)?;
+    let tail = io.read(base + bytes - tail_bytes, tail_bytes as usize)?;
     match probe(bytes, &head, &tail) {
         contents if contents.is_empty() => Ok(()),
         contents => Err(CreateError::InUse { device, found: contents.to_string() }),
