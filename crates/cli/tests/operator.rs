@@ -291,6 +291,24 @@ fn only_commands_that_ask_daemons_are_told_to_name_a_control_socket() {
 }
 
 #[test]
+fn a_daemon_for_programs_says_json_alone_and_uris_that_clients_take() {
+    let scratch = Scratch::new("for-programs");
+    create(&scratch);
+    let args = ["serve", "a.img", "--socket", "a b?.sock", "--export", "x y\nz", "--json"];
+    let child = nearhead(&scratch, &args).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
+    let mut child = child.unwrap();
+    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().unwrap()));
+    let mut next = || serde_json::from_str::<serde_json::Value>(&lines.next()?.unwrap()).ok();
+    let ready = next().unwrap();
+    assert_eq!(ready["event"], "serving");
+    assert_eq!(ready["uris"][0], "nbd+unix:///x%20y%0Az?socket=a%20b%3F.sock");
+    rustix::process::kill_process(rustix::process::Pid::from_child(&child), Signal::TERM).unwrap();
+    let stopped = next().unwrap();
+    assert_eq!((&stopped["event"], &stopped["target"]), (&"stopped".into(), &"a.img".into()));
+    assert!(next().is_none() && child.wait().unwrap().success());
+}
+
+#[test]
 fn what_was_served_read_only_is_said_to_be_as_it_was() {
     let scratch = Scratch::new("as-it-was");
     create(&scratch);

@@ -26,6 +26,7 @@ use crate::create::{self, CreateArgs};
 use crate::output::{note, say_json_line, tell};
 use crate::target::{Access, Target, backing_path, refuse_if_misnamed};
 use crate::units::{ByteSize, Span};
+use crate::uri;
 use backing::Backing;
 use commands::Desk;
 use nearhead_disk::Nanos;
@@ -330,9 +331,10 @@ fn uris(args: &ServeArgs, server: &Server<'_, Served>) -> Vec<String> {
     let export = args.export.first().map_or("", String::as_str);
     let mut uris = Vec::new();
     if let Some(path) = &args.socket {
-        uris.push(format!("{secure}+unix:///{export}?socket={}", path.display()));
+        uris.push(uri::of_socket(secure, export, path));
     }
-    uris.extend(server.addresses().iter().map(|address| format!("{secure}://{address}/{export}")));
+    let of_address = |address: &_| uri::of_address(secure, export, &format!("{address}"));
+    uris.extend(server.addresses().iter().map(of_address));
     if uris.is_empty() {
         uris.push("the socket of the service manager".to_owned());
     }
@@ -378,6 +380,14 @@ fn announce(
     Ok(())
 }
 
+/// Printed after an orderly stop, for programs.
+#[derive(Debug, Serialize)]
+struct Stopped<'a> {
+    event: &'static str,
+    target: &'a str,
+    how: &'a str,
+}
+
 fn finished(args: &ServeArgs, name: &str, served: &Served, report: &Report) -> Result<(), String> {
     let unanswered = report.unanswered;
     match report.ending {
@@ -389,7 +399,11 @@ fn finished(args: &ServeArgs, name: &str, served: &Served, report: &Report) -> R
                 return Err(format!("stopped {name}: {unkept}"));
             }
             let more = if served.info().read_only { ", and nothing was changed" } else { "" };
-            tell(&format!("stopped {name}: everything is durable{more}"));
+            let how = format!("everything is durable{more}");
+            if args.json {
+                return say_json_line(&Stopped { event: "stopped", target: name, how: &how });
+            }
+            tell(&format!("stopped {name}: {how}"));
             Ok(())
         }
         Ending::Forced => leave(&format!(
