@@ -292,6 +292,14 @@ fn refuse_what_is_used(io: &mut SyncIo<'_>) -> Result<(), CreateError> {
     refuse(io, &format!("the map device of {device}"), (base, bytes), remains)
 }
 
+/// Refuses a disk that is to become a part of another, if there is anything in its first `bytes`: as a part it would show
+/// little of that. Changes nothing.
+pub fn refuse_used_part(io: &mut SyncIo<'_>, bytes: u64) -> Result<(), CreateError> {
+    let device = io.disk().properties().name.clone();
+    let remains = look_for_remains(io)?;
+    refuse(io, &device, (0, bytes), remains)
+}
+
 /// Refuses a device that begins at `base` and has `bytes`, if there is anything on it.
 fn refuse(
     io: &mut SyncIo<'_>,
