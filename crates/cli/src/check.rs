@@ -2,7 +2,7 @@
 //!
 //! The volume is opened for reading only. Exit code 1 when something is damaged.
 
-use crate::output::{note, say, say_json};
+use crate::output::{counted, note, quoted, say, say_json};
 use crate::report::VolumeFacts;
 use crate::target::{Access, DiskArgs, Target};
 use crate::units::ByteSize;
@@ -131,17 +131,17 @@ fn tell(args: &CheckArgs, found: &CheckReport) {
         }
     }
     say(&format!(
-        "checked {}: superblock copies, snapshots, logs and {} logged chunks ({}); {} findings \
+        "checked {}: superblock copies, snapshots, logs and {} logged chunks ({}); {} \
          (blocks at home have no checksum)",
         args.target,
         found.chunks,
         ByteSize(found.chunk_bytes),
-        found.findings_total,
+        counted(found.findings_total, "finding"),
     ));
 }
 
 fn repair_of(args: &CheckArgs, found: &CheckReport, finding: &CheckFinding) -> String {
-    let target = &args.target;
+    let target = quoted(&args.target);
     match finding.place.as_str() {
         place if place.starts_with("superblock") => {
             format!("to write it again from a sound copy: nearhead repair {target}")

@@ -265,7 +265,7 @@ fn make_image(args: &CreateArgs) -> Result<bool, String> {
     }
     if size.0 < DEVICE_BYTES_MIN {
         return Err(format!(
-            "create {}: --size: expected a multiple of 4096 from {} on, found {} bytes: beside its data a volume keeps \
+            "create {}: --size: expected a multiple of 512 from {} on, found {} bytes: beside its data a volume keeps \
              copies of its superblock, snapshots of its map and logs, all in blocks of 4 KiB; something smaller \
              can be served as it is by another server, such as `nbdkit file` or `qemu-nbd`",
             args.target,

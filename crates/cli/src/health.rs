@@ -1,5 +1,6 @@
 //! Whether a volume is well, and what its disk did wrong, as `nearhead status` and metrics tell it.
 
+use crate::output::counted;
 use crate::units::ByteSize;
 use nearhead_disk::Nanos;
 use nearhead_engine::{DiskErrorCounts, DiskErrorReport, Status, disk_error_name};
@@ -81,7 +82,7 @@ impl Health {
         let failure = status.failure.as_ref().map(|why| format!("no change is accepted: {why}"));
         let mut reasons: Vec<String> = failure.into_iter().collect();
         if !status.damage.is_empty() {
-            reasons.push(format!("{} findings of damage", status.damage.len()));
+            reasons.push(format!("{} of damage", counted(status.damage.len() as u64, "finding")));
         }
         reasons.extend(disk_trouble.map(str::to_owned));
         if let Some(stalled) = &errors.stalled {

@@ -29,6 +29,7 @@ mod run;
 mod serve;
 mod status;
 mod target;
+mod uri;
 mod wal;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};

@@ -29,11 +29,23 @@ pub fn open(
     args: &DiskArgs,
     accept_loss: bool,
 ) -> Result<Offline, String> {
-    let mut target = Target::open(target, access, args)?;
+    let mut target = Target::open(target, access, args)
+        .map_err(|problem| with_a_way_to_the_daemon(problem, !accept_loss))?;
     if access != Access::Read {
         refuse_if_misnamed(&mut target)?;
     }
     on(target, access, accept_loss)
+}
+
+/// Commands that ask a daemon first come here if they found none: it may listen elsewhere.
+fn with_a_way_to_the_daemon(problem: String, asks_daemons: bool) -> String {
+    if asks_daemons
+        && problem.contains("in use by another process")
+        && problem.contains("(nearhead)")
+    {
+        return format!("{problem} (to ask that one, name its control socket with --control)");
+    }
+    problem
 }
 
 /// The same on a disk that is open already.

@@ -1,6 +1,7 @@
 //! What is printed: reports to standard output, everything on the way to standard error.
 //!
-//! A reader that goes away (`nearhead dump ... | head`) ends the program quietly, not with a panic.
+//! A reader that goes away (`nearhead dump ... | head`) ends the program quietly, not with a panic. A report that cannot be
+//! written otherwise (`> /dev/full`) ends it with a message and exit code 1: half a report is none.
 
 use serde::Serialize;
 use std::borrow::Cow;
@@ -9,11 +10,12 @@ use std::io::{self, Write as _};
 
 /// Prints a line for whoever reads the result.
 pub fn say(line: &str) {
-    if let Err(error) = print(&shown(line, true))
-        && error.kind() == io::ErrorKind::BrokenPipe
-    {
+    let Err(error) = print(&shown(line, true)) else { return };
+    if error.kind() == io::ErrorKind::BrokenPipe {
         std::process::exit(0);
     }
+    note(&format!("standard output: expected to write the report there, found {error}"));
+    std::process::exit(1);
 }
 
 /// Prints a line of a program that goes on whether anybody reads it or not.
@@ -61,6 +63,11 @@ fn shown(text: &str, with_lines: bool) -> Cow<'_, str> {
 pub fn changes_a_terminal(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// So many of something.
+pub fn counted(count: u64, what: &str) -> String {
+    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
 }
 
 /// A word as a shell takes it back.

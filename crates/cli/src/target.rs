@@ -8,7 +8,7 @@ use crate::units::ByteSize;
 use nearhead_disk::Disk;
 use nearhead_models::{ArraySpec, ModelSpec};
 use nearhead_nbd::client::Address;
-use nearhead_uring::{Engine, OpenError, OpenErrorKind, OpenOptions};
+use nearhead_uring::{Engine, OpenOptions};
 use nearhead_volume::{GatheredDisk, JoinedDisk, SyncIo};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -239,7 +239,7 @@ fn open_model(text: &str, access: Access) -> Result<Box<dyn Disk>, String> {
         if !access.creates() {
             check_model_file(path, spec.capacity_bytes().map_err(|error| error.to_string())?)?;
         }
-        nearhead_uring::refuse_used_file(path).map_err(|error| told_where_found(&error))?;
+        nearhead_uring::refuse_used_file(path).map_err(|error| error.to_string())?;
     }
     let disk = spec.build_any().map_err(|error| format!("open {text}: {error}"))?;
     Ok(Box::new(disk))
@@ -261,17 +261,6 @@ fn check_model_file(path: &Path, capacity_bytes: u64) -> Result<(), String> {
         ));
     }
     Ok(())
-}
-
-fn told_where_found(error: &OpenError) -> String {
-    match error.kind {
-        OpenErrorKind::InUse => {
-            format!(
-                "{error} (if that is a daemon with a control socket of its own, name it with --control)"
-            )
-        }
-        _ => error.to_string(),
-    }
 }
 
 fn open_real(
@@ -296,7 +285,7 @@ fn open_real(
         },
         ..OpenOptions::default()
     };
-    let disk = nearhead_uring::open(path, &options).map_err(|error| told_where_found(&error))?;
+    let disk = nearhead_uring::open(path, &options).map_err(|error| error.to_string())?;
     let notes = disk.notes().to_vec();
     Ok((Box::new(disk), notes))
 }

@@ -158,6 +158,40 @@ fn arrays_that_cannot_be_opened_say_why() {
     run_ok(&scratch, &["create", array, "--group-size", "8MiB"]);
 }
 
+/// As a part of the array a member shows little of what is on it, and its label goes to its end before anything else.
+#[test]
+fn create_takes_no_member_with_something_on_it_and_leaves_each_byte() {
+    let scratch = Scratch::new("used-members");
+    let set = |name: &str, bytes: &[(usize, u8)]| {
+        let mut image = vec![0; 96 << 20];
+        bytes.iter().for_each(|(at, byte)| image[*at] = *byte);
+        std::fs::write(scratch.path(name), image).unwrap();
+    };
+    set("empty.img", &[]);
+    // A file system that fills its device, and something at the very end alone.
+    set("ext.img", &[(1080, 0x53), (1081, 0xef), ((96 << 20) - 5000, 7)]);
+    set("end.img", &[((96 << 20) - 1, 9)]);
+    run_ok(&scratch, &["create", "volume.img", "--size", "96MiB"]);
+    for used in ["ext.img", "end.img", "volume.img"] {
+        for array in ["mirror:A,B", "mirror:B,A", "raid0:A,B", "raid0:B,A", "mirror:B,missing"] {
+            let array = array.replace('A', "empty.img").replace('B', used);
+            let before = [used, "empty.img"].map(|name| std::fs::read(scratch.path(name)).unwrap());
+            let parts =
+                [used, "expected an empty device", &format!("a member of {array}"), "--force"];
+            run_fails(&scratch, &["create", &array], &parts);
+            let after = [used, "empty.img"].map(|name| std::fs::read(scratch.path(name)).unwrap());
+            assert!(before == after, "{array}: a member was changed");
+        }
+    }
+    run_ok(&scratch, &["check", "volume.img"]);
+    // What only has a label is empty, in the array that it is of.
+    let array = "mirror:empty.img,other.img";
+    set("other.img", &[]);
+    run_fails(&scratch, &["create", array, "--group-size", "1GiB"], &["--group-size"]);
+    run_ok(&scratch, &["create", array]);
+    run_ok(&scratch, &["create", "raid0:volume.img,ext.img", "--force"]);
+}
+
 #[test]
 fn an_array_that_is_named_otherwise_than_when_it_was_made_is_not_served() {
     let scratch = Scratch::new("misnamed");
@@ -183,6 +217,15 @@ fn an_array_that_is_named_otherwise_than_when_it_was_made_is_not_served() {
         run_fails(&scratch, &["serve", named, "--socket", "x.sock"], &parts);
         run_fails(&scratch, &["checkpoint", named], &parts);
     }
+    // Who wants to make something of a member is told how, and nobody else.
+    let alone = "a.img is member 1 of 4 of a stripe";
+    for command in
+        [&["serve", "a.img", "--socket", "x.sock"][..], &["repair", "a.img"], &["grow", "a.img"]]
+    {
+        let said = run_fails(&scratch, command, &[alone]);
+        assert!(!said.contains("--force") && !said.contains("create"), "{said}");
+    }
+    run_fails(&scratch, &["create", "a.img"], &[alone, "with --force, which destroys"]);
     let after: Vec<_> =
         ["a.img", "d.img"].map(|name| std::fs::read(scratch.path(name)).unwrap()).into();
     assert!(before == after, "nothing was changed");

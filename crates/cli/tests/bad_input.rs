@@ -57,9 +57,11 @@ fn create_refuses_impossible_sizes_and_leaves_no_image_behind() {
     let scratch = Scratch::new("sizes");
     for (args, parts) in [
         (vec!["--size", "1MiB"], vec!["1048576", "expected"]),
-        (vec!["--size", "1000000"], vec!["multiple of 4096", "1000000"]),
+        (vec!["--size", "1000000"], vec!["multiple of 512", "1000000"]),
         (vec!["--size", "1536"], vec!["from 64 MiB on", "found 1536 bytes", "nbdkit"]),
-        (vec!["--size", "67109376"], vec!["multiple of 4096", "67109376"]),
+        (vec!["--size", "67109377"], vec!["multiple of 512", "next smaller one is 67109376"]),
+        (vec!["--size", "100000TiB"], vec!["takes no file of that size", "smaller image"]),
+        (vec!["--size", "128MiB", "--grow-to", "100MiB"], vec!["--grow-to", "134217728"]),
         (vec!["--size", "64MiB", "--group-size", "1GiB"], vec!["1073741824", "expected"]),
         (
             vec!["--size", "64MiB", "--group-size", "8MiB", "--log-size", "8MiB"],
@@ -404,6 +406,43 @@ fn a_create_that_is_refused_leaves_no_file_behind() {
     let refused = ["create", "a.img", "--map-device", "m.map"];
     run_fails(&scratch, &refused, &["expected an empty device"]);
     assert!(!scratch.path("m.map").exists());
+}
+
+/// `create` writes to both, so it looks at both.
+#[test]
+fn a_map_device_with_something_on_it_is_refused_as_the_disk_itself_is() {
+    let scratch = Scratch::new("used-map");
+    run_ok(&scratch, &["create", "a.img", "--size", "64MiB", "--map-device", "a.map"]);
+    run_ok(&scratch, &["create", "c.img", "--size", "64MiB"]);
+    let with_file_system = |name: &str| {
+        let mut bytes = vec![0; 8 << 20];
+        bytes[1080..1082].copy_from_slice(&[0x53, 0xef]);
+        std::fs::write(scratch.path(name), bytes).unwrap();
+    };
+    with_file_system("ext.map");
+    std::fs::write(scratch.path("odd.map"), [vec![0; 77], vec![1; 8 << 20]].concat()).unwrap();
+    // Of a volume without superblocks nothing is left at the ends.
+    let image = std::fs::read(scratch.path("c.img")).unwrap();
+    let last = image.len() - (1 << 20);
+    let bare = [vec![0; 1 << 20], image[1 << 20..last].to_vec(), vec![0; 1 << 20]].concat();
+    std::fs::write(scratch.path("bare.map"), bare).unwrap();
+    for (map, found) in [
+        ("a.map", "map device of a Nearhead volume"),
+        ("c.img", "superblock of a Nearhead volume"),
+        ("bare.map", "snapshot of the map of a Nearhead volume"),
+        ("ext.map", "nonzero byte at 1080"),
+        ("odd.map", "expected an empty device"),
+    ] {
+        let before = std::fs::read(scratch.path(map)).unwrap();
+        let args = ["create", "b.img", "--size", "64MiB", "--map-device", map];
+        run_fails(&scratch, &args, &["the map device of b.img", found, "--force"]);
+        assert!(std::fs::read(scratch.path(map)).unwrap() == before, "{map} was changed");
+        assert!(!scratch.path("b.img").exists());
+    }
+    run_ok(&scratch, &["check", "a.img", "--map-device", "a.map"]);
+    let forced = ["create", "b.img", "--size", "64MiB", "--map-device", "a.map", "--force"];
+    run_ok(&scratch, &forced);
+    run_ok(&scratch, &["check", "b.img", "--map-device", "a.map"]);
 }
 
 #[test]

@@ -6,7 +6,7 @@
 mod common;
 
 use common::nbd::{Client, Kind};
-use common::{Daemon, Scratch, run, run_ok, tool, tools};
+use common::{Daemon, Scratch, run, run_fails, run_ok, tool, tools};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -69,6 +69,15 @@ fn a_disk_that_fails_is_told_of_and_ends_with_an_exit_code() {
     drop(client);
     let (status, told, problems) = daemon.stop();
     assert_eq!(status.code(), Some(1), "{told} {problems}");
+
+    // Nobody is told to make or mend something where nothing can be read.
+    for args in [&["check", &target][..], &["status", &target], &["repair", &target]] {
+        let said =
+            run_fails(&scratch, args, &["no sound superblock", "cannot be read", "kernel log"]);
+        assert!(!said.contains("--lost-superblocks") && !said.contains("create"), "{said}");
+    }
+    let lost = ["repair", &target, "--lost-superblocks", "--dry-run"];
+    run_fails(&scratch, &lost, &["found none (", "copied or replaced first"]);
 }
 
 /// A small file system in memory; unmounted in the end.

@@ -232,6 +232,96 @@ fn a_file_deleted_while_served_is_said_and_is_no_orderly_end() {
     assert!(!told.contains("everything is durable"), "{told}");
 }
 
+/// The next write makes it as long as it was, so what was seen must not be forgotten.
+#[test]
+fn a_file_cut_short_while_served_is_said_and_is_no_orderly_end() {
+    let scratch = Scratch::new("cut-short");
+    create(&scratch);
+    let mut daemon = Daemon::serve(&scratch, "a.img", &[]);
+    let mut client = Client::connect(&daemon.socket).unwrap();
+    client.write(40 << 20, &[1; 4096], true);
+    let image = std::fs::OpenOptions::new().write(true).open(scratch.path("a.img")).unwrap();
+    image.set_len(8 << 20).unwrap();
+    daemon.wait_for_notice(
+        "was cut short while it is served: expected 67108864 bytes, found 8388608",
+    );
+    client.write(48 << 20, &[2; 1 << 20], true);
+    let status = run(&scratch, &["status", "a.img"]);
+    assert!(status.status.code() == Some(2), "{}", told(&status));
+    assert!(told(&status).contains("found 8388608; what was behind is gone"), "{}", told(&status));
+    drop(client);
+    let (status, told, problems) = daemon.stop();
+    assert!(!status.success() && problems.contains("cut short meanwhile"), "{told} {problems}");
+    assert!(!told.contains("everything is durable"), "{told}");
+}
+
+#[test]
+fn a_report_that_cannot_be_written_is_a_failure_and_a_reader_that_leaves_is_none() {
+    let scratch = Scratch::new("full");
+    create(&scratch);
+    for args in [&["status", "a.img"][..], &["check", "a.img", "--json"], &["dump", "a.img"]] {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let output = nearhead(&scratch, args).stdout(full).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{args:?}");
+        assert!(told(&output).contains("standard output: expected to write"), "{}", told(&output));
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = nearhead(&scratch, args).stdout(writer).output().unwrap();
+        assert!(output.status.success() && told(&output).is_empty(), "{}", told(&output));
+    }
+}
+
+#[test]
+fn only_commands_that_ask_daemons_are_told_to_name_a_control_socket() {
+    let scratch = Scratch::new("whose");
+    create(&scratch);
+    let daemon = Daemon::serve(&scratch, "a.img", &["--control", "c.sock"]);
+    // Its links are away, as where another user looks.
+    std::fs::rename(scratch.path("run"), scratch.path("elsewhere")).unwrap();
+    run_fails(
+        &scratch,
+        &["status", "a.img"],
+        &["in use by", "name its control socket with --control"],
+    );
+    for args in [&["check", "a.img"][..], &["create", "a.img", "--force"], &["grow", "a.img"]] {
+        let said = run_fails(&scratch, args, &["in use by another process", "(nearhead)"]);
+        assert!(!said.contains("--control"), "{said}");
+    }
+    daemon.stop_ok();
+}
+
+#[test]
+fn a_daemon_for_programs_says_json_alone_and_uris_that_clients_take() {
+    let scratch = Scratch::new("for-programs");
+    create(&scratch);
+    let args = ["serve", "a.img", "--socket", "a b?.sock", "--export", "x y\nz", "--json"];
+    let child = nearhead(&scratch, &args).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
+    let mut child = child.unwrap();
+    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().unwrap()));
+    let mut next = || serde_json::from_str::<serde_json::Value>(&lines.next()?.unwrap()).ok();
+    let ready = next().unwrap();
+    assert_eq!(ready["event"], "serving");
+    assert_eq!(ready["uris"][0], "nbd+unix:///x%20y%0Az?socket=a%20b%3F.sock");
+    rustix::process::kill_process(rustix::process::Pid::from_child(&child), Signal::TERM).unwrap();
+    let stopped = next().unwrap();
+    assert_eq!((&stopped["event"], &stopped["target"]), (&"stopped".into(), &"a.img".into()));
+    assert!(next().is_none() && child.wait().unwrap().success());
+}
+
+#[test]
+fn what_was_served_read_only_is_said_to_be_as_it_was() {
+    let scratch = Scratch::new("as-it-was");
+    create(&scratch);
+    let before = std::fs::read(scratch.path("a.img")).unwrap();
+    let (status, told, problems) = Daemon::serve(&scratch, "a.img", &["--read-only"]).stop();
+    assert!(status.success() && told.contains("and nothing was changed"), "{told}");
+    assert!(
+        problems.contains("nothing is written") && !problems.contains("a snapshot"),
+        "{problems}"
+    );
+    assert_eq!(std::fs::read(scratch.path("a.img")).unwrap(), before);
+}
+
 #[test]
 fn status_tells_a_killed_daemon_from_an_orderly_stop() {
     let scratch = Scratch::new("killed");

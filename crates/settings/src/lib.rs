@@ -12,6 +12,7 @@ mod coordinate;
 mod disk;
 mod serve;
 mod socket;
+mod volume_file;
 mod writes;
 
 pub use coordinate::{CheckpointTable, PERMITS_MAX, PermitsPlace};

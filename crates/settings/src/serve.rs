@@ -225,7 +225,8 @@ impl ServeArgs {
                  NEARHEAD_OPTIONS as a line of its own: --ack flush becomes ack = \"flush\""
             ));
         }
-        let mut file: Self = toml::from_str(text).map_err(|error| error.to_string())?;
+        let mut file: Self =
+            toml::from_str(text).map_err(|error| crate::volume_file::in_words(text, &error))?;
         // The same bounds as those of the flags.
         for (name, percent) in [("watermark", file.watermark), ("swap_above", file.swap_above)] {
             if let Some(found) = percent.filter(|percent| *percent > 100) {

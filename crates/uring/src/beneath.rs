@@ -95,7 +95,10 @@ fn claim_backing(own: &Loop, is_part: bool, shown: &str) -> Result<Option<OwnedF
         FlockOperation::NonBlockingLockExclusive
     };
     exclusive::lock_by(&file, operation, &what)?;
-    if byte_lock::holder(&file).is_some() {
+    // Of two who lock first and look then, one at least sees the other. Who has another part of the file is none.
+    let is_other = |held: &byte_lock::Held| !(is_part && held.is_shared_by_us);
+    let refused = byte_lock::lock_all(&file, false).or_else(|| byte_lock::holder(&file));
+    if refused.is_some_and(|held| is_other(&held)) {
         let user = exclusive::byte_lock_owner(&file);
         return Err(Failure::InUse(user).into_error("open", &what));
     }

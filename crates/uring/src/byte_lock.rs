@@ -13,13 +13,17 @@ use rustix::io::Errno;
 pub(crate) struct Held {
     /// The process, of locks that belong to one.
     pub(crate) pid: Option<u32>,
+    /// A lock for reading of all bytes, which [`lock_all`] takes and programs for virtual machines do not.
+    pub(crate) is_shared_by_us: bool,
 }
 
 /// Locks the whole file, for as long as it is open; `Some` if somebody else has a lock in it.
 pub(crate) fn lock_all(file: impl AsFd, for_writing: bool) -> Option<Held> {
     let kind = if for_writing { libc::F_WRLCK } else { libc::F_RDLCK };
     match call(file.as_fd(), libc::F_OFD_SETLK, &mut whole(kind)) {
-        Err(Errno::AGAIN | Errno::ACCESS) => Some(holder(file).unwrap_or(Held { pid: None })),
+        Err(Errno::AGAIN | Errno::ACCESS) => {
+            Some(holder(file).unwrap_or(Held { pid: None, is_shared_by_us: false }))
+        }
         // Not known there: locked by `flock` alone.
         Ok(()) | Err(_) => None,
     }
@@ -36,8 +40,12 @@ pub(crate) fn holder(file: impl AsFd) -> Option<Held> {
     let mut found = whole(libc::F_WRLCK);
     call(file.as_fd(), libc::F_OFD_GETLK, &mut found).ok()?;
     let is_held = found.l_type != libc::F_UNLCK as libc::c_short;
-    // -1 stands for a lock that belongs to an open file, 0 for a process outside this namespace.
-    is_held.then(|| Held { pid: u32::try_from(found.l_pid).ok().filter(|pid| *pid != 0) })
+    is_held.then(|| Held {
+        // -1 stands for a lock that belongs to an open file, 0 for a process outside this namespace.
+        pid: u32::try_from(found.l_pid).ok().filter(|pid| *pid != 0),
+        is_shared_by_us: found.l_type == libc::F_RDLCK as libc::c_short
+            && (found.l_start, found.l_len) == (0, 0),
+    })
 }
 
 fn whole(kind: libc::c_int) -> libc::flock {

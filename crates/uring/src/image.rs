@@ -7,21 +7,23 @@ use rustix::io::Errno;
 use std::fs::File;
 use std::path::Path;
 
-/// Every image is a whole number of these, so that it suits devices with 4 KiB sectors too.
-const IMAGE_UNIT_BYTES: u64 = 4096;
+/// Every image is a whole number of these, the smallest sectors there are.
+const IMAGE_UNIT_BYTES: u64 = 512;
 
 /// Creates a sparse image of `bytes` bytes, readable and writable by its owner alone, and makes
 /// its existence durable.
 ///
 /// # Errors
 /// [`OpenErrorKind::AlreadyExists`] if `path` is there already, whatever it is;
-/// [`OpenErrorKind::Size`] if `bytes` is zero, not a multiple of 4096, or more than the file
+/// [`OpenErrorKind::Size`] if `bytes` is zero, not a multiple of 512, or more than the file
 /// system can address. Nothing is left behind by a failure.
 pub fn create_image(path: &Path, bytes: u64) -> Result<(), OpenError> {
     let shown = path.display().to_string();
     if bytes == 0 || !bytes.is_multiple_of(IMAGE_UNIT_BYTES) {
         let detail = format!(
-            "cannot create {shown}: expected a size that is a multiple of {IMAGE_UNIT_BYTES} bytes, found {bytes}"
+            "cannot create {shown}: expected a size that is a multiple of {IMAGE_UNIT_BYTES} bytes, as disks are whole \
+             sectors, found {bytes}; the next smaller one is {}",
+            bytes / IMAGE_UNIT_BYTES * IMAGE_UNIT_BYTES
         );
         return Err(OpenError::new(OpenErrorKind::Size, detail));
     }
@@ -35,6 +37,10 @@ pub fn create_image(path: &Path, bytes: u64) -> Result<(), OpenError> {
                 OpenError::from_errno(&format!("make an image of {bytes} bytes at"), &shown, errno);
             if matches!(errno, Errno::FBIG | Errno::INVAL) {
                 error.kind = OpenErrorKind::Size;
+                error.detail = format!(
+                    "cannot make an image of {bytes} bytes at {shown}: found that its file system takes no file of that \
+                     size; make a smaller image, or put it elsewhere"
+                );
             }
             error
         })
@@ -115,6 +121,10 @@ pub fn space_missing(path: &Path) -> Option<(u64, u64)> {
     let taken = u64::try_from(found.st_blocks).ok()?.saturating_mul(512);
     let wanted = u64::try_from(found.st_size).ok()?.saturating_sub(taken);
     let space = rustix::fs::statvfs(path).ok()?;
+    // A file system without a size (many by FUSE) does not tell what is free.
+    if space.f_blocks == 0 {
+        return None;
+    }
     let free = space.f_bavail.saturating_mul(space.f_frsize);
     (wanted > free).then_some((wanted, free))
 }

@@ -215,11 +215,22 @@ fn an_image_that_qemu_has_is_refused_and_qemu_refuses_one_of_ours() {
     assert_names(&refusal(&image), &[&pid, "qemu-nbd"]);
     drop(process);
 
+    let assert_refused = |image: &Path| {
+        let refused = serve(image).unwrap().wait_with_output().unwrap();
+        let told = String::from_utf8_lossy(&refused.stderr);
+        assert!(!refused.status.success() && told.contains("lock"), "{told}");
+    };
     let ours = open(&image, Engine::Threads);
-    let refused = serve(&image).unwrap().wait_with_output().unwrap();
-    let told = String::from_utf8_lossy(&refused.stderr);
-    assert!(!refused.status.success() && told.contains("lock"), "{told}");
+    assert_refused(&image);
     drop(ours);
     let shared = OpenOptions { read_only: true, ..options(Engine::Threads) };
     drop(nearhead_uring::open(&image, &shared).unwrap());
+
+    // Nor does it get the file of a loop device that we have, or have a part of.
+    for part in [&[][..], &["--sizelimit", "1048576"]] {
+        let Some(device) = LoopDevice::attach(&image, part) else { return };
+        let ours = open(&device.path, Engine::Threads);
+        assert_refused(&image);
+        drop(ours);
+    }
 }

@@ -6,7 +6,9 @@
 use crate::blanks;
 use crate::map_device;
 use crate::presets::NamedPreset;
-use crate::probe::{Contents, HEAD_BYTES, TAIL_BYTES, look_for_remains, probe};
+use crate::probe::{
+    Contents, Finding, HEAD_BYTES, TAIL_BYTES, look_for_remains, look_for_remains_on_map, probe,
+};
 use crate::sync_io::SyncIo;
 use nearhead_disk::{DiskError, Properties, Zones};
 use nearhead_format::snapshot::{BodyItem, BodyWriter, LogState, SnapshotHeader};
@@ -97,7 +99,8 @@ impl fmt::Display for CreateError {
             Self::Volume { device, found } => write!(
                 formatter,
                 "create on {device}: expected an empty device, found {found}; if the volume is still needed, see \
-                 `nearhead check`, then `nearhead repair --dry-run` or `nearhead restore-metadata`; --force destroys it"
+                 `nearhead check`, then `nearhead repair --dry-run` (with --lost-superblocks if no superblock is left) or \
+                 `nearhead restore-metadata`; --force destroys it"
             ),
             Self::Layout(LayoutError { field, expected, found, advice }) => write!(
                 formatter,
@@ -227,6 +230,14 @@ pub(crate) fn describe_to_grow(
     let mut superblock = describe(properties, zones, options)?;
     let Some(grow_to_bytes) = grow_to_bytes else { return Ok(superblock) };
     let layout = &mut superblock.layout;
+    if grow_to_bytes < layout.device_bytes {
+        return Err(LayoutError {
+            field: LayoutField::DeviceBytes,
+            expected: format!("at most the {grow_to_bytes} that it is to grow to (--grow-to)"),
+            found: layout.device_bytes,
+            advice: "name a larger size to grow to, or leave it out",
+        });
+    }
     if options.preset == Preset::Mlb {
         let as_grown = CreateOptions {
             group_bytes: Some(layout.group_bytes),
@@ -272,14 +283,37 @@ fn write_new(
 fn refuse_what_is_used(io: &mut SyncIo<'_>) -> Result<(), CreateError> {
     let properties = io.disk().properties();
     let (device, bytes) = (properties.name.clone(), properties.capacity_bytes);
-    let head = io.read(0, bytes.min(HEAD_BYTES as u64) as usize)?;
-    let tail_bytes = bytes.min(TAIL_BYTES as u64);
-    let tail = io.read(bytes - tail_bytes, tail_bytes as usize)?;
     // Our own first: their ends may be what was lost of them.
     let remains = look_for_remains(io)?;
+    refuse(io, &device, (0, bytes), remains)?;
+    // A map device is written to as well, and nobody may lose what is on it any sooner.
+    let Some((base, bytes)) = io.disk().map_region() else { return Ok(()) };
+    let remains = look_for_remains_on_map(io, base, bytes)?;
+    refuse(io, &format!("the map device of {device}"), (base, bytes), remains)
+}
+
+/// Refuses a disk that is to become a part of another, if there is anything in its first `bytes`: as a part it would show
+/// little of that. Changes nothing.
+pub fn refuse_used_part(io: &mut SyncIo<'_>, bytes: u64) -> Result<(), CreateError> {
+    let device = io.disk().properties().name.clone();
+    let remains = look_for_remains(io)?;
+    refuse(io, &device, (0, bytes), remains)
+}
+
+/// Refuses a device that begins at `base` and has `bytes`, if there is anything on it.
+fn refuse(
+    io: &mut SyncIo<'_>,
+    device: &str,
+    (base, bytes): (u64, u64),
+    remains: Vec<Finding>,
+) -> Result<(), CreateError> {
+    let device = device.to_owned();
     if !remains.is_empty() {
         return Err(CreateError::Volume { device, found: Contents::Known(remains).to_string() });
     }
+    let (head_bytes, tail_bytes) = (bytes.min(HEAD_BYTES as u64), bytes.min(TAIL_BYTES as u64));
+    let head = io.read(base, head_bytes as usize)?;
+    let tail = io.read(base + bytes - tail_bytes, tail_bytes as usize)?;
     match probe(bytes, &head, &tail) {
         contents if contents.is_empty() => Ok(()),
         contents => Err(CreateError::InUse { device, found: contents.to_string() }),

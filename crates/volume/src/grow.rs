@@ -147,6 +147,19 @@ pub fn plan(io: &mut SyncIo<'_>) -> Result<Growth, GrowError> {
     Ok(Growth { before, after, groups_left_out, map_room_pct })
 }
 
+/// The volume `before` as it is once it has grown over all of a device of `device_bytes`, in however many steps. The map has
+/// slots of `map_slot_bytes`.
+pub(crate) fn as_grown(
+    before: &Superblock,
+    device_bytes: u64,
+    map_slot_bytes: u64,
+) -> Result<Superblock, GrowError> {
+    let device_bytes = device_bytes - device_bytes % u64::from(before.layout.sector_bytes);
+    let (layout, _) = enlarged(before, device_bytes, map_slot_bytes, "")?;
+    layout.validate()?;
+    Ok(Superblock { layout, ..before.clone() })
+}
+
 fn enlarged(
     before: &Superblock,
     device_bytes: u64,

@@ -1,7 +1,8 @@
 //! A superblock made again for a volume that has lost all three copies and has no backup of its metadata.
 //!
-//! The identity stands in every snapshot and record. Where everything is, nothing else says; but a layout follows from
-//! the size of the device and what `create` was told, and there are few that somebody did not ask for. Each of them is
+//! The identity stands in every snapshot and record, and on a map device. Where everything is, nothing else says; but a layout
+//! follows from the size of the device, where it is shingled, the size that it had before the volume grew and what `create`
+//! was told, and there are few that somebody did not ask for. Each of them is
 //! held against what lies on the device: snapshots and records must be where it has them and nowhere else, name only
 //! logs, places and client bytes that it has, and logs must begin with records of just those logs. Exactly one must fit; with several, or where nothing
 //! in a log speaks for one, the owner has to say more. A wrong layout would exchange everybody's data, so a guess is
@@ -9,6 +10,8 @@
 
 use crate::create::{CreateError, CreateOptions, describe_to_grow, write_superblocks};
 use crate::dump::{Slot, read_body, read_slots};
+use crate::grow::as_grown;
+use crate::map_device::{self, Joined};
 use crate::presets::NamedPreset;
 use crate::probe::{Remnant, places_of};
 use crate::sync_io::SyncIo;
@@ -25,13 +28,15 @@ use std::fmt;
 const BLOCK: usize = 4096;
 /// Logs whose beginning is looked at.
 const LOGS_LOOKED_AT: usize = 64;
+/// Where the first slot is in every layout.
+const FIRST_SLOT_OFFSET: u64 = 1 << 20;
 /// Higher than that of any copy that a sector which cannot be read now may bring back.
 const GENERATION: u64 = 1 << 32;
 
 /// What the owner knows: what `create` was told.
 #[derive(Clone, Debug)]
 pub struct Known {
-    /// Which logs, if known; else each preset for disks that are not shingled is tried.
+    /// Which logs, if known; else each preset for such a disk is tried.
     pub preset: Option<NamedPreset>,
     /// Size of a group, if it was not the default.
     pub group_bytes: Option<u64>,
@@ -39,6 +44,8 @@ pub struct Known {
     pub log_bytes: Option<u64>,
     /// Room to grow, if it was asked for.
     pub grow_to_bytes: Option<u64>,
+    /// Size of the device that it was made on, if it grew over a larger one since.
+    pub grown_from_bytes: Option<u64>,
     /// Writes up to this size are logged, if it was not the preset's.
     pub logged_write_bytes_max: Option<u32>,
     /// When writes are answered.
@@ -86,7 +93,7 @@ impl From<DiskError> for SearchError {
 }
 
 const SAY_MORE: &str = "say what `create` was told: --preset, and --group-size, --log-size and --grow-to if they were given; \
-     --second-snapshot far for a volume that this version made";
+     --grown-from if it has grown; --map-device if it has one; --second-snapshot far for a volume that this version made";
 
 /// Finds the superblock of the volume whose snapshots and records are on the device. Changes nothing.
 ///
@@ -94,9 +101,10 @@ const SAY_MORE: &str = "say what `create` was told: --preset, and --group-size, 
 /// If nothing fits, more than one thing does, or what fits does so without any record in a log. A place that cannot be
 /// read speaks neither for nor against.
 pub fn search(io: &mut SyncIo<'_>, known: &Known) -> Result<Fit, SearchError> {
+    let map = map_device::joined(io)?;
     let mut fits: Vec<Fit> = Vec::new();
-    for candidate in candidates(io, known)? {
-        fits.extend(fit(io, candidate));
+    for candidate in candidates(io, known, map)? {
+        fits.extend(fit(io, candidate, map)?);
     }
     // Of a slot at the place of another layout's the header may fit, but then not its copy.
     let best = fits.iter().map(|fit| fit.snapshots).max().unwrap_or(0);
@@ -105,8 +113,8 @@ pub fn search(io: &mut SyncIo<'_>, known: &Known) -> Result<Fit, SearchError> {
         1 => fits.remove(0),
         0 => {
             return Err(SearchError(format!(
-                "expected a sound snapshot of the map where a volume of this size has one, found none; {SAY_MORE}. A volume \
-                 that was grown, has a map device or is on a shingled disk cannot be found this way"
+                "expected a sound snapshot of the map where a volume of this size has one, found none{}; {SAY_MORE}",
+                unreadable(io)
             )));
         }
         count => {
@@ -118,7 +126,9 @@ pub fn search(io: &mut SyncIo<'_>, known: &Known) -> Result<Fit, SearchError> {
         }
     };
     let has_logged = fit.map_entries > 0 || fit.record_sequence > 0;
-    if fit.logs_confirmed == 0 && (known.preset.is_none() || has_logged) {
+    // A map device alone may be another volume's: something of this one must be on the disk itself.
+    let is_its_own = map.is_none() || fit.superblock.has_blank_map();
+    if fit.logs_confirmed == 0 && (known.preset.is_none() || has_logged || !is_its_own) {
         return Err(SearchError(format!(
             "expected logs that begin with records where the layout has them, found none, so nothing speaks for {}; \
              {SAY_MORE}",
@@ -126,6 +136,14 @@ pub fn search(io: &mut SyncIo<'_>, known: &Known) -> Result<Fit, SearchError> {
         )));
     }
     Ok(fit)
+}
+
+/// Says so if the beginning of the device, where the first snapshot is in every layout, cannot be read.
+fn unreadable(io: &mut SyncIo<'_>) -> String {
+    let first = io.read(FIRST_SLOT_OFFSET, BLOCK);
+    first.err().map_or_else(String::new, |error| {
+        format!(" ({error}: a disk that cannot be read is to be copied or replaced first)")
+    })
 }
 
 /// A layout for people.
@@ -146,18 +164,21 @@ pub fn write(io: &mut SyncIo<'_>, superblock: &Superblock) -> Result<(), DiskErr
     write_superblocks(io, superblock)
 }
 
-/// What `create` may have made here, with the second snapshot slot where programs put it then and now.
-fn candidates(io: &SyncIo<'_>, known: &Known) -> Result<Vec<Superblock>, SearchError> {
-    let presets: Vec<NamedPreset> = match known.preset {
-        Some(preset) => vec![preset],
-        // One name for each layout.
-        None => ["mlb", "singlelog", "nolog"]
-            .iter()
-            .filter_map(|name| NamedPreset::by_name(name).ok())
-            .collect(),
-    };
-    let (mut found, mut problem): (Vec<Superblock>, Option<CreateError>) = (Vec::new(), None);
-    for preset in presets {
+/// What `create` and `grow` may have made here, with the second snapshot slot where programs put it then and now.
+fn candidates(
+    io: &SyncIo<'_>,
+    known: &Known,
+    map: Option<Joined>,
+) -> Result<Vec<Superblock>, SearchError> {
+    let (properties, zones) = (io.disk().properties(), io.disk().zones());
+    if let Some(from) = known.grown_from_bytes.filter(|from| *from >= properties.capacity_bytes) {
+        return Err(SearchError(format!(
+            "--grown-from: expected less than the {} bytes of the device, found {from}",
+            properties.capacity_bytes
+        )));
+    }
+    let (mut found, mut problem): (Vec<Superblock>, Option<String>) = (Vec::new(), None);
+    for preset in presets(known, zones.is_some()) {
         let options = CreateOptions {
             group_bytes: known.group_bytes,
             log_bytes: known.log_bytes,
@@ -166,21 +187,26 @@ fn candidates(io: &SyncIo<'_>, known: &Known) -> Result<Vec<Superblock>, SearchE
             logged_write_bytes_max: known
                 .logged_write_bytes_max
                 .unwrap_or(preset.logged_write_bytes_max),
+            device_bytes: known.grown_from_bytes,
             ..CreateOptions::new([0; 16], preset)
         };
-        match describe_to_grow(io.disk().properties(), None, &options, known.grow_to_bytes) {
-            Err(error) => problem = Some(error.into()),
-            Ok(made) => {
-                let near = made.layout.with_near_slot();
-                for layout in [made.layout, near] {
-                    if known.second_snapshot_is_far.is_some_and(|far| far != layout.slot_is_far()) {
-                        continue;
-                    }
-                    let is_new = !found.iter().any(|known| known.layout == layout);
-                    if is_new && layout.validate().is_ok() {
-                        found.push(Superblock { layout, ..made.clone() });
-                    }
-                }
+        let made = match describe_to_grow(properties, zones, &options, known.grow_to_bytes) {
+            Ok(made) => Superblock { map_device_id: map.map(|map| map.id), ..made },
+            Err(error) => {
+                problem = Some(CreateError::from(error).to_string());
+                continue;
+            }
+        };
+        for layout in [made.layout, made.layout.with_near_slot()] {
+            let made = Superblock { layout, ..made.clone() };
+            let slot_bytes = map.map_or(layout.slot_bytes, |map| map.slot_bytes);
+            let made = match known.grown_from_bytes {
+                None => Ok(made),
+                Some(_) => as_grown(&made, properties.capacity_bytes, slot_bytes),
+            };
+            match made {
+                Ok(made) => add_new(&mut found, made, known),
+                Err(error) => problem = Some(error.to_string()),
             }
         }
     }
@@ -192,17 +218,54 @@ fn candidates(io: &SyncIo<'_>, known: &Known) -> Result<Vec<Superblock>, SearchE
     }
 }
 
+/// One name for each kind of layout.
+fn presets(known: &Known, is_shingled: bool) -> Vec<NamedPreset> {
+    if let Some(preset) = known.preset {
+        return vec![preset];
+    }
+    let names = ["mlb", "singlelog", "nolog", "mlsmr", "slsmr"];
+    let tried = &names[..if is_shingled { names.len() } else { 3 }];
+    tried.iter().filter_map(|name| NamedPreset::by_name(name).ok()).collect()
+}
+
+/// Adds one that is not there yet, if it may exist and the owner does not know better.
+fn add_new(found: &mut Vec<Superblock>, made: Superblock, known: &Known) {
+    let layout = made.layout;
+    let is_excluded = known.second_snapshot_is_far.is_some_and(|far| far != layout.slot_is_far());
+    let is_there = found.iter().any(|other| other.layout == layout);
+    if !is_excluded && !is_there && layout.validate().is_ok() {
+        found.push(made);
+    }
+}
+
 /// Holds a layout against the device; none if it does not fit.
-fn fit(io: &mut SyncIo<'_>, candidate: Superblock) -> Option<Fit> {
-    let volume_id = volume_of(io, &candidate.layout)?;
+fn fit(
+    io: &mut SyncIo<'_>,
+    candidate: Superblock,
+    map: Option<Joined>,
+) -> Result<Option<Fit>, SearchError> {
     let layout = candidate.layout;
+    // Of a map device the header says whose it is.
+    let named = Superblock { volume_id: map.map_or([0; 16], |map| map.volume_id), ..candidate };
+    let with_map = map_device::on_map(io, &named)?;
+    let Some(volume_id) = volume_of(io, &with_map.layout) else { return Ok(None) };
+    if map.is_some_and(|map| map.volume_id != volume_id) {
+        return Ok(None);
+    }
     let superblock = Superblock {
         volume_id,
         generation: GENERATION,
         feature_incompat: features_of(&layout),
         feature_ro_compat: features(io, &layout, &volume_id),
-        ..candidate
+        ..named
     };
+    let slots_at = Superblock { layout: with_map.layout, ..superblock.clone() };
+    Ok(fit_of(io, superblock, &slots_at))
+}
+
+/// The same for a superblock with the volume's identity; `slots_at` has its slots where the map really is.
+fn fit_of(io: &mut SyncIo<'_>, superblock: Superblock, slots_at: &Superblock) -> Option<Fit> {
+    let (layout, volume_id) = (superblock.layout, superblock.volume_id);
     let slots = read_slots(io, &superblock);
     let sound = || slots.iter().filter(|slot| slot.is_sound());
     let numbered = |slot: &Slot| slot.header.as_ref().map_or(0, |header| header.snapshot_number);
@@ -223,14 +286,14 @@ fn fit(io: &mut SyncIo<'_>, candidate: Superblock) -> Option<Fit> {
         }
     });
     let is_in_place = |found: &Remnant| match *found {
-        Remnant::Snapshot { at } => is_snapshot_place(&layout, at),
+        Remnant::Snapshot { at } => is_snapshot_place(&slots_at.layout, at),
         Remnant::Record { at, log, position } => layout.log_block_offset(log, position) == Some(at),
     };
     if body.is_err() || !fits || !places_of(io, &volume_id).iter().all(is_in_place) {
         return None;
     }
     let copies = (0..2).filter(|slot| {
-        let at = layout.snapshot_copy_offset(*slot);
+        let at = slots_at.layout.snapshot_copy_offset(*slot);
         io.read(at, BLOCK).is_ok_and(|bytes| id_in(&bytes) == Some(volume_id))
     });
     let snapshots = (copies.count() + sound().count()) as u32;

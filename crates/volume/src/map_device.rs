@@ -78,6 +78,25 @@ pub(crate) fn on_map(
     Ok(Superblock { layout, ..superblock.clone() })
 }
 
+/// The map device that is joined: whose it is, its own identity, and bytes of a slot. None if none is joined.
+pub(crate) fn joined(io: &mut SyncIo<'_>) -> Result<Option<Joined>, DiskError> {
+    let Some((base, bytes)) = io.disk().map_region() else { return Ok(None) };
+    let header = MapDevice::decode(&io.read(base, 4096)?, bytes).map_err(|error| DiskError {
+        kind: DiskErrorKind::Invalid,
+        detail: format!("{error}; this is no map device of a volume"),
+    })?;
+    let (volume_id, id) = (header.volume_id, header.map_device_id);
+    Ok(Some(Joined { volume_id, id, slot_bytes: header.slot_bytes }))
+}
+
+/// What a map device says of itself.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Joined {
+    pub(crate) volume_id: VolumeId,
+    pub(crate) id: VolumeId,
+    pub(crate) slot_bytes: u64,
+}
+
 /// Finds the map device a superblock names.
 pub(crate) fn find(
     io: &mut SyncIo<'_>,

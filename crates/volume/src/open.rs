@@ -24,6 +24,8 @@ pub enum OpenError {
         device: String,
         /// What each copy's place holds.
         problems: String,
+        /// Whether no copy could be read, so that nothing is known.
+        is_unreadable: bool,
     },
     /// Made by a newer version of the program.
     Newer {
@@ -75,11 +77,16 @@ pub enum OpenError {
 impl fmt::Display for OpenError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoVolume { device, problems } => write!(
+            Self::NoVolume { device, problems, is_unreadable } => write!(
                 formatter,
-                "open {device}: expected a Nearhead volume, found no sound superblock ({problems}); check the path; if \
-                 a volume was here, keep the device as it is: `nearhead restore-metadata` takes a backup of its metadata, and \
-                 without one `nearhead repair {device} --lost-superblocks --dry-run` looks for what is left of it"
+                "open {device}: expected a Nearhead volume, found no sound superblock ({problems}); check the path; {}",
+                if *is_unreadable {
+                    "nothing is known of what is on a disk that cannot be read: see the kernel log, and copy it to another \
+                     one first (`ddrescue`)"
+                } else {
+                    "if a volume was here, keep the device as it is: `nearhead restore-metadata` takes a backup of its \
+                     metadata, and without one `nearhead repair` with --lost-superblocks --dry-run looks for what is left of it"
+                }
             ),
             Self::Newer { device, problem } | Self::Recovery { device, problem } => {
                 write!(formatter, "open {device}: {problem}")
@@ -256,5 +263,7 @@ fn no_superblock(
         .enumerate()
         .filter_map(|(copy, found)| Some(format!("copy {copy}: {}", found.as_ref().err()?)))
         .collect();
-    OpenError::NoVolume { device, problems: problems.join("; ") }
+    let is_unreadable =
+        copies.iter().all(|copy| matches!(copy, Err(SuperblockError::Unreadable { .. })));
+    OpenError::NoVolume { device, problems: problems.join("; "), is_unreadable }
 }

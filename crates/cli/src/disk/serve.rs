@@ -13,6 +13,7 @@ use crate::health::DiskErrors;
 use crate::output::{note, say, say_json_line};
 use crate::serve::Signals;
 use crate::units::ByteSize;
+use crate::uri;
 use nearhead_disk::Nanos;
 use nearhead_models::{ArraySpec, ModelSpec, SplitMix, model_from_text};
 use nearhead_nbd::{Clock, Context, Ending, Limits, Server, ServerBuilder, ShutdownHandle};
@@ -158,7 +159,7 @@ fn listen<'a>(
 
 fn uris(args: &DiskServeArgs, server: &Server<'_, Told>) -> Vec<String> {
     let mut uris = Vec::new();
-    uris.extend(args.socket.iter().map(|path| format!("nbd+unix:///?socket={}", path.display())));
+    uris.extend(args.socket.iter().map(|path| uri::of_socket("nbd", "", path)));
     uris.extend(server.addresses().iter().map(|address| format!("nbd://{address}/")));
     uris
 }

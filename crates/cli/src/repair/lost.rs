@@ -33,6 +33,9 @@ pub struct LostArgs {
     /// With --lost-superblocks: the --grow-to that it was made with
     #[arg(long, value_name = "BYTES", requires = "lost_superblocks")]
     pub grow_to: Option<ByteSize>,
+    /// With --lost-superblocks: the size of the device that the volume was made on, if it was grown over a larger one since
+    #[arg(long, value_name = "BYTES", requires = "lost_superblocks")]
+    pub grown_from: Option<ByteSize>,
     /// With --lost-superblocks: writes up to this size are to be logged [default: the preset's]
     #[arg(long, value_name = "BYTES", requires = "lost_superblocks")]
     pub threshold: Option<ByteSize>,
@@ -82,12 +85,6 @@ struct Report<'a> {
 /// Runs the command.
 pub(super) fn run(args: &RepairArgs) -> Result<(), String> {
     let failed = |problem: &dyn std::fmt::Display| format!("repair {}: {problem}", args.target);
-    if args.disk.map_device.is_some() {
-        return Err(failed(
-            &"--lost-superblocks: expected a volume with its map on its own disk, found --map-device; only \
-              `nearhead restore-metadata` brings back the superblocks of such a volume",
-        ));
-    }
     let access = if args.dry_run { Access::Read } else { Access::Write };
     let mut target = Target::open(&args.target, access, &args.disk)?;
     refuse_if_any_is_left(&mut target).map_err(|problem| failed(&problem))?;
@@ -156,6 +153,7 @@ fn known(args: &LostArgs) -> Result<Known, String> {
         group_bytes: args.group_size.map(|size| size.0),
         log_bytes: args.log_size.map(|size| size.0),
         grow_to_bytes: args.grow_to.map(|size| size.0),
+        grown_from_bytes: args.grown_from.map(|size| size.0),
         logged_write_bytes_max: threshold,
         ack: args.ack.unwrap_or_default().into(),
         second_snapshot_is_far: args.second_snapshot.map(|place| place == SecondSnapshot::Far),

@@ -2,8 +2,10 @@
 
 use super::Served;
 use crate::output::note;
+use crate::uri;
 use nearhead_nbd::{Server, TlsFiles, TlsKeys, TlsMode};
 use nearhead_settings::ServeArgs;
+use std::net::SocketAddr;
 
 /// What clients and server are known to each other by, and whether clients may do without.
 pub(super) fn tls(args: &ServeArgs) -> Result<Option<(TlsMode, TlsKeys)>, String> {
@@ -67,15 +69,16 @@ pub(super) fn warn_if_open(args: &ServeArgs, server: &Server<'_, Served>) {
 pub(super) fn uris(args: &ServeArgs, server: &Server<'_, Served>) -> Vec<String> {
     let secure = if is_required(args) { "nbds" } else { "nbd" };
     let keys = args.tls_psk.as_ref().filter(|_| is_required(args));
-    let keys = keys.map(|path| format!("tls-psk-file={}", path.display()));
+    let keys = keys.map(|path| uri::parameter("tls-psk-file", path));
     let export = args.export.first().map_or("", String::as_str);
     let mut uris = Vec::new();
     if let Some(path) = &args.socket {
         let keys = keys.as_ref().map(|keys| format!("&{keys}")).unwrap_or_default();
-        uris.push(format!("{secure}+unix:///{export}?socket={}{keys}", path.display()));
+        uris.push(uri::of_socket(secure, export, path) + &keys);
     }
     let keys = keys.map(|keys| format!("?{keys}")).unwrap_or_default();
-    let of_address = |address| format!("{secure}://{address}/{export}{keys}");
+    let of_address =
+        |address: &SocketAddr| uri::of_address(secure, export, &format!("{address}")) + &keys;
     uris.extend(server.addresses().iter().map(of_address));
     if uris.is_empty() {
         uris.push("the socket of the service manager".to_owned());

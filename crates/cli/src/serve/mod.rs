@@ -330,6 +330,14 @@ fn announce(
     Ok(())
 }
 
+/// Printed after an orderly stop, for programs.
+#[derive(Debug, Serialize)]
+struct Stopped<'a> {
+    event: &'static str,
+    target: &'a str,
+    how: &'a str,
+}
+
 fn finished(args: &ServeArgs, name: &str, served: &Served, report: &Report) -> Result<(), String> {
     let unanswered = report.unanswered;
     match report.ending {
@@ -337,12 +345,15 @@ fn finished(args: &ServeArgs, name: &str, served: &Served, report: &Report) -> R
             if let Some(failure) = served.volume().engine().failure() {
                 return Err(format!("stopped {name} after a failure: {failure}"));
             }
-            if served.deleted().is_some() {
-                return Err(format!(
-                    "stopped {name}: everything was written, to a file that was deleted meanwhile and is gone now"
-                ));
+            if let Some(unkept) = served.unkept() {
+                return Err(format!("stopped {name}: {unkept}"));
             }
-            tell(&format!("stopped {name}: everything is durable"));
+            let more = if served.info().read_only { ", and nothing was changed" } else { "" };
+            let how = format!("everything is durable{more}");
+            if args.json {
+                return say_json_line(&Stopped { event: "stopped", target: name, how: &how });
+            }
+            tell(&format!("stopped {name}: {how}"));
             Ok(())
         }
         Ending::Forced => leave(&format!(

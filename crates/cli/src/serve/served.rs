@@ -116,14 +116,14 @@ impl Served {
         self.turns.as_ref().map(|turns| turns.report(wants))
     }
 
-    /// From now on says if one of the files under it is deleted.
+    /// From now on says if one of the files under it is deleted or cut short.
     pub(super) fn watch(&mut self, backing: Backing) {
         self.backing = backing;
     }
 
-    /// What to say if one of them was.
-    pub(super) fn deleted(&self) -> Option<String> {
-        self.backing.deleted()
+    /// What an orderly stop cannot promise, if anything.
+    pub(super) fn unkept(&self) -> Option<&'static str> {
+        self.backing.unkept()
     }
 
     /// Which of them may take more space than there is now.
@@ -133,7 +133,7 @@ impl Served {
 
     /// What people must know about the disk, if anything.
     pub(super) fn trouble(&self) -> Option<String> {
-        self.volume.disk().trouble().or_else(|| self.deleted())
+        self.volume.disk().trouble().or_else(|| self.backing.trouble())
     }
 
     /// Says what the disk did wrong since the last call; the engine bounds how often.
@@ -242,10 +242,13 @@ impl Service for Served {
     fn begin_shutdown(&mut self, now: Nanos) {
         if self.stopping_since.is_none() {
             self.stopping_since = Some(now);
-            note(&format!(
-                "stopping: making {} durable and writing a snapshot; a second signal stops at once",
-                ByteSize(self.volume.status().staged_bytes)
-            ));
+            let staged = ByteSize(self.volume.status().staged_bytes);
+            let how = if self.info().read_only {
+                "nothing is written, as it was read-only".to_owned()
+            } else {
+                format!("making {staged} durable and writing a snapshot")
+            };
+            note(&format!("stopping: {how}; a second signal stops at once"));
         }
         self.volume.begin_shutdown(now);
     }

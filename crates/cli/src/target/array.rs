@@ -8,9 +8,10 @@
 use super::{Access, DiskArgs, LoneMember, Target, open_model, open_real};
 use nearhead_disk::{Disk, DiskError};
 use nearhead_models::{
-    ArrayKind, ArraySpec, MISSING, ModelSpec, Purpose, label_of, open_array, remove_label,
+    ArrayKind, ArraySpec, Label, MISSING, ModelSpec, Purpose, label_of, open_array, remove_label,
 };
 use nearhead_volume::SyncIo;
+use nearhead_volume::create::refuse_used_part;
 use nearhead_volume::open::{Copies, read_copies};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
@@ -43,6 +44,9 @@ pub(super) fn open(
     let capacities: Option<Vec<u64>> =
         disks.iter().map(|disk| Some(disk.as_ref()?.properties().capacity_bytes)).collect();
     notes.extend(capacities.and_then(|capacities| spec.size_note(&capacities)));
+    if access == (Access::Create { force: false }) {
+        refuse_used_members(text, &mut disks, start)?;
+    }
     let purpose = match access {
         Access::Read | Access::Beside => Purpose::Look,
         Access::Create { force } if force || !holds_a_volume(disks.first_mut(), start) => {
@@ -60,6 +64,27 @@ pub(super) fn open(
     .map_err(|error| format!("open {text}: {error}"))?;
     notes.extend(told);
     Ok((disk, notes))
+}
+
+/// Making an array writes to every member, first of all a label to its end. So each is looked at by itself and before
+/// that. A label that is there is no content.
+fn refuse_used_members(
+    text: &str,
+    disks: &mut [Option<Box<dyn Disk>>],
+    start: Instant,
+) -> Result<(), String> {
+    let mut run =
+        |disk: &mut Box<dyn Disk>, command| SyncIo::in_real_time(disk, start).run(command);
+    for disk in disks.iter_mut().flatten() {
+        let label =
+            label_of(disk, &mut run).map_err(|error| format!("create on {text}: {error}"))?;
+        let capacity_bytes = disk.properties().capacity_bytes;
+        let before_label = label.and_then(|_| Label::offset(capacity_bytes));
+        let bytes = before_label.unwrap_or(capacity_bytes);
+        refuse_used_part(&mut SyncIo::in_real_time(disk, start), bytes)
+            .map_err(|error| format!("{error} (it is a member of {text})"))?;
+    }
+    Ok(())
 }
 
 /// Whether the first member of an array begins like a volume. The first copy of a superblock lies at
@@ -98,9 +123,14 @@ pub(super) fn refuse_lone_member(
             let missing = vec![MISSING; usize::from(count) - 1].join(",");
             let alone = format!("mirror:{text},{missing}");
             let how = if label.is_mirror() { alone.as_str() } else { "raid0: and all its members" };
+            // Only who wanted to make something of it is told how to.
+            let or = if access == Access::Write {
+                ""
+            } else {
+                ", or give the disk another use with --force, which destroys what it has of the array"
+            };
             Err(format!(
-                "open {text}: expected a disk of its own: {what}; name the array, {how}, or give the \
-                 disk another use with `nearhead create --force`"
+                "open {text}: expected a disk of its own: {what}; name the array, {how}{or}"
             ))
         }
     }

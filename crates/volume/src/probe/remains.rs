@@ -10,6 +10,7 @@ use super::Finding;
 use crate::dump::read_long;
 use crate::sync_io::SyncIo;
 use nearhead_disk::{DiskError, Zones};
+use nearhead_format::map_device::MAP_DEVICE_MAGIC;
 use nearhead_format::record::{RECORD_MAGIC, peek};
 use nearhead_format::snapshot::SNAPSHOT_MAGIC;
 use nearhead_format::superblock::SUPERBLOCK_MAGIC;
@@ -30,9 +31,29 @@ const FINDINGS_MAX: usize = 4;
 
 /// Looks for remains; none if there seem to be none.
 pub(crate) fn look_for_remains(io: &mut SyncIo<'_>) -> Result<Vec<Finding>, DiskError> {
+    let places = places_on_disk(io);
+    look_in(io, 0, places)
+}
+
+/// The same on the map device that is joined, which begins at `base` and has `bytes`. What is found is told by the map device's
+/// own bytes.
+pub(crate) fn look_for_remains_on_map(
+    io: &mut SyncIo<'_>,
+    base: u64,
+    bytes: u64,
+) -> Result<Vec<Finding>, DiskError> {
+    let places = places(bytes, io.disk().properties().sector_bytes, None);
+    look_in(io, base, places)
+}
+
+fn look_in(
+    io: &mut SyncIo<'_>,
+    base: u64,
+    places: BTreeMap<u64, u64>,
+) -> Result<Vec<Finding>, DiskError> {
     let mut findings: Vec<Finding> = Vec::new();
-    for (offset, len) in places(io) {
-        let bytes = read_long(io, offset, len)?;
+    for (offset, len) in places {
+        let bytes = read_long(io, base + offset, len)?;
         for (at, block) in (offset..).step_by(512).zip(bytes.chunks_exact(512)) {
             let Some(finding) = recognise(at, block) else { continue };
             if !findings
@@ -53,7 +74,7 @@ pub(crate) fn look_for_remains(io: &mut SyncIo<'_>) -> Result<Vec<Finding>, Disk
 /// same look finds them. What cannot be read says nothing.
 pub(crate) fn places_of(io: &mut SyncIo<'_>, volume_id: &VolumeId) -> Vec<Remnant> {
     let mut found = Vec::new();
-    for (offset, len) in places(io) {
+    for (offset, len) in places_on_disk(io) {
         let Ok(bytes) = read_long(io, offset, len) else { continue };
         for (at, block) in (offset..).step_by(512).zip(bytes.chunks_exact(512)) {
             let is_own = |from: usize| block.get(from..from + 16) == Some(volume_id.as_slice());
@@ -93,10 +114,14 @@ pub(crate) enum Remnant {
     },
 }
 
-/// Where to look, by offset: device bytes and length.
-fn places(io: &SyncIo<'_>) -> BTreeMap<u64, u64> {
+fn places_on_disk(io: &SyncIo<'_>) -> BTreeMap<u64, u64> {
     let properties = io.disk().properties();
-    let device_bytes = properties.capacity_bytes / BLOCK * BLOCK;
+    places(properties.capacity_bytes, properties.sector_bytes, io.disk().zones())
+}
+
+/// Where to look, by offset: bytes of the device and length.
+fn places(capacity_bytes: u64, sector_bytes: u32, zones: Option<&Zones>) -> BTreeMap<u64, u64> {
+    let device_bytes = capacity_bytes / BLOCK * BLOCK;
     let end = device_bytes.saturating_sub(BLOCK);
     let mut places = BTreeMap::new();
     let mut add = |offset: u64, len: u64| {
@@ -110,7 +135,7 @@ fn places(io: &SyncIo<'_>) -> BTreeMap<u64, u64> {
         add(MIB + size * MIB - BLOCK, 2 * BLOCK);
         add(end.saturating_sub(size * MIB + BLOCK), 2 * BLOCK);
     }
-    for layout in layouts(device_bytes, properties.sector_bytes, io.disk().zones()) {
+    for layout in layouts(device_bytes, sector_bytes, zones) {
         for slot in layout.slot_offsets {
             add(slot, BLOCK);
             add(slot + layout.slot_bytes - BLOCK, BLOCK);
@@ -149,6 +174,8 @@ fn recognise(at: u64, block: &[u8]) -> Option<Finding> {
     };
     let (what, label) = if block.starts_with(&SUPERBLOCK_MAGIC) {
         ("superblock of a Nearhead volume", id(16))
+    } else if block.starts_with(&MAP_DEVICE_MAGIC) {
+        ("map device of a Nearhead volume", id(16))
     } else if block.starts_with(&SNAPSHOT_MAGIC) {
         ("snapshot of the map of a Nearhead volume", id(16))
     } else if block.starts_with(&RECORD_MAGIC) && peek(block).is_ok() {
