@@ -36,6 +36,15 @@ impl Mistake {
 /// The environment's variable that names a mistake.
 pub const VARIABLE: &str = "NEARHEAD_PLANTED";
 
+/// The environment's variable that names a file. A build with mistakes adds to it the name of each one that the
+/// program comes to, made or not: a run that never comes to a mistake cannot find it.
+pub const REACHED_VARIABLE: &str = "NEARHEAD_PLANTED_REACHED";
+
+/// Which mistakes this process has come to.
+#[cfg(planted)]
+static REACHED: [std::sync::atomic::AtomicBool; MISTAKES.len()] =
+    [const { std::sync::atomic::AtomicBool::new(false) }; MISTAKES.len()];
+
 /// Nobody chose yet, and the environment was not asked either.
 #[cfg(planted)]
 const UNASKED: u8 = u8::MAX;
@@ -78,11 +87,33 @@ pub const fn is_planted() -> bool {
 #[inline]
 pub fn is_made(mistake: Mistake) -> bool {
     #[cfg(planted)]
-    return chosen() == mistake as u8 + 1;
+    {
+        if !REACHED[mistake as usize].load(std::sync::atomic::Ordering::Relaxed) {
+            note_reached(mistake);
+        }
+        chosen() == mistake as u8 + 1
+    }
     #[cfg(not(planted))]
     {
         let _ = mistake;
         false
+    }
+}
+
+/// Writes down that the program came to this mistake, for whoever asked by [`REACHED_VARIABLE`]. Programs that it starts
+/// write to the same file, so a name may stand there twice.
+#[cfg(planted)]
+#[cold]
+fn note_reached(mistake: Mistake) {
+    use std::io::Write;
+    REACHED[mistake as usize].store(true, std::sync::atomic::Ordering::Relaxed);
+    let Some(path) = std::env::var_os(REACHED_VARIABLE) else { return };
+    let file = std::fs::OpenOptions::new().append(true).create(true).open(path);
+    // One write, which appends as a whole.
+    let noted =
+        file.and_then(|mut file| file.write_all(format!("{}\n", mistake.name()).as_bytes()));
+    if let Err(error) = noted {
+        panic!("{REACHED_VARIABLE}: {} cannot be noted: {error}", mistake.name());
     }
 }
 

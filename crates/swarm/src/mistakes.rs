@@ -2,11 +2,13 @@
 //!
 //! `cargo xtask planted` asks for one at a time, beside all other rungs. `none` lives the same lives without
 //! a mistake, of which none may fail; `list` says which mistakes there are. With `--steer COUNT` a campaign looks
-//! instead of the seeds, until the first of so many lives fails.
+//! instead of the seeds, until the first of so many lives fails. After each life standard error is told how many have
+//! failed so far, unless that is a terminal: whoever stops a search has what it found until then.
 
 use crate::arguments::Arguments;
 use nearhead_planted::{Mistake, choose, is_planted};
 use nearhead_swarm::{Campaign, Failure, run};
+use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -21,12 +23,21 @@ const STEERED_NONE: u64 = 240;
 /// Characters of a failure that are shown.
 const SHOWN_CHARS: usize = 110;
 
+#[derive(Default)]
 struct Found {
     lives: u64,
     caught: u64,
     /// Lowest seed that failed, how, and after how many seconds of this search the first one did.
     first: Option<(u64, Failure)>,
     first_after_s: f64,
+}
+
+impl Found {
+    fn tell(&self, lives_before: u64) {
+        if !std::io::stderr().is_terminal() {
+            eprintln!("{} of {} lives", self.caught, lives_before + self.lives);
+        }
+    }
 }
 
 /// Makes the mistakes called `names`, or all of them.
@@ -80,7 +91,7 @@ pub(crate) fn run_all(names: &str, arguments: &Arguments) -> ExitCode {
 fn search(from: u64, to: u64, arguments: &Arguments, first_only: bool) -> Found {
     let started = Instant::now();
     let next = AtomicU64::new(from);
-    let found = Mutex::new(Found { lives: 0, caught: 0, first: None, first_after_s: 0.0 });
+    let found = Mutex::new(Found::default());
     let work = || {
         loop {
             let seed = next.fetch_add(1, Ordering::Relaxed);
@@ -90,11 +101,12 @@ fn search(from: u64, to: u64, arguments: &Arguments, first_only: bool) -> Found 
             let result = run(&arguments.scenario(seed));
             let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
             found.lives += 1;
+            found.caught += u64::from(result.is_err());
+            found.tell(from);
             let Err(failure) = result else { continue };
-            if found.caught == 0 {
+            if found.caught == 1 {
                 found.first_after_s = started.elapsed().as_secs_f64();
             }
-            found.caught += 1;
             if found.first.as_ref().is_none_or(|(first, _)| seed < *first) {
                 found.first = Some((seed, failure));
             }
@@ -114,7 +126,7 @@ fn search(from: u64, to: u64, arguments: &Arguments, first_only: bool) -> Found 
 /// Lives of a campaign until one fails.
 fn steer(lives_max: u64, arguments: &Arguments) -> Found {
     let started = Instant::now();
-    let mut found = Found { lives: 0, caught: 0, first: None, first_after_s: 0.0 };
+    let mut found = Found::default();
     let mut campaign = Campaign::new(arguments.campaign.unwrap_or(1));
     while found.lives < lives_max && found.first.is_none() {
         let batch = campaign.batch();
@@ -131,6 +143,7 @@ fn steer(lives_max: u64, arguments: &Arguments) -> Found {
                 found.first = Some((found.lives, Failure { what, ..failure }));
                 found.first_after_s = started.elapsed().as_secs_f64();
             }
+            found.tell(0);
         }
     }
     found

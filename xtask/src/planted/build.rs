@@ -25,6 +25,7 @@ const SIMULATOR: &str = "nearhead-sim";
 
 /// Where the programs are, by package and target.
 pub(super) struct Programs {
+    folder: PathBuf,
     paths: BTreeMap<(String, String), PathBuf>,
 }
 
@@ -32,6 +33,11 @@ impl Programs {
     /// The test program of this target.
     pub(super) fn test(&self, package: &str, target: &str) -> Option<&Path> {
         self.paths.get(&(package.to_owned(), target.to_owned())).map(PathBuf::as_path)
+    }
+
+    /// Where files about a run may be left.
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
     }
 
     pub(super) fn simulator(&self) -> Option<&Path> {
@@ -69,7 +75,8 @@ pub(super) fn build<'a>(root: &Path, targets: impl Iterator<Item = &'a str>) -> 
     let tests: BTreeSet<&str> =
         targets.filter(|target| !libraries.iter().any(|library| library == target)).collect();
     command.arg("--lib").args(tests.into_iter().flat_map(|test| ["--test", test]));
-    command.env("RUSTFLAGS", "--cfg planted").env("CARGO_TARGET_DIR", target.join("planted"));
+    let folder = target.join("planted");
+    command.env("RUSTFLAGS", "--cfg planted").env("CARGO_TARGET_DIR", &folder);
     command.current_dir(root).stdin(Stdio::null()).stdout(Stdio::piped());
     let mut child = match command.spawn() {
         Ok(child) => child,
@@ -81,7 +88,7 @@ pub(super) fn build<'a>(root: &Path, targets: impl Iterator<Item = &'a str>) -> 
     let lines = child.stdout.take().into_iter().flat_map(|stdout| BufReader::new(stdout).lines());
     let paths = lines.map_while(Result::ok).filter_map(|line| program_in(&line)).collect();
     let built = child.wait().is_ok_and(|status| status.success());
-    built.then_some(Programs { paths })
+    built.then_some(Programs { folder, paths })
 }
 
 /// The program that a message of cargo tells of, if it does.

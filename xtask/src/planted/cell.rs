@@ -4,15 +4,17 @@ use super::Rung;
 use super::build::Programs;
 use crate::simulate::MEMORY;
 use std::fmt;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// As `nearhead_planted::VARIABLE`.
 const VARIABLE: &str = "NEARHEAD_PLANTED";
+
+/// As `nearhead_planted::REACHED_VARIABLE`.
+const REACHED_VARIABLE: &str = "NEARHEAD_PLANTED_REACHED";
 
 /// Between two looks at a program.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
@@ -34,26 +36,61 @@ pub(crate) enum Cell {
     Lives { failed: u64, lived: u64 },
     /// It cannot be run.
     Broken,
+    /// The rung never comes to the place of the mistake.
+    NotReached,
     /// Another rung has found the mistake already.
     NotAsked,
 }
 
 impl Cell {
     pub(super) fn is_found(&self) -> bool {
-        matches!(self, Self::Found(_) | Self::Broken | Self::Lives { failed: 1.., .. })
+        matches!(self, Self::Found(_) | Self::Lives { failed: 1.., .. })
+    }
+
+    /// The rung was asked and did not find it.
+    pub(super) fn is_asked_in_vain(&self) -> bool {
+        !self.is_found() && !matches!(self, Self::NotReached | Self::NotAsked)
     }
 }
 
+/// What stands behind the name of the rung.
 impl fmt::Display for Cell {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Found(after) => write!(formatter, "**{:.1} s**", after.as_secs_f64()),
-            Self::Passed(after) => write!(formatter, "– ({:.0} s)", after.as_secs_f64()),
-            Self::TimeUp(limit) => write!(formatter, "> {} s", limit.as_secs()),
-            Self::Lives { failed: 0, lived } => write!(formatter, "– ({lived} lives)"),
-            Self::Lives { failed, lived } => write!(formatter, "**{failed} of {lived}**"),
-            Self::Broken => write!(formatter, "cannot be run"),
-            Self::NotAsked => write!(formatter, "·"),
+            Self::Found(after) => write!(formatter, " {:.1} s", after.as_secs_f64()),
+            Self::Passed(_) | Self::NotReached | Self::NotAsked => Ok(()),
+            Self::TimeUp(_) => write!(formatter, " >"),
+            Self::Lives { failed: 0, lived } => write!(formatter, " ({lived} lives)"),
+            Self::Lives { failed, lived } => write!(formatter, " {failed} of {lived}"),
+            Self::Broken => write!(formatter, " cannot be run"),
+        }
+    }
+}
+
+/// Which mistake is made.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Choice<'a> {
+    Mistake(&'a str),
+    /// None, and this file is told which ones the programs come to.
+    None {
+        reached: &'a Path,
+    },
+}
+
+impl Choice<'_> {
+    fn apply(self, command: &mut Command) {
+        command.env_remove(VARIABLE).env_remove(REACHED_VARIABLE);
+        match self {
+            Self::Mistake(name) => command.env(VARIABLE, name),
+            Self::None { reached } => command.env(REACHED_VARIABLE, reached),
+        };
+    }
+
+    /// As the simulator calls it.
+    fn name(&self) -> &str {
+        match self {
+            Self::Mistake(name) => name,
+            Self::None { .. } => "none",
         }
     }
 }
@@ -63,7 +100,7 @@ pub(super) fn try_rung(
     root: &Path,
     programs: &Programs,
     rung: &Rung,
-    mistake: Option<&str>,
+    choice: Choice<'_>,
     limit: Duration,
 ) -> Cell {
     let mut spent = Duration::ZERO;
@@ -75,7 +112,7 @@ pub(super) fn try_rung(
         command
             .envs(rung.environment.iter().copied())
             .current_dir(root.join("crates").join(folder));
-        choose(&mut command, mistake);
+        choice.apply(&mut command);
         match run(command, limit.saturating_sub(spent)) {
             Cell::Passed(took) => spent += took,
             Cell::Found(took) => return Cell::Found(spent + took),
@@ -86,30 +123,35 @@ pub(super) fn try_rung(
     Cell::Passed(spent)
 }
 
-fn choose(command: &mut Command, mistake: Option<&str>) {
-    command.env_remove(VARIABLE);
-    command.envs(mistake.map(|name| (VARIABLE, name)));
-}
-
 /// Runs a test program until a test fails, it ends, or its processor time is up.
 pub(crate) fn run(mut command: Command, limit: Duration) -> Cell {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let Ok(mut child) = command.spawn() else { return Cell::Broken };
-    let failed = Arc::new(AtomicBool::new(false));
-    let seen = Arc::clone(&failed);
     let stdout = child.stdout.take();
-    let reader = std::thread::spawn(move || {
-        let lines = stdout.into_iter().flat_map(|stdout| BufReader::new(stdout).split(b'\n'));
-        for line in lines.map_while(Result::ok) {
-            // A program goes on after its first test that fails; nobody waits for the others.
-            if line.starts_with(b"test ") && line.ends_with(b"FAILED") {
-                seen.store(true, Ordering::Relaxed);
+    // A program goes on after its first test that fails; nobody waits for the others.
+    let is_failure = |line: &[u8]| line.starts_with(b"test ") && line.ends_with(b"FAILED");
+    watch_lines(&mut child, stdout, limit, is_failure)
+}
+
+/// Watches a program and looks at each of its lines, until one of them says that a test failed.
+fn watch_lines(
+    child: &mut Child,
+    output: Option<impl Read + Send>,
+    limit: Duration,
+    mut is_failure: impl FnMut(&[u8]) -> bool + Send,
+) -> Cell {
+    let failed = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let lines = output.into_iter().flat_map(|output| BufReader::new(output).split(b'\n'));
+            for line in lines.map_while(Result::ok) {
+                if is_failure(&line) {
+                    failed.store(true, Ordering::Relaxed);
+                }
             }
-        }
-    });
-    let cell = watch(&mut child, &failed, limit);
-    let _ = reader.join();
-    cell
+        });
+        watch(child, &failed, limit)
+    })
 }
 
 fn watch(child: &mut Child, failed: &AtomicBool, limit: Duration) -> Cell {
@@ -148,33 +190,38 @@ fn ticks(stat: &str) -> Option<u64> {
 /// Steered lives, unless one fails before.
 const STEERED_LIVES_MAX: &str = "1000";
 
-/// The simulator's lives: a hundred, or as many as the first that fails needs.
+/// The simulator's lives: a hundred, or as many as the first that fails needs, within a bound of processor time.
 pub(super) fn try_swarm(
     root: &Path,
     programs: &Programs,
-    mistake: Option<&str>,
+    choice: Choice<'_>,
     is_steered: bool,
+    limit: Duration,
 ) -> Cell {
     let Some(path) = programs.simulator() else { return Cell::Broken };
     let mut command = Command::new(path);
-    command.args(["--planted", mistake.unwrap_or("none"), "--threads", "1"]);
+    command.args(["--planted", choice.name(), "--threads", "1"]);
     if is_steered {
         command.args(["--steer", STEERED_LIVES_MAX]);
     }
-    command
-        .env_remove(VARIABLE)
-        .envs(MEMORY)
-        .current_dir(root)
-        .stdin(Stdio::null())
-        .stderr(Stdio::null());
-    let Ok(output) = command.output() else { return Cell::Broken };
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    text.lines().find_map(lives).unwrap_or(Cell::Broken)
+    choice.apply(&mut command);
+    // The simulator chooses for itself.
+    command.env_remove(VARIABLE).envs(MEMORY).current_dir(root);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let Ok(mut child) = command.spawn() else { return Cell::Broken };
+    let stderr = child.stderr.take();
+    let mut last = None;
+    let cell = watch_lines(&mut child, stderr, limit, |line| {
+        last = lives(line).or(last.take());
+        false
+    });
+    // One that ends before a life has ended was not understood.
+    last.unwrap_or(if matches!(cell, Cell::TimeUp(_)) { cell } else { Cell::Broken })
 }
 
-/// From a row of the simulator's table.
-fn lives(line: &str) -> Option<Cell> {
-    let words = line.split('|').nth(2)?.trim();
+/// From what the simulator says after each life.
+fn lives(line: &[u8]) -> Option<Cell> {
+    let words = std::str::from_utf8(line).ok()?.strip_suffix(" lives")?;
     let (failed, lived) = words.split_once(" of ")?;
     Some(Cell::Lives { failed: failed.parse().ok()?, lived: lived.parse().ok()? })
 }
@@ -191,11 +238,11 @@ mod tests {
     }
 
     #[test]
-    fn the_lives_that_found_a_mistake_are_read_from_the_simulators_table() {
-        let found = lives("| `flush-skipped`: why | 3 of 100 | 10 | 0.1 s | how |");
+    fn the_lives_that_found_a_mistake_are_read_from_what_the_simulator_says() {
+        let found = lives(b"3 of 100 lives");
         assert_eq!(found, Some(Cell::Lives { failed: 3, lived: 100 }));
         assert!(found.is_some_and(|cell| cell.is_found()));
-        assert_eq!(lives("| mistake | caught by seeds | first seed |"), None);
+        assert_eq!(lives(b"a warning about lives"), None);
         assert!(!Cell::Lives { failed: 0, lived: 2000 }.is_found());
     }
 

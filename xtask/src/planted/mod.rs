@@ -1,20 +1,22 @@
 //! Each planted mistake against each rung of SAFETY.md: which find it, and how soon.
 //!
 //! Tests and simulator are built once with `--cfg planted`, in a directory of their own. Then every rung
-//! runs once without a mistake, which must pass, and once with each, until a test fails or a bound of
-//! processor time is reached. A mistake that no rung finds is a hole in the ladder and an error of this run;
-//! so is a rung that fails without any. Processor time is what is printed, so that other work on the
-//! machine changes little.
+//! runs once without a mistake, which must pass, and writes down which mistakes it comes to; and once with each
+//! of those, until a test fails or a bound of processor time is reached. A mistake that no rung finds is a hole in
+//! the ladder and an error of this run; so is a rung that fails without any. Processor time is what is printed, so
+//! that other work on the machine changes little. A row is printed as soon as it is full: a run that is stopped has
+//! said what it found until then.
 
 mod build;
 pub(crate) mod cell;
 
 use build::{Programs, build};
-use cell::{Cell, try_rung};
+use cell::{Cell, Choice, try_rung};
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Processor time that one rung gets for one mistake, if `PLANTED_SECONDS` does not say otherwise.
 const RUNG_SECONDS: u64 = 30;
@@ -39,7 +41,7 @@ const fn rung(
 
 const LAWS: &[(&str, &str)] = &[("nearhead-volume", "laws")];
 
-const RUNGS: [Rung; 17] = [
+const RUNGS: [Rung; 20] = [
     rung(
         "unit tests",
         &[
@@ -62,21 +64,30 @@ const RUNGS: [Rung; 17] = [
         environment: &[("PROPTEST_MAX_SHRINK_ITERS", "0")],
         ..rung("invented", LAWS, &["state_machine::"])
     },
-    rung("full logs", LAWS, &["full_logs::", "failed_volume::"]),
+    rung(
+        "full logs",
+        LAWS,
+        &["full_logs::", "failed_volume::", "bad_slot::", "bad_sectors::", "no_space::"],
+    ),
     rung(
         "recovery table",
         LAWS,
         &[
             "recovery_table::",
+            "after_recovery::",
             "stale_superblock::",
             "older_slot::",
             "torn_twin::",
             "journal_wrap::",
             "lone_header::",
+            "lost_record::",
         ],
     ),
     rung("company", LAWS, &["company::"]),
     rung("rot", LAWS, &["rot::"]),
+    rung("blank map", LAWS, &["blank_map::"]),
+    rung("rebuilt map", LAWS, &["rebuild::"]),
+    rung("map device", &[("nearhead-volume", "map_device")], &[]),
     rung("offline commands", LAWS, &["offline_commands::"]),
     rung("arrays", &[("nearhead-models", "nearhead_models")], &["array::"]),
     rung(
@@ -133,114 +144,164 @@ pub(crate) fn run(root: &Path, names: &str) -> bool {
     let seconds = std::env::var("PLANTED_SECONDS").ok().and_then(|text| text.parse().ok());
     let limit = Duration::from_secs(seconds.unwrap_or(RUNG_SECONDS));
     let first_only = std::env::var_os("PLANTED_FIRST").is_some();
-    let rows: Vec<_> = [None].into_iter().chain(mistakes.into_iter().map(Some)).collect();
+    let asked = Asked { root, programs: &programs, limit, first_only };
     print_head(limit);
-    let rows = fill(root, &programs, rows, &Asked { limit, first_only });
+    let Some(without) = without_mistake(&asked) else { return false };
+    let mut rows = vec![Row { mistake: None, cells: without.cells.clone() }];
+    print_row(&rows[0]);
+    rows.extend(fill(&asked, &mistakes, &without));
     print_yields(&rows, first_only);
     judge(&rows)
 }
 
-/// How much is asked.
-struct Asked {
+/// What is asked.
+struct Asked<'a> {
+    root: &'a Path,
+    programs: &'a Programs,
     /// Processor time of a rung.
     limit: Duration,
     /// A mistake that one rung has found is not shown to another.
     first_only: bool,
 }
 
+impl Asked<'_> {
+    fn try_column(&self, column: usize, choice: Choice<'_>) -> Cell {
+        if let Some(rung) = RUNGS.get(column) {
+            return try_rung(self.root, self.programs, rung, choice, self.limit);
+        }
+        let is_steered = column > RUNGS.len();
+        cell::try_swarm(self.root, self.programs, choice, is_steered, self.limit)
+    }
+}
+
+/// The rungs as they do without a mistake.
+struct Without {
+    cells: Vec<Cell>,
+    /// Which mistakes each comes to, made or not. What it never comes to it cannot find, unless it was stopped.
+    reached: Vec<BTreeSet<String>>,
+    /// Columns, the quickest first.
+    order: Vec<usize>,
+}
+
+impl Without {
+    /// Whether a rung ran to its end and never came to the mistake. The simulator has other lives to try.
+    fn never_reaches(&self, column: usize, name: &str) -> bool {
+        let is_whole = matches!(self.cells[column], Cell::Passed(_));
+        is_whole && !self.reached[column].contains(name)
+    }
+
+    fn new(columns: Vec<(Cell, BTreeSet<String>, Duration)>) -> Self {
+        let mut order: Vec<usize> = (0..columns.len()).collect();
+        order.sort_by_key(|column| columns[*column].2);
+        let (cells, reached) =
+            columns.into_iter().map(|(cell, reached, _)| (cell, reached)).unzip();
+        Self { cells, reached, order }
+    }
+}
+
+/// Every rung without a mistake; none if it cannot be said which mistakes they come to.
+fn without_mistake(asked: &Asked<'_>) -> Option<Without> {
+    let columns: Vec<usize> = (0..columns().len()).collect();
+    let tried = side_by_side(&columns, |column| {
+        let path = asked.programs.folder().join(format!("reached-{column}.txt"));
+        // What an earlier run left would count as reached.
+        let _ = std::fs::remove_file(&path);
+        let began = Instant::now();
+        let cell = asked.try_column(*column, Choice::None { reached: &path });
+        let took = match cell {
+            Cell::Passed(took) | Cell::Found(took) | Cell::TimeUp(took) => took,
+            _ => began.elapsed(),
+        };
+        let text = std::fs::read_to_string(&path).unwrap_or_default();
+        (cell, text.lines().map(str::to_owned).collect::<BTreeSet<_>>(), took)
+    });
+    if tried.iter().all(|(_, reached, _)| reached.is_empty()) {
+        println!("no rung comes to any mistake: they were not built with `--cfg planted`");
+        return None;
+    }
+    Some(Without::new(tried))
+}
+
+/// Shows each mistake to the rungs that come to it, the quickest first, and prints its row as soon as it is full.
+fn fill(asked: &Asked<'_>, mistakes: &[(String, String)], without: &Without) -> Vec<Row> {
+    side_by_side(mistakes, |mistake| {
+        let mut cells = vec![Cell::NotAsked; without.cells.len()];
+        for column in &without.order {
+            if without.never_reaches(*column, &mistake.0) {
+                cells[*column] = Cell::NotReached;
+            } else if !(asked.first_only && cells.iter().any(Cell::is_found)) {
+                cells[*column] = asked.try_column(*column, Choice::Mistake(&mistake.0));
+            }
+        }
+        let row = Row { mistake: Some(mistake.clone()), cells };
+        print_row(&row);
+        row
+    })
+}
+
+/// What `work` makes of each of `items`, in their order, on as many threads as there are processors.
+fn side_by_side<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let next = AtomicUsize::new(0);
+    let done = Mutex::new(Vec::new());
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(item) = items.get(number) else { return };
+                    let result = work(item);
+                    done.lock().unwrap_or_else(PoisonError::into_inner).push((number, result));
+                }
+            });
+        }
+    });
+    let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
+    done.sort_by_key(|(number, _)| *number);
+    done.into_iter().map(|(_, result)| result).collect()
+}
+
 fn print_head(limit: Duration) {
     println!(
-        "Processor time until a rung finds the mistake; `–`: it ran to its end and did not; `> {0}`: it did not \
-         within {0} s of processor time. The swarm: lives that fail.\n",
+        "Found by: after so much processor time; of the simulator, by so many of so many lives. Not by: rungs that ran \
+         to their end, `>` those that were stopped after {} s. Others never come to the mistake, or were not asked.\n",
         limit.as_secs()
     );
-    let names = columns();
-    println!("| mistake | {} |", names.join(" | "));
-    println!("|---|{}", "---|".repeat(names.len()));
+    println!("| mistake | found by | not by |\n|---|---|---|");
 }
 
 fn columns() -> Vec<&'static str> {
     RUNGS.iter().map(|rung| rung.name).chain(SWARM).collect()
 }
 
-/// What each rung finds, and what no other one does.
+/// What each rung comes to and finds, and what no other one does.
 fn print_yields(rows: &[Row], first_only: bool) {
-    if first_only {
-        return;
-    }
-    println!("\n| rung | finds | of | and no other rung does |\n|---|---|---|---|");
     let mistakes: Vec<&Row> = rows.iter().filter(|row| row.mistake.is_some()).collect();
+    let finds = if first_only { "finds first" } else { "finds" };
+    println!("\n| rung | {finds} | comes to | and no other rung does |\n|---|---|---|---|");
     for (column, name) in columns().into_iter().enumerate() {
         let found = |row: &&&Row| row.cells[column].is_found();
         let alone = |row: &&&Row| row.cells.iter().filter(|cell| cell.is_found()).count() == 1;
         let finds: Vec<&&Row> = mistakes.iter().filter(found).collect();
+        let reached = mistakes.iter().filter(|row| row.cells[column] != Cell::NotReached).count();
         let only: Vec<&str> = finds
             .iter()
-            .filter(|row| alone(row))
+            .filter(|row| alone(row) && !first_only)
             .filter_map(|row| row.mistake.as_ref().map(|(name, _)| name.as_str()))
             .collect();
-        println!("| {name} | {} | {} | {} |", finds.len(), mistakes.len(), only.join(", "));
+        println!("| {name} | {} | {reached} | {} |", finds.len(), only.join(", "));
     }
 }
 
-/// Tries everything on every core and prints each row as soon as it is full.
-fn fill(
-    root: &Path,
-    programs: &Programs,
-    rows: Vec<Option<(String, String)>>,
-    asked: &Asked,
-) -> Vec<Row> {
-    let columns = RUNGS.len() + SWARM.len();
-    let next = AtomicUsize::new(0);
-    let cells: Mutex<Vec<Option<Cell>>> = Mutex::new(vec![None; rows.len() * columns]);
-    let printed = AtomicUsize::new(0);
-    let work = || {
-        loop {
-            let number = next.fetch_add(1, Ordering::Relaxed);
-            let Some(row) = rows.get(number / columns) else { return };
-            let mistake = row.as_ref().map(|(name, _)| name.as_str());
-            let from = number / columns * columns;
-            let is_known = asked.first_only && mistake.is_some() && {
-                let cells = cells.lock().unwrap_or_else(PoisonError::into_inner);
-                cells[from..from + columns].iter().flatten().any(Cell::is_found)
-            };
-            let cell = match RUNGS.get(number % columns) {
-                _ if is_known => Cell::NotAsked,
-                Some(rung) => try_rung(root, programs, rung, mistake, asked.limit),
-                None => {
-                    let is_steered = number % columns > RUNGS.len();
-                    cell::try_swarm(root, programs, mistake, is_steered)
-                }
-            };
-            let mut cells = cells.lock().unwrap_or_else(PoisonError::into_inner);
-            cells[number] = Some(cell);
-            // Rows are printed in order, each when the last of its cells is there.
-            while let Some(row) = rows.get(printed.load(Ordering::Relaxed)) {
-                let from = printed.load(Ordering::Relaxed) * columns;
-                let full: Option<Vec<_>> = cells[from..from + columns].iter().cloned().collect();
-                let Some(full) = full else { break };
-                print_row(row.as_ref(), &full);
-                printed.fetch_add(1, Ordering::Relaxed);
-            }
-        }
+fn print_row(row: &Row) {
+    let named = |is_wanted: fn(&Cell) -> bool| {
+        let cells = columns().into_iter().zip(&row.cells).filter(|(_, cell)| is_wanted(cell));
+        cells.map(|(name, cell)| format!("{name}{cell}")).collect::<Vec<_>>().join(", ")
     };
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(work);
-        }
-    });
-    let cells = cells.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let cells: Vec<Cell> = cells.into_iter().flatten().collect();
-    let rows = rows.into_iter().zip(cells.chunks(columns));
-    rows.map(|(mistake, cells)| Row { mistake, cells: cells.to_vec() }).collect()
-}
-
-fn print_row(mistake: Option<&(String, String)>, cells: &[Cell]) {
-    let words: Vec<_> = cells.iter().map(ToString::to_string).collect();
-    match mistake {
-        None => println!("| none | {} |", words.join(" | ")),
-        Some((name, what)) => println!("| `{name}`: {what} | {} |", words.join(" | ")),
+    let (found, missed) = (named(Cell::is_found), named(Cell::is_asked_in_vain));
+    match &row.mistake {
+        None => println!("| none | {found} | {missed} |"),
+        Some((name, what)) => println!("| `{name}`: {what} | {found} | {missed} |"),
     }
 }
 
@@ -251,6 +312,10 @@ fn judge(rows: &[Row]) -> bool {
         match mistake {
             None if found > 0 => {
                 println!("\na rung fails without any mistake: the table says nothing");
+                succeeded = false;
+            }
+            None if cells.contains(&Cell::Broken) => {
+                println!("\na rung cannot be run");
                 succeeded = false;
             }
             Some((name, _)) if found == 0 => {

@@ -20,6 +20,7 @@ mod given_up_swap;
 mod journal_wrap;
 mod laps;
 mod lone_header;
+mod lost_record;
 mod no_space;
 mod offline_commands;
 mod older_slot;
