@@ -104,7 +104,8 @@ fn drain_and_stop_ends_the_daemon() {
 fn dump_shows_the_records_of_a_log() {
     let scratch = Scratch::new("dump");
     run_ok(&scratch, &SMALL);
-    let daemon = Daemon::serve(&scratch, "a.img", &[]);
+    // Where no head moves, lone writes go home.
+    let daemon = Daemon::serve(&scratch, "a.img", &["--rotational", "true"]);
     let mut client = Client::connect(&daemon.socket).unwrap();
     for index in 0..5_u64 {
         client.write(index * 65536, &pattern(index as u8, 4096), true);
@@ -424,5 +425,32 @@ fn man_pages_and_completions_are_written_for_every_command() {
         let command = line.split_whitespace().next().unwrap();
         let page = scratch.path("docs").join(format!("nearhead-{command}.1"));
         assert!(command == "help" || page.is_file(), "no man page for {command}");
+    }
+}
+
+#[test]
+fn where_no_head_moves_lone_durable_writes_go_home_and_survive_a_kill() {
+    for (rotational, goes_home) in [("false", true), ("true", false)] {
+        let scratch = Scratch::new("alone");
+        run_ok(&scratch, &["create", "a.img", "--size", "64MiB"]);
+        let daemon = Daemon::serve(&scratch, "a.img", &["--rotational", rotational]);
+        let mut client = Client::connect(&daemon.socket).unwrap();
+        // Nothing of it is blank afterwards.
+        client.write(0, &vec![1; 4 << 20], true);
+        for number in 0..20_u8 {
+            client.write(u64::from(number) * 8192, &[number; 4096], true);
+        }
+        let counters = &run_json(&scratch, &["status", "a.img"])["counters"];
+        let (alone, logged) = (&counters["alone_home"], &counters["logged_bytes"]);
+        let expected = if goes_home { (20, 0) } else { (0, 20 * 4096) };
+        assert_eq!((alone.as_u64(), logged.as_u64()), (Some(expected.0), Some(expected.1)));
+        daemon.kill();
+        let daemon = Daemon::serve(&scratch, "a.img", &["--rotational", rotational]);
+        let mut client = Client::connect(&daemon.socket).unwrap();
+        for number in 0..20_u8 {
+            let read = client.read(u64::from(number) * 8192, 4096);
+            assert!(read == [number; 4096], "block {number}, --rotational {rotational}");
+        }
+        daemon.stop_ok();
     }
 }

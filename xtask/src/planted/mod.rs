@@ -67,7 +67,14 @@ const RUNGS: [Rung; 20] = [
     rung(
         "full logs",
         LAWS,
-        &["full_logs::", "failed_volume::", "bad_slot::", "bad_sectors::", "no_space::"],
+        &[
+            "full_logs::",
+            "failed_volume::",
+            "bad_slot::",
+            "bad_sectors::",
+            "no_space::",
+            "alone_home::",
+        ],
     ),
     rung(
         "recovery table",
