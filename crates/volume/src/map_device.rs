@@ -6,7 +6,6 @@ use crate::sync_io::SyncIo;
 use nearhead_disk::{DiskError, DiskErrorKind};
 use nearhead_engine::JournalPlace;
 use nearhead_format::{Layout, MapDevice, Superblock, VolumeId};
-use nearhead_planted::{Mistake, is_made};
 
 /// Where snapshots and journal are, in the joined disk's addresses.
 #[derive(Clone, Copy, Debug)]
@@ -61,9 +60,7 @@ pub(crate) fn create(
     let on_map = Superblock { layout: place.apply(superblock.layout), ..superblock.clone() };
     write_empty_snapshots(io, &on_map)?;
     io.write(base, &header.encode())?;
-    if !is_made(Mistake::MapDeviceUnflushed) {
-        io.flush()?;
-    }
+    io.flush()?;
     Ok(true)
 }
 

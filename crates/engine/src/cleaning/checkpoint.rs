@@ -440,10 +440,6 @@ impl Engine {
         if let Some(window) = self.checkpoint.window.as_mut() {
             window.step = Step::Settling { target };
         }
-        if is_made(Mistake::ReleasedHomesOpen) {
-            self.checkpoint.homes.clear();
-            self.retry_blocked();
-        }
     }
 
     /// The record that lets the batch go is durable.
