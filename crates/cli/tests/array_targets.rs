@@ -164,7 +164,9 @@ fn create_takes_no_member_with_something_on_it_and_leaves_each_byte() {
     let scratch = Scratch::new("used-members");
     let set = |name: &str, bytes: &[(usize, u8)]| {
         let mut image = vec![0; 96 << 20];
-        bytes.iter().for_each(|(at, byte)| image[*at] = *byte);
+        for (at, byte) in bytes {
+            image[*at] = *byte;
+        }
         std::fs::write(scratch.path(name), image).unwrap();
     };
     set("empty.img", &[]);

@@ -245,7 +245,7 @@ fn a_file_cut_short_while_served_is_said_and_is_no_orderly_end() {
     daemon.wait_for_notice(
         "was cut short while it is served: expected 67108864 bytes, found 8388608",
     );
-    client.write(48 << 20, &[2; 1 << 20], true);
+    client.write(48 << 20, &vec![2; 1 << 20], true);
     let status = run(&scratch, &["status", "a.img"]);
     assert!(status.status.code() == Some(2), "{}", told(&status));
     assert!(told(&status).contains("found 8388608; what was behind is gone"), "{}", told(&status));

@@ -22,7 +22,8 @@ pub(crate) fn in_words(text: &str, error: &Error) -> String {
         message = message.replace(from, to);
     }
     let Some(start) = error.span().map(|span| span.start.min(text.len())) else { return message };
-    let line = text.as_bytes()[..start].iter().filter(|byte| **byte == b'\n').count();
+    let before = String::from_utf8_lossy(&text.as_bytes()[..start]);
+    let line = before.matches('\n').count();
     let source = text.lines().nth(line).unwrap_or("").trim();
     format!("line {}, `{source}`: {message}", line + 1)
 }
