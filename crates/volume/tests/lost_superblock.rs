@@ -14,6 +14,7 @@ use nearhead_volume::{
     CreateOptions, GatheredDisk, JoinedDisk, NamedPreset, Service, SyncIo, create, find_superblock,
     grow,
 };
+use std::path::Path;
 use support::Run;
 
 const MIB: u64 = 1 << 20;
@@ -213,7 +214,13 @@ fn a_volume_on_a_shingled_disk_is_found_as_its_logs_say_or_its_owner_does() {
         [("model:st8000as0002-slsmr", "slsmr"), ("model:st8000as0002-mlsmr", "mlsmr")]
     {
         println!("{model}, {preset}");
-        let disk = GatheredDisk::new(model_from_text(model).unwrap()).unwrap();
+        // A file knows at once where 8 TB hold nothing.
+        let name = format!("lost-superblock-{preset}-{}.img", std::process::id());
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        let text = format!("{model},file={}", path.display());
+        let disk = GatheredDisk::new(model_from_text(&text).unwrap()).unwrap();
+        // Gone with the last who has it open.
+        std::fs::remove_file(&path).unwrap();
         let mut disk = On::new(disk).made(&options(preset, 7));
         // With many logs these go to several, which one log has not.
         let blocks = [0, 1, 2, 300_000_000, 900_000_000];
