@@ -6,7 +6,7 @@
 //! older and newer. It is logged all the same
 //!
 //! - if a log holds anything of it: home would be newer than the copy in the log, and a record would have to say so;
-//! - if a record has to be written anyway, or its home is promised to be blank;
+//! - if a record has to be written anyway, or its home is blank: that stays so until a checkpoint comes;
 //! - if it is part of an atomic write, which homes cannot keep (law 3), or hinted durability-only, which no home needs;
 //! - if its home has failed: a bad sector is no reason to refuse what a log can take (law 7).
 
@@ -34,7 +34,7 @@ impl Engine {
             || self.failed_homes.any_suspect(first_block..blocks)
             || self.checkpoint.touches(start, run.end)
             || (!self.durability_only.is_empty() && self.durability_only.overlaps(run.clone()))
-            || !(self.may_write_homes(std::iter::once(run)) || is_made(Mistake::AloneThoughBlank));
+            || (self.blanks.touch_blank(&run) && !is_made(Mistake::AloneThoughBlank));
         if stays {
             return false;
         }

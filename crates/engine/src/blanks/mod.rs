@@ -61,6 +61,11 @@ impl Blanks {
         self.regions.as_ref().map_or((false, end), |regions| regions.run_at(sector, end))
     }
 
+    /// Whether a write to these homes would take a promise back.
+    pub(crate) fn touch_blank(&self, sectors: &Range<u64>) -> bool {
+        self.regions.as_ref().is_some_and(|regions| regions.touch_blank(sectors))
+    }
+
     fn prepare(&mut self, sectors: Range<u64>) -> bool {
         self.regions.as_mut().is_none_or(|regions| regions.prepare(sectors))
     }

@@ -84,6 +84,13 @@ impl Regions {
         }
     }
 
+    /// Whether any of these home sectors is in a region that is blank, or that the disk may still call so.
+    pub(super) fn touch_blank(&self, sectors: &Range<u64>) -> bool {
+        let first = (sectors.start / self.sectors_each).min(self.count);
+        let regions = first..sectors.end.div_ceil(self.sectors_each).min(self.count);
+        self.promised.any(regions.clone()) || self.zero.any(regions)
+    }
+
     /// Takes back what is promised of these home sectors; says whether they may be written already. If not,
     /// [`Regions::next_write`] has the write that must be durable first: ask again then.
     pub(super) fn prepare(&mut self, sectors: Range<u64>) -> bool {
