@@ -6,11 +6,6 @@
 //! meanwhile is served as usual. Only there is the processor ever offered to others: whoever does that on a
 //! busy machine may get it back a tick of the scheduler later.
 //!
-//! Where a lone client asks as soon as it is answered, the next request is a few microseconds away, and going to
-//! sleep for it costs the client a wake-up and us another. So a wait that ends soon enough, time after time, begins with
-//! looking as well (`Eagerness`); one look too many, as when others need the processors, and it does not. This
-//! is what virtual machine monitors do for their disks (`poll-max-ns` of QEMU's I/O threads).
-//!
 //! A wait that is interrupted ends. It was a signal, or the kernel brought what a disk has done to the
 //! thread that asked for it (`io_uring` with cooperative task running): then the answer is there already,
 //! and another wait only to be told of it would be one system call more.
@@ -60,45 +55,6 @@ pub(crate) struct Calls {
     pub(crate) yields: u64,
 }
 
-/// Longest look at the begin of a wait: about what two wake-ups cost, ours and that of who asks.
-const EAGER_LOOK: Nanos = Nanos(30_000);
-/// So many waits in a row must have been that short before one begins with a look: at first, and at most. Each look in
-/// vain doubles it, and as many waits that were short enough take half of it away.
-const DOUBT_MIN: u32 = 4;
-const DOUBT_MAX: u32 = 4096;
-
-/// Whether a wait begins with a look: learnt from how long waits took.
-#[derive(Debug)]
-struct Eagerness {
-    /// Waits in a row that were short.
-    short: u32,
-    doubt: u32,
-}
-
-impl Eagerness {
-    const NEW: Self = Self { short: 0, doubt: DOUBT_MIN };
-
-    fn looks(&self) -> bool {
-        self.short >= self.doubt
-    }
-
-    /// A wait for something to become ready took so long.
-    fn learn(&mut self, waited: Nanos) {
-        if waited <= EAGER_LOOK {
-            self.short += 1;
-            if self.short >= 2 * self.doubt {
-                self.short = self.doubt;
-                self.doubt = (self.doubt / 2).max(DOUBT_MIN);
-            }
-            return;
-        }
-        if self.looks() {
-            self.doubt = (2 * self.doubt).min(DOUBT_MAX);
-        }
-        self.short = 0;
-    }
-}
-
 /// Waits for descriptors and deadlines.
 pub(crate) struct Poller {
     epoll: OwnedFd,
@@ -109,7 +65,6 @@ pub(crate) struct Poller {
     look: Nanos,
     look_min: Nanos,
     look_max: Nanos,
-    eagerness: Eagerness,
 }
 
 /// Looking costs processor time: no more than this before a deadline, unless more is asked for.
@@ -129,8 +84,7 @@ impl Poller {
         let events = Vec::with_capacity(EVENTS_MAX);
         let look_max = if look == Nanos::ZERO { look } else { look.max(LOOK_MAX) };
         let calls = Calls::default();
-        let eagerness = Eagerness::NEW;
-        Ok(Self { epoll, calls, events, look, look_min: look, look_max, eagerness })
+        Ok(Self { epoll, calls, events, look, look_min: look, look_max })
     }
 
     pub(crate) fn add(
@@ -159,40 +113,6 @@ impl Poller {
         ready: &mut Vec<Ready>,
     ) -> Result<Woken, Errno> {
         ready.clear();
-        let began = clock.now();
-        // A precise deadline has rules of its own, and one that is near is no wait for events.
-        let is_eager = self.look_max > Nanos::ZERO
-            && deadline
-                .is_none_or(|deadline| !deadline.precise && deadline.at.since(began) > EAGER_LOOK);
-        if !is_eager {
-            return self.wait_for(deadline, clock, ready);
-        }
-        while self.eagerness.looks() {
-            let woken = self.take_events(Some(Nanos::ZERO), ready)?;
-            let waited = clock.now().since(began);
-            let found = !ready.is_empty() || woken == Woken::Interrupted;
-            if found || waited > EAGER_LOOK {
-                self.eagerness.learn(waited);
-            }
-            if found {
-                return Ok(woken);
-            }
-        }
-        let slept_from = clock.now();
-        let woken = self.wait_for(deadline, clock, ready)?;
-        if slept_from.since(began) <= EAGER_LOOK {
-            self.eagerness.learn(clock.now().since(began));
-        }
-        Ok(woken)
-    }
-
-    /// Sleeps, or looks where a precise deadline is near, until something is ready or `deadline` has come.
-    fn wait_for(
-        &mut self,
-        deadline: Option<Deadline>,
-        clock: &Clock,
-        ready: &mut Vec<Ready>,
-    ) -> Result<Woken, Errno> {
         loop {
             let span = deadline.map(|deadline| {
                 let left = deadline.at.since(clock.now());
@@ -295,47 +215,6 @@ mod tests {
             let one_more = Calls { waits: before.waits + 1, ..before };
             assert_eq!(poller.calls, one_more, "{micros} us");
         }
-    }
-
-    #[test]
-    fn a_wait_begins_with_a_look_only_while_waits_are_short() {
-        let mut eagerness = Eagerness::NEW;
-        let mut looks_in_vain = 0;
-        for _ in 0..100_000 {
-            // Two short waits and a long one, over and over: no look pays.
-            eagerness.learn(EAGER_LOOK);
-            eagerness.learn(EAGER_LOOK);
-            looks_in_vain += u32::from(eagerness.looks());
-            eagerness.learn(EAGER_LOOK + Nanos(1));
-        }
-        assert_eq!(looks_in_vain, 0);
-        for _ in 0..100_000 {
-            // Short ones until we look, and then a long one: it is tried ever more seldom.
-            while !eagerness.looks() {
-                eagerness.learn(Nanos::ZERO);
-            }
-            looks_in_vain += 1;
-            eagerness.learn(EAGER_LOOK + Nanos(1));
-            if eagerness.doubt == DOUBT_MAX {
-                break;
-            }
-        }
-        assert_eq!((looks_in_vain, eagerness.doubt), (10, DOUBT_MAX));
-        (0..4 * DOUBT_MAX).for_each(|_| eagerness.learn(Nanos::ZERO));
-        assert_eq!(eagerness.doubt, DOUBT_MIN, "trust comes back");
-        assert!(eagerness.looks());
-    }
-
-    #[test]
-    fn who_only_sleeps_never_looks() {
-        let clock = Clock::start();
-        let mut poller = Poller::new(Nanos::ZERO).unwrap();
-        poller.eagerness.doubt = 0;
-        let (near, far) = std::os::unix::net::UnixStream::pair().unwrap();
-        poller.add(&near, 42, EventFlags::IN).unwrap();
-        drop(far);
-        poller.wait(None, &clock, &mut Vec::new()).unwrap();
-        assert_eq!(poller.calls, Calls { waits: 1, yields: 0 });
     }
 
     #[test]
