@@ -17,7 +17,7 @@ use crate::stage::Taken;
 use nearhead_disk::{Class, DiskErrorKind};
 use nearhead_planted::{Mistake, is_made};
 
-/// Longest run, in sectors: a page cache or a flash program takes this much in about the time of a sector.
+/// Longest run, in sectors: 64 KiB, twice the largest write that `mlb` logs. Not measured; more is worth a record.
 const RUN_SECTORS_MAX: u64 = 128;
 
 impl Engine {
