@@ -429,6 +429,12 @@ fn errors_use_the_words_of_the_one_who_reads_them() {
     }
     let none = run(&scratch, &["serve", "a.img", "--socket", "s", "--connections-max", "0"]);
     assert!(!none.status.success() && told(&none).contains("0 is not in 1.."), "{}", told(&none));
+    let none = run(&scratch, &["serve", "a.img", "--socket", "s", "--nice", "-21"]);
+    assert!(
+        !none.status.success() && told(&none).contains("-21 is not in -20..=19"),
+        "{}",
+        told(&none)
+    );
 }
 
 #[test]

@@ -25,6 +25,8 @@ use std::path::{Path, PathBuf};
 
 /// What named the volume before units of systemd read volume files.
 const ENVIRONMENT_VARIABLE: &str = "NEARHEAD_VOLUME=";
+/// Nice values that Linux has (`setpriority(2)`).
+const NICE: std::ops::RangeInclusive<i64> = -20..=19;
 
 /// What `nearhead serve` is told.
 #[derive(clap::Args, Deserialize, Clone, Debug, Default)]
@@ -125,6 +127,10 @@ pub struct ServeArgs {
     /// Most clients at once, at least one [default: 4096]
     #[arg(long, value_name = "NUMBER", value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..))]
     pub connections_max: Option<usize>,
+    /// Nice value of the serving thread; below 0 takes a privilege [default: -10 if that is allowed and whoever
+    /// started it chose none]
+    #[arg(long, value_name = "NUMBER", allow_negative_numbers = true, value_parser = clap::value_parser!(i32).range(NICE))]
+    pub nice: Option<i32>,
     /// How long a graceful stop may take [default: 30s]
     #[arg(long, value_name = "TIME")]
     pub shutdown_max: Option<Span>,
@@ -198,7 +204,7 @@ impl ServeArgs {
             stage_size
         );
         complete!(tls_cert, tls_key, tls_clients, tls_psk, control, metrics, connections_max);
-        complete!(shutdown_max, preset, size);
+        complete!(nice, shutdown_max, preset, size);
         merged.read_only |= file.read_only;
         merged.tls_optional |= file.tls_optional;
         merged.create_if_missing |= file.create_if_missing;
@@ -232,6 +238,9 @@ impl ServeArgs {
             if let Some(found) = percent.filter(|percent| *percent > 100) {
                 return Err(format!("{name}: expected 0 to 100 percent, found {found}"));
             }
+        }
+        if let Some(found) = file.nice.filter(|nice| !NICE.contains(&i64::from(*nice))) {
+            return Err(format!("nice: expected -20 to 19, found {found}"));
         }
         if file.connections_max == Some(0) {
             return Err("connections_max: expected at least 1, found 0".to_owned());

@@ -11,6 +11,7 @@ mod commands;
 mod coordination;
 mod encryption;
 mod metrics;
+mod priority;
 mod served;
 mod signals;
 
@@ -65,7 +66,9 @@ pub fn run(args: &ServeArgs) -> Result<(), String> {
     let name = args.target()?.to_owned();
     let access = if args.read_only { Access::Read } else { Access::Write };
     let signals = Signals::install()?;
-    // Before the disk: the threads that carry out its commands have them as well. Without them it is served all the same.
+    // Before the disk: the threads that carry out its commands have these as well.
+    priority::take(args.nice)?;
+    // Without them it is served all the same.
     let _ = nearhead_uring::ask_for_short_slices();
     let target = open_target(&args, &name, access)?;
     for line in &target.notes {
