@@ -90,7 +90,7 @@ const RUNGS: [Rung; 20] = [
             "lost_record::",
         ],
     ),
-    rung("company", LAWS, &["company::"]),
+    rung("company", LAWS, &["company::", "given_up_swap::"]),
     rung("rot", LAWS, &["rot::"]),
     rung("blank map", LAWS, &["blank_map::"]),
     rung("rebuilt map", LAWS, &["rebuild::"]),

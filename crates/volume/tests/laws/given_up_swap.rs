@@ -4,7 +4,7 @@
 use crate::support::harness::{Harness, Options};
 use crate::support::steps::Step;
 use nearhead_disk::{Nanos, Payload};
-use nearhead_engine::{Operation, Request, RequestId};
+use nearhead_engine::{Activities, Activity, Operation, Request, RequestId};
 use nearhead_format::{AckMode, Label, Preset};
 use nearhead_models::{Dataless, InstantDisk, plain_properties};
 use nearhead_volume::{CreateOptions, Service, Volume, create};
@@ -100,4 +100,52 @@ fn a_stop_ends_whenever_the_last_logged_block_goes_while_a_log_is_moved() {
         harness.apply(&Step::Write { start: 0, count: 1024, fua: true });
         harness.apply(&Step::Restart);
     }
+}
+
+/// Bytes moved in a life in which a snapshot begins after so many events, if one does, and whether blocks were being
+/// moved then.
+fn moved_beside_a_snapshot(after_events: Option<u64>) -> (u64, bool) {
+    let options = Options {
+        swap_above_pct: Some(30),
+        logged_write_bytes_max: Some(32 << 10),
+        watermark_pct: None,
+        ..Options::new("mlb", AckMode::Durable)
+    };
+    let mut harness = Harness::new(options);
+    for start in (0..72 * 8).step_by(8) {
+        harness.apply(&Step::Write { start, count: 8, fua: true });
+        harness.drive();
+    }
+    let mut is_moving = false;
+    for event in 0..60 {
+        if after_events == Some(event) {
+            let now = harness.volume().engine().activities();
+            let shows = |activity| now.has_all(Activities::pair(activity, activity));
+            is_moving = shows(Activity::SwapRead) || shows(Activity::SwapChunks);
+            let now = harness.now;
+            harness.volume().start_snapshot(now);
+        }
+        if !harness.jump() {
+            break;
+        }
+    }
+    harness.apply(&Step::Settle);
+    (harness.volume().status().stats.swapped_bytes, is_moving)
+}
+
+/// A snapshot keeps the claim of the log that blocks are moved to; without it no more of them could be written there, and
+/// the move would be given up and begun again.
+#[test]
+fn a_log_is_moved_whole_and_once_whenever_a_snapshot_begins_beside_it() {
+    let (undisturbed, _) = moved_beside_a_snapshot(None);
+    let mut met = 0;
+    for events in 0..60 {
+        let (moved, is_moving) = moved_beside_a_snapshot(Some(events));
+        met += u32::from(is_moving);
+        assert!(
+            !is_moving || moved == undisturbed,
+            "a snapshot after {events} events: {moved} bytes moved, {undisturbed} without it"
+        );
+    }
+    assert!(undisturbed > 0 && met > 4, "only {met} snapshots began beside a move");
 }
