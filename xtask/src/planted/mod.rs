@@ -84,6 +84,7 @@ const RUNGS: [Rung; 20] = [
             "after_recovery::",
             "stale_superblock::",
             "older_slot::",
+            "torn_removal::",
             "torn_twin::",
             "journal_wrap::",
             "lone_header::",

@@ -31,4 +31,5 @@ mod rot;
 mod stale_superblock;
 mod state_machine;
 mod support;
+mod torn_removal;
 mod torn_twin;

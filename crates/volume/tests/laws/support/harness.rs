@@ -31,6 +31,8 @@ pub(crate) struct Options {
     pub(crate) preset: &'static str,
     pub(crate) ack: AckMode,
     pub(crate) sector_bytes: u32,
+    /// What the disk calls its physical sector, if it is longer; a log is written in blocks of it.
+    pub(crate) physical_sector_bytes: Option<u32>,
     pub(crate) volatile_cache: bool,
     /// Commands that the disk takes at once.
     pub(crate) queue_depth_max: u16,
@@ -60,6 +62,7 @@ impl Options {
             preset,
             ack,
             sector_bytes: 512,
+            physical_sector_bytes: None,
             volatile_cache: true,
             queue_depth_max: 1024,
             idle_checkpoints: false,
@@ -81,6 +84,7 @@ impl Options {
             preset,
             ack,
             sector_bytes: if random.below(4) == 0 { 4096 } else { 512 },
+            physical_sector_bytes: None,
             volatile_cache: random.below(4) > 0,
             queue_depth_max: 1024,
             idle_checkpoints: random.below(3) == 0,
@@ -138,6 +142,7 @@ impl Options {
         Properties {
             volatile_cache: self.volatile_cache,
             queue_depth_max: self.queue_depth_max,
+            physical_sector_bytes: self.physical_sector_bytes.unwrap_or(self.sector_bytes),
             ..plain_properties(DEVICE_BYTES, self.sector_bytes)
         }
     }
