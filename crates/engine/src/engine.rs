@@ -115,7 +115,7 @@ impl Engine {
     /// they are answered when recovery is done.
     pub fn open(setup: Setup) -> Self {
         let mut engine = Self::with_phase(setup, Phase::Stopped);
-        let recovery = Recovery::of(&engine.setup);
+        let recovery = Recovery::of(&mut engine.setup);
         engine.phase = Phase::Recovering(Box::new(recovery));
         engine
     }
@@ -149,7 +149,7 @@ impl Engine {
             stage: Stage::default(),
             taken: Taken::default(),
             commit: Commit::new(),
-            journal: MapJournal::new(&setup),
+            journal: setup.journal.and_then(MapJournal::at),
             spill: None,
             failed_homes: FailedHomes::default(),
             blanks: Blanks::of(&setup),
@@ -281,7 +281,7 @@ impl Engine {
         self.set_now(now);
         self.look_for_stalls();
         if matches!(self.phase, Phase::Recovering(_)) {
-            self.advance_recovery();
+            self.begin_recovery();
             if matches!(self.phase, Phase::Recovering(_)) {
                 return;
             }

@@ -7,7 +7,7 @@
 //! The journal is a ring of [`JOURNAL_BLOCK_BYTES`] blocks; entries since the last committed
 //! snapshot are never overwritten.
 
-use crate::config::Setup;
+use crate::config::JournalPlace;
 use crate::dispatch::Purpose;
 use crate::engine::Engine;
 use crate::logs::Ring;
@@ -30,8 +30,8 @@ pub(crate) struct MapJournal {
 }
 
 impl MapJournal {
-    pub(crate) fn new(setup: &Setup) -> Option<Self> {
-        let place = setup.journal?;
+    /// An empty one at that place; none if it has no block.
+    pub(crate) fn at(place: JournalPlace) -> Option<Self> {
         let blocks = u32::try_from(place.bytes / JOURNAL_BLOCK_BYTES).ok()?;
         Some(Self { offset: place.offset, ring: Ring::new(NonZeroU32::new(blocks)?) })
     }

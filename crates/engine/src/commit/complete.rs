@@ -59,7 +59,7 @@ impl Engine {
         self.logs.note_passed(header.log_index, self.now);
         for claim in &header.claims {
             // From where the claim says: a snapshot may have let go of an unused ring meanwhile.
-            self.adopt_claim(*claim);
+            self.logs.adopt_claim(*claim);
         }
         for entry in self.invalidations.commit(record.invalidations) {
             self.logs.drop_live(&entry);

@@ -197,6 +197,19 @@ impl Logs {
         }
     }
 
+    /// A claim is durable: the log may be used, from where the claim says; one that was unused when it was
+    /// claimed began anew, whatever a snapshot says.
+    pub(crate) fn adopt_claim(&mut self, claim: Claim) {
+        if self.is_claimed(claim.log_index) || claim.log_index >= self.count() {
+            return;
+        }
+        self.note_claimed(claim.log_index);
+        if let Some(ring) = self.get_or_create(claim.log_index) {
+            ring.position = claim.position;
+            ring.generation = claim.generation;
+        }
+    }
+
     pub(crate) fn claimed(&self) -> impl Iterator<Item = u32> + '_ {
         self.claimed.iter().copied()
     }

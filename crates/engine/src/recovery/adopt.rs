@@ -1,150 +1,188 @@
-//! The end of a recovery: the map and the logs as they were are the engine's own, or the reason why not is told.
+//! The end of a recovery: snapshot and records become the volume as it was, or the reason is told why it is not
+//! served; and what the engine makes of either.
 
-use super::{Remains, Snapshot, Step, chain};
+use super::replay::Replay;
+use super::{Next, RecoveredState, Recovery, Refusal, Remains, Snapshot, Step, chain};
 use crate::dispatch::Purpose;
 use crate::engine::{Engine, Phase};
 use crate::request::ErrorKind;
 use crate::snapshot::LoneHeader;
-use nearhead_disk::{Class, Command, SECTOR_BYTES};
+use nearhead_disk::{Class, Command, DiskError, Payload, SECTOR_BYTES};
 use nearhead_format::Place;
-use nearhead_format::record::Claim;
 use nearhead_format::snapshot::{FLAG_CLEAN_SHUTDOWN, SnapshotHeader};
 use nearhead_planted::{Mistake, is_made};
 use std::collections::BTreeSet;
 
-impl Engine {
-    /// Every log was read: puts their records in order, takes them over and serves.
-    pub(super) fn scans_are_done(&mut self) {
-        let accept_loss = self.setup.config.accept_loss;
-        let Some(recovery) = self.recovering() else { return };
-        let Some(snapshot) = recovery.snapshot.take() else { return };
-        let found = std::mem::take(&mut recovery.found);
-        let remains = std::mem::take(&mut recovery.remains);
-        let mut result = std::mem::take(&mut recovery.result);
-        for problem in std::mem::take(&mut recovery.problems).into_values().flatten() {
-            result.note(problem);
+/// A volume as its disk has it.
+pub(crate) struct Recovered {
+    pub(super) replay: Replay,
+    /// Of the snapshot that counts: its number, the newest record it includes, and whether it ended an orderly stop.
+    pub(super) snapshot: (u64, u64, bool),
+    /// Its header, if only one of the two places holds it.
+    pub(super) lone: Option<LoneHeader>,
+    /// Device bytes where remains of records begin that must not become whole.
+    pub(super) torn: BTreeSet<u64>,
+    /// What a rebuild found; such a volume is not written to before its owner has decided.
+    pub(super) rebuilt: Option<Box<super::Rebuilt>>,
+    pub(super) found: RecoveredState,
+}
+
+impl Recovery {
+    /// Every log was read: puts their records in order and replays them.
+    pub(super) fn scans_are_done(&mut self) -> Next {
+        for problem in std::mem::take(&mut self.problems).into_values().flatten() {
+            self.result.note(problem);
         }
-        let base = snapshot.header.record_sequence;
-        let known = recovery.known_sequence;
-        if let Some(problem) = recovery.outside.take() {
-            return self.recovery_fails(&problem);
+        if let Some(problem) = self.outside.take() {
+            return self.refuse(problem);
         }
-        if let Some(problem) = recovery.unreadable.take().filter(|_| !accept_loss) {
-            self.recovered = result;
-            return self.recovery_fails(&format!(
+        let accept_loss = self.terms.accept_loss;
+        if let Some(problem) = self.unreadable.take().filter(|_| !accept_loss) {
+            return self.refuse(format!(
                 "{problem}; it may hold writes newer than everything else, so nothing is served: mend the \
                  device, or run `nearhead forget-log` to accept the loss"
             ));
         }
-        let records = match chain::order(found, base..known.max(base), accept_loss, &mut result) {
-            Ok(records) => records,
-            Err(problem) => {
-                self.recovered = result;
-                return self.recovery_fails(&problem);
-            }
+        let Some(snapshot) = self.snapshot.take() else {
+            return self.refuse("no snapshot was read (internal error)".to_owned());
         };
-        result.records = records.len() as u64;
-        self.recovered = result;
-        self.adopt(snapshot, records);
-        self.note_torn(remains.into_values().flatten());
-        self.finish_recovery();
+        let base = snapshot.header.record_sequence;
+        let known = base..self.known_sequence.max(base);
+        let found = std::mem::take(&mut self.found);
+        let links = match chain::order(found, known, accept_loss, &mut self.result) {
+            Ok(links) => links,
+            Err(problem) => return self.refuse(problem),
+        };
+        self.result.records = links.len() as u64;
+        let header = snapshot.header;
+        let replay = self.replay(snapshot, &links);
+        let remains = std::mem::take(&mut self.remains).into_values().flatten();
+        let recovered = Recovered {
+            torn: torn_records(&replay, u64::from(self.context.layout.log_block_bytes), remains),
+            replay,
+            snapshot: (
+                header.snapshot_number,
+                header.record_sequence,
+                header.flags & FLAG_CLEAN_SHUTDOWN != 0,
+            ),
+            lone: self.lone_header(&header),
+            rebuilt: None,
+            found: std::mem::take(&mut self.result),
+        };
+        self.opens(recovered)
     }
 
-    fn adopt(&mut self, snapshot: Snapshot, records: Vec<chain::Link>) {
-        let Snapshot { header, map, logs, claims, hints } = snapshot;
-        let lone = self.lone_header(&header);
-        self.map = map;
-        for hint in hints.into_iter().filter(|_| !is_made(Mistake::HintsNotRestored)) {
-            self.durability_only.insert(hint.start_sector..hint.start_sector + hint.len_sectors);
-        }
+    fn replay(&self, snapshot: Snapshot, links: &[chain::Link]) -> Replay {
+        let Snapshot { header, map, logs, claims, mut hints } = snapshot;
+        hints.retain(|_| !is_made(Mistake::HintsNotRestored));
+        let (layout, journal) = (&self.context.layout, self.terms.journal);
+        let mut replay = Replay::begin(layout, journal, map, hints, header.record_sequence);
         for state in logs.values() {
-            if let Some(ring) = self.logs.get_or_create(state.log_index) {
+            if let Some(ring) = replay.logs.get_or_create(state.log_index) {
                 ring.position = state.position;
                 ring.generation = state.generation;
             }
         }
         for claim in claims {
-            self.adopt_claim(claim);
+            replay.logs.adopt_claim(claim);
         }
-        self.snapshotter.recovered(
-            header.snapshot_number,
-            header.record_sequence,
-            header.flags & FLAG_CLEAN_SHUTDOWN != 0,
-        );
-        self.note_lone_header(lone);
-        self.commit.sequence_done = header.record_sequence;
-        for link in records {
-            self.replay(&link);
+        for link in links {
+            replay.apply(link);
         }
-        self.count_live();
+        replay.count_live();
+        replay
     }
 
     /// The header that counts, for the place of its slot that does not hold it.
-    fn lone_header(&mut self, header: &SnapshotHeader) -> Option<LoneHeader> {
-        let copy_offset = self.setup.layout.snapshot_copy_offset(header.slot() as usize);
-        let slots = &self.recovering()?.slots;
-        let mut places = slots.iter().filter_map(|slot| slot.place_without(header, copy_offset));
+    fn lone_header(&self, header: &SnapshotHeader) -> Option<LoneHeader> {
+        let copy_offset = self.context.layout.snapshot_copy_offset(header.slot() as usize);
+        let mut places =
+            self.slots.iter().filter_map(|slot| slot.place_without(header, copy_offset));
         Some(LoneHeader::new(places.next()?, &header.encode()))
     }
 
-    /// The claim is durable: the log may be used, from where the claim says; one that was unused
-    /// when it was claimed began anew, whatever the snapshot says.
-    pub(crate) fn adopt_claim(&mut self, claim: Claim) {
-        if self.logs.is_claimed(claim.log_index) || claim.log_index >= self.logs.count() {
-            return;
+    /// What was read is also what a power cut would leave, once it is flushed.
+    pub(super) fn opens(&mut self, recovered: Recovered) -> Next {
+        let recovered = Box::new(recovered);
+        if self.terms.flushes {
+            self.step = Step::Flush(recovered);
+            return Next::Flush;
         }
-        self.logs.note_claimed(claim.log_index);
-        if let Some(ring) = self.logs.get_or_create(claim.log_index) {
-            ring.position = claim.position;
-            ring.generation = claim.generation;
+        Next::Open(recovered)
+    }
+}
+
+/// Records newer than all that was taken over are left of a write that a power cut tore, and must not become
+/// whole later. Those below are damage, and stay for people to look at. What the map points to is what a client
+/// wrote, whatever it looks like.
+fn torn_records(
+    replay: &Replay,
+    log_block_bytes: u64,
+    remains: impl Iterator<Item = Remains>,
+) -> BTreeSet<u64> {
+    let newest = replay.sequence_done;
+    let floor = newest - u64::from(is_made(Mistake::TornClearedOverNewest) && newest > 0);
+    let newer = remains.filter(|remains| remains.sequence > floor);
+    let mut offsets: BTreeSet<u64> = newer.map(|remains| remains.offset).collect();
+    if offsets.is_empty() || is_made(Mistake::TornRecordLeft) {
+        return BTreeSet::new();
+    }
+    for entry in &replay.map {
+        if let Place::Log { chunk_sector, chunk_len, .. } = entry.place
+            && !is_made(Mistake::TornClearedOverLive)
+        {
+            keep_off(&mut offsets, log_block_bytes, chunk_sector, u64::from(chunk_len));
+        }
+    }
+    offsets
+}
+
+impl Engine {
+    /// Asks for the first read of a recovery; everything else follows from completions.
+    pub(crate) fn begin_recovery(&mut self) {
+        if let Phase::Recovering(recovery) = &mut self.phase
+            && !recovery.has_begun()
+        {
+            let next = recovery.next(None);
+            self.recovery_goes_on(next);
         }
     }
 
-    pub(super) fn count_live(&mut self) {
-        let logs = &mut self.logs;
-        for entry in &self.map {
-            if let Place::Log { chunk_sector, .. } = entry.place {
-                logs.add_live(chunk_sector, u32::from(entry.len_sectors));
+    pub(crate) fn on_recovery(&mut self, result: Result<Payload, DiskError>) {
+        if let Phase::Recovering(recovery) = &mut self.phase {
+            let next = recovery.next(Some(result));
+            self.recovery_goes_on(next);
+        }
+    }
+
+    fn recovery_goes_on(&mut self, next: Next) {
+        match next {
+            Next::Read { offset, len } => {
+                self.issue(Class::Foreground, Purpose::Recovery, Command::Read { offset, len });
             }
+            Next::Flush => self.issue(Class::Durable, Purpose::Recovery, Command::Flush),
+            Next::Open(recovered) => self.serve(*recovered),
+            Next::Refuse(refusal) => self.refuse_to_serve(refusal),
         }
-        // Positions came from the snapshot, without a record that would have been measured.
-        logs.measure_all();
     }
 
-    /// Records newer than all that was taken over are left of a write that a power cut tore, and must not become
-    /// whole later. Those below are damage, and stay for people to look at. What the map points to is what a client
-    /// wrote, whatever it looks like.
-    fn note_torn(&mut self, remains: impl Iterator<Item = Remains>) {
-        let newest = self.commit.sequence_done;
-        let floor = newest - u64::from(is_made(Mistake::TornClearedOverNewest) && newest > 0);
-        let newer = remains.filter(|remains| remains.sequence > floor);
-        let mut offsets: BTreeSet<u64> = newer.map(|remains| remains.offset).collect();
-        if offsets.is_empty() || is_made(Mistake::TornRecordLeft) {
-            return;
-        }
-        let block = u64::from(self.setup.layout.log_block_bytes);
-        for entry in &self.map {
-            if let Place::Log { chunk_sector, chunk_len, .. } = entry.place
-                && !is_made(Mistake::TornClearedOverLive)
-            {
-                keep_off(&mut offsets, block, chunk_sector, u64::from(chunk_len));
-            }
-        }
-        self.commit.torn.note(offsets);
-    }
-
-    pub(super) fn finish_recovery(&mut self) {
-        let flushes = !is_made(Mistake::RecoveryNotFlushed);
-        if self.setup.properties.volatile_cache && !self.setup.config.read_only && flushes {
-            if let Some(recovery) = self.recovering() {
-                recovery.step = Step::Flush;
-            }
-            return self.issue(Class::Durable, Purpose::Recovery, Command::Flush);
-        }
-        self.recovery_is_done();
-    }
-
-    pub(super) fn recovery_is_done(&mut self) {
+    fn serve(&mut self, recovered: Recovered) {
+        let Recovered { replay, snapshot, lone, torn, rebuilt, found } = recovered;
+        self.map = replay.map;
+        self.logs = replay.logs;
+        self.journal = replay.journal;
+        self.durability_only = replay.hints;
+        self.commit.sequence_done = replay.sequence_done;
+        self.commit.last_log = replay.last_log;
+        self.commit.echo = replay.echo;
+        self.commit.bytes_since_snapshot = replay.bytes_since_snapshot;
+        self.commit.torn.note(torn);
+        let (number, sequence, clean) = snapshot;
+        self.snapshotter.recovered(number, sequence, clean);
+        self.note_lone_header(lone);
+        self.recovered = found;
+        self.setup.config.read_only |= rebuilt.is_some();
+        self.rebuilt = rebuilt;
         self.phase = Phase::Serving;
         self.schedule.note_request(self.now);
         while let Some(request) = self.held.pop_front() {
@@ -152,12 +190,14 @@ impl Engine {
         }
     }
 
-    pub(super) fn recovery_fails(&mut self, problem: &str) {
-        self.failure = Some(problem.to_owned());
+    fn refuse_to_serve(&mut self, refusal: Refusal) {
+        let Refusal { problem, found } = refusal;
+        self.recovered = found;
         self.phase = Phase::Stopped;
         while let Some(request) = self.held.pop_front() {
-            self.fail_request(request.id, ErrorKind::Io, problem);
+            self.fail_request(request.id, ErrorKind::Io, &problem);
         }
+        self.failure = Some(problem);
     }
 }
 

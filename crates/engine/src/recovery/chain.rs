@@ -7,10 +7,7 @@
 
 use super::RecoveredState;
 use super::scan::Found;
-use crate::engine::Engine;
-use crate::sectors::{BLOCK_SECTORS, blocks_of};
-use nearhead_format::record::{FLAG_RELOCATION, SectorRange, WriteItem};
-use nearhead_format::{Entry, Place};
+use nearhead_format::record::SectorRange;
 use nearhead_planted::{Mistake, is_made};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -118,79 +115,4 @@ fn damaged(record: &Found) -> String {
         record.header.position,
         record.chunks_sound.len()
     )
-}
-
-impl Engine {
-    /// Applies one step to map and logs; live sectors are counted afterwards.
-    pub(super) fn replay(&mut self, link: &Link) {
-        match link {
-            Link::Lost { last, ranges } => {
-                self.commit.sequence_done = *last;
-                for range in ranges {
-                    let sectors = u64::from(range.len_sectors);
-                    self.fill(range.start_sector, sectors, Place::Poisoned);
-                }
-                self.commit.echo.clone_from(ranges);
-            }
-            Link::Unknown { last } => {
-                self.commit.sequence_done = *last;
-                self.commit.echo.clear();
-            }
-            Link::Record(found) => {
-                self.commit.sequence_done = found.header.sequence;
-                self.replay_record(found);
-            }
-        }
-    }
-
-    fn replay_record(&mut self, found: &Found) {
-        let header = &found.header;
-        for claim in &header.claims {
-            self.adopt_claim(*claim);
-        }
-        let mut ranges = header.invalidations.clone();
-        let replayed = !is_made(Mistake::InvalidationNotReplayed);
-        for range in header.invalidations.iter().filter(|_| replayed) {
-            self.map.remove(range.start_sector, u64::from(range.len_sectors), &mut |_| {});
-        }
-        let (mut sector, mut sound) = (found.payload_sector, found.chunks_sound.iter());
-        for item in &header.writes {
-            ranges.push(item.range());
-            match *item {
-                WriteItem::Chunk { home_sector, len_sectors, crc } => {
-                    let place = if sound.next().copied().unwrap_or(false) {
-                        Place::Log { chunk_sector: sector, chunk_len: len_sectors, offset: 0 }
-                    } else {
-                        Place::Poisoned
-                    };
-                    let crc = if place == Place::Poisoned { 0 } else { crc };
-                    self.map.insert(Entry { home_sector, len_sectors, place, crc }, &mut |_| {});
-                    sector += u64::from(len_sectors);
-                }
-                WriteItem::Zeros { home_sector, run_sectors } => {
-                    self.fill(home_sector, u64::from(run_sectors), Place::Zero);
-                }
-            }
-        }
-        self.logs.advance(header.log_index, header.position, found.blocks);
-        if let (Some(journal), Some((position, blocks))) = (self.journal.as_mut(), found.journal) {
-            journal.replay(position, blocks);
-        }
-        if header.flags & FLAG_RELOCATION == 0 {
-            self.commit.last_log = header.log_index;
-        }
-        self.commit.bytes_since_snapshot +=
-            u64::from(found.blocks) * u64::from(self.setup.layout.log_block_bytes);
-        if is_made(Mistake::EchoForgottenByReplay) {
-            ranges.clear();
-        }
-        self.commit.echo = crate::commit::echo_of(ranges);
-    }
-
-    fn fill(&mut self, start: u64, sectors: u64, place: Place) {
-        for (block, first, len_sectors) in blocks_of(start, sectors) {
-            let home_sector = block * BLOCK_SECTORS + u64::from(first);
-            self.map.insert(Entry { home_sector, len_sectors, place, crc: 0 }, &mut |_| {});
-        }
-    }
 }

@@ -1,13 +1,13 @@
 //! Small decisions of a recovery: which claim says where a log begins, and how many findings are kept.
 
 use super::scan::ScanContext;
-use super::{DAMAGE_NOTES_MAX, RecoveredState, Recovery};
+use super::{DAMAGE_NOTES_MAX, RecoveredState, Recovery, Terms};
 use nearhead_format::record::Claim;
 use nearhead_format::{Layout, LayoutOptions, Preset};
 
 fn recovery() -> Recovery {
     let layout = Layout::plan(1 << 30, &LayoutOptions::new(Preset::Mlb)).unwrap();
-    Recovery::new(ScanContext { layout, volume_id: [7; 16], floor_sequence: 0 })
+    Recovery::new(ScanContext { layout, volume_id: [7; 16], floor_sequence: 0 }, Terms::default())
 }
 
 #[test]

@@ -4,17 +4,19 @@
 //! one counts (`slots.rs`). A sound header with a body that is not is damage, and the other slot is
 //! tried.
 
-use super::bounds::{check_header, check_item};
+use super::bounds::{check_header, check_item, log_outside, outside};
+use super::scan::ScanContext;
 use super::slots::{FoundSlot, Place, Unusable, judge};
-use super::{Recovery, Step, bytes_of};
-use crate::engine::Engine;
+use super::{Next, Recovery, Snapshot, Step, bytes_of};
 use crate::map::Loader;
 use nearhead_disk::{DiskError, Payload};
 use nearhead_format::Layout;
+use nearhead_format::record::Claim;
 use nearhead_format::snapshot::{
     BodyItem, BodyReader, HintRange, LogState, SNAPSHOT_HEADER_BYTES, SnapshotHeader,
 };
 use nearhead_planted::{Mistake, is_made};
+use std::collections::BTreeMap;
 
 /// Size of one read of a snapshot's body, in bytes.
 pub(super) const BODY_READ_BYTES: u64 = 1 << 20;
@@ -83,24 +85,35 @@ impl Loading {
     }
 }
 
-impl Engine {
+impl Recovery {
     /// The bytes where a header of `slot` should be: the header, or why it is none.
     fn slot_place(&self, slot: usize, result: Result<Payload, DiskError>) -> Place {
         let unusable = |is_unreadable| move |problem| Unusable { problem, is_unreadable };
         let bytes = bytes_of(result).map_err(unusable(true))?;
-        let body_bytes_max = self.setup.layout.snapshot_body_bytes_max();
-        SnapshotHeader::decode(&bytes, &self.setup.volume_id, slot as u32, body_bytes_max)
-            .map_err(|error| error.to_string())
-            .and_then(|header| check_header(&header).map(|()| header))
-            .map_err(unusable(false))
+        self.header_of(&bytes, slot as u32).map_err(unusable(false))
     }
 
-    pub(super) fn on_slot_header(&mut self, slot: usize, result: Result<Payload, DiskError>) {
+    fn header_of(&self, bytes: &[u8], slot: u32) -> Result<SnapshotHeader, String> {
+        let ScanContext { layout, volume_id, .. } = &self.context;
+        let header =
+            SnapshotHeader::decode(bytes, volume_id, slot, layout.snapshot_body_bytes_max())
+                .map_err(|error| error.to_string())?;
+        check_header(&header).map(|()| header)
+    }
+
+    pub(super) fn read_header(&mut self, slot: usize) -> Next {
+        self.step = Step::Header { slot };
+        self.read(self.context.layout.slot_offsets[slot], SNAPSHOT_HEADER_BYTES)
+    }
+
+    pub(super) fn on_slot_header(
+        &mut self,
+        slot: usize,
+        result: Result<Payload, DiskError>,
+    ) -> Next {
         let header = self.slot_place(slot, result);
-        let offset = self.setup.layout.snapshot_copy_offset(slot);
-        let Some(recovery) = self.recovering() else { return };
-        recovery.step = Step::HeaderCopy { slot, header };
-        self.recovery_read(offset, SNAPSHOT_HEADER_BYTES);
+        self.step = Step::HeaderCopy { slot, header };
+        self.read(self.context.layout.snapshot_copy_offset(slot), SNAPSHOT_HEADER_BYTES)
     }
 
     pub(super) fn on_slot_copy(
@@ -108,102 +121,135 @@ impl Engine {
         slot: usize,
         header: Place,
         result: Result<Payload, DiskError>,
-    ) {
+    ) -> Next {
         let copy = self.slot_place(slot, result);
-        let offsets = self.setup.layout.slot_offsets;
-        let Some(recovery) = self.recovering() else { return };
-        recovery.slots.push(FoundSlot { slot, offset: offsets[slot], header, copy });
+        let offset = self.context.layout.slot_offsets[slot];
+        self.slots.push(FoundSlot { slot, offset, header, copy });
         if slot == 0 {
-            recovery.step = Step::Header { slot: 1 };
-            return self.recovery_read(offsets[1], SNAPSHOT_HEADER_BYTES);
+            return self.read_header(1);
         }
-        let judged = judge(&recovery.slots);
-        recovery.headers = judged.headers;
-        recovery.slot_problems = judged.problems;
-        recovery.unreadable = judged.unreadable;
-        judged.findings.into_iter().for_each(|finding| recovery.result.note(finding));
-        self.load_next_snapshot();
+        let judged = judge(&self.slots);
+        self.headers = judged.headers;
+        self.slot_problems = judged.problems;
+        self.unreadable = judged.unreadable;
+        judged.findings.into_iter().for_each(|finding| self.result.note(finding));
+        self.load_next_snapshot()
     }
 
-    pub(super) fn load_next_snapshot(&mut self) {
-        let slots = self.setup.layout.slot_offsets;
-        let Some(recovery) = self.recovering() else { return };
-        let Some(header) = recovery.headers.pop() else {
-            if self.setup.config.rebuild {
+    fn load_next_snapshot(&mut self) -> Next {
+        let Some(header) = self.headers.pop() else {
+            if self.terms.rebuild {
                 return self.begin_rebuild(None);
             }
-            let Some(recovery) = self.recovering() else { return };
-            let problems = recovery.slot_problems.join("; ");
-            return self.recovery_fails(&format!(
+            let problems = self.slot_problems.join("; ");
+            return self.refuse(format!(
                 "no sound snapshot of the map: expected one in slot 0 or 1, found {problems}; \
                  `nearhead repair --dry-run` says what the logs still know, and changes nothing"
             ));
         };
-        let offset = slots[header.slot() as usize] + SNAPSHOT_HEADER_BYTES;
-        self.read_body(Box::new(Loading::new(header, offset)));
+        let slot = self.context.layout.slot_offsets[header.slot() as usize];
+        self.read_body(Box::new(Loading::new(header, slot + SNAPSHOT_HEADER_BYTES)))
     }
 
     /// A snapshot from elsewhere takes the place of both slots.
-    pub(super) fn load_base(&mut self, base: &[u8]) {
-        let volume_id = self.setup.volume_id;
-        let body_bytes_max = self.setup.layout.snapshot_body_bytes_max();
+    pub(super) fn load_base(&mut self, base: &[u8]) -> Next {
         let (first, body) = base.split_at(base.len().min(SNAPSHOT_HEADER_BYTES as usize));
         let slot = first.get(12).map_or(0, |byte| u32::from(*byte));
-        let header = SnapshotHeader::decode(first, &volume_id, slot, body_bytes_max)
-            .map_err(|error| error.to_string())
-            .and_then(|header| check_header(&header).map(|()| header));
-        let header = match header {
+        let header = match self.header_of(first, slot) {
             Ok(header) => header,
-            Err(problem) => return self.recovery_fails(&format!("the snapshot given: {problem}")),
+            Err(problem) => return self.refuse(format!("the snapshot given: {problem}")),
         };
         let mut loading = Loading::new(header, 0);
-        match loading.feed(body, &self.setup.layout) {
+        match loading.feed(body, &self.context.layout) {
             Ok(()) if loading.reader.bytes_left() == 0 => self.body_is_read(loading),
-            Ok(()) => self.recovery_fails("the snapshot given ends before its end"),
-            Err(problem) => self.recovery_fails(&format!("the snapshot given: {problem}")),
+            Ok(()) => self.refuse("the snapshot given ends before its end".to_owned()),
+            Err(problem) => self.refuse(format!("the snapshot given: {problem}")),
         }
     }
 
-    pub(super) fn read_body(&mut self, loading: Box<Loading>) {
+    fn read_body(&mut self, loading: Box<Loading>) -> Next {
         let (offset, left) = (loading.offset, loading.reader.bytes_left());
         if left == 0 {
             return self.body_is_read(*loading);
         }
-        if let Some(recovery) = self.recovering() {
-            recovery.step = Step::Body(loading);
-        }
-        self.recovery_read(offset, left.min(BODY_READ_BYTES));
+        self.step = Step::Body(loading);
+        self.read(offset, left.min(BODY_READ_BYTES))
     }
 
     pub(super) fn on_body(
         &mut self,
         mut loading: Box<Loading>,
         result: Result<Payload, DiskError>,
-    ) {
-        let layout = self.setup.layout;
+    ) -> Next {
         let bytes = bytes_of(result);
-        if let (Err(problem), Some(recovery)) = (&bytes, self.recovering()) {
-            recovery.body_is_unreadable(loading.header.slot() as usize, loading.offset, problem);
+        if let Err(problem) = &bytes {
+            self.body_is_unreadable(loading.header.slot() as usize, loading.offset, problem);
         }
-        let fed =
-            bytes.and_then(|bytes| loading.feed(&bytes, &layout).map(|()| bytes.len() as u64));
+        let layout = &self.context.layout;
+        let fed = bytes.and_then(|bytes| loading.feed(&bytes, layout).map(|()| bytes.len() as u64));
         match fed {
             Ok(len) => {
                 loading.offset += len;
-                self.read_body(loading);
+                self.read_body(loading)
             }
             Err(problem) => self.body_is_damaged(&loading.header, &problem),
         }
     }
 
-    pub(super) fn body_is_damaged(&mut self, header: &SnapshotHeader, problem: &str) {
+    fn body_is_damaged(&mut self, header: &SnapshotHeader, problem: &str) -> Next {
         let slot = header.slot();
-        let Some(recovery) = self.recovering() else { return };
-        recovery.known_sequence = recovery.known_sequence.max(header.record_sequence);
-        recovery.known_snapshot = recovery.known_snapshot.max(header.snapshot_number);
+        self.known_sequence = self.known_sequence.max(header.record_sequence);
+        self.known_snapshot = self.known_snapshot.max(header.snapshot_number);
         let finding = format!("snapshot slot {slot}: its body is damaged: {problem}");
-        recovery.slot_problems.push(finding.clone());
-        recovery.result.note(finding);
-        self.load_next_snapshot();
+        self.slot_problems.push(finding.clone());
+        self.result.note(finding);
+        self.load_next_snapshot()
+    }
+
+    fn body_is_read(&mut self, loading: Loading) -> Next {
+        // A body of a slot begins behind a header.
+        let is_base = loading.offset == 0;
+        let Loading { header, reader, entries, problem, past_volume, logs, claims, hints, .. } =
+            loading;
+        if let Err(error) = reader.finish() {
+            return self.body_is_damaged(&header, &error.to_string());
+        }
+        if let Some(problem) = problem {
+            return self.body_is_damaged(&header, &problem);
+        }
+        let log_count = self.context.layout.log_count();
+        let map = entries.finish();
+        let named = logs.iter().map(|state| state.log_index).chain(claims.iter().copied());
+        let beyond = named.filter(|index| *index >= log_count).max();
+        if let Some(problem) = beyond.map(|index| log_outside(index, log_count)) {
+            return self.refuse(problem);
+        }
+        if let Some(problem) = past_volume {
+            return self.refuse(outside(&problem));
+        }
+        if is_base {
+            let (logs, claims) = (BTreeMap::new(), Vec::new());
+            return self.begin_rebuild(Some(Snapshot { header, map, logs, claims, hints }));
+        }
+        let logs: BTreeMap<u32, LogState> =
+            logs.into_iter().map(|state| (state.log_index, state)).collect();
+        let claims: Vec<Claim> = claims
+            .into_iter()
+            .map(|log_index| {
+                let state = logs.get(&log_index);
+                let (position, generation) =
+                    state.map_or((0, 0), |state| (state.position, state.generation));
+                Claim { log_index, position, generation }
+            })
+            .collect();
+        for claim in &claims {
+            self.follow(*claim, 0);
+        }
+        self.context.floor_sequence = header.record_sequence;
+        self.snapshot = Some(Snapshot { header, map, logs, claims, hints });
+        if self.terms.journal.is_some() {
+            return self.read_journal(Box::default());
+        }
+        self.scan_next_log()
     }
 }

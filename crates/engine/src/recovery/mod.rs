@@ -23,27 +23,31 @@ mod chain;
 mod decision_tests;
 mod journal_scan;
 mod load;
+mod log_reads;
+#[cfg(test)]
+mod machine_tests;
 mod rebuild;
+mod replay;
 mod scan;
 mod slots;
 mod sweep;
 
+pub(crate) use adopt::Recovered;
 pub use rebuild::{Doubt, Rebuilt};
 
-use crate::config::Setup;
-use crate::dispatch::Purpose;
-use crate::engine::{Engine, Phase};
+use crate::config::{JournalPlace, Setup};
 use crate::map::Map;
-use bounds::{log_outside, outside};
 use journal_scan::JournalScan;
-use load::{BODY_READ_BYTES, Loading};
-use nearhead_disk::{Class, Command, DiskError, Payload, SECTOR_BYTES};
+use load::Loading;
+use nearhead_disk::{DiskError, Payload, SECTOR_BYTES};
 use nearhead_format::record::Claim;
-use nearhead_format::snapshot::{HintRange, LogState, SNAPSHOT_HEADER_BYTES, SnapshotHeader};
+use nearhead_format::snapshot::{HintRange, LogState, SnapshotHeader};
+use nearhead_planted::{Mistake, is_made};
 use scan::{Found, LogScan, Remains, ScanContext};
 use slots::FoundSlot;
 use std::collections::VecDeque;
 use std::collections::btree_map::{BTreeMap, Entry};
+use std::sync::Arc;
 
 /// Findings remembered for people.
 const DAMAGE_NOTES_MAX: usize = 64;
@@ -81,7 +85,6 @@ struct Snapshot {
 }
 
 enum Step {
-    Start,
     Header {
         slot: usize,
     },
@@ -95,7 +98,42 @@ enum Step {
     Verify(Box<JournalScan>, usize),
     /// No snapshot is left, and every log is read whole.
     Sweep(Box<sweep::LogSweep>),
+    /// What was read becomes durable.
+    Flush(Box<Recovered>),
+    /// Nothing was asked for yet.
+    Start,
+    /// Nothing is any more.
+    Done,
+}
+
+/// What a recovery wants.
+pub(crate) enum Next {
+    /// These bytes of the device.
+    Read { offset: u64, len: u32 },
+    /// A flush of the device.
     Flush,
+    /// The volume as it was.
+    Open(Box<Recovered>),
+    /// It is not served.
+    Refuse(Refusal),
+}
+
+/// Why a volume is not served.
+pub(crate) struct Refusal {
+    pub(crate) problem: String,
+    /// What was found until then.
+    pub(crate) found: RecoveredState,
+}
+
+/// What it was told to do, and on what.
+#[derive(Default)]
+struct Terms {
+    accept_loss: bool,
+    rebuild: bool,
+    base: Option<Arc<Vec<u8>>>,
+    journal: Option<JournalPlace>,
+    /// What was read may still be lost, and a flush is allowed.
+    flushes: bool,
 }
 
 /// The state between two reads.
@@ -124,18 +162,33 @@ pub(crate) struct Recovery {
     known_sequence: u64,
     /// The highest number of a snapshot whose header is sound, whatever its body is.
     known_snapshot: u64,
+    /// What a rebuild has found until now.
+    rebuilt: Box<Rebuilt>,
     /// A record names what does not lie on the volume that the superblock describes.
     outside: Option<String>,
     context: ScanContext,
+    terms: Terms,
     result: RecoveredState,
 }
 
 impl Recovery {
-    pub(crate) fn of(setup: &Setup) -> Self {
-        Self::new(ScanContext::new(setup))
+    /// Of the volume that `setup` describes; a snapshot from elsewhere that it brings is taken out.
+    pub(crate) fn of(setup: &mut Setup) -> Self {
+        let base = setup.config.base.take();
+        let config = &setup.config;
+        let terms = Terms {
+            accept_loss: config.accept_loss,
+            rebuild: config.rebuild,
+            base,
+            journal: setup.journal,
+            flushes: setup.properties.volatile_cache
+                && !config.read_only
+                && !is_made(Mistake::RecoveryNotFlushed),
+        };
+        Self::new(ScanContext::new(setup), terms)
     }
 
-    fn new(context: ScanContext) -> Self {
+    fn new(context: ScanContext, terms: Terms) -> Self {
         Self {
             step: Step::Start,
             slots: Vec::new(),
@@ -151,8 +204,10 @@ impl Recovery {
             unreadable: None,
             known_sequence: 0,
             known_snapshot: 0,
+            rebuilt: Box::default(),
             outside: None,
             context,
+            terms,
             result: RecoveredState::default(),
         }
     }
@@ -206,33 +261,13 @@ impl Recovery {
     }
 }
 
-impl Engine {
-    fn recovery_read(&mut self, offset: u64, len: u64) {
-        if let Phase::Recovering(recovery) = &mut self.phase {
-            recovery.result.read_bytes += len;
-        }
-        let command = Command::Read { offset, len: len as u32 };
-        self.issue(Class::Foreground, Purpose::Recovery, command);
-    }
-
-    /// Issues the first read; everything else follows from completions.
-    pub(crate) fn advance_recovery(&mut self) {
-        let Phase::Recovering(recovery) = &mut self.phase else { return };
-        if matches!(recovery.step, Step::Start) {
-            if let Some(base) = self.setup.config.base.take() {
-                return self.load_base(&base);
-            }
-            let Phase::Recovering(recovery) = &mut self.phase else { return };
-            recovery.step = Step::Header { slot: 0 };
-            self.recovery_read(self.setup.layout.slot_offsets[0], SNAPSHOT_HEADER_BYTES);
-        }
-    }
-
-    pub(crate) fn on_recovery(&mut self, result: Result<Payload, DiskError>) {
-        let Phase::Recovering(recovery) = &mut self.phase else { return };
-        let step = std::mem::replace(&mut recovery.step, Step::Start);
+impl Recovery {
+    /// What to do now that the last thing asked for is `done` (nothing, at first). After [`Next::Open`] and
+    /// [`Next::Refuse`] there is nothing more to ask.
+    pub(crate) fn next(&mut self, done: Option<Result<Payload, DiskError>>) -> Next {
+        let step = std::mem::replace(&mut self.step, Step::Done);
+        let Some(result) = done else { return self.begin() };
         match step {
-            Step::Start => {}
             Step::Header { slot } => self.on_slot_header(slot, result),
             Step::HeaderCopy { slot, header } => self.on_slot_copy(slot, header, result),
             Step::Body(loading) => self.on_body(loading, result),
@@ -240,167 +275,34 @@ impl Engine {
             Step::Journal(scan) => self.on_journal_read(scan, result),
             Step::Verify(scan, index) => self.on_payload_read(scan, index, result),
             Step::Sweep(sweep) => self.on_sweep_read(sweep, result),
-            Step::Flush => match result {
-                Ok(_) => self.recovery_is_done(),
-                Err(error) => {
-                    self.recovery_fails(&format!("the device could not be flushed: {error}"));
-                }
+            Step::Flush(recovered) => match result {
+                Ok(_) => Next::Open(recovered),
+                Err(error) => self.refuse(format!("the device could not be flushed: {error}")),
             },
-        }
-    }
-
-    fn recovering(&mut self) -> Option<&mut Recovery> {
-        match &mut self.phase {
-            Phase::Recovering(recovery) => Some(recovery),
-            _ => None,
-        }
-    }
-
-    fn body_is_read(&mut self, loading: Loading) {
-        // A body of a slot begins behind a header.
-        let is_base = loading.offset == 0;
-        let Loading { header, reader, entries, problem, past_volume, logs, claims, hints, .. } =
-            loading;
-        if let Err(error) = reader.finish() {
-            return self.body_is_damaged(&header, &error.to_string());
-        }
-        if let Some(problem) = problem {
-            return self.body_is_damaged(&header, &problem);
-        }
-        let log_count = self.logs.count();
-        let map = entries.finish();
-        let named = logs.iter().map(|state| state.log_index).chain(claims.iter().copied());
-        let beyond = named.filter(|index| *index >= log_count).max();
-        if let Some(problem) = beyond.map(|index| log_outside(index, log_count)) {
-            return self.recovery_fails(&problem);
-        }
-        if let Some(problem) = past_volume {
-            return self.recovery_fails(&outside(&problem));
-        }
-        if is_base {
-            let (logs, claims) = (BTreeMap::new(), Vec::new());
-            return self.begin_rebuild(Some(Snapshot { header, map, logs, claims, hints }));
-        }
-        let Some(recovery) = self.recovering() else { return };
-        let logs: BTreeMap<u32, LogState> =
-            logs.into_iter().map(|state| (state.log_index, state)).collect();
-        let claims: Vec<Claim> = claims
-            .into_iter()
-            .map(|log_index| {
-                let state = logs.get(&log_index);
-                let (position, generation) =
-                    state.map_or((0, 0), |state| (state.position, state.generation));
-                Claim { log_index, position, generation }
-            })
-            .collect();
-        for claim in &claims {
-            recovery.follow(*claim, 0);
-        }
-        recovery.context.floor_sequence = header.record_sequence;
-        recovery.snapshot = Some(Snapshot { header, map, logs, claims, hints });
-        if self.setup.journal.is_some() {
-            return self.read_journal(Box::default());
-        }
-        self.scan_next_log();
-    }
-
-    fn read_journal(&mut self, mut scan: Box<JournalScan>) {
-        let place = self.setup.journal;
-        let left = place.map_or(0, |place| place.bytes - scan.len());
-        let Some(recovery) = self.recovering() else { return };
-        if left == 0 {
-            scan.parse(&recovery.context);
-            return self.verify_next(scan);
-        }
-        let offset = place.map_or(0, |place| place.offset) + scan.len();
-        recovery.step = Step::Journal(scan);
-        self.recovery_read(offset, left.min(BODY_READ_BYTES));
-    }
-
-    fn on_journal_read(&mut self, mut scan: Box<JournalScan>, result: Result<Payload, DiskError>) {
-        match bytes_of(result) {
-            Ok(bytes) => {
-                scan.push(&bytes);
-                self.read_journal(scan);
-            }
-            Err(problem) => {
-                self.recovery_fails(&format!("the map device could not be read: {problem}"));
+            Step::Start | Step::Done => {
+                self.refuse("an answer that nothing was asked for (internal error)".to_owned())
             }
         }
     }
 
-    fn verify_next(&mut self, mut scan: Box<JournalScan>) {
-        while let Some(index) = scan.to_verify.pop() {
-            if let Some((offset, len)) = scan.payload_of(index) {
-                if let Some(recovery) = self.recovering() {
-                    recovery.step = Step::Verify(scan, index);
-                }
-                return self.recovery_read(offset, len);
-            }
-        }
-        if let Some(recovery) = self.recovering() {
-            recovery.outside = scan.found.iter().find_map(|found| found.past_volume.clone());
-            recovery.found = scan.found;
-        }
-        self.scans_are_done();
+    pub(crate) fn has_begun(&self) -> bool {
+        !matches!(self.step, Step::Start)
     }
 
-    /// A payload that cannot be read may be that of a record that was acknowledged.
-    fn on_payload_read(
-        &mut self,
-        mut scan: Box<JournalScan>,
-        index: usize,
-        result: Result<Payload, DiskError>,
-    ) {
-        let bytes = bytes_of(result);
-        if let (Err(problem), Some(recovery)) = (&bytes, self.recovering()) {
-            let offset = scan.payload_of(index).map_or(0, |(offset, _)| offset);
-            let sequence = scan.found[index].header.sequence;
-            let problem =
-                format!("record {sequence} at device byte {offset}: could not be read: {problem}");
-            recovery.unreadable.get_or_insert(problem);
-        }
-        scan.verify(index, bytes.ok().as_deref());
-        self.verify_next(scan);
-    }
-
-    fn scan_next_log(&mut self) {
-        let Some(recovery) = self.recovering() else { return };
-        while recovery.to_scan.is_empty() {
-            let Some(claim) = recovery.doubtful.pop_front() else { return self.scans_are_done() };
-            recovery.follow(claim, u64::MAX);
-        }
-        let Some(claim) = recovery.to_scan.pop_front() else { return };
-        recovery.result.logs += 1;
-        let scan = Box::new(LogScan::new(claim, recovery.context.floor_sequence));
-        self.continue_scan(scan);
-    }
-
-    fn continue_scan(&mut self, mut scan: Box<LogScan>) {
-        let Some(recovery) = self.recovering() else { return };
-        match scan.next_read(&recovery.context) {
-            Some((offset, len)) => {
-                recovery.step = Step::Scan(scan);
-                self.recovery_read(offset, len);
-            }
-            None => self.scan_is_done(*scan),
+    fn begin(&mut self) -> Next {
+        match self.terms.base.take() {
+            Some(base) => self.load_base(&base),
+            None => self.read_header(0),
         }
     }
 
-    fn on_log_read(&mut self, mut scan: Box<LogScan>, result: Result<Payload, DiskError>) {
-        let bytes = bytes_of(result);
-        let Some(recovery) = self.recovering() else { return };
-        match bytes {
-            Ok(bytes) => scan.take(bytes, &recovery.context),
-            Err(problem) => scan.unreadable(&problem, &recovery.context),
-        }
-        self.continue_scan(scan);
+    fn read(&mut self, offset: u64, len: u64) -> Next {
+        self.result.read_bytes += len;
+        Next::Read { offset, len: len as u32 }
     }
 
-    fn scan_is_done(&mut self, scan: LogScan) {
-        let Some(recovery) = self.recovering() else { return };
-        recovery.take_scan(scan);
-        self.scan_next_log();
+    fn refuse(&mut self, problem: String) -> Next {
+        Next::Refuse(Refusal { problem, found: std::mem::take(&mut self.result) })
     }
 }
 

@@ -10,9 +10,10 @@
 //! It must never let an entry pass as certain that a record which is gone may have taken back.
 
 use super::chain::{Link, by_sequence};
+use super::replay::Replay;
 use super::scan::Found;
 use super::sweep::LogSweep;
-use super::{Recovery, Snapshot, Step, bytes_of};
+use super::{Next, Recovered, Recovery, Snapshot, Step, bytes_of};
 use crate::engine::Engine;
 use crate::map::Map;
 use crate::range_set::RangeSet;
@@ -20,7 +21,7 @@ use nearhead_disk::{DiskError, Payload};
 use nearhead_format::record::{SectorRange, WriteItem};
 use nearhead_format::snapshot::BodySummary;
 use nearhead_format::{Entry, Place, SnapshotHeader};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 /// Sequences left out where an unreadable part of a log may hold records that nobody knows of: more than one log
@@ -173,15 +174,15 @@ fn contradictions(found: &[Found]) -> BTreeMap<u64, Vec<SectorRange>> {
     differ
 }
 
-impl Engine {
+impl Recovery {
     /// No snapshot is left: the map begins empty, or as `base` from elsewhere has it, and every log is read.
-    pub(super) fn begin_rebuild(&mut self, base: Option<Snapshot>) {
-        self.setup.config.read_only = true;
-        let volume_id = self.setup.volume_id;
-        let Some(recovery) = self.recovering() else { return };
+    pub(super) fn begin_rebuild(&mut self, base: Option<Snapshot>) -> Next {
+        // Nothing is written before the owner has decided.
+        self.terms.flushes = false;
         // What could not be read is told by its slot; nothing of it is relied on.
-        recovery.unreadable = None;
-        recovery.snapshot = Some(base.unwrap_or_else(|| Snapshot {
+        self.unreadable = None;
+        let volume_id = self.context.volume_id;
+        self.snapshot = Some(base.unwrap_or_else(|| Snapshot {
             header: SnapshotHeader {
                 volume_id,
                 snapshot_number: 0,
@@ -194,109 +195,114 @@ impl Engine {
             claims: Vec::new(),
             hints: Vec::new(),
         }));
-        for problem in std::mem::take(&mut recovery.slot_problems) {
-            recovery.result.note(problem);
+        for problem in std::mem::take(&mut self.slot_problems) {
+            self.result.note(problem);
         }
-        self.rebuilt = Some(Box::default());
-        self.sweep_log(0);
+        self.sweep_log(0)
     }
 
-    fn sweep_log(&mut self, log: u32) {
-        if log < self.logs.count() {
-            self.continue_sweep(Box::new(LogSweep::new(log)));
+    fn sweep_log(&mut self, log: u32) -> Next {
+        if log < self.context.layout.log_count() {
+            self.continue_sweep(Box::new(LogSweep::new(log)))
         } else {
-            self.sweeps_are_done();
+            self.sweeps_are_done()
         }
     }
 
-    fn continue_sweep(&mut self, mut sweep: Box<LogSweep>) {
-        let Some(recovery) = self.recovering() else { return };
-        if let Some((offset, len)) = sweep.next_read(&recovery.context) {
-            recovery.step = Step::Sweep(sweep);
-            return self.recovery_read(offset, len);
+    fn continue_sweep(&mut self, mut sweep: Box<LogSweep>) -> Next {
+        if let Some((offset, len)) = sweep.next_read(&self.context) {
+            self.step = Step::Sweep(sweep);
+            return self.read(offset, len);
         }
-        let unknown = sweep.unknown(&recovery.context);
+        self.rebuilt.unreadable.extend(sweep.unknown(&self.context));
         let log = sweep.log;
-        recovery.take_sweep(*sweep);
-        if let Some(rebuilt) = self.rebuilt.as_mut() {
-            rebuilt.unreadable.extend(unknown);
-        }
-        self.sweep_log(log + 1);
+        self.take_sweep(*sweep);
+        self.sweep_log(log + 1)
     }
 
     pub(super) fn on_sweep_read(
         &mut self,
         mut sweep: Box<LogSweep>,
         result: Result<Payload, DiskError>,
-    ) {
+    ) -> Next {
         match bytes_of(result) {
             Ok(bytes) => sweep.take(&bytes),
             Err(_) => sweep.unreadable(),
         }
-        self.continue_sweep(sweep);
+        self.continue_sweep(sweep)
     }
 
-    fn sweeps_are_done(&mut self) {
-        let Some(recovery) = self.recovering() else { return };
-        let Some(snapshot) = recovery.snapshot.take() else { return };
-        let (known, known_snapshot) = (recovery.known_sequence, recovery.known_snapshot);
-        let found = std::mem::take(&mut recovery.found);
-        let remains = std::mem::take(&mut recovery.remains);
-        let mut result = std::mem::take(&mut recovery.result);
-        if let Some(problem) = recovery.outside.take() {
-            return self.recovery_fails(&problem);
+    fn take_sweep(&mut self, sweep: LogSweep) {
+        self.remains.insert(sweep.log, sweep.remains);
+        for found in sweep.found {
+            if found.past_volume.is_some() {
+                self.outside = self.outside.take().or(found.past_volume);
+                continue;
+            }
+            self.found.push(found);
         }
-        let Some(mut rebuilt) = self.rebuilt.take() else { return };
+    }
+
+    fn sweeps_are_done(&mut self) -> Next {
+        if let Some(problem) = self.outside.take() {
+            return self.refuse(problem);
+        }
+        let Some(snapshot) = self.snapshot.take() else {
+            return self.refuse("no map to begin with (internal error)".to_owned());
+        };
+        let mut rebuilt = std::mem::take(&mut self.rebuilt);
+        let found = std::mem::take(&mut self.found);
         let base = snapshot.header.record_sequence;
-        let mut links = order(found, base, known, &mut rebuilt);
+        let mut links = order(found, base, self.known_sequence, &mut rebuilt);
         if !rebuilt.unreadable.is_empty() {
             // Nor may the sequence of one that is hidden there be used again.
             let last = rebuilt.newest_sequence + SEQUENCES_LEFT_OUT;
             links.push(Link::Unknown { last });
         }
         rebuilt.is_rest_unknown = links.iter().any(|link| matches!(link, Link::Unknown { .. }));
-        let unknown = links.iter().rposition(|link| matches!(link, Link::Unknown { .. }));
-        result.records = links.len() as u64;
-        self.recovered = result;
-        self.adopt_rebuilt(snapshot, &links, unknown, known_snapshot, &mut rebuilt);
+        self.result.records = links.len() as u64;
+        let number = self.known_snapshot.max(snapshot.header.snapshot_number);
+        let replay = self.replay_noting(snapshot, &links, &mut rebuilt);
         let newest = rebuilt.newest_sequence;
-        let torn = remains.into_values().flatten().filter(|remains| remains.sequence > newest);
+        let remains = std::mem::take(&mut self.remains).into_values().flatten();
+        let torn = remains.filter(|remains| remains.sequence > newest);
         rebuilt.torn = torn.map(|remains| remains.offset).collect();
-        self.rebuilt = Some(rebuilt);
-        self.finish_recovery();
+        let recovered = Recovered {
+            replay,
+            snapshot: (number, 0, false),
+            lone: None,
+            torn: BTreeSet::new(),
+            rebuilt: Some(rebuilt),
+            found: std::mem::take(&mut self.result),
+        };
+        self.opens(recovered)
     }
 
-    /// Replays the links; only what stands in the map at the last unknown one can be outrun.
-    fn adopt_rebuilt(
-        &mut self,
-        snapshot: Snapshot,
-        links: &[Link],
-        unknown: Option<usize>,
-        known_snapshot: u64,
-        rebuilt: &mut Rebuilt,
-    ) {
+    /// Replays the links, and notes what each means for what is doubtful; only what stands in the map at the last
+    /// unknown one can be outrun.
+    fn replay_noting(&self, snapshot: Snapshot, links: &[Link], rebuilt: &mut Rebuilt) -> Replay {
         let Snapshot { header, map, hints, .. } = snapshot;
-        for hint in hints {
-            self.durability_only.insert(hint.start_sector..hint.start_sector + hint.len_sectors);
-        }
-        self.map = map;
-        self.commit.sequence_done = header.record_sequence;
-        self.snapshotter.recovered(known_snapshot.max(header.snapshot_number), 0, false);
+        let (layout, journal) = (&self.context.layout, self.terms.journal);
+        let mut replay = Replay::begin(layout, journal, map, hints, header.record_sequence);
+        let unknown = links.iter().rposition(|link| matches!(link, Link::Unknown { .. }));
         for (index, link) in links.iter().enumerate() {
             let is_unknown = matches!(link, Link::Unknown { .. });
             if !is_unknown || Some(index) == unknown {
-                rebuilt.note(link, &self.map);
+                rebuilt.note(link, &replay.map);
             }
             if let Link::Record(found) = link
-                && let Some(ring) = self.logs.get_or_create(found.header.log_index)
+                && let Some(ring) = replay.logs.get_or_create(found.header.log_index)
             {
                 ring.generation = found.header.generation;
             }
-            self.replay(link);
+            replay.apply(link);
         }
-        self.count_live();
+        replay.count_live();
+        replay
     }
+}
 
+impl Engine {
     /// What a rebuild of the map found, if this volume was opened by one and nobody took it yet.
     pub fn rebuilt(&self) -> Option<&Rebuilt> {
         self.rebuilt.as_deref()
@@ -321,18 +327,5 @@ impl Engine {
     /// Whether the map is too large for a snapshot slot, with `more` entries cut in two each.
     pub fn map_outgrows_slot(&self, more: usize) -> bool {
         self.map.len() + 2 * more > self.map_entries_max()
-    }
-}
-
-impl Recovery {
-    fn take_sweep(&mut self, sweep: LogSweep) {
-        self.remains.insert(sweep.log, sweep.remains);
-        for found in sweep.found {
-            if found.past_volume.is_some() {
-                self.outside = self.outside.take().or(found.past_volume);
-                continue;
-            }
-            self.found.push(found);
-        }
     }
 }

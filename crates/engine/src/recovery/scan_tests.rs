@@ -211,7 +211,8 @@ fn of_a_log_full_of_gaps_a_bounded_number_is_remembered() {
     }
     let scan = log.scan(|_, _| ());
     let found = scan.problems.len();
-    let mut recovery = crate::recovery::Recovery::new(log.context.clone());
+    let mut recovery =
+        crate::recovery::Recovery::new(log.context.clone(), crate::recovery::Terms::default());
     recovery.take_scan(scan);
     let told = crate::recovery::DAMAGE_NOTES_MAX + 1;
     assert!(found > told, "only {found} gaps");
@@ -225,7 +226,8 @@ fn what_was_said_of_a_log_does_not_count_once_it_turns_out_to_begin_earlier() {
     let mut log = LongLog::new(0);
     let (earlier, later) = (log.positions[1], log.positions[2]);
     log.bytes[later as usize * log.context.block()..].fill(0);
-    let mut recovery = crate::recovery::Recovery::new(log.context.clone());
+    let mut recovery =
+        crate::recovery::Recovery::new(log.context.clone(), crate::recovery::Terms::default());
     for (begins, problems) in [(later, 1), (earlier, 0)] {
         recovery.take_scan(log.scan_from(begins, 1, |_, _| ()));
         let said: usize = recovery.problems.values().map(Vec::len).sum();

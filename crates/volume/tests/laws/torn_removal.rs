@@ -109,7 +109,7 @@ fn no_part_of_what_removes_a_torn_record_completes_it() {
     // In the record's first block are its header and the first seven sectors of its content.
     for lost in 2..8 {
         let (mut harness, torn) = opened_without(lost);
-        write(&mut harness, 0, &[NEWER; 512 << 10]);
+        write(&mut harness, 0, &vec![NEWER; 512 << 10]);
         harness.apply(&Step::Settle);
         let before = harness.volume().disk().safe_image();
         assert_eq!(content_at_home(before.clone()), [NEWER; BYTES], "written in place");

@@ -81,23 +81,15 @@ impl Options {
     /// A mixture that a seed chooses.
     pub(crate) fn random(preset: &'static str, ack: AckMode, random: &mut SplitMix) -> Self {
         Self {
-            preset,
-            ack,
             sector_bytes: if random.below(4) == 0 { 4096 } else { 512 },
-            physical_sector_bytes: None,
             volatile_cache: random.below(4) > 0,
-            queue_depth_max: 1024,
             idle_checkpoints: random.below(3) == 0,
             swap_above_pct: [None, Some(10), Some(30), Some(80)][random.below(4) as usize],
             snapshot_after_bytes: [60 << 10, 300 << 10, 8 << 20][random.below(3) as usize],
-            snapshot_period: Nanos::from_secs(600),
             stage_bytes_max: [64 << 10, 256 << 10, 2 << 20][random.below(3) as usize],
             // A preset that logs everything writes in place only if it is told to.
             logged_write_bytes_max: (preset == "slsmr" && random.coin()).then_some(32 << 10),
-            logs_are_scarce: false,
-            watermark_pct: Some(70),
-            is_damaged: false,
-            lone_writes_go_home: false,
+            ..Self::new(preset, ack)
         }
     }
 

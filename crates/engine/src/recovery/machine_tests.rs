@@ -1,0 +1,129 @@
+//! A recovery by itself: what it asks for, in which order, and how it ends, without an engine or a disk.
+
+use super::scan::ScanContext;
+use super::{Next, Recovered, Recovery, Refusal, Terms};
+use nearhead_disk::{BufferMut, DiskError, DiskErrorKind, Payload};
+use nearhead_format::snapshot::{
+    BodySummary, FLAG_CLEAN_SHUTDOWN, SNAPSHOT_HEADER_BYTES, SnapshotHeader,
+};
+use nearhead_format::{Layout, LayoutOptions, Preset};
+
+const VOLUME_ID: [u8; 16] = [7; 16];
+
+fn layout() -> Layout {
+    Layout::plan(1 << 30, &LayoutOptions::new(Preset::Mlb)).unwrap()
+}
+
+/// What was asked for, as offsets of reads and flushes, and how it ended.
+struct Ended {
+    reads: Vec<u64>,
+    flushes: usize,
+    outcome: Result<Box<Recovered>, Refusal>,
+}
+
+fn place() -> ScanContext {
+    ScanContext { layout: layout(), volume_id: VOLUME_ID, floor_sequence: 0 }
+}
+
+/// Answers everything that a recovery asks for: reads by `content`, which has none of what cannot be read.
+fn ended(terms: Terms, content: impl Fn(u64) -> Option<Vec<u8>>, flushes_well: bool) -> Ended {
+    let mut recovery = Recovery::new(place(), terms);
+    let (mut reads, mut flushes, mut done) = (Vec::new(), 0, None);
+    loop {
+        assert_eq!(recovery.has_begun(), done.is_some(), "nothing is asked for before it begins");
+        done = Some(match recovery.next(done) {
+            Next::Read { offset, len } => {
+                reads.push(offset);
+                content(offset).ok_or_else(broken).map(|mut bytes| {
+                    bytes.resize(len as usize, 0);
+                    Payload::Bytes(BufferMut::copy_of(&bytes).freeze())
+                })
+            }
+            Next::Flush => {
+                flushes += 1;
+                if flushes_well { Ok(Payload::Zeros(0)) } else { Err(broken()) }
+            }
+            Next::Open(recovered) => return Ended { reads, flushes, outcome: Ok(recovered) },
+            Next::Refuse(refusal) => return Ended { reads, flushes, outcome: Err(refusal) },
+        });
+    }
+}
+
+/// Where the headers of both slots and their copies stand.
+fn places() -> [u64; 4] {
+    let layout = layout();
+    let [first, second] = layout.slot_offsets;
+    [first, layout.snapshot_copy_offset(0), second, layout.snapshot_copy_offset(1)]
+}
+
+/// The header of an empty snapshot with that number.
+fn header(snapshot_number: u64) -> Vec<u8> {
+    let body = BodySummary::default();
+    let (record_sequence, flags) = (5, FLAG_CLEAN_SHUTDOWN);
+    let header =
+        SnapshotHeader { volume_id: VOLUME_ID, snapshot_number, record_sequence, flags, body };
+    header.encode().to_vec()
+}
+
+/// A volume that was stopped with an empty map: snapshots 4 and 3.
+fn stopped(offset: u64) -> Vec<u8> {
+    let at = places().iter().position(|place| *place == offset);
+    at.map_or_else(Vec::new, |place| header(if place < 2 { 4 } else { 3 }))
+}
+
+fn broken() -> DiskError {
+    DiskError { kind: DiskErrorKind::Io, detail: "broken".to_owned() }
+}
+
+#[test]
+fn an_empty_volume_opens_with_what_four_headers_say() {
+    let ended = ended(Terms::default(), |offset| Some(stopped(offset)), true);
+    assert_eq!((ended.reads.as_slice(), ended.flushes), (&places()[..], 0));
+    let recovered = ended.outcome.ok().unwrap();
+    assert_eq!(recovered.snapshot, (4, 5, true));
+    assert_eq!((recovered.replay.sequence_done, recovered.replay.map.len()), (5, 0));
+    assert_eq!(recovered.found.read_bytes, 4 * SNAPSHOT_HEADER_BYTES);
+    assert!(recovered.torn.is_empty() && recovered.lone.is_none() && recovered.rebuilt.is_none());
+}
+
+#[test]
+fn what_was_read_is_flushed_before_anything_is_served_and_only_if_it_may_be_lost() {
+    let terms = || Terms { flushes: true, ..Terms::default() };
+    let flushed = ended(terms(), |offset| Some(stopped(offset)), true);
+    assert!(flushed.flushes == 1 && flushed.outcome.is_ok());
+    let failed = ended(terms(), |offset| Some(stopped(offset)), false);
+    let refusal = failed.outcome.err().unwrap();
+    assert!(refusal.problem.contains("could not be flushed: broken"), "{}", refusal.problem);
+}
+
+#[test]
+fn without_a_snapshot_nothing_is_served_unless_a_rebuild_was_asked_for() {
+    let nothing = |_| Some(Vec::new());
+    let refusal = ended(Terms::default(), nothing, true).outcome.err().unwrap();
+    assert!(refusal.problem.contains("no sound snapshot"), "{}", refusal.problem);
+    let terms = Terms { rebuild: true, flushes: true, ..Terms::default() };
+    let rebuilt = ended(terms, nothing, true);
+    let log_count = u64::from(layout().log_count());
+    assert!(rebuilt.reads.len() as u64 >= 4 + log_count, "every log is read");
+    assert_eq!(rebuilt.flushes, 0, "nothing is written before the owner has decided");
+    assert!(rebuilt.outcome.ok().unwrap().rebuilt.is_some());
+}
+
+#[test]
+fn a_header_that_cannot_be_read_and_may_be_the_newest_is_no_header_that_is_not_there() {
+    let [.., second, copy] = places();
+    let partly = |offset| (offset != second && offset != copy).then(|| stopped(offset));
+    let refusal = ended(Terms::default(), partly, true).outcome.err().unwrap();
+    assert!(refusal.problem.contains("could not be read: broken"), "{}", refusal.problem);
+    let accepted = ended(Terms { accept_loss: true, ..Terms::default() }, partly, true);
+    assert_eq!(accepted.outcome.ok().unwrap().snapshot.0, 4);
+}
+
+#[test]
+fn an_answer_after_the_end_opens_nothing() {
+    let mut recovery = Recovery::new(place(), Terms::default());
+    for _ in 0..2 {
+        let next = recovery.next(Some(Err(broken())));
+        assert!(matches!(next, Next::Refuse(_)));
+    }
+}
