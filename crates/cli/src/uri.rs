@@ -1,5 +1,6 @@
 //! Where clients connect, as every NBD client takes it: names and paths with what a URI gives a meaning written as `%20`.
 
+use nearhead_nbd::client::uri_escaped as encoded;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -17,15 +18,6 @@ pub fn of_address(scheme: &str, export: &str, address: &str) -> String {
 /// A parameter that names a file, for what stands behind the question mark.
 pub fn parameter(name: &str, file: &Path) -> String {
     format!("{name}={}", encoded(file.as_os_str().as_bytes()))
-}
-
-/// RFC 3986, 2.1: all but what 2.3 calls unreserved, and the slash.
-fn encoded(bytes: &[u8]) -> String {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte);
-    let encode = |byte: &u8| {
-        if is_plain(*byte) { char::from(*byte).to_string() } else { format!("%{byte:02X}") }
-    };
-    bytes.iter().map(encode).collect()
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ mod replies;
 mod status;
 mod stream;
 
-pub use address::{Address, Place};
+pub use address::{Address, Place, uri_escaped};
 pub use handshake::Facts;
 pub use remote::RemoteDisk;
 
