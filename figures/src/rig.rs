@@ -6,11 +6,12 @@
 
 use crate::error::FigureError;
 use crate::metered::Metered;
+use nearhead_arrays::Stripe;
 use nearhead_disk::Disk;
 use nearhead_engine::{AdmissionPolicy, Config};
 use nearhead_format::{AckMode, Label, LayoutError};
 use nearhead_models::{
-    Content, Dataless, HddModel, HddOptions, Mechanics, ModelSpec, Profile, QueuePolicy, Stripe,
+    Content, Dataless, HddModel, HddOptions, Mechanics, ModelSpec, Profile, QueuePolicy,
 };
 use nearhead_volume::create::{CreateOptions, describe};
 use nearhead_volume::{BareDisk, GatheredDisk, NamedPreset, Volume};

@@ -9,9 +9,9 @@ use crate::target::{
     Access, DiskArgs, Target, array_label, has_its_own_size, refuse_unknown_kind, space_notes,
 };
 use crate::units::ByteSize;
+use nearhead_arrays::ArraySpec;
 use nearhead_format::layout::DEVICE_BYTES_MIN;
 use nearhead_format::{Label, Superblock};
-use nearhead_models::ArraySpec;
 use nearhead_settings::{AckArg, checked_threshold};
 use nearhead_volume::{CreateOptions, NamedPreset};
 use serde::Serialize;

@@ -5,8 +5,9 @@
 //! missing or too short is an error here, not something to make good quietly.
 
 use crate::units::ByteSize;
+use nearhead_arrays::ArraySpec;
 use nearhead_disk::Disk;
-use nearhead_models::{ArraySpec, ModelSpec};
+use nearhead_models::ModelSpec;
 use nearhead_nbd::client::Address;
 use nearhead_uring::{Engine, OpenOptions};
 use nearhead_volume::{GatheredDisk, JoinedDisk, SyncIo};
@@ -165,7 +166,7 @@ pub fn backing_path(text: &str) -> Result<Option<PathBuf>, String> {
 pub fn backing_paths(text: &str) -> Result<Vec<PathBuf>, String> {
     if ArraySpec::is_array(text) {
         let spec = ArraySpec::parse(text).map_err(|error| error.to_string())?;
-        let members = spec.members.iter().filter(|member| *member != nearhead_models::MISSING);
+        let members = spec.members.iter().filter(|member| *member != nearhead_arrays::MISSING);
         let paths: Result<Vec<_>, _> = members.map(|text| backing_paths(text)).collect();
         return Ok(paths?.into_iter().flatten().collect());
     }

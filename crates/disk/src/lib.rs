@@ -12,6 +12,8 @@
 
 mod buffer;
 mod command;
+mod desk;
+mod limits;
 mod payload;
 mod pool;
 mod properties;
@@ -21,6 +23,8 @@ mod zones;
 
 pub use buffer::{ALIGN_BYTES, Buffer, BufferMut};
 pub use command::{Class, Command, Completion, Disk, DiskError, DiskErrorKind, Run, Submission};
+pub use desk::{Booked, Desk};
+pub use limits::check;
 pub use payload::{Payload, total_len};
 pub use pool::BufferPool;
 pub use properties::{Properties, PropertiesError};

@@ -6,6 +6,7 @@
 //! whether the checksum is made right.
 
 use crate::input::{Input, resized};
+use nearhead_arrays::Label;
 use nearhead_disk::Nanos;
 use nearhead_format::blank_map::{BLANK_UNIT_BYTES, decode_unit, encode_unit};
 use nearhead_format::crc::crc32c;
@@ -14,7 +15,7 @@ use nearhead_format::snapshot::{BodyItem, BodyReader, BodySummary, BodyWriter};
 use nearhead_format::{
     BlankMapHeader, Layout, MapDevice, RecordHeader, SnapshotHeader, Superblock,
 };
-use nearhead_models::{Label, plain_properties};
+use nearhead_models::plain_properties;
 use nearhead_volume::backup::Backup;
 use nearhead_volume::default_config;
 

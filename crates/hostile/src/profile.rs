@@ -5,8 +5,9 @@
 //! than a test can hold are read, not built.
 
 use crate::input::Input;
+use nearhead_arrays::ArraySpec;
 use nearhead_disk::{Class, Command, CommandId, Disk, Nanos, Submission, Ticket};
-use nearhead_models::{ArraySpec, Dataless, Drive, HddOptions, ModelSpec};
+use nearhead_models::{Dataless, Drive, HddOptions, ModelSpec};
 
 /// Longest text that is built, in bytes.
 const TEXT_BYTES_MAX: usize = 8 << 10;

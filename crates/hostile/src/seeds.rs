@@ -1,6 +1,7 @@
 //! Inputs for the decoders: valid encodings, made by the encoders.
 
 use crate::decoders::{BLOCK_BYTES, MAP_DEVICE_BYTES, VOLUME_ID};
+use nearhead_arrays::Label;
 use nearhead_format::backup::BackupHead;
 use nearhead_format::blank_map::{BLANK_UNIT_BYTES, BLANK_UNIT_WORDS, encode_unit};
 use nearhead_format::record::{Claim, NO_POSITION, SectorRange, WriteItem};
@@ -9,7 +10,6 @@ use nearhead_format::{
     AckMode, BlankMapHeader, Entry, Label as Name, Layout, LayoutOptions, MapDevice, Place, Preset,
     RecordHeader, SnapshotHeader, Superblock,
 };
-use nearhead_models::Label;
 
 /// A block as an input: the choice, then all up to the last byte that says anything; the checksum
 /// is left to the target.

@@ -4,7 +4,7 @@
 //! It has no cache that could be lost; that it may *claim* one makes an engine send its flushes.
 
 use crate::store::Store;
-use crate::validate::check;
+use nearhead_disk::check;
 use nearhead_disk::{
     Command, Completion, Disk, DiskError, Nanos, Payload, Properties, Run, Submission,
 };

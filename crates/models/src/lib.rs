@@ -23,9 +23,7 @@ pub mod measured;
 pub use profile_parts::{DatasheetSpec, ExchangeSpec, ReadAhead};
 
 mod angle;
-mod array;
 mod crash;
-mod desk;
 mod drive;
 mod flash;
 mod geometry;
@@ -52,13 +50,8 @@ mod smr;
 mod spec;
 mod store;
 mod tear;
-mod validate;
 
 pub use angle::{Angle, Spindle};
-pub use array::{
-    ARRAY_PREFIXES, ArrayKind, ArraySpec, LABEL_BYTES, Label, MEMBERS_MAX, MISSING, Mirror,
-    Purpose, ReadPolicy, RunOne, Stripe, label_of, member_run, open as open_array, remove_label,
-};
 pub use crash::{CrashDisk, UnflushedWrite};
 pub use drive::Drive;
 pub use flash::{FlashModel, FlashProfile, FlashSpec, FlashStats};
@@ -76,5 +69,5 @@ pub use profile_text::ProfileError;
 pub use random::SplitMix;
 pub use seek::SeekCurve;
 pub use smr::{OutOfOrder, ShingledSpec, SmrKind, SmrModel, SmrProfile, SmrStats, SurfaceSpec};
-pub use spec::{Content, ModelSpec, PREFIX as MODEL_PREFIX, SpecError, model_from_text};
+pub use spec::{Content, MODEL_OPTIONS, ModelSpec, PREFIX as MODEL_PREFIX, SpecError};
 pub use store::{Dataless, FileStore, MemoryStore, Store};

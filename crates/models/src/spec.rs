@@ -10,7 +10,6 @@
 //!
 //! `PROFILE` is the name of an embedded profile or the path of a `.toml` file.
 
-use crate::array::ArraySpec;
 use crate::profile::QueuePolicy;
 use crate::store::{Dataless, FileStore, MemoryStore, Store};
 use crate::{Drive, HddModel, HddOptions, Model};
@@ -22,7 +21,7 @@ use std::path::PathBuf;
 pub const PREFIX: &str = "model:";
 
 /// Keys of the options, as they stand before their `=`.
-pub(crate) const MODEL_OPTIONS: [&str; 5] = ["file", "content", "cache", "ncq", "depth"];
+pub const MODEL_OPTIONS: [&str; 5] = ["file", "content", "cache", "ncq", "depth"];
 
 /// Where a modelled disk keeps its bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -150,18 +149,6 @@ impl ModelSpec {
     }
 }
 
-/// Makes the modelled disk, or the array of such, that `text` describes.
-pub fn model_from_text(text: &str) -> Result<Box<dyn Model>, SpecError> {
-    let failed = |error: DiskError| SpecError { problem: format!("{text}: {error}") };
-    let one = |text: &str| ModelSpec::parse(text)?.build_any().map_err(failed);
-    if !ArraySpec::is_array(text) {
-        return one(text);
-    }
-    let spec = ArraySpec::parse(text)?;
-    let disks: Result<Vec<_>, _> = spec.members.iter().map(|member| one(member)).collect();
-    spec.build_model(disks?).map_err(failed)
-}
-
 fn invalid(detail: String) -> DiskError {
     DiskError { kind: DiskErrorKind::Invalid, detail }
 }
@@ -196,17 +183,13 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_of_disk_and_arrays_of_them_are_made_from_a_text() {
+    fn every_kind_of_disk_is_made_from_a_text() {
         for name in Drive::known_names() {
-            let text = format!("model:{name},content=none");
-            let disk = model_from_text(&text).unwrap();
-            let spec = ModelSpec::parse(&text).unwrap();
+            let spec = ModelSpec::parse(&format!("model:{name},content=none")).unwrap();
+            let disk = spec.build_any().unwrap();
             assert_eq!(disk.properties().capacity_bytes, spec.capacity_bytes().unwrap(), "{name}");
             assert_eq!(disk.properties().name, format!("model:{name}"));
         }
-        let array = model_from_text("raid0:st8000as0002,model:st3146855fc?chunk=1m").unwrap();
-        let smallest = ModelSpec::parse("st3146855fc").unwrap().capacity_bytes().unwrap();
-        assert_eq!(array.properties().capacity_bytes, smallest / (1 << 20) * (2 << 20));
         let error = ModelSpec::parse("st8000as0002").unwrap().build().err().unwrap();
         assert!(error.detail.contains("expected a hard disk here"), "{error}");
     }

@@ -8,10 +8,11 @@ use crate::shared_disk::SharedDisk;
 use nearhead_disk::{Command, Disk, DiskError, Nanos, Properties};
 use nearhead_format::{Layout, MapDevice};
 
-use nearhead_models::faults::{FaultCounts, FaultKind, FaultPlan, NthFault};
-use nearhead_models::{
-    ArrayKind, ArraySpec, LABEL_BYTES, Label, Purpose, ReadPolicy, label_of, member_run, open_array,
+use nearhead_arrays::{
+    ArrayKind, ArraySpec, LABEL_BYTES, Label, Purpose, ReadPolicy, label_of, member_run,
+    open as open_array,
 };
+use nearhead_models::faults::{FaultCounts, FaultKind, FaultPlan, NthFault};
 use nearhead_volume::{JoinedDisk, SyncIo};
 use std::ops::Range;
 

@@ -196,7 +196,7 @@ fn a_disk_with_nothing_to_gather_is_left_as_it_is() {
     assert!(GatheredDisk::new(plain).is_err());
     for name in ["st8000as0002-slsmr", "st8000as0002-mlsmr"] {
         let text = format!("model:{name},content=none");
-        let disk = nearhead_models::model_from_text(&text).unwrap();
+        let disk = nearhead_arrays::model_from_text(&text).unwrap();
         assert_eq!(GatheredDisk::is_needed(&disk), name.ends_with("mlsmr"), "{name}");
     }
 }

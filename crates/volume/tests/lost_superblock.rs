@@ -6,9 +6,10 @@
 #[expect(dead_code, reason = "shared with tests that need more of it")]
 mod support;
 
+use nearhead_arrays::model_from_text;
 use nearhead_disk::{Disk, Nanos, Properties};
 use nearhead_format::{AckMode, Label, Superblock};
-use nearhead_models::{CrashDisk, model_from_text};
+use nearhead_models::CrashDisk;
 use nearhead_volume::lost_superblock::{Fit, Known, SearchError, search, write};
 use nearhead_volume::{
     CreateOptions, GatheredDisk, JoinedDisk, NamedPreset, Service, SyncIo, create, find_superblock,

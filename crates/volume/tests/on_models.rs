@@ -5,8 +5,9 @@
 
 mod support;
 
+use nearhead_arrays::model_from_text;
 use nearhead_disk::Nanos;
-use nearhead_models::{Model, SplitMix, model_from_text};
+use nearhead_models::{Model, SplitMix};
 use nearhead_volume::{CreateOptions, SyncIo, create};
 use support::{Run, Trial};
 

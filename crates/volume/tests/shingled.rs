@@ -5,9 +5,10 @@
 #[expect(dead_code, reason = "shared with tests that need more of it")]
 mod support;
 
+use nearhead_arrays::model_from_text;
 use nearhead_disk::{Class, Command, CommandId, Disk, Nanos, Payload, Submission, Ticket, Zones};
 use nearhead_engine::Operation;
-use nearhead_models::{Model, Report, SmrStats, SplitMix, model_from_text};
+use nearhead_models::{Model, Report, SmrStats, SplitMix};
 use nearhead_volume::{
     CreateOptions, GatheredDisk, NamedPreset, OpenError, Service, SyncIo, Volume, create,
 };

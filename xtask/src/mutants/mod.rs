@@ -111,8 +111,8 @@ const PARTS: [Part; 7] = [
     },
     Part {
         name: "arrays",
-        files: "crates/models/src/array/**",
-        programs: &[Program { tests: &["array::"], ..program("nearhead-models", None) }],
+        files: "crates/arrays/src/**",
+        programs: &[program("nearhead-arrays", None)],
     },
     Part {
         name: "nbd",

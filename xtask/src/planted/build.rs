@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 /// Packages with the rungs.
 const PACKAGES: [&str; 9] = [
     "nearhead-format",
-    "nearhead-models",
+    "nearhead-arrays",
     "nearhead-engine",
     "nearhead-volume",
     "nearhead-swarm",

@@ -97,7 +97,7 @@ const RUNGS: [Rung; 20] = [
     rung("rebuilt map", LAWS, &["rebuild::"]),
     rung("map device", &[("nearhead-volume", "map_device")], &[]),
     rung("offline commands", LAWS, &["offline_commands::"]),
-    rung("arrays", &[("nearhead-models", "nearhead_models")], &["array::"]),
+    rung("arrays", &[("nearhead-arrays", "nearhead_arrays")], &[]),
     rung(
         "nbd",
         &[

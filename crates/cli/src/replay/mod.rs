@@ -9,9 +9,10 @@ mod outcome;
 mod table;
 
 use crate::demo::dataless::{self, Answers};
+use nearhead_arrays::ArraySpec;
 use nearhead_disk::Disk;
 use nearhead_disk::Nanos;
-use nearhead_models::{ArraySpec, Content, Drive, Model, ModelSpec};
+use nearhead_models::{Content, Drive, Model, ModelSpec};
 use nearhead_sim::VirtualTime;
 use nearhead_sim::replay::{ReplayError, ReplayOptions, replay};
 use nearhead_sim::trace::{

@@ -6,10 +6,11 @@
 //! labels is the work of `nearhead_models`.
 
 use super::{Access, DiskArgs, LoneMember, Target, open_model, open_real};
-use nearhead_disk::{Disk, DiskError};
-use nearhead_models::{
-    ArrayKind, ArraySpec, Label, MISSING, ModelSpec, Purpose, label_of, open_array, remove_label,
+use nearhead_arrays::{
+    ArrayKind, ArraySpec, Label, MISSING, Purpose, label_of, open as open_array, remove_label,
 };
+use nearhead_disk::{Disk, DiskError};
+use nearhead_models::ModelSpec;
 use nearhead_volume::SyncIo;
 use nearhead_volume::create::refuse_used_part;
 use nearhead_volume::open::{Copies, read_copies};

@@ -24,7 +24,7 @@ pub(crate) use cache::VolatileCache;
 use crate::instant::plain_properties;
 use crate::random::SplitMix;
 use crate::store::MemoryStore;
-use crate::validate::check;
+use nearhead_disk::check;
 use nearhead_disk::{
     Command, Completion, Disk, DiskError, Nanos, Payload, Properties, Run, Submission, Ticket,
 };

@@ -22,8 +22,8 @@ pub use plan::{FaultBudget, FaultPlan, NthFault};
 use crate::crash::VolatileCache;
 use crate::random::SplitMix;
 use crate::store::MemoryStore;
-use crate::validate::check;
 use effects::{Effect, phantom};
+use nearhead_disk::check;
 use nearhead_disk::{
     Command, CommandId, Completion, Disk, DiskError, DiskErrorKind, Nanos, Payload, Properties,
     Run, Submission, Ticket,

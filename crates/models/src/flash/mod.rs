@@ -30,7 +30,6 @@ pub(crate) use profile::EMBEDDED;
 pub use profile::{FlashProfile, FlashSpec};
 pub use stats::FlashStats;
 
-use crate::desk::Desk;
 use crate::hdd::HddOptions;
 use crate::pending::{self, Flushes};
 use crate::profile_text::ProfileError;
@@ -38,6 +37,7 @@ use crate::store::Store;
 use change::{Change, ChangeKind};
 use dies::{Die, Operation, Times};
 use mapping::MappingCache;
+use nearhead_disk::Desk;
 use nearhead_disk::{
     Command, Completion, Disk, DiskError, Nanos, Payload, Properties, Run, Submission, Ticket,
 };

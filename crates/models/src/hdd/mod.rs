@@ -36,9 +36,9 @@ use crate::profile_parts::QueuePolicy;
 use crate::profile_text::ProfileError;
 use crate::random::SplitMix;
 use crate::store::Store;
-use crate::validate::check;
 use dirty::{Extent, WriteCache};
 use exchange::Exchange;
+use nearhead_disk::check;
 use nearhead_disk::{
     Class, Command, Completion, Disk, DiskError, DiskErrorKind, Nanos, Payload, Properties, Run,
     Submission, Ticket, total_len,

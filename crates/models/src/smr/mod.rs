@@ -33,7 +33,6 @@ pub(crate) use profile::EMBEDDED;
 pub use profile::{OutOfOrder, ShingledSpec, SmrKind, SmrProfile, SurfaceSpec};
 pub use stats::SmrStats;
 
-use crate::desk::Desk;
 use crate::hdd::{HddModel, HddOptions};
 use crate::mechanics::MisalignedSurface;
 use crate::pending::{self, Flushes};
@@ -42,6 +41,7 @@ use crate::store::{Dataless, Store};
 use bands::Job;
 use cache::Cache;
 use layout::Layout;
+use nearhead_disk::Desk;
 use nearhead_disk::{
     Command, Completion, Disk, DiskError, Nanos, Payload, Properties, Run, Submission, Ticket,
     Zones,

@@ -203,7 +203,7 @@ fn told(what: &str, path: &Path, error: &std::io::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nearhead_models::model_from_text;
+    use nearhead_arrays::model_from_text;
 
     #[test]
     fn a_mount_is_found_by_its_whole_path_also_with_spaces() {

@@ -6,38 +6,43 @@
 //! can be told from newer. What the queue has no room for, or the disk cannot do, is answered at
 //! the gate and never booked.
 
-use crate::validate::check;
-use nearhead_disk::{
-    Command, Completion, DiskError, DiskErrorKind, Nanos, Payload, Properties, Ticket,
-};
+use crate::limits::check;
+use crate::{Command, Completion, DiskError, DiskErrorKind, Nanos, Payload, Properties, Ticket};
 use std::collections::{BTreeMap, VecDeque};
 
 /// A command that was not answered.
 #[derive(Debug)]
-pub(crate) struct Booked<K> {
+pub struct Booked<K> {
     ticket: Ticket,
     /// Parts not done yet.
-    pub(crate) left: usize,
+    pub left: usize,
     /// The first that went wrong.
     error: Option<DiskError>,
     /// What the disk has to know about it.
-    pub(crate) kind: K,
+    pub kind: K,
 }
 
 /// The commands of a disk, and the answers that were not fetched.
 #[derive(Debug)]
-pub(crate) struct Desk<K> {
+pub struct Desk<K> {
     booked: BTreeMap<u64, Booked<K>>,
     last_number: u64,
     done: VecDeque<Completion>,
     /// Commands answered since counting began.
-    pub(crate) answered: u64,
+    pub answered: u64,
     /// Those among them that were answered with an error.
-    pub(crate) failed: u64,
+    pub failed: u64,
+}
+
+impl<K> Default for Desk<K> {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl<K> Desk<K> {
-    pub(crate) fn new() -> Self {
+    /// Nothing booked.
+    pub fn new() -> Self {
         Self {
             booked: BTreeMap::new(),
             last_number: 0,
@@ -48,13 +53,13 @@ impl<K> Desk<K> {
     }
 
     /// The next number.
-    pub(crate) fn number(&mut self) -> u64 {
+    pub fn number(&mut self) -> u64 {
         self.last_number += 1;
         self.last_number
     }
 
     /// The one gate: answers what the disk cannot do, and gives back the ticket otherwise.
-    pub(crate) fn admit(
+    pub fn admit(
         &mut self,
         properties: &Properties,
         ticket: Ticket,
@@ -74,18 +79,19 @@ impl<K> Desk<K> {
     }
 
     /// Books a command that waits for `left` parts; gives its number.
-    pub(crate) fn book(&mut self, ticket: Ticket, left: usize, kind: K) -> u64 {
+    pub fn book(&mut self, ticket: Ticket, left: usize, kind: K) -> u64 {
         let id = self.number();
         self.booked.insert(id, Booked { ticket, left, error: None, kind });
         id
     }
 
-    pub(crate) fn get_mut(&mut self, id: u64) -> Option<&mut Booked<K>> {
+    /// The command booked under `id`, if it was not answered.
+    pub fn get_mut(&mut self, id: u64) -> Option<&mut Booked<K>> {
         self.booked.get_mut(&id)
     }
 
     /// A part of a command is done; whether it was the last one.
-    pub(crate) fn part_done(&mut self, id: u64, error: Option<DiskError>) -> bool {
+    pub fn part_done(&mut self, id: u64, error: Option<DiskError>) -> bool {
         let Some(booked) = self.booked.get_mut(&id) else { return false };
         booked.left = booked.left.saturating_sub(1);
         booked.error = booked.error.take().or(error);
@@ -93,7 +99,7 @@ impl<K> Desk<K> {
     }
 
     /// Answers command `id` with its first error, or else with what `result` makes of it.
-    pub(crate) fn finish(&mut self, id: u64, result: impl FnOnce(K) -> Result<Payload, DiskError>) {
+    pub fn finish(&mut self, id: u64, result: impl FnOnce(K) -> Result<Payload, DiskError>) {
         let Some(Booked { ticket, error, kind, .. }) = self.booked.remove(&id) else { return };
         let result = match error {
             Some(error) => Err(error),
@@ -103,39 +109,39 @@ impl<K> Desk<K> {
     }
 
     /// Answers a command that was never booked.
-    pub(crate) fn answer(&mut self, ticket: Ticket, result: Result<Payload, DiskError>) {
+    pub fn answer(&mut self, ticket: Ticket, result: Result<Payload, DiskError>) {
         self.answered += 1;
         self.failed += u64::from(result.is_err());
         self.done.push_back(ticket.complete(result));
     }
 
     /// What the commands that are booked are.
-    pub(crate) fn kinds(&self) -> impl Iterator<Item = &K> {
+    pub fn kinds(&self) -> impl Iterator<Item = &K> {
         self.booked.values().map(|booked| &booked.kind)
     }
 
     /// Commands booked and not answered.
-    pub(crate) fn outstanding(&self) -> usize {
+    pub fn outstanding(&self) -> usize {
         self.booked.len()
     }
 
     /// The oldest answer that was not fetched.
-    pub(crate) fn fetch(&mut self) -> Option<Completion> {
+    pub fn fetch(&mut self) -> Option<Completion> {
         self.done.pop_front()
     }
 
     /// Whether an answer can be fetched.
-    pub(crate) fn has_answers(&self) -> bool {
+    pub fn has_answers(&self) -> bool {
         !self.done.is_empty()
     }
 
     /// When to come back: at `now` if there is something to fetch.
-    pub(crate) fn wake_at(&self, now: Nanos, next: Option<Nanos>) -> Option<Nanos> {
+    pub fn wake_at(&self, now: Nanos, next: Option<Nanos>) -> Option<Nanos> {
         if self.has_answers() { Some(now) } else { next }
     }
 
     /// Forgets every command without an answer, and every answer that was not fetched.
-    pub(crate) fn abandon(&mut self) {
+    pub fn abandon(&mut self) {
         while let Some((_, booked)) = self.booked.pop_first() {
             booked.ticket.abandon();
         }

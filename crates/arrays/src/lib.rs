@@ -46,17 +46,15 @@ mod trouble;
 pub use label::{LABEL_BYTES, Label};
 pub use mirror::{Mirror, ReadPolicy};
 pub use open::{MISSING, Purpose, RunOne, label_of, open, remove_label};
-pub use spec::{ARRAY_PREFIXES, ArrayKind, ArraySpec};
+pub use spec::{ARRAY_PREFIXES, ArrayKind, ArraySpec, model_from_text};
 pub use stripe::{Stripe, member_run};
 
-use crate::desk::Desk;
-use crate::model::{Model, Report};
-use crate::random::SplitMix;
 use members::Members;
 use nearhead_disk::{
-    Class, Command, Completion, Disk, DiskError, DiskErrorKind, Nanos, Properties, Submission,
-    Ticket,
+    Class, Command, Completion, Desk, Disk, DiskError, DiskErrorKind, Nanos, Properties,
+    Submission, Ticket,
 };
+use nearhead_models::{Model, Report, SplitMix};
 use std::os::fd::BorrowedFd;
 
 /// Most members of an array.

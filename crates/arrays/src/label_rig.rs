@@ -4,8 +4,8 @@
 use super::open::prepare;
 use super::plan::Plan;
 use super::*;
-use crate::{CrashDisk, InstantDisk, MemoryStore, plain_properties};
 use nearhead_disk::{BufferMut, CommandId, Payload};
+use nearhead_models::{CrashDisk, InstantDisk, MemoryStore, plain_properties};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;

@@ -2,8 +2,8 @@
 
 use super::label_rig::{BLOCK, BLOCKS, Shaky, change, made, reopened, run_one, start};
 use super::*;
-use crate::{InstantDisk, MemoryStore, plain_properties};
 use nearhead_disk::{BufferMut, Payload, Run};
+use nearhead_models::{InstantDisk, MemoryStore, plain_properties};
 
 const MEMBER_BYTES: u64 = 1 << 20;
 

@@ -1,9 +1,9 @@
-//! The one gate that every command to a model passes: on the disk, aligned, within the limits.
+//! The one gate that every command passes: on the disk, aligned, within the limits.
 
-use nearhead_disk::{Command, DiskError, DiskErrorKind, Payload, Properties, total_len};
+use crate::{Command, DiskError, DiskErrorKind, Payload, Properties, total_len};
 
 /// Checks that `command` lies on the disk, aligned, and within its limits.
-pub(crate) fn check(properties: &Properties, command: &Command) -> Result<(), DiskError> {
+pub fn check(properties: &Properties, command: &Command) -> Result<(), DiskError> {
     let invalid = |problem: String| DiskError {
         kind: DiskErrorKind::Invalid,
         detail: format!("{}: {problem}", properties.name),

@@ -14,9 +14,8 @@
 //! This file only reads the text; who opens members decides what a path means.
 
 use super::{Mirror, ReadPolicy, Stripe};
-use crate::model::Model;
-use crate::spec::{MODEL_OPTIONS, PREFIX as MODEL_PREFIX, SpecError};
 use nearhead_disk::{Disk, DiskError};
+use nearhead_models::{MODEL_OPTIONS, MODEL_PREFIX, Model, ModelSpec, SpecError};
 
 /// How such a text begins.
 pub const ARRAY_PREFIXES: [&str; 2] = ["raid0:", "mirror:"];
@@ -85,8 +84,7 @@ impl ArraySpec {
                 members.iter().filter(|member| !member.is_empty()).count()
             )));
         }
-        let named =
-            |member: &String| !crate::ModelSpec::is_model(member) || member.contains(",file=");
+        let named = |member: &String| !ModelSpec::is_model(member) || member.contains(",file=");
         for (index, member) in members.iter().enumerate() {
             let away = matches!(kind, ArrayKind::Mirror { .. }) && member == super::MISSING;
             if named(member) && !away && members[..index].contains(member) {
@@ -209,6 +207,18 @@ fn split_members(list: &str) -> Vec<String> {
     members
 }
 
+/// Makes the modelled disk, or the array of such, that `text` describes.
+pub fn model_from_text(text: &str) -> Result<Box<dyn Model>, SpecError> {
+    let failed = |error: DiskError| SpecError { problem: format!("{text}: {error}") };
+    let one = |text: &str| ModelSpec::parse(text)?.build_any().map_err(failed);
+    if !ArraySpec::is_array(text) {
+        return one(text);
+    }
+    let spec = ArraySpec::parse(text)?;
+    let disks: Result<Vec<_>, _> = spec.members.iter().map(|member| one(member)).collect();
+    spec.build_model(disks?).map_err(failed)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -257,5 +267,14 @@ mod tests {
         assert_eq!(spec.size_note(&[5, 5, 5]), None);
         let note = spec.size_note(&[7, 5, 6]).unwrap();
         assert!(note.contains("5 bytes of each are used, 2 bytes of a and 1 bytes of c"), "{note}");
+    }
+
+    #[test]
+    fn an_array_of_modelled_disks_is_made_from_a_text() {
+        let array = model_from_text("raid0:st8000as0002,model:st3146855fc?chunk=1m").unwrap();
+        let smallest = ModelSpec::parse("st3146855fc").unwrap().capacity_bytes().unwrap();
+        assert_eq!(array.properties().capacity_bytes, smallest / (1 << 20) * (2 << 20));
+        let one = model_from_text("model:st3146855fc,content=none").unwrap();
+        assert_eq!(one.properties().capacity_bytes, smallest);
     }
 }

@@ -2,11 +2,11 @@
 //! times as fast, and a mirror outlives a member.
 
 use super::*;
-use crate::{
+use nearhead_disk::{BufferMut, CommandId, Payload};
+use nearhead_models::{
     CrashDisk, Dataless, HddModel, HddOptions, InstantDisk, MemoryStore, Model, Profile, SplitMix,
     plain_properties,
 };
-use nearhead_disk::{BufferMut, CommandId, Payload};
 use std::cell::Cell;
 use std::rc::Rc;
 
