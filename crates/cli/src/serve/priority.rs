@@ -19,15 +19,13 @@ const NICE: i32 = -10;
 /// # Errors
 /// A wish that the kernel refuses.
 pub(super) fn take(wish: Option<i32>) -> Result<(), String> {
-    match wish {
-        Some(nice) => setpriority_process(None, nice).map_err(|error| refused(nice, &error)),
-        None => {
-            if getpriority_process(None) == Ok(0) {
-                let _ = setpriority_process(None, NICE);
-            }
-            Ok(())
-        }
+    if let Some(nice) = wish {
+        return setpriority_process(None, nice).map_err(|error| refused(nice, &error));
     }
+    if getpriority_process(None) == Ok(0) {
+        let _ = setpriority_process(None, NICE);
+    }
+    Ok(())
 }
 
 fn refused(nice: i32, error: &dyn std::fmt::Display) -> String {
