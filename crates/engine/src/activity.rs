@@ -222,13 +222,13 @@ impl Engine {
             }
         }
         if let Some(record) = &self.commit.in_flight {
+            // What it leaves out before it, or at the end of its log, is protected as well.
             let (index, start) = (record.header.log_index, record.header.position);
-            open.remove(self.log_bytes(index, start, start + record.blocks));
-            // One that did not fit before the end of its log protects that end as well.
+            let capacity = self.setup.layout.log_blocks();
             let position = self.logs.get(index).map_or(0, |ring| ring.position);
-            if position > start {
-                open.remove(self.log_bytes(index, position, self.setup.layout.log_blocks()));
-            }
+            let end = position + (start + capacity - position) % capacity + record.blocks;
+            open.remove(self.log_bytes(index, position, end.min(capacity)));
+            open.remove(self.log_bytes(index, 0, end.saturating_sub(capacity)));
         }
         open
     }

@@ -64,6 +64,11 @@ impl Engine {
         if is_made(Mistake::AloneFailedAnswered) {
             return;
         }
+        self.wait_for_all_staged(front);
+    }
+
+    /// What stood behind `front` was staged again: who waits for any of it waits for all that is staged now.
+    pub(crate) fn wait_for_all_staged(&mut self, front: u64) {
         let end = self.stage.end();
         self.commit.postpone(front, end);
         for barrier in self.barriers.iter_mut().filter(|barrier| barrier.stage_target > front) {

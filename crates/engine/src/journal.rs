@@ -51,7 +51,7 @@ impl MapJournal {
         at(start)..at(end)
     }
 
-    fn has_room(&self) -> bool {
+    pub(crate) fn has_room(&self) -> bool {
         self.ring.place(ENTRY_BLOCKS_MAX, 0).is_some()
     }
 }

@@ -157,6 +157,11 @@ impl Snapshotter {
         (self.failures > 0).then_some(self.last_at + REST_AFTER_FAILURE)
     }
 
+    /// Number of the first snapshot that has not begun yet.
+    pub(crate) fn next_to_begin(&self) -> u64 {
+        self.number + 1 + u64::from(self.in_progress.is_some())
+    }
+
     pub(crate) fn is_busy(&self) -> bool {
         self.in_progress.is_some() || self.demanded
     }
@@ -384,12 +389,13 @@ impl Engine {
         claimed
     }
 
-    /// Logs with room that the snapshot claims because those that stay claimed have none. A log may be
+    /// Logs with room that the snapshot claims because those that stay claimed have none, or failed. A log may be
     /// written only once it is claimed, and when all claimed ones are full no record can claim more.
     fn claims_to_add(&self, keep: &[u32]) -> Vec<u32> {
         let log_block = self.setup.layout.log_block_bytes;
         let blocks = (self.record_bytes_max() / log_block).max(1);
-        let has_room = |index: &u32| self.logs.has_room(*index, blocks, 0);
+        let has_room =
+            |index: &u32| self.logs.has_room(*index, blocks, 0) && !self.logs.has_failed(*index);
         if !self.setup.config.claims_ahead() || keep.iter().any(has_room) {
             return Vec::new();
         }

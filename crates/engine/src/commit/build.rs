@@ -69,7 +69,7 @@ impl Engine {
         if !wants_stage && !wants_other {
             return;
         }
-        if self.clears_torn_records() || self.restores_header() {
+        if self.passes_over_unused() || self.clears_torn_records() || self.restores_header() {
             return;
         }
         self.blanks.forget_spill();
@@ -264,6 +264,8 @@ impl Engine {
             pending: 0,
             failed_logs: Vec::new(),
             attempts: 0,
+            rounds: 0,
+            snapshot_then: 0,
             journal_at: None,
         };
         self.add_claims(&mut record.header, choice);

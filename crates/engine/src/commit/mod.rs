@@ -9,6 +9,7 @@ mod complete;
 mod packing;
 mod retry;
 mod torn;
+mod unused;
 
 pub(crate) use packing::Packer;
 pub(crate) use retry::pause;
@@ -54,6 +55,10 @@ pub(crate) struct RecordInFlight {
     pub(crate) failed_logs: Vec<u32>,
     /// Failures in a row at the place where it is.
     pub(crate) attempts: u32,
+    /// How often every place that there is had failed to take it.
+    pub(crate) rounds: u32,
+    /// The newest snapshot when they had for the first time.
+    pub(crate) snapshot_then: u64,
     /// Block of the map's journal where the copy of its header goes, if there is a journal.
     pub(crate) journal_at: Option<u32>,
 }
@@ -110,6 +115,8 @@ pub(crate) struct Commit {
     again: Option<retry::Again>,
     /// It waits for space.
     pub(crate) is_short_of_space: bool,
+    /// A sequence that no record has, and that both snapshots must include before the next record.
+    unused: Option<unused::Unused>,
     /// What must be gone before the next record.
     pub(crate) torn: TornRecords,
     /// Sectors whose logged copies were taken back by snapshots alone. The next records say so too, so that the logs
@@ -135,6 +142,7 @@ impl Commit {
             bytes_since_snapshot: 0,
             again: None,
             is_short_of_space: false,
+            unused: None,
             torn: TornRecords::default(),
             untold: RangeSet::new(),
             tell_wanted: false,

@@ -2,9 +2,11 @@
 //!
 //! The record keeps its sequence and its content, so that copies of it may be found in two places without harm.
 //! Another log takes it if one has room; the one that failed rests, longer after every failure in a row. Where
-//! there is no other log the same place is tried again, with pauses. Only when that fails too does the volume accept no
-//! change any more. Nothing is written behind a place that failed: what is torn there may have the record's sequence,
-//! and a recovery would take it for the end of the log.
+//! there is no other log it goes behind the place that failed, in the same log: far enough, as what is torn there may
+//! have the record's sequence and length, and a recovery that passes over it must come upon the record behind it. What the
+//! log leaves out is remembered (`logs/bad_places.rs`). Only where no place of any log takes it are all of them tried
+//! again, with pauses. When that fails time and again, and the disk takes other writes, its parts go another way
+//! (`unused.rs`); if it takes none the volume accepts no change any more.
 //!
 //! Want of space under a sparse image is no failure of a log: the record stays as it is until there is some.
 //! Those who wait for it wait so long as the configuration says, and are told then; the volume lives on, for twelve times
@@ -13,6 +15,7 @@
 use super::RecordInFlight;
 use crate::dispatch::Purpose;
 use crate::engine::{Engine, Phase};
+use crate::journal::MapJournal;
 use crate::logs::{NO_PREVIOUS, Ring};
 use crate::refusals::told;
 use crate::request::{ErrorKind, RequestError};
@@ -21,10 +24,14 @@ use nearhead_planted::{Mistake, is_made};
 
 /// Logs tried before the place itself is.
 const LOGS_TRIED_MAX: usize = 8;
-/// Attempts at one place before a snapshot is asked for.
+/// Attempts at one place of the map's journal.
 const ATTEMPTS_MAX: u32 = 5;
-/// Attempts at one place before the volume gives up.
-const WAITS_MAX: u32 = 20;
+/// How often all places are tried before a snapshot is asked for.
+const ROUNDS_MANY: u32 = 2;
+/// How often they are tried before the record is let go, if a snapshot was written meanwhile: the disk works.
+const ROUNDS_OF_PLACES: u32 = 5;
+/// How often they are tried before the volume gives up.
+const ROUNDS_MAX: u32 = 20;
 /// A shortage lasts so many times as long as a request waits at most; then whoever waits for anything else is told, too.
 const SHORTAGE_WAITS_MAX: u64 = 12;
 /// The first pause between two attempts; it doubles.
@@ -38,6 +45,8 @@ pub(crate) struct Again {
     at: Nanos,
     record: bool,
     journal: bool,
+    /// The record, wherever there is a place for it now.
+    anywhere: bool,
 }
 
 /// The pause before an attempt that follows so many that failed.
@@ -65,8 +74,9 @@ impl Engine {
     }
 
     fn send_again(&mut self, record: RecordInFlight, is_journal: bool) {
-        let at = self.now + pause(record.attempts);
-        let again = self.commit.again.get_or_insert(Again { at, record: false, journal: false });
+        let at = self.now + pause(record.attempts.max(record.rounds));
+        let none = Again { at, record: false, journal: false, anywhere: false };
+        let again = self.commit.again.get_or_insert(none);
         again.at = again.at.max(at);
         again.record |= !is_journal;
         again.journal |= is_journal;
@@ -78,8 +88,17 @@ impl Engine {
         if self.failure.is_some() || self.commit.again.is_none_or(|again| again.at > self.now) {
             return;
         }
-        let Some(again) = self.commit.again.take() else { return };
-        let Some(record) = self.commit.in_flight.take() else { return };
+        let Some(again) = self.commit.again else { return };
+        let Some(mut record) = self.commit.in_flight.take() else { return };
+        if again.anywhere {
+            let other = self.another_log(&record);
+            self.logs.end_rest(record.header.log_index);
+            if let Some(log_index) = other.or_else(|| self.log_at_hand(&record)) {
+                self.move_record(&mut record, log_index);
+                return self.issue_record(record);
+            }
+        }
+        self.commit.again = None;
         let header = self.encoded_header(&record);
         if again.record
             && let Some(command) = self.record_command(&record, header.clone())
@@ -100,33 +119,78 @@ impl Engine {
         self.commit.again.map(|again| again.at)
     }
 
-    /// The log did not take the record: another one gets it, or the same one once more.
+    /// The place did not take the record: another log gets it, or another place of the same log, or all of them once
+    /// more.
     fn write_elsewhere(&mut self, mut record: RecordInFlight, error: &DiskError) {
-        let failed = record.header.log_index;
-        record.failed_logs.push(failed);
+        let (failed, position) = (record.header.log_index, record.header.position);
+        if !record.failed_logs.contains(&failed) {
+            record.failed_logs.push(failed);
+        }
+        let is_place = error.kind == DiskErrorKind::Io;
+        if is_place {
+            self.logs.note_bad(failed, position, record.blocks, self.now);
+        }
         self.logs.rest(failed, self.now);
-        let choice = (record.failed_logs.len() < LOGS_TRIED_MAX)
-            .then(|| {
-                let head = self.dispatcher.head_offset();
-                self.placement.choose(&self.logs, head, record.blocks, 0)
-            })
-            .flatten();
-        if let Some(choice) = choice {
-            self.move_record(&mut record, choice.log_index);
+        if let Some(log_index) = self.another_log(&record) {
+            self.move_record(&mut record, log_index);
             return self.issue_record(record);
         }
         // There is no other: the one at hand must do.
-        self.logs.end_rest(failed);
-        if error.kind == DiskErrorKind::Io && record.attempts < ATTEMPTS_MAX {
-            return self.send_again(record, false);
+        if is_place && self.log_at_hand(&record).is_some() {
+            self.logs.end_rest(failed);
+            self.move_record(&mut record, failed);
+            return self.issue_record(record);
         }
-        if error.kind == DiskErrorKind::Io && record.attempts < WAITS_MAX {
-            // A snapshot claims logs, and so may find another one.
+        record.rounds += 1;
+        if !is_place || record.rounds == ROUNDS_MAX {
+            let (sequence, rounds) = (record.header.sequence, record.rounds);
+            return self.fail(format!(
+                "record {sequence} could not be written to any place of the logs that have room for it, in {rounds} \
+                 rounds; the last one was log {failed} at log block {position}: {error}"
+            ));
+        }
+        if record.rounds == 1 {
+            record.snapshot_then = self.snapshotter.number;
+        }
+        let works = self.snapshotter.number > record.snapshot_then;
+        if works && record.rounds >= ROUNDS_OF_PLACES {
+            self.logs.end_rest(failed);
+            let Some(kept) = self.lets_go_of(record) else { return };
+            record = kept;
+        }
+        self.logs.forget_bad_places(failed);
+        // All logs may be tried again, as far as they do not rest.
+        record.failed_logs = vec![failed];
+        if record.rounds >= ROUNDS_MANY {
+            // It claims logs, if those that are claimed rest, and it frees what only records before it need.
             self.snapshotter.demand();
-            return self.send_again(record, false);
         }
-        let tried = record.failed_logs.len();
-        self.fail(format!("a record failed {tried} times, the last time with: {error}"));
+        self.send_again(record, false);
+        if let Some(again) = self.commit.again.as_mut() {
+            again.anywhere = true;
+        }
+    }
+
+    /// A log that has room for the record, and does not rest.
+    fn another_log(&self, record: &RecordInFlight) -> Option<u32> {
+        if record.failed_logs.len() >= LOGS_TRIED_MAX || !self.journal_has_place() {
+            return None;
+        }
+        let head = self.dispatcher.head_offset();
+        let choice = self.placement.choose(&self.logs, head, record.blocks, 0)?;
+        Some(choice.log_index)
+    }
+
+    /// The log where the record failed last, if there is another place for it.
+    fn log_at_hand(&self, record: &RecordInFlight) -> Option<u32> {
+        let log_index = record.header.log_index;
+        let place = self.logs.get(log_index)?.place(record.blocks, 0);
+        place.filter(|_| self.journal_has_place()).map(|_| log_index)
+    }
+
+    /// Wherever else the record goes, its header is copied to the journal once more.
+    fn journal_has_place(&self) -> bool {
+        self.journal.as_ref().is_none_or(MapJournal::has_room)
     }
 
     fn move_record(&mut self, record: &mut RecordInFlight, log_index: u32) {

@@ -6,14 +6,15 @@
 //! sequence, and nothing would say which of them was acknowledged. So before the first record after a recovery
 //! the first sector of all remains is overwritten with zeros, durably. That one alone: if the power goes in the
 //! middle of it the record is as torn as before. Zeros further on could be just what it lacks, and once whole it
-//! would stand over what was written in place since, and acknowledged.
+//! would stand over what was written in place since, and acknowledged. If that sector is bad, no record gets their
+//! sequence.
 
 use crate::dispatch::Purpose;
 use crate::engine::Engine;
 use nearhead_disk::{Class, Command, DiskError, Payload};
 use nearhead_planted::{Mistake, is_made};
 
-/// Failures in a row until the volume stops accepting changes.
+/// Failures in a row until the sequence of the remains is passed over (`unused.rs`).
 const FAILURES_MAX: u32 = 8;
 
 /// Where recovery found remains that are not cleared yet.
@@ -21,13 +22,16 @@ const FAILURES_MAX: u32 = 8;
 pub(crate) struct TornRecords {
     /// Device bytes where they begin.
     offsets: Vec<u64>,
+    /// The highest sequence that any of them says it has.
+    sequence: u64,
     is_clearing: bool,
     failures: u32,
 }
 
 impl TornRecords {
-    pub(crate) fn note(&mut self, offsets: impl IntoIterator<Item = u64>) {
+    pub(crate) fn note(&mut self, offsets: impl IntoIterator<Item = u64>, sequence: u64) {
         self.offsets.extend(offsets);
+        self.sequence = sequence;
     }
 
     pub(crate) fn is_being_cleared(&self) -> bool {
@@ -59,6 +63,12 @@ impl Engine {
             return;
         };
         torn.failures += 1;
+        if torn.failures == FAILURES_MAX && torn.sequence == self.commit.sequence_done + 1 {
+            // They stay what they are, below the sequence of any record to come.
+            let sequence = torn.sequence;
+            self.commit.torn = TornRecords::default();
+            return self.never_use(sequence);
+        }
         if torn.failures == FAILURES_MAX {
             let offset = torn.offsets.last().copied().unwrap_or_default();
             self.fail(format!(

@@ -4,12 +4,14 @@
 //! of 20 TB costs one pointer per log. The set of claimed logs is what recovery will scan, so it is
 //! kept small: a snapshot starts it anew.
 
+mod bad_places;
 mod recount;
 mod ring;
 
 pub use recount::{LogCounts, Occupancy};
 pub(crate) use ring::{NO_PREVIOUS, Ring};
 
+use crate::recovery::GAP_BYTES_MAX;
 use nearhead_disk::Nanos;
 use nearhead_format::record::Claim;
 use nearhead_format::{Entry, Layout, Place};
@@ -36,6 +38,8 @@ pub struct Logs {
     used_blocks_total: u64,
     /// Logs that could not be written, and until when they rest.
     resting: Vec<(u32, Nanos)>,
+    /// Logs with places that did not take a record.
+    with_bad_places: BTreeSet<u32>,
     /// Indices with a ring, so that nothing walks over 200,000 empty places.
     present: BTreeSet<u32>,
 }
@@ -58,6 +62,7 @@ impl Logs {
             claimed: BTreeSet::new(),
             claim_all,
             resting: Vec::new(),
+            with_bad_places: BTreeSet::new(),
             present: BTreeSet::new(),
         }
     }
@@ -77,7 +82,9 @@ impl Logs {
         if place.is_none() {
             self.present.insert(index);
         }
-        Some(place.get_or_insert_with(|| Box::new(Ring::new(capacity))))
+        let gap_blocks_max = GAP_BYTES_MAX as u32 / self.layout.log_block_bytes;
+        let empty = || Box::new(Ring::new(capacity).with_gaps(gap_blocks_max));
+        Some(place.get_or_insert_with(empty))
     }
 
     /// Logs by increasing distance from a device byte.
@@ -91,6 +98,11 @@ impl Logs {
             Some(ring) => !ring.quarantined && ring.place(blocks, reserve).is_some(),
             None => self.capacity_blocks.is_some_and(|capacity| blocks + reserve <= capacity.get()),
         }
+    }
+
+    /// Whether the log did not take the last record that was meant for it.
+    pub(crate) fn has_failed(&self, index: u32) -> bool {
+        self.get(index).is_some_and(|ring| ring.failures > 0)
     }
 
     /// Whether the log had no room worth looking for when it was last written.
@@ -124,6 +136,21 @@ impl Logs {
         self.resting.push((index, until));
     }
 
+    /// A record of `blocks` could not be written at `position` of the log: the next one there goes behind that place.
+    pub(crate) fn note_bad(&mut self, index: u32, position: u32, blocks: u32, now: Nanos) {
+        if let Some(ring) = self.get_or_create(index) {
+            ring.note_bad(position, blocks, now);
+            self.with_bad_places.insert(index);
+        }
+    }
+
+    /// Nothing of the log took a record, so it was not the place: all of it is tried again.
+    pub(crate) fn forget_bad_places(&mut self, index: u32) {
+        if let Some(ring) = self.rings.get_mut(index as usize).and_then(Option::as_mut) {
+            ring.forget_bad_places();
+        }
+    }
+
     /// The log may be written again.
     pub(crate) fn end_rest(&mut self, index: u32) {
         self.resting.retain(|(resting, _)| *resting != index);
@@ -132,13 +159,18 @@ impl Logs {
         }
     }
 
-    /// Logs that have rested long enough may be written again.
+    /// Logs, and places in them, that have rested long enough may be written again.
     pub(crate) fn end_rests(&mut self, now: Nanos) {
         let due: Vec<u32> =
             self.resting.iter().filter(|(_, until)| *until <= now).map(|(log, _)| *log).collect();
         for index in due {
             self.end_rest(index);
         }
+        let rings = &mut self.rings;
+        self.with_bad_places.retain(|index| {
+            let ring = rings[*index as usize].as_mut();
+            ring.is_some_and(|ring| ring.end_rests_of_places(now))
+        });
     }
 
     /// When the next one has.

@@ -5,8 +5,13 @@
 //! since the last committed snapshot are protected, dead or alive, because they may carry
 //! invalidations and claims). A record never wraps around the end.
 //!
+//! A record goes behind a place that did not take one ([`super::bad_places`]). The gap before it is legal: it names the
+//! record before the gap, and recovery looks so far behind that one, or behind the start of the log where it went.
+//! It never is longer than that, and protected as the record is.
+//!
 //! Positions are counted in log blocks from the start of the log.
 
+use super::bad_places::BadPlaces;
 use nearhead_disk::Nanos;
 use nearhead_planted::{Mistake, is_made};
 use std::num::NonZeroU32;
@@ -43,6 +48,10 @@ pub(crate) struct Ring {
     pub(crate) quarantined: bool,
     /// Records in a row that could not be written here.
     pub(crate) failures: u32,
+    /// Where.
+    bad: BadPlaces,
+    /// The longest gap before a record, in blocks, behind which a recovery finds it.
+    gap_blocks_max: u32,
 }
 
 impl Ring {
@@ -62,7 +71,14 @@ impl Ring {
             claimed: false,
             quarantined: false,
             failures: 0,
+            bad: BadPlaces::default(),
+            gap_blocks_max: 0,
         }
+    }
+
+    /// It may leave out so many blocks in a row.
+    pub(super) fn with_gaps(self, gap_blocks_max: u32) -> Self {
+        Self { gap_blocks_max, ..self }
     }
 
     fn capacity(&self) -> u32 {
@@ -147,24 +163,57 @@ impl Ring {
         free.min(if start == self.position { 0 } else { distance(start) })
     }
 
-    /// Where a record of `blocks` can go now while leaving `reserve` blocks free, if anywhere.
+    /// Where a record of `blocks` can go now while leaving `reserve` blocks free, if anywhere: here, behind a bad
+    /// place, or at the start of the log.
     pub(crate) fn place(&self, blocks: u32, reserve: u32) -> Option<u32> {
-        let free = self.free_run_blocks();
-        let to_end = self.capacity() - self.position;
-        if blocks <= to_end {
-            (free >= blocks + reserve).then_some(self.position)
-        } else {
-            (free >= to_end + blocks + reserve).then_some(0)
+        let (capacity, free) = (self.capacity(), self.free_run_blocks());
+        // Where a recovery looks for it, and the blocks that are left out up to there.
+        let (mut from, mut passed) = (self.position, 0);
+        let mut at = from;
+        loop {
+            let is_too_far = at - from > self.gap_blocks_max;
+            if is_too_far || blocks > capacity - at {
+                if passed > 0 {
+                    return None;
+                }
+                (from, at, passed) = (0, 0, capacity - self.position);
+                continue;
+            }
+            let needed = [passed, at - from, blocks, reserve].map(u64::from).iter().sum::<u64>();
+            if u64::from(free) < needed {
+                return None;
+            }
+            match self.bad.end_of_one_in(at, blocks) {
+                None => return Some(at),
+                Some(end) => at = end,
+            }
         }
+    }
+
+    /// A record of `blocks` could not be written at `position`: the next one goes behind that place.
+    pub(super) fn note_bad(&mut self, position: u32, blocks: u32, now: Nanos) {
+        self.bad.note(position, blocks, self.capacity(), now);
+    }
+
+    /// Bad places that rested long enough may be tried again; says whether there are any.
+    pub(super) fn end_rests_of_places(&mut self, now: Nanos) -> bool {
+        self.bad.end_rests(now);
+        !self.bad.is_empty()
+    }
+
+    /// What did not take a record is tried again.
+    pub(super) fn forget_bad_places(&mut self) {
+        self.bad = BadPlaces::default();
     }
 
     /// Notes that a record of `blocks` now stands at `position` (as [`Ring::place`] said).
     pub(crate) fn advance(&mut self, position: u32, blocks: u32) {
-        // From where a recovery begins to scan, also if the record did not fit there and went to the start: a
-        // later record at that place would be taken for the first.
+        // From where a recovery begins to scan, also if the record did not fit there and went to the start, or
+        // behind a bad place: a later record at that place would be taken for the first.
         let from = if is_made(Mistake::WrapTailReused) { position } else { self.position };
         self.protected_from.get_or_insert(from);
         self.next_protected_from.get_or_insert(from);
+        self.bad.is_well(position, blocks);
         self.previous_position = position;
         self.passed_at = None;
         let blocks = blocks - u32::from(is_made(Mistake::RingOffByOne) && blocks > 1);
@@ -219,7 +268,9 @@ impl Ring {
 
     /// Whether nothing in the log is needed by the map or by a recovery.
     pub(crate) fn is_unused(&self) -> bool {
-        self.live_sectors_total == 0 && self.protected_from.is_none() && !self.quarantined
+        let holds_something = self.live_sectors_total > 0 || self.protected_from.is_some();
+        // What is known of it would be forgotten with it.
+        !holds_something && !self.quarantined && self.bad.is_empty()
     }
 
     /// Blocks that cannot be written now.
@@ -317,5 +368,46 @@ mod tests {
         let mut ring = ring(64);
         ring.advance(0, 64);
         assert_eq!((ring.position, ring.place(1, 0)), (0, None));
+    }
+
+    #[test]
+    fn a_record_goes_behind_a_bad_place_and_what_is_left_out_stays_protected_with_it() {
+        let mut ring = ring(640).with_gaps(100);
+        ring.advance(0, 10);
+        ring.snapshot_begins();
+        ring.snapshot_committed();
+        ring.note_bad(10, 5, Nanos::ZERO);
+        assert_eq!((ring.place(5, 0), ring.place(5, 630)), (Some(15), Some(15)));
+        assert_eq!(ring.place(5, 631), None, "five blocks more are gone then");
+        ring.advance(15, 5);
+        assert_eq!((ring.free_run_blocks(), ring.place(1, 0)), (630, Some(20)));
+    }
+
+    #[test]
+    fn a_gap_is_no_longer_than_a_recovery_looks() {
+        let mut ring = ring(640).with_gaps(100);
+        ring.advance(0, 10);
+        ring.snapshot_begins();
+        ring.snapshot_committed();
+        ring.note_bad(20, 85, Nanos::ZERO);
+        assert_eq!(ring.place(11, 0), Some(105), "10 blocks before it and 85 of its own");
+        ring.note_bad(105, 6, Nanos::ZERO);
+        assert_eq!(ring.place(11, 0), None, "it would go to the start, where there is no room");
+        assert_eq!(ring.place(10, 0), Some(10));
+        assert_eq!(ring.place(1, 0), Some(10));
+    }
+
+    #[test]
+    fn a_bad_end_of_the_log_and_a_bad_start_are_left_out_together() {
+        let mut ring = ring(640).with_gaps(100);
+        ring.advance(0, 630);
+        ring.snapshot_begins();
+        ring.snapshot_committed();
+        ring.note_bad(630, 10, Nanos::ZERO);
+        ring.note_bad(0, 3, Nanos::ZERO);
+        assert_eq!(ring.place(4, 0), Some(3));
+        assert_eq!((ring.place(4, 623), ring.place(4, 624)), (Some(3), None));
+        ring.forget_bad_places();
+        assert_eq!(ring.place(4, 0), Some(630), "it is tried again");
     }
 }

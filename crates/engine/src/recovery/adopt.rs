@@ -20,8 +20,8 @@ pub(crate) struct Recovered {
     pub(super) snapshot: (u64, u64, bool),
     /// Its header, if only one of the two places holds it.
     pub(super) lone: Option<LoneHeader>,
-    /// Device bytes where remains of records begin that must not become whole.
-    pub(super) torn: BTreeSet<u64>,
+    /// Device bytes where remains of records begin that must not become whole, and the newest sequence they claim.
+    pub(super) torn: (BTreeSet<u64>, u64),
     /// What a rebuild found; such a volume is not written to before its owner has decided.
     pub(super) rebuilt: Option<Box<super::Rebuilt>>,
     pub(super) found: RecoveredState,
@@ -119,13 +119,17 @@ fn torn_records(
     replay: &Replay,
     log_block_bytes: u64,
     remains: impl Iterator<Item = Remains>,
-) -> BTreeSet<u64> {
+) -> (BTreeSet<u64>, u64) {
     let newest = replay.sequence_done;
     let floor = newest - u64::from(is_made(Mistake::TornClearedOverNewest) && newest > 0);
-    let newer = remains.filter(|remains| remains.sequence > floor);
-    let mut offsets: BTreeSet<u64> = newer.map(|remains| remains.offset).collect();
-    if offsets.is_empty() || is_made(Mistake::TornRecordLeft) {
-        return BTreeSet::new();
+    let newer: Vec<Remains> = remains.filter(|remains| remains.sequence > floor).collect();
+    let sequence = newer.iter().map(|remains| remains.sequence).max().unwrap_or(0);
+    let mut offsets: BTreeSet<u64> = newer.iter().map(|remains| remains.offset).collect();
+    if is_made(Mistake::TornRecordLeft) {
+        offsets.clear();
+    }
+    if offsets.is_empty() {
+        return (offsets, 0);
     }
     for entry in &replay.map {
         if let Place::Log { chunk_sector, chunk_len, .. } = entry.place
@@ -134,7 +138,7 @@ fn torn_records(
             keep_off(&mut offsets, log_block_bytes, chunk_sector, u64::from(chunk_len));
         }
     }
-    offsets
+    (offsets, sequence)
 }
 
 impl Engine {
@@ -176,7 +180,8 @@ impl Engine {
         self.commit.last_log = replay.last_log;
         self.commit.echo = replay.echo;
         self.commit.bytes_since_snapshot = replay.bytes_since_snapshot;
-        self.commit.torn.note(torn);
+        let (offsets, claimed) = torn;
+        self.commit.torn.note(offsets, claimed);
         let (number, sequence, clean) = snapshot;
         self.snapshotter.recovered(number, sequence, clean);
         self.note_lone_header(lone);

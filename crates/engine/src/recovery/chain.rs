@@ -83,9 +83,13 @@ pub(super) fn by_sequence(found: Vec<Found>) -> (BTreeMap<u64, Found>, u64) {
             newest = newest.max(sequence);
         }
         // The same sequence twice: a record that was written again elsewhere after an error, or
-        // one that was torn before an earlier crash. A sound one wins.
-        let known_sound = by_sequence.get(&sequence).is_some_and(Found::is_sound);
-        if !known_sound {
+        // one that was torn before an earlier crash. A sound one wins; in one log the last of them, as
+        // the places before it failed.
+        let known = by_sequence.get(&sequence).filter(|known| known.is_sound());
+        let is_better = known.is_none_or(|known| {
+            record.is_sound() && known.header.log_index == record.header.log_index
+        });
+        if is_better {
             by_sequence.insert(sequence, record);
         }
     }

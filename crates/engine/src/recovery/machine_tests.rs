@@ -83,7 +83,7 @@ fn an_empty_volume_opens_with_what_four_headers_say() {
     assert_eq!(recovered.snapshot, (4, 5, true));
     assert_eq!((recovered.replay.sequence_done, recovered.replay.map.len()), (5, 0));
     assert_eq!(recovered.found.read_bytes, 4 * SNAPSHOT_HEADER_BYTES);
-    assert!(recovered.torn.is_empty() && recovered.lone.is_none() && recovered.rebuilt.is_none());
+    assert!(recovered.torn.0.is_empty() && recovered.lone.is_none() && recovered.rebuilt.is_none());
 }
 
 #[test]

@@ -34,6 +34,7 @@ mod sweep;
 
 pub(crate) use adopt::Recovered;
 pub use rebuild::{Doubt, Rebuilt};
+pub(crate) use scan::GAP_BYTES_MAX;
 
 use crate::config::{JournalPlace, Setup};
 use crate::map::Map;

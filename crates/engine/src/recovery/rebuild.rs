@@ -271,7 +271,7 @@ impl Recovery {
             replay,
             snapshot: (number, 0, false),
             lone: None,
-            torn: BTreeSet::new(),
+            torn: (BTreeSet::new(), 0),
             rebuilt: Some(rebuilt),
             found: std::mem::take(&mut self.result),
         };

@@ -2,11 +2,14 @@
 //!
 //! A record counts if it says that it belongs exactly there (volume, log, generation, position), is
 //! newer than everything before it in this log, and its checksums hold. After the last one the scan
-//! looks ahead as far as one record can reach: if a newer sound record stands there, what is
-//! between was complete once and is damaged now; if not, it is a torn write that nobody was
-//! promised. It does so where the last one ended and at the start of the log, where the next one is
-//! if it did not fit any more. That is how torn is told from corrupt inside one log; gaps between
-//! logs are the chain's business.
+//! looks ahead as far as one record can reach: if a newer sound record stands there, it says whether
+//! there is one between them. If so, that was complete once and is damaged now; if not, the place
+//! between did not take a record, and was left out. If nothing newer stands there, it is a torn write
+//! that nobody was promised. It does so where the last one ended and at the start of the log, where the
+//! next one is if it did not fit any more. That is how torn is told from corrupt inside one log; gaps
+//! between logs are the chain's business.
+//!
+//! A record that was written again behind the place where it failed may stand in both.
 
 use super::bounds::{record_past_volume, sequence_fits};
 use crate::RECORD_BYTES_MAX;
@@ -15,12 +18,22 @@ use nearhead_disk::{Buffer, BufferMut};
 use nearhead_format::Layout;
 use nearhead_format::crc::chunk_crc;
 use nearhead_format::record::{
-    Claim, HEADER_BYTES_MAX, Peek, RECORD_MAGIC, RecordHeader, RecordIdentity, peek,
+    CLAIMS_MAX, Claim, ECHO_MAX, HEADER_BYTES_MAX, HEADER_FIXED_BYTES, INVALIDATIONS_MAX,
+    ITEM_BYTES, NO_POSITION, Peek, RECORD_MAGIC, RecordHeader, RecordIdentity, WRITES_MAX, peek,
 };
 use nearhead_planted::{Mistake, is_made};
 
-/// No record is longer than this, in bytes.
+/// No record is longer than this, in bytes, and none is looked for further away from where it could be.
 pub(super) const REACH_BYTES: u64 = RECORD_BYTES_MAX as u64 + HEADER_BYTES_MAX as u64 + 4096;
+
+/// The longest header that a record can have.
+const HEADER_BYTES_LONGEST: u64 = (HEADER_FIXED_BYTES
+    + ITEM_BYTES * (WRITES_MAX + INVALIDATIONS_MAX + CLAIMS_MAX + ECHO_MAX))
+    .next_multiple_of(4096) as u64;
+
+/// The longest gap that a log may leave before a record, in bytes: a look ahead from where it begins sees all of the
+/// header behind it.
+pub(crate) const GAP_BYTES_MAX: u64 = REACH_BYTES - HEADER_BYTES_LONGEST;
 
 /// Power cuts leave one of these each in any log until a record comes that is whole; only what somebody made up
 /// holds more.
@@ -95,6 +108,8 @@ pub(super) struct LogScan {
     /// Log block where the next record is looked for.
     cursor: u32,
     newest_sequence: u64,
+    /// Whether that one was found here.
+    has_newest: bool,
     /// Whether the start of the log was looked at, or need not be: a lap passes it once.
     has_wrapped: bool,
     /// Bytes read already that a later look may want again, and the block they start at.
@@ -115,6 +130,7 @@ impl LogScan {
             claim,
             goal: Goal::Record,
             newest_sequence: floor_sequence,
+            has_newest: false,
             window: None,
             window_block: 0,
             found: Vec::new(),
@@ -240,6 +256,7 @@ impl LogScan {
             // then a record of the same sequence stands at the start of the log.
             if found.is_sound() {
                 self.newest_sequence = found.header.sequence;
+                self.has_newest = true;
             } else {
                 self.note_remains(&bytes[at..], position, context);
             }
@@ -273,7 +290,26 @@ impl LogScan {
             && peeked.log_index == self.claim.log_index
             && peeked.generation == self.claim.generation
             && peeked.position == position
-            && peeked.sequence > self.newest_sequence
+            && (peeked.sequence > self.newest_sequence || self.is_twin(peeked.sequence, position))
+    }
+
+    /// Whether the newest record may stand here once more, where the scan has not been yet, because the place where it
+    /// was found had failed. What comes next stands behind this one.
+    fn is_twin(&self, sequence: u64, position: u32) -> bool {
+        let in_lap = |position: u32| (position < self.claim.position, position);
+        sequence == self.newest_sequence
+            && self.has_newest
+            && in_lap(position) >= in_lap(self.cursor)
+    }
+
+    /// Whether the record at `position` names the one before it where the scan has passed already: then nothing ever
+    /// stood between `start` and it, nor from the last record to the end of the log if the scan went round.
+    fn leaves_a_gap(&self, newer: &RecordHeader, start: u32, position: u32) -> bool {
+        let previous = newer.previous_position;
+        let has_gone_round = self.goal == Goal::Wrapped;
+        let is_between = (start..position).contains(&previous)
+            || has_gone_round && previous != NO_POSITION && previous >= self.cursor;
+        !is_between
     }
 
     fn record_at(&self, bytes: &[u8], position: u32, context: &ScanContext) -> Option<Found> {
@@ -309,7 +345,9 @@ impl LogScan {
                      but record {} stands behind it",
                     newer.sequence
                 );
-                self.problems.push((newer.sequence, problem));
+                if !self.leaves_a_gap(&newer, start, position) {
+                    self.problems.push((newer.sequence, problem));
+                }
                 self.cursor = position;
                 return true;
             }

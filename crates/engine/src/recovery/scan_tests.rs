@@ -89,6 +89,7 @@ impl LongLog {
         let ends = self.positions[1..].iter().copied();
         let ends: Vec<u32> = ends.chain([self.context.layout.log_blocks()]).collect();
         for (number, (&position, end)) in self.positions.iter().zip(ends).enumerate() {
+            let before = self.positions[(number + count - 1) % count];
             let writes = (0..u64::from(end - position - 1)).map(|chunk| {
                 let crc = chunk_crc(chunk * 8, &[0; 4096]);
                 nearhead_format::record::WriteItem::Chunk {
@@ -102,6 +103,7 @@ impl LongLog {
                 log_index: 2,
                 generation: 3,
                 position,
+                previous_position: before,
                 sequence: ((number + count - self.first) % count) as u64 + 1,
                 writes: writes.collect(),
                 ..RecordHeader::default()
@@ -234,5 +236,88 @@ fn what_was_said_of_a_log_does_not_count_once_it_turns_out_to_begin_earlier() {
         assert_eq!(said, problems, "scanned from log block {begins}: {:?}", recovery.problems);
         assert!(recovery.found.iter().all(|found| found.header.position == earlier));
         assert!(!recovery.found.is_empty());
+    }
+}
+
+impl LongLog {
+    /// Changes the header of record `number`; its place holds it no more if that is another one now.
+    fn change(&mut self, number: usize, change: impl FnOnce(&mut RecordHeader)) {
+        let (block, from) = (self.context.block(), self.positions[number] as usize);
+        let bytes = from * block..(from + 1) * block;
+        let mut header = RecordHeader::decode(&self.bytes[bytes.clone()]).unwrap();
+        self.bytes[bytes].fill(0);
+        change(&mut header);
+        let at = header.position as usize * block;
+        header.encode_into(&mut self.bytes[at..at + block]);
+    }
+
+    fn found(scan: &LogScan) -> Vec<u32> {
+        scan.found.iter().map(|found| found.header.position).collect()
+    }
+}
+
+#[test]
+fn a_gap_before_a_record_that_names_the_one_before_it_is_no_damage() {
+    for first in [0, 500] {
+        for left_out in [100, 2] {
+            let mut log = LongLog::new(first);
+            let (position, before) = (log.positions[left_out], log.positions[left_out - 1]);
+            log.bytes[position as usize * log.context.block()..][..512].fill(0);
+            log.change(left_out + 1, |header| header.previous_position = before);
+            let scan = log.scan(|_, _| ());
+            let mut expected = log.in_order();
+            expected.retain(|other| *other != position);
+            assert_eq!(LongLog::found(&scan), expected);
+            assert_eq!(scan.problems, [], "nothing stood in the gap");
+        }
+    }
+}
+
+#[test]
+fn a_gap_at_the_end_of_the_log_and_one_at_its_start_are_no_damage() {
+    let mut log = LongLog::new(500);
+    let (block, count) = (log.context.block(), log.positions.len());
+    let last = log.positions[count - 3];
+    for lost in [count - 2, count - 1, 0, 1] {
+        log.bytes[log.positions[lost] as usize * block..][..512].fill(0);
+    }
+    log.change(2, |header| header.previous_position = last);
+    let scan = log.scan(|_, _| ());
+    assert_eq!((scan.found.len(), scan.problems.len()), (count - 4, 0));
+    // One of those that are left out stood there once.
+    for lost in [count - 2, count - 1, 0, 1] {
+        let previous = log.positions[lost];
+        log.change(2, |header| header.previous_position = previous);
+        let scan = log.scan(|_, _| ());
+        assert_eq!((scan.found.len(), scan.problems.len()), (count - 4, 1), "record {lost}");
+    }
+}
+
+/// The place of a record failed although it took the record, which so stands behind it once more.
+#[test]
+fn a_record_that_stands_in_two_places_is_found_in_both_and_what_comes_next_behind_the_second() {
+    for gap in [0, 3] {
+        let mut log = LongLog::new(0);
+        let (number, block) = (100, log.context.block());
+        let before = log.positions[number - 1];
+        let twin = log.positions[number + 1 + gap] as usize;
+        for lost in number + 1..=number + 1 + gap {
+            log.bytes[log.positions[lost] as usize * block..][..512].fill(0);
+        }
+        let position = log.positions[number] as usize;
+        let mut header = RecordHeader::decode(&log.bytes[position * block..][..block]).unwrap();
+        header.position = twin as u32;
+        // One block, so that it ends before the next record.
+        header.writes.clear();
+        header.encode_into(&mut log.bytes[twin * block..][..block]);
+        log.change(number, |first| first.writes.clear());
+        log.change(number + 2 + gap, |next| next.previous_position = twin as u32);
+        let scan = log.scan(|_, _| ());
+        let twins = scan.found.iter().filter(|found| found.header.sequence == header.sequence);
+        let twins: Vec<u32> = twins.map(|found| found.header.position).collect();
+        assert_eq!(twins, [position as u32, twin as u32], "named {before}");
+        assert_eq!(scan.found.len(), log.positions.len() - gap);
+        let damage: Vec<_> = scan.problems.iter().map(|(_, problem)| problem).collect();
+        assert!(damage.is_empty(), "{damage:?}");
     }
 }

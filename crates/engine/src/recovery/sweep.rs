@@ -107,7 +107,7 @@ impl LogSweep {
         self.at += from.min(held) as u64;
     }
 
-    /// Looks at one log block of the window; how many blocks the record has that begins there.
+    /// Looks at one log block of the window; how many blocks a whole record has that begins there.
     fn look_at(&mut self, from: usize, position: u32, context: &ScanContext) -> Option<usize> {
         let bytes = &self.window[from..];
         if !bytes.starts_with(&RECORD_MAGIC) {
@@ -126,7 +126,8 @@ impl LogSweep {
             self.remains.push(Remains { sequence: peeked.sequence, offset });
         }
         let found = found?;
-        let blocks = found.blocks as usize;
+        // A newer record may stand in the middle of one that is not whole, where a bad place was left out.
+        let blocks = if found.is_sound() { found.blocks as usize } else { 1 };
         self.found.push(found);
         Some(blocks)
     }

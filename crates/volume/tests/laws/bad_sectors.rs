@@ -19,19 +19,19 @@ const LOGGING: [&str; 5] = ["singlelog", "mlb", "mlb-256", "slsmr", "mlsmr"];
 const BLOCK_SECTORS: u64 = 8;
 
 /// What each request changes, by its number; a flush changes nothing.
-struct Asked {
-    harness: Harness,
+pub(crate) struct Asked {
+    pub(crate) harness: Harness,
     writes: BTreeMap<u64, Range<u64>>,
     random: SplitMix,
 }
 
 impl Asked {
-    fn new(options: Options, seed: u64) -> Self {
+    pub(crate) fn new(options: Options, seed: u64) -> Self {
         let random = SplitMix::new(seed);
         Self { harness: Harness::new(options), writes: BTreeMap::new(), random }
     }
 
-    fn apply(&mut self, step: &Step) {
+    pub(crate) fn apply(&mut self, step: &Step) {
         let range = match *step {
             Step::Write { start, count, .. } | Step::Zeroes { start, count, .. } => {
                 start..start + count
@@ -43,7 +43,7 @@ impl Asked {
     }
 
     /// A mixture in which much more is written than the logs hold.
-    fn work(&mut self, steps: u64) {
+    pub(crate) fn work(&mut self, steps: u64) {
         for _ in 0..steps {
             let (start, fua) = (self.random.below(480) * BLOCK_SECTORS, self.random.coin());
             let few = 1 + self.random.below(24);
@@ -62,13 +62,13 @@ impl Asked {
         self.apply(&Step::Settle);
     }
 
-    fn assert_serving(&mut self, what: &str) {
+    pub(crate) fn assert_serving(&mut self, what: &str) {
         let status = self.harness.volume().status();
         assert_eq!((status.phase, &status.failure), ("serving", &None), "{what}: {status:#?}");
     }
 
     /// With the disk in order again nothing is left of the trouble.
-    fn mend_and_check(&mut self, what: &str) {
+    pub(crate) fn mend_and_check(&mut self, what: &str) {
         self.harness.volume().disk_mut().mend();
         // What rests is not tried before that.
         self.harness.pass(Nanos::from_secs(70));

@@ -24,6 +24,7 @@ mod lost_record;
 mod no_space;
 mod offline_commands;
 mod older_slot;
+mod only_log;
 mod outrun_read;
 mod rebuild;
 mod recovery_table;

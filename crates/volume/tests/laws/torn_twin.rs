@@ -243,18 +243,26 @@ fn records_of_newest(harness: &mut Harness, image: &MemoryStore) -> Vec<(u32, u6
     newest.map(|(_, log, offset)| (log, offset)).collect()
 }
 
+/// One that cannot be overwritten stays the only one with its sequence: that is passed over.
 #[test]
-fn no_record_is_written_before_a_torn_one_is_overwritten() {
+fn no_record_gets_the_sequence_of_a_torn_one_before_that_is_overwritten() {
     for sticky in [false, true] {
         let (mut harness, _, torn) = opened_with_a_torn_record(511);
         let (kind, range) = (FaultKind::Writes, Some(torn..torn + 512));
-        let records = harness.volume().status().record_sequence;
+        let sequence = harness.volume().status().record_sequence + 1;
+        let snapshots = harness.volume().status().snapshot_number;
         harness.apply(&Step::Fail(Fault { kind, range, after: 0, sticky, has_effect: false }));
         write(&mut harness, ACKNOWLEDGED[1]);
         harness.apply(&Step::Settle);
         let status = harness.volume().status();
-        let failure = status.failure.unwrap_or_default();
-        assert_eq!(failure.contains(&format!("device byte {torn}")), sticky, "{failure:?}");
-        assert_eq!(status.record_sequence, records + u64::from(!sticky));
+        assert_eq!(status.failure, None);
+        assert_eq!(status.record_sequence, sequence + u64::from(sticky));
+        assert_eq!(status.snapshot_number, snapshots + 2 * u64::from(sticky), "one in each slot");
+        let image = harness_image(&mut harness);
+        let found = records(&mut harness, &image);
+        let with_it: Vec<u64> =
+            found.iter().filter(|(of, ..)| *of == sequence).map(|(.., at)| *at).collect();
+        assert_eq!(with_it.len(), 1);
+        assert!(!sticky || with_it == [torn]);
     }
 }

@@ -2,10 +2,10 @@
 //! having had its effect. It hashes every command it is given, so that two runs can be compared.
 
 use nearhead_disk::{
-    Command, Completion, Disk, DiskError, DiskErrorKind, Nanos, Properties, Run, Submission,
-    Ticket, Zones,
+    BufferMut, Command, Completion, Disk, DiskError, DiskErrorKind, Nanos, Payload, Properties,
+    Run, Submission, Ticket, Zones,
 };
-use nearhead_models::{CrashDisk, MemoryStore, SplitMix, UnflushedWrite};
+use nearhead_models::{CrashDisk, MemoryStore, SplitMix, Store, UnflushedWrite};
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
@@ -50,6 +50,19 @@ impl Fault {
     }
 }
 
+/// What of a write arrives that touches a bad sector.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Arrives {
+    #[default]
+    Nothing,
+    /// What stands before the first bad sector.
+    Before,
+    /// All but the bad sectors.
+    Around,
+    /// All of it: the error is a lie.
+    All,
+}
+
 /// What is wrong with the disk for as long as nobody mends it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Trouble {
@@ -59,6 +72,8 @@ pub(crate) struct Trouble {
     pub(crate) seed: u64,
     /// Writes that touch these bytes fail.
     pub(crate) bad: Vec<Range<u64>>,
+    /// What arrives of such a write.
+    pub(crate) arrives: Arrives,
     /// Writes that touch these bytes find no space.
     pub(crate) full: Vec<Range<u64>>,
     /// Nothing is answered.
@@ -134,8 +149,34 @@ impl TestDisk {
         self.trouble = trouble;
     }
 
+    /// Leaves of a write that touches bad sectors what arrives of it.
+    fn spoil(&self, command: &mut Command) {
+        let Command::Write { offset, parts, .. } = command else { return };
+        let (start, len) = (*offset, nearhead_disk::total_len(parts));
+        let mut bytes = vec![0; len];
+        let mut at = 0;
+        for part in parts.iter() {
+            part.copy_to(&mut bytes[at..at + part.len()]);
+            at += part.len();
+        }
+        let mut old = vec![0; len];
+        self.image().read(start, &mut old).unwrap();
+        let mut is_lost = false;
+        for (index, sector) in bytes.chunks_mut(512).enumerate() {
+            let from = start + index as u64 * 512;
+            let is_bad =
+                self.trouble.bad.iter().any(|bad| bad.start < from + 512 && from < bad.end);
+            is_lost = is_bad || is_lost && self.trouble.arrives == Arrives::Before;
+            if is_lost {
+                sector.copy_from_slice(&old[index * 512..(index + 1) * 512]);
+            }
+        }
+        *parts = vec![Payload::Bytes(BufferMut::copy_of(&bytes).freeze())];
+    }
+
     /// The failure that lasting trouble means for this command, if any, and whether it has its effect.
-    fn troubled(&mut self, command: &Command) -> Option<(bool, DiskErrorKind)> {
+    fn troubled(&mut self, command: &mut Command) -> Option<(bool, DiskErrorKind)> {
+        let is_write = matches!(command, Command::Write { .. });
         let (start, end) = match command {
             Command::Write { offset, parts, .. } => {
                 (*offset, *offset + nearhead_disk::total_len(parts) as u64)
@@ -152,7 +193,11 @@ impl TestDisk {
         let found = if touches(&trouble.full) {
             (false, DiskErrorKind::OutOfSpace)
         } else if touches(&trouble.bad) {
-            (false, DiskErrorKind::Io)
+            let arrives = is_write && trouble.arrives != Arrives::Nothing;
+            if arrives && trouble.arrives != Arrives::All {
+                self.spoil(command);
+            }
+            (arrives, DiskErrorKind::Io)
         } else if trouble.one_write_in > 0 && self.chance.below(trouble.one_write_in) == 0 {
             (self.chance.coin(), DiskErrorKind::Io)
         } else {
@@ -267,7 +312,7 @@ impl Disk for TestDisk {
     fn submit(&mut self, mut submission: Submission, now: Nanos) {
         self.note(&submission.command);
         let hit = self.hit(&submission.command).map(|has_effect| (has_effect, DiskErrorKind::Io));
-        match hit.or_else(|| self.troubled(&submission.command)) {
+        match hit.or_else(|| self.troubled(&mut submission.command)) {
             Some((false, kind)) => {
                 return self.failed.push_back((now + self.latency, submission.ticket, kind));
             }
