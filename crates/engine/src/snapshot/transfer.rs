@@ -68,6 +68,8 @@ impl Engine {
 
     fn snapshot_failed(&mut self, error: &DiskError) {
         self.snapshotter.in_progress = None;
+        // Those that it was to keep are in no other.
+        self.snapshotter.note_hints_changed();
         self.logs.snapshot_failed();
         if let Some(journal) = self.journal.as_mut() {
             journal.ring.snapshot_failed();

@@ -43,6 +43,23 @@ fn fail_log(harness: &mut Harness) {
     fail(harness, FaultKind::Reads, layout.log_offset(0).unwrap(), layout.log_bytes);
 }
 
+/// Hints are in snapshots alone, and this one is not in the one that failed.
+#[test]
+fn a_hint_is_kept_by_a_stop_after_a_snapshot_that_failed() {
+    let options = Options::new("nolog", AckMode::Durable);
+    let mut harness = Harness::new(options);
+    // Now a clean snapshot includes all there is.
+    harness.apply(&Step::Restart);
+    harness.apply(&Step::Hint { start: 8, count: 8, on: true });
+    fail_slots(&mut harness);
+    let now = harness.now;
+    harness.volume().start_snapshot(now);
+    harness.pass(Nanos::from_secs(1));
+    harness.volume().disk_mut().mend();
+    harness.apply(&Step::Restart);
+    assert_eq!(harness.volume().engine().hints().collect::<Vec<_>>(), [8..16]);
+}
+
 /// One after the other, each of two blocks.
 fn atomic_writes(harness: &mut Harness, numbers: Range<u64>) {
     for start in numbers.map(|number| 16 * number) {
