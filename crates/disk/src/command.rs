@@ -174,6 +174,19 @@ pub trait Disk {
         None
     }
 
+    /// Why nothing may be changed any more, if writes that were answered are lost, nobody can say which, and
+    /// [`Disk::start_over`] would help. All that is not durable is in doubt, and so is what is read.
+    fn lost_writes(&self) -> Option<&str> {
+        None
+    }
+
+    /// After [`Disk::lost_writes`], with no command outstanding: forgets whatever is not on the medium, so that what
+    /// is read from here on is what the medium has, and takes changes again, more slowly, each answered with its own
+    /// errors. It may wait for the medium. After an error all is as before.
+    fn start_over(&mut self) -> Result<(), DiskError> {
+        Ok(())
+    }
+
     /// The host has nothing more to change: the disk puts down what the next opening would have to find
     /// out otherwise. It has done so when [`Disk::has_left`]; a command that follows after all undoes it.
     fn leave(&mut self) {}
@@ -229,6 +242,14 @@ impl<D: Disk + ?Sized> Disk for Box<D> {
 
     fn trouble(&self) -> Option<String> {
         (**self).trouble()
+    }
+
+    fn lost_writes(&self) -> Option<&str> {
+        (**self).lost_writes()
+    }
+
+    fn start_over(&mut self) -> Result<(), DiskError> {
+        (**self).start_over()
     }
 
     fn leave(&mut self) {

@@ -94,7 +94,7 @@ impl Job {
             }
             Command::Write { offset, parts, durable } => {
                 let len = total_len(&parts) as u64;
-                let segments = Segments::of_parts(parts, target.memory_align_bytes);
+                let segments = Segments::of_parts(parts, target.way().memory_align_bytes);
                 ("write", offset, len, durable, Step::Write(segments))
             }
             Command::WriteZeroes { offset, len, durable } => {
@@ -151,7 +151,7 @@ impl Job {
         match &self.step {
             Step::Read(_) => Operation::Read { offset },
             Step::Write(_) | Step::WriteZeros(_) => {
-                let through = self.durable && target.write_through;
+                let through = self.durable && target.way().write_through;
                 let is_lost = is_made(Mistake::DurableFlagDropped);
                 Operation::Write { offset, through: through && !is_lost }
             }
@@ -266,7 +266,7 @@ impl Job {
                 let payload = pool.lend(buffer, (self.end - self.start) as usize);
                 Progress::Done(self.ticket.complete(Ok(payload)))
             }
-            step if self.durable && !target.write_through => {
+            step if self.durable && !target.way().write_through => {
                 if let Step::Write(mut segments) = step {
                     segments.rewind();
                     self.written = Some(segments);
@@ -359,7 +359,7 @@ fn check_transferred(bytes: usize, at: u64, end: u64, target: &Target) -> Result
     let sector = u64::from(target.properties.sector_bytes);
     if bytes == 0 || bytes as u64 > left {
         Err(format!("{bytes} bytes transferred where {left} were left; was the disk truncated?"))
-    } else if target.direct && !(bytes as u64).is_multiple_of(sector) {
+    } else if target.way().direct && !(bytes as u64).is_multiple_of(sector) {
         Err(format!(
             "{bytes} bytes transferred, no whole number of sectors of {sector}; was the disk truncated?"
         ))

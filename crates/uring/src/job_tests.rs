@@ -60,7 +60,7 @@ fn write(len: usize, durable: bool) -> Command {
 #[test]
 fn a_durable_write_is_one_call_where_write_through_is_honoured() {
     let mut target = target("through");
-    target.write_through = true;
+    target.way.write_through = true;
     let job = begun(write(4096, true), &target);
     assert_eq!(job.operation(&target), Operation::Write { offset: 8192, through: true });
     done(advance(job, Ok(4096), &target)).unwrap();
@@ -69,7 +69,7 @@ fn a_durable_write_is_one_call_where_write_through_is_honoured() {
 #[test]
 fn a_durable_write_is_not_done_before_its_sync_elsewhere() {
     let mut target = target("sync");
-    target.write_through = false;
+    target.way.write_through = false;
     let job = begun(write(4096, true), &target);
     assert_eq!(job.operation(&target), Operation::Write { offset: 8192, through: false });
     let job = again(advance(job, Ok(4096), &target));
@@ -81,7 +81,7 @@ fn a_durable_write_is_not_done_before_its_sync_elsewhere() {
 #[test]
 fn a_write_that_need_not_be_durable_costs_no_sync() {
     let mut target = target("lazy");
-    target.write_through = false;
+    target.way.write_through = false;
     let job = begun(write(4096, false), &target);
     assert_eq!(job.operation(&target), Operation::Write { offset: 8192, through: false });
     done(advance(job, Ok(4096), &target)).unwrap();
@@ -123,7 +123,7 @@ fn a_read_in_pieces_is_put_together() {
 #[test]
 fn a_transfer_of_nothing_or_too_much_or_half_a_sector_is_an_error_not_a_loop() {
     let mut target = target("nothing");
-    target.direct = true;
+    target.way.direct = true;
     for outcome in [0, 100, 8192] {
         let job = begun(Command::Read { offset: 0, len: 4096 }, &target);
         let error = done(advance(job, Ok(outcome), &target)).unwrap_err();
@@ -162,7 +162,7 @@ fn a_full_or_vanished_disk_is_told_apart() {
 fn zeroing_falls_back_from_range_to_punch_to_writing_zeros() {
     let mut target = target("zeroing");
     target.trim_by = TrimBy::Punch;
-    target.write_through = true;
+    target.way.write_through = true;
     let (offset, len) = (MIB, 5 * MIB);
     let job = begun(Command::WriteZeroes { offset, len, durable: true }, &target);
     assert_eq!(job.operation(&target), Operation::ZeroRange { offset, len });

@@ -32,6 +32,7 @@ mod mailbox;
 mod medium;
 mod options;
 mod page_cache;
+mod past_cache;
 mod pool;
 mod pread_disk;
 mod priority;
@@ -65,7 +66,7 @@ pub use shared_memory::SharedWords;
 pub use short_slices::ask_for_short_slices;
 pub use sysfs::{scheduler_of, set_scheduler_of};
 
-use nearhead_disk::{Completion, Disk, Nanos, Properties, Run, Submission};
+use nearhead_disk::{Completion, Disk, DiskError, Nanos, Properties, Run, Submission};
 use pread_disk::PreadDisk;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
@@ -165,6 +166,14 @@ impl Disk for RealDisk {
 
     fn poll(&mut self, now: Nanos) -> Option<Completion> {
         self.disk.poll(now)
+    }
+
+    fn lost_writes(&self) -> Option<&str> {
+        self.disk.lost_writes()
+    }
+
+    fn start_over(&mut self) -> Result<(), DiskError> {
+        self.disk.start_over()
     }
 
     fn wake_at(&self) -> Option<Nanos> {

@@ -6,12 +6,13 @@
 //! - **A failed sync is the last word.** If a page could not be written, the next sync says so, once, and the page
 //!   counts as clean, with bytes that are not on the disk. So syncs go one at a time, never beside each other: none
 //!   can succeed while another takes the error that concerns it. After one that failed nothing is accepted that changes
-//!   the file, until it is opened again; then the cache is emptied first, and what is read is what the disk has.
+//!   the file, until it is opened again or has left the cache (`past_cache.rs`); then what is read is what the disk has.
 //! - **A page is not changed while it may be on its way.** The device reads it from the very memory that a write would
 //!   change, so a sector could arrive that is neither old nor new. Whatever was written since the last sync may be on
 //!   its way; a write to it is made after the next.
 
 use crate::job::Operation;
+use nearhead_disk::DiskErrorKind;
 use rustix::io::Errno;
 use std::collections::HashSet;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -28,8 +29,8 @@ const SOON_SYNCED_PAGES_MAX: usize = 32;
 /// The state of a file that is written through the page cache.
 #[derive(Debug, Default)]
 pub(crate) struct PageCache {
-    /// Why nothing may be changed any more.
-    lost: OnceLock<String>,
+    /// Why nothing may be changed any more, and what the kernel said.
+    lost: OnceLock<(String, Errno)>,
     pages: Mutex<Pages>,
     /// Held while one of several threads syncs.
     turn: Mutex<()>,
@@ -110,7 +111,15 @@ impl PageCache {
 
     /// Why nothing may be changed any more, if that is so.
     pub(crate) fn lost(&self) -> Option<&str> {
-        self.lost.get().map(String::as_str)
+        self.lost.get().map(|(why, _)| why.as_str())
+    }
+
+    /// The same, if it was the medium or its space, so that another write elsewhere may well succeed: not a disk that
+    /// left or takes no writes at all.
+    pub(crate) fn lost_to_medium(&self) -> Option<&str> {
+        let (why, errno) = self.lost.get()?;
+        let kind = crate::error::kind_of(*errno);
+        matches!(kind, DiskErrorKind::Io | DiskErrorKind::OutOfSpace).then_some(why)
     }
 
     /// Whether a write there has to wait for a sync.
@@ -163,12 +172,13 @@ impl PageCache {
             Err(errno) => {
                 let found = crate::error::name_of(errno);
                 self.lost.get_or_init(|| {
-                    format!(
+                    let why = format!(
                         "{name}: expected its written pages to become durable, found {found}: the kernel may have \
                          dropped some of them, so nothing is written any more until it is opened again; what was \
                          acknowledged as durable before is durable; see the kernel log, and serve it with \
                          --page-cache=false if it comes back"
-                    )
+                    );
+                    (why, errno)
                 });
             }
         }

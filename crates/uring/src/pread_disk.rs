@@ -179,6 +179,16 @@ impl Disk for PreadDisk {
         Some(completion)
     }
 
+    fn lost_writes(&self) -> Option<&str> {
+        self.shared.target.lost_what_it_can_do_without()
+    }
+
+    fn start_over(&mut self) -> Result<(), DiskError> {
+        self.shared.target.settle_cache(self.outstanding)?;
+        self.shared.target.leave_cache();
+        Ok(())
+    }
+
     fn wake_at(&self) -> Option<Nanos> {
         (!self.ready.is_empty()).then_some(Nanos::ZERO)
     }

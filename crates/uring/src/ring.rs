@@ -87,6 +87,13 @@ impl Ring {
         })
     }
 
+    /// From now on all is read and written through `fd`. No job may be in the ring.
+    pub(crate) fn use_descriptor(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
+        let files = [fd.as_raw_fd(); 2];
+        let updated = self.io.submitter().register_files_update(0, &files)?;
+        if updated == files.len() { Ok(()) } else { Err(io::ErrorKind::Other.into()) }
+    }
+
     /// Readable for as long as an outcome waits.
     pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
         self.io.as_fd()

@@ -7,10 +7,10 @@
 use crate::error::{OpenError, OpenErrorKind};
 use crate::exclusive;
 use crate::ioctl;
-use crate::job::{Job, Operation};
 use crate::medium;
 use crate::options::OpenOptions;
-use crate::page_cache::{PageCache, changed_in_memory};
+use crate::page_cache::PageCache;
+use crate::past_cache::Way;
 use crate::probe_direct::{self, Alignment};
 use crate::probe_head;
 use crate::sysfs::BlockAttributes;
@@ -56,16 +56,16 @@ pub(crate) enum TrimBy {
 pub(crate) struct Target {
     pub(crate) fd: OwnedFd,
     /// The same file through the page cache: for reads, and for writes as well if `page_cache` is there.
-    cached: Option<OwnedFd>,
+    pub(crate) cached: Option<OwnedFd>,
     /// What is to be kept in mind where writes go through the page cache.
     pub(crate) page_cache: Option<PageCache>,
+    /// How bytes go to the disk now, and how they can go past the page cache if they do not yet.
+    pub(crate) way: Way,
+    pub(crate) way_past_cache: Option<Way>,
+    /// Whether they go that way instead.
+    pub(crate) is_past_cache: AtomicBool,
     pub(crate) properties: Properties,
     pub(crate) read_only: bool,
-    pub(crate) direct: bool,
-    /// Memory of a direct transfer starts at a multiple of this.
-    pub(crate) memory_align_bytes: usize,
-    /// Whether a durable write can be one command (FUA) rather than write and sync.
-    pub(crate) write_through: bool,
     pub(crate) trim_by: TrimBy,
     pub(crate) notes: Vec<String>,
     is_file: bool,
@@ -156,78 +156,6 @@ impl Target {
     /// The descriptor.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
-    }
-
-    /// The descriptor for everything that changes the file.
-    pub(crate) fn write_fd(&self) -> BorrowedFd<'_> {
-        let cached = self.cached.as_ref().filter(|_| self.page_cache.is_some());
-        cached.unwrap_or(&self.fd).as_fd()
-    }
-
-    /// Whether writes go through the page cache.
-    pub(crate) fn caches_writes(&self) -> bool {
-        self.page_cache.is_some()
-    }
-
-    /// Why nothing may be changed any more, if written pages were lost.
-    pub(crate) fn lost(&self) -> Option<&str> {
-        self.page_cache.as_ref()?.lost()
-    }
-
-    /// Whether this has to wait for a sync.
-    pub(crate) fn syncs_first(&self, job: &Job, operation: Operation) -> bool {
-        self.page_cache.as_ref().is_some_and(|cache| {
-            let ranges = changed_in_memory(operation, job.left_bytes());
-            ranges.into_iter().any(|(offset, len)| cache.syncs_first(offset, len))
-        })
-    }
-
-    /// It was carried out, or a part of it.
-    pub(crate) fn note_written(&self, job: &Job, operation: Operation) {
-        if let Some(cache) = &self.page_cache {
-            for (offset, len) in changed_in_memory(operation, job.left_bytes()) {
-                cache.note_written(offset, len);
-            }
-        }
-    }
-
-    /// A sync is about to be handed to the kernel; none is under way.
-    pub(crate) fn sync_begins(&self) {
-        if let Some(cache) = &self.page_cache {
-            cache.sync_begins();
-        }
-    }
-
-    /// It ended.
-    pub(crate) fn sync_ended(&self, outcome: Result<(), Errno>) {
-        if let Some(cache) = &self.page_cache {
-            cache.sync_ended(outcome, &self.properties.name);
-        }
-    }
-
-    /// What [`PageCache::sync_range`] does, where writes go through the page cache.
-    pub(crate) fn sync_range(
-        &self,
-        offset: u64,
-        len: usize,
-        write: impl FnOnce() -> Result<usize, Errno>,
-    ) -> Option<Result<(), Errno>> {
-        self.page_cache.as_ref()?.sync_range((offset, len), &self.properties.name, write)
-    }
-
-    /// Makes all completed writes durable, here and now.
-    pub(crate) fn sync(&self) -> Result<(), Errno> {
-        let call = || rustix::fs::fdatasync(self.write_fd());
-        match &self.page_cache {
-            Some(cache) => cache.sync(&self.properties.name, call),
-            None => call(),
-        }
-    }
-
-    /// The descriptor for reads. Where writes go past the page cache each takes the pages that it makes stale out
-    /// of the cache.
-    pub(crate) fn read_fd(&self) -> BorrowedFd<'_> {
-        self.cached.as_ref().unwrap_or(&self.fd).as_fd()
     }
 
     /// Whether it is a file on a device without a head: the kernel makes durable writes to it in a
@@ -376,7 +304,17 @@ fn open_file(path: &Path, shown: &str, options: &OpenOptions) -> Result<Target, 
             "{shown} is read and written through the page cache, since no head moves; --page-cache=false for past it"
         ));
     }
-    let direct = direct && !caches_writes;
+    let past_cache = Way {
+        direct,
+        memory_align_bytes: alignment.filter(|_| direct).map_or(1, Alignment::memory_bytes),
+        write_through,
+    };
+    let through_cache = Way {
+        direct: false,
+        memory_align_bytes: 1,
+        // A write that syncs by itself would take the error that concerns another.
+        write_through: false,
+    };
     Ok(Target {
         cached,
         page_cache: caches_writes.then(|| PageCache::new(write_through)),
@@ -395,10 +333,9 @@ fn open_file(path: &Path, shown: &str, options: &OpenOptions) -> Result<Target, 
         },
         fd,
         read_only: options.read_only,
-        direct,
-        memory_align_bytes: alignment.filter(|_| direct).map_or(1, Alignment::memory_bytes),
-        // A write that syncs by itself would take the error that concerns another.
-        write_through: write_through && !caches_writes,
+        way: if caches_writes { through_cache } else { past_cache },
+        way_past_cache: (caches_writes && direct).then_some(past_cache),
+        is_past_cache: AtomicBool::new(false),
         trim_by,
         notes,
         is_file: true,
@@ -488,9 +425,13 @@ fn open_device(path: &Path, shown: &str, options: &OpenOptions) -> Result<Target
         },
         fd,
         read_only: options.read_only,
-        direct: options.direct,
-        memory_align_bytes: if options.direct { sector_bytes as usize } else { 1 },
-        write_through: !caches_writes,
+        way: Way {
+            direct: options.direct,
+            memory_align_bytes: if options.direct { sector_bytes as usize } else { 1 },
+            write_through: !caches_writes,
+        },
+        way_past_cache: None,
+        is_past_cache: AtomicBool::new(false),
         trim_by: if attributes.discards() { TrimBy::Discard } else { TrimBy::Nothing },
         notes,
         is_file: false,

@@ -197,7 +197,7 @@ impl UringDisk {
         let is_made_here = self.syncs.is_for_one()
             && self.target.is_file_on_flash()
             && !self.ring.is_urgent()
-            && self.target.page_cache.as_ref().is_none_or(PageCache::is_soon_synced);
+            && self.target.page_cache().is_none_or(PageCache::is_soon_synced);
         if is_made_here {
             if let Some(job) = self.syncs.take_waiting().pop() {
                 self.alone = Alone::Kicked(job);
@@ -317,6 +317,24 @@ impl Disk for UringDisk {
             None => self.make_alone_due(),
         }
         completion
+    }
+
+    fn lost_writes(&self) -> Option<&str> {
+        self.target.lost_what_it_can_do_without()
+    }
+
+    fn start_over(&mut self) -> Result<(), DiskError> {
+        self.target.settle_cache(self.outstanding)?;
+        // Before the target says so: if it fails, nothing is changed through either of them.
+        self.ring.use_descriptor(self.target.fd()).map_err(|error| {
+            let name = &self.target.properties.name;
+            let detail = format!(
+                "{name}: expected the ring to take another descriptor of the file, found {error}; serve it again"
+            );
+            DiskError { kind: DiskErrorKind::Io, detail }
+        })?;
+        self.target.leave_cache();
+        Ok(())
     }
 
     fn wake_at(&self) -> Option<Nanos> {

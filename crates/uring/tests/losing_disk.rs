@@ -238,6 +238,64 @@ fn after_a_failed_sync_nothing_counts_as_durable_until_the_disk_is_opened_again(
     }
 }
 
+/// A file of a real file system leaves the page cache for good: what is read is what the medium has, and a sector that
+/// stays bad costs what touches it.
+#[test]
+fn after_a_failed_sync_a_file_goes_past_the_page_cache_and_names_what_fails() {
+    let scratch = Scratch::new("losing-over");
+    let Some(losing) = LosingDisk::start(&scratch, DISK_BYTES, SERVER) else { return };
+    let Some(device) = LoopDevice::attach(&losing.path(), &["--direct-io=on"]) else { return };
+    let Some(mount) = Mount::ext4(&device.path, scratch.path("ext4")) else { return };
+    for (number, engine) in (0..).zip(ENGINES) {
+        let image = mount.point.join(format!("image-{number}"));
+        create_image(&image, 4 * MIB).unwrap();
+        if !available(engine, &image) {
+            continue;
+        }
+        let (rotational, cache_writes) = (Some(false), true);
+        let options =
+            OpenOptions { rotational, cache_writes, cache_reads: true, ..options(engine) };
+        let mut disk = nearhead_uring::open(&image, &options).unwrap();
+        let old = pattern(64 << 10, number);
+        write(&mut disk, 0, &old, true);
+        assert!(disk.lost_writes().is_none());
+        let new = pattern(64 << 10, number + 100);
+        losing.spoil_where(&new[8192..8192 + 64]);
+        write(&mut disk, 0, &new, false);
+        run(&mut disk, Command::Flush).unwrap_err();
+        assert!(losing.is_spoilt(), "{engine:?}: the disk was not asked");
+        let why = disk.lost_writes().map(str::to_owned);
+        assert!(why.is_some_and(|why| why.contains("image")), "{engine:?}: it does not say so");
+        disk.start_over().unwrap_or_else(|error| panic!("{engine:?}: {error}"));
+        assert!(disk.lost_writes().is_none(), "{engine:?}");
+        let found = read(&mut disk, 0, 64 << 10);
+        let on_disk = |sector: usize| &found[sector * 512..][..512];
+        assert_eq!(on_disk(16), &old[8192..8704], "{engine:?}: the cache is believed");
+        for sector in 0..128 {
+            let range = sector * 512..(sector + 1) * 512;
+            let is_known = on_disk(sector) == &old[range.clone()] || on_disk(sector) == &new[range];
+            assert!(is_known, "{engine:?}: sector {sector} is neither old nor new");
+        }
+        // The one bad sector, again and again, and everything beside it.
+        for round in 0..3 {
+            let bytes = pattern(4096, number + 200 + round);
+            for durable in [true, false] {
+                let parts = vec![Payload::Bytes(buffer(&bytes))];
+                let command = Command::Write { offset: 8192, parts, durable };
+                run(&mut disk, command).expect_err("a bad sector was written");
+            }
+            write(&mut disk, 4096, &bytes, true);
+            write(&mut disk, 16_384, &bytes, false);
+            run(&mut disk, Command::Flush).unwrap();
+            assert!(read(&mut disk, 4096, 4096) == bytes && read(&mut disk, 16_384, 4096) == bytes);
+            assert!(disk.lost_writes().is_none(), "{engine:?}: an error that names its place");
+        }
+        drop(disk);
+        let mut disk = nearhead_uring::open(&image, &options).unwrap();
+        assert!(read(&mut disk, 4096, 4096) == pattern(4096, number + 202), "{engine:?}: lost");
+    }
+}
+
 /// The file `image` of an ext4 as the machine finds it when it starts again: a copy of the medium,
 /// mounted, which replays its journal.
 fn in_ext4_after_a_cut(scratch: &Scratch, medium: &Path) -> impl Fn(u64, usize) -> Vec<u8> {

@@ -185,6 +185,20 @@ impl<A: Disk, B: Disk> Disk for JoinedDisk<A, B> {
         self.main.trouble().or_else(|| self.map.trouble())
     }
 
+    fn lost_writes(&self) -> Option<&str> {
+        self.main.lost_writes().or_else(|| self.map.lost_writes())
+    }
+
+    fn start_over(&mut self) -> Result<(), DiskError> {
+        if self.main.lost_writes().is_some() {
+            self.main.start_over()?;
+        }
+        if self.map.lost_writes().is_some() {
+            self.map.start_over()?;
+        }
+        Ok(())
+    }
+
     fn leave(&mut self) {
         self.main.leave();
         self.map.leave();

@@ -14,7 +14,7 @@ use fuser::{
     LockOwner, OpenFlags, ReplyAttr, ReplyData, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyWrite,
     Request, Session, SessionACL, WriteFlags,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -83,6 +83,19 @@ impl LosingDisk {
         !failing(&self.medium).exists()
     }
 
+    /// The sector that is written next with these bytes at its beginning is bad from then on: neither that write nor a
+    /// later one of it succeeds, whatever it brings.
+    pub(crate) fn spoil_where(&self, beginning: &[u8]) {
+        let order = spoiling(&self.medium);
+        std::fs::write(order.with_extension("new"), beginning).unwrap();
+        std::fs::rename(order.with_extension("new"), order).unwrap();
+    }
+
+    /// Whether such a sector was written.
+    pub(crate) fn is_spoilt(&self) -> bool {
+        !spoiling(&self.medium).exists()
+    }
+
     /// What a power cut now would leave.
     pub(crate) fn medium(&self) -> &Path {
         &self.medium
@@ -102,16 +115,22 @@ fn failing(medium: &Path) -> PathBuf {
     medium.with_extension("fails")
 }
 
+/// Holds how the sector begins that is to be bad.
+fn spoiling(medium: &Path) -> PathBuf {
+    medium.with_extension("spoils")
+}
+
 /// Serves a disk if this process was started for that, until its standard input ends.
 pub(crate) fn serve_if_asked() {
     let Ok(asked) = std::env::var(VARIABLE) else { return };
     let (folder, medium) = asked.split_once('\n').unwrap();
-    let failing = failing(Path::new(medium));
+    let (failing, spoiling) = (failing(Path::new(medium)), spoiling(Path::new(medium)));
     let medium = File::options().read(true).write(true).open(medium).unwrap();
     let files = Files {
         size_bytes: medium.metadata().unwrap().len(),
-        core: Mutex::new(Core { medium, cache: BTreeMap::new() }),
+        core: Mutex::new(Core { medium, cache: BTreeMap::new(), bad: BTreeSet::new() }),
         failing,
+        spoiling,
     };
     let mut config = Config::default();
     config.acl = SessionACL::Owner;
@@ -130,12 +149,15 @@ struct Core {
     medium: File,
     /// What a power cut loses, by sector.
     cache: BTreeMap<u64, [u8; SECTOR]>,
+    /// Sectors that cannot be written.
+    bad: BTreeSet<u64>,
 }
 
 struct Files {
     size_bytes: u64,
     core: Mutex<Core>,
     failing: PathBuf,
+    spoiling: PathBuf,
 }
 
 impl Core {
@@ -144,6 +166,19 @@ impl Core {
         for (number, sector) in bytes.chunks_exact(SECTOR).enumerate() {
             self.cache.insert(offset / SECTOR as u64 + number as u64, sector.try_into().unwrap());
         }
+    }
+
+    /// Whether a write of `bytes` there fails; nothing of it is written then.
+    fn is_refused(&mut self, offset: u64, bytes: &[u8], spoiling: &Path) -> bool {
+        let sectors = (offset / SECTOR as u64..).zip(bytes.chunks(SECTOR));
+        if let Ok(beginning) = std::fs::read(spoiling) {
+            let spoilt = sectors.clone().find(|(_, sector)| sector.starts_with(&beginning));
+            if let Some((sector, _)) = spoilt {
+                self.bad.insert(sector);
+                std::fs::remove_file(spoiling).unwrap();
+            }
+        }
+        sectors.map(|(sector, _)| sector).any(|sector| self.bad.contains(&sector))
     }
 
     fn get(&self, offset: u64, len: usize) -> Vec<u8> {
@@ -237,7 +272,11 @@ impl Filesystem for Files {
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        self.core.lock().unwrap().put(offset, data);
+        let mut core = self.core.lock().unwrap();
+        if core.is_refused(offset, data, &self.spoiling) {
+            return reply.error(Errno::EIO);
+        }
+        core.put(offset, data);
         reply.written(data.len() as u32);
     }
 
