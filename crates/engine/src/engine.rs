@@ -189,7 +189,7 @@ impl Engine {
         }
     }
 
-    fn set_now(&mut self, now: Nanos) {
+    pub(crate) fn set_now(&mut self, now: Nanos) {
         self.now = now;
         self.dispatcher.set_now(now);
     }

@@ -9,7 +9,7 @@ use crate::engine::{Active, Body, Engine, Phase};
 use crate::request::{ErrorKind, RequestError};
 use crate::sectors::BLOCK_SECTORS;
 use crate::stage::StagedBlock;
-use nearhead_disk::{DiskError, DiskErrorKind};
+use nearhead_disk::{DiskError, DiskErrorKind, Nanos};
 use std::collections::VecDeque;
 use std::ops::Range;
 
@@ -40,6 +40,17 @@ fn is_refused_with(body: &Body, blocks: &[u64]) -> bool {
 }
 
 impl Engine {
+    /// The disk lost what nobody can name: a failure that whoever drives the engine knows of and the engine does not.
+    pub fn give_up(&mut self, reason: &str, now: Nanos) {
+        self.set_now(now);
+        self.fail(reason.to_owned());
+    }
+
+    /// Whether no command is outstanding, nor waits to be sent.
+    pub fn is_quiet(&self) -> bool {
+        self.dispatcher.len() == 0
+    }
+
     /// Everybody who waits for a record, a flush or for room gets `error`; who comes later waits anew.
     pub(crate) fn refuse_all(&mut self, error: &RequestError) {
         for waiter in std::mem::take(&mut self.commit.durable_waiters) {

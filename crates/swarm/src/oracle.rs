@@ -153,6 +153,16 @@ impl Oracle {
         }
     }
 
+    /// The volume lost what was not durable, and says so: all of it may be old or new, and no later flush covers it.
+    pub fn lost(&mut self) {
+        self.epoch += 1;
+        self.acknowledged.clear();
+        self.flushes.clear();
+        for change in self.sectors.values_mut().flat_map(|state| &mut state.since) {
+            change.acknowledged = false;
+        }
+    }
+
     /// A read was answered.
     pub fn check_read(&self, id: u64, read: &Read, versions: &[u64]) -> Result<(), String> {
         if versions.len() != read.allowed.len() {

@@ -77,6 +77,12 @@ pub trait Service {
         vec![Extent { len, hole: false, zero: false }]
     }
 
+    /// How often it has lost what was answered and not flushed, and goes on all the same. Whoever serves clients answers
+    /// the next flush of each with an error after that, once: nobody else knows who relied on what.
+    fn losses(&self) -> u64 {
+        0
+    }
+
     /// Asks for a graceful stop: new requests are refused, what waits is made durable.
     fn begin_shutdown(&mut self, now: Nanos);
 

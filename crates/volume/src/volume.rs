@@ -10,7 +10,7 @@ use crate::service::{Extent, Service, ServiceInfo};
 use crate::sync_io::{self, SyncIo};
 use nearhead_disk::{Disk, Nanos, Zones};
 use nearhead_engine::{
-    Config, DiskEvent, Engine, REQUEST_BYTES_MAX, Reply, Request, Setup, Status,
+    BlanksFound, Config, DiskEvent, Engine, REQUEST_BYTES_MAX, Reply, Request, Setup, Status,
 };
 use nearhead_format::{Layout, Superblock};
 use std::ops::Range;
@@ -22,6 +22,41 @@ use std::time::Instant;
 fn bands_of(layout: &Layout, zones: Option<&Zones>) -> Option<Zones> {
     let data = layout.data_offset..layout.data_offset + layout.client_bytes();
     zones.filter(|_| layout.logs_are_apart()).and_then(|zones| zones.part(data).ok())
+}
+
+fn setup<D: Disk>(
+    disk: &D,
+    superblock: &Superblock,
+    map: Option<MapPlace>,
+    blanks: Option<BlanksFound>,
+    configure: impl FnOnce(&Superblock, &mut Config),
+) -> Setup {
+    let mut config = crate::presets::default_config(superblock, disk.properties(), disk.width());
+    configure(superblock, &mut config);
+    Setup {
+        config,
+        layout: map.map_or(superblock.layout, |map| map.apply(superblock.layout)),
+        journal: map.map(|map| map.journal),
+        blanks,
+        volume_id: superblock.volume_id,
+        properties: disk.properties().clone(),
+        bands: bands_of(&superblock.layout, disk.zones()),
+    }
+}
+
+/// By which time a volume is opened again.
+#[derive(Clone, Copy, Debug)]
+pub enum Clock {
+    /// That of the machine, counted from `start`.
+    Real {
+        /// The instant of `Nanos::ZERO`.
+        start: Instant,
+    },
+    /// That of a model, at `now`.
+    Virtual {
+        /// When.
+        now: Nanos,
+    },
 }
 
 /// A volume being served.
@@ -99,20 +134,47 @@ impl<D: Disk> Volume<D> {
     ) -> Self {
         let Found { superblock, to_repair: mut findings } = found;
         findings.extend(blanks.findings);
-        let mut config =
-            crate::presets::default_config(&superblock, disk.properties(), disk.width());
-        configure(&superblock, &mut config);
-        let setup = Setup {
-            config,
-            layout: map.map_or(superblock.layout, |map| map.apply(superblock.layout)),
-            journal: map.map(|map| map.journal),
-            blanks: blanks.found,
-            volume_id: superblock.volume_id,
-            properties: disk.properties().clone(),
-            bands: bands_of(&superblock.layout, disk.zones()),
-        };
+        let setup = setup(&disk, &superblock, map, blanks.found, configure);
         let engine = if empty { Engine::start_empty(setup) } else { Engine::open(setup) };
         Self { engine, disk, superblock, findings, has_ended: false }
+    }
+
+    /// Everybody who waits is told why, and nothing more is begun. Reads go on.
+    pub fn give_up(&mut self, reason: &str, now: Nanos) {
+        self.engine.give_up(reason, now);
+    }
+
+    /// Whether no command is outstanding.
+    pub fn is_quiet(&self) -> bool {
+        self.engine.is_quiet()
+    }
+
+    /// Opens the volume again on its disk, which starts over: as if it had been closed without making anything durable.
+    /// Requests that are not answered are forgotten. It must be quiet; after an error all is as before.
+    pub fn open_again(
+        &mut self,
+        clock: Clock,
+        configure: impl FnOnce(&Superblock, &mut Config),
+    ) -> Result<(), OpenError> {
+        self.disk.start_over().map_err(OpenError::Disk)?;
+        let mut io = match clock {
+            Clock::Real { start } => SyncIo::in_real_time(&mut self.disk, start),
+            Clock::Virtual { now } => SyncIo::in_virtual_time(&mut self.disk, now),
+        };
+        let Found { superblock, to_repair: mut findings } = find_superblock(&mut io)?;
+        if superblock.volume_id != self.superblock.volume_id {
+            let device = self.disk.properties().name.clone();
+            let problem = "expected the volume that was served, found another one".to_owned();
+            return Err(OpenError::Recovery { device, problem });
+        }
+        let map = map_device::find(&mut io, &superblock)?;
+        let blanks = blanks::load(&mut io, &superblock);
+        findings.extend(blanks.findings);
+        let setup = setup(&self.disk, &superblock, map, blanks.found, configure);
+        self.engine = Engine::open(setup);
+        self.superblock = superblock;
+        self.findings = findings;
+        Ok(())
     }
 
     /// Waits in real time until recovery is done; an error says why it could not be.
@@ -153,7 +215,7 @@ impl<D: Disk> Volume<D> {
         }
     }
 
-    fn check_open(&self) -> Result<(), OpenError> {
+    pub(crate) fn check_open(&self) -> Result<(), OpenError> {
         match self.engine.failure() {
             Some(problem) if self.engine.is_stopped() => Err(OpenError::Recovery {
                 device: self.disk.properties().name.clone(),

@@ -134,6 +134,19 @@ impl VolatileCache {
         self.settle(|write| covered.contains(&write.serial));
     }
 
+    /// Of what is not safe only the sectors are left for which `keep(index in unflushed(), sector of that write)`. They are
+    /// no safer than before, and the others never come back.
+    pub(crate) fn lose(&mut self, keep: &dyn Fn(usize, usize) -> bool) {
+        for (index, write) in self.unflushed.iter_mut().enumerate() {
+            let sectors = (write.len() / self.sector_bytes) as usize;
+            write.superseded.resize(sectors, false);
+            for (sector, superseded) in write.superseded.iter_mut().enumerate() {
+                *superseded |= !keep(index, sector);
+            }
+        }
+        self.changes += 1;
+    }
+
     /// The unflushed writes chosen by `settles` are safe from now on.
     fn settle(&mut self, settles: impl Fn(&UnflushedWrite) -> bool) {
         let before = self.unflushed.len();

@@ -125,6 +125,25 @@ impl CrashDisk {
         self.abandon_commands();
     }
 
+    /// Of what is not safe a random part is lost now, without a power cut and without the rest becoming safe: pages that a
+    /// file system could not write, and dropped. Sectors in `never` are lost in any case.
+    pub fn lose(&mut self, random: &mut SplitMix, never: &dyn Fn(u64) -> bool) {
+        let sector_bytes = u64::from(self.properties.sector_bytes);
+        let first: Vec<u64> =
+            self.cache.unflushed().iter().map(|write| write.offset / sector_bytes).collect();
+        let fates: Vec<(u64, SplitMix)> =
+            first.iter().map(|_| (random.below(3), SplitMix::new(random.next_u64()))).collect();
+        self.cache.lose(&|index, sector| {
+            let (fate, scattered) = &fates[index];
+            let survives = match fate {
+                0 => true,
+                1 => false,
+                _ => scattered.clone().nth_coin(sector as u64),
+            };
+            survives && !never((first[index] + sector as u64) * sector_bytes)
+        });
+    }
+
     /// Takes the command in; says what its completion carries and settles.
     fn take(&mut self, command: Command) -> Result<(Payload, Settles), DiskError> {
         check(&self.properties, &command)?;

@@ -62,6 +62,29 @@ fn a_write_is_unsafe_until_a_flush_that_covers_it_was_answered() {
 }
 
 #[test]
+fn what_was_lost_never_comes_back_and_the_rest_is_no_safer() {
+    for seed in 0..50 {
+        let mut host = Host::new();
+        host.write(0, 1, 1, true);
+        host.poll();
+        host.write(0, 2, 8, false);
+        host.write(8192, 3, 1, false);
+        host.poll();
+        host.poll();
+        host.disk.lose(&mut SplitMix::new(seed), &|offset| offset == 8192);
+        assert!(outcomes(&host.disk).contains(&1), "what was left of it became safe");
+        host.submit(Command::Read { offset: 0, len: 512 });
+        let mut found = [0; 512];
+        host.poll().copy_to(&mut found);
+        host.submit(Command::Flush);
+        host.poll();
+        assert_eq!(outcomes(&host.disk), [found[0]], "a flush keeps what was left");
+        let image = host.disk.image_with(u64::MAX);
+        assert_eq!(byte(&image, 8192), 0, "the sector that is never written");
+    }
+}
+
+#[test]
 fn a_flush_does_not_cover_what_was_not_complete_when_it_was_submitted() {
     let mut host = Host::new();
     host.write(0, 1, 1, false);

@@ -1,0 +1,59 @@
+//! What people are told of writes that a disk lost, and of the volume that was opened again for it. It decides nothing.
+
+use nearhead_disk::Nanos;
+use std::fmt;
+
+/// What people are to be told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LossEvent {
+    /// Writes were lost, and the volume is being opened again.
+    Lost {
+        /// What the disk said.
+        why: String,
+    },
+    /// It is open.
+    Opened {
+        /// Requests that were answered with an error.
+        refused: u64,
+        /// Records that recovery replayed.
+        records: u64,
+        /// How long nobody was served.
+        took: Nanos,
+    },
+    /// It is not opened again, and failed.
+    NotOpened {
+        /// Why.
+        problem: String,
+    },
+}
+
+impl fmt::Display for LossEvent {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Lost { why } => write!(
+                formatter,
+                "writes were lost: {why}; the volume is opened again now, past the page cache. Requests under way get an \
+                 error, and so does the next flush of each client: what was not flushed may be old"
+            ),
+            Self::Opened { refused, records, took } => write!(
+                formatter,
+                "the volume is open again after {:.0} ms, recovered {records} records, answered {refused} requests with an \
+                 error; what was acknowledged as durable is there. It is slower until `serve` is started again, and a bad \
+                 sector costs what touches it",
+                took.as_secs_f64() * 1e3
+            ),
+            Self::NotOpened { problem } => {
+                write!(formatter, "the volume is not opened again: {problem}")
+            }
+        }
+    }
+}
+
+/// What was lost so far.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LossReport {
+    /// How often.
+    pub count: u64,
+    /// What the disk said the last time, and when.
+    pub last: Option<(String, Nanos)>,
+}

@@ -1,0 +1,211 @@
+//! A file written through a page cache, as far as a volume can tell: until a sync fails, nobody says where.
+//!
+//! In the cache every write is answered at once, and reads find it. A sync that fails, by order or because a sector was
+//! written that is bad, is the last: no change is taken any more, and reads still show what is not on the medium. After
+//! [`Disk::start_over`] a random part of what was not safe is gone for good, the rest is as volatile as before, and a bad
+//! sector fails the write that touches it.
+
+use nearhead_disk::{
+    Command, Completion, Disk, DiskError, DiskErrorKind, Nanos, Properties, Run, Submission, Ticket,
+};
+use nearhead_models::{CrashDisk, SplitMix};
+use std::collections::VecDeque;
+use std::ops::Range;
+
+pub(crate) struct CachedFile {
+    inner: CrashDisk,
+    latency: Nanos,
+    random: SplitMix,
+    is_past_cache: bool,
+    /// It goes back to the cache when it starts over.
+    pub(crate) stays_in_cache: bool,
+    lost: Option<String>,
+    /// Syncs that still succeed before one fails.
+    pub(crate) syncs_left: Option<u64>,
+    /// Sectors that cannot be written, in bytes.
+    pub(crate) bad: Vec<Range<u64>>,
+    /// One of them was, in the cache.
+    is_spoiled: bool,
+    /// All reads fail.
+    pub(crate) reads_fail: bool,
+    /// Nothing is answered.
+    pub(crate) is_silent: bool,
+    failing: Vec<u64>,
+    failed: VecDeque<(Nanos, Ticket, DiskError)>,
+    pub(crate) starts_over: u64,
+}
+
+fn range_of(command: &Command) -> Option<Range<u64>> {
+    match command {
+        Command::Write { offset, parts, .. } => {
+            Some(*offset..*offset + nearhead_disk::total_len(parts) as u64)
+        }
+        Command::WriteZeroes { offset, len, .. } | Command::Trim { offset, len } => {
+            Some(*offset..*offset + *len)
+        }
+        Command::Read { .. } | Command::Flush => None,
+    }
+}
+
+impl CachedFile {
+    pub(crate) fn new(inner: CrashDisk, latency: Nanos, seed: u64) -> Self {
+        Self {
+            inner: inner.with_latency(latency),
+            latency,
+            random: SplitMix::new(seed),
+            is_past_cache: false,
+            stays_in_cache: false,
+            lost: None,
+            syncs_left: None,
+            bad: Vec::new(),
+            is_spoiled: false,
+            reads_fail: false,
+            is_silent: false,
+            failing: Vec::new(),
+            failed: VecDeque::new(),
+            starts_over: 0,
+        }
+    }
+
+    /// The machine starts again after a power cut, and the file is opened as ever.
+    pub(crate) fn power_cut(&mut self, random: &mut SplitMix) {
+        self.inner.power_cut(random);
+        self.failing.clear();
+        self.failed.drain(..).for_each(|(_, ticket, _)| ticket.abandon());
+        self.lost = None;
+        self.is_spoiled = false;
+        self.is_past_cache = false;
+        self.syncs_left = None;
+    }
+
+    pub(crate) fn mend(&mut self) {
+        self.bad.clear();
+        self.reads_fail = false;
+    }
+
+    fn touches_bad(&self, command: &Command) -> bool {
+        range_of(command).is_some_and(|range| {
+            self.bad.iter().any(|bad| bad.start < range.end && range.start < bad.end)
+        })
+    }
+
+    fn refuse(&mut self, ticket: Ticket, kind: DiskErrorKind, detail: &str, now: Nanos) {
+        let error = DiskError { kind, detail: detail.to_owned() };
+        self.failed.push_back((now + self.latency, ticket, error));
+    }
+
+    /// Whether a sync that begins now fails.
+    fn sync_fails(&mut self) -> bool {
+        let is_due = match &mut self.syncs_left {
+            Some(0) => {
+                self.syncs_left = None;
+                true
+            }
+            Some(left) => {
+                *left -= 1;
+                false
+            }
+            None => false,
+        };
+        if is_due || self.is_spoiled {
+            self.lost = Some("the file: a sync failed (test)".to_owned());
+        }
+        self.lost.is_some()
+    }
+
+    /// Whether the command was answered here.
+    fn submit_to_cache(&mut self, mut submission: Submission, now: Nanos) {
+        if matches!(submission.command, Command::Read { .. }) {
+            return self.inner.submit(submission, now);
+        }
+        if self.lost.is_some() {
+            return self.refuse(submission.ticket, DiskErrorKind::Gone, "lost writes", now);
+        }
+        self.is_spoiled |= self.touches_bad(&submission.command);
+        match &mut submission.command {
+            Command::Flush => {
+                if self.sync_fails() {
+                    return self.refuse(submission.ticket, DiskErrorKind::Gone, "lost writes", now);
+                }
+                // What is dirty is on the medium now, but for what comes from here on.
+            }
+            Command::Write { durable, .. } | Command::WriteZeroes { durable, .. } if *durable => {
+                if self.sync_fails() {
+                    *durable = false;
+                    self.failing.push(submission.ticket.id().0);
+                }
+            }
+            _ => {}
+        }
+        self.inner.submit(submission, now);
+    }
+}
+
+impl Disk for CachedFile {
+    fn properties(&self) -> &Properties {
+        self.inner.properties()
+    }
+
+    fn run_at(&self, offset: u64) -> Run {
+        self.inner.run_at(offset)
+    }
+
+    fn submit(&mut self, submission: Submission, now: Nanos) {
+        if self.reads_fail && matches!(submission.command, Command::Read { .. }) {
+            return self.refuse(submission.ticket, DiskErrorKind::Io, "cannot be read (test)", now);
+        }
+        if !self.is_past_cache {
+            return self.submit_to_cache(submission, now);
+        }
+        if self.touches_bad(&submission.command) {
+            return self.refuse(submission.ticket, DiskErrorKind::Io, "a bad sector (test)", now);
+        }
+        self.inner.submit(submission, now);
+    }
+
+    fn poll(&mut self, now: Nanos) -> Option<Completion> {
+        if self.is_silent {
+            return None;
+        }
+        if self.failed.front().is_some_and(|(at, ..)| *at <= now) {
+            let (_, ticket, error) = self.failed.pop_front()?;
+            return Some(ticket.complete(Err(error)));
+        }
+        let mut done = self.inner.poll(now)?;
+        if let Some(at) = self.failing.iter().position(|id| *id == done.id.0) {
+            self.failing.swap_remove(at);
+            let detail = "lost writes".to_owned();
+            done.result = Err(DiskError { kind: DiskErrorKind::Gone, detail });
+        }
+        Some(done)
+    }
+
+    fn wake_at(&self) -> Option<Nanos> {
+        let failed = self.failed.front().map(|(at, ..)| *at);
+        [self.inner.wake_at(), failed].into_iter().flatten().min().filter(|_| !self.is_silent)
+    }
+
+    fn lost_writes(&self) -> Option<&str> {
+        self.lost.as_deref()
+    }
+
+    fn start_over(&mut self) -> Result<(), DiskError> {
+        assert_eq!(self.inner.wake_at(), None, "a command is still on its way");
+        assert!(self.lost.is_some() && self.failed.is_empty() && self.failing.is_empty());
+        let bad = self.bad.clone();
+        let never =
+            |offset: u64| bad.iter().any(|bad| bad.start < offset + 512 && offset < bad.end);
+        self.inner.lose(&mut self.random, &never);
+        self.lost = None;
+        self.is_spoiled = false;
+        self.is_past_cache = !self.stays_in_cache;
+        self.starts_over += 1;
+        Ok(())
+    }
+}
+
+impl Drop for CachedFile {
+    fn drop(&mut self) {
+        self.failed.drain(..).for_each(|(_, ticket, _)| ticket.abandon());
+    }
+}
