@@ -11,6 +11,7 @@
 
 use super::byte_access::ByteAccess;
 use super::connection::Connection;
+use super::losses::{Losses, Mark};
 use super::memory::Budget;
 use super::poller::{Poller, Ready};
 use super::requests::Pending;
@@ -70,6 +71,9 @@ pub(crate) struct Clients {
     /// Something was received since the last look at those that wait for room.
     received: bool,
     pub(super) statistics: Statistics,
+    pub(super) losses: Losses,
+    /// Flushes that failed in this round: whose, and when they were asked for.
+    pub(super) failed_flushes: Vec<(u32, u64, Mark)>,
     /// What people may want to know, until the owner of the loop takes it.
     pub(super) notices: Vec<String>,
 }
@@ -94,6 +98,8 @@ impl Clients {
             submitted: false,
             received: false,
             statistics: Statistics::default(),
+            losses: Losses::default(),
+            failed_flushes: Vec::new(),
             notices: Vec::new(),
         }
     }
@@ -190,6 +196,7 @@ impl Clients {
             shaking_hands: true,
             since: now,
             progress_at: now,
+            losses_seen: self.losses.seen_by_the_next(),
         });
         self.unfinished += 1;
         if full {

@@ -39,6 +39,8 @@ pub(crate) struct Connection {
     pub(crate) since: Nanos,
     /// When it last took or gave a byte.
     pub(crate) progress_at: Nanos,
+    /// The last loss that it knows of.
+    pub(crate) losses_seen: u64,
 }
 
 impl Connection {

@@ -15,6 +15,7 @@ mod control;
 mod error;
 mod event_loop;
 mod listener;
+mod losses;
 mod memory;
 mod poller;
 mod requests;

@@ -5,6 +5,7 @@
 //! that need no service are answered at once.
 
 use super::clients::Clients;
+use super::losses::Mark;
 use super::memory::Gate;
 use crate::protocol::{ClientCommand, ClientRequest, Event, Handle, ReadAsked, tidy_extents};
 use nearhead_disk::{Buffer, Nanos, Payload};
@@ -37,6 +38,7 @@ enum Kind {
     Write(Option<Buffer>),
     /// Zeros written piece by piece: the next offset, the bytes left, FUA.
     Zeros(u64, u64, bool),
+    Flush(Mark),
     Other,
 }
 
@@ -100,7 +102,16 @@ impl Clients {
                 let fua = fua && !is_made(Mistake::WriteFuaDropped);
                 Operation::Write { offset, data: payload, fua }
             }
-            ClientCommand::Flush => Operation::Flush,
+            ClientCommand::Flush => {
+                self.losses.look_ahead(service.losses());
+                if self.losses.owes(&mut connection.losses_seen) {
+                    self.statistics.errors += 1;
+                    connection.machine.reply_error(handle, &lost());
+                    return budget.finished(Some(&mut connection.share), bytes);
+                }
+                kind = Kind::Flush(self.losses.mark());
+                Operation::Flush
+            }
             ClientCommand::Trim => {
                 let fua = fua && !is_made(Mistake::TrimFuaDropped);
                 Operation::Trim { offset, len, fua }
@@ -147,6 +158,7 @@ impl Clients {
                 self.finish(reply);
             }
         }
+        self.settle_losses(service.losses());
         self.submitted |= self.access.take_submitted();
         if let Some(id) = self.access.take_stray() {
             self.notices.push(format!("the service answered {id:?} twice"));
@@ -174,10 +186,28 @@ impl Clients {
         true
     }
 
+    /// All answers are here that were given before a loss that the service tells of now. Whose flush failed for it, with
+    /// nothing acknowledged since that flush was asked for, knows.
+    fn settle_losses(&mut self, count: u64) {
+        self.losses.look(count);
+        for (place, id, mark) in std::mem::take(&mut self.failed_flushes) {
+            let connection = self.places.get_mut(place as usize).and_then(Option::as_mut);
+            if let Some(connection) = connection.filter(|connection| connection.id == id) {
+                self.losses.flush_failed(mark, &mut connection.losses_seen);
+            }
+        }
+    }
+
     fn finish(&mut self, reply: Reply) {
         let Some(pending) = self.pending.remove_tagged(reply.id.0) else { return };
         let Pending { place, id, handle, bytes, kind } = pending;
         self.statistics.errors += u64::from(reply.result.is_err());
+        match (&reply.result, &kind) {
+            (Ok(_), Kind::Flush(mark)) => self.losses.flushed(*mark),
+            (Err(_), Kind::Flush(mark)) => self.failed_flushes.push((place, id, *mark)),
+            (Ok(_), Kind::Write(_) | Kind::Zeros(..) | Kind::Other) => self.losses.acknowledged(),
+            (_, _) => {}
+        }
         let Some((connection, budget, _)) = self
             .client_and_memory(place)
             .filter(|(connection, ..)| connection.id == id || is_made(Mistake::ReplyToSuccessor))
@@ -193,7 +223,9 @@ impl Clients {
                 connection.machine.reply_done(handle);
                 reusable = buffer;
             }
-            (Ok(_), Kind::Zeros(..) | Kind::Other) => connection.machine.reply_done(handle),
+            (Ok(_), Kind::Zeros(..) | Kind::Flush(_) | Kind::Other) => {
+                connection.machine.reply_done(handle)
+            }
         }
         let unsent = connection.machine.outbox().len();
         budget.set_unsent(&mut connection.share, unsent);
@@ -242,6 +274,14 @@ fn total_len(operation: &Operation) -> u64 {
         Operation::Write { data, .. } => data.len() as u64,
         _ => 0,
     }
+}
+
+fn lost() -> RequestError {
+    RequestError::new(
+        ErrorKind::Io,
+        "flush: expected what was written before to be durable, found that the disk lost writes meanwhile; what was not \
+         flushed before may be old: write it again",
+    )
 }
 
 fn slow_zeros() -> RequestError {
