@@ -4,6 +4,7 @@ use crate::output::counted;
 use crate::units::ByteSize;
 use nearhead_disk::Nanos;
 use nearhead_engine::{DiskErrorCounts, DiskErrorReport, Status, disk_error_name};
+use nearhead_volume::LossReport;
 use serde::{Deserialize, Serialize};
 
 /// Whether all is well, in one word, and if not why.
@@ -43,6 +44,19 @@ pub struct DiskErrorCount {
     pub count: u64,
 }
 
+/// Writes that the disk lost after it had answered them, since the daemon was started.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Losses {
+    /// How often, and so how often the volume was opened again for it.
+    pub count: u64,
+    /// Whether it is being opened again now.
+    pub is_reopening: bool,
+    /// How long ago the last time was, in seconds, if there was one.
+    pub last_age_s: Option<f64>,
+    /// What the disk said then.
+    pub last_problem: Option<String>,
+}
+
 /// The last command that failed.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LastDiskError {
@@ -78,13 +92,19 @@ impl Health {
     }
 
     /// Of a volume with this status and these errors, on a disk that may have trouble of its own.
-    pub fn of(status: &Status, errors: &DiskErrors, disk_trouble: Option<&str>) -> Self {
+    pub fn of(
+        status: &Status,
+        errors: &DiskErrors,
+        disk_trouble: Option<&str>,
+        losses: Option<&Losses>,
+    ) -> Self {
         let failure = status.failure.as_ref().map(|why| format!("no change is accepted: {why}"));
         let mut reasons: Vec<String> = failure.into_iter().collect();
         if !status.damage.is_empty() {
             reasons.push(format!("{} of damage", counted(status.damage.len() as u64, "finding")));
         }
         reasons.extend(disk_trouble.map(str::to_owned));
+        reasons.extend(losses.and_then(Losses::in_words));
         if let Some(stalled) = &errors.stalled {
             reasons.push(format!(
                 "the disk has not answered {} commands for {:.0} s",
@@ -113,6 +133,27 @@ impl Health {
             "failed" => 2,
             _ => 1,
         }
+    }
+}
+
+impl Losses {
+    /// Those of a served volume, at the time `now` of its clock.
+    pub fn of(report: &LossReport, is_reopening: bool, now: Nanos) -> Self {
+        let last = report.last.as_ref();
+        Self {
+            count: report.count,
+            is_reopening,
+            last_age_s: last.map(|(_, at)| now.since(*at).as_secs_f64()),
+            last_problem: last.map(|(why, _)| why.clone()),
+        }
+    }
+
+    /// Why somebody must look, if so.
+    fn in_words(&self) -> Option<String> {
+        let age_s = self.last_age_s?;
+        let now = if self.is_reopening { ", and is being opened again now" } else { "" };
+        let times = counted(self.count, "time");
+        Some(format!("the disk lost writes {times}, the last {age_s:.0} s ago{now}"))
     }
 }
 

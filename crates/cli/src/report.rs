@@ -1,7 +1,7 @@
 //! The state of a volume as `nearhead status` reports it, the same from a running daemon and from
 //! a volume at rest. Every number's name ends in its unit, but for plain counts.
 
-use crate::health::{DiskErrors, Health, threshold_in_words};
+use crate::health::{DiskErrors, Health, Losses, threshold_in_words};
 use crate::output::{hex, plain};
 use crate::serve::Coordination;
 use crate::units::ByteSize;
@@ -163,6 +163,9 @@ pub struct Served {
     /// What people must know about the disk, if anything: a mirror that lost a member.
     #[serde(default)]
     pub disk_trouble: Option<String>,
+    /// Writes that the disk lost, for which the volume was opened again.
+    #[serde(default)]
+    pub losses: Losses,
     /// What was found out about the disk when it was opened.
     #[serde(default)]
     pub disk_notes: Vec<String>,
@@ -210,10 +213,11 @@ impl StatusReport {
         };
         let disk_errors = DiskErrors::of(&status, now);
         let trouble = served.as_ref().and_then(|served| served.disk_trouble.as_deref());
+        let losses = served.as_ref().map(|served| &served.losses);
         Self {
             target: target.to_owned(),
             volume: VolumeFacts::of(superblock),
-            health: Health::of(&status, &disk_errors, trouble),
+            health: Health::of(&status, &disk_errors, trouble, losses),
             disk_errors,
             recovery: Recovery {
                 read_bytes: status.recovery_read_bytes,
@@ -337,7 +341,8 @@ impl StatusReport {
                 served.clients.connections_open, served.clients.requests, served.clients.errors
             ),
         );
-        for found in served.disk_notes.iter().chain(&served.disk_trouble) {
+        let lost = served.losses.last_problem.iter();
+        for found in served.disk_notes.iter().chain(&served.disk_trouble).chain(lost) {
             line("disk", found.clone());
         }
         if let Some(coordination) = &served.coordination {

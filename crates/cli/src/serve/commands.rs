@@ -7,6 +7,7 @@
 use super::metrics;
 use super::served::Served;
 use crate::control::Answer;
+use crate::health::Losses;
 use crate::report::{Clients, Served as ServedReport, StatusReport};
 use nearhead_engine::{Hint, Operation};
 use nearhead_nbd::Context;
@@ -80,6 +81,11 @@ impl Desk {
             },
             latency: context.service.latencies(),
             disk_trouble: context.service.trouble(),
+            losses: Losses::of(
+                context.service.losses(),
+                context.service.is_reopening(),
+                context.now,
+            ),
             disk_notes: self.disk_notes(context),
             coordination: context.service.coordination(),
         };
@@ -104,6 +110,10 @@ impl Desk {
 fn refusal(context: &Context<'_, Served>) -> Option<String> {
     if context.service.info().read_only {
         let problem = "the volume is served read-only: nothing can be brought home";
+        return Some(Answer::<()>::Error(problem.to_owned()).line());
+    }
+    if context.service.is_reopening() {
+        let problem = "the volume is being opened again after its disk lost writes; try again";
         return Some(Answer::<()>::Error(problem.to_owned()).line());
     }
     let failure = context.service.volume().engine().failure()?;

@@ -142,6 +142,13 @@ pub fn render(report: &StatusReport) -> String {
             "1 while a member of a mirror is missing, old or unsure",
             u64::from(served.disk_trouble.is_some()),
         );
+        metric(
+            &mut text,
+            "lost_writes_total",
+            "counter",
+            "How often the disk lost writes and the volume was opened again",
+            served.losses.count,
+        );
         served.coordination.iter().for_each(|turns| coordination(&mut text, turns));
         metric(
             &mut text,

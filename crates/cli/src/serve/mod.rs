@@ -31,9 +31,10 @@ use crate::units::{ByteSize, Span};
 use backing::Backing;
 use commands::Desk;
 use nearhead_disk::Nanos;
-use nearhead_engine::Ack;
+use nearhead_engine::{Ack, Config};
+use nearhead_format::Superblock;
 use nearhead_nbd::{Clock, Ending, Limits, Report, Server, ServerBuilder, ShutdownHandle};
-use nearhead_volume::{Service, Volume};
+use nearhead_volume::{ReopeningVolume, Service, Volume};
 use serde::Serialize;
 use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
@@ -144,10 +145,9 @@ fn open_volume(
     start: std::time::Instant,
 ) -> Result<Served, String> {
     let (mut bad, mut ack) = (None, Ack::Flush);
-    let has_no_head = !target.disk.properties().rotational;
+    let configure = configurer(args, target.disk.properties().rotational);
     let mut volume = Volume::open(target.disk, start, |superblock, config| {
-        config.lone_writes_go_home = has_no_head && !superblock.layout.logs_are_apart();
-        bad = args.configure(superblock, config).err();
+        bad = configure(superblock, config).err();
         ack = config.ack;
     })
     .map_err(|error| error.to_string())?;
@@ -158,7 +158,23 @@ fn open_volume(
     for finding in volume.status().damage {
         note(&format!("damage: {finding}"));
     }
+    let volume = ReopeningVolume::new(volume, Some(start), move |superblock, config| {
+        // It was good for the same volume when that was opened first.
+        let _ = configure(superblock, config);
+    });
     Ok(Served::new(volume, args.read_only, ack))
+}
+
+/// How volumes on this disk are configured: by what is known of the disk, and by what the user says.
+fn configurer(
+    args: &ServeArgs,
+    rotational: bool,
+) -> impl Fn(&Superblock, &mut Config) -> Result<(), String> + 'static {
+    let args = args.clone();
+    move |superblock, config| {
+        config.lone_writes_go_home = !rotational && !superblock.layout.logs_are_apart();
+        args.configure(superblock, config)
+    }
 }
 
 /// Opens every socket; a socket in use is found out before recovery.

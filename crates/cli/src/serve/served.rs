@@ -11,7 +11,7 @@ use crate::units::ByteSize;
 use nearhead_disk::{Disk, Nanos};
 use nearhead_engine::{Ack, Operation, Reply, Request, RequestId};
 use nearhead_sim::Histogram;
-use nearhead_volume::{Extent, Service, ServiceInfo, Volume};
+use nearhead_volume::{Extent, LossReport, ReopeningVolume, Service, ServiceInfo, Volume};
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::BorrowedFd;
 
@@ -27,7 +27,7 @@ enum Kind {
 
 /// A served volume.
 pub struct Served {
-    volume: Volume<Box<dyn Disk>>,
+    volume: ReopeningVolume<Box<dyn Disk>>,
     read_only: bool,
     /// Requests at the volume: bounded by what the server lets in.
     running: HashMap<u64, (Kind, Nanos)>,
@@ -47,7 +47,7 @@ pub struct Served {
 
 impl Served {
     /// Serves `volume`, which answers writes as `ack` says.
-    pub fn new(volume: Volume<Box<dyn Disk>>, read_only: bool, ack: Ack) -> Self {
+    pub fn new(volume: ReopeningVolume<Box<dyn Disk>>, read_only: bool, ack: Ack) -> Self {
         Self {
             volume,
             read_only,
@@ -69,12 +69,22 @@ impl Served {
 
     /// The volume.
     pub fn volume(&self) -> &Volume<Box<dyn Disk>> {
-        &self.volume
+        self.volume.volume()
     }
 
     /// The volume, for what is no request.
     pub fn volume_mut(&mut self) -> &mut Volume<Box<dyn Disk>> {
-        &mut self.volume
+        self.volume.volume_mut()
+    }
+
+    /// Whether the volume is being opened again, and takes requests only.
+    pub fn is_reopening(&self) -> bool {
+        self.volume.is_reopening()
+    }
+
+    /// What its disk lost so far.
+    pub fn losses(&self) -> &LossReport {
+        self.volume.loss_report()
     }
 
     /// Latencies so far.
@@ -88,6 +98,9 @@ impl Served {
 
     /// Runs a request that is answered at once (a hint), and gives its answer.
     pub fn run_own(&mut self, operation: Operation, now: Nanos) -> Result<(), String> {
+        if self.is_reopening() {
+            return Err("the volume is being opened again; try again".to_owned());
+        }
         self.volume.submit(Request { id: OWN_REQUEST, operation }, now);
         self.drive(now);
         match self.own_reply.take() {
@@ -104,15 +117,15 @@ impl Served {
 
     /// Tells the lease what the volume wants, and the volume what the lease has.
     pub(super) fn take_turns(&mut self, now: Nanos) {
-        let wants = self.volume.engine().wants_checkpoint_permit();
+        let wants = self.volume().engine().wants_checkpoint_permit();
         if let Some(is_held) = self.turns.as_mut().and_then(|turns| turns.exchange(wants)) {
-            self.volume.set_checkpoint_permit(is_held, now);
+            self.volume_mut().set_checkpoint_permit(is_held, now);
         }
     }
 
     /// How it takes turns, if it does.
     pub fn coordination(&self) -> Option<Coordination> {
-        let wants = self.volume.engine().wants_checkpoint_permit();
+        let wants = self.volume().engine().wants_checkpoint_permit();
         self.turns.as_ref().map(|turns| turns.report(wants))
     }
 
@@ -133,7 +146,7 @@ impl Served {
 
     /// What people must know about the disk, if anything.
     pub(super) fn trouble(&self) -> Option<String> {
-        self.volume.disk().trouble().or_else(|| self.backing.trouble())
+        self.volume().disk().trouble().or_else(|| self.backing.trouble())
     }
 
     /// Says what the disk did wrong since the last call; the engine bounds how often.
@@ -146,13 +159,17 @@ impl Served {
     /// Tells people how a stop goes, of disk errors, and of a failure or of trouble with the disk once.
     pub fn tell(&mut self, now: Nanos, shutdown_max: Nanos) {
         self.tell_disk_events();
+        while let Some(event) = self.volume.poll_loss_event() {
+            note(&event.to_string());
+        }
         let trouble = self.trouble();
         if trouble != self.trouble_told {
             self.trouble_told = trouble;
             note(self.trouble_told.as_deref().unwrap_or("the disk is in order again"));
         }
         if !self.failure_told
-            && let Some(failure) = self.volume.engine().failure()
+            && !self.is_reopening()
+            && let Some(failure) = self.volume.volume().engine().failure()
         {
             self.failure_told = true;
             note(&format!(
@@ -163,7 +180,7 @@ impl Served {
         let second = now.since(since).0 / 1_000_000_000;
         if second > self.told_s {
             self.told_s = second;
-            let staged = self.volume.status().staged_bytes;
+            let staged = self.volume().status().staged_bytes;
             note(&format!(
                 "stopping for {second} s of at most {:.0}: {} left to log, {} requests under way",
                 shutdown_max.as_secs_f64(),
@@ -239,10 +256,14 @@ impl Service for Served {
         self.volume.block_status(offset, len, runs_max)
     }
 
+    fn losses(&self) -> u64 {
+        Service::losses(&self.volume)
+    }
+
     fn begin_shutdown(&mut self, now: Nanos) {
         if self.stopping_since.is_none() {
             self.stopping_since = Some(now);
-            let staged = ByteSize(self.volume.status().staged_bytes);
+            let staged = ByteSize(self.volume().status().staged_bytes);
             let how = if self.info().read_only {
                 "nothing is written, as it was read-only".to_owned()
             } else {
