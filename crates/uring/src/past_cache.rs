@@ -34,6 +34,15 @@ pub(crate) struct Way {
     pub(crate) write_through: bool,
 }
 
+impl Way {
+    pub(crate) const THROUGH_CACHE: Self = Self {
+        direct: false,
+        memory_align_bytes: 1,
+        // A write that syncs by itself would take the error that concerns another.
+        write_through: false,
+    };
+}
+
 impl Target {
     /// The way that bytes go now.
     pub(crate) fn way(&self) -> &Way {

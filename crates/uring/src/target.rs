@@ -52,7 +52,6 @@ pub(crate) enum TrimBy {
 }
 
 /// An open disk.
-#[expect(clippy::struct_excessive_bools, reason = "independent facts, not the states of a machine")]
 pub(crate) struct Target {
     pub(crate) fd: OwnedFd,
     /// The same file through the page cache: for reads, and for writes as well if `page_cache` is there.
@@ -309,12 +308,6 @@ fn open_file(path: &Path, shown: &str, options: &OpenOptions) -> Result<Target, 
         memory_align_bytes: alignment.filter(|_| direct).map_or(1, Alignment::memory_bytes),
         write_through,
     };
-    let through_cache = Way {
-        direct: false,
-        memory_align_bytes: 1,
-        // A write that syncs by itself would take the error that concerns another.
-        write_through: false,
-    };
     Ok(Target {
         cached,
         page_cache: caches_writes.then(|| PageCache::new(write_through)),
@@ -333,7 +326,7 @@ fn open_file(path: &Path, shown: &str, options: &OpenOptions) -> Result<Target, 
         },
         fd,
         read_only: options.read_only,
-        way: if caches_writes { through_cache } else { past_cache },
+        way: if caches_writes { Way::THROUGH_CACHE } else { past_cache },
         way_past_cache: (caches_writes && direct).then_some(past_cache),
         is_past_cache: AtomicBool::new(false),
         trim_by,

@@ -235,23 +235,17 @@ impl<D: Disk> Service for ReopeningVolume<D> {
     }
 
     fn submit(&mut self, request: Request, now: Nanos) {
-        match self.state {
-            State::Serving => {}
-            State::Failed if self.volume.engine().is_stopped() && !self.stop_asked => {
-                let why = self.volume.engine().failure().unwrap_or("unknown").to_owned();
-                return self
-                    .refuse(request.id, &format!("the volume could not be opened again: {why}"));
-            }
-            State::Failed => {}
-            State::Emptying { .. } | State::Opening { .. } if self.held.len() < HELD_MAX => {
+        if self.is_reopening() {
+            if self.held.len() < HELD_MAX {
                 return self.held.push_back(request);
             }
-            State::Emptying { .. } | State::Opening { .. } => {
-                return self.refuse(
-                    request.id,
-                    "too many requests wait for the volume to be opened again",
-                );
-            }
+            let detail = "too many requests wait for the volume to be opened again; try again";
+            return self.refuse(request.id, detail);
+        }
+        if self.state == State::Failed && self.volume.engine().is_stopped() && !self.stop_asked {
+            let why = self.volume.engine().failure().unwrap_or("unknown");
+            let detail = format!("the volume could not be opened again: {why}; serve it again");
+            return self.refuse(request.id, &detail);
         }
         self.outstanding.insert(request.id);
         self.volume.submit(request, now);

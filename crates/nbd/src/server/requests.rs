@@ -224,7 +224,7 @@ impl Clients {
                 reusable = buffer;
             }
             (Ok(_), Kind::Zeros(..) | Kind::Flush(_) | Kind::Other) => {
-                connection.machine.reply_done(handle)
+                connection.machine.reply_done(handle);
             }
         }
         let unsent = connection.machine.outbox().len();

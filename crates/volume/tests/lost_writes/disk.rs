@@ -12,6 +12,7 @@ use nearhead_models::{CrashDisk, SplitMix};
 use std::collections::VecDeque;
 use std::ops::Range;
 
+#[expect(clippy::struct_excessive_bools, reason = "independent facts, not the states of a machine")]
 pub(crate) struct CachedFile {
     inner: CrashDisk,
     latency: Nanos,
@@ -113,7 +114,6 @@ impl CachedFile {
         self.lost.is_some()
     }
 
-    /// Whether the command was answered here.
     fn submit_to_cache(&mut self, mut submission: Submission, now: Nanos) {
         if matches!(submission.command, Command::Read { .. }) {
             return self.inner.submit(submission, now);
@@ -122,20 +122,21 @@ impl CachedFile {
             return self.refuse(submission.ticket, DiskErrorKind::Gone, "lost writes", now);
         }
         self.is_spoiled |= self.touches_bad(&submission.command);
-        match &mut submission.command {
-            Command::Flush => {
-                if self.sync_fails() {
-                    return self.refuse(submission.ticket, DiskErrorKind::Gone, "lost writes", now);
-                }
-                // What is dirty is on the medium now, but for what comes from here on.
+        let is_durable = match &submission.command {
+            Command::Write { durable, .. } | Command::WriteZeroes { durable, .. } => *durable,
+            _ => false,
+        };
+        let is_flush = matches!(submission.command, Command::Flush);
+        if (is_flush || is_durable) && self.sync_fails() {
+            if is_flush {
+                return self.refuse(submission.ticket, DiskErrorKind::Gone, "lost writes", now);
             }
-            Command::Write { durable, .. } | Command::WriteZeroes { durable, .. } if *durable => {
-                if self.sync_fails() {
-                    *durable = false;
-                    self.failing.push(submission.ticket.id().0);
-                }
+            if let Command::Write { durable, .. } | Command::WriteZeroes { durable, .. } =
+                &mut submission.command
+            {
+                *durable = false;
             }
-            _ => {}
+            self.failing.push(submission.ticket.id().0);
         }
         self.inner.submit(submission, now);
     }
