@@ -274,11 +274,12 @@ impl Engine {
         for entry in self.invalidations.entries() {
             homes.insert(entry.home_sector..entry.end_sector());
         }
-        if let Some(record) = &self.commit.in_flight {
-            for item in &record.header.writes {
-                let range = item.range();
-                homes.insert(range.start_sector..range.end_sector());
-            }
+        // One that was let go comes before all that is written from now on.
+        let in_flight = self.commit.in_flight.iter().flat_map(|record| &record.header.writes);
+        let let_go = self.commit.unused.iter().flat_map(|unused| &unused.writes);
+        for item in in_flight.chain(let_go) {
+            let range = item.range();
+            homes.insert(range.start_sector..range.end_sector());
         }
         homes
     }

@@ -116,7 +116,7 @@ pub(crate) struct Commit {
     /// It waits for space.
     pub(crate) is_short_of_space: bool,
     /// A sequence that no record has, and that both snapshots must include before the next record.
-    unused: Option<unused::Unused>,
+    pub(crate) unused: Option<unused::Unused>,
     /// What must be gone before the next record.
     pub(crate) torn: TornRecords,
     /// Sectors whose logged copies were taken back by snapshots alone. The next records say so too, so that the logs

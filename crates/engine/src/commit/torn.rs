@@ -67,7 +67,7 @@ impl Engine {
             // They stay what they are, below the sequence of any record to come.
             let sequence = torn.sequence;
             self.commit.torn = TornRecords::default();
-            return self.never_use(sequence);
+            return self.never_use(sequence, Vec::new());
         }
         if torn.failures == FAILURES_MAX {
             let offset = torn.offsets.last().copied().unwrap_or_default();

@@ -10,12 +10,15 @@
 
 use super::RecordInFlight;
 use crate::engine::Engine;
+use nearhead_format::record::WriteItem;
 
 /// A sequence that stays unused.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) struct Unused {
     /// Number of the second snapshot that includes it.
     until_snapshot: u64,
+    /// What a record with it would write, if one stands somewhere.
+    pub(crate) writes: Vec<WriteItem>,
 }
 
 impl Engine {
@@ -34,7 +37,7 @@ impl Engine {
             self.stage_again(end);
         }
         self.commit.journal_from = None;
-        self.never_use(record.header.sequence);
+        self.never_use(record.header.sequence, record.header.writes);
         None
     }
 
@@ -51,19 +54,19 @@ impl Engine {
         self.retry_blocked();
     }
 
-    /// No record gets this sequence, which would be the next one's.
-    pub(super) fn never_use(&mut self, sequence: u64) {
+    /// No record gets this sequence, which would be the next one's. `writes` is what one that has it may say.
+    pub(super) fn never_use(&mut self, sequence: u64, writes: Vec<WriteItem>) {
         self.commit.sequence_done = sequence;
         // What the next record echoes is what this one wrote: nothing.
         self.commit.echo.clear();
         let until_snapshot = self.snapshotter.next_to_begin() + 1;
-        self.commit.unused = Some(Unused { until_snapshot });
+        self.commit.unused = Some(Unused { until_snapshot, writes });
         self.snapshotter.demand();
     }
 
     /// Whether records and what goes home must wait, until both slots include a sequence that nobody uses.
     pub(super) fn passes_over_unused(&mut self) -> bool {
-        let Some(unused) = self.commit.unused else { return false };
+        let Some(unused) = &self.commit.unused else { return false };
         if self.snapshotter.number >= unused.until_snapshot {
             self.commit.unused = None;
             return false;
