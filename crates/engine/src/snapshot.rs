@@ -83,7 +83,8 @@ struct InProgress {
     attempts: u32,
     again_at: Option<Nanos>,
     /// It failed for want of space.
-    lack_of_space: Option<DiskError>,
+    /// What the newest transfer found, and when, if there was no space for it.
+    lack_of_space: Option<(Nanos, DiskError)>,
     clean: bool,
     /// Bulk, so that it comes to its end beside any other load; before that if somebody waits for the
     /// room it frees.
@@ -166,9 +167,11 @@ impl Snapshotter {
         self.in_progress.is_some() || self.demanded
     }
 
-    /// Why the one under way does not go on, if there is no space for it.
-    pub(crate) fn lack_of_space(&self) -> Option<DiskError> {
-        self.in_progress.as_ref()?.lack_of_space.clone()
+    /// Why the one under way does not go on, if there was no space for it at `since` or later. What was found before
+    /// says nothing to those who came then: there may be space by now.
+    pub(crate) fn lack_of_space(&self, since: Nanos) -> Option<DiskError> {
+        let (at, error) = self.in_progress.as_ref()?.lack_of_space.as_ref()?;
+        (*at >= since).then(|| error.clone())
     }
 
     pub(crate) fn is_short_of_space(&self) -> bool {

@@ -380,8 +380,8 @@ impl Engine {
         if self.snapshotter.is_busy() {
             self.snapshotter.hurry();
             self.checkpoint.return_releases(releases);
-            if let Some(error) = self.snapshotter.lack_of_space() {
-                return self.wait_for_space(&error);
+            if self.snapshotter.is_short_of_space() {
+                return self.wait_for_snapshots_space();
             }
             // One that fails time and again frees nothing, and it may be under way whenever a checkpoint that
             // copies nothing has just ended: then there is no other moment to go home or to give up.
@@ -408,6 +408,13 @@ impl Engine {
 
     pub(crate) fn demand_snapshot_for_room(&mut self) {
         self.demand_snapshot_or_fail("no log has room");
+    }
+
+    /// The snapshot that would help finds no space. Whoever came since it was tried last waits until it is tried again.
+    pub(super) fn wait_for_snapshots_space(&mut self) {
+        if let Some(error) = self.snapshotter.lack_of_space(self.schedule.idle_from()) {
+            self.wait_for_space(&error);
+        }
     }
 
     /// Nobody waits forever for a snapshot that a bad slot never takes; `why` there must be one.

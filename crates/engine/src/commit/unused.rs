@@ -71,8 +71,8 @@ impl Engine {
             self.commit.unused = None;
             return false;
         }
-        if let Some(error) = self.snapshotter.lack_of_space() {
-            self.wait_for_space(&error);
+        if self.snapshotter.is_short_of_space() {
+            self.wait_for_snapshots_space();
         } else if self.snapshotter.is_busy() {
             self.snapshotter.hurry();
         } else {

@@ -49,7 +49,7 @@ impl Engine {
         work.attempts += 1;
         match error.kind {
             DiskErrorKind::OutOfSpace => {
-                work.lack_of_space = Some(error.clone());
+                work.lack_of_space = Some((self.now, error.clone()));
                 work.again_at = Some(self.now + pause(work.attempts));
                 if matches!(self.phase, Phase::Draining) {
                     self.wait_for_space(&error);
