@@ -109,7 +109,7 @@ mod tests {
             bad.note(10, 2, 1000, now);
             let since = now;
             while bad.end_of_one_in(10, 2).is_some() {
-                now = now + Nanos::from_secs(1);
+                now += Nanos::from_secs(1);
                 bad.end_rests(now);
             }
             waits.push(now.since(since).0 / 1_000_000_000);

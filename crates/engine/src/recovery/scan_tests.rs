@@ -1,6 +1,7 @@
 //! The scan of one log: what it asks for, what it finds, and that it ends.
 
 use super::*;
+use nearhead_format::record::{SectorRange, WriteItem};
 use nearhead_format::{LayoutOptions, Preset};
 
 #[test]
@@ -92,11 +93,7 @@ impl LongLog {
             let before = self.positions[(number + count - 1) % count];
             let writes = (0..u64::from(end - position - 1)).map(|chunk| {
                 let crc = chunk_crc(chunk * 8, &[0; 4096]);
-                nearhead_format::record::WriteItem::Chunk {
-                    home_sector: chunk * 8,
-                    len_sectors: 8,
-                    crc,
-                }
+                WriteItem::Chunk { home_sector: chunk * 8, len_sectors: 8, crc }
             });
             let header = RecordHeader {
                 volume_id: [7; 16],
@@ -319,5 +316,37 @@ fn a_record_that_stands_in_two_places_is_found_in_both_and_what_comes_next_behin
         assert_eq!(scan.found.len(), log.positions.len() - gap);
         let damage: Vec<_> = scan.problems.iter().map(|(_, problem)| problem).collect();
         assert!(damage.is_empty(), "{damage:?}");
+    }
+}
+
+/// Whatever its header holds: all of it must be within the look ahead.
+#[test]
+fn a_record_behind_the_longest_gap_is_found() {
+    let gap_blocks = |log: &LongLog| GAP_BYTES_MAX as u32 / log.context.block() as u32;
+    for (further, found) in [(0, 2), (30, 1)] {
+        let mut log = LongLog::new(0);
+        let (before, gap_from, block) = (log.positions[0], log.positions[1], log.context.block());
+        log.bytes[gap_from as usize * block..].fill(0);
+        let range = |number| SectorRange { start_sector: number * 8, len_sectors: 1 };
+        let zeros = |number| WriteItem::Zeros { home_sector: number * 8, run_sectors: 1 };
+        let claim = |log_index| Claim { log_index, position: 0, generation: 0 };
+        let header = RecordHeader {
+            volume_id: [7; 16],
+            log_index: 2,
+            generation: 3,
+            position: gap_from + gap_blocks(&log) + further,
+            previous_position: before,
+            sequence: 2,
+            writes: (0..WRITES_MAX as u64).map(zeros).collect(),
+            invalidations: (0..INVALIDATIONS_MAX as u64).map(range).collect(),
+            claims: (0..CLAIMS_MAX as u32).map(claim).collect(),
+            echo: (0..ECHO_MAX as u64).map(range).collect(),
+            ..RecordHeader::default()
+        };
+        let from = header.position as usize * block;
+        header.encode_into(&mut log.bytes[from..from + header.encoded_bytes(block)]);
+        let scan = log.scan(|_, _| ());
+        assert_eq!(scan.found.len(), found, "{further} blocks more");
+        assert_eq!(scan.problems, []);
     }
 }

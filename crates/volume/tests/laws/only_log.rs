@@ -30,14 +30,14 @@ fn bad_places(layout: &Layout, seed: u64, random: &mut SplitMix) -> Vec<Range<u6
     let sectors = layout.log_bytes / 512;
     for start in (0..layout.log_count()).filter_map(|log| layout.log_offset(log)) {
         let mut add = |at: u64, count: u64| bad.push(start + at * 512..start + (at + count) * 512);
-        if seed % 3 == 0 {
+        if seed.is_multiple_of(3) {
             add(random.below(8), 1);
         }
         if seed % 4 < 2 {
             add(sectors - 1 - random.below(8), 1);
         }
         for _ in 0..=seed % 3 {
-            let count_max = if seed % 5 == 0 { 60 } else { 2 };
+            let count_max = if seed.is_multiple_of(5) { 60 } else { 2 };
             add(random.below(sectors - 60), 1 + random.below(count_max));
         }
     }
@@ -291,7 +291,7 @@ impl Ahead {
         let mut disk = self.options.disk_with(image).with_latency(Nanos::from_micros(100));
         disk.set_trouble(trouble.clone());
         let mut harness = Harness::resume(self.options.clone(), disk, oracle.clone());
-        if seed % 4 != 0 {
+        if !seed.is_multiple_of(4) {
             return;
         }
         let mut random = SplitMix::new(seed);
