@@ -77,6 +77,8 @@ mistakes! {
     TornClearedInPart "torn-cleared-in-part" "only one of several torn records is overwritten",
     TornClearedVolatile "torn-cleared-volatile" "a torn record is overwritten in the cache of the disk only",
     TornClearedOverLive "torn-cleared-over-live" "what looks torn is overwritten although the map points there",
+    UnusedNotAwaited "unused-not-awaited" "what follows a record that was let go does not wait for snapshots that pass over it",
+    GapTooShort "gap-too-short" "a record goes nearer behind a bad place than the one that failed there was long",
     TornClearedOverNewest "torn-cleared-over-newest" "the newest sound record is overwritten as if it were torn",
     EchoWithoutInvalidations "echo-without-invalidations" "a record does not echo what the one before took back",
     EchoForgottenByReplay "echo-forgotten-by-replay" "the first record after a start echoes nothing",

@@ -74,6 +74,7 @@ const RUNGS: [Rung; 20] = [
             "bad_sectors::",
             "no_space::",
             "alone_home::",
+            "only_log::",
         ],
     ),
     rung(

@@ -11,6 +11,7 @@
 use super::RecordInFlight;
 use crate::engine::Engine;
 use nearhead_format::record::WriteItem;
+use nearhead_planted::{Mistake, is_made};
 
 /// A sequence that stays unused.
 #[derive(Debug)]
@@ -67,7 +68,7 @@ impl Engine {
     /// Whether records and what goes home must wait, until both slots include a sequence that nobody uses.
     pub(super) fn passes_over_unused(&mut self) -> bool {
         let Some(unused) = &self.commit.unused else { return false };
-        if self.snapshotter.number >= unused.until_snapshot {
+        if self.snapshotter.number >= unused.until_snapshot || is_made(Mistake::UnusedNotAwaited) {
             self.commit.unused = None;
             return false;
         }

@@ -396,3 +396,43 @@ fn a_cut_at_any_moment_of_passing_over_bad_places_keeps_the_laws() {
     }
     assert!(images > 4000, "only {images} images");
 }
+
+/// A record that no place took is let go, and may stand whole at one of them all the same. Nothing that a client is told of
+/// follows before no recovery can take it for the newest, be it from the older snapshot because the newer one rots.
+#[test]
+fn a_record_that_was_let_go_takes_back_nothing_that_is_written_after_it() {
+    for rots in [false, true] {
+        let options = Options {
+            swap_above_pct: None,
+            watermark_pct: None,
+            is_damaged: rots,
+            ..Options::new("singlelog", AckMode::Durable)
+        };
+        let mut harness = Harness::new(options.clone());
+        harness.apply(&Step::Write { start: 0, count: 1024, fua: true });
+        harness.apply(&Step::Settle);
+        let layout = harness.volume().superblock().layout;
+        let log = layout.log_offset(0).unwrap();
+        let bad = vec![log..log + layout.log_bytes];
+        let trouble = Trouble { bad, arrives: Arrives::All, ..Trouble::default() };
+        harness.volume().disk_mut().set_trouble(trouble);
+        // The second one is large enough to be written in place, as soon as the first one is home.
+        harness.apply(&Step::Write { start: 16, count: 8, fua: true });
+        harness.apply(&Step::Write { start: 0, count: 72, fua: true });
+        while !harness.is_settled() {
+            assert!(harness.jump(), "it is answered: {:?}", harness.volume().status());
+        }
+        let status = harness.volume().status();
+        assert_eq!(status.failure, None);
+        assert!(status.record_sequence > 0, "a sequence was passed over: {status:?}");
+        let mut image = harness.volume().disk().safe_image();
+        if rots {
+            let slot = (status.snapshot_number % 2) as usize;
+            for offset in [layout.slot_offsets[slot], layout.snapshot_copy_offset(slot)] {
+                image.write(offset, &[0xee; 4096]).unwrap();
+            }
+        }
+        let disk = options.disk_with(image);
+        Harness::resume(options, disk, harness.oracle);
+    }
+}
