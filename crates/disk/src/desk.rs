@@ -6,7 +6,7 @@
 //! can be told from newer. What the queue has no room for, or the disk cannot do, is answered at
 //! the gate and never booked.
 
-use crate::limits::check;
+use crate::limits::check_command;
 use crate::{Command, Completion, DiskError, DiskErrorKind, Nanos, Payload, Properties, Ticket};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -66,7 +66,7 @@ impl<K> Desk<K> {
         command: &Command,
     ) -> Option<Ticket> {
         let depth = usize::from(properties.queue_depth_max);
-        let refused = check(properties, command).err().or_else(|| {
+        let refused = check_command(properties, command).err().or_else(|| {
             let name = &properties.name;
             (self.booked.len() >= depth).then(|| DiskError {
                 kind: DiskErrorKind::Invalid,

@@ -24,7 +24,7 @@ mod zones;
 pub use buffer::{ALIGN_BYTES, Buffer, BufferMut};
 pub use command::{Class, Command, Completion, Disk, DiskError, DiskErrorKind, Run, Submission};
 pub use desk::{Booked, Desk};
-pub use limits::check;
+pub use limits::check_command;
 pub use payload::{Payload, total_len};
 pub use pool::BufferPool;
 pub use properties::{Properties, PropertiesError};

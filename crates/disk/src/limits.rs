@@ -3,7 +3,7 @@
 use crate::{Command, DiskError, DiskErrorKind, Payload, Properties, total_len};
 
 /// Checks that `command` lies on the disk, aligned, and within its limits.
-pub fn check(properties: &Properties, command: &Command) -> Result<(), DiskError> {
+pub fn check_command(properties: &Properties, command: &Command) -> Result<(), DiskError> {
     let invalid = |problem: String| DiskError {
         kind: DiskErrorKind::Invalid,
         detail: format!("{}: {problem}", properties.name),

@@ -82,7 +82,6 @@ struct InProgress {
     /// How often that failed, and when it is sent again if it waits for that.
     attempts: u32,
     again_at: Option<Nanos>,
-    /// It failed for want of space.
     /// What the newest transfer found, and when, if there was no space for it.
     lack_of_space: Option<(Nanos, DiskError)>,
     clean: bool,

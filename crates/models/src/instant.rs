@@ -4,7 +4,7 @@
 //! It has no cache that could be lost; that it may *claim* one makes an engine send its flushes.
 
 use crate::store::Store;
-use nearhead_disk::check;
+use nearhead_disk::check_command;
 use nearhead_disk::{
     Command, Completion, Disk, DiskError, Nanos, Payload, Properties, Run, Submission,
 };
@@ -49,7 +49,7 @@ impl InstantDisk {
     }
 
     fn carry_out(&mut self, command: &Command) -> Result<Payload, DiskError> {
-        check(&self.properties, command)?;
+        check_command(&self.properties, command)?;
         match command {
             Command::Read { offset, len } => self.store.read_payload(*offset, *len as usize),
             Command::Write { offset, parts, .. } => {

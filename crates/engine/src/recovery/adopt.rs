@@ -16,15 +16,27 @@ use std::collections::BTreeSet;
 /// A volume as its disk has it.
 pub(crate) struct Recovered {
     pub(super) replay: Replay,
-    /// Of the snapshot that counts: its number, the newest record it includes, and whether it ended an orderly stop.
-    pub(super) snapshot: (u64, u64, bool),
+    /// Number of the snapshot that counts.
+    pub(super) snapshot_number: u64,
+    /// The newest record that it includes.
+    pub(super) snapshot_sequence: u64,
+    /// Whether it ended an orderly stop.
+    pub(super) is_clean: bool,
     /// Its header, if only one of the two places holds it.
     pub(super) lone: Option<LoneHeader>,
-    /// Device bytes where remains of records begin that must not become whole, and the newest sequence they claim.
-    pub(super) torn: (BTreeSet<u64>, u64),
+    pub(super) torn: Torn,
     /// What a rebuild found; such a volume is not written to before its owner has decided.
     pub(super) rebuilt: Option<Box<super::Rebuilt>>,
     pub(super) found: RecoveredState,
+}
+
+/// Remains of records that must not become whole.
+#[derive(Debug, Default)]
+pub(super) struct Torn {
+    /// Device bytes where they begin.
+    pub(super) offsets: BTreeSet<u64>,
+    /// The newest record that any of them says it is.
+    pub(super) newest_sequence: u64,
 }
 
 impl Recovery {
@@ -60,11 +72,9 @@ impl Recovery {
         let recovered = Recovered {
             torn: torn_records(&replay, u64::from(self.context.layout.log_block_bytes), remains),
             replay,
-            snapshot: (
-                header.snapshot_number,
-                header.record_sequence,
-                header.flags & FLAG_CLEAN_SHUTDOWN != 0,
-            ),
+            snapshot_number: header.snapshot_number,
+            snapshot_sequence: header.record_sequence,
+            is_clean: header.flags & FLAG_CLEAN_SHUTDOWN != 0,
             lone: self.lone_header(&header),
             rebuilt: None,
             found: std::mem::take(&mut self.result),
@@ -119,17 +129,14 @@ fn torn_records(
     replay: &Replay,
     log_block_bytes: u64,
     remains: impl Iterator<Item = Remains>,
-) -> (BTreeSet<u64>, u64) {
+) -> Torn {
     let newest = replay.sequence_done;
     let floor = newest - u64::from(is_made(Mistake::TornClearedOverNewest) && newest > 0);
     let newer: Vec<Remains> = remains.filter(|remains| remains.sequence > floor).collect();
-    let sequence = newer.iter().map(|remains| remains.sequence).max().unwrap_or(0);
+    let newest_sequence = newer.iter().map(|remains| remains.sequence).max().unwrap_or(0);
     let mut offsets: BTreeSet<u64> = newer.iter().map(|remains| remains.offset).collect();
-    if is_made(Mistake::TornRecordLeft) {
-        offsets.clear();
-    }
-    if offsets.is_empty() {
-        return (offsets, 0);
+    if offsets.is_empty() || is_made(Mistake::TornRecordLeft) {
+        return Torn::default();
     }
     for entry in &replay.map {
         if let Place::Log { chunk_sector, chunk_len, .. } = entry.place
@@ -138,7 +145,7 @@ fn torn_records(
             keep_off(&mut offsets, log_block_bytes, chunk_sector, u64::from(chunk_len));
         }
     }
-    (offsets, sequence)
+    Torn { offsets, newest_sequence }
 }
 
 impl Engine {
@@ -171,7 +178,7 @@ impl Engine {
     }
 
     fn serve(&mut self, recovered: Recovered) {
-        let Recovered { replay, snapshot, lone, torn, rebuilt, found } = recovered;
+        let Recovered { replay, lone, torn, rebuilt, found, .. } = recovered;
         self.map = replay.map;
         self.logs = replay.logs;
         self.journal = replay.journal;
@@ -180,10 +187,12 @@ impl Engine {
         self.commit.last_log = replay.last_log;
         self.commit.echo = replay.echo;
         self.commit.bytes_since_snapshot = replay.bytes_since_snapshot;
-        let (offsets, claimed) = torn;
-        self.commit.torn.note(offsets, claimed);
-        let (number, sequence, clean) = snapshot;
-        self.snapshotter.recovered(number, sequence, clean);
+        self.commit.torn.note(torn.offsets, torn.newest_sequence);
+        self.snapshotter.recovered(
+            recovered.snapshot_number,
+            recovered.snapshot_sequence,
+            recovered.is_clean,
+        );
         self.note_lone_header(lone);
         self.recovered = found;
         self.setup.config.read_only |= rebuilt.is_some();

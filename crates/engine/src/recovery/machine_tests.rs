@@ -80,10 +80,15 @@ fn an_empty_volume_opens_with_what_four_headers_say() {
     let ended = ended(Terms::default(), |offset| Some(stopped(offset)), true);
     assert_eq!((ended.reads.as_slice(), ended.flushes), (&places()[..], 0));
     let recovered = ended.outcome.ok().unwrap();
-    assert_eq!(recovered.snapshot, (4, 5, true));
+    assert_eq!((recovered.snapshot_number, recovered.snapshot_sequence), (4, 5));
+    assert!(recovered.is_clean);
     assert_eq!((recovered.replay.sequence_done, recovered.replay.map.len()), (5, 0));
     assert_eq!(recovered.found.read_bytes, 4 * SNAPSHOT_HEADER_BYTES);
-    assert!(recovered.torn.0.is_empty() && recovered.lone.is_none() && recovered.rebuilt.is_none());
+    assert!(
+        recovered.torn.offsets.is_empty()
+            && recovered.lone.is_none()
+            && recovered.rebuilt.is_none()
+    );
 }
 
 #[test]
@@ -116,7 +121,7 @@ fn a_header_that_cannot_be_read_and_may_be_the_newest_is_no_header_that_is_not_t
     let refusal = ended(Terms::default(), partly, true).outcome.err().unwrap();
     assert!(refusal.problem.contains("could not be read: broken"), "{}", refusal.problem);
     let accepted = ended(Terms { accept_loss: true, ..Terms::default() }, partly, true);
-    assert_eq!(accepted.outcome.ok().unwrap().snapshot.0, 4);
+    assert_eq!(accepted.outcome.ok().unwrap().snapshot_number, 4);
 }
 
 #[test]

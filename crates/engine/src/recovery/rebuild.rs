@@ -9,6 +9,7 @@
 //!
 //! It must never let an entry pass as certain that a record which is gone may have taken back.
 
+use super::adopt::Torn;
 use super::chain::{Link, by_sequence};
 use super::replay::Replay;
 use super::scan::Found;
@@ -21,7 +22,7 @@ use nearhead_disk::{DiskError, Payload};
 use nearhead_format::record::{SectorRange, WriteItem};
 use nearhead_format::snapshot::BodySummary;
 use nearhead_format::{Entry, Place, SnapshotHeader};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// Sequences left out where an unreadable part of a log may hold records that nobody knows of: more than one log
@@ -269,9 +270,11 @@ impl Recovery {
         rebuilt.torn = torn.map(|remains| remains.offset).collect();
         let recovered = Recovered {
             replay,
-            snapshot: (number, 0, false),
+            snapshot_number: number,
+            snapshot_sequence: 0,
+            is_clean: false,
             lone: None,
-            torn: (BTreeSet::new(), 0),
+            torn: Torn::default(),
             rebuilt: Some(rebuilt),
             found: std::mem::take(&mut self.result),
         };

@@ -24,7 +24,7 @@ pub(crate) use cache::VolatileCache;
 use crate::instant::plain_properties;
 use crate::random::SplitMix;
 use crate::store::MemoryStore;
-use nearhead_disk::check;
+use nearhead_disk::check_command;
 use nearhead_disk::{
     Command, Completion, Disk, DiskError, Nanos, Payload, Properties, Run, Submission, Ticket,
 };
@@ -146,7 +146,7 @@ impl CrashDisk {
 
     /// Takes the command in; says what its completion carries and settles.
     fn take(&mut self, command: Command) -> Result<(Payload, Settles), DiskError> {
-        check(&self.properties, &command)?;
+        check_command(&self.properties, &command)?;
         match command {
             Command::Read { offset, len } => Ok((self.cache.read(offset, len)?, Settles::Nothing)),
             Command::Write { offset, parts, durable } => {

@@ -23,7 +23,7 @@ use crate::crash::VolatileCache;
 use crate::random::SplitMix;
 use crate::store::MemoryStore;
 use effects::{Effect, phantom};
-use nearhead_disk::check;
+use nearhead_disk::check_command;
 use nearhead_disk::{
     Command, CommandId, Completion, Disk, DiskError, DiskErrorKind, Nanos, Payload, Properties,
     Run, Submission, Ticket,
@@ -297,7 +297,7 @@ impl<D: Disk> Disk for FaultDisk<D> {
             answer: Answer::Known(Ok(Payload::EMPTY)),
             settles: Settles::Nothing,
         };
-        if let Err(error) = check(&self.properties, &command) {
+        if let Err(error) = check_command(&self.properties, &command) {
             outstanding.answer = Answer::Known(Err(error));
             self.ready.insert((now, id), outstanding);
             return;

@@ -38,7 +38,7 @@ use crate::random::SplitMix;
 use crate::store::Store;
 use dirty::{Extent, WriteCache};
 use exchange::Exchange;
-use nearhead_disk::check;
+use nearhead_disk::check_command;
 use nearhead_disk::{
     Class, Command, Completion, Disk, DiskError, DiskErrorKind, Nanos, Payload, Properties, Run,
     Submission, Ticket, total_len,
@@ -322,7 +322,7 @@ impl HddModel {
 
     /// Why a command cannot be carried out, if so.
     fn refuse(&self, command: &Command) -> Option<DiskError> {
-        check(&self.properties, command).err().or_else(|| self.refuse_depth())
+        check_command(&self.properties, command).err().or_else(|| self.refuse_depth())
     }
 
     fn refuse_depth(&self) -> Option<DiskError> {

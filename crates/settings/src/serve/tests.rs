@@ -34,6 +34,8 @@ fn a_volume_file_may_say_nothing_that_a_flag_may_not() {
         ("watermark = 101", "watermark: expected 0 to 100 percent, found 101"),
         ("swap_above = 255", "swap_above: expected 0 to 100 percent, found 255"),
         ("connections_max = 0", "connections_max: expected at least 1, found 0"),
+        ("nice = 20", "nice: expected -20 to 19, found 20"),
+        ("nice = -21", "nice: expected -20 to 19, found -21"),
     ] {
         assert_eq!(ServeArgs::from_text(text).unwrap_err(), part);
     }

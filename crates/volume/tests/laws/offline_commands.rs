@@ -7,6 +7,7 @@
 
 use crate::support::disk::CutPoint;
 use crate::support::harness::{DEVICE_BYTES, Options};
+use crate::support::raw::bytes_of;
 use crate::support::seen::{Device, Seen, Subject, Used, run_on};
 use nearhead_disk::Nanos;
 use nearhead_format::{AckMode, Place, SnapshotHeader, Superblock};
@@ -36,13 +37,7 @@ fn subject(preset: &'static str, has_map: bool) -> Subject {
 fn outcomes(point: &CutPoint) -> Vec<MemoryStore> {
     let mut writes = Vec::new();
     for write in &point.unflushed {
-        let mut bytes = vec![0; write.len() as usize];
-        let mut at = 0;
-        for part in &write.parts {
-            part.copy_to(&mut bytes[at..at + part.len()]);
-            at += part.len();
-        }
-        writes.push((write.offset, bytes));
+        writes.push((write.offset, bytes_of(&write.parts)));
     }
     let sectors: Vec<usize> = writes.iter().map(|(_, bytes)| bytes.len() / SECTOR_BYTES).collect();
     let image = |keeps: &dyn Fn(usize, usize) -> bool| {

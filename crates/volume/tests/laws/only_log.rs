@@ -9,6 +9,7 @@ use crate::bad_sectors::Asked;
 use crate::support::disk::{Arrives, CutPoint, Trouble};
 use crate::support::harness::{Harness, Options};
 use crate::support::oracle::Oracle;
+use crate::support::raw::bytes_of;
 use crate::support::steps::Step;
 use nearhead_disk::Nanos;
 use nearhead_engine::DiskWork;
@@ -340,12 +341,7 @@ impl Ahead {
 fn image_of(point: &CutPoint, mut survives: impl FnMut(usize, usize) -> bool) -> MemoryStore {
     let mut image = point.safe.clone();
     for (index, write) in point.unflushed.iter().enumerate() {
-        let mut bytes = vec![0; write.len() as usize];
-        let mut at = 0;
-        for part in &write.parts {
-            part.copy_to(&mut bytes[at..at + part.len()]);
-            at += part.len();
-        }
+        let bytes = bytes_of(&write.parts);
         for (sector, bytes) in bytes.chunks(512).enumerate() {
             if !write.is_superseded(sector) && survives(index, sector) {
                 image.write(write.offset + sector as u64 * 512, bytes).unwrap();

@@ -3,11 +3,11 @@
 //! whole, and it would come back over what was written in place, and acknowledged, between the two.
 
 use crate::support::harness::{Harness, Options};
+use crate::support::raw::{bytes_of, newest_record};
 use crate::support::steps::Step;
 use nearhead_disk::{BufferMut, Nanos, Payload};
 use nearhead_engine::{Operation, Request, RequestId};
 use nearhead_format::AckMode;
-use nearhead_format::record::peek;
 use nearhead_models::{MemoryStore, Store};
 use nearhead_volume::{Service, Volume};
 use std::ops::Range;
@@ -34,20 +34,6 @@ fn write(harness: &mut Harness, offset: u64, content: &[u8]) {
     harness.send(Operation::Write { offset, data, fua: true });
 }
 
-/// Device byte of the newest record.
-fn newest_record(harness: &mut Harness, image: &MemoryStore) -> u64 {
-    let layout = harness.volume().superblock().layout;
-    let places = (0..layout.log_count())
-        .flat_map(|log| (0..layout.log_blocks()).map(move |position| (log, position)));
-    let found = places.filter_map(|(log, position)| {
-        let offset = layout.log_block_offset(log, position)?;
-        let mut bytes = [0; SECTOR as usize];
-        image.read(offset, &mut bytes).unwrap();
-        peek(&bytes).ok().map(|found| (found.sequence, offset))
-    });
-    found.max().expect("a record was written").1
-}
-
 /// A volume opened on a disk whose last record lacks its sector `lost`, one of zeros; and where the record is.
 fn opened_without(lost: u64) -> (Harness, u64) {
     let mut harness = Harness::new(options());
@@ -56,7 +42,7 @@ fn opened_without(lost: u64) -> (Harness, u64) {
     write(&mut harness, HOME, &content);
     harness.drive();
     let mut image = harness.volume().disk().image();
-    let torn = newest_record(&mut harness, &image);
+    let (_, torn) = newest_record(&harness.volume().superblock().layout, &image);
     let place = torn + lost * SECTOR;
     let mut there = [1; SECTOR as usize];
     image.read(place, &mut there).unwrap();
@@ -84,16 +70,6 @@ fn content_at_home(image: MemoryStore) -> Vec<u8> {
         now = volume.wake_at().expect("a read is answered").max(now);
     };
     bytes_of(&reply.result.unwrap())
-}
-
-fn bytes_of(parts: &[Payload]) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    for part in parts {
-        let begins = bytes.len();
-        bytes.resize(begins + part.len(), 0);
-        part.copy_to(&mut bytes[begins..]);
-    }
-    bytes
 }
 
 /// Every part of so many bytes that a cut may leave in one piece.

@@ -4,11 +4,12 @@
 
 use crate::support::disk::{Fault, FaultKind};
 use crate::support::harness::{Harness, Options};
+use crate::support::raw;
 use crate::support::steps::Step;
 use nearhead_disk::{BufferMut, Payload};
 use nearhead_engine::{Operation, Request, RequestId};
 use nearhead_format::AckMode;
-use nearhead_format::record::{NO_POSITION, RecordHeader, peek};
+use nearhead_format::record::{NO_POSITION, RecordHeader};
 use nearhead_models::{MemoryStore, Store};
 use nearhead_volume::{Service, Volume};
 
@@ -27,24 +28,9 @@ fn move_head(harness: &mut Harness, offset: u64) {
     harness.apply(&Step::Settle);
 }
 
-/// Sequence, log and device byte of every record whose beginning stands in a log.
-fn records(harness: &mut Harness, image: &MemoryStore) -> Vec<(u64, u32, u64)> {
-    let layout = harness.volume().superblock().layout;
-    let places = (0..layout.log_count())
-        .flat_map(|log| (0..layout.log_blocks()).map(move |position| (log, position)));
-    let found = places.filter_map(|(log, position)| {
-        let offset = layout.log_block_offset(log, position)?;
-        let mut bytes = [0; 512];
-        image.read(offset, &mut bytes).unwrap();
-        peek(&bytes).ok().map(|found| (found.sequence, log, offset))
-    });
-    found.collect()
-}
-
-/// The log and device byte of the newest one.
+/// The log and device byte of the newest record.
 fn newest_record(harness: &mut Harness, image: &MemoryStore) -> (u32, u64) {
-    let (_, log, offset) = records(harness, image).into_iter().max().expect("a record was written");
-    (log, offset)
+    raw::newest_record(&harness.volume().superblock().layout, image)
 }
 
 fn flip(image: &mut MemoryStore, offset: u64) {
@@ -193,13 +179,7 @@ fn what_a_client_wrote_is_not_overwritten_however_much_it_looks_like_a_torn_reco
             }
             harness.now = harness.volume().wake_at().expect("a read is answered").max(now);
         };
-        let mut bytes = Vec::new();
-        for part in reply.result.unwrap() {
-            let mut piece = vec![0; part.len()];
-            part.copy_to(&mut piece);
-            bytes.extend(piece);
-        }
-        bytes
+        raw::bytes_of(&reply.result.unwrap())
     };
     assert!(read(&mut harness) == content);
     // With that a recovery begins behind the record, and looks at the start of the log last.
@@ -237,7 +217,7 @@ fn harness_image(harness: &mut Harness) -> MemoryStore {
 
 /// Log and device byte of every record with the newest sequence.
 fn records_of_newest(harness: &mut Harness, image: &MemoryStore) -> Vec<(u32, u64)> {
-    let found = records(harness, image);
+    let found = raw::records(&harness.volume().superblock().layout, image);
     let newest = found.iter().map(|(sequence, ..)| *sequence).max();
     let newest = found.into_iter().filter(|(sequence, ..)| Some(*sequence) == newest);
     newest.map(|(_, log, offset)| (log, offset)).collect()
@@ -259,7 +239,7 @@ fn no_record_gets_the_sequence_of_a_torn_one_before_that_is_overwritten() {
         assert_eq!(status.record_sequence, sequence + u64::from(sticky));
         assert_eq!(status.snapshot_number, snapshots + 2 * u64::from(sticky), "one in each slot");
         let image = harness_image(&mut harness);
-        let found = records(&mut harness, &image);
+        let found = raw::records(&harness.volume().superblock().layout, &image);
         let with_it: Vec<u64> =
             found.iter().filter(|(of, ..)| *of == sequence).map(|(.., at)| *at).collect();
         assert_eq!(with_it.len(), 1);

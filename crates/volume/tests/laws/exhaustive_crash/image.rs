@@ -5,6 +5,7 @@
 //! image differs there.
 
 use crate::support::disk::CutPoint;
+use crate::support::raw::bytes_of;
 use nearhead_disk::{
     BufferMut, Command, Completion, Disk, Nanos, Payload, Properties, Submission, Ticket,
 };
@@ -33,12 +34,7 @@ pub(super) struct TornWrite {
 /// The writes of a cut point, in order.
 pub(super) fn torn_writes(point: &CutPoint, sector_bytes: usize) -> Vec<TornWrite> {
     let writes = point.unflushed.iter().map(|write| {
-        let mut bytes = vec![0; write.len() as usize];
-        let mut at = 0;
-        for part in &write.parts {
-            part.copy_to(&mut bytes[at..at + part.len()]);
-            at += part.len();
-        }
+        let bytes = bytes_of(&write.parts);
         let sectors = bytes.chunks(sector_bytes).enumerate();
         let left = sectors.filter(|(index, _)| !write.is_superseded(*index));
         let sectors = left.map(|(index, bytes)| {

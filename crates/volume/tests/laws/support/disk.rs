@@ -1,6 +1,7 @@
 //! A crash disk that can also fail: the n-th matching command, once or from then on, with or without
 //! having had its effect. It hashes every command it is given, so that two runs can be compared.
 
+use super::raw::bytes_of;
 use nearhead_disk::{
     BufferMut, Command, Completion, Disk, DiskError, DiskErrorKind, Nanos, Payload, Properties,
     Run, Submission, Ticket, Zones,
@@ -152,14 +153,8 @@ impl TestDisk {
     /// Leaves of a write that touches bad sectors what arrives of it.
     fn spoil(&self, command: &mut Command) {
         let Command::Write { offset, parts, .. } = command else { return };
-        let (start, len) = (*offset, nearhead_disk::total_len(parts));
-        let mut bytes = vec![0; len];
-        let mut at = 0;
-        for part in parts.iter() {
-            part.copy_to(&mut bytes[at..at + part.len()]);
-            at += part.len();
-        }
-        let mut old = vec![0; len];
+        let (start, mut bytes) = (*offset, bytes_of(parts));
+        let mut old = vec![0; bytes.len()];
         self.image().read(start, &mut old).unwrap();
         let mut is_lost = false;
         for (index, sector) in bytes.chunks_mut(512).enumerate() {

@@ -3,9 +3,8 @@
 
 use super::disk::TestDisk;
 use super::harness::{DEVICE_BYTES, Options};
-use nearhead_disk::{
-    BufferMut, Completion, Disk, Nanos, Payload, Properties, Submission, total_len,
-};
+use super::raw::bytes_of;
+use nearhead_disk::{BufferMut, Completion, Disk, Nanos, Payload, Properties, Submission};
 use nearhead_engine::{Hint, Operation, Request, RequestId};
 use nearhead_models::MemoryStore;
 use nearhead_volume::{OpenError, Service, SyncIo, Volume};
@@ -216,14 +215,8 @@ impl Used {
 }
 
 fn hash_of(parts: &[Payload]) -> u64 {
-    let mut bytes = vec![0; total_len(parts)];
-    let mut at = 0;
-    for part in parts {
-        part.copy_to(&mut bytes[at..at + part.len()]);
-        at += part.len();
-    }
     let mut hasher = DefaultHasher::new();
-    bytes.hash(&mut hasher);
+    bytes_of(parts).hash(&mut hasher);
     hasher.finish()
 }
 
