@@ -8,7 +8,8 @@ use crate::error::FigureError;
 use crate::metered::Metered;
 use nearhead_arrays::Stripe;
 use nearhead_disk::Disk;
-use nearhead_engine::{AdmissionPolicy, Config};
+use nearhead_engine::Config;
+use nearhead_engine::admission::Fifo;
 use nearhead_format::{AckMode, Label, LayoutError};
 use nearhead_models::{
     Content, Dataless, HddModel, HddOptions, Mechanics, ModelSpec, Profile, QueuePolicy,
@@ -81,7 +82,7 @@ pub(crate) fn off_hours(config: &mut Config) {
 /// writes, as in the published systems.
 pub(crate) fn off_hours_first_come(config: &mut Config) {
     off_hours(config);
-    config.admission = AdmissionPolicy::Fifo { piece_bytes: 1 << 20 };
+    config.admission = Box::new(Fifo { piece_bytes: 1 << 20 });
 }
 
 /// The profile called `name`.

@@ -3,8 +3,8 @@
 //! Nothing here is read from the environment; the same configuration, disk and requests give the
 //! same bytes.
 
-use crate::admission::{Admission, DurableFirst, Fifo};
-use crate::placement::{NearHead, Placement, SingleLog};
+use crate::admission::Admission;
+use crate::placement::Placement;
 use nearhead_disk::{Nanos, Properties, Zones};
 use nearhead_format::Layout;
 use std::sync::Arc;
@@ -16,56 +16,6 @@ pub enum Ack {
     Durable,
     /// Replies are early; FUA and flush make durable what they cover.
     Flush,
-}
-
-/// Answer to *where does it go?*
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PlacementPolicy {
-    /// Nothing is logged.
-    InPlace,
-    /// One fixed log.
-    SingleLog,
-    /// The log nearest the last in-place I/O.
-    NearHead,
-}
-
-impl PlacementPolicy {
-    pub(crate) fn build(self) -> Box<dyn Placement> {
-        match self {
-            Self::InPlace | Self::SingleLog => Box::new(SingleLog),
-            Self::NearHead => Box::new(NearHead),
-        }
-    }
-}
-
-/// Answer to *who goes first?*
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AdmissionPolicy {
-    /// As it comes, in pieces of this many bytes.
-    Fifo {
-        /// Largest transfer.
-        piece_bytes: u32,
-    },
-    /// Bulk in pieces, few of them on the disk.
-    DurableFirst {
-        /// Largest piece of a bulk transfer.
-        piece_bytes: u32,
-        /// Most bulk bytes on the disk at once.
-        bulk_bytes_max: u64,
-        /// Most commands of cleaning on the disk at once while it is urgent or nobody else is there.
-        background_commands_max: u32,
-    },
-}
-
-impl AdmissionPolicy {
-    pub(crate) fn build(self) -> Box<dyn Admission> {
-        match self {
-            Self::Fifo { piece_bytes } => Box::new(Fifo { piece_bytes }),
-            Self::DurableFirst { piece_bytes, bulk_bytes_max, background_commands_max } => {
-                Box::new(DurableFirst { piece_bytes, bulk_bytes_max, background_commands_max })
-            }
-        }
-    }
 }
 
 /// Answer to *how is the log emptied?*
@@ -99,10 +49,10 @@ pub struct Cleaning {
 pub struct Config {
     /// When a write is acknowledged.
     pub ack: Ack,
-    /// Where logged writes go.
-    pub placement: PlacementPolicy,
-    /// In which order commands go to the disk.
-    pub admission: AdmissionPolicy,
+    /// *Where does it go?*: where logged writes go.
+    pub placement: Box<dyn Placement>,
+    /// *Who goes first?*: in which order commands go to the disk.
+    pub admission: Box<dyn Admission>,
     /// Writes up to this size are logged, in bytes; 0 logs nothing.
     pub logged_write_bytes_max: u32,
     /// A small write that waits alone goes home at once, if no log holds anything of it: for disks where no head
@@ -140,13 +90,6 @@ pub struct Config {
     /// A snapshot from elsewhere, its header and its body: the map is rebuilt from it and from all records behind it, and
     /// whatever the slots hold is not looked at.
     pub base: Option<Arc<Vec<u8>>>,
-}
-
-impl Config {
-    /// Whether records should claim the logs that come next.
-    pub(crate) fn claims_ahead(&self) -> bool {
-        self.placement == PlacementPolicy::NearHead
-    }
 }
 
 /// A configuration together with what it runs on.

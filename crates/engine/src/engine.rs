@@ -32,7 +32,6 @@ use crate::range_set::RangeSet;
 use crate::read::ReadState;
 use crate::recovery::{Rebuilt, RecoveredState, Recovery};
 use crate::request::{ErrorKind, Operation, Reply, Request, RequestError, RequestId};
-use crate::rotation::Rotation;
 use crate::slab::Slab;
 use crate::snapshot::Snapshotter;
 use crate::spill::Spill;
@@ -78,7 +77,6 @@ pub struct Engine {
     pub(crate) watch: DiskWatch,
     pub(crate) admission: Box<dyn Admission>,
     pub(crate) placement: Box<dyn Placement>,
-    pub(crate) rotation: Rotation,
     pub(crate) map: Map,
     pub(crate) logs: Logs,
     pub(crate) stage: Stage,
@@ -141,9 +139,8 @@ impl Engine {
             replies: VecDeque::new(),
             dispatcher: Dispatcher::new(&setup.properties),
             watch: DiskWatch::default(),
-            admission: config.admission.build(),
-            placement: config.placement.build(),
-            rotation: Rotation::of(&setup),
+            admission: config.admission.boxed(),
+            placement: config.placement.boxed(),
             map: Map::new(),
             logs: Logs::new(&setup.layout, setup.journal.is_some()),
             stage: Stage::default(),
@@ -227,7 +224,7 @@ impl Engine {
             let (on_disk, after) = (self.dispatcher.on_disk(), self.setup.config.stall_after);
             self.watch.note_answer(done.left_at, on_disk, now, after);
         }
-        self.note_rotation(&done, result.is_ok());
+        self.note_completed(&done, result.is_ok());
         match done.purpose {
             Purpose::Read { slot, io } => self.on_read(slot, io, result),
             Purpose::InPlace { slot } => self.on_in_place(slot, result),

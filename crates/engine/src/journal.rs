@@ -11,6 +11,7 @@ use crate::config::JournalPlace;
 use crate::dispatch::Purpose;
 use crate::engine::Engine;
 use crate::logs::Ring;
+use crate::placement::Need;
 use nearhead_disk::{Buffer, Class, Command, Payload};
 use nearhead_format::map_device::JOURNAL_BLOCK_BYTES;
 use nearhead_format::record::HEADER_BYTES_MAX;
@@ -52,7 +53,7 @@ impl MapJournal {
     }
 
     pub(crate) fn has_room(&self) -> bool {
-        self.ring.place(ENTRY_BLOCKS_MAX, 0).is_some()
+        self.ring.place(Need { blocks: ENTRY_BLOCKS_MAX, reserve: 0 }).is_some()
     }
 }
 
@@ -79,7 +80,7 @@ impl Engine {
     pub(crate) fn journal_header(&mut self, header: &Buffer) -> Option<u32> {
         let journal = self.journal.as_mut()?;
         let blocks = entry_blocks(header.len());
-        let Some(position) = journal.ring.place(blocks, 0) else {
+        let Some(position) = journal.ring.place(Need { blocks, reserve: 0 }) else {
             self.fail("internal: no place in the map's journal".to_owned());
             return None;
         };

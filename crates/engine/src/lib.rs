@@ -41,7 +41,6 @@ mod read;
 mod recovery;
 mod refusals;
 pub mod request;
-mod rotation;
 mod sectors;
 mod slab;
 mod small_write;
@@ -51,9 +50,7 @@ mod stage;
 pub mod stats;
 
 pub use activity::{Activities, Activity};
-pub use config::{
-    Ack, AdmissionPolicy, BlanksFound, Cleaning, Config, JournalPlace, PlacementPolicy, Setup,
-};
+pub use config::{Ack, BlanksFound, Cleaning, Config, JournalPlace, Setup};
 pub use disk_report::{
     DiskErrorCounts, DiskErrorReport, DiskEvent, DiskStall, DiskWork, Shortage, disk_error_name,
 };

@@ -22,6 +22,7 @@ use crate::activity::Activity;
 use crate::dispatch::Purpose;
 use crate::engine::Engine;
 use crate::map::Map;
+use crate::placement::Need;
 use nearhead_disk::{Buffer, BufferMut, Class, Command, DiskError, Nanos, Payload};
 use nearhead_format::record::FLAG_RELOCATION;
 use nearhead_format::snapshot::{
@@ -396,14 +397,14 @@ impl Engine {
     fn claims_to_add(&self, keep: &[u32]) -> Vec<u32> {
         let log_block = self.setup.layout.log_block_bytes;
         let blocks = (self.record_bytes_max() / log_block).max(1);
-        let has_room =
-            |index: &u32| self.logs.has_room(*index, blocks, 0) && !self.logs.has_failed(*index);
-        if !self.setup.config.claims_ahead() || keep.iter().any(has_room) {
+        let fits = |index: &u32, blocks| self.logs.has_room(*index, Need { blocks, reserve: 0 });
+        let has_room = |index: &u32| fits(index, blocks) && !self.logs.has_failed(*index);
+        if !self.claims_logs() || keep.iter().any(has_room) {
             return Vec::new();
         }
         let near = self.setup.layout.log_offset(self.commit.last_log).unwrap_or(0);
         let others = self.logs.near(near).filter(|index| !self.logs.is_claimed(*index));
-        let roomy = others.take(CLAIM_SEARCH_MAX).filter(|index| self.logs.has_room(*index, 1, 0));
+        let roomy = others.take(CLAIM_SEARCH_MAX).filter(|index| fits(index, 1));
         let mut found: Vec<u32> = roomy.collect();
         // Stable: of those with the same room the nearest come first.
         found.sort_by_key(|index| !has_room(index));

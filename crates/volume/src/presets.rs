@@ -4,7 +4,9 @@
 //! what users type; its number in the superblock is what a volume remembers.
 
 use nearhead_disk::{Nanos, Properties};
-use nearhead_engine::{Ack, AdmissionPolicy, Cleaning, Config, PlacementPolicy, RECORD_BYTES_MAX};
+use nearhead_engine::admission::DurableFirst;
+use nearhead_engine::placement::{NearHead, Placement, SingleLog};
+use nearhead_engine::{Ack, Cleaning, Config, RECORD_BYTES_MAX};
 use nearhead_format::{AckMode, Preset, Superblock};
 use std::fmt;
 
@@ -123,10 +125,12 @@ impl NamedPreset {
 /// The engine's configuration for a volume on a disk, with everything else at its default. `width`
 /// is the disk's ([`nearhead_disk::Disk::width`]).
 pub fn default_config(superblock: &Superblock, properties: &Properties, width: u32) -> Config {
-    let placement = match superblock.preset {
-        Preset::NoLog => PlacementPolicy::InPlace,
-        Preset::SingleLog | Preset::SlSmr => PlacementPolicy::SingleLog,
-        Preset::Mlb | Preset::MlSmr => PlacementPolicy::NearHead,
+    let scatters = matches!(superblock.preset, Preset::Mlb | Preset::MlSmr);
+    let placement: Box<dyn Placement> = if scatters {
+        // A map device is another disk behind the same addresses.
+        Box::new(NearHead::on(properties, superblock.map_device_id.is_none()))
+    } else {
+        Box::new(SingleLog)
     };
     let (piece_bytes, bulk_bytes_max, background_commands_max) = if properties.rotational {
         (PIECE_BYTES_ROTATIONAL, BULK_BYTES_ROTATIONAL, BACKGROUND_COMMANDS_ROTATIONAL)
@@ -139,12 +143,12 @@ pub fn default_config(superblock: &Superblock, properties: &Properties, width: u
             AckMode::Flush => Ack::Flush,
         },
         placement,
-        admission: AdmissionPolicy::DurableFirst {
+        admission: Box::new(DurableFirst {
             piece_bytes: piece_bytes.saturating_mul(width).min(properties.transfer_bytes_max),
             // A piece falls unevenly on the members: as much again keeps all of them busy.
             bulk_bytes_max: bulk_bytes_max * u64::from(if width > 1 { 2 * width } else { 1 }),
             background_commands_max: background_commands_max.saturating_mul(width),
-        },
+        }),
         logged_write_bytes_max: superblock.logged_write_bytes_max,
         lone_writes_go_home: false,
         cleaning: Cleaning {
@@ -155,7 +159,7 @@ pub fn default_config(superblock: &Superblock, properties: &Properties, width: u
             watermark_pct: Some(70),
             batch_bytes: 4 << 20,
             window_bytes: if properties.rotational { WINDOW_BYTES_ROTATIONAL } else { 4 << 20 },
-            swap_above_pct: matches!(placement, PlacementPolicy::NearHead).then_some(80),
+            swap_above_pct: scatters.then_some(80),
             swap_idle_after: Nanos::from_millis(500),
         },
         stage_bytes_max: 16 << 20,

@@ -46,6 +46,10 @@ impl Admission for DurableFirst {
     fn piece_bytes(&self) -> u32 {
         self.piece_bytes
     }
+
+    fn boxed(&self) -> Box<dyn Admission> {
+        Box::new(*self)
+    }
 }
 
 #[cfg(test)]

@@ -20,4 +20,8 @@ impl Admission for Fifo {
     fn piece_bytes(&self) -> u32 {
         self.piece_bytes
     }
+
+    fn boxed(&self) -> Box<dyn Admission> {
+        Box::new(*self)
+    }
 }

@@ -9,6 +9,7 @@ pub use durable_first::DurableFirst;
 pub use fifo::Fifo;
 
 use nearhead_disk::Class;
+use std::fmt::Debug;
 
 /// What is on the disk now, as the policy sees it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -53,10 +54,19 @@ impl Outstanding {
 }
 
 /// The policy question *who goes first?* (WAL contention, section on priority).
-pub trait Admission: Send {
+pub trait Admission: Debug + Send {
     /// Whether a command of `class` with `bytes` of data may go to the disk now.
     fn admits(&self, class: Class, bytes: u64, outstanding: &Outstanding) -> bool;
 
     /// Largest piece into which bulk transfers are cut, in bytes.
     fn piece_bytes(&self) -> u32;
+
+    /// Another one of its kind: a configuration is copied, an engine keeps its own.
+    fn boxed(&self) -> Box<dyn Admission>;
+}
+
+impl Clone for Box<dyn Admission> {
+    fn clone(&self) -> Self {
+        self.boxed()
+    }
 }

@@ -13,6 +13,7 @@ use crate::dispatch::Purpose;
 use crate::engine::{Engine, Phase};
 use crate::logs::{Logs, Ring};
 use crate::map::Map;
+use crate::placement::{Need, Spot};
 use nearhead_disk::{Class, Command, DiskError, Nanos, Payload};
 use nearhead_format::{Entry, Place};
 use nearhead_planted::{Mistake, is_made};
@@ -88,10 +89,11 @@ impl Swap {
         (count, sectors)
     }
 
-    /// The cold log, if it is claimed and has room.
-    pub(crate) fn target(&self, logs: &Logs, blocks: u32, reserve: u32) -> Option<u32> {
+    /// A place in the cold log, if it is claimed and has room.
+    pub(crate) fn target(&self, logs: &Logs, need: Need) -> Option<Spot> {
         let cold = self.current.as_ref()?.cold;
-        (logs.is_claimed(cold) && logs.has_room(cold, blocks, reserve)).then_some(cold)
+        let block = logs.next_place(cold, need).filter(|_| logs.is_claimed(cold))?;
+        Some(Spot { log_index: cold, block, wanted_index: cold })
     }
 
     /// Packs the next chunks that are still the newest; says what they were.

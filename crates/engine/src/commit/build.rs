@@ -1,11 +1,12 @@
 //! Building the next record: what goes in, where it goes, and sending it off.
 
 use super::packing::{Packer, padding};
+use super::place::CLAIMS_AHEAD_MAX;
 use super::{RecordInFlight, echo_of};
 use crate::dispatch::Purpose;
 use crate::engine::Engine;
 use crate::logs::NO_PREVIOUS;
-use crate::placement::Choice;
+use crate::placement::{Need, Spot};
 use crate::stage::{Front, Taken};
 use nearhead_disk::{Buffer, BufferMut, Class, Command, Payload};
 use nearhead_format::Entry;
@@ -19,8 +20,6 @@ use nearhead_planted::{Mistake, is_made};
 const INVALIDATIONS_WITH_DATA_MAX: usize = 1024;
 /// Most ranges told in one record that snapshots alone took back: few, as the next record echoes them.
 const UNTOLD_MAX: usize = 32;
-/// Most claims added to one record beyond the one that is needed.
-const CLAIMS_AHEAD: usize = 3;
 
 /// What the next record carries.
 #[derive(Debug, Default)]
@@ -83,7 +82,7 @@ impl Engine {
             return self.advance_checkpoint();
         }
         match self.find_place(content) {
-            Ok((content, choice)) => self.send_record(content, choice),
+            Ok((content, spot)) => self.send_record(content, spot),
             // A swap was given up, and there is nothing else: what it wanted to move stays where it is.
             Err(content) if content.is_empty() && self.commit.claims_wanted.is_empty() => {
                 self.commit.tell_wanted = false;
@@ -150,7 +149,7 @@ impl Engine {
         };
         let items = chunks
             + content.invalid_ranges.len()
-            + CLAIMS_AHEAD
+            + CLAIMS_AHEAD_MAX as usize
             + self.commit.claims_wanted.len()
             + 1
             + self.commit.echo.len();
@@ -169,15 +168,15 @@ impl Engine {
         u64::from(self.admission.piece_bytes().min(self.record_bytes_max())) / 512
     }
 
-    fn find_place(&mut self, mut content: Content) -> Result<(Content, Choice), Content> {
+    fn find_place(&mut self, mut content: Content) -> Result<(Content, Spot), Content> {
         let reserve = self.setup.config.log_reserve_bytes / self.setup.layout.log_block_bytes;
         loop {
             let carries_data = content.front.blocks > 0 || content.relocation;
             let blocks = self.blocks_needed(&content);
-            let reserve = if carries_data { reserve } else { 0 };
+            let need = Need { blocks, reserve: if carries_data { reserve } else { 0 } };
             if content.relocation {
-                if let Some(log_index) = self.swap.target(&self.logs, blocks, reserve) {
-                    return Ok((content, Choice { log_index, wanted_index: log_index }));
+                if let Some(spot) = self.swap.target(&self.logs, need) {
+                    return Ok((content, spot));
                 }
                 self.swap.give_up();
                 content.relocation = false;
@@ -186,11 +185,9 @@ impl Engine {
                 }
                 continue;
             }
-            let head = self.dispatcher.head_offset();
-            let choice = self.placement.choose(&self.logs, head, blocks, reserve);
-            if let Some(choice) = choice.filter(|_| !(content.map_is_full && carries_data)) {
-                let choice = self.soonest_log(choice, blocks, reserve);
-                return Ok((content, choice));
+            let spot = self.choose_spot(need);
+            if let Some(spot) = spot.filter(|_| !(content.map_is_full && carries_data)) {
+                return Ok((content, spot));
             }
             if content.front.blocks == 0 {
                 return Err(content);
@@ -210,7 +207,7 @@ impl Engine {
         }
     }
 
-    fn send_record(&mut self, content: Content, choice: Choice) {
+    fn send_record(&mut self, content: Content, spot: Spot) {
         let mut packer = Packer::default();
         let mut flags = 0;
         let mut stage_end = None;
@@ -234,7 +231,7 @@ impl Engine {
         if !is_made(Mistake::EchoWithoutInvalidations) {
             packer.ranges.extend_from_slice(&content.invalid_ranges);
         }
-        let ring = self.logs.get_or_create(choice.log_index);
+        let ring = self.logs.get_or_create(spot.log_index);
         let (generation, previous, oldest) = ring.map_or((0, NO_PREVIOUS, 0), |ring| {
             (ring.generation, ring.previous_position, ring.oldest_live_position())
         });
@@ -242,7 +239,7 @@ impl Engine {
             flags,
             volume_id: self.setup.volume_id,
             sequence: self.commit.sequence_done + 1,
-            log_index: choice.log_index,
+            log_index: spot.log_index,
             generation,
             position: 0,
             previous_position: previous,
@@ -268,37 +265,36 @@ impl Engine {
             snapshot_then: 0,
             journal_at: None,
         };
-        self.add_claims(&mut record.header, choice);
-        self.issue_record(record);
+        self.add_claims(&mut record.header, spot);
+        self.issue_record(record, spot);
     }
 
-    fn add_claims(&mut self, header: &mut RecordHeader, choice: Choice) {
+    fn add_claims(&mut self, header: &mut RecordHeader, spot: Spot) {
         let wanted = std::mem::take(&mut self.commit.claims_wanted);
-        let ahead = choice.wanted_index..choice.wanted_index.saturating_add(CLAIMS_AHEAD as u32);
-        if choice.wanted_index != choice.log_index && !self.logs.is_claimed(choice.wanted_index) {
+        let ahead = spot.wanted_index..spot.wanted_index.saturating_add(self.claims_ahead());
+        if spot.wanted_index != spot.log_index && !self.logs.is_claimed(spot.wanted_index) {
             self.stats.records_far += 1;
         }
         for index in wanted.into_iter().chain(ahead) {
             let known = self.logs.is_claimed(index)
                 || header.claims.iter().any(|claim| claim.log_index == index);
-            if index < self.logs.count() && !known && self.setup.config.claims_ahead() {
+            if index < self.logs.count() && !known && self.claims_logs() {
                 header.claims.push(self.logs.claim_for(index));
             }
         }
     }
 
-    /// Puts the record at its place and sends it; also used to send it again elsewhere.
-    pub(crate) fn issue_record(&mut self, mut record: RecordInFlight) {
+    /// Sends the record to its place; also used to send it again elsewhere.
+    pub(super) fn issue_record(&mut self, mut record: RecordInFlight, spot: Spot) {
         let log_block = self.log_block();
         let blocks = (record.header.record_bytes(log_block) / log_block) as u32;
-        let index = record.header.log_index;
-        let place = self.logs.get_or_create(index).and_then(|ring| ring.place(blocks, 0));
-        let Some(position) = place else {
+        let (index, position) = (spot.log_index, spot.block);
+        if !self.logs.accepts(index, position, Need { blocks, reserve: 0 }) {
             return self.fail(format!(
-                "internal: no place for a record of {blocks} blocks in log {index}"
+                "internal: no place for a record of {blocks} blocks at block {position} of log {index}"
             ));
-        };
-        self.note_record_leaves(index, blocks);
+        }
+        self.note_record_leaves(spot);
         record.header.position = position;
         record.blocks = blocks;
         let header = self.encoded_header(&record);

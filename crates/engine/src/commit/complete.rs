@@ -56,7 +56,7 @@ impl Engine {
             self.commit.last_log = header.log_index;
         }
         self.logs.advance(header.log_index, header.position, record.blocks);
-        self.logs.note_passed(header.log_index, self.now);
+        self.logs.note_well(header.log_index);
         for claim in &header.claims {
             // From where the claim says: a snapshot may have let go of an unused ring meanwhile.
             self.logs.adopt_claim(*claim);

@@ -7,6 +7,7 @@
 mod build;
 mod complete;
 mod packing;
+mod place;
 mod retry;
 mod torn;
 mod unused;

@@ -17,6 +17,7 @@ use crate::dispatch::Purpose;
 use crate::engine::{Engine, Phase};
 use crate::journal::MapJournal;
 use crate::logs::{NO_PREVIOUS, Ring};
+use crate::placement::{Need, Spot};
 use crate::refusals::told;
 use crate::request::{ErrorKind, RequestError};
 use nearhead_disk::{Class, DiskError, DiskErrorKind, Nanos};
@@ -91,11 +92,11 @@ impl Engine {
         let Some(again) = self.commit.again else { return };
         let Some(mut record) = self.commit.in_flight.take() else { return };
         if again.anywhere {
-            let other = self.another_log(&record);
+            let other = self.another_spot(&record);
             self.logs.end_rest(record.header.log_index);
-            if let Some(log_index) = other.or_else(|| self.log_at_hand(&record)) {
-                self.move_record(&mut record, log_index);
-                return self.issue_record(record);
+            if let Some(spot) = other.or_else(|| self.spot_at_hand(&record)) {
+                self.move_record(&mut record, spot.log_index);
+                return self.issue_record(record, spot);
             }
         }
         self.commit.again = None;
@@ -131,15 +132,15 @@ impl Engine {
             self.logs.note_bad(failed, position, record.blocks, self.now);
         }
         self.logs.rest(failed, self.now);
-        if let Some(log_index) = self.another_log(&record) {
-            self.move_record(&mut record, log_index);
-            return self.issue_record(record);
+        if let Some(spot) = self.another_spot(&record) {
+            self.move_record(&mut record, spot.log_index);
+            return self.issue_record(record, spot);
         }
         // There is no other: the one at hand must do.
-        if is_place && self.log_at_hand(&record).is_some() {
+        if is_place && let Some(spot) = self.spot_at_hand(&record) {
             self.logs.end_rest(failed);
             self.move_record(&mut record, failed);
-            return self.issue_record(record);
+            return self.issue_record(record, spot);
         }
         record.rounds += 1;
         if !is_place || record.rounds == ROUNDS_MAX {
@@ -171,21 +172,20 @@ impl Engine {
         }
     }
 
-    /// A log that has room for the record, and does not rest.
-    fn another_log(&self, record: &RecordInFlight) -> Option<u32> {
+    /// A place in a log that has room for the record, and does not rest.
+    fn another_spot(&mut self, record: &RecordInFlight) -> Option<Spot> {
         if record.failed_logs.len() >= LOGS_TRIED_MAX || !self.journal_has_place() {
             return None;
         }
-        let head = self.dispatcher.head_offset();
-        let choice = self.placement.choose(&self.logs, head, record.blocks, 0)?;
-        Some(choice.log_index)
+        self.choose_spot(Need { blocks: record.blocks, reserve: 0 })
     }
 
-    /// The log where the record failed last, if there is another place for it.
-    fn log_at_hand(&self, record: &RecordInFlight) -> Option<u32> {
+    /// Another place in the log where the record failed last, though that rests.
+    fn spot_at_hand(&self, record: &RecordInFlight) -> Option<Spot> {
         let log_index = record.header.log_index;
-        let place = self.logs.get(log_index)?.place(record.blocks, 0);
-        place.filter(|_| self.journal_has_place()).map(|_| log_index)
+        let block = self.logs.get(log_index)?.place(Need { blocks: record.blocks, reserve: 0 })?;
+        let spot = Spot { log_index, block, wanted_index: log_index };
+        self.journal_has_place().then_some(spot)
     }
 
     /// Wherever else the record goes, its header is copied to the journal once more.

@@ -11,6 +11,7 @@ mod ring;
 pub use recount::{LogCounts, Occupancy};
 pub(crate) use ring::{NO_PREVIOUS, Ring};
 
+use crate::placement::Need;
 use crate::recovery::GAP_BYTES_MAX;
 use nearhead_disk::Nanos;
 use nearhead_format::record::Claim;
@@ -77,14 +78,11 @@ impl Logs {
     }
 
     pub(crate) fn get_or_create(&mut self, index: u32) -> Option<&mut Ring> {
-        let capacity = self.capacity_blocks?;
-        let place = self.rings.get_mut(index as usize)?;
-        if place.is_none() {
+        if self.rings.get(index as usize)?.is_none() {
             self.present.insert(index);
+            self.rings[index as usize] = Some(Box::new(self.unused()?));
         }
-        let gap_blocks_max = GAP_BYTES_MAX as u32 / self.layout.log_block_bytes;
-        let empty = || Box::new(Ring::new(capacity).with_gaps(gap_blocks_max));
-        Some(place.get_or_insert_with(empty))
+        self.rings.get_mut(index as usize)?.as_deref_mut()
     }
 
     /// Logs by increasing distance from a device byte.
@@ -92,12 +90,38 @@ impl Logs {
         self.layout.logs_near(device_offset)
     }
 
-    /// Whether the log can take a record of `blocks` and then still have `reserve` free.
-    pub fn has_room(&self, index: u32, blocks: u32, reserve: u32) -> bool {
+    /// Whether the log can take the record.
+    pub fn has_room(&self, index: u32, need: Need) -> bool {
+        self.next_place(index, need).is_some()
+    }
+
+    /// The first block from its write position on where the log can take the record, if anywhere.
+    pub fn next_place(&self, index: u32, need: Need) -> Option<u32> {
         match self.get(index) {
-            Some(ring) => !ring.quarantined && ring.place(blocks, reserve).is_some(),
-            None => self.capacity_blocks.is_some_and(|capacity| blocks + reserve <= capacity.get()),
+            Some(ring) => ring.place(need).filter(|_| !ring.quarantined),
+            None => self.accepts(index, 0, need).then_some(0),
         }
+    }
+
+    /// Whether the log can take the record at this block: blocks before it may be left out, as far as a recovery looks.
+    pub fn accepts(&self, index: u32, block: u32, need: Need) -> bool {
+        match self.get(index) {
+            Some(ring) => !ring.quarantined && ring.accepts(block, need),
+            None => {
+                index < self.count() && self.unused().is_some_and(|ring| ring.accepts(block, need))
+            }
+        }
+    }
+
+    /// Device byte of a block of a log.
+    pub fn block_offset(&self, index: u32, block: u32) -> Option<u64> {
+        self.layout.log_block_offset(index, block)
+    }
+
+    /// A log that holds nothing.
+    fn unused(&self) -> Option<Ring> {
+        let gap_blocks_max = GAP_BYTES_MAX as u32 / self.layout.log_block_bytes;
+        Some(Ring::new(self.capacity_blocks?).with_gaps(gap_blocks_max))
     }
 
     /// Whether the log did not take the last record that was meant for it.
@@ -118,10 +142,9 @@ impl Logs {
         }
     }
 
-    /// The last record of the log completed just now: what comes after it is under the head.
-    pub(crate) fn note_passed(&mut self, index: u32, now: Nanos) {
+    /// The log took a record.
+    pub(crate) fn note_well(&mut self, index: u32) {
         if let Some(ring) = self.get_or_create(index) {
-            ring.passed_at = (ring.position > 0).then_some(now);
             ring.failures = 0;
         }
     }
@@ -203,9 +226,9 @@ impl Logs {
     }
 
     /// The claimed log with room whose group is nearest `device_offset`.
-    pub fn nearest_claimed(&self, device_offset: u64, blocks: u32, reserve: u32) -> Option<u32> {
+    pub fn nearest_claimed(&self, device_offset: u64, need: Need) -> Option<u32> {
         let here = self.layout.group_of(device_offset);
-        let has_room = |index: &u32| self.has_room(*index, blocks, reserve);
+        let has_room = |index: &u32| self.has_room(*index, need);
         let ahead = self.claimed.range(here..).copied().find(has_room);
         let behind = self.claimed.range(..here).rev().copied().find(has_room);
         [ahead, behind].into_iter().flatten().min_by_key(|index| index.abs_diff(here))
@@ -362,10 +385,11 @@ mod tests {
         logs.advance(0, 0, layout.log_blocks());
         logs.snapshot_begins(&[]);
         logs.snapshot_committed();
-        assert!(logs.is_full(0) && !logs.has_room(0, 1, 0));
+        let need = Need { blocks: 1, reserve: 0 };
+        assert!(logs.is_full(0) && !logs.has_room(0, need));
         for entry in &entries {
             logs.drop_live(entry);
         }
-        assert!(!logs.is_full(0) && logs.has_room(0, 1, 0));
+        assert!(!logs.is_full(0) && logs.has_room(0, need));
     }
 }

@@ -12,6 +12,7 @@
 //! Positions are counted in log blocks from the start of the log.
 
 use super::bad_places::BadPlaces;
+use crate::placement::Need;
 use nearhead_disk::Nanos;
 use nearhead_planted::{Mistake, is_made};
 use std::num::NonZeroU32;
@@ -34,8 +35,6 @@ pub(crate) struct Ring {
     pub(crate) position: u32,
     /// Position of the newest record, or [`NO_PREVIOUS`].
     pub(crate) previous_position: u32,
-    /// When the place of the next record was under the head, if known; once in every revolution since.
-    pub(crate) passed_at: Option<Nanos>,
     /// Raised when everything in the log is given up at once.
     pub(crate) generation: u32,
     /// First record since the last committed snapshot.
@@ -64,7 +63,6 @@ impl Ring {
             live_sectors_total: 0,
             position: 0,
             previous_position: NO_PREVIOUS,
-            passed_at: None,
             generation: 0,
             protected_from: None,
             next_protected_from: None,
@@ -163,9 +161,30 @@ impl Ring {
         free.min(if start == self.position { 0 } else { distance(start) })
     }
 
-    /// Where a record of `blocks` can go now while leaving `reserve` blocks free, if anywhere: here, behind a bad
-    /// place, or at the start of the log.
-    pub(crate) fn place(&self, blocks: u32, reserve: u32) -> Option<u32> {
+    /// Whether a record can go to this block: at most as far behind the last one, or behind the start of the log, as a
+    /// recovery looks, over nothing that is needed, and not to a place that did not take one.
+    pub(crate) fn accepts(&self, block: u32, need: Need) -> bool {
+        let capacity = self.capacity();
+        if need.blocks > capacity || block > capacity - need.blocks {
+            return false;
+        }
+        let is_near =
+            |from: u32| (from..=from.saturating_add(self.gap_blocks_max)).contains(&block);
+        let left_out = if is_near(self.position) {
+            block - self.position
+        } else if is_near(0) {
+            capacity - self.position + block
+        } else {
+            return false;
+        };
+        let needed = [left_out, need.blocks, need.reserve].map(u64::from).iter().sum::<u64>();
+        needed <= u64::from(self.free_run_blocks())
+            && self.bad.end_of_one_in(block, need.blocks).is_none()
+    }
+
+    /// Where a record can go now, if anywhere: here, behind a bad place, or at the start of the log.
+    pub(crate) fn place(&self, need: Need) -> Option<u32> {
+        let Need { blocks, reserve } = need;
         let (capacity, free) = (self.capacity(), self.free_run_blocks());
         // Where a recovery looks for it, and the blocks that are left out up to there.
         let (mut from, mut passed) = (self.position, 0);
@@ -215,7 +234,6 @@ impl Ring {
         self.next_protected_from.get_or_insert(from);
         self.bad.is_well(position, blocks);
         self.previous_position = position;
-        self.passed_at = None;
         let blocks = blocks - u32::from(is_made(Mistake::RingOffByOne) && blocks > 1);
         self.position = (position + blocks) % self.capacity();
     }
@@ -288,6 +306,13 @@ impl Ring {
 mod tests {
     use super::*;
 
+    fn place(ring: &Ring, blocks: u32, reserve: u32) -> Option<u32> {
+        let need = Need { blocks, reserve };
+        let found = ring.place(need);
+        assert!(found.is_none_or(|block| ring.accepts(block, need)), "block {found:?}");
+        found
+    }
+
     fn ring(blocks: u32) -> Ring {
         Ring::new(NonZeroU32::new(blocks).unwrap())
     }
@@ -295,20 +320,20 @@ mod tests {
     #[test]
     fn an_empty_ring_takes_records_up_to_its_end_and_not_beyond() {
         let ring = ring(640);
-        assert_eq!(ring.place(640, 0), Some(0));
-        assert_eq!(ring.place(641, 0), None);
-        assert_eq!(ring.place(600, 41), None);
+        assert_eq!(place(&ring, 640, 0), Some(0));
+        assert_eq!(place(&ring, 641, 0), None);
+        assert_eq!(place(&ring, 600, 41), None);
     }
 
     #[test]
     fn space_written_since_the_snapshot_is_not_used_again_before_the_next_one() {
         let mut ring = ring(640);
         ring.advance(0, 600);
-        assert_eq!(ring.place(41, 0), None, "wrapping would overwrite unsnapshotted records");
+        assert_eq!(place(&ring, 41, 0), None, "wrapping would overwrite unsnapshotted records");
         ring.snapshot_begins();
-        assert_eq!(ring.place(41, 0), None, "the snapshot is not committed yet");
+        assert_eq!(place(&ring, 41, 0), None, "the snapshot is not committed yet");
         ring.snapshot_committed();
-        assert_eq!(ring.place(41, 0), Some(0));
+        assert_eq!(place(&ring, 41, 0), Some(0));
     }
 
     #[test]
@@ -317,11 +342,11 @@ mod tests {
         ring.advance(0, 600);
         ring.snapshot_begins();
         ring.snapshot_committed();
-        assert_eq!(ring.place(100, 0), Some(0), "40 blocks are left before the end");
+        assert_eq!(place(&ring, 100, 0), Some(0), "40 blocks are left before the end");
         ring.advance(0, 100);
         assert_eq!(ring.free_run_blocks(), 500, "a recovery begins at block 600");
         ring.advance(100, 500);
-        assert_eq!(ring.place(1, 0), None);
+        assert_eq!(place(&ring, 1, 0), None);
     }
 
     #[test]
@@ -358,7 +383,7 @@ mod tests {
         ring.add_live(500, 8);
         ring.snapshot_begins();
         ring.snapshot_committed();
-        assert_eq!(ring.place(320, 0), Some(0));
+        assert_eq!(place(&ring, 320, 0), Some(0));
         ring.advance(0, 320);
         assert_eq!(ring.free_run_blocks(), 0, "block 320 is needed");
     }
@@ -367,7 +392,7 @@ mod tests {
     fn a_full_ring_has_no_place_even_for_one_block() {
         let mut ring = ring(64);
         ring.advance(0, 64);
-        assert_eq!((ring.position, ring.place(1, 0)), (0, None));
+        assert_eq!((ring.position, place(&ring, 1, 0)), (0, None));
     }
 
     #[test]
@@ -377,10 +402,10 @@ mod tests {
         ring.snapshot_begins();
         ring.snapshot_committed();
         ring.note_bad(10, 5, Nanos::ZERO);
-        assert_eq!((ring.place(5, 0), ring.place(5, 630)), (Some(15), Some(15)));
-        assert_eq!(ring.place(5, 631), None, "five blocks more are gone then");
+        assert_eq!((place(&ring, 5, 0), place(&ring, 5, 630)), (Some(15), Some(15)));
+        assert_eq!(place(&ring, 5, 631), None, "five blocks more are gone then");
         ring.advance(15, 5);
-        assert_eq!((ring.free_run_blocks(), ring.place(1, 0)), (630, Some(20)));
+        assert_eq!((ring.free_run_blocks(), place(&ring, 1, 0)), (630, Some(20)));
     }
 
     #[test]
@@ -390,11 +415,11 @@ mod tests {
         ring.snapshot_begins();
         ring.snapshot_committed();
         ring.note_bad(20, 85, Nanos::ZERO);
-        assert_eq!(ring.place(11, 0), Some(105), "10 blocks before it and 85 of its own");
+        assert_eq!(place(&ring, 11, 0), Some(105), "10 blocks before it and 85 of its own");
         ring.note_bad(105, 6, Nanos::ZERO);
-        assert_eq!(ring.place(11, 0), None, "it would go to the start, where there is no room");
-        assert_eq!(ring.place(10, 0), Some(10));
-        assert_eq!(ring.place(1, 0), Some(10));
+        assert_eq!(place(&ring, 11, 0), None, "it would go to the start, where there is no room");
+        assert_eq!(place(&ring, 10, 0), Some(10));
+        assert_eq!(place(&ring, 1, 0), Some(10));
     }
 
     #[test]
@@ -405,9 +430,38 @@ mod tests {
         ring.snapshot_committed();
         ring.note_bad(630, 10, Nanos::ZERO);
         ring.note_bad(0, 3, Nanos::ZERO);
-        assert_eq!(ring.place(4, 0), Some(3));
-        assert_eq!((ring.place(4, 623), ring.place(4, 624)), (Some(3), None));
+        assert_eq!(place(&ring, 4, 0), Some(3));
+        assert_eq!((place(&ring, 4, 623), place(&ring, 4, 624)), (Some(3), None));
         ring.forget_bad_places();
-        assert_eq!(ring.place(4, 0), Some(630), "it is tried again");
+        assert_eq!(place(&ring, 4, 0), Some(630), "it is tried again");
+    }
+
+    #[test]
+    fn blocks_may_be_left_out_as_far_as_a_recovery_looks_and_count_as_used() {
+        let mut ring = ring(640).with_gaps(100);
+        ring.advance(0, 10);
+        ring.snapshot_begins();
+        ring.snapshot_committed();
+        let need = |blocks, reserve| Need { blocks, reserve };
+        assert!(ring.accepts(10, need(5, 0)) && ring.accepts(110, need(5, 0)));
+        assert!(!ring.accepts(9, need(5, 0)), "that is a lap further on, and would be used twice");
+        assert!(!ring.accepts(111, need(5, 0)));
+        // At the start, a lap further on.
+        assert!(ring.accepts(0, need(5, 5)) && !ring.accepts(0, need(5, 6)));
+        ring.advance(60, 5);
+        assert_eq!(ring.free_run_blocks(), 640 - 55, "50 were left out");
+        ring.advance(165, 475);
+        assert!(
+            ring.accepts(0, need(10, 0)) && !ring.accepts(1, need(10, 0)),
+            "what was left out is protected"
+        );
+    }
+
+    #[test]
+    fn what_is_needed_is_not_left_out_either() {
+        let mut ring = ring(640).with_gaps(100);
+        ring.add_live(20, 8);
+        assert!(ring.accepts(0, Need { blocks: 20, reserve: 0 }));
+        assert!(!ring.accepts(30, Need { blocks: 1, reserve: 0 }), "block 20 is before it");
     }
 }

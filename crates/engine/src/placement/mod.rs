@@ -1,28 +1,110 @@
-//! Where a record goes: which log takes the next one.
+//! Where a record goes: which log takes the next one, and which block of it.
 //!
-//! A policy sees only what a host knows: where the engine takes the head to be from the commands it sent
-//! and which logs can take the record. It never sees where the head really is.
+//! A policy is told what a host can know ([`Seen`], [`View`]): the engine's own commands and when they completed, where
+//! the head should be by that, and what the logs have room for. It never sees where the head really is. It answers with a
+//! [`Spot`], and the engine keeps the laws whatever the answer: a spot in a log that recovery would not read, over
+//! something that is needed, or further on than a recovery looks is not taken ([`View::is_legal`]).
+//!
+//! A policy may leave blocks out before a record. Such a gap is legal: the record names the one before the gap. The
+//! blocks stay unused until a snapshot has passed them, as the record does.
 
 mod near_head;
+mod rotation;
 mod single_log;
 
 pub use near_head::NearHead;
 pub use single_log::SingleLog;
 
 use crate::logs::Logs;
+use nearhead_disk::Nanos;
+use std::fmt::Debug;
 
-/// What the policy decided.
+/// A record that is to be placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Choice {
-    /// The log that takes this record; it is claimed and has room.
+pub struct Need {
+    /// Its length in log blocks.
+    pub blocks: u32,
+    /// Blocks that must be free in the log behind it.
+    pub reserve: u32,
+}
+
+/// Where a record goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spot {
+    /// The log.
     pub log_index: u32,
-    /// The log that would have been best; if different it is claimed in this record, for the next.
+    /// The block of it where the record begins.
+    pub block: u32,
+    /// The log that would have been best; if another, the record claims it for the next one.
     pub wanted_index: u32,
 }
 
+/// What a policy decides by.
+#[derive(Clone, Copy, Debug)]
+pub struct View<'a> {
+    /// The logs: what has room, what is claimed.
+    pub logs: &'a Logs,
+    /// Device byte where the head will be for a command that leaves now, as far as one can know.
+    pub head_offset: u64,
+    /// The time.
+    pub now: Nanos,
+    /// Nothing is on the disk or on its way there.
+    pub is_idle: bool,
+}
+
+impl View<'_> {
+    /// Whether a record may go there.
+    pub fn is_legal(&self, spot: Spot, need: Need) -> bool {
+        self.logs.is_claimed(spot.log_index) && self.logs.accepts(spot.log_index, spot.block, need)
+    }
+}
+
+/// What a policy is told of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seen {
+    /// A record leaves for this spot.
+    RecordLeaves {
+        /// Where it goes.
+        spot: Spot,
+    },
+    /// A command completed.
+    Completed(Completed),
+}
+
+/// A command that completed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Completed {
+    /// The log and the block behind the record, if it is one.
+    pub record_end: Option<(u32, u32)>,
+    /// First device byte of the transfer.
+    pub offset: u64,
+    /// Its length; 0 of what transfers nothing.
+    pub bytes: u64,
+    /// From leaving to completion.
+    pub took: Nanos,
+    /// Whether it moved the arm, as far as one can tell.
+    pub has_moved: bool,
+    /// Whether it did what was asked.
+    pub is_ok: bool,
+}
+
 /// The policy question *where does it go?*
-pub trait Placement: Send {
-    /// The log for a record of `blocks` log blocks that leaves `reserve` blocks free, if any has
-    /// room and is claimed. `head_offset` is the device byte where the head is taken to be.
-    fn choose(&self, logs: &Logs, head_offset: u64, blocks: u32, reserve: u32) -> Option<Choice>;
+pub trait Placement: Debug + Send {
+    /// Something happened, in the order in which it did.
+    fn seen(&mut self, _seen: &Seen, _view: &View<'_>) {}
+
+    /// Where a record goes now, if anywhere. It is asked again if the answer is not taken, or if the place fails.
+    fn choose(&mut self, need: Need, view: &View<'_>) -> Option<Spot>;
+
+    /// How many logs, from the wanted one on, each record claims: 0 of a policy that never goes to another log.
+    fn claims_ahead(&self) -> u32;
+
+    /// Another one of its kind: a configuration is copied, an engine keeps its own.
+    fn boxed(&self) -> Box<dyn Placement>;
+}
+
+impl Clone for Box<dyn Placement> {
+    fn clone(&self) -> Self {
+        self.boxed()
+    }
 }

@@ -1,16 +1,23 @@
 //! `single_log`: one log at a fixed place takes everything, as a journal does. If the volume has
 //! more logs, only the first is used.
 
-use super::{Choice, Placement};
-use crate::logs::Logs;
+use super::{Need, Placement, Spot, View};
 
 /// The fixed log.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SingleLog;
 
 impl Placement for SingleLog {
-    fn choose(&self, logs: &Logs, _head: u64, blocks: u32, reserve: u32) -> Option<Choice> {
-        let fits = logs.is_claimed(0) && logs.has_room(0, blocks, reserve);
-        fits.then_some(Choice { log_index: 0, wanted_index: 0 })
+    fn choose(&mut self, need: Need, view: &View<'_>) -> Option<Spot> {
+        let block = view.logs.next_place(0, need).filter(|_| view.logs.is_claimed(0))?;
+        Some(Spot { log_index: 0, block, wanted_index: 0 })
+    }
+
+    fn claims_ahead(&self) -> u32 {
+        0
+    }
+
+    fn boxed(&self) -> Box<dyn Placement> {
+        Box::new(*self)
     }
 }

@@ -6,7 +6,8 @@
 //! events, and what the disk is made to write stays in proportion to what was asked.
 
 use nearhead_disk::{Nanos, Payload};
-use nearhead_engine::{AdmissionPolicy, Operation, Request, RequestId, Status};
+use nearhead_engine::admission::DurableFirst;
+use nearhead_engine::{Operation, Request, RequestId, Status};
 use nearhead_models::{Dataless, InstantDisk, SplitMix, plain_properties};
 use nearhead_volume::{CreateOptions, NamedPreset, Service, Volume, create};
 
@@ -40,11 +41,11 @@ fn volume(preset: &str, device_bytes: u64, log_bytes: Option<u64>) -> Volume<Ins
     let superblock = create::describe(&properties, None, &options).unwrap();
     // One command of cleaning at a time, so that it cannot keep up.
     Volume::start_empty(disk, superblock, |_, config| {
-        config.admission = AdmissionPolicy::DurableFirst {
+        config.admission = Box::new(DurableFirst {
             piece_bytes: 128 << 10,
             bulk_bytes_max: 256 << 10,
             background_commands_max: 1,
-        };
+        });
     })
 }
 

@@ -11,11 +11,8 @@
 //! while too many fail (a spindle that is not quite as fast as its datasheet says, several disks in one) none is
 //! followed. A log keeps its order: nothing is skipped, so recovery need not know of any of this.
 
-use crate::config::Setup;
-use crate::dispatch::{InFlight, Purpose};
-use crate::engine::Engine;
-use crate::placement::Choice;
 use nearhead_disk::Nanos;
+use std::collections::BTreeMap;
 
 /// Logs around the head that are compared: a seek over four groups (400 MiB) takes about what one over one does.
 /// More bring little and spread what was written together.
@@ -40,15 +37,15 @@ struct Accesses {
 
 /// How long a record will take to begin, as far as one can tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Wait {
-    pub(crate) time: Nanos,
+pub(super) struct Wait {
+    pub(super) time: Nanos,
     /// Computed from when the log's next block passes; otherwise half a revolution is assumed.
-    pub(crate) is_known: bool,
+    pub(super) is_known: bool,
 }
 
 /// What is known of the rotation.
-#[derive(Debug)]
-pub(crate) struct Rotation {
+#[derive(Clone, Debug)]
+pub(super) struct Rotation {
     /// `None`: not a single disk with a known speed.
     period: Option<Nanos>,
     /// Where the last command ended that moved the arm.
@@ -57,32 +54,58 @@ pub(crate) struct Rotation {
     trust: i32,
     /// The record on its way, if nothing else is outstanding: where it began from, and what was predicted.
     alone: Option<(u64, Wait)>,
+    /// Of each log written since the start the block behind its newest record, and when that was under the head.
+    passed: BTreeMap<u32, (u32, Nanos)>,
+}
+
+impl Default for Rotation {
+    fn default() -> Self {
+        Self::new(None)
+    }
 }
 
 impl Rotation {
-    /// For a volume: a map device, which is another disk behind the same addresses, rules it out.
-    pub(crate) fn of(setup: &Setup) -> Self {
-        let usable = setup.properties.rotational && setup.journal.is_none();
-        Self::new(setup.properties.rotation_period.filter(|_| usable))
+    /// `period` is that of the one disk that turns, if it is known.
+    pub(super) fn new(period: Option<Nanos>) -> Self {
+        let period = period.filter(|period| period.0 > 0);
+        Self {
+            period,
+            last_end: 0,
+            accesses: [Accesses::default(); DISTANCES],
+            trust: 0,
+            alone: None,
+            passed: BTreeMap::new(),
+        }
     }
 
-    fn new(period: Option<Nanos>) -> Self {
-        let period = period.filter(|period| period.0 > 0);
-        let accesses = [Accesses::default(); DISTANCES];
-        Self { period, last_end: 0, accesses, trust: 0, alone: None }
+    pub(super) fn is_known(&self) -> bool {
+        self.period.is_some()
+    }
+
+    /// A record of the log completed just now: what comes after it, from `block` on, is under the head.
+    pub(super) fn note_passed(&mut self, log_index: u32, block: u32, now: Nanos) {
+        if self.is_known() {
+            self.passed.insert(log_index, (block, now));
+        }
+    }
+
+    /// When the block was under the head, if that is known; once in every revolution since.
+    pub(super) fn passed_at(&self, log_index: u32, block: u32) -> Option<Nanos> {
+        let (passed, at) = self.passed.get(&log_index)?;
+        (*passed == block).then_some(*at)
     }
 
     /// How many logs to compare now, nearest first from [`Rotation::last_end`]; 0 if it is no use.
-    fn logs_compared(&self) -> usize {
+    pub(super) fn logs_compared(&self) -> usize {
         if self.period.is_some() && self.trust >= 0 { LOGS_COMPARED } else { 0 }
     }
 
-    fn last_end(&self) -> u64 {
+    pub(super) fn last_end(&self) -> u64 {
         self.last_end
     }
 
     /// A command ended at `end` that moved the arm.
-    fn moved_to(&mut self, end: u64) {
+    pub(super) fn moved_to(&mut self, end: u64) {
         self.last_end = end;
     }
 
@@ -93,7 +116,7 @@ impl Rotation {
 
     /// How long a record would take to begin at `offset` if it left `now`; `passed_at` is when that place was
     /// under the head.
-    fn wait(&self, offset: u64, passed_at: Option<Nanos>, now: Nanos) -> Wait {
+    pub(super) fn wait(&self, offset: u64, passed_at: Option<Nanos>, now: Nanos) -> Wait {
         let Some(Nanos(period)) = self.period else {
             return Wait { time: Nanos::ZERO, is_known: false };
         };
@@ -111,12 +134,18 @@ impl Rotation {
     }
 
     /// A record leaves with nothing outstanding.
-    fn leaves_alone(&mut self, wait: Wait) {
+    pub(super) fn leaves_alone(&mut self, wait: Wait) {
         self.alone = Some((self.last_end, wait));
     }
 
     /// A record of `bytes` at `offset` completed, or failed, after `took`.
-    fn record_completed(&mut self, offset: u64, bytes: u64, took: Nanos, succeeded: bool) {
+    pub(super) fn record_completed(
+        &mut self,
+        offset: u64,
+        bytes: u64,
+        took: Nanos,
+        succeeded: bool,
+    ) {
         let Some((from, wait)) = self.alone.take() else { return };
         let usable = succeeded && bytes <= BYTES_MAX;
         let Some(period) = self.period.filter(|_| usable) else { return };
@@ -131,59 +160,6 @@ impl Rotation {
                 took + Nanos(period.0 / 8) >= wait.time && took <= wait.time + Nanos(period.0 / 4);
             let trust = if held { self.trust + 1 } else { self.trust - MISTRUST };
             self.trust = trust.clamp(-TRUST_MAX, TRUST_MAX);
-        }
-    }
-}
-
-impl Engine {
-    /// A command completed: where the arm is now, and what that says of the rotation.
-    pub(crate) fn note_rotation(&mut self, done: &InFlight, succeeded: bool) {
-        let (took, moved) = self.dispatcher.took(done);
-        if done.purpose == Purpose::Record {
-            let offset = done.end_offset - done.bytes;
-            self.rotation.record_completed(offset, done.bytes, took, succeeded);
-        }
-        if moved && succeeded {
-            self.rotation.moved_to(done.end_offset);
-        }
-    }
-
-    /// How long until a record of `blocks` would begin in a log, as far as one can tell; `None` if it has no
-    /// room for it and `reserve` blocks more.
-    fn wait_for_log(&self, index: u32, blocks: u32, reserve: u32) -> Option<Wait> {
-        let (place, passed_at) = match self.logs.get(index) {
-            None if self.logs.has_room(index, blocks, reserve) => (0, None),
-            None => return None,
-            Some(ring) => {
-                let place = ring.place(blocks, reserve).filter(|_| !ring.quarantined)?;
-                (place, ring.passed_at.filter(|_| place == ring.position))
-            }
-        };
-        let offset = self.setup.layout.log_block_offset(index, place)?;
-        Some(self.rotation.wait(offset, passed_at, self.now))
-    }
-
-    /// Of the usable logs near the head the one where a record would begin soonest, or the one chosen.
-    pub(crate) fn soonest_log(&self, chosen: Choice, blocks: u32, reserve: u32) -> Choice {
-        let compared = self.rotation.logs_compared();
-        if compared == 0 || !self.dispatcher.is_idle() || !self.setup.config.claims_ahead() {
-            return chosen;
-        }
-        let near = self.logs.near(self.rotation.last_end()).take(compared);
-        let claimed = near.filter(|index| self.logs.is_claimed(*index));
-        let wait = |index| Some((self.wait_for_log(index, blocks, reserve)?.time, index));
-        let waits = claimed.filter_map(wait);
-        let soonest = waits.min_by_key(|(time, _)| *time);
-        Choice { log_index: soonest.map_or(chosen.log_index, |(_, index)| index), ..chosen }
-    }
-
-    /// A record of `blocks` leaves for a log.
-    pub(crate) fn note_record_leaves(&mut self, index: u32, blocks: u32) {
-        if self.rotation.period.is_some()
-            && self.dispatcher.is_idle()
-            && let Some(wait) = self.wait_for_log(index, blocks, 0)
-        {
-            self.rotation.leaves_alone(wait);
         }
     }
 }

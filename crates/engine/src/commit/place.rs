@@ -1,0 +1,78 @@
+//! Where the next record goes: the placement policy is asked, told what happens, and held to the laws.
+//!
+//! Whatever it answers, a record goes only into a log that a recovery is certain to read, over nothing that is needed, and
+//! no further on than a recovery looks. An answer that is none of that is passed over: the next block of the log that it
+//! named is taken, if that may be.
+
+use super::RecordInFlight;
+use crate::dispatch::{InFlight, Purpose};
+use crate::engine::Engine;
+use crate::placement::{Completed, Need, Placement, Seen, Spot, View};
+use nearhead_format::record::RecordHeader;
+
+/// Most claims added to one record beyond the one that is needed.
+pub(super) const CLAIMS_AHEAD_MAX: u32 = 3;
+
+impl Engine {
+    /// The policy, and what it may look at.
+    fn placement(&mut self) -> (&mut dyn Placement, View<'_>) {
+        let view = View {
+            logs: &self.logs,
+            head_offset: self.dispatcher.head_offset(),
+            now: self.now,
+            is_idle: self.dispatcher.is_idle(),
+        };
+        (self.placement.as_mut(), view)
+    }
+
+    /// Where the policy puts a record, if anywhere.
+    pub(super) fn choose_spot(&mut self, need: Need) -> Option<Spot> {
+        let (placement, view) = self.placement();
+        let spot = placement.choose(need, &view)?;
+        if view.is_legal(spot, need) {
+            return Some(spot);
+        }
+        let block = view.logs.next_place(spot.log_index, need)?;
+        Some(Spot { block, ..spot }).filter(|spot| view.is_legal(*spot, need))
+    }
+
+    /// How many logs a record claims for the next ones.
+    pub(super) fn claims_ahead(&self) -> u32 {
+        self.placement.claims_ahead().min(CLAIMS_AHEAD_MAX)
+    }
+
+    /// Whether records go to other logs than the first, so that logs must be claimed.
+    pub(crate) fn claims_logs(&self) -> bool {
+        self.claims_ahead() > 0
+    }
+
+    /// A record leaves for this spot.
+    pub(super) fn note_record_leaves(&mut self, spot: Spot) {
+        let (placement, view) = self.placement();
+        placement.seen(&Seen::RecordLeaves { spot }, &view);
+    }
+
+    /// A command completed: what that says of the disk.
+    pub(crate) fn note_completed(&mut self, done: &InFlight, is_ok: bool) {
+        let (took, has_moved) = self.dispatcher.took(done);
+        let record = self.commit.in_flight.as_ref().filter(|_| done.purpose == Purpose::Record);
+        let completed = Completed {
+            record_end: record.map(RecordInFlight::end),
+            offset: done.end_offset - done.bytes,
+            bytes: done.bytes,
+            took,
+            has_moved,
+            is_ok,
+        };
+        let (placement, view) = self.placement();
+        placement.seen(&Seen::Completed(completed), &view);
+    }
+}
+
+impl RecordInFlight {
+    /// Its log, and the block behind it.
+    fn end(&self) -> (u32, u32) {
+        let RecordHeader { log_index, position, .. } = self.header;
+        (log_index, position + self.blocks)
+    }
+}
