@@ -30,6 +30,7 @@ mod shared_disk;
 mod steer;
 mod steps;
 mod tally;
+mod wanderer;
 
 pub use bend::Bend;
 pub use company::{Company, Coverage, Pair, pairs};
@@ -40,6 +41,7 @@ pub use shared_disk::SharedDisk;
 pub use steer::{BATCH, Campaign, Recipe, words};
 pub use steps::{Place, Step, Steps};
 pub use tally::Tally;
+pub use wanderer::Wanderer;
 
 /// Steps of a life, if nobody says otherwise.
 pub const OPERATIONS: usize = 1000;

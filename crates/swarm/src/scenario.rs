@@ -5,6 +5,7 @@
 
 use crate::bend::Bend;
 use crate::steps::{Step, Steps, random_steps};
+use crate::wanderer::Wanderer;
 use nearhead_disk::{Nanos, Properties};
 use nearhead_engine::{Activities, Config};
 use nearhead_format::{AckMode, Label, Layout, Preset};
@@ -40,6 +41,7 @@ pub enum Arrangement {
 
 /// A life.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "independent choices of a life, not a state")]
 pub struct Scenario {
     /// What everything follows from.
     pub seed: u64,
@@ -69,6 +71,8 @@ pub struct Scenario {
     pub logged_write_bytes_max: Option<u32>,
     /// Small writes that wait alone go home.
     pub lone_writes_go_home: bool,
+    /// Records go anywhere they may ([`Wanderer`]), not where the preset puts them.
+    pub wanders: bool,
     /// Bytes of small writes in memory.
     pub stage_bytes_max: usize,
     /// A snapshot after so many bytes.
@@ -151,6 +155,7 @@ impl Scenario {
             no_log_reserve,
             logged_write_bytes_max: pick(random, &[None, None, Some(4096), Some(64 << 10)]),
             lone_writes_go_home: lone_writes_go_home(seed),
+            wanders: wanders(seed),
             stage_bytes_max: pick(random, &[64 << 10, 256 << 10, 2 << 20]),
             snapshot_after_bytes: pick(random, &[60 << 10, 300 << 10, 8 << 20]),
             snapshot_period: Nanos::from_millis(pick(random, &[5, 200, 600_000])),
@@ -217,6 +222,9 @@ impl Scenario {
     pub fn configure(&self, config: &mut Config) {
         config.stage_bytes_max = self.stage_bytes_max;
         config.lone_writes_go_home = self.lone_writes_go_home;
+        if self.wanders {
+            config.placement = Box::new(Wanderer::new(self.seed, self.preset.starts_with("ml")));
+        }
         config.snapshot_after_bytes = self.snapshot_after_bytes;
         config.snapshot_period = self.snapshot_period;
         config.stage_age_max = self.stage_age_max;
@@ -276,6 +284,12 @@ fn parts(seed: u64, preset: &str, shingled: bool) -> (Arrangement, Option<u64>) 
 fn lone_writes_go_home(seed: u64) -> bool {
     const CHOSEN_FROM: u64 = 79_549_500_000_000;
     seed >= CHOSEN_FROM && SplitMix::new(seed ^ 0x616c_6f6e_655f_7772).below(3) == 0
+}
+
+/// One life in three, of the seeds since there is the choice.
+fn wanders(seed: u64) -> bool {
+    const CHOSEN_FROM: u64 = 79_551_700_000_000;
+    seed >= CHOSEN_FROM && SplitMix::new(seed ^ 0x7761_6e64_6572_6572).below(3) == 0
 }
 
 fn pick<T: Copy>(random: &mut SplitMix, choices: &[T]) -> T {

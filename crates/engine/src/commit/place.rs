@@ -1,8 +1,8 @@
 //! Where the next record goes: the placement policy is asked, told what happens, and held to the laws.
 //!
 //! Whatever it answers, a record goes only into a log that a recovery is certain to read, over nothing that is needed, and
-//! no further on than a recovery looks. An answer that is none of that is passed over: the next block of the log that it
-//! named is taken, if that may be.
+//! no further on than a recovery looks. An answer that is none of that is passed over: the record goes on in the log that
+//! it named, or in the nearest that may take it.
 
 use super::RecordInFlight;
 use crate::dispatch::{InFlight, Purpose};
@@ -32,8 +32,11 @@ impl Engine {
         if view.is_legal(spot, need) {
             return Some(spot);
         }
-        let block = view.logs.next_place(spot.log_index, need)?;
-        Some(Spot { block, ..spot }).filter(|spot| view.is_legal(*spot, need))
+        let named = Some(spot.log_index).filter(|log| view.logs.is_claimed(*log));
+        let named = named.filter(|log| view.logs.has_room(*log, need));
+        let log_index = named.or_else(|| view.logs.nearest_claimed(view.head_offset, need))?;
+        let block = view.logs.next_place(log_index, need)?;
+        Some(Spot { log_index, block, ..spot })
     }
 
     /// How many logs a record claims for the next ones.

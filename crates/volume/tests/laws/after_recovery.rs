@@ -3,7 +3,8 @@
 //! often would never write a snapshot, and would move the wrong log.
 
 use crate::support::disk::TestDisk;
-use crate::support::harness::{DEVICE_BYTES, Harness, Options};
+use crate::support::harness::Harness;
+use crate::support::options::{DEVICE_BYTES, Options};
 use crate::support::steps::Step;
 use nearhead_disk::{Command, Completion, Disk, Nanos, Payload, Properties, Submission};
 use nearhead_engine::{Operation, Status};

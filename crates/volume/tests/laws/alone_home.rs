@@ -4,7 +4,8 @@
 //! lives; here stands what it must do and must leave alone, one by one.
 
 use crate::support::disk::Trouble;
-use crate::support::harness::{Harness, Options};
+use crate::support::harness::Harness;
+use crate::support::options::Options;
 use crate::support::steps::{SPAN_SECTORS, Step};
 use nearhead_engine::Stats;
 use nearhead_format::AckMode;

@@ -5,7 +5,8 @@
 //! and has forgotten all of it once the disk is mended.
 
 use crate::support::disk::Trouble;
-use crate::support::harness::{Harness, Options};
+use crate::support::harness::Harness;
+use crate::support::options::Options;
 use crate::support::steps::{SPAN_SECTORS, Step};
 use nearhead_disk::Nanos;
 use nearhead_engine::{DiskEvent, DiskWork, ErrorKind};

@@ -4,7 +4,8 @@
 
 use crate::support::content::payload;
 use crate::support::disk::{Fault, FaultKind, TestDisk, Trouble};
-use crate::support::harness::{Harness, Options};
+use crate::support::harness::Harness;
+use crate::support::options::Options;
 use crate::support::steps::Step;
 use nearhead_disk::Nanos;
 use nearhead_engine::{Operation, Request, RequestId};

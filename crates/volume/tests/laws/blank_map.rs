@@ -3,7 +3,8 @@
 //! asserted by every restart of the harness; here it is that zeros are called so.
 
 use crate::support::disk::{Fault, FaultKind, TestDisk};
-use crate::support::harness::{Harness, Options};
+use crate::support::harness::Harness;
+use crate::support::options::Options;
 use crate::support::steps::Step;
 use nearhead_disk::Nanos;
 use nearhead_engine::{Operation, Request, RequestId};

@@ -6,7 +6,8 @@
 //! find nothing for ever.
 
 use crate::support::beside::Beside;
-use crate::support::harness::{Harness, Options};
+use crate::support::harness::Harness;
+use crate::support::options::Options;
 use crate::support::steps::Step;
 use nearhead_disk::Nanos;
 use nearhead_engine::{Activities, Activity};

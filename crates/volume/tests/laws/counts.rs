@@ -2,7 +2,8 @@
 //! all go by it. The harness compares it over every orderly stop, and counts anew after every step; here are the
 //! cases in which it was wrong, or in which chance would come to it too seldom.
 
-use crate::support::harness::{Harness, Options};
+use crate::support::harness::Harness;
+use crate::support::options::Options;
 use crate::support::steps::Step;
 use nearhead_format::AckMode;
 use nearhead_models::SplitMix;

@@ -2,7 +2,8 @@
 //!
 //! One seed decides the options, the steps and the fate of every unflushed sector.
 
-use crate::support::harness::{Harness, Options};
+use crate::support::harness::Harness;
+use crate::support::options::Options;
 use crate::support::steps::{Step, random_step};
 use nearhead_format::AckMode;
 use nearhead_models::SplitMix;
@@ -24,6 +25,7 @@ fn run(seed: u64, preset: &'static str, ack: AckMode, kind: Kind) {
         logs_are_scarce,
         // By the seed alone, so that nothing else in a run depends on it; those that once failed stay as they were.
         lone_writes_go_home: seed % 3 == 2 && !REGRESSIONS.contains(&seed),
+        wanders: seed % 4 == 3 && !REGRESSIONS.contains(&seed),
         ..Options::random(preset, ack, &mut random)
     };
     let trace = std::env::var_os("TRACE").is_some();

@@ -1,6 +1,7 @@
 //! The same seed twice gives the same commands, the same replies and the same bytes.
 
-use crate::support::harness::{DEVICE_BYTES, Harness, Options};
+use crate::support::harness::Harness;
+use crate::support::options::{DEVICE_BYTES, Options};
 use crate::support::steps::{Step, random_step};
 use nearhead_format::AckMode;
 use nearhead_models::{SplitMix, Store};

@@ -2,7 +2,8 @@
 //! for, and whoever waits for a checkpoint is told that it is over.
 
 use crate::support::disk::{Fault, FaultKind};
-use crate::support::harness::{Harness, Options};
+use crate::support::harness::Harness;
+use crate::support::options::Options;
 use crate::support::steps::Step;
 use nearhead_disk::Nanos;
 use nearhead_format::AckMode;

@@ -1,7 +1,8 @@
 //! A swap only moves what is logged to where there is more room. One that finds less room than it needs is given
 //! up, and that is no reason to bring anything home: on a shingled disk it would rewrite bands.
 
-use crate::support::harness::{Harness, Options};
+use crate::support::harness::Harness;
+use crate::support::options::Options;
 use crate::support::steps::Step;
 use nearhead_disk::{Nanos, Payload};
 use nearhead_engine::{Activities, Activity, Operation, Request, RequestId};

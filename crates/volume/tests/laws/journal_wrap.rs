@@ -2,7 +2,7 @@
 //! also not by what comes after a recovery that found it gone round.
 
 use crate::support::disk::{Fault, FaultKind};
-use crate::support::harness::Options;
+use crate::support::options::Options;
 use crate::support::seen::{Seen, Subject, Used, run_on};
 use nearhead_format::{AckMode, MapDevice};
 use nearhead_models::{MemoryStore, Store};

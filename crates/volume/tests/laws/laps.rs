@@ -9,7 +9,8 @@
 
 use crate::support::content::{SECTOR, versions};
 use crate::support::disk::TestDisk;
-use crate::support::harness::{Harness, Options};
+use crate::support::harness::Harness;
+use crate::support::options::Options;
 use crate::support::steps::Step;
 use nearhead_disk::Nanos;
 use nearhead_engine::{Operation, Request, RequestId};

@@ -1,7 +1,8 @@
 //! A power cut between a snapshot's header and its copy, or rot of one of the two, and then rot of the other one:
 //! once the volume has written anything after the first, the second must cost nothing.
 
-use crate::support::harness::{Harness, Options};
+use crate::support::harness::Harness;
+use crate::support::options::Options;
 use crate::support::steps::Step;
 use nearhead_format::AckMode;
 use nearhead_models::Store;

@@ -6,7 +6,7 @@
 //! of those that claim a log: without the claim recovery may not know what is in there (SAFETY.md). The first record
 //! behind a snapshot need not know of the one before.
 
-use crate::support::harness::Options;
+use crate::support::options::Options;
 use crate::support::seen::{Seen, Subject, Used, View, run_on};
 use nearhead_disk::Nanos;
 use nearhead_engine::Operation;

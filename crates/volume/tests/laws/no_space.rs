@@ -1,7 +1,8 @@
 //! A sparse image whose file system is full, and a disk that does not answer: both pass, so nothing is given up.
 
 use crate::support::disk::Trouble;
-use crate::support::harness::{Harness, Options};
+use crate::support::harness::Harness;
+use crate::support::options::Options;
 use crate::support::steps::Step;
 use nearhead_disk::Nanos;
 use nearhead_engine::{DiskEvent, DiskWork, ErrorKind};

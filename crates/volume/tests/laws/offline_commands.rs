@@ -6,7 +6,7 @@
 //! returned, as after; and the command can be given again.
 
 use crate::support::disk::CutPoint;
-use crate::support::harness::{DEVICE_BYTES, Options};
+use crate::support::options::{DEVICE_BYTES, Options};
 use crate::support::raw::bytes_of;
 use crate::support::seen::{Device, Seen, Subject, Used, run_on};
 use nearhead_disk::Nanos;

@@ -2,7 +2,8 @@
 //! acknowledged must still stand, and nothing that a later write took back may come again. So what a snapshot
 //! leaves out must stay in the records until *both* slots leave it out.
 
-use crate::support::harness::{Harness, Options};
+use crate::support::harness::Harness;
+use crate::support::options::Options;
 use crate::support::steps::{SPAN_SECTORS, Step};
 use nearhead_format::AckMode;
 use nearhead_models::Store;

@@ -7,7 +7,8 @@
 
 use crate::bad_sectors::Asked;
 use crate::support::disk::{Arrives, CutPoint, Trouble};
-use crate::support::harness::{Harness, Options};
+use crate::support::harness::Harness;
+use crate::support::options::Options;
 use crate::support::oracle::Oracle;
 use crate::support::raw::bytes_of;
 use crate::support::steps::Step;

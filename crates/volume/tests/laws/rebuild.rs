@@ -4,7 +4,8 @@
 
 use crate::support::content::{SECTOR, versions};
 use crate::support::disk::TestDisk;
-use crate::support::harness::{Harness, Options, VOLUME_ID};
+use crate::support::harness::Harness;
+use crate::support::options::{Options, VOLUME_ID};
 use crate::support::steps::{SPAN_SECTORS, Step, random_step};
 use nearhead_disk::Nanos;
 use nearhead_engine::{Operation, Request, RequestId};

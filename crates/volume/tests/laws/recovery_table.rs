@@ -3,7 +3,8 @@
 
 use crate::support::content::{SECTOR, payload, versions};
 use crate::support::disk::{Fault, FaultKind, TestDisk};
-use crate::support::harness::{DEVICE_BYTES, Harness, Options};
+use crate::support::harness::Harness;
+use crate::support::options::{DEVICE_BYTES, Options};
 use crate::support::steps::Step;
 use nearhead_disk::{Nanos, Properties};
 use nearhead_engine::{Operation, Request, RequestId};

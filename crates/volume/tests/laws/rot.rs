@@ -6,7 +6,7 @@
 //! What is at home has no checksum (SAFETY.md), and the newest record cannot be told from one that a cut tore: its block
 //! is not looked at.
 
-use crate::support::harness::Options;
+use crate::support::options::Options;
 use crate::support::seen::{Seen, Subject, Used, View, run_on};
 use nearhead_disk::{BufferMut, Payload};
 use nearhead_engine::Operation;

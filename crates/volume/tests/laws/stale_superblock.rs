@@ -2,7 +2,8 @@
 //! copy unreadable. What the map and the records name lies outside then, and nothing may be served.
 
 use crate::support::disk::TestDisk;
-use crate::support::harness::{Harness, Options};
+use crate::support::harness::Harness;
+use crate::support::options::Options;
 use crate::support::steps::Step;
 use nearhead_disk::{Nanos, Payload};
 use nearhead_engine::Operation;

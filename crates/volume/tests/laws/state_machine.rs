@@ -1,7 +1,8 @@
 //! Sequences that proptest invents and shrinks: every operation, restart and kind of volume, held
 //! against the reference in memory.
 
-use crate::support::harness::{Harness, Options};
+use crate::support::harness::Harness;
+use crate::support::options::Options;
 use crate::support::steps::{SPAN_SECTORS, Step};
 use nearhead_format::AckMode;
 use proptest::prelude::*;

@@ -2,7 +2,8 @@
 //! overwritten with zeros, and the record may lack nothing but zeros: a second cut in the middle of that could make it
 //! whole, and it would come back over what was written in place, and acknowledged, between the two.
 
-use crate::support::harness::{Harness, Options};
+use crate::support::harness::Harness;
+use crate::support::options::Options;
 use crate::support::raw::{bytes_of, newest_record};
 use crate::support::steps::Step;
 use nearhead_disk::{BufferMut, Nanos, Payload};

@@ -3,7 +3,8 @@
 //! never acknowledged could be taken.
 
 use crate::support::disk::{Fault, FaultKind};
-use crate::support::harness::{Harness, Options};
+use crate::support::harness::Harness;
+use crate::support::options::Options;
 use crate::support::raw;
 use crate::support::steps::Step;
 use nearhead_disk::{BufferMut, Payload};

@@ -1,12 +1,13 @@
 //! The short workloads: which there are, by number, and what happens while one runs.
 //!
 //! Two overlapping addresses, nine sorts of operation, each after the one before is done or while it is under
-//! way; twelve configurations. Up to three operations in order of their number; of four and five, in soaks,
+//! way; sixteen configurations, in four of which records leave blocks out. Up to three operations in order of their number; of four and five, in soaks,
 //! groups that differ in the last operation alone, spread over everything, so that any part of them is a fair
 //! sample and neighbours share what was recovered before.
 
 use crate::support::disk::{CutPoint, TestDisk};
-use crate::support::harness::{Harness, Options};
+use crate::support::harness::Harness;
+use crate::support::options::Options;
 use crate::support::oracle::Oracle;
 use crate::support::steps::Step;
 use nearhead_disk::Nanos;
@@ -74,10 +75,12 @@ impl fmt::Display for Sequence {
 
 pub(super) fn configurations() -> Vec<Options> {
     let mut all = Vec::new();
-    for preset in ["singlelog", "mlb", "nolog"] {
+    for (preset, wanders) in [("singlelog", false), ("mlb", false), ("nolog", false), ("mlb", true)]
+    {
         for ack in [AckMode::Durable, AckMode::Flush] {
             for snapshot_after_bytes in [2 << 10, 1 << 20] {
                 all.push(Options {
+                    wanders,
                     snapshot_after_bytes,
                     logged_write_bytes_max: Some(if preset == "nolog" {
                         0

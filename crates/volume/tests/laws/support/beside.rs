@@ -9,7 +9,8 @@
 //! then no record behind the older one may bring back. Space that only the older one needs may be used again by then.
 
 use super::content::{SECTOR, versions};
-use super::harness::{Harness, Options};
+use super::harness::Harness;
+use super::options::Options;
 use nearhead_disk::Nanos;
 use nearhead_engine::{Activity, Operation, Request, RequestId};
 use nearhead_models::{MemoryStore, Store};

@@ -7,165 +7,17 @@ mod waiting;
 
 use super::content::{SECTOR, payload, versions};
 use super::disk::TestDisk;
+use super::options::Options;
 use super::oracle::{Oracle, Read, Write};
 use super::status::only_zeros_are_called_zeros;
 use super::steps::{SPAN_SECTORS, Step};
-use nearhead_disk::{Nanos, Properties, Region, RegionKind, Zones};
-use nearhead_engine::{Config, ErrorKind, Hint, Occupancy, Operation, Reply, Request, RequestId};
-use nearhead_format::{AckMode, Label, Preset};
-use nearhead_models::{MemoryStore, SplitMix, plain_properties};
-use nearhead_volume::create::create_with_regions;
-use nearhead_volume::{CreateOptions, NamedPreset, Service, SyncIo, Volume};
+use nearhead_disk::Nanos;
+use nearhead_engine::{ErrorKind, Hint, Occupancy, Operation, Reply, Request, RequestId};
+use nearhead_format::AckMode;
+use nearhead_models::SplitMix;
+use nearhead_volume::{Service, Volume};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
-
-pub(crate) const DEVICE_BYTES: u64 = 64 << 20;
-pub(crate) const VOLUME_ID: [u8; 16] = [7; 16];
-/// Regions of the blank map, so small that a workload fills and zeroes many.
-const REGION_BYTES: u64 = 4096;
-
-/// What kind of volume on what kind of disk.
-#[derive(Clone, Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "independent choices of a test, not a state")]
-pub(crate) struct Options {
-    pub(crate) preset: &'static str,
-    pub(crate) ack: AckMode,
-    pub(crate) sector_bytes: u32,
-    /// What the disk calls its physical sector, if it is longer; a log is written in blocks of it.
-    pub(crate) physical_sector_bytes: Option<u32>,
-    pub(crate) volatile_cache: bool,
-    /// Commands that the disk takes at once.
-    pub(crate) queue_depth_max: u16,
-    /// Checkpoints begin by themselves.
-    pub(crate) idle_checkpoints: bool,
-    /// Logs move when they are this full.
-    pub(crate) swap_above_pct: Option<u8>,
-    pub(crate) snapshot_after_bytes: u64,
-    /// A snapshot after so long with changes.
-    pub(crate) snapshot_period: Nanos,
-    pub(crate) stage_bytes_max: usize,
-    /// Writes up to this size are logged, if not the preset's.
-    pub(crate) logged_write_bytes_max: Option<u32>,
-    /// All logs together hold less than the workload writes over.
-    pub(crate) logs_are_scarce: bool,
-    /// A checkpoint begins when this share of the logs is in use.
-    pub(crate) watermark_pct: Option<u8>,
-    /// The disk was damaged on purpose, and opening may tell of it.
-    pub(crate) is_damaged: bool,
-    /// Small writes that wait alone go home.
-    pub(crate) lone_writes_go_home: bool,
-}
-
-impl Options {
-    pub(crate) fn new(preset: &'static str, ack: AckMode) -> Self {
-        Self {
-            preset,
-            ack,
-            sector_bytes: 512,
-            physical_sector_bytes: None,
-            volatile_cache: true,
-            queue_depth_max: 1024,
-            idle_checkpoints: false,
-            swap_above_pct: Some(30),
-            snapshot_after_bytes: 300 << 10,
-            snapshot_period: Nanos::from_secs(600),
-            stage_bytes_max: 256 << 10,
-            logged_write_bytes_max: None,
-            logs_are_scarce: false,
-            watermark_pct: Some(70),
-            is_damaged: false,
-            lone_writes_go_home: false,
-        }
-    }
-
-    /// A mixture that a seed chooses.
-    pub(crate) fn random(preset: &'static str, ack: AckMode, random: &mut SplitMix) -> Self {
-        Self {
-            sector_bytes: if random.below(4) == 0 { 4096 } else { 512 },
-            volatile_cache: random.below(4) > 0,
-            idle_checkpoints: random.below(3) == 0,
-            swap_above_pct: [None, Some(10), Some(30), Some(80)][random.below(4) as usize],
-            snapshot_after_bytes: [60 << 10, 300 << 10, 8 << 20][random.below(3) as usize],
-            stage_bytes_max: [64 << 10, 256 << 10, 2 << 20][random.below(3) as usize],
-            // A preset that logs everything writes in place only if it is told to.
-            logged_write_bytes_max: (preset == "slsmr" && random.coin()).then_some(32 << 10),
-            ..Self::new(preset, ack)
-        }
-    }
-
-    pub(crate) fn create_options(&self) -> CreateOptions {
-        let named = NamedPreset::by_name(self.preset).unwrap();
-        let (group_bytes, log_bytes) =
-            (if self.logs_are_scarce { 28 << 20 } else { 4 << 20 }, 512 << 10);
-        CreateOptions {
-            volume_id: VOLUME_ID,
-            created_unix_s: 0,
-            preset: named.preset,
-            logged_write_bytes_max: self
-                .logged_write_bytes_max
-                .unwrap_or(named.logged_write_bytes_max),
-            group_bytes: (named.preset == Preset::Mlb).then_some(group_bytes),
-            log_bytes: (named.preset != Preset::NoLog).then_some(log_bytes),
-            ack: self.ack,
-            label: Label::default(),
-            device_bytes: None,
-            force: true,
-        }
-    }
-
-    pub(crate) fn configure(&self, config: &mut Config) {
-        config.snapshot_after_bytes = self.snapshot_after_bytes;
-        config.snapshot_period = self.snapshot_period;
-        if self.logs_are_scarce {
-            // Then releases of a checkpoint find no record either.
-            config.log_reserve_bytes = 0;
-        }
-        config.cleaning.batch_bytes = 64 << 10;
-        config.cleaning.window_bytes = 256 << 10;
-        config.cleaning.idle_after = self.idle_checkpoints.then_some(Nanos::from_millis(3));
-        config.cleaning.watermark_pct = self.watermark_pct;
-        config.cleaning.swap_idle_after = Nanos::ZERO;
-        config.cleaning.swap_above_pct = self.swap_above_pct;
-        config.stage_bytes_max = self.stage_bytes_max;
-        config.lone_writes_go_home = self.lone_writes_go_home;
-    }
-
-    pub(crate) fn disk_properties(&self) -> Properties {
-        Properties {
-            volatile_cache: self.volatile_cache,
-            queue_depth_max: self.queue_depth_max,
-            physical_sector_bytes: self.physical_sector_bytes.unwrap_or(self.sector_bytes),
-            ..plain_properties(DEVICE_BYTES, self.sector_bytes)
-        }
-    }
-
-    /// Where the disk is shingled, for the presets that need to know: bands of an odd number of
-    /// sectors, small enough that a workload has homes in several.
-    fn zones(&self) -> Option<Zones> {
-        let preset = NamedPreset::by_name(self.preset).unwrap().preset;
-        let free_bytes = if self.logs_are_scarce { 7 << 20 } else { 12 << 20 };
-        let sector = u64::from(self.sector_bytes);
-        let kind = RegionKind::Bands { band_bytes: 1201 * sector };
-        preset.is_for_shingled().then(|| {
-            let free = Region { offset: 0, len: free_bytes, kind: RegionKind::NonShingled };
-            let bands = Region { offset: free_bytes, len: DEVICE_BYTES - free_bytes, kind };
-            Zones::new(vec![free, bands], DEVICE_BYTES).unwrap()
-        })
-    }
-
-    /// Such a disk, holding `image`.
-    pub(crate) fn disk_with(&self, image: MemoryStore) -> TestDisk {
-        TestDisk::with_image(self.disk_properties(), image).with_zones(self.zones())
-    }
-
-    /// A fresh volume on a fresh disk.
-    pub(crate) fn disk(&self) -> TestDisk {
-        let mut disk = self.disk_with(MemoryStore::new());
-        let mut io = SyncIo::in_virtual_time(&mut disk, Nanos::ZERO);
-        create_with_regions(&mut io, &self.create_options(), REGION_BYTES).unwrap();
-        disk.with_latency(Nanos::from_micros(100))
-    }
-}
 
 /// The harness.
 pub(crate) struct Harness {

@@ -4,6 +4,7 @@
 pub(crate) mod beside;
 pub(crate) mod disk;
 pub(crate) mod harness;
+pub(crate) mod options;
 pub(crate) mod raw;
 pub(crate) mod seen;
 pub(crate) mod status;

@@ -2,7 +2,7 @@
 //! reported. And a disk in one piece that may end in a map device, so that one cut hits both.
 
 use super::disk::TestDisk;
-use super::harness::{DEVICE_BYTES, Options};
+use super::options::{DEVICE_BYTES, Options};
 use super::raw::bytes_of;
 use nearhead_disk::{BufferMut, Completion, Disk, Nanos, Payload, Properties, Submission};
 use nearhead_engine::{Hint, Operation, Request, RequestId};
