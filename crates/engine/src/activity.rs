@@ -165,7 +165,7 @@ impl Engine {
             now.note(Activity::RecordThatMoves, moves);
             now.note(Activity::RecordThatClaims, !header.claims.is_empty());
             now.note(Activity::RecordElsewhere, !record.failed_logs.is_empty());
-            now.note(Activity::JournalEntry, self.journal.is_some());
+            now.note(Activity::JournalEntry, self.core.journal.is_some());
         }
         let steps = [self.checkpoint.activity(), self.snapshotter.activity()];
         steps.into_iter().flatten().for_each(|step| now.note(step, true));
@@ -188,7 +188,7 @@ impl Engine {
         now.note(Activity::BlockedInPlace, !self.blocked.is_empty());
         now.note(Activity::StageFull, !self.waiting_for_room.is_empty());
         now.note(Activity::Barrier, !self.barriers.is_empty());
-        now.note(Activity::Quarantine, self.logs.present().any(|(_, ring)| ring.quarantined));
+        now.note(Activity::Quarantine, self.core.logs.present().any(|(_, ring)| ring.quarantined));
         now
     }
 
@@ -201,9 +201,9 @@ impl Engine {
     /// of logs in which the last record failed.
     pub fn open_space(&self) -> RangeSet {
         let mut open = RangeSet::new();
-        for index in 0..self.logs.count() {
+        for index in 0..self.core.logs.count() {
             let whole = self.log_bytes(index, 0, self.setup.layout.log_blocks());
-            let Some(ring) = self.logs.get(index) else {
+            let Some(ring) = self.core.logs.get(index) else {
                 open.insert(whole);
                 continue;
             };
@@ -215,7 +215,7 @@ impl Engine {
                 open.insert(self.log_bytes(index, start, end));
             }
         }
-        if let Some(journal) = &self.journal {
+        if let Some(journal) = &self.core.journal {
             let ring = &journal.ring;
             for (start, end) in ring.run(ring.position, ring.free_run_blocks()) {
                 open.insert(journal.bytes_of(start, end));
@@ -225,7 +225,7 @@ impl Engine {
             // What it leaves out before it, or at the end of its log, is protected as well.
             let (index, start) = (record.header.log_index, record.header.position);
             let capacity = self.setup.layout.log_blocks();
-            let position = self.logs.get(index).map_or(0, |ring| ring.position);
+            let position = self.core.logs.get(index).map_or(0, |ring| ring.position);
             let end = position + (start + capacity - position) % capacity + record.blocks;
             open.remove(self.log_bytes(index, position, end.min(capacity)));
             open.remove(self.log_bytes(index, 0, end.saturating_sub(capacity)));
@@ -237,20 +237,20 @@ impl Engine {
     /// records since the newest snapshot.
     pub fn needed_space(&self) -> RangeSet {
         let mut needed = RangeSet::new();
-        for entry in &self.map {
+        for entry in &self.core.map {
             if let Place::Log { chunk_sector, chunk_len, .. } = entry.place {
                 let end = chunk_sector + u64::from(chunk_len);
                 needed.insert(chunk_sector * SECTOR_BYTES..end * SECTOR_BYTES);
             }
         }
         // With a journal nobody looks for records in the logs.
-        let scanned = self.logs.present().filter(|_| self.journal.is_none());
+        let scanned = self.core.logs.present().filter(|_| self.core.journal.is_none());
         for (index, ring) in scanned {
             for (start, end) in ring.protected() {
                 needed.insert(self.log_bytes(index, start, end));
             }
         }
-        if let Some(journal) = &self.journal {
+        if let Some(journal) = &self.core.journal {
             for (start, end) in journal.ring.protected() {
                 needed.insert(journal.bytes_of(start, end));
             }
@@ -261,7 +261,7 @@ impl Engine {
     /// Home sectors that the map speaks of.
     pub fn mapped_homes(&self) -> RangeSet {
         let mut homes = RangeSet::new();
-        for entry in &self.map {
+        for entry in &self.core.map {
             homes.insert(entry.home_sector..entry.end_sector());
         }
         homes
@@ -293,7 +293,7 @@ impl Engine {
 
     /// Home sectors hinted durability-only.
     pub fn hints(&self) -> impl Iterator<Item = Range<u64>> + '_ {
-        self.durability_only.iter()
+        self.core.durability_only.iter()
     }
 }
 

@@ -74,7 +74,7 @@ impl Engine {
     /// What the map and the homes say of `range`; false if there was too much to look at, or no room for more.
     fn add_below_memory(&self, range: Range<u64>, runs: &mut Runs) -> bool {
         let mut at = range.start;
-        let entries = self.map.iter_from(at).take_while(|entry| entry.home_sector < range.end);
+        let entries = self.core.map.iter_from(at).take_while(|entry| entry.home_sector < range.end);
         for (looked_at, entry) in entries.enumerate() {
             if runs.is_full() || looked_at == ENTRIES_MAX {
                 return false;

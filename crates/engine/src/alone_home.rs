@@ -29,11 +29,12 @@ impl Engine {
         let Some(run) = self.stage.lone_run(RUN_SECTORS_MAX) else { return false };
         let (start, sectors) = (run.start, run.end - run.start);
         let (first_block, blocks) = crate::sectors::block_span(start, sectors);
-        let stays = self.map.overlaps(start, sectors)
+        let stays = self.core.map.overlaps(start, sectors)
             || !self.invalidations.is_empty()
             || self.failed_homes.any_suspect(first_block..blocks)
             || self.checkpoint.touches(start, run.end)
-            || (!self.durability_only.is_empty() && self.durability_only.overlaps(run.clone()))
+            || (!self.core.durability_only.is_empty()
+                && self.core.durability_only.overlaps(run.clone()))
             || (self.blanks.touch_blank(&run) && !is_made(Mistake::AloneThoughBlank));
         if stays {
             return false;

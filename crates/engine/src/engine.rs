@@ -23,8 +23,6 @@ use crate::failed_homes::FailedHomes;
 use crate::flusher::Flusher;
 use crate::in_place::{InPlaceState, SmallWrite};
 use crate::invalidation::Invalidations;
-use crate::journal::MapJournal;
-use crate::logs::Logs;
 use crate::map::Map;
 use crate::placement::Placement;
 use crate::range_lock::RangeLocks;
@@ -36,6 +34,7 @@ use crate::slab::Slab;
 use crate::snapshot::Snapshotter;
 use crate::spill::Spill;
 use crate::stage::{Stage, Taken};
+use crate::state::Core;
 use crate::stats::{Stats, Status};
 use nearhead_disk::{Class, Command, Completion, DiskError, Nanos, Payload, Submission};
 use std::collections::VecDeque;
@@ -77,12 +76,10 @@ pub struct Engine {
     pub(crate) watch: DiskWatch,
     pub(crate) admission: Box<dyn Admission>,
     pub(crate) placement: Box<dyn Placement>,
-    pub(crate) map: Map,
-    pub(crate) logs: Logs,
+    pub(crate) core: Core,
     pub(crate) stage: Stage,
     pub(crate) taken: Taken,
     pub(crate) commit: Commit,
-    pub(crate) journal: Option<MapJournal>,
     pub(crate) spill: Option<Spill>,
     pub(crate) failed_homes: FailedHomes,
     pub(crate) blanks: Blanks,
@@ -96,8 +93,6 @@ pub struct Engine {
     /// Small writes that wait for room in the stage, oldest first.
     pub(crate) waiting_for_room: VecDeque<u32>,
     pub(crate) barriers: VecDeque<Barrier>,
-    /// Home sectors hinted durability-only.
-    pub(crate) durability_only: RangeSet,
     pub(crate) checkpoint: Checkpoint,
     pub(crate) swap: Swap,
     pub(crate) schedule: Schedule,
@@ -122,8 +117,8 @@ impl Engine {
     /// data-less simulations use.
     pub fn start_empty(setup: Setup) -> Self {
         let mut engine = Self::with_phase(setup, Phase::Serving);
-        if engine.logs.count() > 0 {
-            engine.logs.note_claimed(0);
+        if engine.core.logs.count() > 0 {
+            engine.core.logs.note_claimed(0);
         }
         engine
     }
@@ -141,12 +136,10 @@ impl Engine {
             watch: DiskWatch::default(),
             admission: config.admission.boxed(),
             placement: config.placement.boxed(),
-            map: Map::new(),
-            logs: Logs::new(&setup.layout, setup.journal.is_some()),
+            core: Core::new(&setup.layout, setup.journal),
             stage: Stage::default(),
             taken: Taken::default(),
             commit: Commit::new(),
-            journal: setup.journal.and_then(MapJournal::at),
             spill: None,
             failed_homes: FailedHomes::default(),
             blanks: Blanks::of(&setup),
@@ -157,7 +150,6 @@ impl Engine {
             blocked: Vec::new(),
             waiting_for_room: VecDeque::new(),
             barriers: VecDeque::new(),
-            durability_only: RangeSet::new(),
             checkpoint: Checkpoint::default(),
             swap: Swap::default(),
             schedule: Schedule::default(),
@@ -286,7 +278,7 @@ impl Engine {
         if self.is_stopped() {
             return;
         }
-        self.logs.end_rests(now);
+        self.core.logs.end_rests(now);
         self.retry_record();
         let flusher = &self.flusher;
         self.invalidations.settle(|ticket| flusher.is_done(ticket));
@@ -372,7 +364,7 @@ impl Engine {
 
     /// The map, for those who look at a volume from outside.
     pub fn map(&self) -> &Map {
-        &self.map
+        &self.core.map
     }
 
     /// Why the engine accepts no change any more, if so.
@@ -469,13 +461,13 @@ impl Engine {
         Status {
             phase,
             failure: self.failure.clone(),
-            map_entries: self.map.len() as u64,
-            map_bytes: self.map.memory_bytes() as u64,
+            map_entries: self.core.map.len() as u64,
+            map_bytes: self.core.map.memory_bytes() as u64,
             staged_bytes: self.stage.bytes() as u64,
-            logs: self.logs.count(),
-            logs_claimed: self.logs.claimed_len() as u32,
-            log_fill_pct: self.logs.fill_pct(),
-            record_sequence: self.commit.sequence_done,
+            logs: self.core.logs.count(),
+            logs_claimed: self.core.logs.claimed_len() as u32,
+            log_fill_pct: self.core.logs.fill_pct(),
+            record_sequence: self.core.sequence_done,
             snapshot_number: self.snapshotter.number,
             checkpointing: self.checkpoint.is_busy() && self.failure.is_none(),
             wants_checkpoint_permit: self.wants_checkpoint_permit(),

@@ -137,7 +137,7 @@ impl Engine {
         } else if self.checkpoint.touches(start, end) && !is_made(Mistake::CheckpointOverInPlace) {
             self.blocked.push(slot);
         } else if !writes || self.may_write_in_place(slot, start..end) {
-            if self.logs.count() > 0 {
+            if self.core.logs.count() > 0 {
                 self.transferring.insert(start..end);
             }
             self.transfer_in_place(slot);
@@ -256,18 +256,18 @@ impl Engine {
 
     /// Home now holds the newest copy of these sectors: what the map said is stale.
     pub(crate) fn displace(&mut self, start: u64, sectors: u64, volatile: bool) {
-        if !self.map.overlaps(start, sectors) {
+        if !self.core.map.overlaps(start, sectors) {
             return;
         }
         let mut displaced = Vec::new();
-        self.map.remove(start, sectors, &mut |entry| displaced.push(entry));
+        self.core.map.remove(start, sectors, &mut |entry| displaced.push(entry));
         self.stats.invalidated_entries += displaced.len() as u64;
         if is_made(Mistake::InvalidationForgotten) {
             displaced.clear();
         }
         if is_made(Mistake::StaleCopySpaceOpened) {
             for entry in &mut displaced {
-                self.logs.drop_live(entry);
+                self.core.logs.drop_live(entry);
                 entry.place = nearhead_format::Place::Zero;
             }
         }

@@ -66,7 +66,7 @@ impl Engine {
     /// Whether the journal takes another entry; asks for a snapshot in time, and at the latest. Without room
     /// for one there is no record either, and nobody who waits is told by anything else.
     pub(crate) fn journal_has_room(&mut self) -> bool {
-        let Some(journal) = &self.journal else { return true };
+        let Some(journal) = &self.core.journal else { return true };
         let room = journal.has_room();
         if !room && !self.snapshotter.is_busy() {
             self.demand_snapshot_or_fail("the map's journal has no room");
@@ -78,7 +78,7 @@ impl Engine {
 
     /// Writes the copy of a record's header; says where, if there is a journal.
     pub(crate) fn journal_header(&mut self, header: &Buffer) -> Option<u32> {
-        let journal = self.journal.as_mut()?;
+        let journal = self.core.journal.as_mut()?;
         let blocks = entry_blocks(header.len());
         let Some(position) = journal.ring.place(Need { blocks, reserve: 0 }) else {
             self.fail("internal: no place in the map's journal".to_owned());
@@ -93,7 +93,7 @@ impl Engine {
 
     /// Device byte of a block.
     pub(crate) fn journal_offset(&self, position: u32) -> Option<u64> {
-        Some(self.journal.as_ref()?.bytes_of(position, position).start)
+        Some(self.core.journal.as_ref()?.bytes_of(position, position).start)
     }
 
     /// The write of that copy.

@@ -47,6 +47,7 @@ mod small_write;
 mod snapshot;
 mod spill;
 mod stage;
+mod state;
 pub mod stats;
 
 pub use activity::{Activities, Activity};

@@ -139,7 +139,7 @@ impl Planner<'_> {
 
     fn mapped_or_home(&mut self, start: u64, sectors: u64) {
         let engine = self.engine;
-        engine.map.lookup(start, sectors, &mut |segment| match segment {
+        engine.core.map.lookup(start, sectors, &mut |segment| match segment {
             Segment::Home { start_sector, len_sectors } => self.home(start_sector, len_sectors),
             Segment::Mapped(entry) => match entry.place {
                 Place::Zero => self.ready(Payload::Zeros(usize::from(entry.len_sectors) * SECTOR)),
@@ -297,7 +297,7 @@ impl Engine {
         let unsound = state.transfers.iter().find_map(Transfer::unsound);
         if let Some((copy, problem)) = unsound.filter(|_| !is_made(Mistake::ChecksumNotCompared)) {
             let (offset, len) = (state.offset, state.len);
-            let attempts = state.attempts + u8::from(copy.is_in(&self.map));
+            let attempts = state.attempts + u8::from(copy.is_in(&self.core.map));
             self.stats.checksum_retries += 1;
             if attempts >= ATTEMPTS_MAX {
                 self.stats.unreadable += 1;

@@ -21,12 +21,12 @@ const LOGGED_ZEROES_BYTES_MAX: u64 = 256 << 10;
 impl Engine {
     /// Whether anything is ever logged on this volume.
     fn logs_writes(&self) -> bool {
-        self.logs.count() > 0 && self.setup.config.logged_write_bytes_max > 0
+        self.core.logs.count() > 0 && self.setup.config.logged_write_bytes_max > 0
     }
 
     fn is_durability_only(&self, offset: u64, len: u64) -> bool {
         let sectors = offset / SECTOR as u64..(offset + len) / SECTOR as u64;
-        !self.durability_only.is_empty() && self.durability_only.contains_range(sectors)
+        !self.core.durability_only.is_empty() && self.core.durability_only.contains_range(sectors)
     }
 
     fn is_logged(&self, offset: u64, len: u64) -> bool {
@@ -88,17 +88,17 @@ impl Engine {
         let sectors = offset / SECTOR as u64..(offset + len) / SECTOR as u64;
         match hint {
             Hint::DurabilityOnly => {
-                if self.durability_only.len() >= crate::HINTS_MAX {
+                if self.core.durability_only.len() >= crate::HINTS_MAX {
                     let detail = format!(
                         "the volume holds {} hinted ranges, the most it can; clear some first",
                         crate::HINTS_MAX
                     );
                     return self.fail_request(id, ErrorKind::NoSpace, &detail);
                 }
-                self.durability_only.insert(sectors);
+                self.core.durability_only.insert(sectors);
             }
             Hint::Normal => {
-                self.durability_only.remove(sectors);
+                self.core.durability_only.remove(sectors);
             }
         }
         self.snapshotter.note_hints_changed();
@@ -244,7 +244,7 @@ impl Engine {
         let end = start + sectors;
         let sectors_max = (self.setup.config.stage_bytes_max / 2 / SECTOR) as u64;
         let mut set = crate::range_set::RangeSet::new();
-        for entry in self.map.iter_from(start) {
+        for entry in self.core.map.iter_from(start) {
             if entry.home_sector >= end || set.total() >= sectors_max {
                 break;
             }

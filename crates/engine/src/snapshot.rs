@@ -218,14 +218,14 @@ impl Engine {
     /// slot beside the states of all logs, the hints, and room for entries cut in place.
     pub(crate) fn map_entries_max(&self) -> usize {
         let body_bytes = self.setup.layout.snapshot_body_bytes_max();
-        let other_bytes = u64::from(self.logs.count()) * LOG_BYTES + HINTS_BYTES + SPARE_BYTES;
+        let other_bytes = u64::from(self.core.logs.count()) * LOG_BYTES + HINTS_BYTES + SPARE_BYTES;
         (body_bytes.saturating_sub(other_bytes) / nearhead_format::ENTRY_BYTES as u64) as usize
     }
 
     fn snapshot_is_due(&self) -> bool {
         let snapshotter = &self.snapshotter;
         let config = &self.setup.config;
-        let changed = self.commit.bytes_since_snapshot > 0;
+        let changed = self.core.bytes_since_snapshot > 0;
         let has_rested = snapshotter.rests_until().is_none_or(|until| until <= self.now);
         snapshotter.demanded
             || has_rested && snapshotter.wished && self.snapshot_is_cheap()
@@ -235,23 +235,23 @@ impl Engine {
 
     /// Whether a recovery would have more to read than it should.
     fn much_was_logged(&self) -> bool {
-        self.commit.bytes_since_snapshot >= self.snapshot_interval_bytes()
-            || self.logs.claimed_len() > CLAIMS_MANY
+        self.core.bytes_since_snapshot >= self.snapshot_interval_bytes()
+            || self.core.logs.claimed_len() > CLAIMS_MANY
     }
 
     /// Logged bytes between two snapshots: what is configured, or more while the map is so large that
     /// writing it that often would cost more than it saves a recovery.
     fn snapshot_interval_bytes(&self) -> u64 {
         let configured = self.setup.config.snapshot_after_bytes;
-        let body_bytes = self.map.len() as u64 * nearhead_format::ENTRY_BYTES as u64;
+        let body_bytes = self.core.map.len() as u64 * nearhead_format::ENTRY_BYTES as u64;
         (body_bytes * INTERVAL_PER_BODY).clamp(configured, configured.saturating_mul(INTERVAL_MAX))
     }
 
     /// Whether nobody would notice it, or it is small against what was logged since the last one.
     fn snapshot_is_cheap(&self) -> bool {
-        let body_bytes = self.map.len() as u64 * nearhead_format::ENTRY_BYTES as u64;
+        let body_bytes = self.core.map.len() as u64 * nearhead_format::ENTRY_BYTES as u64;
         self.schedule.idle_for(self.now) >= IDLE_FOR_SNAPSHOT
-            || self.commit.bytes_since_snapshot >= body_bytes * WISHED_COST_SHARE
+            || self.core.bytes_since_snapshot >= body_bytes * WISHED_COST_SHARE
     }
 
     /// When a snapshot is due by time alone.
@@ -266,7 +266,7 @@ impl Engine {
             rests_until.map_or(idle, |until| until.max(idle))
         });
         let again = rests_until.filter(|_| self.much_was_logged());
-        let changed = self.commit.bytes_since_snapshot > 0;
+        let changed = self.core.bytes_since_snapshot > 0;
         let period = changed.then(|| snapshotter.last_at + self.setup.config.snapshot_period);
         [idle, again, period].into_iter().flatten().min()
     }
@@ -304,7 +304,7 @@ impl Engine {
             return false;
         }
         let current = self.snapshotter.clean_on_disk
-            && self.snapshotter.sequence == self.commit.sequence_done
+            && self.snapshotter.sequence == self.core.sequence_done
             && self.invalidations.is_empty()
             && !self.snapshotter.hints_changed;
         if !current {
@@ -319,7 +319,7 @@ impl Engine {
     fn begin_snapshot(&mut self, clean: bool) {
         let keep = self.claims_to_keep();
         let claims_new = self.claims_to_add(&keep);
-        let logs = self.logs.present().map(|(log_index, ring)| {
+        let logs = self.core.logs.present().map(|(log_index, ring)| {
             let (position, generation) = (ring.position, ring.generation);
             BodyItem::Log(LogState { log_index, position, generation })
         });
@@ -327,13 +327,14 @@ impl Engine {
         let mut claims = [keep.as_slice(), claims_new.as_slice()].concat();
         claims.sort_unstable();
         rest.extend(claims.into_iter().map(BodyItem::Claim));
-        let hints = self.durability_only.iter().filter(|_| !is_made(Mistake::HintsNotInSnapshot));
+        let hints =
+            self.core.durability_only.iter().filter(|_| !is_made(Mistake::HintsNotInSnapshot));
         rest.extend(hints.map(|range| {
             let len_sectors = range.end - range.start;
             BodyItem::Hint(HintRange { start_sector: range.start, len_sectors })
         }));
-        self.logs.snapshot_begins(&keep);
-        if let Some(journal) = self.journal.as_mut() {
+        self.core.logs.snapshot_begins(&keep);
+        if let Some(journal) = self.core.journal.as_mut() {
             // The entry of a record in flight stands before the position already: it is newer than
             // the snapshot and stays protected.
             let from = self.commit.journal_from;
@@ -343,7 +344,7 @@ impl Engine {
         // A record on its way is newer than the snapshot, and what it protects only the next one frees.
         let log_block = u64::from(self.setup.layout.log_block_bytes);
         let on_its_way = self.commit.in_flight.as_ref().map_or(0, |record| record.blocks);
-        self.commit.bytes_since_snapshot = u64::from(on_its_way) * log_block;
+        self.core.bytes_since_snapshot = u64::from(on_its_way) * log_block;
         let number = self.snapshotter.number + 1;
         let slot = (number % 2) as usize;
         let waited_for = std::mem::take(&mut self.snapshotter.demanded);
@@ -351,7 +352,7 @@ impl Engine {
         self.snapshotter.hints_changed = false;
         self.snapshotter.last_at = self.now;
         self.snapshotter.in_progress = Some(Box::new(InProgress {
-            record_sequence: self.commit.sequence_done
+            record_sequence: self.core.sequence_done
                 + u64::from(is_made(Mistake::SnapshotAheadOfRecord) && on_its_way > 0),
             cursor: 0,
             rest,
@@ -375,11 +376,11 @@ impl Engine {
     /// Claims that carry over, all of them claimed already: the log a record is on its way to (that
     /// record is newer than the snapshot), the log in use and its neighbours, the target of a swap.
     fn claims_to_keep(&self) -> Vec<u32> {
-        let newest = self.commit.last_log;
+        let newest = self.core.last_log;
         let in_flight = self.commit.in_flight.as_ref().map(|record| record.header.log_index);
         let cold = self.swap.cold_log();
         let needed = |index: &u32| Some(*index) == in_flight || Some(*index) == cold;
-        let mut claimed: Vec<u32> = self.logs.claimed().collect();
+        let mut claimed: Vec<u32> = self.core.logs.claimed().collect();
         if is_made(Mistake::LogInFlightUnclaimed) {
             claimed.retain(|index| Some(*index) != in_flight || *index == newest);
         }
@@ -397,13 +398,14 @@ impl Engine {
     fn claims_to_add(&self, keep: &[u32]) -> Vec<u32> {
         let log_block = self.setup.layout.log_block_bytes;
         let blocks = (self.record_bytes_max() / log_block).max(1);
-        let fits = |index: &u32, blocks| self.logs.has_room(*index, Need { blocks, reserve: 0 });
-        let has_room = |index: &u32| fits(index, blocks) && !self.logs.has_failed(*index);
+        let fits =
+            |index: &u32, blocks| self.core.logs.has_room(*index, Need { blocks, reserve: 0 });
+        let has_room = |index: &u32| fits(index, blocks) && !self.core.logs.has_failed(*index);
         if !self.claims_logs() || keep.iter().any(has_room) {
             return Vec::new();
         }
-        let near = self.setup.layout.log_offset(self.commit.last_log).unwrap_or(0);
-        let others = self.logs.near(near).filter(|index| !self.logs.is_claimed(*index));
+        let near = self.setup.layout.log_offset(self.core.last_log).unwrap_or(0);
+        let others = self.core.logs.near(near).filter(|index| !self.core.logs.is_claimed(*index));
         let roomy = others.take(CLAIM_SEARCH_MAX).filter(|index| fits(index, 1));
         let mut found: Vec<u32> = roomy.collect();
         // Stable: of those with the same room the nearest come first.
@@ -428,7 +430,7 @@ impl Engine {
 
     fn snapshot_step(&mut self, work: &mut InProgress) {
         let mut piece = BufferMut::zeroed(PIECE_BYTES);
-        let filled = match work.fill(&mut piece, &self.map) {
+        let filled = match work.fill(&mut piece, &self.core.map) {
             Ok(filled) => filled,
             // The map holds what the format does not allow: nothing on disk is harmed by not
             // writing it, everything would be by writing it.

@@ -267,7 +267,7 @@ impl Engine {
         let cursor = self.checkpoint.cursor;
         let mut next = u64::MAX;
         if cursor != u64::MAX {
-            for entry in self.map.iter_from(cursor) {
+            for entry in self.core.map.iter_from(cursor) {
                 let is_full = band.as_ref().map_or(
                     entries.len() >= entries_max || bytes >= bytes_max,
                     |band: &Range<u64>| entry.home_sector >= band.end,
@@ -282,7 +282,7 @@ impl Engine {
                 let kept = entry.place == Place::Poisoned
                     || (!self.checkpoint.tries_all && self.failed_homes.rests(block, self.now))
                     || (self.transferring.overlaps(range.clone()) && !is_open)
-                    || (!self.checkpoint.everything && self.durability_only.overlaps(range));
+                    || (!self.checkpoint.everything && self.core.durability_only.overlaps(range));
                 if !kept {
                     if entries.is_empty() {
                         band = self.band_at(entry.home_sector);
@@ -322,7 +322,7 @@ impl Engine {
             let range = entry.home_sector..entry.end_sector();
             let is_open = is_made(Mistake::CheckpointOverTransfer);
             let is_written = self.transferring.overlaps(range.clone()) && !is_open;
-            if self.map.holds(&entry) && !is_written {
+            if self.core.map.holds(&entry) && !is_written {
                 self.checkpoint.homes.insert(range);
                 bytes += u64::from(entry.len_sectors) * SECTOR as u64;
                 batch.push(entry);
@@ -428,11 +428,11 @@ impl Engine {
         let mut gone = Vec::with_capacity(entries.len());
         let others = self.checkpoint.take_all_releases();
         for entry in entries.iter().chain(&others) {
-            if !self.map.holds(entry) {
+            if !self.core.map.holds(entry) {
                 continue;
             }
             let len = u64::from(entry.len_sectors);
-            self.map.remove(entry.home_sector, len, &mut |lost| gone.push(lost));
+            self.core.map.remove(entry.home_sector, len, &mut |lost| gone.push(lost));
         }
         // The homes were flushed already.
         self.invalidations.push(gone.into_iter(), 0);

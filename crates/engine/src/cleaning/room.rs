@@ -90,7 +90,7 @@ impl Engine {
             return;
         }
         let snapshots_free = self.snapshotter.is_busy()
-            || self.commit.bytes_since_snapshot > 0
+            || self.core.bytes_since_snapshot > 0
             || !self.invalidations.is_empty();
         // Where snapshots fail, only a checkpoint of everything that leaves nothing ends the wait.
         let is_no_use = if self.snapshotter.lasting_problem().is_some() {

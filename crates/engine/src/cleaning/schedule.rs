@@ -118,7 +118,7 @@ impl Engine {
         self.commit_aged_stage();
         // A swap whose last block went home meanwhile must still come to its end.
         let is_cleaning = self.checkpoint.is_busy() || self.swap.is_busy();
-        if self.map.is_empty() && !is_cleaning && !self.schedule.demanded {
+        if self.core.map.is_empty() && !is_cleaning && !self.schedule.demanded {
             self.schedule.wants_permit = false;
             return self.advance_snapshot();
         }
@@ -130,7 +130,7 @@ impl Engine {
     }
 
     fn pace(&self) -> Pace {
-        if self.spill.is_some() || self.logs.fill_pct() >= URGENT_FILL_PCT {
+        if self.spill.is_some() || self.core.logs.fill_pct() >= URGENT_FILL_PCT {
             Pace::Urgent
         } else if self.requests.is_empty() && self.schedule.idle_for(self.now) >= ALONE_AFTER {
             Pace::Alone
@@ -192,8 +192,8 @@ impl Engine {
         let by_period = cleaning.period.is_some_and(|period| self.now.since(finished_at) >= period)
             || self.schedule.periodic_is_left;
         let by_watermark =
-            cleaning.watermark_pct.is_some_and(|pct| self.logs.fill_pct() >= u32::from(pct));
-        let by_map = self.map.len() > self.map_entries_max() / 4 * 3;
+            cleaning.watermark_pct.is_some_and(|pct| self.core.logs.fill_pct() >= u32::from(pct));
+        let by_map = self.core.map.len() > self.map_entries_max() / 4 * 3;
         let window = self.open_window();
         let can_wait = by_period || window.is_some() || self.is_idle();
         let on_permit = cleaning.coordinated && !by_watermark && !by_map;
@@ -217,7 +217,7 @@ impl Engine {
     /// Nothing was logged since a pass that found nothing: another would find nothing either.
     fn checkpoint_found_nothing_since(&self) -> bool {
         self.checkpoint.found_nothing()
-            && self.commit.bytes_since_snapshot == 0
+            && self.core.bytes_since_snapshot == 0
             && self.failed_homes.is_empty()
     }
 
@@ -226,7 +226,7 @@ impl Engine {
         if self.checkpoint.found_nothing() {
             let rested = self.checkpoint.finished_at + REST_AFTER_NOTHING;
             // Where only what failed before is left, nothing is to be done before that may be tried again.
-            let due = self.failed_homes.due_at().filter(|_| self.commit.bytes_since_snapshot == 0);
+            let due = self.failed_homes.due_at().filter(|_| self.core.bytes_since_snapshot == 0);
             due.map_or(rested, |due| due.max(rested))
         } else {
             Nanos::ZERO
@@ -275,9 +275,9 @@ impl Engine {
             swap,
             blanks,
             self.retry_wake(),
-            self.logs.rest_ends_at(),
+            self.core.logs.rest_ends_at(),
         ];
-        if !self.map.is_empty()
+        if !self.core.map.is_empty()
             && !self.checkpoint.is_busy()
             && !self.checkpoint_found_nothing_since()
         {

@@ -152,8 +152,8 @@ impl Engine {
         let waits = self.swap.refused_at_snapshot == Some(self.snapshotter.number);
         let stopping = !matches!(self.phase, Phase::Serving);
         let busy = self.swap.is_busy() || self.checkpoint.is_busy() || self.snapshotter.is_busy();
-        let hot = self.commit.last_log;
-        let ring = self.logs.get(hot).filter(|_| !(waits || stopping || busy))?;
+        let hot = self.core.last_log;
+        let ring = self.core.logs.get(hot).filter(|_| !(waits || stopping || busy))?;
         let worth = ring.fill_pct() >= u32::from(above_pct) && ring.live_sectors() > 0;
         (worth && !ring.quarantined).then_some(hot)
     }
@@ -167,7 +167,7 @@ impl Engine {
     fn consider_swap(&mut self) {
         let Some(hot) = self.movable_log() else { return };
         let idle = self.schedule.idle_for(self.now) >= self.setup.config.cleaning.swap_idle_after;
-        let fill_pct = self.logs.get(hot).map_or(0, Ring::fill_pct);
+        let fill_pct = self.core.logs.get(hot).map_or(0, Ring::fill_pct);
         let urgent = fill_pct >= URGENT_FILL_PCT && self.neighbourhood_is_full(hot);
         if !(idle || urgent) {
             return;
@@ -183,7 +183,7 @@ impl Engine {
                     reading: 0,
                     chunks: VecDeque::new(),
                 });
-                if !self.logs.is_claimed(cold) {
+                if !self.core.logs.is_claimed(cold) {
                     self.commit.claims_wanted.push(cold);
                 }
             }
@@ -194,20 +194,21 @@ impl Engine {
     /// Whether the head would have to go far for the next log with room.
     fn neighbourhood_is_full(&self, index: u32) -> bool {
         let (first, last) = (index.saturating_sub(NEIGHBOURS), index.saturating_add(NEIGHBOURS));
-        (first..=last.min(self.logs.count() - 1)).all(|near| self.logs.is_full(near))
+        (first..=last.min(self.core.logs.count() - 1)).all(|near| self.core.logs.is_full(near))
     }
 
     /// The log with most room, of those the farthest from the head.
     fn coldest_log(&self, hot: u32) -> Option<u32> {
-        let count = self.logs.count();
+        let count = self.core.logs.count();
         // An untouched log is as cold as any; look from the far end so that the head's
         // neighbourhood keeps its own.
         let far = if hot < count / 2 { count - 1 } else { 0 };
         let untouched = (0..count.min(1024))
             .map(|step| if far == 0 { step } else { far - step })
-            .find(|index| *index != hot && self.logs.get(*index).is_none());
+            .find(|index| *index != hot && self.core.logs.get(*index).is_none());
         untouched.or_else(|| {
-            self.logs
+            self.core
+                .logs
                 .present()
                 .filter(|(index, ring)| *index != hot && !ring.quarantined && ring.fill_pct() < 20)
                 .min_by_key(|(index, ring)| (ring.fill_pct(), u32::MAX - index.abs_diff(hot)))
@@ -219,13 +220,13 @@ impl Engine {
         let Some(current) = self.swap.current.as_mut() else { return };
         let Some(cursor) = current.scan else { return };
         current.scan = None;
-        for (looked_at, entry) in self.map.iter_from(cursor).enumerate() {
+        for (looked_at, entry) in self.core.map.iter_from(cursor).enumerate() {
             if looked_at == SCAN_ENTRIES {
                 current.scan = Some(entry.home_sector);
                 break;
             }
             if let Place::Log { chunk_sector, .. } = entry.place
-                && self.logs.log_of(chunk_sector) == current.hot
+                && self.core.logs.log_of(chunk_sector) == current.hot
             {
                 current.entries.push_back(entry);
             }
@@ -275,7 +276,7 @@ impl Engine {
                 Ok(chunk) => current.chunks.push_back((entry, chunk)),
                 // It stays where it is; a read of it will say what is wrong. What was overwritten meanwhile may be
                 // used again, and is no damage.
-                Err(problem) if self.map.holds(&entry) => {
+                Err(problem) if self.core.map.holds(&entry) => {
                     self.recovered.note(format!("swap: {problem}"));
                 }
                 Err(_) => {}

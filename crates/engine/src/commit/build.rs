@@ -1,8 +1,8 @@
 //! Building the next record: what goes in, where it goes, and sending it off.
 
+use super::RecordInFlight;
 use super::packing::{Packer, padding};
 use super::place::CLAIMS_AHEAD_MAX;
-use super::{RecordInFlight, echo_of};
 use crate::dispatch::Purpose;
 use crate::engine::Engine;
 use crate::logs::NO_PREVIOUS;
@@ -95,7 +95,7 @@ impl Engine {
     fn choose_content(&mut self, wants_stage: bool) -> Content {
         let mut content = Content::default();
         self.choose_invalidations(&mut content);
-        content.releases = self.checkpoint.take_releases(&self.map);
+        content.releases = self.checkpoint.take_releases(&self.core.map);
         content.releases.iter().for_each(|entry| add_range(&mut content.invalid_ranges, entry));
         let all_ready = content.invalidations == self.invalidations.ready_len();
         if wants_stage && all_ready && !self.unready_conflict() {
@@ -152,7 +152,7 @@ impl Engine {
             + CLAIMS_AHEAD_MAX as usize
             + self.commit.claims_wanted.len()
             + 1
-            + self.commit.echo.len();
+            + self.core.echo.len();
         let header = header_bytes_for(items, self.log_block());
         (record_bytes(header, sectors as u32, self.log_block()) / self.log_block()) as u32
     }
@@ -160,7 +160,7 @@ impl Engine {
     /// Whether `chunks` more chunks leave the map small enough for a snapshot slot; each may add
     /// itself and the cut rest of an older one.
     fn map_has_room(&self, chunks: usize) -> bool {
-        self.map.len() + 2 * chunks <= self.map_entries_max()
+        self.core.map.len() + 2 * chunks <= self.map_entries_max()
     }
 
     /// Largest relocation record: no durable write waits behind more than a bulk piece.
@@ -175,7 +175,7 @@ impl Engine {
             let blocks = self.blocks_needed(&content);
             let need = Need { blocks, reserve: if carries_data { reserve } else { 0 } };
             if content.relocation {
-                if let Some(spot) = self.swap.target(&self.logs, need) {
+                if let Some(spot) = self.swap.target(&self.core.logs, need) {
                     return Ok((content, spot));
                 }
                 self.swap.give_up();
@@ -226,19 +226,16 @@ impl Engine {
         } else if content.relocation {
             flags |= FLAG_RELOCATION;
             let sectors_max = self.relocation_sectors_max();
-            relocated = self.swap.take_chunks(sectors_max, &self.map, &mut packer);
+            relocated = self.swap.take_chunks(sectors_max, &self.core.map, &mut packer);
         }
-        if !is_made(Mistake::EchoWithoutInvalidations) {
-            packer.ranges.extend_from_slice(&content.invalid_ranges);
-        }
-        let ring = self.logs.get_or_create(spot.log_index);
+        let ring = self.core.logs.get_or_create(spot.log_index);
         let (generation, previous, oldest) = ring.map_or((0, NO_PREVIOUS, 0), |ring| {
             (ring.generation, ring.previous_position, ring.oldest_live_position())
         });
         let header = RecordHeader {
             flags,
             volume_id: self.setup.volume_id,
-            sequence: self.commit.sequence_done + 1,
+            sequence: self.core.sequence_done + 1,
             log_index: spot.log_index,
             generation,
             position: 0,
@@ -247,13 +244,12 @@ impl Engine {
             writes: packer.writes,
             invalidations: content.invalid_ranges,
             claims: Vec::new(),
-            echo: self.commit.echo.clone(),
+            echo: self.core.echo.clone(),
         };
         let mut record = RecordInFlight {
             header,
             blocks: 0,
             parts: packer.parts,
-            ranges: echo_of(packer.ranges),
             invalidations: content.invalidations,
             releases: content.releases,
             relocated,
@@ -272,14 +268,14 @@ impl Engine {
     fn add_claims(&mut self, header: &mut RecordHeader, spot: Spot) {
         let wanted = std::mem::take(&mut self.commit.claims_wanted);
         let ahead = spot.wanted_index..spot.wanted_index.saturating_add(self.claims_ahead());
-        if spot.wanted_index != spot.log_index && !self.logs.is_claimed(spot.wanted_index) {
+        if spot.wanted_index != spot.log_index && !self.core.logs.is_claimed(spot.wanted_index) {
             self.stats.records_far += 1;
         }
         for index in wanted.into_iter().chain(ahead) {
-            let known = self.logs.is_claimed(index)
+            let known = self.core.logs.is_claimed(index)
                 || header.claims.iter().any(|claim| claim.log_index == index);
-            if index < self.logs.count() && !known && self.claims_logs() {
-                header.claims.push(self.logs.claim_for(index));
+            if index < self.core.logs.count() && !known && self.claims_logs() {
+                header.claims.push(self.core.logs.claim_for(index));
             }
         }
     }
@@ -289,7 +285,7 @@ impl Engine {
         let log_block = self.log_block();
         let blocks = (record.header.record_bytes(log_block) / log_block) as u32;
         let (index, position) = (spot.log_index, spot.block);
-        if !self.logs.accepts(index, position, Need { blocks, reserve: 0 }) {
+        if !self.core.logs.accepts(index, position, Need { blocks, reserve: 0 }) {
             return self.fail(format!(
                 "internal: no place for a record of {blocks} blocks at block {position} of log {index}"
             ));
@@ -306,7 +302,7 @@ impl Engine {
         self.stats.records += 1;
         let bytes = u64::from(blocks) * log_block as u64;
         self.stats.record_bytes += bytes;
-        self.commit.bytes_since_snapshot += bytes;
+        self.core.bytes_since_snapshot += bytes;
         self.commit.in_flight = Some(record);
         self.issue(Class::Durable, Purpose::Record, command);
     }
@@ -386,7 +382,7 @@ impl Engine {
             }
             return;
         }
-        let frees_room = self.commit.bytes_since_snapshot >= self.setup.layout.log_bytes / 2;
+        let frees_room = self.core.bytes_since_snapshot >= self.setup.layout.log_bytes / 2;
         if frees_room && !content.map_is_full {
             self.checkpoint.return_releases(releases);
             return self.demand_snapshot_for_room();

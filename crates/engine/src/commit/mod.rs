@@ -15,8 +15,20 @@ mod unused;
 pub(crate) use packing::Packer;
 pub(crate) use retry::pause;
 
-/// What a later record echoes of one that wrote `ranges`.
-pub(crate) fn echo_of(ranges: Vec<SectorRange>) -> Vec<SectorRange> {
+/// What a later record echoes of this one: the home ranges that it changes.
+pub(crate) fn echo_of(header: &RecordHeader) -> Vec<SectorRange> {
+    let mut ranges: Vec<SectorRange> = Vec::new();
+    for range in header.writes.iter().map(WriteItem::range) {
+        match ranges.last_mut() {
+            Some(last) if last.end_sector() == range.start_sector => {
+                last.len_sectors += range.len_sectors;
+            }
+            _ => ranges.push(range),
+        }
+    }
+    if !is_made(Mistake::EchoWithoutInvalidations) {
+        ranges.extend_from_slice(&header.invalidations);
+    }
     packing::widened(ranges, ECHO_RANGES_MAX)
 }
 
@@ -29,6 +41,7 @@ use crate::request::RequestId;
 use nearhead_disk::{Nanos, Payload};
 use nearhead_format::Entry;
 use nearhead_format::record::{RecordHeader, SectorRange, WriteItem};
+use nearhead_planted::{Mistake, is_made};
 use std::collections::VecDeque;
 use std::ops::Range;
 use torn::TornRecords;
@@ -40,8 +53,6 @@ pub(crate) struct RecordInFlight {
     pub(crate) blocks: u32,
     /// Header and payload, kept for writing it elsewhere if this place fails.
     pub(crate) parts: Vec<Payload>,
-    /// Home ranges it changes, for the next record's echo.
-    pub(crate) ranges: Vec<SectorRange>,
     /// How many queued invalidations it carries.
     pub(crate) invalidations: usize,
     /// Map entries a checkpoint has copied home and now lets go.
@@ -95,13 +106,6 @@ pub(crate) struct Commit {
     pub(crate) committed: u64,
     /// Stage position somebody wants committed.
     wanted: u64,
-    /// Sequence of the newest durable record.
-    pub(crate) sequence_done: u64,
-    /// The log of the newest record that moves nothing: a log that was just filled by a swap is not
-    /// where clients write, and must not be swapped in turn.
-    pub(crate) last_log: u32,
-    /// Ranges of that record.
-    pub(crate) echo: Vec<SectorRange>,
     /// Small writes waiting for a stage position, in order.
     pub(crate) durable_waiters: VecDeque<DurableWaiter>,
     /// When the oldest staged block came, if any is staged and nobody wants it committed.
@@ -110,8 +114,6 @@ pub(crate) struct Commit {
     pub(crate) journal_from: Option<u32>,
     /// Logs to claim as soon as a record is written.
     pub(crate) claims_wanted: Vec<u32>,
-    /// Record bytes since the last snapshot began.
-    pub(crate) bytes_since_snapshot: u64,
     /// What of the record in flight waits to be sent again.
     again: Option<retry::Again>,
     /// It waits for space.
@@ -133,14 +135,10 @@ impl Commit {
             in_flight: None,
             committed: 0,
             wanted: 0,
-            sequence_done: 0,
-            last_log: 0,
-            echo: Vec::new(),
             durable_waiters: VecDeque::new(),
             staged_since: None,
             journal_from: None,
             claims_wanted: Vec::new(),
-            bytes_since_snapshot: 0,
             again: None,
             is_short_of_space: false,
             unused: None,

@@ -15,7 +15,6 @@ use nearhead_format::record::{SectorRange, WriteItem};
 pub(crate) struct Packer {
     pub(crate) writes: Vec<WriteItem>,
     pub(crate) parts: Vec<Payload>,
-    pub(crate) ranges: Vec<SectorRange>,
 }
 
 impl Packer {
@@ -32,7 +31,6 @@ impl Packer {
     /// Adds one chunk of at most eight sectors.
     pub(crate) fn chunk(&mut self, home_sector: u64, len_sectors: u8, data: &Payload) {
         let sectors = u32::from(len_sectors);
-        self.note_range(home_sector, sectors);
         let crc = match data {
             Payload::Zeros(_) => return self.zeros(home_sector, sectors),
             Payload::Bytes(bytes) => chunk_crc(home_sector, bytes),
@@ -61,16 +59,6 @@ impl Packer {
             (Some(Payload::Phantom(last)), Payload::Phantom(next)) => *last += next,
             _ => self.parts.push(data),
         }
-    }
-
-    fn note_range(&mut self, start_sector: u64, len_sectors: u32) {
-        if let Some(last) = self.ranges.last_mut()
-            && last.end_sector() == start_sector
-        {
-            last.len_sectors += len_sectors;
-            return;
-        }
-        self.ranges.push(SectorRange { start_sector, len_sectors });
     }
 }
 

@@ -17,7 +17,7 @@ impl Engine {
     /// The policy, and what it may look at.
     fn placement(&mut self) -> (&mut dyn Placement, View<'_>) {
         let view = View {
-            logs: &self.logs,
+            logs: &self.core.logs,
             head_offset: self.dispatcher.head_offset(),
             now: self.now,
             is_idle: self.dispatcher.is_idle(),

@@ -93,7 +93,7 @@ impl Engine {
         let Some(mut record) = self.commit.in_flight.take() else { return };
         if again.anywhere {
             let other = self.another_spot(&record);
-            self.logs.end_rest(record.header.log_index);
+            self.core.logs.end_rest(record.header.log_index);
             if let Some(spot) = other.or_else(|| self.spot_at_hand(&record)) {
                 self.move_record(&mut record, spot.log_index);
                 return self.issue_record(record, spot);
@@ -129,16 +129,16 @@ impl Engine {
         }
         let is_place = error.kind == DiskErrorKind::Io;
         if is_place {
-            self.logs.note_bad(failed, position, record.blocks, self.now);
+            self.core.logs.note_bad(failed, position, record.blocks, self.now);
         }
-        self.logs.rest(failed, self.now);
+        self.core.logs.rest(failed, self.now);
         if let Some(spot) = self.another_spot(&record) {
             self.move_record(&mut record, spot.log_index);
             return self.issue_record(record, spot);
         }
         // There is no other: the one at hand must do.
         if is_place && let Some(spot) = self.spot_at_hand(&record) {
-            self.logs.end_rest(failed);
+            self.core.logs.end_rest(failed);
             self.move_record(&mut record, failed);
             return self.issue_record(record, spot);
         }
@@ -155,11 +155,11 @@ impl Engine {
         }
         let works = self.snapshotter.number > record.snapshot_then;
         if works && record.rounds >= ROUNDS_OF_PLACES {
-            self.logs.end_rest(failed);
+            self.core.logs.end_rest(failed);
             let Some(kept) = self.lets_go_of(record) else { return };
             record = kept;
         }
-        self.logs.forget_bad_places(failed);
+        self.core.logs.forget_bad_places(failed);
         // All logs may be tried again, as far as they do not rest.
         record.failed_logs = vec![failed];
         if record.rounds >= ROUNDS_MANY {
@@ -183,14 +183,15 @@ impl Engine {
     /// Another place in the log where the record failed last, though that rests.
     fn spot_at_hand(&self, record: &RecordInFlight) -> Option<Spot> {
         let log_index = record.header.log_index;
-        let block = self.logs.get(log_index)?.place(Need { blocks: record.blocks, reserve: 0 })?;
+        let block =
+            self.core.logs.get(log_index)?.place(Need { blocks: record.blocks, reserve: 0 })?;
         let spot = Spot { log_index, block, wanted_index: log_index };
         self.journal_has_place().then_some(spot)
     }
 
     /// Wherever else the record goes, its header is copied to the journal once more.
     fn journal_has_place(&self) -> bool {
-        self.journal.as_ref().is_none_or(MapJournal::has_room)
+        self.core.journal.as_ref().is_none_or(MapJournal::has_room)
     }
 
     fn move_record(&mut self, record: &mut RecordInFlight, log_index: u32) {
@@ -199,7 +200,7 @@ impl Engine {
             // A copy of the header that it has no longer: the new one gets its own.
             record.pending -= 1;
         }
-        let ring = self.logs.get(log_index);
+        let ring = self.core.logs.get(log_index);
         record.attempts = 0;
         if is_made(Mistake::InvalidationsNotWrittenElsewhere) {
             record.header.invalidations.clear();

@@ -63,7 +63,7 @@ impl Engine {
             return;
         };
         torn.failures += 1;
-        if torn.failures == FAILURES_MAX && torn.sequence == self.commit.sequence_done + 1 {
+        if torn.failures == FAILURES_MAX && torn.sequence == self.core.sequence_done + 1 {
             // They stay what they are, below the sequence of any record to come.
             let sequence = torn.sequence;
             self.commit.torn = TornRecords::default();

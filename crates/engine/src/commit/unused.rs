@@ -57,9 +57,9 @@ impl Engine {
 
     /// No record gets this sequence, which would be the next one's. `writes` is what one that has it may say.
     pub(super) fn never_use(&mut self, sequence: u64, writes: Vec<WriteItem>) {
-        self.commit.sequence_done = sequence;
+        self.core.sequence_done = sequence;
         // What the next record echoes is what this one wrote: nothing.
-        self.commit.echo.clear();
+        self.core.echo.clear();
         let until_snapshot = self.snapshotter.next_to_begin() + 1;
         self.commit.unused = Some(Unused { until_snapshot, writes });
         self.snapshotter.demand();

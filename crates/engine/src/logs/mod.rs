@@ -113,6 +113,11 @@ impl Logs {
         }
     }
 
+    /// Size of a block of a log, in bytes.
+    pub fn block_bytes(&self) -> usize {
+        self.layout.log_block_bytes as usize
+    }
+
     /// Device byte of a block of a log.
     pub fn block_offset(&self, index: u32, block: u32) -> Option<u64> {
         self.layout.log_block_offset(index, block)

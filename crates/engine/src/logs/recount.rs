@@ -49,18 +49,22 @@ impl Engine {
         if !self.is_open() {
             return Ok(());
         }
-        self.logs.check(self.map.iter().chain(self.invalidations.entries().copied()))
+        self.core.logs.check(self.core.map.iter().chain(self.invalidations.entries().copied()))
     }
 
     /// What is in use now.
     pub fn occupancy(&self) -> Occupancy {
         Occupancy {
-            logs: self.logs.counts(),
-            logs_claimed: self.logs.claimed().collect(),
-            log_fill_pct: self.logs.fill_pct(),
-            journal_blocks: self.journal.as_ref().map_or(0, |journal| journal.ring.used_blocks()),
-            map_entries: self.map.len(),
-            record_sequence: self.commit.sequence_done,
+            logs: self.core.logs.counts(),
+            logs_claimed: self.core.logs.claimed().collect(),
+            log_fill_pct: self.core.logs.fill_pct(),
+            journal_blocks: self
+                .core
+                .journal
+                .as_ref()
+                .map_or(0, |journal| journal.ring.used_blocks()),
+            map_entries: self.core.map.len(),
+            record_sequence: self.core.sequence_done,
             snapshot_number: self.snapshotter.number,
         }
     }

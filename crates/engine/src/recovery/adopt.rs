@@ -1,12 +1,13 @@
 //! The end of a recovery: snapshot and records become the volume as it was, or the reason is told why it is not
 //! served; and what the engine makes of either.
 
-use super::replay::Replay;
+use super::replay::{begin, replay};
 use super::{Next, RecoveredState, Recovery, Refusal, Remains, Snapshot, Step, chain};
 use crate::dispatch::Purpose;
 use crate::engine::{Engine, Phase};
 use crate::request::ErrorKind;
 use crate::snapshot::LoneHeader;
+use crate::state::Core;
 use nearhead_disk::{Class, Command, DiskError, Payload, SECTOR_BYTES};
 use nearhead_format::Place;
 use nearhead_format::snapshot::{FLAG_CLEAN_SHUTDOWN, SnapshotHeader};
@@ -15,7 +16,8 @@ use std::collections::BTreeSet;
 
 /// A volume as its disk has it.
 pub(crate) struct Recovered {
-    pub(super) replay: Replay,
+    /// What snapshot and records say.
+    pub(super) core: Core,
     /// Number of the snapshot that counts.
     pub(super) snapshot_number: u64,
     /// The newest record that it includes.
@@ -67,11 +69,11 @@ impl Recovery {
         };
         self.result.records = links.len() as u64;
         let header = snapshot.header;
-        let replay = self.replay(snapshot, &links);
+        let core = self.replayed(snapshot, &links);
         let remains = std::mem::take(&mut self.remains).into_values().flatten();
         let recovered = Recovered {
-            torn: torn_records(&replay, u64::from(self.context.layout.log_block_bytes), remains),
-            replay,
+            torn: torn_records(&core, u64::from(self.context.layout.log_block_bytes), remains),
+            core,
             snapshot_number: header.snapshot_number,
             snapshot_sequence: header.record_sequence,
             is_clean: header.flags & FLAG_CLEAN_SHUTDOWN != 0,
@@ -82,25 +84,26 @@ impl Recovery {
         self.opens(recovered)
     }
 
-    fn replay(&self, snapshot: Snapshot, links: &[chain::Link]) -> Replay {
+    fn replayed(&self, snapshot: Snapshot, links: &[chain::Link]) -> Core {
         let Snapshot { header, map, logs, claims, mut hints } = snapshot;
         hints.retain(|_| !is_made(Mistake::HintsNotRestored));
         let (layout, journal) = (&self.context.layout, self.terms.journal);
-        let mut replay = Replay::begin(layout, journal, map, hints, header.record_sequence);
+        let mut core = begin(layout, journal, map, hints, header.record_sequence);
         for state in logs.values() {
-            if let Some(ring) = replay.logs.get_or_create(state.log_index) {
+            if let Some(ring) = core.logs.get_or_create(state.log_index) {
                 ring.position = state.position;
                 ring.generation = state.generation;
             }
         }
         for claim in claims {
-            replay.logs.adopt_claim(claim);
+            core.logs.adopt_claim(claim);
         }
         for link in links {
-            replay.apply(link);
+            replay(&mut core, link);
         }
-        replay.count_live();
-        replay
+        // Positions came from the snapshot, without a record that would have been measured.
+        core.logs.measure_all();
+        core
     }
 
     /// The header that counts, for the place of its slot that does not hold it.
@@ -125,12 +128,8 @@ impl Recovery {
 /// Records newer than all that was taken over are left of a write that a power cut tore, and must not become
 /// whole later. Those below are damage, and stay for people to look at. What the map points to is what a client
 /// wrote, whatever it looks like.
-fn torn_records(
-    replay: &Replay,
-    log_block_bytes: u64,
-    remains: impl Iterator<Item = Remains>,
-) -> Torn {
-    let newest = replay.sequence_done;
+fn torn_records(core: &Core, log_block_bytes: u64, remains: impl Iterator<Item = Remains>) -> Torn {
+    let newest = core.sequence_done;
     let floor = newest - u64::from(is_made(Mistake::TornClearedOverNewest) && newest > 0);
     let newer: Vec<Remains> = remains.filter(|remains| remains.sequence > floor).collect();
     let newest_sequence = newer.iter().map(|remains| remains.sequence).max().unwrap_or(0);
@@ -138,7 +137,7 @@ fn torn_records(
     if offsets.is_empty() || is_made(Mistake::TornRecordLeft) {
         return Torn::default();
     }
-    for entry in &replay.map {
+    for entry in &core.map {
         if let Place::Log { chunk_sector, chunk_len, .. } = entry.place
             && !is_made(Mistake::TornClearedOverLive)
         {
@@ -178,15 +177,8 @@ impl Engine {
     }
 
     fn serve(&mut self, recovered: Recovered) {
-        let Recovered { replay, lone, torn, rebuilt, found, .. } = recovered;
-        self.map = replay.map;
-        self.logs = replay.logs;
-        self.journal = replay.journal;
-        self.durability_only = replay.hints;
-        self.commit.sequence_done = replay.sequence_done;
-        self.commit.last_log = replay.last_log;
-        self.commit.echo = replay.echo;
-        self.commit.bytes_since_snapshot = replay.bytes_since_snapshot;
+        let Recovered { core, lone, torn, rebuilt, found, .. } = recovered;
+        self.core = core;
         self.commit.torn.note(torn.offsets, torn.newest_sequence);
         self.snapshotter.recovered(
             recovered.snapshot_number,

@@ -11,17 +11,18 @@
 
 use super::adopt::Torn;
 use super::chain::{Link, by_sequence};
-use super::replay::Replay;
+use super::replay::{begin, replay};
 use super::scan::Found;
 use super::sweep::LogSweep;
 use super::{Next, Recovered, Recovery, Snapshot, Step, bytes_of};
 use crate::engine::Engine;
 use crate::map::Map;
 use crate::range_set::RangeSet;
+use crate::state::Core;
 use nearhead_disk::{DiskError, Payload};
 use nearhead_format::record::{SectorRange, WriteItem};
 use nearhead_format::snapshot::BodySummary;
-use nearhead_format::{Entry, Place, SnapshotHeader};
+use nearhead_format::{Place, SnapshotHeader};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -263,13 +264,13 @@ impl Recovery {
         rebuilt.is_rest_unknown = links.iter().any(|link| matches!(link, Link::Unknown { .. }));
         self.result.records = links.len() as u64;
         let number = self.known_snapshot.max(snapshot.header.snapshot_number);
-        let replay = self.replay_noting(snapshot, &links, &mut rebuilt);
+        let core = self.replay_noting(snapshot, &links, &mut rebuilt);
         let newest = rebuilt.newest_sequence;
         let remains = std::mem::take(&mut self.remains).into_values().flatten();
         let torn = remains.filter(|remains| remains.sequence > newest);
         rebuilt.torn = torn.map(|remains| remains.offset).collect();
         let recovered = Recovered {
-            replay,
+            core,
             snapshot_number: number,
             snapshot_sequence: 0,
             is_clean: false,
@@ -283,25 +284,25 @@ impl Recovery {
 
     /// Replays the links, and notes what each means for what is doubtful; only what stands in the map at the last
     /// unknown one can be outrun.
-    fn replay_noting(&self, snapshot: Snapshot, links: &[Link], rebuilt: &mut Rebuilt) -> Replay {
+    fn replay_noting(&self, snapshot: Snapshot, links: &[Link], rebuilt: &mut Rebuilt) -> Core {
         let Snapshot { header, map, hints, .. } = snapshot;
         let (layout, journal) = (&self.context.layout, self.terms.journal);
-        let mut replay = Replay::begin(layout, journal, map, hints, header.record_sequence);
+        let mut core = begin(layout, journal, map, hints, header.record_sequence);
         let unknown = links.iter().rposition(|link| matches!(link, Link::Unknown { .. }));
         for (index, link) in links.iter().enumerate() {
             let is_unknown = matches!(link, Link::Unknown { .. });
             if !is_unknown || Some(index) == unknown {
-                rebuilt.note(link, &replay.map);
+                rebuilt.note(link, &core.map);
             }
             if let Link::Record(found) = link
-                && let Some(ring) = replay.logs.get_or_create(found.header.log_index)
+                && let Some(ring) = core.logs.get_or_create(found.header.log_index)
             {
                 ring.generation = found.header.generation;
             }
-            replay.apply(link);
+            replay(&mut core, link);
         }
-        replay.count_live();
-        replay
+        core.logs.measure_all();
+        core
     }
 }
 
@@ -319,16 +320,13 @@ impl Engine {
         }
         for range in given_up {
             let (start, sectors) = (range.start, range.end - range.start);
-            for (block, first, len_sectors) in crate::sectors::blocks_of(start, sectors) {
-                let home_sector = block * crate::sectors::BLOCK_SECTORS + u64::from(first);
-                self.insert(Entry { home_sector, len_sectors, place: Place::Poisoned, crc: 0 });
-            }
+            self.core.fill(start, sectors, Place::Poisoned);
         }
         self.setup.config.read_only = false;
     }
 
     /// Whether the map is too large for a snapshot slot, with `more` entries cut in two each.
     pub fn map_outgrows_slot(&self, more: usize) -> bool {
-        self.map.len() + 2 * more > self.map_entries_max()
+        self.core.map.len() + 2 * more > self.map_entries_max()
     }
 }

@@ -16,9 +16,9 @@ impl Engine {
         self.snapshotter.clean_on_disk = work.clean;
         self.stats.snapshots += 1;
         // First the claims: the rings they name must keep the positions that the snapshot tells.
-        work.claims_new.iter().for_each(|index| self.logs.note_claimed(*index));
-        self.logs.snapshot_committed();
-        if let Some(journal) = self.journal.as_mut() {
+        work.claims_new.iter().for_each(|index| self.core.logs.note_claimed(*index));
+        self.core.logs.snapshot_committed();
+        if let Some(journal) = self.core.journal.as_mut() {
             journal.ring.snapshot_committed();
         }
         // What was taken back before the snapshot before it began is in neither slot: no recovery can
@@ -38,7 +38,7 @@ impl Engine {
             return;
         }
         for entry in self.invalidations.commit(count) {
-            self.logs.drop_live(&entry);
+            self.core.logs.drop_live(&entry);
             self.commit.untold.insert(entry.home_sector..entry.end_sector());
         }
         self.commit.tell_wanted = true;

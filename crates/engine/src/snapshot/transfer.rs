@@ -70,8 +70,8 @@ impl Engine {
         self.snapshotter.in_progress = None;
         // Those that it was to keep are in no other.
         self.snapshotter.note_hints_changed();
-        self.logs.snapshot_failed();
-        if let Some(journal) = self.journal.as_mut() {
+        self.core.logs.snapshot_failed();
+        if let Some(journal) = self.core.journal.as_mut() {
             journal.ring.snapshot_failed();
         }
         let slot = (self.snapshotter.number + 1) % 2;
@@ -84,6 +84,6 @@ impl Engine {
         self.snapshotter.last_problem.clone_from(&damage);
         self.recovered.note(damage);
         self.snapshotter.last_at = self.now;
-        self.commit.bytes_since_snapshot = self.commit.bytes_since_snapshot.max(1);
+        self.core.bytes_since_snapshot = self.core.bytes_since_snapshot.max(1);
     }
 }

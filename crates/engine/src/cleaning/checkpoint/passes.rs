@@ -45,7 +45,7 @@ impl Engine {
             // Only a snapshot gives the emptied logs back for use.
             self.snapshotter.wish();
         }
-        let (map, stage, taken) = (&self.map, &self.stage, &self.taken);
+        let (map, stage, taken) = (&self.core.map, &self.stage, &self.taken);
         self.failed_homes.review(|block| {
             map.overlaps(block * BLOCK_SECTORS, BLOCK_SECTORS)
                 || stage.get(block).is_some()

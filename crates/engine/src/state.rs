@@ -1,0 +1,152 @@
+//! What the durable records say, all together: the map, the logs, and what the next record has to name.
+//!
+//! One function applies a record, whether it was written just now or was found by a recovery ([`Core::apply`]). So what a
+//! recovery makes of a record is what the engine made of it before.
+
+use crate::config::JournalPlace;
+use crate::journal::MapJournal;
+use crate::logs::Logs;
+use crate::map::Map;
+use crate::range_set::RangeSet;
+use crate::sectors::{BLOCK_SECTORS, blocks_of};
+use nearhead_disk::SECTOR_BYTES;
+use nearhead_format::record::{FLAG_RELOCATION, RecordHeader, SectorRange, WriteItem};
+use nearhead_format::{Entry, Layout, Place};
+
+/// What becomes of one chunk of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// The map points to it.
+    Counts,
+    /// It does not hold what was written: its sectors read as errors.
+    Damaged,
+    /// A moved copy of what is no longer the newest: the map keeps what it has.
+    Superseded,
+}
+
+/// The state of a volume, as far as its records have it.
+pub(crate) struct Core {
+    pub(crate) map: Map,
+    pub(crate) logs: Logs,
+    /// The map's own journal, if there is a map device.
+    pub(crate) journal: Option<MapJournal>,
+    /// Home sectors hinted durability-only.
+    pub(crate) durability_only: RangeSet,
+    /// Sequence of the newest durable record.
+    pub(crate) sequence_done: u64,
+    /// The log of the newest record that moves nothing: a log that was just filled by a swap is not
+    /// where clients write, and must not be swapped in turn.
+    pub(crate) last_log: u32,
+    /// What the next record echoes: the home ranges that the newest one changed.
+    pub(crate) echo: Vec<SectorRange>,
+    /// Record bytes since the last snapshot began.
+    pub(crate) bytes_since_snapshot: u64,
+}
+
+impl Core {
+    /// Of a volume on which nothing was written yet.
+    pub(crate) fn new(layout: &Layout, journal: Option<JournalPlace>) -> Self {
+        Self::with_map(Map::new(), layout, journal)
+    }
+
+    /// With the map of a snapshot; the logs are as if nothing else were in them.
+    pub(crate) fn with_map(map: Map, layout: &Layout, journal: Option<JournalPlace>) -> Self {
+        let mut logs = Logs::new(layout, journal.is_some());
+        for entry in &map {
+            if let Place::Log { chunk_sector, .. } = entry.place {
+                logs.add_live(chunk_sector, u32::from(entry.len_sectors));
+            }
+        }
+        Self {
+            map,
+            logs,
+            journal: journal.and_then(MapJournal::at),
+            durability_only: RangeSet::new(),
+            sequence_done: 0,
+            last_log: 0,
+            echo: Vec::new(),
+            bytes_since_snapshot: 0,
+        }
+    }
+
+    /// A record is durable, and now the newest. What it takes back leaves the map first, then comes what it writes:
+    /// `fate` says what becomes of each chunk, by its number.
+    pub(crate) fn apply(
+        &mut self,
+        header: &RecordHeader,
+        blocks: u32,
+        fate: impl Fn(usize) -> Fate,
+    ) {
+        self.sequence_done = header.sequence;
+        if header.flags & FLAG_RELOCATION == 0 {
+            self.last_log = header.log_index;
+        }
+        self.logs.advance(header.log_index, header.position, blocks);
+        for claim in &header.claims {
+            // From where the claim says: a snapshot may have let go of an unused ring meanwhile.
+            self.logs.adopt_claim(*claim);
+        }
+        for range in &header.invalidations {
+            self.remove(range.start_sector, u64::from(range.len_sectors));
+        }
+        self.apply_writes(header, fate);
+        self.echo = crate::commit::echo_of(header);
+    }
+
+    fn apply_writes(&mut self, header: &RecordHeader, fate: impl Fn(usize) -> Fate) {
+        let homes = header.writes.iter().map(|item| item.range().start_sector);
+        self.map.warm(homes);
+        let mut sector = self.payload_sector(header);
+        let mut chunk = 0;
+        for item in &header.writes {
+            match *item {
+                WriteItem::Chunk { home_sector, len_sectors, crc } => {
+                    let place =
+                        Place::Log { chunk_sector: sector, chunk_len: len_sectors, offset: 0 };
+                    match fate(chunk) {
+                        Fate::Counts => {
+                            self.logs.add_live(sector, u32::from(len_sectors));
+                            self.insert(Entry { home_sector, len_sectors, place, crc });
+                        }
+                        Fate::Damaged => {
+                            let place = Place::Poisoned;
+                            self.insert(Entry { home_sector, len_sectors, place, crc: 0 });
+                        }
+                        Fate::Superseded => {}
+                    }
+                    sector += u64::from(len_sectors);
+                    chunk += 1;
+                }
+                WriteItem::Zeros { home_sector, run_sectors } => {
+                    self.fill(home_sector, u64::from(run_sectors), Place::Zero);
+                }
+            }
+        }
+    }
+
+    /// Device sector of the first payload byte.
+    fn payload_sector(&self, header: &RecordHeader) -> u64 {
+        let start = self.logs.block_offset(header.log_index, header.position).unwrap_or(0);
+        (start + header.encoded_bytes(self.logs.block_bytes()) as u64) / SECTOR_BYTES
+    }
+
+    /// The map has `place` for all of these sectors.
+    pub(crate) fn fill(&mut self, start: u64, sectors: u64, place: Place) {
+        for (block, first, len_sectors) in blocks_of(start, sectors) {
+            let home_sector = block * BLOCK_SECTORS + u64::from(first);
+            self.insert(Entry { home_sector, len_sectors, place, crc: 0 });
+        }
+    }
+
+    /// The map has this entry, and lets go of what it covers.
+    pub(crate) fn insert(&mut self, entry: Entry) {
+        let logs = &mut self.logs;
+        self.map.insert(entry, &mut |lost| logs.drop_live(&lost));
+    }
+
+    /// The map has nothing for these sectors.
+    pub(crate) fn remove(&mut self, start: u64, sectors: u64) {
+        let logs = &mut self.logs;
+        self.map.remove(start, sectors, &mut |lost| logs.drop_live(&lost));
+    }
+}
