@@ -4,6 +4,7 @@
 //! same bytes.
 
 use crate::admission::Admission;
+use crate::cleaning::Cleaner;
 use crate::placement::Placement;
 use nearhead_disk::{Nanos, Properties, Zones};
 use nearhead_format::Layout;
@@ -18,7 +19,7 @@ pub enum Ack {
     Flush,
 }
 
-/// Answer to *how is the log emptied?*
+/// What the owner asks of the policy that empties the logs ([`Cleaner`]), and bounds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cleaning {
     /// Checkpoint this often.
@@ -58,7 +59,9 @@ pub struct Config {
     /// A small write that waits alone goes home at once, if no log holds anything of it: for disks where no head
     /// moves, on which a log is worth its copying only if it gathers many writes.
     pub lone_writes_go_home: bool,
-    /// How logs are emptied.
+    /// *How is it emptied?*: what is cleaned of the engine's own accord.
+    pub cleaner: Box<dyn Cleaner>,
+    /// What the owner asks of it, and the bounds of those who do it.
     pub cleaning: Cleaning,
     /// Most bytes of small writes waiting in memory.
     pub stage_bytes_max: usize,

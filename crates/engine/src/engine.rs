@@ -13,7 +13,7 @@
 use crate::admission::Admission;
 use crate::barrier::Barrier;
 use crate::blanks::Blanks;
-use crate::cleaning::{Checkpoint, Schedule, Swap};
+use crate::cleaning::{Checkpoint, Cleaner, Schedule, Swap};
 use crate::commit::Commit;
 use crate::config::{Ack, Setup};
 use crate::disk_report::{DiskErrorReport, DiskEvent};
@@ -76,6 +76,7 @@ pub struct Engine {
     pub(crate) watch: DiskWatch,
     pub(crate) admission: Box<dyn Admission>,
     pub(crate) placement: Box<dyn Placement>,
+    pub(crate) cleaner: Box<dyn Cleaner>,
     pub(crate) core: Core,
     pub(crate) stage: Stage,
     pub(crate) taken: Taken,
@@ -136,6 +137,7 @@ impl Engine {
             watch: DiskWatch::default(),
             admission: config.admission.boxed(),
             placement: config.placement.boxed(),
+            cleaner: config.cleaner.boxed(),
             core: Core::new(&setup.layout, setup.journal),
             stage: Stage::default(),
             taken: Taken::default(),

@@ -18,7 +18,7 @@ mod alone_home;
 mod barrier;
 mod blanks;
 pub mod chunks;
-mod cleaning;
+pub mod cleaning;
 mod commit;
 pub mod config;
 mod disk_report;

@@ -4,6 +4,7 @@
 //! lived again.
 
 use crate::bend::Bend;
+use crate::restless::Restless;
 use crate::steps::{Step, Steps, random_steps};
 use crate::wanderer::Wanderer;
 use nearhead_disk::{Nanos, Properties};
@@ -73,6 +74,8 @@ pub struct Scenario {
     pub lone_writes_go_home: bool,
     /// Records go anywhere they may ([`Wanderer`]), not where the preset puts them.
     pub wanders: bool,
+    /// Logs are emptied without sense ([`Restless`]).
+    pub is_restless: bool,
     /// Bytes of small writes in memory.
     pub stage_bytes_max: usize,
     /// A snapshot after so many bytes.
@@ -156,6 +159,7 @@ impl Scenario {
             logged_write_bytes_max: pick(random, &[None, None, Some(4096), Some(64 << 10)]),
             lone_writes_go_home: lone_writes_go_home(seed),
             wanders: wanders(seed),
+            is_restless: is_restless(seed),
             stage_bytes_max: pick(random, &[64 << 10, 256 << 10, 2 << 20]),
             snapshot_after_bytes: pick(random, &[60 << 10, 300 << 10, 8 << 20]),
             snapshot_period: Nanos::from_millis(pick(random, &[5, 200, 600_000])),
@@ -225,6 +229,9 @@ impl Scenario {
         if self.wanders {
             config.placement = Box::new(Wanderer::new(self.seed, self.preset.starts_with("ml")));
         }
+        if self.is_restless {
+            config.cleaner = Box::new(Restless::new(self.seed));
+        }
         config.snapshot_after_bytes = self.snapshot_after_bytes;
         config.snapshot_period = self.snapshot_period;
         config.stage_age_max = self.stage_age_max;
@@ -290,6 +297,12 @@ fn lone_writes_go_home(seed: u64) -> bool {
 fn wanders(seed: u64) -> bool {
     const CHOSEN_FROM: u64 = 79_551_700_000_000;
     seed >= CHOSEN_FROM && SplitMix::new(seed ^ 0x7761_6e64_6572_6572).below(3) == 0
+}
+
+/// One life in four, of the seeds since there is the choice.
+fn is_restless(seed: u64) -> bool {
+    const CHOSEN_FROM: u64 = 79_551_930_000_000;
+    seed >= CHOSEN_FROM && SplitMix::new(seed ^ 0x7265_7374_6c65_7373).below(4) == 0
 }
 
 fn pick<T: Copy>(random: &mut SplitMix, choices: &[T]) -> T {

@@ -5,6 +5,7 @@
 
 use nearhead_disk::{Nanos, Properties};
 use nearhead_engine::admission::DurableFirst;
+use nearhead_engine::cleaning::HomeAndSwap;
 use nearhead_engine::placement::{NearHead, Placement, SingleLog};
 use nearhead_engine::{Ack, Cleaning, Config, RECORD_BYTES_MAX};
 use nearhead_format::{AckMode, Preset, Superblock};
@@ -151,6 +152,7 @@ pub fn default_config(superblock: &Superblock, properties: &Properties, width: u
         }),
         logged_write_bytes_max: superblock.logged_write_bytes_max,
         lone_writes_go_home: false,
+        cleaner: Box::new(HomeAndSwap::default()),
         cleaning: Cleaning {
             period: None,
             idle_after: Some(Nanos::from_secs(30)),

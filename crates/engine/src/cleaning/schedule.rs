@@ -1,19 +1,16 @@
-//! When logs are emptied: by period, idleness, off-hours window, watermark or command.
+//! When passes home begin: what the policy asks for, what is commanded, what is needed.
 //!
-//! Only the time handed in and the configuration decide; the off-hours window is computed from the
-//! second of the day the configuration gives for time zero.
-//!
-//! With coordination a pass that could as well be made later (period, idleness, window) begins only while whoever
+//! With coordination a pass that could as well be made later begins only while whoever
 //! drives the engine says that it holds a permit, and stops politely when the permit is taken away. A pass that is
 //! needed (watermark, full log, nearly full map, command) must never wait for one: the permit is somebody else's
 //! to give, and who gives it may be away.
 
+use super::policy::{AsNeeded, Cleaner, CleaningView, Why};
 use super::room::Room;
 use crate::admission::Pace;
 use crate::engine::{Engine, Phase};
 use nearhead_disk::Nanos;
 
-const DAY_SECONDS: u64 = 86_400;
 /// After a pass that could copy nothing the next one that nobody asked for waits so long: what cannot be
 /// read or written now cannot be a moment later either.
 const REST_AFTER_NOTHING: Nanos = Nanos::from_secs(1);
@@ -33,22 +30,15 @@ pub(crate) struct Schedule {
     drain: bool,
     /// Somebody asked for the pass that is demanded, or depends on it.
     asked: bool,
-    /// The running pass was begun for idleness alone and stops when a request comes.
-    idle_pass: bool,
-    /// It was begun by the engine's own judgement: nobody waits for its end.
-    polite_pass: bool,
-    window_done_on: Option<u64>,
+    /// Why the last pass began, and when the last request before it had come.
+    why: Why,
+    quiet_since: Nanos,
     /// Passes that can wait may run now; only looked at with coordination.
     permit: bool,
     /// One is due or runs.
     wants_permit: bool,
-    /// The running pass stops if the permit is taken away.
-    permit_pass: bool,
     /// Such a pass was stopped before its end: what is due is to be looked at as soon as it has ended.
     is_cut_short: bool,
-    /// The period began the running pass; it began one that was cut short.
-    periodic_pass: bool,
-    periodic_is_left: bool,
 }
 
 impl Schedule {
@@ -60,14 +50,6 @@ impl Schedule {
     pub(crate) fn demand_checkpoint(&mut self, tries_all: bool) {
         self.demanded = true;
         self.asked |= tries_all;
-    }
-
-    /// The pass that runs on a permit has lost it; what began it is due again.
-    fn cut_short(&mut self) {
-        self.permit_pass = false;
-        self.is_cut_short = true;
-        self.window_done_on = None;
-        self.periodic_is_left = self.periodic_pass;
     }
 
     /// Since when nobody has asked anything.
@@ -134,7 +116,7 @@ impl Engine {
             Pace::Urgent
         } else if self.requests.is_empty() && self.schedule.idle_for(self.now) >= ALONE_AFTER {
             Pace::Alone
-        } else if self.schedule.polite_pass && !self.swap.is_busy() && !self.schedule.demanded {
+        } else if self.schedule.why.is_polite() && !self.swap.is_busy() && !self.schedule.demanded {
             Pace::Polite
         } else {
             Pace::Steady
@@ -149,33 +131,58 @@ impl Engine {
         }
     }
 
+    /// What the policy may look at.
+    pub(super) fn cleaning_view(&self) -> CleaningView<'_> {
+        let config = &self.setup.config;
+        CleaningView {
+            asked: &config.cleaning,
+            logs: &self.core.logs,
+            last_log: self.core.last_log,
+            now: self.now,
+            second_of_day_at_zero: config.second_of_day_at_zero,
+            last_request_at: self.schedule.last_request_at,
+            is_quiet: self.requests.is_empty(),
+            last_pass_ended_at: self.checkpoint.finished_at,
+            snapshot_number: self.snapshotter.number,
+            awaits_permit: self.schedule.wants_permit && !self.schedule.permit,
+        }
+    }
+
+    /// Asks the policy, which is away meanwhile: nothing in here looks at it.
+    pub(super) fn with_cleaner<T>(
+        &mut self,
+        ask: impl FnOnce(&mut dyn Cleaner, &CleaningView<'_>) -> T,
+    ) -> T {
+        let mut cleaner = std::mem::replace(&mut self.cleaner, Box::new(AsNeeded));
+        let answer = ask(cleaner.as_mut(), &self.cleaning_view());
+        self.cleaner = cleaner;
+        answer
+    }
+
+    /// Whether the running pass runs on a permit.
+    fn runs_on_permit(&self) -> bool {
+        let schedule = &self.schedule;
+        let coordinated = self.setup.config.cleaning.coordinated;
+        coordinated && schedule.why.can_wait() && !schedule.is_cut_short
+    }
+
     fn schedule_checkpoint(&mut self) {
         let busy = self.checkpoint.is_busy();
-        if busy && self.schedule.idle_pass && !self.is_idle() {
+        if busy && self.schedule.why == Why::Idle && self.is_anybody_there() {
             self.checkpoint.stop();
-            self.schedule.idle_pass = false;
         }
-        if busy && self.schedule.permit_pass && !self.schedule.permit {
+        if busy && self.runs_on_permit() && !self.schedule.permit {
             self.checkpoint.stop();
-            self.schedule.cut_short();
+            self.schedule.is_cut_short = true;
+            self.cleaner.home_was_cut_short();
         }
-        self.schedule.wants_permit = busy && self.schedule.permit_pass;
+        self.schedule.wants_permit = busy && self.runs_on_permit();
         if busy || self.setup.config.read_only || self.failure.is_some() {
             return;
         }
         self.schedule.is_cut_short = false;
         if self.schedule.demanded {
-            let everything =
-                std::mem::take(&mut self.schedule.drain) || self.checkpoint.found_nothing();
-            self.schedule.demanded = false;
-            self.schedule.idle_pass = false;
-            self.schedule.polite_pass = false;
-            self.schedule.permit_pass = false;
-            let asked = std::mem::take(&mut self.schedule.asked);
-            if asked {
-                self.schedule.room.note_tries_all(self.now);
-            }
-            return self.checkpoint.begin(everything, asked);
+            return self.begin_demanded();
         }
         if matches!(self.phase, Phase::Draining)
             || self.checkpoint_found_nothing_since()
@@ -186,31 +193,34 @@ impl Engine {
         self.begin_what_is_due();
     }
 
-    fn begin_what_is_due(&mut self) {
-        let cleaning = &self.setup.config.cleaning;
-        let finished_at = self.checkpoint.finished_at;
-        let by_period = cleaning.period.is_some_and(|period| self.now.since(finished_at) >= period)
-            || self.schedule.periodic_is_left;
-        let by_watermark =
-            cleaning.watermark_pct.is_some_and(|pct| self.core.logs.fill_pct() >= u32::from(pct));
-        let by_map = self.core.map.len() > self.map_entries_max() / 4 * 3;
-        let window = self.open_window();
-        let can_wait = by_period || window.is_some() || self.is_idle();
-        let on_permit = cleaning.coordinated && !by_watermark && !by_map;
-        if on_permit {
-            self.schedule.wants_permit = can_wait;
-        }
-        if (on_permit && !self.schedule.permit) || !(can_wait || by_watermark || by_map) {
-            return;
-        }
-        let due = by_period || by_map || window.is_some();
+    fn begin_demanded(&mut self) {
         let schedule = &mut self.schedule;
-        schedule.idle_pass = !due && !by_watermark;
-        schedule.polite_pass = !due;
-        schedule.permit_pass = on_permit;
-        schedule.periodic_pass = by_period;
-        schedule.periodic_is_left = false;
-        schedule.window_done_on = window.or(schedule.window_done_on);
+        let everything = std::mem::take(&mut schedule.drain) || self.checkpoint.found_nothing();
+        schedule.demanded = false;
+        schedule.why = Why::Need;
+        let asked = std::mem::take(&mut schedule.asked);
+        if asked {
+            schedule.room.note_tries_all(self.now);
+        }
+        self.checkpoint.begin(everything, asked);
+    }
+
+    fn begin_what_is_due(&mut self) {
+        let map_is_nearly_full = self.core.map.len() > self.map_entries_max() / 4 * 3;
+        let asked = self.with_cleaner(|cleaner, view| cleaner.home(view));
+        let Some(why) = (if map_is_nearly_full { Some(Why::Need) } else { asked }) else {
+            self.schedule.wants_permit = false;
+            return;
+        };
+        if self.setup.config.cleaning.coordinated && why.can_wait() {
+            self.schedule.wants_permit = true;
+            if !self.schedule.permit {
+                return;
+            }
+        }
+        self.with_cleaner(|cleaner, view| cleaner.home_begins(view));
+        self.schedule.why = why;
+        self.schedule.quiet_since = self.schedule.last_request_at;
         self.checkpoint.begin(false, false);
     }
 
@@ -233,25 +243,9 @@ impl Engine {
         }
     }
 
-    fn is_idle(&self) -> bool {
-        let idle_after = self.setup.config.cleaning.idle_after;
-        idle_after.is_some_and(|after| self.schedule.idle_for(self.now) >= after)
-            && self.requests.is_empty()
-    }
-
-    /// The night whose window is open and in which no pass has begun yet: once in each window one does.
-    fn open_window(&self) -> Option<u64> {
-        let (start, end) = self.setup.config.cleaning.window?;
-        let seconds =
-            u64::from(self.setup.config.second_of_day_at_zero) + self.now.0 / 1_000_000_000;
-        let (day, second) = (seconds / DAY_SECONDS, (seconds % DAY_SECONDS) as u32);
-        let (open, night) = if start <= end {
-            ((start..end).contains(&second), day)
-        } else {
-            // A window over midnight belongs to the day it began on.
-            (second >= start || second < end, if second < end { day.wrapping_sub(1) } else { day })
-        };
-        (open && self.schedule.window_done_on != Some(night)).then_some(night)
+    /// Whether a request came since the pass began.
+    fn is_anybody_there(&self) -> bool {
+        self.schedule.last_request_at != self.schedule.quiet_since || !self.requests.is_empty()
     }
 
     /// When something in the background becomes due by time alone.
@@ -265,37 +259,32 @@ impl Engine {
         let demanded = self.schedule.demanded || self.snapshotter.is_demanded();
         let scanning = (self.swap.needs_turn() || demanded).then_some(self.now);
         let (swap, blanks) = (self.swap_wake(), self.blanks_wake());
-        let mut wakes = [
+        let wakes = [
             aged,
             self.snapshot_wake(),
-            None,
-            None,
-            None,
+            self.home_wake(),
             scanning,
             swap,
             blanks,
             self.retry_wake(),
             self.core.logs.rest_ends_at(),
         ];
-        if !self.core.map.is_empty()
-            && !self.checkpoint.is_busy()
-            && !self.checkpoint_found_nothing_since()
-        {
-            let cleaning = &config.cleaning;
-            wakes[2] = cleaning.period.map(|period| self.checkpoint.finished_at + period);
-            wakes[3] = cleaning.idle_after.map(|after| self.schedule.last_request_at + after);
-            wakes[4] = cleaning.window.map(|_| self.now + Nanos::from_secs(60));
-            if self.schedule.is_cut_short {
-                wakes[2] = Some(self.now);
-            } else if self.schedule.wants_permit && !self.schedule.permit {
-                // The permit will be the event; a window may close before it comes.
-                (wakes[2], wakes[3]) = (None, None);
-            }
-            let rested = self.checkpoint_rests_until();
-            wakes[2..5].iter_mut().for_each(|wake| *wake = wake.map(|wake| wake.max(rested)));
-        }
         let earliest = wakes.into_iter().flatten().min()?;
         // What is due and cannot go on yet is looked at again with the next event.
         Some(earliest.max(self.now + Nanos::from_millis(1)))
+    }
+
+    /// When a pass home may be due by time alone.
+    fn home_wake(&self) -> Option<Nanos> {
+        if self.core.map.is_empty()
+            || self.checkpoint.is_busy()
+            || self.checkpoint_found_nothing_since()
+        {
+            return None;
+        }
+        let left = self.schedule.is_cut_short.then_some(self.now);
+        let due = self.cleaner.home_wake(&self.cleaning_view());
+        let earliest = [left, due].into_iter().flatten().min()?;
+        Some(earliest.max(self.checkpoint_rests_until()))
     }
 }

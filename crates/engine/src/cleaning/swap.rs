@@ -1,17 +1,18 @@
-//! Log swapping: a full log near the head moves to a cold place (Manylogs III-G).
+//! Log swapping: the content of one log goes to another (Manylogs III-G: a full one near the head to a cold one).
 //!
-//! What is still needed of a log that is more than 80 % full is read in log order and written as
-//! relocation records into the emptiest log far from it. Cleaning is put off, not done: nothing
+//! What is still needed of the log that the policy names is read in log order and written as
+//! relocation records into the other. Cleaning is put off, not done: nothing
 //! goes home. The moved blocks keep their order against client writes because a relocation record
 //! carries only chunks that are still the newest when it is built, and only one record is in flight.
 //!
 //! A snapshot follows, since the hot log's space is free only once no recovery scans it.
 
+use super::policy::Move;
 use crate::chunks::{LoggedCopy, content_of};
 use crate::commit::Packer;
 use crate::dispatch::Purpose;
 use crate::engine::{Engine, Phase};
-use crate::logs::{Logs, Ring};
+use crate::logs::Logs;
 use crate::map::Map;
 use crate::placement::{Need, Spot};
 use nearhead_disk::{Class, Command, DiskError, Nanos, Payload};
@@ -21,11 +22,6 @@ use std::collections::VecDeque;
 
 /// Entries of the map looked at in one step while collecting what a log holds.
 const SCAN_ENTRIES: usize = 16 << 10;
-/// A log this full is moved even while clients are busy, if its neighbours are full as well.
-const URGENT_FILL_PCT: u32 = 95;
-/// Logs on either side that count as near: a seek over four groups (400 MiB) costs about what a
-/// seek over one does.
-const NEIGHBOURS: u32 = 4;
 /// Most bytes read ahead of the relocation records.
 const WINDOW_BYTES_MAX: u64 = 2 << 20;
 
@@ -36,7 +32,7 @@ struct Read {
 }
 
 #[derive(Debug)]
-struct Move {
+struct Moving {
     hot: u32,
     cold: u32,
     /// Next home sector to scan, or `None` once all entries of the log are collected.
@@ -51,9 +47,9 @@ struct Move {
 /// State of swapping.
 #[derive(Debug, Default)]
 pub(crate) struct Swap {
-    current: Option<Move>,
-    /// Logs not worth another try until the next snapshot.
-    refused_at_snapshot: Option<u64>,
+    current: Option<Moving>,
+    /// The newest snapshot when the last move ended: what it freed can be written after the next one.
+    moved_at_snapshot: Option<u64>,
 }
 
 impl Swap {
@@ -141,79 +137,45 @@ impl Engine {
         if finished && self.commit.in_flight.is_none() {
             self.swap.current = None;
             self.stats.swaps += 1;
-            self.swap.refused_at_snapshot = Some(self.snapshotter.number);
+            self.swap.moved_at_snapshot = Some(self.snapshotter.number);
             self.snapshotter.wish();
         }
     }
 
-    /// The log that clients filled, if it is worth moving and could be moved now.
-    fn movable_log(&self) -> Option<u32> {
-        let above_pct = self.setup.config.cleaning.swap_above_pct?;
-        let waits = self.swap.refused_at_snapshot == Some(self.snapshotter.number);
+    /// Whether a log could be moved now.
+    fn may_move(&self) -> bool {
+        let waits = self.swap.moved_at_snapshot == Some(self.snapshotter.number);
         let stopping = !matches!(self.phase, Phase::Serving);
         let busy = self.swap.is_busy() || self.checkpoint.is_busy() || self.snapshotter.is_busy();
-        let hot = self.core.last_log;
-        let ring = self.core.logs.get(hot).filter(|_| !(waits || stopping || busy))?;
-        let worth = ring.fill_pct() >= u32::from(above_pct) && ring.live_sectors() > 0;
-        (worth && !ring.quarantined).then_some(hot)
+        !(waits || stopping || busy)
     }
 
     /// When a log is moved if no request comes before.
     pub(crate) fn swap_wake(&self) -> Option<Nanos> {
-        self.movable_log()?;
-        Some(self.schedule.idle_from() + self.setup.config.cleaning.swap_idle_after)
+        self.cleaner.relocate_wake(&self.cleaning_view()).filter(|_| self.may_move())
     }
 
     fn consider_swap(&mut self) {
-        let Some(hot) = self.movable_log() else { return };
-        let idle = self.schedule.idle_for(self.now) >= self.setup.config.cleaning.swap_idle_after;
-        let fill_pct = self.core.logs.get(hot).map_or(0, Ring::fill_pct);
-        let urgent = fill_pct >= URGENT_FILL_PCT && self.neighbourhood_is_full(hot);
-        if !(idle || urgent) {
+        if !self.may_move() {
             return;
         }
-        match self.coldest_log(hot) {
-            Some(cold) => {
-                self.swap.current = Some(Move {
-                    hot,
-                    cold,
-                    scan: Some(0),
-                    entries: VecDeque::new(),
-                    reads: Vec::new(),
-                    reading: 0,
-                    chunks: VecDeque::new(),
-                });
-                if !self.core.logs.is_claimed(cold) {
-                    self.commit.claims_wanted.push(cold);
-                }
-            }
-            None => self.swap.refused_at_snapshot = Some(self.snapshotter.number),
+        let asked = self.with_cleaner(|cleaner, view| cleaner.relocate(view));
+        let Some(Move { from, to }) = asked else { return };
+        if from == to || self.core.logs.rests(to) || !self.core.logs.is_needed(from) {
+            return;
         }
-    }
-
-    /// Whether the head would have to go far for the next log with room.
-    fn neighbourhood_is_full(&self, index: u32) -> bool {
-        let (first, last) = (index.saturating_sub(NEIGHBOURS), index.saturating_add(NEIGHBOURS));
-        (first..=last.min(self.core.logs.count() - 1)).all(|near| self.core.logs.is_full(near))
-    }
-
-    /// The log with most room, of those the farthest from the head.
-    fn coldest_log(&self, hot: u32) -> Option<u32> {
-        let count = self.core.logs.count();
-        // An untouched log is as cold as any; look from the far end so that the head's
-        // neighbourhood keeps its own.
-        let far = if hot < count / 2 { count - 1 } else { 0 };
-        let untouched = (0..count.min(1024))
-            .map(|step| if far == 0 { step } else { far - step })
-            .find(|index| *index != hot && self.core.logs.get(*index).is_none());
-        untouched.or_else(|| {
-            self.core
-                .logs
-                .present()
-                .filter(|(index, ring)| *index != hot && !ring.quarantined && ring.fill_pct() < 20)
-                .min_by_key(|(index, ring)| (ring.fill_pct(), u32::MAX - index.abs_diff(hot)))
-                .map(|(index, _)| index)
-        })
+        self.swap.current = Some(Moving {
+            hot: from,
+            cold: to,
+            scan: Some(0),
+            entries: VecDeque::new(),
+            reads: Vec::new(),
+            reading: 0,
+            chunks: VecDeque::new(),
+        });
+        if !self.core.logs.is_claimed(to) {
+            self.commit.claims_wanted.push(to);
+        }
     }
 
     fn collect_entries(&mut self) {

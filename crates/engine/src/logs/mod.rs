@@ -357,8 +357,33 @@ impl Logs {
         }
     }
 
+    /// Logs that hold something, protect something or are claimed.
+    pub fn touched(&self) -> impl Iterator<Item = u32> + '_ {
+        self.present.iter().copied()
+    }
+
+    /// Whether this is one of them.
+    pub fn is_touched(&self, index: u32) -> bool {
+        self.get(index).is_some()
+    }
+
+    /// Share of the log that cannot be written now, 0 to 100.
+    pub fn fill_pct_of(&self, index: u32) -> u32 {
+        self.get(index).map_or(0, Ring::fill_pct)
+    }
+
+    /// Whether the map points into the log.
+    pub fn is_needed(&self, index: u32) -> bool {
+        self.get(index).is_some_and(|ring| ring.live_sectors() > 0)
+    }
+
+    /// Whether it is left alone for a while, since it did not take a record.
+    pub fn rests(&self, index: u32) -> bool {
+        self.get(index).is_some_and(|ring| ring.quarantined)
+    }
+
     /// Share of all log space that cannot be written now, 0 to 100.
-    pub(crate) fn fill_pct(&self) -> u32 {
+    pub fn fill_pct(&self) -> u32 {
         let capacity = self.capacity_blocks.map_or(0, NonZeroU32::get);
         let total = u64::from(self.count()) * u64::from(capacity);
         (self.used_blocks_total * 100).checked_div(total).unwrap_or(0) as u32

@@ -209,9 +209,16 @@ impl Ring {
         }
     }
 
-    /// A record of `blocks` could not be written at `position`: the next one goes behind that place.
+    /// A record of `blocks` could not be written at `position`: the next one goes behind that place. Not into what was left
+    /// out before it either: it may be the same record, which may stand at `position` whole, and a recovery takes the last.
     pub(super) fn note_bad(&mut self, position: u32, blocks: u32, now: Nanos) {
-        self.bad.note(position, blocks, self.capacity(), now);
+        let capacity = self.capacity();
+        let next = self.place(Need { blocks, reserve: 0 }).unwrap_or(position);
+        let start = if next > position { 0 } else { next };
+        if next > position {
+            self.bad.note(next, capacity - next, capacity, now);
+        }
+        self.bad.note(start, position + blocks - start, capacity, now);
     }
 
     /// Bad places that rested long enough may be tried again; says whether there are any.
@@ -414,9 +421,9 @@ mod tests {
         ring.advance(0, 10);
         ring.snapshot_begins();
         ring.snapshot_committed();
-        ring.note_bad(20, 85, Nanos::ZERO);
+        ring.bad.note(20, 85, 640, Nanos::ZERO);
         assert_eq!(place(&ring, 11, 0), Some(105), "10 blocks before it and 85 of its own");
-        ring.note_bad(105, 6, Nanos::ZERO);
+        ring.bad.note(105, 6, 640, Nanos::ZERO);
         assert_eq!(place(&ring, 11, 0), None, "it would go to the start, where there is no room");
         assert_eq!(place(&ring, 10, 0), Some(10));
         assert_eq!(place(&ring, 1, 0), Some(10));
@@ -455,6 +462,24 @@ mod tests {
             ring.accepts(0, need(10, 0)) && !ring.accepts(1, need(10, 0)),
             "what was left out is protected"
         );
+    }
+
+    #[test]
+    fn where_a_record_failed_behind_blocks_left_out_it_does_not_go_back_to_those() {
+        let mut ring = ring(640).with_gaps(100);
+        ring.advance(0, 10);
+        ring.snapshot_begins();
+        ring.snapshot_committed();
+        ring.note_bad(40, 5, Nanos::ZERO);
+        assert_eq!(place(&ring, 5, 0), Some(45));
+        assert!(!ring.accepts(20, Need { blocks: 5, reserve: 0 }));
+        // At the start of the log, with room before its end.
+        let mut ring = self::ring(640).with_gaps(100);
+        ring.advance(0, 600);
+        ring.snapshot_begins();
+        ring.snapshot_committed();
+        ring.note_bad(3, 5, Nanos::ZERO);
+        assert_eq!(place(&ring, 5, 0), Some(8));
     }
 
     #[test]

@@ -1,0 +1,126 @@
+//! How logs are emptied, as a policy: what is cleaned of the engine's own accord, and when.
+//!
+//! A policy asks for jobs, and the movers of this folder carry them out: a pass that takes logged blocks home
+//! (`checkpoint.rs`), or the content of one log to another (`swap.rs`). What is needed, because a log must have room, the map
+//! is nearly full or somebody commands it, is done without asking: no law depends on a policy's answers.
+
+use crate::config::Cleaning;
+use crate::logs::Logs;
+use nearhead_disk::Nanos;
+use std::fmt::Debug;
+
+/// Why blocks go home: who waits for it, and what it waits for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Why {
+    /// Nobody is there. It ends when a request comes, and waits for a permit where passes are coordinated.
+    Idle,
+    /// There may soon be too little room: at the pace of what can wait, but without a permit.
+    Room,
+    /// Its time has come. It waits for a permit where passes are coordinated.
+    Time,
+    /// It is needed now.
+    #[default]
+    Need,
+}
+
+impl Why {
+    /// Nobody waits for its end.
+    pub(crate) fn is_polite(self) -> bool {
+        matches!(self, Self::Idle | Self::Room)
+    }
+
+    /// It could as well be made later.
+    pub(crate) fn can_wait(self) -> bool {
+        matches!(self, Self::Idle | Self::Time)
+    }
+}
+
+/// The content of a log that goes to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Move {
+    /// The log that is emptied.
+    pub from: u32,
+    /// The one that takes it.
+    pub to: u32,
+}
+
+/// What a policy decides by.
+#[derive(Clone, Copy, Debug)]
+pub struct CleaningView<'a> {
+    /// What the owner asked for.
+    pub asked: &'a Cleaning,
+    /// The logs: what they hold and what has room.
+    pub logs: &'a Logs,
+    /// The log of the newest record that moved nothing.
+    pub last_log: u32,
+    /// The time.
+    pub now: Nanos,
+    /// Seconds since midnight at `Nanos::ZERO`.
+    pub second_of_day_at_zero: u32,
+    /// When a client asked for anything the last time.
+    pub last_request_at: Nanos,
+    /// No request is under way.
+    pub is_quiet: bool,
+    /// When the last pass home ended.
+    pub last_pass_ended_at: Nanos,
+    /// Number of the newest snapshot: what a move freed can be written after the next one.
+    pub snapshot_number: u64,
+    /// A pass that is due waits for a permit.
+    pub awaits_permit: bool,
+}
+
+impl CleaningView<'_> {
+    /// For how long nobody has asked anything.
+    pub fn idle_for(&self) -> Nanos {
+        self.now.since(self.last_request_at)
+    }
+}
+
+/// The policy question *how is it emptied?*
+pub trait Cleaner: Debug + Send {
+    /// Whether a pass that takes logged blocks home is due, and why. Asked again and again until it may begin: one that
+    /// waits for a permit may have to wait.
+    fn home(&mut self, _view: &CleaningView<'_>) -> Option<Why> {
+        None
+    }
+
+    /// The pass that was asked for last has begun.
+    fn home_begins(&mut self, _view: &CleaningView<'_>) {}
+
+    /// It lost its permit before its end.
+    fn home_was_cut_short(&mut self) {}
+
+    /// When [`Cleaner::home`] should be asked if nothing happens before.
+    fn home_wake(&self, _view: &CleaningView<'_>) -> Option<Nanos> {
+        None
+    }
+
+    /// A log whose content is to go to another now.
+    fn relocate(&mut self, _view: &CleaningView<'_>) -> Option<Move> {
+        None
+    }
+
+    /// When [`Cleaner::relocate`] should be asked if nothing happens before.
+    fn relocate_wake(&self, _view: &CleaningView<'_>) -> Option<Nanos> {
+        None
+    }
+
+    /// Another one of its kind: a configuration is copied, an engine keeps its own.
+    fn boxed(&self) -> Box<dyn Cleaner>;
+}
+
+/// `as_needed`: nothing of its own accord; logs are emptied when they must be.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AsNeeded;
+
+impl Cleaner for AsNeeded {
+    fn boxed(&self) -> Box<dyn Cleaner> {
+        Box::new(*self)
+    }
+}
+
+impl Clone for Box<dyn Cleaner> {
+    fn clone(&self) -> Self {
+        self.boxed()
+    }
+}
