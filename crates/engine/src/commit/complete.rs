@@ -39,11 +39,11 @@ impl Engine {
         if record.pending > 0 && !is_made(Mistake::RecordDurableInOnePlace) {
             self.commit.in_flight = Some(record);
         } else {
-            self.record_is_durable(record);
+            self.record_is_durable(&record);
         }
     }
 
-    fn record_is_durable(&mut self, record: RecordInFlight) {
+    fn record_is_durable(&mut self, record: &RecordInFlight) {
         self.commit.journal_from = None;
         if std::mem::take(&mut self.commit.is_short_of_space) {
             self.note_space();
