@@ -16,6 +16,7 @@ pub mod oracle;
 mod bend;
 mod checks;
 mod company;
+mod conformance;
 mod damage;
 mod ghost;
 mod hints;
@@ -35,6 +36,7 @@ mod wanderer;
 
 pub use bend::Bend;
 pub use company::{Company, Coverage, Pair, pairs};
+pub use conformance::{Policies, System};
 pub use life::{Failure, run, run_observed};
 pub use minimise::{Minimised, minimise};
 pub use restless::Restless;

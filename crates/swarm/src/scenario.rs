@@ -4,6 +4,7 @@
 //! lived again.
 
 use crate::bend::Bend;
+use crate::conformance::Policies;
 use crate::restless::Restless;
 use crate::steps::{Step, Steps, random_steps};
 use crate::wanderer::Wanderer;
@@ -76,6 +77,8 @@ pub struct Scenario {
     pub wanders: bool,
     /// Logs are emptied without sense ([`Restless`]).
     pub is_restless: bool,
+    /// Policies from outside, in place of all others.
+    pub policies: Option<Policies>,
     /// Bytes of small writes in memory.
     pub stage_bytes_max: usize,
     /// A snapshot after so many bytes.
@@ -110,8 +113,16 @@ impl Scenario {
     /// The life that `seed` names, of `steps` steps.
     pub fn new(seed: u64, steps: usize) -> Self {
         let mut random = SplitMix::new(seed);
-        let random = &mut random;
         let preset = PRESET_NAMES[random.below(PRESET_NAMES.len() as u64) as usize];
+        Self::chosen(seed, steps, preset, &mut random)
+    }
+
+    /// The same on a volume of this preset.
+    pub fn with_preset(seed: u64, steps: usize, preset: &'static str) -> Self {
+        Self::chosen(seed, steps, preset, &mut SplitMix::new(seed))
+    }
+
+    fn chosen(seed: u64, steps: usize, preset: &'static str, random: &mut SplitMix) -> Self {
         // By another generator, so that what follows in a life does not depend on it.
         let shingled = SplitMix::new(!seed).below(3) == 0;
         let on_shingled = ON_SHINGLED.iter().find(|(plain, _)| shingled && *plain == preset);
@@ -160,6 +171,7 @@ impl Scenario {
             lone_writes_go_home: lone_writes_go_home(seed),
             wanders: wanders(seed),
             is_restless: is_restless(seed),
+            policies: None,
             stage_bytes_max: pick(random, &[64 << 10, 256 << 10, 2 << 20]),
             snapshot_after_bytes: pick(random, &[60 << 10, 300 << 10, 8 << 20]),
             snapshot_period: Nanos::from_millis(pick(random, &[5, 200, 600_000])),
@@ -231,6 +243,10 @@ impl Scenario {
         }
         if self.is_restless {
             config.cleaner = Box::new(Restless::new(self.seed));
+        }
+        if let Some(policies) = &self.policies {
+            config.placement = policies.placement.clone();
+            config.cleaner = policies.cleaner.clone();
         }
         config.snapshot_after_bytes = self.snapshot_after_bytes;
         config.snapshot_period = self.snapshot_period;

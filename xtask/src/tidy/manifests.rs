@@ -21,6 +21,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("nearhead-format", &["nearhead-planted"]),
     ("nearhead-disk", &["nearhead-format"]),
     ("nearhead-engine", &["nearhead-planted", "nearhead-format", "nearhead-disk"]),
+    ("nearhead-example-policies", &["nearhead-engine"]),
     ("nearhead-models", &["nearhead-planted", "nearhead-disk"]),
     ("nearhead-arrays", &["nearhead-planted", "nearhead-disk", "nearhead-models"]),
     ("nearhead-uring", &["nearhead-planted", "nearhead-disk"]),
