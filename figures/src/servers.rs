@@ -6,8 +6,8 @@
 //! seed give the same requests; no more than a fixed number of earlier writes is remembered.
 
 use crate::sources::SYNTHETIC;
+use nearhead_basics::Random;
 use nearhead_disk::Nanos;
-use nearhead_sim::Random;
 use nearhead_sim::trace::{TraceError, TraceRequest};
 use serde::Deserialize;
 use std::collections::VecDeque;

@@ -5,9 +5,9 @@
 //! leaves for later is written in place in passes, in order of address, beside the syncs.
 
 use crate::journal::{BLOCK_BYTES, JournalTail, Mode, transaction};
+use nearhead_basics::Random;
 use nearhead_disk::{Nanos, Payload};
 use nearhead_engine::{Operation, RequestError};
-use nearhead_sim::Random;
 use nearhead_sim::workload::{Issue, Slots, Tally, Workload};
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;

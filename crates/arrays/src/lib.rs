@@ -50,11 +50,12 @@ pub use spec::{ARRAY_PREFIXES, ArrayKind, ArraySpec, model_from_text};
 pub use stripe::{Stripe, member_run};
 
 use members::Members;
+use nearhead_basics::SplitMix;
 use nearhead_disk::{
     Class, Command, Completion, Desk, Disk, DiskError, DiskErrorKind, Nanos, Properties,
     Submission, Ticket,
 };
-use nearhead_models::{Model, Report, SplitMix};
+use nearhead_models::{Model, Report};
 use std::os::fd::BorrowedFd;
 
 /// Most members of an array.

@@ -2,9 +2,10 @@
 //! times as fast, and a mirror outlives a member.
 
 use super::*;
+use nearhead_basics::SplitMix;
 use nearhead_disk::{BufferMut, CommandId, Payload};
 use nearhead_models::{
-    CrashDisk, Dataless, HddModel, HddOptions, InstantDisk, MemoryStore, Model, Profile, SplitMix,
+    CrashDisk, Dataless, HddModel, HddOptions, InstantDisk, MemoryStore, Model, Profile,
     plain_properties,
 };
 use std::cell::Cell;

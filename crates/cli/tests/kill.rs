@@ -10,6 +10,7 @@ mod common;
 
 use common::nbd::{Client, Kind};
 use common::{Daemon, Scratch, run_ok};
+use nearhead_basics::SplitMix;
 use std::collections::HashMap;
 
 const SECTOR: u64 = 512;
@@ -21,23 +22,6 @@ const IMAGE: &str = "@";
 /// An emulated disk whose write cache is in the daemon's memory: a kill loses it, as a power cut
 /// would.
 const MODEL: &str = "model:st3146855fc,cache=on,file=@";
-
-struct Random(u64);
-
-impl Random {
-    /// splitmix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", 2014).
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
-}
 
 /// Writes a sector may hold as `(write, content)`, oldest first; the first is durable. Content 0 is
 /// zeros.
@@ -156,7 +140,7 @@ fn content_of(bytes: &[u8], sector: u64) -> Option<u64> {
 fn send_batch(
     client: &mut Client,
     oracle: &mut Oracle,
-    random: &mut Random,
+    random: &mut SplitMix,
 ) -> std::io::Result<usize> {
     let mut taken: Vec<(u64, u64)> = Vec::new();
     let mut sent = 0;
@@ -200,7 +184,7 @@ fn take_replies(client: &mut Client, oracle: &mut Oracle, count: usize) -> std::
 }
 
 /// Loads the daemon and kills it with a batch under way; what it answered before dying counts.
-fn load_and_kill(daemon: Daemon, oracle: &mut Oracle, random: &mut Random) {
+fn load_and_kill(daemon: Daemon, oracle: &mut Oracle, random: &mut SplitMix) {
     let mut client = Client::connect(&daemon.socket).unwrap();
     for _ in 0..20 + random.below(120) {
         let sent = send_batch(&mut client, oracle, random).unwrap();
@@ -229,7 +213,7 @@ fn run_cycles(name: &str, target: &str, create: &[&str], serve: &[&str], kills: 
     args.extend_from_slice(size);
     args.extend_from_slice(create);
     run_ok(&scratch, &args);
-    let (mut oracle, mut random) = (Oracle::new(create.contains(&"durable")), Random(seed));
+    let (mut oracle, mut random) = (Oracle::new(create.contains(&"durable")), SplitMix::new(seed));
     for cycle in 0..kills {
         let daemon = Daemon::serve(&scratch, target, serve);
         oracle.check(&mut Client::connect(&daemon.socket).unwrap(), seed, cycle);

@@ -3,6 +3,7 @@
 //!
 //! `cargo run --release -p nearhead-engine --example lock_speed`.
 
+use nearhead_basics::SplitMix;
 use nearhead_engine::range_lock::RangeLocks;
 use nearhead_engine::range_set::RangeSet;
 use rustix::time::{ClockId, clock_gettime};
@@ -15,12 +16,9 @@ fn cpu_time_ns() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// Sebastiano Vigna's splitmix64, as a function of its step.
+/// A number for each step.
 fn random(step: u64) -> u64 {
-    let mut mixed = step.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    mixed ^ (mixed >> 31)
+    SplitMix::new(0).nth_u64(step)
 }
 
 /// `in_flight` owners at a time, each of 8 sectors at one of `blocks` blocks; oldest holder first.

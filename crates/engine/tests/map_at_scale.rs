@@ -1,6 +1,7 @@
 //! The map with its real leaf and node sizes: memory for each block in every order of arrival, and
 //! agreement with a plain ordered map after much growing and shrinking.
 
+use nearhead_basics::SplitMix;
 use nearhead_engine::map::{Map, Segment};
 use nearhead_format::{Entry, Place};
 use std::collections::BTreeMap;
@@ -9,23 +10,6 @@ const BLOCK_SECTORS: u64 = 8;
 
 /// The promise for ten million blocks; here at fewer, where fixed costs weigh more.
 const BYTES_PER_BLOCK_MAX: usize = 24;
-
-/// Sebastiano Vigna's splitmix64: the same numbers from the same seed, everywhere.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit
-    }
-}
 
 fn whole_block(block: u64, chunk_sector: u64) -> Entry {
     let place = Place::Log { chunk_sector, chunk_len: 8, offset: 0 };
@@ -46,7 +30,7 @@ fn assert_small(name: &str, map: &Map) {
 fn a_block_costs_at_most_24_bytes_in_every_order_of_arrival() {
     let count = 300_000;
     // The far end of a 20 TB disk; a terabyte; and dense runs.
-    let mut random = Random(1);
+    let mut random = SplitMix::new(1);
     let mut scattered = |blocks| (0..count).map(|_| random.below(blocks)).collect::<Vec<_>>();
     let orders = [
         ("scattered over 1 TB", scattered(1_000_000_000_000 / 4096)),
@@ -69,7 +53,7 @@ fn a_block_costs_at_most_24_bytes_in_every_order_of_arrival() {
 
 #[test]
 fn memory_follows_the_blocks_when_they_go_again() {
-    let mut random = Random(2);
+    let mut random = SplitMix::new(2);
     let mut blocks: Vec<_> = (0..300_000).map(|_| random.below(1 << 28)).collect();
     let mut map = Map::new();
     for block in &blocks {
@@ -91,7 +75,7 @@ fn memory_follows_the_blocks_when_they_go_again() {
 #[test]
 fn growing_and_shrinking_at_scale_agrees_with_an_ordered_map() {
     let seed = 3;
-    let mut random = Random(seed);
+    let mut random = SplitMix::new(seed);
     let (mut map, mut model) = (Map::new(), BTreeMap::new());
     for round in 0..40_u64 {
         for nth in 0..10_000 {

@@ -1,7 +1,7 @@
 //! Mutations as a fuzzer makes them, but without one and the same every time: what the ordinary
 //! test tries beside the corpus.
 
-use nearhead_models::SplitMix;
+use nearhead_basics::SplitMix;
 
 /// Longest input that is made, in bytes.
 const INPUT_BYTES_MAX: usize = 4096;

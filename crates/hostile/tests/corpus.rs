@@ -6,8 +6,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
+use nearhead_basics::SplitMix;
 use nearhead_hostile::{TARGETS, Target, mutated, target_named};
-use nearhead_models::SplitMix;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 

@@ -1,7 +1,8 @@
 //! How many requests per second of processor time the model simulates, without content, on one core.
 
+use nearhead_basics::SplitMix;
 use nearhead_disk::{Class, Command, CommandId, Nanos, Payload, Submission, Ticket};
-use nearhead_models::{Dataless, Drive, HddOptions, Model, ProfileError, SplitMix};
+use nearhead_models::{Dataless, Drive, HddOptions, Model, ProfileError};
 use rustix::time::{ClockId, clock_gettime};
 
 /// Runs `count` random 4 KiB requests at a constant `depth`; gives the model time they took.

@@ -1,6 +1,7 @@
 //! Laws of the hard-disk model: timing, durability, and that coming late changes nothing.
 
-use crate::{Dataless, HddModel, HddOptions, MemoryStore, Profile, QueuePolicy, SplitMix, Store};
+use crate::{Dataless, HddModel, HddOptions, MemoryStore, Profile, QueuePolicy, Store};
+use nearhead_basics::SplitMix;
 use nearhead_disk::{
     BufferMut, Class, Command, CommandId, Completion, Disk, Nanos, Payload, Submission, Ticket,
 };

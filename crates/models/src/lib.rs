@@ -44,7 +44,6 @@ mod pending;
 mod profile;
 mod profile_parts;
 mod profile_text;
-mod random;
 mod seek;
 mod smr;
 mod spec;
@@ -66,7 +65,6 @@ pub use profile::{
     SkewSpec, ZoneSpec,
 };
 pub use profile_text::ProfileError;
-pub use random::SplitMix;
 pub use seek::SeekCurve;
 pub use smr::{OutOfOrder, ShingledSpec, SmrKind, SmrModel, SmrProfile, SmrStats, SurfaceSpec};
 pub use spec::{Content, MODEL_OPTIONS, ModelSpec, PREFIX as MODEL_PREFIX, SpecError};

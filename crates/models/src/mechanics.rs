@@ -7,8 +7,8 @@ use crate::angle::Spindle;
 use crate::geometry::{Geometry, Track};
 use crate::profile::Profile;
 use crate::profile_text::ProfileError;
-use crate::random::SplitMix;
 use crate::seek::SeekCurve;
+use nearhead_basics::SplitMix;
 use nearhead_disk::{Nanos, SECTOR_BYTES};
 
 /// Where the arm rests or will rest.

@@ -5,8 +5,8 @@
 
 use crate::flash::FlashStats;
 use crate::hdd::{HddModel, Stats};
-use crate::random::SplitMix;
 use crate::smr::SmrStats;
+use nearhead_basics::SplitMix;
 use nearhead_disk::{Disk, DiskError, Nanos};
 use serde::Serialize;
 

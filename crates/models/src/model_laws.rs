@@ -4,7 +4,7 @@
 //! work in, so that a kind can name its interesting places.
 
 use crate::model::Model;
-use crate::random::SplitMix;
+use nearhead_basics::SplitMix;
 use nearhead_disk::{
     BufferMut, Class, Command, CommandId, Completion, Nanos, Payload, Submission, Ticket,
 };

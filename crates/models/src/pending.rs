@@ -6,9 +6,9 @@
 //! volatile is seen by nobody before it is on the medium, but a power cut may leave some of it.
 
 use crate::overlay::overlay;
-use crate::random::SplitMix;
 use crate::store::Store;
 use crate::tear::{SectorSizes, tear};
+use nearhead_basics::SplitMix;
 use nearhead_disk::{BufferMut, DiskError, Payload};
 use std::collections::BTreeMap;
 use std::ops::Range;

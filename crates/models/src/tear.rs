@@ -1,7 +1,7 @@
 //! What a power cut leaves of a write that was not safe: per physical sector old or new.
 
-use crate::random::SplitMix;
 use crate::store::Store;
+use nearhead_basics::SplitMix;
 use nearhead_disk::{DiskError, Payload};
 
 /// Sectors up to which a torn write is torn in arbitrary places, not only in one.

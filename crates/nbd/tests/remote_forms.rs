@@ -5,6 +5,7 @@
 
 mod support;
 
+use nearhead_basics::SplitMix;
 use nearhead_disk::{
     BufferMut, Class, Command as Asked, CommandId, Disk, Nanos, Payload, Run, Submission, Ticket,
 };
@@ -87,12 +88,8 @@ fn behaves_as_a_flat_disk_and_never_calls_blank_what_is_not(
     const AREA: u64 = 4 << 20;
     run(disk, Asked::WriteZeroes { offset: 0, len: AREA, durable: false });
     let mut flat = vec![0; AREA as usize];
-    let mut state = seed;
-    let mut below = |most: u64| {
-        state =
-            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) % most
-    };
+    let mut random = SplitMix::new(seed);
+    let mut below = |most| random.below(most);
     let mut blank = 0;
     for turn in 0..40_u8 {
         let offset = below(AREA / 4096) * 4096;

@@ -3,11 +3,12 @@
 //! `cargo run --release -p nearhead-sim --example speed`. The service costs next to nothing, so
 //! what is shown is the cost of trace, clock and histograms.
 
+use nearhead_basics::Random;
 use nearhead_disk::Nanos;
+use nearhead_sim::VirtualTime;
 use nearhead_sim::fixed_latency::FixedLatency;
 use nearhead_sim::replay::{Player, ReplayOptions, Tempo, replay};
 use nearhead_sim::trace::{Format, Input, TraceError, TraceOptions, TraceReader, TraceRequest};
-use nearhead_sim::{Random, VirtualTime};
 use nearhead_volume::Service;
 use std::error::Error;
 use std::fmt::Write as _;

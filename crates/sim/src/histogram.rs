@@ -176,7 +176,7 @@ fn middle_of(bucket: usize) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Random;
+    use nearhead_basics::Random;
 
     #[test]
     fn every_value_lands_in_a_bucket_whose_middle_is_within_one_part_in_256() {

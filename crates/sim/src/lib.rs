@@ -16,12 +16,10 @@
 pub mod contention;
 pub mod fixed_latency;
 pub mod histogram;
-pub mod random;
 pub mod replay;
 pub mod trace;
 pub mod virtual_time;
 pub mod workload;
 
 pub use histogram::{Histogram, LatencySummary};
-pub use random::Random;
 pub use virtual_time::VirtualTime;

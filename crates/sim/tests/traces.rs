@@ -5,8 +5,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a failing unwrap is the test failing")]
 
+use nearhead_basics::Random;
 use nearhead_disk::Nanos;
-use nearhead_sim::Random;
 use nearhead_sim::trace::{
     AddressFit, AddressOptions, Format, Input, Summary, TraceError, TraceOptions, TraceReader,
     TraceRequest, summarize,

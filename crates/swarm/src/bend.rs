@@ -6,10 +6,10 @@
 use crate::ghost::WATCHED_MAX;
 use crate::scenario::Scenario;
 use crate::steps::{Step, random_steps};
+use nearhead_basics::SplitMix;
 use nearhead_disk::Nanos;
 use nearhead_engine::{Activities, Activity};
 use nearhead_format::AckMode;
-use nearhead_models::SplitMix;
 use nearhead_models::faults::{FaultBudget, FaultKind, FaultPlan};
 use std::fmt;
 use std::str::FromStr;

@@ -7,7 +7,7 @@
 use crate::life::Life;
 use crate::restart::Stop;
 use crate::steps::Place;
-use nearhead_models::SplitMix;
+use nearhead_basics::SplitMix;
 use nearhead_models::faults::FaultBudget;
 
 /// Records behind a damaged one, so that it is not the last.

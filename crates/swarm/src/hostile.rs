@@ -2,9 +2,9 @@
 
 use crate::content::SECTOR;
 use crate::life::{Life, Waiting};
+use nearhead_basics::SplitMix;
 use nearhead_disk::Payload;
 use nearhead_engine::{ATOMIC_EXTENTS_MAX, Hint, Operation, REQUEST_BYTES_MAX};
-use nearhead_models::SplitMix;
 
 impl Life<'_> {
     pub(crate) fn hostile(&mut self, salt: u64) -> Result<(), String> {

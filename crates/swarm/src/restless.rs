@@ -1,8 +1,8 @@
 //! A cleaner from outside the engine that asks for jobs without sense: passes home in the middle of work, for any reason
 //! that there is, and logs moved wherever they lie, also where there is no log. What holds must hold whatever a policy says.
 
+use nearhead_basics::SplitMix;
 use nearhead_engine::cleaning::{Cleaner, CleaningView, Move, Why};
-use nearhead_models::SplitMix;
 
 /// A pass is asked for once in so many questions, and a move.
 const HOME: u64 = 40;

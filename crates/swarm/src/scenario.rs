@@ -8,11 +8,12 @@ use crate::conformance::Policies;
 use crate::restless::Restless;
 use crate::steps::{Step, Steps, random_steps};
 use crate::wanderer::Wanderer;
+use nearhead_basics::SplitMix;
 use nearhead_disk::{Nanos, Properties};
 use nearhead_engine::{Activities, Config};
 use nearhead_format::{AckMode, Label, Layout, Preset};
 use nearhead_models::faults::{FaultBudget, FaultPlan};
-use nearhead_models::{SplitMix, plain_properties};
+use nearhead_models::plain_properties;
 use nearhead_volume::{CreateOptions, NamedPreset};
 use std::ops::Range;
 

@@ -8,7 +8,7 @@
 use crate::bend::Bend;
 use crate::company::{Company, Coverage, Pair, pairs};
 use crate::scenario::Scenario;
-use nearhead_models::SplitMix;
+use nearhead_basics::SplitMix;
 use std::collections::BTreeMap;
 use std::fmt;
 

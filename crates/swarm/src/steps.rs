@@ -4,7 +4,7 @@
 //! made shorter. Addresses are a window and a sector of 512 bytes in it: the client's address space has a
 //! few windows far apart, so that requests overlap each other and still go to many logs.
 
-use nearhead_models::SplitMix;
+use nearhead_basics::SplitMix;
 use std::fmt;
 use std::str::FromStr;
 

@@ -4,8 +4,8 @@
 //! tests meet gaps of every length. And now and then it answers with any log and any block, mostly ones that it must not
 //! have: what holds must hold whatever a policy says.
 
+use nearhead_basics::SplitMix;
 use nearhead_engine::placement::{Need, Placement, Spot, View};
-use nearhead_models::SplitMix;
 
 /// Logs around the head that it chooses from.
 const NEAR: usize = 6;

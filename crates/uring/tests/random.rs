@@ -6,6 +6,7 @@
 
 mod support;
 
+use nearhead_basics::SplitMix;
 use nearhead_disk::{Class, Command, Disk, Payload};
 use nearhead_uring::{Engine, OpenOptions, RealDisk};
 use std::collections::BTreeMap;
@@ -27,7 +28,7 @@ struct Run {
     disk: RealDisk,
     reference: Vec<u8>,
     flying: BTreeMap<u64, Flying>,
-    random: Random,
+    random: SplitMix,
     context: String,
 }
 
@@ -37,7 +38,7 @@ impl Run {
         println!("{context}");
         let disk = nearhead_uring::open(path, options).unwrap();
         let bytes = disk.properties().capacity_bytes as usize;
-        let random = Random::new(seed);
+        let random = SplitMix::new(seed);
         Self { disk, reference: vec![0; bytes], flying: BTreeMap::new(), random, context }
     }
 
@@ -55,7 +56,7 @@ impl Run {
         let mut parts = Vec::new();
         while left > 0 {
             let piece = sector * (1 + self.random.below((left / sector) as u64) as usize);
-            let salt = self.random.next();
+            let salt = self.random.next_u64();
             parts.push(match self.random.below(4) {
                 0 => Payload::Zeros(piece),
                 // An odd address.

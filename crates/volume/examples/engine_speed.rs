@@ -1,10 +1,11 @@
 //! How many random 4 KiB requests a second the engine alone handles on one core, data-less, on a
 //! disk that takes no time: `cargo run --release -p nearhead-volume --example engine_speed`.
 
+use nearhead_basics::SplitMix;
 use nearhead_disk::{Nanos, Payload};
 use nearhead_engine::{Operation, Request, RequestId};
 use nearhead_format::AckMode;
-use nearhead_models::{Dataless, InstantDisk, SplitMix, plain_properties};
+use nearhead_models::{Dataless, InstantDisk, plain_properties};
 use nearhead_volume::{CreateOptions, NamedPreset, Service, Volume, create};
 use std::time::Instant;
 

@@ -6,9 +6,10 @@
 #[allow(dead_code, reason = "each test binary uses its part")]
 mod support;
 
+use nearhead_basics::SplitMix;
 use nearhead_disk::Nanos;
 use nearhead_engine::{Config, Operation, Status};
-use nearhead_models::{CrashDisk, SplitMix};
+use nearhead_models::CrashDisk;
 use nearhead_volume::{Service, SyncIo, create};
 use support::Run;
 

@@ -2,11 +2,12 @@
 
 #![allow(clippy::unwrap_used)]
 
+use nearhead_basics::SplitMix;
 use nearhead_disk::{
     BufferMut, Class, Command, CommandId, Completion, Disk, DiskErrorKind, Nanos, Payload,
     Properties, Region, RegionKind, Submission, Ticket, Zones,
 };
-use nearhead_models::{InstantDisk, MemoryStore, SplitMix, plain_properties};
+use nearhead_models::{InstantDisk, MemoryStore, plain_properties};
 use nearhead_volume::GatheredDisk;
 
 const CAPACITY_BYTES: u64 = 4 << 20;

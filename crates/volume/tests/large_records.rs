@@ -4,10 +4,11 @@
 #![allow(clippy::unwrap_used)]
 
 use nearhead_arrays::model_from_text;
+use nearhead_basics::SplitMix;
 use nearhead_disk::{BufferMut, Nanos, Payload};
 use nearhead_engine::{Operation, RECORD_BYTES_MAX, Request, RequestId};
 use nearhead_format::AckMode;
-use nearhead_models::{Model, SplitMix};
+use nearhead_models::Model;
 use nearhead_volume::{CreateOptions, NamedPreset, Service, SyncIo, Volume, create};
 
 const BLOCK: u64 = 4096;

@@ -3,10 +3,11 @@
 
 #![allow(clippy::unwrap_used)]
 
+use nearhead_basics::SplitMix;
 use nearhead_disk::{Completion, Disk, Nanos, Payload, Properties, Submission};
 use nearhead_engine::{Operation, Request, RequestId};
 use nearhead_format::{AckMode, Place};
-use nearhead_models::{HddModel, ModelSpec, SplitMix};
+use nearhead_models::{HddModel, ModelSpec};
 use nearhead_volume::create::describe;
 use nearhead_volume::{CreateOptions, NamedPreset, Service, Volume};
 

@@ -6,8 +6,9 @@
 mod support;
 
 use nearhead_arrays::model_from_text;
+use nearhead_basics::SplitMix;
 use nearhead_disk::Nanos;
-use nearhead_models::{Model, SplitMix};
+use nearhead_models::Model;
 use nearhead_volume::{CreateOptions, SyncIo, create};
 use support::{Run, Trial};
 

@@ -1,7 +1,7 @@
 //! Bulk through the gate: the bytes are right, the bound is kept, and it follows the log.
 #![allow(clippy::unwrap_used, reason = "a failing unwrap is the test failing")]
 
-use nearhead_models::SplitMix;
+use nearhead_basics::SplitMix;
 use nearhead_wal::bulk::{BulkReader, BulkWriter, Gate, PaceOptions};
 use nearhead_wal::{Histogram, OpenOptions, WalErrorKind};
 use std::io::Read;

@@ -4,7 +4,7 @@
 
 mod support;
 
-use nearhead_models::SplitMix;
+use nearhead_basics::SplitMix;
 use nearhead_wal::storage::Memory;
 use nearhead_wal::{LogOptions, Tail};
 use support::{Oracle, Step, created, cuts, live, open_checked, small};

@@ -4,7 +4,7 @@
 
 mod support;
 
-use nearhead_models::SplitMix;
+use nearhead_basics::SplitMix;
 use nearhead_wal::storage::{Memory, Storage};
 use nearhead_wal::{LogOptions, Lsn, Result, SerialLog, Tail, WalError, WalErrorKind};
 use support::{Oracle, Step, created, live, open, open_checked, payload, small};

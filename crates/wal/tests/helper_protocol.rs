@@ -5,7 +5,7 @@
 #[path = "support/pipes.rs"]
 mod pipes;
 
-use nearhead_models::SplitMix;
+use nearhead_basics::SplitMix;
 use nearhead_wal::read_log;
 use pipes::*;
 use std::os::unix::fs::PermissionsExt;

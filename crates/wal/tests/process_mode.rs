@@ -3,7 +3,7 @@
 //! is tried over the socket and over the ring.
 #![allow(clippy::unwrap_used, reason = "a failing unwrap is the test failing")]
 
-use nearhead_models::SplitMix;
+use nearhead_basics::SplitMix;
 use nearhead_uring::{Access, DurableFile};
 use nearhead_wal::process::{HelperOptions, OnDeath, ProcessWriter, Transport};
 use nearhead_wal::storage::Directory;

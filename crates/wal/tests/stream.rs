@@ -3,7 +3,7 @@
 
 mod support;
 
-use nearhead_models::SplitMix;
+use nearhead_basics::SplitMix;
 use nearhead_uring::IoPriority;
 use nearhead_wal::storage::{Access, Directory, Memory, SectorFate, Storage};
 use nearhead_wal::writer::{JobThread, PlainWriter};

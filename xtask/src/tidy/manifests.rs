@@ -15,8 +15,12 @@ use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
 
-/// Every package of the workspace and the ones of the workspace it may depend on.
+/// What knows nothing of storage, and so may be used by every other one.
+const FOR_ALL: &str = "nearhead-basics";
+
+/// Every package of the workspace and the ones of the workspace it may depend on, besides [`FOR_ALL`].
 const LAYERS: &[(&str, &[&str])] = &[
+    (FOR_ALL, &[]),
     ("nearhead-planted", &[]),
     ("nearhead-format", &["nearhead-planted"]),
     ("nearhead-disk", &["nearhead-format"]),
@@ -217,7 +221,8 @@ fn check_layer(package: &Package, packages: &[Package], manifest: &str) -> Vec<F
     };
     let is_ours = |name: &&String| packages.iter().any(|other| other.name == **name);
     let own = package.dependencies.iter().filter(is_ours);
-    let wrong = own.filter(|name| !allowed.contains(&name.as_str()));
+    let is_allowed = |name: &str| name == FOR_ALL || allowed.contains(&name);
+    let wrong = own.filter(|name| !is_allowed(name));
     let finding = |name: &String| Finding {
         file: package.manifest.clone(),
         line: line_of(manifest, name),
@@ -328,6 +333,18 @@ pub(super) mod tests {
             let packages = [package(name, &[wrong]), package(wrong, &[])];
             assert_eq!(found(&packages).len(), 1, "{name} on {wrong}");
         }
+    }
+
+    #[test]
+    fn everybody_may_use_the_basics_and_they_use_nobody() {
+        let basics = |uses: &[&str]| package(FOR_ALL, uses);
+        let packages =
+            [basics(&[]), package("nearhead-format", &[FOR_ALL]), package("xtask", &[FOR_ALL])];
+        assert!(found(&packages).is_empty());
+        assert_eq!(
+            found(&[basics(&["nearhead-planted"]), package("nearhead-planted", &[])]).len(),
+            1
+        );
     }
 
     #[test]

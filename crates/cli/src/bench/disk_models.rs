@@ -11,13 +11,14 @@ use super::row::{Row, Target, median};
 use crate::demo::dataless::{self, Answers};
 use crate::disk::measured::{Fit, find_profile, read_predictions, read_trace};
 use crate::disk::validate::{compare_some, model};
+use nearhead_basics::Random;
 use nearhead_disk::Nanos;
 use nearhead_models::fit::{FitOptions, fit};
 use nearhead_models::measured::{Comparison, MeasuredRequest};
 use nearhead_models::{HddOptions, ModelSpec, Profile};
+use nearhead_sim::VirtualTime;
 use nearhead_sim::replay::{Player, ReplayOptions, Tempo};
 use nearhead_sim::trace::{TraceError, TraceRequest};
-use nearhead_sim::{Random, VirtualTime};
 use nearhead_volume::{NamedPreset, Service};
 use std::path::{Path, PathBuf};
 

@@ -6,10 +6,10 @@ use super::Effort;
 use super::machine::processor_time;
 use super::row::{Row, Target, median};
 use crate::demo::dataless::{self, Answers};
+use nearhead_basics::Random;
 use nearhead_disk::{Nanos, Payload};
 use nearhead_engine::{Operation, Request, RequestId};
 use nearhead_models::{Dataless, InstantDisk, plain_properties};
-use nearhead_sim::Random;
 use nearhead_volume::{NamedPreset, Service, Volume};
 use std::path::Path;
 

@@ -4,8 +4,9 @@
 
 use super::Effort;
 use super::row::{Row, Target};
+use nearhead_basics::SplitMix;
 use nearhead_disk::{Class, Command, CommandId, Disk, Nanos, Payload, Submission, Ticket};
-use nearhead_models::{Dataless, Drive, HddOptions, Model, SplitMix};
+use nearhead_models::{Dataless, Drive, HddOptions, Model};
 use std::collections::HashMap;
 use std::path::Path;
 

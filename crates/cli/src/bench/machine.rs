@@ -2,8 +2,8 @@
 
 use super::row::{Row, median};
 use crate::busy::{self, Machine};
+use nearhead_basics::Random;
 use nearhead_disk::BufferMut;
-use nearhead_sim::Random;
 use nearhead_uring::{Access, DurableFile};
 use serde::Serialize;
 use std::fmt;

@@ -5,8 +5,8 @@
 //! side by side and share home blocks, and a flush of one client covers what was answered to all.
 
 use crate::common::nbd::{Client, Kind};
+use nearhead_basics::SplitMix;
 use nearhead_disk::{BufferMut, Payload};
-use nearhead_models::SplitMix;
 use nearhead_swarm::content::{SECTOR, sector_content, versions};
 use nearhead_swarm::oracle::{Oracle, Write};
 use std::collections::BTreeMap;

@@ -20,7 +20,7 @@ mod load;
 use common::{Daemon, Scratch, nearhead, run, run_ok};
 use disk::{Control, TestDisk};
 use load::{CLIENTS, Shared};
-use nearhead_models::SplitMix;
+use nearhead_basics::SplitMix;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::atomic::Ordering;

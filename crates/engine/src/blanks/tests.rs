@@ -1,6 +1,7 @@
 //! Tests of the three bits of a region, by themselves: the engine's are laws (`crates/volume/tests`).
 
 use super::regions::Regions;
+use nearhead_basics::SplitMix;
 use nearhead_format::blank_map::{
     BLANK_UNIT_BYTES, BLANK_UNIT_WORDS, BLANK_UNITS_OFFSET, decode_unit,
 };
@@ -12,26 +13,6 @@ const EACH: u64 = 8;
 const COUNT: u64 = 40_000;
 /// Where things happen: at the beginning, and where one block of the map ends.
 const PLACES: [u64; 2] = [0, 30_700];
-
-/// `SplitMix64`: the same numbers for the same seed.
-struct Random(u64);
-
-impl Random {
-    fn next_u64(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn below(&mut self, bound: u64) -> u64 {
-        self.next_u64() % bound
-    }
-
-    fn coin(&mut self) -> bool {
-        self.below(2) == 0
-    }
-}
 
 /// The blank map as it is on a disk, and homes of which only is known whether they hold something.
 struct Model {
@@ -86,7 +67,7 @@ impl Model {
         }
     }
 
-    fn step(&mut self, random: &mut Random) {
+    fn step(&mut self, random: &mut SplitMix) {
         let start = PLACES[random.below(2) as usize] + random.below(40);
         let range = start..(start + 1 + random.below(6)).min(COUNT);
         match random.below(8) {
@@ -136,7 +117,7 @@ impl Model {
 #[test]
 fn no_order_of_writes_zeroings_flushes_and_cuts_leaves_a_promise_that_is_not_kept() {
     for seed in 0..20 {
-        let mut random = Random(seed);
+        let mut random = SplitMix::new(seed);
         let words = (0..960).map(|_| random.next_u64() | random.next_u64()).collect();
         let mut model = Model::new(words);
         for step in 0..600 {
@@ -152,7 +133,7 @@ fn no_order_of_writes_zeroings_flushes_and_cuts_leaves_a_promise_that_is_not_kep
 #[test]
 fn in_the_end_all_that_is_zero_is_promised_and_all_that_waits_may_write() {
     let mut model = Model::new(vec![u64::MAX; 960]);
-    let mut random = Random(1);
+    let mut random = SplitMix::new(1);
     for _ in 0..300 {
         model.step(&mut random);
     }

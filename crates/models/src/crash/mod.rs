@@ -22,8 +22,8 @@ pub use cache::UnflushedWrite;
 pub(crate) use cache::VolatileCache;
 
 use crate::instant::plain_properties;
-use crate::random::SplitMix;
 use crate::store::MemoryStore;
+use nearhead_basics::SplitMix;
 use nearhead_disk::check_command;
 use nearhead_disk::{
     Command, Completion, Disk, DiskError, Nanos, Payload, Properties, Run, Submission, Ticket,

@@ -1,6 +1,7 @@
 //! Laws of the crash disk: what is safe, what may be lost, and what can never come back.
 
-use crate::{CrashDisk, MemoryStore, SplitMix, Store};
+use crate::{CrashDisk, MemoryStore, Store};
+use nearhead_basics::SplitMix;
 use nearhead_disk::{
     BufferMut, Class, Command, CommandId, Disk, Nanos, Payload, Submission, Ticket,
 };

@@ -8,8 +8,8 @@
 use super::kinds::{FaultCounts, FaultKind};
 use super::plan::FaultPlan;
 use crate::crash::{UnflushedWrite, VolatileCache};
-use crate::random::SplitMix;
 use crate::store::{MemoryStore, Store};
+use nearhead_basics::SplitMix;
 use nearhead_disk::{Payload, SECTOR_BYTES};
 
 const PAGE_BYTES: u64 = 4096;

@@ -20,9 +20,9 @@ pub use kinds::{FaultCounts, FaultKind};
 pub use plan::{FaultBudget, FaultPlan, NthFault};
 
 use crate::crash::VolatileCache;
-use crate::random::SplitMix;
 use crate::store::MemoryStore;
 use effects::{Effect, phantom};
+use nearhead_basics::SplitMix;
 use nearhead_disk::check_command;
 use nearhead_disk::{
     Command, CommandId, Completion, Disk, DiskError, DiskErrorKind, Nanos, Payload, Properties,

@@ -6,7 +6,7 @@
 //! has to be detected, and only where there are checksums.
 
 use super::kinds::{FaultKind, KINDS};
-use crate::random::SplitMix;
+use nearhead_basics::SplitMix;
 use std::ops::Range;
 
 /// One command in so many suffers, by how rare the seed wants a kind.

@@ -2,9 +2,9 @@
 
 use super::{FaultBudget, FaultDisk, FaultKind, FaultPlan, NthFault};
 use crate::{
-    Dataless, HddModel, HddOptions, InstantDisk, MemoryStore, Profile, SplitMix, Store,
-    plain_properties,
+    Dataless, HddModel, HddOptions, InstantDisk, MemoryStore, Profile, Store, plain_properties,
 };
+use nearhead_basics::SplitMix;
 use nearhead_disk::{
     BufferMut, Class, Command, CommandId, Disk, DiskErrorKind, Nanos, Payload, Properties,
     Submission, Ticket,

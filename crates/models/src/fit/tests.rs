@@ -2,7 +2,8 @@
 
 use super::{FitOptions, fit, fitting_half, modelled};
 use crate::measured::{Comparison, MeasuredRequest, replay};
-use crate::{Dataless, HddModel, HddOptions, LayoutSpec, Profile, SplitMix};
+use crate::{Dataless, HddModel, HddOptions, LayoutSpec, Profile};
+use nearhead_basics::SplitMix;
 use nearhead_disk::Nanos;
 
 /// A disk of four zones in runs of eight cylinders there and back, its true angles stated.

@@ -215,7 +215,7 @@ impl Plane {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::random::SplitMix;
+    use nearhead_basics::SplitMix;
 
     #[test]
     fn a_block_with_pages_being_programmed_is_not_collected() {

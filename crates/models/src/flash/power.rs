@@ -7,8 +7,8 @@
 use super::FlashModel;
 use crate::model::{Model, Report};
 use crate::pending::tear_parts;
-use crate::random::SplitMix;
 use crate::tear::SectorSizes;
+use nearhead_basics::SplitMix;
 use nearhead_disk::{DiskError, Nanos};
 
 impl FlashModel {

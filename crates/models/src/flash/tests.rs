@@ -5,8 +5,8 @@ use crate::model_laws::{
     a_power_cut_tears_only_what_was_not_safe, give, next, polling_late_changes_nothing,
     reads_return_the_last_write, run, write,
 };
-use crate::random::SplitMix;
 use crate::{Dataless, MemoryStore, Model};
+use nearhead_basics::SplitMix;
 use nearhead_disk::DiskErrorKind;
 
 fn whole() -> FlashProfile {

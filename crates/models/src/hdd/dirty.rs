@@ -192,7 +192,7 @@ impl WriteCache {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::random::SplitMix;
+    use nearhead_basics::SplitMix;
     use nearhead_disk::BufferMut;
 
     fn payload(byte: u8, sectors: u64) -> Payload {

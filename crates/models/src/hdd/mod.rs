@@ -34,10 +34,10 @@ use crate::mechanics::{ArmPosition, Mechanics};
 use crate::profile::Profile;
 use crate::profile_parts::QueuePolicy;
 use crate::profile_text::ProfileError;
-use crate::random::SplitMix;
 use crate::store::Store;
 use dirty::{Extent, WriteCache};
 use exchange::Exchange;
+use nearhead_basics::SplitMix;
 use nearhead_disk::check_command;
 use nearhead_disk::{
     Class, Command, Completion, Disk, DiskError, DiskErrorKind, Nanos, Payload, Properties, Run,

@@ -5,8 +5,8 @@
 //! in. What was safe stays.
 
 use super::{FinishAction, HddModel, Job, MediaOperation, Work};
-use crate::random::SplitMix;
 use crate::tear::{SectorSizes, tear};
+use nearhead_basics::SplitMix;
 use nearhead_disk::{DiskError, Nanos, Payload};
 
 impl HddModel {

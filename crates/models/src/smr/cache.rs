@@ -184,7 +184,7 @@ impl Cache {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::random::SplitMix;
+    use nearhead_basics::SplitMix;
 
     /// What stands in each sector of the log and of the bands, to see whether the map is right.
     #[test]

@@ -164,7 +164,7 @@ impl Store for MemoryStore {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::random::SplitMix;
+    use nearhead_basics::SplitMix;
 
     fn read(store: &MemoryStore, offset: u64, len: usize) -> Vec<u8> {
         let mut bytes = vec![0xee; len];

@@ -7,6 +7,7 @@ use crate::protocol::Form;
 use crate::protocol::constants::{
     EXTENDED_REPLY_MAGIC, SIMPLE_REPLY_MAGIC, STRUCTURED_REPLY_MAGIC, allocation, chunk, command,
 };
+use nearhead_basics::SplitMix;
 use nearhead_disk::{CommandId, Run, Ticket};
 use std::io::Write;
 use std::net::Shutdown;
@@ -97,11 +98,8 @@ fn answers_to(form: Form, replies: &[u8]) -> (usize, usize) {
 
 /// A source of small numbers, the same in every run.
 fn numbers() -> impl FnMut(usize) -> usize {
-    let mut state = 3_u64;
-    move |most| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        (state >> 33) as usize % most
-    }
+    let mut random = SplitMix::new(3);
+    move |most| random.below(most as u64) as usize
 }
 
 /// A few bytes of `right` are other ones, more or fewer.

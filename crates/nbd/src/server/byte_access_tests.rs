@@ -2,6 +2,7 @@
 //! them out in any order and fails some.
 
 use super::*;
+use nearhead_basics::SplitMix;
 use nearhead_disk::{BufferMut, Payload};
 use nearhead_engine::{ErrorKind, RequestError};
 use proptest::prelude::*;
@@ -11,14 +12,12 @@ const SIZE: usize = 12 * SECTOR;
 /// Small, so that transfers of more sectors than their length says are tried.
 const TRANSFER_MAX: usize = 4 * SECTOR;
 
-/// `SplitMix64`, as elsewhere in tests.
-struct Chance(u64);
+/// Numbers from a seed, as indices.
+struct Chance(SplitMix);
 
 impl Chance {
     fn below(&mut self, end: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let word = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        ((word ^ (word >> 27)) % end as u64) as usize
+        self.0.below(end as u64) as usize
     }
 }
 
@@ -149,7 +148,7 @@ impl Rig {
             model: vec![0; SIZE],
             asked: Vec::new(),
             next: 1,
-            chance: Chance(seed),
+            chance: Chance(SplitMix::new(seed)),
             fails,
         }
     }

@@ -3,8 +3,9 @@
 //! What is left of it is settled at that moment, so whatever a client was told before must be in it,
 //! and whatever it is told later can only rest on what came before.
 
+use nearhead_basics::SplitMix;
 use nearhead_disk::{Command, Completion, Disk, Nanos, Properties, Submission};
-use nearhead_models::{CrashDisk, MemoryStore, SplitMix};
+use nearhead_models::{CrashDisk, MemoryStore};
 use nearhead_nbd::ShutdownHandle;
 use nearhead_volume::{BareDisk, Volume};
 

@@ -3,7 +3,8 @@
 use crate::client::{Client, Form};
 use crate::doomed::{Doomed, OnDoomed};
 use crate::oracle::{CELL_BYTES, Covered, Oracle, content};
-use nearhead_models::{MemoryStore, SplitMix};
+use nearhead_basics::SplitMix;
+use nearhead_models::MemoryStore;
 use nearhead_nbd::protocol::constants::{command, command_flag, errno};
 use nearhead_nbd::{Clock, Context, Server, ShutdownHandle};
 use nearhead_volume::Service;

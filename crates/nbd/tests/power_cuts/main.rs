@@ -14,9 +14,10 @@ mod oracle;
 
 use doomed::Doomed;
 use life::{AREA_BYTES, live};
+use nearhead_basics::SplitMix;
 use nearhead_disk::{Nanos, Payload, Properties};
 use nearhead_engine::{Ack, Operation, Request, RequestId};
-use nearhead_models::{CrashDisk, MemoryStore, SplitMix, Store};
+use nearhead_models::{CrashDisk, MemoryStore, Store};
 use nearhead_volume::{BareDisk, CreateOptions, NamedPreset, Service, SyncIo, Volume, create};
 use std::path::PathBuf;
 

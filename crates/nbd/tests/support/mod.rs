@@ -6,6 +6,7 @@ pub(crate) mod client;
 pub(crate) mod memory_disk;
 
 use memory_disk::MemoryDisk;
+use nearhead_basics::SplitMix;
 use nearhead_nbd::{Clock, Context, Report, Server, ServerBuilder, ShutdownHandle};
 use nearhead_volume::BareDisk;
 use std::io::{BufRead, BufReader, Write};
@@ -183,17 +184,8 @@ fn texts(output: &Output) -> (String, String) {
 
 /// Bytes that no two places share, from a seed.
 pub(crate) fn pattern(seed: u64, len: usize) -> Vec<u8> {
-    let mut state = seed;
-    let mut bytes = Vec::with_capacity(len + 8);
-    while bytes.len() < len {
-        // SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut word = state;
-        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        bytes.extend_from_slice(&(word ^ (word >> 31)).to_le_bytes());
-    }
-    bytes.truncate(len);
+    let mut bytes = vec![0; len];
+    SplitMix::new(seed).fill(&mut bytes);
     bytes
 }
 

@@ -126,7 +126,7 @@ fn problem(request: &TraceRequest, expected: String) -> Problem {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Random;
+    use nearhead_basics::Random;
 
     fn request(offset_bytes: u64, len_bytes: u32) -> TraceRequest {
         TraceRequest { offset_bytes, len_bytes, ..TraceRequest::default() }

@@ -143,7 +143,7 @@ mod tests {
             b"W Doub   10     8      1414.270        15.000",
             b"223.412 1 4096 36864 0",
         ];
-        let mut random = crate::Random::new(2);
+        let mut random = nearhead_basics::Random::new(2);
         for round in 0..20_000 {
             let mut line = good[round % 4].to_vec();
             for _ in 0..=random.below(3) {

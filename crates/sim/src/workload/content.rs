@@ -1,6 +1,6 @@
 //! What writes carry.
 
-use crate::Random;
+use nearhead_basics::Random;
 use nearhead_disk::{Buffer, BufferMut, Payload};
 
 /// Where the bytes of writes come from.

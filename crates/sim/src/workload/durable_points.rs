@@ -10,7 +10,7 @@
 //! the issue of a point's first write to the moment all are durable.
 
 use super::{Content, Issue, Slots, Tally, TallySummary, Workload};
-use crate::Random;
+use nearhead_basics::Random;
 use nearhead_disk::{Nanos, Payload};
 use nearhead_engine::{Operation, RequestError};
 use serde::{Deserialize, Serialize};

@@ -1,7 +1,7 @@
 //! Random reads and writes, a fixed number outstanding: the usual stress of a block device.
 
 use super::{Content, Issue, Slots, Tally, Workload};
-use crate::Random;
+use nearhead_basics::Random;
 use nearhead_disk::{Nanos, Payload};
 use nearhead_engine::{Operation, RequestError};
 use std::ops::Range;

@@ -2,6 +2,7 @@
 //! a small generator of random numbers, and loop devices that clean up after themselves.
 #![allow(dead_code, reason = "every test program uses a part of it")]
 
+use nearhead_basics::SplitMix;
 use nearhead_disk::{
     Buffer, BufferMut, Class, Command, CommandId, Completion, Disk, DiskError, Nanos, Payload,
     Submission, Ticket,
@@ -114,34 +115,9 @@ pub(crate) fn buffer(bytes: &[u8]) -> Buffer {
 
 /// Bytes that differ in every sector and for every `salt`.
 pub(crate) fn pattern(len: usize, salt: u64) -> Vec<u8> {
-    let mut random = Random::new(salt);
     let mut bytes = vec![0; len];
-    for chunk in bytes.chunks_mut(8) {
-        let word = random.next().to_le_bytes();
-        chunk.copy_from_slice(&word[..chunk.len()]);
-    }
+    SplitMix::new(salt).fill(&mut bytes);
     bytes
-}
-
-/// Sebastiano Vigna's splitmix64: 64 bits of state, any seed will do.
-pub(crate) struct Random(u64);
-
-impl Random {
-    pub(crate) fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
 }
 
 /// A loop device over a file, detached when dropped.

@@ -7,9 +7,9 @@ use crate::support::disk::Trouble;
 use crate::support::harness::Harness;
 use crate::support::options::Options;
 use crate::support::steps::{SPAN_SECTORS, Step};
+use nearhead_basics::SplitMix;
 use nearhead_engine::Stats;
 use nearhead_format::AckMode;
-use nearhead_models::SplitMix;
 
 const LOGGING: [&str; 3] = ["singlelog", "mlb", "mlb-256"];
 

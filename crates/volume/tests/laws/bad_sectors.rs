@@ -8,10 +8,10 @@ use crate::support::disk::Trouble;
 use crate::support::harness::Harness;
 use crate::support::options::Options;
 use crate::support::steps::{SPAN_SECTORS, Step};
+use nearhead_basics::SplitMix;
 use nearhead_disk::Nanos;
 use nearhead_engine::{DiskEvent, DiskWork, ErrorKind};
 use nearhead_format::AckMode;
-use nearhead_models::SplitMix;
 use std::collections::BTreeMap;
 use std::ops::Range;
 

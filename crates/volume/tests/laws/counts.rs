@@ -5,8 +5,8 @@
 use crate::support::harness::Harness;
 use crate::support::options::Options;
 use crate::support::steps::Step;
+use nearhead_basics::SplitMix;
 use nearhead_format::AckMode;
-use nearhead_models::SplitMix;
 
 /// Nothing goes home by itself.
 fn calm(preset: &'static str) -> Options {

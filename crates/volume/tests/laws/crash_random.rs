@@ -5,8 +5,8 @@
 use crate::support::harness::Harness;
 use crate::support::options::Options;
 use crate::support::steps::{Step, random_step};
+use nearhead_basics::SplitMix;
 use nearhead_format::AckMode;
-use nearhead_models::SplitMix;
 
 const PRESETS: [&str; 6] = ["nolog", "singlelog", "mlb", "mlb-256", "slsmr", "mlsmr"];
 

@@ -3,8 +3,9 @@
 use crate::support::harness::Harness;
 use crate::support::options::{DEVICE_BYTES, Options};
 use crate::support::steps::{Step, random_step};
+use nearhead_basics::SplitMix;
 use nearhead_format::AckMode;
-use nearhead_models::{SplitMix, Store};
+use nearhead_models::Store;
 use nearhead_volume::PRESETS;
 use std::hash::{DefaultHasher, Hash, Hasher};
 

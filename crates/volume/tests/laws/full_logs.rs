@@ -5,10 +5,11 @@
 //! command takes the same time. After each reply the next must come within a bounded number of
 //! events, and what the disk is made to write stays in proportion to what was asked.
 
+use nearhead_basics::SplitMix;
 use nearhead_disk::{Nanos, Payload};
 use nearhead_engine::admission::DurableFirst;
 use nearhead_engine::{Operation, Request, RequestId, Status};
-use nearhead_models::{Dataless, InstantDisk, SplitMix, plain_properties};
+use nearhead_models::{Dataless, InstantDisk, plain_properties};
 use nearhead_volume::{CreateOptions, NamedPreset, Service, Volume, create};
 
 /// Events in which at least one request must be answered.

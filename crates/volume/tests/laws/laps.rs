@@ -12,11 +12,12 @@ use crate::support::disk::TestDisk;
 use crate::support::harness::Harness;
 use crate::support::options::Options;
 use crate::support::steps::Step;
+use nearhead_basics::SplitMix;
 use nearhead_disk::Nanos;
 use nearhead_engine::{Operation, Request, RequestId};
 use nearhead_format::record::peek;
 use nearhead_format::{AckMode, SnapshotHeader};
-use nearhead_models::{SplitMix, Store};
+use nearhead_models::Store;
 use nearhead_volume::{Service, Volume};
 use std::collections::BTreeMap;
 

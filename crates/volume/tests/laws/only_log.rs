@@ -12,10 +12,11 @@ use crate::support::options::Options;
 use crate::support::oracle::Oracle;
 use crate::support::raw::bytes_of;
 use crate::support::steps::Step;
+use nearhead_basics::SplitMix;
 use nearhead_disk::Nanos;
 use nearhead_engine::DiskWork;
 use nearhead_format::{AckMode, Layout};
-use nearhead_models::{MemoryStore, SplitMix, Store};
+use nearhead_models::{MemoryStore, Store};
 use nearhead_volume::Service;
 use std::ops::Range;
 

@@ -5,10 +5,11 @@
 //! [`Disk::start_over`] a random part of what was not safe is gone for good, the rest is as volatile as before, and a bad
 //! sector fails the write that touches it.
 
+use nearhead_basics::SplitMix;
 use nearhead_disk::{
     Command, Completion, Disk, DiskError, DiskErrorKind, Nanos, Properties, Run, Submission, Ticket,
 };
-use nearhead_models::{CrashDisk, SplitMix};
+use nearhead_models::CrashDisk;
 use std::collections::VecDeque;
 use std::ops::Range;
 

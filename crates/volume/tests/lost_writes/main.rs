@@ -9,10 +9,10 @@
 mod disk;
 mod rig;
 
+use nearhead_basics::SplitMix;
 use nearhead_disk::Nanos;
 use nearhead_engine::ErrorKind;
 use nearhead_format::AckMode;
-use nearhead_models::SplitMix;
 use nearhead_volume::{LossEvent, Service};
 use rig::{Kind, Rig, SPAN_SECTORS};
 

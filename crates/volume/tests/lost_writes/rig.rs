@@ -4,10 +4,11 @@
 //! durable may be old or new once, and stays what it is found to be.
 
 use crate::disk::CachedFile;
+use nearhead_basics::SplitMix;
 use nearhead_disk::{Nanos, Properties};
 use nearhead_engine::{Config, ErrorKind, Operation, Reply, Request, RequestId};
 use nearhead_format::{AckMode, Label, Preset, Superblock};
-use nearhead_models::{CrashDisk, MemoryStore, SplitMix, plain_properties};
+use nearhead_models::{CrashDisk, MemoryStore, plain_properties};
 use nearhead_swarm::content::{SECTOR, payload, versions};
 use nearhead_swarm::oracle::{Oracle, Read, Write};
 use nearhead_volume::{

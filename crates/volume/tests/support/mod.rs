@@ -4,9 +4,9 @@
 //! which write it shows and whether it is torn. What a test wants of a disk or of a power cut stays
 //! with the test.
 
+use nearhead_basics::SplitMix;
 use nearhead_disk::{BufferMut, Disk, Nanos, Payload};
 use nearhead_engine::{Config, Operation, Request, RequestId};
-use nearhead_models::SplitMix;
 use nearhead_volume::{CreateOptions, NamedPreset, Service, Volume};
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -152,7 +152,7 @@ impl Pace {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nearhead_models::SplitMix;
+    use nearhead_basics::SplitMix;
 
     /// A device that serves in order: a log write waits for all pieces in flight before it.
     fn window(bound: u32, piece_ns: u64) -> Histogram {

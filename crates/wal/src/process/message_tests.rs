@@ -3,6 +3,7 @@
 use super::*;
 use crate::codec::hex;
 use crate::process::frame::{FrameKind, Header};
+use nearhead_basics::SplitMix;
 
 fn frame(kind: FrameKind, tag: u64, handle: u32, body: &[u8]) -> String {
     let header = Header { body_bytes: body.len() as u32, kind, tag, handle };
@@ -146,11 +147,8 @@ fn a_body_of_any_other_form_is_refused() {
 
 #[test]
 fn no_bytes_make_a_decoder_panic() {
-    let mut state = 1_u64;
-    let mut next = || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        (state >> 33) as u8
-    };
+    let mut random = SplitMix::new(1);
+    let mut next = || random.next_u64() as u8;
     for round in 0..20_000 {
         let body: Vec<u8> =
             (0..round % 50).map(|_| if round % 3 == 0 { 0 } else { next() }).collect();

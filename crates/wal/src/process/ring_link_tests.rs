@@ -9,7 +9,7 @@ use super::super::serve::{Ended, serve};
 use super::super::transport;
 use super::*;
 use crate::error::WalErrorKind;
-use nearhead_models::SplitMix;
+use nearhead_basics::SplitMix;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::Ordering;
 

@@ -6,7 +6,7 @@
 //! come back.
 #![allow(dead_code, reason = "each test file uses a part")]
 
-use nearhead_models::SplitMix;
+use nearhead_basics::SplitMix;
 use nearhead_wal::storage::{Cut, Memory, SectorFate};
 use nearhead_wal::{Geometry, LogOptions, Lsn, Recovered, Result, SerialLog, Tail, WalError};
 use std::collections::BTreeMap;

@@ -6,7 +6,7 @@
 use super::super::row::median;
 use super::servers::Server;
 use crate::demo::client::{Ask, Client};
-use nearhead_sim::Random;
+use nearhead_basics::Random;
 use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -2,11 +2,12 @@
 //! having had its effect. It hashes every command it is given, so that two runs can be compared.
 
 use super::raw::bytes_of;
+use nearhead_basics::SplitMix;
 use nearhead_disk::{
     BufferMut, Command, Completion, Disk, DiskError, DiskErrorKind, Nanos, Payload, Properties,
     Run, Submission, Ticket, Zones,
 };
-use nearhead_models::{CrashDisk, MemoryStore, SplitMix, Store, UnflushedWrite};
+use nearhead_models::{CrashDisk, MemoryStore, Store, UnflushedWrite};
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;

@@ -1,10 +1,11 @@
 //! What kind of volume on what kind of disk a test has, and how its configuration differs from the default.
 
 use super::disk::TestDisk;
+use nearhead_basics::SplitMix;
 use nearhead_disk::{Nanos, Properties, Region, RegionKind, Zones};
 use nearhead_engine::Config;
 use nearhead_format::{AckMode, Label, Preset};
-use nearhead_models::{MemoryStore, SplitMix, plain_properties};
+use nearhead_models::{MemoryStore, plain_properties};
 use nearhead_swarm::Wanderer;
 use nearhead_volume::create::create_with_regions;
 use nearhead_volume::{CreateOptions, NamedPreset, SyncIo};

@@ -1,7 +1,7 @@
 //! The steps a workload consists of, and how a seed chooses them.
 
 use super::disk::{Fault, FaultKind};
-use nearhead_models::SplitMix;
+use nearhead_basics::SplitMix;
 
 /// Workloads touch this many sectors of the volume, so that they overlap.
 pub(crate) const SPAN_SECTORS: u64 = 4096;

@@ -1,0 +1,9 @@
+//! Small tools that every crate may use, because they know nothing of storage.
+//!
+//! For what would otherwise be written again in each crate. Each file is one tool; the same calls give the same
+//! results on every machine and in every later version. Nothing here reads a clock, opens a file, starts a thread or
+//! finds chance by itself, so that the state machines may use it, and nothing depends on another crate of ours.
+
+mod random;
+
+pub use random::{Random, SplitMix};
