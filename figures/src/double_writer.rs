@@ -4,9 +4,10 @@
 //! place. Only what has reached its place counts, so the bandwidth is the one that can be sustained
 //! (Manylogs IV-A, "double writes"), whatever the size of the journal.
 
+use nearhead_basics::Slab;
 use nearhead_disk::{Nanos, Payload};
 use nearhead_engine::{Operation, RequestError};
-use nearhead_sim::workload::{Issue, Slots, Tally, Workload};
+use nearhead_sim::workload::{Issue, Tally, Workload};
 use std::ops::Range;
 
 /// A unit (Manylogs V-A.1: "128-MB of reads/writes").
@@ -24,7 +25,7 @@ pub(crate) struct DoubleWriter {
     unit_bytes: u64,
     in_place: bool,
     stopped: bool,
-    requests: Slots<(Nanos, bool)>,
+    requests: Slab<(Nanos, bool)>,
     tally: Tally,
 }
 
@@ -39,7 +40,7 @@ impl DoubleWriter {
             unit_bytes: 0,
             in_place: false,
             stopped: false,
-            requests: Slots::new(OUTSTANDING_MAX),
+            requests: Slab::with_room(OUTSTANDING_MAX),
             tally: Tally::default(),
         }
     }
@@ -89,7 +90,7 @@ impl Workload for DoubleWriter {
         } else {
             advance(&mut self.journal_next, &self.journal)
         };
-        let tag = self.requests.insert((now, self.in_place)).ok()?;
+        let tag = self.requests.try_insert_tagged((now, self.in_place)).ok()?;
         let data = Payload::Phantom(REQUEST_BYTES as usize);
         Some(Issue { tag, operation: Operation::Write { offset, data, fua: false } })
     }
@@ -100,7 +101,7 @@ impl Workload for DoubleWriter {
         result: Result<Vec<Payload>, RequestError>,
         now: Nanos,
     ) -> bool {
-        let Some((issued, in_place)) = self.requests.remove(tag) else { return false };
+        let Some((issued, in_place)) = self.requests.remove_tagged(tag) else { return false };
         if in_place || result.is_err() {
             self.tally.book(&result, REQUEST_BYTES, issued, now);
         }

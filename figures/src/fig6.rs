@@ -19,8 +19,9 @@ use crate::report::{Data, Drawing, Report, Row};
 use crate::rig::{self, CONSTELLATION, Queue, SATA, System};
 use crate::sources;
 use crate::sweep::{MB, SIZES};
+use nearhead_basics::Histogram;
 use nearhead_engine::Status;
-use nearhead_sim::Histogram;
+use nearhead_sim::latency::percentile_ms;
 use nearhead_volume::Service;
 use std::rc::Rc;
 
@@ -98,7 +99,7 @@ impl MixRuns {
     fn quick_without_logs(&self, ms: f64) -> Vec<&'static str> {
         let is_quick = |mix: &&MixOutcome| {
             let run = mix.of(NO_LOGGING, SATA);
-            run.is_some_and(|run| run.latency.percentile(50.0).as_millis_f64() < ms)
+            run.is_some_and(|run| percentile_ms(&run.latency, 50.0) < ms)
         };
         self.mixes.iter().filter(is_quick).map(|mix| mix.prepared.name).collect()
     }
@@ -221,7 +222,7 @@ pub(crate) fn fig6a(lab: &mut Lab<'_>) -> Result<Report, FigureError> {
     for run in first.runs.iter().filter(|run| run.queue == SATA) {
         let points: Vec<(f64, f64)> = (0..=CDF_STEPS)
             .map(|step| f64::from(step) * 100.0 / f64::from(CDF_STEPS))
-            .map(|percent| (run.latency.percentile(percent).as_millis_f64(), percent))
+            .map(|percent| (percentile_ms(&run.latency, percent), percent))
             .collect();
         for (latency_ms, percent) in &points {
             data.push([run.system.to_owned(), percent.to_string(), format!("{latency_ms:.4}")]);
@@ -232,7 +233,7 @@ pub(crate) fn fig6a(lab: &mut Lab<'_>) -> Result<Report, FigureError> {
         for percent in [50.0, 90.0, 99.0] {
             let at = |name: &str| {
                 let run = first.of(name, SATA)?;
-                Some(run.latency.percentile(percent).as_millis_f64())
+                Some(percentile_ms(&run.latency, percent))
             };
             rows.push(
                 Row::new(format!("W1, p{percent:.0}, {system} against {NO_LOGGING}"), "ms")

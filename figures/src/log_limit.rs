@@ -10,8 +10,8 @@ use crate::error::FigureError;
 use crate::mix::Prepared;
 use crate::replayed::{mean_speed_up, replay};
 use crate::rig::{self, CONSTELLATION, Queue, System};
+use nearhead_basics::Histogram;
 use nearhead_disk::Nanos;
-use nearhead_sim::Histogram;
 use nearhead_sim::trace::TraceRequest;
 
 /// Steps in which a revolution is gone through, one a write; a prime, so that they fall evenly on everything.
@@ -48,7 +48,7 @@ pub(crate) fn limits(
         for (number, request) in mix.requests.iter().filter(is_logged).enumerate() {
             let waited = rotation_ns * (number as u64 % ROTATION_STEPS) / ROTATION_STEPS;
             let transfer_ns = f64::from(request.len_bytes) * 1e9 / bytes_per_s;
-            all.record(overhead + Nanos(waited + transfer_ns as u64));
+            all.record(overhead.0 + waited + transfer_ns as u64);
         }
         mean_speed_up(baseline, &all)
     };

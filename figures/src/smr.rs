@@ -17,8 +17,10 @@ use crate::paper::{PAPERS, Spread};
 use crate::replayed::{mean_speed_up, replay, replay_on, speed_ups};
 use crate::report::{Data, Drawing, Report, Row};
 use crate::rig::{self, Queue, SHINGLED, Shingled};
+use nearhead_basics::Histogram;
 use nearhead_disk::Disk;
-use nearhead_sim::{Histogram, VirtualTime};
+use nearhead_sim::VirtualTime;
+use nearhead_sim::latency::{mean_ms, percentile_ms};
 use nearhead_volume::Service;
 use std::rc::Rc;
 
@@ -171,7 +173,7 @@ pub(crate) fn fig6c(lab: &mut Lab<'_>) -> Result<Report, FigureError> {
         let name = mix.prepared.name;
         for run in &mix.runs {
             for percent in 1..=99 {
-                let at_ms = run.latency.percentile(f64::from(percent)).as_millis_f64();
+                let at_ms = percentile_ms(&run.latency, f64::from(percent));
                 data.push([
                     name.to_owned(),
                     run.queue.name(),
@@ -182,7 +184,7 @@ pub(crate) fn fig6c(lab: &mut Lab<'_>) -> Result<Report, FigureError> {
             }
         }
         for queue in QUEUES {
-            let mean = |system| mix.of(system, queue).map(|run| run.latency.mean_ms());
+            let mean = |system| mix.of(system, queue).map(|run| mean_ms(&run.latency));
             let case = format!("mean latency, slsmr and mlsmr, {name}, {}", queue.name());
             rows.push(
                 Row::new(case, "ms")

@@ -17,8 +17,8 @@ use crate::paper::{PAPERS, Spread};
 use crate::replayed::{mean_speed_up, replay};
 use crate::report::{Data, Drawing, Report, Row, Value};
 use crate::rig::{self, CHEETAH, CONSTELLATION, Queue, System};
+use nearhead_basics::Histogram;
 use nearhead_format::AckMode;
-use nearhead_sim::Histogram;
 
 pub(crate) const MB: u64 = 1 << 20;
 /// Group and log, in MiB (Manylogs VI, size of a group, in MB there).

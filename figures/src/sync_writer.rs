@@ -5,10 +5,10 @@
 //! leaves for later is written in place in passes, in order of address, beside the syncs.
 
 use crate::journal::{BLOCK_BYTES, JournalTail, Mode, transaction};
-use nearhead_basics::Random;
+use nearhead_basics::{Random, Slab};
 use nearhead_disk::{Nanos, Payload};
 use nearhead_engine::{Operation, RequestError};
-use nearhead_sim::workload::{Issue, Slots, Tally, Workload};
+use nearhead_sim::workload::{Issue, Tally, Workload};
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
 
@@ -58,7 +58,7 @@ pub(crate) struct SyncWriter {
     checkpoint: VecDeque<u64>,
     checkpoint_at: Nanos,
     checkpoint_outstanding: usize,
-    requests: Slots<Owner>,
+    requests: Slab<Owner>,
     syncs: Tally,
     late: u64,
 }
@@ -87,7 +87,7 @@ impl SyncWriter {
             checkpoint: VecDeque::new(),
             checkpoint_at: options.first_at + CHECKPOINT_PERIOD,
             checkpoint_outstanding: 0,
-            requests: Slots::new(room as u32),
+            requests: Slab::with_room(room as u32),
             syncs: Tally::default(),
             late: 0,
             options,
@@ -137,7 +137,7 @@ impl SyncWriter {
     }
 
     fn issue(&mut self, owner: Owner, operation: Operation) -> Option<Issue> {
-        let tag = self.requests.insert(owner).ok()?;
+        let tag = self.requests.try_insert_tagged(owner).ok()?;
         Some(Issue { tag, operation })
     }
 
@@ -211,7 +211,7 @@ impl Workload for SyncWriter {
         result: Result<Vec<Payload>, RequestError>,
         now: Nanos,
     ) -> bool {
-        match self.requests.remove(tag) {
+        match self.requests.remove_tagged(tag) {
             None => return false,
             Some(Owner::Checkpoint) => self.checkpoint_outstanding -= 1,
             Some(Owner::Sync) => {

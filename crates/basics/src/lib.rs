@@ -4,6 +4,10 @@
 //! results on every machine and in every later version. Nothing here reads a clock, opens a file, starts a thread or
 //! finds chance by itself, so that the state machines may use it, and nothing depends on another crate of ours.
 
+mod histogram;
 mod random;
+mod slab;
 
+pub use histogram::Histogram;
 pub use random::{Random, SplitMix};
+pub use slab::Slab;

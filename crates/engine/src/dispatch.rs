@@ -7,7 +7,7 @@
 use crate::admission::{Admission, Outstanding, Pace};
 use crate::disk_report::DiskWork;
 use crate::head::Head;
-use crate::slab::Slab;
+use nearhead_basics::Slab;
 use nearhead_disk::{Class, Command, CommandId, Nanos, Properties, Submission, Ticket};
 use std::collections::VecDeque;
 

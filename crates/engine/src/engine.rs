@@ -30,12 +30,12 @@ use crate::range_set::RangeSet;
 use crate::read::ReadState;
 use crate::recovery::{Rebuilt, RecoveredState, Recovery};
 use crate::request::{ErrorKind, Operation, Reply, Request, RequestError, RequestId};
-use crate::slab::Slab;
 use crate::snapshot::Snapshotter;
 use crate::spill::Spill;
 use crate::stage::{Stage, Taken};
 use crate::state::Core;
 use crate::stats::{Stats, Status};
+use nearhead_basics::Slab;
 use nearhead_disk::{Class, Command, Completion, DiskError, Nanos, Payload, Submission};
 use std::collections::VecDeque;
 

@@ -42,7 +42,6 @@ mod recovery;
 mod refusals;
 pub mod request;
 mod sectors;
-mod slab;
 mod small_write;
 mod snapshot;
 mod spill;

@@ -11,10 +11,10 @@
 
 use crate::alarm::Alarm;
 use fuser::{Errno, ReplyData, ReplyEmpty, ReplyWrite};
+use nearhead_basics::Slab;
 use nearhead_disk::{Buffer, BufferPool, Nanos, Payload};
 use nearhead_engine::{ErrorKind, Operation, Reply, Request, RequestError, RequestId};
 use nearhead_volume::Service;
-use nearhead_volume::bare::Slots;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -42,7 +42,7 @@ const NEVER: Nanos = Nanos(u64::MAX);
 
 struct Core<S> {
     service: S,
-    pending: Slots<Waiting>,
+    pending: Slab<Waiting>,
     pool: BufferPool,
     /// Until when the timekeeper sleeps, or is about to; none while it is awake.
     asleep_until: Option<Nanos>,
@@ -53,7 +53,7 @@ impl<S: Service> Front<S> {
     pub(crate) fn new(service: S, start: Instant, look: Nanos) -> Result<Self, rustix::io::Errno> {
         let core = Core {
             service,
-            pending: Slots::default(),
+            pending: Slab::new(),
             pool: BufferPool::default(),
             asleep_until: None,
             stopping: false,

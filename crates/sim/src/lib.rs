@@ -15,11 +15,11 @@
 
 pub mod contention;
 pub mod fixed_latency;
-pub mod histogram;
+pub mod latency;
 pub mod replay;
 pub mod trace;
 pub mod virtual_time;
 pub mod workload;
 
-pub use histogram::{Histogram, LatencySummary};
+pub use latency::LatencySummary;
 pub use virtual_time::VirtualTime;

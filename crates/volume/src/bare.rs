@@ -15,9 +15,9 @@
 
 mod answers;
 mod serving;
-mod slots;
 
 use answers::{extent_of, not_supported, operation_bytes, request_error, work_of};
+use nearhead_basics::Slab;
 use nearhead_disk::{
     Class, Command, CommandId, Disk, DiskError, Nanos, Payload, Submission, Ticket,
 };
@@ -26,7 +26,6 @@ use nearhead_engine::{
     RequestId,
 };
 use nearhead_planted::{Mistake, is_made};
-pub use slots::Slots;
 use std::collections::VecDeque;
 
 /// Most requests that wait for a place in the disk's queue.
@@ -45,9 +44,9 @@ pub struct BareDisk<D> {
     /// Requests of which some piece was not yet submitted; the first is being split.
     waiting: VecDeque<Work>,
     /// Requests with pieces at the disk, by the slot that a command id names.
-    running: Slots<Running>,
+    running: Slab<Running>,
     /// Commands at the disk, by the slot that a command id names.
-    commands: Slots<Piece>,
+    commands: Slab<Piece>,
     replies: VecDeque<Reply>,
     dirt: Dirt,
     watch: DiskWatch,
@@ -131,8 +130,8 @@ impl<D: Disk> BareDisk<D> {
             read_only: false,
             is_off: false,
             waiting: VecDeque::new(),
-            running: Slots::default(),
-            commands: Slots::default(),
+            running: Slab::new(),
+            commands: Slab::new(),
             replies: VecDeque::new(),
             dirt: Dirt::default(),
             watch: DiskWatch::default(),

@@ -8,9 +8,10 @@ use super::coordination::{Coordination, Turns};
 use crate::output::note;
 use crate::report::Latencies;
 use crate::units::ByteSize;
+use nearhead_basics::Histogram;
 use nearhead_disk::{Disk, Nanos};
 use nearhead_engine::{Ack, Operation, Reply, Request, RequestId};
-use nearhead_sim::Histogram;
+use nearhead_sim::LatencySummary;
 use nearhead_volume::{Extent, LossReport, ReopeningVolume, Service, ServiceInfo, Volume};
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::BorrowedFd;
@@ -90,9 +91,9 @@ impl Served {
     /// Latencies so far.
     pub fn latencies(&self) -> Latencies {
         Latencies {
-            durable: self.durable.summary(),
-            write: self.write.summary(),
-            read: self.read.summary(),
+            durable: LatencySummary::of(&self.durable),
+            write: LatencySummary::of(&self.write),
+            read: LatencySummary::of(&self.read),
         }
     }
 
@@ -202,7 +203,7 @@ impl Served {
                     Kind::Write => &mut self.write,
                     Kind::Read => &mut self.read,
                 };
-                histogram.record(now.since(since));
+                histogram.record(now.since(since).0);
             }
             self.replies.push_back(reply);
         }

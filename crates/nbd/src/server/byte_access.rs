@@ -17,10 +17,10 @@
 //! what the protocol's `memory_bytes` charges.
 
 use super::byte_job::{Job, Piece};
+use nearhead_basics::Slab;
 use nearhead_disk::Nanos;
 use nearhead_engine::{Operation, Reply, Request, RequestId};
 use nearhead_planted::{Mistake, is_made};
-use nearhead_volume::bare::Slots;
 use nearhead_volume::{Extent, Service, ServiceInfo};
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -51,8 +51,8 @@ struct Waiting {
 pub(crate) struct ByteAccess {
     sector_bytes: u64,
     transfer_bytes_max: u64,
-    at_service: Slots<Part>,
-    jobs: Slots<Job>,
+    at_service: Slab<Part>,
+    jobs: Slab<Job>,
     waiting: VecDeque<Waiting>,
     /// A reply that belongs to no request.
     stray: Option<RequestId>,
@@ -67,8 +67,8 @@ impl ByteAccess {
         Self {
             sector_bytes,
             transfer_bytes_max: (transfer - transfer % sector_bytes).max(sector_bytes),
-            at_service: Slots::default(),
-            jobs: Slots::default(),
+            at_service: Slab::new(),
+            jobs: Slab::new(),
             waiting: VecDeque::new(),
             stray: None,
             submitted: false,
@@ -183,11 +183,11 @@ impl ByteAccess {
             Part::Whole(_, sectors) => sectors.as_ref().is_some_and(overlaps),
             Part::Piece(..) => false,
         };
-        if self.jobs.values().any(|job| job.changes() && overlaps(job.sectors())) {
+        if self.jobs.iter().any(|job| job.changes() && overlaps(job.sectors())) {
             return false;
         }
         if !change.is_whole
-            && (self.jobs.len() >= JOBS_MAX || self.at_service.values().any(in_the_way))
+            && (self.jobs.len() >= JOBS_MAX || self.at_service.iter().any(in_the_way))
         {
             return false;
         }

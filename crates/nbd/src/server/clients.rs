@@ -19,9 +19,9 @@ use super::statistics::Statistics;
 use super::tls::Sessions;
 use super::transport::{Received, Transport};
 use crate::protocol::{Export, Machine, TlsMode};
+use nearhead_basics::Slab;
 use nearhead_disk::{BufferPool, Nanos};
 use nearhead_volume::Service;
-use nearhead_volume::bare::Slots;
 use rustix::event::epoll::EventFlags;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
@@ -56,7 +56,7 @@ pub(crate) struct Clients {
     refusals_open: usize,
     /// Clients whose handshake is not over.
     unfinished: usize,
-    pub(super) pending: Slots<Pending>,
+    pub(super) pending: Slab<Pending>,
     /// Between the requests of clients and the service.
     pub(super) access: ByteAccess,
     pub(super) budget: Budget,
@@ -88,7 +88,7 @@ impl Clients {
             open: 0,
             refusals_open: 0,
             unfinished: 0,
-            pending: Slots::default(),
+            pending: Slab::new(),
             access,
             budget,
             pool: BufferPool::default(),

@@ -4,9 +4,10 @@
 //! Memory is the queue and four histograms, whatever the length of the trace.
 
 use super::{ReplayResults, Share};
-use crate::Histogram;
+use crate::latency::{LatencySummary, demerit_pct};
 use crate::trace::{TraceError, TraceRequest};
-use crate::workload::{Content, Issue, Slots, Workload};
+use crate::workload::{Content, Issue, Workload};
+use nearhead_basics::{Histogram, Slab};
 use nearhead_disk::{Nanos, Payload};
 use nearhead_engine::{Operation, RequestError};
 
@@ -63,9 +64,9 @@ pub struct Player<T> {
     free_at: Nanos,
     trace_error: Option<TraceError>,
     /// Requests at the service.
-    running: Slots<Running>,
+    running: Slab<Running>,
     /// Pieces at the service, each belonging to a running request.
-    pieces: Slots<u64>,
+    pieces: Slab<u64>,
     book: Book,
 }
 
@@ -130,8 +131,8 @@ impl<T: Iterator<Item = Result<TraceRequest, TraceError>>> Player<T> {
             next: None,
             free_at: started,
             trace_error: None,
-            running: Slots::new(outstanding_max),
-            pieces: Slots::new(outstanding_max),
+            running: Slab::with_room(outstanding_max),
+            pieces: Slab::with_room(outstanding_max),
             book: Book::default(),
         };
         player.fetch();
@@ -181,7 +182,7 @@ impl<T: Iterator<Item = Result<TraceRequest, TraceError>>> Player<T> {
             is_split: true,
             failure: None,
         };
-        self.running.insert(running).ok()
+        self.running.try_insert_tagged(running).ok()
     }
 
     fn operation(&self, next: &Next, len: u32) -> Operation {
@@ -206,10 +207,10 @@ impl<T: Iterator<Item = Result<TraceRequest, TraceError>>> Player<T> {
             let large = request.len_bytes > self.options.small_bytes_max;
             let kind = &mut book.kinds[usize::from(request.write)][usize::from(large)];
             kind.bytes = kind.bytes.saturating_add(u64::from(request.len_bytes));
-            kind.latency.record(latency);
+            kind.latency.record(latency.0);
             if let Some(response) = request.response {
-                book.measured.record(response);
-                book.replayed_of_measured.record(latency);
+                book.measured.record(response.0);
+                book.replayed_of_measured.record(latency.0);
             }
         }
         if self.tempo == Tempo::ClosedLoop
@@ -253,8 +254,8 @@ impl<T: Iterator<Item = Result<TraceRequest, TraceError>>> Player<T> {
             delayed_requests: book.delayed,
             lag_max_ms: book.lag_max.as_millis_f64(),
             lag_at_end_ms: book.lag_latest.as_millis_f64(),
-            measured: (book.measured.count() > 0).then(|| book.measured.summary()),
-            demerit_pct: book.replayed_of_measured.demerit_pct(&book.measured),
+            measured: (book.measured.count() > 0).then(|| LatencySummary::of(&book.measured)),
+            demerit_pct: demerit_pct(&book.replayed_of_measured, &book.measured),
             trace_s: book.latest_arrival.as_secs_f64(),
             simulated_s,
             requests_per_s: per_second(all.requests),
@@ -270,7 +271,7 @@ fn share(kinds: &[&Kind]) -> Share {
         latency.merge(&kind.latency);
     }
     let bytes = kinds.iter().fold(0, |sum: u64, kind| sum.saturating_add(kind.bytes));
-    Share { requests: latency.count(), bytes, latency: latency.summary() }
+    Share { requests: latency.count(), bytes, latency: LatencySummary::of(&latency) }
 }
 
 impl<T: Iterator<Item = Result<TraceRequest, TraceError>>> Workload for Player<T> {
@@ -293,7 +294,7 @@ impl<T: Iterator<Item = Result<TraceRequest, TraceError>>> Workload for Player<T
         let operation = self.operation(&next, len);
         next.issued_bytes += len;
         let is_split = next.issued_bytes < next.request.len_bytes;
-        let running = self.running.get_mut(tag)?;
+        let running = self.running.get_tagged_mut(tag)?;
         running.pieces_left += 1;
         running.is_split = is_split;
         if is_split {
@@ -301,7 +302,7 @@ impl<T: Iterator<Item = Result<TraceRequest, TraceError>>> Workload for Player<T
         } else {
             self.fetch();
         }
-        let tag = self.pieces.insert(tag).ok()?;
+        let tag = self.pieces.try_insert_tagged(tag).ok()?;
         Some(Issue { tag, operation })
     }
 
@@ -311,15 +312,15 @@ impl<T: Iterator<Item = Result<TraceRequest, TraceError>>> Workload for Player<T
         result: Result<Vec<Payload>, RequestError>,
         now: Nanos,
     ) -> bool {
-        let Some(owner) = self.pieces.remove(tag) else { return false };
-        let Some(running) = self.running.get_mut(owner) else { return false };
+        let Some(owner) = self.pieces.remove_tagged(tag) else { return false };
+        let Some(running) = self.running.get_tagged_mut(owner) else { return false };
         running.pieces_left -= 1;
         if let Err(error) = result {
             running.failure.get_or_insert(error);
         }
         if running.pieces_left == 0
             && !running.is_split
-            && let Some(done) = self.running.remove(owner)
+            && let Some(done) = self.running.remove_tagged(owner)
         {
             self.finish(done, now);
         }

@@ -60,7 +60,7 @@ pub struct ReplayResults {
     /// Response times in the trace, where it has them.
     pub measured: Option<LatencySummary>,
     /// Distance of the replay's latency distribution from the measured one, in percent of the
-    /// measured mean ([`crate::Histogram::demerit_pct`]); for requests the trace has both of.
+    /// measured mean ([`crate::latency::demerit_pct`]); for requests the trace has both of.
     pub demerit_pct: Option<f64>,
     /// From the first to the last arrival in the trace.
     pub trace_s: f64,

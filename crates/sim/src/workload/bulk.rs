@@ -3,7 +3,8 @@
 //! It goes through its span from start to end and over again, as fast as replies allow: what a
 //! backup, a scan or a big copy does to a disk.
 
-use super::{Content, Issue, Slots, Tally, Workload};
+use super::{Content, Issue, Tally, Workload};
+use nearhead_basics::Slab;
 use nearhead_disk::{Nanos, Payload};
 use nearhead_engine::{Operation, RequestError};
 use std::ops::Range;
@@ -55,7 +56,7 @@ pub struct Bulk {
     next_offset: u64,
     issued_bytes: u64,
     stopped: bool,
-    outstanding: Slots<Outstanding>,
+    outstanding: Slab<Outstanding>,
     tally: Tally,
 }
 
@@ -72,7 +73,7 @@ impl Bulk {
             next_offset: options.span.start,
             issued_bytes: 0,
             stopped: options.span.is_empty() || options.request_bytes == 0,
-            outstanding: Slots::new(options.outstanding_max),
+            outstanding: Slab::with_room(options.outstanding_max),
             tally: Tally::default(),
             options,
         }
@@ -103,7 +104,8 @@ impl Workload for Bulk {
         let left = (span.end - offset)
             .min(self.options.bytes_max.map_or(u64::MAX, |max| max - self.issued_bytes));
         let len = u64::from(self.options.request_bytes).min(left) as u32;
-        let tag = self.outstanding.insert(Outstanding { issued: now, bytes: len }).ok()?;
+        let tag =
+            self.outstanding.try_insert_tagged(Outstanding { issued: now, bytes: len }).ok()?;
         self.issued_bytes += u64::from(len);
         self.next_offset = offset + u64::from(len);
         if self.next_offset >= span.end {
@@ -124,7 +126,7 @@ impl Workload for Bulk {
         result: Result<Vec<Payload>, RequestError>,
         now: Nanos,
     ) -> bool {
-        let Some(Outstanding { issued, bytes }) = self.outstanding.remove(tag) else {
+        let Some(Outstanding { issued, bytes }) = self.outstanding.remove_tagged(tag) else {
             return false;
         };
         self.tally.book(&result, u64::from(bytes), issued, now);

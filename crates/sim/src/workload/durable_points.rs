@@ -9,8 +9,8 @@
 //! nothing is skipped, and the rate achieved tells when a service cannot keep up. Latency runs from
 //! the issue of a point's first write to the moment all are durable.
 
-use super::{Content, Issue, Slots, Tally, TallySummary, Workload};
-use nearhead_basics::Random;
+use super::{Content, Issue, Tally, TallySummary, Workload};
+use nearhead_basics::{Random, Slab};
 use nearhead_disk::{Nanos, Payload};
 use nearhead_engine::{Operation, RequestError};
 use serde::{Deserialize, Serialize};
@@ -89,13 +89,13 @@ pub struct DurablePoints {
     begun: u64,
     stopped: bool,
     /// Points under way.
-    points: Slots<Point>,
+    points: Slab<Point>,
     /// The point whose writes are being issued.
     issuing: Option<u64>,
     /// Points whose writes are done and whose flush is to be issued; no more than `points`.
     to_flush: VecDeque<u64>,
     /// Requests at the service, each belonging to a point.
-    requests: Slots<u64>,
+    requests: Slab<u64>,
     tally: PointsTally,
 }
 
@@ -142,10 +142,10 @@ impl DurablePoints {
             random: Random::new(options.seed),
             begun: 0,
             stopped: !options.is_possible(),
-            points: Slots::new(options.outstanding_points_max),
+            points: Slab::with_room(options.outstanding_points_max),
             issuing: None,
             to_flush: VecDeque::new(),
-            requests: Slots::new(
+            requests: Slab::with_room(
                 options.writes_per_point.saturating_mul(options.outstanding_points_max),
             ),
             tally: PointsTally::default(),
@@ -184,12 +184,12 @@ impl DurablePoints {
         let to_issue = self.options.writes_per_point;
         let point =
             Point { begun: now, to_issue, outstanding: 0, is_flushing: false, failure: None };
-        self.issuing = self.points.insert(point).ok();
+        self.issuing = self.points.try_insert_tagged(point).ok();
     }
 
     fn issue(&mut self, point: u64, operation: Operation) -> Option<Issue> {
-        self.points.get_mut(point)?.outstanding += 1;
-        let tag = self.requests.insert(point).ok()?;
+        self.points.get_tagged_mut(point)?.outstanding += 1;
+        let tag = self.requests.try_insert_tagged(point).ok()?;
         Some(Issue { tag, operation })
     }
 
@@ -204,14 +204,14 @@ impl DurablePoints {
 
     /// Nothing of the point is outstanding: it is durable, failed, or needs its flush.
     fn step_done(&mut self, tag: u64, now: Nanos) {
-        let Some(point) = self.points.get_mut(tag) else { return };
+        let Some(point) = self.points.get_tagged_mut(tag) else { return };
         let by_flush = self.options.durable_by == DurableBy::Flush;
         if by_flush && !point.is_flushing && point.failure.is_none() {
             point.is_flushing = true;
             self.to_flush.push_back(tag);
             return;
         }
-        let Some(point) = self.points.remove(tag) else { return };
+        let Some(point) = self.points.remove_tagged(tag) else { return };
         let bytes = u64::from(self.options.write_bytes) * u64::from(self.options.writes_per_point);
         let result = point.failure.map_or(Ok(Vec::new()), Err);
         self.tally.points.book(&result, bytes, point.begun, now);
@@ -235,7 +235,7 @@ impl Workload for DurablePoints {
             self.begin(due_at, now);
         }
         let tag = self.issuing?;
-        let point = self.points.get_mut(tag)?;
+        let point = self.points.get_tagged_mut(tag)?;
         point.to_issue -= 1;
         if point.to_issue == 0 {
             self.issuing = None;
@@ -250,8 +250,8 @@ impl Workload for DurablePoints {
         result: Result<Vec<Payload>, RequestError>,
         now: Nanos,
     ) -> bool {
-        let Some(owner) = self.requests.remove(tag) else { return false };
-        let Some(point) = self.points.get_mut(owner) else { return false };
+        let Some(owner) = self.requests.remove_tagged(tag) else { return false };
+        let Some(point) = self.points.get_tagged_mut(owner) else { return false };
         point.outstanding -= 1;
         if let Err(error) = result {
             point.failure.get_or_insert(error);

@@ -10,7 +10,6 @@ mod bulk;
 mod content;
 mod durable_points;
 mod random_mix;
-mod slots;
 mod tally;
 
 pub use bulk::{Bulk, BulkOptions};
@@ -19,7 +18,6 @@ pub use durable_points::{
     DurableBy, DurablePoints, DurablePointsOptions, PointsSummary, PointsTally,
 };
 pub use random_mix::{RandomMix, RandomMixOptions};
-pub use slots::Slots;
 pub use tally::{Tally, TallySummary};
 
 use nearhead_disk::{Nanos, Payload};

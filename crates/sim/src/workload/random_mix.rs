@@ -1,7 +1,7 @@
 //! Random reads and writes, a fixed number outstanding: the usual stress of a block device.
 
-use super::{Content, Issue, Slots, Tally, Workload};
-use nearhead_basics::Random;
+use super::{Content, Issue, Tally, Workload};
+use nearhead_basics::{Random, Slab};
 use nearhead_disk::{Nanos, Payload};
 use nearhead_engine::{Operation, RequestError};
 use std::ops::Range;
@@ -34,7 +34,7 @@ pub struct RandomMix {
     random: Random,
     issued: u64,
     stopped: bool,
-    outstanding: Slots<Outstanding>,
+    outstanding: Slab<Outstanding>,
     reads: Tally,
     writes: Tally,
 }
@@ -53,7 +53,7 @@ impl RandomMix {
             random: Random::new(options.seed),
             issued: 0,
             stopped: options.request_bytes == 0 || room < u64::from(options.request_bytes),
-            outstanding: Slots::new(options.outstanding_max),
+            outstanding: Slab::with_room(options.outstanding_max),
             reads: Tally::default(),
             writes: Tally::default(),
             options,
@@ -88,7 +88,7 @@ impl Workload for RandomMix {
         let places = (self.options.span.end - self.options.span.start) / u64::from(len);
         let offset = self.options.span.start + self.random.below(places) * u64::from(len);
         let read = self.random.happens(self.options.reads);
-        let tag = self.outstanding.insert(Outstanding { issued: now, read }).ok()?;
+        let tag = self.outstanding.try_insert_tagged(Outstanding { issued: now, read }).ok()?;
         self.issued += 1;
         let operation = if read {
             Operation::Read { offset, len }
@@ -105,7 +105,7 @@ impl Workload for RandomMix {
         result: Result<Vec<Payload>, RequestError>,
         now: Nanos,
     ) -> bool {
-        let Some(Outstanding { issued, read }) = self.outstanding.remove(tag) else {
+        let Some(Outstanding { issued, read }) = self.outstanding.remove_tagged(tag) else {
             return false;
         };
         let tally = if read { &mut self.reads } else { &mut self.writes };

@@ -1,6 +1,7 @@
 //! What a workload counts.
 
-use crate::{Histogram, LatencySummary};
+use crate::LatencySummary;
+use nearhead_basics::Histogram;
 use nearhead_disk::{Nanos, Payload};
 use nearhead_engine::RequestError;
 use serde::{Deserialize, Serialize};
@@ -16,7 +17,7 @@ pub struct Tally {
     pub failed: u64,
     /// What the first failure said.
     pub first_failure: Option<String>,
-    /// From issue to reply.
+    /// From issue to reply, in nanoseconds.
     pub latency: Histogram,
     /// When the measurement began.
     pub since: Nanos,
@@ -35,7 +36,7 @@ impl Tally {
             Ok(_) => {
                 self.requests += 1;
                 self.bytes += bytes;
-                self.latency.record(now - issued);
+                self.latency.record((now - issued).0);
             }
             Err(error) => {
                 self.failed += 1;
@@ -63,7 +64,7 @@ impl Tally {
             measured_s,
             requests_per_s: per_second(self.requests),
             bytes_per_s: per_second(self.bytes),
-            latency: self.latency.summary(),
+            latency: LatencySummary::of(&self.latency),
         }
     }
 }
@@ -85,6 +86,6 @@ pub struct TallySummary {
     pub requests_per_s: f64,
     /// Bandwidth.
     pub bytes_per_s: f64,
-    /// From issue to reply.
+    /// From issue to reply, in nanoseconds.
     pub latency: LatencySummary,
 }

@@ -3,9 +3,8 @@
 //! The bound is [`Pace`]'s. It is asked when a piece ends and a window has passed, by the thread
 //! whose piece that was: no thread of its own, and without bulk nothing happens at all.
 
-use super::PIECE_BYTES;
 use super::pace::{Pace, PaceOptions};
-use crate::metrics::Histogram;
+use nearhead_basics::Histogram;
 use std::fmt;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -155,11 +154,6 @@ impl Gate {
             windows,
             windows_over_target,
         }
-    }
-
-    /// Most memory that the pieces of one stream take.
-    pub fn memory_bytes_max(&self) -> usize {
-        self.pieces_max() * PIECE_BYTES
     }
 }
 

@@ -16,7 +16,7 @@
 //! writes are slow than chance explains. And only then is it one piece: between one piece and the next the
 //! device has nothing to do, which costs a quarter of the bandwidth and more, for a wait shorter by one piece.
 
-use crate::metrics::Histogram;
+use nearhead_basics::Histogram;
 
 /// Each write adds one to the budget, and each slow one takes this: so seven in a thousand may be slow, and the rest of
 /// the one in a hundred is for those that bulk makes slow before a window shows it.

@@ -9,8 +9,9 @@ use super::serial::check_truncation;
 use super::shared::{Driver, Shared, Wish, locked};
 use super::{LogOptions, Lsn, Recovered, SerialLog, Ticket};
 use crate::error::{Result, WalError, WalErrorKind};
-use crate::metrics::{Histogram, LogMetrics};
+use crate::metrics::LogMetrics;
 use crate::storage::Storage;
+use nearhead_basics::Histogram;
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 

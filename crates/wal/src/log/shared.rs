@@ -10,7 +10,8 @@
 use super::queue::{Callback, Entry, Queue, Waiting};
 use super::{LogOptions, Lsn, Pool, SerialLog};
 use crate::error::{Result, WalError, WalErrorKind};
-use crate::metrics::{Histogram, LogMetrics};
+use crate::metrics::{LogMetrics, nanos_of};
+use nearhead_basics::Histogram;
 use nearhead_format::crc::crc32c;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -286,13 +287,13 @@ impl Shared {
             // Counted first: whoever was told that a record is durable finds it in the figures.
             let mut metrics = locked(&self.metrics);
             let mut window = locked(&self.window);
-            metrics.write_latency_ns.record_duration(now - began);
+            metrics.write_latency_ns.record(nanos_of(now - began));
             metrics.batch_records.record(entries.len() as u64);
             metrics.batch_bytes.record(entries.iter().map(|entry| entry.bytes as u64).sum());
             for entry in entries.iter() {
-                let latency = now.saturating_duration_since(entry.appended_at);
-                metrics.append_latency_ns.record_duration(latency);
-                window.record_duration(latency);
+                let latency_ns = nanos_of(now.saturating_duration_since(entry.appended_at));
+                metrics.append_latency_ns.record(latency_ns);
+                window.record(latency_ns);
             }
         }
         self.queue().durable_next = serial.durable_next();
