@@ -144,7 +144,7 @@ fn through_daemon(
     // Clients may write on: a drain tries again while it gets somewhere.
     while !home {
         let (entries, staged) = (last.state.map_entries, last.state.staged_bytes);
-        let copied = last.counters.checkpointed_bytes;
+        let copied = last.counters.0.checkpointed_bytes;
         let _: String = client.ask(what)?;
         let mut quiet = 0;
         last = wait_for(&mut client, &mut progress, begun, wait_max, what, |report| {
@@ -153,7 +153,7 @@ fn through_daemon(
             quiet >= 2
         })?;
         // What was staged when a pass began is logged now, and for the next pass.
-        let moved = last.counters.checkpointed_bytes > copied
+        let moved = last.counters.0.checkpointed_bytes > copied
             || last.state.map_entries != entries
             || staged > 0;
         home = what == "checkpoint" || last.state.map_entries == 0 || !moved;
@@ -173,7 +173,8 @@ fn through_daemon(
     }
     Ok(CheckpointReport {
         target: args.target.clone(),
-        checkpointed_bytes: last.counters.checkpointed_bytes - before.counters.checkpointed_bytes,
+        checkpointed_bytes: last.counters.0.checkpointed_bytes
+            - before.counters.0.checkpointed_bytes,
         map_entries_left: last.state.map_entries,
         log_fill_pct: last.state.log_fill_pct,
         took_s: begun.elapsed().as_secs_f64(),

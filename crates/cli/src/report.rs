@@ -10,7 +10,8 @@ use nearhead_engine::{Stats, Status};
 use nearhead_format::{AckMode, Superblock};
 use nearhead_sim::LatencySummary;
 use nearhead_volume::NamedPreset;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 /// What a volume was created as.
@@ -86,32 +87,27 @@ pub struct Recovery {
     pub logs: u32,
 }
 
-/// Counts since the volume was opened, named and described as in [`nearhead_engine::Stats`].
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Counters {
-    pub requests: u64,
-    pub requests_failed: u64,
-    pub read_bytes: u64,
-    pub written_bytes: u64,
-    pub logged_bytes: u64,
-    pub in_place_bytes: u64,
-    pub records: u64,
-    pub record_bytes: u64,
-    pub records_far: u64,
-    pub invalidated_entries: u64,
-    pub snapshots: u64,
-    pub snapshot_bytes: u64,
-    pub checkpointed_bytes: u64,
-    pub swaps: u64,
-    pub swapped_bytes: u64,
-    pub spills: u64,
-    #[serde(default)]
-    pub alone_home: u64,
-    pub stage_waits: u64,
-    pub device_flushes: u64,
-    pub checksum_retries: u64,
-    pub unreadable: u64,
-    pub disk_errors: u64,
+/// Counts since the volume was opened, each under its name in [`nearhead_engine::Stats`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counters(pub Stats);
+
+impl Serialize for Counters {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.counters().map(|counter| (counter.name, counter.value)))
+    }
+}
+
+impl<'de> Deserialize<'de> for Counters {
+    /// What a daemon of another version counts and this one does not is left out; what it does not count is 0.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut stats = Stats::default();
+        for (name, value) in BTreeMap::<String, u64>::deserialize(deserializer)? {
+            if let Some(counter) = stats.counter_mut(&name) {
+                *counter = value;
+            }
+        }
+        Ok(Self(stats))
+    }
 }
 
 /// Latencies seen by clients since the start, from the whole request to its reply.
@@ -224,7 +220,7 @@ impl StatusReport {
                 records: status.recovery_records,
                 logs: status.recovery_logs,
             },
-            counters: Counters::of(&status.stats),
+            counters: Counters(status.stats),
             state: State {
                 phase: phase.to_owned(),
                 failure: status.failure,
@@ -348,7 +344,7 @@ impl StatusReport {
         if let Some(coordination) = &served.coordination {
             line("turns", coordination.text());
         }
-        let counters = &self.counters;
+        let counters = &self.counters.0;
         line(
             "written",
             format!(
@@ -407,31 +403,27 @@ impl VolumeFacts {
     }
 }
 
-impl Counters {
-    fn of(stats: &Stats) -> Self {
-        Self {
-            requests: stats.requests,
-            requests_failed: stats.requests_failed,
-            read_bytes: stats.read_bytes,
-            written_bytes: stats.written_bytes,
-            logged_bytes: stats.logged_bytes,
-            in_place_bytes: stats.in_place_bytes,
-            records: stats.records,
-            record_bytes: stats.record_bytes,
-            records_far: stats.records_far,
-            invalidated_entries: stats.invalidated_entries,
-            snapshots: stats.snapshots,
-            snapshot_bytes: stats.snapshot_bytes,
-            checkpointed_bytes: stats.checkpointed_bytes,
-            swaps: stats.swaps,
-            swapped_bytes: stats.swapped_bytes,
-            spills: stats.spills,
-            alone_home: stats.alone_home,
-            stage_waits: stats.stage_waits,
-            device_flushes: stats.device_flushes,
-            checksum_retries: stats.checksum_retries,
-            unreadable: stats.unreadable,
-            disk_errors: stats.disk_errors,
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_counter_goes_through_json_and_back() {
+        let mut stats = Stats::default();
+        for (value, counter) in (1..).zip(Stats::default().counters()) {
+            *stats.counter_mut(counter.name).unwrap() = value;
         }
+        let json = serde_json::to_value(Counters(stats)).unwrap();
+        assert_eq!(json.as_object().unwrap().len(), stats.counters().count());
+        assert!(json["bands_written"].as_u64().unwrap() > 0);
+        let back: Counters = serde_json::from_value(json).unwrap();
+        assert_eq!(back.0, stats);
+    }
+
+    #[test]
+    fn counters_of_another_version_are_read_as_far_as_both_know_them() {
+        let told = serde_json::json!({ "requests": 7, "of_a_later_version": 1 });
+        let found: Counters = serde_json::from_value(told).unwrap();
+        assert_eq!(found.0, Stats { requests: 7, ..Stats::default() });
     }
 }

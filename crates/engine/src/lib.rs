@@ -60,7 +60,7 @@ pub use gate::{ATOMIC_EXTENTS_MAX, REQUEST_BYTES_MAX};
 pub use logs::{LogCounts, Occupancy};
 pub use recovery::{Doubt, Rebuilt};
 pub use request::{ErrorKind, Hint, Operation, Reply, Request, RequestError, RequestId};
-pub use stats::{Stats, Status};
+pub use stats::{Counter, Stats, Status};
 
 /// Largest payload of one record, in bytes. A burst of writes is emptied one record at a time, so larger is
 /// faster; but recovery looks so far ahead in every claimed log (docs/performance.md has both).

@@ -2,55 +2,92 @@
 
 use crate::disk_report::{DiskErrorCounts, DiskErrorReport, DiskStall, Shortage};
 
-/// What happened since the engine started. All counts only grow.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stats {
+/// One counter, as every list of them names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counter {
+    /// In reports for programs, and the field of [`Stats`].
+    pub name: &'static str,
+    /// As a metric, and what that is to people; `None` where metrics tell it in more detail.
+    pub metric: Option<(&'static str, &'static str)>,
+    /// How often, or how many.
+    pub value: u64,
+}
+
+/// Makes of one list the struct and whatever goes through all of its counters, so that none can be forgotten.
+macro_rules! counters {
+    ($($(#[$about:meta])* $name:ident: $metric:expr,)*) => {
+        /// What happened since the engine started. All counts only grow.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct Stats {
+            $($(#[$about])* pub $name: u64,)*
+        }
+
+        impl Stats {
+            /// All counters, in the order in which they are reported.
+            pub fn counters(&self) -> impl Iterator<Item = Counter> + use<> {
+                [$(Counter { name: stringify!($name), metric: $metric, value: self.$name },)*]
+                    .into_iter()
+            }
+
+            /// The counter with this name, to set what a report says; `None` of a name that is unknown here.
+            pub fn counter_mut(&mut self, name: &str) -> Option<&mut u64> {
+                match name {
+                    $(stringify!($name) => Some(&mut self.$name),)*
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+counters! {
     /// Requests answered.
-    pub requests: u64,
+    requests: Some(("requests_total", "Requests answered")),
     /// Requests answered with an error.
-    pub requests_failed: u64,
+    requests_failed: Some(("requests_failed_total", "Requests answered with an error")),
     /// Client bytes of reads that were answered with success.
-    pub read_bytes: u64,
+    read_bytes: Some(("read_bytes_total", "Client bytes read")),
     /// Client bytes of writes that were answered with success, logged or in place.
-    pub written_bytes: u64,
+    written_bytes: Some(("written_bytes_total", "Client bytes written")),
     /// Those of them that went through a log.
-    pub logged_bytes: u64,
+    logged_bytes: Some(("logged_bytes_total", "Client bytes that went through a log")),
     /// Those of them that went in place.
-    pub in_place_bytes: u64,
+    in_place_bytes: Some(("in_place_bytes_total", "Client bytes written in place")),
     /// Records written.
-    pub records: u64,
+    records: Some(("records_total", "Records written")),
     /// Bytes of records, headers and padding included.
-    pub record_bytes: u64,
+    record_bytes: Some(("record_bytes_total", "Bytes of records")),
     /// Records that had to go to a farther log because the near one was not claimed or full.
-    pub records_far: u64,
+    records_far: Some(("records_far_total", "Records in a farther log than the nearest")),
     /// Entries invalidated by in-place writes.
-    pub invalidated_entries: u64,
+    invalidated_entries: Some(("invalidated_entries_total", "Logged pieces that writes in place made old")),
     /// Map snapshots written.
-    pub snapshots: u64,
+    snapshots: Some(("snapshots_total", "Snapshots of the map")),
     /// Bytes of snapshots.
-    pub snapshot_bytes: u64,
+    snapshot_bytes: Some(("snapshot_bytes_total", "Bytes of snapshots")),
     /// Bytes checkpointed home.
-    pub checkpointed_bytes: u64,
+    checkpointed_bytes: Some(("checkpointed_bytes_total", "Bytes copied home")),
     /// Bands of a shingled disk that checkpoints wrote as a whole.
-    pub bands_written: u64,
+    bands_written: Some(("bands_written_total", "Bands of a shingled disk written as a whole")),
     /// Logs moved to a cold place.
-    pub swaps: u64,
+    swaps: Some(("swaps_total", "Logs moved to a cold place")),
     /// Bytes moved by swaps.
-    pub swapped_bytes: u64,
+    swapped_bytes: Some(("swapped_bytes_total", "Bytes moved so")),
     /// Times a small write found no room in any log and went in place.
-    pub spills: u64,
+    spills: Some(("log_full_total", "Small writes that found no room in any log")),
     /// Small writes that went home at once because they waited alone.
-    pub alone_home: u64,
+    alone_home: Some(("alone_home_total", "Small writes that waited alone and went home")),
     /// Times a small write waited for room in memory.
-    pub stage_waits: u64,
+    stage_waits: Some(("stage_waits_total", "Small writes that waited for memory")),
     /// Device flushes.
-    pub device_flushes: u64,
+    device_flushes: Some(("device_flushes_total", "Flushes of the device")),
     /// Chunks read from a log whose checksum did not match at first.
-    pub checksum_retries: u64,
+    checksum_retries: Some(("checksum_retries_total", "Logged chunks that did not match at first look")),
     /// Reads refused because a checksum did not match or the address is poisoned.
-    pub unreadable: u64,
+    unreadable: Some(("unreadable_total", "Reads refused for a wrong checksum")),
     /// Errors of the disk; [`Status::disk_errors`] says of what kind.
-    pub disk_errors: u64,
+    // The metrics tell these by kind.
+    disk_errors: None,
 }
 
 /// The state of an engine at one moment.
@@ -104,4 +141,27 @@ pub struct Status {
     pub recovery_logs: u32,
     /// Counters.
     pub stats: Stats,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_counter_is_found_under_its_name_and_has_a_metric_of_its_own() {
+        let mut stats = Stats::default();
+        let names: Vec<&str> = stats.counters().map(|counter| counter.name).collect();
+        for (value, name) in (1..).zip(&names) {
+            *stats.counter_mut(name).unwrap() = value;
+        }
+        let values: Vec<u64> = stats.counters().map(|counter| counter.value).collect();
+        assert_eq!(values, (1..=names.len() as u64).collect::<Vec<_>>());
+        assert_eq!(stats.counter_mut("unheard_of"), None);
+
+        let mut metrics: Vec<&str> =
+            stats.counters().filter_map(|counter| Some(counter.metric?.0)).collect();
+        metrics.sort_unstable();
+        metrics.dedup();
+        assert_eq!(metrics.len(), names.len() - 1, "all but the errors of the disk");
+    }
 }

@@ -93,7 +93,7 @@ fn answer(mut stream: TcpStream, text: &Mutex<String>) -> std::io::Result<()> {
 /// The report as metrics.
 pub fn render(report: &StatusReport) -> String {
     let mut text = String::new();
-    let (state, counters) = (&report.state, &report.counters);
+    let state = &report.state;
     let serving = u64::from(state.phase == "serving");
     let failed = u64::from(state.failure.is_some());
     for (name, help, value) in [
@@ -110,28 +110,10 @@ pub fn render(report: &StatusReport) -> String {
     ] {
         metric(&mut text, name, "gauge", help, value);
     }
-    for (name, help, value) in [
-        ("requests_total", "Requests answered", counters.requests),
-        ("requests_failed_total", "Requests answered with an error", counters.requests_failed),
-        ("read_bytes_total", "Client bytes read", counters.read_bytes),
-        ("written_bytes_total", "Client bytes written", counters.written_bytes),
-        ("logged_bytes_total", "Client bytes that went through a log", counters.logged_bytes),
-        ("in_place_bytes_total", "Client bytes written in place", counters.in_place_bytes),
-        ("records_total", "Records written", counters.records),
-        ("record_bytes_total", "Bytes of records", counters.record_bytes),
-        ("records_far_total", "Records in a farther log than the nearest", counters.records_far),
-        ("snapshots_total", "Snapshots of the map", counters.snapshots),
-        ("snapshot_bytes_total", "Bytes of snapshots", counters.snapshot_bytes),
-        ("checkpointed_bytes_total", "Bytes copied home", counters.checkpointed_bytes),
-        ("swaps_total", "Logs moved to a cold place", counters.swaps),
-        ("swapped_bytes_total", "Bytes moved so", counters.swapped_bytes),
-        ("log_full_total", "Small writes that found no room in any log", counters.spills),
-        ("alone_home_total", "Small writes that waited alone and went home", counters.alone_home),
-        ("stage_waits_total", "Small writes that waited for memory", counters.stage_waits),
-        ("device_flushes_total", "Flushes of the device", counters.device_flushes),
-        ("unreadable_total", "Reads refused for a wrong checksum", counters.unreadable),
-    ] {
-        metric(&mut text, name, "counter", help, value);
+    for counter in report.counters.0.counters() {
+        if let Some((name, help)) = counter.metric {
+            metric(&mut text, name, "counter", help, counter.value);
+        }
     }
     disk_errors(&mut text, report);
     if let Some(served) = &report.served {
