@@ -5,9 +5,7 @@ use crate::output::{plain, say, say_json};
 use crate::report::VolumeFacts;
 use crate::target::{Access, DiskArgs, Target};
 use crate::units::date_of;
-use nearhead_format::record::{
-    FLAG_ATOMIC, FLAG_RELOCATION, FLAG_SHUTDOWN, NO_POSITION, WriteItem,
-};
+use nearhead_format::record::{FLAG_ATOMIC, FLAG_RELOCATION, NO_POSITION, WriteItem};
 use nearhead_format::snapshot::{BodyItem, FLAG_CLEAN_SHUTDOWN};
 use nearhead_format::{Entry, Place, SECTOR_BYTES, Superblock};
 use nearhead_volume::blanks;
@@ -325,8 +323,7 @@ fn records(
 
 fn record_report(record: &LogRecord) -> RecordReport {
     let header = &record.header;
-    let flags =
-        [(FLAG_RELOCATION, "relocation"), (FLAG_ATOMIC, "atomic"), (FLAG_SHUTDOWN, "shutdown")];
+    let flags = [(FLAG_RELOCATION, "relocation"), (FLAG_ATOMIC, "atomic")];
     let range = |range: &nearhead_format::record::SectorRange| {
         [range.start_sector * SECTOR_BYTES, u64::from(range.len_sectors) * SECTOR_BYTES]
     };

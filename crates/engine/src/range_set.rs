@@ -111,16 +111,6 @@ impl RangeSet {
         self.ends.iter().map(|(start, end)| *start..*end)
     }
 
-    /// What the set and `within` have in common, ascending.
-    pub fn intersection(&self, within: Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
-        let before =
-            self.ends.range(..=within.start).next_back().map_or(within.start, |(at, _)| *at);
-        self.ends.range(before..within.end.max(before)).filter_map(move |(start, end)| {
-            let common = (*start).max(within.start)..(*end).min(within.end);
-            (!common.is_empty()).then_some(common)
-        })
-    }
-
     /// Takes the first range out.
     pub fn pop_first(&mut self) -> Option<Range<u64>> {
         let (start, end) = self.ends.pop_first()?;
@@ -191,8 +181,6 @@ mod tests {
                 }
                 prop_assert_eq!(set.iter().collect::<Vec<_>>(), runs(model.iter().copied()));
                 prop_assert_eq!(set.total(), model.len() as u64);
-                let common: Vec<_> = set.intersection(range.clone()).collect();
-                prop_assert_eq!(common, runs(model.range(range.clone()).copied()));
                 prop_assert_eq!(set.overlaps(range.clone()), model.range(range.clone()).count() > 0);
                 let all = range.clone().all(|at| model.contains(&at));
                 prop_assert_eq!(set.contains_range(range.clone()), all);

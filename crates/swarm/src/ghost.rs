@@ -22,6 +22,7 @@ use nearhead_engine::{Activities, Activity, Engine, Operation, Request, RequestI
 use nearhead_models::faults::FaultBudget;
 use nearhead_volume::{Service, Volume};
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// Ghosts in a life that nobody steers: at the first so many sets of activities that it meets, spread out.
 const GHOSTS_MAX: u32 = 12;
@@ -192,7 +193,8 @@ impl Life<'_> {
         let (open, number) = (&beside.open, beside.number);
         let needed = volume.engine().needed_space();
         if let Some(range) = needed.iter().find(|range| open.overlaps(range.clone())) {
-            let (open, status) = (open.intersection(range.clone()).next(), volume.status());
+            let meets = |open: &Range<u64>| open.start < range.end && range.start < open.end;
+            let (open, status) = (open.iter().find(meets), volume.status());
             return Err(format!(
                 "device bytes {range:?} are needed, and of them {open:?} may be overwritten now; {status:?}"
             ));

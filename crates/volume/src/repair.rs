@@ -243,8 +243,3 @@ pub fn slots_to_repair(io: &mut SyncIo<'_>, superblock: &Superblock) -> Vec<Stri
     }
     problems
 }
-
-/// Whether neither snapshot can be used.
-pub fn snapshots_are_lost(io: &mut SyncIo<'_>, superblock: &Superblock) -> bool {
-    read_slots(io, superblock).iter().all(|slot| !slot.is_sound())
-}

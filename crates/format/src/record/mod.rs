@@ -50,10 +50,11 @@ pub const NO_POSITION: u32 = u32::MAX;
 pub const FLAG_RELOCATION: u16 = 1;
 /// Flag: the record is one atomic write of the client.
 pub const FLAG_ATOMIC: u16 = 2;
-/// Flag: the record is the last one before an orderly stop.
-pub const FLAG_SHUTDOWN: u16 = 4;
-/// Every flag of this version.
-pub const FLAGS_KNOWN: u16 = FLAG_RELOCATION | FLAG_ATOMIC | FLAG_SHUTDOWN;
+/// A flag without a meaning: it was meant for the last record before an orderly stop, which a clean snapshot tells
+/// already. No program ever set it; format 1 lets a record have it.
+const FLAG_RESERVED: u16 = 4;
+/// Every flag that a record of this version may have.
+pub const FLAGS_KNOWN: u16 = FLAG_RELOCATION | FLAG_ATOMIC | FLAG_RESERVED;
 
 const _: () = assert!(
     HEADER_FIXED_BYTES + ITEM_BYTES * (WRITES_MAX + INVALIDATIONS_MAX + CLAIMS_MAX + ECHO_MAX)

@@ -183,15 +183,6 @@ impl Machine {
         matches!(self.phase, Phase::Request | Phase::Payload { .. } | Phase::SkipPayload { .. })
     }
 
-    /// Whether the client owes bytes of a message that it began.
-    pub fn is_mid_message(&self) -> bool {
-        let begun = matches!(
-            self.phase,
-            Phase::Payload { .. } | Phase::SkipPayload { .. } | Phase::SkipOption { .. }
-        );
-        begun || self.waiting_bytes() > 0
-    }
-
     /// Starts over under TLS. False if the client sent bytes in the clear that it meant to be
     /// read as encrypted ones: somebody may have injected them.
     pub fn begin_tls(&mut self) -> bool {
