@@ -9,9 +9,9 @@ use crate::journal::{Mode, journal_in, shares_of};
 use crate::rig::{self, FigureDisk, System};
 use crate::sync_writer::{SyncWriter, SyncWriterOptions};
 use nearhead_disk::Nanos;
+use nearhead_service::Service;
 use nearhead_sim::VirtualTime;
 use nearhead_sim::workload::{Bulk, BulkOptions, Content, Tally, TallySummary, Workload};
-use nearhead_volume::Service;
 use std::ops::Range;
 
 /// Bytes that the sequential client goes over (Manylogs V-A.1: "a span of 2 GB file").

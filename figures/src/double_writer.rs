@@ -6,7 +6,7 @@
 
 use nearhead_basics::Slab;
 use nearhead_disk::{Nanos, Payload};
-use nearhead_engine::{Operation, RequestError};
+use nearhead_service::{Operation, RequestError};
 use nearhead_sim::workload::{Issue, Tally, Workload};
 use std::ops::Range;
 

@@ -21,8 +21,8 @@ use crate::sources;
 use crate::sweep::{MB, SIZES};
 use nearhead_basics::Histogram;
 use nearhead_engine::Status;
+use nearhead_service::Service;
 use nearhead_sim::latency::percentile_ms;
-use nearhead_volume::Service;
 use std::rc::Rc;
 
 /// Share of time that the bare disk is busy with a mix, one request at a time.

@@ -19,11 +19,11 @@ use crate::report::{Data, Drawing, Report, Row, Value};
 use crate::rig::{self, CONSTELLATION, Queue, System};
 use nearhead_disk::Nanos;
 use nearhead_format::AckMode;
+use nearhead_service::Service;
 use nearhead_sim::VirtualTime;
 use nearhead_sim::workload::{
     Bulk, BulkOptions, Content, RandomMix, RandomMixOptions, TallySummary, Workload,
 };
-use nearhead_volume::Service;
 
 const DISKS: u32 = 4;
 const SEQUENTIAL_BYTES: u32 = 256 << 10;

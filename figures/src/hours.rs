@@ -13,8 +13,8 @@ use crate::rig::{self, CONSTELLATION, FigureDisk, SATA, Shingled, System};
 use crate::servers::{Server, Window};
 use crate::sources;
 use nearhead_disk::Nanos;
+use nearhead_service::Service;
 use nearhead_sim::trace::TraceRequest;
-use nearhead_volume::Service;
 use std::rc::Rc;
 
 /// The preset (Manylogs VI).

@@ -16,7 +16,7 @@
 //! them through the journal too.
 
 use nearhead_disk::Payload;
-use nearhead_engine::Operation;
+use nearhead_service::Operation;
 use std::ops::Range;
 
 /// Block of the file system and of its journal, in bytes.

@@ -10,10 +10,10 @@ use crate::rig::{self, FigureDisk};
 use crate::servers::{Server, Window};
 use crate::traces::Traces;
 use nearhead_disk::Nanos;
+use nearhead_service::Service;
 use nearhead_sim::VirtualTime;
 use nearhead_sim::replay::{Player, ReplayError, ReplayOptions, Tempo};
 use nearhead_sim::trace::TraceRequest;
-use nearhead_volume::Service;
 
 /// A tenant: whose trace, and which part of it.
 pub(crate) type Tenant = (&'static str, Window);

@@ -1,7 +1,7 @@
 //! A workload slowed down to a rate: what caps a writer that would write more on a faster system.
 
 use nearhead_disk::{Nanos, Payload};
-use nearhead_engine::RequestError;
+use nearhead_service::RequestError;
 use nearhead_sim::workload::{Issue, Workload};
 
 /// Issues what `inner` would, at most so many requests a second.

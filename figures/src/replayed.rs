@@ -7,11 +7,12 @@ use crate::error::FigureError;
 use crate::rig::{self, FigureDisk, System};
 use nearhead_basics::Histogram;
 use nearhead_disk::Nanos;
+use nearhead_service::Service;
 use nearhead_sim::VirtualTime;
 use nearhead_sim::latency::percentile_ms;
 use nearhead_sim::replay::{Player, ReplayError, ReplayOptions, Tempo};
 use nearhead_sim::trace::TraceRequest;
-use nearhead_volume::{Service, Volume};
+use nearhead_volume::Volume;
 
 /// Percentiles over which speed-ups are averaged (Manylogs V-B: "at all percentiles").
 const PERCENTILES: std::ops::RangeInclusive<u32> = 1..=99;

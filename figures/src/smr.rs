@@ -19,9 +19,9 @@ use crate::report::{Data, Drawing, Report, Row};
 use crate::rig::{self, Queue, SHINGLED, Shingled};
 use nearhead_basics::Histogram;
 use nearhead_disk::Disk;
+use nearhead_service::Service;
 use nearhead_sim::VirtualTime;
 use nearhead_sim::latency::{mean_ms, percentile_ms};
-use nearhead_volume::Service;
 use std::rc::Rc;
 
 /// What one system made of one mix.

@@ -7,7 +7,7 @@
 use crate::journal::{BLOCK_BYTES, JournalTail, Mode, transaction};
 use nearhead_basics::{Random, Slab};
 use nearhead_disk::{Nanos, Payload};
-use nearhead_engine::{Operation, RequestError};
+use nearhead_service::{Operation, RequestError};
 use nearhead_sim::workload::{Issue, Tally, Workload};
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;

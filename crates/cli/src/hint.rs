@@ -5,7 +5,7 @@ use crate::offline;
 use crate::output::say;
 use crate::target::{Access, DiskArgs};
 use crate::units::ByteSize;
-use nearhead_engine::{Hint, Operation};
+use nearhead_service::{Hint, Operation};
 use std::path::PathBuf;
 
 /// What `nearhead hint` is told.

@@ -5,10 +5,11 @@
 
 use crate::target::{Access, DiskArgs, Target, refuse_if_misnamed};
 use nearhead_disk::{Disk, Nanos};
-use nearhead_engine::{Config, Operation, Request, RequestId};
+use nearhead_engine::Config;
 use nearhead_format::Superblock;
+use nearhead_service::{Operation, Request, RequestId, Service};
+use nearhead_volume::Volume;
 use nearhead_volume::open::refuse_if_newer;
-use nearhead_volume::{Service, Volume};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -153,7 +154,7 @@ impl Offline {
         let left = left.min(Nanos::from_millis(100));
         let timeout = Timespec { tv_sec: 0, tv_nsec: left.0 as i64 };
         let mut fds: Vec<PollFd<'_>> = Vec::new();
-        if let Some(fd) = self.volume.wake_fd() {
+        if let Some(fd) = self.volume.wake().fd {
             fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN));
         }
         match poll(&mut fds, Some(&timeout)) {

@@ -4,8 +4,8 @@
 //! `cargo run --release -p nearhead-engine --example lock_speed`.
 
 use nearhead_basics::SplitMix;
+use nearhead_disk::RangeSet;
 use nearhead_engine::range_lock::RangeLocks;
-use nearhead_engine::range_set::RangeSet;
 use rustix::time::{ClockId, clock_gettime};
 
 const ROUNDS: u64 = 5_000_000;

@@ -5,7 +5,7 @@
 //! it. What excludes each other by design is said here too, so that a report names only what could be seen.
 
 use crate::engine::{Engine, Phase};
-use crate::range_set::RangeSet;
+use nearhead_disk::RangeSet;
 use nearhead_disk::SECTOR_BYTES;
 use nearhead_format::Place;
 use nearhead_format::record::FLAG_RELOCATION;

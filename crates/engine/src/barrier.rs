@@ -6,9 +6,9 @@
 //! ever acknowledged on the strength of a second try (law 7).
 
 use crate::engine::Engine;
-use crate::request::RequestId;
 use nearhead_disk::{DiskError, Payload};
 use nearhead_planted::{Mistake, is_made};
+use nearhead_service::RequestId;
 
 /// Somebody who waits for durability.
 #[derive(Clone, Copy, Debug)]

@@ -26,17 +26,18 @@ use crate::invalidation::Invalidations;
 use crate::map::Map;
 use crate::placement::Placement;
 use crate::range_lock::RangeLocks;
-use crate::range_set::RangeSet;
 use crate::read::ReadState;
 use crate::recovery::{Rebuilt, RecoveredState, Recovery};
-use crate::request::{ErrorKind, Operation, Reply, Request, RequestError, RequestId};
+
 use crate::snapshot::Snapshotter;
 use crate::spill::Spill;
 use crate::stage::{Stage, Taken};
 use crate::state::Core;
 use crate::stats::{Stats, Status};
 use nearhead_basics::Slab;
+use nearhead_disk::RangeSet;
 use nearhead_disk::{Class, Command, Completion, DiskError, Nanos, Payload, Submission};
+use nearhead_service::{ErrorKind, Operation, Reply, Request, RequestError, RequestId};
 use std::collections::VecDeque;
 
 /// A request that is not answered yet.

@@ -4,8 +4,8 @@
 //! zero, so that nothing deeper checks them again.
 
 use crate::engine::Engine;
-use crate::request::{ErrorKind, Operation, RequestError};
 use nearhead_disk::Payload;
+use nearhead_service::{ErrorKind, Operation, RequestError};
 
 /// Largest read or write, in bytes.
 pub const REQUEST_BYTES_MAX: u64 = 32 << 20;

@@ -16,10 +16,10 @@ use crate::dispatch::Purpose;
 use crate::engine::{Active, Body, Engine};
 use crate::read::BULK_BYTES_ABOVE;
 use crate::refusals::told;
-use crate::request::{RequestError, RequestId};
 use crate::sectors::SECTOR;
 use nearhead_disk::{Class, Command, DiskError, Payload};
 use nearhead_planted::{Mistake, is_made};
+use nearhead_service::{RequestError, RequestId};
 use std::ops::Range;
 
 /// What an in-place write does.

@@ -36,11 +36,9 @@ pub mod logs;
 pub mod map;
 pub mod placement;
 pub mod range_lock;
-pub mod range_set;
 mod read;
 mod recovery;
 mod refusals;
-pub mod request;
 mod sectors;
 mod small_write;
 mod snapshot;
@@ -59,7 +57,6 @@ pub use engine::Engine;
 pub use gate::{ATOMIC_EXTENTS_MAX, REQUEST_BYTES_MAX};
 pub use logs::{LogCounts, Occupancy};
 pub use recovery::{Doubt, Rebuilt};
-pub use request::{ErrorKind, Hint, Operation, Reply, Request, RequestError, RequestId};
 pub use stats::{Counter, Stats, Status};
 
 /// Largest payload of one record, in bytes. A burst of writes is emptied one record at a time, so larger is

@@ -10,11 +10,11 @@ use crate::chunks::{LoggedCopy, Unsound};
 use crate::dispatch::Purpose;
 use crate::engine::{Active, Body, Engine};
 use crate::map::Segment;
-use crate::request::{ErrorKind, RequestError, RequestId};
 use crate::sectors::{BLOCK_SECTORS, SECTOR};
 use nearhead_disk::{Class, Command, DiskError, Payload};
 use nearhead_format::{Entry, Place};
 use nearhead_planted::{Mistake, is_made};
+use nearhead_service::{ErrorKind, RequestError, RequestId};
 use std::ptr;
 
 /// Requests above this many bytes are bulk.

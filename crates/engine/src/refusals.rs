@@ -6,10 +6,10 @@
 //! lets go of it, and says so where somebody relied on it.
 
 use crate::engine::{Active, Body, Engine, Phase};
-use crate::request::{ErrorKind, RequestError};
 use crate::sectors::BLOCK_SECTORS;
 use crate::stage::StagedBlock;
 use nearhead_disk::{DiskError, DiskErrorKind, Nanos};
+use nearhead_service::{ErrorKind, RequestError};
 use std::collections::VecDeque;
 use std::ops::Range;
 

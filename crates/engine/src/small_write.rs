@@ -8,11 +8,11 @@
 use crate::commit::DurableWaiter;
 use crate::engine::{Active, Body, Engine};
 use crate::in_place::{Action, SmallWrite};
-use crate::request::{ErrorKind, Hint, RequestId};
 use crate::sectors::{BLOCK_SECTORS, SECTOR, blocks_of};
 use crate::stage::{Group, Piece};
 use nearhead_disk::Payload;
 use nearhead_planted::{Mistake, is_made};
+use nearhead_service::{ErrorKind, Hint, RequestId};
 use std::ops::Range;
 
 /// A write-zeroes up to this many bytes is logged (it costs one item of a record, no payload).
@@ -243,7 +243,7 @@ impl Engine {
         let (start, sectors) = (offset / SECTOR as u64, len / SECTOR as u64);
         let end = start + sectors;
         let sectors_max = (self.setup.config.stage_bytes_max / 2 / SECTOR) as u64;
-        let mut set = crate::range_set::RangeSet::new();
+        let mut set = nearhead_disk::RangeSet::new();
         for entry in self.core.map.iter_from(start) {
             if entry.home_sector >= end || set.total() >= sectors_max {
                 break;

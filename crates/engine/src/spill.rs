@@ -11,12 +11,12 @@
 use crate::dispatch::Purpose;
 use crate::engine::Engine;
 use crate::refusals::told;
-use crate::request::{ErrorKind, RequestError};
 use crate::sectors::{BLOCK_SECTORS, SECTOR};
 use crate::stage::{Front, StagedBlock, Taken};
 use nearhead_disk::{Class, Command, DiskError, DiskErrorKind, Payload};
 use nearhead_format::record::WRITES_MAX;
 use nearhead_planted::{Mistake, is_made};
+use nearhead_service::{ErrorKind, RequestError};
 use std::ops::Range;
 
 /// Most bytes spilled at once.

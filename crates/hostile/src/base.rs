@@ -5,11 +5,11 @@
 
 use crate::image::{IMAGE_BYTES, ImageDisk, bytes_at};
 use nearhead_disk::{BufferMut, Nanos, Payload};
-use nearhead_engine::{Hint, Operation, Request, RequestError, RequestId};
 use nearhead_format::record::RecordHeader;
 use nearhead_format::{AckMode, Label, SECTOR_BYTES, Superblock};
 use nearhead_models::MemoryStore;
-use nearhead_volume::{CreateOptions, NamedPreset, OpenError, Service, SyncIo, Volume, create};
+use nearhead_service::{Hint, Operation, Request, RequestError, RequestId, Service};
+use nearhead_volume::{CreateOptions, NamedPreset, OpenError, SyncIo, Volume, create};
 
 /// Steps of a volume before it counts as one that does not come to rest.
 const STEPS_MAX: u32 = 50_000;

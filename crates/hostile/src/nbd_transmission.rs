@@ -8,7 +8,6 @@
 use crate::input::Input;
 use crate::nbd_handshake::{client_flags, context_data, info_data};
 use nearhead_disk::{BufferMut, Payload};
-use nearhead_engine::{ErrorKind, RequestError};
 use nearhead_nbd::TlsMode;
 use nearhead_nbd::protocol::constants::{
     EXTENDED_REPLY_MAGIC, EXTENDED_REQUEST_MAGIC, OPTION_MAGIC, REQUEST_MAGIC, SIMPLE_REPLY_MAGIC,
@@ -17,7 +16,7 @@ use nearhead_nbd::protocol::constants::{
 use nearhead_nbd::protocol::{
     ClientCommand, ClientRequest, Event, Export, Intake, Machine, ReadAsked, STAGING_BYTES,
 };
-use nearhead_volume::{Extent, ServiceInfo};
+use nearhead_service::{ErrorKind, Extent, RequestError, ServiceInfo};
 use std::rc::Rc;
 
 /// Bytes of the export.

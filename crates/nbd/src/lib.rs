@@ -2,7 +2,7 @@
 //!
 //! [`protocol`] turns bytes into requests and replies into bytes; it never touches a socket.
 //! [`server`] owns the sockets, the limits and the one event loop that drives a
-//! [`Service`](nearhead_volume::Service) with the requests of all clients. A client can be slow,
+//! [`Service`](nearhead_service::Service) with the requests of all clients. A client can be slow,
 //! hostile or gone; it can never make the server panic, hold unbounded memory, or lose the reply
 //! of another. [`client`] is the other side: somebody's export as a disk.
 

@@ -6,8 +6,7 @@ use fuser::{
     KernelConfig, LockOwner, OpenFlags, ReplyAttr, ReplyData, ReplyDirectory, ReplyEmpty,
     ReplyEntry, ReplyOpen, ReplyWrite, Request, TimeOrNow, WriteFlags,
 };
-use nearhead_engine::Operation;
-use nearhead_volume::{Service, ServiceInfo};
+use nearhead_service::{Operation, Service, ServiceInfo};
 use std::ffi::OsStr;
 use std::io;
 use std::sync::Arc;

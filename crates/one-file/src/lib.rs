@@ -27,7 +27,7 @@ use file::OneFile;
 use front::Front;
 use fuser::{Config, MountOption, Session, SessionACL};
 use nearhead_disk::Nanos;
-use nearhead_volume::Service;
+use nearhead_service::Service;
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 use std::io;
@@ -72,7 +72,7 @@ impl Mounted {
                 "cannot mount a file system at {place}: {error}; expected an empty folder and /dev/fuse"
             )
         };
-        if service.wake_fd().is_some() {
+        if service.wake().fd.is_some() {
             return Err("a service on a real disk cannot be served as a file (use NBD)".to_owned());
         }
         let info = service.info();

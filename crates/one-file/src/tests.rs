@@ -3,8 +3,9 @@
 
 use crate::{Mounted, NAME, Options, unmount};
 use nearhead_disk::{Buffer, BufferMut, Nanos, Payload};
-use nearhead_engine::{ErrorKind, Operation, Reply, Request, RequestError};
-use nearhead_volume::{Service, ServiceInfo};
+use nearhead_service::{
+    ErrorKind, Extent, Operation, Reply, Request, RequestError, Service, ServiceInfo, Wake,
+};
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -88,8 +89,16 @@ impl Service for Recorder {
         self.ready.pop_front()
     }
 
-    fn wake_at(&self) -> Option<Nanos> {
-        self.due.front().map(|(at, _)| *at)
+    fn wake(&self) -> Wake<'_> {
+        Wake::precisely(self.due.front().map(|(at, _)| *at))
+    }
+
+    fn block_status(&self, _offset: u64, len: u64, _runs_max: usize) -> Vec<Extent> {
+        vec![Extent::data(len)]
+    }
+
+    fn losses(&self) -> u64 {
+        0
     }
 
     fn begin_shutdown(&mut self, _: Nanos) {

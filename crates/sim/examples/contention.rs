@@ -5,10 +5,11 @@
 
 use nearhead_disk::Nanos;
 use nearhead_models::ModelSpec;
+use nearhead_service::Service;
 use nearhead_sim::VirtualTime;
 use nearhead_sim::contention::{ContentionOptions, ContentionResults, run};
 use nearhead_sim::workload::{BulkOptions, Content, DurableBy, DurablePointsOptions};
-use nearhead_volume::{BareDisk, Service};
+use nearhead_volume::BareDisk;
 use std::error::Error;
 use std::time::Instant;
 

@@ -5,11 +5,12 @@
 
 use nearhead_basics::Random;
 use nearhead_disk::Nanos;
+use nearhead_service::Service;
 use nearhead_sim::VirtualTime;
 use nearhead_sim::fixed_latency::FixedLatency;
 use nearhead_sim::replay::{Player, ReplayOptions, Tempo, replay};
 use nearhead_sim::trace::{Format, Input, TraceError, TraceOptions, TraceReader, TraceRequest};
-use nearhead_volume::Service;
+
 use std::error::Error;
 use std::fmt::Write as _;
 use std::io::Cursor;

@@ -11,7 +11,7 @@ use crate::workload::{
     Bulk, BulkOptions, DurablePoints, DurablePointsOptions, PointsSummary, TallySummary, Workload,
 };
 use nearhead_disk::Nanos;
-use nearhead_volume::Service;
+use nearhead_service::Service;
 use serde::{Deserialize, Serialize};
 
 /// Longest time, after the measurement, for what is outstanding to be replied to.

@@ -5,8 +5,10 @@
 //! phantoms) and forgets nothing: every request gets its reply, in order.
 
 use nearhead_disk::{Nanos, Payload};
-use nearhead_engine::{ErrorKind, Operation, Reply, Request, RequestError, RequestId};
-use nearhead_volume::{Service, ServiceInfo};
+use nearhead_service::{
+    ErrorKind, Extent, Operation, Reply, Request, RequestError, RequestId, Service, ServiceInfo,
+    Wake,
+};
 use std::collections::VecDeque;
 
 /// Serves every request in the same time.
@@ -106,8 +108,16 @@ impl Service for FixedLatency {
         self.replies.pop_front()
     }
 
-    fn wake_at(&self) -> Option<Nanos> {
-        self.running.front().map(|running| running.done_at)
+    fn wake(&self) -> Wake<'_> {
+        Wake::precisely(self.running.front().map(|running| running.done_at))
+    }
+
+    fn block_status(&self, _offset: u64, len: u64, _runs_max: usize) -> Vec<Extent> {
+        vec![Extent::data(len)]
+    }
+
+    fn losses(&self) -> u64 {
+        0
     }
 
     fn begin_shutdown(&mut self, _now: Nanos) {

@@ -1,7 +1,7 @@
 //! Driving a service without a clock of its own: traces, workloads, virtual time, results.
 //!
 //! Everything here meets a volume, or a bare disk, through the one interface that network fronts
-//! use too ([`nearhead_volume::Service`]), so what is measured here is what is served there. The
+//! use too ([`nearhead_service::Service`]), so what is measured here is what is served there. The
 //! crate keeps three things true:
 //!
 //! - time is virtual: it jumps from event to event, and no result depends on the machine;

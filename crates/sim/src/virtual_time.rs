@@ -9,8 +9,7 @@
 
 use crate::workload::{Issue, Workload};
 use nearhead_disk::Nanos;
-use nearhead_engine::{Reply, Request, RequestId};
-use nearhead_volume::Service;
+use nearhead_service::{Reply, Request, RequestId, Service};
 use std::fmt;
 
 /// The bits of a request id below the workload's index.
@@ -272,7 +271,7 @@ mod tests {
     use super::*;
     use crate::fixed_latency::FixedLatency;
     use crate::workload::{Content, RandomMix, RandomMixOptions};
-    use nearhead_volume::ServiceInfo;
+    use nearhead_service::{Extent, ServiceInfo, Wake};
 
     fn mix(seed: u64, requests_max: u64) -> RandomMix {
         RandomMix::new(RandomMixOptions {
@@ -361,8 +360,14 @@ mod tests {
         fn poll_reply(&mut self) -> Option<Reply> {
             Some(Reply { id: self.replies.pop()?, result: Ok(Vec::new()) })
         }
-        fn wake_at(&self) -> Option<Nanos> {
-            self.wake_at
+        fn wake(&self) -> Wake<'_> {
+            Wake::precisely(self.wake_at)
+        }
+        fn block_status(&self, _: u64, len: u64, _: usize) -> Vec<Extent> {
+            vec![Extent::data(len)]
+        }
+        fn losses(&self) -> u64 {
+            0
         }
         fn begin_shutdown(&mut self, _: Nanos) {}
         fn is_shut_down(&self) -> bool {

@@ -4,12 +4,13 @@
 
 use nearhead_disk::Nanos;
 use nearhead_models::{HddModel, ModelSpec};
+use nearhead_service::Service;
 use nearhead_sim::VirtualTime;
 use nearhead_sim::contention::{ContentionOptions, ContentionResults, run};
 use nearhead_sim::replay::{ReplayOptions, ReplayResults, replay};
 use nearhead_sim::trace::{TraceOptions, TraceReader};
 use nearhead_sim::workload::{BulkOptions, DurablePointsOptions};
-use nearhead_volume::{BareDisk, Service};
+use nearhead_volume::BareDisk;
 use std::path::PathBuf;
 
 fn bare(disk: &str) -> BareDisk<HddModel> {

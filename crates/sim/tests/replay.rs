@@ -4,11 +4,11 @@
 #![expect(clippy::float_cmp, reason = "whole milliseconds are exact, and must come out so")]
 
 use nearhead_disk::Nanos;
+use nearhead_service::Service;
 use nearhead_sim::VirtualTime;
 use nearhead_sim::fixed_latency::FixedLatency;
 use nearhead_sim::replay::{ReplayError, ReplayOptions, ReplayResults, Tempo, replay};
 use nearhead_sim::trace::{Input, TraceError, TraceOptions, TraceReader};
-use nearhead_volume::Service;
 use std::fmt::Write as _;
 use std::io::Cursor;
 use std::path::PathBuf;

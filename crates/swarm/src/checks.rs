@@ -6,9 +6,8 @@ use crate::restart::Stop;
 use crate::scenario::Arrangement;
 use crate::steps::{Place, WINDOW_SECTORS, WINDOWS};
 use nearhead_disk::Nanos;
-use nearhead_engine::{Operation, Request, RequestError, RequestId};
 use nearhead_format::BLOCK_SECTORS;
-use nearhead_volume::Service;
+use nearhead_service::{Operation, Request, RequestError, RequestId, Service};
 use std::collections::BTreeMap;
 
 /// Virtual time in which a volume without faults answers a few requests and empties its logs.

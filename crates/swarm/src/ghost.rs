@@ -16,11 +16,12 @@ use crate::rig::Rig;
 use crate::scenario::Scenario;
 use crate::steps::{WINDOW_SECTORS, WINDOWS};
 use nearhead_basics::SplitMix;
+use nearhead_disk::RangeSet;
 use nearhead_disk::{Disk, Nanos};
-use nearhead_engine::range_set::RangeSet;
-use nearhead_engine::{Activities, Activity, Engine, Operation, Request, RequestId};
+use nearhead_engine::{Activities, Activity, Engine};
 use nearhead_models::faults::FaultBudget;
-use nearhead_volume::{Service, Volume};
+use nearhead_service::{Operation, Request, RequestId, Service};
+use nearhead_volume::Volume;
 use std::collections::BTreeMap;
 use std::ops::Range;
 

@@ -3,7 +3,7 @@
 //! A hint is promised to survive an orderly stop. A cut may take it back to what it was when the newest committed
 //! snapshot began, not further.
 
-use nearhead_engine::range_set::RangeSet;
+use nearhead_disk::RangeSet;
 use std::ops::Range;
 
 /// Hints sent, by when they were replaced.

@@ -4,7 +4,8 @@ use crate::content::SECTOR;
 use crate::life::{Life, Waiting};
 use nearhead_basics::SplitMix;
 use nearhead_disk::Payload;
-use nearhead_engine::{ATOMIC_EXTENTS_MAX, Hint, Operation, REQUEST_BYTES_MAX};
+use nearhead_engine::{ATOMIC_EXTENTS_MAX, REQUEST_BYTES_MAX};
+use nearhead_service::{Hint, Operation};
 
 impl Life<'_> {
     pub(crate) fn hostile(&mut self, salt: u64) -> Result<(), String> {

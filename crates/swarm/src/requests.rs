@@ -4,9 +4,10 @@ use crate::content::{SECTOR, payload, versions};
 use crate::life::{Life, Waiting};
 use crate::oracle::Write;
 use crate::steps::Place;
-use nearhead_engine::{ErrorKind, Hint, Operation, Reply, Request, RequestError, RequestId};
 use nearhead_format::AckMode;
-use nearhead_volume::Service;
+use nearhead_service::{
+    ErrorKind, Hint, Operation, Reply, Request, RequestError, RequestId, Service,
+};
 
 impl Life<'_> {
     pub(crate) fn send(&mut self, operation: Operation, waiting: Waiting) -> Result<u64, String> {

@@ -5,10 +5,10 @@
 
 use crate::life::{Life, Waiting};
 use crate::steps::Place;
-use nearhead_engine::Operation;
 use nearhead_format::AckMode;
 use nearhead_models::faults::{FaultKind, NthFault};
-use nearhead_volume::{Service, SyncIo, Volume, grow};
+use nearhead_service::{Operation, Service};
+use nearhead_volume::{SyncIo, Volume, grow};
 
 /// Events of a recovery before it is cut, at most.
 const EVENTS_BEFORE_CUT_MAX: u64 = 24;

@@ -3,10 +3,10 @@
 
 use nearhead_basics::SplitMix;
 use nearhead_disk::{Nanos, Payload};
-use nearhead_engine::{Operation, Request, RequestId};
 use nearhead_format::AckMode;
 use nearhead_models::{Dataless, InstantDisk, plain_properties};
-use nearhead_volume::{CreateOptions, NamedPreset, Service, Volume, create};
+use nearhead_service::{Operation, Request, RequestId, Service};
+use nearhead_volume::{CreateOptions, NamedPreset, Volume, create};
 use std::time::Instant;
 
 const REQUESTS: u64 = 4_000_000;

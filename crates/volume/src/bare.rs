@@ -21,11 +21,9 @@ use nearhead_basics::Slab;
 use nearhead_disk::{
     Class, Command, CommandId, Disk, DiskError, Nanos, Payload, Submission, Ticket,
 };
-use nearhead_engine::{
-    DiskErrorReport, DiskEvent, DiskWatch, DiskWork, ErrorKind, Operation, Reply, RequestError,
-    RequestId,
-};
+use nearhead_engine::{DiskErrorReport, DiskEvent, DiskWatch, DiskWork};
 use nearhead_planted::{Mistake, is_made};
+use nearhead_service::{ErrorKind, Operation, Reply, RequestError, RequestId};
 use std::collections::VecDeque;
 
 /// Most requests that wait for a place in the disk's queue.
@@ -35,7 +33,7 @@ pub const WAITING_REQUESTS_MAX: usize = 16 * 1024;
 /// assume ("Block size constraints": 2^25).
 const REQUEST_BYTES_MAX: u32 = 32 << 20;
 
-/// A disk as a [`Service`].
+/// A disk as a [`Service`](nearhead_service::Service).
 pub struct BareDisk<D> {
     disk: D,
     read_only: bool,

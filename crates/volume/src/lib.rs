@@ -23,7 +23,6 @@ pub mod presets;
 pub mod probe;
 mod reopening;
 pub mod repair;
-pub mod service;
 pub mod sync_io;
 mod volume;
 
@@ -36,6 +35,5 @@ pub use open::{OpenError, find_superblock};
 pub use presets::{NamedPreset, PRESETS, UnknownPreset, default_config};
 pub use probe::{Contents, Finding, probe};
 pub use reopening::ReopeningVolume;
-pub use service::{Extent, Service, ServiceInfo};
 pub use sync_io::{SyncIo, tell_of_waits};
 pub use volume::{Clock, Volume};

@@ -14,13 +14,14 @@
 
 use crate::losses::{LossEvent, LossReport};
 use crate::open::OpenError;
-use crate::service::{Extent, Service, ServiceInfo};
 use crate::volume::{Clock, Volume};
 use nearhead_disk::{Disk, Nanos};
-use nearhead_engine::{Config, DiskEvent, ErrorKind, Reply, Request, RequestError, RequestId};
+use nearhead_engine::{Config, DiskEvent};
 use nearhead_format::Superblock;
+use nearhead_service::{
+    ErrorKind, Extent, Reply, Request, RequestError, RequestId, Service, ServiceInfo, Wake,
+};
 use std::collections::{BTreeSet, VecDeque};
-use std::os::fd::BorrowedFd;
 use std::time::Instant;
 
 /// So often within [`LOSSES_SPAN`] the volume is opened again. Each of its files leaves its cache once, so more is a disk
@@ -278,23 +279,15 @@ impl<D: Disk> Service for ReopeningVolume<D> {
         self.replies.pop_front()
     }
 
-    fn wake_at(&self) -> Option<Nanos> {
-        self.volume.wake_at()
-    }
-
-    fn wake_is_precise(&self) -> bool {
-        self.volume.wake_is_precise()
-    }
-
-    fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.volume.wake_fd()
+    fn wake(&self) -> Wake<'_> {
+        self.volume.wake()
     }
 
     fn block_status(&self, offset: u64, len: u64, runs_max: usize) -> Vec<Extent> {
         if self.state == State::Serving {
             return self.volume.block_status(offset, len, runs_max);
         }
-        vec![Extent { len, hole: false, zero: false }]
+        vec![Extent::data(len)]
     }
 
     fn losses(&self) -> u64 {

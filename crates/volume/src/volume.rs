@@ -6,15 +6,12 @@
 use crate::blanks::{self, Loaded};
 use crate::map_device::{self, MapPlace};
 use crate::open::{Found, OpenError, find_superblock};
-use crate::service::{Extent, Service, ServiceInfo};
 use crate::sync_io::{self, SyncIo};
 use nearhead_disk::{Disk, Nanos, Zones};
-use nearhead_engine::{
-    BlanksFound, Config, DiskEvent, Engine, REQUEST_BYTES_MAX, Reply, Request, Setup, Status,
-};
+use nearhead_engine::{BlanksFound, Config, DiskEvent, Engine, REQUEST_BYTES_MAX, Setup, Status};
 use nearhead_format::{Layout, Superblock};
+use nearhead_service::{Extent, Reply, Request, Service, ServiceInfo, Wake};
 use std::ops::Range;
-use std::os::fd::BorrowedFd;
 use std::time::Instant;
 
 /// The bands of the client's address space, if its data is apart from the logs in the bands of a
@@ -335,18 +332,11 @@ impl<D: Disk> Service for Volume<D> {
         self.engine.poll_reply()
     }
 
-    fn wake_at(&self) -> Option<Nanos> {
-        [self.disk.wake_at(), self.engine.next_wake()].into_iter().flatten().min()
-    }
-
     /// What the engine puts off by itself can come a little later.
-    fn wake_is_precise(&self) -> bool {
+    fn wake(&self) -> Wake<'_> {
         let of_disk = self.disk.wake_at();
-        of_disk.is_some() && of_disk == self.wake_at()
-    }
-
-    fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.disk.wake_fd()
+        let at = [of_disk, self.engine.next_wake()].into_iter().flatten().min();
+        Wake { at, is_precise: of_disk.is_some() && of_disk == at, fd: self.disk.wake_fd() }
     }
 
     fn block_status(&self, offset: u64, len: u64, runs_max: usize) -> Vec<Extent> {
@@ -354,6 +344,11 @@ impl<D: Disk> Service for Volume<D> {
         runs.into_iter()
             .map(|run| Extent { len: run.len, hole: run.zero, zero: run.zero })
             .collect()
+    }
+
+    /// What its disk loses, it fails of.
+    fn losses(&self) -> u64 {
+        0
     }
 
     fn begin_shutdown(&mut self, now: Nanos) {

@@ -8,9 +8,10 @@ mod support;
 
 use nearhead_basics::SplitMix;
 use nearhead_disk::Nanos;
-use nearhead_engine::{Config, Operation, Status};
+use nearhead_engine::{Config, Status};
 use nearhead_models::CrashDisk;
-use nearhead_volume::{Service, SyncIo, create};
+use nearhead_service::{Operation, Service};
+use nearhead_volume::{SyncIo, create};
 use support::Run;
 
 /// Logged by each test, in blocks that are no neighbours.

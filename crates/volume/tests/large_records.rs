@@ -6,10 +6,11 @@
 use nearhead_arrays::model_from_text;
 use nearhead_basics::SplitMix;
 use nearhead_disk::{BufferMut, Nanos, Payload};
-use nearhead_engine::{Operation, RECORD_BYTES_MAX, Request, RequestId};
+use nearhead_engine::RECORD_BYTES_MAX;
 use nearhead_format::AckMode;
 use nearhead_models::Model;
-use nearhead_volume::{CreateOptions, NamedPreset, Service, SyncIo, Volume, create};
+use nearhead_service::{Operation, Request, RequestId, Service};
+use nearhead_volume::{CreateOptions, NamedPreset, SyncIo, Volume, create};
 
 const BLOCK: u64 = 4096;
 

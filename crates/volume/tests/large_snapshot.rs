@@ -3,10 +3,10 @@
 #![allow(clippy::unwrap_used)]
 
 use nearhead_disk::{Nanos, Payload};
-use nearhead_engine::{Operation, Request, RequestId};
 use nearhead_format::{AckMode, ENTRY_BYTES};
 use nearhead_models::{InstantDisk, MemoryStore, plain_properties};
-use nearhead_volume::{CreateOptions, NamedPreset, Service, SyncIo, Volume, create};
+use nearhead_service::{Operation, Request, RequestId, Service};
+use nearhead_volume::{CreateOptions, NamedPreset, SyncIo, Volume, create};
 
 const DEVICE_BYTES: u64 = 4 << 30;
 /// Entries of a map whose snapshot is one and a half reads of 1 MiB.

@@ -10,10 +10,10 @@ use nearhead_arrays::model_from_text;
 use nearhead_disk::{Disk, Nanos, Properties};
 use nearhead_format::{AckMode, Label, Superblock};
 use nearhead_models::CrashDisk;
+use nearhead_service::Service;
 use nearhead_volume::lost_superblock::{Fit, Known, SearchError, search, write};
 use nearhead_volume::{
-    CreateOptions, GatheredDisk, JoinedDisk, NamedPreset, Service, SyncIo, create, find_superblock,
-    grow,
+    CreateOptions, GatheredDisk, JoinedDisk, NamedPreset, SyncIo, create, find_superblock, grow,
 };
 use std::path::Path;
 use support::Run;

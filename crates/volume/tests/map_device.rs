@@ -7,9 +7,9 @@ mod support;
 
 use nearhead_basics::SplitMix;
 use nearhead_disk::{Disk, Nanos, Properties};
-use nearhead_engine::Operation;
 use nearhead_format::map_device::JOURNAL_BLOCK_BYTES;
 use nearhead_models::CrashDisk;
+use nearhead_service::Operation;
 use nearhead_volume::{JoinedDisk, SyncIo, Volume, create, grow};
 use support::{Run, Trial};
 

@@ -5,11 +5,11 @@
 
 use nearhead_basics::SplitMix;
 use nearhead_disk::{Completion, Disk, Nanos, Payload, Properties, Submission};
-use nearhead_engine::{Operation, Request, RequestId};
 use nearhead_format::{AckMode, Place};
 use nearhead_models::{HddModel, ModelSpec};
+use nearhead_service::{Operation, Request, RequestId, Service};
 use nearhead_volume::create::describe;
-use nearhead_volume::{CreateOptions, NamedPreset, Service, Volume};
+use nearhead_volume::{CreateOptions, NamedPreset, Volume};
 
 const DISK: &str = "constellation-es3-1tb,content=none,cache=off,depth=32";
 const GB: u64 = 1_000_000_000;

@@ -8,10 +8,10 @@ mod support;
 use nearhead_arrays::model_from_text;
 use nearhead_basics::SplitMix;
 use nearhead_disk::{Class, Command, CommandId, Disk, Nanos, Payload, Submission, Ticket, Zones};
-use nearhead_engine::Operation;
 use nearhead_models::{Model, Report, SmrStats};
+use nearhead_service::{Operation, Service};
 use nearhead_volume::{
-    CreateOptions, GatheredDisk, NamedPreset, OpenError, Service, SyncIo, Volume, create,
+    CreateOptions, GatheredDisk, NamedPreset, OpenError, SyncIo, Volume, create,
 };
 use std::collections::BTreeMap;
 use support::Run;

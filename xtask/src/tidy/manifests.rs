@@ -1,6 +1,6 @@
 //! The layer rule: who may depend on whom.
 //!
-//! `format <- disk <- engine <- volume <- {sim, nbd} <- cli`, `sim <- figures <- cli`; `models` and `uring` are
+//! `format <- disk <- service <- {engine <- volume, sim, nbd} <- cli`, `sim <- figures <- cli`; `models` and `uring` are
 //! interchangeable disks and know only `disk`; whoever mistakes are planted in knows `planted`; `wal` writes files through `uring`, beside the engine. A crate of the workspace that the table does not
 //! name is a finding, so the table stays complete. Dependencies of tests are free: they never
 //! reach a user, and a test of the engine may well drive a disk model.
@@ -24,48 +24,41 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("nearhead-planted", &[]),
     ("nearhead-format", &["nearhead-planted"]),
     ("nearhead-disk", &["nearhead-format"]),
-    ("nearhead-engine", &["nearhead-planted", "nearhead-format", "nearhead-disk"]),
+    ("nearhead-service", &["nearhead-disk"]),
+    (
+        "nearhead-engine",
+        &["nearhead-planted", "nearhead-format", "nearhead-disk", "nearhead-service"],
+    ),
     ("nearhead-example-policies", &["nearhead-engine"]),
     ("nearhead-models", &["nearhead-planted", "nearhead-disk"]),
     ("nearhead-arrays", &["nearhead-planted", "nearhead-disk", "nearhead-models"]),
     ("nearhead-uring", &["nearhead-planted", "nearhead-disk"]),
     (
         "nearhead-volume",
-        &["nearhead-planted", "nearhead-format", "nearhead-disk", "nearhead-engine"],
-    ),
-    (
-        "nearhead-sim",
         &[
+            "nearhead-planted",
             "nearhead-format",
             "nearhead-disk",
+            "nearhead-service",
             "nearhead-engine",
-            "nearhead-models",
-            "nearhead-volume",
         ],
     ),
+    ("nearhead-sim", &["nearhead-disk", "nearhead-service"]),
     (
         "nearhead-swarm",
         &[
             "nearhead-planted",
             "nearhead-format",
             "nearhead-disk",
+            "nearhead-service",
             "nearhead-engine",
             "nearhead-models",
             "nearhead-arrays",
             "nearhead-volume",
         ],
     ),
-    (
-        "nearhead-nbd",
-        &[
-            "nearhead-planted",
-            "nearhead-format",
-            "nearhead-disk",
-            "nearhead-engine",
-            "nearhead-volume",
-        ],
-    ),
-    ("nearhead-one-file", &["nearhead-disk", "nearhead-engine", "nearhead-volume"]),
+    ("nearhead-nbd", &["nearhead-planted", "nearhead-disk", "nearhead-service"]),
+    ("nearhead-one-file", &["nearhead-disk", "nearhead-service"]),
     ("nearhead-settings", &["nearhead-format", "nearhead-disk", "nearhead-engine"]),
     ("nearhead-coordinate", &[]),
     ("nearhead-wal", &["nearhead-format", "nearhead-disk", "nearhead-uring"]),
@@ -76,6 +69,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         &[
             "nearhead-format",
             "nearhead-disk",
+            "nearhead-service",
             "nearhead-engine",
             "nearhead-models",
             "nearhead-arrays",
@@ -91,6 +85,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         &[
             "nearhead-format",
             "nearhead-disk",
+            "nearhead-service",
             "nearhead-engine",
             "nearhead-models",
             "nearhead-arrays",
@@ -104,6 +99,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "nearhead-planted",
             "nearhead-format",
             "nearhead-disk",
+            "nearhead-service",
             "nearhead-engine",
             "nearhead-models",
             "nearhead-arrays",
@@ -329,6 +325,8 @@ pub(super) mod tests {
             ("nearhead-engine", "nearhead-models"),
             ("nearhead-volume", "nearhead-uring"),
             ("nearhead-nbd", "nearhead-sim"),
+            ("nearhead-nbd", "nearhead-engine"),
+            ("nearhead-one-file", "nearhead-volume"),
         ] {
             let packages = [package(name, &[wrong]), package(wrong, &[])];
             assert_eq!(found(&packages).len(), 1, "{name} on {wrong}");

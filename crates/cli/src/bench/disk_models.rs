@@ -16,10 +16,11 @@ use nearhead_disk::Nanos;
 use nearhead_models::fit::{FitOptions, fit};
 use nearhead_models::measured::{Comparison, MeasuredRequest};
 use nearhead_models::{HddOptions, ModelSpec, Profile};
+use nearhead_service::Service;
 use nearhead_sim::VirtualTime;
 use nearhead_sim::replay::{Player, ReplayOptions, Tempo};
 use nearhead_sim::trace::{TraceError, TraceRequest};
-use nearhead_volume::{NamedPreset, Service};
+use nearhead_volume::NamedPreset;
 use std::path::{Path, PathBuf};
 
 /// What a row says about a comparison.

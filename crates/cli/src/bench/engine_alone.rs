@@ -8,9 +8,9 @@ use super::row::{Row, Target, median};
 use crate::demo::dataless::{self, Answers};
 use nearhead_basics::Random;
 use nearhead_disk::{Nanos, Payload};
-use nearhead_engine::{Operation, Request, RequestId};
 use nearhead_models::{Dataless, InstantDisk, plain_properties};
-use nearhead_volume::{NamedPreset, Service, Volume};
+use nearhead_service::{Operation, Request, RequestId, Service};
+use nearhead_volume::{NamedPreset, Volume};
 use std::path::Path;
 
 /// Requests handed over together, as a server with many clients does.

@@ -5,8 +5,7 @@ use super::engine_alone::{Load, volume};
 use super::machine::resident_bytes;
 use super::row::{Row, Target};
 use nearhead_disk::Payload;
-use nearhead_engine::Operation;
-use nearhead_volume::Service;
+use nearhead_service::{Operation, Service};
 use std::path::Path;
 
 /// Large enough that nothing must be checkpointed on the way.

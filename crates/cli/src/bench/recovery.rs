@@ -11,9 +11,10 @@ use super::row::{Row, Target};
 use super::sparse_store::SparseStore;
 use crate::demo::dataless::{Answers, create_options};
 use nearhead_disk::{BufferMut, Nanos, Payload};
-use nearhead_engine::{Cleaning, Config, Operation, Status};
+use nearhead_engine::{Cleaning, Config, Status};
 use nearhead_format::Superblock;
 use nearhead_models::{InstantDisk, plain_properties};
+use nearhead_service::Operation;
 use nearhead_volume::{NamedPreset, SyncIo, Volume, create};
 use std::path::Path;
 

@@ -5,7 +5,7 @@
 
 use super::client::{Ask, Client};
 use nearhead_disk::{Nanos, Payload};
-use nearhead_engine::{ErrorKind, Operation, RequestError};
+use nearhead_service::{ErrorKind, Operation, RequestError};
 use nearhead_sim::workload::Workload;
 use std::io;
 use std::time::{Duration, Instant};

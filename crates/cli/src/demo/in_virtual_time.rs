@@ -5,10 +5,11 @@
 use super::dataless;
 use super::experiment::{self, BulkKind, Span};
 use nearhead_models::{Dataless, HddModel};
+use nearhead_service::Service;
 use nearhead_sim::VirtualTime;
 use nearhead_sim::contention::{self, ContentionResults};
 use nearhead_sim::workload::Content;
-use nearhead_volume::{BareDisk, NamedPreset, Service, Volume};
+use nearhead_volume::{BareDisk, NamedPreset, Volume};
 
 /// The bulk client's bandwidth on the bare disk, in bytes a second.
 pub(crate) fn alone(kind: BulkKind, span: Span) -> Result<f64, String> {

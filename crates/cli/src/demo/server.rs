@@ -4,7 +4,7 @@
 //! the service, because a service is driven from one thread; stopping it is graceful.
 
 use nearhead_nbd::{Clock, Ending, Limits, Server, ShutdownHandle};
-use nearhead_volume::Service;
+use nearhead_service::Service;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::thread::JoinHandle;

@@ -8,7 +8,7 @@ use super::told::Told;
 use crate::output::{note, say};
 use nearhead_disk::{Disk, Nanos};
 use nearhead_one_file::{Mounted, Options, unmount};
-use nearhead_volume::Service;
+use nearhead_service::Service;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::io::Read;
 use std::os::unix::net::UnixStream;

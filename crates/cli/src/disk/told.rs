@@ -3,10 +3,9 @@
 
 use crate::output::note;
 use nearhead_disk::Nanos;
-use nearhead_engine::{Reply, Request};
 use nearhead_models::Model;
-use nearhead_volume::{BareDisk, Extent, Service, ServiceInfo};
-use std::os::fd::BorrowedFd;
+use nearhead_service::{Extent, Reply, Request, Service, ServiceInfo, Wake};
+use nearhead_volume::BareDisk;
 use std::sync::{Arc, OnceLock};
 
 /// The disk.
@@ -78,20 +77,16 @@ impl Service for Told {
         self.bare.poll_reply()
     }
 
-    fn wake_at(&self) -> Option<Nanos> {
-        self.bare.wake_at()
-    }
-
-    fn wake_is_precise(&self) -> bool {
-        self.bare.wake_is_precise()
-    }
-
-    fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.bare.wake_fd()
+    fn wake(&self) -> Wake<'_> {
+        self.bare.wake()
     }
 
     fn block_status(&self, offset: u64, len: u64, runs_max: usize) -> Vec<Extent> {
         self.bare.block_status(offset, len, runs_max)
+    }
+
+    fn losses(&self) -> u64 {
+        self.bare.losses()
     }
 
     fn begin_shutdown(&mut self, now: Nanos) {

@@ -13,12 +13,13 @@ use nearhead_arrays::ArraySpec;
 use nearhead_disk::Disk;
 use nearhead_disk::Nanos;
 use nearhead_models::{Content, Drive, Model, ModelSpec};
+use nearhead_service::Service;
 use nearhead_sim::VirtualTime;
 use nearhead_sim::replay::{ReplayError, ReplayOptions, replay};
 use nearhead_sim::trace::{
     AddressFit, Format, LineProblem, TraceError, TraceOptions, TraceReader, summarize,
 };
-use nearhead_volume::{GatheredDisk, NamedPreset, Service};
+use nearhead_volume::{GatheredDisk, NamedPreset};
 use outcome::Outcome;
 use std::path::PathBuf;
 

@@ -9,9 +9,8 @@ use super::served::Served;
 use crate::control::Answer;
 use crate::health::Losses;
 use crate::report::{Clients, Served as ServedReport, StatusReport};
-use nearhead_engine::{Hint, Operation};
 use nearhead_nbd::Context;
-use nearhead_volume::Service;
+use nearhead_service::{Hint, Operation, Service};
 use std::cell::{Cell, OnceCell};
 
 /// What the commands share with the tick.

@@ -10,11 +10,11 @@ use crate::report::Latencies;
 use crate::units::ByteSize;
 use nearhead_basics::Histogram;
 use nearhead_disk::{Disk, Nanos};
-use nearhead_engine::{Ack, Operation, Reply, Request, RequestId};
+use nearhead_engine::Ack;
+use nearhead_service::{Extent, Operation, Reply, Request, RequestId, Service, ServiceInfo, Wake};
 use nearhead_sim::LatencySummary;
-use nearhead_volume::{Extent, LossReport, ReopeningVolume, Service, ServiceInfo, Volume};
+use nearhead_volume::{LossReport, ReopeningVolume, Volume};
 use std::collections::{HashMap, VecDeque};
-use std::os::fd::BorrowedFd;
 
 /// Names requests of the daemon itself; the server numbers those of clients from 0.
 const OWN_REQUEST: RequestId = RequestId(u64::MAX);
@@ -241,16 +241,8 @@ impl Service for Served {
         self.replies.pop_front()
     }
 
-    fn wake_at(&self) -> Option<Nanos> {
-        self.volume.wake_at()
-    }
-
-    fn wake_is_precise(&self) -> bool {
-        self.volume.wake_is_precise()
-    }
-
-    fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.volume.wake_fd()
+    fn wake(&self) -> Wake<'_> {
+        self.volume.wake()
     }
 
     fn block_status(&self, offset: u64, len: u64, runs_max: usize) -> Vec<Extent> {

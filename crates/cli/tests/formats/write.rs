@@ -8,10 +8,10 @@ use crate::fixture::{Fixture, SECTOR, content};
 use nearhead_arrays::{ArraySpec, Purpose, model_from_text, open as open_array};
 use nearhead_basics::SplitMix;
 use nearhead_disk::{BufferMut, Disk, Nanos, Payload};
-use nearhead_engine::{Hint, Operation, Request, RequestId};
 use nearhead_format::{AckMode, Label};
 use nearhead_models::Model;
-use nearhead_volume::{CreateOptions, JoinedDisk, NamedPreset, Service, SyncIo, Volume, create};
+use nearhead_service::{Hint, Operation, Request, RequestId, Service};
+use nearhead_volume::{CreateOptions, JoinedDisk, NamedPreset, SyncIo, Volume, create};
 use std::collections::BTreeMap;
 use std::path::Path;
 

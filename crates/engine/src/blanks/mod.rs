@@ -17,9 +17,9 @@ mod tests;
 use crate::config::Setup;
 use crate::dispatch::Purpose;
 use crate::engine::{Engine, Phase};
-use crate::request::{ErrorKind, RequestError};
 use nearhead_disk::{BufferMut, Class, Command, DiskError, DiskErrorKind, Nanos, Payload};
 use nearhead_format::blank_map::BLANK_MAP_OFFSET;
+use nearhead_service::{ErrorKind, RequestError};
 use regions::Regions;
 use std::ops::Range;
 

@@ -11,8 +11,8 @@
 
 use super::bits::Bits;
 use super::streams::Streams;
-use crate::range_set::RangeSet;
 use crate::sectors::SECTOR;
+use nearhead_disk::RangeSet;
 use nearhead_format::BlankMapHeader;
 use nearhead_format::blank_map::{
     BLANK_UNIT_BYTES, BLANK_UNIT_WORDS, BLANK_UNITS_OFFSET, UnitBits, encode_unit,

@@ -31,8 +31,8 @@ use super::copying::{SourceRead, content, merge, plan_reads, read_band, whole_ba
 use crate::dispatch::Purpose;
 use crate::engine::Engine;
 use crate::map::Map;
-use crate::range_set::RangeSet;
 use crate::sectors::{BLOCK_SECTORS, SECTOR};
+use nearhead_disk::RangeSet;
 use nearhead_disk::{Class, Command, DiskError, DiskErrorKind, Nanos, Payload};
 use nearhead_format::{Entry, Place};
 use nearhead_planted::{Mistake, is_made};

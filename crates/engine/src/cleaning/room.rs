@@ -7,8 +7,8 @@
 //! room unless a pass that began after he came has tried everything, also the homes that rest.
 
 use crate::engine::{Engine, Phase};
-use crate::request::{ErrorKind, RequestError};
 use nearhead_disk::Nanos;
+use nearhead_service::{ErrorKind, RequestError};
 
 /// The first rest after a pass that could free nothing; each one in a row doubles it.
 const REST_FIRST: Nanos = Nanos::from_secs(1);

@@ -36,12 +36,12 @@ pub(crate) fn echo_of(header: &RecordHeader) -> Vec<SectorRange> {
 const ECHO_RANGES_MAX: usize = 64;
 const _: () = assert!(ECHO_RANGES_MAX <= nearhead_format::record::ECHO_MAX);
 
-use crate::range_set::RangeSet;
-use crate::request::RequestId;
+use nearhead_disk::RangeSet;
 use nearhead_disk::{Nanos, Payload};
 use nearhead_format::Entry;
 use nearhead_format::record::{RecordHeader, SectorRange, WriteItem};
 use nearhead_planted::{Mistake, is_made};
+use nearhead_service::RequestId;
 use std::collections::VecDeque;
 use std::ops::Range;
 use torn::TornRecords;

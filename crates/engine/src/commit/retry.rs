@@ -19,9 +19,9 @@ use crate::journal::MapJournal;
 use crate::logs::{NO_PREVIOUS, Ring};
 use crate::placement::{Need, Spot};
 use crate::refusals::told;
-use crate::request::{ErrorKind, RequestError};
 use nearhead_disk::{Class, DiskError, DiskErrorKind, Nanos};
 use nearhead_planted::{Mistake, is_made};
+use nearhead_service::{ErrorKind, RequestError};
 
 /// Logs tried before the place itself is.
 const LOGS_TRIED_MAX: usize = 8;

@@ -5,13 +5,13 @@ use super::replay::{begin, replay};
 use super::{Next, RecoveredState, Recovery, Refusal, Remains, Snapshot, Step, chain};
 use crate::dispatch::Purpose;
 use crate::engine::{Engine, Phase};
-use crate::request::ErrorKind;
 use crate::snapshot::LoneHeader;
 use crate::state::Core;
 use nearhead_disk::{Class, Command, DiskError, Payload, SECTOR_BYTES};
 use nearhead_format::Place;
 use nearhead_format::snapshot::{FLAG_CLEAN_SHUTDOWN, SnapshotHeader};
 use nearhead_planted::{Mistake, is_made};
+use nearhead_service::ErrorKind;
 use std::collections::BTreeSet;
 
 /// A volume as its disk has it.

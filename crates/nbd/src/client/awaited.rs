@@ -4,8 +4,8 @@
 //! exactly once; anything that does not belong to its command is the end of the connection.
 
 use super::status::Status;
+use nearhead_disk::RangeSet;
 use nearhead_disk::{BufferMut, Payload, Ticket};
-use nearhead_engine::range_set::RangeSet;
 
 /// Most pieces of a read that are not next to each other at any time.
 const PIECES_MAX: usize = 1024;

@@ -7,7 +7,7 @@
 use super::constants::flag;
 use super::request::{ClientCommand, ClientRequest};
 use nearhead_disk::ALIGN_BYTES;
-use nearhead_volume::ServiceInfo;
+use nearhead_service::ServiceInfo;
 use std::fmt;
 
 /// Largest request this server takes, whatever the service offers, in bytes: the size that a

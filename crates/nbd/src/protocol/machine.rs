@@ -24,8 +24,7 @@ use super::reply::{self, Handle, ReadAsked, Replies};
 use super::request::{Agreed, ClientCommand, ClientRequest, Header, Refusal, validate_request};
 use super::wire::Fields;
 use nearhead_disk::{BufferMut, Payload};
-use nearhead_engine::RequestError;
-use nearhead_volume::Extent;
+use nearhead_service::{Extent, RequestError};
 use std::rc::Rc;
 
 /// Longest option that is looked at, in bytes: four strings of the protocol's longest.

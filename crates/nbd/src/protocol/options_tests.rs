@@ -7,7 +7,7 @@ use crate::protocol::testing::{
     option as opt, option_replies, sent,
 };
 use crate::protocol::{Event, Machine};
-use nearhead_volume::ServiceInfo;
+use nearhead_service::ServiceInfo;
 
 /// Sends one option after the client flags; its replies.
 fn ask(machine: &mut Machine, number: u32, data: &[u8]) -> Vec<(u32, u32, Vec<u8>)> {

@@ -13,8 +13,7 @@ use super::export::floor_char_boundary;
 use super::meta::ALLOCATION_ID;
 use super::outbox::Outbox;
 use nearhead_disk::{Payload, total_len};
-use nearhead_engine::ErrorKind;
-use nearhead_volume::Extent;
+use nearhead_service::{ErrorKind, Extent};
 
 /// Longest error message sent, in bytes.
 const WORDS_BYTES_MAX: usize = 512;

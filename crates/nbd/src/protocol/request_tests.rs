@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::protocol::testing::{extended_request, info, request};
-use nearhead_volume::ServiceInfo;
+use nearhead_service::ServiceInfo;
 
 const ALL: Agreed = Agreed { form: Form::Structured, allocation: true };
 const EXTENDED: Agreed = Agreed { form: Form::Extended, allocation: true };

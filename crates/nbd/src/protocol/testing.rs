@@ -4,7 +4,7 @@ use super::constants::{EXTENDED_REQUEST_MAGIC, OPTION_MAGIC, REQUEST_MAGIC};
 use super::reply::Form;
 use super::{Event, Export, Intake, Machine, TlsMode};
 use nearhead_disk::BufferMut;
-use nearhead_volume::ServiceInfo;
+use nearhead_service::ServiceInfo;
 use std::rc::Rc;
 
 pub(crate) fn info() -> ServiceInfo {

@@ -19,9 +19,8 @@
 use super::byte_job::{Job, Piece};
 use nearhead_basics::Slab;
 use nearhead_disk::Nanos;
-use nearhead_engine::{Operation, Reply, Request, RequestId};
 use nearhead_planted::{Mistake, is_made};
-use nearhead_volume::{Extent, Service, ServiceInfo};
+use nearhead_service::{Extent, Operation, Reply, Request, RequestId, Service, ServiceInfo};
 use std::collections::VecDeque;
 use std::ops::Range;
 

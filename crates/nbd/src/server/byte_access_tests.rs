@@ -4,7 +4,7 @@
 use super::*;
 use nearhead_basics::SplitMix;
 use nearhead_disk::{BufferMut, Payload};
-use nearhead_engine::{ErrorKind, RequestError};
+use nearhead_service::{ErrorKind, RequestError, Wake};
 use proptest::prelude::*;
 
 const SECTOR: usize = 512;
@@ -99,8 +99,12 @@ impl Service for Sectors {
         self.replies.pop_front()
     }
 
-    fn wake_at(&self) -> Option<Nanos> {
-        None
+    fn wake(&self) -> Wake<'_> {
+        Wake::precisely(None)
+    }
+
+    fn losses(&self) -> u64 {
+        0
     }
 
     /// Even sectors are data, odd ones holes.

@@ -4,8 +4,8 @@
 //! trim or of zeros. When all of that succeeded, the sectors that are covered in part are written.
 
 use nearhead_disk::{BufferMut, Payload, total_len};
-use nearhead_engine::{Operation, Reply, Request, RequestError, RequestId};
 use nearhead_planted::{Mistake, is_made};
+use nearhead_service::{Operation, Reply, Request, RequestError, RequestId};
 use std::ops::Range;
 
 /// What a piece is for.
@@ -287,7 +287,7 @@ impl Known {
         let found = total_len(found) as u64;
         (found != expected).then(|| {
             let words = format!("the service returned {found} of {expected} bytes");
-            RequestError::new(nearhead_engine::ErrorKind::Io, words)
+            RequestError::new(nearhead_service::ErrorKind::Io, words)
         })
     }
 }

@@ -21,7 +21,7 @@ use super::transport::{Received, Transport};
 use crate::protocol::{Export, Machine, TlsMode};
 use nearhead_basics::Slab;
 use nearhead_disk::{BufferPool, Nanos};
-use nearhead_volume::Service;
+use nearhead_service::Service;
 use rustix::event::epoll::EventFlags;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;

@@ -18,7 +18,7 @@ use super::statistics::Statistics;
 use super::tls::Sessions;
 use crate::protocol::{Export, TlsMode};
 use nearhead_disk::Nanos;
-use nearhead_volume::Service;
+use nearhead_service::{Service, Wake};
 use rustix::event::epoll::EventFlags;
 use rustix::process::{Resource, Rlimit};
 use std::net::SocketAddr;
@@ -209,7 +209,7 @@ impl<S: Service + ?Sized> EventLoop<'_, S> {
             self.poller.add(listener, token, EventFlags::IN).map_err(&failed)?;
         }
         self.server.controls.iter().try_for_each(|control| control.register(&self.poller))?;
-        if let Some(wake) = service.wake_fd() {
+        if let Some(wake) = service.wake().fd {
             self.poller.add(wake, SERVICE_TOKEN, EventFlags::IN).map_err(&failed)?;
         }
         self.poller.add(&self.server.shutdown, SHUTDOWN_TOKEN, EventFlags::IN).map_err(failed)
@@ -224,8 +224,8 @@ impl<S: Service + ?Sized> EventLoop<'_, S> {
         let stop = self.stopping.as_ref().map(|stopping| stopping.until);
         let coarse = [self.next_tick, stall, stop, self.rest_until].into_iter().flatten();
         let coarse = coarse.map(|at| Deadline { at, precise: false });
-        let precise = service.wake_is_precise();
-        let wake = service.wake_at().map(|at| Deadline { at, precise });
+        let Wake { at, is_precise: precise, .. } = service.wake();
+        let wake = at.map(|at| Deadline { at, precise });
         coarse.chain(wake).min_by_key(|deadline| deadline.at)
     }
 

@@ -1,7 +1,7 @@
 //! The NBD server: sockets, limits, and one event loop.
 //!
 //! [`ServerBuilder`] says where to listen and how much to allow; [`Server::run`] serves a
-//! [`Service`](nearhead_volume::Service) on the calling thread until a [`ShutdownHandle`] stops it.
+//! [`Service`](nearhead_service::Service) on the calling thread until a [`ShutdownHandle`] stops it.
 //! One thread, because the engine behind it is one: a request goes from the socket to the engine
 //! and back without ever changing threads.
 

@@ -9,9 +9,8 @@ use super::losses::Mark;
 use super::memory::Gate;
 use crate::protocol::{ClientCommand, ClientRequest, Event, Handle, ReadAsked, tidy_extents};
 use nearhead_disk::{Buffer, Nanos, Payload};
-use nearhead_engine::{ErrorKind, Operation, Reply, Request, RequestError, RequestId};
 use nearhead_planted::{Mistake, is_made};
-use nearhead_volume::Service;
+use nearhead_service::{ErrorKind, Operation, Reply, Request, RequestError, RequestId, Service};
 
 /// Zeros that must stay allocated are written in pieces that end at multiples of this, one after
 /// the other.

@@ -7,7 +7,7 @@ use nearhead_basics::SplitMix;
 use nearhead_models::MemoryStore;
 use nearhead_nbd::protocol::constants::{command, command_flag, errno};
 use nearhead_nbd::{Clock, Context, Server, ShutdownHandle};
-use nearhead_volume::Service;
+use nearhead_service::Service;
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Write};
 use std::ops::Range;

@@ -16,9 +16,10 @@ use doomed::Doomed;
 use life::{AREA_BYTES, live};
 use nearhead_basics::SplitMix;
 use nearhead_disk::{Nanos, Payload, Properties};
-use nearhead_engine::{Ack, Operation, Request, RequestId};
+use nearhead_engine::Ack;
 use nearhead_models::{CrashDisk, MemoryStore, Store};
-use nearhead_volume::{BareDisk, CreateOptions, NamedPreset, Service, SyncIo, Volume, create};
+use nearhead_service::{Operation, Request, RequestId, Service};
+use nearhead_volume::{BareDisk, CreateOptions, NamedPreset, SyncIo, Volume, create};
 use std::path::PathBuf;
 
 const DEVICE_BYTES: u64 = 64 << 20;

@@ -17,7 +17,7 @@ use crate::VirtualTime;
 use crate::trace::{TraceError, TraceOptions, TraceReader};
 use crate::virtual_time::Stuck;
 use nearhead_disk::Nanos;
-use nearhead_volume::{Service, ServiceInfo};
+use nearhead_service::{Service, ServiceInfo};
 use std::fmt;
 use std::time::Instant;
 

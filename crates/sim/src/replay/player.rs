@@ -9,7 +9,7 @@ use crate::trace::{TraceError, TraceRequest};
 use crate::workload::{Content, Issue, Workload};
 use nearhead_basics::{Histogram, Slab};
 use nearhead_disk::{Nanos, Payload};
-use nearhead_engine::{Operation, RequestError};
+use nearhead_service::{Operation, RequestError};
 
 /// When requests are issued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

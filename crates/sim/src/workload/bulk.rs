@@ -6,7 +6,7 @@
 use super::{Content, Issue, Tally, Workload};
 use nearhead_basics::Slab;
 use nearhead_disk::{Nanos, Payload};
-use nearhead_engine::{Operation, RequestError};
+use nearhead_service::{Operation, RequestError};
 use std::ops::Range;
 
 /// What a [`Bulk`] does.

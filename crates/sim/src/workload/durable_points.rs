@@ -12,7 +12,7 @@
 use super::{Content, Issue, Tally, TallySummary, Workload};
 use nearhead_basics::{Random, Slab};
 use nearhead_disk::{Nanos, Payload};
-use nearhead_engine::{Operation, RequestError};
+use nearhead_service::{Operation, RequestError};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -282,7 +282,7 @@ mod tests {
     use super::*;
     use crate::VirtualTime;
     use crate::fixed_latency::FixedLatency;
-    use nearhead_engine::ErrorKind;
+    use nearhead_service::ErrorKind;
 
     fn options(durable_by: DurableBy) -> DurablePointsOptions {
         DurablePointsOptions {

@@ -21,7 +21,7 @@ pub use random_mix::{RandomMix, RandomMixOptions};
 pub use tally::{Tally, TallySummary};
 
 use nearhead_disk::{Nanos, Payload};
-use nearhead_engine::{Operation, RequestError};
+use nearhead_service::{Operation, RequestError};
 
 /// A request that a workload makes.
 #[derive(Debug)]

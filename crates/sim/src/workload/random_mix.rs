@@ -3,7 +3,7 @@
 use super::{Content, Issue, Tally, Workload};
 use nearhead_basics::{Random, Slab};
 use nearhead_disk::{Nanos, Payload};
-use nearhead_engine::{Operation, RequestError};
+use nearhead_service::{Operation, RequestError};
 use std::ops::Range;
 
 /// What a [`RandomMix`] does.

@@ -3,7 +3,7 @@
 use crate::LatencySummary;
 use nearhead_basics::Histogram;
 use nearhead_disk::{Nanos, Payload};
-use nearhead_engine::RequestError;
+use nearhead_service::RequestError;
 use serde::{Deserialize, Serialize};
 
 /// Requests, bytes and latencies since the measurement began.

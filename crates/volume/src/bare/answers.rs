@@ -1,7 +1,8 @@
 //! What a bare disk says to its clients in the words of a service, and of its commands to who watches it.
 
 use nearhead_disk::{Command, DiskError, DiskErrorKind};
-use nearhead_engine::{DiskWork, ErrorKind, Operation, RequestError};
+use nearhead_engine::DiskWork;
+use nearhead_service::{ErrorKind, Operation, RequestError};
 
 pub(super) fn not_supported(disk: &str, what: &str) -> RequestError {
     RequestError::new(ErrorKind::NotSupported, format!("disk {disk} does not offer {what}"))

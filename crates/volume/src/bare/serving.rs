@@ -2,10 +2,10 @@
 //! gate, and replies and wake-ups go out.
 
 use super::{BareDisk, REQUEST_BYTES_MAX, Stopping, WAITING_REQUESTS_MAX, Work};
-use crate::{Extent, Service, ServiceInfo};
 use nearhead_disk::{Disk, Nanos};
-use nearhead_engine::{ErrorKind, Reply, Request, RequestError};
-use std::os::fd::BorrowedFd;
+use nearhead_service::{
+    ErrorKind, Extent, Reply, Request, RequestError, Service, ServiceInfo, Wake,
+};
 
 impl<D: Disk> Service for BareDisk<D> {
     fn info(&self) -> ServiceInfo {
@@ -60,12 +60,8 @@ impl<D: Disk> Service for BareDisk<D> {
         self.replies.pop_front()
     }
 
-    fn wake_at(&self) -> Option<Nanos> {
-        self.disk.wake_at()
-    }
-
-    fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.disk.wake_fd()
+    fn wake(&self) -> Wake<'_> {
+        Wake { at: self.disk.wake_at(), is_precise: true, fd: self.disk.wake_fd() }
     }
 
     fn block_status(&self, offset: u64, len: u64, runs_max: usize) -> Vec<Extent> {
@@ -77,6 +73,11 @@ impl<D: Disk> Service for BareDisk<D> {
             at += len;
         }
         extents
+    }
+
+    /// A flush that failed fails every later one: nothing is forgotten behind anybody's back.
+    fn losses(&self) -> u64 {
+        0
     }
 
     fn begin_shutdown(&mut self, now: Nanos) {

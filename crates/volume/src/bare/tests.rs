@@ -1,10 +1,9 @@
 //! A bare disk against a disk of the test's own, which checks what a disk may expect.
 
 use super::*;
-use crate::Service;
 use nearhead_disk::DiskErrorKind;
 use nearhead_disk::{BufferMut, Completion, Properties};
-use nearhead_engine::Request;
+use nearhead_service::{Request, Service};
 
 /// Memory with a queue that the test empties in either order, and faults on demand.
 struct ScriptedDisk {

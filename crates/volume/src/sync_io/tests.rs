@@ -1,8 +1,9 @@
 //! A disk that takes its time, and who hears of it.
 
 use super::*;
-use crate::{CreateOptions, NamedPreset, Service, Volume};
+use crate::{CreateOptions, NamedPreset, Volume};
 use nearhead_disk::{Completion, Properties};
+use nearhead_service::Service;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 

@@ -7,10 +7,11 @@ use crate::support::harness::Harness;
 use crate::support::options::{DEVICE_BYTES, Options};
 use crate::support::steps::Step;
 use nearhead_disk::{Command, Completion, Disk, Nanos, Payload, Properties, Submission};
-use nearhead_engine::{Operation, Status};
+use nearhead_engine::Status;
 use nearhead_format::blank_map::{BLANK_MAP_END, BLANK_MAP_OFFSET};
 use nearhead_format::{AckMode, Layout, Place};
 use nearhead_models::MemoryStore;
+use nearhead_service::Operation;
 use nearhead_volume::Volume;
 use std::collections::BTreeSet;
 

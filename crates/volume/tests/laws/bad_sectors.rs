@@ -10,8 +10,9 @@ use crate::support::options::Options;
 use crate::support::steps::{SPAN_SECTORS, Step};
 use nearhead_basics::SplitMix;
 use nearhead_disk::Nanos;
-use nearhead_engine::{DiskEvent, DiskWork, ErrorKind};
+use nearhead_engine::{DiskEvent, DiskWork};
 use nearhead_format::AckMode;
+use nearhead_service::ErrorKind;
 use std::collections::BTreeMap;
 use std::ops::Range;
 

@@ -8,10 +8,10 @@ use crate::support::harness::Harness;
 use crate::support::options::Options;
 use crate::support::steps::Step;
 use nearhead_disk::Nanos;
-use nearhead_engine::{Operation, Request, RequestId};
 use nearhead_format::{AckMode, MapDevice};
 use nearhead_models::{MemoryStore, plain_properties};
-use nearhead_volume::{JoinedDisk, Service, SyncIo, Volume, create};
+use nearhead_service::{Operation, Request, RequestId, Service};
+use nearhead_volume::{JoinedDisk, SyncIo, Volume, create};
 use std::ops::Range;
 
 /// A volume with one log. The disk works on one command at a time, and the next snapshot is due before it has

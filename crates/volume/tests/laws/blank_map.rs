@@ -8,11 +8,11 @@ use crate::support::options::Options;
 use crate::support::steps::Step;
 use nearhead_basics::SplitMix;
 use nearhead_disk::Nanos;
-use nearhead_engine::{Operation, Request, RequestId};
 use nearhead_format::blank_map::{BLANK_MAP_OFFSET, BLANK_UNIT_REGIONS, BLANK_UNITS_OFFSET};
 use nearhead_format::{AckMode, Superblock};
 use nearhead_models::{MemoryStore, Store};
-use nearhead_volume::{Service, Volume};
+use nearhead_service::{Operation, Request, RequestId, Service};
+use nearhead_volume::Volume;
 use std::ops::Range;
 
 const SECTOR: u64 = 512;

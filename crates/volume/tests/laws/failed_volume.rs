@@ -7,7 +7,7 @@ use crate::support::options::Options;
 use crate::support::steps::Step;
 use nearhead_disk::Nanos;
 use nearhead_format::AckMode;
-use nearhead_volume::Service;
+use nearhead_service::Service;
 
 /// Every write from now on fails.
 const WRITES_FAIL: Fault =

@@ -7,10 +7,11 @@
 
 use nearhead_basics::SplitMix;
 use nearhead_disk::{Nanos, Payload};
+use nearhead_engine::Status;
 use nearhead_engine::admission::DurableFirst;
-use nearhead_engine::{Operation, Request, RequestId, Status};
 use nearhead_models::{Dataless, InstantDisk, plain_properties};
-use nearhead_volume::{CreateOptions, NamedPreset, Service, Volume, create};
+use nearhead_service::{Operation, Request, RequestId, Service};
+use nearhead_volume::{CreateOptions, NamedPreset, Volume, create};
 
 /// Events in which at least one request must be answered.
 const EVENTS_MAX: u64 = 20_000;

@@ -5,10 +5,11 @@ use crate::support::harness::Harness;
 use crate::support::options::Options;
 use crate::support::steps::Step;
 use nearhead_disk::{Nanos, Payload};
-use nearhead_engine::{Activities, Activity, Operation, Request, RequestId};
+use nearhead_engine::{Activities, Activity};
 use nearhead_format::{AckMode, Label, Preset};
 use nearhead_models::{Dataless, InstantDisk, plain_properties};
-use nearhead_volume::{CreateOptions, Service, Volume, create};
+use nearhead_service::{Operation, Request, RequestId, Service};
+use nearhead_volume::{CreateOptions, Volume, create};
 
 const BLOCK: u64 = 4096;
 const GROUP_BYTES: u64 = 28 << 20;

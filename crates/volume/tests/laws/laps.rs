@@ -14,11 +14,11 @@ use crate::support::options::Options;
 use crate::support::steps::Step;
 use nearhead_basics::SplitMix;
 use nearhead_disk::Nanos;
-use nearhead_engine::{Operation, Request, RequestId};
 use nearhead_format::record::peek;
 use nearhead_format::{AckMode, SnapshotHeader};
 use nearhead_models::Store;
-use nearhead_volume::{Service, Volume};
+use nearhead_service::{Operation, Request, RequestId, Service};
+use nearhead_volume::Volume;
 use std::collections::BTreeMap;
 
 /// Writes go to so many places.

@@ -9,11 +9,11 @@
 use crate::support::options::Options;
 use crate::support::seen::{Seen, Subject, Used, View, run_on};
 use nearhead_disk::Nanos;
-use nearhead_engine::Operation;
 use nearhead_format::record::{RecordHeader, WriteItem, peek};
 use nearhead_format::{AckMode, Layout};
 use nearhead_models::{MemoryStore, Store};
-use nearhead_volume::{Service, create};
+use nearhead_service::{Operation, Service};
+use nearhead_volume::create;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Blocks that are looked at.

@@ -5,9 +5,9 @@ use crate::support::harness::Harness;
 use crate::support::options::Options;
 use crate::support::steps::Step;
 use nearhead_disk::Nanos;
-use nearhead_engine::{DiskEvent, DiskWork, ErrorKind};
+use nearhead_engine::{DiskEvent, DiskWork};
 use nearhead_format::AckMode;
-use nearhead_volume::Service;
+use nearhead_service::{ErrorKind, Service};
 
 const LOGGING: [&str; 5] = ["singlelog", "mlb", "mlb-256", "slsmr", "mlsmr"];
 

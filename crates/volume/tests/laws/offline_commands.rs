@@ -12,9 +12,10 @@ use crate::support::seen::{Device, Seen, Subject, Used, run_on};
 use nearhead_disk::Nanos;
 use nearhead_format::{AckMode, Place, SnapshotHeader, Superblock};
 use nearhead_models::{MemoryStore, Store};
+use nearhead_service::Service;
 use nearhead_volume::forget::{LostBlock, give_up};
 use nearhead_volume::repair::{clear_torn, repair_superblocks, weigh};
-use nearhead_volume::{Service, SyncIo, Volume, create, find_superblock, grow};
+use nearhead_volume::{SyncIo, Volume, create, find_superblock, grow};
 
 const SECTOR_BYTES: usize = 512;
 /// Sectors of which every subset is tried.

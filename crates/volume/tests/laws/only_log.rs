@@ -17,7 +17,7 @@ use nearhead_disk::Nanos;
 use nearhead_engine::DiskWork;
 use nearhead_format::{AckMode, Layout};
 use nearhead_models::{MemoryStore, Store};
-use nearhead_volume::Service;
+use nearhead_service::Service;
 use std::ops::Range;
 
 const ARRIVES: [Arrives; 4] = [Arrives::Nothing, Arrives::Before, Arrives::Around, Arrives::All];

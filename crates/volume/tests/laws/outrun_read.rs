@@ -3,10 +3,10 @@
 
 use crate::support::content::{payload, versions};
 use nearhead_disk::{Command, Completion, Disk, Nanos, Properties, Submission};
-use nearhead_engine::{Operation, Reply, Request, RequestId};
 use nearhead_format::{AckMode, Label, Preset};
 use nearhead_models::{InstantDisk, MemoryStore, plain_properties};
-use nearhead_volume::{CreateOptions, Service, SyncIo, Volume, create};
+use nearhead_service::{Operation, Reply, Request, RequestId, Service};
+use nearhead_volume::{CreateOptions, SyncIo, Volume, create};
 use std::collections::VecDeque;
 
 /// A disk that comes to a read long after it came to everything else.

@@ -9,12 +9,12 @@ use crate::support::options::{Options, VOLUME_ID};
 use crate::support::steps::{SPAN_SECTORS, Step, random_step};
 use nearhead_basics::SplitMix;
 use nearhead_disk::Nanos;
-use nearhead_engine::{Operation, Request, RequestId};
 use nearhead_format::record::{RecordHeader, peek};
 use nearhead_format::{AckMode, Layout};
 use nearhead_models::{MemoryStore, Store};
+use nearhead_service::{Operation, Request, RequestId, Service};
 use nearhead_volume::repair::{Weighed, clear_torn, weigh};
-use nearhead_volume::{Service, SyncIo, Volume};
+use nearhead_volume::{SyncIo, Volume};
 use std::collections::BTreeMap;
 
 const PRESETS: [&str; 6] = ["nolog", "singlelog", "mlb", "mlb-256", "slsmr", "mlsmr"];

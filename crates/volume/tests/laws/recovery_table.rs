@@ -7,13 +7,13 @@ use crate::support::harness::Harness;
 use crate::support::options::{DEVICE_BYTES, Options};
 use crate::support::steps::Step;
 use nearhead_disk::{Nanos, Properties};
-use nearhead_engine::{Operation, Request, RequestId};
 use nearhead_format::crc::crc32c;
 use nearhead_format::record::peek;
 use nearhead_format::{AckMode, Superblock};
 use nearhead_models::{MemoryStore, Store};
+use nearhead_service::{Operation, Request, RequestId, Service};
 use nearhead_volume::repair::weigh;
-use nearhead_volume::{Service, SyncIo, Volume};
+use nearhead_volume::{SyncIo, Volume};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 

@@ -9,10 +9,10 @@
 use crate::support::options::Options;
 use crate::support::seen::{Seen, Subject, Used, View, run_on};
 use nearhead_disk::{BufferMut, Payload};
-use nearhead_engine::Operation;
 use nearhead_format::AckMode;
 use nearhead_models::{MemoryStore, Store};
-use nearhead_volume::{Service, create};
+use nearhead_service::{Operation, Service};
+use nearhead_volume::create;
 
 const SECTOR: usize = 512;
 /// More than one block of a snapshot's body: 204 entries of 20 bytes are the first.

@@ -6,9 +6,9 @@ use crate::support::harness::Harness;
 use crate::support::options::Options;
 use crate::support::steps::Step;
 use nearhead_disk::{Nanos, Payload};
-use nearhead_engine::Operation;
 use nearhead_format::{AckMode, Superblock};
 use nearhead_models::Store;
+use nearhead_service::Operation;
 use nearhead_volume::{OpenError, Volume};
 
 /// A volume of many groups that used logs of the last ones, opened as one that has two groups.

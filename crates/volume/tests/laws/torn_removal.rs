@@ -7,10 +7,10 @@ use crate::support::options::Options;
 use crate::support::raw::{bytes_of, newest_record};
 use crate::support::steps::Step;
 use nearhead_disk::{BufferMut, Nanos, Payload};
-use nearhead_engine::{Operation, Request, RequestId};
 use nearhead_format::AckMode;
 use nearhead_models::{MemoryStore, Store};
-use nearhead_volume::{Service, Volume};
+use nearhead_service::{Operation, Request, RequestId, Service};
+use nearhead_volume::Volume;
 use std::ops::Range;
 
 const SECTOR: u64 = 512;

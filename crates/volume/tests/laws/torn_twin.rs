@@ -8,11 +8,11 @@ use crate::support::options::Options;
 use crate::support::raw;
 use crate::support::steps::Step;
 use nearhead_disk::{BufferMut, Payload};
-use nearhead_engine::{Operation, Request, RequestId};
 use nearhead_format::AckMode;
 use nearhead_format::record::{NO_POSITION, RecordHeader};
 use nearhead_models::{MemoryStore, Store};
-use nearhead_volume::{Service, Volume};
+use nearhead_service::{Operation, Request, RequestId, Service};
+use nearhead_volume::Volume;
 
 /// Where the torn record is written, and where the acknowledged ones are, in sectors.
 const TORN: u64 = 16;

@@ -11,9 +11,9 @@ mod rig;
 
 use nearhead_basics::SplitMix;
 use nearhead_disk::Nanos;
-use nearhead_engine::ErrorKind;
 use nearhead_format::AckMode;
-use nearhead_volume::{LossEvent, Service};
+use nearhead_service::{ErrorKind, Service};
+use nearhead_volume::LossEvent;
 use rig::{Kind, Rig, SPAN_SECTORS};
 
 const PRESETS: [&str; 4] = ["nolog", "singlelog", "mlb", "mlb-256"];

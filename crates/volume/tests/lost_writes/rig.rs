@@ -6,13 +6,14 @@
 use crate::disk::CachedFile;
 use nearhead_basics::SplitMix;
 use nearhead_disk::{Nanos, Properties};
-use nearhead_engine::{Config, ErrorKind, Operation, Reply, Request, RequestId};
+use nearhead_engine::Config;
 use nearhead_format::{AckMode, Label, Preset, Superblock};
 use nearhead_models::{CrashDisk, MemoryStore, plain_properties};
+use nearhead_service::{ErrorKind, Operation, Reply, Request, RequestId, Service};
 use nearhead_swarm::content::{SECTOR, payload, versions};
 use nearhead_swarm::oracle::{Oracle, Read, Write};
 use nearhead_volume::{
-    CreateOptions, LossEvent, NamedPreset, ReopeningVolume, Service, SyncIo, Volume, create,
+    CreateOptions, LossEvent, NamedPreset, ReopeningVolume, SyncIo, Volume, create,
 };
 use std::collections::{BTreeMap, HashMap, HashSet};
 

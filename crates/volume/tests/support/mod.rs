@@ -6,8 +6,9 @@
 
 use nearhead_basics::SplitMix;
 use nearhead_disk::{BufferMut, Disk, Nanos, Payload};
-use nearhead_engine::{Config, Operation, Request, RequestId};
-use nearhead_volume::{CreateOptions, NamedPreset, Service, Volume};
+use nearhead_engine::Config;
+use nearhead_service::{Operation, Request, RequestId, Service};
+use nearhead_volume::{CreateOptions, NamedPreset, Volume};
 use std::collections::BTreeMap;
 use std::ops::Range;
 

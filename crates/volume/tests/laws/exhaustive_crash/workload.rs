@@ -13,7 +13,7 @@ use crate::support::steps::Step;
 use nearhead_disk::Nanos;
 use nearhead_format::AckMode;
 use nearhead_models::MemoryStore;
-use nearhead_volume::Service;
+use nearhead_service::Service;
 use std::fmt;
 use std::ops::Range;
 use std::rc::Rc;

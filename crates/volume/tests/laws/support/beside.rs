@@ -12,9 +12,10 @@ use super::content::{SECTOR, versions};
 use super::harness::Harness;
 use super::options::Options;
 use nearhead_disk::Nanos;
-use nearhead_engine::{Activity, Operation, Request, RequestId};
+use nearhead_engine::Activity;
 use nearhead_models::{MemoryStore, Store};
-use nearhead_volume::{Service, Volume};
+use nearhead_service::{Operation, Request, RequestId, Service};
+use nearhead_volume::Volume;
 use std::collections::BTreeMap;
 
 /// What is looked at when something of it has changed: the newest record, the newest snapshot.

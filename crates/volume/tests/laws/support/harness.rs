@@ -13,9 +13,10 @@ use super::status::only_zeros_are_called_zeros;
 use super::steps::{SPAN_SECTORS, Step};
 use nearhead_basics::SplitMix;
 use nearhead_disk::Nanos;
-use nearhead_engine::{ErrorKind, Hint, Occupancy, Operation, Reply, Request, RequestId};
+use nearhead_engine::Occupancy;
 use nearhead_format::AckMode;
-use nearhead_volume::{Service, Volume};
+use nearhead_service::{ErrorKind, Hint, Operation, Reply, Request, RequestId, Service};
+use nearhead_volume::Volume;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 

@@ -1,7 +1,7 @@
 //! The law of block status: what is called zeros without reading reads as zeros.
 
 use super::content::SECTOR;
-use nearhead_volume::Extent;
+use nearhead_service::Extent;
 
 /// What is called zeros without reading reads as zeros. `found` are the versions of the sectors from `start` on.
 pub(crate) fn only_zeros_are_called_zeros(

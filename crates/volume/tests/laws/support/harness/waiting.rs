@@ -2,7 +2,7 @@
 
 use super::Harness;
 use nearhead_disk::Nanos;
-use nearhead_volume::Service;
+use nearhead_service::Service;
 
 impl Harness {
     pub(crate) fn drive(&mut self) {

@@ -2,10 +2,10 @@
 //!
 //! A volume is a service; so is a bare disk, which lets anything else be measured on the very same
 //! emulated disk. Whoever owns a service drives it from one thread: submit, `drive`, collect
-//! replies, then sleep until `wake_at` or until `wake_fd` is readable.
+//! replies, then sleep until [`Wake::at`] or until [`Wake::fd`] is readable.
 
+use crate::{Reply, Request};
 use nearhead_disk::Nanos;
-use nearhead_engine::{Reply, Request};
 use std::os::fd::BorrowedFd;
 
 /// What clients may know before their first request.
@@ -40,7 +40,36 @@ pub struct Extent {
     pub zero: bool,
 }
 
+impl Extent {
+    /// `len` bytes of which nothing is known without reading them.
+    pub fn data(len: u64) -> Self {
+        Self { len, hole: false, zero: false }
+    }
+}
+
+/// When a service wants to be driven.
+#[derive(Clone, Copy, Debug)]
+pub struct Wake<'a> {
+    /// Then at the latest, if nothing else happens before.
+    pub at: Option<Nanos>,
+    /// Whether a few microseconds matter at `at`: it is an emulated disk's, and so part of the
+    /// latencies that it shows. Who waits for it keeps a processor busy at the end.
+    pub is_precise: bool,
+    /// A descriptor that becomes readable when `drive` should be called.
+    pub fd: Option<BorrowedFd<'a>>,
+}
+
+impl Wake<'_> {
+    /// At `at` to the microsecond, and not before.
+    pub fn precisely(at: Option<Nanos>) -> Self {
+        Self { at, is_precise: true, fd: None }
+    }
+}
+
 /// Something that answers block requests.
+///
+/// Nothing here has a default but [`Service::wake_at`], which follows from [`Service::wake`]: a service that wraps
+/// another passes each of them on, or does not compile.
 pub trait Service {
     /// Facts for clients.
     fn info(&self) -> ServiceInfo;
@@ -55,33 +84,22 @@ pub trait Service {
     /// The next reply that is ready. Call until `None` after [`Service::drive`].
     fn poll_reply(&mut self) -> Option<Reply>;
 
-    /// When `drive` must be called next, if nothing else happens before.
-    fn wake_at(&self) -> Option<Nanos>;
+    /// When to call `drive` again.
+    fn wake(&self) -> Wake<'_>;
 
-    /// Whether a few microseconds matter at `wake_at`: it is an emulated disk's, and so part of the
-    /// latencies that it shows. Who waits for it keeps a processor busy at the end.
-    fn wake_is_precise(&self) -> bool {
-        true
-    }
-
-    /// A descriptor that becomes readable when `drive` should be called.
-    fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
-        None
+    /// [`Wake::at`] alone.
+    fn wake_at(&self) -> Option<Nanos> {
+        self.wake().at
     }
 
     /// Allocation status of `len` bytes at `offset`: at least one run, at most `runs_max`,
     /// from `offset` on, never reaching past `offset + len`; neighbours may be alike. Answered at once: what is not
-    /// known without reading is data.
-    fn block_status(&self, offset: u64, len: u64, runs_max: usize) -> Vec<Extent> {
-        let _ = (offset, runs_max);
-        vec![Extent { len, hole: false, zero: false }]
-    }
+    /// known without reading is data ([`Extent::data`]).
+    fn block_status(&self, offset: u64, len: u64, runs_max: usize) -> Vec<Extent>;
 
     /// How often it has lost what was answered and not flushed, and goes on all the same. Whoever serves clients answers
     /// the next flush of each with an error after that, once: nobody else knows who relied on what.
-    fn losses(&self) -> u64 {
-        0
-    }
+    fn losses(&self) -> u64;
 
     /// Asks for a graceful stop: new requests are refused, what waits is made durable.
     fn begin_shutdown(&mut self, now: Nanos);
