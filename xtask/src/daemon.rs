@@ -10,22 +10,21 @@ use std::process::{Command, Stdio};
 /// What a soak runs.
 const CYCLES: u64 = 2000;
 
-/// Runs `--cycles N` cycles (2,000) from `--seed N` (one of the day); true if none failed.
-pub(crate) fn run(root: &Path, arguments: &[String]) -> bool {
-    let mut cycles = CYCLES;
-    let mut seed = None;
-    for pair in arguments.chunks(2) {
-        let number = pair.get(1).and_then(|text| text.parse::<u64>().ok());
-        match (pair[0].as_str(), number) {
-            ("--cycles", Some(number)) => cycles = number,
-            ("--seed", Some(number)) => seed = Some(number),
-            _ => {
-                println!("daemon: expected --cycles N and --seed N, found {pair:?}");
-                return false;
-            }
-        }
-    }
-    let seed = seed.unwrap_or_else(seed_of_now);
+/// How much of it.
+#[derive(clap::Args)]
+pub(crate) struct DaemonArgs {
+    /// How many cycles
+    #[arg(long, value_name = "N", default_value_t = CYCLES)]
+    cycles: u64,
+    /// What they follow from [default: one of the day]
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+}
+
+/// Runs the cycles; true if none failed.
+pub(crate) fn run(root: &Path, arguments: &DaemonArgs) -> bool {
+    let cycles = arguments.cycles;
+    let seed = arguments.seed.unwrap_or_else(seed_of_now);
     println!("daemon: {cycles} cycles, seed {seed}");
     let mut command = cargo_test(root, "power_cuts", &["--nocapture"]);
     command.env("NEARHEAD_CYCLES", cycles.to_string()).env("NEARHEAD_SEED", seed.to_string());

@@ -3,6 +3,7 @@
 //!
 //! `cargo run --release -p nearhead-engine --example map_memory [blocks]` (default 10 million).
 
+use clap::Parser;
 use nearhead_basics::SplitMix;
 use nearhead_engine::map::{Map, Segment};
 use nearhead_format::{Entry, Place};
@@ -90,8 +91,16 @@ fn measure(disk_bytes: u64, count: u64) {
     println!("  {:<28} {:>7} bytes, {} entries", "in the end", map.memory_bytes(), map.len());
 }
 
+/// What the map costs: bytes for each block, nanoseconds for each operation
+#[derive(clap::Parser)]
+struct Arguments {
+    /// Blocks in the map
+    #[arg(default_value_t = 10_000_000)]
+    blocks: u64,
+}
+
 fn main() {
-    let count = std::env::args().nth(1).and_then(|text| text.parse().ok()).unwrap_or(10_000_000);
+    let count = Arguments::parse().blocks;
     measure(1_000_000_000_000, count);
     measure(20_000_000_000_000, count);
 }

@@ -5,16 +5,22 @@
 #[path = "../tests/support/memory_disk.rs"]
 mod memory_disk;
 
+use clap::Parser;
 use nearhead_nbd::{Clock, Server};
 use nearhead_volume::BareDisk;
 use std::error::Error;
 
+/// Serves zeros in memory
+#[derive(clap::Parser)]
+struct Arguments {
+    /// Path of the socket; `activated`: the parent process hands one over
+    socket: String,
+    /// Size of the export
+    size_mib: u64,
+}
+
 fn main() -> Result<(), Box<dyn Error>> {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [socket, size_mib] = &arguments[..] else {
-        return Err("usage: serve_memory SOCKET SIZE_MIB".into());
-    };
-    let size_mib: u64 = size_mib.parse()?;
+    let Arguments { socket, size_mib } = Arguments::parse();
     let mut service = BareDisk::new(memory_disk::MemoryDisk::new(size_mib << 20));
     let builder = Server::builder();
     let builder = if socket == "activated" {

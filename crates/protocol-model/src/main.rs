@@ -3,14 +3,40 @@
 //!
 //! Its last line says what was found; it fails if any law is broken, or if less was seen than promised.
 
+use clap::Parser;
 use nearhead_protocol_model::{
     Action, Bounds, Mistake, Protocol, explore, shortest_counterexample,
 };
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: nearhead-protocol            what the test run explores
-       nearhead-protocol STATES      the same, until so many states were generated
-       nearhead-protocol mistakes    the shortest way in which each mistake breaks a law";
+/// Explores the model of the engine's durable protocol
+///
+/// Without a word: what the test run explores.
+#[derive(clap::Parser)]
+#[command(name = "nearhead-protocol", version)]
+struct Words {
+    /// Go on until so many states were generated; or `mistakes`: the shortest way in which each mistake breaks a law
+    #[arg(value_name = "STATES | mistakes", value_parser = Task::of)]
+    task: Option<Task>,
+}
+
+#[derive(Clone)]
+enum Task {
+    Explore(usize),
+    ShowMistakes,
+}
+
+impl Task {
+    fn of(word: &str) -> Result<Self, String> {
+        match word {
+            "mistakes" => Ok(Self::ShowMistakes),
+            states => states
+                .parse()
+                .map(Self::Explore)
+                .map_err(|_| "expected a number of states, or `mistakes`".to_owned()),
+        }
+    }
+}
 
 /// What a test run explores: small to the end, then deep, then wide.
 const RUNS: [(&str, Bounds); 4] = [
@@ -25,23 +51,12 @@ const STATES_GENERATED: usize = 8_000_000;
 const STATES_UNIQUE_MIN: usize = 1_000_000;
 
 fn main() -> ExitCode {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let sound = match words[..] {
-        [] => explore_all(STATES_GENERATED),
-        ["mistakes"] => show_mistakes(),
-        [count] => match count.parse() {
-            Ok(states) => explore_all(states),
-            Err(_) => return usage(),
-        },
-        _ => return usage(),
+    let sound = match Words::parse().task {
+        None => explore_all(STATES_GENERATED),
+        Some(Task::Explore(states)) => explore_all(states),
+        Some(Task::ShowMistakes) => show_mistakes(),
     };
     if sound { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-}
-
-fn usage() -> ExitCode {
-    eprintln!("{USAGE}");
-    ExitCode::from(2)
 }
 
 fn explore_all(states_generated: usize) -> bool {

@@ -3,6 +3,7 @@
 //! `cargo run --release -p nearhead-sim --example contention [model:PROFILE,option=value...]`. What
 //! it prints is the baseline that every preset is measured against: the disk with nothing on it.
 
+use clap::Parser;
 use nearhead_disk::Nanos;
 use nearhead_models::ModelSpec;
 use nearhead_service::Service;
@@ -21,9 +22,16 @@ fn measure(disk: &str, options: &ContentionOptions) -> Result<ContentionResults,
     Ok(results)
 }
 
+/// Durable points beside bulk, on a disk without an engine
+#[derive(clap::Parser)]
+struct Arguments {
+    /// The modelled disk
+    #[arg(default_value = "model:st3146855fc,content=none")]
+    disk: String,
+}
+
 fn main() -> Result<(), Box<dyn Error>> {
-    let disk = std::env::args().nth(1);
-    let disk = disk.unwrap_or_else(|| "model:st3146855fc,content=none".to_owned());
+    let Arguments { disk } = Arguments::parse();
     let size = BareDisk::new(ModelSpec::parse(&disk)?.build()?).info().size_bytes;
     let started = Instant::now();
     println!("{disk}\nbulk    points/s      MB/s       %   mean ms    p99 ms  points/s done");

@@ -1,23 +1,72 @@
 //! The command line of `nearhead-sim`.
 
+use clap::Parser;
 use nearhead_models::faults::{FaultBudget, FaultKind};
 use nearhead_swarm::{Bend, OPERATIONS, Recipe, Scenario, Steps};
+use std::num::NonZeroUsize;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-pub(crate) const USAGE: &str =
-    "usage: nearhead-sim --seed N [--bend BEND,BEND] [--steps 0-12,17] [--without KIND,KIND]
-       nearhead-sim --seeds A..B      these seeds
-       nearhead-sim --fresh COUNT     so many new seeds, and those of seeds.txt
-       nearhead-sim --minutes M       new seeds for so long, and those of seeds.txt; the other half of it is steered
-       nearhead-sim --steer COUNT     so many lives steered towards company of activities not met yet
-options: --ops N        steps of each life (1000)
-         --first N      the first of the new seeds, instead of one never taken before
-         --steer COUNT  so many steered lives after the others
-         --campaign N   this campaign, not a new one
-         --budget B     survive or detect, instead of as the seed likes
-         --threads N    instead of one for each core
-         --long         do not shorten what fails
-         --planted X    make these planted mistakes, or all (none, list); needs a build with `--cfg planted`";
+/// Lives of volumes under faults, crashes and restarts, by seed: the same seed is the same life, everywhere.
+///
+/// Without a choice of seeds it takes 1,000 new ones, and those of seeds.txt, which once failed. A life that fails is made
+/// short and printed with the command that repeats it.
+#[derive(Parser, Debug)]
+#[command(name = "nearhead-sim", version)]
+struct Words {
+    #[command(flatten)]
+    which: Which,
+    /// So many lives steered towards company of activities not met yet, after the others; alone if no seeds are chosen
+    #[arg(long, value_name = "COUNT", default_value_t = 0)]
+    steer: u64,
+    /// This campaign of steered lives, not a new one
+    #[arg(long, value_name = "N")]
+    campaign: Option<u64>,
+    /// The first of the new seeds, instead of one never taken before
+    #[arg(long, value_name = "N")]
+    first: Option<u64>,
+    /// Steps of each life
+    #[arg(long, value_name = "N", default_value_t = OPERATIONS)]
+    ops: usize,
+    /// Only these steps of a life, such as 0-12,17
+    #[arg(long, value_name = "STEPS")]
+    steps: Option<Steps>,
+    /// Bend a life so, one after the other
+    #[arg(long, value_name = "BEND,BEND", value_delimiter = ',')]
+    bend: Vec<Bend>,
+    /// Leave these kinds of faults out
+    #[arg(long, value_name = "KIND,KIND", value_delimiter = ',', value_parser = fault_kind)]
+    without: Vec<FaultKind>,
+    /// What faults may do: survive or detect, instead of as the seed likes
+    #[arg(long, value_name = "BUDGET", value_parser = fault_budget)]
+    budget: Option<FaultBudget>,
+    /// Threads that live, instead of one for each core
+    #[arg(long, value_name = "N")]
+    threads: Option<NonZeroUsize>,
+    /// Do not shorten what fails
+    #[arg(long)]
+    long: bool,
+    /// Make these planted mistakes, or `all` (`none`, `list`); needs a build with `--cfg planted`
+    #[arg(long, value_name = "NAMES")]
+    planted: Option<String>,
+}
+
+/// Which seeds: one choice at most.
+#[derive(clap::Args, Debug)]
+#[group(multiple = false)]
+struct Which {
+    /// This seed alone, told in full
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// These seeds and no others, from A to before B
+    #[arg(long, value_name = "A..B", value_parser = range)]
+    seeds: Option<(u64, u64)>,
+    /// So many new seeds, and those of seeds.txt
+    #[arg(long, value_name = "COUNT")]
+    fresh: Option<u64>,
+    /// New seeds for so long, and those of seeds.txt; the other half of it is steered
+    #[arg(long, value_name = "M")]
+    minutes: Option<f64>,
+}
 
 /// Which seeds.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,6 +77,7 @@ pub(crate) enum Seeds {
     Minutes(f64),
 }
 
+#[derive(Debug)]
 pub(crate) struct Arguments {
     pub(crate) seeds: Seeds,
     pub(crate) operations: usize,
@@ -46,79 +96,47 @@ pub(crate) struct Arguments {
     pub(crate) planted: Option<String>,
 }
 
-impl Arguments {
-    pub(crate) fn parse(mut words: impl Iterator<Item = String>) -> Result<Self, String> {
-        let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        let mut arguments = Self {
-            seeds: Seeds::Fresh { count: 1000 },
-            operations: OPERATIONS,
-            steps: None,
-            bends: Vec::new(),
-            steered: 0,
-            first: None,
-            campaign: None,
-            without: Vec::new(),
-            budget: None,
-            threads,
-            keeps_long: false,
-            with_regressions: true,
-            planted: None,
+impl From<Words> for Arguments {
+    fn from(words: Words) -> Self {
+        let Which { seed, seeds, fresh, minutes } = words.which;
+        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+        let mut with_regressions = true;
+        let seeds = match (seed, seeds, fresh, minutes) {
+            (Some(seed), ..) => Seeds::One(seed),
+            (_, Some((first, end)), ..) => {
+                with_regressions = false;
+                Seeds::Range { first, count: end.saturating_sub(first) }
+            }
+            (_, _, Some(count), _) => Seeds::Fresh { count },
+            (_, _, _, Some(minutes)) => Seeds::Minutes(minutes),
+            _ if words.steer > 0 => {
+                with_regressions = false;
+                Seeds::Range { first: 0, count: 0 }
+            }
+            _ => Seeds::Fresh { count: 1000 },
         };
-        let mut is_steered_only = true;
-        while let Some(word) = words.next() {
-            is_steered_only &=
-                !matches!(word.as_str(), "--seed" | "--seeds" | "--fresh" | "--minutes");
-            if word == "--long" {
-                arguments.keeps_long = true;
-                continue;
-            }
-            let value = words.next().ok_or_else(|| format!("{word}: expected a value"))?;
-            arguments.take(&word, &value)?;
+        Self {
+            seeds,
+            operations: words.ops,
+            steps: words.steps,
+            bends: words.bend,
+            steered: words.steer,
+            first: words.first,
+            campaign: words.campaign,
+            without: words.without,
+            budget: words.budget,
+            threads: words.threads.map_or_else(cores, usize::from),
+            keeps_long: words.long,
+            with_regressions,
+            planted: words.planted,
         }
-        if arguments.steered > 0 && is_steered_only {
-            arguments.seeds = Seeds::Range { first: 0, count: 0 };
-            arguments.with_regressions = false;
-        }
-        Ok(arguments)
     }
+}
 
-    fn take(&mut self, word: &str, value: &str) -> Result<(), String> {
-        match word {
-            "--seed" => self.seeds = Seeds::One(number(word, value)?),
-            "--seeds" => {
-                let (first, end) = value.split_once("..").ok_or_else(|| wrong(word, value))?;
-                let (first, end): (u64, u64) = (number(word, first)?, number(word, end)?);
-                self.seeds = Seeds::Range { first, count: end.saturating_sub(first) };
-                self.with_regressions = false;
-            }
-            "--fresh" => self.seeds = Seeds::Fresh { count: number(word, value)? },
-            "--minutes" => self.seeds = Seeds::Minutes(number(word, value)?),
-            "--ops" => self.operations = number(word, value)?,
-            "--threads" => self.threads = number::<usize>(word, value)?.max(1),
-            "--planted" => self.planted = Some(value.to_owned()),
-            "--steps" => self.steps = Some(value.parse()?),
-            "--bend" => {
-                self.bends = value.split(',').map(str::parse).collect::<Result<_, _>>()?;
-            }
-            "--steer" => self.steered = number(word, value)?,
-            "--first" => self.first = Some(number(word, value)?),
-            "--campaign" => self.campaign = Some(number(word, value)?),
-            "--budget" => {
-                self.budget = Some(match value {
-                    "survive" => FaultBudget::Survive,
-                    "detect" => FaultBudget::Detect,
-                    _ => return Err(wrong(word, value)),
-                });
-            }
-            "--without" => {
-                for name in value.split(',') {
-                    let kind = FaultKind::by_name(name).ok_or_else(|| wrong(word, name))?;
-                    self.without.push(kind);
-                }
-            }
-            _ => return Err(format!("unknown option {word}")),
-        }
-        Ok(())
+impl Arguments {
+    /// Of this process; ends it where they cannot be read, or help is asked for.
+    pub(crate) fn of_process() -> Self {
+        Words::parse().into()
     }
 
     /// The life that a seed names under these options.
@@ -169,10 +187,63 @@ impl Arguments {
     }
 }
 
-fn number<T: std::str::FromStr>(word: &str, value: &str) -> Result<T, String> {
-    value.parse().map_err(|_| wrong(word, value))
+fn range(text: &str) -> Result<(u64, u64), String> {
+    let number = |text: &str| text.parse::<u64>().ok();
+    let ends = text.split_once("..").and_then(|(a, b)| Some((number(a)?, number(b)?)));
+    ends.ok_or_else(|| "expected two numbers such as 100..200".to_owned())
 }
 
-fn wrong(word: &str, value: &str) -> String {
-    format!("{word}: cannot read {value:?}")
+fn fault_kind(name: &str) -> Result<FaultKind, String> {
+    FaultKind::by_name(name).ok_or_else(|| "expected the name of a kind of fault".to_owned())
+}
+
+fn fault_budget(name: &str) -> Result<FaultBudget, String> {
+    match name {
+        "survive" => Ok(FaultBudget::Survive),
+        "detect" => Ok(FaultBudget::Detect),
+        _ => Err("expected survive or detect".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    fn read(line: &str) -> Arguments {
+        let words = std::iter::once("nearhead-sim").chain(line.split_whitespace());
+        Words::try_parse_from(words).unwrap().into()
+    }
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Words::command().debug_assert();
+    }
+
+    #[test]
+    fn steered_lives_stand_alone_unless_seeds_are_chosen() {
+        let alone = read("--steer 3");
+        assert_eq!(alone.seeds, Seeds::Range { first: 0, count: 0 });
+        assert!(alone.steered == 3 && !alone.with_regressions);
+        let beside = read("--fresh 4 --first 9 --steer 3 --campaign 7");
+        assert_eq!(
+            (beside.seeds, beside.first, beside.campaign),
+            (Seeds::Fresh { count: 4 }, Some(9), Some(7))
+        );
+        assert!(beside.with_regressions);
+    }
+
+    #[test]
+    fn what_a_failing_life_prints_is_read_again() {
+        let read = read("--seed 5 --ops 200 --steps 0-12,17 --without read-error --budget detect");
+        assert_eq!(read.seeds, Seeds::One(5));
+        assert_eq!(read.steps.map(|steps| steps.0.len()), Some(14));
+        assert_eq!((read.without.len(), read.operations), (1, 200));
+    }
+
+    #[test]
+    fn two_choices_of_seeds_are_refused() {
+        let words = ["nearhead-sim", "--seed", "1", "--minutes", "2"];
+        assert!(Words::try_parse_from(words).is_err());
+    }
 }

@@ -25,13 +25,7 @@ const TWICE_ONE_IN: u64 = 50;
 const REGRESSIONS: &str = include_str!("../seeds.txt");
 
 fn main() -> ExitCode {
-    let arguments = match Arguments::parse(std::env::args().skip(1)) {
-        Ok(arguments) => arguments,
-        Err(problem) => {
-            eprintln!("nearhead-sim: {problem}\n{}", arguments::USAGE);
-            return ExitCode::from(2);
-        }
-    };
+    let arguments = Arguments::of_process();
     // A law that is broken by a panic is reported like any other; a life that was made short shows where.
     if arguments.steps.is_none() {
         std::panic::set_hook(Box::new(|_| {}));

@@ -6,6 +6,7 @@
 //! The file is created (64 MiB, written once so that no allocation is measured) if it is missing;
 //! an existing one is **overwritten**.
 
+use clap::Parser;
 use nearhead_disk::{
     BufferMut, Class, Command, CommandId, Completion, Disk, Nanos, Payload, Submission, Ticket,
 };
@@ -25,13 +26,18 @@ const DEPTH: u64 = 32;
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
+/// What a durable write costs, bare and through each engine
+#[derive(clap::Parser)]
+struct Arguments {
+    /// What is written over
+    file: PathBuf,
+    /// Rounds in which they take turns
+    #[arg(default_value_t = 100)]
+    rounds: u64,
+}
+
 fn main() -> Outcome<()> {
-    let mut arguments = std::env::args_os().skip(1);
-    let path = PathBuf::from(arguments.next().ok_or("usage: latency FILE [ROUNDS]")?);
-    let rounds = match arguments.next() {
-        Some(text) => text.to_str().ok_or("ROUNDS is a number")?.parse()?,
-        None => 100,
-    };
+    let Arguments { file: path, rounds } = Arguments::parse();
     prepare(&path)?;
     let bare = open_bare(&path)?;
     let mut disks =

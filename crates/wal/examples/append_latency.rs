@@ -11,6 +11,7 @@
 //!
 //! DIRECTORY is made if it is missing; what is in it of earlier runs is removed.
 
+use clap::Parser;
 use nearhead_disk::BufferMut;
 use nearhead_uring::{Access, DurableFile};
 use nearhead_wal::process::{HelperOptions, Transport};
@@ -19,7 +20,7 @@ use nearhead_wal::{Geometry, LogOptions, OpenOptions, Opened, Tail};
 use std::error::Error;
 use std::fs::File;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 const WRITES_PER_ROUND: usize = 50;
@@ -28,12 +29,22 @@ const BARE_BYTES: u64 = 16 << 20;
 type Outcome<T> = Result<T, Box<dyn Error>>;
 type Contestant = (String, Box<dyn FnMut() -> Outcome<()>>);
 
+/// What a durable append costs in each mode, beside the barest write and a growing file
+#[derive(clap::Parser)]
+struct Arguments {
+    /// Where files are written, in a folder of their own that is removed
+    directory: PathBuf,
+    /// Rounds in which they take turns
+    #[arg(default_value_t = 40)]
+    rounds: usize,
+    /// Bytes of an append
+    #[arg(default_value_t = 4096)]
+    bytes: usize,
+}
+
 fn main() -> Outcome<()> {
-    let mut arguments = std::env::args().skip(1);
-    let directory = arguments.next().ok_or("usage: append_latency DIRECTORY [ROUNDS] [BYTES]")?;
-    let rounds: usize = arguments.next().map_or(Ok(40), |text| text.parse())?;
-    let bytes: usize = arguments.next().map_or(Ok(4096), |text| text.parse())?;
-    let directory = Path::new(&directory).join("append-latency");
+    let Arguments { directory, rounds, bytes } = Arguments::parse();
+    let directory = directory.join("append-latency");
     if directory.exists() {
         std::fs::remove_dir_all(&directory)?;
     }

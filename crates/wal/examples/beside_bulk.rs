@@ -6,11 +6,12 @@
 //! (536 by default, the paper's) is being written: not at all (for 3 s), by plain writes and one
 //! fsync, and through the gate with `TARGET_MS` (2 by default) as the p99 to keep.
 
+use clap::Parser;
 use nearhead_wal::bulk::{BulkWriter, Gate, PaceOptions};
 use nearhead_wal::{Log, OpenOptions};
 use std::error::Error;
 use std::io::Write;
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -19,12 +20,22 @@ const ALONE: Duration = Duration::from_secs(3);
 
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
+/// What appends cost beside bulk writes, unmanaged and paced
+#[derive(clap::Parser)]
+struct Arguments {
+    /// Where files are written, in a folder of their own that is removed
+    directory: PathBuf,
+    /// MiB of bulk
+    #[arg(default_value_t = 536)]
+    mib: usize,
+    /// The p99 that the pace aims at, in milliseconds
+    #[arg(default_value_t = 2.0)]
+    target_ms: f64,
+}
+
 fn main() -> Outcome<()> {
-    let mut arguments = std::env::args().skip(1);
-    let directory = arguments.next().ok_or("usage: beside_bulk DIRECTORY [MIB] [TARGET_MS]")?;
-    let mib: usize = arguments.next().map_or(Ok(536), |text| text.parse())?;
-    let target_ms: f64 = arguments.next().map_or(Ok(2.0), |text| text.parse())?;
-    let directory = Path::new(&directory).join("beside-bulk");
+    let Arguments { directory, mib, target_ms } = Arguments::parse();
+    let directory = directory.join("beside-bulk");
     if directory.exists() {
         std::fs::remove_dir_all(&directory)?;
     }

@@ -18,6 +18,7 @@ mod together;
 mod trial;
 mod verdicts;
 
+use clap::builder::PossibleValuesParser;
 use list::Mutant;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -137,31 +138,29 @@ const PARTS: [Part; 7] = [
     },
 ];
 
-const USAGE: &str =
-    "usage: cargo xtask mutants codec|map|recovery|volume|arrays|nbd|uring|all [--only REGEX]";
+/// Which changes.
+#[derive(clap::Args)]
+pub(crate) struct MutantsArgs {
+    /// What is changed
+    #[arg(value_parser = PossibleValuesParser::new(names()))]
+    part: String,
+    /// Only changes whose description matches
+    #[arg(long, value_name = "REGEX")]
+    only: Option<String>,
+}
+
+/// What can be named: each part, or all of them.
+fn names() -> impl Iterator<Item = &'static str> {
+    PARTS.iter().map(|part| part.name).chain(["all"])
+}
 
 /// Tries the changes of a part; true if every one that no test notices is known to be equal.
-pub(crate) fn run(workspace: &Path, arguments: &[String]) -> bool {
-    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let (part, only) = match words[..] {
-        [part] => (part, None),
-        [part, "--only", only] => (part, Some(only)),
-        _ => {
-            eprintln!("xtask mutants: expected a part, found {words:?}\n{USAGE}");
-            return false;
-        }
-    };
-    let parts: Vec<&Part> =
-        PARTS.iter().filter(|each| part == "all" || each.name == part).collect();
-    if parts.is_empty() {
-        eprintln!(
-            "xtask mutants: expected codec, map, recovery, volume, arrays, nbd, uring or all, found {part}\n{USAGE}"
-        );
-        return false;
-    }
+pub(crate) fn run(workspace: &Path, arguments: &MutantsArgs) -> bool {
+    let MutantsArgs { part, only } = arguments;
+    let parts = PARTS.iter().filter(|each| part == "all" || each.name == part.as_str());
     let mut reports = Vec::new();
     for part in parts {
-        match try_part(workspace, part, only) {
+        match try_part(workspace, part, only.as_deref()) {
             Ok(report) => reports.push(report),
             Err(problem) => {
                 eprintln!("xtask mutants: {}: {problem}", part.name);
