@@ -27,6 +27,8 @@
 //!
 //! Nothing here reads or writes a disk.
 
+use nearhead_basics::little_endian::{array_at, put, u16_at, u32_at, u64_at};
+
 /// Bytes of one slot.
 pub(super) const SLOT_BYTES: u64 = 4096;
 
@@ -94,12 +96,12 @@ impl Label {
     /// The bytes of a slot.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = vec![0; SLOT_BYTES as usize];
-        bytes[..8].copy_from_slice(MAGIC);
+        put(&mut bytes, 0, MAGIC);
         let version = if self.in_use { VERSION_IN_USE } else { VERSION };
-        bytes[12..14].copy_from_slice(&version.to_le_bytes());
+        put(&mut bytes, 12, &version.to_le_bytes());
         bytes[14] = u8::from(self.is_mirror());
         bytes[15] = u8::from(self.in_use);
-        bytes[16..32].copy_from_slice(&self.array_id);
+        put(&mut bytes, 16, &self.array_id);
         let words = [
             self.sequence,
             self.generation,
@@ -108,13 +110,13 @@ impl Label {
             self.synced_bytes,
         ];
         for (word, at) in words.iter().zip((32..).step_by(8)) {
-            bytes[at..at + 8].copy_from_slice(&word.to_le_bytes());
+            put(&mut bytes, at, &word.to_le_bytes());
         }
-        bytes[72..74].copy_from_slice(&self.count.to_le_bytes());
-        bytes[74..76].copy_from_slice(&self.index.to_le_bytes());
-        bytes[76..80].copy_from_slice(&self.in_sync.to_le_bytes());
+        put(&mut bytes, 72, &self.count.to_le_bytes());
+        put(&mut bytes, 74, &self.index.to_le_bytes());
+        put(&mut bytes, 76, &self.in_sync.to_le_bytes());
         let crc = checksum(&bytes);
-        bytes[8..12].copy_from_slice(&crc.to_le_bytes());
+        put(&mut bytes, 8, &crc.to_le_bytes());
         bytes
     }
 
@@ -137,32 +139,26 @@ fn checksum(slot: &[u8]) -> u32 {
 }
 
 fn decode_slot(slot: &[u8]) -> Result<Option<Label>, String> {
-    let word =
-        |at: usize| slot[at..at + 8].iter().rev().fold(0, |all, byte| all << 8 | u64::from(*byte));
-    let half = |at: usize| u16::from_le_bytes([slot[at], slot[at + 1]]);
-    let crc = word(8) as u32;
-    if &slot[..8] != MAGIC || crc != checksum(slot) {
+    if &slot[..8] != MAGIC || u32_at(slot, 8) != checksum(slot) {
         return Ok(None);
     }
-    let version = half(12);
+    let version = u16_at(slot, 12);
     if version > VERSION_IN_USE {
         return Err(format!(
             "expected the label of an array member in version {VERSION} or {VERSION_IN_USE}, found \
              version {version}; use the program that made it"
         ));
     }
-    let mut array_id = [0; 16];
-    array_id.copy_from_slice(&slot[16..32]);
     let label = Label {
-        array_id,
-        sequence: word(32),
-        generation: word(40),
-        member_bytes: word(48),
-        chunk_bytes: word(56),
-        synced_bytes: word(64),
-        count: half(72),
-        index: half(74),
-        in_sync: word(72).wrapping_shr(32) as u32,
+        array_id: array_at(slot, 16),
+        sequence: u64_at(slot, 32),
+        generation: u64_at(slot, 40),
+        member_bytes: u64_at(slot, 48),
+        chunk_bytes: u64_at(slot, 56),
+        synced_bytes: u64_at(slot, 64),
+        count: u16_at(slot, 72),
+        index: u16_at(slot, 74),
+        in_sync: u32_at(slot, 76),
         in_use: slot[15] == 1,
     };
     let kind_fits = u8::from(label.is_mirror()) == slot[14];

@@ -5,6 +5,7 @@
 //! finds chance by itself, so that the state machines may use it, and nothing depends on another crate of ours.
 
 mod histogram;
+pub mod little_endian;
 mod random;
 mod slab;
 

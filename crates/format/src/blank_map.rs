@@ -19,8 +19,9 @@
 
 use crate::VolumeId;
 use crate::block::{SEALED_BYTES, SealError, check_rest_zero, check_zero, open, seal};
-use crate::bytes::{FieldError, array_at, put, u32_at, u64_at};
+use crate::bytes::FieldError;
 use crate::crc::crc32c;
+use nearhead_basics::little_endian::{array_at, put, u32_at, u64_at};
 
 /// Where the header is on the device, in bytes: past the second superblock copy.
 pub const BLANK_MAP_OFFSET: u64 = 128 << 10;

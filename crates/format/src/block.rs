@@ -4,8 +4,9 @@
 //! 4 KiB is the largest sector a disk writes at once, so that such a block is rarely torn, and on
 //! disks that do tear it, the checksum tells.
 
-use crate::bytes::{FieldError, array_at, put, u32_at};
+use crate::bytes::FieldError;
 use crate::crc::crc32c;
+use nearhead_basics::little_endian::{array_at, put, u32_at};
 use nearhead_planted::{Mistake, is_made};
 
 /// Size of the block.

@@ -12,8 +12,9 @@
 //! crc     | CRC32C of the whole chunk with its home address; 0 unless logged       |
 //! ```
 
-use crate::bytes::{FieldError, put, u32_at, u64_at};
+use crate::bytes::FieldError;
 use crate::{BLOCK_SECTORS, SECTORS_MAX};
+use nearhead_basics::little_endian::{put, u32_at, u64_at};
 
 /// Size of an entry on disk.
 pub const ENTRY_BYTES: usize = 20;

@@ -5,7 +5,8 @@
 
 use crate::VolumeId;
 use crate::block::{SEALED_BYTES, SealError, check_rest_zero, check_zero, open, seal};
-use crate::bytes::{FieldError, array_at, put, u32_at, u64_at};
+use crate::bytes::FieldError;
+use nearhead_basics::little_endian::{array_at, put, u32_at, u64_at};
 
 /// The first eight bytes.
 pub const MAP_DEVICE_MAGIC: [u8; 8] = *b"NHMAPDEV";

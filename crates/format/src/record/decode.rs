@@ -10,8 +10,9 @@ use super::{
     SectorRange, WRITES_MAX, WriteItem, check_flags, check_limit, header_bytes_for,
 };
 use crate::block::check_zero;
-use crate::bytes::{FieldError, array_at, u16_at, u32_at, u64_at};
+use crate::bytes::FieldError;
 use crate::{SECTORS_MAX, VolumeId};
+use nearhead_basics::little_endian::{array_at, u16_at, u32_at, u64_at};
 
 /// What the first 512 bytes of a record say about the rest. Nothing of it is verified by the
 /// checksum yet; sizes and counts are within their limits and agree with each other.

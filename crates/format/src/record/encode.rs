@@ -5,8 +5,8 @@ use super::{
     HEADER_BYTES_MAX, HEADER_FIXED_BYTES, ITEM_BYTES, RECORD_MAGIC, RECORD_VERSION, RecordHeader,
     SectorRange, WriteItem,
 };
-use crate::bytes::put;
 use crate::crc::{crc32c, crc32c_append};
+use nearhead_basics::little_endian::put;
 use nearhead_planted::{Mistake, is_made};
 
 /// Offset of `header_crc32c` in the header.

@@ -3,8 +3,8 @@
 
 use super::encode::{CRC_AT, header_crc};
 use super::*;
-use crate::bytes::put;
 use crate::damage::{apply, assert_same_bytes, edits, for_every_bit_flip, for_every_byte, golden};
+use nearhead_basics::little_endian::put;
 use proptest::prelude::*;
 
 const VOLUME: VolumeId = *b"\xa0\xa1\xa2\xa3\xa4\xa5\xa6\xa7\xa8\xa9\xaa\xab\xac\xad\xae\xaf";

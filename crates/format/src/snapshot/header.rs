@@ -4,7 +4,8 @@ use super::error::SnapshotError;
 use super::item::BodySummary;
 use crate::VolumeId;
 use crate::block::{SEALED_BYTES, check_rest_zero, open, seal};
-use crate::bytes::{FieldError, array_at, put, u32_at, u64_at};
+use crate::bytes::FieldError;
+use nearhead_basics::little_endian::{array_at, put, u32_at, u64_at};
 
 /// The first eight bytes of a slot that holds a snapshot.
 pub const SNAPSHOT_MAGIC: [u8; 8] = *b"NHSNAPSH";

@@ -1,7 +1,8 @@
 //! What the body of a snapshot lists, and the order it must be in.
 
-use crate::bytes::{FieldError, array_at, put, u32_at, u64_at};
+use crate::bytes::FieldError;
 use crate::{ENTRY_BYTES, Entry, SECTORS_MAX};
+use nearhead_basics::little_endian::{array_at, put, u32_at, u64_at};
 
 /// Size of the largest item.
 pub(super) const ITEM_BYTES_MAX: usize = ENTRY_BYTES;

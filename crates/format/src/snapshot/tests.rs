@@ -2,10 +2,10 @@
 
 use super::*;
 use crate::block::{SEALED_BYTES, seal};
-use crate::bytes::put;
 use crate::damage::{apply, assert_same_bytes, edits, for_every_bit_flip, for_every_byte, golden};
 use crate::entry::tests::entry_in;
 use crate::{Entry, Place, SECTORS_MAX, VolumeId};
+use nearhead_basics::little_endian::put;
 use proptest::prelude::*;
 
 const VOLUME: VolumeId = *b"\xa0\xa1\xa2\xa3\xa4\xa5\xa6\xa7\xa8\xa9\xaa\xab\xac\xad\xae\xaf";

@@ -13,8 +13,9 @@ pub use choose::{Choice, choose};
 pub use error::SuperblockError;
 
 use crate::block::{SEALED_BYTES, check_rest_zero, check_zero, open, seal};
-use crate::bytes::{FieldError, array_at, put, u16_at, u32_at, u64_at};
+use crate::bytes::FieldError;
 use crate::{Layout, Preset, VolumeId};
+use nearhead_basics::little_endian::{array_at, put, u16_at, u32_at, u64_at};
 use std::fmt;
 
 /// The first eight bytes of every copy.

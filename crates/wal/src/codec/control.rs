@@ -29,11 +29,9 @@
 //! | `first_lsn` | truncated records coming back |
 //! | `cl` (1: closed in order), `end_*` | loss of the newest records of a log that was closed: everything up to there must verify |
 
-use super::{
-    BLOCK_BYTES, Geometry, LSN_MAX, LogId, begin_block, open_block, put, seal_block, u32_at,
-    u64_at, wrong,
-};
+use super::{BLOCK_BYTES, Geometry, LSN_MAX, LogId, begin_block, open_block, seal_block, wrong};
 use crate::log::Lsn;
+use nearhead_basics::little_endian::{put, u32_at, u64_at};
 
 /// Bytes of a slot, all of them under its checksum.
 pub(crate) const SLOT_BYTES: usize = BLOCK_BYTES;

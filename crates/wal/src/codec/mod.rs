@@ -11,6 +11,7 @@ pub(crate) mod record;
 pub(crate) mod segment;
 
 use crate::error::{Result, WalError, WalErrorKind};
+use nearhead_basics::little_endian::{array_at, put, u16_at, u32_at, u64_at};
 use nearhead_format::crc::crc32c;
 use std::ops::Range;
 
@@ -179,29 +180,6 @@ struct Opened {
     /// The generation of a control block, the sequence of a segment.
     number: u64,
     geometry: Geometry,
-}
-
-pub(crate) fn u16_at(bytes: &[u8], at: usize) -> u16 {
-    u16::from_le_bytes(array_at(bytes, at))
-}
-
-pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes(array_at(bytes, at))
-}
-
-pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    u64::from_le_bytes(array_at(bytes, at))
-}
-
-/// Offsets are constants of the format and callers have checked the length.
-pub(crate) fn array_at<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
-    let mut array = [0; N];
-    array.copy_from_slice(&bytes[at..at + N]);
-    array
-}
-
-pub(crate) fn put(bytes: &mut [u8], at: usize, value: &[u8]) {
-    bytes[at..at + value.len()].copy_from_slice(value);
 }
 
 /// `what` should have had `expected` in `field`, but had `found`.

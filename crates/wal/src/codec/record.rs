@@ -23,8 +23,9 @@
 //! | `durable_offset` | taking rot for a tear: everything before it in this segment was durable before this record was written, so if something there does not verify, it is damage |
 //! | `kind` | reading bookkeeping as data |
 
-use super::{LSN_MAX, LogId, RECORD_ALIGN, RECORDS_OFFSET, array_at, put, u32_at, u64_at};
+use super::{LSN_MAX, LogId, RECORD_ALIGN, RECORDS_OFFSET};
 use crate::log::Lsn;
+use nearhead_basics::little_endian::{array_at, put, u32_at, u64_at};
 use nearhead_format::crc::{crc32c, crc32c_append};
 
 /// Bytes of a record's header.

@@ -4,8 +4,8 @@
 //! fields, the range of the handle. What fails here cannot be skipped, since nobody knows where the
 //! next frame begins. docs/wal-helper.md is the specification.
 
-use crate::codec::{put, u16_at, u32_at, u64_at};
 use crate::error::{Result, WalError, WalErrorKind};
+use nearhead_basics::little_endian::{put, u16_at, u32_at, u64_at};
 
 /// Of this protocol. A helper refuses any other.
 pub(crate) const VERSION: u16 = 1;

@@ -6,11 +6,11 @@
 //! specification, and its golden bytes are the test's.
 
 use super::frame::{Ask, MAGIC, VERSION, refused};
-use crate::codec::{array_at, u16_at, u32_at, u64_at};
 use crate::error::{Result, WalError, WalErrorKind};
 use crate::log::{LogOptions, Lsn};
 use crate::open_stream::{Begin, OpenStream};
 use crate::stream::StreamOptions;
+use nearhead_basics::little_endian::{array_at, u16_at, u32_at, u64_at};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};

@@ -263,7 +263,8 @@ impl RingIncoming {
             if zeros.iter().any(|byte| *byte != 0) {
                 return Err(refused("ring: behind a header: expected zeros, found something"));
             }
-            self.header = Some(Header::decode(&crate::codec::array_at(header, 0))?);
+            self.header =
+                Some(Header::decode(&nearhead_basics::little_endian::array_at(header, 0))?);
             self.filled = 0;
         }
         let Some(header) = self.header else { return Ok(None) };

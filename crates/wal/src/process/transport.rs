@@ -5,8 +5,8 @@
 //! somebody who is gone is an error, never a signal.
 
 use super::frame::{BODY_BYTES_MAX, FrameKind, HEADER_BYTES, Header, refused};
-use crate::codec::array_at;
 use crate::error::Result;
+use nearhead_basics::little_endian::array_at;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::FileType;
 use rustix::io::Errno;
