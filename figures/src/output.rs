@@ -5,34 +5,20 @@
 use crate::error::FigureError;
 use crate::page;
 use crate::report::{Report, Row};
+use nearhead_basics::{Column, Table};
 use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The comparison of `report` for a terminal.
 pub fn table(report: &Report) -> String {
-    let mut lines: Vec<[String; 7]> = vec![Row::COLUMNS.map(str::to_owned)];
-    lines.extend(report.rows.iter().map(Row::cells));
-    let width = |column: usize| {
-        lines.iter().map(|line| line[column].chars().count()).max().unwrap_or_default()
+    let column = |(number, heading)| {
+        let column = if number < 2 { Column::left(heading) } else { Column::right(heading) };
+        column.gap(2)
     };
-    let widths: [usize; 7] = std::array::from_fn(width);
-    let mut text = format!("{}: {}\n", report.name, report.title);
-    for line in &lines {
-        let mut row = String::from(" ");
-        for (column, cell) in line.iter().enumerate() {
-            let width = widths[column];
-            // Writing to a string cannot fail.
-            let _ = if column < 2 {
-                write!(row, " {cell:<width$} ")
-            } else {
-                write!(row, " {cell:>width$} ")
-            };
-        }
-        text.push_str(row.trim_end());
-        text.push('\n');
-    }
-    text
+    let mut table = Table::new(Row::COLUMNS.into_iter().enumerate().map(column)).indented(2);
+    report.rows.iter().for_each(|row| table.row(row.cells()));
+    format!("{}: {}\n{}", report.name, report.title, table.text())
 }
 
 /// The CSV text of columns and rows (RFC 4180, lines end in a line feed).

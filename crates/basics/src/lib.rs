@@ -8,7 +8,9 @@ mod histogram;
 pub mod little_endian;
 mod random;
 mod slab;
+mod table;
 
 pub use histogram::Histogram;
 pub use random::{Random, SplitMix};
 pub use slab::Slab;
+pub use table::{Column, Side, Table};

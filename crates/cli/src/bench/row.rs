@@ -1,9 +1,9 @@
 //! A number that was measured, beside the number it should be.
 
 use crate::busy;
+use nearhead_basics::{Column, Table};
 use serde::Serialize;
 use std::borrow::Cow;
-use std::fmt::Write;
 
 /// What a number must be.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -80,9 +80,13 @@ pub(super) fn median(values: &[f64]) -> f64 {
 
 /// The rows for a terminal.
 pub(super) fn table(rows: &[Row]) -> String {
-    let width = rows.iter().map(|row| row.name.len()).max().unwrap_or_default();
-    let mut text =
-        format!("{:<width$} {:>12} {:>12}  {:<4} {}\n", "name", "target", "measured", "met", "of");
+    let mut table = Table::new([
+        Column::left("name"),
+        Column::right("target").width(12),
+        Column::right("measured").width(12),
+        Column::left("met").width(4).gap(2),
+        Column::left("of"),
+    ]);
     for row in rows {
         let target = match row.target {
             Target::AtLeast(least) => format!(">= {}", shown(least)),
@@ -95,12 +99,11 @@ pub(super) fn table(rows: &[Row]) -> String {
             Some(false) => "NO",
             None => "-",
         };
-        let (name, detail) = (&row.name, &row.detail);
         let busy = if row.machine_was_busy { format!("{}: ", busy::BUSY) } else { String::new() };
-        let _ =
-            writeln!(text, "{name:<width$} {target:>12} {measured:>12}  {met:<4} {busy}{detail}");
+        let detail = format!("{busy}{}", row.detail);
+        table.row([row.name.to_string(), target, measured, met.to_owned(), detail]);
     }
-    text
+    table.text()
 }
 
 fn shown(value: f64) -> String {

@@ -2,35 +2,37 @@
 
 use super::experiment::Row;
 use crate::busy;
-use std::fmt::Write;
+use nearhead_basics::{Column, Table};
 
 /// One line per row, in their order.
 pub(crate) fn render(rows: &[Row]) -> String {
-    let mut text = String::new();
-    let head =
-        ["bulk", "preset", "writes/s", "bulk MB/s", "% of disk", "limit %", "mean ms", "p99 ms"];
-    let _ = writeln!(
-        text,
-        "{:<6} {:<10} {:>8} {:>10} {:>10} {:>8} {:>9} {:>9}  durable points/s",
-        head[0], head[1], head[2], head[3], head[4], head[5], head[6], head[7]
-    );
+    let mut table = Table::new([
+        Column::left("bulk").width(6),
+        Column::left("preset").width(10),
+        Column::right("writes/s").width(8),
+        Column::right("bulk MB/s").width(10),
+        Column::right("% of disk").width(10),
+        Column::right("limit %").width(8),
+        Column::right("mean ms").width(9),
+        Column::right("p99 ms").width(9),
+        Column::left("durable points/s").gap(2),
+    ]);
     for row in rows {
-        let _ = writeln!(
-            text,
-            "{:<6} {:<10} {:>8} {:>10.1} {:>10.1} {:>8.1} {:>9.1} {:>9.1}  {:>4.1}{}",
-            row.bulk.name(),
-            row.preset,
-            row.writes_per_s,
-            row.bulk_mb_per_s,
-            row.bandwidth_pct,
-            row.limit_bandwidth_pct,
-            row.durable_ms_mean,
-            row.durable_ms_p99,
-            row.durable_points_per_s,
-            if row.machine_was_busy { format!("  {}", busy::BUSY) } else { String::new() },
-        );
+        let one = |value: f64| format!("{value:.1}");
+        let busy = if row.machine_was_busy { format!("  {}", busy::BUSY) } else { String::new() };
+        table.row([
+            row.bulk.name().to_owned(),
+            row.preset.clone(),
+            row.writes_per_s.to_string(),
+            one(row.bulk_mb_per_s),
+            one(row.bandwidth_pct),
+            one(row.limit_bandwidth_pct),
+            one(row.durable_ms_mean),
+            one(row.durable_ms_p99),
+            format!("{:>4.1}{busy}", row.durable_points_per_s),
+        ]);
     }
-    text
+    table.text()
 }
 
 /// What the machine did beside, and whether the numbers can be believed; nothing in virtual time.

@@ -1,6 +1,7 @@
 //! The outcomes as tables for a terminal.
 
 use super::outcome::Outcome;
+use nearhead_basics::{Column, Table};
 use nearhead_sim::replay::Share;
 use std::fmt::Write;
 
@@ -19,50 +20,9 @@ pub(super) fn render(outcomes: &[Outcome]) -> String {
         results.trace_s,
         if results.closed_loop { "one at a time" } else { "at their times" }
     );
-    let _ = writeln!(
-        text,
-        "\n{:<10} {:<6} {:>8} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>8}",
-        "preset", "kind", "requests", "mean ms", "p50", "p90", "p99", "p99.9", "max", "MB/s"
-    );
-    for outcome in outcomes {
-        let results = &outcome.results;
-        for (kind, share) in
-            [("reads", &results.reads), ("writes", &results.writes), ("all", &results.all)]
-        {
-            line(&mut text, &outcome.preset, kind, share, results.simulated_s);
-        }
-    }
-    let _ = writeln!(
-        text,
-        "\n{:<10} {:>8} {:>9} {:>6} {:>7} {:>8} {:>11} {:>8} {:>12} {:>9}",
-        "preset",
-        "speed-up",
-        "records",
-        "swaps",
-        "spills",
-        "log fill",
-        "simulated s",
-        "wall s",
-        "requests/s",
-        "delayed"
-    );
-    for outcome in outcomes {
-        let results = &outcome.results;
-        let speed_up = outcome.speed_up.map_or("-".to_owned(), |times| format!("{times:.2}x"));
-        let _ = writeln!(
-            text,
-            "{:<10} {:>8} {:>9} {:>6} {:>7} {:>7}% {:>11.1} {:>8.2} {:>12.0} {:>9}",
-            outcome.preset,
-            speed_up,
-            outcome.records,
-            outcome.swaps,
-            outcome.spills,
-            outcome.log_fill_pct,
-            results.simulated_s,
-            results.wall_s,
-            results.requests_per_wall_s,
-            results.delayed_requests
-        );
+    for table in [latencies(outcomes), engines(outcomes)] {
+        text.push('\n');
+        text.push_str(&table.text());
     }
     text.push_str(
         "\nspeed-up: mean over p50, p90, p95, p99 and p99.9 of all requests; delayed: arrivals that \
@@ -71,18 +31,77 @@ pub(super) fn render(outcomes: &[Outcome]) -> String {
     text
 }
 
-fn line(text: &mut String, preset: &str, kind: &str, share: &Share, simulated_s: f64) {
+/// Reads, writes and all of each outcome.
+fn latencies(outcomes: &[Outcome]) -> Table<'static> {
+    let number = |heading| Column::right(heading).width(9);
+    let mut table = Table::new([
+        Column::left("preset").width(10),
+        Column::left("kind").width(6),
+        Column::right("requests").width(8),
+        number("mean ms"),
+        number("p50"),
+        number("p90"),
+        number("p99"),
+        number("p99.9"),
+        number("max"),
+        Column::right("MB/s").width(8),
+    ]);
+    for outcome in outcomes {
+        let results = &outcome.results;
+        for (kind, share) in
+            [("reads", &results.reads), ("writes", &results.writes), ("all", &results.all)]
+        {
+            table.row(cells(&outcome.preset, kind, share, results.simulated_s));
+        }
+    }
+    table
+}
+
+fn cells(preset: &str, kind: &str, share: &Share, simulated_s: f64) -> [String; 10] {
     let latency = &share.latency;
-    let _ = writeln!(
-        text,
-        "{preset:<10} {kind:<6} {:>8} {:>9.2} {:>9.2} {:>9.2} {:>9.2} {:>9.2} {:>9.2} {:>8.1}",
-        share.requests,
-        latency.mean_ms,
-        latency.p50_ms,
-        latency.p90_ms,
-        latency.p99_ms,
-        latency.p999_ms,
-        latency.max_ms,
-        share.bytes as f64 / 1e6 / simulated_s.max(1e-9)
-    );
+    let ms = |value: f64| format!("{value:.2}");
+    [
+        preset.to_owned(),
+        kind.to_owned(),
+        share.requests.to_string(),
+        ms(latency.mean_ms),
+        ms(latency.p50_ms),
+        ms(latency.p90_ms),
+        ms(latency.p99_ms),
+        ms(latency.p999_ms),
+        ms(latency.max_ms),
+        format!("{:.1}", share.bytes as f64 / 1e6 / simulated_s.max(1e-9)),
+    ]
+}
+
+/// What each engine did.
+fn engines(outcomes: &[Outcome]) -> Table<'static> {
+    let mut table = Table::new([
+        Column::left("preset").width(10),
+        Column::right("speed-up").width(8),
+        Column::right("records").width(9),
+        Column::right("swaps").width(6),
+        Column::right("spills").width(7),
+        Column::right("log fill").width(8),
+        Column::right("simulated s").width(11),
+        Column::right("wall s").width(8),
+        Column::right("requests/s").width(12),
+        Column::right("delayed").width(9),
+    ]);
+    for outcome in outcomes {
+        let results = &outcome.results;
+        table.row([
+            outcome.preset.clone(),
+            outcome.speed_up.map_or("-".to_owned(), |times| format!("{times:.2}x")),
+            outcome.records.to_string(),
+            outcome.swaps.to_string(),
+            outcome.spills.to_string(),
+            format!("{}%", outcome.log_fill_pct),
+            format!("{:.1}", results.simulated_s),
+            format!("{:.2}", results.wall_s),
+            format!("{:.0}", results.requests_per_wall_s),
+            results.delayed_requests.to_string(),
+        ]);
+    }
+    table
 }

@@ -9,9 +9,9 @@ use super::super::row::{Row, Target};
 use super::cleanup::Cleanup;
 use super::contest::{Tally, append};
 use super::stack::{Stack, missing};
-use super::table::Table;
 use super::writers::{MODES, Who, Writer};
 use crate::output::{note, say};
+use nearhead_basics::Table;
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
@@ -72,8 +72,15 @@ fn at(effort: Effort, place: &Place<'_>) -> Result<Vec<Row>, String> {
     let writers = opened?;
     let (rounds, slice) = (effort.pick(5, 2), Duration::from_millis(effort.pick(300, 100)));
     let mut rows = Vec::new();
-    let mut table =
-        Table::new(&["place", "threads", "writer", "p50 ms", "p99 ms", "appends/s", "p50 of bare"]);
+    let mut table = Table::with_headings(&[
+        "place",
+        "threads",
+        "writer",
+        "p50 ms",
+        "p99 ms",
+        "appends/s",
+        "p50 of bare",
+    ]);
     for &threads in place.threads {
         let mut tallies: Vec<Tally> = writers.iter().map(|_| Tally::default()).collect();
         for _ in 0..rounds {
@@ -88,7 +95,7 @@ fn at(effort: Effort, place: &Place<'_>) -> Result<Vec<Row>, String> {
             .collect();
         let bare_ms = p50_of(&found, Who::Bare.name());
         for it in &found {
-            table.row(&[
+            table.row([
                 place.name.to_owned(),
                 threads.to_string(),
                 it.name.to_owned(),
@@ -100,7 +107,7 @@ fn at(effort: Effort, place: &Place<'_>) -> Result<Vec<Row>, String> {
         }
         rows.extend(rows_of(place.name, threads, &found));
     }
-    say(&table.text());
+    say(&table.markdown());
     Ok(rows)
 }
 

@@ -12,10 +12,10 @@ use super::super::row::{Row, Target, median};
 use super::cleanup::Cleanup;
 use super::load::{Latencies, Rate, alone_and_beside, bulk_paced, bulk_unmanaged};
 use super::stack::{MODEL, Stack, clear_leftovers, missing};
-use super::table::Table;
 use super::writers::{MODES, Who, Writer};
 use crate::output::{note, say};
 use nearhead_arrays::model_from_text;
+use nearhead_basics::Table;
 use nearhead_disk::{Class, Command, CommandId, Disk, Nanos, Payload, Submission, Ticket};
 use nearhead_wal::bulk::{Gate, PIECE_BYTES, PaceOptions};
 use nearhead_wal::writer::Mode;
@@ -261,7 +261,7 @@ fn one(
 }
 
 fn table(cells: &[Cell]) -> String {
-    let mut table = Table::new(&[
+    let mut table = Table::with_headings(&[
         "scheduler",
         "writer",
         "bulk",
@@ -280,7 +280,7 @@ fn table(cells: &[Cell]) -> String {
     for cell in cells {
         let Case { scheduler, who, bulk, rate } = cell.case;
         let ms = |value: f64| format!("{value:.3}");
-        table.row(&[
+        table.row([
             scheduler.to_owned(),
             who.name().to_owned(),
             bulk.name().to_owned(),
@@ -299,7 +299,7 @@ fn table(cells: &[Cell]) -> String {
     }
     format!(
         "4 KiB durable writes beside bulk writes, emulated disk, latencies in ms\n{}",
-        table.text()
+        table.markdown()
     )
 }
 

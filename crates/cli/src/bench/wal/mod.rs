@@ -11,7 +11,6 @@ mod contest;
 mod load;
 mod peers;
 mod stack;
-mod table;
 mod writers;
 
 use super::Effort;

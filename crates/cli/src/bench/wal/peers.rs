@@ -13,9 +13,9 @@ use super::super::row::{Row, Target, median};
 use super::commands::{command, exists, run};
 use super::contest::append;
 use super::load::Latencies;
-use super::table::Table;
 use super::writers::{MODES, RECORD_BYTES, Who, Writer};
 use crate::output::{note, say};
+use nearhead_basics::Table;
 use nearhead_wal::Awake;
 use serde::Deserialize;
 use std::fs;
@@ -93,8 +93,15 @@ pub(super) fn measure(effort: Effort, folder: &Path) -> Result<Vec<Row>, String>
     let contestants = contestants(folder);
     let data = folder.join("peers-data");
     let mut rows = Vec::new();
-    let mut table =
-        Table::new(&["writers", "processors", "log", "version", "appends/s", "p50 us", "p99 us"]);
+    let mut table = Table::with_headings(&[
+        "writers",
+        "processors",
+        "log",
+        "version",
+        "appends/s",
+        "p50 us",
+        "p99 us",
+    ]);
     for (writers, is_awake) in CASES {
         let name = row_name(writers, is_awake);
         let _awake = match is_awake.then(Awake::keep).transpose() {
@@ -107,7 +114,7 @@ pub(super) fn measure(effort: Effort, folder: &Path) -> Result<Vec<Row>, String>
         };
         let found = in_turn(&contestants, writers, effort, &data)?;
         for it in &found {
-            table.row(&[
+            table.row([
                 writers.to_string(),
                 if is_awake { "awake" } else { "as they are" }.to_owned(),
                 it.peer.clone(),
@@ -120,7 +127,7 @@ pub(super) fn measure(effort: Effort, folder: &Path) -> Result<Vec<Row>, String>
         rows.push(row(name, writers, &found));
     }
     remove(&data)?;
-    say(&table.text());
+    say(&table.markdown());
     Ok(rows)
 }
 
