@@ -151,7 +151,9 @@ pub(crate) fn floor_char_boundary(text: &str, limit: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::Handle;
     use crate::protocol::testing::info;
+    use nearhead_disk::Payload;
 
     #[test]
     fn the_empty_name_is_the_first_export() {
@@ -174,6 +176,80 @@ mod tests {
         assert_eq!(export.info().size_bytes, 8192);
         assert_eq!(export.info().block_bytes_preferred, 4096);
         assert_eq!(export.info().request_bytes_max, REQUEST_BYTES_MAX);
+        let odd = ServiceInfo { request_bytes_max: 100_001, ..info() };
+        assert_eq!(Export::new(Vec::new(), odd).unwrap().info().request_bytes_max, 195 * 512);
+    }
+
+    #[test]
+    fn every_flag_is_offered_exactly_where_it_holds() {
+        for bits in 0..16 {
+            let is = |bit: u32| bits >> bit & 1 == 1;
+            let (read_only, rotational, fast_zero, structured) = (is(0), is(1), is(2), is(3));
+            let info = ServiceInfo { read_only, rotational, fast_zero, ..info() };
+            let flags = Export::new(Vec::new(), info).unwrap().transmission_flags(structured);
+            for (flag, expected) in [
+                (flag::HAS_FLAGS, true),
+                (flag::SEND_FLUSH, true),
+                (flag::SEND_FUA, true),
+                (flag::CAN_MULTI_CONN, true),
+                (flag::SEND_CACHE, true),
+                (flag::READ_ONLY, read_only),
+                (flag::SEND_TRIM, !read_only),
+                (flag::SEND_WRITE_ZEROES, !read_only),
+                (flag::SEND_FAST_ZERO, !read_only && fast_zero),
+                (flag::ROTATIONAL, rotational),
+                (flag::SEND_DF, structured),
+                (1 << 9, false),
+                (0xf << 12, false),
+            ] {
+                assert_eq!(flags & flag != 0, expected, "flag {flag:#x}, case {bits:#06b}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_request_is_charged_what_it_holds_and_copies_only_where_sectors_are_not_whole() {
+        use ClientCommand::{BlockStatus, Cache, Flush, Read, Trim, Write, WriteZeroes};
+        const PAGE: usize = ALIGN_BYTES;
+        let read = Read { one_chunk: false };
+        let zeroes = WriteZeroes { no_hole: false, fast_only: false };
+        for (sector, per_sector) in [(512, PAGE), (8192, 8192)] {
+            let info = ServiceInfo { block_bytes_min: sector, ..info() };
+            let export = Export::new(Vec::new(), info).unwrap().at_any_byte();
+            // Both ends as read and as written, each in a buffer of its own, and what rounding adds.
+            let copies = 4 * per_sector + PAGE;
+            let sector = u64::from(sector);
+            for (offset, len, is_whole) in [
+                (0, 8192, true),
+                (8192, 65_536, true),
+                (1, 8192, false),
+                (8192, 8191, false),
+                (sector - 1, 2, false),
+                (511, 65_535, false),
+            ] {
+                let content = (len as usize).next_multiple_of(PAGE);
+                let more = if is_whole { 0 } else { copies };
+                for (command, expected) in [
+                    (read, content + more),
+                    (Write, if is_whole { content } else { 2 * content + copies }),
+                    (Trim, more),
+                    (zeroes, more),
+                    (Flush, 0),
+                    (Cache, 0),
+                    (BlockStatus { one_extent: false }, 0),
+                ] {
+                    let handle = Handle { cookie: 1, offset };
+                    let payload = Payload::EMPTY;
+                    let request =
+                        ClientRequest { handle, command, fua: false, offset, len, payload };
+                    let found = export.memory_bytes(&request);
+                    assert_eq!(
+                        found, expected,
+                        "{command:?} of {len} at {offset}, sector {sector}"
+                    );
+                }
+            }
+        }
     }
 
     #[test]

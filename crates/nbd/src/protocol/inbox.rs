@@ -94,4 +94,29 @@ mod tests {
         inbox.received(2);
         assert_eq!(inbox.waiting(), b"456789ab");
     }
+
+    #[test]
+    fn the_staging_buffer_comes_back_whole_unless_a_long_part_of_a_message_is_in_it() {
+        let bytes: Vec<u8> = (0..STAGING_BYTES).map(|at| (at % 251) as u8).collect();
+        for understood in [0, 1, 3000, STAGING_BYTES - 5000] {
+            for rest in [0, 1, REST_BYTES_MAX - 1, REST_BYTES_MAX, REST_BYTES_MAX + 1, 5000] {
+                let (mut inbox, mut staging) = (Inbox::default(), Vec::new());
+                let len = understood + rest;
+                inbox.room(&mut staging, usize::MAX)[..len].copy_from_slice(&bytes[..len]);
+                inbox.received(len);
+                inbox.consume(understood);
+                // Also when there is nothing to be given back.
+                for _ in 0..2 {
+                    inbox.settle(&mut staging);
+                    let is_back = rest <= REST_BYTES_MAX;
+                    assert_eq!(staging.len(), if is_back { STAGING_BYTES } else { 0 }, "{rest}");
+                    assert_eq!(inbox.held_bytes(), if is_back { rest } else { STAGING_BYTES });
+                    assert_eq!(inbox.waiting(), &bytes[understood..len]);
+                }
+                let room = inbox.room(&mut staging, usize::MAX).len();
+                assert_eq!(room, STAGING_BYTES - rest, "{rest} bytes behind {understood}");
+                assert_eq!(inbox.waiting(), &bytes[understood..len]);
+            }
+        }
+    }
 }

@@ -406,7 +406,7 @@ fn skip(inbox: &mut Inbox, left: &mut u64) -> Step {
     let skipped = usize::try_from(*left).map_or(waiting, |left| waiting.min(left));
     inbox.consume(skipped);
     *left -= skipped as u64;
-    if *left == 0 || skipped > 0 { Step::Again } else { Step::Starved }
+    if *left == 0 { Step::Again } else { Step::Starved }
 }
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
 //! The machine under well-formed, cut and arbitrary bytes.
 
 use super::*;
-use crate::protocol::constants::{command_flag, errno, option};
+use crate::protocol::constants::{command_flag, errno, option, option_reply};
 use crate::protocol::reply::Form;
 use crate::protocol::testing::{
     CLIENT_FLAGS, Counter, context_data, extended_request, feed, feed_with, info_data, machine,
-    option as opt, request, sent, transmitting, transmitting_in,
+    option as opt, option_replies, request, sent, transmitting, transmitting_in,
 };
 use proptest::prelude::*;
 
@@ -165,6 +165,94 @@ fn an_idle_connection_holds_no_staging_buffer() {
     let mut machine = transmitting(false, false);
     feed(&mut machine, &request(command::READ, 0, 1, 0, 512)[..20], 20);
     assert!(machine.inbox.held_bytes() < 100);
+}
+
+#[test]
+fn bounds_hold_at_the_last_byte_inside_them_and_not_one_further() {
+    let header = |number, len| [&opt(number, &[])[..12], &u32::to_be_bytes(len)].concat();
+    let last_skipped = SKIP_BYTES_MAX as u32;
+    for (beyond, expected) in [(false, 0), (true, 1)] {
+        let more = u32::from(beyond);
+        let mut machine = machine();
+        let option = header(77, last_skipped + more);
+        let events = feed(&mut machine, &[&CLIENT_FLAGS[..], &option].concat(), usize::MAX);
+        assert_eq!(events.len(), expected, "an option of {last_skipped} + {more} bytes");
+        let mut machine = transmitting(true, false);
+        let events = feed(&mut machine, &request(99, 0, 1, 0, 512), 28);
+        assert!(events.is_empty() && !sent(&mut machine).is_empty());
+        let events = feed(&mut machine, &request(command::WRITE, 0, 1, 0, last_skipped + more), 28);
+        assert_eq!(events.len(), expected, "a write of {last_skipped} + {more} bytes");
+    }
+    for (beyond, expected) in [(0, option_reply::ERR_UNSUP), (1, option_reply::ERR_TOO_BIG)] {
+        let mut machine = machine();
+        sent(&mut machine);
+        let option = opt(77, &vec![0; OPTION_BYTES_MAX + beyond]);
+        feed(&mut machine, &[&CLIENT_FLAGS[..], &option].concat(), usize::MAX);
+        let replies = option_replies(&sent(&mut machine));
+        assert_eq!(replies.iter().map(|(_, kind, _)| *kind).collect::<Vec<_>>(), [expected]);
+    }
+}
+
+#[test]
+fn nothing_more_is_answered_from_here_beyond_the_unread_replies_that_may_wait() {
+    let options = || {
+        let mut machine = machine();
+        feed(&mut machine, &CLIENT_FLAGS, 4);
+        (machine, opt(option::LIST, &[]))
+    };
+    let requests = || (transmitting(true, false), request(99, 0, 1, 0, 512));
+    for make in [&options as &dyn Fn() -> (Machine, Vec<u8>), &requests] {
+        for (unread, expected) in
+            [(UNREAD_BYTES_MAX, false), (UNREAD_BYTES_MAX + 1, true), (UNREAD_BYTES_MAX + 2, true)]
+        {
+            let (mut machine, bytes) = make();
+            sent(&mut machine);
+            machine.outbox().put_header(|out| out.resize(unread, 0));
+            let events = feed(&mut machine, &bytes, usize::MAX);
+            assert_eq!(matches!(events[..], [Event::Paused]), expected, "{unread} bytes unread");
+            assert_eq!(machine.outbox().len() == unread, expected);
+        }
+    }
+}
+
+#[test]
+fn a_message_that_ends_behind_the_staging_buffer_is_understood() {
+    // Of every third one at least a kibibyte lies before the end of the buffer.
+    let option = opt(77, &[7; 10_000]);
+    let count = 40;
+    let mut machine = machine();
+    sent(&mut machine);
+    let bytes = [&CLIENT_FLAGS[..], &option.repeat(count)].concat();
+    assert!(feed(&mut machine, &bytes, usize::MAX).is_empty());
+    assert_eq!(option_replies(&sent(&mut machine)).len(), count);
+}
+
+#[test]
+fn large_payloads_are_received_where_they_belong_and_little_behind_them() {
+    let rooms =
+        |machine: &mut Machine| machine.receive_slices(&mut Vec::new()).map(|slice| slice.len());
+    let direct = DIRECT_BYTES as u32;
+    for (len, behind) in [
+        (direct + 512, HEADER_ROOM_BYTES),
+        (direct, HEADER_ROOM_BYTES),
+        (direct - 512, STAGING_BYTES),
+    ] {
+        let mut machine = transmitting(false, false);
+        assert_eq!(rooms(&mut machine), [0, STAGING_BYTES]);
+        feed(&mut machine, &request(command::WRITE, 0, 1, 0, len), 28);
+        let expected = if len >= direct { [len as usize, 0] } else { [len as usize, behind] };
+        assert_eq!(rooms(&mut machine), expected, "a payload of {len} bytes");
+        feed(&mut machine, &vec![1; len as usize - 1000], usize::MAX);
+        assert_eq!(rooms(&mut machine), [1000, behind], "the rest of {len} bytes");
+        feed(&mut machine, &[1; 1000], usize::MAX);
+        assert_eq!(rooms(&mut machine), [0, behind], "after {len} bytes");
+        // What is only dropped goes through the whole buffer.
+        feed(&mut machine, &request(command::WRITE, 0, 2, 0, 300 * 1024), 28);
+        assert_eq!(rooms(&mut machine), [0, STAGING_BYTES]);
+        feed(&mut machine, &vec![1; 300 * 1024], usize::MAX);
+        feed(&mut machine, &request(command::READ, 0, 3, 0, 512), 28);
+        assert_eq!(rooms(&mut machine), [0, STAGING_BYTES], "a read follows no payload");
+    }
 }
 
 /// Feeds anything at all; checks the bounds after every step.

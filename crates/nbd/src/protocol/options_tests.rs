@@ -53,6 +53,7 @@ fn info_tells_what_was_asked_and_stays_in_the_handshake() {
     assert_eq!(kinds(&replies), [3, 3, 3, 3, reply::ACK]);
     assert_eq!(replies[0].2[..10], [&[0, 0][..], &(1_u64 << 20).to_be_bytes()].concat());
     assert_eq!(replies[1].2, b"\0\x01alias");
+    assert_eq!(replies[2].2, b"\0\x02a test disk");
     assert_eq!(replies[3].2, [0, 3, 0, 0, 2, 0, 0, 0, 16, 0, 0, 4, 0, 0]);
     assert!(!machine.is_transmitting());
 }
@@ -165,6 +166,27 @@ fn contexts_need_structured_replies_and_the_same_export() {
         answer(&mut chosen_for("alias"), &export(), option::GO, &go, &mut Vec::new()),
         Outcome::Transmission { allocation: false }
     );
+    // The old way to choose an export follows the same rule.
+    for (name, asked, allocation) in
+        [("disk", "", true), ("disk", "disk", true), ("disk", "alias", false), ("alias", "", false)]
+    {
+        let number = option::EXPORT_NAME;
+        let outcome =
+            answer(&mut chosen_for(name), &export(), number, asked.as_bytes(), &mut Vec::new());
+        assert_eq!(outcome, Outcome::Transmission { allocation }, "{name}, {asked:?}");
+    }
+}
+
+#[test]
+fn who_leaves_in_the_handshake_is_told_goodbye() {
+    for data in [&b""[..], b"data"] {
+        let mut machine = greeted(machine());
+        let bytes = [opt(option::ABORT, data), opt(option::LIST, &[])].concat();
+        let events = feed(&mut machine, &bytes, usize::MAX);
+        assert!(matches!(events[..], [Event::Closed(None)]), "{events:?}");
+        let replies = option_replies(&sent(&mut machine));
+        assert_eq!(replies, [(option::ABORT, reply::ACK, Vec::new())]);
+    }
 }
 
 fn export() -> Export {
@@ -192,7 +214,10 @@ fn contexts_are_listed_by_name_by_namespace_and_without_a_query() {
         let replies = ask(&mut machine, option::LIST_META_CONTEXT, &context_data(b"", &queries));
         assert_eq!(replies.len() == 2, found, "{queries:?}");
     }
-    let many = context_data(b"", &[&b"base:"[..]; 65]);
+    let most = context_data(b"", &[&b"base:"[..]; CONTEXT_QUERIES_MAX as usize]);
+    let replies = ask(&mut machine, option::LIST_META_CONTEXT, &most);
+    assert_eq!(kinds(&replies), [reply::META_CONTEXT, reply::ACK]);
+    let many = context_data(b"", &[&b"base:"[..]; CONTEXT_QUERIES_MAX as usize + 1]);
     let replies = ask(&mut machine, option::LIST_META_CONTEXT, &many);
     assert_eq!(kinds(&replies), [reply::ERR_INVALID]);
 }

@@ -209,5 +209,33 @@ mod tests {
         }
         assert_eq!(outbox.len(), 100);
         assert!(outbox.headers.len() < 2 * COMPACT_BYTES, "{} bytes", outbox.headers.len());
+        // Also if the reader takes much at once.
+        for _ in 0..10 {
+            outbox.put_header(|out| out.resize(out.len() + 3 * COMPACT_BYTES, 2));
+            outbox.advance(3 * COMPACT_BYTES);
+        }
+        assert_eq!(outbox.len(), 100);
+        assert!(outbox.headers.len() < 2 * COMPACT_BYTES, "{} bytes", outbox.headers.len());
+    }
+
+    #[test]
+    fn one_gathering_write_takes_as_much_as_it_may_and_nothing_empty() {
+        let byte = || Payload::Bytes(BufferMut::copy_of(&[7]).freeze());
+        let lent = |outbox: &Outbox| {
+            let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+            let count = outbox.slices(&mut slices);
+            assert!(slices[..count].iter().all(|slice| !slice.is_empty()));
+            count
+        };
+        let mut outbox = Outbox::default();
+        outbox.put_header(|_| ());
+        (0..3).for_each(|_| outbox.put_payload(byte()));
+        outbox.put_payload(Payload::EMPTY);
+        outbox.put_payload(Payload::Zeros(0));
+        outbox.put_payload(Payload::Bytes(BufferMut::copy_of(&[7]).freeze().slice(0..0)));
+        outbox.put_header(|out| out.push(1));
+        assert_eq!(lent(&outbox), 4);
+        (0..100).for_each(|_| outbox.put_payload(byte()));
+        assert_eq!(lent(&outbox), SLICES_MAX);
     }
 }

@@ -68,6 +68,29 @@ fn each_type_takes_its_own_flags_only() {
 }
 
 #[test]
+fn each_flag_means_one_thing_and_nothing_else() {
+    use ClientCommand::{BlockStatus, Read, WriteZeroes};
+    let zeroes = |no_hole, fast_only| WriteZeroes { no_hole, fast_only };
+    for (kind, flags, expected, fua) in [
+        (command::READ, 0, Read { one_chunk: false }, false),
+        (command::READ, command_flag::DF, Read { one_chunk: true }, false),
+        (command::READ, command_flag::FUA, Read { one_chunk: false }, true),
+        (command::WRITE_ZEROES, 0, zeroes(false, false), false),
+        (command::WRITE_ZEROES, command_flag::NO_HOLE, zeroes(true, false), false),
+        (command::WRITE_ZEROES, command_flag::FAST_ZERO, zeroes(false, true), false),
+        (command::WRITE_ZEROES, command_flag::FUA, zeroes(false, false), true),
+        (command::BLOCK_STATUS, 0, BlockStatus { one_extent: false }, false),
+        (command::BLOCK_STATUS, command_flag::REQ_ONE, BlockStatus { one_extent: true }, false),
+        (command::WRITE, 0, ClientCommand::Write, false),
+        (command::TRIM, 0, ClientCommand::Trim, false),
+        (command::TRIM, command_flag::FUA, ClientCommand::Trim, true),
+    ] {
+        let found = gate(info(), ALL, &request(kind, flags, 1, 512, 512)).unwrap();
+        assert_eq!((found.command, found.fua), (expected, fua), "type {kind}, flags {flags}");
+    }
+}
+
+#[test]
 fn what_was_not_negotiated_is_refused() {
     let plain = Agreed::default();
     let cases = [
