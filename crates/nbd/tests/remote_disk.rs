@@ -42,6 +42,7 @@ fn what_is_written_is_read_back_also_over_tcp_and_in_large_pieces() {
     io.run(Command::WriteZeroes { offset: 16384, len: 4096, durable: true }).unwrap();
     io.run(Command::Trim { offset: 65536, len: 4096 }).unwrap();
     io.flush().unwrap();
+    assert_eq!(server.count("flushes"), 1, "a cache is asked to be flushed");
     let mut other = RemoteDisk::connect(&tcp).unwrap();
     let found = SyncIo::in_real_time(&mut other, start).read(8192, 4 << 20).unwrap();
     assert!(found[..8192] == data[..8192] && found[61440..] == data[61440..]);
@@ -71,6 +72,8 @@ fn a_server_that_goes_takes_the_disk_with_it_and_every_command_is_answered() {
     }
     disk.kick();
     assert!(disk.trouble().is_none());
+    // Sent by the kick, not only when somebody asks what came of it.
+    server.await_count("reads", 3);
     drop(server);
     let start = Instant::now();
     for _ in 0..3 {

@@ -156,3 +156,58 @@ impl Reading {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nearhead_disk::CommandId;
+
+    /// A read of `len` bytes from `offset` on, which `take` gets pieces of.
+    fn read_of(offset: u64, len: u32, take: impl FnOnce(&mut Awaited)) {
+        let mut awaited = Awaited::read(Ticket::new(CommandId(1)), offset, len);
+        take(&mut awaited);
+        awaited.into_ticket().unwrap().abandon();
+    }
+
+    #[test]
+    fn a_piece_of_a_read_lies_inside_it_to_the_byte() {
+        for (offset, len, is_right) in [
+            (100, 1000, true),
+            (100, 1, true),
+            (1099, 1, true),
+            (101, 999, true),
+            (99, 1, false),
+            (99, 1001, false),
+            (100, 0, false),
+            (1100, 0, false),
+            (1100, 1, false),
+            (100, 1001, false),
+            (101, 1000, false),
+            (600, 501, false),
+            (1099, 2, false),
+            (100, u64::MAX, false),
+            (u64::MAX, 1, false),
+        ] {
+            read_of(100, 1000, |read| {
+                let found = read.piece(offset, len);
+                assert_eq!(found.is_ok(), is_right, "{len} from {offset} on: {found:?}");
+            });
+        }
+    }
+
+    #[test]
+    fn a_read_may_be_in_as_many_pieces_as_are_kept_and_in_no_more() {
+        let pieces = PIECES_MAX as u64;
+        read_of(0, 3 * PIECES_MAX as u32, |read| {
+            (0..pieces).for_each(|at| read.piece(2 * at, 1).unwrap());
+            // What joins two of them makes room for one elsewhere.
+            read.piece(1, 1).unwrap();
+            read.piece(2 * pieces, 1).unwrap();
+            assert!(read.piece(2 * pieces + 2, 1).is_err());
+        });
+        read_of(0, 512, |read| {
+            read.piece(0, 10).unwrap();
+            assert!(read.piece(9, 1).is_err(), "again");
+        });
+    }
+}

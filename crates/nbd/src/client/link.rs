@@ -325,6 +325,12 @@ impl Link {
         }
     }
 
+    /// Bytes kept for sending, sent ones included.
+    #[cfg(test)]
+    pub(super) fn held_bytes(&self) -> usize {
+        self.outgoing.len()
+    }
+
     pub(super) fn gone_error(&self) -> DiskError {
         let why = self.gone.as_deref().unwrap_or("closed");
         let detail = format!("{}: the connection is lost: {why}", self.name);

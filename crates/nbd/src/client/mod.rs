@@ -8,6 +8,8 @@
 mod address;
 mod awaited;
 mod handshake;
+#[cfg(test)]
+mod handshake_tests;
 mod link;
 #[cfg(test)]
 mod link_tests;

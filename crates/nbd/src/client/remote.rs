@@ -148,3 +148,60 @@ fn properties(address: &Address, facts: &Facts) -> Properties {
         queue_depth_max: QUEUE_DEPTH,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::Form;
+    use nearhead_disk::{Class, CommandId, Ticket};
+    use std::os::unix::net::UnixStream;
+
+    fn facts() -> Facts {
+        Facts {
+            size_bytes: (1 << 30) + 4095,
+            flags: 0,
+            block_bytes_min: 512,
+            block_bytes_preferred: 4096,
+            request_bytes_max: 65_536,
+            form: Form::Simple,
+            allocation: None,
+        }
+    }
+
+    fn address() -> Address {
+        Address::parse("nbd+unix:///?socket=/some/where").unwrap()
+    }
+
+    #[test]
+    fn sectors_are_the_smallest_of_the_two_sizes_that_the_server_takes() {
+        for (block_bytes_min, sector_bytes) in
+            [(1, 512), (2, 512), (512, 512), (1024, 4096), (2048, 4096), (4096, 4096)]
+        {
+            let found = properties(&address(), &Facts { block_bytes_min, ..facts() });
+            assert_eq!(found.sector_bytes, sector_bytes, "blocks of {block_bytes_min}");
+            let size = (1 << 30) + if sector_bytes == 512 { 3584 } else { 0 };
+            assert_eq!(found.capacity_bytes, size);
+            found.validate().unwrap();
+        }
+    }
+
+    #[test]
+    fn an_answer_that_is_there_wakes_at_once_and_none_does_not() {
+        let stream = Stream::Unix(UnixStream::pair().unwrap().0);
+        let link = Link::new("export".to_owned(), stream, Form::Simple, None).unwrap();
+        let wake = link.as_fd().try_clone_to_owned().unwrap();
+        let properties = properties(&address(), &facts());
+        let mut disk = RemoteDisk { properties, read_only: false, wake, link: RefCell::new(link) };
+        assert_eq!(disk.wake_at(), None);
+        // Without a volatile cache a flush needs no server.
+        let submission = Submission {
+            ticket: Ticket::new(CommandId(1)),
+            class: Class::Foreground,
+            command: Command::Flush,
+        };
+        disk.submit(submission, Nanos(5));
+        assert_eq!(disk.wake_at(), Some(Nanos::ZERO));
+        assert!(disk.poll(Nanos(5)).unwrap().result.is_ok());
+        assert_eq!(disk.wake_at(), None);
+    }
+}

@@ -86,3 +86,41 @@ impl Write for Stream {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+    use std::time::Instant;
+
+    /// A connection of either kind, and its other end, which is only held.
+    fn pairs() -> Vec<(Stream, Box<dyn Write>)> {
+        let (near, far) = UnixStream::pair().unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let place = Place::Tcp(listener.local_addr().unwrap().to_string());
+        let tcp = Stream::connect(&place).unwrap();
+        vec![(Stream::Unix(near), Box::new(far)), (tcp, Box::new(listener.accept().unwrap().0))]
+    }
+
+    #[test]
+    fn a_bounded_read_from_a_silent_server_ends() {
+        for (mut stream, _silent) in pairs() {
+            stream.bound(Some(Duration::from_millis(1))).unwrap();
+            let error = stream.read(&mut [0; 1]).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::WouldBlock, "{error}");
+        }
+    }
+
+    #[test]
+    fn a_wait_ends_when_something_came_or_there_is_room_and_else_not_before_its_time() {
+        let (short, long) = (Duration::from_millis(20), Duration::from_secs(3600));
+        for (stream, mut other) in pairs() {
+            let start = Instant::now();
+            stream.wait(false, short).unwrap();
+            assert!(start.elapsed() >= short);
+            stream.wait(true, long).unwrap();
+            other.write_all(&[1]).unwrap();
+            stream.wait(false, long).unwrap();
+        }
+    }
+}

@@ -145,6 +145,7 @@ fn on_command(line: &str, context: &mut Context<'_, Bare>) -> String {
         "stalled" => return statistics.connections_stalled.to_string(),
         "reads" => return statistics.reads.to_string(),
         "writes" => return statistics.writes.to_string(),
+        "flushes" => return statistics.flushes.to_string(),
         _ => return format!("error: unknown command {line}"),
     }
     "ok".to_owned()
