@@ -139,7 +139,7 @@ impl ByteAccess {
         }
     }
 
-    /// Allocation status of any bytes.
+    /// Allocation status of any bytes; extents may be empty.
     pub(crate) fn block_status<S: Service + ?Sized>(
         &self,
         service: &S,
@@ -155,7 +155,7 @@ impl ByteAccess {
             extent.len -= gone;
             extent
         };
-        found.into_iter().map(cut).filter(|extent| extent.len > 0).collect()
+        found.into_iter().map(cut).collect()
     }
 
     /// The whole sectors around `bytes`.
@@ -271,6 +271,9 @@ fn bytes_of(operation: &Operation) -> Option<(Range<u64>, bool)> {
     Some((offset..offset + len, changes))
 }
 
+#[cfg(test)]
+#[path = "byte_access_order_tests.rs"]
+mod order_tests;
 #[cfg(test)]
 #[path = "byte_access_tests.rs"]
 mod tests;

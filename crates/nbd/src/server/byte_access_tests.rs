@@ -22,12 +22,12 @@ impl Chance {
 }
 
 /// Whole sectors, carried out when the test says so and in the order it says.
-struct Sectors {
+pub(super) struct Sectors {
     bytes: Vec<u8>,
     /// What was asked for with FUA, or was there at a flush.
     durable: Vec<u8>,
-    taken: Vec<Request>,
-    replies: VecDeque<Reply>,
+    pub(super) taken: Vec<Request>,
+    pub(super) replies: VecDeque<Reply>,
 }
 
 impl Sectors {
@@ -37,7 +37,7 @@ impl Sectors {
     }
 
     /// Carries out one of the requests taken, or fails it without doing anything.
-    fn carry_out(&mut self, index: usize, fails: bool) {
+    pub(super) fn carry_out(&mut self, index: usize, fails: bool) {
         let Request { id, operation } = self.taken.remove(index);
         let (range, _) = bytes_of(&operation).unwrap();
         let range = range.start as usize..range.end as usize;
@@ -133,9 +133,9 @@ struct Asked {
 }
 
 /// The access, the service below, and what the bytes must be.
-struct Rig {
-    access: ByteAccess,
-    service: Sectors,
+pub(super) struct Rig {
+    pub(super) access: ByteAccess,
+    pub(super) service: Sectors,
     model: Vec<u8>,
     asked: Vec<(u64, Asked)>,
     next: u64,
@@ -144,7 +144,7 @@ struct Rig {
 }
 
 impl Rig {
-    fn new(seed: u64, fails: bool) -> Self {
+    pub(super) fn new(seed: u64, fails: bool) -> Self {
         let service = Sectors::new();
         Self {
             access: ByteAccess::new(&service.info()),
