@@ -234,7 +234,12 @@ fn a_unix_socket_belongs_to_whom_it_is_given_from_its_first_moment() {
     let own = std::fs::metadata(directory.path(".")).unwrap().gid();
     // Only root may give a file to a group that it is not in.
     let group = if own == 0 { 12_345 } else { own };
+    // What the umask leaves, if nothing is said.
+    let usual = directory.path("usual");
+    let _usual = std::os::unix::net::UnixListener::bind(&usual).unwrap();
+    let usual = std::fs::metadata(&usual).unwrap().permissions().mode() & 0o777;
     let cases = [
+        (None, None, usual),
         (Some(0o660), Some(group), 0o660),
         (None, Some(group), 0o660),
         (Some(0o600), None, 0o600),
@@ -385,6 +390,44 @@ fn a_socket_in_use_is_refused_and_a_stale_one_replaced() {
     let error = listen(file.clone()).unwrap_err();
     assert!(matches!(error, ServerError::NotASocket { .. }), "{error}");
     assert_eq!(std::fs::read(file).unwrap(), b"precious");
+    // Somebody listens there, though not to clients of this kind.
+    let datagrams = directory.path("datagrams");
+    let _listening = std::os::unix::net::UnixDatagram::bind(&datagrams).unwrap();
+    let error = listen(datagrams.clone()).unwrap_err();
+    assert!(matches!(error, ServerError::SocketInUse { .. }), "{error}");
+    assert!(datagrams.exists());
+}
+
+#[test]
+fn a_path_that_became_somebody_elses_is_left_alone() {
+    let directory = Directory::new();
+    let path = directory.path("socket");
+    let listening = Server::<Bare>::builder().listen_unix(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    let _other = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    drop(listening);
+    assert!(path.exists(), "another server's socket was removed");
+}
+
+#[test]
+fn a_graceful_stop_sends_every_answer_before_it_ends() {
+    let server = TestServer::start();
+    let mut client = server.connect().go();
+    // More than sockets hold.
+    let (count, len) = (32, 256 << 10);
+    for cookie in 0..count {
+        client.request(command::READ, cookie, 0, len);
+    }
+    server.await_count("reads", count);
+    server.shutdown.request();
+    while std::os::unix::net::UnixStream::connect(server.socket()).is_ok() {}
+    for cookie in 0..count {
+        assert_eq!(client.reply(), (0, cookie));
+        client.read(len as usize);
+    }
+    assert!(client.is_closed());
+    let report = server.join();
+    assert_eq!((report.ending, report.statistics.connections_open), (Ending::Graceful, 0));
 }
 
 #[test]

@@ -234,6 +234,7 @@ fn when_descriptors_run_out_clients_wait_and_are_served_later() {
     let (control, socket) = (directory.path("control"), directory.path("socket"));
     let listener = UnixListener::bind(&socket).unwrap();
     let name = "child_that_serves_what_it_was_handed";
+    let start = Instant::now();
     let mut serving = child(name, &control, listener, "ulimit -n 40");
     // More than the child can open; the kernel's queue holds those who wait.
     let mut waiting: Vec<_> = (0..60).map(|_| UnixStream::connect(&socket).unwrap()).collect();
@@ -250,8 +251,70 @@ fn when_descriptors_run_out_clients_wait_and_are_served_later() {
     }
     let notices = tell(&control, "notices");
     assert!(notices.contains("clients cannot be accepted now: "), "{notices}");
+    // Half a second of rest follows each.
+    let most = 1 + start.elapsed().as_millis() / 500;
+    let count = notices.split("; ").count() as u128;
+    assert!(count <= most, "{count} notices, {most} at most: {notices:.200}");
     tell(&control, "stop");
     assert!(serving.wait().unwrap().success());
+}
+
+#[test]
+fn the_limit_of_descriptors_is_raised_as_far_as_the_clients_need_and_may() {
+    let directory = Directory::new();
+    let (control, socket) = (directory.path("control"), directory.path("socket"));
+    let listener = UnixListener::bind(&socket).unwrap();
+    let name = "child_that_serves_what_it_was_handed";
+    let mut serving = child(name, &control, listener, "ulimit -S -n 40");
+    let mut clients: Vec<_> = (0..60).map(|_| UnixStream::connect(&socket).unwrap()).collect();
+    for client in &mut clients {
+        std::io::Read::read_exact(client, &mut [0; 18]).unwrap();
+    }
+    assert_eq!(tell(&control, "notices"), "");
+    drop(clients);
+    tell(&control, "stop");
+    assert!(serving.wait().unwrap().success());
+}
+
+#[test]
+fn a_tick_never_comes_before_its_time() {
+    let handle = Arc::new(OnceLock::<ShutdownHandle>::new());
+    let (stop, directory) = (handle.clone(), Directory::new());
+    let (period, times) = (Nanos::from_millis(20), Arc::new(Mutex::new(Vec::new())));
+    let (clock, seen) = (Clock::start(), times.clone());
+    let builder: Builder = Server::builder().listen_unix(directory.path("socket")).unwrap();
+    let server = builder
+        .every(period, move |context| {
+            let mut times = seen.lock().unwrap();
+            times.push(context.now);
+            if times.len() == 3 {
+                stop.get().unwrap().request();
+            }
+        })
+        .build()
+        .unwrap();
+    assert!(handle.set(server.shutdown_handle()).is_ok());
+    let start = clock.now();
+    server.run(&mut BareDisk::new(MemoryDisk::new(DISK_BYTES)), &clock).unwrap();
+    let mut due = start;
+    for time in times.lock().unwrap().iter() {
+        due += period;
+        assert!(*time >= due, "a tick at {time:?}, due at {due:?}");
+    }
+}
+
+#[test]
+fn each_control_socket_answers_for_itself() {
+    let directory = Directory::new();
+    let second = directory.path("second");
+    let other = second.clone();
+    let server = TestServer::start_with(
+        |builder| builder.control(other, |line, _| format!("second: {line}")).unwrap(),
+        |bare| bare,
+    );
+    assert_eq!(tell(&second, "open"), "second: open");
+    assert_eq!(server.command("open"), "0");
+    assert_eq!(tell(&second, "nonsense"), "second: nonsense");
 }
 
 #[test]

@@ -208,3 +208,49 @@ impl<'a, S: ?Sized> ServerBuilder<'a, S> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::testing::info;
+    use crate::protocol::{ClientCommand, ClientRequest, Export, Handle};
+    use crate::server::testing::Recorder;
+    use crate::server::tls::TlsFiles;
+    use nearhead_disk::Payload;
+    use nearhead_volume::ServiceInfo;
+
+    /// Listens where nobody else does.
+    fn builder(name: &str) -> ServerBuilder<'static, Recorder> {
+        let name = format!("nearhead-nbd-{}-{name}", std::process::id());
+        Server::builder().listen_unix(std::env::temp_dir().join(name)).unwrap()
+    }
+
+    #[test]
+    fn a_request_of_the_largest_size_fits_into_the_least_memory_that_there_is() {
+        let limits =
+            Limits { bytes_max: 0, client_requests_max: 0, requests_max: 0, ..Limits::default() };
+        let limits = builder("least").limits(limits).build().unwrap().limits;
+        let info = ServiceInfo { request_bytes_max: REQUEST_BYTES_MAX, ..info() };
+        let request = ClientRequest {
+            handle: Handle { cookie: 1, offset: 1 },
+            command: ClientCommand::Write,
+            fua: false,
+            offset: 1,
+            len: u64::from(REQUEST_BYTES_MAX),
+            payload: Payload::EMPTY,
+        };
+        let needed = Export::new(Vec::new(), info).unwrap().at_any_byte().memory_bytes(&request);
+        assert!(limits.bytes_max >= needed, "{} of {needed}", limits.bytes_max);
+        assert_eq!((limits.client_requests_max, limits.requests_max), (1, 1));
+    }
+
+    #[test]
+    fn each_word_adds_to_what_was_said_before() {
+        let server = builder("words").export("one").export("two").whole_blocks().build().unwrap();
+        assert_eq!(server.exports, ["one", "two"]);
+        assert!(server.whole_blocks && server.listeners.len() == 1);
+        let files = TlsFiles::in_directory(Path::new("/no/such/directory"));
+        let error = builder("keys").tls(TlsMode::Required, files).build().err().unwrap();
+        assert!(matches!(error, ServerError::Tls { .. }), "{error}");
+    }
+}

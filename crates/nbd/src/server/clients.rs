@@ -449,3 +449,7 @@ impl Clients {
 fn token(place: u32, id: u64) -> u64 {
     super::event_loop::CLIENT_TOKENS | (id & 0xff_ffff) << 32 | u64::from(place)
 }
+
+#[cfg(test)]
+#[path = "clients_tests.rs"]
+mod tests;

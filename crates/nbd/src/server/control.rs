@@ -185,3 +185,119 @@ impl ControlConnection {
         poller.modify(&self.socket, token, interest).is_ok()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixStream;
+
+    fn connection() -> (ControlConnection, Poller, UnixStream) {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        let poller = Poller::new(Nanos::ZERO).unwrap();
+        poller.add(&ours, 1, EventFlags::IN).unwrap();
+        let connection = ControlConnection {
+            socket: ours.into(),
+            input: Vec::new(),
+            output: Vec::new(),
+            interest: EventFlags::IN,
+            ended: false,
+        };
+        (connection, poller, theirs)
+    }
+
+    #[test]
+    fn a_connection_waits_for_room_to_send_and_for_commands_exactly_while_it_can_use_them() {
+        let (read, write) = (EventFlags::IN, EventFlags::OUT);
+        let (mut connection, poller, _theirs) = connection();
+        for (waiting, ended, expected) in [
+            (0, false, read),
+            (1, false, read | write),
+            (UNSENT_BYTES_MAX - 1, false, read | write),
+            (UNSENT_BYTES_MAX, false, write),
+            (UNSENT_BYTES_MAX + 1, false, write),
+            (UNSENT_BYTES_MAX, true, write),
+            (1, true, write),
+            (0, true, EventFlags::empty()),
+            (0, false, read),
+        ] {
+            connection.output.resize(waiting, 0);
+            connection.ended = ended;
+            // As often as it is asked.
+            for _ in 0..2 {
+                assert!(connection.register(&poller, 1));
+                assert_eq!(connection.interest, expected, "{waiting} bytes, ended: {ended}");
+            }
+        }
+        let other = Poller::new(Nanos::ZERO).unwrap();
+        connection.ended = true;
+        assert!(!connection.register(&other, 1), "a poller that does not know it");
+    }
+
+    #[test]
+    fn commands_run_until_as_many_answers_wait_as_may() {
+        let mut handler: Handler<'_, ()> = Box::new(|_, _| "y".repeat(99));
+        for (waiting, expected) in
+            [(UNSENT_BYTES_MAX - 101, 2), (UNSENT_BYTES_MAX - 1, 1), (UNSENT_BYTES_MAX, 0)]
+        {
+            let (mut connection, _poller, mut theirs) = connection();
+            theirs.write_all(b"one\ntwo\nthree\n").unwrap();
+            connection.receive();
+            connection.output.resize(waiting, 0);
+            let statistics = Statistics::default();
+            let mut context = Context { service: &mut (), statistics, now: Nanos::ZERO };
+            assert_eq!(connection.run_commands(&mut handler, &mut context), expected > 0);
+            assert_eq!(connection.output.len(), waiting + 100 * expected, "behind {waiting}");
+        }
+    }
+
+    #[test]
+    fn a_conversation_goes_on_for_as_long_as_the_other_side_wants_and_answers_may_be_long() {
+        let path = std::env::temp_dir().join(format!("nearhead-nbd-{}-talk", std::process::id()));
+        let listener = Listener::unix(&path, super::super::SocketAccess::default()).unwrap();
+        let answer = |line: &str, _: &mut Context<'_, ()>| line.repeat(100_000);
+        let mut control = Control::new(3, listener, Box::new(answer));
+        let mut poller = Poller::new(Nanos::ZERO).unwrap();
+        control.register(&poller).unwrap();
+        let mut client = UnixStream::connect(&path).unwrap();
+        client.set_nonblocking(true).unwrap();
+        let clock = super::super::Clock::start();
+        let mut turn = |control: &mut Control<'_, ()>| {
+            let mut ready = Vec::new();
+            let at_once = super::super::poller::Deadline { at: Nanos::ZERO, precise: false };
+            poller.wait(Some(at_once), &clock, &mut ready).unwrap();
+            for event in &ready {
+                if event.token == CONTROL_TOKENS | 3 {
+                    control.accept(&poller);
+                } else {
+                    assert_eq!(event.token >> 32, (CONTROL_CONNECTION_TOKENS >> 32) + 3);
+                    let statistics = Statistics::default();
+                    let mut context = Context { service: &mut (), statistics, now: Nanos::ZERO };
+                    control.on_ready(*event, &poller, &mut context);
+                }
+            }
+            ready.len()
+        };
+        for word in ["a", "word", "again"] {
+            writeln!(client, "{word}").unwrap();
+            let (mut found, expected) = (Vec::new(), word.len() * 100_000 + 1);
+            let mut turns = 0;
+            while found.len() < expected {
+                turn(&mut control);
+                let mut bytes = [0; 4096];
+                match client.read(&mut bytes) {
+                    Ok(0) => panic!("it hung up after {} of {expected} bytes", found.len()),
+                    Ok(len) => found.extend_from_slice(&bytes[..len]),
+                    Err(_) => turns += 1,
+                }
+                assert!(turns < 1000, "{} of {expected} bytes came", found.len());
+            }
+            assert!(found.starts_with(word.as_bytes()) && found.ends_with(b"\n"));
+            assert_eq!(turn(&mut control), 0, "nothing is to be done");
+        }
+        drop(client);
+        turn(&mut control);
+        assert!(control.connections.iter().all(Option::is_none));
+    }
+}

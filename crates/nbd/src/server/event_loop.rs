@@ -353,3 +353,7 @@ fn raise_descriptor_limit(connections: usize) {
         let _ = rustix::process::setrlimit(Resource::Nofile, raised);
     }
 }
+
+#[cfg(test)]
+#[path = "event_loop_tests.rs"]
+mod tests;

@@ -204,4 +204,20 @@ mod tests {
         assert_eq!((0..9).filter(|_| start(&mut first)).count(), 3);
         assert_eq!((0..9).filter(|_| start(&mut second)).count(), 2);
     }
+
+    #[test]
+    fn it_is_the_clients_turn_while_it_has_to_read_or_to_send_and_only_then() {
+        let mut budget = Budget::new(MIB, 5, MIB, 3);
+        let mut share = Share::default();
+        assert!(!share.waits_for_client());
+        assert!(budget.admit(&mut share, 100));
+        assert!(share.waits_for_client(), "a payload is under way");
+        let bytes = budget.started(&mut share);
+        assert!(!share.waits_for_client(), "the service has it");
+        budget.finished(Some(&mut share), bytes);
+        budget.set_unsent(&mut share, 1);
+        assert!(share.waits_for_client(), "an answer is to be read");
+        budget.set_unsent(&mut share, 0);
+        assert!(!share.waits_for_client());
+    }
 }

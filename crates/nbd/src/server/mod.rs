@@ -21,6 +21,8 @@ mod poller;
 mod requests;
 mod shutdown;
 mod statistics;
+#[cfg(test)]
+pub(crate) mod testing;
 mod tls;
 mod transport;
 

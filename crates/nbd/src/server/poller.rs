@@ -272,4 +272,28 @@ mod tests {
         poller.wait(Some(never), &clock, &mut ready).unwrap();
         assert_eq!(ready[0].token, 42);
     }
+
+    #[test]
+    fn only_sleeping_towards_a_precise_deadline_teaches_and_looking_yields() {
+        let clock = Clock::start();
+        let look = Nanos::from_secs(10);
+        let mut poller = Poller::new(look).unwrap();
+        poller.look_max = look + look;
+        let wait = |poller: &mut Poller, micros, precise| {
+            let at = clock.now() + Nanos::from_micros(micros);
+            poller.wait(Some(Deadline { at, precise }), &clock, &mut Vec::new()).unwrap();
+        };
+        wait(&mut poller, 300, false);
+        assert_eq!((poller.look, poller.calls.yields), (look, 0));
+        // Longer each time, in case that the thread does not get to look before it is over.
+        let mut spans = (0..).map(|turn| 300 << turn);
+        while poller.calls.yields < 2 {
+            wait(&mut poller, spans.next().unwrap(), true);
+        }
+        assert_eq!(poller.look, look, "nothing is learnt from looking");
+        poller.look = Nanos::ZERO;
+        poller.look_min = Nanos::ZERO;
+        wait(&mut poller, 300, true);
+        assert_ne!(poller.look, Nanos::ZERO, "a sleep that ended at its deadline is too late");
+    }
 }

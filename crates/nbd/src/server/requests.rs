@@ -286,3 +286,7 @@ fn lost() -> RequestError {
 fn slow_zeros() -> RequestError {
     RequestError::new(ErrorKind::NotSupported, "zeros without a hole are as slow as a write")
 }
+
+#[cfg(test)]
+#[path = "requests_tests.rs"]
+mod tests;
