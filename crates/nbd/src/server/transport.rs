@@ -205,3 +205,7 @@ impl Write for Socket<'_> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+#[path = "transport_tests.rs"]
+mod tests;

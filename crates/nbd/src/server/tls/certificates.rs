@@ -143,3 +143,7 @@ impl Session for CertifiedSession {
         self.session.send_close_notify();
     }
 }
+
+#[cfg(test)]
+#[path = "certificates_tests.rs"]
+mod tests;

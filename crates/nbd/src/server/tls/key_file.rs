@@ -200,6 +200,37 @@ mod tests {
         }
     }
 
+    #[test]
+    fn names_keys_and_files_are_as_long_as_they_may_be_and_no_longer() {
+        let user = |len| format!("{}:{KEY}", "u".repeat(len));
+        let key = |bytes| format!("u:{}", "5a".repeat(bytes));
+        for (line, is_right) in [
+            (user(USER_BYTES_MAX), true),
+            (user(USER_BYTES_MAX + 1), false),
+            (key(KEY_BYTES_MIN), true),
+            (key(KEY_BYTES_MIN - 1), false),
+            (key(KEY_BYTES_MAX), true),
+            (key(KEY_BYTES_MAX + 1), false),
+        ] {
+            assert_eq!(KeyFile::parse(line.as_bytes()).is_ok(), is_right, "{line:.40}");
+        }
+        let name = format!("nearhead-nbd-{}-keys", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let line = format!("u:{KEY}\n");
+        for (more, is_right) in [(0, true), (1, false), (100_000, false)] {
+            // Empty lines count.
+            let len = FILE_BYTES_MAX as usize + more;
+            std::fs::write(&path, line.clone() + &"\n".repeat(len - line.len())).unwrap();
+            let mode = std::fs::Permissions::from_mode(0o600);
+            std::fs::set_permissions(&path, mode).unwrap();
+            let found = KeyFile::load(&path);
+            assert_eq!(found.is_ok(), is_right, "{len} bytes");
+            let words = found.err().map(|error| error.to_string()).unwrap_or_default();
+            assert_eq!(words.contains("found more"), !is_right, "{words}");
+        }
+        std::fs::remove_file(path).unwrap();
+    }
+
     proptest::proptest! {
         #[test]
         fn any_bytes_are_understood_or_refused_in_one_line(bytes in ".{0,40}(:[0-9a-fA-F]{0,40})?(\n.{0,9}:.{0,40})*") {

@@ -363,6 +363,94 @@ mod tests {
     }
 
     #[test]
+    fn bytes_go_both_ways_in_pieces_of_every_size_and_end_with_a_goodbye() {
+        for step in [1, 99, 4096, 70_000] {
+            let (mut open, mut server) = meet(|_| {}).unwrap();
+            let plain: Vec<u8> = (0..100_000_u32).map(|at| (at % 251) as u8).collect();
+            open.write_all(&plain).unwrap();
+            assert_eq!(server.pull(&mut []).unwrap(), Pulled::Bytes(0), "no room is no end");
+            let encrypted = std::mem::take(&mut open.get_mut().unsent);
+            let (mut parts, mut found) = (encrypted.chunks(step), Vec::new());
+            let mut target = vec![0; step];
+            while found.len() < plain.len() {
+                match server.pull(&mut target).unwrap() {
+                    Pulled::Bytes(len) => found.extend_from_slice(&target[..len]),
+                    Pulled::Starved => server.take_encrypted(parts.next().unwrap()),
+                    Pulled::End => panic!("an end after {} bytes", found.len()),
+                }
+            }
+            assert!(found == plain, "in steps of {step}");
+            // The goodbye of either side.
+            server.close();
+            let mut sent = Vec::new();
+            while server.wants_send() {
+                server.send(&mut sent).unwrap();
+            }
+            assert!(!sent.is_empty());
+            (open.get_mut().received, open.get_mut().fed) = (sent, 0);
+            assert_eq!(open.read(&mut [0; 9]).unwrap(), 0, "an end that was announced");
+            let _ = open.shutdown();
+            server.take_encrypted(&std::mem::take(&mut open.get_mut().unsent));
+            assert_eq!(server.pull(&mut target).unwrap(), Pulled::End);
+        }
+    }
+
+    /// Takes at most so many bytes at once.
+    struct Narrow(Vec<u8>, usize);
+
+    impl Write for Narrow {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let len = bytes.len().min(self.1);
+            self.0.extend_from_slice(&bytes[..len]);
+            Ok(len)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn what_is_encrypted_leaves_whole_however_little_is_taken_and_records_are_full() {
+        let (mut open, mut server) = meet(|_| {}).unwrap();
+        let plain: Vec<u8> = (0..200_000_u32).map(|at| (at % 247) as u8).collect();
+        let (mut taken, mut sent) = (0, Narrow(Vec::new(), 3001));
+        while taken < plain.len() {
+            let (one, other) = plain[taken..].split_at((plain.len() - taken).min(100));
+            taken += server.push(&[IoSlice::new(one), IoSlice::new(other)]).unwrap();
+            // Something waits at any time.
+            for _ in 0..20 {
+                server.send(&mut sent).unwrap();
+            }
+        }
+        while server.wants_send() {
+            server.send(&mut sent).unwrap();
+        }
+        let Narrow(encrypted, _) = sent;
+        // RFC 8446, section 5.2: five bytes of header, one of type, sixteen of a tag.
+        let records = plain.len().div_ceil(RECORD_BYTES);
+        assert_eq!(encrypted.len(), plain.len() + 22 * records);
+        (open.get_mut().received, open.get_mut().fed) = (encrypted, 0);
+        let mut found = vec![0; plain.len()];
+        open.read_exact(&mut found).unwrap();
+        assert!(found == plain);
+    }
+
+    #[test]
+    fn answers_that_nobody_reads_have_a_bound() {
+        let mut wire = Wire::default();
+        let record = vec![7; RECORD_BYTES];
+        let mut written = 0;
+        while wire.write(&record).is_ok() {
+            written += record.len();
+        }
+        assert_eq!(written, ANSWERS_BYTES_MAX + RECORD_BYTES);
+        wire.sent = RECORD_BYTES;
+        assert!(wire.write(&record).is_ok(), "at the bound itself");
+        assert!(wire.write(&record).is_err());
+    }
+
+    #[test]
     fn what_waits_to_be_sent_is_bounded_and_given_back() {
         let (mut open, mut server) = meet(|_| {}).unwrap();
         let plain = vec![7; 1 << 20];
