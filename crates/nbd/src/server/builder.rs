@@ -217,7 +217,7 @@ mod tests {
     use crate::server::testing::Recorder;
     use crate::server::tls::TlsFiles;
     use nearhead_disk::Payload;
-    use nearhead_volume::ServiceInfo;
+    use nearhead_service::ServiceInfo;
 
     /// Listens where nobody else does.
     fn builder(name: &str) -> ServerBuilder<'static, Recorder> {

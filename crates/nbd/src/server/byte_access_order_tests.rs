@@ -4,7 +4,7 @@
 use super::tests::Rig;
 use super::*;
 use nearhead_disk::{BufferMut, Payload};
-use nearhead_engine::ErrorKind;
+use nearhead_service::ErrorKind;
 
 /// A change of these bytes.
 fn change(bytes: Range<u64>) -> Operation {

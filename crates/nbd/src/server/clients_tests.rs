@@ -8,7 +8,7 @@ use crate::server::event_loop::CLIENT_TOKENS;
 use crate::server::memory::Budget;
 use crate::server::testing::{Rig, failed, hello};
 use nearhead_disk::Nanos;
-use nearhead_engine::{Operation, RequestId};
+use nearhead_service::{Operation, RequestId};
 
 /// Simple replies without content, taken apart: error number and cookie.
 fn replies(bytes: &[u8]) -> Vec<(u32, u64)> {

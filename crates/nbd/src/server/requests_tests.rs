@@ -6,7 +6,7 @@ use crate::protocol::testing::request;
 use crate::server::Statistics;
 use crate::server::testing::Rig;
 use nearhead_disk::Payload;
-use nearhead_engine::Operation;
+use nearhead_service::Operation;
 
 const FUA: u16 = command_flag::FUA;
 

@@ -10,8 +10,8 @@ use crate::protocol::constants::option;
 use crate::protocol::testing::{CLIENT_FLAGS, info, info_data, option as opt};
 use crate::protocol::{Export, TlsMode};
 use nearhead_disk::{Nanos, Payload};
-use nearhead_engine::{ErrorKind, Operation, Reply, Request, RequestError, RequestId};
-use nearhead_volume::{Service, ServiceInfo};
+use nearhead_service::{ErrorKind, Operation, Reply, Request, RequestError, RequestId};
+use nearhead_service::{Extent, Service, ServiceInfo, Wake};
 use std::collections::VecDeque;
 use std::io::{ErrorKind as IoErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -75,8 +75,12 @@ impl Service for Recorder {
         self.replies.pop_front()
     }
 
-    fn wake_at(&self) -> Option<Nanos> {
-        None
+    fn wake(&self) -> Wake<'_> {
+        Wake { at: None, is_precise: false, fd: None }
+    }
+
+    fn block_status(&self, _offset: u64, len: u64, _runs_max: usize) -> Vec<Extent> {
+        vec![Extent::data(len)]
     }
 
     fn losses(&self) -> u64 {

@@ -7,7 +7,7 @@ use crate::protocol::constants::{SIMPLE_REPLY_MAGIC, command, option, option_rep
 use crate::protocol::testing::{CLIENT_FLAGS, info_data, option as opt, option_replies, request};
 use crate::server::memory::Budget;
 use crate::server::testing::Rig;
-use nearhead_engine::Operation;
+use nearhead_service::Operation;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
