@@ -349,7 +349,7 @@ fn presets_are_shown_as_typed_and_listed_from_one_table() {
     run_ok(&scratch, &["generate", "--out", "docs"]);
     let completion = std::fs::read_to_string(scratch.path("docs/nearhead.bash")).unwrap();
     let refusal = run_fails(&scratch, &["create", "x", "--size", "64M", "--preset", "best"], &[]);
-    for command in ["create", "serve", "replay"] {
+    for command in ["create", "serve", "replay", "repair"] {
         let help = run_ok(&scratch, &[command, "--help"]);
         // However it is wrapped.
         let help = help.split_whitespace().collect::<Vec<_>>().join(" ");

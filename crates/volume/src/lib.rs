@@ -32,7 +32,7 @@ pub use gathered::GatheredDisk;
 pub use joined::JoinedDisk;
 pub use losses::{LossEvent, LossReport};
 pub use open::{OpenError, find_superblock};
-pub use presets::{NamedPreset, PRESETS, UnknownPreset, default_config};
+pub use presets::{Facts, NamedPreset, PRESETS, UnknownPreset, default_config};
 pub use probe::{Contents, Finding, probe};
 pub use reopening::ReopeningVolume;
 pub use sync_io::{SyncIo, tell_of_waits};

@@ -12,7 +12,7 @@ use crate::create::{CreateError, CreateOptions, describe_to_grow, write_superblo
 use crate::dump::{Slot, read_body, read_slots};
 use crate::grow::as_grown;
 use crate::map_device::{self, Joined};
-use crate::presets::NamedPreset;
+use crate::presets::{NamedPreset, one_of_each_layout};
 use crate::probe::{Remnant, places_of};
 use crate::sync_io::SyncIo;
 use nearhead_disk::{DiskError, SECTOR_BYTES};
@@ -218,14 +218,12 @@ fn candidates(
     }
 }
 
-/// One name for each kind of layout.
+/// Those to try: the one that the owner knows, or one of each kind of layout.
 fn presets(known: &Known, is_shingled: bool) -> Vec<NamedPreset> {
     if let Some(preset) = known.preset {
         return vec![preset];
     }
-    let names = ["mlb", "singlelog", "nolog", "mlsmr", "slsmr"];
-    let tried = &names[..if is_shingled { names.len() } else { 3 }];
-    tried.iter().filter_map(|name| NamedPreset::by_name(name).ok()).collect()
+    one_of_each_layout(is_shingled)
 }
 
 /// Adds one that is not there yet, if it may exist and the owner does not know better.
