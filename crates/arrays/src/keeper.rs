@@ -114,10 +114,8 @@ impl Keeper {
 
     /// Labels are to say whether the mirror is in use.
     pub(super) fn mark(&mut self, in_use: bool) {
-        let is_said = in_use == self.in_use && (self.is_marked == in_use || !self.has_told());
-        if !is_said {
-            self.changes += 1;
-        }
+        // If that is what they are to say already, they do, or there is a round to come that has not said it.
+        self.changes += u64::from(in_use != self.in_use);
         self.in_use = in_use;
         self.failed = false;
     }
@@ -235,7 +233,9 @@ impl Keeper {
             }
             Some(Wave::Counting) => {
                 (self.told, self.told_in_sync) = (self.telling, self.telling_in_sync);
-                self.is_marked = self.labels.iter().any(|label| label.in_use);
+                // The label of a member that is out stays as it was, and says nothing of the others.
+                let mut counting = self.labels.iter().zip(members).filter(|(_, one)| one.counts());
+                self.is_marked = counting.any(|(label, _)| label.in_use);
                 self.begin(core, Wave::Behind, members);
             }
             Some(Wave::Behind) | None => {}

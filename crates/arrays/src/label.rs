@@ -161,10 +161,9 @@ fn decode_slot(slot: &[u8]) -> Result<Option<Label>, String> {
         in_sync: u32_at(slot, 76),
         in_use: slot[15] == 1,
     };
-    let kind_fits = u8::from(label.is_mirror()) == slot[14];
     let count_fits = (2..=super::MEMBERS_MAX).contains(&usize::from(label.count));
-    let sound = kind_fits && count_fits && label.index < label.count && label.member_bytes > 0;
-    // Nothing is said that this version does not read.
+    let sound = count_fits && label.index < label.count && label.member_bytes > 0;
+    // Nothing is said that this version does not read, and the kind is the one that the chunk tells.
     let is_all = label.encode()[..COVERED_BYTES] == slot[..COVERED_BYTES];
     Ok((sound && is_all).then_some(label))
 }
@@ -237,6 +236,47 @@ mod tests {
             bytes[8..12].copy_from_slice(&crc.to_le_bytes());
             assert_eq!(Label::decode(&bytes), Ok(None), "byte {at}");
         }
+    }
+
+    #[test]
+    fn a_label_that_no_array_can_have_written_is_none() {
+        let one = label(1);
+        for sound in
+            [one, Label { count: 32, index: 31, ..one }, Label { count: 2, index: 0, ..one }]
+        {
+            assert_eq!(Label::decode(&sound.encode()), Ok(Some(sound)));
+        }
+        for wrong in [
+            Label { count: 1, index: 0, ..one },
+            Label { count: 33, ..one },
+            Label { index: 3, ..one },
+            Label { index: 4, ..one },
+            Label { member_bytes: 0, ..one },
+        ] {
+            assert_eq!(Label::decode(&wrong.encode()), Ok(None), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn a_label_says_of_which_kind_the_array_is() {
+        let stripe = Label { chunk_bytes: 1 << 16, ..label(1) };
+        let mut bytes = stripe.encode();
+        assert_eq!((bytes[14], stripe.is_mirror()), (0, false));
+        assert_eq!(bytes[56..64], [0, 0, 1, 0, 0, 0, 0, 0]);
+        assert_eq!(Label::decode(&bytes), Ok(Some(stripe)));
+        bytes[14] = 1;
+        let crc = checksum(&bytes);
+        bytes[8..12].copy_from_slice(&crc.to_le_bytes());
+        assert_eq!(Label::decode(&bytes), Ok(None), "a mirror has no chunks");
+    }
+
+    #[test]
+    fn a_label_lies_in_the_last_two_slots_behind_at_least_one_for_content() {
+        let cases = [(0, None), (8191, None), (8192, None), (12287, None), (12288, Some(4096))];
+        for (capacity_bytes, expected) in cases.into_iter().chain([(20479, Some(8192))]) {
+            assert_eq!(Label::offset(capacity_bytes), expected, "{capacity_bytes} bytes");
+        }
+        assert_eq!([2, 3].map(|sequence| label(sequence).slot_offset()), [0, 4096]);
     }
 
     #[test]

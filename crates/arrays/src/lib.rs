@@ -20,6 +20,10 @@
 #[cfg(test)]
 mod blank_tests;
 mod copying;
+#[cfg(test)]
+mod copying_tests;
+#[cfg(test)]
+mod facts_tests;
 mod gate;
 #[cfg(test)]
 mod gate_tests;
@@ -32,11 +36,21 @@ mod label_tests;
 mod leaving;
 #[cfg(test)]
 mod leaving_tests;
+#[cfg(test)]
+mod marking_tests;
 mod members;
+#[cfg(test)]
+mod members_tests;
 mod mirror;
 mod open;
+#[cfg(test)]
+mod open_tests;
 mod parts;
 mod plan;
+#[cfg(test)]
+mod plan_tests;
+#[cfg(test)]
+mod script_rig;
 mod spec;
 mod stripe;
 #[cfg(test)]

@@ -91,3 +91,21 @@ impl Parts {
 pub(super) fn overlap(one: &Range<u64>, other: &Range<u64>) -> bool {
     one.start < other.end && other.start < one.end
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_that_only_touch_have_no_byte_in_common() {
+        let cases =
+            [(0..4, 4..8, false), (0..5, 4..8, true), (2..3, 0..9, true), (9..10, 4..8, false)];
+        for (one, other, expected) in cases {
+            assert_eq!(
+                [overlap(&one, &other), overlap(&other, &one)],
+                [expected; 2],
+                "{one:?}, {other:?}"
+            );
+        }
+    }
+}

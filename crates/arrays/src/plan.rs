@@ -183,9 +183,9 @@ fn mirror(spec: &ArraySpec, mut members: Vec<(usize, Label)>) -> Result<Plan, St
     }
     let in_sync = in_sync.fold(0, |bits, (_, label)| bits | 1 << label.index);
     for (place, label) in &mut members {
-        // Where changes were under way it may lack what the others have.
-        let resumes = label.generation == newest && !is_whole(label) && !in_use;
         if !is_whole(label) {
+            // Where changes were under way it may lack what the others have.
+            let resumes = label.generation == newest && !in_use;
             label.synced_bytes = if resumes { label.synced_bytes } else { 0 };
             notes.push(format!(
                 "{} was away, and is older: it is copied to from byte {} on and not read before",

@@ -262,6 +262,21 @@ mod tests {
     }
 
     #[test]
+    fn every_option_is_read_as_it_may_be_written_and_the_shape_is_told_in_a_few_words() {
+        for (text, shape) in [
+            ("raid0:a,b,c?chunk=65536", "raid0 of 3, 64 KiB chunks"),
+            ("raid0:a,b?chunk=65536B", "raid0 of 2, 64 KiB chunks"),
+            ("raid0:a,b?chunk=4KiB", "raid0 of 2, 4 KiB chunks"),
+            ("raid0:a,b?chunk=16m", "raid0 of 2, 16384 KiB chunks"),
+            ("mirror:a,b?read=first&take=2", "mirror of 2"),
+        ] {
+            assert_eq!(ArraySpec::parse(text).map(|spec| spec.shape()), Ok(shape.to_owned()));
+        }
+        let spec = ArraySpec::parse("mirror:a,b?read=first&take=2").unwrap();
+        assert_eq!(spec.kind, ArrayKind::Mirror { policy: ReadPolicy::First, take: Some(2) });
+    }
+
+    #[test]
     fn different_sizes_are_told() {
         let spec = ArraySpec::parse("raid0:a,b,c").unwrap();
         assert_eq!(spec.size_note(&[5, 5, 5]), None);

@@ -247,8 +247,9 @@ impl Arrangement for ChunkMap {
             }
             (from, _) => self.place(member, from),
         });
+        // None ends before the byte itself: its owner says something of that, and all others of later ones.
         let end = ends.min().unwrap_or(offset);
-        Run { len: end.saturating_sub(offset).max(1), zero: zero && end > offset }
+        Run { len: end.saturating_sub(offset).max(1), zero }
     }
 
     fn trouble<D: Disk>(&self, _: &Core<D, Parts>) -> Option<String> {

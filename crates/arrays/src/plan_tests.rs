@@ -1,0 +1,101 @@
+//! What labels mean together, case by case: who counts, who is copied to from where, what the next labels say, and
+//! which words refuse the rest.
+
+use super::plan::{Found, Plan, plan};
+use super::*;
+
+const WHOLE: Label = Label {
+    array_id: [1; 16],
+    sequence: 5,
+    generation: 3,
+    member_bytes: 1 << 20,
+    chunk_bytes: 0,
+    synced_bytes: 1 << 20,
+    count: 3,
+    index: 0,
+    in_sync: 0b111,
+    in_use: false,
+};
+
+fn planned(text: &str, labels: &[Option<Label>]) -> Result<Plan, String> {
+    let spec = ArraySpec::parse(text).unwrap();
+    let found: Vec<_> =
+        labels.iter().map(|label| label.map_or(Found::Missing, Found::Labelled)).collect();
+    plan(&spec, &found).map(Option::unwrap)
+}
+
+#[test]
+fn labels_that_are_written_are_newer_than_all_that_there_were() {
+    let second = Label { index: 1, sequence: 9, ..WHOLE };
+    let third = Label { index: 2, sequence: 2, ..WHOLE };
+    let plan = planned("mirror:c,a,b", &[Some(third), Some(WHOLE), Some(second)]).unwrap();
+    let expected = |(place, index): (usize, u16)| {
+        (place, Label { index, sequence: 10, generation: 4, ..WHOLE })
+    };
+    assert_eq!(plan.members, [(1, 0), (2, 1), (0, 2)].map(expected), "in the order of labels");
+    assert!(!plan.unsure && plan.notes.is_empty());
+}
+
+#[test]
+fn only_who_was_there_to_the_end_goes_on_where_its_copy_was() {
+    let one = Label { in_sync: 0b001, ..WHOLE };
+    for (generation, in_use, resumes_at) in
+        [(3, false, 8192), (2, false, 0), (3, true, 0), (2, true, 0)]
+    {
+        let behind = Label { index: 1, generation, synced_bytes: 8192, ..one };
+        let whole = Label { in_use, ..one };
+        let plan = planned("mirror:a,b,missing", &[Some(whole), Some(behind), None]).unwrap();
+        let (_, planned) = plan.members[1];
+        assert_eq!(planned.synced_bytes, resumes_at, "generation {generation}, in use: {in_use}");
+        assert_eq!((planned.generation, planned.in_sync), (4, 0b001));
+        assert!(plan.notes[0].starts_with("b was away"), "{:?}", plan.notes);
+    }
+}
+
+#[test]
+fn who_is_taken_counts_alone_and_all_others_become_copies_of_it() {
+    let stranger = Label { array_id: [9; 16], index: 2, sequence: 40, generation: 30, ..WHOLE };
+    let chosen = Label { index: 2, in_use: true, synced_bytes: 0, in_sync: 0b011, ..WHOLE };
+    let found = [Some(stranger), Some(chosen), None];
+    let plan = planned("mirror:a,b,missing?take=2", &found).unwrap();
+    let new = Label { generation: 31, sequence: 41, in_sync: 0b100, ..chosen };
+    let copy = Label { index: 0, synced_bytes: 0, ..new };
+    let taken = Label { index: 2, synced_bytes: 1 << 20, ..new };
+    assert_eq!(plan.members, [(0, copy), (1, taken)]);
+    assert_eq!((plan.unsure, plan.notes), (false, vec!["a becomes a copy of b".to_owned()]));
+}
+
+#[test]
+fn labels_that_make_no_array_are_refused_with_what_to_do() {
+    let stripe = |index: u16| Label { chunk_bytes: 64 << 10, index, ..WHOLE };
+    let other = Label { array_id: [2; 16], index: 1, ..WHOLE };
+    let third = Label { index: 2, ..WHOLE };
+    let behind = |index: u16| Label { index, in_sync: 0b100, ..WHOLE };
+    let take = "; name the member that belongs here, or add `?take=N`";
+    for (text, found, expected) in [
+        ("mirror:a,b,c", [Some(WHOLE), Some(other), Some(third)], take),
+        ("mirror:a,b,c", [Some(WHOLE), None, None], ""),
+        ("raid0:a,b,c", [Some(stripe(0)), None, Some(stripe(2))], "a stripe needs all"),
+        ("raid0:a,b,c", [Some(stripe(0)), Some(stripe(1)), Some(stripe(2))], ""),
+        (
+            "mirror:a,b,c?take=1",
+            [Some(stripe(0)), None, None],
+            "expected a member of a mirror of 3",
+        ),
+        ("mirror:a,b?take=1", [Some(WHOLE), Some(third), None], "mirror of 2, found one of 3"),
+        ("mirror:a,b,c?take=3", [Some(WHOLE), None, None], "?take=3: expected the number"),
+        (
+            "mirror:a,b,c",
+            [Some(behind(0)), Some(behind(1)), None],
+            "name the others too, or add `?take=N`",
+        ),
+    ] {
+        let count = text.split(',').count();
+        let told = planned(text, &found[..count]).err().unwrap_or_default();
+        let fits = if expected.is_empty() { told.is_empty() } else { told.contains(expected) };
+        assert!(fits, "{text}: {told}");
+    }
+    let two = [Some(Label { array_id: [2; 16], ..stripe(0) }), Some(stripe(1)), Some(stripe(2))];
+    let told = planned("raid0:a,b,c", &two).unwrap_err();
+    assert!(told.ends_with("name the member that belongs here"), "{told}");
+}
