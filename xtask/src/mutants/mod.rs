@@ -96,6 +96,13 @@ const PARTS: [Part; 7] = [
         files: "crates/volume/src/**",
         programs: &[
             program("nearhead-volume", None),
+            program("nearhead-volume", Some("coordinated")),
+            program("nearhead-volume", Some("near_head")),
+            program("nearhead-volume", Some("lost_superblock")),
+            program("nearhead-volume", Some("large_snapshot")),
+            program("nearhead-volume", Some("gathered")),
+            program("nearhead-volume", Some("map_device")),
+            program("nearhead-volume", Some("lost_writes")),
             Program {
                 tests: &[
                     "offline_commands",
@@ -105,9 +112,6 @@ const PARTS: [Part; 7] = [
                 ],
                 ..LAWS
             },
-            program("nearhead-volume", Some("map_device")),
-            program("nearhead-volume", Some("gathered")),
-            program("nearhead-volume", Some("large_snapshot")),
         ],
     },
     Part {
@@ -120,9 +124,12 @@ const PARTS: [Part; 7] = [
         files: "crates/nbd/src/**",
         programs: &[
             program("nearhead-nbd", None),
-            program("nearhead-nbd", Some("clients_misbehave")),
-            program("nearhead-nbd", Some("server_life")),
+            program("nearhead-nbd", Some("extended_headers")),
             program("nearhead-nbd", Some("remote_disk")),
+            program("nearhead-nbd", Some("server_life")),
+            program("nearhead-nbd", Some("clients_misbehave")),
+            program("nearhead-nbd", Some("remote_chunks")),
+            program("nearhead-nbd", Some("remote_forms")),
         ],
     },
     Part {
@@ -130,10 +137,13 @@ const PARTS: [Part; 7] = [
         files: "crates/uring/src/**",
         programs: &[
             program("nearhead-uring", None),
-            program("nearhead-uring", Some("commands")),
             program("nearhead-uring", Some("fallback")),
-            program("nearhead-uring", Some("random")),
             program("nearhead-uring", Some("block_device")),
+            program("nearhead-uring", Some("commands")),
+            program("nearhead-uring", Some("exclusive")),
+            program("nearhead-uring", Some("same_bytes")),
+            program("nearhead-uring", Some("losing_disk")),
+            program("nearhead-uring", Some("random")),
         ],
     },
 ];

@@ -117,7 +117,11 @@ fn build(
             Built::Errors(faults) => faults,
         };
         let places = faults.iter().flat_map(|fault| &fault.places);
-        let wrong: BTreeSet<u32> = places.flat_map(|place| changes_at(&written, place)).collect();
+        let mut wrong: BTreeSet<u32> =
+            places.clone().flat_map(|place| changes_at(&written, place)).collect();
+        if wrong.is_empty() {
+            wrong = places.filter_map(|place| change_behind(&written, place)).collect();
+        }
         if wrong.is_empty() {
             let texts: Vec<&str> = faults.iter().map(|fault| fault.text.as_str()).collect();
             return Err(format!("the tests do not compile:\n{}", texts.join("\n")));
@@ -126,6 +130,12 @@ fn build(
         left_out.extend(wrong);
     }
     Err(format!("{BUILDS_MAX} builds still found changes that do not compile"))
+}
+
+/// The first change behind the place: a match that a changed guard leaves incomplete is named by where it begins.
+fn change_behind(files: &BTreeMap<String, Switched>, place: &(String, usize)) -> Option<u32> {
+    let behind = files.get(&place.0)?.lines.iter().filter(|(lines, _)| lines.start > place.1);
+    behind.min_by_key(|(lines, _)| lines.start).map(|(_, id)| *id)
 }
 
 fn changes_at(files: &BTreeMap<String, Switched>, place: &(String, usize)) -> Vec<u32> {

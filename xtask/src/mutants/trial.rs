@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A loop without end may ask for memory without end, too: KiB that a test program may have.
 const MEMORY_KIB_MAX: &str = "6000000";
@@ -16,6 +16,11 @@ const MEMORY_KIB_MAX: &str = "6000000";
 const LIMIT_MIN: Duration = Duration::from_secs(6);
 /// And how many times what it takes without a change.
 const LIMIT_FACTOR: u32 = 8;
+/// The same by the clock, for a change that makes it wait for what never comes; several programs share a processor.
+const WAIT_MIN: Duration = Duration::from_secs(40);
+const WAIT_FACTOR: u32 = 12;
+/// Programs that run at once for each processor: many of them wait most of the time.
+const AT_ONCE: usize = 3;
 
 /// Fewer and shorter runs of the invented ones, and no search for the shortest failure.
 const ENVIRONMENT: [(&str, &str); 5] = [
@@ -31,6 +36,7 @@ pub(super) struct Judge {
     program: Program,
     path: PathBuf,
     limit: Duration,
+    wait_max: Duration,
 }
 
 impl Judge {
@@ -38,7 +44,9 @@ impl Judge {
     pub(super) fn all(root: &Path, part: &Part, paths: Vec<PathBuf>) -> Result<Vec<Self>, String> {
         let mut judges = Vec::new();
         for (program, path) in part.programs.iter().zip(paths) {
-            let mut judge = Self { program: *program, path, limit: Duration::MAX };
+            let ever = Duration::MAX;
+            let mut judge = Self { program: *program, path, limit: ever, wait_max: ever };
+            let began = Instant::now();
             let Cell::Passed(took) = judge.ask(root, 0) else {
                 return Err(format!(
                     "{} of {} fails without any change; run it to see why",
@@ -47,6 +55,7 @@ impl Judge {
                 ));
             };
             judge.limit = LIMIT_MIN.max(took * LIMIT_FACTOR);
+            judge.wait_max = WAIT_MIN.max(began.elapsed() * WAIT_FACTOR);
             judges.push(judge);
         }
         Ok(judges)
@@ -54,7 +63,7 @@ impl Judge {
 
     /// As it is after it was built again, with the same bound.
     pub(super) fn at(&self, path: PathBuf) -> Self {
-        Self { program: self.program, path, limit: self.limit }
+        Self { path, ..*self }
     }
 
     fn ask(&self, root: &Path, id: u32) -> Cell {
@@ -63,7 +72,7 @@ impl Judge {
         command.args(["-c", &script]).arg(&self.path).args(self.program.tests);
         command.envs(ENVIRONMENT).env(VARIABLE, id.to_string());
         command.current_dir(root.join("crates").join(self.program.folder()));
-        run(command, self.limit)
+        run(command, self.limit, self.wait_max)
     }
 
     /// What this program makes of change `id`; none if it does not notice it.
@@ -82,9 +91,10 @@ pub(super) fn judge(judges: &[Judge], root: &Path, id: u32) -> Verdict {
     judges.iter().find_map(|judge| judge.judge(root, id)).unwrap_or(Verdict::Unnoticed)
 }
 
-/// Does `work` for every one of `items`, on as many threads as there are processors, in any order.
+/// Does `work` for every one of `items`, on [`AT_ONCE`] threads for each processor, in any order.
 pub(super) fn side_by_side<T: Sync>(items: &[T], work: impl Fn(&T) + Sync) {
     let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let threads = threads * AT_ONCE;
     let next = AtomicUsize::new(0);
     let said = Mutex::new(());
     std::thread::scope(|scope| {

@@ -5,10 +5,11 @@ use super::build::Programs;
 use crate::simulate::MEMORY;
 use std::fmt;
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// As `nearhead_planted::VARIABLE`.
 const VARIABLE: &str = "NEARHEAD_PLANTED";
@@ -18,6 +19,11 @@ const REACHED_VARIABLE: &str = "NEARHEAD_PLANTED_REACHED";
 
 /// Between two looks at a program.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
+
+/// A program that waits for what never comes uses no processor time: how long it may take by the clock, at least,
+/// and as a multiple of the processor time that it may use. Generous, for machines that do other things as well.
+const WAIT_MAX: Duration = Duration::from_secs(300);
+const WAIT_FACTOR: u32 = 20;
 
 /// Kernel clock ticks in a second, as `/proc` counts processor time (proc(5): `USER_HZ`, 100 on every
 /// architecture that Rust's standard library supports there).
@@ -113,7 +119,8 @@ pub(super) fn try_rung(
             .envs(rung.environment.iter().copied())
             .current_dir(root.join("crates").join(folder));
         choice.apply(&mut command);
-        match run(command, limit.saturating_sub(spent)) {
+        let left = limit.saturating_sub(spent);
+        match run(command, left, WAIT_MAX.max(left * WAIT_FACTOR)) {
             Cell::Passed(took) => spent += took,
             Cell::Found(took) => return Cell::Found(spent + took),
             Cell::TimeUp(_) => return Cell::TimeUp(limit),
@@ -123,21 +130,28 @@ pub(super) fn try_rung(
     Cell::Passed(spent)
 }
 
-/// Runs a test program until a test fails, it ends, or its processor time is up.
-pub(crate) fn run(mut command: Command, limit: Duration) -> Cell {
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+/// Runs a test program until a test fails, it ends, its processor time is up, or it has waited too long.
+pub(crate) fn run(mut command: Command, limit: Duration, wait_max: Duration) -> Cell {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).process_group(0);
     let Ok(mut child) = command.spawn() else { return Cell::Broken };
     let stdout = child.stdout.take();
     // A program goes on after its first test that fails; nobody waits for the others.
     let is_failure = |line: &[u8]| line.starts_with(b"test ") && line.ends_with(b"FAILED");
-    watch_lines(&mut child, stdout, limit, is_failure)
+    watch_lines(&mut child, stdout, Bounds { processor: limit, clock: wait_max }, is_failure)
+}
+
+/// How long a program may go on.
+#[derive(Clone, Copy, Debug)]
+struct Bounds {
+    processor: Duration,
+    clock: Duration,
 }
 
 /// Watches a program and looks at each of its lines, until one of them says that a test failed.
 fn watch_lines(
     child: &mut Child,
     output: Option<impl Read + Send>,
-    limit: Duration,
+    bounds: Bounds,
     mut is_failure: impl FnMut(&[u8]) -> bool + Send,
 ) -> Cell {
     let failed = AtomicBool::new(false);
@@ -150,28 +164,36 @@ fn watch_lines(
                 }
             }
         });
-        watch(child, &failed, limit)
+        watch(child, &failed, bounds)
     })
 }
 
-fn watch(child: &mut Child, failed: &AtomicBool, limit: Duration) -> Cell {
-    let mut spent = Duration::ZERO;
+fn watch(child: &mut Child, failed: &AtomicBool, bounds: Bounds) -> Cell {
+    let (began, mut spent) = (Instant::now(), Duration::ZERO);
     loop {
+        let may_go_on = spent < bounds.processor && began.elapsed() < bounds.clock;
         // Before it is asked whether it has ended: then its times are gone.
         spent = processor_time(child.id()).unwrap_or(spent);
         match child.try_wait() {
             Ok(Some(status)) if status.success() => return Cell::Passed(spent),
             Ok(Some(_)) => return Cell::Found(spent),
-            Ok(None) if !failed.load(Ordering::Relaxed) && spent < limit => {}
+            Ok(None) if !failed.load(Ordering::Relaxed) && may_go_on => {}
             _ => {
-                let _ = child.kill();
-                let _ = child.wait();
+                end_group(child);
                 let found = failed.load(Ordering::Relaxed);
-                return if found { Cell::Found(spent) } else { Cell::TimeUp(limit) };
+                return if found { Cell::Found(spent) } else { Cell::TimeUp(spent) };
             }
         }
         std::thread::sleep(LOOK_EVERY);
     }
+}
+
+/// Ends a program and what it started: a server that outlives it would hold the other end of our pipe.
+fn end_group(child: &mut Child) {
+    let group = format!("-{}", child.id());
+    let _ = Command::new("kill").args(["-KILL", "--", &group]).status();
+    let _ = child.kill();
+    let _ = child.wait();
 }
 
 /// What a process has used of all processors, as Linux tells.
@@ -207,11 +229,12 @@ pub(super) fn try_swarm(
     choice.apply(&mut command);
     // The simulator chooses for itself.
     command.env_remove(VARIABLE).envs(MEMORY).current_dir(root);
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).process_group(0);
     let Ok(mut child) = command.spawn() else { return Cell::Broken };
     let stderr = child.stderr.take();
     let mut last = None;
-    let cell = watch_lines(&mut child, stderr, limit, |line| {
+    let bounds = Bounds { processor: limit, clock: WAIT_MAX.max(limit * WAIT_FACTOR) };
+    let cell = watch_lines(&mut child, stderr, bounds, |line| {
         last = lives(line).or(last.take());
         false
     });
@@ -253,11 +276,15 @@ mod tests {
             command.args(["-c", script]);
             command
         };
-        let limit = Duration::from_millis(50);
-        assert!(matches!(run(shell("exit 0"), Duration::MAX), Cell::Passed(_)));
-        assert!(matches!(run(shell("exit 101"), Duration::MAX), Cell::Found(_)));
-        assert_eq!(run(shell("while :; do :; done"), limit), Cell::TimeUp(limit));
+        let try_it = |script, limit, wait_max| run(shell(script), limit, wait_max);
+        let (short, ever) = (Duration::from_millis(50), Duration::MAX);
+        assert!(matches!(try_it("exit 0", ever, ever), Cell::Passed(_)));
+        assert!(matches!(try_it("exit 101", ever, ever), Cell::Found(_)));
+        assert!(matches!(try_it("while :; do :; done", short, ever), Cell::TimeUp(_)));
+        assert!(matches!(try_it("exec sleep 1000", ever, short), Cell::TimeUp(_)));
         let goes_on = "echo 'test a_law ... FAILED'; while :; do :; done";
-        assert!(matches!(run(shell(goes_on), Duration::MAX), Cell::Found(_)));
+        // What it started has the pipe, too.
+        assert!(matches!(try_it("sleep 1000 & sleep 1000", ever, short), Cell::TimeUp(_)));
+        assert!(matches!(try_it(goes_on, ever, ever), Cell::Found(_)));
     }
 }
