@@ -13,7 +13,7 @@ fn plain(name: &str) -> Properties {
     Properties { name: name.to_owned(), ..plain_properties(1 << 30, 512) }
 }
 
-fn both(one: Properties, other: Properties) -> [Properties; 2] {
+fn both(one: &Properties, other: &Properties) -> [Properties; 2] {
     let disks = || vec![disk(one.clone()), disk(other.clone())];
     let stripe = Stripe::new(disks(), 64 << 10).unwrap();
     let mirror = Mirror::new(disks(), ReadPolicy::First).unwrap();
@@ -22,7 +22,7 @@ fn both(one: Properties, other: Properties) -> [Properties; 2] {
 
 #[test]
 fn every_fact_of_an_array_is_that_of_its_members_or_of_the_worst_of_them() {
-    for (members, name) in both(plain("a"), plain("b"))
+    for (members, name) in both(&plain("a"), &plain("b"))
         .into_iter()
         .zip(["raid0:a, b in chunks of 64 KiB", "mirror:a, b"])
     {
@@ -36,7 +36,7 @@ fn every_fact_of_an_array_is_that_of_its_members_or_of_the_worst_of_them() {
     for (other, period) in
         [(turning(4000), Some(Nanos::from_micros(4000))), (turning(8000), None), (plain("b"), None)]
     {
-        for array in both(turning(4000), other.clone()) {
+        for array in both(&turning(4000), &other) {
             assert!(array.rotational);
             assert_eq!(array.rotation_period, period);
         }
@@ -49,7 +49,7 @@ fn every_fact_of_an_array_is_that_of_its_members_or_of_the_worst_of_them() {
         fast_zero: false,
         ..plain("b")
     };
-    for array in both(plain("a"), other) {
+    for array in both(&plain("a"), &other) {
         assert_eq!((array.sector_bytes, array.physical_sector_bytes), (4096, 8192));
         assert!(array.volatile_cache && !array.trim_reads_zero && !array.fast_zero);
         assert_eq!(array.validate(), Ok(()));
@@ -118,12 +118,12 @@ fn the_bytes_of_a_member_are_those_of_its_chunks() {
         let start = random.below(200);
         let range = start..start + 1 + random.below(100);
         let mut counted = vec![0; members];
-        for member in 0..members {
+        for (member, counted) in counted.iter_mut().enumerate() {
             let run = member_run(members as u64, chunk_bytes, member as u64, &range);
             for at in run {
                 let chunk = at / chunk_bytes * members as u64 + member as u64;
                 assert!(range.contains(&(chunk * chunk_bytes + at % chunk_bytes)));
-                counted[member] += 1;
+                *counted += 1;
             }
         }
         assert_eq!(counted.iter().sum::<u64>(), range.end - range.start, "each byte once");

@@ -204,7 +204,9 @@ fn a_balanced_mirror_reads_on_where_it_read_and_else_from_whoever_has_less_to_do
     (20..24).for_each(|at| give(&mut mirror, at, read(at), Nanos::ZERO));
     assert_eq!(readers(&mirror), [vec![20, 21, 22, 23], vec![]]);
     // Near to where the first one is, which has more to do, and then as much.
-    [26, 28, 30, 32, 34, 36].iter().for_each(|at| give(&mut mirror, *at, read(*at), Nanos::ZERO));
+    for at in [26, 28, 30, 32, 34, 36] {
+        give(&mut mirror, at, read(at), Nanos::ZERO);
+    }
     assert_eq!(readers(&mirror)[1][..4], [26, 28, 30, 32]);
     assert_eq!(readers(&mirror).map(|read| read.len()), [5, 5]);
     while mirror.wake_at().is_some() {

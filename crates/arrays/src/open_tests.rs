@@ -41,8 +41,8 @@ fn opened(text: &str, disks: &[Shared], purpose: Purpose) -> Box<dyn Disk> {
         let properties = disk.borrow().properties().clone();
         (name != MISSING).then(|| Lent { properties, disk: Rc::clone(disk) })
     };
-    let lent = spec.members.iter().zip(disks).map(lend).collect();
-    open(&spec, lent, purpose, &mut run_one).unwrap().0
+    let members = spec.members.iter().zip(disks).map(lend).collect();
+    open(&spec, members, purpose, &mut run_one).unwrap().0
 }
 
 fn made(text: &str, disks: &[Shared]) -> Box<dyn Disk> {
@@ -147,7 +147,9 @@ fn who_looks_sees_what_counts_and_writes_nothing() {
 fn who_uses_it_marks_it_first_brings_all_up_to_date_and_takes_the_mark_back() {
     let disks = shared(2);
     let mut array = made("mirror:a,b", &disks);
-    disks.iter().for_each(|disk| disk.borrow().script.lock().unwrap().asked.clear());
+    for disk in &disks {
+        disk.borrow().script.lock().unwrap().asked.clear();
+    }
     wait(&mut array, change(3, 1));
     for disk in &disks {
         let asked = disk.borrow().asked();
