@@ -24,6 +24,7 @@ pub mod config;
 mod disk_report;
 mod disk_watch;
 mod dispatch;
+mod echo;
 mod engine;
 mod failed_homes;
 mod flusher;

@@ -4,6 +4,7 @@
 //! recovery makes of a record is what the engine made of it before.
 
 use crate::config::JournalPlace;
+use crate::echo::echo_of;
 use crate::journal::MapJournal;
 use crate::logs::Logs;
 use crate::map::Map;
@@ -90,7 +91,7 @@ impl Core {
             self.remove(range.start_sector, u64::from(range.len_sectors));
         }
         self.apply_writes(header, fate);
-        self.echo = crate::commit::echo_of(header);
+        self.echo = echo_of(header);
     }
 
     fn apply_writes(&mut self, header: &RecordHeader, fate: impl Fn(usize) -> Fate) {

@@ -15,32 +15,9 @@ mod unused;
 pub(crate) use packing::Packer;
 pub(crate) use retry::pause;
 
-/// What a later record echoes of this one: the home ranges that it changes.
-pub(crate) fn echo_of(header: &RecordHeader) -> Vec<SectorRange> {
-    let mut ranges: Vec<SectorRange> = Vec::new();
-    for range in header.writes.iter().map(WriteItem::range) {
-        match ranges.last_mut() {
-            Some(last) if last.end_sector() == range.start_sector => {
-                last.len_sectors += range.len_sectors;
-            }
-            _ => ranges.push(range),
-        }
-    }
-    if !is_made(Mistake::EchoWithoutInvalidations) {
-        ranges.extend_from_slice(&header.invalidations);
-    }
-    packing::widened(ranges, ECHO_RANGES_MAX)
-}
-
-/// Most ranges echoed; within the format's limit.
-const ECHO_RANGES_MAX: usize = 64;
-const _: () = assert!(ECHO_RANGES_MAX <= nearhead_format::record::ECHO_MAX);
-
-use nearhead_disk::RangeSet;
-use nearhead_disk::{Nanos, Payload};
+use nearhead_disk::{Nanos, Payload, RangeSet};
 use nearhead_format::Entry;
-use nearhead_format::record::{RecordHeader, SectorRange, WriteItem};
-use nearhead_planted::{Mistake, is_made};
+use nearhead_format::record::{RecordHeader, WriteItem};
 use nearhead_service::RequestId;
 use std::collections::VecDeque;
 use std::ops::Range;

@@ -8,7 +8,7 @@ use crate::sectors::{BLOCK_SECTORS, SECTOR};
 use crate::stage::StagedBlock;
 use nearhead_disk::Payload;
 use nearhead_format::crc::chunk_crc;
-use nearhead_format::record::{SectorRange, WriteItem};
+use nearhead_format::record::WriteItem;
 
 /// The parts of a record under construction.
 #[derive(Debug, Default)]
@@ -62,37 +62,6 @@ impl Packer {
     }
 }
 
-/// Fits `ranges` into at most `count_max` by closing the smallest gaps; what comes out covers all.
-pub(crate) fn widened(mut ranges: Vec<SectorRange>, count_max: usize) -> Vec<SectorRange> {
-    if ranges.len() <= count_max {
-        return ranges;
-    }
-    ranges.sort_unstable_by_key(|range| range.start_sector);
-    let mut gaps: Vec<u64> = ranges
-        .windows(2)
-        .map(|pair| pair[1].start_sector.saturating_sub(pair[0].end_sector()))
-        .collect();
-    gaps.sort_unstable();
-    let close_up_to = gaps[ranges.len() - count_max - 1];
-    let mut out: Vec<SectorRange> = Vec::with_capacity(count_max);
-    for range in ranges {
-        if let Some(last) = out.last_mut() {
-            let gap = range.start_sector.saturating_sub(last.end_sector());
-            let end = range.end_sector().max(last.end_sector());
-            let joined = u32::try_from(end - last.start_sector);
-            if let (true, Ok(len_sectors)) = (gap <= close_up_to, joined) {
-                last.len_sectors = len_sectors;
-                continue;
-            }
-        }
-        out.push(range);
-    }
-    // Gaps of more than 2 TiB cannot be closed in 32 bits of sectors; such a record is echoed in
-    // part, and the damage it could hide is reported as unknown.
-    out.truncate(count_max);
-    out
-}
-
 /// Zero bytes that fill the last log block.
 pub(crate) fn padding(payload_bytes: usize, log_block_bytes: usize) -> usize {
     debug_assert!(payload_bytes.is_multiple_of(SECTOR));
@@ -102,21 +71,6 @@ pub(crate) fn padding(payload_bytes: usize, log_block_bytes: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn range(start_sector: u64, len_sectors: u32) -> SectorRange {
-        SectorRange { start_sector, len_sectors }
-    }
-
-    #[test]
-    fn widening_covers_every_range_and_keeps_the_count() {
-        let ranges: Vec<_> = (0..100).map(|n| range(n * n * 10, 8)).collect();
-        let wide = widened(ranges.clone(), 16);
-        assert!(wide.len() <= 16);
-        for range in ranges {
-            assert!(wide.iter().any(|wide| wide.start_sector <= range.start_sector
-                && wide.end_sector() >= range.end_sector()));
-        }
-    }
 
     #[test]
     fn neighbouring_zeros_become_one_run_without_payload() {
