@@ -13,6 +13,20 @@ use std::rc::Rc;
 pub(super) const BLOCK: u64 = 4096;
 pub(super) const BLOCKS: u64 = 40;
 
+/// The label of a member, of three, that has everything.
+pub(super) const WHOLE: Label = Label {
+    array_id: [1; 16],
+    sequence: 5,
+    generation: 3,
+    member_bytes: 1 << 20,
+    chunk_bytes: 0,
+    synced_bytes: 1 << 20,
+    count: 3,
+    index: 0,
+    in_sync: 0b111,
+    in_use: false,
+};
+
 /// A disk with a volatile cache that can be made to refuse every change, or every read, and to say that it is gone.
 pub(super) struct Shaky {
     pub(super) disk: CrashDisk,

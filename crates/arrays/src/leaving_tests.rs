@@ -114,18 +114,7 @@ fn an_unsure_member_stands_in_for_the_one_that_is_copied_to_it() {
 fn a_member_that_was_away_is_copied_anew_if_writes_were_under_way_when_that_ended() {
     let spec = ArraySpec::parse("mirror:a,b").unwrap();
     for (in_use, resumes_at) in [(false, 8192), (true, 0)] {
-        let whole = Label {
-            array_id: [1; 16],
-            sequence: 5,
-            generation: 3,
-            member_bytes: 1 << 20,
-            chunk_bytes: 0,
-            synced_bytes: 1 << 20,
-            count: 2,
-            index: 0,
-            in_sync: 1,
-            in_use,
-        };
+        let whole = Label { count: 2, in_sync: 1, in_use, ..WHOLE };
         let behind = Label { index: 1, synced_bytes: 8192, ..whole };
         let plan = plan(&spec, &[whole, behind].map(Found::Labelled)).unwrap().unwrap();
         assert_eq!((plan.members[1].1.synced_bytes, plan.unsure), (resumes_at, false));

@@ -1,21 +1,9 @@
 //! What labels mean together, case by case: who counts, who is copied to from where, what the next labels say, and
 //! which words refuse the rest.
 
+use super::label_rig::WHOLE;
 use super::plan::{Found, Plan, plan};
 use super::*;
-
-const WHOLE: Label = Label {
-    array_id: [1; 16],
-    sequence: 5,
-    generation: 3,
-    member_bytes: 1 << 20,
-    chunk_bytes: 0,
-    synced_bytes: 1 << 20,
-    count: 3,
-    index: 0,
-    in_sync: 0b111,
-    in_use: false,
-};
 
 fn planned(text: &str, labels: &[Option<Label>]) -> Result<Plan, String> {
     let spec = ArraySpec::parse(text).unwrap();

@@ -97,6 +97,12 @@ impl InFlight {
         }
     }
 
+    /// First device byte and length of what it transfers; nothing of a trim or a flush. Not `bytes`, which is what it
+    /// counts for: of commands that leave together the first counts for all.
+    pub(crate) fn transferred(&self) -> (u64, u64) {
+        self.extent.filter(|_| self.end_offset > 0).unwrap_or_default()
+    }
+
     /// Whether it is a transfer of what a client reads, or writes in place: near-head placement stays with
     /// those, not with the engine's own work.
     fn is_for_client(&self) -> bool {
@@ -328,5 +334,26 @@ impl Drop for Dispatcher {
         for submission in self.leaving.drain(..) {
             submission.ticket.abandon();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nearhead_disk::Payload;
+
+    #[test]
+    fn what_a_command_transfers_is_not_what_it_counts_for() {
+        let parts = vec![Payload::Zeros(4096)];
+        let write = Command::Write { offset: 0, parts, durable: false };
+        let (class, purpose) = (Class::Background, Purpose::CheckpointWrite);
+        let transferred = |command, bytes| {
+            let alone = InFlight::new(purpose, class, command, Nanos::ZERO);
+            InFlight { bytes, ..alone }.transferred()
+        };
+        // The first of several that leave together, and another of them.
+        assert_eq!([transferred(&write, 1 << 20), transferred(&write, 0)], [(0, 4096); 2]);
+        assert_eq!(transferred(&Command::Trim { offset: 8192, len: 512 }, 0), (0, 0));
+        assert_eq!(transferred(&Command::Flush, 0), (0, 0));
     }
 }

@@ -4,6 +4,8 @@
 //! power cuts, kills and orderly stops at any moment, cuts during recovery, cuts beside a life that goes on, disks that fail
 //! for a while or for good, torn and lost and rotten sectors, restarts, growth, arrays and map devices. After each of them
 //! everything that was acknowledged must be there, and nothing else.
+//!
+//! Not among them are the exhaustive cuts of `crates/volume/tests/laws`, which run over presets and over [`crate::Wanderer`].
 
 use crate::OPERATIONS;
 use crate::life::run;

@@ -84,10 +84,10 @@ pub trait Cleaner: Debug + Send {
         None
     }
 
-    /// The pass that was asked for last has begun.
+    /// A pass begins that nobody commanded: one that was asked for, or one that a nearly full map needs.
     fn home_begins(&mut self, _view: &CleaningView<'_>) {}
 
-    /// It lost its permit before its end.
+    /// That pass lost its permit before its end.
     fn home_was_cut_short(&mut self) {}
 
     /// When [`Cleaner::home`] should be asked if nothing happens before.

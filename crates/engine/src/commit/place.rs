@@ -59,10 +59,11 @@ impl Engine {
     pub(crate) fn note_completed(&mut self, done: &InFlight, is_ok: bool) {
         let (took, has_moved) = self.dispatcher.took(done);
         let record = self.commit.in_flight.as_ref().filter(|_| done.purpose == Purpose::Record);
+        let (offset, bytes) = done.transferred();
         let completed = Completed {
             record_end: record.map(RecordInFlight::end),
-            offset: done.end_offset - done.bytes,
-            bytes: done.bytes,
+            offset,
+            bytes,
             took,
             has_moved,
             is_ok,

@@ -324,6 +324,15 @@ mod tests {
         Ring::new(NonZeroU32::new(blocks).unwrap())
     }
 
+    /// One that may leave out 100 blocks, with its position there and all of it free.
+    fn written_and_free(position: u32) -> Ring {
+        let mut ring = ring(640).with_gaps(100);
+        ring.advance(0, position);
+        ring.snapshot_begins();
+        ring.snapshot_committed();
+        ring
+    }
+
     #[test]
     fn an_empty_ring_takes_records_up_to_its_end_and_not_beyond() {
         let ring = ring(640);
@@ -404,10 +413,7 @@ mod tests {
 
     #[test]
     fn a_record_goes_behind_a_bad_place_and_what_is_left_out_stays_protected_with_it() {
-        let mut ring = ring(640).with_gaps(100);
-        ring.advance(0, 10);
-        ring.snapshot_begins();
-        ring.snapshot_committed();
+        let mut ring = written_and_free(10);
         ring.note_bad(10, 5, Nanos::ZERO);
         assert_eq!((place(&ring, 5, 0), place(&ring, 5, 630)), (Some(15), Some(15)));
         assert_eq!(place(&ring, 5, 631), None, "five blocks more are gone then");
@@ -417,10 +423,7 @@ mod tests {
 
     #[test]
     fn a_gap_is_no_longer_than_a_recovery_looks() {
-        let mut ring = ring(640).with_gaps(100);
-        ring.advance(0, 10);
-        ring.snapshot_begins();
-        ring.snapshot_committed();
+        let mut ring = written_and_free(10);
         ring.bad.note(20, 85, 640, Nanos::ZERO);
         assert_eq!(place(&ring, 11, 0), Some(105), "10 blocks before it and 85 of its own");
         ring.bad.note(105, 6, 640, Nanos::ZERO);
@@ -431,10 +434,7 @@ mod tests {
 
     #[test]
     fn a_bad_end_of_the_log_and_a_bad_start_are_left_out_together() {
-        let mut ring = ring(640).with_gaps(100);
-        ring.advance(0, 630);
-        ring.snapshot_begins();
-        ring.snapshot_committed();
+        let mut ring = written_and_free(630);
         ring.note_bad(630, 10, Nanos::ZERO);
         ring.note_bad(0, 3, Nanos::ZERO);
         assert_eq!(place(&ring, 4, 0), Some(3));
@@ -445,10 +445,7 @@ mod tests {
 
     #[test]
     fn blocks_may_be_left_out_as_far_as_a_recovery_looks_and_count_as_used() {
-        let mut ring = ring(640).with_gaps(100);
-        ring.advance(0, 10);
-        ring.snapshot_begins();
-        ring.snapshot_committed();
+        let mut ring = written_and_free(10);
         let need = |blocks, reserve| Need { blocks, reserve };
         assert!(ring.accepts(10, need(5, 0)) && ring.accepts(110, need(5, 0)));
         assert!(!ring.accepts(9, need(5, 0)), "that is a lap further on, and would be used twice");
@@ -466,18 +463,12 @@ mod tests {
 
     #[test]
     fn where_a_record_failed_behind_blocks_left_out_it_does_not_go_back_to_those() {
-        let mut ring = ring(640).with_gaps(100);
-        ring.advance(0, 10);
-        ring.snapshot_begins();
-        ring.snapshot_committed();
+        let mut ring = written_and_free(10);
         ring.note_bad(40, 5, Nanos::ZERO);
         assert_eq!(place(&ring, 5, 0), Some(45));
         assert!(!ring.accepts(20, Need { blocks: 5, reserve: 0 }));
         // At the start of the log, with room before its end.
-        let mut ring = self::ring(640).with_gaps(100);
-        ring.advance(0, 600);
-        ring.snapshot_begins();
-        ring.snapshot_committed();
+        let mut ring = written_and_free(600);
         ring.note_bad(3, 5, Nanos::ZERO);
         assert_eq!(place(&ring, 5, 0), Some(8));
     }
