@@ -78,6 +78,7 @@ mistakes! {
     TornClearedVolatile "torn-cleared-volatile" "a torn record is overwritten in the cache of the disk only",
     TornClearedOverLive "torn-cleared-over-live" "what looks torn is overwritten although the map points there",
     UnusedNotAwaited "unused-not-awaited" "what follows a record that was let go does not wait for snapshots that pass over it",
+    RemainsSkipped "remains-skipped" "recovery does not look for a record in the middle of one that is not whole",
     GapTooShort "gap-too-short" "a record goes nearer behind a bad place than the one that failed there was long",
     TornClearedOverNewest "torn-cleared-over-newest" "the newest sound record is overwritten as if it were torn",
     EchoWithoutInvalidations "echo-without-invalidations" "a record does not echo what the one before took back",

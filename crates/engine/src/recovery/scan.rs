@@ -260,8 +260,9 @@ impl LogScan {
             } else {
                 self.note_remains(&bytes[at..], position, context);
             }
-            position += found.blocks;
-            at += found.blocks as usize * context.block();
+            let blocks = self.blocks_up_to_the_next(&bytes[at..], &found, context);
+            position += blocks;
+            at += blocks as usize * context.block();
             self.found.push(found);
         }
         if any {
@@ -312,6 +313,34 @@ impl LogScan {
         !is_between
     }
 
+    /// How far behind the beginning of `found`, which `bytes` begin with, the next record is looked for: behind its end.
+    /// What a failed write left of one is no whole record, and a placement that leaves out blocks may have put the next one
+    /// into the middle of it.
+    fn blocks_up_to_the_next(&self, bytes: &[u8], found: &Found, context: &ScanContext) -> u32 {
+        if found.is_sound() || is_made(Mistake::RemainsSkipped) {
+            return found.blocks;
+        }
+        let is_newer = |step: &u32| {
+            let at = &bytes[*step as usize * context.block()..];
+            self.header_at(at, found.header.position + step, context).is_some()
+        };
+        (1..found.blocks).find(is_newer).unwrap_or(found.blocks)
+    }
+
+    /// The header at the start of `bytes`, if it holds and belongs to a record that counts at `position`.
+    fn header_at(
+        &self,
+        bytes: &[u8],
+        position: u32,
+        context: &ScanContext,
+    ) -> Option<RecordHeader> {
+        let peeked = peek(bytes.get(..512)?).ok()?;
+        if !self.accepts(&peeked, position, context) {
+            return None;
+        }
+        RecordHeader::decode(bytes.get(..peeked.header_bytes as usize)?).ok()
+    }
+
     fn record_at(&self, bytes: &[u8], position: u32, context: &ScanContext) -> Option<Found> {
         let peeked = peek(bytes.get(..512)?).ok()?;
         if !self.accepts(&peeked, position, context) {
@@ -331,13 +360,7 @@ impl LogScan {
             }
             let position = start + step as u32;
             self.note_remains(at, position, context);
-            let sound = peek(&at[..512.min(at.len())])
-                .ok()
-                .filter(|peeked| self.accepts(peeked, position, context))
-                .and_then(|peeked| {
-                    RecordHeader::decode(at.get(..peeked.header_bytes as usize)?).ok()
-                });
-            if let Some(newer) = sound {
+            if let Some(newer) = self.header_at(at, position, context) {
                 let log = self.claim.log_index;
                 let offset = context.layout.log_block_offset(log, start).unwrap_or(0);
                 let problem = format!(

@@ -319,6 +319,36 @@ fn a_record_that_stands_in_two_places_is_found_in_both_and_what_comes_next_behin
     }
 }
 
+/// The place of a record failed, so it went to another log; a placement that leaves out blocks then goes on in the middle of
+/// what stands there.
+#[test]
+fn a_record_in_the_middle_of_what_a_failed_write_left_of_another_is_found() {
+    let mut log = LongLog::new(0);
+    let (failed, next) = (100, 101);
+    let (before, position) = (log.positions[failed - 1], log.positions[failed]);
+    assert_eq!(log.positions[next], position + 3);
+    log.change(failed, |header| {
+        let Some(WriteItem::Chunk { crc, .. }) = header.writes.first_mut() else { panic!() };
+        *crc ^= 1;
+    });
+    log.change(next, |header| {
+        header.position = position + 1;
+        header.previous_position = before;
+    });
+    log.change(next + 1, |header| header.previous_position = position + 1);
+    let scan = log.scan(|_, _| ());
+    let mut expected = log.in_order();
+    expected[next] = position + 1;
+    assert_eq!((LongLog::found(&scan), &scan.problems), (expected, &Vec::new()));
+    let damaged: Vec<u32> = scan
+        .found
+        .iter()
+        .filter(|found| !found.is_sound())
+        .map(|found| found.header.position)
+        .collect();
+    assert_eq!(damaged, [position]);
+}
+
 /// Whatever its header holds: all of it must be within the look ahead.
 #[test]
 fn a_record_behind_the_longest_gap_is_found() {
