@@ -82,6 +82,13 @@ impl Engine {
         self.stage.singles().all(|block| self.failed_homes.rests(block, self.now))
     }
 
+    /// Whether snapshots free what records since the last one protect, or settle what in-place writes made stale.
+    pub(crate) fn snapshots_free_space(&self) -> bool {
+        self.snapshotter.is_busy()
+            || self.core.bytes_since_snapshot > 0
+            || !self.invalidations.is_empty()
+    }
+
     /// An atomic write waits for the checkpoint to make room, or for the snapshots that free what records since
     /// the last one protect and settle what in-place writes made stale; if there is nothing of all that, room
     /// does not come, and those who wait for it are told.
@@ -89,16 +96,13 @@ impl Engine {
         if self.checkpoint.is_copying() {
             return;
         }
-        let snapshots_free = self.snapshotter.is_busy()
-            || self.core.bytes_since_snapshot > 0
-            || !self.invalidations.is_empty();
         // Where snapshots fail, only a checkpoint of everything that leaves nothing ends the wait.
         let is_no_use = if self.snapshotter.lasting_problem().is_some() {
             self.checkpoint.nothing_left()
         } else {
             self.checkpoint.found_nothing()
         };
-        if is_no_use && snapshots_free {
+        if is_no_use && self.snapshots_free_space() {
             return self.demand_snapshot_for_room();
         }
         if let Some(since) = &mut self.schedule.room.missed_since

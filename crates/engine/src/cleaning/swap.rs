@@ -35,6 +35,8 @@ struct Read {
 struct Moving {
     hot: u32,
     cold: u32,
+    /// The next record is to claim it.
+    wants_claim: bool,
     /// Next home sector to scan, or `None` once all entries of the log are collected.
     scan: Option<u64>,
     entries: VecDeque<Entry>,
@@ -69,6 +71,20 @@ impl Swap {
     /// Whether there is work that waits for no event.
     pub(crate) fn needs_turn(&self) -> bool {
         self.current.as_ref().is_some_and(|current| current.scan.is_some())
+    }
+
+    /// The log that the next record is to claim, if one is to be.
+    pub(crate) fn claim_wanted(&self) -> Option<u32> {
+        self.current.as_ref().filter(|current| current.wants_claim).map(|current| current.cold)
+    }
+
+    /// The same, for the record that does.
+    pub(crate) fn take_claim(&mut self) -> Option<u32> {
+        let wanted = self.claim_wanted();
+        if let Some(current) = self.current.as_mut() {
+            current.wants_claim = false;
+        }
+        wanted
     }
 
     /// Chunks and sectors of the next relocation record.
@@ -111,9 +127,10 @@ impl Swap {
         taken
     }
 
-    /// The cold log has no room after all.
+    /// The cold log has no room after all, or no record has that claims it.
     pub(crate) fn give_up(&mut self) {
         if let Some(current) = self.current.as_mut() {
+            current.wants_claim = false;
             current.chunks.clear();
             current.entries.clear();
             current.scan = None;
@@ -161,21 +178,22 @@ impl Engine {
         }
         let asked = self.with_cleaner(|cleaner, view| cleaner.relocate(view));
         let Some(Move { from, to }) = asked else { return };
-        if from == to || self.core.logs.rests(to) || !self.core.logs.is_needed(from) {
+        let logs = &self.core.logs;
+        let may_be_read = logs.is_claimed(to) || self.claims_logs() && to < logs.count();
+        if from == to || !may_be_read || logs.rests(to) || !logs.is_needed(from) {
             return;
         }
+        let wants_claim = !logs.is_claimed(to);
         self.swap.current = Some(Moving {
             hot: from,
             cold: to,
+            wants_claim,
             scan: Some(0),
             entries: VecDeque::new(),
             reads: Vec::new(),
             reading: 0,
             chunks: VecDeque::new(),
         });
-        if !self.core.logs.is_claimed(to) {
-            self.commit.claims_wanted.push(to);
-        }
     }
 
     fn collect_entries(&mut self) {

@@ -64,7 +64,7 @@ impl Engine {
             || self.checkpoint.has_releases()
             || self.swap.has_chunks()
             || self.commit.tell_wanted
-            || !self.commit.claims_wanted.is_empty();
+            || self.swap.claim_wanted().is_some();
         if !wants_stage && !wants_other {
             return;
         }
@@ -77,15 +77,16 @@ impl Engine {
         }
         let content = self.choose_content(wants_stage);
         let tells = content.tells && self.commit.tell_wanted;
-        if content.is_empty() && !tells && self.commit.claims_wanted.is_empty() {
+        if content.is_empty() && !tells && self.swap.claim_wanted().is_none() {
             // Releases that were all overwritten need no record: the checkpoint goes on.
             return self.advance_checkpoint();
         }
         match self.find_place(content) {
             Ok((content, spot)) => self.send_record(content, spot),
-            // A swap was given up, and there is nothing else: what it wanted to move stays where it is.
-            Err(content) if content.is_empty() && self.commit.claims_wanted.is_empty() => {
+            // Nobody needs it. What a swap wanted to move stays where it is.
+            Err(content) if content.is_empty() && !self.a_claim_may_find_room() => {
                 self.commit.tell_wanted = false;
+                self.swap.give_up();
                 self.advance_swap();
             }
             Err(content) => self.no_room(content),
@@ -103,6 +104,7 @@ impl Engine {
             content.front = self.stage.measure_front(WRITES_MAX, sectors_max);
             content.map_is_full = !self.map_has_room(content.front.chunks);
         } else if self.swap.has_chunks()
+            && self.swap.claim_wanted().is_none()
             && all_ready
             && (content.releases.is_empty() || is_made(Mistake::RelocationBesideRelease))
         {
@@ -111,6 +113,11 @@ impl Engine {
             content.relocation = true;
         }
         content
+    }
+
+    /// Whether a swap waits for its claim, and a snapshot frees room for the record that makes it.
+    fn a_claim_may_find_room(&self) -> bool {
+        self.swap.claim_wanted().is_some() && self.snapshots_free_space()
     }
 
     /// A staged block over an entry whose in-place write is not durable yet must wait for the flush:
@@ -150,7 +157,7 @@ impl Engine {
         let items = chunks
             + content.invalid_ranges.len()
             + CLAIMS_AHEAD_MAX as usize
-            + self.commit.claims_wanted.len()
+            + usize::from(self.swap.claim_wanted().is_some())
             + 1
             + self.core.echo.len();
         let header = header_bytes_for(items, self.log_block());
@@ -180,7 +187,7 @@ impl Engine {
                 }
                 self.swap.give_up();
                 content.relocation = false;
-                if content.is_empty() && self.commit.claims_wanted.is_empty() {
+                if content.is_empty() {
                     return Err(content);
                 }
                 continue;
@@ -266,7 +273,7 @@ impl Engine {
     }
 
     fn add_claims(&mut self, header: &mut RecordHeader, spot: Spot) {
-        let wanted = std::mem::take(&mut self.commit.claims_wanted);
+        let wanted = self.swap.take_claim();
         let ahead = spot.wanted_index..spot.wanted_index.saturating_add(self.claims_ahead());
         if spot.wanted_index != spot.log_index && !self.core.logs.is_claimed(spot.wanted_index) {
             self.stats.records_far += 1;

@@ -89,8 +89,6 @@ pub(crate) struct Commit {
     staged_since: Option<Nanos>,
     /// Journal block of the record in flight, if there is one and a journal.
     pub(crate) journal_from: Option<u32>,
-    /// Logs to claim as soon as a record is written.
-    pub(crate) claims_wanted: Vec<u32>,
     /// What of the record in flight waits to be sent again.
     again: Option<retry::Again>,
     /// It waits for space.
@@ -115,7 +113,6 @@ impl Commit {
             durable_waiters: VecDeque::new(),
             staged_since: None,
             journal_from: None,
-            claims_wanted: Vec::new(),
             again: None,
             is_short_of_space: false,
             unused: None,
