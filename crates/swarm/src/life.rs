@@ -14,7 +14,7 @@ use crate::steps::{Place, Step, WINDOW_SECTORS, WINDOWS};
 use crate::tally::Tally;
 use nearhead_basics::SplitMix;
 use nearhead_disk::{Disk, Nanos};
-use nearhead_engine::Occupancy;
+use nearhead_engine::{Activity, Occupancy};
 use nearhead_format::Layout;
 use nearhead_models::faults::{FaultBudget, FaultKind};
 use nearhead_service::Service;
@@ -351,7 +351,11 @@ impl<'a> Life<'a> {
             }
         }
         let (waiting, status) = (self.names_waiting(), self.volume()?.status());
-        Err(format!("{what}: not within {EVENTS_MAX} events, {waiting} wait; status {status:?}"))
+        let under_way = self.volume()?.engine().activities();
+        let under_way: Vec<&str> = under_way.iter().map(Activity::name).collect();
+        Err(format!(
+            "{what}: not within {EVENTS_MAX} events, {waiting} wait; under way: {under_way:?}; status {status:?}"
+        ))
     }
 
     /// Whether the disk has something else to answer than what hangs.

@@ -50,7 +50,7 @@ fn one(seed: u64, arguments: &Arguments) -> ExitCode {
         }
         Err(failure) => {
             println!("seed {seed} FAILED at step {}: {}", failure.step, failure.what);
-            if arguments.steps.is_none() {
+            if arguments.steps.is_none() && !arguments.keeps_long {
                 report(&scenario, failure, arguments);
             }
             ExitCode::FAILURE

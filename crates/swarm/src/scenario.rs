@@ -310,10 +310,10 @@ fn lone_writes_go_home(seed: u64) -> bool {
     seed >= CHOSEN_FROM && SplitMix::new(seed ^ 0x616c_6f6e_655f_7772).below(3) == 0
 }
 
-/// One life in three, of the seeds of a day: two of them are open (BUGS.md), and until they are mended no others wander.
+/// One life in three, of the seeds since there is the choice.
 fn wanders(seed: u64) -> bool {
-    const CHOSEN: Range<u64> = 79_551_700_000_000..79_552_580_000_000;
-    CHOSEN.contains(&seed) && SplitMix::new(seed ^ 0x7761_6e64_6572_6572).below(3) == 0
+    const CHOSEN_FROM: u64 = 79_551_700_000_000;
+    seed >= CHOSEN_FROM && SplitMix::new(seed ^ 0x7761_6e64_6572_6572).below(3) == 0
 }
 
 /// One life in four, of the seeds since there is the choice.

@@ -105,6 +105,8 @@ pub(crate) struct Checkpoint {
     found_nothing: bool,
     /// Nor did it leave anything out, and nothing was logged since.
     nothing_left: bool,
+    /// The last pass that began left out homes that a client was writing to.
+    met_transfers: bool,
     logged_this_pass: bool,
     pub(crate) finished_at: Nanos,
 }
@@ -133,6 +135,7 @@ impl Checkpoint {
             self.cursor = 0;
             self.copied_this_pass = 0;
             self.stopped = false;
+            self.met_transfers = false;
             self.logged_this_pass = false;
         }
     }
@@ -279,9 +282,11 @@ impl Engine {
                 let range = entry.home_sector..entry.end_sector();
                 let block = entry.home_sector / BLOCK_SECTORS;
                 let is_open = is_made(Mistake::CheckpointOverTransfer);
+                let is_written = self.transferring.overlaps(range.clone()) && !is_open;
+                self.checkpoint.met_transfers |= is_written;
                 let kept = entry.place == Place::Poisoned
                     || (!self.checkpoint.tries_all && self.failed_homes.rests(block, self.now))
-                    || (self.transferring.overlaps(range.clone()) && !is_open)
+                    || is_written
                     || (!self.checkpoint.everything && self.core.durability_only.overlaps(range));
                 if !kept {
                     if entries.is_empty() {
@@ -322,6 +327,7 @@ impl Engine {
             let range = entry.home_sector..entry.end_sector();
             let is_open = is_made(Mistake::CheckpointOverTransfer);
             let is_written = self.transferring.overlaps(range.clone()) && !is_open;
+            self.checkpoint.met_transfers |= is_written;
             if self.core.map.holds(&entry) && !is_written {
                 self.checkpoint.homes.insert(range);
                 bytes += u64::from(entry.len_sectors) * SECTOR as u64;

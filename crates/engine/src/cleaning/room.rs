@@ -107,9 +107,11 @@ impl Engine {
         }
         if let Some(since) = &mut self.schedule.room.missed_since
             && !self.transferring.is_empty()
+            && self.checkpoint.met_transfers()
         {
-            // No pass took home what is being written over.
+            // What no pass took home because it is being written over: that ends, and makes room.
             *since = self.now;
+            return;
         }
         if !self.checkpoint.nothing_left() || !self.schedule.room.is_tried() {
             return;

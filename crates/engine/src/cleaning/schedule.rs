@@ -263,14 +263,16 @@ impl Engine {
             aged,
             self.snapshot_wake(),
             self.home_wake(),
-            scanning,
             swap,
             blanks,
             self.retry_wake(),
             self.core.logs.rest_ends_at(),
         ];
-        let earliest = wakes.into_iter().flatten().min()?;
-        // What is due and cannot go on yet is looked at again with the next event.
+        // What is due and could not go on just now waits for something that the disk does, as long as that has a command:
+        // looking at it again and again until then would be no use.
+        let awaits_disk = self.dispatcher.len() > 0;
+        let due = wakes.into_iter().flatten().filter(|at| *at > self.now || !awaits_disk);
+        let earliest = due.chain(scanning).min()?;
         Some(earliest.max(self.now + Nanos::from_millis(1)))
     }
 

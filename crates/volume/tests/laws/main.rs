@@ -29,6 +29,7 @@ mod outrun_read;
 mod rebuild;
 mod recovery_table;
 mod rot;
+mod slow_disk;
 mod stale_superblock;
 mod state_machine;
 mod support;

@@ -20,6 +20,11 @@ impl Checkpoint {
         self.nothing_left
     }
 
+    /// Whether the last pass left out what a client was writing over.
+    pub(crate) fn met_transfers(&self) -> bool {
+        self.met_transfers
+    }
+
     /// Client data was logged: there may be something to copy.
     pub(crate) fn note_logged(&mut self) {
         self.nothing_left = false;
