@@ -8,7 +8,6 @@ use crate::engine::{Engine, Phase};
 use nearhead_disk::RangeSet;
 use nearhead_disk::SECTOR_BYTES;
 use nearhead_format::Place;
-use nearhead_format::record::FLAG_RELOCATION;
 use std::ops::Range;
 
 /// Makes the enumeration and its names from one list.
@@ -156,15 +155,13 @@ impl Engine {
         let mut now = Activities::default();
         now.note(Activity::Recovery, matches!(self.phase, Phase::Recovering(_)));
         now.note(Activity::Stop, matches!(self.phase, Phase::Draining));
-        if let Some(record) = &self.commit.in_flight {
-            let header = &record.header;
-            let moves = header.flags & FLAG_RELOCATION != 0;
-            now.note(Activity::RecordOfWrites, record.stage_end.is_some());
-            now.note(Activity::RecordThatTakesBack, record.invalidations > 0);
-            now.note(Activity::RecordThatReleases, !record.releases.is_empty());
-            now.note(Activity::RecordThatMoves, moves);
-            now.note(Activity::RecordThatClaims, !header.claims.is_empty());
-            now.note(Activity::RecordElsewhere, !record.failed_logs.is_empty());
+        if let Some(record) = self.commit.in_flight() {
+            now.note(Activity::RecordOfWrites, record.has_staged());
+            now.note(Activity::RecordThatTakesBack, record.taken_back() > 0);
+            now.note(Activity::RecordThatReleases, record.releases());
+            now.note(Activity::RecordThatMoves, record.moves());
+            now.note(Activity::RecordThatClaims, !record.header().claims.is_empty());
+            now.note(Activity::RecordElsewhere, record.is_elsewhere());
             now.note(Activity::JournalEntry, self.core.journal.is_some());
         }
         let steps = [self.checkpoint.activity(), self.snapshotter.activity()];
@@ -183,7 +180,7 @@ impl Engine {
         let spill = self.spill.as_ref().map(crate::spill::Spill::is_written);
         now.note(Activity::SpillWrite, spill == Some(false));
         now.note(Activity::SpillSettle, spill == Some(true));
-        now.note(Activity::TornClear, self.commit.torn.is_being_cleared());
+        now.note(Activity::TornClear, self.commit.is_clearing_torn());
         now.note(Activity::InPlaceWrite, !self.transferring.is_empty());
         now.note(Activity::BlockedInPlace, !self.blocked.is_empty());
         now.note(Activity::StageFull, !self.waiting_for_room.is_empty());
@@ -221,12 +218,12 @@ impl Engine {
                 open.insert(journal.bytes_of(start, end));
             }
         }
-        if let Some(record) = &self.commit.in_flight {
+        if let Some(record) = self.commit.in_flight() {
             // What it leaves out before it, or at the end of its log, is protected as well.
-            let (index, start) = (record.header.log_index, record.header.position);
+            let (index, start) = (record.header().log_index, record.header().position);
             let capacity = self.setup.layout.log_blocks();
             let position = self.core.logs.get(index).map_or(0, |ring| ring.position);
-            let end = position + (start + capacity - position) % capacity + record.blocks;
+            let end = position + (start + capacity - position) % capacity + record.blocks();
             open.remove(self.log_bytes(index, position, end.min(capacity)));
             open.remove(self.log_bytes(index, 0, end.saturating_sub(capacity)));
         }
@@ -275,9 +272,9 @@ impl Engine {
             homes.insert(entry.home_sector..entry.end_sector());
         }
         // One that was let go comes before all that is written from now on.
-        let in_flight = self.commit.in_flight.iter().flat_map(|record| &record.header.writes);
-        let let_go = self.commit.unused.iter().flat_map(|unused| &unused.writes);
-        for item in in_flight.chain(let_go) {
+        let in_flight =
+            self.commit.in_flight().into_iter().flat_map(|record| &record.header().writes);
+        for item in in_flight.chain(self.commit.let_go()) {
             let range = item.range();
             homes.insert(range.start_sector..range.end_sector());
         }

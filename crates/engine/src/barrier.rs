@@ -52,22 +52,22 @@ impl Engine {
 
     fn is_met(&self, barrier: &Barrier) -> bool {
         self.flusher.is_done(barrier.flush_ticket)
-            && self.commit.committed >= barrier.stage_target
+            && self.commit.committed() >= barrier.stage_target
             && self.invalidations.committed() >= barrier.invalid_target
     }
 
     /// Small writes that stood before `position`, and went home by themselves, are durable.
     pub(crate) fn answer_who_went_home(&mut self, position: u64) {
-        for waiter in self.commit.take_durable(position) {
-            self.count_in_place(waiter.written);
-            self.reply(waiter.id, Ok(Vec::new()));
+        for waiter in self.commit.waiters_mut().take_durable(position) {
+            self.count_in_place(waiter.written_bytes());
+            self.reply(waiter.id(), Ok(Vec::new()));
         }
     }
 
     pub(crate) fn release_waiters(&mut self) {
-        for waiter in self.commit.take_durable(self.commit.committed) {
-            self.count_logged(waiter.written);
-            self.reply(waiter.id, Ok(Vec::new()));
+        for waiter in self.commit.take_durable() {
+            self.count_logged(waiter.written_bytes());
+            self.reply(waiter.id(), Ok(Vec::new()));
         }
         while let Some(barrier) = self.barriers.front().copied() {
             if !self.is_met(&barrier) {

@@ -392,7 +392,7 @@ impl Engine {
             || self.commit.is_busy()
             || !self.barriers.is_empty()
             || self.invalidations.awaits_any()
-            || self.commit.tell_wanted
+            || self.commit.wants_to_tell()
             || self.checkpoint.is_busy()
             || self.swap.is_busy()
             || self.spill.is_some();

@@ -85,7 +85,7 @@ impl Engine {
             return None;
         };
         journal.ring.advance(position, blocks);
-        self.commit.journal_from.get_or_insert(position);
+        self.commit.note_journal_from(position);
         let command = self.journal_command(position, header)?;
         self.issue(Class::Durable, Purpose::Journal, command);
         Some(position)

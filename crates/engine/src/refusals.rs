@@ -53,8 +53,8 @@ impl Engine {
 
     /// Everybody who waits for a record, a flush or for room gets `error`; who comes later waits anew.
     pub(crate) fn refuse_all(&mut self, error: &RequestError) {
-        for waiter in std::mem::take(&mut self.commit.durable_waiters) {
-            self.reply(waiter.id, Err(error.clone()));
+        for waiter in self.commit.waiters_mut().take_all() {
+            self.reply(waiter.id(), Err(error.clone()));
         }
         for barrier in std::mem::take(&mut self.barriers) {
             self.reply(barrier.id, Err(error.clone()));
@@ -70,10 +70,10 @@ impl Engine {
     /// Everybody who waits for a record gets `error`. Flushes of the device, and writes in place that need no more,
     /// go on.
     pub(crate) fn refuse_who_waits_for_a_record(&mut self, error: &RequestError) {
-        for waiter in std::mem::take(&mut self.commit.durable_waiters) {
-            self.reply(waiter.id, Err(error.clone()));
+        for waiter in self.commit.waiters_mut().take_all() {
+            self.reply(waiter.id(), Err(error.clone()));
         }
-        let (committed, settled) = (self.commit.committed, self.invalidations.committed());
+        let (committed, settled) = (self.commit.committed(), self.invalidations.committed());
         let (refused, kept): (VecDeque<_>, VecDeque<_>) =
             std::mem::take(&mut self.barriers).into_iter().partition(|barrier| {
                 barrier.stage_target > committed || barrier.invalid_target > settled
@@ -126,13 +126,9 @@ impl Engine {
 
     /// Writes of any of these blocks that wait to become durable, or to begin.
     fn refuse_writes_of(&mut self, numbers: &[u64], error: &RequestError) {
-        let waiters = std::mem::take(&mut self.commit.durable_waiters);
-        let (refused, kept): (VecDeque<_>, VecDeque<_>) = waiters.into_iter().partition(|waiter| {
-            waiter.ranges().any(|range| touches(numbers, range.start, range.end))
-        });
-        self.commit.durable_waiters = kept;
-        for waiter in refused {
-            self.reply(waiter.id, Err(error.clone()));
+        let touches = |range: &Range<u64>| touches(numbers, range.start, range.end);
+        for waiter in self.commit.waiters_mut().take_those_at(touches) {
+            self.reply(waiter.id(), Err(error.clone()));
         }
         let slots: Vec<u32> = self.blocked.iter().chain(&self.waiting_for_room).copied().collect();
         for slot in slots {
@@ -151,7 +147,7 @@ impl Engine {
         let touches = |range: &Range<u64>| touches(numbers, range.start, range.end);
         let is_covered = self.barriers.iter().any(|barrier| barrier.stage_target > first);
         (is_covered && !self.acknowledges_durable())
-            || self.commit.durable_waiters.iter().any(|waiter| waiter.ranges().any(touches))
+            || self.commit.waiters().any_at(touches)
             || self.blocked.iter().chain(&self.waiting_for_room).any(|slot| {
                 self.requests
                     .get(*slot)

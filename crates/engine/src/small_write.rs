@@ -171,7 +171,7 @@ impl Engine {
         let written = if write.trims { 0 } else { bytes };
         let mut ranges = write.sector_ranges().into_iter();
         let waiter = DurableWaiter::new(id, ranges.next().unwrap_or_default(), written);
-        self.acknowledge_small(write.fua, DurableWaiter { more: ranges.collect(), ..waiter });
+        self.acknowledge_small(write.fua, waiter.and(ranges.collect()));
         self.unlock(slot);
         true
     }
@@ -202,14 +202,14 @@ impl Engine {
         let end = self.stage.end();
         if (fua || self.acknowledges_durable()) && !is_made(Mistake::AckBeforeRecord) {
             self.commit.want(end);
-            self.commit.durable_waiters.push_back(DurableWaiter { target: end, ..waiter });
+            self.commit.waiters_mut().push(waiter, end);
             return;
         }
-        self.count_logged(waiter.written);
+        self.count_logged(waiter.written_bytes());
         if self.stage.bytes() * 2 > self.setup.config.stage_bytes_max {
             self.commit.want(end);
         }
-        self.reply(waiter.id, Ok(Vec::new()));
+        self.reply(waiter.id(), Ok(Vec::new()));
     }
 
     /// A write of so many client bytes through the logs is answered with success.

@@ -19,12 +19,12 @@ mod transfer;
 pub(crate) use lone::LoneHeader;
 
 use crate::activity::Activity;
+use crate::commit::Record;
 use crate::dispatch::Purpose;
 use crate::engine::Engine;
 use crate::map::Map;
 use crate::placement::Need;
 use nearhead_disk::{Buffer, BufferMut, Class, Command, DiskError, Nanos, Payload};
-use nearhead_format::record::FLAG_RELOCATION;
 use nearhead_format::snapshot::{
     BodyItem, BodyWriter, FLAG_CLEAN_SHUTDOWN, HintRange, LogState, SNAPSHOT_HEADER_BYTES,
     SnapshotHeader,
@@ -286,8 +286,7 @@ impl Engine {
     /// Whether a relocation record is on its way. Replayed on top of a snapshot that began now it would
     /// bring back what an in-place write took out of the map meanwhile.
     fn moves_a_chunk(&self) -> bool {
-        let in_flight = self.commit.in_flight.as_ref();
-        let moves = in_flight.is_some_and(|record| record.header.flags & FLAG_RELOCATION != 0);
+        let moves = self.commit.in_flight().is_some_and(Record::moves);
         moves && !is_made(Mistake::SnapshotBesideRelocation)
     }
 
@@ -337,13 +336,13 @@ impl Engine {
         if let Some(journal) = self.core.journal.as_mut() {
             // The entry of a record in flight stands before the position already: it is newer than
             // the snapshot and stays protected.
-            let from = self.commit.journal_from;
+            let from = self.commit.journal_from();
             let from = from.filter(|_| !is_made(Mistake::JournalInFlightUnprotected));
             journal.ring.snapshot_begins_at(from);
         }
         // A record on its way is newer than the snapshot, and what it protects only the next one frees.
         let log_block = u64::from(self.setup.layout.log_block_bytes);
-        let on_its_way = self.commit.in_flight.as_ref().map_or(0, |record| record.blocks);
+        let on_its_way = self.commit.in_flight().map_or(0, Record::blocks);
         self.core.bytes_since_snapshot = u64::from(on_its_way) * log_block;
         let number = self.snapshotter.number + 1;
         let slot = (number % 2) as usize;
@@ -377,7 +376,7 @@ impl Engine {
     /// record is newer than the snapshot), the log in use and its neighbours, the target of a swap.
     fn claims_to_keep(&self) -> Vec<u32> {
         let newest = self.core.last_log;
-        let in_flight = self.commit.in_flight.as_ref().map(|record| record.header.log_index);
+        let in_flight = self.commit.in_flight().map(|record| record.header().log_index);
         let cold = self.swap.cold_log();
         let needed = |index: &u32| Some(*index) == in_flight || Some(*index) == cold;
         let mut claimed: Vec<u32> = self.core.logs.claimed().collect();

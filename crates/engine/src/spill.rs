@@ -167,7 +167,7 @@ impl Engine {
         let front = self.stage.front();
         let blocks = (front..).zip(self.stage.take_front(count)).collect();
         // Nothing of the stage is on its way: what stands before the front now is durable, or put off.
-        self.commit.committed = self.commit.committed.max(self.stage.front());
+        self.commit.note_committed(self.stage.front());
         self.note_stage_taken();
         self.put_off(blocks, error);
     }
@@ -318,7 +318,7 @@ impl Engine {
         let Some(spill) = self.spill.take() else { return true };
         let kind = spill.problem.map_or(DiskErrorKind::Io, |(kind, _)| kind);
         self.log_after_all(spill.front, kind);
-        self.commit.committed = spill.stage_end;
+        self.commit.note_committed(spill.stage_end);
         self.retry_blocked();
         true
     }
@@ -332,7 +332,7 @@ impl Engine {
             return false;
         }
         let (stage_end, is_alone) = (spill.stage_end, spill.is_alone);
-        self.commit.committed = stage_end;
+        self.commit.note_committed(stage_end);
         self.spill = None;
         if is_alone {
             self.answer_who_went_home(stage_end);

@@ -28,6 +28,7 @@ mod passes;
 mod written;
 
 use super::copying::{SourceRead, content, merge, plan_reads, read_band, whole_band};
+use crate::commit::Record;
 use crate::dispatch::Purpose;
 use crate::engine::Engine;
 use crate::map::Map;
@@ -201,8 +202,7 @@ impl Engine {
             Some(Step::Flushing { ticket }) if self.flusher.is_done(ticket) => self.release_batch(),
             Some(Step::Releasing) if !self.checkpoint.has_releases() => {
                 // Everything was overwritten meanwhile, unless a record for the batch is under way.
-                let record = self.commit.in_flight.as_ref();
-                if record.is_some_and(|record| !record.releases.is_empty()) {
+                if self.commit.in_flight().is_some_and(Record::releases) {
                     return false;
                 }
                 self.checkpoint_released();

@@ -151,7 +151,7 @@ impl Engine {
                 && current.reading == 0
                 && current.chunks.is_empty()
         });
-        if finished && self.commit.in_flight.is_none() {
+        if finished && self.commit.in_flight().is_none() {
             self.swap.current = None;
             self.stats.swaps += 1;
             self.swap.moved_at_snapshot = Some(self.snapshotter.number);

@@ -1,8 +1,9 @@
 //! Building the next record: what goes in, where it goes, and sending it off.
 
-use super::RecordInFlight;
 use super::packing::{Packer, padding};
+use super::parts::Part;
 use super::place::CLAIMS_AHEAD_MAX;
+use super::record::Record;
 use crate::dispatch::Purpose;
 use crate::engine::Engine;
 use crate::logs::NO_PREVIOUS;
@@ -217,29 +218,36 @@ impl Engine {
     fn send_record(&mut self, content: Content, spot: Spot) {
         let mut packer = Packer::default();
         let mut flags = 0;
-        let mut stage_end = None;
-        let mut relocated = Vec::new();
+        let mut parts = Vec::new();
+        if content.invalidations > 0 {
+            parts.push(Part::TakenBack { count: content.invalidations });
+        }
+        if content.relocation {
+            flags |= FLAG_RELOCATION;
+            let sectors_max = self.relocation_sectors_max();
+            let before = self.swap.take_chunks(sectors_max, &self.core.map, &mut packer);
+            parts.push(Part::Moved { before });
+        }
+        if !content.releases.is_empty() {
+            parts.push(Part::Released { entries: content.releases });
+        }
         if content.front.blocks > 0 {
             if self.stage.front_is_group() {
                 flags |= FLAG_ATOMIC;
             }
             self.taken = Taken::new(self.stage.take_front(content.front.blocks));
             packer.blocks(&self.taken.blocks);
-            stage_end = Some(self.stage.front());
+            parts.push(Part::Staged { end: self.stage.front() });
             self.commit.note_taken();
             if !self.stage.is_empty() {
                 self.commit.note_staged(self.now);
             }
-        } else if content.relocation {
-            flags |= FLAG_RELOCATION;
-            let sectors_max = self.relocation_sectors_max();
-            relocated = self.swap.take_chunks(sectors_max, &self.core.map, &mut packer);
         }
         let ring = self.core.logs.get_or_create(spot.log_index);
         let (generation, previous, oldest) = ring.map_or((0, NO_PREVIOUS, 0), |ring| {
             (ring.generation, ring.previous_position, ring.oldest_live_position())
         });
-        let header = RecordHeader {
+        let mut header = RecordHeader {
             flags,
             volume_id: self.setup.volume_id,
             sequence: self.core.sequence_done + 1,
@@ -253,23 +261,8 @@ impl Engine {
             claims: Vec::new(),
             echo: self.core.echo.clone(),
         };
-        let mut record = RecordInFlight {
-            header,
-            blocks: 0,
-            parts: packer.parts,
-            invalidations: content.invalidations,
-            releases: content.releases,
-            relocated,
-            stage_end,
-            pending: 0,
-            failed_logs: Vec::new(),
-            attempts: 0,
-            rounds: 0,
-            snapshot_then: 0,
-            journal_at: None,
-        };
-        self.add_claims(&mut record.header, spot);
-        self.issue_record(record, spot);
+        self.add_claims(&mut header, spot);
+        self.issue_record(Record::new(header, packer.parts, parts), spot);
     }
 
     fn add_claims(&mut self, header: &mut RecordHeader, spot: Spot) {
@@ -288,7 +281,7 @@ impl Engine {
     }
 
     /// Sends the record to its place; also used to send it again elsewhere.
-    pub(super) fn issue_record(&mut self, mut record: RecordInFlight, spot: Spot) {
+    pub(super) fn issue_record(&mut self, mut record: Record, spot: Spot) {
         let log_block = self.log_block();
         let blocks = (record.header.record_bytes(log_block) / log_block) as u32;
         let (index, position) = (spot.log_index, spot.block);
@@ -314,7 +307,7 @@ impl Engine {
         self.issue(Class::Durable, Purpose::Record, command);
     }
 
-    pub(super) fn encoded_header(&self, record: &RecordInFlight) -> Buffer {
+    pub(super) fn encoded_header(&self, record: &Record) -> Buffer {
         let mut header = BufferMut::zeroed(record.header.encoded_bytes(self.log_block()));
         if is_made(Mistake::ClaimForgotten) {
             let (mut wrong, index) = (record.header.clone(), record.header.log_index);
@@ -327,17 +320,13 @@ impl Engine {
     }
 
     /// The write of the record where its header says that it stands.
-    pub(super) fn record_command(
-        &self,
-        record: &RecordInFlight,
-        header: Buffer,
-    ) -> Option<Command> {
+    pub(super) fn record_command(&self, record: &Record, header: Buffer) -> Option<Command> {
         let RecordHeader { log_index, position, .. } = record.header;
         let offset = self.setup.layout.log_block_offset(log_index, position)?;
-        let payload = nearhead_disk::total_len(&record.parts);
-        let mut parts = Vec::with_capacity(record.parts.len() + 2);
+        let payload = nearhead_disk::total_len(&record.payload);
+        let mut parts = Vec::with_capacity(record.payload.len() + 2);
         parts.push(Payload::Bytes(header));
-        parts.extend(record.parts.iter().cloned());
+        parts.extend(record.payload.iter().cloned());
         let padding = padding(payload, self.log_block());
         if padding > 0 {
             parts.push(Payload::Zeros(padding));

@@ -1,10 +1,9 @@
 //! A record's transfer ended: the map learns of it, waiters go on; or it is written elsewhere.
 
-use super::RecordInFlight;
+use super::record::Record;
 use crate::engine::Engine;
 use crate::state::Fate;
 use nearhead_disk::{DiskError, Payload};
-use nearhead_format::record::FLAG_RELOCATION;
 use nearhead_planted::{Mistake, is_made};
 
 impl Engine {
@@ -39,40 +38,23 @@ impl Engine {
         if record.pending > 0 && !is_made(Mistake::RecordDurableInOnePlace) {
             self.commit.in_flight = Some(record);
         } else {
-            self.record_is_durable(&record);
+            self.record_is_durable(record);
         }
     }
 
-    fn record_is_durable(&mut self, record: &RecordInFlight) {
+    fn record_is_durable(&mut self, record: Record) {
         self.commit.journal_from = None;
         if std::mem::take(&mut self.commit.is_short_of_space) {
             self.note_space();
         }
-        let header = &record.header;
-        self.core.logs.note_well(header.log_index);
-        // What of a relocation was overwritten or cut since: both copies hold the same bytes, and the map keeps the older.
-        let holds = |old| self.core.map.holds(old) || is_made(Mistake::SwapOverNewer);
-        let newest: Vec<bool> = record.relocated.iter().map(holds).collect();
-        let fate = |chunk| match newest.get(chunk) {
-            Some(false) => Fate::Superseded,
-            _ => Fate::Counts,
-        };
-        self.core.apply(header, record.blocks, fate);
-        for entry in self.invalidations.commit(record.invalidations) {
-            self.core.logs.drop_live(&entry);
-        }
-        self.commit.note_told(header);
-        if header.flags & FLAG_RELOCATION != 0 {
-            self.stats.swapped_bytes += nearhead_disk::total_len(&record.parts) as u64;
-        }
-        if !record.releases.is_empty() && !self.checkpoint.has_releases() {
-            self.checkpoint_released();
-        }
-        if let Some(end) = record.stage_end {
-            self.commit.committed = end;
-            self.checkpoint.note_logged();
-            self.schedule.room.note_found();
-            self.taken = crate::stage::Taken::default();
+        self.core.logs.note_well(record.header.log_index);
+        let fates = self.fates(&record);
+        let fate = |chunk| fates.get(chunk).copied().unwrap_or(Fate::Counts);
+        self.core.apply(&record.header, record.blocks, fate);
+        self.commit.note_told(&record.header);
+        let payload_bytes = nearhead_disk::total_len(&record.payload) as u64;
+        for part in record.parts {
+            self.part_is_durable(part, payload_bytes);
         }
         self.retry_blocked();
         self.retry_waiting_for_room();

@@ -7,101 +7,51 @@
 mod build;
 mod complete;
 mod packing;
+mod parts;
 mod place;
+mod record;
 mod retry;
 mod torn;
 mod unused;
+mod waiters;
 
 pub(crate) use packing::Packer;
+pub(crate) use record::Record;
 pub(crate) use retry::pause;
+pub(crate) use waiters::{DurableWaiter, Waiters};
 
-use nearhead_disk::{Nanos, Payload, RangeSet};
-use nearhead_format::Entry;
+use nearhead_disk::{Nanos, RangeSet};
 use nearhead_format::record::{RecordHeader, WriteItem};
-use nearhead_service::RequestId;
-use std::collections::VecDeque;
 use std::ops::Range;
 use torn::TornRecords;
-
-/// A record on its way to the disk.
-#[derive(Debug)]
-pub(crate) struct RecordInFlight {
-    pub(crate) header: RecordHeader,
-    pub(crate) blocks: u32,
-    /// Header and payload, kept for writing it elsewhere if this place fails.
-    pub(crate) parts: Vec<Payload>,
-    /// How many queued invalidations it carries.
-    pub(crate) invalidations: usize,
-    /// Map entries a checkpoint has copied home and now lets go.
-    pub(crate) releases: Vec<Entry>,
-    /// What the chunks of a relocation were before, in the order of the chunks.
-    pub(crate) relocated: Vec<Entry>,
-    /// Stage position committed with it, if it carries staged blocks.
-    pub(crate) stage_end: Option<u64>,
-    /// Transfers not done yet: the record itself, and its header's copy on a map device.
-    pub(crate) pending: u8,
-    /// Logs that failed to take it.
-    pub(crate) failed_logs: Vec<u32>,
-    /// Failures in a row at the place where it is.
-    pub(crate) attempts: u32,
-    /// How often every place that there is had failed to take it.
-    pub(crate) rounds: u32,
-    /// The newest snapshot when they had for the first time.
-    pub(crate) snapshot_then: u64,
-    /// Block of the map's journal where the copy of its header goes, if there is a journal.
-    pub(crate) journal_at: Option<u32>,
-}
-
-/// A small write that is answered once it is durable.
-#[derive(Clone, Debug)]
-pub(crate) struct DurableWaiter {
-    /// Stage position before which everything of it stands.
-    pub(crate) target: u64,
-    pub(crate) id: RequestId,
-    /// Home sectors that it changes: the first range, and the others of an atomic write or a trim.
-    pub(crate) sectors: Range<u64>,
-    pub(crate) more: Vec<Range<u64>>,
-    /// Client bytes that it writes.
-    pub(crate) written: u64,
-}
-
-impl DurableWaiter {
-    pub(crate) fn new(id: RequestId, sectors: Range<u64>, written: u64) -> Self {
-        Self { target: 0, id, sectors, more: Vec::new(), written }
-    }
-
-    pub(crate) fn ranges(&self) -> impl Iterator<Item = &Range<u64>> {
-        std::iter::once(&self.sectors).chain(&self.more)
-    }
-}
 
 /// State of committing.
 #[derive(Debug)]
 pub(crate) struct Commit {
-    pub(crate) in_flight: Option<RecordInFlight>,
+    in_flight: Option<Record>,
     /// Stage position before which everything is durable.
-    pub(crate) committed: u64,
+    committed: u64,
     /// Stage position somebody wants committed.
     wanted: u64,
     /// Small writes waiting for a stage position, in order.
-    pub(crate) durable_waiters: VecDeque<DurableWaiter>,
+    waiters: Waiters,
     /// When the oldest staged block came, if any is staged and nobody wants it committed.
     staged_since: Option<Nanos>,
     /// Journal block of the record in flight, if there is one and a journal.
-    pub(crate) journal_from: Option<u32>,
+    journal_from: Option<u32>,
     /// What of the record in flight waits to be sent again.
     again: Option<retry::Again>,
     /// It waits for space.
-    pub(crate) is_short_of_space: bool,
+    is_short_of_space: bool,
     /// A sequence that no record has, and that both snapshots must include before the next record.
-    pub(crate) unused: Option<unused::Unused>,
+    unused: Option<unused::Unused>,
     /// What must be gone before the next record.
-    pub(crate) torn: TornRecords,
+    torn: TornRecords,
     /// Sectors whose logged copies were taken back by snapshots alone. The next records say so too, so that the logs
     /// by themselves never bring such a copy back, should both snapshots be lost. The map has nothing there.
-    pub(crate) untold: RangeSet,
+    untold: RangeSet,
     /// A record should be written for them, if a log has room.
-    pub(crate) tell_wanted: bool,
+    tell_wanted: bool,
 }
 
 impl Commit {
@@ -110,7 +60,7 @@ impl Commit {
             in_flight: None,
             committed: 0,
             wanted: 0,
-            durable_waiters: VecDeque::new(),
+            waiters: Waiters::default(),
             staged_since: None,
             journal_from: None,
             again: None,
@@ -139,18 +89,75 @@ impl Commit {
         self.wanted = self.wanted.max(position);
     }
 
-    /// What stood behind `front` does not become durable there: who waits for any of it waits for `position`.
-    pub(crate) fn postpone(&mut self, front: u64, position: u64) {
-        for waiter in self.durable_waiters.iter_mut().filter(|waiter| waiter.target > front) {
-            waiter.target = position;
-        }
+    /// The record on its way, if there is one.
+    pub(crate) fn in_flight(&self) -> Option<&Record> {
+        self.in_flight.as_ref()
     }
 
-    /// Those who waited for what stands before `position`.
-    pub(crate) fn take_durable(&mut self, position: u64) -> Vec<DurableWaiter> {
-        let waiters = &mut self.durable_waiters;
-        let done = waiters.iter().take_while(|waiter| waiter.target <= position).count();
-        waiters.drain(..done).collect()
+    /// Stage position before which everything is durable.
+    pub(crate) fn committed(&self) -> u64 {
+        self.committed
+    }
+
+    /// Everything before this stage position is durable, or was put off.
+    pub(crate) fn note_committed(&mut self, position: u64) {
+        self.committed = self.committed.max(position);
+    }
+
+    /// Small writes that wait for a stage position.
+    pub(crate) fn waiters(&self) -> &Waiters {
+        &self.waiters
+    }
+
+    pub(crate) fn waiters_mut(&mut self) -> &mut Waiters {
+        &mut self.waiters
+    }
+
+    /// Those who waited for what is durable by now.
+    pub(crate) fn take_durable(&mut self) -> Vec<DurableWaiter> {
+        self.waiters.take_durable(self.committed)
+    }
+
+    /// What stood behind `front` does not become durable there: who waits for any of it waits for `position`.
+    pub(crate) fn postpone(&mut self, front: u64, position: u64) {
+        self.waiters.postpone(front, position);
+    }
+
+    /// A header's copy of the record in flight stands in this block of the map's journal, and in those behind it.
+    pub(crate) fn note_journal_from(&mut self, position: u32) {
+        self.journal_from.get_or_insert(position);
+    }
+
+    /// Journal block of the record in flight, if there is one and a journal.
+    pub(crate) fn journal_from(&self) -> Option<u32> {
+        self.journal_from
+    }
+
+    /// What snapshots alone took back: the next records say so too, one of them soon.
+    pub(crate) fn note_untold(&mut self, taken_back: impl IntoIterator<Item = Range<u64>>) {
+        for range in taken_back {
+            self.untold.insert(range);
+        }
+        self.tell_wanted = true;
+    }
+
+    /// Whether a record should be written for that.
+    pub(crate) fn wants_to_tell(&self) -> bool {
+        self.tell_wanted
+    }
+
+    /// What the record of a sequence that stays unused may say, wherever it stands.
+    pub(crate) fn let_go(&self) -> &[WriteItem] {
+        self.unused.as_ref().map_or(&[], |unused| &unused.writes)
+    }
+
+    /// Remains of records that recovery found; cleared before the next record.
+    pub(crate) fn note_torn(&mut self, offsets: impl IntoIterator<Item = u64>, sequence: u64) {
+        self.torn.note(offsets, sequence);
+    }
+
+    pub(crate) fn is_clearing_torn(&self) -> bool {
+        self.torn.is_being_cleared()
     }
 
     /// A block was staged.
@@ -171,6 +178,6 @@ impl Commit {
     }
 
     pub(crate) fn is_busy(&self) -> bool {
-        self.in_flight.is_some() || self.torn.is_being_cleared() || !self.durable_waiters.is_empty()
+        self.in_flight.is_some() || self.torn.is_being_cleared() || !self.waiters.is_empty()
     }
 }

@@ -4,11 +4,10 @@
 //! no further on than a recovery looks. An answer that is none of that is passed over: the record goes on in the log that
 //! it named, or in the nearest that may take it.
 
-use super::RecordInFlight;
+use super::record::Record;
 use crate::dispatch::{InFlight, Purpose};
 use crate::engine::Engine;
 use crate::placement::{Completed, Need, Placement, Seen, Spot, View};
-use nearhead_format::record::RecordHeader;
 
 /// Most claims added to one record beyond the one that is needed.
 pub(super) const CLAIMS_AHEAD_MAX: u32 = 3;
@@ -61,7 +60,7 @@ impl Engine {
         let record = self.commit.in_flight.as_ref().filter(|_| done.purpose == Purpose::Record);
         let (offset, bytes) = done.transferred();
         let completed = Completed {
-            record_end: record.map(RecordInFlight::end),
+            record_end: record.map(Record::end),
             offset,
             bytes,
             took,
@@ -70,13 +69,5 @@ impl Engine {
         };
         let (placement, view) = self.placement();
         placement.seen(&Seen::Completed(completed), &view);
-    }
-}
-
-impl RecordInFlight {
-    /// Its log, and the block behind it.
-    fn end(&self) -> (u32, u32) {
-        let RecordHeader { log_index, position, .. } = self.header;
-        (log_index, position + self.blocks)
     }
 }

@@ -12,7 +12,7 @@
 //! Those who wait for it wait so long as the configuration says, and are told then; the volume lives on, for twelve times
 //! as long. Then it accepts no change any more, so that nothing waits for ever.
 
-use super::RecordInFlight;
+use super::record::Record;
 use crate::dispatch::Purpose;
 use crate::engine::{Engine, Phase};
 use crate::journal::MapJournal;
@@ -74,7 +74,7 @@ impl Engine {
         }
     }
 
-    fn send_again(&mut self, record: RecordInFlight, is_journal: bool) {
+    fn send_again(&mut self, record: Record, is_journal: bool) {
         let at = self.now + pause(record.attempts.max(record.rounds));
         let none = Again { at, record: false, journal: false, anywhere: false };
         let again = self.commit.again.get_or_insert(none);
@@ -122,7 +122,7 @@ impl Engine {
 
     /// The place did not take the record: another log gets it, or another place of the same log, or all of them once
     /// more.
-    fn write_elsewhere(&mut self, mut record: RecordInFlight, error: &DiskError) {
+    fn write_elsewhere(&mut self, mut record: Record, error: &DiskError) {
         let (failed, position) = (record.header.log_index, record.header.position);
         if !record.failed_logs.contains(&failed) {
             record.failed_logs.push(failed);
@@ -173,7 +173,7 @@ impl Engine {
     }
 
     /// A place in a log that has room for the record, and does not rest.
-    fn another_spot(&mut self, record: &RecordInFlight) -> Option<Spot> {
+    fn another_spot(&mut self, record: &Record) -> Option<Spot> {
         if record.failed_logs.len() >= LOGS_TRIED_MAX || !self.journal_has_place() {
             return None;
         }
@@ -181,7 +181,7 @@ impl Engine {
     }
 
     /// Another place in the log where the record failed last, though that rests.
-    fn spot_at_hand(&self, record: &RecordInFlight) -> Option<Spot> {
+    fn spot_at_hand(&self, record: &Record) -> Option<Spot> {
         let log_index = record.header.log_index;
         let block =
             self.core.logs.get(log_index)?.place(Need { blocks: record.blocks, reserve: 0 })?;
@@ -194,7 +194,7 @@ impl Engine {
         self.core.journal.as_ref().is_none_or(MapJournal::has_room)
     }
 
-    fn move_record(&mut self, record: &mut RecordInFlight, log_index: u32) {
+    fn move_record(&mut self, record: &mut Record, log_index: u32) {
         record.pending -= 1;
         if self.commit.again.take().is_some_and(|again| again.journal) {
             // A copy of the header that it has no longer: the new one gets its own.

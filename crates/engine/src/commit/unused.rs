@@ -8,7 +8,7 @@
 //!
 //! It is the last resort of a disk that works but for some places. Where snapshots fail, too, the volume does.
 
-use super::RecordInFlight;
+use super::record::Record;
 use crate::engine::Engine;
 use nearhead_format::record::WriteItem;
 use nearhead_planted::{Mistake, is_made};
@@ -19,23 +19,19 @@ pub(crate) struct Unused {
     /// Number of the second snapshot that includes it.
     until_snapshot: u64,
     /// What a record with it would write, if one stands somewhere.
-    pub(crate) writes: Vec<WriteItem>,
+    pub(super) writes: Vec<WriteItem>,
 }
 
 impl Engine {
     /// Lets go of a record, if that can be: its parts go back to where they came from. What is atomic can go nowhere else.
-    pub(super) fn lets_go_of(&mut self, mut record: RecordInFlight) -> Option<RecordInFlight> {
+    pub(super) fn lets_go_of(&mut self, record: Record) -> Option<Record> {
         // A copy of its header that is still on its way would be taken for one of the next record.
         let is_alone = record.pending == 1;
         if !is_alone || self.taken.blocks.iter().any(|staged| staged.atomic) {
             return Some(record);
         }
-        self.checkpoint.return_releases(std::mem::take(&mut record.releases));
-        if !record.relocated.is_empty() {
-            self.swap.give_up();
-        }
-        if let Some(end) = record.stage_end {
-            self.stage_again(end);
+        for part in record.parts {
+            self.part_goes_back(part);
         }
         self.commit.journal_from = None;
         self.never_use(record.header.sequence, record.header.writes);
@@ -44,7 +40,7 @@ impl Engine {
 
     /// What left the stage for the record, up to this position, stands behind all others now, and so do those who wait
     /// for it.
-    fn stage_again(&mut self, end: u64) {
+    pub(super) fn stage_again(&mut self, end: u64) {
         let blocks = std::mem::take(&mut self.taken).blocks;
         let front = end - blocks.len() as u64;
         for staged in blocks {

@@ -179,7 +179,7 @@ impl Engine {
     fn serve(&mut self, recovered: Recovered) {
         let Recovered { core, lone, torn, rebuilt, found, .. } = recovered;
         self.core = core;
-        self.commit.torn.note(torn.offsets, torn.newest_sequence);
+        self.commit.note_torn(torn.offsets, torn.newest_sequence);
         self.snapshotter.recovered(
             recovered.snapshot_number,
             recovered.snapshot_sequence,

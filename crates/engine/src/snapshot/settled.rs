@@ -3,6 +3,7 @@
 //! Log space that only the older snapshot protected is free from here on, and not before. What was taken back before the
 //! snapshot before this one began is in neither slot; a later record says it too, for who rebuilds the map without them.
 
+use crate::commit::Record;
 use crate::engine::Engine;
 use nearhead_planted::{Mistake, is_made};
 
@@ -32,15 +33,15 @@ impl Engine {
 
     fn commit_invalidations_by_snapshot(&mut self, count: usize) {
         // Those in the record in flight are counted when it completes.
-        let in_record = self.commit.in_flight.as_ref().map_or(0, |record| record.invalidations);
+        let in_record = self.commit.in_flight().map_or(0, Record::taken_back);
         let counted = in_record > 0 && !is_made(Mistake::InvalidationsCountedTwice);
         if counted || count == 0 {
             return;
         }
-        for entry in self.invalidations.commit(count) {
-            self.core.logs.drop_live(&entry);
-            self.commit.untold.insert(entry.home_sector..entry.end_sector());
-        }
-        self.commit.tell_wanted = true;
+        let logs = &mut self.core.logs;
+        self.commit.note_untold(self.invalidations.commit(count).map(|entry| {
+            logs.drop_live(&entry);
+            entry.home_sector..entry.end_sector()
+        }));
     }
 }

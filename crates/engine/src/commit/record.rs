@@ -1,0 +1,97 @@
+//! A record on its way to the disk: its header, its payload, and the parts it carries.
+//!
+//! It is whole in memory until it is durable, so that it can be written elsewhere. What it carries is looked at by the
+//! names of [`Part`], never by what its header happens to hold.
+
+use super::parts::Part;
+use nearhead_disk::Payload;
+use nearhead_format::Entry;
+use nearhead_format::record::{FLAG_RELOCATION, RecordHeader};
+
+/// A record in flight.
+#[derive(Debug)]
+pub(crate) struct Record {
+    pub(super) header: RecordHeader,
+    /// Its length in log blocks, once it has a place.
+    pub(super) blocks: u32,
+    /// Its chunks, in order.
+    pub(super) payload: Vec<Payload>,
+    pub(super) parts: Vec<Part>,
+    /// Transfers not done yet: the record itself, and its header's copy on a map device.
+    pub(super) pending: u8,
+    /// Logs that failed to take it.
+    pub(super) failed_logs: Vec<u32>,
+    /// Failures in a row at the place where it is.
+    pub(super) attempts: u32,
+    /// How often every place that there is had failed to take it.
+    pub(super) rounds: u32,
+    /// The newest snapshot when they had for the first time.
+    pub(super) snapshot_then: u64,
+    /// Block of the map's journal where the copy of its header goes, if there is a journal.
+    pub(super) journal_at: Option<u32>,
+}
+
+impl Record {
+    /// One that has no place yet.
+    pub(super) fn new(header: RecordHeader, payload: Vec<Payload>, parts: Vec<Part>) -> Self {
+        Self {
+            header,
+            blocks: 0,
+            payload,
+            parts,
+            pending: 0,
+            failed_logs: Vec::new(),
+            attempts: 0,
+            rounds: 0,
+            snapshot_then: 0,
+            journal_at: None,
+        }
+    }
+
+    pub(crate) fn header(&self) -> &RecordHeader {
+        &self.header
+    }
+
+    pub(crate) fn blocks(&self) -> u32 {
+        self.blocks
+    }
+
+    /// Its log, and the block behind it.
+    pub(super) fn end(&self) -> (u32, u32) {
+        let RecordHeader { log_index, position, .. } = self.header;
+        (log_index, position + self.blocks)
+    }
+
+    /// Whether it moves logged blocks, and so may not stand behind a snapshot that began before it is durable.
+    pub(crate) fn moves(&self) -> bool {
+        self.header.flags & FLAG_RELOCATION != 0
+    }
+
+    /// What its chunks were before, if it moves them.
+    pub(super) fn moved(&self) -> &[Entry] {
+        let moved = |part: &'_ Part| matches!(part, Part::Moved { .. });
+        match self.parts.iter().find(|part| moved(part)) {
+            Some(Part::Moved { before }) => before,
+            _ => &[],
+        }
+    }
+
+    /// How many queued invalidations it carries.
+    pub(crate) fn taken_back(&self) -> usize {
+        let count = |part: &Part| if let Part::TakenBack { count } = part { *count } else { 0 };
+        self.parts.iter().map(count).sum()
+    }
+
+    pub(crate) fn releases(&self) -> bool {
+        self.parts.iter().any(|part| matches!(part, Part::Released { .. }))
+    }
+
+    pub(crate) fn has_staged(&self) -> bool {
+        self.parts.iter().any(|part| matches!(part, Part::Staged { .. }))
+    }
+
+    /// Whether a place failed to take it.
+    pub(crate) fn is_elsewhere(&self) -> bool {
+        !self.failed_logs.is_empty()
+    }
+}
