@@ -1,8 +1,9 @@
 //! The end of a recovery: snapshot and records become the volume as it was, or the reason is told why it is not
 //! served; and what the engine makes of either.
 
+use super::find::{Findings, Remains};
 use super::replay::{begin, replay};
-use super::{Next, RecoveredState, Recovery, Refusal, Remains, Snapshot, Step, chain};
+use super::{Next, RecoveredState, Recovery, Refusal, Snapshot, Step, chain};
 use crate::dispatch::Purpose;
 use crate::engine::{Engine, Phase};
 use crate::snapshot::LoneHeader;
@@ -42,16 +43,18 @@ pub(super) struct Torn {
 }
 
 impl Recovery {
-    /// Every log was read: puts their records in order and replays them.
-    pub(super) fn scans_are_done(&mut self) -> Next {
-        for problem in std::mem::take(&mut self.problems).into_values().flatten() {
+    /// Every record was found: puts them in order and replays them.
+    pub(super) fn replay(&mut self, findings: Findings) -> Next {
+        let Findings { records, remains, problems, unreadable, outside, logs, .. } = findings;
+        self.result.logs = logs;
+        for problem in problems {
             self.result.note(problem);
         }
-        if let Some(problem) = self.outside.take() {
+        if let Some(problem) = outside {
             return self.refuse(problem);
         }
         let accept_loss = self.terms.accept_loss;
-        if let Some(problem) = self.unreadable.take().filter(|_| !accept_loss) {
+        if let Some(problem) = self.unreadable.take().or(unreadable).filter(|_| !accept_loss) {
             return self.refuse(format!(
                 "{problem}; it may hold writes newer than everything else, so nothing is served: mend the \
                  device, or run `nearhead forget-log` to accept the loss"
@@ -62,15 +65,13 @@ impl Recovery {
         };
         let base = snapshot.header.record_sequence;
         let known = base..self.known_sequence.max(base);
-        let found = std::mem::take(&mut self.found);
-        let links = match chain::order(found, known, accept_loss, &mut self.result) {
+        let links = match chain::order(records, known, accept_loss, &mut self.result) {
             Ok(links) => links,
             Err(problem) => return self.refuse(problem),
         };
         self.result.records = links.len() as u64;
         let header = snapshot.header;
         let core = self.replayed(snapshot, &links);
-        let remains = std::mem::take(&mut self.remains).into_values().flatten();
         let recovered = Recovered {
             torn: torn_records(&core, u64::from(self.context.layout.log_block_bytes), remains),
             core,
@@ -128,10 +129,11 @@ impl Recovery {
 /// Records newer than all that was taken over are left of a write that a power cut tore, and must not become
 /// whole later. Those below are damage, and stay for people to look at. What the map points to is what a client
 /// wrote, whatever it looks like.
-fn torn_records(core: &Core, log_block_bytes: u64, remains: impl Iterator<Item = Remains>) -> Torn {
+fn torn_records(core: &Core, log_block_bytes: u64, remains: Vec<Remains>) -> Torn {
     let newest = core.sequence_done;
     let floor = newest - u64::from(is_made(Mistake::TornClearedOverNewest) && newest > 0);
-    let newer: Vec<Remains> = remains.filter(|remains| remains.sequence > floor).collect();
+    let newer: Vec<Remains> =
+        remains.into_iter().filter(|remains| remains.sequence > floor).collect();
     let newest_sequence = newer.iter().map(|remains| remains.sequence).max().unwrap_or(0);
     let mut offsets: BTreeSet<u64> = newer.iter().map(|remains| remains.offset).collect();
     if offsets.is_empty() || is_made(Mistake::TornRecordLeft) {

@@ -6,7 +6,7 @@
 //! is known the volume does not open unless its owner accepts the loss.
 
 use super::RecoveredState;
-use super::scan::Found;
+use super::find::Found;
 use nearhead_format::record::SectorRange;
 use nearhead_planted::{Mistake, is_made};
 use std::collections::BTreeMap;

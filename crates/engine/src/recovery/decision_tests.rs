@@ -1,31 +1,6 @@
-//! Small decisions of a recovery: which claim says where a log begins, and how many findings are kept.
+//! How many findings of a recovery are kept for people.
 
-use super::scan::ScanContext;
-use super::{DAMAGE_NOTES_MAX, RecoveredState, Recovery, Terms};
-use nearhead_format::record::Claim;
-use nearhead_format::{Layout, LayoutOptions, Preset};
-
-fn recovery() -> Recovery {
-    let layout = Layout::plan(1 << 30, &LayoutOptions::new(Preset::Mlb)).unwrap();
-    Recovery::new(ScanContext { layout, volume_id: [7; 16], floor_sequence: 0 }, Terms::default())
-}
-
-#[test]
-fn the_claim_of_the_earliest_record_says_where_a_log_begins() {
-    let claim = |position| Claim { log_index: 3, position, generation: 1 };
-    let mut recovery = recovery();
-    let mut follow = |position, sequence| {
-        recovery.follow(claim(position), sequence);
-        recovery.to_scan.drain(..).map(|claim| claim.position).collect::<Vec<_>>()
-    };
-    assert_eq!(follow(40, 20), [40], "met for the first time");
-    assert_eq!(follow(50, 30), [], "a later record knows less");
-    assert_eq!(follow(60, 20), [], "so does another one that is not earlier");
-    assert_eq!(follow(10, 9), [10], "an earlier one knows where it really began");
-    assert_eq!(follow(10, 8), [], "the same place is not scanned twice");
-    assert_eq!(follow(5, 8), [], "the record of that sequence is known");
-    assert_eq!(follow(4, 7), [4]);
-}
+use super::{DAMAGE_NOTES_MAX, RecoveredState};
 
 #[test]
 fn findings_past_a_bound_are_left_out_and_that_is_said_once() {

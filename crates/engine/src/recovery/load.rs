@@ -5,7 +5,7 @@
 //! tried.
 
 use super::bounds::{check_header, check_item, log_outside, outside};
-use super::scan::ScanContext;
+use super::find::{ByClaims, ByJournal, Finder, ScanContext};
 use super::slots::{FoundSlot, Place, Unusable, judge};
 use super::{Next, Recovery, Snapshot, Step, bytes_of};
 use crate::map::Loader;
@@ -242,14 +242,12 @@ impl Recovery {
                 Claim { log_index, position, generation }
             })
             .collect();
-        for claim in &claims {
-            self.follow(*claim, 0);
-        }
         self.context.floor_sequence = header.record_sequence;
+        let finder: Box<dyn Finder> = match self.terms.journal {
+            Some(place) => Box::new(ByJournal::at(place)),
+            None => Box::new(ByClaims::of(&claims)),
+        };
         self.snapshot = Some(Snapshot { header, map, logs, claims, hints });
-        if self.terms.journal.is_some() {
-            return self.read_journal(Box::default());
-        }
-        self.scan_next_log()
+        self.find(finder)
     }
 }

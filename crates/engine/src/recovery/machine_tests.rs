@@ -1,6 +1,6 @@
 //! A recovery by itself: what it asks for, in which order, and how it ends, without an engine or a disk.
 
-use super::scan::ScanContext;
+use super::find::ScanContext;
 use super::{Next, Recovered, Recovery, Refusal, Terms};
 use nearhead_disk::{BufferMut, DiskError, DiskErrorKind, Payload};
 use nearhead_format::snapshot::{

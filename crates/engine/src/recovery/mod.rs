@@ -10,7 +10,8 @@
 //! 4. the chain of sequences is checked and applied in order ([`chain`]);
 //! 5. a device flush, so that what was read is also what a power cut would leave; then requests.
 //!
-//! Told to, it does without a snapshot: then every log is read whole ([`sweep`], [`rebuild`]).
+//! How the records of the third step are found is a policy ([`find`]). Told to, a recovery does without a snapshot: then
+//! every log is read whole ([`rebuild`]).
 //!
 //! The decision table in docs/recovery.md lists every combination of damage and what follows.
 
@@ -21,33 +22,28 @@ mod bounds_tests;
 mod chain;
 #[cfg(test)]
 mod decision_tests;
-mod journal_scan;
+mod find;
 mod load;
-mod log_reads;
 #[cfg(test)]
 mod machine_tests;
 mod rebuild;
 mod replay;
-mod scan;
 mod slots;
-mod sweep;
 
 pub(crate) use adopt::Recovered;
+pub(crate) use find::GAP_BYTES_MAX;
 pub use rebuild::{Doubt, Rebuilt};
-pub(crate) use scan::GAP_BYTES_MAX;
 
 use crate::config::{JournalPlace, Setup};
 use crate::map::Map;
-use journal_scan::JournalScan;
+use find::{Finder, ScanContext};
 use load::Loading;
 use nearhead_disk::{DiskError, Payload, SECTOR_BYTES};
 use nearhead_format::record::Claim;
 use nearhead_format::snapshot::{HintRange, LogState, SnapshotHeader};
 use nearhead_planted::{Mistake, is_made};
-use scan::{Found, LogScan, Remains, ScanContext};
 use slots::FoundSlot;
-use std::collections::VecDeque;
-use std::collections::btree_map::{BTreeMap, Entry};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Findings remembered for people.
@@ -94,11 +90,8 @@ enum Step {
         header: slots::Place,
     },
     Body(Box<Loading>),
-    Scan(Box<LogScan>),
-    Journal(Box<JournalScan>),
-    Verify(Box<JournalScan>, usize),
-    /// No snapshot is left, and every log is read whole.
-    Sweep(Box<sweep::LogSweep>),
+    /// Records are looked for.
+    Find(Box<dyn Finder>),
     /// What was read becomes durable.
     Flush(Box<Recovered>),
     /// Nothing was asked for yet.
@@ -145,28 +138,14 @@ pub(crate) struct Recovery {
     headers: Vec<SnapshotHeader>,
     slot_problems: Vec<String>,
     snapshot: Option<Snapshot>,
-    to_scan: VecDeque<Claim>,
-    /// Claims of records that are not sound: followed only where no sound record says more, since
-    /// they may be older than an earlier crash.
-    doubtful: VecDeque<Claim>,
-    /// Every log that may hold newer records, from where on, and which record says so.
-    known_logs: BTreeMap<u32, (Claim, u64)>,
-    found: Vec<Found>,
-    /// What is left of records that are not whole, by log, as the last scan of it found it.
-    remains: BTreeMap<u32, Vec<Remains>>,
-    /// What the scan of each log found wrong. A log that turns out to begin earlier is scanned again, and what
-    /// was said of it before does not count: the first look began in the middle of its records.
-    problems: BTreeMap<u32, Vec<String>>,
     /// The first log or snapshot that could not be read: it may be newer than anything found.
     unreadable: Option<String>,
     /// The newest record that a snapshot includes whose header is sound and whose body is not.
     known_sequence: u64,
     /// The highest number of a snapshot whose header is sound, whatever its body is.
     known_snapshot: u64,
-    /// What a rebuild has found until now.
-    rebuilt: Box<Rebuilt>,
-    /// A record names what does not lie on the volume that the superblock describes.
-    outside: Option<String>,
+    /// No snapshot counts, and what is found is all that there is.
+    rebuilds: bool,
     context: ScanContext,
     terms: Terms,
     result: RecoveredState,
@@ -196,68 +175,13 @@ impl Recovery {
             headers: Vec::new(),
             slot_problems: Vec::new(),
             snapshot: None,
-            to_scan: VecDeque::new(),
-            doubtful: VecDeque::new(),
-            known_logs: BTreeMap::new(),
-            found: Vec::new(),
-            remains: BTreeMap::new(),
-            problems: BTreeMap::new(),
             unreadable: None,
             known_sequence: 0,
             known_snapshot: 0,
-            rebuilt: Box::default(),
-            outside: None,
+            rebuilds: false,
             context,
             terms,
             result: RecoveredState::default(),
-        }
-    }
-
-    /// Puts a log on the list of those to scan, unless it is known already. Logs are scanned in no
-    /// particular order, so a log may be met first through a claim that came after a snapshot was
-    /// begun and never finished; the claim of the earlier record is where the log really begins.
-    fn follow(&mut self, claim: Claim, sequence: u64) {
-        match self.known_logs.entry(claim.log_index) {
-            Entry::Vacant(place) => {
-                place.insert((claim, sequence));
-            }
-            Entry::Occupied(mut known) if known.get().1 > sequence => {
-                let again = known.get().0 != claim;
-                known.insert((claim, sequence));
-                if !again {
-                    return;
-                }
-            }
-            Entry::Occupied(_) => return,
-        }
-        self.to_scan.push_back(claim);
-    }
-
-    /// Takes what the scan of a log found, and what its records claim.
-    fn take_scan(&mut self, scan: LogScan) {
-        // What stands behind and is not whole itself are the remains of a write that an earlier cut tore.
-        let whole = |sequence: u64| {
-            scan.found.iter().any(|found| found.header.sequence == sequence && found.is_sound())
-        };
-        let problems = scan.problems.into_iter().filter(|(sequence, _)| whole(*sequence));
-        let problems = problems.map(|(_, problem)| problem).chain(scan.unreadable.clone());
-        let problems = problems.take(DAMAGE_NOTES_MAX + 1).collect();
-        self.problems.insert(scan.claim.log_index, problems);
-        self.unreadable = self.unreadable.take().or(scan.unreadable);
-        self.remains.insert(scan.claim.log_index, scan.remains);
-        for found in scan.found {
-            if found.past_volume.is_some() {
-                self.outside = self.outside.take().or(found.past_volume);
-                continue;
-            }
-            for claim in &found.header.claims {
-                if found.is_sound() {
-                    self.follow(*claim, found.header.sequence);
-                } else {
-                    self.doubtful.push_back(*claim);
-                }
-            }
-            self.found.push(found);
         }
     }
 }
@@ -272,10 +196,7 @@ impl Recovery {
             Step::Header { slot } => self.on_slot_header(slot, result),
             Step::HeaderCopy { slot, header } => self.on_slot_copy(slot, header, result),
             Step::Body(loading) => self.on_body(loading, result),
-            Step::Scan(scan) => self.on_log_read(scan, result),
-            Step::Journal(scan) => self.on_journal_read(scan, result),
-            Step::Verify(scan, index) => self.on_payload_read(scan, index, result),
-            Step::Sweep(sweep) => self.on_sweep_read(sweep, result),
+            Step::Find(finder) => self.on_find_read(finder, result),
             Step::Flush(recovered) => match result {
                 Ok(_) => Next::Open(recovered),
                 Err(error) => self.refuse(format!("the device could not be flushed: {error}")),
@@ -294,6 +215,27 @@ impl Recovery {
         match self.terms.base.take() {
             Some(base) => self.load_base(&base),
             None => self.read_header(0),
+        }
+    }
+
+    /// Looks for records: asks for the bytes that the finder wants, until it has seen all of them.
+    fn find(&mut self, mut finder: Box<dyn Finder>) -> Next {
+        if let Some((offset, len)) = finder.next_read(&self.context) {
+            self.step = Step::Find(finder);
+            return self.read(offset, len);
+        }
+        let findings = finder.findings();
+        if self.rebuilds { self.rebuild(findings) } else { self.replay(findings) }
+    }
+
+    fn on_find_read(
+        &mut self,
+        mut finder: Box<dyn Finder>,
+        result: Result<Payload, DiskError>,
+    ) -> Next {
+        match finder.take(bytes_of(result), &self.context) {
+            Ok(()) => self.find(finder),
+            Err(problem) => self.refuse(problem),
         }
     }
 

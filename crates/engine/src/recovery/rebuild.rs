@@ -1,6 +1,6 @@
 //! Rebuilding the map from the records alone, when no snapshot of it is left.
 //!
-//! Every log is read whole ([`super::sweep`]); the records are put in the order of their sequences and replayed by the
+//! Every log is read whole ([`super::find`]); the records are put in the order of their sequences and replayed by the
 //! same steps as in any recovery, from an empty map on. Where every record is there the result is the map that was
 //! lost. (With a snapshot from elsewhere, a backup, the replay begins with its map.) Records whose space was used again, or that are damaged, leave gaps. Behind each gap stands a record that
 //! echoes what the last one in it wrote: those sectors are poisoned, unless something newer is known. Of the others
@@ -11,15 +11,13 @@
 
 use super::adopt::Torn;
 use super::chain::{Link, by_sequence};
+use super::find::{BySweep, Findings, Found};
 use super::replay::{begin, replay};
-use super::scan::Found;
-use super::sweep::LogSweep;
-use super::{Next, Recovered, Recovery, Snapshot, Step, bytes_of};
+use super::{Next, Recovered, Recovery, Snapshot};
 use crate::engine::Engine;
 use crate::map::Map;
 use crate::state::Core;
 use nearhead_disk::RangeSet;
-use nearhead_disk::{DiskError, Payload};
 use nearhead_format::record::{SectorRange, WriteItem};
 use nearhead_format::snapshot::BodySummary;
 use nearhead_format::{Place, SnapshotHeader};
@@ -200,62 +198,22 @@ impl Recovery {
         for problem in std::mem::take(&mut self.slot_problems) {
             self.result.note(problem);
         }
-        self.sweep_log(0)
+        self.rebuilds = true;
+        self.find(Box::<BySweep>::default())
     }
 
-    fn sweep_log(&mut self, log: u32) -> Next {
-        if log < self.context.layout.log_count() {
-            self.continue_sweep(Box::new(LogSweep::new(log)))
-        } else {
-            self.sweeps_are_done()
-        }
-    }
-
-    fn continue_sweep(&mut self, mut sweep: Box<LogSweep>) -> Next {
-        if let Some((offset, len)) = sweep.next_read(&self.context) {
-            self.step = Step::Sweep(sweep);
-            return self.read(offset, len);
-        }
-        self.rebuilt.unreadable.extend(sweep.unknown(&self.context));
-        let log = sweep.log;
-        self.take_sweep(*sweep);
-        self.sweep_log(log + 1)
-    }
-
-    pub(super) fn on_sweep_read(
-        &mut self,
-        mut sweep: Box<LogSweep>,
-        result: Result<Payload, DiskError>,
-    ) -> Next {
-        match bytes_of(result) {
-            Ok(bytes) => sweep.take(&bytes),
-            Err(_) => sweep.unreadable(),
-        }
-        self.continue_sweep(sweep)
-    }
-
-    fn take_sweep(&mut self, sweep: LogSweep) {
-        self.remains.insert(sweep.log, sweep.remains);
-        for found in sweep.found {
-            if found.past_volume.is_some() {
-                self.outside = self.outside.take().or(found.past_volume);
-                continue;
-            }
-            self.found.push(found);
-        }
-    }
-
-    fn sweeps_are_done(&mut self) -> Next {
-        if let Some(problem) = self.outside.take() {
+    /// Every log was read: what they say together.
+    pub(super) fn rebuild(&mut self, findings: Findings) -> Next {
+        let Findings { records, remains, outside, unknown, .. } = findings;
+        if let Some(problem) = outside {
             return self.refuse(problem);
         }
         let Some(snapshot) = self.snapshot.take() else {
             return self.refuse("no map to begin with (internal error)".to_owned());
         };
-        let mut rebuilt = std::mem::take(&mut self.rebuilt);
-        let found = std::mem::take(&mut self.found);
+        let mut rebuilt = Box::new(Rebuilt { unreadable: unknown, ..Rebuilt::default() });
         let base = snapshot.header.record_sequence;
-        let mut links = order(found, base, self.known_sequence, &mut rebuilt);
+        let mut links = order(records, base, self.known_sequence, &mut rebuilt);
         if !rebuilt.unreadable.is_empty() {
             // Nor may the sequence of one that is hidden there be used again.
             let last = rebuilt.newest_sequence + SEQUENCES_LEFT_OUT;
@@ -266,8 +224,7 @@ impl Recovery {
         let number = self.known_snapshot.max(snapshot.header.snapshot_number);
         let core = self.replay_noting(snapshot, &links, &mut rebuilt);
         let newest = rebuilt.newest_sequence;
-        let remains = std::mem::take(&mut self.remains).into_values().flatten();
-        let torn = remains.filter(|remains| remains.sequence > newest);
+        let torn = remains.into_iter().filter(|remains| remains.sequence > newest);
         rebuilt.torn = torn.map(|remains| remains.offset).collect();
         let recovered = Recovered {
             core,

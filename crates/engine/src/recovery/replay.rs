@@ -5,7 +5,7 @@
 //! when it was written ([`Core::apply`]). Nothing is read and nothing written.
 
 use super::chain::Link;
-use super::scan::Found;
+use super::find::Found;
 use crate::config::JournalPlace;
 use crate::map::Map;
 use crate::state::{Core, Fate};

@@ -1,11 +1,12 @@
-//! Reading one log whole: every record in it, wherever it begins, for a rebuild of the map.
+//! Finding records without any map: every log is read whole, and every record in it counts, wherever it begins.
 //!
 //! A scan follows a log from a claimed position; here nothing says where records begin, so every log block
 //! that says that it is the beginning of one that belongs exactly there (volume, log, position) is looked at.
 //! A part that the device cannot read is read again in small pieces, and what is left of it counts as zeros
 //! and is told. It holds a bounded window of the log and writes nothing.
 
-use super::scan::{Found, REACH_BYTES, Remains, ScanContext, found_at};
+use super::scan::REACH_BYTES;
+use super::{Finder, Findings, Found, Remains, ScanContext, found_at};
 use nearhead_disk::Buffer;
 use nearhead_format::record::{RECORD_MAGIC, peek};
 use std::ops::Range;
@@ -19,9 +20,60 @@ const WINDOW_BYTES: u64 = 2 * REACH_BYTES;
 /// Remains told of one log; power cuts leave one each.
 const REMAINS_MAX: usize = 64;
 
+/// The logs read so far.
+#[derive(Default)]
+pub(in crate::recovery) struct BySweep {
+    sweep: Option<LogSweep>,
+    logs_begun: u32,
+    findings: Findings,
+}
+
+impl BySweep {
+    fn take_sweep(&mut self, sweep: LogSweep, context: &ScanContext) {
+        self.findings.unknown.extend(sweep.unknown(context));
+        self.findings.remains.extend(sweep.remains);
+        for found in sweep.found {
+            self.findings.take(found);
+        }
+    }
+}
+
+impl Finder for BySweep {
+    fn next_read(&mut self, context: &ScanContext) -> Option<(u64, u64)> {
+        loop {
+            if let Some(mut sweep) = self.sweep.take() {
+                if let Some(read) = sweep.next_read(context) {
+                    self.sweep = Some(sweep);
+                    return Some(read);
+                }
+                self.take_sweep(sweep, context);
+            }
+            if self.logs_begun == context.layout.log_count() {
+                return None;
+            }
+            self.sweep = Some(LogSweep::new(self.logs_begun));
+            self.logs_begun += 1;
+        }
+    }
+
+    fn take(&mut self, bytes: Result<Buffer, String>, _: &ScanContext) -> Result<(), String> {
+        if let Some(sweep) = self.sweep.as_mut() {
+            match bytes {
+                Ok(bytes) => sweep.take(&bytes),
+                Err(_) => sweep.unreadable(),
+            }
+        }
+        Ok(())
+    }
+
+    fn findings(self: Box<Self>) -> Findings {
+        self.findings
+    }
+}
+
 /// A log as read so far.
-pub(super) struct LogSweep {
-    pub(super) log: u32,
+struct LogSweep {
+    log: u32,
     /// Bytes from the start of the log to the start of the window.
     at: u64,
     window: Vec<u8>,
@@ -29,14 +81,14 @@ pub(super) struct LogSweep {
     asked: u64,
     /// Up to here the log is read in small pieces.
     careful_until: u64,
-    pub(super) found: Vec<Found>,
-    pub(super) remains: Vec<Remains>,
+    found: Vec<Found>,
+    remains: Vec<Remains>,
     /// Bytes of the log that cannot be read.
     unreadable: Vec<Range<u64>>,
 }
 
 impl LogSweep {
-    pub(super) fn new(log: u32) -> Self {
+    fn new(log: u32) -> Self {
         Self {
             log,
             at: 0,
@@ -58,7 +110,7 @@ impl LogSweep {
     }
 
     /// Device offset and length of the next read; `None` once all of the log was looked at.
-    pub(super) fn next_read(&mut self, context: &ScanContext) -> Option<(u64, u64)> {
+    fn next_read(&mut self, context: &ScanContext) -> Option<(u64, u64)> {
         let log_bytes = Self::log_bytes(context);
         loop {
             let end = self.read_end();
@@ -77,12 +129,12 @@ impl LogSweep {
     }
 
     /// Takes the bytes asked for.
-    pub(super) fn take(&mut self, bytes: &Buffer) {
+    fn take(&mut self, bytes: &Buffer) {
         self.window.extend_from_slice(bytes);
     }
 
     /// They cannot be read.
-    pub(super) fn unreadable(&mut self) {
+    fn unreadable(&mut self) {
         let end = self.read_end();
         if self.asked > CAREFUL_BYTES {
             self.careful_until = end + self.asked;
@@ -133,7 +185,7 @@ impl LogSweep {
     }
 
     /// Device bytes that cannot be read and lie in no record found: one that nobody knows of may be there.
-    pub(super) fn unknown(&self, context: &ScanContext) -> Vec<Range<u64>> {
+    fn unknown(&self, context: &ScanContext) -> Vec<Range<u64>> {
         let block = context.block() as u64;
         let start = context.layout.log_offset(self.log).unwrap_or(0);
         let is_in_record = |range: &Range<u64>| {

@@ -1,37 +1,107 @@
-//! Reading the map's journal: every header on it that is newer than the snapshot.
+//! Finding records by the map's journal: every header on it that is newer than the snapshot.
 //!
 //! The journal is small and on a fast device, so all of it is read; then order and position in it do
 //! not matter. A header on the journal does not say that its record's payload is whole: the newest
 //! record was perhaps never finished, and of two with the same sequence one was torn before an
 //! earlier crash. Those, and only those, are checked in their logs.
 
-use super::bounds::{record_past_volume, sequence_fits};
-use super::scan::{Found, ScanContext};
+use super::{Finder, Findings, Found, ScanContext};
+use crate::config::JournalPlace;
 use crate::journal::entry_blocks;
+use crate::recovery::bounds::{record_past_volume, sequence_fits};
+use crate::recovery::load::BODY_READ_BYTES;
+use crate::recovery::sector_of;
+use nearhead_disk::Buffer;
 use nearhead_format::crc::chunk_crc;
 use nearhead_format::map_device::JOURNAL_BLOCK_BYTES;
 use nearhead_format::record::{RECORD_MAGIC, RecordHeader, peek};
 
+/// The journal's records, as far as they were read and looked at.
+pub(in crate::recovery) struct ByJournal {
+    place: JournalPlace,
+    scan: JournalScan,
+    /// All of it was read.
+    is_parsed: bool,
+    /// The record whose payload was asked for.
+    verifying: Option<usize>,
+    /// The first payload that could not be read: it may be that of a record that was acknowledged.
+    unreadable: Option<String>,
+}
+
+impl ByJournal {
+    pub(in crate::recovery) fn at(place: JournalPlace) -> Self {
+        let scan = JournalScan::default();
+        Self { place, scan, is_parsed: false, verifying: None, unreadable: None }
+    }
+}
+
+impl Finder for ByJournal {
+    fn next_read(&mut self, context: &ScanContext) -> Option<(u64, u64)> {
+        let left = self.place.bytes - self.scan.len();
+        if !self.is_parsed && left > 0 {
+            return Some((self.place.offset + self.scan.len(), left.min(BODY_READ_BYTES)));
+        }
+        if !std::mem::replace(&mut self.is_parsed, true) {
+            self.scan.parse(context);
+        }
+        while let Some(index) = self.scan.to_verify.pop() {
+            if let Some(payload) = self.scan.payload_of(index) {
+                self.verifying = Some(index);
+                return Some(payload);
+            }
+        }
+        None
+    }
+
+    fn take(&mut self, bytes: Result<Buffer, String>, _: &ScanContext) -> Result<(), String> {
+        let Some(index) = self.verifying.take() else {
+            let bytes =
+                bytes.map_err(|problem| format!("the map device could not be read: {problem}"))?;
+            self.scan.push(&bytes);
+            return Ok(());
+        };
+        if let Err(problem) = &bytes {
+            let offset = self.scan.payload_of(index).map_or(0, |(offset, _)| offset);
+            let sequence = self.scan.found[index].header.sequence;
+            self.unreadable.get_or_insert_with(|| {
+                format!("record {sequence} at device byte {offset}: could not be read: {problem}")
+            });
+        }
+        self.scan.verify(index, bytes.ok().as_deref());
+        Ok(())
+    }
+
+    fn findings(self: Box<Self>) -> Findings {
+        let mut findings = Findings { unreadable: self.unreadable, ..Findings::default() };
+        for found in self.scan.found {
+            findings.take(found);
+        }
+        findings
+    }
+}
+
 /// The journal as read so far.
 #[derive(Default)]
-pub(super) struct JournalScan {
+struct JournalScan {
     bytes: Vec<u8>,
-    pub(super) found: Vec<Found>,
+    read_bytes: u64,
+    found: Vec<Found>,
     /// Indices in `found` whose payload must be looked at.
-    pub(super) to_verify: Vec<usize>,
+    to_verify: Vec<usize>,
 }
 
 impl JournalScan {
-    pub(super) fn len(&self) -> u64 {
-        self.bytes.len() as u64
+    fn len(&self) -> u64 {
+        self.read_bytes
     }
 
-    pub(super) fn push(&mut self, bytes: &[u8]) {
+    fn push(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
+        self.read_bytes += bytes.len() as u64;
     }
 
     /// All of it is read: finds the headers.
-    pub(super) fn parse(&mut self, context: &ScanContext) {
+    fn parse(&mut self, context: &ScanContext) {
         let block = JOURNAL_BLOCK_BYTES as usize;
         let bytes = std::mem::take(&mut self.bytes);
         for (position, start) in (0..bytes.len()).step_by(block).enumerate() {
@@ -56,14 +126,14 @@ impl JournalScan {
     }
 
     /// Device offset and length of the payload of `found[index]`; `None` if it has none.
-    pub(super) fn payload_of(&self, index: usize) -> Option<(u64, u64)> {
+    fn payload_of(&self, index: usize) -> Option<(u64, u64)> {
         let found = &self.found[index];
         let sectors = u64::from(found.header.payload_sectors());
         (sectors > 0).then_some((found.payload_sector * 512, sectors * 512))
     }
 
     /// Takes the payload of `found[index]`, or that it cannot be read.
-    pub(super) fn verify(&mut self, index: usize, payload: Option<&[u8]>) {
+    fn verify(&mut self, index: usize, payload: Option<&[u8]>) {
         let found = &mut self.found[index];
         found.chunks_sound = found
             .header
@@ -95,7 +165,7 @@ fn header_at(bytes: &[u8], position: u32, context: &ScanContext) -> Option<Found
     let block = context.layout.log_block_bytes as usize;
     Some(Found {
         blocks: (header.record_bytes(block) / block) as u32,
-        payload_sector: super::sector_of(start + u64::from(peeked.header_bytes)),
+        payload_sector: sector_of(start + u64::from(peeked.header_bytes)),
         chunks_sound: vec![true; header.chunks().count()],
         journal: Some((position, entry_blocks(peeked.header_bytes as usize))),
         header,

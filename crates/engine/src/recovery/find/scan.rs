@@ -11,15 +11,12 @@
 //!
 //! A record that was written again behind the place where it failed may stand in both.
 
-use super::bounds::{record_past_volume, sequence_fits};
+use super::{Found, Remains, ScanContext, found_at};
 use crate::RECORD_BYTES_MAX;
-use crate::config::Setup;
 use nearhead_disk::{Buffer, BufferMut};
-use nearhead_format::Layout;
-use nearhead_format::crc::chunk_crc;
 use nearhead_format::record::{
     CLAIMS_MAX, Claim, ECHO_MAX, HEADER_BYTES_MAX, HEADER_FIXED_BYTES, INVALIDATIONS_MAX,
-    ITEM_BYTES, NO_POSITION, Peek, RECORD_MAGIC, RecordHeader, RecordIdentity, WRITES_MAX, peek,
+    ITEM_BYTES, NO_POSITION, Peek, RECORD_MAGIC, RecordHeader, WRITES_MAX, peek,
 };
 use nearhead_planted::{Mistake, is_made};
 
@@ -38,55 +35,6 @@ pub(crate) const GAP_BYTES_MAX: u64 = REACH_BYTES - HEADER_BYTES_LONGEST;
 /// Power cuts leave one of these each in any log until a record comes that is whole; only what somebody made up
 /// holds more.
 const REMAINS_MAX: usize = 64;
-
-/// What every scan needs to know.
-#[derive(Clone)]
-pub(super) struct ScanContext {
-    pub(super) layout: Layout,
-    pub(super) volume_id: [u8; 16],
-    /// Records up to this sequence are in the snapshot.
-    pub(super) floor_sequence: u64,
-}
-
-impl ScanContext {
-    pub(super) fn new(setup: &Setup) -> Self {
-        Self { layout: setup.layout, volume_id: setup.volume_id, floor_sequence: 0 }
-    }
-
-    pub(super) fn block(&self) -> usize {
-        self.layout.log_block_bytes as usize
-    }
-}
-
-/// A record found in a log.
-#[derive(Clone, Debug)]
-pub(super) struct Found {
-    pub(super) header: RecordHeader,
-    pub(super) blocks: u32,
-    /// Device sector of the first payload byte.
-    pub(super) payload_sector: u64,
-    /// For each chunk in order, whether its checksum holds.
-    pub(super) chunks_sound: Vec<bool>,
-    /// Block and blocks of its header's copy, if it was found on the map's journal.
-    pub(super) journal: Option<(u32, u32)>,
-    /// What it names that does not lie on the volume.
-    pub(super) past_volume: Option<String>,
-}
-
-impl Found {
-    pub(super) fn is_sound(&self) -> bool {
-        self.chunks_sound.iter().all(|sound| *sound) || is_made(Mistake::TornRecordAccepted)
-    }
-}
-
-/// A record that says that it belongs where it stands, and was not sound when that was looked at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Remains {
-    /// Which record it says it is.
-    pub(super) sequence: u64,
-    /// Device byte where it begins.
-    pub(super) offset: u64,
-}
 
 /// What the next bytes are wanted for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -377,45 +325,6 @@ impl LogScan {
         }
         false
     }
-}
-
-/// The record at the start of `bytes` that says what `peeked` says, whatever its chunks are; `None` if its
-/// header does not hold or `bytes` end before it.
-pub(super) fn found_at(bytes: &[u8], peeked: &Peek, context: &ScanContext) -> Option<Found> {
-    let record_bytes = peeked.record_bytes(context.block());
-    let bytes = bytes.get(..record_bytes)?;
-    let header = RecordHeader::decode(bytes.get(..peeked.header_bytes as usize)?).ok()?;
-    let identity = RecordIdentity {
-        volume_id: context.volume_id,
-        log_index: peeked.log_index,
-        generation: peeked.generation,
-        position: peeked.position,
-    };
-    header.verify_identity(&identity).ok()?;
-    if !sequence_fits(&header) {
-        return None;
-    }
-    let past_volume = record_past_volume(&header, &context.layout);
-    let payload = &bytes[peeked.header_bytes as usize..];
-    let chunks_sound = header
-        .chunks()
-        .map(|chunk| {
-            let from = chunk.payload_sector as usize * 512;
-            let to = from + usize::from(chunk.len_sectors) * 512;
-            payload
-                .get(from..to)
-                .is_some_and(|bytes| chunk_crc(chunk.home_sector, bytes) == chunk.crc)
-        })
-        .collect();
-    let start = context.layout.log_block_offset(peeked.log_index, peeked.position)?;
-    Some(Found {
-        blocks: (record_bytes / context.block()) as u32,
-        payload_sector: super::sector_of(start + u64::from(peeked.header_bytes)),
-        header,
-        journal: None,
-        chunks_sound,
-        past_volume,
-    })
 }
 
 #[cfg(test)]

@@ -1,8 +1,10 @@
 //! The scan of one log: what it asks for, what it finds, and that it ends.
 
 use super::*;
+use crate::recovery::find::ByClaims;
+use nearhead_format::crc::chunk_crc;
 use nearhead_format::record::{SectorRange, WriteItem};
-use nearhead_format::{LayoutOptions, Preset};
+use nearhead_format::{Layout, LayoutOptions, Preset};
 
 #[test]
 fn a_record_that_belongs_elsewhere_or_is_not_newer_is_none_of_this_log() {
@@ -210,12 +212,11 @@ fn of_a_log_full_of_gaps_a_bounded_number_is_remembered() {
     }
     let scan = log.scan(|_, _| ());
     let found = scan.problems.len();
-    let mut recovery =
-        crate::recovery::Recovery::new(log.context.clone(), crate::recovery::Terms::default());
-    recovery.take_scan(scan);
+    let mut finder = ByClaims::default();
+    finder.take_scan(scan);
     let told = crate::recovery::DAMAGE_NOTES_MAX + 1;
     assert!(found > told, "only {found} gaps");
-    assert_eq!(recovery.problems[&2].len(), told);
+    assert_eq!(finder.problems[&2].len(), told);
 }
 
 /// A log that two records claimed may be met first through the later one, which says that it begins behind
@@ -225,14 +226,13 @@ fn what_was_said_of_a_log_does_not_count_once_it_turns_out_to_begin_earlier() {
     let mut log = LongLog::new(0);
     let (earlier, later) = (log.positions[1], log.positions[2]);
     log.bytes[later as usize * log.context.block()..].fill(0);
-    let mut recovery =
-        crate::recovery::Recovery::new(log.context.clone(), crate::recovery::Terms::default());
+    let mut finder = ByClaims::default();
     for (begins, problems) in [(later, 1), (earlier, 0)] {
-        recovery.take_scan(log.scan_from(begins, 1, |_, _| ()));
-        let said: usize = recovery.problems.values().map(Vec::len).sum();
-        assert_eq!(said, problems, "scanned from log block {begins}: {:?}", recovery.problems);
-        assert!(recovery.found.iter().all(|found| found.header.position == earlier));
-        assert!(!recovery.found.is_empty());
+        finder.take_scan(log.scan_from(begins, 1, |_, _| ()));
+        let said: usize = finder.problems.values().map(Vec::len).sum();
+        assert_eq!(said, problems, "scanned from log block {begins}: {:?}", finder.problems);
+        assert!(finder.findings.records.iter().all(|found| found.header.position == earlier));
+        assert!(!finder.findings.records.is_empty());
     }
 }
 
