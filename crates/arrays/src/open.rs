@@ -108,7 +108,7 @@ pub(super) fn prepare<D: Disk>(
     }
     let sequence = found.iter().filter_map(|member| member.label()).map(|label| label.sequence);
     let sequence = sequence.max().unwrap_or(0) + 1;
-    let planned = match purpose {
+    let mut planned = match purpose {
         Purpose::Make { array_id, anew: true } => fresh(spec, disks, array_id, sequence),
         Purpose::Make { array_id, anew: false } => match plan(spec, &found).map_err(invalid)? {
             None => fresh(spec, disks, array_id, sequence),
@@ -116,12 +116,24 @@ pub(super) fn prepare<D: Disk>(
         },
         Purpose::Look | Purpose::Use => plan(spec, &found).map_err(invalid)?,
     };
-    if let Some(plan) = planned.as_ref().filter(|_| purpose != Purpose::Look) {
+    if let Some(plan) = planned.as_mut().filter(|_| purpose != Purpose::Look) {
+        spare_the_newest(plan, &found);
         let is_new = |(place, label): &&(usize, Label)| found[*place] != Found::Labelled(*label);
         let changed = plan.members.iter().filter(is_new).collect();
         write_labels(spec, disks, changed, run)?;
     }
     Ok(planned)
+}
+
+/// Labels that are written go into the slot that the newest one of their member is not in. A member that was away for a
+/// while has an older one, and the next sequence of all may have that one's slot: torn, it would be gone, and the one before
+/// it in the other slot says what was long ago.
+fn spare_the_newest(plan: &mut Plan, found: &[Found]) {
+    for (place, label) in &mut plan.members {
+        let before = found[*place].label().filter(|before| *before != *label);
+        let is_over_it = before.is_some_and(|before| before.slot_offset() == label.slot_offset());
+        label.sequence += u64::from(is_over_it);
+    }
 }
 
 /// Whether a member is used: one that would have to be copied to is of no use to a reader.

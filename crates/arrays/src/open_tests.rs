@@ -201,6 +201,30 @@ fn disks_that_are_made_a_new_array_of_keep_the_label_before_in_the_other_slot() 
     }
 }
 
+/// One that was away has an older label, and the slot of that may be the one that the others use next.
+#[test]
+fn no_label_is_written_over_the_newest_one_of_its_member_however_long_that_was_away() {
+    for times in 0..5 {
+        let disks = shared(2);
+        drop(made("mirror:a,b", &disks));
+        for alone in ["mirror:a,missing", "mirror:missing,b"] {
+            for _ in 0..times {
+                drop(opened(alone, &disks[..], Purpose::Use));
+            }
+            let mut array = opened("mirror:a,b?take=1", &disks, Purpose::Use);
+            idle(&mut array, Nanos::from_secs(9));
+            leave(&mut array);
+        }
+        for disk in &disks {
+            let asked = disk.borrow().asked();
+            let offsets: Vec<u64> = labels(&asked).iter().map(|(_, offset, _)| *offset).collect();
+            assert!(offsets.len() > 2, "{offsets:?}");
+            let is_in_turn = offsets.windows(2).all(|two| two[0] != two[1]);
+            assert!(is_in_turn, "{times} times alone: {offsets:?}");
+        }
+    }
+}
+
 #[test]
 fn a_disk_whose_label_is_removed_is_a_disk_like_any_other() {
     let disks = shared(2);
