@@ -177,7 +177,7 @@ impl Engine {
         now.note(Activity::TakenBackUnflushed, self.invalidations.has_unready());
         now.note(Activity::TakenBackReady, self.invalidations.ready_len() > 0);
         now.note(Activity::Flush, self.flusher.is_under_way());
-        let spill = self.spill.as_ref().map(crate::spill::Spill::is_written);
+        let spill = self.spill.as_ref().map(crate::home::spill::Spill::is_written);
         now.note(Activity::SpillWrite, spill == Some(false));
         now.note(Activity::SpillSettle, spill == Some(true));
         now.note(Activity::TornClear, self.commit.is_clearing_torn());

@@ -11,27 +11,27 @@
 //! Requests taken between two `advance` calls may share one record: that is the group commit.
 
 use crate::admission::Admission;
-use crate::barrier::Barrier;
 use crate::blanks::Blanks;
 use crate::cleaning::{Checkpoint, Cleaner, Schedule, Swap};
 use crate::commit::Commit;
+use crate::commit::invalidation::Invalidations;
 use crate::config::{Ack, Setup};
-use crate::disk_report::{DiskErrorReport, DiskEvent};
-use crate::disk_watch::DiskWatch;
-use crate::dispatch::{Dispatcher, InFlight, Purpose};
-use crate::failed_homes::FailedHomes;
-use crate::flusher::Flusher;
-use crate::in_place::{InPlaceState, SmallWrite};
-use crate::invalidation::Invalidations;
-use crate::map::Map;
+use crate::disk::dispatch::{Dispatcher, InFlight, Purpose};
+use crate::disk::flusher::Flusher;
+use crate::disk::report::{DiskErrorReport, DiskEvent};
+use crate::disk::watch::DiskWatch;
+use crate::home::failed_homes::FailedHomes;
 use crate::placement::Placement;
-use crate::range_lock::RangeLocks;
-use crate::read::ReadState;
 use crate::recovery::{Rebuilt, RecoveredState, Recovery};
+use crate::requests::barrier::Barrier;
+use crate::requests::in_place::{InPlaceState, SmallWrite};
+use crate::requests::range_lock::RangeLocks;
+use crate::requests::read::ReadState;
+use crate::state::map::Map;
 
+use crate::home::spill::Spill;
+use crate::requests::stage::{Stage, Taken};
 use crate::snapshot::Snapshotter;
-use crate::spill::Spill;
-use crate::stage::{Stage, Taken};
 use crate::state::Core;
 use crate::stats::{Stats, Status};
 use nearhead_basics::Slab;

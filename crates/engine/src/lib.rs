@@ -5,59 +5,53 @@
 //! own: events come in with the time they happened, commands and replies are polled out. The same
 //! events give the same bytes, always.
 //!
-//! Five questions are policies, one file each: where a write goes ([`placement`]), how it is packed
-//! (`commit::packing`), who goes first ([`admission`]), how logs are emptied (`cleaning`). What must hold whatever the
-//! policies say, the laws of SAFETY.md, is in the files between.
+//! A room for each part of the life of a write:
+//!
+//! | room | what happens there |
+//! |---|---|
+//! | `requests/` | what clients ask for, from the gate to the reply |
+//! | `commit/` | what waits becomes a record, and the record durable |
+//! | `state/` | what the durable records say: map, logs, journal; logged copies are verified here |
+//! | `home/` | what goes home without a log |
+//! | `cleaning/` | logged blocks go home, or to another log |
+//! | `snapshot/` | the map is written down |
+//! | `blanks/` | what was never written |
+//! | `recovery/` | the volume as it was |
+//! | `disk/` | what is on its way to the disk, and what that did wrong |
+//! | `placement/`, `admission/`, `cleaning/` | the policies: where a write goes, who goes first, how logs are emptied |
+//!
+//! `engine.rs` holds them together. What must hold whatever the policies say, the laws of SAFETY.md, is in the rooms.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod activity;
 pub mod admission;
-mod allocation;
-mod alone_home;
-mod barrier;
 mod blanks;
-pub mod chunks;
 pub mod cleaning;
 mod commit;
 pub mod config;
-mod disk_report;
-mod disk_watch;
-mod dispatch;
-mod echo;
+mod disk;
 mod engine;
-mod failed_homes;
-mod flusher;
-mod gate;
-mod head;
-mod in_place;
-mod invalidation;
-mod journal;
-pub mod logs;
-pub mod map;
+mod home;
 pub mod placement;
-pub mod range_lock;
-mod read;
 mod recovery;
-mod refusals;
-mod sectors;
-mod small_write;
+mod requests;
 mod snapshot;
-mod spill;
-mod stage;
 mod state;
 pub mod stats;
 
 pub use activity::{Activities, Activity};
 pub use config::{Ack, BlanksFound, Cleaning, Config, JournalPlace, Setup};
-pub use disk_report::{
+pub use disk::report::{
     DiskErrorCounts, DiskErrorReport, DiskEvent, DiskStall, DiskWork, Shortage, disk_error_name,
 };
-pub use disk_watch::DiskWatch;
+pub use disk::watch::DiskWatch;
 pub use engine::Engine;
-pub use gate::{ATOMIC_EXTENTS_MAX, REQUEST_BYTES_MAX};
-pub use logs::{LogCounts, Occupancy};
 pub use recovery::{Doubt, Rebuilt};
+pub use requests::gate::{ATOMIC_EXTENTS_MAX, REQUEST_BYTES_MAX};
+pub use requests::range_lock;
+pub use state::logs::{LogCounts, Occupancy};
+pub use state::{chunks, logs, map};
 pub use stats::{Counter, Stats, Status};
 
 /// Largest payload of one record, in bytes. A burst of writes is emptied one record at a time, so larger is

@@ -1,6 +1,6 @@
 //! Counters and gauges of an engine, with their units in their names.
 
-use crate::disk_report::{DiskErrorCounts, DiskErrorReport, DiskStall, Shortage};
+use crate::disk::report::{DiskErrorCounts, DiskErrorReport, DiskStall, Shortage};
 
 /// One counter, as every list of them names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -138,7 +138,7 @@ impl Protocol {
         (!flying).then_some(slot)
     }
 
-    /// A client's small write, or zeroing: staged. `small_write.rs`: not beside an in-place write.
+    /// A client's small write, or zeroing: staged. `requests/small_write.rs`: not beside an in-place write.
     pub(crate) fn stage(&self, state: &mut State, block: usize, zero: bool) -> Option<()> {
         let memory = state.memory.as_mut().filter(|memory| !memory.recovering)?;
         if state.sent[block] == self.bounds.versions || memory.transferring[block].is_some() {
@@ -163,7 +163,7 @@ impl Protocol {
         Some(())
     }
 
-    /// No log has room: a staged block goes home after all (`spill.rs`).
+    /// No log has room: a staged block goes home after all (`home/spill.rs`).
     pub(crate) fn spill(&self, state: &mut State, block: usize) -> Option<()> {
         let memory = state.memory.as_mut()?;
         let room =

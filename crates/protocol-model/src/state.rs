@@ -90,7 +90,7 @@ pub struct DiskState {
     pub snapshots: [Option<Snapshot>; 2],
 }
 
-/// When a flush ticket is redeemed (`flusher.rs`).
+/// When a flush ticket is redeemed (`disk/flusher.rs`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Ticket {
     /// Already.
@@ -101,7 +101,7 @@ pub enum Ticket {
     Next,
 }
 
-/// A stale logged copy whose invalidation is not durable (`invalidation.rs`).
+/// A stale logged copy whose invalidation is not durable (`commit/invalidation.rs`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Stale {
     /// Which block.
@@ -129,7 +129,7 @@ pub struct InFlight {
     pub landed: bool,
 }
 
-/// One log (`logs/ring.rs`); its live slots follow from the map and the queue of stale copies.
+/// One log (`state/logs/ring.rs`); its live slots follow from the map and the queue of stale copies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Ring {
     /// The next record goes here, or to slot 0 at the end.
@@ -142,7 +142,7 @@ pub struct Ring {
     pub claimed: bool,
 }
 
-/// How far a snapshot is (`snapshot.rs`).
+/// How far a snapshot is (`snapshot/mod.rs`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SnapshotStep {
     /// Next block of the map to stream.

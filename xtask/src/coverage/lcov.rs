@@ -102,8 +102,8 @@ mod tests {
         assert_eq!(tests_begin("#[cfg(test)]\nmod damage;\nfn code() {}\n"), usize::MAX);
         let found = lines("DA:1,1\nDA:5,1\nDA:6,0\n", tests_begin(source));
         assert_eq!(found, Lines { ran: 1, missed: Vec::new() });
-        assert!(is_test_file("crates/engine/src/map/tests.rs"));
+        assert!(is_test_file("crates/engine/src/state/map/tests.rs"));
         assert!(is_test_file("crates/nbd/src/protocol/machine_tests.rs"));
-        assert!(!is_test_file("crates/engine/src/stage.rs"));
+        assert!(!is_test_file("crates/engine/src/requests/stage.rs"));
     }
 }

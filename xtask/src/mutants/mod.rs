@@ -69,7 +69,7 @@ const PARTS: [Part; 7] = [
     },
     Part {
         name: "map",
-        files: "crates/engine/src/map/**",
+        files: "crates/engine/src/state/map/**",
         programs: &[
             Program { tests: &["map::", "--skip", INVENTED], ..ENGINE },
             Program { tests: &[INVENTED], ..ENGINE },

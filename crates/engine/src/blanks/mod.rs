@@ -15,7 +15,7 @@ mod streams;
 mod tests;
 
 use crate::config::Setup;
-use crate::dispatch::Purpose;
+use crate::disk::dispatch::Purpose;
 use crate::engine::{Engine, Phase};
 use nearhead_disk::{BufferMut, Class, Command, DiskError, DiskErrorKind, Nanos, Payload};
 use nearhead_format::blank_map::BLANK_MAP_OFFSET;

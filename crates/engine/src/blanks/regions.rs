@@ -11,7 +11,7 @@
 
 use super::bits::Bits;
 use super::streams::Streams;
-use crate::sectors::SECTOR;
+use crate::state::sectors::SECTOR;
 use nearhead_disk::RangeSet;
 use nearhead_format::BlankMapHeader;
 use nearhead_format::blank_map::{

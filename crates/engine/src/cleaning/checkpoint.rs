@@ -29,10 +29,10 @@ mod written;
 
 use super::copying::{SourceRead, content, merge, plan_reads, read_band, whole_band};
 use crate::commit::Record;
-use crate::dispatch::Purpose;
+use crate::disk::dispatch::Purpose;
 use crate::engine::Engine;
-use crate::map::Map;
-use crate::sectors::{BLOCK_SECTORS, SECTOR};
+use crate::state::map::Map;
+use crate::state::sectors::{BLOCK_SECTORS, SECTOR};
 use nearhead_disk::RangeSet;
 use nearhead_disk::{Class, Command, DiskError, DiskErrorKind, Nanos, Payload};
 use nearhead_format::{Entry, Place};

@@ -3,8 +3,8 @@
 //! Reads are of the logs, and of the gaps of a band that is written as a whole. What they bring is
 //! verified before it goes anywhere: a logged chunk by its checksum, which its address is part of.
 
-use crate::chunks::{LoggedCopy, content_of};
-use crate::sectors::SECTOR;
+use crate::state::chunks::{LoggedCopy, content_of};
+use crate::state::sectors::SECTOR;
 use nearhead_disk::{Command, Payload};
 use nearhead_format::{Entry, Layout};
 use std::ops::Range;

@@ -5,7 +5,7 @@
 //! is nearly full or somebody commands it, is done without asking: no law depends on a policy's answers.
 
 use crate::config::Cleaning;
-use crate::logs::Logs;
+use crate::state::logs::Logs;
 use nearhead_disk::Nanos;
 use std::fmt::Debug;
 

@@ -8,13 +8,13 @@
 //! A snapshot follows, since the hot log's space is free only once no recovery scans it.
 
 use super::policy::Move;
-use crate::chunks::{LoggedCopy, content_of};
 use crate::commit::Packer;
-use crate::dispatch::Purpose;
+use crate::disk::dispatch::Purpose;
 use crate::engine::{Engine, Phase};
-use crate::logs::Logs;
-use crate::map::Map;
 use crate::placement::{Need, Spot};
+use crate::state::chunks::{LoggedCopy, content_of};
+use crate::state::logs::Logs;
+use crate::state::map::Map;
 use nearhead_disk::{Class, Command, DiskError, Nanos, Payload};
 use nearhead_format::{Entry, Place};
 use nearhead_planted::{Mistake, is_made};

@@ -4,11 +4,11 @@ use super::packing::{Packer, padding};
 use super::parts::Part;
 use super::place::CLAIMS_AHEAD_MAX;
 use super::record::Record;
-use crate::dispatch::Purpose;
+use crate::disk::dispatch::Purpose;
 use crate::engine::Engine;
-use crate::logs::NO_PREVIOUS;
 use crate::placement::{Need, Spot};
-use crate::stage::{Front, Taken};
+use crate::requests::stage::{Front, Taken};
+use crate::state::logs::NO_PREVIOUS;
 use nearhead_disk::{Buffer, BufferMut, Class, Command, Payload};
 use nearhead_format::Entry;
 use nearhead_format::record::{

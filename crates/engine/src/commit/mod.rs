@@ -6,6 +6,7 @@
 
 mod build;
 mod complete;
+pub(crate) mod invalidation;
 mod packing;
 mod parts;
 mod place;

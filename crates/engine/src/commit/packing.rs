@@ -4,8 +4,8 @@
 //! lie next to each other in memory stay one part of the transfer, so a large write costs one
 //! vector, not one per block.
 
-use crate::sectors::{BLOCK_SECTORS, SECTOR};
-use crate::stage::StagedBlock;
+use crate::requests::stage::StagedBlock;
+use crate::state::sectors::{BLOCK_SECTORS, SECTOR};
 use nearhead_disk::Payload;
 use nearhead_format::crc::chunk_crc;
 use nearhead_format::record::WriteItem;

@@ -47,7 +47,7 @@ impl Engine {
                 self.commit.note_committed(end);
                 self.checkpoint.note_logged();
                 self.schedule.room.note_found();
-                self.taken = crate::stage::Taken::default();
+                self.taken = crate::requests::stage::Taken::default();
             }
         }
     }

@@ -5,7 +5,7 @@
 //! it named, or in the nearest that may take it.
 
 use super::record::Record;
-use crate::dispatch::{InFlight, Purpose};
+use crate::disk::dispatch::{InFlight, Purpose};
 use crate::engine::Engine;
 use crate::placement::{Completed, Need, Placement, Seen, Spot, View};
 

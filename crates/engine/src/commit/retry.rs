@@ -4,7 +4,7 @@
 //! Another log takes it if one has room; the one that failed rests, longer after every failure in a row. Where
 //! there is no other log it goes behind the place that failed, in the same log: far enough, as what is torn there may
 //! have the record's sequence and length, and a recovery that passes over it must come upon the record behind it. What the
-//! log leaves out is remembered (`logs/bad_places.rs`). Only where no place of any log takes it are all of them tried
+//! log leaves out is remembered (`state/logs/bad_places.rs`). Only where no place of any log takes it are all of them tried
 //! again, with pauses. When that fails time and again, and the disk takes other writes, its parts go another way
 //! (`unused.rs`); if it takes none the volume accepts no change any more.
 //!
@@ -13,12 +13,12 @@
 //! as long. Then it accepts no change any more, so that nothing waits for ever.
 
 use super::record::Record;
-use crate::dispatch::Purpose;
+use crate::disk::dispatch::Purpose;
 use crate::engine::{Engine, Phase};
-use crate::journal::MapJournal;
-use crate::logs::{NO_PREVIOUS, Ring};
 use crate::placement::{Need, Spot};
-use crate::refusals::told;
+use crate::requests::refusals::told;
+use crate::state::journal::MapJournal;
+use crate::state::logs::{NO_PREVIOUS, Ring};
 use nearhead_disk::{Class, DiskError, DiskErrorKind, Nanos};
 use nearhead_planted::{Mistake, is_made};
 use nearhead_service::{ErrorKind, RequestError};

@@ -9,7 +9,7 @@
 //! would stand over what was written in place since, and acknowledged. If that sector is bad, no record gets their
 //! sequence.
 
-use crate::dispatch::Purpose;
+use crate::disk::dispatch::Purpose;
 use crate::engine::Engine;
 use nearhead_disk::{Class, Command, DiskError, Payload};
 use nearhead_planted::{Mistake, is_made};

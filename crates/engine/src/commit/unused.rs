@@ -1,7 +1,7 @@
 //! A record that no place of any log takes, and a sequence that no record will have.
 //!
 //! What the record was to say is said by others: its blocks are staged again, and what the next records cannot take goes
-//! home (`spill.rs`). But at one of the places that failed it may stand all the same, and a recovery would take it for
+//! home (`home/spill.rs`). But at one of the places that failed it may stand all the same, and a recovery would take it for
 //! the newest of all, over what is written in place from now on. So its sequence is never used again: snapshots include
 //! it, one in each slot, and before both are durable nothing is written that a client is told of. What a power cut tore,
 //! and what cannot be overwritten (`torn.rs`), is passed over in the same way.

@@ -15,7 +15,7 @@ mod single_log;
 pub use near_head::NearHead;
 pub use single_log::SingleLog;
 
-use crate::logs::Logs;
+use crate::state::logs::Logs;
 use nearhead_disk::Nanos;
 use std::fmt::Debug;
 

@@ -124,7 +124,7 @@ impl NearHead {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::logs::Logs;
+    use crate::state::logs::Logs;
     use nearhead_format::Layout;
     use nearhead_format::layout::{LayoutOptions, Preset};
 

@@ -4,7 +4,7 @@
 use super::find::{Findings, Remains};
 use super::replay::{begin, replay};
 use super::{Next, RecoveredState, Recovery, Refusal, Snapshot, Step, chain};
-use crate::dispatch::Purpose;
+use crate::disk::dispatch::Purpose;
 use crate::engine::{Engine, Phase};
 use crate::snapshot::LoneHeader;
 use crate::state::Core;

@@ -8,7 +8,7 @@ use super::bounds::{check_header, check_item, log_outside, outside};
 use super::find::{ByClaims, ByJournal, Finder, ScanContext};
 use super::slots::{FoundSlot, Place, Unusable, judge};
 use super::{Next, Recovery, Snapshot, Step, bytes_of};
-use crate::map::Loader;
+use crate::state::map::Loader;
 use nearhead_disk::{DiskError, Payload};
 use nearhead_format::Layout;
 use nearhead_format::record::Claim;

@@ -35,7 +35,7 @@ pub(crate) use find::GAP_BYTES_MAX;
 pub use rebuild::{Doubt, Rebuilt};
 
 use crate::config::{JournalPlace, Setup};
-use crate::map::Map;
+use crate::state::map::Map;
 use find::{Finder, ScanContext};
 use load::Loading;
 use nearhead_disk::{DiskError, Payload, SECTOR_BYTES};

@@ -7,7 +7,7 @@
 use super::chain::Link;
 use super::find::Found;
 use crate::config::JournalPlace;
-use crate::map::Map;
+use crate::state::map::Map;
 use crate::state::{Core, Fate};
 use nearhead_format::snapshot::HintRange;
 use nearhead_format::{Layout, Place};

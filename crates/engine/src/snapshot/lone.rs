@@ -8,7 +8,7 @@
 //! the middle of it leaves what was there. A place that cannot be written is told and left alone: the next snapshot
 //! has two places of its own.
 
-use crate::dispatch::Purpose;
+use crate::disk::dispatch::Purpose;
 use crate::engine::Engine;
 use nearhead_disk::{Buffer, BufferMut, Class, Command, DiskError, Payload};
 use nearhead_planted::{Mistake, is_made};

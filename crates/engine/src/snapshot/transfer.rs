@@ -6,7 +6,7 @@
 
 use super::InProgress;
 use crate::commit::pause;
-use crate::dispatch::Purpose;
+use crate::disk::dispatch::Purpose;
 use crate::engine::{Engine, Phase};
 use nearhead_disk::{Buffer, Command, DiskError, DiskErrorKind, Payload};
 

@@ -2,7 +2,7 @@
 
 use super::Checkpoint;
 use crate::engine::Engine;
-use crate::sectors::BLOCK_SECTORS;
+use crate::state::sectors::BLOCK_SECTORS;
 
 impl Checkpoint {
     /// Whether the last pass found nothing to copy.

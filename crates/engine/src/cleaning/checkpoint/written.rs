@@ -2,7 +2,7 @@
 
 use super::{BLOCK_BYTES, Step};
 use crate::engine::Engine;
-use crate::sectors::{BLOCK_SECTORS, SECTOR};
+use crate::state::sectors::{BLOCK_SECTORS, SECTOR};
 use nearhead_disk::{DiskError, DiskErrorKind, Payload};
 use nearhead_format::Entry;
 use nearhead_planted::{Mistake, is_made};

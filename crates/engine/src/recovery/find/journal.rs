@@ -7,10 +7,10 @@
 
 use super::{Finder, Findings, Found, ScanContext};
 use crate::config::JournalPlace;
-use crate::journal::entry_blocks;
 use crate::recovery::bounds::{record_past_volume, sequence_fits};
 use crate::recovery::load::BODY_READ_BYTES;
 use crate::recovery::sector_of;
+use crate::state::journal::entry_blocks;
 use nearhead_disk::Buffer;
 use nearhead_format::crc::chunk_crc;
 use nearhead_format::map_device::JOURNAL_BLOCK_BYTES;

@@ -5,8 +5,8 @@
 //! completion finds its purpose exactly once.
 
 use crate::admission::{Admission, Outstanding, Pace};
-use crate::disk_report::DiskWork;
-use crate::head::Head;
+use crate::disk::head::Head;
+use crate::disk::report::DiskWork;
 use nearhead_basics::Slab;
 use nearhead_disk::{Class, Command, CommandId, Nanos, Properties, Submission, Ticket};
 use std::collections::VecDeque;

@@ -13,7 +13,7 @@ use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::ops::Range;
 
-use crate::sectors::{BLOCK_SECTORS, SECTOR};
+use crate::state::sectors::{BLOCK_SECTORS, SECTOR};
 
 /// Part of a block: `first..first + len` of its eight sectors.
 #[derive(Clone, Debug)]

@@ -3,12 +3,19 @@
 //! One function applies a record, whether it was written just now or was found by a recovery ([`Core::apply`]). So what a
 //! recovery makes of a record is what the engine made of it before.
 
+pub mod chunks;
+pub(crate) mod echo;
+pub(crate) mod journal;
+pub mod logs;
+pub mod map;
+pub(crate) mod sectors;
+
 use crate::config::JournalPlace;
-use crate::echo::echo_of;
-use crate::journal::MapJournal;
-use crate::logs::Logs;
-use crate::map::Map;
-use crate::sectors::{BLOCK_SECTORS, blocks_of};
+use crate::state::echo::echo_of;
+use crate::state::journal::MapJournal;
+use crate::state::logs::Logs;
+use crate::state::map::Map;
+use crate::state::sectors::{BLOCK_SECTORS, blocks_of};
 use nearhead_disk::RangeSet;
 use nearhead_disk::SECTOR_BYTES;
 use nearhead_format::record::{FLAG_RELOCATION, RecordHeader, SectorRange, WriteItem};

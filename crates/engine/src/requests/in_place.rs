@@ -11,12 +11,12 @@
 //! 5. map entries it displaced become invalidations (law 2), the lock is released;
 //! 6. the reply: at once, or when transfers and invalidations are durable.
 
-use crate::barrier::Barrier;
-use crate::dispatch::Purpose;
+use crate::disk::dispatch::Purpose;
 use crate::engine::{Active, Body, Engine};
-use crate::read::BULK_BYTES_ABOVE;
-use crate::refusals::told;
-use crate::sectors::SECTOR;
+use crate::requests::barrier::Barrier;
+use crate::requests::read::BULK_BYTES_ABOVE;
+use crate::requests::refusals::told;
+use crate::state::sectors::SECTOR;
 use nearhead_disk::{Class, Command, DiskError, Payload};
 use nearhead_planted::{Mistake, is_made};
 use nearhead_service::{RequestError, RequestId};

@@ -4,8 +4,8 @@
 //! A transfer that is too short, a hole and a checksum that does not match are all the same to the caller: the copy
 //! is not there. Content that a data-less simulation left out counts as sound. Nothing here reads anything itself.
 
-use crate::map::{Map, Segment};
-use crate::sectors::SECTOR;
+use crate::state::map::{Map, Segment};
+use crate::state::sectors::SECTOR;
 use nearhead_disk::Payload;
 use nearhead_format::crc::chunk_crc;
 use nearhead_format::{Entry, Place};

@@ -20,10 +20,10 @@ pub(crate) use lone::LoneHeader;
 
 use crate::activity::Activity;
 use crate::commit::Record;
-use crate::dispatch::Purpose;
+use crate::disk::dispatch::Purpose;
 use crate::engine::Engine;
-use crate::map::Map;
 use crate::placement::Need;
+use crate::state::map::Map;
 use nearhead_disk::{Buffer, BufferMut, Class, Command, DiskError, Nanos, Payload};
 use nearhead_format::snapshot::{
     BodyItem, BodyWriter, FLAG_CLEAN_SHUTDOWN, HintRange, LogState, SNAPSHOT_HEADER_BYTES,

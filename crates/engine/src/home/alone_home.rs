@@ -2,7 +2,7 @@
 //!
 //! A log makes one movement of a head out of many. Without a head it makes one transfer out of many, which is worth
 //! the copying home afterwards only if there are many. So what waits for durability and is one run of sectors is
-//! written home by one durable transfer, by the way of a spill (`spill.rs`), which keeps the order of what is
+//! written home by one durable transfer, by the way of a spill (`home/spill.rs`), which keeps the order of what is
 //! older and newer. It is logged all the same
 //!
 //! - if a log holds anything of it: home would be newer than the copy in the log, and a record would have to say so;
@@ -10,10 +10,10 @@
 //! - if it is part of an atomic write, which homes cannot keep (law 3), or hinted durability-only, which no home needs;
 //! - if its home has failed: a bad sector is no reason to refuse what a log can take (law 7).
 
-use crate::dispatch::Purpose;
+use crate::disk::dispatch::Purpose;
 use crate::engine::Engine;
-use crate::spill::Spill;
-use crate::stage::Taken;
+use crate::home::spill::Spill;
+use crate::requests::stage::Taken;
 use nearhead_disk::{Class, DiskErrorKind};
 use nearhead_planted::{Mistake, is_made};
 
@@ -28,7 +28,7 @@ impl Engine {
         }
         let Some(run) = self.stage.lone_run(RUN_SECTORS_MAX) else { return false };
         let (start, sectors) = (run.start, run.end - run.start);
-        let (first_block, blocks) = crate::sectors::block_span(start, sectors);
+        let (first_block, blocks) = crate::state::sectors::block_span(start, sectors);
         let stays = self.core.map.overlaps(start, sectors)
             || !self.invalidations.is_empty()
             || self.failed_homes.any_suspect(first_block..blocks)

@@ -1,6 +1,6 @@
 //! All logs of a volume: which exist in memory, which are claimed, where live data is.
 //!
-//! Only logs that hold something, protect something or are claimed have a [`Ring`]; an idle volume
+//! Only logs that hold something, protect something or are claimed have a `Ring`; an idle volume
 //! of 20 TB costs one pointer per log. The set of claimed logs is what recovery will scan, so it is
 //! kept small: a snapshot starts it anew.
 

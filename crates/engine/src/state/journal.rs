@@ -8,10 +8,10 @@
 //! snapshot are never overwritten.
 
 use crate::config::JournalPlace;
-use crate::dispatch::Purpose;
+use crate::disk::dispatch::Purpose;
 use crate::engine::Engine;
-use crate::logs::Ring;
 use crate::placement::Need;
+use crate::state::logs::Ring;
 use nearhead_disk::{Buffer, Class, Command, Payload};
 use nearhead_format::map_device::JOURNAL_BLOCK_BYTES;
 use nearhead_format::record::HEADER_BYTES_MAX;

@@ -4,7 +4,7 @@
 //! its region is blank. Answered from memory in bounded work; what is not said in one answer is in the next.
 
 use crate::engine::Engine;
-use crate::sectors::{BLOCK_SECTORS, SECTOR};
+use crate::state::sectors::{BLOCK_SECTORS, SECTOR};
 use nearhead_disk::RangeSet;
 use nearhead_disk::Run;
 use nearhead_format::Place;

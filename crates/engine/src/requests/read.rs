@@ -6,11 +6,11 @@
 //! and the read, as often as that may happen: nothing is wrong. If it still points there, and a few looks
 //! find the same, the copy is damaged, and the read fails with EIO and names the place.
 
-use crate::chunks::{LoggedCopy, Unsound};
-use crate::dispatch::Purpose;
+use crate::disk::dispatch::Purpose;
 use crate::engine::{Active, Body, Engine};
-use crate::map::Segment;
-use crate::sectors::{BLOCK_SECTORS, SECTOR};
+use crate::state::chunks::{LoggedCopy, Unsound};
+use crate::state::map::Segment;
+use crate::state::sectors::{BLOCK_SECTORS, SECTOR};
 use nearhead_disk::{Class, Command, DiskError, Payload};
 use nearhead_format::{Entry, Place};
 use nearhead_planted::{Mistake, is_made};

@@ -8,11 +8,11 @@
 //! A home that cannot be written costs only those who wait for that block: after some attempts, alone, it is put
 //! off ([`Engine::put_off`]), and whoever stands behind it goes on.
 
-use crate::dispatch::Purpose;
+use crate::disk::dispatch::Purpose;
 use crate::engine::Engine;
-use crate::refusals::told;
-use crate::sectors::{BLOCK_SECTORS, SECTOR};
-use crate::stage::{Front, StagedBlock, Taken};
+use crate::requests::refusals::told;
+use crate::requests::stage::{Front, StagedBlock, Taken};
+use crate::state::sectors::{BLOCK_SECTORS, SECTOR};
 use nearhead_disk::{Class, Command, DiskError, DiskErrorKind, Payload};
 use nearhead_format::record::WRITES_MAX;
 use nearhead_planted::{Mistake, is_made};
@@ -28,7 +28,7 @@ const ATTEMPTS_MAX: u32 = 3;
 /// A batch on its way home.
 #[derive(Debug)]
 pub(crate) struct Spill {
-    /// It went home for being alone, not for want of room (`alone_home.rs`).
+    /// It went home for being alone, not for want of room (`home/alone_home.rs`).
     is_alone: bool,
     /// Transfers still under way.
     remaining: usize,

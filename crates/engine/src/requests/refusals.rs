@@ -6,8 +6,8 @@
 //! lets go of it, and says so where somebody relied on it.
 
 use crate::engine::{Active, Body, Engine, Phase};
-use crate::sectors::BLOCK_SECTORS;
-use crate::stage::StagedBlock;
+use crate::requests::stage::StagedBlock;
+use crate::state::sectors::BLOCK_SECTORS;
 use nearhead_disk::{DiskError, DiskErrorKind, Nanos};
 use nearhead_service::{ErrorKind, RequestError};
 use std::collections::VecDeque;

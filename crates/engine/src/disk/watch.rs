@@ -4,7 +4,7 @@
 //! errors are told a bounded number of times in a while, the rest as their sum. A stall is looked for at times of
 //! its own, so that a command that is answered in time costs nothing here.
 
-use crate::disk_report::{
+use crate::disk::report::{
     DiskErrorCounts, DiskErrorReport, DiskEvent, DiskStall, DiskWork, Shortage,
 };
 use nearhead_disk::Nanos;

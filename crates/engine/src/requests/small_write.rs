@@ -7,9 +7,9 @@
 
 use crate::commit::DurableWaiter;
 use crate::engine::{Active, Body, Engine};
-use crate::in_place::{Action, SmallWrite};
-use crate::sectors::{BLOCK_SECTORS, SECTOR, blocks_of};
-use crate::stage::{Group, Piece};
+use crate::requests::in_place::{Action, SmallWrite};
+use crate::requests::stage::{Group, Piece};
+use crate::state::sectors::{BLOCK_SECTORS, SECTOR, blocks_of};
 use nearhead_disk::Payload;
 use nearhead_planted::{Mistake, is_made};
 use nearhead_service::{ErrorKind, Hint, RequestId};
@@ -178,7 +178,7 @@ impl Engine {
 
     /// Whether a block of these sectors is staged or in the record in flight.
     pub(crate) fn is_in_memory(&self, start: u64, end: u64) -> bool {
-        let (first, last) = crate::sectors::block_span(start, end - start);
+        let (first, last) = crate::state::sectors::block_span(start, end - start);
         self.stage.overlaps(first, last) || self.taken.overlaps(first, last)
     }
 
