@@ -75,7 +75,7 @@ activities! {
 pub struct Activities(pub u64);
 
 impl Activities {
-    fn note(&mut self, activity: Activity, is_under_way: bool) {
+    pub(crate) fn note(&mut self, activity: Activity, is_under_way: bool) {
         self.0 |= u64::from(is_under_way) << activity as u8;
     }
 
@@ -181,10 +181,7 @@ impl Engine {
         now.note(Activity::SpillWrite, spill == Some(false));
         now.note(Activity::SpillSettle, spill == Some(true));
         now.note(Activity::TornClear, self.commit.is_clearing_torn());
-        now.note(Activity::InPlaceWrite, !self.transferring.is_empty());
-        now.note(Activity::BlockedInPlace, !self.blocked.is_empty());
-        now.note(Activity::StageFull, !self.waiting_for_room.is_empty());
-        now.note(Activity::Barrier, !self.barriers.is_empty());
+        self.requests.note_activities(&mut now);
         now.note(Activity::Quarantine, self.core.logs.present().any(|(_, ring)| ring.quarantined));
         now
     }

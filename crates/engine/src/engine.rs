@@ -23,10 +23,7 @@ use crate::disk::watch::DiskWatch;
 use crate::home::failed_homes::FailedHomes;
 use crate::placement::Placement;
 use crate::recovery::{Rebuilt, RecoveredState, Recovery};
-use crate::requests::barrier::Barrier;
-use crate::requests::in_place::{InPlaceState, SmallWrite};
-use crate::requests::range_lock::RangeLocks;
-use crate::requests::read::ReadState;
+use crate::requests::Requests;
 use crate::state::map::Map;
 
 use crate::home::spill::Spill;
@@ -34,24 +31,8 @@ use crate::requests::stage::{Stage, Taken};
 use crate::snapshot::Snapshotter;
 use crate::state::Core;
 use crate::stats::{Stats, Status};
-use nearhead_basics::Slab;
-use nearhead_disk::RangeSet;
 use nearhead_disk::{Class, Command, Completion, DiskError, Nanos, Payload, Submission};
-use nearhead_service::{ErrorKind, Operation, Reply, Request, RequestError, RequestId};
-use std::collections::VecDeque;
-
-/// A request that is not answered yet.
-pub(crate) struct Active {
-    pub(crate) id: RequestId,
-    pub(crate) body: Body,
-}
-
-pub(crate) enum Body {
-    Read(ReadState),
-    InPlace(InPlaceState),
-    /// A small write that waits for a lock or for a commit before it can be staged.
-    Small(SmallWrite),
-}
+use nearhead_service::{ErrorKind, Reply, Request, RequestError, RequestId};
 
 /// Where the engine is in its life.
 pub(crate) enum Phase {
@@ -69,10 +50,7 @@ pub struct Engine {
     pub(crate) phase: Phase,
     /// Why no change is accepted any more, if so.
     pub(crate) failure: Option<String>,
-    /// Requests that came during recovery.
-    pub(crate) held: VecDeque<Request>,
-    pub(crate) requests: Slab<Active>,
-    pub(crate) replies: VecDeque<Reply>,
+    pub(crate) requests: Requests,
     pub(crate) dispatcher: Dispatcher,
     pub(crate) watch: DiskWatch,
     pub(crate) admission: Box<dyn Admission>,
@@ -87,14 +65,6 @@ pub struct Engine {
     pub(crate) blanks: Blanks,
     pub(crate) invalidations: Invalidations,
     pub(crate) flusher: Flusher,
-    pub(crate) locks: RangeLocks,
-    /// Home sectors that in-place writes are being transferred to now.
-    pub(crate) transferring: RangeSet,
-    /// In-place writes that wait for a commit or a checkpoint batch; looked at again after each.
-    pub(crate) blocked: Vec<u32>,
-    /// Small writes that wait for room in the stage, oldest first.
-    pub(crate) waiting_for_room: VecDeque<u32>,
-    pub(crate) barriers: VecDeque<Barrier>,
     pub(crate) checkpoint: Checkpoint,
     pub(crate) swap: Swap,
     pub(crate) schedule: Schedule,
@@ -131,9 +101,7 @@ impl Engine {
             phase,
             now: Nanos::ZERO,
             failure: None,
-            held: VecDeque::new(),
-            requests: Slab::new(),
-            replies: VecDeque::new(),
+            requests: Requests::new(),
             dispatcher: Dispatcher::new(&setup.properties),
             watch: DiskWatch::default(),
             admission: config.admission.boxed(),
@@ -148,11 +116,6 @@ impl Engine {
             blanks: Blanks::of(&setup),
             invalidations: Invalidations::default(),
             flusher: Flusher::new(setup.properties.volatile_cache),
-            locks: RangeLocks::new(),
-            transferring: RangeSet::new(),
-            blocked: Vec::new(),
-            waiting_for_room: VecDeque::new(),
-            barriers: VecDeque::new(),
             checkpoint: Checkpoint::default(),
             swap: Swap::default(),
             schedule: Schedule::default(),
@@ -168,7 +131,7 @@ impl Engine {
     pub fn handle_request(&mut self, request: Request, now: Nanos) {
         self.set_now(now);
         match self.phase {
-            Phase::Recovering(_) => self.held.push_back(request),
+            Phase::Recovering(_) => self.requests.hold(request),
             Phase::Serving => {
                 self.schedule.note_request(now);
                 self.start(request);
@@ -184,25 +147,6 @@ impl Engine {
     pub(crate) fn set_now(&mut self, now: Nanos) {
         self.now = now;
         self.dispatcher.set_now(now);
-    }
-
-    fn start(&mut self, request: Request) {
-        let id = request.id;
-        let operation = match self.admit(request.operation) {
-            Ok(operation) => operation,
-            Err(error) => return self.reply(id, Err(error)),
-        };
-        match operation {
-            Operation::Read { offset, len } => self.start_read(id, offset, len),
-            Operation::Write { offset, data, fua } => self.start_write(id, offset, data, fua),
-            Operation::WriteAtomic { extents } => self.start_write_atomic(id, extents),
-            Operation::Flush => self.start_flush(id),
-            Operation::Trim { offset, len, fua } => self.start_trim(id, offset, len, fua),
-            Operation::WriteZeroes { offset, len, fua, fast_only } => {
-                self.start_write_zeroes(id, offset, len, fua, fast_only);
-            }
-            Operation::Hint { offset, len, hint } => self.start_hint(id, offset, len, hint),
-        }
     }
 
     /// Takes the result of a command.
@@ -313,7 +257,7 @@ impl Engine {
 
     /// The next reply. Call until `None` after [`Engine::advance`].
     pub fn poll_reply(&mut self) -> Option<Reply> {
-        self.replies.pop_front()
+        self.requests.pop_reply()
     }
 
     /// When [`Engine::advance`] must be called even if nothing happens.
@@ -338,7 +282,7 @@ impl Engine {
             Phase::Recovering(_) => {
                 // Nothing was changed yet: there is nothing to make durable.
                 self.phase = Phase::Stopped;
-                while let Some(request) = self.held.pop_front() {
+                for request in self.requests.take_held() {
                     self.fail_request(
                         request.id,
                         ErrorKind::ShuttingDown,
@@ -390,7 +334,7 @@ impl Engine {
         let unclean = !self.stage.is_empty()
             || !self.taken.is_empty()
             || self.commit.is_busy()
-            || !self.barriers.is_empty()
+            || self.requests.has_barriers()
             || self.invalidations.awaits_any()
             || self.commit.wants_to_tell()
             || self.checkpoint.is_busy()
@@ -431,20 +375,11 @@ impl Engine {
         if result.is_err() {
             self.stats.requests_failed += 1;
         }
-        self.replies.push_back(Reply { id, result });
+        self.requests.push_reply(Reply { id, result });
     }
 
     pub(crate) fn fail_request(&mut self, id: RequestId, kind: ErrorKind, detail: &str) {
         self.reply(id, Err(RequestError::new(kind, detail)));
-    }
-
-    /// Answers the request in `slot` and lets go of what it holds.
-    pub(crate) fn finish_slot(&mut self, slot: u32, result: Result<Vec<Payload>, RequestError>) {
-        let Some(active) = self.requests.remove(slot) else { return };
-        if !matches!(active.body, Body::Read(_)) {
-            self.unlock(slot);
-        }
-        self.reply(active.id, result);
     }
 
     /// Whether writes must be durable before they are answered even without FUA.

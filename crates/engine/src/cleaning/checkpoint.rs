@@ -258,7 +258,7 @@ impl Engine {
         let blocks = band.start / BLOCK_SECTORS..band.end.div_ceil(BLOCK_SECTORS);
         let fits =
             bytes.end - bytes.start <= BAND_BYTES_MAX && !self.failed_homes.any_suspect(blocks);
-        (fits && !self.transferring.overlaps(band.clone())).then_some(band)
+        (fits && !self.requests.transferring().overlaps(band.clone())).then_some(band)
     }
 
     /// What is read next: all that is logged of a band, or a bounded number of entries.
@@ -282,7 +282,7 @@ impl Engine {
                 let range = entry.home_sector..entry.end_sector();
                 let block = entry.home_sector / BLOCK_SECTORS;
                 let is_open = is_made(Mistake::CheckpointOverTransfer);
-                let is_written = self.transferring.overlaps(range.clone()) && !is_open;
+                let is_written = self.requests.transferring().overlaps(range.clone()) && !is_open;
                 self.checkpoint.met_transfers |= is_written;
                 let kept = entry.place == Place::Poisoned
                     || (!self.checkpoint.tries_all && self.failed_homes.rests(block, self.now))
@@ -326,7 +326,7 @@ impl Engine {
             let Some(entry) = window.entries.pop_front() else { break };
             let range = entry.home_sector..entry.end_sector();
             let is_open = is_made(Mistake::CheckpointOverTransfer);
-            let is_written = self.transferring.overlaps(range.clone()) && !is_open;
+            let is_written = self.requests.transferring().overlaps(range.clone()) && !is_open;
             self.checkpoint.met_transfers |= is_written;
             if self.core.map.holds(&entry) && !is_written {
                 self.checkpoint.homes.insert(range);

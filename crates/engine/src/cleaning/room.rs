@@ -74,7 +74,7 @@ impl Engine {
         let blocks: Vec<u64> = self.stage.blocks().take(self.stage.group_at_front()).collect();
         matches!(self.phase, Phase::Draining)
             || self.somebody_waits_for(&blocks, self.stage.front())
-            || (!self.waiting_for_room.is_empty() && self.nobody_passes())
+            || (self.requests.wait_for_room() && self.nobody_passes())
     }
 
     /// Whether nothing leaves the stage but what belongs to atomic writes.
@@ -106,7 +106,7 @@ impl Engine {
             return self.demand_snapshot_for_room();
         }
         if let Some(since) = &mut self.schedule.room.missed_since
-            && !self.transferring.is_empty()
+            && !self.requests.transferring().is_empty()
             && self.checkpoint.met_transfers()
         {
             // What no pass took home because it is being written over: that ends, and makes room.

@@ -16,7 +16,7 @@ use super::record::Record;
 use crate::disk::dispatch::Purpose;
 use crate::engine::{Engine, Phase};
 use crate::placement::{Need, Spot};
-use crate::requests::refusals::told;
+use crate::requests::told;
 use crate::state::journal::MapJournal;
 use crate::state::logs::{NO_PREVIOUS, Ring};
 use nearhead_disk::{Class, DiskError, DiskErrorKind, Nanos};

@@ -72,9 +72,7 @@ impl Engine {
     pub(crate) fn wait_for_all_staged(&mut self, front: u64) {
         let end = self.stage.end();
         self.commit.postpone(front, end);
-        for barrier in self.barriers.iter_mut().filter(|barrier| barrier.stage_target > front) {
-            barrier.stage_target = end;
-        }
+        self.requests.postpone_barriers(front, end);
         self.commit.want(end);
     }
 }

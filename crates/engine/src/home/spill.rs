@@ -10,8 +10,8 @@
 
 use crate::disk::dispatch::Purpose;
 use crate::engine::Engine;
-use crate::requests::refusals::told;
 use crate::requests::stage::{Front, StagedBlock, Taken};
+use crate::requests::told;
 use crate::state::sectors::{BLOCK_SECTORS, SECTOR};
 use nearhead_disk::{Class, Command, DiskError, DiskErrorKind, Payload};
 use nearhead_format::record::WRITES_MAX;
@@ -129,13 +129,6 @@ impl Engine {
         self.commit.note_taken();
         if !self.stage.is_empty() {
             self.commit.note_staged(self.now);
-        }
-    }
-
-    /// Nothing leaves the stage: who waits for room in it would wait for good.
-    pub(crate) fn refuse_who_waits_for_room(&mut self, error: &RequestError) {
-        for slot in std::mem::take(&mut self.waiting_for_room) {
-            self.finish_slot(slot, Err(error.clone()));
         }
     }
 

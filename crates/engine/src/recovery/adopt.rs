@@ -193,7 +193,7 @@ impl Engine {
         self.rebuilt = rebuilt;
         self.phase = Phase::Serving;
         self.schedule.note_request(self.now);
-        while let Some(request) = self.held.pop_front() {
+        for request in self.requests.take_held() {
             self.handle_request(request, self.now);
         }
     }
@@ -202,7 +202,7 @@ impl Engine {
         let Refusal { problem, found } = refusal;
         self.recovered = found;
         self.phase = Phase::Stopped;
-        while let Some(request) = self.held.pop_front() {
+        for request in self.requests.take_held() {
             self.fail_request(request.id, ErrorKind::Io, &problem);
         }
         self.failure = Some(problem);

@@ -12,17 +12,17 @@ use nearhead_service::RequestId;
 
 /// Somebody who waits for durability.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Barrier {
-    pub(crate) id: RequestId,
-    pub(crate) flush_ticket: u64,
-    pub(crate) stage_target: u64,
-    pub(crate) invalid_target: u64,
+pub(super) struct Barrier {
+    pub(super) id: RequestId,
+    pub(super) flush_ticket: u64,
+    pub(super) stage_target: u64,
+    pub(super) invalid_target: u64,
     /// Client bytes that the waiter wrote in place.
-    pub(crate) written: u64,
+    pub(super) written: u64,
 }
 
 impl Engine {
-    pub(crate) fn start_flush(&mut self, id: RequestId) {
+    pub(super) fn start_flush(&mut self, id: RequestId) {
         let barrier = Barrier {
             id,
             stage_target: self.stage.end(),
@@ -38,15 +38,15 @@ impl Engine {
         self.wait_for(barrier);
     }
 
-    pub(crate) fn wait_for(&mut self, barrier: Barrier) {
-        if self.barriers.is_empty() && self.is_met(&barrier) {
+    pub(super) fn wait_for(&mut self, barrier: Barrier) {
+        if self.requests.barriers.is_empty() && self.is_met(&barrier) {
             self.count_in_place(barrier.written);
             self.reply(barrier.id, Ok(Vec::new()));
         } else if self.failure.is_some() {
             let error = self.failure_error();
             self.reply(barrier.id, Err(error));
         } else {
-            self.barriers.push_back(barrier);
+            self.requests.barriers.push_back(barrier);
         }
     }
 
@@ -69,11 +69,11 @@ impl Engine {
             self.count_logged(waiter.written_bytes());
             self.reply(waiter.id(), Ok(Vec::new()));
         }
-        while let Some(barrier) = self.barriers.front().copied() {
+        while let Some(barrier) = self.requests.barriers.front().copied() {
             if !self.is_met(&barrier) {
                 break;
             }
-            self.barriers.pop_front();
+            self.requests.barriers.pop_front();
             self.count_in_place(barrier.written);
             self.reply(barrier.id, Ok(Vec::new()));
         }

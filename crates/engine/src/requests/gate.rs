@@ -23,7 +23,7 @@ impl Engine {
         self.setup.layout.client_bytes()
     }
 
-    pub(crate) fn admit(&self, operation: Operation) -> Result<Operation, RequestError> {
+    pub(super) fn admit(&self, operation: Operation) -> Result<Operation, RequestError> {
         match &operation {
             Operation::Read { offset, len } => {
                 self.check_transfer("read", *offset, u64::from(*len))?;

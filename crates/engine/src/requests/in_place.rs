@@ -11,8 +11,9 @@
 //! 5. map entries it displaced become invalidations (law 2), the lock is released;
 //! 6. the reply: at once, or when transfers and invalidations are durable.
 
+use super::{Active, Body};
 use crate::disk::dispatch::Purpose;
-use crate::engine::{Active, Body, Engine};
+use crate::engine::Engine;
 use crate::requests::barrier::Barrier;
 use crate::requests::read::BULK_BYTES_ABOVE;
 use crate::requests::refusals::told;
@@ -24,7 +25,7 @@ use std::ops::Range;
 
 /// What an in-place write does.
 #[derive(Debug)]
-pub(crate) enum Action {
+pub(super) enum Action {
     Write(Payload),
     Zeroes,
     Trim,
@@ -39,7 +40,7 @@ impl InPlaceState {
 
 /// Progress of one in-place write.
 #[derive(Debug)]
-pub(crate) struct InPlaceState {
+pub(super) struct InPlaceState {
     offset: u64,
     len: u64,
     action: Action,
@@ -55,16 +56,16 @@ pub(crate) struct InPlaceState {
 
 /// A small write that could not be staged at once.
 #[derive(Debug)]
-pub(crate) struct SmallWrite {
-    pub(crate) extents: Vec<(u64, Payload)>,
-    pub(crate) fua: bool,
-    pub(crate) atomic: bool,
+pub(super) struct SmallWrite {
+    pub(super) extents: Vec<(u64, Payload)>,
+    pub(super) fua: bool,
+    pub(super) atomic: bool,
     /// It is what a trim leaves: nothing that a client wrote.
-    pub(crate) trims: bool,
+    pub(super) trims: bool,
 }
 
 impl SmallWrite {
-    pub(crate) fn sector_ranges(&self) -> Vec<Range<u64>> {
+    pub(super) fn sector_ranges(&self) -> Vec<Range<u64>> {
         let sector = SECTOR as u64;
         self.extents
             .iter()
@@ -79,7 +80,7 @@ const SLOW_ZEROES_BYTES_MAX: u64 = 1 << 20;
 const TRANSFERS_MAX: u32 = 64;
 
 impl Engine {
-    pub(crate) fn start_in_place(
+    pub(super) fn start_in_place(
         &mut self,
         id: RequestId,
         offset: u64,
@@ -99,19 +100,19 @@ impl Engine {
             volatile: false,
         };
         let range = offset / SECTOR as u64..(offset + len) / SECTOR as u64;
-        let slot = self.requests.insert(Active { id, body: Body::InPlace(state) });
-        if self.locks.acquire(u64::from(slot), std::slice::from_ref(&range)) {
+        let slot = self.requests.active.insert(Active { id, body: Body::InPlace(state) });
+        if self.requests.locks.acquire(u64::from(slot), std::slice::from_ref(&range)) {
             self.continue_in_place(slot);
         }
     }
 
     /// Lets go of the lock of `slot`; whoever waited for it goes on.
-    pub(crate) fn unlock(&mut self, slot: u32) {
+    pub(super) fn unlock(&mut self, slot: u32) {
         let mut granted = Vec::new();
-        self.locks.release(u64::from(slot), &mut granted);
+        self.requests.locks.release(u64::from(slot), &mut granted);
         for owner in granted {
             let next = owner as u32;
-            match self.requests.get(next).map(|active| &active.body) {
+            match self.requests.active.get(next).map(|active| &active.body) {
                 Some(Body::InPlace(_)) => self.continue_in_place(next),
                 Some(Body::Small(_)) => self.continue_small(next),
                 _ => {}
@@ -121,7 +122,7 @@ impl Engine {
 
     /// The lock is held: go on as soon as nothing older is under way over the same sectors.
     pub(crate) fn continue_in_place(&mut self, slot: u32) {
-        let Some(Active { body: Body::InPlace(state), .. }) = self.requests.get(slot) else {
+        let Some(Active { body: Body::InPlace(state), .. }) = self.requests.active.get(slot) else {
             return;
         };
         let (start, end) =
@@ -133,12 +134,12 @@ impl Engine {
         }
         if self.is_in_memory(start, end) {
             self.commit.want(self.stage.end());
-            self.blocked.push(slot);
+            self.requests.blocked.push(slot);
         } else if self.checkpoint.touches(start, end) && !is_made(Mistake::CheckpointOverInPlace) {
-            self.blocked.push(slot);
+            self.requests.blocked.push(slot);
         } else if !writes || self.may_write_in_place(slot, start..end) {
             if self.core.logs.count() > 0 {
-                self.transferring.insert(start..end);
+                self.requests.transferring.insert(start..end);
             }
             self.transfer_in_place(slot);
         }
@@ -146,7 +147,7 @@ impl Engine {
 
     /// A commit or a checkpoint batch ended: look at those who waited for it.
     pub(crate) fn retry_blocked(&mut self) {
-        for slot in std::mem::take(&mut self.blocked) {
+        for slot in std::mem::take(&mut self.requests.blocked) {
             self.continue_in_place(slot);
         }
     }
@@ -156,7 +157,8 @@ impl Engine {
         let (volatile_cache, fast_zero) = (properties.volatile_cache, properties.fast_zero);
         let piece_max = u64::from(self.admission.piece_bytes());
         loop {
-            let Some(Active { body: Body::InPlace(state), .. }) = self.requests.get_mut(slot)
+            let Some(Active { body: Body::InPlace(state), .. }) =
+                self.requests.active.get_mut(slot)
             else {
                 return;
             };
@@ -196,7 +198,8 @@ impl Engine {
     }
 
     pub(crate) fn on_in_place(&mut self, slot: u32, result: Result<Payload, DiskError>) {
-        let Some(Active { body: Body::InPlace(state), .. }) = self.requests.get_mut(slot) else {
+        let Some(Active { body: Body::InPlace(state), .. }) = self.requests.active.get_mut(slot)
+        else {
             return;
         };
         state.remaining -= 1;
@@ -212,12 +215,13 @@ impl Engine {
     }
 
     fn finish_in_place(&mut self, slot: u32) {
-        let Some(Active { id, body: Body::InPlace(state) }) = self.requests.get_mut(slot) else {
+        let Some(Active { id, body: Body::InPlace(state) }) = self.requests.active.get_mut(slot)
+        else {
             return;
         };
         let id = *id;
         let range = state.offset / SECTOR as u64..(state.offset + state.len) / SECTOR as u64;
-        self.transferring.remove(range.clone());
+        self.requests.transferring.remove(range.clone());
         if state.volatile {
             self.flusher.note_volatile_write();
         }
@@ -243,13 +247,13 @@ impl Engine {
             invalid_target: self.want_invalidations(),
             written,
         };
-        self.requests.remove(slot);
+        self.requests.active.remove(slot);
         self.unlock(slot);
         self.wait_for(barrier);
     }
 
     /// A write of so many client bytes in place is answered with success.
-    pub(crate) fn count_in_place(&mut self, bytes: u64) {
+    pub(super) fn count_in_place(&mut self, bytes: u64) {
         self.stats.written_bytes += bytes;
         self.stats.in_place_bytes += bytes;
     }

@@ -6,8 +6,9 @@
 //! and the read, as often as that may happen: nothing is wrong. If it still points there, and a few looks
 //! find the same, the copy is damaged, and the read fails with EIO and names the place.
 
+use super::{Active, Body};
 use crate::disk::dispatch::Purpose;
-use crate::engine::{Active, Body, Engine};
+use crate::engine::Engine;
 use crate::state::chunks::{LoggedCopy, Unsound};
 use crate::state::map::Segment;
 use crate::state::sectors::{BLOCK_SECTORS, SECTOR};
@@ -18,7 +19,7 @@ use nearhead_service::{ErrorKind, RequestError, RequestId};
 use std::ptr;
 
 /// Requests above this many bytes are bulk.
-pub(crate) const BULK_BYTES_ABOVE: u64 = 64 << 10;
+pub(super) const BULK_BYTES_ABOVE: u64 = 64 << 10;
 /// Home runs closer than this are read in one go; the logged sectors between are replaced.
 const GAP_BYTES_MAX: u64 = 64 << 10;
 /// Looks at a copy that the map still points to before a mismatch counts as damage.
@@ -40,7 +41,7 @@ enum Source {
 
 /// Progress of one read.
 #[derive(Debug)]
-pub(crate) struct ReadState {
+pub(super) struct ReadState {
     offset: u64,
     len: u32,
     parts: Vec<(Source, u32)>,
@@ -218,9 +219,9 @@ fn poisoned(sector: u64) -> RequestError {
 }
 
 impl Engine {
-    pub(crate) fn start_read(&mut self, id: RequestId, offset: u64, len: u32) {
+    pub(super) fn start_read(&mut self, id: RequestId, offset: u64, len: u32) {
         let state = self.plan_read(offset, len, 0, false);
-        let slot = self.requests.insert(Active { id, body: Body::Read(state) });
+        let slot = self.requests.active.insert(Active { id, body: Body::Read(state) });
         self.launch_read(slot);
     }
 
@@ -241,7 +242,8 @@ impl Engine {
     }
 
     fn launch_read(&mut self, slot: u32) {
-        let Some(Active { body: Body::Read(state), .. }) = self.requests.get_mut(slot) else {
+        let Some(Active { body: Body::Read(state), .. }) = self.requests.active.get_mut(slot)
+        else {
             return;
         };
         if state.error.is_some() || state.transfers.is_empty() {
@@ -261,7 +263,8 @@ impl Engine {
     }
 
     pub(crate) fn on_read(&mut self, slot: u32, io: u32, result: Result<Payload, DiskError>) {
-        let Some(Active { body: Body::Read(state), .. }) = self.requests.get_mut(slot) else {
+        let Some(Active { body: Body::Read(state), .. }) = self.requests.active.get_mut(slot)
+        else {
             return;
         };
         state.remaining -= 1;
@@ -287,7 +290,8 @@ impl Engine {
     }
 
     fn finish_read(&mut self, slot: u32) {
-        let Some(Active { body: Body::Read(state), .. }) = self.requests.get_mut(slot) else {
+        let Some(Active { body: Body::Read(state), .. }) = self.requests.active.get_mut(slot)
+        else {
             return;
         };
         if let Some(error) = state.error.take() {
@@ -306,7 +310,7 @@ impl Engine {
                 return self.finish_slot(slot, Err(RequestError::new(ErrorKind::Io, detail)));
             }
             let again = self.plan_read(offset, len, attempts, true);
-            if let Some(active) = self.requests.get_mut(slot) {
+            if let Some(active) = self.requests.active.get_mut(slot) {
                 active.body = Body::Read(again);
             }
             return self.launch_read(slot);

@@ -5,7 +5,8 @@
 //! says, but what was acknowledged before it is never given up for it. Only a stop, which must come to an end,
 //! lets go of it, and says so where somebody relied on it.
 
-use crate::engine::{Active, Body, Engine, Phase};
+use super::{Active, Body};
+use crate::engine::{Engine, Phase};
 use crate::requests::stage::StagedBlock;
 use crate::state::sectors::BLOCK_SECTORS;
 use nearhead_disk::{DiskError, DiskErrorKind, Nanos};
@@ -56,11 +57,11 @@ impl Engine {
         for waiter in self.commit.waiters_mut().take_all() {
             self.reply(waiter.id(), Err(error.clone()));
         }
-        for barrier in std::mem::take(&mut self.barriers) {
+        for barrier in std::mem::take(&mut self.requests.barriers) {
             self.reply(barrier.id, Err(error.clone()));
         }
-        let mut slots = std::mem::take(&mut self.blocked);
-        slots.extend(std::mem::take(&mut self.waiting_for_room));
+        let mut slots = std::mem::take(&mut self.requests.blocked);
+        slots.extend(std::mem::take(&mut self.requests.waiting_for_room));
         slots.extend(self.blanks.take_waiting());
         for slot in slots {
             self.finish_slot(slot, Err(error.clone()));
@@ -75,24 +76,31 @@ impl Engine {
         }
         let (committed, settled) = (self.commit.committed(), self.invalidations.committed());
         let (refused, kept): (VecDeque<_>, VecDeque<_>) =
-            std::mem::take(&mut self.barriers).into_iter().partition(|barrier| {
+            std::mem::take(&mut self.requests.barriers).into_iter().partition(|barrier| {
                 barrier.stage_target > committed || barrier.invalid_target > settled
             });
-        self.barriers = kept;
+        self.requests.barriers = kept;
         for barrier in refused {
             self.reply(barrier.id, Err(error.clone()));
         }
-        let blocked = std::mem::take(&mut self.blocked);
+        let blocked = std::mem::take(&mut self.requests.blocked);
         let (mut slots, kept): (Vec<u32>, Vec<u32>) =
-            blocked.into_iter().partition(|slot| match self.requests.get(*slot) {
+            blocked.into_iter().partition(|slot| match self.requests.active.get(*slot) {
                 Some(Active { body: Body::InPlace(state), .. }) => {
                     self.is_in_memory(state.sectors().start, state.sectors().end)
                 }
                 _ => true,
             });
-        self.blocked = kept;
-        slots.extend(std::mem::take(&mut self.waiting_for_room));
+        self.requests.blocked = kept;
+        slots.extend(std::mem::take(&mut self.requests.waiting_for_room));
         for slot in slots {
+            self.finish_slot(slot, Err(error.clone()));
+        }
+    }
+
+    /// Nothing leaves the stage: who waits for room in it would wait for good.
+    pub(crate) fn refuse_who_waits_for_room(&mut self, error: &RequestError) {
+        for slot in std::mem::take(&mut self.requests.waiting_for_room) {
             self.finish_slot(slot, Err(error.clone()));
         }
     }
@@ -130,12 +138,13 @@ impl Engine {
         for waiter in self.commit.waiters_mut().take_those_at(touches) {
             self.reply(waiter.id(), Err(error.clone()));
         }
-        let slots: Vec<u32> = self.blocked.iter().chain(&self.waiting_for_room).copied().collect();
+        let slots: Vec<u32> =
+            self.requests.blocked.iter().chain(&self.requests.waiting_for_room).copied().collect();
         for slot in slots {
-            let active = self.requests.get(slot);
+            let active = self.requests.active.get(slot);
             if active.is_some_and(|active| is_refused_with(&active.body, numbers)) {
-                self.blocked.retain(|blocked| *blocked != slot);
-                self.waiting_for_room.retain(|waiting| *waiting != slot);
+                self.requests.blocked.retain(|blocked| *blocked != slot);
+                self.requests.waiting_for_room.retain(|waiting| *waiting != slot);
                 self.finish_slot(slot, Err(error.clone()));
             }
         }
@@ -145,11 +154,12 @@ impl Engine {
     /// put off.
     pub(crate) fn somebody_waits_for(&self, numbers: &[u64], first: u64) -> bool {
         let touches = |range: &Range<u64>| touches(numbers, range.start, range.end);
-        let is_covered = self.barriers.iter().any(|barrier| barrier.stage_target > first);
+        let is_covered = self.requests.barriers.iter().any(|barrier| barrier.stage_target > first);
         (is_covered && !self.acknowledges_durable())
             || self.commit.waiters().any_at(touches)
-            || self.blocked.iter().chain(&self.waiting_for_room).any(|slot| {
+            || self.requests.blocked.iter().chain(&self.requests.waiting_for_room).any(|slot| {
                 self.requests
+                    .active
                     .get(*slot)
                     .is_some_and(|active| is_refused_with(&active.body, numbers))
             })
@@ -157,10 +167,10 @@ impl Engine {
 
     /// Flushes that cover what stood at this position of the stage.
     fn refuse_barriers_past(&mut self, position: u64, error: &RequestError) {
-        let barriers = std::mem::take(&mut self.barriers);
+        let barriers = std::mem::take(&mut self.requests.barriers);
         let (refused, kept): (VecDeque<_>, VecDeque<_>) =
             barriers.into_iter().partition(|barrier| barrier.stage_target > position);
-        self.barriers = kept;
+        self.requests.barriers = kept;
         for barrier in refused {
             self.reply(barrier.id, Err(error.clone()));
         }

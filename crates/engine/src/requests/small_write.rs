@@ -5,8 +5,9 @@
 //! sectors, or for room in the stage. While it waits it sits in a request slot; the usual write
 //! never gets one.
 
+use super::{Active, Body};
 use crate::commit::DurableWaiter;
-use crate::engine::{Active, Body, Engine};
+use crate::engine::Engine;
 use crate::requests::in_place::{Action, SmallWrite};
 use crate::requests::stage::{Group, Piece};
 use crate::state::sectors::{BLOCK_SECTORS, SECTOR, blocks_of};
@@ -42,12 +43,15 @@ impl Engine {
         if self.logs_writes() { u64::from(self.record_bytes_max()) / 2 } else { 0 }
     }
 
-    pub(crate) fn start_write(&mut self, id: RequestId, offset: u64, data: Payload, fua: bool) {
+    pub(super) fn start_write(&mut self, id: RequestId, offset: u64, data: Payload, fua: bool) {
         let len = data.len() as u64;
         if !self.is_logged(offset, len) {
             return self.start_in_place(id, offset, len, Action::Write(data), fua);
         }
-        if self.locks.is_empty() && self.waiting_for_room.is_empty() && self.has_room_for(len) {
+        if self.requests.locks.is_empty()
+            && self.requests.waiting_for_room.is_empty()
+            && self.has_room_for(len)
+        {
             self.stage_extent(offset, &data, &mut Group::None);
             let sectors = offset / SECTOR as u64..(offset + len) / SECTOR as u64;
             let waiter = DurableWaiter::new(id, sectors, len);
@@ -57,11 +61,11 @@ impl Engine {
         self.wait_small(id, SmallWrite { extents, fua, atomic: false, trims: false });
     }
 
-    pub(crate) fn start_write_atomic(&mut self, id: RequestId, extents: Vec<(u64, Payload)>) {
+    pub(super) fn start_write_atomic(&mut self, id: RequestId, extents: Vec<(u64, Payload)>) {
         self.wait_small(id, SmallWrite { extents, fua: true, atomic: true, trims: false });
     }
 
-    pub(crate) fn start_write_zeroes(
+    pub(super) fn start_write_zeroes(
         &mut self,
         id: RequestId,
         offset: u64,
@@ -84,7 +88,7 @@ impl Engine {
         self.start_in_place(id, offset, len, Action::Zeroes, fua);
     }
 
-    pub(crate) fn start_hint(&mut self, id: RequestId, offset: u64, len: u64, hint: Hint) {
+    pub(super) fn start_hint(&mut self, id: RequestId, offset: u64, len: u64, hint: Hint) {
         let sectors = offset / SECTOR as u64..(offset + len) / SECTOR as u64;
         match hint {
             Hint::DurabilityOnly => {
@@ -120,38 +124,38 @@ impl Engine {
     /// Takes a slot and the lock; goes on when both the lock and room are there.
     fn wait_small(&mut self, id: RequestId, write: SmallWrite) {
         let ranges = write.sector_ranges();
-        let slot = self.requests.insert(Active { id, body: Body::Small(write) });
-        if self.locks.acquire(u64::from(slot), &ranges) {
+        let slot = self.requests.active.insert(Active { id, body: Body::Small(write) });
+        if self.requests.locks.acquire(u64::from(slot), &ranges) {
             self.continue_small(slot);
         }
     }
 
     /// The lock is held: stage if there is room.
-    pub(crate) fn continue_small(&mut self, slot: u32) {
+    pub(super) fn continue_small(&mut self, slot: u32) {
         if self.failure.is_some() {
             let error = self.failure_error();
             return self.finish_slot(slot, Err(error));
         }
-        if self.waiting_for_room.is_empty() && self.try_stage(slot) {
+        if self.requests.waiting_for_room.is_empty() && self.try_stage(slot) {
             return;
         }
         self.stats.stage_waits += 1;
         self.commit.want(self.stage.end());
-        self.waiting_for_room.push_back(slot);
+        self.requests.waiting_for_room.push_back(slot);
     }
 
     /// Room may have come: those who wait, in order.
     pub(crate) fn retry_waiting_for_room(&mut self) {
-        while let Some(slot) = self.waiting_for_room.front().copied() {
+        while let Some(slot) = self.requests.waiting_for_room.front().copied() {
             if !self.try_stage(slot) {
                 break;
             }
-            self.waiting_for_room.pop_front();
+            self.requests.waiting_for_room.pop_front();
         }
     }
 
     fn try_stage(&mut self, slot: u32) -> bool {
-        let Some(Active { body: Body::Small(write), .. }) = self.requests.get(slot) else {
+        let Some(Active { body: Body::Small(write), .. }) = self.requests.active.get(slot) else {
             return true;
         };
         let bytes: u64 = write.extents.iter().map(|(_, data)| data.len() as u64).sum();
@@ -161,7 +165,8 @@ impl Engine {
         if covered || !self.has_room_for(bytes) {
             return false;
         }
-        let Some(Active { id, body: Body::Small(write) }) = self.requests.remove(slot) else {
+        let Some(Active { id, body: Body::Small(write) }) = self.requests.active.remove(slot)
+        else {
             return true;
         };
         let mut group = if write.atomic { Group::First } else { Group::None };
@@ -177,7 +182,7 @@ impl Engine {
     }
 
     /// Whether a block of these sectors is staged or in the record in flight.
-    pub(crate) fn is_in_memory(&self, start: u64, end: u64) -> bool {
+    pub(super) fn is_in_memory(&self, start: u64, end: u64) -> bool {
         let (first, last) = crate::state::sectors::block_span(start, end - start);
         self.stage.overlaps(first, last) || self.taken.overlaps(first, last)
     }
@@ -213,13 +218,13 @@ impl Engine {
     }
 
     /// A write of so many client bytes through the logs is answered with success.
-    pub(crate) fn count_logged(&mut self, bytes: u64) {
+    pub(super) fn count_logged(&mut self, bytes: u64) {
         self.stats.written_bytes += bytes;
         self.stats.logged_bytes += bytes;
     }
 
     /// Trim: logged copies become zeros, the rest is given back to a device that can take it.
-    pub(crate) fn start_trim(&mut self, id: RequestId, offset: u64, len: u64, fua: bool) {
+    pub(super) fn start_trim(&mut self, id: RequestId, offset: u64, len: u64, fua: bool) {
         if self.setup.properties.trim_reads_zero {
             return self.start_in_place(id, offset, len, Action::Trim, fua);
         }
