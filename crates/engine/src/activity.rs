@@ -188,7 +188,7 @@ impl Engine {
 
     /// Number of the newest committed snapshot.
     pub fn snapshot_number(&self) -> u64 {
-        self.snapshotter.number
+        self.snapshotter.number()
     }
 
     /// Device bytes of logs and journal that the next records may overwrite, but for those of the record on its way, and
@@ -287,7 +287,7 @@ impl Engine {
 
     /// Home sectors hinted durability-only.
     pub fn hints(&self) -> impl Iterator<Item = Range<u64>> + '_ {
-        self.core.durability_only.iter()
+        self.core.hints().iter()
     }
 }
 

@@ -109,7 +109,7 @@ pub(crate) struct Checkpoint {
     /// The last pass that began left out homes that a client was writing to.
     met_transfers: bool,
     logged_this_pass: bool,
-    pub(crate) finished_at: Nanos,
+    finished_at: Nanos,
 }
 
 impl Checkpoint {
@@ -118,13 +118,18 @@ impl Checkpoint {
     }
 
     /// Whether homes are being read for or written.
-    pub(crate) fn is_copying(&self) -> bool {
+    pub(super) fn is_copying(&self) -> bool {
         self.window.is_some()
     }
 
     /// Whether a batch is writing to any of these home sectors.
     pub(crate) fn touches(&self, start: u64, end: u64) -> bool {
         !self.homes.is_empty() && self.homes.overlaps(start..end)
+    }
+
+    /// When the last pass ended.
+    pub(super) fn finished_at(&self) -> Nanos {
+        self.finished_at
     }
 
     /// Begins a pass over the whole map, if none is under way.
@@ -287,7 +292,7 @@ impl Engine {
                 let kept = entry.place == Place::Poisoned
                     || (!self.checkpoint.tries_all && self.failed_homes.rests(block, self.now))
                     || is_written
-                    || (!self.checkpoint.everything && self.core.durability_only.overlaps(range));
+                    || (!self.checkpoint.everything && self.core.hints().overlaps(range));
                 if !kept {
                     if entries.is_empty() {
                         band = self.band_at(entry.home_sector);

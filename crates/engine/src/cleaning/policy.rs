@@ -25,12 +25,12 @@ pub enum Why {
 
 impl Why {
     /// Nobody waits for its end.
-    pub(crate) fn is_polite(self) -> bool {
+    pub(super) fn is_polite(self) -> bool {
         matches!(self, Self::Idle | Self::Room)
     }
 
     /// It could as well be made later.
-    pub(crate) fn can_wait(self) -> bool {
+    pub(super) fn can_wait(self) -> bool {
         matches!(self, Self::Idle | Self::Time)
     }
 }

@@ -28,12 +28,12 @@ pub(crate) struct Room {
 }
 
 impl Room {
-    pub(crate) fn note_tries_all(&mut self, now: Nanos) {
+    pub(super) fn note_tries_all(&mut self, now: Nanos) {
         self.tried_at = now;
     }
 
     /// A pass over everything could free nothing, and nothing came meanwhile that another could.
-    pub(crate) fn note_fruitless(&mut self, now: Nanos) {
+    pub(super) fn note_fruitless(&mut self, now: Nanos) {
         let rest = Nanos(REST_FIRST.0 << self.fruitless.min(16)).min(REST_MAX);
         self.fruitless += 1;
         self.rests_until = now + rest;
@@ -85,7 +85,7 @@ impl Engine {
     /// Whether snapshots free what records since the last one protect, or settle what in-place writes made stale.
     pub(crate) fn snapshots_free_space(&self) -> bool {
         self.snapshotter.is_busy()
-            || self.core.bytes_since_snapshot > 0
+            || self.core.bytes_since_snapshot() > 0
             || !self.invalidations.is_empty()
     }
 

@@ -5,10 +5,15 @@
 //! needed (watermark, full log, nearly full map, command) must never wait for one: the permit is somebody else's
 //! to give, and who gives it may be away.
 
-use super::policy::{AsNeeded, Cleaner, CleaningView, Why};
+use super::Checkpoint;
+use super::policy::{Cleaner, CleaningView, Why};
 use super::room::Room;
 use crate::admission::Pace;
+use crate::config::Setup;
 use crate::engine::{Engine, Phase};
+use crate::requests::Requests;
+use crate::snapshot::Snapshotter;
+use crate::state::Core;
 use nearhead_disk::Nanos;
 
 /// After a pass that could copy nothing the next one that nobody asked for waits so long: what cannot be
@@ -47,7 +52,7 @@ impl Schedule {
     }
 
     /// A checkpoint is needed as soon as possible; it `tries_all` homes if somebody is refused otherwise.
-    pub(crate) fn demand_checkpoint(&mut self, tries_all: bool) {
+    pub(super) fn demand_checkpoint(&mut self, tries_all: bool) {
         self.demanded = true;
         self.asked |= tries_all;
     }
@@ -131,32 +136,18 @@ impl Engine {
         }
     }
 
-    /// What the policy may look at.
-    pub(super) fn cleaning_view(&self) -> CleaningView<'_> {
-        let config = &self.setup.config;
-        CleaningView {
-            asked: &config.cleaning,
-            logs: &self.core.logs,
-            last_log: self.core.last_log,
-            now: self.now,
-            second_of_day_at_zero: config.second_of_day_at_zero,
-            last_request_at: self.schedule.last_request_at,
-            is_quiet: self.requests.is_empty(),
-            last_pass_ended_at: self.checkpoint.finished_at,
-            snapshot_number: self.snapshotter.number,
-            awaits_permit: self.schedule.wants_permit && !self.schedule.permit,
-        }
+    /// The policy, and what it may look at.
+    pub(super) fn cleaner(&mut self) -> (&mut dyn Cleaner, CleaningView<'_>) {
+        let Self { setup, core, schedule, requests, checkpoint, snapshotter, now, .. } = self;
+        let view = view_of(setup, core, schedule, requests, checkpoint, snapshotter, *now);
+        (self.cleaner.as_mut(), view)
     }
 
-    /// Asks the policy, which is away meanwhile: nothing in here looks at it.
-    pub(super) fn with_cleaner<T>(
-        &mut self,
-        ask: impl FnOnce(&mut dyn Cleaner, &CleaningView<'_>) -> T,
-    ) -> T {
-        let mut cleaner = std::mem::replace(&mut self.cleaner, Box::new(AsNeeded));
-        let answer = ask(cleaner.as_mut(), &self.cleaning_view());
-        self.cleaner = cleaner;
-        answer
+    /// When the policy wants to be asked, and what it may look at to say so.
+    pub(super) fn resting_cleaner(&self) -> (&dyn Cleaner, CleaningView<'_>) {
+        let Self { setup, core, schedule, requests, checkpoint, snapshotter, now, .. } = self;
+        let view = view_of(setup, core, schedule, requests, checkpoint, snapshotter, *now);
+        (self.cleaner.as_ref(), view)
     }
 
     /// Whether the running pass runs on a permit.
@@ -207,7 +198,8 @@ impl Engine {
 
     fn begin_what_is_due(&mut self) {
         let map_is_nearly_full = self.core.map.len() > self.map_entries_max() / 4 * 3;
-        let asked = self.with_cleaner(|cleaner, view| cleaner.home(view));
+        let (cleaner, view) = self.cleaner();
+        let asked = cleaner.home(&view);
         let Some(why) = (if map_is_nearly_full { Some(Why::Need) } else { asked }) else {
             self.schedule.wants_permit = false;
             return;
@@ -218,7 +210,8 @@ impl Engine {
                 return;
             }
         }
-        self.with_cleaner(|cleaner, view| cleaner.home_begins(view));
+        let (cleaner, view) = self.cleaner();
+        cleaner.home_begins(&view);
         self.schedule.why = why;
         self.schedule.quiet_since = self.schedule.last_request_at;
         self.checkpoint.begin(false, false);
@@ -227,16 +220,16 @@ impl Engine {
     /// Nothing was logged since a pass that found nothing: another would find nothing either.
     fn checkpoint_found_nothing_since(&self) -> bool {
         self.checkpoint.found_nothing()
-            && self.core.bytes_since_snapshot == 0
+            && self.core.bytes_since_snapshot() == 0
             && self.failed_homes.is_empty()
     }
 
     /// When another pass may begin by itself.
     fn checkpoint_rests_until(&self) -> Nanos {
         if self.checkpoint.found_nothing() {
-            let rested = self.checkpoint.finished_at + REST_AFTER_NOTHING;
+            let rested = self.checkpoint.finished_at() + REST_AFTER_NOTHING;
             // Where only what failed before is left, nothing is to be done before that may be tried again.
-            let due = self.failed_homes.due_at().filter(|_| self.core.bytes_since_snapshot == 0);
+            let due = self.failed_homes.due_at().filter(|_| self.core.bytes_since_snapshot() == 0);
             due.map_or(rested, |due| due.max(rested))
         } else {
             Nanos::ZERO
@@ -285,8 +278,33 @@ impl Engine {
             return None;
         }
         let left = self.schedule.is_cut_short.then_some(self.now);
-        let due = self.cleaner.home_wake(&self.cleaning_view());
+        let (cleaner, view) = self.resting_cleaner();
+        let due = cleaner.home_wake(&view);
         let earliest = [left, due].into_iter().flatten().min()?;
         Some(earliest.max(self.checkpoint_rests_until()))
+    }
+}
+
+/// What a policy may look at.
+fn view_of<'a>(
+    setup: &'a Setup,
+    core: &'a Core,
+    schedule: &Schedule,
+    requests: &Requests,
+    checkpoint: &Checkpoint,
+    snapshotter: &Snapshotter,
+    now: Nanos,
+) -> CleaningView<'a> {
+    CleaningView {
+        asked: &setup.config.cleaning,
+        logs: &core.logs,
+        last_log: core.last_log(),
+        now,
+        second_of_day_at_zero: setup.config.second_of_day_at_zero,
+        last_request_at: schedule.last_request_at,
+        is_quiet: requests.is_empty(),
+        last_pass_ended_at: checkpoint.finished_at(),
+        snapshot_number: snapshotter.number(),
+        awaits_permit: schedule.wants_permit && !schedule.permit,
     }
 }

@@ -69,7 +69,7 @@ impl Swap {
     }
 
     /// Whether there is work that waits for no event.
-    pub(crate) fn needs_turn(&self) -> bool {
+    pub(super) fn needs_turn(&self) -> bool {
         self.current.as_ref().is_some_and(|current| current.scan.is_some())
     }
 
@@ -154,29 +154,31 @@ impl Engine {
         if finished && self.commit.in_flight().is_none() {
             self.swap.current = None;
             self.stats.swaps += 1;
-            self.swap.moved_at_snapshot = Some(self.snapshotter.number);
+            self.swap.moved_at_snapshot = Some(self.snapshotter.number());
             self.snapshotter.wish();
         }
     }
 
     /// Whether a log could be moved now.
     fn may_move(&self) -> bool {
-        let waits = self.swap.moved_at_snapshot == Some(self.snapshotter.number);
+        let waits = self.swap.moved_at_snapshot == Some(self.snapshotter.number());
         let stopping = !matches!(self.phase, Phase::Serving);
         let busy = self.swap.is_busy() || self.checkpoint.is_busy() || self.snapshotter.is_busy();
         !(waits || stopping || busy)
     }
 
     /// When a log is moved if no request comes before.
-    pub(crate) fn swap_wake(&self) -> Option<Nanos> {
-        self.cleaner.relocate_wake(&self.cleaning_view()).filter(|_| self.may_move())
+    pub(super) fn swap_wake(&self) -> Option<Nanos> {
+        let (cleaner, view) = self.resting_cleaner();
+        cleaner.relocate_wake(&view).filter(|_| self.may_move())
     }
 
     fn consider_swap(&mut self) {
         if !self.may_move() {
             return;
         }
-        let asked = self.with_cleaner(|cleaner, view| cleaner.relocate(view));
+        let (cleaner, view) = self.cleaner();
+        let asked = cleaner.relocate(&view);
         let Some(Move { from, to }) = asked else { return };
         let logs = &self.core.logs;
         let may_be_read = logs.is_claimed(to) || self.claims_logs() && to < logs.count();

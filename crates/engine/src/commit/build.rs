@@ -160,7 +160,7 @@ impl Engine {
             + CLAIMS_AHEAD_MAX as usize
             + usize::from(self.swap.claim_wanted().is_some())
             + 1
-            + self.core.echo.len();
+            + self.core.echo().len();
         let header = header_bytes_for(items, self.log_block());
         (record_bytes(header, sectors as u32, self.log_block()) / self.log_block()) as u32
     }
@@ -172,7 +172,7 @@ impl Engine {
     }
 
     /// Largest relocation record: no durable write waits behind more than a bulk piece.
-    pub(crate) fn relocation_sectors_max(&self) -> u64 {
+    fn relocation_sectors_max(&self) -> u64 {
         u64::from(self.admission.piece_bytes().min(self.record_bytes_max())) / 512
     }
 
@@ -250,7 +250,7 @@ impl Engine {
         let mut header = RecordHeader {
             flags,
             volume_id: self.setup.volume_id,
-            sequence: self.core.sequence_done + 1,
+            sequence: self.core.sequence_done() + 1,
             log_index: spot.log_index,
             generation,
             position: 0,
@@ -259,7 +259,7 @@ impl Engine {
             writes: packer.writes,
             invalidations: content.invalid_ranges,
             claims: Vec::new(),
-            echo: self.core.echo.clone(),
+            echo: self.core.echo().to_vec(),
         };
         self.add_claims(&mut header, spot);
         self.issue_record(Record::new(header, packer.parts, parts), spot);
@@ -302,7 +302,7 @@ impl Engine {
         self.stats.records += 1;
         let bytes = u64::from(blocks) * log_block as u64;
         self.stats.record_bytes += bytes;
-        self.core.bytes_since_snapshot += bytes;
+        self.core.note_logged(bytes);
         self.commit.in_flight = Some(record);
         self.issue(Class::Durable, Purpose::Record, command);
     }
@@ -378,7 +378,7 @@ impl Engine {
             }
             return;
         }
-        let frees_room = self.core.bytes_since_snapshot >= self.setup.layout.log_bytes / 2;
+        let frees_room = self.core.bytes_since_snapshot() >= self.setup.layout.log_bytes / 2;
         if frees_room && !content.map_is_full {
             self.checkpoint.return_releases(releases);
             return self.demand_snapshot_for_room();

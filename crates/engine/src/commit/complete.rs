@@ -32,7 +32,7 @@ impl Engine {
     }
 
     /// One transfer of the record in flight is durable; with the last one the record is.
-    pub(crate) fn record_part_is_done(&mut self) {
+    fn record_part_is_done(&mut self) {
         let Some(mut record) = self.commit.in_flight.take() else { return };
         record.pending -= 1;
         if record.pending > 0 && !is_made(Mistake::RecordDurableInOnePlace) {

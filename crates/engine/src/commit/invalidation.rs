@@ -82,7 +82,7 @@ impl Invalidations {
     }
 
     /// Whether a record should be written for waiters alone.
-    pub(crate) fn is_wanted(&self) -> bool {
+    pub(super) fn is_wanted(&self) -> bool {
         self.wanted > self.committed && self.ready > self.committed
     }
 
@@ -97,7 +97,7 @@ impl Invalidations {
     }
 
     /// Entries that may go into the next record, oldest first.
-    pub(crate) fn ready_entries(&self) -> impl Iterator<Item = &Entry> {
+    pub(super) fn ready_entries(&self) -> impl Iterator<Item = &Entry> {
         self.queue.iter().take((self.ready - self.committed) as usize)
     }
 
@@ -108,7 +108,7 @@ impl Invalidations {
 
     /// Whether an entry that is not ready touches a home block of which `is_staged` says it is about
     /// to be recorded anew (its invalidation would then come after, and kill, the newer copy).
-    pub(crate) fn unready_touches(&self, is_staged: impl Fn(u64) -> bool) -> bool {
+    pub(super) fn unready_touches(&self, is_staged: impl Fn(u64) -> bool) -> bool {
         let ready = (self.ready - self.committed) as usize;
         self.queue.iter().skip(ready).any(|entry| is_staged(entry.home_sector / 8))
     }

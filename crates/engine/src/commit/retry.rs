@@ -151,9 +151,9 @@ impl Engine {
             ));
         }
         if record.rounds == 1 {
-            record.snapshot_then = self.snapshotter.number;
+            record.snapshot_then = self.snapshotter.number();
         }
-        let works = self.snapshotter.number > record.snapshot_then;
+        let works = self.snapshotter.number() > record.snapshot_then;
         if works && record.rounds >= ROUNDS_OF_PLACES {
             self.core.logs.end_rest(failed);
             let Some(kept) = self.lets_go_of(record) else { return };

@@ -34,7 +34,7 @@ impl TornRecords {
         self.sequence = sequence;
     }
 
-    pub(crate) fn is_being_cleared(&self) -> bool {
+    pub(super) fn is_being_cleared(&self) -> bool {
         self.is_clearing
     }
 }
@@ -63,7 +63,7 @@ impl Engine {
             return;
         };
         torn.failures += 1;
-        if torn.failures == FAILURES_MAX && torn.sequence == self.core.sequence_done + 1 {
+        if torn.failures == FAILURES_MAX && torn.sequence == self.core.sequence_done() + 1 {
             // They stay what they are, below the sequence of any record to come.
             let sequence = torn.sequence;
             self.commit.torn = TornRecords::default();

@@ -53,9 +53,7 @@ impl Engine {
 
     /// No record gets this sequence, which would be the next one's. `writes` is what one that has it may say.
     pub(super) fn never_use(&mut self, sequence: u64, writes: Vec<WriteItem>) {
-        self.core.sequence_done = sequence;
-        // What the next record echoes is what this one wrote: nothing.
-        self.core.echo.clear();
+        self.core.pass_over(sequence);
         let until_snapshot = self.snapshotter.next_to_begin() + 1;
         self.commit.unused = Some(Unused { until_snapshot, writes });
         self.snapshotter.demand();
@@ -64,7 +62,8 @@ impl Engine {
     /// Whether records and what goes home must wait, until both slots include a sequence that nobody uses.
     pub(super) fn passes_over_unused(&mut self) -> bool {
         let Some(unused) = &self.commit.unused else { return false };
-        if self.snapshotter.number >= unused.until_snapshot || is_made(Mistake::UnusedNotAwaited) {
+        if self.snapshotter.number() >= unused.until_snapshot || is_made(Mistake::UnusedNotAwaited)
+        {
             self.commit.unused = None;
             return false;
         }

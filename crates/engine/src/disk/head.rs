@@ -74,7 +74,7 @@ impl Head {
     }
 
     /// Whether a read that took so long was answered from the drive's memory.
-    pub(crate) fn is_from_memory(&self, took: Nanos) -> bool {
+    pub(super) fn is_from_memory(&self, took: Nanos) -> bool {
         self.from_memory_below.is_some_and(|below| took < below)
     }
 

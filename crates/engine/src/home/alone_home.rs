@@ -33,8 +33,7 @@ impl Engine {
             || !self.invalidations.is_empty()
             || self.failed_homes.any_suspect(first_block..blocks)
             || self.checkpoint.touches(start, run.end)
-            || (!self.core.durability_only.is_empty()
-                && self.core.durability_only.overlaps(run.clone()))
+            || (!self.core.hints().is_empty() && self.core.hints().overlaps(run.clone()))
             || (self.blanks.touch_blank(&run) && !is_made(Mistake::AloneThoughBlank));
         if stays {
             return false;
@@ -55,7 +54,7 @@ impl Engine {
 
     /// Home did not take what went there alone: it is staged again, behind all others, and the next record takes it.
     /// Who waits for it waits for where it stands now.
-    pub(crate) fn log_after_all(&mut self, front: u64, kind: DiskErrorKind) {
+    pub(super) fn log_after_all(&mut self, front: u64, kind: DiskErrorKind) {
         let was_alone = matches!(kind, DiskErrorKind::Io | DiskErrorKind::Gone);
         for staged in std::mem::take(&mut self.taken).blocks {
             self.failed_homes.note_failed(staged.block, was_alone, self.now);

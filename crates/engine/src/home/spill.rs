@@ -180,7 +180,7 @@ impl Engine {
     }
 
     /// The writes that bring blocks home, neighbours merged unless each is to be written `alone`.
-    pub(crate) fn spill_commands(&self, blocks: &[StagedBlock], alone: bool) -> Vec<Command> {
+    pub(super) fn spill_commands(&self, blocks: &[StagedBlock], alone: bool) -> Vec<Command> {
         let mut pieces: Vec<(u64, Payload, bool)> = Vec::new();
         for staged in blocks {
             let alone = alone || self.failed_homes.is_suspect(staged.block);

@@ -130,7 +130,7 @@ impl Recovery {
 /// whole later. Those below are damage, and stay for people to look at. What the map points to is what a client
 /// wrote, whatever it looks like.
 fn torn_records(core: &Core, log_block_bytes: u64, remains: Vec<Remains>) -> Torn {
-    let newest = core.sequence_done;
+    let newest = core.sequence_done();
     let floor = newest - u64::from(is_made(Mistake::TornClearedOverNewest) && newest > 0);
     let newer: Vec<Remains> =
         remains.into_iter().filter(|remains| remains.sequence > floor).collect();

@@ -9,8 +9,8 @@ use super::find::Found;
 use crate::config::JournalPlace;
 use crate::state::map::Map;
 use crate::state::{Core, Fate};
+use nearhead_format::Layout;
 use nearhead_format::snapshot::HintRange;
-use nearhead_format::{Layout, Place};
 use nearhead_planted::{Mistake, is_made};
 
 /// Begins with the map of a snapshot that includes all records up to `sequence`.
@@ -22,9 +22,9 @@ pub(super) fn begin(
     sequence: u64,
 ) -> Core {
     let mut core = Core::with_map(map, layout, journal);
-    core.sequence_done = sequence;
+    core.begin_after(sequence);
     for hint in hints {
-        core.durability_only.insert(hint.start_sector..hint.start_sector + hint.len_sectors);
+        core.hints_mut().insert(hint.start_sector..hint.start_sector + hint.len_sectors);
     }
     core
 }
@@ -32,17 +32,8 @@ pub(super) fn begin(
 /// Applies one step.
 pub(super) fn replay(core: &mut Core, link: &Link) {
     match link {
-        Link::Lost { last, ranges } => {
-            core.sequence_done = *last;
-            for range in ranges {
-                core.fill(range.start_sector, u64::from(range.len_sectors), Place::Poisoned);
-            }
-            core.echo.clone_from(ranges);
-        }
-        Link::Unknown { last } => {
-            core.sequence_done = *last;
-            core.echo.clear();
-        }
+        Link::Lost { last, ranges } => core.lose(*last, ranges),
+        Link::Unknown { last } => core.pass_over(*last),
         Link::Record(found) => replay_record(core, found),
     }
 }
@@ -60,8 +51,8 @@ fn replay_record(core: &mut Core, found: &Found) {
     if let (Some(journal), Some((position, blocks))) = (core.journal.as_mut(), found.journal) {
         journal.replay(position, blocks);
     }
-    core.bytes_since_snapshot += u64::from(found.blocks) * core.logs.block_bytes() as u64;
+    core.note_logged(u64::from(found.blocks) * core.logs.block_bytes() as u64);
     if is_made(Mistake::EchoForgottenByReplay) {
-        core.echo.clear();
+        core.forget_echo();
     }
 }

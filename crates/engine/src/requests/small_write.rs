@@ -27,7 +27,7 @@ impl Engine {
 
     fn is_durability_only(&self, offset: u64, len: u64) -> bool {
         let sectors = offset / SECTOR as u64..(offset + len) / SECTOR as u64;
-        !self.core.durability_only.is_empty() && self.core.durability_only.contains_range(sectors)
+        !self.core.hints().is_empty() && self.core.hints().contains_range(sectors)
     }
 
     fn is_logged(&self, offset: u64, len: u64) -> bool {
@@ -92,17 +92,17 @@ impl Engine {
         let sectors = offset / SECTOR as u64..(offset + len) / SECTOR as u64;
         match hint {
             Hint::DurabilityOnly => {
-                if self.core.durability_only.len() >= crate::HINTS_MAX {
+                if self.core.hints().len() >= crate::HINTS_MAX {
                     let detail = format!(
                         "the volume holds {} hinted ranges, the most it can; clear some first",
                         crate::HINTS_MAX
                     );
                     return self.fail_request(id, ErrorKind::NoSpace, &detail);
                 }
-                self.core.durability_only.insert(sectors);
+                self.core.hints_mut().insert(sectors);
             }
             Hint::Normal => {
-                self.core.durability_only.remove(sectors);
+                self.core.hints_mut().remove(sectors);
             }
         }
         self.snapshotter.note_hints_changed();

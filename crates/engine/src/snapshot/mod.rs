@@ -99,12 +99,12 @@ struct InProgress {
 pub(crate) struct Snapshotter {
     in_progress: Option<Box<InProgress>>,
     /// Number of the newest committed snapshot.
-    pub(crate) number: u64,
+    number: u64,
     demanded: bool,
     wished: bool,
     last_at: Nanos,
     /// Record sequence the newest committed snapshot includes.
-    pub(crate) sequence: u64,
+    sequence: u64,
     /// Invalidations queued when the newest committed snapshot began.
     invalid_end: u64,
     clean_on_disk: bool,
@@ -117,6 +117,11 @@ pub(crate) struct Snapshotter {
 }
 
 impl Snapshotter {
+    /// Number of the newest committed snapshot.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
     /// Somebody needs a snapshot soon.
     pub(crate) fn demand(&mut self) {
         self.demanded = true;
@@ -225,7 +230,7 @@ impl Engine {
     fn snapshot_is_due(&self) -> bool {
         let snapshotter = &self.snapshotter;
         let config = &self.setup.config;
-        let changed = self.core.bytes_since_snapshot > 0;
+        let changed = self.core.bytes_since_snapshot() > 0;
         let has_rested = snapshotter.rests_until().is_none_or(|until| until <= self.now);
         snapshotter.demanded
             || has_rested && snapshotter.wished && self.snapshot_is_cheap()
@@ -235,7 +240,7 @@ impl Engine {
 
     /// Whether a recovery would have more to read than it should.
     fn much_was_logged(&self) -> bool {
-        self.core.bytes_since_snapshot >= self.snapshot_interval_bytes()
+        self.core.bytes_since_snapshot() >= self.snapshot_interval_bytes()
             || self.core.logs.claimed_len() > CLAIMS_MANY
     }
 
@@ -251,7 +256,7 @@ impl Engine {
     fn snapshot_is_cheap(&self) -> bool {
         let body_bytes = self.core.map.len() as u64 * nearhead_format::ENTRY_BYTES as u64;
         self.schedule.idle_for(self.now) >= IDLE_FOR_SNAPSHOT
-            || self.core.bytes_since_snapshot >= body_bytes * WISHED_COST_SHARE
+            || self.core.bytes_since_snapshot() >= body_bytes * WISHED_COST_SHARE
     }
 
     /// When a snapshot is due by time alone.
@@ -266,7 +271,7 @@ impl Engine {
             rests_until.map_or(idle, |until| until.max(idle))
         });
         let again = rests_until.filter(|_| self.much_was_logged());
-        let changed = self.core.bytes_since_snapshot > 0;
+        let changed = self.core.bytes_since_snapshot() > 0;
         let period = changed.then(|| snapshotter.last_at + self.setup.config.snapshot_period);
         [idle, again, period].into_iter().flatten().min()
     }
@@ -303,7 +308,7 @@ impl Engine {
             return false;
         }
         let current = self.snapshotter.clean_on_disk
-            && self.snapshotter.sequence == self.core.sequence_done
+            && self.snapshotter.sequence == self.core.sequence_done()
             && self.invalidations.is_empty()
             && !self.snapshotter.hints_changed;
         if !current {
@@ -326,8 +331,7 @@ impl Engine {
         let mut claims = [keep.as_slice(), claims_new.as_slice()].concat();
         claims.sort_unstable();
         rest.extend(claims.into_iter().map(BodyItem::Claim));
-        let hints =
-            self.core.durability_only.iter().filter(|_| !is_made(Mistake::HintsNotInSnapshot));
+        let hints = self.core.hints().iter().filter(|_| !is_made(Mistake::HintsNotInSnapshot));
         rest.extend(hints.map(|range| {
             let len_sectors = range.end - range.start;
             BodyItem::Hint(HintRange { start_sector: range.start, len_sectors })
@@ -343,7 +347,7 @@ impl Engine {
         // A record on its way is newer than the snapshot, and what it protects only the next one frees.
         let log_block = u64::from(self.setup.layout.log_block_bytes);
         let on_its_way = self.commit.in_flight().map_or(0, Record::blocks);
-        self.core.bytes_since_snapshot = u64::from(on_its_way) * log_block;
+        self.core.snapshot_begins(u64::from(on_its_way) * log_block);
         let number = self.snapshotter.number + 1;
         let slot = (number % 2) as usize;
         let waited_for = std::mem::take(&mut self.snapshotter.demanded);
@@ -351,7 +355,7 @@ impl Engine {
         self.snapshotter.hints_changed = false;
         self.snapshotter.last_at = self.now;
         self.snapshotter.in_progress = Some(Box::new(InProgress {
-            record_sequence: self.core.sequence_done
+            record_sequence: self.core.sequence_done()
                 + u64::from(is_made(Mistake::SnapshotAheadOfRecord) && on_its_way > 0),
             cursor: 0,
             rest,
@@ -375,7 +379,7 @@ impl Engine {
     /// Claims that carry over, all of them claimed already: the log a record is on its way to (that
     /// record is newer than the snapshot), the log in use and its neighbours, the target of a swap.
     fn claims_to_keep(&self) -> Vec<u32> {
-        let newest = self.core.last_log;
+        let newest = self.core.last_log();
         let in_flight = self.commit.in_flight().map(|record| record.header().log_index);
         let cold = self.swap.cold_log();
         let needed = |index: &u32| Some(*index) == in_flight || Some(*index) == cold;
@@ -403,7 +407,7 @@ impl Engine {
         if !self.claims_logs() || keep.iter().any(has_room) {
             return Vec::new();
         }
-        let near = self.setup.layout.log_offset(self.core.last_log).unwrap_or(0);
+        let near = self.setup.layout.log_offset(self.core.last_log()).unwrap_or(0);
         let others = self.core.logs.near(near).filter(|index| !self.core.logs.is_claimed(*index));
         let roomy = others.take(CLAIM_SEARCH_MAX).filter(|index| fits(index, 1));
         let mut found: Vec<u32> = roomy.collect();

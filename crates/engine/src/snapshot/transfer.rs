@@ -84,6 +84,6 @@ impl Engine {
         self.snapshotter.last_problem.clone_from(&damage);
         self.recovered.note(damage);
         self.snapshotter.last_at = self.now;
-        self.core.bytes_since_snapshot = self.core.bytes_since_snapshot.max(1);
+        self.core.snapshot_failed();
     }
 }

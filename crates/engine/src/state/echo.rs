@@ -9,7 +9,7 @@ const ECHO_RANGES_MAX: usize = 64;
 const _: () = assert!(ECHO_RANGES_MAX <= nearhead_format::record::ECHO_MAX);
 
 /// What a later record echoes of this one: the home ranges that it changes.
-pub(crate) fn echo_of(header: &RecordHeader) -> Vec<SectorRange> {
+pub(super) fn echo_of(header: &RecordHeader) -> Vec<SectorRange> {
     let mut ranges: Vec<SectorRange> = Vec::new();
     for range in header.writes.iter().map(WriteItem::range) {
         match ranges.last_mut() {

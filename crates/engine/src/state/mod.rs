@@ -39,16 +39,16 @@ pub(crate) struct Core {
     /// The map's own journal, if there is a map device.
     pub(crate) journal: Option<MapJournal>,
     /// Home sectors hinted durability-only.
-    pub(crate) durability_only: RangeSet,
+    hints: RangeSet,
     /// Sequence of the newest durable record.
-    pub(crate) sequence_done: u64,
+    sequence_done: u64,
     /// The log of the newest record that moves nothing: a log that was just filled by a swap is not
     /// where clients write, and must not be swapped in turn.
-    pub(crate) last_log: u32,
+    last_log: u32,
     /// What the next record echoes: the home ranges that the newest one changed.
-    pub(crate) echo: Vec<SectorRange>,
+    echo: Vec<SectorRange>,
     /// Record bytes since the last snapshot began.
-    pub(crate) bytes_since_snapshot: u64,
+    bytes_since_snapshot: u64,
 }
 
 impl Core {
@@ -69,12 +69,81 @@ impl Core {
             map,
             logs,
             journal: journal.and_then(MapJournal::at),
-            durability_only: RangeSet::new(),
+            hints: RangeSet::new(),
             sequence_done: 0,
             last_log: 0,
             echo: Vec::new(),
             bytes_since_snapshot: 0,
         }
+    }
+
+    /// Sequence of the newest durable record.
+    pub(crate) fn sequence_done(&self) -> u64 {
+        self.sequence_done
+    }
+
+    /// The log of the newest record that moves nothing.
+    pub(crate) fn last_log(&self) -> u32 {
+        self.last_log
+    }
+
+    /// What the next record echoes.
+    pub(crate) fn echo(&self) -> &[SectorRange] {
+        &self.echo
+    }
+
+    /// Home sectors hinted durability-only.
+    pub(crate) fn hints(&self) -> &RangeSet {
+        &self.hints
+    }
+
+    pub(crate) fn hints_mut(&mut self) -> &mut RangeSet {
+        &mut self.hints
+    }
+
+    /// Record bytes since the last snapshot began.
+    pub(crate) fn bytes_since_snapshot(&self) -> u64 {
+        self.bytes_since_snapshot
+    }
+
+    /// Record bytes leave for a log.
+    pub(crate) fn note_logged(&mut self, bytes: u64) {
+        self.bytes_since_snapshot += bytes;
+    }
+
+    /// A snapshot begins while so many bytes of a record are on their way, which is newer.
+    pub(crate) fn snapshot_begins(&mut self, bytes_on_their_way: u64) {
+        self.bytes_since_snapshot = bytes_on_their_way;
+    }
+
+    /// That snapshot failed: the next one has something to say again.
+    pub(crate) fn snapshot_failed(&mut self) {
+        self.bytes_since_snapshot = self.bytes_since_snapshot.max(1);
+    }
+
+    /// All records up to this one are part of what is here already.
+    pub(crate) fn begin_after(&mut self, sequence: u64) {
+        self.sequence_done = sequence;
+    }
+
+    /// No record up to this one is there, and nothing says what they wrote: the next one echoes nothing.
+    pub(crate) fn pass_over(&mut self, sequence: u64) {
+        self.sequence_done = sequence;
+        self.echo.clear();
+    }
+
+    /// Records up to `last` are gone, and this is what they wrote: it reads as errors.
+    pub(crate) fn lose(&mut self, last: u64, ranges: &[SectorRange]) {
+        for range in ranges {
+            self.fill(range.start_sector, u64::from(range.len_sectors), Place::Poisoned);
+        }
+        self.sequence_done = last;
+        self.echo = ranges.to_vec();
+    }
+
+    /// The next record echoes nothing.
+    pub(crate) fn forget_echo(&mut self) {
+        self.echo.clear();
     }
 
     /// A record is durable, and now the newest. What it takes back leaves the map first, then comes what it writes:

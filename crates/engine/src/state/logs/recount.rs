@@ -64,8 +64,8 @@ impl Engine {
                 .as_ref()
                 .map_or(0, |journal| journal.ring.used_blocks()),
             map_entries: self.core.map.len(),
-            record_sequence: self.core.sequence_done,
-            snapshot_number: self.snapshotter.number,
+            record_sequence: self.core.sequence_done(),
+            snapshot_number: self.snapshotter.number(),
         }
     }
 }
