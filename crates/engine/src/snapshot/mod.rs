@@ -12,6 +12,8 @@
 //!   snapshot protects stays protected. The copy comes second, so that one that is newer than all
 //!   headers tells of a header that was durable and is no more.
 
+mod claims;
+mod due;
 mod lone;
 mod settled;
 mod transfer;
@@ -22,7 +24,6 @@ use crate::activity::Activity;
 use crate::commit::Record;
 use crate::disk::dispatch::Purpose;
 use crate::engine::Engine;
-use crate::placement::Need;
 use crate::state::map::Map;
 use nearhead_disk::{Buffer, BufferMut, Class, Command, DiskError, Nanos, Payload};
 use nearhead_format::snapshot::{
@@ -35,30 +36,9 @@ use std::collections::VecDeque;
 /// Size of one piece of the body, in bytes: half of what a rotational disk gets as bulk at once, so
 /// that cleaning beside it never keeps it out.
 const PIECE_BYTES: usize = 128 << 10;
-/// Logs that stay claimed across a snapshot; each costs recovery one read.
-const CLAIMS_KEPT: usize = 8;
-/// Logs looked at for room when none of those claimed has any.
-const CLAIM_SEARCH_MAX: usize = 1 << 16;
-/// Claimed logs that make a snapshot worth its cost: a recovery looks up to [`crate::RECORD_BYTES_MAX`] ahead in
-/// each, 4 GiB in all, also when they are empty.
-const CLAIMS_MANY: usize = 2048;
 /// Attempts in a row that may fail before those who wait for a snapshot are told.
 const FAILURES_MAX: u32 = 3;
 
-/// Bytes of a snapshot for each log: its state and its claim.
-const LOG_BYTES: u64 = 16;
-/// Bytes of a snapshot for the hints.
-const HINTS_BYTES: u64 = crate::HINTS_MAX as u64 * 16;
-/// Bytes kept free in a slot: padding, and entries that in-place writes cut in two.
-const SPARE_BYTES: u64 = 64 << 10;
-/// A wished snapshot waits until this many times its size was logged ...
-const WISHED_COST_SHARE: u64 = 64;
-/// Bytes logged for each byte of a snapshot, at least, while the interval is not at its bound.
-const INTERVAL_PER_BODY: u64 = 128;
-/// The longest interval, in configured ones: with the default, 8 GiB of logs for a recovery to read.
-const INTERVAL_MAX: u64 = 8;
-/// ... or until nobody has asked anything for so long.
-const IDLE_FOR_SNAPSHOT: Nanos = Nanos::from_millis(200);
 /// After one that failed the next waits so long, unless somebody waits for it.
 const REST_AFTER_FAILURE: Nanos = Nanos::from_secs(1);
 
@@ -219,63 +199,6 @@ impl InProgress {
 }
 
 impl Engine {
-    /// Entries the map may hold, so that a snapshot of it always fits its slot: what is left of the
-    /// slot beside the states of all logs, the hints, and room for entries cut in place.
-    pub(crate) fn map_entries_max(&self) -> usize {
-        let body_bytes = self.setup.layout.snapshot_body_bytes_max();
-        let other_bytes = u64::from(self.core.logs.count()) * LOG_BYTES + HINTS_BYTES + SPARE_BYTES;
-        (body_bytes.saturating_sub(other_bytes) / nearhead_format::ENTRY_BYTES as u64) as usize
-    }
-
-    fn snapshot_is_due(&self) -> bool {
-        let snapshotter = &self.snapshotter;
-        let config = &self.setup.config;
-        let changed = self.core.bytes_since_snapshot() > 0;
-        let has_rested = snapshotter.rests_until().is_none_or(|until| until <= self.now);
-        snapshotter.demanded
-            || has_rested && snapshotter.wished && self.snapshot_is_cheap()
-            || has_rested && self.much_was_logged()
-            || (changed && self.now.since(snapshotter.last_at) >= config.snapshot_period)
-    }
-
-    /// Whether a recovery would have more to read than it should.
-    fn much_was_logged(&self) -> bool {
-        self.core.bytes_since_snapshot() >= self.snapshot_interval_bytes()
-            || self.core.logs.claimed_len() > CLAIMS_MANY
-    }
-
-    /// Logged bytes between two snapshots: what is configured, or more while the map is so large that
-    /// writing it that often would cost more than it saves a recovery.
-    fn snapshot_interval_bytes(&self) -> u64 {
-        let configured = self.setup.config.snapshot_after_bytes;
-        let body_bytes = self.core.map.len() as u64 * nearhead_format::ENTRY_BYTES as u64;
-        (body_bytes * INTERVAL_PER_BODY).clamp(configured, configured.saturating_mul(INTERVAL_MAX))
-    }
-
-    /// Whether nobody would notice it, or it is small against what was logged since the last one.
-    fn snapshot_is_cheap(&self) -> bool {
-        let body_bytes = self.core.map.len() as u64 * nearhead_format::ENTRY_BYTES as u64;
-        self.schedule.idle_for(self.now) >= IDLE_FOR_SNAPSHOT
-            || self.core.bytes_since_snapshot() >= body_bytes * WISHED_COST_SHARE
-    }
-
-    /// When a snapshot is due by time alone.
-    pub(crate) fn snapshot_wake(&self) -> Option<Nanos> {
-        let snapshotter = &self.snapshotter;
-        if let Some(work) = &snapshotter.in_progress {
-            return work.again_at;
-        }
-        let rests_until = snapshotter.rests_until();
-        let idle = snapshotter.wished.then(|| {
-            let idle = self.schedule.idle_from() + IDLE_FOR_SNAPSHOT;
-            rests_until.map_or(idle, |until| until.max(idle))
-        });
-        let again = rests_until.filter(|_| self.much_was_logged());
-        let changed = self.core.bytes_since_snapshot() > 0;
-        let period = changed.then(|| snapshotter.last_at + self.setup.config.snapshot_period);
-        [idle, again, period].into_iter().flatten().min()
-    }
-
     /// Moves the snapshot on, or begins one that is due.
     pub(crate) fn advance_snapshot(&mut self) {
         if self.setup.config.read_only || self.failure.is_some() {
@@ -374,48 +297,6 @@ impl Engine {
             claims_new,
         }));
         self.continue_snapshot();
-    }
-
-    /// Claims that carry over, all of them claimed already: the log a record is on its way to (that
-    /// record is newer than the snapshot), the log in use and its neighbours, the target of a swap.
-    fn claims_to_keep(&self) -> Vec<u32> {
-        let newest = self.core.last_log();
-        let in_flight = self.commit.in_flight().map(|record| record.header().log_index);
-        let cold = self.swap.cold_log();
-        let needed = |index: &u32| Some(*index) == in_flight || Some(*index) == cold;
-        let mut claimed: Vec<u32> = self.core.logs.claimed().collect();
-        if is_made(Mistake::LogInFlightUnclaimed) {
-            claimed.retain(|index| Some(*index) != in_flight || *index == newest);
-        }
-        if is_made(Mistake::SwapTargetUnclaimed) {
-            claimed.retain(|index| Some(*index) != cold || *index == newest);
-        }
-        claimed.sort_by_key(|index| (!needed(index), index.abs_diff(newest), *index));
-        claimed.truncate(CLAIMS_KEPT);
-        claimed.sort_unstable();
-        claimed
-    }
-
-    /// Logs with room that the snapshot claims because those that stay claimed have none, or failed. A log may be
-    /// written only once it is claimed, and when all claimed ones are full no record can claim more.
-    fn claims_to_add(&self, keep: &[u32]) -> Vec<u32> {
-        let log_block = self.setup.layout.log_block_bytes;
-        let blocks = (self.record_bytes_max() / log_block).max(1);
-        let fits =
-            |index: &u32, blocks| self.core.logs.has_room(*index, Need { blocks, reserve: 0 });
-        let has_room = |index: &u32| fits(index, blocks) && !self.core.logs.has_failed(*index);
-        if !self.claims_logs() || keep.iter().any(has_room) {
-            return Vec::new();
-        }
-        let near = self.setup.layout.log_offset(self.core.last_log()).unwrap_or(0);
-        let others = self.core.logs.near(near).filter(|index| !self.core.logs.is_claimed(*index));
-        let roomy = others.take(CLAIM_SEARCH_MAX).filter(|index| fits(index, 1));
-        let mut found: Vec<u32> = roomy.collect();
-        // Stable: of those with the same room the nearest come first.
-        found.sort_by_key(|index| !has_room(index));
-        found.truncate(CLAIMS_KEPT);
-        found.sort_unstable();
-        found
     }
 
     fn continue_snapshot(&mut self) {
