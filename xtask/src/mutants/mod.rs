@@ -2,7 +2,8 @@
 //!
 //! cargo-mutants lists the changes. All of a part are built into one copy of the tree, each behind a question
 //! that the running program answers from a variable ([`switch`]), and the part's tests run once for each: that
-//! tries hundreds in the time in which one at a time would try a few. What cannot be built in so (constants,
+//! tries hundreds in the time in which one at a time would try a few. Of the tests only those run that come upon the change
+//! ([`meetings`]). What cannot be built in so (constants,
 //! `const` functions, removed fields, what does not compile there) is tried alone, in a second copy. Every
 //! change that no test notices has to be on the list of those that are equal to the original ([`verdicts`]),
 //! or the run fails.
@@ -11,6 +12,7 @@
 
 mod alone;
 mod list;
+mod meetings;
 mod sandbox;
 mod sites;
 mod switch;

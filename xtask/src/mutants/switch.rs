@@ -1,6 +1,7 @@
 //! Writing a file anew with all its changes built in, each behind a question that the running program answers from
 //! an environment variable: one build then serves hundreds of changes. With the variable at 0 or missing the
-//! program does what the original does.
+//! program does what the original does; and it may note which changes it comes upon, so that a test that never meets a
+//! change need not be asked of it.
 //!
 //! Only text between the places of changes is taken over as it is; lines move, so what the compiler complains of
 //! is looked up in the list of lines that comes along.
@@ -12,15 +13,38 @@ use std::ops::Range;
 /// The variable with the number of the change that is on.
 pub(super) const VARIABLE: &str = "NEARHEAD_MUTANT";
 
+/// The variable with the file that gets the numbers of the changes that a program comes upon, a line each, if none is on.
+pub(super) const MET_VARIABLE: &str = "NEARHEAD_MUTANTS_MET";
+
 /// The module of a crate that answers, as a file and as what its root has to say.
 pub(super) const MODULE_FILE: &str = "mutant_switch.rs";
 pub(super) const MODULE: &str = "\n#[allow(dead_code, missing_docs)]\nmod mutant_switch;\n";
-pub(super) const MODULE_TEXT: &str = "//! Which small change is on.
-use std::sync::OnceLock;
+pub(super) const MODULE_TEXT: &str = "//! Which small change is on, and which are come upon.
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::Write;
+use std::sync::{Mutex, OnceLock};
 static CHOSEN: OnceLock<u32> = OnceLock::new();
+static MET: OnceLock<Option<Mutex<(File, HashSet<u32>)>>> = OnceLock::new();
 pub(crate) fn on(id: u32) -> bool {
     let read = || std::env::var(\"NEARHEAD_MUTANT\").ok().and_then(|text| text.parse().ok());
-    *CHOSEN.get_or_init(|| read().unwrap_or(0)) == id
+    let chosen = *CHOSEN.get_or_init(|| read().unwrap_or(0));
+    if chosen == 0 {
+        note(id);
+    }
+    chosen == id
+}
+fn note(id: u32) {
+    let open = || {
+        let path = std::env::var_os(\"NEARHEAD_MUTANTS_MET\")?;
+        let file = File::options().create(true).append(true).open(path).ok()?;
+        Some(Mutex::new((file, HashSet::new())))
+    };
+    let Some(met) = MET.get_or_init(open) else { return };
+    let Ok(mut met) = met.lock() else { return };
+    if met.1.insert(id) {
+        let _ = met.0.write_all(format!(\"{id}\\n\").as_bytes());
+    }
 }
 ";
 

@@ -47,7 +47,11 @@ pub(super) fn try_all(
     let names: Vec<&str> = names.map(|mutant| mutant.name.as_str()).collect();
     std::fs::write(&notes, names.join("\n"))
         .map_err(|error| format!("{}: {error}", notes.display()))?;
-    let judges = Judge::all(sandbox.root(), part, paths)?;
+    let mut judges = Judge::all(sandbox.root(), part, paths)?;
+    println!("{}: finding out which test comes upon which change", part.name);
+    for (number, judge) in judges.iter_mut().enumerate() {
+        judge.learn(sandbox.root(), &folder.join("met").join(number.to_string()))?;
+    }
     let (here, left): (Vec<&Mutant>, Vec<&Mutant>) = mutants
         .iter()
         .filter(|mutant| chosen.contains(&mutant.name))

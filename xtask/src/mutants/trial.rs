@@ -1,5 +1,6 @@
 //! The tests of a part against one change: noticed, not noticed, or never done.
 
+use super::meetings::Meetings;
 use super::switch::VARIABLE;
 use super::verdicts::Verdict;
 use super::{Part, Program};
@@ -37,6 +38,8 @@ pub(super) struct Judge {
     path: PathBuf,
     limit: Duration,
     wait_max: Duration,
+    /// Which of its tests come upon which change, where that is known; then no others are asked.
+    meetings: Option<Meetings>,
 }
 
 impl Judge {
@@ -45,9 +48,10 @@ impl Judge {
         let mut judges = Vec::new();
         for (program, path) in part.programs.iter().zip(paths) {
             let ever = Duration::MAX;
-            let mut judge = Self { program: *program, path, limit: ever, wait_max: ever };
+            let mut judge =
+                Self { program: *program, path, limit: ever, wait_max: ever, meetings: None };
             let began = Instant::now();
-            let Cell::Passed(took) = judge.ask(root, 0) else {
+            let Cell::Passed(took) = judge.ask(root, 0, judge.program.tests) else {
                 return Err(format!(
                     "{} of {} fails without any change; run it to see why",
                     program.target_name(),
@@ -63,21 +67,45 @@ impl Judge {
 
     /// As it is after it was built again, with the same bound.
     pub(super) fn at(&self, path: PathBuf) -> Self {
-        Self { path, ..*self }
+        Self { path, meetings: None, ..*self }
     }
 
-    fn ask(&self, root: &Path, id: u32) -> Cell {
+    /// Finds out which of its tests come upon which change: each runs once more, alone.
+    pub(super) fn learn(&mut self, root: &Path, folder: &Path) -> Result<(), String> {
+        let meetings = Meetings::of(&|| self.command(root, 0), self.program.tests, folder)?;
+        self.meetings = Some(meetings);
+        Ok(())
+    }
+
+    /// The program, about to be asked of change `id`.
+    fn command(&self, root: &Path, id: u32) -> Command {
         let mut command = Command::new("sh");
         let script = format!("ulimit -v {MEMORY_KIB_MAX}; exec \"$0\" \"$@\"");
-        command.args(["-c", &script]).arg(&self.path).args(self.program.tests);
+        command.args(["-c", &script]).arg(&self.path);
         command.envs(ENVIRONMENT).env(VARIABLE, id.to_string());
         command.current_dir(root.join("crates").join(self.program.folder()));
+        command
+    }
+
+    fn ask(&self, root: &Path, id: u32, tests: &[&str]) -> Cell {
+        let mut command = self.command(root, id);
+        command.args(tests);
         run(command, self.limit, self.wait_max)
     }
 
     /// What this program makes of change `id`; none if it does not notice it.
     pub(super) fn judge(&self, root: &Path, id: u32) -> Option<Verdict> {
-        match self.ask(root, id) {
+        let cell = match &self.meetings {
+            None => self.ask(root, id, self.program.tests),
+            Some(meetings) => {
+                let tests = meetings.tests_of(id);
+                if tests.is_empty() {
+                    return None;
+                }
+                self.ask(root, id, &[&["--exact"], tests.as_slice()].concat())
+            }
+        };
+        match cell {
             Cell::Passed(_) => None,
             Cell::TimeUp(_) => Some(Verdict::Endless),
             Cell::Broken => Some(Verdict::NotTried),
