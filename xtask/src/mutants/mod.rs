@@ -159,6 +159,9 @@ pub(crate) struct MutantsArgs {
     /// Only changes whose description matches
     #[arg(long, value_name = "REGEX")]
     only: Option<String>,
+    /// Only what one build tries: the others take a build each
+    #[arg(long)]
+    together: bool,
 }
 
 /// What can be named: each part, or all of them.
@@ -168,11 +171,11 @@ fn names() -> impl Iterator<Item = &'static str> {
 
 /// Tries the changes of a part; true if every one that no test notices is known to be equal.
 pub(crate) fn run(workspace: &Path, arguments: &MutantsArgs) -> bool {
-    let MutantsArgs { part, only } = arguments;
+    let MutantsArgs { part, only, together } = arguments;
     let parts = PARTS.iter().filter(|each| part == "all" || each.name == part.as_str());
     let mut reports = Vec::new();
     for part in parts {
-        match try_part(workspace, part, only.as_deref()) {
+        match try_part(workspace, part, only.as_deref(), *together) {
             Ok(report) => reports.push(report),
             Err(problem) => {
                 eprintln!("xtask mutants: {}: {problem}", part.name);
@@ -187,7 +190,12 @@ pub(crate) fn run(workspace: &Path, arguments: &MutantsArgs) -> bool {
     reports.iter().all(Report::is_closed)
 }
 
-fn try_part(workspace: &Path, part: &Part, only: Option<&str>) -> Result<Report, String> {
+fn try_part(
+    workspace: &Path,
+    part: &Part,
+    only: Option<&str>,
+    together: bool,
+) -> Result<Report, String> {
     let mutants = list::list(workspace, part.files, None)?;
     let chosen = match only {
         Some(_) => list::list(workspace, part.files, only)?,
@@ -199,9 +207,13 @@ fn try_part(workspace: &Path, part: &Part, only: Option<&str>) -> Result<Report,
     let folder = target_folder(workspace).join("mutants").join(part.name);
     let (mut results, left) = together::try_all(workspace, &folder, part, &mutants, &chosen)?;
     println!("{}: {} changes alone", part.name, left.len());
-    results.extend(alone::try_all(workspace, &folder, part, &left)?);
+    if together {
+        results.extend(left.into_iter().map(|mutant| (mutant, Verdict::NotTried)));
+    } else {
+        results.extend(alone::try_all(workspace, &folder, part, &left)?);
+    }
     results.sort_by_key(|(mutant, _)| mutant.id);
-    let report = Report::new(part.name, results, only.is_none());
+    let report = Report::new(part.name, results, only.is_none() && !together);
     let path = folder.join("verdicts.txt");
     std::fs::write(&path, report.lines())
         .map_err(|error| format!("{}: {error}", path.display()))?;
