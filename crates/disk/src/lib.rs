@@ -13,6 +13,7 @@
 mod buffer;
 mod command;
 mod desk;
+mod disk;
 mod limits;
 mod payload;
 mod pool;
@@ -23,8 +24,9 @@ mod time;
 mod zones;
 
 pub use buffer::{ALIGN_BYTES, Buffer, BufferMut};
-pub use command::{Class, Command, Completion, Disk, DiskError, DiskErrorKind, Run, Submission};
+pub use command::{Class, Command, Completion, DiskError, DiskErrorKind, Submission};
 pub use desk::{Booked, Desk};
+pub use disk::{Disk, Run};
 pub use limits::check_command;
 pub use payload::{Payload, total_len};
 pub use pool::BufferPool;
