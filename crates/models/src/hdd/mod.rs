@@ -20,6 +20,7 @@ mod dirty;
 mod exchange;
 #[cfg(test)]
 mod exchange_tests;
+mod host;
 mod known;
 mod power;
 mod queue;
@@ -40,8 +41,8 @@ use exchange::Exchange;
 use nearhead_basics::SplitMix;
 use nearhead_disk::check_command;
 use nearhead_disk::{
-    Class, Command, Completion, Disk, DiskError, DiskErrorKind, Nanos, Payload, Properties, Run,
-    Submission, Ticket, total_len,
+    Class, Command, Completion, DiskError, DiskErrorKind, Nanos, Payload, Properties, Ticket,
+    total_len,
 };
 use queue::{Chooser, MediaOperation, Pending};
 use segments::Segments;
@@ -416,54 +417,6 @@ impl HddModel {
             None => FinishAction::Plain { flush: true },
         };
         self.finish_at(at, ticket, action);
-    }
-}
-
-impl Disk for HddModel {
-    fn properties(&self) -> &Properties {
-        &self.properties
-    }
-
-    fn run_at(&self, offset: u64) -> Run {
-        self.known_run(offset)
-    }
-
-    fn submit(&mut self, submission: Submission, now: Nanos) {
-        self.advance(now);
-        let refused = self.refuse(&submission.command);
-        self.outstanding += 1;
-        self.last_activity = self.time;
-        if let Some(error) = refused {
-            self.finish_at(self.time, submission.ticket, FinishAction::Failed(error));
-            return;
-        }
-        let Submission { ticket, class, command } = submission;
-        let arrival = Arrival { ticket, class };
-        match command {
-            Command::Read { offset, len } => self.submit_read(arrival, offset, len),
-            Command::Write { offset, parts, durable } => {
-                self.submit_write(arrival, offset, parts, durable);
-            }
-            Command::WriteZeroes { offset, len, .. } => {
-                let (lbn, sectors) = (offset / self.sector_bytes(), len / self.sector_bytes());
-                self.enqueue(arrival, lbn, sectors, MediaOperation::Zero);
-            }
-            // A hard disk has nothing to gain from a trim; the bytes stay as they are.
-            Command::Trim { .. } => {
-                let at = self.time + self.cached_overhead();
-                self.finish_at(at, arrival.ticket, FinishAction::Plain { flush: false });
-            }
-            Command::Flush => self.submit_flush(arrival.ticket),
-        }
-    }
-
-    fn poll(&mut self, now: Nanos) -> Option<Completion> {
-        self.advance(now);
-        self.done.pop_front()
-    }
-
-    fn wake_at(&self) -> Option<Nanos> {
-        if self.done.is_empty() { self.next_event() } else { Some(self.time) }
     }
 }
 
