@@ -3,9 +3,8 @@
 //! It changes nothing and delays nothing. Only reports look at its counts; nothing that decides
 //! anything may.
 
-use nearhead_disk::{Command, CommandId, Completion, Disk, Nanos, Properties, Submission, Zones};
+use nearhead_disk::{Command, CommandId, Completion, Disk, Nanos, Properties, Submission};
 use std::collections::BTreeMap;
-use std::os::fd::BorrowedFd;
 
 /// What passed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -87,6 +86,14 @@ fn transfer(command: &Command) -> Option<(bool, u64)> {
 }
 
 impl<D: Disk> Disk for Metered<D> {
+    fn below(&self) -> Option<&dyn Disk> {
+        Some(&self.disk)
+    }
+
+    fn below_mut(&mut self) -> Option<&mut dyn Disk> {
+        Some(&mut self.disk)
+    }
+
     fn properties(&self) -> &Properties {
         self.disk.properties()
     }
@@ -98,10 +105,6 @@ impl<D: Disk> Disk for Metered<D> {
             self.writes_outstanding += usize::from(write);
         }
         self.disk.submit(submission, now);
-    }
-
-    fn kick(&mut self) {
-        self.disk.kick();
     }
 
     fn poll(&mut self, now: Nanos) -> Option<Completion> {
@@ -126,24 +129,19 @@ impl<D: Disk> Disk for Metered<D> {
     fn wake_at(&self) -> Option<Nanos> {
         self.disk.wake_at()
     }
+}
 
-    fn map_region(&self) -> Option<(u64, u64)> {
-        self.disk.map_region()
-    }
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nearhead_models::ModelSpec;
 
-    fn zones(&self) -> Option<&Zones> {
-        self.disk.zones()
-    }
-
-    fn width(&self) -> u32 {
-        self.disk.width()
-    }
-
-    fn trouble(&self) -> Option<String> {
-        self.disk.trouble()
-    }
-
-    fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.disk.wake_fd()
+    #[test]
+    fn whoever_asks_a_disk_with_books_hears_what_the_disk_says() {
+        let plain = ModelSpec::parse("st8000as0002-slsmr").unwrap().build_any().unwrap();
+        let (known, zones) = (plain.run_at(0), plain.zones().unwrap().clone());
+        assert!(known.zero, "nothing was ever written");
+        let metered = Metered::new(plain);
+        assert_eq!((metered.run_at(0), metered.zones()), (known, Some(&zones)));
     }
 }

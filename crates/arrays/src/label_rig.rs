@@ -53,6 +53,12 @@ impl Shaky {
 }
 
 impl Disk for Shaky {
+    fn below(&self) -> Option<&dyn Disk> {
+        Some(&self.disk)
+    }
+    fn below_mut(&mut self) -> Option<&mut dyn Disk> {
+        Some(&mut self.disk)
+    }
     fn properties(&self) -> &Properties {
         self.disk.properties()
     }
@@ -76,9 +82,6 @@ impl Disk for Shaky {
     }
     fn wake_at(&self) -> Option<Nanos> {
         self.disk.wake_at()
-    }
-    fn run_at(&self, offset: u64) -> nearhead_disk::Run {
-        self.disk.run_at(offset)
     }
 }
 
@@ -245,6 +248,12 @@ impl Late {
 }
 
 impl Disk for Late {
+    fn below(&self) -> Option<&dyn Disk> {
+        Some(&self.disk)
+    }
+    fn below_mut(&mut self) -> Option<&mut dyn Disk> {
+        Some(&mut self.disk)
+    }
     fn properties(&self) -> &Properties {
         self.disk.properties()
     }

@@ -67,7 +67,7 @@ use members::Members;
 use nearhead_basics::SplitMix;
 use nearhead_disk::{
     Class, Command, Completion, Desk, Disk, DiskError, DiskErrorKind, Nanos, Properties,
-    Submission, Ticket,
+    Submission, Ticket, Zones,
 };
 use nearhead_models::{Model, Report};
 use std::os::fd::BorrowedFd;
@@ -167,7 +167,17 @@ impl<D: Disk, P> Core<D, P> {
     }
 }
 
+#[warn(clippy::missing_trait_methods)]
 impl<D: Disk, A: Arrangement> Disk for Array<D, A> {
+    /// There are several, and what each method says of all of them is said here.
+    fn below(&self) -> Option<&dyn Disk> {
+        None
+    }
+
+    fn below_mut(&mut self) -> Option<&mut dyn Disk> {
+        None
+    }
+
     fn properties(&self) -> &Properties {
         &self.core.properties
     }
@@ -228,6 +238,24 @@ impl<D: Disk, A: Arrangement> Disk for Array<D, A> {
     fn trouble(&self) -> Option<String> {
         let of_members = || self.core.members.disks().find_map(Disk::trouble);
         self.arrangement.trouble(&self.core).or_else(of_members)
+    }
+
+    /// Bands of members make none of the array.
+    fn zones(&self) -> Option<&Zones> {
+        None
+    }
+
+    fn map_region(&self) -> Option<(u64, u64)> {
+        None
+    }
+
+    /// A member that lost writes fails changes, and a mirror goes on without it: members do not start over one by one.
+    fn lost_writes(&self) -> Option<&str> {
+        None
+    }
+
+    fn start_over(&mut self) -> Result<(), DiskError> {
+        Ok(())
     }
 }
 

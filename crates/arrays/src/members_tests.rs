@@ -99,6 +99,12 @@ fn batched() -> Batched {
 }
 
 impl Disk for Batched {
+    fn below(&self) -> Option<&dyn Disk> {
+        Some(&self.disk)
+    }
+    fn below_mut(&mut self) -> Option<&mut dyn Disk> {
+        Some(&mut self.disk)
+    }
     fn properties(&self) -> &Properties {
         self.disk.properties()
     }
@@ -142,6 +148,12 @@ struct Waking {
 }
 
 impl Disk for Waking {
+    fn below(&self) -> Option<&dyn Disk> {
+        Some(&self.disk)
+    }
+    fn below_mut(&mut self) -> Option<&mut dyn Disk> {
+        Some(&mut self.disk)
+    }
     fn properties(&self) -> &Properties {
         self.disk.properties()
     }

@@ -16,6 +16,13 @@ struct Lent {
 }
 
 impl Disk for Lent {
+    /// Nobody can be lent what is behind the cell.
+    fn below(&self) -> Option<&dyn Disk> {
+        None
+    }
+    fn below_mut(&mut self) -> Option<&mut dyn Disk> {
+        None
+    }
     fn properties(&self) -> &Properties {
         &self.properties
     }

@@ -115,6 +115,12 @@ fn label_in(command: &Command) -> Option<Label> {
 }
 
 impl Disk for Scripted {
+    fn below(&self) -> Option<&dyn Disk> {
+        Some(&self.disk)
+    }
+    fn below_mut(&mut self) -> Option<&mut dyn Disk> {
+        Some(&mut self.disk)
+    }
     fn properties(&self) -> &Properties {
         self.disk.properties()
     }

@@ -20,6 +20,12 @@ struct Frail {
 }
 
 impl Disk for Frail {
+    fn below(&self) -> Option<&dyn Disk> {
+        Some(&self.disk)
+    }
+    fn below_mut(&mut self) -> Option<&mut dyn Disk> {
+        Some(&mut self.disk)
+    }
     fn properties(&self) -> &Properties {
         self.disk.properties()
     }

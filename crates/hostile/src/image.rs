@@ -78,6 +78,14 @@ fn inside(offset: u64, len: u64) -> Result<(), DiskError> {
 }
 
 impl Disk for ImageDisk {
+    fn below(&self) -> Option<&dyn Disk> {
+        None
+    }
+
+    fn below_mut(&mut self) -> Option<&mut dyn Disk> {
+        None
+    }
+
     fn properties(&self) -> &Properties {
         &self.properties
     }

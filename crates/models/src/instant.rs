@@ -74,6 +74,14 @@ impl InstantDisk {
 }
 
 impl Disk for InstantDisk {
+    fn below(&self) -> Option<&dyn Disk> {
+        None
+    }
+
+    fn below_mut(&mut self) -> Option<&mut dyn Disk> {
+        None
+    }
+
     fn properties(&self) -> &Properties {
         &self.properties
     }

@@ -84,6 +84,15 @@ impl SharedDisk {
 }
 
 impl Disk for SharedDisk {
+    /// Nobody can be lent what is behind the cell; it has nothing more to say than is asked of it here.
+    fn below(&self) -> Option<&dyn Disk> {
+        None
+    }
+
+    fn below_mut(&mut self) -> Option<&mut dyn Disk> {
+        None
+    }
+
     fn properties(&self) -> &Properties {
         &self.properties
     }
@@ -94,6 +103,10 @@ impl Disk for SharedDisk {
 
     fn submit(&mut self, submission: Submission, now: Nanos) {
         self.faults().submit(submission, now);
+    }
+
+    fn kick(&mut self) {
+        self.faults().kick();
     }
 
     fn poll(&mut self, now: Nanos) -> Option<Completion> {

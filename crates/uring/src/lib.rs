@@ -66,9 +66,8 @@ pub use shared_memory::SharedWords;
 pub use short_slices::ask_for_short_slices;
 pub use sysfs::{scheduler_of, set_scheduler_of};
 
-use nearhead_disk::{Completion, Disk, DiskError, Nanos, Properties, Run, Submission};
+use nearhead_disk::{Completion, Disk, Nanos, Properties, Submission};
 use pread_disk::PreadDisk;
-use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use target::Target;
@@ -148,39 +147,27 @@ impl RealDisk {
 }
 
 impl Disk for RealDisk {
-    fn properties(&self) -> &Properties {
-        self.disk.properties()
+    fn below(&self) -> Option<&dyn Disk> {
+        Some(&*self.disk)
     }
 
-    fn run_at(&self, offset: u64) -> Run {
-        self.disk.run_at(offset)
+    fn below_mut(&mut self) -> Option<&mut dyn Disk> {
+        Some(&mut *self.disk)
+    }
+
+    fn properties(&self) -> &Properties {
+        self.disk.properties()
     }
 
     fn submit(&mut self, submission: Submission, now: Nanos) {
         self.disk.submit(submission, now);
     }
 
-    fn kick(&mut self) {
-        self.disk.kick();
-    }
-
     fn poll(&mut self, now: Nanos) -> Option<Completion> {
         self.disk.poll(now)
     }
 
-    fn lost_writes(&self) -> Option<&str> {
-        self.disk.lost_writes()
-    }
-
-    fn start_over(&mut self) -> Result<(), DiskError> {
-        self.disk.start_over()
-    }
-
     fn wake_at(&self) -> Option<Nanos> {
         self.disk.wake_at()
-    }
-
-    fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.disk.wake_fd()
     }
 }

@@ -143,6 +143,14 @@ impl Shared {
 }
 
 impl Disk for PreadDisk {
+    fn below(&self) -> Option<&dyn Disk> {
+        None
+    }
+
+    fn below_mut(&mut self) -> Option<&mut dyn Disk> {
+        None
+    }
+
     fn properties(&self) -> &Properties {
         &self.shared.target.properties
     }

@@ -269,6 +269,14 @@ impl UringDisk {
 }
 
 impl Disk for UringDisk {
+    fn below(&self) -> Option<&dyn Disk> {
+        None
+    }
+
+    fn below_mut(&mut self) -> Option<&mut dyn Disk> {
+        None
+    }
+
     fn properties(&self) -> &Properties {
         &self.target.properties
     }

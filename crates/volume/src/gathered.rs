@@ -18,7 +18,6 @@ use nearhead_disk::{
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
-use std::os::fd::BorrowedFd;
 
 /// Non-shingled ranges are used from and to multiples of this: the largest block of a log.
 const ALIGN_BYTES: u64 = 4096;
@@ -256,6 +255,14 @@ fn cut_command(command: &Command, pieces: &[(u64, u64)]) -> Vec<Command> {
 }
 
 impl<D: Disk> Disk for GatheredDisk<D> {
+    fn below(&self) -> Option<&dyn Disk> {
+        Some(&self.disk)
+    }
+
+    fn below_mut(&mut self) -> Option<&mut dyn Disk> {
+        Some(&mut self.disk)
+    }
+
     fn properties(&self) -> &Properties {
         &self.properties
     }
@@ -296,10 +303,6 @@ impl<D: Disk> Disk for GatheredDisk<D> {
         }
     }
 
-    fn kick(&mut self) {
-        self.disk.kick();
-    }
-
     fn poll(&mut self, now: Nanos) -> Option<Completion> {
         if let Some(refused) = self.desk.refused.pop_front() {
             return Some(refused);
@@ -325,24 +328,9 @@ impl<D: Disk> Disk for GatheredDisk<D> {
         Some(&self.zones)
     }
 
-    fn width(&self) -> u32 {
-        self.disk.width()
-    }
-
-    fn trouble(&self) -> Option<String> {
-        self.disk.trouble()
-    }
-
-    fn leave(&mut self) {
-        self.disk.leave();
-    }
-
-    fn has_left(&self) -> bool {
-        self.disk.has_left()
-    }
-
-    fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.disk.wake_fd()
+    /// Nothing past the capacity is shown.
+    fn map_region(&self) -> Option<(u64, u64)> {
+        None
     }
 }
 

@@ -128,7 +128,17 @@ fn moved(command: Command, base: u64) -> Command {
     }
 }
 
+#[warn(clippy::missing_trait_methods)]
 impl<A: Disk, B: Disk> Disk for JoinedDisk<A, B> {
+    /// There are two, and what each method says of both is said here.
+    fn below(&self) -> Option<&dyn Disk> {
+        None
+    }
+
+    fn below_mut(&mut self) -> Option<&mut dyn Disk> {
+        None
+    }
+
     fn properties(&self) -> &Properties {
         &self.properties
     }

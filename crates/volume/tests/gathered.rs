@@ -4,8 +4,8 @@
 
 use nearhead_basics::SplitMix;
 use nearhead_disk::{
-    BufferMut, Class, Command, CommandId, Completion, Disk, DiskErrorKind, Nanos, Payload,
-    Properties, Region, RegionKind, Submission, Ticket, Zones,
+    BufferMut, Class, Command, CommandId, Completion, Disk, DiskError, DiskErrorKind, Nanos,
+    Payload, Properties, Region, RegionKind, Submission, Ticket, Zones,
 };
 use nearhead_models::{InstantDisk, MemoryStore, plain_properties};
 use nearhead_volume::GatheredDisk;
@@ -20,9 +20,18 @@ struct Told {
     outstanding: usize,
     /// Writes by their first byte below.
     written: Vec<(u64, u64)>,
+    lost: Option<String>,
 }
 
 impl Disk for Told {
+    fn below(&self) -> Option<&dyn Disk> {
+        Some(&self.disk)
+    }
+
+    fn below_mut(&mut self) -> Option<&mut dyn Disk> {
+        Some(&mut self.disk)
+    }
+
     fn properties(&self) -> &Properties {
         self.disk.properties()
     }
@@ -49,6 +58,19 @@ impl Disk for Told {
     fn zones(&self) -> Option<&Zones> {
         Some(&self.zones)
     }
+
+    fn map_region(&self) -> Option<(u64, u64)> {
+        Some((CAPACITY_BYTES, CAPACITY_BYTES))
+    }
+
+    fn lost_writes(&self) -> Option<&str> {
+        self.lost.as_deref()
+    }
+
+    fn start_over(&mut self) -> Result<(), DiskError> {
+        self.lost = None;
+        Ok(())
+    }
 }
 
 /// Free ranges of odd sizes between bands of odd sizes.
@@ -73,7 +95,8 @@ fn disk(zones: Zones) -> GatheredDisk<Told> {
     let properties = Properties { queue_depth_max: DEPTH, ..plain_properties(CAPACITY_BYTES, 512) };
     let store = Box::new(MemoryStore::new());
     let disk = InstantDisk::new(properties, store, Nanos::from_micros(10));
-    GatheredDisk::new(Told { disk, zones, outstanding: 0, written: Vec::new() }).unwrap()
+    GatheredDisk::new(Told { disk, zones, outstanding: 0, written: Vec::new(), lost: None })
+        .unwrap()
 }
 
 /// Carries out up to as many commands at once as the disk takes; the result of each, in order.
@@ -200,4 +223,20 @@ fn a_disk_with_nothing_to_gather_is_left_as_it_is() {
         let disk = nearhead_arrays::model_from_text(&text).unwrap();
         assert_eq!(GatheredDisk::is_needed(&disk), name.ends_with("mlsmr"), "{name}");
     }
+}
+
+#[test]
+fn a_loss_below_is_told_and_the_disk_below_starts_over() {
+    let lossy = Told { lost: Some("a page".to_owned()), ..disk(zones(true)).into_disk() };
+    let mut disk = GatheredDisk::new(lossy).unwrap();
+    assert_eq!(disk.lost_writes(), Some("a page"));
+    disk.start_over().unwrap();
+    assert_eq!((disk.lost_writes(), disk.disk().lost.as_ref()), (None, None));
+}
+
+#[test]
+fn no_address_past_the_end_is_handed_on() {
+    let disk = disk(zones(false));
+    assert!(disk.disk().map_region().is_some());
+    assert_eq!(disk.map_region(), None);
 }

@@ -31,6 +31,14 @@ struct Turning {
 }
 
 impl Disk for Turning {
+    fn below(&self) -> Option<&dyn Disk> {
+        Some(&self.disk)
+    }
+
+    fn below_mut(&mut self) -> Option<&mut dyn Disk> {
+        Some(&mut self.disk)
+    }
+
     fn properties(&self) -> &Properties {
         &self.properties
     }

@@ -90,6 +90,14 @@ impl TimedDisk {
 }
 
 impl Disk for TimedDisk {
+    fn below(&self) -> Option<&dyn Disk> {
+        Some(&self.disk)
+    }
+
+    fn below_mut(&mut self) -> Option<&mut dyn Disk> {
+        Some(&mut self.disk)
+    }
+
     fn properties(&self) -> &Properties {
         self.disk.properties()
     }

@@ -276,12 +276,34 @@ impl<D: Disk> FaultDisk<D> {
 }
 
 impl<D: Disk> Disk for FaultDisk<D> {
+    fn below(&self) -> Option<&dyn Disk> {
+        Some(&self.timing)
+    }
+
+    fn below_mut(&mut self) -> Option<&mut dyn Disk> {
+        Some(&mut self.timing)
+    }
+
     fn properties(&self) -> &Properties {
         &self.properties
     }
 
     fn run_at(&self, offset: u64) -> Run {
         self.cache.run_at(offset)
+    }
+
+    /// What lies past the capacity is refused here.
+    fn map_region(&self) -> Option<(u64, u64)> {
+        None
+    }
+
+    /// The content is here: the disk below can lose none of it.
+    fn lost_writes(&self) -> Option<&str> {
+        None
+    }
+
+    fn start_over(&mut self) -> Result<(), DiskError> {
+        Ok(())
     }
 
     fn submit(&mut self, submission: Submission, now: Nanos) {
@@ -315,10 +337,6 @@ impl<D: Disk> Disk for FaultDisk<D> {
         self.timing.submit(Submission { ticket, class, command: timed }, now);
     }
 
-    fn kick(&mut self) {
-        self.timing.kick();
-    }
-
     fn poll(&mut self, now: Nanos) -> Option<Completion> {
         self.take_from_disk(now);
         let (at, _) = *self.ready.first_key_value()?.0;
@@ -332,10 +350,6 @@ impl<D: Disk> Disk for FaultDisk<D> {
     fn wake_at(&self) -> Option<Nanos> {
         let ready = self.ready.first_key_value().map(|((at, _), _)| *at);
         [self.timing.wake_at(), ready].into_iter().flatten().min()
-    }
-
-    fn width(&self) -> u32 {
-        self.timing.width()
     }
 }
 

@@ -2,7 +2,8 @@
 
 use super::{FaultBudget, FaultDisk, FaultKind, FaultPlan, NthFault};
 use crate::{
-    Dataless, HddModel, HddOptions, InstantDisk, MemoryStore, Profile, Store, plain_properties,
+    Dataless, HddModel, HddOptions, InstantDisk, MemoryStore, ModelSpec, Profile, Store,
+    plain_properties,
 };
 use nearhead_basics::SplitMix;
 use nearhead_disk::{
@@ -303,4 +304,13 @@ fn a_modelled_hard_disk_below_gives_the_times_and_the_layer_the_bytes() {
     }
     // A write far away takes a seek: milliseconds, where reads of the same place need none.
     assert!(took[2] > Nanos::from_millis(2), "{took:?}");
+}
+
+#[test]
+fn a_shingled_disk_with_faults_still_tells_its_zones() {
+    let shingled = || ModelSpec::parse("st8000as0002-slsmr,content=none").unwrap();
+    let model = shingled().build_any().unwrap();
+    let zones = model.zones().unwrap().clone();
+    let disk = FaultDisk::new(model, MemoryStore::new());
+    assert_eq!(disk.zones(), Some(&zones));
 }

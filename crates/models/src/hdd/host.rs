@@ -9,6 +9,14 @@ use super::{Arrival, FinishAction, HddModel};
 use nearhead_disk::{Command, Completion, Disk, Nanos, Properties, Run, Submission};
 
 impl Disk for HddModel {
+    fn below(&self) -> Option<&dyn Disk> {
+        None
+    }
+
+    fn below_mut(&mut self) -> Option<&mut dyn Disk> {
+        None
+    }
+
     fn properties(&self) -> &Properties {
         &self.properties
     }

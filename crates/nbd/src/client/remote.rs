@@ -64,6 +64,14 @@ impl RemoteDisk {
 }
 
 impl Disk for RemoteDisk {
+    fn below(&self) -> Option<&dyn Disk> {
+        None
+    }
+
+    fn below_mut(&mut self) -> Option<&mut dyn Disk> {
+        None
+    }
+
     fn properties(&self) -> &Properties {
         &self.properties
     }

@@ -69,6 +69,14 @@ impl Drop for Doomed {
 }
 
 impl Disk for Doomed {
+    fn below(&self) -> Option<&dyn Disk> {
+        Some(&self.disk)
+    }
+
+    fn below_mut(&mut self) -> Option<&mut dyn Disk> {
+        Some(&mut self.disk)
+    }
+
     fn properties(&self) -> &Properties {
         &self.properties
     }

@@ -82,6 +82,14 @@ impl MemoryDisk {
 }
 
 impl Disk for MemoryDisk {
+    fn below(&self) -> Option<&dyn Disk> {
+        None
+    }
+
+    fn below_mut(&mut self) -> Option<&mut dyn Disk> {
+        None
+    }
+
     fn properties(&self) -> &Properties {
         &self.properties
     }

@@ -63,6 +63,14 @@ impl ScriptedDisk {
 }
 
 impl Disk for ScriptedDisk {
+    fn below(&self) -> Option<&dyn Disk> {
+        None
+    }
+
+    fn below_mut(&mut self) -> Option<&mut dyn Disk> {
+        None
+    }
+
     fn properties(&self) -> &Properties {
         &self.properties
     }

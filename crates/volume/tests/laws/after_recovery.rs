@@ -23,6 +23,14 @@ struct Watched {
 }
 
 impl Disk for Watched {
+    fn below(&self) -> Option<&dyn Disk> {
+        Some(&self.disk)
+    }
+
+    fn below_mut(&mut self) -> Option<&mut dyn Disk> {
+        Some(&mut self.disk)
+    }
+
     fn properties(&self) -> &Properties {
         self.disk.properties()
     }

@@ -26,6 +26,14 @@ impl LateReads {
 }
 
 impl Disk for LateReads {
+    fn below(&self) -> Option<&dyn Disk> {
+        Some(&self.disk)
+    }
+
+    fn below_mut(&mut self) -> Option<&mut dyn Disk> {
+        Some(&mut self.disk)
+    }
+
     fn properties(&self) -> &Properties {
         self.disk.properties()
     }

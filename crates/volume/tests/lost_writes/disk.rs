@@ -7,7 +7,7 @@
 
 use nearhead_basics::SplitMix;
 use nearhead_disk::{
-    Command, Completion, Disk, DiskError, DiskErrorKind, Nanos, Properties, Run, Submission, Ticket,
+    Command, Completion, Disk, DiskError, DiskErrorKind, Nanos, Properties, Submission, Ticket,
 };
 use nearhead_models::CrashDisk;
 use std::collections::VecDeque;
@@ -144,12 +144,16 @@ impl CachedFile {
 }
 
 impl Disk for CachedFile {
-    fn properties(&self) -> &Properties {
-        self.inner.properties()
+    fn below(&self) -> Option<&dyn Disk> {
+        Some(&self.inner)
     }
 
-    fn run_at(&self, offset: u64) -> Run {
-        self.inner.run_at(offset)
+    fn below_mut(&mut self) -> Option<&mut dyn Disk> {
+        Some(&mut self.inner)
+    }
+
+    fn properties(&self) -> &Properties {
+        self.inner.properties()
     }
 
     fn submit(&mut self, submission: Submission, now: Nanos) {

@@ -126,6 +126,14 @@ impl ImageDisk {
 }
 
 impl Disk for ImageDisk {
+    fn below(&self) -> Option<&dyn Disk> {
+        None
+    }
+
+    fn below_mut(&mut self) -> Option<&mut dyn Disk> {
+        None
+    }
+
     fn properties(&self) -> &Properties {
         &self.shared.properties
     }

@@ -5,7 +5,7 @@ use super::raw::bytes_of;
 use nearhead_basics::SplitMix;
 use nearhead_disk::{
     BufferMut, Command, Completion, Disk, DiskError, DiskErrorKind, Nanos, Payload, Properties,
-    Run, Submission, Ticket, Zones,
+    Submission, Ticket, Zones,
 };
 use nearhead_models::{CrashDisk, MemoryStore, Store, UnflushedWrite};
 use std::collections::VecDeque;
@@ -297,12 +297,16 @@ fn failure(kind: DiskErrorKind) -> DiskError {
 }
 
 impl Disk for TestDisk {
-    fn properties(&self) -> &Properties {
-        self.inner.properties()
+    fn below(&self) -> Option<&dyn Disk> {
+        Some(&self.inner)
     }
 
-    fn run_at(&self, offset: u64) -> Run {
-        self.inner.run_at(offset)
+    fn below_mut(&mut self) -> Option<&mut dyn Disk> {
+        Some(&mut self.inner)
+    }
+
+    fn properties(&self) -> &Properties {
+        self.inner.properties()
     }
 
     fn submit(&mut self, mut submission: Submission, now: Nanos) {

@@ -1,0 +1,246 @@
+//! What a disk leaves out is asked of the disk below it, and only there.
+
+use super::*;
+use crate::{Command, DiskErrorKind, Payload, Region, RegionKind, Ticket};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+
+const CAPACITY_BYTES: u64 = 1 << 20;
+const MAP_REGION: (u64, u64) = (2 << 20, 3 << 20);
+const KNOWN: Run = Run { len: 512, zero: true };
+
+fn properties() -> Properties {
+    Properties {
+        name: "told".to_owned(),
+        capacity_bytes: CAPACITY_BYTES,
+        sector_bytes: 512,
+        physical_sector_bytes: 512,
+        rotational: false,
+        rotation_period: None,
+        volatile_cache: true,
+        trim_reads_zero: false,
+        fast_zero: false,
+        transfer_bytes_max: 1 << 16,
+        queue_depth_max: 7,
+    }
+}
+
+/// A disk with an answer of its own to everything.
+struct Telling {
+    properties: Properties,
+    zones: Zones,
+    descriptor: OwnedFd,
+    accepted: Vec<Submission>,
+    kicks: u32,
+    restarts: u32,
+    is_left: bool,
+}
+
+impl Telling {
+    fn new() -> Self {
+        let region = Region { offset: 0, len: CAPACITY_BYTES, kind: RegionKind::NonShingled };
+        let nothing = std::fs::File::open("/dev/null").expect("every Unix has it");
+        Self {
+            properties: properties(),
+            zones: Zones::new(vec![region], CAPACITY_BYTES).expect("one region is the whole disk"),
+            descriptor: nothing.into(),
+            accepted: Vec::new(),
+            kicks: 0,
+            restarts: 0,
+            is_left: false,
+        }
+    }
+}
+
+#[warn(clippy::missing_trait_methods)]
+impl Disk for Telling {
+    fn below(&self) -> Option<&dyn Disk> {
+        None
+    }
+
+    fn below_mut(&mut self) -> Option<&mut dyn Disk> {
+        None
+    }
+
+    fn properties(&self) -> &Properties {
+        &self.properties
+    }
+
+    fn submit(&mut self, submission: Submission, _now: Nanos) {
+        self.accepted.push(submission);
+    }
+
+    fn poll(&mut self, _now: Nanos) -> Option<Completion> {
+        self.accepted.pop().map(|submission| submission.ticket.complete(Ok(Payload::EMPTY)))
+    }
+
+    fn wake_at(&self) -> Option<Nanos> {
+        Some(Nanos(5))
+    }
+
+    fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.descriptor.as_fd())
+    }
+
+    fn kick(&mut self) {
+        self.kicks += 1;
+    }
+
+    fn map_region(&self) -> Option<(u64, u64)> {
+        Some(MAP_REGION)
+    }
+
+    fn zones(&self) -> Option<&Zones> {
+        Some(&self.zones)
+    }
+
+    fn width(&self) -> u32 {
+        3
+    }
+
+    fn run_at(&self, offset: u64) -> Run {
+        if offset == 512 { KNOWN } else { Run::UNKNOWN }
+    }
+
+    fn trouble(&self) -> Option<String> {
+        Some("it smokes".to_owned())
+    }
+
+    fn lost_writes(&self) -> Option<&str> {
+        Some("a page is gone")
+    }
+
+    fn start_over(&mut self) -> Result<(), DiskError> {
+        self.restarts += 1;
+        Err(DiskError { kind: DiskErrorKind::Gone, detail: "it burns".to_owned() })
+    }
+
+    fn leave(&mut self) {
+        self.is_left = true;
+    }
+
+    fn has_left(&self) -> bool {
+        self.is_left
+    }
+}
+
+/// A disk that says what it has to say, and what is below it.
+struct Before<D>(D);
+
+impl<D: Disk> Disk for Before<D> {
+    fn below(&self) -> Option<&dyn Disk> {
+        Some(&self.0)
+    }
+
+    fn below_mut(&mut self) -> Option<&mut dyn Disk> {
+        Some(&mut self.0)
+    }
+
+    fn properties(&self) -> &Properties {
+        self.0.properties()
+    }
+
+    fn submit(&mut self, submission: Submission, now: Nanos) {
+        self.0.submit(submission, now);
+    }
+
+    fn poll(&mut self, now: Nanos) -> Option<Completion> {
+        self.0.poll(now)
+    }
+
+    fn wake_at(&self) -> Option<Nanos> {
+        self.0.wake_at()
+    }
+}
+
+/// A disk that says what it has to say, and nothing is below it.
+struct Plain(Properties);
+
+impl Disk for Plain {
+    fn below(&self) -> Option<&dyn Disk> {
+        None
+    }
+
+    fn below_mut(&mut self) -> Option<&mut dyn Disk> {
+        None
+    }
+
+    fn properties(&self) -> &Properties {
+        &self.0
+    }
+
+    fn submit(&mut self, submission: Submission, _now: Nanos) {
+        submission.ticket.abandon();
+    }
+
+    fn poll(&mut self, _now: Nanos) -> Option<Completion> {
+        None
+    }
+
+    fn wake_at(&self) -> Option<Nanos> {
+        None
+    }
+}
+
+fn descriptor_of(disk: &dyn Disk) -> Option<RawFd> {
+    disk.wake_fd().map(|fd| fd.as_raw_fd())
+}
+
+/// Asks everything that can be asked, and compares with what a [`Telling`] with this `descriptor` says.
+fn assert_tells_all(disk: &mut dyn Disk, descriptor: RawFd) {
+    let now = Nanos::ZERO;
+    let submission = |id: u64| Submission {
+        ticket: Ticket::new(crate::CommandId(id)),
+        class: crate::Class::Bulk,
+        command: Command::Flush,
+    };
+    assert_eq!(disk.properties(), &properties());
+    disk.submit(submission(9), now);
+    assert_eq!(disk.poll(now).map(|done| done.id.0), Some(9));
+    assert_eq!(disk.wake_at(), Some(Nanos(5)));
+    assert_eq!(descriptor_of(disk), Some(descriptor));
+    assert_eq!(disk.map_region(), Some(MAP_REGION));
+    assert!(disk.zones().is_some());
+    assert_eq!(disk.width(), 3);
+    assert_eq!((disk.run_at(0), disk.run_at(512)), (Run::UNKNOWN, KNOWN));
+    assert_eq!(disk.trouble().as_deref(), Some("it smokes"));
+    assert_eq!(disk.lost_writes(), Some("a page is gone"));
+    disk.kick();
+    assert_eq!(disk.start_over().map_err(|error| error.detail), Err("it burns".to_owned()));
+    assert!(!disk.has_left(), "nobody asked it to leave");
+    disk.leave();
+    assert!(disk.has_left());
+}
+
+#[test]
+fn who_says_only_what_must_be_said_gives_every_answer_of_the_disk_below() {
+    let told = Telling::new();
+    let descriptor = told.descriptor.as_raw_fd();
+    let mut disk = Before(told);
+    assert_tells_all(&mut disk, descriptor);
+    assert_eq!((disk.0.kicks, disk.0.restarts), (1, 1), "each is handed on once");
+}
+
+#[test]
+fn the_answers_come_through_any_number_of_disks_and_boxes() {
+    let told: Box<dyn Disk> = Box::new(Telling::new());
+    let descriptor = descriptor_of(&*told).expect("it has one");
+    let mut disk: Box<dyn Disk + Send> = Box::new(Before(Box::new(Plain(properties()))));
+    assert!(disk.below().is_some_and(|below| below.below().is_none()));
+    assert!(disk.below_mut().is_some());
+    disk.kick();
+    let mut disk = Before(Box::new(Before(told)));
+    assert_tells_all(&mut disk, descriptor);
+}
+
+#[test]
+fn a_disk_with_nothing_below_has_the_answers_of_a_plain_one() {
+    let mut disk = Plain(properties());
+    assert!(disk.wake_fd().is_none() && disk.zones().is_none());
+    assert_eq!((disk.map_region(), disk.width(), disk.run_at(512)), (None, 1, Run::UNKNOWN));
+    assert_eq!((disk.trouble(), disk.lost_writes()), (None, None));
+    disk.kick();
+    assert!(disk.start_over().is_ok());
+    assert!(disk.has_left(), "there is nothing to put down");
+    disk.leave();
+    assert!(disk.has_left());
+}
