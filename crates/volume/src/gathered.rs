@@ -13,7 +13,7 @@
 //! below never has more commands than it takes.
 
 use nearhead_disk::{
-    BufferMut, Class, Command, CommandId, Completion, Disk, DiskError, DiskErrorKind, Nanos,
+    BufferMut, Class, Command, CommandId, Completion, Desk, Disk, DiskError, DiskErrorKind, Nanos,
     Payload, Properties, Region, RegionKind, Submission, Ticket, Zones,
 };
 use std::collections::{BTreeMap, VecDeque};
@@ -32,38 +32,21 @@ struct Run {
     len: u64,
 }
 
-/// A command in several parts.
-#[derive(Debug)]
-struct Split {
-    ticket: Ticket,
-    left: usize,
-    error: Option<DiskError>,
-    /// Of a read, the bytes of each part.
-    bytes: Vec<Payload>,
-}
-
-/// Commands that are not answered.
-#[derive(Debug, Default)]
-struct Desk {
-    splits: BTreeMap<u64, Split>,
-    /// Which split a part belongs to, and which of its parts it is.
-    parts: BTreeMap<u64, (u64, usize)>,
-    /// Parts there have been.
-    numbered: u64,
-    /// Commands that the disk below has.
-    outstanding: usize,
-    /// What it has no room for, in order; bounded by its queue and the runs of a command.
-    waiting: VecDeque<Submission>,
-    refused: VecDeque<Completion>,
-}
-
 /// A shingled disk, rearranged.
 pub struct GatheredDisk<D> {
     disk: D,
     properties: Properties,
     zones: Zones,
     runs: Vec<Run>,
-    desk: Desk,
+    /// Commands in several parts, with the bytes of each part of a read; and those refused here.
+    desk: Desk<Vec<Payload>>,
+    /// By its number below: which command a part belongs to, and which of its parts it is.
+    parts: BTreeMap<u64, (u64, usize)>,
+    parts_numbered: u64,
+    /// Commands that the disk below has.
+    outstanding: usize,
+    /// What it has no room for, in order; bounded by its queue and the runs of a command.
+    waiting: Waiting,
 }
 
 impl<D: Disk> GatheredDisk<D> {
@@ -92,7 +75,17 @@ impl<D: Disk> GatheredDisk<D> {
             return Err(failed("expected a part that is not shingled, found only bands"));
         }
         let properties = Properties { capacity_bytes, ..disk.properties().clone() };
-        Ok(Self { disk, properties, zones, runs, desk: Desk::default() })
+        Ok(Self {
+            disk,
+            properties,
+            zones,
+            runs,
+            desk: Desk::new(),
+            parts: BTreeMap::new(),
+            parts_numbered: 0,
+            outstanding: 0,
+            waiting: Waiting::default(),
+        })
     }
 
     /// The disk below.
@@ -115,44 +108,44 @@ impl<D: Disk> GatheredDisk<D> {
     }
 
     fn pass(&mut self, submission: Submission, now: Nanos) {
-        if self.desk.outstanding < usize::from(self.properties.queue_depth_max) {
-            self.desk.outstanding += 1;
+        if self.outstanding < usize::from(self.properties.queue_depth_max) {
+            self.outstanding += 1;
             self.disk.submit(submission, now);
         } else {
-            self.desk.waiting.push_back(submission);
+            self.waiting.0.push_back(submission);
         }
     }
 
     fn split(&mut self, ticket: Ticket, class: Class, commands: Vec<Command>, now: Nanos) {
-        let id = ticket.id().0;
         let bytes = vec![Payload::EMPTY; commands.len()];
-        self.desk.splits.insert(id, Split { ticket, left: commands.len(), error: None, bytes });
+        let id = self.desk.book(ticket, commands.len(), bytes);
         for (index, command) in commands.into_iter().enumerate() {
-            let part = FIRST_PART + self.desk.numbered;
-            self.desk.numbered += 1;
-            self.desk.parts.insert(part, (id, index));
+            let part = FIRST_PART + self.parts_numbered;
+            self.parts_numbered += 1;
+            self.parts.insert(part, (id, index));
             let ticket = Ticket::new(CommandId(part));
             self.pass(Submission { ticket, class, command }, now);
         }
     }
 
-    /// A command below is done: the answer to one above, if it was the last part.
+    /// A command below is done: the answer to one above, unless it is a part of one.
     fn settle(&mut self, done: Completion) -> Option<Completion> {
-        let Some((id, index)) = self.desk.parts.remove(&done.id.0) else { return Some(done) };
-        let split = self.desk.splits.get_mut(&id)?;
-        split.left -= 1;
-        match done.result {
-            Ok(bytes) => split.bytes[index] = bytes,
-            Err(error) => {
-                split.error.get_or_insert(error);
+        let Some((id, index)) = self.parts.remove(&done.id.0) else { return Some(done) };
+        let error = match done.result {
+            Ok(bytes) => {
+                if let Some(part) =
+                    self.desk.get_mut(id).and_then(|booked| booked.kind.get_mut(index))
+                {
+                    *part = bytes;
+                }
+                None
             }
+            Err(error) => Some(error),
+        };
+        if self.desk.part_done(id, error) {
+            self.desk.finish(id, |bytes| Ok(joined(&bytes)));
         }
-        if split.left > 0 {
-            return None;
-        }
-        let split = self.desk.splits.remove(&id)?;
-        let result = split.error.map_or_else(|| Ok(joined(&split.bytes)), Err);
-        Some(split.ticket.complete(result))
+        self.desk.fetch()
     }
 }
 
@@ -289,7 +282,7 @@ impl<D: Disk> Disk for GatheredDisk<D> {
                 range.start, range.end
             );
             let error = DiskError { kind: DiskErrorKind::Invalid, detail };
-            return self.desk.refused.push_back(ticket.complete(Err(error)));
+            return self.desk.answer(ticket, Err(error));
         }
         let mut commands = cut_command(&command, &pieces);
         match commands.pop() {
@@ -304,13 +297,13 @@ impl<D: Disk> Disk for GatheredDisk<D> {
     }
 
     fn poll(&mut self, now: Nanos) -> Option<Completion> {
-        if let Some(refused) = self.desk.refused.pop_front() {
+        if let Some(refused) = self.desk.fetch() {
             return Some(refused);
         }
         loop {
             let done = self.disk.poll(now)?;
-            self.desk.outstanding -= 1;
-            if let Some(next) = self.desk.waiting.pop_front() {
+            self.outstanding -= 1;
+            if let Some(next) = self.waiting.0.pop_front() {
                 self.pass(next, now);
                 self.disk.kick();
             }
@@ -321,7 +314,7 @@ impl<D: Disk> Disk for GatheredDisk<D> {
     }
 
     fn wake_at(&self) -> Option<Nanos> {
-        if self.desk.refused.is_empty() { self.disk.wake_at() } else { Some(Nanos::ZERO) }
+        self.desk.wake_at(Nanos::ZERO, self.disk.wake_at())
     }
 
     fn zones(&self) -> Option<&Zones> {
@@ -334,13 +327,14 @@ impl<D: Disk> Disk for GatheredDisk<D> {
     }
 }
 
-impl Drop for Desk {
+/// Commands that were never passed on; they are never answered.
+#[derive(Debug, Default)]
+struct Waiting(VecDeque<Submission>);
+
+impl Drop for Waiting {
     fn drop(&mut self) {
-        for submission in self.waiting.drain(..) {
+        for submission in self.0.drain(..) {
             submission.ticket.abandon();
-        }
-        for split in std::mem::take(&mut self.splits).into_values() {
-            split.ticket.abandon();
         }
     }
 }
