@@ -154,7 +154,7 @@ fn plan_and_start(disk: FigureDisk, system: &System) -> Result<Volume<FigureDisk
     let options = CreateOptions {
         volume_id: *b"nearhead figures",
         created_unix_s: 0,
-        preset: preset.preset,
+        preset,
         logged_write_bytes_max: logged,
         group_bytes: system.group_and_log_bytes.map(|sizes| sizes.0),
         log_bytes: system.group_and_log_bytes.map(|sizes| sizes.1),
@@ -164,7 +164,7 @@ fn plan_and_start(disk: FigureDisk, system: &System) -> Result<Volume<FigureDisk
         force: true,
     };
     let superblock = describe(disk.properties(), disk.zones(), &options)?;
-    Ok(Volume::start_empty(disk, superblock, |_, config| (system.configure)(config)))
+    Ok(Volume::start_empty(disk, superblock, preset, |_, config| (system.configure)(config)))
 }
 
 /// Several of the disk `name` as one RAID-0 in chunks of 64 KiB (Manylogs V-A).

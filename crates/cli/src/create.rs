@@ -13,7 +13,7 @@ use nearhead_arrays::ArraySpec;
 use nearhead_format::layout::DEVICE_BYTES_MIN;
 use nearhead_format::{Label, Superblock};
 use nearhead_settings::{AckArg, checked_threshold};
-use nearhead_volume::{CreateOptions, NamedPreset};
+use nearhead_volume::{CreateOptions, DEFAULT_PRESET, NamedPreset};
 use serde::Serialize;
 use std::path::Path;
 use std::time::SystemTime;
@@ -31,7 +31,7 @@ pub struct CreateArgs {
     #[arg(long)]
     pub preallocate: bool,
     /// Which policies
-    #[arg(long, default_value = "mlb")]
+    #[arg(long, default_value = DEFAULT_PRESET)]
     pub preset: String,
     /// Writes up to this size are logged [default: the preset's]
     #[arg(long, value_name = "BYTES")]
@@ -209,10 +209,12 @@ fn options(args: &CreateArgs, preset: NamedPreset) -> Result<CreateOptions, Stri
     let label = of_array.unwrap_or_else(|| args.label.clone());
     let threshold = match args.threshold {
         None => preset.logged_write_bytes_max,
-        Some(_) if preset.logged_write_bytes_max == 0 => {
-            return Err("create: --threshold: expected a preset that logs, found nolog; \
-                        choose mlb or leave --threshold out"
-                .to_owned());
+        Some(_) if !preset.layout.has_logs() => {
+            return Err(format!(
+                "create: --threshold: expected a preset that logs, found {}; \
+                 choose {DEFAULT_PRESET} or leave --threshold out",
+                preset.name
+            ));
         }
         Some(ByteSize(bytes)) => checked_threshold(bytes)?,
     };
@@ -223,7 +225,7 @@ fn options(args: &CreateArgs, preset: NamedPreset) -> Result<CreateOptions, Stri
     Ok(CreateOptions {
         volume_id,
         created_unix_s: since_epoch.map_or(0, |since| since.as_secs()),
-        preset: preset.preset,
+        preset,
         logged_write_bytes_max: threshold,
         group_bytes: args.group_size.map(|size| size.0),
         log_bytes: args.log_size.map(|size| size.0),

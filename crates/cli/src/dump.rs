@@ -2,7 +2,7 @@
 //! changes nothing.
 
 use crate::output::{plain, say, say_json};
-use crate::report::VolumeFacts;
+use crate::report::{VolumeFacts, preset_name};
 use crate::target::{Access, DiskArgs, Target};
 use crate::units::date_of;
 use nearhead_format::record::{FLAG_ATOMIC, FLAG_RELOCATION, NO_POSITION, WriteItem};
@@ -310,7 +310,7 @@ fn records(
     let logs = superblock.layout.log_count();
     if log >= logs {
         let expected = match logs {
-            0 => "a volume with logs, found preset nolog".to_owned(),
+            0 => format!("a volume with logs, found preset {}", preset_name(superblock)),
             _ => format!("a log from 0 to {}, found {log}", logs - 1),
         };
         return Err(format!("dump: --log: expected {expected}"));

@@ -9,7 +9,7 @@ use nearhead_disk::Nanos;
 use nearhead_engine::{Stats, Status};
 use nearhead_format::{AckMode, Superblock};
 use nearhead_sim::LatencySummary;
-use nearhead_volume::NamedPreset;
+use nearhead_volume::Presets;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -373,10 +373,9 @@ impl StatusReport {
     }
 }
 
-/// The preset as it was typed, or could have been; with another threshold its policies' name.
+/// The preset as it was typed, or could have been.
 pub fn preset_name(superblock: &Superblock) -> String {
-    let named = NamedPreset::of(superblock.preset, superblock.logged_write_bytes_max);
-    named.map_or_else(|| superblock.preset.to_string(), |named| named.name.to_owned())
+    Presets::default().name_of(superblock)
 }
 
 impl VolumeFacts {

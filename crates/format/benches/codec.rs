@@ -2,7 +2,7 @@
 
 use nearhead_format::record::WriteItem;
 use nearhead_format::snapshot::{BodyItem, BodyReader, BodyWriter};
-use nearhead_format::{Entry, Layout, LayoutOptions, Place, Preset, RecordHeader, crc};
+use nearhead_format::{Entry, Layout, LayoutKind, LayoutOptions, Place, RecordHeader, crc};
 use std::hint::black_box;
 use std::time::Instant;
 
@@ -44,7 +44,7 @@ fn records() {
 }
 
 fn addresses() {
-    let layout = Layout::plan(1_000_204_886_016, &LayoutOptions::new(Preset::Mlb));
+    let layout = Layout::plan(1_000_204_886_016, &LayoutOptions::new(LayoutKind::ManyLogs));
     let Ok(layout) = layout else { return };
     let mut offset = 0;
     measure("home of a client offset", 1_000_000, || {

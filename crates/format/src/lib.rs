@@ -31,11 +31,11 @@ pub mod superblock;
 pub use blank_map::BlankMapHeader;
 pub use bytes::FieldError;
 pub use entry::{ENTRY_BYTES, Entry, PackedEntry, Place};
-pub use layout::{Layout, LayoutError, LayoutOptions, Preset};
+pub use layout::{Layout, LayoutError, LayoutKind, LayoutOptions};
 pub use map_device::MapDevice;
 pub use record::{RecordError, RecordHeader};
 pub use snapshot::{SnapshotError, SnapshotHeader};
-pub use superblock::{AckMode, Label, SUPERBLOCK_MAGIC, Superblock, SuperblockError};
+pub use superblock::{AckMode, Label, PresetNumber, SUPERBLOCK_MAGIC, Superblock, SuperblockError};
 
 /// The unit of every address and length that counts sectors.
 pub const SECTOR_BYTES: u64 = 512;

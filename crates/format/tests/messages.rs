@@ -7,7 +7,8 @@ use nearhead_format::layout::LayoutField;
 use nearhead_format::map_device::{MAP_DEVICE_BYTES_MIN, MapDevice};
 use nearhead_format::record::RecordIdentity;
 use nearhead_format::{
-    Entry, FieldError, LayoutError, Place, Preset, RecordError, SnapshotError, SuperblockError,
+    Entry, FieldError, LayoutError, Place, PresetNumber, RecordError, SnapshotError,
+    SuperblockError,
 };
 use std::collections::BTreeSet;
 use std::fmt::Display;
@@ -72,8 +73,9 @@ fn a_refused_superblock_says_what_was_expected_and_what_was_found() {
         field: LayoutField::SlotBytes,
         expected: "4096".to_owned(),
         found: 1,
-        advice: "try another copy",
+        advice: "try another copy".into(),
     };
+    let preset = SuperblockError::Preset { expected: "0 to 4".to_owned(), found: PresetNumber(9) };
     let unreadable = SuperblockError::Unreadable { detail: "a bad sector".to_owned() };
     assert_says(&SuperblockError::Length { found: 5 }, &["expected 4096 bytes", "found 5"]);
     assert_says(&SuperblockError::NoMagic { found: [9; 8] }, &["\"NEARHEAD\"", "found", "09"]);
@@ -86,6 +88,7 @@ fn a_refused_superblock_says_what_was_expected_and_what_was_found() {
         &["slot_bytes: expected 4096, found 1; try another copy"],
     );
     assert_says(&SuperblockError::Field(field()), &["superblock flags: expected 0 or 1, found 7"]);
+    assert_says(&preset, &["preset: expected 0 to 4", "found 9", "use"]);
     assert_says(&unreadable, &["superblock: a bad sector"]);
 }
 
@@ -187,14 +190,4 @@ fn fields_of_the_layout_are_called_what_the_format_calls_them() {
     for name in names {
         assert!(FORMAT.contains(&format!("`{name}")), "docs/format.md does not know {name}");
     }
-}
-
-#[test]
-fn every_preset_has_a_number_and_a_name_of_its_own() {
-    for (number, preset) in (0..).zip(Preset::ALL) {
-        assert_eq!(Preset::from_number(number), Some(preset));
-    }
-    assert_eq!(Preset::from_number(5), None);
-    let names: Vec<_> = Preset::ALL.iter().map(ToString::to_string).collect();
-    assert_eq!(names, ["nolog", "singlelog", "mlb", "slsmr", "mlsmr"]);
 }

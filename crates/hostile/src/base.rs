@@ -86,14 +86,13 @@ impl Base {
 
 fn options(preset: &str) -> CreateOptions {
     let named = NamedPreset::by_name(preset).unwrap_or_else(|error| panic!("{error}"));
-    let has_logs = preset != "nolog";
     CreateOptions {
         volume_id: [7; 16],
         created_unix_s: 0,
-        preset: named.preset,
+        preset: named,
         logged_write_bytes_max: named.logged_write_bytes_max,
-        group_bytes: (preset == "mlb").then_some(4 << 20),
-        log_bytes: has_logs.then_some(512 << 10),
+        group_bytes: named.layout.has_groups_of_any_size().then_some(4 << 20),
+        log_bytes: named.layout.has_logs().then_some(512 << 10),
         ack: AckMode::Flush,
         label: Label::default(),
         device_bytes: None,

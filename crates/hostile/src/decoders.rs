@@ -16,8 +16,8 @@ use nearhead_format::{
     BlankMapHeader, Layout, MapDevice, RecordHeader, SnapshotHeader, Superblock,
 };
 use nearhead_models::plain_properties;
+use nearhead_volume::Presets;
 use nearhead_volume::backup::Backup;
-use nearhead_volume::default_config;
 
 /// Size of a superblock copy and of every header but a record's.
 pub(crate) const BLOCK_BYTES: usize = 4096;
@@ -65,7 +65,8 @@ pub(crate) fn superblock(data: &[u8]) {
     check_layout(&superblock.layout);
     let layout = &superblock.layout;
     let properties = plain_properties(layout.device_bytes, 512);
-    let config = default_config(&superblock, &properties, 1);
+    let Ok(preset) = Presets::default().of(&superblock) else { return };
+    let config = preset.config(&superblock, &properties, 1);
     assert!(config.snapshot_period > Nanos::ZERO);
 }
 

@@ -6,11 +6,11 @@
 
 use crate::decoders::VOLUME_ID;
 use crate::input::Input;
-use nearhead_format::{AckMode, Label, Layout, LayoutOptions, Preset, Superblock};
+use nearhead_format::{AckMode, Label, Layout, LayoutOptions, Superblock};
 use nearhead_models::plain_properties;
 use nearhead_settings::ServeArgs;
 use nearhead_settings::units::{ByteSize, Span, Window};
-use nearhead_volume::default_config;
+use nearhead_volume::NamedPreset;
 use std::fmt::Debug;
 use std::str::FromStr;
 
@@ -29,8 +29,8 @@ pub(crate) fn run(data: &[u8]) {
                 assert_ne!(window.start_s, window.end_s, "{window:?}");
             }
         }
-        1 => volume_file(&text, Preset::NoLog),
-        _ => volume_file(&text, Preset::Mlb),
+        1 => volume_file(&text, "nolog"),
+        _ => volume_file(&text, "mlb"),
     }
 }
 
@@ -43,7 +43,7 @@ fn value<T: FromStr<Err = String> + Debug + PartialEq>(text: &str) -> Option<T> 
     read.ok()
 }
 
-fn volume_file(text: &str, preset: Preset) {
+fn volume_file(text: &str, preset: &str) {
     let Ok(file) = ServeArgs::from_text(text) else { return };
     for percent in [file.watermark, file.swap_above].into_iter().flatten() {
         assert!(percent <= 100, "{file:?}");
@@ -59,10 +59,10 @@ fn volume_file(text: &str, preset: Preset) {
     let merged = flags.completed_by(file.clone());
     assert_eq!(merged.target(), Ok("a flag"));
     assert_eq!((merged.watermark, &merged.export), (flags.watermark, &flags.export));
-    let Some(superblock) = superblock(preset) else { return };
-    let mut config = default_config(&superblock, &plain_properties(1 << 30, 512), 1);
+    let Some((preset, superblock)) = volume(preset) else { return };
+    let mut config = preset.config(&superblock, &plain_properties(1 << 30, 512), 1);
     let before = (config.record_bytes_max, config.logged_write_bytes_max);
-    if file.configure(&superblock, &mut config).is_err() {
+    if file.configure(&superblock, preset.name, &mut config).is_err() {
         return;
     }
     assert_eq!(config.record_bytes_max, before.0);
@@ -76,20 +76,22 @@ fn volume_file(text: &str, preset: Preset) {
     assert!(config.read_only || !file.read_only, "{file:?}");
 }
 
-fn superblock(preset: Preset) -> Option<Superblock> {
-    Some(Superblock {
+fn volume(preset: &str) -> Option<(NamedPreset, Superblock)> {
+    let preset = NamedPreset::by_name(preset).ok()?;
+    let superblock = Superblock {
         volume_id: VOLUME_ID,
         generation: 1,
         created_unix_s: 0,
-        layout: Layout::plan(1 << 30, &LayoutOptions::new(preset)).ok()?,
-        preset,
+        layout: Layout::plan(1 << 30, &LayoutOptions::new(preset.layout)).ok()?,
+        preset: preset.number,
         ack: AckMode::Flush,
         logged_write_bytes_max: 0,
         feature_incompat: 0,
         feature_ro_compat: 0,
         label: Label::default(),
         map_device_id: None,
-    })
+    };
+    Some((preset, superblock))
 }
 
 /// Every name a file may have, and each sort of value.

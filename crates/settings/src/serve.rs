@@ -19,7 +19,7 @@ use crate::{AckArg, DiskArgs, IoEngine, checked_threshold};
 use chrono::Timelike;
 use nearhead_disk::Nanos;
 use nearhead_engine::{Ack, Config};
-use nearhead_format::{Preset, Superblock};
+use nearhead_format::Superblock;
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 
@@ -293,8 +293,13 @@ impl ServeArgs {
         }
     }
 
-    /// Puts what was asked for over the volume's defaults.
-    pub fn configure(&self, superblock: &Superblock, config: &mut Config) -> Result<(), String> {
+    /// Puts what was asked for over the defaults of the volume, whose preset is called `preset`.
+    pub fn configure(
+        &self,
+        superblock: &Superblock,
+        preset: &str,
+        config: &mut Config,
+    ) -> Result<(), String> {
         config.read_only |= self.read_only;
         if let Some(ack) = self.ack {
             config.ack = match ack {
@@ -303,10 +308,10 @@ impl ServeArgs {
             };
         }
         if let Some(ByteSize(bytes)) = self.threshold {
-            if superblock.preset == Preset::NoLog {
-                return Err("--threshold: expected a volume with logs, found preset nolog; \
-                            leave --threshold out"
-                    .to_owned());
+            if superblock.layout.log_count() == 0 {
+                return Err(format!(
+                    "--threshold: expected a volume with logs, found preset {preset}; leave --threshold out"
+                ));
             }
             config.logged_write_bytes_max = checked_threshold(bytes)?;
         }

@@ -119,7 +119,7 @@ impl Scenario {
                 self.faults = self.faults.clone().with(kind, 30 << random.below(4));
             }
             _ => {
-                let has_map = self.preset != "nolog" && random.coin();
+                let has_map = self.preset.layout.has_logs() && random.coin();
                 self.map_device_bytes = has_map.then_some(4 << 20);
             }
         }

@@ -2,7 +2,7 @@
 //! find the log full.
 
 use crate::life::Life;
-use crate::scenario::{Arrangement, Scenario};
+use crate::scenario::{Arrangement, Scenario, named};
 use crate::steps::{Place, WINDOW_SECTORS};
 use nearhead_disk::{Nanos, Properties};
 use nearhead_format::AckMode;
@@ -14,7 +14,7 @@ use nearhead_models::plain_properties;
 fn one_log() -> Scenario {
     let scenario = Scenario::new(0, 0);
     Scenario {
-        preset: "singlelog",
+        preset: named("singlelog"),
         ack: AckMode::Durable,
         properties: Properties { queue_depth_max: 1, ..plain_properties(64 << 20, 512) },
         arrangement: Arrangement::One,

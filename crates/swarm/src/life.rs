@@ -181,7 +181,8 @@ impl<'a> Life<'a> {
         plan.verified = Scenario::verified(layout);
         // With many logs some damage looks like the end of what was written (see SAFETY.md): there only
         // snapshots are damaged behind the volume's back.
-        let one_log = matches!(self.scenario.preset, "singlelog" | "slsmr");
+        let layout_kind = self.scenario.preset.layout;
+        let one_log = layout_kind.has_logs() && !layout_kind.has_many_logs();
         plan.damageable = if one_log { plan.verified.clone() } else { Scenario::slots(layout) };
         self.disk.set_plan(&plan, layout);
     }

@@ -11,7 +11,7 @@ use crate::wanderer::Wanderer;
 use nearhead_basics::SplitMix;
 use nearhead_disk::{Nanos, Properties};
 use nearhead_engine::{Activities, Config};
-use nearhead_format::{AckMode, Label, Layout, Preset};
+use nearhead_format::{AckMode, Label, Layout};
 use nearhead_models::faults::{FaultBudget, FaultPlan};
 use nearhead_models::plain_properties;
 use nearhead_volume::{CreateOptions, NamedPreset};
@@ -49,7 +49,7 @@ pub struct Scenario {
     /// What everything follows from.
     pub seed: u64,
     /// Which volume.
-    pub preset: &'static str,
+    pub preset: NamedPreset,
     /// When writes are acknowledged.
     pub ack: AckMode,
     /// The disk.
@@ -127,8 +127,8 @@ impl Scenario {
         // By another generator, so that what follows in a life does not depend on it.
         let shingled = SplitMix::new(!seed).below(3) == 0;
         let on_shingled = ON_SHINGLED.iter().find(|(plain, _)| shingled && *plain == preset);
-        let preset = on_shingled.map_or(preset, |(_, shingled)| shingled);
-        let (arrangement, map_device_bytes) = parts(seed, preset, on_shingled.is_some());
+        let preset = named(on_shingled.map_or(preset, |(_, shingled)| shingled));
+        let (arrangement, map_device_bytes) = parts(seed, &preset);
         let budget = if random.below(4) == 0 { FaultBudget::Detect } else { FaultBudget::Survive };
         // Which member of an array damage hits is not worked out here.
         let one = arrangement == Arrangement::One;
@@ -210,6 +210,11 @@ impl Scenario {
         self
     }
 
+    /// Whether there may be more than one log, so that records are claimed for and logs swapped.
+    fn chooses_logs(&self) -> bool {
+        self.preset.layout.has_many_logs()
+    }
+
     /// Regions of the blank map: mostly so small that a life fills and zeroes many.
     pub fn region_bytes(&self) -> u64 {
         [4096, 16 << 10, 1 << 20][(self.seed % 3) as usize]
@@ -217,17 +222,15 @@ impl Scenario {
 
     /// What the volume is created as.
     pub fn create_options(&self) -> CreateOptions {
-        // The names are those of the table above.
-        let known = NamedPreset::by_name(self.preset).unwrap_or(nearhead_volume::PRESETS[0]);
-        let logged = self.logged_write_bytes_max.unwrap_or(known.logged_write_bytes_max);
-        let has_logs = known.preset != Preset::NoLog;
+        let (preset, layout) = (self.preset, self.preset.layout);
+        let logged = self.logged_write_bytes_max.unwrap_or(preset.logged_write_bytes_max);
         CreateOptions {
             volume_id: *b"swarm of volumes",
             created_unix_s: 0,
-            preset: known.preset,
-            logged_write_bytes_max: if has_logs { logged } else { 0 },
-            group_bytes: (known.preset == Preset::Mlb).then_some(self.group_bytes),
-            log_bytes: has_logs.then_some(self.log_bytes),
+            preset,
+            logged_write_bytes_max: if layout.has_logs() { logged } else { 0 },
+            group_bytes: layout.has_groups_of_any_size().then_some(self.group_bytes),
+            log_bytes: layout.has_logs().then_some(self.log_bytes),
             ack: self.ack,
             label: Label::default(),
             device_bytes: None,
@@ -240,7 +243,7 @@ impl Scenario {
         config.stage_bytes_max = self.stage_bytes_max;
         config.lone_writes_go_home = self.lone_writes_go_home;
         if self.wanders {
-            config.placement = Box::new(Wanderer::new(self.seed, self.preset.starts_with("ml")));
+            config.placement = Box::new(Wanderer::new(self.seed, self.chooses_logs()));
         }
         if self.is_restless {
             config.cleaner = Box::new(Restless::new(self.seed));
@@ -261,13 +264,13 @@ impl Scenario {
         cleaning.watermark_pct = self.watermark_pct;
         cleaning.batch_bytes = self.batch_bytes;
         cleaning.window_bytes = 4 * self.batch_bytes;
-        cleaning.swap_above_pct = self.swap_above_pct.filter(|_| self.preset.starts_with("ml"));
+        cleaning.swap_above_pct = self.swap_above_pct.filter(|_| self.chooses_logs());
         cleaning.swap_idle_after = Nanos::ZERO;
     }
 
     /// Bytes from the beginning of the disk on that are not shingled, if it is a shingled one.
     pub fn non_shingled_bytes(&self) -> Option<u64> {
-        let shingled = ON_SHINGLED.iter().any(|(_, preset)| *preset == self.preset);
+        let shingled = self.preset.layout.is_for_shingled();
         let snapshots = 8 * MIB;
         let logs = if self.group_bytes == 28 * MIB { 2 } else { 12 };
         shingled.then_some(snapshots + logs * self.log_bytes)
@@ -287,10 +290,16 @@ impl Scenario {
     }
 }
 
+/// The preset of that name; of names that there are not, the first of the table.
+pub(crate) fn named(name: &str) -> NamedPreset {
+    NamedPreset::by_name(name).unwrap_or(nearhead_volume::PRESETS[0])
+}
+
 /// One disk, or one life in eight several as an array; one life in eight has a map device.
-fn parts(seed: u64, preset: &str, shingled: bool) -> (Arrangement, Option<u64>) {
+fn parts(seed: u64, preset: &NamedPreset) -> (Arrangement, Option<u64>) {
     // By another generator, so that nothing else in a life depends on it.
     let mut random = SplitMix::new(seed ^ 0x6469_736b_735f_6f66);
+    let shingled = preset.layout.is_for_shingled();
     let arrangement = match random.below(16) {
         0 if !shingled => Arrangement::Stripe {
             members: 2 + random.below(3) as usize,
@@ -299,7 +308,7 @@ fn parts(seed: u64, preset: &str, shingled: bool) -> (Arrangement, Option<u64>) 
         1 if !shingled => Arrangement::Mirror { faulty: random.below(2) as usize },
         _ => Arrangement::One,
     };
-    let map_device = random.below(8) == 0 && preset != "nolog";
+    let map_device = random.below(8) == 0 && preset.layout.has_logs();
     let bytes = pick(&mut random, &[4 * MIB, 5 * MIB, 16 * MIB]);
     (arrangement, map_device.then_some(bytes))
 }

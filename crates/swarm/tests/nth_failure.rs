@@ -9,6 +9,7 @@ use nearhead_disk::Nanos;
 use nearhead_format::AckMode;
 use nearhead_models::faults::{FaultBudget, FaultKind, FaultPlan, NthFault};
 use nearhead_swarm::{Arrangement, Place, Scenario, Step, run};
+use nearhead_volume::NamedPreset;
 
 /// Commands that no workload here needs; a test that gets there does not end.
 const COMMANDS_MAX: u64 = 400;
@@ -85,7 +86,7 @@ impl Subject {
 
 fn scenario(subject: Subject, ack: AckMode, end: Step, nth: NthFault) -> Scenario {
     let mut scenario = Scenario::new(SEED, 0);
-    scenario.preset = subject.preset;
+    scenario.preset = NamedPreset::by_name(subject.preset).unwrap();
     scenario.arrangement = subject.arrangement;
     scenario.map_device_bytes = subject.has_map_device.then_some(4 << 20);
     scenario.nth_is_of_map_device = subject.of_map_device;

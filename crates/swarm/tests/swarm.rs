@@ -6,6 +6,7 @@ use nearhead_swarm::{
     Campaign, Coverage, OPERATIONS, Policies, Restless, Scenario, System, Tally, Wanderer,
     minimise, pairs, run, run_observed,
 };
+use nearhead_volume::NamedPreset;
 
 #[test]
 fn lives_under_faults_and_crashes_break_no_law() {
@@ -52,7 +53,7 @@ fn a_failing_life_is_made_short_and_still_fails() {
     // A volume too small for its own steps fails at once, whatever the rest is: that is what is left.
     let mut scenario = Scenario::new(3, 50);
     scenario.log_bytes = 1;
-    scenario.preset = "singlelog";
+    scenario.preset = NamedPreset::by_name("singlelog").unwrap();
     let failure = run(&scenario).unwrap_err();
     let short = minimise(&scenario, failure.clone(), 100);
     assert!(short.steps.0.len() <= 1, "{}", short.steps);

@@ -20,7 +20,7 @@ fn main() {
         let options =
             CreateOptions { ack: AckMode::Durable, ..CreateOptions::new([1; 16], preset) };
         let superblock = create::describe(&properties, None, &options).expect("a layout");
-        let mut volume = Volume::start_empty(disk, superblock, |_, _| {});
+        let mut volume = Volume::start_empty(disk, superblock, preset, |_, _| {});
         let blocks = volume.info().size_bytes / 4096;
         let mut random = SplitMix::new(7);
         let started = Instant::now();

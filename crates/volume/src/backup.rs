@@ -8,6 +8,7 @@ use crate::create::write_superblocks;
 use crate::dump::{Slot, read_long, read_slots};
 use crate::map_device;
 use crate::open::{find_superblock, read_copies};
+use crate::presets::Presets;
 use crate::sync_io::SyncIo;
 use nearhead_format::backup::BackupHead;
 use nearhead_format::snapshot::{BodyReader, SNAPSHOT_HEADER_BYTES};
@@ -96,7 +97,7 @@ impl Backup {
                 format!("expected a file of {expected} bytes, found {found}: it was cut short");
             return Err(BackupError(problem));
         }
-        let superblock = Superblock::decode(part(1), 0).map_err(|error| failed(&error))?;
+        let superblock = Presets::default().decode(part(1), 0).map_err(|error| failed(&error))?;
         let slot = (head.snapshot_number % 2) as u32;
         let snapshot = SnapshotHeader::decode(part(2), &head.volume_id, slot, head.body_bytes)
             .map_err(|error| failed(&error))?;

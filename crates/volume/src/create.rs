@@ -9,12 +9,13 @@ use crate::presets::NamedPreset;
 use crate::probe::{
     Contents, Finding, HEAD_BYTES, TAIL_BYTES, look_for_remains, look_for_remains_on_map, probe,
 };
+use crate::sizes;
 use crate::sync_io::SyncIo;
 use nearhead_disk::{DiskError, Properties, Zones};
 use nearhead_format::snapshot::{BodyItem, BodyWriter, LogState, SnapshotHeader};
 use nearhead_format::superblock::{self, COPIES, FEATURE_BLANK_MAP, FEATURE_LOGS_TELL_ALL};
 use nearhead_format::{
-    AckMode, BlankMapHeader, FieldError, Label, Layout, LayoutError, LayoutOptions, Preset,
+    AckMode, BlankMapHeader, FieldError, Label, Layout, LayoutError, LayoutKind, LayoutOptions,
     Superblock, VolumeId, layout::LayoutField,
 };
 use nearhead_planted::{Mistake, is_made};
@@ -27,8 +28,8 @@ pub struct CreateOptions {
     pub volume_id: VolumeId,
     /// Seconds since 1970 UTC.
     pub created_unix_s: u64,
-    /// Which logs.
-    pub preset: Preset,
+    /// Which logs, and what is to run on them.
+    pub preset: NamedPreset,
     /// Writes up to this many bytes are logged.
     pub logged_write_bytes_max: u32,
     /// Size of a group, if not the default.
@@ -51,7 +52,7 @@ impl CreateOptions {
         Self {
             volume_id,
             created_unix_s: 0,
-            preset: named.preset,
+            preset: named,
             logged_write_bytes_max: named.logged_write_bytes_max,
             group_bytes: None,
             log_bytes: None,
@@ -105,28 +106,11 @@ impl fmt::Display for CreateError {
             Self::Layout(LayoutError { field, expected, found, advice }) => write!(
                 formatter,
                 "create: {}: expected {expected}, found {found}; {advice}",
-                size_in_words(*field)
+                sizes::in_words(*field)
             ),
             Self::Field(error) => write!(formatter, "create: {error}"),
             Self::Disk(error) => write!(formatter, "create: {error}"),
         }
-    }
-}
-
-/// A size of a layout as whoever creates a volume knows it; docs/format.md has other names for them.
-fn size_in_words(field: LayoutField) -> &'static str {
-    match field {
-        LayoutField::DeviceBytes => "size of the device or image, in bytes",
-        LayoutField::SectorBytes => "sector of the device, in bytes",
-        LayoutField::LogBlockBytes => "physical sector of the device, in bytes",
-        LayoutField::GroupBytes => "size of a group (--group-size), in bytes",
-        LayoutField::LogBytes => "size of each log (--log-size), in bytes",
-        LayoutField::GroupCount => "number of groups",
-        LayoutField::SlotOffset => "place of the snapshots on the device, in bytes",
-        LayoutField::SlotBytes => "size of the snapshots, in bytes",
-        LayoutField::GroupsOffset => "place of the groups on the device, in bytes",
-        LayoutField::DataOffset => "room on the device for logs and data, in bytes",
-        LayoutField::ClientBytes => "size of the volume, in bytes",
     }
 }
 
@@ -157,7 +141,7 @@ pub fn plan(
     options: &CreateOptions,
 ) -> Result<Layout, LayoutError> {
     let layout_options = LayoutOptions {
-        preset: options.preset,
+        kind: options.preset.layout,
         sector_bytes: properties.sector_bytes,
         log_block_bytes: properties.physical_sector_bytes.clamp(512, 4096),
         group_bytes: options.group_bytes,
@@ -166,6 +150,7 @@ pub fn plan(
     };
     let device_bytes = options.device_bytes.unwrap_or(properties.capacity_bytes);
     Layout::plan(device_bytes.min(properties.capacity_bytes), &layout_options)
+        .map_err(|error| sizes::by_preset(error, options))
 }
 
 /// The superblock of the volume that `options` ask for, without touching any disk.
@@ -180,7 +165,7 @@ pub fn describe(
         generation: 1,
         created_unix_s: options.created_unix_s,
         layout,
-        preset: options.preset,
+        preset: options.preset.number,
         ack: options.ack,
         logged_write_bytes_max: options.logged_write_bytes_max,
         feature_incompat: superblock::features_of(&layout),
@@ -235,10 +220,10 @@ pub(crate) fn describe_to_grow(
             field: LayoutField::DeviceBytes,
             expected: format!("at most the {grow_to_bytes} that it is to grow to (--grow-to)"),
             found: layout.device_bytes,
-            advice: "name a larger size to grow to, or leave it out",
+            advice: "name a larger size to grow to, or leave it out".into(),
         });
     }
-    if options.preset == Preset::Mlb {
+    if options.preset.layout == LayoutKind::ManyLogs {
         let as_grown = CreateOptions {
             group_bytes: Some(layout.group_bytes),
             log_bytes: Some(layout.log_bytes),
@@ -406,6 +391,6 @@ fn generation_at(
     offset: u64,
 ) -> Option<u64> {
     let bytes = io.read(offset, 4096).ok()?;
-    let found = Superblock::decode(&bytes, copy).ok()?;
+    let found = io.presets().decode(&bytes, copy).ok()?;
     (found.volume_id == superblock.volume_id).then_some(found.generation)
 }

@@ -12,11 +12,12 @@ use crate::create::write_superblocks;
 use crate::dump::{Slot, read_slots};
 use crate::forget;
 use crate::map_device;
-use crate::open::{OpenError, find_superblock_to_change};
+use crate::open::{Found, OpenError, find_superblock_to_change};
+use crate::presets::{NamedPreset, names_with};
 use crate::sync_io::SyncIo;
 use nearhead_disk::DiskError;
 use nearhead_format::{
-    BLOCK_BYTES, ENTRY_BYTES, Layout, LayoutError, Preset, Superblock, superblock,
+    BLOCK_BYTES, ENTRY_BYTES, Layout, LayoutError, LayoutKind, Superblock, superblock,
 };
 use nearhead_planted::{Mistake, is_made};
 use std::fmt;
@@ -57,12 +58,12 @@ pub enum GrowError {
         /// Bytes of the device.
         device_bytes: u64,
     },
-    /// The preset keeps its one log in the middle, which would move.
+    /// The data or a log would move, as with one log in the middle.
     Preset {
         /// The device.
         device: String,
         /// The preset.
-        preset: Preset,
+        preset: String,
     },
     /// The snapshot slots have no room for more logs.
     Slots {
@@ -90,8 +91,9 @@ impl fmt::Display for GrowError {
             ),
             Self::Preset { device, preset } => write!(
                 formatter,
-                "grow {device}: expected preset mlb or nolog, found {preset}, whose data or log \
-                 would have to move; copy to a new volume instead"
+                "grow {device}: expected preset {}, found {preset}, whose data or log \
+                 would have to move; copy to a new volume instead",
+                names_with(&[LayoutKind::ManyLogs, LayoutKind::NoLogs], "or")
             ),
             Self::Slots { device, groups_max } => write!(
                 formatter,
@@ -128,14 +130,15 @@ impl From<LayoutError> for GrowError {
 
 /// Works out how the volume would grow. Changes nothing.
 pub fn plan(io: &mut SyncIo<'_>) -> Result<Growth, GrowError> {
-    let before = find_superblock_to_change(io)?.superblock;
+    let Found { superblock: before, preset, .. } = find_superblock_to_change(io)?;
     let properties = io.disk().properties();
     let (device, capacity) = (properties.name.clone(), properties.capacity_bytes);
     let sector = u64::from(before.layout.sector_bytes);
     let device_bytes = capacity - capacity % sector;
     // What limits the groups is the room for the map, wherever that is.
     let map_slot_bytes = map_device::on_map(io, &before)?.layout.slot_bytes;
-    let (layout, groups_left_out) = enlarged(&before, device_bytes, map_slot_bytes, &device)?;
+    let (layout, groups_left_out) =
+        enlarged((&before.layout, &preset), device_bytes, map_slot_bytes, &device)?;
     layout.validate()?;
     if layout.client_bytes() <= before.layout.client_bytes() {
         let volume_bytes = before.layout.device_bytes;
@@ -147,41 +150,41 @@ pub fn plan(io: &mut SyncIo<'_>) -> Result<Growth, GrowError> {
     Ok(Growth { before, after, groups_left_out, map_room_pct })
 }
 
-/// The volume `before` as it is once it has grown over all of a device of `device_bytes`, in however many steps. The map has
-/// slots of `map_slot_bytes`.
+/// The volume `before` of this preset as it is once it has grown over all of a device of `device_bytes`, in however many
+/// steps. The map has slots of `map_slot_bytes`.
 pub(crate) fn as_grown(
-    before: &Superblock,
+    (before, preset): (&Superblock, &NamedPreset),
     device_bytes: u64,
     map_slot_bytes: u64,
 ) -> Result<Superblock, GrowError> {
     let device_bytes = device_bytes - device_bytes % u64::from(before.layout.sector_bytes);
-    let (layout, _) = enlarged(before, device_bytes, map_slot_bytes, "")?;
+    let (layout, _) = enlarged((&before.layout, preset), device_bytes, map_slot_bytes, "")?;
     layout.validate()?;
     Ok(Superblock { layout, ..before.clone() })
 }
 
 fn enlarged(
-    before: &Superblock,
+    (old, preset): (&Layout, &NamedPreset),
     device_bytes: u64,
     map_slot_bytes: u64,
     device: &str,
 ) -> Result<(Layout, u64), GrowError> {
-    let old = &before.layout;
     let mut layout = Layout { device_bytes, ..*old };
     if old.slot_is_far() {
         layout.slot_offsets[1] = layout.superblock_offsets()[2].saturating_sub(old.slot_bytes);
     }
     let room = layout.groups_limit().saturating_sub(old.groups_offset);
-    match before.preset {
-        Preset::SingleLog | Preset::SlSmr | Preset::MlSmr => {
-            Err(GrowError::Preset { device: device.to_owned(), preset: before.preset })
+    match preset.layout {
+        LayoutKind::OneLog | LayoutKind::OneLogApart | LayoutKind::ManyLogsApart => {
+            let (device, preset) = (device.to_owned(), preset.name.to_owned());
+            Err(GrowError::Preset { device, preset })
         }
         // Without a log a group's data is one piece: enlarging it moves nothing.
-        Preset::NoLog => {
+        LayoutKind::NoLogs => {
             layout.group_bytes = (room / BLOCK_BYTES * BLOCK_BYTES).max(old.group_bytes);
             Ok((layout, 0))
         }
-        Preset::Mlb => {
+        LayoutKind::ManyLogs => {
             let wanted = (room / old.group_bytes).min(u64::from(u32::MAX));
             let groups_max = groups_max(old, map_slot_bytes);
             let count = wanted.min(groups_max);

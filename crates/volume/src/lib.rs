@@ -23,6 +23,7 @@ pub mod presets;
 pub mod probe;
 mod reopening;
 pub mod repair;
+mod sizes;
 pub mod sync_io;
 mod volume;
 
@@ -32,7 +33,7 @@ pub use gathered::GatheredDisk;
 pub use joined::JoinedDisk;
 pub use losses::{LossEvent, LossReport};
 pub use open::{OpenError, find_superblock};
-pub use presets::{Facts, NamedPreset, PRESETS, UnknownPreset, default_config};
+pub use presets::{DEFAULT_PRESET, Facts, NamedPreset, PRESETS, Presets, UnknownPreset};
 pub use probe::{Contents, Finding, probe};
 pub use reopening::ReopeningVolume;
 pub use sync_io::{SyncIo, tell_of_waits};

@@ -12,7 +12,7 @@ use crate::create::{CreateError, CreateOptions, describe_to_grow, write_superblo
 use crate::dump::{Slot, read_body, read_slots};
 use crate::grow::as_grown;
 use crate::map_device::{self, Joined};
-use crate::presets::{NamedPreset, one_of_each_layout};
+use crate::presets::{NamedPreset, Presets, one_of_each_layout};
 use crate::probe::{Remnant, places_of};
 use crate::sync_io::SyncIo;
 use nearhead_disk::{DiskError, SECTOR_BYTES};
@@ -149,9 +149,10 @@ fn unreadable(io: &mut SyncIo<'_>) -> String {
 /// A layout for people.
 pub fn in_words(superblock: &Superblock) -> String {
     let layout = &superblock.layout;
+    let preset = Presets::default().of(superblock);
     format!(
         "{}, {} groups of {} bytes with a log of {} bytes each, second snapshot at byte {}",
-        superblock.preset,
+        preset.map_or_else(|_| superblock.preset.to_string(), |preset| preset.name.to_owned()),
         layout.group_count,
         layout.group_bytes,
         layout.log_bytes,
@@ -202,7 +203,7 @@ fn candidates(
             let slot_bytes = map.map_or(layout.slot_bytes, |map| map.slot_bytes);
             let made = match known.grown_from_bytes {
                 None => Ok(made),
-                Some(_) => as_grown(&made, properties.capacity_bytes, slot_bytes),
+                Some(_) => as_grown((&made, &preset), properties.capacity_bytes, slot_bytes),
             };
             match made {
                 Ok(made) => add_new(&mut found, made, known),

@@ -1,9 +1,10 @@
 //! Finding the superblock of a volume, and saying clearly why there is none.
 
+use crate::presets::NamedPreset;
 use crate::sync_io::SyncIo;
 use nearhead_disk::{DiskError, Zones};
 use nearhead_format::superblock::{Choice, SuperblockError, choose};
-use nearhead_format::{BLOCK_BYTES, Layout, Preset, Superblock};
+use nearhead_format::{BLOCK_BYTES, Layout, Superblock};
 use std::fmt;
 
 /// A superblock that counts, and the copies that should be written again.
@@ -11,6 +12,8 @@ use std::fmt;
 pub struct Found {
     /// The newest sound copy.
     pub superblock: Superblock,
+    /// What it was created with.
+    pub preset: NamedPreset,
     /// Copies that are damaged or older, with what is wrong.
     pub to_repair: Vec<String>,
 }
@@ -57,7 +60,7 @@ pub enum OpenError {
         /// The device.
         device: String,
         /// The volume's preset.
-        preset: Preset,
+        preset: String,
         /// Bytes from the start on that are not to be shingled.
         expected: u64,
         /// Those that are not, if the device says so.
@@ -167,7 +170,7 @@ fn with_last(
 
 fn read_copy(io: &mut SyncIo<'_>, copy: u32, offset: u64) -> Result<Superblock, SuperblockError> {
     match io.read(offset, 4096) {
-        Ok(bytes) => Superblock::decode(&bytes, copy),
+        Ok(bytes) => io.presets().decode(&bytes, copy),
         Err(error) => Err(SuperblockError::Unreadable { detail: error.detail }),
     }
 }
@@ -182,8 +185,9 @@ pub fn find_superblock(io: &mut SyncIo<'_>) -> Result<Found, OpenError> {
         Ok(choice) => choice,
         Err(error) => return Err(no_superblock(device, &copies, &error)),
     };
+    let preset = preset_of(io, &superblock)?;
     check_size(&device, &superblock.layout, capacity)?;
-    check_zones(&device, &superblock, io.disk().zones())?;
+    check_zones(&device, &superblock, &preset, io.disk().zones())?;
     if sector_bytes > superblock.layout.sector_bytes {
         let expected = superblock.layout.sector_bytes;
         return Err(OpenError::Sectors { device, expected, found: sector_bytes });
@@ -198,7 +202,18 @@ pub fn find_superblock(io: &mut SyncIo<'_>) -> Result<Found, OpenError> {
             format!("superblock copy {copy} at byte {}: {problem}", offsets[*copy as usize])
         })
         .collect();
-    Ok(Found { superblock: superblock.clone(), to_repair })
+    Ok(Found { superblock: superblock.clone(), preset, to_repair })
+}
+
+/// The preset of a superblock, wherever that came from.
+pub(crate) fn preset_of(
+    io: &SyncIo<'_>,
+    superblock: &Superblock,
+) -> Result<NamedPreset, OpenError> {
+    io.presets().of(superblock).map_err(|error| {
+        let device = io.disk().properties().name.clone();
+        OpenError::Newer { device, problem: error.to_string() }
+    })
 }
 
 /// The same for whoever changes what is there: refused if a newer program knows more about it.
@@ -227,15 +242,16 @@ pub fn refuse_if_newer(device: &str, superblock: &Superblock) -> Result<(), Open
 fn check_zones(
     device: &str,
     superblock: &Superblock,
+    preset: &NamedPreset,
     zones: Option<&Zones>,
 ) -> Result<(), OpenError> {
     let found = zones.map(Zones::non_shingled_start_bytes);
     let expected = superblock.layout.data_offset;
     let agrees = found.is_some_and(|found| found.next_multiple_of(BLOCK_BYTES) == expected);
-    if agrees || !superblock.preset.is_for_shingled() {
+    if agrees || !superblock.layout.logs_are_apart() {
         return Ok(());
     }
-    let (device, preset) = (device.to_owned(), superblock.preset);
+    let (device, preset) = (device.to_owned(), preset.name.to_owned());
     Err(OpenError::Zones { device, preset, expected, found })
 }
 
@@ -250,12 +266,22 @@ fn check_size(device: &str, layout: &Layout, capacity: u64) -> Result<(), OpenEr
     Ok(())
 }
 
+/// Whether a sound copy says what this program does not know, so that it is not its to judge.
+pub fn is_of_newer(error: &SuperblockError) -> bool {
+    matches!(
+        error,
+        SuperblockError::Version { .. }
+            | SuperblockError::Features { .. }
+            | SuperblockError::Preset { .. }
+    )
+}
+
 fn no_superblock(
     device: String,
     copies: &[Result<Superblock, SuperblockError>; 3],
     error: &SuperblockError,
 ) -> OpenError {
-    if matches!(error, SuperblockError::Version { .. } | SuperblockError::Features { .. }) {
+    if is_of_newer(error) {
         return OpenError::Newer { device, problem: error.to_string() };
     }
     let problems: Vec<String> = copies

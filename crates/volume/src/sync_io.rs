@@ -5,7 +5,7 @@
 //! [`tell_of_waits`] named, after the same time as while a volume is served. Never used while an engine runs on the
 //! disk.
 
-use crate::presets::STALL_AFTER;
+use crate::presets::{Presets, STALL_AFTER};
 use nearhead_disk::{
     Buffer, BufferMut, Class, Command, CommandId, Disk, DiskError, DiskErrorKind, Nanos, Payload,
     Submission, Ticket,
@@ -47,17 +47,29 @@ enum Time {
 pub struct SyncIo<'a> {
     disk: &'a mut dyn Disk,
     time: Time,
+    presets: Presets,
 }
 
 impl<'a> SyncIo<'a> {
     /// Access in virtual time, which begins at `now`.
     pub fn in_virtual_time(disk: &'a mut dyn Disk, now: Nanos) -> Self {
-        Self { disk, time: Time::Virtual(now) }
+        Self { disk, time: Time::Virtual(now), presets: Presets::default() }
     }
 
     /// Access in real time; `start` is the instant the disk knows as zero.
     pub fn in_real_time(disk: &'a mut dyn Disk, start: Instant) -> Self {
-        Self { disk, time: Time::Real(start) }
+        Self { disk, time: Time::Real(start), presets: Presets::default() }
+    }
+
+    /// The same for volumes of these presets, not only of the program's own.
+    #[must_use]
+    pub fn knowing(self, presets: Presets) -> Self {
+        Self { presets, ..self }
+    }
+
+    /// The presets that a volume on the disk may have.
+    pub fn presets(&self) -> Presets {
+        self.presets
     }
 
     /// The disk.

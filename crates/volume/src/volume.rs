@@ -5,7 +5,8 @@
 
 use crate::blanks::{self, Loaded};
 use crate::map_device::{self, MapPlace};
-use crate::open::{Found, OpenError, find_superblock};
+use crate::open::{Found, OpenError, find_superblock, preset_of};
+use crate::presets::{NamedPreset, Presets};
 use crate::sync_io::{self, SyncIo};
 use nearhead_disk::{Disk, Nanos, Zones};
 use nearhead_engine::{BlanksFound, Config, DiskEvent, Engine, REQUEST_BYTES_MAX, Setup, Status};
@@ -23,12 +24,12 @@ fn bands_of(layout: &Layout, zones: Option<&Zones>) -> Option<Zones> {
 
 fn setup<D: Disk>(
     disk: &D,
-    superblock: &Superblock,
+    (superblock, preset): (&Superblock, &NamedPreset),
     map: Option<MapPlace>,
     blanks: Option<BlanksFound>,
     configure: impl FnOnce(&Superblock, &mut Config),
 ) -> Setup {
-    let mut config = crate::presets::default_config(superblock, disk.properties(), disk.width());
+    let mut config = preset.config(superblock, disk.properties(), disk.width());
     configure(superblock, &mut config);
     Setup {
         config,
@@ -56,11 +57,22 @@ pub enum Clock {
     },
 }
 
+impl Clock {
+    fn io(self, disk: &mut dyn Disk) -> SyncIo<'_> {
+        match self {
+            Self::Real { start } => SyncIo::in_real_time(disk, start),
+            Self::Virtual { now } => SyncIo::in_virtual_time(disk, now),
+        }
+    }
+}
+
 /// A volume being served.
 pub struct Volume<D: Disk> {
     engine: Engine,
     disk: D,
     superblock: Superblock,
+    /// The presets that it may be opened again with.
+    presets: Presets,
     /// Copies of the superblock that should be written again, and what is wrong with the blank map.
     findings: Vec<String>,
     /// The engine has ended, and the disk was told.
@@ -71,18 +83,43 @@ impl<D: Disk> Volume<D> {
     /// Opens the volume on `disk` in real time; `start` is the instant of `Nanos::ZERO`. Recovery
     /// goes on while requests already come in; [`Volume::wait_until_open`] waits for it.
     pub fn open(
-        mut disk: D,
+        disk: D,
         start: Instant,
         configure: impl FnOnce(&Superblock, &mut Config),
     ) -> Result<Self, OpenError> {
-        let mut io = SyncIo::in_real_time(&mut disk, start);
+        let opened = Self::open_with(Presets::default(), disk, Clock::Real { start }, configure)?;
+        Ok(opened.0)
+    }
+
+    /// Opens it in virtual time, from `now` on; says what time it is afterwards.
+    pub fn open_in_virtual_time(
+        disk: D,
+        now: Nanos,
+        configure: impl FnOnce(&Superblock, &mut Config),
+    ) -> Result<(Self, Nanos), OpenError> {
+        Self::open_with(Presets::default(), disk, Clock::Virtual { now }, configure)
+    }
+
+    /// Opens it by either clock, with one of `presets`, to which it keeps when it is opened again. Says what time it is
+    /// afterwards.
+    pub fn open_with(
+        presets: Presets,
+        mut disk: D,
+        clock: Clock,
+        configure: impl FnOnce(&Superblock, &mut Config),
+    ) -> Result<(Self, Nanos), OpenError> {
+        let mut io = clock.io(&mut disk).knowing(presets);
         let found = find_superblock(&mut io)?;
         let map = map_device::find(&mut io, &found.superblock)?;
         let blanks = blanks::load(&mut io, &found.superblock);
-        Ok(Self::with_superblock(disk, found, map, blanks, configure, false))
+        let now = io.now();
+        let is_empty = false;
+        let volume =
+            Self::with_superblock(disk, (found, presets), map, blanks, configure, is_empty);
+        Ok((volume, now))
     }
 
-    /// The same with this superblock, whatever those on the disk say.
+    /// The same in real time with this superblock, whatever those on the disk say.
     pub fn open_as(
         mut disk: D,
         start: Instant,
@@ -90,50 +127,38 @@ impl<D: Disk> Volume<D> {
         configure: impl FnOnce(&Superblock, &mut Config),
     ) -> Result<Self, OpenError> {
         let mut io = SyncIo::in_real_time(&mut disk, start);
+        let presets = io.presets();
+        let preset = preset_of(&io, &superblock)?;
         let map = map_device::find(&mut io, &superblock)?;
         let blanks = blanks::load(&mut io, &superblock);
-        let found = Found { superblock, to_repair: Vec::new() };
-        Ok(Self::with_superblock(disk, found, map, blanks, configure, false))
+        let found = Found { superblock, preset, to_repair: Vec::new() };
+        Ok(Self::with_superblock(disk, (found, presets), map, blanks, configure, false))
     }
 
-    /// Opens it in virtual time, from `now` on; says what time it is afterwards.
-    pub fn open_in_virtual_time(
-        mut disk: D,
-        now: Nanos,
-        configure: impl FnOnce(&Superblock, &mut Config),
-    ) -> Result<(Self, Nanos), OpenError> {
-        let mut io = SyncIo::in_virtual_time(&mut disk, now);
-        let found = find_superblock(&mut io)?;
-        let map = map_device::find(&mut io, &found.superblock)?;
-        let blanks = blanks::load(&mut io, &found.superblock);
-        let now = io.now();
-        let volume = Self::with_superblock(disk, found, map, blanks, configure, false);
-        Ok((volume, now))
-    }
-
-    /// A volume just created, on a disk that need not keep any content: nothing is read.
+    /// A volume just created with `preset`, on a disk that need not keep any content: nothing is read.
     pub fn start_empty(
         disk: D,
         superblock: Superblock,
+        preset: NamedPreset,
         configure: impl FnOnce(&Superblock, &mut Config),
     ) -> Self {
-        let found = Found { superblock, to_repair: Vec::new() };
+        let found = (Found { superblock, preset, to_repair: Vec::new() }, Presets::default());
         Self::with_superblock(disk, found, None, Loaded::default(), configure, true)
     }
 
     fn with_superblock(
         disk: D,
-        found: Found,
+        (found, presets): (Found, Presets),
         map: Option<MapPlace>,
         blanks: Loaded,
         configure: impl FnOnce(&Superblock, &mut Config),
         empty: bool,
     ) -> Self {
-        let Found { superblock, to_repair: mut findings } = found;
+        let Found { superblock, preset, to_repair: mut findings } = found;
         findings.extend(blanks.findings);
-        let setup = setup(&disk, &superblock, map, blanks.found, configure);
+        let setup = setup(&disk, (&superblock, &preset), map, blanks.found, configure);
         let engine = if empty { Engine::start_empty(setup) } else { Engine::open(setup) };
-        Self { engine, disk, superblock, findings, has_ended: false }
+        Self { engine, disk, superblock, presets, findings, has_ended: false }
     }
 
     /// Everybody who waits is told why, and nothing more is begun. Reads go on.
@@ -154,11 +179,8 @@ impl<D: Disk> Volume<D> {
         configure: impl FnOnce(&Superblock, &mut Config),
     ) -> Result<(), OpenError> {
         self.disk.start_over().map_err(OpenError::Disk)?;
-        let mut io = match clock {
-            Clock::Real { start } => SyncIo::in_real_time(&mut self.disk, start),
-            Clock::Virtual { now } => SyncIo::in_virtual_time(&mut self.disk, now),
-        };
-        let Found { superblock, to_repair: mut findings } = find_superblock(&mut io)?;
+        let mut io = clock.io(&mut self.disk).knowing(self.presets);
+        let Found { superblock, preset, to_repair: mut findings } = find_superblock(&mut io)?;
         if superblock.volume_id != self.superblock.volume_id {
             let device = self.disk.properties().name.clone();
             let problem = "expected the volume that was served, found another one".to_owned();
@@ -167,7 +189,7 @@ impl<D: Disk> Volume<D> {
         let map = map_device::find(&mut io, &superblock)?;
         let blanks = blanks::load(&mut io, &superblock);
         findings.extend(blanks.findings);
-        let setup = setup(&self.disk, &superblock, map, blanks.found, configure);
+        let setup = setup(&self.disk, (&superblock, &preset), map, blanks.found, configure);
         self.engine = Engine::open(setup);
         self.superblock = superblock;
         self.findings = findings;

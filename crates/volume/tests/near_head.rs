@@ -81,7 +81,7 @@ impl Run {
         let options =
             CreateOptions { ack: AckMode::Durable, ..CreateOptions::new([7; 16], preset) };
         let superblock = describe(disk.properties(), None, &options).unwrap();
-        let volume = Volume::start_empty(disk, superblock, |_, _| {});
+        let volume = Volume::start_empty(disk, superblock, preset, |_, _| {});
         Self { volume, now: Nanos::ZERO, next: 0, random: SplitMix::new(1), there: 0, here: 0 }
     }
 

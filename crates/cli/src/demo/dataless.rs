@@ -33,7 +33,7 @@ pub(crate) fn create_options(preset: NamedPreset, answers: Answers) -> CreateOpt
     CreateOptions {
         volume_id: *b"nearhead measure",
         created_unix_s: 0,
-        preset: preset.preset,
+        preset,
         logged_write_bytes_max: preset.logged_write_bytes_max,
         group_bytes: None,
         log_bytes: None,
@@ -58,7 +58,7 @@ pub(crate) fn volume<D: Disk>(
         generation: 1,
         created_unix_s: options.created_unix_s,
         layout,
-        preset: options.preset,
+        preset: preset.number,
         ack: options.ack,
         logged_write_bytes_max: options.logged_write_bytes_max,
         feature_incompat: 0,
@@ -66,5 +66,5 @@ pub(crate) fn volume<D: Disk>(
         label: options.label,
         map_device_id: None,
     };
-    Ok(Volume::start_empty(disk, superblock, |_, _| {}))
+    Ok(Volume::start_empty(disk, superblock, preset, |_, _| {}))
 }

@@ -7,11 +7,11 @@ use crate::offline::{self, Look};
 use crate::output::{hex, say, say_json};
 use crate::target::{Access, Target};
 use crate::units::ByteSize;
-use nearhead_format::{Label, SuperblockError};
+use nearhead_format::Label;
 use nearhead_settings::{AckArg, checked_threshold};
 use nearhead_volume::NamedPreset;
 use nearhead_volume::lost_superblock::{self, Fit, Known, in_words};
-use nearhead_volume::open::read_copies;
+use nearhead_volume::open::{is_of_newer, read_copies};
 use serde::Serialize;
 
 /// What `create` was told, as far as its owner knows.
@@ -136,9 +136,7 @@ fn refuse_if_any_is_left(target: &mut Target) -> Result<(), String> {
                      this option writes the others again"
                 ));
             }
-            Err(error @ (SuperblockError::Version { .. } | SuperblockError::Features { .. })) => {
-                return Err(error.to_string());
-            }
+            Err(error) if is_of_newer(error) => return Err(error.to_string()),
             Err(_) => {}
         }
     }

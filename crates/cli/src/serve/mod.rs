@@ -26,6 +26,7 @@ use crate::control::{
 };
 use crate::create::{self, CreateArgs};
 use crate::output::{note, say_json_line, tell};
+use crate::report::preset_name;
 use crate::target::{Access, Target, backing_path, refuse_if_misnamed};
 use crate::units::{ByteSize, Span};
 use backing::Backing;
@@ -35,7 +36,7 @@ use nearhead_engine::{Ack, Config};
 use nearhead_format::Superblock;
 use nearhead_nbd::{Clock, Ending, Limits, Report, Server, ServerBuilder, ShutdownHandle};
 use nearhead_service::Service;
-use nearhead_volume::{ReopeningVolume, Volume};
+use nearhead_volume::{DEFAULT_PRESET, ReopeningVolume, Volume};
 use serde::Serialize;
 use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
@@ -111,7 +112,7 @@ fn open_target(args: &ServeArgs, name: &str, access: Access) -> Result<Target, S
             target: name.to_owned(),
             size: args.size,
             preallocate: false,
-            preset: args.preset.clone().unwrap_or_else(|| "mlb".to_owned()),
+            preset: args.preset.clone().unwrap_or_else(|| DEFAULT_PRESET.to_owned()),
             threshold: args.threshold,
             group_size: None,
             log_size: None,
@@ -174,7 +175,7 @@ fn configurer(
     let args = args.clone();
     move |superblock, config| {
         config.lone_writes_go_home = !rotational && !superblock.layout.logs_are_apart();
-        args.configure(superblock, config)
+        args.configure(superblock, &preset_name(superblock), config)
     }
 }
 

@@ -161,7 +161,7 @@ fn live<D: Disk>(preset: &'static str, mut disk: D) -> (D, Nanos, BTreeMap<u64, 
     let options = CreateOptions {
         volume_id: *b"golden volume id",
         created_unix_s: 1_763_769_600,
-        preset: named.preset,
+        preset: named,
         logged_write_bytes_max: named.logged_write_bytes_max.min(1 << 20),
         group_bytes: many.then_some(8 << 20),
         log_bytes: many.then_some(1 << 20),

@@ -20,7 +20,7 @@ const FAR_MAX: u32 = 1024;
 /// How often it is looked whether the off-hours have begun.
 const WINDOW_LOOK_EVERY: Nanos = Nanos::from_secs(60);
 
-/// The policy of all presets so far.
+/// A pass home by watermark, idle time, period or window; the content of full logs goes to cold ones.
 #[derive(Clone, Debug, Default)]
 pub struct HomeAndSwap {
     /// The night in which the off-hours pass has begun.

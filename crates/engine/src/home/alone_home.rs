@@ -17,7 +17,7 @@ use crate::requests::stage::Taken;
 use nearhead_disk::{Class, DiskErrorKind};
 use nearhead_planted::{Mistake, is_made};
 
-/// Longest run, in sectors: 64 KiB, twice the largest write that `mlb` logs. Not measured; more is worth a record.
+/// Longest run, in sectors: 64 KiB, twice the largest write that the paper's system logs. Not measured; more is worth a record.
 const RUN_SECTORS_MAX: u64 = 128;
 
 impl Engine {

@@ -126,11 +126,11 @@ mod tests {
     use super::*;
     use crate::state::logs::Logs;
     use nearhead_format::Layout;
-    use nearhead_format::layout::{LayoutOptions, Preset};
+    use nearhead_format::layout::{LayoutKind, LayoutOptions};
 
     #[test]
     fn without_a_claimed_log_in_the_neighbourhood_the_nearest_claimed_one_takes_the_record() {
-        let layout = Layout::plan(1 << 40, &LayoutOptions::new(Preset::Mlb)).unwrap();
+        let layout = Layout::plan(1 << 40, &LayoutOptions::new(LayoutKind::ManyLogs)).unwrap();
         let mut logs = Logs::new(&layout, false);
         for claimed in [0, 3000, 8000] {
             logs.note_claimed(claimed);

@@ -4,10 +4,10 @@
 use super::bounds::{check_header, check_item, record_past_volume, sequence_fits};
 use nearhead_format::record::{Claim, RecordHeader, SectorRange, WriteItem};
 use nearhead_format::snapshot::{BodyItem, BodySummary, HintRange, LogState, SnapshotHeader};
-use nearhead_format::{Entry, Layout, LayoutOptions, Place, Preset};
+use nearhead_format::{Entry, Layout, LayoutKind, LayoutOptions, Place};
 
-fn layout(preset: Preset) -> Layout {
-    Layout::plan(1 << 30, &LayoutOptions::new(preset)).unwrap()
+fn layout(kind: LayoutKind) -> Layout {
+    Layout::plan(1 << 30, &LayoutOptions::new(kind)).unwrap()
 }
 
 fn home_sectors(layout: &Layout) -> u64 {
@@ -31,7 +31,7 @@ fn assert_taken_up_to(layout: &Layout, last: BodyItem, beyond: BodyItem) {
 
 #[test]
 fn what_a_snapshot_lists_ends_with_the_volume() {
-    let layout = layout(Preset::Mlb);
+    let layout = layout(LayoutKind::ManyLogs);
     let (sectors, logs) = (home_sectors(&layout), layout.log_count());
     for place in [Place::Zero, Place::Poisoned] {
         assert_taken_up_to(&layout, entry(sectors - 2, place), entry(sectors - 1, place));
@@ -56,7 +56,7 @@ fn what_a_snapshot_lists_ends_with_the_volume() {
 
 #[test]
 fn a_logged_copy_lies_inside_one_log() {
-    let layout = layout(Preset::Mlb);
+    let layout = layout(LayoutKind::ManyLogs);
     for log_index in [0, layout.log_count() - 1] {
         let start = layout.log_offset(log_index).unwrap() / 512;
         let end = start + layout.log_bytes / 512;
@@ -73,7 +73,7 @@ fn a_logged_copy_lies_inside_one_log() {
         Place::Log { chunk_sector: layout.log_offset(0).unwrap() / 512, chunk_len: 2, offset: 0 };
     assert!(check_item(&entry(home_sectors(&layout), home_is_past_it), &layout).is_err());
     // Without logs nothing is logged.
-    let without = Layout::plan(1 << 30, &LayoutOptions::new(Preset::NoLog)).unwrap();
+    let without = Layout::plan(1 << 30, &LayoutOptions::new(LayoutKind::NoLogs)).unwrap();
     assert!(check_item(&logged(without.groups_offset / 512), &without).is_err());
 }
 
@@ -98,7 +98,7 @@ fn counters_near_the_end_of_their_range_are_refused() {
 
 #[test]
 fn a_record_that_names_what_the_volume_does_not_have_is_named() {
-    let layout = layout(Preset::Mlb);
+    let layout = layout(LayoutKind::ManyLogs);
     let (sectors, logs) = (home_sectors(&layout), layout.log_count());
     let claim = Claim { log_index: logs - 1, position: layout.log_blocks(), generation: 7 };
     let range = SectorRange { start_sector: sectors - 3, len_sectors: 3 };

@@ -6,12 +6,12 @@ use nearhead_disk::{BufferMut, DiskError, DiskErrorKind, Payload};
 use nearhead_format::snapshot::{
     BodySummary, FLAG_CLEAN_SHUTDOWN, SNAPSHOT_HEADER_BYTES, SnapshotHeader,
 };
-use nearhead_format::{Layout, LayoutOptions, Preset};
+use nearhead_format::{Layout, LayoutKind, LayoutOptions};
 
 const VOLUME_ID: [u8; 16] = [7; 16];
 
 fn layout() -> Layout {
-    Layout::plan(1 << 30, &LayoutOptions::new(Preset::Mlb)).unwrap()
+    Layout::plan(1 << 30, &LayoutOptions::new(LayoutKind::ManyLogs)).unwrap()
 }
 
 /// What was asked for, as offsets of reads and flushes, and how it ended.

@@ -18,12 +18,12 @@ use super::plan::{
     ALIGN_LOG, FIRST_SLOT_OFFSET, GROUPS_WANTED, groups_end, groups_offset_for, slot_bytes_for,
 };
 use super::{
-    HomePiece, LOG_BYTES_DEFAULT, LOG_BYTES_MIN, Layout, LayoutError, LayoutField, LayoutOptions,
-    Preset, Region,
+    HomePiece, LOG_BYTES_DEFAULT, LOG_BYTES_MIN, Layout, LayoutError, LayoutField, LayoutKind,
+    LayoutOptions, Region,
 };
 use crate::BLOCK_BYTES;
 
-/// Largest log that `slsmr` takes by itself: the persistent cache of the drives that are sold is
+/// Largest log that a single one becomes by itself: the persistent cache of the drives that are sold is
 /// 20 to 25 GB (Manylogs section III-I.3).
 pub(super) const SINGLE_LOG_BYTES_MAX: u64 = 25_000_000_000;
 
@@ -103,21 +103,20 @@ pub(super) fn plan(device_bytes: u64, options: &LayoutOptions) -> Result<Layout,
     let free_bytes = options.non_shingled_bytes.unwrap_or(0).min(device_bytes);
     let data_offset = free_bytes.next_multiple_of(BLOCK_BYTES);
     let end = groups_end(device_bytes);
-    let (log_bytes, slot_bytes) = match options.preset {
-        Preset::SlSmr => one_log(free_bytes, options),
+    let (log_bytes, slot_bytes) = match options.kind {
+        LayoutKind::OneLogApart => one_log(free_bytes, options),
         _ => many_logs(free_bytes, options),
     };
     let groups_offset = groups_offset_for(slot_bytes);
     let room = free_bytes.saturating_sub(groups_offset);
-    let logs = if options.preset == Preset::SlSmr { 1 } else { room / log_bytes.max(1) };
+    let logs = if options.kind == LayoutKind::OneLogApart { 1 } else { room / log_bytes.max(1) };
     let needed = log_bytes.saturating_mul(logs.max(1)).saturating_add(groups_offset);
     if log_bytes == 0 || free_bytes < needed || data_offset >= end {
         let expected = format_args!(
             "a disk that is not shingled from its start up to a byte from {needed} to {end}"
         )
         .to_string();
-        let advice = "the presets slsmr and mlsmr need a disk that tells where it is shingled \
-                      (a model like st8000as0002-mlsmr); use mlb on this one";
+        let advice = "choose a disk that tells where it is shingled, or a layout whose logs are in the groups";
         return Err(LayoutError::new(LayoutField::DataOffset, expected, free_bytes, advice));
     }
     let group_count = u32::try_from(logs).unwrap_or(u32::MAX);
@@ -164,7 +163,8 @@ mod tests {
         // The 8 TB of a drive of which one surface of twelve is not shingled, and a small one.
         for device_bytes in [8_000_000_000_000, 1 << 30] {
             let layout =
-                Layout::plan(device_bytes, &defaults(Preset::MlSmr, device_bytes)).unwrap();
+                Layout::plan(device_bytes, &defaults(LayoutKind::ManyLogsApart, device_bytes))
+                    .unwrap();
             let logs = u64::from(layout.log_count());
             for step in 0..=1000 {
                 let from = (layout.client_bytes() - 1) / 1000 * step;
@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn logs_apart_that_reach_into_the_data_or_data_past_the_end_are_refused() {
-        let sound = Layout::plan(1 << 30, &defaults(Preset::MlSmr, 1 << 30)).unwrap();
+        let sound = Layout::plan(1 << 30, &defaults(LayoutKind::ManyLogsApart, 1 << 30)).unwrap();
         assert_eq!(sound.validate(), Ok(()));
         let logs_end = sound.groups_offset + sound.log_bytes * u64::from(sound.group_count);
         let at = |data_offset| Layout { data_offset, ..sound };

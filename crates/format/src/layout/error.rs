@@ -1,5 +1,6 @@
 //! Sizes that cannot be laid out.
 
+use std::borrow::Cow;
 use std::fmt;
 
 /// Which size is impossible.
@@ -58,7 +59,7 @@ pub struct LayoutError {
     /// What was given, in the field's unit.
     pub found: u64,
     /// What to do about it.
-    pub advice: &'static str,
+    pub advice: Cow<'static, str>,
 }
 
 impl LayoutError {
@@ -69,7 +70,7 @@ impl LayoutError {
         found: u64,
         advice: &'static str,
     ) -> Self {
-        Self { field, expected: expected.to_string(), found, advice }
+        Self { field, expected: expected.to_string(), found, advice: advice.into() }
     }
 }
 

@@ -20,6 +20,7 @@
 mod apart;
 mod error;
 mod home;
+mod kind;
 mod near;
 mod plan;
 #[cfg(test)]
@@ -30,6 +31,7 @@ mod validate;
 
 pub use error::{LayoutError, LayoutField};
 pub use home::{HomePiece, HomePieces, Region};
+pub use kind::LayoutKind;
 pub use near::LogsNear;
 pub use plan::{
     GROUP_BYTES_DEFAULT, LOG_BYTES_DEFAULT, LayoutOptions, SINGLE_LOG_BYTES_DEFAULT_MAX,
@@ -37,7 +39,6 @@ pub use plan::{
 
 use crate::BLOCK_BYTES;
 use crate::snapshot::SNAPSHOT_HEADER_BYTES;
-use std::fmt;
 
 /// Smallest device that can hold a volume.
 pub const DEVICE_BYTES_MIN: u64 = 64 << 20;
@@ -51,49 +52,6 @@ pub const SUPERBLOCK_BYTES: u64 = 4096;
 pub const SLOT_BYTES_MIN: u64 = 1 << 20;
 /// Where the second superblock copy is.
 const SUPERBLOCK_1_OFFSET: u64 = 64 << 10;
-
-/// A named choice of policies; the layout follows from it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u16)]
-pub enum Preset {
-    /// Everything in place.
-    NoLog = 0,
-    /// One log in the middle of the disk.
-    SingleLog = 1,
-    /// Manylogs, block level: a log in every group.
-    Mlb = 2,
-    /// One log in the part of a shingled disk that is not shingled.
-    SlSmr = 3,
-    /// Manylogs on a shingled disk: many logs in the part that is not shingled.
-    MlSmr = 4,
-}
-
-impl Preset {
-    /// The preset with this number in a superblock.
-    pub fn from_number(number: u16) -> Option<Self> {
-        Self::ALL.into_iter().find(|&preset| preset as u16 == number)
-    }
-
-    /// Every preset, by number.
-    pub const ALL: [Self; 5] = [Self::NoLog, Self::SingleLog, Self::Mlb, Self::SlSmr, Self::MlSmr];
-
-    /// Whether its logs are apart from the data, where a shingled disk is not shingled.
-    pub fn is_for_shingled(self) -> bool {
-        matches!(self, Self::SlSmr | Self::MlSmr)
-    }
-}
-
-impl fmt::Display for Preset {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            Self::NoLog => "nolog",
-            Self::SingleLog => "singlelog",
-            Self::Mlb => "mlb",
-            Self::SlSmr => "slsmr",
-            Self::MlSmr => "mlsmr",
-        })
-    }
-}
 
 /// Where everything is. All in bytes; public so that a superblock can be shown and compared, but
 /// only [`Layout::plan`] and a decoded superblock give one whose methods may be trusted.

@@ -5,7 +5,7 @@
 
 use super::error::{LayoutError, LayoutField};
 use super::{
-    DEVICE_BYTES_MAX, DEVICE_BYTES_MIN, LOG_BYTES_MIN, Layout, Preset, superblock_offsets,
+    DEVICE_BYTES_MAX, DEVICE_BYTES_MIN, LOG_BYTES_MIN, Layout, LayoutKind, superblock_offsets,
 };
 use crate::{BLOCK_BYTES, ENTRY_BYTES};
 
@@ -17,7 +17,7 @@ pub(super) const MIB: u64 = 1024 * KIB;
 pub const GROUP_BYTES_DEFAULT: u64 = 100 * MIB;
 /// Log of such a group.
 pub const LOG_BYTES_DEFAULT: u64 = 10 * MIB;
-/// Largest log that `singlelog` takes by itself.
+/// Largest log that a single one becomes by itself.
 pub const SINGLE_LOG_BYTES_DEFAULT_MAX: u64 = 5 * 1024 * MIB;
 
 /// Below this many groups near-head placement has nothing to choose from; smaller groups are taken.
@@ -35,27 +35,27 @@ const SLOT_BYTES_SPARE: u64 = MIB;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LayoutOptions {
     /// Which logs there are.
-    pub preset: Preset,
+    pub kind: LayoutKind,
     /// Sector of the device: 512 or 4096.
     pub sector_bytes: u32,
     /// Unit of the logs, 512 or 4096: the device's physical sector, so that a record never shares
     /// one with its neighbour.
     pub log_block_bytes: u32,
-    /// Size of a group; only with [`Preset::Mlb`].
+    /// Size of a group; only with [`LayoutKind::ManyLogs`].
     pub group_bytes: Option<u64>,
     /// Size of each log.
     pub log_bytes: Option<u64>,
-    /// How much of the device, from its start, is not shingled; needed by the presets for shingled
-    /// disks, which put their logs there.
+    /// How much of the device, from its start, is not shingled; needed by the kinds for shingled
+    /// disks, which have their logs there.
     pub non_shingled_bytes: Option<u64>,
 }
 
 impl LayoutOptions {
-    /// The defaults of a preset, on a device with 512-byte sectors of which the medium writes
+    /// The defaults of a kind of layout, on a device with 512-byte sectors of which the medium writes
     /// eight at once.
-    pub fn new(preset: Preset) -> Self {
+    pub fn new(kind: LayoutKind) -> Self {
         Self {
-            preset,
+            kind,
             sector_bytes: 512,
             log_block_bytes: 4096,
             group_bytes: None,
@@ -70,16 +70,18 @@ impl Layout {
     pub fn plan(device_bytes: u64, options: &LayoutOptions) -> Result<Self, LayoutError> {
         check_device(device_bytes)?;
         check_combination(options)?;
-        let sizes = match options.preset {
-            Preset::NoLog => Sizes { group_bytes: None, log_bytes: 0 },
-            Preset::SingleLog => Sizes {
+        let sizes = match options.kind {
+            LayoutKind::NoLogs => Sizes { group_bytes: None, log_bytes: 0 },
+            LayoutKind::OneLog => Sizes {
                 group_bytes: None,
                 log_bytes: options
                     .log_bytes
                     .unwrap_or_else(|| log_for(device_bytes).min(SINGLE_LOG_BYTES_DEFAULT_MAX)),
             },
-            Preset::Mlb => mlb_sizes(device_bytes, options),
-            Preset::SlSmr | Preset::MlSmr => return super::apart::plan(device_bytes, options),
+            LayoutKind::ManyLogs => group_sizes(device_bytes, options),
+            LayoutKind::OneLogApart | LayoutKind::ManyLogsApart => {
+                return super::apart::plan(device_bytes, options);
+            }
         };
         let layout = assemble(device_bytes, options, sizes)?;
         layout.validate()?;
@@ -99,7 +101,7 @@ pub(super) fn log_for(bytes: u64) -> u64 {
     (bytes / 10 / ALIGN_LOG * ALIGN_LOG).max(LOG_BYTES_MIN)
 }
 
-fn mlb_sizes(device_bytes: u64, options: &LayoutOptions) -> Sizes {
+fn group_sizes(device_bytes: u64, options: &LayoutOptions) -> Sizes {
     if let Some(group_bytes) = options.group_bytes {
         let log_bytes = options.log_bytes.unwrap_or_else(|| log_for(group_bytes));
         return Sizes { group_bytes: Some(group_bytes), log_bytes };
@@ -223,30 +225,28 @@ pub(super) fn check_device(device_bytes: u64) -> Result<(), LayoutError> {
 }
 
 fn check_combination(options: &LayoutOptions) -> Result<(), LayoutError> {
-    let single_group = !matches!(options.preset, Preset::Mlb);
-    if let (true, Some(found)) = (single_group, options.group_bytes) {
+    let kind = options.kind;
+    if let (false, Some(found)) = (kind.has_groups_of_any_size(), options.group_bytes) {
         return Err(LayoutError::new(
             LayoutField::GroupBytes,
-            format_args!("none given: the groups of {} follow from the device", options.preset),
+            format_args!("none given: the groups of {kind} follow from the device"),
             found,
-            "leave the group size out, or choose the preset mlb",
+            "leave the group size out, or choose a layout with a log in every group",
         ));
     }
-    match (options.preset, options.log_bytes) {
-        (Preset::NoLog, Some(found)) if found != 0 => Err(LayoutError::new(
+    match (kind.has_logs(), options.log_bytes) {
+        (false, Some(found)) if found != 0 => Err(LayoutError::new(
             LayoutField::LogBytes,
-            "none given: nolog has no log",
+            "none given: there is no log",
             found,
-            "leave the log size out, or choose the preset singlelog or mlb",
+            "leave the log size out, or choose a layout with logs",
         )),
-        (Preset::SingleLog | Preset::Mlb | Preset::SlSmr | Preset::MlSmr, Some(0)) => {
-            Err(LayoutError::new(
-                LayoutField::LogBytes,
-                format_args!("at least {LOG_BYTES_MIN} with the preset {}", options.preset),
-                0,
-                "give the logs a size, or choose the preset nolog",
-            ))
-        }
+        (true, Some(0)) => Err(LayoutError::new(
+            LayoutField::LogBytes,
+            format_args!("at least {LOG_BYTES_MIN} in {kind}"),
+            0,
+            "give the logs a size, or choose a layout without logs",
+        )),
         _ => Ok(()),
     }
 }

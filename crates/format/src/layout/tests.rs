@@ -34,23 +34,20 @@ const SIZES: [u64; 21] = [
     DEVICE_BYTES_MAX,
 ];
 
-/// The defaults of a preset on a device of so many bytes, an odd eighth of which is not shingled.
-pub(super) fn defaults(preset: Preset, device_bytes: u64) -> LayoutOptions {
+/// The defaults of a kind of layout on a device of so many bytes, an odd eighth of which is not shingled.
+pub(super) fn defaults(kind: LayoutKind, device_bytes: u64) -> LayoutOptions {
     let free_bytes = device_bytes / 8 / 512 * 512;
-    let non_shingled_bytes = preset.is_for_shingled().then_some(free_bytes);
-    LayoutOptions { non_shingled_bytes, ..LayoutOptions::new(preset) }
+    let non_shingled_bytes = kind.is_for_shingled().then_some(free_bytes);
+    LayoutOptions { non_shingled_bytes, ..LayoutOptions::new(kind) }
 }
 
 fn every_layout(mut check: impl FnMut(&Layout)) {
     for size in SIZES {
         for (sector_bytes, log_block_bytes) in [(512, 512), (512, 4096), (4096, 4096)] {
-            for preset in Preset::ALL {
+            for kind in LayoutKind::ALL {
                 let device_bytes = size - size % u64::from(sector_bytes);
-                let options = LayoutOptions {
-                    sector_bytes,
-                    log_block_bytes,
-                    ..defaults(preset, device_bytes)
-                };
+                let options =
+                    LayoutOptions { sector_bytes, log_block_bytes, ..defaults(kind, device_bytes) };
                 let layout = Layout::plan(device_bytes, &options)
                     .unwrap_or_else(|error| panic!("{device_bytes} {options:?}: {error}"));
                 check(&layout);
@@ -107,8 +104,8 @@ fn every_client_byte_has_one_home_that_is_nothing_else() {
 
 #[test]
 fn on_a_small_volume_every_single_sector_maps_there_and_back() {
-    for preset in Preset::ALL {
-        let layout = Layout::plan(DEVICE_BYTES_MIN, &defaults(preset, DEVICE_BYTES_MIN)).unwrap();
+    for kind in LayoutKind::ALL {
+        let layout = Layout::plan(DEVICE_BYTES_MIN, &defaults(kind, DEVICE_BYTES_MIN)).unwrap();
         let mut used = vec![false; (layout.device_bytes / 512) as usize];
         for client_offset in (0..layout.client_bytes()).step_by(512) {
             let home = layout.home(client_offset).unwrap();
@@ -212,7 +209,7 @@ fn logs_come_in_the_order_of_their_distance() {
     let options = LayoutOptions {
         group_bytes: Some(2 * MIB + 4096),
         log_bytes: Some(512 << 10),
-        ..LayoutOptions::new(Preset::Mlb)
+        ..LayoutOptions::new(LayoutKind::ManyLogs)
     };
     let layout = Layout::plan(DEVICE_BYTES_MIN, &options).unwrap();
     let distance = |log_index: u32, from: u64| {
@@ -233,7 +230,7 @@ fn logs_come_in_the_order_of_their_distance() {
 
 #[test]
 fn the_nearer_of_two_logs_comes_first_and_of_equals_the_one_ahead() {
-    let layout = Layout::plan(1 << 30, &LayoutOptions::new(Preset::Mlb)).unwrap();
+    let layout = Layout::plan(1 << 30, &LayoutOptions::new(LayoutKind::ManyLogs)).unwrap();
     let last_of_first = layout.log_offset(0).unwrap() + layout.log_bytes - 1;
     let between = layout.log_offset(1).unwrap() - last_of_first;
     assert_eq!(between % 2, 1, "no byte is in the middle: {layout:?}");
@@ -249,36 +246,36 @@ fn the_nearer_of_two_logs_comes_first_and_of_equals_the_one_ahead() {
 
 #[test]
 fn without_logs_none_is_near() {
-    let layout = Layout::plan(DEVICE_BYTES_MIN, &LayoutOptions::new(Preset::NoLog)).unwrap();
+    let layout = Layout::plan(DEVICE_BYTES_MIN, &LayoutOptions::new(LayoutKind::NoLogs)).unwrap();
     assert_eq!(layout.logs_near(32 * MIB).next(), None);
     assert_eq!(layout.log_offset(0), None);
 }
 
 #[test]
 fn impossible_sizes_are_refused_with_the_field_and_what_to_do() {
-    let mlb = LayoutOptions::new(Preset::Mlb);
-    let with_group = |bytes| LayoutOptions { group_bytes: Some(bytes), ..mlb };
-    let with_log = |bytes| LayoutOptions { log_bytes: Some(bytes), ..mlb };
-    let nolog = LayoutOptions::new(Preset::NoLog);
+    let many = LayoutOptions::new(LayoutKind::ManyLogs);
+    let with_group = |bytes| LayoutOptions { group_bytes: Some(bytes), ..many };
+    let with_log = |bytes| LayoutOptions { log_bytes: Some(bytes), ..many };
+    let none = LayoutOptions::new(LayoutKind::NoLogs);
     let shingled = |non_shingled_bytes| LayoutOptions {
         non_shingled_bytes,
-        ..LayoutOptions::new(Preset::MlSmr)
+        ..LayoutOptions::new(LayoutKind::ManyLogsApart)
     };
     let free_32_mib = shingled(Some(32 * MIB));
     let gib = 1 << 30;
     let cases = [
-        (0, mlb, LayoutField::DeviceBytes),
-        (DEVICE_BYTES_MIN - 512, mlb, LayoutField::DeviceBytes),
-        (DEVICE_BYTES_MAX + 512, mlb, LayoutField::DeviceBytes),
-        (u64::MAX, mlb, LayoutField::DeviceBytes),
-        (gib + 1, mlb, LayoutField::SectorBytes),
-        (gib, LayoutOptions { sector_bytes: 0, ..mlb }, LayoutField::SectorBytes),
-        (gib, LayoutOptions { sector_bytes: 520, ..mlb }, LayoutField::SectorBytes),
-        (gib, LayoutOptions { log_block_bytes: 0, ..mlb }, LayoutField::LogBlockBytes),
-        (gib, LayoutOptions { log_block_bytes: 8192, ..mlb }, LayoutField::LogBlockBytes),
+        (0, many, LayoutField::DeviceBytes),
+        (DEVICE_BYTES_MIN - 512, many, LayoutField::DeviceBytes),
+        (DEVICE_BYTES_MAX + 512, many, LayoutField::DeviceBytes),
+        (u64::MAX, many, LayoutField::DeviceBytes),
+        (gib + 1, many, LayoutField::SectorBytes),
+        (gib, LayoutOptions { sector_bytes: 0, ..many }, LayoutField::SectorBytes),
+        (gib, LayoutOptions { sector_bytes: 520, ..many }, LayoutField::SectorBytes),
+        (gib, LayoutOptions { log_block_bytes: 0, ..many }, LayoutField::LogBlockBytes),
+        (gib, LayoutOptions { log_block_bytes: 8192, ..many }, LayoutField::LogBlockBytes),
         (
             gib,
-            LayoutOptions { sector_bytes: 4096, log_block_bytes: 512, ..mlb },
+            LayoutOptions { sector_bytes: 4096, log_block_bytes: 512, ..many },
             LayoutField::LogBlockBytes,
         ),
         (gib, with_group(0), LayoutField::GroupBytes),
@@ -290,8 +287,8 @@ fn impossible_sizes_are_refused_with_the_field_and_what_to_do() {
         (gib, with_log(4096), LayoutField::LogBytes),
         (gib, with_log(MIB + 512), LayoutField::LogBytes),
         (gib, with_log(100 * MIB), LayoutField::LogBytes),
-        (gib, LayoutOptions { log_bytes: Some(MIB), ..nolog }, LayoutField::LogBytes),
-        (gib, LayoutOptions { group_bytes: Some(MIB), ..nolog }, LayoutField::GroupBytes),
+        (gib, LayoutOptions { log_bytes: Some(MIB), ..none }, LayoutField::LogBytes),
+        (gib, LayoutOptions { group_bytes: Some(MIB), ..none }, LayoutField::GroupBytes),
         (gib, shingled(None), LayoutField::DataOffset),
         (gib, shingled(Some(0)), LayoutField::DataOffset),
         (gib, shingled(Some(3 * MIB)), LayoutField::DataOffset),
@@ -312,7 +309,8 @@ fn impossible_sizes_are_refused_with_the_field_and_what_to_do() {
 
 #[test]
 fn parts_that_overlap_by_a_single_block_are_refused() {
-    let sound = Layout::plan(1 << 30, &LayoutOptions::new(Preset::Mlb)).unwrap().with_near_slot();
+    let sound =
+        Layout::plan(1 << 30, &LayoutOptions::new(LayoutKind::ManyLogs)).unwrap().with_near_slot();
     assert_eq!(sound.validate(), Ok(()));
     let [first, second] = sound.slot_offsets;
     let slots = |slot_offsets| Layout { slot_offsets, ..sound };
@@ -347,7 +345,7 @@ fn a_log_leaves_a_block_of_data_on_either_side() {
         let group_bytes = Some(group_bytes);
         Layout::plan(
             1 << 30,
-            &LayoutOptions { group_bytes, log_bytes, ..LayoutOptions::new(Preset::Mlb) },
+            &LayoutOptions { group_bytes, log_bytes, ..LayoutOptions::new(LayoutKind::ManyLogs) },
         )
     };
     assert!(with_log(group_bytes - 8192).is_ok());
@@ -359,14 +357,13 @@ fn a_log_leaves_a_block_of_data_on_either_side() {
 #[test]
 fn a_log_larger_than_the_device_never_overflows() {
     for log_bytes in [u64::MAX, u64::MAX - 4095, DEVICE_BYTES_MAX, 1 << 40] {
-        for preset in [Preset::SingleLog, Preset::Mlb] {
+        for kind in [LayoutKind::OneLog, LayoutKind::ManyLogs] {
             for group_bytes in [None, Some(100 * MIB), Some(u64::MAX - 4095)] {
-                if preset == Preset::SingleLog && group_bytes.is_some() {
+                if kind == LayoutKind::OneLog && group_bytes.is_some() {
                     continue;
                 }
                 let log_bytes = Some(log_bytes);
-                let options =
-                    LayoutOptions { group_bytes, log_bytes, ..LayoutOptions::new(preset) };
+                let options = LayoutOptions { group_bytes, log_bytes, ..LayoutOptions::new(kind) };
                 assert!(Layout::plan(1 << 30, &options).is_err(), "{options:?}");
             }
         }
@@ -387,7 +384,7 @@ proptest! {
     ) {
         let (sector_bytes, log_block_bytes) = units;
         let options = LayoutOptions {
-            preset: Preset::Mlb,
+            kind: LayoutKind::ManyLogs,
             sector_bytes,
             log_block_bytes,
             group_bytes: group_bytes.map(|n| n * 364 * 4096),
@@ -408,14 +405,14 @@ proptest! {
         device_bytes in sizes(),
         free_thousandths in 0_u64..1000,
         log_bytes in prop::option::of(1_u64..200),
-        preset in prop::sample::select(vec![Preset::SlSmr, Preset::MlSmr]),
+        kind in prop::sample::select(vec![LayoutKind::OneLogApart, LayoutKind::ManyLogsApart]),
     ) {
         let device_bytes = device_bytes - device_bytes % 512;
         let free_bytes = device_bytes / 1000 * free_thousandths / 512 * 512;
         let options = LayoutOptions {
             log_bytes: log_bytes.map(|n| n * 91 * 4096),
             non_shingled_bytes: Some(free_bytes),
-            ..LayoutOptions::new(preset)
+            ..LayoutOptions::new(kind)
         };
         if let Ok(layout) = Layout::plan(device_bytes, &options) {
             prop_assert_eq!(layout.validate(), Ok(()));

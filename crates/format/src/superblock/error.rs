@@ -3,6 +3,7 @@
 use crate::block::SealError;
 use crate::bytes::FieldError;
 use crate::layout::LayoutError;
+use crate::superblock::PresetNumber;
 use std::fmt;
 
 /// Why a copy was refused.
@@ -43,6 +44,13 @@ pub enum SuperblockError {
     Features {
         /// Their bits.
         unknown: u64,
+    },
+    /// A preset that whoever opens the volume does not know. Not for this crate to say.
+    Preset {
+        /// The numbers that are known.
+        expected: String,
+        /// The one on disk.
+        found: PresetNumber,
     },
     /// Sizes that contradict each other.
     Layout(LayoutError),
@@ -107,6 +115,11 @@ impl fmt::Display for SuperblockError {
                 formatter,
                 "superblock feature_incompat: expected only known features, found unknown bits \
                  {unknown:#x}; use a newer version of the program"
+            ),
+            Self::Preset { expected, found } => write!(
+                formatter,
+                "superblock preset: expected {expected}, found {found}; \
+                 use a version of the program that knows it"
             ),
             Self::Layout(error) => write!(formatter, "superblock {error}"),
             Self::Field(error) => write!(formatter, "superblock {error}"),

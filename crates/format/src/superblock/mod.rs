@@ -14,7 +14,7 @@ pub use error::SuperblockError;
 
 use crate::block::{SEALED_BYTES, check_rest_zero, check_zero, open, seal};
 use crate::bytes::FieldError;
-use crate::{Layout, Preset, VolumeId};
+use crate::{Layout, VolumeId};
 use nearhead_basics::little_endian::{array_at, put, u16_at, u32_at, u64_at};
 use std::fmt;
 
@@ -51,6 +51,17 @@ const _: () = assert!(DATA_OFFSET_AT + size_of::<u64>() == USED_BYTES, "no gap b
 /// The features without which nobody can open a volume of this layout.
 pub fn features_of(layout: &Layout) -> u64 {
     if layout.slot_is_far() { FEATURE_FAR_SLOT } else { 0 }
+}
+
+/// Which policies a volume was created with: a number that whoever opens the volume has to know. To the format it is nothing
+/// more; where everything is, the layout says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PresetNumber(pub u16);
+
+impl fmt::Display for PresetNumber {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(formatter)
+    }
 }
 
 /// When a write without FUA is replied to.
@@ -105,7 +116,7 @@ pub struct Superblock {
     /// Where everything is.
     pub layout: Layout,
     /// The policies in force.
-    pub preset: Preset,
+    pub preset: PresetNumber,
     /// When writes are replied to.
     pub ack: AckMode,
     /// Writes up to this many bytes are logged.
@@ -141,7 +152,7 @@ impl Superblock {
         put(&mut block, 96, &layout.group_bytes.to_le_bytes());
         put(&mut block, 104, &layout.log_bytes.to_le_bytes());
         put(&mut block, 112, &layout.group_count.to_le_bytes());
-        put(&mut block, 116, &(self.preset as u16).to_le_bytes());
+        put(&mut block, 116, &self.preset.0.to_le_bytes());
         put(&mut block, 118, &[self.ack as u8]);
         put(&mut block, 120, &self.logged_write_bytes_max.to_le_bytes());
         put(&mut block, 128, &self.feature_incompat.to_le_bytes());
@@ -154,7 +165,8 @@ impl Superblock {
         block
     }
 
-    /// Reads copy `copy_index`, trusting nothing.
+    /// Reads copy `copy_index`, trusting nothing. Whether anybody knows the preset, and whether its logs are those of the
+    /// layout, is not asked here: see [`crate::LayoutKind::fits`].
     pub fn decode(bytes: &[u8], copy_index: u32) -> Result<Self, SuperblockError> {
         let block = open(bytes, SUPERBLOCK_MAGIC)?;
         let version = u32_at(block, 8);
@@ -175,7 +187,7 @@ impl Superblock {
             generation: u64_at(block, 32),
             created_unix_s: u64_at(block, 40),
             layout: decode_layout(block)?,
-            preset: decode_preset(block)?,
+            preset: PresetNumber(u16_at(block, 116)),
             ack: decode_ack(block[118])?,
             logged_write_bytes_max: u32_at(block, 120),
             feature_incompat,
@@ -207,21 +219,6 @@ impl Superblock {
         let stored = u64_at(block, 144);
         if stored != layout.client_bytes() {
             return Err(FieldError::new("client_bytes", layout.client_bytes(), stored));
-        }
-        let logs_fit = match self.preset {
-            Preset::NoLog => layout.log_count() == 0,
-            Preset::SingleLog | Preset::SlSmr => layout.log_count() == 1,
-            Preset::Mlb | Preset::MlSmr => layout.log_count() >= 1,
-        };
-        if !logs_fit || layout.logs_are_apart() != self.preset.is_for_shingled() {
-            let found = format_args!(
-                "{} with {} logs{}",
-                self.preset,
-                layout.log_count(),
-                if layout.logs_are_apart() { " apart" } else { "" }
-            )
-            .to_string();
-            return Err(FieldError::new("preset", "one that fits the layout's logs", found));
         }
         if self.feature_incompat & FEATURE_FAR_SLOT != features_of(layout) {
             let expected = format_args!(
@@ -256,11 +253,6 @@ fn decode_layout(block: &[u8]) -> Result<Layout, SuperblockError> {
     };
     layout.validate()?;
     Ok(layout)
-}
-
-fn decode_preset(block: &[u8]) -> Result<Preset, FieldError> {
-    let number = u16_at(block, 116);
-    Preset::from_number(number).ok_or_else(|| FieldError::new("preset", "0 to 4", number))
 }
 
 fn decode_ack(number: u8) -> Result<AckMode, FieldError> {

@@ -1,14 +1,14 @@
 //! Tests of the superblock codec and of the choice between copies.
 
 use super::*;
-use crate::LayoutOptions;
 use crate::damage::{apply, assert_same_bytes, edits, for_every_bit_flip, golden};
+use crate::{LayoutKind, LayoutOptions};
 use proptest::prelude::*;
 
 const VOLUME: VolumeId = *b"\xa0\xa1\xa2\xa3\xa4\xa5\xa6\xa7\xa8\xa9\xaa\xab\xac\xad\xae\xaf";
 
 fn planned() -> Layout {
-    Layout::plan((1000 << 20) + 512 * 3, &LayoutOptions::new(Preset::Mlb)).unwrap()
+    Layout::plan((1000 << 20) + 512 * 3, &LayoutOptions::new(LayoutKind::ManyLogs)).unwrap()
 }
 
 /// As new volumes are: a slot at either end, and logs that tell all.
@@ -27,7 +27,7 @@ fn sample() -> Superblock {
         generation: 7,
         created_unix_s: 1_700_000_000,
         layout: planned().with_near_slot(),
-        preset: Preset::Mlb,
+        preset: PresetNumber(2),
         ack: AckMode::Flush,
         logged_write_bytes_max: 256 * 1024,
         feature_incompat: 0,
@@ -42,24 +42,24 @@ fn shingled() -> Superblock {
     let options = LayoutOptions {
         non_shingled_bytes: Some(64 << 20),
         log_bytes: Some(1 << 20),
-        ..LayoutOptions::new(Preset::MlSmr)
+        ..LayoutOptions::new(LayoutKind::ManyLogsApart)
     };
     let layout = Layout::plan(1000 << 20, &options).unwrap();
-    Superblock { layout, preset: Preset::MlSmr, map_device_id: None, ..sample() }
+    Superblock { layout, preset: PresetNumber(4), map_device_id: None, ..sample() }
 }
 
 fn superblock() -> impl Strategy<Value = Superblock> {
-    let preset = prop::sample::select(Preset::ALL.to_vec());
+    let preset = (any::<u16>().prop_map(PresetNumber), prop::sample::select(&LayoutKind::ALL[..]));
     let ack = prop::sample::select(vec![AckMode::Durable, AckMode::Flush]);
     let sizes = (1_u64 << 14..1 << 34, any::<bool>());
     let names = ("[^\0]{0,16}", prop::option::of(any::<VolumeId>()));
     (any::<(VolumeId, u64, u64, u32, u64)>(), preset, ack, sizes, names).prop_map(
-        |(numbers, preset, ack, (device_blocks, small_sectors), (label, map_device_id))| {
+        |(numbers, (preset, kind), ack, (device_blocks, small_sectors), (label, map_device_id))| {
             let (volume_id, generation, created_unix_s, logged_write_bytes_max, features) = numbers;
             let sector_bytes = if small_sectors { 512 } else { 4096 };
             let non_shingled_bytes = Some(device_blocks / 8 * 4096);
             let options =
-                LayoutOptions { sector_bytes, non_shingled_bytes, ..LayoutOptions::new(preset) };
+                LayoutOptions { sector_bytes, non_shingled_bytes, ..LayoutOptions::new(kind) };
             let planned = Layout::plan(device_blocks * 4096, &options).unwrap();
             let layout = if features >> 63 == 0 { planned } else { planned.with_near_slot() };
             Superblock {
@@ -168,16 +168,23 @@ fn unknown_features_are_refused_or_make_the_volume_read_only() {
 }
 
 #[test]
+fn a_preset_that_nobody_knows_is_a_number_like_any_other() {
+    for number in [0, 1, 5, 0x1234, u16::MAX] {
+        let superblock = Superblock { preset: PresetNumber(number), ..sample() };
+        let block = superblock.encode(0);
+        assert_eq!(block[116..118], number.to_le_bytes());
+        assert_eq!(Superblock::decode(&block, 0), Ok(superblock));
+    }
+}
+
+#[test]
 fn fields_that_contradict_each_other_are_named() {
-    let cases: [(usize, &[u8], &str); 11] = [
+    let cases: [(usize, &[u8], &str); 8] = [
         (48, &[0; 8], "device_bytes"),
         (56, &[0; 4], "sector_bytes"),
         (64, &[0; 8], "slot_offset"),
         (96, &[0xff; 8], "group_bytes"),
         (112, &[0xff; 4], "group_count"),
-        (116, &[5, 0], "preset"),
-        (116, &[4, 0], "preset"),
-        (116, &[0, 0], "preset"),
         (118, &[2], "ack"),
         (144, &[0; 8], "client_bytes"),
         (232, &[1], "data_offset"),

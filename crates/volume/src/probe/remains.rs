@@ -14,7 +14,7 @@ use nearhead_format::map_device::MAP_DEVICE_MAGIC;
 use nearhead_format::record::{RECORD_MAGIC, peek};
 use nearhead_format::snapshot::SNAPSHOT_MAGIC;
 use nearhead_format::superblock::SUPERBLOCK_MAGIC;
-use nearhead_format::{Layout, LayoutOptions, Preset, VolumeId};
+use nearhead_format::{Layout, LayoutKind, LayoutOptions, VolumeId};
 use std::collections::BTreeMap;
 
 const BLOCK: u64 = 4096;
@@ -159,9 +159,9 @@ fn places(capacity_bytes: u64, sector_bytes: u32, zones: Option<&Zones>) -> BTre
 /// Layouts that a volume on such a device would have by default, with the second slot at either place.
 fn layouts(device_bytes: u64, sector_bytes: u32, zones: Option<&Zones>) -> Vec<Layout> {
     let non_shingled_bytes = zones.map(Zones::non_shingled_start_bytes);
-    let plans = Preset::ALL.into_iter().filter_map(|preset| {
+    let plans = LayoutKind::ALL.into_iter().filter_map(|kind| {
         let options =
-            LayoutOptions { sector_bytes, non_shingled_bytes, ..LayoutOptions::new(preset) };
+            LayoutOptions { sector_bytes, non_shingled_bytes, ..LayoutOptions::new(kind) };
         Layout::plan(device_bytes, &options).ok()
     });
     plans.flat_map(|layout| [layout, layout.with_near_slot()]).collect()

@@ -42,7 +42,7 @@ fn volume(preset: &str, device_bytes: u64, log_bytes: Option<u64>) -> Volume<Ins
     };
     let superblock = create::describe(&properties, None, &options).unwrap();
     // One command of cleaning at a time, so that it cannot keep up.
-    Volume::start_empty(disk, superblock, |_, config| {
+    Volume::start_empty(disk, superblock, named, |_, config| {
         config.admission = Box::new(DurableFirst {
             piece_bytes: 128 << 10,
             bulk_bytes_max: 256 << 10,

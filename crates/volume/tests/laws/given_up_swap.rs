@@ -6,10 +6,10 @@ use crate::support::options::Options;
 use crate::support::steps::Step;
 use nearhead_disk::{Nanos, Payload};
 use nearhead_engine::{Activities, Activity};
-use nearhead_format::{AckMode, Label, Preset};
+use nearhead_format::{AckMode, Label};
 use nearhead_models::{Dataless, InstantDisk, plain_properties};
 use nearhead_service::{Operation, Request, RequestId, Service};
-use nearhead_volume::{CreateOptions, Volume, create};
+use nearhead_volume::{CreateOptions, NamedPreset, Volume, create};
 
 const BLOCK: u64 = 4096;
 const GROUP_BYTES: u64 = 28 << 20;
@@ -18,10 +18,11 @@ const GROUP_BYTES: u64 = 28 << 20;
 fn volume() -> Volume<InstantDisk> {
     let properties = plain_properties(64 << 20, 512);
     let disk = InstantDisk::new(properties.clone(), Box::new(Dataless), Nanos::from_micros(100));
+    let preset = NamedPreset::by_name("mlb").unwrap();
     let options = CreateOptions {
         volume_id: [1; 16],
         created_unix_s: 0,
-        preset: Preset::Mlb,
+        preset,
         logged_write_bytes_max: 64 << 10,
         group_bytes: Some(GROUP_BYTES),
         log_bytes: Some(512 << 10),
@@ -32,7 +33,7 @@ fn volume() -> Volume<InstantDisk> {
     };
     let superblock = create::describe(&properties, None, &options).unwrap();
     assert_eq!(superblock.layout.log_count(), 2);
-    Volume::start_empty(disk, superblock, |_, config| {
+    Volume::start_empty(disk, superblock, preset, |_, config| {
         config.cleaning.idle_after = None;
         config.cleaning.watermark_pct = None;
         config.cleaning.swap_above_pct = Some(30);

@@ -3,10 +3,10 @@
 
 use crate::support::content::{payload, versions};
 use nearhead_disk::{Command, Completion, Disk, Nanos, Properties, Submission};
-use nearhead_format::{AckMode, Label, Preset};
+use nearhead_format::{AckMode, Label};
 use nearhead_models::{InstantDisk, MemoryStore, plain_properties};
 use nearhead_service::{Operation, Reply, Request, RequestId, Service};
-use nearhead_volume::{CreateOptions, SyncIo, Volume, create};
+use nearhead_volume::{CreateOptions, NamedPreset, SyncIo, Volume, create};
 use std::collections::VecDeque;
 
 /// A disk that comes to a read long after it came to everything else.
@@ -64,19 +64,20 @@ impl Drop for LateReads {
 }
 
 /// Logs of 512 KiB, one or two, which a few hundred small writes go round.
-fn volume(preset: Preset) -> (Volume<LateReads>, Nanos) {
+fn volume(preset: &str) -> (Volume<LateReads>, Nanos) {
     let disk = InstantDisk::new(
         plain_properties(64 << 20, 512),
         Box::new(MemoryStore::new()),
         Nanos::from_micros(10),
     );
     let mut disk = LateReads { disk, delay: Nanos::ZERO, late: VecDeque::new() };
+    let preset = NamedPreset::by_name(preset).unwrap();
     let options = CreateOptions {
         volume_id: [1; 16],
         created_unix_s: 0,
         preset,
         logged_write_bytes_max: 64 << 10,
-        group_bytes: (preset == Preset::Mlb).then_some(28 << 20),
+        group_bytes: preset.layout.has_groups_of_any_size().then_some(28 << 20),
         log_bytes: Some(512 << 10),
         ack: AckMode::Durable,
         label: Label::default(),
@@ -123,7 +124,7 @@ fn write_and_wait(
 
 #[test]
 fn a_read_that_the_log_outruns_time_and_again_is_no_damage() {
-    let (mut volume, mut now) = volume(Preset::SingleLog);
+    let (mut volume, mut now) = volume("singlelog");
     let mut replies: Vec<Reply> = Vec::new();
     let read = RequestId(u64::MAX);
     let mut newest = 0;
@@ -150,7 +151,7 @@ fn a_read_that_the_log_outruns_time_and_again_is_no_damage() {
 
 #[test]
 fn what_a_swap_was_going_to_move_and_the_log_outran_is_no_damage() {
-    let (mut volume, mut now) = volume(Preset::Mlb);
+    let (mut volume, mut now) = volume("mlb");
     let mut replies = Vec::new();
     for number in 1..=20_000 {
         write_and_wait(&mut volume, &mut now, &mut replies, number, number % 40);

@@ -2,10 +2,10 @@
 //! again whether it may go on by now.
 
 use nearhead_disk::{Nanos, Payload};
-use nearhead_format::{AckMode, Label, Preset};
+use nearhead_format::{AckMode, Label};
 use nearhead_models::{Dataless, InstantDisk, plain_properties};
 use nearhead_service::{Operation, Request, RequestId, Service};
-use nearhead_volume::{CreateOptions, Volume, create};
+use nearhead_volume::{CreateOptions, NamedPreset, Volume, create};
 
 const BLOCK: u64 = 4096;
 /// What each command takes.
@@ -16,10 +16,11 @@ const LOOKS_MAX: u64 = 8;
 fn volume() -> Volume<InstantDisk> {
     let properties = plain_properties(64 << 20, 512);
     let disk = InstantDisk::new(properties.clone(), Box::new(Dataless), LATENCY);
+    let preset = NamedPreset::by_name("singlelog").unwrap();
     let options = CreateOptions {
         volume_id: [1; 16],
         created_unix_s: 0,
-        preset: Preset::SingleLog,
+        preset,
         logged_write_bytes_max: 64 << 10,
         group_bytes: None,
         log_bytes: Some(512 << 10),
@@ -29,7 +30,7 @@ fn volume() -> Volume<InstantDisk> {
         force: true,
     };
     let superblock = create::describe(&properties, None, &options).unwrap();
-    Volume::start_empty(disk, superblock, |_, config| {
+    Volume::start_empty(disk, superblock, preset, |_, config| {
         config.stage_age_max = Nanos::from_millis(1);
         config.snapshot_period = Nanos::from_millis(5);
         config.cleaning.idle_after = Some(Nanos::from_millis(1));

@@ -7,7 +7,7 @@ use crate::disk::CachedFile;
 use nearhead_basics::SplitMix;
 use nearhead_disk::{Nanos, Properties};
 use nearhead_engine::Config;
-use nearhead_format::{AckMode, Label, Preset, Superblock};
+use nearhead_format::{AckMode, Label, Superblock};
 use nearhead_models::{CrashDisk, MemoryStore, plain_properties};
 use nearhead_service::{ErrorKind, Operation, Reply, Request, RequestId, Service};
 use nearhead_swarm::content::{SECTOR, payload, versions};
@@ -63,10 +63,10 @@ impl Rig {
         let options = CreateOptions {
             volume_id: [7; 16],
             created_unix_s: 0,
-            preset: named.preset,
+            preset: named,
             logged_write_bytes_max: named.logged_write_bytes_max,
-            group_bytes: (named.preset == Preset::Mlb).then_some(4 << 20),
-            log_bytes: (named.preset != Preset::NoLog).then_some(512 << 10),
+            group_bytes: named.layout.has_groups_of_any_size().then_some(4 << 20),
+            log_bytes: named.layout.has_logs().then_some(512 << 10),
             ack: kind.ack,
             label: Label::default(),
             device_bytes: None,

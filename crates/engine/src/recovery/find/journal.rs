@@ -177,7 +177,7 @@ fn header_at(bytes: &[u8], position: u32, context: &ScanContext) -> Option<Found
 mod tests {
     use super::*;
     use nearhead_format::record::WriteItem;
-    use nearhead_format::{Layout, LayoutOptions, Preset};
+    use nearhead_format::{Layout, LayoutKind, LayoutOptions};
 
     fn header(sequence: u64) -> RecordHeader {
         let write = WriteItem::Chunk { home_sector: 8, len_sectors: 1, crc: 1 };
@@ -191,7 +191,7 @@ mod tests {
 
     /// A journal of these headers, one in each block, read by a volume whose snapshot includes record 10.
     fn scanned(headers: &[RecordHeader]) -> JournalScan {
-        let layout = Layout::plan(1 << 30, &LayoutOptions::new(Preset::Mlb)).unwrap();
+        let layout = Layout::plan(1 << 30, &LayoutOptions::new(LayoutKind::ManyLogs)).unwrap();
         let context = ScanContext { layout, volume_id: [7; 16], floor_sequence: 10 };
         let mut scan = JournalScan::default();
         for header in headers {

@@ -4,11 +4,11 @@ use super::*;
 use crate::recovery::find::ByClaims;
 use nearhead_format::crc::chunk_crc;
 use nearhead_format::record::{SectorRange, WriteItem};
-use nearhead_format::{Layout, LayoutOptions, Preset};
+use nearhead_format::{Layout, LayoutKind, LayoutOptions};
 
 #[test]
 fn a_record_that_belongs_elsewhere_or_is_not_newer_is_none_of_this_log() {
-    let layout = Layout::plan(1 << 30, &LayoutOptions::new(Preset::Mlb)).unwrap();
+    let layout = Layout::plan(1 << 30, &LayoutOptions::new(LayoutKind::ManyLogs)).unwrap();
     let context = ScanContext { layout, volume_id: [7; 16], floor_sequence: 0 };
     let scan = LogScan::new(Claim { log_index: 2, position: 5, generation: 3 }, 10);
     let here = RecordHeader {
@@ -38,7 +38,7 @@ fn a_record_that_belongs_elsewhere_or_is_not_newer_is_none_of_this_log() {
 
 #[test]
 fn the_first_look_holds_the_longest_record_and_little_more() {
-    let layout = Layout::plan(1 << 30, &LayoutOptions::new(Preset::Mlb)).unwrap();
+    let layout = Layout::plan(1 << 30, &LayoutOptions::new(LayoutKind::ManyLogs)).unwrap();
     let context = ScanContext { layout, volume_id: [7; 16], floor_sequence: 0 };
     let mut scan = LogScan::new(Claim { log_index: 2, position: 5, generation: 3 }, 10);
     let (offset, len) = scan.next_read(&context).unwrap();
@@ -51,7 +51,7 @@ fn the_first_look_holds_the_longest_record_and_little_more() {
 /// A claim may say that the log is full to its last block: nothing can stand behind that.
 #[test]
 fn a_claim_at_the_end_of_a_log_asks_for_nothing() {
-    let layout = Layout::plan(1 << 30, &LayoutOptions::new(Preset::Mlb)).unwrap();
+    let layout = Layout::plan(1 << 30, &LayoutOptions::new(LayoutKind::ManyLogs)).unwrap();
     let context = ScanContext { layout, volume_id: [7; 16], floor_sequence: 0 };
     let claim = |position| Claim { log_index: 2, position, generation: 3 };
     let end = layout.log_blocks();
@@ -72,7 +72,7 @@ struct LongLog {
 
 impl LongLog {
     fn new(first: usize) -> Self {
-        let layout = Layout::plan(1 << 30, &LayoutOptions::new(Preset::Mlb)).unwrap();
+        let layout = Layout::plan(1 << 30, &LayoutOptions::new(LayoutKind::ManyLogs)).unwrap();
         let context = ScanContext { layout, volume_id: [7; 16], floor_sequence: 0 };
         let (mut position, mut positions) = (0, Vec::new());
         while position < layout.log_blocks() {

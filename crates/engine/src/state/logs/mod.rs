@@ -393,11 +393,11 @@ impl Logs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nearhead_format::layout::{LayoutOptions, Preset};
+    use nearhead_format::layout::{LayoutKind, LayoutOptions};
 
     #[test]
     fn a_log_is_full_no_longer_once_what_filled_it_is_let_go() {
-        let layout = Layout::plan(1 << 30, &LayoutOptions::new(Preset::Mlb)).unwrap();
+        let layout = Layout::plan(1 << 30, &LayoutOptions::new(LayoutKind::ManyLogs)).unwrap();
         let mut logs = Logs::new(&layout, true);
         let start = layout.log_offset(0).unwrap();
         let entries: Vec<Entry> = (0..layout.log_blocks())

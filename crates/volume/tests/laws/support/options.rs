@@ -4,7 +4,7 @@ use super::disk::TestDisk;
 use nearhead_basics::SplitMix;
 use nearhead_disk::{Nanos, Properties, Region, RegionKind, Zones};
 use nearhead_engine::Config;
-use nearhead_format::{AckMode, Label, Preset};
+use nearhead_format::{AckMode, Label};
 use nearhead_models::{MemoryStore, plain_properties};
 use nearhead_swarm::Wanderer;
 use nearhead_volume::create::create_with_regions;
@@ -94,12 +94,12 @@ impl Options {
         CreateOptions {
             volume_id: VOLUME_ID,
             created_unix_s: 0,
-            preset: named.preset,
+            preset: named,
             logged_write_bytes_max: self
                 .logged_write_bytes_max
                 .unwrap_or(named.logged_write_bytes_max),
-            group_bytes: (named.preset == Preset::Mlb).then_some(group_bytes),
-            log_bytes: (named.preset != Preset::NoLog).then_some(log_bytes),
+            group_bytes: named.layout.has_groups_of_any_size().then_some(group_bytes),
+            log_bytes: named.layout.has_logs().then_some(log_bytes),
             ack: self.ack,
             label: Label::default(),
             device_bytes: None,
@@ -139,11 +139,11 @@ impl Options {
     /// Where the disk is shingled, for the presets that need to know: bands of an odd number of
     /// sectors, small enough that a workload has homes in several.
     fn zones(&self) -> Option<Zones> {
-        let preset = NamedPreset::by_name(self.preset).unwrap().preset;
+        let layout = NamedPreset::by_name(self.preset).unwrap().layout;
         let free_bytes = if self.logs_are_scarce { 7 << 20 } else { 12 << 20 };
         let sector = u64::from(self.sector_bytes);
         let kind = RegionKind::Bands { band_bytes: 1201 * sector };
-        preset.is_for_shingled().then(|| {
+        layout.is_for_shingled().then(|| {
             let free = Region { offset: 0, len: free_bytes, kind: RegionKind::NonShingled };
             let bands = Region { offset: free_bytes, len: DEVICE_BYTES - free_bytes, kind };
             Zones::new(vec![free, bands], DEVICE_BYTES).unwrap()

@@ -1,0 +1,84 @@
+//! What presets have in common: the configuration that follows from the volume and its disk alone.
+//!
+//! A preset says where records go, and changes what else is its own; the rest is here once, so that two presets differ in
+//! nothing but what makes them different. No number here may depend on which preset asks.
+
+use super::Facts;
+use nearhead_disk::Nanos;
+use nearhead_engine::admission::DurableFirst;
+use nearhead_engine::cleaning::HomeAndSwap;
+use nearhead_engine::placement::Placement;
+use nearhead_engine::{Ack, Cleaning, Config, RECORD_BYTES_MAX};
+use nearhead_format::AckMode;
+
+/// Bulk bytes on a rotational disk at once: two pieces. At 100 MB/s a durable write waits 2.6 ms
+/// behind them at most, and two are enough to keep a disk streaming.
+const BULK_BYTES_ROTATIONAL: u64 = 256 << 10;
+/// What a checkpoint holds in memory at once on a rotational disk. The busiest synthetic hour (T7 of `nearhead
+/// figures fig7a`) goes home in 313 s from windows of 4 MiB, in 213 s from 64 MiB, in 165 s from 256 MiB.
+const WINDOW_BYTES_ROTATIONAL: u32 = 64 << 20;
+/// Piece of a bulk transfer on a rotational disk.
+const PIECE_BYTES_ROTATIONAL: u32 = 128 << 10;
+/// The same where no head moves: enough in flight for a fast device.
+const BULK_BYTES_FLASH: u64 = 4 << 20;
+const PIECE_BYTES_FLASH: u32 = 1 << 20;
+/// Commands of cleaning at once where several may go: a few for a disk to choose from (one at a time, the
+/// next block has passed under the head before it is asked for), many where no head moves.
+const BACKGROUND_COMMANDS_ROTATIONAL: u32 = 8;
+const BACKGROUND_COMMANDS_FLASH: u32 = 64;
+
+/// A command without an answer for this long is told of: a healthy disk takes a second or two at worst, one that retries
+/// a bad sector some ten, and the kernel gives up after 30 s or more by default.
+pub(crate) const STALL_AFTER: Nanos = Nanos::from_secs(30);
+
+impl Facts<'_> {
+    /// The configuration with this placement, and everything else at its default.
+    pub fn config(&self, placement: Box<dyn Placement>) -> Config {
+        let Facts { superblock, properties, width } = *self;
+        let (piece_bytes, bulk_bytes_max, background_commands_max) = if properties.rotational {
+            (PIECE_BYTES_ROTATIONAL, BULK_BYTES_ROTATIONAL, BACKGROUND_COMMANDS_ROTATIONAL)
+        } else {
+            (PIECE_BYTES_FLASH, BULK_BYTES_FLASH, BACKGROUND_COMMANDS_FLASH)
+        };
+        Config {
+            ack: match superblock.ack {
+                AckMode::Durable => Ack::Durable,
+                AckMode::Flush => Ack::Flush,
+            },
+            placement,
+            admission: Box::new(DurableFirst {
+                piece_bytes: piece_bytes.saturating_mul(width).min(properties.transfer_bytes_max),
+                // A piece falls unevenly on the members: as much again keeps all of them busy.
+                bulk_bytes_max: bulk_bytes_max * u64::from(if width > 1 { 2 * width } else { 1 }),
+                background_commands_max: background_commands_max.saturating_mul(width),
+            }),
+            logged_write_bytes_max: superblock.logged_write_bytes_max,
+            lone_writes_go_home: false,
+            cleaner: Box::new(HomeAndSwap::default()),
+            cleaning: Cleaning {
+                period: None,
+                idle_after: Some(Nanos::from_secs(30)),
+                window: None,
+                coordinated: false,
+                watermark_pct: Some(70),
+                batch_bytes: 4 << 20,
+                window_bytes: if properties.rotational { WINDOW_BYTES_ROTATIONAL } else { 4 << 20 },
+                swap_above_pct: None,
+                swap_idle_after: Nanos::from_millis(500),
+            },
+            stage_bytes_max: 16 << 20,
+            record_bytes_max: RECORD_BYTES_MAX,
+            log_reserve_bytes: 64 << 10,
+            snapshot_after_bytes: 1 << 30,
+            snapshot_period: Nanos::from_secs(600),
+            stage_age_max: Nanos::from_secs(1),
+            stall_after: STALL_AFTER,
+            no_space_wait_max: Nanos::from_secs(10),
+            second_of_day_at_zero: 0,
+            read_only: superblock.must_be_read_only(),
+            accept_loss: false,
+            rebuild: false,
+            base: None,
+        }
+    }
+}
