@@ -8,8 +8,9 @@
 use crate::blanks;
 use crate::dump::{Slot, read_slots};
 use crate::open::{Copies, OpenError, find_superblock, read_copies};
+use crate::presets::Presets;
 use crate::sync_io::SyncIo;
-use crate::volume::Volume;
+use crate::volume::{Clock, Volume};
 use nearhead_disk::{Buffer, Disk, Payload, SECTOR_BYTES};
 use nearhead_engine::chunks::LoggedCopy;
 use nearhead_format::snapshot::FLAG_CLEAN_SHUTDOWN;
@@ -86,11 +87,21 @@ impl CheckReport {
 
 /// Checks the volume on `disk`, which may be open for reading only.
 pub fn check<D: Disk>(
+    disk: D,
+    start: Instant,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<CheckReport, OpenError> {
+    check_with(Presets::default(), disk, start, progress)
+}
+
+/// Checks a volume with one of `presets`.
+pub fn check_with<D: Disk>(
+    presets: Presets,
     mut disk: D,
     start: Instant,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<CheckReport, OpenError> {
-    let mut io = SyncIo::in_real_time(&mut disk, start);
+    let mut io = SyncIo::in_real_time(&mut disk, start).knowing(presets);
     let superblock = find_superblock(&mut io)?.superblock;
     let mut report = CheckReport {
         superblock: superblock.clone(),
@@ -108,7 +119,9 @@ pub fn check<D: Disk>(
     }
     let slots = read_slots(&mut io, &superblock);
     report.sound_snapshots = slots.iter().filter(|slot| slot.is_sound()).count();
-    let mut volume = Volume::open(disk, start, |_, config| config.read_only = true)?;
+    let clock = Clock::Real { start };
+    let (mut volume, _) =
+        Volume::open_with(presets, disk, clock, |_, config| config.read_only = true)?;
     let opened = volume.wait_until_open(start);
     let status = volume.engine().status();
     check_slots(&slots, status.recovery_records > 0, &mut report);

@@ -391,6 +391,6 @@ fn generation_at(
     offset: u64,
 ) -> Option<u64> {
     let bytes = io.read(offset, 4096).ok()?;
-    let found = io.presets().decode(&bytes, copy).ok()?;
+    let found = Superblock::decode(&bytes, copy).ok()?;
     (found.volume_id == superblock.volume_id).then_some(found.generation)
 }

@@ -38,9 +38,13 @@ pub(crate) struct Run<D: Disk> {
 impl<D: Disk> Run<D> {
     /// Opens the volume on `disk`; nothing of it may be damaged.
     pub(crate) fn open(disk: D, now: Nanos, configure: impl FnOnce(&mut Config)) -> Self {
-        let (mut volume, now) =
-            Volume::open_in_virtual_time(disk, now, |_, config| configure(config))
-                .unwrap_or_else(|error| panic!("{error}"));
+        let opened = Volume::open_in_virtual_time(disk, now, |_, config| configure(config));
+        let (volume, now) = opened.unwrap_or_else(|error| panic!("{error}"));
+        Self::of(volume, now)
+    }
+
+    /// Lets a volume open; nothing of it may be damaged.
+    pub(crate) fn of(mut volume: Volume<D>, now: Nanos) -> Self {
         let now = volume.run_until_open(now).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(volume.status().damage, Vec::<String>::new());
         Self { volume, now, next: 1 }
