@@ -32,7 +32,9 @@ pub(crate) const NO_LOGGING: &str = "nolog";
 /// Disks compared: with the drive's own queue, and in order.
 pub(crate) const QUEUES: [Queue; 2] = [SATA, Queue::InOrder];
 /// What is compared with it.
-pub(crate) const LOGGED: [&str; 2] = ["mlb-32", "mlb-256"];
+pub(crate) const LOGGED: [&str; 2] = ["mlb-32", IN_THE_PAPER];
+/// The one of them that the paper has a number for.
+const IN_THE_PAPER: &str = "mlb-256";
 /// No arm moves, and hardly any disk turns far enough, for a request that takes less.
 const QUICK_MS: f64 = 1.0;
 /// Points of a drawn distribution.
@@ -274,7 +276,7 @@ pub(crate) fn fig6b(lab: &mut Lab<'_>) -> Result<Report, FigureError> {
     let mut data = Data::new("speedups", &["mix", "percentile", "speedup"]);
     let mut series = Vec::new();
     for mix in &runs.mixes {
-        let (Some(baseline), Some(ours)) = (mix.of(NO_LOGGING, SATA), mix.of("mlb-256", SATA))
+        let (Some(baseline), Some(ours)) = (mix.of(NO_LOGGING, SATA), mix.of(IN_THE_PAPER, SATA))
         else {
             continue;
         };
@@ -321,7 +323,7 @@ fn speed_up_rows(runs: &MixRuns, system: &str, queue: Queue) -> Vec<Row> {
         .baseline(1.0)
         .ours(spread.map(|spread| spread.average))
         .limit(runs.mean_limit(system, queue, |limits| limits.transfer_only));
-    if system == "mlb-256" {
+    if system == IN_THE_PAPER {
         mean = mean.paper(PAPERS.mixes.mlb256_speedup.average).goal(PAPERS.mixes.goal_speedup);
     }
     rows.push(mean);
@@ -331,7 +333,7 @@ fn speed_up_rows(runs: &MixRuns, system: &str, queue: Queue) -> Vec<Row> {
 fn findings(runs: &MixRuns) -> Vec<String> {
     let paper = PAPERS.mixes.mlb256_speedup;
     let of = |queue: Queue| {
-        let spread = Spread::of(&runs.speed_ups("mlb-256", queue))?;
+        let spread = Spread::of(&runs.speed_ups(IN_THE_PAPER, queue))?;
         let verdict = if spread.average >= paper.average { "reaches" } else { "does not reach" };
         Some(format!(
             "On a disk that serves its queue {}, MLB-256 is {:.2} times faster than no logging, on \
@@ -344,8 +346,8 @@ fn findings(runs: &MixRuns) -> Vec<String> {
             spread.min,
             spread.max,
             paper.average,
-            runs.mean_limit("mlb-256", queue, |limits| limits.next_free)?,
-            runs.mean_limit("mlb-256", queue, |limits| limits.transfer_only)?,
+            runs.mean_limit(IN_THE_PAPER, queue, |limits| limits.next_free)?,
+            runs.mean_limit(IN_THE_PAPER, queue, |limits| limits.transfer_only)?,
         ))
     };
     let mut findings: Vec<String> = QUEUES.into_iter().filter_map(of).collect();

@@ -7,9 +7,10 @@ use nearhead_format::blank_map::{BLANK_UNIT_BYTES, BLANK_UNIT_WORDS, encode_unit
 use nearhead_format::record::{Claim, NO_POSITION, SectorRange, WriteItem};
 use nearhead_format::snapshot::{BodyItem, BodySummary, BodyWriter, HintRange, LogState};
 use nearhead_format::{
-    AckMode, BlankMapHeader, Entry, Label as Name, Layout, LayoutKind, LayoutOptions, MapDevice,
-    Place, PresetNumber, RecordHeader, SnapshotHeader, Superblock,
+    AckMode, BlankMapHeader, Entry, Label as Name, Layout, LayoutOptions, MapDevice, Place,
+    RecordHeader, SnapshotHeader, Superblock,
 };
+use nearhead_volume::{DEFAULT_PRESET, NamedPreset, PRESETS};
 
 /// A block as an input: the choice, then all up to the last byte that says anything; the checksum
 /// is left to the target.
@@ -20,18 +21,19 @@ fn block_input(choice: u8, block: &[u8]) -> Vec<u8> {
 }
 
 pub(crate) fn superblock() -> Vec<Vec<u8>> {
+    let mut presets = PRESETS.to_vec();
+    presets.dedup_by_key(|preset| preset.number);
     let mut seeds = Vec::new();
-    for (index, kind) in (0_u8..).zip(LayoutKind::ALL) {
-        let mut options = LayoutOptions::new(kind);
-        options.non_shingled_bytes = kind.is_for_shingled().then_some(64 << 20);
+    for (index, preset) in (0_u8..).zip(presets) {
+        let mut options = LayoutOptions::new(preset.layout);
+        options.non_shingled_bytes = preset.layout.is_for_shingled().then_some(64 << 20);
         let Ok(layout) = Layout::plan(1 << 30, &options) else { continue };
         let superblock = Superblock {
             volume_id: VOLUME_ID,
             generation: 3,
             created_unix_s: 1_700_000_000,
             layout,
-            // The table's presets have these numbers in this order.
-            preset: PresetNumber(u16::from(index)),
+            preset: preset.number,
             ack: if index % 2 == 0 { AckMode::Durable } else { AckMode::Flush },
             logged_write_bytes_max: 32 << 10,
             feature_incompat: nearhead_format::superblock::features_of(&layout),
@@ -145,7 +147,8 @@ pub(crate) fn blank_map() -> Vec<Vec<u8>> {
 }
 
 pub(crate) fn metadata_backup() -> Vec<Vec<u8>> {
-    let Ok(layout) = Layout::plan(1 << 30, &LayoutOptions::new(LayoutKind::ManyLogs)) else {
+    let Ok(preset) = NamedPreset::by_name(DEFAULT_PRESET) else { return Vec::new() };
+    let Ok(layout) = Layout::plan(1 << 30, &LayoutOptions::new(preset.layout)) else {
         return Vec::new();
     };
     let superblock = Superblock {
@@ -153,7 +156,7 @@ pub(crate) fn metadata_backup() -> Vec<Vec<u8>> {
         generation: 1,
         created_unix_s: 1_700_000_000,
         layout,
-        preset: PresetNumber(2),
+        preset: preset.number,
         ack: AckMode::Flush,
         logged_write_bytes_max: 32 << 10,
         feature_incompat: nearhead_format::superblock::features_of(&layout),

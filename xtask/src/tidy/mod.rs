@@ -6,6 +6,7 @@
 mod code;
 mod docs;
 mod manifests;
+mod presets;
 mod purity;
 mod sources;
 mod tree;
@@ -67,6 +68,7 @@ pub(crate) fn report_workspace(root: &Path) -> bool {
 
 fn check(tree: &Tree, packages: &[Package]) -> Report {
     let mut findings = manifests::check(tree, packages);
+    findings.extend(presets::check(tree));
     findings.extend(purity::check(tree));
     findings.extend(sources::check(tree));
     findings.extend(docs::check(tree, packages));
