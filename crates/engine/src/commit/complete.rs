@@ -38,22 +38,22 @@ impl Engine {
         if record.pending > 0 && !is_made(Mistake::RecordDurableInOnePlace) {
             self.commit.in_flight = Some(record);
         } else {
-            self.record_is_durable(record);
+            self.record_is_durable(&record);
         }
     }
 
-    fn record_is_durable(&mut self, record: Record) {
+    fn record_is_durable(&mut self, record: &Record) {
         self.commit.journal_from = None;
         if std::mem::take(&mut self.commit.is_short_of_space) {
             self.note_space();
         }
         self.core.logs.note_well(record.header.log_index);
-        let fates = self.fates(&record);
+        let fates = self.fates(record);
         let fate = |chunk| fates.get(chunk).copied().unwrap_or(Fate::Counts);
         self.core.apply(&record.header, record.blocks, fate);
         self.commit.note_told(&record.header);
         let payload_bytes = nearhead_disk::total_len(&record.payload) as u64;
-        for part in record.parts {
+        for part in &record.parts {
             self.part_is_durable(part, payload_bytes);
         }
         self.retry_blocked();

@@ -33,10 +33,10 @@ impl Engine {
     }
 
     /// The record that carries `part` is durable, and the map says so.
-    pub(super) fn part_is_durable(&mut self, part: Part, payload_bytes: u64) {
+    pub(super) fn part_is_durable(&mut self, part: &Part, payload_bytes: u64) {
         match part {
             Part::TakenBack { count } => {
-                for entry in self.invalidations.commit(count) {
+                for entry in self.invalidations.commit(*count) {
                     self.core.logs.drop_live(&entry);
                 }
             }
@@ -44,7 +44,7 @@ impl Engine {
             Part::Released { .. } if self.checkpoint.has_releases() => {}
             Part::Released { .. } => self.checkpoint_released(),
             Part::Staged { end } => {
-                self.commit.note_committed(end);
+                self.commit.note_committed(*end);
                 self.checkpoint.note_logged();
                 self.schedule.room.note_found();
                 self.taken = crate::requests::stage::Taken::default();

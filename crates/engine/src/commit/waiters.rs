@@ -101,7 +101,8 @@ mod tests {
         for number in 1..=4 {
             let sectors = 8 * number..8 * number + 1;
             let waiter = DurableWaiter::new(RequestId(number), sectors, 512);
-            waiters.push(waiter.and(vec![100 + number..101 + number]), 10 * number);
+            let more = vec![100 + number..101 + number, 200..201];
+            waiters.push(waiter.and(more), 10 * number);
         }
         waiters
     }

@@ -33,7 +33,9 @@ impl ByClaims {
     /// Begins with what a snapshot claims.
     pub(in crate::recovery) fn of(claims: &[Claim]) -> Self {
         let mut finder = Self::default();
-        claims.iter().for_each(|claim| finder.follow(*claim, 0));
+        for claim in claims {
+            finder.follow(*claim, 0);
+        }
         finder
     }
 
