@@ -7,7 +7,7 @@ use super::switch::MET_VARIABLE;
 use super::trial::side_by_side;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 
 /// The tests of one program.
@@ -19,15 +19,18 @@ pub(super) struct Meetings {
 }
 
 impl Meetings {
-    /// Those of the program that `command` begins, of the tests that `filters` choose. Files are kept in `folder`.
+    /// Those of the program that `command` begins, of the tests that `filters` choose; `passes` runs one, and says whether it
+    /// passes in time. Files are kept in `folder`.
     pub(super) fn of(
         command: &(impl Fn() -> Command + Sync),
+        passes: &(impl Fn(Command) -> bool + Sync),
         filters: &[&str],
         folder: &Path,
     ) -> Result<Self, String> {
         let mut list = command();
         list.args(filters).args(["--list", "--format", "terse"]);
-        let output = list.output().map_err(|error| error.to_string())?;
+        let output =
+            list.output().map_err(|error| format!("a test program lists no tests: {error}"))?;
         let tests = names(&String::from_utf8_lossy(&output.stdout));
         std::fs::create_dir_all(folder)
             .map_err(|error| format!("{}: {error}", folder.display()))?;
@@ -38,8 +41,7 @@ impl Meetings {
             let _ = std::fs::remove_file(&path);
             let mut alone = command();
             alone.args(["--exact", test]).env(MET_VARIABLE, &path);
-            alone.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-            let passes = alone.status().is_ok_and(|status| status.success());
+            let passes = passes(alone);
             let met = std::fs::read_to_string(&path).unwrap_or_default();
             let mut meetings = meetings.lock().unwrap_or_else(PoisonError::into_inner);
             meetings.note(test, passes, &met);

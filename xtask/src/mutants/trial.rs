@@ -72,7 +72,9 @@ impl Judge {
 
     /// Finds out which of its tests come upon which change: each runs once more, alone.
     pub(super) fn learn(&mut self, root: &Path, folder: &Path) -> Result<(), String> {
-        let meetings = Meetings::of(&|| self.command(root, 0), self.program.tests, folder)?;
+        let passes = |command| matches!(run(command, self.limit, self.wait_max), Cell::Passed(_));
+        let command = || self.command(root, 0);
+        let meetings = Meetings::of(&command, &passes, self.program.tests, folder)?;
         self.meetings = Some(meetings);
         Ok(())
     }

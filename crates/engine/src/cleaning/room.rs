@@ -74,7 +74,7 @@ impl Engine {
         let blocks: Vec<u64> = self.stage.blocks().take(self.stage.group_at_front()).collect();
         matches!(self.phase, Phase::Draining)
             || self.somebody_waits_for(&blocks, self.stage.front())
-            || (self.requests.wait_for_room() && self.nobody_passes())
+            || (self.requests.anybody_waits_for_room() && self.nobody_passes())
     }
 
     /// Whether nothing leaves the stage but what belongs to atomic writes.

@@ -25,6 +25,11 @@ const URGENT_FILL_PCT: u32 = 85;
 /// disk, once.
 const ALONE_AFTER: Nanos = Nanos::from_millis(100);
 
+/// What is due and could not go on is looked at again after this time.
+const AGAIN: Nanos = Nanos::from_millis(1);
+/// The same while the disk has a command, whose answer would be an event: as long as the shortest rest.
+const AGAIN_BESIDE_DISK: Nanos = Nanos::from_secs(1);
+
 /// What the schedule remembers.
 #[derive(Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "independent facts about a pass, not a state")]
@@ -143,11 +148,10 @@ impl Engine {
         (self.cleaner.as_mut(), view)
     }
 
-    /// When the policy wants to be asked, and what it may look at to say so.
-    pub(super) fn resting_cleaner(&self) -> (&dyn Cleaner, CleaningView<'_>) {
+    /// What it may look at.
+    pub(super) fn cleaning_view(&self) -> CleaningView<'_> {
         let Self { setup, core, schedule, requests, checkpoint, snapshotter, now, .. } = self;
-        let view = view_of(setup, core, schedule, requests, checkpoint, snapshotter, *now);
-        (self.cleaner.as_ref(), view)
+        view_of(setup, core, schedule, requests, checkpoint, snapshotter, *now)
     }
 
     /// Whether the running pass runs on a permit.
@@ -261,12 +265,13 @@ impl Engine {
             self.retry_wake(),
             self.core.logs.rest_ends_at(),
         ];
-        // What is due and could not go on just now waits for something that the disk does, as long as that has a command:
-        // looking at it again and again until then would be no use.
-        let awaits_disk = self.dispatcher.len() > 0;
-        let due = wakes.into_iter().flatten().filter(|at| *at > self.now || !awaits_disk);
+        // What is due and could not go on just now mostly waits for what the disk does, and that is an event; but a command
+        // may hang, and something else end its rest meanwhile.
+        let again = self.now + if self.dispatcher.len() > 0 { AGAIN_BESIDE_DISK } else { AGAIN };
+        let wake = |at: Nanos| if at <= self.now { again } else { at };
+        let due = wakes.into_iter().flatten().map(wake);
         let earliest = due.chain(scanning).min()?;
-        Some(earliest.max(self.now + Nanos::from_millis(1)))
+        Some(earliest.max(self.now + AGAIN))
     }
 
     /// When a pass home may be due by time alone.
@@ -278,8 +283,7 @@ impl Engine {
             return None;
         }
         let left = self.schedule.is_cut_short.then_some(self.now);
-        let (cleaner, view) = self.resting_cleaner();
-        let due = cleaner.home_wake(&view);
+        let due = self.cleaner.home_wake(&self.cleaning_view());
         let earliest = [left, due].into_iter().flatten().min()?;
         Some(earliest.max(self.checkpoint_rests_until()))
     }

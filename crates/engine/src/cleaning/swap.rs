@@ -169,8 +169,7 @@ impl Engine {
 
     /// When a log is moved if no request comes before.
     pub(super) fn swap_wake(&self) -> Option<Nanos> {
-        let (cleaner, view) = self.resting_cleaner();
-        cleaner.relocate_wake(&view).filter(|_| self.may_move())
+        self.cleaner.relocate_wake(&self.cleaning_view()).filter(|_| self.may_move())
     }
 
     fn consider_swap(&mut self) {

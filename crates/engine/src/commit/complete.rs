@@ -52,9 +52,8 @@ impl Engine {
         let fate = |chunk| fates.get(chunk).copied().unwrap_or(Fate::Counts);
         self.core.apply(&record.header, record.blocks, fate);
         self.commit.note_told(&record.header);
-        let payload_bytes = nearhead_disk::total_len(&record.payload) as u64;
         for part in &record.parts {
-            self.part_is_durable(part, payload_bytes);
+            self.part_is_durable(part, record);
         }
         self.retry_blocked();
         self.retry_waiting_for_room();

@@ -32,15 +32,17 @@ impl Engine {
         record.moved().iter().map(fate).collect()
     }
 
-    /// The record that carries `part` is durable, and the map says so.
-    pub(super) fn part_is_durable(&mut self, part: &Part, payload_bytes: u64) {
+    /// `record`, which carries `part`, is durable, and the map says so.
+    pub(super) fn part_is_durable(&mut self, part: &Part, record: &Record) {
         match part {
             Part::TakenBack { count } => {
                 for entry in self.invalidations.commit(*count) {
                     self.core.logs.drop_live(&entry);
                 }
             }
-            Part::Moved { .. } => self.stats.swapped_bytes += payload_bytes,
+            Part::Moved { .. } => {
+                self.stats.swapped_bytes += nearhead_disk::total_len(&record.payload) as u64;
+            }
             Part::Released { .. } if self.checkpoint.has_releases() => {}
             Part::Released { .. } => self.checkpoint_released(),
             Part::Staged { end } => {

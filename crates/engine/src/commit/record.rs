@@ -6,7 +6,7 @@
 use super::parts::Part;
 use nearhead_disk::Payload;
 use nearhead_format::Entry;
-use nearhead_format::record::{FLAG_RELOCATION, RecordHeader};
+use nearhead_format::record::RecordHeader;
 
 /// A record in flight.
 #[derive(Debug)]
@@ -64,16 +64,16 @@ impl Record {
 
     /// Whether it moves logged blocks, and so may not stand behind a snapshot that began before it is durable.
     pub(crate) fn moves(&self) -> bool {
-        self.header.flags & FLAG_RELOCATION != 0
+        self.parts.iter().any(|part| matches!(part, Part::Moved { .. }))
     }
 
     /// What its chunks were before, if it moves them.
     pub(super) fn moved(&self) -> &[Entry] {
-        let moved = |part: &'_ Part| matches!(part, Part::Moved { .. });
-        match self.parts.iter().find(|part| moved(part)) {
-            Some(Part::Moved { before }) => before,
-            _ => &[],
-        }
+        let moved = self.parts.iter().find_map(|part| match part {
+            Part::Moved { before } => Some(before),
+            _ => None,
+        });
+        moved.map_or(&[], Vec::as_slice)
     }
 
     /// How many queued invalidations it carries.

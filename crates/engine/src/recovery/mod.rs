@@ -20,12 +20,12 @@ mod bounds;
 #[cfg(test)]
 mod bounds_tests;
 mod chain;
-#[cfg(test)]
-mod decision_tests;
 mod find;
 mod load;
 #[cfg(test)]
 mod machine_tests;
+#[cfg(test)]
+mod notes_tests;
 mod rebuild;
 mod replay;
 mod slots;

@@ -99,7 +99,7 @@ impl Requests {
     }
 
     /// Whether small writes wait for room in the stage.
-    pub(crate) fn wait_for_room(&self) -> bool {
+    pub(crate) fn anybody_waits_for_room(&self) -> bool {
         !self.waiting_for_room.is_empty()
     }
 
@@ -120,7 +120,7 @@ impl Requests {
     pub(crate) fn note_activities(&self, now: &mut Activities) {
         now.note(Activity::InPlaceWrite, !self.transferring.is_empty());
         now.note(Activity::BlockedInPlace, !self.blocked.is_empty());
-        now.note(Activity::StageFull, self.wait_for_room());
+        now.note(Activity::StageFull, self.anybody_waits_for_room());
         now.note(Activity::Barrier, self.has_barriers());
     }
 }

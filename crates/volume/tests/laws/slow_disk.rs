@@ -1,5 +1,5 @@
-//! A disk that takes long over a command: what became due meanwhile waits for the answer, and nobody looks again and
-//! again whether it may go on by now.
+//! A disk that takes long over a command: what became due meanwhile waits for the answer, and nobody looks a thousand
+//! times a second whether it may go on by now.
 
 use nearhead_disk::{Nanos, Payload};
 use nearhead_format::{AckMode, Label};
@@ -38,7 +38,7 @@ fn volume() -> Volume<InstantDisk> {
 }
 
 #[test]
-fn what_became_due_while_the_disk_works_is_not_looked_at_until_it_answers() {
+fn what_became_due_while_the_disk_works_is_looked_at_rarely_until_it_answers() {
     let (mut volume, mut now) = (volume(), Nanos::ZERO);
     for id in 0..8 {
         let data = Payload::Phantom(BLOCK as usize);
