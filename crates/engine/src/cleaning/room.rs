@@ -78,7 +78,7 @@ impl Engine {
     }
 
     /// Whether nothing leaves the stage but what belongs to atomic writes.
-    fn nobody_passes(&self) -> bool {
+    pub(crate) fn nobody_passes(&self) -> bool {
         self.stage.singles().all(|block| self.failed_homes.rests(block, self.now))
     }
 
@@ -95,6 +95,10 @@ impl Engine {
     pub(crate) fn find_room_for_group(&mut self) {
         if self.checkpoint.is_copying() {
             return;
+        }
+        if self.schedule.room.missed_since.is_none() && self.refuses_with_front() {
+            // It came to the front only now, and nothing was tried for it.
+            return self.demand_checkpoint_for_room(true);
         }
         // Where snapshots fail, only a checkpoint of everything that leaves nothing ends the wait.
         let is_no_use = if self.snapshotter.lasting_problem().is_some() {

@@ -85,6 +85,14 @@ impl FailedHomes {
         }
     }
 
+    /// There was no space for the block, which says nothing of its home. There may be some any time.
+    pub(crate) fn note_short_of_space(&mut self, block: u64, now: Nanos) {
+        self.note_failed(block, false, now);
+        if let Some(failed) = self.blocks.get_mut(&block) {
+            failed.rests_until = failed.rests_until.max(now + REST_FIRST);
+        }
+    }
+
     /// The block was written.
     pub(crate) fn note_written(&mut self, block: u64) {
         if self.blocks.is_empty() {
@@ -126,6 +134,17 @@ mod tests {
         assert!(homes.is_suspect(7) && !homes.rests(7, Nanos::ZERO));
         assert!(homes.any_suspect(5..8) && !homes.any_suspect(8..100));
         assert_eq!(homes.len(), 0, "it was not bad for certain");
+    }
+
+    #[test]
+    fn what_found_no_space_rests_equally_long_each_time_and_is_no_bad_home() {
+        let mut homes = FailedHomes::default();
+        for second in 0..10 {
+            homes.note_short_of_space(7, Nanos::from_secs(second));
+            assert!(homes.rests(7, Nanos(Nanos::from_secs(second + 1).0 - 1)));
+            assert!(!homes.rests(7, Nanos::from_secs(second + 1)));
+        }
+        assert_eq!(homes.len(), 0);
     }
 
     #[test]

@@ -6,17 +6,19 @@
 //! spilled, since homes cannot be written all-or-nothing; it waits for room.
 //!
 //! A home that cannot be written costs only those who wait for that block: after some attempts, alone, it is put
-//! off ([`Engine::put_off`]), and whoever stands behind it goes on.
+//! off ([`Engine::put_off`]), and whoever stands behind it goes on. It rests then: it is passed over until it is tried
+//! again by itself, ever more rarely. Who comes meanwhile and needs it is refused only after it was tried for him, since
+//! the disk may work again.
 
 use crate::disk::dispatch::Purpose;
-use crate::engine::Engine;
+use crate::engine::{Engine, Phase};
 use crate::requests::stage::{Front, StagedBlock, Taken};
 use crate::requests::told;
 use crate::state::sectors::{BLOCK_SECTORS, SECTOR};
 use nearhead_disk::{Class, Command, DiskError, DiskErrorKind, Payload};
 use nearhead_format::record::WRITES_MAX;
 use nearhead_planted::{Mistake, is_made};
-use nearhead_service::{ErrorKind, RequestError};
+use nearhead_service::RequestError;
 use std::ops::Range;
 
 /// Most bytes spilled at once.
@@ -92,14 +94,14 @@ impl Engine {
         if self.spill.is_some() {
             return;
         }
-        self.put_off_what_rests();
         if self.stage.is_empty() || self.failure.is_some() {
             return;
         }
+        let Some(needed) = self.pass_over_what_rests() else { return };
         if self.stage.front_is_group() {
             return self.find_room_for_group();
         }
-        let blocks = self.blocks_to_spill();
+        let blocks = self.blocks_to_spill(needed);
         if blocks == 0 {
             return;
         }
@@ -132,51 +134,67 @@ impl Engine {
         }
     }
 
-    /// Blocks at the front whose homes failed a moment ago let the others pass.
-    fn put_off_what_rests(&mut self) {
+    /// Blocks at the front whose homes failed a moment ago let the others pass, unless somebody needs them. Says how many
+    /// at the front are to be tried although they rest, or nothing if all that is staged rests.
+    fn pass_over_what_rests(&mut self) -> Option<usize> {
+        let resting = self.resting_at_front();
+        if resting == 0 || self.is_needed(resting) {
+            return Some(resting);
+        }
+        let blocks = self.take_off_front(resting);
+        for (_, staged) in blocks {
+            self.stage.put_back(staged);
+        }
+        self.commit.note_staged(self.now);
+        (self.resting_at_front() == 0).then_some(0)
+    }
+
+    /// How many blocks at the front rest, none of which belongs to an atomic write.
+    fn resting_at_front(&self) -> usize {
         if self.failed_homes.is_empty() {
-            return;
+            return 0;
         }
-        let (homes, now) = (&self.failed_homes, self.now);
         let singles = self.stage.blocks().take(self.stage.singles_at_front());
-        let rest = singles.take_while(|block| homes.rests(*block, now)).count();
-        if rest == 0 {
-            return;
-        }
-        let nobody_passes = self.stage.blocks().all(|block| homes.rests(block, now));
-        let error = RequestError::new(
-            ErrorKind::Io,
-            "no log has room for the write, and the disk failed to write it in place; it is tried again later, see \
-             the kernel log",
-        );
-        self.put_off_front(rest, &error);
-        if nobody_passes {
-            self.refuse_who_waits_for_room(&error);
-        }
+        singles.take_while(|block| self.failed_homes.rests(*block, self.now)).count()
+    }
+
+    /// Whether somebody is refused if so many blocks at the front, which rest, are not tried.
+    fn is_needed(&self, resting: usize) -> bool {
+        let blocks: Vec<u64> = self.stage.blocks().take(resting).collect();
+        matches!(self.phase, Phase::Draining)
+            || self.somebody_waits_for(&blocks, self.stage.front())
+            || (self.requests.anybody_waits_for_room() && self.nobody_passes())
     }
 
     /// Puts off so many blocks at the front of the stage.
     pub(crate) fn put_off_front(&mut self, count: usize, error: &RequestError) {
+        let blocks = self.take_off_front(count);
+        self.put_off(blocks, error);
+    }
+
+    /// So many blocks, which go neither into a record nor home, with their positions.
+    fn take_off_front(&mut self, count: usize) -> Vec<(u64, StagedBlock)> {
         let front = self.stage.front();
         let blocks = (front..).zip(self.stage.take_front(count)).collect();
         // Nothing of the stage is on its way: what stands before the front now is durable, or put off.
         self.commit.note_committed(self.stage.front());
         self.note_stage_taken();
-        self.put_off(blocks, error);
+        blocks
     }
 
     /// How many blocks at the front of the stage can go home now: not those that a checkpoint batch is
-    /// writing, which are older.
-    fn blocks_to_spill(&self) -> usize {
+    /// writing, which are older, and of those that rest only so many at the front as are `needed`.
+    fn blocks_to_spill(&self, needed: usize) -> usize {
         let Front { blocks, .. } =
             self.stage.measure_front(WRITES_MAX, SPILL_BYTES_MAX / SECTOR as u64);
         let blocks = blocks.min(self.stage.singles_at_front());
-        let is_older_underway = |block: u64| {
+        let stays = |(at, block): (usize, u64)| {
             let start = block * BLOCK_SECTORS;
             let touches = self.checkpoint.touches(start, start + BLOCK_SECTORS);
-            touches && !is_made(Mistake::SpillBesideCheckpoint)
+            let is_older_underway = touches && !is_made(Mistake::SpillBesideCheckpoint);
+            is_older_underway || (at >= needed && self.failed_homes.rests(block, self.now))
         };
-        self.stage.blocks().take(blocks).position(is_older_underway).unwrap_or(blocks)
+        self.stage.blocks().take(blocks).enumerate().position(stays).unwrap_or(blocks)
     }
 
     /// The writes that bring blocks home, neighbours merged unless each is to be written `alone`.
@@ -275,7 +293,9 @@ impl Engine {
                 failed.iter().any(|range| range.start < end && home < range.end)
             })
         };
-        if attempts < ATTEMPTS_MAX {
+        // Where there is no space, another attempt a moment later finds none either.
+        let is_short = problem.as_ref().is_some_and(|(kind, _)| *kind == DiskErrorKind::OutOfSpace);
+        if attempts < ATTEMPTS_MAX && !is_short {
             let missed: Vec<StagedBlock> =
                 self.taken.blocks.iter().filter(|staged| is_missed(staged)).cloned().collect();
             let mut commands = self.spill_commands(&missed, true);
@@ -292,17 +312,24 @@ impl Engine {
             self.issue_spill(commands);
             return true;
         }
-        let Some((kind, error)) = problem else { return false };
+        let Some((_, error)) = problem else { return false };
         let taken = std::mem::take(&mut self.taken).blocks;
         let (missed, written): (Vec<_>, Vec<_>) =
             (front..).zip(taken).partition(|(_, staged)| is_missed(staged));
         self.taken = Taken::new(written.into_iter().map(|(_, staged)| staged).collect());
-        let rests = matches!(kind, DiskErrorKind::Io | DiskErrorKind::Gone);
-        for (_, staged) in missed.iter().filter(|_| rests) {
-            self.failed_homes.note_failed(staged.block, true, self.now);
+        for (_, staged) in &missed {
+            if is_short {
+                self.failed_homes.note_short_of_space(staged.block, self.now);
+            } else {
+                self.failed_homes.note_failed(staged.block, true, self.now);
+            }
         }
         let told = format!("no log has room and writing in place failed: {}", error.detail);
-        self.put_off(missed, &RequestError::new(error.kind, told));
+        let error = RequestError::new(error.kind, told);
+        self.put_off(missed, &error);
+        if self.taken.is_empty() && self.nobody_passes() {
+            self.refuse_who_waits_for_room(&error);
+        }
         false
     }
 

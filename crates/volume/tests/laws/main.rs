@@ -15,6 +15,7 @@ mod crash_random;
 mod determinism;
 mod exhaustive_crash;
 mod failed_volume;
+mod failing_homes;
 mod full_logs;
 mod given_up_swap;
 mod journal_wrap;

@@ -35,6 +35,8 @@ pub(crate) struct Options {
     /// A snapshot after so long with changes.
     pub(crate) snapshot_period: Nanos,
     pub(crate) stage_bytes_max: usize,
+    /// What is staged becomes durable by itself after so long, if not after the default.
+    pub(crate) stage_age_max: Option<Nanos>,
     /// Writes up to this size are logged, if not the preset's.
     pub(crate) logged_write_bytes_max: Option<u32>,
     /// All logs together hold less than the workload writes over.
@@ -63,6 +65,7 @@ impl Options {
             snapshot_after_bytes: 300 << 10,
             snapshot_period: Nanos::from_secs(600),
             stage_bytes_max: 256 << 10,
+            stage_age_max: None,
             logged_write_bytes_max: None,
             logs_are_scarce: false,
             watermark_pct: Some(70),
@@ -121,6 +124,7 @@ impl Options {
         config.cleaning.swap_idle_after = Nanos::ZERO;
         config.cleaning.swap_above_pct = self.swap_above_pct;
         config.stage_bytes_max = self.stage_bytes_max;
+        config.stage_age_max = self.stage_age_max.unwrap_or(config.stage_age_max);
         config.lone_writes_go_home = self.lone_writes_go_home;
         if self.wanders {
             config.placement = Box::new(Wanderer::new(7, self.preset.starts_with("ml")));
