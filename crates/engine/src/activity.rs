@@ -192,7 +192,7 @@ impl Engine {
     }
 
     /// Device bytes of logs and journal that the next records may overwrite, but for those of the record on its way, and
-    /// of logs in which the last record failed.
+    /// of logs that may hold the last record once more.
     pub fn open_space(&self) -> RangeSet {
         let mut open = RangeSet::new();
         for index in 0..self.core.logs.count() {
@@ -201,9 +201,10 @@ impl Engine {
                 open.insert(whole);
                 continue;
             };
-            // A record that failed here may be whole all the same. Another log has it, too, so that nothing needs
+            // A record that failed here may be whole all the same. It stands elsewhere, too, so that nothing needs
             // this copy, but a recovery counts it as used.
-            let may_hold_twin = ring.failures > 0;
+            let is_newest = self.commit.failed_sequence() >= Some(self.core.sequence_done());
+            let may_hold_twin = ring.failures > 0 || is_newest;
             let free = if may_hold_twin { 0 } else { ring.free_run_blocks() };
             for (start, end) in ring.run(ring.position, free) {
                 open.insert(self.log_bytes(index, start, end));

@@ -42,6 +42,9 @@ pub(crate) struct Commit {
     journal_from: Option<u32>,
     /// What of the record in flight waits to be sent again.
     again: Option<retry::Again>,
+    /// The newest record that a place did not take: it may stand there whole all the same, beside where it was written
+    /// then, and a recovery takes it from there until a newer one is durable.
+    failed_sequence: Option<u64>,
     /// It waits for space.
     is_short_of_space: bool,
     /// A sequence that no record has, and that both snapshots must include before the next record.
@@ -65,6 +68,7 @@ impl Commit {
             staged_since: None,
             journal_from: None,
             again: None,
+            failed_sequence: None,
             is_short_of_space: false,
             unused: None,
             torn: TornRecords::default(),
@@ -93,6 +97,11 @@ impl Commit {
     /// The record on its way, if there is one.
     pub(crate) fn in_flight(&self) -> Option<&Record> {
         self.in_flight.as_ref()
+    }
+
+    /// The newest record that a place did not take.
+    pub(crate) fn failed_sequence(&self) -> Option<u64> {
+        self.failed_sequence
     }
 
     /// Stage position before which everything is durable.

@@ -127,6 +127,7 @@ impl Engine {
         if !record.failed_logs.contains(&failed) {
             record.failed_logs.push(failed);
         }
+        self.commit.failed_sequence = Some(record.header.sequence);
         let is_place = error.kind == DiskErrorKind::Io;
         if is_place {
             self.core.logs.note_bad(failed, position, record.blocks, self.now);
