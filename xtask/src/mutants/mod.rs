@@ -105,15 +105,19 @@ const PARTS: [Part; 7] = [
             program("nearhead-volume", Some("gathered")),
             program("nearhead-volume", Some("map_device")),
             program("nearhead-volume", Some("lost_writes")),
-            Program {
-                tests: &[
-                    "offline_commands",
-                    "recovery_table",
-                    "after_recovery",
-                    "stale_superblock",
-                ],
-                ..LAWS
-            },
+            program("nearhead-volume", Some("foreign_preset")),
+            program("nearhead-volume", Some("shingled")),
+            Program { tests: &["offline_commands", "recovery_table", "after_recovery"], ..LAWS },
+            Program { tests: &["stale_superblock", "rebuild", "blank_map", "older_slot"], ..LAWS },
+            // What the commands of an operator say and do is asked of them.
+            program("nearhead-cli", Some("users")),
+            program("nearhead-cli", Some("damage")),
+            program("nearhead-cli", Some("rebuild")),
+            program("nearhead-cli", Some("lifecycle")),
+            program("nearhead-cli", Some("operator")),
+            program("nearhead-cli", Some("served_backup")),
+            program("nearhead-cli", Some("exports")),
+            program("nearhead-cli", Some("array_targets")),
         ],
     },
     Part {
