@@ -115,6 +115,19 @@ fn every_error_number_has_its_kind() {
 }
 
 #[test]
+fn what_is_no_reply_is_told_as_what_was_expected_in_its_place() {
+    for (form, expected) in
+        [(Form::Simple, "a simple reply"), (Form::Structured, "chunks"), (Form::Extended, "chunks")]
+    {
+        let (mut link, _server) = link_with(form, &[0x5a; 64]);
+        link.read(Ticket::new(CommandId(0)), 0, READ_BYTES);
+        link.pump();
+        let error = link.next_done().unwrap().result.unwrap_err();
+        assert!(error.detail.contains(expected), "{form:?}: {}", error.detail);
+    }
+}
+
+#[test]
 fn replies_mean_the_same_however_they_are_cut() {
     for (form, expected) in [(Form::Simple, 3), (Form::Structured, 2), (Form::Extended, 2)] {
         for step in [1, 3, 15, 16, 17, 100] {

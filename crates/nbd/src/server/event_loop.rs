@@ -133,7 +133,7 @@ impl<'a, S: Service + ?Sized> Server<'a, S> {
             clock: *clock,
             stopping: None,
             next_tick,
-            next_housekeeping: now,
+            housekeeping: Housekeeping { next: now },
             rest_until: None,
             hungry: false,
             server: self,
@@ -150,7 +150,7 @@ struct EventLoop<'a, S: ?Sized> {
     clock: Clock,
     stopping: Option<Stopping>,
     next_tick: Option<Nanos>,
-    next_housekeeping: Nanos,
+    housekeeping: Housekeeping,
     /// Listeners rest until then.
     rest_until: Option<Nanos>,
     /// Somebody has more for us than the poller can see.
@@ -220,7 +220,7 @@ impl<S: Service + ?Sized> EventLoop<'_, S> {
         if self.hungry {
             return Some(Deadline { at: Nanos::ZERO, precise: false });
         }
-        let stall = self.clients.anyone_to_look_after().then_some(self.next_housekeeping);
+        let stall = self.clients.anyone_to_look_after().then_some(self.housekeeping.next);
         let stop = self.stopping.as_ref().map(|stopping| stopping.until);
         let coarse = [self.next_tick, stall, stop, self.rest_until].into_iter().flatten();
         let coarse = coarse.map(|at| Deadline { at, precise: false });
@@ -334,11 +334,26 @@ impl<S: Service + ?Sized> EventLoop<'_, S> {
             self.rest_until = None;
             self.set_listening(EventFlags::IN);
         }
-        if self.clients.anyone_to_look_after() && self.next_housekeeping <= now {
-            self.next_housekeeping = now + HOUSEKEEPING;
+        if self.housekeeping.is_due(now) && self.clients.anyone_to_look_after() {
             self.clients.cut_off_stalled(now);
             self.clients.let_go_unfinished(now);
         }
+    }
+}
+
+/// When clients are looked after next.
+struct Housekeeping {
+    next: Nanos,
+}
+
+impl Housekeeping {
+    /// Whether it is time; if so, the next time is a while from now.
+    fn is_due(&mut self, now: Nanos) -> bool {
+        let is_due = self.next <= now;
+        if is_due {
+            self.next = now + HOUSEKEEPING;
+        }
+        is_due
     }
 }
 

@@ -45,3 +45,14 @@ fn a_service_is_driven_for_requests_also_when_something_else_came_in_the_same_ro
     served.expect("a request that nobody drove");
     assert_eq!((report.ending, report.unanswered), (Ending::Graceful, 0));
 }
+
+#[test]
+fn clients_are_looked_after_once_in_a_while_and_not_in_every_round() {
+    let mut housekeeping = Housekeeping { next: Nanos::from_secs(5) };
+    assert!(!housekeeping.is_due(Nanos::from_secs(4)));
+    let mut times = 0;
+    for milli in 5000..15_000 {
+        times += u32::from(housekeeping.is_due(Nanos::from_millis(milli)));
+    }
+    assert_eq!(u64::from(times), Nanos::from_secs(10).0 / HOUSEKEEPING.0);
+}

@@ -208,3 +208,18 @@ fn a_session_that_its_client_breaks_is_told_and_a_plain_connection_that_breaks_i
     assert_eq!(rig.clients.take_notices(), [""; 0]);
     assert_eq!(rig.clients.statistics().connections_open, 0);
 }
+
+#[test]
+fn an_answer_through_a_session_that_its_client_has_left_ends_the_connection() {
+    let (mut rig, _) = rig();
+    let mut client = rig.connect();
+    client.send(&start_tls());
+    rig.settle();
+    let go = opt(option::GO, &info_data(b"", &[]));
+    client.send(&scrambled(&[go, request(command::READ, 0, 1, 0, 4096)].concat()));
+    rig.settle();
+    drop(client);
+    rig.service.answer();
+    rig.settle();
+    assert_eq!(rig.clients.statistics().connections_open, 0);
+}

@@ -66,11 +66,7 @@ fn context(keys: KeyFile, claim: Index<Ssl, Claim>) -> Result<SslContext, ErrorS
     );
     builder.set_num_tickets(0)?;
     builder.set_session_cache_mode(SslSessionCacheMode::OFF);
-    builder.set_mode(
-        SslMode::RELEASE_BUFFERS
-            | SslMode::ENABLE_PARTIAL_WRITE
-            | SslMode::ACCEPT_MOVING_WRITE_BUFFER,
-    );
+    builder.set_mode(SslMode::RELEASE_BUFFERS);
     builder.set_psk_server_callback(move |ssl, user, key| give_key(&keys, claim, ssl, user, key));
     Ok(builder.build())
 }
@@ -117,6 +113,21 @@ struct Wire {
 impl Wire {
     fn unsent_bytes(&self) -> usize {
         self.unsent.len() - self.sent
+    }
+
+    fn send(&mut self, socket: &mut dyn Write) -> io::Result<usize> {
+        let count = socket.write(&self.unsent[self.sent..])?;
+        self.sent += count;
+        if self.unsent_bytes() == 0 {
+            self.sent = 0;
+            self.unsent.clear();
+            self.unsent.shrink_to(KEPT_BYTES);
+        } else if self.sent > UNSENT_BYTES_MAX {
+            // What was sent must not pile up before what never quite is.
+            self.unsent.drain(..self.sent);
+            self.sent = 0;
+        }
+        Ok(count)
     }
 }
 
@@ -260,19 +271,7 @@ impl Session for SharedKeySession {
     }
 
     fn send(&mut self, socket: &mut dyn Write) -> io::Result<usize> {
-        let wire = self.stream.get_mut();
-        let count = socket.write(&wire.unsent[wire.sent..])?;
-        wire.sent += count;
-        if wire.unsent_bytes() == 0 {
-            wire.sent = 0;
-            wire.unsent.clear();
-            wire.unsent.shrink_to(KEPT_BYTES);
-        } else if wire.sent > UNSENT_BYTES_MAX {
-            // What was sent must not pile up before what never quite is.
-            wire.unsent.drain(..wire.sent);
-            wire.sent = 0;
-        }
-        Ok(count)
+        self.stream.get_mut().send(socket)
     }
 
     fn close(&mut self) {
@@ -355,6 +354,16 @@ mod tests {
         assert_eq!(open.ssl().version_str(), "TLSv1.2");
         let cipher = open.ssl().current_cipher().unwrap().name();
         assert!(cipher.starts_with("ECDHE-PSK-"), "{cipher}");
+        let session = open.ssl().session().unwrap();
+        assert!(session.id().is_empty(), "nothing is kept to resume it with");
+        let the_other_way = |builder: &mut SslContextBuilder| {
+            builder.set_max_proto_version(Some(SslVersion::TLS1_2)).unwrap();
+            let ciphers: Vec<&str> = CIPHERS_12.split(':').rev().collect();
+            builder.set_cipher_list(&ciphers.join(":")).unwrap();
+        };
+        let (open, _) = meet(the_other_way).unwrap();
+        let cipher = open.ssl().current_cipher().unwrap().name();
+        assert!(CIPHERS_12.starts_with(cipher), "the best that both have: {cipher}");
         let without = |builder: &mut SslContextBuilder| {
             builder.set_max_proto_version(Some(SslVersion::TLS1_2)).unwrap();
             builder.set_cipher_list("PSK-AES128-GCM-SHA256").unwrap();
@@ -448,6 +457,20 @@ mod tests {
         wire.sent = RECORD_BYTES;
         assert!(wire.write(&record).is_ok(), "at the bound itself");
         assert!(wire.write(&record).is_err());
+    }
+
+    #[test]
+    fn what_was_sent_does_not_pile_up_before_what_never_quite_is() {
+        let mut wire = Wire::default();
+        let piece = 10_007;
+        let mut sent = Narrow(Vec::new(), piece);
+        wire.write_all(&[7]).unwrap();
+        for _ in 0..1000 {
+            wire.write_all(&vec![7; piece]).unwrap();
+            wire.send(&mut sent).unwrap();
+            assert_eq!(wire.unsent_bytes(), 1);
+            assert!(wire.unsent.len() <= UNSENT_BYTES_MAX + piece + 1);
+        }
     }
 
     #[test]
