@@ -5,7 +5,7 @@
 //! profile that is accepted again from its own text, and means the same disk.
 
 use nearhead_models::Profile;
-use nearhead_models::import::{import, to_toml};
+use nearhead_profiles::import::{import, to_toml};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 

@@ -16,8 +16,6 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod faults;
-pub mod fit;
-pub mod import;
 pub mod measured;
 
 pub use profile_parts::{DatasheetSpec, ExchangeSpec, ReadAhead};
@@ -57,7 +55,9 @@ pub use flash::{FlashModel, FlashProfile, FlashSpec, FlashStats};
 pub use geometry::{Geometry, Layout, Skews, Track, Zone, ZoneStart};
 pub use hdd::{HddModel, HddOptions, Stats};
 pub use instant::{InstantDisk, plain_properties};
-pub use layout::{SpareScheme, SurfaceOrder, TreeRemap, TreeRow, TreeSpec, ZonedSpec, ZonedZone};
+pub use layout::{
+    Origins, RunMap, SpareScheme, SurfaceOrder, TreeRemap, TreeRow, TreeSpec, ZonedSpec, ZonedZone,
+};
 pub use mechanics::{ArmPosition, Mechanics, Motion};
 pub use model::{Model, Report};
 pub use profile::{

@@ -119,7 +119,7 @@ pub struct ExchangeSpec {
 
 impl ExchangeSpec {
     /// Errors name a time that is none.
-    pub(crate) fn check(&self) -> Result<(), String> {
+    pub fn check(&self) -> Result<(), String> {
         let pairs = [
             ("read_seek_ms", self.read_seek_ms),
             ("read_hit_ms", self.read_hit_ms),

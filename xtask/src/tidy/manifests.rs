@@ -1,7 +1,7 @@
 //! The layer rule: who may depend on whom.
 //!
 //! `format <- disk <- service <- {engine <- volume, sim, nbd} <- cli`, `sim <- figures <- cli`; `models` and `uring` are
-//! interchangeable disks and know only `disk`; whoever mistakes are planted in knows `planted`; `wal` writes files through `uring`, beside the engine. A crate of the workspace that the table does not
+//! interchangeable disks and know only `disk`; `profiles` fills models with measured numbers; whoever mistakes are planted in knows `planted`; `wal` writes files through `uring`, beside the engine. A crate of the workspace that the table does not
 //! name is a finding, so the table stays complete. Dependencies of tests are free: they never
 //! reach a user, and a test of the engine may well drive a disk model.
 //!
@@ -31,6 +31,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ),
     ("nearhead-example-policies", &["nearhead-engine"]),
     ("nearhead-models", &["nearhead-planted", "nearhead-disk"]),
+    ("nearhead-profiles", &["nearhead-models"]),
     ("nearhead-arrays", &["nearhead-planted", "nearhead-disk", "nearhead-models"]),
     ("nearhead-uring", &["nearhead-planted", "nearhead-disk"]),
     (
@@ -72,6 +73,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "nearhead-service",
             "nearhead-engine",
             "nearhead-models",
+            "nearhead-profiles",
             "nearhead-arrays",
             "nearhead-volume",
             "nearhead-sim",
@@ -102,6 +104,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "nearhead-service",
             "nearhead-engine",
             "nearhead-models",
+            "nearhead-profiles",
             "nearhead-arrays",
             "nearhead-uring",
             "nearhead-volume",

@@ -4,7 +4,7 @@
 //! ends the import with where it was named and what to do.
 
 use crate::output::{note, say};
-use nearhead_models::import::{import, to_toml};
+use nearhead_profiles::import::{import, to_toml};
 use std::fmt::Write as _;
 use std::path::PathBuf;
 

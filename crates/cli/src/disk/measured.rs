@@ -2,8 +2,8 @@
 
 use crate::output::note;
 use nearhead_models::Profile;
-use nearhead_models::import::import;
 use nearhead_models::measured::MeasuredRequest;
+use nearhead_profiles::import::import;
 use nearhead_sim::trace::{AddressFit, Format, TraceOptions, TraceReader, summarize};
 use std::path::Path;
 

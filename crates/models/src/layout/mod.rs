@@ -10,8 +10,8 @@ mod tree;
 mod zoned;
 
 pub use remaps::TreeRemap;
-pub(crate) use runs::RunMap;
-pub use tree::{TreeRow, TreeSpec};
+pub use runs::RunMap;
+pub use tree::{Origins, TreeRow, TreeSpec};
 pub use zoned::{SpareScheme, SurfaceOrder, ZonedSpec, ZonedZone};
 
 /// A stretch of a layout that holds consecutive logical blocks on consecutive physical sectors.

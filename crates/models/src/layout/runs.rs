@@ -86,7 +86,7 @@ const CYLINDERS_MAX: i64 = 1 << 31;
 
 /// The map from logical blocks to pieces of tracks.
 #[derive(Clone, Debug)]
-pub(crate) struct RunMap {
+pub struct RunMap {
     runs: Vec<Run>,
     /// For blocks `i << shift` and up, the first run that may hold them.
     index: Vec<u32>,
@@ -126,12 +126,12 @@ impl RunMap {
     }
 
     /// Logical blocks.
-    pub(crate) fn blocks(&self) -> u64 {
+    pub fn blocks(&self) -> u64 {
         self.runs.last().map_or(0, Run::end_lbn)
     }
 
     /// Cylinders from the first up to the last that holds a block.
-    pub(crate) fn cylinders_used(&self) -> u32 {
+    pub fn cylinders_used(&self) -> u32 {
         let last = |run: &Run| {
             let (first, last) = (run.piece(0).cylinder, run.piece(run.pieces - 1).cylinder);
             first.max(last) + 1
@@ -146,7 +146,7 @@ impl RunMap {
     }
 
     /// The run that holds `lbn`, and the piece of it.
-    pub(crate) fn find(&self, lbn: u64) -> (usize, u32) {
+    pub fn find(&self, lbn: u64) -> (usize, u32) {
         let lbn = lbn.min(self.blocks() - 1);
         let entry = (lbn >> self.shift) as usize;
         let first = self.index[entry] as usize;

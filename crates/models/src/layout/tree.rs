@@ -66,17 +66,12 @@ const STEPS_MAX: u64 = 16_000_000;
 
 impl TreeSpec {
     /// Compiles the layout of a disk with `blocks` logical blocks.
-    pub(crate) fn compile(
-        &self,
-        heads: u16,
-        cylinders: u32,
-        blocks: u64,
-    ) -> Result<RunMap, String> {
+    pub fn compile(&self, heads: u16, cylinders: u32, blocks: u64) -> Result<RunMap, String> {
         self.compile_traced(heads, cylinders, blocks).map(|(runs, _)| runs)
     }
 
     /// The same, and for each run the row that it comes from.
-    pub(crate) fn compile_traced(
+    pub fn compile_traced(
         &self,
         heads: u16,
         cylinders: u32,
@@ -126,17 +121,17 @@ impl TreeSpec {
 
 /// The row that a run comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Origins {
+pub struct Origins {
     /// Its table.
-    pub(crate) table: usize,
+    pub table: usize,
     /// Its number in the table.
-    pub(crate) row: usize,
+    pub row: usize,
     /// Which of its repetitions the run begins with.
-    pub(crate) repetition: u64,
+    pub repetition: u64,
     /// Row of the root under which it is.
-    pub(crate) root_row: usize,
+    pub root_row: usize,
     /// Which of that row's repetitions.
-    pub(crate) root_repetition: u64,
+    pub root_repetition: u64,
 }
 
 /// Where a table or track begins.

@@ -117,7 +117,7 @@ pub struct ZonedZone {
 
 impl ZonedSpec {
     /// Compiles the layout of a disk; errors name the zone.
-    pub(crate) fn compile(&self, heads: u16, cylinders: u32) -> Result<RunMap, String> {
+    pub fn compile(&self, heads: u16, cylinders: u32) -> Result<RunMap, String> {
         let mut runs = Vec::new();
         let mut first_lbn = 0;
         let mut next_cylinder = 0;

@@ -3,9 +3,9 @@
 //! The text reads back as the same profile. Long lists (slips, tracks, seeks) are wrapped so that a
 //! line stays readable.
 
-use crate::layout::{TreeRemap, TreeSpec, ZonedSpec};
-use crate::profile::Profile;
-use crate::{ExchangeSpec, LayoutSpec, ReadAhead, SeekSpec};
+use nearhead_models::Profile;
+use nearhead_models::{ExchangeSpec, LayoutSpec, ReadAhead, SeekSpec};
+use nearhead_models::{TreeRemap, TreeSpec, ZonedSpec};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write};

@@ -1,10 +1,10 @@
 //! Fits to traces that a model made itself, so that what should be found is known.
 
 use super::{FitOptions, fit, fitting_half, modelled};
-use crate::measured::{Comparison, MeasuredRequest, replay};
-use crate::{Dataless, HddModel, HddOptions, LayoutSpec, Profile};
 use nearhead_basics::SplitMix;
 use nearhead_disk::Nanos;
+use nearhead_models::measured::{Comparison, MeasuredRequest, replay};
+use nearhead_models::{Dataless, HddModel, HddOptions, LayoutSpec, Profile};
 
 /// A disk of four zones in runs of eight cylinders there and back, its true angles stated.
 const DRIVE: &str = r#"

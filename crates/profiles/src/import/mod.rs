@@ -21,8 +21,8 @@ mod track_list;
 
 pub use text::to_toml;
 
-use crate::profile::Profile;
 use files::Folder;
+use nearhead_models::Profile;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
@@ -101,7 +101,7 @@ pub fn import(package: &Path) -> Result<Imported, ImportError> {
         period_ns: mechanics.period_ns,
         turns: Vec::new(),
         layout: layout.spec,
-        skew: crate::SkewSpec::default(),
+        skew: nearhead_models::SkewSpec::default(),
         zones: Vec::new(),
         seek: mechanics.seek,
         command: exchange.command,

@@ -1,8 +1,8 @@
 //! Imports of small packages written for these tests: what is read, what is told, what is refused.
 
 use super::{ImportError, Imported, import, to_toml};
-use crate::{LayoutSpec, Profile, ReadAhead};
 use nearhead_basics::SplitMix;
+use nearhead_models::{LayoutSpec, Profile, ReadAhead};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 

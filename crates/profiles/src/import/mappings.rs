@@ -14,7 +14,7 @@
 
 use super::ImportError;
 use super::files::Folder;
-use crate::layout::{TreeRow, TreeSpec};
+use nearhead_models::{TreeRow, TreeSpec};
 
 const FILE: &str = "layout.mappings";
 

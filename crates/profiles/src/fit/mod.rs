@@ -10,10 +10,10 @@ mod constants;
 #[cfg(test)]
 mod tests;
 
-use crate::measured::{Comparison, MeasuredRequest, replay};
-use crate::profile::Profile;
-use crate::store::Dataless;
-use crate::{HddModel, HddOptions};
+use nearhead_models::Dataless;
+use nearhead_models::Profile;
+use nearhead_models::measured::{Comparison, MeasuredRequest, replay};
+use nearhead_models::{HddModel, HddOptions};
 
 /// A constant that was fitted.
 #[derive(Clone, Debug, PartialEq)]

@@ -10,7 +10,7 @@ use super::files::Folder;
 use super::layout::skews_in_revolutions;
 use super::mappings::{self, Track};
 use super::syntax::Section;
-use crate::layout::TreeSpec;
+use nearhead_models::TreeSpec;
 
 /// Equal tracks. Skews are in revolutions.
 struct Zone {

@@ -2,8 +2,8 @@
 //! nearer to the drive, in steps that get smaller.
 
 use super::{FitOptions, Fitted, FittedConstant, distance_ms, modelled};
-use crate::measured::MeasuredRequest;
-use crate::profile::Profile;
+use nearhead_models::Profile;
+use nearhead_models::measured::MeasuredRequest;
 
 /// Smallest step, as a share of the first one.
 const SMALLEST: f64 = 1.0 / 40.0;

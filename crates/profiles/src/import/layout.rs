@@ -7,8 +7,8 @@
 use super::files::Folder;
 use super::syntax::{Content, Section, Value};
 use super::{ImportError, Notes, mappings, track_list};
-use crate::LayoutSpec;
-use crate::layout::{
+use nearhead_models::LayoutSpec;
+use nearhead_models::{
     SpareScheme, SurfaceOrder, TreeRemap, TreeRow, TreeSpec, ZonedSpec, ZonedZone,
 };
 

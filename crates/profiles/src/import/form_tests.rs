@@ -2,7 +2,7 @@
 
 use super::tests::{MODEL, Package, SEEKS, SPECS, TREE};
 use super::to_toml;
-use crate::{Geometry, Profile};
+use nearhead_models::{Geometry, Profile};
 
 /// Cylinder, head, and ten-thousandths of a revolution.
 fn at(disk: &Geometry, lbn: u64) -> (u32, u16, u32) {

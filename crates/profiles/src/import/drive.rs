@@ -7,7 +7,7 @@
 use super::files::Folder;
 use super::syntax::{Content, Section, Sections};
 use super::{ImportError, Notes};
-use crate::{
+use nearhead_models::{
     CacheSpec, CommandSpec, ExchangeSpec, InterfaceSpec, QueuePolicy, QueueSpec, ReadAhead,
 };
 

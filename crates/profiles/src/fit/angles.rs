@@ -7,10 +7,10 @@
 //! track if the phases inside the row spread. Uses measured times only, never the model's.
 
 use super::{Fitted, FittedConstant};
-use crate::angle::Angle;
-use crate::layout::TreeRow;
-use crate::measured::MeasuredRequest;
-use crate::{LayoutSpec, Profile};
+use nearhead_models::Angle;
+use nearhead_models::TreeRow;
+use nearhead_models::measured::MeasuredRequest;
+use nearhead_models::{LayoutSpec, Profile};
 use std::collections::BTreeMap;
 use std::f64::consts::TAU;
 

@@ -7,7 +7,7 @@
 use super::files::Folder;
 use super::syntax::{Content, Section, Value};
 use super::{ImportError, Notes};
-use crate::SeekSpec;
+use nearhead_models::SeekSpec;
 
 /// What the mechanical section says.
 pub(super) struct Mechanics {

@@ -6,10 +6,10 @@
 #![allow(clippy::unwrap_used)]
 
 use nearhead_disk::Nanos;
-use nearhead_models::fit::{FitOptions, fit};
-use nearhead_models::import::{import, to_toml};
 use nearhead_models::measured::{Comparison, MeasuredRequest, replay};
 use nearhead_models::{Dataless, HddModel, HddOptions, Profile};
+use nearhead_profiles::fit::{FitOptions, fit};
+use nearhead_profiles::import::{import, to_toml};
 use std::io::Read;
 use std::path::PathBuf;
 
