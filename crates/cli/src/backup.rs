@@ -7,11 +7,11 @@
 //! before anything is given up.
 
 use crate::control::{Client, why_not_there};
-use crate::output::{hex, say, say_json};
 use crate::repair::{DoubtfulArg, LostArgs, RepairArgs, from_backup};
 use crate::report::StatusReport;
 use crate::target::{Access, DiskArgs, Target};
 use nearhead_format::backup::BackupHead;
+use nearhead_output::{hex, say, say_json};
 use nearhead_volume::backup::{Backup, BackupError, Present, look, restore_superblock};
 use serde::Serialize;
 use std::fs::{File, OpenOptions};

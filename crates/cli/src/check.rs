@@ -2,10 +2,10 @@
 //!
 //! The volume is opened for reading only. Exit code 1 when something is damaged.
 
-use crate::output::{counted, note, quoted, say, say_json};
 use crate::report::VolumeFacts;
 use crate::target::{Access, DiskArgs, Target};
 use crate::units::ByteSize;
+use nearhead_output::{counted, note, quoted, say, say_json};
 use nearhead_volume::check::{CheckFinding, CheckReport, check};
 use serde::Serialize;
 use std::time::{Duration, Instant};

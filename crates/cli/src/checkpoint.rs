@@ -5,11 +5,11 @@
 
 use crate::control::Client;
 use crate::offline;
-use crate::output::{note, say, say_json};
 use crate::report::{State, StatusReport};
 use crate::target::{Access, DiskArgs};
 use crate::units::{ByteSize, Span};
 use nearhead_disk::Nanos;
+use nearhead_output::{note, say, say_json};
 use serde::Serialize;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};

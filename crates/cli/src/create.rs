@@ -3,7 +3,6 @@
 //! What is there is refused unless the user insists; a new image that could not become a volume is
 //! removed again.
 
-use crate::output::{changes_a_terminal, hex, note, plain, quoted, say, say_json};
 use crate::report::preset_name;
 use crate::target::{
     Access, DiskArgs, Target, array_label, has_its_own_size, refuse_unknown_kind, space_notes,
@@ -12,6 +11,7 @@ use crate::units::ByteSize;
 use nearhead_arrays::ArraySpec;
 use nearhead_format::layout::DEVICE_BYTES_MIN;
 use nearhead_format::{Label, Superblock};
+use nearhead_output::{changes_a_terminal, hex, note, plain, quoted, say, say_json};
 use nearhead_settings::{AckArg, checked_threshold};
 use nearhead_volume::{CreateOptions, DEFAULT_PRESET, NamedPreset};
 use serde::Serialize;

@@ -1,13 +1,13 @@
 //! `nearhead dump`: what is on a volume, in readable form, damaged or not. It decides nothing and
 //! changes nothing.
 
-use crate::output::{plain, say, say_json};
 use crate::report::{VolumeFacts, preset_name};
 use crate::target::{Access, DiskArgs, Target};
 use crate::units::date_of;
 use nearhead_format::record::{FLAG_ATOMIC, FLAG_RELOCATION, NO_POSITION, WriteItem};
 use nearhead_format::snapshot::{BodyItem, FLAG_CLEAN_SHUTDOWN};
 use nearhead_format::{Entry, Place, SECTOR_BYTES, Superblock};
+use nearhead_output::{plain, say, say_json};
 use nearhead_volume::blanks;
 use nearhead_volume::dump::{LogRecord, Slot, read_body, read_slots, scan_log};
 use nearhead_volume::open::{Copies, read_copies};

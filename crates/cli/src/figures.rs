@@ -4,8 +4,8 @@
 //! the tables and writes the folder. An output folder that cannot be written is found out before
 //! anything is computed.
 
-use crate::output::{note, say};
 use nearhead_figures::{Effort, FIGURES, Fit, Lab, Progress, Report, Traces};
+use nearhead_output::{note, say};
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::time::Instant;

@@ -1,9 +1,9 @@
 //! `nearhead forget-log`: gives up what one damaged log held, and lists it.
 
 use crate::offline;
-use crate::output::{say, say_json};
 use crate::repair::{ClientRange, tell_ranges};
 use crate::target::{Access, DiskArgs};
+use nearhead_output::{say, say_json};
 use nearhead_volume::forget::{client_ranges, give_up, unreadable_in_log};
 use serde::Serialize;
 

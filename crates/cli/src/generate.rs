@@ -1,8 +1,8 @@
 //! `nearhead generate`: man pages and shell completions, from the very definition of the flags.
 
-use crate::output::say;
 use clap::Command;
 use clap_complete::Shell;
+use nearhead_output::say;
 use std::path::PathBuf;
 
 /// What `nearhead generate` is told.

@@ -1,9 +1,9 @@
 //! `nearhead grow`: extends a volume over a device or image that became larger.
 
 use crate::offline;
-use crate::output::{say, say_json};
 use crate::target::{Access, DiskArgs, Target, refuse_if_misnamed};
 use crate::units::ByteSize;
+use nearhead_output::{say, say_json};
 use nearhead_volume::grow;
 use serde::Serialize;
 

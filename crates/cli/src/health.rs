@@ -1,9 +1,9 @@
 //! Whether a volume is well, and what its disk did wrong, as `nearhead status` and metrics tell it.
 
-use crate::output::counted;
 use crate::units::ByteSize;
 use nearhead_disk::Nanos;
 use nearhead_engine::{DiskErrorCounts, DiskErrorReport, Status, disk_error_name};
+use nearhead_output::counted;
 use nearhead_volume::LossReport;
 use serde::{Deserialize, Serialize};
 

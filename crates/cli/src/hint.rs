@@ -2,9 +2,9 @@
 
 use crate::control::Client;
 use crate::offline;
-use crate::output::say;
 use crate::target::{Access, DiskArgs};
 use crate::units::ByteSize;
+use nearhead_output::say;
 use nearhead_service::{Hint, Operation};
 use std::path::PathBuf;
 

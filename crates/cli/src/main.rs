@@ -4,13 +4,10 @@
 #![expect(unreachable_pub, reason = "a program exports nothing: pub means used by other modules")]
 
 mod backup;
-mod bench;
-mod busy;
 mod check;
 mod checkpoint;
 mod control;
 mod create;
-mod demo;
 mod disk;
 mod dump;
 mod figures;
@@ -20,7 +17,6 @@ mod grow;
 mod health;
 mod hint;
 mod offline;
-mod output;
 mod presets;
 mod repair;
 mod replay;
@@ -33,6 +29,8 @@ mod uri;
 mod wal;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use nearhead_measure::{bench, demo};
+use nearhead_output as output;
 use nearhead_settings::units;
 use std::process::ExitCode;
 

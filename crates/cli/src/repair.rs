@@ -8,11 +8,11 @@ mod lost;
 mod report;
 
 use crate::offline::{self, Look, Offline, Refused};
-use crate::output::say_json;
 use crate::target::{Access, DiskArgs, Target};
 pub use lost::LostArgs;
 use nearhead_disk::SECTOR_BYTES;
 use nearhead_format::{Place, Superblock};
+use nearhead_output::say_json;
 use nearhead_volume::backup::Backup;
 use nearhead_volume::repair::{
     Weighed, clear_torn, repair_superblocks, slots_to_repair, superblocks_to_repair, weigh,

@@ -2,12 +2,12 @@
 //! a volume at rest. Every number's name ends in its unit, but for plain counts.
 
 use crate::health::{DiskErrors, Health, Losses, threshold_in_words};
-use crate::output::{hex, plain};
 use crate::serve::Coordination;
 use crate::units::ByteSize;
 use nearhead_disk::Nanos;
 use nearhead_engine::{Stats, Status};
 use nearhead_format::{AckMode, Superblock};
+use nearhead_output::{hex, plain};
 use nearhead_sim::LatencySummary;
 use nearhead_volume::Presets;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};

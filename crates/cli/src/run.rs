@@ -150,7 +150,7 @@ fn explain(pattern: &OsString, mode: Mode) {
     };
     if let Ok(place) = Place::of(directory) {
         let choice = Choice::make(mode, &place, Permitted::find_out());
-        crate::output::note(&format!("run: {}: {choice}", directory.display()));
+        nearhead_output::note(&format!("run: {}: {choice}", directory.display()));
     }
 }
 

@@ -5,9 +5,9 @@
 
 use crate::control::Client;
 use crate::offline;
-use crate::output::{say, say_json};
 use crate::report::StatusReport;
 use crate::target::{Access, DiskArgs};
+use nearhead_output::{say, say_json};
 use std::path::PathBuf;
 use std::process::ExitCode;
 

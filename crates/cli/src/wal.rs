@@ -2,7 +2,7 @@
 //!
 //! `helper` writes for another program, over pipes (docs/wal-helper.md); `advise` looks at one that runs.
 
-use crate::output::say;
+use nearhead_output::say;
 use nearhead_wal::advise::{Action, Facts, judge};
 use nearhead_wal::process::{Ended, serve_standard};
 use std::io::IsTerminal;

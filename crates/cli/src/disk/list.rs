@@ -1,9 +1,9 @@
 //! `nearhead disk list`: the profiles, with the facts people choose by.
 
-use crate::output::{say, say_json};
 use crate::units::ByteSize;
 use nearhead_disk::Disk;
 use nearhead_models::{Dataless, Drive, HddOptions, Profile, ProfileError, QueuePolicy};
+use nearhead_output::{say, say_json};
 use serde::Serialize;
 
 /// What `nearhead disk list` is told.

@@ -1,15 +1,12 @@
 //! `nearhead disk`: emulated disks by themselves, without a volume.
 
-mod import;
 mod list;
-pub(crate) mod measured;
 mod serve;
 mod serve_file;
 mod told;
-pub(crate) mod validate;
-mod validate_plot;
 
 use clap::Subcommand;
+use nearhead_measure::drives::{import, measured, validate};
 
 /// What `nearhead disk` does.
 #[derive(Subcommand, Debug)]

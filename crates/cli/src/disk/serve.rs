@@ -10,7 +10,6 @@
 use super::told::Told;
 use crate::control::{Answer, check_socket_path, prepare_for, why_not_there};
 use crate::health::DiskErrors;
-use crate::output::{note, say, say_json_line};
 use crate::serve::Signals;
 use crate::units::ByteSize;
 use crate::uri;
@@ -19,6 +18,7 @@ use nearhead_basics::SplitMix;
 use nearhead_disk::Nanos;
 use nearhead_models::ModelSpec;
 use nearhead_nbd::{Clock, Context, Ending, Limits, Server, ServerBuilder, ShutdownHandle};
+use nearhead_output::{note, say, say_json_line};
 use nearhead_service::Service;
 use nearhead_volume::BareDisk;
 use serde::Serialize;

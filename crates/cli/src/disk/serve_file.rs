@@ -5,9 +5,9 @@
 
 use super::serve::{DiskServeArgs, announce};
 use super::told::Told;
-use crate::output::{note, say};
 use nearhead_disk::{Disk, Nanos};
 use nearhead_one_file::{Mounted, Options, unmount};
+use nearhead_output::{note, say};
 use nearhead_service::Service;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::io::Read;

@@ -1,9 +1,9 @@
 //! A bare emulated disk that says in the log what goes wrong: each error of its medium, and at the end whether what was
 //! written is on it. Requests and replies pass as they are.
 
-use crate::output::note;
 use nearhead_disk::Nanos;
 use nearhead_models::Model;
+use nearhead_output::note;
 use nearhead_service::{Extent, Reply, Request, Service, ServiceInfo, Wake};
 use nearhead_volume::BareDisk;
 use std::sync::{Arc, OnceLock};

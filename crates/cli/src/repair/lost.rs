@@ -4,10 +4,10 @@
 
 use super::RepairArgs;
 use crate::offline::{self, Look};
-use crate::output::{hex, say, say_json};
 use crate::target::{Access, Target};
 use crate::units::ByteSize;
 use nearhead_format::Label;
+use nearhead_output::{hex, say, say_json};
 use nearhead_settings::{AckArg, checked_threshold};
 use nearhead_volume::NamedPreset;
 use nearhead_volume::lost_superblock::{self, Fit, Known, in_words};

@@ -1,7 +1,7 @@
 //! What a repair says, for programs and for people: what is wrong, what is done about it, what is doubtful and why.
 
 use super::{DoubtfulArg, RepairArgs};
-use crate::output::say;
+use nearhead_output::say;
 use nearhead_volume::repair::{Reason, Weighed};
 use serde::Serialize;
 use std::collections::BTreeMap;

@@ -8,10 +8,10 @@
 mod outcome;
 mod table;
 
-use crate::demo::dataless::{self, Answers};
 use nearhead_arrays::ArraySpec;
 use nearhead_disk::Disk;
 use nearhead_disk::Nanos;
+use nearhead_measure::demo::dataless::{self, Answers};
 use nearhead_models::{Content, Drive, Model, ModelSpec};
 use nearhead_service::Service;
 use nearhead_sim::VirtualTime;

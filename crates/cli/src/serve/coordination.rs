@@ -4,9 +4,9 @@
 //! waits; an ensemble that is away means that there is no permit.
 
 use super::ServeArgs;
-use crate::output::{hex, note};
 use nearhead_coordinate::{Config, Identity, Lease, SESSION_TIMEOUT, View};
 use nearhead_format::Superblock;
+use nearhead_output::{hex, note};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 

@@ -1,9 +1,9 @@
 //! Who is encrypted to, and what is said of that: `--tls-cert` and its like, `--tls-psk`, warnings, URIs.
 
 use super::Served;
-use crate::output::note;
 use crate::uri;
 use nearhead_nbd::{Server, TlsFiles, TlsKeys, TlsMode};
+use nearhead_output::note;
 use nearhead_settings::ServeArgs;
 use std::net::SocketAddr;
 

@@ -25,7 +25,6 @@ use crate::control::{
     Links, check_socket_path, directories, names, prepare, prepare_for, remove_old, why_not_there,
 };
 use crate::create::{self, CreateArgs};
-use crate::output::{note, say_json_line, tell};
 use crate::report::preset_name;
 use crate::target::{Access, Target, backing_path, refuse_if_misnamed};
 use crate::units::{ByteSize, Span};
@@ -35,6 +34,7 @@ use nearhead_disk::Nanos;
 use nearhead_engine::{Ack, Config};
 use nearhead_format::Superblock;
 use nearhead_nbd::{Clock, Ending, Limits, Report, Server, ServerBuilder, ShutdownHandle};
+use nearhead_output::{note, say_json_line, tell};
 use nearhead_service::Service;
 use nearhead_volume::{DEFAULT_PRESET, ReopeningVolume, Volume};
 use serde::Serialize;

@@ -5,12 +5,12 @@
 
 use super::backing::Backing;
 use super::coordination::{Coordination, Turns};
-use crate::output::note;
 use crate::report::Latencies;
 use crate::units::ByteSize;
 use nearhead_basics::Histogram;
 use nearhead_disk::{Disk, Nanos};
 use nearhead_engine::Ack;
+use nearhead_output::note;
 use nearhead_service::{Extent, Operation, Reply, Request, RequestId, Service, ServiceInfo, Wake};
 use nearhead_sim::LatencySummary;
 use nearhead_volume::{LossReport, ReopeningVolume, Volume};

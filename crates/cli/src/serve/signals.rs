@@ -6,8 +6,8 @@
 //! must not take the disk of a file system with it. A file that may not become larger (SIGXFSZ) is an
 //! error of the write. SIGPIPE is ignored by every Rust program.
 
-use crate::output::note;
 use nearhead_nbd::ShutdownHandle;
+use nearhead_output::note;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXFSZ};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

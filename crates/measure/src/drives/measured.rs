@@ -1,8 +1,8 @@
 //! Measured traces and drives, as the commands and the bench read them.
 
-use crate::output::note;
 use nearhead_models::Profile;
 use nearhead_models::measured::MeasuredRequest;
+use nearhead_output::note;
 use nearhead_profiles::import::import;
 use nearhead_sim::trace::{AddressFit, Format, TraceOptions, TraceReader, summarize};
 use std::path::Path;
@@ -22,7 +22,7 @@ pub enum Fit {
 }
 
 /// A profile by name, from a `.toml` file, or from a package; and its warnings.
-pub(crate) fn find_profile(text: &str) -> Result<(Profile, Vec<String>), String> {
+pub fn find_profile(text: &str) -> Result<(Profile, Vec<String>), String> {
     let is_known = Profile::known_names().any(|known| known == text);
     let is_profile = Path::new(text).extension().is_some_and(|extension| extension == "toml");
     if is_known || is_profile || !text.contains('/') {
@@ -35,7 +35,7 @@ pub(crate) fn find_profile(text: &str) -> Result<(Profile, Vec<String>), String>
 }
 
 /// Tells where the datasheets of embedded profiles contradict what the profiles derive.
-pub(crate) fn warn_of_contradictions() {
+pub fn warn_of_contradictions() {
     for profile in Profile::known_names().filter_map(|name| Profile::named(name).ok()) {
         for warning in profile.warnings() {
             note(&format!("warning: {warning}"));
@@ -44,7 +44,7 @@ pub(crate) fn warn_of_contradictions() {
 }
 
 /// The requests of a measured trace, placed on a disk of `capacity_bytes`.
-pub(crate) fn read_trace(
+pub fn read_trace(
     path: &Path,
     capacity_bytes: u64,
     sector_bytes: u32,
@@ -94,10 +94,7 @@ pub(crate) fn read_trace(
 
 /// Another simulator's prediction of each request, in ms, from a table with the columns `rw, lbn,
 /// sectors, measured_ms` and its own; a line for each request or for the first ones.
-pub(crate) fn read_predictions(
-    path: &Path,
-    requests: &[MeasuredRequest],
-) -> Result<Vec<f64>, String> {
+pub fn read_predictions(path: &Path, requests: &[MeasuredRequest]) -> Result<Vec<f64>, String> {
     let cannot = |error: std::io::Error| format!("cannot read {}: {error}", path.display());
     let bytes = std::fs::read(path).map_err(cannot)?;
     let input = nearhead_sim::trace::text(path.display().to_string(), bytes)

@@ -6,7 +6,7 @@
 //! leaves behind is cleared by the next run ([`super::stack::clear_leftovers`]).
 
 use super::commands::{command, run};
-use crate::output::note;
+use nearhead_output::note;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::io::Read;
 use std::os::unix::net::UnixStream;

@@ -7,9 +7,9 @@
 use super::import::write_profile;
 use super::measured::{Fit, find_profile, read_predictions, read_trace};
 use super::validate_plot as plot;
-use crate::output::{note, say, say_json};
 use nearhead_models::measured::{Comparison, MeasuredRequest, replay};
 use nearhead_models::{Dataless, HddModel, HddOptions, Profile};
+use nearhead_output::{note, say, say_json};
 use nearhead_profiles::fit::{FitOptions, FittedConstant, fit};
 use nearhead_profiles::import::to_toml;
 use serde::Serialize;

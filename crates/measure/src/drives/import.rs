@@ -3,7 +3,7 @@
 //! Contradictions in a package are told as warnings, with what was taken instead; what is missing
 //! ends the import with where it was named and what to do.
 
-use crate::output::{note, say};
+use nearhead_output::{note, say};
 use nearhead_profiles::import::{import, to_toml};
 use std::fmt::Write as _;
 use std::path::PathBuf;

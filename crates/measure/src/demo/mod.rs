@@ -8,7 +8,7 @@
 //! marked. Virtual time does not pass faster or slower on a busy machine.
 
 pub(crate) mod client;
-pub(crate) mod dataless;
+pub mod dataless;
 pub(crate) mod drive;
 pub(crate) mod experiment;
 mod in_real_time;

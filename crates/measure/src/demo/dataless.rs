@@ -20,7 +20,8 @@ pub enum Answers {
 }
 
 impl Answers {
-    pub(crate) fn mode(self) -> AckMode {
+    /// The same in the words of the format.
+    pub fn mode(self) -> AckMode {
         match self {
             Self::Durable => AckMode::Durable,
             Self::OnFlush => AckMode::Flush,
@@ -29,7 +30,7 @@ impl Answers {
 }
 
 /// What to create for `preset`, with an identity that is the same in every run.
-pub(crate) fn create_options(preset: NamedPreset, answers: Answers) -> CreateOptions {
+pub fn create_options(preset: NamedPreset, answers: Answers) -> CreateOptions {
     CreateOptions {
         volume_id: *b"nearhead measure",
         created_unix_s: 0,
@@ -45,7 +46,7 @@ pub(crate) fn create_options(preset: NamedPreset, answers: Answers) -> CreateOpt
 }
 
 /// A volume just created on `disk`.
-pub(crate) fn volume<D: Disk>(
+pub fn volume<D: Disk>(
     disk: D,
     preset: NamedPreset,
     answers: Answers,
