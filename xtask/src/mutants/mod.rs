@@ -105,6 +105,8 @@ const PARTS: [Part; 7] = [
             program("nearhead-volume", Some("gathered")),
             program("nearhead-volume", Some("map_device")),
             program("nearhead-volume", Some("lost_writes")),
+            program("nearhead-volume", Some("backups")),
+            program("nearhead-volume", Some("blank_map")),
             program("nearhead-volume", Some("foreign_preset")),
             program("nearhead-volume", Some("shingled")),
             Program { tests: &["offline_commands", "recovery_table", "after_recovery"], ..LAWS },

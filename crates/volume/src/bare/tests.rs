@@ -184,6 +184,32 @@ fn a_flush_costs_a_command_only_after_a_volatile_write() {
 }
 
 #[test]
+fn durable_zeroes_need_no_flush_and_others_do() {
+    let zeroes = |fua| Operation::WriteZeroes { offset: 0, len: 4096, fua, fast_only: false };
+    let mut bare = BareDisk::new(ScriptedDisk::new());
+    ask(&mut bare, zeroes(true)).unwrap();
+    ask(&mut bare, Operation::Flush).unwrap();
+    assert_eq!(bare.disk().commands.len(), 1, "only the zeroes");
+    ask(&mut bare, zeroes(false)).unwrap();
+    ask(&mut bare, Operation::Flush).unwrap();
+    assert!(matches!(bare.disk().commands[2], Command::Flush));
+}
+
+#[test]
+fn a_disk_whose_longest_transfer_is_no_whole_number_of_sectors_gets_whole_sectors() {
+    let mut bare = BareDisk::new(ScriptedDisk::new());
+    bare.disk_mut().properties.transfer_bytes_max = 64 * 1024 + 100;
+    let data = pattern(1_000 * 512);
+    ask(&mut bare, write(0, data.clone(), false)).unwrap();
+    for command in &bare.disk().commands {
+        let Command::Write { parts, .. } = command else { panic!("{command:?}") };
+        let len = nearhead_disk::total_len(parts);
+        assert!(len.is_multiple_of(512) && len <= 64 * 1024, "{len} bytes");
+    }
+    assert!(bare.disk().bytes[..1_000 * 512] == joined(&[data]));
+}
+
+#[test]
 fn fua_of_a_split_write_or_of_a_trim_ends_with_a_flush() {
     let mut bare = BareDisk::new(ScriptedDisk::new());
     ask(&mut bare, write(0, pattern(4 * 64 * 1024), true)).unwrap();
