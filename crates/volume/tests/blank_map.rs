@@ -30,7 +30,7 @@ impl Image {
         let (mut store, mut random) = (MemoryStore::new(), SplitMix::new(seed));
         let mut block = random.below(16);
         while block < DEVICE_BYTES / 4096 {
-            for _ in 0..1 + random.below(40) {
+            for _ in 0..=random.below(40) {
                 store.write(block * 4096, &[7; 4096]).unwrap();
                 block += 1;
             }
