@@ -108,9 +108,6 @@ const PARTS: [Part; 7] = [
             program("nearhead-volume", Some("backups")),
             program("nearhead-volume", Some("blank_map")),
             program("nearhead-volume", Some("foreign_preset")),
-            program("nearhead-volume", Some("shingled")),
-            Program { tests: &["offline_commands", "recovery_table", "after_recovery"], ..LAWS },
-            Program { tests: &["stale_superblock", "rebuild", "blank_map", "older_slot"], ..LAWS },
             // What the commands of an operator say and do is asked of them.
             program("nearhead-cli", Some("users")),
             program("nearhead-cli", Some("damage")),
@@ -120,6 +117,10 @@ const PARTS: [Part; 7] = [
             program("nearhead-cli", Some("served_backup")),
             program("nearhead-cli", Some("exports")),
             program("nearhead-cli", Some("array_targets")),
+            // A minute each.
+            program("nearhead-volume", Some("shingled")),
+            Program { tests: &["offline_commands", "recovery_table", "after_recovery"], ..LAWS },
+            Program { tests: &["stale_superblock", "rebuild", "blank_map", "older_slot"], ..LAWS },
         ],
     },
     Part {
