@@ -5,6 +5,7 @@
 
 use crate::bend::Bend;
 use crate::conformance::Policies;
+use crate::patient::Patient;
 use crate::restless::Restless;
 use crate::steps::{Step, Steps, random_steps};
 use crate::wanderer::Wanderer;
@@ -78,6 +79,8 @@ pub struct Scenario {
     pub wanders: bool,
     /// Logs are emptied without sense ([`Restless`]).
     pub is_restless: bool,
+    /// What finds no room in the logs waits for it.
+    pub is_patient: bool,
     /// Policies from outside, in place of all others.
     pub policies: Option<Policies>,
     /// Bytes of small writes in memory.
@@ -172,6 +175,7 @@ impl Scenario {
             lone_writes_go_home: lone_writes_go_home(seed),
             wanders: wanders(seed),
             is_restless: is_restless(seed),
+            is_patient: is_patient(seed),
             policies: None,
             stage_bytes_max: pick(random, &[64 << 10, 256 << 10, 2 << 20]),
             snapshot_after_bytes: pick(random, &[60 << 10, 300 << 10, 8 << 20]),
@@ -247,6 +251,9 @@ impl Scenario {
         }
         if self.is_restless {
             config.cleaner = Box::new(Restless::new(self.seed));
+        }
+        if self.is_patient {
+            config.cleaner = Box::new(Patient(config.cleaner.clone()));
         }
         if let Some(policies) = &self.policies {
             config.placement = policies.placement.clone();
@@ -329,6 +336,12 @@ fn wanders(seed: u64) -> bool {
 fn is_restless(seed: u64) -> bool {
     const CHOSEN_FROM: u64 = 79_551_930_000_000;
     seed >= CHOSEN_FROM && SplitMix::new(seed ^ 0x7265_7374_6c65_7373).below(4) == 0
+}
+
+/// One life in four, of the seeds since there is the choice.
+fn is_patient(seed: u64) -> bool {
+    const CHOSEN_FROM: u64 = 79_554_557_000_000;
+    seed >= CHOSEN_FROM && SplitMix::new(seed ^ 0x7061_7469_656e_7421).below(4) == 0
 }
 
 fn pick<T: Copy>(random: &mut SplitMix, choices: &[T]) -> T {

@@ -10,6 +10,6 @@ mod swap;
 
 pub(crate) use checkpoint::Checkpoint;
 pub use home_and_swap::HomeAndSwap;
-pub use policy::{AsNeeded, Cleaner, CleaningView, Move, Why};
+pub use policy::{AsNeeded, Cleaner, CleaningView, Move, WhenFull, Why};
 pub(crate) use schedule::Schedule;
 pub(crate) use swap::Swap;

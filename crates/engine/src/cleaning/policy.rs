@@ -35,6 +35,16 @@ impl Why {
     }
 }
 
+/// What becomes of small writes while no log has room for them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WhenFull {
+    /// They go to their homes after all, each a transfer of its own (Manylogs' last resort).
+    #[default]
+    InPlace,
+    /// They wait at the pace of cleaning. They are refused only when everything was tried and nothing can make room.
+    Wait,
+}
+
 /// The content of a log that goes to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Move {
@@ -103,6 +113,11 @@ pub trait Cleaner: Debug + Send {
     /// When [`Cleaner::relocate`] should be asked if nothing happens before.
     fn relocate_wake(&self, _view: &CleaningView<'_>) -> Option<Nanos> {
         None
+    }
+
+    /// What becomes of small writes while no log has room. Atomic ones always wait.
+    fn when_full(&self) -> WhenFull {
+        WhenFull::InPlace
     }
 
     /// Another one of its kind: a configuration is copied, an engine keeps its own.

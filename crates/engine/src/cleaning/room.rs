@@ -1,11 +1,12 @@
-//! Room in full logs: when another pass of the checkpoint is worth its reads, and when an atomic write is told that
-//! there will be none.
+//! Room in full logs: when another pass of the checkpoint is worth its reads, and when what cannot go home (an atomic
+//! write, or all small ones if the policy lets them wait) is told that there will be none.
 //!
 //! What no pass takes home keeps its log space: copies that are damaged, blocks whose homes fail. A pass over
 //! everything that leaves nothing but those would find nothing else a moment later, so passes rest then, longer after
 //! each of them, although staged blocks find no room. But a disk may work again: nobody is refused for want of
 //! room unless a pass that began after he came has tried everything, also the homes that rest.
 
+use super::policy::WhenFull;
 use crate::engine::{Engine, Phase};
 use nearhead_disk::Nanos;
 use nearhead_service::{ErrorKind, RequestError};
@@ -18,7 +19,7 @@ const REST_MAX: Nanos = Nanos::from_secs(64);
 /// Who would be refused, and what passes were good for.
 #[derive(Debug, Default)]
 pub(crate) struct Room {
-    /// Since when an atomic write at the front of the stage has waited for which somebody would be refused.
+    /// Since when something at the front of the stage has waited for which somebody would be refused.
     missed_since: Option<Nanos>,
     /// When the newest pass began that tries everything.
     tried_at: Nanos,
@@ -59,7 +60,7 @@ impl Engine {
     /// No log takes a record, which would hold staged blocks if it `has_stage`: a checkpoint is to make room, unless
     /// it just could not.
     pub(crate) fn demand_checkpoint_for_room(&mut self, has_stage: bool) {
-        let would_refuse = has_stage && self.stage.front_is_group() && self.refuses_with_front();
+        let would_refuse = has_stage && self.waits_at_front() > 0 && self.refuses_with_front();
         let (room, now) = (&mut self.schedule.room, self.now);
         if has_stage {
             room.missed_since = would_refuse.then(|| room.missed_since.unwrap_or(now));
@@ -69,17 +70,30 @@ impl Engine {
         }
     }
 
-    /// Whether putting off the atomic write at the front is an error for anybody.
+    /// How many blocks at the front of the stage can do nothing but wait for room: an atomic write's, or all up to the
+    /// next atomic write if the policy lets none go home.
+    pub(crate) fn waits_at_front(&self) -> usize {
+        if self.stage.front_is_group() {
+            self.stage.group_at_front()
+        } else if self.cleaner.when_full() == WhenFull::Wait {
+            self.stage.singles_at_front()
+        } else {
+            0
+        }
+    }
+
+    /// Whether putting off what waits at the front is an error for anybody.
     fn refuses_with_front(&self) -> bool {
-        let blocks: Vec<u64> = self.stage.blocks().take(self.stage.group_at_front()).collect();
+        let blocks: Vec<u64> = self.stage.blocks().take(self.waits_at_front()).collect();
         matches!(self.phase, Phase::Draining)
             || self.somebody_waits_for(&blocks, self.stage.front())
             || (self.requests.anybody_waits_for_room() && self.nobody_passes())
     }
 
-    /// Whether nothing leaves the stage but what belongs to atomic writes.
+    /// Whether nothing leaves the stage without room in a log.
     pub(crate) fn nobody_passes(&self) -> bool {
-        self.stage.singles().all(|block| self.failed_homes.rests(block, self.now))
+        self.cleaner.when_full() == WhenFull::Wait
+            || self.stage.singles().all(|block| self.failed_homes.rests(block, self.now))
     }
 
     /// Whether snapshots free what records since the last one protect, or settle what in-place writes made stale.
@@ -89,10 +103,10 @@ impl Engine {
             || !self.invalidations.is_empty()
     }
 
-    /// An atomic write waits for the checkpoint to make room, or for the snapshots that free what records since
+    /// What can do nothing else waits for the checkpoint to make room, or for the snapshots that free what records since
     /// the last one protect and settle what in-place writes made stale; if there is nothing of all that, room
     /// does not come, and those who wait for it are told.
-    pub(crate) fn find_room_for_group(&mut self) {
+    pub(crate) fn find_room_for_front(&mut self) {
         if self.checkpoint.is_copying() {
             return;
         }
@@ -122,11 +136,15 @@ impl Engine {
         }
         let error = RequestError::new(
             ErrorKind::NoSpace,
-            "no log has room for an atomic write and nothing can be checkpointed now; see `nearhead check`",
+            if self.stage.front_is_group() {
+                "no log has room for an atomic write and nothing can be checkpointed now; see `nearhead check`"
+            } else {
+                "no log has room for the write and nothing can be checkpointed now; see `nearhead check`"
+            },
         );
         let nobody_passes = self.nobody_passes();
         self.schedule.room.missed_since = None;
-        self.put_off_front(self.stage.group_at_front(), &error);
+        self.put_off_front(self.waits_at_front(), &error);
         if nobody_passes {
             self.refuse_who_waits_for_room(&error);
         }

@@ -374,7 +374,7 @@ impl Engine {
             // One that fails time and again frees nothing, and it may be under way whenever a checkpoint that
             // copies nothing has just ended: then there is no other moment to go home or to give up.
             if content.has_stage() && self.snapshotter.lasting_problem().is_some() {
-                self.start_spill();
+                self.go_without_log();
             }
             return;
         }
@@ -390,7 +390,7 @@ impl Engine {
             self.demand_snapshot_for_room();
         }
         if content.has_stage() {
-            self.start_spill();
+            self.go_without_log();
         }
     }
 

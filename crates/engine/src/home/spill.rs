@@ -10,6 +10,7 @@
 //! again by itself, ever more rarely. Who comes meanwhile and needs it is refused only after it was tried for him, since
 //! the disk may work again.
 
+use crate::cleaning::WhenFull;
 use crate::disk::dispatch::Purpose;
 use crate::engine::{Engine, Phase};
 use crate::requests::stage::{Front, StagedBlock, Taken};
@@ -90,7 +91,8 @@ impl Spill {
 }
 
 impl Engine {
-    pub(crate) fn start_spill(&mut self) {
+    /// No log takes what is at the front of the stage: it goes home, or waits for room if it must or the policy says so.
+    pub(crate) fn go_without_log(&mut self) {
         if self.spill.is_some() {
             return;
         }
@@ -98,8 +100,8 @@ impl Engine {
             return;
         }
         let Some(needed) = self.pass_over_what_rests() else { return };
-        if self.stage.front_is_group() {
-            return self.find_room_for_group();
+        if self.waits_at_front() > 0 {
+            return self.find_room_for_front();
         }
         let blocks = self.blocks_to_spill(needed);
         if blocks == 0 {
@@ -137,6 +139,9 @@ impl Engine {
     /// Blocks at the front whose homes failed a moment ago let the others pass, unless somebody needs them. Says how many
     /// at the front are to be tried although they rest, or nothing if all that is staged rests.
     fn pass_over_what_rests(&mut self) -> Option<usize> {
+        if self.cleaner.when_full() == WhenFull::Wait {
+            return Some(0);
+        }
         let resting = self.resting_at_front();
         if resting == 0 || self.is_needed(resting) {
             return Some(resting);

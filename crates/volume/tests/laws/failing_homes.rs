@@ -27,10 +27,16 @@ fn homes_tried(asked: &mut Asked) -> u64 {
 
 /// A volume on a disk whose homes all fail, for want of space if it `is_full`, with logs that have no room left and
 /// writes that could go nowhere.
-fn with_nowhere_to_go(preset: &'static str, ack: AckMode, is_full: bool) -> Asked {
+fn with_nowhere_to_go(
+    preset: &'static str,
+    ack: AckMode,
+    is_full: bool,
+    is_patient: bool,
+) -> Asked {
     let options = Options {
         logs_are_scarce: true,
         idle_checkpoints: true,
+        is_patient,
         stage_age_max: Some(Nanos::from_millis(20)),
         ..Options::new(preset, ack)
     };
@@ -66,7 +72,7 @@ fn what_can_go_nowhere_is_tried_ever_more_rarely() {
         for is_full in [false, true] {
             let what = format!("{preset}, {ack:?}, no space: {is_full}");
             println!("repeat with {what}");
-            let mut asked = with_nowhere_to_go(preset, ack, is_full);
+            let mut asked = with_nowhere_to_go(preset, ack, is_full, false);
             asked.harness.pass(Nanos::from_secs(100));
             let before = homes_tried(&mut asked);
             asked.harness.pass(Nanos::from_secs(300));
@@ -83,10 +89,11 @@ fn what_can_go_nowhere_is_tried_ever_more_rarely() {
 #[test]
 fn who_needs_a_home_that_rests_is_served_if_the_disk_works_again() {
     for (preset, ack) in PRESETS.into_iter().flat_map(|preset| ACKS.map(|ack| (preset, ack))) {
-        for is_atomic in [false, true] {
-            let what = format!("{preset}, {ack:?}, atomic: {is_atomic}");
+        for (is_atomic, is_patient) in [(false, false), (true, false), (false, true), (true, true)]
+        {
+            let what = format!("{preset}, {ack:?}, atomic: {is_atomic}, waits: {is_patient}");
             println!("repeat with {what}");
-            let mut asked = with_nowhere_to_go(preset, ack, false);
+            let mut asked = with_nowhere_to_go(preset, ack, false, is_patient);
             asked.harness.pass(Nanos::from_secs(100));
             asked.harness.volume().disk_mut().mend();
             let before = asked.harness.failed.len();

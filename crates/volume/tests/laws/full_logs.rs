@@ -7,10 +7,11 @@
 
 use nearhead_basics::SplitMix;
 use nearhead_disk::{Nanos, Payload};
-use nearhead_engine::Status;
 use nearhead_engine::admission::DurableFirst;
+use nearhead_engine::{Config, Status};
 use nearhead_models::{Dataless, InstantDisk, plain_properties};
 use nearhead_service::{Operation, Request, RequestId, Service};
+use nearhead_swarm::Patient;
 use nearhead_volume::{CreateOptions, NamedPreset, Volume, create};
 
 /// Events in which at least one request must be answered.
@@ -31,6 +32,15 @@ const SMALL_WRITES: Burst =
     Burst { requests: 60_000, outstanding: 32, request_bytes: 4096, read: false, atomic_every: 0 };
 
 fn volume(preset: &str, device_bytes: u64, log_bytes: Option<u64>) -> Volume<InstantDisk> {
+    configured(preset, device_bytes, log_bytes, |_| ())
+}
+
+fn configured(
+    preset: &str,
+    device_bytes: u64,
+    log_bytes: Option<u64>,
+    configure: impl FnOnce(&mut Config),
+) -> Volume<InstantDisk> {
     let mut properties = plain_properties(device_bytes, 512);
     properties.volatile_cache = true;
     let disk = InstantDisk::new(properties.clone(), Box::new(Dataless), Nanos::from_micros(100));
@@ -48,6 +58,7 @@ fn volume(preset: &str, device_bytes: u64, log_bytes: Option<u64>) -> Volume<Ins
             bulk_bytes_max: 256 << 10,
             background_commands_max: 1,
         });
+        configure(config);
     })
 }
 
@@ -159,4 +170,20 @@ fn a_single_small_log_that_stays_full_goes_on_answering() {
 fn sectors_all_over_the_volume_do_not_silence_it() {
     let mut client = Client::new(volume("mlb", 64 << 20, Some(512 << 10)), 48 << 20);
     client.run(&Burst { requests: 100_000, request_bytes: 512, atomic_every: 5, ..SMALL_WRITES });
+}
+
+#[test]
+fn where_the_policy_says_so_small_writes_wait_for_room_and_none_goes_home() {
+    let sizes = [("mlb", 256 << 20, None), ("singlelog", 256 << 20, Some(2 << 20))];
+    for (preset, device_bytes, log_bytes) in sizes {
+        let patient = |config: &mut Config| {
+            config.cleaner = Box::new(Patient(config.cleaner.clone()));
+        };
+        let volume = configured(preset, device_bytes, log_bytes, patient);
+        let mut client = Client::new(volume, 200 << 20);
+        client.run(&Burst { requests: 30_000, atomic_every: 9, ..SMALL_WRITES });
+        let status = client.volume.status();
+        assert!(status.stats.checkpointed_bytes > 0 && status.stats.records > 0);
+        assert_eq!((status.stats.spills, status.stats.in_place_bytes), (0, 0), "{preset}");
+    }
 }

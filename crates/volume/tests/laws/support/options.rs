@@ -6,7 +6,7 @@ use nearhead_disk::{Nanos, Properties, Region, RegionKind, Zones};
 use nearhead_engine::Config;
 use nearhead_format::{AckMode, Label};
 use nearhead_models::{MemoryStore, plain_properties};
-use nearhead_swarm::Wanderer;
+use nearhead_swarm::{Patient, Wanderer};
 use nearhead_volume::create::create_with_regions;
 use nearhead_volume::{CreateOptions, NamedPreset, SyncIo};
 
@@ -47,6 +47,8 @@ pub(crate) struct Options {
     pub(crate) is_damaged: bool,
     /// Small writes that wait alone go home.
     pub(crate) lone_writes_go_home: bool,
+    /// Small writes wait for room in the logs, and never go home for want of it.
+    pub(crate) is_patient: bool,
     /// Records go anywhere they may, by a placement from outside the engine.
     pub(crate) wanders: bool,
 }
@@ -71,6 +73,7 @@ impl Options {
             watermark_pct: Some(70),
             is_damaged: false,
             lone_writes_go_home: false,
+            is_patient: false,
             wanders: false,
         }
     }
@@ -126,6 +129,9 @@ impl Options {
         config.stage_bytes_max = self.stage_bytes_max;
         config.stage_age_max = self.stage_age_max.unwrap_or(config.stage_age_max);
         config.lone_writes_go_home = self.lone_writes_go_home;
+        if self.is_patient {
+            config.cleaner = Box::new(Patient(config.cleaner.clone()));
+        }
         if self.wanders {
             config.placement = Box::new(Wanderer::new(7, self.preset.starts_with("ml")));
         }
