@@ -139,6 +139,28 @@ mod tests {
     }
 
     #[test]
+    fn each_errno_of_an_open_leads_to_what_its_owner_can_do() {
+        for (errno, kind, advice) in [
+            (Errno::NOENT, OpenErrorKind::NotFound, "check the path"),
+            (Errno::EXIST, OpenErrorKind::AlreadyExists, "choose another path"),
+            (Errno::BUSY, OpenErrorKind::InUse, "stop whoever uses it"),
+            (Errno::ROFS, OpenErrorKind::ReadOnly, "open it read-only"),
+            (Errno::ACCESS, OpenErrorKind::Permission, "as a user who may"),
+            (Errno::PERM, OpenErrorKind::Permission, "as a user who may"),
+            (Errno::ISDIR, OpenErrorKind::NotADisk, "a regular file or a block device"),
+            (Errno::IO, OpenErrorKind::Io, "kernel log"),
+        ] {
+            let error = OpenError::from_errno("open", "a.img", errno);
+            let told = error.to_string();
+            assert_eq!(error.kind, kind, "{errno:?}");
+            assert!(
+                told.starts_with("cannot open a.img: found ") && told.contains(advice),
+                "{told}"
+            );
+        }
+    }
+
+    #[test]
     fn a_message_names_what_was_expected_and_found() {
         let error = disk_error("write of 4096 bytes at 8192 on a.img", "4096 bytes", Errno::NOSPC);
         for part in ["a.img", "8192", "expected 4096 bytes", "No space left"] {

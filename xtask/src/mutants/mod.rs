@@ -152,6 +152,9 @@ const PARTS: [Part; 7] = [
             program("nearhead-uring", Some("exclusive")),
             program("nearhead-uring", Some("same_bytes")),
             program("nearhead-uring", Some("losing_disk")),
+            program("nearhead-uring", Some("durable_file")),
+            // Files for write-ahead logs are opened by those alone.
+            program("nearhead-wal", None),
             program("nearhead-uring", Some("random")),
         ],
     },
