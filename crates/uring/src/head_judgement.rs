@@ -174,6 +174,22 @@ mod tests {
     }
 
     #[test]
+    fn each_border_belongs_to_one_side() {
+        let all = |far: u64, near: u64| judge(&pairs(|_| (far, near)));
+        assert_eq!((all(999, 900), all(1000, 900)), (Verdict::Still, Verdict::NotSure));
+        assert_eq!((all(1999, 60), all(2000, 60)), (Verdict::NotSure, Verdict::Moves));
+        assert_eq!((all(4000, 1000), all(4001, 1000)), (Verdict::NotSure, Verdict::Moves));
+        assert_eq!(judge(&pairs(|_| (80, 75))[..PAIRS_MIN]), Verdict::Still, "just enough");
+    }
+
+    /// A quarter of the reads, and no more, may have been answered by something else.
+    #[test]
+    fn the_faster_quarter_is_what_counts() {
+        let quick = |few: usize| judge(&pairs(|n| if n < few { (90, 50) } else { (9_000, 60) }));
+        assert_eq!((quick(4), quick(5)), (Verdict::Moves, Verdict::NotSure));
+    }
+
+    #[test]
     fn few_reads_tell_nothing() {
         let few = &pairs(|_| (80, 75))[..PAIRS_MIN - 1];
         assert_eq!(judge(few), Verdict::NotSure);

@@ -155,6 +155,7 @@ const PARTS: [Part; 7] = [
             program("nearhead-uring", Some("durable_file")),
             // Files for write-ahead logs are opened by those alone.
             program("nearhead-wal", None),
+            program("nearhead-volume", Some("lost_writes")),
             program("nearhead-uring", Some("random")),
         ],
     },
