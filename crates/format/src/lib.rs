@@ -25,6 +25,7 @@ pub mod entry;
 pub mod layout;
 pub mod map_device;
 pub mod record;
+mod slots;
 pub mod snapshot;
 pub mod superblock;
 
@@ -34,6 +35,7 @@ pub use entry::{ENTRY_BYTES, Entry, PackedEntry, Place};
 pub use layout::{Layout, LayoutError, LayoutKind, LayoutOptions};
 pub use map_device::MapDevice;
 pub use record::{RecordError, RecordHeader};
+pub use slots::Slots;
 pub use snapshot::{SnapshotError, SnapshotHeader};
 pub use superblock::{AckMode, Label, PresetNumber, SUPERBLOCK_MAGIC, Superblock, SuperblockError};
 

@@ -3,9 +3,9 @@
 //!
 //! It says which volume it belongs to and where its parts are. It is written once, at creation.
 
-use crate::VolumeId;
 use crate::block::{SEALED_BYTES, SealError, check_rest_zero, check_zero, open, seal};
 use crate::bytes::FieldError;
+use crate::{Slots, VolumeId};
 use nearhead_basics::little_endian::{array_at, put, u32_at, u64_at};
 
 /// The first eight bytes.
@@ -38,6 +38,11 @@ pub struct MapDevice {
 }
 
 impl MapDevice {
+    /// Both slots.
+    pub fn slots(&self) -> Slots {
+        Slots { offsets: self.slot_offsets, bytes: self.slot_bytes }
+    }
+
     /// Lays out a device of `device_bytes`: a quarter for the journal (at most 16 MiB), the rest
     /// for the two slots. `None` if it is smaller than [`MAP_DEVICE_BYTES_MIN`].
     pub fn plan(device_bytes: u64, volume_id: VolumeId, map_device_id: VolumeId) -> Option<Self> {

@@ -37,8 +37,7 @@ pub use plan::{
     GROUP_BYTES_DEFAULT, LOG_BYTES_DEFAULT, LayoutOptions, SINGLE_LOG_BYTES_DEFAULT_MAX,
 };
 
-use crate::BLOCK_BYTES;
-use crate::snapshot::SNAPSHOT_HEADER_BYTES;
+use crate::{BLOCK_BYTES, Slots};
 
 /// Smallest device that can hold a volume.
 pub const DEVICE_BYTES_MIN: u64 = 64 << 20;
@@ -160,9 +159,14 @@ impl Layout {
         self.group_bytes * u64::from(self.group_count)
     }
 
+    /// The slots of the map's snapshots on the volume's own disk; with a map device nothing is in them.
+    pub fn slots(&self) -> Slots {
+        Slots { offsets: self.slot_offsets, bytes: self.slot_bytes }
+    }
+
     /// Bytes of a snapshot body that fit a slot between its header and the header's copy.
     pub fn snapshot_body_bytes_max(&self) -> u64 {
-        self.slot_bytes - 2 * SNAPSHOT_HEADER_BYTES
+        self.slots().body_bytes_max()
     }
 
     /// Whether the second slot lies behind the groups, at the other end of the device.
@@ -195,6 +199,6 @@ impl Layout {
 
     /// Where the copy of a slot's header stands: the last block of the slot.
     pub fn snapshot_copy_offset(&self, slot: usize) -> u64 {
-        self.slot_offsets[slot] + self.slot_bytes - SNAPSHOT_HEADER_BYTES
+        self.slots().copy_offset(slot)
     }
 }
