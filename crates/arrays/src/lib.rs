@@ -245,10 +245,6 @@ impl<D: Disk, A: Arrangement> Disk for Array<D, A> {
         None
     }
 
-    fn map_region(&self) -> Option<(u64, u64)> {
-        None
-    }
-
     /// A member that lost writes fails changes, and a mirror goes on without it: members do not start over one by one.
     fn lost_writes(&self) -> Option<&str> {
         None

@@ -62,7 +62,7 @@ pub fn run(args: &CheckArgs) -> Result<(), String> {
     let target = Target::open(&args.target, Access::Read, &args.disk)?;
     let lone_member = target.lone_member.clone();
     let (begun, mut told) = (Instant::now(), Instant::now());
-    let found = check(target.disk, target.start, &mut |progress| {
+    let found = check(target.lanes, target.start, &mut |progress| {
         if told.elapsed() >= TELL_EVERY {
             told = Instant::now();
             let left = progress.entries.saturating_sub(progress.entries_done);

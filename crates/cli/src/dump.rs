@@ -221,7 +221,7 @@ fn slot_report(slot: &Slot) -> SlotReport {
     let header = slot.header.as_ref().ok();
     SlotReport {
         slot: slot.slot,
-        device_offset: slot.offset,
+        device_offset: slot.at.offset,
         unused: slot.is_unused,
         problem: problem_of(slot),
         number: header.map(|header| header.snapshot_number),
@@ -248,11 +248,11 @@ fn newest_body(io: &mut SyncIo<'_>, slots: &[Slot; 2], with_map: bool) -> Body {
     let newest = slots
         .iter()
         .filter(|slot| slot.is_sound())
-        .filter_map(|slot| Some((slot.offset, slot.header.as_ref().ok()?)))
+        .filter_map(|slot| Some((slot.at, slot.header.as_ref().ok()?)))
         .max_by_key(|(_, header)| header.snapshot_number);
     let mut body = Body::default();
-    let Some((offset, header)) = newest else { return body };
-    let read = read_body(io, offset, header, &mut |item| match item {
+    let Some((at, header)) = newest else { return body };
+    let read = read_body(io, at, header, &mut |item| match item {
         BodyItem::Entry(entry) if with_map => body.entries.push(entry_report(&entry)),
         BodyItem::Entry(_) => {}
         BodyItem::Log(state) => body.states.push(state),

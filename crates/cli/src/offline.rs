@@ -49,13 +49,13 @@ fn with_a_way_to_the_daemon(problem: String, asks_daemons: bool) -> String {
     problem
 }
 
-/// The same on a disk that is open already.
+/// The same on disks that are open already.
 pub fn on(target: Target, access: Access, accept_loss: bool) -> Result<Offline, String> {
-    let Target { name, disk, start, lone_member, .. } = target;
+    let Target { name, lanes, start, lone_member, .. } = target;
     let problem =
         |error: &dyn std::fmt::Display| Target::problem(&name, lone_member.as_ref(), error);
     let read_only = access == Access::Read;
-    let mut volume = Volume::open(disk, start, |_, config| {
+    let mut volume = Volume::open(lanes, start, |_, config| {
         config.read_only |= read_only;
         config.accept_loss = accept_loss;
         // Nothing happens here but what the command asks for.
@@ -73,7 +73,7 @@ pub fn on(target: Target, access: Access, accept_loss: bool) -> Result<Offline, 
 
 /// A volume that did not open.
 pub struct Refused {
-    /// Its disk, if another way to open it may be tried.
+    /// Its disks, if another way to open it may be tried.
     pub target: Option<Box<Target>>,
     /// Why.
     pub problem: String,
@@ -93,7 +93,7 @@ pub struct Look {
 /// The same for who only looks: the engine cannot write, and without a sound snapshot it rebuilds the map from the
 /// logs.
 pub fn inspecting(target: Target, look: Look) -> Result<Offline, Refused> {
-    let Target { name, disk, start, notes, lone_member } = target;
+    let Target { name, lanes, start, notes, lone_member } = target;
     let Look { accept_loss, base, superblock } = look;
     let configure = |_: &Superblock, config: &mut Config| {
         config.read_only = true;
@@ -102,25 +102,25 @@ pub fn inspecting(target: Target, look: Look) -> Result<Offline, Refused> {
         config.base = base;
     };
     let opened = match superblock {
-        None => Volume::open(disk, start, configure),
-        Some(superblock) => Volume::open_as(disk, start, superblock, configure),
+        None => Volume::open(lanes, start, configure),
+        Some(superblock) => Volume::open_as(lanes, start, superblock, configure),
     };
     let mut volume =
         opened.map_err(|error| Refused { target: None, problem: error.to_string() })?;
     match volume.wait_until_open(start) {
         Ok(()) => Ok(Offline { name, volume, start }),
         Err(error) => {
-            let target = Target { name, disk: volume.into_disk(), notes, lone_member, start };
+            let target = Target { name, lanes: volume.into_lanes(), notes, lone_member, start };
             Err(Refused { target: Some(Box::new(target)), problem: error.to_string() })
         }
     }
 }
 
 impl Offline {
-    /// The disk, with nothing made durable: for who only looked.
+    /// The disks, with nothing made durable: for who only looked.
     pub fn into_target(self) -> Target {
         let Self { name, volume, start } = self;
-        Target { name, disk: volume.into_disk(), notes: Vec::new(), lone_member: None, start }
+        Target { name, lanes: volume.into_lanes(), notes: Vec::new(), lone_member: None, start }
     }
 
     /// The time on the volume's clock.
@@ -178,12 +178,12 @@ impl Offline {
         }
     }
 
-    /// Makes everything durable, leaves a snapshot, and hands the disk back.
+    /// Makes everything durable, leaves a snapshot, and hands the disks back.
     pub fn close(mut self) -> Result<Target, String> {
         let now = self.now();
         self.volume.begin_shutdown(now);
         self.drive_until(|volume| volume.is_shut_down())?;
         let Self { name, volume, start } = self;
-        Ok(Target { name, disk: volume.into_disk(), notes: Vec::new(), lone_member: None, start })
+        Ok(Target { name, lanes: volume.into_lanes(), notes: Vec::new(), lone_member: None, start })
     }
 }

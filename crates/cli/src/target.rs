@@ -10,7 +10,7 @@ use nearhead_disk::Disk;
 use nearhead_models::ModelSpec;
 use nearhead_nbd::client::Address;
 use nearhead_uring::{Engine, OpenOptions};
-use nearhead_volume::{GatheredDisk, JoinedDisk, SyncIo};
+use nearhead_volume::{GatheredDisk, Lanes, SyncIo};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -64,8 +64,8 @@ pub struct LoneMember {
 pub struct Target {
     /// As the user named it.
     pub name: String,
-    /// The disk.
-    pub disk: Box<dyn Disk>,
+    /// The disk, and a map device if one was named.
+    pub lanes: Lanes<Box<dyn Disk>>,
     /// What the user should know about it.
     pub notes: Vec<String>,
     /// Which member of which array it is, if it is one by itself.
@@ -95,11 +95,11 @@ impl Target {
             (disk, notes)
         };
         let disk = gathered(disk)?;
-        let disk = match &args.map_device {
-            None => disk,
-            Some(path) => join_map_device(disk, path, access, args)?,
+        let lanes = match &args.map_device {
+            None => disk.into(),
+            Some(path) => with_map_device(disk, path, access, args)?,
         };
-        Ok(Self { name: text.to_owned(), disk, notes, lone_member, start })
+        Ok(Self { name: text.to_owned(), lanes, notes, lone_member, start })
     }
 
     /// Why its volume cannot be looked at, in words. What is found on a part of an array says nothing
@@ -121,7 +121,7 @@ impl Target {
 
     /// One command at a time.
     pub fn io(&mut self) -> SyncIo<'_> {
-        SyncIo::in_real_time(&mut self.disk, self.start)
+        self.lanes.in_real_time(self.start)
     }
 
     /// Leaves the disk in order: nothing more will be changed.
@@ -192,18 +192,17 @@ fn gathered(disk: Box<dyn Disk>) -> Result<Box<dyn Disk>, String> {
     Ok(Box::new(gathered))
 }
 
-fn join_map_device(
+fn with_map_device(
     disk: Box<dyn Disk>,
     path: &Path,
     access: Access,
     args: &DiskArgs,
-) -> Result<Box<dyn Disk>, String> {
+) -> Result<Lanes<Box<dyn Disk>>, String> {
     if access.creates() && !path.exists() {
         nearhead_uring::create_image(path, MAP_IMAGE_BYTES).map_err(|error| error.to_string())?;
     }
     let (map, _) = open_real(path, access, args)?;
-    let joined = JoinedDisk::new(disk, map).map_err(|error| error.to_string())?;
-    Ok(Box::new(joined))
+    Lanes::with_map(disk, map).map_err(|error| error.to_string())
 }
 
 /// Which sparse images of `text` may take more space than their file systems have now, one line each. The files of

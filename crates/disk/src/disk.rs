@@ -35,8 +35,7 @@ impl Run {
 ///
 /// A disk that stands before one other says so ([`Disk::below`], [`Disk::below_mut`]) and overrides only what it changes:
 ///
-/// - Who shows other addresses than the disk below, or fewer, overrides all that speaks of addresses: `run_at`, `zones`
-///   and `map_region`.
+/// - Who shows other addresses than the disk below, or fewer, overrides all that speaks of addresses: `run_at` and `zones`.
 /// - Who keeps content by itself overrides what is said of content: `run_at`, and `lost_writes` with `start_over`.
 /// - Who stands before several, or can lend the disk below to nobody, has nothing below in this sense and says
 ///   everything by itself, with `#[warn(clippy::missing_trait_methods)]` on its `impl`, so that it cannot forget either.
@@ -69,12 +68,6 @@ pub trait Disk {
         if let Some(below) = self.below_mut() {
             below.kick();
         }
-    }
-
-    /// Where in this disk's address space, past its capacity, a small fast device for the map is
-    /// joined to it: first byte and length.
-    fn map_region(&self) -> Option<(u64, u64)> {
-        self.below()?.map_region()
     }
 
     /// How a shingled disk's addresses may be written, where it tells; none for any other disk.
@@ -161,10 +154,6 @@ impl<D: Disk + ?Sized> Disk for Box<D> {
 
     fn kick(&mut self) {
         (**self).kick();
-    }
-
-    fn map_region(&self) -> Option<(u64, u64)> {
-        (**self).map_region()
     }
 
     fn zones(&self) -> Option<&Zones> {

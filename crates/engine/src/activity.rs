@@ -5,9 +5,9 @@
 //! it. What excludes each other by design is said here too, so that a report names only what could be seen.
 
 use crate::engine::{Engine, Phase};
-use nearhead_disk::RangeSet;
-use nearhead_disk::SECTOR_BYTES;
+use nearhead_disk::{Lane, RangeSet, SECTOR_BYTES};
 use nearhead_format::Place;
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// Makes the enumeration and its names from one list.
@@ -149,6 +149,9 @@ impl Activity {
     }
 }
 
+/// Bytes of each of a volume's devices.
+pub type Space = BTreeMap<Lane, RangeSet>;
+
 impl Engine {
     /// What is under way now.
     pub fn activities(&self) -> Activities {
@@ -176,7 +179,7 @@ impl Engine {
         now.note(Activity::SwapRead, swaps && !self.swap.has_chunks());
         now.note(Activity::TakenBackUnflushed, self.invalidations.has_unready());
         now.note(Activity::TakenBackReady, self.invalidations.ready_len() > 0);
-        now.note(Activity::Flush, self.flusher.is_under_way());
+        now.note(Activity::Flush, self.lanes.is_flushing());
         let spill = self.spill.as_ref().map(crate::home::spill::Spill::is_written);
         now.note(Activity::SpillWrite, spill == Some(false));
         now.note(Activity::SpillSettle, spill == Some(true));
@@ -191,9 +194,9 @@ impl Engine {
         self.snapshotter.number()
     }
 
-    /// Device bytes of logs and journal that the next records may overwrite, but for those of the record on its way, and
-    /// of logs that may hold the last record once more.
-    pub fn open_space(&self) -> RangeSet {
+    /// Bytes of logs and journal that the next records may overwrite, but for those of the record on its way, and of logs
+    /// that may hold the last record once more.
+    pub fn open_space(&self) -> Space {
         let mut open = RangeSet::new();
         for index in 0..self.core.logs.count() {
             let whole = self.log_bytes(index, 0, self.setup.layout.log_blocks());
@@ -210,12 +213,6 @@ impl Engine {
                 open.insert(self.log_bytes(index, start, end));
             }
         }
-        if let Some(journal) = &self.core.journal {
-            let ring = &journal.ring;
-            for (start, end) in ring.run(ring.position, ring.free_run_blocks()) {
-                open.insert(journal.bytes_of(start, end));
-            }
-        }
         if let Some(record) = self.commit.in_flight() {
             // What it leaves out before it, or at the end of its log, is protected as well.
             let (index, start) = (record.header().log_index, record.header().position);
@@ -225,12 +222,19 @@ impl Engine {
             open.remove(self.log_bytes(index, position, end.min(capacity)));
             open.remove(self.log_bytes(index, 0, end.saturating_sub(capacity)));
         }
-        open
+        let mut space = Space::from([(Lane::MAIN, open)]);
+        if let Some(journal) = &self.core.journal {
+            let (ring, of_map) = (&journal.ring, space.entry(self.setup.map.lane).or_default());
+            for (start, end) in ring.run(ring.position, ring.free_run_blocks()) {
+                of_map.insert(journal.bytes_of(start, end));
+            }
+        }
+        space
     }
 
-    /// Device bytes of logs and journal that a recovery from here on would need: what the map points to, and
-    /// records since the newest snapshot.
-    pub fn needed_space(&self) -> RangeSet {
+    /// Bytes of logs and journal that a recovery from here on would need: what the map points to, and records since the
+    /// newest snapshot.
+    pub fn needed_space(&self) -> Space {
         let mut needed = RangeSet::new();
         for entry in &self.core.map {
             if let Place::Log { chunk_sector, chunk_len, .. } = entry.place {
@@ -245,12 +249,14 @@ impl Engine {
                 needed.insert(self.log_bytes(index, start, end));
             }
         }
+        let mut space = Space::from([(Lane::MAIN, needed)]);
         if let Some(journal) = &self.core.journal {
+            let of_map = space.entry(self.setup.map.lane).or_default();
             for (start, end) in journal.ring.protected() {
-                needed.insert(journal.bytes_of(start, end));
+                of_map.insert(journal.bytes_of(start, end));
             }
         }
-        needed
+        space
     }
 
     /// Home sectors that the map speaks of.

@@ -6,8 +6,8 @@
 use crate::admission::Admission;
 use crate::cleaning::Cleaner;
 use crate::placement::Placement;
-use nearhead_disk::{Nanos, Properties, Zones};
-use nearhead_format::Layout;
+use nearhead_disk::{At, Lane, Nanos, Properties, Zones};
+use nearhead_format::{Layout, MapDevice, Slots};
 use std::sync::Arc;
 
 /// When a write is acknowledged.
@@ -104,10 +104,12 @@ pub struct Setup {
     pub layout: Layout,
     /// The volume's identity, in every record.
     pub volume_id: [u8; 16],
-    /// The device's facts.
+    /// The facts of the volume's own disk.
     pub properties: Properties,
-    /// The map's own journal, if there is a map device.
-    pub journal: Option<JournalPlace>,
+    /// Those of its other devices: of lane 1 first.
+    pub other_lanes: Vec<Properties>,
+    /// Where the map lives.
+    pub map: MapPlace,
     /// What the volume's blank map says, if it has one that can be used.
     pub blanks: Option<BlanksFound>,
     /// The bands of the client's address space, on a shingled disk: homes in one band are written
@@ -138,7 +140,50 @@ impl BlanksFound {
     }
 }
 
-/// Where the map's journal is in the disk's address space.
+/// Where the map lives: the slots of its snapshots, and its own journal if it has one. Both are on one device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MapPlace {
+    /// Which.
+    pub lane: Lane,
+    /// The slots.
+    pub slots: Slots,
+    /// The journal, on a map device.
+    pub journal: Option<JournalPlace>,
+}
+
+impl MapPlace {
+    /// On the volume's own disk, as its layout has it.
+    pub fn of_layout(layout: &Layout) -> Self {
+        Self { lane: Lane::MAIN, slots: layout.slots(), journal: None }
+    }
+
+    /// On a map device.
+    pub fn of_device(lane: Lane, device: &MapDevice) -> Self {
+        let journal = JournalPlace { offset: device.journal_offset, bytes: device.journal_bytes };
+        Self { lane, slots: device.slots(), journal: Some(journal) }
+    }
+
+    /// Where a slot's header stands: slot 0 or 1.
+    pub fn header(&self, slot: usize) -> At {
+        self.at(self.slots.header_offset(slot))
+    }
+
+    /// Where the snapshot's body begins.
+    pub fn body(&self, slot: usize) -> At {
+        self.at(self.slots.body_offset(slot))
+    }
+
+    /// Where the copy of the header stands.
+    pub fn copy(&self, slot: usize) -> At {
+        self.at(self.slots.copy_offset(slot))
+    }
+
+    fn at(&self, offset: u64) -> At {
+        At { lane: self.lane, offset }
+    }
+}
+
+/// Where the map's journal is on its device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JournalPlace {
     /// First byte.

@@ -16,8 +16,8 @@ use crate::cleaning::{Checkpoint, Cleaner, Schedule, Swap};
 use crate::commit::Commit;
 use crate::commit::invalidation::Invalidations;
 use crate::config::{Ack, Setup};
-use crate::disk::dispatch::{Dispatcher, InFlight, Purpose};
-use crate::disk::flusher::Flusher;
+use crate::disk::dispatch::{InFlight, Purpose};
+use crate::disk::lanes::Lanes;
 use crate::disk::report::{DiskErrorReport, DiskEvent};
 use crate::disk::watch::DiskWatch;
 use crate::home::failed_homes::FailedHomes;
@@ -31,7 +31,7 @@ use crate::requests::stage::{Stage, Taken};
 use crate::snapshot::Snapshotter;
 use crate::state::Core;
 use crate::stats::{Stats, Status};
-use nearhead_disk::{Class, Command, Completion, DiskError, Nanos, Payload, Submission};
+use nearhead_disk::{Class, Command, Completion, DiskError, Lane, Nanos, Payload, Submission};
 use nearhead_service::{ErrorKind, Reply, Request, RequestError, RequestId};
 
 /// Where the engine is in its life.
@@ -51,7 +51,7 @@ pub struct Engine {
     /// Why no change is accepted any more, if so.
     pub(crate) failure: Option<String>,
     pub(crate) requests: Requests,
-    pub(crate) dispatcher: Dispatcher,
+    pub(crate) lanes: Lanes,
     pub(crate) watch: DiskWatch,
     pub(crate) admission: Box<dyn Admission>,
     pub(crate) placement: Box<dyn Placement>,
@@ -64,7 +64,6 @@ pub struct Engine {
     pub(crate) failed_homes: FailedHomes,
     pub(crate) blanks: Blanks,
     pub(crate) invalidations: Invalidations,
-    pub(crate) flusher: Flusher,
     pub(crate) checkpoint: Checkpoint,
     pub(crate) swap: Swap,
     pub(crate) schedule: Schedule,
@@ -102,12 +101,12 @@ impl Engine {
             now: Nanos::ZERO,
             failure: None,
             requests: Requests::new(),
-            dispatcher: Dispatcher::new(&setup.properties),
+            lanes: Lanes::new(&setup.properties, &setup.other_lanes),
             watch: DiskWatch::default(),
             admission: config.admission.boxed(),
             placement: config.placement.boxed(),
             cleaner: config.cleaner.boxed(),
-            core: Core::new(&setup.layout, setup.journal),
+            core: Core::new(&setup.layout, setup.map.journal),
             stage: Stage::default(),
             taken: Taken::default(),
             commit: Commit::new(),
@@ -115,7 +114,6 @@ impl Engine {
             failed_homes: FailedHomes::default(),
             blanks: Blanks::of(&setup),
             invalidations: Invalidations::default(),
-            flusher: Flusher::new(setup.properties.volatile_cache),
             checkpoint: Checkpoint::default(),
             swap: Swap::default(),
             schedule: Schedule::default(),
@@ -146,31 +144,34 @@ impl Engine {
 
     pub(crate) fn set_now(&mut self, now: Nanos) {
         self.now = now;
-        self.dispatcher.set_now(now);
+        self.lanes.set_now(now);
     }
 
     /// Takes the result of a command.
     pub fn handle_completion(&mut self, completion: Completion, now: Nanos) {
         self.set_now(now);
-        let Some(done) = self.dispatcher.complete(self.admission.as_ref(), completion.id) else {
+        let Some((lane, done)) = self.lanes.complete(self.admission.as_ref(), completion.id) else {
             return;
         };
         let result = completion.result;
         if let Err(error) = &result {
-            self.note_disk_error(&done, error);
+            self.note_disk_error(lane, &done, error);
         }
         if self.watch.stall().is_some() {
-            let (on_disk, after) = (self.dispatcher.on_disk(), self.setup.config.stall_after);
+            let (on_disk, after) = (self.lanes.on_disk(), self.setup.config.stall_after);
             self.watch.note_answer(done.left_at, on_disk, now, after);
         }
-        self.note_completed(&done, result.is_ok());
+        if lane == Lane::MAIN {
+            // What another device does says nothing of the one that has the logs.
+            self.note_completed(&done, result.is_ok());
+        }
         match done.purpose {
             Purpose::Read { slot, io } => self.on_read(slot, io, result),
             Purpose::InPlace { slot } => self.on_in_place(slot, result),
             Purpose::Record => self.on_record(result),
             Purpose::Journal => self.on_journal(done.extent, result),
             Purpose::Torn => self.on_torn_cleared(&result),
-            Purpose::Flush => self.on_flush(result),
+            Purpose::Flush => self.on_flush(lane, result),
             Purpose::Spill => self.on_spill(done.extent, result),
             Purpose::CheckpointRead { io } => self.on_checkpoint_read(io, result),
             Purpose::CheckpointWrite => self.on_checkpoint_write(done.extent, result),
@@ -184,11 +185,12 @@ impl Engine {
         }
     }
 
-    fn note_disk_error(&mut self, done: &InFlight, error: &DiskError) {
+    fn note_disk_error(&mut self, lane: Lane, done: &InFlight, error: &DiskError) {
         self.stats.disk_errors += 1;
         self.watch.note(DiskErrorReport {
             work: done.work(),
             kind: error.kind,
+            lane,
             offset: done.extent.map(|(offset, _)| offset),
             len: done.extent.map_or(0, |(_, len)| len),
             at: self.now,
@@ -204,11 +206,11 @@ impl Engine {
     /// Looks for commands that are not answered, when it is time to.
     fn look_for_stalls(&mut self) {
         let after = self.setup.config.stall_after;
-        if self.dispatcher.is_on_disk() {
+        if self.lanes.is_on_disk() {
             self.watch.note_busy(self.now, after);
         }
         if self.watch.look_at().is_some_and(|at| at <= self.now) {
-            self.watch.look(self.dispatcher.on_disk(), self.now, after);
+            self.watch.look(self.lanes.on_disk(), self.now, after);
         }
     }
 
@@ -227,7 +229,8 @@ impl Engine {
         }
         self.core.logs.end_rests(now);
         self.retry_record();
-        let flusher = &self.flusher;
+        // What was written in place is on the volume's own disk.
+        let flusher = &self.lanes.main.flusher;
         self.invalidations.settle(|ticket| flusher.is_done(ticket));
         if matches!(self.phase, Phase::Draining) {
             // Also what was still waiting for a lock or for room when the stop was asked for.
@@ -244,15 +247,15 @@ impl Engine {
         self.advance_shutdown();
         self.advance_blanks();
         // Last, so that a flush any step above asked for leaves now: no other event may come.
-        if self.flusher.start() {
+        while let Some(lane) = self.lanes.start_flush() {
             self.stats.device_flushes += 1;
-            self.issue(Class::Durable, Purpose::Flush, Command::Flush);
+            self.issue_on(lane, Class::Durable, Purpose::Flush, Command::Flush);
         }
     }
 
-    /// The next command for the disk. Call until `None` after [`Engine::advance`].
-    pub fn poll_command(&mut self) -> Option<Submission> {
-        self.dispatcher.poll()
+    /// The next command, and the device it is for. Call until `None` after [`Engine::advance`].
+    pub fn poll_command(&mut self) -> Option<(Lane, Submission)> {
+        self.lanes.poll()
     }
 
     /// The next reply. Call until `None` after [`Engine::advance`].
@@ -262,7 +265,7 @@ impl Engine {
 
     /// When [`Engine::advance`] must be called even if nothing happens.
     pub fn next_wake(&self) -> Option<Nanos> {
-        let stall = self.watch.look_at().filter(|_| self.dispatcher.is_on_disk());
+        let stall = self.watch.look_at().filter(|_| self.lanes.is_on_disk());
         let own = match self.phase {
             // A stop waits for a swap that collects its entries step by step.
             Phase::Serving | Phase::Draining => self.next_background_wake(),
@@ -341,7 +344,7 @@ impl Engine {
             || self.swap.is_busy()
             || self.spill.is_some();
         if self.failure.is_some() {
-            if self.dispatcher.len() == 0 {
+            if self.lanes.len() == 0 {
                 self.phase = Phase::Stopped;
             }
         } else if !unclean && self.advance_final_snapshot() && self.advance_final_blanks() {
@@ -366,8 +369,20 @@ impl Engine {
         )
     }
 
+    /// To the volume's own disk.
     pub(crate) fn issue(&mut self, class: Class, purpose: Purpose, command: Command) {
-        self.dispatcher.issue(self.admission.as_ref(), class, purpose, command);
+        self.issue_on(Lane::MAIN, class, purpose, command);
+    }
+
+    pub(crate) fn issue_on(
+        &mut self,
+        lane: Lane,
+        class: Class,
+        purpose: Purpose,
+        command: Command,
+    ) {
+        let queue = &mut self.lanes.of_mut(lane).queue;
+        queue.issue(self.admission.as_ref(), class, purpose, command);
     }
 
     pub(crate) fn reply(&mut self, id: RequestId, result: Result<Vec<Payload>, RequestError>) {

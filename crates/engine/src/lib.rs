@@ -40,8 +40,8 @@ mod snapshot;
 mod state;
 pub mod stats;
 
-pub use activity::{Activities, Activity};
-pub use config::{Ack, BlanksFound, Cleaning, Config, JournalPlace, Setup};
+pub use activity::{Activities, Activity, Space};
+pub use config::{Ack, BlanksFound, Cleaning, Config, JournalPlace, MapPlace, Setup};
 pub use disk::report::{
     DiskErrorCounts, DiskErrorReport, DiskEvent, DiskStall, DiskWork, Shortage, disk_error_name,
 };

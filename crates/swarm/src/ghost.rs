@@ -18,7 +18,7 @@ use crate::steps::{WINDOW_SECTORS, WINDOWS};
 use nearhead_basics::SplitMix;
 use nearhead_disk::RangeSet;
 use nearhead_disk::{Disk, Nanos};
-use nearhead_engine::{Activities, Activity, Engine};
+use nearhead_engine::{Activities, Activity, Engine, Space};
 use nearhead_models::faults::FaultBudget;
 use nearhead_service::{Operation, Request, RequestId, Service};
 use nearhead_volume::Volume;
@@ -68,7 +68,7 @@ struct Beside {
     /// Number of the newest committed snapshot.
     number: u64,
     /// What it may overwrite.
-    open: RangeSet,
+    open: Space,
     /// Sectors of which it knows logged copies.
     known: Option<RangeSet>,
 }
@@ -81,7 +81,7 @@ impl Beside {
             engine.failure().is_none() && !engine.activities().has(Activity::RecordElsewhere);
         Self {
             number: engine.snapshot_number(),
-            open: if works { engine.open_space() } else { RangeSet::new() },
+            open: if works { engine.open_space() } else { Space::new() },
             known: works.then(|| engine.known_homes()),
         }
     }
@@ -192,13 +192,15 @@ impl Life<'_> {
         beside: &Beside,
     ) -> Result<(), String> {
         let (open, number) = (&beside.open, beside.number);
-        let needed = volume.engine().needed_space();
-        if let Some(range) = needed.iter().find(|range| open.overlaps(range.clone())) {
-            let meets = |open: &Range<u64>| open.start < range.end && range.start < open.end;
-            let (open, status) = (open.iter().find(meets), volume.status());
-            return Err(format!(
-                "device bytes {range:?} are needed, and of them {open:?} may be overwritten now; {status:?}"
-            ));
+        for (lane, needed) in volume.engine().needed_space() {
+            let Some(open) = open.get(&lane) else { continue };
+            if let Some(range) = needed.iter().find(|range| open.overlaps(range.clone())) {
+                let meets = |open: &Range<u64>| open.start < range.end && range.start < open.end;
+                let (open, status) = (open.iter().find(meets), volume.status());
+                return Err(format!(
+                    "bytes {range:?} of {lane:?} are needed, and of them {open:?} may be overwritten now; {status:?}"
+                ));
+            }
         }
         if let Some(known) = &beside.known
             && let Some(range) = volume

@@ -18,7 +18,7 @@ use nearhead_engine::{Activity, Occupancy};
 use nearhead_format::Layout;
 use nearhead_models::faults::{FaultBudget, FaultKind};
 use nearhead_service::Service;
-use nearhead_volume::{SyncIo, Volume, create_to_grow};
+use nearhead_volume::{Volume, create_to_grow};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -137,7 +137,7 @@ impl<'a> Life<'a> {
             .assemble(Some(*b"an array of life"), Nanos::ZERO)
             .map_err(|error| error.to_string())?;
         let options = scenario.create_options();
-        let mut io = SyncIo::in_virtual_time(&mut whole, now);
+        let mut io = whole.in_virtual_time(now);
         let superblock =
             create_to_grow(&mut io, &options, scenario.grown_bytes, Some(scenario.region_bytes()))
                 .map_err(|error| error.to_string())?;

@@ -8,7 +8,7 @@ use crate::steps::Place;
 use nearhead_format::AckMode;
 use nearhead_models::faults::{FaultKind, NthFault};
 use nearhead_service::{Operation, Service};
-use nearhead_volume::{SyncIo, Volume, grow};
+use nearhead_volume::{Volume, grow};
 
 /// Events of a recovery before it is cut, at most.
 const EVENTS_BEFORE_CUT_MAX: u64 = 24;
@@ -262,7 +262,7 @@ impl Life<'_> {
         let (mut disk, now) =
             self.disk.assemble(None, self.now).map_err(|error| error.to_string())?;
         self.now = now;
-        let mut io = SyncIo::in_virtual_time(&mut disk, self.now);
+        let mut io = disk.in_virtual_time(self.now);
         let grown = grow::plan(&mut io).and_then(|growth| grow::grow(&mut io, &growth));
         self.now = io.now();
         drop(disk);

@@ -1,6 +1,6 @@
 //! The disks of a life as its volume sees them: one, several as an array, with a map device or without.
 //!
-//! Each is a disk with faults of its own ([`SharedDisk`]); the array and the join between them are the
+//! Each is a disk with faults of its own ([`SharedDisk`]); the array and the volume between them are the
 //! program's. The power goes for all of them at once.
 
 use crate::scenario::{Arrangement, Scenario};
@@ -13,7 +13,7 @@ use nearhead_arrays::{
     open as open_array,
 };
 use nearhead_models::faults::{FaultCounts, FaultKind, FaultPlan, NthFault};
-use nearhead_volume::{JoinedDisk, SyncIo};
+use nearhead_volume::{Lanes, SyncIo};
 use std::ops::Range;
 
 /// All disks of a volume; who has one of them has them all.
@@ -65,12 +65,12 @@ impl Rig {
         self.members.iter().chain(&self.map)
     }
 
-    /// The one disk that a volume is made of, and what time it is then. `array_id` makes a new array.
+    /// The disks that a volume is made of, and what time it is then. `array_id` makes a new array.
     pub(crate) fn assemble(
         &mut self,
         array_id: Option<[u8; 16]>,
         mut now: Nanos,
-    ) -> Result<(Box<dyn Disk>, Nanos), DiskError> {
+    ) -> Result<(Lanes<Box<dyn Disk>>, Nanos), DiskError> {
         let mut run = |disk: &mut SharedDisk, command: Command| {
             let mut io = SyncIo::in_virtual_time(disk, now);
             let result = io.run(command);
@@ -90,8 +90,8 @@ impl Rig {
             }
         };
         match &self.map {
-            None => Ok((main, now)),
-            Some(map) => Ok((Box::new(JoinedDisk::new(main, map.clone())?), now)),
+            None => Ok((main.into(), now)),
+            Some(map) => Ok((Lanes::with_map(main, Box::new(map.clone()))?, now)),
         }
     }
 

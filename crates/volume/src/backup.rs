@@ -11,7 +11,7 @@ use crate::open::{find_superblock, read_copies};
 use crate::presets::Presets;
 use crate::sync_io::SyncIo;
 use nearhead_format::backup::BackupHead;
-use nearhead_format::snapshot::{BodyReader, SNAPSHOT_HEADER_BYTES};
+use nearhead_format::snapshot::BodyReader;
 use nearhead_format::{SnapshotHeader, Superblock, VolumeId};
 use std::fmt;
 use std::sync::Arc;
@@ -51,7 +51,7 @@ impl Backup {
     /// Reads superblock and newest sound snapshot of a volume that is not being served. Changes nothing.
     pub fn take(io: &mut SyncIo<'_>, made_unix_s: u64) -> Result<Self, BackupError> {
         let superblock = find_superblock(io).map_err(|error| failed(&error))?.superblock;
-        let on_map = map_device::on_map(io, &superblock).map_err(|error| failed(&error))?;
+        let place = map_device::place(io, &superblock).map_err(|error| failed(&error))?;
         let newest = read_slots(io, &superblock)
             .into_iter()
             .filter(Slot::is_sound)
@@ -64,7 +64,7 @@ impl Backup {
                     .to_owned(),
             ));
         };
-        let start = on_map.layout.slot_offsets[snapshot.slot() as usize] + SNAPSHOT_HEADER_BYTES;
+        let start = place.body(snapshot.slot() as usize);
         let body =
             read_long(io, start, snapshot.body.body_bytes).map_err(|error| failed(&error))?;
         let mut snapshot_bytes = snapshot.encode().to_vec();

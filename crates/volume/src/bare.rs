@@ -19,7 +19,7 @@ mod serving;
 use answers::{extent_of, not_supported, operation_bytes, request_error, work_of};
 use nearhead_basics::Slab;
 use nearhead_disk::{
-    Class, Command, CommandId, Disk, DiskError, Nanos, Payload, Submission, Ticket,
+    Class, Command, CommandId, Disk, DiskError, Lane, Nanos, Payload, Submission, Ticket,
 };
 use nearhead_engine::{DiskErrorReport, DiskEvent, DiskWatch, DiskWork};
 use nearhead_planted::{Mistake, is_made};
@@ -414,6 +414,7 @@ impl<D: Disk> BareDisk<D> {
 
     fn note_error(&mut self, piece: &Piece, error: &DiskError, now: Nanos) {
         self.watch.note(DiskErrorReport {
+            lane: Lane::MAIN,
             work: piece.work,
             kind: error.kind,
             offset: piece.extent.map(|(offset, _)| offset),

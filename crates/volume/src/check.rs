@@ -7,6 +7,7 @@
 
 use crate::blanks;
 use crate::dump::{Slot, read_slots};
+use crate::lanes::Lanes;
 use crate::open::{Copies, OpenError, find_superblock, read_copies};
 use crate::presets::Presets;
 use crate::sync_io::SyncIo;
@@ -85,23 +86,24 @@ impl CheckReport {
     }
 }
 
-/// Checks the volume on `disk`, which may be open for reading only.
+/// Checks the volume on a disk, or on a disk and a map device, which may be open for reading only.
 pub fn check<D: Disk>(
-    disk: D,
+    lanes: impl Into<Lanes<D>>,
     start: Instant,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<CheckReport, OpenError> {
-    check_with(Presets::default(), disk, start, progress)
+    check_with(Presets::default(), lanes, start, progress)
 }
 
 /// Checks a volume with one of `presets`.
 pub fn check_with<D: Disk>(
     presets: Presets,
-    mut disk: D,
+    lanes: impl Into<Lanes<D>>,
     start: Instant,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<CheckReport, OpenError> {
-    let mut io = SyncIo::in_real_time(&mut disk, start).knowing(presets);
+    let mut lanes = lanes.into();
+    let mut io = lanes.in_real_time(start).knowing(presets);
     let superblock = find_superblock(&mut io)?.superblock;
     let mut report = CheckReport {
         superblock: superblock.clone(),
@@ -121,7 +123,7 @@ pub fn check_with<D: Disk>(
     report.sound_snapshots = slots.iter().filter(|slot| slot.is_sound()).count();
     let clock = Clock::Real { start };
     let (mut volume, _) =
-        Volume::open_with(presets, disk, clock, |_, config| config.read_only = true)?;
+        Volume::open_with(presets, lanes, clock, |_, config| config.read_only = true)?;
     let opened = volume.wait_until_open(start);
     let status = volume.engine().status();
     check_slots(&slots, status.recovery_records > 0, &mut report);
@@ -192,7 +194,7 @@ fn check_slots(slots: &[Slot; 2], used_since: bool, report: &mut CheckReport) {
         let hint = if by_crash { " (as a crash during a snapshot leaves it)" } else { "" };
         report.add(CheckFinding {
             is_damage: !by_crash,
-            device_offset: Some(slot.offset),
+            device_offset: Some(slot.at.offset),
             ..text_finding(&format!("snapshot slot {}", slot.slot), format!("{problem}{hint}"))
         });
     }

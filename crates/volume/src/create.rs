@@ -11,7 +11,8 @@ use crate::probe::{
 };
 use crate::sizes;
 use crate::sync_io::SyncIo;
-use nearhead_disk::{DiskError, Properties, Zones};
+use nearhead_disk::{At, DiskError, Lane, Properties, Zones};
+use nearhead_engine::MapPlace;
 use nearhead_format::snapshot::{BodyItem, BodyWriter, LogState, SnapshotHeader};
 use nearhead_format::superblock::{self, COPIES, FEATURE_BLANK_MAP, FEATURE_LOGS_TELL_ALL};
 use nearhead_format::{
@@ -255,7 +256,8 @@ fn write_new(
         write_superblocks(io, &superblock)?;
     }
     if !map_device::create(io, &mut superblock)? {
-        write_empty_snapshots(io, &superblock)?;
+        let place = MapPlace::of_layout(&superblock.layout);
+        write_empty_snapshots(io, &superblock, &place)?;
     }
     let fitting = BlankMapHeader::region_bytes_for(superblock.layout.client_bytes());
     blanks::create(io, &superblock, region_bytes.unwrap_or(fitting))?;
@@ -270,11 +272,11 @@ fn refuse_what_is_used(io: &mut SyncIo<'_>) -> Result<(), CreateError> {
     let (device, bytes) = (properties.name.clone(), properties.capacity_bytes);
     // Our own first: their ends may be what was lost of them.
     let remains = look_for_remains(io)?;
-    refuse(io, &device, (0, bytes), remains)?;
+    refuse(io, &device, (Lane::MAIN, bytes), remains)?;
     // A map device is written to as well, and nobody may lose what is on it any sooner.
-    let Some((base, bytes)) = io.disk().map_region() else { return Ok(()) };
-    let remains = look_for_remains_on_map(io, base, bytes)?;
-    refuse(io, &format!("the map device of {device}"), (base, bytes), remains)
+    let Some(bytes) = map_device::bytes(io) else { return Ok(()) };
+    let remains = look_for_remains_on_map(io, map_device::LANE, bytes)?;
+    refuse(io, &format!("the map device of {device}"), (map_device::LANE, bytes), remains)
 }
 
 /// Refuses a disk that is to become a part of another, if there is anything in its first `bytes`: as a part it would show
@@ -282,14 +284,14 @@ fn refuse_what_is_used(io: &mut SyncIo<'_>) -> Result<(), CreateError> {
 pub fn refuse_used_part(io: &mut SyncIo<'_>, bytes: u64) -> Result<(), CreateError> {
     let device = io.disk().properties().name.clone();
     let remains = look_for_remains(io)?;
-    refuse(io, &device, (0, bytes), remains)
+    refuse(io, &device, (Lane::MAIN, bytes), remains)
 }
 
-/// Refuses a device that begins at `base` and has `bytes`, if there is anything on it.
+/// Refuses one of the devices, which has `bytes`, if there is anything on it.
 fn refuse(
     io: &mut SyncIo<'_>,
     device: &str,
-    (base, bytes): (u64, u64),
+    (lane, bytes): (Lane, u64),
     remains: Vec<Finding>,
 ) -> Result<(), CreateError> {
     let device = device.to_owned();
@@ -297,8 +299,9 @@ fn refuse(
         return Err(CreateError::Volume { device, found: Contents::Known(remains).to_string() });
     }
     let (head_bytes, tail_bytes) = (bytes.min(HEAD_BYTES as u64), bytes.min(TAIL_BYTES as u64));
-    let head = io.read(base, head_bytes as usize)?;
-    let tail = io.read(base + bytes - tail_bytes, tail_bytes as usize)?;
+    let at = |offset| At { lane, offset };
+    let head = io.read(at(0), head_bytes as usize)?;
+    let tail = io.read(at(bytes - tail_bytes), tail_bytes as usize)?;
     match probe(bytes, &head, &tail) {
         contents if contents.is_empty() => Ok(()),
         contents => Err(CreateError::InUse { device, found: contents.to_string() }),
@@ -309,6 +312,7 @@ fn refuse(
 pub(crate) fn write_empty_snapshots(
     io: &mut SyncIo<'_>,
     superblock: &Superblock,
+    place: &MapPlace,
 ) -> Result<(), CreateError> {
     let layout = &superblock.layout;
     let mut items = Vec::new();
@@ -329,28 +333,27 @@ pub(crate) fn write_empty_snapshots(
         flags: 0,
         body: summary,
     };
-    io.write(layout.slot_offsets[1], &[0; 4096])?;
+    io.write(place.header(1), &[0; 4096])?;
     for slot in 0..2 {
-        io.write(layout.snapshot_copy_offset(slot), &[0; 4096])?;
+        io.write(place.copy(slot), &[0; 4096])?;
     }
     if filled > 0 {
-        io.write(layout.slot_offsets[0] + 4096, &body[..filled])?;
+        io.write(place.body(0), &body[..filled])?;
     }
     io.flush()?;
-    Ok(write_snapshot_header(io, superblock, &header)?)
+    Ok(write_snapshot_header(io, place, &header)?)
 }
 
 /// Makes a snapshot whose body is durable the newest one: its header, and once that is durable the
 /// copy, which says that the header was.
 pub(crate) fn write_snapshot_header(
     io: &mut SyncIo<'_>,
-    superblock: &Superblock,
+    place: &MapPlace,
     header: &SnapshotHeader,
 ) -> Result<(), DiskError> {
-    let layout = &superblock.layout;
     let slot = header.slot() as usize;
-    for place in [layout.slot_offsets[slot], layout.snapshot_copy_offset(slot)] {
-        io.write(place, &header.encode())?;
+    for at in [place.header(slot), place.copy(slot)] {
+        io.write(at, &header.encode())?;
         if !is_made(Mistake::OfflineHeaderUnflushed) {
             io.flush()?;
         }

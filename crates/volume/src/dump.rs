@@ -5,11 +5,12 @@
 
 use crate::map_device;
 use crate::sync_io::SyncIo;
-use nearhead_disk::DiskError;
+use nearhead_disk::{At, DiskError};
+use nearhead_engine::MapPlace;
 use nearhead_format::crc::chunk_crc;
 use nearhead_format::record::{HEADER_BYTES_MAX, PAYLOAD_SECTORS_MAX, RECORD_MAGIC, peek};
 use nearhead_format::snapshot::{BodyItem, BodyReader, SNAPSHOT_HEADER_BYTES};
-use nearhead_format::{RecordHeader, SECTOR_BYTES, SnapshotHeader, Superblock};
+use nearhead_format::{RecordHeader, SECTOR_BYTES, SnapshotHeader, Superblock, VolumeId};
 
 /// Bytes of one read.
 const PIECE_BYTES: u64 = 1 << 20;
@@ -24,8 +25,8 @@ const WINDOW_BYTES: u64 = 2 * RECORD_BYTES_LIMIT;
 pub struct Slot {
     /// Which.
     pub slot: u32,
-    /// Where it starts on the device.
-    pub offset: u64,
+    /// Where it starts.
+    pub at: At,
     /// Nothing but zeros where its header would be: never used.
     pub is_unused: bool,
     /// Its header, from the start of the slot or the copy at its end, or what is wrong with it.
@@ -43,13 +44,14 @@ impl Slot {
     }
 }
 
-/// Reads `len` bytes at `offset` in pieces that any disk takes.
-pub fn read_long(io: &mut SyncIo<'_>, offset: u64, len: u64) -> Result<Vec<u8>, DiskError> {
-    let piece = PIECE_BYTES.min(u64::from(io.disk().properties().transfer_bytes_max));
+/// Reads `len` bytes in pieces that any disk takes.
+pub fn read_long(io: &mut SyncIo<'_>, at: impl Into<At>, len: u64) -> Result<Vec<u8>, DiskError> {
+    let at = at.into();
+    let piece = PIECE_BYTES.min(io.transfer_bytes_max(at.lane));
     let mut bytes = Vec::with_capacity(len as usize);
     while (bytes.len() as u64) < len {
         let done = bytes.len() as u64;
-        bytes.extend_from_slice(&io.read(offset + done, piece.min(len - done) as usize)?);
+        bytes.extend_from_slice(&io.read(at + done, piece.min(len - done) as usize)?);
     }
     Ok(bytes)
 }
@@ -57,22 +59,21 @@ pub fn read_long(io: &mut SyncIo<'_>, offset: u64, len: u64) -> Result<Vec<u8>, 
 /// Reads both snapshot slots whole.
 pub fn read_slots(io: &mut SyncIo<'_>, superblock: &Superblock) -> [Slot; 2] {
     // Without its map device a volume shows the slots of its own disk, which hold nothing.
-    let on_map = map_device::on_map(io, superblock);
-    let superblock = on_map.as_ref().unwrap_or(superblock);
-    [0, 1].map(|slot| read_slot(io, superblock, slot))
+    let place = map_device::find(io, superblock);
+    let place = place.unwrap_or_else(|_| MapPlace::of_layout(&superblock.layout));
+    [0, 1].map(|slot| read_slot(io, &superblock.volume_id, &place, slot))
 }
 
-fn read_slot(io: &mut SyncIo<'_>, superblock: &Superblock, slot: u32) -> Slot {
-    let layout = &superblock.layout;
-    let offset = layout.slot_offsets[slot as usize];
-    let mut read = |offset| {
-        let bytes = io.read(offset, SNAPSHOT_HEADER_BYTES as usize);
+fn read_slot(io: &mut SyncIo<'_>, volume_id: &VolumeId, place: &MapPlace, slot: u32) -> Slot {
+    let at = place.header(slot as usize);
+    let mut read = |at: At| {
+        let bytes = io.read(at, SNAPSHOT_HEADER_BYTES as usize);
         let bytes = bytes.map_err(|error| (error.to_string(), false))?;
-        let body_bytes_max = layout.snapshot_body_bytes_max();
-        SnapshotHeader::decode(&bytes, &superblock.volume_id, slot, body_bytes_max)
+        let body_bytes_max = place.slots.body_bytes_max();
+        SnapshotHeader::decode(&bytes, volume_id, slot, body_bytes_max)
             .map_err(|error| (error.to_string(), bytes.iter().all(|byte| *byte == 0)))
     };
-    let (front, copy) = (read(offset), read(layout.snapshot_copy_offset(slot as usize)));
+    let (front, copy) = (read(at), read(place.copy(slot as usize)));
     let is_unused = front.as_ref().is_err_and(|(_, is_zero)| *is_zero) && copy.is_err();
     let front = front.map_err(|(problem, _)| problem);
     let (header, header_problem) = match SnapshotHeader::newer(front.clone().ok(), copy.ok()) {
@@ -80,8 +81,8 @@ fn read_slot(io: &mut SyncIo<'_>, superblock: &Superblock, slot: u32) -> Slot {
         _ => (front, None),
     };
     let body_problem =
-        header.as_ref().ok().and_then(|header| read_body(io, offset, header, &mut |_| ()).err());
-    Slot { slot, offset, is_unused, header, header_problem, body_problem }
+        header.as_ref().ok().and_then(|header| read_body(io, at, header, &mut |_| ()).err());
+    Slot { slot, at, is_unused, header, header_problem, body_problem }
 }
 
 /// What is wrong with the header in front, since `copy` counts.
@@ -95,22 +96,22 @@ fn why_not(front: &Result<SnapshotHeader, String>, copy: &SnapshotHeader) -> Str
     }
 }
 
-/// Reads the body of the snapshot whose slot is at `slot_offset`. Nothing that `sink` got may be
+/// Reads the body of the snapshot whose slot is at `slot`. Nothing that `sink` got may be
 /// used unless the result is good.
 pub fn read_body(
     io: &mut SyncIo<'_>,
-    slot_offset: u64,
+    slot: At,
     header: &SnapshotHeader,
     sink: &mut impl FnMut(BodyItem),
 ) -> Result<(), String> {
     let mut reader = BodyReader::new(header.body);
-    let mut offset = slot_offset + SNAPSHOT_HEADER_BYTES;
-    let piece = PIECE_BYTES.min(u64::from(io.disk().properties().transfer_bytes_max));
+    let mut at = slot + SNAPSHOT_HEADER_BYTES;
+    let piece = PIECE_BYTES.min(io.transfer_bytes_max(at.lane));
     while reader.bytes_left() > 0 {
         let len = reader.bytes_left().min(piece);
-        let bytes = io.read(offset, len as usize).map_err(|error| error.to_string())?;
+        let bytes = io.read(at, len as usize).map_err(|error| error.to_string())?;
         reader.feed(&bytes, sink).map_err(|error| error.to_string())?;
-        offset += len;
+        at = at + len;
     }
     reader.finish().map_err(|error| error.to_string())
 }

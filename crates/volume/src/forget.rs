@@ -10,11 +10,9 @@ use crate::dump::read_slots;
 use crate::map_device;
 use crate::sync_io::SyncIo;
 use crate::volume::Volume;
-use nearhead_disk::{Disk, DiskError, SECTOR_BYTES};
+use nearhead_disk::{At, Disk, DiskError, SECTOR_BYTES};
 use nearhead_engine::chunks::LoggedCopy;
-use nearhead_format::snapshot::{
-    BodyItem, BodyReader, BodyWriter, FLAG_CLEAN_SHUTDOWN, SNAPSHOT_HEADER_BYTES,
-};
+use nearhead_format::snapshot::{BodyItem, BodyReader, BodyWriter, FLAG_CLEAN_SHUTDOWN};
 use nearhead_format::{Entry, Place, SnapshotHeader, Superblock};
 use nearhead_planted::{Mistake, is_made};
 use std::collections::{BTreeMap, VecDeque};
@@ -98,22 +96,21 @@ pub fn give_up(
     superblock: &Superblock,
     lost: &[LostBlock],
 ) -> Result<(), ForgetError> {
-    let superblock = &map_device::on_map(io, superblock)?;
+    let place = map_device::place(io, superblock)?;
     let newest = newest_clean(io, superblock)?;
     let lost: BTreeMap<u64, Entry> =
         lost.iter().map(|block| (block.entry.home_sector, block.entry)).collect();
-    let from = superblock.layout.slot_offsets[newest.slot() as usize] + SNAPSHOT_HEADER_BYTES;
+    let from = place.body(newest.slot() as usize);
     let number = newest.snapshot_number + 1 + u64::from(is_made(Mistake::ForgetOverNewest));
-    let to = superblock.layout.slot_offsets[(number % 2) as usize];
     let mut copy = Copy { source: Source::new(&newest, from), lost, writer: BodyWriter::new() };
-    let mut offset = to + SNAPSHOT_HEADER_BYTES;
+    let mut to = place.body((number % 2) as usize);
     loop {
         let piece = copy.next_piece(io)?;
         if piece.is_empty() {
             break;
         }
-        io.write(offset, &piece)?;
-        offset += piece.len() as u64;
+        io.write(to, &piece)?;
+        to = to + piece.len() as u64;
     }
     let Some(body) = copy.writer.summary() else {
         return Err(ForgetError::NotAtRest { problem: "a snapshot without an end".to_owned() });
@@ -122,7 +119,7 @@ pub fn give_up(
         io.flush()?;
     }
     let header = SnapshotHeader { snapshot_number: number, body, ..newest };
-    Ok(write_snapshot_header(io, superblock, &header)?)
+    Ok(write_snapshot_header(io, &place, &header)?)
 }
 
 fn newest_clean(
@@ -151,13 +148,13 @@ struct Copy {
 
 struct Source {
     reader: BodyReader,
-    offset: u64,
+    at: At,
     items: VecDeque<BodyItem>,
 }
 
 impl Source {
-    fn new(header: &SnapshotHeader, offset: u64) -> Self {
-        Self { reader: BodyReader::new(header.body), offset, items: VecDeque::new() }
+    fn new(header: &SnapshotHeader, at: At) -> Self {
+        Self { reader: BodyReader::new(header.body), at, items: VecDeque::new() }
     }
 
     /// Reads on until at least one piece's worth of items waits or the body ends.
@@ -165,8 +162,8 @@ impl Source {
         // The smallest item has four bytes.
         while self.items.len() < PIECE_BYTES / 4 && self.reader.bytes_left() > 0 {
             let len = self.reader.bytes_left().min(PIECE_BYTES as u64) as usize;
-            let bytes = io.read(self.offset, len)?;
-            self.offset += len as u64;
+            let bytes = io.read(self.at, len)?;
+            self.at = self.at + len as u64;
             let items = &mut self.items;
             self.reader
                 .feed(&bytes, &mut |item| {

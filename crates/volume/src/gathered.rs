@@ -320,11 +320,6 @@ impl<D: Disk> Disk for GatheredDisk<D> {
     fn zones(&self) -> Option<&Zones> {
         Some(&self.zones)
     }
-
-    /// Nothing past the capacity is shown.
-    fn map_region(&self) -> Option<(u64, u64)> {
-        None
-    }
 }
 
 /// Commands that were never passed on; they are never answered.

@@ -136,7 +136,7 @@ pub fn plan(io: &mut SyncIo<'_>) -> Result<Growth, GrowError> {
     let sector = u64::from(before.layout.sector_bytes);
     let device_bytes = capacity - capacity % sector;
     // What limits the groups is the room for the map, wherever that is.
-    let map_slot_bytes = map_device::on_map(io, &before)?.layout.slot_bytes;
+    let map_slot_bytes = map_device::place(io, &before)?.slots.bytes;
     let (layout, groups_left_out) =
         enlarged((&before.layout, &preset), device_bytes, map_slot_bytes, &device)?;
     layout.validate()?;

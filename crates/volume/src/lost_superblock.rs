@@ -15,7 +15,8 @@ use crate::map_device::{self, Joined};
 use crate::presets::{NamedPreset, Presets, one_of_each_layout};
 use crate::probe::{Remnant, places_of};
 use crate::sync_io::SyncIo;
-use nearhead_disk::{DiskError, SECTOR_BYTES};
+use nearhead_disk::{At, DiskError, SECTOR_BYTES};
+use nearhead_engine::MapPlace;
 use nearhead_format::blank_map::BLANK_MAP_OFFSET;
 use nearhead_format::layout::Region;
 use nearhead_format::record::peek;
@@ -246,8 +247,8 @@ fn fit(
     let layout = candidate.layout;
     // Of a map device the header says whose it is.
     let named = Superblock { volume_id: map.map_or([0; 16], |map| map.volume_id), ..candidate };
-    let with_map = map_device::on_map(io, &named)?;
-    let Some(volume_id) = volume_of(io, &with_map.layout) else { return Ok(None) };
+    let place = map_device::place(io, &named)?;
+    let Some(volume_id) = volume_of(io, &place) else { return Ok(None) };
     if map.is_some_and(|map| map.volume_id != volume_id) {
         return Ok(None);
     }
@@ -258,12 +259,11 @@ fn fit(
         feature_ro_compat: features(io, &layout, &volume_id),
         ..named
     };
-    let slots_at = Superblock { layout: with_map.layout, ..superblock.clone() };
-    Ok(fit_of(io, superblock, &slots_at))
+    Ok(fit_of(io, superblock, &place))
 }
 
-/// The same for a superblock with the volume's identity; `slots_at` has its slots where the map really is.
-fn fit_of(io: &mut SyncIo<'_>, superblock: Superblock, slots_at: &Superblock) -> Option<Fit> {
+/// The same for a superblock with the volume's identity, whose map is at `place`.
+fn fit_of(io: &mut SyncIo<'_>, superblock: Superblock, place: &MapPlace) -> Option<Fit> {
     let (layout, volume_id) = (superblock.layout, superblock.volume_id);
     let slots = read_slots(io, &superblock);
     let sound = || slots.iter().filter(|slot| slot.is_sound());
@@ -271,7 +271,7 @@ fn fit_of(io: &mut SyncIo<'_>, superblock: Superblock, slots_at: &Superblock) ->
     let newest = sound().max_by_key(|slot| numbered(slot))?;
     let header = newest.header.as_ref().ok()?;
     let (mut fits, mut used) = (true, Vec::new());
-    let body = read_body(io, newest.offset, header, &mut |item| match item {
+    let body = read_body(io, newest.at, header, &mut |item| match item {
         BodyItem::Entry(entry) => fits &= has_place(&layout, &entry),
         BodyItem::Log(log) => {
             fits &= log.log_index < layout.log_count() && log.position <= layout.log_blocks();
@@ -285,15 +285,14 @@ fn fit_of(io: &mut SyncIo<'_>, superblock: Superblock, slots_at: &Superblock) ->
         }
     });
     let is_in_place = |found: &Remnant| match *found {
-        Remnant::Snapshot { at } => is_snapshot_place(&slots_at.layout, at),
+        Remnant::Snapshot { at } => is_snapshot_place(place, at.into()),
         Remnant::Record { at, log, position } => layout.log_block_offset(log, position) == Some(at),
     };
     if body.is_err() || !fits || !places_of(io, &volume_id).iter().all(is_in_place) {
         return None;
     }
     let copies = (0..2).filter(|slot| {
-        let at = slots_at.layout.snapshot_copy_offset(*slot);
-        io.read(at, BLOCK).is_ok_and(|bytes| id_in(&bytes) == Some(volume_id))
+        io.read(place.copy(*slot), BLOCK).is_ok_and(|bytes| id_in(&bytes) == Some(volume_id))
     });
     let snapshots = (copies.count() + sound().count()) as u32;
     let logs_confirmed = confirmed_logs(io, &superblock, &used)?;
@@ -307,11 +306,11 @@ fn fit_of(io: &mut SyncIo<'_>, superblock: Superblock, slots_at: &Superblock) ->
     })
 }
 
-/// The one volume whose snapshots are in the slots of this layout.
-fn volume_of(io: &mut SyncIo<'_>, layout: &Layout) -> Option<VolumeId> {
+/// The one volume whose snapshots are in these slots.
+fn volume_of(io: &mut SyncIo<'_>, place: &MapPlace) -> Option<VolumeId> {
     let mut found: Option<VolumeId> = None;
     for slot in 0..2 {
-        for at in [layout.slot_offsets[slot], layout.snapshot_copy_offset(slot)] {
+        for at in [place.header(slot), place.copy(slot)] {
             let Some(id) = io.read(at, BLOCK).ok().and_then(|bytes| id_in(&bytes)) else {
                 continue;
             };
@@ -326,8 +325,8 @@ fn volume_of(io: &mut SyncIo<'_>, layout: &Layout) -> Option<VolumeId> {
 }
 
 /// Whether a snapshot has its header or the copy of it there.
-fn is_snapshot_place(layout: &Layout, at: u64) -> bool {
-    (0..2).any(|slot| at == layout.slot_offsets[slot] || at == layout.snapshot_copy_offset(slot))
+fn is_snapshot_place(place: &MapPlace, at: At) -> bool {
+    (0..2).any(|slot| at == place.header(slot) || at == place.copy(slot))
 }
 
 /// The identity in what says that it is a snapshot's header.

@@ -1,37 +1,20 @@
-//! Where a volume's map lives: in the slots of its own disk, or on a map device joined to it.
+//! Where a volume's map lives: in the slots of its own disk, or on a map device beside it.
+//!
+//! The superblock says which map device is the volume's, and the map device says whose it is. One without the other, or
+//! with another's, is refused before anything else on it is believed.
 
 use crate::create::{CreateError, write_empty_snapshots};
 use crate::open::OpenError;
 use crate::sync_io::SyncIo;
-use nearhead_disk::{DiskError, DiskErrorKind};
-use nearhead_engine::JournalPlace;
-use nearhead_format::{Layout, MapDevice, Superblock, VolumeId};
+use nearhead_disk::{At, DiskError, DiskErrorKind, Lane};
+use nearhead_engine::MapPlace;
+use nearhead_format::{MapDevice, Superblock, VolumeId};
 
-/// Where snapshots and journal are, in the joined disk's addresses.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct MapPlace {
-    slot_offsets: [u64; 2],
-    slot_bytes: u64,
-    pub(crate) journal: JournalPlace,
-}
+/// Which of a volume's devices is the one for its map.
+pub(crate) const LANE: Lane = Lane(1);
 
-impl MapPlace {
-    fn new(base: u64, header: &MapDevice) -> Self {
-        Self {
-            slot_offsets: header.slot_offsets.map(|offset| base + offset),
-            slot_bytes: header.slot_bytes,
-            journal: JournalPlace {
-                offset: base + header.journal_offset,
-                bytes: header.journal_bytes,
-            },
-        }
-    }
-
-    /// The volume's layout with the slots on the map device.
-    pub(crate) fn apply(&self, layout: Layout) -> Layout {
-        Layout { slot_offsets: self.slot_offsets, slot_bytes: self.slot_bytes, ..layout }
-    }
-}
+/// Where the header of a map device stands.
+const HEADER: At = At { lane: LANE, offset: 0 };
 
 /// Names the map device of a volume: its id backwards, so that neither is taken for the other.
 fn device_id(volume_id: VolumeId) -> VolumeId {
@@ -41,12 +24,17 @@ fn device_id(volume_id: VolumeId) -> VolumeId {
     id
 }
 
-/// Prepares the joined map device, if there is one, and notes it in the superblock.
+/// Size of the map device, if there is one.
+pub(crate) fn bytes(io: &SyncIo<'_>) -> Option<u64> {
+    io.lane(LANE).map(|disk| disk.properties().capacity_bytes)
+}
+
+/// Prepares the map device, if there is one, and notes it in the superblock; says whether there is.
 pub(crate) fn create(
     io: &mut SyncIo<'_>,
     superblock: &mut Superblock,
 ) -> Result<bool, CreateError> {
-    let Some((base, bytes)) = io.disk().map_region() else { return Ok(false) };
+    let Some(bytes) = bytes(io) else { return Ok(false) };
     let id = device_id(superblock.volume_id);
     let header = MapDevice::plan(bytes, superblock.volume_id, id).ok_or_else(|| DiskError {
         kind: DiskErrorKind::Invalid,
@@ -56,29 +44,16 @@ pub(crate) fn create(
         ),
     })?;
     superblock.map_device_id = Some(id);
-    let place = MapPlace::new(base, &header);
-    let on_map = Superblock { layout: place.apply(superblock.layout), ..superblock.clone() };
-    write_empty_snapshots(io, &on_map)?;
-    io.write(base, &header.encode())?;
+    write_empty_snapshots(io, superblock, &MapPlace::of_device(LANE, &header))?;
+    io.write(HEADER, &header.encode())?;
     io.flush()?;
     Ok(true)
 }
 
-/// The superblock as the engine sees it: with the slots where the map really is. Never to be written.
-pub(crate) fn on_map(
-    io: &mut SyncIo<'_>,
-    superblock: &Superblock,
-) -> Result<Superblock, DiskError> {
-    let place = find(io, superblock)
-        .map_err(|error| DiskError { kind: DiskErrorKind::Invalid, detail: error.to_string() })?;
-    let layout = place.map_or(superblock.layout, |place| place.apply(superblock.layout));
-    Ok(Superblock { layout, ..superblock.clone() })
-}
-
-/// The map device that is joined: whose it is, its own identity, and bytes of a slot. None if none is joined.
+/// The map device that is there, whoever it belongs to. None if there is none.
 pub(crate) fn joined(io: &mut SyncIo<'_>) -> Result<Option<Joined>, DiskError> {
-    let Some((base, bytes)) = io.disk().map_region() else { return Ok(None) };
-    let header = MapDevice::decode(&io.read(base, 4096)?, bytes).map_err(|error| DiskError {
+    let Some(bytes) = bytes(io) else { return Ok(None) };
+    let header = MapDevice::decode(&io.read(HEADER, 4096)?, bytes).map_err(|error| DiskError {
         kind: DiskErrorKind::Invalid,
         detail: format!("{error}; this is no map device of a volume"),
     })?;
@@ -94,15 +69,12 @@ pub(crate) struct Joined {
     pub(crate) slot_bytes: u64,
 }
 
-/// Finds the map device a superblock names.
-pub(crate) fn find(
-    io: &mut SyncIo<'_>,
-    superblock: &Superblock,
-) -> Result<Option<MapPlace>, OpenError> {
+/// Finds the map of a volume, on the map device that its superblock names if it names one.
+pub(crate) fn find(io: &mut SyncIo<'_>, superblock: &Superblock) -> Result<MapPlace, OpenError> {
     let device = io.disk().properties().name.clone();
     let refuse = |problem: String| Err(OpenError::Recovery { device: device.clone(), problem });
-    let (id, base, bytes) = match (superblock.map_device_id, io.disk().map_region()) {
-        (None, None) => return Ok(None),
+    let (id, bytes) = match (superblock.map_device_id, bytes(io)) {
+        (None, None) => return Ok(MapPlace::of_layout(&superblock.layout)),
         (Some(_), None) => {
             return refuse(
                 "the volume's map is on a map device, and none was given; \
@@ -115,9 +87,9 @@ pub(crate) fn find(
                 "the volume was created without a map device; leave --map-device out".to_owned(),
             );
         }
-        (Some(id), Some((base, bytes))) => (id, base, bytes),
+        (Some(id), Some(bytes)) => (id, bytes),
     };
-    let header = match MapDevice::decode(&io.read(base, 4096)?, bytes) {
+    let header = match MapDevice::decode(&io.read(HEADER, 4096)?, bytes) {
         Ok(header) => header,
         Err(error) => return refuse(format!("{error}; this is not the volume's map device")),
     };
@@ -129,5 +101,11 @@ pub(crate) fn find(
             hex(&header.volume_id)
         ));
     }
-    Ok(Some(MapPlace::new(base, &header)))
+    Ok(MapPlace::of_device(LANE, &header))
+}
+
+/// The same for commands that know no other error than that of a disk.
+pub(crate) fn place(io: &mut SyncIo<'_>, superblock: &Superblock) -> Result<MapPlace, DiskError> {
+    find(io, superblock)
+        .map_err(|error| DiskError { kind: DiskErrorKind::Invalid, detail: error.to_string() })
 }

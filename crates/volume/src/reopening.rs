@@ -163,7 +163,7 @@ impl<D: Disk> ReopeningVolume<D> {
     }
 
     fn look_for_losses(&mut self, now: Nanos) {
-        let Some(why) = self.volume.disk().lost_writes().map(str::to_owned) else { return };
+        let Some(why) = self.volume.lanes().lost_writes().map(str::to_owned) else { return };
         self.losses.count += 1;
         self.losses.last = Some((why.clone(), now));
         self.refused = 0;

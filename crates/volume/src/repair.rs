@@ -238,8 +238,7 @@ pub fn slots_to_repair(io: &mut SyncIo<'_>, superblock: &Superblock) -> Vec<Stri
             (Ok(_), _, Some(problem)) => format!("its body is not sound: {problem}"),
             (Ok(_), None, None) => continue,
         };
-        problems
-            .push(format!("snapshot slot {} at device byte {}: {problem}", slot.slot, slot.offset));
+        problems.push(format!("snapshot slot {} at {}: {problem}", slot.slot, slot.at));
     }
     problems
 }

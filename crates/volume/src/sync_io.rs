@@ -1,4 +1,4 @@
-//! One command at a time over any disk, waiting for each: what create, open and check need.
+//! One command at a time over the disks of a volume, waiting for each: what create, open and check need.
 //!
 //! On a model in virtual time waiting means jumping to the next event; in real time it means
 //! sleeping until then or until the device's descriptor is readable. A disk that does not answer is told to whom
@@ -7,8 +7,8 @@
 
 use crate::presets::{Presets, STALL_AFTER};
 use nearhead_disk::{
-    Buffer, BufferMut, Class, Command, CommandId, Disk, DiskError, DiskErrorKind, Nanos, Payload,
-    Submission, Ticket,
+    At, Buffer, BufferMut, Class, Command, CommandId, Completion, Disk, DiskError, DiskErrorKind,
+    Lane, Nanos, Payload, Submission, Ticket,
 };
 use nearhead_engine::{DiskEvent, DiskWatch, DiskWork};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -43,9 +43,11 @@ enum Time {
     Real(Instant),
 }
 
-/// Synchronous access to a disk.
+/// Synchronous access to a disk, and to others of the same volume beside it.
 pub struct SyncIo<'a> {
-    disk: &'a mut dyn Disk,
+    main: &'a mut dyn Disk,
+    /// In the order of their lanes.
+    others: Vec<&'a mut dyn Disk>,
     time: Time,
     presets: Presets,
 }
@@ -53,12 +55,23 @@ pub struct SyncIo<'a> {
 impl<'a> SyncIo<'a> {
     /// Access in virtual time, which begins at `now`.
     pub fn in_virtual_time(disk: &'a mut dyn Disk, now: Nanos) -> Self {
-        Self { disk, time: Time::Virtual(now), presets: Presets::default() }
+        Self::new(disk, Time::Virtual(now))
     }
 
     /// Access in real time; `start` is the instant the disk knows as zero.
     pub fn in_real_time(disk: &'a mut dyn Disk, start: Instant) -> Self {
-        Self { disk, time: Time::Real(start), presets: Presets::default() }
+        Self::new(disk, Time::Real(start))
+    }
+
+    fn new(main: &'a mut dyn Disk, time: Time) -> Self {
+        Self { main, others: Vec::new(), time, presets: Presets::default() }
+    }
+
+    /// The same with another device of the volume, which is its next lane.
+    #[must_use]
+    pub(crate) fn beside(mut self, disk: &'a mut dyn Disk) -> Self {
+        self.others.push(disk);
+        self
     }
 
     /// The same for volumes of these presets, not only of the program's own.
@@ -72,12 +85,40 @@ impl<'a> SyncIo<'a> {
         self.presets
     }
 
-    /// The disk.
+    /// The volume's own disk.
     pub fn disk(&self) -> &dyn Disk {
-        self.disk
+        self.main
     }
 
-    /// The time on the disk's clock.
+    /// One of its devices, if it has that.
+    pub fn lane(&self, lane: Lane) -> Option<&dyn Disk> {
+        match usize::from(lane.0).checked_sub(1) {
+            None => Some(self.main),
+            Some(other) => self.others.get(other).map(|disk| &**disk),
+        }
+    }
+
+    fn lane_mut(&mut self, lane: Lane) -> Option<&mut dyn Disk> {
+        match usize::from(lane.0).checked_sub(1) {
+            None => Some(self.main),
+            Some(other) => match self.others.get_mut(other) {
+                Some(disk) => Some(&mut **disk),
+                None => None,
+            },
+        }
+    }
+
+    fn lanes(&self) -> impl Iterator<Item = &dyn Disk> {
+        std::iter::once(&*self.main).chain(self.others.iter().map(|disk| &**disk))
+    }
+
+    /// Most bytes that one read or write there may have.
+    pub(crate) fn transfer_bytes_max(&self, lane: Lane) -> u64 {
+        let disk = self.lane(lane).unwrap_or(self.main);
+        u64::from(disk.properties().transfer_bytes_max)
+    }
+
+    /// The time on the disks' clock.
     pub fn now(&self) -> Nanos {
         match self.time {
             Time::Virtual(now) => now,
@@ -87,44 +128,57 @@ impl<'a> SyncIo<'a> {
         }
     }
 
-    /// Reads `len` bytes at `offset`.
-    pub fn read(&mut self, offset: u64, len: usize) -> Result<Buffer, DiskError> {
-        match self.run(Command::Read { offset, len: len as u32 })? {
+    /// Reads `len` bytes at a place, on the volume's own disk if it says nothing else.
+    pub fn read(&mut self, at: impl Into<At>, len: usize) -> Result<Buffer, DiskError> {
+        let At { lane, offset } = at.into();
+        match self.run_on(lane, Command::Read { offset, len: len as u32 })? {
             Payload::Bytes(bytes) => Ok(bytes),
             Payload::Zeros(len) => Ok(BufferMut::zeroed(len).freeze()),
             Payload::Phantom(_) => Err(DiskError {
                 kind: DiskErrorKind::Invalid,
                 detail: format!(
                     "{}: this disk keeps no content (data-less); give it a file to hold a volume",
-                    self.disk.properties().name
+                    self.lane(lane).unwrap_or(self.main).properties().name
                 ),
             }),
         }
     }
 
-    /// Writes `bytes` at `offset`.
-    pub fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<(), DiskError> {
+    /// Writes `bytes` at a place, on the volume's own disk if it says nothing else.
+    pub fn write(&mut self, at: impl Into<At>, bytes: &[u8]) -> Result<(), DiskError> {
+        let At { lane, offset } = at.into();
         let parts = vec![Payload::Bytes(BufferMut::copy_of(bytes).freeze())];
-        self.run(Command::Write { offset, parts, durable: false }).map(drop)
+        self.run_on(lane, Command::Write { offset, parts, durable: false }).map(drop)
     }
 
-    /// Makes everything written durable.
+    /// Makes everything written durable, on each device.
     pub fn flush(&mut self) -> Result<(), DiskError> {
-        self.run(Command::Flush).map(drop)
+        let others = 1..=self.others.len() as u8;
+        let lanes = std::iter::once(0).chain(others).map(Lane);
+        lanes.into_iter().try_for_each(|lane| self.run_on(lane, Command::Flush).map(drop))
     }
 
-    /// Runs any command to its end.
+    /// Runs any command to its end, on the volume's own disk.
     pub fn run(&mut self, command: Command) -> Result<Payload, DiskError> {
+        self.run_on(Lane::MAIN, command)
+    }
+
+    /// The same on any of its devices.
+    pub fn run_on(&mut self, lane: Lane, command: Command) -> Result<Payload, DiskError> {
         let left_at = self.now();
         let work = work_of(&command);
         let ticket = Ticket::new(CommandId(u64::MAX));
-        self.disk.submit(Submission { ticket, class: Class::Foreground, command }, left_at);
-        self.disk.kick();
+        let Some(disk) = self.lane_mut(lane) else {
+            ticket.abandon();
+            return Err(no_such(lane));
+        };
+        disk.submit(Submission { ticket, class: Class::Foreground, command }, left_at);
+        disk.kick();
         let mut watch = DiskWatch::default();
         watch.note_busy(left_at, STALL_AFTER);
         loop {
             let now = self.now();
-            if let Some(done) = self.disk.poll(now) {
+            if let Some(done) = self.poll(now) {
                 watch.note_answer(left_at, std::iter::empty(), now, STALL_AFTER);
                 watch.poll(now).iter().for_each(tell);
                 return done.result;
@@ -139,19 +193,26 @@ impl<'a> SyncIo<'a> {
 
     /// Leaves the disk in order ([`Disk::leave`]): nothing more will be changed.
     pub fn leave(&mut self) -> Result<(), DiskError> {
-        self.disk.leave();
+        self.main.leave();
+        self.others.iter_mut().for_each(|disk| disk.leave());
         loop {
             let now = self.now();
             // No command is outstanding, so no answer comes.
-            let _ = self.disk.poll(now);
-            if self.disk.has_left() {
+            let _ = self.poll(now);
+            if self.lanes().all(Disk::has_left) {
                 return Ok(());
             }
             self.wait()?;
         }
     }
 
-    /// Waits until the disk may have something.
+    /// All of them, for each may have something to do of its own; one command at a time is asked for.
+    fn poll(&mut self, now: Nanos) -> Option<Completion> {
+        let others = &mut self.others;
+        self.main.poll(now).or_else(|| others.iter_mut().find_map(|disk| disk.poll(now)))
+    }
+
+    /// Waits until a disk may have something.
     pub fn wait(&mut self) -> Result<(), DiskError> {
         self.wait_until(None)
     }
@@ -159,12 +220,12 @@ impl<'a> SyncIo<'a> {
     /// The same, but no longer than until `latest`.
     pub(crate) fn wait_until(&mut self, latest: Option<Nanos>) -> Result<(), DiskError> {
         let now = self.now();
-        let of_disk = self.disk.wake_at();
+        let of_disk = self.lanes().filter_map(Disk::wake_at).min();
         let wake_at = [of_disk, latest].into_iter().flatten().min();
         if let Time::Virtual(time) = &mut self.time {
             // In virtual time what the disk does not announce does not come.
             let Some(wake_at) = wake_at.filter(|_| of_disk.is_some()) else {
-                return Err(stuck(&self.disk.properties().name));
+                return Err(stuck(&self.main.properties().name));
             };
             *time = wake_at.max(*time);
             return Ok(());
@@ -175,11 +236,10 @@ impl<'a> SyncIo<'a> {
             tv_nsec: (left.0 % 1_000_000_000) as i64,
         });
         let mut fds: Vec<PollFd<'_>> = Vec::new();
-        if let Some(fd) = self.disk.wake_fd() {
-            fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN));
-        }
+        let readable = self.lanes().filter_map(Disk::wake_fd);
+        fds.extend(readable.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
         if fds.is_empty() && of_disk.is_none() {
-            return Err(stuck(&self.disk.properties().name));
+            return Err(stuck(&self.main.properties().name));
         }
         match poll(&mut fds, timeout.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
@@ -198,6 +258,13 @@ fn work_of(command: &Command) -> DiskWork {
         Command::Write { .. } | Command::WriteZeroes { .. } => DiskWork::MapWrite,
         Command::Trim { .. } => DiskWork::Trim,
         Command::Flush => DiskWork::Flush,
+    }
+}
+
+fn no_such(lane: Lane) -> DiskError {
+    DiskError {
+        kind: DiskErrorKind::Invalid,
+        detail: format!("the volume has no device {} (internal error)", lane.0),
     }
 }
 

@@ -1,15 +1,18 @@
-//! An open volume: an engine on a disk, served.
+//! An open volume: an engine on its disks, served.
 //!
-//! It only carries messages between the two, in both directions, until neither has anything left to
-//! do at the present time.
+//! It only carries messages between them, in both directions, until nobody has anything left to do at the present
+//! time.
 
 use crate::blanks::{self, Loaded};
-use crate::map_device::{self, MapPlace};
+use crate::lanes::Lanes;
+use crate::map_device;
 use crate::open::{Found, OpenError, find_superblock, preset_of};
 use crate::presets::{NamedPreset, Presets};
 use crate::sync_io::{self, SyncIo};
 use nearhead_disk::{Disk, Nanos, Zones};
-use nearhead_engine::{BlanksFound, Config, DiskEvent, Engine, REQUEST_BYTES_MAX, Setup, Status};
+use nearhead_engine::{
+    BlanksFound, Config, DiskEvent, Engine, MapPlace, REQUEST_BYTES_MAX, Setup, Status,
+};
 use nearhead_format::{Layout, Superblock};
 use nearhead_service::{Extent, Reply, Request, Service, ServiceInfo, Wake};
 use std::ops::Range;
@@ -23,21 +26,23 @@ fn bands_of(layout: &Layout, zones: Option<&Zones>) -> Option<Zones> {
 }
 
 fn setup<D: Disk>(
-    disk: &D,
+    lanes: &Lanes<D>,
     (superblock, preset): (&Superblock, &NamedPreset),
-    map: Option<MapPlace>,
+    map: MapPlace,
     blanks: Option<BlanksFound>,
     configure: impl FnOnce(&Superblock, &mut Config),
 ) -> Setup {
+    let disk = lanes.main();
     let mut config = preset.config(superblock, disk.properties(), disk.width());
     configure(superblock, &mut config);
     Setup {
         config,
-        layout: map.map_or(superblock.layout, |map| map.apply(superblock.layout)),
-        journal: map.map(|map| map.journal),
+        layout: superblock.layout,
+        map,
         blanks,
         volume_id: superblock.volume_id,
         properties: disk.properties().clone(),
+        other_lanes: lanes.other_properties(),
         bands: bands_of(&superblock.layout, disk.zones()),
     }
 }
@@ -58,10 +63,10 @@ pub enum Clock {
 }
 
 impl Clock {
-    fn io(self, disk: &mut dyn Disk) -> SyncIo<'_> {
+    fn io<D: Disk>(self, lanes: &mut Lanes<D>) -> SyncIo<'_> {
         match self {
-            Self::Real { start } => SyncIo::in_real_time(disk, start),
-            Self::Virtual { now } => SyncIo::in_virtual_time(disk, now),
+            Self::Real { start } => lanes.in_real_time(start),
+            Self::Virtual { now } => lanes.in_virtual_time(now),
         }
     }
 }
@@ -69,7 +74,7 @@ impl Clock {
 /// A volume being served.
 pub struct Volume<D: Disk> {
     engine: Engine,
-    disk: D,
+    lanes: Lanes<D>,
     superblock: Superblock,
     /// The presets that it may be opened again with.
     presets: Presets,
@@ -80,59 +85,61 @@ pub struct Volume<D: Disk> {
 }
 
 impl<D: Disk> Volume<D> {
-    /// Opens the volume on `disk` in real time; `start` is the instant of `Nanos::ZERO`. Recovery
+    /// Opens the volume on a disk, or on a disk and a map device, in real time; `start` is the instant of `Nanos::ZERO`. Recovery
     /// goes on while requests already come in; [`Volume::wait_until_open`] waits for it.
     pub fn open(
-        disk: D,
+        lanes: impl Into<Lanes<D>>,
         start: Instant,
         configure: impl FnOnce(&Superblock, &mut Config),
     ) -> Result<Self, OpenError> {
-        let opened = Self::open_with(Presets::default(), disk, Clock::Real { start }, configure)?;
+        let opened = Self::open_with(Presets::default(), lanes, Clock::Real { start }, configure)?;
         Ok(opened.0)
     }
 
     /// Opens it in virtual time, from `now` on; says what time it is afterwards.
     pub fn open_in_virtual_time(
-        disk: D,
+        lanes: impl Into<Lanes<D>>,
         now: Nanos,
         configure: impl FnOnce(&Superblock, &mut Config),
     ) -> Result<(Self, Nanos), OpenError> {
-        Self::open_with(Presets::default(), disk, Clock::Virtual { now }, configure)
+        Self::open_with(Presets::default(), lanes, Clock::Virtual { now }, configure)
     }
 
     /// Opens it by either clock, with one of `presets`, to which it keeps when it is opened again. Says what time it is
     /// afterwards.
     pub fn open_with(
         presets: Presets,
-        mut disk: D,
+        lanes: impl Into<Lanes<D>>,
         clock: Clock,
         configure: impl FnOnce(&Superblock, &mut Config),
     ) -> Result<(Self, Nanos), OpenError> {
-        let mut io = clock.io(&mut disk).knowing(presets);
+        let mut lanes = lanes.into();
+        let mut io = clock.io(&mut lanes).knowing(presets);
         let found = find_superblock(&mut io)?;
         let map = map_device::find(&mut io, &found.superblock)?;
         let blanks = blanks::load(&mut io, &found.superblock);
         let now = io.now();
         let is_empty = false;
         let volume =
-            Self::with_superblock(disk, (found, presets), map, blanks, configure, is_empty);
+            Self::with_superblock(lanes, (found, presets), map, blanks, configure, is_empty);
         Ok((volume, now))
     }
 
     /// The same in real time with this superblock, whatever those on the disk say.
     pub fn open_as(
-        mut disk: D,
+        lanes: impl Into<Lanes<D>>,
         start: Instant,
         superblock: Superblock,
         configure: impl FnOnce(&Superblock, &mut Config),
     ) -> Result<Self, OpenError> {
-        let mut io = SyncIo::in_real_time(&mut disk, start);
+        let mut lanes = lanes.into();
+        let mut io = lanes.in_real_time(start);
         let presets = io.presets();
         let preset = preset_of(&io, &superblock)?;
         let map = map_device::find(&mut io, &superblock)?;
         let blanks = blanks::load(&mut io, &superblock);
         let found = Found { superblock, preset, to_repair: Vec::new() };
-        Ok(Self::with_superblock(disk, (found, presets), map, blanks, configure, false))
+        Ok(Self::with_superblock(lanes, (found, presets), map, blanks, configure, false))
     }
 
     /// A volume just created with `preset`, on a disk that need not keep any content: nothing is read.
@@ -143,22 +150,23 @@ impl<D: Disk> Volume<D> {
         configure: impl FnOnce(&Superblock, &mut Config),
     ) -> Self {
         let found = (Found { superblock, preset, to_repair: Vec::new() }, Presets::default());
-        Self::with_superblock(disk, found, None, Loaded::default(), configure, true)
+        let map = MapPlace::of_layout(&found.0.superblock.layout);
+        Self::with_superblock(disk.into(), found, map, Loaded::default(), configure, true)
     }
 
     fn with_superblock(
-        disk: D,
+        lanes: Lanes<D>,
         (found, presets): (Found, Presets),
-        map: Option<MapPlace>,
+        map: MapPlace,
         blanks: Loaded,
         configure: impl FnOnce(&Superblock, &mut Config),
         empty: bool,
     ) -> Self {
         let Found { superblock, preset, to_repair: mut findings } = found;
         findings.extend(blanks.findings);
-        let setup = setup(&disk, (&superblock, &preset), map, blanks.found, configure);
+        let setup = setup(&lanes, (&superblock, &preset), map, blanks.found, configure);
         let engine = if empty { Engine::start_empty(setup) } else { Engine::open(setup) };
-        Self { engine, disk, superblock, presets, findings, has_ended: false }
+        Self { engine, lanes, superblock, presets, findings, has_ended: false }
     }
 
     /// Everybody who waits is told why, and nothing more is begun. Reads go on.
@@ -171,25 +179,25 @@ impl<D: Disk> Volume<D> {
         self.engine.is_quiet()
     }
 
-    /// Opens the volume again on its disk, which starts over: as if it had been closed without making anything durable.
+    /// Opens the volume again on its disks, which start over: as if it had been closed without making anything durable.
     /// Requests that are not answered are forgotten. It must be quiet; after an error all is as before.
     pub fn open_again(
         &mut self,
         clock: Clock,
         configure: impl FnOnce(&Superblock, &mut Config),
     ) -> Result<(), OpenError> {
-        self.disk.start_over().map_err(OpenError::Disk)?;
-        let mut io = clock.io(&mut self.disk).knowing(self.presets);
+        self.lanes.start_over().map_err(OpenError::Disk)?;
+        let mut io = clock.io(&mut self.lanes).knowing(self.presets);
         let Found { superblock, preset, to_repair: mut findings } = find_superblock(&mut io)?;
         if superblock.volume_id != self.superblock.volume_id {
-            let device = self.disk.properties().name.clone();
+            let device = self.lanes.properties().name.clone();
             let problem = "expected the volume that was served, found another one".to_owned();
             return Err(OpenError::Recovery { device, problem });
         }
         let map = map_device::find(&mut io, &superblock)?;
         let blanks = blanks::load(&mut io, &superblock);
         findings.extend(blanks.findings);
-        let setup = setup(&self.disk, (&superblock, &preset), map, blanks.found, configure);
+        let setup = setup(&self.lanes, (&superblock, &preset), map, blanks.found, configure);
         self.engine = Engine::open(setup);
         self.superblock = superblock;
         self.findings = findings;
@@ -199,12 +207,12 @@ impl<D: Disk> Volume<D> {
     /// Waits in real time until recovery is done; an error says why it could not be.
     pub fn wait_until_open(&mut self, start: Instant) -> Result<(), OpenError> {
         while !self.engine.is_open() {
-            let now = SyncIo::in_real_time(&mut self.disk, start).now();
+            let now = self.lanes.in_real_time(start).now();
             self.drive(now);
             self.tell_events();
             if !self.engine.is_open() {
                 let latest = self.engine.next_wake();
-                SyncIo::in_real_time(&mut self.disk, start).wait_until(latest)?;
+                self.lanes.in_real_time(start).wait_until(latest)?;
             }
         }
         self.check_open()
@@ -219,7 +227,7 @@ impl<D: Disk> Volume<D> {
                 return self.check_open().map(|()| now);
             }
             let latest = self.engine.next_wake();
-            let mut io = SyncIo::in_virtual_time(&mut self.disk, now);
+            let mut io = self.lanes.in_virtual_time(now);
             io.wait_until(latest)?;
             now = io.now();
         }
@@ -237,7 +245,7 @@ impl<D: Disk> Volume<D> {
     pub(crate) fn check_open(&self) -> Result<(), OpenError> {
         match self.engine.failure() {
             Some(problem) if self.engine.is_stopped() => Err(OpenError::Recovery {
-                device: self.disk.properties().name.clone(),
+                device: self.lanes.properties().name.clone(),
                 problem: problem.to_owned(),
             }),
             _ => Ok(()),
@@ -267,19 +275,34 @@ impl<D: Disk> Volume<D> {
         &self.engine
     }
 
-    /// The disk underneath.
+    /// The volume's own disk.
     pub fn disk(&self) -> &D {
-        &self.disk
+        self.lanes.main()
     }
 
-    /// The disk underneath; commands of the engine may be outstanding on it.
+    /// The same; commands of the engine may be outstanding on it.
     pub fn disk_mut(&mut self) -> &mut D {
-        &mut self.disk
+        self.lanes.main_mut()
     }
 
-    /// Ends the volume as it is, without making anything durable.
+    /// All its devices.
+    pub fn lanes(&self) -> &Lanes<D> {
+        &self.lanes
+    }
+
+    /// The same; commands of the engine may be outstanding on them.
+    pub fn lanes_mut(&mut self) -> &mut Lanes<D> {
+        &mut self.lanes
+    }
+
+    /// Ends the volume as it is, without making anything durable, and gives back its devices.
+    pub fn into_lanes(self) -> Lanes<D> {
+        self.lanes
+    }
+
+    /// The same for who knows that it lies on one disk: a map device would be dropped.
     pub fn into_disk(self) -> D {
-        self.disk
+        self.lanes.into_parts().0
     }
 
     /// Begins copying everything logged home; durability-only ranges too if `everything`.
@@ -305,7 +328,7 @@ impl<D: Disk> Volume<D> {
 
 impl<D: Disk> Service for Volume<D> {
     fn info(&self) -> ServiceInfo {
-        let properties = self.disk.properties();
+        let properties = self.lanes.properties();
         let label = self.superblock.label.as_str();
         let description = if label.is_empty() {
             format!("Nearhead volume on {}", properties.name)
@@ -330,23 +353,23 @@ impl<D: Disk> Service for Volume<D> {
 
     fn drive(&mut self, now: Nanos) {
         loop {
-            while let Some(completion) = self.disk.poll(now) {
+            while let Some(completion) = self.lanes.poll(now) {
                 self.engine.handle_completion(completion, now);
             }
             self.engine.advance(now);
             if self.engine.is_stopped() && !self.has_ended {
                 self.has_ended = true;
-                self.disk.leave();
+                self.lanes.leave();
             }
             let mut submitted = false;
-            while let Some(submission) = self.engine.poll_command() {
-                self.disk.submit(submission, now);
+            while let Some((lane, submission)) = self.engine.poll_command() {
+                self.lanes.submit(lane, submission, now);
                 submitted = true;
             }
             if !submitted {
                 return;
             }
-            self.disk.kick();
+            self.lanes.kick();
         }
     }
 
@@ -356,9 +379,9 @@ impl<D: Disk> Service for Volume<D> {
 
     /// What the engine puts off by itself can come a little later.
     fn wake(&self) -> Wake<'_> {
-        let of_disk = self.disk.wake_at();
+        let of_disk = self.lanes.wake_at();
         let at = [of_disk, self.engine.next_wake()].into_iter().flatten().min();
-        Wake { at, is_precise: of_disk.is_some() && of_disk == at, fd: self.disk.wake_fd() }
+        Wake { at, is_precise: of_disk.is_some() && of_disk == at, fd: self.lanes.wake_fd() }
     }
 
     fn block_status(&self, offset: u64, len: u64, runs_max: usize) -> Vec<Extent> {
@@ -378,6 +401,6 @@ impl<D: Disk> Service for Volume<D> {
     }
 
     fn is_shut_down(&self) -> bool {
-        self.engine.is_stopped() && self.disk.has_left()
+        self.engine.is_stopped() && self.lanes.has_left()
     }
 }

@@ -59,10 +59,6 @@ impl Disk for Told {
         Some(&self.zones)
     }
 
-    fn map_region(&self) -> Option<(u64, u64)> {
-        Some((CAPACITY_BYTES, CAPACITY_BYTES))
-    }
-
     fn lost_writes(&self) -> Option<&str> {
         self.lost.as_deref()
     }
@@ -232,11 +228,4 @@ fn a_loss_below_is_told_and_the_disk_below_starts_over() {
     assert_eq!(disk.lost_writes(), Some("a page"));
     disk.start_over().unwrap();
     assert_eq!((disk.lost_writes(), disk.disk().lost.as_ref()), (None, None));
-}
-
-#[test]
-fn no_address_past_the_end_is_handed_on() {
-    let disk = disk(zones(false));
-    assert!(disk.disk().map_region().is_some());
-    assert_eq!(disk.map_region(), None);
 }

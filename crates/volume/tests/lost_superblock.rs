@@ -13,7 +13,7 @@ use nearhead_models::CrashDisk;
 use nearhead_service::Service;
 use nearhead_volume::lost_superblock::{Fit, Known, SearchError, search, write};
 use nearhead_volume::{
-    CreateOptions, GatheredDisk, JoinedDisk, NamedPreset, SyncIo, create, find_superblock, grow,
+    CreateOptions, GatheredDisk, Lanes, NamedPreset, SyncIo, create, find_superblock, grow,
 };
 use std::path::Path;
 use support::Run;
@@ -39,21 +39,21 @@ fn options(preset: &str, volume_id: u8) -> CreateOptions {
     CreateOptions { force: true, ..CreateOptions::new([volume_id; 16], named) }
 }
 
-/// A disk and the time on its clock.
+/// Disks and the time on their clock.
 struct On<D> {
-    disk: D,
+    disk: Lanes<D>,
     now: Nanos,
 }
 
 impl<D: Disk> On<D> {
-    fn new(disk: D) -> Self {
-        Self { disk, now: Nanos::from_secs(1) }
+    fn new(disk: impl Into<Lanes<D>>) -> Self {
+        Self { disk: disk.into(), now: Nanos::from_secs(1) }
     }
 
     fn io(&mut self) -> SyncIo<'_> {
         // Whatever came before took less.
         self.now += Nanos::from_secs(60);
-        SyncIo::in_virtual_time(&mut self.disk, self.now)
+        self.disk.in_virtual_time(self.now)
     }
 
     fn made(mut self, options: &CreateOptions) -> Self {
@@ -78,7 +78,7 @@ impl<D: Disk> On<D> {
             run.volume.drive(run.now);
             run.now = run.volume.wake_at().unwrap_or(run.now).max(run.now);
         }
-        Self { now: run.now, disk: run.volume.into_disk() }
+        Self { now: run.now, disk: run.volume.into_lanes() }
     }
 
     /// Zeros over all superblocks; what they were.
@@ -130,7 +130,7 @@ fn enlarged(disk: &CrashDisk, bytes: u64) -> CrashDisk {
 
 impl On<CrashDisk> {
     fn grown(self, bytes: u64) -> Self {
-        let mut larger = Self { disk: enlarged(&self.disk, bytes), now: self.now };
+        let mut larger = Self { disk: enlarged(self.disk.main(), bytes).into(), now: self.now };
         let growth = grow::plan(&mut larger.io()).unwrap();
         grow::grow(&mut larger.io(), &growth).unwrap();
         larger
@@ -149,7 +149,7 @@ fn a_volume_that_grew_is_found_by_the_size_that_it_was_made_on() {
             }
             let opened = disk.open();
             let blocks = opened.volume.info().size_bytes / 4096;
-            disk = On { now: opened.now, disk: opened.volume.into_disk() };
+            disk = On { now: opened.now, disk: opened.volume.into_lanes() };
             disk = disk.written(&[5000, 20_000, blocks - 1], 2);
             let lost = disk.lose();
             // One that is not told of having grown, or wrongly so, is not found as another one.
@@ -164,8 +164,13 @@ fn a_volume_that_grew_is_found_by_the_size_that_it_was_made_on() {
     }
 }
 
-fn joined(main: CrashDisk, map: CrashDisk) -> JoinedDisk<CrashDisk, CrashDisk> {
-    JoinedDisk::new(main, map).unwrap()
+fn joined(main: CrashDisk, map: CrashDisk) -> Lanes<CrashDisk> {
+    Lanes::with_map(main, map).unwrap()
+}
+
+fn parts(lanes: Lanes<CrashDisk>) -> (CrashDisk, CrashDisk) {
+    let (main, map) = lanes.into_parts();
+    (main, map.unwrap())
 }
 
 #[test]
@@ -175,7 +180,7 @@ fn a_volume_with_a_map_device_is_found_with_that_and_no_other() {
         let mut disk = On::new(disk).made(&options("mlb", 7)).written(&[0, 9000], 1);
         if grows {
             let now = disk.now;
-            let (main, map) = disk.disk.into_parts();
+            let (main, map) = parts(disk.disk);
             disk = On { disk: joined(enlarged(&main, 160 * MIB), map), now };
             let growth = grow::plan(&mut disk.io()).unwrap();
             grow::grow(&mut disk.io(), &growth).unwrap();
@@ -187,7 +192,7 @@ fn a_volume_with_a_map_device_is_found_with_that_and_no_other() {
             disk.assert_no_other(&[known(None, None), known(None, Some(96 * MIB))], &lost);
         }
         // Without its map device, with an empty one, and with that of another volume, full or empty.
-        let (own, map) = disk.disk.into_parts();
+        let (own, map) = parts(disk.disk);
         let main =
             || CrashDisk::with_image(own.properties().clone(), own.image_after(&|_, _| true));
         let fits = |search: &mut dyn FnMut(&Known) -> Result<Fit, SearchError>| {
@@ -200,7 +205,7 @@ fn a_volume_with_a_map_device_is_found_with_that_and_no_other() {
         for blocks in [&[][..], &[0, 77]] {
             let other = On::new(joined(crash_disk(64 * MIB), crash_disk(4 * MIB)));
             let other = other.made(&options("mlb", 9)).written(blocks, 3);
-            let mut wrong = On::new(joined(main(), other.disk.into_parts().1));
+            let mut wrong = On::new(joined(main(), parts(other.disk).1));
             assert!(!fits(&mut |known| wrong.search(known)), "{blocks:?}");
         }
         let disk = On { disk: joined(main(), map), now: disk.now };

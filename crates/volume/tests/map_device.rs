@@ -6,15 +6,20 @@
 mod support;
 
 use nearhead_basics::SplitMix;
-use nearhead_disk::{Disk, Nanos, Properties};
+use nearhead_disk::{BufferMut, Disk, Nanos, Payload, Properties};
 use nearhead_format::map_device::JOURNAL_BLOCK_BYTES;
 use nearhead_models::CrashDisk;
 use nearhead_service::Operation;
-use nearhead_volume::{JoinedDisk, SyncIo, Volume, create, grow};
+use nearhead_volume::{Lanes, Volume, create, grow};
 use support::{Run, Trial};
 
 const BLOCKS: u64 = 512;
-type Joined = JoinedDisk<CrashDisk, CrashDisk>;
+type Both = Lanes<CrashDisk>;
+
+fn parts(both: Both) -> (CrashDisk, CrashDisk) {
+    let (main, map) = both.into_parts();
+    (main, map.unwrap())
+}
 
 fn disk(bytes: u64) -> CrashDisk {
     disk_of(bytes, 50)
@@ -24,29 +29,29 @@ fn disk_of(bytes: u64, latency_us: u64) -> CrashDisk {
     CrashDisk::new(bytes, 512).with_latency(Nanos::from_micros(latency_us))
 }
 
-fn made(volume_id: u8) -> Joined {
+fn made(volume_id: u8) -> Both {
     made_with(volume_id, 4 << 20)
 }
 
-fn made_with(volume_id: u8, map_bytes: u64) -> Joined {
+fn made_with(volume_id: u8, map_bytes: u64) -> Both {
     made_on(volume_id, disk(64 << 20), disk(map_bytes))
 }
 
-fn made_on(volume_id: u8, main: CrashDisk, map: CrashDisk) -> Joined {
-    let mut joined = JoinedDisk::new(main, map).unwrap();
+fn made_on(volume_id: u8, main: CrashDisk, map: CrashDisk) -> Both {
+    let mut lanes = Lanes::with_map(main, map).unwrap();
     create(
-        &mut SyncIo::in_virtual_time(&mut joined, Nanos::ZERO),
+        &mut lanes.in_virtual_time(Nanos::ZERO),
         &support::options("mlb-256", volume_id, 4 << 20),
     )
     .unwrap();
-    joined
+    lanes
 }
 
-fn open(disk: Joined, now: Nanos) -> Run<Joined> {
+fn open(disk: Both, now: Nanos) -> Run<CrashDisk> {
     open_with(disk, now, 2 << 20)
 }
 
-fn open_with(disk: Joined, now: Nanos, snapshot_after_bytes: u64) -> Run<Joined> {
+fn open_with(disk: Both, now: Nanos, snapshot_after_bytes: u64) -> Run<CrashDisk> {
     let run = Run::open(disk, now, |config| {
         config.snapshot_after_bytes = snapshot_after_bytes;
         config.cleaning.idle_after = None;
@@ -55,12 +60,12 @@ fn open_with(disk: Joined, now: Nanos, snapshot_after_bytes: u64) -> Run<Joined>
     run
 }
 
-fn restart(run: Run<Joined>, random: &mut SplitMix) -> Run<Joined> {
+fn restart(run: Run<CrashDisk>, random: &mut SplitMix) -> Run<CrashDisk> {
     let now = run.now;
-    let (mut main, mut map) = run.volume.into_disk().into_parts();
+    let (mut main, mut map) = parts(run.volume.into_lanes());
     main.power_cut(random);
     map.power_cut(random);
-    open(JoinedDisk::new(main, map).unwrap(), now)
+    open(Lanes::with_map(main, map).unwrap(), now)
 }
 
 /// A record is durable once it is on both disks, whichever of them is the slower one.
@@ -85,15 +90,15 @@ fn power_cuts_of_both_disks_lose_nothing_acknowledged() {
 
 #[test]
 fn a_volume_refuses_to_open_without_its_map_device_or_with_another() {
-    let (main, map) = made(7).into_parts();
-    let (_, other) = made(9).into_parts();
-    let problem = |disk: Joined| match Volume::open_in_virtual_time(disk, Nanos::ZERO, |_, _| {}) {
+    let (main, map) = parts(made(7));
+    let (_, other) = parts(made(9));
+    let problem = |disk: Both| match Volume::open_in_virtual_time(disk, Nanos::ZERO, |_, _| {}) {
         Ok(_) => panic!("it opened"),
         Err(error) => error.to_string(),
     };
-    let wrong = problem(JoinedDisk::new(main, other).unwrap());
+    let wrong = problem(Lanes::with_map(main, other).unwrap());
     assert!(wrong.contains("expected the map device of volume 0707"), "{wrong}");
-    let (main, _) = made(7).into_parts();
+    let (main, _) = parts(made(7));
     let Err(without) = Volume::open_in_virtual_time(main, Nanos::ZERO, |_, _| {}) else {
         panic!("it opened without its map device")
     };
@@ -111,6 +116,23 @@ fn the_near_log_is_used_at_once_because_no_log_needs_a_claim() {
         run.wait(id);
     }
     assert_eq!(run.volume.status().stats.records_far, 0);
+}
+
+/// What went home is on the volume's own disk, and a flush there is all that a client's flush needs.
+#[test]
+fn a_flush_for_a_client_does_not_wait_for_a_slow_map_device() {
+    let slow_us = 500_000;
+    let mut run = open(made_on(7, disk_of(64 << 20, 50), disk_of(4 << 20, slow_us)), Nanos::ZERO);
+    let bytes = BufferMut::copy_of(&vec![7; 1 << 20]).freeze();
+    let from = run.now;
+    let data = Payload::Bytes(bytes);
+    let write = run.send(Operation::Write { offset: 0, data, fua: false });
+    run.wait(write);
+    let flush = run.send(Operation::Flush);
+    run.wait(flush);
+    let status = run.volume.status();
+    assert!(status.stats.device_flushes > 0, "the large write must need one: {status:?}");
+    assert!(run.now.since(from) < Nanos::from_micros(slow_us), "{} after {from}", run.now);
 }
 
 #[test]
@@ -133,11 +155,11 @@ fn a_journal_longer_than_one_read_is_found_whole() {
 #[test]
 fn a_volume_grows_only_as_far_as_its_map_device_has_room() {
     let groups_at_most = |map_bytes: u64| {
-        let (main, map) = made_with(7, map_bytes).into_parts();
+        let (main, map) = parts(made_with(7, map_bytes));
         let properties = Properties { capacity_bytes: 1 << 40, ..main.properties().clone() };
         let larger = CrashDisk::with_image(properties, main.image_after(&|_, _| true));
-        let mut joined = JoinedDisk::new(larger, map).unwrap();
-        let growth = grow::plan(&mut SyncIo::in_virtual_time(&mut joined, Nanos::ZERO)).unwrap();
+        let mut lanes = Lanes::with_map(larger, map).unwrap();
+        let growth = grow::plan(&mut lanes.in_virtual_time(Nanos::ZERO)).unwrap();
         assert!(growth.groups_left_out > 0 && growth.map_room_pct >= 9, "{growth:?}");
         growth.after.layout.group_count
     };

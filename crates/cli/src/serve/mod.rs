@@ -147,8 +147,8 @@ fn open_volume(
     start: std::time::Instant,
 ) -> Result<Served, String> {
     let (mut bad, mut ack) = (None, Ack::Flush);
-    let configure = configurer(args, target.disk.properties().rotational);
-    let mut volume = Volume::open(target.disk, start, |superblock, config| {
+    let configure = configurer(args, target.lanes.properties().rotational);
+    let mut volume = Volume::open(target.lanes, start, |superblock, config| {
         bad = configure(superblock, config).err();
         ack = config.ack;
     })

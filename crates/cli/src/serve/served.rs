@@ -147,7 +147,7 @@ impl Served {
 
     /// What people must know about the disk, if anything.
     pub(super) fn trouble(&self) -> Option<String> {
-        self.volume().disk().trouble().or_else(|| self.backing.trouble())
+        self.volume().lanes().trouble().or_else(|| self.backing.trouble())
     }
 
     /// Says what the disk did wrong since the last call; the engine bounds how often.

@@ -11,7 +11,7 @@ use nearhead_disk::{BufferMut, Disk, Nanos, Payload};
 use nearhead_format::{AckMode, Label};
 use nearhead_models::Model;
 use nearhead_service::{Hint, Operation, Request, RequestId, Service};
-use nearhead_volume::{CreateOptions, JoinedDisk, NamedPreset, SyncIo, Volume, create};
+use nearhead_volume::{CreateOptions, Lanes, NamedPreset, SyncIo, Volume, create};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -106,7 +106,8 @@ pub(crate) enum Second {
 pub(crate) fn write(preset: &'static str, profile: &str, folder: &Path) -> Fixture {
     let text = format!("model:{},cache=on", folder.join(profile).display());
     let disk = model_from_text(&text).unwrap();
-    let (mut disk, now, holds) = live(preset, disk);
+    let (lanes, now, holds) = live(preset, disk.into());
+    let (mut disk, _) = lanes.into_parts();
     disk.power_cut(now, &mut SplitMix::new(1)).unwrap();
     let disk_bytes = disk.properties().capacity_bytes;
     let sectors = not_zero(&mut disk, now, disk_bytes);
@@ -127,12 +128,15 @@ pub(crate) fn write_two(
         let text = format!("model:{},cache=on,file={}", profile.display(), file.display());
         model_from_text(&text).unwrap()
     });
-    let disk: Box<dyn Disk> = match second {
-        Second::Map => Box::new(JoinedDisk::new(first, other).unwrap()),
-        Second::Stripe => array("raid0:first,second?chunk=16k", first, other),
-        Second::Mirror => array("mirror:first,second", first, other),
+    let lanes = match second {
+        Second::Map => {
+            let (first, other): (Box<dyn Disk>, Box<dyn Disk>) = (Box::new(first), Box::new(other));
+            Lanes::with_map(first, other).unwrap()
+        }
+        Second::Stripe => array("raid0:first,second?chunk=16k", first, other).into(),
+        Second::Mirror => array("mirror:first,second", first, other).into(),
     };
-    let (_, _, holds) = live(preset, disk);
+    let (_, _, holds) = live(preset, lanes);
     let [first, other] = files.map(|file| {
         let bytes = std::fs::read(file).unwrap();
         let sectors = (0..).zip(bytes.chunks(SECTOR).map(<[u8]>::to_vec));
@@ -154,8 +158,11 @@ fn array(text: &str, first: Box<dyn Model>, second: Box<dyn Model>) -> Box<dyn D
     disk
 }
 
-/// The life of a volume of `preset` on `disk`: the disk, when it ended, and what is certainly held.
-fn live<D: Disk>(preset: &'static str, mut disk: D) -> (D, Nanos, BTreeMap<u64, u64>) {
+/// The life of a volume of `preset` on these disks: the disks, when it ended, and what is certainly held.
+fn live<D: Disk>(
+    preset: &'static str,
+    mut lanes: Lanes<D>,
+) -> (Lanes<D>, Nanos, BTreeMap<u64, u64>) {
     let named = NamedPreset::by_name(preset).unwrap();
     let many = preset.starts_with("mlb");
     let options = CreateOptions {
@@ -170,9 +177,9 @@ fn live<D: Disk>(preset: &'static str, mut disk: D) -> (D, Nanos, BTreeMap<u64, 
         device_bytes: None,
         force: true,
     };
-    create(&mut SyncIo::in_virtual_time(&mut disk, Nanos::ZERO), &options).unwrap();
+    create(&mut lanes.in_virtual_time(Nanos::ZERO), &options).unwrap();
     let from = Nanos::from_secs(60);
-    let (mut volume, now) = Volume::open_in_virtual_time(disk, from, |_, _| {}).unwrap();
+    let (mut volume, now) = Volume::open_in_virtual_time(lanes, from, |_, _| {}).unwrap();
     let now = volume.run_until_open(now).unwrap();
     let mut life = Life { volume, now, version: 0, holds: BTreeMap::new() };
     life.run(Operation::Hint { offset: 4096, len: 8192, hint: Hint::DurabilityOnly });
@@ -184,7 +191,7 @@ fn live<D: Disk>(preset: &'static str, mut disk: D) -> (D, Nanos, BTreeMap<u64, 
     }
     life.run(Operation::Flush);
     let Life { volume, now, holds, .. } = life;
-    (volume.into_disk(), now, holds)
+    (volume.into_lanes(), now, holds)
 }
 
 fn not_zero(disk: &mut dyn Disk, now: Nanos, disk_bytes: u64) -> BTreeMap<u64, Vec<u8>> {

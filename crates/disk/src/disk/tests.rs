@@ -5,7 +5,6 @@ use crate::{Command, DiskErrorKind, Payload, Region, RegionKind, Ticket};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 
 const CAPACITY_BYTES: u64 = 1 << 20;
-const MAP_REGION: (u64, u64) = (2 << 20, 3 << 20);
 const KNOWN: Run = Run { len: 512, zero: true };
 
 fn properties() -> Properties {
@@ -83,10 +82,6 @@ impl Disk for Telling {
 
     fn kick(&mut self) {
         self.kicks += 1;
-    }
-
-    fn map_region(&self) -> Option<(u64, u64)> {
-        Some(MAP_REGION)
     }
 
     fn zones(&self) -> Option<&Zones> {
@@ -198,7 +193,6 @@ fn assert_tells_all(disk: &mut dyn Disk, descriptor: RawFd) {
     assert_eq!(disk.poll(now).map(|done| done.id.0), Some(9));
     assert_eq!(disk.wake_at(), Some(Nanos(5)));
     assert_eq!(descriptor_of(disk), Some(descriptor));
-    assert_eq!(disk.map_region(), Some(MAP_REGION));
     assert!(disk.zones().is_some());
     assert_eq!(disk.width(), 3);
     assert_eq!((disk.run_at(0), disk.run_at(512)), (Run::UNKNOWN, KNOWN));
@@ -236,7 +230,7 @@ fn the_answers_come_through_any_number_of_disks_and_boxes() {
 fn a_disk_with_nothing_below_has_the_answers_of_a_plain_one() {
     let mut disk = Plain(properties());
     assert!(disk.wake_fd().is_none() && disk.zones().is_none());
-    assert_eq!((disk.map_region(), disk.width(), disk.run_at(512)), (None, 1, Run::UNKNOWN));
+    assert_eq!((disk.width(), disk.run_at(512)), (1, Run::UNKNOWN));
     assert_eq!((disk.trouble(), disk.lost_writes()), (None, None));
     disk.kick();
     assert!(disk.start_over().is_ok());

@@ -130,7 +130,7 @@ impl Engine {
         let is_idle = self.requests.is_empty() && self.schedule.idle_for(self.now) >= REST;
         let rested = self.now.since(self.blanks.promised_at) >= REST;
         let Some(regions) = self.blanks.regions.as_mut() else { return };
-        let flusher = &self.flusher;
+        let flusher = &self.lanes.main.flusher;
         regions.settle(flusher.ticket(), |ticket| flusher.is_done(ticket));
         if is_idle {
             regions.end_streams();
@@ -160,7 +160,7 @@ impl Engine {
     }
 
     fn write_blank_block(&mut self, offset: u64, part: Payload) {
-        let durable = self.flusher.is_needed();
+        let durable = self.lanes.main.flusher.is_needed();
         let command = Command::Write { offset, parts: vec![part], durable };
         self.issue(Class::Foreground, Purpose::Blanks, command);
     }
@@ -237,10 +237,10 @@ impl Engine {
             return false;
         }
         regions.end_streams();
-        let flusher = &self.flusher;
+        let flusher = &self.lanes.main.flusher;
         regions.settle(flusher.ticket(), |ticket| flusher.is_done(ticket));
         if regions.is_unsettled() {
-            self.flusher.want();
+            self.lanes.main.flusher.want();
             return false;
         }
         self.write_blanks(true);

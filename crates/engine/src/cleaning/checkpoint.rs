@@ -204,7 +204,9 @@ impl Engine {
                 let batch = window.map(|window| std::mem::take(&mut window.batch));
                 self.write_batch(batch.unwrap_or_default());
             }
-            Some(Step::Flushing { ticket }) if self.flusher.is_done(ticket) => self.release_batch(),
+            Some(Step::Flushing { ticket }) if self.lanes.main.flusher.is_done(ticket) => {
+                self.release_batch();
+            }
             Some(Step::Releasing) if !self.checkpoint.has_releases() => {
                 // Everything was overwritten meanwhile, unless a record for the batch is under way.
                 if self.commit.in_flight().is_some_and(Record::releases) {
@@ -410,7 +412,7 @@ impl Engine {
             // All of them at once: a disk that rewrites bands does it once for all that waits.
             let (class, purpose) = (Class::Background, Purpose::CheckpointWrite);
             let admission = self.admission.as_ref();
-            return self.dispatcher.issue_together(admission, class, purpose, commands);
+            return self.lanes.main.queue.issue_together(admission, class, purpose, commands);
         }
         for command in commands {
             self.issue(Class::Background, Purpose::CheckpointWrite, command);

@@ -115,7 +115,7 @@ impl Engine {
             return self.advance_snapshot();
         }
         self.schedule_checkpoint();
-        self.dispatcher.set_pace(self.admission.as_ref(), self.pace());
+        self.lanes.set_pace(self.admission.as_ref(), self.pace());
         self.advance_checkpoint();
         self.advance_swap();
         self.advance_snapshot();
@@ -267,7 +267,7 @@ impl Engine {
         ];
         // What is due and could not go on just now mostly waits for what the disk does, and that is an event; but a command
         // may hang, and something else end its rest meanwhile.
-        let again = self.now + if self.dispatcher.len() > 0 { AGAIN_BESIDE_DISK } else { AGAIN };
+        let again = self.now + if self.lanes.len() > 0 { AGAIN_BESIDE_DISK } else { AGAIN };
         let wake = |at: Nanos| if at <= self.now { again } else { at };
         let due = wakes.into_iter().flatten().map(wake);
         let earliest = due.chain(scanning).min()?;

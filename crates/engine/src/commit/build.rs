@@ -131,7 +131,7 @@ impl Engine {
         let conflict = self.invalidations.unready_touches(|block| stage.get(block).is_some())
             && !is_made(Mistake::UnreadyConflictIgnored);
         if conflict {
-            self.flusher.demand(self.invalidations.flush_ticket());
+            self.lanes.main.flusher.demand(self.invalidations.flush_ticket());
         }
         conflict
     }
@@ -331,7 +331,7 @@ impl Engine {
         if padding > 0 {
             parts.push(Payload::Zeros(padding));
         }
-        let durable = self.flusher.is_needed() && !is_made(Mistake::RecordNotDurable);
+        let durable = self.lanes.main.flusher.is_needed() && !is_made(Mistake::RecordNotDurable);
         Some(Command::Write { offset, parts, durable })
     }
 }

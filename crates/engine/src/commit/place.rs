@@ -17,9 +17,9 @@ impl Engine {
     fn placement(&mut self) -> (&mut dyn Placement, View<'_>) {
         let view = View {
             logs: &self.core.logs,
-            head_offset: self.dispatcher.head_offset(),
+            head_offset: self.lanes.main.queue.head_offset(),
             now: self.now,
-            is_idle: self.dispatcher.is_idle(),
+            is_idle: self.lanes.main.queue.is_idle(),
         };
         (self.placement.as_mut(), view)
     }
@@ -56,7 +56,7 @@ impl Engine {
 
     /// A command completed: what that says of the disk.
     pub(crate) fn note_completed(&mut self, done: &InFlight, is_ok: bool) {
-        let (took, has_moved) = self.dispatcher.took(done);
+        let (took, has_moved) = self.lanes.main.queue.took(done);
         let record = self.commit.in_flight.as_ref().filter(|_| done.purpose == Purpose::Record);
         let (offset, bytes) = done.transferred();
         let completed = Completed {

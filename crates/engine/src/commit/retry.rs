@@ -110,7 +110,7 @@ impl Engine {
             && let Some(command) =
                 record.journal_at.and_then(|at| self.journal_command(at, &header))
         {
-            self.issue(Class::Durable, Purpose::Journal, command);
+            self.issue_on(self.setup.map.lane, Class::Durable, Purpose::Journal, command);
         }
         self.commit.in_flight = Some(record);
     }

@@ -45,7 +45,8 @@ impl Engine {
         let Some(offset) = self.commit.torn.offsets.last().copied() else { return false };
         if !std::mem::replace(&mut self.commit.torn.is_clearing, true) {
             let parts = vec![Payload::Zeros(self.setup.properties.sector_bytes as usize)];
-            let durable = self.flusher.is_needed() && !is_made(Mistake::TornClearedVolatile);
+            let durable =
+                self.lanes.main.flusher.is_needed() && !is_made(Mistake::TornClearedVolatile);
             self.issue(Class::Durable, Purpose::Torn, Command::Write { offset, parts, durable });
         }
         true

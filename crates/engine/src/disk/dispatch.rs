@@ -1,4 +1,4 @@
-//! Commands on their way to the disk: who asked, in which order they leave, what is outstanding.
+//! Commands on their way to one disk: who asked, in which order they leave, what is outstanding.
 //!
 //! Keeps true: never more outstanding than the disk's queue takes, classes leave in the order the
 //! admission policy allows, commands of one class in the order they were issued, and every
@@ -6,9 +6,10 @@
 
 use crate::admission::{Admission, Outstanding, Pace};
 use crate::disk::head::Head;
+use crate::disk::lanes::command_id;
 use crate::disk::report::DiskWork;
 use nearhead_basics::Slab;
-use nearhead_disk::{Class, Command, CommandId, Nanos, Properties, Submission, Ticket};
+use nearhead_disk::{Class, Command, Lane, Nanos, Properties, Submission, Ticket};
 use std::collections::VecDeque;
 
 /// What a command is for; decides who handles its completion.
@@ -111,9 +112,10 @@ impl InFlight {
     }
 }
 
-/// The way to the disk.
+/// The way to one disk.
 #[derive(Debug)]
 pub(crate) struct Dispatcher {
+    lane: Lane,
     in_flight: Slab<InFlight>,
     waiting: [VecDeque<(u32, Command)>; 4],
     outstanding: Outstanding,
@@ -173,8 +175,9 @@ impl InFlight {
 }
 
 impl Dispatcher {
-    pub(crate) fn new(properties: &Properties) -> Self {
+    pub(crate) fn new(lane: Lane, properties: &Properties) -> Self {
         Self {
+            lane,
             in_flight: Slab::new(),
             waiting: std::array::from_fn(|_| VecDeque::new()),
             outstanding: Outstanding::default(),
@@ -278,17 +281,12 @@ impl Dispatcher {
             let writes = matches!(leaving.purpose, Purpose::InPlace { .. });
             self.head.left(id, leaving.end_offset, writes, self.now);
         }
-        let ticket = Ticket::new(CommandId(u64::from(id)));
+        let ticket = Ticket::new(command_id(self.lane, id));
         self.leaving.push_back(Submission { ticket, class, command });
     }
 
     /// A command completed; says what it was for. `None` for an unknown id.
-    pub(crate) fn complete(
-        &mut self,
-        admission: &dyn Admission,
-        id: CommandId,
-    ) -> Option<InFlight> {
-        let id = u32::try_from(id.0).ok()?;
+    pub(crate) fn complete(&mut self, admission: &dyn Admission, id: u32) -> Option<InFlight> {
         let done = self.in_flight.remove(id)?;
         self.outstanding.remove(done.class, done.bytes);
         if done.is_for_client() {

@@ -4,7 +4,7 @@
 //! The last one is kept whole ([`DiskErrorReport`]). What happened is also told as it happens, as [`DiskEvent`]s
 //! of which a bounded number waits for whoever asks. Nothing here decides anything.
 
-use nearhead_disk::{DiskErrorKind, Nanos};
+use nearhead_disk::{At, DiskErrorKind, Lane, Nanos};
 use std::fmt;
 
 /// What a command that failed was for.
@@ -117,7 +117,9 @@ pub struct DiskErrorReport {
     pub work: DiskWork,
     /// How it failed.
     pub kind: DiskErrorKind,
-    /// First device byte; none for a flush.
+    /// On which of the volume's devices.
+    pub lane: Lane,
+    /// First byte of that device; none for a flush.
     pub offset: Option<u64>,
     /// Bytes.
     pub len: u64,
@@ -131,7 +133,8 @@ impl fmt::Display for DiskErrorReport {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "disk error while {}", self.work.told())?;
         if let Some(offset) = self.offset {
-            write!(formatter, " {} bytes at device byte {offset}", self.len)?;
+            let at = At { lane: self.lane, offset };
+            write!(formatter, " {} bytes at {at}", self.len)?;
         }
         write!(formatter, ": {}", self.detail)
     }

@@ -176,12 +176,13 @@ impl DiskWatch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nearhead_disk::DiskErrorKind;
+    use nearhead_disk::{DiskErrorKind, Lane};
 
     fn report(at_s: u64) -> DiskErrorReport {
         DiskErrorReport {
             work: DiskWork::Read,
             kind: DiskErrorKind::Io,
+            lane: Lane::MAIN,
             offset: Some(4096),
             len: 512,
             at: Nanos::from_secs(at_s),

@@ -44,8 +44,12 @@ impl Engine {
         self.commit.note_taken();
         self.stats.alone_home += 1;
         let commands = self.spill_commands(&self.taken.blocks, false);
-        self.spill =
-            Some(Spill::alone(commands.len(), self.flusher.is_needed(), front, self.stage.front()));
+        self.spill = Some(Spill::alone(
+            commands.len(),
+            self.lanes.main.flusher.is_needed(),
+            front,
+            self.stage.front(),
+        ));
         for command in commands {
             self.issue(Class::Durable, Purpose::Spill, command);
         }

@@ -117,7 +117,7 @@ impl Engine {
         self.note_stage_taken();
         self.stats.spills += 1;
         let commands = self.spill_commands(&self.taken.blocks, false);
-        let is_needed = self.flusher.is_needed();
+        let is_needed = self.lanes.main.flusher.is_needed();
         self.spill = Some(Spill::new(commands.len(), is_needed, front, self.stage.front()));
         self.issue_spill(commands);
     }
@@ -233,7 +233,7 @@ impl Engine {
         }
         // One durable transfer, or many and one flush at the end.
         if let [Command::Write { durable, .. }] = commands.as_mut_slice() {
-            *durable = self.flusher.is_needed();
+            *durable = self.lanes.main.flusher.is_needed();
         }
         commands
     }
@@ -253,7 +253,7 @@ impl Engine {
             return;
         }
         if spill.volatile {
-            self.flusher.note_volatile_write();
+            self.lanes.main.flusher.note_volatile_write();
         }
         if self.spill_again() {
             return;
@@ -268,7 +268,7 @@ impl Engine {
                 self.displace(sector, u64::from(piece.len), volatile);
             }
         }
-        let flush_ticket = if volatile { self.flusher.want() } else { 0 };
+        let flush_ticket = if volatile { self.lanes.main.flusher.want() } else { 0 };
         let invalid_target = self.want_invalidations();
         if let Some(spill) = self.spill.as_mut() {
             spill.follows = Some(Follows { flush_ticket, invalid_target });
@@ -312,7 +312,7 @@ impl Engine {
             }
             if let Some(spill) = self.spill.as_mut() {
                 spill.remaining = commands.len();
-                spill.volatile = self.flusher.is_needed();
+                spill.volatile = self.lanes.main.flusher.is_needed();
             }
             self.issue_spill(commands);
             return true;
@@ -352,7 +352,7 @@ impl Engine {
     pub(crate) fn continue_spill(&mut self) -> bool {
         let Some(spill) = &self.spill else { return false };
         let Some(follows) = spill.follows else { return true };
-        let is_flushed = self.flusher.is_done(follows.flush_ticket);
+        let is_flushed = self.lanes.main.flusher.is_done(follows.flush_ticket);
         if !is_flushed || self.invalidations.committed() < follows.invalid_target {
             return false;
         }

@@ -8,7 +8,7 @@ use crate::disk::dispatch::Purpose;
 use crate::engine::{Engine, Phase};
 use crate::snapshot::LoneHeader;
 use crate::state::Core;
-use nearhead_disk::{Class, Command, DiskError, Payload, SECTOR_BYTES};
+use nearhead_disk::{At, Class, Command, DiskError, Payload, SECTOR_BYTES};
 use nearhead_format::Place;
 use nearhead_format::snapshot::{FLAG_CLEAN_SHUTDOWN, SnapshotHeader};
 use nearhead_planted::{Mistake, is_made};
@@ -88,7 +88,7 @@ impl Recovery {
     fn replayed(&self, snapshot: Snapshot, links: &[chain::Link]) -> Core {
         let Snapshot { header, map, logs, claims, mut hints } = snapshot;
         hints.retain(|_| !is_made(Mistake::HintsNotRestored));
-        let (layout, journal) = (&self.context.layout, self.terms.journal);
+        let (layout, journal) = (&self.context.layout, self.map.journal);
         let mut core = begin(layout, journal, map, hints, header.record_sequence);
         for state in logs.values() {
             if let Some(ring) = core.logs.get_or_create(state.log_index) {
@@ -109,20 +109,21 @@ impl Recovery {
 
     /// The header that counts, for the place of its slot that does not hold it.
     fn lone_header(&self, header: &SnapshotHeader) -> Option<LoneHeader> {
-        let copy_offset = self.context.layout.snapshot_copy_offset(header.slot() as usize);
-        let mut places =
-            self.slots.iter().filter_map(|slot| slot.place_without(header, copy_offset));
+        let copy_at = self.map.copy(header.slot() as usize);
+        let mut places = self.slots.iter().filter_map(|slot| slot.place_without(header, copy_at));
         Some(LoneHeader::new(places.next()?, &header.encode()))
     }
 
     /// What was read is also what a power cut would leave, once it is flushed.
     pub(super) fn opens(&mut self, recovered: Recovered) -> Next {
-        let recovered = Box::new(recovered);
-        if self.terms.flushes {
-            self.step = Step::Flush(recovered);
-            return Next::Flush;
-        }
-        Next::Open(recovered)
+        self.flush_or_open(Box::new(recovered))
+    }
+
+    /// One device after the other: something was read of each.
+    pub(super) fn flush_or_open(&mut self, recovered: Box<Recovered>) -> Next {
+        let Some(lane) = self.terms.flushes.pop() else { return Next::Open(recovered) };
+        self.step = Step::Flush(recovered);
+        Next::Flush { lane }
     }
 }
 
@@ -169,10 +170,13 @@ impl Engine {
 
     fn recovery_goes_on(&mut self, next: Next) {
         match next {
-            Next::Read { offset, len } => {
-                self.issue(Class::Foreground, Purpose::Recovery, Command::Read { offset, len });
+            Next::Read { at: At { lane, offset }, len } => {
+                let read = Command::Read { offset, len };
+                self.issue_on(lane, Class::Foreground, Purpose::Recovery, read);
             }
-            Next::Flush => self.issue(Class::Durable, Purpose::Recovery, Command::Flush),
+            Next::Flush { lane } => {
+                self.issue_on(lane, Class::Durable, Purpose::Recovery, Command::Flush);
+            }
             Next::Open(recovered) => self.serve(*recovered),
             Next::Refuse(refusal) => self.refuse_to_serve(refusal),
         }

@@ -5,11 +5,11 @@
 //! tried.
 
 use super::bounds::{check_header, check_item, log_outside, outside};
-use super::find::{ByClaims, ByJournal, Finder, ScanContext};
+use super::find::{ByClaims, ByJournal, Finder};
 use super::slots::{FoundSlot, Place, Unusable, judge};
 use super::{Next, Recovery, Snapshot, Step, bytes_of};
 use crate::state::map::Loader;
-use nearhead_disk::{DiskError, Payload};
+use nearhead_disk::{At, DiskError, Payload};
 use nearhead_format::Layout;
 use nearhead_format::record::Claim;
 use nearhead_format::snapshot::{
@@ -24,12 +24,11 @@ pub(super) const BODY_READ_BYTES: u64 = 1 << 20;
 impl Recovery {
     /// A disk that cannot read what it may read again later: log space may have been used again since the
     /// snapshot there, so that the older one is not enough.
-    fn body_is_unreadable(&mut self, slot: usize, offset: u64, problem: &str) {
+    fn body_is_unreadable(&mut self, slot: usize, at: At, problem: &str) {
         if is_made(Mistake::SnapshotReadErrorIgnored) {
             return;
         }
-        let problem =
-            format!("snapshot slot {slot} at device byte {offset}: could not be read: {problem}");
+        let problem = format!("snapshot slot {slot} at {at}: could not be read: {problem}");
         self.unreadable.get_or_insert(problem);
     }
 }
@@ -38,7 +37,8 @@ impl Recovery {
 pub(super) struct Loading {
     pub(super) header: SnapshotHeader,
     pub(super) reader: BodyReader,
-    pub(super) offset: u64,
+    /// Where its next bytes are; nowhere, if it came from elsewhere.
+    pub(super) at: Option<At>,
     pub(super) entries: Loader,
     pub(super) problem: Option<String>,
     /// What of it does not lie on the volume.
@@ -49,11 +49,11 @@ pub(super) struct Loading {
 }
 
 impl Loading {
-    fn new(header: SnapshotHeader, offset: u64) -> Self {
+    fn new(header: SnapshotHeader, at: Option<At>) -> Self {
         Self {
             reader: BodyReader::new(header.body),
             header,
-            offset,
+            at,
             entries: Loader::new(),
             problem: None,
             past_volume: None,
@@ -94,16 +94,16 @@ impl Recovery {
     }
 
     fn header_of(&self, bytes: &[u8], slot: u32) -> Result<SnapshotHeader, String> {
-        let ScanContext { layout, volume_id, .. } = &self.context;
-        let header =
-            SnapshotHeader::decode(bytes, volume_id, slot, layout.snapshot_body_bytes_max())
-                .map_err(|error| error.to_string())?;
+        let (volume_id, body_bytes_max) =
+            (&self.context.volume_id, self.map.slots.body_bytes_max());
+        let header = SnapshotHeader::decode(bytes, volume_id, slot, body_bytes_max)
+            .map_err(|error| error.to_string())?;
         check_header(&header).map(|()| header)
     }
 
     pub(super) fn read_header(&mut self, slot: usize) -> Next {
         self.step = Step::Header { slot };
-        self.read(self.context.layout.slot_offsets[slot], SNAPSHOT_HEADER_BYTES)
+        self.read(self.map.header(slot), SNAPSHOT_HEADER_BYTES)
     }
 
     pub(super) fn on_slot_header(
@@ -113,7 +113,7 @@ impl Recovery {
     ) -> Next {
         let header = self.slot_place(slot, result);
         self.step = Step::HeaderCopy { slot, header };
-        self.read(self.context.layout.snapshot_copy_offset(slot), SNAPSHOT_HEADER_BYTES)
+        self.read(self.map.copy(slot), SNAPSHOT_HEADER_BYTES)
     }
 
     pub(super) fn on_slot_copy(
@@ -123,8 +123,8 @@ impl Recovery {
         result: Result<Payload, DiskError>,
     ) -> Next {
         let copy = self.slot_place(slot, result);
-        let offset = self.context.layout.slot_offsets[slot];
-        self.slots.push(FoundSlot { slot, offset, header, copy });
+        let at = self.map.header(slot);
+        self.slots.push(FoundSlot { slot, at, header, copy });
         if slot == 0 {
             return self.read_header(1);
         }
@@ -147,8 +147,8 @@ impl Recovery {
                  `nearhead repair --dry-run` says what the logs still know, and changes nothing"
             ));
         };
-        let slot = self.context.layout.slot_offsets[header.slot() as usize];
-        self.read_body(Box::new(Loading::new(header, slot + SNAPSHOT_HEADER_BYTES)))
+        let body = self.map.body(header.slot() as usize);
+        self.read_body(Box::new(Loading::new(header, Some(body))))
     }
 
     /// A snapshot from elsewhere takes the place of both slots.
@@ -159,7 +159,7 @@ impl Recovery {
             Ok(header) => header,
             Err(problem) => return self.refuse(format!("the snapshot given: {problem}")),
         };
-        let mut loading = Loading::new(header, 0);
+        let mut loading = Loading::new(header, None);
         match loading.feed(body, &self.context.layout) {
             Ok(()) if loading.reader.bytes_left() == 0 => self.body_is_read(loading),
             Ok(()) => self.refuse("the snapshot given ends before its end".to_owned()),
@@ -168,12 +168,12 @@ impl Recovery {
     }
 
     fn read_body(&mut self, loading: Box<Loading>) -> Next {
-        let (offset, left) = (loading.offset, loading.reader.bytes_left());
-        if left == 0 {
+        let left = loading.reader.bytes_left();
+        let Some(at) = loading.at.filter(|_| left > 0) else {
             return self.body_is_read(*loading);
-        }
+        };
         self.step = Step::Body(loading);
-        self.read(offset, left.min(BODY_READ_BYTES))
+        self.read(at, left.min(BODY_READ_BYTES))
     }
 
     pub(super) fn on_body(
@@ -182,14 +182,14 @@ impl Recovery {
         result: Result<Payload, DiskError>,
     ) -> Next {
         let bytes = bytes_of(result);
-        if let Err(problem) = &bytes {
-            self.body_is_unreadable(loading.header.slot() as usize, loading.offset, problem);
+        if let (Err(problem), Some(at)) = (&bytes, loading.at) {
+            self.body_is_unreadable(loading.header.slot() as usize, at, problem);
         }
         let layout = &self.context.layout;
         let fed = bytes.and_then(|bytes| loading.feed(&bytes, layout).map(|()| bytes.len() as u64));
         match fed {
             Ok(len) => {
-                loading.offset += len;
+                loading.at = loading.at.map(|at| at + len);
                 self.read_body(loading)
             }
             Err(problem) => self.body_is_damaged(&loading.header, &problem),
@@ -207,8 +207,7 @@ impl Recovery {
     }
 
     fn body_is_read(&mut self, loading: Loading) -> Next {
-        // A body of a slot begins behind a header.
-        let is_base = loading.offset == 0;
+        let is_base = loading.at.is_none();
         let Loading { header, reader, entries, problem, past_volume, logs, claims, hints, .. } =
             loading;
         if let Err(error) = reader.finish() {
@@ -243,8 +242,8 @@ impl Recovery {
             })
             .collect();
         self.context.floor_sequence = header.record_sequence;
-        let finder: Box<dyn Finder> = match self.terms.journal {
-            Some(place) => Box::new(ByJournal::at(place)),
+        let finder: Box<dyn Finder> = match self.map.journal {
+            Some(place) => Box::new(ByJournal::at(self.map.lane, place)),
             None => Box::new(ByClaims::of(&claims)),
         };
         self.snapshot = Some(Snapshot { header, map, logs, claims, hints });

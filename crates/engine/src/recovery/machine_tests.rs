@@ -2,7 +2,8 @@
 
 use super::find::ScanContext;
 use super::{Next, Recovered, Recovery, Refusal, Terms};
-use nearhead_disk::{BufferMut, DiskError, DiskErrorKind, Payload};
+use crate::config::MapPlace;
+use nearhead_disk::{At, BufferMut, DiskError, DiskErrorKind, Lane, Payload};
 use nearhead_format::snapshot::{
     BodySummary, FLAG_CLEAN_SHUTDOWN, SNAPSHOT_HEADER_BYTES, SnapshotHeader,
 };
@@ -17,7 +18,7 @@ fn layout() -> Layout {
 /// What was asked for, as offsets of reads and flushes, and how it ended.
 struct Ended {
     reads: Vec<u64>,
-    flushes: usize,
+    flushes: Vec<Lane>,
     outcome: Result<Box<Recovered>, Refusal>,
 }
 
@@ -25,22 +26,27 @@ fn place() -> ScanContext {
     ScanContext { layout: layout(), volume_id: VOLUME_ID, floor_sequence: 0 }
 }
 
+fn on_disk() -> MapPlace {
+    MapPlace::of_layout(&layout())
+}
+
 /// Answers everything that a recovery asks for: reads by `content`, which has none of what cannot be read.
 fn ended(terms: Terms, content: impl Fn(u64) -> Option<Vec<u8>>, flushes_well: bool) -> Ended {
-    let mut recovery = Recovery::new(place(), terms);
-    let (mut reads, mut flushes, mut done) = (Vec::new(), 0, None);
+    let mut recovery = Recovery::new(place(), on_disk(), terms);
+    let (mut reads, mut flushes, mut done) = (Vec::new(), Vec::new(), None);
     loop {
         assert_eq!(recovery.has_begun(), done.is_some(), "nothing is asked for before it begins");
         done = Some(match recovery.next(done) {
-            Next::Read { offset, len } => {
+            Next::Read { at: At { lane, offset }, len } => {
+                assert_eq!(lane, Lane::MAIN);
                 reads.push(offset);
                 content(offset).ok_or_else(broken).map(|mut bytes| {
                     bytes.resize(len as usize, 0);
                     Payload::Bytes(BufferMut::copy_of(&bytes).freeze())
                 })
             }
-            Next::Flush => {
-                flushes += 1;
+            Next::Flush { lane } => {
+                flushes.push(lane);
                 if flushes_well { Ok(Payload::Zeros(0)) } else { Err(broken()) }
             }
             Next::Open(recovered) => return Ended { reads, flushes, outcome: Ok(recovered) },
@@ -78,7 +84,7 @@ fn broken() -> DiskError {
 #[test]
 fn an_empty_volume_opens_with_what_four_headers_say() {
     let ended = ended(Terms::default(), |offset| Some(stopped(offset)), true);
-    assert_eq!((ended.reads.as_slice(), ended.flushes), (&places()[..], 0));
+    assert_eq!((ended.reads.as_slice(), ended.flushes.len()), (&places()[..], 0));
     let recovered = ended.outcome.ok().unwrap();
     assert_eq!((recovered.snapshot_number, recovered.snapshot_sequence), (4, 5));
     assert!(recovered.is_clean);
@@ -93,9 +99,10 @@ fn an_empty_volume_opens_with_what_four_headers_say() {
 
 #[test]
 fn what_was_read_is_flushed_before_anything_is_served_and_only_if_it_may_be_lost() {
-    let terms = || Terms { flushes: true, ..Terms::default() };
+    let both = [Lane::MAIN, Lane(1)];
+    let terms = || Terms { flushes: both.to_vec(), ..Terms::default() };
     let flushed = ended(terms(), |offset| Some(stopped(offset)), true);
-    assert!(flushed.flushes == 1 && flushed.outcome.is_ok());
+    assert!(both.iter().all(|lane| flushed.flushes.contains(lane)) && flushed.outcome.is_ok());
     let failed = ended(terms(), |offset| Some(stopped(offset)), false);
     let refusal = failed.outcome.err().unwrap();
     assert!(refusal.problem.contains("could not be flushed: broken"), "{}", refusal.problem);
@@ -106,11 +113,11 @@ fn without_a_snapshot_nothing_is_served_unless_a_rebuild_was_asked_for() {
     let nothing = |_| Some(Vec::new());
     let refusal = ended(Terms::default(), nothing, true).outcome.err().unwrap();
     assert!(refusal.problem.contains("no sound snapshot"), "{}", refusal.problem);
-    let terms = Terms { rebuild: true, flushes: true, ..Terms::default() };
+    let terms = Terms { rebuild: true, flushes: vec![Lane::MAIN], ..Terms::default() };
     let rebuilt = ended(terms, nothing, true);
     let log_count = u64::from(layout().log_count());
     assert!(rebuilt.reads.len() as u64 >= 4 + log_count, "every log is read");
-    assert_eq!(rebuilt.flushes, 0, "nothing is written before the owner has decided");
+    assert_eq!(rebuilt.flushes, [], "nothing is written before the owner has decided");
     assert!(rebuilt.outcome.ok().unwrap().rebuilt.is_some());
 }
 
@@ -126,7 +133,7 @@ fn a_header_that_cannot_be_read_and_may_be_the_newest_is_no_header_that_is_not_t
 
 #[test]
 fn an_answer_after_the_end_opens_nothing() {
-    let mut recovery = Recovery::new(place(), Terms::default());
+    let mut recovery = Recovery::new(place(), on_disk(), Terms::default());
     for _ in 0..2 {
         let next = recovery.next(Some(Err(broken())));
         assert!(matches!(next, Next::Refuse(_)));

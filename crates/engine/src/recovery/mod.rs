@@ -8,7 +8,7 @@
 //! 2. its body; if that is damaged, the other slot's;
 //! 3. every claimed log from its position on; records found may claim further logs;
 //! 4. the chain of sequences is checked and applied in order ([`chain`]);
-//! 5. a device flush, so that what was read is also what a power cut would leave; then requests.
+//! 5. a flush of each device, so that what was read is also what a power cut would leave; then requests.
 //!
 //! How the records of the third step are found is a policy ([`find`]). Told to, a recovery does without a snapshot: then
 //! every log is read whole ([`rebuild`]).
@@ -34,11 +34,11 @@ pub(crate) use adopt::Recovered;
 pub(crate) use find::GAP_BYTES_MAX;
 pub use rebuild::{Doubt, Rebuilt};
 
-use crate::config::{JournalPlace, Setup};
+use crate::config::{MapPlace, Setup};
 use crate::state::map::Map;
 use find::{Finder, ScanContext};
 use load::Loading;
-use nearhead_disk::{DiskError, Payload, SECTOR_BYTES};
+use nearhead_disk::{At, DiskError, Lane, Payload, SECTOR_BYTES};
 use nearhead_format::record::Claim;
 use nearhead_format::snapshot::{HintRange, LogState, SnapshotHeader};
 use nearhead_planted::{Mistake, is_made};
@@ -102,10 +102,10 @@ enum Step {
 
 /// What a recovery wants.
 pub(crate) enum Next {
-    /// These bytes of the device.
-    Read { offset: u64, len: u32 },
-    /// A flush of the device.
-    Flush,
+    /// These bytes.
+    Read { at: At, len: u32 },
+    /// A flush of that device.
+    Flush { lane: Lane },
     /// The volume as it was.
     Open(Box<Recovered>),
     /// It is not served.
@@ -125,9 +125,8 @@ struct Terms {
     accept_loss: bool,
     rebuild: bool,
     base: Option<Arc<Vec<u8>>>,
-    journal: Option<JournalPlace>,
-    /// What was read may still be lost, and a flush is allowed.
-    flushes: bool,
+    /// Devices of which what was read may still be lost, and a flush is allowed.
+    flushes: Vec<Lane>,
 }
 
 /// The state between two reads.
@@ -147,6 +146,7 @@ pub(crate) struct Recovery {
     /// No snapshot counts, and what is found is all that there is.
     rebuilds: bool,
     context: ScanContext,
+    map: MapPlace,
     terms: Terms,
     result: RecoveredState,
 }
@@ -156,19 +156,17 @@ impl Recovery {
     pub(crate) fn of(setup: &mut Setup) -> Self {
         let base = setup.config.base.take();
         let config = &setup.config;
+        let flushes = !config.read_only && !is_made(Mistake::RecoveryNotFlushed);
         let terms = Terms {
             accept_loss: config.accept_loss,
             rebuild: config.rebuild,
             base,
-            journal: setup.journal,
-            flushes: setup.properties.volatile_cache
-                && !config.read_only
-                && !is_made(Mistake::RecoveryNotFlushed),
+            flushes: if flushes { volatile_lanes(setup) } else { Vec::new() },
         };
-        Self::new(ScanContext::new(setup), terms)
+        Self::new(ScanContext::new(setup), setup.map, terms)
     }
 
-    fn new(context: ScanContext, terms: Terms) -> Self {
+    fn new(context: ScanContext, map: MapPlace, terms: Terms) -> Self {
         Self {
             step: Step::Start,
             slots: Vec::new(),
@@ -180,6 +178,7 @@ impl Recovery {
             known_snapshot: 0,
             rebuilds: false,
             context,
+            map,
             terms,
             result: RecoveredState::default(),
         }
@@ -198,7 +197,7 @@ impl Recovery {
             Step::Body(loading) => self.on_body(loading, result),
             Step::Find(finder) => self.on_find_read(finder, result),
             Step::Flush(recovered) => match result {
-                Ok(_) => Next::Open(recovered),
+                Ok(_) => self.flush_or_open(recovered),
                 Err(error) => self.refuse(format!("the device could not be flushed: {error}")),
             },
             Step::Start | Step::Done => {
@@ -220,9 +219,9 @@ impl Recovery {
 
     /// Looks for records: asks for the bytes that the finder wants, until it has seen all of them.
     fn find(&mut self, mut finder: Box<dyn Finder>) -> Next {
-        if let Some((offset, len)) = finder.next_read(&self.context) {
+        if let Some((at, len)) = finder.next_read(&self.context) {
             self.step = Step::Find(finder);
-            return self.read(offset, len);
+            return self.read(at, len);
         }
         let findings = finder.findings();
         if self.rebuilds { self.rebuild(findings) } else { self.replay(findings) }
@@ -239,14 +238,21 @@ impl Recovery {
         }
     }
 
-    fn read(&mut self, offset: u64, len: u64) -> Next {
+    fn read(&mut self, at: At, len: u64) -> Next {
         self.result.read_bytes += len;
-        Next::Read { offset, len: len as u32 }
+        Next::Read { at, len: len as u32 }
     }
 
     fn refuse(&mut self, problem: String) -> Next {
         Next::Refuse(Refusal { problem, found: std::mem::take(&mut self.result) })
     }
+}
+
+/// The devices that may lose what was answered, in their order.
+fn volatile_lanes(setup: &Setup) -> Vec<Lane> {
+    let facts = std::iter::once(&setup.properties).chain(&setup.other_lanes);
+    let lanes = (0..).map(Lane).zip(facts);
+    lanes.filter_map(|(lane, facts)| facts.volatile_cache.then_some(lane)).collect()
 }
 
 fn bytes_of(result: Result<Payload, DiskError>) -> Result<nearhead_disk::Buffer, String> {

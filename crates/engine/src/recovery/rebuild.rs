@@ -178,7 +178,7 @@ impl Recovery {
     /// No snapshot is left: the map begins empty, or as `base` from elsewhere has it, and every log is read.
     pub(super) fn begin_rebuild(&mut self, base: Option<Snapshot>) -> Next {
         // Nothing is written before the owner has decided.
-        self.terms.flushes = false;
+        self.terms.flushes.clear();
         // What could not be read is told by its slot; nothing of it is relied on.
         self.unreadable = None;
         let volume_id = self.context.volume_id;
@@ -243,7 +243,7 @@ impl Recovery {
     /// unknown one can be outrun.
     fn replay_noting(&self, snapshot: Snapshot, links: &[Link], rebuilt: &mut Rebuilt) -> Core {
         let Snapshot { header, map, hints, .. } = snapshot;
-        let (layout, journal) = (&self.context.layout, self.terms.journal);
+        let (layout, journal) = (&self.context.layout, self.map.journal);
         let mut core = begin(layout, journal, map, hints, header.record_sequence);
         let unknown = links.iter().rposition(|link| matches!(link, Link::Unknown { .. }));
         for (index, link) in links.iter().enumerate() {

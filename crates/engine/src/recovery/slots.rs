@@ -5,6 +5,7 @@
 //! sound once: rot, told and survived. Beside an older copy, or none, it may be what a cut tore, and
 //! nothing is lost: the other slot counts. Nothing here reads anything.
 
+use nearhead_disk::At;
 use nearhead_format::SnapshotHeader;
 use nearhead_planted::{Mistake, is_made};
 
@@ -23,8 +24,8 @@ pub(super) type Place = Result<SnapshotHeader, Unusable>;
 /// A slot as it was read.
 pub(super) struct FoundSlot {
     pub(super) slot: usize,
-    /// Device byte of its start.
-    pub(super) offset: u64,
+    /// Its start.
+    pub(super) at: At,
     pub(super) header: Place,
     pub(super) copy: Place,
 }
@@ -48,18 +49,18 @@ impl FoundSlot {
         SnapshotHeader::newer(sound(&self.header), sound(&self.copy))
     }
 
-    /// Device byte of the place that should hold `header` and does not, if the other one does.
-    pub(super) fn place_without(&self, header: &SnapshotHeader, copy_offset: u64) -> Option<u64> {
+    /// The place that should hold `header` and does not, if the other one does.
+    pub(super) fn place_without(&self, header: &SnapshotHeader, copy_at: At) -> Option<At> {
         let holds = |place: &Place| place.as_ref() == Ok(header);
         match (holds(&self.header), holds(&self.copy)) {
-            (true, false) => Some(copy_offset),
-            (false, true) => Some(self.offset),
+            (true, false) => Some(copy_at),
+            (false, true) => Some(self.at),
             _ => None,
         }
     }
 
     fn name(&self) -> String {
-        format!("snapshot slot {} at device byte {}", self.slot, self.offset)
+        format!("snapshot slot {} at {}", self.slot, self.at)
     }
 
     fn judge(&self, newest_of_all: Option<u64>, judged: &mut Judged) {
@@ -120,7 +121,8 @@ mod tests {
     /// The number that is loaded, how many findings, and whether opening is refused.
     fn outcome(places: [(Place, Place); 2]) -> (Option<u64>, usize, bool) {
         let slots = places.into_iter().enumerate();
-        let found = slots.map(|(slot, (header, copy))| FoundSlot { slot, offset: 0, header, copy });
+        let found =
+            slots.map(|(slot, (header, copy))| FoundSlot { slot, at: 0.into(), header, copy });
         let judged = judge(&found.collect::<Vec<_>>());
         let first = judged.headers.last().map(|header| header.snapshot_number);
         (first, judged.findings.len(), judged.unreadable.is_some())
@@ -140,7 +142,8 @@ mod tests {
     #[test]
     fn of_a_header_without_its_twin_the_place_is_told_that_lacks_it() {
         let lacks = |header, copy| {
-            FoundSlot { slot: 0, offset: 100, header, copy }.place_without(&self::header(4), 200)
+            let slot = FoundSlot { slot: 0, at: 100.into(), header, copy };
+            slot.place_without(&self::header(4), 200.into()).map(|at| at.offset)
         };
         assert_eq!(lacks(Ok(header(4)), Ok(header(4))), None);
         assert_eq!(lacks(Ok(header(4)), Ok(header(2))), Some(200));

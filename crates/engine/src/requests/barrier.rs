@@ -6,7 +6,7 @@
 //! ever acknowledged on the strength of a second try (law 7).
 
 use crate::engine::Engine;
-use nearhead_disk::{DiskError, Payload};
+use nearhead_disk::{DiskError, Lane, Payload};
 use nearhead_planted::{Mistake, is_made};
 use nearhead_service::RequestId;
 
@@ -27,13 +27,13 @@ impl Engine {
             id,
             stage_target: self.stage.end(),
             invalid_target: self.invalidations.want_all(),
-            flush_ticket: self.flusher.want(),
+            flush_ticket: self.lanes.main.flusher.want(),
             written: 0,
         };
         let skipped = is_made(Mistake::FlushSkipped);
         let barrier =
             Barrier { flush_ticket: if skipped { 0 } else { barrier.flush_ticket }, ..barrier };
-        self.flusher.demand(self.invalidations.flush_ticket());
+        self.lanes.main.flusher.demand(self.invalidations.flush_ticket());
         self.commit.want(barrier.stage_target);
         self.wait_for(barrier);
     }
@@ -51,7 +51,7 @@ impl Engine {
     }
 
     fn is_met(&self, barrier: &Barrier) -> bool {
-        self.flusher.is_done(barrier.flush_ticket)
+        self.lanes.main.flusher.is_done(barrier.flush_ticket)
             && self.commit.committed() >= barrier.stage_target
             && self.invalidations.committed() >= barrier.invalid_target
     }
@@ -79,12 +79,13 @@ impl Engine {
         }
     }
 
-    pub(crate) fn on_flush(&mut self, result: Result<Payload, DiskError>) {
+    pub(crate) fn on_flush(&mut self, lane: Lane, result: Result<Payload, DiskError>) {
+        let flusher = &mut self.lanes.of_mut(lane).flusher;
         match result {
-            Ok(_) => self.flusher.complete(),
-            Err(_) if is_made(Mistake::FlushErrorIgnored) => self.flusher.complete(),
+            Ok(_) => flusher.complete(),
+            Err(_) if is_made(Mistake::FlushErrorIgnored) => flusher.complete(),
             Err(error) => {
-                self.flusher.fail();
+                flusher.fail();
                 self.fail(format!("a device flush failed: {error}"));
             }
         }

@@ -223,7 +223,7 @@ impl Engine {
         let range = state.offset / SECTOR as u64..(state.offset + state.len) / SECTOR as u64;
         self.requests.transferring.remove(range.clone());
         if state.volatile {
-            self.flusher.note_volatile_write();
+            self.lanes.main.flusher.note_volatile_write();
         }
         if let Some(error) = state.error.take() {
             // The map still points to the older copies: each sector reads as old or new, and may
@@ -243,7 +243,7 @@ impl Engine {
         let barrier = Barrier {
             id,
             stage_target: 0,
-            flush_ticket: if volatile { self.flusher.want() } else { 0 },
+            flush_ticket: if volatile { self.lanes.main.flusher.want() } else { 0 },
             invalid_target: self.want_invalidations(),
             written,
         };
@@ -276,7 +276,7 @@ impl Engine {
             }
         }
         let waits = volatile && !is_made(Mistake::InvalidationTooEarly);
-        let ticket = if waits { self.flusher.ticket() } else { 0 };
+        let ticket = if waits { self.lanes.main.flusher.ticket() } else { 0 };
         self.invalidations.push(displaced.into_iter(), ticket);
     }
 
@@ -285,7 +285,7 @@ impl Engine {
         if self.invalidations.is_empty() {
             return 0;
         }
-        self.flusher.demand(self.invalidations.flush_ticket());
+        self.lanes.main.flusher.demand(self.invalidations.flush_ticket());
         self.invalidations.want_all()
     }
 }

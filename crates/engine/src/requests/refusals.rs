@@ -49,7 +49,7 @@ impl Engine {
 
     /// Whether no command is outstanding, nor waits to be sent.
     pub fn is_quiet(&self) -> bool {
-        self.dispatcher.len() == 0
+        self.lanes.len() == 0
     }
 
     /// Everybody who waits for a record, a flush or for room gets `error`; who comes later waits anew.

@@ -27,7 +27,7 @@ impl Engine {
     /// Entries the map may hold, so that a snapshot of it always fits its slot: what is left of the
     /// slot beside the states of all logs, the hints, and room for entries cut in place.
     pub(crate) fn map_entries_max(&self) -> usize {
-        let body_bytes = self.setup.layout.snapshot_body_bytes_max();
+        let body_bytes = self.setup.map.slots.body_bytes_max();
         let other_bytes = u64::from(self.core.logs.count()) * LOG_BYTES + HINTS_BYTES + SPARE_BYTES;
         (body_bytes.saturating_sub(other_bytes) / nearhead_format::ENTRY_BYTES as u64) as usize
     }

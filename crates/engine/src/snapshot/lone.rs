@@ -10,21 +10,21 @@
 
 use crate::disk::dispatch::Purpose;
 use crate::engine::Engine;
-use nearhead_disk::{Buffer, BufferMut, Class, Command, DiskError, Payload};
+use nearhead_disk::{At, Buffer, BufferMut, Class, Command, DiskError, Payload};
 use nearhead_planted::{Mistake, is_made};
 
 /// The place without a header, and what belongs there.
 #[derive(Debug)]
 pub(crate) struct LoneHeader {
-    offset: u64,
+    at: At,
     bytes: Buffer,
     is_being_written: bool,
 }
 
 impl LoneHeader {
-    /// `offset` is a device byte, `bytes` the header that stands in the other place of the slot.
-    pub(crate) fn new(offset: u64, bytes: &[u8]) -> Self {
-        Self { offset, bytes: BufferMut::copy_of(bytes).freeze(), is_being_written: false }
+    /// `bytes` is the header that stands in the other place of the slot.
+    pub(crate) fn new(at: At, bytes: &[u8]) -> Self {
+        Self { at, bytes: BufferMut::copy_of(bytes).freeze(), is_being_written: false }
     }
 }
 
@@ -33,10 +33,10 @@ impl Engine {
     pub(crate) fn restores_header(&mut self) -> bool {
         let Some(lone) = self.snapshotter.lone.as_mut() else { return false };
         if !std::mem::replace(&mut lone.is_being_written, true) {
-            let (offset, parts) = (lone.offset, vec![Payload::Bytes(lone.bytes.clone())]);
-            let durable = self.flusher.is_needed();
+            let (At { lane, offset }, parts) = (lone.at, vec![Payload::Bytes(lone.bytes.clone())]);
+            let durable = self.lanes.of(lane).flusher.is_needed();
             let command = Command::Write { offset, parts, durable };
-            self.issue(Class::Durable, Purpose::LoneHeader, command);
+            self.issue_on(lane, Class::Durable, Purpose::LoneHeader, command);
         }
         true
     }
@@ -49,10 +49,9 @@ impl Engine {
     pub(crate) fn on_lone_header(&mut self, result: &Result<Payload, DiskError>) {
         let Some(lone) = self.snapshotter.lone.take() else { return };
         if let Err(error) = result {
-            let offset = lone.offset;
-            self.recovered.note(format!(
-                "snapshot header at device byte {offset}: could not be written again: {error}"
-            ));
+            let at = lone.at;
+            self.recovered
+                .note(format!("snapshot header at {at}: could not be written again: {error}"));
         }
     }
 

@@ -6,8 +6,9 @@
 //! arrives at the same end. Three things hold the rest together:
 //!
 //! - positions of logs and the claims are those of the beginning;
-//! - after the last piece the device is flushed, so that in-place writes whose older logged copies
-//!   the body no longer mentions are durable before the header makes the body count;
+//! - after the last piece every device is flushed: that of the map, so that the body is durable before the header makes
+//!   it count, and the volume's own, so that in-place writes are whose older logged copies the body no longer mentions.
+//!   Where that is one device it is one flush; where there are two, neither covers what the other has;
 //! - until the header and its copy at the end of the slot are durable, space that only the older
 //!   snapshot protects stays protected. The copy comes second, so that one that is newer than all
 //!   headers tells of a header that was durable and is no more.
@@ -23,12 +24,12 @@ pub(crate) use lone::LoneHeader;
 use crate::activity::Activity;
 use crate::commit::Record;
 use crate::disk::dispatch::Purpose;
+use crate::disk::lanes::Tickets;
 use crate::engine::Engine;
 use crate::state::map::Map;
 use nearhead_disk::{Buffer, BufferMut, Class, Command, DiskError, Nanos, Payload};
 use nearhead_format::snapshot::{
-    BodyItem, BodyWriter, FLAG_CLEAN_SHUTDOWN, HintRange, LogState, SNAPSHOT_HEADER_BYTES,
-    SnapshotHeader,
+    BodyItem, BodyWriter, FLAG_CLEAN_SHUTDOWN, HintRange, LogState, SnapshotHeader,
 };
 use nearhead_planted::{Mistake, is_made};
 use std::collections::VecDeque;
@@ -54,7 +55,7 @@ struct InProgress {
     offset: u64,
     /// Invalidations queued when it began: the body does not mention what they take back.
     invalid_end: u64,
-    flush_ticket: Option<u64>,
+    flush_tickets: Option<Tickets>,
     /// The header, once it is on its way: what its copy will be.
     copy: Option<Buffer>,
     in_flight: bool,
@@ -110,7 +111,7 @@ impl Snapshotter {
     /// The part of the one being written that is under way, for tests.
     pub(crate) fn activity(&self) -> Option<Activity> {
         let work = self.in_progress.as_ref()?;
-        Some(match (work.flush_ticket, &work.copy, work.in_flight) {
+        Some(match (&work.flush_tickets, &work.copy, work.in_flight) {
             (None, ..) => Activity::SnapshotBody,
             (Some(_), Some(_), _) => Activity::SnapshotHeader,
             (Some(_), None, false) => Activity::SnapshotFlush,
@@ -238,9 +239,11 @@ impl Engine {
             self.begin_snapshot(true);
             return false;
         }
-        // Plain in-place writes since then change no map, but a stop makes them durable as well.
-        let ticket = self.flusher.want();
-        self.flusher.is_done(ticket)
+        // Plain in-place writes since then change no map, but a stop makes them durable as well. The snapshot is, on
+        // whatever device: its header is.
+        let flusher = &mut self.lanes.main.flusher;
+        let ticket = flusher.want();
+        flusher.is_done(ticket)
     }
 
     fn begin_snapshot(&mut self, clean: bool) {
@@ -283,9 +286,9 @@ impl Engine {
             cursor: 0,
             rest,
             writer: BodyWriter::new(),
-            offset: self.setup.layout.slot_offsets[slot] + SNAPSHOT_HEADER_BYTES,
+            offset: self.setup.map.slots.body_offset(slot),
             invalid_end: self.invalidations.end(),
-            flush_ticket: None,
+            flush_tickets: None,
             copy: None,
             in_flight: false,
             current: None,
@@ -306,7 +309,7 @@ impl Engine {
         } else if work.again_at.is_some_and(|at| at <= self.now) {
             work.again_at = None;
             if let Some((purpose, command)) = work.current.clone() {
-                self.issue(work.class, purpose, command);
+                self.issue_on(self.setup.map.lane, work.class, purpose, command);
             }
         }
         self.snapshotter.in_progress = Some(work);
@@ -328,8 +331,9 @@ impl Engine {
             work.offset += filled as u64;
             return self.send_snapshot(work, Purpose::SnapshotBody, command);
         }
-        let ticket = *work.flush_ticket.get_or_insert_with(|| self.flusher.want());
-        if self.flusher.is_done(ticket) || is_made(Mistake::SnapshotHeaderTooEarly) {
+        // Waits for both: the body, on the map's device, and what went home, on the volume's own.
+        let tickets = work.flush_tickets.get_or_insert_with(|| self.lanes.want_all());
+        if self.lanes.are_done(tickets) || is_made(Mistake::SnapshotHeaderTooEarly) {
             self.write_snapshot_header(work);
         }
     }
@@ -346,13 +350,13 @@ impl Engine {
         work.in_flight = true;
         let bytes = BufferMut::copy_of(&header.encode()).freeze();
         work.copy = Some(bytes.clone());
-        let offset = self.setup.layout.slot_offsets[header.slot() as usize];
+        let offset = self.setup.map.slots.header_offset(header.slot() as usize);
         self.write_durably(work, Purpose::SnapshotHeader, offset, bytes);
     }
 
     pub(crate) fn on_snapshot_body(&mut self, result: Result<Payload, DiskError>) {
         if self.snapshot_goes_on(result) {
-            self.flusher.note_volatile_write();
+            self.lanes.of_mut(self.setup.map.lane).flusher.note_volatile_write();
             if let Some(work) = self.snapshotter.in_progress.as_mut() {
                 work.in_flight = false;
             }
@@ -369,7 +373,7 @@ impl Engine {
         let Some(mut work) = self.snapshotter.in_progress.take() else { return };
         if let Some(copy) = work.copy.take() {
             let slot = (self.snapshotter.number + 1) % 2;
-            let offset = self.setup.layout.snapshot_copy_offset(slot as usize);
+            let offset = self.setup.map.slots.copy_offset(slot as usize);
             self.write_durably(&mut work, Purpose::SnapshotCopy, offset, copy);
         }
         self.snapshotter.in_progress = Some(work);

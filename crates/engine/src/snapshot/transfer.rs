@@ -14,6 +14,12 @@ use nearhead_disk::{Buffer, Command, DiskError, DiskErrorKind, Payload};
 const TRANSFERS_MAX: u32 = 5;
 
 impl Engine {
+    /// Whether what is written to the map's device may still be lost once it was answered, unless it is asked to be
+    /// durable.
+    pub(crate) fn map_is_volatile(&self) -> bool {
+        self.lanes.of(self.setup.map.lane).flusher.is_needed()
+    }
+
     pub(super) fn write_durably(
         &mut self,
         work: &mut InProgress,
@@ -21,7 +27,7 @@ impl Engine {
         offset: u64,
         bytes: Buffer,
     ) {
-        let durable = self.flusher.is_needed();
+        let durable = self.map_is_volatile();
         let command = Command::Write { offset, parts: vec![Payload::Bytes(bytes)], durable };
         self.send_snapshot(work, purpose, command);
     }
@@ -33,7 +39,7 @@ impl Engine {
         command: Command,
     ) {
         work.current = Some((purpose, command.clone()));
-        self.issue(work.class, purpose, command);
+        self.issue_on(self.setup.map.lane, work.class, purpose, command);
     }
 
     /// A transfer of the snapshot is done: says whether the snapshot can go on.

@@ -2,7 +2,7 @@
 //!
 //! With it recovery reads only the map device (and the newest record, to see whether it is whole):
 //! no log is scanned, so no log needs a claim and the near one can be used at once. A record counts
-//! as durable when both the log and the journal have it.
+//! as durable when both the log and the journal have it, each on its own device: neither is flushed for the other.
 //!
 //! The journal is a ring of [`JOURNAL_BLOCK_BYTES`] blocks; entries since the last committed
 //! snapshot are never overwritten.
@@ -87,7 +87,7 @@ impl Engine {
         journal.ring.advance(position, blocks);
         self.commit.note_journal_from(position);
         let command = self.journal_command(position, header)?;
-        self.issue(Class::Durable, Purpose::Journal, command);
+        self.issue_on(self.setup.map.lane, Class::Durable, Purpose::Journal, command);
         Some(position)
     }
 
@@ -105,6 +105,6 @@ impl Engine {
         if padding > 0 {
             parts.push(Payload::Zeros(padding));
         }
-        Some(Command::Write { offset, parts, durable: self.flusher.is_needed() })
+        Some(Command::Write { offset, parts, durable: self.map_is_volatile() })
     }
 }

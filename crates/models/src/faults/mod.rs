@@ -292,11 +292,6 @@ impl<D: Disk> Disk for FaultDisk<D> {
         self.cache.run_at(offset)
     }
 
-    /// What lies past the capacity is refused here.
-    fn map_region(&self) -> Option<(u64, u64)> {
-        None
-    }
-
     /// The content is here: the disk below can lose none of it.
     fn lost_writes(&self) -> Option<&str> {
         None

@@ -9,7 +9,7 @@
 use super::Finding;
 use crate::dump::read_long;
 use crate::sync_io::SyncIo;
-use nearhead_disk::{DiskError, Zones};
+use nearhead_disk::{At, DiskError, Lane, Zones};
 use nearhead_format::map_device::MAP_DEVICE_MAGIC;
 use nearhead_format::record::{RECORD_MAGIC, peek};
 use nearhead_format::snapshot::SNAPSHOT_MAGIC;
@@ -32,28 +32,27 @@ const FINDINGS_MAX: usize = 4;
 /// Looks for remains; none if there seem to be none.
 pub(crate) fn look_for_remains(io: &mut SyncIo<'_>) -> Result<Vec<Finding>, DiskError> {
     let places = places_on_disk(io);
-    look_in(io, 0, places)
+    look_in(io, Lane::MAIN, places)
 }
 
-/// The same on the map device that is joined, which begins at `base` and has `bytes`. What is found is told by the map device's
-/// own bytes.
+/// The same on the map device, which is `lane` and has `bytes`. What is found is told by the map device's own bytes.
 pub(crate) fn look_for_remains_on_map(
     io: &mut SyncIo<'_>,
-    base: u64,
+    lane: Lane,
     bytes: u64,
 ) -> Result<Vec<Finding>, DiskError> {
-    let places = places(bytes, io.disk().properties().sector_bytes, None);
-    look_in(io, base, places)
+    let sector_bytes = io.disk().properties().sector_bytes;
+    look_in(io, lane, places(bytes, sector_bytes, None))
 }
 
 fn look_in(
     io: &mut SyncIo<'_>,
-    base: u64,
+    lane: Lane,
     places: BTreeMap<u64, u64>,
 ) -> Result<Vec<Finding>, DiskError> {
     let mut findings: Vec<Finding> = Vec::new();
     for (offset, len) in places {
-        let bytes = read_long(io, base + offset, len)?;
+        let bytes = read_long(io, At { lane, offset }, len)?;
         for (at, block) in (offset..).step_by(512).zip(bytes.chunks_exact(512)) {
             let Some(finding) = recognise(at, block) else { continue };
             if !findings

@@ -11,7 +11,7 @@ use nearhead_disk::Nanos;
 use nearhead_format::{AckMode, MapDevice};
 use nearhead_models::{MemoryStore, plain_properties};
 use nearhead_service::{Operation, Request, RequestId, Service};
-use nearhead_volume::{JoinedDisk, SyncIo, Volume, create};
+use nearhead_volume::{Lanes, Volume, create};
 use std::ops::Range;
 
 /// A volume with one log. The disk works on one command at a time, and the next snapshot is due before it has
@@ -106,7 +106,11 @@ fn an_atomic_write_gets_the_room_that_a_checkpoint_makes_while_every_snapshot_fa
     assert!(harness.volume().status().stats.checkpointed_bytes > 0);
 }
 
-type WithMap = Volume<JoinedDisk<TestDisk, TestDisk>>;
+type WithMap = Volume<TestDisk>;
+
+fn map_device(volume: &mut WithMap) -> &mut TestDisk {
+    volume.lanes_mut().map_mut().unwrap()
+}
 
 /// A volume whose map device takes no snapshot, so that its journal, of 1,024 blocks, is never given back.
 fn with_a_bad_map_device() -> (WithMap, Nanos) {
@@ -116,7 +120,7 @@ fn with_a_bad_map_device() -> (WithMap, Nanos) {
         let range = Some(start..start + plan.slot_bytes);
         let kind = FaultKind::Writes;
         let fault = Fault { kind, range, after: 0, sticky: true, has_effect: false };
-        volume.disk_mut().parts_mut().1.add_fault(fault);
+        map_device(&mut volume).add_fault(fault);
     }
     (volume, now)
 }
@@ -131,14 +135,14 @@ fn with_a_map_device(map_latency: Nanos) -> (WithMap, Nanos) {
     let options = Options::new("mlb-256", AckMode::Durable);
     let image = MemoryStore::new;
     let map = TestDisk::with_image(plain_properties(4 << 20, 512), image());
-    let mut disk = JoinedDisk::new(options.disk_with(image()), map).unwrap();
-    create(&mut SyncIo::in_virtual_time(&mut disk, Nanos::ZERO), &options.create_options())
-        .unwrap();
-    let (main, map) = disk.into_parts();
+    let mut lanes = Lanes::with_map(options.disk_with(image()), map).unwrap();
+    create(&mut lanes.in_virtual_time(Nanos::ZERO), &options.create_options()).unwrap();
+    let (main, map) = lanes.into_parts();
     let latency = Nanos::from_micros(100);
-    let disk = JoinedDisk::new(main.with_latency(latency), map.with_latency(map_latency)).unwrap();
+    let map = map.unwrap().with_latency(map_latency);
+    let lanes = Lanes::with_map(main.with_latency(latency), map).unwrap();
     let (mut volume, now) =
-        Volume::open_in_virtual_time(disk, Nanos::ZERO, |_, config| options.configure(config))
+        Volume::open_in_virtual_time(lanes, Nanos::ZERO, |_, config| options.configure(config))
             .unwrap();
     let now = volume.run_until_open(now).unwrap();
     (volume, now)
@@ -190,9 +194,9 @@ fn a_record_that_went_to_another_log_waits_for_one_copy_of_its_header() {
     let kind = FaultKind::Writes;
     let journal = map_plan();
     let full = journal.journal_offset..journal.journal_offset + journal.journal_bytes;
-    let (main, map) = volume.disk_mut().parts_mut();
-    main.add_fault(Fault { kind, range, after: 0, sticky: false, has_effect: false });
-    map.set_trouble(Trouble { full: vec![full], ..Trouble::default() });
+    let fault = Fault { kind, range, after: 0, sticky: false, has_effect: false };
+    volume.disk_mut().add_fault(fault);
+    map_device(&mut volume).set_trouble(Trouble { full: vec![full], ..Trouble::default() });
     let operation = Operation::Write { offset: 0, data: payload(0, 8, 1), fua: true };
     volume.submit(Request { id: RequestId(1), operation }, now);
     let mended_at = now + Nanos::from_secs(1);
@@ -203,7 +207,7 @@ fn a_record_that_went_to_another_log_waits_for_one_copy_of_its_header() {
         reply = volume.poll_reply();
         now = volume.wake_at().map_or(end, |wake| wake.max(now));
         if now >= mended_at {
-            volume.disk_mut().parts_mut().1.mend();
+            map_device(&mut volume).mend();
         }
     }
     let status = volume.status();

@@ -31,7 +31,7 @@ fn fail_snapshots(subject: &Subject, used: &mut Used) {
     let slots = base + map.slot_offsets[0]..base + map.journal_offset;
     let (kind, range) = (FaultKind::Writes, Some(slots));
     let fault = Fault { kind, range, after: 0, sticky: true, has_effect: false };
-    used.volume.disk_mut().disk.add_fault(fault);
+    used.volume.disk().disk().add_fault(fault);
 }
 
 /// Writes blocks from `first` on, one record each, until one is refused or there were `count`; the next block.
@@ -52,7 +52,7 @@ fn no_entry_is_overwritten_that_a_recovery_needs_however_often_the_journal_goes_
     run_on(&mut device, |io| create(io, &subject.options.create_options())).unwrap();
     // With room for all of it, for some of it, and for none before the journal's end.
     for before in [60, 200, 250] {
-        let mut used = subject.open(device.disk.image()).unwrap();
+        let mut used = subject.open(device.disk().image()).unwrap();
         let mut next = write_until_refused(&mut used, 0, before);
         fail_snapshots(&subject, &mut used);
         next = write_until_refused(&mut used, next, JOURNAL_BLOCKS / 2 - 20);

@@ -52,7 +52,7 @@ fn write(used: &mut Used, block: u64, count: u64, version: u64, fua: bool) {
 fn lived(subject: &Subject, lives: u64) -> (Used, BTreeSet<u64>) {
     let mut device = subject.device(MemoryStore::new());
     run_on(&mut device, |io| create(io, &subject.options.create_options())).unwrap();
-    let mut used = subject.open(device.disk.image()).unwrap();
+    let mut used = subject.open(device.disk().image()).unwrap();
     let mut ends = BTreeSet::new();
     // Nothing of it is blank any more.
     write(&mut used, 0, BLOCKS, 1, true);

@@ -93,7 +93,7 @@ impl Law<'_> {
     /// Looks at everything that cuts in the middle of `device`'s past may have left, and at what stays now.
     fn check(&self, device: &mut Device) -> Vec<MemoryStore> {
         let mut left = Vec::new();
-        let points = device.disk.cut_points.take().unwrap_or_default();
+        let points = device.disk().cut_points.take().unwrap_or_default();
         assert!(!points.is_empty(), "{}: the command changes nothing", self.name);
         let last = points.len() - 1;
         for (number, point) in points.iter().enumerate() {
@@ -129,15 +129,15 @@ impl Law<'_> {
         image: &MemoryStore,
         command: &dyn Fn(Device) -> (Device, Result<(), String>),
     ) {
-        let mut device = self.subject.device(image.clone());
-        device.disk.cut_points = Some(Vec::new());
-        device.disk.note_cut_point();
+        let device = self.subject.device(image.clone());
+        device.disk().cut_points = Some(Vec::new());
+        device.disk().note_cut_point();
         let (mut device, result) = command(device);
         result.unwrap_or_else(|error| panic!("{}: {error}", self.name));
         let left = self.check(&mut device);
         for image in left.iter().step_by(5) {
             let (again, result) = command(self.subject.device(image.clone()));
-            let seen = self.subject.look(again.disk.image());
+            let seen = self.subject.look(again.disk().image());
             assert_eq!(seen.kind(), self.after.kind(), "{}, again: {result:?}", self.name);
         }
     }
@@ -147,7 +147,7 @@ fn created(subject: &Subject) -> MemoryStore {
     let mut device = subject.device(MemoryStore::new());
     let options = subject.options.create_options();
     run_on(&mut device, |io| create(io, &options)).unwrap();
-    device.disk.image()
+    device.disk().image()
 }
 
 /// A volume in use: things written, a snapshot of them, hints, then more written.
@@ -157,7 +157,7 @@ fn used(subject: &Subject) -> Used {
         let id = used.write(block, 1, version as u64, true);
         used.wait(id).unwrap();
     }
-    let image = used.stop().disk.image();
+    let image = used.stop().disk().image();
     let mut used = subject.open(image).unwrap();
     used.hint(HINTED.0, HINTED.1);
     let id = used.write(BLOCKS[1], 1, 77, true);
@@ -166,7 +166,7 @@ fn used(subject: &Subject) -> Used {
 }
 
 fn stopped(subject: &Subject) -> MemoryStore {
-    used(subject).stop().disk.image()
+    used(subject).stop().disk().image()
 }
 
 #[test]
@@ -180,9 +180,8 @@ fn a_stop_that_is_cut_keeps_what_was_acknowledged_and_one_that_ended_the_hints_t
         let Seen::Open(view) = &after else { unreachable!() };
         let sectors = HINTED.0 * 8..(HINTED.0 + HINTED.1) * 8;
         assert_eq!(view.hints, [sectors], "{preset}");
-        let points = &mut used.volume.disk_mut().disk;
-        points.cut_points = Some(Vec::new());
-        points.note_cut_point();
+        used.volume.disk().disk().cut_points = Some(Vec::new());
+        used.volume.disk().disk().note_cut_point();
         let mut device = used.stop();
         let law = Law { name: format!("stop of {preset}"), subject: &subject, before, after };
         law.check(&mut device);
@@ -229,7 +228,7 @@ fn growing_that_is_cut_leaves_the_volume_as_it_was_or_as_it_will_be() {
             let before = large.look(image.clone());
             let mut device = large.device(image.clone());
             run_on(&mut device, grow_once).unwrap();
-            let after = large.look(device.disk.image());
+            let after = large.look(device.disk().image());
             assert_ne!(before.kind(), after.kind());
             let name = format!("grow {preset}, copy {damaged:?} damaged");
             Law { name, subject: &large, before, after }.cut(&image, &grow_once);
@@ -275,7 +274,7 @@ fn a_repair_that_is_cut_never_spoils_the_last_sound_superblock() {
         law.cut(&image, &|io| repair_superblocks(io).map(drop).map_err(|error| error.to_string()));
         let mut device = subject.device(image);
         run_on(&mut device, repair_superblocks).unwrap();
-        let found = superblock(&subject, &device.disk.image());
+        let found = superblock(&subject, &device.disk().image());
         let newest = if states.contains(&2) { &newer } else { &older };
         assert_eq!(found.generation, newest.generation + 1);
         let left = run_on(&mut device, find_superblock).unwrap().to_repair;
@@ -317,7 +316,7 @@ fn giving_up_a_log_that_is_cut_keeps_everything_else_and_the_hints() {
 
 /// What `nearhead repair --accept-loss` does where no snapshot is left.
 fn rebuild(subject: &Subject, device: Device) -> Device {
-    let opened = Volume::open_in_virtual_time(device, Nanos::ZERO, |_, config| {
+    let opened = Volume::open_in_virtual_time(device.into_lanes(), Nanos::ZERO, |_, config| {
         subject.options.configure(config);
         config.rebuild = true;
     });
@@ -325,7 +324,7 @@ fn rebuild(subject: &Subject, device: Device) -> Device {
     let mut now = volume.run_until_open(now).unwrap_or_else(|error| panic!("{error}"));
     if let Some(weighed) = weigh(&mut volume, |disk| SyncIo::in_virtual_time(disk, now)) {
         let superblock = volume.superblock().clone();
-        let mut io = SyncIo::in_virtual_time(volume.disk_mut(), now);
+        let mut io = volume.lanes_mut().in_virtual_time(now);
         clear_torn(&mut io, &superblock, &weighed.found.torn).unwrap();
         volume.take_rebuilt(weighed.to_give_up(false));
         volume.start_snapshot(now);
@@ -335,7 +334,7 @@ fn rebuild(subject: &Subject, device: Device) -> Device {
         volume.drive(now);
         now = volume.wake_at().unwrap_or(now).max(now);
     }
-    volume.into_disk()
+    Device::of(volume)
 }
 
 #[test]
@@ -352,13 +351,13 @@ fn a_rebuild_of_the_map_that_is_cut_can_be_begun_again_and_brings_no_old_record_
         let before = subject.look(image.clone());
         assert!(matches!(before, Seen::Refused(..)), "{preset}: {before:?}");
         let device = rebuild(&subject, subject.device(image.clone()));
-        let after = subject.look(device.disk.image());
+        let after = subject.look(device.disk().image());
         let Seen::Open(view) = &after else { panic!("{preset}: {after:?}") };
         assert_eq!((&view.damage, &view.blocks), (&Vec::new(), &whole.blocks), "{preset}");
         let name = format!("repair --accept-loss on {preset}");
         let law = Law { name, subject: &subject, before, after };
         law.cut_all(&image, &|device| (rebuild(&subject, device), Ok(())));
-        keeps_what_is_written_next(&subject, device.disk.image());
+        keeps_what_is_written_next(&subject, device.disk().image());
     }
 }
 

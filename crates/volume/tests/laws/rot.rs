@@ -56,7 +56,7 @@ fn write_short(used: &mut Used, block: u64) {
 fn in_use(subject: &Subject) -> Used {
     let mut device = subject.device(MemoryStore::new());
     run_on(&mut device, |io| create(io, &subject.options.create_options())).unwrap();
-    let mut used = subject.open(device.disk.image()).unwrap();
+    let mut used = subject.open(device.disk().image()).unwrap();
     let data = Payload::Bytes(BufferMut::copy_of(&vec![7; 1 << 20]).freeze());
     used.ask(Operation::Write { offset: HOME.start, data, fua: true }).unwrap();
     used.hint(2000, 30);

@@ -8,7 +8,7 @@ use nearhead_basics::SplitMix;
 use nearhead_disk::{BufferMut, Disk, Nanos, Payload};
 use nearhead_engine::Config;
 use nearhead_service::{Operation, Request, RequestId, Service};
-use nearhead_volume::{CreateOptions, NamedPreset, Volume};
+use nearhead_volume::{CreateOptions, Lanes, NamedPreset, Volume};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -36,9 +36,13 @@ pub(crate) struct Run<D: Disk> {
 }
 
 impl<D: Disk> Run<D> {
-    /// Opens the volume on `disk`; nothing of it may be damaged.
-    pub(crate) fn open(disk: D, now: Nanos, configure: impl FnOnce(&mut Config)) -> Self {
-        let opened = Volume::open_in_virtual_time(disk, now, |_, config| configure(config));
+    /// Opens the volume on these disks; nothing of it may be damaged.
+    pub(crate) fn open(
+        lanes: impl Into<Lanes<D>>,
+        now: Nanos,
+        configure: impl FnOnce(&mut Config),
+    ) -> Self {
+        let opened = Volume::open_in_virtual_time(lanes, now, |_, config| configure(config));
         let (volume, now) = opened.unwrap_or_else(|error| panic!("{error}"));
         Self::of(volume, now)
     }

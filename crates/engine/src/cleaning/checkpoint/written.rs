@@ -24,11 +24,11 @@ impl Engine {
         }
         self.keep_what_failed();
         let Some(window) = self.checkpoint.window.as_mut() else { return };
-        self.flusher.note_volatile_write();
-        let ticket = self.flusher.want();
+        self.lanes.main.flusher.note_volatile_write();
+        let ticket = self.lanes.main.flusher.want();
         let ticket = if is_made(Mistake::CheckpointUnflushed) { 0 } else { ticket };
         window.step = Step::Flushing { ticket };
-        if self.flusher.is_done(ticket) {
+        if self.lanes.main.flusher.is_done(ticket) {
             self.release_batch();
         }
     }

@@ -6,7 +6,7 @@
 use super::scan::LogScan;
 use super::{Finder, Findings, Remains, ScanContext};
 use crate::recovery::DAMAGE_NOTES_MAX;
-use nearhead_disk::Buffer;
+use nearhead_disk::{At, Buffer};
 use nearhead_format::record::Claim;
 use std::collections::VecDeque;
 use std::collections::btree_map::{BTreeMap, Entry};
@@ -100,12 +100,12 @@ impl ByClaims {
 }
 
 impl Finder for ByClaims {
-    fn next_read(&mut self, context: &ScanContext) -> Option<(u64, u64)> {
+    fn next_read(&mut self, context: &ScanContext) -> Option<(At, u64)> {
         loop {
             if let Some(mut scan) = self.scan.take() {
-                if let Some(read) = scan.next_read(context) {
+                if let Some((offset, len)) = scan.next_read(context) {
                     self.scan = Some(scan);
-                    return Some(read);
+                    return Some((offset.into(), len));
                 }
                 self.take_scan(scan);
             }

@@ -11,13 +11,14 @@ use crate::recovery::bounds::{record_past_volume, sequence_fits};
 use crate::recovery::load::BODY_READ_BYTES;
 use crate::recovery::sector_of;
 use crate::state::journal::entry_blocks;
-use nearhead_disk::Buffer;
+use nearhead_disk::{At, Buffer, Lane};
 use nearhead_format::crc::chunk_crc;
 use nearhead_format::map_device::JOURNAL_BLOCK_BYTES;
 use nearhead_format::record::{RECORD_MAGIC, RecordHeader, peek};
 
 /// The journal's records, as far as they were read and looked at.
 pub(in crate::recovery) struct ByJournal {
+    lane: Lane,
     place: JournalPlace,
     scan: JournalScan,
     /// All of it was read.
@@ -29,25 +30,26 @@ pub(in crate::recovery) struct ByJournal {
 }
 
 impl ByJournal {
-    pub(in crate::recovery) fn at(place: JournalPlace) -> Self {
+    pub(in crate::recovery) fn at(lane: Lane, place: JournalPlace) -> Self {
         let scan = JournalScan::default();
-        Self { place, scan, is_parsed: false, verifying: None, unreadable: None }
+        Self { lane, place, scan, is_parsed: false, verifying: None, unreadable: None }
     }
 }
 
 impl Finder for ByJournal {
-    fn next_read(&mut self, context: &ScanContext) -> Option<(u64, u64)> {
+    fn next_read(&mut self, context: &ScanContext) -> Option<(At, u64)> {
         let left = self.place.bytes - self.scan.len();
         if !self.is_parsed && left > 0 {
-            return Some((self.place.offset + self.scan.len(), left.min(BODY_READ_BYTES)));
+            let offset = self.place.offset + self.scan.len();
+            return Some((At { lane: self.lane, offset }, left.min(BODY_READ_BYTES)));
         }
         if !std::mem::replace(&mut self.is_parsed, true) {
             self.scan.parse(context);
         }
         while let Some(index) = self.scan.to_verify.pop() {
-            if let Some(payload) = self.scan.payload_of(index) {
+            if let Some((offset, len)) = self.scan.payload_of(index) {
                 self.verifying = Some(index);
-                return Some(payload);
+                return Some((offset.into(), len));
             }
         }
         None

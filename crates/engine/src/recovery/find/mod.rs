@@ -21,7 +21,7 @@ pub(super) use journal::ByJournal;
 pub(crate) use scan::GAP_BYTES_MAX;
 pub(super) use sweep::BySweep;
 
-use nearhead_disk::Buffer;
+use nearhead_disk::{At, Buffer};
 use std::ops::Range;
 
 /// What a finder found.
@@ -57,8 +57,8 @@ impl Findings {
 
 /// A way to find records.
 pub(super) trait Finder {
-    /// The bytes to read next, as device offset and length; `None` once everything was seen.
-    fn next_read(&mut self, context: &ScanContext) -> Option<(u64, u64)>;
+    /// The bytes to read next, as place and length; `None` once everything was seen.
+    fn next_read(&mut self, context: &ScanContext) -> Option<(At, u64)>;
 
     /// Those bytes, or why they could not be read. With an error nothing is served.
     fn take(&mut self, bytes: Result<Buffer, String>, context: &ScanContext) -> Result<(), String>;

@@ -7,7 +7,7 @@
 
 use super::scan::REACH_BYTES;
 use super::{Finder, Findings, Found, Remains, ScanContext, found_at};
-use nearhead_disk::Buffer;
+use nearhead_disk::{At, Buffer};
 use nearhead_format::record::{RECORD_MAGIC, peek};
 use std::ops::Range;
 
@@ -39,12 +39,12 @@ impl BySweep {
 }
 
 impl Finder for BySweep {
-    fn next_read(&mut self, context: &ScanContext) -> Option<(u64, u64)> {
+    fn next_read(&mut self, context: &ScanContext) -> Option<(At, u64)> {
         loop {
             if let Some(mut sweep) = self.sweep.take() {
-                if let Some(read) = sweep.next_read(context) {
+                if let Some((offset, len)) = sweep.next_read(context) {
                     self.sweep = Some(sweep);
-                    return Some(read);
+                    return Some((offset.into(), len));
                 }
                 self.take_sweep(sweep, context);
             }

@@ -94,9 +94,13 @@ fn check(
     let mut now = volume.run_until_open(now).map_err(|error| error.to_string())?;
     let engine = harness.volume().engine();
     let (needed, open) = (volume.engine().needed_space(), engine.open_space());
-    let mut needed = needed.iter().filter(|_| !rots);
-    if let Some(range) = needed.find(|range| open.overlaps(range.clone())) {
-        return Err(format!("device bytes {range:?} are needed, and may be overwritten now"));
+    for (lane, needed) in needed.into_iter().filter(|_| !rots) {
+        let Some(open) = open.get(&lane) else { continue };
+        if let Some(range) = needed.iter().find(|range| open.overlaps(range.clone())) {
+            return Err(format!(
+                "bytes {range:?} of {lane:?} are needed, and may be overwritten now"
+            ));
+        }
     }
     let (found, known) = (volume.engine().mapped_homes(), engine.known_homes());
     if let Some(range) = found.iter().find(|range| !known.contains_range(range.clone())) {

@@ -4,22 +4,32 @@
 use super::disk::TestDisk;
 use super::options::{DEVICE_BYTES, Options};
 use super::raw::bytes_of;
-use nearhead_disk::{BufferMut, Completion, Disk, Nanos, Payload, Properties, Submission};
+use nearhead_disk::{
+    BufferMut, Command, Completion, Disk, Nanos, Payload, Properties, Run, Submission,
+};
 use nearhead_models::MemoryStore;
 use nearhead_service::{Hint, Operation, Request, RequestId, Service};
-use nearhead_volume::{OpenError, SyncIo, Volume};
+use nearhead_volume::{Lanes, OpenError, SyncIo, Volume};
+use std::cell::{RefCell, RefMut};
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
+use std::rc::Rc;
 
 const BLOCK_BYTES: u64 = 4096;
 const MAP_DEVICE_BYTES: u64 = 4 << 20;
 
-/// A test disk whose last part is a map device, if it has one.
+/// A test disk, and a map device in its last part if it has one.
 pub(crate) struct Device {
-    pub(crate) disk: TestDisk,
+    lanes: Lanes<Part>,
+}
+
+/// A part of a test disk that is a device of its own, so that one cut hits all of them. A flush of it reaches all of the
+/// disk.
+pub(crate) struct Part {
+    disk: Rc<RefCell<TestDisk>>,
     properties: Properties,
-    map: Option<(u64, u64)>,
+    base: u64,
 }
 
 impl Device {
@@ -30,41 +40,80 @@ impl Device {
         has_map: bool,
         image: MemoryStore,
     ) -> Self {
-        let properties = Properties { capacity_bytes: device_bytes, ..options.disk_properties() };
-        let map = has_map.then_some((device_bytes, MAP_DEVICE_BYTES));
-        let whole = device_bytes + map.map_or(0, |(_, bytes)| bytes);
-        let of_disk = Properties { capacity_bytes: whole, ..properties.clone() };
-        Self { disk: TestDisk::with_image(of_disk, image), properties, map }
+        let properties =
+            |capacity_bytes| Properties { capacity_bytes, ..options.disk_properties() };
+        let whole = device_bytes + if has_map { MAP_DEVICE_BYTES } else { 0 };
+        let disk = Rc::new(RefCell::new(TestDisk::with_image(properties(whole), image)));
+        let part =
+            |base, bytes| Part { disk: Rc::clone(&disk), properties: properties(bytes), base };
+        let main = part(0, device_bytes);
+        let map = has_map.then(|| part(device_bytes, MAP_DEVICE_BYTES));
+        let lanes = match map {
+            None => main.into(),
+            Some(map) => Lanes::with_map(main, map).unwrap(),
+        };
+        Self { lanes }
+    }
+
+    /// The devices of a volume that is no longer open.
+    pub(crate) fn of(volume: Volume<Part>) -> Self {
+        Self { lanes: volume.into_lanes() }
+    }
+
+    /// For a volume on it.
+    pub(crate) fn into_lanes(self) -> Lanes<Part> {
+        self.lanes
+    }
+
+    /// All of it.
+    pub(crate) fn disk(&self) -> RefMut<'_, TestDisk> {
+        self.lanes.main().disk()
     }
 }
 
-impl Disk for Device {
+impl Part {
+    /// All of the disk that it is a part of.
+    pub(crate) fn disk(&self) -> RefMut<'_, TestDisk> {
+        self.disk.borrow_mut()
+    }
+}
+
+impl Disk for Part {
+    /// It is shared, and lent to nobody.
     fn below(&self) -> Option<&dyn Disk> {
-        Some(&self.disk)
+        None
     }
 
     fn below_mut(&mut self) -> Option<&mut dyn Disk> {
-        Some(&mut self.disk)
+        None
     }
 
     fn properties(&self) -> &Properties {
         &self.properties
     }
 
-    fn submit(&mut self, submission: Submission, now: Nanos) {
-        self.disk.submit(submission, now);
+    fn submit(&mut self, mut submission: Submission, now: Nanos) {
+        match &mut submission.command {
+            Command::Read { offset, .. }
+            | Command::Write { offset, .. }
+            | Command::WriteZeroes { offset, .. }
+            | Command::Trim { offset, .. } => *offset += self.base,
+            Command::Flush => {}
+        }
+        self.disk().submit(submission, now);
     }
 
+    /// Whichever part it was asked of: its id says what it answers.
     fn poll(&mut self, now: Nanos) -> Option<Completion> {
-        self.disk.poll(now)
+        self.disk().poll(now)
     }
 
     fn wake_at(&self) -> Option<Nanos> {
-        self.disk.wake_at()
+        self.disk().wake_at()
     }
 
-    fn map_region(&self) -> Option<(u64, u64)> {
-        self.map
+    fn run_at(&self, offset: u64) -> Run {
+        self.disk().run_at(self.base + offset)
     }
 }
 
@@ -118,8 +167,8 @@ impl Subject {
     }
 
     pub(crate) fn open(&self, image: MemoryStore) -> Result<Used, OpenError> {
-        let device = self.device(image);
-        let (mut volume, now) = Volume::open_in_virtual_time(device, Nanos::ZERO, |_, config| {
+        let lanes = self.device(image).into_lanes();
+        let (mut volume, now) = Volume::open_in_virtual_time(lanes, Nanos::ZERO, |_, config| {
             self.options.configure(config);
         })?;
         let now = volume.run_until_open(now)?;
@@ -141,7 +190,7 @@ impl Subject {
 
 /// An open volume in use.
 pub(crate) struct Used {
-    pub(crate) volume: Volume<Device>,
+    pub(crate) volume: Volume<Part>,
     pub(crate) now: Nanos,
     next: u64,
 }
@@ -210,7 +259,7 @@ impl Used {
         loop {
             self.volume.drive(self.now);
             if self.volume.is_shut_down() {
-                return self.volume.into_disk();
+                return Device::of(self.volume);
             }
             self.now = self.volume.wake_at().expect("a stop ends").max(self.now);
         }
@@ -218,7 +267,7 @@ impl Used {
 
     /// The content if the power goes now and nothing is lost.
     pub(crate) fn image(&self) -> MemoryStore {
-        self.volume.disk().disk.image()
+        self.volume.disk().disk().image()
     }
 }
 
@@ -230,5 +279,5 @@ fn hash_of(parts: &[Payload]) -> u64 {
 
 /// Runs a command without an engine on a device.
 pub(crate) fn run_on<T>(device: &mut Device, command: impl FnOnce(&mut SyncIo<'_>) -> T) -> T {
-    command(&mut SyncIo::in_virtual_time(device, Nanos::ZERO))
+    command(&mut device.lanes.in_virtual_time(Nanos::ZERO))
 }

@@ -1,0 +1,180 @@
+//! The devices of a volume: its own disk, and beside it a small fast device for the map, if it has one.
+//!
+//! Each is a lane with addresses, a queue and a cache of its own. Nothing here decides what goes where: whoever has a
+//! command says the lane, and a completion says by its id which command it answers. What people and fronts ask of "the
+//! disk" (trouble, lost writes, leaving in order) is asked of all of them. It must never hold anything back: what one of
+//! them has to do is nothing to the other.
+
+use crate::map_device;
+use crate::sync_io::SyncIo;
+use nearhead_disk::{
+    Completion, Disk, DiskError, DiskErrorKind, Lane, Nanos, Properties, Submission,
+};
+use rustix::event::epoll;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Instant;
+
+/// The largest sector of a map device, if the volume's own disk does not have such: the unit of everything on it.
+const MAP_SECTOR_BYTES_MAX: u32 = 4096;
+
+/// The devices that a volume lies on.
+pub struct Lanes<D> {
+    main: D,
+    map: Option<D>,
+    /// Readable when any device's descriptor is, if there are several.
+    wake: Option<OwnedFd>,
+}
+
+/// A volume that lies on one disk.
+impl<D: Disk> From<D> for Lanes<D> {
+    fn from(main: D) -> Self {
+        Self { main, map: None, wake: None }
+    }
+}
+
+impl<D: Disk> Lanes<D> {
+    /// A disk with a device for the map beside it.
+    ///
+    /// # Errors
+    /// If the map device's sectors are larger than what is written there, or the kernel cannot watch both.
+    pub fn with_map(main: D, map: D) -> Result<Self, DiskError> {
+        let found = map.properties();
+        if found.sector_bytes > MAP_SECTOR_BYTES_MAX {
+            let detail = format!(
+                "map device {}: expected sectors of at most {MAP_SECTOR_BYTES_MAX} bytes, found {}",
+                found.name, found.sector_bytes
+            );
+            return Err(DiskError { kind: DiskErrorKind::Invalid, detail });
+        }
+        let wake = watch(main.wake_fd(), map.wake_fd()).map_err(|error| DiskError {
+            kind: DiskErrorKind::Io,
+            detail: format!("the map device cannot be watched beside the disk: {error}"),
+        })?;
+        Ok(Self { main, map: Some(map), wake })
+    }
+
+    /// The volume's own disk.
+    pub fn main(&self) -> &D {
+        &self.main
+    }
+
+    /// The same, to be told something.
+    pub fn main_mut(&mut self) -> &mut D {
+        &mut self.main
+    }
+
+    /// The device for the map, if there is one.
+    pub fn map(&self) -> Option<&D> {
+        self.map.as_ref()
+    }
+
+    /// The same, to be told something.
+    pub fn map_mut(&mut self) -> Option<&mut D> {
+        self.map.as_mut()
+    }
+
+    /// All of them, given back: the volume's own disk and the device for the map.
+    pub fn into_parts(self) -> (D, Option<D>) {
+        (self.main, self.map)
+    }
+
+    /// The facts of the volume's own disk.
+    pub fn properties(&self) -> &Properties {
+        self.main.properties()
+    }
+
+    /// Those of the others, in the order of their numbers.
+    pub(crate) fn other_properties(&self) -> Vec<Properties> {
+        self.map.iter().map(|map| map.properties().clone()).collect()
+    }
+
+    /// One command at a time in real time; `start` is the instant that the devices know as zero.
+    pub fn in_real_time(&mut self, start: Instant) -> SyncIo<'_> {
+        let io = SyncIo::in_real_time(&mut self.main, start);
+        self.map.iter_mut().fold(io, |io, map| io.beside(map))
+    }
+
+    /// The same in virtual time, which begins at `now`.
+    pub fn in_virtual_time(&mut self, now: Nanos) -> SyncIo<'_> {
+        let io = SyncIo::in_virtual_time(&mut self.main, now);
+        self.map.iter_mut().fold(io, |io, map| io.beside(map))
+    }
+
+    fn all(&self) -> impl Iterator<Item = &D> {
+        std::iter::once(&self.main).chain(&self.map)
+    }
+
+    fn all_mut(&mut self) -> impl Iterator<Item = &mut D> {
+        std::iter::once(&mut self.main).chain(&mut self.map)
+    }
+
+    /// Hands a command to its device.
+    pub(crate) fn submit(&mut self, lane: Lane, submission: Submission, now: Nanos) {
+        match (lane, &mut self.map) {
+            (map_device::LANE, Some(map)) => map.submit(submission, now),
+            // The engine is told of the lanes there are, and names no other.
+            _ => self.main.submit(submission, now),
+        }
+    }
+
+    pub(crate) fn kick(&mut self) {
+        self.all_mut().for_each(Disk::kick);
+    }
+
+    /// The next command that is done, on any of them.
+    pub(crate) fn poll(&mut self, now: Nanos) -> Option<Completion> {
+        self.all_mut().find_map(|disk| disk.poll(now))
+    }
+
+    /// When `poll` will next have something, as far as the devices know.
+    pub(crate) fn wake_at(&self) -> Option<Nanos> {
+        self.all().filter_map(Disk::wake_at).min()
+    }
+
+    /// Readable when `poll` may have something.
+    pub(crate) fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
+        if self.map.is_none() { self.main.wake_fd() } else { self.wake.as_ref().map(AsFd::as_fd) }
+    }
+
+    /// What people must know about the state of any of them ([`Disk::trouble`]).
+    pub fn trouble(&self) -> Option<String> {
+        self.all().find_map(Disk::trouble)
+    }
+
+    /// Why nothing may be changed any more, if one of them lost writes ([`Disk::lost_writes`]).
+    pub fn lost_writes(&self) -> Option<&str> {
+        self.all().find_map(Disk::lost_writes)
+    }
+
+    /// Those that lost writes forget what is not on their medium ([`Disk::start_over`]).
+    ///
+    /// # Errors
+    /// As the device says; one that came before it has started over.
+    pub(crate) fn start_over(&mut self) -> Result<(), DiskError> {
+        self.all_mut().filter(|disk| disk.lost_writes().is_some()).try_for_each(Disk::start_over)
+    }
+
+    /// Nothing more will be changed ([`Disk::leave`]).
+    pub(crate) fn leave(&mut self) {
+        self.all_mut().for_each(Disk::leave);
+    }
+
+    pub(crate) fn has_left(&self) -> bool {
+        self.all().all(Disk::has_left)
+    }
+}
+
+/// A descriptor that is readable when one of the two is.
+fn watch(
+    first: Option<BorrowedFd<'_>>,
+    second: Option<BorrowedFd<'_>>,
+) -> rustix::io::Result<Option<OwnedFd>> {
+    if first.is_none() && second.is_none() {
+        return Ok(None);
+    }
+    let both = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+    for fd in [first, second].into_iter().flatten() {
+        epoll::add(&both, fd, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
+    }
+    Ok(Some(both))
+}
