@@ -37,8 +37,8 @@ fn a_file_is_made_once_for_its_owner_alone_and_found_again() {
     made.write_at(b"hello", 0).unwrap();
     let again = DurableFile::open(&folder.file(), Access::Create, false).unwrap_err();
     assert_eq!(again.kind, OpenErrorKind::AlreadyExists);
-    let mode = std::fs::metadata(folder.file()).unwrap().permissions().mode();
-    assert_eq!(mode & 0o777, 0o600);
+    let permissions = std::fs::metadata(folder.file()).unwrap().permissions();
+    assert_eq!(permissions.mode() & 0o777, 0o600);
     let found = DurableFile::open(&folder.file(), Access::Read, false).unwrap();
     assert_eq!(found.name(), folder.file().display().to_string());
     assert_eq!((found.len_bytes().unwrap(), found.is_direct(), found.align_bytes()), (5, false, 1));

@@ -195,6 +195,12 @@ impl<D: Disk> BareDisk<D> {
         self.failure.as_deref()
     }
 
+    /// Requests that are not answered yet.
+    pub fn outstanding(&self) -> usize {
+        let untouched = self.waiting.iter().filter(|work| work.slot.is_none()).count();
+        self.running.len() + untouched
+    }
+
     /// The one gate for requests: what a disk must never see is refused here.
     fn validate_request(&self, operation: &Operation) -> Result<(), RequestError> {
         let properties = self.disk.properties();

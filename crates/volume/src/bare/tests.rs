@@ -171,6 +171,24 @@ fn every_one_of_many_requests_is_answered_once() {
 }
 
 #[test]
+fn requests_count_as_outstanding_until_they_are_answered() {
+    let mut bare = BareDisk::new(ScriptedDisk::new());
+    bare.disk_mut().held = true;
+    // The queue takes four commands; the fourth request is of several pieces, one of which finds room.
+    for id in 0..3 {
+        submit(&mut bare, id, write(id * 512, pattern(512), false));
+    }
+    submit(&mut bare, 3, write(0, pattern(4 * 64 * 1024), false));
+    submit(&mut bare, 4, write(0, pattern(512), false));
+    assert_eq!(bare.outstanding(), 5);
+    bare.drive(Nanos::ZERO);
+    assert_eq!(bare.outstanding(), 5, "nothing is answered yet");
+    bare.disk_mut().held = false;
+    bare.drive(Nanos::ZERO);
+    assert_eq!(bare.outstanding(), 0);
+}
+
+#[test]
 fn a_flush_costs_a_command_only_after_a_volatile_write() {
     let mut bare = BareDisk::new(ScriptedDisk::new());
     ask(&mut bare, Operation::Flush).unwrap();
