@@ -45,6 +45,8 @@ pub(crate) struct Commit {
     /// The newest record that a place did not take: it may stand there whole all the same, beside where it was written
     /// then, and a recovery takes it from there until a newer one is durable.
     failed_sequence: Option<u64>,
+    /// Records let go since anything was written that waited for a log.
+    let_go_in_row: u32,
     /// It waits for space.
     is_short_of_space: bool,
     /// A sequence that no record has, and that both snapshots must include before the next record.
@@ -69,6 +71,7 @@ impl Commit {
             journal_from: None,
             again: None,
             failed_sequence: None,
+            let_go_in_row: 0,
             is_short_of_space: false,
             unused: None,
             torn: TornRecords::default(),
@@ -79,6 +82,7 @@ impl Commit {
 
     /// A record with this header is durable: what it takes back is told, and so is what it writes anew.
     pub(crate) fn note_told(&mut self, header: &RecordHeader) {
+        self.note_written();
         if self.untold.is_empty() {
             return;
         }
@@ -87,6 +91,11 @@ impl Commit {
             self.untold.remove(range.start_sector..range.end_sector());
         }
         self.tell_wanted &= !self.untold.is_empty();
+    }
+
+    /// Something that waited for a log was written, there or at home.
+    pub(crate) fn note_written(&mut self) {
+        self.let_go_in_row = 0;
     }
 
     /// Somebody waits until the stage is committed up to `position`.

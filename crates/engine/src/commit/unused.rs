@@ -6,12 +6,17 @@
 //! it, one in each slot, and before both are durable nothing is written that a client is told of. What a power cut tore,
 //! and what cannot be overwritten (`torn.rs`), is passed over in the same way.
 //!
-//! It is the last resort of a disk that works but for some places. Where snapshots fail, too, the volume does.
+//! It is the last resort of a disk that works but for some places. Where snapshots fail, too, the volume does; and where they
+//! lie on a map device, which says nothing of the disk, it does when one record after the other had to be let go and nothing
+//! of them was written.
 
 use super::record::Record;
 use crate::engine::Engine;
 use nearhead_format::record::WriteItem;
 use nearhead_planted::{Mistake, is_made};
+
+/// Records that may be let go in a row.
+const IN_A_ROW_MAX: u32 = 3;
 
 /// A sequence that stays unused.
 #[derive(Debug)]
@@ -27,13 +32,15 @@ impl Engine {
     pub(super) fn lets_go_of(&mut self, record: Record) -> Option<Record> {
         // A copy of its header that is still on its way would be taken for one of the next record.
         let is_alone = record.pending == 1;
-        if !is_alone || self.taken.blocks.iter().any(|staged| staged.atomic) {
+        let is_no_use = self.commit.let_go_in_row == IN_A_ROW_MAX;
+        if !is_alone || is_no_use || self.taken.blocks.iter().any(|staged| staged.atomic) {
             return Some(record);
         }
         for part in record.parts {
             self.part_goes_back(part);
         }
         self.commit.journal_from = None;
+        self.commit.let_go_in_row += 1;
         self.never_use(record.header.sequence, record.header.writes);
         None
     }

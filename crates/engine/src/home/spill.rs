@@ -261,6 +261,9 @@ impl Engine {
         let Some(spill) = self.spill.as_mut() else { return };
         let volatile = spill.volatile;
         let blocks = std::mem::take(&mut self.taken).blocks;
+        if !blocks.is_empty() {
+            self.commit.note_written();
+        }
         for staged in &blocks {
             self.failed_homes.note_written(staged.block);
             for piece in &staged.pieces {
