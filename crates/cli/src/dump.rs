@@ -4,6 +4,7 @@
 use crate::report::{VolumeFacts, preset_name};
 use crate::target::{Access, DiskArgs, Target};
 use crate::units::date_of;
+use nearhead_disk::Lane;
 use nearhead_format::record::{FLAG_ATOMIC, FLAG_RELOCATION, NO_POSITION, WriteItem};
 use nearhead_format::snapshot::{BodyItem, FLAG_CLEAN_SHUTDOWN};
 use nearhead_format::{Entry, Place, SECTOR_BYTES, Superblock};
@@ -76,6 +77,8 @@ struct LayoutReport {
 struct SlotReport {
     slot: u32,
     device_offset: u64,
+    /// That byte is one of the map device.
+    on_map_device: bool,
     unused: bool,
     problem: Option<String>,
     number: Option<u64>,
@@ -222,6 +225,7 @@ fn slot_report(slot: &Slot) -> SlotReport {
     SlotReport {
         slot: slot.slot,
         device_offset: slot.at.offset,
+        on_map_device: slot.at.lane != Lane::MAIN,
         unused: slot.is_unused,
         problem: problem_of(slot),
         number: header.map(|header| header.snapshot_number),

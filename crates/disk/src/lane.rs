@@ -45,7 +45,7 @@ impl fmt::Display for At {
         write!(formatter, "device byte {}", self.offset)?;
         match self.lane {
             Lane::MAIN => Ok(()),
-            Lane(lane) => write!(formatter, " of lane {lane}"),
+            Lane(lane) => write!(formatter, " of device {lane} beside the volume's disk"),
         }
     }
 }
@@ -58,6 +58,9 @@ mod tests {
     fn a_place_is_told_by_its_byte_and_by_its_lane_unless_that_is_the_volume_s_own_disk() {
         let own = At::from(4096);
         assert_eq!((own + 512).to_string(), "device byte 4608");
-        assert_eq!((At { lane: Lane(1), ..own } + 4).to_string(), "device byte 4100 of lane 1");
+        assert_eq!(
+            (At { lane: Lane(1), ..own } + 4).to_string(),
+            "device byte 4100 of device 1 beside the volume's disk"
+        );
     }
 }

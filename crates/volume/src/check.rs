@@ -12,7 +12,7 @@ use crate::open::{Copies, OpenError, find_superblock, read_copies};
 use crate::presets::Presets;
 use crate::sync_io::SyncIo;
 use crate::volume::{Clock, Volume};
-use nearhead_disk::{Buffer, Disk, Payload, SECTOR_BYTES};
+use nearhead_disk::{Buffer, Disk, Lane, Payload, SECTOR_BYTES};
 use nearhead_engine::chunks::LoggedCopy;
 use nearhead_format::snapshot::FLAG_CLEAN_SHUTDOWN;
 use nearhead_format::{Entry, Place, Superblock};
@@ -192,10 +192,11 @@ fn check_slots(slots: &[Slot; 2], used_since: bool, report: &mut CheckReport) {
         let by_crash = !counts
             && newest.is_some_and(|newest| used_since || newest.flags & FLAG_CLEAN_SHUTDOWN == 0);
         let hint = if by_crash { " (as a crash during a snapshot leaves it)" } else { "" };
+        let of = if slot.at.lane == Lane::MAIN { "" } else { " of the map device" };
         report.add(CheckFinding {
             is_damage: !by_crash,
             device_offset: Some(slot.at.offset),
-            ..text_finding(&format!("snapshot slot {}", slot.slot), format!("{problem}{hint}"))
+            ..text_finding(&format!("snapshot slot {}{of}", slot.slot), format!("{problem}{hint}"))
         });
     }
 }

@@ -108,12 +108,13 @@ impl<D: Disk> Lanes<D> {
         std::iter::once(&mut self.main).chain(&mut self.map)
     }
 
-    /// Hands a command to its device.
+    /// Hands a command to its device. The engine is told of the lanes there are, and names no other: a command for one
+    /// that is not there must never reach another disk.
     pub(crate) fn submit(&mut self, lane: Lane, submission: Submission, now: Nanos) {
         match (lane, &mut self.map) {
+            (Lane::MAIN, _) => self.main.submit(submission, now),
             (map_device::LANE, Some(map)) => map.submit(submission, now),
-            // The engine is told of the lanes there are, and names no other.
-            _ => self.main.submit(submission, now),
+            _ => unreachable!("a command for {lane:?}, of which the engine was not told"),
         }
     }
 

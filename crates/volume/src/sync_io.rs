@@ -153,9 +153,8 @@ impl<'a> SyncIo<'a> {
 
     /// Makes everything written durable, on each device.
     pub fn flush(&mut self) -> Result<(), DiskError> {
-        let others = 1..=self.others.len() as u8;
-        let lanes = std::iter::once(0).chain(others).map(Lane);
-        lanes.into_iter().try_for_each(|lane| self.run_on(lane, Command::Flush).map(drop))
+        let mut lanes = (0..=self.others.len() as u8).map(Lane);
+        lanes.try_for_each(|lane| self.run_on(lane, Command::Flush).map(drop))
     }
 
     /// Runs any command to its end, on the volume's own disk.

@@ -5,8 +5,8 @@
 #[expect(dead_code, reason = "shared with tests that need more of it")]
 mod support;
 
-use nearhead_disk::{Disk, Nanos};
-use nearhead_models::{InstantDisk, MemoryStore, Store, plain_properties};
+use nearhead_disk::Nanos;
+use nearhead_models::{CrashDisk, MemoryStore, Store, plain_properties};
 use nearhead_service::Service;
 use nearhead_volume::backup::{Backup, look, restore_superblock};
 use nearhead_volume::{SyncIo, create, find_superblock};
@@ -15,33 +15,24 @@ use support::{Run, options};
 const DEVICE_BYTES: u64 = 64 << 20;
 const BLOCK: usize = 4096;
 
-fn disk(store: &MemoryStore, bytes: u64) -> InstantDisk {
-    InstantDisk::new(plain_properties(bytes, 512), Box::new(store.clone()), Nanos::ZERO)
+fn disk(image: &MemoryStore, bytes: u64) -> CrashDisk {
+    CrashDisk::with_image(plain_properties(bytes, 512), image.clone())
 }
 
-fn io(disk: &mut InstantDisk) -> SyncIo<'_> {
+fn io(disk: &mut CrashDisk) -> SyncIo<'_> {
     SyncIo::in_virtual_time(disk, Nanos::from_secs(1))
 }
 
-/// What a disk holds, byte for byte.
-fn image_of(disk: &mut InstantDisk) -> MemoryStore {
-    let (mut image, mut at) = (MemoryStore::new(), 0);
-    while at < DEVICE_BYTES {
-        let run = disk.run_at(at);
-        let len = run.len.min(DEVICE_BYTES - at).min(1 << 20);
-        if !run.zero {
-            image.write(at, &io(disk).read(at, len as usize).unwrap()).unwrap();
-        }
-        at += len;
-    }
-    image
+/// What a disk holds.
+fn image_of(disk: &CrashDisk) -> MemoryStore {
+    disk.image_after(&|_, _| true)
 }
 
 /// A volume on which each stop wrote a snapshot, and the backup after each.
 fn with_backups(volume_id: u8, stops: u64) -> (MemoryStore, Vec<Backup>) {
     let mut made = disk(&MemoryStore::new(), DEVICE_BYTES);
     create(&mut io(&mut made), &options("mlb", volume_id, 4 << 20)).unwrap();
-    let (mut image, mut backups) = (image_of(&mut made), Vec::new());
+    let (mut image, mut backups) = (image_of(&made), Vec::new());
     for stop in 0..stops {
         let mut run = Run::open(disk(&image, DEVICE_BYTES), Nanos::from_secs(2), |_| ());
         let id = run.write(5..6, stop + 1);

@@ -9,7 +9,7 @@ use nearhead_format::blank_map::{
     BLANK_MAP_END, BLANK_MAP_OFFSET, BLANK_UNIT_BYTES, BLANK_UNIT_WORDS, BLANK_UNITS_OFFSET,
 };
 use nearhead_format::{Layout, Superblock};
-use nearhead_models::{InstantDisk, MemoryStore, Store, plain_properties};
+use nearhead_models::{CrashDisk, MemoryStore, Store, plain_properties};
 use nearhead_volume::blanks::{Loaded, has_room, load};
 use nearhead_volume::create::create_with_regions;
 use nearhead_volume::{CreateOptions, NamedPreset, SyncIo, grow};
@@ -39,23 +39,11 @@ impl Image {
         Self { bytes: DEVICE_BYTES, store }
     }
 
+    /// Asks a disk that holds this, which holds what was written then.
     fn with<T>(&mut self, ask: impl FnOnce(&mut SyncIo<'_>) -> T) -> T {
-        let properties = plain_properties(self.bytes, 512);
-        let store = Box::new(self.store.clone());
-        let mut disk = InstantDisk::new(properties, store, Nanos::ZERO);
+        let mut disk = CrashDisk::with_image(plain_properties(self.bytes, 512), self.store.clone());
         let answer = ask(&mut SyncIo::in_virtual_time(&mut disk, Nanos::ZERO));
-        let mut image = MemoryStore::new();
-        let io = &mut SyncIo::in_virtual_time(&mut disk, Nanos::ZERO);
-        let mut at = 0;
-        while at < self.bytes {
-            let run = io.disk().run_at(at);
-            let len = run.len.min(self.bytes - at);
-            if !run.zero {
-                image.write(at, &io.read(at, len as usize).unwrap()).unwrap();
-            }
-            at += len;
-        }
-        self.store = image;
+        self.store = disk.image_after(&|_, _| true);
         answer
     }
 

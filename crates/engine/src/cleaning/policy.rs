@@ -38,7 +38,7 @@ impl Why {
 /// What becomes of small writes while no log has room for them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WhenFull {
-    /// They go to their homes after all, each a transfer of its own (Manylogs' last resort).
+    /// They go to their homes after all, sorted and merged (Manylogs' last resort).
     #[default]
     InPlace,
     /// They wait at the pace of cleaning. They are refused only when everything was tried and nothing can make room.

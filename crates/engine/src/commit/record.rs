@@ -23,9 +23,7 @@ pub(crate) struct Record {
     pub(super) failed_logs: Vec<u32>,
     /// Failures in a row at the place where it is.
     pub(super) attempts: u32,
-    /// Places that failed to take it in this round.
-    pub(super) places_tried: u32,
-    /// How often every place that there is had failed to take it, or as many as one round tries.
+    /// How often every place that there is had failed to take it.
     pub(super) rounds: u32,
     /// The newest snapshot when they had for the first time.
     pub(super) snapshot_then: u64,
@@ -44,7 +42,6 @@ impl Record {
             pending: 0,
             failed_logs: Vec::new(),
             attempts: 0,
-            places_tried: 0,
             rounds: 0,
             snapshot_then: 0,
             journal_at: None,

@@ -27,9 +27,6 @@ use nearhead_service::{ErrorKind, RequestError};
 const LOGS_TRIED_MAX: usize = 8;
 /// Attempts at one place of the map's journal.
 const ATTEMPTS_MAX: u32 = 5;
-/// Places tried in one round, of all logs together: snapshots may free a map device's journal as quickly as it is filled, and
-/// a disk that takes nothing must be found out before every place of every log was tried.
-const PLACES_TRIED_MAX: u32 = 100;
 /// How often all places are tried before a snapshot is asked for.
 const ROUNDS_MANY: u32 = 2;
 /// How often they are tried before the record is let go, if a snapshot was written meanwhile: the disk works.
@@ -136,22 +133,16 @@ impl Engine {
             self.core.logs.note_bad(failed, position, record.blocks, self.now);
         }
         self.core.logs.rest(failed, self.now);
-        record.places_tried += 1;
-        let has_others = record.places_tried < PLACES_TRIED_MAX;
-        if has_others && let Some(spot) = self.another_spot(&record) {
+        if let Some(spot) = self.another_spot(&record) {
             self.move_record(&mut record, spot.log_index);
             return self.issue_record(record, spot);
         }
         // There is no other: the one at hand must do.
-        if has_others
-            && is_place
-            && let Some(spot) = self.spot_at_hand(&record)
-        {
+        if is_place && let Some(spot) = self.spot_at_hand(&record) {
             self.core.logs.end_rest(failed);
             self.move_record(&mut record, failed);
             return self.issue_record(record, spot);
         }
-        record.places_tried = 0;
         record.rounds += 1;
         if !is_place || record.rounds == ROUNDS_MAX {
             let (sequence, rounds) = (record.header.sequence, record.rounds);
@@ -169,9 +160,7 @@ impl Engine {
             let Some(kept) = self.lets_go_of(record) else { return };
             record = kept;
         }
-        if has_others {
-            self.core.logs.forget_bad_places(failed);
-        }
+        self.core.logs.forget_bad_places(failed);
         // All logs may be tried again, as far as they do not rest.
         record.failed_logs = vec![failed];
         if record.rounds >= ROUNDS_MANY {

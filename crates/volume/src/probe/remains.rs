@@ -41,7 +41,7 @@ pub(crate) fn look_for_remains_on_map(
     lane: Lane,
     bytes: u64,
 ) -> Result<Vec<Finding>, DiskError> {
-    let sector_bytes = io.disk().properties().sector_bytes;
+    let sector_bytes = io.lane(lane).unwrap_or(io.disk()).properties().sector_bytes;
     look_in(io, lane, places(bytes, sector_bytes, None))
 }
 
