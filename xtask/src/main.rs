@@ -12,6 +12,7 @@ mod daemon;
 mod mutants;
 mod planted;
 mod protocol;
+mod sandbox;
 mod simulate;
 mod test_output;
 mod tidy;
@@ -39,7 +40,7 @@ enum Task {
     Sim(Passed),
     /// Make each planted mistake and see which rungs of SAFETY.md find it
     Planted {
-        /// Names with commas between them
+        /// Names with commas between them, or `list`
         #[arg(default_value = "all")]
         names: String,
     },

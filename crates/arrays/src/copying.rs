@@ -16,7 +16,6 @@ use super::keeper::{Keeper, Standing};
 use super::mirror::Copies;
 use super::parts::Parts;
 use nearhead_disk::{Class, Command, Disk, DiskError, Nanos, Payload};
-use nearhead_planted::{Mistake, is_made};
 use std::ops::Range;
 
 /// Bytes of a piece: long enough to stream, short enough to wait for.
@@ -174,9 +173,6 @@ impl Copies {
 
     fn flush_copied<D: Disk>(&mut self, core: &mut Core<D, Parts>) {
         let Some(target) = self.copying.as_ref().map(|copying| copying.target) else { return };
-        if is_made(Mistake::MirrorPieceUnflushed) {
-            return self.flushed(core);
-        }
         let members = match target {
             Target::Behind(member) => vec![member],
             Target::Unsure => self.counting().collect(),

@@ -11,7 +11,6 @@ use super::keeper::Standing;
 use super::mirror::Copies;
 use super::parts::{Parts, overlap};
 use nearhead_disk::{Class, Command, Disk, DiskError, DiskErrorKind, Payload};
-use nearhead_planted::{Mistake, is_made};
 use std::collections::VecDeque;
 use std::ops::Range;
 
@@ -58,9 +57,6 @@ impl Copies {
 
     /// Whether members may differ in these bytes.
     pub(super) fn may_differ(&self, bytes: &Range<u64>) -> bool {
-        if is_made(Mistake::MirrorShowsOne) {
-            return false;
-        }
         let alike_bytes = self.copying.as_ref().map_or(0, |copying| copying.done_bytes);
         self.any_unsure() && !self.only_looks && bytes.end > alike_bytes
     }
@@ -106,9 +102,6 @@ impl Copies {
 
     fn must_wait<D: Disk>(&self, core: &Core<D, Parts>, held: &Held) -> bool {
         let Some(bytes) = bytes_of(&held.2) else { return false };
-        if is_made(Mistake::MirrorPieceOverNewer) {
-            return false;
-        }
         let moving = self.copying.as_ref().and_then(|copying| copying.moving(core));
         let is_read = matches!(held.2, Command::Read { .. });
         // Of changes of the same bytes whoever sends them takes care.
@@ -160,8 +153,7 @@ impl Copies {
         // The one that is in sync before those that are unsure, and those in their order. One that counts no
         // more since it was asked says nothing.
         bytes.retain(|(member, _)| self.standings[*member].counts());
-        let is_told = !is_made(Mistake::MirrorTornInRepair);
-        while is_told && self.any_unsure() && !bytes.is_empty() {
+        while self.any_unsure() && !bytes.is_empty() {
             let first = self.in_sync().next();
             let Some(first) = first.filter(|first| silent.contains(first)) else { break };
             self.fall_behind(core, first);

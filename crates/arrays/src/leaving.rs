@@ -12,7 +12,6 @@ use super::keeper::Keeper;
 use super::mirror::Copies;
 use super::parts::Parts;
 use nearhead_disk::{Class, Command, Disk};
-use nearhead_planted::{Mistake, is_made};
 
 /// How far a mirror is that was asked to take its mark away.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,9 +54,6 @@ impl Copies {
             return false;
         }
         keeper.mark(true);
-        if is_made(Mistake::MirrorUseUnmarked) {
-            return false;
-        }
         self.leaving = Leaving::No;
         self.unmarked.push_back((id, class, command.clone()));
         self.go_on(core);

@@ -25,7 +25,6 @@ use nearhead_disk::{
     Class, Command, Completion, Disk, DiskError, DiskErrorKind, Nanos, Payload, Properties, Run,
     Ticket,
 };
-use nearhead_planted::{Mistake, is_made};
 use std::collections::VecDeque;
 
 /// Which member serves a read.
@@ -180,8 +179,7 @@ impl Copies {
         why: String,
     ) {
         let is_last = self.counting().eq([member]);
-        let stays = is_last || is_made(Mistake::MirrorMemberKept);
-        if self.standings[member] == Standing::Out || stays {
+        if self.standings[member] == Standing::Out || is_last {
             return;
         }
         self.standings[member] = Standing::Out;
@@ -237,10 +235,7 @@ impl Copies {
         command: &Command,
     ) {
         let is_in = |index: &usize| self.standings[*index] != Standing::Out;
-        let mut concerned: Vec<usize> = (0..self.standings.len()).filter(is_in).collect();
-        if is_made(Mistake::MirrorFlushedInPart) && matches!(command, Command::Flush) {
-            concerned.truncate(1);
-        }
+        let concerned: Vec<usize> = (0..self.standings.len()).filter(is_in).collect();
         if let Some(booked) = core.desk.get_mut(id)
             && let Parts::Change { sent, .. } = &mut booked.kind
         {

@@ -8,7 +8,6 @@ use super::{Arrangement, Array, Core, TRANSFER_BYTES_MAX, common_properties, inv
 use nearhead_disk::{
     BufferMut, Class, Command, Completion, Disk, DiskError, Payload, Properties, Run, Ticket,
 };
-use nearhead_planted::{Mistake, is_made};
 use std::ops::Range;
 
 /// Smallest and largest chunk: below, one page of a host would be torn apart; above, nothing is
@@ -206,8 +205,7 @@ impl Arrangement for ChunkMap {
                 });
             }
             Command::Flush => {
-                let all = core.members.len();
-                let members = if is_made(Mistake::StripeFlushedInPart) { 1 } else { all };
+                let members = core.members.len();
                 let id = core.desk.book(from.0, members, none);
                 for member in 0..members {
                     core.members.submit(member, id, class, Command::Flush, core.now);

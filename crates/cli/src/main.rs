@@ -95,7 +95,6 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    plant();
     nearhead_volume::tell_of_waits(|event| output::note(&event.to_string()));
     let matches = presets::listed_in(Cli::command()).get_matches();
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
@@ -132,14 +131,5 @@ fn ended(result: Result<ExitCode, String>) -> ExitCode {
             output::note(&problem);
             ExitCode::FAILURE
         }
-    }
-}
-
-/// In a build with mistakes (`--cfg planted`), makes the one that tests name; nothing in any other.
-fn plant() {
-    use nearhead_planted::{Mistake, choose, is_planted};
-    if is_planted() {
-        let name = std::env::var("NEARHEAD_MISTAKE").unwrap_or_default();
-        choose(Mistake::by_name(&name));
     }
 }

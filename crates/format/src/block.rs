@@ -7,7 +7,6 @@
 use crate::bytes::FieldError;
 use crate::crc::crc32c;
 use nearhead_basics::little_endian::{array_at, put, u32_at};
-use nearhead_planted::{Mistake, is_made};
 
 /// Size of the block.
 pub(crate) const SEALED_BYTES: usize = 4096;
@@ -24,14 +23,9 @@ pub(crate) enum SealError {
     Checksum { expected: u32, found: u32 },
 }
 
-/// Bytes that the checksum covers: all before it.
-fn covered_bytes() -> usize {
-    if is_made(Mistake::SealOfHalf) { 128 } else { CRC_AT }
-}
-
 /// Stores the checksum over everything before it.
 pub(crate) fn seal(block: &mut [u8; SEALED_BYTES]) {
-    let crc = crc32c(&block[..covered_bytes()]);
+    let crc = crc32c(&block[..CRC_AT]);
     put(block, CRC_AT, &crc.to_le_bytes());
 }
 
@@ -44,7 +38,7 @@ pub(crate) fn open(bytes: &[u8], magic: [u8; 8]) -> Result<&[u8], SealError> {
     if found != magic {
         return Err(SealError::Magic { found });
     }
-    let (expected, found) = (crc32c(&block[..covered_bytes()]), u32_at(block, CRC_AT));
+    let (expected, found) = (crc32c(&block[..CRC_AT]), u32_at(block, CRC_AT));
     if expected != found {
         return Err(SealError::Checksum { expected, found });
     }

@@ -4,8 +4,6 @@
 //! every single burst of up to 32 bits. It protects against rot and torn writes, never against an
 //! adversary.
 
-use nearhead_planted::{Mistake, is_made};
-
 /// CRC32C of `bytes`.
 #[inline]
 pub fn crc32c(bytes: &[u8]) -> u32 {
@@ -25,9 +23,6 @@ pub fn crc32c_append(crc: u32, bytes: &[u8]) -> u32 {
 /// not verify. The address in the log is not, so that moving a chunk keeps its checksum.
 #[inline]
 pub fn chunk_crc(home_sector: u64, bytes: &[u8]) -> u32 {
-    let one_sector = is_made(Mistake::ChunkChecksumOfOneSector);
-    let bytes = if one_sector { &bytes[..bytes.len().min(512)] } else { bytes };
-    let home_sector = if is_made(Mistake::ChunkChecksumNoAddress) { 0 } else { home_sector };
     crc32c_append(crc32c(&home_sector.to_le_bytes()), bytes)
 }
 

@@ -45,9 +45,9 @@ struct Words {
     /// Do not shorten what fails
     #[arg(long)]
     long: bool,
-    /// Make these planted mistakes, or `all` (`none`, `list`); needs a build with `--cfg planted`
-    #[arg(long, value_name = "NAMES")]
-    planted: Option<String>,
+    /// Only count what fails, and say after each life on standard error how many did: none is shortened, none ends it
+    #[arg(long, conflicts_with_all = ["long", "seed"])]
+    count: bool,
 }
 
 /// Which seeds: one choice at most.
@@ -93,7 +93,8 @@ pub(crate) struct Arguments {
     pub(crate) threads: usize,
     pub(crate) keeps_long: bool,
     pub(crate) with_regressions: bool,
-    pub(crate) planted: Option<String>,
+    /// What fails is counted, and nothing more.
+    pub(crate) only_counts: bool,
 }
 
 impl From<Words> for Arguments {
@@ -128,7 +129,7 @@ impl From<Words> for Arguments {
             threads: words.threads.map_or_else(cores, usize::from),
             keeps_long: words.long,
             with_regressions,
-            planted: words.planted,
+            only_counts: words.count,
         }
     }
 }

@@ -1,14 +1,14 @@
 //! A campaign on every core: steered lives until their number or the time is reached, and what they met.
 
 use crate::arguments::Arguments;
-use crate::report;
+use crate::{report, tell_count};
 use nearhead_swarm::{Campaign, Company, Failure, Recipe, Tally, run_observed};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 /// Failing lives after which no batch is begun.
-const FAILURES_MAX: usize = 5;
+const FAILURES_MAX: u64 = 5;
 
 /// What became of a life.
 pub(crate) type Lived = (Result<Tally, Failure>, Company);
@@ -50,7 +50,7 @@ pub(crate) fn run_all(arguments: &Arguments, until: Option<Instant>) -> bool {
         Some(until) if arguments.steered == 0 => Instant::now() < until,
         _ => lives < arguments.steered,
     };
-    while goes_on(lives) && failed < FAILURES_MAX {
+    while goes_on(lives) && (failed < FAILURES_MAX || arguments.only_counts) {
         let mut batch = campaign.batch();
         if arguments.steered > 0 {
             batch.truncate((arguments.steered - lives) as usize);
@@ -61,6 +61,7 @@ pub(crate) fn run_all(arguments: &Arguments, until: Option<Instant>) -> bool {
             campaign.take(recipe, &company);
             match result {
                 Ok(one) => tally.add(&one),
+                Err(_) if arguments.only_counts => failed += 1,
                 Err(failure) => {
                     failed += 1;
                     println!("campaign {number}, life {lives}: {recipe}");
@@ -71,6 +72,9 @@ pub(crate) fn run_all(arguments: &Arguments, until: Option<Instant>) -> bool {
                         report(&scenario, failure, arguments);
                     }
                 }
+            }
+            if arguments.only_counts {
+                tell_count(failed, lives);
             }
         }
     }

@@ -6,7 +6,6 @@
 
 mod arguments;
 mod campaign;
-mod mistakes;
 
 use arguments::{Arguments, Seeds};
 use nearhead_swarm::{Failure, Scenario, Tally, minimise, run};
@@ -29,9 +28,6 @@ fn main() -> ExitCode {
     // A law that is broken by a panic is reported like any other; a life that was made short shows where.
     if arguments.steps.is_none() {
         std::panic::set_hook(Box::new(|_| {}));
-    }
-    if let Some(names) = &arguments.planted {
-        return mistakes::run_all(names, &arguments);
     }
     match &arguments.seeds {
         Seeds::One(seed) => one(*seed, &arguments),
@@ -56,6 +52,11 @@ fn one(seed: u64, arguments: &Arguments) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// For whoever stops a search: what it found until then.
+pub(crate) fn tell_count(failed: u64, lives: u64) {
+    eprintln!("{failed} of {lives} lives");
 }
 
 /// Prints a failing life as short as it gets.
@@ -103,7 +104,7 @@ impl Shared<'_> {
 
     fn work(&self) {
         while let Some(seed) = self.seed() {
-            if lock(&self.failed).len() >= FAILURES_MAX {
+            if !self.arguments.only_counts && lock(&self.failed).len() >= FAILURES_MAX {
                 return;
             }
             let scenario = self.arguments.scenario(seed);
@@ -122,10 +123,14 @@ impl Shared<'_> {
                     lock(&self.failed).push(seed);
                     if self.arguments.keeps_long {
                         println!("seed {seed} FAILED at step {}: {}", failure.step, failure.what);
-                    } else {
+                    } else if !self.arguments.only_counts {
                         report(&scenario, failure, self.arguments);
                     }
                 }
+            }
+            if self.arguments.only_counts {
+                let (lived, failed) = (lock(&self.tally).lives, lock(&self.failed).len() as u64);
+                tell_count(failed, lived + failed);
             }
         }
     }

@@ -11,7 +11,6 @@ use crate::error::OpenError;
 use crate::exclusive;
 use crate::probe_direct::{self, Alignment};
 use crate::target::honours_dsync;
-use nearhead_planted::{Mistake, is_made};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{FallocateFlags, FlockOperation, Mode, OFlags};
 use rustix::io::{Errno, ReadWriteFlags};
@@ -175,9 +174,7 @@ impl DurableFile {
     /// Writes `bytes`, which are durable when it returns.
     pub fn write_durable_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         if self.dsync {
-            let is_lost = is_made(Mistake::DurableFileNotDurable);
-            let flags = if is_lost { ReadWriteFlags::empty() } else { ReadWriteFlags::DSYNC };
-            return self.write_all(bytes, offset, flags);
+            return self.write_all(bytes, offset, ReadWriteFlags::DSYNC);
         }
         self.write_at(bytes, offset)?;
         self.sync()

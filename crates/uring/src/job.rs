@@ -16,7 +16,6 @@ use nearhead_disk::{
     BufferMut, Class, Command, Completion, DiskError, DiskErrorKind, Payload, Submission, Ticket,
     total_len,
 };
-use nearhead_planted::{Mistake, is_made};
 use rustix::io::Errno;
 
 /// Zeroing at most this much is a plain write: cheaper than a change of the file's allocation, and
@@ -113,9 +112,6 @@ impl Job {
                 };
                 ("trim", offset, len, false, step)
             }
-            Command::Flush if is_made(Mistake::DeviceFlushNotSent) => {
-                return Progress::Done(ticket.complete(Ok(Payload::EMPTY)));
-            }
             Command::Flush => ("flush", 0, 0, true, Step::Sync),
         };
         if len == 0 && name != "flush" {
@@ -152,8 +148,7 @@ impl Job {
             Step::Read(_) => Operation::Read { offset },
             Step::Write(_) | Step::WriteZeros(_) => {
                 let through = self.durable && target.way().write_through;
-                let is_lost = is_made(Mistake::DurableFlagDropped);
-                Operation::Write { offset, through: through && !is_lost }
+                Operation::Write { offset, through }
             }
             Step::ZeroRange => Operation::ZeroRange { offset, len },
             Step::Punch { .. } => Operation::Punch { offset, len },

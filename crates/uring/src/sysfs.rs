@@ -4,7 +4,6 @@
 //! may be missing (containers hide `/sys`); a missing one is `None`, never a guess.
 
 use crate::zoned::Zoned;
-use nearhead_planted::{Mistake, is_made};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -148,8 +147,7 @@ impl BlockAttributes {
 
     /// Whether completed writes wait in a volatile cache.
     pub(crate) fn write_back_cache(&self) -> Option<bool> {
-        let is_inverted = is_made(Mistake::WriteCacheInverted);
-        self.text("queue/write_cache").map(|mode| (mode != "write through") != is_inverted)
+        self.text("queue/write_cache").map(|mode| mode != "write through")
     }
 
     /// Whether the device takes discards.

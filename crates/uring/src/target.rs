@@ -16,7 +16,6 @@ use crate::probe_head;
 use crate::sysfs::BlockAttributes;
 use crate::zoned;
 use nearhead_disk::{Nanos, Properties, Run};
-use nearhead_planted::{Mistake, is_made};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{FallocateFlags, Mode, OFlags, SeekFrom, Stat};
 use rustix::io::Errno;
@@ -354,7 +353,7 @@ fn magic_of(fd: &OwnedFd) -> u64 {
 /// Whether a write with `RWF_DSYNC` is known to be durable there.
 pub(crate) fn honours_dsync(fd: &OwnedFd) -> bool {
     let magic = magic_of(fd);
-    HONOURS_DSYNC.iter().any(|(known, _)| *known == magic) || is_made(Mistake::DurableWritesAssumed)
+    HONOURS_DSYNC.iter().any(|(known, _)| *known == magic)
 }
 
 /// Whether the file system deallocates ranges, asked beyond the end of the file, where there is

@@ -22,7 +22,6 @@ use nearhead_disk::{
     Class, Command, CommandId, Disk, DiskError, Lane, Nanos, Payload, Submission, Ticket,
 };
 use nearhead_engine::{DiskErrorReport, DiskEvent, DiskWatch, DiskWork};
-use nearhead_planted::{Mistake, is_made};
 use nearhead_service::{ErrorKind, Operation, Reply, RequestError, RequestId};
 use std::collections::VecDeque;
 
@@ -255,7 +254,7 @@ impl<D: Disk> BareDisk<D> {
         while self.commands.len() < depth_max {
             let Some(mut work) = self.waiting.pop_front() else { break };
             let is_flush = matches!(work.operation, Operation::Flush);
-            if is_flush && (!self.is_dirty() || is_made(Mistake::BareFlushEarly)) {
+            if is_flush && !self.is_dirty() {
                 let result = self.dirt.flush_error.clone().map_or(Ok(Vec::new()), Err);
                 self.reply(work.id, result);
                 continue;
@@ -363,10 +362,7 @@ impl<D: Disk> BareDisk<D> {
         if piece.leaves_dirt {
             self.dirt.volatile_count += 1;
         }
-        if let Some(mut covers) = piece.covers {
-            if is_made(Mistake::BareFlushCoversLater) {
-                covers = self.dirt.volatile_count;
-            }
+        if let Some(covers) = piece.covers {
             self.book_flush(covers, &result);
         }
         let Some(slot) = piece.owner else {

@@ -19,7 +19,6 @@ use nearhead_format::{
     AckMode, BlankMapHeader, FieldError, Label, Layout, LayoutError, LayoutKind, LayoutOptions,
     Superblock, VolumeId, layout::LayoutField,
 };
-use nearhead_planted::{Mistake, is_made};
 use std::fmt;
 
 /// What to create.
@@ -252,9 +251,6 @@ fn write_new(
     if !options.force {
         refuse_what_is_used(io)?;
     }
-    if is_made(Mistake::CreateSuperblockFirst) {
-        write_superblocks(io, &superblock)?;
-    }
     if !map_device::create(io, &mut superblock)? {
         let place = MapPlace::of_layout(&superblock.layout);
         write_empty_snapshots(io, &superblock, &place)?;
@@ -354,9 +350,7 @@ pub(crate) fn write_snapshot_header(
     let slot = header.slot() as usize;
     for at in [place.header(slot), place.copy(slot)] {
         io.write(at, &header.encode())?;
-        if !is_made(Mistake::OfflineHeaderUnflushed) {
-            io.flush()?;
-        }
+        io.flush()?;
     }
     Ok(())
 }
@@ -374,14 +368,9 @@ pub(crate) fn write_superblocks(
         .collect();
     // Of equals the first one comes last.
     copies.sort_by_key(|(generation, copy)| (*generation, COPIES - copy));
-    if is_made(Mistake::SuperblockOrderWrong) {
-        copies.reverse();
-    }
     for (_, copy) in copies {
         io.write(offsets[copy as usize], &superblock.encode(copy))?;
-        if !is_made(Mistake::SuperblocksUnflushed) {
-            io.flush()?;
-        }
+        io.flush()?;
     }
     Ok(())
 }

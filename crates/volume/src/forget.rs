@@ -14,7 +14,6 @@ use nearhead_disk::{At, Disk, DiskError, SECTOR_BYTES};
 use nearhead_engine::chunks::LoggedCopy;
 use nearhead_format::snapshot::{BodyItem, BodyReader, BodyWriter, FLAG_CLEAN_SHUTDOWN};
 use nearhead_format::{Entry, Place, SnapshotHeader, Superblock};
-use nearhead_planted::{Mistake, is_made};
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::time::Instant;
@@ -101,7 +100,7 @@ pub fn give_up(
     let lost: BTreeMap<u64, Entry> =
         lost.iter().map(|block| (block.entry.home_sector, block.entry)).collect();
     let from = place.body(newest.slot() as usize);
-    let number = newest.snapshot_number + 1 + u64::from(is_made(Mistake::ForgetOverNewest));
+    let number = newest.snapshot_number + 1;
     let mut copy = Copy { source: Source::new(&newest, from), lost, writer: BodyWriter::new() };
     let mut to = place.body((number % 2) as usize);
     loop {
@@ -115,9 +114,7 @@ pub fn give_up(
     let Some(body) = copy.writer.summary() else {
         return Err(ForgetError::NotAtRest { problem: "a snapshot without an end".to_owned() });
     };
-    if !is_made(Mistake::ForgetUnflushed) {
-        io.flush()?;
-    }
+    io.flush()?;
     let header = SnapshotHeader { snapshot_number: number, body, ..newest };
     Ok(write_snapshot_header(io, &place, &header)?)
 }
@@ -166,12 +163,7 @@ impl Source {
             self.at = self.at + len as u64;
             let items = &mut self.items;
             self.reader
-                .feed(&bytes, &mut |item| {
-                    let is_hint = matches!(item, BodyItem::Hint(_));
-                    if !(is_hint && is_made(Mistake::HintsForgottenByForget)) {
-                        items.push_back(item);
-                    }
-                })
+                .feed(&bytes, &mut |item| items.push_back(item))
                 .map_err(|error| ForgetError::NotAtRest { problem: error.to_string() })?;
         }
         Ok(())

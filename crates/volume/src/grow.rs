@@ -19,7 +19,6 @@ use nearhead_disk::DiskError;
 use nearhead_format::{
     BLOCK_BYTES, ENTRY_BYTES, Layout, LayoutError, LayoutKind, Superblock, superblock,
 };
-use nearhead_planted::{Mistake, is_made};
 use std::fmt;
 
 /// Room a slot keeps for its header and every hint there can be, in bytes.
@@ -282,9 +281,6 @@ fn zero_slot_1(io: &mut SyncIo<'_>, old: &Layout, new: &Layout) -> Result<(), Gr
 /// Grows the volume as planned. No engine may be running on the device.
 pub fn grow(io: &mut SyncIo<'_>, growth: &Growth) -> Result<(), GrowError> {
     let (old, new) = (&growth.before.layout, &growth.after.layout);
-    if is_made(Mistake::GrowZeroesFirst) {
-        (0..3).try_for_each(|copy| io.write(old.superblock_offsets()[copy], &[0; 4096]))?;
-    }
     blanks::grow(io, &growth.before, &growth.after)?;
     let moves_slot = old.slot_offsets != new.slot_offsets;
     if moves_slot {

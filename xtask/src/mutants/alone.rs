@@ -1,11 +1,12 @@
 //! Changes that cannot be switched, one at a time in a copy of their own: each is written, built and tried, and
 //! the file is put back. Builds are incremental, so that one takes seconds.
 
+use super::build::{Built, build};
 use super::list::Mutant;
-use super::sandbox::{Built, Sandbox};
 use super::trial::Judge;
 use super::verdicts::Verdict;
 use super::{Part, Tried};
+use crate::sandbox::Sandbox;
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -21,7 +22,7 @@ pub(super) fn try_all(
     }
     let (root, target) = (folder.join("alone"), folder.with_file_name("build-alone"));
     let sandbox = Sandbox::create(workspace, root, target, &BTreeSet::new())?;
-    let Built::Programs(paths) = sandbox.build(part.programs)? else {
+    let Built::Programs(paths) = build(&sandbox, part.programs)? else {
         return Err("the tests do not compile without any change".to_owned());
     };
     let judges = Judge::all(sandbox.root(), part, paths)?;
@@ -41,7 +42,7 @@ pub(super) fn try_all(
 /// Builds and asks one program after the other, so that most changes never reach the slow ones.
 fn try_one(sandbox: &Sandbox, part: &Part, judges: &[Judge]) -> Result<Verdict, String> {
     for (program, judge) in part.programs.iter().zip(judges) {
-        let path = match sandbox.build(&[*program])? {
+        let path = match build(sandbox, &[*program])? {
             Built::Programs(mut paths) => paths.pop(),
             Built::Errors(_) => return Ok(Verdict::DoesNotCompile),
         };

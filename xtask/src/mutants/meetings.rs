@@ -3,7 +3,7 @@
 //! Each test runs once by itself with no change on and notes what it comes upon. Where threads race it may miss a change
 //! that it meets now and then; such a change may be called unnoticed for that, never noticed.
 
-use super::switch::MET_VARIABLE;
+use super::switch::SWITCH;
 use super::trial::side_by_side;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -40,7 +40,7 @@ impl Meetings {
             let path = folder.join(number.to_string());
             let _ = std::fs::remove_file(&path);
             let mut alone = command();
-            alone.args(["--exact", test]).env(MET_VARIABLE, &path);
+            alone.args(["--exact", test]).env(SWITCH.met_variable, &path);
             let passes = passes(alone);
             let met = std::fs::read_to_string(&path).unwrap_or_default();
             let mut meetings = meetings.lock().unwrap_or_else(PoisonError::into_inner);

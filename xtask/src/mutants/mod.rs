@@ -11,19 +11,20 @@
 //! The workspace itself is never written, and no change leaves the target directory.
 
 mod alone;
+mod build;
 mod list;
 mod meetings;
-mod sandbox;
 mod sites;
 mod switch;
 mod together;
 mod trial;
 mod verdicts;
 
+use crate::sandbox::target_folder;
 use clap::builder::PossibleValuesParser;
 use list::Mutant;
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use verdicts::{Report, Verdict};
 
 /// A test program and which of its tests are asked; all of them if none is named.
@@ -230,10 +231,6 @@ fn try_part(
         .map_err(|error| format!("{}: {error}", path.display()))?;
     println!("{}: every verdict is in {}", part.name, path.display());
     Ok(report)
-}
-
-fn target_folder(workspace: &Path) -> PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace.join("target"), PathBuf::from)
 }
 
 /// A change and what became of it.

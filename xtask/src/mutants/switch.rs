@@ -7,46 +7,16 @@
 //! is looked up in the list of lines that comes along.
 
 use super::sites::{Kind, Offer, Site};
+use crate::sandbox::Switch;
 use std::fmt::Write as _;
 use std::ops::Range;
 
-/// The variable with the number of the change that is on.
-pub(super) const VARIABLE: &str = "NEARHEAD_MUTANT";
-
-/// The variable with the file that gets the numbers of the changes that a program comes upon, a line each, if none is on.
-pub(super) const MET_VARIABLE: &str = "NEARHEAD_MUTANTS_MET";
-
-/// The module of a crate that answers, as a file and as what its root has to say.
-pub(super) const MODULE_FILE: &str = "mutant_switch.rs";
-pub(super) const MODULE: &str = "\n#[allow(dead_code, missing_docs)]\nmod mutant_switch;\n";
-pub(super) const MODULE_TEXT: &str = "//! Which small change is on, and which are come upon.
-use std::collections::HashSet;
-use std::fs::File;
-use std::io::Write;
-use std::sync::{Mutex, OnceLock};
-static CHOSEN: OnceLock<u32> = OnceLock::new();
-static MET: OnceLock<Option<Mutex<(File, HashSet<u32>)>>> = OnceLock::new();
-pub(crate) fn on(id: u32) -> bool {
-    let read = || std::env::var(\"NEARHEAD_MUTANT\").ok().and_then(|text| text.parse().ok());
-    let chosen = *CHOSEN.get_or_init(|| read().unwrap_or(0));
-    if chosen == 0 {
-        note(id);
-    }
-    chosen == id
-}
-fn note(id: u32) {
-    let open = || {
-        let path = std::env::var_os(\"NEARHEAD_MUTANTS_MET\")?;
-        let file = File::options().create(true).append(true).open(path).ok()?;
-        Some(Mutex::new((file, HashSet::new())))
-    };
-    let Some(met) = MET.get_or_init(open) else { return };
-    let Ok(mut met) = met.lock() else { return };
-    if met.1.insert(id) {
-        let _ = met.0.write_all(format!(\"{id}\\n\").as_bytes());
-    }
-}
-";
+/// The module of the changed crate that answers.
+pub(super) const SWITCH: Switch = Switch {
+    module: "mutant_switch",
+    variable: "NEARHEAD_MUTANT",
+    met_variable: "NEARHEAD_MUTANTS_MET",
+};
 
 /// A file with its changes built in.
 pub(super) struct Switched {
@@ -137,7 +107,7 @@ impl Writer<'_> {
             }
             Kind::Body => {
                 for (id, new) in offers {
-                    let text = format!("if {} {{ return {new}; }}", question(*id));
+                    let text = format!("if {} {{ return {new}; }}", SWITCH.question(*id));
                     self.push_for(*id, &text);
                 }
             }
@@ -161,7 +131,7 @@ impl Writer<'_> {
         }
         for (nth, id) in removed_by.iter().enumerate() {
             let mut text = if nth > 0 { "&& ".to_owned() } else { String::new() };
-            let _ = write!(text, "!{}", question(*id));
+            let _ = write!(text, "!{}", SWITCH.question(*id));
             self.push_for(*id, &text);
         }
         if let Some(condition) = condition {
@@ -176,12 +146,8 @@ impl Writer<'_> {
     }
 
     fn alternative(&mut self, id: u32, text: &str) {
-        self.push_for(id, &format!("if {} {{ {text} }} else", question(id)));
+        self.push_for(id, &format!("if {} {{ {text} }} else", SWITCH.question(id)));
     }
-}
-
-fn question(id: u32) -> String {
-    format!("crate::mutant_switch::on({id})")
 }
 
 #[cfg(test)]

@@ -3,12 +3,13 @@
 //! A change may not compile beside the others though it would alone: then it is taken out, the build is tried
 //! again, and the change is among those left over.
 
+use super::build::{self, Built};
 use super::list::Mutant;
-use super::sandbox::{Built, Sandbox};
-use super::switch::{MODULE, MODULE_FILE, MODULE_TEXT, Switched, write};
+use super::switch::{SWITCH, Switched, write};
 use super::trial::{Judge, judge, side_by_side};
 use super::verdicts::Verdict;
 use super::{Part, Tried, sites};
+use crate::sandbox::Sandbox;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -84,7 +85,6 @@ fn prepare(
     mutants: &[Mutant],
     own: &BTreeSet<String>,
 ) -> Result<Vec<File>, String> {
-    sandbox.write(&library.replace("lib.rs", MODULE_FILE), MODULE_TEXT)?;
     let files = own.iter().map(|name| {
         let mut source = std::fs::read_to_string(workspace.join(name))
             .map_err(|error| format!("{name}: {error}"))?;
@@ -92,7 +92,9 @@ fn prepare(
             mutants.iter().filter(|mutant| mutant.file == *name).cloned().collect();
         let sites = sites::find(&source, &here).map_err(|error| format!("{name}: {error}"))?;
         if name == library {
-            source += MODULE;
+            let [(_, root), (module, text)] = SWITCH.files(library, &source, &[]);
+            sandbox.write(&module, &text)?;
+            source = root;
         }
         Ok(File { name: name.clone(), source, sites })
     });
@@ -113,7 +115,7 @@ fn build(
             sandbox.write(&file.name, &switched.text)?;
             written.insert(file.name.clone(), switched);
         }
-        let faults = match sandbox.build(part.programs)? {
+        let faults = match build::build(sandbox, part.programs)? {
             Built::Programs(paths) => {
                 let ids = written.values().flat_map(|file| &file.lines).map(|(_, id)| *id);
                 return Ok((paths, ids.collect()));

@@ -1,7 +1,7 @@
 //! The tests of a part against one change: noticed, not noticed, or never done.
 
 use super::meetings::Meetings;
-use super::switch::VARIABLE;
+use super::switch::SWITCH;
 use super::verdicts::Verdict;
 use super::{Part, Program};
 use crate::planted::cell::{Cell, run};
@@ -84,7 +84,7 @@ impl Judge {
         let mut command = Command::new("sh");
         let script = format!("ulimit -v {MEMORY_KIB_MAX}; exec \"$0\" \"$@\"");
         command.args(["-c", &script]).arg(&self.path);
-        command.envs(ENVIRONMENT).env(VARIABLE, id.to_string());
+        command.envs(ENVIRONMENT).env(SWITCH.variable, id.to_string());
         command.current_dir(root.join("crates").join(self.program.folder()));
         command
     }

@@ -1,11 +1,10 @@
 //! Building what looks for the planted mistakes, and finding what was built.
 
+use crate::sandbox::Sandbox;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 /// Packages with the rungs.
 const PACKAGES: [&str; 9] = [
@@ -43,30 +42,15 @@ impl Programs {
     pub(super) fn simulator(&self) -> Option<&Path> {
         self.test("nearhead-swarm", SIMULATOR)
     }
-
-    /// Name and meaning of every mistake, as the simulator lists them.
-    pub(super) fn mistakes(&self) -> Option<Vec<(String, String)>> {
-        let output = Command::new(self.simulator()?).args(["--planted", "list"]).output();
-        let output = match output {
-            Ok(output) if output.status.success() => output,
-            failed => {
-                println!("{SIMULATOR} does not list its mistakes: {failed:?}");
-                return None;
-            }
-        };
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        let pairs = text.lines().filter_map(|line| line.split_once(": "));
-        Some(pairs.map(|(name, what)| (name.to_owned(), what.to_owned())).collect())
-    }
 }
 
-/// Builds libraries and these tests of theirs with `--cfg planted`; none if that fails, which cargo has said why.
-pub(super) fn build<'a>(root: &Path, targets: impl Iterator<Item = &'a str>) -> Option<Programs> {
-    // A directory of its own: the flag would otherwise build everything again, twice.
-    let target =
-        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-    let program = std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
-    let mut command = Command::new(program);
+/// Builds libraries and these tests of theirs as they are in the copy; none if that fails, which cargo has said why.
+pub(super) fn build<'a>(
+    sandbox: &Sandbox,
+    folder: PathBuf,
+    targets: impl Iterator<Item = &'a str>,
+) -> Option<Programs> {
+    let mut command = sandbox.cargo();
     command.args(["test", "--no-run", "--profile", "sim"]);
     command.args(["--message-format", "json-render-diagnostics"]);
     command.args(PACKAGES.iter().flat_map(|package| ["--package", package]));
@@ -75,9 +59,6 @@ pub(super) fn build<'a>(root: &Path, targets: impl Iterator<Item = &'a str>) -> 
     let tests: BTreeSet<&str> =
         targets.filter(|target| !libraries.iter().any(|library| library == target)).collect();
     command.arg("--lib").args(tests.into_iter().flat_map(|test| ["--test", test]));
-    let folder = target.join("planted");
-    command.env("RUSTFLAGS", "--cfg planted").env("CARGO_TARGET_DIR", &folder);
-    command.current_dir(root).stdin(Stdio::null()).stdout(Stdio::piped());
     let mut child = match command.spawn() {
         Ok(child) => child,
         Err(error) => {

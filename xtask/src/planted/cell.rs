@@ -2,6 +2,7 @@
 
 use super::Rung;
 use super::build::Programs;
+use super::patches::SWITCH;
 use crate::simulate::MEMORY;
 use std::fmt;
 use std::io::{BufRead, BufReader, Read};
@@ -10,12 +11,6 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-
-/// As `nearhead_planted::VARIABLE`.
-const VARIABLE: &str = "NEARHEAD_PLANTED";
-
-/// As `nearhead_planted::REACHED_VARIABLE`.
-const REACHED_VARIABLE: &str = "NEARHEAD_PLANTED_REACHED";
 
 /// Between two looks at a program.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
@@ -85,19 +80,11 @@ pub(super) enum Choice<'a> {
 
 impl Choice<'_> {
     fn apply(self, command: &mut Command) {
-        command.env_remove(VARIABLE).env_remove(REACHED_VARIABLE);
+        command.env_remove(SWITCH.variable).env_remove(SWITCH.met_variable);
         match self {
-            Self::Mistake(name) => command.env(VARIABLE, name),
-            Self::None { reached } => command.env(REACHED_VARIABLE, reached),
+            Self::Mistake(name) => command.env(SWITCH.variable, name),
+            Self::None { reached } => command.env(SWITCH.met_variable, reached),
         };
-    }
-
-    /// As the simulator calls it.
-    fn name(&self) -> &str {
-        match self {
-            Self::Mistake(name) => name,
-            Self::None { .. } => "none",
-        }
     }
 }
 
@@ -209,8 +196,15 @@ fn ticks(stat: &str) -> Option<u64> {
     Some(next()? + next()?)
 }
 
-/// Steered lives, unless one fails before.
+/// Seeds, and steered lives, unless one that fails comes before.
+const SEEDS: &str = "0..1000";
 const STEERED_LIVES_MAX: &str = "1000";
+
+/// So many lives are counted of those by seed, whether they fail or not.
+const COUNTED: u64 = 100;
+
+/// And so many of each kind without a mistake, of which none may fail.
+const STEERED_WITHOUT: u64 = 240;
 
 /// The simulator's lives: a hundred, or as many as the first that fails needs, within a bound of processor time.
 pub(super) fn try_swarm(
@@ -222,24 +216,39 @@ pub(super) fn try_swarm(
 ) -> Cell {
     let Some(path) = programs.simulator() else { return Cell::Broken };
     let mut command = Command::new(path);
-    command.args(["--planted", choice.name(), "--threads", "1"]);
-    if is_steered {
-        command.args(["--steer", STEERED_LIVES_MAX]);
-    }
+    command.args(["--count", "--threads", "1"]);
+    match is_steered {
+        true => command.args(["--steer", STEERED_LIVES_MAX, "--campaign", "1"]),
+        false => command.args(["--seeds", SEEDS]),
+    };
     choice.apply(&mut command);
-    // The simulator chooses for itself.
-    command.env_remove(VARIABLE).envs(MEMORY).current_dir(root);
+    command.envs(MEMORY).current_dir(root);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).process_group(0);
     let Ok(mut child) = command.spawn() else { return Cell::Broken };
     let stderr = child.stderr.take();
     let mut last = None;
     let bounds = Bounds { processor: limit, clock: WAIT_MAX.max(limit * WAIT_FACTOR) };
+    let without = matches!(choice, Choice::None { .. });
     let cell = watch_lines(&mut child, stderr, bounds, |line| {
-        last = lives(line).or(last.take());
-        false
+        // What it says until it ends is more than was asked for.
+        let had_enough = last.as_ref().is_some_and(|last| is_enough(last, without, is_steered));
+        if !had_enough {
+            last = lives(line).or(last.take());
+        }
+        last.as_ref().is_some_and(|last| is_enough(last, without, is_steered))
     });
     // One that ends before a life has ended was not understood.
     last.unwrap_or(if matches!(cell, Cell::TimeUp(_)) { cell } else { Cell::Broken })
+}
+
+/// Whether no more lives are asked for.
+fn is_enough(cell: &Cell, without: bool, is_steered: bool) -> bool {
+    let Cell::Lives { failed, lived } = *cell else { return false };
+    match (without, is_steered) {
+        (true, true) => lived >= STEERED_WITHOUT,
+        (false, true) => failed > 0,
+        (_, false) => lived >= COUNTED && (failed > 0 || without),
+    }
 }
 
 /// From what the simulator says after each life.
@@ -267,6 +276,18 @@ mod tests {
         assert!(found.is_some_and(|cell| cell.is_found()));
         assert_eq!(lives(b"a warning about lives"), None);
         assert!(!Cell::Lives { failed: 0, lived: 2000 }.is_found());
+    }
+
+    #[test]
+    fn a_hundred_lives_are_counted_and_more_only_until_one_fails() {
+        let enough = |failed, lived, without, is_steered| {
+            is_enough(&Cell::Lives { failed, lived }, without, is_steered)
+        };
+        assert!(!enough(3, 99, false, false) && enough(3, 100, false, false));
+        assert!(!enough(0, 100, false, false) && enough(1, 700, false, false));
+        assert!(!enough(0, 99, true, false) && enough(0, 100, true, false));
+        assert!(!enough(0, 900, false, true) && enough(1, 2, false, true));
+        assert!(!enough(1, 239, true, true) && enough(0, 240, true, true));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Each planted mistake against each rung of SAFETY.md: which find it, and how soon.
 //!
-//! Tests and simulator are built once with `--cfg planted`, in a directory of their own. Then every rung
-//! runs once without a mistake, which must pass, and writes down which mistakes it comes to; and once with each
+//! Tests and simulator are built once, in a copy of the tree with all patches of `planted/` in it, each of which asks whether its
+//! mistake is the one to be made. Then every rung runs once without a mistake, which must pass, and writes down which mistakes it comes to; and once with each
 //! of those, until a test fails or a bound of processor time is reached. A mistake that no rung finds is a hole in
 //! the ladder and an error of this run; so is a rung that fails without any. Processor time is what is printed, so
 //! that other work on the machine changes little. A row is printed as soon as it is full: a run that is stopped has
@@ -9,10 +9,15 @@
 
 mod build;
 pub(crate) mod cell;
+mod patch;
+pub(crate) mod patches;
 
+use crate::sandbox::{Sandbox, target_folder};
+use crate::tidy::{Finding, Tree};
 use build::{Programs, build};
 use cell::{Cell, Choice, try_rung};
-use std::collections::BTreeSet;
+use patch::Patch;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -137,23 +142,42 @@ struct Row {
     cells: Vec<Cell>,
 }
 
-/// Builds everything with the planted mistakes and lets every rung look for those in `names` (separated by
-/// commas), or for all; true if each was found.
+/// Builds a copy with all planted mistakes and lets every rung look for those in `names` (separated by commas), or for
+/// `all`; true if each was found. `list` only says which there are.
 pub(crate) fn run(root: &Path, names: &str) -> bool {
-    // The simulator comes with the tests of its package.
-    let targets = RUNGS.iter().flat_map(|rung| rung.programs).map(|(_, target)| *target);
-    let Some(programs) = build(root, targets) else { return false };
-    let Some(known) = programs.mistakes() else { return false };
+    let (patches, files) = match patched(root) {
+        Ok(patched) => patched,
+        Err(problem) => {
+            println!("{problem}");
+            return false;
+        }
+    };
+    if names == "list" {
+        patches.iter().for_each(|patch| println!("{}: {}", patch.name, patch.what));
+        return true;
+    }
     let wanted = |name: &str| names == "all" || names.split(',').any(|wanted| wanted == name);
-    let mistakes: Vec<_> = known.into_iter().filter(|(name, _)| wanted(name)).collect();
+    let known = patches.into_iter().map(|patch| (patch.name, patch.what));
+    let mistakes: Vec<_> = known.filter(|(name, _)| wanted(name)).collect();
     if mistakes.is_empty() {
-        println!("no mistake is called {names}");
+        println!("no mistake is called {names}; `cargo xtask planted list` says which there are");
         return false;
     }
+    let folder = target_folder(root).join("planted");
+    let sandbox = match copy(root, &folder, &files) {
+        Ok(sandbox) => sandbox,
+        Err(problem) => {
+            println!("{problem}");
+            return false;
+        }
+    };
+    // The simulator comes with the tests of its package.
+    let targets = RUNGS.iter().flat_map(|rung| rung.programs).map(|(_, target)| *target);
+    let Some(programs) = build(&sandbox, folder, targets) else { return false };
     let seconds = std::env::var("PLANTED_SECONDS").ok().and_then(|text| text.parse().ok());
     let limit = Duration::from_secs(seconds.unwrap_or(RUNG_SECONDS));
     let first_only = std::env::var_os("PLANTED_FIRST").is_some();
-    let asked = Asked { root, programs: &programs, limit, first_only };
+    let asked = Asked { root: sandbox.root(), programs: &programs, limit, first_only };
     print_head(limit);
     let Some(without) = without_mistake(&asked) else { return false };
     let mut rows = vec![Row { mistake: None, cells: without.cells.clone() }];
@@ -161,6 +185,26 @@ pub(crate) fn run(root: &Path, names: &str) -> bool {
     rows.extend(fill(&asked, &mistakes, &without));
     print_yields(&rows, first_only);
     judge(&rows)
+}
+
+/// Every mistake, and the files that have all of them; or what is wrong with the patches.
+fn patched(root: &Path) -> Result<(Vec<Patch>, BTreeMap<String, String>), String> {
+    let told = |findings: Vec<Finding>| findings.iter().map(Finding::to_string).collect::<String>();
+    let tree = Tree::load(root)?;
+    let (patches, findings) = patches::load(&tree);
+    if !findings.is_empty() {
+        return Err(told(findings));
+    }
+    let files = patches::apply(&tree, &patches).map_err(told)?;
+    Ok((patches, files))
+}
+
+/// A copy of the tree in `folder`, with `files` in it.
+fn copy(root: &Path, folder: &Path, files: &BTreeMap<String, String>) -> Result<Sandbox, String> {
+    let own: BTreeSet<String> = files.keys().cloned().collect();
+    let sandbox = Sandbox::create(root, folder.join("tree"), folder.join("build"), &own)?;
+    files.iter().try_for_each(|(file, text)| sandbox.write(file, text))?;
+    Ok(sandbox)
 }
 
 /// What is asked.
@@ -225,7 +269,7 @@ fn without_mistake(asked: &Asked<'_>) -> Option<Without> {
         (cell, text.lines().map(str::to_owned).collect::<BTreeSet<_>>(), took)
     });
     if tried.iter().all(|(_, reached, _)| reached.is_empty()) {
-        println!("no rung comes to any mistake: they were not built with `--cfg planted`");
+        println!("no rung comes to any mistake: the copy was built without them");
         return None;
     }
     Some(Without::new(tried))

@@ -22,7 +22,7 @@ const FOR_ALL: &str = "nearhead-basics";
 const LAYERS: &[(&str, &[&str])] = &[
     (FOR_ALL, &[]),
     ("nearhead-planted", &[]),
-    ("nearhead-format", &["nearhead-planted"]),
+    ("nearhead-format", &[]),
     ("nearhead-disk", &["nearhead-format"]),
     ("nearhead-service", &["nearhead-disk"]),
     (
@@ -30,25 +30,18 @@ const LAYERS: &[(&str, &[&str])] = &[
         &["nearhead-planted", "nearhead-format", "nearhead-disk", "nearhead-service"],
     ),
     ("nearhead-example-policies", &["nearhead-engine"]),
-    ("nearhead-models", &["nearhead-planted", "nearhead-disk"]),
+    ("nearhead-models", &["nearhead-disk"]),
     ("nearhead-profiles", &["nearhead-models"]),
-    ("nearhead-arrays", &["nearhead-planted", "nearhead-disk", "nearhead-models"]),
-    ("nearhead-uring", &["nearhead-planted", "nearhead-disk"]),
+    ("nearhead-arrays", &["nearhead-disk", "nearhead-models"]),
+    ("nearhead-uring", &["nearhead-disk"]),
     (
         "nearhead-volume",
-        &[
-            "nearhead-planted",
-            "nearhead-format",
-            "nearhead-disk",
-            "nearhead-service",
-            "nearhead-engine",
-        ],
+        &["nearhead-format", "nearhead-disk", "nearhead-service", "nearhead-engine"],
     ),
     ("nearhead-sim", &["nearhead-disk", "nearhead-service"]),
     (
         "nearhead-swarm",
         &[
-            "nearhead-planted",
             "nearhead-format",
             "nearhead-disk",
             "nearhead-service",
@@ -58,7 +51,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "nearhead-volume",
         ],
     ),
-    ("nearhead-nbd", &["nearhead-planted", "nearhead-disk", "nearhead-service"]),
+    ("nearhead-nbd", &["nearhead-disk", "nearhead-service"]),
     ("nearhead-one-file", &["nearhead-disk", "nearhead-service"]),
     ("nearhead-settings", &["nearhead-format", "nearhead-disk", "nearhead-engine"]),
     ("nearhead-coordinate", &[]),
@@ -119,7 +112,6 @@ const LAYERS: &[(&str, &[&str])] = &[
     (
         "nearhead-cli",
         &[
-            "nearhead-planted",
             "nearhead-format",
             "nearhead-disk",
             "nearhead-service",

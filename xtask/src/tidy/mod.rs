@@ -6,6 +6,7 @@
 mod code;
 mod docs;
 mod manifests;
+mod planted;
 mod presets;
 mod purity;
 mod sources;
@@ -14,21 +15,21 @@ mod tree;
 use manifests::Package;
 use std::fmt;
 use std::path::Path;
-use tree::Tree;
+pub(crate) use tree::Tree;
 
 /// One place that breaks a rule.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Finding {
     /// Path from the root of the workspace.
-    file: String,
+    pub(crate) file: String,
     /// Counted from 1.
-    line: usize,
+    pub(crate) line: usize,
     /// What the rule asks for.
-    expected: String,
+    pub(crate) expected: String,
     /// What stands there.
-    found: String,
+    pub(crate) found: String,
     /// How to mend it.
-    advice: String,
+    pub(crate) advice: String,
 }
 
 impl fmt::Display for Finding {
@@ -68,6 +69,7 @@ pub(crate) fn report_workspace(root: &Path) -> bool {
 
 fn check(tree: &Tree, packages: &[Package]) -> Report {
     let mut findings = manifests::check(tree, packages);
+    findings.extend(planted::check(tree));
     findings.extend(presets::check(tree));
     findings.extend(purity::check(tree));
     findings.extend(sources::check(tree));

@@ -7,7 +7,6 @@ use super::{
 };
 use crate::crc::{crc32c, crc32c_append};
 use nearhead_basics::little_endian::put;
-use nearhead_planted::{Mistake, is_made};
 
 /// Offset of `header_crc32c` in the header.
 pub(super) const CRC_AT: usize = 68;
@@ -101,8 +100,6 @@ fn encode_item(slot: &mut [u8], word: u64, last: u32) {
 
 /// CRC32C over the header with the checksum itself taken as zero.
 pub(super) fn header_crc(header: &[u8]) -> u32 {
-    let one_block = is_made(Mistake::HeaderChecksumOfOneBlock);
-    let header = if one_block { &header[..header.len().min(512)] } else { header };
     let crc = crc32c(&header[..CRC_AT]);
     let crc = crc32c_append(crc, &[0; 4]);
     crc32c_append(crc, &header[CRC_AT + 4..])

@@ -31,16 +31,5 @@ pub use item::{BodyItem, BodySummary, HintRange, LogState};
 pub use reader::BodyReader;
 pub use writer::BodyWriter;
 
-use nearhead_planted::{Mistake, is_made};
-
-/// What of a piece that begins at this byte of the body the checksum covers: all of it.
-fn covered(at: u64, piece: &[u8]) -> &[u8] {
-    if !is_made(Mistake::BodyChecksumOfFirstPiece) {
-        return piece;
-    }
-    let left = 4096_u64.saturating_sub(at);
-    &piece[..piece.len().min(left as usize)]
-}
-
 /// Size of the header at the start of a slot; the body follows.
 pub const SNAPSHOT_HEADER_BYTES: u64 = 4096;

@@ -55,9 +55,8 @@ impl BodyReader {
             let found = self.fed_bytes.saturating_add(piece.len() as u64);
             return Err(SnapshotError::Length { expected: self.expected.body_bytes, found });
         }
-        let covered = super::covered(self.fed_bytes, piece);
         self.fed_bytes += piece.len() as u64;
-        self.crc = crc32c_append(self.crc, covered);
+        self.crc = crc32c_append(self.crc, piece);
         let rest = self.complete_carry(piece, sink)?;
         let rest = self.read_items(rest, sink)?;
         if self.item_bytes().is_some() {

@@ -50,8 +50,7 @@ impl BodyWriter {
             };
             filled += self.put_item(&item, &mut piece[filled..])?;
         }
-        let covered = super::covered(self.summary.body_bytes, &piece[..filled]);
-        self.summary.body_crc = crc32c_append(self.summary.body_crc, covered);
+        self.summary.body_crc = crc32c_append(self.summary.body_crc, &piece[..filled]);
         self.summary.body_bytes += filled as u64;
         Ok(filled)
     }

@@ -19,7 +19,6 @@
 use super::byte_job::{Job, Piece};
 use nearhead_basics::Slab;
 use nearhead_disk::Nanos;
-use nearhead_planted::{Mistake, is_made};
 use nearhead_service::{Extent, Operation, Reply, Request, RequestId, Service, ServiceInfo};
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -172,9 +171,6 @@ impl ByteAccess {
         change: &Waiting,
         mut earlier: impl Iterator<Item = &'a Range<u64>>,
     ) -> bool {
-        if is_made(Mistake::SectorNotHeld) {
-            return true;
-        }
         let overlaps = |other: &Range<u64>| {
             other.start < change.sectors.end && change.sectors.start < other.end
         };

@@ -4,7 +4,6 @@
 //! trim or of zeros. When all of that succeeded, the sectors that are covered in part are written.
 
 use nearhead_disk::{BufferMut, Payload, total_len};
-use nearhead_planted::{Mistake, is_made};
 use nearhead_service::{Operation, Reply, Request, RequestError, RequestId};
 use std::ops::Range;
 
@@ -212,7 +211,6 @@ impl Job {
                 (self.known.iter().map(|known| known.sectors.clone()).collect(), *fua)
             }
         };
-        let fua = fua && !is_made(Mistake::SectorFuaDropped);
         let write = |sectors: Range<u64>| {
             let (offset, data) = (sectors.start, self.composed(&sectors));
             (Piece::Change, Operation::Write { offset, data, fua })

@@ -9,7 +9,6 @@ use super::losses::Mark;
 use super::memory::Gate;
 use crate::protocol::{ClientCommand, ClientRequest, Event, Handle, ReadAsked, tidy_extents};
 use nearhead_disk::{Buffer, Nanos, Payload};
-use nearhead_planted::{Mistake, is_made};
 use nearhead_service::{ErrorKind, Operation, Reply, Request, RequestError, RequestId, Service};
 
 /// Zeros that must stay allocated are written in pieces that end at multiples of this, one after
@@ -98,7 +97,6 @@ impl Clients {
             }
             ClientCommand::Write => {
                 kind = Kind::Write(buffer_of(&payload));
-                let fua = fua && !is_made(Mistake::WriteFuaDropped);
                 Operation::Write { offset, data: payload, fua }
             }
             ClientCommand::Flush => {
@@ -111,16 +109,11 @@ impl Clients {
                 kind = Kind::Flush(self.losses.mark());
                 Operation::Flush
             }
-            ClientCommand::Trim => {
-                let fua = fua && !is_made(Mistake::TrimFuaDropped);
-                Operation::Trim { offset, len, fua }
-            }
+            ClientCommand::Trim => Operation::Trim { offset, len, fua },
             ClientCommand::WriteZeroes { no_hole: false, fast_only } => {
-                let fua = fua && !is_made(Mistake::ZeroesFuaDropped);
                 Operation::WriteZeroes { offset, len, fua, fast_only }
             }
             ClientCommand::WriteZeroes { no_hole: true, fast_only: false } => {
-                let fua = fua && !is_made(Mistake::ZeroesFuaDropped);
                 let piece = zero_piece(offset, len, fua);
                 let done = total_len(&piece);
                 kind = Kind::Zeros(offset + done, len - done, fua);
@@ -207,9 +200,8 @@ impl Clients {
             (Ok(_), Kind::Write(_) | Kind::Zeros(..) | Kind::Other) => self.losses.acknowledged(),
             (_, _) => {}
         }
-        let Some((connection, budget, _)) = self
-            .client_and_memory(place)
-            .filter(|(connection, ..)| connection.id == id || is_made(Mistake::ReplyToSuccessor))
+        let Some((connection, budget, _)) =
+            self.client_and_memory(place).filter(|(connection, ..)| connection.id == id)
         else {
             return self.budget.finished(None, bytes);
         };
