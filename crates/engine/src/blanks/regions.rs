@@ -17,7 +17,6 @@ use nearhead_format::BlankMapHeader;
 use nearhead_format::blank_map::{
     BLANK_UNIT_BYTES, BLANK_UNIT_WORDS, BLANK_UNITS_OFFSET, UnitBits, encode_unit,
 };
-use nearhead_planted::{Mistake, is_made};
 use std::collections::BTreeSet;
 use std::ops::Range;
 
@@ -115,7 +114,7 @@ impl Regions {
                 self.wanted.insert(block as usize);
             }
         }
-        !promised || is_made(Mistake::PromiseNotTakenBack)
+        !promised
     }
 
     /// The home of these sectors was zeroed, or trimmed to zeros, and nothing else is writing there.
@@ -135,7 +134,6 @@ impl Regions {
     pub(super) fn settle(&mut self, ticket: u64, is_done: impl Fn(u64) -> bool) {
         self.take_flushed(&is_done);
         if self.flushing.is_none() && !self.zeroed.is_empty() {
-            let ticket = if is_made(Mistake::PromiseTooEarly) { 0 } else { ticket };
             self.flushing = Some((ticket, std::mem::take(&mut self.zeroed)));
             self.take_flushed(&is_done);
         }

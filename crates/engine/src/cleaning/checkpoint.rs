@@ -36,7 +36,6 @@ use crate::state::sectors::{BLOCK_SECTORS, SECTOR};
 use nearhead_disk::RangeSet;
 use nearhead_disk::{Class, Command, DiskError, DiskErrorKind, Nanos, Payload};
 use nearhead_format::{Entry, Place};
-use nearhead_planted::{Mistake, is_made};
 use std::collections::VecDeque;
 use std::ops::Range;
 
@@ -165,7 +164,7 @@ impl Checkpoint {
         let Some(window) = self.window.as_mut() else { return entries };
         while entries.len() < RELEASES_MAX {
             let Some(entry) = window.to_release.pop_front() else { break };
-            let newest = map.holds(&entry) || is_made(Mistake::CheckpointOfOverwritten);
+            let newest = map.holds(&entry);
             entries.extend(newest.then_some(entry));
         }
         entries
@@ -288,8 +287,7 @@ impl Engine {
                 }
                 let range = entry.home_sector..entry.end_sector();
                 let block = entry.home_sector / BLOCK_SECTORS;
-                let is_open = is_made(Mistake::CheckpointOverTransfer);
-                let is_written = self.requests.transferring().overlaps(range.clone()) && !is_open;
+                let is_written = self.requests.transferring().overlaps(range.clone());
                 self.checkpoint.met_transfers |= is_written;
                 let kept = entry.place == Place::Poisoned
                     || (!self.checkpoint.tries_all && self.failed_homes.rests(block, self.now))
@@ -332,8 +330,7 @@ impl Engine {
         while window.band.is_some() || (batch.len() < BATCH_ENTRIES_MAX && bytes < bytes_max) {
             let Some(entry) = window.entries.pop_front() else { break };
             let range = entry.home_sector..entry.end_sector();
-            let is_open = is_made(Mistake::CheckpointOverTransfer);
-            let is_written = self.requests.transferring().overlaps(range.clone()) && !is_open;
+            let is_written = self.requests.transferring().overlaps(range.clone());
             self.checkpoint.met_transfers |= is_written;
             if self.core.map.holds(&entry) && !is_written {
                 self.checkpoint.homes.insert(range);

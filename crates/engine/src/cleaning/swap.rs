@@ -17,7 +17,6 @@ use crate::state::logs::Logs;
 use crate::state::map::Map;
 use nearhead_disk::{Class, Command, DiskError, Nanos, Payload};
 use nearhead_format::{Entry, Place};
-use nearhead_planted::{Mistake, is_made};
 use std::collections::VecDeque;
 
 /// Entries of the map looked at in one step while collecting what a log holds.
@@ -119,7 +118,7 @@ impl Swap {
         let Some(current) = self.current.as_mut() else { return Vec::new() };
         let mut taken = Vec::with_capacity(count);
         for (entry, data) in current.chunks.drain(..count) {
-            if map.holds(&entry) || is_made(Mistake::SwapOverNewer) {
+            if map.holds(&entry) {
                 packer.chunk(entry.home_sector, entry.len_sectors, &data);
                 taken.push(entry);
             }

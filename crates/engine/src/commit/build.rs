@@ -15,7 +15,6 @@ use nearhead_format::record::{
     FLAG_ATOMIC, FLAG_RELOCATION, RecordHeader, SectorRange, WRITES_MAX, header_bytes_for,
     record_bytes,
 };
-use nearhead_planted::{Mistake, is_made};
 
 /// Most invalidations taken into one record that also carries data.
 const INVALIDATIONS_WITH_DATA_MAX: usize = 1024;
@@ -107,7 +106,7 @@ impl Engine {
         } else if self.swap.has_chunks()
             && self.swap.claim_wanted().is_none()
             && all_ready
-            && (content.releases.is_empty() || is_made(Mistake::RelocationBesideRelease))
+            && content.releases.is_empty()
         {
             // Not beside a release: a replay takes out of the map first and moves then, so that a
             // block in both would come back although it went home.
@@ -128,8 +127,7 @@ impl Engine {
             return false;
         }
         let stage = &self.stage;
-        let conflict = self.invalidations.unready_touches(|block| stage.get(block).is_some())
-            && !is_made(Mistake::UnreadyConflictIgnored);
+        let conflict = self.invalidations.unready_touches(|block| stage.get(block).is_some());
         if conflict {
             self.lanes.main.flusher.demand(self.invalidations.flush_ticket());
         }
@@ -309,13 +307,7 @@ impl Engine {
 
     pub(super) fn encoded_header(&self, record: &Record) -> Buffer {
         let mut header = BufferMut::zeroed(record.header.encoded_bytes(self.log_block()));
-        if is_made(Mistake::ClaimForgotten) {
-            let (mut wrong, index) = (record.header.clone(), record.header.log_index);
-            wrong.claims.iter_mut().for_each(|claim| claim.log_index = index);
-            wrong.encode_into(&mut header);
-        } else {
-            record.header.encode_into(&mut header);
-        }
+        record.header.encode_into(&mut header);
         header.freeze()
     }
 
@@ -331,7 +323,7 @@ impl Engine {
         if padding > 0 {
             parts.push(Payload::Zeros(padding));
         }
-        let durable = self.lanes.main.flusher.is_needed() && !is_made(Mistake::RecordNotDurable);
+        let durable = self.lanes.main.flusher.is_needed();
         Some(Command::Write { offset, parts, durable })
     }
 }

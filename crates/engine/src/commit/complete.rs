@@ -4,13 +4,11 @@ use super::record::Record;
 use crate::engine::Engine;
 use crate::state::Fate;
 use nearhead_disk::{DiskError, Payload};
-use nearhead_planted::{Mistake, is_made};
 
 impl Engine {
     pub(crate) fn on_record(&mut self, result: Result<Payload, DiskError>) {
         match result {
             Ok(_) => self.record_part_is_done(),
-            Err(_) if is_made(Mistake::RecordErrorIgnored) => self.record_part_is_done(),
             Err(error) => self.record_part_failed(false, &error),
         }
     }
@@ -35,7 +33,7 @@ impl Engine {
     fn record_part_is_done(&mut self) {
         let Some(mut record) = self.commit.in_flight.take() else { return };
         record.pending -= 1;
-        if record.pending > 0 && !is_made(Mistake::RecordDurableInOnePlace) {
+        if record.pending > 0 {
             self.commit.in_flight = Some(record);
         } else {
             self.record_is_durable(&record);

@@ -8,7 +8,6 @@ use super::record::Record;
 use crate::engine::Engine;
 use crate::state::Fate;
 use nearhead_format::Entry;
-use nearhead_planted::{Mistake, is_made};
 
 /// One part of a record.
 #[derive(Debug)]
@@ -27,7 +26,7 @@ impl Engine {
     /// What becomes of each chunk of a record that is durable.
     pub(super) fn fates(&self, record: &Record) -> Vec<Fate> {
         // What of a move was overwritten or cut since: both copies hold the same bytes, and the map keeps the older.
-        let holds = |old| self.core.map.holds(old) || is_made(Mistake::SwapOverNewer);
+        let holds = |old| self.core.map.holds(old);
         let fate = |old| if holds(old) { Fate::Counts } else { Fate::Superseded };
         record.moved().iter().map(fate).collect()
     }

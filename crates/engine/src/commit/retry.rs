@@ -20,7 +20,6 @@ use crate::requests::told;
 use crate::state::journal::MapJournal;
 use crate::state::logs::{NO_PREVIOUS, Ring};
 use nearhead_disk::{Class, DiskError, DiskErrorKind, Nanos};
-use nearhead_planted::{Mistake, is_made};
 use nearhead_service::{ErrorKind, RequestError};
 
 /// Logs tried before the place itself is.
@@ -203,9 +202,6 @@ impl Engine {
         }
         let ring = self.core.logs.get(log_index);
         record.attempts = 0;
-        if is_made(Mistake::InvalidationsNotWrittenElsewhere) {
-            record.header.invalidations.clear();
-        }
         record.header.log_index = log_index;
         record.header.generation = ring.map_or(0, |ring| ring.generation);
         record.header.previous_position = ring.map_or(NO_PREVIOUS, |ring| ring.previous_position);

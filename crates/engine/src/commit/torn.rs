@@ -12,7 +12,6 @@
 use crate::disk::dispatch::Purpose;
 use crate::engine::Engine;
 use nearhead_disk::{Class, Command, DiskError, Payload};
-use nearhead_planted::{Mistake, is_made};
 
 /// Failures in a row until the sequence of the remains is passed over (`unused.rs`).
 const FAILURES_MAX: u32 = 8;
@@ -45,8 +44,7 @@ impl Engine {
         let Some(offset) = self.commit.torn.offsets.last().copied() else { return false };
         if !std::mem::replace(&mut self.commit.torn.is_clearing, true) {
             let parts = vec![Payload::Zeros(self.setup.properties.sector_bytes as usize)];
-            let durable =
-                self.lanes.main.flusher.is_needed() && !is_made(Mistake::TornClearedVolatile);
+            let durable = self.lanes.main.flusher.is_needed();
             self.issue(Class::Durable, Purpose::Torn, Command::Write { offset, parts, durable });
         }
         true
@@ -58,9 +56,6 @@ impl Engine {
         let Err(error) = result else {
             torn.offsets.pop();
             torn.failures = 0;
-            if is_made(Mistake::TornClearedInPart) {
-                torn.offsets.clear();
-            }
             return;
         };
         torn.failures += 1;

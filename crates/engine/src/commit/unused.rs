@@ -13,7 +13,6 @@
 use super::record::Record;
 use crate::engine::Engine;
 use nearhead_format::record::WriteItem;
-use nearhead_planted::{Mistake, is_made};
 
 /// Records that may be let go in a row.
 const IN_A_ROW_MAX: u32 = 3;
@@ -69,8 +68,7 @@ impl Engine {
     /// Whether records and what goes home must wait, until both slots include a sequence that nobody uses.
     pub(super) fn passes_over_unused(&mut self) -> bool {
         let Some(unused) = &self.commit.unused else { return false };
-        if self.snapshotter.number() >= unused.until_snapshot || is_made(Mistake::UnusedNotAwaited)
-        {
+        if self.snapshotter.number() >= unused.until_snapshot {
             self.commit.unused = None;
             return false;
         }

@@ -15,7 +15,6 @@ use crate::engine::Engine;
 use crate::home::spill::Spill;
 use crate::requests::stage::Taken;
 use nearhead_disk::{Class, DiskErrorKind};
-use nearhead_planted::{Mistake, is_made};
 
 /// Longest run, in sectors: 64 KiB, twice the largest write that the paper's system logs. Not measured; more is worth a record.
 const RUN_SECTORS_MAX: u64 = 128;
@@ -34,7 +33,7 @@ impl Engine {
             || self.failed_homes.any_suspect(first_block..blocks)
             || self.checkpoint.touches(start, run.end)
             || (!self.core.hints().is_empty() && self.core.hints().overlaps(run.clone()))
-            || (self.blanks.touch_blank(&run) && !is_made(Mistake::AloneThoughBlank));
+            || self.blanks.touch_blank(&run);
         if stays {
             return false;
         }
@@ -65,9 +64,6 @@ impl Engine {
             self.stage.put_back(staged);
         }
         self.commit.note_staged(self.now);
-        if is_made(Mistake::AloneFailedAnswered) {
-            return;
-        }
         self.wait_for_all_staged(front);
     }
 

@@ -18,7 +18,6 @@ use crate::requests::told;
 use crate::state::sectors::{BLOCK_SECTORS, SECTOR};
 use nearhead_disk::{Class, Command, DiskError, DiskErrorKind, Payload};
 use nearhead_format::record::WRITES_MAX;
-use nearhead_planted::{Mistake, is_made};
 use nearhead_service::RequestError;
 use std::ops::Range;
 
@@ -195,8 +194,7 @@ impl Engine {
         let blocks = blocks.min(self.stage.singles_at_front());
         let stays = |(at, block): (usize, u64)| {
             let start = block * BLOCK_SECTORS;
-            let touches = self.checkpoint.touches(start, start + BLOCK_SECTORS);
-            let is_older_underway = touches && !is_made(Mistake::SpillBesideCheckpoint);
+            let is_older_underway = self.checkpoint.touches(start, start + BLOCK_SECTORS);
             is_older_underway || (at >= needed && self.failed_homes.rests(block, self.now))
         };
         self.stage.blocks().take(blocks).enumerate().position(stays).unwrap_or(blocks)

@@ -11,7 +11,6 @@ use crate::state::Core;
 use nearhead_disk::{At, Class, Command, DiskError, Payload, SECTOR_BYTES};
 use nearhead_format::Place;
 use nearhead_format::snapshot::{FLAG_CLEAN_SHUTDOWN, SnapshotHeader};
-use nearhead_planted::{Mistake, is_made};
 use nearhead_service::ErrorKind;
 use std::collections::BTreeSet;
 
@@ -86,8 +85,7 @@ impl Recovery {
     }
 
     fn replayed(&self, snapshot: Snapshot, links: &[chain::Link]) -> Core {
-        let Snapshot { header, map, logs, claims, mut hints } = snapshot;
-        hints.retain(|_| !is_made(Mistake::HintsNotRestored));
+        let Snapshot { header, map, logs, claims, hints } = snapshot;
         let (layout, journal) = (&self.context.layout, self.map.journal);
         let mut core = begin(layout, journal, map, hints, header.record_sequence);
         for state in logs.values() {
@@ -132,18 +130,15 @@ impl Recovery {
 /// wrote, whatever it looks like.
 fn torn_records(core: &Core, log_block_bytes: u64, remains: Vec<Remains>) -> Torn {
     let newest = core.sequence_done();
-    let floor = newest - u64::from(is_made(Mistake::TornClearedOverNewest) && newest > 0);
     let newer: Vec<Remains> =
-        remains.into_iter().filter(|remains| remains.sequence > floor).collect();
+        remains.into_iter().filter(|remains| remains.sequence > newest).collect();
     let newest_sequence = newer.iter().map(|remains| remains.sequence).max().unwrap_or(0);
     let mut offsets: BTreeSet<u64> = newer.iter().map(|remains| remains.offset).collect();
-    if offsets.is_empty() || is_made(Mistake::TornRecordLeft) {
+    if offsets.is_empty() {
         return Torn::default();
     }
     for entry in &core.map {
-        if let Place::Log { chunk_sector, chunk_len, .. } = entry.place
-            && !is_made(Mistake::TornClearedOverLive)
-        {
+        if let Place::Log { chunk_sector, chunk_len, .. } = entry.place {
             keep_off(&mut offsets, log_block_bytes, chunk_sector, u64::from(chunk_len));
         }
     }

@@ -8,7 +8,6 @@
 use super::RecoveredState;
 use super::find::Found;
 use nearhead_format::record::SectorRange;
-use nearhead_planted::{Mistake, is_made};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -46,8 +45,8 @@ pub(super) fn order(
         }
         // The first record after a start knows nothing of the one before: an empty echo says nothing.
         let next = by_sequence.get(&(sequence + 1)).map(|next| next.header.echo.clone());
-        let echo = next.filter(|ranges| !ranges.is_empty() && !is_made(Mistake::ChainGapIgnored));
-        if echo.is_none() && !accept_loss && !is_made(Mistake::ChainGapIgnored) {
+        let echo = next.filter(|ranges| !ranges.is_empty());
+        if echo.is_none() && !accept_loss {
             return Err(format!(
                 "{}, and so is the one that would say what it wrote; run `nearhead check` to see where, and \
                  `nearhead forget-log` to accept the loss",

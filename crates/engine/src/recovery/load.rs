@@ -15,7 +15,6 @@ use nearhead_format::record::Claim;
 use nearhead_format::snapshot::{
     BodyItem, BodyReader, HintRange, LogState, SNAPSHOT_HEADER_BYTES, SnapshotHeader,
 };
-use nearhead_planted::{Mistake, is_made};
 use std::collections::BTreeMap;
 
 /// Size of one read of a snapshot's body, in bytes.
@@ -25,9 +24,6 @@ impl Recovery {
     /// A disk that cannot read what it may read again later: log space may have been used again since the
     /// snapshot there, so that the older one is not enough.
     fn body_is_unreadable(&mut self, slot: usize, at: At, problem: &str) {
-        if is_made(Mistake::SnapshotReadErrorIgnored) {
-            return;
-        }
         let problem = format!("snapshot slot {slot} at {at}: could not be read: {problem}");
         self.unreadable.get_or_insert(problem);
     }

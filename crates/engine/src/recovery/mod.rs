@@ -41,7 +41,6 @@ use load::Loading;
 use nearhead_disk::{At, DiskError, Lane, Payload, SECTOR_BYTES};
 use nearhead_format::record::Claim;
 use nearhead_format::snapshot::{HintRange, LogState, SnapshotHeader};
-use nearhead_planted::{Mistake, is_made};
 use slots::FoundSlot;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -156,7 +155,7 @@ impl Recovery {
     pub(crate) fn of(setup: &mut Setup) -> Self {
         let base = setup.config.base.take();
         let config = &setup.config;
-        let flushes = !config.read_only && !is_made(Mistake::RecoveryNotFlushed);
+        let flushes = !config.read_only;
         let terms = Terms {
             accept_loss: config.accept_loss,
             rebuild: config.rebuild,

@@ -11,7 +11,6 @@ use crate::state::map::Map;
 use crate::state::{Core, Fate};
 use nearhead_format::Layout;
 use nearhead_format::snapshot::HintRange;
-use nearhead_planted::{Mistake, is_made};
 
 /// Begins with the map of a snapshot that includes all records up to `sequence`.
 pub(super) fn begin(
@@ -41,18 +40,9 @@ pub(super) fn replay(core: &mut Core, link: &Link) {
 fn replay_record(core: &mut Core, found: &Found) {
     let is_sound = |chunk| found.chunks_sound.get(chunk).copied().unwrap_or(false);
     let fate = |chunk| if is_sound(chunk) { Fate::Counts } else { Fate::Damaged };
-    if is_made(Mistake::InvalidationNotReplayed) {
-        let mut header = found.header.clone();
-        header.invalidations.clear();
-        core.apply(&header, found.blocks, fate);
-    } else {
-        core.apply(&found.header, found.blocks, fate);
-    }
+    core.apply(&found.header, found.blocks, fate);
     if let (Some(journal), Some((position, blocks))) = (core.journal.as_mut(), found.journal) {
         journal.replay(position, blocks);
     }
     core.note_logged(u64::from(found.blocks) * core.logs.block_bytes() as u64);
-    if is_made(Mistake::EchoForgottenByReplay) {
-        core.forget_echo();
-    }
 }

@@ -7,7 +7,6 @@
 
 use nearhead_disk::At;
 use nearhead_format::SnapshotHeader;
-use nearhead_planted::{Mistake, is_made};
 
 /// Why four kilobytes are no header.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,9 +98,6 @@ pub(super) fn judge(slots: &[FoundSlot]) -> Judged {
         slot.judge(newest, &mut judged);
     }
     judged.headers.sort_by_key(|header| header.snapshot_number);
-    if is_made(Mistake::SnapshotReadErrorIgnored) {
-        judged.unreadable = None;
-    }
     judged
 }
 

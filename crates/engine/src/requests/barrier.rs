@@ -7,7 +7,6 @@
 
 use crate::engine::Engine;
 use nearhead_disk::{DiskError, Lane, Payload};
-use nearhead_planted::{Mistake, is_made};
 use nearhead_service::RequestId;
 
 /// Somebody who waits for durability.
@@ -30,9 +29,6 @@ impl Engine {
             flush_ticket: self.lanes.main.flusher.want(),
             written: 0,
         };
-        let skipped = is_made(Mistake::FlushSkipped);
-        let barrier =
-            Barrier { flush_ticket: if skipped { 0 } else { barrier.flush_ticket }, ..barrier };
         self.lanes.main.flusher.demand(self.invalidations.flush_ticket());
         self.commit.want(barrier.stage_target);
         self.wait_for(barrier);
@@ -83,7 +79,6 @@ impl Engine {
         let flusher = &mut self.lanes.of_mut(lane).flusher;
         match result {
             Ok(_) => flusher.complete(),
-            Err(_) if is_made(Mistake::FlushErrorIgnored) => flusher.complete(),
             Err(error) => {
                 flusher.fail();
                 self.fail(format!("a device flush failed: {error}"));

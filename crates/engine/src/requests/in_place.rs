@@ -19,7 +19,6 @@ use crate::requests::read::BULK_BYTES_ABOVE;
 use crate::requests::refusals::told;
 use crate::state::sectors::SECTOR;
 use nearhead_disk::{Class, Command, DiskError, Payload};
-use nearhead_planted::{Mistake, is_made};
 use nearhead_service::{RequestError, RequestId};
 use std::ops::Range;
 
@@ -135,7 +134,7 @@ impl Engine {
         if self.is_in_memory(start, end) {
             self.commit.want(self.stage.end());
             self.requests.blocked.push(slot);
-        } else if self.checkpoint.touches(start, end) && !is_made(Mistake::CheckpointOverInPlace) {
+        } else if self.checkpoint.touches(start, end) {
             self.requests.blocked.push(slot);
         } else if !writes || self.may_write_in_place(slot, start..end) {
             if self.core.logs.count() > 0 {
@@ -266,17 +265,7 @@ impl Engine {
         let mut displaced = Vec::new();
         self.core.map.remove(start, sectors, &mut |entry| displaced.push(entry));
         self.stats.invalidated_entries += displaced.len() as u64;
-        if is_made(Mistake::InvalidationForgotten) {
-            displaced.clear();
-        }
-        if is_made(Mistake::StaleCopySpaceOpened) {
-            for entry in &mut displaced {
-                self.core.logs.drop_live(entry);
-                entry.place = nearhead_format::Place::Zero;
-            }
-        }
-        let waits = volatile && !is_made(Mistake::InvalidationTooEarly);
-        let ticket = if waits { self.lanes.main.flusher.ticket() } else { 0 };
+        let ticket = if volatile { self.lanes.main.flusher.ticket() } else { 0 };
         self.invalidations.push(displaced.into_iter(), ticket);
     }
 

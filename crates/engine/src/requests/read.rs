@@ -14,7 +14,6 @@ use crate::state::map::Segment;
 use crate::state::sectors::{BLOCK_SECTORS, SECTOR};
 use nearhead_disk::{Class, Command, DiskError, Payload};
 use nearhead_format::{Entry, Place};
-use nearhead_planted::{Mistake, is_made};
 use nearhead_service::{ErrorKind, RequestError, RequestId};
 use std::ptr;
 
@@ -182,10 +181,7 @@ impl Planner<'_> {
     /// One block of which something is in memory: for every sector the newest copy.
     fn block(&mut self, block: u64, start: u64, end: u64) {
         let engine = self.engine;
-        let mut layers = [engine.stage.get(block), engine.taken.get(block)];
-        if is_made(Mistake::OlderCopyRead) {
-            layers.reverse();
-        }
+        let layers = [engine.stage.get(block), engine.taken.get(block)];
         let newest = |sector: u8| {
             let staged = layers.into_iter().flatten();
             staged.flat_map(|staged| &staged.pieces).find(|piece| piece.holds(sector))
@@ -299,7 +295,7 @@ impl Engine {
             return self.finish_slot(slot, Err(error));
         }
         let unsound = state.transfers.iter().find_map(Transfer::unsound);
-        if let Some((copy, problem)) = unsound.filter(|_| !is_made(Mistake::ChecksumNotCompared)) {
+        if let Some((copy, problem)) = unsound {
             let (offset, len) = (state.offset, state.len);
             let attempts = state.attempts + u8::from(copy.is_in(&self.core.map));
             self.stats.checksum_retries += 1;

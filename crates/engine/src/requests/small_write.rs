@@ -12,7 +12,6 @@ use crate::requests::in_place::{Action, SmallWrite};
 use crate::requests::stage::{Group, Piece};
 use crate::state::sectors::{BLOCK_SECTORS, SECTOR, blocks_of};
 use nearhead_disk::Payload;
-use nearhead_planted::{Mistake, is_made};
 use nearhead_service::{ErrorKind, Hint, RequestId};
 use std::ops::Range;
 
@@ -205,7 +204,7 @@ impl Engine {
     /// Everything of the request is staged.
     fn acknowledge_small(&mut self, fua: bool, waiter: DurableWaiter) {
         let end = self.stage.end();
-        if (fua || self.acknowledges_durable()) && !is_made(Mistake::AckBeforeRecord) {
+        if fua || self.acknowledges_durable() {
             self.commit.want(end);
             self.commit.waiters_mut().push(waiter, end);
             return;

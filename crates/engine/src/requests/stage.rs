@@ -8,7 +8,6 @@
 //! The buffer never holds more than the bound its owner enforces by [`Stage::bytes`].
 
 use nearhead_disk::Payload;
-use nearhead_planted::{Mistake, is_made};
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::ops::Range;
@@ -78,9 +77,7 @@ impl StagedBlock {
         let mut kept: Vec<Piece> = Vec::with_capacity(self.pieces.len() + 2);
         for old in &self.pieces {
             kept.extend(old.cut(0, piece.first));
-            if !is_made(Mistake::FragmentLost) {
-                kept.extend(old.cut(piece.end(), BLOCK_SECTORS as u8));
-            }
+            kept.extend(old.cut(piece.end(), BLOCK_SECTORS as u8));
         }
         kept.push(piece);
         kept.sort_by_key(|piece| piece.first);
@@ -168,7 +165,7 @@ impl Stage {
     /// Stages `piece` of `block`, replacing what it covers.
     pub(crate) fn put(&mut self, block: u64, piece: Piece, group: Group) {
         let added = usize::from(piece.len) * SECTOR;
-        let atomic = group != Group::None && !is_made(Mistake::AtomicWriteSplit);
+        let atomic = group != Group::None;
         if let Some(position) = self.index.get(&block) {
             let staged = &mut self.queue[(position - self.front) as usize];
             let before = staged.sectors();
@@ -260,7 +257,7 @@ impl Stage {
                 None => start,
             };
             let is_long = end - from > sectors_max;
-            if is_long || (staged.atomic && !is_made(Mistake::AloneThoughAtomic)) {
+            if is_long || staged.atomic {
                 return None;
             }
             run = Some(from..end);

@@ -4,7 +4,6 @@
 
 use crate::engine::Engine;
 use crate::placement::Need;
-use nearhead_planted::{Mistake, is_made};
 
 /// Logs that stay claimed across a snapshot; each costs recovery one read.
 const CLAIMS_KEPT: usize = 8;
@@ -20,12 +19,6 @@ impl Engine {
         let cold = self.swap.cold_log();
         let needed = |index: &u32| Some(*index) == in_flight || Some(*index) == cold;
         let mut claimed: Vec<u32> = self.core.logs.claimed().collect();
-        if is_made(Mistake::LogInFlightUnclaimed) {
-            claimed.retain(|index| Some(*index) != in_flight || *index == newest);
-        }
-        if is_made(Mistake::SwapTargetUnclaimed) {
-            claimed.retain(|index| Some(*index) != cold || *index == newest);
-        }
         claimed.sort_by_key(|index| (!needed(index), index.abs_diff(newest), *index));
         claimed.truncate(CLAIMS_KEPT);
         claimed.sort_unstable();

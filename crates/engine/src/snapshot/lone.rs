@@ -11,7 +11,6 @@
 use crate::disk::dispatch::Purpose;
 use crate::engine::Engine;
 use nearhead_disk::{At, Buffer, BufferMut, Class, Command, DiskError, Payload};
-use nearhead_planted::{Mistake, is_made};
 
 /// The place without a header, and what belongs there.
 #[derive(Debug)]
@@ -57,6 +56,6 @@ impl Engine {
 
     /// Recovery took a snapshot of whose header one place only is sound.
     pub(crate) fn note_lone_header(&mut self, lone: Option<LoneHeader>) {
-        self.snapshotter.lone = lone.filter(|_| !is_made(Mistake::LoneHeaderLeft));
+        self.snapshotter.lone = lone;
     }
 }

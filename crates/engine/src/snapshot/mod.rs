@@ -31,7 +31,6 @@ use nearhead_disk::{Buffer, BufferMut, Class, Command, DiskError, Nanos, Payload
 use nearhead_format::snapshot::{
     BodyItem, BodyWriter, FLAG_CLEAN_SHUTDOWN, HintRange, LogState, SnapshotHeader,
 };
-use nearhead_planted::{Mistake, is_made};
 use std::collections::VecDeque;
 
 /// Size of one piece of the body, in bytes: half of what a rotational disk gets as bulk at once, so
@@ -172,7 +171,7 @@ impl Snapshotter {
     }
 
     pub(crate) fn note_hints_changed(&mut self) {
-        self.hints_changed = !is_made(Mistake::HintsChangeUnnoticed);
+        self.hints_changed = true;
     }
 
     /// What recovery found.
@@ -215,8 +214,7 @@ impl Engine {
     /// Whether a relocation record is on its way. Replayed on top of a snapshot that began now it would
     /// bring back what an in-place write took out of the map meanwhile.
     fn moves_a_chunk(&self) -> bool {
-        let moves = self.commit.in_flight().is_some_and(Record::moves);
-        moves && !is_made(Mistake::SnapshotBesideRelocation)
+        self.commit.in_flight().is_some_and(Record::moves)
     }
 
     /// For shutdown: true once a snapshot of exactly the present state is on disk.
@@ -257,7 +255,7 @@ impl Engine {
         let mut claims = [keep.as_slice(), claims_new.as_slice()].concat();
         claims.sort_unstable();
         rest.extend(claims.into_iter().map(BodyItem::Claim));
-        let hints = self.core.hints().iter().filter(|_| !is_made(Mistake::HintsNotInSnapshot));
+        let hints = self.core.hints().iter();
         rest.extend(hints.map(|range| {
             let len_sectors = range.end - range.start;
             BodyItem::Hint(HintRange { start_sector: range.start, len_sectors })
@@ -267,7 +265,6 @@ impl Engine {
             // The entry of a record in flight stands before the position already: it is newer than
             // the snapshot and stays protected.
             let from = self.commit.journal_from();
-            let from = from.filter(|_| !is_made(Mistake::JournalInFlightUnprotected));
             journal.ring.snapshot_begins_at(from);
         }
         // A record on its way is newer than the snapshot, and what it protects only the next one frees.
@@ -281,8 +278,7 @@ impl Engine {
         self.snapshotter.hints_changed = false;
         self.snapshotter.last_at = self.now;
         self.snapshotter.in_progress = Some(Box::new(InProgress {
-            record_sequence: self.core.sequence_done()
-                + u64::from(is_made(Mistake::SnapshotAheadOfRecord) && on_its_way > 0),
+            record_sequence: self.core.sequence_done(),
             cursor: 0,
             rest,
             writer: BodyWriter::new(),
@@ -333,7 +329,7 @@ impl Engine {
         }
         // Waits for both: the body, on the map's device, and what went home, on the volume's own.
         let tickets = work.flush_tickets.get_or_insert_with(|| self.lanes.want_all());
-        if self.lanes.are_done(tickets) || is_made(Mistake::SnapshotHeaderTooEarly) {
+        if self.lanes.are_done(tickets) {
             self.write_snapshot_header(work);
         }
     }
@@ -366,9 +362,6 @@ impl Engine {
     pub(crate) fn on_snapshot_header(&mut self, result: Result<Payload, DiskError>) {
         if !self.snapshot_goes_on(result) {
             return;
-        }
-        if is_made(Mistake::SnapshotCopyMissing) {
-            return self.snapshot_is_safe();
         }
         let Some(mut work) = self.snapshotter.in_progress.take() else { return };
         if let Some(copy) = work.copy.take() {

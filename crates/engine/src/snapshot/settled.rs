@@ -5,7 +5,6 @@
 
 use crate::commit::Record;
 use crate::engine::Engine;
-use nearhead_planted::{Mistake, is_made};
 
 impl Engine {
     /// Header and copy are durable.
@@ -25,8 +24,6 @@ impl Engine {
         // What was taken back before the snapshot before it began is in neither slot: no recovery can
         // bring it back, even if one slot rots.
         let in_neither = std::mem::replace(&mut self.snapshotter.invalid_end, work.invalid_end);
-        let one = is_made(Mistake::InvalidationSettledByOneSnapshot);
-        let in_neither = if one { work.invalid_end } else { in_neither };
         let settled = in_neither.saturating_sub(self.invalidations.committed());
         self.commit_invalidations_by_snapshot(settled as usize);
     }
@@ -34,8 +31,7 @@ impl Engine {
     fn commit_invalidations_by_snapshot(&mut self, count: usize) {
         // Those in the record in flight are counted when it completes.
         let in_record = self.commit.in_flight().map_or(0, Record::taken_back);
-        let counted = in_record > 0 && !is_made(Mistake::InvalidationsCountedTwice);
-        if counted || count == 0 {
+        if in_record > 0 || count == 0 {
             return;
         }
         let logs = &mut self.core.logs;

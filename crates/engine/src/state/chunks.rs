@@ -9,7 +9,6 @@ use crate::state::sectors::SECTOR;
 use nearhead_disk::Payload;
 use nearhead_format::crc::chunk_crc;
 use nearhead_format::{Entry, Place};
-use nearhead_planted::{Mistake, is_made};
 use std::fmt;
 
 /// What was written to a log at once, of one run of home sectors.
@@ -131,11 +130,7 @@ pub(crate) fn content_of(
     let (Place::Log { offset, .. }, Some(copy)) = (entry.place, LoggedCopy::of(entry)) else {
         return Ok(Payload::Zeros(len));
     };
-    let whole = copy.take(data, data_offset);
-    let whole = whole.or_else(|unsound| match copy.cut(data, data_offset) {
-        Some(own) if is_made(Mistake::ChecksumNotComparedInCleaning) => Ok(own),
-        _ => Err(copy.told(unsound)),
-    })?;
+    let whole = copy.take(data, data_offset).map_err(|unsound| copy.told(unsound))?;
     let from = usize::from(offset) * SECTOR;
     Ok(whole.slice(from..from + len))
 }

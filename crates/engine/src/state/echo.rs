@@ -2,7 +2,6 @@
 //! lost, and those sectors read as errors instead of as something older.
 
 use nearhead_format::record::{RecordHeader, SectorRange, WriteItem};
-use nearhead_planted::{Mistake, is_made};
 
 /// Most ranges echoed; within the format's limit.
 const ECHO_RANGES_MAX: usize = 64;
@@ -19,9 +18,7 @@ pub(super) fn echo_of(header: &RecordHeader) -> Vec<SectorRange> {
             _ => ranges.push(range),
         }
     }
-    if !is_made(Mistake::EchoWithoutInvalidations) {
-        ranges.extend_from_slice(&header.invalidations);
-    }
+    ranges.extend_from_slice(&header.invalidations);
     widened(ranges, ECHO_RANGES_MAX)
 }
 

@@ -15,7 +15,6 @@ use crate::state::logs::Ring;
 use nearhead_disk::{Buffer, Class, Command, Payload};
 use nearhead_format::map_device::JOURNAL_BLOCK_BYTES;
 use nearhead_format::record::HEADER_BYTES_MAX;
-use nearhead_planted::{Mistake, is_made};
 use std::num::NonZeroU32;
 
 /// Blocks of the largest entry.
@@ -40,9 +39,7 @@ impl MapJournal {
     /// The entry of a record that recovery replays stands there. The ring is empty before the first of them, and
     /// what is to stay begins with that one, wherever it stands: later ones may have gone round.
     pub(crate) fn replay(&mut self, position: u32, blocks: u32) {
-        if !is_made(Mistake::JournalBeginsAtZero) {
-            self.ring.begin_at(position);
-        }
+        self.ring.begin_at(position);
         self.ring.advance(position, blocks);
     }
 

@@ -141,11 +141,6 @@ impl Core {
         self.echo = ranges.to_vec();
     }
 
-    /// The next record echoes nothing.
-    pub(crate) fn forget_echo(&mut self) {
-        self.echo.clear();
-    }
-
     /// A record is durable, and now the newest. What it takes back leaves the map first, then comes what it writes:
     /// `fate` says what becomes of each chunk, by its number.
     pub(crate) fn apply(

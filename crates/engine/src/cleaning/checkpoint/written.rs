@@ -5,7 +5,6 @@ use crate::engine::Engine;
 use crate::state::sectors::{BLOCK_SECTORS, SECTOR};
 use nearhead_disk::{DiskError, DiskErrorKind, Payload};
 use nearhead_format::Entry;
-use nearhead_planted::{Mistake, is_made};
 
 impl Engine {
     pub(crate) fn on_checkpoint_write(
@@ -26,7 +25,6 @@ impl Engine {
         let Some(window) = self.checkpoint.window.as_mut() else { return };
         self.lanes.main.flusher.note_volatile_write();
         let ticket = self.lanes.main.flusher.want();
-        let ticket = if is_made(Mistake::CheckpointUnflushed) { 0 } else { ticket };
         window.step = Step::Flushing { ticket };
         if self.lanes.main.flusher.is_done(ticket) {
             self.release_batch();

@@ -8,7 +8,6 @@ use crate::recovery::sector_of;
 use nearhead_format::Layout;
 use nearhead_format::crc::chunk_crc;
 use nearhead_format::record::{Peek, RecordHeader, RecordIdentity};
-use nearhead_planted::{Mistake, is_made};
 
 /// What every scan needs to know.
 #[derive(Clone)]
@@ -46,7 +45,7 @@ pub(in crate::recovery) struct Found {
 
 impl Found {
     pub(in crate::recovery) fn is_sound(&self) -> bool {
-        self.chunks_sound.iter().all(|sound| *sound) || is_made(Mistake::TornRecordAccepted)
+        self.chunks_sound.iter().all(|sound| *sound)
     }
 }
 

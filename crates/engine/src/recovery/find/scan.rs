@@ -18,7 +18,6 @@ use nearhead_format::record::{
     CLAIMS_MAX, Claim, ECHO_MAX, HEADER_BYTES_MAX, HEADER_FIXED_BYTES, INVALIDATIONS_MAX,
     ITEM_BYTES, NO_POSITION, Peek, RECORD_MAGIC, RecordHeader, WRITES_MAX, peek,
 };
-use nearhead_planted::{Mistake, is_made};
 
 /// No record is longer than this, in bytes, and none is looked for further away from where it could be.
 pub(super) const REACH_BYTES: u64 = RECORD_BYTES_MAX as u64 + HEADER_BYTES_MAX as u64 + 4096;
@@ -265,7 +264,7 @@ impl LogScan {
     /// What a failed write left of one is no whole record, and a placement that leaves out blocks may have put the next one
     /// into the middle of it.
     fn blocks_up_to_the_next(&self, bytes: &[u8], found: &Found, context: &ScanContext) -> u32 {
-        if found.is_sound() || is_made(Mistake::RemainsSkipped) {
+        if found.is_sound() {
             return found.blocks;
         }
         let is_newer = |step: &u32| {

@@ -7,7 +7,6 @@
 //! This is memory alone: after a restart the place is found again, at the cost of one write that fails.
 
 use nearhead_disk::Nanos;
-use nearhead_planted::{Mistake, is_made};
 
 /// Places remembered of one log; of more, those are forgotten that would be tried again first.
 const PLACES_MAX: usize = 64;
@@ -38,7 +37,6 @@ impl BadPlaces {
 
     /// A record of `blocks` could not be written at `start` of a log that has `capacity` blocks.
     pub(super) fn note(&mut self, start: u32, blocks: u32, capacity: u32, now: Nanos) {
-        let blocks = blocks - u32::from(is_made(Mistake::GapTooShort) && blocks > 1);
         let mut place =
             BadPlace { start, end: start + blocks, until: now, is_passed_over: true, failures: 0 };
         // What was tried right behind a bad place belongs to it.

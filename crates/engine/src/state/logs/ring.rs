@@ -14,7 +14,6 @@
 use super::bad_places::BadPlaces;
 use crate::placement::Need;
 use nearhead_disk::Nanos;
-use nearhead_planted::{Mistake, is_made};
 use std::num::NonZeroU32;
 
 /// Number of slices in which live sectors are counted: as many as a word has bits.
@@ -143,11 +142,11 @@ impl Ring {
         };
         let mut free = capacity;
         let protections = [self.protected_from, self.next_protected_from].into_iter().flatten();
-        for protected in protections.filter(|_| !is_made(Mistake::SlotReusedEarly)) {
+        for protected in protections {
             // Protected from the write position itself means: the whole ring is.
             free = free.min(if protected == self.position { 0 } else { distance(protected) });
         }
-        if self.live_sectors_total == 0 || is_made(Mistake::LiveSpaceReused) {
+        if self.live_sectors_total == 0 {
             return free;
         }
         let own = self.slice_of(self.position.min(capacity - 1));
@@ -242,20 +241,16 @@ impl Ring {
     pub(crate) fn advance(&mut self, position: u32, blocks: u32) {
         // From where a recovery begins to scan, also if the record did not fit there and went to the start, or
         // behind a bad place: a later record at that place would be taken for the first.
-        let from = if is_made(Mistake::WrapTailReused) { position } else { self.position };
+        let from = self.position;
         self.protected_from.get_or_insert(from);
         self.next_protected_from.get_or_insert(from);
         self.bad.is_well(position, blocks);
         self.previous_position = position;
-        let blocks = blocks - u32::from(is_made(Mistake::RingOffByOne) && blocks > 1);
         self.position = (position + blocks) % self.capacity();
     }
 
     /// A snapshot begins: records from now on are what recovery from it will scan.
     pub(crate) fn snapshot_begins(&mut self) {
-        if is_made(Mistake::SpaceOpenedAtBegin) {
-            self.protected_from = None;
-        }
         self.next_protected_from = None;
     }
 
@@ -271,9 +266,6 @@ impl Ring {
 
     /// That snapshot failed: nothing may be given up.
     pub(crate) fn snapshot_failed(&mut self) {
-        if is_made(Mistake::SpaceOpenedByFailure) {
-            return self.snapshot_committed();
-        }
         self.next_protected_from = self.protected_from;
     }
 
