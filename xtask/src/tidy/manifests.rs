@@ -1,7 +1,7 @@
 //! The layer rule: who may depend on whom.
 //!
 //! `format <- disk <- service <- {engine <- volume, sim, nbd} <- cli`, `sim <- figures <- cli`; `models` and `uring` are
-//! interchangeable disks and know only `disk`; `profiles` fills models with measured numbers; whoever mistakes are planted in knows `planted`; `wal` writes files through `uring`, beside the engine. A crate of the workspace that the table does not
+//! interchangeable disks and know only `disk`; `profiles` fills models with measured numbers; `wal` writes files through `uring`, beside the engine. A crate of the workspace that the table does not
 //! name is a finding, so the table stays complete. Dependencies of tests are free: they never
 //! reach a user, and a test of the engine may well drive a disk model.
 //!
@@ -21,14 +21,10 @@ const FOR_ALL: &str = "nearhead-basics";
 /// Every package of the workspace and the ones of the workspace it may depend on, besides [`FOR_ALL`].
 const LAYERS: &[(&str, &[&str])] = &[
     (FOR_ALL, &[]),
-    ("nearhead-planted", &[]),
     ("nearhead-format", &[]),
     ("nearhead-disk", &["nearhead-format"]),
     ("nearhead-service", &["nearhead-disk"]),
-    (
-        "nearhead-engine",
-        &["nearhead-planted", "nearhead-format", "nearhead-disk", "nearhead-service"],
-    ),
+    ("nearhead-engine", &["nearhead-format", "nearhead-disk", "nearhead-service"]),
     ("nearhead-example-policies", &["nearhead-engine"]),
     ("nearhead-models", &["nearhead-disk"]),
     ("nearhead-profiles", &["nearhead-models"]),
@@ -357,7 +353,7 @@ pub(super) mod tests {
             [basics(&[]), package("nearhead-format", &[FOR_ALL]), package("xtask", &[FOR_ALL])];
         assert!(found(&packages).is_empty());
         assert_eq!(
-            found(&[basics(&["nearhead-planted"]), package("nearhead-planted", &[])]).len(),
+            found(&[basics(&["nearhead-format"]), package("nearhead-format", &[])]).len(),
             1
         );
     }
