@@ -203,7 +203,7 @@ const STEERED_LIVES_MAX: &str = "1000";
 /// So many lives are counted of those by seed, whether they fail or not.
 const COUNTED: u64 = 100;
 
-/// And so many of each kind without a mistake, of which none may fail.
+/// Steered lives without a mistake, of which none may fail.
 const STEERED_WITHOUT: u64 = 240;
 
 /// The simulator's lives: a hundred, or as many as the first that fails needs, within a bound of processor time.
@@ -217,10 +217,11 @@ pub(super) fn try_swarm(
     let Some(path) = programs.simulator() else { return Cell::Broken };
     let mut command = Command::new(path);
     command.args(["--count", "--threads", "1"]);
-    match is_steered {
-        true => command.args(["--steer", STEERED_LIVES_MAX, "--campaign", "1"]),
-        false => command.args(["--seeds", SEEDS]),
-    };
+    if is_steered {
+        command.args(["--steer", STEERED_LIVES_MAX, "--campaign", "1"]);
+    } else {
+        command.args(["--seeds", SEEDS]);
+    }
     choice.apply(&mut command);
     command.envs(MEMORY).current_dir(root);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).process_group(0);

@@ -153,7 +153,9 @@ pub(crate) fn run(root: &Path, names: &str) -> bool {
         }
     };
     if names == "list" {
-        patches.iter().for_each(|patch| println!("{}: {}", patch.name, patch.what));
+        for patch in &patches {
+            println!("{}: {}", patch.name, patch.what);
+        }
         return true;
     }
     let wanted = |name: &str| names == "all" || names.split(',').any(|wanted| wanted == name);

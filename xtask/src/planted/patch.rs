@@ -15,6 +15,10 @@ pub(super) const QUESTION: &str = "is_made()";
 /// A sentence with fewer words says nothing.
 const WORDS_MIN: usize = 4;
 
+/// What to do if the lines of a place stand nowhere.
+const GONE: &str = "write the lines as they are now; if the mistake cannot be made any more, delete the patch and say why \
+                    in docs/planted.md";
+
 /// A mistake.
 #[derive(Debug)]
 pub(crate) struct Patch {
@@ -54,64 +58,91 @@ impl Patch {
     /// Reads the patch at `path`.
     pub(super) fn parse(path: &str, text: &str) -> Result<Self, Finding> {
         let name = path.rsplit('/').next().unwrap_or(path).trim_end_matches(".patch");
-        let wrong = |line: usize, expected: &str, found: &str, advice: &str| Finding {
-            file: path.to_owned(),
-            line,
-            expected: expected.to_owned(),
-            found: found.to_owned(),
-            advice: advice.to_owned(),
-        };
         let mut numbered = text.lines().enumerate().map(|(index, line)| (index + 1, line));
-        let sentence =
-            numbered.by_ref().map(|(_, line)| line.trim()).take_while(|line| !line.is_empty());
-        let what = sentence.collect::<Vec<_>>().join(" ");
-        let mut places: Vec<Place> = Vec::new();
+        let first = numbered.by_ref().map(|(_, line)| line.trim());
+        let what = first.take_while(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
+        let places = Place::parse_all(path, numbered)?;
+        let mistake = Self { path: path.to_owned(), name: name.to_owned(), what, places };
+        mistake.check()?;
+        Ok(mistake)
+    }
+
+    /// A patch that cannot be meant is refused.
+    fn check(&self) -> Result<(), Finding> {
+        let words = self.what.split_whitespace().count();
+        if words < WORDS_MIN {
+            let advice =
+                "say on the first lines what is done wrong, and leave a line empty behind them";
+            return Err(wrong(&self.path, 1, "a sentence", &format!("{words} words"), advice));
+        }
+        if let Some(place) = self.places.iter().find(|place| place.pattern().is_empty()) {
+            let advice = "write before or behind the lines that come at least one that stays, with a space before it";
+            return Err(wrong(
+                &self.path,
+                place.line,
+                "lines that are in the file",
+                "none",
+                advice,
+            ));
+        }
+        let mut lines = self.places.iter().flat_map(|place| &place.lines);
+        if !lines.any(|(mark, line)| *mark == Mark::Comes && line.contains(QUESTION)) {
+            let advice = "write lines with `+` that do the wrong thing only if `is_made()` says so";
+            return Err(wrong(&self.path, 1, "the question `is_made()`", "none", advice));
+        }
+        Ok(())
+    }
+}
+
+fn wrong(path: &str, line: usize, expected: &str, found: &str, advice: &str) -> Finding {
+    Finding {
+        file: path.to_owned(),
+        line,
+        expected: expected.to_owned(),
+        found: found.to_owned(),
+        advice: advice.to_owned(),
+    }
+}
+
+impl Place {
+    /// Reads the places of the patch at `path` from its lines and their numbers.
+    fn parse_all<'a>(
+        path: &str,
+        lines: impl Iterator<Item = (usize, &'a str)>,
+    ) -> Result<Vec<Self>, Finding> {
+        let mut places: Vec<Self> = Vec::new();
         let mut is_open = false;
-        for (number, line) in numbered {
+        for (number, line) in lines {
             let mark = match line.chars().next() {
-                None => {
-                    is_open = false;
-                    continue;
-                }
                 Some(' ') => Mark::Stays,
                 Some('-') => Mark::Goes,
                 Some('+') => Mark::Comes,
-                Some(_) => {
-                    places.push(Place {
+                start => {
+                    is_open = start.is_some();
+                    let file = line.trim().to_owned();
+                    places.extend(is_open.then_some(Self {
                         line: number,
-                        file: line.trim().to_owned(),
+                        file,
                         lines: Vec::new(),
-                    });
-                    is_open = true;
+                    }));
                     continue;
                 }
             };
             let Some(place) = places.last_mut().filter(|_| is_open) else {
                 let advice = "name the file on a line of its own, without a space before it";
-                return Err(wrong(number, "the path of a file", &format!("`{line}`"), advice));
+                return Err(wrong(
+                    path,
+                    number,
+                    "the path of a file",
+                    &format!("`{line}`"),
+                    advice,
+                ));
             };
             place.lines.push((mark, line[1..].to_owned()));
         }
-        let words = what.split_whitespace().count();
-        if words < WORDS_MIN {
-            let advice =
-                "say on the first lines what is done wrong, and leave a line empty behind them";
-            return Err(wrong(1, "a sentence", &format!("{words} words"), advice));
-        }
-        if let Some(place) = places.iter().find(|place| place.pattern().is_empty()) {
-            let advice = "write before or behind the lines that come at least one that stays, with a space before it";
-            return Err(wrong(place.line, "lines that are in the file", "none", advice));
-        }
-        let mut coming = places.iter().flat_map(|place| &place.lines);
-        if !coming.any(|(mark, line)| *mark == Mark::Comes && line.contains(QUESTION)) {
-            let advice = "write lines with `+` that do the wrong thing only if `is_made()` says so";
-            return Err(wrong(1, "the question `is_made()`", "none", advice));
-        }
-        Ok(Self { path: path.to_owned(), name: name.to_owned(), what, places })
+        Ok(places)
     }
-}
 
-impl Place {
     /// The lines that have to be in the file.
     fn pattern(&self) -> Vec<&str> {
         let kept = self.lines.iter().filter(|(mark, _)| *mark != Mark::Comes);
@@ -138,32 +169,22 @@ impl Place {
         let mut found = matches(&trimmed, &pattern);
         match (found.next(), found.count()) {
             (Some(first), 0) => Ok(self.edits_at(source, &lines, first, question)),
-            (Some(_), more) => Err(self.not_once(
-                path,
-                format!("{} times", more + 1),
-                "add lines around them until one place alone is meant".to_owned(),
-            )),
+            (Some(_), more) => {
+                let advice = "add lines around them until one place alone is meant";
+                Err(self.not_once(path, &format!("{} times", more + 1), advice))
+            }
             (None, _) => {
-                let found = self.what_is_missing(&trimmed);
                 let advice = match file_with(self) {
                     Some(other) => format!("they stand in {other} now: name that file"),
-                    None => "write the lines as they are now; if the mistake cannot be made any more, delete the patch \
-                             and say why in docs/planted.md"
-                        .to_owned(),
+                    None => GONE.to_owned(),
                 };
-                Err(self.not_once(path, found, advice))
+                Err(self.not_once(path, &self.what_is_missing(&trimmed), &advice))
             }
         }
     }
 
-    fn not_once(&self, path: &str, found: String, advice: String) -> Finding {
-        Finding {
-            file: path.to_owned(),
-            line: self.line,
-            expected: format!("these lines once in {}", self.file),
-            found,
-            advice,
-        }
+    fn not_once(&self, path: &str, found: &str, advice: &str) -> Finding {
+        wrong(path, self.line, &format!("these lines once in {}", self.file), found, advice)
     }
 
     fn what_is_missing(&self, source: &[&str]) -> String {

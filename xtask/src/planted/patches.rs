@@ -5,7 +5,7 @@
 
 use super::patch::{Edit, Patch};
 use crate::sandbox::Switch;
-use crate::tidy::{Finding, Tree};
+use crate::tidy::{Finding, Tree, has_ending};
 use std::collections::BTreeMap;
 
 /// Where patches are.
@@ -21,7 +21,7 @@ pub(super) const SWITCH: Switch = Switch {
 /// The patches of `tree`, by name, and what is wrong with the others.
 pub(crate) fn load(tree: &Tree) -> (Vec<Patch>, Vec<Finding>) {
     let texts =
-        tree.texts().filter(|(path, _)| path.starts_with(FOLDER) && path.ends_with(".patch"));
+        tree.texts().filter(|(path, _)| path.starts_with(FOLDER) && has_ending(path, "patch"));
     let (mut patches, mut findings) = (Vec::<Patch>::new(), Vec::new());
     for (path, text) in texts {
         match Patch::parse(path, text) {

@@ -15,7 +15,7 @@ mod tree;
 use manifests::Package;
 use std::fmt;
 use std::path::Path;
-pub(crate) use tree::Tree;
+pub(crate) use tree::{Tree, has_ending};
 
 /// One place that breaks a rule.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
