@@ -6,6 +6,7 @@
 mod code;
 mod docs;
 mod manifests;
+mod owners;
 mod presets;
 mod purity;
 mod sources;
@@ -68,6 +69,7 @@ pub(crate) fn report_workspace(root: &Path) -> bool {
 
 fn check(tree: &Tree, packages: &[Package]) -> Report {
     let mut findings = manifests::check(tree, packages);
+    findings.extend(owners::check(tree));
     findings.extend(presets::check(tree));
     findings.extend(purity::check(tree));
     findings.extend(sources::check(tree));

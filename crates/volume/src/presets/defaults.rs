@@ -6,7 +6,7 @@
 use super::Facts;
 use nearhead_disk::Nanos;
 use nearhead_engine::admission::DurableFirst;
-use nearhead_engine::cleaning::HomeAndSwap;
+use nearhead_engine::cleaner::HomeAndSwap;
 use nearhead_engine::placement::Placement;
 use nearhead_engine::{Ack, Cleaning, Config, RECORD_BYTES_MAX};
 use nearhead_format::AckMode;
