@@ -198,17 +198,9 @@ mod tests {
     /// Two devices that take one command at a time.
     fn two() -> Lanes {
         let facts = Properties {
-            name: "one of two".to_owned(),
-            capacity_bytes: 1 << 20,
-            sector_bytes: 512,
-            physical_sector_bytes: 512,
-            rotational: false,
-            rotation_period: None,
             volatile_cache: true,
-            trim_reads_zero: false,
-            fast_zero: false,
-            transfer_bytes_max: 1 << 20,
             queue_depth_max: 1,
+            ..Properties::plain("one of two", 1 << 20, 512)
         };
         Lanes::new(&facts, std::slice::from_ref(&facts))
     }

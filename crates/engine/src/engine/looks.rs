@@ -5,7 +5,7 @@ use crate::activity::{Activities, Activity, Space};
 use crate::commit::Moves;
 use crate::state::logs::{Occupancy, Ring};
 use crate::state::map::Map;
-use crate::stats::Status;
+use crate::stats::{self, Status};
 use nearhead_disk::{Lane, RangeSet, SECTOR_BYTES};
 use nearhead_format::Place;
 use std::ops::Range;
@@ -44,11 +44,11 @@ impl Engine {
     /// The state for people and metrics.
     pub fn status(&self) -> Status {
         let phase = match self.phase {
-            Phase::Recovering(_) => "recovering",
-            _ if self.core.has_failed() => "failed",
-            Phase::Serving => "serving",
-            Phase::Draining => "draining",
-            Phase::Stopped => "stopped",
+            Phase::Recovering(_) => stats::Phase::Recovering,
+            _ if self.core.has_failed() => stats::Phase::Failed,
+            Phase::Serving => stats::Phase::Serving,
+            Phase::Draining => stats::Phase::Draining,
+            Phase::Stopped => stats::Phase::Stopped,
         };
         let findings = self.core.findings();
         Status {
