@@ -73,7 +73,7 @@ fn a_stripe_takes_at_once_what_its_members_take_of_whole_chunks() {
         let stripe = Stripe::new((0..members).map(|_| member()).collect(), chunk_bytes).unwrap();
         let found = stripe.properties();
         assert_eq!(found.transfer_bytes_max, expected, "{members} with {of_member}");
-        assert_eq!((found.queue_depth_max, stripe.width()), (7 * members, u32::from(members)));
+        assert_eq!((found.queue_depth_max, found.width), (7 * members, u32::from(members)));
     }
 }
 
@@ -89,8 +89,8 @@ fn a_stripe_is_as_wide_as_its_members_together_and_a_mirror_is_one() {
     let one = || Box::new(disk(plain("a"))) as Box<dyn Disk>;
     let inner = Stripe::new(vec![one(), one()], 4096).unwrap();
     let outer = Stripe::new(vec![Box::new(inner) as Box<dyn Disk>, one()], 4096).unwrap();
-    assert_eq!(outer.width(), 3);
-    assert_eq!(Mirror::new(vec![one(), one()], ReadPolicy::First).unwrap().width(), 1);
+    assert_eq!(outer.properties().width, 3);
+    assert_eq!(Mirror::new(vec![one(), one()], ReadPolicy::First).unwrap().properties().width, 1);
 }
 
 #[test]

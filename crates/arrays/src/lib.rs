@@ -129,9 +129,6 @@ pub trait Arrangement {
 
     /// What people should know about the array itself.
     fn trouble<D: Disk>(&self, core: &Core<D, Self::Parts>) -> Option<String>;
-
-    /// How many members work on one long transfer.
-    fn width<D: Disk>(&self, core: &Core<D, Self::Parts>) -> u32;
 }
 
 /// Several disks as one, arranged as `A` says.
@@ -224,10 +221,6 @@ impl<D: Disk, A: Arrangement> Disk for Array<D, A> {
         self.core.members.wake_fd()
     }
 
-    fn width(&self) -> u32 {
-        self.arrangement.width(&self.core)
-    }
-
     fn run_at(&self, offset: u64) -> nearhead_disk::Run {
         if offset >= self.core.properties.capacity_bytes {
             return nearhead_disk::Run::UNKNOWN;
@@ -310,6 +303,7 @@ fn common_properties<D: Disk>(
         fast_zero: all().all(|disk| disk.fast_zero),
         transfer_bytes_max: all().map(|disk| disk.transfer_bytes_max).min().unwrap_or(0),
         queue_depth_max: all().map(|disk| disk.queue_depth_max).min().unwrap_or(1),
+        width: 1,
     })
 }
 

@@ -442,10 +442,6 @@ impl Arrangement for Copies {
         }
     }
 
-    fn width<D: Disk>(&self, _: &Core<D, Parts>) -> u32 {
-        1
-    }
-
     /// What all members agree on, and nothing while one is missing, behind or in doubt: what it holds may be
     /// shown one day.
     fn run_at<D: Disk>(&self, core: &Core<D, Parts>, offset: u64) -> Run {

@@ -122,6 +122,7 @@ impl<D: Disk> Stripe<D> {
             capacity_bytes: per_member * count,
             transfer_bytes_max: transfer.min(TRANSFER_BYTES_MAX.max(of_member)) as u32,
             queue_depth_max: depth,
+            width: disks.iter().map(|disk| disk.properties().width).sum(),
             ..common
         };
         Self::arranged(disks, properties, ChunkMap { members: count, chunk_bytes })
@@ -252,10 +253,6 @@ impl Arrangement for ChunkMap {
 
     fn trouble<D: Disk>(&self, _: &Core<D, Parts>) -> Option<String> {
         None
-    }
-
-    fn width<D: Disk>(&self, core: &Core<D, Parts>) -> u32 {
-        core.members.disks().map(Disk::width).sum()
     }
 }
 

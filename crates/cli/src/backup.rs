@@ -12,6 +12,7 @@ use crate::report::StatusReport;
 use crate::target::{Access, DiskArgs, Target};
 use nearhead_format::backup::BackupHead;
 use nearhead_output::{hex, say, say_json};
+use nearhead_volume::Presets;
 use nearhead_volume::backup::{Backup, BackupError, Present, look, restore_superblock};
 use serde::Serialize;
 use std::fs::{File, OpenOptions};
@@ -221,7 +222,7 @@ fn read_backup(path: &Path) -> Result<Backup, String> {
         )));
     }
     file.read_to_end(&mut bytes).map_err(|error| failed(&error))?;
-    Backup::decode(&bytes).map_err(|error| failed(&error))
+    Backup::decode(&bytes, Presets::default()).map_err(|error| failed(&error))
 }
 
 /// Restores from a backup.

@@ -8,8 +8,8 @@ use nearhead_disk::{Disk, Nanos};
 use nearhead_engine::Config;
 use nearhead_format::Superblock;
 use nearhead_service::{Operation, Request, RequestId, Service};
-use nearhead_volume::Volume;
 use nearhead_volume::open::refuse_if_newer;
+use nearhead_volume::{Clock, Presets, Volume};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -103,7 +103,11 @@ pub fn inspecting(target: Target, look: Look) -> Result<Offline, Refused> {
     };
     let opened = match superblock {
         None => Volume::open(lanes, start, configure),
-        Some(superblock) => Volume::open_as(lanes, start, superblock, configure),
+        Some(superblock) => {
+            let clock = Clock::Real { start };
+            Volume::open_as(Presets::default(), superblock, lanes, clock, configure)
+                .map(|(volume, _)| volume)
+        }
     };
     let mut volume =
         opened.map_err(|error| Refused { target: None, problem: error.to_string() })?;

@@ -205,7 +205,7 @@ impl StatusReport {
         let phase = match (&served, &status.failure) {
             (None, None) if status.recovery_records > 0 => "interrupted",
             (None, None) => "at rest",
-            _ => status.phase,
+            _ => status.phase.name(),
         };
         let disk_errors = DiskErrors::of(&status, now);
         let trouble = served.as_ref().and_then(|served| served.disk_trouble.as_deref());

@@ -75,12 +75,6 @@ pub trait Disk {
         self.below()?.zones()
     }
 
-    /// How many devices share the work: the members of a striped array, 1 for anything else. Who bounds
-    /// what is on the disk at once needs as much for each of them.
-    fn width(&self) -> u32 {
-        self.below().map_or(1, Disk::width)
-    }
-
     /// What the disk knows of the bytes from `offset` on without reading them: holes of a file, pages never
     /// written. It is of the present; a write that is under way may have had its effect or not. Never waits for
     /// the medium for long.
@@ -158,10 +152,6 @@ impl<D: Disk + ?Sized> Disk for Box<D> {
 
     fn zones(&self) -> Option<&Zones> {
         (**self).zones()
-    }
-
-    fn width(&self) -> u32 {
-        (**self).width()
     }
 
     fn run_at(&self, offset: u64) -> Run {

@@ -29,6 +29,9 @@ pub struct Properties {
     pub transfer_bytes_max: u32,
     /// Most commands that may be outstanding.
     pub queue_depth_max: u16,
+    /// How many devices share the work: the members of a striped array, 1 for anything else. Who bounds
+    /// what is on the disk at once needs as much for each of them.
+    pub width: u32,
 }
 
 /// Facts that contradict each other.
@@ -49,6 +52,24 @@ impl fmt::Display for PropertiesError {
 impl std::error::Error for PropertiesError {}
 
 impl Properties {
+    /// Of a disk that is neither slow nor particular in anything: no head, no cache, long transfers, a long queue.
+    pub fn plain(name: &str, capacity_bytes: u64, sector_bytes: u32) -> Self {
+        Self {
+            name: name.to_owned(),
+            capacity_bytes,
+            sector_bytes,
+            physical_sector_bytes: sector_bytes,
+            rotational: false,
+            rotation_period: None,
+            volatile_cache: false,
+            trim_reads_zero: false,
+            fast_zero: true,
+            transfer_bytes_max: 16 << 20,
+            queue_depth_max: 1024,
+            width: 1,
+        }
+    }
+
     /// Checks the facts against each other.
     pub fn validate(&self) -> Result<(), PropertiesError> {
         let problem = if !matches!(self.sector_bytes, 512 | 4096) {

@@ -4,8 +4,10 @@
 //! same bytes.
 
 use crate::admission::Admission;
-use crate::cleaning::Cleaner;
+use crate::cleaner::Cleaner;
+pub use crate::cleaner::Cleaning;
 use crate::placement::Placement;
+pub use crate::state::journal::JournalPlace;
 use nearhead_disk::{At, Lane, Nanos, Properties, Zones};
 use nearhead_format::{Layout, MapDevice, Slots};
 use std::sync::Arc;
@@ -17,31 +19,6 @@ pub enum Ack {
     Durable,
     /// Replies are early; FUA and flush make durable what they cover.
     Flush,
-}
-
-/// What the owner asks of the policy that empties the logs ([`Cleaner`]), and bounds.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Cleaning {
-    /// Checkpoint this often.
-    pub period: Option<Nanos>,
-    /// Checkpoint once no client has asked anything for so long; stops when one does.
-    pub idle_after: Option<Nanos>,
-    /// Checkpoint in this part of the day: seconds of the day, start and end (may pass midnight).
-    pub window: Option<(u32, u32)>,
-    /// Those three begin only while a permit is held ([`crate::Engine::set_checkpoint_permit`]), so that volumes
-    /// that are replicas of each other take turns. What is needed never waits for one.
-    pub coordinated: bool,
-    /// Checkpoint when this share of all log space is in use, 1 to 100.
-    pub watermark_pct: Option<u8>,
-    /// Home bytes written while writes in place to them have to wait.
-    pub batch_bytes: u32,
-    /// Logged bytes read at once, in log order, before they go home batch by batch: memory for less
-    /// movement of a head.
-    pub window_bytes: u32,
-    /// Move a full log's content to a cold log when it is this full, 1 to 100 (Manylogs III-G: 80).
-    pub swap_above_pct: Option<u8>,
-    /// Swap only after this long without a request, unless the log is nearly full.
-    pub swap_idle_after: Nanos,
 }
 
 /// Everything an engine is told.
@@ -181,13 +158,4 @@ impl MapPlace {
     fn at(&self, offset: u64) -> At {
         At { lane: self.lane, offset }
     }
-}
-
-/// Where the map's journal is on its device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct JournalPlace {
-    /// First byte.
-    pub offset: u64,
-    /// Length in bytes.
-    pub bytes: u64,
 }

@@ -9,7 +9,8 @@
 //!
 //! | room | what happens there |
 //! |---|---|
-//! | `requests/` | what clients ask for, from the gate to the reply |
+//! | `engine/requests/` | what clients ask for, from the gate to the reply |
+//! | `stage/` | small writes that are accepted and in no record yet |
 //! | `commit/` | what waits becomes a record, and the record durable |
 //! | `state/` | what the durable records say: map, logs, journal; logged copies are verified here |
 //! | `home/` | what goes home without a log |
@@ -18,25 +19,28 @@
 //! | `blanks/` | what was never written |
 //! | `recovery/` | the volume as it was |
 //! | `disk/` | what is on its way to the disk, and what that did wrong |
-//! | `placement/`, `admission/`, `cleaning/` | the policies: where a write goes, who goes first, how logs are emptied |
+//! | `placement/`, `admission/`, `cleaner/` | the policies: where a write goes, who goes first, how logs are emptied |
 //!
-//! `engine.rs` holds them together. What must hold whatever the policies say, the laws of SAFETY.md, is in the rooms.
+//! Every room has an owner, a type with private fields. `core.rs` is what several need, and `engine.rs` with what is below it
+//! holds them together: it alone knows two of them at once. What must hold whatever the policies say, the laws of SAFETY.md, is in the rooms.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod activity;
 pub mod admission;
 mod blanks;
-pub mod cleaning;
+pub mod cleaner;
+mod cleaning;
 mod commit;
 pub mod config;
+mod core;
 mod disk;
 mod engine;
 mod home;
 pub mod placement;
 mod recovery;
-mod requests;
 mod snapshot;
+mod stage;
 mod state;
 pub mod stats;
 
@@ -47,12 +51,12 @@ pub use disk::report::{
 };
 pub use disk::watch::DiskWatch;
 pub use engine::Engine;
+pub use engine::requests::gate::{ATOMIC_EXTENTS_MAX, REQUEST_BYTES_MAX};
+pub use engine::requests::range_lock;
 pub use recovery::{Doubt, Rebuilt};
-pub use requests::gate::{ATOMIC_EXTENTS_MAX, REQUEST_BYTES_MAX};
-pub use requests::range_lock;
 pub use state::logs::{LogCounts, Occupancy};
 pub use state::{chunks, logs, map};
-pub use stats::{Counter, Stats, Status};
+pub use stats::{Counter, Phase, Stats, Status};
 
 /// Largest payload of one record, in bytes. A burst of writes is emptied one record at a time, so larger is
 /// faster; but recovery looks so far ahead in every claimed log (docs/performance.md has both).

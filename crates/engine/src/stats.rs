@@ -90,11 +90,39 @@ counters! {
     disk_errors: None,
 }
 
+/// Where a volume is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Its disks are being read; requests wait.
+    Recovering,
+    /// Requests are answered.
+    Serving,
+    /// A stop was asked for: everything is being made durable.
+    Draining,
+    /// Nothing goes on any more.
+    Stopped,
+    /// No change is accepted; reads are.
+    Failed,
+}
+
+impl Phase {
+    /// One word for reports and metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Recovering => "recovering",
+            Self::Serving => "serving",
+            Self::Draining => "draining",
+            Self::Stopped => "stopped",
+            Self::Failed => "failed",
+        }
+    }
+}
+
 /// The state of an engine at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
-    /// `recovering`, `serving`, `draining`, `stopped` or `failed`.
-    pub phase: &'static str,
+    /// Where it is in its life.
+    pub phase: Phase,
     /// Why, if failed.
     pub failure: Option<String>,
     /// Entries in the map.

@@ -1,7 +1,7 @@
 //! `fullest_first`: the fullest log goes to the emptiest one while it is much fuller, and blocks go home only when there is
 //! little room in all of them.
 
-use nearhead_engine::cleaning::{Cleaner, CleaningView, Move, Why};
+use nearhead_engine::cleaner::{Cleaner, CleaningView, Move, Why};
 
 /// From this share of all log space on blocks go home.
 const HOME_ABOVE_PCT: u32 = 50;

@@ -66,7 +66,7 @@ pub(crate) fn superblock(data: &[u8]) {
     let layout = &superblock.layout;
     let properties = plain_properties(layout.device_bytes, 512);
     let Ok(preset) = Presets::default().of(&superblock) else { return };
-    let config = preset.config(&superblock, &properties, 1);
+    let config = preset.config(&superblock, &properties);
     assert!(config.snapshot_period > Nanos::ZERO);
 }
 
@@ -219,7 +219,7 @@ pub(crate) fn metadata_backup(data: &[u8]) {
         }
     }
     let file = [parts.concat(), body].concat();
-    let Ok(backup) = Backup::decode(&file) else { return };
+    let Ok(backup) = Backup::decode(&file, Presets::default()) else { return };
     // A superblock of a newer program may say more in bytes that are ignored.
     let may_say_more = backup.superblock.must_be_read_only();
     assert!(may_say_more || backup.encode() == file, "not what was read");

@@ -60,7 +60,7 @@ fn volume_file(text: &str, preset: &str) {
     assert_eq!(merged.target(), Ok("a flag"));
     assert_eq!((merged.watermark, &merged.export), (flags.watermark, &flags.export));
     let Some((preset, superblock)) = volume(preset) else { return };
-    let mut config = preset.config(&superblock, &plain_properties(1 << 30, 512), 1);
+    let mut config = preset.config(&superblock, &plain_properties(1 << 30, 512));
     let before = (config.record_bytes_max, config.logged_write_bytes_max);
     if file.configure(&superblock, preset.name, &mut config).is_err() {
         return;

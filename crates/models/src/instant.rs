@@ -13,19 +13,7 @@ use std::collections::VecDeque;
 /// Properties of a disk that is not a rotating one, for [`InstantDisk`] and
 /// [`CrashDisk`](crate::CrashDisk).
 pub fn plain_properties(capacity_bytes: u64, sector_bytes: u32) -> Properties {
-    Properties {
-        name: "instant".to_owned(),
-        capacity_bytes,
-        sector_bytes,
-        physical_sector_bytes: sector_bytes,
-        rotational: false,
-        rotation_period: None,
-        volatile_cache: false,
-        trim_reads_zero: false,
-        fast_zero: true,
-        transfer_bytes_max: 16 << 20,
-        queue_depth_max: 1024,
-    }
+    Properties::plain("instant", capacity_bytes, sector_bytes)
 }
 
 /// A disk that completes everything a fixed time after its submission.

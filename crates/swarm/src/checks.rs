@@ -6,6 +6,7 @@ use crate::restart::Stop;
 use crate::scenario::Arrangement;
 use crate::steps::{Place, WINDOW_SECTORS, WINDOWS};
 use nearhead_disk::Nanos;
+use nearhead_engine::Phase;
 use nearhead_format::BLOCK_SECTORS;
 use nearhead_service::{Operation, Request, RequestError, RequestId, Service};
 use std::collections::BTreeMap;
@@ -187,6 +188,6 @@ impl Life<'_> {
 
     fn is_well(&mut self) -> Result<(), String> {
         let status = self.volume()?.status();
-        if status.phase == "serving" { Ok(()) } else { Err(format!("not well: {status:?}")) }
+        if status.phase == Phase::Serving { Ok(()) } else { Err(format!("not well: {status:?}")) }
     }
 }

@@ -11,7 +11,7 @@ use crate::OPERATIONS;
 use crate::life::run;
 use crate::scenario::Scenario;
 use crate::tally::Tally;
-use nearhead_engine::cleaning::Cleaner;
+use nearhead_engine::cleaner::Cleaner;
 use nearhead_engine::placement::Placement;
 use std::ops::Range;
 

@@ -2,7 +2,7 @@
 //! that it stands in front of.
 
 use nearhead_disk::Nanos;
-use nearhead_engine::cleaning::{Cleaner, CleaningView, Move, WhenFull, Why};
+use nearhead_engine::cleaner::{Cleaner, CleaningView, Move, WhenFull, Why};
 
 /// The cleaner.
 #[derive(Clone, Debug)]

@@ -2,7 +2,7 @@
 //! that there is, and logs moved wherever they lie, also where there is no log. What holds must hold whatever a policy says.
 
 use nearhead_basics::SplitMix;
-use nearhead_engine::cleaning::{Cleaner, CleaningView, Move, Why};
+use nearhead_engine::cleaner::{Cleaner, CleaningView, Move, Why};
 
 /// A pass is asked for once in so many questions, and a move.
 const HOME: u64 = 40;

@@ -86,8 +86,8 @@ impl Backup {
         bytes
     }
 
-    /// Reads the bytes of a file, trusting nothing.
-    pub fn decode(bytes: &[u8]) -> Result<Self, BackupError> {
+    /// Reads the bytes of a file, trusting nothing; the volume must have been made with one of `presets`.
+    pub fn decode(bytes: &[u8], presets: Presets) -> Result<Self, BackupError> {
         let part = |at: usize| bytes.get(at * BLOCK..(at + 1) * BLOCK).unwrap_or_default();
         let head = BackupHead::decode(part(0)).map_err(|error| failed(&error))?;
         if head.file_bytes() != Some(bytes.len() as u64) {
@@ -97,7 +97,7 @@ impl Backup {
                 format!("expected a file of {expected} bytes, found {found}: it was cut short");
             return Err(BackupError(problem));
         }
-        let superblock = Presets::default().decode(part(1), 0).map_err(|error| failed(&error))?;
+        let superblock = presets.decode(part(1), 0).map_err(|error| failed(&error))?;
         let slot = (head.snapshot_number % 2) as u32;
         let snapshot = SnapshotHeader::decode(part(2), &head.volume_id, slot, head.body_bytes)
             .map_err(|error| failed(&error))?;

@@ -13,7 +13,7 @@ use crate::dump::{Slot, read_slots};
 use crate::forget;
 use crate::map_device;
 use crate::open::{Found, OpenError, find_superblock_to_change};
-use crate::presets::{NamedPreset, names_with};
+use crate::presets::{NamedPreset, Presets};
 use crate::sync_io::SyncIo;
 use nearhead_disk::DiskError;
 use nearhead_format::{
@@ -92,7 +92,7 @@ impl fmt::Display for GrowError {
                 formatter,
                 "grow {device}: expected preset {}, found {preset}, whose data or log \
                  would have to move; copy to a new volume instead",
-                names_with(&[LayoutKind::ManyLogs, LayoutKind::NoLogs], "or")
+                Presets::default().names_with(&[LayoutKind::ManyLogs, LayoutKind::NoLogs], "or")
             ),
             Self::Slots { device, groups_max } => write!(
                 formatter,

@@ -12,7 +12,7 @@ use crate::create::{CreateError, CreateOptions, describe_to_grow, write_superblo
 use crate::dump::{Slot, read_body, read_slots};
 use crate::grow::as_grown;
 use crate::map_device::{self, Joined};
-use crate::presets::{NamedPreset, Presets, one_of_each_layout};
+use crate::presets::{NamedPreset, Presets};
 use crate::probe::{Remnant, places_of};
 use crate::sync_io::SyncIo;
 use nearhead_disk::{At, DiskError, SECTOR_BYTES};
@@ -102,7 +102,7 @@ const SAY_MORE: &str = "say what `create` was told: --preset, and --group-size, 
 /// If nothing fits, more than one thing does, or what fits does so without any record in a log. A place that cannot be
 /// read speaks neither for nor against.
 pub fn search(io: &mut SyncIo<'_>, known: &Known) -> Result<Fit, SearchError> {
-    let map = map_device::joined(io)?;
+    let (map, presets) = (map_device::joined(io)?, io.presets());
     let mut fits: Vec<Fit> = Vec::new();
     for candidate in candidates(io, known, map)? {
         fits.extend(fit(io, candidate, map)?);
@@ -119,7 +119,7 @@ pub fn search(io: &mut SyncIo<'_>, known: &Known) -> Result<Fit, SearchError> {
             )));
         }
         count => {
-            let all: Vec<_> = fits.iter().map(|fit| in_words(&fit.superblock)).collect();
+            let all: Vec<_> = fits.iter().map(|fit| in_words(presets, &fit.superblock)).collect();
             return Err(SearchError(format!(
                 "expected one layout that fits what is on the device, found {count}: {}; {SAY_MORE}",
                 all.join("; ")
@@ -133,7 +133,7 @@ pub fn search(io: &mut SyncIo<'_>, known: &Known) -> Result<Fit, SearchError> {
         return Err(SearchError(format!(
             "expected logs that begin with records where the layout has them, found none, so nothing speaks for {}; \
              {SAY_MORE}",
-            in_words(&fit.superblock)
+            in_words(presets, &fit.superblock)
         )));
     }
     Ok(fit)
@@ -148,9 +148,9 @@ fn unreadable(io: &mut SyncIo<'_>) -> String {
 }
 
 /// A layout for people.
-pub fn in_words(superblock: &Superblock) -> String {
+pub fn in_words(presets: Presets, superblock: &Superblock) -> String {
     let layout = &superblock.layout;
-    let preset = Presets::default().of(superblock);
+    let preset = presets.of(superblock);
     format!(
         "{}, {} groups of {} bytes with a log of {} bytes each, second snapshot at byte {}",
         preset.map_or_else(|_| superblock.preset.to_string(), |preset| preset.name.to_owned()),
@@ -180,7 +180,7 @@ fn candidates(
         )));
     }
     let (mut found, mut problem): (Vec<Superblock>, Option<String>) = (Vec::new(), None);
-    for preset in presets(known, zones.is_some()) {
+    for preset in presets(io, known, zones.is_some()) {
         let options = CreateOptions {
             group_bytes: known.group_bytes,
             log_bytes: known.log_bytes,
@@ -221,11 +221,11 @@ fn candidates(
 }
 
 /// Those to try: the one that the owner knows, or one of each kind of layout.
-fn presets(known: &Known, is_shingled: bool) -> Vec<NamedPreset> {
-    if let Some(preset) = known.preset {
-        return vec![preset];
+fn presets(io: &SyncIo<'_>, known: &Known, is_shingled: bool) -> Vec<NamedPreset> {
+    match known.preset {
+        Some(preset) => vec![preset],
+        None => io.presets().one_of_each_layout(is_shingled),
     }
-    one_of_each_layout(is_shingled)
 }
 
 /// Adds one that is not there yet, if it may exist and the owner does not know better.

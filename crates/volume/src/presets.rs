@@ -11,7 +11,6 @@ mod known;
 
 pub(crate) use defaults::STALL_AFTER;
 pub use known::{Presets, UnknownPreset};
-pub(crate) use known::{names_with, one_of_each_layout};
 
 use nearhead_disk::Properties;
 use nearhead_engine::placement::{NearHead, SingleLog};
@@ -60,8 +59,6 @@ pub struct Facts<'a> {
     pub superblock: &'a Superblock,
     /// What the disk tells.
     pub properties: &'a Properties,
-    /// How many devices share its work ([`nearhead_disk::Disk::width`]).
-    pub width: u32,
 }
 
 /// The preset of a volume if nobody says which.
@@ -133,9 +130,9 @@ impl NamedPreset {
         Presets::default().by_name(name)
     }
 
-    /// The engine's configuration for a volume on a disk. `width` is the disk's ([`nearhead_disk::Disk::width`]).
-    pub fn config(&self, superblock: &Superblock, properties: &Properties, width: u32) -> Config {
-        (self.configure)(&Facts { superblock, properties, width })
+    /// The engine's configuration for a volume on a disk.
+    pub fn config(&self, superblock: &Superblock, properties: &Properties) -> Config {
+        (self.configure)(&Facts { superblock, properties })
     }
 }
 

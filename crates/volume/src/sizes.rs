@@ -4,7 +4,7 @@
 //! other, with the presets that there are, and nothing is decided: what is refused is refused by [`nearhead_format::Layout::plan`].
 
 use crate::create::CreateOptions;
-use crate::presets::names_with;
+use crate::presets::Presets;
 use nearhead_format::LayoutError;
 use nearhead_format::LayoutKind::{self, ManyLogs, ManyLogsApart, NoLogs, OneLog, OneLogApart};
 use nearhead_format::layout::{LOG_BYTES_MIN, LayoutField};
@@ -60,6 +60,11 @@ pub(crate) fn by_preset(error: LayoutError, options: &CreateOptions) -> LayoutEr
 
 fn choose(kinds: &[LayoutKind]) -> String {
     format!("choose the preset {}", names_with(kinds, "or"))
+}
+
+/// Of the program's own: who brings others knows their sizes.
+fn names_with(kinds: &[LayoutKind], last_word: &str) -> String {
+    Presets::default().names_with(kinds, last_word)
 }
 
 #[cfg(test)]

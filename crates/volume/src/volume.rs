@@ -33,7 +33,7 @@ fn setup<D: Disk>(
     configure: impl FnOnce(&Superblock, &mut Config),
 ) -> Setup {
     let disk = lanes.main();
-    let mut config = preset.config(superblock, disk.properties(), disk.width());
+    let mut config = preset.config(superblock, disk.properties());
     configure(superblock, &mut config);
     Setup {
         config,
@@ -125,21 +125,22 @@ impl<D: Disk> Volume<D> {
         Ok((volume, now))
     }
 
-    /// The same in real time with this superblock, whatever those on the disk say.
+    /// The same with this superblock, whatever those on the disk say.
     pub fn open_as(
-        lanes: impl Into<Lanes<D>>,
-        start: Instant,
+        presets: Presets,
         superblock: Superblock,
+        lanes: impl Into<Lanes<D>>,
+        clock: Clock,
         configure: impl FnOnce(&Superblock, &mut Config),
-    ) -> Result<Self, OpenError> {
+    ) -> Result<(Self, Nanos), OpenError> {
         let mut lanes = lanes.into();
-        let mut io = lanes.in_real_time(start);
-        let presets = io.presets();
+        let mut io = clock.io(&mut lanes).knowing(presets);
         let preset = preset_of(&io, &superblock)?;
         let map = map_device::find(&mut io, &superblock)?;
         let blanks = blanks::load(&mut io, &superblock);
-        let found = Found { superblock, preset, to_repair: Vec::new() };
-        Ok(Self::with_superblock(lanes, (found, presets), map, blanks, configure, false))
+        let now = io.now();
+        let found = (Found { superblock, preset, to_repair: Vec::new() }, presets);
+        Ok((Self::with_superblock(lanes, found, map, blanks, configure, false), now))
     }
 
     /// A volume just created with `preset`, on a disk that need not keep any content: nothing is read.

@@ -9,7 +9,7 @@ use nearhead_disk::Nanos;
 use nearhead_models::{CrashDisk, MemoryStore, Store, plain_properties};
 use nearhead_service::Service;
 use nearhead_volume::backup::{Backup, look, restore_superblock};
-use nearhead_volume::{SyncIo, create, find_superblock};
+use nearhead_volume::{Presets, SyncIo, create, find_superblock};
 use support::{Run, options};
 
 const DEVICE_BYTES: u64 = 64 << 20;
@@ -55,13 +55,13 @@ fn a_backup_is_read_back_as_it_was_written_and_nothing_else_is_one() {
     let (_, others) = with_backups(2, 1);
     let (file, later) = (backups[0].encode(), backups[2].encode());
     let of_other = others[0].encode();
-    assert_eq!(Backup::decode(&file).unwrap(), backups[0]);
+    assert_eq!(Backup::decode(&file, Presets::default()).unwrap(), backups[0]);
     let (first, last) = (backups[0].head.snapshot_number, backups[2].head.snapshot_number);
     assert!(first % 2 == last % 2 && first < last, "the same slot: {first} and {last}");
     assert_eq!(file.len(), later.len());
     let mixed = |head: &[u8], superblock: &[u8], snapshot: &[u8]| {
         let parts = [&head[..BLOCK], &superblock[BLOCK..2 * BLOCK], &snapshot[2 * BLOCK..]];
-        Backup::decode(&parts.concat()).map_err(|error| error.to_string())
+        Backup::decode(&parts.concat(), Presets::default()).map_err(|error| error.to_string())
     };
     assert_eq!(mixed(&file, &file, &file).unwrap(), backups[0]);
     let problem = mixed(&file, &of_other, &file).unwrap_err();
@@ -71,13 +71,13 @@ fn a_backup_is_read_back_as_it_was_written_and_nothing_else_is_one() {
     mixed(&file, &file, &of_other).unwrap_err();
     mixed(&of_other, &file, &file).unwrap_err();
     for len in [0, 1, BLOCK, file.len() - 1] {
-        Backup::decode(&file[..len]).unwrap_err();
+        Backup::decode(&file[..len], Presets::default()).unwrap_err();
     }
     for at in (0..file.len()).step_by(97) {
         let mut changed = file.clone();
         changed[at] ^= 0x20;
         // The rest of a block behind its checksum is nobody's.
-        if let Ok(backup) = Backup::decode(&changed) {
+        if let Ok(backup) = Backup::decode(&changed, Presets::default()) {
             assert_eq!(backup.head, backups[0].head, "byte {at}");
         }
     }

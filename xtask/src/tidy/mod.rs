@@ -6,6 +6,7 @@
 mod code;
 mod docs;
 mod manifests;
+mod owners;
 mod planted;
 mod presets;
 mod purity;
@@ -69,6 +70,7 @@ pub(crate) fn report_workspace(root: &Path) -> bool {
 
 fn check(tree: &Tree, packages: &[Package]) -> Report {
     let mut findings = manifests::check(tree, packages);
+    findings.extend(owners::check(tree));
     findings.extend(planted::check(tree));
     findings.extend(presets::check(tree));
     findings.extend(purity::check(tree));

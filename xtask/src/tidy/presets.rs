@@ -6,7 +6,7 @@
 //! as they like. The names come from the table itself; what code asks in other words is left to the reader.
 
 use super::Finding;
-use super::tree::Tree;
+use super::tree::{Tree, without_tests};
 
 /// The table.
 const TABLE: &str = "crates/volume/src/presets.rs";
@@ -43,11 +43,6 @@ fn is_product(path: &str) -> bool {
     let is_apart = |part: &str| ["tests", "benches", "examples"].contains(&part);
     let is_tests = path.ends_with("tests.rs");
     path.split('/').any(|part| part == "src") && !path.split('/').any(is_apart) && !is_tests
-}
-
-/// The source up to its tests, which stand last.
-fn without_tests(text: &str) -> &str {
-    text.split_once("#[cfg(test)]\nmod tests").map_or(text, |(product, _)| product)
 }
 
 fn check_nameless(path: &str, text: &str, names: &[&str]) -> Vec<Finding> {

@@ -108,6 +108,11 @@ pub(crate) fn has_ending(path: &str, ending: &str) -> bool {
     path.rsplit_once('.').is_some_and(|(_, found)| found == ending)
 }
 
+/// The source up to its tests, which stand last.
+pub(super) fn without_tests(text: &str) -> &str {
+    text.split_once("#[cfg(test)]\nmod tests").map_or(text, |(product, _)| product)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

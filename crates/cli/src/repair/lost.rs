@@ -9,9 +9,9 @@ use crate::units::ByteSize;
 use nearhead_format::Label;
 use nearhead_output::{hex, say, say_json};
 use nearhead_settings::{AckArg, checked_threshold};
-use nearhead_volume::NamedPreset;
 use nearhead_volume::lost_superblock::{self, Fit, Known, in_words};
 use nearhead_volume::open::{is_of_newer, read_copies};
+use nearhead_volume::{NamedPreset, Presets};
 use serde::Serialize;
 
 /// What `create` was told, as far as its owner knows.
@@ -94,7 +94,7 @@ pub(super) fn run(args: &RepairArgs) -> Result<(), String> {
     let offline = offline::inspecting(target, look).map_err(|refused| {
         failed(&format_args!(
             "a volume fits ({}), but it does not open: {}; nothing was written",
-            in_words(&fit.superblock),
+            in_words(Presets::default(), &fit.superblock),
             refused.problem
         ))
     })?;
@@ -110,7 +110,7 @@ pub(super) fn run(args: &RepairArgs) -> Result<(), String> {
         dry_run: args.dry_run,
         done: !args.dry_run,
         volume_id: hex(&fit.superblock.volume_id),
-        layout: in_words(&fit.superblock),
+        layout: in_words(Presets::default(), &fit.superblock),
         client_bytes: fit.superblock.layout.client_bytes(),
         snapshots: fit.snapshots,
         snapshot_number: fit.snapshot_number,

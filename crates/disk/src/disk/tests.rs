@@ -9,17 +9,11 @@ const KNOWN: Run = Run { len: 512, zero: true };
 
 fn properties() -> Properties {
     Properties {
-        name: "told".to_owned(),
-        capacity_bytes: CAPACITY_BYTES,
-        sector_bytes: 512,
-        physical_sector_bytes: 512,
-        rotational: false,
-        rotation_period: None,
         volatile_cache: true,
-        trim_reads_zero: false,
         fast_zero: false,
         transfer_bytes_max: 1 << 16,
         queue_depth_max: 7,
+        ..Properties::plain("told", CAPACITY_BYTES, 512)
     }
 }
 
@@ -86,10 +80,6 @@ impl Disk for Telling {
 
     fn zones(&self) -> Option<&Zones> {
         Some(&self.zones)
-    }
-
-    fn width(&self) -> u32 {
-        3
     }
 
     fn run_at(&self, offset: u64) -> Run {
@@ -194,7 +184,6 @@ fn assert_tells_all(disk: &mut dyn Disk, descriptor: RawFd) {
     assert_eq!(disk.wake_at(), Some(Nanos(5)));
     assert_eq!(descriptor_of(disk), Some(descriptor));
     assert!(disk.zones().is_some());
-    assert_eq!(disk.width(), 3);
     assert_eq!((disk.run_at(0), disk.run_at(512)), (Run::UNKNOWN, KNOWN));
     assert_eq!(disk.trouble().as_deref(), Some("it smokes"));
     assert_eq!(disk.lost_writes(), Some("a page is gone"));
@@ -230,7 +219,7 @@ fn the_answers_come_through_any_number_of_disks_and_boxes() {
 fn a_disk_with_nothing_below_has_the_answers_of_a_plain_one() {
     let mut disk = Plain(properties());
     assert!(disk.wake_fd().is_none() && disk.zones().is_none());
-    assert_eq!((disk.width(), disk.run_at(512)), (1, Run::UNKNOWN));
+    assert_eq!(disk.run_at(512), Run::UNKNOWN);
     assert_eq!((disk.trouble(), disk.lost_writes()), (None, None));
     disk.kick();
     assert!(disk.start_over().is_ok());

@@ -15,8 +15,8 @@ mod streams;
 mod tests;
 
 use crate::config::Setup;
+use crate::core::Core;
 use crate::disk::dispatch::Purpose;
-use crate::engine::{Engine, Phase};
 use nearhead_disk::{BufferMut, Class, Command, DiskError, DiskErrorKind, Nanos, Payload};
 use nearhead_format::blank_map::BLANK_MAP_OFFSET;
 use nearhead_service::{ErrorKind, RequestError};
@@ -26,6 +26,40 @@ use std::ops::Range;
 /// Promises that nobody waits for are made after so long without a request, and once in so long beside any load.
 const REST: Nanos = Nanos::from_secs(1);
 const HEADER_BYTES: usize = 4096;
+
+/// What follows from the end of a write of the map.
+#[derive(Debug)]
+pub(crate) enum Written {
+    Nothing,
+    /// These writes in place are looked at again.
+    GoOn(Vec<u32>),
+    /// Promises could not be taken back: whoever waited for that may not write home.
+    Refused(Refused),
+}
+
+/// Who waited in vain, and why.
+#[derive(Debug)]
+pub(crate) struct Refused {
+    error: RequestError,
+    slots: Vec<u32>,
+    is_spill: bool,
+}
+
+impl Refused {
+    pub(crate) fn error(&self) -> &RequestError {
+        &self.error
+    }
+
+    /// Writes in place.
+    pub(crate) fn slots(&self) -> &[u32] {
+        &self.slots
+    }
+
+    /// Whether a spill waited, too.
+    pub(crate) fn is_spill(&self) -> bool {
+        self.is_spill
+    }
+}
 
 /// State of the blank map; without one there is nothing to ask and nothing known.
 #[derive(Debug, Default)]
@@ -78,21 +112,19 @@ impl Blanks {
     pub(crate) fn take_waiting(&mut self) -> Vec<u32> {
         std::mem::take(&mut self.waiting)
     }
-}
 
-impl Engine {
     /// Bytes of regions that certainly hold nothing but zeros at home, logged or not.
-    pub(crate) fn blank_bytes(&self) -> u64 {
-        let regions = self.blanks.regions.as_ref();
+    pub(crate) fn bytes(&self, client_bytes: u64) -> u64 {
+        let regions = self.regions.as_ref();
         let bytes = regions.map_or(0, |regions| regions.zero_count() * regions.region_bytes());
-        bytes.min(self.size_bytes())
+        bytes.min(client_bytes)
     }
 
     /// Whether the write in place in `slot` may go to these sectors now. If not it is looked at again.
     pub(crate) fn may_write_in_place(&mut self, slot: u32, sectors: Range<u64>) -> bool {
-        let may = self.blanks.prepare(sectors);
+        let may = self.prepare(sectors);
         if !may {
-            self.blanks.waiting.push(slot);
+            self.waiting.push(slot);
         }
         may
     }
@@ -100,10 +132,9 @@ impl Engine {
     /// Whether all of these sectors may be written home now; every one is asked for, so that one write of the map
     /// serves them all.
     pub(crate) fn may_write_homes(&mut self, sectors: impl Iterator<Item = Range<u64>>) -> bool {
-        let blanks = &mut self.blanks;
         let mut all = true;
         for range in sectors {
-            all &= blanks.prepare(range);
+            all &= self.prepare(range);
         }
         all
     }
@@ -111,139 +142,142 @@ impl Engine {
     /// The same for the batch of a spill, which is told if that fails.
     pub(crate) fn may_spill(&mut self, sectors: impl Iterator<Item = Range<u64>>) -> bool {
         let may = self.may_write_homes(sectors);
-        self.blanks.spill_waits = !may;
+        self.spill_waits = !may;
         may
     }
 
     /// The home of these sectors was zeroed.
     pub(crate) fn note_zeroed(&mut self, sectors: Range<u64>) {
-        if let Some(regions) = self.blanks.regions.as_mut() {
+        if let Some(regions) = self.regions.as_mut() {
             regions.note_zeroed(sectors);
         }
     }
+}
 
-    /// Writes what is due of the map.
-    pub(crate) fn advance_blanks(&mut self) {
-        if self.setup.config.read_only || self.failure.is_some() || self.blanks.is_giving_up {
+/// Writing the map.
+impl Blanks {
+    /// Writes what is due of it. Nobody has asked anything for `idle_for`, if that is known.
+    pub(crate) fn advance(&mut self, core: &mut Core, idle_for: Option<Nanos>) {
+        if core.is_read_only() || core.has_failed() || self.is_giving_up {
             return;
         }
-        let is_idle = self.requests.is_empty() && self.schedule.idle_for(self.now) >= REST;
-        let rested = self.now.since(self.blanks.promised_at) >= REST;
-        let Some(regions) = self.blanks.regions.as_mut() else { return };
-        let flusher = &self.lanes.main.flusher;
+        let is_idle = idle_for.is_some_and(|idle| idle >= REST);
+        let rested = core.now().since(self.promised_at) >= REST;
+        let Some(regions) = self.regions.as_mut() else { return };
+        let flusher = core.flusher();
         regions.settle(flusher.ticket(), |ticket| flusher.is_done(ticket));
         if is_idle {
             regions.end_streams();
         }
-        self.write_blanks(is_idle || rested);
+        self.write(core, is_idle || rested);
     }
 
-    fn write_blanks(&mut self, promises: bool) {
-        let is_void = self.blanks.is_void;
-        let is_doubtful = self.blanks.is_doubtful && !is_void;
-        let Some(regions) = self.blanks.regions.as_mut() else { return };
+    fn write(&mut self, core: &mut Core, promises: bool) {
+        let is_void = self.is_void;
+        let is_doubtful = self.is_doubtful && !is_void;
+        let Some(regions) = self.regions.as_mut() else { return };
         if is_doubtful {
             if regions.is_busy() {
-                self.give_up_blanks();
+                self.give_up(core);
             }
             return;
         }
         let Some((offset, bytes)) = regions.next_write(promises && !is_void) else { return };
-        self.blanks.promised_at = self.now;
-        self.write_blank_block(offset, Payload::Bytes(BufferMut::copy_of(&bytes).freeze()));
+        self.promised_at = core.now();
+        write_block(core, offset, Payload::Bytes(BufferMut::copy_of(&bytes).freeze()));
     }
 
     /// Makes the map on the disk promise nothing, for good.
-    fn give_up_blanks(&mut self) {
-        self.blanks.is_giving_up = true;
-        self.write_blank_block(BLANK_MAP_OFFSET, Payload::Zeros(HEADER_BYTES));
+    fn give_up(&mut self, core: &mut Core) {
+        self.is_giving_up = true;
+        write_block(core, BLANK_MAP_OFFSET, Payload::Zeros(HEADER_BYTES));
     }
 
-    fn write_blank_block(&mut self, offset: u64, part: Payload) {
-        let durable = self.lanes.main.flusher.is_needed();
-        let command = Command::Write { offset, parts: vec![part], durable };
-        self.issue(Class::Foreground, Purpose::Blanks, command);
-    }
-
-    pub(crate) fn on_blanks(&mut self, result: Result<Payload, DiskError>) {
-        let Some(regions) = self.blanks.regions.as_mut() else { return };
-        if self.failure.is_some() {
+    /// A write of it ended.
+    pub(crate) fn on_written(
+        &mut self,
+        core: &mut Core,
+        result: Result<Payload, DiskError>,
+    ) -> Written {
+        let Some(regions) = self.regions.as_mut() else { return Written::Nothing };
+        if core.has_failed() {
             // Nobody waits any more.
-            return regions.failed();
+            regions.failed();
+            return Written::Nothing;
         }
-        match (result, self.blanks.is_giving_up) {
+        match (result, self.is_giving_up) {
             (Ok(_), false) => regions.written(),
             (Ok(_), true) => {
                 regions.made_void();
-                self.blanks.is_giving_up = false;
-                self.blanks.is_void = true;
+                self.is_giving_up = false;
+                self.is_void = true;
             }
             (Err(error), false) => {
                 regions.failed();
-                self.recovered.note(format!(
+                core.note(format!(
                     "blank map: could not be written: {error}; it is given up, and what is blank counts as data \
                      after the next start"
                 ));
-                return self.give_up_blanks();
+                self.give_up(core);
+                return Written::Nothing;
             }
             (Err(error), true) => {
                 regions.give_up();
-                self.blanks.is_giving_up = false;
-                return self.blanks_failed(&error);
+                self.is_giving_up = false;
+                return Written::Refused(self.refused(&error));
             }
         }
-        for slot in self.blanks.take_waiting() {
-            self.continue_in_place(slot);
-        }
+        Written::GoOn(self.take_waiting())
     }
 
-    /// Promises could not be taken back: whoever waited for that may not write home.
-    fn blanks_failed(&mut self, error: &DiskError) {
+    fn refused(&mut self, error: &DiskError) -> Refused {
         let kind = match error.kind {
             DiskErrorKind::OutOfSpace => ErrorKind::NoSpace,
             DiskErrorKind::ReadOnly => ErrorKind::ReadOnly,
             DiskErrorKind::Io | DiskErrorKind::Gone | DiskErrorKind::Invalid => ErrorKind::Io,
         };
         let problem = format!("blank map: could not be written nor given up: {error}");
-        for slot in self.blanks.take_waiting() {
-            self.finish_slot(slot, Err(RequestError::new(kind, problem.clone())));
-        }
-        self.checkpoint_may_not_write(&problem);
-        if std::mem::take(&mut self.blanks.spill_waits) {
-            self.fail(format!("no log has room and writing in place failed: {problem}"));
+        Refused {
+            error: RequestError::new(kind, problem),
+            slots: self.take_waiting(),
+            is_spill: std::mem::take(&mut self.spill_waits),
         }
     }
 
-    /// When promises can be made that nobody waits for.
-    pub(crate) fn blanks_wake(&self) -> Option<Nanos> {
-        if self.setup.config.read_only || self.blanks.is_void || self.blanks.is_doubtful {
+    /// When promises can be made that nobody waits for; nobody has asked anything since `idle_from`, if nobody asks now.
+    pub(crate) fn wake(&self, core: &Core, idle_from: Option<Nanos>) -> Option<Nanos> {
+        if core.is_read_only() || self.is_void || self.is_doubtful {
             return None;
         }
-        let regions = self.blanks.regions.as_ref().filter(|regions| !regions.is_busy())?;
-        let idle = regions.has_streams().then(|| self.schedule.idle_from() + REST);
-        let idle = idle.filter(|_| self.requests.is_empty());
-        let promises = regions.may_promise().then(|| self.blanks.promised_at + REST);
+        let regions = self.regions.as_ref().filter(|regions| !regions.is_busy())?;
+        let idle = idle_from.filter(|_| regions.has_streams()).map(|from| from + REST);
+        let promises = regions.may_promise().then(|| self.promised_at + REST);
         [idle, promises].into_iter().flatten().min()
     }
 
     /// For shutdown: true once the map on the disk says all that is known.
-    pub(crate) fn advance_final_blanks(&mut self) -> bool {
-        debug_assert!(matches!(self.phase, Phase::Draining));
-        if self.setup.config.read_only || self.blanks.is_void || self.blanks.is_doubtful {
+    pub(crate) fn advance_final(&mut self, core: &mut Core) -> bool {
+        if core.is_read_only() || self.is_void || self.is_doubtful {
             return true;
         }
-        let Some(regions) = self.blanks.regions.as_mut() else { return true };
-        if self.blanks.is_giving_up || regions.is_busy() {
+        let Some(regions) = self.regions.as_mut() else { return true };
+        if self.is_giving_up || regions.is_busy() {
             return false;
         }
         regions.end_streams();
-        let flusher = &self.lanes.main.flusher;
+        let flusher = core.flusher();
         regions.settle(flusher.ticket(), |ticket| flusher.is_done(ticket));
         if regions.is_unsettled() {
-            self.lanes.main.flusher.want();
+            core.flusher_mut().want();
             return false;
         }
-        self.write_blanks(true);
-        self.blanks.regions.as_ref().is_none_or(|regions| !regions.is_busy())
+        self.write(core, true);
+        self.regions.as_ref().is_none_or(|regions| !regions.is_busy())
     }
+}
+
+fn write_block(core: &mut Core, offset: u64, part: Payload) {
+    let durable = core.flusher().is_needed();
+    let command = Command::Write { offset, parts: vec![part], durable };
+    core.issue(Class::Foreground, Purpose::Blanks, command);
 }

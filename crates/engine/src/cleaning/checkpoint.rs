@@ -23,16 +23,20 @@
 //! snapshots, which lack them, say the same. Until those are durable the homes stay closed to in-place
 //! writes: a crash would bring the entries back, and with them what was at home before such a write.
 
+mod choose;
 mod observed;
 mod passes;
+mod release;
 mod written;
 
 use super::copying::{SourceRead, content, merge, plan_reads, read_band, whole_band};
-use crate::commit::Record;
+use crate::blanks::Blanks;
+use crate::commit::{Commit, Record, Releases};
+use crate::core::Core;
 use crate::disk::dispatch::Purpose;
-use crate::engine::Engine;
+use crate::home::FailedHomes;
 use crate::state::map::Map;
-use crate::state::sectors::{BLOCK_SECTORS, SECTOR};
+use crate::state::sectors::SECTOR;
 use nearhead_disk::RangeSet;
 use nearhead_disk::{Class, Command, DiskError, DiskErrorKind, Nanos, Payload};
 use nearhead_format::{Entry, Place};
@@ -86,6 +90,45 @@ struct Window {
     to_release: VecDeque<Entry>,
 }
 
+/// What others are to hear of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum News {
+    /// A batch is done: its homes may be written in place again.
+    Freed,
+    /// A pass ended.
+    PassEnded,
+}
+
+/// Those it works with: handed to it for one step.
+pub(crate) struct Around<'a> {
+    core: &'a mut Core,
+    commit: &'a mut Commit,
+    blanks: &'a mut Blanks,
+    homes: &'a mut FailedHomes,
+    /// Home sectors that clients are writing to now.
+    transferring: &'a RangeSet,
+    /// Staged blocks are on their way home: nothing begins beside them.
+    is_spilling: bool,
+}
+
+impl<'a> Around<'a> {
+    pub(crate) fn new(
+        core: &'a mut Core,
+        commit: &'a mut Commit,
+        blanks: &'a mut Blanks,
+        homes: &'a mut FailedHomes,
+        transferring: &'a RangeSet,
+        is_spilling: bool,
+    ) -> Self {
+        Self { core, commit, blanks, homes, transferring, is_spilling }
+    }
+
+    /// Whether a client is writing to these homes now.
+    fn is_written(&self, homes: Range<u64>) -> bool {
+        self.transferring.overlaps(homes)
+    }
+}
+
 /// State of checkpointing.
 #[derive(Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "independent facts about a pass, not a state")]
@@ -109,6 +152,8 @@ pub(crate) struct Checkpoint {
     met_transfers: bool,
     logged_this_pass: bool,
     finished_at: Nanos,
+    /// Not told yet.
+    news: Option<News>,
 }
 
 impl Checkpoint {
@@ -117,13 +162,18 @@ impl Checkpoint {
     }
 
     /// Whether homes are being read for or written.
-    pub(super) fn is_copying(&self) -> bool {
+    pub(crate) fn is_copying(&self) -> bool {
         self.window.is_some()
     }
 
-    /// Whether a batch is writing to any of these home sectors.
-    pub(crate) fn touches(&self, start: u64, end: u64) -> bool {
-        !self.homes.is_empty() && self.homes.overlaps(start..end)
+    /// Home sectors that a batch is writing to.
+    pub(crate) fn homes(&self) -> &RangeSet {
+        &self.homes
+    }
+
+    /// What others are to hear since the last call.
+    pub(crate) fn take_news(&mut self) -> Option<News> {
+        self.news.take()
     }
 
     /// When the last pass ended.
@@ -154,12 +204,19 @@ impl Checkpoint {
         }
     }
 
-    pub(crate) fn has_releases(&self) -> bool {
+    fn take_all_releases(&mut self) -> VecDeque<Entry> {
+        let window = self.window.as_mut();
+        window.map(|window| std::mem::take(&mut window.to_release)).unwrap_or_default()
+    }
+}
+
+impl Releases for Checkpoint {
+    fn has_releases(&self) -> bool {
         self.window.as_ref().is_some_and(|window| !window.to_release.is_empty())
     }
 
     /// Entries whose logged copy the next record may invalidate: those still the newest.
-    pub(crate) fn take_releases(&mut self, map: &Map) -> Vec<Entry> {
+    fn take_releases(&mut self, map: &Map) -> Vec<Entry> {
         let mut entries = Vec::new();
         let Some(window) = self.window.as_mut() else { return entries };
         while entries.len() < RELEASES_MAX {
@@ -171,75 +228,72 @@ impl Checkpoint {
     }
 
     /// The record found no place: they wait for the next.
-    pub(crate) fn return_releases(&mut self, entries: Vec<Entry>) {
+    fn return_releases(&mut self, entries: Vec<Entry>) {
         if let Some(window) = self.window.as_mut() {
             window.to_release.extend(entries);
         }
     }
-
-    fn take_all_releases(&mut self) -> VecDeque<Entry> {
-        let window = self.window.as_mut();
-        window.map(|window| std::mem::take(&mut window.to_release)).unwrap_or_default()
-    }
 }
 
-impl Engine {
-    /// Moves the checkpoint on until it waits for the disk, for a record or for a spill: no other
-    /// event may come to move it.
-    pub(crate) fn advance_checkpoint(&mut self) {
-        while self.checkpoint.running && self.failure.is_none() && self.checkpoint_step() {}
-    }
-
-    /// One step; says whether the next can follow at once.
-    fn checkpoint_step(&mut self) -> bool {
-        match self.checkpoint.window.as_ref().map(|window| window.step) {
-            None if self.spill.is_none() => self.begin_window(),
-            Some(Step::Read) if self.spill.is_none() => {
-                let batch = self.take_batch();
-                self.write_batch(batch);
+/// The steps of a window.
+impl Checkpoint {
+    /// One step; says whether the next can follow at once, when the news are told. It waits for the disk, for a record or for
+    /// a spill: no other event may come to move it on.
+    pub(crate) fn step(&mut self, around: &mut Around<'_>) -> bool {
+        if !self.running || around.core.has_failed() {
+            return false;
+        }
+        let may_begin = !around.is_spilling;
+        match self.window.as_ref().map(|window| window.step) {
+            None if may_begin => self.begin_window(around),
+            Some(Step::Read) if may_begin => {
+                let batch = self.take_batch(around);
+                self.write_batch(around, batch);
             }
-            Some(Step::Marking) if self.spill.is_none() => {
-                let window = self.checkpoint.window.as_mut();
+            Some(Step::Marking) if may_begin => {
+                let window = self.window.as_mut();
                 let batch = window.map(|window| std::mem::take(&mut window.batch));
-                self.write_batch(batch.unwrap_or_default());
+                self.write_batch(around, batch.unwrap_or_default());
             }
-            Some(Step::Flushing { ticket }) if self.lanes.main.flusher.is_done(ticket) => {
-                self.release_batch();
+            Some(Step::Flushing { ticket }) if around.core.flusher().is_done(ticket) => {
+                self.release_batch(around.core);
             }
-            Some(Step::Releasing) if !self.checkpoint.has_releases() => {
+            Some(Step::Releasing) if !self.has_releases() => {
                 // Everything was overwritten meanwhile, unless a record for the batch is under way.
-                if self.commit.in_flight().is_some_and(Record::releases) {
+                if around.commit.in_flight().is_some_and(Record::releases) {
                     return false;
                 }
-                self.checkpoint_released();
+                self.released();
             }
-            Some(Step::Settling { target }) if self.invalidations.committed() >= target => {
-                self.checkpoint_released();
+            Some(Step::Settling { target })
+                if around.commit.invalidations().committed() >= target =>
+            {
+                self.released();
             }
             _ => return false,
         }
-        self.checkpoint.window.as_ref().is_none_or(|window| window.step == Step::Read)
+        self.window.as_ref().is_none_or(|window| window.step == Step::Read)
     }
 
-    fn begin_window(&mut self) {
-        let (entries, band) = self.choose_entries();
+    fn begin_window(&mut self, around: &mut Around<'_>) {
+        let (entries, band) = self.choose_entries(around);
         if entries.is_empty() {
-            if self.checkpoint.cursor == u64::MAX {
-                self.end_pass();
+            if self.cursor == u64::MAX {
+                self.end_pass(around.core.now());
             }
             return;
         }
         let mut reads = plan_reads(&entries);
         if let Some(band) = &band {
-            reads.extend(read_band(&self.setup.layout, band, &entries));
-            self.checkpoint.homes.insert(band.clone());
+            reads.extend(read_band(&around.core.setup().layout, band, &entries));
+            self.homes.insert(band.clone());
         }
         reads.sort_by_key(|read| read.device_offset);
         let commands: Vec<Command> = reads
             .iter()
             .map(|read| Command::Read { offset: read.device_offset, len: read.len })
             .collect();
-        self.checkpoint.window = Some(Window {
+        self.window = Some(Window {
             step: if reads.is_empty() {
                 Step::Read
             } else {
@@ -253,66 +307,16 @@ impl Engine {
             to_release: VecDeque::new(),
         });
         for (io, command) in commands.into_iter().enumerate() {
-            self.issue(Class::Background, Purpose::CheckpointRead { io: io as u32 }, command);
+            let purpose = Purpose::CheckpointRead { io: io as u32 };
+            around.core.issue(Class::Background, purpose, command);
         }
     }
 
-    /// The band of home sector `sector`, if it can be written as a whole now.
-    fn band_at(&self, sector: u64) -> Option<Range<u64>> {
-        let bytes = self.setup.bands.as_ref()?.band_at(sector * SECTOR as u64)?;
-        let band = bytes.start / SECTOR as u64..bytes.end / SECTOR as u64;
-        let blocks = band.start / BLOCK_SECTORS..band.end.div_ceil(BLOCK_SECTORS);
-        let fits =
-            bytes.end - bytes.start <= BAND_BYTES_MAX && !self.failed_homes.any_suspect(blocks);
-        (fits && !self.requests.transferring().overlaps(band.clone())).then_some(band)
-    }
-
-    /// What is read next: all that is logged of a band, or a bounded number of entries.
-    fn choose_entries(&mut self) -> (Vec<Entry>, Option<Range<u64>>) {
-        let cleaning = &self.setup.config.cleaning;
-        let bytes_max = u64::from(cleaning.window_bytes.max(cleaning.batch_bytes));
-        let entries_max = (bytes_max / BLOCK_BYTES) as usize;
-        let (mut entries, mut bytes, mut band) = (Vec::new(), 0, None);
-        let cursor = self.checkpoint.cursor;
-        let mut next = u64::MAX;
-        if cursor != u64::MAX {
-            for entry in self.core.map.iter_from(cursor) {
-                let is_full = band.as_ref().map_or(
-                    entries.len() >= entries_max || bytes >= bytes_max,
-                    |band: &Range<u64>| entry.home_sector >= band.end,
-                );
-                if is_full {
-                    next = entry.home_sector;
-                    break;
-                }
-                let range = entry.home_sector..entry.end_sector();
-                let block = entry.home_sector / BLOCK_SECTORS;
-                let is_written = self.requests.transferring().overlaps(range.clone());
-                self.checkpoint.met_transfers |= is_written;
-                let kept = entry.place == Place::Poisoned
-                    || (!self.checkpoint.tries_all && self.failed_homes.rests(block, self.now))
-                    || is_written
-                    || (!self.checkpoint.everything && self.core.hints().overlaps(range));
-                if !kept {
-                    if entries.is_empty() {
-                        band = self.band_at(entry.home_sector);
-                    }
-                    bytes += u64::from(entry.len_sectors) * SECTOR as u64;
-                    entries.push(entry);
-                }
-            }
-        }
-        self.checkpoint.cursor = next;
-        (entries, band)
-    }
-
-    pub(crate) fn on_checkpoint_read(&mut self, io: u32, result: Result<Payload, DiskError>) {
-        let Some(window) = self.checkpoint.window.as_mut() else { return };
+    pub(crate) fn on_read(&mut self, core: &mut Core, io: u32, result: Result<Payload, DiskError>) {
+        let Some(window) = self.window.as_mut() else { return };
         match result {
             Ok(payload) => window.reads[io as usize].data = Some(payload),
-            Err(error) => {
-                self.recovered.note(format!("checkpoint: a log could not be read: {error}"));
-            }
+            Err(error) => core.note(format!("checkpoint: a log could not be read: {error}")),
         }
         if let Step::Reading { remaining } = &mut window.step {
             *remaining -= 1;
@@ -322,144 +326,84 @@ impl Engine {
         }
     }
 
-    /// The next entries of the window that nothing newer replaced: all of a band, or a batch.
-    fn take_batch(&mut self) -> Vec<Entry> {
-        let bytes_max = u64::from(self.setup.config.cleaning.batch_bytes);
-        let Some(window) = self.checkpoint.window.as_mut() else { return Vec::new() };
-        let (mut batch, mut bytes) = (Vec::new(), 0);
-        while window.band.is_some() || (batch.len() < BATCH_ENTRIES_MAX && bytes < bytes_max) {
-            let Some(entry) = window.entries.pop_front() else { break };
-            let range = entry.home_sector..entry.end_sector();
-            let is_written = self.requests.transferring().overlaps(range.clone());
-            self.checkpoint.met_transfers |= is_written;
-            if self.core.map.holds(&entry) && !is_written {
-                self.checkpoint.homes.insert(range);
-                bytes += u64::from(entry.len_sectors) * SECTOR as u64;
-                batch.push(entry);
-            }
-        }
-        batch
-    }
-
     /// Whether the homes of `batch`, or the band that is written for it, may be written now. Zeros may go to a home
     /// that is promised to be blank.
-    fn may_write_batch(&mut self, batch: &[Entry]) -> bool {
-        let band = self.checkpoint.window.as_ref().and_then(|window| window.band.clone());
+    fn may_write_batch(&self, blanks: &mut Blanks, batch: &[Entry]) -> bool {
+        let band = self.window.as_ref().and_then(|window| window.band.clone());
         if let Some(band) = band.filter(|_| !batch.is_empty()) {
-            return self.may_write_homes(std::iter::once(band));
+            return blanks.may_write_homes(std::iter::once(band));
         }
         let logged = batch.iter().filter(|entry| matches!(entry.place, Place::Log { .. }));
-        self.may_write_homes(logged.map(|entry| entry.home_sector..entry.end_sector()))
+        blanks.may_write_homes(logged.map(|entry| entry.home_sector..entry.end_sector()))
     }
 
     /// The homes of a batch that waits must stay as they are.
-    pub(crate) fn checkpoint_may_not_write(&mut self, problem: &str) {
-        let Some(window) = self.checkpoint.window.as_mut() else { return };
+    pub(crate) fn may_not_write(&mut self, core: &mut Core, problem: &str) {
+        let Some(window) = self.window.as_mut() else { return };
         if window.step == Step::Marking {
             window.batch.clear();
-            self.recovered.note(format!("checkpoint: a home could not be written: {problem}"));
-            self.release_batch();
+            core.note(format!("checkpoint: a home could not be written: {problem}"));
+            self.release_batch(core);
         }
     }
 
-    fn write_batch(&mut self, batch: Vec<Entry>) {
-        if !self.may_write_batch(&batch) {
-            if let Some(window) = self.checkpoint.window.as_mut() {
+    fn write_batch(&mut self, around: &mut Around<'_>, batch: Vec<Entry>) {
+        if !self.may_write_batch(around.blanks, &batch) {
+            if let Some(window) = self.window.as_mut() {
                 window.batch = batch;
                 window.step = Step::Marking;
             }
             return;
         }
-        let Some(window) = self.checkpoint.window.as_mut() else { return };
+        let Some(window) = self.window.as_mut() else { return };
+        let (core, homes) = (&mut *around.core, &*around.homes);
+        let (commands, is_whole) = window.commands(core, homes, batch);
+        core.stats_mut().bands_written += u64::from(is_whole);
+        window.step = Step::Writing { remaining: commands.len() };
+        if commands.is_empty() {
+            return self.release_batch(core);
+        }
+        let (class, purpose) = (Class::Background, Purpose::CheckpointWrite);
+        if is_whole {
+            // All of them at once: a disk that rewrites bands does it once for all that waits.
+            return core.issue_together(class, purpose, commands);
+        }
+        for command in commands {
+            core.issue(class, purpose, command);
+        }
+    }
+}
+
+impl Window {
+    /// The writes that bring `batch` home, and whether they are a whole band. What cannot be read of the logs stays
+    /// there.
+    fn commands(
+        &mut self,
+        core: &mut Core,
+        failed: &FailedHomes,
+        batch: Vec<Entry>,
+    ) -> (Vec<Command>, bool) {
         let (mut writes, mut copied) = (Vec::new(), Vec::new());
-        let mut unreadable = Vec::new();
         for entry in batch {
-            match content(&entry, &window.reads) {
+            match content(&entry, &self.reads) {
                 Ok(data) => {
                     writes.push((entry.home_sector * SECTOR as u64, data));
                     copied.push(entry);
                 }
                 // The entry stays in the map: a read of it gives EIO, never older bytes.
-                Err(problem) => unreadable.push(problem),
+                Err(problem) => core.note(problem),
             }
         }
-        window.batch = copied;
-        let piece_bytes = u64::from(self.setup.properties.transfer_bytes_max);
-        let (layout, reads) = (&self.setup.layout, &window.reads);
-        let whole = window
-            .band
-            .as_ref()
-            .filter(|_| !writes.is_empty())
-            .and_then(|band| whole_band(layout, band, &writes, reads, piece_bytes));
-        let is_whole = whole.is_some();
-        let homes = &self.failed_homes;
-        let alone = |client_offset: u64| homes.is_suspect(client_offset / BLOCK_BYTES);
-        let commands = whole.unwrap_or_else(|| merge(&self.setup.layout, writes, &alone));
-        self.stats.bands_written += u64::from(is_whole);
-        if let Some(window) = self.checkpoint.window.as_mut() {
-            window.step = Step::Writing { remaining: commands.len() };
+        self.batch = copied;
+        let setup = core.setup();
+        let piece_bytes = u64::from(setup.properties.transfer_bytes_max);
+        let band = self.band.as_ref().filter(|_| !writes.is_empty());
+        let whole = band
+            .and_then(|band| whole_band(&setup.layout, band, &writes, &self.reads, piece_bytes));
+        if let Some(commands) = whole {
+            return (commands, true);
         }
-        for problem in unreadable {
-            self.recovered.note(problem);
-        }
-        if commands.is_empty() {
-            return self.release_batch();
-        }
-        if is_whole {
-            // All of them at once: a disk that rewrites bands does it once for all that waits.
-            let (class, purpose) = (Class::Background, Purpose::CheckpointWrite);
-            let admission = self.admission.as_ref();
-            return self.lanes.main.queue.issue_together(admission, class, purpose, commands);
-        }
-        for command in commands {
-            self.issue(Class::Background, Purpose::CheckpointWrite, command);
-        }
-    }
-
-    pub(super) fn release_batch(&mut self) {
-        let Some(window) = self.checkpoint.window.as_mut() else { return };
-        let bytes: u64 =
-            window.batch.iter().map(|entry| u64::from(entry.len_sectors) * SECTOR as u64).sum();
-        window.to_release = std::mem::take(&mut window.batch).into();
-        window.step = Step::Releasing;
-        self.checkpoint.copied_this_pass += bytes;
-        self.stats.checkpointed_bytes += bytes;
-        if !self.checkpoint.has_releases() {
-            self.checkpoint_released();
-        }
-    }
-
-    /// No log takes a record that lets these entries of the batch go: snapshots will, and all the
-    /// others.
-    pub(crate) fn release_by_snapshot(&mut self, entries: &[Entry]) {
-        if entries.is_empty() {
-            return;
-        }
-        let mut gone = Vec::with_capacity(entries.len());
-        let others = self.checkpoint.take_all_releases();
-        for entry in entries.iter().chain(&others) {
-            if !self.core.map.holds(entry) {
-                continue;
-            }
-            let len = u64::from(entry.len_sectors);
-            self.core.map.remove(entry.home_sector, len, &mut |lost| gone.push(lost));
-        }
-        // The homes were flushed already.
-        self.invalidations.push(gone.into_iter(), 0);
-        let target = self.want_invalidations();
-        if let Some(window) = self.checkpoint.window.as_mut() {
-            window.step = Step::Settling { target };
-        }
-    }
-
-    /// The record that lets the batch go is durable.
-    pub(crate) fn checkpoint_released(&mut self) {
-        let window = self.checkpoint.window.take();
-        self.checkpoint.window = window.filter(|window| !window.entries.is_empty());
-        if let Some(window) = self.checkpoint.window.as_mut() {
-            window.step = Step::Read;
-        }
-        self.checkpoint.homes.clear();
-        self.retry_blocked();
+        let alone = |client_offset: u64| failed.is_suspect(client_offset / BLOCK_BYTES);
+        (merge(&setup.layout, writes, &alone), false)
     }
 }

@@ -6,14 +6,11 @@
 //! to give, and who gives it may be away.
 
 use super::Checkpoint;
-use super::policy::{Cleaner, CleaningView, Why};
 use super::room::Room;
 use crate::admission::Pace;
-use crate::config::Setup;
-use crate::engine::{Engine, Phase};
-use crate::requests::Requests;
-use crate::snapshot::Snapshotter;
-use crate::state::Core;
+use crate::cleaner::{Cleaner, CleaningView, Move, WhenFull, Why};
+use crate::core::Core;
+use crate::home::FailedHomes;
 use nearhead_disk::Nanos;
 
 /// After a pass that could copy nothing the next one that nobody asked for waits so long: what cannot be
@@ -25,17 +22,30 @@ const URGENT_FILL_PCT: u32 = 85;
 /// disk, once.
 const ALONE_AFTER: Nanos = Nanos::from_millis(100);
 
-/// What is due and could not go on is looked at again after this time.
-const AGAIN: Nanos = Nanos::from_millis(1);
-/// The same while the disk has a command, whose answer would be an event: as long as the shortest rest.
-const AGAIN_BESIDE_DISK: Nanos = Nanos::from_secs(1);
+/// What others know that matters to it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Facts {
+    /// No request is under way.
+    is_quiet: bool,
+    /// When the last pass home ended.
+    last_pass_ended_at: Nanos,
+    /// Number of the newest snapshot.
+    snapshot_number: u64,
+}
 
-/// What the schedule remembers.
-#[derive(Debug, Default)]
+impl Facts {
+    pub(crate) fn new(is_quiet: bool, checkpoint: &Checkpoint, snapshot_number: u64) -> Self {
+        Self { is_quiet, last_pass_ended_at: checkpoint.finished_at(), snapshot_number }
+    }
+}
+
+/// What the schedule remembers, and the policy that it asks.
+#[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "independent facts about a pass, not a state")]
 pub(crate) struct Schedule {
+    policy: Box<dyn Cleaner>,
     last_request_at: Nanos,
-    pub(crate) room: Room,
+    room: Room,
     demanded: bool,
     drain: bool,
     /// Somebody asked for the pass that is demanded, or depends on it.
@@ -52,14 +62,56 @@ pub(crate) struct Schedule {
 }
 
 impl Schedule {
+    /// Nothing was asked for yet; `policy` says what is cleaned of the engine's own accord.
+    pub(crate) fn new(policy: Box<dyn Cleaner>) -> Self {
+        Self {
+            policy,
+            last_request_at: Nanos::ZERO,
+            room: Room::default(),
+            demanded: false,
+            drain: false,
+            asked: false,
+            why: Why::default(),
+            quiet_since: Nanos::ZERO,
+            permit: false,
+            wants_permit: false,
+            is_cut_short: false,
+        }
+    }
+
     pub(crate) fn note_request(&mut self, now: Nanos) {
         self.last_request_at = now;
     }
 
     /// A checkpoint is needed as soon as possible; it `tries_all` homes if somebody is refused otherwise.
-    pub(super) fn demand_checkpoint(&mut self, tries_all: bool) {
+    pub(crate) fn demand_checkpoint(&mut self, tries_all: bool) {
         self.demanded = true;
         self.asked |= tries_all;
+    }
+
+    /// The owner wants everything home, durability-only ranges too if `everything`.
+    pub(crate) fn command_checkpoint(&mut self, everything: bool) {
+        self.demand_checkpoint(true);
+        self.drain |= everything;
+    }
+
+    pub(crate) fn is_demanded(&self) -> bool {
+        self.demanded
+    }
+
+    /// Whether passes that can wait may run from now on.
+    pub(crate) fn set_permit(&mut self, is_held: bool) {
+        self.permit = is_held;
+    }
+
+    /// Whether a pass that can wait is due, or runs on a permit.
+    pub(crate) fn wants_permit(&self) -> bool {
+        self.wants_permit
+    }
+
+    /// Nothing is due.
+    pub(crate) fn forget_permit(&mut self) {
+        self.wants_permit = false;
     }
 
     /// Since when nobody has asked anything.
@@ -70,245 +122,170 @@ impl Schedule {
     pub(crate) fn idle_for(&self, now: Nanos) -> Nanos {
         now.since(self.last_request_at)
     }
-}
 
-impl Engine {
-    /// Copies everything home, durability-only ranges too if `everything`. A volume that accepts no
-    /// change does nothing.
-    pub fn start_checkpoint(&mut self, everything: bool, now: Nanos) {
-        self.now = now;
-        if self.failure.is_some() || self.setup.config.read_only {
-            return;
-        }
-        self.schedule.demanded = true;
-        self.schedule.drain |= everything;
-        self.schedule.asked = true;
-        self.commit.want(self.stage.end());
+    /// Room in full logs: who waits for it, and what passes were good for.
+    pub(crate) fn room(&self) -> &Room {
+        &self.room
     }
 
-    /// With [`crate::Cleaning::coordinated`]: whether passes that can wait may run from now on. A pass under way
-    /// that loses its permit stops at the end of the batch it is copying. Drive the engine after a change.
-    pub fn set_checkpoint_permit(&mut self, is_held: bool, now: Nanos) {
-        self.now = now;
-        self.schedule.permit = is_held;
+    pub(crate) fn room_mut(&mut self) -> &mut Room {
+        &mut self.room
     }
 
-    /// Whether a pass that can wait is due, or runs on a permit: only until then is one needed.
-    pub fn wants_checkpoint_permit(&self) -> bool {
-        self.schedule.wants_permit && self.failure.is_none()
+    /// What becomes of small writes while no log has room for them.
+    pub(crate) fn when_full(&self) -> WhenFull {
+        self.policy.when_full()
     }
 
-    /// Writes a snapshot of the map as soon as possible, also when nothing changed: what lies in
-    /// its slot is replaced.
-    pub fn start_snapshot(&mut self, now: Nanos) {
-        self.now = now;
-        self.snapshotter.demand();
-    }
-
-    /// Everything that runs by itself.
-    pub(crate) fn advance_background(&mut self) {
-        self.commit_aged_stage();
-        // A swap whose last block went home meanwhile must still come to its end.
-        let is_cleaning = self.checkpoint.is_busy() || self.swap.is_busy();
-        if self.core.map.is_empty() && !is_cleaning && !self.schedule.demanded {
-            self.schedule.wants_permit = false;
-            return self.advance_snapshot();
-        }
-        self.schedule_checkpoint();
-        self.lanes.set_pace(self.admission.as_ref(), self.pace());
-        self.advance_checkpoint();
-        self.advance_swap();
-        self.advance_snapshot();
-    }
-
-    fn pace(&self) -> Pace {
-        if self.spill.is_some() || self.core.logs.fill_pct() >= URGENT_FILL_PCT {
+    /// How much background work matters, where staged blocks go home for want of room or not, and a swap is under way or not.
+    pub(crate) fn pace(&self, core: &Core, is_quiet: bool, spills: bool, swaps: bool) -> Pace {
+        if spills || core.logs().fill_pct() >= URGENT_FILL_PCT {
             Pace::Urgent
-        } else if self.requests.is_empty() && self.schedule.idle_for(self.now) >= ALONE_AFTER {
+        } else if is_quiet && self.idle_for(core.now()) >= ALONE_AFTER {
             Pace::Alone
-        } else if self.schedule.why.is_polite() && !self.swap.is_busy() && !self.schedule.demanded {
+        } else if self.why.is_polite() && !swaps && !self.demanded {
             Pace::Polite
         } else {
             Pace::Steady
         }
     }
 
-    fn commit_aged_stage(&mut self) {
-        if let Some(since) = self.commit.staged_since()
-            && self.now.since(since) >= self.setup.config.stage_age_max
-        {
-            self.commit.want(self.stage.end());
+    fn view<'a>(&self, core: &'a Core, facts: Facts) -> CleaningView<'a> {
+        CleaningView {
+            asked: &core.setup().config.cleaning,
+            logs: core.logs(),
+            last_log: core.recorded().last_log(),
+            now: core.now(),
+            second_of_day_at_zero: core.setup().config.second_of_day_at_zero,
+            last_request_at: self.last_request_at,
+            is_quiet: facts.is_quiet,
+            last_pass_ended_at: facts.last_pass_ended_at,
+            snapshot_number: facts.snapshot_number,
+            awaits_permit: self.wants_permit && !self.permit,
         }
     }
 
-    /// The policy, and what it may look at.
-    pub(super) fn cleaner(&mut self) -> (&mut dyn Cleaner, CleaningView<'_>) {
-        let Self { setup, core, schedule, requests, checkpoint, snapshotter, now, .. } = self;
-        let view = view_of(setup, core, schedule, requests, checkpoint, snapshotter, *now);
-        (self.cleaner.as_mut(), view)
+    /// A log whose content is to go to another now.
+    pub(crate) fn relocate(&mut self, core: &Core, facts: Facts) -> Option<Move> {
+        let view = self.view(core, facts);
+        self.policy.relocate(&view)
     }
 
-    /// What it may look at.
-    pub(super) fn cleaning_view(&self) -> CleaningView<'_> {
-        let Self { setup, core, schedule, requests, checkpoint, snapshotter, now, .. } = self;
-        view_of(setup, core, schedule, requests, checkpoint, snapshotter, *now)
+    /// When that should be asked if nothing happens before.
+    pub(crate) fn relocate_wake(&self, core: &Core, facts: Facts) -> Option<Nanos> {
+        self.policy.relocate_wake(&self.view(core, facts))
     }
 
     /// Whether the running pass runs on a permit.
-    fn runs_on_permit(&self) -> bool {
-        let schedule = &self.schedule;
-        let coordinated = self.setup.config.cleaning.coordinated;
-        coordinated && schedule.why.can_wait() && !schedule.is_cut_short
+    fn runs_on_permit(&self, core: &Core) -> bool {
+        let coordinated = core.setup().config.cleaning.coordinated;
+        coordinated && self.why.can_wait() && !self.is_cut_short
     }
 
-    fn schedule_checkpoint(&mut self) {
-        let busy = self.checkpoint.is_busy();
-        if busy && self.schedule.why == Why::Idle && self.is_anybody_there() {
-            self.checkpoint.stop();
+    /// Ends the pass that runs if it must not go on, and begins the one that is due.
+    pub(crate) fn advance(
+        &mut self,
+        core: &Core,
+        facts: Facts,
+        checkpoint: &mut Checkpoint,
+        failed: &FailedHomes,
+    ) {
+        let busy = checkpoint.is_busy();
+        if busy && self.why == Why::Idle && self.is_anybody_there(facts) {
+            checkpoint.stop();
         }
-        if busy && self.runs_on_permit() && !self.schedule.permit {
-            self.checkpoint.stop();
-            self.schedule.is_cut_short = true;
-            self.cleaner.home_was_cut_short();
+        if busy && self.runs_on_permit(core) && !self.permit {
+            checkpoint.stop();
+            self.is_cut_short = true;
+            self.policy.home_was_cut_short();
         }
-        self.schedule.wants_permit = busy && self.runs_on_permit();
-        if busy || self.setup.config.read_only || self.failure.is_some() {
+        self.wants_permit = busy && self.runs_on_permit(core);
+        if busy || core.is_read_only() || core.has_failed() {
             return;
         }
-        self.schedule.is_cut_short = false;
-        if self.schedule.demanded {
-            return self.begin_demanded();
+        self.is_cut_short = false;
+        if self.demanded {
+            return self.begin_demanded(core.now(), checkpoint);
         }
-        if matches!(self.phase, Phase::Draining)
-            || self.checkpoint_found_nothing_since()
-            || self.now < self.checkpoint_rests_until()
+        if core.is_draining()
+            || found_nothing_since(core, checkpoint, failed)
+            || core.now() < rests_until(core, checkpoint, failed)
         {
             return;
         }
-        self.begin_what_is_due();
+        self.begin_what_is_due(core, facts, checkpoint);
     }
 
-    fn begin_demanded(&mut self) {
-        let schedule = &mut self.schedule;
-        let everything = std::mem::take(&mut schedule.drain) || self.checkpoint.found_nothing();
-        schedule.demanded = false;
-        schedule.why = Why::Need;
-        let asked = std::mem::take(&mut schedule.asked);
+    fn begin_demanded(&mut self, now: Nanos, checkpoint: &mut Checkpoint) {
+        let everything = std::mem::take(&mut self.drain) || checkpoint.found_nothing();
+        self.demanded = false;
+        self.why = Why::Need;
+        let asked = std::mem::take(&mut self.asked);
         if asked {
-            schedule.room.note_tries_all(self.now);
+            self.room.note_tries_all(now);
         }
-        self.checkpoint.begin(everything, asked);
+        checkpoint.begin(everything, asked);
     }
 
-    fn begin_what_is_due(&mut self) {
-        let map_is_nearly_full = self.core.map.len() > self.map_entries_max() / 4 * 3;
-        let (cleaner, view) = self.cleaner();
-        let asked = cleaner.home(&view);
+    fn begin_what_is_due(&mut self, core: &Core, facts: Facts, checkpoint: &mut Checkpoint) {
+        let map_is_nearly_full = core.map().len() > core.map_entries_max() / 4 * 3;
+        let view = self.view(core, facts);
+        let asked = self.policy.home(&view);
         let Some(why) = (if map_is_nearly_full { Some(Why::Need) } else { asked }) else {
-            self.schedule.wants_permit = false;
+            self.wants_permit = false;
             return;
         };
-        if self.setup.config.cleaning.coordinated && why.can_wait() {
-            self.schedule.wants_permit = true;
-            if !self.schedule.permit {
+        if core.setup().config.cleaning.coordinated && why.can_wait() {
+            self.wants_permit = true;
+            if !self.permit {
                 return;
             }
         }
-        let (cleaner, view) = self.cleaner();
-        cleaner.home_begins(&view);
-        self.schedule.why = why;
-        self.schedule.quiet_since = self.schedule.last_request_at;
-        self.checkpoint.begin(false, false);
-    }
-
-    /// Nothing was logged since a pass that found nothing: another would find nothing either.
-    fn checkpoint_found_nothing_since(&self) -> bool {
-        self.checkpoint.found_nothing()
-            && self.core.bytes_since_snapshot() == 0
-            && self.failed_homes.is_empty()
-    }
-
-    /// When another pass may begin by itself.
-    fn checkpoint_rests_until(&self) -> Nanos {
-        if self.checkpoint.found_nothing() {
-            let rested = self.checkpoint.finished_at() + REST_AFTER_NOTHING;
-            // Where only what failed before is left, nothing is to be done before that may be tried again.
-            let due = self.failed_homes.due_at().filter(|_| self.core.bytes_since_snapshot() == 0);
-            due.map_or(rested, |due| due.max(rested))
-        } else {
-            Nanos::ZERO
-        }
+        let view = self.view(core, facts);
+        self.policy.home_begins(&view);
+        self.why = why;
+        self.quiet_since = self.last_request_at;
+        checkpoint.begin(false, false);
     }
 
     /// Whether a request came since the pass began.
-    fn is_anybody_there(&self) -> bool {
-        self.schedule.last_request_at != self.schedule.quiet_since || !self.requests.is_empty()
-    }
-
-    /// When something in the background becomes due by time alone.
-    pub(crate) fn next_background_wake(&self) -> Option<Nanos> {
-        if self.failure.is_some() {
-            // Nothing goes on by itself any more.
-            return None;
-        }
-        let config = &self.setup.config;
-        let aged = self.commit.staged_since().map(|since| since + config.stage_age_max);
-        let demanded = self.schedule.demanded || self.snapshotter.is_demanded();
-        let scanning = (self.swap.needs_turn() || demanded).then_some(self.now);
-        let (swap, blanks) = (self.swap_wake(), self.blanks_wake());
-        let wakes = [
-            aged,
-            self.snapshot_wake(),
-            self.home_wake(),
-            swap,
-            blanks,
-            self.retry_wake(),
-            self.core.logs.rest_ends_at(),
-        ];
-        // What is due and could not go on just now mostly waits for what the disk does, and that is an event; but a command
-        // may hang, and something else end its rest meanwhile.
-        let again = self.now + if self.lanes.len() > 0 { AGAIN_BESIDE_DISK } else { AGAIN };
-        let wake = |at: Nanos| if at <= self.now { again } else { at };
-        let due = wakes.into_iter().flatten().map(wake);
-        let earliest = due.chain(scanning).min()?;
-        Some(earliest.max(self.now + AGAIN))
+    fn is_anybody_there(&self, facts: Facts) -> bool {
+        self.last_request_at != self.quiet_since || !facts.is_quiet
     }
 
     /// When a pass home may be due by time alone.
-    fn home_wake(&self) -> Option<Nanos> {
-        if self.core.map.is_empty()
-            || self.checkpoint.is_busy()
-            || self.checkpoint_found_nothing_since()
+    pub(crate) fn home_wake(
+        &self,
+        core: &Core,
+        facts: Facts,
+        checkpoint: &Checkpoint,
+        failed: &FailedHomes,
+    ) -> Option<Nanos> {
+        if core.map().is_empty()
+            || checkpoint.is_busy()
+            || found_nothing_since(core, checkpoint, failed)
         {
             return None;
         }
-        let left = self.schedule.is_cut_short.then_some(self.now);
-        let due = self.cleaner.home_wake(&self.cleaning_view());
+        let left = self.is_cut_short.then_some(core.now());
+        let due = self.policy.home_wake(&self.view(core, facts));
         let earliest = [left, due].into_iter().flatten().min()?;
-        Some(earliest.max(self.checkpoint_rests_until()))
+        Some(earliest.max(rests_until(core, checkpoint, failed)))
     }
 }
 
-/// What a policy may look at.
-fn view_of<'a>(
-    setup: &'a Setup,
-    core: &'a Core,
-    schedule: &Schedule,
-    requests: &Requests,
-    checkpoint: &Checkpoint,
-    snapshotter: &Snapshotter,
-    now: Nanos,
-) -> CleaningView<'a> {
-    CleaningView {
-        asked: &setup.config.cleaning,
-        logs: &core.logs,
-        last_log: core.last_log(),
-        now,
-        second_of_day_at_zero: setup.config.second_of_day_at_zero,
-        last_request_at: schedule.last_request_at,
-        is_quiet: requests.is_empty(),
-        last_pass_ended_at: checkpoint.finished_at(),
-        snapshot_number: snapshotter.number(),
-        awaits_permit: schedule.wants_permit && !schedule.permit,
+/// Nothing was logged since a pass that found nothing: another would find nothing either.
+fn found_nothing_since(core: &Core, checkpoint: &Checkpoint, failed: &FailedHomes) -> bool {
+    checkpoint.found_nothing() && core.recorded().bytes_since_snapshot() == 0 && failed.is_empty()
+}
+
+/// When another pass may begin by itself.
+fn rests_until(core: &Core, checkpoint: &Checkpoint, failed: &FailedHomes) -> Nanos {
+    if !checkpoint.found_nothing() {
+        return Nanos::ZERO;
     }
+    let rested = checkpoint.finished_at() + REST_AFTER_NOTHING;
+    // Where only what failed before is left, nothing is to be done before that may be tried again.
+    let due = failed.due_at().filter(|_| core.recorded().bytes_since_snapshot() == 0);
+    due.map_or(rested, |due| due.max(rested))
 }

@@ -7,15 +7,15 @@
 //!
 //! A snapshot follows, since the hot log's space is free only once no recovery scans it.
 
-use super::policy::Move;
-use crate::commit::Packer;
+use crate::cleaner::Move;
+use crate::commit::{Moves, Packer};
+use crate::core::Core;
 use crate::disk::dispatch::Purpose;
-use crate::engine::{Engine, Phase};
 use crate::placement::{Need, Spot};
 use crate::state::chunks::{LoggedCopy, content_of};
 use crate::state::logs::Logs;
 use crate::state::map::Map;
-use nearhead_disk::{Class, Command, DiskError, Nanos, Payload};
+use nearhead_disk::{Class, Command, DiskError, Payload};
 use nearhead_format::{Entry, Place};
 use std::collections::VecDeque;
 
@@ -58,27 +58,29 @@ impl Swap {
         self.current.is_some()
     }
 
-    pub(crate) fn has_chunks(&self) -> bool {
-        self.current.as_ref().is_some_and(|current| !current.chunks.is_empty())
-    }
-
     /// Where a log is being moved to, if one is.
     pub(crate) fn cold_log(&self) -> Option<u32> {
         self.current.as_ref().map(|current| current.cold)
     }
 
     /// Whether there is work that waits for no event.
-    pub(super) fn needs_turn(&self) -> bool {
+    pub(crate) fn needs_turn(&self) -> bool {
         self.current.as_ref().is_some_and(|current| current.scan.is_some())
+    }
+}
+
+impl Moves for Swap {
+    fn has_chunks(&self) -> bool {
+        self.current.as_ref().is_some_and(|current| !current.chunks.is_empty())
     }
 
     /// The log that the next record is to claim, if one is to be.
-    pub(crate) fn claim_wanted(&self) -> Option<u32> {
+    fn claim_wanted(&self) -> Option<u32> {
         self.current.as_ref().filter(|current| current.wants_claim).map(|current| current.cold)
     }
 
     /// The same, for the record that does.
-    pub(crate) fn take_claim(&mut self) -> Option<u32> {
+    fn take_claim(&mut self) -> Option<u32> {
         let wanted = self.claim_wanted();
         if let Some(current) = self.current.as_mut() {
             current.wants_claim = false;
@@ -87,7 +89,7 @@ impl Swap {
     }
 
     /// Chunks and sectors of the next relocation record.
-    pub(crate) fn measure(&self, sectors_max: u64) -> (usize, u64) {
+    fn measure(&self, sectors_max: u64) -> (usize, u64) {
         let Some(current) = &self.current else { return (0, 0) };
         let (mut count, mut sectors) = (0, 0);
         for (entry, _) in &current.chunks {
@@ -101,19 +103,14 @@ impl Swap {
     }
 
     /// A place in the cold log, if it is claimed and has room.
-    pub(crate) fn target(&self, logs: &Logs, need: Need) -> Option<Spot> {
+    fn target(&self, logs: &Logs, need: Need) -> Option<Spot> {
         let cold = self.current.as_ref()?.cold;
         let block = logs.next_place(cold, need).filter(|_| logs.is_claimed(cold))?;
         Some(Spot { log_index: cold, block, wanted_index: cold })
     }
 
     /// Packs the next chunks that are still the newest; says what they were.
-    pub(crate) fn take_chunks(
-        &mut self,
-        sectors_max: u64,
-        map: &Map,
-        packer: &mut Packer,
-    ) -> Vec<Entry> {
+    fn take_chunks(&mut self, sectors_max: u64, map: &Map, packer: &mut Packer) -> Vec<Entry> {
         let (count, _) = self.measure(sectors_max);
         let Some(current) = self.current.as_mut() else { return Vec::new() };
         let mut taken = Vec::with_capacity(count);
@@ -127,7 +124,7 @@ impl Swap {
     }
 
     /// The cold log has no room after all, or no record has that claims it.
-    pub(crate) fn give_up(&mut self) {
+    fn give_up(&mut self) {
         if let Some(current) = self.current.as_mut() {
             current.wants_claim = false;
             current.chunks.clear();
@@ -137,54 +134,21 @@ impl Swap {
     }
 }
 
-impl Engine {
-    pub(crate) fn advance_swap(&mut self) {
-        if self.swap.current.is_none() {
-            self.consider_swap();
-        }
-        self.collect_entries();
-        self.read_hot_log();
-        let finished = self.swap.current.as_ref().is_some_and(|current| {
-            current.scan.is_none()
-                && current.entries.is_empty()
-                && current.reading == 0
-                && current.chunks.is_empty()
-        });
-        if finished && self.commit.in_flight().is_none() {
-            self.swap.current = None;
-            self.stats.swaps += 1;
-            self.swap.moved_at_snapshot = Some(self.snapshotter.number());
-            self.snapshotter.wish();
-        }
+impl Swap {
+    /// Whether a log could be moved as far as this knows: none is, and what the last move freed can be written.
+    pub(crate) fn may_begin(&self, snapshot_number: u64) -> bool {
+        self.current.is_none() && self.moved_at_snapshot != Some(snapshot_number)
     }
 
-    /// Whether a log could be moved now.
-    fn may_move(&self) -> bool {
-        let waits = self.swap.moved_at_snapshot == Some(self.snapshotter.number());
-        let stopping = !matches!(self.phase, Phase::Serving);
-        let busy = self.swap.is_busy() || self.checkpoint.is_busy() || self.snapshotter.is_busy();
-        !(waits || stopping || busy)
-    }
-
-    /// When a log is moved if no request comes before.
-    pub(super) fn swap_wake(&self) -> Option<Nanos> {
-        self.cleaner.relocate_wake(&self.cleaning_view()).filter(|_| self.may_move())
-    }
-
-    fn consider_swap(&mut self) {
-        if !self.may_move() {
-            return;
-        }
-        let (cleaner, view) = self.cleaner();
-        let asked = cleaner.relocate(&view);
-        let Some(Move { from, to }) = asked else { return };
-        let logs = &self.core.logs;
-        let may_be_read = logs.is_claimed(to) || self.claims_logs() && to < logs.count();
+    /// The content of one log is to go to another, if that can be.
+    pub(crate) fn begin(&mut self, core: &Core, asked: Move, claims_logs: bool) {
+        let (Move { from, to }, logs) = (asked, core.logs());
+        let may_be_read = logs.is_claimed(to) || claims_logs && to < logs.count();
         if from == to || !may_be_read || logs.rests(to) || !logs.is_needed(from) {
             return;
         }
         let wants_claim = !logs.is_claimed(to);
-        self.swap.current = Some(Moving {
+        self.current = Some(Moving {
             hot: from,
             cold: to,
             wants_claim,
@@ -196,17 +160,41 @@ impl Engine {
         });
     }
 
-    fn collect_entries(&mut self) {
-        let Some(current) = self.swap.current.as_mut() else { return };
+    /// Moves it on; says whether it is at its end, where no record is under way.
+    pub(crate) fn advance(
+        &mut self,
+        core: &mut Core,
+        is_record_under_way: bool,
+        snapshot_number: u64,
+    ) -> bool {
+        self.collect_entries(core);
+        self.read_hot_log(core);
+        let finished = self.current.as_ref().is_some_and(|current| {
+            current.scan.is_none()
+                && current.entries.is_empty()
+                && current.reading == 0
+                && current.chunks.is_empty()
+        });
+        let ends = finished && !is_record_under_way;
+        if ends {
+            self.current = None;
+            core.stats_mut().swaps += 1;
+            self.moved_at_snapshot = Some(snapshot_number);
+        }
+        ends
+    }
+
+    fn collect_entries(&mut self, core: &Core) {
+        let Some(current) = self.current.as_mut() else { return };
         let Some(cursor) = current.scan else { return };
         current.scan = None;
-        for (looked_at, entry) in self.core.map.iter_from(cursor).enumerate() {
+        for (looked_at, entry) in core.map().iter_from(cursor).enumerate() {
             if looked_at == SCAN_ENTRIES {
                 current.scan = Some(entry.home_sector);
                 break;
             }
             if let Place::Log { chunk_sector, .. } = entry.place
-                && self.core.logs.log_of(chunk_sector) == current.hot
+                && core.logs().log_of(chunk_sector) == current.hot
             {
                 current.entries.push_back(entry);
             }
@@ -220,8 +208,8 @@ impl Engine {
         }
     }
 
-    fn read_hot_log(&mut self) {
-        let Some(current) = self.swap.current.as_mut() else { return };
+    fn read_hot_log(&mut self, core: &mut Core) {
+        let Some(current) = self.current.as_mut() else { return };
         if current.scan.is_some() || current.reading > 0 || !current.chunks.is_empty() {
             return;
         }
@@ -229,26 +217,26 @@ impl Engine {
         let mut window = 0;
         current.reads.clear();
         while window < WINDOW_BYTES_MAX && !current.entries.is_empty() {
-            let (read, len) = next_read(&mut current.entries, self.admission.piece_bytes());
+            let (read, len) = next_read(&mut current.entries, core.piece_bytes());
             commands.push(Command::Read { offset: read.device_offset, len });
             current.reads.push(Some(read));
             window += u64::from(len);
         }
         current.reading = commands.len();
         for (io, command) in commands.into_iter().enumerate() {
-            self.issue(Class::Background, Purpose::SwapRead { io: io as u32 }, command);
+            core.issue(Class::Background, Purpose::SwapRead { io: io as u32 }, command);
         }
     }
 
-    pub(crate) fn on_swap_read(&mut self, io: u32, result: Result<Payload, DiskError>) {
-        let Some(current) = self.swap.current.as_mut() else { return };
+    pub(crate) fn on_read(&mut self, core: &mut Core, io: u32, result: Result<Payload, DiskError>) {
+        let Some(current) = self.current.as_mut() else { return };
         current.reading -= 1;
         let Some(read) = current.reads.get_mut(io as usize).and_then(Option::take) else { return };
         let data = match result {
             Ok(data) => data,
             Err(error) => {
                 let hot = current.hot;
-                return self.recovered.note(format!("log {hot}: could not be read: {error}"));
+                return core.note(format!("log {hot}: could not be read: {error}"));
             }
         };
         for entry in read.entries {
@@ -256,8 +244,8 @@ impl Engine {
                 Ok(chunk) => current.chunks.push_back((entry, chunk)),
                 // It stays where it is; a read of it will say what is wrong. What was overwritten meanwhile may be
                 // used again, and is no damage.
-                Err(problem) if self.core.map.holds(&entry) => {
-                    self.recovered.note(format!("swap: {problem}"));
+                Err(problem) if core.map().holds(&entry) => {
+                    core.note(format!("swap: {problem}"));
                 }
                 Err(_) => {}
             }

@@ -1,59 +1,117 @@
-//! A record's transfer ended: the map learns of it, waiters go on; or it is written elsewhere.
+//! A record's transfer ended: the map learns of it, or it is written elsewhere.
 
+use super::Commit;
+use super::journal::journal_offset;
+use super::parts::Part;
 use super::record::Record;
-use crate::engine::Engine;
+use crate::core::Core;
 use crate::state::Fate;
 use nearhead_disk::{DiskError, Payload};
+use nearhead_format::Entry;
 
-impl Engine {
-    pub(crate) fn on_record(&mut self, result: Result<Payload, DiskError>) {
+/// What follows from the end of a transfer.
+#[derive(Debug)]
+pub(crate) enum Ended {
+    /// The record is on its way, here or elsewhere.
+    NotYet,
+    /// It waits to be sent again, and a snapshot would help.
+    NeedsSnapshot,
+    /// It is durable, and the map says so; whoever a part belongs to is to be told.
+    Durable(Record),
+    /// No place takes it, and none will: its parts go back to where they came from.
+    LetGo(Record),
+}
+
+/// What a record's end depends on beside what is the commit's own.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Beside {
+    /// Number of the newest snapshot.
+    pub(super) snapshot_number: u64,
+    /// The one being written finds no space.
+    pub(super) snapshot_is_short: bool,
+    /// The record carries what is atomic, and so can go nowhere else.
+    pub(super) is_atomic: bool,
+}
+
+impl Beside {
+    pub(crate) fn new(snapshot_number: u64, snapshot_is_short: bool, is_atomic: bool) -> Self {
+        Self { snapshot_number, snapshot_is_short, is_atomic }
+    }
+}
+
+impl Commit {
+    /// The transfer of the record ended.
+    pub(crate) fn on_record(
+        &mut self,
+        core: &mut Core,
+        beside: Beside,
+        result: Result<Payload, DiskError>,
+    ) -> Ended {
         match result {
-            Ok(_) => self.record_part_is_done(),
-            Err(error) => self.record_part_failed(false, &error),
+            Ok(_) => self.part_is_done(core, beside),
+            Err(error) => self.part_failed(core, beside, false, &error),
         }
     }
 
+    /// That of its header's copy did.
     pub(crate) fn on_journal(
         &mut self,
+        core: &mut Core,
+        beside: Beside,
         extent: Option<(u64, u64)>,
         result: Result<Payload, DiskError>,
-    ) {
-        let at = self.commit.in_flight.as_ref().and_then(|record| record.journal_at);
-        let place = at.and_then(|position| self.journal_offset(position));
+    ) -> Ended {
+        let at = self.in_flight.as_ref().and_then(|record| record.journal_at);
+        let place = at.and_then(|position| journal_offset(core, position));
         match result {
-            Ok(_) => self.record_part_is_done(),
+            Ok(_) => self.part_is_done(core, beside),
             // Of a header that the record no longer has, since it went to another log: nobody needs it. To send
             // the present one in its stead would be one copy for two that are waited for.
-            Err(_) if extent.map(|(offset, _)| offset) != place => self.record_part_is_done(),
-            Err(error) => self.record_part_failed(true, &error),
+            Err(_) if extent.map(|(offset, _)| offset) != place => self.part_is_done(core, beside),
+            Err(error) => self.part_failed(core, beside, true, &error),
         }
     }
 
     /// One transfer of the record in flight is durable; with the last one the record is.
-    fn record_part_is_done(&mut self) {
-        let Some(mut record) = self.commit.in_flight.take() else { return };
+    fn part_is_done(&mut self, core: &mut Core, beside: Beside) -> Ended {
+        let Some(mut record) = self.in_flight.take() else { return Ended::NotYet };
         record.pending -= 1;
         if record.pending > 0 {
-            self.commit.in_flight = Some(record);
-        } else {
-            self.record_is_durable(&record);
+            self.in_flight = Some(record);
+            return Ended::NotYet;
         }
+        self.note_durable(core, beside, &record);
+        Ended::Durable(record)
     }
 
-    fn record_is_durable(&mut self, record: &Record) {
-        self.commit.journal_from = None;
-        if std::mem::take(&mut self.commit.is_short_of_space) {
-            self.note_space();
+    fn note_durable(&mut self, core: &mut Core, beside: Beside, record: &Record) {
+        self.journal_from = None;
+        if std::mem::take(&mut self.is_short_of_space) && !beside.snapshot_is_short {
+            core.note_space();
         }
-        self.core.logs.note_well(record.header.log_index);
-        let fates = self.fates(record);
+        core.logs_mut().note_well(record.header.log_index);
+        let fates = fates(core, record.moved());
         let fate = |chunk| fates.get(chunk).copied().unwrap_or(Fate::Counts);
-        self.core.apply(&record.header, record.blocks, fate);
-        self.commit.note_told(&record.header);
+        core.recorded_mut().apply(&record.header, record.blocks, fate);
+        self.note_told(&record.header);
         for part in &record.parts {
-            self.part_is_durable(part, record);
+            match part {
+                Part::TakenBack { count } => {
+                    for entry in self.invalidations.commit(*count) {
+                        core.logs_mut().drop_live(&entry);
+                    }
+                }
+                Part::Staged { end } => self.note_committed(*end),
+                Part::Moved { .. } | Part::Released { .. } => {}
+            }
         }
-        self.retry_blocked();
-        self.retry_waiting_for_room();
     }
+}
+
+/// What becomes of each chunk of a record that moved these.
+fn fates(core: &Core, moved: &[Entry]) -> Vec<Fate> {
+    // What of a move was overwritten or cut since: both copies hold the same bytes, and the map keeps the older.
+    let holds = |old| core.map().holds(old);
+    let fate = |old| if holds(old) { Fate::Counts } else { Fate::Superseded };
+    moved.iter().map(fate).collect()
 }

@@ -82,7 +82,7 @@ impl Invalidations {
     }
 
     /// Whether a record should be written for waiters alone.
-    pub(super) fn is_wanted(&self) -> bool {
+    pub(crate) fn is_wanted(&self) -> bool {
         self.wanted > self.committed && self.ready > self.committed
     }
 

@@ -6,30 +6,44 @@
 
 mod build;
 mod complete;
-pub(crate) mod invalidation;
+mod content;
+mod invalidation;
+mod journal;
 mod packing;
 mod parts;
 mod place;
 mod record;
 mod retry;
+mod send;
+mod stale;
 mod torn;
 mod unused;
 mod waiters;
 
+pub(crate) use build::Attempt;
+pub(crate) use complete::{Beside, Ended};
+pub(crate) use content::{Content, Sources};
+pub(crate) use invalidation::Invalidations;
 pub(crate) use packing::Packer;
+pub(crate) use parts::{Moves, Part, Releases};
 pub(crate) use record::Record;
 pub(crate) use retry::pause;
 pub(crate) use waiters::{DurableWaiter, Waiters};
 
+use crate::placement::Placement;
+use crate::stage::Stage;
 use nearhead_disk::{Nanos, RangeSet};
 use nearhead_format::record::{RecordHeader, WriteItem};
+use place::Placer;
 use std::ops::Range;
 use torn::TornRecords;
 
 /// State of committing.
 #[derive(Debug)]
 pub(crate) struct Commit {
+    placer: Placer,
     in_flight: Option<Record>,
+    invalidations: Invalidations,
     /// Stage position before which everything is durable.
     committed: u64,
     /// Stage position somebody wants committed.
@@ -61,9 +75,12 @@ pub(crate) struct Commit {
 }
 
 impl Commit {
-    pub(crate) fn new() -> Self {
+    /// Nothing waits; `placement` says where records go.
+    pub(crate) fn new(placement: Box<dyn Placement>) -> Self {
         Self {
+            placer: Placer::new(placement),
             in_flight: None,
+            invalidations: Invalidations::default(),
             committed: 0,
             wanted: 0,
             waiters: Waiters::default(),
@@ -81,7 +98,7 @@ impl Commit {
     }
 
     /// A record with this header is durable: what it takes back is told, and so is what it writes anew.
-    pub(crate) fn note_told(&mut self, header: &RecordHeader) {
+    fn note_told(&mut self, header: &RecordHeader) {
         self.note_written();
         if self.untold.is_empty() {
             return;
@@ -142,16 +159,6 @@ impl Commit {
         self.waiters.postpone(front, position);
     }
 
-    /// A header's copy of the record in flight stands in this block of the map's journal, and in those behind it.
-    pub(crate) fn note_journal_from(&mut self, position: u32) {
-        self.journal_from.get_or_insert(position);
-    }
-
-    /// Journal block of the record in flight, if there is one and a journal.
-    pub(crate) fn journal_from(&self) -> Option<u32> {
-        self.journal_from
-    }
-
     /// What snapshots alone took back: the next records say so too, one of them soon.
     pub(crate) fn note_untold(&mut self, taken_back: impl IntoIterator<Item = Range<u64>>) {
         for range in taken_back {
@@ -188,11 +195,17 @@ impl Commit {
         self.staged_since
     }
 
-    pub(crate) fn note_taken(&mut self) {
-        self.staged_since = None;
+    /// Blocks left the stage from the front: how long others wait is counted anew.
+    pub(crate) fn note_stage_taken(&mut self, stage: &Stage, now: Nanos) {
+        self.staged_since = (!stage.is_empty()).then_some(now);
     }
 
-    pub(crate) fn wants_stage(&self, taken_up_to: u64) -> bool {
+    /// Nothing tells what only snapshots said: nobody needs it, and no log has room.
+    pub(crate) fn forget_to_tell(&mut self) {
+        self.tell_wanted = false;
+    }
+
+    fn wants_stage(&self, taken_up_to: u64) -> bool {
         self.wanted > taken_up_to
     }
 

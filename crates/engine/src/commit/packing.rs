@@ -4,8 +4,8 @@
 //! lie next to each other in memory stay one part of the transfer, so a large write costs one
 //! vector, not one per block.
 
-use crate::requests::stage::StagedBlock;
-use crate::state::sectors::{BLOCK_SECTORS, SECTOR};
+use crate::stage::StagedBlock;
+use crate::state::sectors::SECTOR;
 use nearhead_disk::Payload;
 use nearhead_format::crc::chunk_crc;
 use nearhead_format::record::WriteItem;
@@ -13,17 +13,16 @@ use nearhead_format::record::WriteItem;
 /// The parts of a record under construction.
 #[derive(Debug, Default)]
 pub(crate) struct Packer {
-    pub(crate) writes: Vec<WriteItem>,
-    pub(crate) parts: Vec<Payload>,
+    writes: Vec<WriteItem>,
+    parts: Vec<Payload>,
 }
 
 impl Packer {
     /// Adds staged blocks.
-    pub(crate) fn blocks(&mut self, blocks: &[StagedBlock]) {
+    pub(super) fn blocks(&mut self, blocks: &[StagedBlock]) {
         for staged in blocks {
-            for piece in &staged.pieces {
-                let home_sector = staged.block * BLOCK_SECTORS + u64::from(piece.first);
-                self.chunk(home_sector, piece.len, &piece.data);
+            for (home_sector, piece) in staged.homes() {
+                self.chunk(home_sector, piece.len(), piece.data());
             }
         }
     }
@@ -40,6 +39,11 @@ impl Packer {
         self.part(data.clone());
     }
 
+    /// The items of the header, and the payload.
+    pub(super) fn finish(self) -> (Vec<WriteItem>, Vec<Payload>) {
+        (self.writes, self.parts)
+    }
+
     fn zeros(&mut self, home_sector: u64, sectors: u32) {
         if let Some(WriteItem::Zeros { home_sector: start, run_sectors }) = self.writes.last_mut()
             && *start + u64::from(*run_sectors) == home_sector
@@ -51,7 +55,7 @@ impl Packer {
     }
 
     /// Appends payload, joining it with what it follows in memory.
-    pub(crate) fn part(&mut self, data: Payload) {
+    fn part(&mut self, data: Payload) {
         match (self.parts.last_mut(), &data) {
             (Some(Payload::Bytes(last)), Payload::Bytes(next)) if last.is_followed_by(next) => {
                 *last = last.joined_with(next);

@@ -1,13 +1,15 @@
-//! What a record carries: parts, each of which belongs to somebody, and what becomes of them.
+//! What a record carries: parts, each of which belongs to somebody.
 //!
 //! A part is packed when the record is built, and its owner hears once more of it: that it is durable, or that no place
-//! took the record and it goes back to where it came from. Nothing else of the engine tells the sorts of parts apart; a
-//! new one is a name here, what is said of it when the record is durable, and what when it is not.
+//! took the record and it goes back to where it came from (`engine/records.rs` tells them). Nothing else of the engine tells
+//! the sorts of parts apart; a new one is a name here, what is said of it when the record is durable, and what when it is not.
 
-use super::record::Record;
-use crate::engine::Engine;
-use crate::state::Fate;
+use crate::placement::{Need, Spot};
+use crate::state::logs::Logs;
+use crate::state::map::Map;
 use nearhead_format::Entry;
+
+use super::packing::Packer;
 
 /// One part of a record.
 #[derive(Debug)]
@@ -22,46 +24,36 @@ pub(crate) enum Part {
     Staged { end: u64 },
 }
 
-impl Engine {
-    /// What becomes of each chunk of a record that is durable.
-    pub(super) fn fates(&self, record: &Record) -> Vec<Fate> {
-        // What of a move was overwritten or cut since: both copies hold the same bytes, and the map keeps the older.
-        let holds = |old| self.core.map.holds(old);
-        let fate = |old| if holds(old) { Fate::Counts } else { Fate::Superseded };
-        record.moved().iter().map(fate).collect()
-    }
+/// Whoever lets go of logged copies that are at home by now.
+pub(crate) trait Releases {
+    fn has_releases(&self) -> bool;
 
-    /// `record`, which carries `part`, is durable, and the map says so.
-    pub(super) fn part_is_durable(&mut self, part: &Part, record: &Record) {
-        match part {
-            Part::TakenBack { count } => {
-                for entry in self.invalidations.commit(*count) {
-                    self.core.logs.drop_live(&entry);
-                }
-            }
-            Part::Moved { .. } => {
-                self.stats.swapped_bytes += nearhead_disk::total_len(&record.payload) as u64;
-            }
-            Part::Released { .. } if self.checkpoint.has_releases() => {}
-            Part::Released { .. } => self.checkpoint_released(),
-            Part::Staged { end } => {
-                self.commit.note_committed(*end);
-                self.checkpoint.note_logged();
-                self.schedule.room.note_found();
-                self.taken = crate::requests::stage::Taken::default();
-            }
-        }
-    }
+    /// Entries whose logged copy the next record may invalidate: those still the newest.
+    fn take_releases(&mut self, map: &Map) -> Vec<Entry>;
 
-    /// No place took the record that carries `part`, and none will.
-    pub(super) fn part_goes_back(&mut self, part: Part) {
-        match part {
-            // They are still queued.
-            Part::TakenBack { .. } => {}
-            Part::Moved { before } if before.is_empty() => {}
-            Part::Moved { .. } => self.swap.give_up(),
-            Part::Released { entries } => self.checkpoint.return_releases(entries),
-            Part::Staged { end } => self.stage_again(end),
-        }
-    }
+    /// The record found no place: they wait for the next.
+    fn return_releases(&mut self, entries: Vec<Entry>);
+}
+
+/// Whoever moves logged copies from one log to another.
+pub(crate) trait Moves {
+    fn has_chunks(&self) -> bool;
+
+    /// Chunks and sectors of the next record that moves, of at most so many sectors.
+    fn measure(&self, sectors_max: u64) -> (usize, u64);
+
+    /// A place in the log that they go to, if it is claimed and has room.
+    fn target(&self, logs: &Logs, need: Need) -> Option<Spot>;
+
+    /// Packs the next chunks that are still the newest; says what they were.
+    fn take_chunks(&mut self, sectors_max: u64, map: &Map, packer: &mut Packer) -> Vec<Entry>;
+
+    /// The log that the next record is to claim, if one is to be.
+    fn claim_wanted(&self) -> Option<u32>;
+
+    /// The same, for the record that does.
+    fn take_claim(&mut self) -> Option<u32>;
+
+    /// That log has no room after all, or no record has that claims it.
+    fn give_up(&mut self);
 }

@@ -4,30 +4,39 @@
 //! no further on than a recovery looks. An answer that is none of that is passed over: the record goes on in the log that
 //! it named, or in the nearest that may take it.
 
+use super::Commit;
 use super::record::Record;
+use crate::core::Core;
 use crate::disk::dispatch::{InFlight, Purpose};
-use crate::engine::Engine;
 use crate::placement::{Completed, Need, Placement, Seen, Spot, View};
 
 /// Most claims added to one record beyond the one that is needed.
 pub(super) const CLAIMS_AHEAD_MAX: u32 = 3;
 
-impl Engine {
-    /// The policy, and what it may look at.
-    fn placement(&mut self) -> (&mut dyn Placement, View<'_>) {
-        let view = View {
-            logs: &self.core.logs,
-            head_offset: self.lanes.main.queue.head_offset(),
-            now: self.now,
-            is_idle: self.lanes.main.queue.is_idle(),
-        };
-        (self.placement.as_mut(), view)
+/// The policy, asked by the rules.
+#[derive(Debug)]
+pub(super) struct Placer(Box<dyn Placement>);
+
+/// What a policy may look at.
+fn view(core: &Core) -> View<'_> {
+    let queue = core.lanes().main().queue();
+    View {
+        logs: core.logs(),
+        head_offset: queue.head_offset(),
+        now: core.now(),
+        is_idle: queue.is_idle(),
+    }
+}
+
+impl Placer {
+    pub(super) fn new(policy: Box<dyn Placement>) -> Self {
+        Self(policy)
     }
 
     /// Where the policy puts a record, if anywhere.
-    pub(super) fn choose_spot(&mut self, need: Need) -> Option<Spot> {
-        let (placement, view) = self.placement();
-        let spot = placement.choose(need, &view)?;
+    pub(super) fn choose(&mut self, core: &Core, need: Need) -> Option<Spot> {
+        let view = view(core);
+        let spot = self.0.choose(need, &view)?;
         if view.is_legal(spot, need) {
             return Some(spot);
         }
@@ -40,24 +49,25 @@ impl Engine {
 
     /// How many logs a record claims for the next ones.
     pub(super) fn claims_ahead(&self) -> u32 {
-        self.placement.claims_ahead().min(CLAIMS_AHEAD_MAX)
-    }
-
-    /// Whether records go to other logs than the first, so that logs must be claimed.
-    pub(crate) fn claims_logs(&self) -> bool {
-        self.claims_ahead() > 0
+        self.0.claims_ahead().min(CLAIMS_AHEAD_MAX)
     }
 
     /// A record leaves for this spot.
-    pub(super) fn note_record_leaves(&mut self, spot: Spot) {
-        let (placement, view) = self.placement();
-        placement.seen(&Seen::RecordLeaves { spot }, &view);
+    pub(super) fn record_leaves(&mut self, core: &Core, spot: Spot) {
+        self.0.seen(&Seen::RecordLeaves { spot }, &view(core));
+    }
+}
+
+impl Commit {
+    /// Whether records go to other logs than the first, so that logs must be claimed.
+    pub(crate) fn claims_logs(&self) -> bool {
+        self.placer.claims_ahead() > 0
     }
 
     /// A command completed: what that says of the disk.
-    pub(crate) fn note_completed(&mut self, done: &InFlight, is_ok: bool) {
-        let (took, has_moved) = self.lanes.main.queue.took(done);
-        let record = self.commit.in_flight.as_ref().filter(|_| done.purpose == Purpose::Record);
+    pub(crate) fn note_completed(&mut self, core: &Core, done: &InFlight, is_ok: bool) {
+        let (took, has_moved) = core.lanes().main().queue().took(done);
+        let record = self.in_flight.as_ref().filter(|_| done.purpose() == Purpose::Record);
         let (offset, bytes) = done.transferred();
         let completed = Completed {
             record_end: record.map(Record::end),
@@ -67,7 +77,6 @@ impl Engine {
             has_moved,
             is_ok,
         };
-        let (placement, view) = self.placement();
-        placement.seen(&Seen::Completed(completed), &view);
+        self.placer.0.seen(&Seen::Completed(completed), &view(core));
     }
 }

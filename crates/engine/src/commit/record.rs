@@ -56,6 +56,21 @@ impl Record {
         self.blocks
     }
 
+    /// What it carries, for those it belongs to.
+    pub(crate) fn parts(&self) -> &[Part] {
+        &self.parts
+    }
+
+    /// The same, to go back to them.
+    pub(crate) fn take_parts(&mut self) -> Vec<Part> {
+        std::mem::take(&mut self.parts)
+    }
+
+    /// Bytes of its chunks.
+    pub(crate) fn payload_bytes(&self) -> u64 {
+        nearhead_disk::total_len(&self.payload) as u64
+    }
+
     /// Its log, and the block behind it.
     pub(super) fn end(&self) -> (u32, u32) {
         let RecordHeader { log_index, position, .. } = self.header;

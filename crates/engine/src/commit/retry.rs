@@ -12,15 +12,16 @@
 //! Those who wait for it wait so long as the configuration says, and are told then; the volume lives on, for twelve times
 //! as long. Then it accepts no change any more, so that nothing waits for ever.
 
+use super::Commit;
+use super::complete::{Beside, Ended};
+use super::journal::{journal_command, journal_has_place};
 use super::record::Record;
+use super::send::{encoded_header, record_command};
+use crate::core::Core;
 use crate::disk::dispatch::Purpose;
-use crate::engine::{Engine, Phase};
 use crate::placement::{Need, Spot};
-use crate::requests::told;
-use crate::state::journal::MapJournal;
 use crate::state::logs::{NO_PREVIOUS, Ring};
 use nearhead_disk::{Class, DiskError, DiskErrorKind, Nanos};
-use nearhead_service::{ErrorKind, RequestError};
 
 /// Logs tried before the place itself is.
 const LOGS_TRIED_MAX: usize = 8;
@@ -32,8 +33,6 @@ const ROUNDS_MANY: u32 = 2;
 const ROUNDS_OF_PLACES: u32 = 5;
 /// How often they are tried before the volume gives up.
 const ROUNDS_MAX: u32 = 20;
-/// A shortage lasts so many times as long as a request waits at most; then whoever waits for anything else is told, too.
-const SHORTAGE_WAITS_MAX: u64 = 12;
 /// The first pause between two attempts; it doubles.
 const PAUSE_FIRST: Nanos = Nanos::from_millis(10);
 /// The longest pause, and so the time until space that was freed is noticed.
@@ -54,183 +53,178 @@ pub(crate) fn pause(attempts: u32) -> Nanos {
     Nanos(PAUSE_FIRST.0 << attempts.min(16)).min(PAUSE_MAX)
 }
 
-impl Engine {
+impl Commit {
     /// The record, or its header's copy on the map device, could not be written.
-    pub(super) fn record_part_failed(&mut self, is_journal: bool, error: &DiskError) {
-        let Some(mut record) = self.commit.in_flight.take() else { return };
+    pub(super) fn part_failed(
+        &mut self,
+        core: &mut Core,
+        beside: Beside,
+        is_journal: bool,
+        error: &DiskError,
+    ) -> Ended {
+        let Some(mut record) = self.in_flight.take() else { return Ended::NotYet };
         record.attempts += 1;
         match error.kind {
             DiskErrorKind::OutOfSpace => {
-                self.commit.is_short_of_space = true;
-                self.send_again(record, is_journal);
-                self.wait_for_space(error);
+                self.is_short_of_space = true;
+                self.send_again(core, record, is_journal);
+                core.wait_for_space(error);
             }
             DiskErrorKind::Io if is_journal && record.attempts <= ATTEMPTS_MAX => {
-                self.send_again(record, is_journal);
+                self.send_again(core, record, is_journal);
             }
-            _ if is_journal => self.fail(format!("the map device failed: {error}")),
-            _ => self.write_elsewhere(record, error),
+            _ if is_journal => core.fail(format!("the map device failed: {error}")),
+            _ => return self.write_elsewhere(core, beside, record, error),
         }
+        Ended::NotYet
     }
 
-    fn send_again(&mut self, record: Record, is_journal: bool) {
-        let at = self.now + pause(record.attempts.max(record.rounds));
+    fn send_again(&mut self, core: &Core, record: Record, is_journal: bool) {
+        let at = core.now() + pause(record.attempts.max(record.rounds));
         let none = Again { at, record: false, journal: false, anywhere: false };
-        let again = self.commit.again.get_or_insert(none);
+        let again = self.again.get_or_insert(none);
         again.at = again.at.max(at);
         again.record |= !is_journal;
         again.journal |= is_journal;
-        self.commit.in_flight = Some(record);
+        self.in_flight = Some(record);
     }
 
     /// Sends again what waits for that, when it is time.
-    pub(crate) fn retry_record(&mut self) {
-        if self.failure.is_some() || self.commit.again.is_none_or(|again| again.at > self.now) {
+    pub(crate) fn retry(&mut self, core: &mut Core) {
+        let Some(again) = self.again.filter(|again| again.at <= core.now()) else { return };
+        if core.has_failed() {
             return;
         }
-        let Some(again) = self.commit.again else { return };
-        let Some(mut record) = self.commit.in_flight.take() else { return };
+        let Some(mut record) = self.in_flight.take() else { return };
         if again.anywhere {
-            let other = self.another_spot(&record);
-            self.core.logs.end_rest(record.header.log_index);
-            if let Some(spot) = other.or_else(|| self.spot_at_hand(&record)) {
-                self.move_record(&mut record, spot.log_index);
-                return self.issue_record(record, spot);
+            let other = self.another_spot(core, &record);
+            core.logs_mut().end_rest(record.header.log_index);
+            if let Some(spot) = other.or_else(|| spot_at_hand(core, &record)) {
+                self.move_record(core, &mut record, spot.log_index);
+                return self.issue_record(core, record, spot);
             }
         }
-        self.commit.again = None;
-        let header = self.encoded_header(&record);
+        self.again = None;
+        let header = encoded_header(core, &record);
         if again.record
-            && let Some(command) = self.record_command(&record, header.clone())
+            && let Some(command) = record_command(core, &record, header.clone())
         {
-            self.issue(Class::Durable, Purpose::Record, command);
+            core.issue(Class::Durable, Purpose::Record, command);
         }
         if again.journal
             && let Some(command) =
-                record.journal_at.and_then(|at| self.journal_command(at, &header))
+                record.journal_at.and_then(|at| journal_command(core, at, &header))
         {
-            self.issue_on(self.setup.map.lane, Class::Durable, Purpose::Journal, command);
+            core.issue_on(core.setup().map.lane, Class::Durable, Purpose::Journal, command);
         }
-        self.commit.in_flight = Some(record);
+        self.in_flight = Some(record);
     }
 
     /// When that is.
     pub(crate) fn retry_wake(&self) -> Option<Nanos> {
-        self.commit.again.map(|again| again.at)
+        self.again.map(|again| again.at)
     }
 
     /// The place did not take the record: another log gets it, or another place of the same log, or all of them once
     /// more.
-    fn write_elsewhere(&mut self, mut record: Record, error: &DiskError) {
+    fn write_elsewhere(
+        &mut self,
+        core: &mut Core,
+        beside: Beside,
+        mut record: Record,
+        error: &DiskError,
+    ) -> Ended {
         let (failed, position) = (record.header.log_index, record.header.position);
         if !record.failed_logs.contains(&failed) {
             record.failed_logs.push(failed);
         }
-        self.commit.failed_sequence = Some(record.header.sequence);
-        let is_place = error.kind == DiskErrorKind::Io;
+        self.failed_sequence = Some(record.header.sequence);
+        let (is_place, now) = (error.kind == DiskErrorKind::Io, core.now());
         if is_place {
-            self.core.logs.note_bad(failed, position, record.blocks, self.now);
+            core.logs_mut().note_bad(failed, position, record.blocks, now);
         }
-        self.core.logs.rest(failed, self.now);
-        if let Some(spot) = self.another_spot(&record) {
-            self.move_record(&mut record, spot.log_index);
-            return self.issue_record(record, spot);
+        core.logs_mut().rest(failed, now);
+        if let Some(spot) = self.another_spot(core, &record) {
+            self.move_record(core, &mut record, spot.log_index);
+            self.issue_record(core, record, spot);
+            return Ended::NotYet;
         }
         // There is no other: the one at hand must do.
-        if is_place && let Some(spot) = self.spot_at_hand(&record) {
-            self.core.logs.end_rest(failed);
-            self.move_record(&mut record, failed);
-            return self.issue_record(record, spot);
+        if is_place && let Some(spot) = spot_at_hand(core, &record) {
+            core.logs_mut().end_rest(failed);
+            self.move_record(core, &mut record, failed);
+            self.issue_record(core, record, spot);
+            return Ended::NotYet;
         }
         record.rounds += 1;
         if !is_place || record.rounds == ROUNDS_MAX {
             let (sequence, rounds) = (record.header.sequence, record.rounds);
-            return self.fail(format!(
+            core.fail(format!(
                 "record {sequence} could not be written to any place of the logs that have room for it, in {rounds} \
                  rounds; the last one was log {failed} at log block {position}: {error}"
             ));
+            return Ended::NotYet;
         }
+        self.try_all_again(core, beside, record)
+    }
+
+    /// Every place failed: all of them are tried once more after a pause, or the record is let go.
+    fn try_all_again(&mut self, core: &mut Core, beside: Beside, mut record: Record) -> Ended {
+        let failed = record.header.log_index;
         if record.rounds == 1 {
-            record.snapshot_then = self.snapshotter.number();
+            record.snapshot_then = beside.snapshot_number;
         }
-        let works = self.snapshotter.number() > record.snapshot_then;
+        let works = beside.snapshot_number > record.snapshot_then;
         if works && record.rounds >= ROUNDS_OF_PLACES {
-            self.core.logs.end_rest(failed);
-            let Some(kept) = self.lets_go_of(record) else { return };
-            record = kept;
+            core.logs_mut().end_rest(failed);
+            if self.may_let_go(&record, beside.is_atomic) {
+                return Ended::LetGo(record);
+            }
         }
-        self.core.logs.forget_bad_places(failed);
+        core.logs_mut().forget_bad_places(failed);
         // All logs may be tried again, as far as they do not rest.
         record.failed_logs = vec![failed];
-        if record.rounds >= ROUNDS_MANY {
-            // It claims logs, if those that are claimed rest, and it frees what only records before it need.
-            self.snapshotter.demand();
-        }
-        self.send_again(record, false);
-        if let Some(again) = self.commit.again.as_mut() {
+        let rounds = record.rounds;
+        self.send_again(core, record, false);
+        if let Some(again) = self.again.as_mut() {
             again.anywhere = true;
         }
+        // It claims logs, if those that are claimed rest, and it frees what only records before it need.
+        if rounds >= ROUNDS_MANY { Ended::NeedsSnapshot } else { Ended::NotYet }
     }
 
     /// A place in a log that has room for the record, and does not rest.
-    fn another_spot(&mut self, record: &Record) -> Option<Spot> {
-        if record.failed_logs.len() >= LOGS_TRIED_MAX || !self.journal_has_place() {
+    fn another_spot(&mut self, core: &Core, record: &Record) -> Option<Spot> {
+        if record.failed_logs.len() >= LOGS_TRIED_MAX || !journal_has_place(core) {
             return None;
         }
-        self.choose_spot(Need { blocks: record.blocks, reserve: 0 })
+        self.placer.choose(core, Need { blocks: record.blocks, reserve: 0 })
     }
 
-    /// Another place in the log where the record failed last, though that rests.
-    fn spot_at_hand(&self, record: &Record) -> Option<Spot> {
-        let log_index = record.header.log_index;
-        let block =
-            self.core.logs.get(log_index)?.place(Need { blocks: record.blocks, reserve: 0 })?;
-        let spot = Spot { log_index, block, wanted_index: log_index };
-        self.journal_has_place().then_some(spot)
-    }
-
-    /// Wherever else the record goes, its header is copied to the journal once more.
-    fn journal_has_place(&self) -> bool {
-        self.core.journal.as_ref().is_none_or(MapJournal::has_room)
-    }
-
-    fn move_record(&mut self, record: &mut Record, log_index: u32) {
+    fn move_record(&mut self, core: &Core, record: &mut Record, log_index: u32) {
         record.pending -= 1;
-        if self.commit.again.take().is_some_and(|again| again.journal) {
+        if self.again.take().is_some_and(|again| again.journal) {
             // A copy of the header that it has no longer: the new one gets its own.
             record.pending -= 1;
         }
-        let ring = self.core.logs.get(log_index);
+        let ring = core.logs().get(log_index);
         record.attempts = 0;
         record.header.log_index = log_index;
-        record.header.generation = ring.map_or(0, |ring| ring.generation);
-        record.header.previous_position = ring.map_or(NO_PREVIOUS, |ring| ring.previous_position);
+        record.header.generation = ring.map_or(0, Ring::generation);
+        record.header.previous_position = ring.map_or(NO_PREVIOUS, Ring::previous_position);
         record.header.oldest_live_position = ring.map_or(0, Ring::oldest_live_position);
     }
 
-    /// Something that must be written finds no space. Who waits is told after a while; a stop gives up.
-    pub(crate) fn wait_for_space(&mut self, error: &DiskError) {
-        let wait_max = self.setup.config.no_space_wait_max;
-        let since = self.watch.note_no_space(self.now, wait_max);
-        if self.now.since(since) < wait_max {
-            return;
-        }
-        if matches!(self.phase, Phase::Draining) {
-            return self
-                .fail(format!("stopping without space for what is not durable yet: {error}"));
-        }
-        if self.now.since(since) >= Nanos(wait_max.0.saturating_mul(SHORTAGE_WAITS_MAX)) {
-            return self.fail(format!("no space for far too long: {error}"));
-        }
-        let refused = told(error);
-        let detail = format!("no space for {} s: {}", wait_max.0 / 1_000_000_000, refused.detail);
-        self.refuse_who_waits_for_a_record(&RequestError::new(ErrorKind::NoSpace, detail));
+    /// Whether the record waits for space.
+    pub(crate) fn is_short_of_space(&self) -> bool {
+        self.is_short_of_space
     }
+}
 
-    /// Something was written for which there was no space.
-    pub(crate) fn note_space(&mut self) {
-        if !self.commit.is_short_of_space && !self.snapshotter.is_short_of_space() {
-            self.watch.note_space(self.now);
-        }
-    }
+/// Another place in the log where the record failed last, though that rests.
+fn spot_at_hand(core: &Core, record: &Record) -> Option<Spot> {
+    let log_index = record.header.log_index;
+    let block = core.logs().get(log_index)?.place(Need { blocks: record.blocks, reserve: 0 })?;
+    let spot = Spot { log_index, block, wanted_index: log_index };
+    journal_has_place(core).then_some(spot)
 }

@@ -9,8 +9,9 @@
 //! would stand over what was written in place since, and acknowledged. If that sector is bad, no record gets their
 //! sequence.
 
+use super::Commit;
+use crate::core::Core;
 use crate::disk::dispatch::Purpose;
-use crate::engine::Engine;
 use nearhead_disk::{Class, Command, DiskError, Payload};
 
 /// Failures in a row until the sequence of the remains is passed over (`unused.rs`).
@@ -38,39 +39,44 @@ impl TornRecords {
     }
 }
 
-impl Engine {
+impl Commit {
     /// Whether a record must wait, because there are remains; begins to clear them.
-    pub(super) fn clears_torn_records(&mut self) -> bool {
-        let Some(offset) = self.commit.torn.offsets.last().copied() else { return false };
-        if !std::mem::replace(&mut self.commit.torn.is_clearing, true) {
-            let parts = vec![Payload::Zeros(self.setup.properties.sector_bytes as usize)];
-            let durable = self.lanes.main.flusher.is_needed();
-            self.issue(Class::Durable, Purpose::Torn, Command::Write { offset, parts, durable });
+    pub(crate) fn clears_torn_records(&mut self, core: &mut Core) -> bool {
+        let Some(offset) = self.torn.offsets.last().copied() else { return false };
+        if !std::mem::replace(&mut self.torn.is_clearing, true) {
+            let parts = vec![Payload::Zeros(core.setup().properties.sector_bytes as usize)];
+            let durable = core.flusher().is_needed();
+            core.issue(Class::Durable, Purpose::Torn, Command::Write { offset, parts, durable });
         }
         true
     }
 
-    pub(crate) fn on_torn_cleared(&mut self, result: &Result<Payload, DiskError>) {
-        let torn = &mut self.commit.torn;
+    /// The first sector of one of them is zeros, or cannot be written; says which sequence must not be used, if any.
+    pub(crate) fn on_torn_cleared(
+        &mut self,
+        core: &mut Core,
+        result: &Result<Payload, DiskError>,
+    ) -> Option<u64> {
+        let torn = &mut self.torn;
         torn.is_clearing = false;
         let Err(error) = result else {
             torn.offsets.pop();
             torn.failures = 0;
-            return;
+            return None;
         };
         torn.failures += 1;
-        if torn.failures == FAILURES_MAX && torn.sequence == self.core.sequence_done() + 1 {
+        if torn.failures < FAILURES_MAX {
+            return None;
+        }
+        if torn.sequence == core.recorded().sequence_done() + 1 {
             // They stay what they are, below the sequence of any record to come.
-            let sequence = torn.sequence;
-            self.commit.torn = TornRecords::default();
-            return self.never_use(sequence, Vec::new());
+            return Some(std::mem::take(torn).sequence);
         }
-        if torn.failures == FAILURES_MAX {
-            let offset = torn.offsets.last().copied().unwrap_or_default();
-            self.fail(format!(
-                "what is left at device byte {offset} of a record that a power cut tore could not be overwritten, \
-                 and could be taken for a newer one later: {error}"
-            ));
-        }
+        let offset = torn.offsets.last().copied().unwrap_or_default();
+        core.fail(format!(
+            "what is left at device byte {offset} of a record that a power cut tore could not be overwritten, \
+             and could be taken for a newer one later: {error}"
+        ));
+        None
     }
 }

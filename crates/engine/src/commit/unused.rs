@@ -10,8 +10,9 @@
 //! lie on a map device, which says nothing of the disk, it does when one record after the other had to be let go and nothing
 //! of them was written.
 
+use super::Commit;
 use super::record::Record;
-use crate::engine::Engine;
+use crate::core::Core;
 use nearhead_format::record::WriteItem;
 
 /// Records that may be let go in a row.
@@ -26,59 +27,41 @@ pub(crate) struct Unused {
     pub(super) writes: Vec<WriteItem>,
 }
 
-impl Engine {
-    /// Lets go of a record, if that can be: its parts go back to where they came from. What is atomic can go nowhere else.
-    pub(super) fn lets_go_of(&mut self, record: Record) -> Option<Record> {
+impl Commit {
+    /// Whether a record can be let go: then its parts go back to where they came from. What is atomic can go nowhere else.
+    pub(super) fn may_let_go(&self, record: &Record, is_atomic: bool) -> bool {
         // A copy of its header that is still on its way would be taken for one of the next record.
         let is_alone = record.pending == 1;
-        let is_no_use = self.commit.let_go_in_row == IN_A_ROW_MAX;
-        if !is_alone || is_no_use || self.taken.blocks.iter().any(|staged| staged.atomic) {
-            return Some(record);
-        }
-        for part in record.parts {
-            self.part_goes_back(part);
-        }
-        self.commit.journal_from = None;
-        self.commit.let_go_in_row += 1;
-        self.never_use(record.header.sequence, record.header.writes);
-        None
+        let is_no_use = self.let_go_in_row == IN_A_ROW_MAX;
+        is_alone && !is_no_use && !is_atomic
     }
 
-    /// What left the stage for the record, up to this position, stands behind all others now, and so do those who wait
-    /// for it.
-    pub(super) fn stage_again(&mut self, end: u64) {
-        let blocks = std::mem::take(&mut self.taken).blocks;
-        let front = end - blocks.len() as u64;
-        for staged in blocks {
-            self.stage.put_back(staged);
-        }
-        self.commit.note_staged(self.now);
-        self.wait_for_all_staged(front);
-        self.retry_blocked();
+    /// A record is let go, and its parts are back. Its sequence is in both slots once snapshot `until_snapshot` is there.
+    pub(crate) fn note_let_go(&mut self, core: &mut Core, record: Record, until_snapshot: u64) {
+        self.journal_from = None;
+        self.let_go_in_row += 1;
+        self.never_use(core, record.header.sequence, record.header.writes, until_snapshot);
     }
 
     /// No record gets this sequence, which would be the next one's. `writes` is what one that has it may say.
-    pub(super) fn never_use(&mut self, sequence: u64, writes: Vec<WriteItem>) {
-        self.core.pass_over(sequence);
-        let until_snapshot = self.snapshotter.next_to_begin() + 1;
-        self.commit.unused = Some(Unused { until_snapshot, writes });
-        self.snapshotter.demand();
+    pub(crate) fn never_use(
+        &mut self,
+        core: &mut Core,
+        sequence: u64,
+        writes: Vec<WriteItem>,
+        until_snapshot: u64,
+    ) {
+        core.recorded_mut().pass_over(sequence);
+        self.unused = Some(Unused { until_snapshot, writes });
     }
 
-    /// Whether records and what goes home must wait, until both slots include a sequence that nobody uses.
-    pub(super) fn passes_over_unused(&mut self) -> bool {
-        let Some(unused) = &self.commit.unused else { return false };
-        if self.snapshotter.number() >= unused.until_snapshot {
-            self.commit.unused = None;
-            return false;
-        }
-        if self.snapshotter.is_short_of_space() {
-            self.wait_for_snapshots_space();
-        } else if self.snapshotter.is_busy() {
-            self.snapshotter.hurry();
-        } else {
-            self.demand_snapshot_or_fail("a record could not be written to any log");
-        }
-        true
+    /// The snapshot until which records and what goes home must wait, if there is a sequence that nobody uses.
+    pub(crate) fn unused_until(&self) -> Option<u64> {
+        self.unused.as_ref().map(|unused| unused.until_snapshot)
+    }
+
+    /// Both slots include it.
+    pub(crate) fn forget_unused(&mut self) {
+        self.unused = None;
     }
 }

@@ -60,21 +60,36 @@ enum Sort {
 /// A command that left or waits to leave.
 #[derive(Debug)]
 pub(crate) struct InFlight {
-    pub(crate) purpose: Purpose,
-    pub(crate) class: Class,
-    pub(crate) bytes: u64,
+    purpose: Purpose,
+    class: Class,
+    bytes: u64,
     /// First device byte after the transfer (0 for flushes).
-    pub(crate) end_offset: u64,
+    end_offset: u64,
     /// What of the device it is about, for those who tell of it: first byte and length, none for a flush.
-    pub(crate) extent: Option<(u64, u64)>,
+    extent: Option<(u64, u64)>,
     /// It leaves with the one before it.
     follows: bool,
     sort: Sort,
     has_left: bool,
-    pub(crate) left_at: Nanos,
+    left_at: Nanos,
 }
 
 impl InFlight {
+    /// Who issued it, and for what.
+    pub(crate) fn purpose(&self) -> Purpose {
+        self.purpose
+    }
+
+    /// When it left for the disk.
+    pub(crate) fn left_at(&self) -> Nanos {
+        self.left_at
+    }
+
+    /// First byte and length of what it is about; none for a flush.
+    pub(crate) fn extent(&self) -> Option<(u64, u64)> {
+        self.extent
+    }
+
     /// What it is for, in the words of those who count errors.
     pub(crate) fn work(&self) -> DiskWork {
         match self.purpose {

@@ -22,8 +22,8 @@ const ID_BITS: u32 = 32;
 /// One device.
 #[derive(Debug)]
 pub(crate) struct OneLane {
-    pub(crate) queue: Dispatcher,
-    pub(crate) flusher: Flusher,
+    queue: Dispatcher,
+    flusher: Flusher,
 }
 
 impl OneLane {
@@ -31,13 +31,31 @@ impl OneLane {
         let flusher = Flusher::new(properties.volatile_cache);
         Self { queue: Dispatcher::new(lane, properties), flusher }
     }
+
+    /// The commands on their way.
+    pub(crate) fn queue(&self) -> &Dispatcher {
+        &self.queue
+    }
+
+    pub(crate) fn queue_mut(&mut self) -> &mut Dispatcher {
+        &mut self.queue
+    }
+
+    /// What flushes cover.
+    pub(crate) fn flusher(&self) -> &Flusher {
+        &self.flusher
+    }
+
+    pub(crate) fn flusher_mut(&mut self) -> &mut Flusher {
+        &mut self.flusher
+    }
 }
 
 /// All of them, and there is at least one.
 #[derive(Debug)]
 pub(crate) struct Lanes {
     /// The volume's own disk: logs and homes.
-    pub(crate) main: OneLane,
+    main: OneLane,
     /// The others, in the order of their numbers.
     others: Vec<OneLane>,
 }
@@ -52,6 +70,15 @@ impl Lanes {
         let others = (1..).map(Lane).zip(others);
         let others = others.map(|(lane, properties)| OneLane::new(lane, properties)).collect();
         Self { main: OneLane::new(Lane::MAIN, main), others }
+    }
+
+    /// The volume's own disk.
+    pub(crate) fn main(&self) -> &OneLane {
+        &self.main
+    }
+
+    pub(crate) fn main_mut(&mut self) -> &mut OneLane {
+        &mut self.main
     }
 
     fn get(&self, lane: Lane) -> Option<&OneLane> {
@@ -171,17 +198,9 @@ mod tests {
     /// Two devices that take one command at a time.
     fn two() -> Lanes {
         let facts = Properties {
-            name: "one of two".to_owned(),
-            capacity_bytes: 1 << 20,
-            sector_bytes: 512,
-            physical_sector_bytes: 512,
-            rotational: false,
-            rotation_period: None,
             volatile_cache: true,
-            trim_reads_zero: false,
-            fast_zero: false,
-            transfer_bytes_max: 1 << 20,
             queue_depth_max: 1,
+            ..Properties::plain("one of two", 1 << 20, 512)
         };
         Lanes::new(&facts, std::slice::from_ref(&facts))
     }
@@ -206,7 +225,7 @@ mod tests {
         let expected = [(MAP, Purpose::Journal), (Lane::MAIN, Purpose::Record)];
         for ((_, submission), (lane, purpose)) in left.into_iter().rev().zip(expected) {
             let id = submission.ticket.complete(Ok(Payload::EMPTY)).id;
-            let done = lanes.complete(&FIFO, id).map(|(lane, done)| (lane, done.purpose));
+            let done = lanes.complete(&FIFO, id).map(|(lane, done)| (lane, done.purpose()));
             assert_eq!(done, Some((lane, purpose)));
             assert!(lanes.complete(&FIFO, id).is_none(), "it was answered");
         }

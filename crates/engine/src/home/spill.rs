@@ -6,17 +6,19 @@
 //! spilled, since homes cannot be written all-or-nothing; it waits for room.
 //!
 //! A home that cannot be written costs only those who wait for that block: after some attempts, alone, it is put
-//! off ([`Engine::put_off`]), and whoever stands behind it goes on. It rests then: it is passed over until it is tried
+//! off ([`PutOff`]), and whoever stands behind it goes on. It rests then: it is passed over until it is tried
 //! again by itself, ever more rarely. Who comes meanwhile and needs it is refused only after it was tried for him, since
 //! the disk may work again.
 
-use crate::cleaning::WhenFull;
+use super::Home;
+use super::commands::{home_commands, touches_home};
+use crate::blanks::Blanks;
+use crate::commit::Commit;
+use crate::core::{Core, told};
 use crate::disk::dispatch::Purpose;
-use crate::engine::{Engine, Phase};
-use crate::requests::stage::{Front, StagedBlock, Taken};
-use crate::requests::told;
+use crate::stage::{Stage, StagedBlock};
 use crate::state::sectors::{BLOCK_SECTORS, SECTOR};
-use nearhead_disk::{Class, Command, DiskError, DiskErrorKind, Payload};
+use nearhead_disk::{Class, Command, DiskError, DiskErrorKind, Payload, RangeSet};
 use nearhead_format::record::WRITES_MAX;
 use nearhead_service::RequestError;
 use std::ops::Range;
@@ -29,7 +31,7 @@ const ATTEMPTS_MAX: u32 = 3;
 
 /// A batch on its way home.
 #[derive(Debug)]
-pub(crate) struct Spill {
+pub(super) struct Spill {
     /// It went home for being alone, not for want of room (`home/alone_home.rs`).
     is_alone: bool,
     /// Transfers still under way.
@@ -48,6 +50,31 @@ pub(crate) struct Spill {
     problem: Option<(DiskErrorKind, RequestError)>,
     /// Set when transfers are done: what must follow.
     follows: Option<Follows>,
+}
+
+/// What follows from the end of a transfer.
+#[derive(Debug)]
+pub(crate) enum SpillEnd {
+    /// Others are under way.
+    NotYet,
+    /// What went home alone goes into a log after all: those who wait for what stood behind `front` wait for where it
+    /// stands now, and then everything before `committed` is as good as done.
+    Logged { front: u64, committed: u64 },
+    /// All transfers are done; some blocks could not be written, if any.
+    Done(Option<PutOff>),
+}
+
+/// Blocks that could not be written home, with their positions in the stage, and why.
+#[derive(Debug)]
+pub(crate) struct PutOff {
+    blocks: Vec<(u64, StagedBlock)>,
+    error: RequestError,
+}
+
+impl PutOff {
+    pub(crate) fn into_parts(self) -> (Vec<(u64, StagedBlock)>, RequestError) {
+        (self.blocks, self.error)
+    }
 }
 
 /// What makes a spill whole once its transfers are done.
@@ -74,7 +101,7 @@ impl Spill {
     }
 
     /// The same, for what waited alone.
-    pub(crate) fn alone(
+    pub(super) fn alone(
         transfers: usize,
         is_flusher_needed: bool,
         front: u64,
@@ -84,288 +111,164 @@ impl Spill {
     }
 
     /// Whether the transfers are done, and what follows them is not.
-    pub(crate) fn is_written(&self) -> bool {
+    pub(super) fn is_written(&self) -> bool {
         self.follows.is_some()
     }
 }
 
-impl Engine {
-    /// No log takes what is at the front of the stage: it goes home, or waits for room if it must or the policy says so.
-    pub(crate) fn go_without_log(&mut self) {
-        if self.spill.is_some() {
-            return;
-        }
-        if self.stage.is_empty() || self.failure.is_some() {
-            return;
-        }
-        let Some(needed) = self.pass_over_what_rests() else { return };
-        if self.waits_at_front() > 0 {
-            return self.find_room_for_front();
-        }
-        let blocks = self.blocks_to_spill(needed);
+impl Home {
+    /// What is at the front of the stage goes home, as far as it can: not what a checkpoint batch is writing (`busy`), which
+    /// is older, and of the blocks that rest only so many at the front as are `needed`.
+    pub(crate) fn spill(
+        &mut self,
+        core: &mut Core,
+        stage: &mut Stage,
+        commit: &mut Commit,
+        blanks: &mut Blanks,
+        busy: &RangeSet,
+        needed: usize,
+    ) {
+        let blocks = self.blocks_to_spill(core, stage, busy, needed);
         if blocks == 0 {
             return;
         }
-        let first: Vec<u64> = self.stage.blocks().take(blocks).collect();
+        let first: Vec<u64> = stage.blocks().take(blocks).collect();
         let range = |block: u64| block * BLOCK_SECTORS..(block + 1) * BLOCK_SECTORS;
-        if !self.may_spill(first.into_iter().map(range)) {
+        if !blanks.may_spill(first.into_iter().map(range)) {
             return;
         }
-        let front = self.stage.front();
-        self.taken = Taken::new(self.stage.take_front(blocks));
-        self.note_stage_taken();
-        self.stats.spills += 1;
-        let commands = self.spill_commands(&self.taken.blocks, false);
-        let is_needed = self.lanes.main.flusher.is_needed();
-        self.spill = Some(Spill::new(commands.len(), is_needed, front, self.stage.front()));
-        self.issue_spill(commands);
+        let front = stage.front();
+        let commands = home_commands(core, &self.failed, stage.send_front(blocks), false);
+        commit.note_stage_taken(stage, core.now());
+        core.stats_mut().spills += 1;
+        let is_needed = core.flusher().is_needed();
+        self.spill = Some(Spill::new(commands.len(), is_needed, front, stage.front()));
+        issue(core, commands);
     }
 
-    fn issue_spill(&mut self, commands: Vec<Command>) {
-        for command in commands {
-            self.issue(Class::Foreground, Purpose::Spill, command);
-        }
-    }
-
-    /// Blocks left the stage from the front: how long others wait is counted anew.
-    fn note_stage_taken(&mut self) {
-        self.commit.note_taken();
-        if !self.stage.is_empty() {
-            self.commit.note_staged(self.now);
-        }
-    }
-
-    /// Blocks at the front whose homes failed a moment ago let the others pass, unless somebody needs them. Says how many
-    /// at the front are to be tried although they rest, or nothing if all that is staged rests.
-    fn pass_over_what_rests(&mut self) -> Option<usize> {
-        if self.cleaner.when_full() == WhenFull::Wait {
-            return Some(0);
-        }
-        let resting = self.resting_at_front();
-        if resting == 0 || self.is_needed(resting) {
-            return Some(resting);
-        }
-        let blocks = self.take_off_front(resting);
-        for (_, staged) in blocks {
-            self.stage.put_back(staged);
-        }
-        self.commit.note_staged(self.now);
-        (self.resting_at_front() == 0).then_some(0)
-    }
-
-    /// How many blocks at the front rest, none of which belongs to an atomic write.
-    fn resting_at_front(&self) -> usize {
-        if self.failed_homes.is_empty() {
-            return 0;
-        }
-        let singles = self.stage.blocks().take(self.stage.singles_at_front());
-        singles.take_while(|block| self.failed_homes.rests(*block, self.now)).count()
-    }
-
-    /// Whether somebody is refused if so many blocks at the front, which rest, are not tried.
-    fn is_needed(&self, resting: usize) -> bool {
-        let blocks: Vec<u64> = self.stage.blocks().take(resting).collect();
-        matches!(self.phase, Phase::Draining)
-            || self.somebody_waits_for(&blocks, self.stage.front())
-            || (self.requests.anybody_waits_for_room() && self.nobody_passes())
-    }
-
-    /// Puts off so many blocks at the front of the stage.
-    pub(crate) fn put_off_front(&mut self, count: usize, error: &RequestError) {
-        let blocks = self.take_off_front(count);
-        self.put_off(blocks, error);
-    }
-
-    /// So many blocks, which go neither into a record nor home, with their positions.
-    fn take_off_front(&mut self, count: usize) -> Vec<(u64, StagedBlock)> {
-        let front = self.stage.front();
-        let blocks = (front..).zip(self.stage.take_front(count)).collect();
-        // Nothing of the stage is on its way: what stands before the front now is durable, or put off.
-        self.commit.note_committed(self.stage.front());
-        self.note_stage_taken();
-        blocks
-    }
-
-    /// How many blocks at the front of the stage can go home now: not those that a checkpoint batch is
-    /// writing, which are older, and of those that rest only so many at the front as are `needed`.
-    fn blocks_to_spill(&self, needed: usize) -> usize {
-        let Front { blocks, .. } =
-            self.stage.measure_front(WRITES_MAX, SPILL_BYTES_MAX / SECTOR as u64);
-        let blocks = blocks.min(self.stage.singles_at_front());
+    fn blocks_to_spill(&self, core: &Core, stage: &Stage, busy: &RangeSet, needed: usize) -> usize {
+        let front = stage.measure_front(WRITES_MAX, SPILL_BYTES_MAX / SECTOR as u64);
+        let blocks = front.blocks().min(stage.singles_at_front());
         let stays = |(at, block): (usize, u64)| {
             let start = block * BLOCK_SECTORS;
-            let is_older_underway = self.checkpoint.touches(start, start + BLOCK_SECTORS);
-            is_older_underway || (at >= needed && self.failed_homes.rests(block, self.now))
+            let touches = !busy.is_empty() && busy.overlaps(start..start + BLOCK_SECTORS);
+            touches || (at >= needed && self.failed.rests(block, core.now()))
         };
-        self.stage.blocks().take(blocks).enumerate().position(stays).unwrap_or(blocks)
+        stage.blocks().take(blocks).enumerate().position(stays).unwrap_or(blocks)
     }
 
-    /// The writes that bring blocks home, neighbours merged unless each is to be written `alone`.
-    pub(super) fn spill_commands(&self, blocks: &[StagedBlock], alone: bool) -> Vec<Command> {
-        let mut pieces: Vec<(u64, Payload, bool)> = Vec::new();
-        for staged in blocks {
-            let alone = alone || self.failed_homes.is_suspect(staged.block);
-            for piece in &staged.pieces {
-                let sector = staged.block * BLOCK_SECTORS + u64::from(piece.first);
-                pieces.push((sector * SECTOR as u64, piece.data.clone(), alone));
-            }
-        }
-        pieces.sort_by_key(|(offset, ..)| *offset);
-        let mut commands: Vec<Command> = Vec::new();
-        let mut end = u64::MAX;
-        for (offset, data, alone) in pieces {
-            let Some(home) = self.setup.layout.home(offset) else { continue };
-            let start = home.device_offset;
-            let len = data.len() as u64;
-            match commands.last_mut() {
-                Some(Command::Write { parts, .. }) if end == start && !alone => parts.push(data),
-                _ => {
-                    commands.push(Command::Write {
-                        offset: start,
-                        parts: vec![data],
-                        durable: false,
-                    });
-                }
-            }
-            end = if alone { u64::MAX } else { start + len };
-        }
-        // One durable transfer, or many and one flush at the end.
-        if let [Command::Write { durable, .. }] = commands.as_mut_slice() {
-            *durable = self.lanes.main.flusher.is_needed();
-        }
-        commands
-    }
-
+    /// A transfer of it ended.
     pub(crate) fn on_spill(
         &mut self,
+        core: &mut Core,
+        stage: &mut Stage,
+        commit: &mut Commit,
         extent: Option<(u64, u64)>,
         result: Result<Payload, DiskError>,
-    ) {
-        let Some(spill) = self.spill.as_mut() else { return };
+    ) -> SpillEnd {
+        let Some(spill) = self.spill.as_mut() else { return SpillEnd::NotYet };
         if let (Err(error), Some((offset, len))) = (result, extent) {
             spill.failed.push(offset..offset + len);
             spill.problem = Some((error.kind, told(&error)));
         }
         spill.remaining -= 1;
         if spill.remaining > 0 {
-            return;
+            return SpillEnd::NotYet;
         }
         if spill.volatile {
-            self.lanes.main.flusher.note_volatile_write();
+            core.flusher_mut().note_volatile_write();
         }
-        if self.spill_again() {
-            return;
+        if spill.failed.is_empty() {
+            return SpillEnd::Done(None);
         }
-        let Some(spill) = self.spill.as_mut() else { return };
-        let volatile = spill.volatile;
-        let blocks = std::mem::take(&mut self.taken).blocks;
-        if !blocks.is_empty() {
-            self.commit.note_written();
+        if spill.is_alone {
+            return self.alone_failed(core, stage, commit);
         }
-        for staged in &blocks {
-            self.failed_homes.note_written(staged.block);
-            for piece in &staged.pieces {
-                let sector = staged.block * BLOCK_SECTORS + u64::from(piece.first);
-                self.displace(sector, u64::from(piece.len), volatile);
-            }
-        }
-        let flush_ticket = if volatile { self.lanes.main.flusher.want() } else { 0 };
-        let invalid_target = self.want_invalidations();
-        if let Some(spill) = self.spill.as_mut() {
-            spill.follows = Some(Follows { flush_ticket, invalid_target });
-        }
-        self.retry_blocked();
+        self.again(core, stage)
     }
 
-    /// Blocks of which a transfer failed are written once more, each alone; those for which that was no use are
-    /// put off. Says whether transfers are under way again.
-    fn spill_again(&mut self) -> bool {
-        let Some(spill) = self.spill.as_mut().filter(|spill| !spill.failed.is_empty()) else {
-            return false;
-        };
-        if spill.is_alone {
-            return self.spill_alone_failed();
-        }
+    /// What went home alone goes into a log: nothing of it counts as written.
+    fn alone_failed(&mut self, core: &Core, stage: &mut Stage, commit: &mut Commit) -> SpillEnd {
+        let Some(spill) = self.spill.take() else { return SpillEnd::NotYet };
+        let kind = spill.problem.map_or(DiskErrorKind::Io, |(kind, _)| kind);
+        self.log_after_all(core, stage, commit, kind);
+        SpillEnd::Logged { front: spill.front, committed: spill.stage_end }
+    }
+
+    /// Blocks of which a transfer failed are written once more, each alone; those for which that was no use are put off.
+    fn again(&mut self, core: &mut Core, stage: &mut Stage) -> SpillEnd {
+        let Some(spill) = self.spill.as_mut() else { return SpillEnd::NotYet };
         let failed = std::mem::take(&mut spill.failed);
         spill.attempts += 1;
-        let (attempts, front) = (spill.attempts, spill.front);
-        let problem = spill.problem.clone();
-        let layout = self.setup.layout;
-        let is_missed = |staged: &StagedBlock| {
-            staged.pieces.iter().any(|piece| {
-                let sector = staged.block * BLOCK_SECTORS + u64::from(piece.first);
-                let home = layout.home(sector * SECTOR as u64).map_or(0, |home| home.device_offset);
-                let end = home + piece.data.len() as u64;
-                failed.iter().any(|range| range.start < end && home < range.end)
-            })
-        };
+        let Some((kind, error)) = spill.problem.clone() else { return SpillEnd::Done(None) };
+        let layout = core.setup().layout;
+        let is_missed = |staged: &StagedBlock| touches_home(&layout, staged, &failed);
         // Where there is no space, another attempt a moment later finds none either.
-        let is_short = problem.as_ref().is_some_and(|(kind, _)| *kind == DiskErrorKind::OutOfSpace);
-        if attempts < ATTEMPTS_MAX && !is_short {
+        let is_short = kind == DiskErrorKind::OutOfSpace;
+        if spill.attempts < ATTEMPTS_MAX && !is_short {
+            let blocks = stage.taken().blocks().iter();
             let missed: Vec<StagedBlock> =
-                self.taken.blocks.iter().filter(|staged| is_missed(staged)).cloned().collect();
-            let mut commands = self.spill_commands(&missed, true);
+                blocks.filter(|staged| is_missed(staged)).cloned().collect();
+            let mut commands = home_commands(core, &self.failed, &missed, true);
             // Some were written before: only a flush makes all of them durable.
             for command in &mut commands {
                 if let Command::Write { durable, .. } = command {
                     *durable = false;
                 }
             }
-            if let Some(spill) = self.spill.as_mut() {
-                spill.remaining = commands.len();
-                spill.volatile = self.lanes.main.flusher.is_needed();
-            }
-            self.issue_spill(commands);
-            return true;
+            spill.remaining = commands.len();
+            spill.volatile = core.flusher().is_needed();
+            issue(core, commands);
+            return SpillEnd::NotYet;
         }
-        let Some((_, error)) = problem else { return false };
-        let taken = std::mem::take(&mut self.taken).blocks;
+        let positions = spill.front..;
         let (missed, written): (Vec<_>, Vec<_>) =
-            (front..).zip(taken).partition(|(_, staged)| is_missed(staged));
-        self.taken = Taken::new(written.into_iter().map(|(_, staged)| staged).collect());
+            positions.zip(stage.end_taken()).partition(|(_, staged)| is_missed(staged));
+        stage.keep_taken(written.into_iter().map(|(_, staged)| staged).collect());
         for (_, staged) in &missed {
-            if is_short {
-                self.failed_homes.note_short_of_space(staged.block, self.now);
-            } else {
-                self.failed_homes.note_failed(staged.block, true, self.now);
-            }
+            self.note_missed(core, staged.block(), is_short);
         }
         let told = format!("no log has room and writing in place failed: {}", error.detail);
         let error = RequestError::new(error.kind, told);
-        self.put_off(missed, &error);
-        if self.taken.is_empty() && self.nobody_passes() {
-            self.refuse_who_waits_for_room(&error);
-        }
-        false
+        SpillEnd::Done(Some(PutOff { blocks: missed, error }))
     }
 
-    /// What went home alone goes into a log: nothing of it counts as written.
-    fn spill_alone_failed(&mut self) -> bool {
-        let Some(spill) = self.spill.take() else { return true };
-        let kind = spill.problem.map_or(DiskErrorKind::Io, |(kind, _)| kind);
-        self.log_after_all(spill.front, kind);
-        self.commit.note_committed(spill.stage_end);
-        self.retry_blocked();
-        true
+    /// The transfers are done, and whoever is put off knows it: what is at home now is newer than what the logs hold.
+    pub(crate) fn spilled(&mut self, core: &mut Core, stage: &mut Stage, commit: &mut Commit) {
+        let Some(spill) = self.spill.as_mut() else { return };
+        let volatile = spill.volatile;
+        let blocks = stage.end_taken();
+        if !blocks.is_empty() {
+            commit.note_written();
+        }
+        for staged in &blocks {
+            self.failed.note_written(staged.block());
+            for (sector, piece) in staged.homes() {
+                commit.displace(core, sector, u64::from(piece.len()), volatile);
+            }
+        }
+        let flush_ticket = if volatile { core.flusher_mut().want() } else { 0 };
+        let invalid_target = commit.want_invalidations(core);
+        spill.follows = Some(Follows { flush_ticket, invalid_target });
     }
 
-    /// Ends the spill if it is done. True while records that carry staged blocks must wait.
-    pub(crate) fn continue_spill(&mut self) -> bool {
-        let Some(spill) = &self.spill else { return false };
-        let Some(follows) = spill.follows else { return true };
-        let is_flushed = self.lanes.main.flusher.is_done(follows.flush_ticket);
-        if !is_flushed || self.invalidations.committed() < follows.invalid_target {
-            return false;
+    /// Ends the spill if all that must follow it is durable; says up to where the stage is committed by that, and whether
+    /// it went home for being alone.
+    pub(crate) fn end_spill(&mut self, core: &Core, commit: &Commit) -> Option<(u64, bool)> {
+        let spill = self.spill.as_ref()?;
+        let follows = spill.follows?;
+        let is_flushed = core.flusher().is_done(follows.flush_ticket);
+        let is_settled = commit.invalidations().committed() >= follows.invalid_target;
+        if !is_flushed || !is_settled {
+            return None;
         }
-        let (stage_end, is_alone) = (spill.stage_end, spill.is_alone);
-        self.commit.note_committed(stage_end);
-        self.spill = None;
-        if is_alone {
-            self.answer_who_went_home(stage_end);
-        }
-        self.retry_waiting_for_room();
-        // It waits for a spill to end, and there may be no other event.
-        self.advance_checkpoint();
-        false
+        let spill = self.spill.take()?;
+        Some((spill.stage_end, spill.is_alone))
+    }
+}
+
+fn issue(core: &mut Core, commands: Vec<Command>) {
+    for command in commands {
+        core.issue(Class::Foreground, Purpose::Spill, command);
     }
 }

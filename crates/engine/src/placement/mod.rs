@@ -12,21 +12,13 @@ mod near_head;
 mod rotation;
 mod single_log;
 
+pub use crate::state::logs::Need;
 pub use near_head::NearHead;
 pub use single_log::SingleLog;
 
 use crate::state::logs::Logs;
 use nearhead_disk::Nanos;
 use std::fmt::Debug;
-
-/// A record that is to be placed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Need {
-    /// Its length in log blocks.
-    pub blocks: u32,
-    /// Blocks that must be free in the log behind it.
-    pub reserve: u32,
-}
 
 /// Where a record goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

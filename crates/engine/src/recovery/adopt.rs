@@ -1,23 +1,22 @@
-//! The end of a recovery: snapshot and records become the volume as it was, or the reason is told why it is not
-//! served; and what the engine makes of either.
+//! The end of a recovery: snapshot and records become the volume as it was, or the reason is told why it is not served.
 
 use super::find::{Findings, Remains};
 use super::replay::{begin, replay};
-use super::{Next, RecoveredState, Recovery, Refusal, Snapshot, Step, chain};
-use crate::disk::dispatch::Purpose;
-use crate::engine::{Engine, Phase};
-use crate::snapshot::LoneHeader;
-use crate::state::Core;
-use nearhead_disk::{At, Class, Command, DiskError, Payload, SECTOR_BYTES};
+use super::{Next, Rebuilt, Recovery, Snapshot, Step, chain};
+use crate::commit::Commit;
+use crate::core::Core;
+use crate::snapshot::{LoneHeader, Snapshotter};
+use crate::state::Recorded;
+use crate::state::findings::RecoveredState;
+use nearhead_disk::SECTOR_BYTES;
 use nearhead_format::Place;
 use nearhead_format::snapshot::{FLAG_CLEAN_SHUTDOWN, SnapshotHeader};
-use nearhead_service::ErrorKind;
 use std::collections::BTreeSet;
 
 /// A volume as its disk has it.
 pub(crate) struct Recovered {
     /// What snapshot and records say.
-    pub(super) core: Core,
+    pub(super) recorded: Recorded,
     /// Number of the snapshot that counts.
     pub(super) snapshot_number: u64,
     /// The newest record that it includes.
@@ -28,7 +27,7 @@ pub(crate) struct Recovered {
     pub(super) lone: Option<LoneHeader>,
     pub(super) torn: Torn,
     /// What a rebuild found; such a volume is not written to before its owner has decided.
-    pub(super) rebuilt: Option<Box<super::Rebuilt>>,
+    pub(super) rebuilt: Option<Box<Rebuilt>>,
     pub(super) found: RecoveredState,
 }
 
@@ -41,11 +40,28 @@ pub(super) struct Torn {
     pub(super) newest_sequence: u64,
 }
 
+impl Recovered {
+    /// Everybody gets what is his; says what a rebuild found, if it was one.
+    pub(crate) fn share(
+        self,
+        core: &mut Core,
+        commit: &mut Commit,
+        snapshotter: &mut Snapshotter,
+    ) -> Option<Box<Rebuilt>> {
+        core.adopt(self.recorded);
+        commit.note_torn(self.torn.offsets, self.torn.newest_sequence);
+        snapshotter.recovered(self.snapshot_number, self.snapshot_sequence, self.is_clean);
+        snapshotter.note_lone_header(self.lone);
+        core.set_findings(self.found);
+        self.rebuilt
+    }
+}
+
 impl Recovery {
     /// Every record was found: puts them in order and replays them.
     pub(super) fn replay(&mut self, findings: Findings) -> Next {
         let Findings { records, remains, problems, unreadable, outside, logs, .. } = findings;
-        self.result.logs = logs;
+        self.result.note_logs(logs);
         for problem in problems {
             self.result.note(problem);
         }
@@ -68,12 +84,12 @@ impl Recovery {
             Ok(links) => links,
             Err(problem) => return self.refuse(problem),
         };
-        self.result.records = links.len() as u64;
+        self.result.note_records(links.len());
         let header = snapshot.header;
-        let core = self.replayed(snapshot, &links);
+        let recorded = self.replayed(snapshot, &links);
         let recovered = Recovered {
-            torn: torn_records(&core, u64::from(self.context.layout.log_block_bytes), remains),
-            core,
+            torn: torn_records(&recorded, u64::from(self.context.layout.log_block_bytes), remains),
+            recorded,
             snapshot_number: header.snapshot_number,
             snapshot_sequence: header.record_sequence,
             is_clean: header.flags & FLAG_CLEAN_SHUTDOWN != 0,
@@ -84,25 +100,24 @@ impl Recovery {
         self.opens(recovered)
     }
 
-    fn replayed(&self, snapshot: Snapshot, links: &[chain::Link]) -> Core {
+    fn replayed(&self, snapshot: Snapshot, links: &[chain::Link]) -> Recorded {
         let Snapshot { header, map, logs, claims, hints } = snapshot;
         let (layout, journal) = (&self.context.layout, self.map.journal);
-        let mut core = begin(layout, journal, map, hints, header.record_sequence);
+        let mut recorded = begin(layout, journal, map, hints, header.record_sequence);
         for state in logs.values() {
-            if let Some(ring) = core.logs.get_or_create(state.log_index) {
-                ring.position = state.position;
-                ring.generation = state.generation;
+            if let Some(ring) = recorded.logs_mut().get_or_create(state.log_index) {
+                ring.stands_at(state.position, state.generation);
             }
         }
         for claim in claims {
-            core.logs.adopt_claim(claim);
+            recorded.logs_mut().adopt_claim(claim);
         }
         for link in links {
-            replay(&mut core, link);
+            replay(&mut recorded, link);
         }
         // Positions came from the snapshot, without a record that would have been measured.
-        core.logs.measure_all();
-        core
+        recorded.logs_mut().measure_all();
+        recorded
     }
 
     /// The header that counts, for the place of its slot that does not hold it.
@@ -128,8 +143,8 @@ impl Recovery {
 /// Records newer than all that was taken over are left of a write that a power cut tore, and must not become
 /// whole later. Those below are damage, and stay for people to look at. What the map points to is what a client
 /// wrote, whatever it looks like.
-fn torn_records(core: &Core, log_block_bytes: u64, remains: Vec<Remains>) -> Torn {
-    let newest = core.sequence_done();
+fn torn_records(recorded: &Recorded, log_block_bytes: u64, remains: Vec<Remains>) -> Torn {
+    let newest = recorded.sequence_done();
     let newer: Vec<Remains> =
         remains.into_iter().filter(|remains| remains.sequence > newest).collect();
     let newest_sequence = newer.iter().map(|remains| remains.sequence).max().unwrap_or(0);
@@ -137,75 +152,12 @@ fn torn_records(core: &Core, log_block_bytes: u64, remains: Vec<Remains>) -> Tor
     if offsets.is_empty() {
         return Torn::default();
     }
-    for entry in &core.map {
+    for entry in recorded.map() {
         if let Place::Log { chunk_sector, chunk_len, .. } = entry.place {
             keep_off(&mut offsets, log_block_bytes, chunk_sector, u64::from(chunk_len));
         }
     }
     Torn { offsets, newest_sequence }
-}
-
-impl Engine {
-    /// Asks for the first read of a recovery; everything else follows from completions.
-    pub(crate) fn begin_recovery(&mut self) {
-        if let Phase::Recovering(recovery) = &mut self.phase
-            && !recovery.has_begun()
-        {
-            let next = recovery.next(None);
-            self.recovery_goes_on(next);
-        }
-    }
-
-    pub(crate) fn on_recovery(&mut self, result: Result<Payload, DiskError>) {
-        if let Phase::Recovering(recovery) = &mut self.phase {
-            let next = recovery.next(Some(result));
-            self.recovery_goes_on(next);
-        }
-    }
-
-    fn recovery_goes_on(&mut self, next: Next) {
-        match next {
-            Next::Read { at: At { lane, offset }, len } => {
-                let read = Command::Read { offset, len };
-                self.issue_on(lane, Class::Foreground, Purpose::Recovery, read);
-            }
-            Next::Flush { lane } => {
-                self.issue_on(lane, Class::Durable, Purpose::Recovery, Command::Flush);
-            }
-            Next::Open(recovered) => self.serve(*recovered),
-            Next::Refuse(refusal) => self.refuse_to_serve(refusal),
-        }
-    }
-
-    fn serve(&mut self, recovered: Recovered) {
-        let Recovered { core, lone, torn, rebuilt, found, .. } = recovered;
-        self.core = core;
-        self.commit.note_torn(torn.offsets, torn.newest_sequence);
-        self.snapshotter.recovered(
-            recovered.snapshot_number,
-            recovered.snapshot_sequence,
-            recovered.is_clean,
-        );
-        self.note_lone_header(lone);
-        self.recovered = found;
-        self.setup.config.read_only |= rebuilt.is_some();
-        self.rebuilt = rebuilt;
-        self.phase = Phase::Serving;
-        self.schedule.note_request(self.now);
-        for request in self.requests.take_held() {
-            self.handle_request(request, self.now);
-        }
-    }
-
-    fn refuse_to_serve(&mut self, refusal: Refusal) {
-        let Refusal { problem, found } = refusal;
-        self.recovered = found;
-        self.phase = Phase::Stopped;
-        for request in self.requests.take_held() {
-            self.fail_request(request.id, ErrorKind::Io, &problem);
-        }
-        self.failure = Some(problem);
-    }
 }
 
 /// Takes out of `offsets`, device bytes, those of blocks that share a byte with these sectors.

@@ -5,8 +5,8 @@
 //! echoes them: those sectors are poisoned (EIO), never served from an older copy. If not even that
 //! is known the volume does not open unless its owner accepts the loss.
 
-use super::RecoveredState;
 use super::find::Found;
+use crate::state::findings::RecoveredState;
 use nearhead_format::record::SectorRange;
 use std::collections::BTreeMap;
 use std::ops::Range;

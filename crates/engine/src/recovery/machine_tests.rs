@@ -88,8 +88,8 @@ fn an_empty_volume_opens_with_what_four_headers_say() {
     let recovered = ended.outcome.ok().unwrap();
     assert_eq!((recovered.snapshot_number, recovered.snapshot_sequence), (4, 5));
     assert!(recovered.is_clean);
-    assert_eq!((recovered.core.sequence_done(), recovered.core.map.len()), (5, 0));
-    assert_eq!(recovered.found.read_bytes, 4 * SNAPSHOT_HEADER_BYTES);
+    assert_eq!((recovered.recorded.sequence_done(), recovered.recorded.map().len()), (5, 0));
+    assert_eq!(recovered.found.read_bytes(), 4 * SNAPSHOT_HEADER_BYTES);
     assert!(
         recovered.torn.offsets.is_empty()
             && recovered.lone.is_none()

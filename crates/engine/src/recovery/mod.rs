@@ -24,17 +24,15 @@ mod find;
 mod load;
 #[cfg(test)]
 mod machine_tests;
-#[cfg(test)]
-mod notes_tests;
 mod rebuild;
 mod replay;
 mod slots;
 
 pub(crate) use adopt::Recovered;
-pub(crate) use find::GAP_BYTES_MAX;
 pub use rebuild::{Doubt, Rebuilt};
 
 use crate::config::{MapPlace, Setup};
+use crate::state::findings::RecoveredState;
 use crate::state::map::Map;
 use find::{Finder, ScanContext};
 use load::Loading;
@@ -44,32 +42,6 @@ use nearhead_format::snapshot::{HintRange, LogState, SnapshotHeader};
 use slots::FoundSlot;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-
-/// Findings remembered for people.
-const DAMAGE_NOTES_MAX: usize = 64;
-
-/// What recovery found, for status and check.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct RecoveredState {
-    pub(crate) damage: Vec<String>,
-    pub(crate) read_bytes: u64,
-    pub(crate) records: u64,
-    pub(crate) logs: u32,
-}
-
-impl RecoveredState {
-    /// Remembers a finding, once; past a bound only that there were more.
-    pub(crate) fn note(&mut self, finding: String) {
-        if self.damage.contains(&finding) {
-            return;
-        }
-        if self.damage.len() < DAMAGE_NOTES_MAX {
-            self.damage.push(finding);
-        } else if self.damage.len() == DAMAGE_NOTES_MAX {
-            self.damage.push("more findings were left out".to_owned());
-        }
-    }
-}
 
 /// What a sound snapshot said.
 struct Snapshot {
@@ -113,9 +85,16 @@ pub(crate) enum Next {
 
 /// Why a volume is not served.
 pub(crate) struct Refusal {
-    pub(crate) problem: String,
+    problem: String,
     /// What was found until then.
-    pub(crate) found: RecoveredState,
+    found: RecoveredState,
+}
+
+impl Refusal {
+    /// The reason, and what was found until then.
+    pub(crate) fn into_parts(self) -> (String, RecoveredState) {
+        (self.problem, self.found)
+    }
 }
 
 /// What it was told to do, and on what.
@@ -238,7 +217,7 @@ impl Recovery {
     }
 
     fn read(&mut self, at: At, len: u64) -> Next {
-        self.result.read_bytes += len;
+        self.result.note_read(len);
         Next::Read { at, len: len as u32 }
     }
 

@@ -14,8 +14,7 @@ use super::chain::{Link, by_sequence};
 use super::find::{BySweep, Findings, Found};
 use super::replay::{begin, replay};
 use super::{Next, Recovered, Recovery, Snapshot};
-use crate::engine::Engine;
-use crate::state::Core;
+use crate::state::Recorded;
 use crate::state::map::Map;
 use nearhead_disk::RangeSet;
 use nearhead_format::record::{SectorRange, WriteItem};
@@ -220,14 +219,14 @@ impl Recovery {
             links.push(Link::Unknown { last });
         }
         rebuilt.is_rest_unknown = links.iter().any(|link| matches!(link, Link::Unknown { .. }));
-        self.result.records = links.len() as u64;
+        self.result.note_records(links.len());
         let number = self.known_snapshot.max(snapshot.header.snapshot_number);
-        let core = self.replay_noting(snapshot, &links, &mut rebuilt);
+        let recorded = self.replay_noting(snapshot, &links, &mut rebuilt);
         let newest = rebuilt.newest_sequence;
         let torn = remains.into_iter().filter(|remains| remains.sequence > newest);
         rebuilt.torn = torn.map(|remains| remains.offset).collect();
         let recovered = Recovered {
-            core,
+            recorded,
             snapshot_number: number,
             snapshot_sequence: 0,
             is_clean: false,
@@ -241,49 +240,24 @@ impl Recovery {
 
     /// Replays the links, and notes what each means for what is doubtful; only what stands in the map at the last
     /// unknown one can be outrun.
-    fn replay_noting(&self, snapshot: Snapshot, links: &[Link], rebuilt: &mut Rebuilt) -> Core {
+    fn replay_noting(&self, snapshot: Snapshot, links: &[Link], rebuilt: &mut Rebuilt) -> Recorded {
         let Snapshot { header, map, hints, .. } = snapshot;
         let (layout, journal) = (&self.context.layout, self.map.journal);
-        let mut core = begin(layout, journal, map, hints, header.record_sequence);
+        let mut recorded = begin(layout, journal, map, hints, header.record_sequence);
         let unknown = links.iter().rposition(|link| matches!(link, Link::Unknown { .. }));
         for (index, link) in links.iter().enumerate() {
             let is_unknown = matches!(link, Link::Unknown { .. });
             if !is_unknown || Some(index) == unknown {
-                rebuilt.note(link, &core.map);
+                rebuilt.note(link, recorded.map());
             }
             if let Link::Record(found) = link
-                && let Some(ring) = core.logs.get_or_create(found.header.log_index)
+                && let Some(ring) = recorded.logs_mut().get_or_create(found.header.log_index)
             {
-                ring.generation = found.header.generation;
+                ring.set_generation(found.header.generation);
             }
-            replay(&mut core, link);
+            replay(&mut recorded, link);
         }
-        core.logs.measure_all();
-        core
-    }
-}
-
-impl Engine {
-    /// What a rebuild of the map found, if this volume was opened by one and nobody took it yet.
-    pub fn rebuilt(&self) -> Option<&Rebuilt> {
-        self.rebuilt.as_deref()
-    }
-
-    /// The owner decided: reads of `given_up`, in sectors, fail until they are written again, and the volume may be
-    /// changed from now on. Nothing is durable before a snapshot is.
-    pub fn take_rebuilt(&mut self, given_up: impl IntoIterator<Item = Range<u64>>) {
-        if self.rebuilt.take().is_none() {
-            return;
-        }
-        for range in given_up {
-            let (start, sectors) = (range.start, range.end - range.start);
-            self.core.fill(start, sectors, Place::Poisoned);
-        }
-        self.setup.config.read_only = false;
-    }
-
-    /// Whether the map is too large for a snapshot slot, with `more` entries cut in two each.
-    pub fn map_outgrows_slot(&self, more: usize) -> bool {
-        self.core.map.len() + 2 * more > self.map_entries_max()
+        recorded.logs_mut().measure_all();
+        recorded
     }
 }

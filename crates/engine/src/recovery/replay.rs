@@ -2,13 +2,13 @@
 //! the next record goes on.
 //!
 //! Every recovery goes through here, one record at a time and in their order, also a rebuild; each is applied as it was
-//! when it was written ([`Core::apply`]). Nothing is read and nothing written.
+//! when it was written ([`Recorded::apply`]). Nothing is read and nothing written.
 
 use super::chain::Link;
 use super::find::Found;
-use crate::config::JournalPlace;
+use crate::state::journal::JournalPlace;
 use crate::state::map::Map;
-use crate::state::{Core, Fate};
+use crate::state::{Fate, Recorded};
 use nearhead_format::Layout;
 use nearhead_format::snapshot::HintRange;
 
@@ -19,30 +19,30 @@ pub(super) fn begin(
     map: Map,
     hints: Vec<HintRange>,
     sequence: u64,
-) -> Core {
-    let mut core = Core::with_map(map, layout, journal);
-    core.begin_after(sequence);
+) -> Recorded {
+    let mut recorded = Recorded::with_map(map, layout, journal);
+    recorded.begin_after(sequence);
     for hint in hints {
-        core.hints_mut().insert(hint.start_sector..hint.start_sector + hint.len_sectors);
+        recorded.hints_mut().insert(hint.start_sector..hint.start_sector + hint.len_sectors);
     }
-    core
+    recorded
 }
 
 /// Applies one step.
-pub(super) fn replay(core: &mut Core, link: &Link) {
+pub(super) fn replay(recorded: &mut Recorded, link: &Link) {
     match link {
-        Link::Lost { last, ranges } => core.lose(*last, ranges),
-        Link::Unknown { last } => core.pass_over(*last),
-        Link::Record(found) => replay_record(core, found),
+        Link::Lost { last, ranges } => recorded.lose(*last, ranges),
+        Link::Unknown { last } => recorded.pass_over(*last),
+        Link::Record(found) => replay_record(recorded, found),
     }
 }
 
-fn replay_record(core: &mut Core, found: &Found) {
+fn replay_record(recorded: &mut Recorded, found: &Found) {
     let is_sound = |chunk| found.chunks_sound.get(chunk).copied().unwrap_or(false);
     let fate = |chunk| if is_sound(chunk) { Fate::Counts } else { Fate::Damaged };
-    core.apply(&found.header, found.blocks, fate);
-    if let (Some(journal), Some((position, blocks))) = (core.journal.as_mut(), found.journal) {
+    recorded.apply(&found.header, found.blocks, fate);
+    if let (Some(journal), Some((position, blocks))) = (recorded.journal_mut(), found.journal) {
         journal.replay(position, blocks);
     }
-    core.note_logged(u64::from(found.blocks) * core.logs.block_bytes() as u64);
+    recorded.note_logged(u64::from(found.blocks) * recorded.logs().block_bytes() as u64);
 }

@@ -2,7 +2,9 @@
 //!
 //! A log that is claimed is read by every recovery from that snapshot, and only such a log may be written.
 
-use crate::engine::Engine;
+use super::Beside;
+use crate::commit::Commit;
+use crate::core::Core;
 use crate::placement::Need;
 
 /// Logs that stay claimed across a snapshot; each costs recovery one read.
@@ -10,40 +12,37 @@ const CLAIMS_KEPT: usize = 8;
 /// Logs looked at for room when none of those claimed has any.
 const CLAIM_SEARCH_MAX: usize = 1 << 16;
 
-impl Engine {
-    /// Claims that carry over, all of them claimed already: the log a record is on its way to (that
-    /// record is newer than the snapshot), the log in use and its neighbours, the target of a swap.
-    pub(super) fn claims_to_keep(&self) -> Vec<u32> {
-        let newest = self.core.last_log();
-        let in_flight = self.commit.in_flight().map(|record| record.header().log_index);
-        let cold = self.swap.cold_log();
-        let needed = |index: &u32| Some(*index) == in_flight || Some(*index) == cold;
-        let mut claimed: Vec<u32> = self.core.logs.claimed().collect();
-        claimed.sort_by_key(|index| (!needed(index), index.abs_diff(newest), *index));
-        claimed.truncate(CLAIMS_KEPT);
-        claimed.sort_unstable();
-        claimed
-    }
+/// Claims that carry over, all of them claimed already: the log a record is on its way to (that
+/// record is newer than the snapshot), the log in use and its neighbours, the target of a swap.
+pub(super) fn claims_to_keep(core: &Core, commit: &Commit, beside: Beside) -> Vec<u32> {
+    let newest = core.recorded().last_log();
+    let in_flight = commit.in_flight().map(|record| record.header().log_index);
+    let cold = beside.cold_log;
+    let needed = |index: &u32| Some(*index) == in_flight || Some(*index) == cold;
+    let mut claimed: Vec<u32> = core.logs().claimed().collect();
+    claimed.sort_by_key(|index| (!needed(index), index.abs_diff(newest), *index));
+    claimed.truncate(CLAIMS_KEPT);
+    claimed.sort_unstable();
+    claimed
+}
 
-    /// Logs with room that the snapshot claims because those that stay claimed have none, or failed. A log may be
-    /// written only once it is claimed, and when all claimed ones are full no record can claim more.
-    pub(super) fn claims_to_add(&self, keep: &[u32]) -> Vec<u32> {
-        let log_block = self.setup.layout.log_block_bytes;
-        let blocks = (self.record_bytes_max() / log_block).max(1);
-        let fits =
-            |index: &u32, blocks| self.core.logs.has_room(*index, Need { blocks, reserve: 0 });
-        let has_room = |index: &u32| fits(index, blocks) && !self.core.logs.has_failed(*index);
-        if !self.claims_logs() || keep.iter().any(has_room) {
-            return Vec::new();
-        }
-        let near = self.setup.layout.log_offset(self.core.last_log()).unwrap_or(0);
-        let others = self.core.logs.near(near).filter(|index| !self.core.logs.is_claimed(*index));
-        let roomy = others.take(CLAIM_SEARCH_MAX).filter(|index| fits(index, 1));
-        let mut found: Vec<u32> = roomy.collect();
-        // Stable: of those with the same room the nearest come first.
-        found.sort_by_key(|index| !has_room(index));
-        found.truncate(CLAIMS_KEPT);
-        found.sort_unstable();
-        found
+/// Logs with room that the snapshot claims because those that stay claimed have none, or failed. A log may be
+/// written only once it is claimed, and when all claimed ones are full no record can claim more.
+pub(super) fn claims_to_add(core: &Core, commit: &Commit, keep: &[u32]) -> Vec<u32> {
+    let layout = &core.setup().layout;
+    let blocks = (core.record_bytes_max() / layout.log_block_bytes).max(1);
+    let fits = |index: &u32, blocks| core.logs().has_room(*index, Need { blocks, reserve: 0 });
+    let has_room = |index: &u32| fits(index, blocks) && !core.logs().has_failed(*index);
+    if !commit.claims_logs() || keep.iter().any(has_room) {
+        return Vec::new();
     }
+    let near = layout.log_offset(core.recorded().last_log()).unwrap_or(0);
+    let others = core.logs().near(near).filter(|index| !core.logs().is_claimed(*index));
+    let roomy = others.take(CLAIM_SEARCH_MAX).filter(|index| fits(index, 1));
+    let mut found: Vec<u32> = roomy.collect();
+    // Stable: of those with the same room the nearest come first.
+    found.sort_by_key(|index| !has_room(index));
+    found.truncate(CLAIMS_KEPT);
+    found.sort_unstable();
+    found
 }

@@ -8,8 +8,9 @@
 //! the middle of it leaves what was there. A place that cannot be written is told and left alone: the next snapshot
 //! has two places of its own.
 
+use super::Snapshotter;
+use crate::core::Core;
 use crate::disk::dispatch::Purpose;
-use crate::engine::Engine;
 use nearhead_disk::{At, Buffer, BufferMut, Class, Command, DiskError, Payload};
 
 /// The place without a header, and what belongs there.
@@ -27,35 +28,34 @@ impl LoneHeader {
     }
 }
 
-impl Engine {
+impl Snapshotter {
     /// Whether whoever needs two headers must wait, because there is one; begins to write the other.
-    pub(crate) fn restores_header(&mut self) -> bool {
-        let Some(lone) = self.snapshotter.lone.as_mut() else { return false };
+    pub(crate) fn restores_header(&mut self, core: &mut Core) -> bool {
+        let Some(lone) = self.lone.as_mut() else { return false };
         if !std::mem::replace(&mut lone.is_being_written, true) {
             let (At { lane, offset }, parts) = (lone.at, vec![Payload::Bytes(lone.bytes.clone())]);
-            let durable = self.lanes.of(lane).flusher.is_needed();
+            let durable = core.lanes().of(lane).flusher().is_needed();
             let command = Command::Write { offset, parts, durable };
-            self.issue_on(lane, Class::Durable, Purpose::LoneHeader, command);
+            core.issue_on(lane, Class::Durable, Purpose::LoneHeader, command);
         }
         true
     }
 
     /// Whether the place is being written.
     pub(crate) fn is_restoring_header(&self) -> bool {
-        self.snapshotter.lone.as_ref().is_some_and(|lone| lone.is_being_written)
+        self.lone.as_ref().is_some_and(|lone| lone.is_being_written)
     }
 
-    pub(crate) fn on_lone_header(&mut self, result: &Result<Payload, DiskError>) {
-        let Some(lone) = self.snapshotter.lone.take() else { return };
+    pub(crate) fn on_lone_header(&mut self, core: &mut Core, result: &Result<Payload, DiskError>) {
+        let Some(lone) = self.lone.take() else { return };
         if let Err(error) = result {
             let at = lone.at;
-            self.recovered
-                .note(format!("snapshot header at {at}: could not be written again: {error}"));
+            core.note(format!("snapshot header at {at}: could not be written again: {error}"));
         }
     }
 
     /// Recovery took a snapshot of whose header one place only is sound.
     pub(crate) fn note_lone_header(&mut self, lone: Option<LoneHeader>) {
-        self.snapshotter.lone = lone;
+        self.lone = lone;
     }
 }

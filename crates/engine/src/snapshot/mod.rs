@@ -22,11 +22,12 @@ mod transfer;
 pub(crate) use lone::LoneHeader;
 
 use crate::activity::Activity;
-use crate::commit::Record;
+use crate::commit::{Commit, Record};
+use crate::core::Core;
 use crate::disk::dispatch::Purpose;
 use crate::disk::lanes::Tickets;
-use crate::engine::Engine;
 use crate::state::map::Map;
+use claims::{claims_to_add, claims_to_keep};
 use nearhead_disk::{Buffer, BufferMut, Class, Command, DiskError, Nanos, Payload};
 use nearhead_format::snapshot::{
     BodyItem, BodyWriter, FLAG_CLEAN_SHUTDOWN, HintRange, LogState, SnapshotHeader,
@@ -41,6 +42,21 @@ const FAILURES_MAX: u32 = 3;
 
 /// After one that failed the next waits so long, unless somebody waits for it.
 const REST_AFTER_FAILURE: Nanos = Nanos::from_secs(1);
+
+/// What a snapshot depends on of those who are not handed to it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Beside {
+    /// Where a log is being moved to, if one is.
+    cold_log: Option<u32>,
+    /// For how long nobody has asked anything.
+    idle_for: Nanos,
+}
+
+impl Beside {
+    pub(crate) fn new(cold_log: Option<u32>, idle_for: Nanos) -> Self {
+        Self { cold_log, idle_for }
+    }
+}
 
 /// A snapshot being written.
 #[derive(Debug)]
@@ -198,92 +214,79 @@ impl InProgress {
     }
 }
 
-impl Engine {
+impl Snapshotter {
     /// Moves the snapshot on, or begins one that is due.
-    pub(crate) fn advance_snapshot(&mut self) {
-        if self.setup.config.read_only || self.failure.is_some() {
+    pub(crate) fn advance(&mut self, core: &mut Core, commit: &Commit, beside: Beside) {
+        if core.is_read_only() || core.has_failed() {
             return;
         }
-        if self.snapshotter.in_progress.is_some() {
-            self.continue_snapshot();
-        } else if self.snapshot_is_due() && !self.moves_a_chunk() && !self.restores_header() {
-            self.begin_snapshot(false);
+        if self.in_progress.is_some() {
+            self.go_on(core);
+        } else if self.is_due(core, beside) && !moves_a_chunk(commit) && !self.restores_header(core)
+        {
+            self.begin(core, commit, beside, false);
         }
-    }
-
-    /// Whether a relocation record is on its way. Replayed on top of a snapshot that began now it would
-    /// bring back what an in-place write took out of the map meanwhile.
-    fn moves_a_chunk(&self) -> bool {
-        self.commit.in_flight().is_some_and(Record::moves)
     }
 
     /// For shutdown: true once a snapshot of exactly the present state is on disk.
-    pub(crate) fn advance_final_snapshot(&mut self) -> bool {
-        if self.setup.config.read_only {
+    pub(crate) fn advance_final(
+        &mut self,
+        core: &mut Core,
+        commit: &Commit,
+        beside: Beside,
+    ) -> bool {
+        if core.is_read_only() {
             return true;
         }
-        if self.snapshotter.in_progress.is_some() {
-            self.continue_snapshot();
+        if self.in_progress.is_some() {
+            self.go_on(core);
             return false;
         }
-        if self.restores_header() {
+        if self.restores_header(core) {
             return false;
         }
-        let current = self.snapshotter.clean_on_disk
-            && self.snapshotter.sequence == self.core.sequence_done()
-            && self.invalidations.is_empty()
-            && !self.snapshotter.hints_changed;
+        let current = self.clean_on_disk
+            && self.sequence == core.recorded().sequence_done()
+            && commit.invalidations().is_empty()
+            && !self.hints_changed;
         if !current {
-            self.begin_snapshot(true);
+            self.begin(core, commit, beside, true);
             return false;
         }
         // Plain in-place writes since then change no map, but a stop makes them durable as well. The snapshot is, on
         // whatever device: its header is.
-        let flusher = &mut self.lanes.main.flusher;
+        let flusher = core.flusher_mut();
         let ticket = flusher.want();
         flusher.is_done(ticket)
     }
 
-    fn begin_snapshot(&mut self, clean: bool) {
-        let keep = self.claims_to_keep();
-        let claims_new = self.claims_to_add(&keep);
-        let logs = self.core.logs.present().map(|(log_index, ring)| {
-            let (position, generation) = (ring.position, ring.generation);
-            BodyItem::Log(LogState { log_index, position, generation })
-        });
-        let mut rest: VecDeque<BodyItem> = logs.collect();
-        let mut claims = [keep.as_slice(), claims_new.as_slice()].concat();
-        claims.sort_unstable();
-        rest.extend(claims.into_iter().map(BodyItem::Claim));
-        let hints = self.core.hints().iter();
-        rest.extend(hints.map(|range| {
-            let len_sectors = range.end - range.start;
-            BodyItem::Hint(HintRange { start_sector: range.start, len_sectors })
-        }));
-        self.core.logs.snapshot_begins(&keep);
-        if let Some(journal) = self.core.journal.as_mut() {
+    fn begin(&mut self, core: &mut Core, commit: &Commit, beside: Beside, clean: bool) {
+        let keep = claims_to_keep(core, commit, beside);
+        let claims_new = claims_to_add(core, commit, &keep);
+        let rest = what_follows_the_map(core, &keep, &claims_new);
+        core.logs_mut().snapshot_begins(&keep);
+        if let Some(journal) = core.journal_mut() {
             // The entry of a record in flight stands before the position already: it is newer than
             // the snapshot and stays protected.
-            let from = self.commit.journal_from();
-            journal.ring.snapshot_begins_at(from);
+            let from = commit.journal_from();
+            journal.ring_mut().snapshot_begins_at(from);
         }
         // A record on its way is newer than the snapshot, and what it protects only the next one frees.
-        let log_block = u64::from(self.setup.layout.log_block_bytes);
-        let on_its_way = self.commit.in_flight().map_or(0, Record::blocks);
-        self.core.snapshot_begins(u64::from(on_its_way) * log_block);
-        let number = self.snapshotter.number + 1;
-        let slot = (number % 2) as usize;
-        let waited_for = std::mem::take(&mut self.snapshotter.demanded);
-        self.snapshotter.wished = false;
-        self.snapshotter.hints_changed = false;
-        self.snapshotter.last_at = self.now;
-        self.snapshotter.in_progress = Some(Box::new(InProgress {
-            record_sequence: self.core.sequence_done(),
+        let log_block = core.logs().block_bytes() as u64;
+        let on_its_way = commit.in_flight().map_or(0, Record::blocks);
+        core.recorded_mut().snapshot_begins(u64::from(on_its_way) * log_block);
+        let slot = ((self.number + 1) % 2) as usize;
+        let waited_for = std::mem::take(&mut self.demanded);
+        self.wished = false;
+        self.hints_changed = false;
+        self.last_at = core.now();
+        self.in_progress = Some(Box::new(InProgress {
+            record_sequence: core.recorded().sequence_done(),
             cursor: 0,
             rest,
             writer: BodyWriter::new(),
-            offset: self.setup.map.slots.body_offset(slot),
-            invalid_end: self.invalidations.end(),
+            offset: core.setup().map.slots.body_offset(slot),
+            invalid_end: commit.invalidations().end(),
             flush_tickets: None,
             copy: None,
             in_flight: false,
@@ -295,50 +298,50 @@ impl Engine {
             class: if waited_for { Class::Foreground } else { Class::Bulk },
             claims_new,
         }));
-        self.continue_snapshot();
+        self.go_on(core);
     }
 
-    fn continue_snapshot(&mut self) {
-        let Some(mut work) = self.snapshotter.in_progress.take() else { return };
+    fn go_on(&mut self, core: &mut Core) {
+        let Some(mut work) = self.in_progress.take() else { return };
         if !work.in_flight {
-            self.snapshot_step(&mut work);
-        } else if work.again_at.is_some_and(|at| at <= self.now) {
+            self.step(core, &mut work);
+        } else if work.again_at.is_some_and(|at| at <= core.now()) {
             work.again_at = None;
             if let Some((purpose, command)) = work.current.clone() {
-                self.issue_on(self.setup.map.lane, work.class, purpose, command);
+                core.issue_on(core.setup().map.lane, work.class, purpose, command);
             }
         }
-        self.snapshotter.in_progress = Some(work);
+        self.in_progress = Some(work);
     }
 
-    fn snapshot_step(&mut self, work: &mut InProgress) {
+    fn step(&mut self, core: &mut Core, work: &mut InProgress) {
         let mut piece = BufferMut::zeroed(PIECE_BYTES);
-        let filled = match work.fill(&mut piece, &self.core.map) {
+        let filled = match work.fill(&mut piece, core.map()) {
             Ok(filled) => filled,
             // The map holds what the format does not allow: nothing on disk is harmed by not
             // writing it, everything would be by writing it.
-            Err(error) => return self.fail(format!("internal: the map holds {error}")),
+            Err(error) => return core.fail(format!("internal: the map holds {error}")),
         };
         if filled > 0 {
-            self.stats.snapshot_bytes += filled as u64;
+            core.stats_mut().snapshot_bytes += filled as u64;
             work.in_flight = true;
             let parts = vec![Payload::Bytes(piece.freeze().slice(0..filled))];
             let command = Command::Write { offset: work.offset, parts, durable: false };
             work.offset += filled as u64;
-            return self.send_snapshot(work, Purpose::SnapshotBody, command);
+            return work.send(core, Purpose::SnapshotBody, command);
         }
         // Waits for both: the body, on the map's device, and what went home, on the volume's own.
-        let tickets = work.flush_tickets.get_or_insert_with(|| self.lanes.want_all());
-        if self.lanes.are_done(tickets) {
-            self.write_snapshot_header(work);
+        let tickets = work.flush_tickets.get_or_insert_with(|| core.lanes_mut().want_all());
+        if core.lanes().are_done(tickets) {
+            self.write_header(core, work);
         }
     }
 
-    fn write_snapshot_header(&mut self, work: &mut InProgress) {
+    fn write_header(&mut self, core: &mut Core, work: &mut InProgress) {
         let Some(body) = work.writer.summary() else { return };
         let header = SnapshotHeader {
-            volume_id: self.setup.volume_id,
-            snapshot_number: self.snapshotter.number + 1,
+            volume_id: core.setup().volume_id,
+            snapshot_number: self.number + 1,
             record_sequence: work.record_sequence,
             flags: if work.clean { FLAG_CLEAN_SHUTDOWN } else { 0 },
             body,
@@ -346,35 +349,78 @@ impl Engine {
         work.in_flight = true;
         let bytes = BufferMut::copy_of(&header.encode()).freeze();
         work.copy = Some(bytes.clone());
-        let offset = self.setup.map.slots.header_offset(header.slot() as usize);
-        self.write_durably(work, Purpose::SnapshotHeader, offset, bytes);
+        let offset = core.setup().map.slots.header_offset(header.slot() as usize);
+        work.write_durably(core, Purpose::SnapshotHeader, offset, bytes);
     }
 
-    pub(crate) fn on_snapshot_body(&mut self, result: Result<Payload, DiskError>) {
-        if self.snapshot_goes_on(result) {
-            self.lanes.of_mut(self.setup.map.lane).flusher.note_volatile_write();
-            if let Some(work) = self.snapshotter.in_progress.as_mut() {
+    /// A piece of the body is written, or could not be.
+    pub(crate) fn on_body(
+        &mut self,
+        core: &mut Core,
+        commit: &Commit,
+        result: Result<Payload, DiskError>,
+    ) {
+        if self.goes_on(core, commit, result) {
+            let lane = core.setup().map.lane;
+            core.lanes_mut().of_mut(lane).flusher_mut().note_volatile_write();
+            if let Some(work) = self.in_progress.as_mut() {
                 work.in_flight = false;
             }
         }
     }
 
-    pub(crate) fn on_snapshot_header(&mut self, result: Result<Payload, DiskError>) {
-        if !self.snapshot_goes_on(result) {
+    /// The same of the header.
+    pub(crate) fn on_header(
+        &mut self,
+        core: &mut Core,
+        commit: &mut Commit,
+        result: Result<Payload, DiskError>,
+    ) {
+        if !self.goes_on(core, commit, result) {
             return;
         }
-        let Some(mut work) = self.snapshotter.in_progress.take() else { return };
+        let Some(mut work) = self.in_progress.take() else { return };
         if let Some(copy) = work.copy.take() {
-            let slot = (self.snapshotter.number + 1) % 2;
-            let offset = self.setup.map.slots.copy_offset(slot as usize);
-            self.write_durably(&mut work, Purpose::SnapshotCopy, offset, copy);
+            let slot = (self.number + 1) % 2;
+            let offset = core.setup().map.slots.copy_offset(slot as usize);
+            work.write_durably(core, Purpose::SnapshotCopy, offset, copy);
         }
-        self.snapshotter.in_progress = Some(work);
+        self.in_progress = Some(work);
     }
 
-    pub(crate) fn on_snapshot_copy(&mut self, result: Result<Payload, DiskError>) {
-        if self.snapshot_goes_on(result) {
-            self.snapshot_is_safe();
+    /// The same of its copy.
+    pub(crate) fn on_copy(
+        &mut self,
+        core: &mut Core,
+        commit: &mut Commit,
+        result: Result<Payload, DiskError>,
+    ) {
+        if self.goes_on(core, commit, result) {
+            self.is_safe(core, commit);
         }
     }
+}
+
+/// Whether a relocation record is on its way. Replayed on top of a snapshot that began now it would
+/// bring back what an in-place write took out of the map meanwhile.
+fn moves_a_chunk(commit: &Commit) -> bool {
+    commit.in_flight().is_some_and(Record::moves)
+}
+
+/// Log states, claims and hints, in the order of the format.
+fn what_follows_the_map(core: &Core, keep: &[u32], claims_new: &[u32]) -> VecDeque<BodyItem> {
+    let logs = core.logs().present().map(|(log_index, ring)| {
+        let (position, generation) = (ring.position(), ring.generation());
+        BodyItem::Log(LogState { log_index, position, generation })
+    });
+    let mut rest: VecDeque<BodyItem> = logs.collect();
+    let mut claims = [keep, claims_new].concat();
+    claims.sort_unstable();
+    rest.extend(claims.into_iter().map(BodyItem::Claim));
+    let hints = core.recorded().hints().iter();
+    rest.extend(hints.map(|range| {
+        let len_sectors = range.end - range.start;
+        BodyItem::Hint(HintRange { start_sector: range.start, len_sectors })
+    }));
+    rest
 }

@@ -4,92 +4,88 @@
 //! want of space for as long as it takes. Only then has the snapshot failed: the older one and every record since
 //! stand, and another attempt begins after a while.
 
-use super::InProgress;
-use crate::commit::pause;
+use super::{InProgress, Snapshotter};
+use crate::commit::{Commit, pause};
+use crate::core::Core;
 use crate::disk::dispatch::Purpose;
-use crate::engine::{Engine, Phase};
 use nearhead_disk::{Buffer, Command, DiskError, DiskErrorKind, Payload};
 
 /// How often a transfer is tried before the snapshot has failed.
 const TRANSFERS_MAX: u32 = 5;
 
-impl Engine {
-    /// Whether what is written to the map's device may still be lost once it was answered, unless it is asked to be
-    /// durable.
-    pub(crate) fn map_is_volatile(&self) -> bool {
-        self.lanes.of(self.setup.map.lane).flusher.is_needed()
-    }
-
+impl InProgress {
     pub(super) fn write_durably(
         &mut self,
-        work: &mut InProgress,
+        core: &mut Core,
         purpose: Purpose,
         offset: u64,
         bytes: Buffer,
     ) {
-        let durable = self.map_is_volatile();
+        let durable = core.map_is_volatile();
         let command = Command::Write { offset, parts: vec![Payload::Bytes(bytes)], durable };
-        self.send_snapshot(work, purpose, command);
+        self.send(core, purpose, command);
     }
 
-    pub(super) fn send_snapshot(
-        &mut self,
-        work: &mut InProgress,
-        purpose: Purpose,
-        command: Command,
-    ) {
-        work.current = Some((purpose, command.clone()));
-        self.issue_on(self.setup.map.lane, work.class, purpose, command);
+    pub(super) fn send(&mut self, core: &mut Core, purpose: Purpose, command: Command) {
+        self.current = Some((purpose, command.clone()));
+        core.issue_on(core.setup().map.lane, self.class, purpose, command);
     }
+}
 
+impl Snapshotter {
     /// A transfer of the snapshot is done: says whether the snapshot can go on.
-    pub(super) fn snapshot_goes_on(&mut self, result: Result<Payload, DiskError>) -> bool {
-        let Some(work) = self.snapshotter.in_progress.as_mut() else { return false };
+    pub(super) fn goes_on(
+        &mut self,
+        core: &mut Core,
+        commit: &Commit,
+        result: Result<Payload, DiskError>,
+    ) -> bool {
+        let Some(work) = self.in_progress.as_mut() else { return false };
         let Err(error) = result else {
             work.attempts = 0;
-            if work.lack_of_space.take().is_some() {
-                self.note_space();
+            if work.lack_of_space.take().is_some() && !commit.is_short_of_space() {
+                core.note_space();
             }
             return true;
         };
         work.attempts += 1;
         match error.kind {
             DiskErrorKind::OutOfSpace => {
-                work.lack_of_space = Some((self.now, error.clone()));
-                work.again_at = Some(self.now + pause(work.attempts));
-                if matches!(self.phase, Phase::Draining) {
-                    self.wait_for_space(&error);
+                work.lack_of_space = Some((core.now(), error.clone()));
+                work.again_at = Some(core.now() + pause(work.attempts));
+                if core.is_draining() {
+                    core.wait_for_space(&error);
                 } else {
                     // Who waits for what it frees is told where that room is missed.
-                    self.watch.note_no_space(self.now, self.setup.config.no_space_wait_max);
+                    core.note_no_space();
                 }
             }
             DiskErrorKind::Io if work.attempts < TRANSFERS_MAX => {
-                work.again_at = Some(self.now + pause(work.attempts));
+                work.again_at = Some(core.now() + pause(work.attempts));
             }
-            _ => self.snapshot_failed(&error),
+            _ => self.failed(core, &error),
         }
         false
     }
 
-    fn snapshot_failed(&mut self, error: &DiskError) {
-        self.snapshotter.in_progress = None;
+    fn failed(&mut self, core: &mut Core, error: &DiskError) {
+        self.in_progress = None;
         // Those that it was to keep are in no other.
-        self.snapshotter.note_hints_changed();
-        self.core.logs.snapshot_failed();
-        if let Some(journal) = self.core.journal.as_mut() {
-            journal.ring.snapshot_failed();
+        self.note_hints_changed();
+        core.logs_mut().snapshot_failed();
+        if let Some(journal) = core.journal_mut() {
+            journal.ring_mut().snapshot_failed();
         }
-        let slot = (self.snapshotter.number + 1) % 2;
+        let slot = (self.number + 1) % 2;
         let damage = format!("snapshot slot {slot}: could not be written: {error}");
-        if matches!(self.phase, Phase::Draining) {
-            return self.fail(damage);
+        if core.is_draining() {
+            return core.fail(damage);
         }
         // The older snapshot and every record since it still stand; try again after a while.
-        self.snapshotter.failures += 1;
-        self.snapshotter.last_problem.clone_from(&damage);
-        self.recovered.note(damage);
-        self.snapshotter.last_at = self.now;
-        self.core.snapshot_failed();
+        self.failures += 1;
+        self.last_problem.clone_from(&damage);
+        core.note(damage);
+        self.last_at = core.now();
+        core.recorded_mut().snapshot_failed();
     }
 }

@@ -7,12 +7,7 @@
 //! The journal is a ring of [`JOURNAL_BLOCK_BYTES`] blocks; entries since the last committed
 //! snapshot are never overwritten.
 
-use crate::config::JournalPlace;
-use crate::disk::dispatch::Purpose;
-use crate::engine::Engine;
-use crate::placement::Need;
-use crate::state::logs::Ring;
-use nearhead_disk::{Buffer, Class, Command, Payload};
+use super::logs::{Need, Ring};
 use nearhead_format::map_device::JOURNAL_BLOCK_BYTES;
 use nearhead_format::record::HEADER_BYTES_MAX;
 use std::num::NonZeroU32;
@@ -22,11 +17,20 @@ const ENTRY_BLOCKS_MAX: u32 = (HEADER_BYTES_MAX as u64 / JOURNAL_BLOCK_BYTES) as
 /// A snapshot is wished for when this share of the journal is in use.
 const WISH_ABOVE_PCT: u32 = 50;
 
+/// Where the map's journal is on its device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JournalPlace {
+    /// First byte.
+    pub offset: u64,
+    /// Length in bytes.
+    pub bytes: u64,
+}
+
 /// The journal.
 #[derive(Debug)]
 pub(crate) struct MapJournal {
     offset: u64,
-    pub(crate) ring: Ring,
+    ring: Ring,
 }
 
 impl MapJournal {
@@ -49,6 +53,21 @@ impl MapJournal {
         at(start)..at(end)
     }
 
+    /// What of it is in use.
+    pub(crate) fn ring(&self) -> &Ring {
+        &self.ring
+    }
+
+    pub(crate) fn ring_mut(&mut self) -> &mut Ring {
+        &mut self.ring
+    }
+
+    /// Whether a snapshot would be welcome, which frees what is behind it.
+    pub(crate) fn wishes_snapshot(&self) -> bool {
+        self.ring.fill_pct() >= WISH_ABOVE_PCT
+    }
+
+    /// Whether it takes the largest entry.
     pub(crate) fn has_room(&self) -> bool {
         self.ring.place(Need { blocks: ENTRY_BLOCKS_MAX, reserve: 0 }).is_some()
     }
@@ -57,51 +76,4 @@ impl MapJournal {
 /// Journal blocks of a header.
 pub(crate) fn entry_blocks(header_bytes: usize) -> u32 {
     (header_bytes as u64).div_ceil(JOURNAL_BLOCK_BYTES) as u32
-}
-
-impl Engine {
-    /// Whether the journal takes another entry; asks for a snapshot in time, and at the latest. Without room
-    /// for one there is no record either, and nobody who waits is told by anything else.
-    pub(crate) fn journal_has_room(&mut self) -> bool {
-        let Some(journal) = &self.core.journal else { return true };
-        let room = journal.has_room();
-        if !room && !self.snapshotter.is_busy() {
-            self.demand_snapshot_or_fail("the map's journal has no room");
-        } else if journal.ring.fill_pct() >= WISH_ABOVE_PCT {
-            self.snapshotter.wish();
-        }
-        room
-    }
-
-    /// Writes the copy of a record's header; says where, if there is a journal.
-    pub(crate) fn journal_header(&mut self, header: &Buffer) -> Option<u32> {
-        let journal = self.core.journal.as_mut()?;
-        let blocks = entry_blocks(header.len());
-        let Some(position) = journal.ring.place(Need { blocks, reserve: 0 }) else {
-            self.fail("internal: no place in the map's journal".to_owned());
-            return None;
-        };
-        journal.ring.advance(position, blocks);
-        self.commit.note_journal_from(position);
-        let command = self.journal_command(position, header)?;
-        self.issue_on(self.setup.map.lane, Class::Durable, Purpose::Journal, command);
-        Some(position)
-    }
-
-    /// Device byte of a block.
-    pub(crate) fn journal_offset(&self, position: u32) -> Option<u64> {
-        Some(self.core.journal.as_ref()?.bytes_of(position, position).start)
-    }
-
-    /// The write of that copy.
-    pub(crate) fn journal_command(&self, position: u32, header: &Buffer) -> Option<Command> {
-        let offset = self.journal_offset(position)?;
-        let blocks = entry_blocks(header.len());
-        let padding = blocks as usize * JOURNAL_BLOCK_BYTES as usize - header.len();
-        let mut parts = vec![Payload::Bytes(header.clone())];
-        if padding > 0 {
-            parts.push(Payload::Zeros(padding));
-        }
-        Some(Command::Write { offset, parts, durable: self.map_is_volatile() })
-    }
 }

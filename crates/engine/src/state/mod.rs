@@ -1,18 +1,19 @@
 //! What the durable records say, all together: the map, the logs, and what the next record has to name.
 //!
-//! One function applies a record, whether it was written just now or was found by a recovery ([`Core::apply`]). So what a
+//! One function applies a record, whether it was written just now or was found by a recovery ([`Recorded::apply`]). So what a
 //! recovery makes of a record is what the engine made of it before.
 
 pub mod chunks;
 pub(crate) mod echo;
+pub(crate) mod findings;
 pub(crate) mod journal;
 pub mod logs;
 pub mod map;
+pub(crate) mod map_bounds;
 pub(crate) mod sectors;
 
-use crate::config::JournalPlace;
 use crate::state::echo::echo_of;
-use crate::state::journal::MapJournal;
+use crate::state::journal::{JournalPlace, MapJournal};
 use crate::state::logs::Logs;
 use crate::state::map::Map;
 use crate::state::sectors::{BLOCK_SECTORS, blocks_of};
@@ -33,11 +34,11 @@ pub(crate) enum Fate {
 }
 
 /// The state of a volume, as far as its records have it.
-pub(crate) struct Core {
-    pub(crate) map: Map,
-    pub(crate) logs: Logs,
+pub(crate) struct Recorded {
+    map: Map,
+    logs: Logs,
     /// The map's own journal, if there is a map device.
-    pub(crate) journal: Option<MapJournal>,
+    journal: Option<MapJournal>,
     /// Home sectors hinted durability-only.
     hints: RangeSet,
     /// Sequence of the newest durable record.
@@ -51,7 +52,7 @@ pub(crate) struct Core {
     bytes_since_snapshot: u64,
 }
 
-impl Core {
+impl Recorded {
     /// Of a volume on which nothing was written yet.
     pub(crate) fn new(layout: &Layout, journal: Option<JournalPlace>) -> Self {
         Self::with_map(Map::new(), layout, journal)
@@ -75,6 +76,33 @@ impl Core {
             echo: Vec::new(),
             bytes_since_snapshot: 0,
         }
+    }
+
+    /// What stands where.
+    pub(crate) fn map(&self) -> &Map {
+        &self.map
+    }
+
+    /// To be changed by who says so in a record, or needs none.
+    pub(crate) fn map_mut(&mut self) -> &mut Map {
+        &mut self.map
+    }
+
+    pub(crate) fn logs(&self) -> &Logs {
+        &self.logs
+    }
+
+    pub(crate) fn logs_mut(&mut self) -> &mut Logs {
+        &mut self.logs
+    }
+
+    /// The map's own journal, if there is a map device.
+    pub(crate) fn journal(&self) -> Option<&MapJournal> {
+        self.journal.as_ref()
+    }
+
+    pub(crate) fn journal_mut(&mut self) -> Option<&mut MapJournal> {
+        self.journal.as_mut()
     }
 
     /// Sequence of the newest durable record.

@@ -132,6 +132,7 @@ impl FlashModel {
             fast_zero: true,
             transfer_bytes_max: TRANSFER_BYTES_MAX,
             queue_depth_max: options.queue_depth.unwrap_or(flash.queue_depth).max(1),
+            width: 1,
         };
         properties.validate().map_err(|error| ProfileError {
             profile: profile.name.clone(),

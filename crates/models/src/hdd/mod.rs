@@ -215,6 +215,7 @@ impl HddModel {
             fast_zero: false,
             transfer_bytes_max: TRANSFER_BYTES_MAX,
             queue_depth_max: profile.queue.depth,
+            width: 1,
         };
         properties.validate().map_err(|error| ProfileError {
             profile: profile.name.clone(),

@@ -141,6 +141,7 @@ impl SmrModel {
             fast_zero: false,
             transfer_bytes_max: TRANSFER_BYTES_MAX,
             queue_depth_max: options.queue_depth.unwrap_or(drive.queue.depth).max(1),
+            width: 1,
         };
         properties.validate().map_err(|error| failed(error.problem))?;
         let of_parts =

@@ -154,6 +154,7 @@ fn properties(address: &Address, facts: &Facts) -> Properties {
         fast_zero: facts.offers(flag::SEND_FAST_ZERO),
         transfer_bytes_max: transfer / sector_bytes * sector_bytes,
         queue_depth_max: QUEUE_DEPTH,
+        width: 1,
     }
 }
 

@@ -22,17 +22,12 @@ pub(crate) struct MemoryDisk {
 impl MemoryDisk {
     pub(crate) fn new(capacity_bytes: u64) -> Self {
         let properties = Properties {
-            name: "memory".to_owned(),
-            capacity_bytes,
-            sector_bytes: 512,
             physical_sector_bytes: 4096,
             rotational: true,
-            rotation_period: None,
             volatile_cache: true,
             trim_reads_zero: true,
-            fast_zero: true,
             transfer_bytes_max: 4 << 20,
-            queue_depth_max: 1024,
+            ..Properties::plain("memory", capacity_bytes, 512)
         };
         let bytes = vec![0; capacity_bytes as usize];
         let (done, lent) = (VecDeque::new(), VecDeque::new());

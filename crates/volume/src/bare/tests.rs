@@ -19,17 +19,13 @@ struct ScriptedDisk {
 impl ScriptedDisk {
     fn new() -> Self {
         let properties = Properties {
-            name: "scripted".to_owned(),
-            capacity_bytes: 4 << 20,
-            sector_bytes: 512,
             physical_sector_bytes: 4096,
-            rotational: false,
-            rotation_period: None,
             volatile_cache: true,
             trim_reads_zero: true,
             fast_zero: false,
             transfer_bytes_max: 64 * 1024,
             queue_depth_max: 4,
+            ..Properties::plain("scripted", 4 << 20, 512)
         };
         let bytes = vec![0; properties.capacity_bytes as usize];
         let (queue, commands) = (VecDeque::new(), Vec::new());

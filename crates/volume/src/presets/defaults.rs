@@ -6,7 +6,7 @@
 use super::Facts;
 use nearhead_disk::Nanos;
 use nearhead_engine::admission::DurableFirst;
-use nearhead_engine::cleaning::HomeAndSwap;
+use nearhead_engine::cleaner::HomeAndSwap;
 use nearhead_engine::placement::Placement;
 use nearhead_engine::{Ack, Cleaning, Config, RECORD_BYTES_MAX};
 use nearhead_format::AckMode;
@@ -34,7 +34,8 @@ pub(crate) const STALL_AFTER: Nanos = Nanos::from_secs(30);
 impl Facts<'_> {
     /// The configuration with this placement, and everything else at its default.
     pub fn config(&self, placement: Box<dyn Placement>) -> Config {
-        let Facts { superblock, properties, width } = *self;
+        let Facts { superblock, properties } = *self;
+        let width = properties.width;
         let (piece_bytes, bulk_bytes_max, background_commands_max) = if properties.rotational {
             (PIECE_BYTES_ROTATIONAL, BULK_BYTES_ROTATIONAL, BACKGROUND_COMMANDS_ROTATIONAL)
         } else {

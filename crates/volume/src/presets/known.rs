@@ -66,6 +66,44 @@ impl Presets {
         named.map_or_else(|| superblock.preset.to_string(), |named| named.name.to_owned())
     }
 
+    /// One preset for each kind of layout, the likeliest first; those for shingled disks only on one. Of several with one kind
+    /// the first: what is on a disk does not tell them apart.
+    pub(crate) fn one_of_each_layout(&self, is_shingled: bool) -> Vec<NamedPreset> {
+        const LIKELIEST_FIRST: [LayoutKind; 5] = [
+            LayoutKind::ManyLogs,
+            LayoutKind::OneLog,
+            LayoutKind::NoLogs,
+            LayoutKind::ManyLogsApart,
+            LayoutKind::OneLogApart,
+        ];
+        let kinds = LIKELIEST_FIRST.iter().filter(|kind| is_shingled || !kind.is_for_shingled());
+        kinds.filter_map(|kind| self.iter().find(|named| named.layout == *kind).copied()).collect()
+    }
+
+    /// The presets with these kinds of layout, in this order, by the first name of each number, with `last_word` before
+    /// the last: `mlb or nolog`.
+    pub(crate) fn names_with(&self, kinds: &[LayoutKind], last_word: &str) -> String {
+        let mut numbers = Vec::new();
+        let firsts: Vec<&NamedPreset> = self
+            .iter()
+            .filter(|named| {
+                let is_first = !numbers.contains(&named.number);
+                numbers.push(named.number);
+                is_first
+            })
+            .collect();
+        let with = |kind: &LayoutKind| {
+            let kind = *kind;
+            firsts.iter().filter(move |named| named.layout == kind)
+        };
+        let names: Vec<&str> = kinds.iter().flat_map(with).map(|named| named.name).collect();
+        match names.split_last() {
+            Some((last, [])) => (*last).to_owned(),
+            Some((last, others)) => format!("{} {last_word} {last}", others.join(", ")),
+            None => String::new(),
+        }
+    }
+
     /// The numbers that are known: `0 to 4`, or `0 to 4, 900`.
     fn numbers(&self) -> String {
         let mut numbers: Vec<u16> = self.iter().map(|named| named.number.0).collect();
@@ -102,38 +140,6 @@ impl fmt::Display for UnknownPreset {
 
 impl std::error::Error for UnknownPreset {}
 
-/// One preset of the program for each kind of layout, the likeliest first; those for shingled disks only on one.
-pub(crate) fn one_of_each_layout(is_shingled: bool) -> Vec<NamedPreset> {
-    const LIKELIEST_FIRST: [LayoutKind; 5] = [
-        LayoutKind::ManyLogs,
-        LayoutKind::OneLog,
-        LayoutKind::NoLogs,
-        LayoutKind::ManyLogsApart,
-        LayoutKind::OneLogApart,
-    ];
-    let kinds = LIKELIEST_FIRST.iter().filter(|kind| is_shingled || !kind.is_for_shingled());
-    kinds.filter_map(|kind| PRESETS.iter().find(|named| named.layout == *kind).copied()).collect()
-}
-
-/// The program's presets with these kinds of layout, in this order, by the first name of each number, with `last_word` before
-/// the last: `mlb or nolog`.
-pub(crate) fn names_with(kinds: &[LayoutKind], last_word: &str) -> String {
-    let is_first = |index: &usize| {
-        PRESETS[..*index].iter().all(|before| before.number != PRESETS[*index].number)
-    };
-    let with = |kind: &LayoutKind| {
-        let kind = *kind;
-        (0..PRESETS.len()).filter(is_first).filter(move |index| PRESETS[*index].layout == kind)
-    };
-    let names: Vec<&str> = kinds.iter().flat_map(with).map(|index| PRESETS[index].name).collect();
-    match names.split_last() {
-        Some((last, rest)) if !rest.is_empty() => {
-            format!("{} {last_word} {last}", rest.join(", "))
-        }
-        _ => names.concat(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -155,17 +161,26 @@ mod tests {
     fn one_of_each_layout_is_every_kind_once() {
         let names =
             |named: Vec<NamedPreset>| named.iter().map(|named| named.name).collect::<Vec<_>>();
-        assert_eq!(names(one_of_each_layout(false)), ["mlb", "singlelog", "nolog"]);
+        assert_eq!(
+            names(Presets::default().one_of_each_layout(false)),
+            ["mlb", "singlelog", "nolog"]
+        );
         let all = ["mlb", "singlelog", "nolog", "mlsmr", "slsmr"];
-        assert_eq!(names(one_of_each_layout(true)), all);
+        assert_eq!(names(Presets::default().one_of_each_layout(true)), all);
     }
 
     #[test]
     fn presets_of_a_kind_are_listed_by_one_name_each() {
-        assert_eq!(names_with(&[LayoutKind::ManyLogs], "or"), "mlb");
-        assert_eq!(names_with(&[LayoutKind::ManyLogs, LayoutKind::NoLogs], "or"), "mlb or nolog");
-        assert_eq!(names_with(&LayoutKind::ALL, "and"), "nolog, singlelog, mlb, slsmr and mlsmr");
-        assert_eq!(names_with(&[], "or"), "");
+        assert_eq!(Presets::default().names_with(&[LayoutKind::ManyLogs], "or"), "mlb");
+        assert_eq!(
+            Presets::default().names_with(&[LayoutKind::ManyLogs, LayoutKind::NoLogs], "or"),
+            "mlb or nolog"
+        );
+        assert_eq!(
+            Presets::default().names_with(&LayoutKind::ALL, "and"),
+            "nolog, singlelog, mlb, slsmr and mlsmr"
+        );
+        assert_eq!(Presets::default().names_with(&[], "or"), "");
     }
 
     #[test]

@@ -28,17 +28,13 @@ struct LateDisk {
 impl LateDisk {
     fn new(takes: Nanos) -> Self {
         let properties = Properties {
-            name: "late".to_owned(),
-            capacity_bytes: 64 << 20,
-            sector_bytes: 512,
             physical_sector_bytes: 4096,
-            rotational: false,
-            rotation_period: None,
             volatile_cache: true,
             trim_reads_zero: true,
             fast_zero: false,
             transfer_bytes_max: 1 << 20,
             queue_depth_max: 4,
+            ..Properties::plain("late", 64 << 20, 512)
         };
         let bytes = vec![0; properties.capacity_bytes as usize];
         Self { properties, bytes, queue: VecDeque::new(), takes }

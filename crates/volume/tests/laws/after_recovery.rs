@@ -7,7 +7,7 @@ use crate::support::harness::Harness;
 use crate::support::options::{DEVICE_BYTES, Options};
 use crate::support::steps::Step;
 use nearhead_disk::{Command, Completion, Disk, Nanos, Payload, Properties, Submission};
-use nearhead_engine::Status;
+use nearhead_engine::{Phase, Status};
 use nearhead_format::blank_map::{BLANK_MAP_END, BLANK_MAP_OFFSET};
 use nearhead_format::{AckMode, Layout, Place};
 use nearhead_models::MemoryStore;
@@ -150,7 +150,7 @@ fn a_recovery_flushes_once_if_what_it_read_may_be_in_a_cache_and_it_may_write() 
         [(true, false, 1), (false, false, 0), (true, true, 0), (false, true, 0)]
     {
         let (status, disk, _) = open(image.clone(), cached, read_only);
-        assert_eq!(status.phase, "serving");
+        assert_eq!(status.phase, Phase::Serving);
         assert_eq!(disk.flushes, expected, "cache: {cached}, read-only: {read_only}");
     }
 }

@@ -10,7 +10,7 @@ use crate::support::options::Options;
 use crate::support::steps::{SPAN_SECTORS, Step};
 use nearhead_basics::SplitMix;
 use nearhead_disk::Nanos;
-use nearhead_engine::{DiskEvent, DiskWork};
+use nearhead_engine::{DiskEvent, DiskWork, Phase};
 use nearhead_format::AckMode;
 use nearhead_service::ErrorKind;
 use std::collections::BTreeMap;
@@ -66,7 +66,7 @@ impl Asked {
 
     pub(crate) fn assert_serving(&mut self, what: &str) {
         let status = self.harness.volume().status();
-        assert_eq!((status.phase, &status.failure), ("serving", &None), "{what}: {status:#?}");
+        assert_eq!((status.phase, &status.failure), (Phase::Serving, &None), "{what}: {status:#?}");
     }
 
     /// With the disk in order again nothing is left of the trouble.
@@ -232,6 +232,6 @@ fn a_disk_that_writes_nothing_any_more_fails_the_volume() {
         asked.apply(&Step::Write { start: 0, count: 8, fua: true });
         asked.apply(&Step::Settle);
         assert_eq!(asked.harness.failed.first().map(|(_, kind)| *kind), Some(ErrorKind::Io));
-        assert_eq!(asked.harness.volume().status().phase, "failed", "{preset}");
+        assert_eq!(asked.harness.volume().status().phase, Phase::Failed, "{preset}");
     }
 }

@@ -6,6 +6,7 @@ use crate::support::harness::Harness;
 use crate::support::options::Options;
 use crate::support::steps::Step;
 use nearhead_disk::Nanos;
+use nearhead_engine::Phase;
 use nearhead_format::AckMode;
 use nearhead_service::Service;
 
@@ -64,5 +65,5 @@ fn an_idle_volume_whose_homes_cannot_be_written_rests_between_attempts() {
     while harness.now < until && harness.jump() {}
     let attempts = harness.volume().disk().writes - before;
     assert!((2..50).contains(&attempts), "{attempts} writes in five idle seconds");
-    assert_eq!(harness.volume().status().phase, "serving");
+    assert_eq!(harness.volume().status().phase, Phase::Serving);
 }

@@ -5,7 +5,7 @@ use crate::support::harness::Harness;
 use crate::support::options::Options;
 use crate::support::steps::Step;
 use nearhead_disk::Nanos;
-use nearhead_engine::{DiskEvent, DiskWork};
+use nearhead_engine::{DiskEvent, DiskWork, Phase};
 use nearhead_format::AckMode;
 use nearhead_service::{ErrorKind, Service};
 
@@ -51,7 +51,7 @@ fn a_write_without_space_waits_for_a_while_and_the_volume_heals() {
         harness.pass(Nanos::from_secs(2));
         assert!(harness.is_settled() && harness.failed.len() == 2, "{:?}", harness.failed);
         let status = harness.volume().status();
-        assert_eq!((status.phase, &status.failure), ("serving", &None));
+        assert_eq!((status.phase, &status.failure), (Phase::Serving, &None));
         assert!(
             status.disk_errors.no_space() > 0 && status.disk_errors.of_work(DiskWork::LogWrite) > 0
         );
@@ -117,7 +117,10 @@ fn a_snapshot_without_space_is_written_when_there_is_some() {
     write(&mut harness, 1);
     harness.apply(&Step::Settle);
     let status = harness.volume().status();
-    assert_eq!((status.snapshot_number, status.phase, harness.failed.len()), (0, "serving", 0));
+    assert_eq!(
+        (status.snapshot_number, status.phase, harness.failed.len()),
+        (0, Phase::Serving, 0)
+    );
     assert!(
         status.disk_errors.of_work(DiskWork::MapWrite) < 100,
         "tried without rest: {status:#?}"

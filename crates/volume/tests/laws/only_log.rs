@@ -14,7 +14,7 @@ use crate::support::raw::bytes_of;
 use crate::support::steps::Step;
 use nearhead_basics::SplitMix;
 use nearhead_disk::Nanos;
-use nearhead_engine::DiskWork;
+use nearhead_engine::{DiskWork, Phase};
 use nearhead_format::{AckMode, Layout};
 use nearhead_models::{MemoryStore, Store};
 use nearhead_service::Service;
@@ -209,7 +209,7 @@ fn remains_of_a_torn_record_that_cannot_be_overwritten_fail_nothing_and_never_co
             harness.apply(&Step::Write { start: 0, count: 200, fua: true });
             harness.apply(&Step::Settle);
             let status = harness.volume().status();
-            assert_eq!(status.phase, "serving", "{status:#?}");
+            assert_eq!(status.phase, Phase::Serving, "{status:#?}");
             assert!(harness.failed.is_empty(), "{:?}", harness.failed);
             harness.apply(&Step::Cut { seed: round });
             harness.volume().disk_mut().set_trouble(trouble.clone());
@@ -283,7 +283,7 @@ impl Ahead {
         }
         harness.apply(&Step::Settle);
         let status = harness.volume().status();
-        assert_eq!(status.phase, "serving", "{}: {status:#?}", self.name);
+        assert_eq!(status.phase, Phase::Serving, "{}: {status:#?}", self.name);
         assert!(harness.failed.is_empty(), "{}: {:?}", self.name, harness.failed);
         assert!(status.disk_errors.of_work(DiskWork::LogWrite) > 0, "{}: none failed", self.name);
         (points, trouble)

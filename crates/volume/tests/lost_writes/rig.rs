@@ -108,7 +108,7 @@ impl Rig {
     }
 
     pub(crate) fn phase(&mut self) -> &'static str {
-        self.volume().volume().status().phase
+        self.volume().volume().status().phase.name()
     }
 
     fn send(&mut self, operation: Operation) -> u64 {

@@ -1,8 +1,7 @@
 //! The end of a pass over the map, and what it says about another one.
 
-use super::Checkpoint;
-use crate::engine::Engine;
-use crate::state::sectors::BLOCK_SECTORS;
+use super::{Checkpoint, News};
+use nearhead_disk::Nanos;
 
 impl Checkpoint {
     /// Whether the last pass found nothing to copy.
@@ -30,31 +29,20 @@ impl Checkpoint {
         self.nothing_left = false;
         self.logged_this_pass = true;
     }
-}
 
-impl Engine {
-    pub(super) fn end_pass(&mut self) {
-        let checkpoint = &mut self.checkpoint;
-        checkpoint.running = false;
+    /// Whether the last pass that ended took anything home.
+    pub(crate) fn has_copied(&self) -> bool {
+        self.copied_this_pass > 0
+    }
+
+    pub(super) fn end_pass(&mut self, now: Nanos) {
+        self.running = false;
         // A pass that was stopped says nothing of what it did not come to.
-        checkpoint.found_nothing = checkpoint.copied_this_pass == 0 && !checkpoint.stopped;
-        let nothing = checkpoint.found_nothing && !checkpoint.logged_this_pass;
-        checkpoint.nothing_left = nothing && checkpoint.everything;
-        (checkpoint.everything, checkpoint.tries_all) = (false, false);
-        checkpoint.finished_at = self.now;
-        if checkpoint.nothing_left {
-            self.schedule.room.note_fruitless(self.now);
-        }
-        if checkpoint.copied_this_pass > 0 {
-            self.schedule.room.note_found();
-            // Only a snapshot gives the emptied logs back for use.
-            self.snapshotter.wish();
-        }
-        let (map, stage, taken) = (&self.core.map, &self.stage, &self.taken);
-        self.failed_homes.review(|block| {
-            map.overlaps(block * BLOCK_SECTORS, BLOCK_SECTORS)
-                || stage.get(block).is_some()
-                || taken.get(block).is_some()
-        });
+        self.found_nothing = self.copied_this_pass == 0 && !self.stopped;
+        let nothing = self.found_nothing && !self.logged_this_pass;
+        self.nothing_left = nothing && self.everything;
+        (self.everything, self.tries_all) = (false, false);
+        self.finished_at = now;
+        self.news = Some(News::PassEnded);
     }
 }

@@ -5,7 +5,7 @@
 
 use super::scan::LogScan;
 use super::{Finder, Findings, Remains, ScanContext};
-use crate::recovery::DAMAGE_NOTES_MAX;
+use crate::state::findings::DAMAGE_NOTES_MAX;
 use nearhead_disk::{At, Buffer};
 use nearhead_format::record::Claim;
 use std::collections::VecDeque;

@@ -6,10 +6,10 @@
 //! earlier crash. Those, and only those, are checked in their logs.
 
 use super::{Finder, Findings, Found, ScanContext};
-use crate::config::JournalPlace;
 use crate::recovery::bounds::{record_past_volume, sequence_fits};
 use crate::recovery::load::BODY_READ_BYTES;
 use crate::recovery::sector_of;
+use crate::state::journal::JournalPlace;
 use crate::state::journal::entry_blocks;
 use nearhead_disk::{At, Buffer, Lane};
 use nearhead_format::crc::chunk_crc;

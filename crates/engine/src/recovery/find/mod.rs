@@ -18,7 +18,6 @@ pub(super) use claims::ByClaims;
 use found::found_at;
 pub(super) use found::{Found, Remains, ScanContext};
 pub(super) use journal::ByJournal;
-pub(crate) use scan::GAP_BYTES_MAX;
 pub(super) use sweep::BySweep;
 
 use nearhead_disk::{At, Buffer};

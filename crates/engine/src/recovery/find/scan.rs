@@ -12,24 +12,9 @@
 //! A record that was written again behind the place where it failed may stand in both.
 
 use super::{Found, Remains, ScanContext, found_at};
-use crate::RECORD_BYTES_MAX;
+use crate::state::logs::REACH_BYTES;
 use nearhead_disk::{Buffer, BufferMut};
-use nearhead_format::record::{
-    CLAIMS_MAX, Claim, ECHO_MAX, HEADER_BYTES_MAX, HEADER_FIXED_BYTES, INVALIDATIONS_MAX,
-    ITEM_BYTES, NO_POSITION, Peek, RECORD_MAGIC, RecordHeader, WRITES_MAX, peek,
-};
-
-/// No record is longer than this, in bytes, and none is looked for further away from where it could be.
-pub(super) const REACH_BYTES: u64 = RECORD_BYTES_MAX as u64 + HEADER_BYTES_MAX as u64 + 4096;
-
-/// The longest header that a record can have.
-const HEADER_BYTES_LONGEST: u64 = (HEADER_FIXED_BYTES
-    + ITEM_BYTES * (WRITES_MAX + INVALIDATIONS_MAX + CLAIMS_MAX + ECHO_MAX))
-    .next_multiple_of(4096) as u64;
-
-/// The longest gap that a log may leave before a record, in bytes: a look ahead from where it begins sees all of the
-/// header behind it.
-pub(crate) const GAP_BYTES_MAX: u64 = REACH_BYTES - HEADER_BYTES_LONGEST;
+use nearhead_format::record::{Claim, NO_POSITION, Peek, RECORD_MAGIC, RecordHeader, peek};
 
 /// Power cuts leave one of these each in any log until a record comes that is whole; only what somebody made up
 /// holds more.

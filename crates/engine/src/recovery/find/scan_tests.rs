@@ -1,9 +1,13 @@
 //! The scan of one log: what it asks for, what it finds, and that it ends.
 
 use super::*;
+use crate::RECORD_BYTES_MAX;
 use crate::recovery::find::ByClaims;
+use crate::state::logs::GAP_BYTES_MAX;
 use nearhead_format::crc::chunk_crc;
-use nearhead_format::record::{SectorRange, WriteItem};
+use nearhead_format::record::{
+    CLAIMS_MAX, ECHO_MAX, HEADER_BYTES_MAX, INVALIDATIONS_MAX, SectorRange, WRITES_MAX, WriteItem,
+};
 use nearhead_format::{Layout, LayoutKind, LayoutOptions};
 
 #[test]
@@ -214,7 +218,7 @@ fn of_a_log_full_of_gaps_a_bounded_number_is_remembered() {
     let found = scan.problems.len();
     let mut finder = ByClaims::default();
     finder.take_scan(scan);
-    let told = crate::recovery::DAMAGE_NOTES_MAX + 1;
+    let told = crate::state::findings::DAMAGE_NOTES_MAX + 1;
     assert!(found > told, "only {found} gaps");
     assert_eq!(finder.problems[&2].len(), told);
 }

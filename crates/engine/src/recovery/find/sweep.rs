@@ -5,8 +5,8 @@
 //! A part that the device cannot read is read again in small pieces, and what is left of it counts as zeros
 //! and is told. It holds a bounded window of the log and writes nothing.
 
-use super::scan::REACH_BYTES;
 use super::{Finder, Findings, Found, Remains, ScanContext, found_at};
+use crate::state::logs::REACH_BYTES;
 use nearhead_disk::{At, Buffer};
 use nearhead_format::record::{RECORD_MAGIC, peek};
 use std::ops::Range;

@@ -5,14 +5,15 @@
 //! kept small: a snapshot starts it anew.
 
 mod bad_places;
+mod reach;
 mod recount;
 mod ring;
 
+pub(crate) use reach::{GAP_BYTES_MAX, REACH_BYTES};
 pub use recount::{LogCounts, Occupancy};
+pub use ring::Need;
 pub(crate) use ring::{NO_PREVIOUS, Ring};
 
-use crate::placement::Need;
-use crate::recovery::GAP_BYTES_MAX;
 use nearhead_disk::Nanos;
 use nearhead_format::record::Claim;
 use nearhead_format::{Entry, Layout, Place};

@@ -6,7 +6,6 @@
 
 use super::Logs;
 use super::ring::{Ring, SLICES};
-use crate::engine::Engine;
 use nearhead_format::{Entry, Place};
 use std::collections::BTreeMap;
 
@@ -40,34 +39,6 @@ pub struct Occupancy {
     pub record_sequence: u64,
     /// Number of the newest snapshot.
     pub snapshot_number: u64,
-}
-
-impl Engine {
-    /// Counts anew what is needed of every log; says where the counts that are kept differ. For tests: it looks at
-    /// the whole map.
-    pub fn check_counts(&self) -> Result<(), String> {
-        if !self.is_open() {
-            return Ok(());
-        }
-        self.core.logs.check(self.core.map.iter().chain(self.invalidations.entries().copied()))
-    }
-
-    /// What is in use now.
-    pub fn occupancy(&self) -> Occupancy {
-        Occupancy {
-            logs: self.core.logs.counts(),
-            logs_claimed: self.core.logs.claimed().collect(),
-            log_fill_pct: self.core.logs.fill_pct(),
-            journal_blocks: self
-                .core
-                .journal
-                .as_ref()
-                .map_or(0, |journal| journal.ring.used_blocks()),
-            map_entries: self.core.map.len(),
-            record_sequence: self.core.sequence_done(),
-            snapshot_number: self.snapshotter.number(),
-        }
-    }
 }
 
 impl Logs {

@@ -12,7 +12,6 @@
 //! Positions are counted in log blocks from the start of the log.
 
 use super::bad_places::BadPlaces;
-use crate::placement::Need;
 use nearhead_disk::Nanos;
 use std::num::NonZeroU32;
 
@@ -21,6 +20,15 @@ pub(super) const SLICES: u32 = u64::BITS;
 
 /// No record was written to this log yet.
 pub(crate) const NO_PREVIOUS: u32 = u32::MAX;
+
+/// A record that is to be placed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Need {
+    /// Its length in log blocks.
+    pub blocks: u32,
+    /// Blocks that must be free in the log behind it.
+    pub reserve: u32,
+}
 
 /// The state of one log.
 #[derive(Clone, Debug)]
@@ -31,21 +39,21 @@ pub(crate) struct Ring {
     live_slices: u64,
     live_sectors_total: u32,
     /// Where the next record goes, if it fits before the end.
-    pub(crate) position: u32,
+    pub(super) position: u32,
     /// Position of the newest record, or [`NO_PREVIOUS`].
-    pub(crate) previous_position: u32,
+    pub(super) previous_position: u32,
     /// Raised when everything in the log is given up at once.
-    pub(crate) generation: u32,
+    pub(super) generation: u32,
     /// First record since the last committed snapshot.
     protected_from: Option<u32>,
     /// First record since the snapshot now being written began.
     next_protected_from: Option<u32>,
     /// Whether recovery is certain to scan this log (a durable claim exists).
-    pub(crate) claimed: bool,
+    pub(super) claimed: bool,
     /// Set when a record could not be written here; the log rests for a while.
-    pub(crate) quarantined: bool,
+    pub(super) quarantined: bool,
     /// Records in a row that could not be written here.
-    pub(crate) failures: u32,
+    pub(super) failures: u32,
     /// Where.
     bad: BadPlaces,
     /// The longest gap before a record, in blocks, behind which a recovery finds it.
@@ -53,6 +61,41 @@ pub(crate) struct Ring {
 }
 
 impl Ring {
+    /// Where the next record goes, if it fits before the end.
+    pub(crate) fn position(&self) -> u32 {
+        self.position
+    }
+
+    /// Position of the newest record, or [`NO_PREVIOUS`].
+    pub(crate) fn previous_position(&self) -> u32 {
+        self.previous_position
+    }
+
+    /// Raised when everything in the log is given up at once.
+    pub(crate) fn generation(&self) -> u32 {
+        self.generation
+    }
+
+    /// Records in a row that could not be written here.
+    pub(crate) fn failures(&self) -> u32 {
+        self.failures
+    }
+
+    /// Whether it rests, because a record could not be written here.
+    pub(crate) fn is_quarantined(&self) -> bool {
+        self.quarantined
+    }
+
+    /// As a snapshot has it.
+    pub(crate) fn stands_at(&mut self, position: u32, generation: u32) {
+        (self.position, self.generation) = (position, generation);
+    }
+
+    /// As a record in it has it.
+    pub(crate) fn set_generation(&mut self, generation: u32) {
+        self.generation = generation;
+    }
+
     /// An empty log of `capacity_blocks`.
     pub(crate) fn new(capacity_blocks: NonZeroU32) -> Self {
         Self {

@@ -14,7 +14,6 @@ pub mod range_lock;
 mod read;
 mod refusals;
 mod small_write;
-pub(crate) mod stage;
 
 use crate::activity::{Activities, Activity};
 use crate::engine::Engine;
@@ -25,7 +24,6 @@ use nearhead_disk::{Payload, RangeSet};
 use nearhead_service::{Operation, Reply, Request, RequestError, RequestId};
 use range_lock::RangeLocks;
 use read::ReadState;
-pub(crate) use refusals::told;
 use std::collections::VecDeque;
 
 /// A request that is not answered yet.

@@ -13,16 +13,6 @@ pub const REQUEST_BYTES_MAX: u64 = 32 << 20;
 pub const ATOMIC_EXTENTS_MAX: usize = 256;
 
 impl Engine {
-    /// Bytes of the volume's smallest unit.
-    pub fn block_bytes(&self) -> u64 {
-        u64::from(self.setup.layout.sector_bytes)
-    }
-
-    /// Bytes clients can address.
-    pub fn size_bytes(&self) -> u64 {
-        self.setup.layout.client_bytes()
-    }
-
     pub(super) fn admit(&self, operation: Operation) -> Result<Operation, RequestError> {
         match &operation {
             Operation::Read { offset, len } => {
@@ -40,14 +30,14 @@ impl Engine {
             Operation::Flush => {}
         }
         let changes = !matches!(operation, Operation::Read { .. } | Operation::Flush);
-        if changes && self.setup.config.read_only {
+        if changes && self.core.setup().config.read_only {
             return Err(RequestError::new(
                 ErrorKind::ReadOnly,
                 "the volume is open read-only; open it without --read-only to write",
             ));
         }
-        if self.failure.is_some() && !matches!(operation, Operation::Read { .. }) {
-            return Err(self.failure_error());
+        if self.core.has_failed() && !matches!(operation, Operation::Read { .. }) {
+            return Err(self.core.failure_error());
         }
         Ok(operation)
     }

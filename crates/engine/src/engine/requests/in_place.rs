@@ -12,11 +12,11 @@
 //! 6. the reply: at once, or when transfers and invalidations are durable.
 
 use super::{Active, Body};
+use crate::core::told;
 use crate::disk::dispatch::Purpose;
 use crate::engine::Engine;
-use crate::requests::barrier::Barrier;
-use crate::requests::read::BULK_BYTES_ABOVE;
-use crate::requests::refusals::told;
+use crate::engine::requests::barrier::Barrier;
+use crate::engine::requests::read::BULK_BYTES_ABOVE;
 use crate::state::sectors::SECTOR;
 use nearhead_disk::{Class, Command, DiskError, Payload};
 use nearhead_service::{RequestError, RequestId};
@@ -127,17 +127,17 @@ impl Engine {
         let (start, end) =
             (state.offset / SECTOR as u64, (state.offset + state.len) / SECTOR as u64);
         let writes = matches!(state.action, Action::Write(_));
-        if self.failure.is_some() {
-            let error = self.failure_error();
+        if self.core.has_failed() {
+            let error = self.core.failure_error();
             return self.finish_slot(slot, Err(error));
         }
         if self.is_in_memory(start, end) {
             self.commit.want(self.stage.end());
             self.requests.blocked.push(slot);
-        } else if self.checkpoint.touches(start, end) {
+        } else if self.checkpoint.homes().overlaps(start..end) {
             self.requests.blocked.push(slot);
-        } else if !writes || self.may_write_in_place(slot, start..end) {
-            if self.core.logs.count() > 0 {
+        } else if !writes || self.blanks.may_write_in_place(slot, start..end) {
+            if self.core.logs().count() > 0 {
                 self.requests.transferring.insert(start..end);
             }
             self.transfer_in_place(slot);
@@ -152,9 +152,9 @@ impl Engine {
     }
 
     fn transfer_in_place(&mut self, slot: u32) {
-        let properties = &self.setup.properties;
+        let properties = &self.core.setup().properties;
         let (volatile_cache, fast_zero) = (properties.volatile_cache, properties.fast_zero);
-        let piece_max = u64::from(self.admission.piece_bytes());
+        let piece_max = u64::from(self.core.piece_bytes());
         loop {
             let Some(Active { body: Body::InPlace(state), .. }) =
                 self.requests.active.get_mut(slot)
@@ -165,7 +165,7 @@ impl Engine {
                 return;
             }
             let offset = state.offset + state.issued;
-            let Some(home) = self.setup.layout.home(offset) else { return };
+            let Some(home) = self.core.setup().layout.home(offset) else { return };
             let left = state.len - state.issued;
             let limit = match state.action {
                 Action::Write(_) => piece_max,
@@ -192,7 +192,7 @@ impl Engine {
             state.remaining += 1;
             let bulk = state.len > BULK_BYTES_ABOVE;
             let class = if bulk { Class::Bulk } else { Class::Foreground };
-            self.issue(class, Purpose::InPlace { slot }, command);
+            self.core.issue(class, Purpose::InPlace { slot }, command);
         }
     }
 
@@ -222,7 +222,7 @@ impl Engine {
         let range = state.offset / SECTOR as u64..(state.offset + state.len) / SECTOR as u64;
         self.requests.transferring.remove(range.clone());
         if state.volatile {
-            self.lanes.main.flusher.note_volatile_write();
+            self.core.flusher_mut().note_volatile_write();
         }
         if let Some(error) = state.error.take() {
             // The map still points to the older copies: each sector reads as old or new, and may
@@ -232,9 +232,9 @@ impl Engine {
         let (durable, volatile) = (state.durable, state.volatile);
         let written = if matches!(state.action, Action::Trim) { 0 } else { state.len };
         if !matches!(state.action, Action::Write(_)) {
-            self.note_zeroed(range.clone());
+            self.blanks.note_zeroed(range.clone());
         }
-        self.displace(range.start, range.end - range.start, volatile);
+        self.commit.displace(&mut self.core, range.start, range.end - range.start, volatile);
         if !durable {
             self.count_in_place(written);
             return self.finish_slot(slot, Ok(Vec::new()));
@@ -242,8 +242,8 @@ impl Engine {
         let barrier = Barrier {
             id,
             stage_target: 0,
-            flush_ticket: if volatile { self.lanes.main.flusher.want() } else { 0 },
-            invalid_target: self.want_invalidations(),
+            flush_ticket: if volatile { self.core.flusher_mut().want() } else { 0 },
+            invalid_target: self.commit.want_invalidations(&mut self.core),
             written,
         };
         self.requests.active.remove(slot);
@@ -253,28 +253,7 @@ impl Engine {
 
     /// A write of so many client bytes in place is answered with success.
     pub(super) fn count_in_place(&mut self, bytes: u64) {
-        self.stats.written_bytes += bytes;
-        self.stats.in_place_bytes += bytes;
-    }
-
-    /// Home now holds the newest copy of these sectors: what the map said is stale.
-    pub(crate) fn displace(&mut self, start: u64, sectors: u64, volatile: bool) {
-        if !self.core.map.overlaps(start, sectors) {
-            return;
-        }
-        let mut displaced = Vec::new();
-        self.core.map.remove(start, sectors, &mut |entry| displaced.push(entry));
-        self.stats.invalidated_entries += displaced.len() as u64;
-        let ticket = if volatile { self.lanes.main.flusher.ticket() } else { 0 };
-        self.invalidations.push(displaced.into_iter(), ticket);
-    }
-
-    /// Asks for every invalidation queued so far to be made durable.
-    pub(crate) fn want_invalidations(&mut self) -> u64 {
-        if self.invalidations.is_empty() {
-            return 0;
-        }
-        self.lanes.main.flusher.demand(self.invalidations.flush_ticket());
-        self.invalidations.want_all()
+        self.core.stats_mut().written_bytes += bytes;
+        self.core.stats_mut().in_place_bytes += bytes;
     }
 }

@@ -6,7 +6,6 @@
 //! ever acknowledged on the strength of a second try (law 7).
 
 use crate::engine::Engine;
-use nearhead_disk::{DiskError, Lane, Payload};
 use nearhead_service::RequestId;
 
 /// Somebody who waits for durability.
@@ -25,11 +24,11 @@ impl Engine {
         let barrier = Barrier {
             id,
             stage_target: self.stage.end(),
-            invalid_target: self.invalidations.want_all(),
-            flush_ticket: self.lanes.main.flusher.want(),
+            invalid_target: self.commit.invalidations_mut().want_all(),
+            flush_ticket: self.core.flusher_mut().want(),
             written: 0,
         };
-        self.lanes.main.flusher.demand(self.invalidations.flush_ticket());
+        self.core.flusher_mut().demand(self.commit.invalidations().flush_ticket());
         self.commit.want(barrier.stage_target);
         self.wait_for(barrier);
     }
@@ -38,8 +37,8 @@ impl Engine {
         if self.requests.barriers.is_empty() && self.is_met(&barrier) {
             self.count_in_place(barrier.written);
             self.reply(barrier.id, Ok(Vec::new()));
-        } else if self.failure.is_some() {
-            let error = self.failure_error();
+        } else if self.core.has_failed() {
+            let error = self.core.failure_error();
             self.reply(barrier.id, Err(error));
         } else {
             self.requests.barriers.push_back(barrier);
@@ -47,9 +46,9 @@ impl Engine {
     }
 
     fn is_met(&self, barrier: &Barrier) -> bool {
-        self.lanes.main.flusher.is_done(barrier.flush_ticket)
+        self.core.flusher().is_done(barrier.flush_ticket)
             && self.commit.committed() >= barrier.stage_target
-            && self.invalidations.committed() >= barrier.invalid_target
+            && self.commit.invalidations().committed() >= barrier.invalid_target
     }
 
     /// Small writes that stood before `position`, and went home by themselves, are durable.
@@ -72,17 +71,6 @@ impl Engine {
             self.requests.barriers.pop_front();
             self.count_in_place(barrier.written);
             self.reply(barrier.id, Ok(Vec::new()));
-        }
-    }
-
-    pub(crate) fn on_flush(&mut self, lane: Lane, result: Result<Payload, DiskError>) {
-        let flusher = &mut self.lanes.of_mut(lane).flusher;
-        match result {
-            Ok(_) => flusher.complete(),
-            Err(error) => {
-                flusher.fail();
-                self.fail(format!("a device flush failed: {error}"));
-            }
         }
     }
 }

@@ -4,7 +4,7 @@
 //! Only the time handed in and what the owner asked for decide; the off-hours are computed from the second of the day that
 //! the configuration gives for time zero.
 
-use super::policy::{Cleaner, CleaningView, Move, Why};
+use super::{Cleaner, CleaningView, Move, Why};
 use nearhead_disk::Nanos;
 
 const DAY_SECONDS: u64 = 86_400;

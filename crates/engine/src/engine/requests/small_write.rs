@@ -8,8 +8,8 @@
 use super::{Active, Body};
 use crate::commit::DurableWaiter;
 use crate::engine::Engine;
-use crate::requests::in_place::{Action, SmallWrite};
-use crate::requests::stage::{Group, Piece};
+use crate::engine::requests::in_place::{Action, SmallWrite};
+use crate::stage::{Group, Piece};
 use crate::state::sectors::{BLOCK_SECTORS, SECTOR, blocks_of};
 use nearhead_disk::Payload;
 use nearhead_service::{ErrorKind, Hint, RequestId};
@@ -21,16 +21,17 @@ const LOGGED_ZEROES_BYTES_MAX: u64 = 256 << 10;
 impl Engine {
     /// Whether anything is ever logged on this volume.
     fn logs_writes(&self) -> bool {
-        self.core.logs.count() > 0 && self.setup.config.logged_write_bytes_max > 0
+        self.core.logs().count() > 0 && self.core.setup().config.logged_write_bytes_max > 0
     }
 
     fn is_durability_only(&self, offset: u64, len: u64) -> bool {
         let sectors = offset / SECTOR as u64..(offset + len) / SECTOR as u64;
-        !self.core.hints().is_empty() && self.core.hints().contains_range(sectors)
+        !self.core.recorded().hints().is_empty()
+            && self.core.recorded().hints().contains_range(sectors)
     }
 
     fn is_logged(&self, offset: u64, len: u64) -> bool {
-        let config = &self.setup.config;
+        let config = &self.core.setup().config;
         self.logs_writes()
             && (len <= u64::from(config.logged_write_bytes_max)
                 || (self.is_durability_only(offset, len)
@@ -39,7 +40,7 @@ impl Engine {
 
     /// Largest atomic write, in bytes.
     pub fn atomic_bytes_max(&self) -> u64 {
-        if self.logs_writes() { u64::from(self.record_bytes_max()) / 2 } else { 0 }
+        if self.logs_writes() { u64::from(self.core.record_bytes_max()) / 2 } else { 0 }
     }
 
     pub(super) fn start_write(&mut self, id: RequestId, offset: u64, data: Payload, fua: bool) {
@@ -77,7 +78,7 @@ impl Engine {
             let write = SmallWrite { extents, fua, atomic: false, trims: false };
             return self.wait_small(id, write);
         }
-        if fast_only && !self.setup.properties.fast_zero {
+        if fast_only && !self.core.setup().properties.fast_zero {
             return self.fail_request(
                 id,
                 ErrorKind::NotSupported,
@@ -91,17 +92,17 @@ impl Engine {
         let sectors = offset / SECTOR as u64..(offset + len) / SECTOR as u64;
         match hint {
             Hint::DurabilityOnly => {
-                if self.core.hints().len() >= crate::HINTS_MAX {
+                if self.core.recorded().hints().len() >= crate::HINTS_MAX {
                     let detail = format!(
                         "the volume holds {} hinted ranges, the most it can; clear some first",
                         crate::HINTS_MAX
                     );
                     return self.fail_request(id, ErrorKind::NoSpace, &detail);
                 }
-                self.core.hints_mut().insert(sectors);
+                self.core.recorded_mut().hints_mut().insert(sectors);
             }
             Hint::Normal => {
-                self.core.hints_mut().remove(sectors);
+                self.core.recorded_mut().hints_mut().remove(sectors);
             }
         }
         self.snapshotter.note_hints_changed();
@@ -110,13 +111,13 @@ impl Engine {
 
     /// Zeros up to this size are logged; all that fit the stage where all writes are.
     fn logged_zeroes_bytes_max(&self) -> u64 {
-        let config = &self.setup.config;
+        let config = &self.core.setup().config;
         let logged = u64::from(config.logged_write_bytes_max);
         logged.min(config.stage_bytes_max as u64 / 2).max(LOGGED_ZEROES_BYTES_MAX)
     }
 
     fn has_room_for(&self, len: u64) -> bool {
-        self.stage.bytes() as u64 + len <= self.setup.config.stage_bytes_max as u64
+        self.stage.bytes() as u64 + len <= self.core.setup().config.stage_bytes_max as u64
             || self.stage.is_empty()
     }
 
@@ -131,14 +132,14 @@ impl Engine {
 
     /// The lock is held: stage if there is room.
     pub(super) fn continue_small(&mut self, slot: u32) {
-        if self.failure.is_some() {
-            let error = self.failure_error();
+        if self.core.has_failed() {
+            let error = self.core.failure_error();
             return self.finish_slot(slot, Err(error));
         }
         if self.requests.waiting_for_room.is_empty() && self.try_stage(slot) {
             return;
         }
-        self.stats.stage_waits += 1;
+        self.core.stats_mut().stage_waits += 1;
         self.commit.want(self.stage.end());
         self.requests.waiting_for_room.push_back(slot);
     }
@@ -183,16 +184,16 @@ impl Engine {
     /// Whether a block of these sectors is staged or in the record in flight.
     pub(super) fn is_in_memory(&self, start: u64, end: u64) -> bool {
         let (first, last) = crate::state::sectors::block_span(start, end - start);
-        self.stage.overlaps(first, last) || self.taken.overlaps(first, last)
+        self.stage.has_any(first, last)
     }
 
     fn stage_extent(&mut self, offset: u64, data: &Payload, group: &mut Group) {
         let start = offset / SECTOR as u64;
         let mut from = 0;
-        self.commit.note_staged(self.now);
+        self.commit.note_staged(self.core.now());
         for (block, first, len) in blocks_of(start, (data.len() / SECTOR) as u64) {
             let bytes = usize::from(len) * SECTOR;
-            let piece = Piece { first, len, data: data.slice(from..from + bytes) };
+            let piece = Piece::new(first, len, data.slice(from..from + bytes));
             self.stage.put(block, piece, *group);
             if *group == Group::First {
                 *group = Group::Next;
@@ -210,7 +211,7 @@ impl Engine {
             return;
         }
         self.count_logged(waiter.written_bytes());
-        if self.stage.bytes() * 2 > self.setup.config.stage_bytes_max {
+        if self.stage.bytes() * 2 > self.core.setup().config.stage_bytes_max {
             self.commit.want(end);
         }
         self.reply(waiter.id(), Ok(Vec::new()));
@@ -218,13 +219,13 @@ impl Engine {
 
     /// A write of so many client bytes through the logs is answered with success.
     pub(super) fn count_logged(&mut self, bytes: u64) {
-        self.stats.written_bytes += bytes;
-        self.stats.logged_bytes += bytes;
+        self.core.stats_mut().written_bytes += bytes;
+        self.core.stats_mut().logged_bytes += bytes;
     }
 
     /// Trim: logged copies become zeros, the rest is given back to a device that can take it.
     pub(super) fn start_trim(&mut self, id: RequestId, offset: u64, len: u64, fua: bool) {
-        if self.setup.properties.trim_reads_zero {
+        if self.core.setup().properties.trim_reads_zero {
             return self.start_in_place(id, offset, len, Action::Trim, fua);
         }
         let ranges = self.trimmed_ranges(offset, len);
@@ -246,16 +247,15 @@ impl Engine {
     fn trimmed_ranges(&self, offset: u64, len: u64) -> Vec<Range<u64>> {
         let (start, sectors) = (offset / SECTOR as u64, len / SECTOR as u64);
         let end = start + sectors;
-        let sectors_max = (self.setup.config.stage_bytes_max / 2 / SECTOR) as u64;
+        let sectors_max = (self.core.setup().config.stage_bytes_max / 2 / SECTOR) as u64;
         let mut set = nearhead_disk::RangeSet::new();
-        for entry in self.core.map.iter_from(start) {
+        for entry in self.core.map().iter_from(start) {
             if entry.home_sector >= end || set.total() >= sectors_max {
                 break;
             }
             set.insert(entry.home_sector.max(start)..entry.end_sector().min(end));
         }
-        for block in self.stage.blocks().chain(self.taken.blocks.iter().map(|staged| staged.block))
-        {
+        for block in self.stage.all_blocks() {
             let first = block * BLOCK_SECTORS;
             if first < end && first + BLOCK_SECTORS > start && set.total() < sectors_max {
                 set.insert(first.max(start)..(first + BLOCK_SECTORS).min(end));

@@ -9,6 +9,7 @@
 use super::{Active, Body};
 use crate::disk::dispatch::Purpose;
 use crate::engine::Engine;
+use crate::stage::StagedBlock;
 use crate::state::chunks::{LoggedCopy, Unsound};
 use crate::state::map::Segment;
 use crate::state::sectors::{BLOCK_SECTORS, SECTOR};
@@ -69,9 +70,9 @@ impl Planner<'_> {
 
     fn home(&mut self, sector: u64, sectors: u64) {
         let (mut offset, mut len) = (sector * SECTOR as u64, sectors * SECTOR as u64);
-        let piece_max = u64::from(self.engine.admission.piece_bytes());
+        let piece_max = u64::from(self.engine.core.piece_bytes());
         while len > 0 {
-            let Some(home) = self.engine.setup.layout.home(offset) else {
+            let Some(home) = self.engine.core.setup().layout.home(offset) else {
                 self.state.error = Some(RequestError::new(ErrorKind::Invalid, "read past the end"));
                 return;
             };
@@ -118,7 +119,7 @@ impl Planner<'_> {
             let transfer = &self.state.transfers[*last];
             !transfer.copies.is_empty()
                 && transfer.device_offset + u64::from(transfer.len) == copy.device_offset
-                && transfer.len + copy.bytes <= self.engine.admission.piece_bytes()
+                && transfer.len + copy.bytes <= self.engine.core.piece_bytes()
         });
         let io = joined.unwrap_or_else(|| {
             self.state.transfers.push(Transfer {
@@ -139,7 +140,7 @@ impl Planner<'_> {
 
     fn mapped_or_home(&mut self, start: u64, sectors: u64) {
         let engine = self.engine;
-        engine.core.map.lookup(start, sectors, &mut |segment| match segment {
+        engine.core.map().lookup(start, sectors, &mut |segment| match segment {
             Segment::Home { start_sector, len_sectors } => self.home(start_sector, len_sectors),
             Segment::Mapped(entry) => match entry.place {
                 Place::Zero => self.ready(Payload::Zeros(usize::from(entry.len_sectors) * SECTOR)),
@@ -157,14 +158,14 @@ impl Planner<'_> {
 
     fn run(&mut self, start: u64, sectors: u64) {
         let engine = self.engine;
-        if engine.stage.is_empty() && engine.taken.is_empty() {
+        if engine.stage.is_empty() && engine.stage.taken().is_empty() {
             return self.mapped_or_home(start, sectors);
         }
         let (end, mut from, mut at) = (start + sectors, start, start);
         while at < end {
             let block = at / BLOCK_SECTORS;
             let stop = end.min((block + 1) * BLOCK_SECTORS);
-            if engine.stage.get(block).is_some() || engine.taken.get(block).is_some() {
+            if engine.stage.get(block).is_some() || engine.stage.taken().get(block).is_some() {
                 if from < at {
                     self.mapped_or_home(from, at - from);
                 }
@@ -181,10 +182,10 @@ impl Planner<'_> {
     /// One block of which something is in memory: for every sector the newest copy.
     fn block(&mut self, block: u64, start: u64, end: u64) {
         let engine = self.engine;
-        let layers = [engine.stage.get(block), engine.taken.get(block)];
+        let layers = [engine.stage.get(block), engine.stage.taken().get(block)];
         let newest = |sector: u8| {
             let staged = layers.into_iter().flatten();
-            staged.flat_map(|staged| &staged.pieces).find(|piece| piece.holds(sector))
+            staged.flat_map(StagedBlock::pieces).find(|piece| piece.holds(sector))
         };
         let mut at = (start % BLOCK_SECTORS) as u8;
         let stop = at + (end - start) as u8;
@@ -195,7 +196,7 @@ impl Planner<'_> {
                 run_end += 1;
             }
             match piece.and_then(|piece| piece.cut(at, run_end)) {
-                Some(own) => self.ready(own.data),
+                Some(own) => self.ready(own.data().clone()),
                 None => self
                     .mapped_or_home(block * BLOCK_SECTORS + u64::from(at), u64::from(run_end - at)),
             }
@@ -254,7 +255,7 @@ impl Engine {
             .map(|transfer| Command::Read { offset: transfer.device_offset, len: transfer.len })
             .collect();
         for (io, command) in commands.into_iter().enumerate() {
-            self.issue(class, Purpose::Read { slot, io: io as u32 }, command);
+            self.core.issue(class, Purpose::Read { slot, io: io as u32 }, command);
         }
     }
 
@@ -291,16 +292,16 @@ impl Engine {
             return;
         };
         if let Some(error) = state.error.take() {
-            self.stats.unreadable += 1;
+            self.core.stats_mut().unreadable += 1;
             return self.finish_slot(slot, Err(error));
         }
         let unsound = state.transfers.iter().find_map(Transfer::unsound);
         if let Some((copy, problem)) = unsound {
             let (offset, len) = (state.offset, state.len);
-            let attempts = state.attempts + u8::from(copy.is_in(&self.core.map));
-            self.stats.checksum_retries += 1;
+            let attempts = state.attempts + u8::from(copy.is_in(self.core.map()));
+            self.core.stats_mut().checksum_retries += 1;
             if attempts >= ATTEMPTS_MAX {
-                self.stats.unreadable += 1;
+                self.core.stats_mut().unreadable += 1;
                 let told = copy.told(problem);
                 let detail = format!("{told}; the copy is damaged, see `nearhead check`");
                 return self.finish_slot(slot, Err(RequestError::new(ErrorKind::Io, detail)));
@@ -311,7 +312,7 @@ impl Engine {
             }
             return self.launch_read(slot);
         }
-        self.stats.read_bytes += u64::from(state.len);
+        self.core.stats_mut().read_bytes += u64::from(state.len);
         let parts = state.collect();
         self.finish_slot(slot, Ok(parts));
     }

@@ -6,23 +6,12 @@
 //! lets go of it, and says so where somebody relied on it.
 
 use super::{Active, Body};
-use crate::engine::{Engine, Phase};
-use crate::requests::stage::StagedBlock;
+use crate::engine::Engine;
+use crate::stage::StagedBlock;
 use crate::state::sectors::BLOCK_SECTORS;
-use nearhead_disk::{DiskError, DiskErrorKind, Nanos};
-use nearhead_service::{ErrorKind, RequestError};
+use nearhead_service::RequestError;
 use std::collections::VecDeque;
 use std::ops::Range;
-
-/// What a client is told when a command for its request failed.
-pub(crate) fn told(error: &DiskError) -> RequestError {
-    let kind = match error.kind {
-        DiskErrorKind::OutOfSpace => ErrorKind::NoSpace,
-        DiskErrorKind::ReadOnly => ErrorKind::ReadOnly,
-        DiskErrorKind::Io | DiskErrorKind::Gone | DiskErrorKind::Invalid => ErrorKind::Io,
-    };
-    RequestError::new(kind, error.detail.clone())
-}
 
 /// Whether these sectors are in one of the blocks.
 fn touches(blocks: &[u64], start: u64, end: u64) -> bool {
@@ -41,17 +30,6 @@ fn is_refused_with(body: &Body, blocks: &[u64]) -> bool {
 }
 
 impl Engine {
-    /// The disk lost what nobody can name: a failure that whoever drives the engine knows of and the engine does not.
-    pub fn give_up(&mut self, reason: &str, now: Nanos) {
-        self.set_now(now);
-        self.fail(reason.to_owned());
-    }
-
-    /// Whether no command is outstanding, nor waits to be sent.
-    pub fn is_quiet(&self) -> bool {
-        self.lanes.len() == 0
-    }
-
     /// Everybody who waits for a record, a flush or for room gets `error`; who comes later waits anew.
     pub(crate) fn refuse_all(&mut self, error: &RequestError) {
         for waiter in self.commit.waiters_mut().take_all() {
@@ -74,7 +52,8 @@ impl Engine {
         for waiter in self.commit.waiters_mut().take_all() {
             self.reply(waiter.id(), Err(error.clone()));
         }
-        let (committed, settled) = (self.commit.committed(), self.invalidations.committed());
+        let (committed, settled) =
+            (self.commit.committed(), self.commit.invalidations().committed());
         let (refused, kept): (VecDeque<_>, VecDeque<_>) =
             std::mem::take(&mut self.requests.barriers).into_iter().partition(|barrier| {
                 barrier.stage_target > committed || barrier.invalid_target > settled
@@ -109,16 +88,15 @@ impl Engine {
     /// go to the end of the stage, and those who wait for one of them get `error`.
     pub(crate) fn put_off(&mut self, blocks: Vec<(u64, StagedBlock)>, error: &RequestError) {
         let Some(first) = blocks.iter().map(|(position, _)| *position).min() else { return };
-        let numbers: Vec<u64> = blocks.iter().map(|(_, staged)| staged.block).collect();
-        let (relied_on, stops) =
-            (!self.acknowledges_durable(), matches!(self.phase, Phase::Draining));
+        let numbers: Vec<u64> = blocks.iter().map(|(_, staged)| staged.block()).collect();
+        let (relied_on, stops) = (!self.acknowledges_durable(), self.core.is_draining());
         if !stops {
             // Before anybody is refused: a write in place that goes on for that must find them, or they would come
             // home over it later.
             for (_, staged) in blocks {
                 self.stage.put_back(staged);
             }
-            self.commit.note_staged(self.now);
+            self.commit.note_staged(self.core.now());
         }
         self.refuse_writes_of(&numbers, error);
         if !relied_on {

@@ -3,105 +3,49 @@
 //! Blocks stand in arrival order; a newer write to a staged block replaces it where it stands, so a
 //! hot block costs one place however often it is written. A position in that order (a running
 //! count that never goes back) says how far a commit must get before a waiter may be told
-//! "durable". Every block remembers which of its eight sectors it holds.
+//! "durable". Every block remembers which of its eight sectors it holds. Blocks on their way into a record or home are
+//! kept beside, until they are there: nothing else on its way is.
 //!
 //! The buffer never holds more than the bound its owner enforces by [`Stage::bytes`].
 
-use nearhead_disk::Payload;
+mod block;
+mod taken;
+
+pub(crate) use block::{Group, Piece, StagedBlock};
+pub(crate) use taken::Taken;
+
+use crate::state::sectors::{BLOCK_SECTORS, SECTOR};
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::ops::Range;
 
-use crate::state::sectors::{BLOCK_SECTORS, SECTOR};
-
-/// Part of a block: `first..first + len` of its eight sectors.
-#[derive(Clone, Debug)]
-pub(crate) struct Piece {
-    pub(crate) first: u8,
-    pub(crate) len: u8,
-    pub(crate) data: Payload,
-}
-
-impl Piece {
-    fn end(&self) -> u8 {
-        self.first + self.len
-    }
-
-    /// Whether it holds that sector of its block.
-    pub(crate) fn holds(&self, sector: u8) -> bool {
-        (self.first..self.end()).contains(&sector)
-    }
-
-    /// The part of this piece within `first..end`, if any.
-    pub(crate) fn cut(&self, first: u8, end: u8) -> Option<Self> {
-        let (from, to) = (self.first.max(first), self.end().min(end));
-        (from < to).then(|| {
-            let start = usize::from(from - self.first) * SECTOR;
-            let stop = usize::from(to - self.first) * SECTOR;
-            Self { first: from, len: to - from, data: self.data.slice(start..stop) }
-        })
-    }
-}
-
-/// One 4 KiB block, wholly or in part.
-#[derive(Clone, Debug)]
-pub(crate) struct StagedBlock {
-    /// Home sector divided by eight.
-    pub(crate) block: u64,
-    /// Sorted, not overlapping, never empty.
-    pub(crate) pieces: Vec<Piece>,
-    /// Must be in the same record as the block before it (atomic writes).
-    pub(crate) glued: bool,
-    /// Holds something of an atomic write, be it the only block of it.
-    pub(crate) atomic: bool,
-}
-
-/// What a block is to an atomic write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Group {
-    /// Nothing.
-    None,
-    /// Its first block.
-    First,
-    /// One behind the first.
-    Next,
-}
-
-impl StagedBlock {
-    fn put(&mut self, piece: Piece) {
-        if piece.first == 0 && u64::from(piece.len) == BLOCK_SECTORS {
-            self.pieces.clear();
-            self.pieces.push(piece);
-            return;
-        }
-        let mut kept: Vec<Piece> = Vec::with_capacity(self.pieces.len() + 2);
-        for old in &self.pieces {
-            kept.extend(old.cut(0, piece.first));
-            kept.extend(old.cut(piece.end(), BLOCK_SECTORS as u8));
-        }
-        kept.push(piece);
-        kept.sort_by_key(|piece| piece.first);
-        self.pieces = kept;
-    }
-
-    /// Sectors it holds.
-    pub(crate) fn sectors(&self) -> u64 {
-        self.pieces.iter().map(|piece| u64::from(piece.len)).sum()
-    }
-}
-
 /// A measure of blocks at the front of the stage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Front {
-    pub(crate) blocks: usize,
-    pub(crate) chunks: usize,
-    pub(crate) sectors: u64,
+    blocks: usize,
+    chunks: usize,
+    sectors: u64,
+}
+
+impl Front {
+    pub(crate) fn blocks(&self) -> usize {
+        self.blocks
+    }
+
+    /// Runs of sectors, each of which is a chunk of a record.
+    pub(crate) fn chunks(&self) -> usize {
+        self.chunks
+    }
+
+    pub(crate) fn sectors(&self) -> u64 {
+        self.sectors
+    }
 }
 
 /// A multiplicative hash: block numbers are small integers from one client, not an attack surface
 /// (a client that crafts collisions slows down only its own volume).
 #[derive(Default)]
-pub(crate) struct BlockHasher(u64);
+pub(super) struct BlockHasher(u64);
 
 impl Hasher for BlockHasher {
     fn finish(&self) -> u64 {
@@ -127,6 +71,8 @@ pub(crate) struct Stage {
     front: u64,
     index: HashMap<u64, u64, BuildHasherDefault<BlockHasher>>,
     bytes: usize,
+    /// What left from the front and is not there yet.
+    taken: Taken,
 }
 
 impl Stage {
@@ -151,7 +97,7 @@ impl Stage {
     }
 
     /// Whether any of `blocks` is staged.
-    pub(crate) fn overlaps(&self, first_block: u64, end_block: u64) -> bool {
+    fn overlaps(&self, first_block: u64, end_block: u64) -> bool {
         if self.queue.is_empty() {
             return false;
         }
@@ -164,7 +110,7 @@ impl Stage {
 
     /// Stages `piece` of `block`, replacing what it covers.
     pub(crate) fn put(&mut self, block: u64, piece: Piece, group: Group) {
-        let added = usize::from(piece.len) * SECTOR;
+        let added = usize::from(piece.len()) * SECTOR;
         let atomic = group != Group::None;
         if let Some(position) = self.index.get(&block) {
             let staged = &mut self.queue[(position - self.front) as usize];
@@ -214,6 +160,38 @@ impl Stage {
         blocks
     }
 
+    /// `count` blocks from the front are on their way into a record or home: still readable, no longer changed. Nothing
+    /// else is.
+    pub(crate) fn send_front(&mut self, count: usize) -> &[StagedBlock] {
+        self.taken = Taken::new(self.take_front(count));
+        self.taken.blocks()
+    }
+
+    /// What is on its way.
+    pub(crate) fn taken(&self) -> &Taken {
+        &self.taken
+    }
+
+    /// It is no longer: there, or to be staged again by whoever takes it.
+    pub(crate) fn end_taken(&mut self) -> Vec<StagedBlock> {
+        std::mem::take(&mut self.taken).into_blocks()
+    }
+
+    /// Of what was on its way only these are still.
+    pub(crate) fn keep_taken(&mut self, blocks: Vec<StagedBlock>) {
+        self.taken = Taken::new(blocks);
+    }
+
+    /// Whether a block from `first_block` to `end_block` is in memory, staged or on its way.
+    pub(crate) fn has_any(&self, first_block: u64, end_block: u64) -> bool {
+        self.overlaps(first_block, end_block) || self.taken.overlaps(first_block, end_block)
+    }
+
+    /// Every block in memory, staged ones first.
+    pub(crate) fn all_blocks(&self) -> impl Iterator<Item = u64> + '_ {
+        self.blocks().chain(self.taken.blocks().iter().map(|staged| staged.block))
+    }
+
     /// Blocks at the front that belong to no atomic write.
     pub(crate) fn singles_at_front(&self) -> usize {
         let first = self.queue.iter().position(|staged| staged.atomic);
@@ -250,7 +228,7 @@ impl Stage {
         for staged in &self.queue {
             let [piece] = staged.pieces.as_slice() else { return None };
             let first = staged.block * BLOCK_SECTORS;
-            let (start, end) = (first + u64::from(piece.first), first + u64::from(piece.end()));
+            let (start, end) = (first + u64::from(piece.first()), first + u64::from(piece.end()));
             let from = match run {
                 Some(run) if run.end != start => return None,
                 Some(run) => run.start,
@@ -286,45 +264,13 @@ impl Stage {
     }
 }
 
-/// Blocks taken out of the stage and on their way into a record: still readable, no longer changed.
-#[derive(Debug, Default)]
-pub(crate) struct Taken {
-    pub(crate) blocks: Vec<StagedBlock>,
-    index: HashMap<u64, u32, BuildHasherDefault<BlockHasher>>,
-}
-
-impl Taken {
-    pub(crate) fn new(blocks: Vec<StagedBlock>) -> Self {
-        let mut index = HashMap::with_capacity_and_hasher(blocks.len(), BuildHasherDefault::new());
-        for (place, staged) in blocks.iter().enumerate() {
-            index.insert(staged.block, place as u32);
-        }
-        Self { blocks, index }
-    }
-
-    pub(crate) fn get(&self, block: u64) -> Option<&StagedBlock> {
-        self.blocks.get(*self.index.get(&block)? as usize)
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.blocks.is_empty()
-    }
-
-    pub(crate) fn overlaps(&self, first_block: u64, end_block: u64) -> bool {
-        if end_block - first_block <= self.blocks.len() as u64 {
-            (first_block..end_block).any(|block| self.index.contains_key(&block))
-        } else {
-            self.blocks.iter().any(|staged| (first_block..end_block).contains(&staged.block))
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nearhead_disk::Payload;
 
     fn piece(first: u8, len: u8) -> Piece {
-        Piece { first, len, data: Payload::Phantom(usize::from(len) * SECTOR) }
+        Piece::new(first, len, Payload::Phantom(usize::from(len) * SECTOR))
     }
 
     #[test]
@@ -333,7 +279,7 @@ mod tests {
         stage.put(5, piece(0, 8), Group::None);
         stage.put(5, piece(2, 3), Group::None);
         let ranges: Vec<_> =
-            stage.get(5).unwrap().pieces.iter().map(|p| (p.first, p.len)).collect();
+            stage.get(5).unwrap().pieces().iter().map(|p| (p.first(), p.len())).collect();
         assert_eq!(ranges, [(0, 2), (2, 3), (5, 3)]);
         assert_eq!(stage.bytes(), 4096);
         assert_eq!(stage.end(), 1, "a hot block keeps its place");
@@ -349,11 +295,12 @@ mod tests {
         assert_eq!(stage.blocks().collect::<Vec<_>>(), [6, 5]);
         assert_eq!((stage.bytes(), stage.end()), (6144, 3));
         let back = stage.take_front(2).remove(1);
-        stage.put(5, Piece { data: Payload::Zeros(2 * SECTOR), ..piece(3, 2) }, Group::None);
+        stage.put(5, Piece::new(3, 2, Payload::Zeros(2 * SECTOR)), Group::None);
         stage.put_back(back);
-        let found: Vec<_> = stage.get(5).unwrap().pieces.iter().map(|p| (p.first, p.len)).collect();
+        let found: Vec<_> =
+            stage.get(5).unwrap().pieces().iter().map(|p| (p.first(), p.len())).collect();
         assert_eq!(found, [(0, 3), (3, 2)]);
-        assert!(matches!(stage.get(5).unwrap().pieces[1].data, Payload::Zeros(_)));
+        assert!(matches!(stage.get(5).unwrap().pieces()[1].data(), Payload::Zeros(_)));
         assert_eq!((stage.bytes(), stage.end()), (2560, 4));
     }
 

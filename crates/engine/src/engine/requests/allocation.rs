@@ -63,8 +63,7 @@ impl Engine {
 
     /// The sectors of blocks that are staged or on their way into a log: at most a stage full.
     fn blocks_in_memory(&self, within: Range<u64>) -> RangeSet {
-        let taken = self.taken.blocks.iter().map(|staged| staged.block);
-        let sectors = self.stage.blocks().chain(taken).map(|block| {
+        let sectors = self.stage.all_blocks().map(|block| {
             let first = block * BLOCK_SECTORS;
             first.max(within.start)..(first + BLOCK_SECTORS).min(within.end)
         });
@@ -74,7 +73,8 @@ impl Engine {
     /// What the map and the homes say of `range`; false if there was too much to look at, or no room for more.
     fn add_below_memory(&self, range: Range<u64>, runs: &mut Runs) -> bool {
         let mut at = range.start;
-        let entries = self.core.map.iter_from(at).take_while(|entry| entry.home_sector < range.end);
+        let entries =
+            self.core.map().iter_from(at).take_while(|entry| entry.home_sector < range.end);
         for (looked_at, entry) in entries.enumerate() {
             if runs.is_full() || looked_at == ENTRIES_MAX {
                 return false;

@@ -1,13 +1,41 @@
 //! How logs are emptied, as a policy: what is cleaned of the engine's own accord, and when.
 //!
-//! A policy asks for jobs, and the movers of this folder carry them out: a pass that takes logged blocks home
-//! (`checkpoint.rs`), or the content of one log to another (`swap.rs`). What is needed, because a log must have room, the map
+//! A policy asks for jobs, and the movers carry them out: a pass that takes logged blocks home
+//! (`cleaning/checkpoint.rs`), or the content of one log to another (`cleaning/swap.rs`). What is needed, because a log must have room, the map
 //! is nearly full or somebody commands it, is done without asking: no law depends on a policy's answers.
 
-use crate::config::Cleaning;
+mod home_and_swap;
+
+pub use home_and_swap::HomeAndSwap;
+
 use crate::state::logs::Logs;
 use nearhead_disk::Nanos;
 use std::fmt::Debug;
+
+/// What the owner asks of the policy that empties the logs ([`Cleaner`]), and bounds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cleaning {
+    /// Checkpoint this often.
+    pub period: Option<Nanos>,
+    /// Checkpoint once no client has asked anything for so long; stops when one does.
+    pub idle_after: Option<Nanos>,
+    /// Checkpoint in this part of the day: seconds of the day, start and end (may pass midnight).
+    pub window: Option<(u32, u32)>,
+    /// Those three begin only while a permit is held ([`crate::Engine::set_checkpoint_permit`]), so that volumes
+    /// that are replicas of each other take turns. What is needed never waits for one.
+    pub coordinated: bool,
+    /// Checkpoint when this share of all log space is in use, 1 to 100.
+    pub watermark_pct: Option<u8>,
+    /// Home bytes written while writes in place to them have to wait.
+    pub batch_bytes: u32,
+    /// Logged bytes read at once, in log order, before they go home batch by batch: memory for less
+    /// movement of a head.
+    pub window_bytes: u32,
+    /// Move a full log's content to a cold log when it is this full, 1 to 100 (Manylogs III-G: 80).
+    pub swap_above_pct: Option<u8>,
+    /// Swap only after this long without a request, unless the log is nearly full.
+    pub swap_idle_after: Nanos,
+}
 
 /// Why blocks go home: who waits for it, and what it waits for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,12 +53,12 @@ pub enum Why {
 
 impl Why {
     /// Nobody waits for its end.
-    pub(super) fn is_polite(self) -> bool {
+    pub(crate) fn is_polite(self) -> bool {
         matches!(self, Self::Idle | Self::Room)
     }
 
     /// It could as well be made later.
-    pub(super) fn can_wait(self) -> bool {
+    pub(crate) fn can_wait(self) -> bool {
         matches!(self, Self::Idle | Self::Time)
     }
 }

@@ -1,0 +1,137 @@
+//! What the next record carries: chosen from what waits, and made less where no log has room for all of it.
+
+use super::Commit;
+use super::parts::{Moves, Releases};
+use crate::core::Core;
+use crate::stage::{Front, Stage};
+use nearhead_format::Entry;
+use nearhead_format::record::{SectorRange, WRITES_MAX};
+
+/// Most invalidations taken into one record that also carries data.
+const INVALIDATIONS_WITH_DATA_MAX: usize = 1024;
+/// Most ranges told in one record that snapshots alone took back: few, as the next record echoes them.
+const UNTOLD_MAX: usize = 32;
+
+/// Where what a record carries comes from.
+pub(crate) struct Sources<'a> {
+    pub(super) core: &'a mut Core,
+    pub(super) stage: &'a mut Stage,
+    pub(super) releases: &'a mut dyn Releases,
+    pub(super) moves: &'a mut dyn Moves,
+}
+
+impl<'a> Sources<'a> {
+    pub(crate) fn new(
+        core: &'a mut Core,
+        stage: &'a mut Stage,
+        releases: &'a mut dyn Releases,
+        moves: &'a mut dyn Moves,
+    ) -> Self {
+        Self { core, stage, releases, moves }
+    }
+}
+
+/// What the next record carries.
+#[derive(Debug, Default)]
+pub(crate) struct Content {
+    pub(super) front: Front,
+    pub(super) invalidations: usize,
+    pub(super) invalid_ranges: Vec<SectorRange>,
+    pub(super) releases: Vec<Entry>,
+    pub(super) relocation: bool,
+    /// It says what only snapshots said so far.
+    pub(super) tells: bool,
+    /// The staged blocks would make the map larger than a snapshot can be.
+    pub(super) map_is_full: bool,
+}
+
+impl Content {
+    /// Whether it carries nothing that anybody waits for.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.front.blocks() == 0
+            && self.invalidations == 0
+            && self.releases.is_empty()
+            && !self.relocation
+    }
+
+    /// Whether it carries staged blocks.
+    pub(crate) fn has_stage(&self) -> bool {
+        self.front.blocks() > 0
+    }
+
+    /// Whether the staged blocks would make the map larger than a snapshot can be.
+    pub(crate) fn map_is_full(&self) -> bool {
+        self.map_is_full
+    }
+
+    /// What of a checkpoint it was to let go.
+    pub(crate) fn take_releases(&mut self) -> Vec<Entry> {
+        std::mem::take(&mut self.releases)
+    }
+}
+
+impl Commit {
+    pub(super) fn choose_content(&mut self, wants_stage: bool, from: &mut Sources<'_>) -> Content {
+        let mut content = Content::default();
+        self.choose_invalidations(&mut content);
+        content.releases = from.releases.take_releases(from.core.map());
+        content.releases.iter().for_each(|entry| add_range(&mut content.invalid_ranges, entry));
+        let all_ready = content.invalidations == self.invalidations.ready_len();
+        if wants_stage && all_ready && !self.unready_conflict(from) {
+            let sectors_max = u64::from(from.core.record_bytes_max()) / 512;
+            content.front = from.stage.measure_front(WRITES_MAX, sectors_max);
+            content.map_is_full = !map_has_room(from.core, content.front.chunks());
+        } else if from.moves.has_chunks()
+            && from.moves.claim_wanted().is_none()
+            && all_ready
+            && content.releases.is_empty()
+        {
+            // Not beside a release: a replay takes out of the map first and moves then, so that a
+            // block in both would come back although it went home.
+            content.relocation = true;
+        }
+        content
+    }
+
+    /// A staged block over an entry whose in-place write is not durable yet must wait for the flush:
+    /// the invalidation would come in a later record and kill the newer copy.
+    fn unready_conflict(&mut self, from: &mut Sources<'_>) -> bool {
+        if !self.invalidations.has_unready() {
+            return false;
+        }
+        let stage = &from.stage;
+        let conflict = self.invalidations.unready_touches(|block| stage.get(block).is_some());
+        if conflict {
+            from.core.flusher_mut().demand(self.invalidations.flush_ticket());
+        }
+        conflict
+    }
+
+    fn choose_invalidations(&mut self, content: &mut Content) {
+        for entry in self.invalidations.ready_entries().take(INVALIDATIONS_WITH_DATA_MAX) {
+            content.invalidations += 1;
+            add_range(&mut content.invalid_ranges, entry);
+        }
+        // Said once more for whoever has the logs alone; the map lacks these sectors already.
+        for range in self.untold.iter().take(UNTOLD_MAX) {
+            let len_sectors = (range.end - range.start).min(u64::from(u32::MAX)) as u32;
+            content.invalid_ranges.push(SectorRange { start_sector: range.start, len_sectors });
+            content.tells = true;
+        }
+    }
+}
+
+/// Whether `chunks` more chunks leave the map small enough for a snapshot slot; each may add
+/// itself and the cut rest of an older one.
+fn map_has_room(core: &Core, chunks: usize) -> bool {
+    core.map().len() + 2 * chunks <= core.map_entries_max()
+}
+
+/// Adds what `entry` covers, as one range with the last if it follows on.
+fn add_range(ranges: &mut Vec<SectorRange>, entry: &Entry) {
+    let (start_sector, len_sectors) = (entry.home_sector, u32::from(entry.len_sectors));
+    match ranges.last_mut() {
+        Some(last) if last.end_sector() == start_sector => last.len_sectors += len_sectors,
+        _ => ranges.push(SectorRange { start_sector, len_sectors }),
+    }
+}

@@ -1,0 +1,392 @@
+//! What several activities need: what the records say, the ways to the devices, the time, the counters, and whether the
+//! volume has failed.
+//!
+//! Whoever does something is handed this beside what is its own, and asks by methods. Nothing here knows of any activity:
+//! a failure is noted here and told to those who wait by the engine ([`Core::take_untold_failure`]), and so is an error for
+//! all who wait for a record ([`Core::take_refusal`]).
+
+use crate::admission::{Admission, Pace};
+use crate::config::Setup;
+use crate::disk::dispatch::{InFlight, Purpose};
+use crate::disk::flusher::Flusher;
+use crate::disk::lanes::Lanes;
+use crate::disk::report::DiskErrorReport;
+use crate::disk::watch::DiskWatch;
+use crate::state::Recorded;
+use crate::state::findings::RecoveredState;
+use crate::state::journal::MapJournal;
+use crate::state::logs::Logs;
+use crate::state::map::Map;
+use crate::state::map_bounds::entries_max;
+use crate::stats::Stats;
+use nearhead_disk::{
+    Class, Command, CommandId, DiskError, DiskErrorKind, Lane, Nanos, Payload, Submission,
+};
+use nearhead_service::{ErrorKind, RequestError};
+
+/// A shortage lasts so many times as long as a request waits at most; then whoever waits for anything else is told, too.
+const SHORTAGE_WAITS_MAX: u64 = 12;
+
+/// See above.
+pub(crate) struct Core {
+    setup: Setup,
+    now: Nanos,
+    /// A stop was asked for: everything is being made durable.
+    is_draining: bool,
+    /// Why no change is accepted any more, if so.
+    failure: Option<String>,
+    is_failure_untold: bool,
+    /// What those who wait for a record are to be told.
+    refusal: Option<RequestError>,
+    recorded: Recorded,
+    lanes: Lanes,
+    admission: Box<dyn Admission>,
+    watch: DiskWatch,
+    findings: RecoveredState,
+    stats: Stats,
+}
+
+impl Core {
+    /// Of a volume of which nothing is known yet.
+    pub(crate) fn new(setup: Setup) -> Self {
+        Self {
+            now: Nanos::ZERO,
+            is_draining: false,
+            failure: None,
+            is_failure_untold: false,
+            refusal: None,
+            recorded: Recorded::new(&setup.layout, setup.map.journal),
+            lanes: Lanes::new(&setup.properties, &setup.other_lanes),
+            admission: setup.config.admission.boxed(),
+            watch: DiskWatch::default(),
+            findings: RecoveredState::default(),
+            stats: Stats::default(),
+            setup,
+        }
+    }
+
+    /// What the engine was told when it started.
+    pub(crate) fn setup(&self) -> &Setup {
+        &self.setup
+    }
+
+    /// The same, for a recovery, which takes out what it needs once.
+    pub(crate) fn setup_mut(&mut self) -> &mut Setup {
+        &mut self.setup
+    }
+
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.setup.config.read_only
+    }
+
+    pub(crate) fn set_read_only(&mut self, is_read_only: bool) {
+        self.setup.config.read_only = is_read_only;
+    }
+
+    pub(crate) fn now(&self) -> Nanos {
+        self.now
+    }
+
+    pub(crate) fn set_now(&mut self, now: Nanos) {
+        self.now = now;
+        self.lanes.set_now(now);
+    }
+
+    /// Whether a stop was asked for.
+    pub(crate) fn is_draining(&self) -> bool {
+        self.is_draining
+    }
+
+    pub(crate) fn drain(&mut self) {
+        self.is_draining = true;
+    }
+
+    /// Largest payload of one record on this volume, in bytes: a quarter of a log at most.
+    pub(crate) fn record_bytes_max(&self) -> u32 {
+        let quarter = u32::try_from(self.setup.layout.log_bytes / 4).unwrap_or(u32::MAX);
+        let config = &self.setup.config;
+        config.record_bytes_max.min(quarter.saturating_sub(config.log_reserve_bytes))
+    }
+
+    /// Entries the map may hold, so that a snapshot of it always fits its slot.
+    pub(crate) fn map_entries_max(&self) -> usize {
+        entries_max(self.setup.map.slots.body_bytes_max(), self.logs().count())
+    }
+
+    /// What the durable records say.
+    pub(crate) fn recorded(&self) -> &Recorded {
+        &self.recorded
+    }
+
+    pub(crate) fn recorded_mut(&mut self) -> &mut Recorded {
+        &mut self.recorded
+    }
+
+    pub(crate) fn map(&self) -> &Map {
+        self.recorded.map()
+    }
+
+    pub(crate) fn map_mut(&mut self) -> &mut Map {
+        self.recorded.map_mut()
+    }
+
+    pub(crate) fn logs(&self) -> &Logs {
+        self.recorded.logs()
+    }
+
+    pub(crate) fn logs_mut(&mut self) -> &mut Logs {
+        self.recorded.logs_mut()
+    }
+
+    pub(crate) fn journal(&self) -> Option<&MapJournal> {
+        self.recorded.journal()
+    }
+
+    pub(crate) fn journal_mut(&mut self) -> Option<&mut MapJournal> {
+        self.recorded.journal_mut()
+    }
+
+    /// What was found on the disk is the volume.
+    pub(crate) fn adopt(&mut self, recorded: Recorded) {
+        self.recorded = recorded;
+    }
+
+    pub(crate) fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    pub(crate) fn stats_mut(&mut self) -> &mut Stats {
+        &mut self.stats
+    }
+
+    /// What recovery found, and what was found since.
+    pub(crate) fn findings(&self) -> &RecoveredState {
+        &self.findings
+    }
+
+    pub(crate) fn set_findings(&mut self, findings: RecoveredState) {
+        self.findings = findings;
+    }
+
+    /// Remembers damage, for people.
+    pub(crate) fn note(&mut self, finding: String) {
+        self.findings.note(finding);
+    }
+}
+
+/// Failing, and waiting for space.
+impl Core {
+    /// A lasting failure: no change is accepted from now on.
+    pub(crate) fn fail(&mut self, reason: String) {
+        self.failure.get_or_insert(reason);
+        self.is_failure_untold = true;
+    }
+
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failure.is_some()
+    }
+
+    pub(crate) fn failure(&self) -> Option<&str> {
+        self.failure.as_deref()
+    }
+
+    /// What everybody is told who wants a change.
+    pub(crate) fn failure_error(&self) -> RequestError {
+        let reason = self.failure.as_deref().unwrap_or("unknown");
+        RequestError::new(
+            ErrorKind::Io,
+            format!("the volume accepts no change since a failure: {reason}; reads still work"),
+        )
+    }
+
+    /// What those who wait are to be told, if it failed since the last call.
+    pub(crate) fn take_untold_failure(&mut self) -> Option<RequestError> {
+        std::mem::take(&mut self.is_failure_untold).then(|| self.failure_error())
+    }
+
+    /// What those who wait for a record are to be told, if anything.
+    pub(crate) fn take_refusal(&mut self) -> Option<RequestError> {
+        self.refusal.take()
+    }
+
+    /// Space is short, since the first time that this was said.
+    pub(crate) fn note_no_space(&mut self) -> Nanos {
+        self.watch.note_no_space(self.now, self.setup.config.no_space_wait_max)
+    }
+
+    /// There was space for something for which there was none.
+    pub(crate) fn note_space(&mut self) {
+        self.watch.note_space(self.now);
+    }
+
+    /// Something that must be written finds no space. Who waits is told after a while; a stop gives up.
+    pub(crate) fn wait_for_space(&mut self, error: &DiskError) {
+        let wait_max = self.setup.config.no_space_wait_max;
+        let since = self.note_no_space();
+        if self.now.since(since) < wait_max {
+            return;
+        }
+        if self.is_draining {
+            return self
+                .fail(format!("stopping without space for what is not durable yet: {error}"));
+        }
+        if self.now.since(since) >= Nanos(wait_max.0.saturating_mul(SHORTAGE_WAITS_MAX)) {
+            return self.fail(format!("no space for far too long: {error}"));
+        }
+        let refused = told(error);
+        let detail = format!("no space for {} s: {}", wait_max.0 / 1_000_000_000, refused.detail);
+        self.refusal = Some(RequestError::new(ErrorKind::NoSpace, detail));
+    }
+}
+
+/// What a client is told when a command for its request failed.
+pub(crate) fn told(error: &DiskError) -> RequestError {
+    let kind = match error.kind {
+        DiskErrorKind::OutOfSpace => ErrorKind::NoSpace,
+        DiskErrorKind::ReadOnly => ErrorKind::ReadOnly,
+        DiskErrorKind::Io | DiskErrorKind::Gone | DiskErrorKind::Invalid => ErrorKind::Io,
+    };
+    RequestError::new(kind, error.detail.clone())
+}
+
+/// The devices.
+impl Core {
+    pub(crate) fn lanes(&self) -> &Lanes {
+        &self.lanes
+    }
+
+    pub(crate) fn lanes_mut(&mut self) -> &mut Lanes {
+        &mut self.lanes
+    }
+
+    /// The flushes of the volume's own disk.
+    pub(crate) fn flusher(&self) -> &Flusher {
+        self.lanes.main().flusher()
+    }
+
+    pub(crate) fn flusher_mut(&mut self) -> &mut Flusher {
+        self.lanes.main_mut().flusher_mut()
+    }
+
+    /// Whether what is written to the map's device may still be lost once it was answered, unless it is asked to be
+    /// durable.
+    pub(crate) fn map_is_volatile(&self) -> bool {
+        self.lanes.of(self.setup.map.lane).flusher().is_needed()
+    }
+
+    /// Largest piece of bulk, in bytes.
+    pub(crate) fn piece_bytes(&self) -> u32 {
+        self.admission.piece_bytes()
+    }
+
+    /// To the volume's own disk.
+    pub(crate) fn issue(&mut self, class: Class, purpose: Purpose, command: Command) {
+        self.issue_on(Lane::MAIN, class, purpose, command);
+    }
+
+    pub(crate) fn issue_on(
+        &mut self,
+        lane: Lane,
+        class: Class,
+        purpose: Purpose,
+        command: Command,
+    ) {
+        let queue = self.lanes.of_mut(lane).queue_mut();
+        queue.issue(self.admission.as_ref(), class, purpose, command);
+    }
+
+    /// To the volume's own disk: all of them as soon as the first is admitted.
+    pub(crate) fn issue_together(
+        &mut self,
+        class: Class,
+        purpose: Purpose,
+        commands: Vec<Command>,
+    ) {
+        let queue = self.lanes.of_mut(Lane::MAIN).queue_mut();
+        queue.issue_together(self.admission.as_ref(), class, purpose, commands);
+    }
+
+    /// Says how much background work matters now.
+    pub(crate) fn set_pace(&mut self, pace: Pace) {
+        self.lanes.set_pace(self.admission.as_ref(), pace);
+    }
+
+    pub(crate) fn poll_command(&mut self) -> Option<(Lane, Submission)> {
+        self.lanes.poll()
+    }
+
+    /// A command completed; says on which device, and what it was for. `None` for an unknown id.
+    pub(crate) fn complete(&mut self, id: CommandId) -> Option<(Lane, InFlight)> {
+        self.lanes.complete(self.admission.as_ref(), id)
+    }
+
+    /// A flush of that device ended. A failed one fails the volume: nothing is ever acknowledged on the strength of a second
+    /// try (law 7).
+    pub(crate) fn on_flush(&mut self, lane: Lane, result: Result<Payload, DiskError>) {
+        let flusher = self.lanes.of_mut(lane).flusher_mut();
+        match result {
+            Ok(_) => flusher.complete(),
+            Err(error) => {
+                flusher.fail();
+                self.fail(format!("a device flush failed: {error}"));
+            }
+        }
+    }
+
+    /// Starts the flushes that anybody waits for.
+    pub(crate) fn start_flushes(&mut self) {
+        while let Some(lane) = self.lanes.start_flush() {
+            self.stats.device_flushes += 1;
+            self.issue_on(lane, Class::Durable, Purpose::Flush, Command::Flush);
+        }
+    }
+}
+
+/// How the disk behaves.
+impl Core {
+    pub(crate) fn watch(&self) -> &DiskWatch {
+        &self.watch
+    }
+
+    pub(crate) fn watch_mut(&mut self) -> &mut DiskWatch {
+        &mut self.watch
+    }
+
+    /// A command failed.
+    pub(crate) fn note_disk_error(&mut self, lane: Lane, done: &InFlight, error: &DiskError) {
+        self.stats.disk_errors += 1;
+        self.watch.note(DiskErrorReport {
+            work: done.work(),
+            kind: error.kind,
+            lane,
+            offset: done.extent().map(|(offset, _)| offset),
+            len: done.extent().map_or(0, |(_, len)| len),
+            at: self.now,
+            detail: error.detail.clone(),
+        });
+    }
+
+    /// A command was answered that had left at `left_at`.
+    pub(crate) fn note_answer(&mut self, left_at: Nanos) {
+        if self.watch.stall().is_some() {
+            let after = self.setup.config.stall_after;
+            self.watch.note_answer(left_at, self.lanes.on_disk(), self.now, after);
+        }
+    }
+
+    /// Looks for commands that are not answered, when it is time to.
+    pub(crate) fn look_for_stalls(&mut self) {
+        let after = self.setup.config.stall_after;
+        if self.lanes.is_on_disk() {
+            self.watch.note_busy(self.now, after);
+        }
+        if self.watch.look_at().is_some_and(|at| at <= self.now) {
+            self.watch.look(self.lanes.on_disk(), self.now, after);
+        }
+    }
+
+    /// When that is.
+    pub(crate) fn stall_wake(&self) -> Option<Nanos> {
+        self.watch.look_at().filter(|_| self.lanes.is_on_disk())
+    }
+}

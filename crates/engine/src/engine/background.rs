@@ -1,0 +1,221 @@
+//! What runs by itself: cleaning, snapshots, the blank map; when each is due, and who hears what came of it.
+
+use super::Engine;
+use crate::blanks::Written;
+use crate::cleaning::{Around, Facts, News};
+use crate::snapshot::Beside;
+use crate::state::sectors::BLOCK_SECTORS;
+use nearhead_disk::{DiskError, Nanos, Payload};
+
+/// What is due and could not go on is looked at again after this time.
+const AGAIN: Nanos = Nanos::from_millis(1);
+/// The same while the disk has a command, whose answer would be an event: as long as the shortest rest.
+const AGAIN_BESIDE_DISK: Nanos = Nanos::from_secs(1);
+
+/// What the owner asks for.
+impl Engine {
+    /// Copies everything home, durability-only ranges too if `everything`. A volume that accepts no
+    /// change does nothing.
+    pub fn start_checkpoint(&mut self, everything: bool, now: Nanos) {
+        self.core.set_now(now);
+        if self.core.has_failed() || self.core.is_read_only() {
+            return;
+        }
+        self.schedule.command_checkpoint(everything);
+        self.commit.want(self.stage.end());
+    }
+
+    /// With [`crate::Cleaning::coordinated`]: whether passes that can wait may run from now on. A pass under way
+    /// that loses its permit stops at the end of the batch it is copying. Drive the engine after a change.
+    pub fn set_checkpoint_permit(&mut self, is_held: bool, now: Nanos) {
+        self.core.set_now(now);
+        self.schedule.set_permit(is_held);
+    }
+
+    /// Whether a pass that can wait is due, or runs on a permit: only until then is one needed.
+    pub fn wants_checkpoint_permit(&self) -> bool {
+        self.schedule.wants_permit() && !self.core.has_failed()
+    }
+
+    /// Writes a snapshot of the map as soon as possible, also when nothing changed: what lies in
+    /// its slot is replaced.
+    pub fn start_snapshot(&mut self, now: Nanos) {
+        self.core.set_now(now);
+        self.snapshotter.demand();
+    }
+}
+
+/// Moving it on.
+impl Engine {
+    /// Everything that runs by itself.
+    pub(super) fn advance_background(&mut self) {
+        self.commit_aged_stage();
+        // A swap whose last block went home meanwhile must still come to its end.
+        let is_cleaning = self.checkpoint.is_busy() || self.swap.is_busy();
+        if self.core.map().is_empty() && !is_cleaning && !self.schedule.is_demanded() {
+            self.schedule.forget_permit();
+            return self.advance_snapshot();
+        }
+        let facts = self.cleaning_facts();
+        self.schedule.advance(&self.core, facts, &mut self.checkpoint, self.home.failed());
+        let (spills, swaps) = (self.home.is_spilling(), self.swap.is_busy());
+        let pace = self.schedule.pace(&self.core, self.requests.is_empty(), spills, swaps);
+        self.core.set_pace(pace);
+        self.advance_checkpoint();
+        self.advance_swap();
+        self.advance_snapshot();
+    }
+
+    fn commit_aged_stage(&mut self) {
+        if let Some(since) = self.commit.staged_since()
+            && self.core.now().since(since) >= self.core.setup().config.stage_age_max
+        {
+            self.commit.want(self.stage.end());
+        }
+    }
+
+    fn cleaning_facts(&self) -> Facts {
+        Facts::new(self.requests.is_empty(), &self.checkpoint, self.snapshotter.number())
+    }
+
+    /// Moves the checkpoint on until it waits for the disk, for a record or for a spill: no other
+    /// event may come to move it.
+    pub(super) fn advance_checkpoint(&mut self) {
+        loop {
+            let Self { checkpoint, core, commit, blanks, home, requests, .. } = self;
+            let is_spilling = home.is_spilling();
+            let transferring = requests.transferring();
+            let homes = home.failed_mut();
+            let mut around = Around::new(core, commit, blanks, homes, transferring, is_spilling);
+            let goes_on = checkpoint.step(&mut around);
+            self.tell_checkpoint_news();
+            if !goes_on {
+                return;
+            }
+        }
+    }
+
+    pub(super) fn tell_checkpoint_news(&mut self) {
+        match self.checkpoint.take_news() {
+            None => {}
+            Some(News::Freed) => self.retry_blocked(),
+            Some(News::PassEnded) => self.pass_ended(),
+        }
+    }
+
+    fn pass_ended(&mut self) {
+        let now = self.core.now();
+        if self.checkpoint.nothing_left() {
+            self.schedule.room_mut().note_fruitless(now);
+        }
+        if self.checkpoint.has_copied() {
+            self.schedule.room_mut().note_found();
+            // Only a snapshot gives the emptied logs back for use.
+            self.snapshotter.wish();
+        }
+        let (map, stage) = (self.core.map(), &self.stage);
+        self.home.failed_mut().review(|block| {
+            map.overlaps(block * BLOCK_SECTORS, BLOCK_SECTORS) || stage.has_any(block, block + 1)
+        });
+    }
+
+    pub(super) fn on_checkpoint_write(
+        &mut self,
+        extent: Option<(u64, u64)>,
+        result: Result<Payload, DiskError>,
+    ) {
+        self.checkpoint.on_write(&mut self.core, self.home.failed_mut(), extent, result);
+        self.tell_checkpoint_news();
+    }
+
+    pub(super) fn advance_swap(&mut self) {
+        let number = self.snapshotter.number();
+        if self.may_move() {
+            let asked = self.schedule.relocate(&self.core, self.cleaning_facts());
+            let claims_logs = self.commit.claims_logs();
+            if let Some(asked) = asked {
+                self.swap.begin(&self.core, asked, claims_logs);
+            }
+        }
+        let is_record_under_way = self.commit.in_flight().is_some();
+        if self.swap.advance(&mut self.core, is_record_under_way, number) {
+            self.snapshotter.wish();
+        }
+    }
+
+    /// Whether a log could be moved now.
+    fn may_move(&self) -> bool {
+        let busy = self.checkpoint.is_busy() || self.snapshotter.is_busy();
+        self.swap.may_begin(self.snapshotter.number()) && !self.core.is_draining() && !busy
+    }
+
+    fn beside_snapshot(&self) -> Beside {
+        Beside::new(self.swap.cold_log(), self.schedule.idle_for(self.core.now()))
+    }
+
+    pub(super) fn advance_snapshot(&mut self) {
+        let beside = self.beside_snapshot();
+        self.snapshotter.advance(&mut self.core, &self.commit, beside);
+    }
+
+    /// For shutdown: true once a snapshot of exactly the present state is on disk.
+    pub(super) fn advance_final_snapshot(&mut self) -> bool {
+        let beside = self.beside_snapshot();
+        self.snapshotter.advance_final(&mut self.core, &self.commit, beside)
+    }
+
+    pub(super) fn on_blanks(&mut self, result: Result<Payload, DiskError>) {
+        match self.blanks.on_written(&mut self.core, result) {
+            Written::Nothing => {}
+            Written::GoOn(slots) => {
+                for slot in slots {
+                    self.continue_in_place(slot);
+                }
+            }
+            Written::Refused(refused) => {
+                for slot in refused.slots() {
+                    self.finish_slot(*slot, Err(refused.error().clone()));
+                }
+                let problem = &refused.error().detail;
+                self.checkpoint.may_not_write(&mut self.core, problem);
+                self.tell_checkpoint_news();
+                if refused.is_spill() {
+                    self.fail(format!("no log has room and writing in place failed: {problem}"));
+                }
+            }
+        }
+    }
+}
+
+/// When it is due.
+impl Engine {
+    /// When something in the background becomes due by time alone.
+    pub(super) fn next_background_wake(&self) -> Option<Nanos> {
+        let (core, schedule) = (&self.core, &self.schedule);
+        if core.has_failed() {
+            // Nothing goes on by itself any more.
+            return None;
+        }
+        let (now, facts, failed) = (core.now(), self.cleaning_facts(), self.home.failed());
+        let is_demanded = schedule.is_demanded() || self.snapshotter.is_demanded();
+        let scanning = (self.swap.needs_turn() || is_demanded).then_some(now);
+        let stage_age_max = core.setup().config.stage_age_max;
+        let idle_from = schedule.idle_from();
+        let wakes = [
+            self.commit.staged_since().map(|since| since + stage_age_max),
+            self.snapshotter.wake(core, idle_from),
+            schedule.home_wake(core, facts, &self.checkpoint, failed),
+            schedule.relocate_wake(core, facts).filter(|_| self.may_move()),
+            self.blanks.wake(core, self.requests.is_empty().then_some(idle_from)),
+            self.commit.retry_wake(),
+            core.logs().rest_ends_at(),
+        ];
+        // What is due and could not go on just now mostly waits for what the disk does, and that is an event; but a command
+        // may hang, and something else end its rest meanwhile.
+        let again = now + if self.is_quiet() { AGAIN } else { AGAIN_BESIDE_DISK };
+        let wake = |at: Nanos| if at <= now { again } else { at };
+        let due = wakes.into_iter().flatten().map(wake);
+        let earliest = due.chain(scanning).min()?;
+        Some(earliest.max(now + AGAIN))
+    }
+}

@@ -1,0 +1,257 @@
+//! How a volume is looked at from outside: its status, what it is doing, which space is whose. Nothing here changes anything.
+
+use super::{Engine, Phase};
+use crate::activity::{Activities, Activity, Space};
+use crate::commit::Moves;
+use crate::state::logs::{Occupancy, Ring};
+use crate::state::map::Map;
+use crate::stats::{self, Status};
+use nearhead_disk::{Lane, RangeSet, SECTOR_BYTES};
+use nearhead_format::Place;
+use std::ops::Range;
+
+impl Engine {
+    /// Bytes of the volume's smallest unit.
+    pub fn block_bytes(&self) -> u64 {
+        u64::from(self.core.setup().layout.sector_bytes)
+    }
+
+    /// Bytes clients can address.
+    pub fn size_bytes(&self) -> u64 {
+        self.core.setup().layout.client_bytes()
+    }
+
+    /// Whether every change is refused.
+    pub fn is_read_only(&self) -> bool {
+        self.core.is_read_only()
+    }
+
+    /// The map, for those who look at a volume from outside.
+    pub fn map(&self) -> &Map {
+        self.core.map()
+    }
+
+    /// Whether the map is too large for a snapshot slot, with `more` entries cut in two each.
+    pub fn map_outgrows_slot(&self, more: usize) -> bool {
+        self.core.map().len() + 2 * more > self.core.map_entries_max()
+    }
+
+    /// Why the engine accepts no change any more, if so.
+    pub fn failure(&self) -> Option<&str> {
+        self.core.failure()
+    }
+
+    /// The state for people and metrics.
+    pub fn status(&self) -> Status {
+        let phase = match self.phase {
+            Phase::Recovering(_) => stats::Phase::Recovering,
+            _ if self.core.has_failed() => stats::Phase::Failed,
+            Phase::Serving => stats::Phase::Serving,
+            Phase::Draining => stats::Phase::Draining,
+            Phase::Stopped => stats::Phase::Stopped,
+        };
+        let findings = self.core.findings();
+        Status {
+            phase,
+            failure: self.core.failure().map(str::to_owned),
+            map_entries: self.core.map().len() as u64,
+            map_bytes: self.core.map().memory_bytes() as u64,
+            staged_bytes: self.stage.bytes() as u64,
+            logs: self.core.logs().count(),
+            logs_claimed: self.core.logs().claimed_len() as u32,
+            log_fill_pct: self.core.logs().fill_pct(),
+            record_sequence: self.core.recorded().sequence_done(),
+            snapshot_number: self.snapshotter.number(),
+            checkpointing: self.checkpoint.is_busy() && !self.core.has_failed(),
+            wants_checkpoint_permit: self.wants_checkpoint_permit(),
+            disk_errors: self.core.watch().counts(),
+            last_disk_error: self.core.watch().last().cloned(),
+            homes_failed: self.home.failed().len() as u64,
+            stall: self.core.watch().stall(),
+            stalls: self.core.watch().stalls(),
+            shortage: self.core.watch().shortage(),
+            blank_bytes: self.blanks.bytes(self.size_bytes()),
+            damage: findings.damage().to_vec(),
+            recovery_read_bytes: findings.read_bytes(),
+            recovery_records: findings.records(),
+            recovery_logs: findings.logs(),
+            stats: *self.core.stats(),
+        }
+    }
+}
+
+/// For tests.
+impl Engine {
+    /// What is under way now.
+    pub fn activities(&self) -> Activities {
+        let mut now = Activities::default();
+        now.note(Activity::Recovery, matches!(self.phase, Phase::Recovering(_)));
+        now.note(Activity::Stop, matches!(self.phase, Phase::Draining));
+        if let Some(record) = self.commit.in_flight() {
+            now.note(Activity::RecordOfWrites, record.has_staged());
+            now.note(Activity::RecordThatTakesBack, record.taken_back() > 0);
+            now.note(Activity::RecordThatReleases, record.releases());
+            now.note(Activity::RecordThatMoves, record.moves());
+            now.note(Activity::RecordThatClaims, !record.header().claims.is_empty());
+            now.note(Activity::RecordElsewhere, record.is_elsewhere());
+            now.note(Activity::JournalEntry, self.core.journal().is_some());
+        }
+        let steps = [self.checkpoint.activity(), self.snapshotter.activity()];
+        steps.into_iter().flatten().for_each(|step| now.note(step, true));
+        // The same write, of an older snapshot's header.
+        if self.snapshotter.is_restoring_header() {
+            now.note(Activity::SnapshotCopy, true);
+        }
+        now.note(Activity::SnapshotFailed, self.snapshotter.has_failed());
+        let swaps = self.swap.is_busy();
+        now.note(Activity::SwapChunks, self.swap.has_chunks());
+        now.note(Activity::SwapRead, swaps && !self.swap.has_chunks());
+        now.note(Activity::TakenBackUnflushed, self.commit.invalidations().has_unready());
+        now.note(Activity::TakenBackReady, self.commit.invalidations().ready_len() > 0);
+        now.note(Activity::Flush, self.core.lanes().is_flushing());
+        let spill = self.home.is_written();
+        now.note(Activity::SpillWrite, spill == Some(false));
+        now.note(Activity::SpillSettle, spill == Some(true));
+        now.note(Activity::TornClear, self.commit.is_clearing_torn());
+        self.requests.note_activities(&mut now);
+        now.note(
+            Activity::Quarantine,
+            self.core.logs().present().any(|(_, ring)| ring.is_quarantined()),
+        );
+        now
+    }
+
+    /// Number of the newest committed snapshot.
+    pub fn snapshot_number(&self) -> u64 {
+        self.snapshotter.number()
+    }
+
+    /// Bytes of logs and journal that the next records may overwrite, but for those of the record on its way, and of logs
+    /// that may hold the last record once more.
+    pub fn open_space(&self) -> Space {
+        let mut open = RangeSet::new();
+        for index in 0..self.core.logs().count() {
+            let whole = self.log_bytes(index, 0, self.core.setup().layout.log_blocks());
+            let Some(ring) = self.core.logs().get(index) else {
+                open.insert(whole);
+                continue;
+            };
+            // A record that failed here may be whole all the same. It stands elsewhere, too, so that nothing needs
+            // this copy, but a recovery counts it as used.
+            let is_newest =
+                self.commit.failed_sequence() >= Some(self.core.recorded().sequence_done());
+            let may_hold_twin = ring.failures() > 0 || is_newest;
+            let free = if may_hold_twin { 0 } else { ring.free_run_blocks() };
+            for (start, end) in ring.run(ring.position(), free) {
+                open.insert(self.log_bytes(index, start, end));
+            }
+        }
+        if let Some(record) = self.commit.in_flight() {
+            // What it leaves out before it, or at the end of its log, is protected as well.
+            let (index, start) = (record.header().log_index, record.header().position);
+            let capacity = self.core.setup().layout.log_blocks();
+            let position = self.core.logs().get(index).map_or(0, Ring::position);
+            let end = position + (start + capacity - position) % capacity + record.blocks();
+            open.remove(self.log_bytes(index, position, end.min(capacity)));
+            open.remove(self.log_bytes(index, 0, end.saturating_sub(capacity)));
+        }
+        let mut space = Space::from([(Lane::MAIN, open)]);
+        if let Some(journal) = self.core.journal() {
+            let (ring, of_map) =
+                (journal.ring(), space.entry(self.core.setup().map.lane).or_default());
+            for (start, end) in ring.run(ring.position(), ring.free_run_blocks()) {
+                of_map.insert(journal.bytes_of(start, end));
+            }
+        }
+        space
+    }
+
+    /// Bytes of logs and journal that a recovery from here on would need: what the map points to, and records since the
+    /// newest snapshot.
+    pub fn needed_space(&self) -> Space {
+        let mut needed = RangeSet::new();
+        for entry in self.core.map() {
+            if let Place::Log { chunk_sector, chunk_len, .. } = entry.place {
+                let end = chunk_sector + u64::from(chunk_len);
+                needed.insert(chunk_sector * SECTOR_BYTES..end * SECTOR_BYTES);
+            }
+        }
+        // With a journal nobody looks for records in the logs.
+        let scanned = self.core.logs().present().filter(|_| self.core.journal().is_none());
+        for (index, ring) in scanned {
+            for (start, end) in ring.protected() {
+                needed.insert(self.log_bytes(index, start, end));
+            }
+        }
+        let mut space = Space::from([(Lane::MAIN, needed)]);
+        if let Some(journal) = self.core.journal() {
+            let of_map = space.entry(self.core.setup().map.lane).or_default();
+            for (start, end) in journal.ring().protected() {
+                of_map.insert(journal.bytes_of(start, end));
+            }
+        }
+        space
+    }
+
+    /// Home sectors that the map speaks of.
+    pub fn mapped_homes(&self) -> RangeSet {
+        let mut homes = RangeSet::new();
+        for entry in self.core.map() {
+            homes.insert(entry.home_sector..entry.end_sector());
+        }
+        homes
+    }
+
+    /// Home sectors of which a recovery from here on may find a logged copy: a copy of any other would be one that
+    /// nobody takes back when the sector is written in place.
+    pub fn known_homes(&self) -> RangeSet {
+        let mut homes = self.mapped_homes();
+        for entry in self.commit.invalidations().entries() {
+            homes.insert(entry.home_sector..entry.end_sector());
+        }
+        // One that was let go comes before all that is written from now on.
+        let in_flight =
+            self.commit.in_flight().into_iter().flat_map(|record| &record.header().writes);
+        for item in in_flight.chain(self.commit.let_go()) {
+            let range = item.range();
+            homes.insert(range.start_sector..range.end_sector());
+        }
+        homes
+    }
+
+    fn log_bytes(&self, index: u32, start: u32, end: u32) -> Range<u64> {
+        let layout = &self.core.setup().layout;
+        let (log, block) = (layout.log_offset(index).unwrap_or(0), layout.log_block_bytes);
+        let at = |position: u32| log + u64::from(position) * u64::from(block);
+        at(start)..at(end)
+    }
+
+    /// Home sectors hinted durability-only.
+    pub fn hints(&self) -> impl Iterator<Item = Range<u64>> + '_ {
+        self.core.recorded().hints().iter()
+    }
+
+    /// Counts anew what is needed of every log; says where the counts that are kept differ. For tests: it looks at
+    /// the whole map.
+    pub fn check_counts(&self) -> Result<(), String> {
+        if !self.is_open() {
+            return Ok(());
+        }
+        let stale = self.commit.invalidations().entries().copied();
+        self.core.logs().check(self.core.map().iter().chain(stale))
+    }
+
+    /// What is in use now.
+    pub fn occupancy(&self) -> Occupancy {
+        let (logs, journal) = (self.core.logs(), self.core.journal());
+        Occupancy {
+            logs: logs.counts(),
+            logs_claimed: logs.claimed().collect(),
+            log_fill_pct: logs.fill_pct(),
+            journal_blocks: journal.map_or(0, |journal| journal.ring().used_blocks()),
+            map_entries: self.core.map().len(),
+            record_sequence: self.core.recorded().sequence_done(),
+            snapshot_number: self.snapshotter.number(),
+        }
+    }
+}
