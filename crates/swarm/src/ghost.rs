@@ -21,7 +21,7 @@ use nearhead_disk::{Disk, Nanos};
 use nearhead_engine::{Activities, Activity, Engine, Space};
 use nearhead_models::faults::FaultBudget;
 use nearhead_service::{Operation, Request, RequestId, Service};
-use nearhead_volume::Volume;
+use nearhead_volume::{Clock, Volume};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -178,7 +178,8 @@ impl Life<'_> {
     fn open_beside(&self, rig: &mut Rig) -> Result<(Volume<Box<dyn Disk>>, Nanos), String> {
         let scenario = self.scenario;
         let (disk, now) = rig.assemble(None, self.now).map_err(|error| error.to_string())?;
-        let (mut volume, now) = Volume::open_in_virtual_time(disk, now, |_, config| {
+        let clock = Clock::Virtual { now };
+        let (mut volume, now) = Volume::open_with(scenario.presets, disk, clock, |_, config| {
             scenario.configure(config);
         })
         .map_err(|error| error.to_string())?;

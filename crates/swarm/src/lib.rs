@@ -16,7 +16,6 @@ pub mod oracle;
 mod bend;
 mod checks;
 mod company;
-mod conformance;
 mod damage;
 mod ghost;
 mod hints;
@@ -37,7 +36,6 @@ mod wanderer;
 
 pub use bend::Bend;
 pub use company::{Company, Coverage, Pair, pairs};
-pub use conformance::{Policies, System};
 pub use life::{Failure, run, run_observed};
 pub use minimise::{Minimised, minimise};
 pub use patient::Patient;

@@ -137,7 +137,7 @@ impl<'a> Life<'a> {
             .assemble(Some(*b"an array of life"), Nanos::ZERO)
             .map_err(|error| error.to_string())?;
         let options = scenario.create_options();
-        let mut io = whole.in_virtual_time(now);
+        let mut io = whole.in_virtual_time(now).knowing(scenario.presets);
         let superblock =
             create_to_grow(&mut io, &options, scenario.grown_bytes, Some(scenario.region_bytes()))
                 .map_err(|error| error.to_string())?;

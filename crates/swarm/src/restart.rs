@@ -8,7 +8,7 @@ use crate::steps::Place;
 use nearhead_format::AckMode;
 use nearhead_models::faults::{FaultKind, NthFault};
 use nearhead_service::{Operation, Service};
-use nearhead_volume::{Volume, grow};
+use nearhead_volume::{Clock, Volume, grow};
 
 /// Events of a recovery before it is cut, at most.
 const EVENTS_BEFORE_CUT_MAX: u64 = 24;
@@ -198,7 +198,8 @@ impl Life<'_> {
         let scenario = self.scenario;
         let disk = self.disk.assemble(None, self.now);
         let (disk, now) = disk.map_err(|error| error.to_string())?;
-        let (volume, now) = Volume::open_in_virtual_time(disk, now, |_, config| {
+        let clock = Clock::Virtual { now };
+        let (volume, now) = Volume::open_with(scenario.presets, disk, clock, |_, config| {
             scenario.configure(config);
         })
         .map_err(|error| error.to_string())?;
@@ -224,7 +225,9 @@ impl Life<'_> {
         self.left = None;
         let scenario = self.scenario;
         let opened = self.disk.assemble(None, self.now).ok().and_then(|(disk, now)| {
-            Volume::open_in_virtual_time(disk, now, |_, config| scenario.configure(config)).ok()
+            let clock = Clock::Virtual { now };
+            let configure = |_: &_, config: &mut _| scenario.configure(config);
+            Volume::open_with(scenario.presets, disk, clock, configure).ok()
         });
         if let Some((mut volume, mut now)) = opened {
             for _ in 0..self.choices.below(EVENTS_BEFORE_CUT_MAX) {
@@ -262,7 +265,7 @@ impl Life<'_> {
         let (mut disk, now) =
             self.disk.assemble(None, self.now).map_err(|error| error.to_string())?;
         self.now = now;
-        let mut io = disk.in_virtual_time(self.now);
+        let mut io = disk.in_virtual_time(self.now).knowing(self.scenario.presets);
         let grown = grow::plan(&mut io).and_then(|growth| grow::grow(&mut io, &growth));
         self.now = io.now();
         drop(disk);

@@ -4,7 +4,6 @@
 //! lived again.
 
 use crate::bend::Bend;
-use crate::conformance::Policies;
 use crate::patient::Patient;
 use crate::restless::Restless;
 use crate::steps::{Step, Steps, random_steps};
@@ -15,7 +14,7 @@ use nearhead_engine::{Activities, Config};
 use nearhead_format::{AckMode, Label, Layout};
 use nearhead_models::faults::{FaultBudget, FaultPlan};
 use nearhead_models::plain_properties;
-use nearhead_volume::{CreateOptions, NamedPreset};
+use nearhead_volume::{CreateOptions, NamedPreset, Presets};
 use std::ops::Range;
 
 /// The presets that lives are made of.
@@ -51,6 +50,8 @@ pub struct Scenario {
     pub seed: u64,
     /// Which volume.
     pub preset: NamedPreset,
+    /// The table that it is opened with.
+    pub presets: Presets,
     /// When writes are acknowledged.
     pub ack: AckMode,
     /// The disk.
@@ -81,8 +82,6 @@ pub struct Scenario {
     pub is_restless: bool,
     /// What finds no room in the logs waits for it.
     pub is_patient: bool,
-    /// Policies from outside, in place of all others.
-    pub policies: Option<Policies>,
     /// Bytes of small writes in memory.
     pub stage_bytes_max: usize,
     /// A snapshot after so many bytes.
@@ -118,19 +117,20 @@ impl Scenario {
     pub fn new(seed: u64, steps: usize) -> Self {
         let mut random = SplitMix::new(seed);
         let preset = PRESET_NAMES[random.below(PRESET_NAMES.len() as u64) as usize];
-        Self::chosen(seed, steps, preset, &mut random)
-    }
-
-    /// The same on a volume of this preset.
-    pub fn with_preset(seed: u64, steps: usize, preset: &'static str) -> Self {
-        Self::chosen(seed, steps, preset, &mut SplitMix::new(seed))
-    }
-
-    fn chosen(seed: u64, steps: usize, preset: &'static str, random: &mut SplitMix) -> Self {
         // By another generator, so that what follows in a life does not depend on it.
         let shingled = SplitMix::new(!seed).below(3) == 0;
         let on_shingled = ON_SHINGLED.iter().find(|(plain, _)| shingled && *plain == preset);
         let preset = named(on_shingled.map_or(preset, |(_, shingled)| shingled));
+        Self::chosen(seed, steps, preset, &mut random)
+    }
+
+    /// The same on a volume of this preset, with its own policies whatever the seed says.
+    pub fn of_preset(seed: u64, steps: usize, presets: Presets, preset: NamedPreset) -> Self {
+        let chosen = Self::chosen(seed, steps, preset, &mut SplitMix::new(seed));
+        Self { presets, wanders: false, is_restless: false, is_patient: false, ..chosen }
+    }
+
+    fn chosen(seed: u64, steps: usize, preset: NamedPreset, random: &mut SplitMix) -> Self {
         let (arrangement, map_device_bytes) = parts(seed, &preset);
         let budget = if random.below(4) == 0 { FaultBudget::Detect } else { FaultBudget::Survive };
         // Which member of an array damage hits is not worked out here.
@@ -157,6 +157,7 @@ impl Scenario {
         Self {
             seed,
             preset,
+            presets: Presets::default(),
             ack,
             properties,
             arrangement,
@@ -176,7 +177,6 @@ impl Scenario {
             wanders: wanders(seed),
             is_restless: is_restless(seed),
             is_patient: is_patient(seed),
-            policies: None,
             stage_bytes_max: pick(random, &[64 << 10, 256 << 10, 2 << 20]),
             snapshot_after_bytes: pick(random, &[60 << 10, 300 << 10, 8 << 20]),
             snapshot_period: Nanos::from_millis(pick(random, &[5, 200, 600_000])),
@@ -254,10 +254,6 @@ impl Scenario {
         }
         if self.is_patient {
             config.cleaner = Box::new(Patient(config.cleaner.clone()));
-        }
-        if let Some(policies) = &self.policies {
-            config.placement = policies.placement.clone();
-            config.cleaner = policies.cleaner.clone();
         }
         config.snapshot_after_bytes = self.snapshot_after_bytes;
         config.snapshot_period = self.snapshot_period;

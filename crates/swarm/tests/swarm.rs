@@ -3,8 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use nearhead_swarm::{
-    Campaign, Coverage, OPERATIONS, Policies, Restless, Scenario, System, Tally, Wanderer,
-    minimise, pairs, run, run_observed,
+    Campaign, Coverage, OPERATIONS, Scenario, Tally, minimise, pairs, run, run_observed,
 };
 use nearhead_volume::NamedPreset;
 
@@ -24,19 +23,6 @@ fn lives_under_faults_and_crashes_break_no_law() {
     assert!(all.records > 1000 && all.snapshots > 200 && all.swaps > 10 && all.hostile > 100);
     assert!(all.mirrors_alike > 0 && all.arrays > 2 && all.map_devices > 2);
     assert!(all.faults.of_commands() > 200 && all.checkpointed_bytes > 1 << 20);
-}
-
-#[test]
-fn policies_without_sense_break_no_law() {
-    for (layout, scatters) in [("mlb", true), ("singlelog", false)] {
-        let policies = Policies {
-            placement: Box::new(Wanderer::new(1, scatters)),
-            cleaner: Box::new(Restless::new(2)),
-        };
-        let tally = System { name: "senseless", layout, policies }.conforms(0..20).unwrap();
-        assert!(tally.records > 300 && tally.cuts > 20 && tally.checkpointed_bytes > 0, "{tally}");
-        assert!(!scatters || tally.swaps > 5, "{tally}");
-    }
 }
 
 #[test]

@@ -47,6 +47,18 @@ const LAYERS: &[(&str, &[&str])] = &[
             "nearhead-volume",
         ],
     ),
+    (
+        "nearhead-laws",
+        &[
+            "nearhead-format",
+            "nearhead-disk",
+            "nearhead-service",
+            "nearhead-engine",
+            "nearhead-models",
+            "nearhead-volume",
+            "nearhead-swarm",
+        ],
+    ),
     ("nearhead-nbd", &["nearhead-disk", "nearhead-service"]),
     ("nearhead-one-file", &["nearhead-disk", "nearhead-service"]),
     ("nearhead-settings", &["nearhead-format", "nearhead-disk", "nearhead-engine"]),

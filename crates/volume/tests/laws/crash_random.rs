@@ -2,46 +2,23 @@
 //!
 //! One seed decides the options, the steps and the fate of every unflushed sector.
 
-use crate::support::harness::Harness;
-use crate::support::options::Options;
-use crate::support::steps::{Step, random_step};
-use nearhead_basics::SplitMix;
 use nearhead_format::AckMode;
+use nearhead_laws::options::Options;
+use nearhead_laws::random_cuts::{Kind, live};
+use nearhead_volume::Presets;
 
 const PRESETS: [&str; 6] = ["nolog", "singlelog", "mlb", "mlb-256", "slsmr", "mlsmr"];
 
-/// What a test varies beside the seed.
-#[derive(Clone, Copy)]
-struct Kind {
-    steps: u64,
-    faults: bool,
-    logs_are_scarce: bool,
-}
-
-fn run(seed: u64, preset: &'static str, ack: AckMode, kind: Kind) {
-    let Kind { steps, faults, logs_are_scarce } = kind;
-    let mut random = SplitMix::new(seed);
-    let options = Options {
-        logs_are_scarce,
-        // By the seed alone, so that nothing else in a run depends on it; those that once failed stay as they were.
-        lone_writes_go_home: seed % 3 == 2 && !REGRESSIONS.contains(&seed),
-        wanders: seed % 4 == 3 && !REGRESSIONS.contains(&seed),
-        ..Options::random(preset, ack, &mut random)
+fn run(seed: u64, preset: &str, ack: AckMode, kind: Kind) {
+    let presets = Presets::default();
+    let is_old = REGRESSIONS.contains(&seed);
+    // By the seed alone, so that nothing else in a run depends on it; those that once failed stay as they were.
+    let change = |options| Options {
+        lone_writes_go_home: seed % 3 == 2 && !is_old,
+        wanders: seed % 4 == 3 && !is_old,
+        ..options
     };
-    let trace = std::env::var_os("TRACE").is_some();
-    if trace {
-        println!("{options:?}");
-    }
-    let mut harness = Harness::new(options);
-    for _ in 0..steps {
-        let step = random_step(&mut random, true, faults);
-        if trace {
-            println!("{} at {}: {step:?}", harness.oracle.epoch, harness.now);
-        }
-        harness.apply(&step);
-    }
-    harness.apply(&Step::Settle);
-    harness.apply(&Step::Cut { seed });
+    live(seed, (presets, presets.by_name(preset).unwrap()), ack, kind, change);
 }
 
 /// Seeds that once failed and are not among the first ones (see BUGS.md).
@@ -75,18 +52,15 @@ fn run_all(name: &str, default: u64, kind: Kind) {
 
 #[test]
 fn no_power_cut_kill_or_shutdown_loses_or_revives_anything() {
-    let kind = Kind { steps: 800, faults: false, logs_are_scarce: false };
-    run_all("no_power_cut_kill_or_shutdown", 12, kind);
+    run_all("no_power_cut_kill_or_shutdown", 12, Kind::SOUND);
 }
 
 #[test]
 fn a_failing_disk_loses_nothing_acknowledged_and_answers_everything() {
-    let kind = Kind { steps: 500, faults: true, logs_are_scarce: false };
-    run_all("a_failing_disk", 12, kind);
+    run_all("a_failing_disk", 12, Kind::FAILING);
 }
 
 #[test]
 fn logs_too_small_for_the_workload_lose_nothing_either() {
-    let kind = Kind { steps: 800, faults: false, logs_are_scarce: true };
-    run_all("logs_too_small", 12, kind);
+    run_all("logs_too_small", 12, Kind::SCARCE);
 }

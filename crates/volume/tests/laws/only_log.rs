@@ -9,7 +9,6 @@ use crate::bad_sectors::Asked;
 use crate::support::disk::{Arrives, CutPoint, Trouble};
 use crate::support::harness::Harness;
 use crate::support::options::Options;
-use crate::support::oracle::Oracle;
 use crate::support::raw::bytes_of;
 use crate::support::steps::Step;
 use nearhead_basics::SplitMix;
@@ -18,6 +17,7 @@ use nearhead_engine::{DiskWork, Phase};
 use nearhead_format::{AckMode, Layout};
 use nearhead_models::{MemoryStore, Store};
 use nearhead_service::Service;
+use nearhead_swarm::oracle::Oracle;
 use std::ops::Range;
 
 const ARRIVES: [Arrives; 4] = [Arrives::Nothing, Arrives::Before, Arrives::Around, Arrives::All];

@@ -41,10 +41,14 @@ fn flip(image: &mut MemoryStore, offset: u64) {
 }
 
 fn options() -> Options {
+    options_of("mlb")
+}
+
+fn options_of(preset: &str) -> Options {
     Options {
         swap_above_pct: None,
         snapshot_after_bytes: 64 << 20,
-        ..Options::new("mlb", AckMode::Durable)
+        ..Options::new(preset, AckMode::Durable)
     }
 }
 
@@ -146,7 +150,7 @@ fn all_that_is_left_of_a_record_written_twice_stays_torn() {
 /// A client may write what looks like the beginning of records that belong there: an image of this very log.
 #[test]
 fn what_a_client_wrote_is_not_overwritten_however_much_it_looks_like_a_torn_record() {
-    let mut harness = Harness::new(Options { preset: "singlelog", ..options() });
+    let mut harness = Harness::new(options_of("singlelog"));
     let superblock = harness.volume().superblock().clone();
     let log_block = u64::from(superblock.layout.log_block_bytes);
     let count = 8 * log_block / 512;

@@ -10,12 +10,12 @@ use std::time::Instant;
 const SHARDS: usize = 64;
 
 /// The counts.
-pub(super) struct Tally {
+pub struct Tally {
     started: Instant,
     /// Hashes of all images recovered so far: eight bytes each.
     images: [Mutex<HashSet<u64>>; SHARDS],
-    pub(super) distinct: AtomicU64,
-    pub(super) workloads: AtomicU64,
+    distinct: AtomicU64,
+    workloads: AtomicU64,
     pub(super) checked: AtomicU64,
     pub(super) continued: AtomicU64,
 }
@@ -30,6 +30,20 @@ impl Tally {
             checked: AtomicU64::new(0),
             continued: AtomicU64::new(0),
         }
+    }
+
+    /// Different images recovered.
+    pub fn distinct(&self) -> u64 {
+        self.distinct.load(Ordering::Relaxed)
+    }
+
+    /// Workloads run.
+    pub fn workloads(&self) -> u64 {
+        self.workloads.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn note_workload(&self) {
+        self.workloads.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts an image, if nobody has recovered it before.

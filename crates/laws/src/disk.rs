@@ -1,7 +1,7 @@
 //! A crash disk that can also fail: the n-th matching command, once or from then on, with or without
 //! having had its effect. It hashes every command it is given, so that two runs can be compared.
 
-use super::raw::bytes_of;
+use crate::raw::bytes_of;
 use nearhead_basics::SplitMix;
 use nearhead_disk::{
     BufferMut, Command, Completion, Disk, DiskError, DiskErrorKind, Nanos, Payload, Properties,
@@ -14,7 +14,7 @@ use std::ops::Range;
 
 /// Which commands fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FaultKind {
+pub enum FaultKind {
     Reads,
     Writes,
     Flushes,
@@ -22,16 +22,16 @@ pub(crate) enum FaultKind {
 
 /// A failure to come.
 #[derive(Clone, Debug)]
-pub(crate) struct Fault {
-    pub(crate) kind: FaultKind,
+pub struct Fault {
+    pub kind: FaultKind,
     /// Only commands that touch these bytes, if given.
-    pub(crate) range: Option<Range<u64>>,
+    pub range: Option<Range<u64>>,
     /// Matching commands that still succeed.
-    pub(crate) after: u64,
+    pub after: u64,
     /// All later ones fail too.
-    pub(crate) sticky: bool,
+    pub sticky: bool,
     /// The command has its effect although it fails.
-    pub(crate) has_effect: bool,
+    pub has_effect: bool,
 }
 
 impl Fault {
@@ -54,7 +54,7 @@ impl Fault {
 
 /// What of a write arrives that touches a bad sector.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Arrives {
+pub enum Arrives {
     #[default]
     Nothing,
     /// What stands before the first bad sector.
@@ -67,49 +67,49 @@ pub(crate) enum Arrives {
 
 /// What is wrong with the disk for as long as nobody mends it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Trouble {
+pub struct Trouble {
     /// One in so many writes fails, with or without effect; 0 for none.
-    pub(crate) one_write_in: u64,
+    pub one_write_in: u64,
     /// Chance.
-    pub(crate) seed: u64,
+    pub seed: u64,
     /// Writes that touch these bytes fail.
-    pub(crate) bad: Vec<Range<u64>>,
+    pub bad: Vec<Range<u64>>,
     /// What arrives of such a write.
-    pub(crate) arrives: Arrives,
+    pub arrives: Arrives,
     /// Writes that touch these bytes find no space.
-    pub(crate) full: Vec<Range<u64>>,
+    pub full: Vec<Range<u64>>,
     /// Nothing is answered.
-    pub(crate) is_silent: bool,
+    pub is_silent: bool,
 }
 
 /// What a cut at one moment may leave.
-pub(crate) struct CutPoint {
-    pub(crate) safe: MemoryStore,
-    pub(crate) unflushed: Vec<UnflushedWrite>,
+pub struct CutPoint {
+    pub safe: MemoryStore,
+    pub unflushed: Vec<UnflushedWrite>,
 }
 
 /// The disk.
-pub(crate) struct TestDisk {
+pub struct TestDisk {
     inner: CrashDisk,
     /// The disk has no volatile cache: every completed write is safe.
     write_through: bool,
     latency: Nanos,
     faults: Vec<Fault>,
-    pub(crate) faults_hit: u64,
+    pub faults_hit: u64,
     failing: Vec<u64>,
     failed: VecDeque<(Nanos, Ticket, DiskErrorKind)>,
     trouble: Trouble,
     chance: SplitMix,
     commands: DefaultHasher,
-    pub(crate) writes: u64,
+    pub writes: u64,
     /// Every state since the last look, if somebody wants them.
-    pub(crate) cut_points: Option<Vec<CutPoint>>,
+    pub cut_points: Option<Vec<CutPoint>>,
     seen_changes: u64,
     zones: Option<Zones>,
 }
 
 impl TestDisk {
-    pub(crate) fn with_image(properties: Properties, image: MemoryStore) -> Self {
+    pub fn with_image(properties: Properties, image: MemoryStore) -> Self {
         Self {
             write_through: !properties.volatile_cache,
             inner: CrashDisk::with_image(properties, image),
@@ -129,12 +129,14 @@ impl TestDisk {
     }
 
     /// The disk tells its host that it is shingled so. It takes any write all the same.
-    pub(crate) fn with_zones(mut self, zones: Option<Zones>) -> Self {
+    #[must_use]
+    pub fn with_zones(mut self, zones: Option<Zones>) -> Self {
         self.zones = zones;
         self
     }
 
-    pub(crate) fn with_latency(mut self, latency: Nanos) -> Self {
+    #[must_use]
+    pub fn with_latency(mut self, latency: Nanos) -> Self {
         let properties = self.inner.properties().clone();
         let image = self.image();
         self.inner = CrashDisk::with_image(properties, image).with_latency(latency);
@@ -142,11 +144,11 @@ impl TestDisk {
         self
     }
 
-    pub(crate) fn add_fault(&mut self, fault: Fault) {
+    pub fn add_fault(&mut self, fault: Fault) {
         self.faults.push(fault);
     }
 
-    pub(crate) fn set_trouble(&mut self, trouble: Trouble) {
+    pub fn set_trouble(&mut self, trouble: Trouble) {
         self.chance = SplitMix::new(trouble.seed);
         self.trouble = trouble;
     }
@@ -203,34 +205,34 @@ impl TestDisk {
         Some(found)
     }
 
-    pub(crate) fn mend(&mut self) {
+    pub fn mend(&mut self) {
         self.trouble = Trouble::default();
         self.faults.clear();
     }
 
     /// A hash over every command so far.
-    pub(crate) fn commands_hash(&self) -> u64 {
+    pub fn commands_hash(&self) -> u64 {
         self.commands.finish()
     }
 
     /// The content if nothing is lost.
-    pub(crate) fn image(&self) -> MemoryStore {
+    pub fn image(&self) -> MemoryStore {
         self.inner.image_after(&|_, _| true)
     }
 
     /// The content if all is lost that may be.
-    pub(crate) fn safe_image(&self) -> MemoryStore {
+    pub fn safe_image(&self) -> MemoryStore {
         self.inner.image_after(&|_, _| false)
     }
 
     /// Cuts the power with a random outcome.
-    pub(crate) fn power_cut(&mut self, random: &mut SplitMix) {
+    pub fn power_cut(&mut self, random: &mut SplitMix) {
         self.inner.power_cut(random);
         self.forget();
     }
 
     /// The program that used the disk is gone: what it submitted takes effect, nobody is told.
-    pub(crate) fn disown(&mut self) {
+    pub fn disown(&mut self) {
         while let Some(at) = self.inner.wake_at() {
             drop(self.inner.poll(at));
         }
@@ -243,7 +245,7 @@ impl TestDisk {
     }
 
     /// Remembers the present state if it differs from the last one.
-    pub(crate) fn note_cut_point(&mut self) {
+    pub fn note_cut_point(&mut self) {
         let Some(points) = self.cut_points.as_mut() else { return };
         if self.inner.changes() == self.seen_changes && !points.is_empty() {
             return;

@@ -63,17 +63,23 @@ impl Plan {
     }
 }
 
-#[test]
-fn plans_of_soaks_have_every_workload_once_and_neighbours_share_their_beginning() {
-    let plan = Plan::new(12, 1, true);
-    let first = plan.len() - plan.count(5) - plan.count(4);
-    let mut groups = std::collections::HashSet::new();
-    for group in (0..plan.count(4) / GROUP).step_by(7) {
-        let (one, configuration) = plan.workload(first + group * GROUP);
-        let (other, same) = plan.workload(first + group * GROUP + GROUP - 1);
-        assert_eq!((one.beginning(), configuration), (other.beginning(), same));
-        assert_ne!(one.to_string(), other.to_string());
-        assert!(groups.insert((one.beginning(), configuration)));
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn plans_of_soaks_have_every_workload_once_and_neighbours_share_their_beginning() {
+        let plan = Plan::new(12, 1, true);
+        let first = plan.len() - plan.count(5) - plan.count(4);
+        let mut groups = HashSet::new();
+        for group in (0..plan.count(4) / GROUP).step_by(7) {
+            let (one, configuration) = plan.workload(first + group * GROUP);
+            let (other, same) = plan.workload(first + group * GROUP + GROUP - 1);
+            assert_eq!((one.beginning(), configuration), (other.beginning(), same));
+            assert_ne!(one.to_string(), other.to_string());
+            assert!(groups.insert((one.beginning(), configuration)));
+        }
+        assert_eq!(groups.len() as u64, (sequences(3) * 12).div_ceil(7));
     }
-    assert_eq!(groups.len() as u64, (sequences(3) * 12).div_ceil(7));
 }

@@ -1,10 +1,10 @@
 //! The law of block status: what is called zeros without reading reads as zeros.
 
-use super::content::SECTOR;
 use nearhead_service::Extent;
+use nearhead_swarm::content::SECTOR;
 
 /// What is called zeros without reading reads as zeros. `found` are the versions of the sectors from `start` on.
-pub(crate) fn only_zeros_are_called_zeros(
+pub fn only_zeros_are_called_zeros(
     start: u64,
     extents: &[Extent],
     found: &[u64],

@@ -7,18 +7,18 @@ use super::TOUCHED_SECTORS;
 use super::image::{ImageDisk, Shared, TornSector, TornWrite, hash, torn_writes};
 use super::tally::Tally;
 use super::workload::{Case, OPERATIONS, operation};
-use crate::support::content::{SECTOR, versions};
-use crate::support::disk::TestDisk;
-use crate::support::harness::Harness;
-use crate::support::options::Options;
-use crate::support::oracle::Oracle;
-use crate::support::status::only_zeros_are_called_zeros;
-use crate::support::steps::Step;
+use crate::disk::TestDisk;
+use crate::harness::Harness;
+use crate::options::Options;
+use crate::status::only_zeros_are_called_zeros;
+use crate::steps::Step;
 use nearhead_basics::SplitMix;
 use nearhead_disk::Nanos;
 use nearhead_models::Store;
 use nearhead_service::{Operation, Request, RequestId, Service};
-use nearhead_volume::Volume;
+use nearhead_swarm::content::{SECTOR, versions};
+use nearhead_swarm::oracle::Oracle;
+use nearhead_volume::{Clock, Volume};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
@@ -242,7 +242,8 @@ type Overlay = BTreeMap<u64, Rc<Vec<u8>>>;
 /// Recovers the image and reads what the workload may have changed.
 fn recover(options: &Options, shared: &Rc<Shared>, overlay: Overlay) -> Result<Contents, String> {
     let disk = ImageDisk::new(shared, overlay);
-    let opened = Volume::open_in_virtual_time(disk, Nanos::ZERO, |_, config| {
+    let clock = Clock::Virtual { now: Nanos::ZERO };
+    let opened = Volume::open_with(options.presets, disk, clock, |_, config| {
         options.configure(config);
         // A snapshot that is due after the restart is not recovery's.
         config.snapshot_after_bytes = u64::MAX;

@@ -1,15 +1,15 @@
 //! The steps a workload consists of, and how a seed chooses them.
 
-use super::disk::{Fault, FaultKind};
+use crate::disk::{Fault, FaultKind};
 use nearhead_basics::SplitMix;
 
 /// Workloads touch this many sectors of the volume, so that they overlap.
-pub(crate) const SPAN_SECTORS: u64 = 4096;
+pub const SPAN_SECTORS: u64 = 4096;
 
 /// One thing a client, an operator or fate does. Sectors are 512 bytes; the harness rounds to the
 /// volume's block.
 #[derive(Clone, Debug)]
-pub(crate) enum Step {
+pub enum Step {
     Write {
         start: u64,
         count: u64,
@@ -64,7 +64,7 @@ pub(crate) enum Step {
 }
 
 /// A step of a random workload; `restarts` allows cuts, kills and shutdowns.
-pub(crate) fn random_step(random: &mut SplitMix, restarts: bool, faults: bool) -> Step {
+pub fn random_step(random: &mut SplitMix, restarts: bool, faults: bool) -> Step {
     let start = random.below(SPAN_SECTORS);
     let small = random.below(3) > 0;
     let count = 1 + random.below(if small { 24 } else { 300 });

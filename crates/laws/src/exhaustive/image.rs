@@ -4,8 +4,8 @@
 //! moment, so they share its content: reads of a log are slices of one buffer, and copied only if the
 //! image differs there.
 
-use crate::support::disk::CutPoint;
-use crate::support::raw::bytes_of;
+use crate::disk::CutPoint;
+use crate::raw::bytes_of;
 use nearhead_disk::{
     BufferMut, Command, Completion, Disk, Nanos, Payload, Properties, Submission, Ticket,
 };

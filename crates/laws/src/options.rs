@@ -1,62 +1,73 @@
 //! What kind of volume on what kind of disk a test has, and how its configuration differs from the default.
 
-use super::disk::TestDisk;
+use crate::disk::TestDisk;
 use nearhead_basics::SplitMix;
 use nearhead_disk::{Nanos, Properties, Region, RegionKind, Zones};
 use nearhead_engine::Config;
-use nearhead_format::{AckMode, Label};
+use nearhead_format::{AckMode, Label, LayoutKind};
 use nearhead_models::{MemoryStore, plain_properties};
 use nearhead_swarm::{Patient, Wanderer};
 use nearhead_volume::create::create_with_regions;
-use nearhead_volume::{CreateOptions, NamedPreset, SyncIo};
+use nearhead_volume::{CreateOptions, NamedPreset, Presets, SyncIo};
 
-pub(crate) const DEVICE_BYTES: u64 = 64 << 20;
-pub(crate) const VOLUME_ID: [u8; 16] = [7; 16];
+pub const DEVICE_BYTES: u64 = 64 << 20;
+pub const VOLUME_ID: [u8; 16] = [7; 16];
 /// Regions of the blank map, so small that a workload fills and zeroes many.
 const REGION_BYTES: u64 = 4096;
 
 /// What kind of volume on what kind of disk.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "independent choices of a test, not a state")]
-pub(crate) struct Options {
-    pub(crate) preset: &'static str,
-    pub(crate) ack: AckMode,
-    pub(crate) sector_bytes: u32,
+pub struct Options {
+    /// What it is created as, and the table that it is opened with.
+    pub preset: NamedPreset,
+    pub presets: Presets,
+    pub ack: AckMode,
+    pub sector_bytes: u32,
     /// What the disk calls its physical sector, if it is longer; a log is written in blocks of it.
-    pub(crate) physical_sector_bytes: Option<u32>,
-    pub(crate) volatile_cache: bool,
+    pub physical_sector_bytes: Option<u32>,
+    pub volatile_cache: bool,
     /// Commands that the disk takes at once.
-    pub(crate) queue_depth_max: u16,
+    pub queue_depth_max: u16,
     /// Checkpoints begin by themselves.
-    pub(crate) idle_checkpoints: bool,
+    pub idle_checkpoints: bool,
     /// Logs move when they are this full.
-    pub(crate) swap_above_pct: Option<u8>,
-    pub(crate) snapshot_after_bytes: u64,
+    pub swap_above_pct: Option<u8>,
+    pub snapshot_after_bytes: u64,
     /// A snapshot after so long with changes.
-    pub(crate) snapshot_period: Nanos,
-    pub(crate) stage_bytes_max: usize,
+    pub snapshot_period: Nanos,
+    pub stage_bytes_max: usize,
     /// What is staged becomes durable by itself after so long, if not after the default.
-    pub(crate) stage_age_max: Option<Nanos>,
+    pub stage_age_max: Option<Nanos>,
     /// Writes up to this size are logged, if not the preset's.
-    pub(crate) logged_write_bytes_max: Option<u32>,
+    pub logged_write_bytes_max: Option<u32>,
     /// All logs together hold less than the workload writes over.
-    pub(crate) logs_are_scarce: bool,
+    pub logs_are_scarce: bool,
     /// A checkpoint begins when this share of the logs is in use.
-    pub(crate) watermark_pct: Option<u8>,
+    pub watermark_pct: Option<u8>,
     /// The disk was damaged on purpose, and opening may tell of it.
-    pub(crate) is_damaged: bool,
+    pub is_damaged: bool,
     /// Small writes that wait alone go home.
-    pub(crate) lone_writes_go_home: bool,
+    pub lone_writes_go_home: bool,
     /// Small writes wait for room in the logs, and never go home for want of it.
-    pub(crate) is_patient: bool,
+    pub is_patient: bool,
     /// Records go anywhere they may, by a placement from outside the engine.
-    pub(crate) wanders: bool,
+    pub wanders: bool,
 }
 
 impl Options {
-    pub(crate) fn new(preset: &'static str, ack: AckMode) -> Self {
+    /// On the program's preset of that name.
+    pub fn new(preset: &str, ack: AckMode) -> Self {
+        let presets = Presets::default();
+        let preset = presets.by_name(preset).unwrap_or_else(|error| panic!("{error}"));
+        Self::of(presets, preset, ack)
+    }
+
+    /// On one of these presets.
+    pub fn of(presets: Presets, preset: NamedPreset, ack: AckMode) -> Self {
         Self {
             preset,
+            presets,
             ack,
             sector_bytes: 512,
             physical_sector_bytes: None,
@@ -79,7 +90,19 @@ impl Options {
     }
 
     /// A mixture that a seed chooses.
-    pub(crate) fn random(preset: &'static str, ack: AckMode, random: &mut SplitMix) -> Self {
+    pub fn random(preset: &str, ack: AckMode, random: &mut SplitMix) -> Self {
+        let presets = Presets::default();
+        let preset = presets.by_name(preset).unwrap_or_else(|error| panic!("{error}"));
+        Self::random_of(presets, preset, ack, random)
+    }
+
+    /// The same of one of these presets.
+    pub fn random_of(
+        presets: Presets,
+        preset: NamedPreset,
+        ack: AckMode,
+        random: &mut SplitMix,
+    ) -> Self {
         Self {
             sector_bytes: if random.below(4) == 0 { 4096 } else { 512 },
             volatile_cache: random.below(4) > 0,
@@ -88,13 +111,14 @@ impl Options {
             snapshot_after_bytes: [60 << 10, 300 << 10, 8 << 20][random.below(3) as usize],
             stage_bytes_max: [64 << 10, 256 << 10, 2 << 20][random.below(3) as usize],
             // A preset that logs everything writes in place only if it is told to.
-            logged_write_bytes_max: (preset == "slsmr" && random.coin()).then_some(32 << 10),
-            ..Self::new(preset, ack)
+            logged_write_bytes_max: (preset.layout == LayoutKind::OneLogApart && random.coin())
+                .then_some(32 << 10),
+            ..Self::of(presets, preset, ack)
         }
     }
 
-    pub(crate) fn create_options(&self) -> CreateOptions {
-        let named = NamedPreset::by_name(self.preset).unwrap();
+    pub fn create_options(&self) -> CreateOptions {
+        let named = self.preset;
         let (group_bytes, log_bytes) =
             (if self.logs_are_scarce { 28 << 20 } else { 4 << 20 }, 512 << 10);
         CreateOptions {
@@ -113,7 +137,7 @@ impl Options {
         }
     }
 
-    pub(crate) fn configure(&self, config: &mut Config) {
+    pub fn configure(&self, config: &mut Config) {
         config.snapshot_after_bytes = self.snapshot_after_bytes;
         config.snapshot_period = self.snapshot_period;
         if self.logs_are_scarce {
@@ -133,11 +157,11 @@ impl Options {
             config.cleaner = Box::new(Patient(config.cleaner.clone()));
         }
         if self.wanders {
-            config.placement = Box::new(Wanderer::new(7, self.preset.starts_with("ml")));
+            config.placement = Box::new(Wanderer::new(7, self.preset.layout.has_many_logs()));
         }
     }
 
-    pub(crate) fn disk_properties(&self) -> Properties {
+    pub fn disk_properties(&self) -> Properties {
         Properties {
             volatile_cache: self.volatile_cache,
             queue_depth_max: self.queue_depth_max,
@@ -149,7 +173,7 @@ impl Options {
     /// Where the disk is shingled, for the presets that need to know: bands of an odd number of
     /// sectors, small enough that a workload has homes in several.
     fn zones(&self) -> Option<Zones> {
-        let layout = NamedPreset::by_name(self.preset).unwrap().layout;
+        let layout = self.preset.layout;
         let free_bytes = if self.logs_are_scarce { 7 << 20 } else { 12 << 20 };
         let sector = u64::from(self.sector_bytes);
         let kind = RegionKind::Bands { band_bytes: 1201 * sector };
@@ -161,12 +185,12 @@ impl Options {
     }
 
     /// Such a disk, holding `image`.
-    pub(crate) fn disk_with(&self, image: MemoryStore) -> TestDisk {
+    pub fn disk_with(&self, image: MemoryStore) -> TestDisk {
         TestDisk::with_image(self.disk_properties(), image).with_zones(self.zones())
     }
 
     /// A fresh volume on a fresh disk.
-    pub(crate) fn disk(&self) -> TestDisk {
+    pub fn disk(&self) -> TestDisk {
         let mut disk = self.disk_with(MemoryStore::new());
         let mut io = SyncIo::in_virtual_time(&mut disk, Nanos::ZERO);
         create_with_regions(&mut io, &self.create_options(), REGION_BYTES).unwrap();

@@ -6,7 +6,7 @@ use nearhead_format::record::peek;
 use nearhead_models::{MemoryStore, Store};
 
 /// The content of a transfer in one piece.
-pub(crate) fn bytes_of(parts: &[Payload]) -> Vec<u8> {
+pub fn bytes_of(parts: &[Payload]) -> Vec<u8> {
     let mut bytes = vec![0; total_len(parts)];
     let mut at = 0;
     for part in parts {
@@ -17,7 +17,7 @@ pub(crate) fn bytes_of(parts: &[Payload]) -> Vec<u8> {
 }
 
 /// Sequence, log and device byte of every record whose beginning stands in a log.
-pub(crate) fn records(layout: &Layout, image: &MemoryStore) -> Vec<(u64, u32, u64)> {
+pub fn records(layout: &Layout, image: &MemoryStore) -> Vec<(u64, u32, u64)> {
     let places = (0..layout.log_count())
         .flat_map(|log| (0..layout.log_blocks()).map(move |position| (log, position)));
     let found = places.filter_map(|(log, position)| {
@@ -30,7 +30,7 @@ pub(crate) fn records(layout: &Layout, image: &MemoryStore) -> Vec<(u64, u32, u6
 }
 
 /// The log and device byte of the newest one.
-pub(crate) fn newest_record(layout: &Layout, image: &MemoryStore) -> (u32, u64) {
+pub fn newest_record(layout: &Layout, image: &MemoryStore) -> (u32, u64) {
     let (_, log, offset) = records(layout, image).into_iter().max().expect("a record was written");
     (log, offset)
 }

@@ -5,47 +5,47 @@
 
 mod waiting;
 
-use super::content::{SECTOR, payload, versions};
-use super::disk::TestDisk;
-use super::options::Options;
-use super::oracle::{Oracle, Read, Write};
-use super::status::only_zeros_are_called_zeros;
-use super::steps::{SPAN_SECTORS, Step};
+use crate::disk::TestDisk;
+use crate::options::Options;
+use crate::status::only_zeros_are_called_zeros;
+use crate::steps::{SPAN_SECTORS, Step};
 use nearhead_basics::SplitMix;
 use nearhead_disk::Nanos;
 use nearhead_engine::Occupancy;
 use nearhead_format::AckMode;
 use nearhead_service::{ErrorKind, Hint, Operation, Reply, Request, RequestId, Service};
-use nearhead_volume::Volume;
+use nearhead_swarm::content::{SECTOR, payload, versions};
+use nearhead_swarm::oracle::{Oracle, Read, Write};
+use nearhead_volume::{Clock, Volume};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// The harness.
-pub(crate) struct Harness {
-    pub(crate) options: Options,
-    pub(crate) now: Nanos,
+pub struct Harness {
+    pub options: Options,
+    pub now: Nanos,
     volume: Option<Volume<TestDisk>>,
-    pub(crate) oracle: Oracle,
+    pub oracle: Oracle,
     next: u64,
     reads: HashMap<u64, Read>,
     unanswered: HashSet<u64>,
     replies: DefaultHasher,
     /// Set once the disk has failed; then requests may fail too.
-    pub(crate) faults_hit: u64,
+    pub faults_hit: u64,
     /// What an orderly stop left in use.
     left: Option<Occupancy>,
     /// Requests that were answered with an error.
-    pub(crate) failed: Vec<(u64, ErrorKind)>,
+    pub failed: Vec<(u64, ErrorKind)>,
 }
 
 impl Harness {
-    pub(crate) fn new(options: Options) -> Self {
+    pub fn new(options: Options) -> Self {
         let disk = options.disk();
         Self::start(options, disk)
     }
 
     /// Opens the volume on `disk`, on which nothing was written yet.
-    pub(crate) fn start(options: Options, disk: TestDisk) -> Self {
+    pub fn start(options: Options, disk: TestDisk) -> Self {
         let mut harness = Self::on(options, Oracle::default());
         harness.open(disk);
         harness
@@ -68,7 +68,7 @@ impl Harness {
     }
 
     /// Goes on with what a crash left: recovers, and checks it against what the oracle knew then.
-    pub(crate) fn resume(options: Options, disk: TestDisk, oracle: Oracle) -> Self {
+    pub fn resume(options: Options, disk: TestDisk, oracle: Oracle) -> Self {
         let mut harness = Self::on(options, oracle);
         // Numbers of the earlier harness are not used again.
         harness.next = 1 << 30;
@@ -78,8 +78,9 @@ impl Harness {
 
     fn open(&mut self, disk: TestDisk) {
         let options = self.options.clone();
+        let clock = Clock::Virtual { now: self.now };
         let (mut volume, now) =
-            Volume::open_in_virtual_time(disk, self.now, |_, config| options.configure(config))
+            Volume::open_with(options.presets, disk, clock, |_, config| options.configure(config))
                 .unwrap_or_else(|error| panic!("{error}"));
         self.now = volume.run_until_open(now).unwrap_or_else(|error| panic!("{error}"));
         // A command that failed with effect may leave what looks like damage, and is told as such.
@@ -101,21 +102,21 @@ impl Harness {
     }
 
     /// Goes on with this volume.
-    pub(crate) fn put(&mut self, volume: Volume<TestDisk>) {
+    pub fn put(&mut self, volume: Volume<TestDisk>) {
         self.volume = Some(volume);
     }
 
-    pub(crate) fn volume(&mut self) -> &mut Volume<TestDisk> {
+    pub fn volume(&mut self) -> &mut Volume<TestDisk> {
         self.volume.as_mut().expect("the volume is open between steps")
     }
 
     /// The number that the next request gets.
-    pub(crate) fn next_id(&self) -> u64 {
+    pub fn next_id(&self) -> u64 {
         self.next
     }
 
     /// A hash over every reply so far.
-    pub(crate) fn replies_hash(&self) -> u64 {
+    pub fn replies_hash(&self) -> u64 {
         self.replies.finish()
     }
 
@@ -123,7 +124,7 @@ impl Harness {
         self.options.ack == AckMode::Durable
     }
 
-    pub(crate) fn send(&mut self, operation: Operation) -> u64 {
+    pub fn send(&mut self, operation: Operation) -> u64 {
         let id = self.next;
         self.next += 1;
         self.unanswered.insert(id);
@@ -143,7 +144,7 @@ impl Harness {
         (start / unit * unit, count.next_multiple_of(unit))
     }
 
-    pub(crate) fn apply(&mut self, step: &Step) {
+    pub fn apply(&mut self, step: &Step) {
         self.apply_unchecked(step);
         self.check_counts();
     }
@@ -323,7 +324,7 @@ impl Harness {
     }
 
     /// The versions of all sectors workloads touch.
-    pub(crate) fn read_all(&mut self) -> BTreeMap<u64, u64> {
+    pub fn read_all(&mut self) -> BTreeMap<u64, u64> {
         let mut read = BTreeMap::new();
         for start in (0..SPAN_SECTORS + 512).step_by(512) {
             let id = self.send(Operation::Read { offset: start * SECTOR, len: 512 * 512 });

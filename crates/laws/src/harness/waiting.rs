@@ -5,14 +5,14 @@ use nearhead_disk::Nanos;
 use nearhead_service::Service;
 
 impl Harness {
-    pub(crate) fn drive(&mut self) {
+    pub fn drive(&mut self) {
         let now = self.now;
         self.volume().drive(now);
         self.take_replies();
     }
 
     /// Goes on until so much time has passed.
-    pub(crate) fn pass(&mut self, span: Nanos) {
+    pub fn pass(&mut self, span: Nanos) {
         let until = self.now + span;
         loop {
             self.drive();
@@ -32,7 +32,7 @@ impl Harness {
     }
 
     /// Jumps to the next event; says whether there was one.
-    pub(crate) fn jump(&mut self) -> bool {
+    pub fn jump(&mut self) -> bool {
         self.drive();
         let Some(wake) = self.volume().wake_at() else { return false };
         self.now = wake.max(self.now);
@@ -40,11 +40,11 @@ impl Harness {
         true
     }
 
-    pub(crate) fn is_settled(&self) -> bool {
+    pub fn is_settled(&self) -> bool {
         self.unanswered.is_empty()
     }
 
-    pub(crate) fn settle(&mut self) {
+    pub fn settle(&mut self) {
         for _ in 0..100_000 {
             self.drive();
             if self.is_settled() {

@@ -1,19 +1,20 @@
 //! The short workloads: which there are, by number, and what happens while one runs.
 //!
 //! Two overlapping addresses, nine sorts of operation, each after the one before is done or while it is under
-//! way; sixteen configurations, in four of which records leave blocks out. Up to three operations in order of their number; of four and five, in soaks,
+//! way; four configurations of each preset. Up to three operations in order of their number; of four and five, in soaks,
 //! groups that differ in the last operation alone, spread over everything, so that any part of them is a fair
 //! sample and neighbours share what was recovered before.
 
-use crate::support::disk::{CutPoint, TestDisk};
-use crate::support::harness::Harness;
-use crate::support::options::Options;
-use crate::support::oracle::Oracle;
-use crate::support::steps::Step;
+use crate::disk::{CutPoint, TestDisk};
+use crate::harness::Harness;
+use crate::options::Options;
+use crate::steps::Step;
 use nearhead_disk::Nanos;
 use nearhead_format::AckMode;
 use nearhead_models::MemoryStore;
 use nearhead_service::Service;
+use nearhead_swarm::oracle::Oracle;
+use nearhead_volume::{NamedPreset, Presets};
 use std::fmt;
 use std::ops::Range;
 use std::rc::Rc;
@@ -62,6 +63,7 @@ impl Sequence {
     }
 
     /// All but the last operation.
+    #[cfg(test)]
     pub(super) fn beginning(&self) -> String {
         format!("{:?}", &self.steps[..self.steps.len() - 1])
     }
@@ -73,24 +75,19 @@ impl fmt::Display for Sequence {
     }
 }
 
-pub(super) fn configurations() -> Vec<Options> {
+/// What the workloads run on: in four ways a preset, of which records leave blocks out if it `wanders`.
+pub fn configurations(presets: Presets, preset: NamedPreset, wanders: bool) -> Vec<Options> {
     let mut all = Vec::new();
-    for (preset, wanders) in [("singlelog", false), ("mlb", false), ("nolog", false), ("mlb", true)]
-    {
-        for ack in [AckMode::Durable, AckMode::Flush] {
-            for snapshot_after_bytes in [2 << 10, 1 << 20] {
-                all.push(Options {
-                    wanders,
-                    snapshot_after_bytes,
-                    logged_write_bytes_max: Some(if preset == "nolog" {
-                        0
-                    } else {
-                        LOGGED_BYTES_MAX
-                    }),
-                    swap_above_pct: None,
-                    ..Options::new(preset, ack)
-                });
-            }
+    let logged = if preset.layout.has_logs() { LOGGED_BYTES_MAX } else { 0 };
+    for ack in [AckMode::Durable, AckMode::Flush] {
+        for snapshot_after_bytes in [2 << 10, 1 << 20] {
+            all.push(Options {
+                wanders,
+                snapshot_after_bytes,
+                logged_write_bytes_max: Some(logged),
+                swap_above_pct: None,
+                ..Options::of(presets, preset, ack)
+            });
         }
     }
     all

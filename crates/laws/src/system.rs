@@ -1,0 +1,130 @@
+//! Whether a system keeps the laws: one call, for whoever brings policies of his own.
+
+use crate::exhaustive::{self, Extent, configurations};
+use crate::random_cuts::{Kind, live};
+use nearhead_format::AckMode;
+use nearhead_swarm::{OPERATIONS, Scenario, Tally, run};
+use nearhead_volume::{NamedPreset, Presets};
+use std::fmt;
+
+/// What is tried: a preset, and the table that volumes with it are opened with.
+#[derive(Clone, Copy, Debug)]
+pub struct System {
+    presets: Presets,
+    preset: NamedPreset,
+}
+
+/// How much of everything.
+#[derive(Clone, Copy, Debug)]
+pub struct Effort {
+    /// Of the short workloads, cut everywhere, one in so many.
+    pub exhaustive_stride: u64,
+    /// Seeds of random cuts: each is a life on a sound disk, one on a failing one and one with scarce logs.
+    pub random_seeds: u64,
+    /// Lives of the swarm.
+    pub lives: u64,
+}
+
+impl Effort {
+    /// For a test: less than a minute.
+    pub const TEST: Self = Self { exhaustive_stride: 211, random_seeds: 6, lives: 40 };
+    /// For a night.
+    pub const SOAK: Self = Self { exhaustive_stride: 1, random_seeds: 2000, lives: 100_000 };
+}
+
+/// What was tried; no law was broken.
+pub struct Report {
+    /// Of the short workloads.
+    pub exhaustive: exhaustive::Tally,
+    /// Lives with random cuts.
+    pub random_cuts: u64,
+    /// Of the swarm.
+    pub swarm: Tally,
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(formatter, "{}", self.exhaustive)?;
+        writeln!(formatter, "{} lives with random cuts", self.random_cuts)?;
+        write!(formatter, "{}", self.swarm)
+    }
+}
+
+impl System {
+    /// The preset of that name in the table.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub fn new(presets: Presets, name: &str) -> Self {
+        let preset = presets.by_name(name).unwrap_or_else(|error| panic!("{error}"));
+        Self { presets, preset }
+    }
+
+    /// Tries every law.
+    ///
+    /// # Panics
+    /// If one is broken, after it printed what repeats that.
+    pub fn conforms(&self, effort: Effort) -> Report {
+        Report {
+            exhaustive: self.keeps_laws_under_every_cut(effort.exhaustive_stride),
+            random_cuts: self.keeps_laws_under_random_cuts(0..effort.random_seeds),
+            swarm: self.keeps_laws_in_lives(0..effort.lives),
+        }
+    }
+
+    /// Every outcome of a cut at every moment of short workloads, one in `stride` of the longest.
+    pub fn keeps_laws_under_every_cut(&self, stride: u64) -> exhaustive::Tally {
+        let all = configurations(self.presets, self.preset, false);
+        let name = self.preset.name;
+        let repeat = |number| {
+            format!(
+                "{name}: workload {number} with stride {stride}; repeat with keeps_laws_under_every_cut({stride})"
+            )
+        };
+        exhaustive::run(&all, &Extent::one_in(stride), &repeat).tally
+    }
+
+    /// Long workloads with cuts, kills and stops, on sound and failing disks; each twice, with the same result.
+    pub fn keeps_laws_under_random_cuts(&self, seeds: std::ops::Range<u64>) -> u64 {
+        let (system, name) = ((self.presets, self.preset), self.preset.name);
+        let mut lives = 0;
+        for seed in seeds {
+            for (number, kind) in [Kind::SOUND, Kind::FAILING, Kind::SCARCE].into_iter().enumerate()
+            {
+                let ack = [AckMode::Durable, AckMode::Flush][(seed as usize + number) % 2];
+                println!(
+                    "{name}: random cuts, seed {seed}, {kind:?}, {ack:?}; repeat with \
+                     keeps_laws_under_random_cuts({seed}..{})",
+                    seed + 1
+                );
+                let once = live(seed, system, ack, kind, |options| options);
+                // The first is as good as all of them.
+                if seed == 0 {
+                    let again = live(seed, system, ack, kind, |options| options);
+                    assert_eq!(once, again, "{name}: two runs of the same seed differ");
+                }
+                lives += 1;
+            }
+        }
+        lives
+    }
+
+    /// Lives of the swarm.
+    pub fn keeps_laws_in_lives(&self, seeds: std::ops::Range<u64>) -> Tally {
+        let mut all = Tally::default();
+        for seed in seeds {
+            let scenario = Scenario::of_preset(seed, OPERATIONS, self.presets, self.preset);
+            match run(&scenario) {
+                Ok(tally) => all.add(&tally),
+                Err(failure) => panic!(
+                    "{}: life {seed} broke a law at step {}: {}; repeat with keeps_laws_in_lives({seed}..{})",
+                    self.preset.name,
+                    failure.step,
+                    failure.what,
+                    seed + 1
+                ),
+            }
+        }
+        all
+    }
+}

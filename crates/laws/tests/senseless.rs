@@ -1,0 +1,52 @@
+//! Policies without any sense break no law: records go anywhere they may, and jobs are asked for at random.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use nearhead_engine::Config;
+use nearhead_format::{LayoutKind, PresetNumber};
+use nearhead_laws::{Effort, System};
+use nearhead_swarm::{Restless, Wanderer};
+use nearhead_volume::{Facts, NamedPreset, Presets};
+
+static SENSELESS: [NamedPreset; 2] = [
+    NamedPreset {
+        name: "senseless",
+        number: PresetNumber(901),
+        layout: LayoutKind::ManyLogs,
+        logged_write_bytes_max: 32 << 10,
+        summary: "anywhere, any time",
+        configure: in_any_log,
+    },
+    NamedPreset {
+        name: "senseless-in-one",
+        number: PresetNumber(902),
+        layout: LayoutKind::OneLog,
+        logged_write_bytes_max: 32 << 10,
+        summary: "anywhere in one log, any time",
+        configure: in_one_log,
+    },
+];
+
+fn in_any_log(facts: &Facts<'_>) -> Config {
+    Config { cleaner: Box::new(Restless::new(2)), ..facts.config(Box::new(Wanderer::new(1, true))) }
+}
+
+fn in_one_log(facts: &Facts<'_>) -> Config {
+    Config {
+        cleaner: Box::new(Restless::new(2)),
+        ..facts.config(Box::new(Wanderer::new(1, false)))
+    }
+}
+
+#[test]
+fn policies_without_sense_break_no_law() {
+    let effort = Effort { exhaustive_stride: 401, random_seeds: 3, lives: 20 };
+    for name in ["senseless", "senseless-in-one"] {
+        let report = System::new(Presets::with(&SENSELESS), name).conforms(effort);
+        let swarm = &report.swarm;
+        // What never ran proves nothing.
+        assert!(swarm.records > 300 && swarm.cuts > 20 && swarm.checkpointed_bytes > 0, "{report}");
+        assert!(name == "senseless-in-one" || swarm.swaps > 5, "{report}");
+        assert!(report.exhaustive.distinct() > 500 && report.random_cuts == 9, "{report}");
+    }
+}
