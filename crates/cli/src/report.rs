@@ -51,6 +51,9 @@ pub struct State {
     pub phase: String,
     /// Why it failed.
     pub failure: Option<String>,
+    /// The same in one word: `flush`, `record`, `no-space`, ...
+    #[serde(default)]
+    pub failure_kind: Option<String>,
     /// Entries of the map: pieces of at most 4 KiB whose newest copy is in a log.
     pub map_entries: u64,
     /// Memory of the map.
@@ -223,7 +226,8 @@ impl StatusReport {
             counters: Counters(status.stats),
             state: State {
                 phase: phase.to_owned(),
-                failure: status.failure,
+                failure_kind: status.failure.as_ref().map(|failure| failure.name().to_owned()),
+                failure: status.failure.map(|failure| failure.to_string()),
                 map_entries: status.map_entries,
                 map_bytes: status.map_bytes,
                 staged_bytes: status.staged_bytes,

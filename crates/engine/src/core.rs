@@ -12,6 +12,7 @@ use crate::disk::flusher::Flusher;
 use crate::disk::lanes::Lanes;
 use crate::disk::report::DiskErrorReport;
 use crate::disk::watch::DiskWatch;
+use crate::failure::Failure;
 use crate::state::Recorded;
 use crate::state::findings::RecoveredState;
 use crate::state::journal::MapJournal;
@@ -34,7 +35,7 @@ pub(crate) struct Core {
     /// A stop was asked for: everything is being made durable.
     is_draining: bool,
     /// Why no change is accepted any more, if so.
-    failure: Option<String>,
+    failure: Option<Failure>,
     is_failure_untold: bool,
     /// What those who wait for a record are to be told.
     refusal: Option<RequestError>,
@@ -177,7 +178,7 @@ impl Core {
 /// Failing, and waiting for space.
 impl Core {
     /// A lasting failure: no change is accepted from now on.
-    pub(crate) fn fail(&mut self, reason: String) {
+    pub(crate) fn fail(&mut self, reason: Failure) {
         self.failure.get_or_insert(reason);
         self.is_failure_untold = true;
     }
@@ -186,13 +187,13 @@ impl Core {
         self.failure.is_some()
     }
 
-    pub(crate) fn failure(&self) -> Option<&str> {
-        self.failure.as_deref()
+    pub(crate) fn failure(&self) -> Option<&Failure> {
+        self.failure.as_ref()
     }
 
     /// What everybody is told who wants a change.
     pub(crate) fn failure_error(&self) -> RequestError {
-        let reason = self.failure.as_deref().unwrap_or("unknown");
+        let reason = self.failure.as_ref().map_or_else(|| "unknown".to_owned(), Failure::to_string);
         RequestError::new(
             ErrorKind::Io,
             format!("the volume accepts no change since a failure: {reason}; reads still work"),
@@ -227,11 +228,10 @@ impl Core {
             return;
         }
         if self.is_draining {
-            return self
-                .fail(format!("stopping without space for what is not durable yet: {error}"));
+            return self.fail(Failure::NoSpaceAtStop { error: error.to_string() });
         }
         if self.now.since(since) >= Nanos(wait_max.0.saturating_mul(SHORTAGE_WAITS_MAX)) {
-            return self.fail(format!("no space for far too long: {error}"));
+            return self.fail(Failure::NoSpace { error: error.to_string() });
         }
         let refused = told(error);
         let detail = format!("no space for {} s: {}", wait_max.0 / 1_000_000_000, refused.detail);
@@ -328,7 +328,7 @@ impl Core {
             Ok(_) => flusher.complete(),
             Err(error) => {
                 flusher.fail();
-                self.fail(format!("a device flush failed: {error}"));
+                self.fail(Failure::Flush { error: error.to_string() });
             }
         }
     }

@@ -29,6 +29,7 @@ use crate::config::{Ack, Setup};
 use crate::core::Core;
 use crate::disk::dispatch::{InFlight, Purpose};
 use crate::disk::report::DiskEvent;
+use crate::failure::Failure;
 use crate::home::Home;
 use crate::recovery::{Rebuilt, Recovery};
 use crate::snapshot::Snapshotter;
@@ -306,11 +307,11 @@ impl Engine {
     /// The disk lost what nobody can name: a failure that whoever drives the engine knows of and the engine does not.
     pub fn give_up(&mut self, reason: &str, now: Nanos) {
         self.core.set_now(now);
-        self.fail(reason.to_owned());
+        self.fail(Failure::GivenUp { reason: reason.to_owned() });
     }
 
     /// A lasting failure: no change is accepted from now on, everybody who waits is told.
-    fn fail(&mut self, reason: String) {
+    fn fail(&mut self, reason: Failure) {
         self.core.fail(reason);
         self.tell_failures();
     }

@@ -1,6 +1,7 @@
 //! Counters and gauges of an engine, with their units in their names.
 
 use crate::disk::report::{DiskErrorCounts, DiskErrorReport, DiskStall, Shortage};
+use crate::failure::Failure;
 
 /// One counter, as every list of them names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,7 +125,7 @@ pub struct Status {
     /// Where it is in its life.
     pub phase: Phase,
     /// Why, if failed.
-    pub failure: Option<String>,
+    pub failure: Option<Failure>,
     /// Entries in the map.
     pub map_entries: u64,
     /// Memory of the map.

@@ -244,7 +244,8 @@ impl<D: Disk> Service for ReopeningVolume<D> {
             return self.refuse(request.id, detail);
         }
         if self.state == State::Failed && self.volume.engine().is_stopped() && !self.stop_asked {
-            let why = self.volume.engine().failure().unwrap_or("unknown");
+            let why = self.volume.engine().failure();
+            let why = why.map_or_else(|| "unknown".to_owned(), ToString::to_string);
             let detail = format!("the volume could not be opened again: {why}; serve it again");
             return self.refuse(request.id, &detail);
         }

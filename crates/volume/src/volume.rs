@@ -247,7 +247,7 @@ impl<D: Disk> Volume<D> {
         match self.engine.failure() {
             Some(problem) if self.engine.is_stopped() => Err(OpenError::Recovery {
                 device: self.lanes.properties().name.clone(),
-                problem: problem.to_owned(),
+                problem: problem.to_string(),
             }),
             _ => Ok(()),
         }

@@ -3,6 +3,7 @@
 use super::Commit;
 use crate::core::Core;
 use crate::disk::dispatch::Purpose;
+use crate::failure::Failure;
 use crate::placement::Need;
 use crate::state::journal::{MapJournal, entry_blocks};
 use nearhead_disk::{Buffer, Class, Command, Payload};
@@ -14,7 +15,8 @@ impl Commit {
         let journal = core.journal_mut()?;
         let blocks = entry_blocks(header.len());
         let Some(position) = journal.ring().place(Need { blocks, reserve: 0 }) else {
-            core.fail("internal: no place in the map's journal".to_owned());
+            let problem = "no place in the map's journal".to_owned();
+            core.fail(Failure::Internal { problem });
             return None;
         };
         journal.ring_mut().advance(position, blocks);

@@ -19,6 +19,7 @@ use super::record::Record;
 use super::send::{encoded_header, record_command};
 use crate::core::Core;
 use crate::disk::dispatch::Purpose;
+use crate::failure::Failure;
 use crate::placement::{Need, Spot};
 use crate::state::logs::{NO_PREVIOUS, Ring};
 use nearhead_disk::{Class, DiskError, DiskErrorKind, Nanos};
@@ -73,7 +74,7 @@ impl Commit {
             DiskErrorKind::Io if is_journal && record.attempts <= ATTEMPTS_MAX => {
                 self.send_again(core, record, is_journal);
             }
-            _ if is_journal => core.fail(format!("the map device failed: {error}")),
+            _ if is_journal => core.fail(Failure::MapDevice { error: error.to_string() }),
             _ => return self.write_elsewhere(core, beside, record, error),
         }
         Ended::NotYet
@@ -159,10 +160,13 @@ impl Commit {
         record.rounds += 1;
         if !is_place || record.rounds == ROUNDS_MAX {
             let (sequence, rounds) = (record.header.sequence, record.rounds);
-            core.fail(format!(
-                "record {sequence} could not be written to any place of the logs that have room for it, in {rounds} \
-                 rounds; the last one was log {failed} at log block {position}: {error}"
-            ));
+            core.fail(Failure::Record {
+                sequence,
+                rounds,
+                log_index: failed,
+                block: position,
+                error: error.to_string(),
+            });
             return Ended::NotYet;
         }
         self.try_all_again(core, beside, record)

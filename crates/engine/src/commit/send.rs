@@ -5,6 +5,7 @@ use super::packing::padding;
 use super::record::Record;
 use crate::core::Core;
 use crate::disk::dispatch::Purpose;
+use crate::failure::Failure;
 use crate::placement::{Need, Spot};
 use nearhead_disk::{Buffer, BufferMut, Class, Command, Payload};
 use nearhead_format::record::RecordHeader;
@@ -16,9 +17,10 @@ impl Commit {
         let blocks = (record.header.record_bytes(log_block) / log_block) as u32;
         let (index, position) = (spot.log_index, spot.block);
         if !core.logs().accepts(index, position, Need { blocks, reserve: 0 }) {
-            return core.fail(format!(
-                "internal: no place for a record of {blocks} blocks at block {position} of log {index}"
-            ));
+            let problem = format!(
+                "no place for a record of {blocks} blocks at block {position} of log {index}"
+            );
+            return core.fail(Failure::Internal { problem });
         }
         self.placer.record_leaves(core, spot);
         record.header.position = position;
@@ -27,7 +29,8 @@ impl Commit {
         record.journal_at = self.journal_header(core, &header);
         record.pending += 1 + u8::from(record.journal_at.is_some());
         let Some(command) = record_command(core, &record, header) else {
-            return core.fail(format!("internal: log {index} has no block {position}"));
+            let problem = format!("log {index} has no block {position}");
+            return core.fail(Failure::Internal { problem });
         };
         let bytes = u64::from(blocks) * log_block as u64;
         let stats = core.stats_mut();

@@ -12,6 +12,7 @@
 use super::Commit;
 use crate::core::Core;
 use crate::disk::dispatch::Purpose;
+use crate::failure::Failure;
 use nearhead_disk::{Class, Command, DiskError, Payload};
 
 /// Failures in a row until the sequence of the remains is passed over (`unused.rs`).
@@ -73,10 +74,7 @@ impl Commit {
             return Some(std::mem::take(torn).sequence);
         }
         let offset = torn.offsets.last().copied().unwrap_or_default();
-        core.fail(format!(
-            "what is left at device byte {offset} of a record that a power cut tore could not be overwritten, \
-             and could be taken for a newer one later: {error}"
-        ));
+        core.fail(Failure::Remains { offset, error: error.to_string() });
         None
     }
 }

@@ -3,6 +3,7 @@
 use super::Engine;
 use crate::blanks::Written;
 use crate::cleaning::{Around, Facts, News};
+use crate::failure::Failure;
 use crate::snapshot::Beside;
 use crate::state::sectors::BLOCK_SECTORS;
 use nearhead_disk::{DiskError, Nanos, Payload};
@@ -180,7 +181,7 @@ impl Engine {
                 self.checkpoint.may_not_write(&mut self.core, problem);
                 self.tell_checkpoint_news();
                 if refused.is_spill() {
-                    self.fail(format!("no log has room and writing in place failed: {problem}"));
+                    self.fail(Failure::Homes { problem: problem.clone() });
                 }
             }
         }

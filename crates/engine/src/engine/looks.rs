@@ -3,6 +3,7 @@
 use super::{Engine, Phase};
 use crate::activity::{Activities, Activity, Space};
 use crate::commit::Moves;
+use crate::failure::Failure;
 use crate::state::logs::{Occupancy, Ring};
 use crate::state::map::Map;
 use crate::stats::{self, Status};
@@ -37,7 +38,7 @@ impl Engine {
     }
 
     /// Why the engine accepts no change any more, if so.
-    pub fn failure(&self) -> Option<&str> {
+    pub fn failure(&self) -> Option<&Failure> {
         self.core.failure()
     }
 
@@ -53,7 +54,7 @@ impl Engine {
         let findings = self.core.findings();
         Status {
             phase,
-            failure: self.core.failure().map(str::to_owned),
+            failure: self.core.failure().cloned(),
             map_entries: self.core.map().len() as u64,
             map_bytes: self.core.map().memory_bytes() as u64,
             staged_bytes: self.stage.bytes() as u64,

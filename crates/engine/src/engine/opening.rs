@@ -2,6 +2,7 @@
 
 use super::{Engine, Phase};
 use crate::disk::dispatch::Purpose;
+use crate::failure::Failure;
 use crate::recovery::{Next, Rebuilt, Recovered, Refusal};
 use nearhead_disk::{At, Class, Command, DiskError, Payload};
 use nearhead_format::Place;
@@ -61,7 +62,7 @@ impl Engine {
         for request in self.requests.take_held() {
             self.fail_request(request.id, ErrorKind::Io, &problem);
         }
-        self.core.fail(problem);
+        self.core.fail(Failure::Recovery { problem });
     }
 
     /// What a rebuild of the map found, if this volume was opened by one and nobody took it yet.

@@ -4,6 +4,7 @@
 use super::Engine;
 use crate::cleaner::WhenFull;
 use crate::commit::{Content, Releases};
+use crate::failure::Failure;
 use crate::home::SpillEnd;
 use crate::stage::StagedBlock;
 use nearhead_disk::{DiskError, Payload};
@@ -59,11 +60,12 @@ impl Engine {
     }
 
     /// Nobody waits forever for a snapshot that a bad slot never takes; `why` there must be one.
-    pub(super) fn demand_snapshot_or_fail(&mut self, why: &str) {
+    pub(super) fn demand_snapshot_or_fail(&mut self, why: &'static str) {
         let Some(problem) = self.snapshotter.lasting_problem() else {
             return self.snapshotter.demand();
         };
-        self.fail(format!("{why}, and the snapshot that would free some fails: {problem}"));
+        let problem = problem.to_owned();
+        self.fail(Failure::NeedsSnapshot { why, problem });
     }
 
     /// No log takes a record, which would hold staged blocks if it `has_stage`: a checkpoint is to make room, unless

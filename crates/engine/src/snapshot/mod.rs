@@ -26,6 +26,7 @@ use crate::commit::{Commit, Record};
 use crate::core::Core;
 use crate::disk::dispatch::Purpose;
 use crate::disk::lanes::Tickets;
+use crate::failure::Failure;
 use crate::state::map::Map;
 use claims::{claims_to_add, claims_to_keep};
 use nearhead_disk::{Buffer, BufferMut, Class, Command, DiskError, Nanos, Payload};
@@ -320,7 +321,9 @@ impl Snapshotter {
             Ok(filled) => filled,
             // The map holds what the format does not allow: nothing on disk is harmed by not
             // writing it, everything would be by writing it.
-            Err(error) => return core.fail(format!("internal: the map holds {error}")),
+            Err(error) => {
+                return core.fail(Failure::Internal { problem: format!("the map holds {error}") });
+            }
         };
         if filled > 0 {
             core.stats_mut().snapshot_bytes += filled as u64;

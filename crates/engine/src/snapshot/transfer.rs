@@ -8,6 +8,7 @@ use super::{InProgress, Snapshotter};
 use crate::commit::{Commit, pause};
 use crate::core::Core;
 use crate::disk::dispatch::Purpose;
+use crate::failure::Failure;
 use nearhead_disk::{Buffer, Command, DiskError, DiskErrorKind, Payload};
 
 /// How often a transfer is tried before the snapshot has failed.
@@ -79,7 +80,7 @@ impl Snapshotter {
         let slot = (self.number + 1) % 2;
         let damage = format!("snapshot slot {slot}: could not be written: {error}");
         if core.is_draining() {
-            return core.fail(damage);
+            return core.fail(Failure::Snapshot { problem: damage });
         }
         // The older snapshot and every record since it still stand; try again after a while.
         self.failures += 1;

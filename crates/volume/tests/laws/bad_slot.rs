@@ -75,7 +75,7 @@ fn an_atomic_write_without_room_is_answered_while_every_snapshot_fails() {
     fail_slots(&mut harness);
     fail_log(&mut harness);
     atomic_writes(&mut harness, 0..100);
-    let failure = harness.volume().engine().failure().unwrap_or_default();
+    let failure = harness.volume().engine().failure().map(ToString::to_string).unwrap_or_default();
     assert!(failure.contains("could not be written"), "{failure:?}");
 }
 
@@ -164,7 +164,7 @@ fn write_and_wait(volume: &mut WithMap, now: &mut Nanos, number: u64) {
 fn a_write_is_answered_when_the_journal_is_full_and_every_snapshot_fails() {
     let (mut volume, mut now) = with_a_bad_map_device();
     (0..2048).for_each(|number| write_and_wait(&mut volume, &mut now, number));
-    let failure = volume.engine().failure().unwrap_or_default();
+    let failure = volume.engine().failure().map(ToString::to_string).unwrap_or_default();
     assert!(failure.contains("could not be written"), "{failure:?}");
 }
 

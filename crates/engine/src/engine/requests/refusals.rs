@@ -7,6 +7,7 @@
 
 use super::{Active, Body};
 use crate::engine::Engine;
+use crate::failure::Failure;
 use crate::stage::StagedBlock;
 use crate::state::sectors::BLOCK_SECTORS;
 use nearhead_service::RequestError;
@@ -105,8 +106,7 @@ impl Engine {
         // What they cover was acknowledged before, and is not durable.
         self.refuse_barriers_past(first, error);
         if stops {
-            let detail = &error.detail;
-            self.fail(format!("blocks that were acknowledged, not flushed, are lost: {detail}"));
+            self.fail(Failure::BlocksLost { error: error.detail.clone() });
         }
     }
 
