@@ -299,3 +299,6 @@ fn verify_run(io: &mut SyncIo<'_>, run: &[LoggedCopy], add: &mut dyn FnMut(Check
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -291,9 +291,10 @@ pub fn grow(io: &mut SyncIo<'_>, growth: &Growth) -> Result<(), GrowError> {
     if moves_slot {
         zero_slot_1(io, old, new)?;
     }
-    // The old last copy is in the middle of a group now, where clients would find it.
+    // The old last copy is in the middle of a group now, where clients would find it; or the second slot begins just
+    // there, and its header has replaced it.
     let stale = old.superblock_offsets()[superblock::COPIES as usize - 1];
-    if stale != new.superblock_offsets()[2] {
+    if stale != new.superblock_offsets()[2] && stale != new.slot_offsets[1] {
         io.write(stale, &[0; 4096])?;
         io.flush()?;
     }

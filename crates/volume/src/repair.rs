@@ -242,3 +242,6 @@ pub fn slots_to_repair(io: &mut SyncIo<'_>, superblock: &Superblock) -> Vec<Stri
     }
     problems
 }
+
+#[cfg(test)]
+mod tests;

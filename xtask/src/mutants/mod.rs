@@ -99,6 +99,7 @@ const PARTS: [Part; 7] = [
         files: "crates/volume/src/**",
         programs: &[
             program("nearhead-volume", None),
+            program("nearhead-volume", Some("offline")),
             program("nearhead-volume", Some("coordinated")),
             program("nearhead-volume", Some("near_head")),
             program("nearhead-volume", Some("lost_superblock")),
