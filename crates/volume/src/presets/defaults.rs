@@ -83,3 +83,58 @@ impl Facts<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::create::{CreateOptions, describe};
+    use crate::presets::NamedPreset;
+    use nearhead_disk::Properties;
+    use nearhead_engine::placement::SingleLog;
+    use nearhead_models::plain_properties;
+
+    fn config(rotational: bool, width: u32, transfer_bytes_max: u32) -> Config {
+        let plain = plain_properties(1 << 30, 512);
+        let properties = Properties { rotational, transfer_bytes_max, ..plain };
+        let preset = NamedPreset::by_name("mlb").unwrap();
+        let options = CreateOptions::new([7; 16], preset);
+        let superblock = describe(&properties, None, &options).unwrap();
+        let facts = Facts { superblock: &superblock, properties: &properties, width };
+        facts.config(Box::new(SingleLog))
+    }
+
+    /// Pieces of bulk, bulk and commands of cleaning on the disk at once, by what the disk is and how many share its work.
+    #[test]
+    fn what_is_on_a_disk_at_once_follows_from_its_head_its_width_and_its_longest_transfer() {
+        for (rotational, width, transfer_bytes_max, expected) in [
+            (true, 1, 16_777_216, (131_072, 262_144, 8)),
+            (true, 2, 16_777_216, (262_144, 1_048_576, 16)),
+            (true, 3, 16_777_216, (393_216, 1_572_864, 24)),
+            (true, 1, 65_536, (65_536, 262_144, 8)),
+            (false, 1, 16_777_216, (1_048_576, 4_194_304, 64)),
+            (false, 2, 16_777_216, (2_097_152, 16_777_216, 128)),
+            (false, 20, 16_777_216, (16_777_216, 167_772_160, 1280)),
+        ] {
+            let (piece_bytes, bulk_bytes_max, background_commands_max) = expected;
+            let expected = DurableFirst { piece_bytes, bulk_bytes_max, background_commands_max };
+            let found = config(rotational, width, transfer_bytes_max).admission;
+            let name = format!("a head {rotational}, width {width}, {transfer_bytes_max} bytes");
+            assert_eq!(format!("{found:?}"), format!("{expected:?}"), "{name}");
+        }
+    }
+
+    /// In bytes, as docs and the sizing of memory have them.
+    #[test]
+    fn memory_and_logs_are_bounded_by_these_numbers() {
+        for (rotational, window_bytes) in [(true, 67_108_864), (false, 4_194_304)] {
+            let config = config(rotational, 1, 16_777_216);
+            assert_eq!(config.cleaning.window_bytes, window_bytes);
+            assert_eq!(config.cleaning.batch_bytes, 4_194_304);
+            assert_eq!(config.stage_bytes_max, 16_777_216);
+            assert_eq!(config.log_reserve_bytes, 65_536);
+            assert_eq!(config.snapshot_after_bytes, 1_073_741_824);
+            assert_eq!(config.record_bytes_max, 2_097_152);
+            assert_eq!(config.logged_write_bytes_max, 32_768);
+        }
+    }
+}

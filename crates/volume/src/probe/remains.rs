@@ -184,3 +184,6 @@ fn recognise(at: u64, block: &[u8]) -> Option<Finding> {
     };
     Some(Finding { what, label, offset: at })
 }
+
+#[cfg(test)]
+mod tests;

@@ -139,3 +139,6 @@ fn nearhead_at_the_end(device: &Device<'_>) -> Option<Finding> {
         .find(|offset| device.has(*offset, &SUPERBLOCK_MAGIC))
         .map(|offset| Finding { what: "Nearhead volume", label: None, offset })
 }
+
+#[cfg(test)]
+mod tests;
