@@ -179,3 +179,6 @@ fn watch(
     }
     Ok(Some(both))
 }
+
+#[cfg(test)]
+mod tests;

@@ -57,3 +57,22 @@ pub struct LossReport {
     /// What the disk said the last time, and when.
     pub last: Option<(String, Nanos)>,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn people_are_told_what_happened_and_what_it_cost() {
+        let lost = LossEvent::Lost { why: "a sector was bad".to_owned() }.to_string();
+        assert!(lost.starts_with("writes were lost: a sector was bad; the volume is opened again"));
+        let took = Nanos::from_micros(1_234_567);
+        let opened = LossEvent::Opened { refused: 3, records: 17, took }.to_string();
+        let words =
+            "open again after 1235 ms, recovered 17 records, answered 3 requests with an error";
+        assert!(opened.contains(words), "{opened}");
+        let problem = "it was so often".to_owned();
+        let not = LossEvent::NotOpened { problem }.to_string();
+        assert_eq!(not, "the volume is not opened again: it was so often");
+    }
+}

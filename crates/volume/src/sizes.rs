@@ -110,4 +110,56 @@ mod tests {
         let kind = LayoutOptions { log_bytes: Some(4096), ..LayoutOptions::new(ManyLogs) };
         assert_eq!(told, nearhead_format::Layout::plan(1 << 30, &kind).unwrap_err().to_string());
     }
+
+    /// What is wrong has nothing to do with the preset, though the preset has that field or has not.
+    #[test]
+    fn advice_of_a_preset_is_given_only_where_the_preset_is_what_does_not_fit() {
+        let at = |preset: &str, field, change: &dyn Fn(&mut CreateOptions)| {
+            let mut options = CreateOptions::new([7; 16], NamedPreset::by_name(preset).unwrap());
+            change(&mut options);
+            let plain = LayoutError {
+                field,
+                expected: "something".to_owned(),
+                found: 5,
+                advice: "do something".into(),
+            };
+            by_preset(plain.clone(), &options) == plain
+        };
+        let none = |_: &mut CreateOptions| ();
+        let group = |options: &mut CreateOptions| options.group_bytes = Some(1 << 20);
+        let zero = |options: &mut CreateOptions| options.log_bytes = Some(0);
+        let log = |options: &mut CreateOptions| options.log_bytes = Some(7);
+        assert!(at("mlb", LayoutField::GroupBytes, &group), "its groups may have any size");
+        assert!(at("singlelog", LayoutField::GroupBytes, &none), "none was given");
+        assert!(!at("singlelog", LayoutField::GroupBytes, &group));
+        assert!(at("mlb", LayoutField::LogBytes, &none) && at("mlb", LayoutField::LogBytes, &log));
+        assert!(
+            !at("mlb", LayoutField::LogBytes, &zero) && !at("nolog", LayoutField::LogBytes, &log)
+        );
+        assert!(at("mlb", LayoutField::DataOffset, &none));
+        assert!(!at("mlsmr", LayoutField::DataOffset, &none));
+        assert!(at("nolog", LayoutField::ClientBytes, &log));
+    }
+
+    #[test]
+    fn each_field_has_words_of_its_own_with_its_unit_or_what_it_counts() {
+        let fields = [
+            LayoutField::DeviceBytes,
+            LayoutField::SectorBytes,
+            LayoutField::LogBlockBytes,
+            LayoutField::GroupBytes,
+            LayoutField::LogBytes,
+            LayoutField::GroupCount,
+            LayoutField::SlotOffset,
+            LayoutField::SlotBytes,
+            LayoutField::GroupsOffset,
+            LayoutField::DataOffset,
+            LayoutField::ClientBytes,
+        ];
+        let words: std::collections::BTreeSet<_> = fields.into_iter().map(in_words).collect();
+        assert_eq!(words.len(), fields.len());
+        assert!(
+            words.iter().all(|words| words.contains("bytes") || words.starts_with("number of"))
+        );
+    }
 }

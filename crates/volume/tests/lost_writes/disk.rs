@@ -21,7 +21,8 @@ pub(crate) struct CachedFile {
     is_past_cache: bool,
     /// It goes back to the cache when it starts over.
     pub(crate) stays_in_cache: bool,
-    lost: Option<String>,
+    /// Why writes were lost, if any were; a test may say so whenever it likes.
+    pub(crate) lost: Option<String>,
     /// Syncs that still succeed before one fails.
     pub(crate) syncs_left: Option<u64>,
     /// Sectors that cannot be written, in bytes.

@@ -8,6 +8,7 @@
 
 mod disk;
 mod rig;
+mod told;
 
 use nearhead_basics::SplitMix;
 use nearhead_disk::Nanos;
@@ -26,6 +27,16 @@ fn kinds() -> impl Iterator<Item = Kind> {
 }
 
 const ONE: Kind = Kind { preset: "mlb", ack: AckMode::Flush, lone_writes_go_home: true };
+
+/// What is written now can be read, and nothing fails.
+fn assert_serves(rig: &mut Rig) {
+    rig.failed.clear();
+    rig.write(512, 8, true);
+    rig.settle();
+    rig.read(512, 8);
+    rig.settle();
+    assert_eq!((rig.phase(), &*rig.failed), ("serving", &[][..]));
+}
 
 #[test]
 fn a_failed_sync_loses_nothing_durable_and_the_volume_goes_on() {

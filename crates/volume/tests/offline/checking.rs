@@ -3,7 +3,7 @@
 
 use crate::medium::{DEVICE_BYTES, Medium, spoil};
 use crate::support::{Run, options};
-use crate::watched::{Reads, UNREADABLE, Watched};
+use crate::watched::{Asked, UNREADABLE, Watched};
 use nearhead_disk::{BufferMut, Disk, Payload};
 use nearhead_engine::chunks::LoggedCopy;
 use nearhead_format::layout::Region;
@@ -175,7 +175,7 @@ fn a_copy_that_cannot_be_read_is_found_alone_among_those_that_are_read_with_it()
 }
 
 /// A volume with a map device, so that a recovery reads no log; and what is read of its own disk.
-fn watched(medium: &Medium, bad: Vec<Range<u64>>) -> (Lanes<Watched<CrashDisk>>, Reads) {
+fn watched(medium: &Medium, bad: Vec<Range<u64>>) -> (Lanes<Watched<CrashDisk>>, Asked) {
     let (main, map) = medium.lanes().into_parts();
     let main = Watched::new(main, bad);
     let reads = main.reads();

@@ -5,11 +5,13 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod checking;
+mod creating;
 mod dumping;
 mod forgetting;
 mod growing;
 mod losing_superblocks;
 mod medium;
+mod opening;
 mod repairing;
 mod snapshots;
 #[expect(dead_code, reason = "shared with tests that need more of it")]

@@ -1,7 +1,7 @@
-//! A disk that refuses to read some bytes, and notes where it was asked to read and write.
+//! A disk that refuses to read some bytes, and notes what it was asked to read and write.
 
 use nearhead_disk::{
-    Command, Completion, Disk, DiskError, DiskErrorKind, Nanos, Properties, Submission,
+    Command, Completion, Disk, DiskError, DiskErrorKind, Nanos, Properties, Submission, total_len,
 };
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -10,24 +10,30 @@ use std::rc::Rc;
 
 pub(crate) const UNREADABLE: &str = "these bytes cannot be read";
 
-/// Bytes of each read so far, shared with the disk.
-pub(crate) type Reads = Rc<RefCell<Vec<Range<u64>>>>;
+/// Bytes of each read or write so far, in order, shared with the disk.
+pub(crate) type Asked = Rc<RefCell<Vec<Range<u64>>>>;
 
 pub(crate) struct Watched<D> {
     disk: D,
     /// Reads that touch these fail.
     bad: Vec<Range<u64>>,
-    reads: Reads,
+    reads: Asked,
+    writes: Asked,
     refused: VecDeque<Completion>,
 }
 
 impl<D: Disk> Watched<D> {
     pub(crate) fn new(disk: D, bad: Vec<Range<u64>>) -> Self {
-        Self { disk, bad, reads: Reads::default(), refused: VecDeque::new() }
+        let (reads, writes) = (Asked::default(), Asked::default());
+        Self { disk, bad, reads, writes, refused: VecDeque::new() }
     }
 
-    pub(crate) fn reads(&self) -> Reads {
+    pub(crate) fn reads(&self) -> Asked {
         Rc::clone(&self.reads)
+    }
+
+    pub(crate) fn writes(&self) -> Asked {
+        Rc::clone(&self.writes)
     }
 }
 
@@ -55,6 +61,9 @@ impl<D: Disk> Disk for Watched<D> {
                 let error = DiskError { kind: DiskErrorKind::Io, detail };
                 return self.refused.push_back(submission.ticket.complete(Err(error)));
             }
+        }
+        if let Command::Write { offset, parts, .. } = &submission.command {
+            self.writes.borrow_mut().push(*offset..offset + total_len(parts) as u64);
         }
         self.disk.submit(submission, now);
     }
