@@ -54,7 +54,7 @@ impl<D: Disk> GatheredDisk<D> {
     pub fn is_needed(disk: &D) -> bool {
         let spread = |zones: &Zones| {
             let start = zones.non_shingled_start_bytes();
-            zones.non_shingled().any(|range| range.start >= start && range.start > 0)
+            zones.non_shingled().any(|range| range.start >= start)
         };
         disk.zones().is_some_and(spread)
     }

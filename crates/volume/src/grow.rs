@@ -263,17 +263,15 @@ fn copy_slot_1(io: &mut SyncIo<'_>, before: &Superblock, new: &Layout) -> Result
     Ok(io.flush()?)
 }
 
-/// The slot's old place is a part of groups now: what it held is nothing that clients should find.
+/// The slot's old place is a part of groups now, up to where its new one begins, which is always behind it: what it held
+/// is nothing that clients should find.
 fn zero_slot_1(io: &mut SyncIo<'_>, old: &Layout, new: &Layout) -> Result<(), GrowError> {
-    let (start, end) = (old.slot_offsets[1], old.slot_offsets[1] + old.slot_bytes);
-    let kept = new.slot_offsets[1]..new.slot_offsets[1] + new.slot_bytes;
-    for range in [start..end.min(kept.start), start.max(kept.end)..end] {
-        let mut at = range.start;
-        while at < range.end {
-            let len = (range.end - at).min(COPY_BYTES);
-            io.write(at, &vec![0; len as usize])?;
-            at += len;
-        }
+    let mut at = old.slot_offsets[1];
+    let end = (at + old.slot_bytes).min(new.slot_offsets[1]);
+    while at < end {
+        let len = (end - at).min(COPY_BYTES);
+        io.write(at, &vec![0; len as usize])?;
+        at += len;
     }
     Ok(io.flush()?)
 }

@@ -221,6 +221,62 @@ fn a_disk_with_nothing_to_gather_is_left_as_it_is() {
     }
 }
 
+/// Free ranges of these lengths, each behind a band.
+fn disk_with_ranges(lens: &[u64]) -> Result<GatheredDisk<Told>, DiskError> {
+    let (mut regions, mut offset) = (Vec::new(), 0);
+    for (len, kind) in lens.iter().flat_map(|len| {
+        let bands = RegionKind::Bands { band_bytes: 101 * 512 };
+        [(101 * 512, bands), (*len, RegionKind::NonShingled)]
+    }) {
+        regions.push(Region { offset, len, kind });
+        offset += len;
+    }
+    regions.retain(|region| region.len > 0);
+    let zones = Zones::new(regions, offset).unwrap();
+    let properties = Properties { queue_depth_max: DEPTH, ..plain_properties(offset, 512) };
+    let disk = InstantDisk::new(properties, Box::new(MemoryStore::new()), Nanos::ZERO);
+    GatheredDisk::new(Told { disk, zones, outstanding: 0, written: Vec::new(), lost: None })
+}
+
+/// A range that has no whole block: too short, or with its ends just beside one.
+#[test]
+fn a_range_without_a_whole_block_is_left_out_and_commands_go_across() {
+    let band = 101 * 512;
+    let to_block = 4096 - band % 4096;
+    for len in [to_block + 512, to_block, 512, 2 * 4096] {
+        let mut disk = disk_with_ranges(&[40_960, len, 40_960]).unwrap();
+        let end = disk.properties().capacity_bytes;
+        let mut now = Nanos::ZERO;
+        let bytes: Vec<u8> = (0..end).map(|at| (at / 512) as u8).collect();
+        let parts = vec![Payload::Bytes(BufferMut::copy_of(&bytes).freeze())];
+        let write = Command::Write { offset: 0, parts, durable: true };
+        carry_out(&mut disk, vec![write], &mut now).remove(0).result.unwrap();
+        let read = Command::Read { offset: 0, len: end as u32 };
+        let read = carry_out(&mut disk, vec![read], &mut now).remove(0).result.unwrap();
+        assert!(bytes_of(&read) == bytes, "a range of {len} bytes");
+    }
+}
+
+#[test]
+fn a_disk_with_only_bands_is_refused_in_these_words() {
+    for lens in [&[0][..], &[512]] {
+        let Err(error) = disk_with_ranges(lens) else { panic!("{lens:?}: it was taken") };
+        let told = "instant: expected a part that is not shingled, found only bands";
+        assert_eq!(error.detail, told, "{lens:?}");
+    }
+}
+
+#[test]
+fn a_disk_may_be_dropped_while_commands_wait_for_it() {
+    let mut disk = disk(zones(false));
+    for id in 0..u64::from(DEPTH) + 5 {
+        let ticket = Ticket::new(CommandId(id));
+        let command = Command::Read { offset: 0, len: 1 << 20 };
+        disk.submit(Submission { ticket, class: Class::Foreground, command }, Nanos::ZERO);
+    }
+    drop(disk);
+}
+
 #[test]
 fn a_loss_below_is_told_and_the_disk_below_starts_over() {
     let lossy = Told { lost: Some("a page".to_owned()), ..disk(zones(true)).into_disk() };

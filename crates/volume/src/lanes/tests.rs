@@ -127,6 +127,22 @@ fn a_command_goes_to_its_lane_and_its_answer_comes_once_that_is_kicked() {
 }
 
 #[test]
+fn each_is_there_under_its_own_name_and_comes_back() {
+    let lanes = both();
+    assert_eq!(lanes.properties().name, "disk");
+    assert_eq!(
+        (&*lanes.main().properties.name, &*lanes.map().unwrap().properties.name),
+        ("disk", "map")
+    );
+    let others = lanes.other_properties();
+    assert_eq!(others.iter().map(|other| &*other.name).collect::<Vec<_>>(), ["map"]);
+    let (main, map) = lanes.into_parts();
+    assert_eq!((&*main.properties.name, &*map.unwrap().properties.name), ("disk", "map"));
+    let alone = Lanes::from(device("disk"));
+    assert!(alone.map().is_none() && alone.other_properties().is_empty());
+}
+
+#[test]
 fn what_either_of_them_says_is_said() {
     for number in 0..2 {
         let mut lanes = both();

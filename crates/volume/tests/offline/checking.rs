@@ -2,11 +2,13 @@
 //! volume that has nothing.
 
 use crate::medium::{DEVICE_BYTES, Medium, spoil};
+use crate::snapshots::put;
 use crate::support::{Run, options};
 use crate::watched::{Asked, UNREADABLE, Watched};
 use nearhead_disk::{BufferMut, Disk, Payload};
 use nearhead_engine::chunks::LoggedCopy;
 use nearhead_format::layout::Region;
+use nearhead_format::snapshot::{BodyItem, FLAG_CLEAN_SHUTDOWN};
 use nearhead_format::{Entry, Place, Superblock};
 use nearhead_models::{CrashDisk, Store};
 use nearhead_service::{Hint, Operation};
@@ -253,6 +255,46 @@ fn with_snapshots(has_map: bool, has_record_between: bool) -> Medium {
         let id = if has_record_between { run.write(7000..7001, 1) } else { run.send(hint) };
         run.wait(id);
     })
+}
+
+#[test]
+fn beside_the_snapshot_of_creation_only_an_empty_slot_is_as_it_should_be() {
+    let made = Medium::made(&options("mlb", 7, 4 << 20));
+    let place = made.map_place();
+    let found = |at: u64| {
+        let mut hurt = made.clone();
+        spoil(&mut hurt.main, at);
+        let report = checked(hurt.lanes());
+        let slots = report.findings.iter().filter(|one| one.place.starts_with("snapshot"));
+        slots.map(|one| (one.place.clone(), one.is_damage)).collect::<Vec<_>>()
+    };
+    assert_eq!(found(place.header(0).offset + 16), [("snapshot slot 0".to_owned(), true)]);
+    // It may be the first of the other slot, torn.
+    assert_eq!(found(place.header(1).offset), [("snapshot slot 1".to_owned(), false)]);
+    // Later on there has been a snapshot in each.
+    let mut used = with_snapshots(false, true);
+    let older = 1 - (used.open().volume.status().snapshot_number % 2) as usize;
+    used.main.zero(place.header(older).offset, 4096).unwrap();
+    used.main.zero(place.copy(older).offset, 4096).unwrap();
+    let report = checked(used.lanes());
+    let expected = format!("snapshot slot {older}");
+    assert_eq!((report.findings_total, &report.findings[0].place), (1, &expected));
+}
+
+#[test]
+fn where_the_newest_snapshot_is_of_no_stop_the_other_slot_may_be_what_a_crash_left() {
+    for (flags, is_damage) in [(0, false), (FLAG_CLEAN_SHUTDOWN, true)] {
+        // No record was ever written.
+        let mut medium = Medium::made(&options("mlb", 7, 4 << 20));
+        let superblock = medium.superblock();
+        let claim = [BodyItem::Claim(0)];
+        put(&mut medium, &superblock, (2, FLAG_CLEAN_SHUTDOWN), claim);
+        put(&mut medium, &superblock, (3, flags), claim);
+        spoil(&mut medium.main, superblock.layout.slot_offsets[0] + 4096);
+        let report = checked(medium.lanes());
+        let slot = report.findings.iter().find(|one| one.place.starts_with("snapshot")).unwrap();
+        assert_eq!(slot.is_damage, is_damage, "{report:#?}");
+    }
 }
 
 /// What happens to a slot.

@@ -204,6 +204,9 @@ fn grows_with_its_snapshots(bytes: u64, slots: Slots) {
     } else {
         (items(&medium, &before, 0), Some(items(&medium, &before, 1)))
     };
+    // Behind the body of the second slot there is what some longer one left.
+    let behind = 4096 + second.as_ref().map_or(0, |(header, _)| header.body.body_bytes);
+    medium.main.write(old.slot_offsets[1] + behind + 512, &[9; 512]).unwrap();
     medium.bytes = bytes;
     let growth = medium.with(plan).unwrap();
     medium.with(|io| grow(io, &growth)).unwrap();
@@ -223,7 +226,11 @@ fn grows_with_its_snapshots(bytes: u64, slots: Slots) {
     }
     // The other one moved, unless it was not sound or the places share bytes.
     match second.filter(|_| moved_by >= old.slot_bytes) {
-        Some(second) => assert!(items(&medium, &after, 1) == second, "{name}"),
+        Some(second) => {
+            assert!(items(&medium, &after, 1) == second, "{name}");
+            let left = medium.read(new.slot_offsets[1] + behind, 4096);
+            assert_eq!(left, [0; 4096], "{name}: the body is copied and no more");
+        }
         None => assert!(medium.with(|io| read_slots(io, &after))[1].is_unused, "{name}"),
     }
     // Where it was and is no more, and where the last superblock was, nothing is left.

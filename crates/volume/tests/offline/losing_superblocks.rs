@@ -9,8 +9,9 @@ use nearhead_disk::Nanos;
 use nearhead_format::blank_map::BLANK_MAP_OFFSET;
 use nearhead_format::snapshot::{BodyItem, HintRange, LogState};
 use nearhead_format::superblock::{FEATURE_BLANK_MAP, features_of};
-use nearhead_format::{AckMode, Entry, Label, Place, RecordHeader, Superblock};
+use nearhead_format::{AckMode, Entry, Label, Place, RecordHeader, SnapshotHeader, Superblock};
 use nearhead_models::Store;
+use nearhead_volume::grow::{grow, plan};
 use nearhead_volume::lost_superblock::{Fit, Known, in_words, search, write};
 use nearhead_volume::{CreateOptions, NamedPreset, SyncIo};
 
@@ -125,6 +126,26 @@ fn a_volume_of_any_shape_is_found_just_as_it_was() {
     }
 }
 
+/// The end of a device need not be the end of a sector.
+#[test]
+fn a_volume_that_grew_over_an_odd_device_is_found_by_the_size_that_it_was_made_on() {
+    for more in [0, 512, 4095] {
+        let (mut medium, _) = with_records(DEVICE_BYTES, &[0, 1]);
+        medium.bytes = 2 * DEVICE_BYTES + more;
+        medium.with(|io| {
+            let growth = plan(io).unwrap();
+            grow(io, &growth).unwrap();
+        });
+        let lost = medium.superblock();
+        for at in lost.layout.superblock_offsets() {
+            medium.main.zero(at, 4096).unwrap();
+        }
+        let known = Known { grown_from_bytes: Some(DEVICE_BYTES), ..far() };
+        let fit = medium.with(|io| search(io, &known)).unwrap();
+        assert_lost(&fit, &lost, &format!("{more} bytes more"));
+    }
+}
+
 #[test]
 fn logs_that_begin_with_a_record_of_their_own_are_counted_those_in_use_wherever_they_are() {
     // A hundred logs, of which the first 64 are looked at, and those that the snapshot has in use.
@@ -236,7 +257,7 @@ fn whatever_of_the_volume_stands_where_the_layout_has_nothing_like_it_speaks_aga
         assert!(found(&stray, &known(None)).unwrap_err().contains("found none"), "record at {at}");
         // Of another volume it may be a remnant.
         let mut other = medium.clone();
-        let of_other = nearhead_format::SnapshotHeader { volume_id: [8; 16], ..header };
+        let of_other = SnapshotHeader { volume_id: [8; 16], ..header };
         other.main.write(at, &of_other.encode()).unwrap();
         assert_lost(&found(&other, &known(None)).unwrap(), &lost, "beside another");
     }
@@ -249,7 +270,7 @@ fn whatever_of_the_volume_stands_where_the_layout_has_nothing_like_it_speaks_aga
     for slot in 0..2 {
         for at in [layout.slot_offsets[slot], layout.snapshot_copy_offset(slot)] {
             let mut two = medium.clone();
-            let of_other = nearhead_format::SnapshotHeader { volume_id: [8; 16], ..header };
+            let of_other = SnapshotHeader { volume_id: [8; 16], ..header };
             two.main.write(at, &of_other.encode()).unwrap();
             assert!(found(&two, &known(None)).is_err(), "slot {slot}, byte {at}");
         }
@@ -310,6 +331,16 @@ fn without_a_record_in_a_log_only_the_owner_can_say_which_layout_it_was() {
         // A snapshot with something in it is of a volume whose logs had records.
         let mut used = medium.clone();
         put(&mut used, &lost, (2, 0), [BodyItem::Entry(zero(5))]);
+        let refused = found(&used, &told).unwrap_err();
+        assert!(refused.contains(refusal), "map device {has_map}: {refused}");
+        // So is one that includes a record.
+        let header = items(&medium, &lost, 0).0;
+        let place = medium.map_place();
+        let later = SnapshotHeader { record_sequence: 5, ..header }.encode();
+        let mut used = medium.clone();
+        for at in [place.header(0), place.copy(0)] {
+            used.of_map().write(at.offset, &later).unwrap();
+        }
         let refused = found(&used, &told).unwrap_err();
         assert!(refused.contains(refusal), "map device {has_map}: {refused}");
         // Of a map device alone nobody can say whether it is this disk's; the blank map is on the disk.

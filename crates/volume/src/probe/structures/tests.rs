@@ -1,6 +1,5 @@
 //! Structures at the borders of what makes one: each field that has a say, alone.
 
-use super::*;
 use crate::probe::{Contents, probe};
 
 const DEVICE_BYTES: usize = 4 << 20;
