@@ -350,13 +350,9 @@ fn has_place(layout: &Layout, entry: &Entry) -> bool {
     let is_in_log = match entry.place {
         Place::Zero | Place::Poisoned => true,
         Place::Log { chunk_sector, chunk_len, .. } => {
-            let log_at = |sector: u64| {
-                let offset =
-                    sector.checked_mul(SECTOR_BYTES).filter(|at| *at < layout.device_bytes)?;
-                match layout.region(offset) {
-                    Region::Log { log_index, .. } => Some(log_index),
-                    _ => None,
-                }
+            let log_at = |sector: u64| match layout.region(sector.checked_mul(SECTOR_BYTES)?) {
+                Region::Log { log_index, .. } => Some(log_index),
+                _ => None,
             };
             let last = chunk_sector.saturating_add(u64::from(chunk_len.max(1)) - 1);
             log_at(chunk_sector).is_some() && log_at(chunk_sector) == log_at(last)

@@ -178,6 +178,7 @@ mod tests {
         for (index, named) in PRESETS.iter().enumerate() {
             assert_eq!(NamedPreset::by_name(named.name).as_ref(), Ok(named));
             assert!(PRESETS[..index].iter().all(|other| other.name != named.name));
+            assert!(PRESETS[..index].iter().all(|other| other != named));
         }
     }
 

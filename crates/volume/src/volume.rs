@@ -405,3 +405,6 @@ impl<D: Disk> Service for Volume<D> {
         self.engine.is_stopped() && self.lanes.has_left()
     }
 }
+
+#[cfg(test)]
+mod tests;

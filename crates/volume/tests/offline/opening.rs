@@ -6,7 +6,7 @@ use crate::support::options;
 use nearhead_disk::{Nanos, Properties};
 use nearhead_format::{MapDevice, Superblock};
 use nearhead_models::{CrashDisk, MemoryStore, Store, plain_properties};
-use nearhead_volume::open::{Copies, read_copies};
+use nearhead_volume::open::{Copies, find_superblock_to_change, read_copies};
 use nearhead_volume::{
     CreateOptions, Lanes, NamedPreset, OpenError, SyncIo, Volume, find_superblock,
 };
@@ -48,6 +48,25 @@ fn on_a_larger_device_the_last_copy_is_where_the_first_ones_say_unless_a_newer_i
     alone.main.zero(0, MIB).unwrap();
     assert_eq!(alone.with(read_copies).offsets, [0, 65_536, new_end]);
     assert!(alone.with(find_superblock).is_err());
+}
+
+#[test]
+fn what_a_newer_program_knows_more_about_is_looked_at_and_not_changed() {
+    let mut medium = made();
+    let superblock = medium.superblock();
+    let newer = Superblock {
+        feature_ro_compat: superblock.feature_ro_compat | 1 << 40,
+        ..superblock.clone()
+    };
+    assert!(medium.with(find_superblock_to_change).is_ok());
+    for (copy, at) in superblock.layout.superblock_offsets().into_iter().enumerate() {
+        medium.main.write(at, &newer.encode(copy as u32)).unwrap();
+    }
+    assert_eq!(medium.superblock(), newer);
+    let error = medium.with(find_superblock_to_change).unwrap_err();
+    assert!(matches!(error, OpenError::Newer { .. }), "{error:?}");
+    let told = "found 0x10000000101; it can be served and looked at, use a newer version";
+    assert!(error.to_string().contains(told), "{error}");
 }
 
 #[test]

@@ -1,0 +1,67 @@
+//! When a volume wants to be driven, and which bands its clients have.
+
+use super::*;
+use crate::create::{CreateOptions, create};
+use nearhead_disk::Region;
+use nearhead_disk::RegionKind;
+use nearhead_models::CrashDisk;
+use nearhead_service::{Operation, RequestId};
+
+const STALL_AFTER: Nanos = Nanos::from_secs(30);
+
+fn opened(latency: Nanos) -> (Volume<CrashDisk>, Nanos) {
+    let mut disk = CrashDisk::new(64 << 20, 512);
+    let options = CreateOptions::new([7; 16], NamedPreset::by_name("mlb").unwrap());
+    create(&mut SyncIo::in_virtual_time(&mut disk, Nanos::ZERO), &options).unwrap();
+    let (mut volume, now) =
+        Volume::open_in_virtual_time(disk.with_latency(latency), Nanos::ZERO, |_, _| ()).unwrap();
+    let now = volume.run_until_open(now).unwrap();
+    (volume, now)
+}
+
+fn read(volume: &mut Volume<CrashDisk>, now: Nanos) {
+    let operation = Operation::Read { offset: 0, len: 4096 };
+    volume.submit(Request { id: RequestId(1), operation }, now);
+    volume.drive(now);
+}
+
+#[test]
+fn a_wake_up_is_precise_where_the_disk_is_what_has_something_next() {
+    let (mut volume, now) = opened(Nanos::from_millis(5));
+    assert!(!volume.wake().is_precise, "the disk has nothing: {:?}", volume.wake());
+    read(&mut volume, now);
+    let wake = volume.wake();
+    assert_eq!((wake.at, wake.is_precise), (Some(now + Nanos::from_millis(5)), true));
+    // A disk that takes longer than anybody waits without saying so.
+    let (mut volume, now) = opened(Nanos::from_secs(100));
+    read(&mut volume, now);
+    let wake = volume.wake();
+    assert_eq!((wake.at, wake.is_precise), (Some(now + STALL_AFTER), false));
+}
+
+#[test]
+fn the_bands_of_clients_are_those_of_the_data_where_logs_are_apart() {
+    const BAND: u64 = 1 << 20;
+    let (free, bytes) = (12 << 20, 64 << 20);
+    let region = |offset, len, kind| Region { offset, len, kind };
+    let zones = Zones::new(
+        vec![
+            region(0, free, RegionKind::NonShingled),
+            region(free, bytes - free, RegionKind::Bands { band_bytes: BAND }),
+        ],
+        bytes,
+    )
+    .unwrap();
+    let layout = |preset, zones: Option<&Zones>| {
+        let options = CreateOptions::new([7; 16], NamedPreset::by_name(preset).unwrap());
+        let properties = nearhead_models::plain_properties(bytes, 512);
+        crate::create::describe(&properties, zones, &options).unwrap().layout
+    };
+    let apart = layout("slsmr", Some(&zones));
+    let bands = bands_of(&apart, Some(&zones)).unwrap();
+    let sizes: Vec<u64> = bands.bands().map(|band| band.end - band.start).collect();
+    assert_eq!(sizes.iter().sum::<u64>(), apart.client_bytes());
+    assert!(sizes[..sizes.len() - 1].iter().all(|size| *size == BAND), "{sizes:?}");
+    assert!(bands_of(&apart, None).is_none());
+    assert!(bands_of(&layout("mlb", None), Some(&zones)).is_none());
+}
