@@ -103,6 +103,67 @@ fn a_disk_that_lets_one_command_wait_is_told_of_and_so_is_its_answer() {
     assert!(told[1].contains("answers again, the slowest command after 70.0 s"), "{told:?}");
 }
 
+/// It has left when this time has come, and not before it was asked to.
+struct LeavingDisk {
+    disk: LateDisk,
+    due: Nanos,
+    asked: bool,
+    left: bool,
+}
+
+impl LeavingDisk {
+    fn new(due: Nanos) -> Self {
+        Self { disk: LateDisk::new(Nanos::ZERO), due, asked: false, left: false }
+    }
+}
+
+impl Disk for LeavingDisk {
+    fn below(&self) -> Option<&dyn Disk> {
+        Some(&self.disk)
+    }
+
+    fn below_mut(&mut self) -> Option<&mut dyn Disk> {
+        Some(&mut self.disk)
+    }
+
+    fn properties(&self) -> &Properties {
+        self.disk.properties()
+    }
+
+    fn submit(&mut self, submission: Submission, now: Nanos) {
+        self.disk.submit(submission, now);
+    }
+
+    fn poll(&mut self, now: Nanos) -> Option<Completion> {
+        self.left |= self.asked && now >= self.due;
+        self.disk.poll(now)
+    }
+
+    fn wake_at(&self) -> Option<Nanos> {
+        (self.asked && !self.left).then_some(self.due)
+    }
+
+    fn leave(&mut self) {
+        self.asked = true;
+    }
+
+    fn has_left(&self) -> bool {
+        self.left
+    }
+}
+
+#[test]
+fn leaving_ends_once_every_device_has_left() {
+    for (first, second) in [(3, 5), (5, 3)] {
+        let mut disk = LeavingDisk::new(Nanos::from_secs(first));
+        let mut map = LeavingDisk::new(Nanos::from_secs(second));
+        let mut io = SyncIo::in_virtual_time(&mut disk, Nanos::ZERO).beside(&mut map);
+        io.leave().unwrap();
+        assert_eq!(io.now(), Nanos::from_secs(5));
+        assert!(disk.left && map.left);
+    }
+}
+
 #[test]
 fn a_disk_that_answers_in_time_is_not_told_of() {
     heard();

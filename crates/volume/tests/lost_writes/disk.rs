@@ -36,6 +36,8 @@ pub(crate) struct CachedFile {
     failing: Vec<u64>,
     failed: VecDeque<(Nanos, Ticket, DiskError)>,
     pub(crate) starts_over: u64,
+    /// Commands so far.
+    pub(crate) submitted: u64,
 }
 
 fn range_of(command: &Command) -> Option<Range<u64>> {
@@ -67,6 +69,7 @@ impl CachedFile {
             failing: Vec::new(),
             failed: VecDeque::new(),
             starts_over: 0,
+            submitted: 0,
         }
     }
 
@@ -158,6 +161,7 @@ impl Disk for CachedFile {
     }
 
     fn submit(&mut self, submission: Submission, now: Nanos) {
+        self.submitted += 1;
         if self.reads_fail && matches!(submission.command, Command::Read { .. }) {
             return self.refuse(submission.ticket, DiskErrorKind::Io, "cannot be read (test)", now);
         }

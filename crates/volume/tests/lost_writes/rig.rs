@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 const DEVICE_BYTES: u64 = 64 << 20;
 /// Workloads touch so many sectors of the volume.
 pub(crate) const SPAN_SECTORS: u64 = 2048;
-const LATENCY: Nanos = Nanos::from_micros(100);
+pub(crate) const LATENCY: Nanos = Nanos::from_micros(100);
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Kind {

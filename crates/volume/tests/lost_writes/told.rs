@@ -1,6 +1,6 @@
 //! What is told of a loss, to people and to clients, and the bounds of it: how often, for how long, how many wait.
 
-use crate::rig::{Kind, Rig};
+use crate::rig::{Kind, LATENCY, Rig};
 use crate::{ONE, assert_serves};
 use nearhead_disk::Nanos;
 use nearhead_engine::DiskEvent;
@@ -34,6 +34,9 @@ fn who_asks_is_told_how_often_why_and_when_and_what_was_refused_and_recovered() 
         rig.failed.clear();
         rig.drive();
         let lost_at = rig.now;
+        // All that can be done is done at once: the next thing is an answer of the disk.
+        let wake = rig.volume().wake();
+        assert!(wake.is_precise && wake.at <= Some(lost_at + LATENCY), "{wake:?}");
         assert_eq!(rig.told, [LossEvent::Lost { why: "the file: a page was bad".to_owned() }]);
         assert!(rig.volume().is_reopening());
         let waits = rig.write(8, 8, true);
@@ -114,6 +117,7 @@ fn what_nobody_asks_for_is_kept_up_to_a_bound_the_oldest_of_it() {
     let mut rig = Rig::new(ONE, 4);
     let losses = EVENTS_MAX as u64 / 2 + 3;
     for _ in 0..losses {
+        rig.write(0, 8, true);
         lose(&mut rig);
         let now = rig.now;
         rig.volume().drive(now);
@@ -134,6 +138,31 @@ fn what_nobody_asks_for_is_kept_up_to_a_bound_the_oldest_of_it() {
         let is_lost = matches!(event, LossEvent::Lost { .. });
         assert_eq!(is_lost, number % 2 == 0, "{number}: {event:?}");
     }
+    assert_eq!(failures(&mut rig), EVENTS_MAX, "of the disk as well");
+}
+
+#[test]
+fn nothing_more_is_asked_of_a_disk_that_lost_writes_until_it_starts_over() {
+    let mut rig = Rig::new(ONE, 8);
+    for number in 0..20 {
+        rig.write(64 * number, 8, true);
+    }
+    rig.settle();
+    rig.read(0, 8);
+    rig.drive();
+    rig.disk().is_silent = true;
+    lose(&mut rig);
+    rig.drive();
+    let submitted = rig.disk().submitted;
+    // Cleaning would have begun long ago.
+    rig.pass(Nanos::from_secs(5));
+    rig.write(8, 8, true);
+    rig.pass(Nanos::from_secs(5));
+    assert_eq!((rig.disk().submitted, rig.volume().is_reopening()), (submitted, true));
+    rig.disk().is_silent = false;
+    rig.settle();
+    assert!(rig.disk().submitted > submitted);
+    assert_serves(&mut rig);
 }
 
 /// Events of the disk so far that tell of a failed command.
@@ -171,6 +200,32 @@ fn of_a_volume_that_is_being_opened_again_everything_may_be_data() {
     rig.disk().is_silent = false;
     rig.settle();
     assert_eq!(status(&mut rig), serving);
+}
+
+/// What a request is answered that is sent now.
+fn answer_to_read(rig: &mut Rig) -> String {
+    rig.read(0, 8);
+    loop {
+        let now = rig.now;
+        rig.volume().drive(now);
+        if let Some(reply) = rig.volume().poll_reply() {
+            rig.unanswered.clear();
+            return reply.result.map_or_else(|error| error.to_string(), |_| "content".to_owned());
+        }
+        rig.now = rig.volume().wake_at().expect("an answer comes").max(now);
+    }
+}
+
+#[test]
+fn a_volume_that_lost_writes_too_often_answers_for_itself() {
+    let mut rig = Rig::new(ONE, 9);
+    for _ in 0..5 {
+        lose(&mut rig);
+        rig.settle();
+    }
+    assert!(matches!(rig.told.last(), Some(LossEvent::NotOpened { .. })), "{:?}", rig.told);
+    let told = answer_to_read(&mut rig);
+    assert!(!told.contains("could not be opened again"), "{told}");
 }
 
 #[test]
