@@ -39,6 +39,69 @@ fn a_wake_up_is_precise_where_the_disk_is_what_has_something_next() {
     assert_eq!((wake.at, wake.is_precise), (Some(now + STALL_AFTER), false));
 }
 
+/// It counts how often it is asked to leave, and has left when a test says so.
+struct Leaver {
+    disk: CrashDisk,
+    asked: u32,
+    left: bool,
+}
+
+impl Disk for Leaver {
+    fn below(&self) -> Option<&dyn Disk> {
+        Some(&self.disk)
+    }
+
+    fn below_mut(&mut self) -> Option<&mut dyn Disk> {
+        Some(&mut self.disk)
+    }
+
+    fn properties(&self) -> &nearhead_disk::Properties {
+        self.disk.properties()
+    }
+
+    fn submit(&mut self, submission: nearhead_disk::Submission, now: Nanos) {
+        self.disk.submit(submission, now);
+    }
+
+    fn poll(&mut self, now: Nanos) -> Option<nearhead_disk::Completion> {
+        self.disk.poll(now)
+    }
+
+    fn wake_at(&self) -> Option<Nanos> {
+        self.disk.wake_at()
+    }
+
+    fn leave(&mut self) {
+        self.asked += 1;
+    }
+
+    fn has_left(&self) -> bool {
+        self.left
+    }
+}
+
+#[test]
+fn a_stop_asks_the_disk_to_leave_once_and_is_over_when_it_has() {
+    let (volume, now) = opened(Nanos::ZERO);
+    let disk = Leaver { disk: volume.into_disk(), asked: 0, left: false };
+    let (mut volume, now) = Volume::open_in_virtual_time(disk, now, |_, _| ()).unwrap();
+    let mut now = volume.run_until_open(now).unwrap();
+    assert_eq!((volume.losses(), volume.disk().asked), (0, 0));
+    volume.begin_shutdown(now);
+    volume.drive(now);
+    while let Some(at) = volume.wake_at() {
+        now = at.max(now);
+        volume.drive(now);
+    }
+    assert!(volume.engine().is_stopped());
+    for _ in 0..3 {
+        volume.drive(now);
+        assert_eq!((volume.disk().asked, volume.is_shut_down()), (1, false));
+    }
+    volume.disk_mut().left = true;
+    assert!(volume.is_shut_down());
+}
+
 #[test]
 fn the_bands_of_clients_are_those_of_the_data_where_logs_are_apart() {
     const BAND: u64 = 1 << 20;

@@ -3,7 +3,9 @@
 
 use crate::medium::{DEVICE_BYTES, MIB, Medium};
 use crate::support::options;
+use crate::watched::Watched;
 use nearhead_disk::{Nanos, Properties};
+use nearhead_engine::DiskEvent;
 use nearhead_format::{MapDevice, Superblock};
 use nearhead_models::{CrashDisk, MemoryStore, Store, plain_properties};
 use nearhead_volume::open::{Copies, find_superblock_to_change, read_copies};
@@ -138,6 +140,18 @@ fn a_map_device_has_a_name_of_its_own_and_both_names_are_asked_for() {
             assert!(error.to_string().contains("expected the map device of volume"), "{error}");
         }
     }
+}
+
+/// Nobody said that he hears of it while the volume opens, so it is kept for who asks.
+#[test]
+fn what_a_disk_does_wrong_while_a_volume_opens_is_told_afterwards() {
+    let medium = made();
+    let slot = medium.superblock().layout.slot_offsets[1];
+    let disk = Watched::new(medium.lanes().into_parts().0, vec![slot..slot + 4096]);
+    let (mut volume, now) = Volume::open_in_virtual_time(disk, Nanos::ZERO, |_, _| ()).unwrap();
+    assert!(volume.run_until_open(now).is_err(), "it may be what counts");
+    let event = volume.poll_disk_event();
+    assert!(matches!(event, Some(DiskEvent::Failed(_))), "{event:?}");
 }
 
 #[test]

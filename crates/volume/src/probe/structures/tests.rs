@@ -92,6 +92,34 @@ fn a_raid_superblock_of_version_1_needs_its_version_and_its_place() {
 }
 
 #[test]
+fn what_its_owner_called_it_is_told_with_a_raid_member_and_a_file_system() {
+    let one: &[u8] = &[0xfc, 0x4e, 0x2b, 0xa9, 1, 0, 0, 0];
+    let label = |pieces: &[(usize, &[u8])]| {
+        let mut image = vec![0; DEVICE_BYTES];
+        for (offset, piece) in pieces {
+            image[*offset..offset + piece.len()].copy_from_slice(piece);
+        }
+        let Contents::Known(findings) = probe(DEVICE_BYTES as u64, &image, &image) else {
+            panic!("{pieces:?}: nothing is known");
+        };
+        assert_eq!(findings.len(), 1);
+        findings[0].label.clone()
+    };
+    for at in [0, 4096, DEVICE_BYTES - 8192] {
+        assert_eq!(label(&[(at, one), (at + 32, b"host:0")]).as_deref(), Some("host:0"), "at {at}");
+        assert_eq!(label(&[(at, one)]), None, "at {at}");
+        let long = [b'x'; 40];
+        assert_eq!(label(&[(at, one), (at + 32, &long)]), Some("x".repeat(32)), "at {at}");
+    }
+    let ext: [(usize, &[u8]); 2] = [(1080, &[0x53, 0xef]), (1028, &[1])];
+    assert_eq!(label(&[ext[0], ext[1], (1144, b"home")]).as_deref(), Some("home"));
+    let boot: (usize, &[u8]) = (510, &[0x55, 0xaa]);
+    let fat = label(&[boot, (54, b"FAT16   "), (43, b"STICK      ")]);
+    let fat_32 = label(&[boot, (82, b"FAT32   "), (71, b"STICK      ")]);
+    assert_eq!([fat.as_deref(), fat_32.as_deref()], [Some("STICK"); 2]);
+}
+
+#[test]
 fn uberblocks_of_zfs_are_found_all_over_the_rings_and_nowhere_else() {
     const K: usize = 1024;
     let magic = 0x00ba_b10c_u64.to_le_bytes();
