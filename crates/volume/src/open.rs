@@ -293,3 +293,6 @@ fn no_superblock(
         copies.iter().all(|copy| matches!(copy, Err(SuperblockError::Unreadable { .. })));
     OpenError::NoVolume { device, problems: problems.join("; "), is_unreadable }
 }
+
+#[cfg(test)]
+mod tests;

@@ -165,6 +165,26 @@ fn leaving_ends_once_every_device_has_left() {
 }
 
 #[test]
+fn in_real_time_a_disk_without_a_descriptor_is_waited_for_until_it_has_something() {
+    let mut disk = LateDisk::new(Nanos::from_millis(2));
+    let read = SyncIo::in_real_time(&mut disk, Instant::now()).read(0, 4096).unwrap();
+    assert_eq!((read.len(), disk.queue.len()), (4096, 0));
+}
+
+#[test]
+fn a_disk_that_has_nothing_and_announces_nothing_is_an_error_on_either_clock() {
+    let mut disk = LateDisk::new(Nanos::ZERO);
+    let waits = [
+        SyncIo::in_virtual_time(&mut disk, Nanos::ZERO).wait(),
+        SyncIo::in_real_time(&mut disk, Instant::now()).wait(),
+    ];
+    for wait in waits {
+        let error = wait.unwrap_err();
+        assert!(error.detail.contains("late: a command neither completed nor will"), "{error:?}");
+    }
+}
+
+#[test]
 fn a_disk_that_answers_in_time_is_not_told_of() {
     heard();
     let mut disk = LateDisk::new(Nanos::from_secs(29));

@@ -102,6 +102,42 @@ fn a_stop_asks_the_disk_to_leave_once_and_is_over_when_it_has() {
     assert!(volume.is_shut_down());
 }
 
+fn settle(volume: &mut Volume<CrashDisk>, mut now: Nanos) -> Nanos {
+    volume.drive(now);
+    while !volume.is_quiet() {
+        now = volume.wake_at().unwrap().max(now);
+        volume.drive(now);
+    }
+    now
+}
+
+#[test]
+fn a_snapshot_and_a_checkpoint_come_when_they_are_asked_for() {
+    let (mut volume, now) = opened(Nanos::ZERO);
+    let data = nearhead_disk::Payload::Bytes(nearhead_disk::BufferMut::zeroed(4096).freeze());
+    let operation = Operation::Write { offset: 8192, data, fua: true };
+    volume.submit(Request { id: RequestId(1), operation }, now);
+    let now = settle(&mut volume, now);
+    assert_eq!((volume.engine().map().len(), volume.status().snapshot_number), (1, 0));
+    volume.start_snapshot(now);
+    let now = settle(&mut volume, now);
+    assert_eq!((volume.engine().map().len(), volume.status().snapshot_number), (1, 1));
+    volume.start_checkpoint(true, now);
+    settle(&mut volume, now);
+    assert_eq!(volume.engine().map().len(), 0, "all of it is home");
+}
+
+#[test]
+fn a_volume_that_was_given_up_says_why_and_is_open_all_the_same() {
+    let (mut volume, now) = opened(Nanos::ZERO);
+    volume.give_up("writes were lost", now);
+    let now = volume.run_until_open(now).unwrap();
+    assert!(volume.engine().failure().is_some_and(|why| why.contains("writes were lost")));
+    read(&mut volume, now);
+    settle(&mut volume, now);
+    assert!(volume.poll_reply().unwrap().result.is_ok(), "reads go on");
+}
+
 #[test]
 fn the_bands_of_clients_are_those_of_the_data_where_logs_are_apart() {
     const BAND: u64 = 1 << 20;

@@ -180,14 +180,14 @@ fn a_copy_that_cannot_be_read_is_found_alone_among_those_that_are_read_with_it()
 fn watched(medium: &Medium, bad: Vec<Range<u64>>) -> (Lanes<Watched<CrashDisk>>, Asked) {
     let (main, map) = medium.lanes().into_parts();
     let main = Watched::new(main, bad);
-    let reads = main.reads();
-    (Lanes::with_map(main, Watched::new(map.unwrap(), Vec::new())).unwrap(), reads)
+    let asked = main.asked();
+    (Lanes::with_map(main, Watched::new(map.unwrap(), Vec::new())).unwrap(), asked)
 }
 
 #[test]
 fn each_copy_is_read_once_and_neighbours_together() {
     let medium = worked(true);
-    let (lanes, reads) = watched(&medium, Vec::new());
+    let (lanes, asked) = watched(&medium, Vec::new());
     assert_eq!(checked(lanes).chunks, 9);
     // Behind the header of each record its blocks in one piece.
     let expected = [(0, 1), (1, 1), (900, 5), (5000, 1)].map(|(block, count)| {
@@ -200,7 +200,7 @@ fn each_copy_is_read_once_and_neighbours_together() {
     expected.sort_by_key(|read| read.start);
     let layout = medium.superblock().layout;
     let in_log = |read: &Range<u64>| matches!(layout.region(read.start), Region::Log { .. });
-    let mut read: Vec<_> = reads.borrow().iter().filter(|read| in_log(read)).cloned().collect();
+    let mut read: Vec<_> = asked.reads().into_iter().filter(in_log).collect();
     read.sort_by_key(|read| read.start);
     assert_eq!(read, expected);
 }

@@ -10,6 +10,7 @@ use nearhead_format::snapshot::{BodyItem, LogState};
 use nearhead_format::superblock::{FEATURE_BLANK_MAP, FEATURE_LOGS_TELL_ALL};
 use nearhead_format::{Layout, Superblock};
 use nearhead_models::{MemoryStore, Store};
+use nearhead_volume::create::refuse_used_part;
 use nearhead_volume::grow::plan;
 use nearhead_volume::{CreateError, CreateOptions, NamedPreset, SyncIo, create, create_to_grow};
 
@@ -22,13 +23,13 @@ fn refusal(medium: &Medium) -> Option<CreateError> {
     let (main, map) = medium.lanes().into_parts();
     let (main, map) =
         (Watched::new(main, Vec::new()), map.map(|map| Watched::new(map, Vec::new())));
-    let writes = [Some(main.writes()), map.as_ref().map(Watched::writes)];
+    let asked = [Some(main.asked()), map.as_ref().map(Watched::asked)];
     let mut lanes = match map {
         None => main.into(),
         Some(map) => nearhead_volume::Lanes::with_map(main, map).unwrap(),
     };
     let refused = create(&mut lanes.in_virtual_time(Nanos::ZERO), &unforced()).err();
-    let is_untouched = writes.iter().flatten().all(|writes| writes.borrow().is_empty());
+    let is_untouched = asked.iter().flatten().all(|asked| asked.writes().is_empty());
     assert_eq!(is_untouched, refused.is_some(), "{refused:?}");
     refused
 }
@@ -53,6 +54,27 @@ fn a_device_is_taken_only_if_there_is_nothing_at_either_end_of_it() {
         middle.main.write(DEVICE_BYTES / 2, &[1]).unwrap();
         assert!(refusal(&middle).is_none());
     }
+}
+
+#[test]
+fn of_a_disk_that_becomes_a_part_only_what_the_part_will_have_is_looked_at() {
+    let bytes = DEVICE_BYTES - MIB;
+    let refused = |at: Option<u64>| {
+        let mut medium = Medium::empty(DEVICE_BYTES, false);
+        if let Some(at) = at {
+            medium.main.write(at, &[1]).unwrap();
+        }
+        medium.with(|io| refuse_used_part(io, bytes)).err().map(|error| error.to_string())
+    };
+    assert_eq!(refused(None), None);
+    for at in [0, bytes - 1] {
+        let told = refused(Some(at)).unwrap();
+        assert!(told.contains(&format!("first nonzero byte at {at}")), "{told}");
+    }
+    assert_eq!(refused(Some(bytes)), None);
+    let mut ours = Medium::made(&unforced());
+    let told = ours.with(|io| refuse_used_part(io, bytes)).unwrap_err().to_string();
+    assert!(told.contains("superblock of a Nearhead volume"), "{told}");
 }
 
 #[test]
@@ -113,12 +135,12 @@ fn a_new_volume_has_an_empty_map_in_the_first_slot_and_the_first_log_if_it_has_l
 /// The indices of the superblock copies in the order in which they are written over `medium`.
 fn order(medium: &Medium, layout: &Layout, superblock: &Superblock) -> Vec<usize> {
     let mut main = Watched::new(medium.lanes().into_parts().0, Vec::new());
-    let writes = main.writes();
+    let asked = main.asked();
     let mut io = SyncIo::in_virtual_time(&mut main, Nanos::ZERO);
     nearhead_volume::lost_superblock::write(&mut io, superblock).unwrap();
     let offsets = layout.superblock_offsets();
     let index = |at: u64| offsets.iter().position(|offset| *offset == at).unwrap();
-    writes.borrow().iter().map(|write| index(write.start)).collect()
+    asked.writes().iter().map(|write| index(write.start)).collect()
 }
 
 #[test]

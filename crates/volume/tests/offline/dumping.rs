@@ -175,12 +175,12 @@ fn a_long_read_is_made_of_pieces_that_the_disk_takes_each_byte_once() {
     {
         let properties = Properties { transfer_bytes_max, ..plain_properties(4 * MIB, 512) };
         let mut disk = Watched::new(CrashDisk::with_image(properties, image.clone()), Vec::new());
-        let reads = disk.reads();
+        let asked = disk.asked();
         let mut io = SyncIo::in_virtual_time(&mut disk, Nanos::ZERO);
         let read = read_long(&mut io, 4096, len).unwrap();
         assert!(read == bytes[..len as usize]);
         let mut at = 4096;
-        for read in reads.borrow().iter() {
+        for read in asked.reads() {
             assert_eq!(read.start, at);
             assert!(read.end - read.start <= u64::from(transfer_bytes_max));
             at = read.end;

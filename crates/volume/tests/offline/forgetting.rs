@@ -3,15 +3,17 @@
 use crate::medium::{DEVICE_BYTES, Medium, spoil};
 use crate::snapshots::{items, put, zero};
 use crate::support::options;
+use crate::watched::Watched;
 use nearhead_disk::Nanos;
 use nearhead_engine::chunks::LoggedCopy;
 use nearhead_format::layout::Region;
 use nearhead_format::snapshot::{BodyItem, FLAG_CLEAN_SHUTDOWN, HintRange, LogState};
 use nearhead_format::{Entry, Place, SnapshotHeader};
 use nearhead_service::Operation;
-use nearhead_volume::Volume;
 use nearhead_volume::forget::{ForgetError, LostBlock, client_ranges, give_up, unreadable_in_log};
+use nearhead_volume::{SyncIo, Volume};
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::time::Instant;
 
 fn lost(entry: Entry) -> LostBlock {
@@ -126,6 +128,23 @@ fn a_map_of_any_size_is_kept_whole_but_for_what_is_given_up() {
             assert_eq!(after, of_same, "{count} entries");
         }
     }
+}
+
+/// Memory is not taken in proportion to what a snapshot says it has: reading and writing take turns.
+#[test]
+fn a_long_map_is_copied_while_it_is_read() {
+    let mut medium = made(false);
+    let superblock = medium.superblock();
+    put(&mut medium, &superblock, (2, FLAG_CLEAN_SHUTDOWN), many_items(100_000));
+    let (from, to) = (medium.map_place().body(0).offset, medium.map_place().body(1).offset);
+    let mut disk = Watched::new(medium.lanes().into_parts().0, Vec::new());
+    let mut io = SyncIo::in_virtual_time(&mut disk, Nanos::ZERO);
+    give_up(&mut io, &superblock, &[]).unwrap();
+    let asked = disk.asked().all();
+    let first = asked.iter().position(|(is_write, at)| *is_write && at.start == to).unwrap();
+    let is_of_old =
+        |(is_write, at): &&(bool, Range<u64>)| !is_write && at.start > from && at.end < to;
+    assert!(asked[first..].iter().filter(is_of_old).count() > 1, "all was read before: {asked:?}");
 }
 
 #[test]

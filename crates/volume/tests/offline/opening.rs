@@ -147,7 +147,8 @@ fn a_map_device_has_a_name_of_its_own_and_both_names_are_asked_for() {
 fn what_a_disk_does_wrong_while_a_volume_opens_is_told_afterwards() {
     let medium = made();
     let slot = medium.superblock().layout.slot_offsets[1];
-    let disk = Watched::new(medium.lanes().into_parts().0, vec![slot..slot + 4096]);
+    let bad = slot..slot + 4096;
+    let disk = Watched::new(medium.lanes().into_parts().0, vec![bad]);
     let (mut volume, now) = Volume::open_in_virtual_time(disk, Nanos::ZERO, |_, _| ()).unwrap();
     assert!(volume.run_until_open(now).is_err(), "it may be what counts");
     let event = volume.poll_disk_event();

@@ -10,30 +10,45 @@ use std::rc::Rc;
 
 pub(crate) const UNREADABLE: &str = "these bytes cannot be read";
 
-/// Bytes of each read or write so far, in order, shared with the disk.
-pub(crate) type Asked = Rc<RefCell<Vec<Range<u64>>>>;
+/// Bytes of each read and write so far, in order, and whether it is a write; shared with the disk.
+#[derive(Clone, Default)]
+pub(crate) struct Asked(Rc<RefCell<Vec<One>>>);
+
+type One = (bool, Range<u64>);
+
+impl Asked {
+    pub(crate) fn all(&self) -> Vec<One> {
+        self.0.borrow().clone()
+    }
+
+    fn of(&self, writes: bool) -> Vec<Range<u64>> {
+        self.all().into_iter().filter(|one| one.0 == writes).map(|one| one.1).collect()
+    }
+
+    pub(crate) fn reads(&self) -> Vec<Range<u64>> {
+        self.of(false)
+    }
+
+    pub(crate) fn writes(&self) -> Vec<Range<u64>> {
+        self.of(true)
+    }
+}
 
 pub(crate) struct Watched<D> {
     disk: D,
     /// Reads that touch these fail.
     bad: Vec<Range<u64>>,
-    reads: Asked,
-    writes: Asked,
+    asked: Asked,
     refused: VecDeque<Completion>,
 }
 
 impl<D: Disk> Watched<D> {
     pub(crate) fn new(disk: D, bad: Vec<Range<u64>>) -> Self {
-        let (reads, writes) = (Asked::default(), Asked::default());
-        Self { disk, bad, reads, writes, refused: VecDeque::new() }
+        Self { disk, bad, asked: Asked::default(), refused: VecDeque::new() }
     }
 
-    pub(crate) fn reads(&self) -> Asked {
-        Rc::clone(&self.reads)
-    }
-
-    pub(crate) fn writes(&self) -> Asked {
-        Rc::clone(&self.writes)
+    pub(crate) fn asked(&self) -> Asked {
+        self.asked.clone()
     }
 }
 
@@ -55,7 +70,7 @@ impl<D: Disk> Disk for Watched<D> {
             let read = offset..offset + u64::from(len);
             let is_bad = |bad: &Range<u64>| read.start < bad.end && bad.start < read.end;
             let fails = self.bad.iter().any(is_bad);
-            self.reads.borrow_mut().push(read);
+            self.asked.0.borrow_mut().push((false, read));
             if fails {
                 let detail = UNREADABLE.to_owned();
                 let error = DiskError { kind: DiskErrorKind::Io, detail };
@@ -63,7 +78,8 @@ impl<D: Disk> Disk for Watched<D> {
             }
         }
         if let Command::Write { offset, parts, .. } = &submission.command {
-            self.writes.borrow_mut().push(*offset..offset + total_len(parts) as u64);
+            let write = *offset..offset + total_len(parts) as u64;
+            self.asked.0.borrow_mut().push((true, write));
         }
         self.disk.submit(submission, now);
     }
