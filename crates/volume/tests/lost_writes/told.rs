@@ -110,6 +110,8 @@ fn so_many_requests_wait_and_one_more_is_refused_at_once() {
     rig.disk().is_silent = false;
     rig.settle();
     assert_eq!(rig.failed, [], "and are answered once it is open");
+    let told = rig.told.last();
+    assert!(matches!(told, Some(LossEvent::Opened { refused: 1, .. })), "{told:?}");
 }
 
 #[test]

@@ -118,8 +118,16 @@ fn remains_of_a_volume_are_told_apart_and_who_insists_gets_the_device() {
 fn a_new_volume_has_an_empty_map_in_the_first_slot_and_the_first_log_if_it_has_logs() {
     for (preset, has_map) in [("mlb", false), ("mlb", true), ("nolog", false)] {
         let named = NamedPreset::by_name(preset).unwrap();
-        let empty = Medium::empty(DEVICE_BYTES, has_map);
-        let mut medium = Medium::made_on(empty, &CreateOptions::new([7; 16], named));
+        // Over what somebody left there.
+        let mut left = Medium::empty(DEVICE_BYTES, has_map);
+        for at in [MIB, DEVICE_BYTES - 3 * MIB] {
+            left.main.write(at, &[0xff; 2 << 20]).unwrap();
+        }
+        if has_map {
+            left.of_map().write(0, &[0xff; 4 << 20]).unwrap();
+        }
+        let forced = CreateOptions { force: true, ..CreateOptions::new([7; 16], named) };
+        let mut medium = Medium::made_on(left, &forced);
         let superblock = medium.superblock();
         assert_eq!(superblock.feature_ro_compat, FEATURE_BLANK_MAP | FEATURE_LOGS_TELL_ALL);
         let (header, found) = items(&medium, &superblock, 0);
