@@ -71,10 +71,6 @@ impl Disk for Device {
         None
     }
 
-    fn width(&self) -> u32 {
-        1
-    }
-
     fn run_at(&self, _: u64) -> nearhead_disk::Run {
         nearhead_disk::Run::UNKNOWN
     }

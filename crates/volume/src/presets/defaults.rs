@@ -95,11 +95,11 @@ mod tests {
 
     fn config(rotational: bool, width: u32, transfer_bytes_max: u32) -> Config {
         let plain = plain_properties(1 << 30, 512);
-        let properties = Properties { rotational, transfer_bytes_max, ..plain };
+        let properties = Properties { rotational, transfer_bytes_max, width, ..plain };
         let preset = NamedPreset::by_name("mlb").unwrap();
         let options = CreateOptions::new([7; 16], preset);
         let superblock = describe(&properties, None, &options).unwrap();
-        let facts = Facts { superblock: &superblock, properties: &properties, width };
+        let facts = Facts { superblock: &superblock, properties: &properties };
         facts.config(Box::new(SingleLog))
     }
 

@@ -132,7 +132,9 @@ fn a_volume_that_was_given_up_says_why_and_is_open_all_the_same() {
     let (mut volume, now) = opened(Nanos::ZERO);
     volume.give_up("writes were lost", now);
     let now = volume.run_until_open(now).unwrap();
-    assert!(volume.engine().failure().is_some_and(|why| why.contains("writes were lost")));
+    assert!(
+        volume.engine().failure().is_some_and(|why| why.to_string().contains("writes were lost"))
+    );
     read(&mut volume, now);
     settle(&mut volume, now);
     assert!(volume.poll_reply().unwrap().result.is_ok(), "reads go on");

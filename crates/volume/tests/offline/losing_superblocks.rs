@@ -13,7 +13,7 @@ use nearhead_format::{AckMode, Entry, Label, Place, RecordHeader, SnapshotHeader
 use nearhead_models::Store;
 use nearhead_volume::grow::{grow, plan};
 use nearhead_volume::lost_superblock::{Fit, Known, in_words, search, write};
-use nearhead_volume::{CreateOptions, NamedPreset, SyncIo};
+use nearhead_volume::{CreateOptions, NamedPreset, Presets, SyncIo};
 
 const GROUP_BYTES: u64 = 4 * MIB;
 
@@ -405,7 +405,7 @@ fn all_three_copies_are_written_and_say_what_was_found() {
         assert_eq!(read, fit.superblock, "copy {copy}");
     }
     assert_eq!(
-        in_words(&lost),
+        in_words(Presets::default(), &lost),
         "mlb, 14 groups of 4194304 bytes with a log of 524288 bytes each, second snapshot at byte 65007616"
     );
 }
