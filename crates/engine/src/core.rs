@@ -390,3 +390,7 @@ impl Core {
         self.watch.look_at().filter(|_| self.lanes.is_on_disk())
     }
 }
+
+#[cfg(test)]
+#[path = "core_tests.rs"]
+pub(crate) mod tests;

@@ -289,3 +289,7 @@ fn rests_until(core: &Core, checkpoint: &Checkpoint, failed: &FailedHomes) -> Na
     let due = failed.due_at().filter(|_| core.recorded().bytes_since_snapshot() == 0);
     due.map_or(rested, |due| due.max(rested))
 }
+
+#[cfg(test)]
+#[path = "schedule_tests.rs"]
+mod tests;

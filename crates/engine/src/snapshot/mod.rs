@@ -427,3 +427,6 @@ fn what_follows_the_map(core: &Core, keep: &[u32], claims_new: &[u32]) -> VecDeq
     }));
     rest
 }
+
+#[cfg(test)]
+mod tests;

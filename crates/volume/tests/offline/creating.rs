@@ -121,10 +121,10 @@ fn a_new_volume_has_an_empty_map_in_the_first_slot_and_the_first_log_if_it_has_l
         // Over what somebody left there.
         let mut left = Medium::empty(DEVICE_BYTES, has_map);
         for at in [MIB, DEVICE_BYTES - 3 * MIB] {
-            left.main.write(at, &[0xff; 2 << 20]).unwrap();
+            left.main.write(at, &vec![0xff; 2 << 20]).unwrap();
         }
         if has_map {
-            left.of_map().write(0, &[0xff; 4 << 20]).unwrap();
+            left.of_map().write(0, &vec![0xff; 4 << 20]).unwrap();
         }
         let forced = CreateOptions { force: true, ..CreateOptions::new([7; 16], named) };
         let mut medium = Medium::made_on(left, &forced);

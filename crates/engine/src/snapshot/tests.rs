@@ -1,0 +1,141 @@
+//! A snapshot by itself: its transfers and their order, what a failure costs, what it frees.
+
+use super::*;
+use crate::core::tests::{commands, core, core_with, failure};
+use crate::placement::SingleLog;
+use nearhead_disk::DiskErrorKind;
+
+const IDLE: Beside = Beside { cold_log: None, idle_for: Nanos::from_secs(1) };
+
+fn commit() -> Commit {
+    Commit::new(Box::new(SingleLog))
+}
+
+/// A core whose map has something to say.
+fn written() -> Core {
+    let mut core = core();
+    core.recorded_mut().fill(0, 8, nearhead_format::Place::Zero);
+    core
+}
+
+/// Each command that leaves, in one word.
+fn sent(core: &mut Core) -> Vec<&'static str> {
+    let slots = core.setup().map.slots;
+    let words = commands(core).into_iter().map(|command| match command {
+        Command::Write { offset, durable, .. } => match durable {
+            false => "body",
+            true if (0..2).any(|slot| slots.header_offset(slot) == offset) => "header",
+            true if (0..2).any(|slot| slots.copy_offset(slot) == offset) => "copy",
+            true => "elsewhere",
+        },
+        Command::Flush => "flush",
+        _ => "other",
+    });
+    words.collect()
+}
+
+/// Goes on until the header has left.
+fn up_to_header(snapshotter: &mut Snapshotter, core: &mut Core, commit: &Commit) {
+    snapshotter.demand();
+    snapshotter.advance(core, commit, IDLE);
+    assert_eq!(sent(core), ["body"]);
+    snapshotter.on_body(core, commit, Ok(Payload::EMPTY));
+    snapshotter.advance(core, commit, IDLE);
+    core.start_flushes();
+    assert_eq!(sent(core), ["flush"], "the body is durable before the header says so");
+    core.on_flush(nearhead_disk::Lane::MAIN, Ok(Payload::EMPTY));
+    snapshotter.advance(core, commit, IDLE);
+    assert_eq!(sent(core), ["header"]);
+}
+
+#[test]
+fn the_header_follows_the_flush_of_the_body_and_the_copy_the_header() {
+    let (mut snapshotter, mut core, mut commit) = (Snapshotter::default(), written(), commit());
+    for number in 1..=3 {
+        up_to_header(&mut snapshotter, &mut core, &commit);
+        assert_eq!(snapshotter.number(), number - 1, "not before both headers are durable");
+        snapshotter.on_header(&mut core, &mut commit, Ok(Payload::EMPTY));
+        assert_eq!(sent(&mut core), ["copy"]);
+        assert_eq!(snapshotter.number(), number - 1, "nor with one of them");
+        snapshotter.on_copy(&mut core, &mut commit, Ok(Payload::EMPTY));
+        assert_eq!((snapshotter.number(), snapshotter.is_busy()), (number, false));
+    }
+    assert_eq!(core.stats().snapshots, 3);
+}
+
+#[test]
+fn a_transfer_that_fails_is_sent_again_a_few_times_and_then_the_attempt_has_failed() {
+    let (mut snapshotter, mut core, commit) = (Snapshotter::default(), written(), commit());
+    for attempt in 1..=3_u64 {
+        snapshotter.demand();
+        snapshotter.advance(&mut core, &commit, IDLE);
+        let mut tries = 0;
+        while !sent(&mut core).is_empty() {
+            tries += 1;
+            snapshotter.on_body(&mut core, &commit, Err(failure(DiskErrorKind::Io)));
+            let Some(at) = snapshotter.wake(&core, core.now()).filter(|_| snapshotter.is_busy())
+            else {
+                break;
+            };
+            core.set_now(at);
+            snapshotter.advance(&mut core, &commit, IDLE);
+        }
+        assert_eq!((tries, snapshotter.has_failed()), (5, true), "attempt {attempt}");
+        assert_eq!(snapshotter.lasting_problem().is_some(), attempt == 3);
+    }
+    assert!(!core.has_failed(), "the older snapshot and every record since stand");
+    assert_eq!(core.findings().damage().len(), 1, "{:?}", core.findings().damage());
+}
+
+#[test]
+fn a_snapshot_without_space_waits_for_it_however_long_that_is() {
+    let (mut snapshotter, mut core, commit) = (Snapshotter::default(), written(), commit());
+    snapshotter.demand();
+    snapshotter.advance(&mut core, &commit, IDLE);
+    for _ in 0..100 {
+        assert_eq!(sent(&mut core), ["body"]);
+        snapshotter.on_body(&mut core, &commit, Err(failure(DiskErrorKind::OutOfSpace)));
+        assert!(snapshotter.is_short_of_space() && !snapshotter.has_failed());
+        core.set_now(snapshotter.wake(&core, core.now()).unwrap());
+        snapshotter.advance(&mut core, &commit, IDLE);
+    }
+    assert!(core.watch().shortage().is_some());
+    snapshotter.on_body(&mut core, &commit, Ok(Payload::EMPTY));
+    assert!(!snapshotter.is_short_of_space() && core.watch().shortage().is_none());
+}
+
+#[test]
+fn a_stop_that_cannot_write_its_snapshot_fails_the_volume() {
+    let (mut snapshotter, mut core, commit) = (Snapshotter::default(), written(), commit());
+    core.drain();
+    assert!(!snapshotter.advance_final(&mut core, &commit, IDLE));
+    snapshotter.on_body(&mut core, &commit, Err(failure(DiskErrorKind::Gone)));
+    assert_eq!(core.failure().map(crate::Failure::name), Some("snapshot"));
+    commands(&mut core);
+}
+
+#[test]
+fn one_is_due_by_bytes_by_time_or_by_a_wish_that_nobody_minds() {
+    let due = |snapshotter: &Snapshotter, core: &Core, idle_for| {
+        snapshotter.is_due(core, Beside { cold_log: None, idle_for })
+    };
+    let (mut snapshotter, mut core) = (Snapshotter::default(), core());
+    assert!(!due(&snapshotter, &core, Nanos::from_secs(9)), "nothing changed");
+    snapshotter.wish();
+    assert!(due(&snapshotter, &core, Nanos::from_secs(9)), "nobody minds");
+    let mut snapshotter = Snapshotter::default();
+    core.recorded_mut().note_logged((1 << 20) - 1);
+    assert!(!due(&snapshotter, &core, Nanos::ZERO));
+    core.set_now(Nanos::from_secs(600));
+    assert!(due(&snapshotter, &core, Nanos::ZERO), "the period is over");
+    core.set_now(Nanos::ZERO);
+    core.recorded_mut().note_logged(1);
+    assert!(due(&snapshotter, &core, Nanos::ZERO), "a recovery would read too much");
+    snapshotter.demand();
+    let mut read_only = core_with(|config| config.read_only = true);
+    snapshotter.advance(&mut read_only, &commit(), IDLE);
+    assert!(
+        commands(&mut read_only).is_empty(),
+        "nothing is written on a volume that is only read"
+    );
+}
