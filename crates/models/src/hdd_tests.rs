@@ -132,7 +132,7 @@ fn a_repeated_read_comes_from_memory_and_a_write_in_between_does_not_make_it_sta
     let at = run(&mut disk, Nanos::ZERO, Command::Read { offset: 1 << 30, len: 8192 });
     let again = run(&mut disk, at, Command::Read { offset: 1 << 30, len: 4096 });
     assert!(again.since(at) < Nanos::from_micros(250), "{}", again.since(at));
-    assert_eq!(disk.stats().read_hits, 1);
+    assert_eq!(disk.stats().served.read_hits, 1);
     let at = run(&mut disk, again, write(1 << 30, 7, 4096, false));
     assert_eq!(bytes(&mut disk, at, 1 << 30, 4096), [7; 4096]);
 }

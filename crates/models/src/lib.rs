@@ -43,6 +43,7 @@ mod profile;
 mod profile_parts;
 mod profile_text;
 mod seek;
+mod served;
 mod smr;
 mod spec;
 mod store;
@@ -66,6 +67,7 @@ pub use profile::{
 };
 pub use profile_text::ProfileError;
 pub use seek::SeekCurve;
+pub use served::Served;
 pub use smr::{OutOfOrder, ShingledSpec, SmrKind, SmrModel, SmrProfile, SmrStats, SurfaceSpec};
 pub use spec::{Content, MODEL_OPTIONS, ModelSpec, PREFIX as MODEL_PREFIX, SpecError};
 pub use store::{Dataless, FileStore, MemoryStore, Store};

@@ -190,7 +190,10 @@ impl FlashModel {
 
     /// What the disk did so far.
     pub fn stats(&self) -> FlashStats {
-        FlashStats { commands: self.desk.answered, errors: self.desk.failed, ..self.stats }
+        FlashStats {
+            served: self.stats.served.completed(self.desk.answered, self.desk.failed),
+            ..self.stats
+        }
     }
 
     /// Starts counting anew.
@@ -248,7 +251,7 @@ impl FlashModel {
         let left = (pages.end - pages.start) as usize;
         let id = self.desk.book(ticket, left, Kind::Read { range: range.clone() });
         if pending::holds_all(&self.changes, &range) {
-            self.stats.read_hits += 1;
+            self.stats.served.read_hits += 1;
             let bytes = (range.end - range.start) * self.sector_bytes();
             let at = self.use_link(bytes) + Nanos(self.times.cached);
             return self.at(at, Event::Finish(id));
@@ -282,17 +285,17 @@ impl FlashModel {
         let Self { desk, stats, lost, changes, store, .. } = self;
         desk.finish(id, |kind| match kind {
             Kind::Read { range } => {
-                stats.reads += 1;
-                stats.read_bytes += (range.end - range.start) * sector;
+                stats.served.reads += 1;
+                stats.served.read_bytes += (range.end - range.start) * sector;
                 pending::content(changes, &**store, sector, &range)
             }
             Kind::Write { bytes } => {
-                stats.writes += 1;
-                stats.write_bytes += bytes;
+                stats.served.writes += 1;
+                stats.served.write_bytes += bytes;
                 Ok(Payload::EMPTY)
             }
             Kind::Flush => {
-                stats.flushes += 1;
+                stats.served.flushes += 1;
                 lost.take().map_or(Ok(Payload::EMPTY), Err)
             }
             Kind::Trim => Ok(Payload::EMPTY),

@@ -1,26 +1,14 @@
 //! Counters of a flash disk, for reports only.
 
+use crate::served::Served;
 use serde::Serialize;
 
 /// What a flash disk did since it was made or reset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct FlashStats {
-    /// Commands completed.
-    pub commands: u64,
-    /// Reads among them.
-    pub reads: u64,
-    /// Writes among them, zeroes included.
-    pub writes: u64,
-    /// Flushes among them.
-    pub flushes: u64,
-    /// Commands completed with an error.
-    pub errors: u64,
-    /// Bytes of completed reads.
-    pub read_bytes: u64,
-    /// Bytes of completed writes.
-    pub write_bytes: u64,
-    /// Reads served from memory alone.
-    pub read_hits: u64,
+    /// What was asked of it.
+    #[serde(flatten)]
+    pub served: Served,
     /// Pages read for the host, or to change a part of them.
     pub page_reads: u64,
     /// Pages programmed for the host.

@@ -113,12 +113,12 @@ impl HddModel {
         for part in parts {
             let (bytes, sectors) = (part.len() as u64, part.len() as u64 / self.sector_bytes());
             self.reserved_bytes -= bytes;
-            self.stats.write_bytes += bytes;
+            self.stats.served.write_bytes += bytes;
             self.dirty.insert(at, part, version);
             at += sectors;
         }
         self.keep_written(lbn, at);
-        self.stats.writes += 1;
+        self.stats.served.writes += 1;
         self.stats.writes_cached += 1;
         self.last_activity = self.time;
     }

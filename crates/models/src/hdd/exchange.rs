@@ -189,7 +189,7 @@ impl HddModel {
             let out = hit_at.max(self.bus_free_at) + exchange.read_time(sectors);
             let end = out + exchange.read_end;
             self.bus_free_at = out;
-            self.stats.read_hits += 1;
+            self.stats.served.read_hits += 1;
             self.finish_at(end, arrival.ticket, FinishAction::Read { lbn, sectors });
             return;
         }

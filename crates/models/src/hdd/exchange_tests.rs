@@ -117,7 +117,7 @@ fn without_a_read_cache_every_read_goes_to_the_medium() {
     let options = HddOptions { read_cache: Some(false), ..HddOptions::default() };
     let mut disk = HddModel::new(&drive(5.12), Box::new(Dataless), options).unwrap();
     replay(&mut disk, [read, read, read]).unwrap();
-    assert_eq!(disk.stats().read_hits, 0);
+    assert_eq!(disk.stats().served.read_hits, 0);
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn sectors_that_passed_by_are_hits_where_the_drive_keeps_them() {
     let hits = |profile: &Profile| {
         let mut disk = HddModel::new(profile, Box::new(Dataless), HddOptions::default()).unwrap();
         replay(&mut disk, requests.iter().copied()).unwrap();
-        disk.stats().read_hits
+        disk.stats().served.read_hits
     };
     assert_eq!(hits(&profile), 0);
     profile.cache.keeps_passing_sectors = true;

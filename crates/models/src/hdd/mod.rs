@@ -343,7 +343,7 @@ impl HddModel {
             return;
         }
         if self.read_hits(lbn, lbn + sectors) {
-            self.stats.read_hits += 1;
+            self.stats.served.read_hits += 1;
             let at = self.use_bus(self.time + self.cached_overhead(), u64::from(len));
             self.finish_at(at, arrival.ticket, FinishAction::Read { lbn, sectors });
             return;

@@ -164,7 +164,7 @@ impl HddModel {
         }
         let bytes = pending.sectors * self.sector_bytes();
         if self.read_hits(pending.lbn, pending.end()) {
-            self.stats.read_hits += 1;
+            self.stats.served.read_hits += 1;
             let at = self.use_bus(self.time, bytes);
             let action = FinishAction::Read { lbn: pending.lbn, sectors: pending.sectors };
             self.finish_at(at, pending.ticket, action);
@@ -319,7 +319,7 @@ impl HddModel {
     fn finish(&mut self, finish: Finish) {
         let Finish { ticket, action, .. } = finish;
         self.outstanding -= 1;
-        self.stats.commands += 1;
+        self.stats.served.commands += 1;
         self.last_was_write = match &action {
             FinishAction::Read { .. } => false,
             FinishAction::CachedWrite { .. } | FinishAction::Written { .. } => true,
@@ -327,8 +327,8 @@ impl HddModel {
         };
         let result = match action {
             FinishAction::Read { lbn, sectors } => {
-                self.stats.reads += 1;
-                self.stats.read_bytes += sectors * self.sector_bytes();
+                self.stats.served.reads += 1;
+                self.stats.served.read_bytes += sectors * self.sector_bytes();
                 self.content(lbn, sectors)
             }
             FinishAction::CachedWrite { lbn, parts } => {
@@ -336,17 +336,17 @@ impl HddModel {
                 Ok(Payload::EMPTY)
             }
             FinishAction::Written { bytes } => {
-                self.stats.writes += 1;
-                self.stats.write_bytes += bytes;
+                self.stats.served.writes += 1;
+                self.stats.served.write_bytes += bytes;
                 Ok(Payload::EMPTY)
             }
             FinishAction::Plain { flush } => {
-                self.stats.flushes += u64::from(flush);
+                self.stats.served.flushes += u64::from(flush);
                 Ok(Payload::EMPTY)
             }
             FinishAction::Failed(error) => Err(error),
         };
-        self.stats.errors += u64::from(result.is_err());
+        self.stats.served.errors += u64::from(result.is_err());
         self.done.push_back(ticket.complete(result));
     }
 

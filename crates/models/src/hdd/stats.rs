@@ -2,27 +2,15 @@
 //!
 //! For reports and control sockets only; nothing above a disk may decide by them.
 
+use crate::served::Served;
 use serde::Serialize;
 
 /// What a disk did since it was made or [reset](crate::HddModel::reset_stats).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Stats {
-    /// Commands completed.
-    pub commands: u64,
-    /// Reads among them.
-    pub reads: u64,
-    /// Writes among them, zeroes included.
-    pub writes: u64,
-    /// Flushes among them.
-    pub flushes: u64,
-    /// Commands completed with an error.
-    pub errors: u64,
-    /// Bytes of completed reads.
-    pub read_bytes: u64,
-    /// Bytes of completed writes.
-    pub write_bytes: u64,
-    /// Reads served from the drive's memory alone.
-    pub read_hits: u64,
+    /// What was asked of it.
+    #[serde(flatten)]
+    pub served: Served,
     /// Reads that went on where the head was reading ahead.
     pub read_streams: u64,
     /// Writes acknowledged from the write cache.

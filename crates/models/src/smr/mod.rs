@@ -201,8 +201,7 @@ impl SmrModel {
     /// What the disk did so far, and how full its cache is.
     pub fn stats(&self) -> SmrStats {
         SmrStats {
-            commands: self.desk.answered,
-            errors: self.desk.failed,
+            served: self.stats.served.completed(self.desk.answered, self.desk.failed),
             cache_used_bytes: self.cache.used() * self.sector_bytes(),
             cache_entries: self.cache.entries() as u64,
             drive: self.parts.stats(),
@@ -248,7 +247,7 @@ impl SmrModel {
     fn submit_read(&mut self, ticket: Ticket, range: Range<u64>) {
         let id = self.desk.book(ticket, 0, Kind::Read { range: range.clone() });
         if pending::holds_all(&self.pieces, &range) {
-            self.stats.read_hits += 1;
+            self.stats.served.read_hits += 1;
             return self.finish_at(self.time + self.cached_overhead(), id);
         }
         let mut parts: Vec<Range<u64>> = Vec::new();

@@ -1,27 +1,15 @@
 //! Counters of a shingled disk, for reports only.
 
 use crate::hdd::Stats;
+use crate::served::Served;
 use serde::Serialize;
 
 /// What a shingled disk did since it was made or reset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct SmrStats {
-    /// Commands completed.
-    pub commands: u64,
-    /// Reads among them.
-    pub reads: u64,
-    /// Writes among them, zeroes included.
-    pub writes: u64,
-    /// Flushes among them.
-    pub flushes: u64,
-    /// Commands completed with an error.
-    pub errors: u64,
-    /// Bytes of completed reads.
-    pub read_bytes: u64,
-    /// Bytes of completed writes.
-    pub write_bytes: u64,
-    /// Reads served from memory alone.
-    pub read_hits: u64,
+    /// What was asked of it.
+    #[serde(flatten)]
+    pub served: Served,
     /// Pieces of reads that were in the persistent cache.
     pub cached_reads: u64,
     /// Appends to the persistent cache.

@@ -106,7 +106,7 @@ fn nothing_is_cleaned_before_the_host_stayed_away_long_enough() {
     let mut disk = model(&profile(""));
     let at = run(&mut disk, Nanos::ZERO, phantom(1 << 40, 4096));
     assert!(disk.poll(at + Nanos::from_millis(999)).is_none());
-    assert_eq!((disk.stats().bands_rewritten, disk.stats().drive.reads), (0, 0));
+    assert_eq!((disk.stats().bands_rewritten, disk.stats().drive.served.reads), (0, 0));
     assert!(disk.poll(at + Nanos::from_secs(10)).is_none());
     assert_eq!(disk.stats().bands_rewritten, 1);
     assert_eq!(disk.wake_at(), None, "there is nothing left to do");
@@ -118,7 +118,7 @@ fn what_is_written_while_its_band_is_cleaned_stays_in_the_cache() {
     let at = run(&mut disk, Nanos::ZERO, phantom(1 << 40, 4096));
     let at = at + Nanos::from_millis(1200);
     let _ = disk.poll(at);
-    assert!(disk.stats().drive.reads > 0 && disk.stats().bands_rewritten == 0, "half-way");
+    assert!(disk.stats().drive.served.reads > 0 && disk.stats().bands_rewritten == 0, "half-way");
     let at = run(&mut disk, at, phantom(1 << 40, 4096));
     assert!(disk.poll(at + Nanos::from_secs(20)).is_none());
     assert_eq!((disk.stats().bands_rewritten, disk.stats().cache_entries), (2, 0));
@@ -316,7 +316,7 @@ fn zeroing_whole_bands_reads_none_of_them() {
         Nanos::ZERO,
         Command::WriteZeroes { offset, len: end - offset, durable: false },
     );
-    assert_eq!((disk.stats().drive.reads, disk.stats().bands_rewritten), (0, 0));
+    assert_eq!((disk.stats().drive.served.reads, disk.stats().bands_rewritten), (0, 0));
     let rate = (end - offset) as f64 / 1e6 / at.as_secs_f64();
     assert!((140.0..195.0).contains(&rate), "{rate} MB/s");
 }

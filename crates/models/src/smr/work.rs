@@ -113,17 +113,17 @@ impl SmrModel {
         let Self { desk, stats, lost, pieces, store, .. } = self;
         desk.finish(id, |kind| match kind {
             Kind::Read { range } => {
-                stats.reads += 1;
-                stats.read_bytes += (range.end - range.start) * sector;
+                stats.served.reads += 1;
+                stats.served.read_bytes += (range.end - range.start) * sector;
                 pending::content(pieces, &**store, sector, &range)
             }
             Kind::Write { bytes, .. } => {
-                stats.writes += 1;
-                stats.write_bytes += bytes;
+                stats.served.writes += 1;
+                stats.served.write_bytes += bytes;
                 Ok(Payload::EMPTY)
             }
             Kind::Flush => {
-                stats.flushes += 1;
+                stats.served.flushes += 1;
                 lost.take().map_or(Ok(Payload::EMPTY), Err)
             }
             Kind::Trim => Ok(Payload::EMPTY),
