@@ -56,6 +56,7 @@ fn a_backup_is_read_back_as_it_was_written_and_nothing_else_is_one() {
     let (file, later) = (backups[0].encode(), backups[2].encode());
     let of_other = others[0].encode();
     assert_eq!(Backup::decode(&file, Presets::default()).unwrap(), backups[0]);
+    assert_eq!(backups[0].base()[..], file[2 * BLOCK..], "an engine gets header and body");
     let (first, last) = (backups[0].head.snapshot_number, backups[2].head.snapshot_number);
     assert!(first % 2 == last % 2 && first < last, "the same slot: {first} and {last}");
     assert_eq!(file.len(), later.len());

@@ -185,6 +185,39 @@ fn requests_count_as_outstanding_until_they_are_answered() {
 }
 
 #[test]
+fn only_a_durable_write_in_one_piece_is_durable_by_itself_another_by_a_flush() {
+    const PIECE: usize = 64 * 1024;
+    for (len, fua) in
+        [(4096, false), (4096, true), (PIECE, true), (3 * PIECE, false), (3 * PIECE, true)]
+    {
+        let mut bare = BareDisk::new(ScriptedDisk::new());
+        ask(&mut bare, write(0, pattern(len), fua)).unwrap();
+        let commands = std::mem::take(&mut bare.disk_mut().commands);
+        let is_durable =
+            |command: &&Command| matches!(command, Command::Write { durable: true, .. });
+        let durable = commands.iter().filter(is_durable).count();
+        assert_eq!(durable, usize::from(fua && len <= PIECE), "{len} bytes, {fua}: {commands:?}");
+        let flushes = commands.iter().filter(|command| matches!(command, Command::Flush)).count();
+        assert_eq!(flushes, usize::from(fua && len > PIECE), "{len} bytes, {fua}: {commands:?}");
+    }
+}
+
+#[test]
+fn without_power_everything_is_refused_and_with_it_nothing() {
+    let mut bare = BareDisk::new(ScriptedDisk::new());
+    for on in [true, false, true] {
+        bare.set_power(on);
+        for operation in [
+            Operation::Flush,
+            write(0, pattern(512), true),
+            Operation::Read { offset: 0, len: 512 },
+        ] {
+            assert_eq!(ask(&mut bare, operation).is_ok(), on);
+        }
+    }
+}
+
+#[test]
 fn a_flush_costs_a_command_only_after_a_volatile_write() {
     let mut bare = BareDisk::new(ScriptedDisk::new());
     ask(&mut bare, Operation::Flush).unwrap();
