@@ -104,7 +104,6 @@ struct LogReport {
     log: u32,
     device_offset: Option<u64>,
     next_position: u32,
-    generation: u32,
     claimed: bool,
 }
 
@@ -132,14 +131,13 @@ struct RecordReport {
     device_offset: u64,
     bytes: u64,
     sequence: u64,
-    generation: u32,
     flags: Vec<&'static str>,
     previous_position: Option<u32>,
     oldest_live_position: u32,
     chunks_unsound: usize,
     writes: Vec<WriteReport>,
     invalidations: Vec<[u64; 2]>,
-    claims: Vec<[u32; 3]>,
+    claims: Vec<[u32; 2]>,
     echo: Vec<[u64; 2]>,
 }
 
@@ -300,7 +298,6 @@ fn log_reports(superblock: &Superblock, body: &Body) -> Vec<LogReport> {
             log: state.log_index,
             device_offset: superblock.layout.log_offset(state.log_index),
             next_position: state.position,
-            generation: state.generation,
             claimed: body.claims.contains(&state.log_index),
         })
         .collect()
@@ -336,7 +333,6 @@ fn record_report(record: &LogRecord) -> RecordReport {
         device_offset: record.offset,
         bytes: record.bytes,
         sequence: header.sequence,
-        generation: header.generation,
         flags: flags
             .iter()
             .filter(|(bit, _)| header.flags & bit != 0)
@@ -358,11 +354,7 @@ fn record_report(record: &LogRecord) -> RecordReport {
             })
             .collect(),
         invalidations: header.invalidations.iter().map(range).collect(),
-        claims: header
-            .claims
-            .iter()
-            .map(|claim| [claim.log_index, claim.position, claim.generation])
-            .collect(),
+        claims: header.claims.iter().map(|claim| [claim.log_index, claim.position]).collect(),
         echo: header.echo.iter().map(range).collect(),
     }
 }
@@ -412,11 +404,10 @@ fn tell(report: &Report, log: Option<u32>) {
     }
     for log in &report.logs {
         say(&format!(
-            "log {} at byte {}: next record at block {}, generation {}{}",
+            "log {} at byte {}: next record at block {}{}",
             log.log,
             log.device_offset.unwrap_or(0),
             log.next_position,
-            log.generation,
             if log.claimed { ", to be scanned by a recovery" } else { "" }
         ));
     }
@@ -460,10 +451,9 @@ fn tell_record(log: u32, record: &RecordReport) {
         count => format!(", {count} chunks do not match their checksum"),
     };
     say(&format!(
-        "log {log} block {}: record {} of generation {}, {} bytes, {} writes, {} invalidations, {} claims {}{unsound}",
+        "log {log} block {}: record {}, {} bytes, {} writes, {} invalidations, {} claims {}{unsound}",
         record.position,
         record.sequence,
-        record.generation,
         record.bytes,
         record.writes.len(),
         record.invalidations.len(),

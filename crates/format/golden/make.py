@@ -92,11 +92,11 @@ def record():
         (17 | 1 << 51, 1_000_000),                         # run of zeros
         (3 | 1 << 48, 7),                                  # chunk of 2 sectors
         (64, 128),                                         # invalidation
-        (5 | 6 << 32, 7),                                  # claim: log 5, position 6, generation 7
+        (5 | 6 << 32, 0),                                  # claim: log 5, position 6
         (2**48 - 1, 1),                                    # echo
     ]
     fixed = b"NHRC" + struct.pack("<HH", 1, 2) + VOLUME
-    fixed += struct.pack("<QIIIII", 0x0102030405060708, 0x11121314, 0x21222324, 0x31323334,
+    fixed += struct.pack("<QIIIII", 0x0102030405060708, 0x11121314, 0, 0x31323334,
                          0xFFFFFFFF, 0x41424344)
     fixed += struct.pack("<IIHHHH", 512, 10, 3, 1, 1, 1)
     tail = bytes(24) + b"".join(struct.pack("<QI", *item) for item in items)
@@ -109,7 +109,7 @@ def snapshot_body():
     body += entry(17, 2, (4096, 5, 1), 0xCAFEBABE)
     body += entry(24, 3, "zero")
     body += entry(2**48 - 1, 1, "poisoned")
-    body += struct.pack("<III", 3, 40, 2) + struct.pack("<III", 9, 0, 1)
+    body += struct.pack("<III", 3, 40, 0) + struct.pack("<III", 9, 0, 0)
     body += struct.pack("<I", 9)
     body += struct.pack("<QQ", 1 << 20, 1 << 33)
     return body.ljust(4096, b"\0")

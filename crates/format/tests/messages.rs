@@ -31,9 +31,8 @@ fn assert_says(error: &dyn Display, parts: &[&str]) {
 
 #[test]
 fn a_refused_record_says_what_was_expected_and_what_was_found() {
-    let identity =
-        RecordIdentity { volume_id: [0xab; 16], log_index: 2, generation: 3, position: 4 };
-    let elsewhere = RecordIdentity { log_index: 5, generation: 6, position: 7, ..identity };
+    let identity = RecordIdentity { volume_id: [0xab; 16], log_index: 2, position: 4 };
+    let elsewhere = RecordIdentity { log_index: 5, position: 7, ..identity };
     let checksum = RecordError::HeaderChecksum { expected: 0xaa, found: 0xbb };
     assert_says(&RecordError::NoMagic { found: *b"ABCD" }, &["\"NHRC\"", "found", "41, 42, 43"]);
     assert_says(&RecordError::Version { expected: 1, found: 9 }, &["reads 1", "found 9", "use"]);
@@ -44,9 +43,9 @@ fn a_refused_record_says_what_was_expected_and_what_was_found() {
         &RecordError::Identity { expected: identity, found: elsewhere },
         &[
             "expected volume abababab",
-            "log 2 generation 3 position 4",
+            "log 2 position 4",
             "found volume abababab",
-            "log 5 generation 6 position 7",
+            "log 5 position 7",
         ],
     );
 }

@@ -53,7 +53,6 @@ pub(crate) fn record_header() -> Vec<Vec<u8>> {
         volume_id: VOLUME_ID,
         sequence: 12,
         log_index: 3,
-        generation: 2,
         position: 40,
         previous_position: NO_POSITION,
         oldest_live_position: 8,
@@ -67,7 +66,7 @@ pub(crate) fn record_header() -> Vec<Vec<u8>> {
             WriteItem::Zeros { home_sector: 64, run_sectors: 4000 },
         ],
         invalidations: vec![range(8, 8), range(800, 16)],
-        claims: vec![Claim { log_index: 4, position: 0, generation: 1 }],
+        claims: vec![Claim { log_index: 4, position: 0 }],
         echo: vec![range(0, 1)],
         ..plain.clone()
     };
@@ -90,8 +89,8 @@ fn items() -> Vec<BodyItem> {
         entry(9, 3, log(8192, 7, 1), 78),
         entry(16, 8, Place::Zero, 0),
         entry(31, 1, Place::Poisoned, 0),
-        BodyItem::Log(LogState { log_index: 0, position: 8, generation: 1 }),
-        BodyItem::Log(LogState { log_index: 2, position: 0, generation: 0 }),
+        BodyItem::Log(LogState { log_index: 0, position: 8 }),
+        BodyItem::Log(LogState { log_index: 2, position: 0 }),
         BodyItem::Claim(2),
         BodyItem::Hint(HintRange { start_sector: 64, len_sectors: 640 }),
     ]

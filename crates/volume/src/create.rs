@@ -313,7 +313,7 @@ pub(crate) fn write_empty_snapshots(
     let layout = &superblock.layout;
     let mut items = Vec::new();
     if layout.log_count() > 0 {
-        items.push(BodyItem::Log(LogState { log_index: 0, position: 0, generation: 0 }));
+        items.push(BodyItem::Log(LogState { log_index: 0, position: 0 }));
         items.push(BodyItem::Claim(0));
     }
     let mut writer = BodyWriter::new();

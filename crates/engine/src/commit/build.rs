@@ -147,8 +147,8 @@ impl Commit {
             self.note_stage_taken(stage, core.now());
         }
         let ring = core.logs_mut().get_or_create(spot.log_index);
-        let (generation, previous, oldest) = ring.map_or((0, NO_PREVIOUS, 0), |ring| {
-            (ring.generation(), ring.previous_position(), ring.oldest_live_position())
+        let (previous, oldest) = ring.map_or((NO_PREVIOUS, 0), |ring| {
+            (ring.previous_position(), ring.oldest_live_position())
         });
         let (writes, payload) = packer.finish();
         let mut header = RecordHeader {
@@ -156,7 +156,6 @@ impl Commit {
             volume_id: core.setup().volume_id,
             sequence: core.recorded().sequence_done() + 1,
             log_index: spot.log_index,
-            generation,
             position: 0,
             previous_position: previous,
             oldest_live_position: oldest,

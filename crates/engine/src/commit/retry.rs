@@ -214,7 +214,6 @@ impl Commit {
         let ring = core.logs().get(log_index);
         record.attempts = 0;
         record.header.log_index = log_index;
-        record.header.generation = ring.map_or(0, Ring::generation);
         record.header.previous_position = ring.map_or(NO_PREVIOUS, Ring::previous_position);
         record.header.oldest_live_position = ring.map_or(0, Ring::oldest_live_position);
     }

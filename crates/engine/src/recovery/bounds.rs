@@ -36,7 +36,7 @@ pub(super) fn check_item(item: &BodyItem, layout: &Layout) -> Result<(), String>
             };
             in_log && is_on_volume(entry.home_sector, u64::from(entry.len_sectors), layout)
         }
-        BodyItem::Log(log) => log_fits(log.log_index, log.position, log.generation, layout),
+        BodyItem::Log(log) => log_fits(log.log_index, log.position, layout),
         BodyItem::Claim(log_index) => *log_index < layout.log_count(),
         BodyItem::Hint(hint) => is_on_volume(hint.start_sector, hint.len_sectors, layout),
     };
@@ -65,7 +65,7 @@ pub(super) fn record_past_volume(header: &RecordHeader, layout: &Layout) -> Opti
     let beyond = ranges
         .find(|range| !is_on_volume(range.start_sector, u64::from(range.len_sectors), layout))
         .map(|range| format!("{range:?}"));
-    let log = |claim: &&Claim| !log_fits(claim.log_index, claim.position, claim.generation, layout);
+    let log = |claim: &&Claim| !log_fits(claim.log_index, claim.position, layout);
     let claim = || header.claims.iter().find(log).map(|claim| format!("{claim:?}"));
     let found = beyond.or_else(claim)?;
     let sequence = header.sequence;
@@ -96,8 +96,8 @@ fn is_on_volume(start_sector: u64, sectors: u64, layout: &Layout) -> bool {
     end.is_some_and(|end| end <= layout.client_bytes() / SECTOR_BYTES)
 }
 
-fn log_fits(log_index: u32, position: u32, generation: u32, layout: &Layout) -> bool {
-    log_index < layout.log_count() && position <= layout.log_blocks() && generation < u32::MAX
+fn log_fits(log_index: u32, position: u32, layout: &Layout) -> bool {
+    log_index < layout.log_count() && position <= layout.log_blocks()
 }
 
 fn is_in_log(chunk_sector: u64, sectors: u64, layout: &Layout) -> bool {

@@ -232,9 +232,7 @@ impl Recovery {
             .into_iter()
             .map(|log_index| {
                 let state = logs.get(&log_index);
-                let (position, generation) =
-                    state.map_or((0, 0), |state| (state.position, state.generation));
-                Claim { log_index, position, generation }
+                Claim { log_index, position: state.map_or(0, |state| state.position) }
             })
             .collect();
         self.context.floor_sequence = header.record_sequence;

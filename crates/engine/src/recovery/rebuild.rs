@@ -250,11 +250,6 @@ impl Recovery {
             if !is_unknown || Some(index) == unknown {
                 rebuilt.note(link, recorded.map());
             }
-            if let Link::Record(found) = link
-                && let Some(ring) = recorded.logs_mut().get_or_create(found.header.log_index)
-            {
-                ring.set_generation(found.header.generation);
-            }
             replay(&mut recorded, link);
         }
         recorded.logs_mut().measure_all();

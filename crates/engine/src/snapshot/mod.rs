@@ -412,10 +412,10 @@ fn moves_a_chunk(commit: &Commit) -> bool {
 
 /// Log states, claims and hints, in the order of the format.
 fn what_follows_the_map(core: &Core, keep: &[u32], claims_new: &[u32]) -> VecDeque<BodyItem> {
-    let logs = core.logs().present().map(|(log_index, ring)| {
-        let (position, generation) = (ring.position(), ring.generation());
-        BodyItem::Log(LogState { log_index, position, generation })
-    });
+    let logs = core
+        .logs()
+        .present()
+        .map(|(log_index, ring)| BodyItem::Log(LogState { log_index, position: ring.position() }));
     let mut rest: VecDeque<BodyItem> = logs.collect();
     let mut claims = [keep, claims_new].concat();
     claims.sort_unstable();

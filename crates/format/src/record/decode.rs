@@ -28,8 +28,6 @@ pub struct Peek {
     pub volume_id: VolumeId,
     /// The log it claims to be in.
     pub log_index: u32,
-    /// The generation it claims.
-    pub generation: u32,
     /// The position it claims.
     pub position: u32,
     counts: Counts,
@@ -63,7 +61,6 @@ pub fn peek(bytes: &[u8]) -> Result<Peek, RecordError> {
         sequence: u64_at(bytes, 24),
         volume_id: array_at(bytes, 8),
         log_index: u32_at(bytes, 32),
-        generation: u32_at(bytes, 36),
         position: u32_at(bytes, 40),
         counts: Counts {
             writes: usize::from(u16_at(bytes, 60)),
@@ -124,13 +121,13 @@ impl RecordHeader {
             volume_id: peek.volume_id,
             sequence: peek.sequence,
             log_index: peek.log_index,
-            generation: peek.generation,
             position: peek.position,
             previous_position: u32_at(header, 44),
             oldest_live_position: u32_at(header, 48),
             ..Self::default()
         };
         check_flags(decoded.flags)?;
+        check_zero("reserved", &header[36..40])?;
         check_zero("reserved", &header[CRC_AT + 4..HEADER_FIXED_BYTES])?;
         let decoded = decoded.with_items(&header[HEADER_FIXED_BYTES..], peek.counts)?;
         let found = decoded.payload_sectors();
@@ -146,7 +143,7 @@ impl RecordHeader {
         self.writes = collect(&mut slots, counts.writes, decode_write)?;
         self.invalidations =
             collect(&mut slots, counts.invalidations, |slot| decode_range("invalidation", slot))?;
-        self.claims = collect(&mut slots, counts.claims, |slot| Ok(decode_claim(slot)))?;
+        self.claims = collect(&mut slots, counts.claims, decode_claim)?;
         self.echo = collect(&mut slots, counts.echo, |slot| decode_range("echo", slot))?;
         check_zero("header padding", &items[self.item_count() * ITEM_BYTES..])?;
         Ok(self)
@@ -193,6 +190,7 @@ fn decode_range(name: &'static str, slot: &[u8]) -> Result<SectorRange, FieldErr
     Ok(range)
 }
 
-fn decode_claim(slot: &[u8]) -> Claim {
-    Claim { log_index: u32_at(slot, 0), position: u32_at(slot, 4), generation: u32_at(slot, 8) }
+fn decode_claim(slot: &[u8]) -> Result<Claim, FieldError> {
+    check_zero("reserved", &slot[8..12])?;
+    Ok(Claim { log_index: u32_at(slot, 0), position: u32_at(slot, 4) })
 }

@@ -49,7 +49,6 @@ impl RecordHeader {
         put(&mut fixed, 8, &self.volume_id);
         put(&mut fixed, 24, &self.sequence.to_le_bytes());
         put(&mut fixed, 32, &self.log_index.to_le_bytes());
-        put(&mut fixed, 36, &self.generation.to_le_bytes());
         put(&mut fixed, 40, &self.position.to_le_bytes());
         put(&mut fixed, 44, &self.previous_position.to_le_bytes());
         put(&mut fixed, 48, &self.oldest_live_position.to_le_bytes());
@@ -80,7 +79,7 @@ impl RecordHeader {
         }
         for (claim, slot) in self.claims.iter().zip(&mut slots) {
             let word = u64::from(claim.log_index) | u64::from(claim.position) << 32;
-            encode_item(slot, word, claim.generation);
+            encode_item(slot, word, 0);
         }
         for (range, slot) in self.echo.iter().zip(&mut slots) {
             encode_range(slot, *range);

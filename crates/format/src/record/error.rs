@@ -2,7 +2,7 @@
 //!
 //! Recovery decides by the variant: where a log ends there is `NoMagic` (never written), a
 //! `HeaderChecksum` (torn, or rotten if the next sequence number exists elsewhere) or `Identity`
-//! (an older generation).
+//! (from an earlier life of these blocks).
 
 use super::RecordIdentity;
 use crate::bytes::FieldError;
@@ -39,7 +39,7 @@ pub enum RecordError {
     },
     /// A field holds what the format does not allow.
     Field(FieldError),
-    /// A sound record, but of another volume, log, generation or position.
+    /// A sound record, but of another volume, log or position.
     Identity {
         /// What belongs at that address.
         expected: RecordIdentity,
@@ -86,10 +86,9 @@ impl fmt::Display for RecordIdentity {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             formatter,
-            "volume {:032x} log {} generation {} position {}",
+            "volume {:032x} log {} position {}",
             u128::from_be_bytes(self.volume_id),
             self.log_index,
-            self.generation,
             self.position
         )
     }

@@ -153,8 +153,6 @@ pub struct Claim {
     pub log_index: u32,
     /// Log block where its next record may start.
     pub position: u32,
-    /// Generation its records will carry.
-    pub generation: u32,
 }
 
 /// Which record this must be: what the reader knows from elsewhere.
@@ -164,8 +162,6 @@ pub struct RecordIdentity {
     pub volume_id: VolumeId,
     /// The log it was read from.
     pub log_index: u32,
-    /// The generation of that log.
-    pub generation: u32,
     /// The log block it was read from.
     pub position: u32,
 }
@@ -181,8 +177,6 @@ pub struct RecordHeader {
     pub sequence: u64,
     /// The log it is in.
     pub log_index: u32,
-    /// How often that log has started over.
-    pub generation: u32,
     /// Log blocks from the log's start to this record.
     pub position: u32,
     /// Position of this log's previous record, or [`NO_POSITION`].
@@ -268,7 +262,6 @@ impl RecordHeader {
         let found = RecordIdentity {
             volume_id: self.volume_id,
             log_index: self.log_index,
-            generation: self.generation,
             position: self.position,
         };
         if found == *identity {

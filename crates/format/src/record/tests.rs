@@ -15,7 +15,6 @@ fn sample() -> RecordHeader {
         volume_id: VOLUME,
         sequence: 0x0102_0304_0506_0708,
         log_index: 0x1112_1314,
-        generation: 0x2122_2324,
         position: 0x3132_3334,
         previous_position: NO_POSITION,
         oldest_live_position: 0x4142_4344,
@@ -25,7 +24,7 @@ fn sample() -> RecordHeader {
             WriteItem::Chunk { home_sector: 3, len_sectors: 2, crc: 7 },
         ],
         invalidations: vec![SectorRange { start_sector: 64, len_sectors: 128 }],
-        claims: vec![Claim { log_index: 5, position: 6, generation: 7 }],
+        claims: vec![Claim { log_index: 5, position: 6 }],
         echo: vec![SectorRange { start_sector: SECTORS_MAX - 1, len_sectors: 1 }],
     }
 }
@@ -59,27 +58,21 @@ fn write() -> impl Strategy<Value = WriteItem> {
 }
 
 fn record() -> impl Strategy<Value = RecordHeader> {
-    let claim = any::<(u32, u32, u32)>().prop_map(|(log_index, position, generation)| Claim {
-        log_index,
-        position,
-        generation,
-    });
+    let claim = any::<(u32, u32)>().prop_map(|(log_index, position)| Claim { log_index, position });
     let lists = (
         prop::collection::vec(write(), 0..40),
         prop::collection::vec(range(), 0..8),
         prop::collection::vec(claim, 0..4),
         prop::collection::vec(range(), 0..8),
     );
-    (0..=FLAGS_KNOWN, any::<(VolumeId, u64)>(), any::<[u32; 5]>(), lists).prop_map(
+    (0..=FLAGS_KNOWN, any::<(VolumeId, u64)>(), any::<[u32; 4]>(), lists).prop_map(
         |(flags, (volume_id, sequence), numbers, (writes, invalidations, claims, echo))| {
-            let [log_index, generation, position, previous_position, oldest_live_position] =
-                numbers;
+            let [log_index, position, previous_position, oldest_live_position] = numbers;
             RecordHeader {
                 flags,
                 volume_id,
                 sequence,
                 log_index,
-                generation,
                 position,
                 previous_position,
                 oldest_live_position,
@@ -167,17 +160,11 @@ fn an_empty_log_block_is_not_taken_for_a_damaged_record() {
 
 #[test]
 fn a_record_read_from_another_place_is_refused() {
-    let here = RecordIdentity {
-        volume_id: VOLUME,
-        log_index: 0x1112_1314,
-        generation: 0x2122_2324,
-        position: 0x3132_3334,
-    };
+    let here = RecordIdentity { volume_id: VOLUME, log_index: 0x1112_1314, position: 0x3132_3334 };
     assert_eq!(sample().verify_identity(&here), Ok(()));
     let elsewhere = [
         RecordIdentity { volume_id: [0; 16], ..here },
         RecordIdentity { log_index: 0, ..here },
-        RecordIdentity { generation: 0, ..here },
         RecordIdentity { position: 0, ..here },
     ];
     for expected in elsewhere {
@@ -249,8 +236,10 @@ fn hostile_counts_are_refused_before_anything_is_allocated() {
 #[test]
 fn fields_that_the_format_does_not_allow_are_named() {
     // The sample's items start at 96: three writes, an invalidation, a claim, an echo.
-    let cases: [(usize, &[u8], &str); 10] = [
+    let cases: [(usize, &[u8], &str); 12] = [
         (6, &[8, 0], "flags"),
+        (36, &[1], "reserved"),
+        (39, &[1], "reserved"),
         (72, &[1], "reserved"),
         (95, &[1], "reserved"),
         (56, &[11, 0, 0, 0], "payload_sectors"),
@@ -316,8 +305,8 @@ proptest! {
         prop_assert_eq!(peek.header_bytes as usize, bytes.len());
         prop_assert_eq!(peek.record_bytes(log_block_bytes), record.record_bytes(log_block_bytes));
         prop_assert_eq!(
-            (peek.sequence, peek.log_index, peek.generation, peek.position),
-            (record.sequence, record.log_index, record.generation, record.position)
+            (peek.sequence, peek.log_index, peek.position),
+            (record.sequence, record.log_index, record.position)
         );
         // What follows the header on disk does not matter.
         bytes.extend([0x77; 100]);

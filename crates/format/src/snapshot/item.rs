@@ -1,5 +1,6 @@
 //! What the body of a snapshot lists, and the order it must be in.
 
+use crate::block::check_zero;
 use crate::bytes::FieldError;
 use crate::{ENTRY_BYTES, Entry, SECTORS_MAX};
 use nearhead_basics::little_endian::{array_at, put, u32_at, u64_at};
@@ -18,8 +19,6 @@ pub struct LogState {
     pub log_index: u32,
     /// Log block where its next record goes.
     pub position: u32,
-    /// How often it has started over.
-    pub generation: u32,
 }
 
 /// Home sectors needed only after a crash (durability-only hint).
@@ -87,7 +86,7 @@ impl BodyItem {
             Self::Log(log) => {
                 put(target, 0, &log.log_index.to_le_bytes());
                 put(target, 4, &log.position.to_le_bytes());
-                put(target, 8, &log.generation.to_le_bytes());
+                put(target, 8, &[0; 4]);
             }
             Self::Claim(log_index) => put(target, 0, &log_index.to_le_bytes()),
             Self::Hint(hint) => {
@@ -103,11 +102,10 @@ impl BodyItem {
     pub(super) fn decode(section: usize, bytes: &[u8]) -> Result<Self, FieldError> {
         Ok(match section {
             0 => Self::Entry(Entry::decode(&array_at(bytes, 0))?),
-            1 => Self::Log(LogState {
-                log_index: u32_at(bytes, 0),
-                position: u32_at(bytes, 4),
-                generation: u32_at(bytes, 8),
-            }),
+            1 => {
+                check_zero("reserved", &bytes[8..12])?;
+                Self::Log(LogState { log_index: u32_at(bytes, 0), position: u32_at(bytes, 4) })
+            }
             2 => Self::Claim(u32_at(bytes, 0)),
             _ => Self::Hint(HintRange {
                 start_sector: u64_at(bytes, 0),

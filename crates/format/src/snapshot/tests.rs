@@ -21,8 +21,8 @@ fn items() -> Vec<BodyItem> {
         entry(17, 2, log(4096, 5, 1), 0xcafe_babe),
         entry(24, 3, Place::Zero, 0),
         entry(SECTORS_MAX - 1, 1, Place::Poisoned, 0),
-        BodyItem::Log(LogState { log_index: 3, position: 40, generation: 2 }),
-        BodyItem::Log(LogState { log_index: 9, position: 0, generation: 1 }),
+        BodyItem::Log(LogState { log_index: 3, position: 40 }),
+        BodyItem::Log(LogState { log_index: 9, position: 0 }),
         BodyItem::Claim(9),
         BodyItem::Hint(HintRange { start_sector: 1 << 20, len_sectors: 1 << 33 }),
     ]
@@ -91,14 +91,15 @@ fn decode(bytes: &[u8]) -> Result<SnapshotHeader, SnapshotError> {
 fn body_items() -> impl Strategy<Value = Vec<BodyItem>> {
     let entries = prop::collection::btree_set(0..SECTORS_MAX / 8, 0..400)
         .prop_flat_map(|blocks| blocks.into_iter().map(entry_in).collect::<Vec<_>>());
-    let logs = prop::collection::btree_map(any::<u32>(), any::<(u32, u32)>(), 0..40);
+    let logs = prop::collection::btree_map(any::<u32>(), any::<u32>(), 0..40);
     let claims = prop::collection::btree_set(any::<u32>(), 0..40);
     let hints = prop::collection::btree_set(0..SECTORS_MAX, 0..20);
     (entries, logs, claims, hints).prop_map(|(entries, logs, claims, hints)| {
         let mut items: Vec<BodyItem> = entries.into_iter().map(BodyItem::Entry).collect();
-        items.extend(logs.into_iter().map(|(log_index, (position, generation))| {
-            BodyItem::Log(LogState { log_index, position, generation })
-        }));
+        items.extend(
+            logs.into_iter()
+                .map(|(log_index, position)| BodyItem::Log(LogState { log_index, position })),
+        );
         items.extend(claims.into_iter().map(BodyItem::Claim));
         let ends = hints.iter().skip(1).copied().chain([SECTORS_MAX]).collect::<Vec<_>>();
         items.extend(hints.into_iter().zip(ends).map(|(start_sector, end)| {

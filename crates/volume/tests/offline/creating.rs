@@ -131,7 +131,7 @@ fn a_new_volume_has_an_empty_map_in_the_first_slot_and_the_first_log_if_it_has_l
         let superblock = medium.superblock();
         assert_eq!(superblock.feature_ro_compat, FEATURE_BLANK_MAP | FEATURE_LOGS_TELL_ALL);
         let (header, found) = items(&medium, &superblock, 0);
-        let log = LogState { log_index: 0, position: 0, generation: 0 };
+        let log = LogState { log_index: 0, position: 0 };
         let expected = [BodyItem::Log(log), BodyItem::Claim(0)];
         assert_eq!(found, expected[..if preset == "nolog" { 0 } else { 2 }]);
         assert_eq!((header.snapshot_number, header.flags), (0, 0));

@@ -36,7 +36,6 @@ fn record(superblock: &Superblock, position: u32, chunks: &[u8]) -> RecordHeader
         volume_id: superblock.volume_id,
         sequence: u64::from(position) + 1,
         log_index: LOG,
-        generation: 1,
         position,
         writes: chunks.iter().map(&mut write).collect(),
         ..RecordHeader::default()

@@ -89,7 +89,7 @@ fn of_a_log_just_those_copies_are_named_that_are_in_it_and_not_sound() {
 /// More than is copied at once, of every kind.
 fn many_items(count: u64) -> Vec<BodyItem> {
     let mut items: Vec<_> = (0..count).map(|block| BodyItem::Entry(zero(block))).collect();
-    let log = |log_index| LogState { log_index, position: 7, generation: 3 };
+    let log = |log_index| LogState { log_index, position: 7 };
     items.extend([0, 2, 5].map(|index| BodyItem::Log(log(index))));
     items.extend([0, 5].map(BodyItem::Claim));
     let hint = |number: u64| HintRange { start_sector: number * 80, len_sectors: 8 };

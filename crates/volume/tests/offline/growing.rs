@@ -170,7 +170,7 @@ fn with_slots(preset: &str, slots: Slots) -> (Medium, Superblock) {
     let superblock = medium.superblock();
     let entries = |first: u64| {
         let entries = (first..first + 60_000).map(|block| BodyItem::Entry(zero(block)));
-        let log = LogState { log_index: 0, position: 0, generation: 0 };
+        let log = LogState { log_index: 0, position: 0 };
         let logs = [BodyItem::Log(log), BodyItem::Claim(0)];
         let logs = logs.into_iter().filter(|_| superblock.layout.log_count() > 0);
         // A volume without logs has no entries.

@@ -152,8 +152,7 @@ fn logs_that_begin_with_a_record_of_their_own_are_counted_those_in_use_wherever_
     let (mut medium, lost) = with_records(408 * MIB, &[0, 1, 63, 64, 70, 99]);
     assert_eq!(lost.layout.log_count(), 100);
     assert_eq!(found(&medium, &far()).unwrap().logs_confirmed, 3);
-    let state =
-        |log_index, position| BodyItem::Log(LogState { log_index, position, generation: 0 });
+    let state = |log_index, position| BodyItem::Log(LogState { log_index, position });
     let in_use = [state(0, 1), state(1, 0), state(64, 0), state(70, 5), state(90, 1), state(99, 9)];
     put(&mut medium, &lost, (4, 0), in_use);
     let fit = found(&medium, &far()).unwrap();
@@ -198,7 +197,7 @@ fn a_snapshot_speaks_for_a_layout_only_if_all_it_names_is_there_up_to_the_last_o
     let sectors = blocks * 8;
     let poisoned = Entry { place: Place::Poisoned, ..zero(blocks - 1) };
     let entry = BodyItem::Entry;
-    let log = |log_index, position| BodyItem::Log(LogState { log_index, position, generation: 0 });
+    let log = |log_index, position| BodyItem::Log(LogState { log_index, position });
     let hint = |start_sector, len_sectors| BodyItem::Hint(HintRange { start_sector, len_sectors });
     for (name, item) in [
         ("the last block", entry(zero(blocks - 1))),

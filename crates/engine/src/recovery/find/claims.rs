@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn the_claim_of_the_earliest_record_says_where_a_log_begins() {
-        let claim = |position| Claim { log_index: 3, position, generation: 1 };
+        let claim = |position| Claim { log_index: 3, position };
         let mut finder = ByClaims::default();
         let mut follow = |position, sequence| {
             finder.follow(claim(position), sequence);

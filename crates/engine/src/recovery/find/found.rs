@@ -67,7 +67,6 @@ pub(super) fn found_at(bytes: &[u8], peeked: &Peek, context: &ScanContext) -> Op
     let identity = RecordIdentity {
         volume_id: context.volume_id,
         log_index: peeked.log_index,
-        generation: peeked.generation,
         position: peeked.position,
     };
     header.verify_identity(&identity).ok()?;

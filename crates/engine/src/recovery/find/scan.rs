@@ -1,6 +1,6 @@
 //! Reading one log: from its claimed position to its last record.
 //!
-//! A record counts if it says that it belongs exactly there (volume, log, generation, position), is
+//! A record counts if it says that it belongs exactly there (volume, log, position), is
 //! newer than everything before it in this log, and its checksums hold. After the last one the scan
 //! looks ahead as far as one record can reach: if a newer sound record stands there, it says whether
 //! there is one between them. If so, that was complete once and is damaged now; if not, the place
@@ -221,7 +221,6 @@ impl LogScan {
     fn accepts(&self, peeked: &Peek, position: u32, context: &ScanContext) -> bool {
         peeked.volume_id == context.volume_id
             && peeked.log_index == self.claim.log_index
-            && peeked.generation == self.claim.generation
             && peeked.position == position
             && (peeked.sequence > self.newest_sequence || self.is_twin(peeked.sequence, position))
     }

@@ -14,11 +14,10 @@ use nearhead_format::{Layout, LayoutKind, LayoutOptions};
 fn a_record_that_belongs_elsewhere_or_is_not_newer_is_none_of_this_log() {
     let layout = Layout::plan(1 << 30, &LayoutOptions::new(LayoutKind::ManyLogs)).unwrap();
     let context = ScanContext { layout, volume_id: [7; 16], floor_sequence: 0 };
-    let scan = LogScan::new(Claim { log_index: 2, position: 5, generation: 3 }, 10);
+    let scan = LogScan::new(Claim { log_index: 2, position: 5 }, 10);
     let here = RecordHeader {
         volume_id: [7; 16],
         log_index: 2,
-        generation: 3,
         position: 6,
         sequence: 11,
         ..RecordHeader::default()
@@ -32,7 +31,6 @@ fn a_record_that_belongs_elsewhere_or_is_not_newer_is_none_of_this_log() {
     for elsewhere in [
         RecordHeader { volume_id: [8; 16], ..here.clone() },
         RecordHeader { log_index: 1, ..here.clone() },
-        RecordHeader { generation: 2, ..here.clone() },
         RecordHeader { position: 5, ..here.clone() },
         RecordHeader { sequence: 10, ..here.clone() },
     ] {
@@ -44,7 +42,7 @@ fn a_record_that_belongs_elsewhere_or_is_not_newer_is_none_of_this_log() {
 fn the_first_look_holds_the_longest_record_and_little_more() {
     let layout = Layout::plan(1 << 30, &LayoutOptions::new(LayoutKind::ManyLogs)).unwrap();
     let context = ScanContext { layout, volume_id: [7; 16], floor_sequence: 0 };
-    let mut scan = LogScan::new(Claim { log_index: 2, position: 5, generation: 3 }, 10);
+    let mut scan = LogScan::new(Claim { log_index: 2, position: 5 }, 10);
     let (offset, len) = scan.next_read(&context).unwrap();
     assert_eq!(Some(offset), layout.log_block_offset(2, 5));
     // Each of header and payload may end inside a block.
@@ -57,7 +55,7 @@ fn the_first_look_holds_the_longest_record_and_little_more() {
 fn a_claim_at_the_end_of_a_log_asks_for_nothing() {
     let layout = Layout::plan(1 << 30, &LayoutOptions::new(LayoutKind::ManyLogs)).unwrap();
     let context = ScanContext { layout, volume_id: [7; 16], floor_sequence: 0 };
-    let claim = |position| Claim { log_index: 2, position, generation: 3 };
+    let claim = |position| Claim { log_index: 2, position };
     let end = layout.log_blocks();
     assert_eq!(LogScan::new(claim(end), 10).next_read(&context), None);
     let last = layout.log_block_offset(2, end - 1).unwrap();
@@ -104,7 +102,6 @@ impl LongLog {
             let header = RecordHeader {
                 volume_id: [7; 16],
                 log_index: 2,
-                generation: 3,
                 position,
                 previous_position: before,
                 sequence: ((number + count - self.first) % count) as u64 + 1,
@@ -127,7 +124,7 @@ impl LongLog {
         floor_sequence: u64,
         mut asked: impl FnMut(usize, usize),
     ) -> LogScan {
-        let claim = Claim { log_index: 2, position, generation: 3 };
+        let claim = Claim { log_index: 2, position };
         let mut scan = LogScan::new(claim, floor_sequence);
         let start = self.context.layout.log_offset(2).unwrap();
         while let Some((offset, len)) = scan.next_read(&self.context) {
@@ -363,11 +360,10 @@ fn a_record_behind_the_longest_gap_is_found() {
         log.bytes[gap_from as usize * block..].fill(0);
         let range = |number| SectorRange { start_sector: number * 8, len_sectors: 1 };
         let zeros = |number| WriteItem::Zeros { home_sector: number * 8, run_sectors: 1 };
-        let claim = |log_index| Claim { log_index, position: 0, generation: 0 };
+        let claim = |log_index| Claim { log_index, position: 0 };
         let header = RecordHeader {
             volume_id: [7; 16],
             log_index: 2,
-            generation: 3,
             position: gap_from + gap_blocks(&log) + further,
             previous_position: before,
             sequence: 2,

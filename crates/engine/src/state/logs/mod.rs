@@ -242,9 +242,7 @@ impl Logs {
 
     /// The claim with which `index` may be used from its present position on.
     pub(crate) fn claim_for(&self, index: u32) -> Claim {
-        let (position, generation) =
-            self.get(index).map_or((0, 0), |ring| (ring.position, ring.generation));
-        Claim { log_index: index, position, generation }
+        Claim { log_index: index, position: self.get(index).map_or(0, |ring| ring.position) }
     }
 
     /// A claim of `index` is durable.
@@ -267,7 +265,6 @@ impl Logs {
         self.note_claimed(claim.log_index);
         if let Some(ring) = self.get_or_create(claim.log_index) {
             ring.position = claim.position;
-            ring.generation = claim.generation;
         }
     }
 

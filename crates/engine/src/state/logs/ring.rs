@@ -42,8 +42,6 @@ pub(crate) struct Ring {
     pub(super) position: u32,
     /// Position of the newest record, or [`NO_PREVIOUS`].
     pub(super) previous_position: u32,
-    /// Raised when everything in the log is given up at once.
-    pub(super) generation: u32,
     /// First record since the last committed snapshot.
     protected_from: Option<u32>,
     /// First record since the snapshot now being written began.
@@ -71,11 +69,6 @@ impl Ring {
         self.previous_position
     }
 
-    /// Raised when everything in the log is given up at once.
-    pub(crate) fn generation(&self) -> u32 {
-        self.generation
-    }
-
     /// Records in a row that could not be written here.
     pub(crate) fn failures(&self) -> u32 {
         self.failures
@@ -87,13 +80,8 @@ impl Ring {
     }
 
     /// As a snapshot has it.
-    pub(crate) fn stands_at(&mut self, position: u32, generation: u32) {
-        (self.position, self.generation) = (position, generation);
-    }
-
-    /// As a record in it has it.
-    pub(crate) fn set_generation(&mut self, generation: u32) {
-        self.generation = generation;
+    pub(crate) fn stands_at(&mut self, position: u32) {
+        self.position = position;
     }
 
     /// An empty log of `capacity_blocks`.
@@ -105,7 +93,6 @@ impl Ring {
             live_sectors_total: 0,
             position: 0,
             previous_position: NO_PREVIOUS,
-            generation: 0,
             protected_from: None,
             next_protected_from: None,
             claimed: false,
