@@ -200,6 +200,11 @@ impl Core {
         )
     }
 
+    /// Whether anybody is to be told of a failure or a want of space.
+    pub(crate) fn has_news(&self) -> bool {
+        self.is_failure_untold || self.refusal.is_some()
+    }
+
     /// What those who wait are to be told, if it failed since the last call.
     pub(crate) fn take_untold_failure(&mut self) -> Option<RequestError> {
         std::mem::take(&mut self.is_failure_untold).then(|| self.failure_error())

@@ -318,6 +318,14 @@ impl Engine {
 
     /// Those who wait are told what was noted of failures, and of a want of space that lasts.
     fn tell_failures(&mut self) {
+        if self.core.has_news() {
+            self.tell_news();
+        }
+    }
+
+    /// Apart, since there hardly ever are any, and it is asked several times for each request.
+    #[cold]
+    fn tell_news(&mut self) {
         if let Some(error) = self.core.take_refusal() {
             self.refuse_who_waits_for_a_record(&error);
         }
