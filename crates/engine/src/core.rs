@@ -28,7 +28,7 @@ use nearhead_service::{ErrorKind, RequestError};
 /// A shortage lasts so many times as long as a request waits at most; then whoever waits for anything else is told, too.
 const SHORTAGE_WAITS_MAX: u64 = 12;
 
-/// See above.
+/// What several activities need of one volume.
 pub(crate) struct Core {
     setup: Setup,
     now: Nanos,

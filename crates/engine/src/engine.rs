@@ -291,14 +291,13 @@ impl Engine {
             if self.is_quiet() {
                 self.phase = Phase::Stopped;
             }
-        } else if !unclean && self.advance_final_snapshot() && self.advance_final_blanks() {
+        } else if !unclean
+            && self.advance_final_snapshot()
+            && self.blanks.advance_final(&mut self.core)
+        {
             self.phase = Phase::Stopped;
         }
         self.tell_failures();
-    }
-
-    fn advance_final_blanks(&mut self) -> bool {
-        self.blanks.advance_final(&mut self.core)
     }
 }
 

@@ -171,19 +171,7 @@ fn a_byte_that_should_be_zero_is_told_with_its_place() {
 
 #[test]
 fn fields_of_the_layout_are_called_what_the_format_calls_them() {
-    let fields = [
-        LayoutField::DeviceBytes,
-        LayoutField::SectorBytes,
-        LayoutField::LogBlockBytes,
-        LayoutField::GroupBytes,
-        LayoutField::LogBytes,
-        LayoutField::GroupCount,
-        LayoutField::SlotOffset,
-        LayoutField::SlotBytes,
-        LayoutField::GroupsOffset,
-        LayoutField::DataOffset,
-        LayoutField::ClientBytes,
-    ];
+    let fields = LayoutField::ALL;
     let names: BTreeSet<_> = fields.iter().map(|field| field.name()).collect();
     assert_eq!(names.len(), fields.len(), "two fields have one name: {names:?}");
     for name in names {

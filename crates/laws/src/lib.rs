@@ -5,7 +5,7 @@
 //! - [`exhaustive`]: short workloads, a cut at every moment, every outcome of the cut;
 //! - [`random_cuts`]: long workloads with cuts, kills, orderly stops, failing disks and logs that are too small;
 //! - the lives of `nearhead-swarm`: several clients, arrays, map devices, growth, rot;
-//! - all of it twice with the same result.
+//! - the first lives with random cuts twice, with the same result.
 //!
 //! The harness below drives a volume step by step over a disk that loses, tears, reorders and fails, and an oracle that knows
 //! only what was asked and answered watches it. It belongs to tests: it panics where a law is broken, and says what repeats it.

@@ -143,19 +143,7 @@ mod tests {
 
     #[test]
     fn each_field_has_words_of_its_own_with_its_unit_or_what_it_counts() {
-        let fields = [
-            LayoutField::DeviceBytes,
-            LayoutField::SectorBytes,
-            LayoutField::LogBlockBytes,
-            LayoutField::GroupBytes,
-            LayoutField::LogBytes,
-            LayoutField::GroupCount,
-            LayoutField::SlotOffset,
-            LayoutField::SlotBytes,
-            LayoutField::GroupsOffset,
-            LayoutField::DataOffset,
-            LayoutField::ClientBytes,
-        ];
+        let fields = LayoutField::ALL;
         let words: std::collections::BTreeSet<_> = fields.into_iter().map(in_words).collect();
         assert_eq!(words.len(), fields.len());
         assert!(

@@ -22,7 +22,8 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let sources: Vec<(&str, &str, &str)> = sources.collect();
     let mut findings = Vec::new();
     for (path, room, text) in &sources {
-        findings.extend(open_fields(path, text));
+        let is_file = !path[ENGINE.len()..].contains('/');
+        findings.extend(open_fields(path, text, is_file));
         if *room != HOLDER {
             findings.extend(strangers(path, text));
         }
@@ -43,15 +44,18 @@ fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
     numbered.filter(|(_, line)| !line.trim_start().starts_with("//"))
 }
 
-fn open_fields(path: &str, text: &str) -> Vec<Finding> {
+/// Of a room that `is_file` the parent is the crate.
+fn open_fields(path: &str, text: &str, is_file: bool) -> Vec<Finding> {
     let found = code(text).filter_map(|(line, code)| {
-        let rest = code.trim_start().strip_prefix("pub(crate) ")?;
+        let code = code.trim_start();
+        let to_parent = || code.strip_prefix("pub(super) ").filter(|_| is_file);
+        let rest = code.strip_prefix("pub(crate) ").or_else(to_parent)?;
         let name: String = rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
         rest[name.len()..].starts_with(": ").then(|| Finding {
             file: path.into(),
             line,
             expected: "fields that their own room alone can see".into(),
-            found: format!("`pub(crate) {name}`"),
+            found: format!("`{name}`, which the whole crate sees"),
             advice: "make it private, and say in a method what others may ask or tell".into(),
         })
     });
@@ -149,7 +153,9 @@ mod tests {
     fn a_field_that_the_whole_crate_sees_is_found_and_a_method_is_none() {
         let text = "//! x\nstruct A {\n    pub(crate) at: u64,\n    pub(super) to: u64,\n}\n\
                     pub(crate) fn at() {}\npub(crate) const AT: u64 = 1;\n";
-        assert_eq!(found(&[("state/a.rs", text)]), ["`pub(crate) at`", "`pub(crate) AT`"][..1]);
+        let seen = |name: &str| format!("`{name}`, which the whole crate sees");
+        assert_eq!(found(&[("state/a.rs", text)]), [seen("at")]);
+        assert_eq!(found(&[("a.rs", text)]), [seen("at"), seen("to")]);
     }
 
     #[test]

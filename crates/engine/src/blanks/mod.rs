@@ -15,11 +15,11 @@ mod streams;
 mod tests;
 
 use crate::config::Setup;
-use crate::core::Core;
+use crate::core::{Core, told};
 use crate::disk::dispatch::Purpose;
-use nearhead_disk::{BufferMut, Class, Command, DiskError, DiskErrorKind, Nanos, Payload};
+use nearhead_disk::{BufferMut, Class, Command, DiskError, Nanos, Payload};
 use nearhead_format::blank_map::BLANK_MAP_OFFSET;
-use nearhead_service::{ErrorKind, RequestError};
+use nearhead_service::RequestError;
 use regions::Regions;
 use std::ops::Range;
 
@@ -231,14 +231,9 @@ impl Blanks {
     }
 
     fn refused(&mut self, error: &DiskError) -> Refused {
-        let kind = match error.kind {
-            DiskErrorKind::OutOfSpace => ErrorKind::NoSpace,
-            DiskErrorKind::ReadOnly => ErrorKind::ReadOnly,
-            DiskErrorKind::Io | DiskErrorKind::Gone | DiskErrorKind::Invalid => ErrorKind::Io,
-        };
         let problem = format!("blank map: could not be written nor given up: {error}");
         Refused {
-            error: RequestError::new(kind, problem),
+            error: RequestError::new(told(error).kind, problem),
             slots: self.take_waiting(),
             is_spill: std::mem::take(&mut self.spill_waits),
         }

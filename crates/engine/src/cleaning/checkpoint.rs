@@ -100,7 +100,7 @@ pub(crate) enum News {
 }
 
 /// Those it works with: handed to it for one step.
-pub(crate) struct Around<'a> {
+pub(crate) struct CheckpointContext<'a> {
     core: &'a mut Core,
     commit: &'a mut Commit,
     blanks: &'a mut Blanks,
@@ -111,7 +111,7 @@ pub(crate) struct Around<'a> {
     is_spilling: bool,
 }
 
-impl<'a> Around<'a> {
+impl<'a> CheckpointContext<'a> {
     pub(crate) fn new(
         core: &'a mut Core,
         commit: &'a mut Commit,
@@ -239,34 +239,34 @@ impl Releases for Checkpoint {
 impl Checkpoint {
     /// One step; says whether the next can follow at once, when the news are told. It waits for the disk, for a record or for
     /// a spill: no other event may come to move it on.
-    pub(crate) fn step(&mut self, around: &mut Around<'_>) -> bool {
-        if !self.running || around.core.has_failed() {
+    pub(crate) fn step(&mut self, context: &mut CheckpointContext<'_>) -> bool {
+        if !self.running || context.core.has_failed() {
             return false;
         }
-        let may_begin = !around.is_spilling;
+        let may_begin = !context.is_spilling;
         match self.window.as_ref().map(|window| window.step) {
-            None if may_begin => self.begin_window(around),
+            None if may_begin => self.begin_window(context),
             Some(Step::Read) if may_begin => {
-                let batch = self.take_batch(around);
-                self.write_batch(around, batch);
+                let batch = self.take_batch(context);
+                self.write_batch(context, batch);
             }
             Some(Step::Marking) if may_begin => {
                 let window = self.window.as_mut();
                 let batch = window.map(|window| std::mem::take(&mut window.batch));
-                self.write_batch(around, batch.unwrap_or_default());
+                self.write_batch(context, batch.unwrap_or_default());
             }
-            Some(Step::Flushing { ticket }) if around.core.flusher().is_done(ticket) => {
-                self.release_batch(around.core);
+            Some(Step::Flushing { ticket }) if context.core.flusher().is_done(ticket) => {
+                self.release_batch(context.core);
             }
             Some(Step::Releasing) if !self.has_releases() => {
                 // Everything was overwritten meanwhile, unless a record for the batch is under way.
-                if around.commit.in_flight().is_some_and(Record::releases) {
+                if context.commit.in_flight().is_some_and(Record::releases) {
                     return false;
                 }
                 self.released();
             }
             Some(Step::Settling { target })
-                if around.commit.invalidations().committed() >= target =>
+                if context.commit.invalidations().committed() >= target =>
             {
                 self.released();
             }
@@ -275,17 +275,17 @@ impl Checkpoint {
         self.window.as_ref().is_none_or(|window| window.step == Step::Read)
     }
 
-    fn begin_window(&mut self, around: &mut Around<'_>) {
-        let (entries, band) = self.choose_entries(around);
+    fn begin_window(&mut self, context: &mut CheckpointContext<'_>) {
+        let (entries, band) = self.choose_entries(context);
         if entries.is_empty() {
             if self.cursor == u64::MAX {
-                self.end_pass(around.core.now());
+                self.end_pass(context.core.now());
             }
             return;
         }
         let mut reads = plan_reads(&entries);
         if let Some(band) = &band {
-            reads.extend(read_band(&around.core.setup().layout, band, &entries));
+            reads.extend(read_band(&context.core.setup().layout, band, &entries));
             self.homes.insert(band.clone());
         }
         reads.sort_by_key(|read| read.device_offset);
@@ -308,7 +308,7 @@ impl Checkpoint {
         });
         for (io, command) in commands.into_iter().enumerate() {
             let purpose = Purpose::CheckpointRead { io: io as u32 };
-            around.core.issue(Class::Background, purpose, command);
+            context.core.issue(Class::Background, purpose, command);
         }
     }
 
@@ -347,8 +347,8 @@ impl Checkpoint {
         }
     }
 
-    fn write_batch(&mut self, around: &mut Around<'_>, batch: Vec<Entry>) {
-        if !self.may_write_batch(around.blanks, &batch) {
+    fn write_batch(&mut self, context: &mut CheckpointContext<'_>, batch: Vec<Entry>) {
+        if !self.may_write_batch(context.blanks, &batch) {
             if let Some(window) = self.window.as_mut() {
                 window.batch = batch;
                 window.step = Step::Marking;
@@ -356,7 +356,7 @@ impl Checkpoint {
             return;
         }
         let Some(window) = self.window.as_mut() else { return };
-        let (core, homes) = (&mut *around.core, &*around.homes);
+        let (core, homes) = (&mut *context.core, &*context.homes);
         let (commands, is_whole) = window.commands(core, homes, batch);
         core.stats_mut().bands_written += u64::from(is_whole);
         window.step = Step::Writing { remaining: commands.len() };

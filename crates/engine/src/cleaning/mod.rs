@@ -6,6 +6,6 @@ mod room;
 mod schedule;
 mod swap;
 
-pub(crate) use checkpoint::{Around, Checkpoint, News};
-pub(crate) use schedule::{Facts, Schedule};
+pub(crate) use checkpoint::{Checkpoint, CheckpointContext, News};
+pub(crate) use schedule::{CleaningContext, Schedule};
 pub(crate) use swap::Swap;

@@ -24,7 +24,7 @@ const ALONE_AFTER: Nanos = Nanos::from_millis(100);
 
 /// What others know that matters to it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Facts {
+pub(crate) struct CleaningContext {
     /// No request is under way.
     is_quiet: bool,
     /// When the last pass home ended.
@@ -33,7 +33,7 @@ pub(crate) struct Facts {
     snapshot_number: u64,
 }
 
-impl Facts {
+impl CleaningContext {
     pub(crate) fn new(is_quiet: bool, checkpoint: &Checkpoint, snapshot_number: u64) -> Self {
         Self { is_quiet, last_pass_ended_at: checkpoint.finished_at(), snapshot_number }
     }
@@ -150,7 +150,7 @@ impl Schedule {
         }
     }
 
-    fn view<'a>(&self, core: &'a Core, facts: Facts) -> CleaningView<'a> {
+    fn view<'a>(&self, core: &'a Core, context: CleaningContext) -> CleaningView<'a> {
         CleaningView {
             asked: &core.setup().config.cleaning,
             logs: core.logs(),
@@ -158,22 +158,22 @@ impl Schedule {
             now: core.now(),
             second_of_day_at_zero: core.setup().config.second_of_day_at_zero,
             last_request_at: self.last_request_at,
-            is_quiet: facts.is_quiet,
-            last_pass_ended_at: facts.last_pass_ended_at,
-            snapshot_number: facts.snapshot_number,
+            is_quiet: context.is_quiet,
+            last_pass_ended_at: context.last_pass_ended_at,
+            snapshot_number: context.snapshot_number,
             awaits_permit: self.wants_permit && !self.permit,
         }
     }
 
     /// A log whose content is to go to another now.
-    pub(crate) fn relocate(&mut self, core: &Core, facts: Facts) -> Option<Move> {
-        let view = self.view(core, facts);
+    pub(crate) fn relocate(&mut self, core: &Core, context: CleaningContext) -> Option<Move> {
+        let view = self.view(core, context);
         self.policy.relocate(&view)
     }
 
     /// When that should be asked if nothing happens before.
-    pub(crate) fn relocate_wake(&self, core: &Core, facts: Facts) -> Option<Nanos> {
-        self.policy.relocate_wake(&self.view(core, facts))
+    pub(crate) fn relocate_wake(&self, core: &Core, context: CleaningContext) -> Option<Nanos> {
+        self.policy.relocate_wake(&self.view(core, context))
     }
 
     /// Whether the running pass runs on a permit.
@@ -186,12 +186,12 @@ impl Schedule {
     pub(crate) fn advance(
         &mut self,
         core: &Core,
-        facts: Facts,
+        context: CleaningContext,
         checkpoint: &mut Checkpoint,
         failed: &FailedHomes,
     ) {
         let busy = checkpoint.is_busy();
-        if busy && self.why == Why::Idle && self.is_anybody_there(facts) {
+        if busy && self.why == Why::Idle && self.is_anybody_there(context) {
             checkpoint.stop();
         }
         if busy && self.runs_on_permit(core) && !self.permit {
@@ -213,7 +213,7 @@ impl Schedule {
         {
             return;
         }
-        self.begin_what_is_due(core, facts, checkpoint);
+        self.begin_what_is_due(core, context, checkpoint);
     }
 
     fn begin_demanded(&mut self, now: Nanos, checkpoint: &mut Checkpoint) {
@@ -227,9 +227,14 @@ impl Schedule {
         checkpoint.begin(everything, asked);
     }
 
-    fn begin_what_is_due(&mut self, core: &Core, facts: Facts, checkpoint: &mut Checkpoint) {
+    fn begin_what_is_due(
+        &mut self,
+        core: &Core,
+        context: CleaningContext,
+        checkpoint: &mut Checkpoint,
+    ) {
         let map_is_nearly_full = core.map().len() > core.map_entries_max() / 4 * 3;
-        let view = self.view(core, facts);
+        let view = self.view(core, context);
         let asked = self.policy.home(&view);
         let Some(why) = (if map_is_nearly_full { Some(Why::Need) } else { asked }) else {
             self.wants_permit = false;
@@ -241,7 +246,7 @@ impl Schedule {
                 return;
             }
         }
-        let view = self.view(core, facts);
+        let view = self.view(core, context);
         self.policy.home_begins(&view);
         self.why = why;
         self.quiet_since = self.last_request_at;
@@ -249,15 +254,15 @@ impl Schedule {
     }
 
     /// Whether a request came since the pass began.
-    fn is_anybody_there(&self, facts: Facts) -> bool {
-        self.last_request_at != self.quiet_since || !facts.is_quiet
+    fn is_anybody_there(&self, context: CleaningContext) -> bool {
+        self.last_request_at != self.quiet_since || !context.is_quiet
     }
 
     /// When a pass home may be due by time alone.
     pub(crate) fn home_wake(
         &self,
         core: &Core,
-        facts: Facts,
+        context: CleaningContext,
         checkpoint: &Checkpoint,
         failed: &FailedHomes,
     ) -> Option<Nanos> {
@@ -268,7 +273,7 @@ impl Schedule {
             return None;
         }
         let left = self.is_cut_short.then_some(core.now());
-        let due = self.policy.home_wake(&self.view(core, facts));
+        let due = self.policy.home_wake(&self.view(core, context));
         let earliest = [left, due].into_iter().flatten().min()?;
         Some(earliest.max(rests_until(core, checkpoint, failed)))
     }

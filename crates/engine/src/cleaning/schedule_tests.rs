@@ -40,8 +40,8 @@ impl Bench {
 
     /// Whether a pass runs after the schedule was asked.
     fn runs(&mut self, is_quiet: bool) -> bool {
-        let facts = Facts::new(is_quiet, &self.checkpoint, 0);
-        self.schedule.advance(&self.core, facts, &mut self.checkpoint, &self.failed);
+        let context = CleaningContext::new(is_quiet, &self.checkpoint, 0);
+        self.schedule.advance(&self.core, context, &mut self.checkpoint, &self.failed);
         self.checkpoint.is_busy()
     }
 }

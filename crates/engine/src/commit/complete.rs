@@ -24,7 +24,7 @@ pub(crate) enum Ended {
 
 /// What a record's end depends on beside what is the commit's own.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Beside {
+pub(crate) struct RecordContext {
     /// Number of the newest snapshot.
     pub(super) snapshot_number: u64,
     /// The one being written finds no space.
@@ -33,7 +33,7 @@ pub(crate) struct Beside {
     pub(super) is_atomic: bool,
 }
 
-impl Beside {
+impl RecordContext {
     pub(crate) fn new(snapshot_number: u64, snapshot_is_short: bool, is_atomic: bool) -> Self {
         Self { snapshot_number, snapshot_is_short, is_atomic }
     }
@@ -44,12 +44,12 @@ impl Commit {
     pub(crate) fn on_record(
         &mut self,
         core: &mut Core,
-        beside: Beside,
+        context: RecordContext,
         result: Result<Payload, DiskError>,
     ) -> Ended {
         match result {
-            Ok(_) => self.part_is_done(core, beside),
-            Err(error) => self.part_failed(core, beside, false, &error),
+            Ok(_) => self.part_is_done(core, context),
+            Err(error) => self.part_failed(core, context, false, &error),
         }
     }
 
@@ -57,36 +57,36 @@ impl Commit {
     pub(crate) fn on_journal(
         &mut self,
         core: &mut Core,
-        beside: Beside,
+        context: RecordContext,
         extent: Option<(u64, u64)>,
         result: Result<Payload, DiskError>,
     ) -> Ended {
         let at = self.in_flight.as_ref().and_then(|record| record.journal_at);
         let place = at.and_then(|position| journal_offset(core, position));
         match result {
-            Ok(_) => self.part_is_done(core, beside),
+            Ok(_) => self.part_is_done(core, context),
             // Of a header that the record no longer has, since it went to another log: nobody needs it. To send
             // the present one in its stead would be one copy for two that are waited for.
-            Err(_) if extent.map(|(offset, _)| offset) != place => self.part_is_done(core, beside),
-            Err(error) => self.part_failed(core, beside, true, &error),
+            Err(_) if extent.map(|(offset, _)| offset) != place => self.part_is_done(core, context),
+            Err(error) => self.part_failed(core, context, true, &error),
         }
     }
 
     /// One transfer of the record in flight is durable; with the last one the record is.
-    fn part_is_done(&mut self, core: &mut Core, beside: Beside) -> Ended {
+    fn part_is_done(&mut self, core: &mut Core, context: RecordContext) -> Ended {
         let Some(mut record) = self.in_flight.take() else { return Ended::NotYet };
         record.pending -= 1;
         if record.pending > 0 {
             self.in_flight = Some(record);
             return Ended::NotYet;
         }
-        self.note_durable(core, beside, &record);
+        self.note_durable(core, context, &record);
         Ended::Durable(record)
     }
 
-    fn note_durable(&mut self, core: &mut Core, beside: Beside, record: &Record) {
+    fn note_durable(&mut self, core: &mut Core, context: RecordContext, record: &Record) {
         self.journal_from = None;
-        if std::mem::take(&mut self.is_short_of_space) && !beside.snapshot_is_short {
+        if std::mem::take(&mut self.is_short_of_space) && !context.snapshot_is_short {
             core.note_space();
         }
         core.logs_mut().note_well(record.header.log_index);

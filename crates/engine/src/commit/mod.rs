@@ -21,7 +21,7 @@ mod unused;
 mod waiters;
 
 pub(crate) use build::Attempt;
-pub(crate) use complete::{Beside, Ended};
+pub(crate) use complete::{Ended, RecordContext};
 pub(crate) use content::{Content, Sources};
 pub(crate) use invalidation::Invalidations;
 pub(crate) use packing::Packer;

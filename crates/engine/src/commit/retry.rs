@@ -13,7 +13,7 @@
 //! as long. Then it accepts no change any more, so that nothing waits for ever.
 
 use super::Commit;
-use super::complete::{Beside, Ended};
+use super::complete::{Ended, RecordContext};
 use super::journal::{journal_command, journal_has_place};
 use super::record::Record;
 use super::send::{encoded_header, record_command};
@@ -59,7 +59,7 @@ impl Commit {
     pub(super) fn part_failed(
         &mut self,
         core: &mut Core,
-        beside: Beside,
+        context: RecordContext,
         is_journal: bool,
         error: &DiskError,
     ) -> Ended {
@@ -75,7 +75,7 @@ impl Commit {
                 self.send_again(core, record, is_journal);
             }
             _ if is_journal => core.fail(Failure::MapDevice { error: error.to_string() }),
-            _ => return self.write_elsewhere(core, beside, record, error),
+            _ => return self.write_elsewhere(core, context, record, error),
         }
         Ended::NotYet
     }
@@ -131,7 +131,7 @@ impl Commit {
     fn write_elsewhere(
         &mut self,
         core: &mut Core,
-        beside: Beside,
+        context: RecordContext,
         mut record: Record,
         error: &DiskError,
     ) -> Ended {
@@ -169,19 +169,24 @@ impl Commit {
             });
             return Ended::NotYet;
         }
-        self.try_all_again(core, beside, record)
+        self.try_all_again(core, context, record)
     }
 
     /// Every place failed: all of them are tried once more after a pause, or the record is let go.
-    fn try_all_again(&mut self, core: &mut Core, beside: Beside, mut record: Record) -> Ended {
+    fn try_all_again(
+        &mut self,
+        core: &mut Core,
+        context: RecordContext,
+        mut record: Record,
+    ) -> Ended {
         let failed = record.header.log_index;
         if record.rounds == 1 {
-            record.snapshot_then = beside.snapshot_number;
+            record.snapshot_then = context.snapshot_number;
         }
-        let works = beside.snapshot_number > record.snapshot_then;
+        let works = context.snapshot_number > record.snapshot_then;
         if works && record.rounds >= ROUNDS_OF_PLACES {
             core.logs_mut().end_rest(failed);
-            if self.may_let_go(&record, beside.is_atomic) {
+            if self.may_let_go(&record, context.is_atomic) {
                 return Ended::LetGo(record);
             }
         }

@@ -2,9 +2,9 @@
 
 use super::Engine;
 use crate::blanks::Written;
-use crate::cleaning::{Around, Facts, News};
+use crate::cleaning::{CheckpointContext, CleaningContext, News};
 use crate::failure::Failure;
-use crate::snapshot::Beside;
+use crate::snapshot::SnapshotContext;
 use crate::state::sectors::BLOCK_SECTORS;
 use nearhead_disk::{DiskError, Nanos, Payload};
 
@@ -57,8 +57,8 @@ impl Engine {
             self.schedule.forget_permit();
             return self.advance_snapshot();
         }
-        let facts = self.cleaning_facts();
-        self.schedule.advance(&self.core, facts, &mut self.checkpoint, self.home.failed());
+        let context = self.cleaning_context();
+        self.schedule.advance(&self.core, context, &mut self.checkpoint, self.home.failed());
         let (spills, swaps) = (self.home.is_spilling(), self.swap.is_busy());
         let pace = self.schedule.pace(&self.core, self.requests.is_empty(), spills, swaps);
         self.core.set_pace(pace);
@@ -75,8 +75,8 @@ impl Engine {
         }
     }
 
-    fn cleaning_facts(&self) -> Facts {
-        Facts::new(self.requests.is_empty(), &self.checkpoint, self.snapshotter.number())
+    fn cleaning_context(&self) -> CleaningContext {
+        CleaningContext::new(self.requests.is_empty(), &self.checkpoint, self.snapshotter.number())
     }
 
     /// Moves the checkpoint on until it waits for the disk, for a record or for a spill: no other
@@ -87,8 +87,9 @@ impl Engine {
             let is_spilling = home.is_spilling();
             let transferring = requests.transferring();
             let homes = home.failed_mut();
-            let mut around = Around::new(core, commit, blanks, homes, transferring, is_spilling);
-            let goes_on = checkpoint.step(&mut around);
+            let mut context =
+                CheckpointContext::new(core, commit, blanks, homes, transferring, is_spilling);
+            let goes_on = checkpoint.step(&mut context);
             self.tell_checkpoint_news();
             if !goes_on {
                 return;
@@ -132,7 +133,7 @@ impl Engine {
     pub(super) fn advance_swap(&mut self) {
         let number = self.snapshotter.number();
         if self.may_move() {
-            let asked = self.schedule.relocate(&self.core, self.cleaning_facts());
+            let asked = self.schedule.relocate(&self.core, self.cleaning_context());
             let claims_logs = self.commit.claims_logs();
             if let Some(asked) = asked {
                 self.swap.begin(&self.core, asked, claims_logs);
@@ -150,19 +151,19 @@ impl Engine {
         self.swap.may_begin(self.snapshotter.number()) && !self.core.is_draining() && !busy
     }
 
-    fn beside_snapshot(&self) -> Beside {
-        Beside::new(self.swap.cold_log(), self.schedule.idle_for(self.core.now()))
+    fn snapshot_context(&self) -> SnapshotContext {
+        SnapshotContext::new(self.swap.cold_log(), self.schedule.idle_for(self.core.now()))
     }
 
     pub(super) fn advance_snapshot(&mut self) {
-        let beside = self.beside_snapshot();
-        self.snapshotter.advance(&mut self.core, &self.commit, beside);
+        let context = self.snapshot_context();
+        self.snapshotter.advance(&mut self.core, &self.commit, context);
     }
 
     /// For shutdown: true once a snapshot of exactly the present state is on disk.
     pub(super) fn advance_final_snapshot(&mut self) -> bool {
-        let beside = self.beside_snapshot();
-        self.snapshotter.advance_final(&mut self.core, &self.commit, beside)
+        let context = self.snapshot_context();
+        self.snapshotter.advance_final(&mut self.core, &self.commit, context)
     }
 
     pub(super) fn on_blanks(&mut self, result: Result<Payload, DiskError>) {
@@ -197,7 +198,7 @@ impl Engine {
             // Nothing goes on by itself any more.
             return None;
         }
-        let (now, facts, failed) = (core.now(), self.cleaning_facts(), self.home.failed());
+        let (now, context, failed) = (core.now(), self.cleaning_context(), self.home.failed());
         let is_demanded = schedule.is_demanded() || self.snapshotter.is_demanded();
         let scanning = (self.swap.needs_turn() || is_demanded).then_some(now);
         let stage_age_max = core.setup().config.stage_age_max;
@@ -205,8 +206,8 @@ impl Engine {
         let wakes = [
             self.commit.staged_since().map(|since| since + stage_age_max),
             self.snapshotter.wake(core, idle_from),
-            schedule.home_wake(core, facts, &self.checkpoint, failed),
-            schedule.relocate_wake(core, facts).filter(|_| self.may_move()),
+            schedule.home_wake(core, context, &self.checkpoint, failed),
+            schedule.relocate_wake(core, context).filter(|_| self.may_move()),
             self.blanks.wake(core, self.requests.is_empty().then_some(idle_from)),
             self.commit.retry_wake(),
             core.logs().rest_ends_at(),

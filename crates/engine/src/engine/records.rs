@@ -2,7 +2,9 @@
 //! what became of it.
 
 use super::Engine;
-use crate::commit::{Attempt, Beside, Content, Ended, Moves, Part, Record, Releases, Sources};
+use crate::commit::{
+    Attempt, Content, Ended, Moves, Part, Record, RecordContext, Releases, Sources,
+};
 use nearhead_disk::{DiskError, Payload};
 
 impl Engine {
@@ -56,15 +58,16 @@ impl Engine {
         home.sends_alone(core, stage, commit, blanks, checkpoint.homes())
     }
 
-    fn beside_record(&self) -> Beside {
+    fn record_context(&self, result: &Result<Payload, DiskError>) -> RecordContext {
         let snapshotter = &self.snapshotter;
-        let is_atomic = self.stage.taken().has_atomic();
-        Beside::new(snapshotter.number(), snapshotter.is_short_of_space(), is_atomic)
+        // Asked of every block, and only of a record that failed does anybody want to know.
+        let is_atomic = result.is_err() && self.stage.taken().has_atomic();
+        RecordContext::new(snapshotter.number(), snapshotter.is_short_of_space(), is_atomic)
     }
 
     pub(super) fn on_record(&mut self, result: Result<Payload, DiskError>) {
-        let beside = self.beside_record();
-        let ended = self.commit.on_record(&mut self.core, beside, result);
+        let context = self.record_context(&result);
+        let ended = self.commit.on_record(&mut self.core, context, result);
         self.record_ended(ended);
     }
 
@@ -73,8 +76,8 @@ impl Engine {
         extent: Option<(u64, u64)>,
         result: Result<Payload, DiskError>,
     ) {
-        let beside = self.beside_record();
-        let ended = self.commit.on_journal(&mut self.core, beside, extent, result);
+        let context = self.record_context(&result);
+        let ended = self.commit.on_journal(&mut self.core, context, extent, result);
         self.record_ended(ended);
     }
 

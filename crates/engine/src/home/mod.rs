@@ -42,15 +42,11 @@ impl Home {
     }
 
     /// How many of `blocks`, from the first on, rest.
-    pub(crate) fn resting(&self, mut blocks: impl Iterator<Item = u64>, now: Nanos) -> usize {
+    pub(crate) fn resting(&self, blocks: impl Iterator<Item = u64>, now: Nanos) -> usize {
         if self.failed.is_empty() {
             return 0;
         }
-        let mut count = 0;
-        while blocks.next().is_some_and(|block| self.failed.rests(block, now)) {
-            count += 1;
-        }
-        count
+        blocks.take_while(|block| self.failed.rests(*block, now)).count()
     }
 
     /// Notes that there was no space for this block, or that its home failed though it was written alone.

@@ -106,7 +106,7 @@ impl Recovery {
         let mut recorded = begin(layout, journal, map, hints, header.record_sequence);
         for state in logs.values() {
             if let Some(ring) = recorded.logs_mut().get_or_create(state.log_index) {
-                ring.stands_at(state.position);
+                ring.begin_at(state.position);
             }
         }
         for claim in claims {

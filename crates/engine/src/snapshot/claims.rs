@@ -2,7 +2,7 @@
 //!
 //! A log that is claimed is read by every recovery from that snapshot, and only such a log may be written.
 
-use super::Beside;
+use super::SnapshotContext;
 use crate::commit::Commit;
 use crate::core::Core;
 use crate::placement::Need;
@@ -14,10 +14,10 @@ const CLAIM_SEARCH_MAX: usize = 1 << 16;
 
 /// Claims that carry over, all of them claimed already: the log a record is on its way to (that
 /// record is newer than the snapshot), the log in use and its neighbours, the target of a swap.
-pub(super) fn claims_to_keep(core: &Core, commit: &Commit, beside: Beside) -> Vec<u32> {
+pub(super) fn claims_to_keep(core: &Core, commit: &Commit, context: SnapshotContext) -> Vec<u32> {
     let newest = core.recorded().last_log();
     let in_flight = commit.in_flight().map(|record| record.header().log_index);
-    let cold = beside.cold_log;
+    let cold = context.cold_log;
     let needed = |index: &u32| Some(*index) == in_flight || Some(*index) == cold;
     let mut claimed: Vec<u32> = core.logs().claimed().collect();
     claimed.sort_by_key(|index| (!needed(index), index.abs_diff(newest), *index));

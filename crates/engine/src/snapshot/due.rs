@@ -1,6 +1,6 @@
 //! When a snapshot is due: when somebody needs one, when a recovery would have too much to read, and when nobody minds.
 
-use super::{Beside, Snapshotter};
+use super::{SnapshotContext, Snapshotter};
 use crate::core::Core;
 use nearhead_disk::Nanos;
 use nearhead_format::ENTRY_BYTES;
@@ -18,11 +18,11 @@ const INTERVAL_PER_BODY: u64 = 128;
 const INTERVAL_MAX: u64 = 8;
 
 impl Snapshotter {
-    pub(super) fn is_due(&self, core: &Core, beside: Beside) -> bool {
+    pub(super) fn is_due(&self, core: &Core, context: SnapshotContext) -> bool {
         let changed = core.recorded().bytes_since_snapshot() > 0;
         let has_rested = self.rests_until().is_none_or(|until| until <= core.now());
         self.demanded
-            || has_rested && self.wished && is_cheap(core, beside)
+            || has_rested && self.wished && is_cheap(core, context)
             || has_rested && much_was_logged(core)
             || (changed && core.now().since(self.last_at) >= core.setup().config.snapshot_period)
     }
@@ -59,8 +59,8 @@ fn interval_bytes(core: &Core) -> u64 {
 }
 
 /// Whether nobody would notice it, or it is small against what was logged since the last one.
-fn is_cheap(core: &Core, beside: Beside) -> bool {
-    beside.idle_for >= IDLE_FOR_SNAPSHOT
+fn is_cheap(core: &Core, context: SnapshotContext) -> bool {
+    context.idle_for >= IDLE_FOR_SNAPSHOT
         || core.recorded().bytes_since_snapshot() >= body_bytes(core) * WISHED_COST_SHARE
 }
 

@@ -46,14 +46,14 @@ const REST_AFTER_FAILURE: Nanos = Nanos::from_secs(1);
 
 /// What a snapshot depends on of those who are not handed to it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Beside {
+pub(crate) struct SnapshotContext {
     /// Where a log is being moved to, if one is.
     cold_log: Option<u32>,
     /// For how long nobody has asked anything.
     idle_for: Nanos,
 }
 
-impl Beside {
+impl SnapshotContext {
     pub(crate) fn new(cold_log: Option<u32>, idle_for: Nanos) -> Self {
         Self { cold_log, idle_for }
     }
@@ -217,15 +217,17 @@ impl InProgress {
 
 impl Snapshotter {
     /// Moves the snapshot on, or begins one that is due.
-    pub(crate) fn advance(&mut self, core: &mut Core, commit: &Commit, beside: Beside) {
+    pub(crate) fn advance(&mut self, core: &mut Core, commit: &Commit, context: SnapshotContext) {
         if core.is_read_only() || core.has_failed() {
             return;
         }
         if self.in_progress.is_some() {
             self.go_on(core);
-        } else if self.is_due(core, beside) && !moves_a_chunk(commit) && !self.restores_header(core)
+        } else if self.is_due(core, context)
+            && !moves_a_chunk(commit)
+            && !self.restores_header(core)
         {
-            self.begin(core, commit, beside, false);
+            self.begin(core, commit, context, false);
         }
     }
 
@@ -234,7 +236,7 @@ impl Snapshotter {
         &mut self,
         core: &mut Core,
         commit: &Commit,
-        beside: Beside,
+        context: SnapshotContext,
     ) -> bool {
         if core.is_read_only() {
             return true;
@@ -251,7 +253,7 @@ impl Snapshotter {
             && commit.invalidations().is_empty()
             && !self.hints_changed;
         if !current {
-            self.begin(core, commit, beside, true);
+            self.begin(core, commit, context, true);
             return false;
         }
         // Plain in-place writes since then change no map, but a stop makes them durable as well. The snapshot is, on
@@ -261,8 +263,8 @@ impl Snapshotter {
         flusher.is_done(ticket)
     }
 
-    fn begin(&mut self, core: &mut Core, commit: &Commit, beside: Beside, clean: bool) {
-        let keep = claims_to_keep(core, commit, beside);
+    fn begin(&mut self, core: &mut Core, commit: &Commit, context: SnapshotContext, clean: bool) {
+        let keep = claims_to_keep(core, commit, context);
         let claims_new = claims_to_add(core, commit, &keep);
         let rest = what_follows_the_map(core, &keep, &claims_new);
         core.logs_mut().snapshot_begins(&keep);

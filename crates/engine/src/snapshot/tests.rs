@@ -5,7 +5,7 @@ use crate::core::tests::{commands, core, core_with, failure};
 use crate::placement::SingleLog;
 use nearhead_disk::DiskErrorKind;
 
-const IDLE: Beside = Beside { cold_log: None, idle_for: Nanos::from_secs(1) };
+const IDLE: SnapshotContext = SnapshotContext { cold_log: None, idle_for: Nanos::from_secs(1) };
 
 fn commit() -> Commit {
     Commit::new(Box::new(SingleLog))
@@ -117,7 +117,7 @@ fn a_stop_that_cannot_write_its_snapshot_fails_the_volume() {
 #[test]
 fn one_is_due_by_bytes_by_time_or_by_a_wish_that_nobody_minds() {
     let due = |snapshotter: &Snapshotter, core: &Core, idle_for| {
-        snapshotter.is_due(core, Beside { cold_log: None, idle_for })
+        snapshotter.is_due(core, SnapshotContext { cold_log: None, idle_for })
     };
     let (mut snapshotter, mut core) = (Snapshotter::default(), core());
     assert!(!due(&snapshotter, &core, Nanos::from_secs(9)), "nothing changed");

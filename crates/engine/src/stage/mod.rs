@@ -121,7 +121,7 @@ impl Stage {
             return;
         }
         self.index.insert(block, self.end());
-        let glued = group == Group::Next && atomic;
+        let glued = group == Group::Next;
         self.queue.push_back(StagedBlock { block, pieces: vec![piece], glued, atomic });
         self.bytes += added;
     }

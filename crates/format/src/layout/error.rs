@@ -31,6 +31,21 @@ pub enum LayoutField {
 }
 
 impl LayoutField {
+    /// All of them.
+    pub const ALL: [Self; 11] = [
+        Self::DeviceBytes,
+        Self::SectorBytes,
+        Self::LogBlockBytes,
+        Self::GroupBytes,
+        Self::LogBytes,
+        Self::GroupCount,
+        Self::SlotOffset,
+        Self::SlotBytes,
+        Self::GroupsOffset,
+        Self::DataOffset,
+        Self::ClientBytes,
+    ];
+
     /// Its name in docs/format.md.
     pub fn name(self) -> &'static str {
         match self {

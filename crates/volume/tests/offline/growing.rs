@@ -42,6 +42,11 @@ fn sizes() -> [u64; 5] {
     [72 * MIB, 100 * MIB + 512, 128 * MIB + 4095, 200 * MIB + 4096, 1 << 30]
 }
 
+/// The last superblock is in the last 4 KiB, the slot before it, the groups up to there.
+fn far_slot(device_bytes: u64, layout: &Layout) -> u64 {
+    device_bytes / 4096 * 4096 - 4096 - layout.slot_bytes
+}
+
 #[test]
 fn as_many_groups_are_added_as_fit_and_nothing_else_moves() {
     let medium = made("mlb");
@@ -50,8 +55,7 @@ fn as_many_groups_are_added_as_fit_and_nothing_else_moves() {
     for bytes in sizes() {
         let growth = planned(&medium, bytes).unwrap();
         let device_bytes = bytes / 512 * 512;
-        // The last superblock in the last 4 KiB, the slot before it, the groups up to there.
-        let far = device_bytes / 4096 * 4096 - 4096 - old.slot_bytes;
+        let far = far_slot(device_bytes, &old);
         let layout = Layout {
             device_bytes,
             slot_offsets: [old.slot_offsets[0], far],
@@ -72,7 +76,7 @@ fn without_logs_the_one_group_takes_all_that_fits() {
     for bytes in sizes() {
         let growth = planned(&medium, bytes).unwrap();
         let device_bytes = bytes / 512 * 512;
-        let far = device_bytes / 4096 * 4096 - 4096 - old.slot_bytes;
+        let far = far_slot(device_bytes, &old);
         let layout = Layout {
             device_bytes,
             slot_offsets: [old.slot_offsets[0], far],

@@ -1,6 +1,6 @@
 //! Which entries a pass takes home: window by window, and of a window batch by batch.
 
-use super::{Around, BAND_BYTES_MAX, BATCH_ENTRIES_MAX, BLOCK_BYTES, Checkpoint};
+use super::{BAND_BYTES_MAX, BATCH_ENTRIES_MAX, BLOCK_BYTES, Checkpoint, CheckpointContext};
 use crate::state::sectors::{BLOCK_SECTORS, SECTOR};
 use nearhead_format::{Entry, Place};
 use std::ops::Range;
@@ -9,9 +9,9 @@ impl Checkpoint {
     /// What is read next: all that is logged of a band, or a bounded number of entries.
     pub(super) fn choose_entries(
         &mut self,
-        around: &Around<'_>,
+        context: &CheckpointContext<'_>,
     ) -> (Vec<Entry>, Option<Range<u64>>) {
-        let core = &around.core;
+        let core = &context.core;
         let cleaning = &core.setup().config.cleaning;
         let bytes_max = u64::from(cleaning.window_bytes.max(cleaning.batch_bytes));
         let entries_max = (bytes_max / BLOCK_BYTES) as usize;
@@ -28,9 +28,9 @@ impl Checkpoint {
                     next = entry.home_sector;
                     break;
                 }
-                if !self.leaves_out(around, &entry) {
+                if !self.leaves_out(context, &entry) {
                     if entries.is_empty() {
-                        band = band_at(around, entry.home_sector);
+                        band = band_at(context, entry.home_sector);
                     }
                     bytes += u64::from(entry.len_sectors) * SECTOR as u64;
                     entries.push(entry);
@@ -42,28 +42,28 @@ impl Checkpoint {
     }
 
     /// Whether this pass leaves the entry where it is.
-    fn leaves_out(&mut self, around: &Around<'_>, entry: &Entry) -> bool {
+    fn leaves_out(&mut self, context: &CheckpointContext<'_>, entry: &Entry) -> bool {
         let range = entry.home_sector..entry.end_sector();
         let block = entry.home_sector / BLOCK_SECTORS;
-        let is_written = around.is_written(range.clone());
+        let is_written = context.is_written(range.clone());
         self.met_transfers |= is_written;
         entry.place == Place::Poisoned
-            || (!self.tries_all && around.homes.rests(block, around.core.now()))
+            || (!self.tries_all && context.homes.rests(block, context.core.now()))
             || is_written
-            || (!self.everything && around.core.recorded().hints().overlaps(range))
+            || (!self.everything && context.core.recorded().hints().overlaps(range))
     }
 
     /// The next entries of the window that nothing newer replaced: all of a band, or a batch.
-    pub(super) fn take_batch(&mut self, around: &Around<'_>) -> Vec<Entry> {
-        let bytes_max = u64::from(around.core.setup().config.cleaning.batch_bytes);
+    pub(super) fn take_batch(&mut self, context: &CheckpointContext<'_>) -> Vec<Entry> {
+        let bytes_max = u64::from(context.core.setup().config.cleaning.batch_bytes);
         let Some(window) = self.window.as_mut() else { return Vec::new() };
         let (mut batch, mut bytes) = (Vec::new(), 0);
         while window.band.is_some() || (batch.len() < BATCH_ENTRIES_MAX && bytes < bytes_max) {
             let Some(entry) = window.entries.pop_front() else { break };
             let range = entry.home_sector..entry.end_sector();
-            let is_written = around.is_written(range.clone());
+            let is_written = context.is_written(range.clone());
             self.met_transfers |= is_written;
-            if around.core.map().holds(&entry) && !is_written {
+            if context.core.map().holds(&entry) && !is_written {
                 self.homes.insert(range);
                 bytes += u64::from(entry.len_sectors) * SECTOR as u64;
                 batch.push(entry);
@@ -74,10 +74,10 @@ impl Checkpoint {
 }
 
 /// The band of home sector `sector`, if it can be written as a whole now.
-fn band_at(around: &Around<'_>, sector: u64) -> Option<Range<u64>> {
-    let bytes = around.core.setup().bands.as_ref()?.band_at(sector * SECTOR as u64)?;
+fn band_at(context: &CheckpointContext<'_>, sector: u64) -> Option<Range<u64>> {
+    let bytes = context.core.setup().bands.as_ref()?.band_at(sector * SECTOR as u64)?;
     let band = bytes.start / SECTOR as u64..bytes.end / SECTOR as u64;
     let blocks = band.start / BLOCK_SECTORS..band.end.div_ceil(BLOCK_SECTORS);
-    let fits = bytes.end - bytes.start <= BAND_BYTES_MAX && !around.homes.any_suspect(blocks);
-    (fits && !around.transferring.overlaps(band.clone())).then_some(band)
+    let fits = bytes.end - bytes.start <= BAND_BYTES_MAX && !context.homes.any_suspect(blocks);
+    (fits && !context.transferring.overlaps(band.clone())).then_some(band)
 }

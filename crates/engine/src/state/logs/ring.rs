@@ -79,11 +79,6 @@ impl Ring {
         self.quarantined
     }
 
-    /// As a snapshot has it.
-    pub(crate) fn stands_at(&mut self, position: u32) {
-        self.position = position;
-    }
-
     /// An empty log of `capacity_blocks`.
     pub(crate) fn new(capacity_blocks: NonZeroU32) -> Self {
         Self {
