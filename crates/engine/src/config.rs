@@ -6,6 +6,7 @@
 use crate::admission::Admission;
 use crate::cleaner::Cleaner;
 pub use crate::cleaner::Cleaning;
+use crate::packing::Packing;
 use crate::placement::Placement;
 pub use crate::state::journal::JournalPlace;
 use nearhead_disk::{At, Lane, Nanos, Properties, Zones};
@@ -29,6 +30,8 @@ pub struct Config {
     pub ack: Ack,
     /// *Where does it go?*: where logged writes go.
     pub placement: Box<dyn Placement>,
+    /// *How is it packed?*: how much of what waits goes into one record.
+    pub packing: Box<dyn Packing>,
     /// *Who goes first?*: in which order commands go to the disk.
     pub admission: Box<dyn Admission>,
     /// Writes up to this size are logged, in bytes; 0 logs nothing.

@@ -19,10 +19,12 @@ use crate::state::journal::MapJournal;
 use crate::state::logs::Logs;
 use crate::state::map::Map;
 use crate::state::map_bounds::entries_max;
+use crate::state::remembered::Remembered;
 use crate::stats::Stats;
 use nearhead_disk::{
     Class, Command, CommandId, DiskError, DiskErrorKind, Lane, Nanos, Payload, Submission,
 };
+use nearhead_format::record::RecordHeader;
 use nearhead_service::{ErrorKind, RequestError};
 
 /// A shortage lasts so many times as long as a request waits at most; then whoever waits for anything else is told, too.
@@ -40,6 +42,7 @@ pub(crate) struct Core {
     /// What those who wait for a record are to be told.
     refusal: Option<RequestError>,
     recorded: Recorded,
+    remembered: Remembered,
     lanes: Lanes,
     admission: Box<dyn Admission>,
     watch: DiskWatch,
@@ -57,6 +60,7 @@ impl Core {
             is_failure_untold: false,
             refusal: None,
             recorded: Recorded::new(&setup.layout, setup.map.journal),
+            remembered: Remembered::new(setup.config.cleaning.memory_bytes),
             lanes: Lanes::new(&setup.properties, &setup.other_lanes),
             admission: setup.config.admission.boxed(),
             watch: DiskWatch::default(),
@@ -145,6 +149,30 @@ impl Core {
 
     pub(crate) fn journal_mut(&mut self) -> Option<&mut MapJournal> {
         self.recorded.journal_mut()
+    }
+
+    /// Logged copies that are still in memory.
+    pub(crate) fn remembered(&self) -> &Remembered {
+        &self.remembered
+    }
+
+    /// A record is durable: what it brought to a log stays in memory as far as the owner wants.
+    pub(crate) fn remember(&mut self, header: &RecordHeader, payload: &[Payload]) {
+        if !self.remembered.is_on() {
+            return;
+        }
+        let mut parts = payload.iter();
+        let (mut part, mut at) = (parts.next(), 0);
+        for copy in self.recorded.copies_of(header) {
+            // No chunk lies in two parts of a transfer.
+            while part.is_some_and(|part| at >= part.len()) {
+                (part, at) = (parts.next(), 0);
+            }
+            let end = at + copy.bytes as usize;
+            let Some(data) = part.filter(|part| end <= part.len()) else { return };
+            self.remembered.keep(copy, &data.slice(at..end));
+            at = end;
+        }
     }
 
     /// What was found on the disk is the volume.

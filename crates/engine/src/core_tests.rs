@@ -4,6 +4,7 @@ use super::*;
 use crate::admission::Fifo;
 use crate::cleaner::AsNeeded;
 use crate::config::{Ack, Cleaning, Config, MapPlace};
+use crate::packing::Everything;
 use crate::placement::SingleLog;
 use nearhead_disk::Properties;
 use nearhead_format::{Layout, LayoutKind, LayoutOptions};
@@ -34,6 +35,7 @@ fn config() -> Config {
     Config {
         ack: Ack::Flush,
         placement: Box::new(SingleLog),
+        packing: Box::new(Everything),
         admission: Box::new(Fifo { piece_bytes: 1 << 20 }),
         logged_write_bytes_max: 32 << 10,
         lone_writes_go_home: false,
@@ -46,6 +48,7 @@ fn config() -> Config {
             watermark_pct: None,
             batch_bytes: 1 << 20,
             window_bytes: 4 << 20,
+            memory_bytes: 0,
             swap_above_pct: None,
             swap_idle_after: Nanos::ZERO,
         },

@@ -90,7 +90,7 @@ impl Engine {
             phase,
             requests: Requests::new(),
             stage: Stage::default(),
-            commit: Commit::new(config.placement.boxed()),
+            commit: Commit::new(config.placement.boxed(), config.packing.boxed()),
             home: Home::default(),
             blanks: Blanks::of(&setup),
             checkpoint: Checkpoint::default(),

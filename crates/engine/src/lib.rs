@@ -19,7 +19,7 @@
 //! | `blanks/` | what was never written |
 //! | `recovery/` | the volume as it was |
 //! | `disk/` | what is on its way to the disk, and what that did wrong |
-//! | `placement/`, `admission/`, `cleaner/` | the policies: where a write goes, who goes first, how logs are emptied |
+//! | `placement/`, `packing/`, `admission/`, `cleaner/` | the policies: where a write goes, how much at once, who goes first, how logs are emptied |
 //!
 //! Every room has an owner, a type with private fields. `core.rs` is what several need, and `engine.rs` with what is below it
 //! holds them together: it alone knows two of them at once. What must hold whatever the policies say, the laws of SAFETY.md, is in the rooms.
@@ -38,6 +38,7 @@ mod disk;
 mod engine;
 mod failure;
 mod home;
+pub mod packing;
 pub mod placement;
 mod recovery;
 mod snapshot;

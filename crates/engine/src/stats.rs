@@ -68,6 +68,8 @@ counters! {
     snapshot_bytes: Some(("snapshot_bytes_total", "Bytes of snapshots")),
     /// Bytes checkpointed home.
     checkpointed_bytes: Some(("checkpointed_bytes_total", "Bytes copied home")),
+    /// Bytes of those that were still in memory, and not read from a log.
+    remembered_bytes: Some(("remembered_bytes_total", "Bytes copied home from memory, without a read of a log")),
     /// Bands of a shingled disk that checkpoints wrote as a whole.
     bands_written: Some(("bands_written_total", "Bands of a shingled disk written as a whole")),
     /// Logs moved to a cold place.

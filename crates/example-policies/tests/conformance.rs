@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use nearhead_engine::Config;
-use nearhead_example_policies::{FullestFirst, InTurn};
+use nearhead_example_policies::{Few, FullestFirst, InTurn};
 use nearhead_format::{LayoutKind, PresetNumber};
 use nearhead_laws::{Effort, System};
 use nearhead_volume::{Facts, NamedPreset, Presets};
@@ -19,11 +19,15 @@ static MINE: [NamedPreset; 1] = [NamedPreset {
 }];
 
 fn in_turn(facts: &Facts<'_>) -> Config {
-    Config { cleaner: Box::new(FullestFirst), ..facts.config(Box::new(InTurn::default())) }
+    Config {
+        packing: Box::new(Few),
+        cleaner: Box::new(FullestFirst),
+        ..facts.config(Box::new(InTurn::default()))
+    }
 }
 
 #[test]
-fn a_placement_and_a_cleaner_from_outside_break_no_law() {
+fn a_placement_a_packing_and_a_cleaner_from_outside_break_no_law() {
     let report = System::new(Presets::with(&MINE), "in-turn").conforms(Effort::TEST);
     let swarm = &report.swarm;
     // What never ran proves nothing.

@@ -6,7 +6,7 @@ use nearhead_disk::{Nanos, Properties, Region, RegionKind, Zones};
 use nearhead_engine::Config;
 use nearhead_format::{AckMode, Label, LayoutKind};
 use nearhead_models::{MemoryStore, plain_properties};
-use nearhead_swarm::{Patient, Wanderer};
+use nearhead_swarm::{Fickle, Patient, Wanderer};
 use nearhead_volume::create::create_with_regions;
 use nearhead_volume::{CreateOptions, NamedPreset, Presets, SyncIo};
 
@@ -53,6 +53,10 @@ pub struct Options {
     pub is_patient: bool,
     /// Records go anywhere they may, by a placement from outside the engine.
     pub wanders: bool,
+    /// Records are filled without sense, by a packing from outside the engine.
+    pub is_fickle: bool,
+    /// Logged bytes that stay in memory.
+    pub memory_bytes: u64,
 }
 
 impl Options {
@@ -85,6 +89,8 @@ impl Options {
             is_damaged: false,
             lone_writes_go_home: false,
             is_patient: false,
+            is_fickle: false,
+            memory_bytes: 0,
             wanders: false,
         }
     }
@@ -148,6 +154,7 @@ impl Options {
         config.cleaning.window_bytes = 256 << 10;
         config.cleaning.idle_after = self.idle_checkpoints.then_some(Nanos::from_millis(3));
         config.cleaning.watermark_pct = self.watermark_pct;
+        config.cleaning.memory_bytes = self.memory_bytes;
         config.cleaning.swap_idle_after = Nanos::ZERO;
         config.cleaning.swap_above_pct = self.swap_above_pct;
         config.stage_bytes_max = self.stage_bytes_max;
@@ -155,6 +162,9 @@ impl Options {
         config.lone_writes_go_home = self.lone_writes_go_home;
         if self.is_patient {
             config.cleaner = Box::new(Patient(config.cleaner.clone()));
+        }
+        if self.is_fickle {
+            config.packing = Box::new(Fickle::new(11));
         }
         if self.wanders {
             config.placement = Box::new(Wanderer::new(7, self.preset.layout.has_many_logs()));

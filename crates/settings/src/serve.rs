@@ -27,6 +27,8 @@ use std::path::{Path, PathBuf};
 const ENVIRONMENT_VARIABLE: &str = "NEARHEAD_VOLUME=";
 /// Nice values that Linux has (`setpriority(2)`).
 const NICE: std::ops::RangeInclusive<i64> = -20..=19;
+/// More memory than any machine has for this.
+const CHECKPOINT_MEMORY_MAX: u64 = 1 << 40;
 
 /// What `nearhead serve` is told.
 #[derive(clap::Args, Deserialize, Clone, Debug, Default)]
@@ -90,6 +92,10 @@ pub struct ServeArgs {
     /// Bring them home when the logs are this full, in percent; 0 never [default: 70]
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
     pub watermark: Option<u8>,
+    /// Keep this much of what is logged in memory, so that bringing it home needs no read of a log; 0 nothing
+    /// [default: 0]
+    #[arg(long, value_name = "BYTES")]
+    pub checkpoint_memory: Option<ByteSize>,
     /// Move a log's content to a cold log when it is this full, in percent; 0 never [default: 80]
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
     pub swap_above: Option<u8>,
@@ -194,6 +200,7 @@ impl ServeArgs {
         complete!(ack, threshold, checkpoint_period, checkpoint_idle);
         complete!(
             checkpoint_window,
+            checkpoint_memory,
             checkpoint_coordinate,
             checkpoint_permits,
             checkpoint_identity,
@@ -340,6 +347,14 @@ impl ServeArgs {
         }
         if let Some(Window { start_s, end_s }) = self.checkpoint_window {
             cleaning.window = Some((start_s, end_s));
+        }
+        if let Some(ByteSize(bytes)) = self.checkpoint_memory {
+            if bytes > CHECKPOINT_MEMORY_MAX {
+                return Err(format!(
+                    "--checkpoint-memory: expected at most 1 TiB, found {bytes} bytes"
+                ));
+            }
+            cleaning.memory_bytes = bytes;
         }
         cleaning.coordinated = self.coordination()?.is_some();
         if let Some(percent) = self.watermark {

@@ -17,6 +17,7 @@ mod bend;
 mod checks;
 mod company;
 mod damage;
+mod fickle;
 mod ghost;
 mod hints;
 mod hostile;
@@ -36,6 +37,7 @@ mod wanderer;
 
 pub use bend::Bend;
 pub use company::{Company, Coverage, Pair, pairs};
+pub use fickle::Fickle;
 pub use life::{Failure, run, run_observed};
 pub use minimise::{Minimised, minimise};
 pub use patient::Patient;

@@ -239,6 +239,7 @@ impl<'a> Life<'a> {
         self.tally.spills += stats.spills;
         self.tally.invalidated += stats.invalidated_entries;
         self.tally.checkpointed_bytes += stats.checkpointed_bytes;
+        self.tally.remembered_bytes += stats.remembered_bytes;
         for value in [stats.records, stats.record_bytes, stats.requests, stats.checkpointed_bytes] {
             self.tally.mix(value);
         }

@@ -4,6 +4,7 @@
 //! lived again.
 
 use crate::bend::Bend;
+use crate::fickle::Fickle;
 use crate::patient::Patient;
 use crate::restless::Restless;
 use crate::steps::{Step, Steps, random_steps};
@@ -82,6 +83,8 @@ pub struct Scenario {
     pub is_restless: bool,
     /// What finds no room in the logs waits for it.
     pub is_patient: bool,
+    /// Records are filled without sense ([`Fickle`]).
+    pub is_fickle: bool,
     /// Bytes of small writes in memory.
     pub stage_bytes_max: usize,
     /// A snapshot after so many bytes.
@@ -96,6 +99,8 @@ pub struct Scenario {
     pub watermark_pct: Option<u8>,
     /// As the configuration's.
     pub swap_above_pct: Option<u8>,
+    /// As the configuration's.
+    pub memory_bytes: u64,
     /// As the configuration's.
     pub batch_bytes: u32,
     /// Age at which staged writes are written.
@@ -127,7 +132,8 @@ impl Scenario {
     /// The same on a volume of this preset, with its own policies whatever the seed says.
     pub fn of_preset(seed: u64, steps: usize, presets: Presets, preset: NamedPreset) -> Self {
         let chosen = Self::chosen(seed, steps, preset, &mut SplitMix::new(seed));
-        Self { presets, wanders: false, is_restless: false, is_patient: false, ..chosen }
+        let (wanders, is_restless, is_patient, is_fickle) = (false, false, false, false);
+        Self { presets, wanders, is_restless, is_patient, is_fickle, ..chosen }
     }
 
     fn chosen(seed: u64, steps: usize, preset: NamedPreset, random: &mut SplitMix) -> Self {
@@ -177,6 +183,8 @@ impl Scenario {
             wanders: wanders(seed),
             is_restless: is_restless(seed),
             is_patient: is_patient(seed),
+            is_fickle: is_fickle(seed),
+            memory_bytes: memory_bytes(seed),
             stage_bytes_max: pick(random, &[64 << 10, 256 << 10, 2 << 20]),
             snapshot_after_bytes: pick(random, &[60 << 10, 300 << 10, 8 << 20]),
             snapshot_period: Nanos::from_millis(pick(random, &[5, 200, 600_000])),
@@ -255,6 +263,9 @@ impl Scenario {
         if self.is_patient {
             config.cleaner = Box::new(Patient(config.cleaner.clone()));
         }
+        if self.is_fickle {
+            config.packing = Box::new(Fickle::new(self.seed));
+        }
         config.snapshot_after_bytes = self.snapshot_after_bytes;
         config.snapshot_period = self.snapshot_period;
         config.stage_age_max = self.stage_age_max;
@@ -267,6 +278,7 @@ impl Scenario {
         cleaning.watermark_pct = self.watermark_pct;
         cleaning.batch_bytes = self.batch_bytes;
         cleaning.window_bytes = 4 * self.batch_bytes;
+        cleaning.memory_bytes = self.memory_bytes;
         cleaning.swap_above_pct = self.swap_above_pct.filter(|_| self.chooses_logs());
         cleaning.swap_idle_after = Nanos::ZERO;
     }
@@ -338,6 +350,22 @@ fn is_restless(seed: u64) -> bool {
 fn is_patient(seed: u64) -> bool {
     const CHOSEN_FROM: u64 = 79_554_557_000_000;
     seed >= CHOSEN_FROM && SplitMix::new(seed ^ 0x7061_7469_656e_7421).below(4) == 0
+}
+
+/// One life in four, of the seeds since there is the choice.
+fn is_fickle(seed: u64) -> bool {
+    const CHOSEN_FROM: u64 = 79_559_000_000_000;
+    seed >= CHOSEN_FROM && SplitMix::new(seed ^ 0x6669_636b_6c65_2121).below(4) == 0
+}
+
+/// Nothing, a little, or more than is ever logged, of the seeds since there is the choice.
+fn memory_bytes(seed: u64) -> u64 {
+    const CHOSEN_FROM: u64 = 79_559_000_000_000;
+    let choices = [0, 0, 100 << 10, 1 << 40];
+    if seed < CHOSEN_FROM {
+        return 0;
+    }
+    pick(&mut SplitMix::new(seed ^ 0x7265_6d65_6d62_6572), &choices)
 }
 
 fn pick<T: Copy>(random: &mut SplitMix, choices: &[T]) -> T {

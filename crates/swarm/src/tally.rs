@@ -38,6 +38,8 @@ pub struct Tally {
     pub swaps: u64,
     /// Bytes that cleaning brought home.
     pub checkpointed_bytes: u64,
+    /// Bytes of those that were still in memory.
+    pub remembered_bytes: u64,
     /// Small writes that found every log full and went home.
     pub spills: u64,
     /// Logged copies that in-place writes made stale.
@@ -75,6 +77,7 @@ impl Tally {
         self.records += other.records;
         self.swaps += other.swaps;
         self.checkpointed_bytes += other.checkpointed_bytes;
+        self.remembered_bytes += other.remembered_bytes;
         self.snapshots += other.snapshots;
         self.spills += other.spills;
         self.invalidated += other.invalidated;
@@ -112,13 +115,15 @@ impl fmt::Display for Tally {
         )?;
         writeln!(
             formatter,
-            "engine: {} records, {} snapshots, {} swaps, {} spills, {} entries invalidated, {} MiB checkpointed",
+            "engine: {} records, {} snapshots, {} swaps, {} spills, {} entries invalidated, {} MiB checkpointed \
+             ({} from memory)",
             self.records,
             self.snapshots,
             self.swaps,
             self.spills,
             self.invalidated,
-            self.checkpointed_bytes >> 20
+            self.checkpointed_bytes >> 20,
+            self.remembered_bytes >> 20
         )?;
         writeln!(
             formatter,

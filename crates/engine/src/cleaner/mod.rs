@@ -31,6 +31,8 @@ pub struct Cleaning {
     /// Logged bytes read at once, in log order, before they go home batch by batch: memory for less
     /// movement of a head.
     pub window_bytes: u32,
+    /// Logged bytes that stay in memory, so that taking them home needs no read of a log; 0 none.
+    pub memory_bytes: u64,
     /// Move a full log's content to a cold log when it is this full, 1 to 100 (Manylogs III-G: 80).
     pub swap_above_pct: Option<u8>,
     /// Swap only after this long without a request, unless the log is nearly full.

@@ -29,7 +29,7 @@ mod passes;
 mod release;
 mod written;
 
-use super::copying::{SourceRead, content, merge, plan_reads, read_band, whole_band};
+use super::copying::{SourceRead, content, in_memory, merge, plan_reads, read_band, whole_band};
 use crate::blanks::Blanks;
 use crate::commit::{Commit, Record, Releases};
 use crate::core::Core;
@@ -283,21 +283,24 @@ impl Checkpoint {
             }
             return;
         }
-        let mut reads = plan_reads(&entries);
+        let mut reads = plan_reads(&entries, context.core.remembered());
+        context.core.stats_mut().remembered_bytes += in_memory(&reads);
         if let Some(band) = &band {
             reads.extend(read_band(&context.core.setup().layout, band, &entries));
             self.homes.insert(band.clone());
         }
         reads.sort_by_key(|read| read.device_offset);
-        let commands: Vec<Command> = reads
-            .iter()
-            .map(|read| Command::Read { offset: read.device_offset, len: read.len })
+        let to_read = reads.iter().enumerate().filter(|(_, read)| read.data.is_none());
+        let commands: Vec<(u32, Command)> = to_read
+            .map(|(io, read)| {
+                (io as u32, Command::Read { offset: read.device_offset, len: read.len })
+            })
             .collect();
         self.window = Some(Window {
-            step: if reads.is_empty() {
+            step: if commands.is_empty() {
                 Step::Read
             } else {
-                Step::Reading { remaining: reads.len() }
+                Step::Reading { remaining: commands.len() }
             },
             entries: entries.into(),
             batch: Vec::new(),
@@ -306,8 +309,8 @@ impl Checkpoint {
             failed: Vec::new(),
             to_release: VecDeque::new(),
         });
-        for (io, command) in commands.into_iter().enumerate() {
-            let purpose = Purpose::CheckpointRead { io: io as u32 };
+        for (io, command) in commands {
+            let purpose = Purpose::CheckpointRead { io };
             context.core.issue(Class::Background, purpose, command);
         }
     }

@@ -4,6 +4,7 @@
 //! verified before it goes anywhere: a logged chunk by its checksum, which its address is part of.
 
 use crate::state::chunks::{LoggedCopy, content_of};
+use crate::state::remembered::Remembered;
 use crate::state::sectors::SECTOR;
 use nearhead_disk::{Command, Payload};
 use nearhead_format::{Entry, Layout};
@@ -20,25 +21,35 @@ pub(super) struct SourceRead {
     pub(super) data: Option<Payload>,
 }
 
-/// The reads that fetch every chunk once, neighbours in the log merged.
-pub(super) fn plan_reads(entries: &[Entry]) -> Vec<SourceRead> {
-    let copies = entries.iter().filter_map(LoggedCopy::of);
-    let mut chunks: Vec<_> = copies.map(|copy| (copy.device_offset, copy.bytes)).collect();
-    chunks.sort_unstable();
-    chunks.dedup();
+/// The reads that fetch every chunk once, neighbours in the log merged. What is in memory is there already.
+pub(super) fn plan_reads(entries: &[Entry], memory: &Remembered) -> Vec<SourceRead> {
+    let mut copies: Vec<LoggedCopy> = entries.iter().filter_map(LoggedCopy::of).collect();
+    copies.sort_unstable_by_key(|copy| copy.device_offset);
+    copies.dedup();
     let mut reads: Vec<SourceRead> = Vec::new();
-    for (device_offset, len) in chunks {
+    for copy in copies {
+        let data = memory.get(&copy).cloned();
         match reads.last_mut() {
             Some(last)
-                if last.device_offset + u64::from(last.len) == device_offset
-                    && last.len + len <= TRANSFER_BYTES_MAX =>
+                if last.device_offset + u64::from(last.len) == copy.device_offset
+                    && last.len + copy.bytes <= TRANSFER_BYTES_MAX
+                    && last.data.is_none()
+                    && data.is_none() =>
             {
-                last.len += len;
+                last.len += copy.bytes;
             }
-            _ => reads.push(SourceRead { device_offset, len, data: None }),
+            _ => {
+                let (device_offset, len) = (copy.device_offset, copy.bytes);
+                reads.push(SourceRead { device_offset, len, data });
+            }
         }
     }
     reads
+}
+
+/// How much of them needs no read.
+pub(super) fn in_memory(reads: &[SourceRead]) -> u64 {
+    reads.iter().filter(|read| read.data.is_some()).map(|read| u64::from(read.len)).sum()
 }
 
 /// The bytes of an entry, from verified chunks.

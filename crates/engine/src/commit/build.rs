@@ -2,7 +2,7 @@
 
 use super::Commit;
 use super::content::{Content, Sources};
-use super::packing::Packer;
+use super::packer::Packer;
 use super::parts::{Moves, Part, Releases};
 use super::place::CLAIMS_AHEAD_MAX;
 use super::record::Record;

@@ -93,6 +93,7 @@ impl Commit {
         let fates = fates(core, record.moved());
         let fate = |chunk| fates.get(chunk).copied().unwrap_or(Fate::Counts);
         core.recorded_mut().apply(&record.header, record.blocks, fate);
+        core.remember(&record.header, &record.payload);
         self.note_told(&record.header);
         for part in &record.parts {
             match part {

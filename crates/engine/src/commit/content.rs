@@ -3,6 +3,7 @@
 use super::Commit;
 use super::parts::{Moves, Releases};
 use crate::core::Core;
+use crate::packing::Waiting;
 use crate::stage::{Front, Stage};
 use nearhead_format::Entry;
 use nearhead_format::record::{SectorRange, WRITES_MAX};
@@ -78,8 +79,7 @@ impl Commit {
         content.releases.iter().for_each(|entry| add_range(&mut content.invalid_ranges, entry));
         let all_ready = content.invalidations == self.invalidations.ready_len();
         if wants_stage && all_ready && !self.unready_conflict(from) {
-            let sectors_max = u64::from(from.core.record_bytes_max()) / 512;
-            content.front = from.stage.measure_front(WRITES_MAX, sectors_max);
+            content.front = self.choose_front(from);
             content.map_is_full = !map_has_room(from.core, content.front.chunks());
         } else if from.moves.has_chunks()
             && from.moves.claim_wanted().is_none()
@@ -91,6 +91,19 @@ impl Commit {
             content.relocation = true;
         }
         content
+    }
+
+    /// What of the stage goes in: as much as the policy says of what one record can hold.
+    fn choose_front(&mut self, from: &Sources<'_>) -> Front {
+        let sectors_max = u64::from(from.core.record_bytes_max()) / 512;
+        let all = from.stage.measure_front(WRITES_MAX, sectors_max);
+        let waiting = Waiting { pieces: all.chunks(), sectors: all.sectors() };
+        let amount = self.packing.amount(waiting);
+        if amount.pieces_max >= waiting.pieces && amount.sectors_max >= waiting.sectors {
+            return all;
+        }
+        let (pieces, sectors) = (amount.pieces_max.min(all.chunks()), amount.sectors_max);
+        from.stage.measure_front(pieces, sectors.min(all.sectors()))
     }
 
     /// A staged block over an entry whose in-place write is not durable yet must wait for the flush:

@@ -9,7 +9,7 @@ mod complete;
 mod content;
 mod invalidation;
 mod journal;
-mod packing;
+mod packer;
 mod parts;
 mod place;
 mod record;
@@ -24,12 +24,13 @@ pub(crate) use build::Attempt;
 pub(crate) use complete::{Ended, RecordContext};
 pub(crate) use content::{Content, Sources};
 pub(crate) use invalidation::Invalidations;
-pub(crate) use packing::Packer;
+pub(crate) use packer::Packer;
 pub(crate) use parts::{Moves, Part, Releases};
 pub(crate) use record::Record;
 pub(crate) use retry::pause;
 pub(crate) use waiters::{DurableWaiter, Waiters};
 
+use crate::packing::Packing;
 use crate::placement::Placement;
 use crate::stage::Stage;
 use nearhead_disk::{Nanos, RangeSet};
@@ -42,6 +43,7 @@ use torn::TornRecords;
 #[derive(Debug)]
 pub(crate) struct Commit {
     placer: Placer,
+    packing: Box<dyn Packing>,
     in_flight: Option<Record>,
     invalidations: Invalidations,
     /// Stage position before which everything is durable.
@@ -75,10 +77,11 @@ pub(crate) struct Commit {
 }
 
 impl Commit {
-    /// Nothing waits; `placement` says where records go.
-    pub(crate) fn new(placement: Box<dyn Placement>) -> Self {
+    /// Nothing waits; `placement` says where records go, `packing` how much goes into one.
+    pub(crate) fn new(placement: Box<dyn Placement>, packing: Box<dyn Packing>) -> Self {
         Self {
             placer: Placer::new(placement),
+            packing,
             in_flight: None,
             invalidations: Invalidations::default(),
             committed: 0,

@@ -9,7 +9,7 @@ use crate::state::logs::Logs;
 use crate::state::map::Map;
 use nearhead_format::Entry;
 
-use super::packing::Packer;
+use super::packer::Packer;
 
 /// One part of a record.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! A record leaves for its place: its header is encoded, and one durable command writes it.
 
 use super::Commit;
-use super::packing::padding;
+use super::packer::padding;
 use super::record::Record;
 use crate::core::Core;
 use crate::disk::dispatch::Purpose;

@@ -2,13 +2,14 @@
 
 use super::*;
 use crate::core::tests::{commands, core, core_with, failure};
+use crate::packing::Everything;
 use crate::placement::SingleLog;
 use nearhead_disk::DiskErrorKind;
 
 const IDLE: SnapshotContext = SnapshotContext { cold_log: None, idle_for: Nanos::from_secs(1) };
 
 fn commit() -> Commit {
-    Commit::new(Box::new(SingleLog))
+    Commit::new(Box::new(SingleLog), Box::new(Everything))
 }
 
 /// A core whose map has something to say.

@@ -10,8 +10,10 @@ pub(crate) mod journal;
 pub mod logs;
 pub mod map;
 pub(crate) mod map_bounds;
+pub(crate) mod remembered;
 pub(crate) mod sectors;
 
+use crate::state::chunks::LoggedCopy;
 use crate::state::echo::echo_of;
 use crate::state::journal::{JournalPlace, MapJournal};
 use crate::state::logs::Logs;
@@ -222,6 +224,18 @@ impl Recorded {
                 }
             }
         }
+    }
+
+    /// The chunks of a record that stands where its header says, in their order.
+    pub(crate) fn copies_of(&self, header: &RecordHeader) -> impl Iterator<Item = LoggedCopy> {
+        let mut device_offset = self.payload_sector(header) * SECTOR_BYTES;
+        header.writes.iter().filter_map(move |item| {
+            let WriteItem::Chunk { home_sector, len_sectors, crc } = *item else { return None };
+            let bytes = u32::from(len_sectors) * SECTOR_BYTES as u32;
+            let copy = LoggedCopy { device_offset, bytes, home_sector, crc };
+            device_offset = copy.end();
+            Some(copy)
+        })
     }
 
     /// Device sector of the first payload byte.

@@ -7,6 +7,7 @@ use super::Facts;
 use nearhead_disk::Nanos;
 use nearhead_engine::admission::DurableFirst;
 use nearhead_engine::cleaner::HomeAndSwap;
+use nearhead_engine::packing::Everything;
 use nearhead_engine::placement::Placement;
 use nearhead_engine::{Ack, Cleaning, Config, RECORD_BYTES_MAX};
 use nearhead_format::AckMode;
@@ -47,6 +48,7 @@ impl Facts<'_> {
                 AckMode::Flush => Ack::Flush,
             },
             placement,
+            packing: Box::new(Everything),
             admission: Box::new(DurableFirst {
                 piece_bytes: piece_bytes.saturating_mul(width).min(properties.transfer_bytes_max),
                 // A piece falls unevenly on the members: as much again keeps all of them busy.
@@ -64,6 +66,7 @@ impl Facts<'_> {
                 watermark_pct: Some(70),
                 batch_bytes: 4 << 20,
                 window_bytes: if properties.rotational { WINDOW_BYTES_ROTATIONAL } else { 4 << 20 },
+                memory_bytes: 0,
                 swap_above_pct: None,
                 swap_idle_after: Nanos::from_millis(500),
             },

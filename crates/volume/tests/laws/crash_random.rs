@@ -16,6 +16,8 @@ fn run(seed: u64, preset: &str, ack: AckMode, kind: Kind) {
     let change = |options| Options {
         lone_writes_go_home: seed % 3 == 2 && !is_old,
         wanders: seed % 4 == 3 && !is_old,
+        is_fickle: seed % 5 == 4 && !is_old,
+        memory_bytes: if seed % 2 == 1 && !is_old { 100 << 10 } else { 0 },
         ..options
     };
     live(seed, (presets, presets.by_name(preset).unwrap()), ack, kind, change);

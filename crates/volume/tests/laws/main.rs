@@ -16,6 +16,7 @@ mod determinism;
 mod exhaustive_crash;
 mod failed_volume;
 mod failing_homes;
+mod from_memory;
 mod full_logs;
 mod given_up_swap;
 mod journal_wrap;

@@ -1,4 +1,4 @@
-//! How a record is packed: `whole_blocks`.
+//! Putting pieces into a record.
 //!
 //! Every staged piece becomes one chunk, every run of zeros one item without payload. Bytes that
 //! lie next to each other in memory stay one part of the transfer, so a large write costs one
