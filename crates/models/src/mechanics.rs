@@ -11,6 +11,12 @@ use crate::seek::SeekCurve;
 use nearhead_basics::SplitMix;
 use nearhead_disk::{Nanos, SECTOR_BYTES};
 
+/// A sector "missed" by no more than this, in units of 2^-32 of a revolution, follows directly on the sector before: times
+/// are whole nanoseconds, and a few of them add up to 8 ns on the fastest spindle. A head that lands inside a sector has
+/// missed it, however little of it is gone: half a sector of grace, as there was, let drives of other people's packages
+/// win revolutions that the drives lose.
+const ROUNDING: u32 = 1 << 13;
+
 /// Where the arm rests or will rest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ArmPosition {
@@ -285,11 +291,8 @@ impl Mechanics {
         let seek_ns = self.seek_ns(arm, track.cylinder, track.head, track.first_lbn, write);
         let angle = track.angle_of(lbn);
         let ahead = self.spindle.angle_at(at + Nanos(seek_ns)).until(angle);
-        // Times are whole nanoseconds: a sector "missed" by less than half its own length is one
-        // that follows directly on the sector before.
-        let half_sector = (1 << 31) / track.sectors_per_track;
         let missed = ahead.0.wrapping_neg();
-        let rotation_ns = if missed <= half_sector { 0 } else { self.spindle.turn_ns(ahead) };
+        let rotation_ns = if missed <= ROUNDING { 0 } else { self.spindle.turn_ns(ahead) };
         Approach { track, seek_ns, rotation_ns }
     }
 

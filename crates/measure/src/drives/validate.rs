@@ -75,7 +75,8 @@ pub enum OnOff {
 /// One line of the result.
 #[derive(Clone, Debug, Serialize)]
 struct Line {
-    requests: String,
+    /// Which requests; how many is in the comparison.
+    chosen: String,
     model: String,
     #[serde(flatten)]
     comparison: Comparison,
@@ -125,6 +126,11 @@ pub fn run(args: &DiskValidateArgs) -> Result<(), String> {
         (profile, constants) = (fitted.profile, fitted.constants);
     }
     let modelled = model(&profile, &requests, setup).map_err(told)?;
+    if args.write_cache.is_none()
+        && let Some(hint) = write_cache_hint(&profile, &requests, &modelled, setup).map_err(told)?
+    {
+        note(&hint);
+    }
     let mut lines = compare(args, &profile, &requests, &modelled, "model")?;
     if let Some(path) = &args.against {
         let other = read_predictions(path, &requests).map_err(told)?;
@@ -170,6 +176,34 @@ pub(crate) fn model(
         .map_err(|(index, problem)| format!("request {} of the trace: {problem}", index + 1))
 }
 
+/// A write cache that was the other way when the drive was measured shows in its writes: they are nearer by so much.
+const NEARER_BY: f64 = 3.0;
+
+/// What to try where the trace looks as if the write cache had been set otherwise than in the profile.
+fn write_cache_hint(
+    profile: &Profile,
+    requests: &[MeasuredRequest],
+    modelled: &[f64],
+    setup: HddOptions,
+) -> Result<Option<String>, String> {
+    let is_on = profile.cache.write_cache;
+    if !requests.iter().any(|request| request.write) {
+        return Ok(None);
+    }
+    let other = model(profile, requests, HddOptions { write_cache: Some(!is_on), ..setup })?;
+    let writes = |times: &[f64]| compare_some(requests, times, |_, request| request.write);
+    let (as_is, other) = (writes(modelled).demerit_percent, writes(&other).demerit_percent);
+    if as_is < NEARER_BY * other {
+        return Ok(None);
+    }
+    let word = |is_on: bool| if is_on { "on" } else { "off" };
+    let (set, found) = (word(is_on), word(!is_on));
+    Ok(Some(format!(
+        "hint: the profile's write cache is {set}, and the trace looks as if it had been {found}: the demerit of its writes is \
+         {as_is:.1} % so, {other:.1} % with --write-cache {found}"
+    )))
+}
+
 /// The comparison of those requests for which `chosen(index, request)`.
 pub(crate) fn compare_some(
     requests: &[MeasuredRequest],
@@ -194,8 +228,8 @@ fn compare(
     let half = requests.len() / 2;
     let fitted = !args.fit.is_empty() && name == "model";
     let mut lines = Vec::new();
-    let mut add = |requests: String, comparison: Comparison| {
-        lines.push(Line { requests, model: name.to_owned(), comparison });
+    let mut add = |chosen: String, comparison: Comparison| {
+        lines.push(Line { chosen, model: name.to_owned(), comparison });
     };
     let some =
         |chosen: &dyn Fn(usize, &MeasuredRequest) -> bool| compare_some(requests, modelled, chosen);
@@ -254,8 +288,8 @@ fn show(profile: &Profile, constants: &[FittedConstant], lines: &[Line]) {
     for line in lines {
         let found = &line.comparison;
         let name = match line.model.as_str() {
-            "model" => line.requests.clone(),
-            other => format!("{} ({other})", line.requests),
+            "model" => line.chosen.clone(),
+            other => format!("{} ({other})", line.chosen),
         };
         say(&format!(
             "{name:<44} {:>7} {:>6.3} ms {:>6.3} ms {:>+6.2}% {:>6.3} ms {:>7.2}% {:>6.1}% {:>6.1}%",
@@ -268,5 +302,48 @@ fn show(profile: &Profile, constants: &[FittedConstant], lines: &[Line]) {
             100.0 * found.within_300_us,
             100.0 * found.within_500_us
         ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nearhead_disk::Nanos;
+
+    /// Writes all over the drive, measured with its write cache set so.
+    fn measured(profile: &Profile, write_cache: bool) -> Vec<MeasuredRequest> {
+        let place = |index: u64| index * 7919 * 64 % (profile.blocks - 64);
+        let request = |index| MeasuredRequest {
+            write: index % 2 == 0,
+            lbn: place(index),
+            sectors: 8,
+            response_ms: 0.0,
+            think: Nanos::from_millis(20),
+        };
+        let mut requests: Vec<MeasuredRequest> = (0..200).map(request).collect();
+        let setup = HddOptions { write_cache: Some(write_cache), ..HddOptions::default() };
+        let times = model(profile, &requests, setup).unwrap();
+        for (request, ms) in requests.iter_mut().zip(times) {
+            // As no model is: by a tenth.
+            request.response_ms = 1.1 * ms;
+        }
+        requests
+    }
+
+    #[test]
+    fn a_trace_of_the_other_write_cache_gets_a_hint_and_no_other_does() {
+        let mut profile = Profile::named("st3146855fc").unwrap();
+        for set in [false, true] {
+            profile.cache.write_cache = set;
+            for found in [false, true] {
+                let requests = measured(&profile, found);
+                let modelled = model(&profile, &requests, HddOptions::default()).unwrap();
+                let hint = write_cache_hint(&profile, &requests, &modelled, HddOptions::default());
+                let hint = hint.unwrap();
+                assert_eq!(hint.is_some(), set != found, "{set} {found}: {hint:?}");
+                let word = if found { "--write-cache on" } else { "--write-cache off" };
+                assert!(hint.is_none_or(|hint| hint.contains(word)));
+            }
+        }
     }
 }

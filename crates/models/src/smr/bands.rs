@@ -8,7 +8,7 @@
 
 use super::writes::Route;
 use super::{Purpose, SmrModel};
-use nearhead_disk::Nanos;
+use nearhead_disk::{Class, Nanos};
 use std::collections::VecDeque;
 use std::ops::Range;
 
@@ -91,9 +91,9 @@ impl SmrModel {
                 let Some(range) = job.steps.pop_front() else { return false };
                 let reads = matches!(job.phase, Phase::Gather | Phase::Read);
                 let commands = if reads {
-                    self.read_parts(range, Purpose::Band)
+                    self.read_parts(range, Class::Background, Purpose::Band)
                 } else {
-                    self.write_parts(range, Purpose::Band)
+                    self.write_parts(range, Class::Background, Purpose::Band)
                 };
                 if let Some(job) = &mut self.job {
                     job.left += commands;

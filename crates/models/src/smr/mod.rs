@@ -43,8 +43,8 @@ use cache::Cache;
 use layout::Layout;
 use nearhead_disk::Desk;
 use nearhead_disk::{
-    Command, Completion, Disk, DiskError, Nanos, Payload, Properties, Run, Submission, Ticket,
-    Zones,
+    Class, Command, Completion, Disk, DiskError, Nanos, Payload, Properties, Run, Submission,
+    Ticket, Zones,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -65,6 +65,7 @@ enum Kind {
     /// A write of so many bytes; of a zeroing, the range not begun yet.
     Write {
         bytes: u64,
+        class: Class,
         rest: Range<u64>,
     },
     Flush,
@@ -88,7 +89,7 @@ pub struct SmrModel {
     zones: Option<Zones>,
     /// Times everything, keeps nothing.
     parts: HddModel,
-    parts_waiting: VecDeque<(u64, Command)>,
+    parts_waiting: VecDeque<(u64, Class, Command)>,
     purposes: BTreeMap<u64, Purpose>,
     store: Box<dyn Store>,
     /// Everything up to here has happened.
@@ -244,7 +245,7 @@ impl SmrModel {
         offset / sector..(offset + len) / sector
     }
 
-    fn submit_read(&mut self, ticket: Ticket, range: Range<u64>) {
+    fn submit_read(&mut self, ticket: Ticket, class: Class, range: Range<u64>) {
         let id = self.desk.book(ticket, 0, Kind::Read { range: range.clone() });
         if pending::holds_all(&self.pieces, &range) {
             self.stats.served.read_hits += 1;
@@ -267,7 +268,7 @@ impl SmrModel {
         }
         let mut left = 0;
         for part in parts {
-            left += self.read_parts(part, Purpose::Read { command: id });
+            left += self.read_parts(part, class, Purpose::Read { command: id });
         }
         if let Some(command) = self.desk.get_mut(id) {
             command.left = left;
@@ -308,20 +309,20 @@ impl Disk for SmrModel {
     fn submit(&mut self, submission: Submission, now: Nanos) {
         self.advance(now);
         self.last_activity = self.time;
-        let Submission { ticket, command, .. } = submission;
+        let Submission { ticket, class, command } = submission;
         let Some(ticket) = self.desk.admit(&self.properties, ticket, &command) else { return };
         if let Some(error) = self.out_of_order(&command) {
             return self.desk.answer(ticket, Err(error));
         }
         match command {
             Command::Read { offset, len } => {
-                self.submit_read(ticket, self.sectors(offset, u64::from(len)));
+                self.submit_read(ticket, class, self.sectors(offset, u64::from(len)));
             }
             Command::Write { offset, parts, durable } => {
-                self.submit_write(ticket, offset, parts, durable);
+                self.submit_write(ticket, class, (offset, parts), durable);
             }
             Command::WriteZeroes { offset, len, .. } => {
-                self.submit_zeroes(ticket, self.sectors(offset, len));
+                self.submit_zeroes(ticket, class, self.sectors(offset, len));
             }
             Command::Trim { offset, len } => self.submit_trim(ticket, self.sectors(offset, len)),
             Command::Flush => self.submit_flush(ticket),

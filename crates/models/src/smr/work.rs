@@ -44,13 +44,23 @@ impl SmrModel {
     }
 
     /// Reads the drive's sectors; in how many commands.
-    pub(super) fn read_parts(&mut self, range: Range<u64>, purpose: Purpose) -> usize {
-        self.give(range, purpose, |offset, len| Command::Read { offset, len })
+    pub(super) fn read_parts(
+        &mut self,
+        range: Range<u64>,
+        class: Class,
+        purpose: Purpose,
+    ) -> usize {
+        self.give(range, class, purpose, |offset, len| Command::Read { offset, len })
     }
 
     /// Writes the drive's sectors; in how many commands.
-    pub(super) fn write_parts(&mut self, range: Range<u64>, purpose: Purpose) -> usize {
-        self.give(range, purpose, |offset, len| {
+    pub(super) fn write_parts(
+        &mut self,
+        range: Range<u64>,
+        class: Class,
+        purpose: Purpose,
+    ) -> usize {
+        self.give(range, class, purpose, |offset, len| {
             let parts = vec![Payload::Phantom(len as usize)];
             Command::Write { offset, parts, durable: true }
         })
@@ -59,6 +69,7 @@ impl SmrModel {
     fn give(
         &mut self,
         range: Range<u64>,
+        class: Class,
         purpose: Purpose,
         command: impl Fn(u64, u32) -> Command,
     ) -> usize {
@@ -71,7 +82,7 @@ impl SmrModel {
             let id = self.desk.number();
             self.purposes.insert(id, purpose);
             let command = command(at * sector, (sectors * sector) as u32);
-            self.parts_waiting.push_back((id, command));
+            self.parts_waiting.push_back((id, class, command));
             (at, count) = (at + sectors, count + 1);
         }
         self.feed_parts();
@@ -82,9 +93,9 @@ impl SmrModel {
     fn feed_parts(&mut self) {
         let depth = usize::from(self.parts.properties().queue_depth_max);
         while self.parts.outstanding() < depth {
-            let Some((id, command)) = self.parts_waiting.pop_front() else { return };
+            let Some((id, class, command)) = self.parts_waiting.pop_front() else { return };
             let ticket = Ticket::new(CommandId(id));
-            let submission = Submission { ticket, class: Class::Foreground, command };
+            let submission = Submission { ticket, class, command };
             self.parts.submit(submission, self.time);
         }
     }

@@ -7,7 +7,7 @@
 
 use super::{Kind, OutOfOrder, Purpose, SmrModel, total_sectors};
 use crate::pending::Pending;
-use nearhead_disk::{Command, DiskError, DiskErrorKind, Payload, Ticket};
+use nearhead_disk::{Class, Command, DiskError, DiskErrorKind, Payload, Ticket};
 use std::collections::VecDeque;
 use std::ops::Range;
 
@@ -42,6 +42,8 @@ pub(super) struct Piece {
     pub(super) route: Route,
     /// The command that waits for it; none if that was, or will be, answered before.
     pub(super) command: Option<u64>,
+    /// That of the write.
+    pub(super) class: Class,
     /// Whether the host may take it for done before it is.
     pub(super) volatile: bool,
 }
@@ -73,33 +75,34 @@ impl SmrModel {
     pub(super) fn submit_write(
         &mut self,
         ticket: Ticket,
-        offset: u64,
-        parts: Vec<Payload>,
+        class: Class,
+        (offset, parts): (u64, Vec<Payload>),
         durable: bool,
     ) {
         let start = offset / self.sector_bytes();
         let sectors = total_sectors(&parts, self.sector_bytes());
         let bytes = sectors * self.sector_bytes();
-        let id = self.desk.book(ticket, 0, Kind::Write { bytes, rest: 0..0 });
+        let id = self.desk.book(ticket, 0, Kind::Write { bytes, class, rest: 0..0 });
         let fits = self.volatile_bytes + bytes <= self.profile.drive.cache.dirty_bytes_max;
         let early = self.properties.volatile_cache && !durable && fits;
         if early {
             self.volatile_bytes += bytes;
             self.finish_at(self.time + self.cached_overhead(), id);
         }
-        self.add_pieces(start, parts, (!early).then_some(id));
+        self.add_pieces(start, parts, class, (!early).then_some(id));
     }
 
-    pub(super) fn submit_zeroes(&mut self, ticket: Ticket, range: Range<u64>) {
+    pub(super) fn submit_zeroes(&mut self, ticket: Ticket, class: Class, range: Range<u64>) {
         let bytes = (range.end - range.start) * self.sector_bytes();
-        let id = self.desk.book(ticket, 0, Kind::Write { bytes, rest: range });
+        let id = self.desk.book(ticket, 0, Kind::Write { bytes, class, rest: range });
         self.zero_on(id);
     }
 
     /// Begins the next part of a zeroing; whether there was one.
     pub(super) fn zero_on(&mut self, id: u64) -> bool {
         let kind = self.desk.get_mut(id).map(|command| &mut command.kind);
-        let Some(Kind::Write { rest, .. }) = kind else { return false };
+        let Some(Kind::Write { rest, class, .. }) = kind else { return false };
+        let class = *class;
         let start = rest.start;
         if start == rest.end {
             return false;
@@ -110,11 +113,11 @@ impl SmrModel {
         let sectors = stop.min(rest.end) - start;
         rest.start += sectors;
         let bytes = (sectors * self.sector_bytes()) as usize;
-        self.add_pieces(start, vec![Payload::Zeros(bytes)], Some(id));
+        self.add_pieces(start, vec![Payload::Zeros(bytes)], class, Some(id));
         true
     }
 
-    fn add_pieces(&mut self, start: u64, parts: Vec<Payload>, command: Option<u64>) {
+    fn add_pieces(&mut self, start: u64, parts: Vec<Payload>, class: Class, command: Option<u64>) {
         let sector = self.sector_bytes();
         let end = start + total_sectors(&parts, sector);
         let mut rest: VecDeque<Payload> = parts.into();
@@ -124,7 +127,8 @@ impl SmrModel {
             let stop = self.piece_end(at, end);
             let parts = take_bytes(&mut rest, ((stop - at) * sector) as usize);
             let volatile = command.is_none();
-            let piece = Piece { host: at..stop, parts, route: Route::Held, command, volatile };
+            let (host, route) = (at..stop, Route::Held);
+            let piece = Piece { host, parts, route, command, class, volatile };
             let id = self.desk.number();
             self.pieces.insert(id, piece);
             count += 1;
@@ -228,10 +232,11 @@ impl SmrModel {
             self.cache.remove(host.clone(), u64::MAX);
             self.stats.direct_bytes += (host.end - host.start) * self.sector_bytes();
             let places: Vec<_> = self.layout.places(host).collect();
+            let class = self.class_of([id]);
             let mut left = 0;
             for place in places {
                 let range = place.drive..place.drive + place.sectors;
-                left += self.write_parts(range, Purpose::Direct { piece: id });
+                left += self.write_parts(range, class, Purpose::Direct { piece: id });
             }
             Route::Direct { left }
         } else if self.is_drive_managed() {
@@ -283,13 +288,20 @@ impl SmrModel {
             if padding > 0 {
                 self.cache.note(padding, None);
             }
-            let pieces = batch.into_iter().map(|(piece, _)| piece).collect();
+            let pieces: Vec<u64> = batch.into_iter().map(|(piece, _)| piece).collect();
+            let class = self.class_of(pieces.iter().copied());
             self.stats.appends += 1;
             self.stats.append_bytes += sectors * self.sector_bytes();
             let start = self.layout.cache.start + position;
-            let left = self.write_parts(start..start + sectors, Purpose::Append { id });
+            let left = self.write_parts(start..start + sectors, class, Purpose::Append { id });
             self.appends.push_back(Append { id, pieces, left });
         }
+    }
+
+    /// The most urgent class of these pieces.
+    fn class_of(&self, pieces: impl IntoIterator<Item = u64>) -> Class {
+        let classes = pieces.into_iter().filter_map(|id| self.pieces.get(&id));
+        classes.map(|piece| piece.class).min().unwrap_or(Class::Foreground)
     }
 
     fn next_batch(&self) -> Vec<(u64, Range<u64>)> {

@@ -55,12 +55,28 @@ pub(super) fn read(
         seek: SeekSpec {
             points_ms,
             write_points_ms,
-            write_settle_ms: section.number_or("Add. write settling delay", 0.0)?,
+            write_settle_ms: write_settle(section, notes)?,
             settles_between_tracks: true,
             head_switch_ms: section.number_or("Head switch time", 0.0)?,
             late_share: 0.0,
         },
     })
+}
+
+/// How much longer a write settles than a read. A write needs the head more exactly over its track than a read does, which can be
+/// tried again: a delay below nothing is what a fit made of something else, and writes of such a package come out too fast.
+fn write_settle(section: &Section, notes: &mut Notes) -> Result<f64, ImportError> {
+    const NAME: &str = "Add. write settling delay";
+    let ms = section.number_or(NAME, 0.0)?;
+    if ms < 0.0
+        && let Some(value) = section.get(NAME)
+    {
+        notes.warn(
+            &value.place,
+            format!("{NAME}: expected 0 ms or more, found {ms}: no write settles faster than a read; taken for 0"),
+        );
+    }
+    Ok(ms.max(0.0))
 }
 
 /// The curve of reads, that of writes if it is another, and where they come from.
