@@ -4,6 +4,7 @@
 #![expect(unreachable_pub, reason = "a program exports nothing: pub means used by other modules")]
 
 mod backup;
+mod calibrate;
 mod check;
 mod checkpoint;
 mod control;
@@ -74,6 +75,8 @@ enum Command {
     Hint(hint::HintArgs),
     /// Give up what a damaged log held
     ForgetLog(forget_log::ForgetLogArgs),
+    /// Find out by timing what a disk is like: how fast it turns, its zones and tracks
+    Calibrate(calibrate::CalibrateArgs),
     /// Emulated disks by themselves
     #[command(subcommand)]
     Disk(disk::DiskCommand),
@@ -112,6 +115,7 @@ fn main() -> ExitCode {
         Command::Grow(args) => grow::run(&args),
         Command::Hint(args) => hint::run(&args),
         Command::ForgetLog(args) => forget_log::run(&args),
+        Command::Calibrate(args) => calibrate::run(&args),
         Command::Disk(command) => disk::run(&command),
         Command::Demo(args) => demo::run(&args),
         Command::Bench(args) => bench::run(&args),

@@ -1,0 +1,74 @@
+//! What a calibration found, with how sure it is.
+
+use serde::Serialize;
+
+/// How far a calibration is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// What is being found out.
+    pub of: &'static str,
+    /// Of the whole.
+    pub done_pct: u8,
+}
+
+/// What was found out.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Findings {
+    /// Something turns.
+    Turns(Calibration),
+    /// Nothing does, or it does not show; why.
+    NothingToLearn(String),
+}
+
+/// A drive that turns.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Calibration {
+    /// Reads that it took.
+    pub reads: u64,
+    /// Time that it took, in s.
+    pub took_s: f64,
+    /// The spindle.
+    pub turning: Turning,
+    /// Of writes, if a range could be overwritten and it shows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub overhead: Option<Overhead>,
+    /// Zones in the order of their addresses; the first begins at byte 0.
+    pub zones: Vec<Zone>,
+}
+
+/// The spindle.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Turning {
+    /// Length of a revolution, in ns.
+    pub period_ns: f64,
+    /// How far that may be off, in millionths of it.
+    pub doubt_ppm: f64,
+    /// How far four in five readings lie from where they should at most: jitter of the machine and the drive, in us.
+    pub spread_us: f64,
+}
+
+/// A range of addresses whose tracks are alike.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Zone {
+    /// First byte that was found to be of it; the zone may begin up to `begins_within_bytes` before.
+    pub first_byte: u64,
+    /// How far before.
+    pub begins_within_bytes: u64,
+    /// Logical sectors of a track; of most tracks that were probed.
+    pub sectors_per_track: u64,
+    /// By how much of a revolution a track is turned against the one before: the middle of those that were probed.
+    pub skew_turns: f64,
+    /// Tracks that were probed.
+    pub tracks_probed: u32,
+    /// Those of them that have that many sectors.
+    pub tracks_alike: u32,
+}
+
+/// What a command costs beside arm, rotation and transfer.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Overhead {
+    /// From the end of a write, as the host sees it, to the first sector of the track that the next one can begin with, in us.
+    pub write_us: f64,
+    /// How far that may be off, in us.
+    pub doubt_us: f64,
+}

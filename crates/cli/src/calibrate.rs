@@ -1,0 +1,243 @@
+//! `nearhead calibrate`: what a drive's own timing tells of it.
+//!
+//! A real device is timed past the page cache and alone; an emulated one named `model:PROFILE` in virtual time, which takes a moment.
+//! Reads alone are made, unless a range is named that may be overwritten.
+
+use crate::target::{Access, DiskArgs, Target};
+use crate::units::{ByteSize, Span};
+use nearhead_arrays::model_from_text;
+use nearhead_calibrate::{
+    Calibration, Drive, DriveError, Facts, Findings, Options, Progress, Timed, calibrate,
+};
+use nearhead_disk::{BufferMut, Command, Nanos, Payload};
+use nearhead_models::ModelSpec;
+use nearhead_output::{note, say, say_json};
+use nearhead_volume::SyncIo;
+use serde::Serialize;
+use std::fmt::Write as _;
+use std::ops::Range;
+use std::path::PathBuf;
+
+/// What `nearhead calibrate` is told.
+#[derive(clap::Args, Debug)]
+pub struct CalibrateArgs {
+    /// The block device or image file, or `model:PROFILE`
+    pub target: String,
+    /// Overwrite this many bytes from `--scratch-at` on, to measure what a write costs before the drive begins: 64MiB is enough
+    #[arg(long, value_name = "BYTES")]
+    pub scratch: Option<ByteSize>,
+    /// Where they begin
+    #[arg(long, value_name = "BYTES", requires = "scratch", default_value = "0")]
+    pub scratch_at: ByteSize,
+    /// Do so whatever stands there
+    #[arg(long, requires = "scratch")]
+    pub force: bool,
+    /// Time that it may take; what is not known by then stays unknown
+    #[arg(long, value_name = "TIME", default_value = "5m")]
+    pub time_max: Span,
+    /// Other numbers probe other places
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    pub seed: u64,
+    /// Write what was found here, as TOML
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+    /// The result as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// A disk, one command at a time.
+struct Timer<'a, 'n> {
+    io: SyncIo<'a>,
+    name: &'n str,
+}
+
+impl Timer<'_, '_> {
+    fn time(&mut self, command: Command, what: &str, offset: u64) -> Result<Timed, DriveError> {
+        let left_at = self.io.now();
+        let done = self.io.run(command);
+        let ended_at = self.io.now();
+        done.map_err(|error| DriveError {
+            problem: format!("{}: {what} at byte {offset} failed: {error}", self.name),
+        })?;
+        Ok(Timed { left_at, ended_at })
+    }
+}
+
+impl Drive for Timer<'_, '_> {
+    fn facts(&self) -> Facts {
+        let properties = self.io.disk().properties();
+        Facts {
+            capacity_bytes: properties.capacity_bytes,
+            sector_bytes: properties.sector_bytes,
+            physical_sector_bytes: properties.physical_sector_bytes,
+        }
+    }
+
+    fn now(&self) -> Nanos {
+        self.io.now()
+    }
+
+    fn read(&mut self, offset: u64, bytes: u32) -> Result<Timed, DriveError> {
+        self.time(Command::Read { offset, len: bytes }, "a read", offset)
+    }
+
+    fn write(&mut self, offset: u64, bytes: u32) -> Result<Timed, DriveError> {
+        let parts = vec![Payload::Bytes(BufferMut::zeroed(bytes as usize).freeze())];
+        self.time(Command::Write { offset, parts, durable: true }, "a write", offset)
+    }
+}
+
+/// Runs the command.
+pub fn run(args: &CalibrateArgs) -> Result<(), String> {
+    let told = |problem: String| format!("calibrate: {problem}");
+    let findings = find(args).map_err(told)?;
+    let report = Report::of(&args.target, &findings);
+    if let Some(out) = &args.out {
+        let text = toml::to_string(&report).map_err(|error| told(error.to_string()))?;
+        std::fs::write(out, text)
+            .map_err(|error| told(format!("cannot write {}: {error}", out.display())))?;
+    }
+    if args.json {
+        return say_json(&report);
+    }
+    match &findings {
+        Findings::Turns(calibration) => say(&shown(calibration)),
+        Findings::NothingToLearn(why) => say(&format!("{}: nothing to learn: {why}", args.target)),
+    }
+    Ok(())
+}
+
+fn find(args: &CalibrateArgs) -> Result<Findings, String> {
+    let scratch = args.scratch.map(|ByteSize(bytes)| {
+        let ByteSize(start) = args.scratch_at;
+        start..start.saturating_add(bytes)
+    });
+    let options = Options { scratch, time_max: args.time_max.0, seed: args.seed };
+    if ModelSpec::is_model(&args.target) {
+        let mut model = model_from_text(&args.target).map_err(|error| error.to_string())?;
+        let io = SyncIo::in_virtual_time(model.as_mut(), Nanos::ZERO);
+        return on(io, args, &options);
+    }
+    let access = if options.scratch.is_some() { Access::Write } else { Access::Read };
+    let past_the_cache =
+        DiskArgs { page_cache: Some(false), direct_reads: true, ..DiskArgs::default() };
+    let mut target = Target::open(&args.target, access, &past_the_cache)?;
+    let found = on(target.io(), args, &options);
+    target.leave()?;
+    found
+}
+
+fn on(io: SyncIo<'_>, args: &CalibrateArgs, options: &Options) -> Result<Findings, String> {
+    let capacity = io.disk().properties().capacity_bytes;
+    if let Some(scratch) = options.scratch.as_ref().filter(|scratch| scratch.end > capacity) {
+        return Err(format!(
+            "--scratch: expected a range inside {}, which has {capacity} bytes, found {} to {}; take less, or another place",
+            args.target, scratch.start, scratch.end
+        ));
+    }
+    let mut io = io;
+    if let Some(scratch) = options.scratch.as_ref().filter(|_| !args.force) {
+        refuse_content(&mut io, scratch, &args.target)?;
+    }
+    let mut timer = Timer { io, name: &args.target };
+    let mut last = None;
+    let mut progress = |progress: Progress| {
+        // A line for each tenth is enough for a log, and for somebody who waits.
+        let now = (progress.of, progress.done_pct / 10);
+        if last != Some(now) {
+            last = Some(now);
+            note(&format!("calibrate: {} %, {}", progress.done_pct, progress.of));
+        }
+    };
+    calibrate(&mut timer, options, &mut progress).map_err(|error| error.to_string())
+}
+
+/// Read at once.
+const LOOK_BYTES: u64 = 1 << 20;
+
+/// Nothing may stand where scratch is.
+fn refuse_content(io: &mut SyncIo<'_>, scratch: &Range<u64>, name: &str) -> Result<(), String> {
+    let mut at = scratch.start;
+    while at < scratch.end {
+        let len = LOOK_BYTES.min(scratch.end - at);
+        let found = io.run(Command::Read { offset: at, len: len as u32 });
+        let found =
+            found.map_err(|error| format!("{name}: a read at byte {at} failed: {error}"))?;
+        if let Payload::Bytes(bytes) = found
+            && let Some(byte) = bytes.iter().position(|byte| *byte != 0)
+        {
+            return Err(format!(
+                "--scratch: expected nothing but zeros from byte {} to {} of {name}, found something else at byte {}; name \
+                 another place, or say --force to overwrite it",
+                scratch.start,
+                scratch.end,
+                at + byte as u64
+            ));
+        }
+        at += len;
+    }
+    Ok(())
+}
+
+/// What is written and printed.
+#[derive(Debug, Serialize)]
+struct Report<'a> {
+    target: &'a str,
+    turns: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    why_not: Option<&'a str>,
+    #[serde(flatten)]
+    found: Option<&'a Calibration>,
+}
+
+impl<'a> Report<'a> {
+    fn of(target: &'a str, findings: &'a Findings) -> Self {
+        match findings {
+            Findings::Turns(found) => {
+                Self { target, turns: true, why_not: None, found: Some(found) }
+            }
+            Findings::NothingToLearn(why) => {
+                Self { target, turns: false, why_not: Some(why), found: None }
+            }
+        }
+    }
+}
+
+fn shown(found: &Calibration) -> String {
+    let turning = &found.turning;
+    let mut text = format!(
+        "one revolution takes {:.4} ms, {:.1} a minute, give or take {:.2} ppm; readings are {:.0} us off\n",
+        turning.period_ns / 1e6,
+        60e9 / turning.period_ns,
+        turning.doubt_ppm,
+        turning.spread_us
+    );
+    let _ = match found.overhead {
+        Some(overhead) => writeln!(
+            text,
+            "a write begins {:.0} us after the one before ended, give or take {:.0}",
+            overhead.write_us, overhead.doubt_us
+        ),
+        None => writeln!(text, "what a write costs before it begins was not measured (--scratch)"),
+    };
+    let _ = writeln!(
+        text,
+        "{:>18} {:>18} {:>8} {:>8}  tracks alike",
+        "from byte", "to a share of", "sectors", "skew"
+    );
+    for zone in &found.zones {
+        let _ = writeln!(
+            text,
+            "{:>18} {:>18} {:>8} {:>8.4}  {} of {}",
+            zone.first_byte,
+            zone.begins_within_bytes,
+            zone.sectors_per_track,
+            zone.skew_turns,
+            zone.tracks_alike,
+            zone.tracks_probed
+        );
+    }
+    let _ = write!(text, "{} reads in {:.0} s", found.reads, found.took_s);
+    text
+}

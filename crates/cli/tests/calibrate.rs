@@ -1,0 +1,59 @@
+//! `nearhead calibrate` as a user runs it. How near it comes to the truth is tested where it is written.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+mod common;
+
+use common::{Scratch, run};
+use serde_json::Value;
+use std::fs;
+
+fn told(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn an_emulated_drive_is_told_at_once_on_the_terminal_as_json_and_as_a_file() {
+    let scratch = Scratch::new("calibrate");
+    let model = "model:st3146855fc";
+    let out = run(&scratch, &["calibrate", model, "--scratch", "64MiB"]);
+    assert!(out.status.success(), "{}", told(&out.stderr));
+    let shown = told(&out.stdout);
+    assert!(shown.contains("one revolution takes 3.9953 ms, 15017.5 a minute"), "{shown}");
+    assert!(shown.contains("a write begins") && shown.contains("1200   0.1417"), "{shown}");
+    assert!(told(&out.stderr).contains("100 %"), "{}", told(&out.stderr));
+    let out = run(&scratch, &["calibrate", model, "--json", "--out", "drive.toml"]);
+    let report: Value = serde_json::from_slice(&out.stdout).unwrap();
+    assert_eq!((&report["turns"], &report["why_not"]), (&true.into(), &Value::Null));
+    assert!(report["zones"].as_array().unwrap().len() > 10, "{report}");
+    let file = fs::read_to_string(scratch.path("drive.toml")).unwrap();
+    assert!(file.contains("[turning]") && file.contains("sectors_per_track = 1200"), "{file}");
+}
+
+#[test]
+fn of_flash_and_of_a_file_it_says_that_there_is_nothing_to_learn() {
+    let scratch = Scratch::new("calibrate-nothing");
+    fs::write(scratch.path("plain.img"), vec![1; 32 << 20]).unwrap();
+    for target in ["model:flash-8ch-550gb", "plain.img"] {
+        let out = run(&scratch, &["calibrate", target, "--json"]);
+        assert!(out.status.success(), "{target}: {}", told(&out.stderr));
+        let report: Value = serde_json::from_slice(&out.stdout).unwrap();
+        assert_eq!(report["turns"], false, "{target}: {report}");
+        assert!(report["why_not"].as_str().unwrap().contains("nothing turns here"), "{report}");
+    }
+}
+
+#[test]
+fn nothing_that_stands_on_a_device_is_overwritten_unless_it_is_said_to_be() {
+    let scratch = Scratch::new("calibrate-scratch");
+    let mut image = vec![0; 32 << 20];
+    image[(20 << 20) + 7] = 1;
+    fs::write(scratch.path("plain.img"), &image).unwrap();
+    let out = run(&scratch, &["calibrate", "plain.img", "--scratch", "24MiB"]);
+    assert!(!out.status.success());
+    let problem = told(&out.stderr);
+    assert!(problem.contains("found something else at byte 20971527"), "{problem}");
+    assert_eq!(fs::read(scratch.path("plain.img")).unwrap(), image);
+    let out = run(&scratch, &["calibrate", "plain.img", "--scratch", "33MiB", "--force"]);
+    assert!(told(&out.stderr).contains("has 33554432 bytes, found 0 to 34603008"), "{out:?}");
+}
