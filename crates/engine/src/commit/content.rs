@@ -86,8 +86,8 @@ impl Commit {
             && all_ready
             && content.releases.is_empty()
         {
-            // Not beside a release: a replay takes out of the map first and moves then, so that a
-            // block in both would come back although it went home.
+            // Not beside a release: what a record takes back leaves the map first, then comes what it moves, so that a
+            // block in both would be logged again although it went home. Nothing is lost by that, but time and room.
             content.relocation = true;
         }
         content
