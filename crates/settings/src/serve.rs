@@ -99,7 +99,7 @@ pub struct ServeArgs {
     /// Move a log's content to a cold log when it is this full, in percent; 0 never [default: 80]
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
     pub swap_above: Option<u8>,
-    /// Do so only after this long without a request [default: 500ms]
+    /// Do so only after this long without a request [default: 5s]
     #[arg(long, value_name = "TIME")]
     pub swap_idle: Option<Span>,
     /// Write a snapshot of the map at least this often while something is logged [default: 10m]

@@ -166,7 +166,7 @@ fn a_full_log_moves_to_a_cold_one_without_any_band_being_rewritten() {
             // Somebody reads here, so the head stays; then nobody asks for anything.
             let id = shingled.run.send(Operation::Read { offset: 900_000 * BLOCK, len: 4096 });
             shingled.run.wait(id);
-            shingled.run.rest(Nanos::from_secs(2));
+            shingled.run.rest(Nanos::from_secs(6));
         }
     }
     let stats = shingled.run.volume.status().stats;

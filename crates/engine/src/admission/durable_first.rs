@@ -7,7 +7,7 @@
 //! priority).
 
 use super::{Admission, Outstanding, Pace};
-use nearhead_disk::Class;
+use nearhead_disk::{Class, Nanos};
 
 /// Bulk is bounded; everything somebody waits for passes.
 #[derive(Clone, Copy, Debug)]
@@ -16,13 +16,16 @@ pub struct DurableFirst {
     pub piece_bytes: u32,
     /// Most bulk bytes on the disk at once; one piece always passes.
     pub bulk_bytes_max: u64,
+    /// A bulk command that has waited so long goes beside durable writes: where those follow each other without a pause it
+    /// would wait until there are no more.
+    pub bulk_wait_max: Nanos,
     /// Most background commands on the disk at once while cleaning is urgent or nobody else is there;
     /// otherwise it is one.
     pub background_commands_max: u32,
 }
 
 impl Admission for DurableFirst {
-    fn admits(&self, class: Class, bytes: u64, outstanding: &Outstanding) -> bool {
+    fn admits(&self, class: Class, bytes: u64, waited: Nanos, outstanding: &Outstanding) -> bool {
         let in_flight =
             outstanding.bytes[Class::Bulk as usize] + outstanding.bytes[Class::Background as usize];
         // A disk that picks the nearest command next would go on with a sequential stream for as
@@ -32,7 +35,7 @@ impl Admission for DurableFirst {
         let in_background = outstanding.commands[Class::Background as usize];
         match (class, outstanding.pace) {
             (Class::Durable | Class::Foreground, _) => true,
-            (Class::Bulk, _) => has_room,
+            (Class::Bulk, _) => has_room || (fits && waited >= self.bulk_wait_max),
             (Class::Background, Pace::Polite) => has_room && in_flight == 0,
             (Class::Background, Pace::Steady) => has_room && in_background == 0,
             // Small writes that find no log go home one by one: whatever delays them less than that
@@ -56,74 +59,80 @@ impl Admission for DurableFirst {
 mod tests {
     use super::*;
 
+    const POLICY: DurableFirst = DurableFirst {
+        piece_bytes: 128 << 10,
+        bulk_bytes_max: 256 << 10,
+        bulk_wait_max: Nanos::from_millis(50),
+        background_commands_max: 4,
+    };
+
     #[test]
     fn no_more_than_the_stated_bulk_bytes_are_ever_admitted() {
-        let policy = DurableFirst {
-            piece_bytes: 128 << 10,
-            bulk_bytes_max: 256 << 10,
-            background_commands_max: 4,
-        };
+        let policy = POLICY;
         let mut outstanding = Outstanding::default();
         let mut admitted = 0;
-        while policy.admits(Class::Bulk, 128 << 10, &outstanding) {
+        while policy.admits(Class::Bulk, 128 << 10, Nanos::ZERO, &outstanding) {
             outstanding.add(Class::Bulk, 128 << 10);
             admitted += 128 << 10;
         }
         assert_eq!(admitted, policy.bulk_bytes_max);
-        assert!(policy.admits(Class::Durable, 4096, &outstanding), "a durable write passes");
+        assert!(
+            policy.admits(Class::Durable, 4096, Nanos::ZERO, &outstanding),
+            "a durable write passes"
+        );
     }
 
     #[test]
     fn nothing_large_follows_a_durable_write_before_it_is_done() {
-        let policy = DurableFirst {
-            piece_bytes: 128 << 10,
-            bulk_bytes_max: 256 << 10,
-            background_commands_max: 4,
-        };
+        let policy = POLICY;
         let mut outstanding = Outstanding::default();
         outstanding.add(Class::Durable, 81_920);
-        assert!(!policy.admits(Class::Bulk, 4096, &outstanding));
-        assert!(!policy.admits(Class::Background, 4096, &outstanding));
-        assert!(policy.admits(Class::Foreground, 4096, &outstanding));
+        assert!(!policy.admits(Class::Bulk, 4096, Nanos::ZERO, &outstanding));
+        assert!(!policy.admits(Class::Background, 4096, Nanos::ZERO, &outstanding));
+        assert!(policy.admits(Class::Foreground, 4096, Nanos::ZERO, &outstanding));
         outstanding.remove(Class::Durable, 81_920);
-        assert!(policy.admits(Class::Bulk, 4096, &outstanding));
+        assert!(policy.admits(Class::Bulk, 4096, Nanos::ZERO, &outstanding));
+    }
+
+    #[test]
+    fn durable_writes_without_a_pause_do_not_keep_bulk_waiting_forever() {
+        let policy = POLICY;
+        let mut outstanding = Outstanding::default();
+        outstanding.add(Class::Durable, 4096);
+        let admits = |waited_ms, outstanding: &Outstanding| {
+            policy.admits(Class::Bulk, 128 << 10, Nanos::from_millis(waited_ms), outstanding)
+        };
+        assert!(!admits(49, &outstanding) && admits(50, &outstanding));
+        outstanding.add(Class::Bulk, 256 << 10);
+        assert!(!admits(5_000, &outstanding), "no more of it than ever");
     }
 
     #[test]
     fn urgent_cleaning_goes_beside_durable_writes_up_to_its_bound() {
-        let policy = DurableFirst {
-            piece_bytes: 128 << 10,
-            bulk_bytes_max: 256 << 10,
-            background_commands_max: 4,
-        };
+        let policy = POLICY;
         let mut outstanding = Outstanding { pace: Pace::Urgent, ..Outstanding::default() };
         outstanding.add(Class::Durable, 4096);
         for _ in 0..4 {
-            assert!(policy.admits(Class::Background, 4096, &outstanding));
+            assert!(policy.admits(Class::Background, 4096, Nanos::ZERO, &outstanding));
             outstanding.add(Class::Background, 4096);
         }
-        assert!(!policy.admits(Class::Background, 4096, &outstanding));
+        assert!(!policy.admits(Class::Background, 4096, Nanos::ZERO, &outstanding));
     }
 
     #[test]
     fn cleaning_that_can_wait_leaves_a_bulk_stream_alone() {
-        let policy = DurableFirst {
-            piece_bytes: 128 << 10,
-            bulk_bytes_max: 256 << 10,
-            background_commands_max: 4,
-        };
+        let policy = POLICY;
         let mut outstanding = Outstanding { pace: Pace::Polite, ..Outstanding::default() };
-        assert!(policy.admits(Class::Background, 4096, &outstanding));
+        assert!(policy.admits(Class::Background, 4096, Nanos::ZERO, &outstanding));
         outstanding.add(Class::Bulk, 128 << 10);
-        assert!(!policy.admits(Class::Background, 4096, &outstanding));
+        assert!(!policy.admits(Class::Background, 4096, Nanos::ZERO, &outstanding));
         outstanding.pace = Pace::Steady;
-        assert!(policy.admits(Class::Background, 4096, &outstanding));
+        assert!(policy.admits(Class::Background, 4096, Nanos::ZERO, &outstanding));
     }
 
     #[test]
     fn a_piece_larger_than_the_bound_still_passes_alone() {
-        let policy =
-            DurableFirst { piece_bytes: 1 << 20, bulk_bytes_max: 4096, background_commands_max: 4 };
-        assert!(policy.admits(Class::Bulk, 1 << 20, &Outstanding::default()));
+        let policy = DurableFirst { piece_bytes: 1 << 20, bulk_bytes_max: 4096, ..POLICY };
+        assert!(policy.admits(Class::Bulk, 1 << 20, Nanos::ZERO, &Outstanding::default()));
     }
 }

@@ -2,7 +2,7 @@
 //! decides. The behaviour of a block layer without priorities.
 
 use super::{Admission, Outstanding};
-use nearhead_disk::Class;
+use nearhead_disk::{Class, Nanos};
 
 /// First come, first served.
 #[derive(Clone, Copy, Debug)]
@@ -12,7 +12,7 @@ pub struct Fifo {
 }
 
 impl Admission for Fifo {
-    fn admits(&self, class: Class, _bytes: u64, outstanding: &Outstanding) -> bool {
+    fn admits(&self, class: Class, _: u64, _: Nanos, outstanding: &Outstanding) -> bool {
         // Nobody waits for background work, so even here it stays a trickle.
         class != Class::Background || outstanding.commands[Class::Background as usize] < 4
     }

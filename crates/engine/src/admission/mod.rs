@@ -8,7 +8,7 @@ mod fifo;
 pub use durable_first::DurableFirst;
 pub use fifo::Fifo;
 
-use nearhead_disk::Class;
+use nearhead_disk::{Class, Nanos};
 use std::fmt::Debug;
 
 /// What is on the disk now, as the policy sees it.
@@ -55,8 +55,9 @@ impl Outstanding {
 
 /// The policy question *who goes first?* (WAL contention, section on priority).
 pub trait Admission: Debug + Send {
-    /// Whether a command of `class` with `bytes` of data may go to the disk now.
-    fn admits(&self, class: Class, bytes: u64, outstanding: &Outstanding) -> bool;
+    /// Whether a command of `class` with `bytes` of data, which has `waited` so long, may go to the disk now. Asked again after
+    /// each completion: one that may not go although nothing is on the disk would wait forever.
+    fn admits(&self, class: Class, bytes: u64, waited: Nanos, outstanding: &Outstanding) -> bool;
 
     /// Largest piece into which bulk transfers are cut, in bytes.
     fn piece_bytes(&self) -> u32;

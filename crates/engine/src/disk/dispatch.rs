@@ -80,7 +80,7 @@ impl InFlight {
         self.purpose
     }
 
-    /// When it left for the disk.
+    /// When it left for the disk; until then when it was issued.
     pub(crate) fn left_at(&self) -> Nanos {
         self.left_at
     }
@@ -247,7 +247,8 @@ impl Dispatcher {
         let new = InFlight::new(purpose, class, &command, self.now);
         let bytes = new.bytes;
         let id = self.in_flight.insert(new);
-        if self.waiting[class as usize].is_empty() && self.may_leave(admission, class, bytes) {
+        let may_leave = self.may_leave(admission, class, bytes, Nanos::ZERO);
+        if self.waiting[class as usize].is_empty() && may_leave {
             self.leave(id, class, bytes, command);
         } else {
             self.waiting[class as usize].push_back((id, command));
@@ -281,9 +282,15 @@ impl Dispatcher {
         }
     }
 
-    fn may_leave(&self, admission: &dyn Admission, class: Class, bytes: u64) -> bool {
+    fn may_leave(
+        &self,
+        admission: &dyn Admission,
+        class: Class,
+        bytes: u64,
+        waited: Nanos,
+    ) -> bool {
         self.outstanding.commands_total() < self.queue_depth_max
-            && admission.admits(class, bytes, &self.outstanding)
+            && admission.admits(class, bytes, waited, &self.outstanding)
     }
 
     fn leave(&mut self, id: u32, class: Class, bytes: u64, command: Command) {
@@ -314,12 +321,13 @@ impl Dispatcher {
     fn pump(&mut self, admission: &dyn Admission) {
         for class in CLASSES {
             while let Some((id, _)) = self.waiting[class as usize].front() {
-                let (bytes, follows) = self
+                let (bytes, follows, since) = self
                     .in_flight
                     .get(*id)
-                    .map_or((0, false), |waiting| (waiting.bytes, waiting.follows));
+                    .map_or((0, false, self.now), |of| (of.bytes, of.follows, of.left_at));
                 let has_room = self.outstanding.commands_total() < self.queue_depth_max;
-                let may_leave = (follows && has_room) || self.may_leave(admission, class, bytes);
+                let may_leave = (follows && has_room)
+                    || self.may_leave(admission, class, bytes, self.now.since(since));
                 if !may_leave {
                     break;
                 }

@@ -54,6 +54,7 @@ fn configured(
     // One command of cleaning at a time, so that it cannot keep up.
     Volume::start_empty(disk, superblock, named, |_, config| {
         config.admission = Box::new(DurableFirst {
+            bulk_wait_max: Nanos::from_millis(50),
             piece_bytes: 128 << 10,
             bulk_bytes_max: 256 << 10,
             background_commands_max: 1,

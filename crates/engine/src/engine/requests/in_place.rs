@@ -16,7 +16,6 @@ use crate::core::told;
 use crate::disk::dispatch::Purpose;
 use crate::engine::Engine;
 use crate::engine::requests::barrier::Barrier;
-use crate::engine::requests::read::BULK_BYTES_ABOVE;
 use crate::state::sectors::SECTOR;
 use nearhead_disk::{Class, Command, DiskError, Payload};
 use nearhead_service::{RequestError, RequestId};
@@ -51,6 +50,8 @@ pub(super) struct InPlaceState {
     error: Option<RequestError>,
     /// Whether any transfer is only in the device's cache.
     volatile: bool,
+    /// It may wait for others.
+    is_bulk: bool,
 }
 
 /// A small write that could not be staged at once.
@@ -97,6 +98,7 @@ impl Engine {
             remaining: 0,
             error: None,
             volatile: false,
+            is_bulk: self.requests.streams.is_bulk(offset, len),
         };
         let range = offset / SECTOR as u64..(offset + len) / SECTOR as u64;
         let slot = self.requests.active.insert(Active { id, body: Body::InPlace(state) });
@@ -190,8 +192,7 @@ impl Engine {
             };
             state.issued += len;
             state.remaining += 1;
-            let bulk = state.len > BULK_BYTES_ABOVE;
-            let class = if bulk { Class::Bulk } else { Class::Foreground };
+            let class = if state.is_bulk { Class::Bulk } else { Class::Foreground };
             self.core.issue(class, Purpose::InPlace { slot }, command);
         }
     }

@@ -14,6 +14,7 @@ pub mod range_lock;
 mod read;
 mod refusals;
 mod small_write;
+mod streams;
 
 use crate::activity::{Activities, Activity};
 use crate::engine::Engine;
@@ -25,6 +26,7 @@ use nearhead_service::{Operation, Reply, Request, RequestError, RequestId};
 use range_lock::RangeLocks;
 use read::ReadState;
 use std::collections::VecDeque;
+use streams::Streams;
 
 /// A request that is not answered yet.
 struct Active {
@@ -53,6 +55,7 @@ pub(crate) struct Requests {
     /// Small writes that wait for room in the stage, oldest first.
     waiting_for_room: VecDeque<u32>,
     barriers: VecDeque<Barrier>,
+    streams: Streams,
 }
 
 impl Requests {
@@ -66,6 +69,7 @@ impl Requests {
             blocked: Vec::new(),
             waiting_for_room: VecDeque::new(),
             barriers: VecDeque::new(),
+            streams: Streams::default(),
         }
     }
 

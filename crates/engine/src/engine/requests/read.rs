@@ -18,8 +18,6 @@ use nearhead_format::{Entry, Place};
 use nearhead_service::{ErrorKind, RequestError, RequestId};
 use std::ptr;
 
-/// Requests above this many bytes are bulk.
-pub(super) const BULK_BYTES_ABOVE: u64 = 64 << 10;
 /// Home runs closer than this are read in one go; the logged sectors between are replaced.
 const GAP_BYTES_MAX: u64 = 64 << 10;
 /// Looks at a copy that the map still points to before a mismatch counts as damage.
@@ -50,8 +48,8 @@ pub(super) struct ReadState {
     error: Option<RequestError>,
     /// Mismatches of copies that the map still pointed to.
     attempts: u8,
-    /// It began anew: it goes before bulk, so that it ends before the log goes round once more.
-    is_again: bool,
+    /// It may wait for others. Not if it began anew: it is to end before the log goes round once more.
+    is_bulk: bool,
 }
 
 /// Puts a plan together from segments in order.
@@ -217,12 +215,13 @@ fn poisoned(sector: u64) -> RequestError {
 
 impl Engine {
     pub(super) fn start_read(&mut self, id: RequestId, offset: u64, len: u32) {
-        let state = self.plan_read(offset, len, 0, false);
+        let is_bulk = self.requests.streams.is_bulk(offset, u64::from(len));
+        let state = self.plan_read(offset, len, 0, is_bulk);
         let slot = self.requests.active.insert(Active { id, body: Body::Read(state) });
         self.launch_read(slot);
     }
 
-    fn plan_read(&self, offset: u64, len: u32, attempts: u8, is_again: bool) -> ReadState {
+    fn plan_read(&self, offset: u64, len: u32, attempts: u8, is_bulk: bool) -> ReadState {
         let state = ReadState {
             offset,
             len,
@@ -231,7 +230,7 @@ impl Engine {
             remaining: 0,
             error: None,
             attempts,
-            is_again,
+            is_bulk,
         };
         let mut planner = Planner { engine: self, state, home: None };
         planner.run(offset / SECTOR as u64, u64::from(len) / SECTOR as u64);
@@ -247,8 +246,7 @@ impl Engine {
             return self.finish_read(slot);
         }
         state.remaining = state.transfers.len() as u32;
-        let bulk = u64::from(state.len) > BULK_BYTES_ABOVE && !state.is_again;
-        let class = if bulk { Class::Bulk } else { Class::Foreground };
+        let class = if state.is_bulk { Class::Bulk } else { Class::Foreground };
         let commands: Vec<Command> = state
             .transfers
             .iter()
@@ -306,7 +304,7 @@ impl Engine {
                 let detail = format!("{told}; the copy is damaged, see `nearhead check`");
                 return self.finish_slot(slot, Err(RequestError::new(ErrorKind::Io, detail)));
             }
-            let again = self.plan_read(offset, len, attempts, true);
+            let again = self.plan_read(offset, len, attempts, false);
             if let Some(active) = self.requests.active.get_mut(slot) {
                 active.body = Body::Read(again);
             }
