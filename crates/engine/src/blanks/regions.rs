@@ -11,6 +11,7 @@
 
 use super::bits::Bits;
 use super::streams::Streams;
+use crate::disk::flusher::FlushTicket;
 use crate::state::sectors::SECTOR;
 use nearhead_disk::RangeSet;
 use nearhead_format::BlankMapHeader;
@@ -38,7 +39,7 @@ pub(super) struct Regions {
     settled: Bits,
     promised: Bits,
     /// Regions that were zeroed and are settled at this flush ticket.
-    flushing: Option<(u64, RangeSet)>,
+    flushing: Option<(FlushTicket, RangeSet)>,
     /// Those zeroed after.
     zeroed: RangeSet,
     streams: Streams,
@@ -131,7 +132,7 @@ impl Regions {
 
     /// Moves on what was zeroed: `is_done` says whether a flush ticket is redeemed, `ticket` is the one for all
     /// that is complete now.
-    pub(super) fn settle(&mut self, ticket: u64, is_done: impl Fn(u64) -> bool) {
+    pub(super) fn settle(&mut self, ticket: FlushTicket, is_done: impl Fn(FlushTicket) -> bool) {
         self.take_flushed(&is_done);
         if self.flushing.is_none() && !self.zeroed.is_empty() {
             self.flushing = Some((ticket, std::mem::take(&mut self.zeroed)));
@@ -139,7 +140,7 @@ impl Regions {
         }
     }
 
-    fn take_flushed(&mut self, is_done: &impl Fn(u64) -> bool) {
+    fn take_flushed(&mut self, is_done: &impl Fn(FlushTicket) -> bool) {
         if let Some((_, regions)) = self.flushing.take_if(|(ticket, _)| is_done(*ticket)) {
             self.may_promise |= !regions.is_empty();
             regions.iter().for_each(|range| self.settled.set(range));

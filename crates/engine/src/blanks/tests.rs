@@ -1,6 +1,7 @@
 //! Tests of the three bits of a region, by themselves: the engine's are laws (`crates/volume/tests`).
 
 use super::regions::Regions;
+use crate::disk::flusher::FlushTicket;
 use nearhead_basics::SplitMix;
 use nearhead_format::blank_map::{
     BLANK_UNIT_BYTES, BLANK_UNIT_WORDS, BLANK_UNITS_OFFSET, decode_unit,
@@ -106,8 +107,8 @@ impl Model {
             _ if random.below(4) == 0 => self.regions.end_streams(),
             _ => {}
         }
-        let done = self.flushes;
-        self.regions.settle(done + 1, |ticket| ticket <= done);
+        let done = FlushTicket::at(self.flushes);
+        self.regions.settle(FlushTicket::at(self.flushes + 1), |ticket| ticket <= done);
         if self.on_its_way.is_none() {
             self.on_its_way = self.regions.next_write(random.coin());
         }
@@ -141,7 +142,7 @@ fn in_the_end_all_that_is_zero_is_promised_and_all_that_waits_may_write() {
         model.flushes += 2;
         model.volatile.fill(false);
         model.regions.end_streams();
-        let done = model.flushes;
+        let done = FlushTicket::at(model.flushes);
         model.regions.settle(done, |ticket| ticket <= done);
         let mut next = model.on_its_way.take().or_else(|| model.regions.next_write(true));
         while let Some(write) = next {

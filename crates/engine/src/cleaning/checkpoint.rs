@@ -31,9 +31,10 @@ mod written;
 
 use super::copying::{SourceRead, content, in_memory, merge, plan_reads, read_band, whole_band};
 use crate::blanks::Blanks;
-use crate::commit::{Commit, Record, Releases};
+use crate::commit::{Commit, InvalidationCount, Record, Releases};
 use crate::core::Core;
 use crate::disk::dispatch::Purpose;
+use crate::disk::flusher::FlushTicket;
 use crate::home::FailedHomes;
 use crate::state::map::Map;
 use crate::state::sectors::SECTOR;
@@ -65,12 +66,12 @@ enum Step {
         remaining: usize,
     },
     Flushing {
-        ticket: u64,
+        ticket: FlushTicket,
     },
     Releasing,
     /// Released by snapshots: done once invalidations are committed up to here.
     Settling {
-        target: u64,
+        target: InvalidationCount,
     },
 }
 

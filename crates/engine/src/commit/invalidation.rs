@@ -12,30 +12,49 @@
 //! Entries are in one queue in the order of their writes; three running counts say how far it is
 //! ready, taken into a record, and committed.
 
+use crate::disk::flusher::FlushTicket;
 use nearhead_format::Entry;
 use std::collections::VecDeque;
+
+/// How many stale copies there were before one: a running count, which says who has to be committed for whom.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct InvalidationCount(u64);
+
+impl InvalidationCount {
+    /// Of nothing.
+    pub(crate) const NONE: Self = Self(0);
+
+    /// How many lie between; 0 if `earlier` is not earlier.
+    pub(crate) fn since(self, earlier: Self) -> usize {
+        self.0.saturating_sub(earlier.0) as usize
+    }
+
+    fn plus(self, count: usize) -> Self {
+        Self(self.0 + count as u64)
+    }
+}
 
 /// The queue of stale copies.
 #[derive(Debug, Default)]
 pub(crate) struct Invalidations {
     queue: VecDeque<Entry>,
     /// Count of entries committed and gone from the queue.
-    committed: u64,
+    committed: InvalidationCount,
     /// Count of entries that may go into a record.
-    ready: u64,
+    ready: InvalidationCount,
     /// Flush tickets that make entries ready: everything before the count is ready at the ticket.
-    awaiting_flush: VecDeque<(u64, u64)>,
+    awaiting_flush: VecDeque<(InvalidationCount, FlushTicket)>,
     /// Some waiter wants everything before this count committed.
-    wanted: u64,
+    wanted: InvalidationCount,
 }
 
 impl Invalidations {
     /// Count after the newest entry.
-    pub(crate) fn end(&self) -> u64 {
-        self.committed + self.queue.len() as u64
+    pub(crate) fn end(&self) -> InvalidationCount {
+        self.committed.plus(self.queue.len())
     }
 
-    pub(crate) fn committed(&self) -> u64 {
+    pub(crate) fn committed(&self) -> InvalidationCount {
         self.committed
     }
 
@@ -44,7 +63,11 @@ impl Invalidations {
     }
 
     /// Adds stale copies; `flush_ticket` is what must be redeemed before they are ready.
-    pub(crate) fn push(&mut self, displaced: impl Iterator<Item = Entry>, flush_ticket: u64) {
+    pub(crate) fn push(
+        &mut self,
+        displaced: impl Iterator<Item = Entry>,
+        flush_ticket: FlushTicket,
+    ) {
         let before = self.queue.len();
         self.queue.extend(displaced);
         if self.queue.len() > before {
@@ -55,7 +78,7 @@ impl Invalidations {
     }
 
     /// Moves entries on whose flush is redeemed.
-    pub(crate) fn settle(&mut self, is_done: impl Fn(u64) -> bool) {
+    pub(crate) fn settle(&mut self, is_done: impl Fn(FlushTicket) -> bool) {
         while let Some((end, ticket)) = self.awaiting_flush.front().copied() {
             if !is_done(ticket) {
                 break;
@@ -71,12 +94,12 @@ impl Invalidations {
     }
 
     /// The flush ticket that makes everything queued so far ready.
-    pub(crate) fn flush_ticket(&self) -> u64 {
-        self.awaiting_flush.back().map_or(0, |(_, ticket)| *ticket)
+    pub(crate) fn flush_ticket(&self) -> FlushTicket {
+        self.awaiting_flush.back().map_or(FlushTicket::NONE, |(_, ticket)| *ticket)
     }
 
     /// Somebody waits until everything queued so far is committed; returns the count to wait for.
-    pub(crate) fn want_all(&mut self) -> u64 {
+    pub(crate) fn want_all(&mut self) -> InvalidationCount {
         self.wanted = self.end();
         self.wanted
     }
@@ -98,24 +121,24 @@ impl Invalidations {
 
     /// Entries that may go into the next record, oldest first.
     pub(super) fn ready_entries(&self) -> impl Iterator<Item = &Entry> {
-        self.queue.iter().take((self.ready - self.committed) as usize)
+        self.queue.iter().take(self.ready.since(self.committed))
     }
 
     /// How many may go into the next record.
     pub(crate) fn ready_len(&self) -> usize {
-        (self.ready - self.committed) as usize
+        self.ready.since(self.committed)
     }
 
     /// Whether an entry that is not ready touches a home block of which `is_staged` says it is about
     /// to be recorded anew (its invalidation would then come after, and kill, the newer copy).
     pub(super) fn unready_touches(&self, is_staged: impl Fn(u64) -> bool) -> bool {
-        let ready = (self.ready - self.committed) as usize;
+        let ready = self.ready.since(self.committed);
         self.queue.iter().skip(ready).any(|entry| is_staged(entry.home_sector / 8))
     }
 
     /// The record with the first `count` entries is durable; hands them out for accounting.
     pub(crate) fn commit(&mut self, count: usize) -> impl Iterator<Item = Entry> + '_ {
-        self.committed += count as u64;
+        self.committed = self.committed.plus(count);
         self.queue.drain(..count)
     }
 }

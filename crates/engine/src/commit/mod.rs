@@ -23,7 +23,7 @@ mod waiters;
 pub(crate) use build::Attempt;
 pub(crate) use complete::{Ended, RecordContext};
 pub(crate) use content::{Content, Sources};
-pub(crate) use invalidation::Invalidations;
+pub(crate) use invalidation::{InvalidationCount, Invalidations};
 pub(crate) use packer::Packer;
 pub(crate) use parts::{Moves, Part, Releases};
 pub(crate) use record::Record;
@@ -32,7 +32,7 @@ pub(crate) use waiters::{DurableWaiter, Waiters};
 
 use crate::packing::Packing;
 use crate::placement::Placement;
-use crate::stage::Stage;
+use crate::stage::{Stage, StagePosition};
 use nearhead_disk::{Nanos, RangeSet};
 use nearhead_format::record::{RecordHeader, WriteItem};
 use place::Placer;
@@ -47,9 +47,9 @@ pub(crate) struct Commit {
     in_flight: Option<Record>,
     invalidations: Invalidations,
     /// Stage position before which everything is durable.
-    committed: u64,
+    committed: StagePosition,
     /// Stage position somebody wants committed.
-    wanted: u64,
+    wanted: StagePosition,
     /// Small writes waiting for a stage position, in order.
     waiters: Waiters,
     /// When the oldest staged block came, if any is staged and nobody wants it committed.
@@ -84,8 +84,8 @@ impl Commit {
             packing,
             in_flight: None,
             invalidations: Invalidations::default(),
-            committed: 0,
-            wanted: 0,
+            committed: StagePosition::START,
+            wanted: StagePosition::START,
             waiters: Waiters::default(),
             staged_since: None,
             journal_from: None,
@@ -119,7 +119,7 @@ impl Commit {
     }
 
     /// Somebody waits until the stage is committed up to `position`.
-    pub(crate) fn want(&mut self, position: u64) {
+    pub(crate) fn want(&mut self, position: StagePosition) {
         self.wanted = self.wanted.max(position);
     }
 
@@ -134,12 +134,12 @@ impl Commit {
     }
 
     /// Stage position before which everything is durable.
-    pub(crate) fn committed(&self) -> u64 {
+    pub(crate) fn committed(&self) -> StagePosition {
         self.committed
     }
 
     /// Everything before this stage position is durable, or was put off.
-    pub(crate) fn note_committed(&mut self, position: u64) {
+    pub(crate) fn note_committed(&mut self, position: StagePosition) {
         self.committed = self.committed.max(position);
     }
 
@@ -158,7 +158,7 @@ impl Commit {
     }
 
     /// What stood behind `front` does not become durable there: who waits for any of it waits for `position`.
-    pub(crate) fn postpone(&mut self, front: u64, position: u64) {
+    pub(crate) fn postpone(&mut self, front: StagePosition, position: StagePosition) {
         self.waiters.postpone(front, position);
     }
 
@@ -208,7 +208,7 @@ impl Commit {
         self.tell_wanted = false;
     }
 
-    fn wants_stage(&self, taken_up_to: u64) -> bool {
+    fn wants_stage(&self, taken_up_to: StagePosition) -> bool {
         self.wanted > taken_up_to
     }
 

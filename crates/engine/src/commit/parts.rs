@@ -5,6 +5,7 @@
 //! the sorts of parts apart; a new one is a name here, what is said of it when the record is durable, and what when it is not.
 
 use crate::placement::{Need, Spot};
+use crate::stage::StagePosition;
 use crate::state::logs::Logs;
 use crate::state::map::Map;
 use nearhead_format::Entry;
@@ -21,7 +22,7 @@ pub(crate) enum Part {
     /// Entries of the map that a checkpoint has copied home and lets go.
     Released { entries: Vec<Entry> },
     /// Staged blocks, all up to this position of the stage.
-    Staged { end: u64 },
+    Staged { end: StagePosition },
 }
 
 /// Whoever lets go of logged copies that are at home by now.

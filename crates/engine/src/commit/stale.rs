@@ -1,8 +1,10 @@
 //! What in-place writes made stale: queued here, and said by the records to come.
 
 use super::Commit;
+use super::InvalidationCount;
 use super::invalidation::Invalidations;
 use crate::core::Core;
+use crate::disk::flusher::FlushTicket;
 
 impl Commit {
     /// Logged copies that are stale, and not known to be in what a recovery reads.
@@ -28,14 +30,14 @@ impl Commit {
         let mut displaced = Vec::new();
         core.map_mut().remove(start, sectors, &mut |entry| displaced.push(entry));
         core.stats_mut().invalidated_entries += displaced.len() as u64;
-        let ticket = if volatile { core.flusher().ticket() } else { 0 };
+        let ticket = if volatile { core.flusher().ticket() } else { FlushTicket::NONE };
         self.invalidations.push(displaced.into_iter(), ticket);
     }
 
     /// Asks for every invalidation queued so far to be made durable.
-    pub(crate) fn want_invalidations(&mut self, core: &mut Core) -> u64 {
+    pub(crate) fn want_invalidations(&mut self, core: &mut Core) -> InvalidationCount {
         if self.invalidations.is_empty() {
-            return 0;
+            return InvalidationCount::NONE;
         }
         core.flusher_mut().demand(self.invalidations.flush_ticket());
         self.invalidations.want_all()

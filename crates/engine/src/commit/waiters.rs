@@ -3,6 +3,7 @@
 //! Each waits for a position of the stage. Whoever puts staged blocks somewhere else moves those who wait for them;
 //! nobody here knows why.
 
+use crate::stage::StagePosition;
 use nearhead_service::RequestId;
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -11,7 +12,7 @@ use std::ops::Range;
 #[derive(Clone, Debug)]
 pub(crate) struct DurableWaiter {
     /// Stage position before which everything of it stands.
-    target: u64,
+    target: StagePosition,
     id: RequestId,
     /// Home sectors that it changes: the first range, and the others of an atomic write or a trim.
     sectors: Range<u64>,
@@ -22,7 +23,7 @@ pub(crate) struct DurableWaiter {
 
 impl DurableWaiter {
     pub(crate) fn new(id: RequestId, sectors: Range<u64>, written_bytes: u64) -> Self {
-        Self { target: 0, id, sectors, more: Vec::new(), written_bytes }
+        Self { target: StagePosition::START, id, sectors, more: Vec::new(), written_bytes }
     }
 
     /// The same write, which changes these sectors, too.
@@ -53,19 +54,19 @@ impl Waiters {
     }
 
     /// One more, which waits until everything before `target` is durable; nobody here waits for more.
-    pub(crate) fn push(&mut self, waiter: DurableWaiter, target: u64) {
+    pub(crate) fn push(&mut self, waiter: DurableWaiter, target: StagePosition) {
         self.0.push_back(DurableWaiter { target, ..waiter });
     }
 
     /// What stood behind `front` does not become durable there: who waits for any of it waits for `position`.
-    pub(super) fn postpone(&mut self, front: u64, position: u64) {
+    pub(super) fn postpone(&mut self, front: StagePosition, position: StagePosition) {
         for waiter in self.0.iter_mut().filter(|waiter| waiter.target > front) {
             waiter.target = position;
         }
     }
 
     /// Those who waited for what stands before `position`.
-    pub(crate) fn take_durable(&mut self, position: u64) -> Vec<DurableWaiter> {
+    pub(crate) fn take_durable(&mut self, position: StagePosition) -> Vec<DurableWaiter> {
         let done = self.0.iter().take_while(|waiter| waiter.target <= position).count();
         self.0.drain(..done).collect()
     }
@@ -102,9 +103,13 @@ mod tests {
             let sectors = 8 * number..8 * number + 1;
             let waiter = DurableWaiter::new(RequestId(number), sectors, 512);
             let more = vec![100 + number..101 + number, 200..201];
-            waiters.push(waiter.and(more), 10 * number);
+            waiters.push(waiter.and(more), at(10 * number));
         }
         waiters
+    }
+
+    fn at(blocks: u64) -> StagePosition {
+        StagePosition::START.plus(blocks as usize)
     }
 
     fn ids(waiters: &[DurableWaiter]) -> Vec<u64> {
@@ -114,27 +119,29 @@ mod tests {
     #[test]
     fn who_waits_is_let_go_in_order_and_no_earlier_than_all_before_it_is_durable() {
         let mut waiters = waiting();
-        assert_eq!(ids(&waiters.take_durable(9)), [0; 0]);
-        assert_eq!(ids(&waiters.take_durable(20)), [1, 2]);
-        assert_eq!(ids(&waiters.take_durable(100)), [3, 4]);
+        assert_eq!(ids(&waiters.take_durable(at(9))), [0; 0]);
+        assert_eq!(ids(&waiters.take_durable(at(20))), [1, 2]);
+        assert_eq!(ids(&waiters.take_durable(at(100))), [3, 4]);
         assert!(waiters.is_empty());
     }
 
     #[test]
     fn who_waits_for_what_was_staged_again_waits_for_where_it_stands_now() {
         let mut waiters = waiting();
-        waiters.postpone(20, 50);
-        assert_eq!(ids(&waiters.take_durable(49)), [1, 2]);
-        assert_eq!(ids(&waiters.take_durable(50)), [3, 4]);
+        waiters.postpone(at(20), at(50));
+        assert_eq!(ids(&waiters.take_durable(at(49))), [1, 2]);
+        assert_eq!(ids(&waiters.take_durable(at(50))), [3, 4]);
     }
 
     #[test]
     fn those_who_change_a_sector_are_found_by_any_of_their_ranges() {
         let mut waiters = waiting();
-        let at = |sector: u64| move |range: &Range<u64>| range.contains(&sector);
-        assert!(waiters.any_at(at(103)) && waiters.any_at(at(16)) && !waiters.any_at(at(17)));
-        assert_eq!(ids(&waiters.take_those_at(at(103))), [3]);
-        assert!(!waiters.any_at(at(24)));
+        let holds = |sector: u64| move |range: &Range<u64>| range.contains(&sector);
+        assert!(
+            waiters.any_at(holds(103)) && waiters.any_at(holds(16)) && !waiters.any_at(holds(17))
+        );
+        assert_eq!(ids(&waiters.take_those_at(holds(103))), [3]);
+        assert!(!waiters.any_at(holds(24)));
         assert_eq!(ids(&waiters.take_all()), [1, 2, 4]);
     }
 }

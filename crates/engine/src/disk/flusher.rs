@@ -7,13 +7,32 @@
 //! A failed flush is never retried into an acknowledgement: the kernel or the disk may have dropped
 //! the dirty data, so everything that relied on it fails (law 7).
 
+/// Which flush somebody waits for: their number, in the order in which they are submitted. One of one device says nothing of
+/// another's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct FlushTicket(u64);
+
+impl FlushTicket {
+    /// What is durable from the beginning.
+    pub(crate) const NONE: Self = Self(0);
+
+    #[cfg(test)]
+    pub(crate) fn at(number: u64) -> Self {
+        Self(number)
+    }
+
+    fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+}
+
 /// The flush counter.
 #[derive(Debug)]
 pub(crate) struct Flusher {
     needed: bool,
-    started: u64,
-    done: u64,
-    wanted: u64,
+    started: FlushTicket,
+    done: FlushTicket,
+    wanted: FlushTicket,
     in_flight: bool,
     /// Whether something completed since the last flush was submitted that only a flush makes durable.
     dirty: bool,
@@ -22,7 +41,8 @@ pub(crate) struct Flusher {
 impl Flusher {
     /// `needed` is whether the device has a volatile cache at all.
     pub(crate) fn new(needed: bool) -> Self {
-        Self { needed, started: 0, done: 0, wanted: 0, in_flight: false, dirty: false }
+        let none = FlushTicket::NONE;
+        Self { needed, started: none, done: none, wanted: none, in_flight: false, dirty: false }
     }
 
     /// Whether the device has a volatile cache.
@@ -36,18 +56,18 @@ impl Flusher {
     }
 
     /// The ticket that is redeemed once everything completed so far is durable. Asks for nothing.
-    pub(crate) fn ticket(&self) -> u64 {
+    pub(crate) fn ticket(&self) -> FlushTicket {
         // If nothing is dirty, what is done or the flush under way covers it.
-        if self.dirty { self.started + 1 } else { self.started }
+        if self.dirty { self.started.next() } else { self.started }
     }
 
     /// Somebody waits for `ticket`: a flush will be submitted for it.
-    pub(crate) fn demand(&mut self, ticket: u64) {
+    pub(crate) fn demand(&mut self, ticket: FlushTicket) {
         self.wanted = self.wanted.max(ticket);
     }
 
     /// A ticket for everything completed so far, and the demand for it.
-    pub(crate) fn want(&mut self) -> u64 {
+    pub(crate) fn want(&mut self) -> FlushTicket {
         let ticket = self.ticket();
         self.demand(ticket);
         ticket
@@ -59,7 +79,7 @@ impl Flusher {
     }
 
     /// Whether `ticket` is redeemed.
-    pub(crate) fn is_done(&self, ticket: u64) -> bool {
+    pub(crate) fn is_done(&self, ticket: FlushTicket) -> bool {
         ticket <= self.done
     }
 
@@ -67,7 +87,7 @@ impl Flusher {
     pub(crate) fn start(&mut self) -> bool {
         let start = !self.in_flight && self.wanted > self.started;
         if start {
-            self.started += 1;
+            self.started = self.started.next();
             self.in_flight = true;
             self.dirty = false;
         }

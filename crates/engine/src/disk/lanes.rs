@@ -12,7 +12,7 @@
 
 use crate::admission::{Admission, Pace};
 use crate::disk::dispatch::{Dispatcher, InFlight};
-use crate::disk::flusher::Flusher;
+use crate::disk::flusher::{FlushTicket, Flusher};
 use crate::disk::report::DiskWork;
 use nearhead_disk::{CommandId, Lane, Nanos, Properties, Submission};
 
@@ -62,7 +62,7 @@ pub(crate) struct Lanes {
 
 /// What makes everything durable that had completed on any of them: a flush ticket for each, in their order.
 #[derive(Debug)]
-pub(crate) struct Tickets(Vec<u64>);
+pub(crate) struct Tickets(Vec<FlushTicket>);
 
 impl Lanes {
     /// Devices with these facts, the volume's own disk first.

@@ -5,6 +5,7 @@ use super::Engine;
 use crate::commit::{
     Attempt, Content, Ended, Moves, Part, Record, RecordContext, Releases, Sources,
 };
+use crate::stage::StagePosition;
 use nearhead_disk::{DiskError, Payload};
 
 impl Engine {
@@ -130,9 +131,9 @@ impl Engine {
 
     /// What left the stage for the record, up to this position, stands behind all others now, and so do those who wait
     /// for it.
-    fn stage_again(&mut self, end: u64) {
+    fn stage_again(&mut self, end: StagePosition) {
         let blocks = self.stage.end_taken();
-        let front = end - blocks.len() as u64;
+        let front = end.minus(blocks.len());
         for staged in blocks {
             self.stage.put_back(staged);
         }
@@ -142,7 +143,7 @@ impl Engine {
     }
 
     /// What stood behind `front` was staged again: who waits for any of it waits for all that is staged now.
-    pub(super) fn wait_for_all_staged(&mut self, front: u64) {
+    pub(super) fn wait_for_all_staged(&mut self, front: StagePosition) {
         let end = self.stage.end();
         self.commit.postpone(front, end);
         self.requests.postpone_barriers(front, end);

@@ -6,6 +6,7 @@ use crate::cleaner::WhenFull;
 use crate::commit::{Content, Releases};
 use crate::failure::Failure;
 use crate::home::SpillEnd;
+use crate::stage::StagePosition;
 use crate::stage::StagedBlock;
 use nearhead_disk::{DiskError, Payload};
 use nearhead_service::{ErrorKind, RequestError};
@@ -210,9 +211,9 @@ impl Engine {
     }
 
     /// So many blocks, which go neither into a record nor home, with their positions.
-    fn take_off_front(&mut self, count: usize) -> Vec<(u64, StagedBlock)> {
+    fn take_off_front(&mut self, count: usize) -> Vec<(StagePosition, StagedBlock)> {
         let front = self.stage.front();
-        let blocks = (front..).zip(self.stage.take_front(count)).collect();
+        let blocks = front.onward().zip(self.stage.take_front(count)).collect();
         // Nothing of the stage is on its way: what stands before the front now is durable, or put off.
         self.commit.note_committed(self.stage.front());
         self.commit.note_stage_taken(&self.stage, self.core.now());

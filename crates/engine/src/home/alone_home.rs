@@ -51,7 +51,7 @@ impl Home {
             return false;
         }
         let front = stage.front();
-        let count = (stage.end() - front) as usize;
+        let count = stage.end().since(front);
         let commands = home_commands(core, &self.failed, stage.send_front(count), false);
         commit.note_stage_taken(stage, core.now());
         core.stats_mut().alone_home += 1;

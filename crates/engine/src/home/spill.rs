@@ -14,8 +14,11 @@ use super::Home;
 use super::commands::{home_commands, touches_home};
 use crate::blanks::Blanks;
 use crate::commit::Commit;
+use crate::commit::InvalidationCount;
 use crate::core::{Core, told};
 use crate::disk::dispatch::Purpose;
+use crate::disk::flusher::FlushTicket;
+use crate::stage::StagePosition;
 use crate::stage::{Stage, StagedBlock};
 use crate::state::sectors::{BLOCK_SECTORS, SECTOR};
 use nearhead_disk::{Class, Command, DiskError, DiskErrorKind, Payload, RangeSet};
@@ -39,9 +42,9 @@ pub(super) struct Spill {
     /// Whether a flush must follow them.
     volatile: bool,
     /// Stage position of its first block.
-    front: u64,
+    front: StagePosition,
     /// Stage position committed when all is done.
-    stage_end: u64,
+    stage_end: StagePosition,
     /// How often what failed was tried.
     attempts: u32,
     /// Device bytes that could not be written in this attempt.
@@ -59,7 +62,7 @@ pub(crate) enum SpillEnd {
     NotYet,
     /// What went home alone goes into a log after all: those who wait for what stood behind `front` wait for where it
     /// stands now, and then everything before `committed` is as good as done.
-    Logged { front: u64, committed: u64 },
+    Logged { front: StagePosition, committed: StagePosition },
     /// All transfers are done; some blocks could not be written, if any.
     Done(Option<PutOff>),
 }
@@ -67,12 +70,12 @@ pub(crate) enum SpillEnd {
 /// Blocks that could not be written home, with their positions in the stage, and why.
 #[derive(Debug)]
 pub(crate) struct PutOff {
-    blocks: Vec<(u64, StagedBlock)>,
+    blocks: Vec<(StagePosition, StagedBlock)>,
     error: RequestError,
 }
 
 impl PutOff {
-    pub(crate) fn into_parts(self) -> (Vec<(u64, StagedBlock)>, RequestError) {
+    pub(crate) fn into_parts(self) -> (Vec<(StagePosition, StagedBlock)>, RequestError) {
         (self.blocks, self.error)
     }
 }
@@ -80,13 +83,18 @@ impl PutOff {
 /// What makes a spill whole once its transfers are done.
 #[derive(Clone, Copy, Debug)]
 struct Follows {
-    flush_ticket: u64,
-    invalid_target: u64,
+    flush_ticket: FlushTicket,
+    invalid_target: InvalidationCount,
 }
 
 impl Spill {
     /// One of so many `transfers`, of what stood at the front of the stage up to `stage_end`.
-    fn new(transfers: usize, is_flusher_needed: bool, front: u64, stage_end: u64) -> Self {
+    fn new(
+        transfers: usize,
+        is_flusher_needed: bool,
+        front: StagePosition,
+        stage_end: StagePosition,
+    ) -> Self {
         Self {
             is_alone: false,
             remaining: transfers,
@@ -104,8 +112,8 @@ impl Spill {
     pub(super) fn alone(
         transfers: usize,
         is_flusher_needed: bool,
-        front: u64,
-        stage_end: u64,
+        front: StagePosition,
+        stage_end: StagePosition,
     ) -> Self {
         Self { is_alone: true, ..Self::new(transfers, is_flusher_needed, front, stage_end) }
     }
@@ -221,7 +229,7 @@ impl Home {
             issue(core, commands);
             return SpillEnd::NotYet;
         }
-        let positions = spill.front..;
+        let positions = spill.front.onward();
         let (missed, written): (Vec<_>, Vec<_>) =
             positions.zip(stage.end_taken()).partition(|(_, staged)| is_missed(staged));
         stage.keep_taken(written.into_iter().map(|(_, staged)| staged).collect());
@@ -247,14 +255,18 @@ impl Home {
                 commit.displace(core, sector, u64::from(piece.len()), volatile);
             }
         }
-        let flush_ticket = if volatile { core.flusher_mut().want() } else { 0 };
+        let flush_ticket = if volatile { core.flusher_mut().want() } else { FlushTicket::NONE };
         let invalid_target = commit.want_invalidations(core);
         spill.follows = Some(Follows { flush_ticket, invalid_target });
     }
 
     /// Ends the spill if all that must follow it is durable; says up to where the stage is committed by that, and whether
     /// it went home for being alone.
-    pub(crate) fn end_spill(&mut self, core: &Core, commit: &Commit) -> Option<(u64, bool)> {
+    pub(crate) fn end_spill(
+        &mut self,
+        core: &Core,
+        commit: &Commit,
+    ) -> Option<(StagePosition, bool)> {
         let spill = self.spill.as_ref()?;
         let follows = spill.follows?;
         let is_flushed = core.flusher().is_done(follows.flush_ticket);

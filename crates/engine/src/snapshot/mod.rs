@@ -22,6 +22,7 @@ mod transfer;
 pub(crate) use lone::LoneHeader;
 
 use crate::activity::Activity;
+use crate::commit::InvalidationCount;
 use crate::commit::{Commit, Record};
 use crate::core::Core;
 use crate::disk::dispatch::Purpose;
@@ -70,7 +71,7 @@ struct InProgress {
     writer: BodyWriter,
     offset: u64,
     /// Invalidations queued when it began: the body does not mention what they take back.
-    invalid_end: u64,
+    invalid_end: InvalidationCount,
     flush_tickets: Option<Tickets>,
     /// The header, once it is on its way: what its copy will be.
     copy: Option<Buffer>,
@@ -103,7 +104,7 @@ pub(crate) struct Snapshotter {
     /// Record sequence the newest committed snapshot includes.
     sequence: u64,
     /// Invalidations queued when the newest committed snapshot began.
-    invalid_end: u64,
+    invalid_end: InvalidationCount,
     clean_on_disk: bool,
     /// The newest committed snapshot has one sound header so far.
     lone: Option<LoneHeader>,

@@ -26,8 +26,8 @@ impl Snapshotter {
         // What was taken back before the snapshot before it began is in neither slot: no recovery can
         // bring it back, even if one slot rots.
         let in_neither = std::mem::replace(&mut self.invalid_end, work.invalid_end);
-        let settled = in_neither.saturating_sub(commit.invalidations().committed());
-        commit_by_snapshot(core, commit, settled as usize);
+        let settled = in_neither.since(commit.invalidations().committed());
+        commit_by_snapshot(core, commit, settled);
     }
 }
 

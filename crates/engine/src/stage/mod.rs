@@ -63,13 +63,40 @@ impl Hasher for BlockHasher {
     }
 }
 
+/// A place in the order in which blocks were staged: a running count that never goes back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct StagePosition(u64);
+
+impl StagePosition {
+    /// Before everything.
+    pub(crate) const START: Self = Self(0);
+
+    pub(crate) fn plus(self, blocks: usize) -> Self {
+        Self(self.0 + blocks as u64)
+    }
+
+    pub(crate) fn minus(self, blocks: usize) -> Self {
+        Self(self.0 - blocks as u64)
+    }
+
+    /// This one and all that follow.
+    pub(crate) fn onward(self) -> impl Iterator<Item = Self> {
+        (self.0..).map(Self)
+    }
+
+    /// Blocks from `earlier` to here.
+    pub(crate) fn since(self, earlier: Self) -> usize {
+        (self.0 - earlier.0) as usize
+    }
+}
+
 /// Staged blocks in arrival order, findable by block.
 #[derive(Debug, Default)]
 pub(crate) struct Stage {
     queue: VecDeque<StagedBlock>,
     /// Position of the front of the queue.
-    front: u64,
-    index: HashMap<u64, u64, BuildHasherDefault<BlockHasher>>,
+    front: StagePosition,
+    index: HashMap<u64, StagePosition, BuildHasherDefault<BlockHasher>>,
     bytes: usize,
     /// What left from the front and is not there yet.
     taken: Taken,
@@ -86,14 +113,14 @@ impl Stage {
     }
 
     /// Everything staged so far stands before this position.
-    pub(crate) fn end(&self) -> u64 {
-        self.front + self.queue.len() as u64
+    pub(crate) fn end(&self) -> StagePosition {
+        self.front.plus(self.queue.len())
     }
 
     /// The staged parts of `block`, if any.
     pub(crate) fn get(&self, block: u64) -> Option<&StagedBlock> {
         let position = *self.index.get(&block)?;
-        self.queue.get((position - self.front) as usize)
+        self.queue.get(position.since(self.front))
     }
 
     /// Whether any of `blocks` is staged.
@@ -113,7 +140,7 @@ impl Stage {
         let added = usize::from(piece.len()) * SECTOR;
         let atomic = group != Group::None;
         if let Some(position) = self.index.get(&block) {
-            let staged = &mut self.queue[(position - self.front) as usize];
+            let staged = &mut self.queue[position.since(self.front)];
             let before = staged.sectors();
             staged.put(piece);
             staged.atomic |= atomic;
@@ -151,7 +178,7 @@ impl Stage {
 
     /// Takes `count` blocks from the front.
     pub(crate) fn take_front(&mut self, count: usize) -> Vec<StagedBlock> {
-        self.front += count as u64;
+        self.front = self.front.plus(count);
         let blocks: Vec<StagedBlock> = self.queue.drain(..count).collect();
         for staged in &blocks {
             self.bytes -= staged.sectors() as usize * SECTOR;
@@ -211,7 +238,7 @@ impl Stage {
             self.queue.push_back(block);
             return;
         };
-        let staged = &mut self.queue[(position - self.front) as usize];
+        let staged = &mut self.queue[position.since(self.front)];
         let (before, newer) =
             (staged.sectors(), std::mem::replace(&mut staged.pieces, block.pieces));
         for piece in newer {
@@ -259,7 +286,7 @@ impl Stage {
     }
 
     /// Position before which everything has been taken.
-    pub(crate) fn front(&self) -> u64 {
+    pub(crate) fn front(&self) -> StagePosition {
         self.front
     }
 }
@@ -282,7 +309,7 @@ mod tests {
             stage.get(5).unwrap().pieces().iter().map(|p| (p.first(), p.len())).collect();
         assert_eq!(ranges, [(0, 2), (2, 3), (5, 3)]);
         assert_eq!(stage.bytes(), 4096);
-        assert_eq!(stage.end(), 1, "a hot block keeps its place");
+        assert_eq!(stage.end(), StagePosition(1), "a hot block keeps its place");
     }
 
     #[test]
@@ -293,7 +320,7 @@ mod tests {
         let back = stage.take_front(1).remove(0);
         stage.put_back(back.clone());
         assert_eq!(stage.blocks().collect::<Vec<_>>(), [6, 5]);
-        assert_eq!((stage.bytes(), stage.end()), (6144, 3));
+        assert_eq!((stage.bytes(), stage.end()), (6144, StagePosition(3)));
         let back = stage.take_front(2).remove(1);
         stage.put(5, Piece::new(3, 2, Payload::Zeros(2 * SECTOR)), Group::None);
         stage.put_back(back);
@@ -301,7 +328,7 @@ mod tests {
             stage.get(5).unwrap().pieces().iter().map(|p| (p.first(), p.len())).collect();
         assert_eq!(found, [(0, 3), (3, 2)]);
         assert!(matches!(stage.get(5).unwrap().pieces()[1].data(), Payload::Zeros(_)));
-        assert_eq!((stage.bytes(), stage.end()), (2560, 4));
+        assert_eq!((stage.bytes(), stage.end()), (2560, StagePosition(4)));
     }
 
     #[test]

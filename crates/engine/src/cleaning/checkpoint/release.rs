@@ -3,6 +3,7 @@
 use super::{Checkpoint, News, Step};
 use crate::commit::{Commit, Releases};
 use crate::core::Core;
+use crate::disk::flusher::FlushTicket;
 use crate::state::sectors::SECTOR;
 use nearhead_format::Entry;
 
@@ -41,7 +42,7 @@ impl Checkpoint {
             core.map_mut().remove(entry.home_sector, len, &mut |lost| gone.push(lost));
         }
         // The homes were flushed already.
-        commit.invalidations_mut().push(gone.into_iter(), 0);
+        commit.invalidations_mut().push(gone.into_iter(), FlushTicket::NONE);
         let target = commit.want_invalidations(core);
         if let Some(window) = self.window.as_mut() {
             window.step = Step::Settling { target };

@@ -5,16 +5,19 @@
 //! they came, so a flush never overtakes an earlier one. A failed flush fails the volume: nothing is
 //! ever acknowledged on the strength of a second try (law 7).
 
+use crate::commit::InvalidationCount;
+use crate::disk::flusher::FlushTicket;
 use crate::engine::Engine;
+use crate::stage::StagePosition;
 use nearhead_service::RequestId;
 
 /// Somebody who waits for durability.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Barrier {
     pub(super) id: RequestId,
-    pub(super) flush_ticket: u64,
-    pub(super) stage_target: u64,
-    pub(super) invalid_target: u64,
+    pub(super) flush_ticket: FlushTicket,
+    pub(super) stage_target: StagePosition,
+    pub(super) invalid_target: InvalidationCount,
     /// Client bytes that the waiter wrote in place.
     pub(super) written: u64,
 }
@@ -52,7 +55,7 @@ impl Engine {
     }
 
     /// Small writes that stood before `position`, and went home by themselves, are durable.
-    pub(crate) fn answer_who_went_home(&mut self, position: u64) {
+    pub(crate) fn answer_who_went_home(&mut self, position: StagePosition) {
         for waiter in self.commit.waiters_mut().take_durable(position) {
             self.count_in_place(waiter.written_bytes());
             self.reply(waiter.id(), Ok(Vec::new()));

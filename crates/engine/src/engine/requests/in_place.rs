@@ -14,8 +14,10 @@
 use super::{Active, Body};
 use crate::core::told;
 use crate::disk::dispatch::Purpose;
+use crate::disk::flusher::FlushTicket;
 use crate::engine::Engine;
 use crate::engine::requests::barrier::Barrier;
+use crate::stage::StagePosition;
 use crate::state::sectors::SECTOR;
 use nearhead_disk::{Class, Command, DiskError, Payload};
 use nearhead_service::{RequestError, RequestId};
@@ -242,8 +244,8 @@ impl Engine {
         }
         let barrier = Barrier {
             id,
-            stage_target: 0,
-            flush_ticket: if volatile { self.core.flusher_mut().want() } else { 0 },
+            stage_target: StagePosition::START,
+            flush_ticket: if volatile { self.core.flusher_mut().want() } else { FlushTicket::NONE },
             invalid_target: self.commit.want_invalidations(&mut self.core),
             written,
         };

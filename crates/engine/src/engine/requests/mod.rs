@@ -18,6 +18,7 @@ mod streams;
 
 use crate::activity::{Activities, Activity};
 use crate::engine::Engine;
+use crate::stage::StagePosition;
 use barrier::Barrier;
 use in_place::{InPlaceState, SmallWrite};
 use nearhead_basics::Slab;
@@ -94,7 +95,7 @@ impl Requests {
     }
 
     /// What stood behind `front` of the stage is durable only once everything before `position` is.
-    pub(crate) fn postpone_barriers(&mut self, front: u64, position: u64) {
+    pub(crate) fn postpone_barriers(&mut self, front: StagePosition, position: StagePosition) {
         for barrier in self.barriers.iter_mut().filter(|barrier| barrier.stage_target > front) {
             barrier.stage_target = position;
         }

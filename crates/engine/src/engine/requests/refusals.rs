@@ -8,6 +8,7 @@
 use super::{Active, Body};
 use crate::engine::Engine;
 use crate::failure::Failure;
+use crate::stage::StagePosition;
 use crate::stage::StagedBlock;
 use crate::state::sectors::BLOCK_SECTORS;
 use nearhead_service::RequestError;
@@ -87,7 +88,11 @@ impl Engine {
 
     /// Blocks that were at the front of the stage, the first at position `front`, cannot be made durable now. The blocks
     /// go to the end of the stage, and those who wait for one of them get `error`.
-    pub(crate) fn put_off(&mut self, blocks: Vec<(u64, StagedBlock)>, error: &RequestError) {
+    pub(crate) fn put_off(
+        &mut self,
+        blocks: Vec<(StagePosition, StagedBlock)>,
+        error: &RequestError,
+    ) {
         let Some(first) = blocks.iter().map(|(position, _)| *position).min() else { return };
         let numbers: Vec<u64> = blocks.iter().map(|(_, staged)| staged.block()).collect();
         let (relied_on, stops) = (!self.acknowledges_durable(), self.core.is_draining());
@@ -130,7 +135,7 @@ impl Engine {
 
     /// Whether anybody gets an error when these blocks at the front of the stage, the first at position `first`, are
     /// put off.
-    pub(crate) fn somebody_waits_for(&self, numbers: &[u64], first: u64) -> bool {
+    pub(crate) fn somebody_waits_for(&self, numbers: &[u64], first: StagePosition) -> bool {
         let touches = |range: &Range<u64>| touches(numbers, range.start, range.end);
         let is_covered = self.requests.barriers.iter().any(|barrier| barrier.stage_target > first);
         (is_covered && !self.acknowledges_durable())
@@ -144,7 +149,7 @@ impl Engine {
     }
 
     /// Flushes that cover what stood at this position of the stage.
-    fn refuse_barriers_past(&mut self, position: u64, error: &RequestError) {
+    fn refuse_barriers_past(&mut self, position: StagePosition, error: &RequestError) {
         let barriers = std::mem::take(&mut self.requests.barriers);
         let (refused, kept): (VecDeque<_>, VecDeque<_>) =
             barriers.into_iter().partition(|barrier| barrier.stage_target > position);
