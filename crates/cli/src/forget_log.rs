@@ -2,6 +2,7 @@
 
 use crate::offline;
 use crate::repair::{ClientRange, tell_ranges};
+use crate::report::words;
 use crate::target::{Access, DiskArgs};
 use nearhead_output::{say, say_json};
 use nearhead_volume::forget::{client_ranges, give_up, unreadable_in_log};
@@ -49,7 +50,7 @@ pub fn run(args: &ForgetLogArgs) -> Result<(), String> {
             args.target, args.log
         ));
     }
-    let damage = offline.volume.engine().status().damage;
+    let damage = words(offline.volume.engine().status().damage);
     let start = offline.start;
     let lost = unreadable_in_log(&mut offline.volume, start, args.log);
     if !args.dry_run {

@@ -8,6 +8,7 @@ mod lost;
 mod report;
 
 use crate::offline::{self, Look, Offline, Refused};
+use crate::report::words;
 use crate::target::{Access, DiskArgs, Target};
 pub use lost::LostArgs;
 use nearhead_disk::SECTOR_BYTES;
@@ -140,7 +141,7 @@ fn inspect(target: Target, mut report: Report, look: &Look) -> Result<Inspected,
 
 fn looked_at(mut offline: Offline, mut report: Report) -> Inspected {
     let start = offline.start;
-    report.damage = offline.volume.engine().status().damage;
+    report.damage = words(offline.volume.engine().status().damage);
     let weighed = weigh(&mut offline.volume, |disk| SyncIo::in_real_time(disk, start));
     if let Some(weighed) = &weighed {
         report.take_rebuilt(weighed);

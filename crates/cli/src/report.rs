@@ -5,7 +5,7 @@ use crate::health::{DiskErrors, Health, Losses, threshold_in_words};
 use crate::serve::Coordination;
 use crate::units::ByteSize;
 use nearhead_disk::Nanos;
-use nearhead_engine::{Stats, Status};
+use nearhead_engine::{Damage, Stats, Status};
 use nearhead_format::{AckMode, Superblock};
 use nearhead_output::{hex, plain};
 use nearhead_sim::LatencySummary;
@@ -77,6 +77,9 @@ pub struct State {
     pub blank_bytes: u64,
     /// What recovery or operation found damaged.
     pub damage: Vec<String>,
+    /// Of each of these one word: what kind of thing it is.
+    #[serde(default)]
+    pub damage_kinds: Vec<String>,
 }
 
 /// What the last opening read.
@@ -238,7 +241,12 @@ impl StatusReport {
                 snapshot_number: status.snapshot_number,
                 checkpointing: status.checkpointing,
                 blank_bytes: status.blank_bytes,
-                damage: status.damage,
+                damage_kinds: status
+                    .damage
+                    .iter()
+                    .map(|damage| damage.kind.name().to_owned())
+                    .collect(),
+                damage: words(status.damage),
             },
             served,
         }
@@ -404,6 +412,11 @@ impl VolumeFacts {
             log_bytes: layout.log_bytes,
         }
     }
+}
+
+/// Findings as sentences.
+pub(crate) fn words(damage: Vec<Damage>) -> Vec<String> {
+    damage.into_iter().map(|damage| damage.text).collect()
 }
 
 #[cfg(test)]

@@ -53,6 +53,9 @@ fn two_damaged_superblock_copies_are_survived_and_three_are_named() {
     let path = scratch.path("a.img");
     corrupt(&path, 0, 4096);
     corrupt(&path, 65536 + 20, 1);
+    let state = &run_json(&scratch, &["status", "a.img"])["state"];
+    assert_eq!(state["damage_kinds"], serde_json::json!(["superblock", "superblock"]), "{state}");
+    assert_eq!(state["damage"].as_array().unwrap().len(), 2, "{state}");
     expect_content(&scratch);
     corrupt(&path, (64 << 20) - 4096 + 500, 1);
     for command in ["status", "repair"] {

@@ -7,6 +7,7 @@
 
 use crate::admission::{Admission, Pace};
 use crate::config::Setup;
+use crate::damage::Damage;
 use crate::disk::dispatch::{InFlight, Purpose};
 use crate::disk::flusher::Flusher;
 use crate::disk::lanes::Lanes;
@@ -198,7 +199,7 @@ impl Core {
     }
 
     /// Remembers damage, for people.
-    pub(crate) fn note(&mut self, finding: String) {
+    pub(crate) fn note(&mut self, finding: Damage) {
         self.findings.note(finding);
     }
 }

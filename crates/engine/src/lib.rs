@@ -34,6 +34,7 @@ mod cleaning;
 mod commit;
 pub mod config;
 mod core;
+mod damage;
 mod disk;
 mod engine;
 mod failure;
@@ -48,6 +49,7 @@ pub mod stats;
 
 pub use activity::{Activities, Activity, Space};
 pub use config::{Ack, BlanksFound, Cleaning, Config, JournalPlace, MapPlace, Setup};
+pub use damage::{Damage, DamageKind};
 pub use disk::report::{
     DiskErrorCounts, DiskErrorReport, DiskEvent, DiskStall, DiskWork, Shortage, disk_error_name,
 };

@@ -1,5 +1,6 @@
 //! Counters and gauges of an engine, with their units in their names.
 
+use crate::damage::Damage;
 use crate::disk::report::{DiskErrorCounts, DiskErrorReport, DiskStall, Shortage};
 use crate::failure::Failure;
 
@@ -163,7 +164,7 @@ pub struct Status {
     /// Bytes of regions whose home is known to be zeros; what is logged of them counts too.
     pub blank_bytes: u64,
     /// Findings of recovery that lost or doubt data; empty for a healthy volume.
-    pub damage: Vec<String>,
+    pub damage: Vec<Damage>,
     /// Bytes read by recovery.
     pub recovery_read_bytes: u64,
     /// Records replayed by recovery.

@@ -18,6 +18,7 @@ use crate::steps::{WINDOW_SECTORS, WINDOWS};
 use nearhead_basics::SplitMix;
 use nearhead_disk::RangeSet;
 use nearhead_disk::{Disk, Nanos};
+use nearhead_engine::DamageKind;
 use nearhead_engine::{Activities, Activity, Engine, Space};
 use nearhead_models::faults::FaultBudget;
 use nearhead_service::{Operation, Request, RequestId, Service};
@@ -143,7 +144,7 @@ impl Life<'_> {
         let one = self.scenario.arrangement == crate::scenario::Arrangement::One;
         // Of a growth that was cut perhaps one copy tells, and nothing makes up for that one (SAFETY.md).
         let findings = self.volume()?.status().damage;
-        let whole = findings.iter().all(|finding| !finding.starts_with("superblock"));
+        let whole = findings.iter().all(|finding| finding.kind != DamageKind::Superblock);
         let damage = match random.below(8) {
             0 | 1 if one && has_logs => {
                 Damage::Header { newest: random.coin(), copy: random.coin() }

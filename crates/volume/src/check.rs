@@ -128,7 +128,7 @@ pub fn check_with<D: Disk>(
     let status = volume.engine().status();
     check_slots(&slots, status.recovery_records > 0, &mut report);
     for finding in status.damage {
-        report.add(text_finding("logs", finding));
+        report.add(text_finding("logs", finding.text));
     }
     if let Err(error) = opened {
         report.opens = false;

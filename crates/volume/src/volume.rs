@@ -11,7 +11,8 @@ use crate::presets::{NamedPreset, Presets};
 use crate::sync_io::{self, SyncIo};
 use nearhead_disk::{Disk, Nanos, Zones};
 use nearhead_engine::{
-    BlanksFound, Config, DiskEvent, Engine, MapPlace, REQUEST_BYTES_MAX, Setup, Status,
+    BlanksFound, Config, Damage, DamageKind, DiskEvent, Engine, MapPlace, REQUEST_BYTES_MAX, Setup,
+    Status,
 };
 use nearhead_format::{Layout, Superblock};
 use nearhead_service::{Extent, Reply, Request, Service, ServiceInfo, Wake};
@@ -79,7 +80,7 @@ pub struct Volume<D: Disk> {
     /// The presets that it may be opened again with.
     presets: Presets,
     /// Copies of the superblock that should be written again, and what is wrong with the blank map.
-    findings: Vec<String>,
+    findings: Vec<Damage>,
     /// The engine has ended, and the disk was told.
     has_ended: bool,
 }
@@ -163,8 +164,8 @@ impl<D: Disk> Volume<D> {
         configure: impl FnOnce(&Superblock, &mut Config),
         empty: bool,
     ) -> Self {
-        let Found { superblock, preset, to_repair: mut findings } = found;
-        findings.extend(blanks.findings);
+        let Found { superblock, preset, to_repair } = found;
+        let findings = damage_of(to_repair, blanks.findings);
         let setup = setup(&lanes, (&superblock, &preset), map, blanks.found, configure);
         let engine = if empty { Engine::start_empty(setup) } else { Engine::open(setup) };
         Self { engine, lanes, superblock, presets, findings, has_ended: false }
@@ -189,7 +190,7 @@ impl<D: Disk> Volume<D> {
     ) -> Result<(), OpenError> {
         self.lanes.start_over().map_err(OpenError::Disk)?;
         let mut io = clock.io(&mut self.lanes).knowing(self.presets);
-        let Found { superblock, preset, to_repair: mut findings } = find_superblock(&mut io)?;
+        let Found { superblock, preset, to_repair } = find_superblock(&mut io)?;
         if superblock.volume_id != self.superblock.volume_id {
             let device = self.lanes.properties().name.clone();
             let problem = "expected the volume that was served, found another one".to_owned();
@@ -197,11 +198,10 @@ impl<D: Disk> Volume<D> {
         }
         let map = map_device::find(&mut io, &superblock)?;
         let blanks = blanks::load(&mut io, &superblock);
-        findings.extend(blanks.findings);
         let setup = setup(&self.lanes, (&superblock, &preset), map, blanks.found, configure);
         self.engine = Engine::open(setup);
         self.superblock = superblock;
-        self.findings = findings;
+        self.findings = damage_of(to_repair, blanks.findings);
         Ok(())
     }
 
@@ -404,6 +404,12 @@ impl<D: Disk> Service for Volume<D> {
     fn is_shut_down(&self) -> bool {
         self.engine.is_stopped() && self.lanes.has_left()
     }
+}
+
+/// What was found before the engine looked: copies of the superblock, and what is wrong with the blank map.
+fn damage_of(superblocks: Vec<String>, blanks: Vec<String>) -> Vec<Damage> {
+    let superblocks = superblocks.into_iter().map(|text| DamageKind::Superblock.told(text));
+    superblocks.chain(blanks.into_iter().map(|text| DamageKind::BlankMap.told(text))).collect()
 }
 
 #[cfg(test)]

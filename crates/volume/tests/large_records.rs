@@ -32,7 +32,7 @@ impl Run {
     fn open(disk: Box<dyn Model>, now: Nanos) -> Self {
         let (mut volume, now) = Volume::open_in_virtual_time(disk, now, |_, _| {}).unwrap();
         let now = volume.run_until_open(now).unwrap();
-        assert_eq!(volume.status().damage, Vec::<String>::new());
+        assert!(volume.status().damage.is_empty(), "{:?}", volume.status().damage);
         Self { volume, now }
     }
 

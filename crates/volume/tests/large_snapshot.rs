@@ -29,7 +29,7 @@ fn open(disk: InstantDisk, now: Nanos) -> (Volume<InstantDisk>, Nanos) {
     })
     .unwrap();
     let now = volume.run_until_open(now).unwrap();
-    assert_eq!(volume.status().damage, Vec::<String>::new());
+    assert!(volume.status().damage.is_empty(), "{:?}", volume.status().damage);
     (volume, now)
 }
 

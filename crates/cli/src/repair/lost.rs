@@ -4,6 +4,7 @@
 
 use super::RepairArgs;
 use crate::offline::{self, Look};
+use crate::report::words;
 use crate::target::{Access, Target};
 use crate::units::ByteSize;
 use nearhead_format::Label;
@@ -117,7 +118,7 @@ pub(super) fn run(args: &RepairArgs) -> Result<(), String> {
         map_entries: fit.map_entries,
         logs_confirmed: fit.logs_confirmed,
         record_sequence: status.record_sequence,
-        damage: status.damage,
+        damage: words(status.damage),
     };
     if args.json {
         return say_json(&report);

@@ -16,6 +16,7 @@ mod tests;
 
 use crate::config::Setup;
 use crate::core::{Core, told};
+use crate::damage::DamageKind;
 use crate::disk::dispatch::Purpose;
 use nearhead_disk::{BufferMut, Class, Command, DiskError, Nanos, Payload};
 use nearhead_format::blank_map::BLANK_MAP_OFFSET;
@@ -214,10 +215,10 @@ impl Blanks {
             }
             (Err(error), false) => {
                 regions.failed();
-                core.note(format!(
+                core.note(DamageKind::BlankMap.told(format!(
                     "blank map: could not be written: {error}; it is given up, and what is blank counts as data \
                      after the next start"
-                ));
+                )));
                 self.give_up(core);
                 return Written::Nothing;
             }

@@ -33,6 +33,7 @@ use super::copying::{SourceRead, content, in_memory, merge, plan_reads, read_ban
 use crate::blanks::Blanks;
 use crate::commit::{Commit, InvalidationCount, Record, Releases};
 use crate::core::Core;
+use crate::damage::DamageKind;
 use crate::disk::dispatch::Purpose;
 use crate::disk::flusher::FlushTicket;
 use crate::home::FailedHomes;
@@ -320,7 +321,10 @@ impl Checkpoint {
         let Some(window) = self.window.as_mut() else { return };
         match result {
             Ok(payload) => window.reads[io as usize].data = Some(payload),
-            Err(error) => core.note(format!("checkpoint: a log could not be read: {error}")),
+            Err(error) => {
+                let told = format!("checkpoint: a log could not be read: {error}");
+                core.note(DamageKind::Log.told(told));
+            }
         }
         if let Step::Reading { remaining } = &mut window.step {
             *remaining -= 1;
@@ -346,7 +350,8 @@ impl Checkpoint {
         let Some(window) = self.window.as_mut() else { return };
         if window.step == Step::Marking {
             window.batch.clear();
-            core.note(format!("checkpoint: a home could not be written: {problem}"));
+            let told = format!("checkpoint: a home could not be written: {problem}");
+            core.note(DamageKind::Home.told(told));
             self.release_batch(core);
         }
     }
@@ -395,7 +400,7 @@ impl Window {
                     copied.push(entry);
                 }
                 // The entry stays in the map: a read of it gives EIO, never older bytes.
-                Err(problem) => core.note(problem),
+                Err(problem) => core.note(DamageKind::Copy.told(problem)),
             }
         }
         self.batch = copied;

@@ -10,6 +10,7 @@
 use crate::cleaner::Move;
 use crate::commit::{Moves, Packer};
 use crate::core::Core;
+use crate::damage::DamageKind;
 use crate::disk::dispatch::Purpose;
 use crate::placement::{Need, Spot};
 use crate::state::chunks::{LoggedCopy, content_of};
@@ -236,7 +237,8 @@ impl Swap {
             Ok(data) => data,
             Err(error) => {
                 let hot = current.hot;
-                return core.note(format!("log {hot}: could not be read: {error}"));
+                let told = format!("log {hot}: could not be read: {error}");
+                return core.note(DamageKind::Log.told(told));
             }
         };
         for entry in read.entries {
@@ -245,7 +247,7 @@ impl Swap {
                 // It stays where it is; a read of it will say what is wrong. What was overwritten meanwhile may be
                 // used again, and is no damage.
                 Err(problem) if core.map().holds(&entry) => {
-                    core.note(format!("swap: {problem}"));
+                    core.note(DamageKind::Copy.told(format!("swap: {problem}")));
                 }
                 Err(_) => {}
             }

@@ -6,6 +6,7 @@
 //! is known the volume does not open unless its owner accepts the loss.
 
 use super::find::Found;
+use crate::damage::DamageKind;
 use crate::state::findings::RecoveredState;
 use nearhead_format::record::SectorRange;
 use std::collections::BTreeMap;
@@ -37,7 +38,7 @@ pub(super) fn order(
     while sequence <= newest {
         if let Some(record) = by_sequence.remove(&sequence) {
             if !record.is_sound() {
-                result.note(damaged(&record));
+                result.note(DamageKind::Record.told(damaged(&record)));
             }
             links.push(Link::Record(record));
             sequence += 1;
@@ -61,11 +62,11 @@ pub(super) fn order(
         } else {
             sequence
         };
-        result.note(format!(
+        result.note(DamageKind::Record.told(format!(
             "{}; {} ranges it wrote read as errors until they are written again",
             missing(sequence, last, newest),
             ranges.len()
-        ));
+        )));
         links.push(Link::Lost { last, ranges });
         sequence = last + 1;
     }

@@ -8,6 +8,7 @@ use super::bounds::{check_header, check_item, log_outside, outside};
 use super::find::{ByClaims, ByJournal, Finder};
 use super::slots::{FoundSlot, Place, Unusable, judge};
 use super::{Next, Recovery, Snapshot, Step, bytes_of};
+use crate::damage::DamageKind;
 use crate::state::map::Loader;
 use nearhead_disk::{At, DiskError, Payload};
 use nearhead_format::Layout;
@@ -128,7 +129,9 @@ impl Recovery {
         self.headers = judged.headers;
         self.slot_problems = judged.problems;
         self.unreadable = judged.unreadable;
-        judged.findings.into_iter().for_each(|finding| self.result.note(finding));
+        for finding in judged.findings {
+            self.result.note(DamageKind::Snapshot.told(finding));
+        }
         self.load_next_snapshot()
     }
 
@@ -198,7 +201,7 @@ impl Recovery {
         self.known_snapshot = self.known_snapshot.max(header.snapshot_number);
         let finding = format!("snapshot slot {slot}: its body is damaged: {problem}");
         self.slot_problems.push(finding.clone());
-        self.result.note(finding);
+        self.result.note(DamageKind::Snapshot.told(finding));
         self.load_next_snapshot()
     }
 

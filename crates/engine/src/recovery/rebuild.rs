@@ -14,6 +14,7 @@ use super::chain::{Link, by_sequence};
 use super::find::{BySweep, Findings, Found};
 use super::replay::{begin, replay};
 use super::{Next, Recovered, Recovery, Snapshot};
+use crate::damage::DamageKind;
 use crate::state::Recorded;
 use crate::state::map::Map;
 use nearhead_disk::RangeSet;
@@ -195,7 +196,7 @@ impl Recovery {
             hints: Vec::new(),
         }));
         for problem in std::mem::take(&mut self.slot_problems) {
-            self.result.note(problem);
+            self.result.note(DamageKind::Snapshot.told(problem));
         }
         self.rebuilds = true;
         self.find(Box::<BySweep>::default())

@@ -10,6 +10,7 @@
 
 use super::Snapshotter;
 use crate::core::Core;
+use crate::damage::DamageKind;
 use crate::disk::dispatch::Purpose;
 use nearhead_disk::{At, Buffer, BufferMut, Class, Command, DiskError, Payload};
 
@@ -50,7 +51,8 @@ impl Snapshotter {
         let Some(lone) = self.lone.take() else { return };
         if let Err(error) = result {
             let at = lone.at;
-            core.note(format!("snapshot header at {at}: could not be written again: {error}"));
+            let told = format!("snapshot header at {at}: could not be written again: {error}");
+            core.note(DamageKind::Snapshot.told(told));
         }
     }
 

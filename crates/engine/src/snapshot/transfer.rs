@@ -7,6 +7,7 @@
 use super::{InProgress, Snapshotter};
 use crate::commit::{Commit, pause};
 use crate::core::Core;
+use crate::damage::DamageKind;
 use crate::disk::dispatch::Purpose;
 use crate::failure::Failure;
 use nearhead_disk::{Buffer, Command, DiskError, DiskErrorKind, Payload};
@@ -85,7 +86,7 @@ impl Snapshotter {
         // The older snapshot and every record since it still stand; try again after a while.
         self.failures += 1;
         self.last_problem.clone_from(&damage);
-        core.note(damage);
+        core.note(DamageKind::Snapshot.told(damage));
         self.last_at = core.now();
         core.recorded_mut().snapshot_failed();
     }

@@ -1,20 +1,22 @@
 //! What was found on the disk that people should know: how much recovery read, and what is damaged.
 
+use crate::damage::{Damage, DamageKind};
+
 /// Findings remembered for people.
 pub(crate) const DAMAGE_NOTES_MAX: usize = 64;
 
 /// What recovery found, for status and check.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RecoveredState {
-    damage: Vec<String>,
+    damage: Vec<Damage>,
     read_bytes: u64,
     records: u64,
     logs: u32,
 }
 
 impl RecoveredState {
-    /// What is wrong, in words.
-    pub(crate) fn damage(&self) -> &[String] {
+    /// What is wrong.
+    pub(crate) fn damage(&self) -> &[Damage] {
         &self.damage
     }
 
@@ -34,14 +36,14 @@ impl RecoveredState {
     }
 
     /// Remembers a finding, once; past a bound only that there were more.
-    pub(crate) fn note(&mut self, finding: String) {
+    pub(crate) fn note(&mut self, finding: Damage) {
         if self.damage.contains(&finding) {
             return;
         }
         if self.damage.len() < DAMAGE_NOTES_MAX {
             self.damage.push(finding);
         } else if self.damage.len() == DAMAGE_NOTES_MAX {
-            self.damage.push("more findings were left out".to_owned());
+            self.damage.push(DamageKind::More.told("more findings were left out"));
         }
     }
 
@@ -69,17 +71,12 @@ mod tests {
     fn findings_past_a_bound_are_left_out_and_that_is_said_once() {
         let mut state = RecoveredState::default();
         for number in 0..DAMAGE_NOTES_MAX + 10 {
-            state.note(number.to_string());
+            state.note(DamageKind::Copy.told(number.to_string()));
         }
         let (last, kept) = state.damage.split_last().unwrap();
-        assert!(
-            kept.iter().map(String::as_str).eq((0..DAMAGE_NOTES_MAX)
-                .map(|number| number.to_string())
-                .collect::<Vec<_>>()
-                .iter()
-                .map(String::as_str))
-        );
-        assert_eq!(last, "more findings were left out");
+        let told = |number: usize| DamageKind::Copy.told(number.to_string());
+        assert!(kept.iter().cloned().eq((0..DAMAGE_NOTES_MAX).map(told)));
+        assert_eq!(last, &DamageKind::More.told("more findings were left out"));
     }
 
     /// A chunk that cannot be read is found by each checkpoint, and must not crowd out what else is wrong.
@@ -87,9 +84,9 @@ mod tests {
     fn what_is_found_again_and_again_is_told_once() {
         let mut state = RecoveredState::default();
         for _ in 0..2 * DAMAGE_NOTES_MAX {
-            state.note("a chunk".to_owned());
+            state.note(DamageKind::Copy.told("a chunk"));
         }
-        state.note("another".to_owned());
-        assert_eq!(state.damage, ["a chunk", "another"]);
+        state.note(DamageKind::Copy.told("another"));
+        assert_eq!(state.damage, ["a chunk", "another"].map(|text| DamageKind::Copy.told(text)));
     }
 }

@@ -128,7 +128,7 @@ fn content_of(image: MemoryStore) -> Vec<u8> {
     let opened = Volume::open_in_virtual_time(disk, Nanos::ZERO, |_, _| ());
     let (mut volume, now) = opened.unwrap_or_else(|error| panic!("{error}"));
     let mut now = volume.run_until_open(now).unwrap_or_else(|error| panic!("{error}"));
-    assert_eq!(volume.status().damage, Vec::<String>::new());
+    assert!(volume.status().damage.is_empty(), "{:?}", volume.status().damage);
     let operation = Operation::Read { offset: 0, len: AREA_BYTES as u32 };
     volume.submit(Request { id: RequestId(1), operation }, now);
     let parts: Vec<Payload> = loop {

@@ -5,6 +5,7 @@
 use crate::support::disk::{Fault, FaultKind, TestDisk};
 use crate::support::harness::Harness;
 use crate::support::options::Options;
+use crate::support::seen::damage_of;
 use crate::support::steps::Step;
 use nearhead_basics::SplitMix;
 use nearhead_disk::Nanos;
@@ -149,7 +150,7 @@ fn a_map_that_takes_no_write_is_given_up_and_stops_no_client() {
         harness.apply(&Step::Checkpoint { everything: true });
         come_to_rest(&mut harness);
         assert_eq!(harness.volume().status().stats.requests_failed, 0, "{preset}");
-        let told = harness.volume().status().damage.join("; ");
+        let told = damage_of(&harness.volume().status());
         assert!(told.contains("blank map: could not be written"), "{told}");
         harness.apply(&Step::Cut { seed: 1 });
         let all = harness.volume().info().size_bytes / SECTOR;
@@ -184,7 +185,7 @@ fn open(options: &Options, image: MemoryStore) -> (Volume<TestDisk>, Nanos, Stri
         Volume::open_in_virtual_time(disk, Nanos::ZERO, |_, config| options.configure(config))
             .unwrap();
     let now = volume.run_until_open(now).unwrap();
-    let told = volume.status().damage.join("; ");
+    let told = damage_of(&volume.status());
     (volume, now, told)
 }
 

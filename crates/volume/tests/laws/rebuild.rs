@@ -77,7 +77,7 @@ fn repair(options: &Options, image: &MemoryStore, keep_newest: bool) -> Repaired
     let opened = Volume::open_in_virtual_time(disk, now, |_, config| options.configure(config));
     let (mut volume, now) = opened.unwrap_or_else(|error| panic!("{error}"));
     let now = volume.run_until_open(now).unwrap_or_else(|error| panic!("{error}"));
-    assert_eq!(volume.status().damage, Vec::<String>::new());
+    assert!(volume.status().damage.is_empty(), "{:?}", volume.status().damage);
     Repaired { volume, now, weighed }
 }
 

@@ -5,6 +5,7 @@ use crate::support::content::{SECTOR, payload, versions};
 use crate::support::disk::{Fault, FaultKind, TestDisk};
 use crate::support::harness::Harness;
 use crate::support::options::{DEVICE_BYTES, Options};
+use crate::support::seen::damage_of;
 use crate::support::steps::Step;
 use nearhead_disk::{Nanos, Properties};
 use nearhead_format::crc::crc32c;
@@ -281,7 +282,7 @@ impl Damaged {
         if let Err(error) = volume.run_until_open(now) {
             return (false, error.to_string(), none());
         }
-        let mut messages = volume.status().damage.join("\n");
+        let mut messages = damage_of(&volume.status());
         if let Some(weighed) = weigh(&mut volume, |disk| SyncIo::in_virtual_time(disk, now)) {
             for range in &weighed.doubtful {
                 let _ = write!(messages, "\n{}", range.reason.explain());

@@ -50,7 +50,7 @@ impl<D: Disk> Run<D> {
     /// Lets a volume open; nothing of it may be damaged.
     pub(crate) fn of(mut volume: Volume<D>, now: Nanos) -> Self {
         let now = volume.run_until_open(now).unwrap_or_else(|error| panic!("{error}"));
-        assert_eq!(volume.status().damage, Vec::<String>::new());
+        assert!(volume.status().damage.is_empty(), "{:?}", volume.status().damage);
         Self { volume, now, next: 1 }
     }
 

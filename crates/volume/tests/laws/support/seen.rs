@@ -7,6 +7,7 @@ use super::raw::bytes_of;
 use nearhead_disk::{
     BufferMut, Command, Completion, Disk, Nanos, Payload, Properties, Run, Submission,
 };
+use nearhead_engine::{DamageKind, Status};
 use nearhead_models::MemoryStore;
 use nearhead_service::{Hint, Operation, Request, RequestId, Service};
 use nearhead_volume::{Lanes, OpenError, SyncIo, Volume};
@@ -238,12 +239,12 @@ impl Used {
 
     pub(crate) fn view(&mut self, blocks: &[u64]) -> View {
         let status = self.volume.status();
-        let told = status.damage.iter().filter(|finding| !finding.starts_with("superblock copy"));
+        let told = status.damage.iter().filter(|told| told.kind != DamageKind::Superblock);
         let mut view = View {
             size_bytes: self.volume.info().size_bytes,
             blocks: BTreeMap::new(),
             hints: self.volume.engine().hints().collect(),
-            damage: told.cloned().collect(),
+            damage: told.map(ToString::to_string).collect(),
             is_told: !status.damage.is_empty(),
         };
         for block in blocks {
@@ -280,4 +281,10 @@ fn hash_of(parts: &[Payload]) -> u64 {
 /// Runs a command without an engine on a device.
 pub(crate) fn run_on<T>(device: &mut Device, command: impl FnOnce(&mut SyncIo<'_>) -> T) -> T {
     command(&mut device.lanes.in_virtual_time(Nanos::ZERO))
+}
+
+/// All that was found damaged, as one text.
+pub(crate) fn damage_of(status: &Status) -> String {
+    let told: Vec<String> = status.damage.iter().map(ToString::to_string).collect();
+    told.join("; ")
 }
