@@ -24,7 +24,6 @@ mod zones;
 
 pub use drive::{Drive, DriveError, Facts, Timed};
 pub use findings::{Calibration, Findings, Overhead, Progress, Turning, Zone};
-pub use tracks::Track;
 
 use nearhead_basics::SplitMix;
 use nearhead_disk::Nanos;

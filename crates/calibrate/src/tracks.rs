@@ -32,13 +32,13 @@ const FILLED: std::ops::Range<f64> = 0.75..1.02;
 
 /// One track.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Track {
+pub(crate) struct Track {
     /// Its first logical sector.
-    pub first_sector: u64,
+    pub(crate) first_sector: u64,
     /// How many it has.
-    pub sectors: u64,
+    pub(crate) sectors: u64,
     /// By how much of a revolution it is turned against the one before.
-    pub skew_turns: f64,
+    pub(crate) skew_turns: f64,
 }
 
 /// What a search must know of the drive.
