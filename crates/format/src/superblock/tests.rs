@@ -332,3 +332,12 @@ proptest! {
         prop_assert!(Superblock::decode(&block, 0).is_err());
     }
 }
+
+#[test]
+fn the_logs_tell_all_where_that_one_feature_is_set_whatever_else_is() {
+    for others in [0, !FEATURE_LOGS_TELL_ALL, FEATURE_BLANK_MAP] {
+        let of = |feature_ro_compat| Superblock { feature_ro_compat, ..sample() };
+        assert!(!of(others).logs_tell_all(), "{others:#x}");
+        assert!(of(others | FEATURE_LOGS_TELL_ALL).logs_tell_all(), "{others:#x}");
+    }
+}
