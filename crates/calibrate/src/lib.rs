@@ -49,7 +49,7 @@ impl Default for Options {
 /// Finds out what `drive` is like; `progress` hears how far it is.
 ///
 /// # Errors
-/// A command failed, or the device is too small to have anything to find out.
+/// A command failed, the device is too small to have anything to find out, or the time was too short for the first number.
 pub fn calibrate(
     drive: &mut dyn Drive,
     options: &Options,
@@ -58,9 +58,9 @@ pub fn calibrate(
     let began_at = drive.now();
     let mut prober = Prober::new(drive, SplitMix::new(options.seed), options.time_max)?;
     progress(Progress { of: "revolution", done_pct: 0 });
-    let Some(turning) = prober.find_period()? else {
-        return Ok(Findings::NothingToLearn(prober.why_nothing()));
-    };
+    if let Some(why) = prober.find_period()? {
+        return Ok(Findings::NothingToLearn(why));
+    }
     // Before what may take all the time that there is.
     let overhead = match &options.scratch {
         Some(scratch) => {
@@ -70,8 +70,7 @@ pub fn calibrate(
         None => None,
     };
     let zones = zones::find(&mut prober, progress)?;
-    // Refined by all that was read since.
-    let turning = prober.turning().unwrap_or(turning);
+    let turning = prober.turning()?;
     let took_s = prober.now().since(began_at).as_secs_f64();
     progress(Progress { of: "all", done_pct: 100 });
     Ok(Findings::Turns(Calibration { reads: prober.reads(), took_s, turning, overhead, zones }))

@@ -144,8 +144,11 @@ impl<'a> Prober<'a> {
     }
 
     /// What is known of the spindle.
-    pub(crate) fn turning(&self) -> Option<Turning> {
-        self.clock.map(|clock| Turning {
+    pub(crate) fn turning(&self) -> Result<Turning, DriveError> {
+        let clock = self.clock.ok_or_else(|| DriveError {
+            problem: "internal: the period was never found".to_owned(),
+        })?;
+        Ok(Turning {
             period_ns: clock.period_ns,
             doubt_ppm: clock.doubt * 1e6,
             spread_us: clock.spread * clock.period_ns / 1e3,
@@ -232,29 +235,37 @@ impl<'a> Prober<'a> {
         Ok(())
     }
 
-    /// The period, if the device has one.
-    pub(crate) fn find_period(&mut self) -> Result<Option<Turning>, DriveError> {
+    /// Finds the period; why there is none, for people, if there is none.
+    pub(crate) fn find_period(&mut self) -> Result<Option<String>, DriveError> {
         for _ in 0..8 {
             self.go_away(self.reference)?;
         }
         self.learn_hits()?;
         while self.passes_ns.len() < PASSES_FIRST {
             if self.is_over() {
-                return Ok(None);
+                let (read, most) = (self.passes_ns.len(), self.ends_at.since(self.began_at));
+                return Err(DriveError {
+                    problem: format!(
+                        "expected {PASSES_FIRST} reads of one sector in the time that there is, {most}, found {read}; allow more time"
+                    ),
+                });
             }
             // Not evenly, or other periods fit nearly as well.
             for _ in 0..self.random.below(6) {
                 self.go_away(self.reference)?;
             }
-            let Some(timed) = self.fetch(self.reference)? else { return Ok(None) };
+            let Some(timed) = self.fetch(self.reference)? else {
+                return Ok(Some(format!(
+                    "a sector comes from memory whatever is read in between ({AWAY_MAX} other places): what the drive does cannot be seen"
+                )));
+            };
             self.note_pass(timed);
         }
         self.clock = period::find(&self.passes_ns);
-        Ok(self.turning())
+        Ok(self.clock.is_none().then(|| self.no_period()))
     }
 
-    /// Why there is nothing to learn, for people.
-    pub(crate) fn why_nothing(&self) -> String {
+    fn no_period(&self) -> String {
         let mut far: Vec<f64> = self.far.iter().map(|took| took.0 as f64 / 1e3).collect();
         far.sort_by(f64::total_cmp);
         format!(

@@ -1,7 +1,7 @@
 //! Zones: from places all over the drive, and between any two that differ by halves.
 //!
-//! A track with a slipped defect is shorter by a sector, and says nothing about its zone: a place that differs from the one before
-//! is asked three times. A zone so narrow that no place falls into it, and on both sides of which tracks are alike, is not found.
+//! A track with spares or a slipped defect is shorter than the others of its zone: a place that differs from the one before is asked
+//! three times, and the longest counts. A zone so narrow that no place falls into it, and on both sides of which tracks are alike, is not found.
 
 use crate::drive::DriveError;
 use crate::findings::{Progress, Zone};
@@ -39,12 +39,20 @@ impl Place {
         Self { sector, tracks: Vec::new(), searches: 0, search: None }
     }
 
-    /// The length that most tracks here have.
+    /// The length of a track here that nothing was taken from. Spares and slipped defects make some shorter; a reading that was
+    /// late may make one longer by a sector, so of the longest and those a sector shorter the more frequent counts.
     fn sectors_per_track(&self) -> Option<u64> {
+        let longest = self.tracks.iter().map(|track| track.sectors).max()?;
         let count =
             |sectors: u64| self.tracks.iter().filter(|track| track.sectors == sectors).count();
-        let lengths = self.tracks.iter().map(|track| track.sectors);
-        lengths.max_by_key(|sectors| (count(*sectors), *sectors))
+        Some(if count(longest - 1) > count(longest) { longest - 1 } else { longest })
+    }
+
+    /// Where the first track of that length begins.
+    fn first_sector(&self) -> u64 {
+        let length = self.sectors_per_track();
+        let whole = self.tracks.iter().find(|track| Some(track.sectors) == length);
+        whole.map_or(self.sector, |track| track.first_sector)
     }
 
     /// Where to look next.
@@ -139,24 +147,26 @@ fn halve(prober: &Prober<'_>, places: &mut Vec<Place>) {
 /// Places that follow each other and are alike are a zone.
 fn zones_of(prober: &Prober<'_>, places: &[Place]) -> Vec<Zone> {
     let bytes = prober.sector_bytes();
-    let mut zones = Vec::new();
+    let mut zones: Vec<Zone> = Vec::new();
     let mut last_sector = 0;
     for alike in places.chunk_by(|one, next| one.sectors_per_track() == next.sectors_per_track()) {
         let (first, last) = (&alike[0], &alike[alike.len() - 1]);
+        // Whatever is before the first track that was found is of the first zone.
+        let first_sector = if zones.is_empty() { 0 } else { first.first_sector() };
         let tracks: Vec<&Track> = alike.iter().flat_map(|place| &place.tracks).collect();
         let sectors_per_track = first.sectors_per_track().unwrap_or(0);
         let mut skews: Vec<f64> = tracks.iter().map(|track| track.skew_turns).collect();
         skews.sort_by(f64::total_cmp);
         zones.push(Zone {
-            first_byte: first.sector * bytes,
-            begins_within_bytes: (first.sector - last_sector) * bytes,
+            first_byte: first_sector * bytes,
+            begins_within_bytes: (first_sector - last_sector) * bytes,
             sectors_per_track,
             skew_turns: skews[skews.len() / 2],
             tracks_probed: tracks.len() as u32,
             tracks_alike: tracks.iter().filter(|track| track.sectors == sectors_per_track).count()
                 as u32,
         });
-        last_sector = last.sector;
+        last_sector = last.first_sector();
     }
     zones
 }

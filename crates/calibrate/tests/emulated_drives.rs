@@ -8,7 +8,41 @@ use nearhead_basics::SplitMix;
 use nearhead_calibrate::{Drive, DriveError, Facts, Findings, Options, Timed, calibrate};
 use nearhead_disk::Nanos;
 use nearhead_models::{HddOptions, Profile};
-use support::check;
+use support::Emulated;
+
+/// Calibrates a model of `profile`, and holds what is found against what it is.
+fn check(profile: &Profile, options: HddOptions, seed: u64, jitter_us: u64) {
+    let what = format!("{}, seed {seed}, up to {jitter_us} us late", profile.name);
+    let mut drive = Emulated::new(profile, options, seed, jitter_us);
+    let asked = Options { seed, scratch: Some(0..64 << 20), ..Options::default() };
+    let found = calibrate(&mut drive, &asked, &mut |_| {}).unwrap();
+    let Findings::Turns(found) = found else { panic!("{what}: {found:?}") };
+    println!(
+        "{what}: {:?} {:?} {} reads, {} s",
+        found.turning, found.overhead, found.reads, found.took_s
+    );
+    let ppm = (found.turning.period_ns / profile.period_ns as f64 - 1.0).abs() * 1e6;
+    assert!(ppm < 10.0, "{what}: {ppm} ppm off");
+    assert!(found.took_s <= 301.0, "{what}: {} s", found.took_s);
+    let geometry = profile.geometry().unwrap();
+    let (mut alike, mut probed) = (0, 0);
+    for zone in &found.zones {
+        let lbn = zone.first_byte / u64::from(profile.sector_bytes);
+        let per_track = u64::from(geometry.locate(lbn).sectors_per_track);
+        println!("  at sector {lbn}: {} found, {per_track} are there", zone.sectors_per_track);
+        probed += zone.tracks_probed;
+        alike += if zone.sectors_per_track == per_track { zone.tracks_alike } else { 0 };
+    }
+    let overhead = found.overhead.unwrap_or_else(|| panic!("{what}: no overhead"));
+    // A host that is late to hand a command over, and to see the one before end, is so by as much in the middle.
+    let truth_us = 1e3 * profile.command.write_ms + jitter_us as f64;
+    assert!(
+        (overhead.write_us - truth_us).abs() < overhead.doubt_us.max(50.0),
+        "{what}: {overhead:?}, {truth_us} us is there"
+    );
+    let share = f64::from(alike) / f64::from(probed.max(1));
+    assert!(probed >= 20 && share >= 0.95, "{what}: {alike} of {probed} tracks");
+}
 
 #[test]
 fn a_cheetah_is_told_as_it_is_although_every_reading_is_disturbed() {

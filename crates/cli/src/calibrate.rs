@@ -102,7 +102,7 @@ pub fn run(args: &CalibrateArgs) -> Result<(), String> {
         return say_json(&report);
     }
     match &findings {
-        Findings::Turns(calibration) => say(&shown(calibration)),
+        Findings::Turns(found) => say(&shown(found, args.scratch.is_some())),
         Findings::NothingToLearn(why) => say(&format!("{}: nothing to learn: {why}", args.target)),
     }
     Ok(())
@@ -136,6 +136,14 @@ fn on(io: SyncIo<'_>, args: &CalibrateArgs, options: &Options) -> Result<Finding
             args.target, scratch.start, scratch.end
         ));
     }
+    if let Some(scratch) = &options.scratch
+        && !(1..=SCRATCH_BYTES_MAX).contains(&(scratch.end - scratch.start))
+    {
+        return Err(format!(
+            "--scratch: expected 1 byte to 1 GiB, found {} bytes; 64MiB hold a few tracks of any disk",
+            scratch.end - scratch.start
+        ));
+    }
     let mut io = io;
     if let Some(scratch) = options.scratch.as_ref().filter(|_| !args.force) {
         refuse_content(&mut io, scratch, &args.target)?;
@@ -155,6 +163,8 @@ fn on(io: SyncIo<'_>, args: &CalibrateArgs, options: &Options) -> Result<Finding
 
 /// Read at once.
 const LOOK_BYTES: u64 = 1 << 20;
+/// Most room that is overwritten: a few tracks are needed, and all of it is read before.
+const SCRATCH_BYTES_MAX: u64 = 1 << 30;
 
 /// Nothing may stand where scratch is.
 fn refuse_content(io: &mut SyncIo<'_>, scratch: &Range<u64>, name: &str) -> Result<(), String> {
@@ -204,7 +214,7 @@ impl<'a> Report<'a> {
     }
 }
 
-fn shown(found: &Calibration) -> String {
+fn shown(found: &Calibration, has_scratch: bool) -> String {
     let turning = &found.turning;
     let mut text = format!(
         "one revolution takes {:.4} ms, {:.1} a minute, give or take {:.2} ppm; readings are {:.0} us off\n",
@@ -219,12 +229,19 @@ fn shown(found: &Calibration) -> String {
             "a write begins {:.0} us after the one before ended, give or take {:.0}",
             overhead.write_us, overhead.doubt_us
         ),
-        None => writeln!(text, "what a write costs before it begins was not measured (--scratch)"),
+        None if has_scratch => writeln!(
+            text,
+            "what a write costs before it begins does not show: no whole track lies in --scratch, or writes are answered from memory"
+        ),
+        None => writeln!(
+            text,
+            "what a write costs before it begins was not measured: --scratch names room for it"
+        ),
     };
     let _ = writeln!(
         text,
         "{:>18} {:>18} {:>8} {:>8}  tracks alike",
-        "from byte", "to a share of", "sectors", "skew"
+        "from byte", "give or take", "sectors", "skew"
     );
     for zone in &found.zones {
         let _ = writeln!(

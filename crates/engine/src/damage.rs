@@ -3,7 +3,7 @@
 use std::fmt;
 
 /// What is damaged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DamageKind {
     /// A copy of the superblock.
     Superblock,

@@ -351,7 +351,7 @@ impl ServeArgs {
         if let Some(ByteSize(bytes)) = self.checkpoint_memory {
             if bytes > CHECKPOINT_MEMORY_MAX {
                 return Err(format!(
-                    "--checkpoint-memory: expected at most 1 TiB, found {bytes} bytes"
+                    "--checkpoint-memory: expected at most 1 TiB, found {bytes} bytes; take what the machine can spare, such as 64MiB"
                 ));
             }
             cleaning.memory_bytes = bytes;

@@ -247,8 +247,8 @@ impl Dispatcher {
         let new = InFlight::new(purpose, class, &command, self.now);
         let bytes = new.bytes;
         let id = self.in_flight.insert(new);
-        let may_leave = self.may_leave(admission, class, bytes, Nanos::ZERO);
-        if self.waiting[class as usize].is_empty() && may_leave {
+        let is_first = self.waiting[class as usize].is_empty();
+        if is_first && self.may_leave(admission, class, bytes, Nanos::ZERO) {
             self.leave(id, class, bytes, command);
         } else {
             self.waiting[class as usize].push_back((id, command));
@@ -361,7 +361,48 @@ impl Drop for Dispatcher {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::admission::DurableFirst;
     use nearhead_disk::Payload;
+
+    const POLICY: DurableFirst = DurableFirst {
+        piece_bytes: 128 << 10,
+        bulk_bytes_max: 256 << 10,
+        bulk_wait_max: Nanos::from_millis(50),
+        background_commands_max: 1,
+    };
+
+    /// Records follow each other without a pause, each 10 ms, while one large read waits; says how many there were when it left.
+    #[test]
+    fn a_large_read_leaves_beside_records_that_never_pause_once_it_has_waited_long_enough() {
+        let properties =
+            Properties { queue_depth_max: 32, ..Properties::plain("disk", 1 << 30, 512) };
+        let mut queue = Dispatcher::new(Lane::MAIN, &properties);
+        let record =
+            || Command::Write { offset: 0, parts: vec![Payload::Zeros(4096)], durable: true };
+        queue.issue(&POLICY, Class::Durable, Purpose::Record, record());
+        let read = Command::Read { offset: 1 << 20, len: 128 << 10 };
+        queue.issue(&POLICY, Class::Bulk, Purpose::Read { slot: 0, io: 0 }, read);
+        for round in 1..20 {
+            queue.set_now(Nanos::from_millis(10 * round));
+            let left: Vec<Submission> = std::iter::from_fn(|| queue.poll()).collect();
+            let has_bulk = left.iter().any(|left| left.class == Class::Bulk);
+            assert_eq!(has_bulk, round == 6, "in round {round}");
+            let durable = left.iter().find(|left| left.class == Class::Durable);
+            let done = durable.map(|left| left.ticket.id().0 as u32);
+            for left in left {
+                left.ticket.abandon();
+            }
+            // The next one is there before the one on the disk is done.
+            queue.issue(&POLICY, Class::Durable, Purpose::Record, record());
+            if let Some(id) = done {
+                queue.complete(&POLICY, id);
+            }
+            if has_bulk {
+                return;
+            }
+        }
+        panic!("it never left");
+    }
 
     #[test]
     fn what_a_command_transfers_is_not_what_it_counts_for() {

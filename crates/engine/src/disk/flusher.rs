@@ -7,8 +7,8 @@
 //! A failed flush is never retried into an acknowledgement: the kernel or the disk may have dropped
 //! the dirty data, so everything that relied on it fails (law 7).
 
-/// Which flush somebody waits for: their number, in the order in which they are submitted. One of one device says nothing of
-/// another's.
+/// Which flush somebody waits for: flushes of one device are counted in the order in which they are submitted. Tickets of two
+/// devices have nothing to do with each other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct FlushTicket(u64);
 

@@ -5,7 +5,6 @@ use super::replay::{begin, replay};
 use super::{Next, Rebuilt, Recovery, Snapshot, Step, chain};
 use crate::commit::Commit;
 use crate::core::Core;
-use crate::damage::DamageKind;
 use crate::snapshot::{LoneHeader, Snapshotter};
 use crate::state::Recorded;
 use crate::state::findings::RecoveredState;
@@ -64,7 +63,7 @@ impl Recovery {
         let Findings { records, remains, problems, unreadable, outside, logs, .. } = findings;
         self.result.note_logs(logs);
         for problem in problems {
-            self.result.note(DamageKind::Record.told(problem));
+            self.result.note(problem);
         }
         if let Some(problem) = outside {
             return self.refuse(problem);

@@ -198,9 +198,8 @@ impl Recorded {
     fn apply_writes(&mut self, header: &RecordHeader, fate: impl Fn(usize) -> Fate) {
         let homes = header.writes.iter().map(|item| item.range().start_sector);
         self.map.warm(homes);
-        let mut sector = self.payload_sector(header);
         let mut chunk = 0;
-        for item in &header.writes {
+        for (sector, item) in placed(self.payload_sector(header), &header.writes) {
             match *item {
                 WriteItem::Chunk { home_sector, len_sectors, crc } => {
                     let place =
@@ -216,7 +215,6 @@ impl Recorded {
                         }
                         Fate::Superseded => {}
                     }
-                    sector += u64::from(len_sectors);
                     chunk += 1;
                 }
                 WriteItem::Zeros { home_sector, run_sectors } => {
@@ -228,13 +226,10 @@ impl Recorded {
 
     /// The chunks of a record that stands where its header says, in their order.
     pub(crate) fn copies_of(&self, header: &RecordHeader) -> impl Iterator<Item = LoggedCopy> {
-        let mut device_offset = self.payload_sector(header) * SECTOR_BYTES;
-        header.writes.iter().filter_map(move |item| {
+        placed(self.payload_sector(header), &header.writes).filter_map(|(sector, item)| {
             let WriteItem::Chunk { home_sector, len_sectors, crc } = *item else { return None };
             let bytes = u32::from(len_sectors) * SECTOR_BYTES as u32;
-            let copy = LoggedCopy { device_offset, bytes, home_sector, crc };
-            device_offset = copy.end();
-            Some(copy)
+            Some(LoggedCopy { device_offset: sector * SECTOR_BYTES, bytes, home_sector, crc })
         })
     }
 
@@ -263,4 +258,16 @@ impl Recorded {
         let logs = &mut self.logs;
         self.map.remove(start, sectors, &mut |lost| logs.drop_live(&lost));
     }
+}
+
+/// The items of a record, each with the device sector where its payload begins, if it has any: chunk behind chunk from `first` on.
+fn placed(first: u64, writes: &[WriteItem]) -> impl Iterator<Item = (u64, &WriteItem)> {
+    let mut next = first;
+    writes.iter().map(move |item| {
+        let sector = next;
+        if let WriteItem::Chunk { len_sectors, .. } = item {
+            next += u64::from(*len_sectors);
+        }
+        (sector, item)
+    })
 }

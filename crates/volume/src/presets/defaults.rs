@@ -27,6 +27,8 @@ const PIECE_BYTES_FLASH: u32 = 1 << 20;
 /// whose bursts they do, 20 ms and 50 ms are alike, and with neither mlb-32 takes four times as long (docs/performance.md). A reader with a
 /// few MiB outstanding never waits so long for its turn.
 const BULK_WAIT_MAX: Nanos = Nanos::from_millis(50);
+/// A pause of half a second is in the middle of a burst (140 moves in one trace); from 2 s on nothing changes (docs/performance.md).
+const SWAP_IDLE_AFTER: Nanos = Nanos::from_secs(5);
 /// Commands of cleaning at once where several may go: a few for a disk to choose from (one at a time, the
 /// next block has passed under the head before it is asked for), many where no head moves.
 const BACKGROUND_COMMANDS_ROTATIONAL: u32 = 8;
@@ -73,7 +75,7 @@ impl Facts<'_> {
                 window_bytes: if properties.rotational { WINDOW_BYTES_ROTATIONAL } else { 4 << 20 },
                 memory_bytes: 0,
                 swap_above_pct: None,
-                swap_idle_after: Nanos::from_secs(5),
+                swap_idle_after: SWAP_IDLE_AFTER,
             },
             stage_bytes_max: 16 << 20,
             record_bytes_max: RECORD_BYTES_MAX,

@@ -5,6 +5,7 @@
 
 use super::scan::LogScan;
 use super::{Finder, Findings, Remains, ScanContext};
+use crate::damage::{Damage, DamageKind};
 use crate::state::findings::DAMAGE_NOTES_MAX;
 use nearhead_disk::{At, Buffer};
 use nearhead_format::record::Claim;
@@ -25,7 +26,7 @@ pub(in crate::recovery) struct ByClaims {
     remains: BTreeMap<u32, Vec<Remains>>,
     /// What the scan of each log found wrong. A log that turns out to begin earlier is scanned again, and what
     /// was said of it before does not count: the first look began in the middle of its records.
-    pub(super) problems: BTreeMap<u32, Vec<String>>,
+    pub(super) problems: BTreeMap<u32, Vec<Damage>>,
     pub(super) findings: Findings,
 }
 
@@ -66,8 +67,9 @@ impl ByClaims {
             scan.found.iter().any(|found| found.header.sequence == sequence && found.is_sound())
         };
         let problems = scan.problems.into_iter().filter(|(sequence, _)| whole(*sequence));
-        let problems = problems.map(|(_, problem)| problem).chain(scan.unreadable.clone());
-        let problems = problems.take(DAMAGE_NOTES_MAX + 1).collect();
+        let problems = problems.map(|(_, problem)| DamageKind::Record.told(problem));
+        let unreadable = scan.unreadable.iter().map(|problem| DamageKind::Log.told(problem));
+        let problems = problems.chain(unreadable).take(DAMAGE_NOTES_MAX + 1).collect();
         self.problems.insert(scan.claim.log_index, problems);
         self.findings.unreadable = self.findings.unreadable.take().or(scan.unreadable);
         self.remains.insert(scan.claim.log_index, scan.remains);

@@ -14,6 +14,7 @@ pub(super) mod journal;
 mod scan;
 mod sweep;
 
+use crate::damage::Damage;
 pub(super) use claims::ByClaims;
 use found::found_at;
 pub(super) use found::{Found, Remains, ScanContext};
@@ -30,8 +31,8 @@ pub(super) struct Findings {
     pub(super) records: Vec<Found>,
     /// What is left of records that are not whole, and may be no damage.
     pub(super) remains: Vec<Remains>,
-    /// Damage, for people.
-    pub(super) problems: Vec<String>,
+    /// What is damaged.
+    pub(super) problems: Vec<Damage>,
     /// Why not everything could be read, if so: what could not may be newer than all that was found.
     pub(super) unreadable: Option<String>,
     /// A record names what does not lie on the volume that the superblock describes.
