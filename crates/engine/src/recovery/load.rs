@@ -160,8 +160,7 @@ impl Recovery {
         };
         let mut loading = Loading::new(header, None);
         match loading.feed(body, &self.context.layout) {
-            Ok(()) if loading.reader.bytes_left() == 0 => self.body_is_read(loading),
-            Ok(()) => self.refuse("the snapshot given ends before its end".to_owned()),
+            Ok(()) => self.body_is_read(loading),
             Err(problem) => self.refuse(format!("the snapshot given: {problem}")),
         }
     }
@@ -209,11 +208,14 @@ impl Recovery {
         let is_base = loading.at.is_none();
         let Loading { header, reader, entries, problem, past_volume, logs, claims, hints, .. } =
             loading;
-        if let Err(error) = reader.finish() {
-            return self.body_is_damaged(&header, &error.to_string());
-        }
-        if let Some(problem) = problem {
-            return self.body_is_damaged(&header, &problem);
+        let problem = reader.finish().err().map(|error| error.to_string()).or(problem);
+        match problem {
+            // Whoever gives one wants what it holds, and no map without it.
+            Some(problem) if is_base => {
+                return self.refuse(format!("the snapshot given: {problem}"));
+            }
+            Some(problem) => return self.body_is_damaged(&header, &problem),
+            None => {}
         }
         let log_count = self.context.layout.log_count();
         let map = entries.finish();

@@ -36,7 +36,7 @@ use crate::state::findings::RecoveredState;
 use crate::state::map::Map;
 use find::{Finder, ScanContext};
 use load::Loading;
-use nearhead_disk::{At, DiskError, Lane, Payload, SECTOR_BYTES};
+use nearhead_disk::{At, DiskError, Lane, Payload};
 use nearhead_format::record::Claim;
 use nearhead_format::snapshot::{HintRange, LogState, SnapshotHeader};
 use slots::FoundSlot;
@@ -242,9 +242,4 @@ fn bytes_of(result: Result<Payload, DiskError>) -> Result<nearhead_disk::Buffer,
         }
         Err(error) => Err(error.detail),
     }
-}
-
-/// Device sector of a byte offset.
-fn sector_of(offset: u64) -> u64 {
-    offset / SECTOR_BYTES
 }

@@ -4,7 +4,6 @@
 
 use crate::config::Setup;
 use crate::recovery::bounds::{record_past_volume, sequence_fits};
-use crate::recovery::sector_of;
 use nearhead_format::Layout;
 use nearhead_format::crc::chunk_crc;
 use nearhead_format::record::{Peek, RecordHeader, RecordIdentity};
@@ -33,8 +32,6 @@ impl ScanContext {
 pub(in crate::recovery) struct Found {
     pub(in crate::recovery) header: RecordHeader,
     pub(in crate::recovery) blocks: u32,
-    /// Device sector of the first payload byte.
-    pub(in crate::recovery) payload_sector: u64,
     /// For each chunk in order, whether its checksum holds.
     pub(in crate::recovery) chunks_sound: Vec<bool>,
     /// Block and blocks of its header's copy, if it was found on the map's journal.
@@ -85,10 +82,8 @@ pub(super) fn found_at(bytes: &[u8], peeked: &Peek, context: &ScanContext) -> Op
                 .is_some_and(|bytes| chunk_crc(chunk.home_sector, bytes) == chunk.crc)
         })
         .collect();
-    let start = context.layout.log_block_offset(peeked.log_index, peeked.position)?;
     Some(Found {
         blocks: (record_bytes / context.block()) as u32,
-        payload_sector: sector_of(start + u64::from(peeked.header_bytes)),
         header,
         journal: None,
         chunks_sound,

@@ -8,7 +8,6 @@
 use super::{Finder, Findings, Found, ScanContext};
 use crate::recovery::bounds::{record_past_volume, sequence_fits};
 use crate::recovery::load::BODY_READ_BYTES;
-use crate::recovery::sector_of;
 use crate::state::journal::JournalPlace;
 use crate::state::journal::entry_blocks;
 use nearhead_disk::{At, Buffer, Lane};
@@ -47,7 +46,7 @@ impl Finder for ByJournal {
             self.scan.parse(context);
         }
         while let Some(index) = self.scan.to_verify.pop() {
-            if let Some((offset, len)) = self.scan.payload_of(index) {
+            if let Some((offset, len)) = self.scan.payload_of(index, context) {
                 self.verifying = Some(index);
                 return Some((offset.into(), len));
             }
@@ -55,7 +54,7 @@ impl Finder for ByJournal {
         None
     }
 
-    fn take(&mut self, bytes: Result<Buffer, String>, _: &ScanContext) -> Result<(), String> {
+    fn take(&mut self, bytes: Result<Buffer, String>, context: &ScanContext) -> Result<(), String> {
         let Some(index) = self.verifying.take() else {
             let bytes =
                 bytes.map_err(|problem| format!("the map device could not be read: {problem}"))?;
@@ -63,7 +62,7 @@ impl Finder for ByJournal {
             return Ok(());
         };
         if let Err(problem) = &bytes {
-            let offset = self.scan.payload_of(index).map_or(0, |(offset, _)| offset);
+            let offset = self.scan.payload_of(index, context).map_or(0, |(offset, _)| offset);
             let sequence = self.scan.found[index].header.sequence;
             self.unreadable.get_or_insert_with(|| {
                 format!("record {sequence} at device byte {offset}: could not be read: {problem}")
@@ -128,10 +127,12 @@ impl JournalScan {
     }
 
     /// Device offset and length of the payload of `found[index]`; `None` if it has none.
-    fn payload_of(&self, index: usize) -> Option<(u64, u64)> {
-        let found = &self.found[index];
-        let sectors = u64::from(found.header.payload_sectors());
-        (sectors > 0).then_some((found.payload_sector * 512, sectors * 512))
+    fn payload_of(&self, index: usize, context: &ScanContext) -> Option<(u64, u64)> {
+        let header = &self.found[index].header;
+        let start = context.layout.log_block_offset(header.log_index, header.position)?;
+        let offset = start + header.encoded_bytes(context.block()) as u64;
+        let sectors = u64::from(header.payload_sectors());
+        (sectors > 0).then_some((offset, sectors * 512))
     }
 
     /// Takes the payload of `found[index]`, or that it cannot be read.
@@ -163,11 +164,12 @@ fn header_at(bytes: &[u8], position: u32, context: &ScanContext) -> Option<Found
     let past_volume = record_past_volume(&header, &context.layout);
     // A log that the superblock does not have is nowhere.
     let start = context.layout.log_block_offset(header.log_index, header.position);
-    let start = start.or(past_volume.as_ref().map(|_| 0))?;
-    let block = context.layout.log_block_bytes as usize;
+    if start.is_none() && past_volume.is_none() {
+        return None;
+    }
+    let block = context.block();
     Some(Found {
         blocks: (header.record_bytes(block) / block) as u32,
-        payload_sector: sector_of(start + u64::from(peeked.header_bytes)),
         chunks_sound: vec![true; header.chunks().count()],
         journal: Some((position, entry_blocks(peeked.header_bytes as usize))),
         header,
@@ -191,10 +193,14 @@ mod tests {
         }
     }
 
+    fn context() -> ScanContext {
+        let layout = Layout::plan(1 << 30, &LayoutOptions::new(LayoutKind::ManyLogs)).unwrap();
+        ScanContext { layout, volume_id: [7; 16], floor_sequence: 10 }
+    }
+
     /// A journal of these headers, one in each block, read by a volume whose snapshot includes record 10.
     fn scanned(headers: &[RecordHeader]) -> JournalScan {
-        let layout = Layout::plan(1 << 30, &LayoutOptions::new(LayoutKind::ManyLogs)).unwrap();
-        let context = ScanContext { layout, volume_id: [7; 16], floor_sequence: 10 };
+        let context = context();
         let mut scan = JournalScan::default();
         for header in headers {
             let mut block = vec![0; JOURNAL_BLOCK_BYTES as usize];
@@ -223,8 +229,12 @@ mod tests {
         let asked: Vec<_> =
             scan.to_verify.iter().map(|&index| scan.found[index].header.sequence).collect();
         assert_eq!(asked, [12, 12, 14]);
-        assert_eq!(scan.payload_of(0).map(|(_, len)| len), Some(512));
+        let context = context();
+        // Behind the one block of the header.
+        let offset = context.layout.log_block_offset(0, 1).unwrap();
+        assert_eq!(scan.payload_of(0, &context), Some((offset, 512)));
         let empty = RecordHeader { writes: Vec::new(), ..header(11) };
-        assert_eq!(scanned(&[empty]).payload_of(0), None, "nothing is read for no payload");
+        let read = scanned(&[empty]).payload_of(0, &context);
+        assert_eq!(read, None, "nothing is read for no payload");
     }
 }

@@ -198,3 +198,7 @@ impl LogSweep {
         outside.map(|range| start + range.start..start + range.end).collect()
     }
 }
+
+#[cfg(test)]
+#[path = "sweep_tests.rs"]
+mod tests;
