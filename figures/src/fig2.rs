@@ -59,8 +59,10 @@ impl ContentionRuns {
     }
 }
 
+/// Manylogs, durable writes first.
+pub(crate) const OURS: &str = "mlb";
 /// The project's own way.
-pub(crate) const OURS: &str = "nearhead";
+pub(crate) const NEARHEAD: &str = "nearhead";
 /// Manylogs as published.
 pub(crate) const PUBLISHED: &str = "manylogs";
 
@@ -68,6 +70,7 @@ pub(crate) fn methods() -> Result<Vec<Method>, FigureError> {
     let on_disk =
         |mode: Mode| Method { name: mode.name(), mode, system: System::bare(mode.name()) };
     let mlb = System { ack: AckMode::Flush, ..System::of_preset("mlb")? };
+    let nearhead = System { ack: AckMode::Flush, ..System::of_preset(NEARHEAD)? };
     let published = System { configure: rig::off_hours_first_come, ..mlb.clone() };
     Ok(vec![
         on_disk(Mode::Ordered),
@@ -75,6 +78,7 @@ pub(crate) fn methods() -> Result<Vec<Method>, FigureError> {
         on_disk(Mode::Adaptive),
         Method { name: PUBLISHED, mode: Mode::Manylogs, system: published },
         Method { name: OURS, mode: Mode::Manylogs, system: mlb },
+        Method { name: NEARHEAD, mode: Mode::Manylogs, system: nearhead },
     ])
 }
 
@@ -204,6 +208,20 @@ fn rows(runs: &ContentionRuns, setting: Setting) -> Result<Vec<Row>, FigureError
                 .goal(paper.goal_sync_ms)
                 .baseline(published.sync_ms_mean)
                 .ours(ours.sync_ms_mean)
+                .limit(limit_ms),
+        );
+        let nearhead = &runs.of(NEARHEAD)[index];
+        let case = format!("{NEARHEAD} beside {OURS}, {rate} writes/s");
+        rows.push(
+            Row::new(format!("bandwidth, {case}"), "% of alone")
+                .baseline(runs.bandwidth_pct(ours))
+                .ours(runs.bandwidth_pct(nearhead))
+                .limit(limit_pct),
+        );
+        rows.push(
+            Row::new(format!("sync, {case}"), "ms")
+                .baseline(ours.sync_ms_mean)
+                .ours(nearhead.sync_ms_mean)
                 .limit(limit_ms),
         );
     }

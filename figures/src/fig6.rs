@@ -32,7 +32,7 @@ pub(crate) const NO_LOGGING: &str = "nolog";
 /// Disks compared: with the drive's own queue, and in order.
 pub(crate) const QUEUES: [Queue; 2] = [SATA, Queue::InOrder];
 /// What is compared with it.
-pub(crate) const LOGGED: [&str; 2] = ["mlb-32", IN_THE_PAPER];
+pub(crate) const LOGGED: [&str; 3] = ["mlb-32", IN_THE_PAPER, "nearhead"];
 /// The one of them that the paper has a number for.
 const IN_THE_PAPER: &str = "mlb-256";
 /// No arm moves, and hardly any disk turns far enough, for a request that takes less.
@@ -269,7 +269,7 @@ pub(crate) fn fig6b(lab: &mut Lab<'_>) -> Result<Report, FigureError> {
     let runs = runs(lab)?;
     let mut rows = Vec::new();
     for queue in QUEUES {
-        for system in ["mlb-256", "mlb-32"] {
+        for system in ["mlb-256", "mlb-32", "nearhead"] {
             rows.extend(speed_up_rows(&runs, system, queue));
         }
     }

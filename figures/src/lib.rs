@@ -42,6 +42,7 @@ mod sweep;
 mod sync_writer;
 mod table2;
 mod traces;
+mod tracks;
 
 pub use error::FigureError;
 pub use lab::{Effort, Lab, Progress, Silent};

@@ -6,8 +6,9 @@
 
 use crate::error::FigureError;
 use crate::metered::Metered;
+use crate::tracks;
 use nearhead_arrays::Stripe;
-use nearhead_disk::Disk;
+use nearhead_disk::{Disk, Tracks};
 use nearhead_engine::Config;
 use nearhead_engine::admission::Fifo;
 use nearhead_format::{AckMode, Label, LayoutError};
@@ -16,6 +17,7 @@ use nearhead_models::{
 };
 use nearhead_volume::create::{CreateOptions, describe};
 use nearhead_volume::{BareDisk, GatheredDisk, NamedPreset, Volume};
+use std::sync::Arc;
 
 /// The disk of Manylogs' file-system experiments (V-A).
 pub(crate) const CHEETAH: &str = "st3146855fc";
@@ -144,11 +146,16 @@ pub(crate) fn bare(disk: FigureDisk) -> BareDisk<FigureDisk> {
 
 /// A volume just created on `disk`; for the bare disk, one that logs nothing.
 pub(crate) fn volume(disk: FigureDisk, system: &System) -> Result<Volume<FigureDisk>, FigureError> {
-    let made = plan_and_start(disk, system);
+    let tracks = tracks::of(&disk)?;
+    let made = plan_and_start(disk, system, tracks);
     made.map_err(|error| FigureError::setup(format!("a volume for {}", system.name), &error))
 }
 
-fn plan_and_start(disk: FigureDisk, system: &System) -> Result<Volume<FigureDisk>, LayoutError> {
+fn plan_and_start(
+    disk: FigureDisk,
+    system: &System,
+    tracks: Option<Arc<Tracks>>,
+) -> Result<Volume<FigureDisk>, LayoutError> {
     let preset = system.preset.unwrap_or(nearhead_volume::PRESETS[0]);
     let logged = system.logged_write_bytes_max.unwrap_or(preset.logged_write_bytes_max);
     let options = CreateOptions {
@@ -164,7 +171,10 @@ fn plan_and_start(disk: FigureDisk, system: &System) -> Result<Volume<FigureDisk
         force: true,
     };
     let superblock = describe(disk.properties(), disk.zones(), &options)?;
-    Ok(Volume::start_empty(disk, superblock, preset, |_, config| (system.configure)(config)))
+    Ok(Volume::start_empty(disk, superblock, preset, |_, config| {
+        config.tracks = tracks;
+        (system.configure)(config);
+    }))
 }
 
 /// Several of the disk `name` as one RAID-0 in chunks of 64 KiB (Manylogs V-A).

@@ -1,6 +1,7 @@
 //! What a calibration found, with how sure it is.
 
-use serde::Serialize;
+use nearhead_disk::{SECTOR_BYTES, TrackZone, Tracks, TracksError, Turn};
+use serde::{Deserialize, Serialize};
 
 /// How far a calibration is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +22,7 @@ pub enum Findings {
 }
 
 /// A drive that turns.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Calibration {
     /// Reads that it took.
     pub reads: u64,
@@ -29,6 +30,8 @@ pub struct Calibration {
     pub took_s: f64,
     /// The spindle.
     pub turning: Turning,
+    /// Bytes of a logical sector.
+    pub sector_bytes: u32,
     /// Of writes, if a range could be overwritten and it shows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub overhead: Option<Overhead>,
@@ -36,8 +39,28 @@ pub struct Calibration {
     pub zones: Vec<Zone>,
 }
 
+impl Calibration {
+    /// What a placement makes of it.
+    ///
+    /// # Errors
+    /// Numbers from which nothing can be computed: a file that somebody changed.
+    pub fn tracks(&self) -> Result<Tracks, TracksError> {
+        let bytes =
+            |zone: &Zone| zone.sectors_per_track.saturating_mul(u64::from(self.sector_bytes));
+        let zones = self.zones.iter().map(|zone| TrackZone {
+            first_byte: zone.first_byte / SECTOR_BYTES * SECTOR_BYTES,
+            track_bytes: bytes(zone),
+            skew: Turn::of(zone.skew_turns),
+            // Which surface a track is on was not found out.
+            group_tracks: 0,
+            group_skew: Turn(0),
+        });
+        Tracks::new(self.turning.period_ns, zones.collect())
+    }
+}
+
 /// The spindle.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Turning {
     /// Length of a revolution, in ns.
     pub period_ns: f64,
@@ -48,7 +71,7 @@ pub struct Turning {
 }
 
 /// A range of addresses whose tracks are alike.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Zone {
     /// First byte that was found to be of it; the zone may begin up to `begins_within_bytes` before.
     pub first_byte: u64,
@@ -65,7 +88,7 @@ pub struct Zone {
 }
 
 /// What a command costs beside arm, rotation and transfer.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Overhead {
     /// From the end of a write, as the host sees it, to the first sector of the track that the next one can begin with, in us.
     pub write_us: f64,

@@ -16,14 +16,18 @@
 mod clock;
 mod drive;
 mod findings;
+mod over_disk;
 mod overhead;
 mod period;
 mod prober;
+mod report;
 mod tracks;
 mod zones;
 
 pub use drive::{Drive, DriveError, Facts, Timed};
 pub use findings::{Calibration, Findings, Overhead, Progress, Turning, Zone};
+pub use over_disk::{OverDisk, tracks_in_virtual_time};
+pub use report::Report;
 
 use nearhead_basics::SplitMix;
 use nearhead_disk::Nanos;
@@ -73,5 +77,6 @@ pub fn calibrate(
     let turning = prober.turning()?;
     let took_s = prober.now().since(began_at).as_secs_f64();
     progress(Progress { of: "all", done_pct: 100 });
-    Ok(Findings::Turns(Calibration { reads: prober.reads(), took_s, turning, overhead, zones }))
+    let (reads, sector_bytes) = (prober.reads(), prober.sector_bytes() as u32);
+    Ok(Findings::Turns(Calibration { reads, took_s, turning, sector_bytes, overhead, zones }))
 }

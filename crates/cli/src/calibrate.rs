@@ -6,17 +6,14 @@
 use crate::target::{Access, DiskArgs, Target};
 use crate::units::{ByteSize, Span};
 use nearhead_arrays::model_from_text;
-use nearhead_calibrate::{
-    Calibration, Drive, DriveError, Facts, Findings, Options, Progress, Timed, calibrate,
-};
-use nearhead_disk::{BufferMut, Command, Nanos, Payload};
+use nearhead_calibrate::{Calibration, Findings, Options, OverDisk, Progress, Report, calibrate};
+use nearhead_disk::{Command, Nanos, Payload};
 use nearhead_models::ModelSpec;
 use nearhead_output::{note, say, say_json};
-use nearhead_volume::SyncIo;
-use serde::Serialize;
+use nearhead_volume::{SyncIo, find_superblock, tracks};
 use std::fmt::Write as _;
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// What `nearhead calibrate` is told.
 #[derive(clap::Args, Debug)]
@@ -41,58 +38,29 @@ pub struct CalibrateArgs {
     /// Write what was found here, as TOML
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
+    /// Keep what was found in the volume on the target, which must not be served meanwhile
+    #[arg(long)]
+    pub store: bool,
+    /// Measure nothing: take what another run wrote with --out
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["scratch", "out"])]
+    pub known: Option<PathBuf>,
     /// The result as JSON
     #[arg(long)]
     pub json: bool,
 }
 
-/// A disk, one command at a time.
-struct Timer<'a, 'n> {
-    io: SyncIo<'a>,
-    name: &'n str,
-}
-
-impl Timer<'_, '_> {
-    fn time(&mut self, command: Command, what: &str, offset: u64) -> Result<Timed, DriveError> {
-        let left_at = self.io.now();
-        let done = self.io.run(command);
-        let ended_at = self.io.now();
-        done.map_err(|error| DriveError {
-            problem: format!("{}: {what} at byte {offset} failed: {error}", self.name),
-        })?;
-        Ok(Timed { left_at, ended_at })
-    }
-}
-
-impl Drive for Timer<'_, '_> {
-    fn facts(&self) -> Facts {
-        let properties = self.io.disk().properties();
-        Facts {
-            capacity_bytes: properties.capacity_bytes,
-            sector_bytes: properties.sector_bytes,
-            physical_sector_bytes: properties.physical_sector_bytes,
-        }
-    }
-
-    fn now(&self) -> Nanos {
-        self.io.now()
-    }
-
-    fn read(&mut self, offset: u64, bytes: u32) -> Result<Timed, DriveError> {
-        self.time(Command::Read { offset, len: bytes }, "a read", offset)
-    }
-
-    fn write(&mut self, offset: u64, bytes: u32) -> Result<Timed, DriveError> {
-        let parts = vec![Payload::Bytes(BufferMut::zeroed(bytes as usize).freeze())];
-        self.time(Command::Write { offset, parts, durable: true }, "a write", offset)
-    }
-}
+/// The preset that makes use of it.
+const DEFAULT_ANYWHERE: &str = "nearhead";
 
 /// Runs the command.
 pub fn run(args: &CalibrateArgs) -> Result<(), String> {
     let told = |problem: String| format!("calibrate: {problem}");
-    let findings = find(args).map_err(told)?;
+    let findings = match &args.known {
+        Some(file) => known(file).map_err(told)?,
+        None => find(args).map_err(told)?,
+    };
     let report = Report::of(&args.target, &findings);
+    let kept = if args.store { keep(args, &report).map_err(told)? } else { None };
     if let Some(out) = &args.out {
         let text = toml::to_string(&report).map_err(|error| told(error.to_string()))?;
         std::fs::write(out, text)
@@ -105,7 +73,43 @@ pub fn run(args: &CalibrateArgs) -> Result<(), String> {
         Findings::Turns(found) => say(&shown(found, args.scratch.is_some())),
         Findings::NothingToLearn(why) => say(&format!("{}: nothing to learn: {why}", args.target)),
     }
+    if let Some(kept) = kept {
+        say(&kept);
+    }
     Ok(())
+}
+
+/// What another run found.
+fn known(file: &Path) -> Result<Findings, String> {
+    let told = |error: &dyn std::fmt::Display| format!("--known {}: {error}", file.display());
+    let text = std::fs::read_to_string(file).map_err(|error| told(&error))?;
+    let report = Report::from_toml(&text).map_err(|error| told(&error))?;
+    report.tracks().map_err(|error| told(&error))?;
+    Ok(match (report.found, report.why_not) {
+        (Some(found), _) => Findings::Turns(found),
+        (None, why) => Findings::NothingToLearn(why.unwrap_or_default()),
+    })
+}
+
+/// Writes it into the volume on the target.
+fn keep(args: &CalibrateArgs, report: &Report) -> Result<Option<String>, String> {
+    let Some(tracks) = report.tracks()? else { return Ok(None) };
+    let mut target = Target::open(&args.target, Access::Write, &DiskArgs::default())?;
+    let io = &mut target.io();
+    let found = find_superblock(io).map_err(|error| format!("--store: {error}"))?;
+    if !found.superblock.layout.records_anywhere {
+        let preset = io.presets().name_of(&found.superblock);
+        return Err(format!(
+            "--store: expected a volume whose records go where the head will be (preset {DEFAULT_ANYWHERE}), found {preset}, which \
+             would make no use of it; leave --store out, or copy to a volume created with --preset {DEFAULT_ANYWHERE}"
+        ));
+    }
+    tracks::write(io, &found.superblock, &tracks).map_err(|error| error.to_string())?;
+    target.leave()?;
+    Ok(Some(format!(
+        "{}: kept in the volume; it counts from the next time it is opened",
+        args.target
+    )))
 }
 
 fn find(args: &CalibrateArgs) -> Result<Findings, String> {
@@ -148,7 +152,7 @@ fn on(io: SyncIo<'_>, args: &CalibrateArgs, options: &Options) -> Result<Finding
     if let Some(scratch) = options.scratch.as_ref().filter(|_| !args.force) {
         refuse_content(&mut io, scratch, &args.target)?;
     }
-    let mut timer = Timer { io, name: &args.target };
+    let mut timer = OverDisk::new(io, &args.target);
     let mut last = None;
     let mut progress = |progress: Progress| {
         // A line for each tenth is enough for a log, and for somebody who waits.
@@ -188,30 +192,6 @@ fn refuse_content(io: &mut SyncIo<'_>, scratch: &Range<u64>, name: &str) -> Resu
         at += len;
     }
     Ok(())
-}
-
-/// What is written and printed.
-#[derive(Debug, Serialize)]
-struct Report<'a> {
-    target: &'a str,
-    turns: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    why_not: Option<&'a str>,
-    #[serde(flatten)]
-    found: Option<&'a Calibration>,
-}
-
-impl<'a> Report<'a> {
-    fn of(target: &'a str, findings: &'a Findings) -> Self {
-        match findings {
-            Findings::Turns(found) => {
-                Self { target, turns: true, why_not: None, found: Some(found) }
-            }
-            Findings::NothingToLearn(why) => {
-                Self { target, turns: false, why_not: Some(why), found: None }
-            }
-        }
-    }
 }
 
 fn shown(found: &Calibration, has_scratch: bool) -> String {

@@ -57,3 +57,32 @@ fn nothing_that_stands_on_a_device_is_overwritten_unless_it_is_said_to_be() {
     let out = run(&scratch, &["calibrate", "plain.img", "--scratch", "33MiB", "--force"]);
     assert!(told(&out.stderr).contains("has 33554432 bytes, found 0 to 34603008"), "{out:?}");
 }
+
+#[test]
+fn what_was_found_is_kept_in_a_volume_that_makes_use_of_it_and_shown_by_its_status() {
+    let scratch = Scratch::new("calibrate-store");
+    run(&scratch, &["calibrate", "model:constellation-es3-1tb", "--out", "drive.toml"]);
+    for preset in ["nearhead", "mlb"] {
+        let image = format!("{preset}.img");
+        let out = run(&scratch, &["create", &image, "--size", "64MiB", "--preset", preset]);
+        assert!(out.status.success(), "{}", told(&out.stderr));
+        let out = run(&scratch, &["calibrate", &image, "--known", "drive.toml", "--store"]);
+        let (shown, problem) = (told(&out.stdout), told(&out.stderr));
+        assert_eq!(out.status.success(), preset == "nearhead", "{shown}{problem}");
+        if preset == "nearhead" {
+            assert!(shown.contains("kept in the volume"), "{shown}");
+        } else {
+            assert!(problem.contains("found mlb"), "{problem}");
+        }
+    }
+    // An image is no disk that turns, unless somebody says so.
+    let out = run(&scratch, &["status", "nearhead.img", "--json"]);
+    let report: Value = serde_json::from_slice(&out.stdout).unwrap();
+    assert_eq!(report["state"]["tracks"], Value::Null, "{report}");
+    let out = run(&scratch, &["status", "nearhead.img", "--json", "--rotational", "true"]);
+    let report: Value = serde_json::from_slice(&out.stdout).unwrap();
+    assert_eq!(report["state"]["tracks"]["zones"], 16, "{report}");
+    fs::write(scratch.path("other.toml"), "target = \"x\"").unwrap();
+    let out = run(&scratch, &["calibrate", "nearhead.img", "--known", "other.toml", "--store"]);
+    assert!(told(&out.stderr).contains("--known other.toml"), "{out:?}");
+}

@@ -22,6 +22,7 @@ mod properties;
 mod range_set;
 mod ticket;
 mod time;
+mod tracks;
 mod zones;
 
 pub use buffer::{ALIGN_BYTES, Buffer, BufferMut};
@@ -36,6 +37,7 @@ pub use properties::{Properties, PropertiesError};
 pub use range_set::RangeSet;
 pub use ticket::{CommandId, Ticket};
 pub use time::Nanos;
+pub use tracks::{TrackZone, Tracks, TracksError, Turn};
 pub use zones::{Region, RegionKind, Zones, ZonesError};
 
 /// The unit in which addresses are tracked everywhere: the smallest sector any disk has.

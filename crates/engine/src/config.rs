@@ -9,7 +9,7 @@ pub use crate::cleaner::Cleaning;
 use crate::packing::Packing;
 use crate::placement::Placement;
 pub use crate::state::journal::JournalPlace;
-use nearhead_disk::{At, Lane, Nanos, Properties, Zones};
+use nearhead_disk::{At, Lane, Nanos, Properties, Tracks, Zones};
 use nearhead_format::{Layout, MapDevice, Slots};
 use std::sync::Arc;
 
@@ -30,6 +30,8 @@ pub struct Config {
     pub ack: Ack,
     /// *Where does it go?*: where logged writes go.
     pub placement: Box<dyn Placement>,
+    /// Where the tracks of the volume's disk are, if anybody found out.
+    pub tracks: Option<Arc<Tracks>>,
     /// *How is it packed?*: how much of what waits goes into one record.
     pub packing: Box<dyn Packing>,
     /// *Who goes first?*: in which order commands go to the disk.

@@ -54,6 +54,11 @@ pub(crate) struct Core {
 impl Core {
     /// Of a volume of which nothing is known yet.
     pub(crate) fn new(setup: Setup) -> Self {
+        let mut lanes = Lanes::new(&setup.properties, &setup.other_lanes);
+        let turns = setup.properties.rotational && setup.properties.width == 1;
+        if let Some(tracks) = setup.config.tracks.as_ref().filter(|_| turns) {
+            lanes.main_mut().queue_mut().know_tracks(tracks);
+        }
         Self {
             now: Nanos::ZERO,
             is_draining: false,
@@ -62,7 +67,7 @@ impl Core {
             refusal: None,
             recorded: Recorded::new(&setup.layout, setup.map.journal),
             remembered: Remembered::new(setup.config.cleaning.memory_bytes),
-            lanes: Lanes::new(&setup.properties, &setup.other_lanes),
+            lanes,
             admission: setup.config.admission.boxed(),
             watch: DiskWatch::default(),
             findings: RecoveredState::default(),
@@ -96,6 +101,12 @@ impl Core {
     pub(crate) fn set_now(&mut self, now: Nanos) {
         self.now = now;
         self.lanes.set_now(now);
+    }
+
+    /// Whether a record waits until nothing is on the volume's disk: nothing else goes there until then.
+    pub(crate) fn hold_for_record(&mut self, record_waits: bool) {
+        let queue = self.lanes.main_mut().queue_mut();
+        queue.hold_for_record(&*self.admission, record_waits);
     }
 
     /// Whether a stop was asked for.

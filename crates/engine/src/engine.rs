@@ -190,6 +190,7 @@ impl Engine {
         self.advance_background();
         self.tell_failures();
         self.try_commit();
+        self.core.hold_for_record(self.commit.is_held());
         self.tell_failures();
         // A record without room may have asked for one: no other event may come.
         if self.snapshotter.is_demanded() {

@@ -50,6 +50,7 @@ pub mod stats;
 pub use activity::{Activities, Activity, Space};
 pub use config::{Ack, BlanksFound, Cleaning, Config, JournalPlace, MapPlace, Setup};
 pub use damage::{Damage, DamageKind};
+pub use disk::drive::DriveStatus;
 pub use disk::report::{
     DiskErrorCounts, DiskErrorReport, DiskEvent, DiskStall, DiskWork, Shortage, disk_error_name,
 };

@@ -1,6 +1,7 @@
 //! Counters and gauges of an engine, with their units in their names.
 
 use crate::damage::Damage;
+use crate::disk::drive::DriveStatus;
 use crate::disk::report::{DiskErrorCounts, DiskErrorReport, DiskStall, Shortage};
 use crate::failure::Failure;
 
@@ -161,6 +162,8 @@ pub struct Status {
     pub stalls: u64,
     /// Writes wait for space under a sparse image.
     pub shortage: Option<Shortage>,
+    /// What is known of the drive, if it was found out where its tracks are.
+    pub drive: Option<DriveStatus>,
     /// Bytes of regions whose home is known to be zeros; what is logged of them counts too.
     pub blank_bytes: u64,
     /// Findings of recovery that lost or doubt data; empty for a healthy volume.

@@ -135,6 +135,14 @@ def blank_map_unit():
     return unit + struct.pack("<I", crc32c(unit))
 
 
+def track_table():
+    zone = struct.pack("<QIIII", 614400, 0x24468ACE, 65, 0x30000001, 0)
+    other = struct.pack("<QIIII", 614400, 0x24468ACE, 0, 0x30000001, 0)
+    front = b"NHTRACKS" + struct.pack("<II", 1, 2) + VOLUME
+    front += struct.pack("<QQ", 1 << 37, 3995340 << 16)
+    return sealed(front + struct.pack("<Q", 0) + zone + struct.pack("<Q", 19142246400) + other)
+
+
 def backup_head():
     front = b"NHMETABK" + struct.pack("<II", 1, 0) + VOLUME
     return sealed(front + struct.pack("<QQQQ", 1_700_000_000, 13, 4096, 4 * 4096))
@@ -151,3 +159,4 @@ if __name__ == "__main__":
     save("blank_map_header", blank_map_header())
     save("blank_map_unit", blank_map_unit())
     save("backup_head", backup_head())
+    save("track_table", track_table())

@@ -28,6 +28,7 @@ pub mod record;
 mod slots;
 pub mod snapshot;
 pub mod superblock;
+pub mod track_table;
 
 pub use blank_map::BlankMapHeader;
 pub use bytes::FieldError;

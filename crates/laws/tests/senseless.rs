@@ -8,13 +8,21 @@ use nearhead_laws::{Effort, System};
 use nearhead_swarm::{Restless, Wanderer};
 use nearhead_volume::{Facts, NamedPreset, Presets};
 
-static SENSELESS: [NamedPreset; 2] = [
+static SENSELESS: [NamedPreset; 3] = [
     NamedPreset {
         name: "senseless",
         number: PresetNumber(901),
         layout: LayoutKind::ManyLogs,
         logged_write_bytes_max: 32 << 10,
         summary: "anywhere, any time",
+        configure: in_any_log,
+    },
+    NamedPreset {
+        name: "senseless-anywhere",
+        number: PresetNumber(903),
+        layout: LayoutKind::ManyLogsAnywhere,
+        logged_write_bytes_max: 32 << 10,
+        summary: "anywhere in any log, any time",
         configure: in_any_log,
     },
     NamedPreset {
@@ -41,7 +49,7 @@ fn in_one_log(facts: &Facts<'_>) -> Config {
 #[test]
 fn policies_without_sense_break_no_law() {
     let effort = Effort { exhaustive_stride: 401, random_seeds: 3, lives: 20 };
-    for name in ["senseless", "senseless-in-one"] {
+    for name in ["senseless", "senseless-anywhere", "senseless-in-one"] {
         let report = System::new(Presets::with(&SENSELESS), name).conforms(effort);
         let swarm = &report.swarm;
         // What never ran proves nothing.
@@ -49,4 +57,13 @@ fn policies_without_sense_break_no_law() {
         assert!(name == "senseless-in-one" || swarm.swaps > 5, "{report}");
         assert!(report.exhaustive.distinct() > 500 && report.random_cuts == 9, "{report}");
     }
+}
+
+/// The one of the program's own presets whose records stand anywhere; its lives are told of tracks that have nothing to do with their disks.
+#[test]
+fn records_that_go_where_a_head_is_thought_to_be_break_no_law() {
+    let effort = Effort { exhaustive_stride: 401, random_seeds: 3, lives: 40 };
+    let report = System::new(Presets::default(), "nearhead").conforms(effort);
+    assert!(report.swarm.records > 300 && report.swarm.cuts > 20, "{report}");
+    assert!(report.exhaustive.distinct() > 500 && report.random_cuts == 9, "{report}");
 }

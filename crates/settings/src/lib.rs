@@ -2,12 +2,14 @@
 //!
 //! Apart from the program so that what reads hostile text can be tried by itself (`crates/hostile`). One gate
 //! checks each value, whichever way it came: a volume file may say nothing that a flag may not. Nothing here
-//! opens a disk or a socket; the only file read is the volume file that was named.
+//! opens a disk or a socket; the only files read are the volume file and the
+//! calibration that were named.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod units;
 
+mod calibration;
 mod coordinate;
 mod disk;
 mod serve;

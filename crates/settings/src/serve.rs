@@ -22,6 +22,7 @@ use nearhead_engine::{Ack, Config};
 use nearhead_format::Superblock;
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// What named the volume before units of systemd read volume files.
 const ENVIRONMENT_VARIABLE: &str = "NEARHEAD_VOLUME=";
@@ -108,6 +109,10 @@ pub struct ServeArgs {
     /// Memory for small writes that wait to be logged [default: 16MiB]
     #[arg(long, value_name = "BYTES")]
     pub stage_size: Option<ByteSize>,
+    /// Where the tracks of the disk are, as `nearhead calibrate --out` wrote it [default: as `calibrate --store` kept it
+    /// in the volume]
+    #[arg(long, value_name = "FILE")]
+    pub calibration: Option<PathBuf>,
     /// Certificate chain of the server, PEM: connections are encrypted
     #[arg(long, value_name = "FILE")]
     pub tls_cert: Option<PathBuf>,
@@ -208,7 +213,8 @@ impl ServeArgs {
             swap_above,
             swap_idle,
             snapshot_period,
-            stage_size
+            stage_size,
+            calibration
         );
         complete!(tls_cert, tls_key, tls_clients, tls_psk, control, metrics, connections_max);
         complete!(nice, shutdown_max, preset, size);
@@ -308,6 +314,9 @@ impl ServeArgs {
         config: &mut Config,
     ) -> Result<(), String> {
         config.read_only |= self.read_only;
+        if let Some(path) = &self.calibration {
+            config.tracks = crate::calibration::read(path)?.map(Arc::new);
+        }
         if let Some(ack) = self.ack {
             config.ack = match ack {
                 AckArg::Durable => Ack::Durable,

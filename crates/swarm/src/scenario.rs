@@ -10,18 +10,21 @@ use crate::restless::Restless;
 use crate::steps::{Step, Steps, random_steps};
 use crate::wanderer::Wanderer;
 use nearhead_basics::SplitMix;
-use nearhead_disk::{Nanos, Properties};
+use nearhead_disk::{Nanos, Properties, TrackZone, Tracks, Turn};
 use nearhead_engine::{Activities, Config};
-use nearhead_format::{AckMode, Label, Layout};
+use nearhead_format::{AckMode, Label, Layout, LayoutKind};
 use nearhead_models::faults::{FaultBudget, FaultPlan};
 use nearhead_models::plain_properties;
 use nearhead_volume::{CreateOptions, NamedPreset, Presets};
 use std::ops::Range;
+use std::sync::Arc;
 
 /// The presets that lives are made of.
 pub(crate) const PRESET_NAMES: [&str; 4] = ["nolog", "singlelog", "mlb", "mlb-256"];
 /// What some of them become where the disk is shingled.
 const ON_SHINGLED: [(&str, &str); 2] = [("singlelog", "slsmr"), ("mlb-256", "mlsmr")];
+/// What half of the lives with many logs become.
+const ANYWHERE: &str = "nearhead";
 const MIB: u64 = 1 << 20;
 
 /// What the volume's own disk is.
@@ -126,6 +129,8 @@ impl Scenario {
         let shingled = SplitMix::new(!seed).below(3) == 0;
         let on_shingled = ON_SHINGLED.iter().find(|(plain, _)| shingled && *plain == preset);
         let preset = named(on_shingled.map_or(preset, |(_, shingled)| shingled));
+        let is_plain = preset.layout == LayoutKind::ManyLogs;
+        let preset = if is_plain && is_anywhere(seed) { named(ANYWHERE) } else { preset };
         Self::chosen(seed, steps, preset, &mut random)
     }
 
@@ -252,6 +257,9 @@ impl Scenario {
 
     /// Changes the default configuration into this life's.
     pub fn configure(&self, config: &mut Config) {
+        if self.preset.layout.has_records_anywhere() {
+            config.tracks = Some(Arc::new(tracks(self.seed)));
+        }
         config.stage_bytes_max = self.stage_bytes_max;
         config.lone_writes_go_home = self.lone_writes_go_home;
         if self.wanders {
@@ -356,6 +364,27 @@ fn is_patient(seed: u64) -> bool {
 fn is_fickle(seed: u64) -> bool {
     const CHOSEN_FROM: u64 = 79_559_000_000_000;
     seed >= CHOSEN_FROM && SplitMix::new(seed ^ 0x6669_636b_6c65_2121).below(4) == 0
+}
+
+/// One life in two, of the seeds since there is the choice.
+fn is_anywhere(seed: u64) -> bool {
+    const CHOSEN_FROM: u64 = 79_562_000_000_000;
+    seed >= CHOSEN_FROM && SplitMix::new(seed ^ 0x616e_7977_6865_7265).coin()
+}
+
+/// Tracks that have nothing to do with the disk: whoever follows them must find out, and lose nothing meanwhile.
+fn tracks(seed: u64) -> Tracks {
+    let mut random = SplitMix::new(seed ^ 0x7472_6163_6b73_2121);
+    let zones = (0..=random.below(2)).map(|zone| TrackZone {
+        first_byte: zone * 40 * MIB,
+        track_bytes: 512 * (1 + random.below(2048)),
+        skew: Turn(random.next_u64() as u32),
+        group_tracks: random.below(9) as u32,
+        group_skew: Turn(random.next_u64() as u32),
+    });
+    let zones = zones.collect();
+    let period_ns = 1e6 + random.below(9_000_000) as f64;
+    Tracks::new(period_ns, zones).expect("zones in their order, of whole sectors")
 }
 
 /// Nothing, a little, or more than is ever logged, of the seeds since there is the choice.

@@ -56,6 +56,11 @@ impl Placement for Wanderer {
         }
         let log_index = self.log(need, view)?;
         let next = view.logs.next_place(log_index, need)?;
+        if view.logs.take_records_anywhere() {
+            let from = self.random.below(u64::from(view.logs.blocks()) + 1) as u32;
+            let block = view.logs.place_from(log_index, from, need).unwrap_or(next);
+            return Some(Spot { log_index, block, wanted_index: log_index });
+        }
         let block = next + LEFT_OUT[self.random.below(LEFT_OUT.len() as u64) as usize];
         let block = if view.logs.accepts(log_index, block, need) { block } else { next };
         let wanted_index = view.logs.near(view.head_offset).next().unwrap_or(log_index);

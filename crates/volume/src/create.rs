@@ -16,8 +16,8 @@ use nearhead_engine::MapPlace;
 use nearhead_format::snapshot::{BodyItem, BodyWriter, LogState, SnapshotHeader};
 use nearhead_format::superblock::{self, COPIES, FEATURE_BLANK_MAP, FEATURE_LOGS_TELL_ALL};
 use nearhead_format::{
-    AckMode, BlankMapHeader, FieldError, Label, Layout, LayoutError, LayoutKind, LayoutOptions,
-    Superblock, VolumeId, layout::LayoutField,
+    AckMode, BlankMapHeader, FieldError, Label, Layout, LayoutError, LayoutOptions, Superblock,
+    VolumeId, layout::LayoutField,
 };
 use std::fmt;
 
@@ -223,7 +223,7 @@ pub(crate) fn describe_to_grow(
             advice: "name a larger size to grow to, or leave it out".into(),
         });
     }
-    if options.preset.layout == LayoutKind::ManyLogs {
+    if options.preset.layout.has_groups_of_any_size() {
         let as_grown = CreateOptions {
             group_bytes: Some(layout.group_bytes),
             log_bytes: Some(layout.log_bytes),

@@ -92,7 +92,10 @@ impl fmt::Display for GrowError {
                 formatter,
                 "grow {device}: expected preset {}, found {preset}, whose data or log \
                  would have to move; copy to a new volume instead",
-                Presets::default().names_with(&[LayoutKind::ManyLogs, LayoutKind::NoLogs], "or")
+                Presets::default().names_with(
+                    &[LayoutKind::ManyLogs, LayoutKind::ManyLogsAnywhere, LayoutKind::NoLogs],
+                    "or"
+                )
             ),
             Self::Slots { device, groups_max } => write!(
                 formatter,
@@ -183,7 +186,7 @@ fn enlarged(
             layout.group_bytes = (room / BLOCK_BYTES * BLOCK_BYTES).max(old.group_bytes);
             Ok((layout, 0))
         }
-        LayoutKind::ManyLogs => {
+        LayoutKind::ManyLogs | LayoutKind::ManyLogsAnywhere => {
             let wanted = (room / old.group_bytes).min(u64::from(u32::MAX));
             let groups_max = groups_max(old, map_slot_bytes);
             let count = wanted.min(groups_max);

@@ -25,6 +25,7 @@ mod reopening;
 pub mod repair;
 mod sizes;
 pub mod sync_io;
+pub mod tracks;
 mod volume;
 
 pub use bare::BareDisk;

@@ -10,10 +10,12 @@ mod defaults;
 mod known;
 
 pub(crate) use defaults::STALL_AFTER;
+use defaults::{QUEUED_MAX, WAITING_WEIGHS_ONE_IN};
 pub use known::{Presets, UnknownPreset};
 
 use nearhead_disk::Properties;
-use nearhead_engine::placement::{NearHead, SingleLog};
+use nearhead_engine::admission::SoonestFirst;
+use nearhead_engine::placement::{NearHead, SingleLog, UnderHead};
 use nearhead_engine::{Cleaning, Config};
 use nearhead_format::{LayoutKind, PresetNumber, Superblock};
 use std::fmt;
@@ -65,7 +67,7 @@ pub struct Facts<'a> {
 pub const DEFAULT_PRESET: &str = "mlb";
 
 /// Every preset of the program. Numbers are never given twice: they stand in superblocks.
-pub const PRESETS: [NamedPreset; 7] = [
+pub const PRESETS: [NamedPreset; 8] = [
     NamedPreset {
         name: "nolog",
         number: PresetNumber(0),
@@ -122,6 +124,14 @@ pub const PRESETS: [NamedPreset; 7] = [
         summary: "Manylogs on a shingled disk: all writes go to the non-shingled log nearest the head",
         configure: near_head,
     },
+    NamedPreset {
+        name: "nearhead",
+        number: PresetNumber(5),
+        layout: LayoutKind::ManyLogsAnywhere,
+        logged_write_bytes_max: 256 << 10,
+        summary: "writes up to 256 KiB go where the head arrives, in the log that costs least there and back",
+        configure: under_head,
+    },
 ];
 
 impl NamedPreset {
@@ -150,6 +160,23 @@ fn near_head(facts: &Facts<'_>) -> Config {
     let is_single = facts.superblock.map_device_id.is_none();
     let config = facts.config(Box::new(NearHead::on(facts.properties, is_single)));
     Config { cleaning: Cleaning { swap_above_pct: Some(80), ..config.cleaning }, ..config }
+}
+
+/// The same, and records under the head where it is known where tracks are.
+fn under_head(facts: &Facts<'_>) -> Config {
+    let is_single = facts.superblock.map_device_id.is_none();
+    let near = NearHead::on(facts.properties, is_single);
+    let config = near_head(facts);
+    let others = facts.durable_first();
+    Config {
+        placement: Box::new(UnderHead::beside(near)),
+        admission: Box::new(SoonestFirst {
+            others,
+            waiting_weighs_one_in: WAITING_WEIGHS_ONE_IN,
+            queued_max: QUEUED_MAX,
+        }),
+        ..config
+    }
 }
 
 #[cfg(test)]
@@ -189,9 +216,14 @@ mod tests {
         for named in PRESETS {
             assert!(guide.contains(&format!("`{}`", named.name)), "{}", named.name);
         }
-        for (number, name) in
-            [(0, "nolog"), (1, "singlelog"), (2, "mlb"), (3, "slsmr"), (4, "mlsmr")]
-        {
+        for (number, name) in [
+            (0, "nolog"),
+            (1, "singlelog"),
+            (2, "mlb"),
+            (3, "slsmr"),
+            (4, "mlsmr"),
+            (5, "nearhead"),
+        ] {
             let named = NamedPreset::by_name(name).unwrap();
             assert_eq!(named.number, PresetNumber(number));
             assert!(format.contains(&format!("{number} `{name}`")), "{name}");

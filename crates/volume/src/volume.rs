@@ -9,14 +9,15 @@ use crate::map_device;
 use crate::open::{Found, OpenError, find_superblock, preset_of};
 use crate::presets::{NamedPreset, Presets};
 use crate::sync_io::{self, SyncIo};
-use nearhead_disk::{Disk, Nanos, Zones};
+use crate::tracks;
+use nearhead_disk::{Disk, Nanos, Tracks, Zones};
 use nearhead_engine::{
-    BlanksFound, Config, Damage, DamageKind, DiskEvent, Engine, MapPlace, REQUEST_BYTES_MAX, Setup,
-    Status,
+    Config, Damage, DamageKind, DiskEvent, Engine, MapPlace, REQUEST_BYTES_MAX, Setup, Status,
 };
 use nearhead_format::{Layout, Superblock};
 use nearhead_service::{Extent, Reply, Request, Service, ServiceInfo, Wake};
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::Instant;
 
 /// The bands of the client's address space, if its data is apart from the logs in the bands of a
@@ -26,21 +27,39 @@ fn bands_of(layout: &Layout, zones: Option<&Zones>) -> Option<Zones> {
     zones.filter(|_| layout.logs_are_apart()).and_then(|zones| zones.part(data).ok())
 }
 
+/// What of a volume was read beside its superblock, before its engine starts.
+struct Beside {
+    map: MapPlace,
+    blanks: Loaded,
+    tracks: Option<Tracks>,
+}
+
+impl Beside {
+    fn read(io: &mut SyncIo<'_>, superblock: &Superblock) -> Result<Self, OpenError> {
+        let map = map_device::find(io, superblock)?;
+        let blanks = blanks::load(io, superblock);
+        // Where records stand in their order nobody could follow it far.
+        let anywhere = superblock.layout.records_anywhere;
+        let tracks = if anywhere { tracks::read(io, superblock) } else { None };
+        Ok(Self { map, blanks, tracks })
+    }
+}
+
 fn setup<D: Disk>(
     lanes: &Lanes<D>,
     (superblock, preset): (&Superblock, &NamedPreset),
-    map: MapPlace,
-    blanks: Option<BlanksFound>,
+    beside: Beside,
     configure: impl FnOnce(&Superblock, &mut Config),
 ) -> Setup {
     let disk = lanes.main();
     let mut config = preset.config(superblock, disk.properties());
+    config.tracks = beside.tracks.map(Arc::new);
     configure(superblock, &mut config);
     Setup {
         config,
         layout: superblock.layout,
-        map,
-        blanks,
+        map: beside.map,
+        blanks: beside.blanks.found,
         volume_id: superblock.volume_id,
         properties: disk.properties().clone(),
         other_lanes: lanes.other_properties(),
@@ -117,13 +136,9 @@ impl<D: Disk> Volume<D> {
         let mut lanes = lanes.into();
         let mut io = clock.io(&mut lanes).knowing(presets);
         let found = find_superblock(&mut io)?;
-        let map = map_device::find(&mut io, &found.superblock)?;
-        let blanks = blanks::load(&mut io, &found.superblock);
+        let beside = Beside::read(&mut io, &found.superblock)?;
         let now = io.now();
-        let is_empty = false;
-        let volume =
-            Self::with_superblock(lanes, (found, presets), map, blanks, configure, is_empty);
-        Ok((volume, now))
+        Ok((Self::with_superblock(lanes, (found, presets), beside, configure, false), now))
     }
 
     /// The same with this superblock, whatever those on the disk say.
@@ -137,11 +152,10 @@ impl<D: Disk> Volume<D> {
         let mut lanes = lanes.into();
         let mut io = clock.io(&mut lanes).knowing(presets);
         let preset = preset_of(&io, &superblock)?;
-        let map = map_device::find(&mut io, &superblock)?;
-        let blanks = blanks::load(&mut io, &superblock);
+        let beside = Beside::read(&mut io, &superblock)?;
         let now = io.now();
         let found = (Found { superblock, preset, to_repair: Vec::new() }, presets);
-        Ok((Self::with_superblock(lanes, found, map, blanks, configure, false), now))
+        Ok((Self::with_superblock(lanes, found, beside, configure, false), now))
     }
 
     /// A volume just created with `preset`, on a disk that need not keep any content: nothing is read.
@@ -153,20 +167,20 @@ impl<D: Disk> Volume<D> {
     ) -> Self {
         let found = (Found { superblock, preset, to_repair: Vec::new() }, Presets::default());
         let map = MapPlace::of_layout(&found.0.superblock.layout);
-        Self::with_superblock(disk.into(), found, map, Loaded::default(), configure, true)
+        let beside = Beside { map, blanks: Loaded::default(), tracks: None };
+        Self::with_superblock(disk.into(), found, beside, configure, true)
     }
 
     fn with_superblock(
         lanes: Lanes<D>,
         (found, presets): (Found, Presets),
-        map: MapPlace,
-        blanks: Loaded,
+        mut beside: Beside,
         configure: impl FnOnce(&Superblock, &mut Config),
         empty: bool,
     ) -> Self {
         let Found { superblock, preset, to_repair } = found;
-        let findings = damage_of(to_repair, blanks.findings);
-        let setup = setup(&lanes, (&superblock, &preset), map, blanks.found, configure);
+        let findings = damage_of(to_repair, std::mem::take(&mut beside.blanks.findings));
+        let setup = setup(&lanes, (&superblock, &preset), beside, configure);
         let engine = if empty { Engine::start_empty(setup) } else { Engine::open(setup) };
         Self { engine, lanes, superblock, presets, findings, has_ended: false }
     }
@@ -196,12 +210,11 @@ impl<D: Disk> Volume<D> {
             let problem = "expected the volume that was served, found another one".to_owned();
             return Err(OpenError::Recovery { device, problem });
         }
-        let map = map_device::find(&mut io, &superblock)?;
-        let blanks = blanks::load(&mut io, &superblock);
-        let setup = setup(&self.lanes, (&superblock, &preset), map, blanks.found, configure);
+        let mut beside = Beside::read(&mut io, &superblock)?;
+        self.findings = damage_of(to_repair, std::mem::take(&mut beside.blanks.findings));
+        let setup = setup(&self.lanes, (&superblock, &preset), beside, configure);
         self.engine = Engine::open(setup);
         self.superblock = superblock;
-        self.findings = damage_of(to_repair, blanks.findings);
         Ok(())
     }
 

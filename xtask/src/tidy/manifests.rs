@@ -61,8 +61,11 @@ const LAYERS: &[(&str, &[&str])] = &[
     ),
     ("nearhead-nbd", &["nearhead-disk", "nearhead-service"]),
     ("nearhead-one-file", &["nearhead-disk", "nearhead-service"]),
-    ("nearhead-settings", &["nearhead-format", "nearhead-disk", "nearhead-engine"]),
-    ("nearhead-calibrate", &["nearhead-disk"]),
+    (
+        "nearhead-settings",
+        &["nearhead-calibrate", "nearhead-format", "nearhead-disk", "nearhead-engine"],
+    ),
+    ("nearhead-calibrate", &["nearhead-disk", "nearhead-volume"]),
     ("nearhead-coordinate", &[]),
     ("nearhead-wal", &["nearhead-format", "nearhead-disk", "nearhead-uring"]),
     ("nearhead-wal-c", &["nearhead-wal"]),
@@ -87,6 +90,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     (
         "nearhead-figures",
         &[
+            "nearhead-calibrate",
             "nearhead-format",
             "nearhead-disk",
             "nearhead-service",
@@ -102,6 +106,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         "nearhead-measure",
         &[
             "nearhead-arrays",
+            "nearhead-calibrate",
             "nearhead-disk",
             "nearhead-engine",
             "nearhead-figures",

@@ -9,8 +9,7 @@ mod outcome;
 mod table;
 
 use nearhead_arrays::ArraySpec;
-use nearhead_disk::Disk;
-use nearhead_disk::Nanos;
+use nearhead_disk::{Disk, Nanos, Tracks};
 use nearhead_measure::demo::dataless::{self, Answers};
 use nearhead_models::{Content, Drive, Model, ModelSpec};
 use nearhead_service::Service;
@@ -22,6 +21,7 @@ use nearhead_sim::trace::{
 use nearhead_volume::{GatheredDisk, NamedPreset};
 use outcome::Outcome;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// What `nearhead replay` is told.
 #[derive(clap::Args, Debug)]
@@ -86,19 +86,21 @@ pub fn run(args: &ReplayArgs) -> Result<(), String> {
             (Some(array), specs) => {
                 let disks: Result<Vec<_>, _> = specs.iter().map(ModelSpec::build_any).collect();
                 let disk = array.build_model(disks.map_err(told)?).map_err(told)?;
-                replay_one(args, preset, disk, &options)?
+                replay_one(args, (preset, None), disk, &options)?
             }
             // Most replays are on one hard disk: nothing stands between it and the engine.
             (None, [spec @ ModelSpec { drive: Drive::HardDisk(_), .. }]) => {
-                replay_one(args, preset, spec.build().map_err(told)?, &options)?
+                let tracks = dataless::tracks(&preset, &mut spec.build().map_err(told)?)?;
+                let disk = spec.build().map_err(told)?;
+                replay_one(args, (preset, tracks), disk, &options)?
             }
             (None, specs) => {
                 let disk: Box<dyn Model> = specs[0].build_any().map_err(told)?;
                 if GatheredDisk::is_needed(&disk) {
                     let disk = GatheredDisk::new(disk).map_err(told)?;
-                    replay_one(args, preset, disk, &options)?
+                    replay_one(args, (preset, None), disk, &options)?
                 } else {
-                    replay_one(args, preset, disk, &options)?
+                    replay_one(args, (preset, None), disk, &options)?
                 }
             }
         };
@@ -163,11 +165,11 @@ fn trace_options(args: &ReplayArgs) -> Result<TraceOptions, String> {
 
 fn replay_one<D: Disk>(
     args: &ReplayArgs,
-    preset: NamedPreset,
+    (preset, tracks): (NamedPreset, Option<Arc<Tracks>>),
     disk: D,
     options: &TraceOptions,
 ) -> Result<(Outcome, Vec<LineProblem>), String> {
-    let mut volume = dataless::volume(disk, preset, args.ack)?;
+    let mut volume = dataless::volume(disk, preset, args.ack, tracks)?;
     let options = options.clone().for_service(&volume.info());
     let mut trace = TraceReader::open(&args.trace, options).map_err(told)?;
     let mut time = VirtualTime::starting_at(Nanos::ZERO);

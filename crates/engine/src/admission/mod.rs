@@ -1,12 +1,14 @@
 //! Who goes first: the order in which commands are handed to the disk.
 //!
-//! Every policy keeps the disk's queue bound. Commands of one class leave in the order they came.
+//! Every policy keeps the disk's queue bound. Commands of one class leave in the order they came, but where a policy says otherwise.
 
 mod durable_first;
 mod fifo;
+mod soonest_first;
 
 pub use durable_first::DurableFirst;
 pub use fifo::Fifo;
+pub use soonest_first::SoonestFirst;
 
 use nearhead_disk::{Class, Nanos};
 use std::fmt::Debug;
@@ -20,6 +22,12 @@ pub struct Outstanding {
     pub bytes: [u64; 4],
     /// How much background work matters now.
     pub pace: Pace,
+    /// It is known where the drive's tracks are, and what follows from it holds.
+    pub is_drive_known: bool,
+    /// A record waits until nothing is on the disk.
+    pub record_waits: bool,
+    /// Foreground commands that wait here.
+    pub foreground_waiting: u32,
 }
 
 /// How much background work (checkpoint and swap) matters.
@@ -58,6 +66,12 @@ pub trait Admission: Debug + Send {
     /// Whether a command of `class` with `bytes` of data, which has `waited` so long, may go to the disk now. Asked again after
     /// each completion: one that may not go although nothing is on the disk would wait forever.
     fn admits(&self, class: Class, bytes: u64, waited: Nanos, outstanding: &Outstanding) -> bool;
+
+    /// Whether of the foreground commands that wait the one leaves first that a known drive can begin with soonest; so many times what
+    /// it would take less outweighs what another waited longer. `None`: they leave in the order they came.
+    fn waiting_weighs_one_in(&self) -> Option<u32> {
+        None
+    }
 
     /// Largest piece into which bulk transfers are cut, in bytes.
     fn piece_bytes(&self) -> u32;

@@ -74,6 +74,9 @@ pub(crate) struct Commit {
     untold: RangeSet,
     /// A record should be written for them, if a log has room.
     tell_wanted: bool,
+    /// The next record waits until nothing is on the disk, and since when.
+    is_held: bool,
+    held_since: Option<Nanos>,
 }
 
 impl Commit {
@@ -97,6 +100,8 @@ impl Commit {
             torn: TornRecords::default(),
             untold: RangeSet::new(),
             tell_wanted: false,
+            is_held: false,
+            held_since: None,
         }
     }
 

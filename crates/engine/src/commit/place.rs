@@ -9,9 +9,13 @@ use super::record::Record;
 use crate::core::Core;
 use crate::disk::dispatch::{InFlight, Purpose};
 use crate::placement::{Completed, Need, Placement, Seen, Spot, View};
+use nearhead_disk::Nanos;
 
 /// Most claims added to one record beyond the one that is needed.
 pub(super) const CLAIMS_AHEAD_MAX: u32 = 3;
+
+/// A record waits no longer than this for a disk on which nothing is.
+const HELD_MAX: Nanos = Nanos::from_millis(50);
 
 /// The policy, asked by the rules.
 #[derive(Debug)]
@@ -25,6 +29,8 @@ fn view(core: &Core) -> View<'_> {
         head_offset: queue.head_offset(),
         now: core.now(),
         is_idle: queue.is_idle(),
+        on_disk: queue.on_disk_count(),
+        drive: queue.drive(),
     }
 }
 
@@ -52,6 +58,11 @@ impl Placer {
         self.0.claims_ahead().min(CLAIMS_AHEAD_MAX)
     }
 
+    /// Whether the policy would rather be asked once nothing is on the disk.
+    fn waits(&self, core: &Core) -> bool {
+        self.0.waits(&view(core))
+    }
+
     /// A record leaves for this spot.
     pub(super) fn record_leaves(&mut self, core: &Core, spot: Spot) {
         self.0.seen(&Seen::RecordLeaves { spot }, &view(core));
@@ -62,6 +73,24 @@ impl Commit {
     /// Whether records go to other logs than the first, so that logs must be claimed.
     pub(crate) fn claims_logs(&self) -> bool {
         self.placer.claims_ahead() > 0
+    }
+
+    /// Whether the next record waits until nothing is on the disk: as its placement wishes, and not for long.
+    pub(crate) fn holds_for_head(&mut self, core: &Core) -> bool {
+        let since = self.held_since.unwrap_or(core.now());
+        self.is_held = self.placer.waits(core) && core.now().since(since) < HELD_MAX;
+        self.held_since = self.is_held.then_some(since);
+        self.is_held
+    }
+
+    /// No record waits, or it is to be asked anew.
+    pub(crate) fn release(&mut self) {
+        self.is_held = false;
+    }
+
+    /// Whether one does.
+    pub(crate) fn is_held(&self) -> bool {
+        self.is_held
     }
 
     /// A command completed: what that says of the disk.

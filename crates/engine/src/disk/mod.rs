@@ -3,6 +3,7 @@
 //! Nothing else of the engine knows how many commands a disk takes, nor which of them wait.
 
 pub(crate) mod dispatch;
+pub(crate) mod drive;
 pub(crate) mod flusher;
 pub(crate) mod head;
 pub(crate) mod lanes;

@@ -3,6 +3,7 @@
 use super::{Engine, Phase};
 use crate::activity::{Activities, Activity, Space};
 use crate::commit::Moves;
+use crate::disk::drive::Drive;
 use crate::failure::Failure;
 use crate::state::logs::{Occupancy, Ring};
 use crate::state::map::Map;
@@ -71,6 +72,7 @@ impl Engine {
             stall: self.core.watch().stall(),
             stalls: self.core.watch().stalls(),
             shortage: self.core.watch().shortage(),
+            drive: self.core.lanes().main().queue().drive().map(Drive::status),
             blank_bytes: self.blanks.bytes(self.size_bytes()),
             damage: findings.damage().to_vec(),
             recovery_read_bytes: findings.read_bytes(),
@@ -142,8 +144,7 @@ impl Engine {
             let is_newest =
                 self.commit.failed_sequence() >= Some(self.core.recorded().sequence_done());
             let may_hold_twin = ring.failures() > 0 || is_newest;
-            let free = if may_hold_twin { 0 } else { ring.free_run_blocks() };
-            for (start, end) in ring.run(ring.position(), free) {
+            for (start, end) in if may_hold_twin { Vec::new() } else { ring.free() } {
                 open.insert(self.log_bytes(index, start, end));
             }
         }
@@ -160,7 +161,7 @@ impl Engine {
         if let Some(journal) = self.core.journal() {
             let (ring, of_map) =
                 (journal.ring(), space.entry(self.core.setup().map.lane).or_default());
-            for (start, end) in ring.run(ring.position(), ring.free_run_blocks()) {
+            for (start, end) in ring.free() {
                 of_map.insert(journal.bytes_of(start, end));
             }
         }

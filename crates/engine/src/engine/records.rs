@@ -11,6 +11,7 @@ use nearhead_disk::{DiskError, Payload};
 impl Engine {
     /// Writes the next record if there is reason to and none is in flight.
     pub(super) fn try_commit(&mut self) {
+        self.commit.release();
         if self.commit.in_flight().is_some() || self.core.has_failed() {
             return;
         }
@@ -26,6 +27,9 @@ impl Engine {
             || self.commit.clears_torn_records(&mut self.core)
             || self.snapshotter.restores_header(&mut self.core)
         {
+            return;
+        }
+        if self.commit.holds_for_head(&self.core) {
             return;
         }
         self.blanks.forget_spill();

@@ -11,10 +11,13 @@
 mod near_head;
 mod rotation;
 mod single_log;
+mod under_head;
 
+pub use crate::disk::drive::Drive;
 pub use crate::state::logs::Need;
 pub use near_head::NearHead;
 pub use single_log::SingleLog;
+pub use under_head::UnderHead;
 
 use crate::state::logs::Logs;
 use nearhead_disk::Nanos;
@@ -42,6 +45,10 @@ pub struct View<'a> {
     pub now: Nanos,
     /// Nothing is on the disk or on its way there.
     pub is_idle: bool,
+    /// Commands on the disk.
+    pub on_disk: u32,
+    /// What is known of the drive, if anybody found out where its tracks are.
+    pub drive: Option<&'a Drive>,
 }
 
 impl View<'_> {
@@ -84,6 +91,11 @@ pub struct Completed {
 pub trait Placement: Debug + Send {
     /// Something happened, in the order in which it did.
     fn seen(&mut self, _seen: &Seen, _view: &View<'_>) {}
+
+    /// Whether it would rather be asked once nothing is on the disk: nothing else is sent there until then.
+    fn waits(&self, _view: &View<'_>) -> bool {
+        false
+    }
 
     /// Where a record goes now, if anywhere. It is asked again if the answer is not taken, or if the place fails.
     fn choose(&mut self, need: Need, view: &View<'_>) -> Option<Spot>;

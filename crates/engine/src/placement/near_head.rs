@@ -139,7 +139,14 @@ mod tests {
             [(200, 0), (1700, 3000), (2900, 3000), (5600, 8000), (9999, 8000)]
         {
             let head_offset = layout.log_offset(head_log).unwrap();
-            let view = View { logs: &logs, head_offset, now: Nanos::ZERO, is_idle: false };
+            let view = View {
+                logs: &logs,
+                head_offset,
+                now: Nanos::ZERO,
+                is_idle: false,
+                on_disk: 1,
+                drive: None,
+            };
             let spot = NearHead::default().choose(Need { blocks: 8, reserve: 0 }, &view).unwrap();
             assert_eq!((spot.log_index, spot.wanted_index), (nearest, head_log));
         }

@@ -5,7 +5,7 @@
 //! tried.
 
 use super::bounds::{check_header, check_item, log_outside, outside};
-use super::find::{ByClaims, ByJournal, Finder};
+use super::find::{ByClaims, ByJournal, ByWholeLogs, Finder};
 use super::slots::{FoundSlot, Place, Unusable, judge};
 use super::{Next, Recovery, Snapshot, Step, bytes_of};
 use crate::damage::DamageKind;
@@ -243,6 +243,7 @@ impl Recovery {
         self.context.floor_sequence = header.record_sequence;
         let finder: Box<dyn Finder> = match self.map.journal {
             Some(place) => Box::new(ByJournal::at(self.map.lane, place)),
+            None if self.context.layout.records_anywhere => Box::new(ByWholeLogs::of(&claims)),
             None => Box::new(ByClaims::of(&claims)),
         };
         self.snapshot = Some(Snapshot { header, map, logs, claims, hints });

@@ -64,8 +64,8 @@ impl Recorded {
     pub(crate) fn with_map(map: Map, layout: &Layout, journal: Option<JournalPlace>) -> Self {
         let mut logs = Logs::new(layout, journal.is_some());
         for entry in &map {
-            if let Place::Log { chunk_sector, .. } = entry.place {
-                logs.add_live(chunk_sector, u32::from(entry.len_sectors));
+            if let Place::Log { chunk_sector, chunk_len, .. } = entry.place {
+                logs.add_live(chunk_sector, chunk_len, u32::from(entry.len_sectors));
             }
         }
         Self {
@@ -206,7 +206,7 @@ impl Recorded {
                         Place::Log { chunk_sector: sector, chunk_len: len_sectors, offset: 0 };
                     match fate(chunk) {
                         Fate::Counts => {
-                            self.logs.add_live(sector, u32::from(len_sectors));
+                            self.logs.add_live(sector, len_sectors, u32::from(len_sectors));
                             self.insert(Entry { home_sector, len_sectors, place, crc });
                         }
                         Fate::Damaged => {

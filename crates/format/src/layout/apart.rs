@@ -132,6 +132,7 @@ pub(super) fn plan(device_bytes: u64, options: &LayoutOptions) -> Result<Layout,
         log_bytes,
         group_count,
         data_offset,
+        records_anywhere: false,
     };
     layout.validate()?;
     Ok(layout)

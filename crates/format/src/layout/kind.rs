@@ -15,6 +15,8 @@ pub enum LayoutKind {
     OneLog,
     /// A log in the middle of every group.
     ManyLogs,
+    /// The same, and a record may begin anywhere in its log.
+    ManyLogsAnywhere,
     /// One log, where a shingled disk is not shingled.
     OneLogApart,
     /// Many logs, where a shingled disk is not shingled.
@@ -23,8 +25,14 @@ pub enum LayoutKind {
 
 impl LayoutKind {
     /// Every kind.
-    pub const ALL: [Self; 5] =
-        [Self::NoLogs, Self::OneLog, Self::ManyLogs, Self::OneLogApart, Self::ManyLogsApart];
+    pub const ALL: [Self; 6] = [
+        Self::NoLogs,
+        Self::OneLog,
+        Self::ManyLogs,
+        Self::ManyLogsAnywhere,
+        Self::OneLogApart,
+        Self::ManyLogsApart,
+    ];
 
     /// Whether there is any log.
     pub fn has_logs(self) -> bool {
@@ -33,7 +41,7 @@ impl LayoutKind {
 
     /// Whether there may be more than one log, so that somebody has to choose.
     pub fn has_many_logs(self) -> bool {
-        matches!(self, Self::ManyLogs | Self::ManyLogsApart)
+        matches!(self, Self::ManyLogs | Self::ManyLogsAnywhere | Self::ManyLogsApart)
     }
 
     /// Whether the logs are apart from the data, where a shingled disk is not shingled.
@@ -43,7 +51,12 @@ impl LayoutKind {
 
     /// Whether the size of a group may be chosen; else the groups follow from the device.
     pub fn has_groups_of_any_size(self) -> bool {
-        self == Self::ManyLogs
+        matches!(self, Self::ManyLogs | Self::ManyLogsAnywhere)
+    }
+
+    /// Whether a record may begin anywhere in its log: then a recovery reads logs whole.
+    pub fn has_records_anywhere(self) -> bool {
+        self == Self::ManyLogsAnywhere
     }
 
     /// Whether `layout` is of this kind. One log may be all that there is room for of many.
@@ -52,9 +65,11 @@ impl LayoutKind {
         let logs_fit = match self {
             Self::NoLogs => logs == 0,
             Self::OneLog | Self::OneLogApart => logs == 1,
-            Self::ManyLogs | Self::ManyLogsApart => logs >= 1,
+            Self::ManyLogs | Self::ManyLogsAnywhere | Self::ManyLogsApart => logs >= 1,
         };
-        logs_fit && layout.logs_are_apart() == self.is_for_shingled()
+        logs_fit
+            && layout.logs_are_apart() == self.is_for_shingled()
+            && layout.records_anywhere == self.has_records_anywhere()
     }
 }
 
@@ -64,6 +79,9 @@ impl fmt::Display for LayoutKind {
             Self::NoLogs => "a layout without logs",
             Self::OneLog => "a layout with one log",
             Self::ManyLogs => "a layout with a log in every group",
+            Self::ManyLogsAnywhere => {
+                "a layout with a log in every group, in which records stand anywhere"
+            }
             Self::OneLogApart => "a layout with one log where the disk is not shingled",
             Self::ManyLogsApart => "a layout with many logs where the disk is not shingled",
         })
@@ -83,7 +101,11 @@ mod tests {
                 let elsewhere = kind.is_for_shingled() != planned.is_for_shingled();
                 let fewer = kind.has_logs() != planned.has_logs();
                 // Of one log nobody can tell whether there was room for more.
-                let may_fit = !elsewhere && !fewer && (kind.has_many_logs() || kind == planned);
+                let other_records = kind.has_records_anywhere() != planned.has_records_anywhere();
+                let may_fit = !elsewhere
+                    && !fewer
+                    && !other_records
+                    && (kind.has_many_logs() || kind == planned);
                 assert_eq!(kind.fits(&layout), may_fit, "{kind} on {planned}");
             }
         }

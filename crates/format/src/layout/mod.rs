@@ -76,6 +76,8 @@ pub struct Layout {
     pub group_count: u32,
     /// Where the data starts if the logs are apart from it; 0 if they are in the groups.
     pub data_offset: u64,
+    /// Whether a record may begin anywhere in its log, so that a recovery reads logs whole.
+    pub records_anywhere: bool,
 }
 
 /// Where the superblock copies are on a device of that size: at its start, at 64 KiB, and in its

@@ -41,7 +41,7 @@ pub struct LayoutOptions {
     /// Unit of the logs, 512 or 4096: the device's physical sector, so that a record never shares
     /// one with its neighbour.
     pub log_block_bytes: u32,
-    /// Size of a group; only with [`LayoutKind::ManyLogs`].
+    /// Size of a group; only where [`LayoutKind::has_groups_of_any_size`].
     pub group_bytes: Option<u64>,
     /// Size of each log.
     pub log_bytes: Option<u64>,
@@ -78,7 +78,9 @@ impl Layout {
                     .log_bytes
                     .unwrap_or_else(|| log_for(device_bytes).min(SINGLE_LOG_BYTES_DEFAULT_MAX)),
             },
-            LayoutKind::ManyLogs => group_sizes(device_bytes, options),
+            LayoutKind::ManyLogs | LayoutKind::ManyLogsAnywhere => {
+                group_sizes(device_bytes, options)
+            }
             LayoutKind::OneLogApart | LayoutKind::ManyLogsApart => {
                 return super::apart::plan(device_bytes, options);
             }
@@ -180,6 +182,7 @@ fn assemble(
         log_bytes: sizes.log_bytes,
         group_count,
         data_offset: 0,
+        records_anywhere: options.kind.has_records_anywhere(),
     })
 }
 

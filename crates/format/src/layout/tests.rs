@@ -479,6 +479,7 @@ fn arbitrary_layout() -> impl Strategy<Value = Layout> {
                 log_bytes: log_bytes / 16,
                 group_count,
                 data_offset: data,
+                records_anywhere: false,
             }
         },
     )

@@ -27,11 +27,14 @@ pub const COPIES: u32 = 3;
 /// Longest label, in bytes of UTF-8.
 pub const LABEL_BYTES_MAX: usize = 64;
 /// Features without which the volume must not be opened, that this program knows.
-pub const FEATURES_INCOMPAT_KNOWN: u64 = FEATURE_FAR_SLOT;
+pub const FEATURES_INCOMPAT_KNOWN: u64 = FEATURE_FAR_SLOT | FEATURE_RECORDS_ANYWHERE;
 /// Features without which it must not be written, that this program knows.
 pub const FEATURES_RO_COMPAT_KNOWN: u64 = FEATURE_BLANK_MAP | FEATURE_LOGS_TELL_ALL;
 /// A feature to open a volume: the second snapshot slot lies behind the groups ([`Layout::slot_is_far`]).
 pub const FEATURE_FAR_SLOT: u64 = 1 << 8;
+/// A feature to open a volume: a record may begin anywhere in its log ([`Layout::records_anywhere`]). Whoever follows a log from
+/// record to record would not find all.
+pub const FEATURE_RECORDS_ANYWHERE: u64 = 1 << 9;
 /// A feature to write to a volume: it has a [blank map](crate::blank_map). Whoever writes home without knowing it
 /// would leave promises behind that are not true.
 pub const FEATURE_BLANK_MAP: u64 = 1;
@@ -50,7 +53,9 @@ const _: () = assert!(DATA_OFFSET_AT + size_of::<u64>() == USED_BYTES, "no gap b
 
 /// The features without which nobody can open a volume of this layout.
 pub fn features_of(layout: &Layout) -> u64 {
-    if layout.slot_is_far() { FEATURE_FAR_SLOT } else { 0 }
+    let far_slot = if layout.slot_is_far() { FEATURE_FAR_SLOT } else { 0 };
+    let anywhere = if layout.records_anywhere { FEATURE_RECORDS_ANYWHERE } else { 0 };
+    far_slot | anywhere
 }
 
 /// Which policies a volume was created with: a number that whoever opens the volume has to know. To the format it is nothing
@@ -186,7 +191,7 @@ impl Superblock {
             volume_id: array_at(block, 16),
             generation: u64_at(block, 32),
             created_unix_s: u64_at(block, 40),
-            layout: decode_layout(block)?,
+            layout: decode_layout(block, feature_incompat)?,
             preset: PresetNumber(u16_at(block, 116)),
             ack: decode_ack(block[118])?,
             logged_write_bytes_max: u32_at(block, 120),
@@ -220,7 +225,7 @@ impl Superblock {
         if stored != layout.client_bytes() {
             return Err(FieldError::new("client_bytes", layout.client_bytes(), stored));
         }
-        if self.feature_incompat & FEATURE_FAR_SLOT != features_of(layout) {
+        if self.feature_incompat & FEATURE_FAR_SLOT != features_of(layout) & FEATURE_FAR_SLOT {
             let expected = format_args!(
                 "bit {FEATURE_FAR_SLOT:#x} if and only if slot 1 is behind the groups"
             )
@@ -238,7 +243,7 @@ impl Superblock {
     }
 }
 
-fn decode_layout(block: &[u8]) -> Result<Layout, SuperblockError> {
+fn decode_layout(block: &[u8], feature_incompat: u64) -> Result<Layout, SuperblockError> {
     let layout = Layout {
         device_bytes: u64_at(block, 48),
         sector_bytes: u32_at(block, 56),
@@ -250,6 +255,7 @@ fn decode_layout(block: &[u8]) -> Result<Layout, SuperblockError> {
         log_bytes: u64_at(block, 104),
         group_count: u32_at(block, 112),
         data_offset: u64_at(block, DATA_OFFSET_AT),
+        records_anywhere: feature_incompat & FEATURE_RECORDS_ANYWHERE != 0,
     };
     layout.validate()?;
     Ok(layout)

@@ -3,10 +3,13 @@
 //! Only a simulation may start like this. What it gets is the state right after `create`: an empty
 //! map, empty logs.
 
-use nearhead_disk::Disk;
+use nearhead_calibrate::tracks_in_virtual_time;
+use nearhead_disk::{Disk, Tracks};
+use nearhead_format::superblock::features_of;
 use nearhead_format::{AckMode, Label, Superblock};
 use nearhead_volume::create::{CreateOptions, plan};
 use nearhead_volume::{NamedPreset, Volume};
+use std::sync::Arc;
 
 /// When writes are answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -45,11 +48,20 @@ pub fn create_options(preset: NamedPreset, answers: Answers) -> CreateOptions {
     }
 }
 
-/// A volume just created on `disk`.
+/// What `preset` can make use of is found out on `twin`, a disk like the one that it will run on: where its tracks are.
+pub fn tracks(preset: &NamedPreset, twin: &mut dyn Disk) -> Result<Option<Arc<Tracks>>, String> {
+    if !preset.layout.has_records_anywhere() {
+        return Ok(None);
+    }
+    Ok(tracks_in_virtual_time(twin)?.map(Arc::new))
+}
+
+/// A volume just created on `disk`, which knows where its tracks are, or does not.
 pub fn volume<D: Disk>(
     disk: D,
     preset: NamedPreset,
     answers: Answers,
+    tracks: Option<Arc<Tracks>>,
 ) -> Result<Volume<D>, String> {
     let options = create_options(preset, answers);
     let layout =
@@ -62,10 +74,10 @@ pub fn volume<D: Disk>(
         preset: preset.number,
         ack: options.ack,
         logged_write_bytes_max: options.logged_write_bytes_max,
-        feature_incompat: 0,
+        feature_incompat: features_of(&layout),
         feature_ro_compat: 0,
         label: options.label,
         map_device_id: None,
     };
-    Ok(Volume::start_empty(disk, superblock, preset, |_, _| {}))
+    Ok(Volume::start_empty(disk, superblock, preset, |_, config| config.tracks = tracks))
 }

@@ -13,7 +13,7 @@ use serde::Serialize;
 /// The emulated disk.
 pub(crate) const DISK: &str = "st3146855fc";
 /// The presets compared, as users name them.
-pub(crate) const PRESETS: [&str; 3] = ["nolog", "singlelog", "mlb"];
+pub(crate) const PRESETS: [&str; 4] = ["nolog", "singlelog", "mlb", "nearhead"];
 /// Durable points a second (Manylogs, MSST 2016, figure 2: 40 to 320 writes a second, 20 a point).
 pub(crate) const POINTS_PER_S: [u32; 3] = [2, 8, 16];
 /// Bytes that the bulk client goes over, again and again, at the start of the volume.

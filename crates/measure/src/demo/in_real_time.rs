@@ -4,16 +4,16 @@
 //! server share one thread; each client has its own thread and connection.
 
 use super::client::Client;
-use super::dataless::{Answers, create_options};
+use super::dataless::{self, Answers, create_options};
 use super::drive::{self, drive};
 use super::experiment::{self, BulkKind, Span};
 use super::server::Served;
 use nearhead_disk::Nanos;
-use nearhead_models::{HddModel, MemoryStore};
+use nearhead_models::{Dataless, HddModel, MemoryStore};
 use nearhead_nbd::Limits;
 use nearhead_sim::contention::ContentionResults;
 use nearhead_sim::workload::{Bulk, Content, DurablePoints, DurablePointsOptions};
-use nearhead_volume::{BareDisk, NamedPreset, SyncIo, Volume, create};
+use nearhead_volume::{BareDisk, NamedPreset, SyncIo, Volume, create, tracks};
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -54,8 +54,12 @@ pub(crate) fn point(
 fn volume(start: Instant, preset: NamedPreset) -> Result<Volume<HddModel>, String> {
     let mut disk = experiment::disk(Box::new(MemoryStore::new()))?;
     let options = create_options(preset, Answers::OnFlush);
-    create(&mut SyncIo::in_real_time(&mut disk, start), &options)
-        .map_err(|error| error.to_string())?;
+    let tracks = dataless::tracks(&preset, &mut experiment::disk(Box::new(Dataless))?)?;
+    let io = &mut SyncIo::in_real_time(&mut disk, start);
+    let superblock = create(io, &options).map_err(|error| error.to_string())?;
+    if let Some(tracks) = tracks {
+        tracks::write(io, &superblock, &tracks).map_err(|error| error.to_string())?;
+    }
     let mut volume = Volume::open(disk, start, |_, _| {}).map_err(|error| error.to_string())?;
     volume.wait_until_open(start).map_err(|error| error.to_string())?;
     Ok(volume)

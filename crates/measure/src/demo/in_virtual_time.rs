@@ -30,7 +30,9 @@ pub(crate) fn point(
 
 /// A fresh volume on the demo's disk.
 fn volume(preset: NamedPreset) -> Result<Volume<HddModel>, String> {
-    dataless::volume(experiment::disk(Box::new(Dataless))?, preset, dataless::Answers::OnFlush)
+    let disk = || experiment::disk(Box::new(Dataless));
+    let tracks = dataless::tracks(&preset, &mut disk()?)?;
+    dataless::volume(disk()?, preset, dataless::Answers::OnFlush, tracks)
 }
 
 fn run<S: Service>(

@@ -69,7 +69,9 @@ impl Presets {
     /// One preset for each kind of layout, the likeliest first; those for shingled disks only on one. Of several with one kind
     /// the first: what is on a disk does not tell them apart.
     pub(crate) fn one_of_each_layout(&self, is_shingled: bool) -> Vec<NamedPreset> {
-        const LIKELIEST_FIRST: [LayoutKind; 5] = [
+        const LIKELIEST_FIRST: [LayoutKind; 6] = [
+            // Whoever reads logs whole finds also what stands in order, and not the other way round.
+            LayoutKind::ManyLogsAnywhere,
             LayoutKind::ManyLogs,
             LayoutKind::OneLog,
             LayoutKind::NoLogs,

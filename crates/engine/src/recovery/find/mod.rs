@@ -5,6 +5,7 @@
 //! nothing: what a missing or damaged record means is decided by the chain ([`super::chain`]).
 //!
 //! - [`claims`]: each log that the snapshot or a record claims, from there on;
+//! - [`whole`]: the same, where records may begin anywhere: each such log whole;
 //! - [`journal`]: the map's own journal, which has every header, so that no log is read but where a record may be torn;
 //! - [`sweep`]: every log whole, when no snapshot is left.
 
@@ -13,6 +14,7 @@ mod found;
 pub(super) mod journal;
 mod scan;
 mod sweep;
+mod whole;
 
 use crate::damage::Damage;
 pub(super) use claims::ByClaims;
@@ -20,6 +22,7 @@ use found::found_at;
 pub(super) use found::{Found, Remains, ScanContext};
 pub(super) use journal::ByJournal;
 pub(super) use sweep::BySweep;
+pub(super) use whole::ByWholeLogs;
 
 use nearhead_disk::{At, Buffer};
 use std::ops::Range;

@@ -72,7 +72,7 @@ impl Finder for BySweep {
 }
 
 /// A log as read so far.
-struct LogSweep {
+pub(super) struct LogSweep {
     log: u32,
     /// Bytes from the start of the log to the start of the window.
     at: u64,
@@ -88,7 +88,7 @@ struct LogSweep {
 }
 
 impl LogSweep {
-    fn new(log: u32) -> Self {
+    pub(super) fn new(log: u32) -> Self {
         Self {
             log,
             at: 0,
@@ -101,6 +101,16 @@ impl LogSweep {
         }
     }
 
+    /// Which log it is.
+    pub(super) fn log(&self) -> u32 {
+        self.log
+    }
+
+    /// What it held: records, and what is left of some that are not whole.
+    pub(super) fn into_found(self) -> (Vec<Found>, Vec<Remains>) {
+        (self.found, self.remains)
+    }
+
     fn log_bytes(context: &ScanContext) -> u64 {
         u64::from(context.layout.log_blocks()) * context.block() as u64
     }
@@ -110,7 +120,7 @@ impl LogSweep {
     }
 
     /// Device offset and length of the next read; `None` once all of the log was looked at.
-    fn next_read(&mut self, context: &ScanContext) -> Option<(u64, u64)> {
+    pub(super) fn next_read(&mut self, context: &ScanContext) -> Option<(u64, u64)> {
         let log_bytes = Self::log_bytes(context);
         loop {
             let end = self.read_end();
@@ -129,12 +139,12 @@ impl LogSweep {
     }
 
     /// Takes the bytes asked for.
-    fn take(&mut self, bytes: &Buffer) {
+    pub(super) fn take(&mut self, bytes: &Buffer) {
         self.window.extend_from_slice(bytes);
     }
 
     /// They cannot be read.
-    fn unreadable(&mut self) {
+    pub(super) fn unreadable(&mut self) {
         let end = self.read_end();
         if self.asked > CAREFUL_BYTES {
             self.careful_until = end + self.asked;
@@ -185,7 +195,7 @@ impl LogSweep {
     }
 
     /// Device bytes that cannot be read and lie in no record found: one that nobody knows of may be there.
-    fn unknown(&self, context: &ScanContext) -> Vec<Range<u64>> {
+    pub(super) fn unknown(&self, context: &ScanContext) -> Vec<Range<u64>> {
         let block = context.block() as u64;
         let start = context.layout.log_offset(self.log).unwrap_or(0);
         let is_in_record = |range: &Range<u64>| {

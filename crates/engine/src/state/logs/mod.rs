@@ -8,6 +8,7 @@ mod bad_places;
 mod reach;
 mod recount;
 mod ring;
+mod scatter;
 
 pub(crate) use reach::{GAP_BYTES_MAX, REACH_BYTES};
 pub use recount::{LogCounts, Occupancy};
@@ -19,6 +20,7 @@ use nearhead_format::record::Claim;
 use nearhead_format::{Entry, Layout, Place};
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
+use std::ops::Range;
 
 /// A log this full is passed over while others have room.
 const FULL_PCT: u32 = 97;
@@ -104,6 +106,26 @@ impl Logs {
         }
     }
 
+    /// The first block from `block` on where the log can take the record: of one in which records stand in order that block alone.
+    pub fn place_from(&self, index: u32, block: u32, need: Need) -> Option<u32> {
+        if self.layout.records_anywhere
+            && let Some(ring) = self.get(index)
+        {
+            return ring.place_from(block, need).filter(|_| !ring.quarantined);
+        }
+        self.accepts(index, block, need).then_some(block)
+    }
+
+    /// Whether a record may begin anywhere in a log.
+    pub fn take_records_anywhere(&self) -> bool {
+        self.layout.records_anywhere
+    }
+
+    /// Blocks of a log.
+    pub fn blocks(&self) -> u32 {
+        self.layout.log_blocks()
+    }
+
     /// Whether the log can take the record at this block: blocks before it may be left out, as far as a recovery looks.
     pub fn accepts(&self, index: u32, block: u32, need: Need) -> bool {
         match self.get(index) {
@@ -127,7 +149,8 @@ impl Logs {
     /// A log that holds nothing.
     fn unused(&self) -> Option<Ring> {
         let gap_blocks_max = GAP_BYTES_MAX as u32 / self.layout.log_block_bytes;
-        Some(Ring::new(self.capacity_blocks?).with_gaps(gap_blocks_max))
+        let ring = Ring::new(self.capacity_blocks?).with_gaps(gap_blocks_max);
+        Some(if self.layout.records_anywhere { ring.scattered() } else { ring })
     }
 
     /// Whether the log did not take the last record that was meant for it.
@@ -293,21 +316,28 @@ impl Logs {
         self.position_of(chunk_sector).0
     }
 
-    /// The map now points to `sectors` sectors of the chunk at `chunk_sector`.
-    pub(crate) fn add_live(&mut self, chunk_sector: u64, sectors: u32) {
-        let (index, position) = self.position_of(chunk_sector);
-        if self.get_or_create(index).is_some_and(|ring| ring.add_live(position, sectors)) {
+    /// The log, and the blocks of it, in which a chunk lies.
+    pub(super) fn blocks_of(&self, chunk_sector: u64, chunk_sectors: u8) -> (u32, Range<u32>) {
+        let (index, start) = self.position_of(chunk_sector);
+        let last = chunk_sector + u64::from(chunk_sectors.max(1)) - 1;
+        (index, start..self.position_of(last).1.max(start) + 1)
+    }
+
+    /// The map now points to `sectors` sectors of the chunk of `chunk_len` sectors at `chunk_sector`.
+    pub(crate) fn add_live(&mut self, chunk_sector: u64, chunk_len: u8, sectors: u32) {
+        let (index, blocks) = self.blocks_of(chunk_sector, chunk_len);
+        if self.get_or_create(index).is_some_and(|ring| ring.add_live_chunk(blocks, sectors)) {
             self.measure(index);
         }
     }
 
     /// This entry is no longer needed, durably.
     pub(crate) fn drop_live(&mut self, entry: &Entry) {
-        if let Place::Log { chunk_sector, .. } = entry.place {
-            let (index, position) = self.position_of(chunk_sector);
+        if let Place::Log { chunk_sector, chunk_len, .. } = entry.place {
+            let (index, blocks) = self.blocks_of(chunk_sector, chunk_len);
             let sectors = u32::from(entry.len_sectors);
             // Or it would be passed over until it is written again, which may never be.
-            if self.get_or_create(index).is_some_and(|ring| ring.drop_live(position, sectors)) {
+            if self.get_or_create(index).is_some_and(|ring| ring.drop_live_chunk(blocks, sectors)) {
                 self.measure(index);
             }
         }
@@ -408,7 +438,7 @@ mod tests {
             .collect();
         for entry in &entries {
             let Place::Log { chunk_sector, .. } = entry.place else { unreachable!() };
-            logs.add_live(chunk_sector, 8);
+            logs.add_live(chunk_sector, 8, 8);
         }
         logs.advance(0, 0, layout.log_blocks());
         logs.snapshot_begins(&[]);

@@ -57,9 +57,16 @@ impl Logs {
     /// Compares every count with what `needed` says, all entries whose copy in a log is still needed.
     pub(crate) fn check(&self, needed: impl Iterator<Item = Entry>) -> Result<(), String> {
         let mut live: BTreeMap<u32, [u32; SLICES as usize]> = BTreeMap::new();
+        let mut by_block: BTreeMap<u32, Vec<u16>> = BTreeMap::new();
         for entry in needed {
-            if let Place::Log { chunk_sector, .. } = entry.place {
-                let (log, position) = self.position_of(chunk_sector);
+            if let Place::Log { chunk_sector, chunk_len, .. } = entry.place {
+                let (log, blocks) = self.blocks_of(chunk_sector, chunk_len);
+                let position = blocks.start;
+                let counting = by_block.entry(log).or_default();
+                counting.resize(counting.len().max(blocks.end as usize), 0);
+                for block in blocks {
+                    counting[block as usize] += u16::from(entry.len_sectors);
+                }
                 let Some(ring) = self.get(log) else {
                     return Err(format!("log {log} is needed and not in memory: {entry:?}"));
                 };
@@ -71,6 +78,10 @@ impl Logs {
         for (log, ring) in self.present() {
             let expected = live.remove(&log).unwrap_or([0; SLICES as usize]);
             ring.check(&expected).map_err(|problem| format!("log {log}: {problem}"))?;
+            if let Some(scatter) = ring.scatter() {
+                let expected = by_block.get(&log).map_or(&[][..], Vec::as_slice);
+                scatter.check(expected).map_err(|problem| format!("log {log}: {problem}"))?;
+            }
             let (used, full) = (ring.used_blocks(), ring.fill_pct() >= super::FULL_PCT);
             let known = (self.used_blocks[log as usize], self.full[log as usize]);
             if known != (used, full) {

@@ -12,8 +12,10 @@
 //! Positions are counted in log blocks from the start of the log.
 
 use super::bad_places::BadPlaces;
+use super::scatter::Scatter;
 use nearhead_disk::Nanos;
 use std::num::NonZeroU32;
+use std::ops::Range;
 
 /// Number of slices in which live sectors are counted: as many as a word has bits.
 pub(super) const SLICES: u32 = u64::BITS;
@@ -56,6 +58,8 @@ pub(crate) struct Ring {
     bad: BadPlaces,
     /// The longest gap before a record, in blocks, behind which a recovery finds it.
     gap_blocks_max: u32,
+    /// What of it is taken, where a record may begin anywhere; then nothing goes round.
+    scatter: Option<Box<Scatter>>,
 }
 
 impl Ring {
@@ -95,12 +99,19 @@ impl Ring {
             failures: 0,
             bad: BadPlaces::default(),
             gap_blocks_max: 0,
+            scatter: None,
         }
     }
 
     /// It may leave out so many blocks in a row.
     pub(super) fn with_gaps(self, gap_blocks_max: u32) -> Self {
         Self { gap_blocks_max, ..self }
+    }
+
+    /// A record may begin anywhere.
+    pub(super) fn scattered(self) -> Self {
+        let scatter = Some(Box::new(Scatter::new(self.capacity())));
+        Self { scatter, ..self }
     }
 
     fn capacity(&self) -> u32 {
@@ -139,6 +150,27 @@ impl Ring {
         self.live_slices != before
     }
 
+    /// The same of a chunk that lies in these blocks.
+    pub(super) fn add_live_chunk(&mut self, chunk: Range<u32>, sectors: u32) -> bool {
+        let may_change = self.add_live(chunk.start, sectors);
+        let Some(scatter) = &mut self.scatter else { return may_change };
+        scatter.add_live(chunk, sectors);
+        true
+    }
+
+    /// The same of a chunk that lies in these blocks.
+    pub(super) fn drop_live_chunk(&mut self, chunk: Range<u32>, sectors: u32) -> bool {
+        let may_change = self.drop_live(chunk.start, sectors);
+        let Some(scatter) = &mut self.scatter else { return may_change };
+        scatter.drop_live(chunk, sectors);
+        true
+    }
+
+    /// What of it is taken, where a record may begin anywhere.
+    pub(super) fn scatter(&self) -> Option<&Scatter> {
+        self.scatter.as_deref()
+    }
+
     /// Sectors some map entry still points to.
     pub(crate) fn live_sectors(&self) -> u32 {
         self.live_sectors_total
@@ -155,11 +187,14 @@ impl Ring {
 
     /// Position of the oldest slice that is still needed (Trail's `log_head`).
     pub(crate) fn oldest_live_position(&self) -> u32 {
+        if self.scatter.is_some() {
+            return self.position;
+        }
         (self.position + self.free_run_blocks()) % self.capacity()
     }
 
     /// Free blocks from the write position on, going round.
-    pub(crate) fn free_run_blocks(&self) -> u32 {
+    fn free_run_blocks(&self) -> u32 {
         let capacity = self.capacity();
         let distance = |to: u32| {
             let forward = (to + capacity - self.position) % capacity;
@@ -194,6 +229,9 @@ impl Ring {
     /// Whether a record can go to this block: at most as far behind the last one, or behind the start of the log, as a
     /// recovery looks, over nothing that is needed, and not to a place that did not take one.
     pub(crate) fn accepts(&self, block: u32, need: Need) -> bool {
+        if let Some(scatter) = &self.scatter {
+            return scatter.accepts(block, need, &self.bad);
+        }
         let capacity = self.capacity();
         if need.blocks > capacity || block > capacity - need.blocks {
             return false;
@@ -214,6 +252,10 @@ impl Ring {
 
     /// Where a record can go now, if anywhere: here, behind a bad place, or at the start of the log.
     pub(crate) fn place(&self, need: Need) -> Option<u32> {
+        if let Some(scatter) = &self.scatter {
+            let ahead = scatter.place_from(self.position, need, &self.bad);
+            return ahead.or_else(|| scatter.place_from(0, need, &self.bad));
+        }
         let Need { blocks, reserve } = need;
         let (capacity, free) = (self.capacity(), self.free_run_blocks());
         // Where a recovery looks for it, and the blocks that are left out up to there.
@@ -239,10 +281,19 @@ impl Ring {
         }
     }
 
+    /// The first block from `block` on where a record can go, where one may begin anywhere.
+    pub(super) fn place_from(&self, block: u32, need: Need) -> Option<u32> {
+        self.scatter.as_ref()?.place_from(block, need, &self.bad)
+    }
+
     /// A record of `blocks` could not be written at `position`: the next one goes behind that place. Not into what was left
     /// out before it either: it may be the same record, which may stand at `position` whole, and a recovery takes the last.
     pub(super) fn note_bad(&mut self, position: u32, blocks: u32, now: Nanos) {
         let capacity = self.capacity();
+        if let Some(scatter) = &mut self.scatter {
+            scatter.note_twin(position..position + blocks);
+            return self.bad.note(position, blocks, capacity, now);
+        }
         let next = self.place(Need { blocks, reserve: 0 }).unwrap_or(position);
         let start = if next > position { 0 } else { next };
         if next > position {
@@ -267,8 +318,12 @@ impl Ring {
         // From where a recovery begins to scan, also if the record did not fit there and went to the start, or
         // behind a bad place: a later record at that place would be taken for the first.
         let from = self.position;
-        self.protected_from.get_or_insert(from);
-        self.next_protected_from.get_or_insert(from);
+        if let Some(scatter) = &mut self.scatter {
+            scatter.advance(position..position + blocks);
+        } else {
+            self.protected_from.get_or_insert(from);
+            self.next_protected_from.get_or_insert(from);
+        }
         self.bad.is_well(position, blocks);
         self.previous_position = position;
         self.position = (position + blocks) % self.capacity();
@@ -276,6 +331,9 @@ impl Ring {
 
     /// A snapshot begins: records from now on are what recovery from it will scan.
     pub(crate) fn snapshot_begins(&mut self) {
+        if let Some(scatter) = &mut self.scatter {
+            scatter.snapshot_begins();
+        }
         self.next_protected_from = None;
     }
 
@@ -286,44 +344,69 @@ impl Ring {
 
     /// That snapshot is committed: records from before it began need not be scanned any more.
     pub(crate) fn snapshot_committed(&mut self) {
+        if let Some(scatter) = &mut self.scatter {
+            scatter.snapshot_committed();
+        }
         self.protected_from = self.next_protected_from;
     }
 
     /// That snapshot failed: nothing may be given up.
     pub(crate) fn snapshot_failed(&mut self) {
+        if let Some(scatter) = &mut self.scatter {
+            scatter.snapshot_failed();
+        }
         self.next_protected_from = self.protected_from;
     }
 
     /// `blocks` blocks from `from` on, going round: two runs of start and end.
-    pub(crate) fn run(&self, from: u32, blocks: u32) -> [(u32, u32); 2] {
+    fn run(&self, from: u32, blocks: u32) -> [(u32, u32); 2] {
         let (end, capacity) = (from.saturating_add(blocks), self.capacity());
         [(from, end.min(capacity)), (0, end.saturating_sub(capacity))]
     }
 
     /// The first record since the last committed snapshot will stand there, if none is known yet.
     pub(crate) fn begin_at(&mut self, position: u32) {
-        if self.protected_from.is_none() {
+        if !self.protects_any() {
             self.position = position;
         }
     }
 
-    /// Where the records since the last committed snapshot stand.
-    pub(crate) fn protected(&self) -> [(u32, u32); 2] {
-        let Some(from) = self.protected_from else { return [(0, 0); 2] };
+    /// Where the records since the last committed snapshot stand, as runs of start and end.
+    pub(crate) fn protected(&self) -> Vec<(u32, u32)> {
+        if let Some(scatter) = &self.scatter {
+            return scatter.protected();
+        }
+        let Some(from) = self.protected_from else { return Vec::new() };
         let behind = (self.position + self.capacity() - from) % self.capacity();
-        self.run(from, if behind == 0 { self.capacity() } else { behind })
+        self.run(from, if behind == 0 { self.capacity() } else { behind }).into()
+    }
+
+    fn protects_any(&self) -> bool {
+        let scattered = self.scatter.as_ref().is_some_and(|scatter| scatter.protects_any());
+        scattered || self.protected_from.is_some()
+    }
+
+    /// What the next records may overwrite, as runs of start and end.
+    pub(crate) fn free(&self) -> Vec<(u32, u32)> {
+        match &self.scatter {
+            Some(scatter) => scatter.free(),
+            None => self.run(self.position, self.free_run_blocks()).into(),
+        }
     }
 
     /// Whether nothing in the log is needed by the map or by a recovery.
     pub(crate) fn is_unused(&self) -> bool {
-        let holds_something = self.live_sectors_total > 0 || self.protected_from.is_some();
+        let holds_something = self.live_sectors_total > 0 || self.protects_any();
         // What is known of it would be forgotten with it.
         !holds_something && !self.quarantined && self.bad.is_empty()
     }
 
     /// Blocks that cannot be written now.
     pub(crate) fn used_blocks(&self) -> u32 {
-        self.capacity() - self.free_run_blocks()
+        match &self.scatter {
+            Some(scatter) => scatter.used_blocks(),
+            None => self.capacity() - self.free_run_blocks(),
+        }
     }
 
     /// Share of the ring that cannot be written now, 0 to 100.

@@ -1,0 +1,164 @@
+//! What leaves when, and beside what.
+
+use super::*;
+use crate::admission::{DurableFirst, SoonestFirst};
+use nearhead_disk::{Payload, TrackZone, Turn};
+
+const POLICY: DurableFirst = DurableFirst {
+    piece_bytes: 128 << 10,
+    bulk_bytes_max: 256 << 10,
+    bulk_wait_max: Nanos::from_millis(50),
+    background_commands_max: 1,
+};
+
+/// Records follow each other without a pause, each 10 ms, while one large read waits; says how many there were when it left.
+#[test]
+fn a_large_read_leaves_beside_records_that_never_pause_once_it_has_waited_long_enough() {
+    let properties = Properties { queue_depth_max: 32, ..Properties::plain("disk", 1 << 30, 512) };
+    let mut queue = Dispatcher::new(Lane::MAIN, &properties);
+    let record = || Command::Write { offset: 0, parts: vec![Payload::Zeros(4096)], durable: true };
+    queue.issue(&POLICY, Class::Durable, Purpose::Record, record());
+    let read = Command::Read { offset: 1 << 20, len: 128 << 10 };
+    queue.issue(&POLICY, Class::Bulk, Purpose::Read { slot: 0, io: 0 }, read);
+    for round in 1..20 {
+        queue.set_now(Nanos::from_millis(10 * round));
+        let left: Vec<Submission> = std::iter::from_fn(|| queue.poll()).collect();
+        let has_bulk = left.iter().any(|left| left.class == Class::Bulk);
+        assert_eq!(has_bulk, round == 6, "in round {round}");
+        let durable = left.iter().find(|left| left.class == Class::Durable);
+        let done = durable.map(|left| left.ticket.id().0 as u32);
+        for left in left {
+            left.ticket.abandon();
+        }
+        // The next one is there before the one on the disk is done.
+        queue.issue(&POLICY, Class::Durable, Purpose::Record, record());
+        if let Some(id) = done {
+            queue.complete(&POLICY, id);
+        }
+        if has_bulk {
+            return;
+        }
+    }
+    panic!("it never left");
+}
+
+#[test]
+fn what_a_command_transfers_is_not_what_it_counts_for() {
+    let parts = vec![Payload::Zeros(4096)];
+    let write = Command::Write { offset: 0, parts, durable: false };
+    let (class, purpose) = (Class::Background, Purpose::CheckpointWrite);
+    let transferred = |command, bytes| {
+        let alone = InFlight::new(purpose, class, command, Nanos::ZERO);
+        InFlight { bytes, ..alone }.transferred()
+    };
+    // The first of several that leave together, and another of them.
+    assert_eq!([transferred(&write, 1 << 20), transferred(&write, 0)], [(0, 4096); 2]);
+    assert_eq!(transferred(&Command::Trim { offset: 8192, len: 512 }, 0), (0, 0));
+    assert_eq!(transferred(&Command::Flush, 0), (0, 0));
+}
+
+const SOONEST: SoonestFirst =
+    SoonestFirst { others: POLICY, waiting_weighs_one_in: 32, queued_max: 8 };
+const MIB: u64 = 1 << 20;
+const PERIOD: Nanos = Nanos(8_000_000);
+
+/// A queue before a drive whose tracks of 1 MiB are known, and of which a read told when they pass: the arm stands at 100 MiB.
+fn known_drive() -> Dispatcher {
+    let rotational = Properties { rotational: true, ..Properties::plain("disk", 1 << 30, 512) };
+    let mut queue = Dispatcher::new(Lane::MAIN, &Properties { queue_depth_max: 32, ..rotational });
+    let zone = TrackZone {
+        first_byte: 0,
+        track_bytes: MIB,
+        skew: Turn(0),
+        group_tracks: 0,
+        group_skew: Turn(0),
+    };
+    queue.know_tracks(&Arc::new(Tracks::new(PERIOD.0 as f64, vec![zone]).unwrap()));
+    read(&mut queue, 100 * MIB - 4096);
+    let id = left(&mut queue).pop().unwrap().0;
+    queue.set_now(Nanos::from_millis(20));
+    queue.complete(&SOONEST, id);
+    queue
+}
+
+fn read(queue: &mut Dispatcher, offset: u64) {
+    let command = Command::Read { offset, len: 4096 };
+    queue.issue(&SOONEST, Class::Foreground, Purpose::Read { slot: 0, io: 0 }, command);
+}
+
+/// What left: number and first byte.
+fn left(queue: &mut Dispatcher) -> Vec<(u32, u64)> {
+    let left = std::iter::from_fn(|| queue.poll()).map(|submission| {
+        let Command::Read { offset, .. } = submission.command else { panic!("a read") };
+        let id = submission.ticket.id().0 as u32;
+        submission.ticket.abandon();
+        (id, offset)
+    });
+    left.collect()
+}
+
+#[test]
+fn of_those_that_wait_for_a_known_drive_the_one_leaves_that_passes_soonest() {
+    let mut queue = known_drive();
+    read(&mut queue, 90 * MIB);
+    let first = left(&mut queue);
+    assert_eq!(first.len(), 1, "nothing else was there");
+    // The arm is taken to need three eighths of a revolution. Where each lies on its track, in eighths behind where the first
+    // one ends:
+    for (track, eighths) in [(91, 2), (92, 7), (93, 4), (94, 3)] {
+        read(&mut queue, track * MIB + eighths * MIB / 8 + 4096);
+    }
+    assert_eq!(left(&mut queue), [], "one at a time");
+    let mut order = Vec::new();
+    let mut id = first[0].0;
+    for _ in 0..4 {
+        // Each of them ends just there, after a revolution more or less.
+        let at = queue.drive().and_then(|drive| drive.wait(90 * MIB + 4096, queue.now));
+        queue.set_now(queue.now + at.unwrap() + PERIOD);
+        queue.complete(&SOONEST, id);
+        let [(next, offset)] = left(&mut queue)[..] else { panic!("one leaves") };
+        order.push(offset / MIB);
+        id = next;
+    }
+    assert_eq!(order[0], 94, "the first that can be reached in time: {order:?}");
+}
+
+#[test]
+fn who_waited_long_for_a_known_drive_is_next_wherever_it_is() {
+    let mut queue = known_drive();
+    read(&mut queue, 90 * MIB);
+    let first = left(&mut queue)[0].0;
+    read(&mut queue, 900 * MIB);
+    queue.set_now(queue.now + Nanos::from_secs(1));
+    read(&mut queue, 90 * MIB + MIB / 2);
+    queue.complete(&SOONEST, first);
+    assert_eq!(left(&mut queue)[0].1, 900 * MIB);
+}
+
+#[test]
+fn what_a_known_drive_may_have_in_its_memory_keeps_nobody_waiting_and_is_no_more_than_its_queue_takes()
+ {
+    let mut queue = known_drive();
+    read(&mut queue, 500 * MIB);
+    assert_eq!(left(&mut queue).len(), 1);
+    read(&mut queue, 700 * MIB);
+    // Where the first read of all ended.
+    read(&mut queue, 100 * MIB);
+    assert_eq!(left(&mut queue)[0].1, 100 * MIB, "past one that waits");
+    let mut queue = known_drive();
+    read(&mut queue, 500 * MIB);
+    for _ in 0..40 {
+        read(&mut queue, 100 * MIB);
+    }
+    assert_eq!(left(&mut queue).len(), 32);
+}
+
+#[test]
+fn nothing_but_a_record_goes_to_a_known_drive_while_one_waits_for_its_arm() {
+    let mut queue = known_drive();
+    queue.hold_for_record(&SOONEST, true);
+    read(&mut queue, 500 * MIB);
+    assert_eq!(left(&mut queue), []);
+    queue.hold_for_record(&SOONEST, false);
+    assert_eq!(left(&mut queue).len(), 1);
+}

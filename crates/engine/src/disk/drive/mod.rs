@@ -1,0 +1,328 @@
+//! What is known of a drive whose tracks somebody found out: when a place will be under the head, and how long the arm takes to it.
+//!
+//! It is told of every command that leaves and completes, predicts each that leaves with nothing else on the disk, and compares with
+//! what happens: misses teach it the arm, angles that differ teach it the spindle. While too many predictions fail (a wrong
+//! calibration, a late host, no disk that turns) it is not to be followed. It never sees where the head is.
+
+mod angles;
+mod arm;
+mod memory;
+
+use angles::Angles;
+use arm::{Arm, Way};
+use memory::Memory;
+use nearhead_disk::{Nanos, Tracks};
+use std::sync::Arc;
+
+/// What a failed prediction takes away of the trust that one that held adds; so three in four must hold.
+const MISTRUST: i32 = 4;
+/// Most trust; as much mistrust.
+const TRUST_MAX: i32 = 64;
+/// Off by less than this share of a revolution, a prediction held.
+const HELD_SHARE: u64 = 8;
+/// Longer transfers say little about positioning.
+const BYTES_MAX: u64 = 256 << 10;
+
+/// A command on the disk with nothing else there.
+#[derive(Clone, Copy, Debug)]
+struct Alone {
+    is_write: bool,
+    way: Way,
+    /// How long until its first sector passes, if that was known; and of that the wait behind the arm.
+    begins: Option<(Nanos, Nanos)>,
+    transfer: Nanos,
+    left_at: Nanos,
+}
+
+/// A command as far as it matters here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Moved {
+    offset: u64,
+    bytes: u64,
+    is_write: bool,
+}
+
+impl Moved {
+    /// A transfer of `bytes` from device byte `offset` on; of none, something else.
+    pub(crate) fn new(offset: u64, bytes: u64, is_write: bool) -> Self {
+        Self { offset, bytes, is_write }
+    }
+}
+
+/// What is known of a drive, and how well it holds, for people.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DriveStatus {
+    /// Length of a revolution.
+    pub period: Nanos,
+    /// Zones known.
+    pub zones: u32,
+    /// Whether it is followed.
+    pub is_followed: bool,
+    /// Writes of which it was predicted when they begin.
+    pub predicted: u64,
+    /// Those of them that began at the place of the revolution where they were expected.
+    pub held: u64,
+    /// Those of these that came a revolution late.
+    pub missed: u64,
+}
+
+/// One drive.
+#[derive(Clone, Debug)]
+pub struct Drive {
+    status: DriveStatus,
+    angles: Angles,
+    reads: Arm,
+    writes: Arm,
+    trust: i32,
+    alone: Option<Alone>,
+    last_end: u64,
+    memory: Memory,
+}
+
+impl Drive {
+    pub(crate) fn of(tracks: &Arc<Tracks>) -> Self {
+        let period = tracks.period();
+        Self {
+            status: DriveStatus {
+                period,
+                zones: tracks.zones().len() as u32,
+                is_followed: true,
+                predicted: 0,
+                held: 0,
+                missed: 0,
+            },
+            angles: Angles::of(Arc::clone(tracks)),
+            reads: Arm::of(period),
+            writes: Arm::of(period),
+            trust: 0,
+            alone: None,
+            last_end: 0,
+            memory: Memory::default(),
+        }
+    }
+
+    /// Whether predictions hold.
+    pub fn is_trusted(&self) -> bool {
+        self.trust >= 0
+    }
+
+    /// For people.
+    pub(crate) fn status(&self) -> DriveStatus {
+        DriveStatus { is_followed: self.is_trusted(), ..self.status }
+    }
+
+    /// Length of a revolution.
+    pub fn period(&self) -> Nanos {
+        self.angles.tracks().period()
+    }
+
+    /// Bytes of a track where `byte` is.
+    pub fn track_bytes(&self, byte: u64) -> u64 {
+        self.angles.tracks().zone_of(byte).track_bytes
+    }
+
+    /// Where the last transfer ended.
+    pub fn arm_at(&self) -> u64 {
+        self.last_end
+    }
+
+    fn way_to(&self, byte: u64) -> Way {
+        if self.angles.tracks().is_one_track(self.last_end.saturating_sub(1), byte) {
+            Way::OneTrack
+        } else {
+            Way::Over(self.last_end.abs_diff(byte))
+        }
+    }
+
+    /// How long until the drive can write at `byte`, if it begins now.
+    pub fn access(&self, byte: u64) -> Nanos {
+        self.writes.access(self.way_to(byte))
+    }
+
+    /// How long after `at` the sector at `byte` begins to pass, if that is known.
+    pub fn wait(&self, byte: u64, at: Nanos) -> Option<Nanos> {
+        self.angles.wait(byte, at)
+    }
+
+    /// How long until the drive begins to transfer there, if it is told now; half a revolution where nobody knows.
+    pub(crate) fn positioning(&self, moved: &Moved, now: Nanos) -> Nanos {
+        let arm = if moved.is_write { &self.writes } else { &self.reads };
+        let access = arm.access(self.way_to(moved.offset));
+        let wait = self.angles.wait(moved.offset, now + access);
+        access + wait.unwrap_or(Nanos(self.period().0 / 2))
+    }
+
+    /// A command leaves; whether nothing else is on the disk.
+    pub(crate) fn leaves(&mut self, moved: &Moved, is_alone: bool, now: Nanos) {
+        if !is_alone {
+            // Two that left at once: nobody knows which is first.
+            self.alone.take_if(|alone| alone.left_at == now);
+            return;
+        }
+        let Moved { offset, bytes, is_write } = *moved;
+        let arm = if is_write { &self.writes } else { &self.reads };
+        let way = self.way_to(offset);
+        let access = arm.access(way);
+        let wait = self.angles.wait(offset, now + access);
+        let begins = wait.map(|wait| (access + wait, wait));
+        let transfer = self.angles.transfer(offset..offset + bytes);
+        self.alone = Some(Alone { is_write, way, begins, transfer, left_at: now });
+        self.alone.take_if(|_| bytes == 0 || bytes > BYTES_MAX);
+    }
+
+    /// A transfer completed that moved the arm, `left_at` when it left.
+    pub(crate) fn completed(&mut self, moved: &Moved, left_at: Nanos, now: Nanos) {
+        let end = moved.offset + moved.bytes;
+        self.angles.completed(end, now);
+        self.last_end = end;
+        let alone = self.alone.take_if(|alone| alone.left_at == left_at);
+        if let Some(alone) = alone {
+            self.compare(&alone, now.since(left_at) - alone.transfer);
+        }
+    }
+
+    fn compare(&mut self, alone: &Alone, began: Nanos) {
+        let period = self.period();
+        let arm = if alone.is_write { &mut self.writes } else { &mut self.reads };
+        let Some((expected, wait)) = alone.begins else {
+            return arm.began(alone.way, began);
+        };
+        let near = Nanos(period.0 / HELD_SHARE);
+        let off = (began + period + near).since(expected).0 % period.0;
+        let held = off <= 2 * near.0;
+        let has_missed = held && began > expected + near;
+        if alone.is_write {
+            self.status.predicted += 1;
+            self.status.held += u64::from(held);
+            self.status.missed += u64::from(has_missed);
+            let trust = if held { self.trust + 1 } else { self.trust - MISTRUST };
+            self.trust = trust.clamp(-TRUST_MAX, TRUST_MAX);
+        }
+        if has_missed {
+            arm.missed(alone.way, expected);
+        } else if held {
+            arm.was_in_time(alone.way, began, wait);
+        }
+    }
+
+    /// Whether a command may be answered without the arm.
+    pub(crate) fn may_remember(&self, moved: &Moved) -> bool {
+        !moved.is_write && self.memory.has(moved.offset)
+    }
+
+    /// Something was read, from the medium or not.
+    pub(crate) fn note_read(&mut self, moved: &Moved, is_from_memory: bool) {
+        self.memory.note_read(moved.offset, moved.bytes, is_from_memory);
+        // A drive that reads ahead takes its arm along.
+        let ahead = self.last_end..self.last_end.saturating_add(memory::AHEAD_BYTES_MAX);
+        if is_from_memory && ahead.contains(&moved.offset) {
+            self.last_end = moved.offset + moved.bytes;
+        }
+    }
+
+    /// Something was answered without the arm.
+    pub(crate) fn forget_alone(&mut self) {
+        self.alone = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nearhead_disk::{TrackZone, Turn};
+
+    const PERIOD: Nanos = Nanos(8_000_000);
+    const MIB: u64 = 1 << 20;
+
+    fn tracks(track_bytes: u64) -> Arc<Tracks> {
+        let zone = TrackZone {
+            first_byte: 0,
+            track_bytes,
+            skew: Turn(1 << 28),
+            group_tracks: 0,
+            group_skew: Turn(0),
+        };
+        Arc::new(Tracks::new(PERIOD.0 as f64, vec![zone]).unwrap())
+    }
+
+    /// A drive whose arm takes 1.5 ms wherever it goes, and what a host that was told of `told` makes of it.
+    struct Bench {
+        drive: Drive,
+        real: Angles,
+        now: Nanos,
+    }
+
+    impl Bench {
+        fn new(told: &Arc<Tracks>) -> Self {
+            let mut real = Angles::of(tracks(MIB));
+            // All of it, one region after the other.
+            for region in 0..64 {
+                real.completed((region << 24) + 512, Nanos(1));
+            }
+            Self { drive: Drive::of(told), real, now: Nanos::from_secs(1) }
+        }
+
+        fn write(&mut self, offset: u64) {
+            let moved = Moved::new(offset, 8192, true);
+            self.drive.leaves(&moved, true, self.now);
+            let arm = Nanos(1_500_000);
+            let wait = self.real.wait(offset, self.now + arm).unwrap();
+            let left_at = self.now;
+            self.now = self.now + arm + wait + self.real.transfer(offset..offset + 8192);
+            self.drive.completed(&moved, left_at, self.now);
+            self.now += Nanos(1_234_567);
+        }
+
+        /// Where the head will be when the arm is there, in blocks of the MiB at `from`.
+        fn write_under_head(&mut self, from: u64) {
+            let wait = |block: u64| {
+                self.drive.wait(from + block * 4096, self.now + self.drive.access(from))
+            };
+            let best = (0..256).min_by_key(|block| wait(*block).unwrap_or(Nanos::ZERO));
+            self.write(from + best.unwrap() * 4096);
+        }
+    }
+
+    #[test]
+    fn a_drive_whose_tracks_are_known_is_followed_and_its_arm_is_learned() {
+        let mut bench = Bench::new(&tracks(MIB));
+        for step in 0..600 {
+            bench.write_under_head((step % 40) * 3 * MIB);
+        }
+        let status = bench.drive.status();
+        assert!(status.is_followed && status.held * 100 >= status.predicted * 98, "{status:?}");
+        let before = status.missed;
+        for step in 0..600 {
+            bench.write_under_head((step % 40) * 3 * MIB);
+        }
+        let status = bench.drive.status();
+        assert!(status.missed - before < 60, "{status:?}, {before} of them at first");
+        let access = bench.drive.access(bench.drive.arm_at() + 3 * MIB).0;
+        assert!((1_400_000..1_800_000).contains(&access), "{access} ns");
+    }
+
+    #[test]
+    fn a_drive_that_is_not_like_that_is_soon_followed_no_more() {
+        // A track is a ninth shorter than was found out, and zones begin elsewhere.
+        let mut bench = Bench::new(&tracks(MIB * 9 / 8));
+        let mut random = 12_345_u64;
+        for _ in 0..60 {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            bench.write((random >> 40) % 60 * 16 * MIB + (random >> 20) % 2000 * 4096);
+        }
+        assert!(!bench.drive.status().is_followed, "{:?}", bench.drive.status());
+    }
+
+    #[test]
+    fn a_command_beside_which_another_left_at_once_is_no_prediction() {
+        let mut bench = Bench::new(&tracks(MIB));
+        bench.write(MIB);
+        let before = bench.drive.status();
+        let (moved, now) = (Moved::new(2 * MIB, 4096, true), bench.now);
+        bench.drive.leaves(&moved, true, now);
+        bench.drive.leaves(&Moved::new(9 * MIB, 4096, false), false, now);
+        bench.drive.completed(&moved, now, now + Nanos::from_millis(30));
+        assert_eq!(bench.drive.status(), before);
+        assert_eq!(bench.drive.arm_at(), 2 * MIB + 4096, "it moved the arm all the same");
+    }
+}

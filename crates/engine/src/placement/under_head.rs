@@ -1,0 +1,241 @@
+//! `under_head`: the block of the nearest log that will be under the head when the arm is there.
+//!
+//! Where a drive's tracks are known ([`Drive`]), a record waits until nothing is on the disk, as otherwise nobody but the drive knows
+//! when the arm is free, and then leaves out the blocks that the head passes too soon: a recovery looks that far. Of the logs around
+//! the arm the one is taken that costs least there and back. Where nothing is known, or what was predicted does not hold,
+//! [`NearHead`] answers.
+
+use super::{Drive, NearHead, Need, Placement, Seen, Spot, View};
+use nearhead_disk::Nanos;
+
+/// Logs around the head that are compared.
+const LOGS_COMPARED: usize = 4;
+/// With more commands than so many on the disk a record does not wait for the end of all.
+const WAITED_FOR_MAX: u32 = 3;
+/// Tracks of a log that are compared.
+const TRACKS_MAX: usize = 64;
+/// Steps towards the block under the head: skews are met on the way.
+const STEPS_MAX: usize = 4;
+
+/// Records under the head.
+#[derive(Clone, Debug)]
+pub struct UnderHead {
+    near: NearHead,
+}
+
+impl UnderHead {
+    /// One that does what `near` does where nothing is known of the drive.
+    pub fn beside(near: NearHead) -> Self {
+        Self { near }
+    }
+}
+
+/// The drive, if it is to be followed.
+fn followed<'a>(view: &View<'a>) -> Option<&'a Drive> {
+    view.drive.filter(|drive| drive.is_trusted())
+}
+
+/// What is compared in one log.
+struct Search<'a> {
+    log_index: u32,
+    drive: &'a Drive,
+    need: Need,
+    view: &'a View<'a>,
+    /// What costs least there and back, and how much.
+    best: Option<(Nanos, u32)>,
+}
+
+/// A block, and what it takes until it passes.
+struct Candidate {
+    block: u32,
+    wait: Nanos,
+    there_and_back: Nanos,
+}
+
+impl Search<'_> {
+    /// One that is free, if it is known when it passes.
+    fn look_at(&mut self, block: u32) -> Option<Candidate> {
+        let byte = self.view.logs.block_offset(self.log_index, block)?;
+        let access = self.drive.access(byte);
+        let wait = self.drive.wait(byte, self.view.now + access)?;
+        Some(Candidate { block, wait, there_and_back: Nanos(2 * access.0) })
+    }
+
+    fn take(&mut self, candidate: &Candidate) {
+        let cost = candidate.there_and_back + candidate.wait;
+        let found = (cost, candidate.block);
+        self.best = Some(self.best.map_or(found, |best| best.min(found)));
+    }
+
+    /// From a block that passes too soon to one behind it that is under the head in time.
+    fn go_on_from(&mut self, start: u32, block_time: Nanos) -> Option<()> {
+        let period = self.drive.period();
+        let mut candidate = self.look_at(start)?;
+        for _ in 0..STEPS_MAX {
+            let ahead = (period - candidate.wait).0.div_ceil(block_time.0);
+            let behind = candidate.block.saturating_add(ahead as u32);
+            let block = self.view.logs.place_from(self.log_index, behind, self.need)?;
+            candidate = self.look_at(block)?;
+            self.take(&candidate);
+            // Behind what is taken, or a skew that was met on the way: anything but just missed will do.
+            if candidate.wait.0 < period.0 / 2 {
+                break;
+            }
+        }
+        Some(())
+    }
+}
+
+/// The best place in a log, and what it costs there and back.
+fn best_in(log_index: u32, drive: &Drive, need: Need, view: &View<'_>) -> Option<(Nanos, u32)> {
+    let logs = view.logs;
+    let first = logs.next_place(log_index, need)?;
+    let first_byte = logs.block_offset(log_index, first)?;
+    let period = drive.period();
+    let mut search = Search { log_index, drive, need, view, best: None };
+    let Some(candidate) = search.look_at(first) else {
+        return Some((Nanos(2 * drive.access(first_byte).0 + period.0 / 2), first));
+    };
+    search.take(&candidate);
+    let (block_bytes, track_bytes) = (logs.block_bytes() as u64, drive.track_bytes(first_byte));
+    let block_time = Nanos((period.0 * block_bytes / track_bytes).max(1));
+    search.go_on_from(first, block_time);
+    if logs.take_records_anywhere() {
+        let track_blocks = ((track_bytes / block_bytes) as usize).max(1);
+        for start in (0..logs.blocks()).step_by(track_blocks).take(TRACKS_MAX) {
+            search.go_on_from(start, block_time);
+        }
+    }
+    search.best
+}
+
+impl Placement for UnderHead {
+    fn seen(&mut self, seen: &Seen, view: &View<'_>) {
+        self.near.seen(seen, view);
+    }
+
+    fn waits(&self, view: &View<'_>) -> bool {
+        (1..=WAITED_FOR_MAX).contains(&view.on_disk) && followed(view).is_some()
+    }
+
+    fn choose(&mut self, need: Need, view: &View<'_>) -> Option<Spot> {
+        let chosen = self.near.choose(need, view)?;
+        let Some(drive) = followed(view).filter(|_| view.on_disk == 0) else {
+            return Some(chosen);
+        };
+        let near = view.logs.near(drive.arm_at()).take(LOGS_COMPARED);
+        let claimed = near.filter(|index| view.logs.is_claimed(*index));
+        let costs = claimed.filter_map(|log_index| {
+            let (cost, block) = best_in(log_index, drive, need, view)?;
+            Some((cost, Spot { log_index, block, ..chosen }))
+        });
+        Some(costs.min_by_key(|(cost, _)| *cost).map_or(chosen, |(_, spot)| spot))
+    }
+
+    fn claims_ahead(&self) -> u32 {
+        self.near.claims_ahead()
+    }
+
+    fn boxed(&self) -> Box<dyn Placement> {
+        Box::new(self.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::drive::Moved;
+    use crate::state::logs::Logs;
+    use nearhead_disk::{TrackZone, Tracks, Turn};
+    use nearhead_format::Layout;
+    use nearhead_format::layout::{LayoutKind, LayoutOptions};
+    use std::sync::Arc;
+
+    const PERIOD: Nanos = Nanos(8_000_000);
+    const NEED: Need = Need { blocks: 2, reserve: 0 };
+
+    fn logs() -> Logs {
+        let options = LayoutOptions::new(LayoutKind::ManyLogsAnywhere);
+        let mut logs = Logs::new(&Layout::plan(1 << 33, &options).unwrap(), false);
+        for log in 0..20 {
+            logs.note_claimed(log);
+        }
+        logs
+    }
+
+    /// A drive with tracks of 1 MiB, whose arm stands at log 7 since a transfer completed at 20 ms.
+    fn drive(logs: &Logs) -> Drive {
+        let zone = TrackZone {
+            first_byte: 0,
+            track_bytes: 1 << 20,
+            skew: Turn(1 << 28),
+            group_tracks: 0,
+            group_skew: Turn(0),
+        };
+        let tracks = Tracks::new(PERIOD.0 as f64, vec![zone]).unwrap();
+        let mut drive = Drive::of(&Arc::new(tracks));
+        let read = Moved::new(logs.block_offset(7, 0).unwrap() - 4096, 4096, false);
+        drive.completed(&read, Nanos::from_millis(8), Nanos::from_millis(20));
+        drive
+    }
+
+    fn view<'a>(logs: &'a Logs, drive: Option<&'a Drive>, on_disk: u32) -> View<'a> {
+        let now = Nanos::from_millis(21);
+        View { logs, head_offset: 0, now, is_idle: on_disk == 0, on_disk, drive }
+    }
+
+    fn under_head() -> UnderHead {
+        UnderHead::beside(NearHead::default())
+    }
+
+    #[test]
+    fn a_record_begins_just_behind_where_the_arm_arrives_in_the_log_nearest_it() {
+        let logs = logs();
+        let drive = drive(&logs);
+        let view = view(&logs, Some(&drive), 0);
+        let spot = under_head().choose(NEED, &view).unwrap();
+        assert_eq!(spot.log_index, 7);
+        let byte = logs.block_offset(7, spot.block).unwrap();
+        let wait = drive.wait(byte, view.now + drive.access(byte)).unwrap();
+        // Two blocks of the 256 that a track has.
+        assert!(wait.0 < PERIOD.0 / 128, "{spot:?} waits for {wait}");
+    }
+
+    #[test]
+    fn what_is_taken_is_passed_over_and_used_once_it_is_free() {
+        let mut logs = logs();
+        let drive = drive(&logs);
+        let choose = |logs: &Logs| under_head().choose(NEED, &view(logs, Some(&drive), 0)).unwrap();
+        let first = choose(&logs);
+        logs.advance(first.log_index, first.block, 2);
+        let second = choose(&logs);
+        assert_ne!(second, first);
+        for _ in 0..2 {
+            logs.snapshot_begins(&(0..20).collect::<Vec<_>>());
+            logs.snapshot_committed();
+        }
+        assert_eq!(choose(&logs).block, first.block, "nothing in it counts any more");
+    }
+
+    #[test]
+    fn it_waits_for_few_commands_on_a_drive_that_is_known_and_for_nothing_else() {
+        let logs = logs();
+        let drive = drive(&logs);
+        let waits = |drive, on_disk| under_head().waits(&view(&logs, drive, on_disk));
+        let known =
+            [0, 1, WAITED_FOR_MAX, WAITED_FOR_MAX + 1].map(|count| waits(Some(&drive), count));
+        assert_eq!(known, [false, true, true, false]);
+        assert!(!waits(None, 1));
+    }
+
+    #[test]
+    fn of_a_drive_that_nobody_knows_it_goes_where_the_head_is_taken_to_be() {
+        let logs = logs();
+        let drive = drive(&logs);
+        for (drive, on_disk) in [(None, 0), (Some(&drive), 4)] {
+            let view = view(&logs, drive, on_disk);
+            let near = NearHead::default().choose(NEED, &view);
+            assert_eq!(under_head().choose(NEED, &view), near);
+        }
+    }
+}
