@@ -60,7 +60,7 @@ pub fn run(args: &CalibrateArgs) -> Result<(), String> {
         None => find(args).map_err(told)?,
     };
     let report = Report::of(&args.target, &findings);
-    let kept = if args.store { keep(args, &report).map_err(told)? } else { None };
+    let kept = if args.store { Some(keep(args, &report).map_err(told)?) } else { None };
     if let Some(out) = &args.out {
         let text = toml::to_string(&report).map_err(|error| told(error.to_string()))?;
         std::fs::write(out, text)
@@ -92,8 +92,10 @@ fn known(file: &Path) -> Result<Findings, String> {
 }
 
 /// Writes it into the volume on the target.
-fn keep(args: &CalibrateArgs, report: &Report) -> Result<Option<String>, String> {
-    let Some(tracks) = report.tracks()? else { return Ok(None) };
+fn keep(args: &CalibrateArgs, report: &Report) -> Result<String, String> {
+    let Some(tracks) = report.tracks()? else {
+        return Ok(format!("{}: nothing was kept", args.target));
+    };
     let mut target = Target::open(&args.target, Access::Write, &DiskArgs::default())?;
     let io = &mut target.io();
     let found = find_superblock(io).map_err(|error| format!("--store: {error}"))?;
@@ -106,10 +108,7 @@ fn keep(args: &CalibrateArgs, report: &Report) -> Result<Option<String>, String>
     }
     tracks::write(io, &found.superblock, &tracks).map_err(|error| error.to_string())?;
     target.leave()?;
-    Ok(Some(format!(
-        "{}: kept in the volume; it counts from the next time it is opened",
-        args.target
-    )))
+    Ok(format!("{}: kept in the volume; it counts from the next time it is opened", args.target))
 }
 
 fn find(args: &CalibrateArgs) -> Result<Findings, String> {

@@ -83,9 +83,15 @@ impl Commit {
         self.is_held
     }
 
-    /// No record waits, or it is to be asked anew.
+    /// Nobody waits, as far as is known before it is asked anew; who waited when it was asked last has waited since then.
     pub(crate) fn release(&mut self) {
+        self.held_since = self.held_since.filter(|_| self.is_held);
         self.is_held = false;
+    }
+
+    /// When it has waited long enough.
+    pub(crate) fn held_until(&self) -> Option<Nanos> {
+        self.held_since.filter(|_| self.is_held).map(|since| since + HELD_MAX)
     }
 
     /// Whether one does.

@@ -210,6 +210,7 @@ impl Engine {
             schedule.relocate_wake(core, context).filter(|_| self.may_move()),
             self.blanks.wake(core, self.requests.is_empty().then_some(idle_from)),
             self.commit.retry_wake(),
+            self.commit.held_until(),
             core.logs().rest_ends_at(),
         ];
         // What is due and could not go on just now mostly waits for what the disk does, and that is an event; but a command

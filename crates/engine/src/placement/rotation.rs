@@ -21,7 +21,7 @@ const LOGS_COMPARED: usize = 8;
 const BYTES_MAX: u64 = 64 << 10;
 /// Accesses over about the same distance before the shortest counts: an eighth of a revolution from the truth.
 const ACCESSES_MIN: u32 = 8;
-/// What a failed prediction takes away of the trust that one that held adds; so three in four must hold.
+/// What a failed prediction takes away of the trust that one that held adds; so four in five must hold.
 const MISTRUST: i32 = 4;
 /// Most trust; as much mistrust.
 const TRUST_MAX: i32 = 64;

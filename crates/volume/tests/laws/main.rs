@@ -19,6 +19,7 @@ mod failing_homes;
 mod from_memory;
 mod full_logs;
 mod given_up_swap;
+mod held_record;
 mod journal_wrap;
 mod laps;
 mod lone_header;

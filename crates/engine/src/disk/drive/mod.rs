@@ -14,7 +14,7 @@ use memory::Memory;
 use nearhead_disk::{Nanos, Tracks};
 use std::sync::Arc;
 
-/// What a failed prediction takes away of the trust that one that held adds; so three in four must hold.
+/// What a failed prediction takes away of the trust that one that held adds; so four in five must hold.
 const MISTRUST: i32 = 4;
 /// Most trust; as much mistrust.
 const TRUST_MAX: i32 = 64;
