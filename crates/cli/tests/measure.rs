@@ -95,7 +95,7 @@ fn the_demo_in_virtual_time_leaves_its_page_and_its_rows() {
     assert!(output.status.success(), "{}", text(&output.stderr));
     let rows: Value =
         serde_json::from_slice(&std::fs::read(folder.join("demo.json")).unwrap()).unwrap();
-    assert_eq!(rows.as_array().unwrap().len(), 18, "3 presets, 2 bulk clients, 3 rates");
+    assert_eq!(rows.as_array().unwrap().len(), 24, "4 presets, 2 bulk clients, 3 rates");
     let disturbed = rows.as_array().unwrap().iter().any(|row| row["machine_was_busy"] != false);
     assert!(!disturbed, "virtual time passes as fast on a busy machine");
     assert!(!text(&output.stdout).contains("busy"), "{}", text(&output.stdout));

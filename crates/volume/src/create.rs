@@ -326,7 +326,7 @@ pub(crate) fn write_empty_snapshots(
         volume_id: superblock.volume_id,
         snapshot_number: 0,
         record_sequence: 0,
-        flags: 0,
+        flags: SnapshotHeader::flags_of(layout),
         body: summary,
     };
     io.write(place.header(1), &[0; 4096])?;

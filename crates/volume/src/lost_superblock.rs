@@ -29,6 +29,8 @@ use std::fmt;
 const BLOCK: usize = 4096;
 /// Logs whose beginning is looked at.
 const LOGS_LOOKED_AT: usize = 64;
+/// Of a log in which records may stand anywhere.
+const BYTES_LOOKED_THROUGH: u64 = 4 << 20;
 /// Where the first slot is in every layout.
 const FIRST_SLOT_OFFSET: u64 = 1 << 20;
 /// Higher than that of any copy that a sector which cannot be read now may bring back.
@@ -269,7 +271,7 @@ fn fit_of(io: &mut SyncIo<'_>, superblock: Superblock, place: &MapPlace) -> Opti
     let sound = || slots.iter().filter(|slot| slot.is_sound());
     let numbered = |slot: &Slot| slot.header.as_ref().map_or(0, |header| header.snapshot_number);
     let newest = sound().max_by_key(|slot| numbered(slot))?;
-    let header = newest.header.as_ref().ok()?;
+    let header = newest.header.as_ref().ok().filter(|header| header.is_of(&layout))?;
     let (mut fits, mut used) = (true, Vec::new());
     let body = read_body(io, newest.at, header, &mut |item| match item {
         BodyItem::Entry(entry) => fits &= has_place(&layout, &entry),
@@ -361,7 +363,8 @@ fn has_place(layout: &Layout, entry: &Entry) -> bool {
     is_client && is_in_log
 }
 
-/// How many logs begin with a record of theirs; none if one begins with a record of another log or place.
+/// How many logs begin with a record of theirs, or have one anywhere if the layout allows it; none if one begins with a
+/// record of another log or place.
 fn confirmed_logs(io: &mut SyncIo<'_>, superblock: &Superblock, used: &[u32]) -> Option<u32> {
     let layout = &superblock.layout;
     let first = 0..layout.log_count().min(LOGS_LOOKED_AT as u32);
@@ -370,14 +373,30 @@ fn confirmed_logs(io: &mut SyncIo<'_>, superblock: &Superblock, used: &[u32]) ->
     for log in logs {
         let Some(offset) = layout.log_offset(log) else { continue };
         let Ok(bytes) = io.read(offset, BLOCK) else { continue };
-        let Ok(found) = peek(&bytes) else { continue };
-        if found.volume_id != superblock.volume_id {
-            continue;
+        match peek(&bytes) {
+            Ok(found) if found.volume_id == superblock.volume_id => {
+                if found.log_index != log || found.position != 0 {
+                    return None;
+                }
+                confirmed += 1;
+            }
+            _ => confirmed += u32::from(layout.records_anywhere && has_record(io, superblock, log)),
         }
-        if found.log_index != log || found.position != 0 {
-            return None;
-        }
-        confirmed += 1;
     }
     Some(confirmed)
+}
+
+/// Whether a record of this log stands anywhere in its first [`BYTES_LOOKED_THROUGH`].
+fn has_record(io: &mut SyncIo<'_>, superblock: &Superblock, log: u32) -> bool {
+    let (layout, id) = (&superblock.layout, superblock.volume_id);
+    let bytes = layout.log_bytes.min(BYTES_LOOKED_THROUGH) as usize;
+    let bytes = layout.log_offset(log).and_then(|offset| io.read(offset, bytes).ok());
+    let is_here = |position: u32, block: &[u8]| {
+        peek(block).is_ok_and(|found| {
+            (found.volume_id, found.log_index, found.position) == (id, log, position)
+        })
+    };
+    bytes.is_some_and(|bytes| {
+        (0..).zip(bytes.chunks_exact(layout.log_block_bytes as usize)).any(|(position, block)| is_here(position, block))
+    })
 }

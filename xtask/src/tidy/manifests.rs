@@ -61,11 +61,11 @@ const LAYERS: &[(&str, &[&str])] = &[
     ),
     ("nearhead-nbd", &["nearhead-disk", "nearhead-service"]),
     ("nearhead-one-file", &["nearhead-disk", "nearhead-service"]),
+    ("nearhead-calibrate", &["nearhead-disk", "nearhead-volume"]),
     (
         "nearhead-settings",
         &["nearhead-calibrate", "nearhead-format", "nearhead-disk", "nearhead-engine"],
     ),
-    ("nearhead-calibrate", &["nearhead-disk", "nearhead-volume"]),
     ("nearhead-coordinate", &[]),
     ("nearhead-wal", &["nearhead-format", "nearhead-disk", "nearhead-uring"]),
     ("nearhead-wal-c", &["nearhead-wal"]),

@@ -187,7 +187,7 @@ impl Recovery {
                 volume_id,
                 snapshot_number: 0,
                 record_sequence: 0,
-                flags: 0,
+                flags: SnapshotHeader::flags_of(&self.context.layout),
                 body: BodySummary::default(),
             },
             map: Map::new(),

@@ -349,7 +349,8 @@ impl Snapshotter {
             volume_id: core.setup().volume_id,
             snapshot_number: self.number + 1,
             record_sequence: work.record_sequence,
-            flags: if work.clean { FLAG_CLEAN_SHUTDOWN } else { 0 },
+            flags: SnapshotHeader::flags_of(&core.setup().layout)
+                | if work.clean { FLAG_CLEAN_SHUTDOWN } else { 0 },
             body,
         };
         work.in_flight = true;

@@ -26,7 +26,7 @@ mod plan;
 #[cfg(test)]
 mod plan_tests;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod validate;
 
 pub use error::{LayoutError, LayoutField};

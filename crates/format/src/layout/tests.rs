@@ -35,7 +35,7 @@ const SIZES: [u64; 21] = [
 ];
 
 /// The defaults of a kind of layout on a device of so many bytes, an odd eighth of which is not shingled.
-pub(super) fn defaults(kind: LayoutKind, device_bytes: u64) -> LayoutOptions {
+pub(crate) fn defaults(kind: LayoutKind, device_bytes: u64) -> LayoutOptions {
     let free_bytes = device_bytes / 8 / 512 * 512;
     let non_shingled_bytes = kind.is_for_shingled().then_some(free_bytes);
     LayoutOptions { non_shingled_bytes, ..LayoutOptions::new(kind) }

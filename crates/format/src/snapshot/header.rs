@@ -2,9 +2,9 @@
 
 use super::error::SnapshotError;
 use super::item::BodySummary;
-use crate::VolumeId;
 use crate::block::{SEALED_BYTES, check_rest_zero, open, seal};
 use crate::bytes::FieldError;
+use crate::{Layout, VolumeId};
 use nearhead_basics::little_endian::{array_at, put, u32_at, u64_at};
 
 /// The first eight bytes of a slot that holds a snapshot.
@@ -13,6 +13,10 @@ pub const SNAPSHOT_MAGIC: [u8; 8] = *b"NHSNAPSH";
 pub const SNAPSHOT_VERSION: u32 = 1;
 /// Flag: taken at an orderly stop, nothing was logged after it.
 pub const FLAG_CLEAN_SHUTDOWN: u32 = 1;
+/// Flag: records may begin anywhere in a log ([`Layout::records_anywhere`]). A superblock says so too, as all that a layout is;
+/// this is for whoever has lost all its copies, since nothing else on the disk tells the two kinds of logs apart.
+pub const FLAG_RECORDS_ANYWHERE: u32 = 2;
+const KNOWN_FLAGS: u32 = FLAG_CLEAN_SHUTDOWN | FLAG_RECORDS_ANYWHERE;
 const USED_BYTES: usize = 84;
 
 /// What a snapshot says about itself.
@@ -31,6 +35,16 @@ pub struct SnapshotHeader {
 }
 
 impl SnapshotHeader {
+    /// The flags of a snapshot of a volume with `layout` that is taken while it is used.
+    pub fn flags_of(layout: &Layout) -> u32 {
+        if layout.records_anywhere { FLAG_RECORDS_ANYWHERE } else { 0 }
+    }
+
+    /// Whether it may be of a volume with `layout`, as far as it says.
+    pub fn is_of(&self, layout: &Layout) -> bool {
+        self.flags & FLAG_RECORDS_ANYWHERE == Self::flags_of(layout)
+    }
+
     /// The slot a snapshot of that number goes to.
     pub fn slot(&self) -> u32 {
         (self.snapshot_number % 2) as u32
@@ -115,9 +129,9 @@ impl SnapshotHeader {
             let expected = format_args!("a number that goes to slot {slot}").to_string();
             return Err(FieldError::new("snapshot_number", expected, self.snapshot_number));
         }
-        if self.flags & !FLAG_CLEAN_SHUTDOWN != 0 {
+        if self.flags & !KNOWN_FLAGS != 0 {
             let found = format_args!("{:#010x}", self.flags).to_string();
-            return Err(FieldError::new("flags", "0 or 1", found));
+            return Err(FieldError::new("flags", format_args!("bits of {KNOWN_FLAGS:#x}"), found));
         }
         Ok(())
     }

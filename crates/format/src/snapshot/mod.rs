@@ -26,7 +26,9 @@ mod tests;
 mod writer;
 
 pub use error::SnapshotError;
-pub use header::{FLAG_CLEAN_SHUTDOWN, SNAPSHOT_MAGIC, SNAPSHOT_VERSION, SnapshotHeader};
+pub use header::{
+    FLAG_CLEAN_SHUTDOWN, FLAG_RECORDS_ANYWHERE, SNAPSHOT_MAGIC, SNAPSHOT_VERSION, SnapshotHeader,
+};
 pub use item::{BodyItem, BodySummary, HintRange, LogState};
 pub use reader::BodyReader;
 pub use writer::BodyWriter;

@@ -4,7 +4,7 @@ use super::*;
 use crate::block::{SEALED_BYTES, seal};
 use crate::damage::{apply, assert_same_bytes, edits, for_every_bit_flip, for_every_byte, golden};
 use crate::entry::tests::entry_in;
-use crate::{Entry, Place, SECTORS_MAX, VolumeId};
+use crate::{Entry, Layout, LayoutKind, Place, SECTORS_MAX, VolumeId};
 use nearhead_basics::little_endian::put;
 use proptest::prelude::*;
 
@@ -277,7 +277,7 @@ fn fields_that_the_format_does_not_allow_are_named() {
     // 1280 log states make a longer body than the sample's 4096 bytes.
     let cases: [(usize, &[u8], &str); 5] = [
         (32, &[12], "snapshot_number"),
-        (76, &[2], "flags"),
+        (76, &[4], "flags"),
         (84, &[1], "reserved"),
         (4091, &[1], "reserved"),
         (65, &[5], "body_bytes"),
@@ -298,6 +298,20 @@ fn fields_that_the_format_does_not_allow_are_named() {
     match read(&body, summary, 4096) {
         Err(SnapshotError::Field(field)) => assert_eq!(field.name, "body padding"),
         other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_snapshot_says_whether_records_may_begin_anywhere_as_its_layout_does() {
+    let options = crate::layout::tests::defaults(LayoutKind::ManyLogs, ROOM << 10);
+    let in_order = Layout::plan(ROOM << 10, &options).unwrap();
+    let anywhere = Layout { records_anywhere: true, ..in_order };
+    for (layout, other) in [(&in_order, &anywhere), (&anywhere, &in_order)] {
+        let flags = FLAG_CLEAN_SHUTDOWN | SnapshotHeader::flags_of(layout);
+        let written = SnapshotHeader { flags, ..header() };
+        let read = decode(&written.encode()).unwrap();
+        assert_eq!(read, written);
+        assert!(read.is_of(layout) && !read.is_of(other), "{layout:?}");
     }
 }
 

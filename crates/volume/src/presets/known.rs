@@ -165,9 +165,9 @@ mod tests {
             |named: Vec<NamedPreset>| named.iter().map(|named| named.name).collect::<Vec<_>>();
         assert_eq!(
             names(Presets::default().one_of_each_layout(false)),
-            ["mlb", "singlelog", "nolog"]
+            ["nearhead", "mlb", "singlelog", "nolog"]
         );
-        let all = ["mlb", "singlelog", "nolog", "mlsmr", "slsmr"];
+        let all = ["nearhead", "mlb", "singlelog", "nolog", "mlsmr", "slsmr"];
         assert_eq!(names(Presets::default().one_of_each_layout(true)), all);
     }
 
@@ -180,7 +180,7 @@ mod tests {
         );
         assert_eq!(
             Presets::default().names_with(&LayoutKind::ALL, "and"),
-            "nolog, singlelog, mlb, slsmr and mlsmr"
+            "nolog, singlelog, mlb, nearhead, slsmr and mlsmr"
         );
         assert_eq!(Presets::default().names_with(&[], "or"), "");
     }
@@ -191,11 +191,11 @@ mod tests {
         let refused = |presets: Presets| presets.of(&foreign).unwrap_err().to_string();
         assert_eq!(
             refused(Presets::default()),
-            "superblock preset: expected 0 to 4, found 900; use a version of the program that knows it"
+            "superblock preset: expected 0 to 5, found 900; use a version of the program that knows it"
         );
         let foreign = Superblock { preset: PresetNumber(7), ..foreign.clone() };
         let refused = Presets::with(&MINE).of(&foreign).unwrap_err().to_string();
-        assert!(refused.contains("expected 0 to 4, 900, found 7;"), "{refused}");
+        assert!(refused.contains("expected 0 to 5, 900, found 7;"), "{refused}");
     }
 
     #[test]
@@ -217,7 +217,7 @@ mod tests {
         assert_eq!(presets.by_name("mine").map(|named| named.number), Ok(PresetNumber(900)));
         assert_eq!(presets.of(&superblock(PRESETS[0])), Ok(PRESETS[0]), "not the other one with 0");
         let unknown = presets.by_name("trail").unwrap_err().to_string();
-        assert!(unknown.ends_with("mlsmr, mine, again, found \"trail\""), "{unknown}");
+        assert!(unknown.ends_with("nearhead, mine, again, found \"trail\""), "{unknown}");
         assert!(NamedPreset::by_name("mine").is_err());
     }
 

@@ -117,7 +117,7 @@ fn growing_by_nothing_is_refused_up_to_the_last_byte_of_a_group() {
 #[test]
 fn a_volume_whose_log_would_have_to_move_is_refused_with_those_that_grow() {
     let error = planned(&made("singlelog"), 128 * MIB).unwrap_err();
-    let told = "grow instant: expected preset mlb or nolog, found singlelog, whose data or log would have to move; copy to \
+    let told = "grow instant: expected preset mlb, nearhead or nolog, found singlelog, whose data or log would have to move; copy to \
                 a new volume instead";
     assert_eq!(error.to_string(), told);
 }

@@ -94,6 +94,8 @@ fn a_volume_of_any_shape_is_found_just_as_it_was() {
         ("mlb", Some(16 * MIB), None),
         ("mlb", None, None),
         ("mlb-256", None, Some(MIB)),
+        ("nearhead", None, None),
+        ("nearhead", Some(4 * MIB), Some(512 << 10)),
         ("singlelog", None, None),
         ("singlelog", None, Some(8 * MIB)),
     ];
@@ -144,6 +146,36 @@ fn a_volume_that_grew_over_an_odd_device_is_found_by_the_size_that_it_was_made_o
         let fit = medium.with(|io| search(io, &known)).unwrap();
         assert_lost(&fit, &lost, &format!("{more} bytes more"));
     }
+}
+
+#[test]
+fn a_volume_whose_records_stand_anywhere_is_told_by_its_snapshot_and_found_by_records_anywhere() {
+    let made = |preset: &str| {
+        Medium::made_on(Medium::empty(DEVICE_BYTES, false), &options(preset, 7, GROUP_BYTES))
+    };
+    for preset in ["mlb", "nearhead"] {
+        let mut medium = made(preset);
+        let lost = medium.superblock();
+        assert!(found(&medium, &far()).is_err(), "{preset}: without any record it may be another");
+        put_record(&mut medium, &lost, (1, 5), &record(&lost, 1, 5));
+        // Behind a sector that is no record's, no record in order stands.
+        let anywhere = found(&medium, &far());
+        assert_eq!(anywhere.is_ok(), preset == "nearhead", "{preset}");
+        put_record(&mut medium, &lost, (0, 0), &record(&lost, 0, 0));
+        let fit = found(&medium, &far()).unwrap_or_else(|error| panic!("{preset}: {error}"));
+        assert_eq!(fit.superblock.layout, lost.layout, "{preset}");
+        assert_eq!(fit.superblock.preset, lost.preset);
+        assert_eq!(fit.superblock.feature_incompat, lost.feature_incompat);
+        assert_eq!(fit.logs_confirmed, 1 + u32::from(preset == "nearhead"));
+    }
+    // Another volume's say nothing.
+    let mut medium = made("nearhead");
+    let lost = medium.superblock();
+    let of_other = RecordHeader { volume_id: [8; 16], ..record(&lost, 1, 5) };
+    put_record(&mut medium, &lost, (1, 5), &of_other);
+    assert!(found(&medium, &far()).is_err());
+    put_record(&mut medium, &lost, (1, 9), &record(&lost, 1, 9));
+    assert_eq!(found(&medium, &far()).unwrap().logs_confirmed, 1);
 }
 
 #[test]
