@@ -397,6 +397,8 @@ fn has_record(io: &mut SyncIo<'_>, superblock: &Superblock, log: u32) -> bool {
         })
     };
     bytes.is_some_and(|bytes| {
-        (0..).zip(bytes.chunks_exact(layout.log_block_bytes as usize)).any(|(position, block)| is_here(position, block))
+        (0..)
+            .zip(bytes.chunks_exact(layout.log_block_bytes as usize))
+            .any(|(position, block)| is_here(position, block))
     })
 }

@@ -25,6 +25,8 @@ mod load;
 #[cfg(test)]
 mod machine_tests;
 mod rebuild;
+#[cfg(test)]
+mod rebuild_tests;
 mod replay;
 mod slots;
 

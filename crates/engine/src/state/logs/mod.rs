@@ -254,10 +254,14 @@ impl Logs {
         self.claim_all || self.claimed.contains(&index)
     }
 
-    /// The claimed log with room whose group is nearest `device_offset`.
+    /// The log with room that may be written, because it is claimed or no log needs a claim, whose group is nearest
+    /// `device_offset`.
     pub fn nearest_claimed(&self, device_offset: u64, need: Need) -> Option<u32> {
         let here = self.layout.group_of(device_offset);
         let has_room = |index: &u32| self.has_room(*index, need);
+        if self.claim_all {
+            return self.near(device_offset).find(has_room);
+        }
         let ahead = self.claimed.range(here..).copied().find(has_room);
         let behind = self.claimed.range(..here).rev().copied().find(has_room);
         [ahead, behind].into_iter().flatten().min_by_key(|index| index.abs_diff(here))
@@ -422,6 +426,23 @@ impl Logs {
 mod tests {
     use super::*;
     use nearhead_format::layout::{LayoutKind, LayoutOptions};
+
+    #[test]
+    fn where_no_log_needs_a_claim_the_nearest_with_room_may_be_written_as_if_it_were_claimed() {
+        let layout = Layout::plan(1 << 30, &LayoutOptions::new(LayoutKind::ManyLogs)).unwrap();
+        let (mut logs, mut claimed) = (Logs::new(&layout, true), Logs::new(&layout, false));
+        let need = Need { blocks: 1, reserve: 0 };
+        assert_eq!(claimed.nearest_claimed(0, need), None);
+        for nearest in 0..layout.log_count() {
+            claimed.note_claimed(nearest);
+            assert_eq!(logs.nearest_claimed(0, need), Some(nearest));
+            assert_eq!(claimed.nearest_claimed(0, need), Some(nearest));
+            claimed.advance(nearest, 0, layout.log_blocks());
+            logs.advance(nearest, 0, layout.log_blocks());
+            assert_eq!(claimed.nearest_claimed(0, need), None, "full");
+        }
+        assert_eq!(logs.nearest_claimed(0, need), None, "none has room");
+    }
 
     #[test]
     fn a_log_is_full_no_longer_once_what_filled_it_is_let_go() {
