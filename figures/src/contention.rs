@@ -7,18 +7,20 @@ use crate::double_writer::DoubleWriter;
 use crate::error::FigureError;
 use crate::journal::{Mode, journal_in, shares_of};
 use crate::rig::{self, FigureDisk, System};
+use crate::spent::Spent;
 use crate::sync_writer::{SyncWriter, SyncWriterOptions};
 use nearhead_disk::Nanos;
 use nearhead_service::Service;
 use nearhead_sim::VirtualTime;
 use nearhead_sim::workload::{Bulk, BulkOptions, Content, Tally, TallySummary, Workload};
+use nearhead_volume::{BareDisk, Volume};
 use std::ops::Range;
 
 /// Bytes that the sequential client goes over (Manylogs V-A.1: "a span of 2 GB file").
 const BULK_SPAN_BYTES: u64 = 2 << 30;
 /// A read of the sequential client for each disk: the kernel's read-ahead, which keeps two windows
 /// going.
-const READ_AHEAD_BYTES: u32 = 128 << 10;
+pub(crate) const READ_AHEAD_BYTES: u32 = 128 << 10;
 /// Small files changed by a sync, and so its writes (the same section).
 pub(crate) const FILES: u32 = 20;
 /// Longest time for what is outstanding at the end.
@@ -40,6 +42,8 @@ pub(crate) struct Client {
     pub(crate) kind: BulkKind,
     /// Disks it runs over: the kernel's read-ahead of an array grows with them.
     pub(crate) disks: u32,
+    /// Its reads, for each disk.
+    pub(crate) read_bytes: u32,
 }
 
 /// How long a point takes.
@@ -75,6 +79,8 @@ pub(crate) struct Point {
     pub syncs_per_s: f64,
     /// Syncs that began later than due.
     pub(crate) late: u64,
+    /// Where the disk's time went, if it tells.
+    pub(crate) spent: Option<Spent>,
 }
 
 /// The sequential client.
@@ -87,7 +93,7 @@ impl Sequential {
     fn new(client: Client, mode: Mode, span: Range<u64>, journal: Range<u64>) -> Self {
         match client.kind {
             BulkKind::Read => Self::Once(Bulk::new(BulkOptions {
-                request_bytes: READ_AHEAD_BYTES * client.disks,
+                request_bytes: client.read_bytes * client.disks,
                 ..BulkOptions::reader(span)
             })),
             BulkKind::Write if mode.journals_bulk() => {
@@ -113,9 +119,9 @@ impl Sequential {
 }
 
 /// The sequential client's bandwidth on the bare disk, in bytes a second.
-pub(crate) fn alone(disk: FigureDisk, client: Client, span: Span) -> Result<f64, FigureError> {
-    let mut service = rig::bare(disk);
-    Ok(run(&mut service, client, Mode::Ordered, None, span, "the disk alone")?.bytes_per_s)
+pub(crate) fn alone(disk: FigureDisk, client: Client, span: Span) -> Result<Point, FigureError> {
+    let mut bare = Tested { service: rig::bare(disk), disk: BareDisk::disk };
+    run(&mut bare, client, Mode::Ordered, None, span, "the disk alone")
 }
 
 /// One point, on a fresh `disk`.
@@ -128,14 +134,29 @@ pub(crate) fn point(
 ) -> Result<Point, FigureError> {
     let (mode, name) = (method.mode, method.name);
     if method.system.preset.is_some() {
-        run(&mut rig::volume(disk, &method.system)?, client, mode, Some(syncs_per_s), span, name)
+        let service = rig::volume(disk, &method.system)?;
+        let mut volume = Tested { service, disk: Volume::disk };
+        run(&mut volume, client, mode, Some(syncs_per_s), span, name)
     } else {
-        run(&mut rig::bare(disk), client, mode, Some(syncs_per_s), span, name)
+        let mut bare = Tested { service: rig::bare(disk), disk: BareDisk::disk };
+        run(&mut bare, client, mode, Some(syncs_per_s), span, name)
+    }
+}
+
+/// What is tested, and the disk below it.
+struct Tested<S> {
+    service: S,
+    disk: fn(&S) -> &FigureDisk,
+}
+
+impl<S> Tested<S> {
+    fn spent(&self) -> Option<Spent> {
+        (self.disk)(&self.service).disk().spent()
     }
 }
 
 fn run<S: Service>(
-    service: &mut S,
+    tested: &mut Tested<S>,
     client: Client,
     mode: Mode,
     syncs_per_s: Option<f64>,
@@ -146,7 +167,7 @@ fn run<S: Service>(
         what: format!("{what} beside bulk {:?}", client.kind),
         problem,
     };
-    let size_bytes = service.info().size_bytes;
+    let size_bytes = tested.service.info().size_bytes;
     let bulk_end = BULK_SPAN_BYTES.min(size_bytes / 4);
     let (for_syncs, for_bulk) = shares_of(&journal_in(size_bytes));
     let mut sequential = Sequential::new(client, mode, 0..bulk_end, for_bulk);
@@ -163,15 +184,20 @@ fn run<S: Service>(
     });
     let mut time = VirtualTime::default();
     let ends = span.warm_up + span.measured;
-    time.run(service, &mut both(&mut sequential, &mut writer), span.warm_up).map_err(stuck)?;
+    time.run(&mut tested.service, &mut both(&mut sequential, &mut writer), span.warm_up)
+        .map_err(stuck)?;
     for workload in both(&mut sequential, &mut writer) {
         workload.start_measuring(span.warm_up);
     }
-    time.run(service, &mut both(&mut sequential, &mut writer), ends).map_err(stuck)?;
+    let before = tested.spent();
+    time.run(&mut tested.service, &mut both(&mut sequential, &mut writer), ends).map_err(stuck)?;
+    let spent = before.zip(tested.spent());
+    let spent = spent.map(|(before, after)| after.since(&before, span.measured));
     let bulk = sequential.tally().summary(ends);
     let syncs = writer.as_ref().map(|writer| writer.syncs().summary(ends)).unwrap_or_default();
     let late = writer.as_ref().map_or(0, SyncWriter::late);
-    time.drain(service, &mut both(&mut sequential, &mut writer), DRAIN_LIMIT).map_err(stuck)?;
+    time.drain(&mut tested.service, &mut both(&mut sequential, &mut writer), DRAIN_LIMIT)
+        .map_err(stuck)?;
     succeeded(what, &[&bulk, &syncs])?;
     Ok(Point {
         bytes_per_s: bulk.bytes_per_s,
@@ -179,6 +205,7 @@ fn run<S: Service>(
         sync_ms_p99: syncs.latency.p99_ms,
         syncs_per_s: syncs.requests_per_s,
         late,
+        spent,
     })
 }
 

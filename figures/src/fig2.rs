@@ -10,13 +10,14 @@
 //! figure.
 
 use crate::chart::BarChart;
-use crate::contention::{self, BulkKind, Client, FILES, Method, Point};
+use crate::contention::{self, BulkKind, Client, FILES, Method, Point, READ_AHEAD_BYTES, Span};
 use crate::error::FigureError;
 use crate::journal::{BLOCK_BYTES, Mode};
 use crate::lab::Lab;
 use crate::paper::PAPERS;
 use crate::report::{Data, Drawing, Report, Row};
 use crate::rig::{self, CHEETAH, FigureDisk, Queue, System};
+use crate::spent::Spent;
 use nearhead_format::AckMode;
 use std::rc::Rc;
 
@@ -26,20 +27,31 @@ pub(crate) struct Setting {
     pub(crate) name: &'static str,
     pub(crate) kind: BulkKind,
     pub(crate) disks: u32,
+    /// A read, for each disk.
+    pub(crate) read_bytes: u32,
 }
 
 impl Setting {
     pub(crate) fn client(self) -> Client {
-        Client { kind: self.kind, disks: self.disks }
+        Client { kind: self.kind, disks: self.disks, read_bytes: self.read_bytes }
+    }
+
+    /// Nearly the same.
+    pub(crate) const fn with_reads(self, name: &'static str, read_bytes: u32) -> Self {
+        Self { name, read_bytes, ..self }
     }
 }
 
-pub(crate) const FIG2A: Setting = Setting { name: "fig2a", kind: BulkKind::Read, disks: 1 };
-pub(crate) const FIG2B: Setting = Setting { name: "fig2b", kind: BulkKind::Write, disks: 1 };
+pub(crate) const FIG2A: Setting =
+    Setting { name: "fig2a", kind: BulkKind::Read, disks: 1, read_bytes: READ_AHEAD_BYTES };
+pub(crate) const FIG2B: Setting = Setting { name: "fig2b", kind: BulkKind::Write, ..FIG2A };
+/// Reads that are cut into pieces, so that admission shows: the paper's are no larger than a piece.
+pub(crate) const FIG2A_LARGE: Setting = FIG2A.with_reads("fig2a-1m", 1 << 20);
 
 /// Everything measured for one of the figures.
 pub(crate) struct ContentionRuns {
-    pub(crate) alone_bytes_per_s: f64,
+    /// The client without any syncs.
+    pub(crate) alone: Point,
     /// Writes a second for each disk.
     pub(crate) rates: Vec<u32>,
     /// By method, then by rate.
@@ -55,7 +67,14 @@ impl ContentionRuns {
 
     /// Bandwidth of a point, in % of the disk alone.
     pub(crate) fn bandwidth_pct(&self, point: &Point) -> f64 {
-        100.0 * point.bytes_per_s / self.alone_bytes_per_s
+        100.0 * point.bytes_per_s / self.alone.bytes_per_s
+    }
+
+    /// What each sync cost the disk, if it tells.
+    fn loss(&self, point: &Point, span: Span) -> Option<Spent> {
+        let (alone, share) = (self.alone.spent?, point.bytes_per_s / self.alone.bytes_per_s);
+        let syncs = point.syncs_per_s * span.measured.as_secs_f64();
+        Some(point.spent?.for_each_sync(&alone, share, syncs))
     }
 }
 
@@ -108,8 +127,7 @@ pub(crate) fn runs(lab: &mut Lab<'_>, setting: Setting) -> Result<Rc<ContentionR
     let points = lab.each(setting.name, steps, |lab, step| {
         let span = lab.contention_span();
         let Some((method, rate)) = step else {
-            let bytes_per_s = contention::alone(disk(setting)?, setting.client(), span)?;
-            return Ok(Point { bytes_per_s, ..Point::default() });
+            return contention::alone(disk(setting)?, setting.client(), span);
         };
         let syncs_per_s = f64::from(rate * setting.disks) / f64::from(FILES);
         contention::point(disk(setting)?, &method, setting.client(), syncs_per_s, span)
@@ -117,7 +135,7 @@ pub(crate) fn runs(lab: &mut Lab<'_>, setting: Setting) -> Result<Rc<ContentionR
     let mut by_method = points[1..].chunks(rates.len()).map(<[Point]>::to_vec);
     let named = methods.iter().map(|method| method.name);
     let methods = named.map(|name| (name, by_method.next().unwrap_or_default())).collect();
-    let done = Rc::new(ContentionRuns { alone_bytes_per_s: points[0].bytes_per_s, rates, methods });
+    let done = Rc::new(ContentionRuns { alone: points[0], rates, methods });
     lab.contention.insert(setting.name, Rc::clone(&done));
     Ok(done)
 }
@@ -125,6 +143,11 @@ pub(crate) fn runs(lab: &mut Lab<'_>, setting: Setting) -> Result<Rc<ContentionR
 /// Figure 2a.
 pub(crate) fn fig2a(lab: &mut Lab<'_>) -> Result<Report, FigureError> {
     report(lab, FIG2A, "a sequential reader beside a random writer's syncs, one disk")
+}
+
+/// The same with reads that are larger than a piece.
+pub(crate) fn fig2a_large(lab: &mut Lab<'_>) -> Result<Report, FigureError> {
+    report(lab, FIG2A_LARGE, "a sequential reader of 1 MiB beside a random writer's syncs")
 }
 
 /// Figure 2b.
@@ -144,7 +167,8 @@ pub(crate) fn report(
         (disks, kind) => (format!("{disks} {CHEETAH} as RAID-0, 64 KiB chunks"), kind),
     };
     let bulk = if bulk == BulkKind::Read {
-        format!("reads 2 GiB over and over in requests of {} KiB", 128 * setting.disks)
+        let kib = setting.read_bytes / 1024 * setting.disks;
+        format!("reads 2 GiB over and over in requests of {kib} KiB")
     } else {
         "writes 2 GiB over and over in requests of 1 MiB".to_owned()
     };
@@ -153,7 +177,7 @@ pub(crate) fn report(
          {FILES} files spread over the disk and syncs, at a capped rate (writes/s are for each \
          disk). Model: {disks}, write cache off, queue served in order; alone it gives the client \
          {:.1} MB/s. {} s measured after {} s to warm up.",
-        runs.alone_bytes_per_s / 1e6,
+        runs.alone.bytes_per_s / 1e6,
         span.measured.as_secs_f64(),
         span.warm_up.as_secs_f64(),
     );
@@ -163,13 +187,13 @@ pub(crate) fn report(
         ran,
         differs: differs(setting),
         findings: findings(&runs),
-        rows: rows(&runs, setting)?,
-        data: vec![data(&runs)],
+        rows: rows(&runs, setting, span)?,
+        data: std::iter::once(data(&runs)).chain(losses(&runs, span)).collect(),
         drawings: drawings(&runs)?,
     })
 }
 
-fn rows(runs: &ContentionRuns, setting: Setting) -> Result<Vec<Row>, FigureError> {
+fn rows(runs: &ContentionRuns, setting: Setting, span: Span) -> Result<Vec<Row>, FigureError> {
     let mut rows = Vec::new();
     for (index, rate) in runs.rates.iter().enumerate() {
         let limit_pct = bandwidth_limit_pct(runs, *rate * setting.disks);
@@ -210,28 +234,66 @@ fn rows(runs: &ContentionRuns, setting: Setting) -> Result<Vec<Row>, FigureError
                 .ours(ours.sync_ms_mean)
                 .limit(limit_ms),
         );
-        let nearhead = &runs.of(NEARHEAD)[index];
-        let case = format!("{NEARHEAD} beside {OURS}, {rate} writes/s");
-        rows.push(
-            Row::new(format!("bandwidth, {case}"), "% of alone")
-                .baseline(runs.bandwidth_pct(ours))
-                .ours(runs.bandwidth_pct(nearhead))
-                .limit(limit_pct),
-        );
-        rows.push(
-            Row::new(format!("sync, {case}"), "ms")
-                .baseline(ours.sync_ms_mean)
-                .ours(nearhead.sync_ms_mean)
-                .limit(limit_ms),
-        );
+        rows.extend(nearhead_rows(runs, *rate, index, limit_ms)?);
     }
+    rows.extend(loss_rows(runs, span));
     Ok(rows)
+}
+
+/// Nearhead beside Manylogs, and how far both are from what a stream that is resumed in order can keep.
+fn nearhead_rows(
+    runs: &ContentionRuns,
+    rate: u32,
+    index: usize,
+    limit_ms: f64,
+) -> Result<[Row; 3], FigureError> {
+    let (ours, nearhead) = (&runs.of(OURS)[index], &runs.of(NEARHEAD)[index]);
+    let [ours_pct, nearhead_pct] = [ours, nearhead].map(|point| runs.bandwidth_pct(point));
+    let bound_pct = in_order_limit_pct(rate)?;
+    let case = format!("{NEARHEAD} beside {OURS}, {rate} writes/s");
+    Ok([
+        Row::new(format!("bandwidth, resumed in order, {case}"), "% of alone")
+            .baseline(ours_pct)
+            .ours(nearhead_pct)
+            .limit(bound_pct),
+        Row::new(format!("share of that limit, {case}"), "%")
+            .baseline(100.0 * ours_pct / bound_pct)
+            .ours(100.0 * nearhead_pct / bound_pct),
+        Row::new(format!("sync, {case}"), "ms")
+            .baseline(ours.sync_ms_mean)
+            .ours(nearhead.sync_ms_mean)
+            .limit(limit_ms),
+    ])
+}
+
+/// What each sync costs the disk at the highest rate.
+fn loss_rows(runs: &ContentionRuns, span: Span) -> Vec<Row> {
+    let last = |method: &str| runs.of(method).last().and_then(|point| runs.loss(point, span));
+    let (ours, nearhead) = (last(OURS), last(NEARHEAD));
+    let Some(rate) = runs.rates.last() else { return Vec::new() };
+    if ours.is_none() {
+        return Vec::new();
+    }
+    let part = |of: Option<Spent>, at: usize| of.map(|spent| spent.parts()[at]);
+    let named = Spent::PARTS.iter().enumerate().map(|(at, name)| {
+        let case = format!("lost for a sync, {name}, {NEARHEAD} beside {OURS}, {rate} writes/s");
+        Row::new(case, "ms").baseline(part(ours, at)).ours(part(nearhead, at))
+    });
+    named.collect()
+}
+
+/// What a client keeps at most if its stream goes on where it was: it comes back to the angle where it left, so each sync
+/// costs a disk a whole revolution. (On an array each disk has its own syncs, and this is each one's bound.)
+fn in_order_limit_pct(writes_per_s: u32) -> Result<f64, FigureError> {
+    let syncs_per_s = f64::from(writes_per_s) / f64::from(FILES);
+    let period_s = rig::mechanics(CHEETAH)?.spindle().period().as_secs_f64();
+    Ok(100.0 * (1.0 - syncs_per_s * period_s).max(0.0))
 }
 
 /// What the client could keep if a sync cost the disks the transfer of its bytes and nothing else.
 fn bandwidth_limit_pct(runs: &ContentionRuns, writes_per_s: u32) -> f64 {
     let bytes_per_s = f64::from(writes_per_s) * BLOCK_BYTES as f64;
-    100.0 * (1.0 - bytes_per_s / runs.alone_bytes_per_s).max(0.0)
+    100.0 * (1.0 - bytes_per_s / runs.alone.bytes_per_s).max(0.0)
 }
 
 /// The transfer of a sync's data, at the outer edge of one disk, without seek or rotation.
@@ -267,6 +329,21 @@ fn data(runs: &ContentionRuns) -> Data {
         }
     }
     data
+}
+
+/// What each sync cost the disk, by method and rate, if the disk tells.
+fn losses(runs: &ContentionRuns, span: Span) -> Option<Data> {
+    runs.alone.spent?;
+    let columns = ["method", "writes_per_s", "seek_ms", "rotation_ms", "transfer_ms", "idle_ms"];
+    let mut data = Data::new("losses", &columns);
+    for (name, points) in &runs.methods {
+        for (rate, point) in runs.rates.iter().zip(points) {
+            let Some(loss) = runs.loss(point, span) else { continue };
+            let [seek, rotation, transfer, idle] = loss.parts().map(|ms| format!("{ms:.3}"));
+            data.push([(*name).to_owned(), rate.to_string(), seek, rotation, transfer, idle]);
+        }
+    }
+    Some(data)
 }
 
 fn drawings(runs: &ContentionRuns) -> Result<Vec<Drawing>, FigureError> {
@@ -316,6 +393,19 @@ fn findings(runs: &ContentionRuns) -> Vec<String> {
             adaptive.sync_ms_mean,
             runs.bandwidth_pct(ours),
             ours.sync_ms_mean,
+        ));
+    }
+    let saturated = runs
+        .rates
+        .iter()
+        .zip(runs.of("ordered"))
+        .filter(|(rate, point)| point.syncs_per_s * f64::from(FILES) < 0.9 * f64::from(**rate));
+    let rates: Vec<String> = saturated.map(|(rate, _)| rate.to_string()).collect();
+    if !rates.is_empty() {
+        findings.push(format!(
+            "Ordered journaling does not manage {} writes/s: there it is one loop that syncs as fast as it can, \
+             and its latencies are not those of the rate that they stand beside.",
+            rates.join(" or ")
         ));
     }
     findings

@@ -6,15 +6,15 @@
 
 use crate::contention::BulkKind;
 use crate::error::FigureError;
-use crate::fig2::{Setting, report};
+use crate::fig2::{FIG2A, Setting, report};
 use crate::lab::Lab;
 use crate::report::Report;
 
 /// Disks of the array (Manylogs V-A).
 const DISKS: u32 = 4;
 
-pub(crate) const FIG3A: Setting = Setting { name: "fig3a", kind: BulkKind::Read, disks: DISKS };
-pub(crate) const FIG3B: Setting = Setting { name: "fig3b", kind: BulkKind::Write, disks: DISKS };
+pub(crate) const FIG3A: Setting = Setting { name: "fig3a", disks: DISKS, ..FIG2A };
+pub(crate) const FIG3B: Setting = Setting { name: "fig3b", kind: BulkKind::Write, ..FIG3A };
 
 /// Figure 3a.
 pub(crate) fn fig3a(lab: &mut Lab<'_>) -> Result<Report, FigureError> {

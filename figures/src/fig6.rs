@@ -113,8 +113,13 @@ impl MixRuns {
 
     /// One of the limits for logs like those of `system`, averaged over W1 to W5.
     fn mean_limit(&self, system: &str, queue: Queue, limit: fn(LogLimits) -> f64) -> Option<f64> {
-        let limits = self.mixes.iter().filter_map(|mix| mix.of(system, queue)?.limits.map(limit));
+        let limits = self.limits(system, queue).map(limit);
         Some(Spread::of(&limits.collect::<Vec<f64>>())?.average)
+    }
+
+    /// The limits for logs like those of `system`, mix by mix.
+    fn limits(&self, system: &str, queue: Queue) -> impl Iterator<Item = LogLimits> {
+        self.mixes.iter().filter_map(move |mix| mix.of(system, queue)?.limits)
     }
 }
 
@@ -318,6 +323,15 @@ fn speed_up_rows(runs: &MixRuns, system: &str, queue: Queue) -> Vec<Row> {
             .limit(limits.map(|limits| limits.transfer_only))
     });
     let mut rows: Vec<Row> = each.collect();
+    let limits: Vec<f64> = runs.limits(system, queue).map(|limits| limits.transfer_only).collect();
+    for (name, middle) in [("geometric mean", geometric_mean as Middle), ("median", median)] {
+        rows.push(
+            Row::new(case(&format!("{name} of W1 to W5")), "x")
+                .baseline(1.0)
+                .ours(middle(&runs.speed_ups(system, queue)))
+                .limit(middle(&limits)),
+        );
+    }
     let spread = Spread::of(&runs.speed_ups(system, queue));
     let mut mean = Row::new(case("mean of W1 to W5"), "x")
         .baseline(1.0)
@@ -328,6 +342,22 @@ fn speed_up_rows(runs: &MixRuns, system: &str, queue: Queue) -> Vec<Row> {
     }
     rows.push(mean);
     rows
+}
+
+/// What stands for several numbers.
+type Middle = fn(&[f64]) -> Option<f64>;
+
+/// Of one large and many small factors less is seen than in the arithmetic mean.
+fn geometric_mean(factors: &[f64]) -> Option<f64> {
+    let logs: f64 = factors.iter().map(|factor| factor.ln()).sum();
+    (!factors.is_empty()).then(|| (logs / factors.len() as f64).exp())
+}
+
+fn median(factors: &[f64]) -> Option<f64> {
+    let mut sorted = factors.to_vec();
+    sorted.sort_unstable_by(f64::total_cmp);
+    let middle = sorted.len().checked_sub(1)? / 2;
+    Some(f64::midpoint(sorted[middle], sorted[sorted.len() / 2]))
 }
 
 fn findings(runs: &MixRuns) -> Vec<String> {
@@ -381,4 +411,18 @@ fn reads(runs: &MixRuns) -> Option<String> {
         "{:.0} to {:.0} % of the requests of a mix are reads.{quick}",
         shares.min, shares.max
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_large_factor_does_not_carry_the_median_nor_all_of_the_geometric_mean() {
+        let factors = [1.0, 16.0, 1.0, 2.0, 4.0];
+        assert_eq!(median(&factors), Some(2.0));
+        assert!((geometric_mean(&factors).unwrap() - 2.0_f64.powf(7.0 / 5.0)).abs() < 1e-9);
+        assert_eq!(median(&[1.0, 3.0]), Some(2.0));
+        assert_eq!((median(&[]), geometric_mean(&[])), (None, None));
+    }
 }

@@ -12,6 +12,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod ablation;
 pub mod chart;
 mod contention;
 mod double_writer;
@@ -37,6 +38,7 @@ mod rig;
 mod servers;
 mod smr;
 mod sources;
+mod spent;
 mod swaps;
 mod sweep;
 mod sync_writer;
@@ -65,6 +67,11 @@ pub struct Figure {
 /// Every figure there is, in the order of a results chapter.
 pub const FIGURES: &[Figure] = &[
     Figure { name: "fig2a", summary: "Manylogs 2a: big reads beside syncs", run: fig2::fig2a },
+    Figure {
+        name: "fig2a-1m",
+        summary: "the same as 2a with reads of 1 MiB",
+        run: fig2::fig2a_large,
+    },
     Figure { name: "fig2b", summary: "Manylogs 2b: big writes beside syncs", run: fig2::fig2b },
     Figure { name: "fig3a", summary: "Manylogs 3a: the same as 2a on RAID-0", run: fig3::fig3a },
     Figure { name: "fig3b", summary: "Manylogs 3b: the same as 2b on RAID-0", run: fig3::fig3b },
@@ -78,6 +85,11 @@ pub const FIGURES: &[Figure] = &[
     Figure { name: "fig8", summary: "Manylogs 8: the checkpoint on SMR", run: smr::fig8 },
     Figure { name: "mapping", summary: "Manylogs VI: size of the map", run: fig7::mapping },
     Figure { name: "sweep", summary: "Manylogs VI: parameters, and load", run: sweep::sweep },
+    Figure {
+        name: "ablation",
+        summary: "nearhead, each of its answers left out",
+        run: ablation::ablation,
+    },
     Figure { name: "gecko2", summary: "Gecko 2: collapse of a RAID-0", run: gecko2::gecko2 },
 ];
 

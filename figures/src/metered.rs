@@ -60,6 +60,11 @@ impl<D: Disk> Metered<D> {
         }
     }
 
+    /// The disk itself.
+    pub(crate) fn disk(&self) -> &D {
+        &self.disk
+    }
+
     /// What passed so far.
     pub(crate) fn passed(&self) -> Passed {
         self.passed

@@ -6,6 +6,7 @@
 
 use crate::error::FigureError;
 use crate::metered::Metered;
+use crate::spent::Modelled;
 use crate::tracks;
 use nearhead_arrays::Stripe;
 use nearhead_disk::{Disk, Tracks};
@@ -28,7 +29,7 @@ pub(crate) const CONSTELLATION: &str = "constellation-es3-1tb";
 const CHUNK_BYTES: u64 = 64 << 10;
 
 /// A disk as figures have it.
-pub(crate) type FigureDisk = Metered<Box<dyn Disk>>;
+pub(crate) type FigureDisk = Metered<Box<dyn Modelled>>;
 
 /// A volume or a bare disk under test.
 #[derive(Clone, Debug)]

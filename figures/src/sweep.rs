@@ -227,7 +227,7 @@ fn beside_a_reader(lab: &mut Lab<'_>) -> Result<Vec<Value>, FigureError> {
         let syncs_per_s = 320.0 / f64::from(FILES);
         let disk = fig2::disk(FIG2A)?;
         match contention::point(disk, &method, FIG2A.client(), syncs_per_s, span) {
-            Ok(point) => Ok(Value::Number(100.0 * point.bytes_per_s / alone)),
+            Ok(point) => Ok(Value::Number(100.0 * point.bytes_per_s / alone.bytes_per_s)),
             // A sync that does not fit into one record of a small log is refused, not split.
             Err(FigureError::RequestFailed { failure, .. }) => Ok(Value::NotRun(failure)),
             Err(error) => Err(error),

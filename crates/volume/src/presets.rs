@@ -10,11 +10,10 @@ mod defaults;
 mod known;
 
 pub(crate) use defaults::STALL_AFTER;
-use defaults::{QUEUED_MAX, WAITING_WEIGHS_ONE_IN};
 pub use known::{Presets, UnknownPreset};
 
 use nearhead_disk::Properties;
-use nearhead_engine::admission::SoonestFirst;
+
 use nearhead_engine::placement::{NearHead, SingleLog, UnderHead};
 use nearhead_engine::{Cleaning, Config};
 use nearhead_format::{LayoutKind, PresetNumber, Superblock};
@@ -167,14 +166,9 @@ fn under_head(facts: &Facts<'_>) -> Config {
     let is_single = facts.superblock.map_device_id.is_none();
     let near = NearHead::on(facts.properties, is_single);
     let config = near_head(facts);
-    let others = facts.durable_first();
     Config {
         placement: Box::new(UnderHead::beside(near)),
-        admission: Box::new(SoonestFirst {
-            others,
-            waiting_weighs_one_in: WAITING_WEIGHS_ONE_IN,
-            queued_max: QUEUED_MAX,
-        }),
+        admission: Box::new(facts.soonest_first()),
         ..config
     }
 }

@@ -31,7 +31,10 @@ impl Admission for DurableFirst {
         // A disk that picks the nearest command next would go on with a sequential stream for as
         // long as it is fed: nothing large follows a durable write before that is done.
         let fits = in_flight == 0 || in_flight + bytes <= self.bulk_bytes_max;
-        let has_room = fits && outstanding.commands[Class::Durable as usize] == 0;
+        // Nor while one waits for the disk to be done with everything.
+        let record_waits = outstanding.record_waits && waited < self.bulk_wait_max;
+        let durable_goes_first = outstanding.commands[Class::Durable as usize] > 0 || record_waits;
+        let has_room = fits && !durable_goes_first;
         let in_background = outstanding.commands[Class::Background as usize];
         match (class, outstanding.pace) {
             (Class::Durable | Class::Foreground, _) => true,
@@ -65,6 +68,16 @@ mod tests {
         bulk_wait_max: Nanos::from_millis(50),
         background_commands_max: 4,
     };
+
+    #[test]
+    fn nothing_large_leaves_while_a_record_waits_for_the_disk_unless_it_has_waited_longer() {
+        let outstanding = Outstanding { record_waits: true, ..Outstanding::default() };
+        for class in [Class::Bulk, Class::Background] {
+            assert!(!POLICY.admits(class, 4096, Nanos::ZERO, &outstanding), "{class:?}");
+        }
+        assert!(POLICY.admits(Class::Foreground, 4096, Nanos::ZERO, &outstanding));
+        assert!(POLICY.admits(Class::Bulk, 4096, POLICY.bulk_wait_max, &outstanding));
+    }
 
     #[test]
     fn no_more_than_the_stated_bulk_bytes_are_ever_admitted() {

@@ -147,6 +147,8 @@ pub(crate) struct Dispatcher {
     head: Head,
     /// What is known of the drive, if anybody found out where its tracks are.
     drive: Option<Drive>,
+    /// Since when a record waits until nothing is on the disk, if one does.
+    held_since: Option<Nanos>,
     now: Nanos,
     leaving: VecDeque<Submission>,
 }
@@ -213,6 +215,7 @@ impl Dispatcher {
             queue_depth_max: u32::from(properties.queue_depth_max),
             head: Head::new(properties),
             drive: None,
+            held_since: None,
             now: Nanos::ZERO,
             leaving: VecDeque::new(),
         }
@@ -252,6 +255,7 @@ impl Dispatcher {
     pub(crate) fn hold_for_record(&mut self, admission: &dyn Admission, record_waits: bool) {
         let ends = self.outstanding.record_waits && !record_waits;
         self.outstanding.record_waits = record_waits;
+        self.held_since = record_waits.then(|| self.held_since.unwrap_or(self.now));
         if ends {
             self.pump(admission);
         }
@@ -333,14 +337,18 @@ impl Dispatcher {
                 || admission.admits(class, of.bytes, waited, &outstanding))
     }
 
-    /// Whether the drive may answer it without its arm, so that it keeps nobody waiting.
+    /// Whether the drive may answer it without its arm, so that it keeps nobody waiting. A record that waits for the disk to be
+    /// done with everything would wait for the end of a stream that the drive remembers: not longer than a revolution.
     fn is_remembered(&self, admission: &dyn Admission, class: Class, of: &InFlight) -> bool {
         let is_clients = matches!(class, Class::Foreground | Class::Bulk);
         if !is_clients || admission.waiting_weighs_one_in().is_none() {
             return false;
         }
         let drive = self.drive.as_ref().filter(|drive| drive.is_trusted());
-        drive.is_some_and(|drive| drive.may_remember(&of.moved()))
+        let waits_long = |drive: &Drive| {
+            self.held_since.is_some_and(|since| self.now.since(since) >= drive.period())
+        };
+        drive.is_some_and(|drive| drive.may_remember(&of.moved()) && !waits_long(drive))
     }
 
     fn leave(&mut self, id: u32, class: Class, bytes: u64, command: Command) {

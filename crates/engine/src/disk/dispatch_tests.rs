@@ -162,3 +162,22 @@ fn nothing_but_a_record_goes_to_a_known_drive_while_one_waits_for_its_arm() {
     queue.hold_for_record(&SOONEST, false);
     assert_eq!(left(&mut queue).len(), 1);
 }
+
+#[test]
+fn a_record_that_waits_for_the_arm_waits_for_what_the_drive_remembers_for_a_revolution_and_no_longer()
+ {
+    let mut queue = known_drive();
+    queue.hold_for_record(&SOONEST, true);
+    read(&mut queue, 100 * MIB);
+    assert_eq!(left(&mut queue).len(), 1, "the drive has it in its memory");
+    queue.set_now(queue.now + Nanos(PERIOD.0 - 1));
+    // It is said again and again that one waits.
+    queue.hold_for_record(&SOONEST, true);
+    read(&mut queue, 100 * MIB);
+    assert_eq!(left(&mut queue).len(), 1);
+    queue.set_now(queue.now + Nanos(1));
+    read(&mut queue, 100 * MIB);
+    assert_eq!(left(&mut queue), [], "for a stream it would wait for ever");
+    queue.hold_for_record(&SOONEST, false);
+    assert_eq!(left(&mut queue).len(), 1);
+}

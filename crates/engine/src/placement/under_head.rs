@@ -49,7 +49,8 @@ struct Search<'a> {
 struct Candidate {
     block: u32,
     wait: Nanos,
-    there_and_back: Nanos,
+    /// All that it takes besides: there, the record, and back.
+    others: Nanos,
 }
 
 impl Search<'_> {
@@ -58,11 +59,14 @@ impl Search<'_> {
         let byte = self.view.logs.block_offset(self.log_index, block)?;
         let access = self.drive.access(byte);
         let wait = self.drive.wait(byte, self.view.now + access)?;
-        Some(Candidate { block, wait, there_and_back: Nanos(2 * access.0) })
+        // Longer where it goes on behind the end of a track.
+        let bytes = u64::from(self.need.blocks) * self.view.logs.block_bytes() as u64;
+        let transfer = self.drive.transfer(byte, bytes);
+        Some(Candidate { block, wait, others: Nanos(2 * access.0) + transfer })
     }
 
     fn take(&mut self, candidate: &Candidate) {
-        let cost = candidate.there_and_back + candidate.wait;
+        let cost = candidate.others + candidate.wait;
         let found = (cost, candidate.block);
         self.best = Some(self.best.map_or(found, |best| best.min(found)));
     }
@@ -94,7 +98,9 @@ fn best_in(log_index: u32, drive: &Drive, need: Need, view: &View<'_>) -> Option
     let period = drive.period();
     let mut search = Search { log_index, drive, need, view, best: None };
     let Some(candidate) = search.look_at(first) else {
-        return Some((Nanos(2 * drive.access(first_byte).0 + period.0 / 2), first));
+        let bytes = u64::from(need.blocks) * logs.block_bytes() as u64;
+        let others = Nanos(2 * drive.access(first_byte).0) + drive.transfer(first_byte, bytes);
+        return Some((others + Nanos(period.0 / 2), first));
     };
     search.take(&candidate);
     let (block_bytes, track_bytes) = (logs.block_bytes() as u64, drive.track_bytes(first_byte));

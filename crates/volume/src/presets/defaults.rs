@@ -5,7 +5,7 @@
 
 use super::Facts;
 use nearhead_disk::Nanos;
-use nearhead_engine::admission::DurableFirst;
+use nearhead_engine::admission::{DurableFirst, SoonestFirst};
 use nearhead_engine::cleaner::HomeAndSwap;
 use nearhead_engine::packing::Everything;
 use nearhead_engine::placement::Placement;
@@ -30,10 +30,10 @@ const BULK_WAIT_MAX: Nanos = Nanos::from_millis(50);
 /// A pause of half a second is in the middle of a burst (140 moves in one trace); from 2 s on nothing changes (docs/performance.md).
 const SWAP_IDLE_AFTER: Nanos = Nanos::from_secs(5);
 /// Of what a command waited for its turn a 32nd counts against what the arm needs: after half a second it is worth two revolutions.
-pub(super) const WAITING_WEIGHS_ONE_IN: u32 = 32;
+const WAITING_WEIGHS_ONE_IN: u32 = 32;
 /// With more small commands than this a drive's own choice is the better one: of the traces at hand DTRS at a depth of 32 takes 19.8 ms so and
 /// 458 ms without, and the mixes of figure 6b are as fast as without (docs/performance.md).
-pub(super) const QUEUED_MAX: u32 = 8;
+const QUEUED_MAX: u32 = 8;
 /// Commands of cleaning at once where several may go: a few for a disk to choose from (one at a time, the
 /// next block has passed under the head before it is asked for), many where no head moves.
 const BACKGROUND_COMMANDS_ROTATIONAL: u32 = 8;
@@ -59,6 +59,15 @@ impl Facts<'_> {
             bulk_bytes_max: bulk_bytes_max * u64::from(if width > 1 { 2 * width } else { 1 }),
             bulk_wait_max: BULK_WAIT_MAX,
             background_commands_max: background_commands_max.saturating_mul(width),
+        }
+    }
+
+    /// The same on a drive of which it is known where its tracks are.
+    pub fn soonest_first(&self) -> SoonestFirst {
+        SoonestFirst {
+            others: self.durable_first(),
+            waiting_weighs_one_in: WAITING_WEIGHS_ONE_IN,
+            queued_max: QUEUED_MAX,
         }
     }
 

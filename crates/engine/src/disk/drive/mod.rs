@@ -139,6 +139,11 @@ impl Drive {
         self.writes.access(self.way_to(byte))
     }
 
+    /// How long `bytes` from `byte` on take to pass, with what the head needs from one track to the next.
+    pub fn transfer(&self, byte: u64, bytes: u64) -> Nanos {
+        self.angles.transfer(byte..byte + bytes)
+    }
+
     /// How long after `at` the sector at `byte` begins to pass, if that is known.
     pub fn wait(&self, byte: u64, at: Nanos) -> Option<Nanos> {
         self.angles.wait(byte, at)

@@ -100,6 +100,9 @@ impl Load {
         time: Duration,
         seed: u64,
     ) -> io::Result<Outcome> {
+        if self.kind == Kind::Read {
+            server.read_image()?;
+        }
         let stop = AtomicBool::new(false);
         let loops = if self.beside_loops { 2 } else { 0 };
         std::thread::scope(|scope| {
