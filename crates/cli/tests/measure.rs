@@ -197,7 +197,7 @@ fn mistakes_in_figures_are_named_before_anything_is_computed() {
     std::fs::write(&file, "").unwrap();
     let file = file.to_string_lossy();
     let cases: [(&[&str], &str); 3] = [
-        (&["fig99"], "expected one of fig2a, fig2b"),
+        (&["fig99"], "expected one of fig2a, fig2a-1m, fig2b"),
         (&["fig2a", "--out", &file], "choose another folder with --out"),
         (&["fig2a", "--traces", &file], "expected --traces with a folder"),
     ];
@@ -230,5 +230,35 @@ fn a_real_trace_past_the_end_of_the_disk_stops_figures_with_its_line_unless_it_i
     assert!(told.contains("line 2") && told.contains("the disk"), "{told}");
     let scaled = run(&["--fit", "scale"]);
     assert!(scaled.status.success(), "{}", text(&scaled.stderr));
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn a_speed_up_over_a_volume_that_did_not_follow_the_trace_is_no_plain_number() {
+    let folder = folder("replay-late");
+    // Far more than a disk can do in a second, and a tenth of what it can do in a minute.
+    for (name, step_ms, is_late) in [("burst", 0.5, true), ("calm", 200.0, false)] {
+        let lines = (0..2000_u64).map(|number| {
+            let offset = number * 7_919_993 % 200_000_000 * 4096;
+            let ticks = 128_166_372_000_000_000 + (number as f64 * step_ms * 1e4) as u64;
+            format!("{ticks},host,0,{},{offset},4096,0\n", ["Read", "Write"][number as usize % 2])
+        });
+        let trace = folder.join(format!("{name}.trace"));
+        std::fs::write(&trace, lines.collect::<String>()).unwrap();
+        let trace = trace.to_string_lossy().into_owned();
+        let run = |more: &[&str]| {
+            let arguments = ["replay", &trace, "--format", "msr", "--preset", "nolog,mlb"];
+            let output = nearhead(&[&arguments, more].concat());
+            assert!(output.status.success(), "{}", text(&output.stderr));
+            output
+        };
+        let told = text(&run(&["--fit", "wrap"]).stdout);
+        let marks = [told.contains("not followed: nolog"), told.contains("(1.00x)")];
+        assert_eq!(marks, [is_late; 2], "{name}: {told}");
+        let rows: Value = serde_json::from_slice(&run(&["--json"]).stdout).unwrap();
+        assert_eq!(rows[0]["kept_up"], !is_late, "{name}");
+        let scaled = text(&run(&["--fit", "scale"]).stderr);
+        assert!(scaled.contains("locality is no longer the trace's"), "{scaled}");
+    }
     std::fs::remove_dir_all(folder).unwrap();
 }

@@ -297,7 +297,7 @@ fn an_empty_volume_without_superblocks_is_made_again_only_as_its_owner_says() {
     run_ok(&scratch, &["create", "a.img", "--size", "64MiB"]);
     zero_superblocks(&scratch);
     run_fails(&scratch, &["repair", "a.img", "--lost-superblocks"], &["--preset"]);
-    let known = ["repair", "a.img", "--lost-superblocks", "--preset", "mlb"];
+    let known = ["repair", "a.img", "--lost-superblocks", "--preset", "nearhead"];
     run_fails(&scratch, &known, &["found 2", "--second-snapshot far"]);
     run_ok(&scratch, &[known.as_slice(), &["--second-snapshot", "far"]].concat());
     run_ok(&scratch, &["check", "a.img"]);

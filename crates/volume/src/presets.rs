@@ -62,8 +62,12 @@ pub struct Facts<'a> {
     pub properties: &'a Properties,
 }
 
+/// Where a head moves, a write of so many bytes costs a log less than its own way.
+const UNDER_HEAD_LOGGED_BYTES: u32 = 256 << 10;
+const HEADLESS_LOGGED_BYTES: u32 = 32 << 10;
+
 /// The preset of a volume if nobody says which.
-pub const DEFAULT_PRESET: &str = "mlb";
+pub const DEFAULT_PRESET: &str = "nearhead";
 
 /// Every preset of the program. Numbers are never given twice: they stand in superblocks.
 pub const PRESETS: [NamedPreset; 8] = [
@@ -127,7 +131,7 @@ pub const PRESETS: [NamedPreset; 8] = [
         name: "nearhead",
         number: PresetNumber(5),
         layout: LayoutKind::ManyLogsAnywhere,
-        logged_write_bytes_max: 256 << 10,
+        logged_write_bytes_max: UNDER_HEAD_LOGGED_BYTES,
         summary: "writes up to 256 KiB go where the head arrives, in the log that costs least there and back",
         configure: under_head,
     },
@@ -169,13 +173,24 @@ fn under_head(facts: &Facts<'_>) -> Config {
     Config {
         placement: Box::new(UnderHead::beside(near)),
         admission: Box::new(facts.soonest_first()),
+        logged_write_bytes_max: logged_by_default(facts),
         ..config
     }
+}
+
+/// Without a head, what is written to a log and then home is written twice and gains nothing by its size: as little as the
+/// published preset logs, unless the owner said how much.
+fn logged_by_default(facts: &Facts<'_>) -> u32 {
+    let wished = facts.superblock.logged_write_bytes_max;
+    let is_default = wished == UNDER_HEAD_LOGGED_BYTES;
+    if is_default && !facts.properties.rotational { HEADLESS_LOGGED_BYTES } else { wished }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::create::{CreateOptions, describe};
+    use nearhead_models::plain_properties;
 
     #[test]
     fn names_of_one_number_have_one_function_and_one_kind_of_layout() {
@@ -184,6 +199,23 @@ mod tests {
                 assert!(std::ptr::fn_addr_eq(other.configure, named.configure), "{}", named.name);
                 assert_eq!(other.layout, named.layout, "{}", named.name);
             }
+        }
+    }
+
+    #[test]
+    fn what_is_logged_by_default_depends_on_whether_a_head_moves_and_what_was_asked_for_does_not() {
+        let preset = NamedPreset::by_name("nearhead").unwrap();
+        let logged = |rotational, asked: Option<u32>| {
+            let properties = Properties { rotational, ..plain_properties(1 << 30, 512) };
+            let logged_write_bytes_max = asked.unwrap_or(preset.logged_write_bytes_max);
+            let options =
+                CreateOptions { logged_write_bytes_max, ..CreateOptions::new([7; 16], preset) };
+            let superblock = describe(&properties, None, &options).unwrap();
+            preset.config(&superblock, &properties).logged_write_bytes_max
+        };
+        assert_eq!((logged(true, None), logged(false, None)), (256 << 10, 32 << 10));
+        for asked in [4096, 64 << 10, 1 << 20] {
+            assert_eq!([true, false].map(|head| logged(head, Some(asked))), [asked; 2]);
         }
     }
 

@@ -16,7 +16,7 @@ use nearhead_service::Service;
 use nearhead_sim::VirtualTime;
 use nearhead_sim::replay::{ReplayError, ReplayOptions, replay};
 use nearhead_sim::trace::{
-    AddressFit, Format, LineProblem, TraceError, TraceOptions, TraceReader, summarize,
+    AddressFit, Format, LineProblem, SCALE_ZONES, TraceError, TraceOptions, TraceReader, summarize,
 };
 use nearhead_volume::{GatheredDisk, NamedPreset};
 use outcome::Outcome;
@@ -156,7 +156,14 @@ fn trace_options(args: &ReplayArgs) -> Result<TraceOptions, String> {
         Fit::Wrap => AddressFit::Wrap,
         Fit::Scale => {
             let mut trace = TraceReader::open(&args.trace, options.clone()).map_err(told)?;
-            AddressFit::Scale { span_bytes: summarize(&mut trace).map_err(told)?.span_bytes }
+            let span_bytes = summarize(&mut trace).map_err(told)?.span_bytes;
+            eprintln!(
+                "replay: --fit scale lays the {:.1} GB of the trace over the whole disk in {SCALE_ZONES} zones: distances within a \
+                 zone stay, those between zones grow or shrink, and on a smaller disk zones lie over each other; locality is \
+                 no longer the trace's (--fit wrap keeps it)",
+                span_bytes as f64 / 1e9
+            );
+            AddressFit::Scale { span_bytes }
         }
     };
     options.requests_max = args.limit;

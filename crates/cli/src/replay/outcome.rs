@@ -14,6 +14,8 @@ pub(super) struct Outcome {
     pub(super) disk: String,
     /// Over the first preset; `None` without latencies to compare.
     pub(super) speed_up: Option<f64>,
+    /// Whether it followed the trace; else its latencies are those of a growing backlog.
+    pub(super) kept_up: bool,
     pub(super) logged_bytes: u64,
     pub(super) in_place_bytes: u64,
     pub(super) records: u64,
@@ -44,6 +46,7 @@ impl Outcome {
             preset: preset.name.to_owned(),
             disk: name.strip_prefix(MODEL_PREFIX).unwrap_or(name).to_owned(),
             speed_up: None,
+            kept_up: results.kept_up(),
             logged_bytes: status.stats.logged_bytes,
             in_place_bytes: status.stats.in_place_bytes,
             records: status.stats.records,

@@ -24,11 +24,33 @@ pub(super) fn render(outcomes: &[Outcome]) -> String {
         text.push('\n');
         text.push_str(&table.text());
     }
+    let late: Vec<String> = outcomes.iter().filter(|outcome| !outcome.kept_up).map(late).collect();
+    if !late.is_empty() {
+        let _ = writeln!(
+            text,
+            "\nnot followed: {}. Latencies are those of a backlog that grows with the length of the trace, and so is each \
+             speed-up in brackets; --time-scale or a faster disk helps.",
+            late.join("; ")
+        );
+    }
     text.push_str(
         "\nspeed-up: mean over p50, p90, p95, p99 and p99.9 of all requests; delayed: arrivals that \
          found the queue full\n",
     );
     text
+}
+
+/// How far it fell behind.
+fn late(outcome: &Outcome) -> String {
+    let late_s = outcome.results.simulated_s - outcome.results.trace_s;
+    format!("{} answered last {late_s:.0} s after the last request came", outcome.preset)
+}
+
+/// Over the first; in brackets if one of both did not follow the trace.
+fn speed_up(outcome: &Outcome, first: Option<&Outcome>) -> String {
+    let Some(times) = outcome.speed_up else { return "-".to_owned() };
+    let followed = outcome.kept_up && first.is_none_or(|first| first.kept_up);
+    if followed { format!("{times:.2}x") } else { format!("({times:.2}x)") }
 }
 
 /// Reads, writes and all of each outcome.
@@ -78,7 +100,7 @@ fn cells(preset: &str, kind: &str, share: &Share, simulated_s: f64) -> [String; 
 fn engines(outcomes: &[Outcome]) -> Table<'static> {
     let mut table = Table::new([
         Column::left("preset").width(10),
-        Column::right("speed-up").width(8),
+        Column::right("speed-up").width(10),
         Column::right("records").width(9),
         Column::right("swaps").width(6),
         Column::right("spills").width(7),
@@ -92,7 +114,7 @@ fn engines(outcomes: &[Outcome]) -> Table<'static> {
         let results = &outcome.results;
         table.row([
             outcome.preset.clone(),
-            outcome.speed_up.map_or("-".to_owned(), |times| format!("{times:.2}x")),
+            speed_up(outcome, outcomes.first()),
             outcome.records.to_string(),
             outcome.swaps.to_string(),
             outcome.spills.to_string(),

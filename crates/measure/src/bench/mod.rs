@@ -17,6 +17,7 @@ mod row;
 mod served;
 mod sparse_store;
 mod timer;
+mod traces;
 mod two_clients;
 mod wal;
 
@@ -33,7 +34,7 @@ pub struct BenchArgs {
     /// Folder for bench.json and, meanwhile, image files.
     #[arg(long, default_value = "target/bench")]
     pub out: PathBuf,
-    /// Only these benches: demo, models, engine, map, recovery, idle, timer, flash, served,
+    /// Only these benches: demo, models, engine, map, recovery, idle, timer, flash, traces, served,
     /// wal-beside, wal-append, wal-peers; wal is all three
     #[arg(value_name = "NAME")]
     pub names: Vec<String>,
@@ -84,7 +85,7 @@ enum Disturbed {
 
 use Disturbed::{ByDisk, ByProcessors, Never};
 
-const BENCHES: [(&str, Disturbed, Bench); 12] = [
+const BENCHES: [(&str, Disturbed, Bench); 13] = [
     ("demo", Never, two_clients::measure),
     ("models", ByProcessors, disk_models::measure),
     ("engine", ByProcessors, engine_alone::measure),
@@ -93,6 +94,7 @@ const BENCHES: [(&str, Disturbed, Bench); 12] = [
     ("idle", Never, idle::measure),
     ("timer", ByProcessors, timer::measure),
     ("flash", Never, flash::measure),
+    ("traces", Never, traces::measure),
     ("served", ByDisk, served::measure),
     ("wal-beside", ByDisk, wal::measure_beside),
     ("wal-append", ByDisk, wal::measure_append),

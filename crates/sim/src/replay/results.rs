@@ -75,3 +75,17 @@ pub struct ReplayResults {
     /// Requests a second of real time: the speed of the simulation.
     pub requests_per_wall_s: f64,
 }
+
+/// The last reply may come so much later than the last arrival, ...
+const LATE_S_MAX: f64 = 1.0;
+/// ... or this share of the trace.
+const LATE_SHARE_MAX: f64 = 0.01;
+
+impl ReplayResults {
+    /// Whether the service followed the trace: the last reply came soon after the last arrival. Latencies of one that did not
+    /// are those of a backlog, which grows with the length of the trace.
+    pub fn kept_up(&self) -> bool {
+        let late_s = self.simulated_s - self.trace_s;
+        self.closed_loop || late_s <= LATE_S_MAX.max(LATE_SHARE_MAX * self.trace_s)
+    }
+}

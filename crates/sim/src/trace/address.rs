@@ -7,7 +7,7 @@
 use super::{Problem, TraceError, TraceRequest};
 
 /// Zones that [`AddressFit::Scale`] moves as a whole.
-const SCALE_ZONES: u64 = 4096;
+pub const SCALE_ZONES: u64 = 4096;
 
 /// What to do with requests past the end of the disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -36,7 +36,7 @@ mod systor17;
 mod tencent;
 mod timeline;
 
-pub use address::{AddressFit, AddressOptions};
+pub use address::{AddressFit, AddressOptions, SCALE_ZONES};
 pub use error::{LineProblem, Problem, TraceError};
 pub use format::{Format, UnknownFormat};
 pub use input::{Input, text};
