@@ -196,10 +196,24 @@ impl LogSweep {
 
     /// Device bytes that cannot be read and lie in no record found: one that nobody knows of may be there.
     pub(super) fn unknown(&self, context: &ScanContext) -> Vec<Range<u64>> {
+        self.unknown_but(|_| true, context)
+    }
+
+    /// The same, and those in a record that is newer than the snapshot: it may be whole, and looks like one that a cut tore.
+    pub(super) fn undecided(&self, context: &ScanContext) -> Vec<Range<u64>> {
+        self.unknown_but(|found| found.header.sequence <= context.floor_sequence, context)
+    }
+
+    /// Device bytes that cannot be read and lie in no record for which that does not matter.
+    fn unknown_but(
+        &self,
+        does_not_matter: impl Fn(&Found) -> bool,
+        context: &ScanContext,
+    ) -> Vec<Range<u64>> {
         let block = context.block() as u64;
         let start = context.layout.log_offset(self.log).unwrap_or(0);
         let is_in_record = |range: &Range<u64>| {
-            self.found.iter().any(|found| {
+            self.found.iter().filter(|found| does_not_matter(found)).any(|found| {
                 let from = u64::from(found.header.position) * block;
                 from <= range.start && range.end <= from + u64::from(found.blocks) * block
             })

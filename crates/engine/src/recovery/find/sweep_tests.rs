@@ -379,3 +379,24 @@ fn a_record_in_the_middle_of_one_that_is_not_whole_is_found_and_in_one_that_is_w
         assert_eq!(found, expected.iter().copied().collect());
     }
 }
+
+#[test]
+fn a_part_of_a_newer_record_that_cannot_be_read_is_told_and_of_one_in_the_snapshot_is_not() {
+    let mut logs = Logs::of_blocks(4096);
+    let header = Logs::record(0, 8, 9, 4);
+    let end = logs.put(0, 8, &header);
+    // Its last chunk, for the moment.
+    let last = logs.block_offset(0, end - 1);
+    for (floor_sequence, is_bad, told) in [(8, true, true), (9, true, false), (8, false, false)] {
+        logs.context.floor_sequence = floor_sequence;
+        logs.bad = if is_bad { vec![last..last + 4096] } else { Vec::new() };
+        let claim = nearhead_format::record::Claim { log_index: 0, position: 0 };
+        let mut finder = Box::new(super::super::ByWholeLogs::of(&[claim]));
+        while let Some((at, len)) = finder.next_read(&logs.context) {
+            finder.take(logs.read(at.offset, len), &logs.context).unwrap();
+        }
+        let found = finder.findings().unreadable;
+        let names_it = found.is_some_and(|problem| problem.contains(&last.to_string()));
+        assert_eq!(names_it, told, "snapshot up to {floor_sequence}, bad sector: {is_bad}");
+    }
+}

@@ -3,7 +3,7 @@
 //!
 //! What was newer than the snapshot before is never written over, so nothing newer is there than what counts, but for what a cut
 //! tore and for places that failed: those are told as remains, and the chain takes the sound one of two. A part that cannot be read may
-//! hold a newer record, if it lies in none that was found.
+//! hold a newer record, or make one that is whole look torn, unless it lies in one that the snapshot includes.
 
 use super::sweep::LogSweep;
 use super::{Finder, Findings, ScanContext};
@@ -42,7 +42,7 @@ impl ByWholeLogs {
 
     fn take_sweep(&mut self, sweep: LogSweep, context: &ScanContext) {
         let log = sweep.log();
-        if let Some(part) = sweep.unknown(context).first() {
+        if let Some(part) = sweep.undecided(context).first() {
             let why = self.problem.take().unwrap_or_default();
             let problem =
                 format!("log {log} at device byte {}: could not be read: {why}", part.start);
