@@ -6,14 +6,12 @@
 use crate::contention::{self, FILES, Method, Point};
 use crate::error::FigureError;
 use crate::fig2::{self, FIG2A, FIG2A_LARGE, Setting};
-use crate::fig6::{self, NO_LOGGING, QUEUES};
+use crate::fig6::{self, MixRuns, NO_LOGGING, QUEUES};
 use crate::journal::Mode;
 use crate::lab::Lab;
-use crate::mix::Prepared;
 use crate::replayed::{mean_speed_up, replay};
 use crate::report::{Report, Row};
 use crate::rig::{self, CHEETAH, CONSTELLATION, Queue, System};
-use nearhead_basics::Histogram;
 use nearhead_engine::admission::{DurableFirst, SoonestFirst};
 use nearhead_engine::placement::NearHead;
 use nearhead_engine::{Config, REQUEST_BYTES_MAX};
@@ -121,38 +119,26 @@ fn point(lab: &Lab<'_>, variant: &Variant, setting: Setting) -> Result<Point, Fi
     contention::point(fig2::disk(setting)?, &method, client, syncs_per_s, span)
 }
 
-fn latency(mix: &Prepared, queue: Queue, system: &System) -> Result<Histogram, FigureError> {
-    let disk = rig::hard_disk(CONSTELLATION, queue)?;
-    Ok(replay(disk, system, mix.requests.iter().copied(), mix.name)?.latency)
-}
-
 /// The mean over the mixes.
-fn speed_up(
-    mixes: &[(&Prepared, Histogram)],
-    queue: Queue,
-    variant: &Variant,
-) -> Result<f64, FigureError> {
+fn speed_up(runs: &MixRuns, queue: Queue, variant: &Variant) -> Result<f64, FigureError> {
     let system = variant.system()?;
-    let mut sum = 0.0;
-    for (mix, baseline) in mixes {
-        sum += mean_speed_up(baseline, &latency(mix, queue, &system)?);
+    let mut factors = Vec::new();
+    for mix in &runs.mixes {
+        let Some(baseline) = mix.of(NO_LOGGING, queue) else { continue };
+        let disk = rig::hard_disk(CONSTELLATION, queue)?;
+        let requests = mix.prepared.requests.iter().copied();
+        let done = replay(disk, &system, requests, mix.prepared.name)?;
+        factors.push(mean_speed_up(&baseline.latency, &done.latency));
     }
-    Ok(sum / mixes.len() as f64)
+    Ok(factors.iter().sum::<f64>() / factors.len() as f64)
 }
 
 /// All variants.
-fn outcomes(lab: &mut Lab<'_>) -> Result<Vec<Outcome>, FigureError> {
-    let prepared = fig6::prepare(lab, fig6::BUSY_SHARE)?;
-    let no_logging = System::of_preset(NO_LOGGING)?;
-    let mut baselines = Vec::new();
-    for queue in QUEUES {
-        let mixes = prepared.iter().map(|mix| Ok((mix, latency(mix, queue, &no_logging)?)));
-        baselines.push((queue, mixes.collect::<Result<Vec<_>, FigureError>>()?));
-    }
+fn outcomes(lab: &mut Lab<'_>, runs: &MixRuns) -> Result<Vec<Outcome>, FigureError> {
     let steps = VARIANTS.iter().map(|variant| (variant.name.to_owned(), variant)).collect();
     lab.each("ablation", steps, |lab, variant| {
         let points = SETTINGS.iter().map(|setting| point(lab, variant, *setting));
-        let speed_ups = baselines.iter().map(|(queue, mixes)| speed_up(mixes, *queue, variant));
+        let speed_ups = QUEUES.iter().map(|queue| speed_up(runs, *queue, variant));
         Ok(Outcome {
             name: variant.name,
             points: points.collect::<Result<_, _>>()?,
@@ -194,7 +180,8 @@ fn rows(whole: &Outcome, without: &Outcome, alone: &[Point]) -> Vec<Row> {
 
 /// The figure.
 pub(crate) fn ablation(lab: &mut Lab<'_>) -> Result<Report, FigureError> {
-    let outcomes = outcomes(lab)?;
+    let runs = fig6::runs(lab)?;
+    let outcomes = outcomes(lab, &runs)?;
     let span = lab.contention_span();
     let alone = SETTINGS
         .iter()
@@ -203,7 +190,6 @@ pub(crate) fn ablation(lab: &mut Lab<'_>) -> Result<Report, FigureError> {
     let rows = outcomes.split_first().map(|(whole, others)| {
         others.iter().flat_map(|without| rows(whole, without, &alone)).collect()
     });
-    let mixes = fig6::prepare(lab, fig6::BUSY_SHARE)?;
     Ok(Report {
         name: "ablation",
         title: "nearhead, each of its answers left out in turn".to_owned(),
@@ -213,7 +199,7 @@ pub(crate) fn ablation(lab: &mut Lab<'_>) -> Result<Report, FigureError> {
              what is left of it. Disks are calibrated in virtual time first.",
             span.measured.as_secs_f64()
         ),
-        differs: fig6::differs(mixes.iter()),
+        differs: fig6::differs(runs.prepared()),
         findings: Vec::new(),
         rows: rows.unwrap_or_default(),
         data: Vec::new(),

@@ -35,18 +35,13 @@ impl Setting {
     pub(crate) fn client(self) -> Client {
         Client { kind: self.kind, disks: self.disks, read_bytes: self.read_bytes }
     }
-
-    /// Nearly the same.
-    pub(crate) const fn with_reads(self, name: &'static str, read_bytes: u32) -> Self {
-        Self { name, read_bytes, ..self }
-    }
 }
 
 pub(crate) const FIG2A: Setting =
     Setting { name: "fig2a", kind: BulkKind::Read, disks: 1, read_bytes: READ_AHEAD_BYTES };
 pub(crate) const FIG2B: Setting = Setting { name: "fig2b", kind: BulkKind::Write, ..FIG2A };
 /// Reads that are cut into pieces, so that admission shows: the paper's are no larger than a piece.
-pub(crate) const FIG2A_LARGE: Setting = FIG2A.with_reads("fig2a-1m", 1 << 20);
+pub(crate) const FIG2A_LARGE: Setting = Setting { name: "fig2a-1m", read_bytes: 1 << 20, ..FIG2A };
 
 /// Everything measured for one of the figures.
 pub(crate) struct ContentionRuns {

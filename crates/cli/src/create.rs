@@ -186,9 +186,14 @@ fn create_on(
     // Another may have made a volume of it before it was ours.
     let is_new = made_image && nearhead_uring::is_empty_image(Path::new(&args.target));
     let mut io = target.io();
+    let mut options = options.clone();
+    if args.threshold.is_none() {
+        // Whether a head moves is known now.
+        options.logged_write_bytes_max = options.preset.logged_by_default(io.disk().properties());
+    }
     let created = match args.grow_to {
-        None => nearhead_volume::create(&mut io, options),
-        Some(ByteSize(bytes)) => nearhead_volume::create_to_grow(&mut io, options, bytes, None),
+        None => nearhead_volume::create(&mut io, &options),
+        Some(ByteSize(bytes)) => nearhead_volume::create_to_grow(&mut io, &options, bytes, None),
     };
     if created.is_err() && is_new {
         // While nobody else can have it.

@@ -262,3 +262,33 @@ fn a_speed_up_over_a_volume_that_did_not_follow_the_trace_is_no_plain_number() {
     }
     std::fs::remove_dir_all(folder).unwrap();
 }
+
+#[test]
+fn the_bench_of_traces_has_a_row_for_each_trace_and_says_when_there_is_none() {
+    let folder = folder("bench-traces");
+    let out = folder.join("out").to_string_lossy().into_owned();
+    let traces = folder.join("traces/mine");
+    let rows = || {
+        let output = Command::new(env!("CARGO_BIN_EXE_nearhead"))
+            .args(["bench", "traces", "--quick", "--out", &out])
+            .env("NEARHEAD_SHARED", &folder)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    let none = rows();
+    assert!(none.contains("skipped: no real traces in"), "{none}");
+    std::fs::create_dir_all(&traces).unwrap();
+    let lines = (0..200_u64).map(|number| {
+        let ticks = 128_166_372_000_000_000 + number * 50_000;
+        let offset = number * 7_919_993 % 200_000_000 * 4096;
+        format!("{ticks},host,0,Write,{offset},4096,0\n")
+    });
+    std::fs::write(traces.join("busy.csv.zst"), lines.collect::<String>()).unwrap();
+    std::fs::write(traces.join("other.zst"), "no trace\n").unwrap();
+    let told = rows();
+    assert!(told.contains("trace_busy_constellation-es3-1tb_depth_8_mean"), "{told}");
+    assert!(!told.contains("trace_other"), "{told}");
+    std::fs::remove_dir_all(folder).unwrap();
+}

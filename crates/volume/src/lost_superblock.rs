@@ -190,7 +190,7 @@ fn candidates(
             label: known.label.clone(),
             logged_write_bytes_max: known
                 .logged_write_bytes_max
-                .unwrap_or(preset.logged_write_bytes_max),
+                .unwrap_or_else(|| preset.logged_by_default(properties)),
             device_bytes: known.grown_from_bytes,
             ..CreateOptions::new([0; 16], preset)
         };

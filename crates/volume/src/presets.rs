@@ -13,7 +13,6 @@ pub(crate) use defaults::STALL_AFTER;
 pub use known::{Presets, UnknownPreset};
 
 use nearhead_disk::Properties;
-
 use nearhead_engine::placement::{NearHead, SingleLog, UnderHead};
 use nearhead_engine::{Cleaning, Config};
 use nearhead_format::{LayoutKind, PresetNumber, Superblock};
@@ -62,8 +61,8 @@ pub struct Facts<'a> {
     pub properties: &'a Properties,
 }
 
-/// Where a head moves, a write of so many bytes costs a log less than its own way.
-const UNDER_HEAD_LOGGED_BYTES: u32 = 256 << 10;
+/// Where no head moves, what is written to a log and then home is written twice and gains nothing by its size: as little as
+/// the published preset logs.
 const HEADLESS_LOGGED_BYTES: u32 = 32 << 10;
 
 /// The preset of a volume if nobody says which.
@@ -131,7 +130,7 @@ pub const PRESETS: [NamedPreset; 8] = [
         name: "nearhead",
         number: PresetNumber(5),
         layout: LayoutKind::ManyLogsAnywhere,
-        logged_write_bytes_max: UNDER_HEAD_LOGGED_BYTES,
+        logged_write_bytes_max: 256 << 10,
         summary: "writes up to 256 KiB go where the head arrives, in the log that costs least there and back",
         configure: under_head,
     },
@@ -141,6 +140,14 @@ impl NamedPreset {
     /// The program's preset called `name`.
     pub fn by_name(name: &str) -> Result<Self, UnknownPreset> {
         Presets::default().by_name(name)
+    }
+
+    /// Up to which size writes are logged on such a disk if nobody says: less without a head, if the preset is about heads.
+    pub fn logged_by_default(&self, properties: &Properties) -> u32 {
+        let is_about_heads = self.layout.has_records_anywhere();
+        let most =
+            if is_about_heads && !properties.rotational { HEADLESS_LOGGED_BYTES } else { u32::MAX };
+        self.logged_write_bytes_max.min(most)
     }
 
     /// The engine's configuration for a volume on a disk.
@@ -173,23 +180,13 @@ fn under_head(facts: &Facts<'_>) -> Config {
     Config {
         placement: Box::new(UnderHead::beside(near)),
         admission: Box::new(facts.soonest_first()),
-        logged_write_bytes_max: logged_by_default(facts),
         ..config
     }
-}
-
-/// Without a head, what is written to a log and then home is written twice and gains nothing by its size: as little as the
-/// published preset logs, unless the owner said how much.
-fn logged_by_default(facts: &Facts<'_>) -> u32 {
-    let wished = facts.superblock.logged_write_bytes_max;
-    let is_default = wished == UNDER_HEAD_LOGGED_BYTES;
-    if is_default && !facts.properties.rotational { HEADLESS_LOGGED_BYTES } else { wished }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::create::{CreateOptions, describe};
     use nearhead_models::plain_properties;
 
     #[test]
@@ -203,19 +200,16 @@ mod tests {
     }
 
     #[test]
-    fn what_is_logged_by_default_depends_on_whether_a_head_moves_and_what_was_asked_for_does_not() {
-        let preset = NamedPreset::by_name("nearhead").unwrap();
-        let logged = |rotational, asked: Option<u32>| {
-            let properties = Properties { rotational, ..plain_properties(1 << 30, 512) };
-            let logged_write_bytes_max = asked.unwrap_or(preset.logged_write_bytes_max);
-            let options =
-                CreateOptions { logged_write_bytes_max, ..CreateOptions::new([7; 16], preset) };
-            let superblock = describe(&properties, None, &options).unwrap();
-            preset.config(&superblock, &properties).logged_write_bytes_max
-        };
-        assert_eq!((logged(true, None), logged(false, None)), (256 << 10, 32 << 10));
-        for asked in [4096, 64 << 10, 1 << 20] {
-            assert_eq!([true, false].map(|head| logged(head, Some(asked))), [asked; 2]);
+    fn without_a_head_no_preset_that_follows_one_logs_large_writes_by_default() {
+        for preset in PRESETS {
+            let logged = |rotational| {
+                preset
+                    .logged_by_default(&Properties { rotational, ..plain_properties(1 << 30, 512) })
+            };
+            let without_head =
+                if preset.name == "nearhead" { 32 << 10 } else { preset.logged_write_bytes_max };
+            let expected = (preset.logged_write_bytes_max, without_head);
+            assert_eq!((logged(true), logged(false)), expected, "{}", preset.name);
         }
     }
 

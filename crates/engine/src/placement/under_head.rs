@@ -49,8 +49,6 @@ struct Search<'a> {
 struct Candidate {
     block: u32,
     wait: Nanos,
-    /// All that it takes besides: there, the record, and back.
-    others: Nanos,
 }
 
 impl Search<'_> {
@@ -59,15 +57,20 @@ impl Search<'_> {
         let byte = self.view.logs.block_offset(self.log_index, block)?;
         let access = self.drive.access(byte);
         let wait = self.drive.wait(byte, self.view.now + access)?;
-        // Longer where it goes on behind the end of a track.
+        Some(Candidate { block, wait })
+    }
+
+    /// What a record takes there behind a `wait`: the way, the record (longer where it goes on behind the end of a track), and
+    /// the way back.
+    fn cost(&self, block: u32, wait: Nanos) -> Option<(Nanos, u32)> {
+        let byte = self.view.logs.block_offset(self.log_index, block)?;
         let bytes = u64::from(self.need.blocks) * self.view.logs.block_bytes() as u64;
-        let transfer = self.drive.transfer(byte, bytes);
-        Some(Candidate { block, wait, others: Nanos(2 * access.0) + transfer })
+        let ways = Nanos(2 * self.drive.access(byte).0);
+        Some((ways + wait + self.drive.transfer(byte, bytes), block))
     }
 
     fn take(&mut self, candidate: &Candidate) {
-        let cost = candidate.others + candidate.wait;
-        let found = (cost, candidate.block);
+        let Some(found) = self.cost(candidate.block, candidate.wait) else { return };
         self.best = Some(self.best.map_or(found, |best| best.min(found)));
     }
 
@@ -98,9 +101,7 @@ fn best_in(log_index: u32, drive: &Drive, need: Need, view: &View<'_>) -> Option
     let period = drive.period();
     let mut search = Search { log_index, drive, need, view, best: None };
     let Some(candidate) = search.look_at(first) else {
-        let bytes = u64::from(need.blocks) * logs.block_bytes() as u64;
-        let others = Nanos(2 * drive.access(first_byte).0) + drive.transfer(first_byte, bytes);
-        return Some((others + Nanos(period.0 / 2), first));
+        return search.cost(first, Nanos(period.0 / 2));
     };
     search.take(&candidate);
     let (block_bytes, track_bytes) = (logs.block_bytes() as u64, drive.track_bytes(first_byte));

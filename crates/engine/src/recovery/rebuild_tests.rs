@@ -135,6 +135,12 @@ impl History {
         Self { records, fates, base, known }
     }
 
+    /// The same up to this record, all of it whole.
+    fn cut(&self, last: u64) -> Self {
+        let records = self.records[..last as usize].to_vec();
+        Self { fates: vec![Fate::Whole; records.len()], records, base: last, known: 0 }
+    }
+
     /// Everything that stands in the logs, and what of it contradicts another.
     fn found(&self, random: &mut SplitMix) -> (Vec<Found>, BTreeMap<u64, Found>) {
         let (mut found, mut others) = (Vec::new(), BTreeMap::new());
@@ -324,7 +330,7 @@ fn each_sector_is_what_the_history_says_or_doubtful_for_the_reason_that_it_has()
         // Of two that contradict each other the one of the history comes first.
         found.sort_by_key(|record| record.header.log_index);
         let (expected, newest) = history.expected(&others);
-        let in_base = History { known: 0, base: history.base, ..history.cut(history.base) };
+        let in_base = history.cut(history.base);
         let (base, _) = in_base.expected(&BTreeMap::new());
         let findings = Findings { records: found, ..Findings::default() };
         let recovered = rebuilt(findings, backup(&base, history.base), history.known);
@@ -348,14 +354,6 @@ fn each_sector_is_what_the_history_says_or_doubtful_for_the_reason_that_it_has()
     let doubts = [None, Some(Doubt::Damaged), Some(Doubt::Lost), Some(Doubt::Outrun)];
     assert!(doubts.iter().all(|doubt| met.contains_key(&(*doubt, true))), "{met:?}");
     assert!(!met.contains_key(&(Some(Doubt::Outrun), false)), "{met:?}");
-}
-
-impl History {
-    /// The same up to this record, all of it whole.
-    fn cut(&self, last: u64) -> Self {
-        let records = self.records[..last as usize].to_vec();
-        Self { fates: vec![Fate::Whole; records.len()], records, base: last, known: 0 }
-    }
 }
 
 #[test]

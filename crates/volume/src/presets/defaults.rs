@@ -31,8 +31,8 @@ const BULK_WAIT_MAX: Nanos = Nanos::from_millis(50);
 const SWAP_IDLE_AFTER: Nanos = Nanos::from_secs(5);
 /// Of what a command waited for its turn a 32nd counts against what the arm needs: after half a second it is worth two revolutions.
 const WAITING_WEIGHS_ONE_IN: u32 = 32;
-/// With more small commands than this a drive's own choice is the better one: of the traces at hand DTRS at a depth of 32 takes 19.8 ms so and
-/// 458 ms without, and the mixes of figure 6b are as fast as without (docs/performance.md).
+/// With more small commands than this a drive's own choice is the better one: of the traces at hand DTRS at a depth of 32 took 19.8 ms so and
+/// 458 ms without when that was tried, and the mixes of figure 6b are as fast as without (docs/performance.md).
 const QUEUED_MAX: u32 = 8;
 /// Commands of cleaning at once where several may go: a few for a disk to choose from (one at a time, the
 /// next block has passed under the head before it is asked for), many where no head moves.

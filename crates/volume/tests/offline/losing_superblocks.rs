@@ -118,7 +118,11 @@ fn a_volume_of_any_shape_is_found_just_as_it_was() {
             });
             let lost = medium.superblock();
             let (ack, label) = (AckMode::Durable, options.label.clone());
-            let known = Known { group_bytes, log_bytes, ack, label, ..known(Some(preset)) };
+            // What its owner was told, not what is taken without a head.
+            let logged_write_bytes_max = Some(named.logged_write_bytes_max);
+            let known = known(Some(preset));
+            let known =
+                Known { group_bytes, log_bytes, ack, label, logged_write_bytes_max, ..known };
             let fit = found(&medium, &known).unwrap_or_else(|error| panic!("{name}: {error}"));
             assert_lost(&fit, &lost, &name);
             // Two slots, header and copy each.
