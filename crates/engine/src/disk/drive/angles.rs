@@ -58,12 +58,17 @@ impl Angles {
         near.min_by_key(|(found, _)| found.abs_diff(region)).map(|(_, turn)| *turn)
     }
 
+    /// Whether something was seen near `byte`: elsewhere an angle is a guess.
+    pub(super) fn is_region_known(&self, byte: u64) -> bool {
+        self.regions.contains_key(&(byte >> REGION_SHIFT))
+    }
+
     /// A transfer that ended before `end` completed now: says at what angle that lies, and how far the spindle is.
     pub(super) fn completed(&mut self, end: u64, now: Nanos) {
         let last = end.saturating_sub(1);
         let seen = self.spindle_at(now).since(self.tracks.turn_at_end(end));
         let off = self.turned(last).map(|expected| seen.since(expected).signed());
-        let is_known = self.regions.contains_key(&(last >> REGION_SHIFT));
+        let is_known = self.is_region_known(last);
         let drifted = match off {
             Some(off) if is_known && now.since(self.seen_at) > DRIFTS_FREELY_AFTER => off,
             Some(off) if off.unsigned_abs() <= DRIFT_MAX => off / DRIFT_SHARE,

@@ -2,7 +2,8 @@
 //!
 //! It is told of every command that leaves and completes, predicts each that leaves with nothing else on the disk, and compares with
 //! what happens: misses teach it the arm, angles that differ teach it the spindle. While too many predictions fail (a wrong
-//! calibration, a late host, no disk that turns) it is not to be followed. It never sees where the head is.
+//! calibration, a late host, no disk that turns) it is not to be followed but now and then, to see whether they hold again. It never
+//! sees where the head is.
 
 mod angles;
 mod arm;
@@ -18,6 +19,8 @@ use std::sync::Arc;
 const MISTRUST: i32 = 4;
 /// Most trust; as much mistrust.
 const TRUST_MAX: i32 = 64;
+/// Writes without a prediction after which one is tried, while it is not followed.
+const TRIED_AFTER: u32 = 64;
 /// Off by less than this share of a revolution, a prediction held.
 const HELD_SHARE: u64 = 8;
 /// Longer transfers say little about positioning.
@@ -30,6 +33,8 @@ struct Alone {
     way: Way,
     /// How long until its first sector passes, if that was known; and of that the wait behind the arm.
     begins: Option<(Nanos, Nanos)>,
+    /// Nothing was seen near it before, so that a prediction that fails says nothing of others.
+    is_guess: bool,
     transfer: Nanos,
     left_at: Nanos,
 }
@@ -74,6 +79,8 @@ pub struct Drive {
     reads: Arm,
     writes: Arm,
     trust: i32,
+    /// Writes since the last prediction of one.
+    unpredicted: u32,
     alone: Option<Alone>,
     last_end: u64,
     memory: Memory,
@@ -95,6 +102,7 @@ impl Drive {
             reads: Arm::of(period),
             writes: Arm::of(period),
             trust: 0,
+            unpredicted: 0,
             alone: None,
             last_end: 0,
             memory: Memory::default(),
@@ -104,6 +112,12 @@ impl Drive {
     /// Whether predictions hold.
     pub fn is_trusted(&self) -> bool {
         self.trust >= 0
+    }
+
+    /// Whether a record is to go where it predicts: while predictions hold, and else now and then, since only so is it seen that
+    /// they hold again.
+    pub fn is_followed(&self) -> bool {
+        self.is_trusted() || self.unpredicted >= TRIED_AFTER
     }
 
     /// For people.
@@ -170,8 +184,9 @@ impl Drive {
         let access = arm.access(way);
         let wait = self.angles.wait(offset, now + access);
         let begins = wait.map(|wait| (access + wait, wait));
+        let is_guess = !self.angles.is_region_known(offset);
         let transfer = self.angles.transfer(offset..offset + bytes);
-        self.alone = Some(Alone { is_write, way, begins, transfer, left_at: now });
+        self.alone = Some(Alone { is_write, way, begins, is_guess, transfer, left_at: now });
         self.alone.take_if(|_| bytes == 0 || bytes > BYTES_MAX);
     }
 
@@ -180,6 +195,7 @@ impl Drive {
         let end = moved.offset + moved.bytes;
         self.angles.completed(end, now);
         self.last_end = end;
+        self.unpredicted = self.unpredicted.saturating_add(u32::from(moved.is_write));
         let alone = self.alone.take_if(|alone| alone.left_at == left_at);
         if let Some(alone) = alone {
             self.compare(&alone, now.since(left_at) - alone.transfer);
@@ -200,7 +216,9 @@ impl Drive {
             self.status.predicted += 1;
             self.status.held += u64::from(held);
             self.status.missed += u64::from(has_missed);
-            let trust = if held { self.trust + 1 } else { self.trust - MISTRUST };
+            self.unpredicted = 0;
+            let lost = if alone.is_guess { 0 } else { MISTRUST };
+            let trust = if held { self.trust + 1 } else { self.trust - lost };
             self.trust = trust.clamp(-TRUST_MAX, TRUST_MAX);
         }
         if has_missed {
@@ -268,8 +286,12 @@ mod tests {
         }
 
         fn write(&mut self, offset: u64) {
+            self.write_beside(offset, true);
+        }
+
+        fn write_beside(&mut self, offset: u64, is_alone: bool) {
             let moved = Moved::new(offset, 8192, true);
-            self.drive.leaves(&moved, true, self.now);
+            self.drive.leaves(&moved, is_alone, self.now);
             let arm = Nanos(1_500_000);
             let wait = self.real.wait(offset, self.now + arm).unwrap();
             let left_at = self.now;
@@ -316,6 +338,39 @@ mod tests {
             bench.write((random >> 40) % 60 * 16 * MIB + (random >> 20) % 2000 * 4096);
         }
         assert!(!bench.drive.status().is_followed, "{:?}", bench.drive.status());
+    }
+
+    #[test]
+    fn a_drive_that_is_followed_no_more_is_tried_now_and_then_until_predictions_hold_again() {
+        let mut bench = Bench::new(&tracks(MIB));
+        bench.drive.trust = -8;
+        let mut tried = 0;
+        for step in 0..TRIED_AFTER * 16 {
+            if bench.drive.is_followed() {
+                tried += 1;
+                bench.write_under_head(u64::from(step % 40) * 3 * MIB);
+            } else {
+                bench.write_beside(u64::from(step % 40) * 3 * MIB, false);
+            }
+            if bench.drive.is_trusted() {
+                break;
+            }
+        }
+        assert!(bench.drive.is_trusted() && (8..=16).contains(&tried), "tried {tried} times");
+    }
+
+    #[test]
+    fn what_fails_where_nothing_was_seen_before_takes_no_trust_away() {
+        let mut bench = Bench::new(&tracks(MIB));
+        let far = Nanos::from_millis(3);
+        for region in 0..20 {
+            let moved = Moved::new(region << 26, 8192, true);
+            bench.drive.leaves(&moved, true, bench.now);
+            let left_at = bench.now;
+            bench.now = bench.now + far + Nanos(region * 777_777);
+            bench.drive.completed(&moved, left_at, bench.now);
+        }
+        assert!(bench.drive.is_trusted(), "{:?}", bench.drive.status());
     }
 
     #[test]
