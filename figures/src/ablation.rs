@@ -42,7 +42,7 @@ const WHOLE: Variant = Variant {
 /// What is left out.
 const VARIANTS: [Variant; 6] = [
     WHOLE,
-    Variant { name: "without knowing tracks", configure: without_tracks, ..WHOLE },
+    Variant { name: "without knowing tracks", configure: rig::without_tracks, ..WHOLE },
     Variant {
         name: "without records under the head",
         preset: Some(records_near_the_head),
@@ -56,11 +56,6 @@ const VARIANTS: [Variant; 6] = [
         ..WHOLE
     },
 ];
-
-fn without_tracks(config: &mut Config) {
-    rig::off_hours(config);
-    config.tracks = None;
-}
 
 /// The preset's configuration; the table of presets has it, whatever it is called here.
 fn of_preset(name: &str, facts: &Facts<'_>) -> Config {

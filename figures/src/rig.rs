@@ -196,6 +196,12 @@ pub(crate) fn striped(
     Ok(Metered::new(Box::new(array)))
 }
 
+/// As [`off_hours`], and nobody knows where the disk's tracks are.
+pub(crate) fn without_tracks(config: &mut Config) {
+    off_hours(config);
+    config.tracks = None;
+}
+
 /// The shingled disk of which Manylogs takes the persistent cache (its reference 11).
 pub(crate) const SHINGLED: &str = "st8000as0002";
 
@@ -208,11 +214,14 @@ pub(crate) enum Shingled {
     SingleLog,
     /// The preset `mlsmr`, on one surface that is not shingled, as Manylogs proposes (III-I.3).
     Manylogs,
+    /// The same, told where the disk's tracks are.
+    TracksKnown,
 }
 
 impl Shingled {
     /// All of them.
-    pub(crate) const ALL: [Self; 3] = [Self::AsSold, Self::SingleLog, Self::Manylogs];
+    pub(crate) const ALL: [Self; 4] =
+        [Self::AsSold, Self::SingleLog, Self::Manylogs, Self::TracksKnown];
 
     /// As it is called in tables.
     pub(crate) fn name(self) -> &'static str {
@@ -220,6 +229,7 @@ impl Shingled {
             Self::AsSold => "as sold",
             Self::SingleLog => "slsmr",
             Self::Manylogs => "mlsmr",
+            Self::TracksKnown => "mlsmr, tracks known",
         }
     }
 
@@ -228,7 +238,7 @@ impl Shingled {
         match self {
             Self::AsSold => any_disk(SHINGLED, queue),
             Self::SingleLog => any_disk(&format!("{SHINGLED}-slsmr"), queue),
-            Self::Manylogs => any_disk(&format!("{SHINGLED}-mlsmr"), queue),
+            Self::Manylogs | Self::TracksKnown => any_disk(&format!("{SHINGLED}-mlsmr"), queue),
         }
     }
 
@@ -236,12 +246,19 @@ impl Shingled {
     pub(crate) fn system(self) -> Result<System, FigureError> {
         match self {
             Self::AsSold => Ok(System::bare(self.name())),
-            Self::SingleLog | Self::Manylogs => System::of_preset(self.name()),
+            Self::SingleLog => System::of_preset("slsmr"),
+            // As published.
+            Self::Manylogs => {
+                Ok(System { configure: without_tracks, ..System::of_preset("mlsmr")? })
+            }
+            Self::TracksKnown => {
+                Ok(System { name: self.name().to_owned(), ..System::of_preset("mlsmr")? })
+            }
         }
     }
 }
 
-fn any_disk(name: &str, queue: Queue) -> Result<FigureDisk, FigureError> {
+pub(crate) fn any_disk(name: &str, queue: Queue) -> Result<FigureDisk, FigureError> {
     let failed = |problem: String| FigureError::setup(format!("disk {name}"), &problem);
     let mut spec = ModelSpec::parse(name).map_err(|error| failed(error.to_string()))?;
     spec.content = Content::None;

@@ -63,7 +63,7 @@ pub(crate) fn table2(lab: &mut Lab<'_>) -> Result<Report, FigureError> {
             Row::new(case, "x, range (mean)")
                 .paper(PAPERS.mixes.mlsmr_speedup.shown())
                 .goal(Value::Words(format!("({:.0})", PAPERS.mixes.goal_smr_speedup)))
-                .ours(spread(&shingled.speed_ups(Shingled::SingleLog, queue))),
+                .ours(spread(&shingled.speed_ups(Shingled::Manylogs, Shingled::SingleLog, queue))),
         );
     }
     let columns = ["mix", "disk_queue", "mlb32_speedup", "mlb256_speedup"];

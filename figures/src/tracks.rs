@@ -20,7 +20,7 @@ thread_local! {
 /// Those of the disk that a model of this name is; nothing of what is no single modelled disk that turns.
 pub(crate) fn of(disk: &dyn Disk) -> Result<Option<Arc<Tracks>>, FigureError> {
     let properties = disk.properties();
-    let turns = properties.rotational && properties.width == 1 && disk.zones().is_none();
+    let turns = properties.rotational && properties.width == 1;
     let name = properties.name.strip_prefix(MODEL_PREFIX).filter(|_| turns);
     let Some(name) = name else { return Ok(None) };
     if let Some(found) = FOUND.with_borrow(|found| found.get(name).cloned()) {
@@ -32,7 +32,7 @@ pub(crate) fn of(disk: &dyn Disk) -> Result<Option<Arc<Tracks>>, FigureError> {
 }
 
 fn find(name: &str) -> Result<Option<Arc<Tracks>>, FigureError> {
-    let mut disk = rig::hard_disk(name, Queue::InOrder)?;
+    let mut disk = rig::any_disk(name, Queue::InOrder)?;
     let found = tracks_in_virtual_time(&mut disk).map_err(|problem| {
         FigureError::setup(format!("finding out where the tracks of {name} are"), &problem)
     });

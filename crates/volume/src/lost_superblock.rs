@@ -168,7 +168,8 @@ pub fn write(io: &mut SyncIo<'_>, superblock: &Superblock) -> Result<(), DiskErr
     write_superblocks(io, superblock)
 }
 
-/// What `create` and `grow` may have made here, with the second snapshot slot where programs put it then and now.
+/// What `create` and `grow` may have made here, with the second snapshot slot where programs put it then and now, and records as they
+/// stood in logs apart then and now.
 fn candidates(
     io: &SyncIo<'_>,
     known: &Known,
@@ -201,7 +202,8 @@ fn candidates(
                 continue;
             }
         };
-        for layout in [made.layout, made.layout.with_near_slot()] {
+        let layouts = [made.layout, made.layout.with_near_slot()];
+        for layout in layouts.into_iter().chain(layouts.map(Layout::with_records_in_order)) {
             let made = Superblock { layout, ..made.clone() };
             let slot_bytes = map.map_or(layout.slot_bytes, |map| map.slot_bytes);
             let made = match known.grown_from_bytes {

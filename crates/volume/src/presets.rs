@@ -124,7 +124,7 @@ pub const PRESETS: [NamedPreset; 8] = [
         layout: LayoutKind::ManyLogsApart,
         logged_write_bytes_max: u32::MAX,
         summary: "Manylogs on a shingled disk: all writes go to the non-shingled log nearest the head",
-        configure: near_head,
+        configure: under_head,
     },
     NamedPreset {
         name: "nearhead",
@@ -144,7 +144,7 @@ impl NamedPreset {
 
     /// Up to which size writes are logged on such a disk if nobody says: less without a head, if the preset is about heads.
     pub fn logged_by_default(&self, properties: &Properties) -> u32 {
-        let is_about_heads = self.layout.has_records_anywhere();
+        let is_about_heads = self.layout.has_records_anywhere() && !self.layout.is_for_shingled();
         let most =
             if is_about_heads && !properties.rotational { HEADLESS_LOGGED_BYTES } else { u32::MAX };
         self.logged_write_bytes_max.min(most)

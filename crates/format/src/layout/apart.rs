@@ -132,7 +132,7 @@ pub(super) fn plan(device_bytes: u64, options: &LayoutOptions) -> Result<Layout,
         log_bytes,
         group_count,
         data_offset,
-        records_anywhere: false,
+        records_anywhere: options.kind.has_records_anywhere(),
     };
     layout.validate()?;
     Ok(layout)

@@ -19,7 +19,7 @@ pub enum LayoutKind {
     ManyLogsAnywhere,
     /// One log, where a shingled disk is not shingled.
     OneLogApart,
-    /// Many logs, where a shingled disk is not shingled.
+    /// Many logs, where a shingled disk is not shingled; a record may begin anywhere in its log, but not in volumes of before.
     ManyLogsApart,
 }
 
@@ -54,9 +54,9 @@ impl LayoutKind {
         matches!(self, Self::ManyLogs | Self::ManyLogsAnywhere)
     }
 
-    /// Whether a record may begin anywhere in its log: then a recovery reads logs whole.
+    /// Whether a record may begin anywhere in its log of a volume that is made now: then a recovery reads logs whole.
     pub fn has_records_anywhere(self) -> bool {
-        self == Self::ManyLogsAnywhere
+        matches!(self, Self::ManyLogsAnywhere | Self::ManyLogsApart)
     }
 
     /// Whether `layout` is of this kind. One log may be all that there is room for of many.
@@ -69,7 +69,8 @@ impl LayoutKind {
         };
         logs_fit
             && layout.logs_are_apart() == self.is_for_shingled()
-            && layout.records_anywhere == self.has_records_anywhere()
+            && (layout.records_anywhere == self.has_records_anywhere()
+                || self == Self::ManyLogsApart)
     }
 }
 
@@ -101,7 +102,8 @@ mod tests {
                 let elsewhere = kind.is_for_shingled() != planned.is_for_shingled();
                 let fewer = kind.has_logs() != planned.has_logs();
                 // Of one log nobody can tell whether there was room for more.
-                let other_records = kind.has_records_anywhere() != planned.has_records_anywhere();
+                let other_records = kind.has_records_anywhere() != planned.has_records_anywhere()
+                    && kind != LayoutKind::ManyLogsApart;
                 let may_fit = !elsewhere
                     && !fewer
                     && !other_records

@@ -181,6 +181,12 @@ impl Layout {
         if self.slot_is_far() { self.slot_offsets[1] } else { self.superblock_offsets()[2] }
     }
 
+    /// The same device with the records of each log in their order, if its logs are apart: as those were laid out first.
+    #[must_use]
+    pub fn with_records_in_order(self) -> Self {
+        Self { records_anywhere: self.records_anywhere && !self.logs_are_apart(), ..self }
+    }
+
     /// The same device with both slots in front of the groups, as volumes were laid out first: with as many groups, if
     /// they fit.
     #[must_use]

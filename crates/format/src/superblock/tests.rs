@@ -44,7 +44,7 @@ fn shingled() -> Superblock {
         log_bytes: Some(1 << 20),
         ..LayoutOptions::new(LayoutKind::ManyLogsApart)
     };
-    let layout = Layout::plan(1000 << 20, &options).unwrap();
+    let layout = Layout::plan(1000 << 20, &options).unwrap().with_records_in_order();
     Superblock { layout, preset: PresetNumber(4), map_device_id: None, ..sample() }
 }
 
