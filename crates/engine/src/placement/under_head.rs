@@ -66,7 +66,8 @@ impl Search<'_> {
     }
 
     /// What a record takes there behind a `wait`: the way, the record (longer where it goes on behind the end of a track), the way
-    /// back, and what it costs on the average to come too late.
+    /// back, and what it costs on the average to come too late. Where the angle is a guess it is wrong every other time or so, by
+    /// half a revolution.
     fn cost(&self, block: u32, wait: Nanos) -> Option<(Nanos, u32)> {
         let byte = self.view.logs.block_offset(self.log_index, block)?;
         let bytes = u64::from(self.need.blocks) * self.view.logs.block_bytes() as u64;
@@ -74,7 +75,8 @@ impl Search<'_> {
         let guard = self.drive.period().0 / GUARD_SHARE;
         let short_by = guard.saturating_sub(wait.0);
         let risk = Nanos(self.drive.period().0 * short_by / (guard * MISSED_ONE_IN));
-        Some((ways + risk + wait + self.drive.transfer(byte, bytes), block))
+        let doubt = if self.drive.is_guess(byte) { self.drive.period().0 / 4 } else { 0 };
+        Some((ways + risk + Nanos(doubt) + wait + self.drive.transfer(byte, bytes), block))
     }
 
     fn take(&mut self, candidate: &Candidate) {

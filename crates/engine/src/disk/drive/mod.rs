@@ -158,6 +158,11 @@ impl Drive {
         self.angles.transfer(byte..byte + bytes)
     }
 
+    /// Whether `wait` is a guess there, as nothing was seen near it before.
+    pub fn is_guess(&self, byte: u64) -> bool {
+        !self.angles.is_region_known(byte)
+    }
+
     /// How long after `at` the sector at `byte` begins to pass, if that is known.
     pub fn wait(&self, byte: u64, at: Nanos) -> Option<Nanos> {
         self.angles.wait(byte, at)
