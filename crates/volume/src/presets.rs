@@ -65,6 +65,9 @@ pub struct Facts<'a> {
 /// the published preset logs.
 const HEADLESS_LOGGED_BYTES: u32 = 32 << 10;
 
+/// What is logged beside many commands of a drive that chooses: what Manylogs logs.
+const BESIDE_MANY_LOGGED_BYTES: u32 = 32 << 10;
+
 /// The preset of a volume if nobody says which.
 pub const DEFAULT_PRESET: &str = "nearhead";
 
@@ -180,6 +183,11 @@ fn under_head(facts: &Facts<'_>) -> Config {
     Config {
         placement: Box::new(UnderHead::beside(near)),
         admission: Box::new(facts.soonest_first()),
+        logged_beside_many_bytes_max: match facts.superblock.layout.logs_are_apart() {
+            // Bands are only written as a whole.
+            true => u32::MAX,
+            false => BESIDE_MANY_LOGGED_BYTES,
+        },
         ..config
     }
 }

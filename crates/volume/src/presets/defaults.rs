@@ -84,6 +84,7 @@ impl Facts<'_> {
             packing: Box::new(Everything),
             admission: Box::new(self.durable_first()),
             logged_write_bytes_max: superblock.logged_write_bytes_max,
+            logged_beside_many_bytes_max: u32::MAX,
             lone_writes_go_home: false,
             cleaner: Box::new(HomeAndSwap::default()),
             cleaning: Cleaning {

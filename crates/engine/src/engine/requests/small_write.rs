@@ -18,6 +18,11 @@ use std::ops::Range;
 /// A write-zeroes up to this many bytes is logged (it costs one item of a record, no payload).
 const LOGGED_ZEROES_BYTES_MAX: u64 = 256 << 10;
 
+/// A drive that takes so many commands is one that chooses among them.
+const DRIVE_CHOOSES_AMONG: u32 = 32;
+/// So many on the disk are many: of 1, 2, 4, 8 and 16 the DTRS trace and figure 6b together fare best with 8 (docs/performance.md).
+const MANY_COMMANDS: u32 = 8;
+
 impl Engine {
     /// Whether anything is ever logged on this volume.
     fn logs_writes(&self) -> bool {
@@ -33,9 +38,21 @@ impl Engine {
     fn is_logged(&self, offset: u64, len: u64) -> bool {
         let config = &self.core.setup().config;
         self.logs_writes()
-            && (len <= u64::from(config.logged_write_bytes_max)
+            && (len <= u64::from(self.logged_bytes_max())
                 || (self.is_durability_only(offset, len)
                     && len * 2 <= config.stage_bytes_max as u64))
+    }
+
+    /// Largest write that is logged now.
+    fn logged_bytes_max(&self) -> u32 {
+        let (config, properties) = (&self.core.setup().config, &self.core.setup().properties);
+        let depth = u32::from(properties.queue_depth_max);
+        let on_disk = self.core.lanes().main().queue().on_disk_count();
+        let drive_chooses =
+            depth >= DRIVE_CHOOSES_AMONG && (MANY_COMMANDS..depth).contains(&on_disk);
+        let beside_many =
+            if drive_chooses { config.logged_beside_many_bytes_max } else { u32::MAX };
+        config.logged_write_bytes_max.min(beside_many)
     }
 
     /// Largest atomic write, in bytes.
