@@ -43,6 +43,7 @@ mod swaps;
 mod sweep;
 mod sync_writer;
 mod table2;
+mod target;
 mod traces;
 mod tracks;
 
@@ -89,6 +90,11 @@ pub const FIGURES: &[Figure] = &[
         name: "ablation",
         summary: "nearhead, each of its answers left out",
         run: ablation::ablation,
+    },
+    Figure {
+        name: "target",
+        summary: "a target for durable writes, and what it costs",
+        run: target::target,
     },
     Figure { name: "gecko2", summary: "Gecko 2: collapse of a RAID-0", run: gecko2::gecko2 },
 ];

@@ -1,13 +1,17 @@
 //! The state of a volume as `nearhead status` reports it, the same from a running daemon and from
 //! a volume at rest. Every number's name ends in its unit, but for plain counts.
 
+mod known;
+
+pub use known::{TargetKept, TracksKnown};
+
 use crate::health::{DiskErrors, Health, Losses, threshold_in_words};
 use crate::serve::Coordination;
 use crate::units::ByteSize;
 use nearhead_disk::Nanos;
-use nearhead_engine::{Damage, DriveStatus, Stats, Status};
+use nearhead_engine::{Damage, Stats, Status};
 use nearhead_format::{AckMode, Superblock};
-use nearhead_output::{counted, hex, plain};
+use nearhead_output::{hex, plain};
 use nearhead_sim::LatencySummary;
 use nearhead_volume::Presets;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -75,6 +79,9 @@ pub struct State {
     /// What is known of the disk's tracks, if anything.
     #[serde(default)]
     pub tracks: Option<TracksKnown>,
+    /// The target for durable writes, if there is one.
+    #[serde(default)]
+    pub durable_target: Option<TargetKept>,
     /// Bytes of regions whose home is known to be zeros.
     #[serde(default)]
     pub blank_bytes: u64,
@@ -83,45 +90,6 @@ pub struct State {
     /// Of each of these one word: what kind of thing it is.
     #[serde(default)]
     pub damage_kinds: Vec<String>,
-}
-
-/// What is known of a disk's tracks, and how well it holds.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct TracksKnown {
-    /// Length of a revolution, in us.
-    pub period_us: f64,
-    /// Zones known.
-    pub zones: u32,
-    /// Whether records go where the head is expected by that.
-    pub is_followed: bool,
-    /// Writes of which it was predicted when they begin, since the volume was opened.
-    pub predicted: u64,
-    /// Those that began at the angle where they were expected.
-    pub held: u64,
-    /// Those of these that came a revolution late.
-    pub missed: u64,
-}
-
-impl TracksKnown {
-    fn of(drive: &DriveStatus) -> Self {
-        let DriveStatus { period, zones, is_followed, predicted, held, missed } = *drive;
-        let period_us = period.as_millis_f64() * 1e3;
-        Self { period_us, zones, is_followed, predicted, held, missed }
-    }
-
-    fn in_words(&self) -> String {
-        let Self { period_us, zones, predicted, held, missed, .. } = self;
-        let followed = if self.is_followed {
-            "records go where the head will be"
-        } else {
-            "not followed, as too few predictions hold: calibrate again"
-        };
-        format!(
-            "{} known, {:.3} ms a revolution; {followed} ({held} of {predicted} predictions held, {missed} came a revolution late)",
-            counted(u64::from(*zones), "zone"),
-            period_us / 1e3
-        )
-    }
 }
 
 /// What the last opening read.
@@ -283,6 +251,7 @@ impl StatusReport {
                 snapshot_number: status.snapshot_number,
                 checkpointing: status.checkpointing,
                 tracks: status.drive.as_ref().map(TracksKnown::of),
+                durable_target: status.target.as_ref().map(TargetKept::of),
                 blank_bytes: status.blank_bytes,
                 damage_kinds: status
                     .damage
@@ -365,6 +334,9 @@ impl StatusReport {
         );
         if let Some(tracks) = &state.tracks {
             line("tracks", tracks.in_words());
+        }
+        if let Some(target) = &state.durable_target {
+            line("durable p99", target.in_words());
         }
         if let Some(served) = &self.served {
             self.serving(served, &mut line);

@@ -5,7 +5,7 @@
 //! a failure is noted here and told to those who wait by the engine ([`Core::take_untold_failure`]), and so is an error for
 //! all who wait for a record ([`Core::take_refusal`]).
 
-use crate::admission::{Admission, Pace};
+use crate::admission::{Admission, Pace, TargetStatus};
 use crate::config::Setup;
 use crate::damage::Damage;
 use crate::disk::dispatch::{InFlight, Purpose};
@@ -317,6 +317,16 @@ impl Core {
     /// durable.
     pub(crate) fn map_is_volatile(&self) -> bool {
         self.lanes.of(self.setup.map.lane).flusher().is_needed()
+    }
+
+    /// A record is durable, for which somebody waited so long.
+    pub(crate) fn durable_took(&mut self, took: Nanos) {
+        self.admission.durable_took(took);
+    }
+
+    /// The target for durable writes, and how it is kept, if there is one.
+    pub(crate) fn target(&self) -> Option<TargetStatus> {
+        self.admission.target()
     }
 
     /// Largest piece of bulk, in bytes.

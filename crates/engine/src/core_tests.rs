@@ -39,6 +39,7 @@ fn config() -> Config {
         packing: Box::new(Everything),
         admission: Box::new(Fifo { piece_bytes: 1 << 20 }),
         logged_write_bytes_max: 32 << 10,
+        logged_beside_many_bytes_max: u32::MAX,
         lone_writes_go_home: false,
         cleaner: Box::new(AsNeeded),
         cleaning: Cleaning {

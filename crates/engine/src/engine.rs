@@ -183,7 +183,7 @@ impl Engine {
         self.commit.settle_invalidations(&self.core);
         if self.core.is_draining() {
             // Also what was still waiting for a lock or for room when the stop was asked for.
-            self.commit.want(self.stage.end());
+            self.commit.want(self.stage.end(), self.core.now());
             self.want_logs_to_tell_all();
         }
         self.tell_failures();
@@ -248,7 +248,7 @@ impl Engine {
         self.core.set_now(now);
         match self.phase {
             Phase::Serving => {
-                self.commit.want(self.stage.end());
+                self.commit.want(self.stage.end(), self.core.now());
                 self.core.drain();
                 self.phase = Phase::Draining;
             }

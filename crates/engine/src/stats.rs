@@ -1,5 +1,6 @@
 //! Counters and gauges of an engine, with their units in their names.
 
+use crate::admission::TargetStatus;
 use crate::damage::Damage;
 use crate::disk::drive::DriveStatus;
 use crate::disk::report::{DiskErrorCounts, DiskErrorReport, DiskStall, Shortage};
@@ -164,6 +165,8 @@ pub struct Status {
     pub shortage: Option<Shortage>,
     /// What is known of the drive, if it was found out where its tracks are.
     pub drive: Option<DriveStatus>,
+    /// The target for durable writes, and how it is kept, if there is one.
+    pub target: Option<TargetStatus>,
     /// Bytes of regions whose home is known to be zeros; what is logged of them counts too.
     pub blank_bytes: u64,
     /// Findings of recovery that lost or doubt data; empty for a healthy volume.

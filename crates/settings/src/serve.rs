@@ -18,6 +18,7 @@ use crate::units::{ByteSize, Span, Window};
 use crate::{AckArg, DiskArgs, IoEngine, checked_threshold};
 use chrono::Timelike;
 use nearhead_disk::Nanos;
+use nearhead_engine::admission::WithTarget;
 use nearhead_engine::{Ack, Config};
 use nearhead_format::Superblock;
 use serde::Deserialize;
@@ -97,6 +98,10 @@ pub struct ServeArgs {
     /// [default: 0]
     #[arg(long, value_name = "BYTES")]
     pub checkpoint_memory: Option<ByteSize>,
+    /// Let bulk give way until 99 of 100 durable writes take no longer than this, as far as the disk can; 0 no target
+    /// [default: 0]
+    #[arg(long, value_name = "TIME")]
+    pub durable_p99: Option<Span>,
     /// Move a log's content to a cold log when it is this full, in percent; 0 never [default: 80]
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
     pub swap_above: Option<u8>,
@@ -210,6 +215,7 @@ impl ServeArgs {
             checkpoint_permits,
             checkpoint_identity,
             watermark,
+            durable_p99,
             swap_above,
             swap_idle,
             snapshot_period,
@@ -346,8 +352,11 @@ impl ServeArgs {
             }
             config.snapshot_period = span;
         }
-        let cleaning = &mut config.cleaning;
         let positive = |span: Span| Some(span.0).filter(|span| *span > Nanos::ZERO);
+        if let Some(p99) = self.durable_p99.and_then(positive) {
+            config.admission = Box::new(WithTarget::new(config.admission.boxed(), p99));
+        }
+        let cleaning = &mut config.cleaning;
         if let Some(span) = self.checkpoint_period {
             cleaning.period = positive(span);
         }

@@ -183,10 +183,11 @@ fn under_head(facts: &Facts<'_>) -> Config {
     Config {
         placement: Box::new(UnderHead::beside(near)),
         admission: Box::new(facts.soonest_first()),
-        logged_beside_many_bytes_max: match facts.superblock.layout.logs_are_apart() {
-            // Bands are only written as a whole.
-            true => u32::MAX,
-            false => BESIDE_MANY_LOGGED_BYTES,
+        // What is home in a band cannot go there by itself.
+        logged_beside_many_bytes_max: if facts.superblock.layout.logs_are_apart() {
+            u32::MAX
+        } else {
+            BESIDE_MANY_LOGGED_BYTES
         },
         ..config
     }

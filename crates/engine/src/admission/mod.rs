@@ -5,10 +5,12 @@
 mod durable_first;
 mod fifo;
 mod soonest_first;
+mod with_target;
 
 pub use durable_first::DurableFirst;
 pub use fifo::Fifo;
 pub use soonest_first::SoonestFirst;
+pub use with_target::{TargetStatus, WithTarget};
 
 use nearhead_disk::{Class, Nanos};
 use std::fmt::Debug;
@@ -70,6 +72,20 @@ pub trait Admission: Debug + Send {
     /// Whether of the foreground commands that wait the one leaves first that a known drive can begin with soonest; so many times what
     /// it would take less outweighs what another waited longer. `None`: they leave in the order they came.
     fn waiting_weighs_one_in(&self) -> Option<u32> {
+        None
+    }
+
+    /// Whether reads that a known drive may answer from its memory leave at once, also before a record that waits for the arm (for no
+    /// longer than a revolution).
+    fn memory_passes(&self) -> bool {
+        self.waiting_weighs_one_in().is_some()
+    }
+
+    /// Writes became durable in one record, of which the first was waited for so long.
+    fn durable_took(&mut self, _took: Nanos) {}
+
+    /// The target that it keeps, if it has one.
+    fn target(&self) -> Option<TargetStatus> {
         None
     }
 

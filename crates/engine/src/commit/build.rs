@@ -138,13 +138,14 @@ impl Commit {
         if !content.releases.is_empty() {
             parts.push(Part::Released { entries: content.releases });
         }
+        let mut wanted_since = None;
         if content.front.blocks() > 0 {
             if stage.front_is_group() {
                 flags |= FLAG_ATOMIC;
             }
             packer.blocks(stage.send_front(content.front.blocks()));
             parts.push(Part::Staged { end: stage.front() });
-            self.note_stage_taken(stage, core.now());
+            wanted_since = self.note_stage_taken(stage, core.now());
         }
         let ring = core.logs_mut().get_or_create(spot.log_index);
         let (previous, oldest) = ring.map_or((NO_PREVIOUS, 0), |ring| {
@@ -165,7 +166,8 @@ impl Commit {
             echo: core.recorded().echo().to_vec(),
         };
         self.add_claims(core, &mut header, spot, moves.take_claim());
-        self.issue_record(core, Record::new(header, payload, parts), spot);
+        let record = Record { wanted_since, ..Record::new(header, payload, parts) };
+        self.issue_record(core, record, spot);
     }
 
     fn add_claims(

@@ -86,6 +86,9 @@ impl Commit {
 
     fn note_durable(&mut self, core: &mut Core, context: RecordContext, record: &Record) {
         self.journal_from = None;
+        if let Some(since) = record.wanted_since {
+            core.durable_took(core.now().since(since));
+        }
         if std::mem::take(&mut self.is_short_of_space) && !context.snapshot_is_short {
             core.note_space();
         }

@@ -50,6 +50,8 @@ pub(crate) struct Commit {
     committed: StagePosition,
     /// Stage position somebody wants committed.
     wanted: StagePosition,
+    /// Since when somebody wants what no record has yet.
+    wanted_since: Option<Nanos>,
     /// Small writes waiting for a stage position, in order.
     waiters: Waiters,
     /// When the oldest staged block came, if any is staged and nobody wants it committed.
@@ -89,6 +91,7 @@ impl Commit {
             invalidations: Invalidations::default(),
             committed: StagePosition::START,
             wanted: StagePosition::START,
+            wanted_since: None,
             waiters: Waiters::default(),
             staged_since: None,
             journal_from: None,
@@ -123,9 +126,12 @@ impl Commit {
         self.let_go_in_row = 0;
     }
 
-    /// Somebody waits until the stage is committed up to `position`.
-    pub(crate) fn want(&mut self, position: StagePosition) {
-        self.wanted = self.wanted.max(position);
+    /// Somebody waits from `now` on until the stage is committed up to `position`.
+    pub(crate) fn want(&mut self, position: StagePosition, now: Nanos) {
+        if position > self.wanted {
+            self.wanted = position;
+            self.wanted_since.get_or_insert(now);
+        }
     }
 
     /// The record on its way, if there is one.
@@ -203,9 +209,13 @@ impl Commit {
         self.staged_since
     }
 
-    /// Blocks left the stage from the front: how long others wait is counted anew.
-    pub(crate) fn note_stage_taken(&mut self, stage: &Stage, now: Nanos) {
+    /// Blocks left the stage from the front: how long others wait is counted anew. Says since when somebody waits for any of those
+    /// that left.
+    pub(crate) fn note_stage_taken(&mut self, stage: &Stage, now: Nanos) -> Option<Nanos> {
         self.staged_since = (!stage.is_empty()).then_some(now);
+        let since = self.wanted_since;
+        self.wanted_since = since.filter(|_| self.wanted > stage.front());
+        since
     }
 
     /// Nothing tells what only snapshots said: nobody needs it, and no log has room.

@@ -4,7 +4,7 @@
 //! names of [`Part`], never by what its header happens to hold.
 
 use super::parts::Part;
-use nearhead_disk::Payload;
+use nearhead_disk::{Nanos, Payload};
 use nearhead_format::Entry;
 use nearhead_format::record::RecordHeader;
 
@@ -21,12 +21,16 @@ pub(crate) struct Record {
     pub(super) pending: u8,
     /// Logs that failed to take it.
     pub(super) failed_logs: Vec<u32>,
+    /// Places that did not take it and may hold it all the same: log and block, each once.
+    pub(super) failed_places: Vec<(u32, u32)>,
     /// Failures in a row at the place where it is.
     pub(super) attempts: u32,
     /// How often every place that there is had failed to take it.
     pub(super) rounds: u32,
     /// The newest snapshot when they had for the first time.
     pub(super) snapshot_then: u64,
+    /// Since when somebody waits for it, if anybody does.
+    pub(super) wanted_since: Option<Nanos>,
     /// Block of the map's journal where the copy of its header goes, if there is a journal.
     pub(super) journal_at: Option<u32>,
 }
@@ -41,9 +45,11 @@ impl Record {
             parts,
             pending: 0,
             failed_logs: Vec::new(),
+            failed_places: Vec::new(),
             attempts: 0,
             rounds: 0,
             snapshot_then: 0,
+            wanted_since: None,
             journal_at: None,
         }
     }
@@ -54,6 +60,11 @@ impl Record {
 
     pub(crate) fn blocks(&self) -> u32 {
         self.blocks
+    }
+
+    /// Places that did not take it and may hold it all the same: log and block.
+    pub(crate) fn failed_places(&self) -> &[(u32, u32)] {
+        &self.failed_places
     }
 
     /// What it carries, for those it belongs to.

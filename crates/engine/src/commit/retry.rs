@@ -143,6 +143,9 @@ impl Commit {
         let (is_place, now) = (error.kind == DiskErrorKind::Io, core.now());
         if is_place {
             core.logs_mut().note_bad(failed, position, record.blocks, now);
+            if !record.failed_places.contains(&(failed, position)) {
+                record.failed_places.push((failed, position));
+            }
         }
         core.logs_mut().rest(failed, now);
         if let Some(spot) = self.another_spot(core, &record) {

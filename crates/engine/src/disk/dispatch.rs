@@ -341,7 +341,7 @@ impl Dispatcher {
     /// done with everything would wait for the end of a stream that the drive remembers: not longer than a revolution.
     fn is_remembered(&self, admission: &dyn Admission, class: Class, of: &InFlight) -> bool {
         let is_clients = matches!(class, Class::Foreground | Class::Bulk);
-        if !is_clients || admission.waiting_weighs_one_in().is_none() {
+        if !is_clients || !admission.memory_passes() {
             return false;
         }
         let drive = self.drive.as_ref().filter(|drive| drive.is_trusted());

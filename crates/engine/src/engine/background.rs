@@ -23,7 +23,7 @@ impl Engine {
             return;
         }
         self.schedule.command_checkpoint(everything);
-        self.commit.want(self.stage.end());
+        self.commit.want(self.stage.end(), self.core.now());
     }
 
     /// With [`crate::Cleaning::coordinated`]: whether passes that can wait may run from now on. A pass under way
@@ -71,7 +71,7 @@ impl Engine {
         if let Some(since) = self.commit.staged_since()
             && self.core.now().since(since) >= self.core.setup().config.stage_age_max
         {
-            self.commit.want(self.stage.end());
+            self.commit.want(self.stage.end(), self.core.now());
         }
     }
 

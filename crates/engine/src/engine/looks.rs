@@ -72,6 +72,7 @@ impl Engine {
             stall: self.core.watch().stall(),
             stalls: self.core.watch().stalls(),
             shortage: self.core.watch().shortage(),
+            target: self.core.target(),
             drive: self.core.lanes().main().queue().drive().map(Drive::status),
             blank_bytes: self.blanks.bytes(self.size_bytes()),
             damage: findings.damage().to_vec(),

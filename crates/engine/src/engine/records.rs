@@ -151,7 +151,7 @@ impl Engine {
         let end = self.stage.end();
         self.commit.postpone(front, end);
         self.requests.postpone_barriers(front, end);
-        self.commit.want(end);
+        self.commit.want(end, self.core.now());
     }
 
     pub(super) fn on_torn_cleared(&mut self, result: &Result<Payload, DiskError>) {

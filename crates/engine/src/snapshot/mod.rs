@@ -269,6 +269,11 @@ impl Snapshotter {
         let claims_new = claims_to_add(core, commit, &keep);
         let rest = what_follows_the_map(core, &keep, &claims_new);
         core.logs_mut().snapshot_begins(&keep);
+        if let Some(record) = commit.in_flight() {
+            for (log_index, position) in record.failed_places() {
+                core.logs_mut().note_twin(*log_index, *position, record.blocks());
+            }
+        }
         if let Some(journal) = core.journal_mut() {
             // The entry of a record in flight stands before the position already: it is newer than
             // the snapshot and stays protected.

@@ -32,7 +32,7 @@ impl Engine {
             written: 0,
         };
         self.core.flusher_mut().demand(self.commit.invalidations().flush_ticket());
-        self.commit.want(barrier.stage_target);
+        self.commit.want(barrier.stage_target, self.core.now());
         self.wait_for(barrier);
     }
 

@@ -136,7 +136,7 @@ impl Engine {
             return self.finish_slot(slot, Err(error));
         }
         if self.is_in_memory(start, end) {
-            self.commit.want(self.stage.end());
+            self.commit.want(self.stage.end(), self.core.now());
             self.requests.blocked.push(slot);
         } else if self.checkpoint.homes().overlaps(start..end) {
             self.requests.blocked.push(slot);

@@ -157,7 +157,7 @@ impl Engine {
             return;
         }
         self.core.stats_mut().stage_waits += 1;
-        self.commit.want(self.stage.end());
+        self.commit.want(self.stage.end(), self.core.now());
         self.requests.waiting_for_room.push_back(slot);
     }
 
@@ -223,13 +223,13 @@ impl Engine {
     fn acknowledge_small(&mut self, fua: bool, waiter: DurableWaiter) {
         let end = self.stage.end();
         if fua || self.acknowledges_durable() {
-            self.commit.want(end);
+            self.commit.want(end, self.core.now());
             self.commit.waiters_mut().push(waiter, end);
             return;
         }
         self.count_logged(waiter.written_bytes());
         if self.stage.bytes() * 2 > self.core.setup().config.stage_bytes_max {
-            self.commit.want(end);
+            self.commit.want(end, self.core.now());
         }
         self.reply(waiter.id(), Ok(Vec::new()));
     }

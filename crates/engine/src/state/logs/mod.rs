@@ -196,6 +196,13 @@ impl Logs {
         }
     }
 
+    /// A record of `blocks` that is newer than the snapshot now beginning may stand at `position` of the log, which did not take it.
+    pub(crate) fn note_twin(&mut self, index: u32, position: u32, blocks: u32) {
+        if let Some(ring) = self.get_or_create(index) {
+            ring.note_twin(position, blocks);
+        }
+    }
+
     /// Nothing of the log took a record, so it was not the place: all of it is tried again.
     pub(crate) fn forget_bad_places(&mut self, index: u32) {
         if let Some(ring) = self.rings.get_mut(index as usize).and_then(Option::as_mut) {

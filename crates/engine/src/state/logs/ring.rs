@@ -302,6 +302,13 @@ impl Ring {
         self.bad.note(start, position + blocks - start, capacity, now);
     }
 
+    /// A record of `blocks` may stand at `position`, which did not take it.
+    pub(super) fn note_twin(&mut self, position: u32, blocks: u32) {
+        if let Some(scatter) = &mut self.scatter {
+            scatter.note_twin(position..position + blocks);
+        }
+    }
+
     /// Bad places that rested long enough may be tried again; says whether there are any.
     pub(super) fn end_rests_of_places(&mut self, now: Nanos) -> bool {
         self.bad.end_rests(now);

@@ -1,0 +1,79 @@
+//! What a report says of a disk's tracks and of a target for durable writes: what is known, what is asked, and how well both hold.
+
+use nearhead_engine::DriveStatus;
+use nearhead_engine::admission::TargetStatus;
+use nearhead_output::counted;
+use serde::{Deserialize, Serialize};
+
+/// What is known of a disk's tracks, and how well it holds.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct TracksKnown {
+    /// Length of a revolution, in us.
+    pub period_us: f64,
+    /// Zones known.
+    pub zones: u32,
+    /// Whether records go where the head is expected by that.
+    pub is_followed: bool,
+    /// Writes of which it was predicted when they begin, since the volume was opened.
+    pub predicted: u64,
+    /// Those that began at the angle where they were expected.
+    pub held: u64,
+    /// Those of these that came a revolution late.
+    pub missed: u64,
+}
+
+impl TracksKnown {
+    pub(super) fn of(drive: &DriveStatus) -> Self {
+        let DriveStatus { period, zones, is_followed, predicted, held, missed } = *drive;
+        let period_us = period.as_millis_f64() * 1e3;
+        Self { period_us, zones, is_followed, predicted, held, missed }
+    }
+
+    pub(super) fn in_words(&self) -> String {
+        let Self { period_us, zones, predicted, held, missed, .. } = self;
+        let followed = if self.is_followed {
+            "records go where the head will be"
+        } else {
+            "not followed, as too few predictions hold: calibrate again"
+        };
+        format!(
+            "{} known, {:.3} ms a revolution; {followed} ({held} of {predicted} predictions held, {missed} came a revolution late)",
+            counted(u64::from(*zones), "zone"),
+            period_us / 1e3
+        )
+    }
+}
+
+/// A target for durable writes, and how it is kept.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct TargetKept {
+    /// What 99 of 100 durable writes are to take at most, in ms.
+    pub p99_ms: f64,
+    /// Durable writes since the volume was opened, those that waited together counted once.
+    pub counted: u64,
+    /// Those of them that took longer.
+    pub slower: u64,
+    /// Steps that bulk gives way now.
+    pub step: u32,
+    /// The most steps there are.
+    pub step_max: u32,
+    /// Largest piece of bulk now, in bytes.
+    pub piece_bytes: u32,
+}
+
+impl TargetKept {
+    pub(super) fn of(target: &TargetStatus) -> Self {
+        let TargetStatus { p99, counted, slower, step, step_max, piece_bytes } = *target;
+        Self { p99_ms: p99.as_millis_f64(), counted, slower, step, step_max, piece_bytes }
+    }
+
+    pub(super) fn in_words(&self) -> String {
+        let Self { p99_ms, counted: writes, slower, step, step_max, piece_bytes } = self;
+        let gives_way = if step == step_max {
+            format!("bulk gives way as far as it can, in pieces of {piece_bytes} bytes")
+        } else {
+            format!("bulk gives way {step} of {step_max} steps, in pieces of {piece_bytes} bytes")
+        };
+        format!("{p99_ms} ms wanted, {slower} of {writes} took longer; {gives_way}")
+    }
+}
