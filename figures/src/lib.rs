@@ -25,6 +25,7 @@ mod gecko2;
 mod hours;
 mod journal;
 mod lab;
+mod layout;
 mod log_limit;
 mod metered;
 mod mix;
@@ -90,6 +91,11 @@ pub const FIGURES: &[Figure] = &[
         name: "ablation",
         summary: "nearhead, each of its answers left out",
         run: ablation::ablation,
+    },
+    Figure {
+        name: "layout",
+        summary: "how much log nearhead should have, in how large groups",
+        run: layout::layout,
     },
     Figure {
         name: "target",

@@ -199,7 +199,7 @@ fn drawing(name: &str, groups: &[String], factors: &[Vec<f64>]) -> Result<Drawin
 }
 
 /// The speed-ups of `system`, averaged over the mixes, for each way to serve a queue.
-fn mean_over(runs: &MixRuns, system: &System) -> Result<Vec<f64>, FigureError> {
+pub(crate) fn mean_over(runs: &MixRuns, system: &System) -> Result<Vec<f64>, FigureError> {
     let of_queue = |queue: Queue| {
         let mut factors = Vec::new();
         for mix in &runs.mixes {
