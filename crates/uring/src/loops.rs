@@ -3,12 +3,14 @@
 //!
 //! What is attached is told by `/sys/block/loopN/loop` (`Documentation/ABI/testing/sysfs-block-loop`),
 //! and compared by device and inode, so that neither links nor spellings matter. Where the path told
-//! there does not lead to it (deleted, or of another mount namespace) the device itself is asked. A loop
+//! there does not lead to it (deleted, or nothing in this mount namespace) the device itself is asked. A loop
 //! device that can be neither looked up nor asked is left out: nobody is refused on a guess.
 
 use crate::identity::Identity;
 use crate::ioctl;
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// A loop device with something attached.
@@ -64,11 +66,19 @@ pub(crate) fn attached_to(device: &Path) -> Option<PathBuf> {
 fn one_at(directory: &Path) -> Option<Loop> {
     let text = |name: &str| fs::read_to_string(directory.join(name)).ok();
     let number = |name: &str| text(name)?.trim().parse::<u64>().ok();
-    let path = PathBuf::from(text("loop/backing_file")?.trim_end_matches('\n'));
+    let told = fs::read(directory.join("loop/backing_file")).ok()?;
+    let path = path_in(&told);
     let name = directory.file_name()?.to_string_lossy().into_owned();
     let (major, minor) =
         text("dev")?.trim().split_once(':').map(|(a, b)| (a.parse(), b.parse()))?;
-    let backing = Identity::of_path(&path).or_else(|| asked(&Path::new("/dev").join(&name)))?;
+    let by_device = || asked(&Path::new("/dev").join(&name));
+    let by_path = || Identity::of_path(&path);
+    // Another file may have the whole name by now, mark and all.
+    let backing = if is_taken_away(&path) {
+        by_device().or_else(by_path)
+    } else {
+        by_path().or_else(by_device)
+    }?;
     Some(Loop {
         name,
         major_minor: (major.ok()?, minor.ok()?),
@@ -77,6 +87,16 @@ fn one_at(directory: &Path) -> Option<Loop> {
         offset: number("loop/offset").unwrap_or(0),
         len_max: number("loop/sizelimit").filter(|bytes| *bytes > 0),
     })
+}
+
+/// The path in what the kernel tells: any bytes, and one line end.
+fn path_in(told: &[u8]) -> PathBuf {
+    PathBuf::from(OsStr::from_bytes(told.strip_suffix(b"\n").unwrap_or(told)))
+}
+
+/// Whether the kernel says that the name is gone (`d_path` of the Linux sources), or it ends as if it did.
+fn is_taken_away(path: &Path) -> bool {
+    path.as_os_str().as_bytes().ends_with(b" (deleted)")
 }
 
 /// What the device itself says is attached.

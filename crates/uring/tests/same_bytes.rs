@@ -6,6 +6,9 @@
 mod support;
 
 use nearhead_uring::{Engine, OpenError, OpenErrorKind, OpenOptions};
+use rustix::fs::{FileType, Mode};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use support::*;
@@ -102,6 +105,42 @@ fn a_loop_device_on_a_device_has_it_too() {
     refusal(&below.path);
     refusal(&image);
     drop(user);
+}
+
+/// What the kernel tells of a file whose name was taken away may be the name of another one.
+#[test]
+fn what_took_the_name_of_the_file_under_a_loop_device_is_not_taken_for_that_file() {
+    let scratch = Scratch::new("name-taken");
+    let image = scratch.image("disk.img", 4 * MIB);
+    let hard_link = scratch.path("hard.img");
+    std::fs::hard_link(&image, &hard_link).unwrap();
+    let Some(device) = LoopDevice::attach(&image, &[]) else { return };
+    std::fs::remove_file(&image).unwrap();
+    let other = scratch.image("disk.img (deleted)", 4 * MIB);
+    assert_names(&refusal(&hard_link), &[text(&device.path)]);
+    let user_of_other = open(&other, Engine::Threads);
+    let user = open(&device.path, Engine::Threads);
+    drop((user_of_other, user));
+
+    // Nobody waits for the other end of a pipe.
+    std::fs::remove_file(&other).unwrap();
+    let mode = Mode::RUSR | Mode::WUSR;
+    rustix::fs::mknodat(rustix::fs::CWD, &other, FileType::Fifo, mode, 0).unwrap();
+    assert_names(&refusal(&hard_link), &[text(&device.path)]);
+    drop(open(&device.path, Engine::Threads));
+}
+
+#[test]
+fn a_file_under_a_loop_device_is_known_whatever_bytes_its_name_is_made_of() {
+    let scratch = Scratch::new("odd-name");
+    for name in [&b"blank \xff.img"[..], b"line end\n", b"two\n\n", b"kept (deleted)"] {
+        let image = scratch.path("").join(OsStr::from_bytes(name));
+        nearhead_uring::create_image(&image, MIB).unwrap();
+        let Some(device) = LoopDevice::attach(&image, &[]) else { return };
+        assert_names(&refusal(&image), &[text(&device.path)]);
+        assert_eq!(nearhead_uring::attached_to(&device.path), Some(image));
+        drop(open(&device.path, Engine::Threads));
+    }
 }
 
 #[test]
