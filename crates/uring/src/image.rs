@@ -56,7 +56,8 @@ pub fn create_image(path: &Path, bytes: u64) -> Result<(), OpenError> {
 /// in it stays.
 ///
 /// # Errors
-/// [`OpenErrorKind::NotADisk`] if it is no regular file; [`OpenErrorKind::Size`] if there is less space than that.
+/// [`OpenErrorKind::NotADisk`] if it is no regular file; [`OpenErrorKind::Size`] if there is less space than that: then
+/// others find as much of it as before.
 pub fn preallocate_image(path: &Path) -> Result<(), OpenError> {
     let shown = path.display().to_string();
     let failed = |errno| OpenError::from_errno("take the space of the image", &shown, errno);
@@ -71,7 +72,9 @@ pub fn preallocate_image(path: &Path) -> Result<(), OpenError> {
         return Err(OpenError::new(OpenErrorKind::NotADisk, detail));
     }
     let bytes = u64::try_from(found.st_size).unwrap_or(0);
-    rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes)
+    // Asked to give more than it has, a file system may give all it has before it says so, and take nothing back.
+    let fits = if space_missing(path).is_some() { Err(Errno::NOSPC) } else { Ok(()) };
+    fits.and_then(|()| rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes))
         .and_then(|()| rustix::fs::fsync(&file))
         .map_err(|errno| {
             let mut error = failed(errno);
@@ -142,77 +145,5 @@ fn sync_directory_of(path: &Path) -> Result<(), OpenError> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::path::PathBuf;
-
-    /// Gone when the test ends.
-    struct Folder(PathBuf);
-
-    impl Folder {
-        fn new() -> Self {
-            let path = {
-                use std::sync::atomic::{AtomicU32, Ordering};
-                static NEXT: AtomicU32 = AtomicU32::new(0);
-                let number = NEXT.fetch_add(1, Ordering::Relaxed);
-                let name = format!("nearhead-image-{}-{number}", std::process::id());
-                std::env::temp_dir().join(name)
-            };
-            std::fs::create_dir_all(&path).unwrap();
-            Self(path)
-        }
-    }
-
-    impl Drop for Folder {
-        fn drop(&mut self) {
-            let _ = std::fs::remove_dir_all(&self.0);
-        }
-    }
-
-    #[test]
-    fn an_image_whose_space_is_taken_misses_none_and_a_huge_one_does() {
-        let folder = Folder::new();
-        let image = folder.0.join("a.img");
-        create_image(&image, 1 << 20).unwrap();
-        preallocate_image(&image).unwrap();
-        assert!(std::fs::metadata(&image).unwrap().len() == 1 << 20);
-        assert_eq!(space_missing(&image), None);
-        let huge = folder.0.join("huge.img");
-        // 8 TiB: more than any machine that runs tests has free, within what its file systems take.
-        if create_image(&huge, 8 << 40).is_err() {
-            return println!("skipped: the file system takes no sparse file of 8 TiB");
-        }
-        let (wanted, free) = space_missing(&huge).unwrap();
-        assert!(wanted > 7 << 40 && free < wanted);
-        let error = preallocate_image(&huge).unwrap_err();
-        assert!(error.detail.contains("huge.img"), "{error}");
-    }
-
-    #[test]
-    fn an_image_that_somebody_has_or_wrote_to_is_never_removed() {
-        let folder = Folder::new();
-        let path = folder.0.join("left.img");
-        create_image(&path, 1 << 20).unwrap();
-        let other = File::options().read(true).write(true).open(&path).unwrap();
-        rustix::fs::flock(&other, FlockOperation::NonBlockingLockExclusive).unwrap();
-        remove_empty_image(&path);
-        assert!(path.exists(), "somebody has it");
-        std::os::unix::fs::FileExt::write_all_at(&other, b"theirs", 0).unwrap();
-        drop(other);
-        remove_empty_image(&path);
-        assert!(path.exists(), "somebody wrote to it, and left");
-        std::fs::remove_file(&path).unwrap();
-        create_image(&path, 1 << 20).unwrap();
-        remove_empty_image(&path);
-        assert!(!path.exists());
-        remove_empty_image(&folder.0);
-        assert!(folder.0.exists());
-    }
-
-    #[test]
-    fn what_is_no_image_is_told_so() {
-        let error = preallocate_image(Path::new("/dev/null")).unwrap_err();
-        assert_eq!(error.kind, OpenErrorKind::NotADisk, "{error}");
-        assert_eq!(space_missing(Path::new("/dev/null")), None);
-    }
-}
+#[path = "image_tests.rs"]
+mod tests;

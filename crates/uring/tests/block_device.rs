@@ -142,6 +142,38 @@ fn a_full_file_system_under_a_sparse_image_is_out_of_space_and_loses_nothing() {
 }
 
 #[test]
+fn an_image_as_large_as_what_is_free_misses_no_space_and_a_larger_one_does() {
+    let scratch = Scratch::new("fits");
+    let Some(mount) = Mount::in_memory(4 * MIB, scratch.path("mnt")) else { return };
+    let image = mount.point.join("larger.img");
+    nearhead_uring::create_image(&image, 4 * MIB + 4096).unwrap();
+    assert_eq!(nearhead_uring::space_missing(&image), Some((4 * MIB + 4096, 4 * MIB)));
+    let error = nearhead_uring::preallocate_image(&image).unwrap_err();
+    assert_eq!(error.kind, OpenErrorKind::Size, "{error}");
+    std::fs::remove_file(&image).unwrap();
+
+    let image = mount.point.join("fits.img");
+    nearhead_uring::create_image(&image, 4 * MIB).unwrap();
+    assert_eq!(nearhead_uring::space_missing(&image), None);
+    nearhead_uring::preallocate_image(&image).unwrap();
+    assert_eq!(nearhead_uring::space_missing(&image), None, "it has what it wants");
+}
+
+#[test]
+fn an_image_that_does_not_fit_takes_no_space_from_others() {
+    let scratch = Scratch::new("too-large");
+    let small = scratch.image("small.img", 16 * MIB);
+    let Some(device) = LoopDevice::attach(&small, &[]) else { return };
+    let Some(mount) = Mount::ext4(&device.path, scratch.path("mnt")) else { return };
+    let image = mount.point.join("large.img");
+    nearhead_uring::create_image(&image, 64 * MIB).unwrap();
+    let error = nearhead_uring::preallocate_image(&image).unwrap_err();
+    assert_eq!(error.kind, OpenErrorKind::Size, "{error}");
+    assert_eq!(std::os::unix::fs::MetadataExt::blocks(&std::fs::metadata(&image).unwrap()), 0);
+    std::fs::write(mount.point.join("others"), pattern(1 << 20, 1)).unwrap();
+}
+
+#[test]
 fn a_device_that_shrinks_under_a_command_gives_an_error() {
     let scratch = Scratch::new("shrunk");
     let image = scratch.image("disk.img", 8 * MIB);

@@ -169,6 +169,15 @@ impl Mount {
         let mounted = made && succeeds(process::Command::new("mount").arg(device).arg(&point));
         mounted.then_some(Self { point })
     }
+
+    /// Mounts a file system in memory with so many bytes, or says why that is not possible here.
+    pub(crate) fn in_memory(bytes: u64, point: PathBuf) -> Option<Self> {
+        std::fs::create_dir_all(&point).unwrap();
+        let size = format!("size={bytes}");
+        let mut mount = process::Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", &size, "nearhead-test"]).arg(&point);
+        succeeds(&mut mount).then_some(Self { point })
+    }
 }
 
 impl Drop for Mount {
