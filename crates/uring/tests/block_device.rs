@@ -194,7 +194,8 @@ fn a_device_that_shrinks_under_a_command_gives_an_error() {
         outcome.expect_err("bytes that no longer exist cannot be read");
         let parts = vec![Payload::Zeros(4096)];
         let outcome = run(&mut disk, Command::Write { offset: 6 * MIB, parts, durable: true });
-        outcome.expect_err("bytes that no longer exist cannot be written");
+        let error = outcome.expect_err("bytes that no longer exist cannot be written");
+        assert_eq!(error.kind, DiskErrorKind::Gone, "no space that is freed helps: {error}");
         file.set_len(8 * MIB).unwrap();
         let _ = std::process::Command::new("losetup").arg("-c").arg(&device.path).status();
     }
