@@ -147,11 +147,11 @@ fn lock_owner(file: &OwnedFd) -> Option<User> {
 
 /// Finds the pid in the text of `/proc/locks`, whose lines read (`proc_locks(5)`)
 /// `1: FLOCK  ADVISORY  WRITE 708 fe:00:2097 0 EOF`: pid, then device in hex and inode.
-/// A pid of 0 or -1 is an owner that is dead or has none.
+/// A pid of 0 or -1 is an owner that is dead or has none. Behind the number of one that only waits for a lock stands `->`.
 fn owner_in(locks: &str, major: u32, minor: u32, inode: u64) -> Option<u32> {
     let file = format!("{major:02x}:{minor:02x}:{inode}");
     locks.lines().find_map(|line| {
-        let mut fields = line.split_whitespace().skip_while(|field| *field == "->");
+        let mut fields = line.split_whitespace();
         let is_flock = fields.nth(1)? == "FLOCK";
         let pid: u32 = fields.nth(2)?.parse().ok()?;
         (is_flock && fields.next()? == file && pid != 0).then_some(pid)
@@ -182,33 +182,5 @@ pub(crate) fn byte_lock_owner(file: &OwnedFd) -> Option<User> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const LOCKS: &str = "1: POSIX  ADVISORY  WRITE 41 fe:00:77 0 EOF\n\
-                         2: FLOCK  ADVISORY  WRITE 708 fe:00:77 0 EOF\n\
-                         2: -> FLOCK  ADVISORY  WRITE 9 fe:00:77 0 EOF\n\
-                         3: FLOCK  ADVISORY  WRITE 0 fe:00:78 0 EOF\n\
-                         4: OFDLCK ADVISORY  WRITE -1 fe:00:79 0 EOF\n";
-
-    #[test]
-    fn the_owner_of_a_lock_is_found_by_device_and_inode() {
-        assert_eq!(owner_in(LOCKS, 0xfe, 0, 77), Some(708));
-        assert_eq!(owner_in(LOCKS, 0xfd, 0, 77), None);
-        assert_eq!(owner_in(LOCKS, 0xfe, 0, 7), None);
-    }
-
-    #[test]
-    fn a_dead_or_unnamed_owner_is_nobody() {
-        assert_eq!(owner_in(LOCKS, 0xfe, 0, 78), None);
-        assert_eq!(owner_in(LOCKS, 0xfe, 0, 79), None);
-    }
-
-    #[test]
-    fn a_line_that_does_not_parse_is_passed_over() {
-        assert_eq!(
-            owner_in("nonsense\n\n5:\n1: FLOCK ADVISORY WRITE x fe:00:1 0 EOF", 0xfe, 0, 1),
-            None
-        );
-    }
-}
+#[path = "exclusive_tests.rs"]
+mod tests;

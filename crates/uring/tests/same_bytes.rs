@@ -6,11 +6,12 @@
 mod support;
 
 use nearhead_uring::{Engine, OpenError, OpenErrorKind, OpenOptions};
-use rustix::fs::{FileType, Mode};
+use rustix::fs::{FileType, Mode, OFlags};
+use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 use support::*;
 
 fn refusal(path: &Path) -> OpenError {
@@ -104,7 +105,16 @@ fn a_loop_device_on_a_device_has_it_too() {
     let user = open(&above.path, Engine::Threads);
     refusal(&below.path);
     refusal(&image);
+    let by_others = || {
+        let flags = OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC;
+        rustix::fs::open(&below.path, flags, Mode::empty())
+    };
+    assert_eq!(by_others().err(), Some(Errno::BUSY), "the kernel keeps others out of it, too");
     drop(user);
+    // A child that is not a program of its own yet holds what we had open, for a moment.
+    while by_others().is_err() {
+        std::thread::yield_now();
+    }
 }
 
 /// What the kernel tells of a file whose name was taken away may be the name of another one.
@@ -141,6 +151,40 @@ fn a_file_under_a_loop_device_is_known_whatever_bytes_its_name_is_made_of() {
         assert_eq!(nearhead_uring::attached_to(&device.path), Some(image));
         drop(open(&device.path, Engine::Threads));
     }
+}
+
+/// It would keep others out for as long as it goes on.
+#[test]
+fn a_program_that_is_started_meanwhile_has_nothing_of_an_open_disk() {
+    let scratch = Scratch::new("inherited");
+    let image = scratch.image("disk.img", 4 * MIB);
+    let check = |path: &Path| {
+        for engine in ENGINES {
+            if !available(engine, path) {
+                continue;
+            }
+            let cached = OpenOptions { cache_reads: true, cache_writes: true, ..options(engine) };
+            let disk = nearhead_uring::open(path, &cached).unwrap();
+            let mut command = Command::new("cat");
+            command.stdin(Stdio::piped()).stdout(Stdio::null());
+            // Started means that it is a program of its own: until then it holds what we have.
+            let child = Process(command.spawn().unwrap());
+            let descriptors = std::fs::read_dir(format!("/proc/{}/fd", child.0.id())).unwrap();
+            let paths = descriptors.map(|entry| std::fs::read_link(entry.unwrap().path()));
+            for held in paths.map_while(Result::ok) {
+                let held = held.to_string_lossy();
+                let scratch = scratch.path("");
+                let ours = [text(&scratch), "/dev/loop", "anon_inode:[io_uring]"];
+                assert!(!ours.iter().any(|ours| held.starts_with(ours)), "{held}");
+            }
+            drop(disk);
+        }
+    };
+    check(&image);
+    let Some(below) = LoopDevice::attach(&image, &[]) else { return };
+    check(&below.path);
+    let above = LoopDevice::attach(&below.path, &[]).unwrap();
+    check(&above.path);
 }
 
 #[test]
