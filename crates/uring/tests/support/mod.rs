@@ -182,7 +182,13 @@ impl Mount {
 
 impl Drop for Mount {
     fn drop(&mut self) {
-        let _ = process::Command::new("umount").arg(&self.point).status();
+        // The kernel may still hold, for a ring or a child, what was open there: then it goes once nobody does.
+        let umount = |options: &[&str]| {
+            process::Command::new("umount").args(options).arg(&self.point).output()
+        };
+        if !umount(&[]).is_ok_and(|output| output.status.success()) {
+            let _ = umount(&["--lazy"]);
+        }
     }
 }
 
