@@ -74,6 +74,18 @@ mod tests {
     }
 
     #[test]
+    fn what_is_handed_on_stays_open_for_the_program_that_this_process_becomes() {
+        let path = std::env::temp_dir().join(format!("nearhead-hand-on-{}", std::process::id()));
+        std::fs::write(&path, b"").unwrap();
+        Awake::keep_at(&path).unwrap().hand_on().unwrap();
+        // A child that becomes another program has what this process would have then.
+        let held = std::process::Command::new("ls").args(["-l", "/proc/self/fd"]).output().unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let held = String::from_utf8_lossy(&held.stdout);
+        assert!(held.contains(path.to_str().unwrap()), "{held}");
+    }
+
+    #[test]
     fn the_kernel_keeps_processors_awake_for_as_long_as_it_is_held() {
         let Ok(awake) = Awake::keep() else {
             eprintln!("skipped: {DEVICE} may not be opened here");

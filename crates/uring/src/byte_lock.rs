@@ -68,3 +68,49 @@ fn call(file: BorrowedFd<'_>, command: libc::c_int, lock: &mut libc::flock) -> R
     let errno = std::io::Error::last_os_error();
     Err(Errno::from_io_error(&errno).unwrap_or(Errno::IO))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fs::{MemfdFlags, Mode, OFlags};
+
+    #[test]
+    fn only_a_lock_for_reading_of_all_bytes_is_taken_for_one_of_ours() {
+        let ours = rustix::fs::memfd_create("test", MemfdFlags::CLOEXEC).unwrap();
+        let path = format!("/proc/self/fd/{}", ours.as_raw_fd());
+        let other = rustix::fs::open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).unwrap();
+        assert_eq!(holder(&other), None);
+        let lock = |kind, start, len| {
+            let mut lock = libc::flock { l_start: start, l_len: len, ..whole(kind) };
+            call(ours.as_fd(), libc::F_OFD_SETLK, &mut lock).unwrap();
+            let held = holder(&other);
+            unlock_all(&ours);
+            held
+        };
+        for (kind, start, len, is_shared_by_us) in [
+            (libc::F_RDLCK, 0, 0, true),
+            (libc::F_RDLCK, 100, 1, false),
+            (libc::F_RDLCK, 0, 1, false),
+            (libc::F_RDLCK, 1, 0, false),
+            (libc::F_WRLCK, 0, 0, false),
+            (libc::F_WRLCK, 100, 1, false),
+        ] {
+            let held = Some(Held { pid: None, is_shared_by_us });
+            assert_eq!(lock(kind, start, len), held, "{kind} of {len} bytes at {start}");
+        }
+        assert_eq!(holder(&other), None, "given up");
+    }
+
+    #[test]
+    fn who_reads_shares_a_file_and_who_writes_has_it_alone() {
+        let ours = rustix::fs::memfd_create("test", MemfdFlags::CLOEXEC).unwrap();
+        let path = format!("/proc/self/fd/{}", ours.as_raw_fd());
+        let other = rustix::fs::open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).unwrap();
+        assert_eq!(lock_all(&ours, false), None);
+        assert_eq!(lock_all(&other, false), None);
+        assert_eq!(lock_all(&other, true), Some(Held { pid: None, is_shared_by_us: true }));
+        unlock_all(&ours);
+        assert_eq!(lock_all(&other, true), None);
+        assert_eq!(lock_all(&ours, false), Some(Held { pid: None, is_shared_by_us: false }));
+    }
+}

@@ -365,4 +365,4 @@ fn check_transferred(bytes: usize, at: u64, end: u64, target: &Target) -> Result
 
 #[cfg(test)]
 #[path = "job_tests.rs"]
-mod tests;
+pub(crate) mod tests;

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 const MIB: u64 = 1 << 20;
 
 /// A target over a fresh image, which the tests then bend to the case at hand.
-fn target(name: &str) -> Target {
+pub(crate) fn target(name: &str) -> Target {
     let path = std::env::temp_dir().join(format!("nearhead-job-{}-{name}", std::process::id()));
     let _ = std::fs::remove_file(&path);
     crate::create_image(&path, 64 * MIB).unwrap();
@@ -24,10 +24,14 @@ fn begin(command: Command, target: &Target) -> Progress {
 }
 
 fn begun(command: Command, target: &Target) -> Job {
-    match begin(command, target) {
-        Progress::Again(job) => job,
-        Progress::Done(completion) => panic!("expected a call to make, found {completion:?}"),
-    }
+    again(begin(command, target))
+}
+
+/// A flush that is about to be carried out, for tests of what jobs wait in.
+pub(crate) fn flush(class: Class, number: u64, target: &Target) -> Job {
+    let ticket = Ticket::new(CommandId(number));
+    let submission = Submission { ticket, class, command: Command::Flush };
+    again(Job::begin(submission, target, &mut ReadPool::default()))
 }
 
 fn again(progress: Progress) -> Job {
@@ -433,6 +437,13 @@ fn where_written_pages_were_lost_a_sync_says_why_and_a_read_does_not() {
     let flush = begun(Command::Flush, &target);
     let read = begun(Command::Read { offset: 0, len: 4096 }, &target);
     target.sync_ended(Err(Errno::IO));
+    for command in [write(4096, false), Command::Flush, Command::Trim { offset: 0, len: 4096 }] {
+        let error = done(begin(command, &target)).unwrap_err();
+        assert_eq!(
+            (error.kind, error.detail.as_str()),
+            (DiskErrorKind::Gone, target.lost().unwrap())
+        );
+    }
     let error = done(advance(flush, Err(Errno::IO), &target)).unwrap_err();
     assert_eq!(error.kind, DiskErrorKind::Gone);
     assert!(error.detail.contains(target.lost().unwrap()), "{}", error.detail);

@@ -112,8 +112,33 @@ fn asked(device: &Path) -> Option<Identity> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+    use std::process::Command;
+
+    /// A loop device on a file, detached when dropped.
+    pub(crate) struct Attached(pub(crate) PathBuf);
+
+    impl Attached {
+        /// Attaches one, or says why this machine does not allow it.
+        pub(crate) fn to(file: &Path) -> Option<Self> {
+            match Command::new("losetup").args(["--find", "--show"]).arg(file).output() {
+                Ok(output) if output.status.success() => {
+                    Some(Self(String::from_utf8(output.stdout).unwrap().trim().into()))
+                }
+                other => {
+                    println!("skipped: losetup: {other:?}");
+                    None
+                }
+            }
+        }
+    }
+
+    impl Drop for Attached {
+        fn drop(&mut self) {
+            let _ = Command::new("losetup").arg("--detach").arg(&self.0).status();
+        }
+    }
 
     fn part(inode: u64, offset: u64, len_max: Option<u64>) -> Loop {
         Loop {

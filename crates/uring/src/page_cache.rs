@@ -266,6 +266,37 @@ mod tests {
         );
     }
 
+    /// Of a hole only the pages at its ends are changed in memory: what is between is dropped.
+    #[test]
+    fn whatever_changes_pages_in_memory_says_which() {
+        let (offset, len) = (8192 + 512, 1 << 20);
+        let ends = [(offset, 1), (offset + len - 1, 1)];
+        for (operation, expected) in [
+            (Operation::Write { offset, through: false }, [(offset, 3072), (0, 0)]),
+            (Operation::ZeroRange { offset, len }, ends),
+            (Operation::Punch { offset, len }, ends),
+            (Operation::Read { offset }, [(0, 0); 2]),
+            (Operation::Discard { offset, len }, [(0, 0); 2]),
+            (Operation::Sync, [(0, 0); 2]),
+        ] {
+            assert_eq!(changed_in_memory(operation, 3072), expected, "{operation:?}");
+        }
+    }
+
+    #[test]
+    fn only_what_the_medium_or_its_space_lost_may_be_done_without() {
+        for (errno, is_of_medium) in
+            [(Errno::IO, true), (Errno::NOSPC, true), (Errno::NODEV, false), (Errno::ROFS, false)]
+        {
+            let cache = PageCache::default();
+            assert_eq!(cache.lost_to_medium(), None, "nothing is lost yet");
+            cache.sync_ended(Err(errno), "a.img");
+            assert!(cache.lost().is_some_and(|why| why.starts_with("a.img: expected")));
+            let found = cache.lost_to_medium();
+            assert_eq!(found, cache.lost().filter(|_| is_of_medium), "{errno:?}");
+        }
+    }
+
     #[test]
     fn a_sync_of_much_is_not_one_that_is_over_soon() {
         let cache = PageCache::default();

@@ -90,6 +90,47 @@ mod tests {
     }
 
     #[test]
+    fn small_memory_is_as_long_as_the_read_and_large_memory_is_whole_pages() {
+        let mut pool = ReadPool::default();
+        for (len, expected) in [(512, 512), (1000, 1000), (32 << 10, 32 << 10), (33_000, 36_864)] {
+            assert_eq!(pool.take(len).len(), expected, "{len} bytes");
+        }
+    }
+
+    #[test]
+    fn what_is_small_or_larger_than_all_that_is_kept_is_not_remembered() {
+        let mut pool = ReadPool::default();
+        for (len, is_kept) in [
+            (WORTH_KEEPING_BYTES - 512, false),
+            (WORTH_KEEPING_BYTES, true),
+            (KEPT_BYTES_MAX, true),
+            (KEPT_BYTES_MAX + ALIGN_BYTES, false),
+        ] {
+            let before = pool.lent.len();
+            let buffer = pool.take(len);
+            drop(pool.lend(buffer, len));
+            assert_eq!(pool.lent.back().is_some_and(|last| last.len() == len), is_kept, "{len}");
+            assert!(is_kept || pool.lent.len() == before, "{len}: nothing else has to go for it");
+        }
+    }
+
+    #[test]
+    fn as_much_is_remembered_as_may_be() {
+        let mut pool = ReadPool::default();
+        let len = KEPT_BYTES_MAX / 4;
+        for count in [1, 2, 3, 4, 4] {
+            // What is lent already is not used for it.
+            let payload = pool.lend(BufferMut::zeroed(len), len);
+            assert_eq!(pool.lent.len(), count);
+            drop(payload);
+        }
+        for _ in 0..2 * KEPT_COUNT_MAX {
+            drop(pool.lend(BufferMut::zeroed(WORTH_KEEPING_BYTES), WORTH_KEEPING_BYTES));
+        }
+        assert_eq!(pool.lent.len(), KEPT_COUNT_MAX);
+    }
+
+    #[test]
     fn what_is_remembered_is_bounded() {
         let mut pool = ReadPool::default();
         for round in 0..1000_usize {

@@ -222,3 +222,52 @@ impl Drop for PreadDisk {
         self.shared.target.release();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::tests::{flush, target};
+
+    /// Commands of these classes that wait, and at most so many threads that may be busy with bulk.
+    fn waiting(name: &str, classes: &[Class], patient_max: usize) -> Waiting {
+        let target = target(name);
+        let mut waiting = Waiting { patient_max, ..Waiting::default() };
+        for class in classes {
+            waiting.queues[*class as usize].push_back(flush(*class, 0, &target));
+        }
+        waiting
+    }
+
+    fn taken(waiting: &mut Waiting) -> Option<Class> {
+        let job = waiting.take()?;
+        let class = job.class();
+        job.abandon();
+        Some(class)
+    }
+
+    #[test]
+    fn the_most_urgent_command_is_taken_first() {
+        let classes = [Class::Background, Class::Bulk, Class::Foreground, Class::Durable];
+        let mut waiting = waiting("urgent", &classes, 4);
+        for class in [Class::Durable, Class::Foreground, Class::Bulk, Class::Background] {
+            assert_eq!(taken(&mut waiting), Some(class));
+        }
+        assert_eq!(taken(&mut waiting), None);
+    }
+
+    #[test]
+    fn bulk_and_background_work_leave_threads_to_what_somebody_waits_for() {
+        use Class::{Background, Bulk, Durable, Foreground};
+        let classes = [Bulk, Bulk, Bulk, Background, Foreground, Foreground, Foreground, Durable];
+        let mut waiting = waiting("patient", &classes, 2);
+        for class in [Durable, Foreground, Foreground, Foreground, Bulk, Bulk] {
+            assert_eq!(taken(&mut waiting), Some(class));
+        }
+        assert_eq!(taken(&mut waiting), None, "two are busy with bulk");
+        waiting.patient -= 1;
+        assert_eq!(taken(&mut waiting), Some(Bulk));
+        assert_eq!(taken(&mut waiting), None);
+        waiting.patient -= 1;
+        assert_eq!(taken(&mut waiting), Some(Background));
+    }
+}

@@ -94,4 +94,48 @@ mod tests {
         assert_eq!(inside.join().unwrap(), IoPriority::BEST_EFFORT_LAST);
         assert_eq!(thread_priority().unwrap(), before);
     }
+
+    #[test]
+    fn another_thread_is_given_a_priority_by_its_number() {
+        let (number_to, number) = std::sync::mpsc::channel();
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let before = thread_priority().unwrap();
+        let other = std::thread::spawn(move || {
+            number_to.send(rustix::thread::gettid().as_raw_nonzero().get() as u32).unwrap();
+            // Until the other end is gone.
+            let _ = ended.recv();
+            thread_priority().unwrap()
+        });
+        let number = number.recv().unwrap();
+        set_priority_of(number, IoPriority::BEST_EFFORT_LAST).unwrap();
+        assert_eq!(priority_of(number).unwrap(), IoPriority::BEST_EFFORT_LAST);
+        drop(end);
+        assert_eq!(other.join().unwrap(), IoPriority::BEST_EFFORT_LAST);
+        assert_eq!(thread_priority().unwrap(), before, "nobody else's");
+    }
+
+    /// The kernel would take 0 for whoever asks.
+    #[test]
+    fn what_is_no_number_of_a_thread_is_refused() {
+        let last = IoPriority::BEST_EFFORT_LAST;
+        let before = thread_priority().unwrap();
+        for number in [0, u32::MAX] {
+            let refused = set_priority_of(number, last).unwrap_err();
+            assert_eq!(refused.kind(), io::ErrorKind::InvalidInput, "{number}");
+            assert_eq!(priority_of(number).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        }
+        assert_eq!(thread_priority().unwrap(), before);
+    }
+
+    /// `IOPRIO_PRIO_VALUE` of `linux/ioprio.h`: the class in the bits from 13 on, the level below.
+    #[test]
+    fn a_priority_is_packed_as_the_kernel_takes_it() {
+        for (priority, bits, is_real_time) in [
+            (IoPriority::REAL_TIME, 0x2000, true),
+            (IoPriority::BEST_EFFORT_FIRST, 0x4000, false),
+            (IoPriority::BEST_EFFORT_LAST, 0x4007, false),
+        ] {
+            assert_eq!((priority.bits(), priority.is_real_time()), (bits, is_real_time));
+        }
+    }
 }

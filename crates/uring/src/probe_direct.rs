@@ -60,3 +60,45 @@ pub(crate) fn measured_alignment(fd: &OwnedFd, size_bytes: u64) -> Alignment {
     }
     Alignment::IMPOSSIBLE
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fs::{MemfdFlags, Mode, OFlags};
+
+    #[test]
+    fn an_alignment_is_usable_up_to_the_largest_sector() {
+        let of = |memory_bytes, offset_bytes| Alignment { memory_bytes, offset_bytes };
+        for (memory, offset, sector_bytes) in
+            [(1, 1, 512), (4, 512, 512), (512, 513, 4096), (4096, 4096, 4096)]
+        {
+            let alignment = of(memory, offset);
+            assert!(alignment.is_usable(), "{alignment:?}");
+            assert_eq!(alignment.sector_bytes(), sector_bytes, "{alignment:?}");
+            assert_eq!(alignment.memory_bytes(), memory as usize, "{alignment:?}");
+        }
+        for alignment in
+            [Alignment::IMPOSSIBLE, of(0, 512), of(512, 0), of(8192, 512), of(512, 8192)]
+        {
+            assert!(!alignment.is_usable(), "{alignment:?}");
+        }
+    }
+
+    /// Zeros would say that there is no direct I/O.
+    #[test]
+    fn a_file_system_that_does_not_tell_says_nothing() {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        let file = rustix::fs::open("/proc/self/status", flags, Mode::empty()).unwrap();
+        assert_eq!(reported_alignment(&file), None);
+    }
+
+    #[test]
+    fn where_any_alignment_works_the_smallest_sector_is_found() {
+        let file = rustix::fs::memfd_create("test", MemfdFlags::CLOEXEC).unwrap();
+        for bytes in [0_u64, 512, 1024, 1 << 20] {
+            rustix::fs::ftruncate(&file, bytes).unwrap();
+            let found = measured_alignment(&file, bytes);
+            assert_eq!(found, Alignment { memory_bytes: 512, offset_bytes: 512 }, "{bytes} bytes");
+        }
+    }
+}

@@ -186,6 +186,99 @@ mod tests {
         assert_eq!(finding.verdict, Verdict::NotSure);
     }
 
+    /// A file that goes away with the test.
+    struct Scratch(PathBuf);
+
+    impl Scratch {
+        fn new(name: &str, bytes: usize) -> Self {
+            let name = format!("nearhead-probe-{}-{name}", std::process::id());
+            let path = std::env::temp_dir().join(name);
+            fs::write(&path, vec![7; bytes]).unwrap();
+            Self(path)
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            let _ = fs::remove_file(&self.0);
+        }
+    }
+
+    #[test]
+    fn a_file_is_timed_where_it_holds_data_if_its_device_is_out_of_reach() {
+        let scratch = Scratch::new("data", 4 << 20);
+        let file = fs::File::open(&scratch.0).unwrap();
+        let of_file = |is_direct| time_file(file.as_fd(), 4095, 99_999, is_direct);
+        assert!(of_file(true).text.starts_with("the file "), "{}", of_file(true).text);
+        // Through the page cache its times say nothing.
+        let finding = of_file(false);
+        assert_eq!(finding.verdict, Verdict::NotSure);
+        assert!(finding.text.contains("no block device 4095:99999"), "{}", finding.text);
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_not_timed() {
+        let scratch = Scratch::new("unreadable", 1 << 20);
+        let file = fs::File::options().write(true).open(&scratch.0).unwrap();
+        assert!(time(file.as_fd(), std::iter::once(0)).is_empty());
+        let file = fs::File::open(&scratch.0).unwrap();
+        assert_eq!(time(file.as_fd(), std::iter::once(0)).len(), 1);
+        assert!(time(file.as_fd(), std::iter::repeat(4096)).len() <= PAIRS_MAX);
+    }
+
+    #[test]
+    fn people_are_told_how_long_reads_took_or_that_there_were_too_few() {
+        let pair = Pair { far: Nanos(5_250_000), near: Nanos(40_000) };
+        let few = told("/dev/sda", &[pair; PAIRS_MIN - 1]);
+        assert_eq!(few.verdict, Verdict::NotSure);
+        assert_eq!(few.text, "/dev/sda answered 5 pairs of reads in time");
+        let enough = told("/dev/sda", &[pair; PAIRS_MIN]);
+        assert_eq!(enough.verdict, Verdict::Moves);
+        assert_eq!(
+            enough.text,
+            "/dev/sda reads far places in 5.25 ms and their neighbours in 0.04 ms, in the middle of 6"
+        );
+    }
+
+    /// A drive remembers what it has read.
+    #[test]
+    fn places_differ_from_one_opening_to_the_next() {
+        let first = phase();
+        while phase() == first {
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn a_loop_device_lies_on_its_file_and_nothing_else_lies_on_one() {
+        let scratch = Scratch::new("loop", 1 << 20);
+        let Some(device) = crate::loops::tests::Attached::to(&scratch.0) else { return };
+        let number = fs::metadata(&device.0).unwrap().rdev();
+        let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
+        assert_eq!(backing_file(major, minor), Some(fs::canonicalize(&scratch.0).unwrap()));
+        assert_eq!(backing_file(major + 1, minor), None);
+    }
+
+    /// A partition of a loop device stands for a disk: it has a number of another kind.
+    #[test]
+    fn a_device_is_timed_past_the_page_cache_and_no_other_one_in_its_place() {
+        let scratch = Scratch::new("partition", 8 << 20);
+        let Some(device) = crate::loops::tests::Attached::to(&scratch.0) else { return };
+        let mut made = std::process::Command::new("addpart");
+        made.arg(&device.0).args(["1", "2048", "8192"]);
+        let node = PathBuf::from(format!("{}p1", device.0.display()));
+        if !made.output().is_ok_and(|output| output.status.success()) || !node.exists() {
+            return println!("skipped: nobody makes partitions and their device nodes here");
+        }
+        let number = fs::metadata(&node).unwrap().rdev();
+        let found = open_node(rustix::fs::major(number), rustix::fs::minor(number));
+        let (path, file) = found.unwrap();
+        assert_eq!(path, node);
+        assert!(rustix::fs::fcntl_getfl(&file).unwrap().contains(OFlags::DIRECT));
+        let inherited = rustix::io::fcntl_getfd(&file).unwrap();
+        assert!(inherited.contains(rustix::io::FdFlags::CLOEXEC));
+    }
+
     /// A hole is answered without the device: it must not look like a fast one.
     #[test]
     fn a_file_without_data_tells_nothing() {

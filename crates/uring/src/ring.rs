@@ -331,3 +331,53 @@ fn priority_of(class: Class) -> u16 {
     };
     BEST_EFFORT | level
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::tests::{flush, target};
+    use rustix::event::{PollFd, PollFlags, poll};
+
+    #[test]
+    fn a_ring_knows_whether_somebody_waits_and_whether_it_has_something_to_hand_over() {
+        let target = target("ring");
+        let mut ring = match Ring::new(&target, 4) {
+            Ok(ring) => ring,
+            Err(error) => return println!("skipped: no io_uring here: {error}"),
+        };
+        for (class, is_awaited) in [
+            (Class::Background, false),
+            (Class::Bulk, false),
+            (Class::Foreground, true),
+            (Class::Durable, true),
+        ] {
+            assert!(!ring.is_urgent() && !ring.has_unsubmitted(), "it has nothing");
+            ring.start(flush(Class::Bulk, 1, &target), &target);
+            ring.start(flush(class, 2, &target), &target);
+            assert_eq!(ring.is_urgent(), is_awaited, "{class:?}");
+            assert!(ring.has_unsubmitted());
+            ring.submit().unwrap();
+            assert!(!ring.has_unsubmitted());
+            let mut left = 2;
+            while left > 0 {
+                if let Some((job, outcome)) = ring.next_outcome() {
+                    job.abandon();
+                    outcome.unwrap();
+                    left -= 1;
+                } else {
+                    // It may end early: then the outcome is there already.
+                    let _ = poll(&mut [PollFd::new(&ring.io, PollFlags::IN)], None);
+                }
+            }
+        }
+    }
+
+    /// `IOPRIO_PRIO_VALUE` of `linux/ioprio.h`: the class in the bits from 13 on, the level below.
+    #[test]
+    fn all_are_best_effort_and_the_more_urgent_the_earlier() {
+        let classes = [Class::Durable, Class::Foreground, Class::Bulk, Class::Background];
+        let priorities = classes.map(priority_of);
+        assert!(priorities.is_sorted_by(|one, next| one < next), "{priorities:?}");
+        assert!(priorities.iter().all(|priority| priority >> 13 == 2), "{priorities:?}");
+    }
+}

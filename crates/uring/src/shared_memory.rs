@@ -110,6 +110,17 @@ mod tests {
     }
 
     #[test]
+    fn memory_that_is_dropped_is_mapped_no_more() {
+        let name = format!("nearhead-gone-{}", std::process::id());
+        let mapped = || std::fs::read_to_string("/proc/self/maps").unwrap().matches(&name).count();
+        let (memory, file) = SharedWords::create(&name, 4096).unwrap();
+        let other = SharedWords::open(&file, 4096).unwrap();
+        assert_ne!(mapped(), 0);
+        drop((memory, other));
+        assert_eq!(mapped(), 0);
+    }
+
+    #[test]
     fn memory_that_might_shrink_or_has_another_size_is_refused() {
         let (_memory, file) = SharedWords::create("test", 1024).unwrap();
         for words in [0, 1023, 1025, usize::MAX] {

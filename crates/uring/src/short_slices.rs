@@ -62,18 +62,27 @@ mod tests {
     #[test]
     fn slices_are_the_threads_own_and_of_those_it_starts() {
         let inside = std::thread::spawn(|| {
-            let nice_before = attributes().map(|attributes| attributes.sched_nice);
+            let before = attributes();
             let granted = ask_for_short_slices();
-            let nice_after = attributes().map(|attributes| attributes.sched_nice);
-            assert_eq!(nice_before.ok(), nice_after.ok(), "it gets no more of the processor");
-            let started = std::thread::spawn(slice_ns).join().unwrap();
-            (granted, started)
+            let after = attributes();
+            let nice = |found: &io::Result<libc::sched_attr>| {
+                found.as_ref().ok().map(|found| found.sched_nice)
+            };
+            assert_eq!(nice(&before), nice(&after), "it gets no more of the processor");
+            let started = std::thread::spawn(attributes).join().unwrap();
+            (before, granted, after, started)
         });
-        let (granted, started) = inside.join().unwrap();
-        match granted {
-            Ok(true) => assert_eq!(started.unwrap(), SLICE_NS),
-            Ok(false) => println!("skipped: this kernel knows no slices (before Linux 6.12)"),
-            Err(error) => println!("skipped: it may not be asked for here: {error}"),
+        let slice = |found: io::Result<libc::sched_attr>| found.unwrap().sched_runtime;
+        match inside.join().unwrap() {
+            (Err(error), ..) | (_, Err(error), ..) => {
+                println!("skipped: it may not be asked for here: {error}");
+            }
+            (Ok(before), ..) if before.sched_runtime == 0 => {
+                println!("skipped: this kernel knows no slices (before Linux 6.12)");
+            }
+            (_, Ok(granted), after, started) => {
+                assert_eq!((granted, slice(after), slice(started)), (true, SLICE_NS, SLICE_NS));
+            }
         }
         assert_ne!(slice_ns().ok(), Some(SLICE_NS), "the test's own thread asked for nothing");
     }

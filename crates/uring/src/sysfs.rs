@@ -217,6 +217,31 @@ mod tests {
     }
 
     #[test]
+    fn what_a_device_can_do_is_what_its_numbers_say() {
+        let root = std::env::temp_dir().join(format!("nearhead-sysfs-can-{}", std::process::id()));
+        let device = root.join("dev/block/8:0");
+        fs::create_dir_all(device.join("queue")).unwrap();
+        fs::create_dir_all(device.join("device")).unwrap();
+        let found = || BlockAttributes::under(&root, 8, 0);
+        let tell = |name: &str, bytes: &[u8]| fs::write(device.join(name), bytes).unwrap();
+        assert!(!found().discards() && !found().writes_zeroes(), "nothing is told");
+        assert_eq!(found().physical_block_bytes(), None);
+        assert_eq!(found().revolutions_per_minute(), None);
+        for (text, can) in [("0\n", false), ("512\n", true), ("4294966784\n", true), ("?\n", false)]
+        {
+            tell("queue/discard_max_bytes", text.as_bytes());
+            assert_eq!(found().discards(), can, "{text}");
+            tell("queue/write_zeroes_max_bytes", text.as_bytes());
+            assert_eq!(found().writes_zeroes(), can, "{text}");
+        }
+        tell("queue/physical_block_size", b"4096\n");
+        assert_eq!(found().physical_block_bytes(), Some(4096));
+        tell("device/vpd_pgb1", &[0, 0xb1, 0, 0x3c, 0x1c, 0x20]);
+        assert_eq!(found().revolutions_per_minute(), Some(7200));
+        fs::remove_dir_all(root).unwrap();
+    }
+
+    #[test]
     fn a_virtio_disk_cannot_tell_whether_it_rotates() {
         let root =
             std::env::temp_dir().join(format!("nearhead-sysfs-virtio-{}", std::process::id()));

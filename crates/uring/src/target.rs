@@ -433,3 +433,7 @@ fn open_device(path: &Path, shown: &str, options: &OpenOptions) -> Result<Target
         zero_range_refused: AtomicBool::new(false),
     })
 }
+
+#[cfg(test)]
+#[path = "target_tests.rs"]
+mod tests;

@@ -204,6 +204,40 @@ mod tests {
     }
 
     #[test]
+    fn whoever_has_it_under_another_name_is_told_so_and_another_process_is_named() {
+        let own = User::process(std::process::id()).unwrap();
+        assert!(own.what.starts_with("this command itself"), "{own:?}");
+        let mut child =
+            std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
+        let other = User::process(child.id());
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        assert_eq!(other.unwrap().what, format!("process {} (cat)", child.id()));
+        assert_eq!(User::process(child.id()), None, "it has ended");
+    }
+
+    /// A file system over several devices has a number of its own, and names one of them.
+    #[test]
+    fn the_mount_point_of_several_devices_is_found_by_the_one_that_is_named() {
+        let nodes = fs::read_dir("/dev").into_iter().flatten().filter_map(Result::ok);
+        let mut devices = nodes.filter_map(|node| {
+            let found = fs::metadata(node.path()).ok()?;
+            found.file_type().is_block_device().then(|| (node.path(), found.rdev()))
+        });
+        let Some((path, number)) = devices.next() else {
+            return println!("skipped: no block device has a node here");
+        };
+        let mounts = format!(
+            "36 35 0:31 / / rw shared:1 - ext4 /dev/no-such-device rw\n\
+             40 36 0:45 / /mnt/several rw,noatime shared:7 master:2 - btrfs {} rw\n\
+             41 36 0:46 / /mnt/memory rw - tmpfs tmpfs rw\n",
+            path.display()
+        );
+        assert_eq!(mount_point_in(&mounts, number).as_deref(), Some("/mnt/several"));
+        assert_eq!(mount_point_in(&mounts, rustix::fs::makedev(4095, 7)), None);
+    }
+
+    #[test]
     fn the_mount_point_is_found_by_device_number() {
         let mounts = "36 35 254:0 / / rw,relatime - ext4 /dev/vda rw\n\
                       40 36 7:3 / /mnt/my\\040disk rw - ext4 /dev/loop3 rw\n";

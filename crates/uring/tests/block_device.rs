@@ -23,6 +23,20 @@ fn facts_of_a_block_device_come_from_the_kernel() {
         assert_eq!(properties.capacity_bytes, 8 * MIB);
         assert_eq!(properties.sector_bytes, sector);
         assert!(!properties.trim_reads_zero, "no discard is trusted to leave zeros");
+        let name = device.path.file_name().unwrap().display().to_string();
+        let told = format!("/sys/block/{name}/queue/write_zeroes_max_bytes");
+        let zeroes = std::fs::read_to_string(told).is_ok_and(|bytes| bytes.trim() != "0");
+        drop(disk);
+        for rotational in [false, true] {
+            let rotates = Some(rotational);
+            let options = OpenOptions { rotational: rotates, ..options(Engine::Automatic) };
+            let disk = nearhead_uring::open(&device.path, &options).unwrap();
+            let properties = disk.properties();
+            assert_eq!(properties.rotational, rotational);
+            assert_eq!(properties.fast_zero, zeroes && !rotational, "zeros offloaded: {zeroes}");
+        }
+        let disk = open(&device.path, Engine::Automatic);
+        let properties = disk.properties();
         let cache = std::fs::read_to_string(format!(
             "/sys/block/{}/queue/write_cache",
             device.path.file_name().unwrap().display()
@@ -42,19 +56,24 @@ fn every_kind_of_command_works_on_a_block_device() {
         if !available(engine, &device.path) {
             continue;
         }
-        let mut disk = open(&device.path, engine);
-        let bytes = pattern(8 << 20, 1);
-        write(&mut disk, 0, &bytes, false);
-        write(&mut disk, 8 * MIB, &bytes[..4096], true);
-        let mut seen = vec![0; 4096];
-        std::fs::File::open(&device.path).unwrap().read_exact_at(&mut seen, 8 * MIB).unwrap();
-        assert!(seen == bytes[..4096], "an independent reader sees the durable write");
-        for (offset, len) in [(4096, 8192), (MIB, 2 * MIB)] {
-            run(&mut disk, Command::WriteZeroes { offset, len, durable: true }).unwrap();
-            assert!(read(&mut disk, offset, len as u32).iter().all(|byte| *byte == 0));
+        for direct in [true, false] {
+            let options = OpenOptions { direct, ..options(engine) };
+            let mut disk = nearhead_uring::open(&device.path, &options).unwrap();
+            let bytes = pattern(8 << 20, u64::from(direct));
+            write(&mut disk, 0, &bytes, false);
+            write(&mut disk, 8 * MIB, &bytes[..4096], true);
+            let mut seen = vec![0; 4096];
+            let reader = std::fs::File::open(&device.path).unwrap();
+            reader.read_exact_at(&mut seen, 8 * MIB).unwrap();
+            assert!(seen == bytes[..4096], "an independent reader sees the durable write");
+            for (offset, len) in [(4096, 8192), (MIB, 2 * MIB)] {
+                run(&mut disk, Command::WriteZeroes { offset, len, durable: true }).unwrap();
+                assert!(read(&mut disk, offset, len as u32).iter().all(|byte| *byte == 0));
+            }
+            run(&mut disk, Command::Trim { offset: 16 * MIB, len: MIB }).unwrap();
+            assert!(read(&mut disk, 0, 4096) == bytes[..4096]);
+            run(&mut disk, Command::Flush).unwrap();
         }
-        assert!(read(&mut disk, 0, 4096) == bytes[..4096]);
-        run(&mut disk, Command::Flush).unwrap();
     }
 }
 
@@ -267,6 +286,33 @@ fn durable_commands_flush_the_device_and_plain_ones_do_not() {
             }
         }
     }
+}
+
+#[test]
+fn the_scheduler_of_a_device_is_one_of_those_it_could_have_and_may_be_another() {
+    let scratch = Scratch::new("scheduler");
+    let image = scratch.image("disk.img", 4 * MIB);
+    let Some(device) = LoopDevice::attach(&image, &[]) else { return };
+    let number = std::os::unix::fs::MetadataExt::rdev(&std::fs::metadata(&device.path).unwrap());
+    let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
+    let name = device.path.file_name().unwrap().display().to_string();
+    let told = || std::fs::read_to_string(format!("/sys/block/{name}/queue/scheduler")).unwrap();
+    let Some((current, others)) = nearhead_uring::scheduler_of(major, minor) else {
+        println!("skipped: this device has no scheduler: {}", told());
+        return;
+    };
+    assert!(told().contains(&format!("[{current}]")), "{current}: {}", told());
+    for other in others.iter().chain([&current]) {
+        if let Err(error) = nearhead_uring::set_scheduler_of(major, minor, other) {
+            println!("skipped: {other} may not be chosen here: {error}");
+            return;
+        }
+        assert!(told().contains(&format!("[{other}]")), "{other}: {}", told());
+        assert_eq!(nearhead_uring::scheduler_of(major, minor).unwrap().0, *other);
+    }
+    nearhead_uring::set_scheduler_of(major, minor, "no-such-scheduler").unwrap_err();
+    nearhead_uring::set_scheduler_of(4095, 99_999, "none").unwrap_err();
+    assert_eq!(nearhead_uring::scheduler_of(4095, 99_999), None);
 }
 
 /// A child that is not a program of its own yet holds what its parent had open, for a moment.

@@ -3,7 +3,7 @@
 
 mod support;
 
-use nearhead_disk::{Class, Command, CommandId, Disk, DiskErrorKind, Payload};
+use nearhead_disk::{Class, Command, CommandId, Disk, DiskErrorKind, Nanos, Payload, Run};
 use nearhead_uring::{Engine, OpenErrorKind, OpenOptions, create_image};
 use rustix::fs::{Mode, OFlags};
 use std::os::unix::fs::FileExt;
@@ -204,6 +204,49 @@ fn a_disk_dropped_under_its_commands_waits_for_them_and_lets_the_next_one_in() {
     });
 }
 
+/// What its memory holds afterwards is no more of the kernel's business, nor what the disk does of ours.
+#[test]
+fn whatever_a_ring_was_given_is_on_the_disk_once_it_was_dropped() {
+    on_every_kind("settled", |path, options| {
+        if options.engine != Engine::Uring {
+            return;
+        }
+        let file = std::fs::File::open(path).unwrap();
+        let mut seen = vec![0; 1 << 20];
+        for round in 0..3 {
+            let expected = pattern(1 << 20, round);
+            let mut disk = nearhead_uring::open(path, options).unwrap();
+            for id in 0..16 {
+                let parts = vec![Payload::Bytes(buffer(&expected))];
+                let command = Command::Write { offset: id * MIB, parts, durable: false };
+                submit(&mut disk, id, Class::Bulk, command);
+            }
+            disk.kick();
+            drop(disk);
+            for id in (0..16).rev() {
+                file.read_exact_at(&mut seen, id * MIB).unwrap();
+                assert!(seen == expected, "round {round}, command {id}");
+            }
+        }
+    });
+}
+
+#[test]
+fn a_disk_asks_to_be_looked_at_if_it_has_an_answer_and_at_no_time_if_it_has_nothing_to_do() {
+    on_every_kind("wake-up", |path, options| {
+        let mut disk = nearhead_uring::open(path, options).unwrap();
+        assert_eq!(disk.wake_at(), None, "it was never used");
+        submit(&mut disk, 7, Class::Foreground, Command::Read { offset: 1, len: 1 });
+        assert_eq!(disk.wake_at(), Some(Nanos::ZERO), "a refusal is an answer");
+        assert!(next_completion(&mut disk).result.is_err());
+        write(&mut disk, 0, &pattern(4096, 1), true);
+        read(&mut disk, 0, 4096);
+        run(&mut disk, Command::Flush).unwrap();
+        assert!(disk.poll(Nanos::ZERO).is_none());
+        assert_eq!(disk.wake_at(), None, "all is answered");
+    });
+}
+
 #[test]
 fn a_read_only_disk_reads_and_refuses_to_change() {
     on_every_kind("read-only", |path, options| {
@@ -271,6 +314,30 @@ fn facts_of_a_file_are_honest() {
         assert!(properties.rotational);
         assert_eq!(properties.rotation_period.map(|period| period.0), Some(4_000_000));
         assert_eq!(properties.name, path.display().to_string());
+    });
+}
+
+#[test]
+fn holes_are_told_from_data_to_the_byte_and_nothing_is_told_of_what_is_behind_the_end() {
+    on_every_kind("holes", |path, options| {
+        let mut disk = nearhead_uring::open(path, options).unwrap();
+        write(&mut disk, MIB, &pattern(2 << 20, 1), true);
+        run(&mut disk, Command::Trim { offset: MIB + 65536, len: 65536 }).unwrap();
+        let runs = [
+            (0, MIB, true),
+            (MIB, MIB + 65536, false),
+            (MIB + 65536, MIB + 131_072, true),
+            (MIB + 131_072, 3 * MIB, false),
+            (3 * MIB, 16 * MIB, true),
+        ];
+        for (from, to, zero) in runs {
+            for offset in [from, from + 4096, to - 4096, to - 512] {
+                assert_eq!(disk.run_at(offset), Run { len: to - offset, zero }, "at {offset}");
+            }
+        }
+        for offset in [16 * MIB, 17 * MIB, u64::MAX] {
+            assert_eq!(disk.run_at(offset), Run::UNKNOWN, "at {offset}");
+        }
     });
 }
 

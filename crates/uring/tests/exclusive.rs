@@ -91,7 +91,10 @@ fn check_one_user_at_a_time(path: &Path, engine: Engine) {
     drop(first);
 
     let holder = Holder::start(path, engine);
+    // To have it open, as we do, is not to keep others out.
+    let reader = std::fs::File::open(path).unwrap();
     let error = refusal(path, engine);
+    drop(reader);
     let pid = format!("process {}", holder.pid());
     assert!(error.detail.contains(&pid), "expected {pid} to be named: {error}");
     let shared = OpenOptions { exclusive: false, read_only: true, ..options(engine) };

@@ -164,17 +164,20 @@ fn a_program_that_is_started_meanwhile_has_nothing_of_an_open_disk() {
                 continue;
             }
             let cached = OpenOptions { cache_reads: true, cache_writes: true, ..options(engine) };
-            let disk = nearhead_uring::open(path, &cached).unwrap();
+            let mut disk = nearhead_uring::open(path, &cached).unwrap();
+            // Those that are made when they are needed.
+            run(&mut disk, nearhead_disk::Command::Trim { offset: 0, len: 4096 }).unwrap();
             let mut command = Command::new("cat");
             command.stdin(Stdio::piped()).stdout(Stdio::null());
             // Started means that it is a program of its own: until then it holds what we have.
             let child = Process(command.spawn().unwrap());
             let descriptors = std::fs::read_dir(format!("/proc/{}/fd", child.0.id())).unwrap();
             let paths = descriptors.map(|entry| std::fs::read_link(entry.unwrap().path()));
-            for held in paths.map_while(Result::ok) {
+            for held in paths.filter_map(Result::ok) {
                 let held = held.to_string_lossy();
                 let scratch = scratch.path("");
-                let ours = [text(&scratch), "/dev/loop", "anon_inode:[io_uring]"];
+                let made = ["anon_inode:[io_uring]", "anon_inode:[eventfd]"];
+                let ours = [text(&scratch), "/dev/loop", made[0], made[1]];
                 assert!(!ours.iter().any(|ours| held.starts_with(ours)), "{held}");
             }
             drop(disk);
@@ -202,6 +205,30 @@ fn a_partition_and_its_disk_have_one_user_and_two_partitions_may_have_two() {
     let whole = open(&disk.path, Engine::Threads);
     refusal(&one);
     drop(whole);
+}
+
+/// The kernel keeps nobody out for a loop device.
+#[test]
+fn who_may_use_a_partition_or_its_disk_by_a_loop_device_keeps_those_out_who_share_bytes_with_it() {
+    let scratch = Scratch::new("loop-on-partition");
+    let image = scratch.image("disk.img", 16 * MIB);
+    let Some(disk) = LoopDevice::attach(&image, &["--partscan"]) else { return };
+    let Some((one, two)) = two_partitions(&disk.path) else { return };
+    let above = LoopDevice::attach(&one, &[]).unwrap();
+    for shared in [&one, &disk.path] {
+        assert_names(&refusal(shared), &[text(&above.path)]);
+    }
+    drop(open(&two, Engine::Threads));
+    let user = open(&above.path, Engine::Threads);
+    refusal(&disk.path);
+    refusal(&image);
+    drop(open(&two, Engine::Threads));
+    drop((user, above));
+
+    let above = LoopDevice::attach(&disk.path, &[]).unwrap();
+    for shared in [&one, &two, &disk.path] {
+        assert_names(&refusal(shared), &[text(&above.path)]);
+    }
 }
 
 /// Makes two partitions, or says why that cannot be done here.
@@ -237,6 +264,9 @@ fn swap_space_is_refused_as_such() {
     assert_names(&refusal(&image), &["swap space", "swapoff"]);
     drop(swap);
     drop(open(&image, Engine::Threads));
+    let Some(device) = LoopDevice::attach(&image, &[]) else { return };
+    let Some(_swap) = Swap::on(&device.path) else { return };
+    assert_names(&refusal(&device.path), &["swap space", text(&device.path)]);
 }
 
 struct Swap(PathBuf);
