@@ -87,6 +87,10 @@ mod tests {
 
     #[test]
     fn the_kernel_keeps_processors_awake_for_as_long_as_it_is_held() {
+        let mut told = [0; 4];
+        if File::open(DEVICE).and_then(|mut device| device.read_exact(&mut told)).is_ok() {
+            assert_eq!(wake_up_limit_us(), Some(i32::from_ne_bytes(told)));
+        }
         let Ok(awake) = Awake::keep() else {
             eprintln!("skipped: {DEVICE} may not be opened here");
             return;

@@ -23,7 +23,7 @@ fn begin(command: Command, target: &Target) -> Progress {
     Job::begin(submission, target, &mut ReadPool::default())
 }
 
-fn begun(command: Command, target: &Target) -> Job {
+pub(crate) fn begun(command: Command, target: &Target) -> Job {
     again(begin(command, target))
 }
 
@@ -55,7 +55,8 @@ fn advance(job: Job, outcome: Result<usize, Errno>, target: &Target) -> Progress
     job.advance(outcome, target, &mut ReadPool::default())
 }
 
-fn write(len: usize, durable: bool) -> Command {
+/// Of bytes that begin at 8192.
+pub(crate) fn write(len: usize, durable: bool) -> Command {
     let bytes: Vec<u8> = (0..len).map(|index| (index / 512) as u8).collect();
     let data = Payload::Bytes(BufferMut::copy_of(&bytes).freeze());
     Command::Write { offset: 8192, parts: vec![data], durable }

@@ -170,3 +170,46 @@ impl Target {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::tests::{begun, target, write};
+    use nearhead_disk::Command;
+
+    /// Whether `command`, as it would be carried out next, has to wait for a sync.
+    fn waits(target: &Target, command: Command) -> bool {
+        let job = begun(command, target);
+        let waits = target.syncs_first(&job, job.operation(target));
+        job.abandon();
+        waits
+    }
+
+    #[test]
+    fn what_was_written_through_the_page_cache_is_changed_again_only_after_a_sync() {
+        let mut target = target("noted");
+        target.page_cache = Some(PageCache::new(false));
+        assert!(target.caches_writes() && !waits(&target, write(4096, false)));
+        let job = begun(write(4096, false), &target);
+        target.note_written(&job, job.operation(&target));
+        job.abandon();
+        assert!(waits(&target, write(4096, false)));
+        assert!(waits(&target, Command::WriteZeroes { offset: 8192, len: 1 << 20, durable: true }));
+        assert!(!waits(&target, Command::Trim { offset: 12_288, len: 1 << 20 }), "another page");
+        assert!(!waits(&target, Command::Read { offset: 8192, len: 4096 }), "nothing is changed");
+        target.sync_begins();
+        assert!(waits(&target, write(4096, false)), "it may be on its way");
+        target.sync_ended(Ok(()));
+        assert!(!waits(&target, write(4096, false)));
+    }
+
+    #[test]
+    fn past_the_page_cache_nothing_waits_for_a_sync() {
+        let target = target("past");
+        let job = begun(write(4096, false), &target);
+        target.note_written(&job, job.operation(&target));
+        job.abandon();
+        assert!(!target.caches_writes() && !waits(&target, write(4096, false)));
+        assert_eq!((target.lost(), target.lost_what_it_can_do_without()), (None, None));
+    }
+}

@@ -178,6 +178,7 @@ mod tests {
             assert!(places.iter().all(|place| place + 2 * READ_BYTES <= bytes));
         }
         assert_eq!(far_offsets(4096, 1).count(), 0, "a device of one block has no far places");
+        assert_eq!(far_offsets(8192, 1).next(), Some(0), "one of two blocks has one place");
     }
 
     #[test]

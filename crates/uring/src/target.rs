@@ -436,4 +436,4 @@ fn open_device(path: &Path, shown: &str, options: &OpenOptions) -> Result<Target
 
 #[cfg(test)]
 #[path = "target_tests.rs"]
-mod tests;
+pub(crate) mod tests;

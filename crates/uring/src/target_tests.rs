@@ -28,6 +28,21 @@ impl Drop for Image {
     }
 }
 
+/// Whether the file system of a file is one of those of which it is known; says if not.
+pub(crate) fn has_durable_direct_writes(path: &Path) -> bool {
+    let flags = OFlags::RDONLY | OFlags::DIRECT | OFlags::CLOEXEC;
+    let is_direct = rustix::fs::open(path, flags, Mode::empty()).is_ok();
+    let magic = rustix::fs::statfs(path).unwrap().f_type as u64;
+    // ext4, xfs, btrfs (statfs(2)).
+    let is_known = is_direct && [0xEF53, 0x5846_5342, 0x9123_683E].contains(&magic);
+    if !is_known {
+        println!(
+            "skipped: the temporary folder's file system {magic:#x} has no durable direct writes"
+        );
+    }
+    is_known
+}
+
 /// It then closes its file, which the kernel may still hold for a ring.
 #[test]
 fn a_target_that_is_released_lets_others_in_at_once() {
@@ -111,13 +126,9 @@ fn a_queue_depth_is_within_its_bounds() {
 #[test]
 fn a_file_goes_through_the_page_cache_where_that_was_asked_for_and_is_safe_and_nowhere_else() {
     let image = Image::new("ways", 1 << 20);
-    let plain = image.open(&OpenOptions::default()).unwrap();
-    if !plain.way.direct || !plain.way.write_through {
-        return println!(
-            "skipped: the temporary folder's file system has no durable direct writes"
-        );
+    if !has_durable_direct_writes(&image.0) {
+        return;
     }
-    drop(plain);
     for case in 0..1 << 6 {
         let is_set = |bit: u32| case >> bit & 1 == 1;
         let options = OpenOptions {
@@ -141,11 +152,15 @@ fn a_file_goes_through_the_page_cache_where_that_was_asked_for_and_is_safe_and_n
             "{options:?}"
         );
         assert_eq!(target.way.direct, direct && !writes_cached, "{options:?}");
+        let flags = rustix::fs::fcntl_getfl(&target.fd).unwrap();
+        assert_eq!(flags.contains(OFlags::DIRECT), direct, "{options:?}");
         assert_eq!(target.way.write_through, !writes_cached, "{options:?}");
         assert_eq!(target.way_past_cache.is_some(), writes_by_choice, "{options:?}");
         assert!(target.way_past_cache.is_none_or(|way| way.direct && way.write_through));
         assert_eq!(target.trim_by == TrimBy::Punch, !read_only, "{options:?}");
         assert_eq!(target.trim_by == TrimBy::Nothing, read_only, "{options:?}");
+        assert_eq!(target.properties.trim_reads_zero, !read_only, "{options:?}");
+        assert_eq!(target.properties.fast_zero, !read_only, "{options:?}");
         let told = |what: &str| target.notes.iter().any(|note| note.contains(what));
         assert_eq!(told("goes through the page cache (as asked)"), !direct, "{options:?}");
         assert_eq!(
@@ -183,4 +198,28 @@ fn a_device_ends_where_its_last_byte_is() {
     assert!(!target.ends_before(1) && !target.ends_before(1 << 20));
     assert!(target.ends_before((1 << 20) + 1));
     target.release();
+}
+
+#[test]
+fn who_only_reads_shares_a_file_with_other_readers_of_a_kind() {
+    let image = Image::new("shared", 1 << 20);
+    let other = fs::File::open(&image.0).unwrap();
+    for read_only in [true, false] {
+        let target = image.open(&OpenOptions { read_only, ..OpenOptions::default() }).unwrap();
+        let held = crate::byte_lock::holder(&other).expect("programs for virtual machines see it");
+        assert_eq!(held.is_shared_by_us, read_only);
+        target.release();
+        assert_eq!(crate::byte_lock::holder(&other), None);
+    }
+}
+
+#[test]
+fn a_file_system_is_trusted_by_its_kind_and_asked_what_it_can() {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    let made_up = rustix::fs::open("/proc/self/status", flags, Mode::empty()).unwrap();
+    assert!(!honours_dsync(&made_up));
+    assert!(!can_punch(&made_up, &rustix::fs::fstat(&made_up).unwrap()));
+    let memory = rustix::fs::memfd_create("test", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+    assert!(honours_dsync(&memory), "tmpfs has nothing that could be late");
+    assert!(can_punch(&memory, &rustix::fs::fstat(&memory).unwrap()));
 }

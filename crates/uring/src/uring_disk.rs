@@ -375,20 +375,5 @@ impl Drop for UringDisk {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_small_writes_of_whole_pages_are_copied_at_once() {
-        for (offset, len, expected) in [
-            (0, 4096, true),
-            (1 << 40, 256 << 10, true),
-            (0, (256 << 10) + 4096, false),
-            (512, 4096, false),
-            (4096, 512, false),
-            (512, 512, false),
-        ] {
-            assert_eq!(is_copied_at_once(offset, len), expected, "{len} bytes at {offset}");
-        }
-    }
-}
+#[path = "uring_disk_tests.rs"]
+mod tests;

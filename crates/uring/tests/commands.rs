@@ -5,6 +5,7 @@ mod support;
 
 use nearhead_disk::{Class, Command, CommandId, Disk, DiskErrorKind, Nanos, Payload, Run};
 use nearhead_uring::{Engine, OpenErrorKind, OpenOptions, create_image};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -228,6 +229,22 @@ fn whatever_a_ring_was_given_is_on_the_disk_once_it_was_dropped() {
                 assert!(seen == expected, "round {round}, command {id}");
             }
         }
+    });
+}
+
+/// Whoever drives it may sleep then, until there is an answer.
+#[test]
+fn a_command_that_was_kicked_is_answered_though_nobody_looks() {
+    on_every_kind("kicked", |path, options| {
+        let options = OpenOptions { rotational: Some(true), ..options.clone() };
+        let mut disk = nearhead_uring::open(path, &options).unwrap();
+        submit(&mut disk, 7, Class::Foreground, Command::Read { offset: 0, len: 4096 });
+        disk.kick();
+        let limit = Timespec { tv_sec: 60, tv_nsec: 0 };
+        let fd = disk.wake_fd().unwrap();
+        let ready = poll(&mut [PollFd::from_borrowed_fd(fd, PollFlags::IN)], Some(&limit));
+        assert_ne!(ready, Ok(0), "no completion within a minute: it was never handed over");
+        next_completion(&mut disk).result.unwrap();
     });
 }
 

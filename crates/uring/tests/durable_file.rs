@@ -2,10 +2,15 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod support;
+
 use nearhead_basics::SplitMix;
-use nearhead_uring::{Access, DurableFile, OpenErrorKind};
+use nearhead_uring::{Access, DurableFile, IoPriority, OpenErrorKind, PriorityRing};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::PathBuf;
+use support::{MIB, Mount, Scratch, pattern};
 
 struct Folder(PathBuf);
 
@@ -53,10 +58,12 @@ fn what_was_written_is_read_back_up_to_the_end_also_past_the_cache() {
         made.set_len(40_000).unwrap();
         drop(made);
         let file = DurableFile::open(&folder.file(), Access::Write, direct).unwrap();
-        if direct && !file.is_direct() {
+        let can = rustix::fs::open(folder.file(), OFlags::RDWR | OFlags::DIRECT, Mode::empty());
+        if direct && can.is_err() {
             println!("skipped: the file system of {} has no direct I/O", folder.0.display());
             continue;
         }
+        assert_eq!(file.is_direct(), direct);
         let align = file.align_bytes() as usize;
         let (mut random, mut expected) = (SplitMix::new(3), vec![0_u8; 40_000]);
         assert_eq!(direct, align >= 512, "{align}");
@@ -87,6 +94,26 @@ fn what_was_written_is_read_back_up_to_the_end_also_past_the_cache() {
         assert_eq!(file.read_at(&mut target[..4096], 40_960).unwrap(), 0);
         let read = std::fs::read(folder.file()).unwrap();
         assert!(read == expected);
+    }
+}
+
+#[test]
+fn a_write_that_finds_no_room_on_its_way_says_so_and_leaves_alone_what_was_there() {
+    let scratch = Scratch::new("no-room");
+    let Some(mount) = Mount::in_memory(MIB, scratch.path("mnt")) else { return };
+    let path = mount.point.join("a.log");
+    let file = DurableFile::open(&path, Access::Create, false).unwrap();
+    let (kept, much) = (pattern(8192, 1), pattern(2 << 20, 2));
+    file.write_at(&kept, 0).unwrap();
+    let mut failures = vec![file.write_at(&much, 8192), file.write_durable_at(&much, 8192)];
+    match PriorityRing::new(IoPriority::BEST_EFFORT_FIRST) {
+        Ok(mut ring) => failures.push(ring.write_durable_at(&file, &much, 8192)),
+        Err(error) => println!("skipped: no io_uring here: {error}"),
+    }
+    for failure in failures {
+        assert_eq!(failure.unwrap_err().raw_os_error(), Some(Errno::NOSPC.raw_os_error()));
+        assert!(std::fs::read(&path).unwrap()[..8192] == kept);
+        file.set_len(8192).unwrap();
     }
 }
 
