@@ -122,7 +122,11 @@ pub(crate) mod tests {
     impl Attached {
         /// Attaches one, or says why this machine does not allow it.
         pub(crate) fn to(file: &Path) -> Option<Self> {
-            match Command::new("losetup").args(["--find", "--show"]).arg(file).output() {
+            match Command::new("losetup")
+                .args(["--find", "--show", "--partscan"])
+                .arg(file)
+                .output()
+            {
                 Ok(output) if output.status.success() => {
                     Some(Self(String::from_utf8(output.stdout).unwrap().trim().into()))
                 }
