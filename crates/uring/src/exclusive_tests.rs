@@ -1,6 +1,7 @@
 //! Who is kept out, and who is told to have a file. The other process is this very test program.
 
 use super::*;
+use crate::loops::tests::Attached;
 use std::cell::RefCell;
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
@@ -125,6 +126,26 @@ fn whoever_has_a_lock_of_any_kind_is_named_until_it_lets_go() {
         }
         drop(holder);
         crate::refuse_used_file(&scratch.0).unwrap();
+    }
+}
+
+/// A lock of bytes says nothing to the loop device's own users.
+#[test]
+fn whoever_has_bytes_of_a_file_keeps_those_out_who_get_it_or_a_part_of_it_by_a_loop_device() {
+    let flags = OFlags::RDWR | OFlags::CLOEXEC;
+    for kind in ["of bytes, by the process", "of bytes, by the open file"] {
+        let scratch = Scratch::new("beneath");
+        fs::write(&scratch.0, vec![0; 1 << 20]).unwrap();
+        for part in [&[][..], &["--sizelimit", "524288"]] {
+            let Some(device) = Attached::with(part, &scratch.0) else { return };
+            let holder = Holder::start(kind, &scratch.0);
+            let pid = format!("process {}", holder.0.id());
+            let error = open_device(&device.0, flags).expect_err(kind);
+            assert_eq!(error.kind, OpenErrorKind::InUse, "{kind}: {error}");
+            assert!(error.detail.contains(&pid), "{kind}: expected {pid} to be named: {error}");
+            drop(holder);
+            open_device(&device.0, flags).unwrap();
+        }
     }
 }
 

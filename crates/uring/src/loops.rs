@@ -122,11 +122,14 @@ pub(crate) mod tests {
     impl Attached {
         /// Attaches one, or says why this machine does not allow it.
         pub(crate) fn to(file: &Path) -> Option<Self> {
-            match Command::new("losetup")
-                .args(["--find", "--show", "--partscan"])
-                .arg(file)
-                .output()
-            {
+            Self::with(&[], file)
+        }
+
+        /// The same with more options.
+        pub(crate) fn with(options: &[&str], file: &Path) -> Option<Self> {
+            // Without the last one what is made of it would outlive it.
+            let always = ["--find", "--show", "--partscan"];
+            match Command::new("losetup").args(always).args(options).arg(file).output() {
                 Ok(output) if output.status.success() => {
                     Some(Self(String::from_utf8(output.stdout).unwrap().trim().into()))
                 }
