@@ -99,6 +99,9 @@ mod tests {
         let sys = Sys::new("aware", &[("zoned", "host-aware"), ("chunk_sectors", "524288")]);
         let told = sys.check(0).unwrap().unwrap();
         assert!(told.contains("host-aware with zones of 256 MiB"), "{told}");
+        let sys = Sys::new("aware-only", &[("zoned", "host-aware"), ("chunk_sectors", "0")]);
+        let told = sys.check(0).unwrap().unwrap();
+        assert!(told.contains("host-aware with zones:"), "nothing is told of their size: {told}");
     }
 
     #[test]
