@@ -47,6 +47,7 @@ mod table2;
 mod target;
 mod traces;
 mod tracks;
+mod trail3;
 
 pub use error::FigureError;
 pub use lab::{Effort, Lab, Progress, Silent};
@@ -101,6 +102,11 @@ pub const FIGURES: &[Figure] = &[
         name: "target",
         summary: "a target for durable writes, and what it costs",
         run: target::target,
+    },
+    Figure {
+        name: "trail3",
+        summary: "Trail 3: synchronous writes, with no disk for the log",
+        run: trail3::trail3,
     },
     Figure { name: "gecko2", summary: "Gecko 2: collapse of a RAID-0", run: gecko2::gecko2 },
 ];

@@ -21,6 +21,7 @@ pub(crate) struct Papers {
     pub(crate) hours: Hours,
     pub(crate) table2: Table2,
     pub(crate) gecko: Gecko,
+    pub(crate) trail: Trail,
 }
 
 /// A point of Manylogs' figures 2 and 3.
@@ -118,6 +119,15 @@ pub(crate) struct Gecko {
     pub(crate) random_writer_collapse_factor: f64,
 }
 
+/// Trail's figure 3.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Trail {
+    pub(crate) sync_write_ms_4k: f64,
+    pub(crate) mean_rotational_ms: f64,
+    pub(crate) speedup_max: f64,
+}
+
 impl Papers {
     /// What is reported of `mode` at `writes_per_s` in `figure`; nothing where the text is silent.
     pub(crate) fn contention(&self, figure: &str, mode: &str, writes_per_s: u32) -> Contention {
@@ -167,6 +177,9 @@ mod tests {
                 assert_eq!(ours.sync_ms, Some(number(&["manylogs", "fig2a", sync, key])));
             }
         }
+        assert_eq!(PAPERS.trail.speedup_max, number(&["trail", "speedup_max"]));
+        assert_eq!(PAPERS.trail.sync_write_ms_4k, number(&["trail", "sync_write_ms_4k"]));
+        assert_eq!(PAPERS.trail.mean_rotational_ms, number(&["trail", "mean_rotational_ms"]));
         let goal = number(&["manylogs", "fig6", "goal_vs_nologging_speedup", "average"]);
         assert!((PAPERS.mixes.goal_speedup - goal).abs() < 1e-9);
         let most = number(&["manylogs", "fig7_fig8", "checkpoint_s_per_hour_of_trace", "max"]);

@@ -2,14 +2,16 @@
 //!
 //! Where a drive's tracks are known ([`Drive`]), a record waits until nothing is on the disk, as otherwise nobody but the drive knows
 //! when the arm is free, and then leaves out the blocks that the head passes too soon: a recovery looks that far. Of the logs around
-//! the arm the one is taken that costs least there and back. Where nothing is known, or what was predicted does not hold,
-//! [`NearHead`] answers.
+//! the arm the one is taken that costs least there and back; if it has no place that passes soon, one more is wanted for the next
+//! record. Where nothing is known, or what was predicted does not hold, [`NearHead`] answers.
 
 use super::{Drive, NearHead, Need, Placement, Seen, Spot, View};
 use nearhead_disk::Nanos;
 
 /// Logs around the head that are compared.
 const LOGS_COMPARED: usize = 4;
+/// Logs around the head among which those are found.
+const LOGS_LOOKED_AT: usize = 64;
 /// With more commands than so many on the disk a record does not wait for the end of all.
 const WAITED_FOR_MAX: u32 = 3;
 /// A place that passes as soon as the arm should be there is missed once in so many times, which costs a revolution...
@@ -140,13 +142,23 @@ impl Placement for UnderHead {
         let Some(drive) = followed(view).filter(|_| view.on_disk == 0) else {
             return Some(chosen);
         };
-        let near = view.logs.near(drive.arm_at()).take(LOGS_COMPARED);
-        let claimed = near.filter(|index| view.logs.is_claimed(*index));
+        let near = || view.logs.near(drive.arm_at()).take(LOGS_LOOKED_AT);
+        let claimed = near().filter(|index| view.logs.is_claimed(*index)).take(LOGS_COMPARED);
         let costs = claimed.filter_map(|log_index| {
             let (cost, block) = best_in(log_index, drive, need, view)?;
             Some((cost, Spot { log_index, block, ..chosen }))
         });
-        Some(costs.min_by_key(|(cost, _)| *cost).map_or(chosen, |(_, spot)| spot))
+        let Some((cost, mut spot)) = costs.min_by_key(|(cost, _)| *cost) else {
+            return Some(chosen);
+        };
+        let byte = view.logs.block_offset(spot.log_index, spot.block)?;
+        let beside_the_way = cost - Nanos(2 * drive.access(byte).0);
+        // Places are rare in logs that are nearly full: the next record is to have one more.
+        if beside_the_way.0 > drive.period().0 / 2 {
+            let is_new = |index: &u32| !view.logs.is_claimed(*index) && !view.logs.is_full(*index);
+            spot.wanted_index = near().find(is_new).unwrap_or(spot.wanted_index);
+        }
+        Some(spot)
     }
 
     fn claims_ahead(&self) -> u32 {
@@ -234,6 +246,23 @@ mod tests {
         assert!(logs.accepts(first.log_index, first.block, NEED), "nothing in it counts any more");
         let again = choose(&logs);
         assert!(again.block.abs_diff(first.block) <= NEED.blocks, "{again:?} after {first:?}");
+    }
+
+    #[test]
+    fn where_no_place_passes_soon_one_more_log_is_wanted_for_the_next_record() {
+        let mut logs = logs();
+        let drive = drive(&logs);
+        let choose = |logs: &Logs| under_head().choose(NEED, &view(logs, Some(&drive), 0)).unwrap();
+        assert!(logs.is_claimed(choose(&logs).wanted_index), "there is room enough");
+        // Of each log that is claimed one place is left: what passed just before the arm can be there.
+        let first = choose(&logs);
+        let before = first.block - 8;
+        for log in 0..20 {
+            logs.advance(log, 0, before);
+            logs.advance(log, before + NEED.blocks, logs.blocks() - before - NEED.blocks);
+        }
+        let dear = choose(&logs);
+        assert!(logs.is_claimed(dear.log_index) && !logs.is_claimed(dear.wanted_index), "{dear:?}");
     }
 
     #[test]
