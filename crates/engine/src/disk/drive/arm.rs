@@ -13,6 +13,10 @@ const UNIT_SHIFT: u32 = 18;
 const DISTANCES: usize = 2 + 4 * (u64::BITS - UNIT_SHIFT) as usize;
 /// Before anything is known: 3/8 of a revolution, more than most short seeks.
 const ASSUMED_EIGHTHS: u64 = 3;
+/// And of ways shorter than this, over some tracks: an eighth. To think them longer would be to never try them, where the next place on
+/// the same track is only a wait away.
+const SHORT_BYTES: u64 = 4 << 20;
+const ASSUMED_SHORT_EIGHTHS: u64 = 1;
 /// The first step is this share of a revolution, the last one that.
 const STEP_FIRST_SHARE: u64 = 32;
 const STEP_LAST_SHARE: u64 = 1280;
@@ -79,8 +83,17 @@ impl Arm {
                 let Access { time, step } = self.accesses[other];
                 Access { time, step: (4 * step).min(first) }
             }
-            None => Access { time: Nanos(self.period.0 * ASSUMED_EIGHTHS / 8), step: first },
+            None => Access { time: self.assumed(class), step: first },
         }
+    }
+
+    /// What is taken of a way of which nothing is known: what a nearer one takes at least.
+    fn assumed(&self, class: usize) -> Nanos {
+        let is_short = class < Way::Over(SHORT_BYTES).class();
+        let eighths = if is_short { ASSUMED_SHORT_EIGHTHS } else { ASSUMED_EIGHTHS };
+        let nearer = self.accesses[..class].iter().rev().find(|access| access.step > 0);
+        let least = nearer.map_or(Nanos::ZERO, |access| access.time);
+        least.max(Nanos(self.period.0 * eighths / 8))
     }
 
     fn learn(&mut self, way: Way, learn: impl FnOnce(&mut Access, u64)) {
@@ -208,6 +221,14 @@ mod tests {
         arm.began(Way::Over(12 << 20), Nanos(700_000));
         assert_eq!(arm.access(Way::Over(10 << 20)), Nanos(700_000));
         assert_eq!(arm.access(Way::Over(100 << 20)), assumed, "what is nearer says nothing");
-        assert_eq!(arm.access(Way::OneTrack), assumed);
+        let short = Nanos(PERIOD.0 * ASSUMED_SHORT_EIGHTHS / 8);
+        assert_eq!([Way::OneTrack, Way::Over(1 << 20)].map(|way| arm.access(way)), [short; 2]);
+        arm.missed(Way::Over(2 << 20), Nanos(4_000_000));
+        let longer = arm.access(Way::Over(2 << 20));
+        assert_eq!(
+            arm.access(Way::Over(100 << 20)),
+            assumed.max(longer),
+            "no less than what is nearer"
+        );
     }
 }
