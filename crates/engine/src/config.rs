@@ -38,7 +38,7 @@ pub struct Config {
     pub admission: Box<dyn Admission>,
     /// Writes up to this size are logged, in bytes; 0 logs nothing.
     pub logged_write_bytes_max: u32,
-    /// The same while a drive that takes many commands has many, and has room for more: it chooses among all of them, and what goes home
+    /// The same while a drive that is known and takes many commands has many, and has room for more: it chooses among all of them, and what goes home
     /// is one more to choose, where a record is one that everybody waits for.
     pub logged_beside_many_bytes_max: u32,
     /// A small write that waits alone goes home at once, if no log holds anything of it: for disks where no head

@@ -8,7 +8,6 @@ mod after_recovery;
 mod alone_home;
 mod bad_sectors;
 mod bad_slot;
-mod beside_many;
 mod blank_map;
 mod company;
 mod counts;

@@ -7,6 +7,7 @@
 
 use super::{Active, Body};
 use crate::commit::DurableWaiter;
+use crate::disk::drive::Drive;
 use crate::engine::Engine;
 use crate::engine::requests::in_place::{Action, SmallWrite};
 use crate::stage::{Group, Piece};
@@ -22,6 +23,12 @@ const LOGGED_ZEROES_BYTES_MAX: u64 = 256 << 10;
 const DRIVE_CHOOSES_AMONG: u32 = 32;
 /// So many on the disk are many: of 1, 2, 4, 8 and 16 the DTRS trace and figure 6b together fare best with 8 (docs/performance.md).
 const MANY_COMMANDS: u32 = 8;
+
+/// Whether a drive that takes `depth` commands chooses among many that it has, and may be given more. Of one of which nothing is known one
+/// cannot tell whether it chooses at all.
+fn chooses_among_many(is_known: bool, depth: u32, on_disk: u32) -> bool {
+    is_known && depth >= DRIVE_CHOOSES_AMONG && (MANY_COMMANDS..depth).contains(&on_disk)
+}
 
 impl Engine {
     /// Whether anything is ever logged on this volume.
@@ -46,12 +53,14 @@ impl Engine {
     /// Largest write that is logged now.
     fn logged_bytes_max(&self) -> u32 {
         let (config, properties) = (&self.core.setup().config, &self.core.setup().properties);
+        let queue = self.core.lanes().main().queue();
+        let is_known = queue.drive().is_some_and(Drive::is_trusted);
         let depth = u32::from(properties.queue_depth_max);
-        let on_disk = self.core.lanes().main().queue().on_disk_count();
-        let drive_chooses =
-            depth >= DRIVE_CHOOSES_AMONG && (MANY_COMMANDS..depth).contains(&on_disk);
-        let beside_many =
-            if drive_chooses { config.logged_beside_many_bytes_max } else { u32::MAX };
+        let beside_many = if chooses_among_many(is_known, depth, queue.on_disk_count()) {
+            config.logged_beside_many_bytes_max
+        } else {
+            u32::MAX
+        };
         config.logged_write_bytes_max.min(beside_many)
     }
 
@@ -279,5 +288,19 @@ impl Engine {
             }
         }
         set.iter().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_drive_chooses_among_many_if_it_is_known_has_many_and_has_room_for_more() {
+        assert!(chooses_among_many(true, 32, 8) && chooses_among_many(true, 128, 127));
+        assert!(!chooses_among_many(false, 32, 12), "nobody knows it");
+        assert!(!chooses_among_many(true, 31, 12), "it takes few");
+        assert!(!chooses_among_many(true, 32, 7), "it has few");
+        assert!(!chooses_among_many(true, 32, 32), "it is full, and others wait here");
     }
 }
