@@ -496,4 +496,7 @@ fn a_target_for_durable_writes_is_told_with_what_was_slower_and_how_far_bulk_giv
     let report = run_json(&scratch, &["status", "a.img"]);
     assert!(report["state"]["durable_target"].is_null(), "0 is no target: {report}");
     daemon.stop_ok();
+    run_ok(&scratch, &["create", "bare.img", "--size", "64MiB", "--preset", "nolog"]);
+    let args = ["serve", "bare.img", "--socket", "s", "--durable-p99", "5ms"];
+    run_fails(&scratch, &args, &["--durable-p99", "a volume with logs", "nolog"]);
 }

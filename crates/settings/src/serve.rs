@@ -354,6 +354,11 @@ impl ServeArgs {
         }
         let positive = |span: Span| Some(span.0).filter(|span| *span > Nanos::ZERO);
         if let Some(p99) = self.durable_p99.and_then(positive) {
+            if superblock.layout.log_count() == 0 {
+                return Err(format!(
+                    "--durable-p99: expected a volume with logs, found preset {preset}; leave --durable-p99 out"
+                ));
+            }
             config.admission = Box::new(WithTarget::new(config.admission.boxed(), p99));
         }
         let cleaning = &mut config.cleaning;
