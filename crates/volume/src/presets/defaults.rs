@@ -20,9 +20,6 @@ const BULK_BYTES_ROTATIONAL: u64 = 256 << 10;
 const WINDOW_BYTES_ROTATIONAL: u32 = 64 << 20;
 /// Piece of a bulk transfer on a rotational disk.
 const PIECE_BYTES_ROTATIONAL: u32 = 128 << 10;
-// Half of both where records go under the head: beside 320 writes a second (figure 2a) a sync takes 4.3 ms instead of 5.0, for the same
-// bandwidth. A quarter takes 4.5.
-
 /// The same where no head moves: enough in flight for a fast device.
 const BULK_BYTES_FLASH: u64 = 4 << 20;
 const PIECE_BYTES_FLASH: u32 = 1 << 20;
@@ -65,18 +62,10 @@ impl Facts<'_> {
         }
     }
 
-    /// The same on a drive of which it is known where its tracks are. A record waits there until nothing is on the disk, so bulk goes in
-    /// smaller pieces.
+    /// The same on a drive of which it is known where its tracks are.
     pub fn soonest_first(&self) -> SoonestFirst {
-        let others = self.durable_first();
-        let is_one_disk = self.properties.rotational && self.properties.width == 1;
-        let halved = u32::from(is_one_disk);
         SoonestFirst {
-            others: DurableFirst {
-                piece_bytes: others.piece_bytes >> halved,
-                bulk_bytes_max: others.bulk_bytes_max >> halved,
-                ..others
-            },
+            others: self.durable_first(),
             waiting_weighs_one_in: WAITING_WEIGHS_ONE_IN,
             queued_max: QUEUED_MAX,
         }
