@@ -17,7 +17,7 @@ const WAITED_FOR_MAX: u32 = 3;
 /// A place that passes as soon as the arm should be there is missed once in so many times, which costs a revolution...
 const MISSED_ONE_IN: u64 = 10;
 /// ...and less often the later it passes, up to this share of a revolution. Of 1/20, 1/10 and 1/5, and of guards of 50, 100 and 200 us on
-/// a disk that turns in 4 ms, these keep most of a stream beside records (figure 2a: 91.0 % instead of 90.6 without; docs/performance.md).
+/// a disk that turns in 4 ms, these kept most of a stream beside records (figure 2a, changed builds: 91.0 % instead of 90.6 without).
 const GUARD_SHARE: u64 = 40;
 /// Tracks of a log that are compared.
 const TRACKS_MAX: usize = 64;
