@@ -182,7 +182,7 @@ pub fn create(io: &mut SyncIo<'_>, options: &CreateOptions) -> Result<Superblock
 }
 
 /// The same with regions of the blank map of `region_bytes`, a power of two from 4096 on, instead of what suits the
-/// size: for tests, in which a few kilobytes should have many.
+/// size: for tests, in which a few kilobytes should have many, and for the demo, whose disk is to be no new one.
 pub fn create_with_regions(
     io: &mut SyncIo<'_>,
     options: &CreateOptions,

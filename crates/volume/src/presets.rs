@@ -196,6 +196,7 @@ fn under_head(facts: &Facts<'_>) -> Config {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::create::{CreateOptions, describe};
     use nearhead_models::plain_properties;
 
     #[test]
@@ -219,6 +220,19 @@ mod tests {
                 if preset.name == "nearhead" { 32 << 10 } else { preset.logged_write_bytes_max };
             let expected = (preset.logged_write_bytes_max, without_head);
             assert_eq!((logged(true), logged(false)), expected, "{}", preset.name);
+        }
+    }
+
+    #[test]
+    fn beside_many_commands_less_is_logged_by_what_is_about_heads_and_has_homes_that_can_be_written_alone()
+     {
+        let properties = Properties { rotational: true, ..plain_properties(1 << 30, 512) };
+        for preset in PRESETS.iter().filter(|preset| !preset.layout.is_for_shingled()) {
+            let options = CreateOptions::new([7; 16], *preset);
+            let superblock = describe(&properties, None, &options).unwrap();
+            let found = preset.config(&superblock, &properties).logged_beside_many_bytes_max;
+            let expected = if preset.name == "nearhead" { 32 << 10 } else { u32::MAX };
+            assert_eq!(found, expected, "{}", preset.name);
         }
     }
 

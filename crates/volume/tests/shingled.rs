@@ -8,8 +8,11 @@ mod support;
 use nearhead_arrays::model_from_text;
 use nearhead_basics::SplitMix;
 use nearhead_disk::{Class, Command, CommandId, Disk, Nanos, Payload, Submission, Ticket, Zones};
+use nearhead_format::superblock::features_of;
+use nearhead_format::{Label, Superblock};
 use nearhead_models::{Model, Report, SmrStats};
 use nearhead_service::{Operation, Service};
+use nearhead_volume::lost_superblock::{Known, search};
 use nearhead_volume::{
     CreateOptions, GatheredDisk, NamedPreset, OpenError, SyncIo, Volume, create,
 };
@@ -81,6 +84,15 @@ impl Shingled {
         let mut disk = self.run.volume.into_disk().into_disk();
         disk.power_cut(self.run.now, random).unwrap();
         Self::open(GatheredDisk::new(disk).unwrap(), self.run.now, self.versions)
+    }
+
+    fn stop_and_start(mut self) -> Self {
+        self.run.volume.begin_shutdown(self.run.now);
+        while !self.run.volume.is_shut_down() {
+            self.run.volume.drive(self.run.now);
+            self.run.now = self.run.volume.wake_at().unwrap_or(self.run.now).max(self.run.now);
+        }
+        Self::open(self.run.volume.into_disk(), self.run.now, self.versions)
     }
 
     fn disk_stats(&self) -> SmrStats {
@@ -243,4 +255,53 @@ fn a_disk_that_does_not_tell_its_bands_is_refused_with_what_to_use_instead() {
         let tells = ["not shingled", "expected", "found", "use mlb"];
         assert!(tells.iter().all(|words| error.contains(words)), "{name}: {error}");
     }
+}
+
+/// Volumes of before have their records in order; what lies on the disk tells them from those that are made now.
+#[test]
+fn a_volume_without_superblocks_is_found_with_its_records_in_the_order_that_they_have() {
+    for in_order in [true, false] {
+        let mut disk = gathered("model:st8000as0002-mlsmr");
+        let io = &mut SyncIo::in_virtual_time(&mut disk, Nanos::ZERO);
+        let mut lost = create(io, &options("mlsmr")).unwrap();
+        if in_order {
+            lost.layout = lost.layout.with_records_in_order();
+            lost.feature_incompat = features_of(&lost.layout);
+            write_superblocks(io, &lost);
+        }
+        assert_eq!(lost.layout.records_anywhere, !in_order);
+        let mut shingled = Shingled::open(disk, Nanos::from_secs(60), BTreeMap::new());
+        // Two snapshots, so that none is left that `create` wrote.
+        for version in 1..=2 {
+            shingled.write_durably(1000 * version, 4, version);
+            shingled = shingled.stop_and_start();
+        }
+        let now = shingled.run.now;
+        let mut disk = shingled.run.volume.into_disk();
+        let io = &mut SyncIo::in_virtual_time(&mut disk, now);
+        for at in lost.layout.superblock_offsets() {
+            io.write(at, &[0; 4096]).unwrap();
+        }
+        let known = Known {
+            preset: None,
+            group_bytes: None,
+            log_bytes: None,
+            grow_to_bytes: None,
+            grown_from_bytes: None,
+            logged_write_bytes_max: None,
+            ack: lost.ack,
+            label: Label::default(),
+            second_snapshot_is_far: None,
+        };
+        let found = search(io, &known).unwrap();
+        assert_eq!(found.superblock.layout, lost.layout, "in order: {in_order}");
+        assert_eq!(found.superblock.feature_incompat, lost.feature_incompat);
+    }
+}
+
+fn write_superblocks(io: &mut SyncIo<'_>, superblock: &Superblock) {
+    for (copy, at) in superblock.layout.superblock_offsets().into_iter().enumerate() {
+        io.write(at, &superblock.encode(copy as u32)).unwrap();
+    }
+    io.flush().unwrap();
 }

@@ -21,7 +21,7 @@ const LOGGED_ZEROES_BYTES_MAX: u64 = 256 << 10;
 
 /// A drive that takes so many commands is one that chooses among them.
 const DRIVE_CHOOSES_AMONG: u32 = 32;
-/// So many on the disk are many: of 1, 2, 4, 8 and 16 the DTRS trace and figure 6b together fare best with 8 (docs/performance.md).
+/// So many on the disk are many: of 1, 2, 4 and 16 none is better for the DTRS trace and figure 6b together (docs/performance.md).
 const MANY_COMMANDS: u32 = 8;
 
 /// Whether a drive that takes `depth` commands chooses among many that it has, and may be given more. Of one of which nothing is known one
