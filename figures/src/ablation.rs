@@ -111,7 +111,7 @@ fn point(lab: &Lab<'_>, variant: &Variant, setting: Setting) -> Result<Point, Fi
     let method = Method { name: variant.name, mode: Mode::Manylogs, system };
     let syncs_per_s = f64::from(WRITES_PER_S) / f64::from(FILES);
     let (client, span) = (setting.client(), lab.contention_span());
-    contention::point(fig2::disk(setting)?, &method, client, syncs_per_s, span)
+    contention::point(fig2::disk_for(&method.system, setting)?, &method, client, syncs_per_s, span)
 }
 
 /// The mean over the mixes.

@@ -105,6 +105,14 @@ pub(crate) fn disk(setting: Setting) -> Result<FigureDisk, FigureError> {
     }
 }
 
+/// The same, made for `system`.
+pub(crate) fn disk_for(system: &System, setting: Setting) -> Result<FigureDisk, FigureError> {
+    if setting.disks == 1 {
+        return disk(setting);
+    }
+    rig::striped_for(system, CHEETAH, setting.disks, Queue::InOrder)
+}
+
 /// Runs the experiment, or returns what it came to earlier.
 pub(crate) fn runs(lab: &mut Lab<'_>, setting: Setting) -> Result<Rc<ContentionRuns>, FigureError> {
     if let Some(done) = lab.contention.get(setting.name) {
@@ -125,7 +133,13 @@ pub(crate) fn runs(lab: &mut Lab<'_>, setting: Setting) -> Result<Rc<ContentionR
             return contention::alone(disk(setting)?, setting.client(), span);
         };
         let syncs_per_s = f64::from(rate * setting.disks) / f64::from(FILES);
-        contention::point(disk(setting)?, &method, setting.client(), syncs_per_s, span)
+        contention::point(
+            disk_for(&method.system, setting)?,
+            &method,
+            setting.client(),
+            syncs_per_s,
+            span,
+        )
     })?;
     let mut by_method = points[1..].chunks(rates.len()).map(<[Point]>::to_vec);
     let named = methods.iter().map(|method| method.name);

@@ -17,7 +17,7 @@ use nearhead_models::{
     Content, Dataless, HddModel, HddOptions, Mechanics, ModelSpec, Profile, QueuePolicy,
 };
 use nearhead_volume::create::{CreateOptions, describe};
-use nearhead_volume::{BareDisk, GatheredDisk, NamedPreset, Volume};
+use nearhead_volume::{BareDisk, GatheredDisk, NamedPreset, Volume, whole_logs};
 use std::sync::Arc;
 
 /// The disk of Manylogs' file-system experiments (V-A).
@@ -27,6 +27,11 @@ pub(crate) const CONSTELLATION: &str = "constellation-es3-1tb";
 
 /// Chunk of a RAID-0 (Manylogs V-A).
 const CHUNK_BYTES: u64 = 64 << 10;
+
+/// Between the profile's name and the number of a member of an array.
+const MEMBER_MARK: char = '#';
+/// By one in so many the spindles of two members that follow one another differ.
+const SPINDLES_DIFFER_ONE_IN: u64 = 10_000;
 
 /// A disk as figures have it.
 pub(crate) type FigureDisk = Metered<Box<dyn Modelled>>;
@@ -152,14 +157,10 @@ pub(crate) fn volume(disk: FigureDisk, system: &System) -> Result<Volume<FigureD
     made.map_err(|error| FigureError::setup(format!("a volume for {}", system.name), &error))
 }
 
-fn plan_and_start(
-    disk: FigureDisk,
-    system: &System,
-    tracks: Option<Arc<Tracks>>,
-) -> Result<Volume<FigureDisk>, LayoutError> {
+fn options(system: &System) -> CreateOptions {
     let preset = system.preset.unwrap_or(nearhead_volume::PRESETS[0]);
     let logged = system.logged_write_bytes_max.unwrap_or(preset.logged_write_bytes_max);
-    let options = CreateOptions {
+    CreateOptions {
         volume_id: *b"nearhead figures",
         created_unix_s: 0,
         preset,
@@ -170,12 +171,44 @@ fn plan_and_start(
         label: Label::default(),
         device_bytes: None,
         force: true,
-    };
+    }
+}
+
+fn plan_and_start(
+    disk: FigureDisk,
+    system: &System,
+    tracks: Vec<Arc<Tracks>>,
+) -> Result<Volume<FigureDisk>, LayoutError> {
+    let options = options(system);
     let superblock = describe(disk.properties(), disk.zones(), &options)?;
-    Ok(Volume::start_empty(disk, superblock, preset, |_, config| {
+    Ok(Volume::start_empty(disk, superblock, options.preset, |_, config| {
         config.tracks = tracks;
         (system.configure)(config);
     }))
+}
+
+/// The profile of a member of an array: no two spindles turn alike, though by far less than a datasheet allows (0.1 to 0.5 %).
+fn member_profile(name: &str, index: u32) -> Result<Profile, FigureError> {
+    let one = profile(name)?;
+    let period_ns = one.period_ns + one.period_ns * u64::from(index) / SPINDLES_DIFFER_ONE_IN;
+    Ok(Profile { name: format!("{name}{MEMBER_MARK}{index}"), period_ns, ..one })
+}
+
+fn member(name: &str, index: u32, options: HddOptions) -> Result<HddModel, FigureError> {
+    HddModel::new(&member_profile(name, index)?, Box::new(Dataless), options)
+        .map_err(|error| FigureError::setup(format!("disk {name}"), &error))
+}
+
+/// A disk like the one of this name, alone and idle; of a member of an array, too.
+pub(crate) fn twin_of(name: &str) -> Result<FigureDisk, FigureError> {
+    let of_member = name.split_once(MEMBER_MARK);
+    match of_member.and_then(|(name, index)| Some((name, index.parse().ok()?))) {
+        Some((name, index)) => {
+            let options = HddOptions { write_cache: Some(false), ..Queue::InOrder.options() };
+            Ok(Metered::new(Box::new(member(name, index, options)?)))
+        }
+        None => any_disk(name, Queue::InOrder),
+    }
 }
 
 /// Several of the disk `name` as one RAID-0 in chunks of 64 KiB (Manylogs V-A).
@@ -185,21 +218,46 @@ pub(crate) fn striped(
     queue: Queue,
     write_cache: bool,
 ) -> Result<FigureDisk, FigureError> {
-    let member = || -> Result<HddModel, FigureError> {
-        let options = HddOptions { write_cache: Some(write_cache), ..queue.options() };
-        HddModel::new(&profile(name)?, Box::new(Dataless), options)
-            .map_err(|error| FigureError::setup(format!("disk {name}"), &error))
-    };
-    let members: Result<Vec<HddModel>, FigureError> = (0..disks).map(|_| member()).collect();
+    Ok(Metered::new(Box::new(stripe(name, disks, queue, write_cache)?)))
+}
+
+fn stripe(
+    name: &str,
+    disks: u32,
+    queue: Queue,
+    write_cache: bool,
+) -> Result<Stripe<HddModel>, FigureError> {
+    let options = HddOptions { write_cache: Some(write_cache), ..queue.options() };
+    let members: Result<Vec<HddModel>, FigureError> =
+        (0..disks).map(|index| member(name, index, options)).collect();
     let array = Stripe::new(members?, CHUNK_BYTES)
         .map_err(|error| FigureError::setup(format!("a RAID-0 of {disks} {name}"), &error))?;
+    Ok(array)
+}
+
+/// The same, made for `system` as `nearhead create` would make it: each log on one member, if its records go anywhere. The presets
+/// of papers have theirs over all members, as published.
+pub(crate) fn striped_for(
+    system: &System,
+    name: &str,
+    disks: u32,
+    queue: Queue,
+) -> Result<FigureDisk, FigureError> {
+    let failed = |error| FigureError::setup(format!("a RAID-0 of {disks} {name}"), &error);
+    let array = stripe(name, disks, queue, false)?;
+    let options = options(system);
+    let runs = whole_logs(array.properties(), &options, None);
+    let Some(runs) = runs.filter(|_| options.preset.layout.has_records_anywhere()) else {
+        return Ok(Metered::new(Box::new(array)));
+    };
+    let array = Stripe::with_whole_runs(array.into_disks(), CHUNK_BYTES, runs).map_err(failed)?;
     Ok(Metered::new(Box::new(array)))
 }
 
 /// As [`off_hours`], and nobody knows where the disk's tracks are.
 pub(crate) fn without_tracks(config: &mut Config) {
     off_hours(config);
-    config.tracks = None;
+    config.tracks = Vec::new();
 }
 
 /// The shingled disk of which Manylogs takes the persistent cache (its reference 11).

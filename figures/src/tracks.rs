@@ -3,13 +3,16 @@
 //! It takes five minutes of the disk's time and a moment of ours, and says the same each time: so each disk is asked once.
 
 use crate::error::FigureError;
-use crate::rig::{self, Queue};
+use crate::rig;
 use nearhead_calibrate::tracks_in_virtual_time;
-use nearhead_disk::{Disk, Tracks};
+use nearhead_disk::{Disk, Striping, Tracks};
 use nearhead_models::MODEL_PREFIX;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
+/// How the name of a striped array begins.
+const ARRAY_PREFIX: &str = "raid0:";
 
 type Found = BTreeMap<String, Option<Arc<Tracks>>>;
 
@@ -17,12 +20,18 @@ thread_local! {
     static FOUND: RefCell<Found> = const { RefCell::new(BTreeMap::new()) };
 }
 
-/// Those of the disk that a model of this name is; nothing of what is no single modelled disk that turns.
-pub(crate) fn of(disk: &dyn Disk) -> Result<Option<Arc<Tracks>>, FigureError> {
+/// Those of the disk that a model of this name is, or of each member of an array of them; none of what does not turn.
+pub(crate) fn of(disk: &dyn Disk) -> Result<Vec<Arc<Tracks>>, FigureError> {
     let properties = disk.properties();
-    let turns = properties.rotational && properties.width == 1;
-    let name = properties.name.strip_prefix(MODEL_PREFIX).filter(|_| turns);
-    let Some(name) = name else { return Ok(None) };
+    let members = properties.name.strip_prefix(ARRAY_PREFIX).unwrap_or(&properties.name);
+    let models = members.split([',', ' ']).filter_map(|word| word.strip_prefix(MODEL_PREFIX));
+    let drives = properties.striping.map_or(1, Striping::members) as usize;
+    let names: Vec<&str> = models.take(drives).filter(|_| properties.rotational).collect();
+    let found: Result<Vec<_>, _> = names.into_iter().map(of_drive).collect();
+    Ok(found?.into_iter().flatten().collect())
+}
+
+fn of_drive(name: &str) -> Result<Option<Arc<Tracks>>, FigureError> {
     if let Some(found) = FOUND.with_borrow(|found| found.get(name).cloned()) {
         return Ok(found);
     }
@@ -32,7 +41,7 @@ pub(crate) fn of(disk: &dyn Disk) -> Result<Option<Arc<Tracks>>, FigureError> {
 }
 
 fn find(name: &str) -> Result<Option<Arc<Tracks>>, FigureError> {
-    let mut disk = rig::any_disk(name, Queue::InOrder)?;
+    let mut disk = rig::twin_of(name)?;
     let found = tracks_in_virtual_time(&mut disk).map_err(|problem| {
         FigureError::setup(format!("finding out where the tracks of {name} are"), &problem)
     });
@@ -56,7 +65,7 @@ mod tests {
             group_tracks: 0,
             group_skew: Turn(0),
         };
-        config.tracks = Some(Arc::new(Tracks::new(8_333_333.3, vec![zone]).unwrap()));
+        config.tracks = vec![Arc::new(Tracks::new(8_333_333.3, vec![zone]).unwrap())];
     }
 
     fn at_320_writes_a_second(name: &str, wrong: bool) -> Point {

@@ -111,26 +111,6 @@ fn a_stripe_has_no_trouble_but_that_of_its_members_and_nothing_to_leave() {
 }
 
 #[test]
-fn the_bytes_of_a_member_are_those_of_its_chunks() {
-    let (members, chunk_bytes) = (3, 8_u64);
-    let mut random = SplitMix::new(5);
-    for _ in 0..500 {
-        let start = random.below(200);
-        let range = start..start + 1 + random.below(100);
-        let mut counted = vec![0; members];
-        for (member, counted) in counted.iter_mut().enumerate() {
-            let run = member_run(members as u64, chunk_bytes, member as u64, &range);
-            for at in run {
-                let chunk = at / chunk_bytes * members as u64 + member as u64;
-                assert!(range.contains(&(chunk * chunk_bytes + at % chunk_bytes)));
-                *counted += 1;
-            }
-        }
-        assert_eq!(counted.iter().sum::<u64>(), range.end - range.start, "each byte once");
-    }
-}
-
-#[test]
 fn no_member_of_a_stripe_gets_an_empty_part() {
     let part = |len: usize| Payload::Bytes(BufferMut::zeroed(len).freeze());
     let mut stripe =

@@ -5,13 +5,18 @@
 //! +--------+-----+----+--+--+-----------+-----------+-------------+------------+
 //! | magic  | crc |ver |kd|us| array id  | sequence  | generation  |member_bytes|
 //! +--------+-----+----+--+--+-----+-----+-----------+-------------+------------+
-//! | chunk_bytes | synced_bytes |cnt |idx | in_sync| zeros up to 512, then to 4096|
+//! | chunk_bytes | synced_bytes |cnt |idx | in_sync| whole runs, or zeros       |
 //! +-------------+--------------+----+----+--------+-----------------------------+
 //! 56            64             72   74   76       80
+//! +-------------+-------------+-------------+-------------------------------+
+//! | first_byte  | every_bytes | run_bytes   | zeros up to 512, then to 4096 |
+//! +-------------+-------------+-------------+-------------------------------+
+//! 80            88            96            104
 //! ```
 //!
 //! - `magic`, `version`: other content, and labels of later versions. A label that says `in use` is of
-//!   version 2, so that a program that does not know what that means refuses it; any other is of version 1.
+//!   version 2 and one with whole runs of version 3, so that a program that does not know what that means
+//!   refuses it; any other is of version 1.
 //! - `in use` (us): the mirror was not left in order since it was opened, so its members may differ where
 //!   changes were under way.
 //! - `crc`: CRC32C of the first 512 bytes without itself, against rot and torn writes. Everything
@@ -24,10 +29,13 @@
 //! - `in_sync`: bit `i` is set if member `i` has all that was acknowledged at this generation.
 //! - `synced_bytes`: of a member that is being copied to, how far it has all.
 //! - `member_bytes`, `chunk_bytes`: a member cut short, another chunk.
+//! - whole runs: where runs of the array's addresses begin that each lie on one member, how far they are apart and how long
+//!   they are ([`WholeRuns`]); zeros of an array without any.
 //!
 //! Nothing here reads or writes a disk.
 
 use nearhead_basics::little_endian::{array_at, put, u16_at, u32_at, u64_at};
+use nearhead_disk::{Striping, WholeRuns};
 
 /// Bytes of one slot.
 pub(super) const SLOT_BYTES: u64 = 4096;
@@ -36,8 +44,10 @@ pub(super) const SLOT_BYTES: u64 = 4096;
 pub const LABEL_BYTES: u64 = 2 * SLOT_BYTES;
 
 const MAGIC: &[u8; 8] = b"NHMEMBER";
-/// Version of a label that says `in use`, and the newest one there is.
+/// Version of a label that says `in use`.
 const VERSION_IN_USE: u16 = 2;
+/// Version of a label with whole runs, and the newest one there is.
+const VERSION_WHOLE_RUNS: u16 = 3;
 const VERSION: u16 = 1;
 /// What the checksum covers: the smallest sector.
 const COVERED_BYTES: usize = 512;
@@ -65,6 +75,8 @@ pub struct Label {
     pub in_sync: u32,
     /// The mirror is in use, or was when the power or the program went away.
     pub in_use: bool,
+    /// Runs of a stripe that each lie on one member, if there are any.
+    pub whole_runs: Option<WholeRuns>,
 }
 
 impl Label {
@@ -93,12 +105,25 @@ impl Label {
         self.sequence % 2 * SLOT_BYTES
     }
 
+    fn version(&self) -> u16 {
+        match (self.whole_runs, self.in_use) {
+            (Some(_), _) => VERSION_WHOLE_RUNS,
+            (None, true) => VERSION_IN_USE,
+            (None, false) => VERSION,
+        }
+    }
+
+    /// How its addresses go round the members, if it is a stripe that makes sense.
+    pub fn striping(&self) -> Option<Striping> {
+        let plain = Striping::new(u32::from(self.count), self.chunk_bytes)?;
+        self.whole_runs.map_or(Some(plain), |runs| plain.with_whole_runs(runs))
+    }
+
     /// The bytes of a slot.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = vec![0; SLOT_BYTES as usize];
         put(&mut bytes, 0, MAGIC);
-        let version = if self.in_use { VERSION_IN_USE } else { VERSION };
-        put(&mut bytes, 12, &version.to_le_bytes());
+        put(&mut bytes, 12, &self.version().to_le_bytes());
         bytes[14] = u8::from(self.is_mirror());
         bytes[15] = u8::from(self.in_use);
         put(&mut bytes, 16, &self.array_id);
@@ -115,6 +140,11 @@ impl Label {
         put(&mut bytes, 72, &self.count.to_le_bytes());
         put(&mut bytes, 74, &self.index.to_le_bytes());
         put(&mut bytes, 76, &self.in_sync.to_le_bytes());
+        if let Some(runs) = self.whole_runs {
+            put(&mut bytes, 80, &runs.first_byte.to_le_bytes());
+            put(&mut bytes, 88, &runs.every_bytes.to_le_bytes());
+            put(&mut bytes, 96, &runs.bytes.to_le_bytes());
+        }
         let crc = checksum(&bytes);
         put(&mut bytes, 8, &crc.to_le_bytes());
         bytes
@@ -143,12 +173,17 @@ fn decode_slot(slot: &[u8]) -> Result<Option<Label>, String> {
         return Ok(None);
     }
     let version = u16_at(slot, 12);
-    if version > VERSION_IN_USE {
+    if version > VERSION_WHOLE_RUNS {
         return Err(format!(
-            "expected the label of an array member in version {VERSION} or {VERSION_IN_USE}, found \
+            "expected the label of an array member in version {VERSION} to {VERSION_WHOLE_RUNS}, found \
              version {version}; use the program that made it"
         ));
     }
+    let whole_runs = (version == VERSION_WHOLE_RUNS).then(|| WholeRuns {
+        first_byte: u64_at(slot, 80),
+        every_bytes: u64_at(slot, 88),
+        bytes: u64_at(slot, 96),
+    });
     let label = Label {
         array_id: array_at(slot, 16),
         sequence: u64_at(slot, 32),
@@ -160,9 +195,12 @@ fn decode_slot(slot: &[u8]) -> Result<Option<Label>, String> {
         index: u16_at(slot, 74),
         in_sync: u32_at(slot, 76),
         in_use: slot[15] == 1,
+        whole_runs,
     };
     let count_fits = (2..=super::MEMBERS_MAX).contains(&usize::from(label.count));
-    let sound = count_fits && label.index < label.count && label.member_bytes > 0;
+    let runs_fit = label.is_mirror() == label.striping().is_none()
+        && !(label.is_mirror() && whole_runs.is_some());
+    let sound = count_fits && label.index < label.count && label.member_bytes > 0 && runs_fit;
     // Nothing is said that this version does not read, and the kind is the one that the chunk tells.
     let is_all = label.encode()[..COVERED_BYTES] == slot[..COVERED_BYTES];
     Ok((sound && is_all).then_some(label))
@@ -184,6 +222,7 @@ mod tests {
             index: 2,
             in_sync: 0x8000_0003,
             in_use: false,
+            whole_runs: None,
         }
     }
 
@@ -271,6 +310,24 @@ mod tests {
     }
 
     #[test]
+    fn a_stripe_with_whole_runs_says_so_in_a_version_that_older_programs_refuse() {
+        let runs = WholeRuns { first_byte: 1 << 20, every_bytes: 1 << 24, bytes: 1 << 18 };
+        let stripe = Label { chunk_bytes: 1 << 16, whole_runs: Some(runs), ..label(1) };
+        let bytes = stripe.encode();
+        assert_eq!(bytes[12..16], [3, 0, 0, 0]);
+        assert_eq!(bytes[80..88], [0, 0, 16, 0, 0, 0, 0, 0]);
+        assert_eq!(bytes[88..104], [0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0, 0]);
+        assert!(bytes[104..].iter().all(|byte| *byte == 0));
+        assert_eq!(Label::decode(&bytes), Ok(Some(stripe)));
+        let between = WholeRuns { first_byte: 4096, ..runs };
+        for wrong in
+            [Label { whole_runs: Some(between), ..stripe }, Label { chunk_bytes: 0, ..stripe }]
+        {
+            assert_eq!(Label::decode(&wrong.encode()), Ok(None), "{wrong:?}");
+        }
+    }
+
+    #[test]
     fn a_label_lies_in_the_last_two_slots_behind_at_least_one_for_content() {
         let cases = [(0, None), (8191, None), (8192, None), (12287, None), (12288, Some(4096))];
         for (capacity_bytes, expected) in cases.into_iter().chain([(20479, Some(8192))]) {
@@ -282,10 +339,10 @@ mod tests {
     #[test]
     fn a_later_version_is_refused() {
         let mut bytes = label(1).encode();
-        bytes[12] = 3;
+        bytes[12] = 4;
         let crc = checksum(&bytes);
         bytes[8..12].copy_from_slice(&crc.to_le_bytes());
         let told = Label::decode(&both(&bytes, &label(0).encode())).unwrap_err();
-        assert!(told.contains("version 1 or 2, found version 3"), "{told}");
+        assert!(told.contains("version 1 to 3, found version 4"), "{told}");
     }
 }

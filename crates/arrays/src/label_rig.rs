@@ -25,6 +25,7 @@ pub(super) const WHOLE: Label = Label {
     index: 0,
     in_sync: 0b111,
     in_use: false,
+    whole_runs: None,
 };
 
 /// A disk with a volatile cache that can be made to refuse every change, or every read, and to say that it is gone.
@@ -110,7 +111,7 @@ pub(super) fn version(bytes: &[u8]) -> u32 {
 }
 
 pub(super) fn make(id: u8) -> Purpose {
-    Purpose::Make { array_id: [id; 16], anew: false }
+    Purpose::Make { array_id: [id; 16], anew: false, whole_runs: None }
 }
 
 pub(super) fn opened<D: Disk>(

@@ -61,7 +61,7 @@ pub use label::{LABEL_BYTES, Label};
 pub use mirror::{Mirror, ReadPolicy};
 pub use open::{MISSING, Purpose, RunOne, label_of, open, remove_label};
 pub use spec::{ARRAY_PREFIXES, ArrayKind, ArraySpec, model_from_text};
-pub use stripe::{Stripe, member_run};
+pub use stripe::Stripe;
 
 use members::Members;
 use nearhead_basics::SplitMix;
@@ -304,6 +304,7 @@ fn common_properties<D: Disk>(
         transfer_bytes_max: all().map(|disk| disk.transfer_bytes_max).min().unwrap_or(0),
         queue_depth_max: all().map(|disk| disk.queue_depth_max).min().unwrap_or(1),
         width: 1,
+        striping: None,
     })
 }
 

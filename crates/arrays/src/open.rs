@@ -10,7 +10,7 @@ use super::mirror::Mirror;
 use super::plan::{Found, Plan, plan};
 use super::spec::{ArrayKind, ArraySpec};
 use super::stripe::Stripe;
-use nearhead_disk::{BufferMut, Command, Disk, DiskError, DiskErrorKind, Payload};
+use nearhead_disk::{BufferMut, Command, Disk, DiskError, DiskErrorKind, Payload, WholeRuns};
 
 /// The name of a member of a mirror that is away.
 pub const MISSING: &str = "missing";
@@ -28,6 +28,8 @@ pub enum Purpose {
         array_id: [u8; 16],
         /// Whatever labels the disks have, they are a new array.
         anew: bool,
+        /// Runs of a stripe's addresses that are each to lie on one member.
+        whole_runs: Option<WholeRuns>,
     },
 }
 
@@ -82,7 +84,8 @@ pub fn open<D: Disk + 'static>(
     let disk: Box<dyn Disk> = match spec.kind {
         ArrayKind::Stripe { chunk_bytes } => {
             let member_bytes = labels.iter().map(|label| label.member_bytes).min().unwrap_or(0);
-            Box::new(Stripe::labelled(taken, chunk_bytes, member_bytes)?)
+            let whole_runs = labels.first().and_then(|label| label.whole_runs);
+            Box::new(Stripe::labelled(taken, (chunk_bytes, whole_runs), member_bytes)?)
         }
         ArrayKind::Mirror { policy, .. } => {
             let mirror = Mirror::labelled(taken, policy, labels, plan.unsure)?;
@@ -109,13 +112,18 @@ pub(super) fn prepare<D: Disk>(
     let sequence = found.iter().filter_map(|member| member.label()).map(|label| label.sequence);
     let sequence = sequence.max().unwrap_or(0) + 1;
     let mut planned = match purpose {
-        Purpose::Make { array_id, anew: true } => fresh(spec, disks, array_id, sequence),
-        Purpose::Make { array_id, anew: false } => match plan(spec, &found).map_err(invalid)? {
+        Purpose::Make { array_id, anew: true, .. } => fresh(spec, disks, array_id, sequence),
+        Purpose::Make { array_id, anew: false, .. } => match plan(spec, &found).map_err(invalid)? {
             None => fresh(spec, disks, array_id, sequence),
             planned => planned,
         },
         Purpose::Look | Purpose::Use => plan(spec, &found).map_err(invalid)?,
     };
+    if let (Some(plan), Purpose::Make { whole_runs, .. }) = (&mut planned, purpose) {
+        plan.members.iter_mut().for_each(|(_, label)| {
+            label.whole_runs = whole_runs.filter(|_| !label.is_mirror());
+        });
+    }
     if let Some(plan) = planned.as_mut().filter(|_| purpose != Purpose::Look) {
         spare_the_newest(plan, &found);
         let is_new = |(place, label): &&(usize, Label)| found[*place] != Found::Labelled(*label);
@@ -169,6 +177,7 @@ fn fresh<D: Disk>(
         index: index as u16,
         in_sync,
         in_use: false,
+        whole_runs: None,
     };
     let members = (0..count).map(|index| (index, label(index))).collect();
     Some(Plan { members, unsure: false, notes: Vec::new() })

@@ -3,7 +3,7 @@
 use super::label_rig::{BLOCK, block, change, run_one, version};
 use super::script_rig::*;
 use super::*;
-use nearhead_disk::{CommandId, Payload};
+use nearhead_disk::{CommandId, Payload, Striping, WholeRuns};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -53,7 +53,7 @@ fn opened(text: &str, disks: &[Shared], purpose: Purpose) -> Box<dyn Disk> {
 }
 
 fn made(text: &str, disks: &[Shared]) -> Box<dyn Disk> {
-    opened(text, disks, Purpose::Make { array_id: [4; 16], anew: false })
+    opened(text, disks, Purpose::Make { array_id: [4; 16], anew: false, whole_runs: None })
 }
 
 /// Does what an array does by itself until `until`.
@@ -196,7 +196,11 @@ fn disks_that_are_made_a_new_array_of_keep_the_label_before_in_the_other_slot() 
     drop(made("mirror:a,b", &disks));
     for turn in 5..9 {
         let before: Vec<Label> = disks.iter().map(|disk| label(disk).unwrap()).collect();
-        drop(opened("mirror:a,b", &disks, Purpose::Make { array_id: [turn; 16], anew: true }));
+        drop(opened(
+            "mirror:a,b",
+            &disks,
+            Purpose::Make { array_id: [turn; 16], anew: true, whole_runs: None },
+        ));
         for (disk, before) in disks.iter().zip(before) {
             let now = label(disk).unwrap();
             assert_eq!((now.array_id, now.sequence), ([turn; 16], before.sequence + 1));
@@ -249,4 +253,40 @@ fn a_disk_whose_label_is_removed_is_a_disk_like_any_other() {
         run_one(&mut *disks[0].borrow_mut(), Command::Read { offset: 0, len: BLOCK as u32 });
     let Payload::Bytes(bytes) = found.unwrap() else { panic!("it keeps content") };
     assert_eq!(version(&bytes), 7, "and keeps what it held");
+}
+
+#[test]
+fn an_array_made_with_runs_on_one_member_has_them_whenever_it_is_opened_and_no_other_has() {
+    let text = "raid0:a,b?chunk=4k";
+    let disks = shared(2);
+    let runs = WholeRuns { first_byte: 2 * BLOCK, every_bytes: 6 * BLOCK, bytes: 3 * BLOCK };
+    let purpose = Purpose::Make { array_id: [4; 16], anew: false, whole_runs: Some(runs) };
+    let mut array = opened(text, &disks, purpose);
+    let blocks = array.properties().capacity_bytes / BLOCK;
+    for at in 0..blocks {
+        wait(&mut *array, change(at, at as u32 + 1));
+    }
+    drop(array);
+    for purpose in [Purpose::Look, Purpose::Use] {
+        let mut array = opened(text, &disks, purpose);
+        let found = array.properties().striping.and_then(Striping::whole_runs);
+        assert_eq!((found, array.properties().capacity_bytes / BLOCK), (Some(runs), blocks));
+        for at in 0..blocks {
+            assert_eq!(read(&mut *array, at), at as u32 + 1, "block {at}, {purpose:?}");
+        }
+    }
+    // The first run is on the first member, the next one on the second.
+    let striping = opened(text, &disks, Purpose::Look).properties().striping.unwrap();
+    let members = [2, 4, 8, 10].map(|at| striping.member_of(at * BLOCK));
+    assert_eq!(members, [0, 0, 1, 1]);
+    let others = shared(2);
+    drop(made(text, &others));
+    let mixed = [Rc::clone(&disks[0]), Rc::clone(&others[1])];
+    let spec = ArraySpec::parse(text).unwrap();
+    let lent = mixed.iter().map(|disk| {
+        let properties = disk.borrow().properties().clone();
+        Some(Lent { properties, disk: Rc::clone(disk) })
+    });
+    let told = open(&spec, lent.collect(), Purpose::Use, &mut run_one).err().unwrap();
+    assert!(told.detail.contains("expected the runs on one member that"), "{told}");
 }

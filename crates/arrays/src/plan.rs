@@ -127,6 +127,13 @@ fn stripe(
                 chunk_bytes >> 10
             ));
         }
+        if label.whole_runs != members[0].1.whole_runs {
+            return Err(format!(
+                "{name}: expected the runs on one member that {} was made with, found others; they are members of two arrays, or the \
+                 making of one was cut short: make it again with `nearhead create --force`",
+                spec.members[members[0].0]
+            ));
+        }
         if usize::from(label.index) != *place {
             return Err(format!(
                 "{name} is named as member {}, and is member {} of {}; name them in that order",

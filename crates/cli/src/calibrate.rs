@@ -5,7 +5,7 @@
 
 use crate::target::{Access, DiskArgs, Target};
 use crate::units::{ByteSize, Span};
-use nearhead_arrays::model_from_text;
+use nearhead_arrays::{ArraySpec, model_from_text};
 use nearhead_calibrate::{Calibration, Findings, Options, OverDisk, Progress, Report, calibrate};
 use nearhead_disk::{Command, Nanos, Payload};
 use nearhead_models::ModelSpec;
@@ -14,6 +14,7 @@ use nearhead_volume::{SyncIo, find_superblock, tracks};
 use std::fmt::Write as _;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// What `nearhead calibrate` is told.
 #[derive(clap::Args, Debug)]
@@ -41,9 +42,9 @@ pub struct CalibrateArgs {
     /// Keep what was found in the volume on the target, which must not be served meanwhile
     #[arg(long)]
     pub store: bool,
-    /// Measure nothing: take what another run wrote with --out
+    /// Measure nothing: take what another run wrote with --out; of a striped array one for each member, in their order
     #[arg(long, value_name = "FILE", conflicts_with_all = ["scratch", "out"])]
-    pub known: Option<PathBuf>,
+    pub known: Vec<PathBuf>,
     /// The result as JSON
     #[arg(long)]
     pub json: bool,
@@ -55,28 +56,48 @@ const DEFAULT_ANYWHERE: &str = "nearhead";
 /// Runs the command.
 pub fn run(args: &CalibrateArgs) -> Result<(), String> {
     let told = |problem: String| format!("calibrate: {problem}");
-    let findings = match &args.known {
-        Some(file) => known(file).map_err(told)?,
-        None => find(args).map_err(told)?,
-    };
-    let report = Report::of(&args.target, &findings);
-    let kept = if args.store { Some(keep(args, &report).map_err(told)?) } else { None };
-    if let Some(out) = &args.out {
-        let text = toml::to_string(&report).map_err(|error| told(error.to_string()))?;
+    let all = all_findings(args).map_err(told)?;
+    let reports: Vec<Report> =
+        all.iter().map(|findings| Report::of(&args.target, findings)).collect();
+    let kept = if args.store { Some(keep(args, &reports).map_err(told)?) } else { None };
+    if let (Some(out), [report]) = (&args.out, &reports[..]) {
+        let text = toml::to_string(report).map_err(|error| told(error.to_string()))?;
         std::fs::write(out, text)
             .map_err(|error| told(format!("cannot write {}: {error}", out.display())))?;
     }
     if args.json {
-        return say_json(&report);
+        return match &reports[..] {
+            [report] => say_json(report),
+            several => say_json(&several),
+        };
     }
-    match &findings {
-        Findings::Turns(found) => say(&shown(found, args.scratch.is_some())),
-        Findings::NothingToLearn(why) => say(&format!("{}: nothing to learn: {why}", args.target)),
+    for findings in &all {
+        match findings {
+            Findings::Turns(found) => say(&shown(found, args.scratch.is_some())),
+            Findings::NothingToLearn(why) => {
+                say(&format!("{}: nothing to learn: {why}", args.target));
+            }
+        }
     }
     if let Some(kept) = kept {
         say(&kept);
     }
     Ok(())
+}
+
+/// Of the disk, or of each member of an array.
+fn all_findings(args: &CalibrateArgs) -> Result<Vec<Findings>, String> {
+    if !args.known.is_empty() {
+        return args.known.iter().map(|file| known(file)).collect();
+    }
+    if ArraySpec::is_array(&args.target) {
+        return Err(format!(
+            "{}: expected one drive, found an array, whose members turn each on their own; calibrate each of them (`nearhead \
+             calibrate MEMBER --out FILE`), then name the files here in the members' order, with --known FILE for each, and --store",
+            args.target
+        ));
+    }
+    Ok(vec![find(args)?])
 }
 
 /// What another run found.
@@ -92,10 +113,12 @@ fn known(file: &Path) -> Result<Findings, String> {
 }
 
 /// Writes it into the volume on the target.
-fn keep(args: &CalibrateArgs, report: &Report) -> Result<String, String> {
-    let Some(tracks) = report.tracks()? else {
+fn keep(args: &CalibrateArgs, reports: &[Report]) -> Result<String, String> {
+    let found: Result<Vec<_>, String> = reports.iter().map(Report::tracks).collect();
+    let tracks: Vec<_> = found?.into_iter().flatten().map(Arc::new).collect();
+    if tracks.is_empty() {
         return Ok(format!("{}: nothing was kept", args.target));
-    };
+    }
     let mut target = Target::open(&args.target, Access::Write, &DiskArgs::default())?;
     let io = &mut target.io();
     let found = find_superblock(io).map_err(|error| format!("--store: {error}"))?;

@@ -13,7 +13,7 @@ use nearhead_format::layout::DEVICE_BYTES_MIN;
 use nearhead_format::{Label, Superblock};
 use nearhead_output::{changes_a_terminal, hex, note, plain, quoted, say, say_json};
 use nearhead_settings::{AckArg, checked_threshold};
-use nearhead_volume::{CreateOptions, DEFAULT_PRESET, NamedPreset};
+use nearhead_volume::{CreateOptions, DEFAULT_PRESET, NamedPreset, whole_logs};
 use serde::Serialize;
 use std::path::Path;
 use std::time::SystemTime;
@@ -182,15 +182,30 @@ fn create_on(
     options: &CreateOptions,
     made_image: bool,
 ) -> Result<(Target, Superblock), String> {
-    let mut target = Target::open(&args.target, Access::Create { force: args.force }, &args.disk)?;
+    let open = |whole_runs| {
+        Target::open(&args.target, Access::Create { force: args.force, whole_runs }, &args.disk)
+    };
+    let mut target = open(None)?;
     // Another may have made a volume of it before it was ours.
     let is_new = made_image && nearhead_uring::is_empty_image(Path::new(&args.target));
-    let mut io = target.io();
+    let properties = target.lanes.properties();
     let mut options = options.clone();
     if args.threshold.is_none() {
         // Whether a head moves is known now.
-        options.logged_write_bytes_max = options.preset.logged_by_default(io.disk().properties());
+        options.logged_write_bytes_max = options.preset.logged_by_default(properties);
     }
+    // Where the logs will be is known now, too.
+    let grow_to_bytes = args.grow_to.map(|size| size.0);
+    if let Some(runs) = whole_logs(properties, &options, grow_to_bytes) {
+        drop(target);
+        target = open(Some(runs))?;
+    }
+    if let Some(label) = array_label(&args.target, target.lanes.properties())
+        && args.label.is_empty()
+    {
+        options.label = named(&label)?;
+    }
+    let mut io = target.io();
     let created = match args.grow_to {
         None => nearhead_volume::create(&mut io, &options),
         Some(ByteSize(bytes)) => nearhead_volume::create_to_grow(&mut io, &options, bytes, None),
@@ -209,9 +224,11 @@ fn where_if_missing(message: &str, args: &CreateArgs) -> String {
     if message.contains(&args.target) { String::new() } else { format!(" (on {})", args.target) }
 }
 
+fn named(label: &str) -> Result<Label, String> {
+    Label::new(label).map_err(|error| format!("create: --label: {error}"))
+}
+
 fn options(args: &CreateArgs, preset: NamedPreset) -> Result<CreateOptions, String> {
-    let of_array = array_label(&args.target).filter(|_| args.label.is_empty());
-    let label = of_array.unwrap_or_else(|| args.label.clone());
     let threshold = match args.threshold {
         None => preset.logged_write_bytes_max,
         Some(_) if !preset.layout.has_logs() => {
@@ -235,7 +252,7 @@ fn options(args: &CreateArgs, preset: NamedPreset) -> Result<CreateOptions, Stri
         group_bytes: args.group_size.map(|size| size.0),
         log_bytes: args.log_size.map(|size| size.0),
         ack: args.ack.into(),
-        label: Label::new(label).map_err(|error| format!("create: --label: {error}"))?,
+        label: named(&args.label)?,
         device_bytes: None,
         force: args.force,
     })

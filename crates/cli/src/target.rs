@@ -6,7 +6,7 @@
 
 use crate::units::ByteSize;
 use nearhead_arrays::ArraySpec;
-use nearhead_disk::Disk;
+use nearhead_disk::{Disk, WholeRuns};
 use nearhead_models::ModelSpec;
 use nearhead_nbd::client::Address;
 use nearhead_uring::{Engine, OpenOptions};
@@ -37,6 +37,8 @@ pub enum Access {
     Create {
         /// Whatever is there now.
         force: bool,
+        /// Of a striped array, runs of its addresses that are each to lie on one member.
+        whole_runs: Option<WholeRuns>,
     },
 }
 

@@ -86,3 +86,35 @@ fn what_was_found_is_kept_in_a_volume_that_makes_use_of_it_and_shown_by_its_stat
     let out = run(&scratch, &["calibrate", "nearhead.img", "--known", "other.toml", "--store"]);
     assert!(told(&out.stderr).contains("--known other.toml"), "{out:?}");
 }
+
+#[test]
+fn members_of_an_array_are_calibrated_each_and_kept_together() {
+    let scratch = Scratch::new("calibrate-array");
+    for (name, model) in [("a", "constellation-es3-1tb"), ("b", "st3146855fc")] {
+        let (model, out) = (format!("model:{model}"), format!("{name}.toml"));
+        run(&scratch, &["calibrate", &model, "--out", &out]);
+        let image = fs::File::create(scratch.path(&format!("{name}.img"))).unwrap();
+        image.set_len(64 << 20).unwrap();
+    }
+    let array = "raid0:a.img,b.img";
+    let out = run(&scratch, &["create", array]);
+    assert!(out.status.success(), "{}", told(&out.stderr));
+    let problem = |args: &[&str]| {
+        let out = run(&scratch, args);
+        assert!(!out.status.success(), "{args:?}");
+        told(&out.stderr)
+    };
+    let whole = problem(&["calibrate", array]);
+    assert!(whole.contains("calibrate each of them"), "{whole}");
+    let one = problem(&["calibrate", array, "--known", "a.toml", "--store"]);
+    assert!(one.contains("each of 2 drives, in their order, found 1"), "{one}");
+    let socket = scratch.path("s.sock");
+    let socket = socket.to_str().unwrap();
+    let one = problem(&["serve", array, "--socket", socket, "--calibration", "a.toml"]);
+    assert!(one.contains("expected a file for each drive, 2 in their order, found 1"), "{one}");
+    let both = ["calibrate", array, "--known", "a.toml", "--known", "b.toml", "--store"];
+    let out = run(&scratch, &both);
+    assert!(told(&out.stdout).contains("kept in the volume"), "{}", told(&out.stderr));
+    let out = run(&scratch, &["check", array]);
+    assert!(out.status.success(), "{}{}", told(&out.stdout), told(&out.stderr));
+}

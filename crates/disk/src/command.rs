@@ -3,7 +3,7 @@
 //! Words only: nothing here carries one out or checks it. An error is narrow for those who decide (its kind), and says
 //! to people what was asked, where, and what was found.
 
-use crate::{Payload, Ticket};
+use crate::{Nanos, Payload, Ticket};
 use std::fmt;
 
 /// What a disk is asked to do. Offsets and lengths are bytes, multiples of the sector.
@@ -76,6 +76,17 @@ pub struct Completion {
     pub id: crate::CommandId,
     /// The bytes of a read ([`Payload::EMPTY`] for everything else), or why it failed.
     pub result: Result<Payload, DiskError>,
+    /// Which members of an array had a part of it, and when each was done; none of a disk that does not tell.
+    pub parts: Vec<PartDone>,
+}
+
+/// A member of an array was done with its part of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PartDone {
+    /// Which one.
+    pub member: u32,
+    /// When.
+    pub at: Nanos,
 }
 
 /// What kind of failure a disk reports.

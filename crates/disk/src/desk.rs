@@ -7,7 +7,9 @@
 //! the gate and never booked.
 
 use crate::limits::check_command;
-use crate::{Command, Completion, DiskError, DiskErrorKind, Nanos, Payload, Properties, Ticket};
+use crate::{
+    Command, Completion, DiskError, DiskErrorKind, Nanos, PartDone, Payload, Properties, Ticket,
+};
 use std::collections::{BTreeMap, VecDeque};
 
 /// A command that was not answered.
@@ -18,6 +20,8 @@ pub struct Booked<K> {
     pub left: usize,
     /// The first that went wrong.
     error: Option<DiskError>,
+    /// Members that are done with theirs.
+    parts: Vec<PartDone>,
     /// What the disk has to know about it.
     pub kind: K,
 }
@@ -81,7 +85,7 @@ impl<K> Desk<K> {
     /// Books a command that waits for `left` parts; gives its number.
     pub fn book(&mut self, ticket: Ticket, left: usize, kind: K) -> u64 {
         let id = self.number();
-        self.booked.insert(id, Booked { ticket, left, error: None, kind });
+        self.booked.insert(id, Booked { ticket, left, error: None, parts: Vec::new(), kind });
         id
     }
 
@@ -98,21 +102,35 @@ impl<K> Desk<K> {
         booked.left == 0
     }
 
+    /// A member of an array is done with its part of a command; the same.
+    pub fn member_done(&mut self, id: u64, part: PartDone, error: Option<DiskError>) -> bool {
+        if let Some(booked) = self.booked.get_mut(&id) {
+            booked.parts.push(part);
+        }
+        self.part_done(id, error)
+    }
+
     /// Answers command `id` with its first error, or else with what `result` makes of it.
     pub fn finish(&mut self, id: u64, result: impl FnOnce(K) -> Result<Payload, DiskError>) {
-        let Some(Booked { ticket, error, kind, .. }) = self.booked.remove(&id) else { return };
+        let Some(Booked { ticket, error, parts, kind, .. }) = self.booked.remove(&id) else {
+            return;
+        };
         let result = match error {
             Some(error) => Err(error),
             None => result(kind),
         };
-        self.answer(ticket, result);
+        self.give(ticket.complete_in_parts(result, parts));
     }
 
     /// Answers a command that was never booked.
     pub fn answer(&mut self, ticket: Ticket, result: Result<Payload, DiskError>) {
+        self.give(ticket.complete(result));
+    }
+
+    fn give(&mut self, completion: Completion) {
         self.answered += 1;
-        self.failed += u64::from(result.is_err());
-        self.done.push_back(ticket.complete(result));
+        self.failed += u64::from(completion.result.is_err());
+        self.done.push_back(completion);
     }
 
     /// What the commands that are booked are.

@@ -1,6 +1,6 @@
 //! What a host can know about a disk: its datasheet, not its state.
 
-use crate::Nanos;
+use crate::{Nanos, Striping};
 use std::fmt;
 
 /// Fixed facts about one disk.
@@ -32,6 +32,8 @@ pub struct Properties {
     /// How many devices share the work: the members of a striped array, 1 for anything else. Who bounds
     /// what is on the disk at once needs as much for each of them.
     pub width: u32,
+    /// How addresses go round them, if this is a striped array whose parts each move on their own.
+    pub striping: Option<Striping>,
 }
 
 /// Facts that contradict each other.
@@ -67,6 +69,7 @@ impl Properties {
             transfer_bytes_max: 16 << 20,
             queue_depth_max: 1024,
             width: 1,
+            striping: None,
         }
     }
 

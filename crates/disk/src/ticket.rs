@@ -4,7 +4,7 @@
 //! spent: [`Ticket::complete`] turns it into a completion, [`Ticket::abandon`] says that the disk
 //! itself is gone (power cut, teardown). Dropping it otherwise is a bug and panics in debug builds.
 
-use crate::{Completion, DiskError, Payload};
+use crate::{Completion, DiskError, PartDone, Payload};
 
 /// Names a command among those outstanding; chosen by whoever submits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -30,9 +30,18 @@ impl Ticket {
     }
 
     /// Spends the ticket: the command is done.
-    pub fn complete(mut self, result: Result<Payload, DiskError>) -> Completion {
+    pub fn complete(self, result: Result<Payload, DiskError>) -> Completion {
+        self.complete_in_parts(result, Vec::new())
+    }
+
+    /// The same, and when each member of an array was done with its part.
+    pub fn complete_in_parts(
+        mut self,
+        result: Result<Payload, DiskError>,
+        parts: Vec<PartDone>,
+    ) -> Completion {
         self.spent = true;
-        Completion { id: self.id, result }
+        Completion { id: self.id, result, parts }
     }
 
     /// Spends the ticket without an answer: the disk it was on no longer exists.

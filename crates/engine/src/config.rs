@@ -30,8 +30,8 @@ pub struct Config {
     pub ack: Ack,
     /// *Where does it go?*: where logged writes go.
     pub placement: Box<dyn Placement>,
-    /// Where the tracks of the volume's disk are, if anybody found out.
-    pub tracks: Option<Arc<Tracks>>,
+    /// Where the tracks of the volume's disk are, or those of each member of its array in their order; none if nobody found out.
+    pub tracks: Vec<Arc<Tracks>>,
     /// *How is it packed?*: how much of what waits goes into one record.
     pub packing: Box<dyn Packing>,
     /// *Who goes first?*: in which order commands go to the disk.

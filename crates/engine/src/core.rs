@@ -23,7 +23,7 @@ use crate::state::map_bounds::entries_max;
 use crate::state::remembered::Remembered;
 use crate::stats::Stats;
 use nearhead_disk::{
-    Class, Command, CommandId, DiskError, DiskErrorKind, Lane, Nanos, Payload, Submission,
+    Class, Command, CommandId, DiskError, DiskErrorKind, Lane, Nanos, PartDone, Payload, Submission,
 };
 use nearhead_format::record::RecordHeader;
 use nearhead_service::{ErrorKind, RequestError};
@@ -55,9 +55,8 @@ impl Core {
     /// Of a volume of which nothing is known yet.
     pub(crate) fn new(setup: Setup) -> Self {
         let mut lanes = Lanes::new(&setup.properties, &setup.other_lanes);
-        let turns = setup.properties.rotational && setup.properties.width == 1;
-        if let Some(tracks) = setup.config.tracks.as_ref().filter(|_| turns) {
-            lanes.main_mut().queue_mut().know_tracks(tracks);
+        if setup.properties.rotational {
+            lanes.main_mut().queue_mut().know_tracks(&setup.config.tracks);
         }
         Self {
             now: Nanos::ZERO,
@@ -371,8 +370,12 @@ impl Core {
     }
 
     /// A command completed; says on which device, and what it was for. `None` for an unknown id.
-    pub(crate) fn complete(&mut self, id: CommandId) -> Option<(Lane, InFlight)> {
-        self.lanes.complete(self.admission.as_ref(), id)
+    pub(crate) fn complete(
+        &mut self,
+        id: CommandId,
+        parts: &[PartDone],
+    ) -> Option<(Lane, InFlight)> {
+        self.lanes.complete(self.admission.as_ref(), id, parts)
     }
 
     /// A flush of that device ended. A failed one fails the volume: nothing is ever acknowledged on the strength of a second

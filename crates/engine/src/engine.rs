@@ -122,7 +122,9 @@ impl Engine {
     /// Takes the result of a command.
     pub fn handle_completion(&mut self, completion: Completion, now: Nanos) {
         self.core.set_now(now);
-        let Some((lane, done)) = self.core.complete(completion.id) else { return };
+        let Some((lane, done)) = self.core.complete(completion.id, &completion.parts) else {
+            return;
+        };
         let result = completion.result;
         if let Err(error) = &result {
             self.core.note_disk_error(lane, &done, error);

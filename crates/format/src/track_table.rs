@@ -3,7 +3,8 @@
 //! One block in the unused space between the second superblock copy and the blank map, at the same place on every volume. Nothing says
 //! that it is there but itself: a program that does not know it loses nothing, one that does takes what is damaged, missing or of
 //! another volume for none. It is a guess about a drive, also where a copy of the volume lies on another one: whoever follows it
-//! compares with what happens.
+//! compares with what happens. A volume on a striped array has a table for each member, one after the other, each with addresses
+//! of that member.
 //!
 //! ```text
 //! 96 KiB
@@ -12,6 +13,7 @@
 //! ```
 
 use crate::VolumeId;
+use crate::blank_map::BLANK_MAP_OFFSET;
 use crate::block::{SEALED_BYTES, SealError, check_rest_zero, check_zero, open, seal};
 use crate::bytes::FieldError;
 use nearhead_basics::little_endian::{array_at, put, u32_at, u64_at};
@@ -20,6 +22,8 @@ use nearhead_basics::little_endian::{array_at, put, u32_at, u64_at};
 pub const TRACK_TABLE_OFFSET: u64 = 96 << 10;
 /// Its size.
 pub const TRACK_TABLE_BYTES: usize = SEALED_BYTES;
+/// Most tables: of the first members of an array.
+pub const TRACK_TABLES_MAX: u32 = 8;
 /// Its first eight bytes.
 pub const TRACK_TABLE_MAGIC: [u8; 8] = *b"NHTRACKS";
 /// Its version.
@@ -31,6 +35,16 @@ const ZONES_AT: usize = 48;
 const ZONE_BYTES: usize = 32;
 
 const _: () = assert!(TRACK_ZONES_MAX == 126, "as docs/format.md says");
+const _: () = assert!(
+    TRACK_TABLE_OFFSET + TRACK_TABLES_MAX as u64 * TRACK_TABLE_BYTES as u64 <= BLANK_MAP_OFFSET,
+    "what is behind them is the blank map's"
+);
+
+/// Where the table of a member is, if there is room for it.
+pub fn track_table_at(member: u32) -> Option<u64> {
+    let has_room = member < TRACK_TABLES_MAX;
+    has_room.then(|| TRACK_TABLE_OFFSET + u64::from(member) * TRACK_TABLE_BYTES as u64)
+}
 
 /// Tracks that are alike; turns are in units of 2^-32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

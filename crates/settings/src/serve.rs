@@ -23,7 +23,6 @@ use nearhead_engine::{Ack, Config};
 use nearhead_format::Superblock;
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 /// What named the volume before units of systemd read volume files.
 const ENVIRONMENT_VARIABLE: &str = "NEARHEAD_VOLUME=";
@@ -114,10 +113,11 @@ pub struct ServeArgs {
     /// Memory for small writes that wait to be logged [default: 16MiB]
     #[arg(long, value_name = "BYTES")]
     pub stage_size: Option<ByteSize>,
-    /// Where the tracks of the disk are, as `nearhead calibrate --out` wrote it [default: as `calibrate --store` kept it
-    /// in the volume]
+    /// Where the tracks of the disk are, as `nearhead calibrate --out` wrote it; of a striped array one for each member, in their
+    /// order [default: as `calibrate --store` kept it in the volume]
     #[arg(long, value_name = "FILE")]
-    pub calibration: Option<PathBuf>,
+    #[serde(deserialize_with = "crate::calibration::one_or_more")]
+    pub calibration: Vec<PathBuf>,
     /// Certificate chain of the server, PEM: connections are encrypted
     #[arg(long, value_name = "FILE")]
     pub tls_cert: Option<PathBuf>,
@@ -219,8 +219,7 @@ impl ServeArgs {
             swap_above,
             swap_idle,
             snapshot_period,
-            stage_size,
-            calibration
+            stage_size
         );
         complete!(tls_cert, tls_key, tls_clients, tls_psk, control, metrics, connections_max);
         complete!(nice, shutdown_max, preset, size);
@@ -229,6 +228,9 @@ impl ServeArgs {
         merged.create_if_missing |= file.create_if_missing;
         if merged.export.is_empty() {
             merged.export = file.export;
+        }
+        if merged.calibration.is_empty() {
+            merged.calibration = file.calibration;
         }
         let disk = &mut merged.disk;
         if disk.io == IoEngine::Auto {
@@ -320,8 +322,8 @@ impl ServeArgs {
         config: &mut Config,
     ) -> Result<(), String> {
         config.read_only |= self.read_only;
-        if let Some(path) = &self.calibration {
-            config.tracks = crate::calibration::read(path)?.map(Arc::new);
+        if !self.calibration.is_empty() {
+            config.tracks = crate::calibration::read(&self.calibration)?;
         }
         if let Some(ack) = self.ack {
             config.ack = match ack {

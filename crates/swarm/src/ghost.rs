@@ -12,7 +12,7 @@
 
 use crate::content::versions;
 use crate::life::Life;
-use crate::rig::Rig;
+use crate::rig::{Array, Rig};
 use crate::scenario::Scenario;
 use crate::steps::{WINDOW_SECTORS, WINDOWS};
 use nearhead_basics::SplitMix;
@@ -178,7 +178,8 @@ impl Life<'_> {
 
     fn open_beside(&self, rig: &mut Rig) -> Result<(Volume<Box<dyn Disk>>, Nanos), String> {
         let scenario = self.scenario;
-        let (disk, now) = rig.assemble(None, self.now).map_err(|error| error.to_string())?;
+        let (disk, now) =
+            rig.assemble(Array::AsItIs, self.now).map_err(|error| error.to_string())?;
         let clock = Clock::Virtual { now };
         let (mut volume, now) = Volume::open_with(scenario.presets, disk, clock, |_, config| {
             scenario.configure(config);

@@ -8,17 +8,17 @@ use crate::company::Company;
 use crate::ghost::Ghosts;
 use crate::hints::Hints;
 use crate::oracle::{Oracle, Read};
-use crate::rig::Rig;
+use crate::rig::{Array, Rig};
 use crate::scenario::{Arrangement, Scenario};
 use crate::steps::{Place, Step, WINDOW_SECTORS, WINDOWS};
 use crate::tally::Tally;
 use nearhead_basics::SplitMix;
-use nearhead_disk::{Disk, Nanos};
+use nearhead_disk::{Disk, DiskError, Nanos};
 use nearhead_engine::{Activity, Occupancy};
 use nearhead_format::Layout;
 use nearhead_models::faults::{FaultBudget, FaultKind};
 use nearhead_service::Service;
-use nearhead_volume::{Volume, create_to_grow};
+use nearhead_volume::{CreateOptions, Lanes, Volume, create_to_grow, whole_logs};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -130,13 +130,30 @@ fn live(
     Ok(life.finished())
 }
 
+/// What the volume is to be made on; of a stripe one in which logs lie on one member each, every other time.
+fn new_disk(
+    rig: &mut Rig,
+    scenario: &Scenario,
+    options: &CreateOptions,
+) -> Result<(Lanes<Box<dyn Disk>>, Nanos), DiskError> {
+    let (plain, now) = rig.assemble(Array::New { whole_runs: None }, Nanos::ZERO)?;
+    let properties = plain.main().properties();
+    let runs = whole_logs(properties, options, Some(scenario.grown_bytes));
+    match runs.filter(|_| scenario.has_whole_logs()) {
+        None => Ok((plain, now)),
+        Some(runs) => {
+            drop(plain);
+            rig.assemble(Array::New { whole_runs: Some(runs) }, now)
+        }
+    }
+}
+
 impl<'a> Life<'a> {
     pub(crate) fn new(scenario: &'a Scenario) -> Result<Self, String> {
         let mut disk = Rig::new(scenario);
-        let (mut whole, now) = disk
-            .assemble(Some(*b"an array of life"), Nanos::ZERO)
-            .map_err(|error| error.to_string())?;
         let options = scenario.create_options();
+        let (mut whole, now) =
+            new_disk(&mut disk, scenario, &options).map_err(|error| error.to_string())?;
         let mut io = whole.in_virtual_time(now).knowing(scenario.presets);
         let superblock =
             create_to_grow(&mut io, &options, scenario.grown_bytes, Some(scenario.region_bytes()))

@@ -4,6 +4,7 @@
 //! must be what the oracle allows. A fault may keep a volume from opening, but only as long as it lasts.
 
 use crate::life::{Life, Waiting};
+use crate::rig::Array;
 use crate::steps::Place;
 use nearhead_format::AckMode;
 use nearhead_models::faults::{FaultKind, NthFault};
@@ -196,7 +197,7 @@ impl Life<'_> {
     /// Opens the volume; some requests come while recovery is still under way.
     pub(crate) fn open(&mut self) -> Result<(), String> {
         let scenario = self.scenario;
-        let disk = self.disk.assemble(None, self.now);
+        let disk = self.disk.assemble(Array::AsItIs, self.now);
         let (disk, now) = disk.map_err(|error| error.to_string())?;
         let clock = Clock::Virtual { now };
         let (volume, now) = Volume::open_with(scenario.presets, disk, clock, |_, config| {
@@ -224,7 +225,7 @@ impl Life<'_> {
     fn recover_and_cut(&mut self) {
         self.left = None;
         let scenario = self.scenario;
-        let opened = self.disk.assemble(None, self.now).ok().and_then(|(disk, now)| {
+        let opened = self.disk.assemble(Array::AsItIs, self.now).ok().and_then(|(disk, now)| {
             let clock = Clock::Virtual { now };
             let configure = |_: &_, config: &mut _| scenario.configure(config);
             Volume::open_with(scenario.presets, disk, clock, configure).ok()
@@ -263,7 +264,7 @@ impl Life<'_> {
             self.disk.fail_only(nth, self.scenario.seed);
         }
         let (mut disk, now) =
-            self.disk.assemble(None, self.now).map_err(|error| error.to_string())?;
+            self.disk.assemble(Array::AsItIs, self.now).map_err(|error| error.to_string())?;
         self.now = now;
         let mut io = disk.in_virtual_time(self.now).knowing(self.scenario.presets);
         let grown = grow::plan(&mut io).and_then(|growth| grow::grow(&mut io, &growth));

@@ -5,16 +5,27 @@
 
 use crate::scenario::{Arrangement, Scenario};
 use crate::shared_disk::SharedDisk;
-use nearhead_disk::{Command, Disk, DiskError, Nanos, Properties};
+use nearhead_disk::{Command, Disk, DiskError, Nanos, Properties, Striping, WholeRuns};
 use nearhead_format::{Layout, MapDevice};
 
 use nearhead_arrays::{
-    ArrayKind, ArraySpec, LABEL_BYTES, Label, Purpose, ReadPolicy, label_of, member_run,
-    open as open_array,
+    ArrayKind, ArraySpec, LABEL_BYTES, Label, Purpose, ReadPolicy, label_of, open as open_array,
 };
 use nearhead_models::faults::{FaultCounts, FaultKind, FaultPlan, NthFault};
 use nearhead_volume::{Lanes, SyncIo};
 use std::ops::Range;
+
+/// What is done with the array that a volume lies on, if it lies on one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Array {
+    /// It is used.
+    AsItIs,
+    /// It is made.
+    New {
+        /// Runs of its addresses that each lie on one member.
+        whole_runs: Option<WholeRuns>,
+    },
+}
 
 /// All disks of a volume; who has one of them has them all.
 pub(crate) struct Rig {
@@ -22,6 +33,8 @@ pub(crate) struct Rig {
     /// What the volume's own addresses lie on.
     members: Vec<SharedDisk>,
     map: Option<SharedDisk>,
+    /// How the volume's addresses go round the members, if they do.
+    striping: Option<Striping>,
     /// What may happen to each disk, in the order of `disks`.
     plans: Vec<FaultPlan>,
     nth_is_of_map: bool,
@@ -56,6 +69,7 @@ impl Rig {
             arrangement: scenario.arrangement,
             members,
             map: scenario.map_device_bytes.map(|bytes| disk(map_name, bytes)),
+            striping: None,
             plans: Vec::new(),
             nth_is_of_map: scenario.nth_is_of_map_device,
         }
@@ -65,10 +79,10 @@ impl Rig {
         self.members.iter().chain(&self.map)
     }
 
-    /// The disks that a volume is made of, and what time it is then. `array_id` makes a new array.
+    /// The disks that a volume is made of, and what time it is then.
     pub(crate) fn assemble(
         &mut self,
-        array_id: Option<[u8; 16]>,
+        array: Array,
         mut now: Nanos,
     ) -> Result<(Lanes<Box<dyn Disk>>, Nanos), DiskError> {
         let mut run = |disk: &mut SharedDisk, command: Command| {
@@ -80,12 +94,18 @@ impl Rig {
         let main: Box<dyn Disk> = match self.arrangement {
             Arrangement::One => Box::new(self.members[0].clone()),
             arrangement => {
-                let purpose = array_id
-                    .map_or(Purpose::Use, |array_id| Purpose::Make { array_id, anew: true });
+                let purpose = match array {
+                    Array::AsItIs => Purpose::Use,
+                    Array::New { whole_runs } => {
+                        let array_id = *b"an array of life";
+                        Purpose::Make { array_id, anew: true, whole_runs }
+                    }
+                };
                 let disks: Vec<_> = self.members.iter().cloned().map(Some).collect();
                 let members = self.members.iter().map(|disk| disk.properties().name.clone());
                 let spec = ArraySpec { kind: arrangement.kind(), members: members.collect() };
                 let (disk, _) = open_array(&spec, disks, purpose, &mut run)?;
+                self.striping = disk.properties().striping;
                 disk
             }
         };
@@ -107,6 +127,7 @@ impl Rig {
             arrangement: self.arrangement,
             members: (0..).zip(&self.members).map(fork).collect(),
             map: self.map.as_ref().map(|map| map.forked(!seed)),
+            striping: self.striping,
             plans: Vec::new(),
             nth_is_of_map: false,
         }
@@ -129,7 +150,7 @@ impl Rig {
         self.plans.clear();
         for member in 0..self.members.len() {
             let share = |ranges: &[Range<u64>]| {
-                let shares = ranges.iter().map(|range| self.arrangement.share(member, range));
+                let shares = ranges.iter().map(|range| self.share(member, range));
                 shares.filter(|range| !range.is_empty()).collect()
             };
             let mut of_member = FaultPlan {
@@ -155,6 +176,12 @@ impl Rig {
             self.plans.push(of_map);
         }
         self.resume_plan();
+    }
+
+    /// The bytes of a member that hold its share of a range.
+    fn share(&self, member: usize, range: &Range<u64>) -> Range<u64> {
+        let of = |striping: Striping| striping.run(member as u32, range);
+        self.striping.map_or_else(|| range.clone(), of)
     }
 
     /// Only the n-th command to the first disk fails from now on, until `resume_plan`.
@@ -311,16 +338,6 @@ impl Arrangement {
         match self {
             Self::Stripe { chunk_bytes, .. } => ArrayKind::Stripe { chunk_bytes },
             _ => ArrayKind::Mirror { policy: ReadPolicy::First, take: None },
-        }
-    }
-
-    /// The bytes of a member that hold its share of a range.
-    fn share(self, member: usize, range: &Range<u64>) -> Range<u64> {
-        match self {
-            Self::Stripe { members, chunk_bytes } => {
-                member_run(members as u64, chunk_bytes, member as u64, range)
-            }
-            _ => range.clone(),
         }
     }
 }

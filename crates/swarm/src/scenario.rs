@@ -232,6 +232,11 @@ impl Scenario {
         self.preset.layout.has_many_logs()
     }
 
+    /// Whether of a stripe each log is to lie on one member.
+    pub fn has_whole_logs(&self) -> bool {
+        self.seed >> 3 & 1 == 0
+    }
+
     /// Regions of the blank map: mostly so small that a life fills and zeroes many.
     pub fn region_bytes(&self) -> u64 {
         [4096, 16 << 10, 1 << 20][(self.seed % 3) as usize]
@@ -258,7 +263,11 @@ impl Scenario {
     /// Changes the default configuration into this life's.
     pub fn configure(&self, config: &mut Config) {
         if self.preset.layout.has_records_anywhere() {
-            config.tracks = Some(Arc::new(tracks(self.seed)));
+            let drives = match self.arrangement {
+                Arrangement::Stripe { members, .. } => members as u64,
+                _ => 1,
+            };
+            config.tracks = (0..drives).map(|drive| Arc::new(tracks(self.seed + drive))).collect();
         }
         config.stage_bytes_max = self.stage_bytes_max;
         config.lone_writes_go_home = self.lone_writes_go_home;

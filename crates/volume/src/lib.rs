@@ -27,6 +27,7 @@ mod sizes;
 pub mod sync_io;
 pub mod tracks;
 mod volume;
+mod whole_logs;
 
 pub use bare::BareDisk;
 pub use create::{CreateError, CreateOptions, create, create_to_grow};
@@ -39,3 +40,4 @@ pub use probe::{Contents, Finding, probe};
 pub use reopening::ReopeningVolume;
 pub use sync_io::{SyncIo, tell_of_waits};
 pub use volume::{Clock, Volume};
+pub use whole_logs::whole_logs;

@@ -1,19 +1,28 @@
-//! The track table of a volume: where the tracks of its drive are, kept so that records can go where the head will be.
+//! The track tables of a volume: where the tracks of its drive are, or those of each member of a striped array, kept so that records
+//! can go where the head will be.
 //!
 //! Nothing depends on it: what cannot be read, or makes no sense, is none, and a volume without one puts its records where they
 //! would go anyway. It is written by whoever calibrated the drive, and by nobody else.
 
 use crate::sync_io::SyncIo;
-use nearhead_disk::{DiskError, TrackZone, Tracks, Turn};
+use nearhead_disk::{DiskError, Properties, Striping, TrackZone, Tracks, Turn};
 use nearhead_format::track_table::{
-    TRACK_TABLE_BYTES, TRACK_TABLE_OFFSET, TRACK_ZONES_MAX, TrackTable, ZoneRow,
+    TRACK_TABLE_BYTES, TRACK_TABLES_MAX, TRACK_ZONES_MAX, TrackTable, ZoneRow, track_table_at,
 };
 use nearhead_format::{FieldError, Superblock};
 use std::fmt;
+use std::sync::Arc;
 
 /// Why it was not written.
 #[derive(Debug)]
 pub enum TracksNotWritten {
+    /// Not one for each drive, or of more drives than there is room for.
+    Count {
+        /// How many there are.
+        found: usize,
+        /// How many drives the volume is on.
+        drives: u32,
+    },
     /// It does not fit.
     Table(FieldError),
     /// The disk.
@@ -23,6 +32,15 @@ pub enum TracksNotWritten {
 impl fmt::Display for TracksNotWritten {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Count { found, drives } if *drives > TRACK_TABLES_MAX => write!(
+                formatter,
+                "the track tables: expected at most {TRACK_TABLES_MAX} members, as there is room for no more, found {drives} (and \
+                 {found} calibrations); name them when it is served, with `serve --calibration FILE` for each"
+            ),
+            Self::Count { found, drives } => write!(
+                formatter,
+                "the track tables: expected a calibration for each of {drives} drives, in their order, found {found}"
+            ),
             Self::Table(error) => write!(formatter, "the track table: {error}"),
             Self::Disk(error) => write!(formatter, "the track table: {error}"),
         }
@@ -31,9 +49,20 @@ impl fmt::Display for TracksNotWritten {
 
 impl std::error::Error for TracksNotWritten {}
 
-/// Where its drive's tracks are, if the volume knows.
-pub fn read(io: &mut SyncIo<'_>, superblock: &Superblock) -> Option<Tracks> {
-    let bytes = io.read(TRACK_TABLE_OFFSET, TRACK_TABLE_BYTES).ok()?;
+/// How many drives are behind a disk that each turn on their own.
+fn drives(properties: &Properties) -> u32 {
+    properties.striping.map_or(1, Striping::members)
+}
+
+/// Where the tracks of its drive are, or those of each member in their order, if the volume knows; those of some members alone are none.
+pub fn read(io: &mut SyncIo<'_>, superblock: &Superblock) -> Vec<Arc<Tracks>> {
+    let members = 0..drives(io.disk().properties());
+    let found: Option<Vec<_>> = members.map(|member| read_one(io, superblock, member)).collect();
+    found.unwrap_or_default()
+}
+
+fn read_one(io: &mut SyncIo<'_>, superblock: &Superblock, member: u32) -> Option<Arc<Tracks>> {
+    let bytes = io.read(track_table_at(member)?, TRACK_TABLE_BYTES).ok()?;
     let table = TrackTable::decode(&bytes, &superblock.volume_id).ok()?;
     let zones = table.zones.iter().map(|row| TrackZone {
         first_byte: row.first_byte,
@@ -42,16 +71,32 @@ pub fn read(io: &mut SyncIo<'_>, superblock: &Superblock) -> Option<Tracks> {
         group_tracks: row.group_tracks,
         group_skew: Turn(row.group_skew),
     });
-    Tracks::of_units(table.period, zones.collect()).ok()
+    Tracks::of_units(table.period, zones.collect()).ok().map(Arc::new)
 }
 
-/// Keeps them, durably. Of more zones than there is room for the first count.
+/// Keeps them, durably, one for each drive. Of more zones than there is room for the first count.
 ///
 /// # Errors
-/// The disk's.
+/// They are not as many as there are drives, or more than there is room for; the disk's.
 pub fn write(
     io: &mut SyncIo<'_>,
     superblock: &Superblock,
+    tracks: &[Arc<Tracks>],
+) -> Result<(), TracksNotWritten> {
+    let drives = drives(io.disk().properties());
+    if tracks.len() != drives as usize || drives > TRACK_TABLES_MAX {
+        return Err(TracksNotWritten::Count { found: tracks.len(), drives });
+    }
+    for (member, tracks) in (0..drives).zip(tracks) {
+        write_one(io, superblock, member, tracks)?;
+    }
+    io.flush().map_err(TracksNotWritten::Disk)
+}
+
+fn write_one(
+    io: &mut SyncIo<'_>,
+    superblock: &Superblock,
+    member: u32,
     tracks: &Tracks,
 ) -> Result<(), TracksNotWritten> {
     let zones = tracks.zones().iter().take(TRACK_ZONES_MAX).map(|zone| ZoneRow {
@@ -68,8 +113,8 @@ pub fn write(
         zones: zones.collect(),
     };
     let block = table.encode().map_err(TracksNotWritten::Table)?;
-    io.write(TRACK_TABLE_OFFSET, &block).map_err(TracksNotWritten::Disk)?;
-    io.flush().map_err(TracksNotWritten::Disk)
+    let Some(at) = track_table_at(member) else { return Ok(()) };
+    io.write(at, &block).map_err(TracksNotWritten::Disk)
 }
 
 #[cfg(test)]
@@ -80,7 +125,7 @@ mod tests {
     use nearhead_disk::Nanos;
     use nearhead_models::{InstantDisk, MemoryStore, plain_properties};
 
-    fn tracks() -> Tracks {
+    fn tracks() -> Arc<Tracks> {
         let zone = |first_byte, track_bytes| TrackZone {
             first_byte,
             track_bytes,
@@ -88,7 +133,7 @@ mod tests {
             group_tracks: 3,
             group_skew: Turn(99),
         };
-        Tracks::new(8_333_333.25, vec![zone(0, 1 << 20), zone(40 << 20, 512 << 10)]).unwrap()
+        Tracks::new(8_333_333.25, vec![zone(0, 1 << 20), zone(40 << 20, 512 << 10)]).unwrap().into()
     }
 
     #[test]
@@ -101,12 +146,30 @@ mod tests {
         let mut io = SyncIo::in_virtual_time(&mut disk, Nanos::ZERO);
         let options = CreateOptions::new([7; 16], NamedPreset::by_name("nearhead").unwrap());
         let superblock = create(&mut io, &options).unwrap();
-        assert_eq!(read(&mut io, &superblock), None);
-        write(&mut io, &superblock, &tracks()).unwrap();
-        assert_eq!(read(&mut io, &superblock), Some(tracks()));
+        assert_eq!(read(&mut io, &superblock), []);
+        write(&mut io, &superblock, &[tracks()]).unwrap();
+        assert_eq!(read(&mut io, &superblock), [tracks()]);
         let other = Superblock { volume_id: [8; 16], ..superblock.clone() };
-        assert_eq!(read(&mut io, &other), None, "another volume's");
-        io.write(TRACK_TABLE_OFFSET, &[0; 512]).unwrap();
-        assert_eq!(read(&mut io, &superblock), None);
+        assert_eq!(read(&mut io, &other), [], "another volume's");
+        io.write(track_table_at(0).unwrap(), &[0; 512]).unwrap();
+        assert_eq!(read(&mut io, &superblock), []);
+    }
+
+    #[test]
+    fn of_an_array_those_of_each_member_are_kept_and_those_of_some_are_none() {
+        let striping = Striping::new(4, 64 << 10);
+        let properties = Properties { striping, ..plain_properties(64 << 20, 512) };
+        let mut disk = InstantDisk::new(properties, Box::new(MemoryStore::new()), Nanos::ZERO);
+        let mut io = SyncIo::in_virtual_time(&mut disk, Nanos::ZERO);
+        let options = CreateOptions::new([7; 16], NamedPreset::by_name("nearhead").unwrap());
+        let superblock = create(&mut io, &options).unwrap();
+        let other = Arc::new(Tracks::new(8_333_444.0, tracks().zones().to_vec()).unwrap());
+        let all = [tracks(), other, tracks(), tracks()];
+        let refused = write(&mut io, &superblock, &all[..1]).unwrap_err().to_string();
+        assert!(refused.contains("each of 4 drives") && refused.contains("found 1"), "{refused}");
+        write(&mut io, &superblock, &all).unwrap();
+        assert_eq!(read(&mut io, &superblock), all);
+        io.write(track_table_at(3).unwrap(), &[0; 512]).unwrap();
+        assert_eq!(read(&mut io, &superblock), []);
     }
 }

@@ -31,7 +31,7 @@ fn bands_of(layout: &Layout, zones: Option<&Zones>) -> Option<Zones> {
 struct Beside {
     map: MapPlace,
     blanks: Loaded,
-    tracks: Option<Tracks>,
+    tracks: Vec<Arc<Tracks>>,
 }
 
 impl Beside {
@@ -40,7 +40,7 @@ impl Beside {
         let blanks = blanks::load(io, superblock);
         // Where records stand in their order nobody could follow it far.
         let anywhere = superblock.layout.records_anywhere;
-        let tracks = if anywhere { tracks::read(io, superblock) } else { None };
+        let tracks = if anywhere { tracks::read(io, superblock) } else { Vec::new() };
         Ok(Self { map, blanks, tracks })
     }
 }
@@ -53,7 +53,7 @@ fn setup<D: Disk>(
 ) -> Setup {
     let disk = lanes.main();
     let mut config = preset.config(superblock, disk.properties());
-    config.tracks = beside.tracks.map(Arc::new);
+    config.tracks = beside.tracks;
     configure(superblock, &mut config);
     Setup {
         config,
@@ -167,7 +167,7 @@ impl<D: Disk> Volume<D> {
     ) -> Self {
         let found = (Found { superblock, preset, to_repair: Vec::new() }, Presets::default());
         let map = MapPlace::of_layout(&found.0.superblock.layout);
-        let beside = Beside { map, blanks: Loaded::default(), tracks: None };
+        let beside = Beside { map, blanks: Loaded::default(), tracks: Vec::new() };
         Self::with_superblock(disk.into(), found, beside, configure, true)
     }
 

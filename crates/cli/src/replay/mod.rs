@@ -86,7 +86,7 @@ pub fn run(args: &ReplayArgs) -> Result<(), String> {
             (Some(array), specs) => {
                 let disks: Result<Vec<_>, _> = specs.iter().map(ModelSpec::build_any).collect();
                 let disk = array.build_model(disks.map_err(told)?).map_err(told)?;
-                replay_one(args, (preset, None), disk, &options)?
+                replay_one(args, (preset, Vec::new()), disk, &options)?
             }
             // Most replays are on one hard disk: nothing stands between it and the engine.
             (None, [spec @ ModelSpec { drive: Drive::HardDisk(_), .. }]) => {
@@ -98,9 +98,9 @@ pub fn run(args: &ReplayArgs) -> Result<(), String> {
                 let disk: Box<dyn Model> = specs[0].build_any().map_err(told)?;
                 if GatheredDisk::is_needed(&disk) {
                     let disk = GatheredDisk::new(disk).map_err(told)?;
-                    replay_one(args, (preset, None), disk, &options)?
+                    replay_one(args, (preset, Vec::new()), disk, &options)?
                 } else {
-                    replay_one(args, (preset, None), disk, &options)?
+                    replay_one(args, (preset, Vec::new()), disk, &options)?
                 }
             }
         };
@@ -172,7 +172,7 @@ fn trace_options(args: &ReplayArgs) -> Result<TraceOptions, String> {
 
 fn replay_one<D: Disk>(
     args: &ReplayArgs,
-    (preset, tracks): (NamedPreset, Option<Arc<Tracks>>),
+    (preset, tracks): (NamedPreset, Vec<Arc<Tracks>>),
     disk: D,
     options: &TraceOptions,
 ) -> Result<(Outcome, Vec<LineProblem>), String> {

@@ -8,6 +8,9 @@ use serde::{Deserialize, Serialize};
 /// What is known of a disk's tracks, and how well it holds.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TracksKnown {
+    /// Drives that they are of: the members of a striped array.
+    #[serde(default = "one")]
+    pub drives: u32,
     /// Length of a revolution, in us.
     pub period_us: f64,
     /// Zones known.
@@ -22,22 +25,29 @@ pub struct TracksKnown {
     pub missed: u64,
 }
 
+/// What a report says that knows nothing of arrays.
+fn one() -> u32 {
+    1
+}
+
 impl TracksKnown {
     pub(super) fn of(drive: &DriveStatus) -> Self {
-        let DriveStatus { period, zones, is_followed, predicted, held, missed } = *drive;
+        let DriveStatus { drives, period, zones, is_followed, predicted, held, missed } = *drive;
         let period_us = period.as_millis_f64() * 1e3;
-        Self { period_us, zones, is_followed, predicted, held, missed }
+        Self { drives, period_us, zones, is_followed, predicted, held, missed }
     }
 
     pub(super) fn in_words(&self) -> String {
-        let Self { period_us, zones, predicted, held, missed, .. } = self;
+        let Self { drives, period_us, zones, predicted, held, missed, .. } = self;
+        let of_each =
+            if *drives > 1 { format!(" on each of {drives} drives") } else { String::new() };
         let followed = if self.is_followed {
             "records go where the head will be"
         } else {
             "not followed, as too few predictions hold: calibrate again"
         };
         format!(
-            "{} known, {:.3} ms a revolution; {followed} ({held} of {predicted} predictions held, {missed} came a revolution late)",
+            "{} known{of_each}, {:.3} ms a revolution; {followed} ({held} of {predicted} predictions held, {missed} came a revolution late)",
             counted(u64::from(*zones), "zone"),
             period_us / 1e3
         )

@@ -30,7 +30,7 @@ use crate::target::{Access, Target, backing_path, refuse_if_misnamed};
 use crate::units::{ByteSize, Span};
 use backing::Backing;
 use commands::Desk;
-use nearhead_disk::Nanos;
+use nearhead_disk::{Nanos, Properties, Striping};
 use nearhead_engine::{Ack, Config};
 use nearhead_format::Superblock;
 use nearhead_nbd::{Clock, Ending, Limits, Report, Server, ServerBuilder, ShutdownHandle};
@@ -147,7 +147,7 @@ fn open_volume(
     start: std::time::Instant,
 ) -> Result<Served, String> {
     let (mut bad, mut ack) = (None, Ack::Flush);
-    let configure = configurer(args, target.lanes.properties().rotational);
+    let configure = configurer(args, target.lanes.properties());
     let mut volume = Volume::open(target.lanes, start, |superblock, config| {
         bad = configure(superblock, config).err();
         ack = config.ack;
@@ -170,10 +170,17 @@ fn open_volume(
 /// How volumes on this disk are configured: by what is known of the disk, and by what the user says.
 fn configurer(
     args: &ServeArgs,
-    rotational: bool,
+    disk: &Properties,
 ) -> impl Fn(&Superblock, &mut Config) -> Result<(), String> + 'static {
-    let args = args.clone();
+    let (args, rotational) = (args.clone(), disk.rotational);
+    let drives = disk.striping.map_or(1, Striping::members) as usize;
     move |superblock, config| {
+        let named = args.calibration.len();
+        if named > 0 && named != drives {
+            return Err(format!(
+                "--calibration: expected a file for each drive, {drives} in their order, found {named}"
+            ));
+        }
         config.lone_writes_go_home = !rotational && !superblock.layout.logs_are_apart();
         args.configure(superblock, &preset_name(superblock), config)
     }

@@ -9,7 +9,7 @@ use super::{Access, DiskArgs, LoneMember, Target, open_model, open_real};
 use nearhead_arrays::{
     ArrayKind, ArraySpec, Label, MISSING, Purpose, label_of, open as open_array, remove_label,
 };
-use nearhead_disk::{Disk, DiskError};
+use nearhead_disk::{Disk, DiskError, Properties};
 use nearhead_models::ModelSpec;
 use nearhead_volume::SyncIo;
 use nearhead_volume::create::refuse_used_part;
@@ -45,16 +45,18 @@ pub(super) fn open(
     let capacities: Option<Vec<u64>> =
         disks.iter().map(|disk| Some(disk.as_ref()?.properties().capacity_bytes)).collect();
     notes.extend(capacities.and_then(|capacities| spec.size_note(&capacities)));
-    if access == (Access::Create { force: false }) {
+    if matches!(access, Access::Create { force: false, .. }) {
         refuse_used_members(text, &mut disks, start)?;
     }
     let purpose = match access {
         Access::Read | Access::Beside => Purpose::Look,
-        Access::Create { force } if force || !holds_a_volume(disks.first_mut(), start) => {
+        Access::Create { force, whole_runs }
+            if force || !holds_a_volume(disks.first_mut(), start) =>
+        {
             let mut array_id = [0; 16];
             rustix::rand::getrandom(&mut array_id, rustix::rand::GetRandomFlags::empty())
                 .map_err(|error| format!("create: no random identity from the kernel: {error}"))?;
-            Purpose::Make { array_id, anew: force }
+            Purpose::Make { array_id, anew: force, whole_runs }
         }
         // Who makes a volume finds the one that is there, and refuses.
         Access::Write | Access::Create { .. } => Purpose::Use,
@@ -116,11 +118,11 @@ pub(super) fn refuse_lone_member(
             Ok(Some(LoneMember { told, is_whole: true }))
         }
         Access::Read | Access::Beside => Ok(Some(LoneMember { told: what, is_whole: false })),
-        Access::Create { force: true } => {
+        Access::Create { force: true, .. } => {
             remove_label(disk, &mut run).map_err(failed)?;
             Ok(None)
         }
-        Access::Write | Access::Create { force: false } => {
+        Access::Write | Access::Create { force: false, .. } => {
             let missing = vec![MISSING; usize::from(count) - 1].join(",");
             let alone = format!("mirror:{text},{missing}");
             let how = if label.is_mirror() { alone.as_str() } else { "raid0: and all its members" };
@@ -159,10 +161,12 @@ fn refuse_one_disk_twice(text: &str, spec: &ArraySpec) -> Result<(), String> {
     Ok(())
 }
 
-/// What a volume on an array is labelled with if its owner gives no label; none on one disk.
-pub fn label(text: &str) -> Option<String> {
+/// What a volume on an array with these facts is labelled with if its owner gives no label; none on one disk.
+pub fn label(text: &str, disk: &Properties) -> Option<String> {
     let spec = ArraySpec::is_array(text).then(|| ArraySpec::parse(text).ok())??;
-    matches!(spec.kind, ArrayKind::Stripe { .. }).then(|| spec.shape())
+    let has_whole_logs = disk.striping.is_some_and(|striping| striping.whole_runs().is_some());
+    let logs = if has_whole_logs { ", logs on one each" } else { "" };
+    matches!(spec.kind, ArrayKind::Stripe { .. }).then(|| spec.shape() + logs)
 }
 
 /// Refuses a volume on an array whose members seem to be named otherwise than when it was made: its
@@ -171,7 +175,8 @@ pub fn label(text: &str) -> Option<String> {
 /// Of an array without labels this is what there is to go by. The copies lie on up to three members;
 /// two others that changed places among themselves are not found out.
 pub fn refuse_if_misnamed(target: &mut Target) -> Result<(), String> {
-    let Some(shape) = label(&target.name) else { return Ok(()) };
+    let disk = target.lanes.properties();
+    let Some(shape) = label(&target.name, disk) else { return Ok(()) };
     let name = target.name.clone();
     let Copies { offsets, copies } = read_copies(&mut target.io());
     for (copy, offset) in copies.iter().zip(offsets) {

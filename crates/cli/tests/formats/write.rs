@@ -149,7 +149,7 @@ pub(crate) fn write_two(
 
 fn array(text: &str, first: Box<dyn Model>, second: Box<dyn Model>) -> Box<dyn Disk> {
     let spec = ArraySpec::parse(text).unwrap();
-    let purpose = Purpose::Make { array_id: *b"golden array id.", anew: true };
+    let purpose = Purpose::Make { array_id: *b"golden array id.", anew: true, whole_runs: None };
     let disks = vec![Some(first), Some(second)];
     let (disk, _) = open_array(&spec, disks, purpose, &mut |disk, command| {
         SyncIo::in_virtual_time(disk, Nanos::ZERO).run(command)

@@ -28,12 +28,16 @@ impl Admission for DurableFirst {
     fn admits(&self, class: Class, bytes: u64, waited: Nanos, outstanding: &Outstanding) -> bool {
         let in_flight =
             outstanding.bytes[Class::Bulk as usize] + outstanding.bytes[Class::Background as usize];
-        // A disk that picks the nearest command next would go on with a sequential stream for as
-        // long as it is fed: nothing large follows a durable write before that is done.
         let fits = in_flight == 0 || in_flight + bytes <= self.bulk_bytes_max;
+        // A disk that picks the nearest command next would go on with a sequential stream for as
+        // long as it is fed: nothing large follows a durable write before that is done. On several arms the others would stand
+        // still meanwhile, and once it is done the slowest keeps all waiting: they get as much as may be on the disk anyway.
+        let has_more_arms = outstanding.arms > 1;
+        let leaves_room = outstanding.beside_durable_bytes + bytes <= self.bulk_bytes_max;
+        let durable = outstanding.commands[Class::Durable as usize] > 0;
         // Nor while one waits for the disk to be done with everything.
         let record_waits = outstanding.record_waits && waited < self.bulk_wait_max;
-        let durable_goes_first = outstanding.commands[Class::Durable as usize] > 0 || record_waits;
+        let durable_goes_first = record_waits || (durable && !(has_more_arms && leaves_room));
         let has_room = fits && !durable_goes_first;
         let in_background = outstanding.commands[Class::Background as usize];
         match (class, outstanding.pace) {
@@ -68,6 +72,25 @@ mod tests {
         bulk_wait_max: Nanos::from_millis(50),
         background_commands_max: 4,
     };
+
+    #[test]
+    fn beside_a_durable_write_the_other_arms_of_an_array_get_as_much_as_may_be_on_the_disk() {
+        let mut outstanding = Outstanding { arms: 4, ..Outstanding::default() };
+        outstanding.add(Class::Durable, 8192);
+        let mut passed = 0;
+        while POLICY.admits(Class::Bulk, 128 << 10, Nanos::ZERO, &outstanding) {
+            outstanding.add(Class::Bulk, 128 << 10);
+            // The members that are not writing the record are soon done.
+            outstanding.remove(Class::Bulk, 128 << 10);
+            passed += 128 << 10;
+        }
+        assert_eq!(passed, POLICY.bulk_bytes_max);
+        outstanding.remove(Class::Durable, 8192);
+        outstanding.add(Class::Durable, 8192);
+        assert!(POLICY.admits(Class::Bulk, 128 << 10, Nanos::ZERO, &outstanding), "the next one");
+        outstanding.arms = 1;
+        assert!(!POLICY.admits(Class::Bulk, 128 << 10, Nanos::ZERO, &outstanding), "on one arm");
+    }
 
     #[test]
     fn nothing_large_leaves_while_a_record_waits_for_the_disk_unless_it_has_waited_longer() {

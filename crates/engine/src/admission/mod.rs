@@ -24,10 +24,14 @@ pub struct Outstanding {
     pub bytes: [u64; 4],
     /// How much background work matters now.
     pub pace: Pace,
-    /// It is known where the drive's tracks are, and what follows from it holds.
+    /// It is known where the tracks of all drives are, and what follows from it holds.
     pub is_drive_known: bool,
     /// A record waits until nothing is on the disk.
     pub record_waits: bool,
+    /// How many drives there are whose arms move on their own: the members of a striped array; 0 counts as one.
+    pub arms: u32,
+    /// Bytes that left since a durable command did that is still there, other such commands left out.
+    pub beside_durable_bytes: u64,
     /// Foreground commands that wait here.
     pub foreground_waiting: u32,
 }
@@ -55,11 +59,20 @@ impl Outstanding {
     pub(crate) fn add(&mut self, class: Class, bytes: u64) {
         self.commands[class as usize] += 1;
         self.bytes[class as usize] += bytes;
+        let is_beside_durable = self.durable_commands() > 0 && class != Class::Durable;
+        self.beside_durable_bytes += if is_beside_durable { bytes } else { 0 };
     }
 
     pub(crate) fn remove(&mut self, class: Class, bytes: u64) {
         self.commands[class as usize] -= 1;
         self.bytes[class as usize] -= bytes;
+        if self.durable_commands() == 0 {
+            self.beside_durable_bytes = 0;
+        }
+    }
+
+    fn durable_commands(&self) -> u32 {
+        self.commands[Class::Durable as usize]
     }
 }
 

@@ -4,6 +4,8 @@
 //!
 //! Where many wait the drive chooses among them as it likes: it knows better where its arm is.
 //!
+//! The members of an array move each on its own, so there small commands go as they come.
+//!
 //! Nothing else goes while a record waits for the arm. Bulk, cleaning, and a drive of which nothing is known (or whose predictions
 //! fail): as with [`DurableFirst`].
 
@@ -30,6 +32,9 @@ impl Admission for SoonestFirst {
         }
         if outstanding.record_waits && waited < self.others.bulk_wait_max {
             return false;
+        }
+        if outstanding.arms > 1 {
+            return others();
         }
         let small = [Class::Durable, Class::Foreground];
         let is_free = small.iter().all(|class| outstanding.commands[*class as usize] == 0);

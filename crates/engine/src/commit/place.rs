@@ -30,7 +30,7 @@ fn view(core: &Core) -> View<'_> {
         now: core.now(),
         is_idle: queue.is_idle(),
         on_disk: queue.on_disk_count(),
-        drive: queue.drive(),
+        drives: queue.drives(),
     }
 }
 

@@ -6,11 +6,14 @@
 
 use crate::admission::{Admission, Outstanding, Pace};
 use crate::disk::drive::{Drive, Moved};
+use crate::disk::drives::{Done, Drives};
 use crate::disk::head::Head;
 use crate::disk::lanes::command_id;
 use crate::disk::report::DiskWork;
 use nearhead_basics::Slab;
-use nearhead_disk::{Class, Command, Lane, Nanos, Properties, Submission, Ticket, Tracks};
+use nearhead_disk::{
+    Class, Command, Lane, Nanos, PartDone, Properties, Striping, Submission, Ticket, Tracks,
+};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -145,8 +148,10 @@ pub(crate) struct Dispatcher {
     queue_depth_max: u32,
     /// Where the head is, as far as one can tell from what passes here.
     head: Head,
-    /// What is known of the drive, if anybody found out where its tracks are.
-    drive: Option<Drive>,
+    /// How its addresses go round, if it is a striped array.
+    striping: Option<Striping>,
+    /// What is known of the drives, if anybody found out where their tracks are.
+    drives: Option<Drives>,
     /// Since when a record waits until nothing is on the disk, if one does.
     held_since: Option<Nanos>,
     now: Nanos,
@@ -211,10 +216,14 @@ impl Dispatcher {
             lane,
             in_flight: Slab::new(),
             waiting: std::array::from_fn(|_| VecDeque::new()),
-            outstanding: Outstanding::default(),
+            outstanding: Outstanding {
+                arms: properties.striping.map_or(1, Striping::members),
+                ..Outstanding::default()
+            },
             queue_depth_max: u32::from(properties.queue_depth_max),
             head: Head::new(properties),
-            drive: None,
+            striping: properties.striping,
+            drives: None,
             held_since: None,
             now: Nanos::ZERO,
             leaving: VecDeque::new(),
@@ -236,9 +245,9 @@ impl Dispatcher {
         self.in_flight.is_empty()
     }
 
-    /// It was found out where the drive's tracks are.
-    pub(crate) fn know_tracks(&mut self, tracks: &Arc<Tracks>) {
-        self.drive = Some(Drive::of(tracks));
+    /// It was found out where the tracks of each drive are.
+    pub(crate) fn know_tracks(&mut self, tracks: &[Arc<Tracks>]) {
+        self.drives = Drives::of(tracks, self.striping);
     }
 
     /// How many commands are on the disk.
@@ -246,9 +255,14 @@ impl Dispatcher {
         self.outstanding.commands_total()
     }
 
-    /// What is known of the drive, if anything.
-    pub(crate) fn drive(&self) -> Option<&Drive> {
-        self.drive.as_ref()
+    /// What is known of the drives, if anything.
+    pub(crate) fn drives(&self) -> Option<&Drives> {
+        self.drives.as_ref()
+    }
+
+    /// The one drive behind it, while its predictions hold.
+    fn followed(&self) -> Option<&Drive> {
+        self.drives.as_ref()?.alone().filter(|drive| drive.is_trusted())
     }
 
     /// Whether a record waits until nothing is on the disk.
@@ -344,17 +358,15 @@ impl Dispatcher {
         if !is_clients || !admission.memory_passes() {
             return false;
         }
-        let drive = self.drive.as_ref().filter(|drive| drive.is_trusted());
         let waits_long = |drive: &Drive| {
             self.held_since.is_some_and(|since| self.now.since(since) >= drive.period())
         };
-        drive.is_some_and(|drive| drive.may_remember(&of.moved()) && !waits_long(drive))
+        self.followed().is_some_and(|drive| drive.may_remember(&of.moved()) && !waits_long(drive))
     }
 
     fn leave(&mut self, id: u32, class: Class, bytes: u64, command: Command) {
-        if let (Some(drive), Some(leaving)) = (&mut self.drive, self.in_flight.get(id)) {
-            let is_alone = self.outstanding.commands_total() == 0;
-            drive.leaves(&leaving.moved(), is_alone, self.now);
+        if let (Some(drives), Some(leaving)) = (&mut self.drives, self.in_flight.get(id)) {
+            drives.leaves(leaving.moved(), self.now);
         }
         self.outstanding.add(class, bytes);
         if let Some(leaving) = self.in_flight.get_mut(id) {
@@ -370,20 +382,22 @@ impl Dispatcher {
     }
 
     /// A command completed; says what it was for. `None` for an unknown id.
-    pub(crate) fn complete(&mut self, admission: &dyn Admission, id: u32) -> Option<InFlight> {
+    ///
+    /// `parts` says when each member of an array was done with it.
+    pub(crate) fn complete(
+        &mut self,
+        admission: &dyn Admission,
+        id: u32,
+        parts: &[PartDone],
+    ) -> Option<InFlight> {
         let done = self.in_flight.remove(id)?;
         self.outstanding.remove(done.class, done.bytes);
-        let (_, has_moved) = self.took(&done);
-        if let Some(drive) = &mut self.drive {
-            if done.sort == Sort::Read {
-                drive.note_read(&done.moved(), !has_moved);
-            }
-            if has_moved {
-                drive.completed(&done.moved(), done.left_at, self.now);
-            } else {
-                drive.forget_alone();
-            }
-            self.outstanding.is_drive_known = drive.is_trusted();
+        if let Some(drives) = &mut self.drives {
+            let told = Done::new(done.moved(), done.left_at, parts)
+                .telling(done.bytes > 0)
+                .remembered_below(self.head.memory_answers_below());
+            drives.completed(&told, self.now);
+            self.outstanding.is_drive_known = drives.is_trusted();
         }
         if done.is_for_client() {
             self.head.completed(id, done.end_offset, done.bytes, self.now);
@@ -411,8 +425,7 @@ impl Dispatcher {
     fn next_of(&self, admission: &dyn Admission, class: Class) -> Option<usize> {
         let waiting = &self.waiting[class as usize];
         let weighs = admission.waiting_weighs_one_in().filter(|_| class == Class::Foreground);
-        let drive = self.drive.as_ref().filter(|drive| drive.is_trusted());
-        let (Some(one_in), Some(drive)) = (weighs, drive) else {
+        let (Some(one_in), Some(drive)) = (weighs, self.followed()) else {
             return (!waiting.is_empty()).then_some(0);
         };
         let commands = waiting.iter().take(PICKED_FROM_MAX).map(|(id, _)| self.in_flight.get(*id));

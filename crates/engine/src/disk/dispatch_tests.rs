@@ -33,7 +33,7 @@ fn a_large_read_leaves_beside_records_that_never_pause_once_it_has_waited_long_e
         // The next one is there before the one on the disk is done.
         queue.issue(&POLICY, Class::Durable, Purpose::Record, record());
         if let Some(id) = done {
-            queue.complete(&POLICY, id);
+            queue.complete(&POLICY, id, &[]);
         }
         if has_bulk {
             return;
@@ -73,11 +73,11 @@ fn known_drive() -> Dispatcher {
         group_tracks: 0,
         group_skew: Turn(0),
     };
-    queue.know_tracks(&Arc::new(Tracks::new(PERIOD.0 as f64, vec![zone]).unwrap()));
+    queue.know_tracks(&[Arc::new(Tracks::new(PERIOD.0 as f64, vec![zone]).unwrap())]);
     read(&mut queue, 100 * MIB - 4096);
     let id = left(&mut queue).pop().unwrap().0;
     queue.set_now(Nanos::from_millis(20));
-    queue.complete(&SOONEST, id);
+    queue.complete(&SOONEST, id, &[]);
     queue
 }
 
@@ -113,9 +113,10 @@ fn of_those_that_wait_for_a_known_drive_the_one_leaves_that_passes_soonest() {
     let mut id = first[0].0;
     for _ in 0..4 {
         // Each of them ends just there, after a revolution more or less.
-        let at = queue.drive().and_then(|drive| drive.wait(90 * MIB + 4096, queue.now));
+        let at =
+            queue.drives().and_then(|drives| drives.part(0).0.wait(90 * MIB + 4096, queue.now));
         queue.set_now(queue.now + at.unwrap() + PERIOD);
-        queue.complete(&SOONEST, id);
+        queue.complete(&SOONEST, id, &[]);
         let [(next, offset)] = left(&mut queue)[..] else { panic!("one leaves") };
         order.push(offset / MIB);
         id = next;
@@ -131,7 +132,7 @@ fn who_waited_long_for_a_known_drive_is_next_wherever_it_is() {
     read(&mut queue, 900 * MIB);
     queue.set_now(queue.now + Nanos::from_secs(1));
     read(&mut queue, 90 * MIB + MIB / 2);
-    queue.complete(&SOONEST, first);
+    queue.complete(&SOONEST, first, &[]);
     assert_eq!(left(&mut queue)[0].1, 900 * MIB);
 }
 

@@ -73,6 +73,11 @@ impl Head {
         }
     }
 
+    /// What a read takes less than was answered from the drive's memory.
+    pub(super) fn memory_answers_below(&self) -> Option<Nanos> {
+        self.from_memory_below
+    }
+
     /// Whether a read that took so long was answered from the drive's memory.
     pub(super) fn is_from_memory(&self, took: Nanos) -> bool {
         self.from_memory_below.is_some_and(|below| took < below)

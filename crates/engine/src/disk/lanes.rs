@@ -14,7 +14,7 @@ use crate::admission::{Admission, Pace};
 use crate::disk::dispatch::{Dispatcher, InFlight};
 use crate::disk::flusher::{FlushTicket, Flusher};
 use crate::disk::report::DiskWork;
-use nearhead_disk::{CommandId, Lane, Nanos, Properties, Submission};
+use nearhead_disk::{CommandId, Lane, Nanos, PartDone, Properties, Submission};
 
 /// Bits of a command's id that say which of its device's commands it is; those above say the device.
 const ID_BITS: u32 = 32;
@@ -135,9 +135,10 @@ impl Lanes {
         &mut self,
         admission: &dyn Admission,
         id: CommandId,
+        parts: &[PartDone],
     ) -> Option<(Lane, InFlight)> {
         let lane = Lane(u8::try_from(id.0 >> ID_BITS).ok()?);
-        let done = self.get_mut(lane)?.queue.complete(admission, id.0 as u32)?;
+        let done = self.get_mut(lane)?.queue.complete(admission, id.0 as u32, parts)?;
         Some((lane, done))
     }
 
@@ -225,11 +226,14 @@ mod tests {
         let expected = [(MAP, Purpose::Journal), (Lane::MAIN, Purpose::Record)];
         for ((_, submission), (lane, purpose)) in left.into_iter().rev().zip(expected) {
             let id = submission.ticket.complete(Ok(Payload::EMPTY)).id;
-            let done = lanes.complete(&FIFO, id).map(|(lane, done)| (lane, done.purpose()));
+            let done = lanes.complete(&FIFO, id, &[]).map(|(lane, done)| (lane, done.purpose()));
             assert_eq!(done, Some((lane, purpose)));
-            assert!(lanes.complete(&FIFO, id).is_none(), "it was answered");
+            assert!(lanes.complete(&FIFO, id, &[]).is_none(), "it was answered");
         }
-        assert!(lanes.complete(&FIFO, command_id(Lane(2), 0)).is_none(), "there is no such device");
+        assert!(
+            lanes.complete(&FIFO, command_id(Lane(2), 0), &[]).is_none(),
+            "there is no such device"
+        );
         lanes.poll().into_iter().for_each(|(_, submission)| submission.ticket.abandon());
     }
 

@@ -4,6 +4,7 @@
 
 pub(crate) mod dispatch;
 pub(crate) mod drive;
+pub(crate) mod drives;
 pub(crate) mod flusher;
 pub(crate) mod head;
 pub(crate) mod lanes;

@@ -3,7 +3,7 @@
 use super::{Engine, Phase};
 use crate::activity::{Activities, Activity, Space};
 use crate::commit::Moves;
-use crate::disk::drive::Drive;
+use crate::disk::drives::Drives;
 use crate::failure::Failure;
 use crate::state::logs::{Occupancy, Ring};
 use crate::state::map::Map;
@@ -73,7 +73,7 @@ impl Engine {
             stalls: self.core.watch().stalls(),
             shortage: self.core.watch().shortage(),
             target: self.core.target(),
-            drive: self.core.lanes().main().queue().drive().map(Drive::status),
+            drive: self.core.lanes().main().queue().drives().map(Drives::status),
             blank_bytes: self.blanks.bytes(self.size_bytes()),
             damage: findings.damage().to_vec(),
             recovery_read_bytes: findings.read_bytes(),

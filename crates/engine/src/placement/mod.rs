@@ -14,6 +14,7 @@ mod single_log;
 mod under_head;
 
 pub use crate::disk::drive::Drive;
+pub use crate::disk::drives::Drives;
 pub use crate::state::logs::Need;
 pub use near_head::NearHead;
 pub use single_log::SingleLog;
@@ -47,8 +48,8 @@ pub struct View<'a> {
     pub is_idle: bool,
     /// Commands on the disk.
     pub on_disk: u32,
-    /// What is known of the drive, if anybody found out where its tracks are.
-    pub drive: Option<&'a Drive>,
+    /// What is known of the drives, if anybody found out where their tracks are.
+    pub drives: Option<&'a Drives>,
 }
 
 impl View<'_> {

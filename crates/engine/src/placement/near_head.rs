@@ -145,7 +145,7 @@ mod tests {
                 now: Nanos::ZERO,
                 is_idle: false,
                 on_disk: 1,
-                drive: None,
+                drives: None,
             };
             let spot = NearHead::default().choose(Need { blocks: 8, reserve: 0 }, &view).unwrap();
             assert_eq!((spot.log_index, spot.wanted_index), (nearest, head_log));

@@ -5,11 +5,11 @@
 //! the arm the one is taken that costs least there and back; if it has no place that passes soon, one more is wanted for the next
 //! record. Where nothing is known, or what was predicted does not hold, [`NearHead`] answers.
 
-use super::{Drive, NearHead, Need, Placement, Seen, Spot, View};
+use super::{Drive, Drives, NearHead, Need, Placement, Seen, Spot, View};
 use nearhead_disk::Nanos;
 
 /// Logs around the head that are compared.
-const LOGS_COMPARED: usize = 4;
+const LOGS_COMPARED: usize = 8;
 /// Logs around the head among which those are found.
 const LOGS_LOOKED_AT: usize = 64;
 /// With more commands than so many on the disk a record does not wait for the end of all.
@@ -19,6 +19,10 @@ const MISSED_ONE_IN: u64 = 10;
 /// ...and less often the later it passes, up to this share of a revolution. Of 1/20, 1/10 and 1/5, and of guards of 50, 100 and 200 us on
 /// a disk that turns in 4 ms, these kept most of a stream beside records (figure 2a, changed builds: 91.0 % instead of 90.6 without).
 const GUARD_SHARE: u64 = 40;
+/// On an array, for each member that was written to longer ago a log costs this share of a revolution more: who writes falls behind the
+/// others in a stream over all of them, and who has not for long has read ahead. Of none, 1/4 and 1/2 of a revolution the last kept
+/// most of a stream beside records (figure 3a at 320 writes/s, changed builds).
+const RESTED_SHARE: u64 = 2;
 /// Tracks of a log that are compared.
 const TRACKS_MAX: usize = 64;
 /// Steps towards the block under the head: skews are met on the way.
@@ -37,15 +41,15 @@ impl UnderHead {
     }
 }
 
-/// The drive, if it is to be followed.
-fn followed<'a>(view: &View<'a>) -> Option<&'a Drive> {
-    view.drive.filter(|drive| drive.is_followed())
+/// The drives, if they are to be followed.
+fn followed<'a>(view: &View<'a>) -> Option<&'a Drives> {
+    view.drives.filter(|drives| drives.is_followed())
 }
 
-/// What is compared in one log.
+/// What is compared in one log, which lies on one drive.
 struct Search<'a> {
     log_index: u32,
-    drive: &'a Drive,
+    drives: &'a Drives,
     need: Need,
     view: &'a View<'a>,
     /// What costs least there and back, and how much.
@@ -58,12 +62,16 @@ struct Candidate {
     wait: Nanos,
 }
 
-impl Search<'_> {
+impl<'a> Search<'a> {
+    /// The drive on which a block is, and where it is there.
+    fn part(&self, block: u32) -> Option<(&'a Drive, u64)> {
+        Some(self.drives.part(self.view.logs.block_offset(self.log_index, block)?))
+    }
+
     /// One that is free, if it is known when it passes.
     fn look_at(&mut self, block: u32) -> Option<Candidate> {
-        let byte = self.view.logs.block_offset(self.log_index, block)?;
-        let access = self.drive.access(byte);
-        let wait = self.drive.wait(byte, self.view.now + access)?;
+        let (drive, byte) = self.part(block)?;
+        let wait = drive.wait(byte, self.view.now + drive.access(byte))?;
         Some(Candidate { block, wait })
     }
 
@@ -71,14 +79,14 @@ impl Search<'_> {
     /// back, and what it costs on the average to come too late. Where the angle is a guess it is wrong every other time or so, by
     /// half a revolution.
     fn cost(&self, block: u32, wait: Nanos) -> Option<(Nanos, u32)> {
-        let byte = self.view.logs.block_offset(self.log_index, block)?;
+        let (drive, byte) = self.part(block)?;
         let bytes = u64::from(self.need.blocks) * self.view.logs.block_bytes() as u64;
-        let ways = Nanos(2 * self.drive.access(byte).0);
-        let guard = self.drive.period().0 / GUARD_SHARE;
+        let ways = Nanos(2 * drive.access(byte).0);
+        let guard = drive.period().0 / GUARD_SHARE;
         let short_by = guard.saturating_sub(wait.0);
-        let risk = Nanos(self.drive.period().0 * short_by / (guard * MISSED_ONE_IN));
-        let doubt = if self.drive.is_guess(byte) { self.drive.period().0 / 4 } else { 0 };
-        Some((ways + risk + Nanos(doubt) + wait + self.drive.transfer(byte, bytes), block))
+        let risk = Nanos(drive.period().0 * short_by / (guard * MISSED_ONE_IN));
+        let doubt = if drive.is_guess(byte) { drive.period().0 / 4 } else { 0 };
+        Some((ways + risk + Nanos(doubt) + wait + drive.transfer(byte, bytes), block))
     }
 
     fn take(&mut self, candidate: &Candidate) {
@@ -87,8 +95,7 @@ impl Search<'_> {
     }
 
     /// From a block that passes too soon to one behind it that is under the head in time.
-    fn go_on_from(&mut self, start: u32, block_time: Nanos) -> Option<()> {
-        let period = self.drive.period();
+    fn go_on_from(&mut self, start: u32, period: Nanos, block_time: Nanos) -> Option<()> {
         let mut candidate = self.look_at(start)?;
         for _ in 0..STEPS_MAX {
             let ahead = (period - candidate.wait).0.div_ceil(block_time.0);
@@ -106,26 +113,45 @@ impl Search<'_> {
 }
 
 /// The best place in a log, and what it costs there and back.
-fn best_in(log_index: u32, drive: &Drive, need: Need, view: &View<'_>) -> Option<(Nanos, u32)> {
+fn best_in(log_index: u32, drives: &Drives, need: Need, view: &View<'_>) -> Option<(Nanos, u32)> {
     let logs = view.logs;
     let first = logs.next_place(log_index, need)?;
-    let first_byte = logs.block_offset(log_index, first)?;
+    let mut search = Search { log_index, drives, need, view, best: None };
+    let (drive, first_byte) = search.part(first)?;
     let period = drive.period();
-    let mut search = Search { log_index, drive, need, view, best: None };
     let Some(candidate) = search.look_at(first) else {
         return search.cost(first, Nanos(period.0 / 2));
     };
     search.take(&candidate);
     let (block_bytes, track_bytes) = (logs.block_bytes() as u64, drive.track_bytes(first_byte));
     let block_time = Nanos((period.0 * block_bytes / track_bytes).max(1));
-    search.go_on_from(first, block_time);
+    search.go_on_from(first, period, block_time);
     if logs.take_records_anywhere() {
         let track_blocks = ((track_bytes / block_bytes) as usize).max(1);
         for start in (0..logs.blocks()).step_by(track_blocks).take(TRACKS_MAX) {
-            search.go_on_from(start, block_time);
+            search.go_on_from(start, period, block_time);
         }
     }
     search.best
+}
+
+/// The best place of a log, beside those of others.
+struct Place {
+    spot: Spot,
+    cost: Nanos,
+    /// It costs more than half a revolution beside the ways.
+    is_dear: bool,
+}
+
+fn place_in(spot: Spot, drives: &Drives, need: Need, view: &View<'_>) -> Option<Place> {
+    let (cost, block) = best_in(spot.log_index, drives, need, view)?;
+    let byte = view.logs.block_offset(spot.log_index, block)?;
+    let (drive, at) = drives.part(byte);
+    let period = drive.period().0;
+    let beside_ways = cost.0.saturating_sub(2 * drive.access(at).0);
+    let rested = Nanos(u64::from(drives.longer_rested(byte)) * period / RESTED_SHARE);
+    let spot = Spot { block, ..spot };
+    Some(Place { spot, cost: cost + rested, is_dear: beside_ways > period / 2 })
 }
 
 impl Placement for UnderHead {
@@ -139,22 +165,20 @@ impl Placement for UnderHead {
 
     fn choose(&mut self, need: Need, view: &View<'_>) -> Option<Spot> {
         let chosen = self.near.choose(need, view)?;
-        let Some(drive) = followed(view).filter(|_| view.on_disk == 0) else {
+        let Some(drives) = followed(view).filter(|_| view.on_disk == 0) else {
             return Some(chosen);
         };
-        let near = || view.logs.near(drive.arm_at()).take(LOGS_LOOKED_AT);
-        let claimed = near().filter(|index| view.logs.is_claimed(*index)).take(LOGS_COMPARED);
-        let costs = claimed.filter_map(|log_index| {
-            let (cost, block) = best_in(log_index, drive, need, view)?;
-            Some((cost, Spot { log_index, block, ..chosen }))
-        });
-        let Some((cost, mut spot)) = costs.min_by_key(|(cost, _)| *cost) else {
+        let near = || view.logs.near(drives.arm_at()).take(LOGS_LOOKED_AT);
+        let has_room =
+            |index: &u32| view.logs.is_claimed(*index) && view.logs.has_room(*index, need);
+        let claimed = near().filter(has_room).take(LOGS_COMPARED);
+        let places = claimed
+            .filter_map(|log_index| place_in(Spot { log_index, ..chosen }, drives, need, view));
+        let Some(Place { mut spot, is_dear, .. }) = places.min_by_key(|place| place.cost) else {
             return Some(chosen);
         };
-        let byte = view.logs.block_offset(spot.log_index, spot.block)?;
-        let beside_the_way = cost - Nanos(2 * drive.access(byte).0);
         // Places are rare in logs that are nearly full: the next record is to have one more.
-        if beside_the_way.0 > drive.period().0 / 2 {
+        if is_dear {
             let is_new = |index: &u32| !view.logs.is_claimed(*index) && !view.logs.is_full(*index);
             spot.wanted_index = near().find(is_new).unwrap_or(spot.wanted_index);
         }
@@ -174,6 +198,7 @@ impl Placement for UnderHead {
 mod tests {
     use super::*;
     use crate::disk::drive::Moved;
+    use crate::disk::drives::Done;
     use crate::state::logs::Logs;
     use nearhead_disk::{TrackZone, Tracks, Turn};
     use nearhead_format::Layout;
@@ -193,7 +218,7 @@ mod tests {
     }
 
     /// A drive with tracks of 1 MiB, whose arm stands at log 7 since a transfer completed at 20 ms.
-    fn drive(logs: &Logs) -> Drive {
+    fn drive(logs: &Logs) -> Drives {
         let zone = TrackZone {
             first_byte: 0,
             track_bytes: 1 << 20,
@@ -202,15 +227,16 @@ mod tests {
             group_skew: Turn(0),
         };
         let tracks = Tracks::new(PERIOD.0 as f64, vec![zone]).unwrap();
-        let mut drive = Drive::of(&Arc::new(tracks));
+        let mut drives = Drives::of(&[Arc::new(tracks)], None).unwrap();
         let read = Moved::new(logs.block_offset(7, 0).unwrap() - 4096, 4096, false);
-        drive.completed(&read, Nanos::from_millis(8), Nanos::from_millis(20));
-        drive
+        let done = Done::new(read, Nanos::from_millis(8), &[]);
+        drives.completed(&done, Nanos::from_millis(20));
+        drives
     }
 
-    fn view<'a>(logs: &'a Logs, drive: Option<&'a Drive>, on_disk: u32) -> View<'a> {
+    fn view<'a>(logs: &'a Logs, drives: Option<&'a Drives>, on_disk: u32) -> View<'a> {
         let now = Nanos::from_millis(21);
-        View { logs, head_offset: 0, now, is_idle: on_disk == 0, on_disk, drive }
+        View { logs, head_offset: 0, now, is_idle: on_disk == 0, on_disk, drives }
     }
 
     fn under_head() -> UnderHead {
@@ -225,6 +251,7 @@ mod tests {
         let spot = under_head().choose(NEED, &view).unwrap();
         assert_eq!(spot.log_index, 7);
         let byte = logs.block_offset(7, spot.block).unwrap();
+        let (drive, byte) = drive.part(byte);
         let wait = drive.wait(byte, view.now + drive.access(byte)).unwrap();
         assert!(wait.0 < PERIOD.0 / MISSED_ONE_IN, "{spot:?} waits for {wait}");
     }

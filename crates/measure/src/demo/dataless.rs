@@ -49,11 +49,11 @@ pub fn create_options(preset: NamedPreset, answers: Answers) -> CreateOptions {
 }
 
 /// What `preset` can make use of is found out on `twin`, a disk like the one that it will run on: where its tracks are.
-pub fn tracks(preset: &NamedPreset, twin: &mut dyn Disk) -> Result<Option<Arc<Tracks>>, String> {
+pub fn tracks(preset: &NamedPreset, twin: &mut dyn Disk) -> Result<Vec<Arc<Tracks>>, String> {
     if !preset.layout.has_records_anywhere() {
-        return Ok(None);
+        return Ok(Vec::new());
     }
-    Ok(tracks_in_virtual_time(twin)?.map(Arc::new))
+    Ok(tracks_in_virtual_time(twin)?.map(Arc::new).into_iter().collect())
 }
 
 /// A volume just created on `disk`, which knows where its tracks are, or does not.
@@ -61,7 +61,7 @@ pub fn volume<D: Disk>(
     disk: D,
     preset: NamedPreset,
     answers: Answers,
-    tracks: Option<Arc<Tracks>>,
+    tracks: Vec<Arc<Tracks>>,
 ) -> Result<Volume<D>, String> {
     let options = create_options(preset, answers);
     let layout =

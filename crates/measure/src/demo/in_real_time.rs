@@ -64,7 +64,7 @@ fn volume(start: Instant, preset: NamedPreset) -> Result<Volume<HddModel>, Strin
     let io = &mut SyncIo::in_real_time(&mut disk, start);
     let superblock =
         create_with_regions(io, &options, BLANK_REGION_BYTES).map_err(|error| error.to_string())?;
-    if let Some(tracks) = tracks {
+    if !tracks.is_empty() {
         tracks::write(io, &superblock, &tracks).map_err(|error| error.to_string())?;
     }
     let mut volume = Volume::open(disk, start, |_, _| {}).map_err(|error| error.to_string())?;

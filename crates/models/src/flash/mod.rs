@@ -133,6 +133,7 @@ impl FlashModel {
             transfer_bytes_max: TRANSFER_BYTES_MAX,
             queue_depth_max: options.queue_depth.unwrap_or(flash.queue_depth).max(1),
             width: 1,
+            striping: None,
         };
         properties.validate().map_err(|error| ProfileError {
             profile: profile.name.clone(),

@@ -216,6 +216,7 @@ impl HddModel {
             transfer_bytes_max: TRANSFER_BYTES_MAX,
             queue_depth_max: profile.queue.depth,
             width: 1,
+            striping: None,
         };
         properties.validate().map_err(|error| ProfileError {
             profile: profile.name.clone(),

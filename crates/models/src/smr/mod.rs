@@ -143,6 +143,7 @@ impl SmrModel {
             transfer_bytes_max: TRANSFER_BYTES_MAX,
             queue_depth_max: options.queue_depth.unwrap_or(drive.queue.depth).max(1),
             width: 1,
+            striping: None,
         };
         properties.validate().map_err(|error| failed(error.problem))?;
         let of_parts =

@@ -155,6 +155,7 @@ fn properties(address: &Address, facts: &Facts) -> Properties {
         transfer_bytes_max: transfer / sector_bytes * sector_bytes,
         queue_depth_max: QUEUE_DEPTH,
         width: 1,
+        striping: None,
     }
 }
 

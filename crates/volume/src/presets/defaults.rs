@@ -80,7 +80,7 @@ impl Facts<'_> {
                 AckMode::Flush => Ack::Flush,
             },
             placement,
-            tracks: None,
+            tracks: Vec::new(),
             packing: Box::new(Everything),
             admission: Box::new(self.durable_first()),
             logged_write_bytes_max: superblock.logged_write_bytes_max,

@@ -27,7 +27,7 @@ fn a_record_leaves_beside_a_command_that_does_not_end() {
     };
     let tracks = Tracks::new(8e6, vec![zone]).unwrap();
     let mut volume = Volume::start_empty(disk, superblock, preset, |_, config| {
-        config.tracks = Some(Arc::new(tracks));
+        config.tracks = vec![Arc::new(tracks)];
     });
     let read = Operation::Read { offset: 1 << 20, len: 4096 };
     volume.submit(Request { id: RequestId(1), operation: read }, Nanos::ZERO);

@@ -13,6 +13,7 @@ use angles::Angles;
 use arm::{Arm, Way};
 use memory::Memory;
 use nearhead_disk::{Nanos, Tracks};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// What a failed prediction takes away of the trust that one that held adds; so four in five must hold.
@@ -52,11 +53,23 @@ impl Moved {
     pub(crate) fn new(offset: u64, bytes: u64, is_write: bool) -> Self {
         Self { offset, bytes, is_write }
     }
+
+    /// What it transfers.
+    pub(crate) fn bytes(&self) -> Range<u64> {
+        self.offset..self.offset + self.bytes
+    }
+
+    /// Whether it writes.
+    pub(crate) fn is_write(&self) -> bool {
+        self.is_write
+    }
 }
 
-/// What is known of a drive, and how well it holds, for people.
+/// What is known of a drive, or of the members of an array, and how well it holds, for people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DriveStatus {
+    /// How many there are.
+    pub drives: u32,
     /// Length of a revolution.
     pub period: Nanos,
     /// Zones known.
@@ -91,6 +104,7 @@ impl Drive {
         let period = tracks.period();
         Self {
             status: DriveStatus {
+                drives: 1,
                 period,
                 zones: tracks.zones().len() as u32,
                 is_followed: true,

@@ -7,7 +7,7 @@
 
 use super::{Active, Body};
 use crate::commit::DurableWaiter;
-use crate::disk::drive::Drive;
+use crate::disk::drives::Drives;
 use crate::engine::Engine;
 use crate::engine::requests::in_place::{Action, SmallWrite};
 use crate::stage::{Group, Piece};
@@ -54,7 +54,7 @@ impl Engine {
     fn logged_bytes_max(&self) -> u32 {
         let (config, properties) = (&self.core.setup().config, &self.core.setup().properties);
         let queue = self.core.lanes().main().queue();
-        let is_known = queue.drive().is_some_and(Drive::is_trusted);
+        let is_known = queue.drives().is_some_and(Drives::is_trusted);
         let depth = u32::from(properties.queue_depth_max);
         let beside_many = if chooses_among_many(is_known, depth, queue.on_disk_count()) {
             config.logged_beside_many_bytes_max
