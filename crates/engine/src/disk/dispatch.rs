@@ -395,6 +395,7 @@ impl Dispatcher {
         if let Some(drives) = &mut self.drives {
             let told = Done::new(done.moved(), done.left_at, parts)
                 .telling(done.bytes > 0)
+                .for_client(done.is_for_client())
                 .remembered_below(self.head.memory_answers_below());
             drives.completed(&told, self.now);
             self.outstanding.is_drive_known = drives.is_trusted();

@@ -35,6 +35,7 @@ pub(crate) struct Done<'a> {
     left_at: Nanos,
     parts: &'a [PartDone],
     tells: bool,
+    is_for_client: bool,
     /// A read that takes less is answered from a drive's memory.
     from_memory_below: Option<Nanos>,
 }
@@ -42,12 +43,17 @@ pub(crate) struct Done<'a> {
 impl<'a> Done<'a> {
     /// What left then; when each member was done with its part, if that was told.
     pub(crate) fn new(moved: Moved, left_at: Nanos, parts: &'a [PartDone]) -> Self {
-        Self { moved, left_at, parts, tells: true, from_memory_below: None }
+        Self { moved, left_at, parts, tells: true, is_for_client: false, from_memory_below: None }
     }
 
     /// Whether it says something of the arm: of those that left together only the first does.
     pub(crate) fn telling(self, tells: bool) -> Self {
         Self { tells, ..self }
+    }
+
+    /// Whether a client wanted the arm there.
+    pub(crate) fn for_client(self, is_for_client: bool) -> Self {
+        Self { is_for_client, ..self }
     }
 
     /// A read that took less is answered from a drive's memory.
@@ -154,6 +160,9 @@ impl Drives {
             }
             if has_moved {
                 drive.completed(&moved, done.left_at, at);
+                if done.is_for_client {
+                    drive.note_client(at);
+                }
                 self.last = member;
             } else {
                 drive.forget_alone();

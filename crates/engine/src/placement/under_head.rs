@@ -81,7 +81,7 @@ impl<'a> Search<'a> {
     fn cost(&self, block: u32, wait: Nanos) -> Option<(Nanos, u32)> {
         let (drive, byte) = self.part(block)?;
         let bytes = u64::from(self.need.blocks) * self.view.logs.block_bytes() as u64;
-        let ways = Nanos(2 * drive.access(byte).0);
+        let ways = drive.access(byte) + drive.way_back(byte, self.view.now);
         let guard = drive.period().0 / GUARD_SHARE;
         let short_by = guard.saturating_sub(wait.0);
         let risk = Nanos(drive.period().0 * short_by / (guard * MISSED_ONE_IN));
@@ -148,7 +148,8 @@ fn place_in(spot: Spot, drives: &Drives, need: Need, view: &View<'_>) -> Option<
     let byte = view.logs.block_offset(spot.log_index, block)?;
     let (drive, at) = drives.part(byte);
     let period = drive.period().0;
-    let beside_ways = cost.0.saturating_sub(2 * drive.access(at).0);
+    let ways = drive.access(at) + drive.way_back(at, view.now);
+    let beside_ways = cost.0.saturating_sub(ways.0);
     let rested = Nanos(u64::from(drives.longer_rested(byte)) * period / RESTED_SHARE);
     let spot = Spot { block, ..spot };
     Some(Place { spot, cost: cost + rested, is_dear: beside_ways > period / 2 })

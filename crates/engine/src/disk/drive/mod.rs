@@ -24,6 +24,8 @@ const TRUST_MAX: i32 = 64;
 const TRIED_AFTER: u32 = 64;
 /// Off by less than this share of a revolution, a prediction held.
 const HELD_SHARE: u64 = 8;
+/// A client that asked for nothing for so long wants the arm nowhere.
+const CLIENT_LEFT_AFTER: Nanos = Nanos::from_secs(1);
 /// Longer transfers say little about positioning.
 const BYTES_MAX: u64 = 256 << 10;
 
@@ -96,6 +98,8 @@ pub struct Drive {
     unpredicted: u32,
     alone: Option<Alone>,
     last_end: u64,
+    /// When a client's last transfer ended that moved the arm.
+    client_at: Option<Nanos>,
     memory: Memory,
 }
 
@@ -119,6 +123,7 @@ impl Drive {
             unpredicted: 0,
             alone: None,
             last_end: 0,
+            client_at: None,
             memory: Memory::default(),
         }
     }
@@ -160,6 +165,17 @@ impl Drive {
         } else {
             Way::Over(self.last_end.abs_diff(byte))
         }
+    }
+
+    /// How long from `byte` back to here, if a client is to be expected to want the arm here.
+    pub fn way_back(&self, byte: u64, now: Nanos) -> Nanos {
+        let is_there = self.client_at.is_some_and(|at| now.since(at) < CLIENT_LEFT_AFTER);
+        if is_there { self.access(byte) } else { Nanos::ZERO }
+    }
+
+    /// What completed last was for a client.
+    pub(crate) fn note_client(&mut self, now: Nanos) {
+        self.client_at = Some(now);
     }
 
     /// How long until the drive can write at `byte`, if it begins now.
