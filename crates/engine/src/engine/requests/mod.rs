@@ -15,6 +15,7 @@ mod read;
 mod refusals;
 mod small_write;
 mod streams;
+mod threshold;
 
 use crate::activity::{Activities, Activity};
 use crate::engine::Engine;
