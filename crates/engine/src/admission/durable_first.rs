@@ -30,10 +30,11 @@ impl Admission for DurableFirst {
             outstanding.bytes[Class::Bulk as usize] + outstanding.bytes[Class::Background as usize];
         let fits = in_flight == 0 || in_flight + bytes <= self.bulk_bytes_max;
         // A disk that picks the nearest command next would go on with a sequential stream for as
-        // long as it is fed: nothing large follows a durable write before that is done. On several arms the others would stand
-        // still meanwhile, and once it is done the slowest keeps all waiting: they get as much as may be on the disk anyway.
+        // long as it is fed: nothing large follows a durable write before that is done. Other arms would stand
+        // still meanwhile, and once it is done the slowest keeps all waiting: they get half of what may be on the disk. With all of it
+        // a write waits a millisecond longer on drives that choose (figure 3a with a queue of 32, a changed build).
         let has_more_arms = outstanding.arms > 1;
-        let leaves_room = outstanding.beside_durable_bytes + bytes <= self.bulk_bytes_max;
+        let leaves_room = outstanding.beside_durable_bytes + bytes <= self.bulk_bytes_max / 2;
         let durable = outstanding.commands[Class::Durable as usize] > 0;
         // Nor while one waits for the disk to be done with everything.
         let record_waits = outstanding.record_waits && waited < self.bulk_wait_max;
@@ -74,7 +75,7 @@ mod tests {
     };
 
     #[test]
-    fn beside_a_durable_write_the_other_arms_of_an_array_get_as_much_as_may_be_on_the_disk() {
+    fn beside_a_durable_write_the_other_arms_of_an_array_get_half_of_what_may_be_on_the_disk() {
         let mut outstanding = Outstanding { arms: 4, ..Outstanding::default() };
         outstanding.add(Class::Durable, 8192);
         let mut passed = 0;
@@ -84,7 +85,7 @@ mod tests {
             outstanding.remove(Class::Bulk, 128 << 10);
             passed += 128 << 10;
         }
-        assert_eq!(passed, POLICY.bulk_bytes_max);
+        assert_eq!(passed, POLICY.bulk_bytes_max / 2);
         outstanding.remove(Class::Durable, 8192);
         outstanding.add(Class::Durable, 8192);
         assert!(POLICY.admits(Class::Bulk, 128 << 10, Nanos::ZERO, &outstanding), "the next one");

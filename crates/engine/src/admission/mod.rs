@@ -28,7 +28,7 @@ pub struct Outstanding {
     pub is_drive_known: bool,
     /// A record waits until nothing is on the disk.
     pub record_waits: bool,
-    /// How many drives there are whose arms move on their own: the members of a striped array; 0 counts as one.
+    /// How many arms there are of which a durable write keeps only one busy: members of an array with logs on one each; 0 counts as one.
     pub arms: u32,
     /// Bytes that left since a durable command did that is still there, other such commands left out.
     pub beside_durable_bytes: u64,

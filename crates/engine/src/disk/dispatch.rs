@@ -210,16 +210,19 @@ impl InFlight {
     }
 }
 
+/// How many arms a record leaves free but its own: where it lies on several members none.
+fn arms_apart(properties: &Properties) -> u32 {
+    let striping = properties.striping.filter(|striping| striping.whole_runs().is_some());
+    striping.map_or(1, Striping::members)
+}
+
 impl Dispatcher {
     pub(crate) fn new(lane: Lane, properties: &Properties) -> Self {
         Self {
             lane,
             in_flight: Slab::new(),
             waiting: std::array::from_fn(|_| VecDeque::new()),
-            outstanding: Outstanding {
-                arms: properties.striping.map_or(1, Striping::members),
-                ..Outstanding::default()
-            },
+            outstanding: Outstanding { arms: arms_apart(properties), ..Outstanding::default() },
             queue_depth_max: u32::from(properties.queue_depth_max),
             head: Head::new(properties),
             striping: properties.striping,
