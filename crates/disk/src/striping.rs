@@ -275,8 +275,8 @@ mod tests {
     #[test]
     fn an_array_is_as_large_as_the_member_allows_that_has_most_of_it() {
         for striping in stripings() {
-            for chunks in 0..200 {
-                let capacity = striping.capacity(chunks * 64 * KIB + KIB);
+            for (chunks, rest) in (0..200).flat_map(|chunks| [(chunks, 0), (chunks, KIB)]) {
+                let capacity = striping.capacity(chunks * 64 * KIB + rest);
                 let most = (0..4).map(|member| striping.before(capacity, member)).max().unwrap();
                 assert!(most <= chunks * 64 * KIB, "{striping:?}, {chunks}");
                 let next = capacity + 64 * KIB;
@@ -295,6 +295,13 @@ mod tests {
             let runs =
                 WholeRuns { first_byte: first * KIB, every_bytes: every * KIB, bytes: bytes * KIB };
             assert_eq!(plain.with_whole_runs(runs), None, "{runs:?}");
+        }
+    }
+
+    #[test]
+    fn there_is_no_array_of_no_members_or_chunks() {
+        for (members, chunk_bytes) in [(0, 4096), (2, 0), (0, 0)] {
+            assert_eq!(Striping::new(members, chunk_bytes), None);
         }
     }
 
