@@ -248,4 +248,73 @@ mod tests {
         drives.completed(&told, Nanos::from_millis(23));
         assert_eq!(drives.status().predicted, 1, "not alone");
     }
+
+    fn four() -> Drives {
+        Drives::of(&[tracks(), tracks(), tracks(), tracks()], Some(striping())).unwrap()
+    }
+
+    /// A write alone at `at`, which begins by so much later than is expected; says when the next may leave.
+    fn write(drives: &mut Drives, byte: u64, at: Nanos, late: Nanos) -> Nanos {
+        let moved = Moved::new(byte, 4096, true);
+        let (drive, own) = drives.part(byte);
+        let access = drive.access(own);
+        let wait = drive.wait(own, at + access).unwrap_or_default();
+        let now = at + access + wait + drive.transfer(own, 4096) + late;
+        drives.leaves(moved, at);
+        drives.completed(&done(moved, at, &[]), now);
+        now + Nanos::from_millis(3)
+    }
+
+    #[test]
+    fn an_array_is_followed_while_predictions_hold_on_each_member_and_tells_of_all_together() {
+        let mut drives = four();
+        let mut at = Nanos::from_millis(1);
+        for _ in 0..4 {
+            at = write(&mut drives, 8 * MIB, at, Nanos::ZERO);
+        }
+        at = write(&mut drives, 16 * MIB, at, Nanos::ZERO);
+        at = write(&mut drives, 16 * MIB, at, Nanos::from_millis(8));
+        assert!(drives.is_trusted() && drives.is_followed() && drives.status().is_followed);
+        write(&mut drives, 16 * MIB, at, Nanos(3_300_000));
+        assert!(!drives.is_trusted() && !drives.is_followed(), "the second failed");
+        let DriveStatus { drives: count, is_followed, predicted, held, missed, .. } =
+            drives.status();
+        assert_eq!((count, is_followed, predicted, held, missed), (4, false, 5, 4, 1));
+    }
+
+    #[test]
+    fn who_was_written_to_last_rested_shortest_and_reads_and_flushes_are_no_writes() {
+        let mut drives = four();
+        let rested = |drives: &Drives| [8, 16, 24, 32].map(|mib| drives.longer_rested(mib * MIB));
+        assert_eq!(rested(&drives), [0; 4]);
+        let at = write(&mut drives, 16 * MIB, Nanos::from_millis(1), Nanos::ZERO);
+        let at = write(&mut drives, 32 * MIB, at, Nanos::ZERO);
+        assert_eq!(rested(&drives), [0, 2, 0, 3]);
+        for other in [Moved::new(0, 0, true), Moved::new(8 * MIB, 4096, false)] {
+            drives.leaves(other, at);
+            drives.completed(&done(other, at, &[]), at + Nanos::from_millis(9));
+        }
+        assert_eq!(rested(&drives), [0, 2, 0, 3]);
+    }
+
+    #[test]
+    fn a_read_that_comes_back_at_once_moved_no_arm_and_whatever_else_is_told_of_did() {
+        // Farther away than a drive reads ahead, which takes its arm along.
+        let (byte, left_at) = (40 * MIB, Nanos::from_millis(1));
+        let moves = |is_write, took, tells| {
+            let mut drives = four();
+            let moved = Moved::new(byte, 4096, is_write);
+            drives.leaves(moved, left_at);
+            let told = done(moved, left_at, &[]).telling(tells);
+            drives.completed(&told, left_at + Nanos(took));
+            drives.arm_at() == byte + 4096
+        };
+        assert!(moves(false, 500_000, true), "it took long enough");
+        assert!(!moves(false, 499_999, true), "from memory");
+        assert!(moves(true, 100_000, true), "a write");
+        assert!(
+            !moves(false, 600_000, false) && !moves(true, 600_000, false),
+            "it left with others"
+        );
+    }
 }
