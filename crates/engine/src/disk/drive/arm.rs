@@ -317,6 +317,50 @@ mod tests {
     }
 
     #[test]
+    fn a_step_stops_short_of_what_missed_and_a_miss_with_more_time_is_in_nobodys_way() {
+        let mut arm = Arm::of(PERIOD);
+        let way = Way::Over(30 << 20);
+        let enough = Nanos(1_500_000);
+        arm.was_in_time(way, enough, Nanos::ZERO);
+        arm.missed(way, Nanos(1_490_000));
+        for _ in 0..REST_FIRST - 1 {
+            arm.was_in_time(way, enough, Nanos::ZERO);
+        }
+        arm.missed(way, Nanos(1_600_000));
+        assert_eq!(arm.access(way), enough, "nothing less is tried yet");
+        arm.was_in_time(way, enough, Nanos::ZERO);
+        assert_eq!(arm.access(way), Nanos(1_490_001));
+    }
+
+    #[test]
+    fn what_began_behind_a_long_wait_says_nothing_of_how_soon_it_can() {
+        let mut arm = Arm::of(PERIOD);
+        let way = Way::Over(30 << 20);
+        let long = Nanos(PERIOD.0 / SHORT_WAIT_SHARE);
+        arm.was_in_time(way, Nanos(2_000_000), Nanos::ZERO);
+        arm.was_in_time(way, Nanos(1_900_000), long + Nanos(1));
+        assert_eq!(arm.access(way), Nanos(2_000_000));
+        arm.was_in_time(way, Nanos(1_900_000), long);
+        assert_eq!(arm.access(way), Nanos(1_900_000));
+    }
+
+    #[test]
+    fn where_a_little_farther_is_known_well_steps_are_small_from_the_first() {
+        let mut arm = Arm::of(PERIOD);
+        let (farther, way) = (Way::Over(12 << 20), Way::Over(10 << 20));
+        let enough = Nanos(1_500_000);
+        arm.was_in_time(farther, enough, Nanos::ZERO);
+        for missed in [1_400_000, 1_410_000, 1_420_000, 1_430_000] {
+            arm.missed(farther, Nanos(missed));
+        }
+        for _ in 0..=REST_IN_TIME {
+            assert_eq!(arm.access(way), enough);
+            arm.was_in_time(way, enough, Nanos::ZERO);
+        }
+        assert_eq!(arm.access(way), enough - Nanos(4 * PERIOD.0 / STEP_LAST_SHARE));
+    }
+
+    #[test]
     fn a_way_that_takes_longer_from_now_on_is_soon_found_out() {
         let mut arm = Arm::of(PERIOD);
         let way = Way::Over(30 << 20);
