@@ -201,7 +201,7 @@ mod tests {
     use crate::disk::drive::Moved;
     use crate::disk::drives::Done;
     use crate::state::logs::Logs;
-    use nearhead_disk::{TrackZone, Tracks, Turn};
+    use nearhead_disk::{Striping, TrackZone, Tracks, Turn, WholeRuns};
     use nearhead_format::Layout;
     use nearhead_format::layout::{LayoutKind, LayoutOptions};
     use std::sync::Arc;
@@ -218,8 +218,7 @@ mod tests {
         logs
     }
 
-    /// A drive with tracks of 1 MiB, whose arm stands at log 7 since a transfer completed at 20 ms.
-    fn drive(logs: &Logs) -> Drives {
+    fn tracks() -> Arc<Tracks> {
         let zone = TrackZone {
             first_byte: 0,
             track_bytes: 1 << 20,
@@ -227,8 +226,12 @@ mod tests {
             group_tracks: 0,
             group_skew: Turn(0),
         };
-        let tracks = Tracks::new(PERIOD.0 as f64, vec![zone]).unwrap();
-        let mut drives = Drives::of(&[Arc::new(tracks)], None).unwrap();
+        Arc::new(Tracks::new(PERIOD.0 as f64, vec![zone]).unwrap())
+    }
+
+    /// A drive with tracks of 1 MiB, whose arm stands at log 7 since a transfer completed at 20 ms.
+    fn drive(logs: &Logs) -> Drives {
+        let mut drives = Drives::of(&[tracks()], None).unwrap();
         let read = Moved::new(logs.block_offset(7, 0).unwrap() - 4096, 4096, false);
         let done = Done::new(read, Nanos::from_millis(8), &[]);
         drives.completed(&done, Nanos::from_millis(20));
@@ -291,6 +294,57 @@ mod tests {
         }
         let dear = choose(&logs);
         assert!(logs.is_claimed(dear.log_index) && !logs.is_claimed(dear.wanted_index), "{dear:?}");
+    }
+
+    #[test]
+    fn logs_that_are_full_are_not_among_those_that_are_compared() {
+        let mut logs = logs();
+        let mut drives = drive(&logs);
+        // Of the logs near the arm all are full but one, of which it is known how it is turned.
+        let seen = Moved::new(logs.block_offset(13, 0).unwrap(), 4096, false);
+        let back = Moved::new(logs.block_offset(7, 0).unwrap() - 4096, 4096, false);
+        for (moved, at) in [(seen, 30), (back, 40)] {
+            let done = Done::new(moved, Nanos::from_millis(at - 9), &[]);
+            drives.completed(&done, Nanos::from_millis(at));
+        }
+        for log in 2..=12 {
+            logs.advance(log, 0, logs.blocks());
+        }
+        let view = view(&logs, Some(&drives), 0);
+        let spot = under_head().choose(NEED, &view).unwrap();
+        assert_eq!(spot.log_index, 13, "{spot:?}");
+        let (drive, byte) = drives.part(logs.block_offset(13, spot.block).unwrap());
+        let wait = drive.wait(byte, view.now + drive.access(byte)).unwrap();
+        assert!(wait.0 < PERIOD.0 / MISSED_ONE_IN, "{spot:?} waits for {wait}");
+    }
+
+    #[test]
+    fn on_an_array_a_record_goes_to_the_member_that_was_not_written_to_for_longest() {
+        let logs = logs();
+        let at = |log: u32| logs.block_offset(log, 0).unwrap();
+        let (first_byte, every_bytes) = (at(0), at(1) - at(0));
+        let bytes = u64::from(logs.blocks()) * logs.block_bytes() as u64;
+        let runs = WholeRuns { first_byte, every_bytes, bytes };
+        let striping = Striping::new(4, 64 << 10).unwrap().with_whole_runs(runs).unwrap();
+        let tracks = tracks();
+        let all = [&tracks, &tracks, &tracks, &tracks].map(Arc::clone);
+        let mut drives = Drives::of(&all, Some(striping)).unwrap();
+        let mut now = Nanos::from_millis(1);
+        let mut write = |drives: &mut Drives, byte| {
+            let done = Done::new(Moved::new(byte, 4096, true), now, &[]);
+            now += Nanos::from_millis(9);
+            drives.completed(&done, now);
+        };
+        for log in [7, 8, 9, 10] {
+            write(&mut drives, at(log));
+        }
+        let mut members = Vec::new();
+        for _ in 0..6 {
+            let spot = under_head().choose(NEED, &view(&logs, Some(&drives), 0)).unwrap();
+            members.push(spot.log_index % 4);
+            write(&mut drives, logs.block_offset(spot.log_index, spot.block).unwrap());
+        }
+        assert_eq!(members, [3, 0, 1, 2, 3, 0]);
     }
 
     #[test]
