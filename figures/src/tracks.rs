@@ -4,15 +4,13 @@
 
 use crate::error::FigureError;
 use crate::rig;
+use nearhead_arrays::ARRAY_PREFIXES;
 use nearhead_calibrate::tracks_in_virtual_time;
 use nearhead_disk::{Disk, Striping, Tracks};
 use nearhead_models::MODEL_PREFIX;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-
-/// How the name of a striped array begins.
-const ARRAY_PREFIX: &str = "raid0:";
 
 type Found = BTreeMap<String, Option<Arc<Tracks>>>;
 
@@ -23,7 +21,7 @@ thread_local! {
 /// Those of the disk that a model of this name is, or of each member of an array of them; none of what does not turn.
 pub(crate) fn of(disk: &dyn Disk) -> Result<Vec<Arc<Tracks>>, FigureError> {
     let properties = disk.properties();
-    let members = properties.name.strip_prefix(ARRAY_PREFIX).unwrap_or(&properties.name);
+    let members = properties.name.strip_prefix(ARRAY_PREFIXES[0]).unwrap_or(&properties.name);
     let models = members.split([',', ' ']).filter_map(|word| word.strip_prefix(MODEL_PREFIX));
     let drives = properties.striping.map_or(1, Striping::members) as usize;
     let names: Vec<&str> = models.take(drives).filter(|_| properties.rotational).collect();

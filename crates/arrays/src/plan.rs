@@ -129,8 +129,8 @@ fn stripe(
         }
         if label.whole_runs != members[0].1.whole_runs {
             return Err(format!(
-                "{name}: expected the runs on one member that {} was made with, found others; they are members of two arrays, or the \
-                 making of one was cut short: make it again with `nearhead create --force`",
+                "{name}: expected the runs on one member that {} was made with, found others: its making was cut short, before a volume \
+                 was made on it; make it again with `nearhead create --force`",
                 spec.members[members[0].0]
             ));
         }

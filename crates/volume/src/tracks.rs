@@ -106,9 +106,10 @@ fn write_one(
         group_tracks: zone.group_tracks,
         group_skew: zone.group_skew.0,
     });
+    let properties = io.disk().properties();
     let table = TrackTable {
         volume_id: superblock.volume_id,
-        device_bytes: io.disk().properties().capacity_bytes,
+        device_bytes: properties.capacity_bytes / u64::from(drives(properties)),
         period: tracks.period_units(),
         zones: zones.collect(),
     };

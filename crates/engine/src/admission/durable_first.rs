@@ -32,7 +32,7 @@ impl Admission for DurableFirst {
         // A disk that picks the nearest command next would go on with a sequential stream for as
         // long as it is fed: nothing large follows a durable write before that is done. Other arms would stand
         // still meanwhile, and once it is done the slowest keeps all waiting: they get half of what may be on the disk. With all of it
-        // a write waits a millisecond longer on drives that choose (figure 3a with a queue of 32, a changed build).
+        // a write waits a millisecond longer still on drives that choose (figure 3a with a queue of 32, changed builds).
         let has_more_arms = outstanding.arms > 1;
         let leaves_room = outstanding.beside_durable_bytes + bytes <= self.bulk_bytes_max / 2;
         let durable = outstanding.commands[Class::Durable as usize] > 0;

@@ -206,8 +206,7 @@ mod tests {
 
     #[test]
     fn each_member_learns_from_when_its_own_part_was_done() {
-        let mut drives =
-            Drives::of(&[tracks(), tracks(), tracks(), tracks()], Some(striping())).unwrap();
+        let mut drives = four();
         let now = Nanos::from_millis(9);
         let moved = Moved::new(0, 128 << 10, false);
         let part = |member, at| PartDone { member, at };
@@ -228,8 +227,7 @@ mod tests {
 
     #[test]
     fn a_command_on_one_member_is_alone_there_whatever_others_do() {
-        let mut drives =
-            Drives::of(&[tracks(), tracks(), tracks(), tracks()], Some(striping())).unwrap();
+        let mut drives = four();
         let on_first = Moved::new(8 * MIB, 8192, true);
         let learn = Moved::new(8 * MIB + 8192, 4096, true);
         drives.leaves(learn, Nanos::from_millis(1));

@@ -26,7 +26,7 @@ const SHORT_WAIT_SHARE: u64 = 16;
 /// Before anything is known of a time one in so many is taken to miss, as if so many had been tried.
 const ASSUMED_MISSES_ONE_IN: u64 = 20;
 const ASSUMED_TRIES: u64 = 4;
-/// More than what missed by this share of a revolution, where nothing was ever in time.
+/// What missed longest might have done with so much more, a share of a revolution: never tried, so weighed as what is assumed.
 const MISS_SHARE: u64 = 64;
 /// After a step that was in time so many tries until the next one.
 const REST_IN_TIME: u32 = 2;
@@ -57,9 +57,10 @@ struct Access {
     /// The one of them that is replaced next.
     oldest: usize,
     step: u64,
-    /// Tries until less is tried again, and how many it were the last time.
-    rests: u32,
-    rest: u32,
+    /// Tries until less is tried again.
+    rest_left: u32,
+    /// How many it were after the last miss.
+    rest_after_miss: u32,
 }
 
 impl Access {
@@ -78,20 +79,20 @@ impl Access {
         }
         if new.has_missed && steps_on {
             self.step = (self.step / 2).max(period / STEP_LAST_SHARE);
-            self.rest = (self.rest * 2).clamp(REST_FIRST, REST_MAX);
-            self.rests = self.rest;
+            self.rest_after_miss = (self.rest_after_miss * 2).clamp(REST_FIRST, REST_MAX);
+            self.rest_left = self.rest_after_miss;
         } else if !new.has_missed {
             // Less than ever does: so may still less.
             let is_least = self.least.is_none_or(|least| new.time < least);
             self.least = if is_least { Some(new.time) } else { self.least };
-            self.rest = if is_least { REST_FIRST / 2 } else { self.rest };
-            self.rests = if steps_on { REST_IN_TIME } else { self.rests.saturating_sub(1) };
+            self.rest_after_miss = if is_least { REST_FIRST / 2 } else { self.rest_after_miss };
+            self.rest_left = if steps_on { REST_IN_TIME } else { self.rest_left.saturating_sub(1) };
         }
         let before = self.best;
         self.best = self.cheapest(period);
         // What seems to take longer now is soon tried again: a few that miss whatever time they have look the same.
         if self.best > before && new.has_missed && !steps_on {
-            self.rests = self.rests.min(REST_FIRST);
+            self.rest_left = self.rest_left.min(REST_FIRST);
         }
         self.time = self.best.max(Nanos(1));
         self.step_on();
@@ -99,7 +100,7 @@ impl Access {
 
     /// A step less, if one is to be tried, but nothing that was too little already.
     fn step_on(&mut self) {
-        let step = if self.rests == 0 { self.step } else { 0 };
+        let step = if self.rest_left == 0 { self.step } else { 0 };
         let missed = self.tries.iter().filter(|of| of.has_missed && of.time < self.best);
         let least = missed.map(|of| of.time.0 + 1).max().unwrap_or(1).min(self.time.0);
         self.time = Nanos(self.time.0.saturating_sub(step).max(least));
@@ -232,45 +233,48 @@ mod tests {
         assert!(Way::Over(u64::MAX).class() < DISTANCES);
     }
 
+    const WAY: Way = Way::Over(30 << 20);
+
+    /// A record behind a `wait`, where the way takes `real`: when it was to begin, and whether it missed.
+    fn record(arm: &mut Arm, wait: Nanos, real: Nanos) -> (Nanos, bool) {
+        let begins = arm.access(WAY) + wait;
+        let has_missed = begins < real;
+        if has_missed {
+            arm.missed(WAY, begins);
+        } else {
+            arm.was_in_time(WAY, begins, wait);
+        }
+        (begins, has_missed)
+    }
+
     /// What a record costs beyond the way itself, where each goes to the place that is expected to be in time.
     #[test]
     fn the_way_is_found_by_few_misses_and_then_missed_rarely() {
         let (mut arm, mut random) = (Arm::of(PERIOD), SplitMix::new(5));
-        let way = Way::Over(30 << 20);
         let mut misses = [0; 2];
-        for record in 0..4000 {
+        for number in 0..4000 {
             let real = Nanos(1_800_000 + random.below(100_000));
             // The next block passes within 20 us.
-            let (access, wait) = (arm.access(way), Nanos(random.below(20_000)));
-            let begins = access + wait;
-            if begins >= real {
-                arm.was_in_time(way, begins, wait);
-            } else {
-                arm.missed(way, begins);
-                misses[usize::from(record >= 200)] += 1;
-            }
+            let (_, has_missed) = record(&mut arm, Nanos(random.below(20_000)), real);
+            misses[usize::from(number >= 200)] += u32::from(has_missed);
         }
         assert!(misses[0] <= 20, "{misses:?} misses in the first 200");
         assert!((1..=240).contains(&misses[1]), "{misses:?} misses in the other 3800");
-        let access = arm.access(way).0;
+        let access = arm.access(WAY).0;
         assert!((1_700_000..2_300_000).contains(&access), "{access} ns");
     }
 
     #[test]
     fn what_a_drive_misses_whatever_time_it_had_does_not_make_a_way_longer_and_longer() {
         let (mut arm, mut random) = (Arm::of(PERIOD), SplitMix::new(6));
-        let (way, real) = (Way::Over(30 << 20), Nanos(1_500_000));
+        let real = Nanos(1_500_000);
         let (mut late, mut sum_ns) = (0, 0);
-        for record in 0..6000 {
-            let begins = arm.access(way);
+        for number in 0..6000 {
             let comes_late = random.below(100) < 3;
             late += u32::from(comes_late);
-            if begins >= real && !comes_late {
-                arm.was_in_time(way, begins, Nanos::ZERO);
-            } else {
-                arm.missed(way, begins);
-            }
-            sum_ns += if record >= 3000 { begins.0 } else { 0 };
+            let takes = if comes_late { Nanos(u64::MAX) } else { real };
+            let (begins, _) = record(&mut arm, Nanos::ZERO, takes);
+            sum_ns += if number >= 3000 { begins.0 } else { 0 };
         }
         let mean = Nanos(sum_ns / 3000);
         assert!(late > 100 && mean < real + Nanos(PERIOD.0 / 16), "{mean} after {late}");
@@ -280,18 +284,12 @@ mod tests {
     #[test]
     fn a_way_that_always_takes_the_same_is_found_within_a_fiftieth_of_a_revolution_and_kept() {
         let (mut arm, mut random) = (Arm::of(PERIOD), SplitMix::new(7));
-        let (way, real) = (Way::Over(30 << 20), Nanos(1_500_000));
+        let real = Nanos(1_500_000);
         let (mut missed, mut sum_ns) = (0, 0);
-        for record in 0..6000 {
-            let wait = Nanos(random.below(40_000));
-            let begins = arm.access(way) + wait;
-            if begins >= real {
-                arm.was_in_time(way, begins, wait);
-            } else {
-                arm.missed(way, begins);
-                missed += u32::from(record >= 1000);
-            }
-            sum_ns += if record >= 1000 { begins.0 } else { 0 };
+        for number in 0..6000 {
+            let (begins, has_missed) = record(&mut arm, Nanos(random.below(40_000)), real);
+            missed += u32::from(has_missed && number >= 1000);
+            sum_ns += if number >= 1000 { begins.0 } else { 0 };
         }
         let mean = Nanos(sum_ns / 5000);
         assert!(missed <= 25 && mean < real + Nanos(PERIOD.0 / 50), "{missed} missed, {mean}");
@@ -300,17 +298,11 @@ mod tests {
     #[test]
     fn a_step_that_misses_is_taken_again_ever_more_rarely() {
         let mut arm = Arm::of(PERIOD);
-        let (way, real) = (Way::Over(30 << 20), Nanos(1_500_000));
-        let mut last = 0;
-        let mut rests = Vec::new();
-        for record in 0..6000 {
-            let begins = arm.access(way);
-            if begins >= real {
-                arm.was_in_time(way, begins, Nanos::ZERO);
-            } else {
-                arm.missed(way, begins);
-                rests.push(record - last);
-                last = record;
+        let (mut last, mut rests) = (0, Vec::new());
+        for number in 0..6000 {
+            if record(&mut arm, Nanos::ZERO, Nanos(1_500_000)).1 {
+                rests.push(number - last);
+                last = number;
             }
         }
         assert!(rests.last() > Some(&500), "{rests:?}");
@@ -319,7 +311,7 @@ mod tests {
     #[test]
     fn a_step_stops_short_of_what_missed_and_a_miss_with_more_time_is_in_nobodys_way() {
         let mut arm = Arm::of(PERIOD);
-        let way = Way::Over(30 << 20);
+        let way = WAY;
         let enough = Nanos(1_500_000);
         arm.was_in_time(way, enough, Nanos::ZERO);
         arm.missed(way, Nanos(1_490_000));
@@ -335,7 +327,7 @@ mod tests {
     #[test]
     fn what_began_behind_a_long_wait_says_nothing_of_how_soon_it_can() {
         let mut arm = Arm::of(PERIOD);
-        let way = Way::Over(30 << 20);
+        let way = WAY;
         let long = Nanos(PERIOD.0 / SHORT_WAIT_SHARE);
         arm.was_in_time(way, Nanos(2_000_000), Nanos::ZERO);
         arm.was_in_time(way, Nanos(1_900_000), long + Nanos(1));
@@ -363,20 +355,8 @@ mod tests {
     #[test]
     fn a_way_that_takes_longer_from_now_on_is_soon_found_out() {
         let mut arm = Arm::of(PERIOD);
-        let way = Way::Over(30 << 20);
-        let mut misses_with = |real: Nanos| {
-            let mut misses = 0;
-            for _ in 0..500 {
-                let begins = arm.access(way);
-                if begins >= real {
-                    arm.was_in_time(way, begins, Nanos::ZERO);
-                } else {
-                    arm.missed(way, begins);
-                    misses += 1;
-                }
-            }
-            misses
-        };
+        let mut misses_with =
+            |real| (0..500).filter(|_| record(&mut arm, Nanos::ZERO, real).1).count();
         misses_with(Nanos(1_500_000));
         let misses = misses_with(Nanos(2_500_000));
         assert!((2..=40).contains(&misses), "{misses} misses for 1 ms more");
