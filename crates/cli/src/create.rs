@@ -10,6 +10,7 @@ use crate::target::{
 use crate::units::ByteSize;
 use nearhead_arrays::ArraySpec;
 use nearhead_format::layout::DEVICE_BYTES_MIN;
+use nearhead_format::layout::DataParts;
 use nearhead_format::{Label, Superblock};
 use nearhead_output::{changes_a_terminal, hex, note, plain, quoted, say, say_json};
 use nearhead_settings::{AckArg, checked_threshold};
@@ -254,6 +255,7 @@ fn options(args: &CreateArgs, preset: NamedPreset) -> Result<CreateOptions, Stri
         ack: args.ack.into(),
         label: named(&args.label)?,
         device_bytes: None,
+        data_parts: DataParts::NONE,
         force: args.force,
     })
 }

@@ -45,6 +45,32 @@ pub enum Command {
     Flush,
 }
 
+impl Command {
+    /// The first byte that it is about; none of a flush.
+    pub fn offset(&self) -> Option<u64> {
+        match self {
+            Self::Read { offset, .. }
+            | Self::Write { offset, .. }
+            | Self::WriteZeroes { offset, .. }
+            | Self::Trim { offset, .. } => Some(*offset),
+            Self::Flush => None,
+        }
+    }
+
+    /// The same with another first byte: for another device, whose addresses begin elsewhere.
+    #[must_use]
+    pub fn at(mut self, to: u64) -> Self {
+        match &mut self {
+            Self::Read { offset, .. }
+            | Self::Write { offset, .. }
+            | Self::WriteZeroes { offset, .. }
+            | Self::Trim { offset, .. } => *offset = to,
+            Self::Flush => {}
+        }
+        self
+    }
+}
+
 /// Who goes first, where a disk or its scheduler can tell requests apart; highest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Class {

@@ -12,8 +12,22 @@ use std::ops::Add;
 pub struct Lane(pub u8);
 
 impl Lane {
-    /// The volume's own disk: superblocks, logs and homes.
+    /// The volume's own disk: superblocks, logs and homes. Its addresses go on over the data devices, if the volume has those.
     pub const MAIN: Self = Self(0);
+    /// The device for the map, if there is one.
+    pub const MAP: Self = Self(1);
+    /// The first data device, if there are any; the others follow.
+    const FIRST_DATA: u8 = 2;
+
+    /// The data device at a position.
+    pub fn data(position: u8) -> Self {
+        Self(Self::FIRST_DATA.saturating_add(position))
+    }
+
+    /// The position of a data device.
+    pub fn data_position(self) -> Option<u8> {
+        self.0.checked_sub(Self::FIRST_DATA)
+    }
 }
 
 /// A byte of one of a volume's devices.
@@ -43,9 +57,10 @@ impl Add<u64> for At {
 impl fmt::Display for At {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "device byte {}", self.offset)?;
-        match self.lane {
-            Lane::MAIN => Ok(()),
-            Lane(lane) => write!(formatter, " of device {lane} beside the volume's disk"),
+        match (self.lane, self.lane.data_position()) {
+            (_, Some(position)) => write!(formatter, " of data device {position}"),
+            (Lane::MAIN, None) => Ok(()),
+            (_, None) => write!(formatter, " of the map device"),
         }
     }
 }
@@ -59,8 +74,12 @@ mod tests {
         let own = At::from(4096);
         assert_eq!((own + 512).to_string(), "device byte 4608");
         assert_eq!(
-            (At { lane: Lane(1), ..own } + 4).to_string(),
-            "device byte 4100 of device 1 beside the volume's disk"
+            (At { lane: Lane::MAP, ..own } + 4).to_string(),
+            "device byte 4100 of the map device"
+        );
+        assert_eq!(
+            At { lane: Lane::data(3), offset: 512 }.to_string(),
+            "device byte 512 of data device 3"
         );
     }
 }

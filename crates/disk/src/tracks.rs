@@ -7,6 +7,7 @@
 
 use crate::{Nanos, SECTOR_BYTES};
 use std::fmt;
+use std::ops::Range;
 
 /// A part of a revolution in units of 2^-32; sums go round.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -159,6 +160,15 @@ impl Tracks {
         &self.zones[behind.max(1) - 1]
     }
 
+    /// The bytes of the track that holds a byte, as far as its zone goes.
+    pub fn track_of(&self, byte: u64) -> Range<u64> {
+        let behind = self.zones.partition_point(|zone| zone.first_byte <= byte);
+        let zone_end = self.zones.get(behind).map_or(u64::MAX, |next| next.first_byte);
+        let zone = self.zone_of(byte);
+        let start = zone.first_byte + zone.position(byte).0 * zone.track_bytes;
+        start..start.saturating_add(zone.track_bytes).min(zone_end)
+    }
+
     /// Whether two bytes lie on one track, as far as one can tell.
     pub fn is_one_track(&self, one: u64, other: u64) -> bool {
         let (zone, other_zone) = (self.zone_of(one), self.zone_of(other));
@@ -219,6 +229,21 @@ mod tests {
             [QUARTER / 2, 0, QUARTER / 2],
             "where a track ends, not where the next begins"
         );
+    }
+
+    #[test]
+    fn each_byte_lies_on_one_track_and_a_track_ends_where_its_zone_does() {
+        let tracks = Tracks::new(4e6, vec![zone(0, 4096), zone(10_240, 8192)]).unwrap();
+        for (byte, track) in [
+            (0, 0..4096),
+            (4095, 0..4096),
+            (4096, 4096..8192),
+            (10_239, 8192..10_240),
+            (10_240, 10_240..18_432),
+            (18_432, 18_432..26_624),
+        ] {
+            assert_eq!(tracks.track_of(byte), track, "{byte}");
+        }
     }
 
     #[test]

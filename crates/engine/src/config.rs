@@ -91,8 +91,10 @@ pub struct Setup {
     pub volume_id: [u8; 16],
     /// The facts of the volume's own disk.
     pub properties: Properties,
-    /// Those of its other devices: of lane 1 first.
-    pub other_lanes: Vec<Properties>,
+    /// Those of its data devices, by position; none if it lies on one disk.
+    pub data_devices: Vec<Properties>,
+    /// Those of the device for its map, if it has one.
+    pub map_device: Option<Properties>,
     /// Where the map lives.
     pub map: MapPlace,
     /// What the volume's blank map says, if it has one that can be used.
@@ -100,6 +102,36 @@ pub struct Setup {
     /// The bands of the client's address space, on a shingled disk: homes in one band are written
     /// together, as the whole band.
     pub bands: Option<Zones>,
+}
+
+impl Setup {
+    /// The devices on which homes lie: the data devices, or the volume's own disk if there are none.
+    fn homes(&self) -> &[Properties] {
+        let own = std::slice::from_ref(&self.properties);
+        if self.data_devices.is_empty() { own } else { &self.data_devices }
+    }
+
+    /// Whether what was written home may be lost until a flush.
+    pub(crate) fn homes_are_volatile(&self) -> bool {
+        self.homes().iter().any(|device| device.volatile_cache)
+    }
+
+    /// Whether homes are soon made zeros.
+    pub(crate) fn homes_zero_fast(&self) -> bool {
+        self.homes().iter().all(|device| device.fast_zero)
+    }
+
+    /// Whether homes that are trimmed read as zeros.
+    pub(crate) fn trimmed_homes_are_zeros(&self) -> bool {
+        self.homes().iter().all(|device| device.trim_reads_zero)
+    }
+
+    /// All devices, with the names of their lanes.
+    pub(crate) fn devices(&self) -> impl Iterator<Item = (Lane, &Properties)> {
+        let map = self.map_device.iter().map(|device| (Lane::MAP, device));
+        let data = (0..).map(Lane::data).zip(&self.data_devices);
+        std::iter::once((Lane::MAIN, &self.properties)).chain(map).chain(data)
+    }
 }
 
 /// A blank map as it is on the disk ([`nearhead_format::blank_map`]).

@@ -54,9 +54,10 @@ pub(crate) struct Core {
 impl Core {
     /// Of a volume of which nothing is known yet.
     pub(crate) fn new(setup: Setup) -> Self {
-        let mut lanes = Lanes::new(&setup.properties, &setup.other_lanes);
+        let Setup { properties, data_devices, map_device, layout, .. } = &setup;
+        let mut lanes = Lanes::new(properties, data_devices, map_device.as_ref(), layout);
         if setup.properties.rotational {
-            lanes.main_mut().queue_mut().know_tracks(&setup.config.tracks);
+            lanes.main_mut().know_tracks(&setup.config.tracks);
         }
         Self {
             now: Nanos::ZERO,
@@ -104,7 +105,7 @@ impl Core {
 
     /// Whether a record waits until nothing is on the volume's disk: nothing else goes there until then.
     pub(crate) fn hold_for_record(&mut self, record_waits: bool) {
-        let queue = self.lanes.main_mut().queue_mut();
+        let queue = self.lanes.main_mut();
         queue.hold_for_record(&*self.admission, record_waits);
     }
 
@@ -303,19 +304,19 @@ impl Core {
         &mut self.lanes
     }
 
-    /// The flushes of the volume's own disk.
+    /// The flushes of the volume's own disk, and of its data devices.
     pub(crate) fn flusher(&self) -> &Flusher {
-        self.lanes.main().flusher()
+        self.lanes.own_flusher()
     }
 
     pub(crate) fn flusher_mut(&mut self) -> &mut Flusher {
-        self.lanes.main_mut().flusher_mut()
+        self.lanes.own_flusher_mut()
     }
 
     /// Whether what is written to the map's device may still be lost once it was answered, unless it is asked to be
     /// durable.
     pub(crate) fn map_is_volatile(&self) -> bool {
-        self.lanes.of(self.setup.map.lane).flusher().is_needed()
+        self.lanes.flusher(self.setup.map.lane).is_needed()
     }
 
     /// A record is durable, for which somebody waited so long.
@@ -333,7 +334,7 @@ impl Core {
         self.admission.piece_bytes()
     }
 
-    /// To the volume's own disk.
+    /// To the device that has this address of the volume.
     pub(crate) fn issue(&mut self, class: Class, purpose: Purpose, command: Command) {
         self.issue_on(Lane::MAIN, class, purpose, command);
     }
@@ -345,18 +346,19 @@ impl Core {
         purpose: Purpose,
         command: Command,
     ) {
-        let queue = self.lanes.of_mut(lane).queue_mut();
+        let queue = self.lanes.queue_for(lane, command.offset());
         queue.issue(self.admission.as_ref(), class, purpose, command);
     }
 
-    /// To the volume's own disk: all of them as soon as the first is admitted.
+    /// To the device that has the first one's address: all of them as soon as the first is admitted.
     pub(crate) fn issue_together(
         &mut self,
         class: Class,
         purpose: Purpose,
         commands: Vec<Command>,
     ) {
-        let queue = self.lanes.of_mut(Lane::MAIN).queue_mut();
+        let first = commands.first().and_then(Command::offset);
+        let queue = self.lanes.queue_for(Lane::MAIN, first);
         queue.issue_together(self.admission.as_ref(), class, purpose, commands);
     }
 
@@ -381,11 +383,10 @@ impl Core {
     /// A flush of that device ended. A failed one fails the volume: nothing is ever acknowledged on the strength of a second
     /// try (law 7).
     pub(crate) fn on_flush(&mut self, lane: Lane, result: Result<Payload, DiskError>) {
-        let flusher = self.lanes.of_mut(lane).flusher_mut();
         match result {
-            Ok(_) => flusher.complete(),
+            Ok(_) => self.lanes.flush_ended(lane, true),
             Err(error) => {
-                flusher.fail();
+                self.lanes.flush_ended(lane, false);
                 self.fail(Failure::Flush { error: error.to_string() });
             }
         }
@@ -417,7 +418,7 @@ impl Core {
             work: done.work(),
             kind: error.kind,
             lane,
-            offset: done.extent().map(|(offset, _)| offset),
+            offset: done.extent().map(|(offset, _)| self.lanes.on_device(lane, offset)),
             len: done.extent().map_or(0, |(_, len)| len),
             at: self.now,
             detail: error.detail.clone(),

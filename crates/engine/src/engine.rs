@@ -158,6 +158,7 @@ impl Engine {
             Purpose::LoneHeader => snapshotter.on_lone_header(core, &result),
             Purpose::Blanks => self.on_blanks(result),
             Purpose::Recovery => self.on_recovery(result),
+            Purpose::Reposition => commit.repositioned(core),
         }
     }
 
@@ -193,6 +194,7 @@ impl Engine {
         self.tell_failures();
         self.try_commit();
         self.core.hold_for_record(self.commit.is_held());
+        self.reposition();
         self.tell_failures();
         // A record without room may have asked for one: no other event may come.
         if self.snapshotter.is_demanded() {

@@ -49,6 +49,8 @@ counters! {
     requests: Some(("requests_total", "Requests answered")),
     /// Requests answered with an error.
     requests_failed: Some(("requests_failed_total", "Requests answered with an error")),
+    /// Times the arm of a log device was taken where the next record goes.
+    repositions: Some(("repositions_total", "Reads that took the arm of the log device on")),
     /// Client bytes of reads that were answered with success.
     read_bytes: Some(("read_bytes_total", "Client bytes read")),
     /// Client bytes of writes that were answered with success, logged or in place.

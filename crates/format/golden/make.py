@@ -86,6 +86,34 @@ def superblock_shingled():
     return sealed(front)
 
 
+def superblock_data_devices():
+    """A log device of 100 MiB in front of 200 and 30 MiB of data."""
+    mib = 1 << 20
+    front = b"NEARHEAD" + struct.pack("<II", 1, 2) + VOLUME
+    front += struct.pack("<QQ", 7, 1_700_000_000)
+    device, parts = 100 * mib, [200 * mib, 30 * mib]
+    # A 64th of the device, in whole 64 KiB; as many as fit behind the first MiB and before the last superblock.
+    log = device // 64 // 65536 * 65536
+    count = (device - 4096 - mib) // log
+    # Room for all of them, 1 MiB spare, and for their states once more in whole MiB.
+    slot = -(-(count * (log // 4096 * 20 + 16) + mib) // mib) * mib + mib
+    first = device + mib
+    data_offset = first + 2 * slot
+    data = (sum(parts) - 2 * slot) // count // 4096 * 4096
+    front += struct.pack("<QII", device, 512, 4096)
+    front += struct.pack("<QQQQ", first, first + slot, slot, mib)
+    front += struct.pack("<QQIHBB", data + log, log, count, 6, 1, 0)
+    front += struct.pack("<II", 256 * 1024, 0)
+    front += struct.pack("<QQQ", 512 | 1024, 0, count * data)
+    front += "größter Log".encode().ljust(64, b"\0")
+    front += bytes(16) + struct.pack("<Q", data_offset)
+    return sealed(front + struct.pack("<II", len(parts), 0) + struct.pack("<QQ", *parts))
+
+
+def data_device():
+    return sealed(b"NHDATDEV" + struct.pack("<II", 1, 1) + VOLUME + struct.pack("<IIQ", 1, 3, 5 << 30))
+
+
 def record():
     items = [
         (0x123456789AB0 | 7 << 48, 0xDEADBEEF),            # chunk of 8 sectors
@@ -153,6 +181,8 @@ if __name__ == "__main__":
     save("superblock", superblock())
     save("superblock_far_slot", superblock(far=True))
     save("superblock_shingled", superblock_shingled())
+    save("superblock_data_devices", superblock_data_devices())
+    save("data_device", data_device())
     save("record", record())
     save("snapshot_header", snapshot_header())
     save("snapshot_body", snapshot_body())

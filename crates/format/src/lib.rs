@@ -21,6 +21,7 @@ mod bytes;
 pub mod crc;
 #[cfg(test)]
 mod damage;
+pub mod data_device;
 pub mod entry;
 pub mod layout;
 pub mod map_device;
@@ -32,6 +33,7 @@ pub mod track_table;
 
 pub use blank_map::BlankMapHeader;
 pub use bytes::FieldError;
+pub use data_device::DataDevice;
 pub use entry::{ENTRY_BYTES, Entry, PackedEntry, Place};
 pub use layout::{Layout, LayoutError, LayoutKind, LayoutOptions};
 pub use map_device::MapDevice;

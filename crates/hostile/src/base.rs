@@ -5,6 +5,7 @@
 
 use crate::image::{IMAGE_BYTES, ImageDisk, bytes_at};
 use nearhead_disk::{BufferMut, Nanos, Payload};
+use nearhead_format::layout::DataParts;
 use nearhead_format::record::RecordHeader;
 use nearhead_format::{AckMode, Label, SECTOR_BYTES, Superblock};
 use nearhead_models::MemoryStore;
@@ -96,6 +97,7 @@ fn options(preset: &str) -> CreateOptions {
         ack: AckMode::Flush,
         label: Label::default(),
         device_bytes: None,
+        data_parts: DataParts::NONE,
         force: true,
     }
 }

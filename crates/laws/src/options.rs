@@ -4,6 +4,7 @@ use crate::disk::TestDisk;
 use nearhead_basics::SplitMix;
 use nearhead_disk::{Nanos, Properties, Region, RegionKind, Zones};
 use nearhead_engine::Config;
+use nearhead_format::layout::DataParts;
 use nearhead_format::{AckMode, Label, LayoutKind};
 use nearhead_models::{MemoryStore, plain_properties};
 use nearhead_swarm::{Fickle, Patient, Wanderer};
@@ -139,6 +140,7 @@ impl Options {
             ack: self.ack,
             label: Label::default(),
             device_bytes: None,
+            data_parts: DataParts::NONE,
             force: true,
         }
     }

@@ -369,6 +369,10 @@ impl<'a> Life<'a> {
                 return Ok(false);
             }
         }
+        // The others of several devices may have something to do for ever.
+        if self.disk.hung() > 0 {
+            return Ok(false);
+        }
         let (waiting, status) = (self.names_waiting(), self.volume()?.status());
         let under_way = self.volume()?.engine().activities();
         let under_way: Vec<&str> = under_way.iter().map(Activity::name).collect();

@@ -33,6 +33,11 @@ pub(crate) struct Rig {
     /// What the volume's own addresses lie on.
     members: Vec<SharedDisk>,
     map: Option<SharedDisk>,
+    /// The data devices, and which of the volume's addresses are whose once that is known.
+    data: Vec<SharedDisk>,
+    addresses: Vec<Range<u64>>,
+    /// In which order they are named changes each time.
+    assembled: usize,
     /// How the volume's addresses go round the members, if they do.
     striping: Option<Striping>,
     /// What may happen to each disk, in the order of `disks`.
@@ -64,11 +69,21 @@ impl Rig {
                 disk.shingled_from(scenario.non_shingled_bytes())
             })
             .collect();
+        let data = scenario.data_bytes.iter().enumerate();
+        let data = data.map(|(position, bytes)| {
+            let bytes =
+                bytes / u64::from(properties.sector_bytes) * u64::from(properties.sector_bytes);
+            disk(format!("{} data {position}", properties.name), bytes)
+        });
+        let data = data.collect();
         let map_name = format!("{} map", properties.name);
         Self {
             arrangement: scenario.arrangement,
             members,
             map: scenario.map_device_bytes.map(|bytes| disk(map_name, bytes)),
+            data,
+            addresses: Vec::new(),
+            assembled: 0,
             striping: None,
             plans: Vec::new(),
             nth_is_of_map: scenario.nth_is_of_map_device,
@@ -76,7 +91,7 @@ impl Rig {
     }
 
     fn disks(&self) -> impl Iterator<Item = &SharedDisk> {
-        self.members.iter().chain(&self.map)
+        self.members.iter().chain(&self.map).chain(&self.data)
     }
 
     /// The disks that a volume is made of, and what time it is then.
@@ -109,10 +124,17 @@ impl Rig {
                 disk
             }
         };
-        match &self.map {
-            None => Ok((main.into(), now)),
-            Some(map) => Ok((Lanes::with_map(main, Box::new(map.clone()))?, now)),
-        }
+        let lanes = match &self.map {
+            None => main.into(),
+            Some(map) => Lanes::with_map(main, Box::new(map.clone()))?,
+        };
+        let mut data: Vec<Box<dyn Disk>> = Vec::new();
+        data.extend(self.data.iter().map(|disk| Box::new(disk.clone()) as Box<dyn Disk>));
+        // A new volume takes them as they are named, and must know them again in any order.
+        let turned = self.assembled % data.len().max(1);
+        data.rotate_left(turned);
+        self.assembled += usize::from(matches!(array, Array::AsItIs));
+        Ok((lanes.with_data(data)?, now))
     }
 
     /// The power goes and comes back.
@@ -127,6 +149,9 @@ impl Rig {
             arrangement: self.arrangement,
             members: (0..).zip(&self.members).map(fork).collect(),
             map: self.map.as_ref().map(|map| map.forked(!seed)),
+            data: (100..).zip(&self.data).map(fork).collect(),
+            addresses: self.addresses.clone(),
+            assembled: self.assembled,
             striping: self.striping,
             plans: Vec::new(),
             nth_is_of_map: false,
@@ -148,9 +173,12 @@ impl Rig {
     /// one member fails: more is not survived.
     pub(crate) fn set_plan(&mut self, plan: &FaultPlan, layout: &Layout) {
         self.plans.clear();
+        self.addresses = layout.data_devices().collect();
+        let own = if self.data.is_empty() { u64::MAX } else { layout.device_bytes };
         for member in 0..self.members.len() {
             let share = |ranges: &[Range<u64>]| {
-                let shares = ranges.iter().map(|range| self.share(member, range));
+                let ranges = ranges.iter().map(|range| range.start..range.end.min(own));
+                let shares = ranges.map(|range| self.share(member, &range));
                 shares.filter(|range| !range.is_empty()).collect()
             };
             let mut of_member = FaultPlan {
@@ -175,7 +203,30 @@ impl Rig {
             let of_map = FaultPlan { seed, verified, damageable, nth, ..plan.clone() };
             self.plans.push(of_map);
         }
+        for (number, addresses) in (0x100..).zip(&self.addresses) {
+            let share = |ranges: &[Range<u64>]| {
+                let inside = ranges.iter().filter(|range| addresses.contains(&range.start));
+                inside
+                    .map(|range| range.start - addresses.start..range.end - addresses.start)
+                    .collect()
+            };
+            self.plans.push(FaultPlan {
+                seed: plan.seed ^ number,
+                verified: share(&plan.verified),
+                damageable: share(&plan.damageable),
+                nth: None,
+                ..plan.clone()
+            });
+        }
         self.resume_plan();
+    }
+
+    /// The disk that has this address of the volume, and which byte of it that is.
+    fn disk_at(&self, address: u64) -> (&SharedDisk, u64) {
+        let at = self.addresses.iter().position(|addresses| addresses.contains(&address));
+        at.map_or((&self.members[0], address), |at| {
+            (&self.data[at], address - self.addresses[at].start)
+        })
     }
 
     /// The bytes of a member that hold its share of a range.
@@ -206,11 +257,12 @@ impl Rig {
         self.allow_silent(silent);
     }
 
-    /// At most so many silent faults from now on: on the map device, if there is one.
+    /// At most so many silent faults from now on: where the snapshots are, if that is a device of their own or of the data.
     pub(crate) fn allow_silent(&mut self, count: u64) {
-        let last = self.disks().count() - 1;
+        let beside = self.map.is_some() || !self.data.is_empty();
         for (number, disk) in self.disks().enumerate() {
-            let of_this = if self.map.is_none() || number == last { count } else { 0 };
+            let is_here = !beside || number == self.members.len();
+            let of_this = if is_here { count } else { 0 };
             disk.faults().allow_silent(of_this);
         }
     }
@@ -241,12 +293,13 @@ impl Rig {
     /// keeps a mirror waiting.
     pub(crate) fn hides_faults(&self) -> bool {
         let healthy = matches!(self.arrangement, Arrangement::Mirror { faulty: 1 });
-        healthy && self.map.is_none() && self.hung() == 0
+        healthy && self.map.is_none() && self.data.is_empty() && self.hung() == 0
     }
 
     /// Turns bits over in the volume's own addresses, of a disk at rest.
     pub(crate) fn rot_in(&mut self, range: Range<u64>) {
-        self.members[0].faults().rot_in(range);
+        let (disk, start) = self.disk_at(range.start);
+        disk.faults().rot_in(start..start + (range.end - range.start));
     }
 
     /// The slots of the map's snapshots: on the map device or not, and the bytes there.
@@ -267,8 +320,10 @@ impl Rig {
         let (on_map, slot) = self.slots(layout)[slot].clone();
         let copy = slot.end - nearhead_format::snapshot::SNAPSHOT_HEADER_BYTES;
         let at = [slot.start, slot.start + 4096, slot.start + 8192, copy][part];
-        let disk = self.map.as_ref().filter(|_| on_map).unwrap_or(&self.members[0]);
-        disk.faults().rot_in(at..at + 512);
+        if let Some(map) = self.map.as_ref().filter(|_| on_map) {
+            return map.faults().rot_in(at..at + 512);
+        }
+        self.rot_in(at..at + 512);
     }
 
     /// Whether a slot's header and its copy are the same: a cut between the two, or an error of the second, leaves a
@@ -276,8 +331,13 @@ impl Rig {
     pub(crate) fn header_has_copy(&mut self, layout: &Layout, slot: usize) -> bool {
         let (on_map, slot) = self.slots(layout)[slot].clone();
         let header_bytes = nearhead_format::snapshot::SNAPSHOT_HEADER_BYTES;
-        let disk = self.map.as_mut().filter(|_| on_map).unwrap_or(&mut self.members[0]);
-        let mut io = SyncIo::in_virtual_time(disk, Nanos::ZERO);
+        let (own, start) = self.disk_at(slot.start);
+        let map = self.map.as_ref().filter(|_| on_map);
+        let (mut disk, slot) = match map {
+            Some(map) => (map.clone(), slot),
+            None => (own.clone(), start..start + (slot.end - slot.start)),
+        };
+        let mut io = SyncIo::in_virtual_time(&mut disk, Nanos::ZERO);
         let mut read =
             |offset| io.read(offset, header_bytes as usize).ok().map(|bytes| bytes.to_vec());
         let (front, copy) = (read(slot.start), read(slot.end - header_bytes));

@@ -12,6 +12,7 @@ use crate::wanderer::Wanderer;
 use nearhead_basics::SplitMix;
 use nearhead_disk::{Nanos, Properties, TrackZone, Tracks, Turn};
 use nearhead_engine::{Activities, Config};
+use nearhead_format::layout::DataParts;
 use nearhead_format::{AckMode, Label, Layout, LayoutKind};
 use nearhead_models::faults::{FaultBudget, FaultPlan};
 use nearhead_models::plain_properties;
@@ -25,6 +26,8 @@ pub(crate) const PRESET_NAMES: [&str; 4] = ["nolog", "singlelog", "mlb", "mlb-25
 const ON_SHINGLED: [(&str, &str); 2] = [("singlelog", "slsmr"), ("mlb-256", "mlsmr")];
 /// What half of the lives with many logs become.
 const ANYWHERE: &str = "nearhead";
+/// What some of them become: their data is on other devices.
+const ON_LOG_DEVICE: &str = "trail";
 const MIB: u64 = 1 << 20;
 
 /// What the volume's own disk is.
@@ -62,6 +65,8 @@ pub struct Scenario {
     pub properties: Properties,
     /// What it is made of.
     pub arrangement: Arrangement,
+    /// Sizes of the data devices, if the volume's own disk has nothing but the logs.
+    pub data_bytes: Vec<u64>,
     /// Size of the device that the map's snapshots and journal are on, if they are not on the disk.
     pub map_device_bytes: Option<u64>,
     /// A failure at one exact command is the map device's, not the disk's.
@@ -131,6 +136,7 @@ impl Scenario {
         let preset = named(on_shingled.map_or(preset, |(_, shingled)| shingled));
         let is_plain = preset.layout == LayoutKind::ManyLogs;
         let preset = if is_plain && is_anywhere(seed) { named(ANYWHERE) } else { preset };
+        let preset = if is_plain && has_log_device(seed) { named(ON_LOG_DEVICE) } else { preset };
         Self::chosen(seed, steps, preset, &mut random)
     }
 
@@ -172,6 +178,7 @@ impl Scenario {
             ack,
             properties,
             arrangement,
+            data_bytes: data_bytes(seed, &preset),
             map_device_bytes,
             nth_is_of_map_device: false,
             latency: Nanos::from_micros(pick(random, &[20, 100, 5000])),
@@ -256,6 +263,7 @@ impl Scenario {
             ack: self.ack,
             label: Label::default(),
             device_bytes: None,
+            data_parts: DataParts::NONE,
             force: true,
         }
     }
@@ -379,6 +387,24 @@ fn is_fickle(seed: u64) -> bool {
 fn is_anywhere(seed: u64) -> bool {
     const CHOSEN_FROM: u64 = 79_562_000_000_000;
     seed >= CHOSEN_FROM && SplitMix::new(seed ^ 0x616e_7977_6865_7265).coin()
+}
+
+/// One life in three, of the seeds since there is the choice.
+fn has_log_device(seed: u64) -> bool {
+    const CHOSEN_FROM: u64 = 79_563_000_000_000;
+    seed >= CHOSEN_FROM && SplitMix::new(seed ^ 0x6c6f_6720_6465_7669).below(3) == 0
+}
+
+/// One to three devices, the first with room for the snapshots beside some data: as much data as there are to be logs.
+fn data_bytes(seed: u64, preset: &NamedPreset) -> Vec<u64> {
+    if !preset.layout.is_for_data_devices() {
+        return Vec::new();
+    }
+    let mut random = SplitMix::new(seed ^ 0x6461_7461_2064_6576);
+    let first = (8 + pick(&mut random, &[2, 10, 30])) * MIB + random.below(MIB);
+    let others = random.below(3);
+    let others = (0..others).map(|_| (2 + random.below(9)) * MIB);
+    std::iter::once(first).chain(others).collect()
 }
 
 /// Tracks that have nothing to do with the disk: whoever follows them must find out, and lose nothing meanwhile.

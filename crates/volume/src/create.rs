@@ -4,10 +4,11 @@
 //! refused unless the caller insists, naming what was found.
 
 use crate::blanks;
+use crate::data_devices;
 use crate::map_device;
 use crate::presets::NamedPreset;
 use crate::probe::{
-    Contents, Finding, HEAD_BYTES, TAIL_BYTES, look_for_remains, look_for_remains_on_map, probe,
+    Contents, Finding, HEAD_BYTES, TAIL_BYTES, look_for_remains, look_for_remains_on, probe,
 };
 use crate::sizes;
 use crate::sync_io::SyncIo;
@@ -17,7 +18,7 @@ use nearhead_format::snapshot::{BodyItem, BodyWriter, LogState, SnapshotHeader};
 use nearhead_format::superblock::{self, COPIES, FEATURE_BLANK_MAP, FEATURE_LOGS_TELL_ALL};
 use nearhead_format::{
     AckMode, BlankMapHeader, FieldError, Label, Layout, LayoutError, LayoutOptions, Superblock,
-    VolumeId, layout::LayoutField,
+    VolumeId, layout::DataParts, layout::LayoutField,
 };
 use std::fmt;
 
@@ -42,6 +43,8 @@ pub struct CreateOptions {
     pub label: Label,
     /// Bytes of the device to use, if not all.
     pub device_bytes: Option<u64>,
+    /// What data devices add, in the order in which they are named; whoever creates it on devices has them there.
+    pub data_parts: DataParts,
     /// Overwrite whatever is there.
     pub force: bool,
 }
@@ -59,6 +62,7 @@ impl CreateOptions {
             ack: AckMode::Flush,
             label: Label::default(),
             device_bytes: None,
+            data_parts: DataParts::NONE,
             force: false,
         }
     }
@@ -147,6 +151,7 @@ pub fn plan(
         group_bytes: options.group_bytes,
         log_bytes: options.log_bytes,
         non_shingled_bytes: zones.map(Zones::non_shingled_start_bytes),
+        data_parts: options.data_parts,
     };
     let device_bytes = options.device_bytes.unwrap_or(properties.capacity_bytes);
     Layout::plan(device_bytes.min(properties.capacity_bytes), &layout_options)
@@ -177,6 +182,7 @@ pub fn describe(
 
 /// Creates a volume on the disk.
 pub fn create(io: &mut SyncIo<'_>, options: &CreateOptions) -> Result<Superblock, CreateError> {
+    let options = &on_devices(io, options)?;
     let superblock = describe(io.disk().properties(), io.disk().zones(), options)?;
     write_new(io, options, superblock, None)
 }
@@ -188,8 +194,14 @@ pub fn create_with_regions(
     options: &CreateOptions,
     region_bytes: u64,
 ) -> Result<Superblock, CreateError> {
+    let options = &on_devices(io, options)?;
     let superblock = describe(io.disk().properties(), io.disk().zones(), options)?;
     write_new(io, options, superblock, Some(region_bytes))
+}
+
+/// The same, with the data devices that are at hand.
+fn on_devices(io: &SyncIo<'_>, options: &CreateOptions) -> Result<CreateOptions, CreateError> {
+    Ok(CreateOptions { data_parts: data_devices::parts(io)?, ..options.clone() })
 }
 
 /// Creates a volume that may later grow to a device of `grow_to_bytes`: its snapshot slots have
@@ -200,6 +212,7 @@ pub fn create_to_grow(
     grow_to_bytes: u64,
     region_bytes: Option<u64>,
 ) -> Result<Superblock, CreateError> {
+    let options = &on_devices(io, options)?;
     let superblock =
         describe_to_grow(io.disk().properties(), io.disk().zones(), options, Some(grow_to_bytes))?;
     write_new(io, options, superblock, region_bytes)
@@ -251,6 +264,7 @@ fn write_new(
     if !options.force {
         refuse_what_is_used(io)?;
     }
+    data_devices::create(io, &superblock)?;
     if !map_device::create(io, &mut superblock)? {
         let place = MapPlace::of_layout(&superblock.layout);
         write_empty_snapshots(io, &superblock, &place)?;
@@ -269,10 +283,21 @@ fn refuse_what_is_used(io: &mut SyncIo<'_>) -> Result<(), CreateError> {
     // Our own first: their ends may be what was lost of them.
     let remains = look_for_remains(io)?;
     refuse(io, &device, (Lane::MAIN, bytes), remains)?;
-    // A map device is written to as well, and nobody may lose what is on it any sooner.
-    let Some(bytes) = map_device::bytes(io) else { return Ok(()) };
-    let remains = look_for_remains_on_map(io, map_device::LANE, bytes)?;
-    refuse(io, &format!("the map device of {device}"), (map_device::LANE, bytes), remains)
+    // Other devices are written to as well, and nobody may lose what is on them any sooner.
+    if let Some(bytes) = map_device::bytes(io) {
+        let remains = look_for_remains_on(io, map_device::LANE, bytes)?;
+        let of = format!("the map device of {device}");
+        refuse(io, &of, (map_device::LANE, bytes), remains)?;
+    }
+    let data: Vec<(String, u64)> = io
+        .data_disks()
+        .map(|disk| (disk.properties().name.clone(), disk.properties().capacity_bytes))
+        .collect();
+    for (position, (name, bytes)) in (0..).zip(data) {
+        let remains = look_for_remains_on(io, Lane::data(position), bytes)?;
+        refuse(io, &name, (Lane::data(position), bytes), remains)?;
+    }
+    Ok(())
 }
 
 /// Refuses a disk that is to become a part of another, if there is anything in its first `bytes`: as a part it would show

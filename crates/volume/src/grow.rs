@@ -177,7 +177,10 @@ fn enlarged(
     }
     let room = layout.groups_limit().saturating_sub(old.groups_offset);
     match preset.layout {
-        LayoutKind::OneLog | LayoutKind::OneLogApart | LayoutKind::ManyLogsApart => {
+        LayoutKind::OneLog
+        | LayoutKind::OneLogApart
+        | LayoutKind::ManyLogsApart
+        | LayoutKind::LogDevice => {
             let (device, preset) = (device.to_owned(), preset.name.to_owned());
             Err(GrowError::Preset { device, preset })
         }

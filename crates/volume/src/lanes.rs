@@ -1,11 +1,11 @@
-//! The devices of a volume: its own disk, and beside it a small fast device for the map, if it has one.
+//! The devices of a volume: its own disk, beside it a small fast device for the map if it has one, and those that hold its data if its
+//! own disk has nothing but the logs.
 //!
 //! Each is a lane with addresses, a queue and a cache of its own. Nothing here decides what goes where: whoever has a
 //! command says the lane, and a completion says by its id which command it answers. What people and fronts ask of "the
 //! disk" (trouble, lost writes, leaving in order) is asked of all of them. It must never hold anything back: what one of
 //! them has to do is nothing to the other.
 
-use crate::map_device;
 use crate::sync_io::SyncIo;
 use nearhead_disk::{
     Completion, Disk, DiskError, DiskErrorKind, Lane, Nanos, Properties, Submission,
@@ -21,6 +21,8 @@ const MAP_SECTOR_BYTES_MAX: u32 = 4096;
 pub struct Lanes<D> {
     main: D,
     map: Option<D>,
+    /// By position, once the volume is open; until then as they were named.
+    data: Vec<D>,
     /// Readable when any device's descriptor is, if there are several.
     wake: Option<OwnedFd>,
 }
@@ -28,7 +30,7 @@ pub struct Lanes<D> {
 /// A volume that lies on one disk.
 impl<D: Disk> From<D> for Lanes<D> {
     fn from(main: D) -> Self {
-        Self { main, map: None, wake: None }
+        Self { main, map: None, data: Vec::new(), wake: None }
     }
 }
 
@@ -46,11 +48,34 @@ impl<D: Disk> Lanes<D> {
             );
             return Err(DiskError { kind: DiskErrorKind::Invalid, detail });
         }
-        let wake = watch(main.wake_fd(), map.wake_fd()).map_err(|error| DiskError {
+        Self { main, map: Some(map), data: Vec::new(), wake: None }.watched()
+    }
+
+    /// The same with devices that hold the data, in any order if the volume has been made; all of its own disk is for the logs then.
+    ///
+    /// # Errors
+    /// If the kernel cannot watch all of them.
+    pub fn with_data(self, data: Vec<D>) -> Result<Self, DiskError> {
+        Self { data, ..self }.watched()
+    }
+
+    fn watched(mut self) -> Result<Self, DiskError> {
+        let fds: Vec<_> = self.all().filter_map(Disk::wake_fd).collect();
+        self.wake = watch(&fds).map_err(|error| DiskError {
             kind: DiskErrorKind::Io,
-            detail: format!("the map device cannot be watched beside the disk: {error}"),
+            detail: format!("the devices of the volume cannot be watched together: {error}"),
         })?;
-        Ok(Self { main, map: Some(map), wake })
+        Ok(self)
+    }
+
+    /// The data devices come in another order: `order` says for each position which of them it is.
+    pub(crate) fn arrange(&mut self, order: &[usize]) {
+        let mut data: Vec<Option<D>> =
+            std::mem::take(&mut self.data).into_iter().map(Some).collect();
+        let arranged: Vec<D> =
+            order.iter().filter_map(|number| data.get_mut(*number)?.take()).collect();
+        // Nothing is dropped, whatever the order leaves out.
+        self.data = arranged.into_iter().chain(data.into_iter().flatten()).collect();
     }
 
     /// The volume's own disk.
@@ -73,9 +98,24 @@ impl<D: Disk> Lanes<D> {
         self.map.as_mut()
     }
 
-    /// All of them, given back: the volume's own disk and the device for the map.
+    /// The data devices: by position, once the volume is open.
+    pub fn data(&self) -> &[D] {
+        &self.data
+    }
+
+    /// The same, to be told something.
+    pub fn data_mut(&mut self) -> &mut [D] {
+        &mut self.data
+    }
+
+    /// All of them but data devices, given back: the volume's own disk and the device for the map.
     pub fn into_parts(self) -> (D, Option<D>) {
         (self.main, self.map)
+    }
+
+    /// All of them, given back: the volume's own disk, the device for the map, and the data devices.
+    pub fn into_all(self) -> (D, Option<D>, Vec<D>) {
+        (self.main, self.map, self.data)
     }
 
     /// The facts of the volume's own disk.
@@ -83,37 +123,42 @@ impl<D: Disk> Lanes<D> {
         self.main.properties()
     }
 
-    /// Those of the others, in the order of their numbers.
-    pub(crate) fn other_properties(&self) -> Vec<Properties> {
-        self.map.iter().map(|map| map.properties().clone()).collect()
+    /// Those of its data devices.
+    pub(crate) fn data_properties(&self) -> Vec<Properties> {
+        self.data.iter().map(|disk| disk.properties().clone()).collect()
     }
 
     /// One command at a time in real time; `start` is the instant that the devices know as zero.
     pub fn in_real_time(&mut self, start: Instant) -> SyncIo<'_> {
         let io = SyncIo::in_real_time(&mut self.main, start);
-        self.map.iter_mut().fold(io, |io, map| io.beside(map))
+        let io = self.map.iter_mut().fold(io, |io, map| io.with_map(map));
+        self.data.iter_mut().fold(io, |io, disk| io.with_data(disk))
     }
 
     /// The same in virtual time, which begins at `now`.
     pub fn in_virtual_time(&mut self, now: Nanos) -> SyncIo<'_> {
         let io = SyncIo::in_virtual_time(&mut self.main, now);
-        self.map.iter_mut().fold(io, |io, map| io.beside(map))
+        let io = self.map.iter_mut().fold(io, |io, map| io.with_map(map));
+        self.data.iter_mut().fold(io, |io, disk| io.with_data(disk))
     }
 
     fn all(&self) -> impl Iterator<Item = &D> {
-        std::iter::once(&self.main).chain(&self.map)
+        std::iter::once(&self.main).chain(&self.map).chain(&self.data)
     }
 
     fn all_mut(&mut self) -> impl Iterator<Item = &mut D> {
-        std::iter::once(&mut self.main).chain(&mut self.map)
+        std::iter::once(&mut self.main).chain(&mut self.map).chain(&mut self.data)
     }
 
     /// Hands a command to its device. The engine is told of the lanes there are, and names no other: a command for one
     /// that is not there must never reach another disk.
     pub(crate) fn submit(&mut self, lane: Lane, submission: Submission, now: Nanos) {
-        match (lane, &mut self.map) {
-            (Lane::MAIN, _) => self.main.submit(submission, now),
-            (map_device::LANE, Some(map)) => map.submit(submission, now),
+        let data = lane.data_position().map(usize::from);
+        let data = data.and_then(|position| self.data.get_mut(position));
+        match (lane, &mut self.map, data) {
+            (Lane::MAIN, ..) => self.main.submit(submission, now),
+            (Lane::MAP, Some(map), _) => map.submit(submission, now),
+            (_, _, Some(disk)) => disk.submit(submission, now),
             _ => unreachable!("a command for {lane:?}, of which the engine was not told"),
         }
     }
@@ -134,7 +179,8 @@ impl<D: Disk> Lanes<D> {
 
     /// Readable when `poll` may have something.
     pub(crate) fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
-        if self.map.is_none() { self.main.wake_fd() } else { self.wake.as_ref().map(AsFd::as_fd) }
+        let is_alone = self.map.is_none() && self.data.is_empty();
+        if is_alone { self.main.wake_fd() } else { self.wake.as_ref().map(AsFd::as_fd) }
     }
 
     /// What people must know about the state of any of them ([`Disk::trouble`]).
@@ -165,16 +211,13 @@ impl<D: Disk> Lanes<D> {
     }
 }
 
-/// A descriptor that is readable when one of the two is.
-fn watch(
-    first: Option<BorrowedFd<'_>>,
-    second: Option<BorrowedFd<'_>>,
-) -> rustix::io::Result<Option<OwnedFd>> {
-    if first.is_none() && second.is_none() {
+/// A descriptor that is readable when one of these is.
+fn watch(fds: &[BorrowedFd<'_>]) -> rustix::io::Result<Option<OwnedFd>> {
+    if fds.is_empty() {
         return Ok(None);
     }
     let both = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-    for fd in [first, second].into_iter().flatten() {
+    for fd in fds {
         epoll::add(&both, fd, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
     }
     Ok(Some(both))

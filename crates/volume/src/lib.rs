@@ -10,6 +10,7 @@ pub mod bare;
 pub mod blanks;
 pub mod check;
 pub mod create;
+mod data_devices;
 pub mod dump;
 pub mod forget;
 mod gathered;

@@ -11,7 +11,7 @@ use nearhead_engine::MapPlace;
 use nearhead_format::{MapDevice, Superblock, VolumeId};
 
 /// Which of a volume's devices is the one for its map.
-pub(crate) const LANE: Lane = Lane(1);
+pub(crate) const LANE: Lane = Lane::MAP;
 
 /// Where the header of a map device stands.
 const HEADER: At = At { lane: LANE, offset: 0 };

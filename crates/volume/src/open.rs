@@ -1,5 +1,6 @@
 //! Finding the superblock of a volume, and saying clearly why there is none.
 
+use crate::data_devices;
 use crate::presets::NamedPreset;
 use crate::sync_io::SyncIo;
 use nearhead_disk::{DiskError, Zones};
@@ -188,6 +189,7 @@ pub fn find_superblock(io: &mut SyncIo<'_>) -> Result<Found, OpenError> {
     let preset = preset_of(io, &superblock)?;
     check_size(&device, &superblock.layout, capacity)?;
     check_zones(&device, &superblock, &preset, io.disk().zones())?;
+    data_devices::join(io, &superblock)?;
     if sector_bytes > superblock.layout.sector_bytes {
         let expected = superblock.layout.sector_bytes;
         return Err(OpenError::Sectors { device, expected, found: sector_bytes });
@@ -248,7 +250,7 @@ fn check_zones(
     let found = zones.map(Zones::non_shingled_start_bytes);
     let expected = superblock.layout.data_offset;
     let agrees = found.is_some_and(|found| found.next_multiple_of(BLOCK_BYTES) == expected);
-    if agrees || !superblock.layout.logs_are_apart() {
+    if agrees || !preset.layout.is_for_shingled() {
         return Ok(());
     }
     let (device, preset) = (device.to_owned(), preset.name.to_owned());

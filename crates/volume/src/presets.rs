@@ -13,7 +13,8 @@ pub(crate) use defaults::STALL_AFTER;
 pub use known::{Presets, UnknownPreset};
 
 use nearhead_disk::Properties;
-use nearhead_engine::placement::{NearHead, SingleLog, UnderHead};
+use nearhead_engine::cleaner::WriteBehind;
+use nearhead_engine::placement::{NearHead, SingleLog, TrackByTrack, UnderHead};
 use nearhead_engine::{Cleaning, Config};
 use nearhead_format::{LayoutKind, PresetNumber, Superblock};
 use std::fmt;
@@ -68,11 +69,14 @@ const HEADLESS_LOGGED_BYTES: u32 = 32 << 10;
 /// What is logged beside many commands of a drive that chooses: what Manylogs logs.
 const BESIDE_MANY_LOGGED_BYTES: u32 = 32 << 10;
 
+/// Logged bytes that are kept in memory until they are at home: at a hundred homes a second those of five minutes.
+const WRITTEN_BEHIND_BYTES: u64 = 128 << 20;
+
 /// The preset of a volume if nobody says which.
 pub const DEFAULT_PRESET: &str = "nearhead";
 
 /// Every preset of the program. Numbers are never given twice: they stand in superblocks.
-pub const PRESETS: [NamedPreset; 8] = [
+pub const PRESETS: [NamedPreset; 9] = [
     NamedPreset {
         name: "nolog",
         number: PresetNumber(0),
@@ -137,6 +141,14 @@ pub const PRESETS: [NamedPreset; 8] = [
         summary: "writes up to 256 KiB go where the head arrives, in the log that costs least there and back",
         configure: under_head,
     },
+    NamedPreset {
+        name: "trail",
+        number: PresetNumber(6),
+        layout: LayoutKind::LogDevice,
+        logged_write_bytes_max: u32::MAX,
+        summary: "Trail: all writes go to a log device, under its head, and from memory to the data devices later",
+        configure: track_by_track,
+    },
 ];
 
 impl NamedPreset {
@@ -147,7 +159,9 @@ impl NamedPreset {
 
     /// Up to which size writes are logged on such a disk if nobody says: less without a head, if the preset is about heads.
     pub fn logged_by_default(&self, properties: &Properties) -> u32 {
-        let is_about_heads = self.layout.has_records_anywhere() && !self.layout.is_for_shingled();
+        let (layout, is_own_disk) = (self.layout, !self.layout.is_for_data_devices());
+        let is_about_heads =
+            layout.has_records_anywhere() && is_own_disk && !layout.is_for_shingled();
         let most =
             if is_about_heads && !properties.rotational { HEADLESS_LOGGED_BYTES } else { u32::MAX };
         self.logged_write_bytes_max.min(most)
@@ -193,6 +207,13 @@ fn under_head(facts: &Facts<'_>) -> Config {
     }
 }
 
+/// The one whose data is on other devices.
+fn track_by_track(facts: &Facts<'_>) -> Config {
+    let config = facts.config(Box::new(TrackByTrack::default()));
+    let cleaning = Cleaning { memory_bytes: WRITTEN_BEHIND_BYTES, ..config.cleaning };
+    Config { cleaner: Box::new(WriteBehind), cleaning, ..config }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -227,7 +248,10 @@ mod tests {
     fn beside_many_commands_less_is_logged_by_what_is_about_heads_and_has_homes_that_can_be_written_alone()
      {
         let properties = Properties { rotational: true, ..plain_properties(1 << 30, 512) };
-        for preset in PRESETS.iter().filter(|preset| !preset.layout.is_for_shingled()) {
+        let has_own_disk = |preset: &&NamedPreset| {
+            !preset.layout.is_for_shingled() && !preset.layout.is_for_data_devices()
+        };
+        for preset in PRESETS.iter().filter(has_own_disk) {
             let options = CreateOptions::new([7; 16], *preset);
             let superblock = describe(&properties, None, &options).unwrap();
             let found = preset.config(&superblock, &properties).logged_beside_many_bytes_max;
@@ -266,6 +290,7 @@ mod tests {
             (3, "slsmr"),
             (4, "mlsmr"),
             (5, "nearhead"),
+            (6, "trail"),
         ] {
             let named = NamedPreset::by_name(name).unwrap();
             assert_eq!(named.number, PresetNumber(number));

@@ -11,7 +11,7 @@ mod remains;
 mod signatures;
 mod structures;
 
-pub(crate) use remains::{Remnant, look_for_remains, look_for_remains_on_map, places_of};
+pub(crate) use remains::{Remnant, look_for_remains, look_for_remains_on, places_of};
 
 use std::fmt;
 

@@ -23,6 +23,9 @@ pub(crate) fn in_words(field: LayoutField) -> &'static str {
         LayoutField::GroupsOffset => "place of the groups on the device, in bytes",
         LayoutField::DataOffset => "room on the device for logs and data, in bytes",
         LayoutField::ClientBytes => "size of the volume, in bytes",
+        LayoutField::DataParts => {
+            "size of a data device (--data-devices), in bytes, or their number"
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! One command at a time over the disks of a volume, waiting for each: what create, open and check need.
 //!
+//! Once the data devices of a volume are known ([`SyncIo::join`]) its addresses go on over them.
 //! On a model in virtual time waiting means jumping to the next event; in real time it means
 //! sleeping until then or until the device's descriptor is readable. A disk that does not answer is told to whom
 //! [`tell_of_waits`] named, after the same time as while a volume is served. Never used while an engine runs on the
@@ -11,7 +12,9 @@ use nearhead_disk::{
     Lane, Nanos, Payload, Submission, Ticket,
 };
 use nearhead_engine::{DiskEvent, DiskWatch, DiskWork};
+use nearhead_format::Layout;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::ops::Range;
 use std::sync::OnceLock;
 use std::time::Instant;
 
@@ -46,8 +49,11 @@ enum Time {
 /// Synchronous access to a disk, and to others of the same volume beside it.
 pub struct SyncIo<'a> {
     main: &'a mut dyn Disk,
-    /// In the order of their lanes.
-    others: Vec<&'a mut dyn Disk>,
+    map: Option<&'a mut dyn Disk>,
+    /// In the order in which they were named.
+    data: Vec<&'a mut dyn Disk>,
+    /// By position: which of the volume's addresses are a data device's, and its number among those named.
+    joined: Vec<(Range<u64>, usize)>,
     time: Time,
     presets: Presets,
 }
@@ -64,14 +70,49 @@ impl<'a> SyncIo<'a> {
     }
 
     fn new(main: &'a mut dyn Disk, time: Time) -> Self {
-        Self { main, others: Vec::new(), time, presets: Presets::default() }
+        let (data, joined) = (Vec::new(), Vec::new());
+        Self { main, map: None, data, joined, time, presets: Presets::default() }
     }
 
-    /// The same with another device of the volume, which is its next lane.
+    /// The same with the device for the map.
     #[must_use]
-    pub(crate) fn beside(mut self, disk: &'a mut dyn Disk) -> Self {
-        self.others.push(disk);
+    pub(crate) fn with_map(self, disk: &'a mut dyn Disk) -> Self {
+        Self { map: Some(disk), ..self }
+    }
+
+    /// The same with one more data device.
+    #[must_use]
+    pub(crate) fn with_data(mut self, disk: &'a mut dyn Disk) -> Self {
+        self.data.push(disk);
         self
+    }
+
+    /// Its data devices, in the order in which they were named.
+    pub(crate) fn data_disks(&self) -> impl Iterator<Item = &dyn Disk> {
+        self.data.iter().map(|disk| &**disk)
+    }
+
+    /// From now on the volume's addresses go on over its data devices; `order` says by position which of those named it is.
+    pub(crate) fn join(&mut self, layout: &Layout, order: &[usize]) {
+        self.joined = layout.data_devices().zip(order.iter().copied()).collect();
+    }
+
+    /// By position which of the data devices named it is, once they are joined.
+    pub(crate) fn order(&self) -> Vec<usize> {
+        self.joined.iter().map(|(_, number)| *number).collect()
+    }
+
+    /// Reads of a data device, by its number among those named, whether they are joined or not.
+    pub(crate) fn read_data(
+        &mut self,
+        number: usize,
+        offset: u64,
+        len: usize,
+    ) -> Result<Buffer, DiskError> {
+        let joined = std::mem::take(&mut self.joined);
+        let result = self.read(At { lane: Lane::data(number as u8), offset }, len);
+        self.joined = joined;
+        result
     }
 
     /// The same for volumes of these presets, not only of the program's own.
@@ -92,30 +133,58 @@ impl<'a> SyncIo<'a> {
 
     /// One of its devices, if it has that.
     pub fn lane(&self, lane: Lane) -> Option<&dyn Disk> {
-        match usize::from(lane.0).checked_sub(1) {
-            None => Some(self.main),
-            Some(other) => self.others.get(other).map(|disk| &**disk),
+        match (lane, lane.data_position()) {
+            (Lane::MAIN, _) => Some(self.main),
+            (_, Some(position)) => self.data.get(self.number_of(position)?).map(|disk| &**disk),
+            (_, None) => self.map.as_deref(),
         }
+    }
+
+    /// Which of the data devices named is at a position: until they are joined as they were named.
+    fn number_of(&self, position: u8) -> Option<usize> {
+        let position = usize::from(position);
+        if self.joined.is_empty() {
+            return Some(position);
+        }
+        self.joined.get(position).map(|(_, number)| *number)
     }
 
     fn lane_mut(&mut self, lane: Lane) -> Option<&mut dyn Disk> {
-        match usize::from(lane.0).checked_sub(1) {
-            None => Some(self.main),
-            Some(other) => match self.others.get_mut(other) {
-                Some(disk) => Some(&mut **disk),
-                None => None,
-            },
+        if lane == Lane::MAIN {
+            return Some(self.main);
+        }
+        let number = lane.data_position().map(|position| self.number_of(position));
+        let disk = match number {
+            Some(number) => self.data.get_mut(number?),
+            None => self.map.as_mut(),
+        };
+        match disk {
+            Some(disk) => Some(&mut **disk),
+            None => None,
         }
     }
 
+    /// The device that has this address of the volume, and which byte of it that is.
+    fn on_device(&self, address: u64) -> (Lane, u64) {
+        let mut devices = (0..).map(Lane::data).zip(&self.joined);
+        let found = devices.find(|(_, (addresses, _))| addresses.contains(&address));
+        found.map_or((Lane::MAIN, address), |(lane, (addresses, _))| {
+            (lane, address - addresses.start)
+        })
+    }
+
     fn lanes(&self) -> impl Iterator<Item = &dyn Disk> {
-        std::iter::once(&*self.main).chain(self.others.iter().map(|disk| &**disk))
+        let others = self.map.iter().chain(&self.data).map(|disk| &**disk);
+        std::iter::once(&*self.main).chain(others)
     }
 
     /// Most bytes that one read or write there may have.
     pub(crate) fn transfer_bytes_max(&self, lane: Lane) -> u64 {
-        let disk = self.lane(lane).unwrap_or(self.main);
-        u64::from(disk.properties().transfer_bytes_max)
+        let of = |disk: &dyn Disk| u64::from(disk.properties().transfer_bytes_max);
+        let data = self.data.iter().map(|disk| of(&**disk));
+        let own = std::iter::once(of(self.main)).chain(data).min();
+        let map = self.map.as_deref().filter(|_| lane == Lane::MAP).map(of);
+        map.or(own).unwrap_or_default()
     }
 
     /// The time on the disks' clock.
@@ -153,8 +222,10 @@ impl<'a> SyncIo<'a> {
 
     /// Makes everything written durable, on each device.
     pub fn flush(&mut self) -> Result<(), DiskError> {
-        let mut lanes = (0..=self.others.len() as u8).map(Lane);
-        lanes.try_for_each(|lane| self.run_on(lane, Command::Flush).map(drop))
+        let map = self.map.iter().map(|_| Lane::MAP);
+        let data = (0..self.data.len() as u8).map(Lane::data);
+        let lanes: Vec<Lane> = std::iter::once(Lane::MAIN).chain(map).chain(data).collect();
+        lanes.into_iter().try_for_each(|lane| self.run_on(lane, Command::Flush).map(drop))
     }
 
     /// Runs any command to its end, on the volume's own disk.
@@ -166,6 +237,11 @@ impl<'a> SyncIo<'a> {
     pub fn run_on(&mut self, lane: Lane, command: Command) -> Result<Payload, DiskError> {
         let left_at = self.now();
         let work = work_of(&command);
+        let address = command.offset().filter(|_| lane == Lane::MAIN);
+        let (lane, command) = match address.map(|address| self.on_device(address)) {
+            Some((lane, byte)) => (lane, command.at(byte)),
+            None => (lane, command),
+        };
         let ticket = Ticket::new(CommandId(u64::MAX));
         let Some(disk) = self.lane_mut(lane) else {
             ticket.abandon();
@@ -193,7 +269,7 @@ impl<'a> SyncIo<'a> {
     /// Leaves the disk in order ([`Disk::leave`]): nothing more will be changed.
     pub fn leave(&mut self) -> Result<(), DiskError> {
         self.main.leave();
-        self.others.iter_mut().for_each(|disk| disk.leave());
+        self.map.iter_mut().chain(&mut self.data).for_each(|disk| disk.leave());
         loop {
             let now = self.now();
             // No command is outstanding, so no answer comes.
@@ -207,8 +283,8 @@ impl<'a> SyncIo<'a> {
 
     /// All of them, for each may have something to do of its own; one command at a time is asked for.
     fn poll(&mut self, now: Nanos) -> Option<Completion> {
-        let others = &mut self.others;
-        self.main.poll(now).or_else(|| others.iter_mut().find_map(|disk| disk.poll(now)))
+        let others = &mut self.map.iter_mut().chain(&mut self.data);
+        self.main.poll(now).or_else(|| others.find_map(|disk| disk.poll(now)))
     }
 
     /// Waits until a disk may have something.
@@ -263,7 +339,7 @@ fn work_of(command: &Command) -> DiskWork {
 fn no_such(lane: Lane) -> DiskError {
     DiskError {
         kind: DiskErrorKind::Invalid,
-        detail: format!("the volume has no device {} (internal error)", lane.0),
+        detail: format!("the volume has no device at lane {} (internal error)", lane.0),
     }
 }
 

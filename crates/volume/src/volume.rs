@@ -4,6 +4,7 @@
 //! time.
 
 use crate::blanks::{self, Loaded};
+use crate::data_devices;
 use crate::lanes::Lanes;
 use crate::map_device;
 use crate::open::{Found, OpenError, find_superblock, preset_of};
@@ -24,7 +25,8 @@ use std::time::Instant;
 /// shingled disk.
 fn bands_of(layout: &Layout, zones: Option<&Zones>) -> Option<Zones> {
     let data = layout.data_offset..layout.data_offset + layout.client_bytes();
-    zones.filter(|_| layout.logs_are_apart()).and_then(|zones| zones.part(data).ok())
+    let is_shingled = layout.logs_are_apart() && layout.data_parts.is_empty();
+    zones.filter(|_| is_shingled).and_then(|zones| zones.part(data).ok())
 }
 
 /// What of a volume was read beside its superblock, before its engine starts.
@@ -62,7 +64,8 @@ fn setup<D: Disk>(
         blanks: beside.blanks.found,
         volume_id: superblock.volume_id,
         properties: disk.properties().clone(),
-        other_lanes: lanes.other_properties(),
+        data_devices: lanes.data_properties(),
+        map_device: lanes.map().map(|map| map.properties().clone()),
         bands: bands_of(&superblock.layout, disk.zones()),
     }
 }
@@ -137,7 +140,8 @@ impl<D: Disk> Volume<D> {
         let mut io = clock.io(&mut lanes).knowing(presets);
         let found = find_superblock(&mut io)?;
         let beside = Beside::read(&mut io, &found.superblock)?;
-        let now = io.now();
+        let (now, order) = (io.now(), io.order());
+        lanes.arrange(&order);
         Ok((Self::with_superblock(lanes, (found, presets), beside, configure, false), now))
     }
 
@@ -152,15 +156,17 @@ impl<D: Disk> Volume<D> {
         let mut lanes = lanes.into();
         let mut io = clock.io(&mut lanes).knowing(presets);
         let preset = preset_of(&io, &superblock)?;
+        data_devices::join(&mut io, &superblock)?;
         let beside = Beside::read(&mut io, &superblock)?;
-        let now = io.now();
+        let (now, order) = (io.now(), io.order());
+        lanes.arrange(&order);
         let found = (Found { superblock, preset, to_repair: Vec::new() }, presets);
         Ok((Self::with_superblock(lanes, found, beside, configure, false), now))
     }
 
-    /// A volume just created with `preset`, on a disk that need not keep any content: nothing is read.
+    /// A volume just created with `preset`, on disks that need not keep any content, data devices by position: nothing is read.
     pub fn start_empty(
-        disk: D,
+        lanes: impl Into<Lanes<D>>,
         superblock: Superblock,
         preset: NamedPreset,
         configure: impl FnOnce(&Superblock, &mut Config),
@@ -168,7 +174,7 @@ impl<D: Disk> Volume<D> {
         let found = (Found { superblock, preset, to_repair: Vec::new() }, Presets::default());
         let map = MapPlace::of_layout(&found.0.superblock.layout);
         let beside = Beside { map, blanks: Loaded::default(), tracks: Vec::new() };
-        Self::with_superblock(disk.into(), found, beside, configure, true)
+        Self::with_superblock(lanes.into(), found, beside, configure, true)
     }
 
     fn with_superblock(
@@ -211,6 +217,8 @@ impl<D: Disk> Volume<D> {
             return Err(OpenError::Recovery { device, problem });
         }
         let mut beside = Beside::read(&mut io, &superblock)?;
+        let order = io.order();
+        self.lanes.arrange(&order);
         self.findings = damage_of(to_repair, std::mem::take(&mut beside.blanks.findings));
         let setup = setup(&self.lanes, (&superblock, &preset), beside, configure);
         self.engine = Engine::open(setup);

@@ -8,6 +8,7 @@ use crate::fixture::{Fixture, SECTOR, content};
 use nearhead_arrays::{ArraySpec, Purpose, model_from_text, open as open_array};
 use nearhead_basics::SplitMix;
 use nearhead_disk::{BufferMut, Disk, Nanos, Payload};
+use nearhead_format::layout::DataParts;
 use nearhead_format::{AckMode, Label};
 use nearhead_models::Model;
 use nearhead_service::{Hint, Operation, Request, RequestId, Service};
@@ -175,6 +176,7 @@ fn live<D: Disk>(
         ack: AckMode::Flush,
         label: Label::new("golden".to_owned()).unwrap(),
         device_bytes: None,
+        data_parts: DataParts::NONE,
         force: true,
     };
     create(&mut lanes.in_virtual_time(Nanos::ZERO), &options).unwrap();

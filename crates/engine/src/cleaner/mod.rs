@@ -5,8 +5,10 @@
 //! is nearly full or somebody commands it, is done without asking: no law depends on a policy's answers.
 
 mod home_and_swap;
+mod write_behind;
 
 pub use home_and_swap::HomeAndSwap;
+pub use write_behind::WriteBehind;
 
 use crate::state::logs::Logs;
 use nearhead_disk::Nanos;

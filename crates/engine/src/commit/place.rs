@@ -8,8 +8,8 @@ use super::Commit;
 use super::record::Record;
 use crate::core::Core;
 use crate::disk::dispatch::{InFlight, Purpose};
-use crate::placement::{Completed, Need, Placement, Seen, Spot, View};
-use nearhead_disk::Nanos;
+use crate::placement::{Completed, Need, Placement, Reposition, Seen, Spot, View};
+use nearhead_disk::{Class, Command, Nanos};
 
 /// Most claims added to one record beyond the one that is needed.
 pub(super) const CLAIMS_AHEAD_MAX: u32 = 3;
@@ -23,7 +23,7 @@ pub(super) struct Placer(Box<dyn Placement>);
 
 /// What a policy may look at.
 fn view(core: &Core) -> View<'_> {
-    let queue = core.lanes().main().queue();
+    let queue = core.lanes().main();
     View {
         logs: core.logs(),
         head_offset: queue.head_offset(),
@@ -63,6 +63,11 @@ impl Placer {
         self.0.waits(&view(core))
     }
 
+    /// Where the arm is to be taken by now.
+    fn repositions(&self, core: &Core) -> Option<Reposition> {
+        self.0.repositions(&view(core))
+    }
+
     /// A record leaves for this spot.
     pub(super) fn record_leaves(&mut self, core: &Core, spot: Spot) {
         self.0.seen(&Seen::RecordLeaves { spot }, &view(core));
@@ -99,9 +104,33 @@ impl Commit {
         self.is_held
     }
 
+    /// Takes the arm where the next record will go, as its placement wishes, while nothing else is to be done there.
+    pub(crate) fn reposition(&mut self, core: &mut Core) {
+        if self.in_flight.is_some() || !core.lanes().main().is_idle() {
+            return;
+        }
+        let due = self.placer.repositions(core).filter(|due| due.at <= core.now());
+        if let Some(Reposition { offset, .. }) = due {
+            let len = core.logs().block_bytes() as u32;
+            core.stats_mut().repositions += 1;
+            core.issue(Class::Foreground, Purpose::Reposition, Command::Read { offset, len });
+        }
+    }
+
+    /// When that is due, if nothing happens before.
+    pub(crate) fn reposition_wake(&self, core: &Core) -> Option<Nanos> {
+        let is_free = self.in_flight.is_none() && core.lanes().main().is_idle();
+        self.placer.repositions(core).filter(|_| is_free).map(|due| due.at)
+    }
+
+    /// The arm is there, or could not be taken there.
+    pub(crate) fn repositioned(&mut self, core: &Core) {
+        self.placer.0.repositioned(&view(core));
+    }
+
     /// A command completed: what that says of the disk.
     pub(crate) fn note_completed(&mut self, core: &Core, done: &InFlight, is_ok: bool) {
-        let (took, has_moved) = core.lanes().main().queue().took(done);
+        let (took, has_moved) = core.lanes().main().took(done);
         let record = self.in_flight.as_ref().filter(|_| done.purpose() == Purpose::Record);
         let (offset, bytes) = done.transferred();
         let completed = Completed {

@@ -52,6 +52,8 @@ pub(crate) enum Purpose {
     Blanks,
     /// A read of recovery.
     Recovery,
+    /// A read that takes the arm where the next record goes.
+    Reposition,
 }
 
 /// What sort of command it is, as far as that matters once it left.
@@ -75,6 +77,8 @@ pub(crate) struct InFlight {
     /// It leaves with the one before it.
     follows: bool,
     sort: Sort,
+    /// Its bytes may be lost until a flush, if it is a write.
+    needs_flush: bool,
     has_left: bool,
     left_at: Nanos,
 }
@@ -114,7 +118,8 @@ impl InFlight {
             Purpose::Read { .. }
             | Purpose::CheckpointRead { .. }
             | Purpose::SwapRead { .. }
-            | Purpose::Recovery => DiskWork::Read,
+            | Purpose::Recovery
+            | Purpose::Reposition => DiskWork::Read,
         }
     }
 
@@ -122,6 +127,11 @@ impl InFlight {
     /// counts for: of commands that leave together the first counts for all.
     pub(crate) fn transferred(&self) -> (u64, u64) {
         self.extent.filter(|_| self.end_offset > 0).unwrap_or_default()
+    }
+
+    /// Whether a disk with a volatile cache may lose what it did, until it is flushed.
+    pub(crate) fn needs_flush(&self) -> bool {
+        self.needs_flush
     }
 
     /// As far as it matters to an arm.
@@ -189,6 +199,14 @@ fn extent(command: &Command) -> Option<(u64, u64)> {
     }
 }
 
+fn needs_flush(command: &Command) -> bool {
+    match command {
+        Command::Write { durable, .. } | Command::WriteZeroes { durable, .. } => !durable,
+        Command::Trim { .. } => true,
+        Command::Read { .. } | Command::Flush => false,
+    }
+}
+
 impl InFlight {
     fn new(purpose: Purpose, class: Class, command: &Command, now: Nanos) -> Self {
         let (bytes, end_offset) = transfer(command);
@@ -203,6 +221,7 @@ impl InFlight {
                 Command::Trim { .. } => Sort::Trim,
                 Command::Write { .. } | Command::WriteZeroes { .. } | Command::Flush => Sort::Other,
             },
+            needs_flush: needs_flush(command),
             has_left: false,
             left_at: now,
             follows: false,

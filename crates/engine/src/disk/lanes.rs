@@ -3,8 +3,11 @@
 //! It keeps true:
 //!
 //! - what one device has to do keeps no command of another waiting: each has its own queue, admission and depth;
-//! - a flush makes durable what completed on its own device and nothing else, so each has its own tickets: a ticket of one
-//!   is never shown to another;
+//! - a flush makes durable what completed on its own device and nothing else. The volume's own disk and its data devices are flushed
+//!   together (`together.rs`), those of them that need it, since homes lie on any of them; the map's device has its own tickets: a
+//!   ticket of one is never shown to the other;
+//! - the engine knows the volume's addresses, which go on over its data devices, and each device hears its own: they are
+//!   exchanged where a command leaves, and nowhere else;
 //! - a command's id says which device it went to, so that every completion finds its purpose, wherever it comes from.
 //!
 //! What may only be durable after something on another device is nobody's knowledge here: whoever has such an order waits
@@ -14,120 +17,179 @@ use crate::admission::{Admission, Pace};
 use crate::disk::dispatch::{Dispatcher, InFlight};
 use crate::disk::flusher::{FlushTicket, Flusher};
 use crate::disk::report::DiskWork;
+use crate::disk::together::FlushedTogether;
 use nearhead_disk::{CommandId, Lane, Nanos, PartDone, Properties, Submission};
+use nearhead_format::Layout;
+use std::ops::Range;
 
 /// Bits of a command's id that say which of its device's commands it is; those above say the device.
 const ID_BITS: u32 = 32;
 
-/// One device.
+/// A data device, and which of the volume's addresses are its.
 #[derive(Debug)]
-pub(crate) struct OneLane {
+struct DataLane {
+    queue: Dispatcher,
+    addresses: Range<u64>,
+}
+
+impl DataLane {
+    /// The byte of the device that is at this address of the volume.
+    fn byte_of(&self, address: u64) -> u64 {
+        address - self.addresses.start
+    }
+}
+
+/// The device for the map: nothing it has to do concerns the others.
+#[derive(Debug)]
+struct MapLane {
     queue: Dispatcher,
     flusher: Flusher,
 }
 
-impl OneLane {
-    fn new(lane: Lane, properties: &Properties) -> Self {
-        let flusher = Flusher::new(properties.volatile_cache);
-        Self { queue: Dispatcher::new(lane, properties), flusher }
-    }
-
-    /// The commands on their way.
-    pub(crate) fn queue(&self) -> &Dispatcher {
-        &self.queue
-    }
-
-    pub(crate) fn queue_mut(&mut self) -> &mut Dispatcher {
-        &mut self.queue
-    }
-
-    /// What flushes cover.
-    pub(crate) fn flusher(&self) -> &Flusher {
-        &self.flusher
-    }
-
-    pub(crate) fn flusher_mut(&mut self) -> &mut Flusher {
-        &mut self.flusher
-    }
-}
-
-/// All of them, and there is at least one.
+/// All of them.
 #[derive(Debug)]
 pub(crate) struct Lanes {
-    /// The volume's own disk: logs and homes.
-    main: OneLane,
-    /// The others, in the order of their numbers.
-    others: Vec<OneLane>,
+    /// The volume's own disk.
+    main: Dispatcher,
+    map: Option<MapLane>,
+    /// By position.
+    data: Vec<DataLane>,
+    /// Flushes of all but the map's.
+    own: FlushedTogether,
 }
 
-/// What makes everything durable that had completed on any of them: a flush ticket for each, in their order.
+/// What makes everything durable that had completed on any of them.
 #[derive(Debug)]
-pub(crate) struct Tickets(Vec<FlushTicket>);
+pub(crate) struct Tickets {
+    own: FlushTicket,
+    map: Option<FlushTicket>,
+}
 
 impl Lanes {
-    /// Devices with these facts, the volume's own disk first.
-    pub(crate) fn new(main: &Properties, others: &[Properties]) -> Self {
-        let others = (1..).map(Lane).zip(others);
-        let others = others.map(|(lane, properties)| OneLane::new(lane, properties)).collect();
-        Self { main: OneLane::new(Lane::MAIN, main), others }
+    /// Of a volume with this layout, on devices with these facts: its own disk, its data devices by position, and one for its map.
+    pub(crate) fn new(
+        main: &Properties,
+        data: &[Properties],
+        map: Option<&Properties>,
+        layout: &Layout,
+    ) -> Self {
+        let volatile: Vec<Lane> = std::iter::once((Lane::MAIN, main))
+            .chain((0..).map(Lane::data).zip(data))
+            .filter(|(_, properties)| properties.volatile_cache)
+            .map(|(lane, _)| lane)
+            .collect();
+        let lanes = (0..).map(Lane::data).zip(data).zip(layout.data_devices());
+        let lanes = lanes.map(|((lane, properties), addresses)| DataLane {
+            queue: Dispatcher::new(lane, properties),
+            addresses,
+        });
+        Self {
+            main: Dispatcher::new(Lane::MAIN, main),
+            map: map.map(|properties| MapLane {
+                queue: Dispatcher::new(Lane::MAP, properties),
+                flusher: Flusher::new(properties.volatile_cache),
+            }),
+            data: lanes.collect(),
+            own: FlushedTogether::new(volatile),
+        }
     }
 
-    /// The volume's own disk.
-    pub(crate) fn main(&self) -> &OneLane {
+    /// Commands on their way to the volume's own disk.
+    pub(crate) fn main(&self) -> &Dispatcher {
         &self.main
     }
 
-    pub(crate) fn main_mut(&mut self) -> &mut OneLane {
+    pub(crate) fn main_mut(&mut self) -> &mut Dispatcher {
         &mut self.main
     }
 
-    fn get(&self, lane: Lane) -> Option<&OneLane> {
-        match usize::from(lane.0).checked_sub(1) {
-            None => Some(&self.main),
-            Some(other) => self.others.get(other),
+    /// The way for a command at this byte of a lane: of the volume's addresses to the device that has it. Of a lane that the
+    /// engine was not told of when it was opened there is none.
+    pub(crate) fn queue_for(&mut self, lane: Lane, byte: Option<u64>) -> &mut Dispatcher {
+        let at = match lane.data_position() {
+            Some(position) => Some(usize::from(position)),
+            None if lane == Lane::MAIN => byte.and_then(|byte| self.data_at(byte)),
+            None => None,
+        };
+        let Self { main, map, data, .. } = self;
+        match (at, map) {
+            (Some(position), _) => &mut data[position].queue,
+            (None, Some(map)) if lane == Lane::MAP => &mut map.queue,
+            (None, _) => main,
         }
     }
 
-    fn get_mut(&mut self, lane: Lane) -> Option<&mut OneLane> {
-        match usize::from(lane.0).checked_sub(1) {
-            None => Some(&mut self.main),
-            Some(other) => self.others.get_mut(other),
+    /// The data device that has this address.
+    fn data_at(&self, address: u64) -> Option<usize> {
+        self.data.iter().position(|data| data.addresses.contains(&address))
+    }
+
+    /// A place as the device itself calls it.
+    pub(crate) fn on_device(&self, lane: Lane, byte: u64) -> u64 {
+        let data = lane.data_position().and_then(|position| self.data.get(usize::from(position)));
+        data.map_or(byte, |data| data.byte_of(byte))
+    }
+
+    /// The flushes of the volume's own disk and its data devices.
+    pub(crate) fn own_flusher(&self) -> &Flusher {
+        self.own.flusher()
+    }
+
+    pub(crate) fn own_flusher_mut(&mut self) -> &mut Flusher {
+        self.own.flusher_mut()
+    }
+
+    /// The flushes that concern what is on this lane.
+    pub(crate) fn flusher(&self, lane: Lane) -> &Flusher {
+        match &self.map {
+            Some(map) if lane == Lane::MAP => &map.flusher,
+            _ => self.own.flusher(),
         }
     }
 
-    /// One that the engine was told of when it was opened.
-    pub(crate) fn of(&self, lane: Lane) -> &OneLane {
-        self.get(lane)
-            .expect("whoever opens an engine names no lane that it does not tell the facts of")
+    pub(crate) fn flusher_mut(&mut self, lane: Lane) -> &mut Flusher {
+        match &mut self.map {
+            Some(map) if lane == Lane::MAP => &mut map.flusher,
+            _ => self.own.flusher_mut(),
+        }
     }
 
-    /// The same, to be told something.
-    pub(crate) fn of_mut(&mut self, lane: Lane) -> &mut OneLane {
-        self.get_mut(lane)
-            .expect("whoever opens an engine names no lane that it does not tell the facts of")
+    fn queues(&self) -> impl Iterator<Item = &Dispatcher> {
+        let data = self.data.iter().map(|data| &data.queue);
+        std::iter::once(&self.main).chain(self.map.iter().map(|map| &map.queue)).chain(data)
     }
 
-    fn all(&self) -> impl Iterator<Item = &OneLane> {
-        std::iter::once(&self.main).chain(&self.others)
-    }
-
-    fn all_mut(&mut self) -> impl Iterator<Item = &mut OneLane> {
-        std::iter::once(&mut self.main).chain(&mut self.others)
+    fn queues_mut(&mut self) -> impl Iterator<Item = &mut Dispatcher> {
+        let data = self.data.iter_mut().map(|data| &mut data.queue);
+        let map = self.map.iter_mut().map(|map| &mut map.queue);
+        std::iter::once(&mut self.main).chain(map).chain(data)
     }
 
     /// What time it is for everything that follows.
     pub(crate) fn set_now(&mut self, now: Nanos) {
-        self.all_mut().for_each(|lane| lane.queue.set_now(now));
+        self.queues_mut().for_each(|queue| queue.set_now(now));
     }
 
     /// Says how much background work matters now, everywhere.
     pub(crate) fn set_pace(&mut self, admission: &dyn Admission, pace: Pace) {
-        self.all_mut().for_each(|lane| lane.queue.set_pace(admission, pace));
+        self.queues_mut().for_each(|queue| queue.set_pace(admission, pace));
     }
 
-    /// The next command, and the device that it is for.
+    /// The next command, and the device that it is for, by whose own addresses it is told.
     pub(crate) fn poll(&mut self) -> Option<(Lane, Submission)> {
-        (0..).map(Lane).zip(self.all_mut()).find_map(|(lane, of)| Some((lane, of.queue.poll()?)))
+        if let Some(submission) = self.main.poll() {
+            return Some((Lane::MAIN, submission));
+        }
+        if let Some(submission) = self.map.as_mut().and_then(|map| map.queue.poll()) {
+            return Some((Lane::MAP, submission));
+        }
+        let mut data = (0..).map(Lane::data).zip(&mut self.data);
+        data.find_map(|(lane, data)| {
+            let Submission { ticket, class, command } = data.queue.poll()?;
+            let byte = command.offset().map(|address| data.byte_of(address));
+            let command = byte.map_or(command.clone(), |byte| command.at(byte));
+            Some((lane, Submission { ticket, class, command }))
+        })
     }
 
     /// A command completed; says on which device, and what it was for. `None` for an unknown id.
@@ -138,46 +200,67 @@ impl Lanes {
         parts: &[PartDone],
     ) -> Option<(Lane, InFlight)> {
         let lane = Lane(u8::try_from(id.0 >> ID_BITS).ok()?);
-        let done = self.get_mut(lane)?.queue.complete(admission, id.0 as u32, parts)?;
+        let queue = match lane.data_position() {
+            Some(position) => &mut self.data.get_mut(usize::from(position))?.queue,
+            None if lane == Lane::MAP => &mut self.map.as_mut()?.queue,
+            None => &mut self.main,
+        };
+        let done = queue.complete(admission, id.0 as u32, parts)?;
+        if lane != Lane::MAP && done.needs_flush() {
+            self.own.note_written(lane);
+        }
         Some((lane, done))
     }
 
     /// Commands issued and not completed, on all of them.
     pub(crate) fn len(&self) -> usize {
-        self.all().map(|lane| lane.queue.len()).sum()
+        self.queues().map(Dispatcher::len).sum()
     }
 
     /// Whether anything left that is not answered.
     pub(crate) fn is_on_disk(&self) -> bool {
-        self.all().any(|lane| lane.queue.is_on_disk())
+        self.queues().any(Dispatcher::is_on_disk)
     }
 
     /// When each command on any of them left, and what it is for.
     pub(crate) fn on_disk(&self) -> impl Iterator<Item = (Nanos, DiskWork)> + '_ {
-        self.all().flat_map(|lane| lane.queue.on_disk())
+        self.queues().flat_map(Dispatcher::on_disk)
     }
 
     /// Whether a flush is on one of them.
     pub(crate) fn is_flushing(&self) -> bool {
-        self.all().any(|lane| lane.flusher.is_under_way())
+        let map = self.map.as_ref().is_some_and(|map| map.flusher.is_under_way());
+        map || self.own.flusher().is_under_way()
     }
 
     /// One on which a flush must be submitted now; it counts as submitted.
     pub(crate) fn start_flush(&mut self) -> Option<Lane> {
-        (0..)
-            .map(Lane)
-            .zip(self.all_mut())
-            .find_map(|(lane, of)| of.flusher.start().then_some(lane))
+        if let Some(lane) = self.own.start() {
+            return Some(lane);
+        }
+        self.map.as_mut().is_some_and(|map| map.flusher.start()).then_some(Lane::MAP)
+    }
+
+    /// A flush of that device ended.
+    pub(crate) fn flush_ended(&mut self, lane: Lane, is_ok: bool) {
+        match &mut self.map {
+            Some(map) if lane == Lane::MAP && is_ok => map.flusher.complete(),
+            Some(map) if lane == Lane::MAP => map.flusher.fail(),
+            _ => self.own.ended(is_ok),
+        }
     }
 
     /// Tickets for everything completed so far on any of them, and the demand for all.
     pub(crate) fn want_all(&mut self) -> Tickets {
-        Tickets(self.all_mut().map(|lane| lane.flusher.want()).collect())
+        let own = self.own.flusher_mut().want();
+        Tickets { own, map: self.map.as_mut().map(|map| map.flusher.want()) }
     }
 
-    /// Whether all of `tickets` are redeemed, each by its own device.
+    /// Whether all of `tickets` are redeemed, each by its own devices.
     pub(crate) fn are_done(&self, tickets: &Tickets) -> bool {
-        self.all().zip(&tickets.0).all(|(lane, ticket)| lane.flusher.is_done(*ticket))
+        let map = self.map.as_ref().zip(tickets.map);
+        self.own.flusher().is_done(tickets.own)
+            && map.is_none_or(|(map, ticket)| map.flusher.is_done(ticket))
     }
 }
 
@@ -192,34 +275,61 @@ mod tests {
     use crate::admission::Fifo;
     use crate::disk::dispatch::Purpose;
     use nearhead_disk::{Class, Command, Payload};
+    use nearhead_format::layout::{DataParts, LayoutKind, LayoutOptions};
 
-    const MAP: Lane = Lane(1);
+    const MAP: Lane = Lane::MAP;
     const FIFO: Fifo = Fifo { piece_bytes: 1 << 20 };
+
+    fn facts() -> Properties {
+        Properties {
+            volatile_cache: true,
+            queue_depth_max: 1,
+            ..Properties::plain("one of some", 1 << 30, 512)
+        }
+    }
 
     /// Two devices that take one command at a time.
     fn two() -> Lanes {
-        let facts = Properties {
-            volatile_cache: true,
-            queue_depth_max: 1,
-            ..Properties::plain("one of two", 1 << 20, 512)
-        };
-        Lanes::new(&facts, std::slice::from_ref(&facts))
+        let layout = Layout::plan(1 << 30, &LayoutOptions::new(LayoutKind::ManyLogs)).unwrap();
+        Lanes::new(&facts(), &[], Some(&facts()), &layout)
     }
 
-    fn write(lanes: &mut Lanes, lane: Lane, purpose: Purpose) {
+    /// A device with logs, and two with data behind it; and the layout.
+    fn with_data() -> (Lanes, Layout) {
+        let options = LayoutOptions {
+            data_parts: DataParts::of(&[300 << 20, 200 << 20]).unwrap(),
+            ..LayoutOptions::new(LayoutKind::LogDevice)
+        };
+        let layout = Layout::plan(1 << 30, &options).unwrap();
+        (Lanes::new(&facts(), &[facts(), facts()], None, &layout), layout)
+    }
+
+    fn write(lanes: &mut Lanes, lane: Lane, offset: u64, purpose: Purpose) {
         let parts = vec![Payload::Zeros(512)];
-        let command = Command::Write { offset: 0, parts, durable: false };
-        lanes.of_mut(lane).queue.issue(&FIFO, Class::Durable, purpose, command);
+        let command = Command::Write { offset, parts, durable: false };
+        lanes.queue_for(lane, Some(offset)).issue(&FIFO, Class::Durable, purpose, command);
+    }
+
+    fn leaving(lanes: &mut Lanes) -> Vec<(Lane, Submission)> {
+        std::iter::from_fn(|| lanes.poll()).collect()
+    }
+
+    /// Everything that leaves is done.
+    fn answer_all(lanes: &mut Lanes) {
+        for (_, submission) in leaving(lanes) {
+            let id = submission.ticket.complete(Ok(Payload::EMPTY)).id;
+            assert!(lanes.complete(&FIFO, id, &[]).is_some());
+        }
     }
 
     #[test]
     fn a_full_queue_of_one_device_keeps_nothing_for_another_waiting() {
         let mut lanes = two();
         for _ in 0..2 {
-            write(&mut lanes, Lane::MAIN, Purpose::Record);
+            write(&mut lanes, Lane::MAIN, 0, Purpose::Record);
         }
-        write(&mut lanes, MAP, Purpose::Journal);
-        let left: Vec<_> = std::iter::from_fn(|| lanes.poll()).collect();
+        write(&mut lanes, MAP, 0, Purpose::Journal);
+        let left = leaving(&mut lanes);
         assert_eq!(left.iter().map(|(lane, _)| *lane).collect::<Vec<_>>(), [Lane::MAIN, MAP]);
         assert_eq!((lanes.len(), lanes.is_on_disk()), (3, true));
         // Each finds what it was for, in whatever order they are answered.
@@ -230,24 +340,71 @@ mod tests {
             assert_eq!(done, Some((lane, purpose)));
             assert!(lanes.complete(&FIFO, id, &[]).is_none(), "it was answered");
         }
-        assert!(
-            lanes.complete(&FIFO, command_id(Lane(2), 0), &[]).is_none(),
-            "there is no such device"
-        );
+        for none in [Lane::data(0), Lane::data(7)] {
+            assert!(lanes.complete(&FIFO, command_id(none, 0), &[]).is_none(), "{none:?}");
+        }
         lanes.poll().into_iter().for_each(|(_, submission)| submission.ticket.abandon());
     }
 
     #[test]
-    fn a_flush_of_one_device_says_nothing_of_another() {
+    fn an_address_of_the_volume_goes_to_the_device_that_has_it_and_is_told_by_its_own() {
+        let (mut lanes, layout) = with_data();
+        let devices: Vec<_> = layout.data_devices().collect();
+        let addresses = [4096, devices[0].start + (1 << 20), devices[1].end - 512];
+        for address in addresses {
+            write(&mut lanes, Lane::MAIN, address, Purpose::CheckpointWrite);
+        }
+        let left = leaving(&mut lanes);
+        let told: Vec<_> = left.iter().map(|(lane, left)| (*lane, left.command.offset())).collect();
+        let last = devices[1].end - devices[1].start - 512;
+        let expected = [(Lane::MAIN, 4096), (Lane::data(0), 1 << 20), (Lane::data(1), last)];
+        assert_eq!(told, expected.map(|(lane, byte)| (lane, Some(byte))));
+        for ((lane, submission), address) in left.into_iter().zip(addresses) {
+            let id = submission.ticket.complete(Ok(Payload::EMPTY)).id;
+            let (by, done) = lanes.complete(&FIFO, id, &[]).unwrap();
+            assert_eq!((by, done.extent()), (lane, Some((address, 512))), "the engine's address");
+        }
+    }
+
+    #[test]
+    fn a_flush_goes_to_each_device_with_something_to_flush_and_waits_for_all_of_these() {
+        let (mut lanes, layout) = with_data();
+        let devices: Vec<_> = layout.data_devices().collect();
+        for address in [devices[0].start + (1 << 20), devices[1].start + (1 << 20)] {
+            write(&mut lanes, Lane::MAIN, address, Purpose::CheckpointWrite);
+        }
+        answer_all(&mut lanes);
+        lanes.own_flusher_mut().note_volatile_write();
+        let tickets = lanes.want_all();
+        let mut told: Vec<_> = std::iter::from_fn(|| lanes.start_flush()).collect();
+        told.sort();
+        assert_eq!(told, [Lane::data(0), Lane::data(1)]);
+        for lane in told {
+            assert!(!lanes.are_done(&tickets));
+            lanes.flush_ended(lane, true);
+        }
+        assert!(lanes.are_done(&tickets) && !lanes.is_flushing());
+    }
+
+    /// The two devices each have something to flush.
+    fn both_written() -> Lanes {
         let mut lanes = two();
-        lanes.main.flusher.note_volatile_write();
-        lanes.of_mut(MAP).flusher.note_volatile_write();
+        write(&mut lanes, Lane::MAIN, 0, Purpose::CheckpointWrite);
+        answer_all(&mut lanes);
+        lanes.own_flusher_mut().note_volatile_write();
+        lanes.flusher_mut(MAP).note_volatile_write();
+        lanes
+    }
+
+    #[test]
+    fn a_flush_of_one_device_says_nothing_of_another() {
+        let mut lanes = both_written();
         let tickets = lanes.want_all();
         assert_eq!([lanes.start_flush(), lanes.start_flush()], [Some(Lane::MAIN), Some(MAP)]);
         assert!(lanes.start_flush().is_none() && lanes.is_flushing());
         for lane in [MAP, Lane::MAIN] {
             assert!(!lanes.are_done(&tickets));
-            lanes.of_mut(lane).flusher.complete();
+            lanes.flush_ended(lane, true);
         }
         assert!(lanes.are_done(&tickets) && !lanes.is_flushing());
     }
@@ -255,10 +412,10 @@ mod tests {
     #[test]
     fn who_waits_for_all_waits_for_no_device_that_has_nothing_to_flush() {
         let mut lanes = two();
-        lanes.of_mut(MAP).flusher.note_volatile_write();
+        lanes.flusher_mut(MAP).note_volatile_write();
         let tickets = lanes.want_all();
         assert_eq!([lanes.start_flush(), lanes.start_flush()], [Some(MAP), None]);
-        lanes.of_mut(MAP).flusher.complete();
+        lanes.flush_ended(MAP, true);
         assert!(lanes.are_done(&tickets));
     }
 }

@@ -9,4 +9,5 @@ pub(crate) mod flusher;
 pub(crate) mod head;
 pub(crate) mod lanes;
 pub(crate) mod report;
+mod together;
 pub(crate) mod watch;

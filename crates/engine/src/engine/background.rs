@@ -189,6 +189,20 @@ impl Engine {
     }
 }
 
+/// The arm of the disk with the logs.
+impl Engine {
+    fn may_reposition(&self) -> bool {
+        !self.core.is_draining() && !self.core.is_read_only() && !self.core.has_failed()
+    }
+
+    /// Takes it where the next record will go, if nothing else is to be done.
+    pub(super) fn reposition(&mut self) {
+        if self.may_reposition() {
+            self.commit.reposition(&mut self.core);
+        }
+    }
+}
+
 /// When it is due.
 impl Engine {
     /// When something in the background becomes due by time alone.
@@ -211,6 +225,7 @@ impl Engine {
             self.blanks.wake(core, self.requests.is_empty().then_some(idle_from)),
             self.commit.retry_wake(),
             self.commit.held_until(),
+            self.commit.reposition_wake(core).filter(|_| self.may_reposition()),
             core.logs().rest_ends_at(),
         ];
         // What is due and could not go on just now mostly waits for what the disk does, and that is an event; but a command

@@ -73,7 +73,7 @@ impl Engine {
             stalls: self.core.watch().stalls(),
             shortage: self.core.watch().shortage(),
             target: self.core.target(),
-            drive: self.core.lanes().main().queue().drives().map(Drives::status),
+            drive: self.core.lanes().main().drives().map(Drives::status),
             blank_bytes: self.blanks.bytes(self.size_bytes()),
             damage: findings.damage().to_vec(),
             recovery_read_bytes: findings.read_bytes(),

@@ -9,8 +9,10 @@
 //! blocks stay unused until a snapshot has passed them, as the record does.
 
 mod near_head;
+mod passing;
 mod rotation;
 mod single_log;
+mod track_by_track;
 mod under_head;
 
 pub use crate::disk::drive::Drive;
@@ -18,6 +20,7 @@ pub use crate::disk::drives::Drives;
 pub use crate::state::logs::Need;
 pub use near_head::NearHead;
 pub use single_log::SingleLog;
+pub use track_by_track::TrackByTrack;
 pub use under_head::UnderHead;
 
 use crate::state::logs::Logs;
@@ -71,6 +74,15 @@ pub enum Seen {
     Completed(Completed),
 }
 
+/// Where an arm is to be while nothing is to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reposition {
+    /// Not before.
+    pub at: Nanos,
+    /// The device byte that is read so that it goes there.
+    pub offset: u64,
+}
+
 /// A command that completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completed {
@@ -100,6 +112,15 @@ pub trait Placement: Debug + Send {
 
     /// Where a record goes now, if anywhere. It is asked again if the answer is not taken, or if the place fails.
     fn choose(&mut self, need: Need, view: &View<'_>) -> Option<Spot>;
+
+    /// Where the arm is to be taken while nothing is on the disk and no record waits, if anywhere: a block is read there. Of a disk that
+    /// clients read or write in place nobody should move the arm away from them.
+    fn repositions(&self, _view: &View<'_>) -> Option<Reposition> {
+        None
+    }
+
+    /// It was, or could not be.
+    fn repositioned(&mut self, _view: &View<'_>) {}
 
     /// How many logs, from the wanted one on, each record claims: 0 of a policy that never goes to another log.
     fn claims_ahead(&self) -> u32;

@@ -5,7 +5,8 @@
 //! the arm the one is taken that costs least there and back; if it has no place that passes soon, one more is wanted for the next
 //! record. Where nothing is known, or what was predicted does not hold, [`NearHead`] answers.
 
-use super::{Drive, Drives, NearHead, Need, Placement, Seen, Spot, View};
+use super::passing::Search;
+use super::{Drives, NearHead, Need, Placement, Seen, Spot, View};
 use nearhead_disk::Nanos;
 
 /// Logs around the head that are compared.
@@ -14,20 +15,12 @@ const LOGS_COMPARED: usize = 8;
 const LOGS_LOOKED_AT: usize = 64;
 /// With more commands than so many on the disk a record does not wait for the end of all.
 const WAITED_FOR_MAX: u32 = 3;
-/// A place that passes as soon as the arm should be there is missed once in so many times, which costs a revolution...
-const MISSED_ONE_IN: u64 = 10;
-/// ...and less often the later it passes, up to this share of a revolution. Of 1/20, 1/10 and 1/5, and of guards of 50, 100 and 200 us on
-/// a disk that turns in 4 ms, these kept most of a stream beside records (figure 2a, changed builds: 91.0 % instead of 90.6 without).
-const GUARD_SHARE: u64 = 40;
 /// On an array, for each member that was written to longer ago a log costs this share of a revolution more: who writes falls behind the
 /// others in a stream over all of them, and who has not for long has read ahead. Of none, 1/4 and 1/2 of a revolution the last kept
 /// most of a stream beside records (figure 3a at 320 writes/s, changed builds).
 const RESTED_SHARE: u64 = 2;
 /// Tracks of a log that are compared.
 const TRACKS_MAX: usize = 64;
-/// Steps towards the block under the head: skews are met on the way.
-const STEPS_MAX: usize = 4;
-
 /// Records under the head.
 #[derive(Clone, Debug)]
 pub struct UnderHead {
@@ -46,95 +39,6 @@ fn followed<'a>(view: &View<'a>) -> Option<&'a Drives> {
     view.drives.filter(|drives| drives.is_followed())
 }
 
-/// What is compared in one log, which lies on one drive.
-struct Search<'a> {
-    log_index: u32,
-    drives: &'a Drives,
-    need: Need,
-    view: &'a View<'a>,
-    /// What costs least there and back, and how much.
-    best: Option<(Nanos, u32)>,
-}
-
-/// A block, and what it takes until it passes.
-struct Candidate {
-    block: u32,
-    wait: Nanos,
-}
-
-impl<'a> Search<'a> {
-    /// The drive on which a block is, and where it is there.
-    fn part(&self, block: u32) -> Option<(&'a Drive, u64)> {
-        Some(self.drives.part(self.view.logs.block_offset(self.log_index, block)?))
-    }
-
-    /// One that is free, if it is known when it passes.
-    fn look_at(&mut self, block: u32) -> Option<Candidate> {
-        let (drive, byte) = self.part(block)?;
-        let wait = drive.wait(byte, self.view.now + drive.access(byte))?;
-        Some(Candidate { block, wait })
-    }
-
-    /// What a record takes there behind a `wait`: the way, the record (longer where it goes on behind the end of a track), the way
-    /// back, and what it costs on the average to come too late. Where the angle is a guess it is wrong every other time or so, by
-    /// half a revolution.
-    fn cost(&self, block: u32, wait: Nanos) -> Option<(Nanos, u32)> {
-        let (drive, byte) = self.part(block)?;
-        let bytes = u64::from(self.need.blocks) * self.view.logs.block_bytes() as u64;
-        let ways = drive.access(byte) + drive.way_back(byte, self.view.now);
-        let guard = drive.period().0 / GUARD_SHARE;
-        let short_by = guard.saturating_sub(wait.0);
-        let risk = Nanos(drive.period().0 * short_by / (guard * MISSED_ONE_IN));
-        let doubt = if drive.is_guess(byte) { drive.period().0 / 4 } else { 0 };
-        Some((ways + risk + Nanos(doubt) + wait + drive.transfer(byte, bytes), block))
-    }
-
-    fn take(&mut self, candidate: &Candidate) {
-        let Some(found) = self.cost(candidate.block, candidate.wait) else { return };
-        self.best = Some(self.best.map_or(found, |best| best.min(found)));
-    }
-
-    /// From a block that passes too soon to one behind it that is under the head in time.
-    fn go_on_from(&mut self, start: u32, period: Nanos, block_time: Nanos) -> Option<()> {
-        let mut candidate = self.look_at(start)?;
-        for _ in 0..STEPS_MAX {
-            let ahead = (period - candidate.wait).0.div_ceil(block_time.0);
-            let behind = candidate.block.saturating_add(ahead as u32);
-            let block = self.view.logs.place_from(self.log_index, behind, self.need)?;
-            candidate = self.look_at(block)?;
-            self.take(&candidate);
-            // Behind what is taken, or a skew that was met on the way: anything but just missed will do.
-            if candidate.wait.0 < period.0 / 2 {
-                break;
-            }
-        }
-        Some(())
-    }
-}
-
-/// The best place in a log, and what it costs there and back.
-fn best_in(log_index: u32, drives: &Drives, need: Need, view: &View<'_>) -> Option<(Nanos, u32)> {
-    let logs = view.logs;
-    let first = logs.next_place(log_index, need)?;
-    let mut search = Search { log_index, drives, need, view, best: None };
-    let (drive, first_byte) = search.part(first)?;
-    let period = drive.period();
-    let Some(candidate) = search.look_at(first) else {
-        return search.cost(first, Nanos(period.0 / 2));
-    };
-    search.take(&candidate);
-    let (block_bytes, track_bytes) = (logs.block_bytes() as u64, drive.track_bytes(first_byte));
-    let block_time = Nanos((period.0 * block_bytes / track_bytes).max(1));
-    search.go_on_from(first, period, block_time);
-    if logs.take_records_anywhere() {
-        let track_blocks = ((track_bytes / block_bytes) as usize).max(1);
-        for start in (0..logs.blocks()).step_by(track_blocks).take(TRACKS_MAX) {
-            search.go_on_from(start, period, block_time);
-        }
-    }
-    search.best
-}
-
 /// The best place of a log, beside those of others.
 struct Place {
     spot: Spot,
@@ -144,7 +48,8 @@ struct Place {
 }
 
 fn place_in(spot: Spot, drives: &Drives, need: Need, view: &View<'_>) -> Option<Place> {
-    let (cost, block) = best_in(spot.log_index, drives, need, view)?;
+    let search = Search::new(spot.log_index, drives, need, view);
+    let (cost, block) = search.whole(TRACKS_MAX)?;
     let byte = view.logs.block_offset(spot.log_index, block)?;
     let (drive, at) = drives.part(byte);
     let period = drive.period().0;
@@ -197,6 +102,7 @@ impl Placement for UnderHead {
 
 #[cfg(test)]
 mod tests {
+    use super::super::passing::MISSED_ONE_IN;
     use super::*;
     use crate::disk::drive::Moved;
     use crate::disk::drives::Done;

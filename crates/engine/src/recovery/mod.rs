@@ -230,9 +230,8 @@ impl Recovery {
 
 /// The devices that may lose what was answered, in their order.
 fn volatile_lanes(setup: &Setup) -> Vec<Lane> {
-    let facts = std::iter::once(&setup.properties).chain(&setup.other_lanes);
-    let lanes = (0..).map(Lane).zip(facts);
-    lanes.filter_map(|(lane, facts)| facts.volatile_cache.then_some(lane)).collect()
+    let volatile = setup.devices().filter(|(_, facts)| facts.volatile_cache);
+    volatile.map(|(lane, _)| lane).collect()
 }
 
 fn bytes_of(result: Result<Payload, DiskError>) -> Result<nearhead_disk::Buffer, String> {

@@ -35,7 +35,7 @@ impl Snapshotter {
         let Some(lone) = self.lone.as_mut() else { return false };
         if !std::mem::replace(&mut lone.is_being_written, true) {
             let (At { lane, offset }, parts) = (lone.at, vec![Payload::Bytes(lone.bytes.clone())]);
-            let durable = core.lanes().of(lane).flusher().is_needed();
+            let durable = core.lanes().flusher(lane).is_needed();
             let command = Command::Write { offset, parts, durable };
             core.issue_on(lane, Class::Durable, Purpose::LoneHeader, command);
         }

@@ -374,7 +374,7 @@ impl Snapshotter {
     ) {
         if self.goes_on(core, commit, result) {
             let lane = core.setup().map.lane;
-            core.lanes_mut().of_mut(lane).flusher_mut().note_volatile_write();
+            core.lanes_mut().flusher_mut(lane).note_volatile_write();
             if let Some(work) = self.in_progress.as_mut() {
                 work.in_flight = false;
             }

@@ -1,4 +1,4 @@
-//! Logs apart from the data: the layout of a shingled disk.
+//! Logs apart from the data: the layout of a shingled disk, and of logs on a device of their own.
 //!
 //! ```text
 //! 0        64 KiB     slot_offsets[0]   [1]      groups_offset            data_offset               last 4 KiB
@@ -13,15 +13,25 @@
 //! between its bands is presented this way by the layer below, which keeps the order of both parts.
 //! So the byte that is a third into the one part is at the same radius as the byte that is a third
 //! into the other, and that is what *near* means here.
+//!
+//! Where the data is on other devices ([`super::DataParts`]) the logs are on the volume's own, between its superblocks, and
+//! the snapshots with the data, so that nothing but a record moves the arm of the device that has the logs:
+//!
+//! ```text
+//! 0        64 KiB     1 MiB                       last 4 KiB | device_bytes
+//! | sb 0 | | sb 1 | | log 0 | log 1 | ... | unused | sb 2     | header | slot 0 | slot 1 | data of all groups | unused |
+//! ```
 
 use super::plan::{
-    ALIGN_LOG, FIRST_SLOT_OFFSET, GROUPS_WANTED, groups_end, groups_offset_for, slot_bytes_for,
+    ALIGN_LOG, FIRST_SLOT_OFFSET, GROUPS_WANTED, SLOT_BYTES_PER_LOG, groups_end, groups_offset_for,
+    slot_bytes_for,
 };
 use super::{
-    HomePiece, LOG_BYTES_DEFAULT, LOG_BYTES_MIN, Layout, LayoutError, LayoutField, LayoutKind,
-    LayoutOptions, Region,
+    DATA_PART_ALIGN, DEVICE_BYTES_MAX, DataParts, HomePiece, LOG_BYTES_DEFAULT, LOG_BYTES_MIN,
+    Layout, LayoutError, LayoutField, LayoutKind, LayoutOptions, Region,
 };
 use crate::BLOCK_BYTES;
+use crate::data_device::DATA_START_BYTES;
 
 /// Largest log that a single one becomes by itself: the persistent cache of the drives that are sold is
 /// 20 to 25 GB (Manylogs section III-I.3).
@@ -35,20 +45,31 @@ impl Layout {
     }
 
     pub(super) fn home_when_apart(&self, client_offset: u64) -> Option<HomePiece> {
+        if !self.data_parts.is_empty() {
+            return self.home_on_devices(client_offset);
+        }
         let len = self.client_bytes().checked_sub(client_offset).filter(|len| *len > 0)?;
         Some(HomePiece { client_offset, device_offset: self.data_offset + client_offset, len })
     }
 
+    /// The client byte that would be at home there, if it is in the data.
+    fn client_when_apart(&self, device_offset: u64) -> Option<u64> {
+        if self.data_parts.is_empty() {
+            return device_offset.checked_sub(self.data_offset);
+        }
+        self.client_on_devices(device_offset)
+    }
+
     /// The group of which a device byte is data or log; it may be past the last.
     pub(super) fn group_when_apart(&self, device_offset: u64) -> u64 {
-        match device_offset.checked_sub(self.data_offset) {
+        match self.client_when_apart(device_offset) {
             Some(within) => within / self.data_bytes(),
             None => device_offset.saturating_sub(self.groups_offset) / self.log_bytes,
         }
     }
 
     pub(super) fn region_when_apart(&self, device_offset: u64) -> Region {
-        if let Some(client_offset) = device_offset.checked_sub(self.data_offset) {
+        if let Some(client_offset) = self.client_when_apart(device_offset) {
             let is_data = client_offset < self.client_bytes();
             return if is_data { Region::Data { client_offset } } else { Region::Unused };
         }
@@ -66,27 +87,35 @@ impl Layout {
         let Some(within) = device_offset.checked_sub(self.data_offset) else {
             return device_offset;
         };
-        let bands = self.device_bytes.saturating_sub(self.data_offset).max(1);
-        let beside = u128::from(within) * u128::from(self.data_offset) / u128::from(bands);
+        let all = self.end_bytes().saturating_sub(self.data_offset).max(1);
+        let logs_end = self.data_offset.min(self.device_bytes);
+        let beside = u128::from(within) * u128::from(logs_end) / u128::from(all);
         u64::try_from(beside).unwrap_or(u64::MAX)
     }
 
     pub(super) fn validate_apart(&self) -> Result<(), LayoutError> {
         let damaged = "the superblock is damaged; try another copy";
-        let end = self.superblock_offsets()[2];
+        let superblock = self.superblock_offsets()[2];
+        let (start, end, logs_end) = if self.data_parts.is_empty() {
+            (self.groups_offset, superblock, self.data_offset)
+        } else {
+            // The snapshots are before the data of the first device.
+            let first_end = self.data_devices().next().map_or(0, |device| device.end);
+            (self.slot_offsets[1] + self.slot_bytes, first_end, superblock)
+        };
         let in_reach = self.data_offset.is_multiple_of(BLOCK_BYTES)
-            && (self.groups_offset..=end).contains(&self.data_offset);
+            && (start..=end).contains(&self.data_offset)
+            && self.groups_offset <= logs_end;
         if !in_reach || self.log_bytes == 0 {
-            let expected = format_args!(
-                "0, or with logs a multiple of 4096 from {} to {end}",
-                self.groups_offset
-            )
-            .to_string();
+            let expected = format_args!("0, or with logs a multiple of 4096 from {start} to {end}")
+                .to_string();
             let found = self.data_offset;
             return Err(LayoutError::new(LayoutField::DataOffset, expected, found, damaged));
         }
-        let logs_max = (self.data_offset - self.groups_offset) / self.log_bytes;
-        let data_max = (end - self.data_offset) / self.data_bytes();
+        let logs_max = (logs_end - self.groups_offset) / self.log_bytes;
+        let data = self.homes_on_devices().map(|homes| homes.end.saturating_sub(homes.start)).sum();
+        let data = if self.data_parts.is_empty() { end - self.data_offset } else { data };
+        let data_max = data / self.data_bytes();
         let count_max = logs_max.min(data_max);
         if (1..=count_max).contains(&u64::from(self.group_count)) {
             return Ok(());
@@ -133,9 +162,69 @@ pub(super) fn plan(device_bytes: u64, options: &LayoutOptions) -> Result<Layout,
         group_count,
         data_offset,
         records_anywhere: options.kind.has_records_anywhere(),
+        data_parts: DataParts::NONE,
     };
     layout.validate()?;
     Ok(layout)
+}
+
+/// Log bytes of which a snapshot has room for a map at most: what is logged goes home soon, and a map of all that a large device holds
+/// would take more room than the data it is about.
+pub(super) const MAPPED_BYTES_MAX: u64 = 16 << 30;
+/// So many logs are made of a device, if they are not larger then than logs in groups.
+const DEVICE_LOGS: u64 = 64;
+
+/// No more logs are made than there is so much data for each: what is divided among them is rounded down.
+const LOG_DATA_BYTES_MIN: u64 = 1 << 20;
+
+/// Lays out a device that has nothing but logs, before others that have the data.
+pub(super) fn plan_device(
+    device_bytes: u64,
+    options: &LayoutOptions,
+) -> Result<Layout, LayoutError> {
+    let device_bytes = device_bytes / BLOCK_BYTES * BLOCK_BYTES;
+    let fitting = device_bytes / DEVICE_LOGS / ALIGN_LOG * ALIGN_LOG;
+    let by_itself = fitting.clamp(LOG_BYTES_MIN, LOG_BYTES_DEFAULT);
+    let log_bytes = options.log_bytes.unwrap_or(by_itself);
+    let room = groups_end(device_bytes).saturating_sub(FIRST_SLOT_OFFSET);
+    let data = options.data_parts.total_bytes();
+    let logs = (room / log_bytes.max(1)).min(data / LOG_DATA_BYTES_MIN);
+    let slot_bytes = slot_bytes_of_device(logs, log_bytes);
+    let first = options.data_parts.bytes().first().copied().unwrap_or(0);
+    let least = slot_bytes.saturating_mul(2).saturating_add(DATA_PART_ALIGN);
+    if first < least {
+        let expected = format_args!("at least {least} bytes on the first data device").to_string();
+        let advice = "name a larger data device first";
+        return Err(LayoutError::new(LayoutField::DataParts, expected, first, advice));
+    }
+    let slots_offset = device_bytes + DATA_START_BYTES;
+    let data = data - 2 * slot_bytes;
+    let logs = logs.min(data / LOG_DATA_BYTES_MIN);
+    let group_count = u32::try_from(logs).unwrap_or(u32::MAX);
+    let data_bytes = data / u64::from(group_count.max(1)) / BLOCK_BYTES * BLOCK_BYTES;
+    let layout = Layout {
+        device_bytes,
+        sector_bytes: options.sector_bytes,
+        log_block_bytes: options.log_block_bytes,
+        slot_offsets: [slots_offset, slots_offset + slot_bytes],
+        slot_bytes,
+        groups_offset: FIRST_SLOT_OFFSET,
+        group_bytes: data_bytes.saturating_add(log_bytes),
+        log_bytes,
+        group_count,
+        data_offset: slots_offset + 2 * slot_bytes,
+        records_anywhere: options.kind.has_records_anywhere(),
+        data_parts: options.data_parts,
+    };
+    layout.validate()?;
+    Ok(layout)
+}
+
+/// Size of a snapshot slot for a device of that many logs.
+fn slot_bytes_of_device(logs: u64, log_bytes: u64) -> u64 {
+    let mapped = (MAPPED_BYTES_MAX / log_bytes.max(1)).clamp(1, logs.max(1));
+    let states = logs.saturating_mul(SLOT_BYTES_PER_LOG).min(DEVICE_BYTES_MAX);
+    slot_bytes_for(mapped, log_bytes) + states.next_multiple_of(DATA_PART_ALIGN)
 }
 
 /// Sizes of the log and of a snapshot slot for a single log.

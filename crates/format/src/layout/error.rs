@@ -28,11 +28,13 @@ pub enum LayoutField {
     DataOffset,
     /// Size of the client's address space.
     ClientBytes,
+    /// What each data device adds.
+    DataParts,
 }
 
 impl LayoutField {
     /// All of them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::DeviceBytes,
         Self::SectorBytes,
         Self::LogBlockBytes,
@@ -44,6 +46,7 @@ impl LayoutField {
         Self::GroupsOffset,
         Self::DataOffset,
         Self::ClientBytes,
+        Self::DataParts,
     ];
 
     /// Its name in docs/format.md.
@@ -60,6 +63,7 @@ impl LayoutField {
             Self::GroupsOffset => "groups_offset",
             Self::DataOffset => "data_offset",
             Self::ClientBytes => "client_bytes",
+            Self::DataParts => "data_parts",
         }
     }
 }

@@ -21,17 +21,20 @@ pub enum LayoutKind {
     OneLogApart,
     /// Many logs, where a shingled disk is not shingled; a record may begin anywhere in its log, but not in volumes of before.
     ManyLogsApart,
+    /// Many logs on a device of their own, before others that have the data; a record may begin anywhere in its log.
+    LogDevice,
 }
 
 impl LayoutKind {
     /// Every kind.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::NoLogs,
         Self::OneLog,
         Self::ManyLogs,
         Self::ManyLogsAnywhere,
         Self::OneLogApart,
         Self::ManyLogsApart,
+        Self::LogDevice,
     ];
 
     /// Whether there is any log.
@@ -41,7 +44,12 @@ impl LayoutKind {
 
     /// Whether there may be more than one log, so that somebody has to choose.
     pub fn has_many_logs(self) -> bool {
-        matches!(self, Self::ManyLogs | Self::ManyLogsAnywhere | Self::ManyLogsApart)
+        !matches!(self, Self::NoLogs | Self::OneLog | Self::OneLogApart)
+    }
+
+    /// Whether the volume has data devices, and its logs on its own.
+    pub fn is_for_data_devices(self) -> bool {
+        self == Self::LogDevice
     }
 
     /// Whether the logs are apart from the data, where a shingled disk is not shingled.
@@ -56,7 +64,7 @@ impl LayoutKind {
 
     /// Whether a record may begin anywhere in its log of a volume that is made now: then a recovery reads logs whole.
     pub fn has_records_anywhere(self) -> bool {
-        matches!(self, Self::ManyLogsAnywhere | Self::ManyLogsApart)
+        matches!(self, Self::ManyLogsAnywhere | Self::ManyLogsApart | Self::LogDevice)
     }
 
     /// Whether `layout` is of this kind. One log may be all that there is room for of many.
@@ -65,10 +73,13 @@ impl LayoutKind {
         let logs_fit = match self {
             Self::NoLogs => logs == 0,
             Self::OneLog | Self::OneLogApart => logs == 1,
-            Self::ManyLogs | Self::ManyLogsAnywhere | Self::ManyLogsApart => logs >= 1,
+            Self::ManyLogs | Self::ManyLogsAnywhere | Self::ManyLogsApart | Self::LogDevice => {
+                logs >= 1
+            }
         };
         logs_fit
-            && layout.logs_are_apart() == self.is_for_shingled()
+            && layout.data_parts.is_empty() != self.is_for_data_devices()
+            && layout.logs_are_apart() == (self.is_for_shingled() || self.is_for_data_devices())
             && (layout.records_anywhere == self.has_records_anywhere()
                 || self == Self::ManyLogsApart)
     }
@@ -85,6 +96,7 @@ impl fmt::Display for LayoutKind {
             }
             Self::OneLogApart => "a layout with one log where the disk is not shingled",
             Self::ManyLogsApart => "a layout with many logs where the disk is not shingled",
+            Self::LogDevice => "a layout with many logs on a device of their own",
         })
     }
 }
@@ -99,7 +111,8 @@ mod tests {
         for planned in LayoutKind::ALL {
             let layout = Layout::plan(1 << 30, &defaults(planned, 1 << 30)).unwrap();
             for kind in LayoutKind::ALL {
-                let elsewhere = kind.is_for_shingled() != planned.is_for_shingled();
+                let elsewhere = kind.is_for_shingled() != planned.is_for_shingled()
+                    || kind.is_for_data_devices() != planned.is_for_data_devices();
                 let fewer = kind.has_logs() != planned.has_logs();
                 // Of one log nobody can tell whether there was room for more.
                 let other_records = kind.has_records_anywhere() != planned.has_records_anywhere()

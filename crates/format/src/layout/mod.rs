@@ -1,4 +1,4 @@
-//! Where everything is on a device: pure arithmetic over eleven numbers.
+//! Where everything is on the devices of a volume: pure arithmetic over a dozen numbers.
 //!
 //! ```text
 //! 0        64 KiB     slot_offsets[0]   groups_offset               slot_offsets[1]   last 4 KiB
@@ -12,12 +12,13 @@
 //!
 //! The log is in the middle of its group, which halves the mean distance to it. On a shingled disk,
 //! whose bands cannot hold logs, the logs are apart instead, in the part of the device that is not
-//! shingled, which comes first (see `apart.rs`). The client's address space is the data of all
+//! shingled, which comes first (see `apart.rs`), or on a device of their own, with the data on others (`data_parts.rs`). The client's address space is the data of all
 //! groups, one after the other. It keeps true that every client
 //! byte has exactly one home, that no home lies in a log, slot or superblock, and that a 4 KiB home
 //! block is never split.
 
 mod apart;
+mod data_parts;
 mod error;
 mod home;
 mod kind;
@@ -29,6 +30,7 @@ mod plan_tests;
 pub(crate) mod tests;
 mod validate;
 
+pub use data_parts::{DATA_DEVICES_MAX, DATA_PART_ALIGN, DataParts};
 pub use error::{LayoutError, LayoutField};
 pub use home::{HomePiece, HomePieces, Region};
 pub use kind::LayoutKind;
@@ -56,7 +58,7 @@ const SUPERBLOCK_1_OFFSET: u64 = 64 << 10;
 /// only [`Layout::plan`] and a decoded superblock give one whose methods may be trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Layout {
-    /// Size of the device when the volume was created or last grown.
+    /// Size of the volume's own device when it was created or last grown.
     pub device_bytes: u64,
     /// Sector of the device: 512 or 4096.
     pub sector_bytes: u32,
@@ -78,6 +80,8 @@ pub struct Layout {
     pub data_offset: u64,
     /// Whether a record may begin anywhere in its log, so that a recovery reads logs whole.
     pub records_anywhere: bool,
+    /// What other devices add, which have the data then, while this one has the logs.
+    pub data_parts: DataParts,
 }
 
 /// Where the superblock copies are on a device of that size: at its start, at 64 KiB, and in its
@@ -173,7 +177,7 @@ impl Layout {
 
     /// Whether the second slot lies behind the groups, at the other end of the device.
     pub fn slot_is_far(&self) -> bool {
-        self.slot_offsets[1] > self.groups_offset
+        self.data_parts.is_empty() && self.slot_offsets[1] > self.groups_offset
     }
 
     /// Where the groups must end.

@@ -79,3 +79,7 @@ impl Iterator for LogsNear<'_> {
 
 impl ExactSizeIterator for LogsNear<'_> {}
 impl FusedIterator for LogsNear<'_> {}
+
+#[cfg(test)]
+#[path = "near_tests.rs"]
+mod tests;

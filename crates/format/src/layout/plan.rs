@@ -5,7 +5,8 @@
 
 use super::error::{LayoutError, LayoutField};
 use super::{
-    DEVICE_BYTES_MAX, DEVICE_BYTES_MIN, LOG_BYTES_MIN, Layout, LayoutKind, superblock_offsets,
+    DEVICE_BYTES_MAX, DEVICE_BYTES_MIN, DataParts, LOG_BYTES_MIN, Layout, LayoutKind,
+    superblock_offsets,
 };
 use crate::{BLOCK_BYTES, ENTRY_BYTES};
 
@@ -27,7 +28,7 @@ pub(super) const FIRST_SLOT_OFFSET: u64 = MIB;
 const ALIGN_GROUP: u64 = MIB;
 pub(super) const ALIGN_LOG: u64 = 64 * KIB;
 /// Snapshot bytes per log besides its entries: its state (12) and its claim (4).
-const SLOT_BYTES_PER_LOG: u64 = 16;
+pub(super) const SLOT_BYTES_PER_LOG: u64 = 16;
 /// Room of a slot for its header, hints, and entries of less than a block.
 const SLOT_BYTES_SPARE: u64 = MIB;
 
@@ -48,6 +49,8 @@ pub struct LayoutOptions {
     /// How much of the device, from its start, is not shingled; needed by the kinds for shingled
     /// disks, which have their logs there.
     pub non_shingled_bytes: Option<u64>,
+    /// What data devices add; needed by the kind whose logs are on a device of their own, and none of any other.
+    pub data_parts: DataParts,
 }
 
 impl LayoutOptions {
@@ -61,6 +64,7 @@ impl LayoutOptions {
             group_bytes: None,
             log_bytes: None,
             non_shingled_bytes: None,
+            data_parts: DataParts::NONE,
         }
     }
 }
@@ -84,6 +88,7 @@ impl Layout {
             LayoutKind::OneLogApart | LayoutKind::ManyLogsApart => {
                 return super::apart::plan(device_bytes, options);
             }
+            LayoutKind::LogDevice => return super::apart::plan_device(device_bytes, options),
         };
         let layout = assemble(device_bytes, options, sizes)?;
         layout.validate()?;
@@ -183,6 +188,7 @@ fn assemble(
         group_count,
         data_offset: 0,
         records_anywhere: options.kind.has_records_anywhere(),
+        data_parts: DataParts::NONE,
     })
 }
 
@@ -236,6 +242,15 @@ fn check_combination(options: &LayoutOptions) -> Result<(), LayoutError> {
             found,
             "leave the group size out, or choose a layout with a log in every group",
         ));
+    }
+    if kind.is_for_data_devices() == options.data_parts.is_empty() {
+        let (expected, advice) = if kind.is_for_data_devices() {
+            ("data devices behind the one that has the logs", "name the data devices")
+        } else {
+            ("no data devices: everything is on one", "leave them out, or choose a layout for them")
+        };
+        let found = u64::from(options.data_parts.count());
+        return Err(LayoutError::new(LayoutField::DataParts, expected, found, advice));
     }
     match (kind.has_logs(), options.log_bytes) {
         (false, Some(found)) if found != 0 => Err(LayoutError::new(

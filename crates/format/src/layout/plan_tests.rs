@@ -14,7 +14,7 @@ fn planned(device_bytes: u64, options: &LayoutOptions) -> Layout {
 fn a_snapshot_slot_is_at_either_end_of_a_disk_that_is_not_shingled() {
     for kind in LayoutKind::ALL {
         let layout = planned(1 << 30, &defaults(kind, 1 << 30));
-        assert_eq!(layout.slot_is_far(), !kind.is_for_shingled());
+        assert_eq!(layout.slot_is_far(), !layout.logs_are_apart());
         let near = layout.with_near_slot();
         assert_eq!((near.validate(), near.slot_is_far()), (Ok(()), false), "{near:?}");
         if layout.slot_is_far() {

@@ -38,13 +38,28 @@ const SIZES: [u64; 21] = [
 pub(crate) fn defaults(kind: LayoutKind, device_bytes: u64) -> LayoutOptions {
     let free_bytes = device_bytes / 8 / 512 * 512;
     let non_shingled_bytes = kind.is_for_shingled().then_some(free_bytes);
-    LayoutOptions { non_shingled_bytes, ..LayoutOptions::new(kind) }
+    let data_parts = if kind.is_for_data_devices() { parts() } else { DataParts::NONE };
+    LayoutOptions { non_shingled_bytes, data_parts, ..LayoutOptions::new(kind) }
+}
+
+/// Three data devices.
+fn parts() -> DataParts {
+    DataParts::of(&[400 * MIB, 17 * MIB, 3 * MIB]).unwrap()
+}
+
+/// A layout that passes.
+pub(super) fn sound() -> Layout {
+    Layout::plan(1 << 30, &LayoutOptions::new(LayoutKind::ManyLogs)).unwrap()
 }
 
 fn every_layout(mut check: impl FnMut(&Layout)) {
     for size in SIZES {
         for (sector_bytes, log_block_bytes) in [(512, 512), (512, 4096), (4096, 4096)] {
             for kind in LayoutKind::ALL {
+                // Data devices are part of what the arithmetic is checked for.
+                if kind.is_for_data_devices() && size == DEVICE_BYTES_MAX {
+                    continue;
+                }
                 let device_bytes = size - size % u64::from(sector_bytes);
                 let options =
                     LayoutOptions { sector_bytes, log_block_bytes, ..defaults(kind, device_bytes) };
@@ -84,7 +99,11 @@ fn assert_one_use_per_byte(layout: &Layout) {
     for pair in ranges.windows(2) {
         assert!(pair[0].end <= pair[1].start, "{:?} overlaps {:?}: {layout:?}", pair[0], pair[1]);
     }
-    assert!(ranges.last().unwrap().end <= layout.device_bytes, "{layout:?}");
+    assert!(ranges.last().unwrap().end <= layout.end_bytes(), "{layout:?}");
+    let device = |byte| layout.data_devices().position(|device| device.contains(&byte));
+    for range in ranges {
+        assert_eq!(device(range.start), device(range.end - 1), "{range:?} {layout:?}");
+    }
 }
 
 #[test]
@@ -106,7 +125,7 @@ fn every_client_byte_has_one_home_that_is_nothing_else() {
 fn on_a_small_volume_every_single_sector_maps_there_and_back() {
     for kind in LayoutKind::ALL {
         let layout = Layout::plan(DEVICE_BYTES_MIN, &defaults(kind, DEVICE_BYTES_MIN)).unwrap();
-        let mut used = vec![false; (layout.device_bytes / 512) as usize];
+        let mut used = vec![false; (layout.end_bytes() / 512) as usize];
         for client_offset in (0..layout.client_bytes()).step_by(512) {
             let home = layout.home(client_offset).unwrap();
             let sector = &mut used[(home.device_offset / 512) as usize];
@@ -115,7 +134,7 @@ fn on_a_small_volume_every_single_sector_maps_there_and_back() {
             assert_eq!(layout.region(home.device_offset), Region::Data { client_offset });
         }
         let mut counted = [0_u64; 5];
-        for device_offset in (0..layout.device_bytes).step_by(512) {
+        for device_offset in (0..layout.end_bytes()).step_by(512) {
             let is_home = used[(device_offset / 512) as usize];
             counted[match layout.region(device_offset) {
                 Region::Superblock { .. } => 0,
@@ -191,9 +210,17 @@ fn defaults_are_those_of_the_paper_where_the_device_is_large_enough() {
 #[test]
 fn snapshot_slots_hold_a_full_map_and_cost_little() {
     every_layout(|layout| {
-        let entries = layout.log_bytes / 4096 * u64::from(layout.log_count());
+        let logged = layout.log_bytes * u64::from(layout.log_count());
+        let is_device = !layout.data_parts.is_empty();
+        let mapped = if is_device { logged.min(apart::MAPPED_BYTES_MAX) } else { logged };
+        let entries = mapped / 4096;
         let needed = entries * 20 + u64::from(layout.log_count()) * 16;
         assert!(layout.snapshot_body_bytes_max() >= needed, "{layout:?}");
+        if is_device {
+            let data = layout.data_parts.total_bytes() - 2 * layout.slot_bytes;
+            assert!(data - layout.client_bytes() <= data / 100, "{layout:?}");
+            return;
+        }
         let overhead = layout.device_bytes - layout.client_bytes();
         let logs = layout.log_bytes * u64::from(layout.log_count());
         // Less than one group is lost at the end, and the slots are a thousandth each.
@@ -202,53 +229,6 @@ fn snapshot_slots_hold_a_full_map_and_cost_little() {
         let bound = bound + layout.data_offset.saturating_sub(logs);
         assert!(overhead <= bound, "{overhead} over {bound}: {layout:?}");
     });
-}
-
-#[test]
-fn logs_come_in_the_order_of_their_distance() {
-    let options = LayoutOptions {
-        group_bytes: Some(2 * MIB + 4096),
-        log_bytes: Some(512 << 10),
-        ..LayoutOptions::new(LayoutKind::ManyLogs)
-    };
-    let layout = Layout::plan(DEVICE_BYTES_MIN, &options).unwrap();
-    let distance = |log_index: u32, from: u64| {
-        let start = layout.log_offset(log_index).unwrap();
-        start.saturating_sub(from).max(from.saturating_sub(start + layout.log_bytes - 1))
-    };
-    let offsets = (0..layout.device_bytes).step_by(4096).chain([1, layout.device_bytes, u64::MAX]);
-    for from in offsets {
-        let found: Vec<u32> = layout.logs_near(from).collect();
-        assert_eq!(layout.logs_near(from).len(), found.len());
-        let distances: Vec<u64> = found.iter().map(|&log| distance(log, from)).collect();
-        assert!(distances.is_sorted(), "from {from}: {found:?} at {distances:?}");
-        let mut all = found;
-        all.sort_unstable();
-        assert!(all.into_iter().eq(0..layout.log_count()), "from {from}");
-    }
-}
-
-#[test]
-fn the_nearer_of_two_logs_comes_first_and_of_equals_the_one_ahead() {
-    let layout = Layout::plan(1 << 30, &LayoutOptions::new(LayoutKind::ManyLogs)).unwrap();
-    let last_of_first = layout.log_offset(0).unwrap() + layout.log_bytes - 1;
-    let between = layout.log_offset(1).unwrap() - last_of_first;
-    assert_eq!(between % 2, 1, "no byte is in the middle: {layout:?}");
-    for (from, order) in [(between / 2, [0, 1]), (between / 2 + 1, [1, 0])] {
-        assert!(layout.logs_near(last_of_first + from).take(2).eq(order), "{from} of {between}");
-    }
-    // Logs are whole blocks, so a tie needs a layout that could not exist: a byte less per log.
-    let even = Layout { log_bytes: layout.log_bytes - 1, ..layout };
-    let last_of_first = even.log_offset(0).unwrap() + even.log_bytes - 1;
-    let middle = last_of_first.midpoint(even.log_offset(1).unwrap());
-    assert!(even.logs_near(middle).take(2).eq([1, 0]), "{even:?}");
-}
-
-#[test]
-fn without_logs_none_is_near() {
-    let layout = Layout::plan(DEVICE_BYTES_MIN, &LayoutOptions::new(LayoutKind::NoLogs)).unwrap();
-    assert_eq!(layout.logs_near(32 * MIB).next(), None);
-    assert_eq!(layout.log_offset(0), None);
 }
 
 #[test]
@@ -390,6 +370,7 @@ proptest! {
             group_bytes: group_bytes.map(|n| n * 364 * 4096),
             log_bytes: log_bytes.map(|n| n * 91 * 4096),
             non_shingled_bytes: None,
+            data_parts: DataParts::NONE,
         };
         let device_bytes = device_bytes - device_bytes % u64::from(sector_bytes);
         if let Ok(layout) = Layout::plan(device_bytes, &options) {
@@ -480,6 +461,7 @@ fn arbitrary_layout() -> impl Strategy<Value = Layout> {
                 group_count,
                 data_offset: data,
                 records_anywhere: false,
+                data_parts: DataParts::NONE,
             }
         },
     )

@@ -8,6 +8,7 @@ use super::{
     SUPERBLOCK_BYTES,
 };
 use crate::BLOCK_BYTES;
+use crate::data_device::DATA_START_BYTES;
 use crate::record::NO_POSITION;
 
 const GROUPS_ALIGN: u64 = 1 << 20;
@@ -17,6 +18,7 @@ impl Layout {
     pub fn validate(&self) -> Result<(), LayoutError> {
         check_device(self.device_bytes)?;
         self.validate_units()?;
+        self.validate_data_parts()?;
         self.validate_slots()?;
         self.validate_group()?;
         if self.logs_are_apart() {
@@ -62,7 +64,7 @@ impl Layout {
     fn validate_slots(&self) -> Result<(), LayoutError> {
         let advice = "the superblock is damaged; try another copy";
         let aligned = self.slot_bytes.is_multiple_of(BLOCK_BYTES);
-        if !aligned || !(SLOT_BYTES_MIN..=self.device_bytes).contains(&self.slot_bytes) {
+        if !aligned || !(SLOT_BYTES_MIN..=self.end_bytes()).contains(&self.slot_bytes) {
             let expected = format!("a multiple of 4096, at least {SLOT_BYTES_MIN}, on the device");
             return Err(LayoutError::new(
                 LayoutField::SlotBytes,
@@ -74,9 +76,15 @@ impl Layout {
         let refuse = |expected: String, found: u64| {
             Err(LayoutError::new(LayoutField::SlotOffset, expected, found, advice))
         };
-        let mut free_from = SUPERBLOCK_1_OFFSET + SUPERBLOCK_BYTES;
+        let metadata_end = SUPERBLOCK_1_OFFSET + SUPERBLOCK_BYTES;
+        let has_parts = !self.data_parts.is_empty();
+        // With data devices they are on the first.
+        let first_end = self.data_devices().next().map_or(0, |device| device.end);
+        let first_start = self.device_bytes.saturating_add(DATA_START_BYTES);
+        let mut free_from = if has_parts { first_start } else { metadata_end };
         for slot_offset in self.slot_offsets {
-            let inside = (free_from..=self.device_bytes).contains(&slot_offset);
+            let end = if has_parts { first_end } else { self.device_bytes };
+            let inside = (free_from..=end).contains(&slot_offset);
             if !inside || !slot_offset.is_multiple_of(BLOCK_BYTES) {
                 let expected = format!("a multiple of 4096, at least {free_from}, on the device");
                 return refuse(expected, slot_offset);
@@ -92,6 +100,9 @@ impl Layout {
             }
             free_from = self.slot_offsets[0] + self.slot_bytes;
         }
+        if has_parts {
+            free_from = metadata_end;
+        }
         let inside = (free_from..=self.device_bytes).contains(&self.groups_offset);
         if inside && self.groups_offset.is_multiple_of(GROUPS_ALIGN) {
             return Ok(());
@@ -102,8 +113,7 @@ impl Layout {
 
     fn validate_group(&self) -> Result<(), LayoutError> {
         let aligned = |bytes: u64| bytes.is_multiple_of(BLOCK_BYTES);
-        if !aligned(self.group_bytes) || !(1 << 20..=self.device_bytes).contains(&self.group_bytes)
-        {
+        if !aligned(self.group_bytes) || !(1 << 20..=self.end_bytes()).contains(&self.group_bytes) {
             return Err(LayoutError::new(
                 LayoutField::GroupBytes,
                 "a multiple of 4096, at least 1 MiB, on the device",

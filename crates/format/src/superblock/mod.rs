@@ -14,6 +14,7 @@ pub use error::SuperblockError;
 
 use crate::block::{SEALED_BYTES, check_rest_zero, check_zero, open, seal};
 use crate::bytes::FieldError;
+use crate::layout::{DATA_DEVICES_MAX, DataParts};
 use crate::{Layout, VolumeId};
 use nearhead_basics::little_endian::{array_at, put, u16_at, u32_at, u64_at};
 use std::fmt;
@@ -27,7 +28,8 @@ pub const COPIES: u32 = 3;
 /// Longest label, in bytes of UTF-8.
 pub const LABEL_BYTES_MAX: usize = 64;
 /// Features without which the volume must not be opened, that this program knows.
-pub const FEATURES_INCOMPAT_KNOWN: u64 = FEATURE_FAR_SLOT | FEATURE_RECORDS_ANYWHERE;
+pub const FEATURES_INCOMPAT_KNOWN: u64 =
+    FEATURE_FAR_SLOT | FEATURE_RECORDS_ANYWHERE | FEATURE_DATA_DEVICES;
 /// Features without which it must not be written, that this program knows.
 pub const FEATURES_RO_COMPAT_KNOWN: u64 = FEATURE_BLANK_MAP | FEATURE_LOGS_TELL_ALL;
 /// A feature to open a volume: the second snapshot slot lies behind the groups ([`Layout::slot_is_far`]).
@@ -35,6 +37,8 @@ pub const FEATURE_FAR_SLOT: u64 = 1 << 8;
 /// A feature to open a volume: a record may begin anywhere in its log ([`Layout::records_anywhere`]). Whoever follows a log from
 /// record to record would not find all.
 pub const FEATURE_RECORDS_ANYWHERE: u64 = 1 << 9;
+/// A feature to open a volume: its data lies on [other devices](crate::data_device), its own has the logs.
+pub const FEATURE_DATA_DEVICES: u64 = 1 << 10;
 /// A feature to write to a volume: it has a [blank map](crate::blank_map). Whoever writes home without knowing it
 /// would leave promises behind that are not true.
 pub const FEATURE_BLANK_MAP: u64 = 1;
@@ -45,7 +49,10 @@ pub const FEATURE_LOGS_TELL_ALL: u64 = 1 << 8;
 const LABEL_AT: usize = 152;
 const MAP_DEVICE_AT: usize = 216;
 const DATA_OFFSET_AT: usize = 232;
+/// End of what every superblock says; that of a volume with data devices goes on.
 const USED_BYTES: usize = 240;
+const DATA_COUNT_AT: usize = USED_BYTES;
+const DATA_BYTES_AT: usize = 248;
 
 const _: () = assert!(LABEL_AT + LABEL_BYTES_MAX == MAP_DEVICE_AT, "the label fills its field");
 const _: () = assert!(MAP_DEVICE_AT + size_of::<VolumeId>() == DATA_OFFSET_AT, "no gap");
@@ -55,7 +62,8 @@ const _: () = assert!(DATA_OFFSET_AT + size_of::<u64>() == USED_BYTES, "no gap b
 pub fn features_of(layout: &Layout) -> u64 {
     let far_slot = if layout.slot_is_far() { FEATURE_FAR_SLOT } else { 0 };
     let anywhere = if layout.records_anywhere { FEATURE_RECORDS_ANYWHERE } else { 0 };
-    far_slot | anywhere
+    let data = if layout.data_parts.is_empty() { 0 } else { FEATURE_DATA_DEVICES };
+    far_slot | anywhere | data
 }
 
 /// Which policies a volume was created with: a number that whoever opens the volume has to know. To the format it is nothing
@@ -166,6 +174,10 @@ impl Superblock {
         put(&mut block, LABEL_AT, self.label.as_str().as_bytes());
         put(&mut block, MAP_DEVICE_AT, &self.map_device_id.unwrap_or_default());
         put(&mut block, DATA_OFFSET_AT, &layout.data_offset.to_le_bytes());
+        put(&mut block, DATA_COUNT_AT, &layout.data_parts.count().to_le_bytes());
+        for (position, bytes) in layout.data_parts.bytes().iter().enumerate() {
+            put(&mut block, DATA_BYTES_AT + 8 * position, &bytes.to_le_bytes());
+        }
         seal(&mut block);
         block
     }
@@ -239,7 +251,12 @@ impl Superblock {
         }
         check_zero("reserved", &[block[119]])?;
         check_zero("reserved", &block[124..128])?;
-        check_rest_zero(block, USED_BYTES)
+        let devices = layout.data_parts.bytes().len();
+        if devices == 0 {
+            return check_rest_zero(block, USED_BYTES);
+        }
+        check_zero("reserved", &block[DATA_COUNT_AT + 4..DATA_BYTES_AT])?;
+        check_rest_zero(block, DATA_BYTES_AT + 8 * devices)
     }
 }
 
@@ -256,9 +273,24 @@ fn decode_layout(block: &[u8], feature_incompat: u64) -> Result<Layout, Superblo
         group_count: u32_at(block, 112),
         data_offset: u64_at(block, DATA_OFFSET_AT),
         records_anywhere: feature_incompat & FEATURE_RECORDS_ANYWHERE != 0,
+        data_parts: decode_data_parts(block, feature_incompat)?,
     };
     layout.validate()?;
     Ok(layout)
+}
+
+fn decode_data_parts(block: &[u8], feature_incompat: u64) -> Result<DataParts, FieldError> {
+    if feature_incompat & FEATURE_DATA_DEVICES == 0 {
+        return Ok(DataParts::NONE);
+    }
+    let count = u32_at(block, DATA_COUNT_AT);
+    let bytes: [u64; DATA_DEVICES_MAX] =
+        std::array::from_fn(|position| u64_at(block, DATA_BYTES_AT + 8 * position));
+    let devices = bytes.get(..count as usize).filter(|devices| !devices.is_empty());
+    devices.and_then(DataParts::of).ok_or_else(|| {
+        let expected = format_args!("1 to {DATA_DEVICES_MAX}").to_string();
+        FieldError::new("data_count", expected, count)
+    })
 }
 
 fn decode_ack(number: u8) -> Result<AckMode, FieldError> {

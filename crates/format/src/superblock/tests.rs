@@ -48,6 +48,17 @@ fn shingled() -> Superblock {
     Superblock { layout, preset: PresetNumber(4), map_device_id: None, ..sample() }
 }
 
+/// A volume whose data is on two other devices.
+fn with_data_devices() -> Superblock {
+    let options = LayoutOptions {
+        data_parts: DataParts::of(&[200 << 20, 30 << 20]).unwrap(),
+        ..LayoutOptions::new(LayoutKind::LogDevice)
+    };
+    let layout = Layout::plan(100 << 20, &options).unwrap();
+    let (preset, feature_incompat) = (PresetNumber(6), features_of(&layout));
+    Superblock { layout, preset, feature_incompat, map_device_id: None, ..sample() }
+}
+
 fn superblock() -> impl Strategy<Value = Superblock> {
     let preset = (any::<u16>().prop_map(PresetNumber), prop::sample::select(&LayoutKind::ALL[..]));
     let ack = prop::sample::select(vec![AckMode::Durable, AckMode::Flush]);
@@ -58,8 +69,15 @@ fn superblock() -> impl Strategy<Value = Superblock> {
             let (volume_id, generation, created_unix_s, logged_write_bytes_max, features) = numbers;
             let sector_bytes = if small_sectors { 512 } else { 4096 };
             let non_shingled_bytes = Some(device_blocks / 8 * 4096);
-            let options =
-                LayoutOptions { sector_bytes, non_shingled_bytes, ..LayoutOptions::new(kind) };
+            let parts: &[u64] =
+                if kind.is_for_data_devices() { &[200 << 20, 3 << 20] } else { &[] };
+            let data_parts = DataParts::of(parts).unwrap();
+            let options = LayoutOptions {
+                sector_bytes,
+                non_shingled_bytes,
+                data_parts,
+                ..LayoutOptions::new(kind)
+            };
             let planned = Layout::plan(device_blocks * 4096, &options).unwrap();
             let layout = if features >> 63 == 0 { planned } else { planned.with_near_slot() };
             Superblock {
@@ -90,6 +108,32 @@ fn a_superblock_has_the_bytes_that_an_independent_writer_gives_it() {
     let expected = golden(include_str!("../../golden/superblock_far_slot.hex"));
     assert_same_bytes(&far().encode(2), &expected);
     assert_eq!(Superblock::decode(&expected, 2), Ok(far()));
+    let expected = golden(include_str!("../../golden/superblock_data_devices.hex"));
+    assert_same_bytes(&with_data_devices().encode(2), &expected);
+    assert_eq!(Superblock::decode(&expected, 2), Ok(with_data_devices()));
+}
+
+#[test]
+fn data_devices_that_nobody_can_have_or_that_no_feature_tells_of_are_refused() {
+    let refused = |change: &dyn Fn(&mut [u8; SEALED_BYTES])| {
+        let mut block = with_data_devices().encode(0);
+        change(&mut block);
+        seal(&mut block);
+        Superblock::decode(&block, 0).unwrap_err().to_string()
+    };
+    for count in [0_u8, 16, 255] {
+        let told = refused(&|block| block[DATA_COUNT_AT] = count);
+        assert!(told.contains("data_count: expected 1 to 15"), "{told}");
+    }
+    let told = refused(&|block| block[DATA_COUNT_AT] = 1);
+    assert!(told.contains("group_count") || told.contains("reserved"), "{told}");
+    let told = refused(&|block| block[DATA_BYTES_AT] = 1);
+    assert!(told.contains("data_parts"), "{told}");
+    let told = refused(&|block| block[DATA_COUNT_AT + 4] = 1);
+    assert!(told.contains("reserved"), "{told}");
+    // Without the feature it is a device that ends before its data.
+    let told = refused(&|block| block[129] &= !4);
+    assert!(told.contains("expected"), "{told}");
 }
 
 #[test]

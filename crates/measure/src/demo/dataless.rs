@@ -5,6 +5,7 @@
 
 use nearhead_calibrate::tracks_in_virtual_time;
 use nearhead_disk::{Disk, Tracks};
+use nearhead_format::layout::DataParts;
 use nearhead_format::superblock::features_of;
 use nearhead_format::{AckMode, Label, Superblock};
 use nearhead_volume::create::{CreateOptions, plan};
@@ -44,6 +45,7 @@ pub fn create_options(preset: NamedPreset, answers: Answers) -> CreateOptions {
         ack: answers.mode(),
         label: Label::default(),
         device_bytes: None,
+        data_parts: DataParts::NONE,
         force: true,
     }
 }

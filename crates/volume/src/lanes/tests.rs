@@ -130,12 +130,20 @@ fn each_is_there_under_its_own_name_and_comes_back() {
         (&*lanes.main().properties.name, &*lanes.map().unwrap().properties.name),
         ("disk", "map")
     );
-    let others = lanes.other_properties();
-    assert_eq!(others.iter().map(|other| &*other.name).collect::<Vec<_>>(), ["map"]);
+    let data = vec![device("first"), device("second")];
+    let mut lanes = lanes.with_data(data).unwrap();
+    let names = |lanes: &Lanes<Device>| {
+        lanes.data_properties().into_iter().map(|other| other.name).collect::<Vec<_>>()
+    };
+    assert_eq!(names(&lanes), ["first", "second"]);
+    lanes.arrange(&[1, 0]);
+    assert_eq!(names(&lanes), ["second", "first"]);
+    lanes.arrange(&[1]);
+    assert_eq!(names(&lanes), ["first", "second"], "none is dropped");
     let (main, map) = lanes.into_parts();
     assert_eq!((&*main.properties.name, &*map.unwrap().properties.name), ("disk", "map"));
     let alone = Lanes::from(device("disk"));
-    assert!(alone.map().is_none() && alone.other_properties().is_empty());
+    assert!(alone.map().is_none() && alone.data_properties().is_empty());
 }
 
 #[test]

@@ -69,6 +69,7 @@ impl Presets {
     /// One preset for each kind of layout, the likeliest first; those for shingled disks only on one. Of several with one kind
     /// the first: what is on a disk does not tell them apart.
     pub(crate) fn one_of_each_layout(&self, is_shingled: bool) -> Vec<NamedPreset> {
+        // Nor is a layout whose data is on other devices found out from the one that has the logs.
         const LIKELIEST_FIRST: [LayoutKind; 6] = [
             // Whoever reads logs whole finds also what stands in order, and not the other way round.
             LayoutKind::ManyLogsAnywhere,
@@ -180,7 +181,7 @@ mod tests {
         );
         assert_eq!(
             Presets::default().names_with(&LayoutKind::ALL, "and"),
-            "nolog, singlelog, mlb, nearhead, slsmr and mlsmr"
+            "nolog, singlelog, mlb, nearhead, slsmr, mlsmr and trail"
         );
         assert_eq!(Presets::default().names_with(&[], "or"), "");
     }
@@ -191,11 +192,11 @@ mod tests {
         let refused = |presets: Presets| presets.of(&foreign).unwrap_err().to_string();
         assert_eq!(
             refused(Presets::default()),
-            "superblock preset: expected 0 to 5, found 900; use a version of the program that knows it"
+            "superblock preset: expected 0 to 6, found 900; use a version of the program that knows it"
         );
-        let foreign = Superblock { preset: PresetNumber(7), ..foreign.clone() };
+        let foreign = Superblock { preset: PresetNumber(8), ..foreign.clone() };
         let refused = Presets::with(&MINE).of(&foreign).unwrap_err().to_string();
-        assert!(refused.contains("expected 0 to 5, 900, found 7;"), "{refused}");
+        assert!(refused.contains("expected 0 to 6, 900, found 8;"), "{refused}");
     }
 
     #[test]
@@ -216,8 +217,8 @@ mod tests {
         let presets = Presets::with(&MINE);
         assert_eq!(presets.by_name("mine").map(|named| named.number), Ok(PresetNumber(900)));
         assert_eq!(presets.of(&superblock(PRESETS[0])), Ok(PRESETS[0]), "not the other one with 0");
-        let unknown = presets.by_name("trail").unwrap_err().to_string();
-        assert!(unknown.ends_with("nearhead, mine, again, found \"trail\""), "{unknown}");
+        let unknown = presets.by_name("no such").unwrap_err().to_string();
+        assert!(unknown.ends_with("trail, mine, again, found \"no such\""), "{unknown}");
         assert!(NamedPreset::by_name("mine").is_err());
     }
 

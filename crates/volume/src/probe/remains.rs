@@ -10,6 +10,7 @@ use super::Finding;
 use crate::dump::read_long;
 use crate::sync_io::SyncIo;
 use nearhead_disk::{At, DiskError, Lane, Zones};
+use nearhead_format::data_device::DATA_DEVICE_MAGIC;
 use nearhead_format::map_device::MAP_DEVICE_MAGIC;
 use nearhead_format::record::{RECORD_MAGIC, peek};
 use nearhead_format::snapshot::SNAPSHOT_MAGIC;
@@ -35,8 +36,8 @@ pub(crate) fn look_for_remains(io: &mut SyncIo<'_>) -> Result<Vec<Finding>, Disk
     look_in(io, Lane::MAIN, places)
 }
 
-/// The same on the map device, which is `lane` and has `bytes`. What is found is told by the map device's own bytes.
-pub(crate) fn look_for_remains_on_map(
+/// The same on another device, which is `lane` and has `bytes`. What is found is told by that device's own bytes.
+pub(crate) fn look_for_remains_on(
     io: &mut SyncIo<'_>,
     lane: Lane,
     bytes: u64,
@@ -175,6 +176,8 @@ fn recognise(at: u64, block: &[u8]) -> Option<Finding> {
         ("superblock of a Nearhead volume", id(16))
     } else if block.starts_with(&MAP_DEVICE_MAGIC) {
         ("map device of a Nearhead volume", id(16))
+    } else if block.starts_with(&DATA_DEVICE_MAGIC) {
+        ("data device of a Nearhead volume", id(16))
     } else if block.starts_with(&SNAPSHOT_MAGIC) {
         ("snapshot of the map of a Nearhead volume", id(16))
     } else if block.starts_with(&RECORD_MAGIC) && peek(block).is_ok() {

@@ -157,7 +157,7 @@ fn leaving_ends_once_every_device_has_left() {
     for (first, second) in [(3, 5), (5, 3)] {
         let mut disk = LeavingDisk::new(Nanos::from_secs(first));
         let mut map = LeavingDisk::new(Nanos::from_secs(second));
-        let mut io = SyncIo::in_virtual_time(&mut disk, Nanos::ZERO).beside(&mut map);
+        let mut io = SyncIo::in_virtual_time(&mut disk, Nanos::ZERO).with_map(&mut map);
         io.leave().unwrap();
         assert_eq!(io.now(), Nanos::from_secs(5));
         assert!(disk.left && map.left);

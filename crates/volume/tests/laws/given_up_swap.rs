@@ -6,6 +6,7 @@ use crate::support::options::Options;
 use crate::support::steps::Step;
 use nearhead_disk::{Nanos, Payload};
 use nearhead_engine::{Activities, Activity};
+use nearhead_format::layout::DataParts;
 use nearhead_format::{AckMode, Label};
 use nearhead_models::{Dataless, InstantDisk, plain_properties};
 use nearhead_service::{Operation, Request, RequestId, Service};
@@ -29,6 +30,7 @@ fn volume() -> Volume<InstantDisk> {
         ack: AckMode::Durable,
         label: Label::default(),
         device_bytes: None,
+        data_parts: DataParts::NONE,
         force: true,
     };
     let superblock = create::describe(&properties, None, &options).unwrap();

@@ -3,6 +3,7 @@
 
 use crate::support::content::{payload, versions};
 use nearhead_disk::{Command, Completion, Disk, Nanos, Properties, Submission};
+use nearhead_format::layout::DataParts;
 use nearhead_format::{AckMode, Label};
 use nearhead_models::{InstantDisk, MemoryStore, plain_properties};
 use nearhead_service::{Operation, Reply, Request, RequestId, Service};
@@ -82,6 +83,7 @@ fn volume(preset: &str) -> (Volume<LateReads>, Nanos) {
         ack: AckMode::Durable,
         label: Label::default(),
         device_bytes: None,
+        data_parts: DataParts::NONE,
         force: true,
     };
     create(&mut SyncIo::in_virtual_time(&mut disk, Nanos::ZERO), &options).unwrap();

@@ -2,6 +2,7 @@
 //! times a second whether it may go on by now.
 
 use nearhead_disk::{Nanos, Payload};
+use nearhead_format::layout::DataParts;
 use nearhead_format::{AckMode, Label};
 use nearhead_models::{Dataless, InstantDisk, plain_properties};
 use nearhead_service::{Operation, Request, RequestId, Service};
@@ -27,6 +28,7 @@ fn volume() -> Volume<InstantDisk> {
         ack: AckMode::Flush,
         label: Label::default(),
         device_bytes: None,
+        data_parts: DataParts::NONE,
         force: true,
     };
     let superblock = create::describe(&properties, None, &options).unwrap();

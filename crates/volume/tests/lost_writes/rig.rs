@@ -7,6 +7,7 @@ use crate::disk::CachedFile;
 use nearhead_basics::SplitMix;
 use nearhead_disk::{Nanos, Properties};
 use nearhead_engine::Config;
+use nearhead_format::layout::DataParts;
 use nearhead_format::{AckMode, Label, Superblock};
 use nearhead_models::{CrashDisk, MemoryStore, plain_properties};
 use nearhead_service::{ErrorKind, Operation, Reply, Request, RequestId, Service};
@@ -70,6 +71,7 @@ impl Rig {
             ack: kind.ack,
             label: Label::default(),
             device_bytes: None,
+            data_parts: DataParts::NONE,
             force: true,
         };
         let mut io = SyncIo::in_virtual_time(&mut disk, Nanos::ZERO);

@@ -154,6 +154,11 @@ impl Drive {
         self.angles.tracks().zone_of(byte).track_bytes
     }
 
+    /// The bytes of the track that holds `byte`.
+    pub fn track_of(&self, byte: u64) -> Range<u64> {
+        self.angles.tracks().track_of(byte)
+    }
+
     /// Where the last transfer ended.
     pub fn arm_at(&self) -> u64 {
         self.last_end
@@ -181,6 +186,11 @@ impl Drive {
     /// How long until the drive can write at `byte`, if it begins now.
     pub fn access(&self, byte: u64) -> Nanos {
         self.writes.access(self.way_to(byte))
+    }
+
+    /// How long until it can read there.
+    pub fn read_access(&self, byte: u64) -> Nanos {
+        self.reads.access(self.way_to(byte))
     }
 
     /// How long `bytes` from `byte` on take to pass, with what the head needs from one track to the next.

@@ -156,8 +156,8 @@ impl Engine {
     }
 
     fn transfer_in_place(&mut self, slot: u32) {
-        let properties = &self.core.setup().properties;
-        let (volatile_cache, fast_zero) = (properties.volatile_cache, properties.fast_zero);
+        let setup = self.core.setup();
+        let (volatile_cache, fast_zero) = (setup.homes_are_volatile(), setup.homes_zero_fast());
         let piece_max = u64::from(self.core.piece_bytes());
         loop {
             let Some(Active { body: Body::InPlace(state), .. }) =

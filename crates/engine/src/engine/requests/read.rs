@@ -1,7 +1,7 @@
 //! Reads: the newest copy of every sector, wherever it is.
 //!
 //! Newest first: staged blocks, blocks of the record in flight, the map, home. Logged chunks are
-//! verified by their checksum before a byte of them is returned (law 5). After a mismatch the read begins
+//! verified by their checksum before a byte of them is returned (law 5), also where they are still in memory and no log is read. After a mismatch the read begins
 //! anew. If the map points elsewhere by then, the log space was given up and used again between the look-up
 //! and the read, as often as that may happen: nothing is wrong. If it still points there, and a few looks
 //! find the same, the copy is damaged, and the read fails with EIO and names the place.
@@ -111,6 +111,10 @@ impl Planner<'_> {
     }
 
     fn logged(&mut self, entry: &Entry, copy: LoggedCopy, offset: u8) {
+        if let Some(kept) = self.in_memory(&copy) {
+            let from = usize::from(offset) * SECTOR;
+            return self.ready(kept.slice(from..from + usize::from(entry.len_sectors) * SECTOR));
+        }
         // Neighbouring chunks of one write stand next to each other in the log: one transfer.
         let last = self.state.transfers.len().checked_sub(1);
         let joined = last.filter(|last| {
@@ -134,6 +138,12 @@ impl Planner<'_> {
         transfer.copies.push(copy);
         let len = u32::from(entry.len_sectors) * SECTOR as u32;
         self.state.parts.push((Source::Transfer { io: io as u32, start: from }, len));
+    }
+
+    /// The copy as it still is in memory, verified like one from a log: so that no arm need go there.
+    fn in_memory(&self, copy: &LoggedCopy) -> Option<Payload> {
+        let kept = self.engine.core.remembered().get(copy)?;
+        copy.take(kept, copy.device_offset).ok()
     }
 
     fn mapped_or_home(&mut self, start: u64, sectors: u64) {

@@ -59,7 +59,7 @@ impl Engine {
             let write = SmallWrite { extents, fua, atomic: false, trims: false };
             return self.wait_small(id, write);
         }
-        if fast_only && !self.core.setup().properties.fast_zero {
+        if fast_only && !self.core.setup().homes_zero_fast() {
             return self.fail_request(
                 id,
                 ErrorKind::NotSupported,
@@ -206,7 +206,7 @@ impl Engine {
 
     /// Trim: logged copies become zeros, the rest is given back to a device that can take it.
     pub(super) fn start_trim(&mut self, id: RequestId, offset: u64, len: u64, fua: bool) {
-        if self.core.setup().properties.trim_reads_zero {
+        if self.core.setup().trimmed_homes_are_zeros() {
             return self.start_in_place(id, offset, len, Action::Trim, fua);
         }
         let ranges = self.trimmed_ranges(offset, len);

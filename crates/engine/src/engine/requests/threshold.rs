@@ -40,7 +40,7 @@ impl Engine {
     /// Largest write that is logged now.
     fn logged_bytes_max(&self) -> u32 {
         let (config, properties) = (&self.core.setup().config, &self.core.setup().properties);
-        let queue = self.core.lanes().main().queue();
+        let queue = self.core.lanes().main();
         let is_known = queue.drives().is_some_and(Drives::is_trusted);
         let depth = u32::from(properties.queue_depth_max);
         let beside_many = if chooses_among_many(is_known, depth, queue.on_disk_count()) {

@@ -1,0 +1,44 @@
+//! `write_behind`: what is logged goes home soon, from memory, at the pace of the devices that have the data (Trail, section 4.2).
+//!
+//! Passes follow each other after a short pause, in which what is written again is written once only. They disturb no record: homes are on
+//! other devices. While no log has room small writes wait at the pace of these passes, and never go home before they are logged.
+
+use super::{Cleaner, CleaningView, WhenFull, Why};
+use nearhead_disk::Nanos;
+
+/// From the end of a pass to the next one.
+const PAUSE: Nanos = Nanos::from_millis(250);
+/// With so much of the logs in use, if the owner does not say how much, there is no pause.
+const URGENT_FILL_PCT: u32 = 50;
+
+/// Homes soon after records.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct WriteBehind;
+
+impl WriteBehind {
+    fn due_at(view: &CleaningView<'_>) -> Nanos {
+        view.last_pass_ended_at + PAUSE
+    }
+}
+
+impl Cleaner for WriteBehind {
+    fn home(&mut self, view: &CleaningView<'_>) -> Option<Why> {
+        let pct = view.asked.watermark_pct.map_or(URGENT_FILL_PCT, u32::from);
+        if view.logs.fill_pct() >= pct {
+            return Some(Why::Need);
+        }
+        (view.now >= Self::due_at(view)).then_some(Why::Room)
+    }
+
+    fn home_wake(&self, view: &CleaningView<'_>) -> Option<Nanos> {
+        Some(Self::due_at(view))
+    }
+
+    fn when_full(&self) -> WhenFull {
+        WhenFull::Wait
+    }
+
+    fn boxed(&self) -> Box<dyn Cleaner> {
+        Box::new(*self)
+    }
+}

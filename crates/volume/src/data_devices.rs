@@ -1,0 +1,154 @@
+//! The data devices of a volume whose own device has the logs: made, and known again.
+//!
+//! Each says whose it is and at which position ([`nearhead_format::DataDevice`]), so they may be named in any order. One that is
+//! missing, of another volume, of an earlier one, or too small is refused by name before anything on it is believed.
+
+use crate::create::CreateError;
+use crate::open::OpenError;
+use crate::sync_io::SyncIo;
+use nearhead_disk::{At, DiskError, DiskErrorKind, Lane};
+use nearhead_format::data_device::{DATA_DEVICE_COPIES, DATA_HEADER_BYTES, DATA_START_BYTES};
+use nearhead_format::layout::DataParts;
+use nearhead_format::{DataDevice, Superblock, VolumeId};
+
+/// What the data devices at hand would add to a volume, in the order in which they were named.
+///
+/// # Errors
+/// There are more than a volume can have.
+pub(crate) fn parts(io: &SyncIo<'_>) -> Result<DataParts, DiskError> {
+    let bytes: Vec<u64> = io
+        .data_disks()
+        .map(|disk| DataDevice::part_bytes(disk.properties().capacity_bytes))
+        .collect();
+    DataParts::of(&bytes).ok_or_else(|| {
+        let most = nearhead_format::layout::DATA_DEVICES_MAX;
+        invalid(format!("data devices: expected at most {most}, found {}", bytes.len()))
+    })
+}
+
+fn invalid(detail: String) -> DiskError {
+    DiskError { kind: DiskErrorKind::Invalid, detail }
+}
+
+/// Prepares the data devices of a new volume, in the order in which they were named.
+pub(crate) fn create(io: &mut SyncIo<'_>, superblock: &Superblock) -> Result<(), CreateError> {
+    let parts = &superblock.layout.data_parts;
+    let sector_bytes = superblock.layout.sector_bytes;
+    if let Some(name) = with_larger_sectors(io, sector_bytes) {
+        let detail =
+            format!("data device {name}: expected sectors of at most {sector_bytes} bytes");
+        return Err(invalid(format!("{detail}; use a log device with sectors as large")).into());
+    }
+    for (position, bytes) in (0..).zip(parts.bytes()) {
+        let volume_id = superblock.volume_id;
+        let (devices, bytes) = (parts.count(), *bytes);
+        let header = DataDevice { volume_id, position, devices, bytes };
+        for (copy, offset) in (0..).zip(DATA_DEVICE_COPIES) {
+            io.write(At { lane: Lane::data(position as u8), offset }, &header.encode(copy))?;
+        }
+    }
+    io.flush()?;
+    io.join(&superblock.layout, &(0..parts.bytes().len()).collect::<Vec<_>>());
+    Ok(())
+}
+
+fn with_larger_sectors(io: &SyncIo<'_>, sector_bytes: u32) -> Option<String> {
+    let larger = io.data_disks().find(|disk| disk.properties().sector_bytes > sector_bytes);
+    larger.map(|disk| disk.properties().name.clone())
+}
+
+/// Finds which of the devices at hand is at which position, so that the addresses of the volume go on over them.
+pub(crate) fn join(io: &mut SyncIo<'_>, superblock: &Superblock) -> Result<(), OpenError> {
+    let device = io.disk().properties().name.clone();
+    let refuse = |problem| OpenError::Recovery { device, problem };
+    let order = order(io, superblock).map_err(refuse)?;
+    io.join(&superblock.layout, &order);
+    Ok(())
+}
+
+/// The number of the device at hand for each position.
+fn order(io: &mut SyncIo<'_>, superblock: &Superblock) -> Result<Vec<usize>, String> {
+    let expected = superblock.layout.data_parts.bytes();
+    let at_hand = io.data_disks().count();
+    if expected.is_empty() && at_hand > 0 {
+        return Err("the volume lies on one device; leave --data-devices out".to_owned());
+    }
+    let mut order = vec![None; expected.len()];
+    for number in 0..at_hand {
+        let found = look(io, number)?;
+        let name = name_of(io, number);
+        let position = check(&found, superblock, &name)?;
+        if let Some(other) = order[position].replace(number) {
+            let other = name_of(io, other);
+            return Err(format!("data device {position}: found twice, as {other} and as {name}"));
+        }
+        let capacity =
+            io.data_disks().nth(number).map_or(0, |disk| disk.properties().capacity_bytes);
+        let needed = DATA_START_BYTES + expected[position];
+        if capacity < needed {
+            return Err(format!(
+                "data device {position}, {name}: expected {needed} bytes, found {capacity}; restore its full size first"
+            ));
+        }
+    }
+    let missing: Vec<String> = (0..)
+        .zip(&order)
+        .filter(|(_, number)| number.is_none())
+        .map(|(at, _): (u32, _)| at.to_string())
+        .collect();
+    if !missing.is_empty() {
+        return Err(format!(
+            "expected {} data devices, found {at_hand}; missing at position {}: name all of them with --data-devices",
+            expected.len(),
+            missing.join(" and ")
+        ));
+    }
+    Ok(order.into_iter().flatten().collect())
+}
+
+fn name_of(io: &SyncIo<'_>, number: usize) -> String {
+    io.data_disks().nth(number).map(|disk| disk.properties().name.clone()).unwrap_or_default()
+}
+
+/// What a device says of itself, by whichever copy is sound.
+fn look(io: &mut SyncIo<'_>, number: usize) -> Result<DataDevice, String> {
+    let mut problems = Vec::new();
+    for (copy, offset) in (0..).zip(DATA_DEVICE_COPIES) {
+        match io.read_data(number, offset, DATA_HEADER_BYTES) {
+            Ok(bytes) => match DataDevice::decode(&bytes, copy) {
+                Ok(found) => return Ok(found),
+                Err(error) => problems.push(error.to_string()),
+            },
+            Err(error) => problems.push(error.to_string()),
+        }
+    }
+    Err(format!(
+        "{}: expected a data device of the volume, found none ({}); check the path",
+        name_of(io, number),
+        problems.join("; copy: ")
+    ))
+}
+
+/// The position that a device has in the volume, if it is the volume's.
+fn check(found: &DataDevice, superblock: &Superblock, name: &str) -> Result<usize, String> {
+    let hex = |id: &VolumeId| format!("{:032x}", u128::from_be_bytes(*id));
+    if found.volume_id != superblock.volume_id {
+        return Err(format!(
+            "{name}: expected a data device of volume {}, found one of {}; name the right one",
+            hex(&superblock.volume_id),
+            hex(&found.volume_id)
+        ));
+    }
+    let parts = superblock.layout.data_parts.bytes();
+    let position = found.position as usize;
+    if found.devices as usize == parts.len() && parts.get(position) == Some(&found.bytes) {
+        return Ok(position);
+    }
+    Err(format!(
+        "{name}: expected one of {} data devices as the superblock has them, found number {} of {} with {} bytes",
+        parts.len(),
+        found.position,
+        found.devices,
+        found.bytes
+    ))
+}

@@ -1,0 +1,216 @@
+//! A volume whose own disk has the logs and whose data lies on other devices: made, found again in any order, and refused where a
+//! device is missing, foreign or too small; and what happens to it when one of them fails.
+
+#![allow(clippy::unwrap_used)]
+
+use nearhead_disk::{BufferMut, Disk, Nanos, Payload, Properties};
+use nearhead_engine::Config;
+use nearhead_models::{CrashDisk, MemoryStore, plain_properties};
+use nearhead_service::{ErrorKind, Operation, Reply, Request, RequestId, Service};
+use nearhead_volume::{CreateOptions, Lanes, NamedPreset, Volume, create};
+
+const MIB: u64 = 1 << 20;
+const LOG_BYTES: u64 = 64 * MIB;
+const DATA_BYTES: [u64; 2] = [40 * MIB, 30 * MIB];
+
+fn disk(name: &str, bytes: u64) -> CrashDisk {
+    let properties =
+        Properties { name: name.to_owned(), volatile_cache: true, ..plain_properties(bytes, 512) };
+    CrashDisk::with_image(properties, MemoryStore::new())
+}
+
+fn options(id: u8) -> CreateOptions {
+    CreateOptions::new([id; 16], NamedPreset::by_name("trail").unwrap())
+}
+
+/// The disks of a new volume: the log device, and the data devices by position.
+fn made(id: u8) -> (CrashDisk, Vec<CrashDisk>) {
+    let data = DATA_BYTES.iter().enumerate();
+    let data = data.map(|(position, bytes)| disk(&format!("data {position}"), *bytes)).collect();
+    let mut lanes = Lanes::from(disk("log", LOG_BYTES)).with_data(data).unwrap();
+    create(&mut lanes.in_virtual_time(Nanos::ZERO), &options(id)).unwrap();
+    let (log, _, data) = lanes.into_all();
+    (log, data)
+}
+
+fn open_with(
+    log: CrashDisk,
+    data: Vec<CrashDisk>,
+    configure: impl FnOnce(&mut Config),
+) -> Result<(Volume<CrashDisk>, Nanos), String> {
+    let lanes = Lanes::from(log).with_data(data).unwrap();
+    let configured = |_: &_, config: &mut Config| configure(config);
+    let (mut volume, now) = Volume::open_in_virtual_time(lanes, Nanos::ZERO, configured)
+        .map_err(|error| error.to_string())?;
+    let now = volume.run_until_open(now).map_err(|error| error.to_string())?;
+    Ok((volume, now))
+}
+
+fn open(log: CrashDisk, data: Vec<CrashDisk>) -> Result<(Volume<CrashDisk>, Nanos), String> {
+    open_with(log, data, |_| ())
+}
+
+fn ask(volume: &mut Volume<CrashDisk>, now: &mut Nanos, operation: Operation) -> Reply {
+    volume.submit(Request { id: RequestId(1), operation }, *now);
+    loop {
+        volume.drive(*now);
+        if let Some(reply) = volume.poll_reply() {
+            return reply;
+        }
+        *now = volume.wake_at().unwrap().max(*now);
+    }
+}
+
+fn write(volume: &mut Volume<CrashDisk>, now: &mut Nanos, offset: u64, fill: u8) {
+    let data = Payload::Bytes(BufferMut::copy_of(&[fill; 4096]).freeze());
+    let operation = Operation::Write { offset, data, fua: true };
+    ask(volume, now, operation).result.unwrap();
+}
+
+fn read(volume: &mut Volume<CrashDisk>, now: &mut Nanos, offset: u64) -> Result<u8, ErrorKind> {
+    let reply = ask(volume, now, Operation::Read { offset, len: 4096 });
+    let parts = reply.result.map_err(|error| error.kind)?;
+    let mut bytes = vec![0; 4096];
+    let mut at = 0;
+    for part in &parts {
+        part.copy_to(&mut bytes[at..at + part.len()]);
+        at += part.len();
+    }
+    assert!(bytes.iter().all(|byte| *byte == bytes[0]), "one write, or none");
+    Ok(bytes[0])
+}
+
+fn drain(volume: &mut Volume<CrashDisk>, now: &mut Nanos) {
+    volume.start_checkpoint(true, *now);
+    while {
+        volume.drive(*now);
+        volume.status().checkpointing || volume.status().map_entries > 0
+    } {
+        *now = volume.wake_at().unwrap().max(*now);
+    }
+}
+
+/// Client bytes on the first device, on the second, and on both sides of where they meet.
+fn places(volume: &Volume<CrashDisk>) -> Vec<u64> {
+    let layout = volume.superblock().layout;
+    let pieces: Vec<_> = layout.home_pieces(0, u64::MAX).collect();
+    assert_eq!(pieces.len(), 2, "{pieces:?}");
+    let border = pieces[1].client_offset;
+    vec![0, 8192, border - 4096, border, border + 4096, layout.client_bytes() - 4096]
+}
+
+#[test]
+fn what_was_written_is_there_again_whatever_the_order_in_which_the_devices_are_named() {
+    let (log, data) = made(1);
+    let (mut volume, mut now) = open(log, data).unwrap();
+    let places = places(&volume);
+    for (fill, place) in (1..).zip(&places) {
+        write(&mut volume, &mut now, *place, fill);
+    }
+    for is_home in [false, true] {
+        if is_home {
+            drain(&mut volume, &mut now);
+            assert_eq!(volume.status().map_entries, 0, "all of it is at home");
+        }
+        let (log, _, mut data) = volume.into_lanes().into_all();
+        data.reverse();
+        (volume, now) = open(log, data).unwrap();
+        let names = volume.lanes().data().iter().map(|disk| disk.properties().name.as_str());
+        assert_eq!(names.collect::<Vec<_>>(), ["data 0", "data 1"], "by position again");
+        for (fill, place) in (1..).zip(&places) {
+            assert_eq!(read(&mut volume, &mut now, *place), Ok(fill), "{place}, home {is_home}");
+        }
+    }
+}
+
+#[test]
+fn homes_and_snapshots_are_written_to_the_data_devices() {
+    let (log, data) = made(1);
+    let (mut volume, mut now) = open(log, data).unwrap();
+    for place in places(&volume) {
+        write(&mut volume, &mut now, place, 7);
+    }
+    let written = |volume: &Volume<CrashDisk>| {
+        let data = volume.lanes().data();
+        [data[0].changes(), data[1].changes()]
+    };
+    let before = written(&volume);
+    drain(&mut volume, &mut now);
+    let after = written(&volume);
+    assert!(after[0] > before[0] && after[1] > before[1], "{before:?}, {after:?}");
+    let layout = volume.superblock().layout;
+    assert!(layout.slot_offsets.iter().all(|slot| *slot >= layout.device_bytes), "{layout:?}");
+}
+
+#[test]
+fn a_volume_does_not_open_without_one_of_its_devices_or_with_another_s() {
+    let problem = |log: CrashDisk, data: Vec<CrashDisk>| open(log, data).err().unwrap();
+    let (log, mut data) = made(1);
+    data.remove(0);
+    let told = problem(log, data);
+    assert!(told.contains("expected 2 data devices, found 1; missing at position 0:"), "{told}");
+    let (log, _) = made(1);
+    let told = problem(log, Vec::new());
+    assert!(told.contains("missing at position 0 and 1"), "{told}");
+
+    let (log, mut data) = made(1);
+    data[1] = made(2).1.remove(1);
+    let told = problem(log, data);
+    assert!(told.contains("data 1: expected a data device of volume 0101"), "{told}");
+
+    let (log, mut data) = made(1);
+    data[1] = disk("blank", DATA_BYTES[1]);
+    let told = problem(log, data);
+    assert!(told.contains("blank: expected a data device of the volume, found none"), "{told}");
+
+    let (log, mut data) = made(1);
+    let image = data[0].image_after(&|_, _| true);
+    let properties = Properties { name: "copy".to_owned(), ..data[0].properties().clone() };
+    data[1] = CrashDisk::with_image(properties, image);
+    let told = problem(log, data);
+    assert!(told.contains("data device 0: found twice, as data 0 and as copy"), "{told}");
+
+    let (log, mut data) = made(1);
+    let image = data[1].image_after(&|_, _| true);
+    data[1] = CrashDisk::with_image(plain_properties(DATA_BYTES[1] - MIB, 512), image);
+    let told = problem(log, data);
+    assert!(told.contains("data device 1") && told.contains("restore its full size"), "{told}");
+}
+
+#[test]
+fn a_volume_on_one_disk_takes_no_data_devices() {
+    let mut lanes = Lanes::from(disk("alone", LOG_BYTES));
+    let mlb = CreateOptions::new([1; 16], NamedPreset::by_name("mlb").unwrap());
+    create(&mut lanes.in_virtual_time(Nanos::ZERO), &mlb).unwrap();
+    let told = open(lanes.into_all().0, made(1).1).err().unwrap();
+    assert!(told.contains("lies on one device; leave --data-devices out"), "{told}");
+    for (preset, data, expected) in [
+        ("mlb", made(2).1, "data devices"),
+        ("trail", Vec::new(), "expected data devices behind the one that has the logs, found 0"),
+    ] {
+        let mut lanes = Lanes::from(disk("log", LOG_BYTES)).with_data(data).unwrap();
+        let options = CreateOptions::new([1; 16], NamedPreset::by_name(preset).unwrap());
+        let options = CreateOptions { force: true, ..options };
+        let told = create(&mut lanes.in_virtual_time(Nanos::ZERO), &options).unwrap_err();
+        assert!(told.to_string().contains(expected), "{told}");
+    }
+}
+
+#[test]
+fn a_device_on_which_there_is_something_is_not_taken_as_a_data_device() {
+    let (_, used) = made(1);
+    let mut lanes = Lanes::from(disk("log", LOG_BYTES)).with_data(used).unwrap();
+    let told = create(&mut lanes.in_virtual_time(Nanos::ZERO), &options(2)).unwrap_err();
+    assert!(told.to_string().contains("data device of a Nearhead volume"), "{told}");
+}
+
+#[test]
+fn either_copy_of_a_data_device_s_header_is_enough() {
+    for lost in [0, 64 << 10] {
+        let (log, mut data) = made(1);
+        let mut image = data[1].image_after(&|_, _| true);
+        nearhead_models::Store::write(&mut image, lost, &[0; 4096]).unwrap();
+        data[1] = CrashDisk::with_image(data[1].properties().clone(), image);
+        assert!(open(log, data).is_ok(), "without the copy at {lost}");
+    }
+}
