@@ -48,6 +48,7 @@ mod target;
 mod traces;
 mod tracks;
 mod trail3;
+mod trail_disk;
 
 pub use error::FigureError;
 pub use lab::{Effort, Lab, Progress, Silent};
@@ -107,6 +108,11 @@ pub const FIGURES: &[Figure] = &[
         name: "trail3",
         summary: "Trail 3: synchronous writes, with no disk for the log",
         run: trail3::trail3,
+    },
+    Figure {
+        name: "trail3-log-disk",
+        summary: "Trail 3: synchronous writes, with a disk for the log",
+        run: trail_disk::trail_disk,
     },
     Figure { name: "gecko2", summary: "Gecko 2: collapse of a RAID-0", run: gecko2::gecko2 },
 ];

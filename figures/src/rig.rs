@@ -12,12 +12,13 @@ use nearhead_arrays::Stripe;
 use nearhead_disk::{Disk, Tracks};
 use nearhead_engine::Config;
 use nearhead_engine::admission::Fifo;
-use nearhead_format::{AckMode, Label, LayoutError};
+use nearhead_format::layout::DataParts;
+use nearhead_format::{AckMode, DataDevice, Label};
 use nearhead_models::{
     Content, Dataless, HddModel, HddOptions, Mechanics, ModelSpec, Profile, QueuePolicy,
 };
 use nearhead_volume::create::{CreateOptions, describe};
-use nearhead_volume::{BareDisk, GatheredDisk, NamedPreset, Volume, whole_logs};
+use nearhead_volume::{BareDisk, GatheredDisk, Lanes, NamedPreset, Volume, whole_logs};
 use std::sync::Arc;
 
 /// The disk of Manylogs' file-system experiments (V-A).
@@ -153,7 +154,18 @@ pub(crate) fn bare(disk: FigureDisk) -> BareDisk<FigureDisk> {
 /// A volume just created on `disk`; for the bare disk, one that logs nothing.
 pub(crate) fn volume(disk: FigureDisk, system: &System) -> Result<Volume<FigureDisk>, FigureError> {
     let tracks = tracks::of(&disk)?;
-    let made = plan_and_start(disk, system, tracks);
+    let made = plan_and_start(disk, Vec::new(), system, tracks);
+    made.map_err(|error| FigureError::setup(format!("a volume for {}", system.name), &error))
+}
+
+/// The same on a log device, in front of others that have the data.
+pub(crate) fn volume_behind(
+    log: FigureDisk,
+    data: Vec<FigureDisk>,
+    system: &System,
+) -> Result<Volume<FigureDisk>, FigureError> {
+    let tracks = tracks::of(&log)?;
+    let made = plan_and_start(log, data, system, tracks);
     made.map_err(|error| FigureError::setup(format!("a volume for {}", system.name), &error))
 }
 
@@ -170,18 +182,24 @@ fn options(system: &System) -> CreateOptions {
         ack: system.ack,
         label: Label::default(),
         device_bytes: None,
+        data_parts: DataParts::NONE,
         force: true,
     }
 }
 
 fn plan_and_start(
     disk: FigureDisk,
+    data: Vec<FigureDisk>,
     system: &System,
     tracks: Vec<Arc<Tracks>>,
-) -> Result<Volume<FigureDisk>, LayoutError> {
-    let options = options(system);
+) -> Result<Volume<FigureDisk>, Box<dyn std::error::Error>> {
+    let parts: Vec<u64> =
+        data.iter().map(|disk| DataDevice::part_bytes(disk.properties().capacity_bytes)).collect();
+    let data_parts = DataParts::of(&parts).ok_or("more data devices than a volume can have")?;
+    let options = CreateOptions { data_parts, ..options(system) };
     let superblock = describe(disk.properties(), disk.zones(), &options)?;
-    Ok(Volume::start_empty(disk, superblock, options.preset, |_, config| {
+    let lanes = Lanes::from(disk).with_data(data)?;
+    Ok(Volume::start_empty(lanes, superblock, options.preset, |_, config| {
         config.tracks = tracks;
         (system.configure)(config);
     }))

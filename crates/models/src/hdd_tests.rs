@@ -88,6 +88,7 @@ fn a_sequential_reader_gets_the_media_rate_at_any_depth() {
     for name in Profile::known_names() {
         for (len, depth) in [(128 << 10, 1), (256 << 10, 1), (256 << 10, 2), (1 << 20, 1)] {
             let mut disk = model_on(name, Box::new(Dataless), HddOptions::default());
+            let depth = depth.min(disk.properties().queue_depth_max.into());
             let limit = disk.mechanics().bandwidth(0) / 1e6;
             let found = stream(&mut disk, 0, len, depth, false);
             let place = format!("{name}: {len} bytes at depth {depth}: {found} of {limit} MB/s");

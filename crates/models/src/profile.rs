@@ -20,6 +20,7 @@ pub(crate) const EMBEDDED: &Embedded = &[
     ("st3146855fc", include_str!("../profiles/st3146855fc.toml")),
     ("constellation-es3-1tb", include_str!("../profiles/constellation-es3-1tb.toml")),
     ("exos-x20-20tb", include_str!("../profiles/exos-x20-20tb.toml")),
+    ("st41601n", include_str!("../profiles/st41601n.toml")),
 ];
 
 /// Everything a hard-disk model needs to know about a drive.
