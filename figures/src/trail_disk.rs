@@ -27,7 +27,7 @@ const SIZES: [u32; 7] = [512, 1 << 10, 2 << 10, 4 << 10, 8 << 10, 16 << 10, 32 <
 const PROCESSES: [u32; 2] = [1, 5];
 /// Writes a second of each process in the sparse mode: a pause of several revolutions, in which the head is moved on.
 const SPARSE_PER_S: f64 = 10.0;
-const WARM_UP: Nanos = Nanos::from_secs(4);
+const WARM_UP: Nanos = Nanos::from_secs(60);
 const DRAIN_LIMIT: Nanos = Nanos::from_secs(600);
 
 /// When the next write comes.

@@ -52,6 +52,7 @@ fn config() -> Config {
             batch_bytes: 1 << 20,
             window_bytes: 4 << 20,
             memory_bytes: 0,
+            releases_wait: Nanos::ZERO,
             swap_above_pct: None,
             swap_idle_after: Nanos::ZERO,
         },

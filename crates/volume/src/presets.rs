@@ -12,7 +12,7 @@ mod known;
 pub(crate) use defaults::STALL_AFTER;
 pub use known::{Presets, UnknownPreset};
 
-use nearhead_disk::Properties;
+use nearhead_disk::{Nanos, Properties};
 use nearhead_engine::cleaner::WriteBehind;
 use nearhead_engine::placement::{NearHead, SingleLog, TrackByTrack, UnderHead};
 use nearhead_engine::{Cleaning, Config};
@@ -71,6 +71,10 @@ const BESIDE_MANY_LOGGED_BYTES: u32 = 32 << 10;
 
 /// Logged bytes that are kept in memory until they are at home: at a hundred homes a second those of five minutes.
 const WRITTEN_BEHIND_BYTES: u64 = 128 << 20;
+
+/// What is written behind is let go along with the next record, if one comes within this time: a record of its own would be in the way of
+/// a client's.
+const RELEASES_WAIT: Nanos = Nanos::from_millis(250);
 
 /// The preset of a volume if nobody says which.
 pub const DEFAULT_PRESET: &str = "nearhead";
@@ -210,7 +214,11 @@ fn under_head(facts: &Facts<'_>) -> Config {
 /// The one whose data is on other devices.
 fn track_by_track(facts: &Facts<'_>) -> Config {
     let config = facts.config(Box::new(TrackByTrack::default()));
-    let cleaning = Cleaning { memory_bytes: WRITTEN_BEHIND_BYTES, ..config.cleaning };
+    let cleaning = Cleaning {
+        memory_bytes: WRITTEN_BEHIND_BYTES,
+        releases_wait: RELEASES_WAIT,
+        ..config.cleaning
+    };
     Config { cleaner: Box::new(WriteBehind), cleaning, ..config }
 }
 

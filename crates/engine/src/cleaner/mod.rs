@@ -35,6 +35,9 @@ pub struct Cleaning {
     pub window_bytes: u32,
     /// Logged bytes that stay in memory, so that taking them home needs no read of a log; 0 none.
     pub memory_bytes: u64,
+    /// What went home is let go by the next record that somebody waits for, if one comes within so long; then by one of its own. Not where
+    /// somebody waits for the end of a pass, or half of the logs is in use.
+    pub releases_wait: Nanos,
     /// Move a full log's content to a cold log when it is this full, 1 to 100 (Manylogs III-G: 80).
     pub swap_above_pct: Option<u8>,
     /// Swap only after this long without a request, unless the log is nearly full.

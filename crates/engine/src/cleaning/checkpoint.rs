@@ -145,6 +145,10 @@ pub(crate) struct Checkpoint {
     /// Homes being written.
     homes: RangeSet,
     copied_this_pass: u64,
+    /// Somebody waits for its end.
+    is_hurried: bool,
+    /// What is to be let go waits until then for a record that is written anyway.
+    releases_due_at: Nanos,
     /// It ends before it has seen the whole map.
     stopped: bool,
     found_nothing: bool,
@@ -192,9 +196,20 @@ impl Checkpoint {
             self.cursor = 0;
             self.copied_this_pass = 0;
             self.stopped = false;
+            self.is_hurried = false;
             self.met_transfers = false;
             self.logged_this_pass = false;
         }
+    }
+
+    /// Somebody waits for the end of the pass under way.
+    pub(crate) fn hurry(&mut self) {
+        self.is_hurried = true;
+    }
+
+    /// When what is to be let go waits for no other record any more.
+    pub(crate) fn releases_due_at(&self) -> Option<Nanos> {
+        (self.has_releases() && !self.is_hurried).then_some(self.releases_due_at)
     }
 
     /// Ends the pass after the batch under way.
@@ -213,6 +228,10 @@ impl Checkpoint {
 }
 
 impl Releases for Checkpoint {
+    fn are_releases_due(&self, now: Nanos) -> bool {
+        self.has_releases() && (self.is_hurried || now >= self.releases_due_at)
+    }
+
     fn has_releases(&self) -> bool {
         self.window.as_ref().is_some_and(|window| !window.to_release.is_empty())
     }

@@ -225,6 +225,7 @@ impl Schedule {
             self.room.note_tries_all(now);
         }
         checkpoint.begin(everything, asked);
+        checkpoint.hurry();
     }
 
     fn begin_what_is_due(

@@ -10,6 +10,7 @@ use crate::core::Core;
 use crate::placement::{Need, Spot};
 use crate::stage::{Front, Stage};
 use crate::state::logs::NO_PREVIOUS;
+use nearhead_disk::Nanos;
 use nearhead_format::record::{
     FLAG_ATOMIC, FLAG_RELOCATION, RecordHeader, header_bytes_for, record_bytes,
 };
@@ -49,12 +50,12 @@ impl Commit {
         &self,
         stage: &Stage,
         takes_stage: bool,
-        releases: &dyn Releases,
+        (releases, now): (&dyn Releases, Nanos),
         moves: &dyn Moves,
     ) -> Wants {
         let wants_stage = takes_stage && !stage.is_empty() && self.wants_stage(stage.front());
         let wants_other = self.invalidations.is_wanted()
-            || releases.has_releases()
+            || releases.are_releases_due(now)
             || moves.has_chunks()
             || self.tell_wanted
             || moves.claim_wanted().is_some();

@@ -8,6 +8,7 @@ use crate::placement::{Need, Spot};
 use crate::stage::StagePosition;
 use crate::state::logs::Logs;
 use crate::state::map::Map;
+use nearhead_disk::Nanos;
 use nearhead_format::Entry;
 
 use super::packer::Packer;
@@ -28,6 +29,9 @@ pub(crate) enum Part {
 /// Whoever lets go of logged copies that are at home by now.
 pub(crate) trait Releases {
     fn has_releases(&self) -> bool;
+
+    /// Whether there are any that wait for no other record.
+    fn are_releases_due(&self, now: Nanos) -> bool;
 
     /// Entries whose logged copy the next record may invalidate: those still the newest.
     fn take_releases(&mut self, map: &Map) -> Vec<Entry>;

@@ -221,6 +221,7 @@ impl Engine {
             self.commit.staged_since().map(|since| since + stage_age_max),
             self.snapshotter.wake(core, idle_from),
             schedule.home_wake(core, context, &self.checkpoint, failed),
+            self.checkpoint.releases_due_at(),
             schedule.relocate_wake(core, context).filter(|_| self.may_move()),
             self.blanks.wake(core, self.requests.is_empty().then_some(idle_from)),
             self.commit.retry_wake(),

@@ -19,7 +19,8 @@ impl Engine {
             return;
         }
         let takes_stage = !self.home.is_spilling();
-        let wants = self.commit.wants(&self.stage, takes_stage, &self.checkpoint, &self.swap);
+        let releases = (&self.checkpoint as &dyn Releases, self.core.now());
+        let wants = self.commit.wants(&self.stage, takes_stage, releases, &self.swap);
         if !wants.any() {
             return;
         }

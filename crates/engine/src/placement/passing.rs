@@ -25,6 +25,9 @@ pub(super) struct Search<'a> {
     best: Option<(Nanos, u32)>,
 }
 
+/// A place that begins within this share of a revolution begins soon.
+const SOON_SHARE: u64 = 8;
+
 /// A block, and what it takes until it passes.
 struct Candidate {
     block: u32,
@@ -46,7 +49,7 @@ impl<'a> Search<'a> {
     }
 
     /// What costs least of all that was looked at: how much there and back, and where.
-    pub(super) fn into_best(self) -> Option<(Nanos, u32)> {
+    pub(super) fn best(&self) -> Option<(Nanos, u32)> {
         self.best
     }
 
@@ -144,6 +147,15 @@ impl<'a> Search<'a> {
                 self.take(&candidate);
             }
         }
+    }
+
+    /// Whether a record would begin at this place soon once the arm is there.
+    pub(super) fn is_soon(&self, block: u32) -> bool {
+        let soon = || {
+            let (drive, _) = self.part(block)?;
+            Some(self.look_at(block)?.wait.0 < drive.period().0 / SOON_SHARE)
+        };
+        soon().unwrap_or(false)
     }
 
     /// The first place on a track from a block of it on. A record that is longer than what is left of it goes on behind it.

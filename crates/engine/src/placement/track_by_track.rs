@@ -118,19 +118,19 @@ impl TrackByTrack {
     /// The place that costs least of the track in use; where none of it passes soon of those behind it as well.
     fn under_head(&self, need: Need, view: &View<'_>, drives: &Drives) -> Option<Spot> {
         let mut track = self.here(view, drives, need)?;
-        let period = drives.part(view.logs.block_offset(track.log_index, 0)?).0.period();
         let mut best: Option<(Nanos, u32, u32)> = None;
         for _ in 0..=TRACKS_AHEAD {
             let log_index = track.log_index;
             if view.logs.is_claimed(log_index) {
                 let mut search = Search::new(log_index, drives, need, view);
                 search.track(&track.blocks);
-                let found = search.into_best().map(|(cost, block)| (cost, log_index, block));
+                let found = search.best();
+                let is_soon = found.is_some_and(|(_, block)| search.is_soon(block));
+                let found = found.map(|(cost, block)| (cost, log_index, block));
                 best = [best, found].into_iter().flatten().min();
-            }
-            // Half a revolution is what a place costs of which nobody knows where it is.
-            if best.is_some_and(|(cost, ..)| cost.0 < period.0 / 2) {
-                break;
+                if is_soon {
+                    break;
+                }
             }
             let Some(next) = Self::behind(view, drives, need, &track) else { break };
             track = next;
@@ -221,12 +221,13 @@ impl Placement for TrackByTrack {
         if self.last.is_none() || view.now.since(self.record_at) > LOOKED_UP_FOR {
             return None;
         }
-        let due_at = if self.is_there { LOOKED_UP_EVERY } else { IDLE_BEFORE_REPOSITION };
         let track = self.here(view, drives, Need { blocks: 1, reserve: 0 })?;
+        let start = view.logs.block_offset(track.log_index, track.blocks.start)?;
+        let (drive, byte) = drives.part(start);
+        let goes = !self.is_there && drive.is_sooner_behind_read(byte);
+        let due_at = if goes { IDLE_BEFORE_REPOSITION } else { LOOKED_UP_EVERY };
         // What passes when the arm is there: to read anything else would be to wait for it.
         let bytes = view.logs.block_bytes() as u64;
-        let first = view.logs.block_offset(track.log_index, track.blocks.start)?;
-        let (drive, byte) = drives.part(first);
         let wait = drive.wait(byte, view.now + drive.read_access(byte)).unwrap_or(Nanos::ZERO);
         let block_time = (drive.period().0 * bytes / drive.track_bytes(byte)).max(1);
         let ahead = (drive.period() - wait).0.div_ceil(block_time) as u32;

@@ -96,6 +96,7 @@ impl Facts<'_> {
                 batch_bytes: 4 << 20,
                 window_bytes: if properties.rotational { WINDOW_BYTES_ROTATIONAL } else { 4 << 20 },
                 memory_bytes: 0,
+                releases_wait: Nanos::ZERO,
                 swap_above_pct: None,
                 swap_idle_after: SWAP_IDLE_AFTER,
             },

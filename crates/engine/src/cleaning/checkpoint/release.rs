@@ -5,7 +5,11 @@ use crate::commit::{Commit, Releases};
 use crate::core::Core;
 use crate::disk::flusher::FlushTicket;
 use crate::state::sectors::SECTOR;
+use nearhead_disk::Nanos;
 use nearhead_format::Entry;
+
+/// With so much of the logs in use nothing waits with giving room back.
+const SCARCE_FILL_PCT: u32 = 50;
 
 impl Checkpoint {
     pub(super) fn release_batch(&mut self, core: &mut Core) {
@@ -14,6 +18,10 @@ impl Checkpoint {
             window.batch.iter().map(|entry| u64::from(entry.len_sectors) * SECTOR as u64).sum();
         window.to_release = std::mem::take(&mut window.batch).into();
         window.step = Step::Releasing;
+        let is_scarce = core.logs().fill_pct() >= SCARCE_FILL_PCT;
+        let wait = core.setup().config.cleaning.releases_wait;
+        let waits = !is_scarce && !core.is_draining();
+        self.releases_due_at = core.now() + if waits { wait } else { Nanos::ZERO };
         self.copied_this_pass += bytes;
         core.stats_mut().checkpointed_bytes += bytes;
         if !self.has_releases() {

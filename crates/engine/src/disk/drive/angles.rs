@@ -3,7 +3,8 @@
 //! Every transfer ends when its last sector has passed, so its completion says at what angle that sector lies. The tracks as they
 //! were found out say how far the disk turns between two places, exactly over short distances; so for each region of the disk
 //! it is remembered how far off they were last, and the spindle is followed by what all of them have in common. A completion that was
-//! late (a busy host, a sector that lies elsewhere) says little, as the next one corrects it.
+//! late (a busy host, a sector that lies elsewhere) says little, as the next one corrects it. A read is told of a little later than a write,
+//! as its bytes are still to come: by how much is learned where both were seen.
 
 use nearhead_disk::{Nanos, Tracks, Turn};
 use std::collections::BTreeMap;
@@ -23,6 +24,20 @@ const DRIFT_SHARE: i32 = 64;
 /// After so long without any all of it is drift: a spindle a few millionths off its period is anywhere by then.
 const DRIFTS_FREELY_AFTER: Nanos = Nanos::from_secs(10);
 
+/// A read is not told of later than this after a write would have been, in 2^-32 of a revolution: a sixteenth...
+const LAG_MAX: u32 = 1 << 28;
+/// ...of which each read that follows a write there within this time tells a share.
+const LAG_LEARNED_WITHIN: Nanos = Nanos::from_secs(10);
+const LAG_SHARE: i32 = 4;
+
+/// What is known of a region.
+#[derive(Clone, Copy, Debug)]
+struct Region {
+    turned: Turn,
+    /// When a write completed there, if nothing else did since.
+    written_at: Option<Nanos>,
+}
+
 /// Angles of one drive.
 #[derive(Clone, Debug)]
 pub(super) struct Angles {
@@ -32,12 +47,15 @@ pub(super) struct Angles {
     /// When a transfer completed last.
     seen_at: Nanos,
     /// By how much each region is turned against the tracks.
-    regions: BTreeMap<u64, Turn>,
+    regions: BTreeMap<u64, Region>,
+    /// By how much later the end of a read is seen than that of a write.
+    reads_lag: Turn,
 }
 
 impl Angles {
     pub(super) fn of(tracks: Arc<Tracks>) -> Self {
-        Self { tracks, drift: Turn(0), seen_at: Nanos::ZERO, regions: BTreeMap::new() }
+        let (drift, reads_lag) = (Turn(0), Turn(0));
+        Self { tracks, drift, seen_at: Nanos::ZERO, regions: BTreeMap::new(), reads_lag }
     }
 
     pub(super) fn tracks(&self) -> &Tracks {
@@ -55,7 +73,7 @@ impl Angles {
         let range = region.saturating_sub(REGIONS_NEAR)..=region + REGIONS_NEAR;
         let alike = |found: &u64| self.tracks.zone_of(found << REGION_SHIFT).first_byte == zone;
         let near = self.regions.range(range).filter(|(found, _)| **found == region || alike(found));
-        near.min_by_key(|(found, _)| found.abs_diff(region)).map(|(_, turn)| *turn)
+        near.min_by_key(|(found, _)| found.abs_diff(region)).map(|(_, region)| region.turned)
     }
 
     /// Whether something was seen near `byte`: elsewhere an angle is a guess.
@@ -64,9 +82,10 @@ impl Angles {
     }
 
     /// A transfer that ended before `end` completed now: says at what angle that lies, and how far the spindle is.
-    pub(super) fn completed(&mut self, end: u64, now: Nanos) {
+    pub(super) fn completed(&mut self, end: u64, is_write: bool, now: Nanos) {
         let last = end.saturating_sub(1);
         let seen = self.spindle_at(now).since(self.tracks.turn_at_end(end));
+        let seen = if is_write { seen } else { self.without_lag(seen, last, now) };
         let off = self.turned(last).map(|expected| seen.since(expected).signed());
         let is_known = self.is_region_known(last);
         let drifted = match off {
@@ -77,10 +96,26 @@ impl Angles {
         let drifted = Turn(drifted.cast_unsigned());
         self.drift = self.drift.since(drifted);
         self.seen_at = now;
-        self.remember(last >> REGION_SHIFT, seen.since(drifted));
+        let turned = seen.since(drifted);
+        self.remember(last >> REGION_SHIFT, Region { turned, written_at: is_write.then_some(now) });
     }
 
-    fn remember(&mut self, region: u64, turned: Turn) {
+    /// What the end of a read says, less what it is seen later than that of a write: learned where a write was seen last.
+    fn without_lag(&mut self, seen: Turn, last: u64, now: Nanos) -> Turn {
+        let written = self.regions.get(&(last >> REGION_SHIFT)).filter(|region| {
+            region.written_at.is_some_and(|at| now.since(at) < LAG_LEARNED_WITHIN)
+        });
+        if let Some(written) = written {
+            let lag = seen.since(written.turned);
+            let off = lag.since(self.reads_lag).signed();
+            if lag.signed().unsigned_abs() <= LAG_MAX {
+                self.reads_lag = self.reads_lag.plus(Turn((off / LAG_SHARE).cast_unsigned()));
+            }
+        }
+        seen.since(self.reads_lag)
+    }
+
+    fn remember(&mut self, region: u64, turned: Region) {
         self.regions.insert(region, turned);
         if self.regions.len() > REGIONS_MAX {
             let first = self.regions.keys().next().map_or(0, |first| region.abs_diff(*first));
@@ -149,7 +184,7 @@ mod tests {
         assert_eq!(angles.wait(40 << 20, at), None, "nothing is known yet");
         // A transfer up to there ends when the next sector begins.
         let end = (40 << 20) + 8192;
-        angles.completed(end, passes(end, at, PERIOD.0));
+        angles.completed(end, true, passes(end, at, PERIOD.0));
         for byte in [40 << 20, (40 << 20) + 700_000, 45 << 20, 33 << 20] {
             assert!(error_us(&angles, byte, at + Nanos(3_141_592), PERIOD.0) < 5, "{byte}");
         }
@@ -163,16 +198,16 @@ mod tests {
         let mut angles = angles();
         let mut at = Nanos::ZERO;
         let (here, there) = ((40 << 20) + 8192, (80 << 20) + 8192);
-        angles.completed(there, passes(there, at, real));
+        angles.completed(there, true, passes(there, at, real));
         for _ in 0..3000 {
             at += Nanos::from_millis(13);
-            angles.completed(here, passes(here, at, real));
+            angles.completed(here, true, passes(here, at, real));
         }
         // A millionth, in 39 s.
         let off = error_us(&angles, there, at, real);
         assert!(off < 60, "not seen since, {off} us");
         at += Nanos::from_secs(600);
-        angles.completed(here, passes(here, at, real));
+        angles.completed(here, true, passes(here, at, real));
         assert!(error_us(&angles, there, at, real) < 100);
     }
 
@@ -180,7 +215,7 @@ mod tests {
     fn no_more_regions_are_remembered_than_there_is_room_for() {
         let mut angles = angles();
         for region in 0..REGIONS_MAX as u64 + 100 {
-            angles.completed((region << REGION_SHIFT) + 512, Nanos(region));
+            angles.completed((region << REGION_SHIFT) + 512, true, Nanos(region));
         }
         assert_eq!(angles.regions.len(), REGIONS_MAX);
         assert!(angles.regions.keys().next() > Some(&0), "the farthest is forgotten");

@@ -153,6 +153,11 @@ impl Arm {
         Self { period, accesses: vec![Access::default(); DISTANCES].into() }
     }
 
+    /// Whether a way of this class was tried.
+    pub(super) fn knows(&self, way: Way) -> bool {
+        self.accesses[way.class()].is_known()
+    }
+
     /// How long until the drive can begin.
     pub(super) fn access(&self, way: Way) -> Nanos {
         self.expected(way.class())

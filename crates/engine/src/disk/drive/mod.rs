@@ -7,10 +7,12 @@
 
 mod angles;
 mod arm;
+mod arms;
 mod memory;
 
 use angles::Angles;
-use arm::{Arm, Way};
+use arm::Way;
+use arms::{Arms, Sort};
 use memory::Memory;
 use nearhead_disk::{Nanos, Tracks};
 use std::ops::Range;
@@ -32,7 +34,7 @@ const BYTES_MAX: u64 = 256 << 10;
 /// A command on the disk with nothing else there.
 #[derive(Clone, Copy, Debug)]
 struct Alone {
-    is_write: bool,
+    sort: Sort,
     way: Way,
     /// How long until its first sector passes, if that was known; and of that the wait behind the arm.
     begins: Option<(Nanos, Nanos)>,
@@ -91,8 +93,7 @@ pub struct DriveStatus {
 pub struct Drive {
     status: DriveStatus,
     angles: Angles,
-    reads: Arm,
-    writes: Arm,
+    arms: Arms,
     trust: i32,
     /// Writes since the last prediction of one.
     unpredicted: u32,
@@ -117,8 +118,7 @@ impl Drive {
                 missed: 0,
             },
             angles: Angles::of(Arc::clone(tracks)),
-            reads: Arm::of(period),
-            writes: Arm::of(period),
+            arms: Arms::of(period),
             trust: 0,
             unpredicted: 0,
             alone: None,
@@ -185,12 +185,19 @@ impl Drive {
 
     /// How long until the drive can write at `byte`, if it begins now.
     pub fn access(&self, byte: u64) -> Nanos {
-        self.writes.access(self.way_to(byte))
+        self.arms.access(self.arms.next(true), self.way_to(byte))
     }
 
     /// How long until it can read there.
     pub fn read_access(&self, byte: u64) -> Nanos {
-        self.reads.access(self.way_to(byte))
+        self.arms.access(Sort::Read, self.way_to(byte))
+    }
+
+    /// Whether a write on the track of `byte` begins sooner if something was read there before it than if the arm has to go there first: as
+    /// far as one can tell.
+    pub fn is_sooner_behind_read(&self, byte: u64) -> bool {
+        let behind_read = self.arms.access(Sort::WriteBehindRead, Way::OneTrack);
+        behind_read < self.arms.access(Sort::Write, self.way_to(byte))
     }
 
     /// How long `bytes` from `byte` on take to pass, with what the head needs from one track to the next.
@@ -210,8 +217,7 @@ impl Drive {
 
     /// How long until the drive begins to transfer there, if it is told now; half a revolution where nobody knows.
     pub(crate) fn positioning(&self, moved: &Moved, now: Nanos) -> Nanos {
-        let arm = if moved.is_write { &self.writes } else { &self.reads };
-        let access = arm.access(self.way_to(moved.offset));
+        let access = self.arms.access(self.arms.next(moved.is_write), self.way_to(moved.offset));
         let wait = self.angles.wait(moved.offset, now + access);
         access + wait.unwrap_or(Nanos(self.period().0 / 2))
     }
@@ -224,21 +230,22 @@ impl Drive {
             return;
         }
         let Moved { offset, bytes, is_write } = *moved;
-        let arm = if is_write { &self.writes } else { &self.reads };
+        let sort = self.arms.next(is_write);
         let way = self.way_to(offset);
-        let access = arm.access(way);
+        let access = self.arms.access(sort, way);
         let wait = self.angles.wait(offset, now + access);
         let begins = wait.map(|wait| (access + wait, wait));
         let is_guess = !self.angles.is_region_known(offset);
         let transfer = self.angles.transfer(offset..offset + bytes);
-        self.alone = Some(Alone { is_write, way, begins, is_guess, transfer, left_at: now });
+        self.alone = Some(Alone { sort, way, begins, is_guess, transfer, left_at: now });
         self.alone.take_if(|_| bytes == 0 || bytes > BYTES_MAX);
     }
 
     /// A transfer completed that moved the arm, `left_at` when it left.
     pub(crate) fn completed(&mut self, moved: &Moved, left_at: Nanos, now: Nanos) {
         let end = moved.offset + moved.bytes;
-        self.angles.completed(end, now);
+        self.angles.completed(end, moved.is_write, now);
+        self.arms.done(moved.is_write);
         self.last_end = end;
         self.unpredicted = self.unpredicted.saturating_add(u32::from(moved.is_write));
         let alone = self.alone.take_if(|alone| alone.left_at == left_at);
@@ -249,7 +256,7 @@ impl Drive {
 
     fn compare(&mut self, alone: &Alone, began: Nanos) {
         let period = self.period();
-        let arm = if alone.is_write { &mut self.writes } else { &mut self.reads };
+        let arm = self.arms.of_mut(alone.sort);
         let Some((expected, wait)) = alone.begins else {
             return arm.began(alone.way, began);
         };
@@ -257,7 +264,7 @@ impl Drive {
         let off = (began + period + near).since(expected).0 % period.0;
         let held = off <= 2 * near.0;
         let has_missed = held && began > expected + near;
-        if alone.is_write {
+        if alone.sort != Sort::Read {
             self.status.predicted += 1;
             self.status.held += u64::from(held);
             self.status.missed += u64::from(has_missed);
@@ -325,7 +332,7 @@ mod tests {
             let mut real = Angles::of(tracks(MIB));
             // All of it, one region after the other.
             for region in 0..64 {
-                real.completed((region << 24) + 512, Nanos(1));
+                real.completed((region << 24) + 512, true, Nanos(1));
             }
             Self { drive: Drive::of(told), real, now: Nanos::from_secs(1) }
         }

@@ -139,6 +139,7 @@ impl Engine {
             self.commit.want(self.stage.end(), self.core.now());
             self.requests.blocked.push(slot);
         } else if self.checkpoint.homes().overlaps(start..end) {
+            self.checkpoint.hurry();
             self.requests.blocked.push(slot);
         } else if !writes || self.blanks.may_write_in_place(slot, start..end) {
             if self.core.logs().count() > 0 {
