@@ -48,7 +48,9 @@ mod target;
 mod traces;
 mod tracks;
 mod trail3;
+mod trail_batch;
 mod trail_disk;
+mod trail_recovery;
 
 pub use error::FigureError;
 pub use lab::{Effort, Lab, Progress, Silent};
@@ -113,6 +115,16 @@ pub const FIGURES: &[Figure] = &[
         name: "trail3-log-disk",
         summary: "Trail 3: synchronous writes, with a disk for the log",
         run: trail_disk::trail_disk,
+    },
+    Figure {
+        name: "trail1",
+        summary: "Trail, table 1: writes in batches on a log disk",
+        run: trail_batch::trail1,
+    },
+    Figure {
+        name: "trail4",
+        summary: "Trail 4: recovery with a disk for the log",
+        run: trail_recovery::trail4,
     },
     Figure { name: "gecko2", summary: "Gecko 2: collapse of a RAID-0", run: gecko2::gecko2 },
 ];

@@ -126,6 +126,10 @@ pub(crate) struct Trail {
     pub(crate) sync_write_ms_4k: f64,
     pub(crate) mean_rotational_ms: f64,
     pub(crate) speedup_max: f64,
+    pub(crate) recovery_locate_ms: f64,
+    pub(crate) recovery_writeback_factor: f64,
+    /// Elapsed time of 32 writes of a sector, in ms: 1, 2, 4, 8, 16 and 32 of them in a batch.
+    pub(crate) batch_elapsed_ms: [f64; 6],
 }
 
 impl Papers {
@@ -182,6 +186,8 @@ mod tests {
             (trail.speedup_max, "speedup_max"),
             (trail.sync_write_ms_4k, "sync_write_ms_4k"),
             (trail.mean_rotational_ms, "mean_rotational_ms"),
+            (trail.recovery_locate_ms, "recovery_locate_ms"),
+            (trail.recovery_writeback_factor, "recovery_writeback_factor_q256"),
         ] {
             assert!((ours - number(&["trail", key])).abs() < 1e-9, "{key}");
         }

@@ -9,16 +9,17 @@ use crate::metered::Metered;
 use crate::spent::Modelled;
 use crate::tracks;
 use nearhead_arrays::Stripe;
-use nearhead_disk::{Disk, Tracks};
+use nearhead_disk::{Disk, Nanos, Tracks};
 use nearhead_engine::Config;
 use nearhead_engine::admission::Fifo;
 use nearhead_format::layout::DataParts;
 use nearhead_format::{AckMode, DataDevice, Label};
 use nearhead_models::{
-    Content, Dataless, HddModel, HddOptions, Mechanics, ModelSpec, Profile, QueuePolicy,
+    Content, Dataless, HddModel, HddOptions, Mechanics, MemoryStore, ModelSpec, Profile,
+    QueuePolicy, Store,
 };
-use nearhead_volume::create::{CreateOptions, describe};
-use nearhead_volume::{BareDisk, GatheredDisk, Lanes, NamedPreset, Volume, whole_logs};
+use nearhead_volume::create::{CreateOptions, create, describe};
+use nearhead_volume::{BareDisk, GatheredDisk, Lanes, NamedPreset, OpenError, Volume, whole_logs};
 use std::sync::Arc;
 
 /// The disk of Manylogs' file-system experiments (V-A).
@@ -139,10 +140,20 @@ pub(crate) fn hard_disk(name: &str, queue: Queue) -> Result<FigureDisk, FigureEr
     Ok(Metered::new(Box::new(model(name, queue)?)))
 }
 
+/// The same that keeps what is written to it.
+pub(crate) fn hard_disk_with_content(name: &str, queue: Queue) -> Result<FigureDisk, FigureError> {
+    let store: Box<dyn Store> = Box::new(MemoryStore::new());
+    Ok(Metered::new(Box::new(model_on(name, queue, store)?)))
+}
+
 fn model(name: &str, queue: Queue) -> Result<HddModel, FigureError> {
+    model_on(name, queue, Box::new(Dataless))
+}
+
+fn model_on(name: &str, queue: Queue, store: Box<dyn Store>) -> Result<HddModel, FigureError> {
     // The papers' set-up: a reply means durable because nothing volatile is in between.
     let options = HddOptions { write_cache: Some(false), ..queue.options() };
-    HddModel::new(&profile(name)?, Box::new(Dataless), options)
+    HddModel::new(&profile(name)?, store, options)
         .map_err(|error| FigureError::setup(format!("disk {name}"), &error))
 }
 
@@ -167,6 +178,41 @@ pub(crate) fn volume_behind(
     let tracks = tracks::of(&log)?;
     let made = plan_and_start(log, data, system, tracks);
     made.map_err(|error| FigureError::setup(format!("a volume for {}", system.name), &error))
+}
+
+/// The same, made and opened as on real disks, which keep what is written to them; and what time it is then.
+pub(crate) fn made_behind(
+    log: FigureDisk,
+    data: Vec<FigureDisk>,
+    system: &System,
+) -> Result<(Volume<FigureDisk>, Nanos), FigureError> {
+    let failed = |error: &dyn ToString| {
+        FigureError::setup(format!("a volume for {}", system.name), &error.to_string())
+    };
+    let tracks = tracks::of(&log)?;
+    let mut lanes = Lanes::from(log).with_data(data).map_err(|error| failed(&error))?;
+    let mut io = lanes.in_virtual_time(Nanos::ZERO);
+    create(&mut io, &options(system)).map_err(|error| failed(&error))?;
+    let now = io.now();
+    open_behind(lanes, &tracks, system, now)
+}
+
+/// Opens it again, as after a crash; says what time it is once requests are answered.
+pub(crate) fn open_behind(
+    lanes: Lanes<FigureDisk>,
+    tracks: &[Arc<Tracks>],
+    system: &System,
+    now: Nanos,
+) -> Result<(Volume<FigureDisk>, Nanos), FigureError> {
+    let failed =
+        |error: OpenError| FigureError::setup(format!("a volume for {}", system.name), &error);
+    let (mut volume, now) = Volume::open_in_virtual_time(lanes, now, |_, config| {
+        config.tracks = tracks.to_vec();
+        (system.configure)(config);
+    })
+    .map_err(failed)?;
+    let now = volume.run_until_open(now).map_err(failed)?;
+    Ok((volume, now))
 }
 
 fn options(system: &System) -> CreateOptions {

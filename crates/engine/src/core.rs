@@ -9,7 +9,7 @@ use crate::admission::{Admission, Pace, TargetStatus};
 use crate::config::Setup;
 use crate::damage::Damage;
 use crate::disk::dispatch::{InFlight, Purpose};
-use crate::disk::flusher::Flusher;
+use crate::disk::flusher::{FlushTicket, Flusher};
 use crate::disk::lanes::Lanes;
 use crate::disk::report::DiskErrorReport;
 use crate::disk::watch::DiskWatch;
@@ -45,6 +45,8 @@ pub(crate) struct Core {
     recorded: Recorded,
     remembered: Remembered,
     lanes: Lanes,
+    /// The flush that makes durable what clients wrote in place.
+    clients_ticket: FlushTicket,
     admission: Box<dyn Admission>,
     watch: DiskWatch,
     findings: RecoveredState,
@@ -68,6 +70,7 @@ impl Core {
             recorded: Recorded::new(&setup.layout, setup.map.journal),
             remembered: Remembered::new(setup.config.cleaning.memory_bytes),
             lanes,
+            clients_ticket: FlushTicket::NONE,
             admission: setup.config.admission.boxed(),
             watch: DiskWatch::default(),
             findings: RecoveredState::default(),
@@ -311,6 +314,20 @@ impl Core {
 
     pub(crate) fn flusher_mut(&mut self) -> &mut Flusher {
         self.lanes.own_flusher_mut()
+    }
+
+    /// A client's write in place completed, and is not durable yet.
+    pub(crate) fn note_client_write(&mut self) {
+        self.flusher_mut().note_volatile_write();
+        self.clients_ticket = self.flusher().ticket();
+    }
+
+    /// The ticket for everything that clients wrote in place, and the demand for it. What cleaning brought home meanwhile is in the logs as
+    /// well, and no client's flush waits for that.
+    pub(crate) fn want_client_writes(&mut self) -> FlushTicket {
+        let ticket = self.clients_ticket;
+        self.flusher_mut().demand(ticket);
+        ticket
     }
 
     /// Whether what is written to the map's device may still be lost once it was answered, unless it is asked to be

@@ -92,8 +92,8 @@ def superblock_data_devices():
     front = b"NEARHEAD" + struct.pack("<II", 1, 2) + VOLUME
     front += struct.pack("<QQ", 7, 1_700_000_000)
     device, parts = 100 * mib, [200 * mib, 30 * mib]
-    # A 64th of the device, in whole 64 KiB; as many as fit behind the first MiB and before the last superblock.
-    log = device // 64 // 65536 * 65536
+    # A 2048th of the device, in whole 64 KiB, at least 512 KiB; as many as fit behind the first MiB and before the last superblock.
+    log = max(device // 2048 // 65536 * 65536, 512 * 1024)
     count = (device - 4096 - mib) // log
     # Room for all of them, 1 MiB spare, and for their states once more in whole MiB.
     slot = -(-(count * (log // 4096 * 20 + 16) + mib) // mib) * mib + mib

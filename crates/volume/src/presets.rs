@@ -72,6 +72,10 @@ const BESIDE_MANY_LOGGED_BYTES: u32 = 32 << 10;
 /// Logged bytes that are kept in memory until they are at home: at a hundred homes a second those of five minutes.
 const WRITTEN_BEHIND_BYTES: u64 = 128 << 20;
 
+/// Records after which the map is written anew: a recovery reads the logs that they went to, on a slow disk perhaps, and the map of what is
+/// not yet at home is small.
+const SNAPSHOT_AFTER_BYTES: u64 = 16 << 20;
+
 /// What is written behind is let go along with the next record, if one comes within this time: a record of its own would be in the way of
 /// a client's.
 const RELEASES_WAIT: Nanos = Nanos::from_millis(250);
@@ -219,7 +223,8 @@ fn track_by_track(facts: &Facts<'_>) -> Config {
         releases_wait: RELEASES_WAIT,
         ..config.cleaning
     };
-    Config { cleaner: Box::new(WriteBehind), cleaning, ..config }
+    let snapshot_after_bytes = SNAPSHOT_AFTER_BYTES;
+    Config { cleaner: Box::new(WriteBehind), cleaning, snapshot_after_bytes, ..config }
 }
 
 #[cfg(test)]

@@ -58,6 +58,11 @@ impl Placer {
         self.0.claims_ahead().min(CLAIMS_AHEAD_MAX)
     }
 
+    /// How many logs stay claimed when a snapshot begins: the one in use at least.
+    fn claims_kept(&self) -> usize {
+        self.0.claims_kept().max(1)
+    }
+
     /// Whether the policy would rather be asked once nothing is on the disk.
     fn waits(&self, core: &Core) -> bool {
         self.0.waits(&view(core))
@@ -78,6 +83,11 @@ impl Commit {
     /// Whether records go to other logs than the first, so that logs must be claimed.
     pub(crate) fn claims_logs(&self) -> bool {
         self.placer.claims_ahead() > 0
+    }
+
+    /// How many logs stay claimed when a snapshot begins.
+    pub(crate) fn claims_kept(&self) -> usize {
+        self.placer.claims_kept()
     }
 
     /// Whether the next record waits until nothing is on the disk: as its placement wishes, and not for long.

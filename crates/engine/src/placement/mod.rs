@@ -27,6 +27,9 @@ use crate::state::logs::Logs;
 use nearhead_disk::Nanos;
 use std::fmt::Debug;
 
+/// Logs that stay claimed across a snapshot, if a policy says nothing else.
+const CLAIMS_KEPT: usize = 8;
+
 /// Where a record goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spot {
@@ -124,6 +127,11 @@ pub trait Placement: Debug + Send {
 
     /// How many logs, from the wanted one on, each record claims: 0 of a policy that never goes to another log.
     fn claims_ahead(&self) -> u32;
+
+    /// How many logs around the newest record stay claimed when a snapshot begins: a recovery from there reads each of them.
+    fn claims_kept(&self) -> usize {
+        CLAIMS_KEPT
+    }
 
     /// Another one of its kind: a configuration is copied, an engine keeps its own.
     fn boxed(&self) -> Box<dyn Placement>;

@@ -216,6 +216,11 @@ impl Placement for TrackByTrack {
         1
     }
 
+    /// The one in use and the next one: it never goes back.
+    fn claims_kept(&self) -> usize {
+        2
+    }
+
     fn repositions(&self, view: &View<'_>) -> Option<Reposition> {
         let drives = followed(view)?;
         if self.last.is_none() || view.now.since(self.record_at) > LOOKED_UP_FOR {

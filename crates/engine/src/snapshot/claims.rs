@@ -7,13 +7,12 @@ use crate::commit::Commit;
 use crate::core::Core;
 use crate::placement::Need;
 
-/// Logs that stay claimed across a snapshot; each costs recovery one read.
-const CLAIMS_KEPT: usize = 8;
 /// Logs looked at for room when none of those claimed has any.
 const CLAIM_SEARCH_MAX: usize = 1 << 16;
 
 /// Claims that carry over, all of them claimed already: the log a record is on its way to (that
-/// record is newer than the snapshot), the log in use and its neighbours, the target of a swap.
+/// record is newer than the snapshot), the target of a swap, the log in use and its neighbours, as many as the placement wants: each costs a
+/// recovery one read.
 pub(super) fn claims_to_keep(core: &Core, commit: &Commit, context: SnapshotContext) -> Vec<u32> {
     let newest = core.recorded().last_log();
     let in_flight = commit.in_flight().map(|record| record.header().log_index);
@@ -21,7 +20,8 @@ pub(super) fn claims_to_keep(core: &Core, commit: &Commit, context: SnapshotCont
     let needed = |index: &u32| Some(*index) == in_flight || Some(*index) == cold;
     let mut claimed: Vec<u32> = core.logs().claimed().collect();
     claimed.sort_by_key(|index| (!needed(index), index.abs_diff(newest), *index));
-    claimed.truncate(CLAIMS_KEPT);
+    let at_least = claimed.iter().filter(|index| needed(index)).count();
+    claimed.truncate(commit.claims_kept().max(at_least));
     claimed.sort_unstable();
     claimed
 }
@@ -42,7 +42,7 @@ pub(super) fn claims_to_add(core: &Core, commit: &Commit, keep: &[u32]) -> Vec<u
     let mut found: Vec<u32> = roomy.collect();
     // Stable: of those with the same room the nearest come first.
     found.sort_by_key(|index| !has_room(index));
-    found.truncate(CLAIMS_KEPT);
+    found.truncate(commit.claims_kept());
     found.sort_unstable();
     found
 }

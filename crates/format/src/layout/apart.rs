@@ -171,8 +171,9 @@ pub(super) fn plan(device_bytes: u64, options: &LayoutOptions) -> Result<Layout,
 /// Log bytes of which a snapshot has room for a map at most: what is logged goes home soon, and a map of all that a large device holds
 /// would take more room than the data it is about.
 pub(super) const MAPPED_BYTES_MAX: u64 = 16 << 30;
-/// So many logs are made of a device, if they are not larger then than logs in groups.
-const DEVICE_LOGS: u64 = 64;
+/// So many logs are made of a device, if they are not larger then than logs in groups: a recovery reads the one in use, the one behind it
+/// and those used since the last snapshot, each whole.
+const DEVICE_LOGS: u64 = 2048;
 
 /// No more logs are made than there is so much data for each: what is divided among them is rounded down.
 const LOG_DATA_BYTES_MIN: u64 = 1 << 20;

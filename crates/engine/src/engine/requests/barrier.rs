@@ -28,7 +28,7 @@ impl Engine {
             id,
             stage_target: self.stage.end(),
             invalid_target: self.commit.invalidations_mut().want_all(),
-            flush_ticket: self.core.flusher_mut().want(),
+            flush_ticket: self.core.want_client_writes(),
             written: 0,
         };
         self.core.flusher_mut().demand(self.commit.invalidations().flush_ticket());

@@ -226,7 +226,7 @@ impl Engine {
         let range = state.offset / SECTOR as u64..(state.offset + state.len) / SECTOR as u64;
         self.requests.transferring.remove(range.clone());
         if state.volatile {
-            self.core.flusher_mut().note_volatile_write();
+            self.core.note_client_write();
         }
         if let Some(error) = state.error.take() {
             // The map still points to the older copies: each sector reads as old or new, and may
