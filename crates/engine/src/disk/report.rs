@@ -135,6 +135,8 @@ impl fmt::Display for DiskErrorReport {
         if let Some(offset) = self.offset {
             let at = At { lane: self.lane, offset };
             write!(formatter, " {} bytes at {at}", self.len)?;
+        } else if let Some(position) = self.lane.data_position() {
+            write!(formatter, " of data device {position}")?;
         }
         write!(formatter, ": {}", self.detail)
     }
@@ -225,5 +227,22 @@ impl fmt::Display for DiskEvent {
                 after.as_secs_f64()
             ),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_failed_on_a_data_device_names_it_also_without_a_byte() {
+        let told = |lane: Lane, offset: Option<u64>| {
+            let (work, kind, at) = (DiskWork::Flush, DiskErrorKind::Io, Nanos::ZERO);
+            let detail = "EIO".to_owned();
+            DiskErrorReport { work, kind, lane, offset, len: 512, at, detail }.to_string()
+        };
+        assert!(told(Lane::data(1), None).ends_with(" of data device 1: EIO"));
+        assert!(told(Lane::data(1), Some(7)).ends_with("device byte 7 of data device 1: EIO"));
+        assert!(!told(Lane::MAIN, None).contains("data device"));
     }
 }
