@@ -142,7 +142,7 @@ fn inspect(target: Target, mut report: Report, look: &Look) -> Result<Inspected,
 fn looked_at(mut offline: Offline, mut report: Report) -> Inspected {
     let start = offline.start;
     report.damage = words(offline.volume.engine().status().damage);
-    let weighed = weigh(&mut offline.volume, |disk| SyncIo::in_real_time(disk, start));
+    let weighed = weigh(&mut offline.volume, |lanes| lanes.in_real_time(start));
     if let Some(weighed) = &weighed {
         report.take_rebuilt(weighed);
     } else {

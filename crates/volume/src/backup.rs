@@ -5,6 +5,7 @@
 //! record in the logs since, with the doubts of any rebuild ([`crate::repair`]).
 
 use crate::create::write_superblocks;
+use crate::data_devices;
 use crate::dump::{Slot, read_long, read_slots};
 use crate::map_device;
 use crate::open::{find_superblock, read_copies};
@@ -154,6 +155,8 @@ pub fn look(io: &mut SyncIo<'_>, backup: &Backup) -> Result<Present, BackupError
                 return Err(BackupError(problem));
             }
             refuse_foreign(io, &backup.head.volume_id)?;
+            // A snapshot may lie on one of them.
+            data_devices::join(io, &backup.superblock).map_err(|error| failed(&error))?;
             let slots = read_slots(io, &backup.superblock);
             return Ok(Present { superblock: None, snapshot_number: newest(&slots) });
         }

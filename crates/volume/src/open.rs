@@ -176,8 +176,15 @@ fn read_copy(io: &mut SyncIo<'_>, copy: u32, offset: u64) -> Result<Superblock, 
     }
 }
 
-/// Reads every copy of the superblock and picks the one that counts.
+/// Reads every copy of the superblock and picks the one that counts; its data devices must be there, if it has those.
 pub fn find_superblock(io: &mut SyncIo<'_>) -> Result<Found, OpenError> {
+    let found = find_own_superblock(io)?;
+    data_devices::join(io, &found.superblock)?;
+    Ok(found)
+}
+
+/// The same for who needs nothing but the volume's own disk.
+pub fn find_own_superblock(io: &mut SyncIo<'_>) -> Result<Found, OpenError> {
     let properties = io.disk().properties();
     let (device, capacity) = (properties.name.clone(), properties.capacity_bytes);
     let sector_bytes = properties.sector_bytes;
@@ -189,7 +196,6 @@ pub fn find_superblock(io: &mut SyncIo<'_>) -> Result<Found, OpenError> {
     let preset = preset_of(io, &superblock)?;
     check_size(&device, &superblock.layout, capacity)?;
     check_zones(&device, &superblock, &preset, io.disk().zones())?;
-    data_devices::join(io, &superblock)?;
     if sector_bytes > superblock.layout.sector_bytes {
         let expected = superblock.layout.sector_bytes;
         return Err(OpenError::Sectors { device, expected, found: sector_bytes });

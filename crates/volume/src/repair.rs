@@ -8,6 +8,7 @@
 use crate::check::read_copy;
 use crate::create::write_superblocks;
 use crate::dump::read_slots;
+use crate::lanes::Lanes;
 use crate::open::{OpenError, find_superblock_to_change};
 use crate::sync_io::SyncIo;
 use crate::volume::Volume;
@@ -115,7 +116,7 @@ impl Weighed {
 /// Weighs what a rebuild is in doubt about; `None` if the volume was not opened by one. Changes nothing.
 pub fn weigh<D: Disk>(
     volume: &mut Volume<D>,
-    io_of: impl for<'a> FnOnce(&'a mut D) -> SyncIo<'a>,
+    io_of: impl for<'a> FnOnce(&'a mut Lanes<D>) -> SyncIo<'a>,
 ) -> Option<Weighed> {
     let engine = volume.engine();
     let found = engine.rebuilt()?.clone();
@@ -134,7 +135,10 @@ pub fn weigh<D: Disk>(
     let outgrows_slot = engine.map_outgrows_slot(candidates.len());
     let mut doubtful = Vec::new();
     let mut agreeing_bytes = 0;
-    let mut io = io_of(volume.disk_mut());
+    let mut io = io_of(volume.lanes_mut());
+    // Homes may be on data devices, which are in their order since it was opened.
+    let data_devices = 0..layout.data_parts.bytes().len();
+    io.join(&layout, &data_devices.collect::<Vec<_>>());
     for (entry, reason) in candidates {
         let range = (entry.home_sector, u64::from(entry.len_sectors));
         if log_and_home_agree(&mut io, &layout, &entry) {

@@ -322,7 +322,7 @@ fn rebuild(subject: &Subject, device: Device) -> Device {
     });
     let (mut volume, now) = opened.unwrap_or_else(|error| panic!("{error}"));
     let mut now = volume.run_until_open(now).unwrap_or_else(|error| panic!("{error}"));
-    if let Some(weighed) = weigh(&mut volume, |disk| SyncIo::in_virtual_time(disk, now)) {
+    if let Some(weighed) = weigh(&mut volume, |lanes| lanes.in_virtual_time(now)) {
         let superblock = volume.superblock().clone();
         let mut io = volume.lanes_mut().in_virtual_time(now);
         clear_torn(&mut io, &superblock, &weighed.found.torn).unwrap();

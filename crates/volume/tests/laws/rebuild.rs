@@ -61,7 +61,7 @@ fn repair(options: &Options, image: &MemoryStore, keep_newest: bool) -> Repaired
     });
     let (mut volume, now) = opened.unwrap_or_else(|error| panic!("{error}"));
     let mut now = volume.run_until_open(now).unwrap_or_else(|error| panic!("{error}"));
-    let weighed = weigh(&mut volume, |disk| SyncIo::in_virtual_time(disk, now)).expect("a rebuild");
+    let weighed = weigh(&mut volume, |lanes| lanes.in_virtual_time(now)).expect("a rebuild");
     volume.drive(now);
     assert_eq!(volume.status().stats.snapshots, 0, "nothing is written before consent");
     let superblock = volume.superblock().clone();

@@ -13,8 +13,8 @@ use nearhead_format::record::peek;
 use nearhead_format::{AckMode, Superblock};
 use nearhead_models::{MemoryStore, Store};
 use nearhead_service::{Operation, Request, RequestId, Service};
+use nearhead_volume::Volume;
 use nearhead_volume::repair::weigh;
-use nearhead_volume::{SyncIo, Volume};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
@@ -283,7 +283,7 @@ impl Damaged {
             return (false, error.to_string(), none());
         }
         let mut messages = damage_of(&volume.status());
-        if let Some(weighed) = weigh(&mut volume, |disk| SyncIo::in_virtual_time(disk, now)) {
+        if let Some(weighed) = weigh(&mut volume, |lanes| lanes.in_virtual_time(now)) {
             for range in &weighed.doubtful {
                 let _ = write!(messages, "\n{}", range.reason.explain());
             }

@@ -13,7 +13,7 @@ use nearhead_volume::repair::{
     Doubtful, Reason, Weighed, clear_torn, repair_superblocks, slots_to_repair,
     superblocks_to_repair, weigh,
 };
-use nearhead_volume::{SyncIo, Volume, find_superblock};
+use nearhead_volume::{Lanes, Volume, find_superblock};
 
 fn written(blocks: &[u64]) -> Medium {
     Medium::made(&options("mlb", 7, 4 << 20)).used(|run| {
@@ -107,7 +107,7 @@ fn weighed(medium: &Medium) -> Weighed {
     });
     let (mut volume, now) = opened.unwrap();
     let now = volume.run_until_open(now).unwrap();
-    weigh(&mut volume, |disk: &mut CrashDisk| SyncIo::in_virtual_time(disk, now)).unwrap()
+    weigh(&mut volume, |lanes: &mut Lanes<CrashDisk>| lanes.in_virtual_time(now)).unwrap()
 }
 
 /// Home holds what was written to `block`.
