@@ -1,5 +1,7 @@
 //! How a disk is driven, as flags say it.
 
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
 use std::path::PathBuf;
 
 /// How a file or device is driven; an emulated disk says that in its own options.
@@ -22,6 +24,10 @@ pub struct DiskArgs {
     /// nearest the head is usable at once; name it at creation and at every use after it
     #[arg(long, value_name = "PATH")]
     pub map_device: Option<PathBuf>,
+    /// Devices that hold the data of a volume whose target has nothing but its logs (preset trail), with commas between
+    /// them; each one a target, those with commas of their own (mirror:A,B) with the flag again
+    #[arg(long, value_name = "D1,D2,...")]
+    pub data_devices: Vec<String>,
 }
 
 /// Which way commands reach the kernel.
@@ -35,4 +41,23 @@ pub enum IoEngine {
     Uring,
     /// Threads
     Threads,
+}
+
+/// Data devices in a volume file: a text as the flag has it, or a list of such.
+pub(crate) fn one_or_more<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Named {
+        One(String),
+        Several(Vec<String>),
+    }
+    let named = Named::deserialize(from).map_err(|_| {
+        D::Error::custom(
+            "expected the name of a data device, or a list of them such as [\"a\", \"b\"]",
+        )
+    })?;
+    Ok(match named {
+        Named::One(text) => vec![text],
+        Named::Several(texts) => texts,
+    })
 }

@@ -167,7 +167,7 @@ pub struct ServeArgs {
     #[serde(skip)]
     /// How the disk is driven.
     pub disk: DiskArgs,
-    /// `disk.io`, as a volume file says it, like the four after it: [`Self::from_text`] puts them there.
+    /// `disk.io`, as a volume file says it, like the five after it: [`Self::from_text`] puts them there.
     #[arg(skip)]
     pub io: Option<IoEngine>,
     /// `disk.page_cache`, as a volume file says it.
@@ -182,6 +182,10 @@ pub struct ServeArgs {
     /// `disk.map_device`, as a volume file says it.
     #[arg(skip)]
     pub map_device: Option<PathBuf>,
+    /// `disk.data_devices`, as a volume file says it: one text, or a list.
+    #[arg(skip)]
+    #[serde(deserialize_with = "crate::disk::one_or_more")]
+    pub data_devices: Vec<String>,
 }
 
 impl ServeArgs {
@@ -240,6 +244,9 @@ impl ServeArgs {
         disk.direct_reads |= file.disk.direct_reads;
         disk.rotational = disk.rotational.or(file.disk.rotational);
         disk.map_device = disk.map_device.take().or(file.disk.map_device);
+        if disk.data_devices.is_empty() {
+            disk.data_devices = file.disk.data_devices;
+        }
         merged
     }
 
@@ -272,6 +279,7 @@ impl ServeArgs {
             direct_reads: std::mem::take(&mut file.direct_reads),
             rotational: file.rotational.take(),
             map_device: file.map_device.take(),
+            data_devices: std::mem::take(&mut file.data_devices),
         };
         file.take_table_apart()?;
         if let Some(permits) = file.checkpoint_permits {

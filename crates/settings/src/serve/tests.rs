@@ -44,7 +44,8 @@ fn a_volume_file_may_say_nothing_that_a_flag_may_not() {
 
 #[test]
 fn a_volume_file_may_say_all_that_flags_may() {
-    let text = "io = \"threads\"\npage_cache = true\ndirect_reads = true\nrotational = true\nmap_device = \"a.map\"\n";
+    let text = "io = \"threads\"\npage_cache = true\ndirect_reads = true\nrotational = true\nmap_device = \"a.map\"\n\
+                data_devices = [\"a.data\", \"mirror:b,c\"]\n";
     let merged = ServeArgs::default().completed_by(ServeArgs::from_text(text).unwrap());
     let disk = merged.disk;
     assert_eq!(
@@ -52,6 +53,7 @@ fn a_volume_file_may_say_all_that_flags_may() {
         (IoEngine::Threads, Some(true), true, Some(true))
     );
     assert_eq!(disk.map_device, Some("a.map".into()));
+    assert_eq!(disk.data_devices, ["a.data", "mirror:b,c"]);
 
     // Each flag by its name, but for what only a command line needs.
     let command = <ServeArgs as clap::Args>::augment_args(clap::Command::new("serve"));
@@ -60,6 +62,24 @@ fn a_volume_file_may_say_all_that_flags_may() {
         let is_known = !error.contains("unknown field");
         assert_eq!(is_known, !matches!(name, "config" | "json"), "{name}: {error}");
     }
+}
+
+#[test]
+fn data_devices_in_a_volume_file_are_a_text_or_a_list_and_a_flag_wins() {
+    for (text, expected) in [
+        ("", vec![]),
+        ("data_devices = \"a,b\"", vec!["a,b"]),
+        ("data_devices = [\"a\", \"b\"]", vec!["a", "b"]),
+    ] {
+        let file = ServeArgs::from_text(text).unwrap();
+        assert_eq!(ServeArgs::default().completed_by(file).disk.data_devices, expected, "{text}");
+    }
+    let disk = DiskArgs { data_devices: vec!["c".to_owned()], ..DiskArgs::default() };
+    let flags = ServeArgs { disk, ..ServeArgs::default() };
+    let file = ServeArgs::from_text("data_devices = \"a,b\"").unwrap();
+    assert_eq!(flags.completed_by(file).disk.data_devices, ["c"]);
+    let error = ServeArgs::from_text("data_devices = 7").unwrap_err();
+    assert!(error.contains("expected the name of a data device, or a list"), "{error}");
 }
 
 #[test]
