@@ -60,7 +60,7 @@ mod trouble;
 pub use label::{LABEL_BYTES, Label};
 pub use mirror::{Mirror, ReadPolicy};
 pub use open::{MISSING, Purpose, RunOne, label_of, open, remove_label};
-pub use spec::{ARRAY_PREFIXES, ArrayKind, ArraySpec, model_from_text};
+pub use spec::{ARRAY_PREFIXES, ArrayKind, ArraySpec, model_from_text, split_members};
 pub use stripe::Stripe;
 
 use members::Members;

@@ -191,7 +191,7 @@ fn size(text: &str) -> Option<u64> {
 }
 
 /// The members of a list; a model takes its own options along.
-fn split_members(list: &str) -> Vec<String> {
+pub fn split_members(list: &str) -> Vec<String> {
     let mut members: Vec<String> = Vec::new();
     for piece in list.split(',') {
         let key = piece.split_once('=').map(|(key, _)| key);

@@ -9,7 +9,7 @@
 use crate::control::{Client, why_not_there};
 use crate::repair::{DoubtfulArg, LostArgs, RepairArgs, from_backup};
 use crate::report::StatusReport;
-use crate::target::{Access, DiskArgs, Target};
+use crate::target::{Access, DiskArgs, Target, device_flags};
 use nearhead_format::backup::BackupHead;
 use nearhead_output::{hex, say, say_json};
 use nearhead_volume::Presets;
@@ -256,8 +256,12 @@ pub fn restore(args: &RestoreArgs) -> Result<(), String> {
         return if args.dry_run { Ok(()) } else { target.leave() };
     }
     let superblock = superblock.unwrap_or_else(|| backup.superblock.clone());
-    let again =
-        format!("nearhead restore-metadata {} {} --accept-loss", args.target, args.file.display());
+    let again = format!(
+        "nearhead restore-metadata {} {}{} --accept-loss",
+        args.target,
+        args.file.display(),
+        device_flags(&args.disk)
+    );
     let as_repair = RepairArgs {
         target: args.target.clone(),
         dry_run: args.dry_run,

@@ -10,6 +10,7 @@ use nearhead_calibrate::{Calibration, Findings, Options, OverDisk, Progress, Rep
 use nearhead_disk::{Command, Nanos, Payload};
 use nearhead_models::ModelSpec;
 use nearhead_output::{note, say, say_json};
+use nearhead_volume::open::find_own_superblock;
 use nearhead_volume::{SyncIo, find_superblock, tracks};
 use std::fmt::Write as _;
 use std::ops::Range;
@@ -42,6 +43,9 @@ pub struct CalibrateArgs {
     /// Keep what was found in the volume on the target, which must not be served meanwhile
     #[arg(long)]
     pub store: bool,
+    /// With --store: the data devices of the volume, if it has those; they may be left out
+    #[arg(long, value_name = "D1,D2,...", requires = "store")]
+    pub data_devices: Vec<String>,
     /// Measure nothing: take what another run wrote with --out; of a striped array one for each member, in their order
     #[arg(long, value_name = "FILE", conflicts_with_all = ["scratch", "out"])]
     pub known: Vec<PathBuf>,
@@ -119,9 +123,12 @@ fn keep(args: &CalibrateArgs, reports: &[Report]) -> Result<String, String> {
     if tracks.is_empty() {
         return Ok(format!("{}: nothing was kept", args.target));
     }
-    let mut target = Target::open(&args.target, Access::Write, &DiskArgs::default())?;
+    let disk = DiskArgs { data_devices: args.data_devices.clone(), ..DiskArgs::default() };
+    let mut target = Target::open(&args.target, Access::Write, &disk)?;
     let io = &mut target.io();
-    let found = find_superblock(io).map_err(|error| format!("--store: {error}"))?;
+    // The tables are where the logs are.
+    let find = if disk.data_devices.is_empty() { find_own_superblock } else { find_superblock };
+    let found = find(io).map_err(|error| format!("--store: {error}"))?;
     if !found.superblock.layout.records_anywhere {
         let preset = io.presets().name_of(&found.superblock);
         return Err(format!(

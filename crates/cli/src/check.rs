@@ -3,7 +3,7 @@
 //! The volume is opened for reading only. Exit code 1 when something is damaged.
 
 use crate::report::VolumeFacts;
-use crate::target::{Access, DiskArgs, Target};
+use crate::target::{Access, DiskArgs, Target, device_flags};
 use crate::units::ByteSize;
 use nearhead_output::{counted, note, quoted, say, say_json};
 use nearhead_volume::check::{CheckFinding, CheckReport, check};
@@ -141,7 +141,7 @@ fn tell(args: &CheckArgs, found: &CheckReport) {
 }
 
 fn repair_of(args: &CheckArgs, found: &CheckReport, finding: &CheckFinding) -> String {
-    let target = quoted(&args.target);
+    let target = format!("{}{}", quoted(&args.target), device_flags(&args.disk));
     match finding.place.as_str() {
         place if place.starts_with("superblock") => {
             format!("to write it again from a sound copy: nearhead repair {target}")

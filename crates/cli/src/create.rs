@@ -3,9 +3,12 @@
 //! What is there is refused unless the user insists; a new image that could not become a volume is
 //! removed again.
 
-use crate::report::preset_name;
+mod data;
+
+use crate::report::{DeviceReport, preset_name};
 use crate::target::{
-    Access, DiskArgs, Target, array_label, has_its_own_size, refuse_unknown_kind, space_notes,
+    Access, DiskArgs, Target, array_label, data_devices, device_flags, has_its_own_size,
+    refuse_unknown_kind, space_notes,
 };
 use crate::units::ByteSize;
 use nearhead_arrays::ArraySpec;
@@ -16,24 +19,31 @@ use nearhead_output::{changes_a_terminal, hex, note, plain, quoted, say, say_jso
 use nearhead_settings::{AckArg, checked_threshold};
 use nearhead_volume::{CreateOptions, DEFAULT_PRESET, NamedPreset, whole_logs};
 use serde::Serialize;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 /// What `nearhead create` is told.
 #[derive(clap::Args, Clone, Debug)]
 pub struct CreateArgs {
     /// Block device, image file, model:PROFILE,file=PATH (an emulated disk), or several of them as
-    /// raid0:A,B?chunk=64k or mirror:A,B
-    pub target: String,
+    /// raid0:A,B?chunk=64k or mirror:A,B; with --data-devices the log device
+    #[arg(required_unless_present = "log_device")]
+    pub target: Option<String>,
+    /// The same as TARGET, for the log device in front of --data-devices
+    #[arg(long, value_name = "DEVICE", conflicts_with = "target")]
+    pub log_device: Option<String>,
     /// Make a new sparse image file of this size
     #[arg(long)]
     pub size: Option<ByteSize>,
-    /// Take all of the image's space from its file system now, so that it cannot run out later
+    /// Make a new sparse image file of this size of each data device that does not exist
+    #[arg(long, value_name = "BYTES")]
+    pub data_size: Option<ByteSize>,
+    /// Take all of the space of a new image from its file system now, so that it cannot run out later
     #[arg(long)]
     pub preallocate: bool,
     /// Which policies
-    #[arg(long, default_value = DEFAULT_PRESET)]
-    pub preset: String,
+    #[arg(long, help = format!("Which policies [default: {DEFAULT_PRESET}; trail with --data-devices]"))]
+    pub preset: Option<String>,
     /// Writes up to this size are logged [default: the preset's]
     #[arg(long, value_name = "BYTES")]
     pub threshold: Option<ByteSize>,
@@ -63,6 +73,13 @@ pub struct CreateArgs {
     pub disk: DiskArgs,
 }
 
+impl CreateArgs {
+    /// What it is made on.
+    fn target(&self) -> &str {
+        self.target.as_deref().or(self.log_device.as_deref()).unwrap_or_default()
+    }
+}
+
 /// What was made.
 #[derive(Debug, Serialize)]
 pub struct CreateReport {
@@ -84,6 +101,8 @@ pub struct CreateReport {
     pub log_bytes: u64,
     /// Writes up to this size are logged.
     pub logged_write_bytes_max: u32,
+    /// The devices that it lies on.
+    pub devices: Vec<DeviceReport>,
     /// What was found out about the disk.
     pub disk_notes: Vec<String>,
 }
@@ -92,22 +111,29 @@ pub struct CreateReport {
 pub fn run(args: &CreateArgs) -> Result<(), String> {
     let (mut target, superblock) = create(args)?;
     target.leave()?;
-    let report = report(&args.target, &superblock, std::mem::take(&mut target.notes));
+    let report = report(&mut target, &superblock);
     if args.json {
         return say_json(&report);
     }
     for line in &report.disk_notes {
         note(line);
     }
+    let logs = if superblock.layout.data_parts.is_empty() {
+        format!("groups of {} with a log of", ByteSize(report.group_bytes))
+    } else {
+        "logs of".to_owned()
+    };
     say(&format!(
-        "created a volume of {} on {}: preset {}, {} groups of {} with a log of {} each",
+        "created a volume of {} on {}: preset {}, {} {logs} {} each",
         ByteSize(report.client_bytes),
         report.target,
         report.preset,
         report.groups,
-        ByteSize(report.group_bytes),
         ByteSize(report.log_bytes),
     ));
+    for line in DeviceReport::lines(&report.devices) {
+        say(&line);
+    }
     say(&format!("serve it with: {}", serve_line(args)));
     Ok(())
 }
@@ -115,11 +141,7 @@ pub fn run(args: &CreateArgs) -> Result<(), String> {
 /// The command that serves the volume, as a shell takes it.
 fn serve_line(args: &CreateArgs) -> String {
     let disk = &args.disk;
-    let mut line = format!("nearhead serve {}", quoted(&args.target));
-    if let Some(path) = &disk.map_device {
-        line += " --map-device ";
-        line += &quoted(&path.to_string_lossy());
-    }
+    let mut line = format!("nearhead serve {}{}", quoted(args.target()), device_flags(disk));
     if let Some(page_cache) = disk.page_cache {
         line += if page_cache { " --page-cache" } else { " --page-cache=false" };
     }
@@ -142,53 +164,68 @@ fn check_label(label: &str) -> Result<(), String> {
 
 /// Makes the volume and hands back the open disk.
 pub fn create(args: &CreateArgs) -> Result<(Target, Superblock), String> {
-    refuse_unknown_kind(&args.target)?;
+    refuse_unknown_kind(args.target())?;
     check_label(&args.label)?;
-    let preset = NamedPreset::by_name(&args.preset).map_err(|error| error.to_string())?;
+    let data = data_devices(&args.disk)?;
+    let preset = data::preset(args, &data)?;
     let options = options(args, preset)?;
     let map_image = args.disk.map_device.as_ref().filter(|path| path.symlink_metadata().is_err());
-    let made_image = make_image(args)?;
-    let made = preallocate(args).and_then(|()| create_on(args, &options, made_image));
+    let mut images = Vec::new();
+    let made = make_images(args, &data, &mut images)
+        .and_then(|()| preallocate(args, &data, &images))
+        .and_then(|()| create_on(args, &options, &images));
     if made.is_err() {
         // What was written to, or somebody else got first, stays.
-        let image = made_image.then(|| Path::new(&args.target));
-        let map_image = map_image.iter().map(|path| path.as_path());
-        image.into_iter().chain(map_image).for_each(nearhead_uring::remove_empty_image);
+        images.iter().chain(map_image).for_each(|path| nearhead_uring::remove_empty_image(path));
     }
     made
 }
 
-/// Takes the image's space if that was asked for; says if it may run out later.
-fn preallocate(args: &CreateArgs) -> Result<(), String> {
-    let image = Path::new(&args.target);
-    if args.preallocate {
-        if ArraySpec::is_array(&args.target) || has_its_own_size(&args.target) {
-            return Err(format!(
-                "create {}: --preallocate takes the space of one image file; for an array make its members \
-                 beforehand, for example with `fallocate --length 10G FILE`, and leave --preallocate out",
-                args.target
-            ));
-        }
-        return nearhead_uring::preallocate_image(image)
-            .map_err(|error| format!("create {}: {error}", args.target));
+/// Makes the image files that were asked for; `images` tells which.
+fn make_images(
+    args: &CreateArgs,
+    data: &[String],
+    images: &mut Vec<PathBuf>,
+) -> Result<(), String> {
+    if make_image(args)? {
+        images.push(PathBuf::from(args.target()));
     }
-    for line in space_notes(&args.target) {
-        note(&line);
+    data::make_images(args, data, images)
+}
+
+/// Takes the images' space if that was asked for; says if it may run out later.
+fn preallocate(args: &CreateArgs, data: &[String], images: &[PathBuf]) -> Result<(), String> {
+    let target = args.target();
+    if !args.preallocate {
+        let all = std::iter::once(target).chain(data.iter().map(String::as_str));
+        all.flat_map(space_notes).for_each(|line| note(&line));
+        return Ok(());
     }
-    Ok(())
+    if ArraySpec::is_array(target) || has_its_own_size(target) {
+        return Err(format!(
+            "create {target}: --preallocate takes the space of one image file; for an array make its members \
+             beforehand, for example with `fallocate --length 10G FILE`, and leave --preallocate out"
+        ));
+    }
+    let of_data = images.iter().map(PathBuf::as_path).filter(|path| *path != Path::new(target));
+    std::iter::once(Path::new(target)).chain(of_data).try_for_each(|image| {
+        nearhead_uring::preallocate_image(image)
+            .map_err(|error| format!("create {target}: {error}"))
+    })
 }
 
 fn create_on(
     args: &CreateArgs,
     options: &CreateOptions,
-    made_image: bool,
+    images: &[PathBuf],
 ) -> Result<(Target, Superblock), String> {
     let open = |whole_runs| {
-        Target::open(&args.target, Access::Create { force: args.force, whole_runs }, &args.disk)
+        Target::open(args.target(), Access::Create { force: args.force, whole_runs }, &args.disk)
     };
     let mut target = open(None)?;
-    // Another may have made a volume of it before it was ours.
-    let is_new = made_image && nearhead_uring::is_empty_image(Path::new(&args.target));
+    // Another may have made a volume of one before it was ours.
+    let new = images.iter().filter(|path| nearhead_uring::is_empty_image(path));
+    let new: Vec<&PathBuf> = new.collect();
     let properties = target.lanes.properties();
     let mut options = options.clone();
     if args.threshold.is_none() {
@@ -201,7 +238,7 @@ fn create_on(
         drop(target);
         target = open(Some(runs))?;
     }
-    if let Some(label) = array_label(&args.target, target.lanes.properties())
+    if let Some(label) = array_label(args.target(), target.lanes.properties())
         && args.label.is_empty()
     {
         options.label = named(&label)?;
@@ -211,9 +248,11 @@ fn create_on(
         None => nearhead_volume::create(&mut io, &options),
         Some(ByteSize(bytes)) => nearhead_volume::create_to_grow(&mut io, &options, bytes, None),
     };
-    if created.is_err() && is_new {
+    if created.is_err() {
         // While nobody else can have it.
-        let _ = std::fs::remove_file(&args.target);
+        for path in new {
+            let _ = std::fs::remove_file(path);
+        }
     }
     let superblock = created
         .map_err(|error| format!("{error}{}", where_if_missing(&error.to_string(), args)))?;
@@ -222,7 +261,8 @@ fn create_on(
 
 /// The sizes of a layout do not know their device.
 fn where_if_missing(message: &str, args: &CreateArgs) -> String {
-    if message.contains(&args.target) { String::new() } else { format!(" (on {})", args.target) }
+    let target = args.target();
+    if message.contains(target) { String::new() } else { format!(" (on {target})") }
 }
 
 fn named(label: &str) -> Result<Label, String> {
@@ -262,31 +302,31 @@ fn options(args: &CreateArgs, preset: NamedPreset) -> Result<CreateOptions, Stri
 
 /// Makes the image file if one was asked for; whether it did.
 fn make_image(args: &CreateArgs) -> Result<bool, String> {
-    if ArraySpec::is_array(&args.target) {
+    if ArraySpec::is_array(args.target()) {
         // Missing members are named when they are opened.
         return match args.size {
             None => Ok(false),
             Some(_) => Err(format!(
                 "create {}: --size makes one image, and an array has several members; make them \
                  first, for example with `truncate --size 10G FILE`, and leave --size out",
-                args.target
+                args.target()
             )),
         };
     }
     let Some(size) = args.size else {
-        if !has_its_own_size(&args.target) && !Path::new(&args.target).exists() {
+        if !has_its_own_size(args.target()) && !Path::new(args.target()).exists() {
             return Err(format!(
                 "create {}: expected a device or image, found nothing there; \
                  check the path, or add --size to make a new image file",
-                args.target
+                args.target()
             ));
         }
         return Ok(false);
     };
-    if has_its_own_size(&args.target) {
+    if has_its_own_size(args.target()) {
         return Err(format!(
             "create {}: an emulated disk has the size of its profile, and an export its own; leave --size out",
-            args.target
+            args.target()
         ));
     }
     if size.0 < DEVICE_BYTES_MIN {
@@ -294,19 +334,19 @@ fn make_image(args: &CreateArgs) -> Result<bool, String> {
             "create {}: --size: expected a multiple of 512 from {} on, found {} bytes: beside its data a volume keeps \
              copies of its superblock, snapshots of its map and logs, all in blocks of 4 KiB; something smaller \
              can be served as it is by another server, such as `nbdkit file` or `qemu-nbd`",
-            args.target,
+            args.target(),
             ByteSize(DEVICE_BYTES_MIN),
             size.0
         ));
     }
-    if let Ok(found) = std::fs::metadata(&args.target) {
+    if let Ok(found) = std::fs::metadata(args.target()) {
         if found.is_file() && found.len() == size.0 {
             return Ok(false);
         }
         return Err(format!(
             "create {}: --size makes a new image, but something is there already (a {}); \
              choose another path, or leave --size out to use it as it is",
-            args.target,
+            args.target(),
             if found.is_file() {
                 format!("file of {} bytes", found.len())
             } else {
@@ -314,15 +354,15 @@ fn make_image(args: &CreateArgs) -> Result<bool, String> {
             }
         ));
     }
-    nearhead_uring::create_image(Path::new(&args.target), size.0)
+    nearhead_uring::create_image(Path::new(args.target()), size.0)
         .map(|()| true)
         .map_err(|error| error.to_string())
 }
 
-fn report(target: &str, superblock: &Superblock, disk_notes: Vec<String>) -> CreateReport {
+fn report(target: &mut Target, superblock: &Superblock) -> CreateReport {
     let layout = &superblock.layout;
     CreateReport {
-        target: target.to_owned(),
+        target: target.name.clone(),
         volume_id: hex(&superblock.volume_id),
         preset: preset_name(superblock),
         device_bytes: layout.device_bytes,
@@ -331,7 +371,8 @@ fn report(target: &str, superblock: &Superblock, disk_notes: Vec<String>) -> Cre
         group_bytes: layout.group_bytes,
         log_bytes: layout.log_bytes,
         logged_write_bytes_max: superblock.logged_write_bytes_max,
-        disk_notes,
+        devices: DeviceReport::of_lanes(superblock, &target.lanes),
+        disk_notes: std::mem::take(&mut target.notes),
     }
 }
 
@@ -354,9 +395,9 @@ mod tests {
         let line = Line::parse_from(["create", &path.display().to_string(), "--size", "64MiB"]);
         create(&line.args).unwrap();
         let before = std::fs::metadata(&path).unwrap().len();
-        let preset = NamedPreset::by_name(&line.args.preset).unwrap();
+        let preset = NamedPreset::by_name(DEFAULT_PRESET).unwrap();
         let options = options(&line.args, preset).unwrap();
-        let refused = create_on(&line.args, &options, true).err().unwrap();
+        let refused = create_on(&line.args, &options, std::slice::from_ref(&path)).err().unwrap();
         assert!(refused.contains("expected an empty device"), "{refused}");
         assert_eq!(std::fs::metadata(&path).map(|found| found.len()).ok(), Some(before));
         std::fs::remove_file(&path).unwrap();

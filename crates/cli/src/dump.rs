@@ -1,7 +1,7 @@
 //! `nearhead dump`: what is on a volume, in readable form, damaged or not. It decides nothing and
 //! changes nothing.
 
-use crate::report::{VolumeFacts, preset_name};
+use crate::report::{DeviceReport, VolumeFacts, preset_name};
 use crate::target::{Access, DiskArgs, Target};
 use crate::units::date_of;
 use nearhead_disk::Lane;
@@ -40,6 +40,7 @@ struct Report {
     target: String,
     superblock_copies: Vec<CopyReport>,
     volume: VolumeFacts,
+    devices: Vec<DeviceReport>,
     layout: LayoutReport,
     snapshots: Vec<SlotReport>,
     /// None if the volume has none, or gave it up.
@@ -175,6 +176,7 @@ pub fn run(args: &DumpArgs) -> Result<(), String> {
         target: args.target.clone(),
         superblock_copies: copies,
         volume: VolumeFacts::of(&superblock),
+        devices: DeviceReport::of_io(&superblock, &io),
         layout: LayoutReport {
             sector_bytes: layout.sector_bytes,
             log_block_bytes: layout.log_block_bytes,
@@ -383,6 +385,9 @@ fn tell(report: &Report, log: Option<u32>) {
         },
         date_of(volume.created_unix_s)
     ));
+    for line in DeviceReport::lines(&report.devices) {
+        say(&line);
+    }
     say(&format!(
         "layout: {} bytes, sectors of {}, log blocks of {}, snapshot slots of {} at {} and {}",
         volume.device_bytes,

@@ -5,6 +5,7 @@ use crate::repair::{ClientRange, tell_ranges};
 use crate::report::words;
 use crate::target::{Access, DiskArgs};
 use nearhead_output::{say, say_json};
+use nearhead_volume::find_superblock;
 use nearhead_volume::forget::{client_ranges, give_up, unreadable_in_log};
 use serde::Serialize;
 
@@ -55,7 +56,10 @@ pub fn run(args: &ForgetLogArgs) -> Result<(), String> {
     let lost = unreadable_in_log(&mut offline.volume, start, args.log);
     if !args.dry_run {
         let mut target = offline.close()?;
-        give_up(&mut target.io(), &superblock, &lost).map_err(|error| error.to_string())?;
+        let io = &mut target.io();
+        // Snapshots may lie on a data device, which is known by this.
+        let superblock = find_superblock(io).map_err(|error| error.to_string())?.superblock;
+        give_up(io, &superblock, &lost).map_err(|error| error.to_string())?;
         target.leave()?;
     }
     let ranges: Vec<ClientRange> =

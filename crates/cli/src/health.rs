@@ -64,7 +64,10 @@ pub struct LastDiskError {
     pub work: String,
     /// How it failed.
     pub kind: String,
-    /// First device byte; none for a flush.
+    /// Position of the data device that failed, if it was one.
+    #[serde(default)]
+    pub data_device: Option<u8>,
+    /// First byte of that device; none for a flush.
     pub device_offset: Option<u64>,
     /// Bytes.
     pub len_bytes: u64,
@@ -188,6 +191,7 @@ impl DiskErrors {
             last: last.map(|last| LastDiskError {
                 work: last.work.name().to_owned(),
                 kind: disk_error_name(last.kind).to_owned(),
+                data_device: last.lane.data_position(),
                 device_offset: last.offset,
                 len_bytes: last.len,
                 age_s: now.since(last.at).as_secs_f64(),

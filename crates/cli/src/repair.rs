@@ -9,7 +9,7 @@ mod report;
 
 use crate::offline::{self, Look, Offline, Refused};
 use crate::report::words;
-use crate::target::{Access, DiskArgs, Target};
+use crate::target::{Access, DiskArgs, Target, device_flags};
 pub use lost::LostArgs;
 use nearhead_disk::SECTOR_BYTES;
 use nearhead_format::{Place, Superblock};
@@ -72,15 +72,16 @@ pub fn run(args: &RepairArgs) -> Result<(), String> {
     }
     let access = if args.dry_run { Access::Read } else { Access::Write };
     let mut target = Target::open(&args.target, access, &args.disk)?;
-    let to_rewrite = superblocks_to_repair(&mut target.io()).map_err(|error| error.to_string())?;
+    let io = &mut target.io();
+    let to_rewrite = superblocks_to_repair(io).map_err(|error| error.to_string())?;
     if !args.dry_run && !to_rewrite.is_empty() {
-        repair_superblocks(&mut target.io()).map_err(|error| error.to_string())?;
+        repair_superblocks(io).map_err(|error| error.to_string())?;
     }
-    let superblock =
-        find_superblock(&mut target.io()).map_err(|error| error.to_string())?.superblock;
+    let superblock = find_superblock(io).map_err(|error| error.to_string())?.superblock;
     let mut report = Report::new(args, to_rewrite);
-    report.snapshot_slots = slots_to_repair(&mut target.io(), &superblock);
-    let again = format!("nearhead repair {} --accept-loss", args.target);
+    report.snapshot_slots = slots_to_repair(io, &superblock);
+    let again =
+        format!("nearhead repair {}{} --accept-loss", args.target, device_flags(&args.disk));
     go_on(args, target, report, &superblock, None, &again)
 }
 

@@ -1,19 +1,21 @@
 //! The state of a volume as `nearhead status` reports it, the same from a running daemon and from
 //! a volume at rest. Every number's name ends in its unit, but for plain counts.
 
+mod devices;
 mod known;
 
+pub use devices::DeviceReport;
 pub use known::{TargetKept, TracksKnown};
 
 use crate::health::{DiskErrors, Health, Losses, threshold_in_words};
 use crate::serve::Coordination;
 use crate::units::ByteSize;
-use nearhead_disk::Nanos;
-use nearhead_engine::{Damage, Stats, Status};
+use nearhead_disk::{Disk, Nanos};
+use nearhead_engine::{Damage, Stats};
 use nearhead_format::{AckMode, Superblock};
 use nearhead_output::{hex, plain};
 use nearhead_sim::LatencySummary;
-use nearhead_volume::Presets;
+use nearhead_volume::{Presets, Volume};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -193,6 +195,9 @@ pub struct StatusReport {
     pub target: String,
     /// What it was created as.
     pub volume: VolumeFacts,
+    /// The devices that it lies on.
+    #[serde(default)]
+    pub devices: Vec<DeviceReport>,
     /// Whether all is well.
     #[serde(default)]
     pub health: Health,
@@ -213,11 +218,11 @@ impl StatusReport {
     /// The report about a volume, at the time `now` of its clock.
     pub fn new(
         target: &str,
-        superblock: &Superblock,
-        status: Status,
+        volume: &Volume<Box<dyn Disk>>,
         served: Option<Served>,
         now: Nanos,
     ) -> Self {
+        let (superblock, status) = (volume.superblock(), volume.status());
         let phase = match (&served, &status.failure) {
             (None, None) if status.recovery_records > 0 => "interrupted",
             (None, None) => "at rest",
@@ -229,6 +234,7 @@ impl StatusReport {
         Self {
             target: target.to_owned(),
             volume: VolumeFacts::of(superblock),
+            devices: DeviceReport::of_lanes(superblock, volume.lanes()),
             health: Health::of(&status, &disk_errors, trouble, losses),
             disk_errors,
             recovery: Recovery {
@@ -290,6 +296,9 @@ impl StatusReport {
                 ByteSize(volume.device_bytes)
             ),
         );
+        for device in DeviceReport::lines(&self.devices) {
+            line("device", device);
+        }
         let failure = state.failure.as_ref().map_or(String::new(), |why| format!(": {why}"));
         let recovers = match state.phase.as_str() {
             "interrupted" => format!(

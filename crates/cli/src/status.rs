@@ -46,6 +46,5 @@ pub fn run(args: &StatusArgs) -> Result<ExitCode, String> {
 
 fn at_rest(args: &StatusArgs) -> Result<StatusReport, String> {
     let volume = offline::open(&args.target, Access::Read, &args.disk, false)?;
-    let status = volume.volume.status();
-    Ok(StatusReport::new(&args.target, volume.volume.superblock(), status, None, volume.now()))
+    Ok(StatusReport::new(&args.target, &volume.volume, None, volume.now()))
 }

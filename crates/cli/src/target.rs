@@ -15,9 +15,11 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 mod array;
+mod data;
 mod remote;
 
 pub use array::{label as array_label, refuse_if_misnamed};
+pub use data::{data_devices, flags as device_flags};
 pub use nearhead_settings::{DiskArgs, IoEngine};
 
 /// Size of the image made for a map device that does not exist yet: 64 MiB hold the map of a million
@@ -47,6 +49,14 @@ impl Access {
         matches!(self, Self::Create { .. })
     }
 
+    /// The same for a device beside the one that has the logs.
+    fn of_part(self) -> Self {
+        match self {
+            Self::Create { force, .. } => Self::Create { force, whole_runs: None },
+            other => other,
+        }
+    }
+
     /// Whether nothing is changed.
     fn only_looks(self) -> bool {
         matches!(self, Self::Read | Self::Beside)
@@ -66,7 +76,7 @@ pub struct LoneMember {
 pub struct Target {
     /// As the user named it.
     pub name: String,
-    /// The disk, and a map device if one was named.
+    /// The disk, and a map device and data devices if such were named.
     pub lanes: Lanes<Box<dyn Disk>>,
     /// What the user should know about it.
     pub notes: Vec<String>,
@@ -77,30 +87,21 @@ pub struct Target {
 }
 
 impl Target {
-    /// Opens `text` as a device, an image, an emulated disk or an array.
+    /// Opens `text` as a device, an image, an emulated disk or an array, and beside it the devices that `args` name.
     pub fn open(text: &str, access: Access, args: &DiskArgs) -> Result<Self, String> {
         let start = Instant::now();
+        let data = data_devices(args)?;
         refuse_unknown_kind(text)?;
-        let mut lone_member = None;
-        let (disk, notes) = if ArraySpec::is_array(text) {
-            array::open(text, access, args, start)?
-        } else {
-            let (mut disk, mut notes) = if ModelSpec::is_model(text) {
-                (open_model(text, access)?, Vec::new())
-            } else if Address::is_export(text) {
-                remote::open(text, access)?
-            } else {
-                open_real(Path::new(text), access, args)?
-            };
-            lone_member = array::refuse_lone_member(text, &mut disk, access, start)?;
-            notes.extend(lone_member.as_ref().map(|member| member.told.clone()));
-            (disk, notes)
-        };
+        data::refuse_one_device_twice(text, args, &data)?;
+        let Opened { disk, mut notes, lone_member } = open_disk(text, access, args, start)?;
         let disk = gathered(disk)?;
         let lanes = match &args.map_device {
             None => disk.into(),
             Some(path) => with_map_device(disk, path, access, args)?,
         };
+        let lanes = data::beside(lanes, &data, &mut notes, |text| {
+            open_disk(text, access.of_part(), args, start)
+        })?;
         Ok(Self { name: text.to_owned(), lanes, notes, lone_member, start })
     }
 
@@ -130,6 +131,37 @@ impl Target {
     pub fn leave(&mut self) -> Result<(), String> {
         self.io().leave().map_err(|error| format!("{}: {error}", self.name))
     }
+}
+
+/// One open disk.
+struct Opened {
+    disk: Box<dyn Disk>,
+    notes: Vec<String>,
+    lone_member: Option<LoneMember>,
+}
+
+/// Opens what one name means.
+fn open_disk(
+    text: &str,
+    access: Access,
+    args: &DiskArgs,
+    start: Instant,
+) -> Result<Opened, String> {
+    refuse_unknown_kind(text)?;
+    if ArraySpec::is_array(text) {
+        let (disk, notes) = array::open(text, access, args, start)?;
+        return Ok(Opened { disk, notes, lone_member: None });
+    }
+    let (mut disk, mut notes) = if ModelSpec::is_model(text) {
+        (open_model(text, access)?, Vec::new())
+    } else if Address::is_export(text) {
+        remote::open(text, access)?
+    } else {
+        open_real(Path::new(text), access, args)?
+    };
+    let lone_member = array::refuse_lone_member(text, &mut disk, access, start)?;
+    notes.extend(lone_member.as_ref().map(|member| member.told.clone()));
+    Ok(Opened { disk, notes, lone_member })
 }
 
 /// Whether `text` means a disk that has its size already and is no file to be made.

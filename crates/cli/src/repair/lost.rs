@@ -5,7 +5,7 @@
 use super::RepairArgs;
 use crate::offline::{self, Look};
 use crate::report::words;
-use crate::target::{Access, Target};
+use crate::target::{Access, Target, device_flags};
 use crate::units::ByteSize;
 use nearhead_format::Label;
 use nearhead_output::{hex, say, say_json};
@@ -86,6 +86,7 @@ struct Report<'a> {
 /// Runs the command.
 pub(super) fn run(args: &RepairArgs) -> Result<(), String> {
     let failed = |problem: &dyn std::fmt::Display| format!("repair {}: {problem}", args.target);
+    refuse_data_devices(args).map_err(|problem| failed(&problem))?;
     let access = if args.dry_run { Access::Read } else { Access::Write };
     let mut target = Target::open(&args.target, access, &args.disk)?;
     refuse_if_any_is_left(&mut target).map_err(|problem| failed(&problem))?;
@@ -125,6 +126,22 @@ pub(super) fn run(args: &RepairArgs) -> Result<(), String> {
     }
     tell(&report, &fit);
     Ok(())
+}
+
+/// What lies where follows from the sizes of all devices then, and from their order: too much to be guessed.
+fn refuse_data_devices(args: &RepairArgs) -> Result<(), String> {
+    let preset = args.lost.preset.as_deref().map(NamedPreset::by_name).transpose();
+    let preset = preset.map_err(|error| error.to_string())?;
+    let is_on_data_devices = preset.is_some_and(|preset| preset.layout.is_for_data_devices());
+    if args.disk.data_devices.is_empty() && !is_on_data_devices {
+        return Ok(());
+    }
+    Err(format!(
+        "--lost-superblocks: expected a volume on one device, found one with data devices, whose superblocks cannot be made again \
+         from what is left; restore a backup of its metadata: nearhead restore-metadata {} FILE{}",
+        args.target,
+        device_flags(&args.disk)
+    ))
 }
 
 /// Where one is sound it says more than anybody can find out, and where one is of a newer program it is not ours to judge.

@@ -4,7 +4,7 @@
 //! short is made longer again by the next write, and reads as zeros where something was. Nothing fails then, so this is
 //! what notices. The descriptors here read and write nothing.
 
-use crate::target::{backing_paths, space_notes};
+use crate::target::{DiskArgs, backing_paths, data_devices, space_notes};
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use std::cell::Cell;
@@ -13,7 +13,8 @@ use std::path::PathBuf;
 /// The files, held since the volume was opened.
 #[derive(Debug, Default)]
 pub(super) struct Backing {
-    target: String,
+    /// What was named: the target, and its data devices.
+    targets: Vec<String>,
     files: Vec<Held>,
 }
 
@@ -51,15 +52,19 @@ fn len_of(file: &OwnedFd) -> Option<u64> {
 }
 
 impl Backing {
-    /// Those of `target`.
-    pub(super) fn of(target: &str) -> Result<Self, String> {
-        let files = backing_paths(target)?.into_iter().filter_map(Held::of).collect();
-        Ok(Self { target: target.to_owned(), files })
+    /// Those of `target` and of its data devices.
+    pub(super) fn of(target: &str, args: &DiskArgs) -> Result<Self, String> {
+        let mut targets = vec![target.to_owned()];
+        targets.extend(data_devices(args)?);
+        let paths: Result<Vec<_>, String> =
+            targets.iter().map(|target| backing_paths(target)).collect();
+        let files = paths?.into_iter().flatten().filter_map(Held::of).collect();
+        Ok(Self { targets, files })
     }
 
     /// Which of them may take more space than there is now.
     pub(super) fn without_space(&self) -> Vec<String> {
-        space_notes(&self.target)
+        self.targets.iter().flat_map(|target| space_notes(target)).collect()
     }
 
     /// What to say if one of them was deleted or cut short. The same trouble gives the same text.

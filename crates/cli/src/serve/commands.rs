@@ -88,8 +88,7 @@ impl Desk {
             disk_notes: self.disk_notes(context),
             coordination: context.service.coordination(),
         };
-        let volume = context.service.volume();
-        StatusReport::new(&target, volume.superblock(), volume.status(), Some(served), context.now)
+        StatusReport::new(&target, context.service.volume(), Some(served), context.now)
     }
 
     /// What was found out about the disk at the start, and whether its image has room to grow now.

@@ -5,7 +5,7 @@
 //! a time, reads at most a few KiB of it, and waits for nobody longer than two seconds.
 
 use super::Coordination;
-use crate::report::StatusReport;
+use crate::report::{DeviceReport, StatusReport};
 use nearhead_disk::Nanos;
 use nearhead_engine::{DiskErrorCounts, disk_error_name};
 use nearhead_sim::LatencySummary;
@@ -96,6 +96,8 @@ pub fn render(report: &StatusReport) -> String {
     let state = &report.state;
     let serving = u64::from(state.phase == "serving");
     let failed = u64::from(state.failure.is_some());
+    let is_data = |device: &&DeviceReport| device.position.is_some();
+    let data_devices = report.devices.iter().filter(is_data).count() as u64;
     for (name, help, value) in [
         ("serving", "1 while requests are served", serving),
         ("failed", "1 after a failure that ended all changes", failed),
@@ -107,6 +109,7 @@ pub fn render(report: &StatusReport) -> String {
         ("log_fill_percent", "Share of the log space in use", u64::from(state.log_fill_pct)),
         ("checkpointing", "1 while logged blocks are copied home", u64::from(state.checkpointing)),
         ("client_size_bytes", "Size of the volume", report.volume.client_bytes),
+        ("data_devices", "Devices that hold data and no logs", data_devices),
     ] {
         metric(&mut text, name, "gauge", help, value);
     }

@@ -36,7 +36,7 @@ use nearhead_format::Superblock;
 use nearhead_nbd::{Clock, Ending, Limits, Report, Server, ServerBuilder, ShutdownHandle};
 use nearhead_output::{note, say_json_line, tell};
 use nearhead_service::Service;
-use nearhead_volume::{DEFAULT_PRESET, ReopeningVolume, Volume};
+use nearhead_volume::{ReopeningVolume, Volume};
 use serde::Serialize;
 use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
@@ -83,7 +83,7 @@ pub fn run(args: &ServeArgs) -> Result<(), String> {
     let metrics = args.metrics.as_deref().map(metrics::Endpoint::listen).transpose()?;
     let start = target.start;
     let mut volume = open_volume(&args, target, start)?;
-    volume.watch(Backing::of(&name)?);
+    volume.watch(Backing::of(&name, &args.disk)?);
     volume.without_space().iter().for_each(|line| note(line));
     volume.take_turns_by(coordination::start(&args, volume.volume().superblock())?);
 
@@ -109,10 +109,12 @@ fn open_target(args: &ServeArgs, name: &str, access: Access) -> Result<Target, S
     let missing = backing.as_deref().is_none_or(|path| !path.exists());
     if args.create_if_missing && missing {
         let create = CreateArgs {
-            target: name.to_owned(),
+            target: Some(name.to_owned()),
+            log_device: None,
             size: args.size,
+            data_size: None,
             preallocate: false,
-            preset: args.preset.clone().unwrap_or_else(|| DEFAULT_PRESET.to_owned()),
+            preset: args.preset.clone(),
             threshold: args.threshold,
             group_size: None,
             log_size: None,

@@ -1,0 +1,91 @@
+//! What `nearhead create` does about data devices: which preset they ask for, and images for those that do not exist.
+
+use super::CreateArgs;
+use crate::target::has_its_own_size;
+use crate::units::ByteSize;
+use nearhead_arrays::ArraySpec;
+use nearhead_format::data_device::DATA_START_BYTES;
+use nearhead_volume::{DEFAULT_PRESET, NamedPreset};
+use std::path::{Path, PathBuf};
+
+/// The preset for them.
+const FOR_DATA: &str = "trail";
+/// Smallest image that is made: the header's mebibyte, both snapshots and some room for data.
+const DATA_IMAGE_BYTES_MIN: u64 = 8 << 20;
+
+/// The preset that was named, or the one for the devices that were; refused if it does not go with those.
+pub(super) fn preset(args: &CreateArgs, data: &[String]) -> Result<NamedPreset, String> {
+    let target = args.target();
+    let is_for_data = !data.is_empty() || args.log_device.is_some();
+    let default = if is_for_data { FOR_DATA } else { DEFAULT_PRESET };
+    let name = args.preset.as_deref().unwrap_or(default);
+    let preset = NamedPreset::by_name(name).map_err(|error| error.to_string())?;
+    if preset.layout.is_for_data_devices() {
+        if data.is_empty() {
+            return Err(format!(
+                "create {target}: --preset {name}: expected --data-devices D1,D2,... with it, found none; all of {target} \
+                 becomes the log, so name the devices or images that are to hold the data"
+            ));
+        }
+        if let Some(ByteSize(found)) = args.grow_to {
+            return Err(format!(
+                "create {target}: --grow-to: expected no size to grow to with preset {name}, whose devices cannot grow, \
+                 found {found}; leave it out"
+            ));
+        }
+        return Ok(preset);
+    }
+    let flag = if !data.is_empty() {
+        "--data-devices"
+    } else if args.log_device.is_some() {
+        "--log-device"
+    } else {
+        return Ok(preset);
+    };
+    Err(format!(
+        "create {target}: {flag}: expected preset {FOR_DATA}, whose logs and data are on different devices, found {name}, \
+         which lies on one; leave --preset out, or name that one device as TARGET and leave {flag} out"
+    ))
+}
+
+/// Makes an image of each data device that is a file and does not exist; `images` tells which.
+pub(super) fn make_images(
+    args: &CreateArgs,
+    data: &[String],
+    images: &mut Vec<PathBuf>,
+) -> Result<(), String> {
+    let target = args.target();
+    if let Some(ByteSize(found)) = args.data_size {
+        if data.is_empty() {
+            return Err(format!(
+                "create {target}: --data-size: expected --data-devices with it, found none; the size of TARGET's own \
+                 image is --size"
+            ));
+        }
+        if found < DATA_IMAGE_BYTES_MIN {
+            return Err(format!(
+                "create {target}: --data-size: expected at least {}, found {found} bytes; a data device has a header, and the \
+                 first one the snapshots of the map, beside the data",
+                ByteSize(DATA_IMAGE_BYTES_MIN)
+            ));
+        }
+    }
+    for device in data {
+        let path = Path::new(device);
+        if ArraySpec::is_array(device) || has_its_own_size(device) || path.exists() {
+            continue;
+        }
+        crate::target::refuse_unknown_kind(device)?;
+        let Some(size) = args.data_size else {
+            return Err(format!(
+                "create {target}: data device {device}: expected a device or image, found nothing there; check the path, or \
+                 add --data-size to make a new image file of each that is missing"
+            ));
+        };
+        nearhead_uring::create_image(path, size.0).map_err(|error| error.to_string())?;
+        images.push(path.to_owned());
+    }
+    Ok(())
+}
+
+const _: () = assert!(DATA_IMAGE_BYTES_MIN > DATA_START_BYTES, "there is room for data");

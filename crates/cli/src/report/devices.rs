@@ -1,0 +1,70 @@
+//! The devices that a volume lies on, as reports name them: what each is for, and where its bytes are among the volume's.
+
+use crate::units::ByteSize;
+use nearhead_disk::{Disk, Lane, Properties};
+use nearhead_format::Superblock;
+use nearhead_volume::{Lanes, SyncIo};
+use serde::{Deserialize, Serialize};
+
+/// One of the devices of a volume.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct DeviceReport {
+    /// `disk` if logs and data are there, else `log` or `data`; `map` of a map device.
+    pub role: String,
+    /// Which of the data devices.
+    pub position: Option<u8>,
+    /// As it was named when it was opened; an emulated disk by its profile.
+    pub path: String,
+    /// All its bytes.
+    pub size_bytes: u64,
+    /// Where its bytes begin among the volume's addresses, which is what a "device byte" of other reports is; a map device
+    /// has its own.
+    pub first_address: Option<u64>,
+}
+
+impl DeviceReport {
+    /// Those of an open volume, or of one just made.
+    pub fn of_lanes(superblock: &Superblock, lanes: &Lanes<Box<dyn Disk>>) -> Vec<Self> {
+        let at = |lane: Lane| match (lane, lane.data_position()) {
+            (Lane::MAIN, _) => Some(lanes.main()),
+            (_, Some(position)) => lanes.data().get(usize::from(position)),
+            (_, None) => lanes.map(),
+        };
+        Self::all(superblock, |lane| at(lane).map(|disk| disk.properties().clone()))
+    }
+
+    /// Those of a volume whose superblock was found by this.
+    pub fn of_io(superblock: &Superblock, io: &SyncIo<'_>) -> Vec<Self> {
+        Self::all(superblock, |lane| io.lane(lane).map(|disk| disk.properties().clone()))
+    }
+
+    fn all(superblock: &Superblock, at: impl Fn(Lane) -> Option<Properties>) -> Vec<Self> {
+        let layout = &superblock.layout;
+        let own = if layout.data_parts.is_empty() { "disk" } else { "log" };
+        let data = (0..).zip(layout.data_devices()).map(|(position, addresses)| {
+            (Lane::data(position), "data", Some(position), Some(addresses.start))
+        });
+        let map = superblock.map_device_id.map(|_| (Lane::MAP, "map", None, None));
+        let all = std::iter::once((Lane::MAIN, own, None, Some(0))).chain(data).chain(map);
+        all.filter_map(|(lane, role, position, first_address)| {
+            let Properties { name: path, capacity_bytes: size_bytes, .. } = at(lane)?;
+            Some(Self { role: role.to_owned(), position, path, size_bytes, first_address })
+        })
+        .collect()
+    }
+
+    /// One line each for people, if there are data devices: one disk was named by whoever asks.
+    pub fn lines(devices: &[Self]) -> Vec<String> {
+        if devices.iter().all(|device| device.position.is_none()) {
+            return Vec::new();
+        }
+        devices.iter().map(Self::line).collect()
+    }
+
+    fn line(&self) -> String {
+        let Self { role, position, path, size_bytes, first_address } = self;
+        let position = position.map_or(String::new(), |position| format!(" {position}"));
+        let from = first_address.map_or(String::new(), |at| format!(", device bytes from {at} on"));
+        format!("{role} device{position}: {path}, {}{from}", ByteSize(*size_bytes))
+    }
+}
