@@ -8,6 +8,8 @@ mod common;
 use common::nbd::Client;
 use common::{Daemon, Scratch, corrupt, nearhead, run, run_fails, run_json, run_ok};
 use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
 
 const DATA: &str = "data-0.img,data-1.img";
 /// The same in the other order.
@@ -262,7 +264,7 @@ fn a_create_that_cannot_be_is_refused_in_one_line_and_leaves_no_file_behind() {
         }
     };
     let new = ["--data-devices", "new.img"];
-    create(&new, &["data device new.img", "add --data-size"]);
+    create(&new, &["data device new.img", "`create --data-size SIZE`"]);
     create(&["--preset", "trail"], &["--preset trail", "--data-devices D1,D2,...", "found none"]);
     let other = [&new[..], &["--preset", "mlb", "--data-size", "96MiB"]].concat();
     create(&other, &["--data-devices: expected preset trail", "found mlb", "leave --preset out"]);
@@ -276,6 +278,9 @@ fn a_create_that_cannot_be_is_refused_in_one_line_and_leaves_no_file_behind() {
     let small = [&new[..], &["--data-size", "1MiB"]].concat();
     create(&small, &["--data-size: expected at least 8 MiB"]);
     create(&["--data-size", "96MiB"], &["--data-size: expected --data-devices with it"]);
+    sparse(&scratch, "tiny.img", 1 << 20);
+    let tiny = ["--data-devices", "there.img,tiny.img"];
+    create(&tiny, &["data device tiny.img: expected at least 2097152 bytes, found 1048576"]);
     let grow = [&new[..], &["--data-size", "96MiB", "--grow-to", "1GiB"]].concat();
     create(&grow, &["--grow-to", "leave it out"]);
     let used = scratch.path("there.img");
@@ -337,17 +342,47 @@ fn what_is_known_of_the_log_device_is_kept_with_its_data_devices_named_or_not() 
 }
 
 #[test]
-fn an_error_of_a_data_device_names_it() {
-    let scratch = Scratch::new("data-error");
+fn a_data_device_that_was_cut_short_is_told_of_while_it_is_served() {
+    let scratch = Scratch::new("data-cut");
     let places = places(&made(&scratch));
-    let daemon = Daemon::serve(&scratch, "log.img", &["--data-devices", DATA, "--page-cache"]);
+    let daemon = Daemon::serve(&scratch, "log.img", &["--data-devices", DATA]);
     write_all(&daemon, &places);
-    // What is at home there is gone.
-    run_ok(&scratch, &["drain", "log.img"]);
     File::options().write(true).open(scratch.path("data-1.img")).unwrap().set_len(1 << 20).unwrap();
     let report = run_json_whatever(&scratch, &["status", "log.img"]);
     let trouble = report["served"]["disk_trouble"].as_str().unwrap_or_default();
     assert!(trouble.starts_with("data-1.img was cut short"), "{report}");
+    daemon.kill();
+}
+
+#[test]
+fn an_error_of_a_data_device_names_it() {
+    let scratch = Scratch::new("data-error");
+    let (socket, control) = (scratch.text("disk.sock"), scratch.text("disk.control"));
+    let args = [
+        "disk",
+        "serve",
+        "model:st3146855fc,cache=off",
+        "--socket",
+        &socket,
+        "--control",
+        &control,
+    ];
+    let _disk = Daemon::spawn(&scratch, &args);
+    let data = format!("nbd+unix:///?socket={socket}");
+    run_ok(&scratch, &["create", "log.img", "--size", "64MiB", "--data-devices", &data]);
+    let mut daemon = Daemon::serve(&scratch, "log.img", &["--data-devices", &data]);
+    let mut power = BufReader::new(UnixStream::connect(&control).unwrap());
+    writeln!(power.get_mut(), "power-off 7").unwrap();
+    power.read_line(&mut String::new()).unwrap();
+    let mut client = Client::connect(&daemon.socket).unwrap();
+    assert!(client.try_read(1 << 30, 4096).is_err());
+    daemon.wait_for_notice("of data device 0: ");
+    let report = run_json_whatever(&scratch, &["status", "log.img"]);
+    assert_eq!(report["disk_errors"]["last"]["data_device"], 0, "{report}");
+    assert_eq!(report["devices"][1]["path"], data, "{report}");
+    // The log device is well, so what comes now is durable there.
+    client.write(0, &pattern(1, 4096), true);
+    assert_eq!(client.read(0, 4096), pattern(1, 4096), "from memory");
     daemon.kill();
 }
 

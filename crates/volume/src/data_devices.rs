@@ -6,16 +6,26 @@
 use crate::create::CreateError;
 use crate::open::OpenError;
 use crate::sync_io::SyncIo;
-use nearhead_disk::{At, DiskError, DiskErrorKind, Lane};
+use nearhead_disk::{At, Disk, DiskError, DiskErrorKind, Lane};
 use nearhead_format::data_device::{DATA_DEVICE_COPIES, DATA_HEADER_BYTES, DATA_START_BYTES};
-use nearhead_format::layout::DataParts;
+use nearhead_format::layout::{DATA_PART_ALIGN, DataParts};
 use nearhead_format::{DataDevice, Superblock, VolumeId};
 
 /// What the data devices at hand would add to a volume, in the order in which they were named.
 ///
 /// # Errors
-/// There are more than a volume can have.
+/// There are more than a volume can have, or one has no room for anything.
 pub(crate) fn parts(io: &SyncIo<'_>) -> Result<DataParts, DiskError> {
+    let too_small =
+        |disk: &&dyn Disk| DataDevice::part_bytes(disk.properties().capacity_bytes) == 0;
+    if let Some(disk) = io.data_disks().find(too_small) {
+        let found = disk.properties();
+        let least = DATA_START_BYTES + DATA_PART_ALIGN;
+        return Err(invalid(format!(
+            "data device {}: expected at least {least} bytes, found {}; take a larger one",
+            found.name, found.capacity_bytes
+        )));
+    }
     let bytes: Vec<u64> = io
         .data_disks()
         .map(|disk| DataDevice::part_bytes(disk.properties().capacity_bytes))

@@ -96,7 +96,8 @@ impl From<DiskError> for SearchError {
 }
 
 const SAY_MORE: &str = "say what `create` was told: --preset, and --group-size, --log-size and --grow-to if they were given; \
-     --grown-from if it has grown; --map-device if it has one; --second-snapshot far for a volume that this version made";
+     --grown-from if it has grown; --map-device if it has one; --second-snapshot far for a volume that this version made; one with \
+     data devices is not found so: restore a backup of its metadata";
 
 /// Finds the superblock of the volume whose snapshots and records are on the device. Changes nothing.
 ///

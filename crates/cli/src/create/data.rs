@@ -79,7 +79,7 @@ pub(super) fn make_images(
         let Some(size) = args.data_size else {
             return Err(format!(
                 "create {target}: data device {device}: expected a device or image, found nothing there; check the path, or \
-                 add --data-size to make a new image file of each that is missing"
+                 have `create --data-size SIZE` make a new image file of each that is missing"
             ));
         };
         nearhead_uring::create_image(path, size.0).map_err(|error| error.to_string())?;

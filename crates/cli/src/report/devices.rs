@@ -13,7 +13,7 @@ pub struct DeviceReport {
     pub role: String,
     /// Which of the data devices.
     pub position: Option<u8>,
-    /// As it was named when it was opened; an emulated disk by its profile.
+    /// As errors name it: its path, the profile of an emulated disk, or what an array is made of.
     pub path: String,
     /// All its bytes.
     pub size_bytes: u64,

@@ -111,7 +111,10 @@ pub(super) fn beside(
                 "open {text}: expected a whole data device, found only a part: {told}; name the array with all its members"
             ));
         }
-        notes.extend(told.into_iter().map(|note| format!("{text}: {note}")));
+        // Some name their device already.
+        let named =
+            |note: String| if note.starts_with(text) { note } else { format!("{text}: {note}") };
+        notes.extend(told.into_iter().map(named));
         disks.push(disk);
     }
     lanes.with_data(disks).map_err(|error| error.to_string())
