@@ -5,6 +5,8 @@
 //! a failure is noted here and told to those who wait by the engine ([`Core::take_untold_failure`]), and so is an error for
 //! all who wait for a record ([`Core::take_refusal`]).
 
+mod given_up;
+
 use crate::admission::{Admission, Pace, TargetStatus};
 use crate::config::Setup;
 use crate::damage::Damage;

@@ -147,7 +147,7 @@ impl Engine {
             Purpose::Record => self.on_record(result),
             Purpose::Journal => self.on_journal(done.extent(), result),
             Purpose::Torn => self.on_torn_cleared(&result),
-            Purpose::Flush => core.on_flush(lane, result),
+            Purpose::Flush => self.on_flush(lane, result),
             Purpose::Spill => self.on_spill(done.extent(), result),
             Purpose::CheckpointRead { io } => self.checkpoint.on_read(core, io, result),
             Purpose::CheckpointWrite => self.on_checkpoint_write(done.extent(), result),
@@ -160,6 +160,18 @@ impl Engine {
             Purpose::Recovery => self.on_recovery(result),
             Purpose::Reposition => commit.repositioned(core),
         }
+    }
+
+    /// A device was flushed, or could not be: then the volume fails, or does without what lies there.
+    fn on_flush(&mut self, lane: Lane, result: Result<Payload, DiskError>) {
+        let others_rely_on_it = self.home.is_spilling() || !self.commit.invalidations().is_empty();
+        let result = match result {
+            Err(error) if !others_rely_on_it && self.core.give_up_device(lane, &error) => {
+                Ok(Payload::EMPTY)
+            }
+            result => result,
+        };
+        self.core.on_flush(lane, result);
     }
 
     /// What the disk did wrong since the last call, oldest first: for a log. Call until `None`, now and then.
@@ -180,6 +192,9 @@ impl Engine {
         }
         if self.is_stopped() {
             return;
+        }
+        while let Some((lane, done, error)) = self.core.take_refused() {
+            self.hand_out(lane, &done, Err(error));
         }
         self.core.logs_mut().end_rests(now);
         self.commit.retry(&mut self.core);

@@ -3,11 +3,16 @@
 
 #![allow(clippy::unwrap_used)]
 
-use nearhead_disk::{BufferMut, Disk, Nanos, Payload, Properties};
+use nearhead_disk::{
+    BufferMut, Command, Completion, Disk, DiskError, DiskErrorKind, Nanos, Payload, Properties,
+    Submission, Ticket,
+};
 use nearhead_engine::Config;
 use nearhead_models::{CrashDisk, MemoryStore, plain_properties};
 use nearhead_service::{ErrorKind, Operation, Reply, Request, RequestId, Service};
 use nearhead_volume::{CreateOptions, Lanes, NamedPreset, Volume, create};
+use std::cell::Cell;
+use std::rc::Rc;
 
 const MIB: u64 = 1 << 20;
 const LOG_BYTES: u64 = 64 * MIB;
@@ -50,7 +55,7 @@ fn open(log: CrashDisk, data: Vec<CrashDisk>) -> Result<(Volume<CrashDisk>, Nano
     open_with(log, data, |_| ())
 }
 
-fn ask(volume: &mut Volume<CrashDisk>, now: &mut Nanos, operation: Operation) -> Reply {
+fn ask(volume: &mut Volume<impl Disk>, now: &mut Nanos, operation: Operation) -> Reply {
     volume.submit(Request { id: RequestId(1), operation }, *now);
     loop {
         volume.drive(*now);
@@ -61,13 +66,13 @@ fn ask(volume: &mut Volume<CrashDisk>, now: &mut Nanos, operation: Operation) ->
     }
 }
 
-fn write(volume: &mut Volume<CrashDisk>, now: &mut Nanos, offset: u64, fill: u8) {
+fn write(volume: &mut Volume<impl Disk>, now: &mut Nanos, offset: u64, fill: u8) {
     let data = Payload::Bytes(BufferMut::copy_of(&[fill; 4096]).freeze());
     let operation = Operation::Write { offset, data, fua: true };
     ask(volume, now, operation).result.unwrap();
 }
 
-fn read(volume: &mut Volume<CrashDisk>, now: &mut Nanos, offset: u64) -> Result<u8, ErrorKind> {
+fn read(volume: &mut Volume<impl Disk>, now: &mut Nanos, offset: u64) -> Result<u8, ErrorKind> {
     let reply = ask(volume, now, Operation::Read { offset, len: 4096 });
     let parts = reply.result.map_err(|error| error.kind)?;
     let mut bytes = vec![0; 4096];
@@ -80,7 +85,7 @@ fn read(volume: &mut Volume<CrashDisk>, now: &mut Nanos, offset: u64) -> Result<
     Ok(bytes[0])
 }
 
-fn drain(volume: &mut Volume<CrashDisk>, now: &mut Nanos) {
+fn drain(volume: &mut Volume<impl Disk>, now: &mut Nanos) {
     volume.start_checkpoint(true, *now);
     while {
         volume.drive(*now);
@@ -213,4 +218,104 @@ fn either_copy_of_a_data_device_s_header_is_enough() {
         data[1] = CrashDisk::with_image(data[1].properties().clone(), image);
         assert!(open(log, data).is_ok(), "without the copy at {lost}");
     }
+}
+
+/// A disk whose flushes fail while it is told so.
+struct Failing {
+    disk: CrashDisk,
+    fails: Rc<Cell<bool>>,
+    failed: Vec<Ticket>,
+}
+
+impl Disk for Failing {
+    fn below(&self) -> Option<&dyn Disk> {
+        Some(&self.disk)
+    }
+
+    fn below_mut(&mut self) -> Option<&mut dyn Disk> {
+        Some(&mut self.disk)
+    }
+
+    fn properties(&self) -> &Properties {
+        self.disk.properties()
+    }
+
+    fn submit(&mut self, submission: Submission, now: Nanos) {
+        if self.fails.get() && matches!(submission.command, Command::Flush) {
+            return self.failed.push(submission.ticket);
+        }
+        self.disk.submit(submission, now);
+    }
+
+    fn poll(&mut self, now: Nanos) -> Option<Completion> {
+        let Some(ticket) = self.failed.pop() else { return self.disk.poll(now) };
+        let detail = "the cache is gone".to_owned();
+        Some(ticket.complete(Err(DiskError { kind: DiskErrorKind::Io, detail })))
+    }
+
+    fn wake_at(&self) -> Option<Nanos> {
+        if self.failed.is_empty() { self.disk.wake_at() } else { Some(Nanos::ZERO) }
+    }
+}
+
+impl Drop for Failing {
+    fn drop(&mut self) {
+        self.failed.drain(..).for_each(Ticket::abandon);
+    }
+}
+
+#[test]
+fn a_data_device_that_cannot_be_flushed_costs_what_lies_on_it_and_nothing_else() {
+    let (log, data) = made(1);
+    let fails = Rc::new(Cell::new(false));
+    let failing = |disk, is_it: bool| {
+        let fails = if is_it { Rc::clone(&fails) } else { Rc::default() };
+        Failing { disk, fails, failed: Vec::new() }
+    };
+    let data = data.into_iter().enumerate().map(|(at, disk)| failing(disk, at == 1)).collect();
+    let lanes = Lanes::from(failing(log, false)).with_data(data).unwrap();
+    let (mut volume, now) = Volume::open_in_virtual_time(lanes, Nanos::ZERO, |_, _| ()).unwrap();
+    let mut now = volume.run_until_open(now).unwrap();
+    let border = volume.superblock().layout.home_pieces(0, u64::MAX).nth(1).unwrap().client_offset;
+    for (place, fill) in [(0, 1), (border, 2), (border + 4096, 3)] {
+        write(&mut volume, &mut now, place, fill);
+    }
+    fails.set(true);
+    volume.start_checkpoint(true, now);
+    while volume.status().stats.devices_given_up == 0 || volume.status().checkpointing {
+        volume.drive(now);
+        now = volume.wake_at().unwrap().max(now);
+    }
+    let status = volume.status();
+    assert!(status.failure.is_none(), "{:?}", status.failure);
+    assert!(status.damage.iter().any(|damage| damage.text.contains("data device 1 was given up")));
+    // What was logged is still there, and stays in the logs.
+    let expected = [(0, Ok(1)), (border, Ok(2)), (border + 4096, Ok(3))];
+    for (place, expected) in expected {
+        assert_eq!(read(&mut volume, &mut now, place), expected, "{place}");
+    }
+    assert_eq!(status.map_entries, 2, "of the other device all is at home");
+    // Nothing more goes there, and nothing else is in the way of the other.
+    let data = Payload::Bytes(BufferMut::copy_of(&[9; 4096]).freeze());
+    let refused = Operation::Write { offset: border, data, fua: true };
+    let told = ask(&mut volume, &mut now, refused).result.unwrap_err().detail;
+    assert!(told.contains("data device 1 was given up: its cache could not be flushed"), "{told}");
+    assert_eq!(read(&mut volume, &mut now, border + (1 << 20)), Err(ErrorKind::Io));
+    write(&mut volume, &mut now, 8192, 4);
+    assert!(ask(&mut volume, &mut now, Operation::Flush).result.is_ok());
+    // Once it is mended everything is as it was.
+    fails.set(false);
+    while !volume.is_quiet() {
+        volume.drive(now);
+        now = volume.wake_at().unwrap().max(now);
+    }
+    let (volume, now) = Volume::open_in_virtual_time(volume.into_lanes(), now, |_, _| ()).unwrap();
+    let mut volume = volume;
+    let mut now = volume.run_until_open(now).unwrap();
+    for (place, expected) in expected.into_iter().chain([(8192, Ok(4))]) {
+        assert_eq!(read(&mut volume, &mut now, place), expected, "{place}");
+    }
+    write(&mut volume, &mut now, border, 5);
+    drain(&mut volume, &mut now);
+    assert_eq!(read(&mut volume, &mut now, border), Ok(5));
 }

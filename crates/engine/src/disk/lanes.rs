@@ -20,6 +20,7 @@ use crate::disk::report::DiskWork;
 use crate::disk::together::FlushedTogether;
 use nearhead_disk::{CommandId, Lane, Nanos, PartDone, Properties, Submission};
 use nearhead_format::Layout;
+use std::collections::VecDeque;
 use std::ops::Range;
 
 /// Bits of a command's id that say which of its device's commands it is; those above say the device.
@@ -30,6 +31,8 @@ const ID_BITS: u32 = 32;
 struct DataLane {
     queue: Dispatcher,
     addresses: Range<u64>,
+    /// Why nothing is asked of it any more, if so.
+    given_up: Option<String>,
 }
 
 impl DataLane {
@@ -56,6 +59,8 @@ pub(crate) struct Lanes {
     data: Vec<DataLane>,
     /// Flushes of all but the map's.
     own: FlushedTogether,
+    /// Commands for devices that were given up, which nobody answers.
+    refused: VecDeque<CommandId>,
 }
 
 /// What makes everything durable that had completed on any of them.
@@ -82,6 +87,7 @@ impl Lanes {
         let lanes = lanes.map(|((lane, properties), addresses)| DataLane {
             queue: Dispatcher::new(lane, properties),
             addresses,
+            given_up: None,
         });
         Self {
             main: Dispatcher::new(Lane::MAIN, main),
@@ -91,6 +97,7 @@ impl Lanes {
             }),
             data: lanes.collect(),
             own: FlushedTogether::new(volatile),
+            refused: VecDeque::new(),
         }
     }
 
@@ -183,8 +190,13 @@ impl Lanes {
         if let Some(submission) = self.map.as_mut().and_then(|map| map.queue.poll()) {
             return Some((Lane::MAP, submission));
         }
-        let mut data = (0..).map(Lane::data).zip(&mut self.data);
+        let Self { data, refused, .. } = self;
+        let mut data = (0..).map(Lane::data).zip(data);
         data.find_map(|(lane, data)| {
+            if data.given_up.is_some() {
+                refused.extend(std::iter::from_fn(|| data.queue.poll()).map(refuse));
+                return None;
+            }
             let Submission { ticket, class, command } = data.queue.poll()?;
             let byte = command.offset().map(|address| data.byte_of(address));
             let command = byte.map_or(command.clone(), |byte| command.at(byte));
@@ -210,6 +222,40 @@ impl Lanes {
             self.own.note_written(lane);
         }
         Some((lane, done))
+    }
+
+    /// The next command for a device that was given up: it is answered with an error.
+    pub(crate) fn take_refused(&mut self) -> Option<CommandId> {
+        self.refused.pop_front()
+    }
+
+    /// Whether there is any.
+    pub(crate) fn has_refused(&self) -> bool {
+        !self.refused.is_empty()
+    }
+
+    /// Nothing is asked of a data device any more, and nobody waits for its flush: whatever is not known to be durable there counts as lost.
+    /// Says whether it is one.
+    pub(crate) fn give_up(&mut self, lane: Lane, why: String) -> bool {
+        let data =
+            lane.data_position().and_then(|position| self.data.get_mut(usize::from(position)));
+        let Some(data) = data else { return false };
+        data.given_up.get_or_insert(why);
+        self.own.forget(lane);
+        true
+    }
+
+    /// Why nothing is asked any more of the device that has this address, if so: its position and the reason.
+    pub(crate) fn given_up_at(&self, address: u64) -> Option<(u8, &str)> {
+        let mut data = (0..).zip(&self.data);
+        let (position, data) = data.find(|(_, data)| data.addresses.contains(&address))?;
+        Some((position, data.given_up.as_deref()?))
+    }
+
+    /// The data devices that were given up, and why.
+    pub(crate) fn given_up(&self) -> impl Iterator<Item = (u8, &str)> {
+        let data = (0..).zip(&self.data);
+        data.filter_map(|(position, data)| Some((position, data.given_up.as_deref()?)))
     }
 
     /// Commands issued and not completed, on all of them.
@@ -264,158 +310,18 @@ impl Lanes {
     }
 }
 
+/// Nobody will answer it; its id.
+fn refuse(submission: Submission) -> CommandId {
+    let id = submission.ticket.id();
+    submission.ticket.abandon();
+    id
+}
+
 /// What names the command `id` of one device among those of all.
 pub(super) fn command_id(lane: Lane, id: u32) -> CommandId {
     CommandId(u64::from(lane.0) << ID_BITS | u64::from(id))
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::admission::Fifo;
-    use crate::disk::dispatch::Purpose;
-    use nearhead_disk::{Class, Command, Payload};
-    use nearhead_format::layout::{DataParts, LayoutKind, LayoutOptions};
-
-    const MAP: Lane = Lane::MAP;
-    const FIFO: Fifo = Fifo { piece_bytes: 1 << 20 };
-
-    fn facts() -> Properties {
-        Properties {
-            volatile_cache: true,
-            queue_depth_max: 1,
-            ..Properties::plain("one of some", 1 << 30, 512)
-        }
-    }
-
-    /// Two devices that take one command at a time.
-    fn two() -> Lanes {
-        let layout = Layout::plan(1 << 30, &LayoutOptions::new(LayoutKind::ManyLogs)).unwrap();
-        Lanes::new(&facts(), &[], Some(&facts()), &layout)
-    }
-
-    /// A device with logs, and two with data behind it; and the layout.
-    fn with_data() -> (Lanes, Layout) {
-        let options = LayoutOptions {
-            data_parts: DataParts::of(&[300 << 20, 200 << 20]).unwrap(),
-            ..LayoutOptions::new(LayoutKind::LogDevice)
-        };
-        let layout = Layout::plan(1 << 30, &options).unwrap();
-        (Lanes::new(&facts(), &[facts(), facts()], None, &layout), layout)
-    }
-
-    fn write(lanes: &mut Lanes, lane: Lane, offset: u64, purpose: Purpose) {
-        let parts = vec![Payload::Zeros(512)];
-        let command = Command::Write { offset, parts, durable: false };
-        lanes.queue_for(lane, Some(offset)).issue(&FIFO, Class::Durable, purpose, command);
-    }
-
-    fn leaving(lanes: &mut Lanes) -> Vec<(Lane, Submission)> {
-        std::iter::from_fn(|| lanes.poll()).collect()
-    }
-
-    /// Everything that leaves is done.
-    fn answer_all(lanes: &mut Lanes) {
-        for (_, submission) in leaving(lanes) {
-            let id = submission.ticket.complete(Ok(Payload::EMPTY)).id;
-            assert!(lanes.complete(&FIFO, id, &[]).is_some());
-        }
-    }
-
-    #[test]
-    fn a_full_queue_of_one_device_keeps_nothing_for_another_waiting() {
-        let mut lanes = two();
-        for _ in 0..2 {
-            write(&mut lanes, Lane::MAIN, 0, Purpose::Record);
-        }
-        write(&mut lanes, MAP, 0, Purpose::Journal);
-        let left = leaving(&mut lanes);
-        assert_eq!(left.iter().map(|(lane, _)| *lane).collect::<Vec<_>>(), [Lane::MAIN, MAP]);
-        assert_eq!((lanes.len(), lanes.is_on_disk()), (3, true));
-        // Each finds what it was for, in whatever order they are answered.
-        let expected = [(MAP, Purpose::Journal), (Lane::MAIN, Purpose::Record)];
-        for ((_, submission), (lane, purpose)) in left.into_iter().rev().zip(expected) {
-            let id = submission.ticket.complete(Ok(Payload::EMPTY)).id;
-            let done = lanes.complete(&FIFO, id, &[]).map(|(lane, done)| (lane, done.purpose()));
-            assert_eq!(done, Some((lane, purpose)));
-            assert!(lanes.complete(&FIFO, id, &[]).is_none(), "it was answered");
-        }
-        for none in [Lane::data(0), Lane::data(7)] {
-            assert!(lanes.complete(&FIFO, command_id(none, 0), &[]).is_none(), "{none:?}");
-        }
-        lanes.poll().into_iter().for_each(|(_, submission)| submission.ticket.abandon());
-    }
-
-    #[test]
-    fn an_address_of_the_volume_goes_to_the_device_that_has_it_and_is_told_by_its_own() {
-        let (mut lanes, layout) = with_data();
-        let devices: Vec<_> = layout.data_devices().collect();
-        let addresses = [4096, devices[0].start + (1 << 20), devices[1].end - 512];
-        for address in addresses {
-            write(&mut lanes, Lane::MAIN, address, Purpose::CheckpointWrite);
-        }
-        let left = leaving(&mut lanes);
-        let told: Vec<_> = left.iter().map(|(lane, left)| (*lane, left.command.offset())).collect();
-        let last = devices[1].end - devices[1].start - 512;
-        let expected = [(Lane::MAIN, 4096), (Lane::data(0), 1 << 20), (Lane::data(1), last)];
-        assert_eq!(told, expected.map(|(lane, byte)| (lane, Some(byte))));
-        for ((lane, submission), address) in left.into_iter().zip(addresses) {
-            let id = submission.ticket.complete(Ok(Payload::EMPTY)).id;
-            let (by, done) = lanes.complete(&FIFO, id, &[]).unwrap();
-            assert_eq!((by, done.extent()), (lane, Some((address, 512))), "the engine's address");
-        }
-    }
-
-    #[test]
-    fn a_flush_goes_to_each_device_with_something_to_flush_and_waits_for_all_of_these() {
-        let (mut lanes, layout) = with_data();
-        let devices: Vec<_> = layout.data_devices().collect();
-        for address in [devices[0].start + (1 << 20), devices[1].start + (1 << 20)] {
-            write(&mut lanes, Lane::MAIN, address, Purpose::CheckpointWrite);
-        }
-        answer_all(&mut lanes);
-        lanes.own_flusher_mut().note_volatile_write();
-        let tickets = lanes.want_all();
-        let mut told: Vec<_> = std::iter::from_fn(|| lanes.start_flush()).collect();
-        told.sort();
-        assert_eq!(told, [Lane::data(0), Lane::data(1)]);
-        for lane in told {
-            assert!(!lanes.are_done(&tickets));
-            lanes.flush_ended(lane, true);
-        }
-        assert!(lanes.are_done(&tickets) && !lanes.is_flushing());
-    }
-
-    /// The two devices each have something to flush.
-    fn both_written() -> Lanes {
-        let mut lanes = two();
-        write(&mut lanes, Lane::MAIN, 0, Purpose::CheckpointWrite);
-        answer_all(&mut lanes);
-        lanes.own_flusher_mut().note_volatile_write();
-        lanes.flusher_mut(MAP).note_volatile_write();
-        lanes
-    }
-
-    #[test]
-    fn a_flush_of_one_device_says_nothing_of_another() {
-        let mut lanes = both_written();
-        let tickets = lanes.want_all();
-        assert_eq!([lanes.start_flush(), lanes.start_flush()], [Some(Lane::MAIN), Some(MAP)]);
-        assert!(lanes.start_flush().is_none() && lanes.is_flushing());
-        for lane in [MAP, Lane::MAIN] {
-            assert!(!lanes.are_done(&tickets));
-            lanes.flush_ended(lane, true);
-        }
-        assert!(lanes.are_done(&tickets) && !lanes.is_flushing());
-    }
-
-    #[test]
-    fn who_waits_for_all_waits_for_no_device_that_has_nothing_to_flush() {
-        let mut lanes = two();
-        lanes.flusher_mut(MAP).note_volatile_write();
-        let tickets = lanes.want_all();
-        assert_eq!([lanes.start_flush(), lanes.start_flush()], [Some(MAP), None]);
-        lanes.flush_ended(MAP, true);
-        assert!(lanes.are_done(&tickets));
-    }
-}
+#[path = "lanes_tests.rs"]
+mod tests;

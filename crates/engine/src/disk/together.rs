@@ -59,8 +59,22 @@ impl FlushedTogether {
                 }
             }
             self.unanswered = self.to_tell.len();
+            if self.to_tell.is_empty() {
+                self.flusher.complete();
+            }
         }
         self.to_tell.pop()
+    }
+
+    /// This one is not flushed any more, and nobody waits for it: whoever relied on it was told.
+    pub(crate) fn forget(&mut self, lane: Lane) {
+        self.volatile.retain(|(of, _)| *of != lane);
+        let told = self.to_tell.len();
+        self.to_tell.retain(|of| *of != lane);
+        self.unanswered -= told - self.to_tell.len();
+        if self.unanswered == 0 && self.flusher.is_under_way() {
+            self.flusher.complete();
+        }
     }
 
     /// One of them has flushed, or could not.
@@ -139,6 +153,25 @@ mod tests {
         assert!(!devices.flusher().is_done(ticket));
         devices.ended(true);
         assert!(devices.flusher().is_done(ticket));
+    }
+
+    #[test]
+    fn nobody_waits_for_one_that_was_given_up() {
+        let mut devices = two();
+        write(&mut devices, FIRST);
+        write(&mut devices, second());
+        let ticket = devices.flusher_mut().want();
+        assert!(devices.start().is_some() && devices.start().is_some());
+        devices.forget(second());
+        devices.ended(true);
+        assert!(!devices.flusher().is_done(ticket), "its answer came, the other's did not");
+        devices.ended(true);
+        assert!(devices.flusher().is_done(ticket));
+        write(&mut devices, second());
+        write(&mut devices, FIRST);
+        assert!(!devices.flusher().is_done(devices.flusher().ticket()));
+        devices.flusher_mut().want();
+        assert_eq!([devices.start(), devices.start()], [Some(FIRST), None]);
     }
 
     #[test]

@@ -214,7 +214,8 @@ impl Engine {
         }
         let (now, context, failed) = (core.now(), self.cleaning_context(), self.home.failed());
         let is_demanded = schedule.is_demanded() || self.snapshotter.is_demanded();
-        let scanning = (self.swap.needs_turn() || is_demanded).then_some(now);
+        let is_due = self.swap.needs_turn() || is_demanded || core.has_refused();
+        let scanning = is_due.then_some(now);
         let stage_age_max = core.setup().config.stage_age_max;
         let idle_from = schedule.idle_from();
         let wakes = [

@@ -47,7 +47,10 @@ impl Checkpoint {
         let block = entry.home_sector / BLOCK_SECTORS;
         let is_written = context.is_written(range.clone());
         self.met_transfers |= is_written;
+        let (offset, len) =
+            (range.start * SECTOR as u64, (range.end - range.start) * SECTOR as u64);
         entry.place == Place::Poisoned
+            || context.core.given_up_under(offset, len).is_some()
             || (!self.tries_all && context.homes.rests(block, context.core.now()))
             || is_written
             || (!self.everything && context.core.recorded().hints().overlaps(range))

@@ -14,6 +14,12 @@ const SCARCE_FILL_PCT: u32 = 50;
 impl Checkpoint {
     pub(super) fn release_batch(&mut self, core: &mut Core) {
         let Some(window) = self.window.as_mut() else { return };
+        // What went to a device that was given up before it was flushed stays in the logs.
+        let bytes = |entry: &Entry| u64::from(entry.len_sectors) * SECTOR as u64;
+        window.batch.retain(|entry| {
+            let offset = entry.home_sector * SECTOR as u64;
+            core.given_up_under(offset, bytes(entry)).is_none()
+        });
         let bytes: u64 =
             window.batch.iter().map(|entry| u64::from(entry.len_sectors) * SECTOR as u64).sum();
         window.to_release = std::mem::take(&mut window.batch).into();

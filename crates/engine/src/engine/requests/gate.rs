@@ -39,7 +39,27 @@ impl Engine {
         if self.core.has_failed() && !matches!(operation, Operation::Read { .. }) {
             return Err(self.core.failure_error());
         }
+        if changes {
+            self.check_devices(&operation)?;
+        }
         Ok(operation)
+    }
+
+    /// Nothing more may be logged that could never go home: the logs would be full of it one day.
+    fn check_devices(&self, operation: &Operation) -> Result<(), RequestError> {
+        let check =
+            |offset: u64, len: u64| self.core.given_up_under(offset, len).map_or(Ok(()), Err);
+        match operation {
+            Operation::Write { offset, data, .. } => check(*offset, data.len() as u64),
+            Operation::WriteAtomic { extents } => {
+                extents.iter().try_for_each(|(offset, data)| check(*offset, data.len() as u64))
+            }
+            Operation::WriteZeroes { offset, len, .. } => check(*offset, *len),
+            Operation::Read { .. }
+            | Operation::Trim { .. }
+            | Operation::Hint { .. }
+            | Operation::Flush => Ok(()),
+        }
     }
 
     fn check_transfer(&self, what: &str, offset: u64, len: u64) -> Result<(), RequestError> {

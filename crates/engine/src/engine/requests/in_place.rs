@@ -228,7 +228,12 @@ impl Engine {
         if state.volatile {
             self.core.note_client_write();
         }
-        if let Some(error) = state.error.take() {
+        let given_up = self.core.given_up_under(state.offset, state.len);
+        let Some(Active { body: Body::InPlace(state), .. }) = self.requests.active.get_mut(slot)
+        else {
+            return;
+        };
+        if let Some(error) = state.error.take().or(given_up) {
             // The map still points to the older copies: each sector reads as old or new, and may
             // do so, since the write is not acknowledged.
             return self.finish_slot(slot, Err(error));

@@ -1,0 +1,56 @@
+//! Data devices that failed: the volume goes on without what lies there.
+//!
+//! A device whose flush fails may have lost whatever it had answered since the last one (law 7). Where nothing but cleaning relied on that,
+//! nobody was told anything wrong: the logs still have all of it. So that device alone is given up, until the volume is opened again: what
+//! was on its way home stays in the logs, nothing more is asked of it, and whoever needs it is told. Where a client's write in place, a spill
+//! or something taken back relied on the flush the volume fails as a whole; so it does if the map's snapshots are on the device.
+
+use super::Core;
+use crate::damage::DamageKind;
+use crate::disk::dispatch::InFlight;
+use nearhead_disk::{DiskError, DiskErrorKind, Lane};
+use nearhead_service::{ErrorKind, RequestError};
+
+impl Core {
+    /// The flush of a data device failed, and nothing but what cleaning brought home relied on it: no more is asked of that device, and
+    /// the volume goes on without. False if it may not be so: then the volume fails.
+    pub(crate) fn give_up_device(&mut self, lane: Lane, error: &DiskError) -> bool {
+        let (Some(position), map) = (lane.data_position(), &self.setup.map) else { return false };
+        let has_map = map.lane == Lane::MAIN && position == 0;
+        if has_map || !self.flusher().is_done(self.clients_ticket) {
+            return false;
+        }
+        self.stats.devices_given_up += 1;
+        let why = format!("its cache could not be flushed: {error}");
+        self.note(DamageKind::Home.told(format!("data device {position} was given up: {why}")));
+        self.lanes.give_up(lane, why)
+    }
+
+    /// Why nothing more is asked of the device with the home of one of these client bytes, if so.
+    pub(crate) fn given_up_under(&self, offset: u64, len: u64) -> Option<RequestError> {
+        if self.lanes.given_up().next().is_none() {
+            return None;
+        }
+        let mut pieces = self.setup.layout.home_pieces(offset, len);
+        let (position, why) =
+            pieces.find_map(|piece| self.lanes.given_up_at(piece.device_offset))?;
+        let detail = format!(
+            "data device {position} was given up: {why}; what it holds can neither be read nor written until it is mended and the volume \
+             opened again"
+        );
+        Some(RequestError::new(ErrorKind::Io, detail))
+    }
+
+    /// Whether anybody did, and was not told yet.
+    pub(crate) fn has_refused(&self) -> bool {
+        self.lanes.has_refused()
+    }
+
+    /// What is told to whoever asks something of it all the same: nobody does who could know.
+    pub(crate) fn take_refused(&mut self) -> Option<(Lane, InFlight, DiskError)> {
+        let id = self.lanes.take_refused()?;
+        let (lane, done) = self.complete(id, &[])?;
+        let detail = format!("lane {} was given up", lane.0);
+        Some((lane, done, DiskError { kind: DiskErrorKind::Gone, detail }))
+    }
+}
