@@ -8,8 +8,11 @@ use nearhead_disk::{
     Submission, Ticket,
 };
 use nearhead_engine::Config;
-use nearhead_models::{CrashDisk, MemoryStore, plain_properties};
+use nearhead_format::Superblock;
+use nearhead_format::superblock::FEATURE_LOGS_TELL_ALL;
+use nearhead_models::{CrashDisk, MemoryStore, Store, plain_properties};
 use nearhead_service::{ErrorKind, Operation, Reply, Request, RequestId, Service};
+use nearhead_volume::repair::weigh;
 use nearhead_volume::{CreateOptions, Lanes, NamedPreset, Volume, create};
 use std::cell::Cell;
 use std::rc::Rc;
@@ -214,7 +217,7 @@ fn either_copy_of_a_data_device_s_header_is_enough() {
     for lost in [0, 64 << 10] {
         let (log, mut data) = made(1);
         let mut image = data[1].image_after(&|_, _| true);
-        nearhead_models::Store::write(&mut image, lost, &[0; 4096]).unwrap();
+        image.write(lost, &[0; 4096]).unwrap();
         data[1] = CrashDisk::with_image(data[1].properties().clone(), image);
         assert!(open(log, data).is_ok(), "without the copy at {lost}");
     }
@@ -318,4 +321,51 @@ fn a_data_device_that_cannot_be_flushed_costs_what_lies_on_it_and_nothing_else()
     write(&mut volume, &mut now, border, 5);
     drain(&mut volume, &mut now);
     assert_eq!(read(&mut volume, &mut now, border), Ok(5));
+}
+
+/// The same disk after `change` of its image.
+fn changed(disk: &CrashDisk, change: impl FnOnce(&mut MemoryStore)) -> CrashDisk {
+    let mut image = disk.image_after(&|_, _| true);
+    change(&mut image);
+    CrashDisk::with_image(disk.properties().clone(), image)
+}
+
+#[test]
+fn a_rebuilt_map_is_weighed_against_the_homes_on_the_data_devices() {
+    let (log, data) = made(1);
+    let (mut volume, mut now) = open(log, data).unwrap();
+    let places = places(&volume);
+    for place in &places {
+        write(&mut volume, &mut now, *place, 7);
+    }
+    // Its logs do not tell all, and both snapshots are lost: everything that is not at home is in doubt.
+    let superblock = volume.superblock().clone();
+    let layout = superblock.layout;
+    let feature_ro_compat = superblock.feature_ro_compat & !FEATURE_LOGS_TELL_ALL;
+    let older = Superblock { feature_ro_compat, ..superblock };
+    let (log, _, data) = volume.into_lanes().into_all();
+    let log = changed(&log, |image| {
+        for (copy, offset) in (0..).zip(layout.superblock_offsets()) {
+            image.write(offset, &older.encode(copy)).unwrap();
+        }
+    });
+    let devices: Vec<_> = layout.data_devices().collect();
+    let changed_data = devices.iter().zip(&data).map(|(addresses, disk)| {
+        changed(disk, |image| {
+            for slot in layout.slot_offsets.iter().filter(|slot| addresses.contains(slot)) {
+                image.zero(slot - addresses.start, layout.slot_bytes).unwrap();
+            }
+            for home in [places[0], places[4]].map(|place| layout.home(place).unwrap()) {
+                if addresses.contains(&home.device_offset) {
+                    image.write(home.device_offset - addresses.start, &[7; 4096]).unwrap();
+                }
+            }
+        })
+    });
+    let mut data: Vec<_> = changed_data.collect();
+    data.reverse();
+    let (mut volume, now) = open_with(log, data, |config| config.rebuild = true).unwrap();
+    let found = weigh(&mut volume, |lanes| lanes.in_virtual_time(now)).unwrap();
+    let (homes, entries) = (found.agreeing_bytes, found.map_entries);
+    assert_eq!((homes, entries), (2 * 4096, 6), "one on each device: {:?}", found.doubtful);
 }

@@ -28,9 +28,7 @@ impl Core {
 
     /// Why nothing more is asked of the device with the home of one of these client bytes, if so.
     pub(crate) fn given_up_under(&self, offset: u64, len: u64) -> Option<RequestError> {
-        if self.lanes.given_up().next().is_none() {
-            return None;
-        }
+        self.lanes.given_up().next()?;
         let mut pieces = self.setup.layout.home_pieces(offset, len);
         let (position, why) =
             pieces.find_map(|piece| self.lanes.given_up_at(piece.device_offset))?;
