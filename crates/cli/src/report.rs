@@ -273,6 +273,7 @@ impl StatusReport {
     /// The report for people.
     pub fn text(&self) -> String {
         let (volume, state) = (&self.volume, &self.state);
+        let devices = DeviceReport::lines(&self.devices);
         let mut text = String::new();
         let mut line = |name: &str, value: String| {
             // Writing to a string cannot fail.
@@ -291,12 +292,13 @@ impl StatusReport {
         line(
             "size",
             format!(
-                "{} for clients, {} of the device",
+                "{} for clients, {} of the {}device",
                 ByteSize(volume.client_bytes),
-                ByteSize(volume.device_bytes)
+                ByteSize(volume.device_bytes),
+                if devices.is_empty() { "" } else { "log " }
             ),
         );
-        for device in DeviceReport::lines(&self.devices) {
+        for device in devices {
             line("device", device);
         }
         let failure = state.failure.as_ref().map_or(String::new(), |why| format!(": {why}"));

@@ -126,7 +126,9 @@ fn reports_name_each_device_by_what_it_is_for_by_its_position_and_by_its_size() 
     let daemon = Daemon::serve(&scratch, "log.img", &["--data-devices", TURNED]);
     // Its daemon is found by the log device.
     expect(&run_json(&scratch, &["status", "log.img"]), "served");
-    assert!(run_ok(&scratch, &["status", "log.img"]).contains("data device 0: data-0.img"));
+    let text = run_ok(&scratch, &["status", "log.img"]);
+    assert!(text.contains("data device 0: data-0.img"), "{text}");
+    assert!(text.contains("for clients, 64 MiB of the log device"), "{text}");
     daemon.stop_ok();
     // One that lies on one disk has that one.
     run_ok(&scratch, &["create", "a.img", "--size", "64MiB"]);
@@ -210,6 +212,29 @@ fn superblocks_and_snapshots_that_are_gone_come_back_from_a_backup() {
         &lost,
         &["expected a volume on one device", "restore-metadata log.img FILE"],
     );
+}
+
+#[test]
+fn a_map_device_beside_data_devices_keeps_the_map() {
+    let scratch = Scratch::new("data-map");
+    let devices = ["--map-device", "a.map", "--data-devices", DATA];
+    let create = ["create", "log.img", "--size", "64MiB", "--data-size", "96MiB"];
+    let report = run_json(&scratch, &[&create[..], &devices].concat());
+    assert_eq!(report["devices"][3]["role"], "map", "{report}");
+    let places = places(&report);
+    for in_order in [false, true] {
+        let daemon = Daemon::serve(&scratch, "log.img", &devices);
+        write_all(&daemon, &places);
+        if in_order {
+            daemon.stop_ok();
+        } else {
+            daemon.kill();
+        }
+        let daemon = Daemon::serve(&scratch, "log.img", &devices);
+        expect_all(&daemon, &places);
+        daemon.stop_ok();
+    }
+    run_ok(&scratch, &[&["check", "log.img"], &devices[..]].concat());
 }
 
 #[test]

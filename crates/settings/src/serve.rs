@@ -153,7 +153,7 @@ pub struct ServeArgs {
     /// Make the volume if its file does not exist yet (an emulated disk in memory never does)
     #[arg(long)]
     pub create_if_missing: bool,
-    /// Preset of a volume made so [default: mlb]
+    /// Preset of a volume made so [default: that of `create`]
     #[arg(long, value_name = "NAME")]
     pub preset: Option<String>,
     /// Size of an image made so
