@@ -42,3 +42,56 @@ impl Cleaner for WriteBehind {
         Box::new(*self)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cleaner::Cleaning;
+    use crate::state::logs::Logs;
+    use nearhead_format::Layout;
+    use nearhead_format::layout::{LayoutKind, LayoutOptions};
+
+    fn asked() -> Cleaning {
+        Cleaning {
+            period: None,
+            idle_after: None,
+            window: None,
+            coordinated: false,
+            watermark_pct: None,
+            batch_bytes: 1 << 20,
+            window_bytes: 1 << 20,
+            memory_bytes: 1 << 20,
+            releases_wait: Nanos::ZERO,
+            swap_above_pct: None,
+            swap_idle_after: Nanos::ZERO,
+        }
+    }
+
+    #[test]
+    fn passes_follow_each_other_behind_a_pause_and_without_one_where_logs_are_half_full() {
+        let layout = Layout::plan(1 << 30, &LayoutOptions::new(LayoutKind::ManyLogs)).unwrap();
+        let (asked, mut logs) = (asked(), Logs::new(&layout, true));
+        let home = |logs: &Logs, now| {
+            let view = CleaningView {
+                asked: &asked,
+                logs,
+                last_log: 0,
+                now,
+                second_of_day_at_zero: 0,
+                last_request_at: now,
+                is_quiet: false,
+                last_pass_ended_at: Nanos::from_secs(9),
+                snapshot_number: 0,
+                awaits_permit: false,
+            };
+            (WriteBehind.home(&view), WriteBehind.home_wake(&view))
+        };
+        let due_at = Nanos::from_secs(9) + PAUSE;
+        assert_eq!(home(&logs, due_at - Nanos(1)), (None, Some(due_at)));
+        assert_eq!(home(&logs, due_at).0, Some(Why::Room), "beside a client that never pauses");
+        let half = logs.count().div_ceil(2);
+        (0..half).for_each(|log| logs.advance(log, 0, logs.blocks()));
+        assert_eq!(home(&logs, Nanos::from_secs(9)).0, Some(Why::Need));
+        assert_eq!(WriteBehind.when_full(), WhenFull::Wait);
+    }
+}

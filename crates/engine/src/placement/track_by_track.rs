@@ -257,3 +257,7 @@ impl Placement for TrackByTrack {
 fn followed<'a>(view: &View<'a>) -> Option<&'a Drives> {
     view.drives.filter(|drives| drives.is_followed())
 }
+
+#[cfg(test)]
+#[path = "track_by_track_tests.rs"]
+mod tests;

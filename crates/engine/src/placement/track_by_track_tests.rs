@@ -1,0 +1,190 @@
+//! Track by track: where records go on a drive that is known, on one that is not, and when the arm is sent on.
+
+use super::*;
+use crate::disk::drive::Moved;
+use crate::disk::drives::Done;
+use crate::placement::Completed;
+use crate::state::logs::Logs;
+use nearhead_disk::{TrackZone, Tracks, Turn};
+use nearhead_format::Layout;
+use nearhead_format::layout::{DataParts, LayoutKind, LayoutOptions};
+use std::sync::Arc;
+
+const PERIOD: Nanos = Nanos(8_000_000);
+const TRACK_BYTES: u64 = 256 << 10;
+const NEED: Need = Need { blocks: 2, reserve: 0 };
+
+fn layout() -> Layout {
+    let options = LayoutOptions {
+        log_bytes: Some(1 << 20),
+        data_parts: DataParts::of(&[1 << 30]).unwrap(),
+        ..LayoutOptions::new(LayoutKind::LogDevice)
+    };
+    Layout::plan(1 << 30, &options).unwrap()
+}
+
+/// A log device, the drive under it, and the policy.
+struct Bench {
+    logs: Logs,
+    drives: Option<Drives>,
+    policy: TrackByTrack,
+    now: Nanos,
+}
+
+impl Bench {
+    /// With the first logs claimed; of a drive on which something was seen lately, if it is known.
+    fn new(is_known: bool) -> Self {
+        let mut logs = Logs::new(&layout(), false);
+        logs.note_claimed(0);
+        let zone = TrackZone {
+            first_byte: 0,
+            track_bytes: TRACK_BYTES,
+            skew: Turn(1 << 28),
+            group_tracks: 0,
+            group_skew: Turn(0),
+        };
+        let tracks = Arc::new(Tracks::new(PERIOD.0 as f64, vec![zone]).unwrap());
+        let mut drives = Drives::of(&[tracks], None).filter(|_| is_known);
+        if let Some(drives) = &mut drives {
+            let seen = Moved::new(logs.block_offset(0, 0).unwrap(), 4096, true);
+            drives.completed(&Done::new(seen, Nanos::ZERO, &[]), Nanos::from_millis(1));
+        }
+        let policy = TrackByTrack::default();
+        Self { logs, drives, policy, now: Nanos::from_millis(20) }
+    }
+
+    fn view(&self) -> View<'_> {
+        let (logs, drives, now) = (&self.logs, self.drives.as_ref(), self.now);
+        View { logs, head_offset: 0, now, is_idle: true, on_disk: 0, drives }
+    }
+
+    fn choose(&mut self, need: Need) -> Spot {
+        let mut policy = self.policy.clone();
+        let spot = policy.choose(need, &self.view()).unwrap();
+        self.policy = policy;
+        spot
+    }
+
+    /// A record goes where the policy puts it, a millisecond after it left, and claims what is wanted.
+    fn write(&mut self, need: Need) -> Spot {
+        let spot = self.choose(need);
+        assert!(self.view().is_legal(spot, need), "{spot:?}");
+        let mut policy = self.policy.clone();
+        policy.seen(&Seen::RecordLeaves { spot }, &self.view());
+        self.logs.advance(spot.log_index, spot.block, need.blocks);
+        let offset = self.logs.block_offset(spot.log_index, spot.block).unwrap();
+        let bytes = u64::from(need.blocks) * self.logs.block_bytes() as u64;
+        if let Some(drives) = &mut self.drives {
+            let left_at = self.now;
+            self.now += Nanos::from_millis(1);
+            drives.completed(&Done::new(Moved::new(offset, bytes, true), left_at, &[]), self.now);
+        }
+        let done = Completed {
+            record_end: Some((spot.log_index, spot.block + need.blocks)),
+            offset,
+            bytes,
+            took: Nanos::from_millis(1),
+            has_moved: true,
+            is_ok: true,
+        };
+        policy.seen(&Seen::Completed(done), &self.view());
+        self.policy = policy;
+        self.logs.note_claimed(spot.wanted_index);
+        self.now += Nanos::from_millis(3);
+        spot
+    }
+
+    fn track_of(&self, spot: Spot) -> u64 {
+        self.logs.block_offset(spot.log_index, spot.block).unwrap() / TRACK_BYTES
+    }
+}
+
+#[test]
+fn the_head_goes_on_once_a_third_of_its_track_is_used_and_never_goes_back() {
+    let mut bench = Bench::new(true);
+    let spots: Vec<Spot> = (0..400).map(|_| bench.write(NEED)).collect();
+    let tracks: Vec<u64> = spots.iter().map(|spot| bench.track_of(*spot)).collect();
+    assert!(tracks.is_sorted(), "{tracks:?}");
+    // 64 blocks a track: it is left behind the record that takes the twentieth.
+    let on_each: Vec<usize> = tracks.chunk_by(|one, next| one == next).map(<[u64]>::len).collect();
+    let (last, all) = on_each.split_last().unwrap();
+    assert!(all.iter().all(|records| *records == 10) && *last <= 10, "{on_each:?}");
+    let passed = tracks[tracks.len() - 1] - tracks[0];
+    assert_eq!(passed + 1, on_each.len() as u64, "no track is left out");
+    assert!(spots.last().unwrap().log_index > 8, "logs follow each other");
+}
+
+#[test]
+fn a_record_begins_soon_after_the_arm_is_there() {
+    let mut bench = Bench::new(true);
+    for _ in 0..60 {
+        let spot = bench.write(NEED);
+        let next = bench.choose(NEED);
+        let byte = bench.logs.block_offset(next.log_index, next.block).unwrap();
+        let (drive, byte) = bench.drives.as_ref().unwrap().part(byte);
+        let wait = drive.wait(byte, bench.now + drive.access(byte)).unwrap();
+        assert!(wait.0 < PERIOD.0 / 8, "{next:?} after {spot:?} waits for {wait}");
+    }
+}
+
+#[test]
+fn where_nobody_knows_the_drive_one_record_follows_the_other_through_all_logs() {
+    let mut bench = Bench::new(false);
+    let need = Need { blocks: 40, reserve: 0 };
+    let mut before = bench.write(need);
+    for _ in 0..100 {
+        let spot = bench.write(need);
+        let follows = spot.log_index == before.log_index && spot.block == before.block + 40;
+        let begins = spot.log_index == before.log_index + 1 && spot.block == 0;
+        assert!(follows || begins, "{spot:?} after {before:?}");
+        before = spot;
+    }
+    assert!(before.log_index > 10);
+}
+
+#[test]
+fn behind_the_last_log_the_first_one_is_filled_again_if_it_is_free() {
+    let mut bench = Bench::new(false);
+    let count = bench.logs.count();
+    bench.logs.note_claimed(count - 1);
+    bench.policy.last = Some((count - 1, bench.logs.blocks() - 1));
+    let spot = bench.write(NEED);
+    assert_eq!((spot.log_index, spot.block), (0, 0));
+    // The one behind it is full: it is passed over.
+    bench.logs.advance(1, 0, bench.logs.blocks());
+    let spot = bench.choose(NEED);
+    assert_eq!((spot.log_index, spot.wanted_index), (0, 2));
+}
+
+#[test]
+fn the_arm_is_sent_on_where_that_is_sooner_and_looked_up_while_records_come() {
+    let mut bench = Bench::new(true);
+    assert_eq!(bench.policy.repositions(&bench.view()), None, "no record was written yet");
+    let first = bench.write(NEED);
+    let look_up = bench.policy.repositions(&bench.view()).unwrap();
+    assert_eq!(look_up.at, bench.policy.seen_at + LOOKED_UP_EVERY, "its track is in use");
+    assert_eq!(look_up.offset / TRACK_BYTES, bench.track_of(first));
+    while !bench.policy.is_used_up(bench.policy.track.as_ref().unwrap()) {
+        bench.write(NEED);
+    }
+    let sent_on = bench.policy.repositions(&bench.view()).unwrap();
+    assert_eq!(sent_on.offset / TRACK_BYTES, bench.track_of(first) + 1, "the next track");
+    let mut policy = bench.policy.clone();
+    policy.repositioned(&bench.view());
+    bench.policy = policy;
+    let again = bench.policy.repositions(&bench.view()).unwrap();
+    assert_eq!(again.at, bench.now + LOOKED_UP_EVERY, "it is there");
+    bench.now = bench.policy.record_at + LOOKED_UP_FOR + Nanos(1);
+    assert_eq!(bench.policy.repositions(&bench.view()), None, "nobody writes any more");
+}
+
+#[test]
+fn without_tracks_no_arm_is_sent_anywhere() {
+    let mut bench = Bench::new(false);
+    bench.write(NEED);
+    assert_eq!(bench.policy.repositions(&bench.view()), None);
+    assert!(!bench.policy.waits(&View { on_disk: 1, ..bench.view() }));
+    let known = Bench::new(true);
+    assert!(known.policy.waits(&View { on_disk: 1, ..known.view() }));
+    assert!(!known.policy.waits(&known.view()));
+}
