@@ -6,6 +6,7 @@
 
 use crate::store::{MemoryStore, Store};
 use nearhead_disk::{BufferMut, DiskError, Payload, Run, total_len};
+use std::ops::Range;
 
 /// Own pages that the safe content may have before it is consolidated for cheap images.
 const UNSHARED_PAGES_MAX: usize = 64;
@@ -123,9 +124,10 @@ impl VolatileCache {
         self.settle(|write| write.serial == serial && write.durable);
     }
 
-    /// The writes that a flush submitted now covers.
-    pub(crate) fn covered_by_flush(&self) -> Vec<u64> {
-        let complete = self.unflushed.iter().filter(|write| write.completed);
+    /// The writes that a flush of these bytes covers that is submitted now.
+    pub(crate) fn covered_by_flush(&self, part: &Range<u64>) -> Vec<u64> {
+        let covered = |write: &&UnflushedWrite| write.completed && part.contains(&write.offset);
+        let complete = self.unflushed.iter().filter(covered);
         complete.map(|write| write.serial).collect()
     }
 

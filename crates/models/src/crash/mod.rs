@@ -12,6 +12,9 @@
 //! ([`CrashDisk::image_after`]), the newest surviving version of each. A safe write makes the
 //! overlapped sectors of earlier writes disappear from that choice: a disk cannot bring them back.
 //!
+//! A range of it may be a device of its own with a cache of its own ([`CrashDisk::submit_to_part`]): its flush covers what lies there, and
+//! one cut hits all of them at the same moment.
+//!
 //! The disk relies on the host never to have two overlapping writes outstanding at once.
 
 mod cache;
@@ -29,6 +32,7 @@ use nearhead_disk::{
     Command, Completion, Disk, DiskError, Nanos, Payload, Properties, Run, Submission, Ticket,
 };
 use std::collections::VecDeque;
+use std::ops::Range;
 
 /// What is to happen when a completion is handed out.
 #[derive(Debug)]
@@ -144,8 +148,24 @@ impl CrashDisk {
         });
     }
 
+    /// The same as [`Disk::submit`] to a device that is no more than these bytes of the disk, at addresses of the disk: a flush
+    /// says nothing of what lies elsewhere.
+    pub fn submit_to_part(&mut self, part: &Range<u64>, submission: Submission, now: Nanos) {
+        let Submission { ticket, command, .. } = submission;
+        let (result, settles) = match self.take(part, command) {
+            Ok((payload, settles)) => (Ok(payload), settles),
+            Err(error) => (Err(error), Settles::Nothing),
+        };
+        let at = now + self.latency;
+        self.outstanding.push_back(Outstanding { at, ticket, result, settles });
+    }
+
     /// Takes the command in; says what its completion carries and settles.
-    fn take(&mut self, command: Command) -> Result<(Payload, Settles), DiskError> {
+    fn take(
+        &mut self,
+        part: &Range<u64>,
+        command: Command,
+    ) -> Result<(Payload, Settles), DiskError> {
         check_command(&self.properties, &command)?;
         match command {
             Command::Read { offset, len } => Ok((self.cache.read(offset, len)?, Settles::Nothing)),
@@ -159,7 +179,9 @@ impl CrashDisk {
                 Ok((Payload::EMPTY, Settles::Write(serial)))
             }
             Command::Trim { .. } => Ok((Payload::EMPTY, Settles::Nothing)),
-            Command::Flush => Ok((Payload::EMPTY, Settles::Flush(self.cache.covered_by_flush()))),
+            Command::Flush => {
+                Ok((Payload::EMPTY, Settles::Flush(self.cache.covered_by_flush(part))))
+            }
         }
     }
 
@@ -186,13 +208,7 @@ impl Disk for CrashDisk {
     }
 
     fn submit(&mut self, submission: Submission, now: Nanos) {
-        let Submission { ticket, command, .. } = submission;
-        let (result, settles) = match self.take(command) {
-            Ok((payload, settles)) => (Ok(payload), settles),
-            Err(error) => (Err(error), Settles::Nothing),
-        };
-        let at = now + self.latency;
-        self.outstanding.push_back(Outstanding { at, ticket, result, settles });
+        self.submit_to_part(&(0..u64::MAX), submission, now);
     }
 
     fn poll(&mut self, now: Nanos) -> Option<Completion> {

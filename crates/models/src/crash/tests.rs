@@ -165,3 +165,21 @@ fn after_a_cut_the_disk_goes_on_with_one_of_the_outcomes() {
     }
     assert!(found[0] == 0 && found[1] > 30 && found[2] > 30, "{found:?}");
 }
+
+#[test]
+fn a_flush_of_a_part_covers_what_lies_there_and_nothing_else() {
+    let (first, second) = (0..1024, 1024..1 << 20);
+    for (part, kept) in [(first, [1, 0]), (second, [0, 2]), (0..u64::MAX, [1, 2])] {
+        let mut host = Host::new();
+        host.write(512, 1, 1, false);
+        host.write(1024, 2, 1, false);
+        host.poll();
+        host.poll();
+        let ticket = Ticket::new(CommandId(9));
+        let submission = Submission { ticket, class: Class::Durable, command: Command::Flush };
+        host.disk.submit_to_part(&part, submission, Nanos::ZERO);
+        host.poll();
+        let image = host.disk.image_with(0);
+        assert_eq!([byte(&image, 512), byte(&image, 1024)], kept, "a flush of {part:?}");
+    }
+}

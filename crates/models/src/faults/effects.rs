@@ -121,9 +121,10 @@ impl<D: Disk> FaultDisk<D> {
                 done(Ok(Payload::EMPTY), Settles::Write { serial, offset, len })
             }
             Command::Trim { .. } => done(Ok(Payload::EMPTY), Settles::Nothing),
-            Command::Flush => {
-                done(Ok(Payload::EMPTY), Settles::Flush(self.cache.covered_by_flush()))
-            }
+            Command::Flush => done(
+                Ok(Payload::EMPTY),
+                Settles::Flush(self.cache.covered_by_flush(&(0..u64::MAX))),
+            ),
         }
     }
 
