@@ -4,6 +4,7 @@
 //! with another's, is refused before anything else on it is believed.
 
 use crate::create::{CreateError, write_empty_snapshots};
+use crate::data_devices;
 use crate::open::OpenError;
 use crate::sync_io::SyncIo;
 use nearhead_disk::{At, DiskError, DiskErrorKind, Lane};
@@ -69,8 +70,12 @@ pub(crate) struct Joined {
     pub(crate) slot_bytes: u64,
 }
 
-/// Finds the map of a volume, on the map device that its superblock names if it names one.
+/// Finds the map of a volume, on the map device that its superblock names if it names one. Where the volume has data devices it is on
+/// those, so whoever comes with a superblock and has not looked for them has them joined.
 pub(crate) fn find(io: &mut SyncIo<'_>, superblock: &Superblock) -> Result<MapPlace, OpenError> {
+    if io.order().len() < superblock.layout.data_parts.bytes().len() {
+        data_devices::join(io, superblock)?;
+    }
     let device = io.disk().properties().name.clone();
     let refuse = |problem: String| Err(OpenError::Recovery { device: device.clone(), problem });
     let (id, bytes) = match (superblock.map_device_id, bytes(io)) {

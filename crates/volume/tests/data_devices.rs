@@ -12,7 +12,8 @@ use nearhead_format::Superblock;
 use nearhead_format::superblock::FEATURE_LOGS_TELL_ALL;
 use nearhead_models::{CrashDisk, MemoryStore, Store, plain_properties};
 use nearhead_service::{ErrorKind, Operation, Reply, Request, RequestId, Service};
-use nearhead_volume::repair::weigh;
+use nearhead_volume::forget::give_up;
+use nearhead_volume::repair::{slots_to_repair, weigh};
 use nearhead_volume::{CreateOptions, Lanes, NamedPreset, Volume, create};
 use std::cell::Cell;
 use std::rc::Rc;
@@ -210,6 +211,29 @@ fn a_device_on_which_there_is_something_is_not_taken_as_a_data_device() {
     let mut lanes = Lanes::from(disk("log", LOG_BYTES)).with_data(used).unwrap();
     let told = create(&mut lanes.in_virtual_time(Nanos::ZERO), &options(2)).unwrap_err();
     assert!(told.to_string().contains("data device of a Nearhead volume"), "{told}");
+}
+
+#[test]
+fn who_is_told_the_superblock_finds_the_snapshots_on_the_data_devices() {
+    let (log, data) = made(1);
+    let (mut volume, mut now) = open(log, data).unwrap();
+    write(&mut volume, &mut now, 4096, 7);
+    volume.begin_shutdown(now);
+    while !volume.is_shut_down() {
+        volume.drive(now);
+        now = volume.wake_at().unwrap_or(now).max(now);
+    }
+    let superblock = volume.superblock().clone();
+    let (log, _, mut data) = volume.into_lanes().into_all();
+    data.reverse();
+    let mut lanes = Lanes::from(log).with_data(data).unwrap();
+    let found = slots_to_repair(&mut lanes.in_virtual_time(now), &superblock);
+    assert_eq!(found, Vec::<String>::new());
+    give_up(&mut lanes.in_virtual_time(now), &superblock, &[]).unwrap();
+    let (log, _, data) = lanes.into_all();
+    let (mut volume, mut now) = open(log, data).unwrap();
+    assert_eq!(volume.status().damage, []);
+    assert_eq!(read(&mut volume, &mut now, 4096), Ok(7));
 }
 
 #[test]
