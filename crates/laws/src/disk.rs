@@ -1,131 +1,60 @@
-//! A crash disk that can also fail: the n-th matching command, once or from then on, with or without
-//! having had its effect. It hashes every command it is given, so that two runs can be compared.
+//! Crash disks that can also fail: the n-th matching command, once or from then on, with or without having had its effect.
+//!
+//! A disk of a test is a device on a medium, alone or beside others. One cut hits all devices of a medium, and one image holds
+//! them one behind the other; a flush reaches one device only. What is asked of any of them beside commands is asked of the medium:
+//! its content, its faults, what it was told; places in faults and images are the medium's.
 
-use crate::raw::bytes_of;
+mod faults;
+mod medium;
+
+pub use faults::{Arrives, Fault, FaultKind, Trouble};
+pub use medium::CutPoint;
+
+use medium::Medium;
 use nearhead_basics::SplitMix;
 use nearhead_disk::{
-    BufferMut, Command, Completion, Disk, DiskError, DiskErrorKind, Nanos, Payload, Properties,
-    Submission, Ticket, Zones,
+    Completion, Disk, DiskError, Nanos, Properties, Run, Submission, Zones, check_command,
 };
-use nearhead_models::{CrashDisk, MemoryStore, Store, UnflushedWrite};
-use std::collections::VecDeque;
-use std::hash::{DefaultHasher, Hash, Hasher};
-use std::ops::Range;
+use nearhead_models::MemoryStore;
+use nearhead_volume::Lanes;
+use std::cell::RefCell;
+use std::hash::Hasher;
+use std::ops::{Deref, DerefMut, Range};
+use std::rc::Rc;
 
-/// Which commands fail.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FaultKind {
-    Reads,
-    Writes,
-    Flushes,
-}
-
-/// A failure to come.
-#[derive(Clone, Debug)]
-pub struct Fault {
-    pub kind: FaultKind,
-    /// Only commands that touch these bytes, if given.
-    pub range: Option<Range<u64>>,
-    /// Matching commands that still succeed.
-    pub after: u64,
-    /// All later ones fail too.
-    pub sticky: bool,
-    /// The command has its effect although it fails.
-    pub has_effect: bool,
-}
-
-impl Fault {
-    fn matches(&self, command: &Command) -> bool {
-        let (kind, start, len) = match command {
-            Command::Read { offset, len } => (FaultKind::Reads, *offset, u64::from(*len)),
-            Command::Write { offset, parts, .. } => {
-                (FaultKind::Writes, *offset, nearhead_disk::total_len(parts) as u64)
-            }
-            Command::WriteZeroes { offset, len, .. } | Command::Trim { offset, len } => {
-                (FaultKind::Writes, *offset, *len)
-            }
-            Command::Flush => return self.kind == FaultKind::Flushes,
-        };
-        let inside =
-            self.range.as_ref().is_none_or(|range| start < range.end && range.start < start + len);
-        kind == self.kind && inside
-    }
-}
-
-/// What of a write arrives that touches a bad sector.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Arrives {
-    #[default]
-    Nothing,
-    /// What stands before the first bad sector.
-    Before,
-    /// All but the bad sectors.
-    Around,
-    /// All of it: the error is a lie.
-    All,
-}
-
-/// What is wrong with the disk for as long as nobody mends it.
-#[derive(Clone, Debug, Default)]
-pub struct Trouble {
-    /// One in so many writes fails, with or without effect; 0 for none.
-    pub one_write_in: u64,
-    /// Chance.
-    pub seed: u64,
-    /// Writes that touch these bytes fail.
-    pub bad: Vec<Range<u64>>,
-    /// What arrives of such a write.
-    pub arrives: Arrives,
-    /// Writes that touch these bytes find no space.
-    pub full: Vec<Range<u64>>,
-    /// Nothing is answered.
-    pub is_silent: bool,
-}
-
-/// What a cut at one moment may leave.
-pub struct CutPoint {
-    pub safe: MemoryStore,
-    pub unflushed: Vec<UnflushedWrite>,
-}
-
-/// The disk.
+/// A device.
 pub struct TestDisk {
-    inner: CrashDisk,
-    /// The disk has no volatile cache: every completed write is safe.
-    write_through: bool,
-    latency: Nanos,
-    faults: Vec<Fault>,
-    pub faults_hit: u64,
-    failing: Vec<u64>,
-    failed: VecDeque<(Nanos, Ticket, DiskErrorKind)>,
-    trouble: Trouble,
-    chance: SplitMix,
-    commands: DefaultHasher,
-    pub writes: u64,
-    /// Every state since the last look, if somebody wants them.
-    pub cut_points: Option<Vec<CutPoint>>,
-    seen_changes: u64,
+    medium: Rc<RefCell<Medium>>,
+    properties: Properties,
+    /// What of the medium it is.
+    part: Range<u64>,
     zones: Option<Zones>,
 }
 
 impl TestDisk {
+    /// A device that has a medium for itself.
     pub fn with_image(properties: Properties, image: MemoryStore) -> Self {
-        Self {
-            write_through: !properties.volatile_cache,
-            inner: CrashDisk::with_image(properties, image),
-            latency: Nanos::ZERO,
-            faults: Vec::new(),
-            faults_hit: 0,
-            failing: Vec::new(),
-            failed: VecDeque::new(),
-            trouble: Trouble::default(),
-            chance: SplitMix::new(0),
-            commands: DefaultHasher::new(),
-            writes: 0,
-            cut_points: None,
-            seen_changes: 0,
-            zones: None,
-        }
+        let part = 0..properties.capacity_bytes;
+        let medium = Rc::new(RefCell::new(Medium::new(properties.clone(), image)));
+        Self { medium, properties, part, zones: None }
+    }
+
+    /// Devices one behind the other on a medium that holds `image`.
+    pub fn side_by_side(
+        all: impl IntoIterator<Item = Properties>,
+        image: MemoryStore,
+    ) -> Vec<Self> {
+        let all: Vec<Properties> = all.into_iter().collect();
+        let capacity_bytes = all.iter().map(|properties| properties.capacity_bytes).sum();
+        let whole = Properties { capacity_bytes, ..all[0].clone() };
+        let medium = Rc::new(RefCell::new(Medium::new(whole, image)));
+        let mut start = 0;
+        let devices = all.into_iter().map(|properties| {
+            let part = start..start + properties.capacity_bytes;
+            start = part.end;
+            Self { medium: Rc::clone(&medium), properties, part, zones: None }
+        });
+        devices.collect()
     }
 
     /// The disk tells its host that it is shingled so. It takes any write all the same.
@@ -136,218 +65,109 @@ impl TestDisk {
     }
 
     #[must_use]
-    pub fn with_latency(mut self, latency: Nanos) -> Self {
-        let properties = self.inner.properties().clone();
-        let image = self.image();
-        self.inner = CrashDisk::with_image(properties, image).with_latency(latency);
-        self.latency = latency;
+    pub fn with_latency(self, latency: Nanos) -> Self {
+        self.medium.borrow_mut().set_latency(latency);
         self
     }
 
     pub fn add_fault(&mut self, fault: Fault) {
-        self.faults.push(fault);
+        self.medium.borrow_mut().add_fault(fault);
     }
 
     pub fn set_trouble(&mut self, trouble: Trouble) {
-        self.chance = SplitMix::new(trouble.seed);
-        self.trouble = trouble;
-    }
-
-    /// Leaves of a write that touches bad sectors what arrives of it.
-    fn spoil(&self, command: &mut Command) {
-        let Command::Write { offset, parts, .. } = command else { return };
-        let (start, mut bytes) = (*offset, bytes_of(parts));
-        let mut old = vec![0; bytes.len()];
-        self.image().read(start, &mut old).unwrap();
-        let mut is_lost = false;
-        for (index, sector) in bytes.chunks_mut(512).enumerate() {
-            let from = start + index as u64 * 512;
-            let is_bad =
-                self.trouble.bad.iter().any(|bad| bad.start < from + 512 && from < bad.end);
-            is_lost = is_bad || is_lost && self.trouble.arrives == Arrives::Before;
-            if is_lost {
-                sector.copy_from_slice(&old[index * 512..(index + 1) * 512]);
-            }
-        }
-        *parts = vec![Payload::Bytes(BufferMut::copy_of(&bytes).freeze())];
-    }
-
-    /// The failure that lasting trouble means for this command, if any, and whether it has its effect.
-    fn troubled(&mut self, command: &mut Command) -> Option<(bool, DiskErrorKind)> {
-        let is_write = matches!(command, Command::Write { .. });
-        let (start, end) = match command {
-            Command::Write { offset, parts, .. } => {
-                (*offset, *offset + nearhead_disk::total_len(parts) as u64)
-            }
-            Command::WriteZeroes { offset, len, .. } | Command::Trim { offset, len } => {
-                (*offset, *offset + *len)
-            }
-            Command::Read { .. } | Command::Flush => return None,
-        };
-        let touches = |ranges: &[Range<u64>]| {
-            ranges.iter().any(|range| start < range.end && range.start < end)
-        };
-        let trouble = &self.trouble;
-        let found = if touches(&trouble.full) {
-            (false, DiskErrorKind::OutOfSpace)
-        } else if touches(&trouble.bad) {
-            let arrives = is_write && trouble.arrives != Arrives::Nothing;
-            if arrives && trouble.arrives != Arrives::All {
-                self.spoil(command);
-            }
-            (arrives, DiskErrorKind::Io)
-        } else if trouble.one_write_in > 0 && self.chance.below(trouble.one_write_in) == 0 {
-            (self.chance.coin(), DiskErrorKind::Io)
-        } else {
-            return None;
-        };
-        self.faults_hit += 1;
-        Some(found)
+        self.medium.borrow_mut().set_trouble(trouble);
     }
 
     pub fn mend(&mut self) {
-        self.trouble = Trouble::default();
-        self.faults.clear();
+        self.medium.borrow_mut().mend();
+    }
+
+    /// Commands that failed because somebody wanted it.
+    pub fn faults_hit(&self) -> u64 {
+        self.medium.borrow().faults_hit
+    }
+
+    /// The same, counted anew from here on.
+    pub fn take_faults_hit(&mut self) -> u64 {
+        std::mem::take(&mut self.medium.borrow_mut().faults_hit)
+    }
+
+    /// Commands so far that change something.
+    pub fn writes(&self) -> u64 {
+        self.medium.borrow().writes
     }
 
     /// A hash over every command so far.
     pub fn commands_hash(&self) -> u64 {
-        self.commands.finish()
+        self.medium.borrow().commands.finish()
     }
 
     /// The content if nothing is lost.
     pub fn image(&self) -> MemoryStore {
-        self.inner.image_after(&|_, _| true)
+        self.medium.borrow().image()
     }
 
     /// The content if all is lost that may be.
     pub fn safe_image(&self) -> MemoryStore {
-        self.inner.image_after(&|_, _| false)
+        self.medium.borrow().inner.image_after(&|_, _| false)
     }
 
     /// Cuts the power with a random outcome.
     pub fn power_cut(&mut self, random: &mut SplitMix) {
-        self.inner.power_cut(random);
-        self.forget();
+        self.medium.borrow_mut().power_cut(random);
     }
 
-    /// The program that used the disk is gone: what it submitted takes effect, nobody is told.
+    /// The program that used it is gone: what it submitted takes effect, nobody is told.
     pub fn disown(&mut self) {
-        while let Some(at) = self.inner.wake_at() {
-            drop(self.inner.poll(at));
-        }
-        self.forget();
+        self.medium.borrow_mut().disown();
     }
 
-    fn forget(&mut self) {
-        self.failing.clear();
-        self.failed.drain(..).for_each(|(_, ticket, _)| ticket.abandon());
+    /// From now on every state that a cut may find is remembered.
+    pub fn watch_cuts(&mut self) {
+        self.medium.borrow_mut().cut_points = Some(Vec::new());
     }
 
-    /// Remembers the present state if it differs from the last one.
+    /// Remembers the present state if it differs from the last one, if anybody watches.
     pub fn note_cut_point(&mut self) {
-        let Some(points) = self.cut_points.as_mut() else { return };
-        if self.inner.changes() == self.seen_changes && !points.is_empty() {
-            return;
-        }
-        self.seen_changes = self.inner.changes();
-        let safe = self.inner.image_after(&|_, _| false);
-        points.push(CutPoint { safe, unflushed: self.inner.unflushed().to_vec() });
+        self.medium.borrow_mut().note_cut_point();
     }
 
-    /// The fault that hits this command, if any: whether the command still has its effect.
-    fn hit(&mut self, command: &Command) -> Option<bool> {
-        let at = self.faults.iter_mut().position(|fault| {
-            let matches = fault.matches(command);
-            let hits = matches && fault.after == 0;
-            fault.after -= u64::from(matches && !hits);
-            hits
-        })?;
-        self.faults_hit += 1;
-        let has_effect = self.faults[at].has_effect;
-        if !self.faults[at].sticky {
-            self.faults.remove(at);
-        }
-        Some(has_effect)
+    /// Every state since the last look, or since somebody began to watch.
+    pub fn take_cut_points(&mut self) -> Vec<CutPoint> {
+        let mut medium = self.medium.borrow_mut();
+        medium.cut_points.as_mut().map(std::mem::take).unwrap_or_default()
     }
-
-    fn note(&mut self, command: &Command) {
-        let hasher = &mut self.commands;
-        match command {
-            Command::Read { offset, len } => (1, offset, len).hash(hasher),
-            Command::Write { offset, parts, durable } => {
-                (2, offset, durable).hash(hasher);
-                for part in parts {
-                    let mut bytes = vec![0; part.len()];
-                    part.copy_to(&mut bytes);
-                    bytes.hash(hasher);
-                }
-            }
-            Command::WriteZeroes { offset, len, durable } => {
-                (3, offset, len, durable).hash(hasher);
-            }
-            Command::Trim { offset, len } => (4, offset, len).hash(hasher),
-            Command::Flush => 5.hash(hasher),
-        }
-        let changes = !matches!(command, Command::Read { .. } | Command::Flush);
-        self.writes += u64::from(changes);
-    }
-}
-
-fn failure(kind: DiskErrorKind) -> DiskError {
-    DiskError { kind, detail: format!("injected failure ({kind:?})") }
 }
 
 impl Disk for TestDisk {
+    /// The medium is shared, and lent to nobody.
     fn below(&self) -> Option<&dyn Disk> {
-        Some(&self.inner)
+        None
     }
 
     fn below_mut(&mut self) -> Option<&mut dyn Disk> {
-        Some(&mut self.inner)
+        None
     }
 
     fn properties(&self) -> &Properties {
-        self.inner.properties()
+        &self.properties
     }
 
-    fn submit(&mut self, mut submission: Submission, now: Nanos) {
-        self.note(&submission.command);
-        let hit = self.hit(&submission.command).map(|has_effect| (has_effect, DiskErrorKind::Io));
-        match hit.or_else(|| self.troubled(&mut submission.command)) {
-            Some((false, kind)) => {
-                return self.failed.push_back((now + self.latency, submission.ticket, kind));
-            }
-            Some((true, _)) => self.failing.push(submission.ticket.id().0),
-            None => {}
+    fn submit(&mut self, submission: Submission, now: Nanos) {
+        let Submission { ticket, class, command } = submission;
+        let checked: Result<(), DiskError> = check_command(&self.properties, &command);
+        let mut medium = self.medium.borrow_mut();
+        if let Err(error) = checked {
+            return medium.refuse(ticket, error, now);
         }
-        if self.write_through {
-            match &mut submission.command {
-                Command::Write { durable, .. } | Command::WriteZeroes { durable, .. } => {
-                    *durable = true;
-                }
-                _ => {}
-            }
-        }
-        self.inner.submit(submission, now);
-        self.note_cut_point();
+        let offset = command.offset().unwrap_or_default();
+        let command = command.at(self.part.start + offset);
+        medium.submit(&self.part, Submission { ticket, class, command }, now);
     }
 
+    /// Of whichever device of the medium: its id says what it answers.
     fn poll(&mut self, now: Nanos) -> Option<Completion> {
-        if self.trouble.is_silent {
-            return None;
-        }
-        if self.failed.front().is_some_and(|(at, ..)| *at <= now) {
-            let (_, ticket, kind) = self.failed.pop_front()?;
-            return Some(ticket.complete(Err(failure(kind))));
-        }
-        let mut completion = self.inner.poll(now)?;
-        self.note_cut_point();
-        if let Some(at) = self.failing.iter().position(|id| *id == completion.id.0) {
-            self.failing.swap_remove(at);
-            completion.result = Err(failure(DiskErrorKind::Io));
-        }
-        Some(completion)
+        self.medium.borrow_mut().poll(now)
     }
 
     fn zones(&self) -> Option<&Zones> {
@@ -355,16 +175,62 @@ impl Disk for TestDisk {
     }
 
     fn wake_at(&self) -> Option<Nanos> {
-        if self.trouble.is_silent {
-            return None;
-        }
-        let failed = self.failed.front().map(|(at, ..)| *at);
-        [self.inner.wake_at(), failed].into_iter().flatten().min()
+        self.medium.borrow().wake_at()
+    }
+
+    fn run_at(&self, offset: u64) -> Run {
+        self.medium.borrow().inner.run_at(self.part.start + offset)
     }
 }
 
-impl Drop for TestDisk {
-    fn drop(&mut self) {
-        self.forget();
+/// The devices of a volume, on one medium. What is asked of it beside lanes is asked of its own disk, and so of the medium.
+pub struct Devices(Lanes<TestDisk>);
+
+impl Devices {
+    /// The volume's own disk, and its data devices behind it if it has any.
+    pub fn new(main: TestDisk, data: Vec<TestDisk>) -> Self {
+        let main = Lanes::from(main);
+        Self(if data.is_empty() { main } else { main.with_data(data).expect("nothing to watch") })
+    }
+
+    #[must_use]
+    pub fn with_latency(self, latency: Nanos) -> Self {
+        self.main().medium.borrow_mut().set_latency(latency);
+        self
+    }
+
+    /// As a volume has them.
+    pub fn lanes_mut(&mut self) -> &mut Lanes<TestDisk> {
+        &mut self.0
+    }
+
+    fn main(&self) -> &TestDisk {
+        self.0.main()
+    }
+}
+
+impl From<Lanes<TestDisk>> for Devices {
+    fn from(lanes: Lanes<TestDisk>) -> Self {
+        Self(lanes)
+    }
+}
+
+impl From<Devices> for Lanes<TestDisk> {
+    fn from(devices: Devices) -> Self {
+        devices.0
+    }
+}
+
+impl Deref for Devices {
+    type Target = TestDisk;
+
+    fn deref(&self) -> &TestDisk {
+        self.0.main()
+    }
+}
+
+impl DerefMut for Devices {
+    fn deref_mut(&mut self) -> &mut TestDisk {
+        self.0.main_mut()
     }
 }

@@ -16,7 +16,7 @@ use nearhead_format::AckMode;
 use nearhead_service::{ErrorKind, Hint, Operation, Reply, Request, RequestId, Service};
 use nearhead_swarm::content::{SECTOR, payload, versions};
 use nearhead_swarm::oracle::{Oracle, Read, Write};
-use nearhead_volume::{Clock, Volume};
+use nearhead_volume::{Clock, Lanes, Volume};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -44,10 +44,10 @@ impl Harness {
         Self::start(options, disk)
     }
 
-    /// Opens the volume on `disk`, on which nothing was written yet.
-    pub fn start(options: Options, disk: TestDisk) -> Self {
+    /// Opens the volume on its disks, on which nothing was written yet.
+    pub fn start(options: Options, disks: impl Into<Lanes<TestDisk>>) -> Self {
         let mut harness = Self::on(options, Oracle::default());
-        harness.open(disk);
+        harness.open(disks.into());
         harness
     }
 
@@ -68,19 +68,19 @@ impl Harness {
     }
 
     /// Goes on with what a crash left: recovers, and checks it against what the oracle knew then.
-    pub fn resume(options: Options, disk: TestDisk, oracle: Oracle) -> Self {
+    pub fn resume(options: Options, disks: impl Into<Lanes<TestDisk>>, oracle: Oracle) -> Self {
         let mut harness = Self::on(options, oracle);
         // Numbers of the earlier harness are not used again.
         harness.next = 1 << 30;
-        harness.reopen(disk);
+        harness.reopen(disks.into());
         harness
     }
 
-    fn open(&mut self, disk: TestDisk) {
+    fn open(&mut self, disks: Lanes<TestDisk>) {
         let options = self.options.clone();
         let clock = Clock::Virtual { now: self.now };
         let (mut volume, now) =
-            Volume::open_with(options.presets, disk, clock, |_, config| options.configure(config))
+            Volume::open_with(options.presets, disks, clock, |_, config| options.configure(config))
                 .unwrap_or_else(|error| panic!("{error}"));
         self.now = volume.run_until_open(now).unwrap_or_else(|error| panic!("{error}"));
         // A command that failed with effect may leave what looks like damage, and is told as such.
@@ -224,7 +224,7 @@ impl Harness {
             assert!(self.unanswered.remove(&id.0), "{id:?} was answered twice, or never asked");
             let success = result.is_ok();
             (id.0, success).hash(&mut self.replies);
-            let excused = self.faults_hit > 0 || self.volume().disk().faults_hit > 0;
+            let excused = self.faults_hit > 0 || self.volume().disk().faults_hit() > 0;
             if let Err(error) = &result {
                 assert!(excused, "request {id:?}: {error}");
                 error.detail.hash(&mut self.replies);
@@ -243,26 +243,34 @@ impl Harness {
         }
     }
 
-    fn take_disk(&mut self) -> TestDisk {
+    /// The volume is gone; its disks are sound again, and named in another order now and then.
+    fn take_disks(&mut self) -> Lanes<TestDisk> {
         self.reads.clear();
         self.unanswered.clear();
-        let mut disk = self.volume.take().expect("the volume is open between steps").into_disk();
-        self.faults_hit += disk.faults_hit;
-        disk.faults_hit = 0;
-        disk.mend();
-        disk
+        let volume = self.volume.take().expect("the volume is open between steps");
+        let (mut main, map, mut data) = volume.into_lanes().into_all();
+        self.faults_hit += main.take_faults_hit();
+        main.mend();
+        if self.next.is_multiple_of(2) {
+            data.reverse();
+        }
+        let all = match map {
+            Some(map) => Lanes::with_map(main, map),
+            None => Ok(Lanes::from(main)),
+        };
+        all.and_then(|all| all.with_data(data)).expect("there is nothing to watch")
     }
 
     fn cut(&mut self, seed: u64) {
-        let mut disk = self.take_disk();
-        disk.power_cut(&mut SplitMix::new(seed));
-        self.reopen(disk);
+        let mut disks = self.take_disks();
+        disks.main_mut().power_cut(&mut SplitMix::new(seed));
+        self.reopen(disks);
     }
 
     fn kill(&mut self) {
-        let mut disk = self.take_disk();
-        disk.disown();
-        self.reopen(disk);
+        let mut disks = self.take_disks();
+        disks.main_mut().disown();
+        self.reopen(disks);
     }
 
     fn stop_and_start(&mut self) {
@@ -288,10 +296,10 @@ impl Harness {
             self.oracle.stopped();
             self.left = Some(self.volume().engine().occupancy());
         }
-        let mut disk = self.take_disk();
+        let mut disks = self.take_disks();
         // What a clean stop leaves does not need the power to stay on.
-        disk.power_cut(&mut SplitMix::new(self.next));
-        self.reopen(disk);
+        disks.main_mut().power_cut(&mut SplitMix::new(self.next));
+        self.reopen(disks);
     }
 
     fn take_replies_while_stopping(&mut self, late: u64) {
@@ -307,7 +315,7 @@ impl Harness {
         }
         for Reply { id, result } in others {
             assert!(self.unanswered.remove(&id.0), "{id:?} was answered twice, or never asked");
-            let excused = self.faults_hit > 0 || self.volume().disk().faults_hit > 0;
+            let excused = self.faults_hit > 0 || self.volume().disk().faults_hit() > 0;
             if let Err(error) = &result {
                 assert!(excused, "request {id:?}: {error}");
             }
@@ -316,8 +324,8 @@ impl Harness {
         }
     }
 
-    fn reopen(&mut self, disk: TestDisk) {
-        self.open(disk);
+    fn reopen(&mut self, disks: Lanes<TestDisk>) {
+        self.open(disks);
         let read = self.read_all();
         if let Err(problem) = self.oracle.adopt(&read) {
             panic!("after the restart: {problem}\n{:#?}", self.volume().status());

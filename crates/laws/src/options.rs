@@ -1,6 +1,7 @@
 //! What kind of volume on what kind of disk a test has, and how its configuration differs from the default.
 
-use crate::disk::TestDisk;
+use crate::disk::{Devices, Fault, TestDisk};
+use crate::steps::Step;
 use nearhead_basics::SplitMix;
 use nearhead_disk::{Nanos, Properties, Region, RegionKind, Zones};
 use nearhead_engine::Config;
@@ -9,12 +10,20 @@ use nearhead_format::{AckMode, Label, LayoutKind};
 use nearhead_models::{MemoryStore, plain_properties};
 use nearhead_swarm::{Fickle, Patient, Wanderer};
 use nearhead_volume::create::create_with_regions;
-use nearhead_volume::{CreateOptions, NamedPreset, Presets, SyncIo};
+use nearhead_volume::{CreateOptions, NamedPreset, Presets};
+use std::ops::Range;
 
 pub const DEVICE_BYTES: u64 = 64 << 20;
 pub const VOLUME_ID: [u8; 16] = [7; 16];
 /// Regions of the blank map, so small that a workload fills and zeroes many.
 const REGION_BYTES: u64 = 4096;
+/// Data devices of a volume whose own disk has the logs: on the first there is one mebibyte of homes behind the snapshots, so that
+/// workloads go over to the second.
+const DATA_BYTES: [u64; 2] = [8 << 20, 14 << 20];
+/// The same with as few logs as such devices can have.
+const SCARCE_DATA_BYTES: [u64; 2] = [8 << 20, 3 << 20];
+/// Faults of a workload in the first part of the volume's own disk are there; others are on the data devices.
+const FAULTS_AT_LOGS_BYTES: u64 = 16 << 20;
 
 /// What kind of volume on what kind of disk.
 #[derive(Clone, Debug)]
@@ -196,15 +205,57 @@ impl Options {
         })
     }
 
-    /// Such a disk, holding `image`.
-    pub fn disk_with(&self, image: MemoryStore) -> TestDisk {
-        TestDisk::with_image(self.disk_properties(), image).with_zones(self.zones())
+    /// Those of the data devices, if it is such a volume.
+    fn data_properties(&self) -> impl Iterator<Item = Properties> {
+        let bytes = if self.logs_are_scarce { SCARCE_DATA_BYTES } else { DATA_BYTES };
+        let has_data = self.preset.layout.is_for_data_devices();
+        let bytes = bytes.into_iter().filter(move |_| has_data);
+        let main = self.disk_properties();
+        bytes.enumerate().map(move |(position, capacity_bytes)| Properties {
+            name: format!("data device {position}"),
+            capacity_bytes,
+            ..main.clone()
+        })
+    }
+
+    /// Those of all devices, in the order in which they stand in an image.
+    pub fn device_properties(&self) -> Vec<Properties> {
+        std::iter::once(self.disk_properties()).chain(self.data_properties()).collect()
+    }
+
+    /// How long an image is.
+    pub fn image_bytes(&self) -> u64 {
+        self.device_properties().iter().map(|properties| properties.capacity_bytes).sum()
+    }
+
+    /// A step that was chosen for a disk of [`DEVICE_BYTES`]: a fault of a part of it is where such a volume has something.
+    #[must_use]
+    pub fn placed(&self, step: Step) -> Step {
+        let data_bytes = self.image_bytes() - DEVICE_BYTES;
+        let place = |range: Range<u64>| {
+            if data_bytes == 0 || range.start < FAULTS_AT_LOGS_BYTES {
+                return range;
+            }
+            let start = DEVICE_BYTES + (range.start - FAULTS_AT_LOGS_BYTES) % data_bytes;
+            start..start + (range.end - range.start)
+        };
+        match step {
+            Step::Fail(fault) => Step::Fail(Fault { range: fault.range.map(place), ..fault }),
+            step => step,
+        }
+    }
+
+    /// Such a disk, or such disks, holding `image`.
+    pub fn disk_with(&self, image: MemoryStore) -> Devices {
+        let mut devices = TestDisk::side_by_side(self.device_properties(), image).into_iter();
+        let main = devices.next().expect("the volume's own").with_zones(self.zones());
+        Devices::new(main, devices.collect())
     }
 
     /// A fresh volume on a fresh disk.
-    pub fn disk(&self) -> TestDisk {
+    pub fn disk(&self) -> Devices {
         let mut disk = self.disk_with(MemoryStore::new());
-        let mut io = SyncIo::in_virtual_time(&mut disk, Nanos::ZERO);
+        let mut io = disk.lanes_mut().in_virtual_time(Nanos::ZERO);
         create_with_regions(&mut io, &self.create_options(), REGION_BYTES).unwrap();
         disk.with_latency(Nanos::from_micros(100))
     }

@@ -45,7 +45,7 @@ pub fn live(
     }
     let mut harness = Harness::new(options);
     for _ in 0..kind.steps {
-        let step = random_step(&mut random, true, kind.faults);
+        let step = harness.options.placed(random_step(&mut random, true, kind.faults));
         if trace {
             println!("{} at {}: {step:?}", harness.oracle.epoch, harness.now);
         }

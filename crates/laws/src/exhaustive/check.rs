@@ -4,12 +4,10 @@
 //! once by each thread while it remembers it, and counted once by all.
 
 use super::TOUCHED_SECTORS;
-use super::image::{ImageDisk, Shared, TornSector, TornWrite, hash, torn_writes};
+use super::image::{Shared, TornSector, TornWrite, changes_of, devices_of, hash, torn_writes};
 use super::tally::Tally;
 use super::workload::{Case, OPERATIONS, operation};
-use crate::disk::TestDisk;
 use crate::harness::Harness;
-use crate::options::Options;
 use crate::status::only_zeros_are_called_zeros;
 use crate::steps::Step;
 use nearhead_basics::SplitMix;
@@ -90,7 +88,6 @@ impl<'a> Checker<'a> {
 
     pub(super) fn run(&mut self) {
         let sector_bytes = self.case.options.sector_bytes as usize;
-        let properties = self.case.options.disk_properties();
         let mut before: Vec<TornWrite> = Vec::new();
         for (number, (point, oracle)) in self.case.points.iter().enumerate() {
             let writes = torn_writes(point, sector_bytes);
@@ -101,7 +98,8 @@ impl<'a> Checker<'a> {
                 }
             }
             if number >= self.case.check_from {
-                let shared = Shared::new(&properties, &point.safe, &self.case.regions);
+                let devices = self.case.options.device_properties();
+                let shared = Shared::new(devices, &point.safe, &self.case.regions);
                 self.check_outcomes(&Moment::new(shared, writes.as_slice(), &self.safe, oracle));
             }
             before = writes;
@@ -160,10 +158,10 @@ impl<'a> Checker<'a> {
         let known = self.known.get(&image).copied();
         let contents = known.unwrap_or_else(|| {
             let overlay = overlay_of(&kept);
-            recover(&case.options, &moment.shared, overlay).unwrap_or_else(|problem| fail(problem))
+            recover(case, &moment.shared, overlay).unwrap_or_else(|problem| fail(problem))
         });
         if self.allowed.insert((oracle.epoch, contents)) {
-            let read = (0..).zip(contents.map(u64::from)).collect();
+            let read = (case.first_sector..).zip(contents.map(u64::from)).collect();
             if let Err(problem) = oracle.check_restart(&read) {
                 fail(problem);
             }
@@ -178,7 +176,7 @@ impl<'a> Checker<'a> {
         self.tally.recovered(image);
         if image.is_multiple_of(CONTINUE_ONE_IN) {
             self.tally.continued.fetch_add(1, Ordering::Relaxed);
-            go_on(&case.options, &moment.shared, &overlay_of(&kept), oracle, image);
+            go_on(case, &moment.shared, &overlay_of(&kept), oracle, image);
         }
     }
 }
@@ -240,10 +238,10 @@ fn overlay_of(kept: &[Option<&TornSector>]) -> Overlay {
 type Overlay = BTreeMap<u64, Rc<Vec<u8>>>;
 
 /// Recovers the image and reads what the workload may have changed.
-fn recover(options: &Options, shared: &Rc<Shared>, overlay: Overlay) -> Result<Contents, String> {
-    let disk = ImageDisk::new(shared, overlay);
+fn recover(case: &Case, shared: &Rc<Shared>, overlay: Overlay) -> Result<Contents, String> {
+    let (options, disks) = (&case.options, devices_of(shared, overlay));
     let clock = Clock::Virtual { now: Nanos::ZERO };
-    let opened = Volume::open_with(options.presets, disk, clock, |_, config| {
+    let opened = Volume::open_with(options.presets, disks, clock, |_, config| {
         options.configure(config);
         // A snapshot that is due after the restart is not recovery's.
         config.snapshot_after_bytes = u64::MAX;
@@ -254,18 +252,20 @@ fn recover(options: &Options, shared: &Rc<Shared>, overlay: Overlay) -> Result<C
     if !damage.is_empty() {
         return Err(format!("a cut is no damage, but recovery says: {damage:?}"));
     }
-    let operation = Operation::Read { offset: 0, len: (TOUCHED_SECTORS * SECTOR) as u32 };
+    let offset = case.first_sector * SECTOR;
+    let operation = Operation::Read { offset, len: (TOUCHED_SECTORS * SECTOR) as u32 };
     volume.submit(Request { id: RequestId(1), operation }, now);
     volume.drive(now);
     let reply = volume.poll_reply().ok_or("the read is not answered")?;
     let parts = reply.result.map_err(|error| error.to_string())?;
-    if volume.disk().changes > 0 {
-        return Err(format!("recovery changed the disk {} times", volume.disk().changes));
+    let changes = changes_of(volume.lanes());
+    if changes > 0 {
+        return Err(format!("recovery changed the disk {changes} times"));
     }
     let mut contents = [0; TOUCHED_SECTORS as usize];
-    let found = versions(0, &parts)?;
-    let extents = volume.block_status(0, TOUCHED_SECTORS * SECTOR, usize::MAX);
-    only_zeros_are_called_zeros(0, &extents, &found)?;
+    let found = versions(case.first_sector, &parts)?;
+    let extents = volume.block_status(offset, TOUCHED_SECTORS * SECTOR, usize::MAX);
+    only_zeros_are_called_zeros(case.first_sector, &extents, &found)?;
     for (place, version) in contents.iter_mut().zip(found) {
         let unknown = |_| format!("version {version} was never written");
         *place = u8::try_from(version).map_err(unknown)?;
@@ -274,21 +274,20 @@ fn recover(options: &Options, shared: &Rc<Shared>, overlay: Overlay) -> Result<C
 }
 
 /// Recovers, uses the volume, cuts it once more and recovers again.
-fn go_on(options: &Options, shared: &Rc<Shared>, overlay: &Overlay, oracle: &Oracle, seed: u64) {
+fn go_on(case: &Case, shared: &Rc<Shared>, overlay: &Overlay, oracle: &Oracle, seed: u64) {
     let mut image = shared.safe.clone();
     for (offset, bytes) in overlay {
         image.write(*offset, bytes).unwrap();
     }
-    let disk = TestDisk::with_image(shared.properties.clone(), image)
-        .with_latency(Nanos::from_micros(100));
+    let disks = case.options.disk_with(image).with_latency(Nanos::from_micros(100));
     let mut random = SplitMix::new(seed);
-    let mut harness = Harness::resume(options.clone(), disk, oracle.clone());
+    let mut harness = Harness::resume(case.options.clone(), disks, oracle.clone());
     for _ in 0..4 {
-        harness.apply(&operation(random.below(OPERATIONS)));
+        harness.apply(&case.placed(operation(random.below(OPERATIONS))));
         harness.apply(&Step::Turn { micros: random.below(300) });
     }
     harness.apply(&Step::Cut { seed: random.next_u64() });
-    harness.apply(&operation(random.below(4)));
+    harness.apply(&case.placed(operation(random.below(4))));
     harness.apply(&Step::Settle);
     harness.apply(&Step::Cut { seed: random.next_u64() });
 }

@@ -10,6 +10,7 @@ use nearhead_disk::{
     BufferMut, Command, Completion, Disk, Nanos, Payload, Properties, Submission, Ticket,
 };
 use nearhead_models::{MemoryStore, Store};
+use nearhead_volume::Lanes;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -54,7 +55,8 @@ pub(super) fn hash(offset: u64, bytes: &[u8]) -> u64 {
 
 /// The content all images of one cut point share.
 pub(super) struct Shared {
-    pub(super) properties: Properties,
+    /// Of each device, in the order in which the content has them.
+    devices: Vec<Properties>,
     pub(super) safe: MemoryStore,
     /// Places that recovery reads in large transfers.
     pub(super) regions: Vec<Range<u64>>,
@@ -63,12 +65,12 @@ pub(super) struct Shared {
 
 impl Shared {
     pub(super) fn new(
-        properties: &Properties,
+        devices: Vec<Properties>,
         safe: &MemoryStore,
         regions: &[Range<u64>],
     ) -> Rc<Self> {
         Rc::new(Self {
-            properties: properties.clone(),
+            devices,
             safe: safe.clone(),
             regions: regions.to_vec(),
             cached: RefCell::default(),
@@ -88,19 +90,40 @@ impl Shared {
     }
 }
 
-/// The disk after a cut. It counts changes: recovery must make none.
+/// A device after a cut. It counts changes: recovery must make none.
 pub(super) struct ImageDisk {
     shared: Rc<Shared>,
-    overlay: BTreeMap<u64, Rc<Vec<u8>>>,
+    /// Which of the devices it is, and where it begins in the content.
+    number: usize,
+    base: u64,
+    overlay: Rc<BTreeMap<u64, Rc<Vec<u8>>>>,
     done: VecDeque<Completion>,
-    pub(super) changes: u64,
+    changes: u64,
+}
+
+/// The devices of a volume after a cut.
+pub(super) fn devices_of(
+    shared: &Rc<Shared>,
+    overlay: BTreeMap<u64, Rc<Vec<u8>>>,
+) -> Lanes<ImageDisk> {
+    let (overlay, mut start) = (Rc::new(overlay), 0);
+    let mut devices = shared.devices.iter().enumerate().map(|(number, properties)| {
+        let base = start;
+        start += properties.capacity_bytes;
+        let (shared, overlay) = (Rc::clone(shared), Rc::clone(&overlay));
+        ImageDisk { shared, number, base, overlay, done: VecDeque::new(), changes: 0 }
+    });
+    let main = Lanes::from(devices.next().expect("the volume's own"));
+    let data: Vec<ImageDisk> = devices.collect();
+    if data.is_empty() { main } else { main.with_data(data).expect("there is nothing to watch") }
+}
+
+/// How often anything on them was changed.
+pub(super) fn changes_of(lanes: &Lanes<ImageDisk>) -> u64 {
+    lanes.main().changes + lanes.data().iter().map(|disk| disk.changes).sum::<u64>()
 }
 
 impl ImageDisk {
-    pub(super) fn new(shared: &Rc<Shared>, overlay: BTreeMap<u64, Rc<Vec<u8>>>) -> Self {
-        Self { shared: Rc::clone(shared), overlay, done: VecDeque::new(), changes: 0 }
-    }
-
     fn patch(&self, range: &Range<u64>, mut bytes: BufferMut) -> Payload {
         for (offset, sector) in self.overlay.range(range.clone()) {
             let at = (offset - range.start) as usize;
@@ -135,13 +158,16 @@ impl Disk for ImageDisk {
     }
 
     fn properties(&self) -> &Properties {
-        &self.shared.properties
+        &self.shared.devices[self.number]
     }
 
     fn submit(&mut self, submission: Submission, _now: Nanos) {
         let ticket: Ticket = submission.ticket;
         let payload = match submission.command {
-            Command::Read { offset, len } => self.read(&(offset..offset + u64::from(len))),
+            Command::Read { offset, len } => {
+                let start = self.base + offset;
+                self.read(&(start..start + u64::from(len)))
+            }
             Command::Flush => Payload::EMPTY,
             Command::Write { .. } | Command::WriteZeroes { .. } | Command::Trim { .. } => {
                 self.changes += 1;

@@ -5,14 +5,15 @@
 //! groups that differ in the last operation alone, spread over everything, so that any part of them is a fair
 //! sample and neighbours share what was recovered before.
 
-use crate::disk::{CutPoint, TestDisk};
+use crate::disk::CutPoint;
 use crate::harness::Harness;
 use crate::options::Options;
 use crate::steps::Step;
 use nearhead_disk::Nanos;
-use nearhead_format::AckMode;
+use nearhead_format::{AckMode, Layout};
 use nearhead_models::MemoryStore;
 use nearhead_service::Service;
+use nearhead_swarm::content::SECTOR;
 use nearhead_swarm::oracle::Oracle;
 use nearhead_volume::{NamedPreset, Presets};
 use std::fmt;
@@ -101,6 +102,34 @@ pub(super) struct Case {
     /// The first point after the last operation: shorter sequences cover what was before.
     pub(super) check_from: usize,
     pub(super) regions: Vec<Range<u64>>,
+    /// Where the addresses of the operations begin: at the start of the volume, or where its first device ends, so that some of
+    /// what is written is on either and some on both.
+    pub(super) first_sector: u64,
+}
+
+impl Case {
+    /// The step at the addresses of this case.
+    pub(super) fn placed(&self, mut step: Step) -> Step {
+        match &mut step {
+            Step::Write { start, .. } | Step::Zeroes { start, .. } | Step::Trim { start, .. } => {
+                *start += self.first_sector;
+            }
+            Step::Atomic { start, other, .. } => {
+                *start += self.first_sector;
+                *other += self.first_sector;
+            }
+            _ => {}
+        }
+        step
+    }
+}
+
+/// Sectors of the operations that are on the first of several devices.
+const BEFORE_BORDER_SECTORS: u64 = 16;
+
+fn first_sector(layout: &Layout) -> u64 {
+    let border = layout.home_pieces(0, u64::MAX).nth(1).filter(|_| !layout.data_parts.is_empty());
+    border.map_or(0, |piece| piece.client_offset / SECTOR - BEFORE_BORDER_SECTORS)
 }
 
 pub(super) fn run_sequence(
@@ -109,14 +138,13 @@ pub(super) fn run_sequence(
     sequence: &Sequence,
     name: String,
 ) -> Case {
-    let properties = options.disk_properties();
-    let mut disk =
-        TestDisk::with_image(properties, empty.clone()).with_latency(Nanos::from_micros(100));
-    disk.cut_points = Some(Vec::new());
+    let mut disk = options.disk_with(empty.clone()).with_latency(Nanos::from_micros(100));
+    disk.watch_cuts();
     let mut harness = Harness::start(options.clone(), disk);
     let (options, points, regions) = (options.clone(), Vec::new(), Vec::new());
-    let mut case = Case { name, options, points, check_from: 0, regions };
-    let layout = &harness.volume().superblock().layout;
+    let layout = harness.volume().superblock().layout;
+    let first_sector = first_sector(&layout);
+    let mut case = Case { name, options, points, check_from: 0, regions, first_sector };
     let log_bytes = layout.log_bytes;
     let logs = (0..layout.log_count()).filter_map(|index| layout.log_offset(index));
     case.regions = logs.map(|start| start..start + log_bytes).collect();
@@ -127,7 +155,7 @@ pub(super) fn run_sequence(
         if place + 1 == sequence.steps.len() {
             case.check_from = case.points.len();
         }
-        harness.apply(step);
+        harness.apply(&case.placed(step.clone()));
         watch(&mut harness, &mut case);
     }
     watch_until_done(&mut harness, &mut case);
@@ -141,7 +169,7 @@ fn watch(harness: &mut Harness, case: &mut Case) {
         harness.drive();
         let disk = harness.volume().disk_mut();
         disk.note_cut_point();
-        let points = disk.cut_points.replace(Vec::new()).unwrap_or_default();
+        let points = disk.take_cut_points();
         case.points.extend(points.into_iter().map(|point| (point, Rc::clone(&before))));
     }
 }

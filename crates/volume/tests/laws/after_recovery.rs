@@ -197,10 +197,10 @@ fn a_volume_that_stopped_cleanly_writes_nothing_if_it_stops_again_at_once() {
     write_blocks(&mut harness, 0..6);
     harness.apply(&Step::Restart);
     let number = harness.volume().status().snapshot_number;
-    let writes = harness.volume().disk().writes;
+    let writes = harness.volume().disk().writes();
     harness.apply(&Step::Restart);
     assert_eq!(harness.volume().status().snapshot_number, number);
-    assert_eq!(harness.volume().disk().writes, writes);
+    assert_eq!(harness.volume().disk().writes(), writes);
 }
 
 /// A snapshot that a running volume writes does not say so, even if nothing was written after it.

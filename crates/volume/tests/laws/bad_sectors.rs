@@ -16,8 +16,8 @@ use nearhead_service::ErrorKind;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-const PRESETS: [&str; 6] = ["nolog", "singlelog", "mlb", "mlb-256", "slsmr", "mlsmr"];
-const LOGGING: [&str; 5] = ["singlelog", "mlb", "mlb-256", "slsmr", "mlsmr"];
+const PRESETS: [&str; 7] = ["nolog", "singlelog", "mlb", "mlb-256", "slsmr", "mlsmr", "trail"];
+const LOGGING: [&str; 6] = ["singlelog", "mlb", "mlb-256", "slsmr", "mlsmr", "trail"];
 const BLOCK_SECTORS: u64 = 8;
 
 /// What each request changes, by its number; a flush changes nothing.

@@ -135,7 +135,8 @@ fn with_a_map_device(map_latency: Nanos) -> (WithMap, Nanos) {
     let options = Options::new("mlb-256", AckMode::Durable);
     let image = MemoryStore::new;
     let map = TestDisk::with_image(plain_properties(4 << 20, 512), image());
-    let mut lanes = Lanes::with_map(options.disk_with(image()), map).unwrap();
+    let mut lanes =
+        Lanes::with_map(TestDisk::with_image(options.disk_properties(), image()), map).unwrap();
     create(&mut lanes.in_virtual_time(Nanos::ZERO), &options.create_options()).unwrap();
     let (main, map) = lanes.into_parts();
     let latency = Nanos::from_micros(100);

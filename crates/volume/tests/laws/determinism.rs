@@ -1,7 +1,7 @@
 //! The same seed twice gives the same commands, the same replies and the same bytes.
 
 use crate::support::harness::Harness;
-use crate::support::options::{DEVICE_BYTES, Options};
+use crate::support::options::Options;
 use crate::support::steps::{Step, random_step};
 use nearhead_basics::SplitMix;
 use nearhead_format::AckMode;
@@ -21,14 +21,15 @@ fn run(seed: u64, preset: &'static str, ack: AckMode) -> Trace {
     let mut random = SplitMix::new(seed);
     let mut harness = Harness::new(Options::random(preset, ack, &mut random));
     for _ in 0..600 {
-        harness.apply(&random_step(&mut random, true, seed % 2 == 1));
+        let step = harness.options.placed(random_step(&mut random, true, seed % 2 == 1));
+        harness.apply(&step);
     }
     harness.apply(&Step::Settle);
-    let replies = harness.replies_hash();
+    let (replies, image_bytes) = (harness.replies_hash(), harness.options.image_bytes());
     let disk = harness.volume().disk();
     let (image, mut content) = (disk.image(), DefaultHasher::new());
     let mut bytes = vec![0; 1 << 20];
-    for offset in (0..DEVICE_BYTES).step_by(bytes.len()) {
+    for offset in (0..image_bytes).step_by(bytes.len()) {
         image.read(offset, &mut bytes).unwrap();
         bytes.hash(&mut content);
     }
@@ -37,8 +38,7 @@ fn run(seed: u64, preset: &'static str, ack: AckMode) -> Trace {
 
 #[test]
 fn the_same_seed_gives_the_same_commands_replies_and_bytes() {
-    let on_one_disk = PRESETS.iter().filter(|preset| !preset.layout.is_for_data_devices());
-    for preset in on_one_disk {
+    for preset in &PRESETS {
         for ack in [AckMode::Durable, AckMode::Flush] {
             for seed in 0..4 {
                 let (first, second) = (run(seed, preset.name, ack), run(seed, preset.name, ack));

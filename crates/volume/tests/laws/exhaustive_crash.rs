@@ -10,11 +10,14 @@ use nearhead_volume::Presets;
 
 /// Of the sequences of three one in so many is run, if nobody says otherwise; a soak runs all.
 const STRIDE: u64 = 7;
+/// The same where there are several devices.
+const STRIDE_ON_SEVERAL_DEVICES: u64 = 77;
 
-fn extent() -> Extent {
+/// As the environment has it; of the sequences of three one in `stride` if that does not say it.
+fn extent(stride: u64) -> Extent {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let images = number("IMAGES");
-    let default = if images.is_some() { 1 } else { STRIDE };
+    let default = if images.is_some() { 1 } else { stride };
     Extent {
         images,
         from: number("EXHAUSTIVE_FROM").unwrap_or(0),
@@ -25,16 +28,25 @@ fn extent() -> Extent {
 }
 
 /// Sixteen, in four of which records leave blocks out.
-fn all() -> Vec<Options> {
+fn on_one_disk() -> Vec<Options> {
     let presets = Presets::default();
     let kinds = [("singlelog", false), ("mlb", false), ("nolog", false), ("mlb", true)];
     let of = |(name, wanders)| configurations(presets, presets.by_name(name).unwrap(), wanders);
     kinds.into_iter().flat_map(of).collect()
 }
 
+/// Four whose logs are on a device of their own, in front of two data devices.
+fn on_several_devices() -> Vec<Options> {
+    let presets = Presets::default();
+    configurations(presets, presets.by_name("trail").unwrap(), false)
+}
+
 #[test]
 fn every_outcome_of_a_cut_in_a_short_workload_keeps_the_laws() {
-    let extent = extent();
+    let (extent, mut all) = (extent(STRIDE), on_one_disk());
+    if extent.images.is_some() {
+        all.extend(on_several_devices());
+    }
     let images = if extent.images.is_some() { "IMAGES=1 " } else { "" };
     let stride = extent.stride;
     let repeat = move |number| {
@@ -43,7 +55,7 @@ fn every_outcome_of_a_cut_in_a_short_workload_keeps_the_laws() {
              --test laws every_outcome -- --nocapture"
         )
     };
-    let ran = run(&all(), &extent, &repeat);
+    let ran = run(&all, &extent, &repeat);
     println!("{} (stride {stride})", ran.tally);
     if extent.images.is_some() {
         let (from, next) = (extent.from, ran.next);
@@ -51,4 +63,22 @@ fn every_outcome_of_a_cut_in_a_short_workload_keeps_the_laws() {
     }
     let distinct = ran.tally.distinct();
     assert!(!ran.is_whole || distinct > 1_000_000, "only {distinct} distinct images");
+}
+
+#[test]
+fn every_outcome_of_a_cut_that_hits_a_log_device_and_its_data_devices_keeps_the_laws() {
+    let extent = extent(STRIDE_ON_SEVERAL_DEVICES);
+    if extent.images.is_some() {
+        return println!("skipped: a soak has them among the others");
+    }
+    let stride = extent.stride;
+    let repeat = move |number| {
+        format!(
+            "repeat with: EXHAUSTIVE_STRIDE={stride} EXHAUSTIVE_CASE={number} cargo test -p nearhead-volume --test laws \
+             every_outcome_of_a_cut_that_hits -- --nocapture"
+        )
+    };
+    let ran = run(&on_several_devices(), &extent, &repeat);
+    println!("{} (stride {stride})", ran.tally);
+    assert!(extent.only.is_some() || ran.tally.distinct() > 1000, "{}", ran.tally);
 }

@@ -60,10 +60,10 @@ fn an_idle_volume_whose_homes_cannot_be_written_rests_between_attempts() {
     let layout = harness.volume().superblock().layout;
     let home = layout.home(0).unwrap().device_offset;
     harness.apply(&Step::Fail(Fault { range: Some(home..home + 8192), ..WRITES_FAIL }));
-    let before = harness.volume().disk().writes;
+    let before = harness.volume().disk().writes();
     let until = harness.now + Nanos::from_secs(5);
     while harness.now < until && harness.jump() {}
-    let attempts = harness.volume().disk().writes - before;
+    let attempts = harness.volume().disk().writes() - before;
     assert!((2..50).contains(&attempts), "{attempts} writes in five idle seconds");
     assert_eq!(harness.volume().status().phase, Phase::Serving);
 }

@@ -12,7 +12,7 @@ use nearhead_disk::Nanos;
 use nearhead_engine::DiskWork;
 use nearhead_format::AckMode;
 
-const PRESETS: [&str; 3] = ["singlelog", "mlb", "slsmr"];
+const PRESETS: [&str; 4] = ["singlelog", "mlb", "slsmr", "trail"];
 const ACKS: [AckMode; 2] = [AckMode::Durable, AckMode::Flush];
 /// More than the logs hold, in sectors.
 const FIRST_FREE: u64 = 3600;

@@ -6,16 +6,21 @@
 //! events, and what the disk is made to write stays in proportion to what was asked.
 
 use nearhead_basics::SplitMix;
-use nearhead_disk::{Nanos, Payload};
+use nearhead_disk::{Nanos, Payload, Properties};
 use nearhead_engine::admission::DurableFirst;
 use nearhead_engine::{Config, Status};
+use nearhead_format::DataDevice;
+use nearhead_format::layout::DataParts;
 use nearhead_models::{Dataless, InstantDisk, plain_properties};
 use nearhead_service::{Operation, Request, RequestId, Service};
 use nearhead_swarm::Patient;
-use nearhead_volume::{CreateOptions, NamedPreset, Volume, create};
+use nearhead_volume::{CreateOptions, Lanes, NamedPreset, Volume, create};
 
 /// Events in which at least one request must be answered.
 const EVENTS_MAX: u64 = 20_000;
+
+/// Data devices, where a volume has its data on such.
+const DATA_BYTES: [u64; 2] = [20 << 20, 40 << 20];
 
 /// Requests of one kind, so many outstanding.
 #[derive(Clone, Copy)]
@@ -43,16 +48,23 @@ fn configured(
 ) -> Volume<InstantDisk> {
     let mut properties = plain_properties(device_bytes, 512);
     properties.volatile_cache = true;
-    let disk = InstantDisk::new(properties.clone(), Box::new(Dataless), Nanos::from_micros(100));
     let named = NamedPreset::by_name(preset).unwrap();
+    let data_bytes = DATA_BYTES.into_iter().filter(|_| named.layout.is_for_data_devices());
+    let disk = |capacity_bytes| {
+        let properties = Properties { capacity_bytes, ..properties.clone() };
+        InstantDisk::new(properties, Box::new(Dataless), Nanos::from_micros(100))
+    };
+    let lanes = Lanes::from(disk(device_bytes)).with_data(data_bytes.clone().map(disk).collect());
+    let parts: Vec<u64> = data_bytes.map(DataDevice::part_bytes).collect();
     let options = CreateOptions {
+        data_parts: DataParts::of(&parts).unwrap(),
         group_bytes: log_bytes.filter(|_| preset == "mlb").map(|log| log * 8),
         log_bytes,
         ..CreateOptions::new([1; 16], named)
     };
     let superblock = create::describe(&properties, None, &options).unwrap();
     // One command of cleaning at a time, so that it cannot keep up.
-    Volume::start_empty(disk, superblock, named, |_, config| {
+    Volume::start_empty(lanes.unwrap(), superblock, named, |_, config| {
         config.admission = Box::new(DurableFirst {
             bulk_wait_max: Nanos::from_millis(50),
             piece_bytes: 128 << 10,
@@ -175,13 +187,17 @@ fn sectors_all_over_the_volume_do_not_silence_it() {
 
 #[test]
 fn where_the_policy_says_so_small_writes_wait_for_room_and_none_goes_home() {
-    let sizes = [("mlb", 256 << 20, None), ("singlelog", 256 << 20, Some(2 << 20))];
-    for (preset, device_bytes, log_bytes) in sizes {
+    let sizes = [
+        ("mlb", 256 << 20, None, 200 << 20),
+        ("singlelog", 256 << 20, Some(2 << 20), 200 << 20),
+        ("trail", 64 << 20, Some(512 << 10), 40 << 20),
+    ];
+    for (preset, device_bytes, log_bytes, small_bytes) in sizes {
         let patient = |config: &mut Config| {
             config.cleaner = Box::new(Patient(config.cleaner.clone()));
         };
         let volume = configured(preset, device_bytes, log_bytes, patient);
-        let mut client = Client::new(volume, 200 << 20);
+        let mut client = Client::new(volume, small_bytes);
         client.run(&Burst { requests: 30_000, atomic_every: 9, ..SMALL_WRITES });
         let status = client.volume.status();
         assert!(status.stats.checkpointed_bytes > 0 && status.stats.records > 0);

@@ -31,7 +31,7 @@ fn fail_snapshots(subject: &Subject, used: &mut Used) {
     let slots = base + map.slot_offsets[0]..base + map.journal_offset;
     let (kind, range) = (FaultKind::Writes, Some(slots));
     let fault = Fault { kind, range, after: 0, sticky: true, has_effect: false };
-    used.volume.disk().disk().add_fault(fault);
+    used.volume.disk_mut().add_fault(fault);
 }
 
 /// Writes blocks from `first` on, one record each, until one is refused or there were `count`; the next block.

@@ -93,7 +93,7 @@ impl Law<'_> {
     /// Looks at everything that cuts in the middle of `device`'s past may have left, and at what stays now.
     fn check(&self, device: &mut Device) -> Vec<MemoryStore> {
         let mut left = Vec::new();
-        let points = device.disk().cut_points.take().unwrap_or_default();
+        let points = device.disk_mut().take_cut_points();
         assert!(!points.is_empty(), "{}: the command changes nothing", self.name);
         let last = points.len() - 1;
         for (number, point) in points.iter().enumerate() {
@@ -129,9 +129,9 @@ impl Law<'_> {
         image: &MemoryStore,
         command: &dyn Fn(Device) -> (Device, Result<(), String>),
     ) {
-        let device = self.subject.device(image.clone());
-        device.disk().cut_points = Some(Vec::new());
-        device.disk().note_cut_point();
+        let mut device = self.subject.device(image.clone());
+        device.disk_mut().watch_cuts();
+        device.disk_mut().note_cut_point();
         let (mut device, result) = command(device);
         result.unwrap_or_else(|error| panic!("{}: {error}", self.name));
         let left = self.check(&mut device);
@@ -180,8 +180,8 @@ fn a_stop_that_is_cut_keeps_what_was_acknowledged_and_one_that_ended_the_hints_t
         let Seen::Open(view) = &after else { unreachable!() };
         let sectors = HINTED.0 * 8..(HINTED.0 + HINTED.1) * 8;
         assert_eq!(view.hints, [sectors], "{preset}");
-        used.volume.disk().disk().cut_points = Some(Vec::new());
-        used.volume.disk().disk().note_cut_point();
+        used.volume.disk_mut().watch_cuts();
+        used.volume.disk_mut().note_cut_point();
         let mut device = used.stop();
         let law = Law { name: format!("stop of {preset}"), subject: &subject, before, after };
         law.check(&mut device);

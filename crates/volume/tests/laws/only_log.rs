@@ -16,12 +16,12 @@ use nearhead_disk::Nanos;
 use nearhead_engine::{DiskWork, Phase};
 use nearhead_format::{AckMode, Layout};
 use nearhead_models::{MemoryStore, Store};
-use nearhead_service::Service;
+use nearhead_service::{ErrorKind, Service};
 use nearhead_swarm::oracle::Oracle;
 use std::ops::Range;
 
 const ARRIVES: [Arrives; 4] = [Arrives::Nothing, Arrives::Before, Arrives::Around, Arrives::All];
-const LOGGING: [&str; 5] = ["singlelog", "mlb", "mlb-256", "slsmr", "mlsmr"];
+const LOGGING: [&str; 6] = ["singlelog", "mlb", "mlb-256", "slsmr", "mlsmr", "trail"];
 
 fn log_errors(asked: &mut Asked) -> u64 {
     asked.harness.volume().status().disk_errors.of_work(DiskWork::LogWrite)
@@ -51,7 +51,7 @@ fn bad_places(layout: &Layout, seed: u64, random: &mut SplitMix) -> Vec<Range<u6
 fn bad_places_in_the_only_log_fail_no_request_and_no_volume() {
     let (mut failed, mut laps) = (0, 0);
     for seed in 0..60 {
-        let preset = LOGGING[seed as usize % 5];
+        let preset = LOGGING[seed as usize % 6];
         let ack = if seed % 8 < 4 { AckMode::Durable } else { AckMode::Flush };
         let arrives = ARRIVES[(seed / 3) as usize % 4];
         let what = format!("seed {seed}, {preset}, {ack:?}, {arrives:?}");
@@ -79,33 +79,55 @@ fn bad_places_in_the_only_log_fail_no_request_and_no_volume() {
     assert!(failed > 150 && laps > 100, "{failed} records failed, {laps} laps");
 }
 
-/// Of many logs one can be written, and that one has bad places, too.
+/// Of many logs one can be written, and that one has bad places, too: some rounds of writes, with a cut after each. `check` is
+/// asked before each cut.
+fn with_one_usable_log(options: Options, arrives: Arrives, what: &str, check: impl Fn(&Asked)) {
+    let mut asked = Asked::new(options, 1);
+    let layout = asked.harness.volume().superblock().layout;
+    let others = (1..layout.log_count()).filter_map(|log| layout.log_offset(log));
+    let mut bad: Vec<Range<u64>> = others.map(|start| start..start + layout.log_bytes).collect();
+    let start = layout.log_offset(0).unwrap();
+    bad.extend((0..5).map(|number| start + (number << 14)..start + (number << 14) + 512));
+    let trouble = Trouble { bad, arrives, ..Trouble::default() };
+    asked.harness.volume().disk_mut().set_trouble(trouble.clone());
+    for round in 0..3 {
+        for number in 0..15 {
+            asked.apply(&Step::Write { start: number * 8, count: 8, fua: true });
+            asked.apply(&Step::Settle);
+        }
+        asked.assert_serving(what);
+        check(&asked);
+        asked.apply(&Step::Cut { seed: round });
+        asked.harness.volume().disk_mut().set_trouble(trouble.clone());
+    }
+    asked.mend_and_check(what);
+}
+
 #[test]
 fn where_every_other_log_is_unusable_the_last_one_goes_on_behind_its_bad_places() {
     for preset in ["mlb", "mlb-256", "mlsmr"] {
         for arrives in ARRIVES {
             let what = format!("{preset}, {arrives:?}");
             println!("repeat with {what}");
-            let mut asked = Asked::new(Options::new(preset, AckMode::Durable), 1);
-            let layout = asked.harness.volume().superblock().layout;
-            let others = (1..layout.log_count()).filter_map(|log| layout.log_offset(log));
-            let mut bad: Vec<Range<u64>> =
-                others.map(|start| start..start + layout.log_bytes).collect();
-            let start = layout.log_offset(0).unwrap();
-            bad.extend((0..5).map(|number| start + (number << 14)..start + (number << 14) + 512));
-            let trouble = Trouble { bad, arrives, ..Trouble::default() };
-            asked.harness.volume().disk_mut().set_trouble(trouble.clone());
-            for round in 0..3 {
-                for number in 0..15 {
-                    asked.apply(&Step::Write { start: number * 8, count: 8, fua: true });
-                    asked.apply(&Step::Settle);
-                }
-                asked.assert_serving(&what);
+            with_one_usable_log(Options::new(preset, AckMode::Durable), arrives, &what, |asked| {
                 assert!(asked.harness.failed.is_empty(), "{what}: {:?}", asked.harness.failed);
-                asked.apply(&Step::Cut { seed: round });
-                asked.harness.volume().disk_mut().set_trouble(trouble.clone());
-            }
-            asked.mend_and_check(&what);
+            });
+        }
+    }
+}
+
+/// The same where small writes go home for nothing: while every log rests that may be written they are refused.
+#[test]
+fn where_small_writes_wait_for_room_they_are_refused_while_all_logs_rest_and_the_volume_goes_on() {
+    for (preset, is_patient) in [("mlb", true), ("trail", false)] {
+        for arrives in ARRIVES {
+            let what = format!("{preset}, waits: {is_patient}, {arrives:?}");
+            println!("repeat with {what}");
+            let options = Options { is_patient, ..Options::new(preset, AckMode::Durable) };
+            with_one_usable_log(options, arrives, &what, |asked| {
+                let mut kinds = asked.harness.failed.iter().map(|(_, kind)| *kind);
+                assert!(kinds.all(|kind| kind == ErrorKind::NoSpace), "{what}");
+            });
         }
     }
 }
@@ -190,11 +212,11 @@ fn remains_of_a_torn_record_that_cannot_be_overwritten_fail_nothing_and_never_co
         let options = Options::new("singlelog", AckMode::Durable);
         let mut harness = Harness::new(options.clone());
         let layout = harness.volume().superblock().layout;
-        harness.volume().disk_mut().cut_points = Some(Vec::new());
+        harness.volume().disk_mut().watch_cuts();
         harness.apply(&Step::Write { start: 0, count: 8, fua: true });
         let (before, start) = (harness.oracle.clone(), layout.log_offset(0).unwrap());
         harness.drive();
-        let points = harness.volume().disk_mut().cut_points.take().unwrap();
+        let points = harness.volume().disk_mut().take_cut_points();
         let mut on_its_way = points.iter().rev().filter(|point| !point.unflushed.is_empty());
         let image = image_of(on_its_way.next().unwrap(), |_, sector| sector != lacking);
         let disk = options.disk_with(image).with_latency(Nanos::from_micros(100));
@@ -260,7 +282,7 @@ impl Ahead {
         }
         let trouble = self.trouble(&layout, at);
         harness.volume().disk_mut().set_trouble(trouble.clone());
-        harness.volume().disk_mut().cut_points = Some(Vec::new());
+        harness.volume().disk_mut().watch_cuts();
         let mut points = Vec::new();
         for number in 0..5 {
             let (start, count) = [(0, 8), (8, 4), (4, 8), (0, 40), (16, 8)][number];
@@ -270,7 +292,7 @@ impl Ahead {
                 harness.drive();
                 let disk = harness.volume().disk_mut();
                 disk.note_cut_point();
-                let new = disk.cut_points.replace(Vec::new()).unwrap_or_default();
+                let new = disk.take_cut_points();
                 points.extend(new.into_iter().map(|point| (point, before.clone())));
                 // The next one comes while this one is on its way.
                 let soon = harness.now + Nanos::from_millis(if self.is_full { 2000 } else { 5 });

@@ -2,22 +2,24 @@
 //! doubtful and reads as an error. Never older data without a word: where records are gone of which nothing says what
 //! they wrote, that is said, and only then may what nobody listed be older.
 
-use crate::support::content::{SECTOR, versions};
+use crate::support::content::{SECTOR, payload, versions};
 use crate::support::disk::TestDisk;
 use crate::support::harness::Harness;
 use crate::support::options::{Options, VOLUME_ID};
+use crate::support::raw::bytes_of;
 use crate::support::steps::{SPAN_SECTORS, Step, random_step};
 use nearhead_basics::SplitMix;
 use nearhead_disk::Nanos;
 use nearhead_format::record::{RecordHeader, peek};
-use nearhead_format::{AckMode, Layout};
+use nearhead_format::superblock::FEATURE_LOGS_TELL_ALL;
+use nearhead_format::{AckMode, Layout, Superblock};
 use nearhead_models::{MemoryStore, Store};
 use nearhead_service::{Operation, Request, RequestId, Service};
+use nearhead_volume::Volume;
 use nearhead_volume::repair::{Weighed, clear_torn, weigh};
-use nearhead_volume::{SyncIo, Volume};
 use std::collections::BTreeMap;
 
-const PRESETS: [&str; 6] = ["nolog", "singlelog", "mlb", "mlb-256", "slsmr", "mlsmr"];
+const PRESETS: [&str; 7] = ["nolog", "singlelog", "mlb", "mlb-256", "slsmr", "mlsmr", "trail"];
 
 /// What is lost beside both snapshots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +68,7 @@ fn repair(options: &Options, image: &MemoryStore, keep_newest: bool) -> Repaired
     assert_eq!(volume.status().stats.snapshots, 0, "nothing is written before consent");
     let superblock = volume.superblock().clone();
     let torn = weighed.found.torn.clone();
-    clear_torn(&mut SyncIo::in_virtual_time(volume.disk_mut(), now), &superblock, &torn).unwrap();
+    clear_torn(&mut volume.lanes_mut().in_virtual_time(now), &superblock, &torn).unwrap();
     volume.take_rebuilt(weighed.to_give_up(keep_newest));
     volume.start_snapshot(now);
     drive_until(&mut volume, &mut now, |volume| volume.status().stats.snapshots > 0);
@@ -299,5 +301,44 @@ fn what_a_stop_makes_durable_does_not_come_back_from_the_logs() {
             let read = BTreeMap::from([(sector, value.expect("nothing is doubtful"))]);
             harness.oracle.check_restart(&read).unwrap();
         }
+    }
+}
+
+/// Where logs do not tell all, what they say is in doubt unless home says the same, on whatever device it is.
+#[test]
+fn what_is_home_is_in_doubt_on_no_device() {
+    for preset in ["singlelog", "trail"] {
+        let options = Options::new(preset, AckMode::Durable);
+        let mut harness = Harness::new(options.clone());
+        let superblock = harness.volume().superblock().clone();
+        let layout = superblock.layout;
+        // The devices of `trail` meet at sector 2048.
+        let (home, logged) = ([0, 2032, 2048, 3000], [8, 2040, 2056, 3008]);
+        let mut homes = Vec::new();
+        for start in home.into_iter().chain(logged) {
+            let id = harness.next_id();
+            harness.apply(&Step::Write { start, count: 8, fua: true });
+            harness.apply(&Step::Settle);
+            if home.contains(&start) {
+                let at = layout.home(start * SECTOR).unwrap().device_offset;
+                homes.push((at, bytes_of(&[payload(start, 8, id)])));
+            }
+        }
+        let mut image = harness.volume().disk().image();
+        for (at, bytes) in homes {
+            image.write(at, &bytes).unwrap();
+        }
+        destroy_slots(&mut image, &layout);
+        let feature_ro_compat = superblock.feature_ro_compat & !FEATURE_LOGS_TELL_ALL;
+        let older = Superblock { feature_ro_compat, ..superblock };
+        for (copy, offset) in (0..).zip(layout.superblock_offsets()) {
+            image.write(offset, &older.encode(copy)).unwrap();
+        }
+        let weighed = repair(&options, &image, false).weighed;
+        let doubtful = weighed.doubtful.iter();
+        let found: Vec<(u64, u64)> =
+            doubtful.map(|range| (range.client_offset / SECTOR, range.len_bytes)).collect();
+        assert_eq!(found, logged.map(|start| (start, 4096)), "{preset}");
+        assert_eq!(weighed.agreeing_bytes, 4 * 4096, "{preset}");
     }
 }

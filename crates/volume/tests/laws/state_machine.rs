@@ -38,8 +38,15 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 fn options() -> impl Strategy<Value = Options> {
-    let presets =
-        prop::sample::select(vec!["nolog", "singlelog", "mlb", "mlb-256", "slsmr", "mlsmr"]);
+    let presets = prop::sample::select(vec![
+        "nolog",
+        "singlelog",
+        "mlb",
+        "mlb-256",
+        "slsmr",
+        "mlsmr",
+        "trail",
+    ]);
     let ack = prop::sample::select(vec![AckMode::Durable, AckMode::Flush]);
     let sector = prop::sample::select(vec![512, 4096]);
     let swap = prop::sample::select(vec![None, Some(10), Some(30)]);

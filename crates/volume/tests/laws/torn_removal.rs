@@ -91,10 +91,10 @@ fn no_part_of_what_removes_a_torn_record_completes_it() {
         let before = harness.volume().disk().safe_image();
         assert_eq!(content_at_home(before.clone()), [NEWER; BYTES], "written in place");
 
-        harness.volume().disk_mut().cut_points = Some(Vec::new());
+        harness.volume().disk_mut().watch_cuts();
         write(&mut harness, 4 << 20, &[9; BYTES]);
         harness.apply(&Step::Settle);
-        let points = harness.volume().disk_mut().cut_points.take().unwrap_or_default();
+        let points = harness.volume().disk_mut().take_cut_points();
         let mut removals = 0;
         for (safe, left) in points
             .iter()

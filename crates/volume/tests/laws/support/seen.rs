@@ -1,36 +1,24 @@
 //! What somebody sees who opens the volume on an image: how large it is, what blocks hold, what is hinted, what is
-//! reported. And a disk in one piece that may end in a map device, so that one cut hits both.
+//! reported. And a disk with or without a map device, so that one cut hits both.
 
 use super::disk::TestDisk;
 use super::options::{DEVICE_BYTES, Options};
 use super::raw::bytes_of;
-use nearhead_disk::{
-    BufferMut, Command, Completion, Disk, Nanos, Payload, Properties, Run, Submission,
-};
+use nearhead_disk::{BufferMut, Nanos, Payload, Properties};
 use nearhead_engine::{DamageKind, Status};
 use nearhead_models::MemoryStore;
 use nearhead_service::{Hint, Operation, Request, RequestId, Service};
 use nearhead_volume::{Lanes, OpenError, SyncIo, Volume};
-use std::cell::{RefCell, RefMut};
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
-use std::rc::Rc;
 
 const BLOCK_BYTES: u64 = 4096;
 const MAP_DEVICE_BYTES: u64 = 4 << 20;
 
-/// A test disk, and a map device in its last part if it has one.
+/// A test disk, and a map device behind it if it has one: one cut hits both.
 pub(crate) struct Device {
-    lanes: Lanes<Part>,
-}
-
-/// A part of a test disk that is a device of its own, so that one cut hits all of them. A flush of it reaches all of the
-/// disk.
-pub(crate) struct Part {
-    disk: Rc<RefCell<TestDisk>>,
-    properties: Properties,
-    base: u64,
+    lanes: Lanes<TestDisk>,
 }
 
 impl Device {
@@ -43,13 +31,11 @@ impl Device {
     ) -> Self {
         let properties =
             |capacity_bytes| Properties { capacity_bytes, ..options.disk_properties() };
-        let whole = device_bytes + if has_map { MAP_DEVICE_BYTES } else { 0 };
-        let disk = Rc::new(RefCell::new(TestDisk::with_image(properties(whole), image)));
-        let part =
-            |base, bytes| Part { disk: Rc::clone(&disk), properties: properties(bytes), base };
-        let main = part(0, device_bytes);
-        let map = has_map.then(|| part(device_bytes, MAP_DEVICE_BYTES));
-        let lanes = match map {
+        let map = has_map.then(|| properties(MAP_DEVICE_BYTES));
+        let all = std::iter::once(properties(device_bytes)).chain(map);
+        let mut all = TestDisk::side_by_side(all, image).into_iter();
+        let main = all.next().expect("the volume's own");
+        let lanes = match all.next() {
             None => main.into(),
             Some(map) => Lanes::with_map(main, map).unwrap(),
         };
@@ -57,64 +43,23 @@ impl Device {
     }
 
     /// The devices of a volume that is no longer open.
-    pub(crate) fn of(volume: Volume<Part>) -> Self {
+    pub(crate) fn of(volume: Volume<TestDisk>) -> Self {
         Self { lanes: volume.into_lanes() }
     }
 
     /// For a volume on it.
-    pub(crate) fn into_lanes(self) -> Lanes<Part> {
+    pub(crate) fn into_lanes(self) -> Lanes<TestDisk> {
         self.lanes
     }
 
     /// All of it.
-    pub(crate) fn disk(&self) -> RefMut<'_, TestDisk> {
-        self.lanes.main().disk()
-    }
-}
-
-impl Part {
-    /// All of the disk that it is a part of.
-    pub(crate) fn disk(&self) -> RefMut<'_, TestDisk> {
-        self.disk.borrow_mut()
-    }
-}
-
-impl Disk for Part {
-    /// It is shared, and lent to nobody.
-    fn below(&self) -> Option<&dyn Disk> {
-        None
+    pub(crate) fn disk(&self) -> &TestDisk {
+        self.lanes.main()
     }
 
-    fn below_mut(&mut self) -> Option<&mut dyn Disk> {
-        None
-    }
-
-    fn properties(&self) -> &Properties {
-        &self.properties
-    }
-
-    fn submit(&mut self, mut submission: Submission, now: Nanos) {
-        match &mut submission.command {
-            Command::Read { offset, .. }
-            | Command::Write { offset, .. }
-            | Command::WriteZeroes { offset, .. }
-            | Command::Trim { offset, .. } => *offset += self.base,
-            Command::Flush => {}
-        }
-        self.disk().submit(submission, now);
-    }
-
-    /// Whichever part it was asked of: its id says what it answers.
-    fn poll(&mut self, now: Nanos) -> Option<Completion> {
-        self.disk().poll(now)
-    }
-
-    fn wake_at(&self) -> Option<Nanos> {
-        self.disk().wake_at()
-    }
-
-    fn run_at(&self, offset: u64) -> Run {
-        self.disk().run_at(self.base + offset)
+    /// The same, to be told something.
+    pub(crate) fn disk_mut(&mut self) -> &mut TestDisk {
+        self.lanes.main_mut()
     }
 }
 
@@ -191,7 +136,7 @@ impl Subject {
 
 /// An open volume in use.
 pub(crate) struct Used {
-    pub(crate) volume: Volume<Part>,
+    pub(crate) volume: Volume<TestDisk>,
     pub(crate) now: Nanos,
     next: u64,
 }
@@ -268,7 +213,7 @@ impl Used {
 
     /// The content if the power goes now and nothing is lost.
     pub(crate) fn image(&self) -> MemoryStore {
-        self.volume.disk().disk().image()
+        self.volume.disk().image()
     }
 }
 
