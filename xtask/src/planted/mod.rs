@@ -75,6 +75,7 @@ const RUNGS: [Rung; 20] = [
         &[
             "full_logs::",
             "failed_volume::",
+            "failing_data_device::",
             "bad_slot::",
             "bad_sectors::",
             "no_space::",

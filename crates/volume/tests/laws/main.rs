@@ -15,6 +15,7 @@ mod crash_random;
 mod determinism;
 mod exhaustive_crash;
 mod failed_volume;
+mod failing_data_device;
 mod failing_homes;
 mod from_memory;
 mod full_logs;
