@@ -62,6 +62,7 @@ mod tests {
             skew: Turn::of(0.07),
             group_tracks: 0,
             group_skew: Turn(0),
+            group_bytes: 0,
         };
         config.tracks = vec![Arc::new(Tracks::new(8_333_333.3, vec![zone]).unwrap())];
     }

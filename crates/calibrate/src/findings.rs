@@ -54,6 +54,7 @@ impl Calibration {
             // Which surface a track is on was not found out.
             group_tracks: 0,
             group_skew: Turn(0),
+            group_bytes: 0,
         });
         Tracks::new(self.turning.period_ns, zones.collect())
     }

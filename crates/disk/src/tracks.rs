@@ -2,8 +2,9 @@
 //! much the disk turns between two addresses.
 //!
 //! Zone by zone the tracks are alike. One follows the other turned by a skew; every so many of them form a group (a cylinder, or
-//! the run of a serpentine layout), the first of which is turned by another one. Spares and defects are not known here: an angle is
-//! exact over short distances, and the longer one is, the more it is a guess. Whoever follows it compares with what happens.
+//! the run of a serpentine layout), the first of which is turned by another one and the last of which may be shorter, where spares are
+//! kept. Other spares and defects are not known here: an angle is exact over short distances, and the longer one is, the more it is a
+//! guess. Whoever follows it compares with what happens.
 
 use crate::{Nanos, SECTOR_BYTES};
 use std::fmt;
@@ -29,6 +30,10 @@ impl Turn {
     #[must_use]
     pub fn since(self, earlier: Self) -> Self {
         Self(self.0.wrapping_sub(earlier.0))
+    }
+
+    fn units(self) -> u64 {
+        u64::from(self.0)
     }
 
     /// As one that goes back if it is more than half a revolution, in units of 2^-32.
@@ -60,6 +65,8 @@ pub struct TrackZone {
     pub group_tracks: u32,
     /// By how much the first track of a group is turned against the last one of the group before.
     pub group_skew: Turn,
+    /// Bytes of a group: those of its tracks, or fewer where the last one is shorter. 0 counts as those of its tracks.
+    pub group_bytes: u64,
 }
 
 /// What is known of a drive's tracks.
@@ -130,7 +137,8 @@ impl Tracks {
                 zone.track_bytes, zone.first_byte
             )));
         }
-        Ok(Self { period, zones })
+        let zones: Result<Vec<_>, _> = zones.into_iter().map(TrackZone::checked_group).collect();
+        Ok(Self { period, zones: zones? })
     }
 
     /// Length of a revolution.
@@ -165,24 +173,26 @@ impl Tracks {
         let behind = self.zones.partition_point(|zone| zone.first_byte <= byte);
         let zone_end = self.zones.get(behind).map_or(u64::MAX, |next| next.first_byte);
         let zone = self.zone_of(byte);
-        let start = zone.first_byte + zone.position(byte).0 * zone.track_bytes;
-        start..start.saturating_add(zone.track_bytes).min(zone_end)
+        let place = zone.place(byte);
+        let start = byte.max(zone.first_byte) - place.within;
+        start..start.saturating_add(zone.bytes_of(&place)).min(zone_end)
     }
 
     /// Whether two bytes lie on one track, as far as one can tell.
     pub fn is_one_track(&self, one: u64, other: u64) -> bool {
         let (zone, other_zone) = (self.zone_of(one), self.zone_of(other));
-        zone.first_byte == other_zone.first_byte && zone.position(one).0 == zone.position(other).0
+        let track = |byte| {
+            let place = zone.place(byte);
+            (place.group, place.track)
+        };
+        zone.first_byte == other_zone.first_byte && track(one) == track(other)
     }
 
     /// At which angle the sector at `byte` begins, against the first one of its zone.
     pub fn turn_at(&self, byte: u64) -> Turn {
         let zone = self.zone_of(byte);
-        let (track, within) = zone.position(byte);
-        let groups = track.checked_div(u64::from(zone.group_tracks)).unwrap_or(0);
-        let skews = u128::from(zone.skew.0) * u128::from(track - groups)
-            + u128::from(zone.group_skew.0) * u128::from(groups);
-        Turn(skews as u32).plus(zone.share(within))
+        let place = zone.place(byte);
+        zone.turn_of(&place).plus(zone.share(place.within))
     }
 
     /// At which angle a transfer ends that ends before `end`.
@@ -190,13 +200,95 @@ impl Tracks {
         let Some(last) = end.checked_sub(SECTOR_BYTES) else { return self.turn_at(end) };
         self.turn_at(last).plus(self.zone_of(last).share(SECTOR_BYTES))
     }
+
+    /// How long a transfer takes from its first sector on, with what the head needs from each track to the next.
+    pub fn transfer(&self, bytes: Range<u64>) -> Nanos {
+        let turn = self.turn_at_end(bytes.end).since(self.turn_at(bytes.start));
+        let zone = self.zone_of(bytes.start);
+        let last = bytes.end.saturating_sub(SECTOR_BYTES).max(bytes.start);
+        let whole = if zone.first_byte == self.zone_of(last).first_byte {
+            // A track that is left and the skew to the next take more than a revolution, and less than two.
+            let turned = |byte| zone.turned_to(byte);
+            (turned(last).wrapping_sub(turned(bytes.start)) + zone.share(SECTOR_BYTES).units())
+                >> 32
+        } else {
+            (bytes.end - bytes.start) / zone.track_bytes
+        };
+        turn.time(self.period()) + Nanos(self.period().0.saturating_mul(whole))
+    }
+}
+
+/// Where a byte is in its zone.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    /// Its group; 0 if there are no groups.
+    group: u64,
+    /// Its track in that.
+    track: u64,
+    /// Bytes before it on that track.
+    within: u64,
 }
 
 impl TrackZone {
-    /// The track of a byte, and where on it.
-    fn position(&self, byte: u64) -> (u64, u64) {
-        let within = byte.saturating_sub(self.first_byte);
-        (within / self.track_bytes, within % self.track_bytes)
+    /// With the bytes of a group, or why nothing can be computed from them.
+    fn checked_group(self) -> Result<Self, TracksError> {
+        let most = self.track_bytes.checked_mul(u64::from(self.group_tracks));
+        let group_bytes = if self.group_bytes == 0 { most } else { Some(self.group_bytes) };
+        let range = most.map(|most| most.saturating_sub(self.track_bytes)..=most);
+        let is_right = match (&range, group_bytes) {
+            (Some(range), Some(bytes)) => {
+                let is_some = bytes > *range.start() || self.group_tracks == 0;
+                range.contains(&bytes) && is_some && bytes.is_multiple_of(SECTOR_BYTES)
+            }
+            _ => false,
+        };
+        match group_bytes.filter(|_| is_right) {
+            Some(group_bytes) => Ok(Self { group_bytes, ..self }),
+            None => Err(TracksError(format!(
+                "expected groups of {} tracks of {} bytes, the last of which may be shorter, found groups of {} bytes from byte {} on",
+                self.group_tracks, self.track_bytes, self.group_bytes, self.first_byte
+            ))),
+        }
+    }
+
+    /// Where a byte is. Asked for each place that a record could go to: two divisions.
+    fn place(&self, byte: u64) -> Place {
+        let in_zone = byte.saturating_sub(self.first_byte);
+        let group = in_zone.checked_div(self.group_bytes).unwrap_or(0);
+        let in_group = in_zone - group * self.group_bytes;
+        // As a group has no more bytes than its tracks, none lies behind its last track.
+        let track = in_group / self.track_bytes;
+        Place { group, track, within: in_group - track * self.track_bytes }
+    }
+
+    /// Bytes of the track of `place`.
+    fn bytes_of(&self, place: &Place) -> u64 {
+        let before = place.track * self.track_bytes;
+        match self.group_bytes {
+            0 => self.track_bytes,
+            group_bytes => self.track_bytes.min(group_bytes - before),
+        }
+    }
+
+    /// By how much the track of `place` is turned against the first one of the zone.
+    fn turn_of(&self, place: &Place) -> Turn {
+        // Whole revolutions count for nothing, so products and sums may go round.
+        let times = |turn: Turn, count: u64| turn.0.wrapping_mul(count as u32);
+        let in_group = times(self.skew, u64::from(self.group_tracks.saturating_sub(1)));
+        let group = Turn(in_group).plus(self.group_skew);
+        Turn(times(group, place.group)).plus(Turn(times(self.skew, place.track)))
+    }
+
+    /// How far the disk turns from the zone's first sector to the one at `byte` if all between are transferred, in units of 2^-32.
+    fn turned_to(&self, byte: u64) -> u64 {
+        let place = self.place(byte);
+        let next_track = (1 << 32) + u64::from(self.skew.0);
+        let next_group = (1 << 32) + u64::from(self.group_skew.0);
+        let in_group = u64::from(self.group_tracks.saturating_sub(1)).wrapping_mul(next_track);
+        // Of numbers that nobody believes it may go round; what is asked for is how far two are apart.
+        (in_group.wrapping_add(next_group).wrapping_mul(place.group))
+            .wrapping_add(place.track.wrapping_mul(next_track))
+            .wrapping_add(self.share(place.within).units())
     }
 
     /// By how much the disk turns while `bytes` of one track pass.
@@ -213,7 +305,54 @@ mod tests {
 
     fn zone(first_byte: u64, track_bytes: u64) -> TrackZone {
         let skew = Turn(QUARTER / 2);
-        TrackZone { first_byte, track_bytes, skew, group_tracks: 3, group_skew: Turn(QUARTER) }
+        let (group_tracks, group_skew, group_bytes) = (3, Turn(QUARTER), 0);
+        TrackZone { first_byte, track_bytes, skew, group_tracks, group_skew, group_bytes }
+    }
+
+    /// The same, but the last of three tracks is a quarter shorter.
+    fn zone_with_spares() -> TrackZone {
+        TrackZone { group_bytes: 3 * 4096 - 1024, ..zone(0, 4096) }
+    }
+
+    #[test]
+    fn where_spares_make_a_groups_last_track_shorter_the_next_group_begins_so_much_sooner() {
+        let tracks = Tracks::new(4e6, vec![zone_with_spares()]).unwrap();
+        let group = 3 * 4096 - 1024;
+        let eighths = |byte| tracks.turn_at(byte).0 / (QUARTER / 2);
+        // Tracks begin an eighth, an eighth and two eighths further, whether or not the one before was full.
+        assert_eq!([0, 4096, 8192, group, group + 4096].map(eighths), [0, 1, 2, 4, 5]);
+        assert_eq!([2 * group - 1024, 2 * group].map(eighths), [6 + 4 - 8, 0]);
+        assert_eq!(tracks.turn_at_end(group).0 / (QUARTER / 2), 0, "two eighths and six");
+        assert_eq!(tracks.track_of(8192), 8192..group);
+        assert_eq!(tracks.track_of(group), group..group + 4096);
+        assert!(tracks.is_one_track(8192, group - 1) && !tracks.is_one_track(group - 1, group));
+        assert!(!tracks.is_one_track(0, group), "of different groups");
+    }
+
+    /// Byte after byte, as one would count.
+    #[test]
+    fn each_sector_lies_where_counting_tracks_puts_it() {
+        for zone in
+            [zone_with_spares(), zone(0, 1536), TrackZone { group_tracks: 0, ..zone(0, 2048) }]
+        {
+            let tracks = Tracks::new(4e6, vec![zone]).unwrap();
+            let (mut start, mut turn, mut number) = (0, Turn(0), 0);
+            while start < 100_000 {
+                number += 1;
+                let is_last = zone.group_tracks > 0 && number % zone.group_tracks == 0;
+                let missing = match zone.group_bytes {
+                    0 => 0,
+                    bytes => u64::from(zone.group_tracks) * zone.track_bytes - bytes,
+                };
+                let end = start + zone.track_bytes - if is_last { missing } else { 0 };
+                for byte in (start..end).step_by(512) {
+                    assert_eq!(tracks.track_of(byte), start..end, "{byte} of {zone:?}");
+                    assert_eq!(tracks.turn_at(byte), turn.plus(zone.share(byte - start)), "{byte}");
+                }
+                turn = turn.plus(if is_last { zone.group_skew } else { zone.skew });
+                start = end;
+            }
+        }
     }
 
     #[test]
@@ -229,6 +368,18 @@ mod tests {
             [QUARTER / 2, 0, QUARTER / 2],
             "where a track ends, not where the next begins"
         );
+    }
+
+    #[test]
+    fn a_transfer_takes_a_revolution_for_each_track_and_a_skew_between_any_two() {
+        let tracks = Tracks::new(8e6, vec![zone_with_spares(), zone(1 << 20, 8192)]).unwrap();
+        let eighths = |bytes| tracks.transfer(bytes).0.div_ceil(1_000_000);
+        assert_eq!([0..512, 0..4096, 4096..4608].map(eighths), [1, 8, 1]);
+        assert_eq!([0..4608, 4096 - 512..4608].map(eighths), [8 + 1 + 1, 1 + 1 + 1]);
+        let group = 3 * 4096 - 1024;
+        // Two whole tracks, one of six eighths, skews of one, one and two: what is missing passes, too.
+        assert_eq!([0..group, 0..group + 512].map(eighths), [9 + 9 + 6, 9 + 9 + 10 + 1]);
+        assert_eq!(eighths(512..9 * group + 512), 9 * 28, "nine groups");
     }
 
     #[test]
@@ -266,5 +417,15 @@ mod tests {
         assert!(why(8e6, vec![zone(0, 512), zone(0, 512)]).contains("found 0 after 0"));
         assert!(why(8e6, vec![zone(0, 0)]).contains("found 0 from byte 0"));
         assert!(why(8e6, vec![zone(0, 100)]).contains("found 100"));
+        let group = |group_tracks, group_bytes| {
+            why(8e6, vec![TrackZone { group_tracks, group_bytes, ..zone(0, 1024) }])
+        };
+        for (tracks, bytes) in [(3, 3584), (3, 2048), (3, 2100), (0, 512), (1, 100), (2, u64::MAX)]
+        {
+            let why = group(tracks, bytes);
+            assert!(why.contains(&format!("groups of {tracks} tracks of 1024 bytes")), "{why}");
+            assert!(why.contains(&format!("groups of {bytes} bytes")), "{why}");
+        }
+        assert!(why(8e6, vec![zone(0, u64::MAX / 512 * 512)]).contains("groups of 3 tracks"));
     }
 }

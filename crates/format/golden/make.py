@@ -166,9 +166,11 @@ def blank_map_unit():
 def track_table():
     zone = struct.pack("<QIIII", 614400, 0x24468ACE, 65, 0x30000001, 0)
     other = struct.pack("<QIIII", 614400, 0x24468ACE, 0, 0x30000001, 0)
-    front = b"NHTRACKS" + struct.pack("<II", 1, 2) + VOLUME
+    front = b"NHTRACKS" + struct.pack("<II", 1, 3) + VOLUME
     front += struct.pack("<QQ", 1 << 37, 3995340 << 16)
-    return sealed(front + struct.pack("<Q", 0) + zone + struct.pack("<Q", 19142246400) + other)
+    shorter = struct.pack("<QIIII", 614400, 0x24468ACE, 65, 0x30000001, 0x0605)
+    zones = [(0, zone), (19142246400, other), (1 << 35, shorter)]
+    return sealed(front + b"".join(struct.pack("<Q", first) + rest for first, rest in zones))
 
 
 def backup_head():

@@ -9,12 +9,12 @@
 //! ```text
 //! 96 KiB
 //! | magic 8 | version 4 | zones 4 | volume 16 | device 8 | period 8 | zone 0: 32 | zone 1 | ... | zeros | crc 4 |
-//!   a zone:   first byte 8, track bytes 8, skew 4, group tracks 4, group skew 4, zeros 4
+//!   a zone:   first byte 8, track bytes 8, skew 4, group tracks 4, group skew 4, group's missing sectors 4
 //! ```
 
 use crate::VolumeId;
 use crate::blank_map::BLANK_MAP_OFFSET;
-use crate::block::{SEALED_BYTES, SealError, check_rest_zero, check_zero, open, seal};
+use crate::block::{SEALED_BYTES, SealError, check_rest_zero, open, seal};
 use crate::bytes::FieldError;
 use nearhead_basics::little_endian::{array_at, put, u32_at, u64_at};
 
@@ -59,6 +59,8 @@ pub struct ZoneRow {
     pub group_tracks: u32,
     /// By how much the first track of a group is turned against the one before.
     pub group_skew: u32,
+    /// By how many sectors of 512 bytes a group is shorter than its tracks are together.
+    pub group_missing_sectors: u32,
 }
 
 /// What the table says.
@@ -95,6 +97,7 @@ impl TrackTable {
             put(&mut block, at + 16, &zone.skew.to_le_bytes());
             put(&mut block, at + 20, &zone.group_tracks.to_le_bytes());
             put(&mut block, at + 24, &zone.group_skew.to_le_bytes());
+            put(&mut block, at + 28, &zone.group_missing_sectors.to_le_bytes());
         }
         seal(&mut block);
         Ok(block)
@@ -120,13 +123,13 @@ impl TrackTable {
         }
         let mut zones = Vec::with_capacity(count);
         for at in (0..count).map(|index| ZONES_AT + index * ZONE_BYTES) {
-            check_zero("reserved", &block[at + 28..at + 32])?;
             zones.push(ZoneRow {
                 first_byte: u64_at(block, at),
                 track_bytes: u64_at(block, at + 8),
                 skew: u32_at(block, at + 16),
                 group_tracks: u32_at(block, at + 20),
                 group_skew: u32_at(block, at + 24),
+                group_missing_sectors: u32_at(block, at + 28),
             });
         }
         check_rest_zero(block, ZONES_AT + count * ZONE_BYTES)?;
@@ -163,11 +166,16 @@ mod tests {
             skew: 0x2446_8ACE,
             group_tracks: 65,
             group_skew: 0x3000_0001,
+            group_missing_sectors: 0,
         }
     }
 
     fn table() -> TrackTable {
-        let zones = vec![zone(0), ZoneRow { group_tracks: 0, ..zone(19_142_246_400) }];
+        let zones = vec![
+            zone(0),
+            ZoneRow { group_tracks: 0, ..zone(19_142_246_400) },
+            ZoneRow { group_missing_sectors: 0x0605, ..zone(1 << 35) },
+        ];
         TrackTable { volume_id: VOLUME, device_bytes: 1 << 37, period: 3_995_340 << 16, zones }
     }
 
@@ -203,7 +211,6 @@ mod tests {
         assert!(why(&|block| block[16] = 0).contains("volume_id"));
         assert!(why(&|block| block[12] = 127).contains("at most 126, found 127"));
         assert!(why(&|block| block[12] = 1).contains("reserved"));
-        assert!(why(&|block| block[ZONES_AT + 31] = 1).contains("reserved"));
         assert!(TrackTable::decode(&block[1..], &VOLUME).is_err());
     }
 }

@@ -416,6 +416,7 @@ fn tracks(seed: u64) -> Tracks {
         skew: Turn(random.next_u64() as u32),
         group_tracks: random.below(9) as u32,
         group_skew: Turn(random.next_u64() as u32),
+        group_bytes: 0,
     });
     let zones = zones.collect();
     let period_ns = 1e6 + random.below(9_000_000) as f64;

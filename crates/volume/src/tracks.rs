@@ -5,7 +5,7 @@
 //! would go anyway. It is written by whoever calibrated the drive, and by nobody else.
 
 use crate::sync_io::SyncIo;
-use nearhead_disk::{DiskError, Properties, Striping, TrackZone, Tracks, Turn};
+use nearhead_disk::{DiskError, Properties, SECTOR_BYTES, Striping, TrackZone, Tracks, Turn};
 use nearhead_format::track_table::{
     TRACK_TABLE_BYTES, TRACK_TABLES_MAX, TRACK_ZONES_MAX, TrackTable, ZoneRow, track_table_at,
 };
@@ -64,14 +64,36 @@ pub fn read(io: &mut SyncIo<'_>, superblock: &Superblock) -> Vec<Arc<Tracks>> {
 fn read_one(io: &mut SyncIo<'_>, superblock: &Superblock, member: u32) -> Option<Arc<Tracks>> {
     let bytes = io.read(track_table_at(member)?, TRACK_TABLE_BYTES).ok()?;
     let table = TrackTable::decode(&bytes, &superblock.volume_id).ok()?;
-    let zones = table.zones.iter().map(|row| TrackZone {
+    let zones: Option<Vec<_>> = table.zones.iter().map(zone_of_row).collect();
+    Tracks::of_units(table.period, zones?).ok().map(Arc::new)
+}
+
+/// What a row says, unless no group can be as short.
+fn zone_of_row(row: &ZoneRow) -> Option<TrackZone> {
+    let missing = u64::from(row.group_missing_sectors) * SECTOR_BYTES;
+    let tracks_bytes = row.track_bytes.checked_mul(u64::from(row.group_tracks))?;
+    Some(TrackZone {
         first_byte: row.first_byte,
         track_bytes: row.track_bytes,
         skew: Turn(row.skew),
         group_tracks: row.group_tracks,
         group_skew: Turn(row.group_skew),
-    });
-    Tracks::of_units(table.period, zones.collect()).ok().map(Arc::new)
+        group_bytes: tracks_bytes.checked_sub(missing)?,
+    })
+}
+
+fn row_of_zone(zone: &TrackZone) -> ZoneRow {
+    // Both hold of all zones of `Tracks`: a group has the bytes of its tracks or fewer, by less than a track.
+    let tracks_bytes = zone.track_bytes.saturating_mul(u64::from(zone.group_tracks));
+    let missing = tracks_bytes.saturating_sub(zone.group_bytes) / SECTOR_BYTES;
+    ZoneRow {
+        first_byte: zone.first_byte,
+        track_bytes: zone.track_bytes,
+        skew: zone.skew.0,
+        group_tracks: zone.group_tracks,
+        group_skew: zone.group_skew.0,
+        group_missing_sectors: missing as u32,
+    }
 }
 
 /// Keeps them, durably, one for each drive. Of more zones than there is room for the first count.
@@ -99,13 +121,7 @@ fn write_one(
     member: u32,
     tracks: &Tracks,
 ) -> Result<(), TracksNotWritten> {
-    let zones = tracks.zones().iter().take(TRACK_ZONES_MAX).map(|zone| ZoneRow {
-        first_byte: zone.first_byte,
-        track_bytes: zone.track_bytes,
-        skew: zone.skew.0,
-        group_tracks: zone.group_tracks,
-        group_skew: zone.group_skew.0,
-    });
+    let zones = tracks.zones().iter().take(TRACK_ZONES_MAX).map(row_of_zone);
     let properties = io.disk().properties();
     let table = TrackTable {
         volume_id: superblock.volume_id,
@@ -133,8 +149,11 @@ mod tests {
             skew: Turn(12_345),
             group_tracks: 3,
             group_skew: Turn(99),
+            group_bytes: 0,
         };
-        Tracks::new(8_333_333.25, vec![zone(0, 1 << 20), zone(40 << 20, 512 << 10)]).unwrap().into()
+        let shorter = TrackZone { group_bytes: (3 << 20) - 6 * 512, ..zone(50 << 20, 1 << 20) };
+        let zones = vec![zone(0, 1 << 20), zone(40 << 20, 512 << 10), shorter];
+        Tracks::new(8_333_333.25, zones).unwrap().into()
     }
 
     #[test]

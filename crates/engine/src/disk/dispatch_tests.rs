@@ -72,6 +72,7 @@ fn known_drive() -> Dispatcher {
         skew: Turn(0),
         group_tracks: 0,
         group_skew: Turn(0),
+        group_bytes: 0,
     };
     queue.know_tracks(&[Arc::new(Tracks::new(PERIOD.0 as f64, vec![zone]).unwrap())]);
     read(&mut queue, 100 * MIB - 4096);

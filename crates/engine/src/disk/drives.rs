@@ -180,7 +180,14 @@ mod tests {
 
     fn tracks() -> Arc<Tracks> {
         let (skew, group_skew) = (Turn(1 << 28), Turn(0));
-        let zone = TrackZone { first_byte: 0, track_bytes: MIB, skew, group_tracks: 0, group_skew };
+        let zone = TrackZone {
+            first_byte: 0,
+            track_bytes: MIB,
+            skew,
+            group_tracks: 0,
+            group_skew,
+            group_bytes: 0,
+        };
         Arc::new(Tracks::new(8_000_000.0, vec![zone]).unwrap())
     }
 

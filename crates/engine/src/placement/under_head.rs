@@ -131,6 +131,7 @@ mod tests {
             skew: Turn(1 << 28),
             group_tracks: 0,
             group_skew: Turn(0),
+            group_bytes: 0,
         };
         Arc::new(Tracks::new(PERIOD.0 as f64, vec![zone]).unwrap())
     }

@@ -24,6 +24,7 @@ fn a_record_leaves_beside_a_command_that_does_not_end() {
         skew: Turn(0),
         group_tracks: 0,
         group_skew: Turn(0),
+        group_bytes: 0,
     };
     let tracks = Tracks::new(8e6, vec![zone]).unwrap();
     let mut volume = Volume::start_empty(disk, superblock, preset, |_, config| {

@@ -133,9 +133,7 @@ impl Angles {
 
     /// How long a transfer takes that begins with the first sector of `bytes`.
     pub(super) fn transfer(&self, bytes: Range<u64>) -> Nanos {
-        let turn = self.tracks.turn_at_end(bytes.end).since(self.tracks.turn_at(bytes.start));
-        let whole = (bytes.end - bytes.start) / self.tracks.zone_of(bytes.start).track_bytes;
-        turn.time(self.tracks.period()) + Nanos(self.tracks.period().0 * whole)
+        self.tracks.transfer(bytes)
     }
 }
 
@@ -154,6 +152,7 @@ mod tests {
             skew: Turn(1 << 28),
             group_tracks: 0,
             group_skew: Turn(0),
+            group_bytes: 0,
         };
         Tracks::new(PERIOD.0 as f64, vec![zone(0), zone(1000 << 20)]).unwrap()
     }
