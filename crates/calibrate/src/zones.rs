@@ -90,6 +90,8 @@ pub(crate) fn find(
         halve(prober, &mut places);
     }
     places.retain(|place| !place.tracks.is_empty());
+    // Of places close to each other the first track of that length may lie behind the next place's.
+    places.sort_by_key(Place::first_sector);
     Ok(zones_of(prober, &places))
 }
 
