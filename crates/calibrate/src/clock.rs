@@ -70,7 +70,7 @@ impl Clock {
 }
 
 /// Slope and intercept of the line through points, if there are two places.
-fn line(points: &[(f64, f64)]) -> Option<(f64, f64)> {
+pub(crate) fn line(points: &[(f64, f64)]) -> Option<(f64, f64)> {
     let n = points.len() as f64;
     let (mean_x, mean_y) = (
         points.iter().map(|point| point.0).sum::<f64>() / n,

@@ -47,14 +47,18 @@ impl Calibration {
     pub fn tracks(&self) -> Result<Tracks, TracksError> {
         let bytes =
             |zone: &Zone| zone.sectors_per_track.saturating_mul(u64::from(self.sector_bytes));
-        let zones = self.zones.iter().map(|zone| TrackZone {
-            first_byte: zone.first_byte / SECTOR_BYTES * SECTOR_BYTES,
-            track_bytes: bytes(zone),
-            skew: Turn::of(zone.skew_turns),
-            // Which surface a track is on was not found out.
-            group_tracks: 0,
-            group_skew: Turn(0),
-            group_bytes: 0,
+        let zones = self.zones.iter().map(|zone| {
+            let missing = zone.group_missing_sectors.saturating_mul(u64::from(self.sector_bytes));
+            let tracks = bytes(zone).saturating_mul(u64::from(zone.group_tracks));
+            TrackZone {
+                first_byte: zone.first_byte / SECTOR_BYTES * SECTOR_BYTES,
+                track_bytes: bytes(zone),
+                skew: Turn::of(zone.skew_turns),
+                group_tracks: zone.group_tracks,
+                group_skew: Turn::of(zone.group_skew_turns),
+                // More missing than there is makes a group too short, which is refused.
+                group_bytes: if missing == 0 { 0 } else { tracks.saturating_sub(missing).max(1) },
+            }
         });
         Tracks::new(self.turning.period_ns, zones.collect())
     }
@@ -86,6 +90,21 @@ pub struct Zone {
     pub tracks_probed: u32,
     /// Those of them that have that many sectors.
     pub tracks_alike: u32,
+    /// Tracks of a group (a cylinder, or a run of a serpentine layout), the first of which begins with the zone; 0: none showed.
+    #[serde(default)]
+    pub group_tracks: u32,
+    /// Logical sectors that a group's last track has less: spares.
+    #[serde(default)]
+    pub group_missing_sectors: u64,
+    /// By how much of a revolution a group's first track is turned against the one before.
+    #[serde(default)]
+    pub group_skew_turns: f64,
+    /// Pairs of sectors up to eight groups apart that were within a 50th of a revolution of where groups put them.
+    #[serde(default)]
+    pub foretold: u32,
+    /// Of how many.
+    #[serde(default)]
+    pub foretold_of: u32,
 }
 
 /// What a command costs beside arm, rotation and transfer.

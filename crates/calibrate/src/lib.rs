@@ -1,5 +1,5 @@
 //! What a drive is like, found out by timing ordinary commands: how fast it turns, how many sectors a track has and where tracks
-//! begin, zone by zone, how far one track is turned against the next, and what a command costs before the drive begins.
+//! begin, zone by zone, how far one track is turned against the next, which of them form groups, and what a command costs before the drive begins.
 //!
 //! Everything rests on one fact: a read ends when its last sector has passed under the head, so the time of its end, taken
 //! modulo the revolution, says at what angle that sector lies (Worthington et al., SIGMETRICS 1995; Yu et al., OSDI 2000). Commands go
@@ -16,11 +16,16 @@
 mod clock;
 mod drive;
 mod findings;
+mod groups;
+#[cfg(test)]
+mod groups_tests;
 mod over_disk;
 mod overhead;
+mod parts;
 mod period;
 mod prober;
 mod report;
+mod staircase;
 mod tracks;
 mod zones;
 
@@ -74,6 +79,7 @@ pub fn calibrate(
         None => None,
     };
     let zones = zones::find(&mut prober, progress)?;
+    let zones = parts::find(&mut prober, zones, progress)?;
     let turning = prober.turning()?;
     let took_s = prober.now().since(began_at).as_secs_f64();
     progress(Progress { of: "all", done_pct: 100 });

@@ -8,7 +8,7 @@ use crate::clock::{Clock, quantile};
 use crate::drive::{Drive, DriveError, Facts, Timed};
 use crate::findings::Turning;
 use crate::period;
-use crate::tracks::{Bounds, Search};
+use crate::tracks::Bounds;
 use nearhead_basics::SplitMix;
 use nearhead_disk::Nanos;
 use std::collections::VecDeque;
@@ -31,6 +31,15 @@ const NEAR_SECTORS: u64 = 8192;
 const PAIRS: u64 = 6;
 /// A device of fewer sectors has nothing to find out.
 const SECTORS_MIN: u64 = 1 << 15;
+
+/// Something that is found out by asking for one sector's angle after the other.
+pub(crate) trait Ask {
+    /// The sector that is asked for next, where a physical one begins; `None` at the end.
+    fn ask(&self) -> Option<u64>;
+
+    /// The answer; `None` if there is none.
+    fn answer(&mut self, angle: Option<f64>);
+}
 
 /// The drive, and the clock that it is.
 pub(crate) struct Prober<'a> {
@@ -315,9 +324,9 @@ impl<'a> Prober<'a> {
 
     /// Answers all these searches in turn, so that each gives the drive time to forget what it read for it, until no more than
     /// `few` of them go on.
-    pub(crate) fn run(
+    pub(crate) fn run<A: Ask>(
         &mut self,
-        searches: &mut [&mut Search],
+        searches: &mut [&mut A],
         few: usize,
     ) -> Result<(), DriveError> {
         loop {

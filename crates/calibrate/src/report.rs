@@ -63,6 +63,11 @@ mod tests {
             skew_turns: 0.1417,
             tracks_probed: 3,
             tracks_alike: 3,
+            group_tracks: 4,
+            group_missing_sectors: 6,
+            group_skew_turns: 0.2,
+            foretold: 19,
+            foretold_of: 20,
         };
         let turning = Turning { period_ns: 3_995_340.5, doubt_ppm: 0.1, spread_us: 12.0 };
         Calibration {
@@ -89,6 +94,20 @@ mod tests {
     }
 
     #[test]
+    fn a_file_from_before_groups_were_found_has_none() {
+        let report = Report::of("sdx", &Findings::Turns(calibration()));
+        let text = toml::to_string(&report).unwrap();
+        let is_new = |line: &str| ["group_", "foretold"].iter().any(|new| line.starts_with(new));
+        let old: Vec<&str> = text.lines().filter(|line| !is_new(line)).collect();
+        let old = old.join("\n");
+        let tracks = Report::from_toml(&old).unwrap().tracks().unwrap().unwrap();
+        assert_eq!(tracks.zones()[0].group_tracks, 0, "{old}");
+        let tracks = Report::from_toml(&text).unwrap().tracks().unwrap().unwrap();
+        let zone = tracks.zones()[0];
+        assert_eq!((zone.group_tracks, zone.group_bytes), (4, (4 * 1200 - 6) * 512));
+    }
+
+    #[test]
     fn a_file_that_somebody_changed_is_refused_with_the_reason() {
         let report = Report::of("sdx", &Findings::Turns(calibration()));
         let text = toml::to_string(&report).unwrap();
@@ -99,6 +118,9 @@ mod tests {
         assert!(why("sectors_per_track = 1200", "sectors_per_track = 0").contains("found 0"));
         assert!(why("first_byte = 0", "first_byte = 4096").contains("begins at byte 0"));
         assert!(why("period_ns = 3995340.5", "period_ns = 1.0").contains("found 1"));
+        assert!(
+            why("group_missing_sectors = 6", "group_missing_sectors = 1200").contains("groups of")
+        );
         assert!(Report::from_toml("target = 1").is_err());
         assert!(why("period_ns", "periods").contains("expected what was found"));
     }

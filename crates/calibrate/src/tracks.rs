@@ -10,6 +10,7 @@
 //! until one is asked again the drive has forgotten what it read there.
 
 use crate::clock::signed;
+use crate::prober::Ask;
 
 /// A jump is larger than this many times what readings are off by, and this at least, in revolutions.
 const SPREADS: f64 = 5.0;
@@ -54,7 +55,7 @@ pub(crate) struct Bounds {
 
 impl Bounds {
     /// The limit beyond which a difference is a jump.
-    fn jump(&self) -> f64 {
+    pub(crate) fn jump(&self) -> f64 {
         (SPREADS * self.spread).max(JUMP_MIN)
     }
 }
@@ -143,42 +144,9 @@ impl Search {
         }
     }
 
-    /// The sector whose angle it wants to know; `None` at its end.
-    pub(crate) fn ask(&self) -> Option<u64> {
-        let unit = self.bounds.unit;
-        let sector = match self.stage {
-            Stage::Start => self.base.sector,
-            Stage::Grow { way } => self.base.sector + way,
-            Stage::Judge { sector, look, .. } => sector + LOOKS[look] * unit,
-            Stage::Confirm { first } => first,
-            Stage::Begin { first } => first + BEHIND * unit,
-            Stage::Done(_) => return None,
-        };
-        (sector + unit <= self.bounds.sectors).then_some(sector)
-    }
-
     /// What was found; `None` if no track shows.
     pub(crate) fn found(&self) -> Option<Track> {
         if let Stage::Done(track) = self.stage { track } else { None }
-    }
-
-    /// The answer to [`Self::ask`]; `None` if there is none.
-    pub(crate) fn answer(&mut self, angle: Option<f64>) {
-        let (Some(sector), Some(angle)) = (self.ask(), angle) else {
-            self.stage = Stage::Done(None);
-            return;
-        };
-        match self.stage {
-            Stage::Start => {
-                self.base = Base::at(sector, angle, 0.0);
-                self.stage = Stage::Grow { way: 4 * self.bounds.unit };
-            }
-            Stage::Grow { way } => self.grow(sector, way, angle),
-            Stage::Judge { .. } => self.judge(sector, angle),
-            Stage::Confirm { first } => self.confirm(first, angle),
-            Stage::Begin { first } => self.begin(first, sector, angle),
-            Stage::Done(_) => {}
-        }
     }
 
     fn grow(&mut self, sector: u64, way: u64, angle: f64) {
@@ -277,6 +245,39 @@ impl Search {
                 let track = Track { first_sector, sectors, skew_turns };
                 self.stage = Stage::Done(is_likely.then_some(track));
             }
+        }
+    }
+}
+
+impl Ask for Search {
+    fn ask(&self) -> Option<u64> {
+        let unit = self.bounds.unit;
+        let sector = match self.stage {
+            Stage::Start => self.base.sector,
+            Stage::Grow { way } => self.base.sector + way,
+            Stage::Judge { sector, look, .. } => sector + LOOKS[look] * unit,
+            Stage::Confirm { first } => first,
+            Stage::Begin { first } => first + BEHIND * unit,
+            Stage::Done(_) => return None,
+        };
+        (sector + unit <= self.bounds.sectors).then_some(sector)
+    }
+
+    fn answer(&mut self, angle: Option<f64>) {
+        let (Some(sector), Some(angle)) = (self.ask(), angle) else {
+            self.stage = Stage::Done(None);
+            return;
+        };
+        match self.stage {
+            Stage::Start => {
+                self.base = Base::at(sector, angle, 0.0);
+                self.stage = Stage::Grow { way: 4 * self.bounds.unit };
+            }
+            Stage::Grow { way } => self.grow(sector, way, angle),
+            Stage::Judge { .. } => self.judge(sector, angle),
+            Stage::Confirm { first } => self.confirm(first, angle),
+            Stage::Begin { first } => self.begin(first, sector, angle),
+            Stage::Done(_) => {}
         }
     }
 }

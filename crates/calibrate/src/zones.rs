@@ -5,7 +5,7 @@
 
 use crate::drive::DriveError;
 use crate::findings::{Progress, Zone};
-use crate::prober::Prober;
+use crate::prober::{Ask, Prober};
 use crate::tracks::{Search, Track};
 
 /// Places that are looked at first.
@@ -167,6 +167,11 @@ fn zones_of(prober: &Prober<'_>, places: &[Place]) -> Vec<Zone> {
             tracks_probed: tracks.len() as u32,
             tracks_alike: tracks.iter().filter(|track| track.sectors == sectors_per_track).count()
                 as u32,
+            group_tracks: 0,
+            group_missing_sectors: 0,
+            group_skew_turns: 0.0,
+            foretold: 0,
+            foretold_of: 0,
         });
         last_sector = last.first_sector();
     }

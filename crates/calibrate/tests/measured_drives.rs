@@ -8,18 +8,7 @@ use nearhead_calibrate::{Findings, Options, calibrate};
 use nearhead_models::HddOptions;
 use nearhead_profiles::import::import;
 use std::path::PathBuf;
-use support::Emulated;
-
-const DRIVES: [&str; 8] = [
-    "hp_c2247a",
-    "st41601n",
-    "atlas10k",
-    "atlas_III",
-    "barracuda",
-    "cheetah4LP",
-    "cheetah9LP",
-    "ibm18es",
-];
+use support::{Emulated, MEASURED};
 
 #[test]
 fn the_zones_of_measured_drives_are_those_of_their_packages() {
@@ -32,7 +21,7 @@ fn the_zones_of_measured_drives_are_those_of_their_packages() {
         println!("skipped: no disks/disksim-valid under NEARHEAD_SHARED");
         return;
     }
-    for name in DRIVES {
+    for name in MEASURED {
         let profile = import(&disks.join(name)).unwrap().profile;
         let geometry = profile.geometry().unwrap();
         let mut drive = Emulated::new(&profile, HddOptions::default(), 1, 0);
@@ -42,7 +31,8 @@ fn the_zones_of_measured_drives_are_those_of_their_packages() {
         assert!(found.zones.len() > 4 && found.took_s < 301.0, "{name}: {found:?}");
         for zone in &found.zones {
             let lbn = zone.first_byte / u64::from(profile.sector_bytes);
-            let there = geometry.locate(lbn).sectors_per_track;
+            // A track behind its beginning, which defects slipped in its groups may have moved by a sector each.
+            let there = geometry.locate(lbn + zone.sectors_per_track).sectors_per_track;
             assert_eq!(
                 zone.sectors_per_track,
                 u64::from(there),

@@ -249,20 +249,31 @@ fn shown(found: &Calibration, has_scratch: bool) -> String {
     };
     let _ = writeln!(
         text,
-        "{:>18} {:>18} {:>8} {:>8}  tracks alike",
-        "from byte", "give or take", "sectors", "skew"
+        "{:>18} {:>18} {:>8} {:>8} {:>13} {:>6} {:>8} {:>8} {:>9}",
+        "from byte",
+        "give or take",
+        "sectors",
+        "skew",
+        "tracks alike",
+        "group",
+        "missing",
+        "its skew",
+        "foretold"
     );
     for zone in &found.zones {
-        let _ = writeln!(
+        let alike = format!("{} of {}", zone.tracks_alike, zone.tracks_probed);
+        let _ = write!(
             text,
-            "{:>18} {:>18} {:>8} {:>8.4}  {} of {}",
-            zone.first_byte,
-            zone.begins_within_bytes,
-            zone.sectors_per_track,
-            zone.skew_turns,
-            zone.tracks_alike,
-            zone.tracks_probed
+            "{:>18} {:>18} {:>8} {:>8.4} {alike:>13}",
+            zone.first_byte, zone.begins_within_bytes, zone.sectors_per_track, zone.skew_turns
         );
+        let _ = if zone.group_tracks == 0 {
+            writeln!(text, " {:>6} {:>8} {:>8} {:>9}", "-", "-", "-", "-")
+        } else {
+            let foretold = format!("{} of {}", zone.foretold, zone.foretold_of);
+            let (tracks, missing) = (zone.group_tracks, zone.group_missing_sectors);
+            writeln!(text, " {tracks:>6} {missing:>8} {:>8.4} {foretold:>9}", zone.group_skew_turns)
+        };
     }
     let _ = write!(text, "{} reads in {:.0} s", found.reads, found.took_s);
     text

@@ -5,6 +5,19 @@ use nearhead_calibrate::{Drive, DriveError, Facts, Timed};
 use nearhead_disk::{Class, Command, CommandId, Disk, Nanos, Payload, Submission, Ticket};
 use nearhead_models::{Dataless, HddModel, HddOptions, Profile};
 
+/// Drives whose packages DiskSim comes with.
+#[allow(dead_code, reason = "not for every test")]
+pub(crate) const MEASURED: [&str; 8] = [
+    "hp_c2247a",
+    "st41601n",
+    "atlas10k",
+    "atlas_III",
+    "barracuda",
+    "cheetah4LP",
+    "cheetah9LP",
+    "ibm18es",
+];
+
 /// One sector in so many is not where it should be: far more than a drive has.
 const REMAPPED_ONE_IN: u64 = 10_000;
 
