@@ -186,7 +186,8 @@ impl Commit {
         if record.rounds == 1 {
             record.snapshot_then = context.snapshot_number;
         }
-        let works = context.snapshot_number > record.snapshot_then;
+        // None begins while a record that moves blocks is on its way, and nobody waits for what that says.
+        let works = record.moves() || context.snapshot_number > record.snapshot_then;
         if works && record.rounds >= ROUNDS_OF_PLACES {
             core.logs_mut().end_rest(failed);
             if self.may_let_go(&record, context.is_atomic) {

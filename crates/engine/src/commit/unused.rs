@@ -32,14 +32,20 @@ impl Commit {
     pub(super) fn may_let_go(&self, record: &Record, is_atomic: bool) -> bool {
         // A copy of its header that is still on its way would be taken for one of the next record.
         let is_alone = record.pending == 1;
-        let is_no_use = self.let_go_in_row == IN_A_ROW_MAX;
+        let is_no_use = self.let_go_in_row == IN_A_ROW_MAX && !record.moves();
         is_alone && !is_no_use && !is_atomic
     }
 
-    /// A record is let go, and its parts are back. Its sequence is in both slots once snapshot `until_snapshot` is there.
-    pub(crate) fn note_let_go(&mut self, core: &mut Core, record: Record, until_snapshot: u64) {
+    /// A record is let go, and its parts are back; whether it moved blocks, of which nothing need be written anywhere else. Its
+    /// sequence is in both slots once snapshot `until_snapshot` is there.
+    pub(crate) fn note_let_go(
+        &mut self,
+        core: &mut Core,
+        (record, moved): (Record, bool),
+        until_snapshot: u64,
+    ) {
         self.journal_from = None;
-        self.let_go_in_row += 1;
+        self.let_go_in_row += u32::from(!moved);
         self.never_use(core, record.header.sequence, record.header.writes, until_snapshot);
     }
 

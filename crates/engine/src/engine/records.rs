@@ -119,6 +119,7 @@ impl Engine {
     }
 
     fn record_is_let_go(&mut self, mut record: Record) {
+        let moved = record.moves();
         for part in record.take_parts() {
             match part {
                 // They are still queued.
@@ -130,7 +131,7 @@ impl Engine {
             }
         }
         let until = self.snapshotter.next_to_begin() + 1;
-        self.commit.note_let_go(&mut self.core, record, until);
+        self.commit.note_let_go(&mut self.core, (record, moved), until);
         self.snapshotter.demand();
     }
 

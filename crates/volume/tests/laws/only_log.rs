@@ -132,6 +132,32 @@ fn where_small_writes_wait_for_room_they_are_refused_while_all_logs_rest_and_the
     }
 }
 
+/// A swap's record is longer than any other: where it failed and no other log has so much room in one piece, nobody needs it.
+#[test]
+fn a_log_that_can_go_nowhere_else_fails_no_request_and_no_volume() {
+    for preset in ["mlb", "nearhead"] {
+        println!("repeat with {preset}");
+        let mut asked = Asked::new(Options::new(preset, AckMode::Durable), 1);
+        let layout = asked.harness.volume().superblock().layout;
+        let others = (1..layout.log_count()).filter_map(|log| layout.log_offset(log));
+        let bad = others.map(|start| start..start + layout.log_bytes).collect();
+        let trouble = Trouble { bad, ..Trouble::default() };
+        asked.harness.volume().disk_mut().set_trouble(trouble.clone());
+        for round in 0..2 {
+            for number in 0..300 {
+                asked.apply(&Step::Write { start: number * 8, count: 8, fua: true });
+                asked.apply(&Step::Settle);
+            }
+            asked.harness.pass(Nanos::from_secs(20));
+            asked.assert_serving(preset);
+            assert!(asked.harness.failed.is_empty(), "{preset}: {:?}", asked.harness.failed);
+            asked.apply(&Step::Cut { seed: round });
+            asked.harness.volume().disk_mut().set_trouble(trouble.clone());
+        }
+        asked.mend_and_check(preset);
+    }
+}
+
 /// A sector of the only log stays bad for many laps: each try costs a write that fails, and one in a while is enough.
 #[test]
 fn a_bad_place_in_the_only_log_is_passed_over_until_it_has_rested() {
