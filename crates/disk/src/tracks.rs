@@ -188,6 +188,13 @@ impl Tracks {
         zone.first_byte == other_zone.first_byte && track(one) == track(other)
     }
 
+    /// Whether two bytes lie in one group, so that only heads are changed between them, as far as one can tell: not where there are no groups.
+    pub fn is_one_group(&self, one: u64, other: u64) -> bool {
+        let (zone, other_zone) = (self.zone_of(one), self.zone_of(other));
+        let is_one_zone = zone.first_byte == other_zone.first_byte && zone.group_tracks > 0;
+        is_one_zone && zone.place(one).group == zone.place(other).group
+    }
+
     /// At which angle the sector at `byte` begins, against the first one of its zone.
     pub fn turn_at(&self, byte: u64) -> Turn {
         let zone = self.zone_of(byte);
@@ -327,6 +334,16 @@ mod tests {
         assert_eq!(tracks.track_of(group), group..group + 4096);
         assert!(tracks.is_one_track(8192, group - 1) && !tracks.is_one_track(group - 1, group));
         assert!(!tracks.is_one_track(0, group), "of different groups");
+        assert!(tracks.is_one_group(0, group - 1) && !tracks.is_one_group(group - 1, group));
+    }
+
+    #[test]
+    fn tracks_are_of_one_group_only_where_groups_are_known() {
+        let ungrouped = TrackZone { group_tracks: 0, ..zone(1 << 20, 4096) };
+        let tracks = Tracks::new(4e6, vec![zone(0, 4096), ungrouped]).unwrap();
+        assert!(tracks.is_one_group(0, 4096) && !tracks.is_one_group(0, 3 * 4096));
+        assert!(!tracks.is_one_group(1 << 20, (1 << 20) + 512), "no groups there");
+        assert!(!tracks.is_one_group((1 << 20) - 512, 1 << 20), "of two zones");
     }
 
     /// Byte after byte, as one would count.

@@ -42,6 +42,7 @@ impl Bench {
             skew: Turn(1 << 28),
             group_tracks: 0,
             group_skew: Turn(0),
+            group_bytes: 0,
         };
         let tracks = Arc::new(Tracks::new(PERIOD.0 as f64, vec![zone]).unwrap());
         let mut drives = Drives::of(&[tracks], None).filter(|_| is_known);

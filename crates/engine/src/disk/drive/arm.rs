@@ -7,9 +7,9 @@
 
 use nearhead_disk::Nanos;
 
-/// One track is told apart from others, and distances in quarters of powers of two of this.
+/// One track and the others of its group are told apart from the rest, and distances in quarters of powers of two of this.
 const UNIT_SHIFT: u32 = 18;
-const DISTANCES: usize = 2 + 4 * (u64::BITS - UNIT_SHIFT) as usize;
+const DISTANCES: usize = 3 + 4 * (u64::BITS - UNIT_SHIFT) as usize;
 /// Before anything is known: 3/8 of a revolution, more than most short seeks.
 const ASSUMED_EIGHTHS: u64 = 3;
 /// And of ways shorter than this, over some tracks: an eighth. To think them longer would be to never try them, where the next place on
@@ -134,17 +134,23 @@ pub(super) struct Arm {
 pub(super) enum Way {
     /// None: they are on one track.
     OneTrack,
+    /// None, but to another head: they are on tracks of one group, where those are known.
+    OneGroup,
     /// So many bytes.
     Over(u64),
 }
 
 impl Way {
     fn class(self) -> usize {
-        let Self::Over(bytes) = self else { return 0 };
+        let bytes = match self {
+            Self::OneTrack => return 0,
+            Self::OneGroup => return 1,
+            Self::Over(bytes) => bytes,
+        };
         let units = bytes >> UNIT_SHIFT;
-        let Some(log) = units.checked_ilog2() else { return 1 };
+        let Some(log) = units.checked_ilog2() else { return 2 };
         let quarter = if log >= 2 { units >> (log - 2) } else { units << (2 - log) } & 3;
-        2 + 4 * log as usize + quarter as usize
+        3 + 4 * log as usize + quarter as usize
     }
 }
 
@@ -228,8 +234,8 @@ mod tests {
 
     #[test]
     fn distances_of_one_class_differ_by_a_quarter_at_most_and_one_track_is_a_class_of_its_own() {
-        assert_eq!(Way::OneTrack.class(), 0);
-        let mut last = 0;
+        assert_eq!((Way::OneTrack.class(), Way::OneGroup.class()), (0, 1));
+        let mut last = 1;
         for bytes in (0..1u64 << 34).step_by(100_003) {
             let class = Way::Over(bytes).class();
             assert!(class == last || class == last + 1 || bytes < 5 << UNIT_SHIFT, "{bytes}");

@@ -26,6 +26,8 @@ const TRUST_MAX: i32 = 64;
 const TRIED_AFTER: u32 = 64;
 /// Off by less than this share of a revolution, a prediction held.
 const HELD_SHARE: u64 = 8;
+/// Of so many places that pass just when the arm should be there one is taken to be missed before more is known.
+const ASSUMED_MISSES_ONE_IN: u64 = 10;
 /// A client that asked for nothing for so long wants the arm nowhere.
 const CLIENT_LEFT_AFTER: Nanos = Nanos::from_secs(1);
 /// Longer transfers say little about positioning.
@@ -165,8 +167,11 @@ impl Drive {
     }
 
     fn way_to(&self, byte: u64) -> Way {
-        if self.angles.tracks().is_one_track(self.last_end.saturating_sub(1), byte) {
+        let (tracks, from) = (self.angles.tracks(), self.last_end.saturating_sub(1));
+        if tracks.is_one_track(from, byte) {
             Way::OneTrack
+        } else if tracks.is_one_group(from, byte) {
+            Way::OneGroup
         } else {
             Way::Over(self.last_end.abs_diff(byte))
         }
@@ -198,6 +203,13 @@ impl Drive {
     pub fn is_sooner_behind_read(&self, byte: u64) -> bool {
         let behind_read = self.arms.access(Sort::WriteBehindRead, Way::OneTrack);
         behind_read < self.arms.access(Sort::Write, self.way_to(byte))
+    }
+
+    /// What it costs on the average to go to a place that passes just when the arm should be there: a revolution each time it is missed,
+    /// as often as it was so far, and once in ten as long as little is known.
+    pub fn cost_of_missing(&self) -> Nanos {
+        let (missed, held) = (self.status.missed + 1, self.status.held + ASSUMED_MISSES_ONE_IN);
+        Nanos((u128::from(self.period().0) * u128::from(missed) / u128::from(held)) as u64)
     }
 
     /// How long `bytes` from `byte` on take to pass, with what the head needs from one track to the next.
@@ -379,6 +391,23 @@ mod tests {
         assert!(status.missed - before < 60, "{status:?}, {before} of them at first");
         let access = bench.drive.access(bench.drive.arm_at() + 3 * MIB).0;
         assert!((1_400_000..1_800_000).contains(&access), "{access} ns");
+        // Once in ten at first; then as often as it happened.
+        assert_eq!(Drive::of(&tracks(MIB)).cost_of_missing(), Nanos(PERIOD.0 / 10));
+        let (cost, share) = (bench.drive.cost_of_missing().0, PERIOD.0 / status.held);
+        assert!(cost.abs_diff(status.missed * share) < 2 * share, "{cost} ns, {status:?}");
+    }
+
+    #[test]
+    fn a_change_of_heads_takes_no_time_of_an_arm_that_moves() {
+        let grouped = TrackZone { group_tracks: 8, ..tracks(MIB).zones()[0] };
+        let told = Arc::new(Tracks::new(PERIOD.0 as f64, vec![grouped]).unwrap());
+        let mut bench = Bench::new(&told);
+        bench.drive.last_end = MIB;
+        assert_eq!(bench.drive.way_to(512), Way::OneTrack);
+        assert_eq!(bench.drive.way_to(7 * MIB), Way::OneGroup);
+        assert_eq!(bench.drive.way_to(8 * MIB), Way::Over(7 * MIB));
+        bench.drive.arms.of_mut(Sort::Write).missed(Way::Over(7 * MIB), Nanos(6_000_000));
+        assert!(bench.drive.access(7 * MIB) < Nanos(2_000_000), "that says nothing of it");
     }
 
     #[test]
