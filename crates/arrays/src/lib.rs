@@ -228,6 +228,11 @@ impl<D: Disk, A: Arrangement> Disk for Array<D, A> {
         self.arrangement.run_at(&self.core, offset)
     }
 
+    /// An array with no member does not open.
+    fn is_absent(&self) -> bool {
+        false
+    }
+
     fn trouble(&self) -> Option<String> {
         let of_members = || self.core.members.disks().find_map(Disk::trouble);
         self.arrangement.trouble(&self.core).or_else(of_members)

@@ -274,6 +274,38 @@ fn what_a_volume_file_says_is_served() {
 }
 
 #[test]
+fn a_volume_whose_second_data_device_is_missing_is_served_without_it_and_has_all_when_it_is_back() {
+    let scratch = Scratch::new("data-missing");
+    let places = places(&made(&scratch));
+    let daemon = Daemon::serve(&scratch, "log.img", &["--data-devices", DATA]);
+    write_all(&daemon, &places);
+    daemon.stop_ok();
+    run_ok(&scratch, &with(&["drain", "log.img"], DATA));
+    std::fs::rename(scratch.path("data-1.img"), scratch.path("away.img")).unwrap();
+
+    let daemon = Daemon::serve(&scratch, "log.img", &["--data-devices", "missing,data-0.img"]);
+    let mut client = Client::connect(&daemon.socket).unwrap();
+    for (seed, place) in (1..).zip(&places[..2]) {
+        assert_eq!(client.read(*place, 8192), pattern(seed, 8192), "at {place}");
+    }
+    client.write(0, &pattern(1, 8192), true);
+    assert!(client.try_read(places[4], 8192).is_err(), "nobody has that");
+    let status = run_json_whatever(&scratch, &["status", "log.img"]);
+    assert_eq!(status["devices"][2]["path"], "missing", "{}", status["devices"]);
+    let damage = status["state"]["damage"].to_string();
+    assert!(damage.contains("data device 1 was given up: it was missing"), "{damage}");
+    daemon.stop_ok();
+
+    std::fs::rename(scratch.path("away.img"), scratch.path("data-1.img")).unwrap();
+    let daemon = Daemon::serve(&scratch, "log.img", &["--data-devices", DATA]);
+    expect_all(&daemon, &places);
+    daemon.stop_ok();
+    // The first one has the map.
+    let serve = ["serve", "log.img", "--socket", "x.sock", "--data-devices", "missing,data-1.img"];
+    run_fails(&scratch, &serve, &["data device 0 is missing, which has the snapshots of the map"]);
+}
+
+#[test]
 fn a_create_that_cannot_be_is_refused_in_one_line_and_leaves_no_file_behind() {
     let scratch = Scratch::new("data-misuse");
     sparse(&scratch, "there.img", 96 << 20);

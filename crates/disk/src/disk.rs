@@ -82,6 +82,11 @@ pub trait Disk {
         self.below().map_or(Run::UNKNOWN, |below| below.run_at(offset))
     }
 
+    /// Whether it only stands in for a disk that is not there ([`crate::AbsentDisk`]).
+    fn is_absent(&self) -> bool {
+        self.below().is_some_and(Disk::is_absent)
+    }
+
     /// What people must know about the disk's state now, if anything: a mirror that lost a member.
     /// The same trouble gives the same text.
     fn trouble(&self) -> Option<String> {
@@ -156,6 +161,10 @@ impl<D: Disk + ?Sized> Disk for Box<D> {
 
     fn run_at(&self, offset: u64) -> Run {
         (**self).run_at(offset)
+    }
+
+    fn is_absent(&self) -> bool {
+        (**self).is_absent()
     }
 
     fn trouble(&self) -> Option<String> {

@@ -10,6 +10,7 @@
 //!
 //! It performs no I/O and reads no clock: times are [`Nanos`] given by the caller.
 
+mod absent;
 mod buffer;
 mod command;
 mod desk;
@@ -26,6 +27,7 @@ mod time;
 mod tracks;
 mod zones;
 
+pub use absent::AbsentDisk;
 pub use buffer::{ALIGN_BYTES, Buffer, BufferMut};
 pub use command::{Class, Command, Completion, DiskError, DiskErrorKind, PartDone, Submission};
 pub use desk::{Booked, Desk};

@@ -93,6 +93,8 @@ pub struct Setup {
     pub properties: Properties,
     /// Those of its data devices, by position; none if it lies on one disk.
     pub data_devices: Vec<Properties>,
+    /// Positions of those that are not there: nothing is asked of them.
+    pub absent_devices: Vec<u8>,
     /// Those of the device for its map, if it has one.
     pub map_device: Option<Properties>,
     /// Where the map lives.

@@ -63,7 +63,7 @@ impl Core {
         if setup.properties.rotational {
             lanes.main_mut().know_tracks(&setup.config.tracks);
         }
-        Self {
+        let mut core = Self {
             now: Nanos::ZERO,
             is_draining: false,
             failure: None,
@@ -78,7 +78,9 @@ impl Core {
             findings: RecoveredState::default(),
             stats: Stats::default(),
             setup,
-        }
+        };
+        core.give_up_absent();
+        core
     }
 
     /// What the engine was told when it started.
@@ -212,6 +214,7 @@ impl Core {
 
     pub(crate) fn set_findings(&mut self, findings: RecoveredState) {
         self.findings = findings;
+        self.note_given_up();
     }
 
     /// Remembers damage, for people.

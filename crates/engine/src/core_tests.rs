@@ -25,6 +25,7 @@ pub(crate) fn core_with(configure: impl FnOnce(&mut Config)) -> Core {
         volume_id: [7; 16],
         properties: Properties { volatile_cache: true, ..Properties::plain("core", 1 << 30, 512) },
         data_devices: Vec::new(),
+        absent_devices: Vec::new(),
         map_device: None,
         map: MapPlace::of_layout(&layout),
         blanks: None,

@@ -90,7 +90,7 @@ counters! {
     /// Device flushes.
     device_flushes: Some(("device_flushes_total", "Flushes of the device")),
     /// Data devices of which nothing more is asked since a flush of them failed.
-    devices_given_up: Some(("devices_given_up_total", "Data devices given up since a flush failed")),
+    devices_given_up: Some(("devices_given_up_total", "Data devices given up, as a flush failed or they were not there")),
     /// Chunks read from a log whose checksum did not match at first.
     checksum_retries: Some(("checksum_retries_total", "Logged chunks that did not match at first look")),
     /// Reads refused because a checksum did not match or the address is poisoned.

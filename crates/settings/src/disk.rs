@@ -25,7 +25,8 @@ pub struct DiskArgs {
     #[arg(long, value_name = "PATH")]
     pub map_device: Option<PathBuf>,
     /// Devices that hold the data of a volume whose target has nothing but its logs (preset trail), with commas between
-    /// them; each one a target, those with commas of their own (mirror:A,B) with the flag again
+    /// them; each one a target, those with commas of their own (mirror:A,B) with the flag again; `missing` in place of one
+    /// that is away, to use the volume without it
     #[arg(long, value_name = "D1,D2,...")]
     pub data_devices: Vec<String>,
 }

@@ -1,7 +1,7 @@
 //! The data devices of a volume whose own device has the logs: made, and known again.
 //!
 //! Each says whose it is and at which position ([`nearhead_format::DataDevice`]), so they may be named in any order. One that is
-//! missing, of another volume, of an earlier one, or too small is refused by name before anything on it is believed.
+//! missing without having been said to be, of another volume, of an earlier one, or too small is refused by name before anything on it is believed.
 
 use crate::create::CreateError;
 use crate::open::OpenError;
@@ -83,8 +83,11 @@ fn order(io: &mut SyncIo<'_>, superblock: &Superblock) -> Result<Vec<usize>, Str
     if expected.is_empty() && at_hand > 0 {
         return Err("the volume lies on one device; leave --data-devices out".to_owned());
     }
+    let is_absent =
+        |io: &SyncIo<'_>, number| io.data_disks().nth(number).is_some_and(Disk::is_absent);
+    let (absent, there): (Vec<_>, Vec<_>) = (0..at_hand).partition(|number| is_absent(io, *number));
     let mut order = vec![None; expected.len()];
-    for number in 0..at_hand {
+    for number in there {
         let found = look(io, number)?;
         let name = name_of(io, number);
         let position = check(&found, superblock, &name)?;
@@ -101,19 +104,43 @@ fn order(io: &mut SyncIo<'_>, superblock: &Superblock) -> Result<Vec<usize>, Str
             ));
         }
     }
-    let missing: Vec<String> = (0..)
-        .zip(&order)
-        .filter(|(_, number)| number.is_none())
-        .map(|(at, _): (u32, _)| at.to_string())
-        .collect();
-    if !missing.is_empty() {
+    without(&mut order, &absent, superblock)?;
+    Ok(order.into_iter().flatten().collect())
+}
+
+/// Puts those that were said to be missing where nothing was found: as many as that, and not where the map is.
+fn without(
+    order: &mut [Option<usize>],
+    absent: &[usize],
+    superblock: &Superblock,
+) -> Result<(), String> {
+    let expected = order.len();
+    let empty: Vec<usize> = (0..expected).filter(|at| order[*at].is_none()).collect();
+    let positions = empty.iter().map(usize::to_string).collect::<Vec<_>>().join(" and ");
+    if absent.len() > empty.len() {
         return Err(format!(
-            "expected {} data devices, found {at_hand}; missing at position {}: name all of them with --data-devices",
-            expected.len(),
-            missing.join(" and ")
+            "expected {expected} data devices, found {} and {} said to be missing; leave the word out for those that are there",
+            expected - empty.len(),
+            absent.len()
         ));
     }
-    Ok(order.into_iter().flatten().collect())
+    if absent.len() < empty.len() {
+        let (found, said) = (expected - empty.len(), absent.len());
+        let said =
+            if said == 0 { String::new() } else { format!(" and {said} said to be missing") };
+        return Err(format!(
+            "expected {expected} data devices, found {found}{said}; missing at position {positions}: name all of them with --data-devices"
+        ));
+    }
+    if empty.first() == Some(&0) && superblock.map_device_id.is_none() {
+        return Err(
+            "data device 0 is missing, which has the snapshots of the map: nothing can be found without it; attach it".to_owned(),
+        );
+    }
+    for (at, number) in empty.into_iter().zip(absent) {
+        order[at] = Some(*number);
+    }
+    Ok(())
 }
 
 fn name_of(io: &SyncIo<'_>, number: usize) -> String {

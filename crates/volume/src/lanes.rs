@@ -128,6 +128,12 @@ impl<D: Disk> Lanes<D> {
         self.data.iter().map(|disk| disk.properties().clone()).collect()
     }
 
+    /// Positions of those that are not there.
+    pub(crate) fn absent_data(&self) -> Vec<u8> {
+        let data = (0..).zip(&self.data);
+        data.filter(|(_, disk)| disk.is_absent()).map(|(position, _)| position).collect()
+    }
+
     /// One command at a time in real time; `start` is the instant that the devices know as zero.
     pub fn in_real_time(&mut self, start: Instant) -> SyncIo<'_> {
         let io = SyncIo::in_real_time(&mut self.main, start);

@@ -65,6 +65,7 @@ fn setup<D: Disk>(
         volume_id: superblock.volume_id,
         properties: disk.properties().clone(),
         data_devices: lanes.data_properties(),
+        absent_devices: lanes.absent_data(),
         map_device: lanes.map().map(|map| map.properties().clone()),
         bands: bands_of(&superblock.layout, disk.zones()),
     }

@@ -4,8 +4,8 @@
 #![allow(clippy::unwrap_used)]
 
 use nearhead_disk::{
-    BufferMut, Command, Completion, Disk, DiskError, DiskErrorKind, Nanos, Payload, Properties,
-    Submission, Ticket,
+    AbsentDisk, BufferMut, Command, Completion, Disk, DiskError, DiskErrorKind, Nanos, Payload,
+    Properties, Submission, Ticket,
 };
 use nearhead_engine::Config;
 use nearhead_format::Superblock;
@@ -392,4 +392,76 @@ fn a_rebuilt_map_is_weighed_against_the_homes_on_the_data_devices() {
     let found = weigh(&mut volume, |lanes| lanes.in_virtual_time(now)).unwrap();
     let (homes, entries) = (found.agreeing_bytes, found.map_entries);
     assert_eq!((homes, entries), (2 * 4096, 6), "one on each device: {:?}", found.doubtful);
+}
+
+#[test]
+fn without_one_data_device_the_others_are_served_and_nothing_is_lost_that_it_had() {
+    let (log, data) = made(1);
+    let (mut volume, mut now) = open(log, data).unwrap();
+    let places = places(&volume);
+    for place in &places {
+        write(&mut volume, &mut now, *place, 7);
+    }
+    drain(&mut volume, &mut now);
+    // At home is what lies on the missing device but for one place, which is still logged.
+    write(&mut volume, &mut now, places[4], 8);
+    let (log, _, data) = volume.into_lanes().into_all();
+    let image = |disk: &CrashDisk| {
+        CrashDisk::with_image(disk.properties().clone(), disk.image_after(&|_, _| true))
+    };
+    let open_boxed = |log: &CrashDisk, data: Vec<Box<dyn Disk>>| {
+        let lanes = Lanes::from(Box::new(image(log)) as Box<dyn Disk>).with_data(data).unwrap();
+        Volume::open_in_virtual_time(lanes, Nanos::ZERO, |_, _| ())
+            .map_err(|error| error.to_string())
+    };
+    let there = |at: usize| Box::new(image(&data[at])) as Box<dyn Disk>;
+    let away = || Box::new(AbsentDisk::new("missing")) as Box<dyn Disk>;
+    for (named, part) in [
+        (vec![away(), there(1)], "data device 0 is missing, which has the snapshots"),
+        (vec![there(1), away(), there(0)], "found 2 and 1 said to be missing"),
+        (vec![there(1)], "found 1; missing at position 0"),
+    ] {
+        let told = open_boxed(&log, named).err().unwrap();
+        assert!(told.contains(part), "{told}");
+    }
+
+    // The word may stand anywhere.
+    let (mut volume, opened) = open_boxed(&log, vec![away(), there(0)]).unwrap();
+    let mut now = volume.run_until_open(opened).unwrap();
+    let damage = volume.status().damage;
+    let is_told = |found: &str| damage.iter().any(|damage| damage.text.contains(found));
+    assert!(
+        is_told("data device 1 was given up: it was missing when the volume was opened"),
+        "{damage:?}"
+    );
+    for (place, expected) in [
+        (places[0], Ok(7)),
+        (places[2], Ok(7)),
+        (places[4], Ok(8)),
+        (places[5], Err(ErrorKind::Io)),
+    ] {
+        assert_eq!(read(&mut volume, &mut now, place), expected, "{place}");
+    }
+    write(&mut volume, &mut now, places[1], 9);
+    let block = Payload::Bytes(BufferMut::copy_of(&[9; 4096]).freeze());
+    let refused = Operation::Write { offset: places[3], data: block, fua: true };
+    let told = ask(&mut volume, &mut now, refused).result.unwrap_err().detail;
+    assert!(told.contains("data device 1 was given up: it was missing"), "{told}");
+    volume.start_checkpoint(true, now);
+    while volume.status().checkpointing {
+        volume.drive(now);
+        now = volume.wake_at().unwrap().max(now);
+    }
+    assert!(ask(&mut volume, &mut now, Operation::Flush).result.is_ok());
+    assert!(volume.status().failure.is_none());
+
+    // It is there again, with what it had and what was logged for it.
+    let (log, _, mut others) = volume.into_lanes().into_all();
+    let lanes = Lanes::from(log).with_data(vec![there(1), others.remove(0)]).unwrap();
+    let (mut volume, opened) = Volume::open_in_virtual_time(lanes, Nanos::ZERO, |_, _| ()).unwrap();
+    let mut now = volume.run_until_open(opened).unwrap();
+    assert!(volume.status().damage.is_empty());
+    for (place, expected) in places.iter().zip([7, 9, 7, 7, 8, 7]) {
+        assert_eq!(read(&mut volume, &mut now, *place), Ok(expected), "{place}");
+    }
 }

@@ -3,7 +3,7 @@
 use super::CreateArgs;
 use crate::target::has_its_own_size;
 use crate::units::ByteSize;
-use nearhead_arrays::ArraySpec;
+use nearhead_arrays::{ArraySpec, MISSING};
 use nearhead_format::data_device::DATA_START_BYTES;
 use nearhead_volume::{DEFAULT_PRESET, NamedPreset};
 use std::path::{Path, PathBuf};
@@ -69,6 +69,11 @@ pub(super) fn make_images(
                 ByteSize(DATA_IMAGE_BYTES_MIN)
             ));
         }
+    }
+    if data.iter().any(|device| device == MISSING) {
+        return Err(format!(
+            "create {target}: --data-devices: expected devices that are there, found {MISSING:?}, which stands for one that is away              when a volume is served; leave it out, or write ./{MISSING} for a file"
+        ));
     }
     for device in data {
         let path = Path::new(device);

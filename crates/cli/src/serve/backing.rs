@@ -5,6 +5,7 @@
 //! what notices. The descriptors here read and write nothing.
 
 use crate::target::{DiskArgs, backing_paths, data_devices, space_notes};
+use nearhead_arrays::MISSING;
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use std::cell::Cell;
@@ -55,7 +56,7 @@ impl Backing {
     /// Those of `target` and of its data devices.
     pub(super) fn of(target: &str, args: &DiskArgs) -> Result<Self, String> {
         let mut targets = vec![target.to_owned()];
-        targets.extend(data_devices(args)?);
+        targets.extend(data_devices(args)?.into_iter().filter(|text| text != MISSING));
         let paths: Result<Vec<_>, String> =
             targets.iter().map(|target| backing_paths(target)).collect();
         let files = paths?.into_iter().flatten().filter_map(Held::of).collect();

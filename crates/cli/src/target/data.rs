@@ -4,8 +4,8 @@
 //! each can be told from the next one in a list, and that no device is named for two purposes.
 
 use super::{DiskArgs, LoneMember, Opened, backing_paths};
-use nearhead_arrays::{ArraySpec, split_members};
-use nearhead_disk::Disk;
+use nearhead_arrays::{ArraySpec, MISSING, split_members};
+use nearhead_disk::{AbsentDisk, Disk};
 use nearhead_format::layout::DATA_DEVICES_MAX;
 use nearhead_output::quoted;
 use nearhead_volume::Lanes;
@@ -68,7 +68,7 @@ pub(super) fn refuse_one_device_twice(
     let all: Vec<String> =
         std::iter::once(target.to_owned()).chain(map).chain(data.iter().cloned()).collect();
     let mut known: Vec<((u64, u64), &str)> = Vec::new();
-    for text in &all {
+    for text in all.iter().filter(|text| *text != MISSING) {
         let found = identities(text)?;
         for identity in &found {
             if let Some((_, other)) = known.iter().find(|(known, _)| known == identity) {
@@ -105,6 +105,10 @@ pub(super) fn beside(
     }
     let mut disks = Vec::new();
     for text in data {
+        if text == MISSING {
+            disks.push(Box::new(AbsentDisk::new(MISSING)) as Box<dyn Disk>);
+            continue;
+        }
         let Opened { disk, notes: told, lone_member } = open(text)?;
         if let Some(LoneMember { told, is_whole: false }) = lone_member {
             return Err(format!(

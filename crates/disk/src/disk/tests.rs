@@ -86,6 +86,10 @@ impl Disk for Telling {
         if offset == 512 { KNOWN } else { Run::UNKNOWN }
     }
 
+    fn is_absent(&self) -> bool {
+        true
+    }
+
     fn trouble(&self) -> Option<String> {
         Some("it smokes".to_owned())
     }
@@ -187,6 +191,7 @@ fn assert_tells_all(disk: &mut dyn Disk, descriptor: RawFd) {
     assert_eq!((disk.run_at(0), disk.run_at(512)), (Run::UNKNOWN, KNOWN));
     assert_eq!(disk.trouble().as_deref(), Some("it smokes"));
     assert_eq!(disk.lost_writes(), Some("a page is gone"));
+    assert!(disk.is_absent());
     disk.kick();
     assert_eq!(disk.start_over().map_err(|error| error.detail), Err("it burns".to_owned()));
     assert!(!disk.has_left(), "nobody asked it to leave");
@@ -221,6 +226,7 @@ fn a_disk_with_nothing_below_has_the_answers_of_a_plain_one() {
     assert!(disk.wake_fd().is_none() && disk.zones().is_none());
     assert_eq!(disk.run_at(512), Run::UNKNOWN);
     assert_eq!((disk.trouble(), disk.lost_writes()), (None, None));
+    assert!(!disk.is_absent());
     disk.kick();
     assert!(disk.start_over().is_ok());
     assert!(disk.has_left(), "there is nothing to put down");

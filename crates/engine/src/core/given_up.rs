@@ -1,17 +1,43 @@
-//! Data devices that failed: the volume goes on without what lies there.
+//! Data devices that failed, or are not there: the volume goes on without what lies on them.
 //!
 //! A device whose flush fails may have lost whatever it had answered since the last one (law 7). Where nothing but cleaning relied on that,
 //! nobody was told anything wrong: the logs still have all of it. So that device alone is given up, until the volume is opened again: what
 //! was on its way home stays in the logs, nothing more is asked of it, and whoever needs it is told. Where a client's write in place, a spill
-//! or something taken back relied on the flush the volume fails as a whole; so it does if the map's snapshots are on the device.
+//! or something taken back relied on the flush the volume fails as a whole; so it does if the map's snapshots are on the device. One that is
+//! not there when the volume is opened is given up from the start.
 
 use super::Core;
-use crate::damage::DamageKind;
+use crate::damage::{Damage, DamageKind};
 use crate::disk::dispatch::InFlight;
 use nearhead_disk::{DiskError, DiskErrorKind, Lane};
 use nearhead_service::{ErrorKind, RequestError};
 
+fn told(position: u8, why: &str) -> Damage {
+    DamageKind::Home.told(format!("data device {position} was given up: {why}"))
+}
+
 impl Core {
+    /// Nothing is asked of the data devices that are not there.
+    pub(super) fn give_up_absent(&mut self) {
+        for position in self.setup.absent_devices.clone() {
+            self.give_up(position, "it was missing when the volume was opened".to_owned());
+        }
+    }
+
+    /// Says so of each, where findings begin anew.
+    pub(super) fn note_given_up(&mut self) {
+        let given_up: Vec<_> = self.lanes.given_up().map(|(at, why)| told(at, why)).collect();
+        for damage in given_up {
+            self.note(damage);
+        }
+    }
+
+    fn give_up(&mut self, position: u8, why: String) -> bool {
+        self.stats.devices_given_up += 1;
+        self.note(told(position, &why));
+        self.lanes.give_up(Lane::data(position), why)
+    }
+
     /// The flush of a data device failed, and nothing but what cleaning brought home relied on it: no more is asked of that device, and
     /// the volume goes on without. False if it may not be so: then the volume fails.
     pub(crate) fn give_up_device(&mut self, lane: Lane, error: &DiskError) -> bool {
@@ -20,10 +46,7 @@ impl Core {
         if has_map || !self.flusher().is_done(self.clients_ticket) {
             return false;
         }
-        self.stats.devices_given_up += 1;
-        let why = format!("its cache could not be flushed: {error}");
-        self.note(DamageKind::Home.told(format!("data device {position} was given up: {why}")));
-        self.lanes.give_up(lane, why)
+        self.give_up(position, format!("its cache could not be flushed: {error}"))
     }
 
     /// Why nothing more is asked of the device with the home of one of these client bytes, if so.

@@ -75,6 +75,10 @@ impl Disk for Device {
         nearhead_disk::Run::UNKNOWN
     }
 
+    fn is_absent(&self) -> bool {
+        false
+    }
+
     fn trouble(&self) -> Option<String> {
         self.trouble.clone()
     }
