@@ -104,7 +104,7 @@ pub fn run(args: &CheckpointArgs, everything: bool) -> Result<(), String> {
     }
     if everything && !report.everything_is_home {
         return Err(format!(
-            "{what} {}: {} pieces are not home: clients write on, or their copies are damaged; \
+            "{what} {}: {} pieces are not home: clients write on, their copies are damaged, or a data device is missing; \
              see `nearhead status` and `nearhead check`",
             args.target, report.map_entries_left
         ));
