@@ -185,14 +185,9 @@ impl Placement for TrackByTrack {
             // Where it ended, if it went over several tracks.
             self.track = Self::track_at(view, drives, log_index, end.saturating_sub(1));
         }
-        if let Some(track) = &mut self.track {
-            track.used += taken.min(end.saturating_sub(track.blocks.start));
-            self.is_there = true;
-        }
-        if let Some(track) = self.track.take() {
-            self.is_there = !self.is_used_up(&track);
-            self.track = Some(track);
-        }
+        let Some(track) = &mut self.track else { return };
+        track.used += taken.min(end.saturating_sub(track.blocks.start));
+        self.is_there = self.track.as_ref().is_some_and(|track| !self.is_used_up(track));
     }
 
     /// Nothing but records moves its arm, so that it is soon done with whatever there is.
