@@ -51,6 +51,7 @@ mod trail3;
 mod trail_batch;
 mod trail_disk;
 mod trail_recovery;
+mod trail_writes;
 
 pub use error::FigureError;
 pub use lab::{Effort, Lab, Progress, Silent};

@@ -3,89 +3,32 @@
 //! Trail gives a whole disk to the log and writes where its head will be. Here the log lies between the data of the same disk, so
 //! the arm has to go there and the records must find a place; what is compared is the paper's own axis, the plain disk in place.
 
-use crate::chart::BarChart;
 use crate::contention::succeeded;
 use crate::error::FigureError;
 use crate::lab::Lab;
-use crate::paced::Paced;
-use crate::paper::PAPERS;
 use crate::report::{Data, Drawing, Report, Row};
 use crate::rig::{self, CONSTELLATION, Queue, System};
 use crate::spent::Spent;
+use crate::trail_writes::{Case, Mode, SPARSE_PER_S, Times, cases, chart, speedup_row};
 use nearhead_disk::Nanos;
-use nearhead_service::Service;
 use nearhead_sim::VirtualTime;
-use nearhead_sim::workload::{Content, RandomMix, RandomMixOptions, Workload};
+use nearhead_sim::workload::Workload;
 
 /// The slowest of the disks that are part of the program.
 const DISK: &str = CONSTELLATION;
 /// Sizes of a write, in bytes.
 const SIZES: [u32; 6] = [1 << 10, 2 << 10, 4 << 10, 8 << 10, 16 << 10, 32 << 10];
-const PROCESSES: [u32; 2] = [1, 5];
 /// In place first: what the others are compared with.
 const SYSTEMS: [&str; 4] = ["nolog", "singlelog", "mlb", "nearhead"];
 const IN_PLACE: usize = 0;
 const NEARHEAD: usize = 3;
-/// Writes a second of each process in the sparse mode: a pause of several revolutions, in which Trail moves its head.
-const SPARSE_PER_S: f64 = 10.0;
 const DRAIN_LIMIT: Nanos = Nanos::from_secs(30);
 
-/// When the next write comes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mode {
-    Sparse,
-    Clustered,
-}
-
-impl Mode {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Sparse => "sparse",
-            Self::Clustered => "clustered",
-        }
-    }
-}
-
-/// One bar of the paper's figure.
-#[derive(Clone, Copy, Debug)]
-struct Case {
-    mode: Mode,
-    processes: u32,
-    bytes: u32,
-}
-
-/// What one system made of it.
-#[derive(Clone, Copy, Debug)]
-struct Outcome {
-    mean_ms: f64,
-    /// Waiting for a sector to come round, for each write.
-    rotation_ms: f64,
-}
-
-fn cases() -> Vec<Case> {
-    let modes = [Mode::Sparse, Mode::Clustered].into_iter();
-    let crowds = modes.flat_map(|mode| PROCESSES.map(|processes| (mode, processes)));
-    crowds
-        .flat_map(|(mode, processes)| SIZES.map(|bytes| Case { mode, processes, bytes }))
-        .collect()
-}
-
-fn outcome(case: Case, name: &str, measured: Nanos) -> Result<Outcome, FigureError> {
+fn outcome(case: Case, name: &str, measured: Nanos) -> Result<Times, FigureError> {
     let disk = rig::hard_disk(DISK, Queue::InOrder)?;
     let mut volume = rig::volume(disk, &System::of_preset(name)?)?;
     let stuck = |problem| FigureError::Stuck { what: format!("{case:?} on {name}"), problem };
-    let writer = RandomMix::new(RandomMixOptions {
-        span: 0..volume.info().size_bytes,
-        request_bytes: case.bytes,
-        reads: 0.0,
-        fua: true,
-        outstanding_max: case.processes,
-        requests_max: None,
-        content: Content::Phantom,
-        seed: 1,
-    });
-    let rate = (case.mode == Mode::Sparse).then_some(SPARSE_PER_S * f64::from(case.processes));
-    let mut writer = Paced::new(writer, rate);
+    let mut writer = case.writer(&volume);
     let mut time = VirtualTime::default();
     let warm_up = Nanos::from_secs(4);
     time.run(&mut volume, &mut [&mut writer], warm_up).map_err(stuck)?;
@@ -100,71 +43,42 @@ fn outcome(case: Case, name: &str, measured: Nanos) -> Result<Outcome, FigureErr
     let spent: Option<Spent> =
         before.zip(after).map(|(before, after)| after.since(&before, measured));
     let rotation_ms = spent.map_or(f64::NAN, |spent| spent.rotation_ms);
-    Ok(Outcome {
+    Ok(Times {
         mean_ms: summary.latency.mean_ms,
         rotation_ms: rotation_ms / summary.requests.max(1) as f64,
     })
 }
 
-fn rows(case: Case, outcomes: &[Outcome]) -> Vec<Row> {
-    let (in_place, ours) = (outcomes[IN_PLACE], outcomes[NEARHEAD]);
-    let told = format!("{}, {} KiB, {}", case.mode.name(), case.bytes / 1024, crowd(case));
-    let is_sector_row = case.processes == 1 && case.bytes == 4 << 10;
-    let paper_ms = is_sector_row.then_some(PAPERS.trail.sync_write_ms_4k);
-    let mut rows = vec![
-        Row::new(format!("a synchronous write, {told}"), "ms")
-            .paper(paper_ms)
-            .baseline(in_place.mean_ms)
-            .ours(ours.mean_ms),
-    ];
-    if case.processes == 1 {
-        let rotational = Row::new(format!("waiting for the sector, {told}"), "ms")
-            .paper(is_sector_row.then_some(PAPERS.trail.mean_rotational_ms))
-            .baseline(in_place.rotation_ms)
-            .ours(ours.rotation_ms);
-        rows.push(rotational);
-    }
-    rows
-}
-
-fn crowd(case: Case) -> &'static str {
-    if case.processes == 1 { "one process" } else { "five processes" }
-}
-
 /// The figure.
 pub(crate) fn trail3(lab: &mut Lab<'_>) -> Result<Report, FigureError> {
     let measured = Nanos::from_secs(lab.effort.pick(20, 10, 2));
-    let cases = cases();
-    let steps = cases
-        .iter()
-        .map(|case| (format!("{} {} {}", case.mode.name(), case.processes, case.bytes), *case));
+    let cases = cases(&SIZES);
+    let steps = cases.iter().map(|case| (case.step(), *case));
     let done = lab.each("trail3", steps.collect(), |_, case| {
         SYSTEMS.iter().map(|name| outcome(case, name, measured)).collect::<Result<Vec<_>, _>>()
     })?;
-    let best = done.iter().map(|outcomes| outcomes[IN_PLACE].mean_ms / outcomes[NEARHEAD].mean_ms);
-    let best = best.fold(0.0, f64::max);
+    let pairs: Vec<_> = done.iter().map(|times| (times[IN_PLACE], times[NEARHEAD])).collect();
+    let told = cases.iter().zip(&pairs);
     let mut all: Vec<Row> =
-        cases.iter().zip(&done).flat_map(|(case, outcomes)| rows(*case, outcomes)).collect();
-    all.push(
-        Row::new("largest speed-up over in place", "x")
-            .paper(PAPERS.trail.speedup_max)
-            .baseline(1.0)
-            .ours(best),
-    );
+        told.flat_map(|(case, (in_place, ours))| case.rows(*in_place, *ours)).collect();
+    all.push(speedup_row("in place", pairs.into_iter()));
     let columns = ["mode", "processes", "bytes", "system", "mean_ms", "rotation_ms"];
     let mut data = Data::new("latencies", &columns);
     for (case, outcomes) in cases.iter().zip(&done) {
         for (name, outcome) in SYSTEMS.iter().zip(outcomes) {
+            let [mode, processes, bytes] = case.columns();
             data.push([
-                case.mode.name().to_owned(),
-                case.processes.to_string(),
-                case.bytes.to_string(),
+                mode,
+                processes,
+                bytes,
                 (*name).to_owned(),
                 format!("{:.4}", outcome.mean_ms),
                 format!("{:.4}", outcome.rotation_ms),
             ]);
         }
     }
+    let clustered =
+        chart(&cases, Mode::Clustered, &SYSTEMS, |case, system| done[case][system].mean_ms);
     Ok(Report {
         name: "trail3",
         title: "Trail 3 on one disk: synchronous writes without a disk for the log".to_owned(),
@@ -188,23 +102,6 @@ pub(crate) fn trail3(lab: &mut Lab<'_>) -> Result<Report, FigureError> {
         findings: Vec::new(),
         rows: all,
         data: vec![data],
-        drawings: vec![Drawing::new("clustered", chart(&cases, &done, Mode::Clustered).render())?],
+        drawings: vec![Drawing::new("clustered", clustered.render())?],
     })
-}
-
-fn chart(cases: &[Case], done: &[Vec<Outcome>], mode: Mode) -> BarChart<'static> {
-    let shown = |case: &Case| case.mode == mode && case.processes == 1;
-    let of = |system: usize| {
-        let chosen = cases.iter().zip(done).filter(|(case, _)| shown(case));
-        chosen.map(|(_, outcomes)| outcomes[system].mean_ms).collect()
-    };
-    let groups = cases.iter().filter(|case| shown(case));
-    BarChart {
-        title: "A synchronous write of one process, clustered",
-        unit: "ms, logarithmic",
-        groups: groups.map(|case| format!("{} KiB", case.bytes / 1024)).collect(),
-        series: SYSTEMS.iter().enumerate().map(|(at, name)| ((*name).to_owned(), of(at))).collect(),
-        limit: None,
-        decades: true,
-    }
 }
