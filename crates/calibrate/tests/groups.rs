@@ -9,7 +9,6 @@ use nearhead_basics::SplitMix;
 use nearhead_calibrate::{Calibration, Findings, Options, Zone, calibrate};
 use nearhead_disk::{SECTOR_BYTES, Tracks};
 use nearhead_models::{Geometry, HddOptions, LayoutSpec, Profile, ZonedSpec};
-use std::path::PathBuf;
 use support::Emulated;
 
 /// So far apart two sectors are at most whose angles are compared, in groups.
@@ -166,15 +165,7 @@ fn cylinders_of_drives_made_up_at_random_are_told_as_they_are() {
 
 #[test]
 fn what_somebody_measured_of_drives_is_foretold_no_worse_with_groups() {
-    let root = std::env::var_os("NEARHEAD_SHARED").map_or_else(
-        || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared"),
-        PathBuf::from,
-    );
-    let disks = root.join("disks/disksim-valid");
-    if !disks.exists() {
-        println!("skipped: no disks/disksim-valid under NEARHEAD_SHARED");
-        return;
-    }
+    let Some(disks) = support::measured_disks() else { return };
     for name in support::MEASURED {
         let profile = nearhead_profiles::import::import(&disks.join(name)).unwrap().profile;
         let geometry = profile.geometry().unwrap();

@@ -7,20 +7,11 @@ mod support;
 use nearhead_calibrate::{Findings, Options, calibrate};
 use nearhead_models::HddOptions;
 use nearhead_profiles::import::import;
-use std::path::PathBuf;
-use support::{Emulated, MEASURED};
+use support::{Emulated, MEASURED, measured_disks};
 
 #[test]
 fn the_zones_of_measured_drives_are_those_of_their_packages() {
-    let root = std::env::var_os("NEARHEAD_SHARED").map_or_else(
-        || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared"),
-        PathBuf::from,
-    );
-    let disks = root.join("disks/disksim-valid");
-    if !disks.exists() {
-        println!("skipped: no disks/disksim-valid under NEARHEAD_SHARED");
-        return;
-    }
+    let Some(disks) = measured_disks() else { return };
     for name in MEASURED {
         let profile = import(&disks.join(name)).unwrap().profile;
         let geometry = profile.geometry().unwrap();

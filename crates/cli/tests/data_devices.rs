@@ -332,6 +332,9 @@ fn a_create_that_cannot_be_is_refused_in_one_line_and_leaves_no_file_behind() {
     let twice = ["--data-devices", "new.img,./new.img", "--data-size", "96MiB"];
     create(&twice, &["new.img and ./new.img", same]);
     create(&["--data-devices", "there.img,,new.img"], &["leave no name empty"]);
+    let missing = ["--data-devices", "there.img,missing", "--data-size", "96MiB"];
+    create(&missing, &["found \"missing\"", "write ./missing for a file"]);
+    assert!(!scratch.path("missing").exists());
     let small = [&new[..], &["--data-size", "1MiB"]].concat();
     create(&small, &["--data-size: expected at least 8 MiB"]);
     create(&["--data-size", "96MiB"], &["--data-size: expected --data-devices with it"]);

@@ -1,7 +1,8 @@
 //! What stands in for a disk that is not there, so that whoever lives on several can go on with the others.
 //!
 //! It has no bytes, and every command that is about some fails as on a disk that is gone; a flush has nothing to do. It must never
-//! answer as if it had kept anything. Who opens several disks asks each whether it is one ([`Disk::is_absent`]) before anything is read.
+//! answer as if it had kept anything. Answers that wait to be fetched are as many as there are commands outstanding, so who asks bounds them.
+//! Who opens several disks asks each whether it is one ([`Disk::is_absent`]) before anything is read.
 
 use crate::{
     Command, Completion, Disk, DiskError, DiskErrorKind, Nanos, Payload, Properties, Submission,

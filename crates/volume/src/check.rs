@@ -13,6 +13,7 @@ use crate::presets::Presets;
 use crate::sync_io::SyncIo;
 use crate::volume::{Clock, Volume};
 use nearhead_disk::{Buffer, Disk, Lane, Payload, SECTOR_BYTES};
+use nearhead_engine::DamageKind;
 use nearhead_engine::chunks::LoggedCopy;
 use nearhead_format::snapshot::FLAG_CLEAN_SHUTDOWN;
 use nearhead_format::{Entry, Place, Superblock};
@@ -128,7 +129,9 @@ pub fn check_with<D: Disk>(
     let status = volume.engine().status();
     check_slots(&slots, status.recovery_records > 0, &mut report);
     for finding in status.damage {
-        report.add(text_finding("logs", finding.text));
+        // Of a home that takes nothing, or a data device that was given up, the logs are none the worse.
+        let place = if finding.kind == DamageKind::Home { "homes" } else { "logs" };
+        report.add(text_finding(place, finding.text));
     }
     if let Err(error) = opened {
         report.opens = false;

@@ -4,6 +4,7 @@ use nearhead_basics::SplitMix;
 use nearhead_calibrate::{Drive, DriveError, Facts, Timed};
 use nearhead_disk::{Class, Command, CommandId, Disk, Nanos, Payload, Submission, Ticket};
 use nearhead_models::{Dataless, HddModel, HddOptions, Profile};
+use std::path::PathBuf;
 
 /// Drives whose packages DiskSim comes with.
 #[allow(dead_code, reason = "not for every test")]
@@ -17,6 +18,19 @@ pub(crate) const MEASURED: [&str; 8] = [
     "cheetah9LP",
     "ibm18es",
 ];
+
+/// Where those packages are; says that the test is skipped if they are not there.
+#[allow(dead_code, reason = "not for every test")]
+pub(crate) fn measured_disks() -> Option<PathBuf> {
+    let beside = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared");
+    let root = std::env::var_os("NEARHEAD_SHARED").map_or_else(beside, PathBuf::from);
+    let disks = root.join("disks/disksim-valid");
+    if !disks.exists() {
+        println!("skipped: no disks/disksim-valid under NEARHEAD_SHARED");
+        return None;
+    }
+    Some(disks)
+}
 
 /// One sector in so many is not where it should be: far more than a drive has.
 const REMAPPED_ONE_IN: u64 = 10_000;

@@ -130,7 +130,7 @@ impl Commit {
     /// When that is due, if nothing happens before.
     pub(crate) fn reposition_wake(&self, core: &Core) -> Option<Nanos> {
         let is_free = self.in_flight.is_none() && core.lanes().main().is_idle();
-        self.placer.repositions(core).filter(|_| is_free).map(|due| due.at)
+        if is_free { self.placer.repositions(core).map(|due| due.at) } else { None }
     }
 
     /// The arm is there, or could not be taken there.

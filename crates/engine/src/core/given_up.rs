@@ -51,10 +51,7 @@ impl Core {
 
     /// Why nothing more is asked of the device with the home of one of these client bytes, if so.
     pub(crate) fn given_up_under(&self, offset: u64, len: u64) -> Option<RequestError> {
-        self.lanes.given_up().next()?;
-        let mut pieces = self.setup.layout.home_pieces(offset, len);
-        let (position, why) =
-            pieces.find_map(|piece| self.lanes.given_up_at(piece.device_offset))?;
+        let (position, why) = self.given_up_at(offset, len)?;
         let detail = format!(
             "data device {position} was given up: {why}; what it holds can neither be read nor written until it is mended and the volume \
              opened again"
@@ -62,12 +59,23 @@ impl Core {
         Some(RequestError::new(ErrorKind::Io, detail))
     }
 
-    /// Whether anybody did, and was not told yet.
+    /// Whether that is so.
+    pub(crate) fn is_given_up_under(&self, offset: u64, len: u64) -> bool {
+        self.given_up_at(offset, len).is_some()
+    }
+
+    fn given_up_at(&self, offset: u64, len: u64) -> Option<(u8, &str)> {
+        self.lanes.given_up().next()?;
+        let mut pieces = self.setup.layout.home_pieces(offset, len);
+        pieces.find_map(|piece| self.lanes.given_up_at(piece.device_offset))
+    }
+
+    /// Whether somebody asked something of such a device all the same, and was not told yet.
     pub(crate) fn has_refused(&self) -> bool {
         self.lanes.has_refused()
     }
 
-    /// What is told to whoever asks something of it all the same: nobody does who could know.
+    /// What is told to whoever did.
     pub(crate) fn take_refused(&mut self) -> Option<(Lane, InFlight, DiskError)> {
         let id = self.lanes.take_refused()?;
         let (lane, done) = self.complete(id, &[])?;

@@ -198,8 +198,10 @@ impl Lanes {
                 return None;
             }
             let Submission { ticket, class, command } = data.queue.poll()?;
-            let byte = command.offset().map(|address| data.byte_of(address));
-            let command = byte.map_or(command.clone(), |byte| command.at(byte));
+            let command = match command.offset() {
+                Some(address) => command.at(data.byte_of(address)),
+                None => command,
+            };
             Some((lane, Submission { ticket, class, command }))
         })
     }

@@ -50,7 +50,7 @@ impl Checkpoint {
         let (offset, len) =
             (range.start * SECTOR as u64, (range.end - range.start) * SECTOR as u64);
         entry.place == Place::Poisoned
-            || context.core.given_up_under(offset, len).is_some()
+            || context.core.is_given_up_under(offset, len)
             || (!self.tries_all && context.homes.rests(block, context.core.now()))
             || is_written
             || (!self.everything && context.core.recorded().hints().overlaps(range))

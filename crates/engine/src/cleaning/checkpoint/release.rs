@@ -18,7 +18,7 @@ impl Checkpoint {
         let bytes = |entry: &Entry| u64::from(entry.len_sectors) * SECTOR as u64;
         window.batch.retain(|entry| {
             let offset = entry.home_sector * SECTOR as u64;
-            core.given_up_under(offset, bytes(entry)).is_none()
+            !core.is_given_up_under(offset, bytes(entry))
         });
         let bytes: u64 =
             window.batch.iter().map(|entry| u64::from(entry.len_sectors) * SECTOR as u64).sum();
