@@ -22,6 +22,7 @@ mod fig3;
 mod fig6;
 mod fig7;
 mod gecko2;
+mod gecko_cleaning;
 mod hours;
 mod journal;
 mod lab;
@@ -128,6 +129,11 @@ pub const FIGURES: &[Figure] = &[
         run: trail_recovery::trail4,
     },
     Figure { name: "gecko2", summary: "Gecko 2: collapse of a RAID-0", run: gecko2::gecko2 },
+    Figure {
+        name: "gecko-cleaning",
+        summary: "Gecko 3, 5, 6: random writes while a log or a chain is cleaned",
+        run: gecko_cleaning::gecko_cleaning,
+    },
 ];
 
 /// The figures called `names`, in the order of [`FIGURES`]; all of them if there are no names.

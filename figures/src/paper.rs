@@ -117,6 +117,11 @@ pub(crate) struct Table2 {
 pub(crate) struct Gecko {
     pub(crate) sequential_drop_pct_min: f64,
     pub(crate) random_writer_collapse_factor: f64,
+    pub(crate) lfs_before_mb_s: f64,
+    pub(crate) lfs_during_mb_s: f64,
+    pub(crate) tail_before_mb_s: f64,
+    pub(crate) tail_app_mb_s: f64,
+    pub(crate) body_mb_s: f64,
 }
 
 /// Trail's figure 3.

@@ -233,6 +233,30 @@ fn options(system: &System) -> CreateOptions {
     }
 }
 
+/// A chain of these disks, of each of which so many bytes are used.
+pub(crate) fn chain(
+    disks: Vec<FigureDisk>,
+    system: &System,
+    bytes_of_each: u64,
+) -> Result<Volume<FigureDisk>, FigureError> {
+    let failed = |error: &dyn ToString| {
+        FigureError::setup(format!("a chain for {}", system.name), &error.to_string())
+    };
+    let mut disks = disks.into_iter();
+    let Some(first) = disks.next() else { return Err(failed(&"no disk")) };
+    let others: Vec<FigureDisk> = disks.collect();
+    let parts = vec![DataDevice::part_bytes(bytes_of_each); others.len()];
+    let data_parts = DataParts::of(&parts).ok_or_else(|| failed(&"more disks than it can have"))?;
+    let options =
+        CreateOptions { data_parts, device_bytes: Some(bytes_of_each), ..options(system) };
+    let superblock =
+        describe(first.properties(), first.zones(), &options).map_err(|error| failed(&error))?;
+    let lanes = Lanes::from(first).with_data(others).map_err(|error| failed(&error))?;
+    Ok(Volume::start_empty(lanes, superblock, options.preset, |_, config| {
+        (system.configure)(config);
+    }))
+}
+
 fn plan_and_start(
     disk: FigureDisk,
     data: Vec<FigureDisk>,

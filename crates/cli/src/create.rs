@@ -118,7 +118,8 @@ pub fn run(args: &CreateArgs) -> Result<(), String> {
     for line in &report.disk_notes {
         note(line);
     }
-    let logs = if superblock.layout.data_parts.is_empty() {
+    let has_groups = superblock.layout.data_parts.is_empty() && !superblock.layout.is_chain();
+    let logs = if has_groups {
         format!("groups of {} with a log of", ByteSize(report.group_bytes))
     } else {
         "logs of".to_owned()

@@ -5,6 +5,7 @@
 
 mod backup;
 mod calibrate;
+mod chain;
 mod check;
 mod checkpoint;
 mod control;
@@ -99,7 +100,8 @@ enum Command {
 
 fn main() -> ExitCode {
     nearhead_volume::tell_of_waits(|event| output::note(&event.to_string()));
-    let matches = presets::listed_in(Cli::command()).get_matches();
+    let args = chain::expanded(std::env::args_os());
+    let matches = presets::listed_in(Cli::command()).get_matches_from(args);
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let done = match cli.command {
         Command::Status(args) => return ended(status::run(&args)),

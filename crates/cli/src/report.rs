@@ -5,7 +5,7 @@ mod devices;
 mod known;
 
 pub use devices::DeviceReport;
-pub use known::{TargetKept, TracksKnown};
+pub use known::{Link, TargetKept, TracksKnown};
 
 use crate::health::{DiskErrors, Health, Losses, threshold_in_words};
 use crate::serve::Coordination;
@@ -84,6 +84,9 @@ pub struct State {
     /// The target for durable writes, if there is one.
     #[serde(default)]
     pub durable_target: Option<TargetKept>,
+    /// The devices of a chain, in the order of `devices`.
+    #[serde(default)]
+    pub links: Vec<Link>,
     /// Bytes of regions whose home is known to be zeros.
     #[serde(default)]
     pub blank_bytes: u64,
@@ -258,6 +261,7 @@ impl StatusReport {
                 checkpointing: status.checkpointing,
                 tracks: status.drive.as_ref().map(TracksKnown::of),
                 durable_target: status.target.as_ref().map(TargetKept::of),
+                links: status.links.iter().map(Link::of).collect(),
                 blank_bytes: status.blank_bytes,
                 damage_kinds: status
                     .damage
@@ -295,7 +299,11 @@ impl StatusReport {
                 "{} for clients, {} of the {}device",
                 ByteSize(volume.client_bytes),
                 ByteSize(volume.device_bytes),
-                if devices.is_empty() { "" } else { "log " }
+                match (devices.is_empty(), state.links.is_empty()) {
+                    (true, _) => "",
+                    (false, true) => "log ",
+                    (false, false) => "first ",
+                }
             ),
         );
         for device in devices {
@@ -325,8 +333,9 @@ impl StatusReport {
         line(
             "map",
             format!(
-                "{} pieces not home yet, {} of memory",
+                "{} pieces{}, {} of memory",
                 state.map_entries,
+                if state.links.is_empty() { " not home yet" } else { "" },
                 ByteSize(state.map_bytes)
             ),
         );
@@ -348,6 +357,9 @@ impl StatusReport {
         }
         if let Some(target) = &state.durable_target {
             line("durable p99", target.in_words());
+        }
+        for (number, link) in state.links.iter().enumerate() {
+            line("link", link.in_words(number));
         }
         if let Some(served) = &self.served {
             self.serving(served, &mut line);

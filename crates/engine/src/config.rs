@@ -113,19 +113,24 @@ impl Setup {
         if self.data_devices.is_empty() { own } else { &self.data_devices }
     }
 
+    /// Whether what is not logged has a place at all; else it reads as zeros.
+    pub(crate) fn has_homes(&self) -> bool {
+        !self.layout.is_chain()
+    }
+
     /// Whether what was written home may be lost until a flush.
     pub(crate) fn homes_are_volatile(&self) -> bool {
-        self.homes().iter().any(|device| device.volatile_cache)
+        self.has_homes() && self.homes().iter().any(|device| device.volatile_cache)
     }
 
     /// Whether homes are soon made zeros.
     pub(crate) fn homes_zero_fast(&self) -> bool {
-        self.homes().iter().all(|device| device.fast_zero)
+        !self.has_homes() || self.homes().iter().all(|device| device.fast_zero)
     }
 
     /// Whether homes that are trimmed read as zeros.
     pub(crate) fn trimmed_homes_are_zeros(&self) -> bool {
-        self.homes().iter().all(|device| device.trim_reads_zero)
+        !self.has_homes() || self.homes().iter().all(|device| device.trim_reads_zero)
     }
 
     /// All devices, with the names of their lanes.

@@ -23,7 +23,7 @@ pub(crate) mod requests;
 mod room;
 
 use crate::blanks::Blanks;
-use crate::cleaning::{Checkpoint, Schedule, Swap};
+use crate::cleaning::{Checkpoint, Compaction, Schedule, Swap};
 use crate::commit::Commit;
 use crate::config::{Ack, Setup};
 use crate::core::Core;
@@ -58,6 +58,7 @@ pub struct Engine {
     blanks: Blanks,
     checkpoint: Checkpoint,
     swap: Swap,
+    compaction: Compaction,
     schedule: Schedule,
     snapshotter: Snapshotter,
     /// What a rebuild of the map found, until it is taken.
@@ -95,6 +96,7 @@ impl Engine {
             blanks: Blanks::of(&setup),
             checkpoint: Checkpoint::default(),
             swap: Swap::default(),
+            compaction: Compaction::default(),
             schedule: Schedule::new(config.cleaner.boxed()),
             snapshotter: Snapshotter::default(),
             rebuilt: None,
@@ -130,9 +132,9 @@ impl Engine {
             self.core.note_disk_error(lane, &done, error);
         }
         self.core.note_answer(done.left_at());
-        if lane == Lane::MAIN {
+        if lane == Lane::MAIN || done.purpose() == Purpose::Record {
             // What another device does says nothing of the one that has the logs.
-            self.commit.note_completed(&self.core, &done, result.is_ok());
+            self.commit.note_completed(&self.core, lane, &done, result.is_ok());
         }
         self.hand_out(lane, &done, result);
         self.tell_failures();
@@ -152,6 +154,8 @@ impl Engine {
             Purpose::CheckpointRead { io } => self.checkpoint.on_read(core, io, result),
             Purpose::CheckpointWrite => self.on_checkpoint_write(done.extent(), result),
             Purpose::SwapRead { io } => self.swap.on_read(core, io, result),
+            Purpose::CompactionRead { io } => self.compaction.on_read(core, io, result),
+            Purpose::CompactionWrite => self.compaction.on_write(core, &result),
             Purpose::SnapshotBody => snapshotter.on_body(core, commit, result),
             Purpose::SnapshotHeader => snapshotter.on_header(core, commit, result),
             Purpose::SnapshotCopy => snapshotter.on_copy(core, commit, result),
@@ -306,6 +310,7 @@ impl Engine {
             || self.commit.wants_to_tell()
             || self.checkpoint.is_busy()
             || self.swap.is_busy()
+            || self.compaction.is_busy()
             || self.home.is_spilling();
         if self.core.has_failed() {
             if self.is_quiet() {

@@ -79,6 +79,10 @@ counters! {
     bands_written: Some(("bands_written_total", "Bands of a shingled disk written as a whole")),
     /// Logs moved to a cold place.
     swaps: Some(("swaps_total", "Logs moved to a cold place")),
+    /// Logs compacted within their device.
+    compactions: Some(("compactions_total", "Logs compacted within their device")),
+    /// Bytes copied for that.
+    compacted_bytes: Some(("compacted_bytes_total", "Bytes copied by compactions")),
     /// Bytes moved by swaps.
     swapped_bytes: Some(("swapped_bytes_total", "Bytes moved so")),
     /// Times a small write found no room in any log and went in place.
@@ -128,6 +132,19 @@ impl Phase {
     }
 }
 
+/// What a device of a chain does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkStatus {
+    /// Its logs.
+    pub logs: u32,
+    /// Those of them that may be begun anew.
+    pub logs_free: u32,
+    /// Bytes in them that are still needed.
+    pub needed_bytes: u64,
+    /// Whether records go there now.
+    pub is_tail: bool,
+}
+
 /// The state of an engine at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
@@ -171,6 +188,8 @@ pub struct Status {
     pub drive: Option<DriveStatus>,
     /// The target for durable writes, and how it is kept, if there is one.
     pub target: Option<TargetStatus>,
+    /// The devices of a chain, the volume's own first; none of anything else.
+    pub links: Vec<LinkStatus>,
     /// Bytes of regions whose home is known to be zeros; what is logged of them counts too.
     pub blank_bytes: u64,
     /// Findings of recovery that lost or doubt data; empty for a healthy volume.

@@ -1,7 +1,7 @@
 //! `fullest_first`: the fullest log goes to the emptiest one while it is much fuller, and blocks go home only when there is
 //! little room in all of them.
 
-use nearhead_engine::cleaner::{Cleaner, CleaningView, Move, Why};
+use nearhead_engine::cleaner::{Cleaner, CleaningView, Goal, Move, Why};
 
 /// From this share of all log space on blocks go home.
 const HOME_ABOVE_PCT: u32 = 50;
@@ -24,7 +24,7 @@ impl Cleaner for FullestFirst {
             usable().filter(|log| logs.is_needed(*log)).max_by_key(|log| logs.fill_pct_of(*log))?;
         let to = usable().min_by_key(|log| logs.fill_pct_of(*log))?;
         let is_worth_it = logs.fill_pct_of(from) >= logs.fill_pct_of(to) + MOVE_ABOVE_PCT;
-        is_worth_it.then_some(Move { from, to })
+        is_worth_it.then_some(Move { from, to: Goal::Log(to) })
     }
 
     fn boxed(&self) -> Box<dyn Cleaner> {

@@ -132,6 +132,21 @@ def record():
     return header[:68] + struct.pack("<I", crc32c(header)) + header[72:]
 
 
+def record_moves():
+    items = [(64, 128), (2**48 - 1, 1)]                    # invalidation, echo
+    moves = [(0x1000, 0x616263646568), (0x2008, 0x71)]     # home sector, sector of the chunk
+    fixed = b"NHRC" + struct.pack("<HH", 1, 2) + VOLUME
+    fixed += struct.pack("<QIIIII", 0x0102030405060708, 0x11121314, 0, 0x31323334,
+                         0xFFFFFFFF, 0x41424344)
+    fixed += struct.pack("<IIHHHH", 512, 0, 0, 1, 0, 1)
+    tail = struct.pack("<H", len(moves)) + bytes(22)
+    tail += b"".join(struct.pack("<QI", *item) for item in items)
+    for home, chunk in moves:
+        tail += struct.pack("<QQII", home | 7 << 48 | 7 << 54, chunk, 0x51525354, 0)
+    header = (fixed + bytes(4) + tail).ljust(512, b"\0")
+    return header[:68] + struct.pack("<I", crc32c(header)) + header[72:]
+
+
 def snapshot_body():
     body = entry(8, 8, (1 << 40, 8, 0), 0x01020304)
     body += entry(17, 2, (4096, 5, 1), 0xCAFEBABE)
@@ -186,6 +201,7 @@ if __name__ == "__main__":
     save("superblock_data_devices", superblock_data_devices())
     save("data_device", data_device())
     save("record", record())
+    save("record_moves", record_moves())
     save("snapshot_header", snapshot_header())
     save("snapshot_body", snapshot_body())
     save("blank_map_header", blank_map_header())

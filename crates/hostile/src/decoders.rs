@@ -75,19 +75,21 @@ fn check_layout(layout: &Layout) {
     let copies = layout.superblock_offsets();
     assert!(copies.iter().all(|at| at + BLOCK_BYTES as u64 <= layout.device_bytes), "{layout:?}");
     let logs = layout.log_count();
+    let devices = layout.end_bytes();
     for log in [0, logs / 2, logs.saturating_sub(1), logs, u32::MAX] {
         let Some(start) = layout.log_offset(log) else { continue };
         assert!(log < logs, "{layout:?}");
-        assert!(start.checked_add(layout.log_bytes).is_some_and(|end| end <= layout.device_bytes));
+        assert!(start.checked_add(layout.log_bytes).is_some_and(|end| end <= devices));
         let last = layout.log_blocks().saturating_sub(1);
         let block = layout.log_block_offset(log, last);
-        assert!(block.is_some_and(|at| at < layout.device_bytes), "{layout:?}");
+        assert!(block.is_some_and(|at| at < devices), "{layout:?}");
     }
     let bytes = layout.client_bytes();
     for offset in [0, bytes / 2, bytes.saturating_sub(4096), bytes, u64::MAX] {
         let Some(piece) = layout.home(offset) else { continue };
         assert!(offset < bytes, "{layout:?}");
-        assert!(piece.device_offset < layout.device_bytes, "{layout:?}");
+        // Where there are no homes they are behind all devices.
+        assert!(layout.is_chain() == (piece.device_offset >= devices), "{layout:?}");
     }
 }
 

@@ -22,6 +22,11 @@ const REGION_BYTES: u64 = 4096;
 const DATA_BYTES: [u64; 2] = [8 << 20, 14 << 20];
 /// The same with as few logs as such devices can have.
 const SCARCE_DATA_BYTES: [u64; 2] = [8 << 20, 3 << 20];
+/// The devices of a chain behind the first, and with as few logs as a chain can have.
+const CHAIN_BYTES: [u64; 2] = [8 << 20, 14 << 20];
+const SCARCE_CHAIN_BYTES: [u64; 2] = [26 << 20, 22 << 20];
+/// Its logs then.
+const SCARCE_CHAIN_LOG_BYTES: u64 = 4 << 20;
 /// Faults of a workload in the first part of the volume's own disk are there; others are on the data devices.
 const FAULTS_AT_LOGS_BYTES: u64 = 16 << 20;
 
@@ -83,7 +88,8 @@ impl Options {
             preset,
             presets,
             ack,
-            sector_bytes: 512,
+            // A chain has whole blocks, whatever its disks have.
+            sector_bytes: if preset.layout.is_chain() { 4096 } else { 512 },
             physical_sector_bytes: None,
             volatile_cache: true,
             queue_depth_max: 1024,
@@ -95,7 +101,8 @@ impl Options {
             stage_age_max: None,
             logged_write_bytes_max: None,
             logs_are_scarce: false,
-            watermark_pct: Some(70),
+            // In a chain cleaning begins there, and short workloads fill little.
+            watermark_pct: Some(if preset.layout.is_chain() { 3 } else { 70 }),
             is_damaged: false,
             lone_writes_go_home: false,
             is_patient: false,
@@ -119,8 +126,9 @@ impl Options {
         ack: AckMode,
         random: &mut SplitMix,
     ) -> Self {
+        let has_large_sectors = random.below(4) == 0 || preset.layout.is_chain();
         Self {
-            sector_bytes: if random.below(4) == 0 { 4096 } else { 512 },
+            sector_bytes: if has_large_sectors { 4096 } else { 512 },
             volatile_cache: random.below(4) > 0,
             idle_checkpoints: random.below(3) == 0,
             swap_above_pct: [None, Some(10), Some(30), Some(80)][random.below(4) as usize],
@@ -137,6 +145,8 @@ impl Options {
         let named = self.preset;
         let (group_bytes, log_bytes) =
             (if self.logs_are_scarce { 28 << 20 } else { 4 << 20 }, 512 << 10);
+        let is_scarce_chain = self.logs_are_scarce && named.layout.is_chain();
+        let log_bytes = if is_scarce_chain { SCARCE_CHAIN_LOG_BYTES } else { log_bytes };
         CreateOptions {
             volume_id: VOLUME_ID,
             created_unix_s: 0,
@@ -207,8 +217,14 @@ impl Options {
 
     /// Those of the data devices, if it is such a volume.
     fn data_properties(&self) -> impl Iterator<Item = Properties> {
-        let bytes = if self.logs_are_scarce { SCARCE_DATA_BYTES } else { DATA_BYTES };
-        let has_data = self.preset.layout.is_for_data_devices();
+        let layout = self.preset.layout;
+        let bytes = match (layout.is_chain(), self.logs_are_scarce) {
+            (false, false) => DATA_BYTES,
+            (false, true) => SCARCE_DATA_BYTES,
+            (true, false) => CHAIN_BYTES,
+            (true, true) => SCARCE_CHAIN_BYTES,
+        };
+        let has_data = layout.is_for_data_devices() || layout.is_chain();
         let bytes = bytes.into_iter().filter(move |_| has_data);
         let main = self.disk_properties();
         bytes.enumerate().map(move |(position, capacity_bytes)| Properties {

@@ -68,6 +68,16 @@ fn records_that_go_where_a_head_is_thought_to_be_break_no_law() {
     assert!(report.exhaustive.distinct() > 500 && report.random_cuts == 9, "{report}");
 }
 
+/// The one that has nothing but logs, on all of its devices.
+#[test]
+fn a_chain_of_devices_without_homes_breaks_no_law() {
+    let effort = Effort { exhaustive_stride: 401, random_seeds: 3, lives: 60 };
+    let report = System::new(Presets::default(), "gecko").conforms(effort);
+    assert!(report.swarm.records > 300 && report.swarm.cuts > 20, "{report}");
+    assert!(report.swarm.compactions > 5, "{report}");
+    assert!(report.exhaustive.distinct() > 500 && report.random_cuts == 9, "{report}");
+}
+
 /// The one whose logs are on a device of their own. Its disks share one medium: a cut hits all of them, a flush reaches one.
 #[test]
 fn a_log_device_in_front_of_data_devices_breaks_no_law() {

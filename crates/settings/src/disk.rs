@@ -24,7 +24,12 @@ pub struct DiskArgs {
     /// nearest the head is usable at once; name it at creation and at every use after it
     #[arg(long, value_name = "PATH")]
     pub map_device: Option<PathBuf>,
-    /// Devices that hold the data of a volume whose target has nothing but its logs (preset trail), with commas between
+    /// The devices of a chain (preset gecko), all of them, with commas between them: the first in place of TARGET, the others as
+    /// --data-devices; of mirrors (mirror:A,B) each one with the flag again
+    // Taken apart before anything is parsed.
+    #[arg(long, value_name = "D0,D1,...")]
+    pub chain: Vec<String>,
+    /// The devices beside the target: those that hold the data if that has nothing but logs (preset trail), or the others of a chain, with commas between
     /// them; each one a target, those with commas of their own (mirror:A,B) with the flag again; `missing` in place of one
     /// that is away, to use the volume without it
     #[arg(long, value_name = "D1,D2,...")]

@@ -90,7 +90,7 @@ pub struct ServeArgs {
     /// The three of them, as a volume file may have them.
     #[arg(skip)]
     pub checkpoint: Option<CheckpointTable>,
-    /// Bring them home when the logs are this full, in percent; 0 never [default: 70]
+    /// Bring them home when the logs are this full, in percent; 0 never [default: 70]. Of a chain: clean a device when so much of it is in use [default: 90]
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
     pub watermark: Option<u8>,
     /// Keep this much of what is logged in memory, so that bringing it home needs no read of a log; 0 nothing
@@ -279,6 +279,7 @@ impl ServeArgs {
             direct_reads: std::mem::take(&mut file.direct_reads),
             rotational: file.rotational.take(),
             map_device: file.map_device.take(),
+            chain: Vec::new(),
             data_devices: std::mem::take(&mut file.data_devices),
         };
         file.take_table_apart()?;

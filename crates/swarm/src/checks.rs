@@ -174,7 +174,9 @@ impl Life<'_> {
     fn empty_logs(&mut self) -> Result<(), String> {
         for _ in 0..PASSES_MAX {
             self.drain()?;
-            if self.volume()?.status().map_entries == 0 {
+            // What has no home stays.
+            let is_chain = self.scenario.preset.layout.is_chain();
+            if is_chain || self.volume()?.status().map_entries == 0 {
                 return Ok(());
             }
         }

@@ -252,6 +252,7 @@ impl<'a> Life<'a> {
         let stats = volume.status().stats;
         self.tally.records += stats.records;
         self.tally.swaps += stats.swaps;
+        self.tally.compactions += stats.compactions;
         self.tally.snapshots += stats.snapshots;
         self.tally.spills += stats.spills;
         self.tally.invalidated += stats.invalidated_entries;
@@ -297,7 +298,7 @@ impl<'a> Life<'a> {
 
     /// A place on the volume's blocks: first client sector and count.
     pub(crate) fn sectors(&self, place: Place) -> (u64, u64) {
-        let unit = u64::from(self.scenario.properties.sector_bytes) / crate::content::SECTOR;
+        let unit = self.scenario.block_bytes() / crate::content::SECTOR;
         let start = place.start / unit * unit;
         let count = place.count.next_multiple_of(unit).min(WINDOW_SECTORS - start);
         (self.bases[place.window as usize] + start, count)

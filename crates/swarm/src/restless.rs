@@ -2,7 +2,7 @@
 //! that there is, and logs moved wherever they lie, also where there is no log. What holds must hold whatever a policy says.
 
 use nearhead_basics::SplitMix;
-use nearhead_engine::cleaner::{Cleaner, CleaningView, Move, Why};
+use nearhead_engine::cleaner::{Cleaner, CleaningView, Goal, Move, Why};
 
 /// A pass is asked for once in so many questions, and a move.
 const HOME: u64 = 40;
@@ -34,7 +34,7 @@ impl Cleaner for Restless {
         let logs = u64::from(view.logs.count()) + 1;
         let mut any = || self.random.below(logs) as u32;
         let from = if any() % 2 == 0 { view.last_log } else { any() };
-        Some(Move { from, to: any() })
+        Some(Move { from, to: Goal::Log(any()) })
     }
 
     fn boxed(&self) -> Box<dyn Cleaner> {

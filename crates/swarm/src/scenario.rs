@@ -28,6 +28,8 @@ const ON_SHINGLED: [(&str, &str); 2] = [("singlelog", "slsmr"), ("mlb-256", "mls
 const ANYWHERE: &str = "nearhead";
 /// What some of them become: their data is on other devices.
 const ON_LOG_DEVICE: &str = "trail";
+/// What some of them become: nothing but logs, on one device or several.
+const CHAINED: &str = "gecko";
 const MIB: u64 = 1 << 20;
 
 /// What the volume's own disk is.
@@ -137,6 +139,7 @@ impl Scenario {
         let is_plain = preset.layout == LayoutKind::ManyLogs;
         let preset = if is_plain && is_anywhere(seed) { named(ANYWHERE) } else { preset };
         let preset = if is_plain && has_log_device(seed) { named(ON_LOG_DEVICE) } else { preset };
+        let preset = if is_plain && is_chained(seed) { named(CHAINED) } else { preset };
         Self::chosen(seed, steps, preset, &mut random)
     }
 
@@ -178,7 +181,11 @@ impl Scenario {
             ack,
             properties,
             arrangement,
-            data_bytes: data_bytes(seed, &preset),
+            data_bytes: if preset.layout.is_chain() {
+                chain_bytes(seed)
+            } else {
+                data_bytes(seed, &preset)
+            },
             map_device_bytes,
             nth_is_of_map_device: false,
             latency: Nanos::from_micros(pick(random, &[20, 100, 5000])),
@@ -249,6 +256,12 @@ impl Scenario {
         [4096, 16 << 10, 1 << 20][(self.seed % 3) as usize]
     }
 
+    /// Bytes of the volume's smallest unit: a chain has whole blocks, whatever its disks have.
+    pub fn block_bytes(&self) -> u64 {
+        let is_chain = self.preset.layout.is_chain();
+        if is_chain { 4096 } else { u64::from(self.properties.sector_bytes) }
+    }
+
     /// What the volume is created as.
     pub fn create_options(&self) -> CreateOptions {
         let (preset, layout) = (self.preset, self.preset.layout);
@@ -259,13 +272,22 @@ impl Scenario {
             preset,
             logged_write_bytes_max: if layout.has_logs() { logged } else { 0 },
             group_bytes: layout.has_groups_of_any_size().then_some(self.group_bytes),
-            log_bytes: layout.has_logs().then_some(self.log_bytes),
+            log_bytes: layout.has_logs().then_some(if layout.is_chain() {
+                self.chain_log_bytes()
+            } else {
+                self.log_bytes
+            }),
             ack: self.ack,
             label: Label::default(),
             device_bytes: None,
             data_parts: DataParts::NONE,
             force: true,
         }
+    }
+
+    /// Logs of a chain: few of them where lives have few, so that they are cleaned.
+    fn chain_log_bytes(&self) -> u64 {
+        if self.group_bytes == 28 * MIB { 5 * MIB } else { self.log_bytes }
     }
 
     /// Changes the default configuration into this life's.
@@ -300,7 +322,9 @@ impl Scenario {
         let cleaning = &mut config.cleaning;
         cleaning.period = self.checkpoint_period;
         cleaning.idle_after = self.idle_after;
-        cleaning.watermark_pct = self.watermark_pct;
+        // In a chain it is what cleaning begins at, and lives never fill one.
+        let is_cleaned = self.preset.layout.is_chain() && !self.seed.is_multiple_of(4);
+        cleaning.watermark_pct = if is_cleaned { Some(3) } else { self.watermark_pct };
         cleaning.batch_bytes = self.batch_bytes;
         cleaning.window_bytes = 4 * self.batch_bytes;
         cleaning.memory_bytes = self.memory_bytes;
@@ -395,6 +419,12 @@ fn has_log_device(seed: u64) -> bool {
     seed >= CHOSEN_FROM && SplitMix::new(seed ^ 0x6c6f_6720_6465_7669).below(3) == 0
 }
 
+/// One life in three, of the seeds since there is the choice.
+fn is_chained(seed: u64) -> bool {
+    const CHOSEN_FROM: u64 = 79_564_000_000_000;
+    seed >= CHOSEN_FROM && SplitMix::new(seed ^ 0x6368_6169_6e65_6421).below(3) == 0
+}
+
 /// One to three devices, the first with room for the snapshots beside some data: as much data as there are to be logs.
 fn data_bytes(seed: u64, preset: &NamedPreset) -> Vec<u64> {
     if !preset.layout.is_for_data_devices() {
@@ -405,6 +435,13 @@ fn data_bytes(seed: u64, preset: &NamedPreset) -> Vec<u64> {
     let others = random.below(3);
     let others = (0..others).map(|_| (2 + random.below(9)) * MIB);
     std::iter::once(first).chain(others).collect()
+}
+
+/// None to two devices behind the first of a chain, each with a few logs of any size.
+fn chain_bytes(seed: u64) -> Vec<u64> {
+    let mut random = SplitMix::new(seed ^ 0x6765_636b_6f20_6465);
+    let others = random.below(3);
+    (0..others).map(|_| (26 + random.below(20)) * MIB + random.below(MIB)).collect()
 }
 
 /// Tracks that have nothing to do with the disk: whoever follows them must find out, and lose nothing meanwhile.

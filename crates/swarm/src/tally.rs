@@ -36,6 +36,8 @@ pub struct Tally {
     pub records: u64,
     /// Logs moved.
     pub swaps: u64,
+    /// Logs compacted within their device.
+    pub compactions: u64,
     /// Bytes that cleaning brought home.
     pub checkpointed_bytes: u64,
     /// Bytes of those that were still in memory.
@@ -76,6 +78,7 @@ impl Tally {
         self.ghosts += other.ghosts;
         self.records += other.records;
         self.swaps += other.swaps;
+        self.compactions += other.compactions;
         self.checkpointed_bytes += other.checkpointed_bytes;
         self.remembered_bytes += other.remembered_bytes;
         self.snapshots += other.snapshots;
@@ -115,11 +118,12 @@ impl fmt::Display for Tally {
         )?;
         writeln!(
             formatter,
-            "engine: {} records, {} snapshots, {} swaps, {} spills, {} entries invalidated, {} MiB checkpointed \
+            "engine: {} records, {} snapshots, {} swaps, {} compactions, {} spills, {} entries invalidated, {} MiB checkpointed \
              ({} from memory)",
             self.records,
             self.snapshots,
             self.swaps,
+            self.compactions,
             self.spills,
             self.invalidated,
             self.checkpointed_bytes >> 20,

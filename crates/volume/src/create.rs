@@ -174,7 +174,9 @@ pub fn describe(
         ack: options.ack,
         logged_write_bytes_max: options.logged_write_bytes_max,
         feature_incompat: superblock::features_of(&layout),
-        feature_ro_compat: FEATURE_BLANK_MAP | FEATURE_LOGS_TELL_ALL,
+        // Of homes that are nowhere there is nothing to be told.
+        feature_ro_compat: if layout.is_chain() { 0 } else { FEATURE_BLANK_MAP }
+            | FEATURE_LOGS_TELL_ALL,
         label: options.label.clone(),
         map_device_id: None,
     })
@@ -269,8 +271,10 @@ fn write_new(
         let place = MapPlace::of_layout(&superblock.layout);
         write_empty_snapshots(io, &superblock, &place)?;
     }
-    let fitting = BlankMapHeader::region_bytes_for(superblock.layout.client_bytes());
-    blanks::create(io, &superblock, region_bytes.unwrap_or(fitting))?;
+    if superblock.has_blank_map() {
+        let fitting = BlankMapHeader::region_bytes_for(superblock.layout.client_bytes());
+        blanks::create(io, &superblock, region_bytes.unwrap_or(fitting))?;
+    }
     write_superblocks(io, &superblock)?;
     Ok(superblock)
 }

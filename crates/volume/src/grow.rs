@@ -180,7 +180,8 @@ fn enlarged(
         LayoutKind::OneLog
         | LayoutKind::OneLogApart
         | LayoutKind::ManyLogsApart
-        | LayoutKind::LogDevice => {
+        | LayoutKind::LogDevice
+        | LayoutKind::Chain => {
             let (device, preset) = (device.to_owned(), preset.name.to_owned());
             Err(GrowError::Preset { device, preset })
         }

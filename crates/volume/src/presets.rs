@@ -13,8 +13,8 @@ pub(crate) use defaults::STALL_AFTER;
 pub use known::{Presets, UnknownPreset};
 
 use nearhead_disk::{Nanos, Properties};
-use nearhead_engine::cleaner::WriteBehind;
-use nearhead_engine::placement::{NearHead, SingleLog, TrackByTrack, UnderHead};
+use nearhead_engine::cleaner::{CompactInBody, WriteBehind};
+use nearhead_engine::placement::{ChainTail, NearHead, SingleLog, TrackByTrack, UnderHead};
 use nearhead_engine::{Cleaning, Config};
 use nearhead_format::{LayoutKind, PresetNumber, Superblock};
 use std::fmt;
@@ -84,7 +84,7 @@ const RELEASES_WAIT: Nanos = Nanos::from_millis(250);
 pub const DEFAULT_PRESET: &str = "nearhead";
 
 /// Every preset of the program. Numbers are never given twice: they stand in superblocks.
-pub const PRESETS: [NamedPreset; 9] = [
+pub const PRESETS: [NamedPreset; 10] = [
     NamedPreset {
         name: "nolog",
         number: PresetNumber(0),
@@ -157,6 +157,14 @@ pub const PRESETS: [NamedPreset; 9] = [
         summary: "Trail: all writes go to a log device, under its head, and from memory to the data devices later",
         configure: track_by_track,
     },
+    NamedPreset {
+        name: "gecko",
+        number: PresetNumber(7),
+        layout: LayoutKind::Chain,
+        logged_write_bytes_max: u32::MAX,
+        summary: "Gecko: one log chained over all devices; all writes go to its tail, and cleaning touches the others",
+        configure: chained,
+    },
 ];
 
 impl NamedPreset {
@@ -225,6 +233,14 @@ fn track_by_track(facts: &Facts<'_>) -> Config {
     };
     let snapshot_after_bytes = SNAPSHOT_AFTER_BYTES;
     Config { cleaner: Box::new(WriteBehind), cleaning, snapshot_after_bytes, ..config }
+}
+
+/// The one without homes.
+fn chained(facts: &Facts<'_>) -> Config {
+    let config = facts.config(Box::new(ChainTail::on(facts.properties)));
+    // The policy's own bounds, unless the owner says otherwise: a chain is always full by those of others.
+    let cleaning = Cleaning { watermark_pct: None, ..config.cleaning };
+    Config { cleaner: Box::new(CompactInBody::default()), cleaning, ..config }
 }
 
 #[cfg(test)]
@@ -304,6 +320,7 @@ mod tests {
             (4, "mlsmr"),
             (5, "nearhead"),
             (6, "trail"),
+            (7, "gecko"),
         ] {
             let named = NamedPreset::by_name(name).unwrap();
             assert_eq!(named.number, PresetNumber(number));

@@ -25,7 +25,7 @@ use std::time::Instant;
 /// shingled disk.
 fn bands_of(layout: &Layout, zones: Option<&Zones>) -> Option<Zones> {
     let data = layout.data_offset..layout.data_offset + layout.client_bytes();
-    let is_shingled = layout.logs_are_apart() && layout.data_parts.is_empty();
+    let is_shingled = layout.logs_are_apart() && layout.data_parts.is_empty() && !layout.is_chain();
     zones.filter(|_| is_shingled).and_then(|zones| zones.part(data).ok())
 }
 

@@ -151,6 +151,6 @@ fn who_does_not_know_it_says_so_and_what_to_do() {
     let refused = Volume::open_in_virtual_time(disk, now, |_, _| ()).err().unwrap();
     assert!(matches!(refused, OpenError::Newer { .. }), "{refused}");
     let end =
-        "superblock preset: expected 0 to 6, found 900; use a version of the program that knows it";
+        "superblock preset: expected 0 to 7, found 900; use a version of the program that knows it";
     assert!(refused.to_string().ends_with(end), "{refused}");
 }

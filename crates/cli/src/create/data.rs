@@ -35,6 +35,9 @@ pub(super) fn preset(args: &CreateArgs, data: &[String]) -> Result<NamedPreset, 
         }
         return Ok(preset);
     }
+    if preset.layout.is_chain() {
+        return Ok(preset);
+    }
     let flag = if !data.is_empty() {
         "--data-devices"
     } else if args.log_device.is_some() {
@@ -43,7 +46,7 @@ pub(super) fn preset(args: &CreateArgs, data: &[String]) -> Result<NamedPreset, 
         return Ok(preset);
     };
     Err(format!(
-        "create {target}: {flag}: expected preset {FOR_DATA}, whose logs and data are on different devices, found {name}, \
+        "create {target}: {flag}: expected preset {FOR_DATA}, whose logs and data are on different devices, or a chain (gecko), found {name}, \
          which lies on one; leave --preset out, or name that one device as TARGET and leave {flag} out"
     ))
 }

@@ -132,12 +132,13 @@ pub(super) fn run(args: &RepairArgs) -> Result<(), String> {
 fn refuse_data_devices(args: &RepairArgs) -> Result<(), String> {
     let preset = args.lost.preset.as_deref().map(NamedPreset::by_name).transpose();
     let preset = preset.map_err(|error| error.to_string())?;
-    let is_on_data_devices = preset.is_some_and(|preset| preset.layout.is_for_data_devices());
+    let is_on_data_devices = preset
+        .is_some_and(|preset| preset.layout.is_for_data_devices() || preset.layout.is_chain());
     if args.disk.data_devices.is_empty() && !is_on_data_devices {
         return Ok(());
     }
     Err(format!(
-        "--lost-superblocks: expected a volume on one device, found one with data devices, whose superblocks cannot be made again \
+        "--lost-superblocks: expected a volume on one device with homes, found one with data devices or a chain, whose superblocks cannot be made again \
          from what is left; restore a backup of its metadata: nearhead restore-metadata {} FILE{}",
         args.target,
         device_flags(&args.disk)

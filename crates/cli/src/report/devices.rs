@@ -40,9 +40,13 @@ impl DeviceReport {
 
     fn all(superblock: &Superblock, at: impl Fn(Lane) -> Option<Properties>) -> Vec<Self> {
         let layout = &superblock.layout;
-        let own = if layout.data_parts.is_empty() { "disk" } else { "log" };
+        let (own, other) = match (layout.is_chain(), layout.data_parts.is_empty()) {
+            (true, _) => ("link", "link"),
+            (false, true) => ("disk", "data"),
+            (false, false) => ("log", "data"),
+        };
         let data = (0..).zip(layout.data_devices()).map(|(position, addresses)| {
-            (Lane::data(position), "data", Some(position), Some(addresses.start))
+            (Lane::data(position), other, Some(position), Some(addresses.start))
         });
         let map = superblock.map_device_id.map(|_| (Lane::MAP, "map", None, None));
         let all = std::iter::once((Lane::MAIN, own, None, Some(0))).chain(data).chain(map);

@@ -1,8 +1,10 @@
-//! What a report says of a disk's tracks and of a target for durable writes: what is known, what is asked, and how well both hold.
+//! What a report says of a disk's tracks, of a target for durable writes and of the devices of a chain: what is known, what is asked, and
+//! how well it holds.
 
-use nearhead_engine::DriveStatus;
 use nearhead_engine::admission::TargetStatus;
+use nearhead_engine::{DriveStatus, LinkStatus};
 use nearhead_output::counted;
+use nearhead_settings::units::ByteSize;
 use serde::{Deserialize, Serialize};
 
 /// What is known of a disk's tracks, and how well it holds.
@@ -85,5 +87,34 @@ impl TargetKept {
             format!("bulk gives way {step} of {step_max} steps, in pieces of {piece_bytes} bytes")
         };
         format!("{p99_ms} ms wanted, {slower} of {writes} took longer; {gives_way}")
+    }
+}
+
+/// A device of a chain.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Link {
+    /// `tail` while records go there, else `body`.
+    pub role: String,
+    /// Its logs.
+    pub logs: u32,
+    /// Those of them that may be begun anew.
+    pub logs_free: u32,
+    /// Bytes in them that are still needed.
+    pub needed_bytes: u64,
+}
+
+impl Link {
+    pub(super) fn of(link: &LinkStatus) -> Self {
+        let LinkStatus { logs, logs_free, needed_bytes, is_tail } = *link;
+        let role = if is_tail { "tail" } else { "body" }.to_owned();
+        Self { role, logs, logs_free, needed_bytes }
+    }
+
+    pub(super) fn in_words(&self, number: usize) -> String {
+        let Self { role, logs, logs_free, needed_bytes } = self;
+        format!(
+            "{number}: {role}, {logs_free} of {logs} logs free, {} needed",
+            ByteSize(*needed_bytes)
+        )
     }
 }

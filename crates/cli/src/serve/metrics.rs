@@ -5,7 +5,7 @@
 //! a time, reads at most a few KiB of it, and waits for nobody longer than two seconds.
 
 use super::Coordination;
-use crate::report::{DeviceReport, StatusReport};
+use crate::report::{DeviceReport, Link, StatusReport};
 use nearhead_disk::Nanos;
 use nearhead_engine::{DiskErrorCounts, disk_error_name};
 use nearhead_sim::LatencySummary;
@@ -118,6 +118,7 @@ pub fn render(report: &StatusReport) -> String {
             metric(&mut text, name, "counter", help, counter.value);
         }
     }
+    links(&mut text, report);
     disk_errors(&mut text, report);
     if let Some(served) = &report.served {
         metric(
@@ -158,6 +159,36 @@ pub fn render(report: &StatusReport) -> String {
 }
 
 /// One count for each way in which a command of the disk can fail, zeros too: an alarm needs a beginning.
+/// The devices of a chain, by their numbers, the volume's own 0.
+fn links(text: &mut String, report: &StatusReport) {
+    let links = &report.state.links;
+    if links.is_empty() {
+        return;
+    }
+    for (name, help, value) in [
+        (
+            "link_tail",
+            "1 of the device of a chain that takes records",
+            link_tail as fn(&Link) -> u64,
+        ),
+        ("link_logs_free", "Logs of a device of a chain that may be begun anew", |link| {
+            u64::from(link.logs_free)
+        }),
+        ("link_needed_bytes", "Bytes on a device of a chain that are needed", |link| {
+            link.needed_bytes
+        }),
+    ] {
+        let _ = writeln!(text, "# HELP nearhead_{name} {help}\n# TYPE nearhead_{name} gauge");
+        for (number, link) in links.iter().enumerate() {
+            let _ = writeln!(text, "nearhead_{name}{{link=\"{number}\"}} {}", value(link));
+        }
+    }
+}
+
+fn link_tail(link: &Link) -> u64 {
+    u64::from(link.role == "tail")
+}
+
 fn disk_errors(text: &mut String, report: &StatusReport) {
     let errors = &report.disk_errors;
     let name = "nearhead_disk_errors_total";

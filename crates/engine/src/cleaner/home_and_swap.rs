@@ -4,7 +4,7 @@
 //! Only the time handed in and what the owner asked for decide; the off-hours are computed from the second of the day that
 //! the configuration gives for time zero.
 
-use super::{Cleaner, CleaningView, Move, Why};
+use super::{Cleaner, CleaningView, Goal, Move, Why};
 use nearhead_disk::Nanos;
 
 const DAY_SECONDS: u64 = 86_400;
@@ -109,7 +109,7 @@ impl Cleaner for HomeAndSwap {
         if to.is_none() {
             self.refused_at_snapshot = Some(view.snapshot_number);
         }
-        Some(Move { from, to: to? })
+        Some(Move { from, to: Goal::Log(to?) })
     }
 
     fn relocate_wake(&self, view: &CleaningView<'_>) -> Option<Nanos> {

@@ -4,10 +4,15 @@
 //! (`cleaning/checkpoint.rs`), or the content of one log to another (`cleaning/swap.rs`). What is needed, because a log must have room, the map
 //! is nearly full or somebody commands it, is done without asking: no law depends on a policy's answers.
 
+mod compact_in_body;
 mod home_and_swap;
+mod move_to_tail;
+mod victim;
 mod write_behind;
 
+pub use compact_in_body::CompactInBody;
 pub use home_and_swap::HomeAndSwap;
+pub use move_to_tail::MoveToTail;
 pub use write_behind::WriteBehind;
 
 use crate::state::logs::Logs;
@@ -80,13 +85,24 @@ pub enum WhenFull {
     Wait,
 }
 
-/// The content of a log that goes to another.
+/// Where the content of a log goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Goal {
+    /// To this log, in records of its own.
+    Log(u32),
+    /// Where clients' records go, in records between theirs (Gecko's *move to tail*).
+    Tail,
+    /// To another log of its device, beside all records (Gecko's *compact in body*). Only where logs are on all devices.
+    Body,
+}
+
+/// The content of a log that goes elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Move {
     /// The log that is emptied.
     pub from: u32,
-    /// The one that takes it.
-    pub to: u32,
+    /// Where it goes.
+    pub to: Goal,
 }
 
 /// What a policy decides by.

@@ -1,11 +1,15 @@
-//! How logs are emptied: the policy asks for jobs, and the movers carry them out: checkpoints take blocks home, swaps move logs.
+//! How logs are emptied: the policy asks for jobs, and the movers carry them out: checkpoints take blocks home, swaps move logs in
+//! records, and compaction beside them.
 
 mod checkpoint;
+mod compaction;
 mod copying;
+mod gather;
 mod room;
 mod schedule;
 mod swap;
 
 pub(crate) use checkpoint::{Checkpoint, CheckpointContext, News};
+pub(crate) use compaction::Compaction;
 pub(crate) use schedule::{CleaningContext, Schedule};
 pub(crate) use swap::Swap;

@@ -139,7 +139,13 @@ impl Schedule {
 
     /// How much background work matters, where staged blocks go home for want of room or not, and a swap is under way or not.
     pub(crate) fn pace(&self, core: &Core, is_quiet: bool, spills: bool, swaps: bool) -> Pace {
-        if spills || core.logs().fill_pct() >= URGENT_FILL_PCT {
+        // A chain is always full: what is urgent there is that nobody has room.
+        let is_full = if core.setup().has_homes() {
+            core.logs().fill_pct() >= URGENT_FILL_PCT
+        } else {
+            self.room.is_missed()
+        };
+        if spills || is_full {
             Pace::Urgent
         } else if is_quiet && self.idle_for(core.now()) >= ALONE_AFTER {
             Pace::Alone
@@ -200,7 +206,7 @@ impl Schedule {
             self.policy.home_was_cut_short();
         }
         self.wants_permit = busy && self.runs_on_permit(core);
-        if busy || core.is_read_only() || core.has_failed() {
+        if busy || core.is_read_only() || core.has_failed() || !core.setup().has_homes() {
             return;
         }
         self.is_cut_short = false;
@@ -268,6 +274,7 @@ impl Schedule {
         failed: &FailedHomes,
     ) -> Option<Nanos> {
         if core.map().is_empty()
+            || !core.setup().has_homes()
             || checkpoint.is_busy()
             || found_nothing_since(core, checkpoint, failed)
         {

@@ -3,7 +3,7 @@
 use super::Commit;
 use super::content::{Content, Sources};
 use super::packer::Packer;
-use super::parts::{Moves, Part, Releases};
+use super::parts::{Copies, Moves, Part, Releases, Target};
 use super::place::CLAIMS_AHEAD_MAX;
 use super::record::Record;
 use crate::core::Core;
@@ -51,12 +51,13 @@ impl Commit {
         stage: &Stage,
         takes_stage: bool,
         (releases, now): (&dyn Releases, Nanos),
-        moves: &dyn Moves,
+        (moves, copies): (&dyn Moves, &dyn Copies),
     ) -> Wants {
         let wants_stage = takes_stage && !stage.is_empty() && self.wants_stage(stage.front());
         let wants_other = self.invalidations.is_wanted()
             || releases.are_releases_due(now)
             || moves.has_chunks()
+            || copies.are_due(now)
             || self.tell_wanted
             || moves.claim_wanted().is_some();
         Wants { stage: wants_stage, other: wants_other }
@@ -90,7 +91,14 @@ impl Commit {
             let blocks = blocks_needed(&content, from);
             let need = Need { blocks, reserve: if carries_data { reserve } else { 0 } };
             if content.relocation {
-                if let Some(spot) = from.moves.target(from.core.logs(), need) {
+                // What is moved makes room: it may have what is kept for that.
+                let unreserved = Need { reserve: 0, ..need };
+                let spot = match from.moves.target(from.core.logs(), need) {
+                    Target::At(spot) => Some(spot),
+                    Target::Tail => self.placer.choose(from.core, unreserved),
+                    Target::Nowhere => None,
+                };
+                if let Some(spot) = spot {
                     return Ok((content, spot));
                 }
                 from.moves.give_up();
@@ -112,7 +120,14 @@ impl Commit {
             let front = content.front;
             let fewer = from.stage.measure_front(front.chunks() / 2, front.sectors() / 2);
             if fewer.blocks() >= front.blocks() || content.map_is_full {
-                if content.invalidations == 0 && content.releases.is_empty() {
+                if moves_to_tail(from) && content.releases.is_empty() {
+                    // What is moved makes the room that clients wait for.
+                    content.front = Front::default();
+                    content.relocation = true;
+                    continue;
+                }
+                if content.invalidations == 0 && content.releases.is_empty() && content.copies == 0
+                {
                     return Err(content);
                 }
                 content.front = Front::default();
@@ -123,7 +138,7 @@ impl Commit {
     }
 
     fn send_record(&mut self, content: Content, spot: Spot, from: Sources<'_>) {
-        let Sources { core, stage, moves, .. } = from;
+        let Sources { core, stage, moves, copies, .. } = from;
         let mut packer = Packer::default();
         let mut flags = 0;
         let mut parts = Vec::new();
@@ -132,13 +147,19 @@ impl Commit {
         }
         if content.relocation {
             flags |= FLAG_RELOCATION;
-            let sectors_max = relocation_sectors_max(core);
+            let sectors_max = relocation_sectors_max(core, moves);
             let before = moves.take_chunks(sectors_max, core.map(), &mut packer);
             parts.push(Part::Moved { before });
         }
         if !content.releases.is_empty() {
             parts.push(Part::Released { entries: content.releases });
         }
+        let named = copies.take(content.copies, core.map());
+        if !named.is_empty() {
+            let before = named.iter().map(|copied| *copied.before()).collect();
+            parts.push(Part::Named { before });
+        }
+        self.moved_last = Some(content.relocation);
         let mut wanted_since = None;
         if content.front.blocks() > 0 {
             if stage.front_is_group() {
@@ -165,6 +186,7 @@ impl Commit {
             invalidations: content.invalid_ranges,
             claims: Vec::new(),
             echo: core.recorded().echo().to_vec(),
+            moves: named.iter().map(|copied| *copied.after()).collect(),
         };
         self.add_claims(core, &mut header, spot, moves.take_claim());
         let record = Record { wanted_since, ..Record::new(header, payload, parts) };
@@ -188,20 +210,30 @@ impl Commit {
                 || header.claims.iter().any(|claim| claim.log_index == index);
             if index < core.logs().count() && !known && claims_ahead > 0 {
                 header.claims.push(core.logs().claim_for(index));
+                core.logs_mut().promise(index);
             }
         }
     }
 }
 
+/// Whether something waits to be moved to where clients' records go.
+pub(super) fn moves_to_tail(from: &Sources<'_>) -> bool {
+    let need = Need { blocks: 1, reserve: 0 };
+    from.moves.has_chunks() && from.moves.target(from.core.logs(), need) == Target::Tail
+}
+
 /// Largest relocation record: no durable write waits behind more than a bulk piece.
-fn relocation_sectors_max(core: &Core) -> u64 {
-    u64::from(core.piece_bytes().min(core.record_bytes_max())) / 512
+/// Among clients' records they are as large as those.
+fn relocation_sectors_max(core: &Core, moves: &dyn Moves) -> u64 {
+    let is_tail = moves.target(core.logs(), Need { blocks: 1, reserve: 0 }) == Target::Tail;
+    let most = core.record_bytes_max();
+    u64::from(if is_tail { most } else { core.piece_bytes().min(most) }) / 512
 }
 
 /// Log blocks of a record with this content: no record is longer.
 fn blocks_needed(content: &Content, from: &Sources<'_>) -> u32 {
     let (chunks, sectors) = if content.relocation {
-        from.moves.measure(relocation_sectors_max(from.core))
+        from.moves.measure(relocation_sectors_max(from.core, from.moves))
     } else {
         (content.front.chunks(), content.front.sectors())
     };
@@ -210,6 +242,7 @@ fn blocks_needed(content: &Content, from: &Sources<'_>) -> u32 {
         + CLAIMS_AHEAD_MAX as usize
         + usize::from(from.moves.claim_wanted().is_some())
         + 1
+        + 2 * content.copies
         + from.core.recorded().echo().len();
     let log_block = from.core.logs().block_bytes();
     let header = header_bytes_for(items, log_block);

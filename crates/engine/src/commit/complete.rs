@@ -5,7 +5,7 @@ use super::journal::journal_offset;
 use super::parts::Part;
 use super::record::Record;
 use crate::core::Core;
-use crate::state::Fate;
+use crate::state::{CopyNumber, Fate};
 use nearhead_disk::{DiskError, Payload};
 use nearhead_format::Entry;
 
@@ -93,8 +93,14 @@ impl Commit {
             core.note_space();
         }
         core.logs_mut().note_well(record.header.log_index);
-        let fates = fates(core, record.moved());
-        let fate = |chunk| fates.get(chunk).copied().unwrap_or(Fate::Counts);
+        let (moved, named) = (fates(core, record.moved()), fates(core, record.named()));
+        let fate = |copy| {
+            let fate = match copy {
+                CopyNumber::Chunk(number) => moved.get(number),
+                CopyNumber::Move(number) => named.get(number),
+            };
+            fate.copied().unwrap_or(Fate::Counts)
+        };
         core.recorded_mut().apply(&record.header, record.blocks, fate);
         core.remember(&record.header, &record.payload);
         self.note_told(&record.header);
@@ -106,7 +112,7 @@ impl Commit {
                     }
                 }
                 Part::Staged { end } => self.note_committed(*end),
-                Part::Moved { .. } | Part::Released { .. } => {}
+                Part::Moved { .. } | Part::Named { .. } | Part::Released { .. } => {}
             }
         }
     }

@@ -1,12 +1,13 @@
 //! What the next record carries: chosen from what waits, and made less where no log has room for all of it.
 
 use super::Commit;
-use super::parts::{Moves, Releases};
+use super::build::moves_to_tail;
+use super::parts::{Copies, Moves, Releases};
 use crate::core::Core;
 use crate::packing::Waiting;
 use crate::stage::{Front, Stage};
 use nearhead_format::Entry;
-use nearhead_format::record::{SectorRange, WRITES_MAX};
+use nearhead_format::record::{MOVES_MAX, SectorRange, WRITES_MAX};
 
 /// Most invalidations taken into one record that also carries data.
 const INVALIDATIONS_WITH_DATA_MAX: usize = 1024;
@@ -19,6 +20,7 @@ pub(crate) struct Sources<'a> {
     pub(super) stage: &'a mut Stage,
     pub(super) releases: &'a mut dyn Releases,
     pub(super) moves: &'a mut dyn Moves,
+    pub(super) copies: &'a mut dyn Copies,
 }
 
 impl<'a> Sources<'a> {
@@ -26,9 +28,9 @@ impl<'a> Sources<'a> {
         core: &'a mut Core,
         stage: &'a mut Stage,
         releases: &'a mut dyn Releases,
-        moves: &'a mut dyn Moves,
+        (moves, copies): (&'a mut dyn Moves, &'a mut dyn Copies),
     ) -> Self {
-        Self { core, stage, releases, moves }
+        Self { core, stage, releases, moves, copies }
     }
 }
 
@@ -40,6 +42,8 @@ pub(crate) struct Content {
     pub(super) invalid_ranges: Vec<SectorRange>,
     pub(super) releases: Vec<Entry>,
     pub(super) relocation: bool,
+    /// How many copies that were made before it may name.
+    pub(super) copies: usize,
     /// It says what only snapshots said so far.
     pub(super) tells: bool,
     /// The staged blocks would make the map larger than a snapshot can be.
@@ -53,6 +57,7 @@ impl Content {
             && self.invalidations == 0
             && self.releases.is_empty()
             && !self.relocation
+            && self.copies == 0
     }
 
     /// Whether it carries staged blocks.
@@ -77,8 +82,12 @@ impl Commit {
         self.choose_invalidations(&mut content);
         content.releases = from.releases.take_releases(from.core.map());
         content.releases.iter().for_each(|entry| add_range(&mut content.invalid_ranges, entry));
+        content.copies = from.copies.len().min(MOVES_MAX);
         let all_ready = content.invalidations == self.invalidations.ready_len();
-        if wants_stage && all_ready && !self.unready_conflict(from) {
+        let moves_have_their_turn = self.moves_have_their_turn(from);
+        if moves_have_their_turn && all_ready && content.releases.is_empty() {
+            content.relocation = true;
+        } else if wants_stage && all_ready && !self.unready_conflict(from) {
             content.front = self.choose_front(from);
             content.map_is_full = !map_has_room(from.core, content.front.chunks());
         } else if from.moves.has_chunks()
@@ -91,6 +100,11 @@ impl Commit {
             content.relocation = true;
         }
         content
+    }
+
+    /// Whether what is moved to where clients write goes before them: one record of theirs, one of those, as both live on the same room.
+    fn moves_have_their_turn(&self, from: &Sources<'_>) -> bool {
+        self.moved_last == Some(false) && moves_to_tail(from)
     }
 
     /// What of the stage goes in: as much as the policy says of what one record can hold.

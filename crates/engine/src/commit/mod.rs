@@ -25,7 +25,7 @@ pub(crate) use complete::{Ended, RecordContext};
 pub(crate) use content::{Content, Sources};
 pub(crate) use invalidation::{InvalidationCount, Invalidations};
 pub(crate) use packer::Packer;
-pub(crate) use parts::{Moves, Part, Releases};
+pub(crate) use parts::{Copied, Copies, Moves, Part, Releases, Target};
 pub(crate) use record::Record;
 pub(crate) use retry::pause;
 pub(crate) use waiters::{DurableWaiter, Waiters};
@@ -46,6 +46,8 @@ pub(crate) struct Commit {
     packing: Box<dyn Packing>,
     in_flight: Option<Record>,
     invalidations: Invalidations,
+    /// Whether the newest record moved blocks, if any was written.
+    moved_last: Option<bool>,
     /// Stage position before which everything is durable.
     committed: StagePosition,
     /// Stage position somebody wants committed.
@@ -89,6 +91,7 @@ impl Commit {
             packing,
             in_flight: None,
             invalidations: Invalidations::default(),
+            moved_last: None,
             committed: StagePosition::START,
             wanted: StagePosition::START,
             wanted_since: None,

@@ -20,6 +20,8 @@ pub(crate) enum Part {
     TakenBack { count: usize },
     /// Logged blocks that were moved: what each chunk was before, in the order of the chunks.
     Moved { before: Vec<Entry> },
+    /// Logged blocks that were copied beside all records: what each was before, in the order of the header's moves.
+    Named { before: Vec<Entry> },
     /// Entries of the map that a checkpoint has copied home and lets go.
     Released { entries: Vec<Entry> },
     /// Staged blocks, all up to this position of the stage.
@@ -40,6 +42,53 @@ pub(crate) trait Releases {
     fn return_releases(&mut self, entries: Vec<Entry>);
 }
 
+/// Where a record that moves goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// There.
+    At(Spot),
+    /// Wherever the placement puts records.
+    Tail,
+    /// The log has no room, or is not claimed.
+    Nowhere,
+}
+
+/// A copy that was made beside all records, and what it is a copy of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Copied {
+    before: Entry,
+    after: Entry,
+}
+
+impl Copied {
+    /// The copy of what the map has as `before`, as it is to have it.
+    pub(crate) fn new(before: Entry, after: Entry) -> Self {
+        Self { before, after }
+    }
+
+    /// What the map has.
+    pub(crate) fn before(&self) -> &Entry {
+        &self.before
+    }
+
+    /// What it is to have.
+    pub(crate) fn after(&self) -> &Entry {
+        &self.after
+    }
+}
+
+/// Whoever makes such copies, which count once a record names them.
+pub(crate) trait Copies {
+    /// How many wait to be named.
+    fn len(&self) -> usize;
+
+    /// Whether they wait for no other record.
+    fn are_due(&self, now: Nanos) -> bool;
+
+    /// Those that the next record names, at most so many, all of what is still the newest.
+    fn take(&mut self, count_max: usize, map: &Map) -> Vec<Copied>;
+}
+
 /// Whoever moves logged copies from one log to another.
 pub(crate) trait Moves {
     fn has_chunks(&self) -> bool;
@@ -47,8 +96,8 @@ pub(crate) trait Moves {
     /// Chunks and sectors of the next record that moves, of at most so many sectors.
     fn measure(&self, sectors_max: u64) -> (usize, u64);
 
-    /// A place in the log that they go to, if it is claimed and has room.
-    fn target(&self, logs: &Logs, need: Need) -> Option<Spot>;
+    /// Where the next record that moves goes.
+    fn target(&self, logs: &Logs, need: Need) -> Target;
 
     /// Packs the next chunks that are still the newest; says what they were.
     fn take_chunks(&mut self, sectors_max: u64, map: &Map, packer: &mut Packer) -> Vec<Entry>;

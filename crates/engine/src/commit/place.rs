@@ -9,7 +9,7 @@ use super::record::Record;
 use crate::core::Core;
 use crate::disk::dispatch::{InFlight, Purpose};
 use crate::placement::{Completed, Need, Placement, Reposition, Seen, Spot, View};
-use nearhead_disk::{Class, Command, Nanos};
+use nearhead_disk::{Class, Command, Lane, Nanos};
 
 /// Most claims added to one record beyond the one that is needed.
 pub(super) const CLAIMS_AHEAD_MAX: u32 = 3;
@@ -139,8 +139,8 @@ impl Commit {
     }
 
     /// A command completed: what that says of the disk.
-    pub(crate) fn note_completed(&mut self, core: &Core, done: &InFlight, is_ok: bool) {
-        let (took, has_moved) = core.lanes().main().took(done);
+    pub(crate) fn note_completed(&mut self, core: &Core, lane: Lane, done: &InFlight, is_ok: bool) {
+        let (took, has_moved) = core.lanes().queue(lane).took(done);
         let record = self.in_flight.as_ref().filter(|_| done.purpose() == Purpose::Record);
         let (offset, bytes) = done.transferred();
         let completed = Completed {

@@ -90,7 +90,13 @@ impl Record {
 
     /// Whether it moves logged blocks, and so may not stand behind a snapshot that began before it is durable.
     pub(crate) fn moves(&self) -> bool {
-        self.parts.iter().any(|part| matches!(part, Part::Moved { .. }))
+        let moves = |part: &Part| matches!(part, Part::Moved { .. } | Part::Named { .. });
+        self.parts.iter().any(moves)
+    }
+
+    /// Whether it does nothing else that anybody waits for.
+    pub(crate) fn only_moves(&self) -> bool {
+        self.moves() && !self.has_staged()
     }
 
     /// What its chunks were before, if it moves them.
@@ -100,6 +106,15 @@ impl Record {
             _ => None,
         });
         moved.map_or(&[], Vec::as_slice)
+    }
+
+    /// What the copies that it names were made of.
+    pub(super) fn named(&self) -> &[Entry] {
+        let named = self.parts.iter().find_map(|part| match part {
+            Part::Named { before } => Some(before),
+            _ => None,
+        });
+        named.map_or(&[], Vec::as_slice)
     }
 
     /// How many queued invalidations it carries.

@@ -22,6 +22,7 @@ impl Commit {
             );
             return core.fail(Failure::Internal { problem });
         }
+        core.logs_mut().promise(index);
         self.placer.record_leaves(core, spot);
         record.header.position = position;
         record.blocks = blocks;

@@ -32,7 +32,7 @@ impl Commit {
     pub(super) fn may_let_go(&self, record: &Record, is_atomic: bool) -> bool {
         // A copy of its header that is still on its way would be taken for one of the next record.
         let is_alone = record.pending == 1;
-        let is_no_use = self.let_go_in_row == IN_A_ROW_MAX && !record.moves();
+        let is_no_use = self.let_go_in_row == IN_A_ROW_MAX && !record.only_moves();
         is_alone && !is_no_use && !is_atomic
     }
 

@@ -40,6 +40,10 @@ pub(crate) enum Purpose {
     CheckpointWrite,
     /// Reading a hot log.
     SwapRead { io: u32 },
+    /// Reading a log that is compacted.
+    CompactionRead { io: u32 },
+    /// Writing copies of it.
+    CompactionWrite,
     /// A piece of a snapshot's body.
     SnapshotBody,
     /// A snapshot's header.
@@ -106,7 +110,7 @@ impl InFlight {
             Purpose::InPlace { .. } | Purpose::Spill | Purpose::CheckpointWrite => {
                 DiskWork::HomeWrite
             }
-            Purpose::Record | Purpose::Torn => DiskWork::LogWrite,
+            Purpose::Record | Purpose::Torn | Purpose::CompactionWrite => DiskWork::LogWrite,
             Purpose::Journal
             | Purpose::SnapshotBody
             | Purpose::SnapshotHeader
@@ -118,6 +122,7 @@ impl InFlight {
             Purpose::Read { .. }
             | Purpose::CheckpointRead { .. }
             | Purpose::SwapRead { .. }
+            | Purpose::CompactionRead { .. }
             | Purpose::Recovery
             | Purpose::Reposition => DiskWork::Read,
         }

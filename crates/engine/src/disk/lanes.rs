@@ -106,6 +106,13 @@ impl Lanes {
         &self.main
     }
 
+    /// Commands on their way to the device of a lane; of one that the engine was not told of to the volume's own.
+    pub(crate) fn queue(&self, lane: Lane) -> &Dispatcher {
+        let data = lane.data_position().and_then(|position| self.data.get(usize::from(position)));
+        let map = self.map.as_ref().filter(|_| lane == Lane::MAP);
+        data.map(|data| &data.queue).or(map.map(|map| &map.queue)).unwrap_or(&self.main)
+    }
+
     pub(crate) fn main_mut(&mut self) -> &mut Dispatcher {
         &mut self.main
     }

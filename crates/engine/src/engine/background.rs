@@ -22,6 +22,9 @@ impl Engine {
         if self.core.has_failed() || self.core.is_read_only() {
             return;
         }
+        if !self.core.setup().has_homes() {
+            return self.commit.want(self.stage.end(), self.core.now());
+        }
         self.schedule.command_checkpoint(everything);
         self.commit.want(self.stage.end(), self.core.now());
     }
@@ -52,14 +55,14 @@ impl Engine {
     pub(super) fn advance_background(&mut self) {
         self.commit_aged_stage();
         // A swap whose last block went home meanwhile must still come to its end.
-        let is_cleaning = self.checkpoint.is_busy() || self.swap.is_busy();
+        let is_cleaning = self.checkpoint.is_busy() || self.is_moving();
         if self.core.map().is_empty() && !is_cleaning && !self.schedule.is_demanded() {
             self.schedule.forget_permit();
             return self.advance_snapshot();
         }
         let context = self.cleaning_context();
         self.schedule.advance(&self.core, context, &mut self.checkpoint, self.home.failed());
-        let (spills, swaps) = (self.home.is_spilling(), self.swap.is_busy());
+        let (spills, swaps) = (self.home.is_spilling(), self.is_moving());
         let pace = self.schedule.pace(&self.core, self.requests.is_empty(), spills, swaps);
         self.core.set_pace(pace);
         self.advance_checkpoint();
@@ -137,6 +140,19 @@ impl Engine {
             let claims_logs = self.commit.claims_logs();
             if let Some(asked) = asked {
                 self.swap.begin(&self.core, asked, claims_logs);
+                self.compaction.begin(&self.core, asked);
+            }
+        }
+        if self.core.is_draining() && self.stage.is_empty() {
+            self.compaction.stop();
+        }
+        if self.compaction.advance(&mut self.core) {
+            self.snapshotter.wish();
+        }
+        if !self.core.setup().has_homes() {
+            let logs = self.core.logs();
+            if logs.is_short_of_logs() && logs.snapshot_frees_any() && !self.snapshotter.is_busy() {
+                self.snapshotter.demand();
             }
         }
         let is_record_under_way = self.commit.in_flight().is_some();
@@ -147,8 +163,19 @@ impl Engine {
 
     /// Whether a log could be moved now.
     fn may_move(&self) -> bool {
+        if !self.core.setup().has_homes() {
+            // Also while a stop waits for room that only this makes.
+            let may_begin = !self.swap.is_busy() && self.compaction.may_begin();
+            let is_wanted = !self.core.is_draining() || !self.stage.is_empty();
+            return may_begin && is_wanted && !self.core.has_failed() && !self.core.is_read_only();
+        }
         let busy = self.checkpoint.is_busy() || self.snapshotter.is_busy();
         self.swap.may_begin(self.snapshotter.number()) && !self.core.is_draining() && !busy
+    }
+
+    /// Whether the content of a log is on its way elsewhere.
+    pub(super) fn is_moving(&self) -> bool {
+        self.swap.is_busy() || self.compaction.is_busy()
     }
 
     fn snapshot_context(&self) -> SnapshotContext {
@@ -214,7 +241,8 @@ impl Engine {
         }
         let (now, context, failed) = (core.now(), self.cleaning_context(), self.home.failed());
         let is_demanded = schedule.is_demanded() || self.snapshotter.is_demanded();
-        let is_due = self.swap.needs_turn() || is_demanded || core.has_refused();
+        let needs_turn = self.swap.needs_turn() || self.compaction.needs_turn();
+        let is_due = needs_turn || is_demanded || core.has_refused();
         let scanning = is_due.then_some(now);
         let stage_age_max = core.setup().config.stage_age_max;
         let idle_from = schedule.idle_from();
@@ -225,6 +253,7 @@ impl Engine {
             self.checkpoint.releases_due_at(),
             schedule.relocate_wake(core, context).filter(|_| self.may_move()),
             self.blanks.wake(core, self.requests.is_empty().then_some(idle_from)),
+            self.compaction.wake(),
             self.commit.retry_wake(),
             self.commit.held_until(),
             self.commit.reposition_wake(core).filter(|_| self.may_reposition()),

@@ -7,7 +7,7 @@ use crate::disk::drives::Drives;
 use crate::failure::Failure;
 use crate::state::logs::{Occupancy, Ring};
 use crate::state::map::Map;
-use crate::stats::{self, Status};
+use crate::stats::{self, LinkStatus, Status};
 use nearhead_disk::{Lane, RangeSet, SECTOR_BYTES};
 use nearhead_format::Place;
 use std::ops::Range;
@@ -73,6 +73,7 @@ impl Engine {
             stalls: self.core.watch().stalls(),
             shortage: self.core.watch().shortage(),
             target: self.core.target(),
+            links: self.links(),
             drive: self.core.lanes().main().drives().map(Drives::status),
             blank_bytes: self.blanks.bytes(self.size_bytes()),
             damage: findings.damage().to_vec(),
@@ -123,6 +124,33 @@ impl Engine {
             self.core.logs().present().any(|(_, ring)| ring.is_quarantined()),
         );
         now
+    }
+
+    fn links(&self) -> Vec<LinkStatus> {
+        let (logs, tail) = (self.core.logs(), self.core.recorded().last_log());
+        if !logs.has_no_homes() {
+            return Vec::new();
+        }
+        let of_device = |device: Range<u32>| {
+            let needed = logs.touched_in(device.clone()).map(|log| logs.live_sectors_of(log));
+            LinkStatus {
+                logs: device.end - device.start,
+                logs_free: logs.free_in(device.clone()),
+                needed_bytes: needed.map(u64::from).sum::<u64>() * SECTOR_BYTES,
+                is_tail: device.contains(&tail),
+            }
+        };
+        logs.by_device().map(of_device).collect()
+    }
+
+    /// How many logs there are.
+    pub fn log_count(&self) -> u32 {
+        self.core.logs().count()
+    }
+
+    /// The log of the newest record that moves nothing.
+    pub fn newest_log(&self) -> u32 {
+        self.core.recorded().last_log()
     }
 
     /// Number of the newest committed snapshot.

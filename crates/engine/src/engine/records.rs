@@ -3,7 +3,7 @@
 
 use super::Engine;
 use crate::commit::{
-    Attempt, Content, Ended, Moves, Part, Record, RecordContext, Releases, Sources,
+    Attempt, Content, Copies, Ended, Moves, Part, Record, RecordContext, Releases, Sources,
 };
 use crate::stage::StagePosition;
 use nearhead_disk::{DiskError, Payload};
@@ -20,7 +20,8 @@ impl Engine {
         }
         let takes_stage = !self.home.is_spilling();
         let releases = (&self.checkpoint as &dyn Releases, self.core.now());
-        let wants = self.commit.wants(&self.stage, takes_stage, releases, &self.swap);
+        let moves: (&dyn Moves, &dyn Copies) = (&self.swap, &self.compaction);
+        let wants = self.commit.wants(&self.stage, takes_stage, releases, moves);
         if !wants.any() {
             return;
         }
@@ -37,8 +38,8 @@ impl Engine {
         if wants.stage_alone() && self.sends_home_alone() {
             return;
         }
-        let Self { commit, core, stage, checkpoint, swap, .. } = self;
-        match commit.send_next(wants, Sources::new(core, stage, checkpoint, swap)) {
+        let Self { commit, core, stage, checkpoint, swap, compaction, .. } = self;
+        match commit.send_next(wants, Sources::new(core, stage, checkpoint, (swap, compaction))) {
             Attempt::Sent => {}
             // Releases that were all overwritten need no record: the checkpoint goes on.
             Attempt::NothingToSay => self.advance_checkpoint(),
@@ -103,6 +104,7 @@ impl Engine {
                 Part::Moved { .. } => {
                     self.core.stats_mut().swapped_bytes += record.payload_bytes();
                 }
+                Part::Named { .. } => self.compaction.note_named(&mut self.core),
                 Part::Released { .. } => {
                     self.checkpoint.note_released();
                     self.tell_checkpoint_news();
@@ -110,6 +112,9 @@ impl Engine {
                 Part::Staged { .. } => {
                     self.checkpoint.note_logged();
                     self.schedule.room_mut().note_found();
+                    if !self.core.setup().has_homes() {
+                        self.schedule.room_mut().forget_missed();
+                    }
                     self.stage.end_taken();
                 }
             }
@@ -119,13 +124,14 @@ impl Engine {
     }
 
     fn record_is_let_go(&mut self, mut record: Record) {
-        let moved = record.moves();
+        let moved = record.only_moves();
         for part in record.take_parts() {
             match part {
                 // They are still queued.
                 Part::TakenBack { .. } => {}
                 Part::Moved { before } if before.is_empty() => {}
                 Part::Moved { .. } => self.swap.give_up(),
+                Part::Named { .. } => self.compaction.note_let_go(),
                 Part::Released { entries } => self.checkpoint.return_releases(entries),
                 Part::Staged { end } => self.stage_again(end),
             }

@@ -3,7 +3,7 @@
 
 use super::Engine;
 use crate::cleaner::WhenFull;
-use crate::commit::{Content, Releases};
+use crate::commit::{Content, Moves, Releases};
 use crate::failure::Failure;
 use crate::home::SpillEnd;
 use crate::stage::StagePosition;
@@ -16,6 +16,9 @@ impl Engine {
     /// No log takes the record. Space that only waits for a snapshot is freed by one; what is
     /// truly full is checkpointed in the background while staged blocks go in place (law 6).
     pub(super) fn no_room(&mut self, mut content: Content) {
+        if !self.core.setup().has_homes() {
+            return self.no_room_in_chain(&content);
+        }
         let releases = content.take_releases();
         self.demand_checkpoint_for_room(content.has_stage());
         if self.snapshotter.is_busy() {
@@ -45,6 +48,47 @@ impl Engine {
         }
         if content.has_stage() {
             self.go_without_log();
+        }
+    }
+
+    /// The same where nothing can go home: what cleaning frees, and snapshots, is all the room there will be. It was asked already
+    /// whether anything is to be cleaned.
+    fn no_room_in_chain(&mut self, content: &Content) {
+        if content.has_stage() {
+            self.schedule.room_mut().note_missed(true, self.core.now());
+        }
+        let copies = self.compaction.is_busy() && !self.compaction.has_unnamed();
+        let goes_on = copies || self.swap.is_busy() && !self.swap.has_chunks();
+        if self.snapshotter.is_busy() {
+            self.snapshotter.hurry();
+            if self.snapshotter.is_short_of_space() {
+                self.wait_for_snapshots_space();
+            } else if !goes_on && self.snapshotter.lasting_problem().is_some() {
+                self.demand_snapshot_for_room();
+            }
+            return;
+        }
+        if !goes_on && !self.is_moving() {
+            // A log that could not be cleaned is no reason not to try another.
+            self.advance_swap();
+        }
+        if goes_on || self.compaction.is_copying() {
+            return;
+        }
+        let tail = self.core.recorded().last_log();
+        let logs = self.core.logs();
+        let frees_logs = logs.needs_claim(tail) || logs.snapshot_frees_any();
+        if self.snapshots_free_space() || frees_logs {
+            return self.demand_snapshot_for_room();
+        }
+        if self.compaction.has_unnamed() {
+            return self.compaction.forget(&mut self.core);
+        }
+        if self.swap.is_busy() {
+            // Not even what would make room has any.
+            self.swap.give_up();
+        } else if content.has_stage() {
+            self.refuse_front();
         }
     }
 
@@ -158,8 +202,10 @@ impl Engine {
             ErrorKind::NoSpace,
             if self.stage.front_is_group() {
                 "no log has room for an atomic write and nothing can be checkpointed now; see `nearhead check`"
-            } else {
+            } else if self.core.setup().has_homes() {
                 "no log has room for the write and nothing can be checkpointed now; see `nearhead check`"
+            } else {
+                "no log has room for the write and nothing can be cleaned now; trim what is not needed, or see `nearhead check`"
             },
         );
         let nobody_passes = self.nobody_passes();

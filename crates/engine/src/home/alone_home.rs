@@ -34,7 +34,7 @@ impl Home {
         blanks: &Blanks,
         busy: &RangeSet,
     ) -> bool {
-        if !core.setup().config.lone_writes_go_home {
+        if !core.setup().config.lone_writes_go_home || !core.setup().has_homes() {
             return false;
         }
         let Some(run) = stage.lone_run(RUN_SECTORS_MAX) else { return false };

@@ -8,6 +8,8 @@
 //! A policy may leave blocks out before a record. Such a gap is legal: the record names the one before the gap. The
 //! blocks stay unused until a snapshot has passed them, as the record does.
 
+mod chain_tail;
+mod gap;
 mod near_head;
 mod passing;
 mod rotation;
@@ -18,6 +20,7 @@ mod under_head;
 pub use crate::disk::drive::Drive;
 pub use crate::disk::drives::Drives;
 pub use crate::state::logs::Need;
+pub use chain_tail::ChainTail;
 pub use near_head::NearHead;
 pub use single_log::SingleLog;
 pub use track_by_track::TrackByTrack;

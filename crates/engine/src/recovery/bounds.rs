@@ -6,9 +6,9 @@
 //! or record does not open: it was written under another superblock, and what it holds must not be
 //! passed over.
 
-use nearhead_format::record::{Claim, RecordHeader};
+use nearhead_format::record::{Claim, FLAG_BODY, RecordHeader};
 use nearhead_format::snapshot::{BodyItem, SnapshotHeader};
-use nearhead_format::{Layout, Place, SECTOR_BYTES};
+use nearhead_format::{Entry, Layout, Place, SECTOR_BYTES};
 
 /// Counters that grow by one are refused from here on: no volume lives so long, and none overflows.
 const COUNTER_MAX: u64 = 1 << 62;
@@ -27,15 +27,7 @@ pub(super) fn check_header(header: &SnapshotHeader) -> Result<(), String> {
 /// Whether an item of a snapshot's body lies on the volume.
 pub(super) fn check_item(item: &BodyItem, layout: &Layout) -> Result<(), String> {
     let fits = match item {
-        BodyItem::Entry(entry) => {
-            let in_log = match entry.place {
-                Place::Log { chunk_sector, chunk_len, .. } => {
-                    is_in_log(chunk_sector, u64::from(chunk_len), layout)
-                }
-                Place::Zero | Place::Poisoned => true,
-            };
-            in_log && is_on_volume(entry.home_sector, u64::from(entry.len_sectors), layout)
-        }
+        BodyItem::Entry(entry) => entry_fits(entry, layout),
         BodyItem::Log(log) => log_fits(log.log_index, log.position, layout),
         BodyItem::Claim(log_index) => *log_index < layout.log_count(),
         BodyItem::Hint(hint) => is_on_volume(hint.start_sector, hint.len_sectors, layout),
@@ -47,9 +39,9 @@ pub(super) fn check_item(item: &BodyItem, layout: &Layout) -> Result<(), String>
     }
 }
 
-/// Whether a record's sequence leaves room to go on.
+/// Whether a record is one of those that have an order, and its sequence leaves room to go on.
 pub(super) fn sequence_fits(header: &RecordHeader) -> bool {
-    header.sequence < COUNTER_MAX
+    header.flags & FLAG_BODY == 0 && header.sequence < COUNTER_MAX
 }
 
 /// What a record names that does not lie on the volume.
@@ -67,7 +59,9 @@ pub(super) fn record_past_volume(header: &RecordHeader, layout: &Layout) -> Opti
         .map(|range| format!("{range:?}"));
     let log = |claim: &&Claim| !log_fits(claim.log_index, claim.position, layout);
     let claim = || header.claims.iter().find(log).map(|claim| format!("{claim:?}"));
-    let found = beyond.or_else(claim)?;
+    let moved = || header.moves.iter().find(|entry| !entry_fits(entry, layout));
+    let moved = || moved().map(|entry| format!("{entry:?}"));
+    let found = beyond.or_else(claim).or_else(moved)?;
     let sequence = header.sequence;
     Some(outside(&format!(
         "record {sequence}: expected only what lies on the volume, found {found}"
@@ -89,6 +83,16 @@ pub(super) fn outside(problem: &str) -> String {
         "{problem}: the superblock that was read is older than the map, or the volume was tampered with; make \
          its other copies readable, see `nearhead check`"
     )
+}
+
+fn entry_fits(entry: &Entry, layout: &Layout) -> bool {
+    let in_log = match entry.place {
+        Place::Log { chunk_sector, chunk_len, .. } => {
+            is_in_log(chunk_sector, u64::from(chunk_len), layout)
+        }
+        Place::Zero | Place::Poisoned => true,
+    };
+    in_log && is_on_volume(entry.home_sector, u64::from(entry.len_sectors), layout)
 }
 
 fn is_on_volume(start_sector: u64, sectors: u64, layout: &Layout) -> bool {

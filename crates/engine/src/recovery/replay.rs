@@ -8,7 +8,7 @@ use super::chain::Link;
 use super::find::Found;
 use crate::state::journal::JournalPlace;
 use crate::state::map::Map;
-use crate::state::{Fate, Recorded};
+use crate::state::{CopyNumber, Fate, Recorded};
 use nearhead_format::Layout;
 use nearhead_format::snapshot::HintRange;
 
@@ -39,7 +39,11 @@ pub(super) fn replay(recorded: &mut Recorded, link: &Link) {
 
 fn replay_record(recorded: &mut Recorded, found: &Found) {
     let is_sound = |chunk| found.chunks_sound.get(chunk).copied().unwrap_or(false);
-    let fate = |chunk| if is_sound(chunk) { Fate::Counts } else { Fate::Damaged };
+    let fate = |copy| match copy {
+        CopyNumber::Chunk(chunk) if !is_sound(chunk) => Fate::Damaged,
+        // What was moved is verified when it is read, as all that a snapshot names.
+        CopyNumber::Chunk(_) | CopyNumber::Move(_) => Fate::Counts,
+    };
     recorded.apply(&found.header, found.blocks, fate);
     if let (Some(journal), Some((position, blocks))) = (recorded.journal_mut(), found.journal) {
         journal.replay(position, blocks);

@@ -6,6 +6,7 @@ use super::SnapshotContext;
 use crate::commit::Commit;
 use crate::core::Core;
 use crate::placement::Need;
+use crate::state::logs::chain::{KEPT_LOGS, Wanted};
 
 /// Logs looked at for room when none of those claimed has any.
 const CLAIM_SEARCH_MAX: usize = 1 << 16;
@@ -17,8 +18,14 @@ pub(super) fn claims_to_keep(core: &Core, commit: &Commit, context: SnapshotCont
     let newest = core.recorded().last_log();
     let in_flight = commit.in_flight().map(|record| record.header().log_index);
     let cold = context.cold_log;
+    // Where a log is begun only once it is free, the others are of no use but the one in use.
+    let next = |spared| core.logs().next_in_chain(newest, spared, Wanted::Claimed);
+    let in_chain =
+        core.logs().has_no_homes().then(|| [Some(newest), next(KEPT_LOGS).or_else(|| next(0))]);
+    let has_use = |index| in_chain.is_none_or(|used| used.contains(&Some(index)));
     let needed = |index: &u32| Some(*index) == in_flight || Some(*index) == cold;
-    let mut claimed: Vec<u32> = core.logs().claimed().collect();
+    let kept = |index: &u32| needed(index) || has_use(*index);
+    let mut claimed: Vec<u32> = core.logs().claimed().filter(kept).collect();
     claimed.sort_by_key(|index| (!needed(index), index.abs_diff(newest), *index));
     let at_least = claimed.iter().filter(|index| needed(index)).count();
     claimed.truncate(commit.claims_kept().max(at_least));
@@ -26,9 +33,21 @@ pub(super) fn claims_to_keep(core: &Core, commit: &Commit, context: SnapshotCont
     claimed
 }
 
+/// The log that clients' records go to next, if none such is claimed.
+fn claims_to_add_in_chain(core: &Core) -> Vec<u32> {
+    let (logs, newest) = (core.logs(), core.recorded().last_log());
+    let spared = if logs.needs_claim(newest) { KEPT_LOGS } else { 0 };
+    let next = |wanted| logs.next_in_chain(newest, spared, wanted);
+    let is_claimed = next(Wanted::Claimed).is_some();
+    next(Wanted::Free).filter(|_| !is_claimed).into_iter().collect()
+}
+
 /// Logs with room that the snapshot claims because those that stay claimed have none, or failed. A log may be
 /// written only once it is claimed, and when all claimed ones are full no record can claim more.
 pub(super) fn claims_to_add(core: &Core, commit: &Commit, keep: &[u32]) -> Vec<u32> {
+    if core.logs().has_no_homes() {
+        return claims_to_add_in_chain(core);
+    }
     let layout = &core.setup().layout;
     let blocks = (core.record_bytes_max() / layout.log_block_bytes).max(1);
     let fits = |index: &u32, blocks| core.logs().has_room(*index, Need { blocks, reserve: 0 });

@@ -200,6 +200,21 @@ impl Snapshotter {
     }
 }
 
+/// Claims that are on their way now: the snapshot's own, and those of a record.
+fn promise(core: &mut Core, commit: &Commit, claims_new: &[u32]) {
+    let logs = core.logs_mut();
+    logs.forget_promises();
+    if let Some(record) = commit.in_flight() {
+        logs.promise(record.header().log_index);
+        for claim in &record.header().claims {
+            logs.promise(claim.log_index);
+        }
+    }
+    for index in claims_new {
+        logs.promise(*index);
+    }
+}
+
 impl InProgress {
     /// Fills a piece with what comes next; 0 bytes once all of it was handed out.
     fn fill(&mut self, piece: &mut [u8], map: &Map) -> Result<usize, nearhead_format::FieldError> {
@@ -269,6 +284,7 @@ impl Snapshotter {
         let claims_new = claims_to_add(core, commit, &keep);
         let rest = what_follows_the_map(core, &keep, &claims_new);
         core.logs_mut().snapshot_begins(&keep);
+        promise(core, commit, &claims_new);
         if let Some(record) = commit.in_flight() {
             for (log_index, position) in record.failed_places() {
                 core.logs_mut().note_twin(*log_index, *position, record.blocks());

@@ -24,7 +24,16 @@ use nearhead_disk::SECTOR_BYTES;
 use nearhead_format::record::{FLAG_RELOCATION, RecordHeader, SectorRange, WriteItem};
 use nearhead_format::{Entry, Layout, Place};
 
-/// What becomes of one chunk of a record.
+/// One of the copies that a record is about, by its number among those of its sort.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CopyNumber {
+    /// A chunk that it brings.
+    Chunk(usize),
+    /// One that was made before, of which it says that it counts.
+    Move(usize),
+}
+
+/// What becomes of one copy of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     /// The map points to it.
@@ -172,12 +181,12 @@ impl Recorded {
     }
 
     /// A record is durable, and now the newest. What it takes back leaves the map first, then comes what it writes:
-    /// `fate` says what becomes of each chunk, by its number.
+    /// `fate` says what becomes of each copy, by its number.
     pub(crate) fn apply(
         &mut self,
         header: &RecordHeader,
         blocks: u32,
-        fate: impl Fn(usize) -> Fate,
+        fate: impl Fn(CopyNumber) -> Fate,
     ) {
         self.sequence_done = header.sequence;
         if header.flags & FLAG_RELOCATION == 0 {
@@ -191,11 +200,13 @@ impl Recorded {
         for range in &header.invalidations {
             self.remove(range.start_sector, u64::from(range.len_sectors));
         }
-        self.apply_writes(header, fate);
+        // Before what is written: what was moved is older.
+        self.apply_moves(header, &fate);
+        self.apply_writes(header, &fate);
         self.echo = echo_of(header);
     }
 
-    fn apply_writes(&mut self, header: &RecordHeader, fate: impl Fn(usize) -> Fate) {
+    fn apply_writes(&mut self, header: &RecordHeader, fate: &impl Fn(CopyNumber) -> Fate) {
         let homes = header.writes.iter().map(|item| item.range().start_sector);
         self.map.warm(homes);
         let mut chunk = 0;
@@ -204,7 +215,7 @@ impl Recorded {
                 WriteItem::Chunk { home_sector, len_sectors, crc } => {
                     let place =
                         Place::Log { chunk_sector: sector, chunk_len: len_sectors, offset: 0 };
-                    match fate(chunk) {
+                    match fate(CopyNumber::Chunk(chunk)) {
                         Fate::Counts => {
                             self.logs.add_live(sector, len_sectors, u32::from(len_sectors));
                             self.insert(Entry { home_sector, len_sectors, place, crc });
@@ -217,9 +228,24 @@ impl Recorded {
                     }
                     chunk += 1;
                 }
+                WriteItem::Zeros { home_sector, run_sectors } if self.logs.has_no_homes() => {
+                    self.remove(home_sector, u64::from(run_sectors));
+                }
                 WriteItem::Zeros { home_sector, run_sectors } => {
                     self.fill(home_sector, u64::from(run_sectors), Place::Zero);
                 }
+            }
+        }
+    }
+
+    /// Copies that were made before count from now on.
+    fn apply_moves(&mut self, header: &RecordHeader, fate: &impl Fn(CopyNumber) -> Fate) {
+        for (number, entry) in header.moves.iter().enumerate() {
+            let Place::Log { chunk_sector, chunk_len, .. } = entry.place else { continue };
+            self.logs.close(chunk_sector);
+            if fate(CopyNumber::Move(number)) == Fate::Counts {
+                self.logs.add_live(chunk_sector, chunk_len, u32::from(entry.len_sectors));
+                self.insert(*entry);
             }
         }
     }

@@ -45,7 +45,7 @@ impl Layout {
     }
 
     pub(super) fn home_when_apart(&self, client_offset: u64) -> Option<HomePiece> {
-        if !self.data_parts.is_empty() {
+        if !self.data_parts.is_empty() && !self.is_chain() {
             return self.home_on_devices(client_offset);
         }
         let len = self.client_bytes().checked_sub(client_offset).filter(|len| *len > 0)?;
@@ -54,7 +54,7 @@ impl Layout {
 
     /// The client byte that would be at home there, if it is in the data.
     fn client_when_apart(&self, device_offset: u64) -> Option<u64> {
-        if self.data_parts.is_empty() {
+        if self.data_parts.is_empty() || self.is_chain() {
             return device_offset.checked_sub(self.data_offset);
         }
         self.client_on_devices(device_offset)
@@ -64,6 +64,7 @@ impl Layout {
     pub(super) fn group_when_apart(&self, device_offset: u64) -> u64 {
         match self.client_when_apart(device_offset) {
             Some(within) => within / self.data_bytes(),
+            None if self.is_chain() => u64::from(self.log_in_chain(device_offset).0),
             None => device_offset.saturating_sub(self.groups_offset) / self.log_bytes,
         }
     }
@@ -72,6 +73,11 @@ impl Layout {
         if let Some(client_offset) = self.client_when_apart(device_offset) {
             let is_data = client_offset < self.client_bytes();
             return if is_data { Region::Data { client_offset } } else { Region::Unused };
+        }
+        if self.is_chain() {
+            let (log_index, offset) = self.log_in_chain(device_offset);
+            let is_inside = offset < self.log_bytes;
+            return if is_inside { Region::Log { log_index, offset } } else { Region::Unused };
         }
         match device_offset.checked_sub(self.groups_offset) {
             Some(within) if within < self.log_bytes * u64::from(self.group_count) => Region::Log {
@@ -94,6 +100,9 @@ impl Layout {
     }
 
     pub(super) fn validate_apart(&self) -> Result<(), LayoutError> {
+        if self.is_chain() {
+            return self.validate_chain();
+        }
         let damaged = "the superblock is damaged; try another copy";
         let superblock = self.superblock_offsets()[2];
         let (start, end, logs_end) = if self.data_parts.is_empty() {

@@ -23,11 +23,13 @@ pub enum LayoutKind {
     ManyLogsApart,
     /// Many logs on a device of their own, before others that have the data; a record may begin anywhere in its log.
     LogDevice,
+    /// Many logs on every device, and nothing else: what is not logged is nowhere.
+    Chain,
 }
 
 impl LayoutKind {
     /// Every kind.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::NoLogs,
         Self::OneLog,
         Self::ManyLogs,
@@ -35,6 +37,7 @@ impl LayoutKind {
         Self::OneLogApart,
         Self::ManyLogsApart,
         Self::LogDevice,
+        Self::Chain,
     ];
 
     /// Whether there is any log.
@@ -47,9 +50,19 @@ impl LayoutKind {
         !matches!(self, Self::NoLogs | Self::OneLog | Self::OneLogApart)
     }
 
+    /// Whether the logs are all that there is, on one device or several.
+    pub fn is_chain(self) -> bool {
+        self == Self::Chain
+    }
+
     /// Whether the volume has data devices, and its logs on its own.
     pub fn is_for_data_devices(self) -> bool {
         self == Self::LogDevice
+    }
+
+    /// Whether the logs are apart from the data, or from where it would be.
+    fn has_logs_apart(self) -> bool {
+        self.is_for_shingled() || self.is_for_data_devices() || self.is_chain()
     }
 
     /// Whether the logs are apart from the data, where a shingled disk is not shingled.
@@ -73,13 +86,16 @@ impl LayoutKind {
         let logs_fit = match self {
             Self::NoLogs => logs == 0,
             Self::OneLog | Self::OneLogApart => logs == 1,
-            Self::ManyLogs | Self::ManyLogsAnywhere | Self::ManyLogsApart | Self::LogDevice => {
-                logs >= 1
-            }
+            Self::ManyLogs
+            | Self::ManyLogsAnywhere
+            | Self::ManyLogsApart
+            | Self::LogDevice
+            | Self::Chain => logs >= 1,
         };
         logs_fit
-            && layout.data_parts.is_empty() != self.is_for_data_devices()
-            && layout.logs_are_apart() == (self.is_for_shingled() || self.is_for_data_devices())
+            && layout.is_chain() == self.is_chain()
+            && (self.is_chain() || layout.data_parts.is_empty() != self.is_for_data_devices())
+            && layout.logs_are_apart() == self.has_logs_apart()
             && (layout.records_anywhere == self.has_records_anywhere()
                 || self == Self::ManyLogsApart)
     }
@@ -97,6 +113,7 @@ impl fmt::Display for LayoutKind {
             Self::OneLogApart => "a layout with one log where the disk is not shingled",
             Self::ManyLogsApart => "a layout with many logs where the disk is not shingled",
             Self::LogDevice => "a layout with many logs on a device of their own",
+            Self::Chain => "a layout of nothing but logs, on one device or several",
         })
     }
 }
@@ -112,7 +129,8 @@ mod tests {
             let layout = Layout::plan(1 << 30, &defaults(planned, 1 << 30)).unwrap();
             for kind in LayoutKind::ALL {
                 let elsewhere = kind.is_for_shingled() != planned.is_for_shingled()
-                    || kind.is_for_data_devices() != planned.is_for_data_devices();
+                    || kind.is_for_data_devices() != planned.is_for_data_devices()
+                    || kind.is_chain() != planned.is_chain();
                 let fewer = kind.has_logs() != planned.has_logs();
                 // Of one log nobody can tell whether there was room for more.
                 let other_records = kind.has_records_anywhere() != planned.has_records_anywhere()

@@ -12,12 +12,14 @@
 //!
 //! The log is in the middle of its group, which halves the mean distance to it. On a shingled disk,
 //! whose bands cannot hold logs, the logs are apart instead, in the part of the device that is not
-//! shingled, which comes first (see `apart.rs`), or on a device of their own, with the data on others (`data_parts.rs`). The client's address space is the data of all
+//! shingled, which comes first (see `apart.rs`), or on a device of their own, with the data on others (`data_parts.rs`), or on all
+//! devices, with no data beside them (`chain.rs`). The client's address space is the data of all
 //! groups, one after the other. It keeps true that every client
 //! byte has exactly one home, that no home lies in a log, slot or superblock, and that a 4 KiB home
 //! block is never split.
 
 mod apart;
+mod chain;
 mod data_parts;
 mod error;
 mod home;
@@ -76,11 +78,11 @@ pub struct Layout {
     pub log_bytes: u64,
     /// Number of groups.
     pub group_count: u32,
-    /// Where the data starts if the logs are apart from it; 0 if they are in the groups.
+    /// Where the data starts if the logs are apart from it; 0 if they are in the groups. Behind all devices if there is none.
     pub data_offset: u64,
     /// Whether a record may begin anywhere in its log, so that a recovery reads logs whole.
     pub records_anywhere: bool,
-    /// What other devices add, which have the data then, while this one has the logs.
+    /// What other devices add: those have the data then, while this one has the logs, or they have logs as well.
     pub data_parts: DataParts,
 }
 
@@ -143,6 +145,9 @@ impl Layout {
 
     #[inline]
     fn log_start(&self, log_index: u32) -> u64 {
+        if self.is_chain() {
+            return self.log_start_in_chain(log_index);
+        }
         if self.logs_are_apart() {
             return self.groups_offset + u64::from(log_index) * self.log_bytes;
         }
@@ -177,7 +182,7 @@ impl Layout {
 
     /// Whether the second slot lies behind the groups, at the other end of the device.
     pub fn slot_is_far(&self) -> bool {
-        self.data_parts.is_empty() && self.slot_offsets[1] > self.groups_offset
+        self.data_parts.is_empty() && self.slot_offsets[1] > self.groups_offset && !self.is_chain()
     }
 
     /// Where the groups must end.

@@ -89,6 +89,7 @@ impl Layout {
                 return super::apart::plan(device_bytes, options);
             }
             LayoutKind::LogDevice => return super::apart::plan_device(device_bytes, options),
+            LayoutKind::Chain => return super::chain::plan(device_bytes, options),
         };
         let layout = assemble(device_bytes, options, sizes)?;
         layout.validate()?;
@@ -243,7 +244,8 @@ fn check_combination(options: &LayoutOptions) -> Result<(), LayoutError> {
             "leave the group size out, or choose a layout with a log in every group",
         ));
     }
-    if kind.is_for_data_devices() == options.data_parts.is_empty() {
+    let is_alone = options.data_parts.is_empty();
+    if kind.is_for_data_devices() == is_alone && (is_alone || !kind.is_chain()) {
         let (expected, advice) = if kind.is_for_data_devices() {
             ("data devices behind the one that has the logs", "name the data devices")
         } else {

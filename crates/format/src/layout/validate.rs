@@ -77,7 +77,7 @@ impl Layout {
             Err(LayoutError::new(LayoutField::SlotOffset, expected, found, advice))
         };
         let metadata_end = SUPERBLOCK_1_OFFSET + SUPERBLOCK_BYTES;
-        let has_parts = !self.data_parts.is_empty();
+        let has_parts = !self.data_parts.is_empty() && !self.is_chain();
         // With data devices they are on the first.
         let first_end = self.data_devices().next().map_or(0, |device| device.end);
         let first_start = self.device_bytes.saturating_add(DATA_START_BYTES);
@@ -113,10 +113,12 @@ impl Layout {
 
     fn validate_group(&self) -> Result<(), LayoutError> {
         let aligned = |bytes: u64| bytes.is_multiple_of(BLOCK_BYTES);
-        if !aligned(self.group_bytes) || !(1 << 20..=self.end_bytes()).contains(&self.group_bytes) {
+        // In a chain what is more than the log is promised, and nowhere.
+        let least = if self.is_chain() { LOG_BYTES_MIN } else { 1 << 20 };
+        if !aligned(self.group_bytes) || !(least..=self.end_bytes()).contains(&self.group_bytes) {
             return Err(LayoutError::new(
                 LayoutField::GroupBytes,
-                "a multiple of 4096, at least 1 MiB, on the device",
+                format_args!("a multiple of 4096, at least {least}, on the device"),
                 self.group_bytes,
                 "choose another group size or a larger device",
             ));

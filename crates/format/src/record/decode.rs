@@ -3,15 +3,16 @@
 //! Order: length of the input, magic, version, sizes and counts against their limits and each
 //! other, checksum, and only then the items. Nothing is allocated before the checksum is right.
 
-use super::encode::{CRC_AT, ZERO_RUN_BIT, header_crc};
+use super::encode::{CRC_AT, MOVES_AT, ZERO_RUN_BIT, header_crc};
 use super::{
     CLAIMS_MAX, Claim, ECHO_MAX, HEADER_BYTES_MAX, HEADER_FIXED_BYTES, INVALIDATIONS_MAX,
-    ITEM_BYTES, PAYLOAD_SECTORS_MAX, RECORD_MAGIC, RECORD_VERSION, RecordError, RecordHeader,
-    SectorRange, WRITES_MAX, WriteItem, check_flags, check_limit, header_bytes_for,
+    ITEM_BYTES, MOVE_BYTES, MOVES_MAX, PAYLOAD_SECTORS_MAX, RECORD_MAGIC, RECORD_VERSION,
+    RecordError, RecordHeader, SectorRange, WRITES_MAX, WriteItem, check_flags, check_limit,
+    header_bytes_for,
 };
 use crate::block::check_zero;
 use crate::bytes::FieldError;
-use crate::{SECTORS_MAX, VolumeId};
+use crate::{ENTRY_BYTES, Entry, SECTORS_MAX, VolumeId};
 use nearhead_basics::little_endian::{array_at, u16_at, u32_at, u64_at};
 
 /// What the first 512 bytes of a record say about the rest. Nothing of it is verified by the
@@ -39,6 +40,7 @@ struct Counts {
     invalidations: usize,
     claims: usize,
     echo: usize,
+    moves: usize,
 }
 
 /// Looks at the start of a record, at least 96 bytes (512 in practice), to learn how much to read.
@@ -67,6 +69,7 @@ pub fn peek(bytes: &[u8]) -> Result<Peek, RecordError> {
             invalidations: usize::from(u16_at(bytes, 62)),
             claims: usize::from(u16_at(bytes, 64)),
             echo: usize::from(u16_at(bytes, 66)),
+            moves: usize::from(u16_at(bytes, MOVES_AT)),
         },
     };
     peek.check_sizes()?;
@@ -85,13 +88,18 @@ impl Peek {
         check_limit("invalidate_count", counts.invalidations, INVALIDATIONS_MAX)?;
         check_limit("claim_count", counts.claims, CLAIMS_MAX)?;
         check_limit("echo_count", counts.echo, ECHO_MAX)?;
+        check_limit("move_count", counts.moves, MOVES_MAX)?;
         check_limit(
             "payload_sectors",
             self.payload_sectors as usize,
             PAYLOAD_SECTORS_MAX as usize,
         )?;
         let header_bytes = self.header_bytes as usize;
-        let item_count = counts.writes + counts.invalidations + counts.claims + counts.echo;
+        let item_count = counts.writes
+            + counts.invalidations
+            + counts.claims
+            + counts.echo
+            + counts.moves * (MOVE_BYTES / ITEM_BYTES);
         let expected = [header_bytes_for(item_count, 512), header_bytes_for(item_count, 4096)];
         if expected.contains(&header_bytes) && header_bytes <= HEADER_BYTES_MAX {
             return Ok(());
@@ -128,7 +136,7 @@ impl RecordHeader {
         };
         check_flags(decoded.flags)?;
         check_zero("reserved", &header[36..40])?;
-        check_zero("reserved", &header[CRC_AT + 4..HEADER_FIXED_BYTES])?;
+        check_zero("reserved", &header[MOVES_AT + 2..HEADER_FIXED_BYTES])?;
         let decoded = decoded.with_items(&header[HEADER_FIXED_BYTES..], peek.counts)?;
         let found = decoded.payload_sectors();
         if found != peek.payload_sectors {
@@ -145,9 +153,23 @@ impl RecordHeader {
             collect(&mut slots, counts.invalidations, |slot| decode_range("invalidation", slot))?;
         self.claims = collect(&mut slots, counts.claims, decode_claim)?;
         self.echo = collect(&mut slots, counts.echo, |slot| decode_range("echo", slot))?;
+        self.moves = collect_moves(items, self.item_count(), counts.moves)?;
         check_zero("header padding", &items[self.item_count() * ITEM_BYTES..])?;
         Ok(self)
     }
+}
+
+/// The last `count` of them, which take two items each, behind `before` items; `peek` has checked that they are there.
+fn collect_moves(items: &[u8], before: usize, count: usize) -> Result<Vec<Entry>, FieldError> {
+    let slots = items[before * ITEM_BYTES..].chunks_exact(MOVE_BYTES).take(count);
+    let mut moves = Vec::with_capacity(count);
+    for slot in slots {
+        check_zero("reserved", &slot[ENTRY_BYTES..])?;
+        let entry = Entry::decode(&array_at(slot, 0))?;
+        super::check_move(&entry)?;
+        moves.push(entry);
+    }
+    Ok(moves)
 }
 
 /// The next `count` items; `peek` has checked that they are there.

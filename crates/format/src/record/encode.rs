@@ -2,14 +2,17 @@
 //! when the data arrived.
 
 use super::{
-    HEADER_BYTES_MAX, HEADER_FIXED_BYTES, ITEM_BYTES, RECORD_MAGIC, RECORD_VERSION, RecordHeader,
-    SectorRange, WriteItem,
+    HEADER_BYTES_MAX, HEADER_FIXED_BYTES, ITEM_BYTES, MOVE_BYTES, RECORD_MAGIC, RECORD_VERSION,
+    RecordHeader, SectorRange, WriteItem,
 };
+use crate::ENTRY_BYTES;
 use crate::crc::{crc32c, crc32c_append};
 use nearhead_basics::little_endian::put;
 
 /// Offset of `header_crc32c` in the header.
 pub(super) const CRC_AT: usize = 68;
+/// Offset of the number of moves.
+pub(super) const MOVES_AT: usize = 72;
 /// Bit of a write's first word that marks a run of zeros.
 pub(super) const ZERO_RUN_BIT: u64 = 1 << 51;
 
@@ -58,10 +61,17 @@ impl RecordHeader {
         put(&mut fixed, 62, &(self.invalidations.len() as u16).to_le_bytes());
         put(&mut fixed, 64, &(self.claims.len() as u16).to_le_bytes());
         put(&mut fixed, 66, &(self.echo.len() as u16).to_le_bytes());
+        put(&mut fixed, MOVES_AT, &(self.moves.len() as u16).to_le_bytes());
         put(target, 0, &fixed);
     }
 
     fn encode_items(&self, items: &mut [u8]) {
+        let (items, moves) = items.split_at_mut(items.len() - self.moves.len() * MOVE_BYTES);
+        for (entry, slot) in self.moves.iter().zip(moves.chunks_exact_mut(MOVE_BYTES)) {
+            let (bytes, rest) = slot.split_at_mut(ENTRY_BYTES);
+            bytes.copy_from_slice(&entry.encode());
+            rest.fill(0);
+        }
         let mut slots = items.chunks_exact_mut(ITEM_BYTES);
         for (write, slot) in self.writes.iter().zip(&mut slots) {
             let (word, last) = match *write {

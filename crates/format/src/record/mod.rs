@@ -6,9 +6,9 @@
 //! read, then [`RecordHeader::decode`]s the header, then asks whether it is the record that
 //! belongs at that address ([`RecordHeader::verify_identity`]).
 //!
-//! What a record says is applied in this order: its invalidations to everything older, then its
-//! writes, then its claims. Its echo is never applied; it names what the record before it wrote, in
-//! case that one is lost.
+//! What a record says is applied in this order: its invalidations to everything older, then where
+//! copies of older ones are (its moves), then its writes, then its claims. Its echo is never applied; it names what the
+//! record before it wrote, in case that one is lost.
 
 mod decode;
 mod encode;
@@ -21,7 +21,7 @@ pub use error::RecordError;
 
 use crate::bytes::FieldError;
 use crate::entry::check_block_range;
-use crate::{SECTORS_MAX, VolumeId};
+use crate::{Entry, Place, SECTORS_MAX, VolumeId};
 
 /// "NHRC": the first four bytes of every record.
 pub const RECORD_MAGIC: [u8; 4] = *b"NHRC";
@@ -37,6 +37,10 @@ pub const WRITES_MAX: usize = 1024;
 pub const INVALIDATIONS_MAX: usize = 2048;
 /// Most claims in one record.
 pub const CLAIMS_MAX: usize = 64;
+/// Most chunks in one record that say where what was moved is now.
+pub const MOVES_MAX: usize = 1024;
+/// Size of such a one: two items.
+pub(super) const MOVE_BYTES: usize = 2 * ITEM_BYTES;
 /// Most echoed ranges in one record.
 pub const ECHO_MAX: usize = 256;
 /// Largest header.
@@ -53,11 +57,16 @@ pub const FLAG_ATOMIC: u16 = 2;
 /// A flag without a meaning: it was meant for the last record before an orderly stop, which a clean snapshot tells
 /// already. No program ever set it; format 1 lets a record have it.
 const FLAG_RESERVED: u16 = 4;
+/// Flag: it says what stands behind it, and nothing of it counts: where its chunks are needed, another record [says so](RecordHeader::moves).
+/// It has no place in the order of records (its sequence is 0), and a recovery passes it over.
+pub const FLAG_BODY: u16 = 8;
 /// Every flag that a record of this version may have.
-pub const FLAGS_KNOWN: u16 = FLAG_RELOCATION | FLAG_ATOMIC | FLAG_RESERVED;
+pub const FLAGS_KNOWN: u16 = FLAG_RELOCATION | FLAG_ATOMIC | FLAG_RESERVED | FLAG_BODY;
 
 const _: () = assert!(
-    HEADER_FIXED_BYTES + ITEM_BYTES * (WRITES_MAX + INVALIDATIONS_MAX + CLAIMS_MAX + ECHO_MAX)
+    HEADER_FIXED_BYTES
+        + ITEM_BYTES * (WRITES_MAX + INVALIDATIONS_MAX + CLAIMS_MAX + ECHO_MAX)
+        + MOVE_BYTES * MOVES_MAX
         <= HEADER_BYTES_MAX,
     "every count at its limit still fits the largest header"
 );
@@ -191,6 +200,8 @@ pub struct RecordHeader {
     pub claims: Vec<Claim>,
     /// Home sectors the record `sequence - 1` wrote; may be merged and widened.
     pub echo: Vec<SectorRange>,
+    /// Copies that were made before, of what reads the same: they are the ones that count from now on.
+    pub moves: Vec<Entry>,
 }
 
 /// A data chunk of a record and where it lies in the payload.
@@ -237,7 +248,9 @@ impl RecordHeader {
     }
 
     fn item_count(&self) -> usize {
-        self.writes.len() + self.invalidations.len() + self.claims.len() + self.echo.len()
+        let items =
+            self.writes.len() + self.invalidations.len() + self.claims.len() + self.echo.len();
+        items + self.moves.len() * (MOVE_BYTES / ITEM_BYTES)
     }
 
     /// Checks every limit and range; what it accepts, `decode` accepts.
@@ -246,6 +259,8 @@ impl RecordHeader {
         check_limit("invalidate_count", self.invalidations.len(), INVALIDATIONS_MAX)?;
         check_limit("claim_count", self.claims.len(), CLAIMS_MAX)?;
         check_limit("echo_count", self.echo.len(), ECHO_MAX)?;
+        check_limit("move_count", self.moves.len(), MOVES_MAX)?;
+        self.moves.iter().try_for_each(check_move)?;
         check_flags(self.flags)?;
         self.writes.iter().try_for_each(WriteItem::validate)?;
         self.invalidations.iter().try_for_each(|range| range.validate("invalidation"))?;
@@ -281,6 +296,14 @@ pub fn header_bytes_for(item_count: usize, log_block_bytes: usize) -> usize {
 #[inline]
 pub fn record_bytes(header_bytes: usize, payload_sectors: u32, log_block_bytes: usize) -> usize {
     header_bytes + (payload_sectors as usize * 512).next_multiple_of(log_block_bytes)
+}
+
+fn check_move(entry: &Entry) -> Result<(), FieldError> {
+    entry.validate()?;
+    if matches!(entry.place, Place::Log { .. }) {
+        return Ok(());
+    }
+    Err(FieldError::new("move", "a copy in a log", format_args!("{:?}", entry.place)))
 }
 
 #[inline]

@@ -26,7 +26,20 @@ fn sample() -> RecordHeader {
         invalidations: vec![SectorRange { start_sector: 64, len_sectors: 128 }],
         claims: vec![Claim { log_index: 5, position: 6 }],
         echo: vec![SectorRange { start_sector: SECTORS_MAX - 1, len_sectors: 1 }],
+        moves: Vec::new(),
     }
+}
+
+/// One that says where two chunks are now.
+fn moving() -> RecordHeader {
+    let entry = |home_sector, chunk_sector| Entry {
+        home_sector,
+        len_sectors: 8,
+        place: Place::Log { chunk_sector, chunk_len: 8, offset: 0 },
+        crc: 0x5152_5354,
+    };
+    let moves = vec![entry(0x1000, 0x6162_6364_6568), entry(0x2008, 0x71)];
+    RecordHeader { writes: Vec::new(), claims: Vec::new(), moves, ..sample() }
 }
 
 fn encoded(record: &RecordHeader, log_block_bytes: usize) -> Vec<u8> {
@@ -57,6 +70,15 @@ fn write() -> impl Strategy<Value = WriteItem> {
     prop_oneof![4 => chunk, 1 => zeros]
 }
 
+fn moved() -> impl Strategy<Value = Entry> {
+    (0..SECTORS_MAX / 8, 1_u8..=8, 0..SECTORS_MAX - 8, any::<u32>()).prop_map(
+        |(block, len_sectors, chunk_sector, crc)| {
+            let place = Place::Log { chunk_sector, chunk_len: len_sectors, offset: 0 };
+            Entry { home_sector: block * 8, len_sectors, place, crc }
+        },
+    )
+}
+
 fn record() -> impl Strategy<Value = RecordHeader> {
     let claim = any::<(u32, u32)>().prop_map(|(log_index, position)| Claim { log_index, position });
     let lists = (
@@ -64,9 +86,10 @@ fn record() -> impl Strategy<Value = RecordHeader> {
         prop::collection::vec(range(), 0..8),
         prop::collection::vec(claim, 0..4),
         prop::collection::vec(range(), 0..8),
+        prop::collection::vec(moved(), 0..5),
     );
     (0..=FLAGS_KNOWN, any::<(VolumeId, u64)>(), any::<[u32; 4]>(), lists).prop_map(
-        |(flags, (volume_id, sequence), numbers, (writes, invalidations, claims, echo))| {
+        |(flags, (volume_id, sequence), numbers, (writes, invalidations, claims, echo, moves))| {
             let [log_index, position, previous_position, oldest_live_position] = numbers;
             RecordHeader {
                 flags,
@@ -80,6 +103,7 @@ fn record() -> impl Strategy<Value = RecordHeader> {
                 invalidations,
                 claims,
                 echo,
+                moves,
             }
         },
     )
@@ -90,6 +114,18 @@ fn a_record_has_the_bytes_that_an_independent_writer_gives_it() {
     let expected = golden(include_str!("../../golden/record.hex"));
     assert_same_bytes(&encoded(&sample(), 512), &expected);
     assert_eq!(RecordHeader::decode(&expected), Ok(sample()));
+    let expected = golden(include_str!("../../golden/record_moves.hex"));
+    assert_same_bytes(&encoded(&moving(), 512), &expected);
+    assert_eq!(RecordHeader::decode(&expected), Ok(moving()));
+}
+
+#[test]
+fn what_was_moved_is_in_a_log_and_nowhere_else() {
+    for place in [Place::Zero, Place::Poisoned] {
+        let mut wrong = moving();
+        (wrong.moves[0].place, wrong.moves[0].crc) = (place, 0);
+        assert_eq!(wrong.validate().unwrap_err().name, "move");
+    }
 }
 
 #[test]
@@ -237,10 +273,10 @@ fn hostile_counts_are_refused_before_anything_is_allocated() {
 fn fields_that_the_format_does_not_allow_are_named() {
     // The sample's items start at 96: three writes, an invalidation, a claim, an echo.
     let cases: [(usize, &[u8], &str); 12] = [
-        (6, &[8, 0], "flags"),
+        (6, &[16, 0], "flags"),
         (36, &[1], "reserved"),
         (39, &[1], "reserved"),
-        (72, &[1], "reserved"),
+        (74, &[1], "reserved"),
         (95, &[1], "reserved"),
         (56, &[11, 0, 0, 0], "payload_sectors"),
         (96 + 7, &[0x10], "write"),

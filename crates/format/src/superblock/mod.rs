@@ -29,7 +29,7 @@ pub const COPIES: u32 = 3;
 pub const LABEL_BYTES_MAX: usize = 64;
 /// Features without which the volume must not be opened, that this program knows.
 pub const FEATURES_INCOMPAT_KNOWN: u64 =
-    FEATURE_FAR_SLOT | FEATURE_RECORDS_ANYWHERE | FEATURE_DATA_DEVICES;
+    FEATURE_FAR_SLOT | FEATURE_RECORDS_ANYWHERE | FEATURE_DATA_DEVICES | FEATURE_CHAIN;
 /// Features without which it must not be written, that this program knows.
 pub const FEATURES_RO_COMPAT_KNOWN: u64 = FEATURE_BLANK_MAP | FEATURE_LOGS_TELL_ALL;
 /// A feature to open a volume: the second snapshot slot lies behind the groups ([`Layout::slot_is_far`]).
@@ -39,6 +39,8 @@ pub const FEATURE_FAR_SLOT: u64 = 1 << 8;
 pub const FEATURE_RECORDS_ANYWHERE: u64 = 1 << 9;
 /// A feature to open a volume: its data lies on [other devices](crate::data_device), its own has the logs.
 pub const FEATURE_DATA_DEVICES: u64 = 1 << 10;
+/// A feature to open a volume: it has no homes, its logs are on all its devices ([`Layout::is_chain`]), and records say what was moved within them.
+pub const FEATURE_CHAIN: u64 = 1 << 11;
 /// A feature to write to a volume: it has a [blank map](crate::blank_map). Whoever writes home without knowing it
 /// would leave promises behind that are not true.
 pub const FEATURE_BLANK_MAP: u64 = 1;
@@ -63,7 +65,8 @@ pub fn features_of(layout: &Layout) -> u64 {
     let far_slot = if layout.slot_is_far() { FEATURE_FAR_SLOT } else { 0 };
     let anywhere = if layout.records_anywhere { FEATURE_RECORDS_ANYWHERE } else { 0 };
     let data = if layout.data_parts.is_empty() { 0 } else { FEATURE_DATA_DEVICES };
-    far_slot | anywhere | data
+    let chain = if layout.is_chain() { FEATURE_CHAIN } else { 0 };
+    far_slot | anywhere | data | chain
 }
 
 /// Which policies a volume was created with: a number that whoever opens the volume has to know. To the format it is nothing

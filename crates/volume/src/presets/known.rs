@@ -181,7 +181,7 @@ mod tests {
         );
         assert_eq!(
             Presets::default().names_with(&LayoutKind::ALL, "and"),
-            "nolog, singlelog, mlb, nearhead, slsmr, mlsmr and trail"
+            "nolog, singlelog, mlb, nearhead, slsmr, mlsmr, trail and gecko"
         );
         assert_eq!(Presets::default().names_with(&[], "or"), "");
     }
@@ -192,11 +192,11 @@ mod tests {
         let refused = |presets: Presets| presets.of(&foreign).unwrap_err().to_string();
         assert_eq!(
             refused(Presets::default()),
-            "superblock preset: expected 0 to 6, found 900; use a version of the program that knows it"
+            "superblock preset: expected 0 to 7, found 900; use a version of the program that knows it"
         );
         let foreign = Superblock { preset: PresetNumber(8), ..foreign.clone() };
         let refused = Presets::with(&MINE).of(&foreign).unwrap_err().to_string();
-        assert!(refused.contains("expected 0 to 6, 900, found 8;"), "{refused}");
+        assert!(refused.contains("expected 0 to 7, 900, found 8;"), "{refused}");
     }
 
     #[test]
@@ -218,7 +218,7 @@ mod tests {
         assert_eq!(presets.by_name("mine").map(|named| named.number), Ok(PresetNumber(900)));
         assert_eq!(presets.of(&superblock(PRESETS[0])), Ok(PRESETS[0]), "not the other one with 0");
         let unknown = presets.by_name("no such").unwrap_err().to_string();
-        assert!(unknown.ends_with("trail, mine, again, found \"no such\""), "{unknown}");
+        assert!(unknown.ends_with("trail, gecko, mine, again, found \"no such\""), "{unknown}");
         assert!(NamedPreset::by_name("mine").is_err());
     }
 

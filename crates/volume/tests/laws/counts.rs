@@ -27,7 +27,7 @@ fn fill(harness: &mut Harness, random: &mut SplitMix, writes: u64) {
 
 #[test]
 fn an_orderly_stop_empties_no_log() {
-    for preset in ["singlelog", "mlb", "mlb-256", "slsmr", "mlsmr", "trail"] {
+    for preset in ["singlelog", "mlb", "mlb-256", "slsmr", "mlsmr", "trail", "gecko"] {
         let (mut harness, mut random) = (Harness::new(calm(preset)), SplitMix::new(1));
         fill(&mut harness, &mut random, 60);
         let status = harness.volume().status();
@@ -66,7 +66,7 @@ fn what_crashes_and_stops_leave_is_counted_right() {
     for seed in 0..40 {
         println!("repeat with seed {seed}");
         let mut random = SplitMix::new(seed);
-        let presets = ["nolog", "singlelog", "mlb", "mlb-256", "slsmr", "mlsmr", "trail"];
+        let presets = ["nolog", "singlelog", "mlb", "mlb-256", "slsmr", "mlsmr", "trail", "gecko"];
         let preset = presets[random.below(presets.len() as u64) as usize];
         let ack = if random.coin() { AckMode::Durable } else { AckMode::Flush };
         let mut harness = Harness::new(Options::random(preset, ack, &mut random));

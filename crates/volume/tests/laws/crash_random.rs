@@ -7,7 +7,8 @@ use nearhead_laws::options::Options;
 use nearhead_laws::random_cuts::{Kind, live};
 use nearhead_volume::Presets;
 
-const PRESETS: [&str; 7] = ["nolog", "singlelog", "mlb", "mlb-256", "slsmr", "mlsmr", "trail"];
+const PRESETS: [&str; 8] =
+    ["nolog", "singlelog", "mlb", "mlb-256", "slsmr", "mlsmr", "trail", "gecko"];
 
 fn run(seed: u64, preset: &str, ack: AckMode, kind: Kind) {
     let presets = Presets::default();

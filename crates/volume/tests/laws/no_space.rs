@@ -9,7 +9,7 @@ use nearhead_engine::{DiskEvent, DiskWork, Phase};
 use nearhead_format::AckMode;
 use nearhead_service::{ErrorKind, Service};
 
-const LOGGING: [&str; 6] = ["singlelog", "mlb", "mlb-256", "slsmr", "mlsmr", "trail"];
+const LOGGING: [&str; 7] = ["singlelog", "mlb", "mlb-256", "slsmr", "mlsmr", "trail", "gecko"];
 
 fn no_space() -> Trouble {
     Trouble { full: [0..u64::MAX].into(), ..Trouble::default() }

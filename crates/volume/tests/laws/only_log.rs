@@ -21,7 +21,7 @@ use nearhead_swarm::oracle::Oracle;
 use std::ops::Range;
 
 const ARRIVES: [Arrives; 4] = [Arrives::Nothing, Arrives::Before, Arrives::Around, Arrives::All];
-const LOGGING: [&str; 6] = ["singlelog", "mlb", "mlb-256", "slsmr", "mlsmr", "trail"];
+const LOGGING: [&str; 7] = ["singlelog", "mlb", "mlb-256", "slsmr", "mlsmr", "trail", "gecko"];
 
 fn log_errors(asked: &mut Asked) -> u64 {
     asked.harness.volume().status().disk_errors.of_work(DiskWork::LogWrite)

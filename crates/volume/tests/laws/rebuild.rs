@@ -19,7 +19,8 @@ use nearhead_volume::Volume;
 use nearhead_volume::repair::{Weighed, clear_torn, weigh};
 use std::collections::BTreeMap;
 
-const PRESETS: [&str; 7] = ["nolog", "singlelog", "mlb", "mlb-256", "slsmr", "mlsmr", "trail"];
+const PRESETS: [&str; 8] =
+    ["nolog", "singlelog", "mlb", "mlb-256", "slsmr", "mlsmr", "trail", "gecko"];
 
 /// What is lost beside both snapshots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -46,6 +46,7 @@ fn options() -> impl Strategy<Value = Options> {
         "slsmr",
         "mlsmr",
         "trail",
+        "gecko",
     ]);
     let ack = prop::sample::select(vec![AckMode::Durable, AckMode::Flush]);
     let sector = prop::sample::select(vec![512, 4096]);
@@ -54,7 +55,7 @@ fn options() -> impl Strategy<Value = Options> {
     let stage = prop::sample::select(vec![64 << 10, 1 << 20]);
     (presets, ack, sector, any::<bool>(), any::<bool>(), swap, snapshots, stage).prop_map(
         |(preset, ack, sector_bytes, volatile_cache, idle, swap, snapshots, stage)| Options {
-            sector_bytes,
+            sector_bytes: if preset == "gecko" { 4096 } else { sector_bytes },
             volatile_cache,
             idle_checkpoints: idle,
             swap_above_pct: swap,

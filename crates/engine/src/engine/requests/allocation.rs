@@ -89,6 +89,9 @@ impl Engine {
 
     fn add_homes(&self, range: Range<u64>, runs: &mut Runs) {
         let mut at = range.start;
+        if !self.core.setup().has_homes() && range.start < range.end {
+            return runs.add(range.end, true);
+        }
         while at < range.end && !runs.is_full() {
             let (zero, end) = self.blanks.run_at(at, range.end);
             runs.add(end, zero);

@@ -68,6 +68,9 @@ impl Planner<'_> {
 
     fn home(&mut self, sector: u64, sectors: u64) {
         let (mut offset, mut len) = (sector * SECTOR as u64, sectors * SECTOR as u64);
+        if !self.engine.core.setup().has_homes() {
+            return self.ready(Payload::Zeros(len as usize));
+        }
         let piece_max = u64::from(self.engine.core.piece_bytes());
         while len > 0 {
             let Some(home) = self.engine.core.setup().layout.home(offset) else {

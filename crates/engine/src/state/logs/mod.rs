@@ -5,6 +5,8 @@
 //! kept small: a snapshot starts it anew.
 
 mod bad_places;
+pub(crate) mod chain;
+mod places;
 mod reach;
 mod recount;
 mod ring;
@@ -15,12 +17,12 @@ pub use recount::{LogCounts, Occupancy};
 pub use ring::Need;
 pub(crate) use ring::{NO_PREVIOUS, Ring};
 
+use chain::Run;
 use nearhead_disk::Nanos;
 use nearhead_format::record::Claim;
 use nearhead_format::{Entry, Layout, Place};
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
-use std::ops::Range;
 
 /// A log this full is passed over while others have room.
 const FULL_PCT: u32 = 97;
@@ -31,10 +33,14 @@ const REST_FIRST: Nanos = Nanos::from_secs(1);
 #[derive(Debug)]
 pub struct Logs {
     layout: Layout,
+    /// Where each device of a chain has its logs, so that nobody works that out for each block.
+    runs: Vec<Run>,
     capacity_blocks: Option<NonZeroU32>,
     rings: Vec<Option<Box<Ring>>>,
     claimed: BTreeSet<u32>,
     claim_all: bool,
+    /// Logs of which a claim is on its way, in a record or a snapshot: nothing else may begin them.
+    promised: BTreeSet<u32>,
     /// Logs without room for a record worth its seek: what lets placement pass over a full neighbourhood quickly.
     full: Vec<bool>,
     /// Blocks in use of each log with a ring, and their sum.
@@ -58,6 +64,7 @@ impl Logs {
         let used_blocks = vec![0; rings.len()];
         Self {
             layout: *layout,
+            runs: chain::runs(layout),
             capacity_blocks: NonZeroU32::new(layout.log_blocks()),
             rings,
             full,
@@ -65,6 +72,7 @@ impl Logs {
             used_blocks_total: 0,
             claimed: BTreeSet::new(),
             claim_all,
+            promised: BTreeSet::new(),
             resting: Vec::new(),
             with_bad_places: BTreeSet::new(),
             present: BTreeSet::new(),
@@ -101,7 +109,7 @@ impl Logs {
     /// The first block from its write position on where the log can take the record, if anywhere.
     pub fn next_place(&self, index: u32, need: Need) -> Option<u32> {
         match self.get(index) {
-            Some(ring) => ring.place(need).filter(|_| !ring.quarantined),
+            Some(ring) => ring.place(need).filter(|_| !ring.is_shut()),
             None => self.accepts(index, 0, need).then_some(0),
         }
     }
@@ -111,7 +119,7 @@ impl Logs {
         if self.layout.records_anywhere
             && let Some(ring) = self.get(index)
         {
-            return ring.place_from(block, need).filter(|_| !ring.quarantined);
+            return ring.place_from(block, need).filter(|_| !ring.is_shut());
         }
         self.accepts(index, block, need).then_some(block)
     }
@@ -129,7 +137,7 @@ impl Logs {
     /// Whether the log can take the record at this block: blocks before it may be left out, as far as a recovery looks.
     pub fn accepts(&self, index: u32, block: u32, need: Need) -> bool {
         match self.get(index) {
-            Some(ring) => !ring.quarantined && ring.accepts(block, need),
+            Some(ring) => !ring.is_shut() && ring.accepts(block, need),
             None => {
                 index < self.count() && self.unused().is_some_and(|ring| ring.accepts(block, need))
             }
@@ -276,7 +284,10 @@ impl Logs {
 
     /// The claim with which `index` may be used from its present position on.
     pub(crate) fn claim_for(&self, index: u32) -> Claim {
-        Claim { log_index: index, position: self.get(index).map_or(0, |ring| ring.position) }
+        // Nor does one that takes copies go on behind them once it takes records.
+        let begins_anew = self.has_no_homes() && (self.is_free(index) || self.is_held(index));
+        let ring = self.get(index).filter(|_| !begins_anew);
+        Claim { log_index: index, position: ring.map_or(0, |ring| ring.position) }
     }
 
     /// A claim of `index` is durable.
@@ -285,7 +296,7 @@ impl Logs {
             return;
         }
         if let Some(ring) = self.get_or_create(index) {
-            ring.claimed = true;
+            ring.note_claimed();
             self.claimed.insert(index);
         }
     }
@@ -296,9 +307,15 @@ impl Logs {
         if self.is_claimed(claim.log_index) || claim.log_index >= self.count() {
             return;
         }
+        let begins_anew = self.has_no_homes() && self.is_free(claim.log_index);
         self.note_claimed(claim.log_index);
         if let Some(ring) = self.get_or_create(claim.log_index) {
-            ring.position = claim.position;
+            if begins_anew {
+                ring.begin_anew();
+            }
+            if !ring.is_held {
+                ring.position = claim.position;
+            }
         }
     }
 
@@ -313,25 +330,6 @@ impl Logs {
     /// Logs that have a ring.
     pub(crate) fn present(&self) -> impl Iterator<Item = (u32, &Ring)> {
         self.present.iter().filter_map(|index| Some((*index, self.get(*index)?)))
-    }
-
-    fn position_of(&self, chunk_sector: u64) -> (u32, u32) {
-        let offset = chunk_sector * nearhead_disk::SECTOR_BYTES;
-        let index = self.layout.group_of(offset);
-        let start = self.layout.log_offset(index).unwrap_or(0);
-        (index, (offset.saturating_sub(start) / u64::from(self.layout.log_block_bytes)) as u32)
-    }
-
-    /// The log that holds the chunk at this device sector.
-    pub(crate) fn log_of(&self, chunk_sector: u64) -> u32 {
-        self.position_of(chunk_sector).0
-    }
-
-    /// The log, and the blocks of it, in which a chunk lies.
-    pub(super) fn blocks_of(&self, chunk_sector: u64, chunk_sectors: u8) -> (u32, Range<u32>) {
-        let (index, start) = self.position_of(chunk_sector);
-        let last = chunk_sector + u64::from(chunk_sectors.max(1)) - 1;
-        (index, start..self.position_of(last).1.max(start) + 1)
     }
 
     /// The map now points to `sectors` sectors of the chunk of `chunk_len` sectors at `chunk_sector`.

@@ -34,6 +34,7 @@ pub struct Need {
 
 /// The state of one log.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts about a log, not a state")]
 pub(crate) struct Ring {
     capacity_blocks: NonZeroU32,
     live_sectors: Box<[u32; SLICES as usize]>,
@@ -48,8 +49,14 @@ pub(crate) struct Ring {
     protected_from: Option<u32>,
     /// First record since the snapshot now being written began.
     next_protected_from: Option<u32>,
+    /// Something is being written to it that no record names yet: it keeps all that it has, and takes no record.
+    pub(super) is_held: bool,
+    /// Not all that is needed of it could be copied elsewhere, the last time.
+    pub(super) is_stuck: bool,
     /// Whether recovery is certain to scan this log (a durable claim exists).
     pub(super) claimed: bool,
+    /// A recovery from the newest snapshot scans it from where it was claimed then, or since; and one from the snapshot under way.
+    was_claimed: [bool; 2],
     /// Set when a record could not be written here; the log rests for a while.
     pub(super) quarantined: bool,
     /// Records in a row that could not be written here.
@@ -95,6 +102,9 @@ impl Ring {
             protected_from: None,
             next_protected_from: None,
             claimed: false,
+            was_claimed: [false; 2],
+            is_held: false,
+            is_stuck: false,
             quarantined: false,
             failures: 0,
             bad: BadPlaces::default(),
@@ -195,6 +205,9 @@ impl Ring {
 
     /// Free blocks from the write position on, going round.
     fn free_run_blocks(&self) -> u32 {
+        if self.is_held {
+            return 0;
+        }
         let capacity = self.capacity();
         let distance = |to: u32| {
             let forward = (to + capacity - self.position) % capacity;
@@ -336,11 +349,33 @@ impl Ring {
         self.position = (position + blocks) % self.capacity();
     }
 
+    /// A claim of it is durable.
+    pub(super) fn note_claimed(&mut self) {
+        (self.claimed, self.was_claimed) = (true, [true; 2]);
+    }
+
+    /// Whether it may be begun anew at its start: nothing in it is needed, and no recovery begins to scan it elsewhere.
+    pub(super) fn is_new(&self) -> bool {
+        self.is_unused() && (self.position == 0 || !self.was_claimed[0])
+    }
+
+    /// Nothing that stands in it says where the next record goes, if ever one comes: it begins at the start, and names none before it.
+    pub(super) fn begin_anew(&mut self) {
+        self.position = 0;
+        self.previous_position = NO_PREVIOUS;
+    }
+
+    /// Whether it takes no record now.
+    pub(super) fn is_shut(&self) -> bool {
+        self.quarantined || self.is_held
+    }
+
     /// A snapshot begins: records from now on are what recovery from it will scan.
     pub(crate) fn snapshot_begins(&mut self) {
         if let Some(scatter) = &mut self.scatter {
             scatter.snapshot_begins();
         }
+        self.was_claimed[1] = self.claimed;
         self.next_protected_from = None;
     }
 
@@ -354,6 +389,8 @@ impl Ring {
         if let Some(scatter) = &mut self.scatter {
             scatter.snapshot_committed();
         }
+        self.is_stuck = false;
+        self.was_claimed[0] = self.was_claimed[1];
         self.protected_from = self.next_protected_from;
     }
 
@@ -362,6 +399,7 @@ impl Ring {
         if let Some(scatter) = &mut self.scatter {
             scatter.snapshot_failed();
         }
+        self.was_claimed[1] |= self.was_claimed[0];
         self.next_protected_from = self.protected_from;
     }
 
@@ -405,7 +443,7 @@ impl Ring {
     pub(crate) fn is_unused(&self) -> bool {
         let holds_something = self.live_sectors_total > 0 || self.protects_any();
         // What is known of it would be forgotten with it.
-        !holds_something && !self.quarantined && self.bad.is_empty()
+        !holds_something && !self.quarantined && !self.is_held && self.bad.is_empty()
     }
 
     /// Blocks that cannot be written now.

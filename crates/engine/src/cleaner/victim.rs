@@ -1,0 +1,110 @@
+//! Which log of a chain is emptied next, and whether any is: what moving to the tail and compacting in the body have in common.
+//!
+//! Cleaning begins on a device with few free logs and goes on until it has some more. It prefers the devices that take no records now;
+//! that of the tail is cleaned only while no other has free logs to spare (Gecko, section 4). Of a device the log goes first of which
+//! least is needed, as that frees most for what it copies.
+
+use super::CleaningView;
+use crate::state::logs::chain::KEPT_LOGS;
+use std::ops::Range;
+
+/// With fewer free logs of a hundred a device is cleaned.
+const FREE_LOW_PCT: u64 = 10;
+/// Until it has so many.
+const FREE_ENOUGH_PCT: u64 = 15;
+/// While nobody is there it is cleaned until it has so many.
+const FREE_IDLE_PCT: u64 = 25;
+/// Nobody is there after so long without a request.
+pub(super) const IDLE_AFTER: nearhead_disk::Nanos = nearhead_disk::Nanos::from_secs(1);
+/// A log of which more is needed, of a hundred sectors, is not worth being copied.
+const NEEDED_MAX_PCT: u64 = 95;
+/// Nor, while nobody needs the room, one of which more than this is.
+const NEEDED_MAX_IDLE_PCT: u64 = 60;
+/// Of a log that takes copies so much is filled with them, of a hundred sectors; the rest has headers, or is too little.
+const FILLED_PCT: u64 = 90;
+/// Logs of each device that are to be free in any case: some for clients beside those that are kept for others.
+const LOGS_MIN: u64 = KEPT_LOGS as u64 + 2;
+
+/// What is remembered of devices that are being cleaned.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Cleaned {
+    /// The first logs of those whose cleaning goes on.
+    going_on: Vec<u32>,
+}
+
+impl Cleaned {
+    /// The next log to empty, if any is, of which no more is needed than there is `room` for blocks of a device.
+    pub(super) fn next(
+        &mut self,
+        view: &CleaningView<'_>,
+        room: impl Fn(&Range<u32>) -> u64,
+    ) -> Option<u32> {
+        let devices: Vec<Range<u32>> = view.logs.by_device().collect();
+        let is_tail = |device: &Range<u32>| device.contains(&view.last_log);
+        let (tail, body): (Vec<_>, Vec<_>) = devices.into_iter().partition(is_tail);
+        let needs_tail = body.iter().all(|device| free(view, device) <= LOGS_MIN);
+        let tail = tail.iter().filter(|_| needs_tail);
+        body.iter().chain(tail).find_map(|device| self.of_device(view, device, &room))
+    }
+
+    fn of_device(
+        &mut self,
+        view: &CleaningView<'_>,
+        device: &Range<u32>,
+        room: &impl Fn(&Range<u32>) -> u64,
+    ) -> Option<u32> {
+        let logs = u64::from(device.end - device.start);
+        let free = free(view, device);
+        let at_least = |pct: u64| (logs * pct).div_ceil(100).max(LOGS_MIN);
+        let low =
+            100 - u64::from(view.asked.watermark_pct.unwrap_or(100 - FREE_LOW_PCT as u8)).min(100);
+        let goes_on = self.going_on.contains(&device.start);
+        let is_low = free < at_least(low)
+            || goes_on && free < at_least(low + FREE_ENOUGH_PCT - FREE_LOW_PCT);
+        self.going_on.retain(|first| *first != device.start);
+        let is_idle = view.idle_for() >= IDLE_AFTER && free < at_least(FREE_IDLE_PCT);
+        if !is_low && !is_idle {
+            return None;
+        }
+        let needed_max = if is_low { NEEDED_MAX_PCT } else { NEEDED_MAX_IDLE_PCT };
+        let log = emptiest(view, device, needed_max).filter(|_| frees_any(view, device))?;
+        let sectors_of_block = view.logs.block_bytes() as u64 / 512;
+        let blocks = u64::from(view.logs.live_sectors_of(log)).div_ceil(sectors_of_block);
+        if blocks * 100 > room(device).saturating_mul(FILLED_PCT) {
+            return None;
+        }
+        if is_low {
+            self.going_on.push(device.start);
+        }
+        Some(log)
+    }
+}
+
+fn free(view: &CleaningView<'_>, device: &Range<u32>) -> u64 {
+    u64::from(view.logs.free_in(device.clone()))
+}
+
+/// Whether what is needed of the device's logs fits fewer of them: else it would be copied to and fro.
+fn frees_any(view: &CleaningView<'_>, device: &Range<u32>) -> bool {
+    let logs = view.logs;
+    let may_go = |log: &u32| *log != view.last_log && logs.is_needed(*log) && !logs.is_held(*log);
+    let (mut count, mut needed) = (0, 0);
+    for log in logs.touched_in(device.clone()).filter(may_go) {
+        count += 1;
+        needed += u64::from(logs.live_sectors_of(log));
+    }
+    let sectors = u64::from(logs.blocks()) * logs.block_bytes() as u64 / 512;
+    count > (needed * 100).div_ceil(sectors * FILLED_PCT)
+}
+
+/// The log of a device of which least is needed.
+fn emptiest(view: &CleaningView<'_>, device: &Range<u32>, needed_max_pct: u64) -> Option<u32> {
+    let logs = view.logs;
+    let sectors = u64::from(logs.blocks()) * logs.block_bytes() as u64 / 512;
+    let may_go = |log: &u32| {
+        *log != view.last_log && logs.is_needed(*log) && !logs.is_held(*log) && !logs.is_stuck(*log)
+    };
+    let touched = logs.touched_in(device.clone()).filter(may_go);
+    let log = touched.min_by_key(|log| logs.live_sectors_of(*log))?;
+    (u64::from(logs.live_sectors_of(log)) * 100 <= sectors * needed_max_pct).then_some(log)
+}

@@ -1,0 +1,364 @@
+//! Compacting a log within its own device: what is still needed of it is copied behind what else was copied there, and nothing of it
+//! touches the device that takes the clients' records (Gecko's *compact in body*).
+//!
+//! Copies are written beside the order of records, so that no record waits for them: each window under a header that says what stands
+//! behind it ([`FLAG_BODY`]), for whoever reads the log alone. They count once a later record says so (its `moves`), of those that are
+//! still the newest then; until that is durable the log keeps what it has, and the one that takes the copies is held. A cut before it
+//! leaves copies that nobody knows.
+//!
+//! Each device has one log that takes copies, and goes on with it until it is full; after a recovery with a new one.
+
+use super::gather::Gathering;
+use crate::cleaner::{Goal, Move};
+use crate::commit::{Copied, Copies};
+use crate::core::Core;
+use crate::disk::dispatch::Purpose;
+use crate::state::logs::Logs;
+use crate::state::map::Map;
+use crate::state::sectors::SECTOR;
+use nearhead_disk::{BufferMut, Class, Command, DiskError, Nanos, Payload};
+use nearhead_format::crc::chunk_crc;
+use nearhead_format::record::{
+    FLAG_BODY, NO_POSITION, RecordHeader, WRITES_MAX, WriteItem, header_bytes_for,
+};
+use nearhead_format::{Entry, Place};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Range;
+
+/// Copies that no record names yet: with more nothing more is copied.
+const UNNAMED_MAX: usize = 8192;
+/// So long they wait for a client's record; then they get one of their own.
+const UNNAMED_FOR: Nanos = Nanos::from_millis(250);
+
+/// The log of a device that takes copies, and the block where the next ones go.
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    log_index: u32,
+    block: u32,
+}
+
+/// A window on its way.
+#[derive(Debug)]
+struct Writing {
+    log_index: u32,
+    copies: Vec<Copied>,
+}
+
+#[derive(Debug)]
+struct Compacting {
+    from: u32,
+    /// The first log of its device.
+    device: u32,
+    content: Gathering,
+    writing: Option<Writing>,
+    /// Something was copied.
+    has_copied: bool,
+}
+
+/// State of compaction.
+#[derive(Debug, Default)]
+pub(crate) struct Compaction {
+    current: Option<Compacting>,
+    /// By the first log of the device.
+    open: BTreeMap<u32, Open>,
+    /// Logs that are held.
+    held: Vec<u32>,
+    /// Durable, and named by no record yet, and since when.
+    unnamed: VecDeque<Copied>,
+    unnamed_since: Option<Nanos>,
+    /// The record on its way names some.
+    is_naming: bool,
+}
+
+impl Copies for Compaction {
+    fn are_due(&self, now: Nanos) -> bool {
+        let waits = self.unnamed_since.is_some_and(|since| now.since(since) >= UNNAMED_FOR);
+        !self.unnamed.is_empty() && (waits || !self.is_copying() || self.is_full())
+    }
+
+    fn len(&self) -> usize {
+        self.unnamed.len()
+    }
+
+    fn take(&mut self, count_max: usize, map: &Map) -> Vec<Copied> {
+        let count = count_max.min(self.unnamed.len());
+        let taken: Vec<Copied> =
+            self.unnamed.drain(..count).filter(|copied| map.holds(copied.before())).collect();
+        self.unnamed_since = self.unnamed_since.filter(|_| !self.unnamed.is_empty());
+        self.is_naming |= !taken.is_empty();
+        taken
+    }
+}
+
+impl Compaction {
+    pub(crate) fn is_busy(&self) -> bool {
+        self.current.is_some() || !self.unnamed.is_empty() || self.is_naming
+    }
+
+    /// Whether there is work that waits for no event.
+    pub(crate) fn needs_turn(&self) -> bool {
+        self.current.as_ref().is_some_and(|current| current.content.needs_turn())
+    }
+
+    /// When copies are named at the latest.
+    pub(crate) fn wake(&self) -> Option<Nanos> {
+        self.unnamed_since.map(|since| since + UNNAMED_FOR)
+    }
+
+    /// Whether a log is being compacted.
+    pub(crate) fn is_copying(&self) -> bool {
+        self.current.is_some()
+    }
+
+    fn is_full(&self) -> bool {
+        self.unnamed.len() >= UNNAMED_MAX
+    }
+
+    /// Whether a log could be compacted: what was copied before is named, so that nothing is copied twice.
+    pub(crate) fn may_begin(&self) -> bool {
+        !self.is_busy()
+    }
+
+    /// A log is to be compacted, if that is what is asked for.
+    pub(crate) fn begin(&mut self, core: &Core, asked: Move) {
+        let logs = core.logs();
+        let device = device_of(logs, asked.from);
+        if asked.to != Goal::Body || !logs.is_needed(asked.from) {
+            return;
+        }
+        // A log that takes copies is not compacted at the same time.
+        let Some(device) = device else { return };
+        self.open.retain(|_, open| open.log_index != asked.from);
+        let content = Gathering::of(asked.from);
+        self.current = Some(Compacting {
+            from: asked.from,
+            device: device.start,
+            content,
+            writing: None,
+            has_copied: false,
+        });
+    }
+
+    /// Moves it on; says whether a log was done of which something was copied.
+    pub(crate) fn advance(&mut self, core: &mut Core) -> bool {
+        let is_full = self.is_full();
+        let Some(current) = self.current.as_mut() else {
+            self.let_go(core);
+            return false;
+        };
+        if !is_full {
+            current.content.advance(core, |io| Purpose::CompactionRead { io });
+        }
+        let waits_for_disk = current.writing.is_some() || current.content.is_reading();
+        if !waits_for_disk && !current.content.chunks().is_empty() && !is_full {
+            self.write(core);
+        }
+        let is_done = self
+            .current
+            .as_ref()
+            .is_some_and(|current| current.content.is_done() && current.writing.is_none());
+        let done = self.current.take_if(|_| is_done);
+        let has_copied = done.is_some_and(|done| done.has_copied);
+        core.stats_mut().compactions += u64::from(has_copied);
+        has_copied
+    }
+
+    /// No record finds room to name what was copied: it is forgotten, and its logs are free.
+    pub(crate) fn forget(&mut self, core: &mut Core) {
+        self.stop();
+        self.unnamed.clear();
+        self.unnamed_since = None;
+        self.open.clear();
+        self.let_go(core);
+    }
+
+    /// Whether copies wait for a record.
+    pub(crate) fn has_unnamed(&self) -> bool {
+        !self.unnamed.is_empty()
+    }
+
+    /// Nothing more is copied; what was copied already is named still.
+    pub(crate) fn stop(&mut self) {
+        self.open.clear();
+        if let Some(current) = self.current.as_mut() {
+            current.content.give_up();
+        }
+    }
+
+    /// The record that named some of them is durable.
+    pub(crate) fn note_named(&mut self, core: &mut Core) {
+        self.is_naming = false;
+        self.let_go(core);
+    }
+
+    /// It will never be; but it may stand somewhere all the same, and what it names stays as it is: those logs are held until the volume is
+    /// opened again.
+    pub(crate) fn note_let_go(&mut self) {
+        self.is_naming = false;
+        self.held.clear();
+        self.open.clear();
+    }
+
+    /// Logs that took copies, all of which are named, are as any others.
+    fn let_go(&mut self, core: &mut Core) {
+        if self.held.is_empty() || self.is_naming {
+            return;
+        }
+        let logs = core.logs_mut();
+        let place_of = |copied: &Copied| match copied.after().place {
+            Place::Log { chunk_sector, .. } => Some(logs.log_of(chunk_sector)),
+            Place::Zero | Place::Poisoned => None,
+        };
+        let mut in_use: BTreeSet<u32> = self.unnamed.iter().filter_map(place_of).collect();
+        in_use.extend(self.open.values().map(|open| open.log_index));
+        let writing = self.current.as_ref().and_then(|current| current.writing.as_ref());
+        in_use.extend(writing.map(|writing| writing.log_index));
+        self.held.retain(|log| {
+            let stays = in_use.contains(log);
+            if !stays {
+                logs.hold(*log, false);
+            }
+            stays
+        });
+    }
+
+    /// Writes the next window.
+    fn write(&mut self, core: &mut Core) {
+        let log_block = core.logs().block_bytes();
+        let sectors_max = u64::from(core.record_bytes_max()) / SECTOR as u64;
+        let Some(current) = self.current.as_mut() else { return };
+        let (count, sectors) = current.content.measure(sectors_max);
+        let count = count.min(WRITES_MAX);
+        let blocks = (header_bytes_for(count, log_block)
+            + (sectors as usize * SECTOR).next_multiple_of(log_block))
+            / log_block;
+        let Some(spot) = place(&mut self.open, &mut self.held, core, current.device, blocks as u32)
+        else {
+            // No log of the device is free: what is left stays where it is.
+            let from = current.from;
+            current.content.give_up();
+            return core.logs_mut().note_stuck(from);
+        };
+        let chunks: Vec<_> =
+            current.content.take(count).filter(|(entry, _)| core.map().holds(entry)).collect();
+        if chunks.is_empty() {
+            return;
+        }
+        let Some((command, copies, blocks)) = window(core, spot, chunks) else { return };
+        if let Some(open) = self.open.get_mut(&current.device) {
+            open.block = spot.block + blocks;
+            core.logs_mut().note_copied(spot.log_index, open.block);
+        }
+        core.stats_mut().compacted_bytes += copies.len() as u64 * 4096;
+        current.writing = Some(Writing { log_index: spot.log_index, copies });
+        core.issue(Class::Background, Purpose::CompactionWrite, command);
+    }
+
+    pub(crate) fn on_read(&mut self, core: &mut Core, io: u32, result: Result<Payload, DiskError>) {
+        let Some(current) = self.current.as_mut() else { return };
+        if result.is_err() {
+            core.logs_mut().note_stuck(current.from);
+        }
+        current.content.on_read(core, io, result, "compaction");
+    }
+
+    /// A window is durable, or could not be written: then another log takes copies, and this one rests.
+    pub(crate) fn on_write(&mut self, core: &mut Core, result: &Result<Payload, DiskError>) {
+        let Some(current) = self.current.as_mut() else { return };
+        let Some(Writing { log_index, copies }) = current.writing.take() else { return };
+        if result.is_ok() {
+            current.has_copied = true;
+            self.unnamed_since.get_or_insert(core.now());
+            self.unnamed.extend(copies);
+            return;
+        }
+        let now = core.now();
+        core.logs_mut().rest(log_index, now);
+        self.open.remove(&current.device);
+        core.logs_mut().note_stuck(current.from);
+        current.content.give_up();
+    }
+}
+
+/// The logs of the device that has this one.
+fn device_of(logs: &Logs, log_index: u32) -> Option<Range<u32>> {
+    logs.by_device().find(|device| device.contains(&log_index))
+}
+
+/// Where so many blocks of copies go: behind the last ones of the device, or to the start of another of its logs.
+fn place(
+    open: &mut BTreeMap<u32, Open>,
+    held: &mut Vec<u32>,
+    core: &mut Core,
+    device: u32,
+    blocks: u32,
+) -> Option<Open> {
+    let logs = core.logs();
+    let here = open.get(&device).copied();
+    if let Some(here) = here.filter(|here| here.block + blocks <= logs.blocks()) {
+        return Some(here);
+    }
+    open.remove(&device);
+    // The last free log of all is for the records that name copies.
+    let all_free: u32 = logs.by_device().map(|device| logs.free_in(device)).sum();
+    let device = Some(device).filter(|_| all_free > 1)?;
+    let free = device_of(logs, device).and_then(|device| logs.first_for_copies(device))?;
+    core.logs_mut().hold(free, true);
+    held.push(free);
+    let new = Open { log_index: free, block: 0 };
+    open.insert(device, new);
+    Some(new)
+}
+
+/// That of the copy: of a whole chunk what it was.
+fn checksum(before: &Entry, data: &Payload) -> u32 {
+    match (before.place, data) {
+        (Place::Log { chunk_len, .. }, _) if chunk_len == before.len_sectors => before.crc,
+        (_, Payload::Bytes(bytes)) => chunk_crc(before.home_sector, bytes),
+        (_, Payload::Zeros(len)) => chunk_crc(before.home_sector, &vec![0; *len]),
+        (_, Payload::Phantom(_)) => 0,
+    }
+}
+
+/// The command that writes these chunks there under a header, and what they are copies of; and how many blocks that takes.
+fn window(
+    core: &Core,
+    spot: Open,
+    chunks: Vec<(Entry, Payload)>,
+) -> Option<(Command, Vec<Copied>, u32)> {
+    let (log_block, layout) = (core.logs().block_bytes(), &core.setup().layout);
+    let header_bytes = header_bytes_for(chunks.len(), log_block);
+    let offset = layout.log_block_offset(spot.log_index, spot.block)?;
+    let mut sector = (offset + header_bytes as u64) / SECTOR as u64;
+    let (mut writes, mut copies) = (Vec::new(), Vec::new());
+    let mut parts = Vec::with_capacity(chunks.len() + 2);
+    for (before, data) in chunks {
+        let (home_sector, len_sectors) = (before.home_sector, before.len_sectors);
+        let crc = checksum(&before, &data);
+        writes.push(WriteItem::Chunk { home_sector, len_sectors, crc });
+        let place = Place::Log { chunk_sector: sector, chunk_len: len_sectors, offset: 0 };
+        copies.push(Copied::new(before, Entry { home_sector, len_sectors, place, crc }));
+        sector += u64::from(len_sectors);
+        parts.push(data);
+    }
+    let header = RecordHeader {
+        flags: FLAG_BODY,
+        volume_id: core.setup().volume_id,
+        log_index: spot.log_index,
+        position: spot.block,
+        previous_position: NO_POSITION,
+        writes,
+        ..RecordHeader::default()
+    };
+    let mut encoded = BufferMut::zeroed(header.encoded_bytes(log_block));
+    header.encode_into(&mut encoded);
+    parts.insert(0, Payload::Bytes(encoded.freeze()));
+    let bytes = nearhead_disk::total_len(&parts);
+    let padding = bytes.next_multiple_of(log_block) - bytes;
+    if padding > 0 {
+        parts.push(Payload::Zeros(padding));
+    }
+    let durable = core.flusher().is_needed();
+    let blocks = (bytes + padding) / log_block;
+    Some((Command::Write { offset, parts, durable }, copies, blocks as u32))
+}

@@ -1,0 +1,140 @@
+//! How much to leave out between two records, so that the second does not wait for a whole revolution: learned by trying.
+//!
+//! With too little the place has passed when the command arrives, and a revolution is lost; with too much, room and time. So there is an edge,
+//! and it is found from above: less is tried as long as that is no slower, and left alone where it is. What is less by far than a record is
+//! worth nothing, so small records follow each other without any.
+
+use super::{Completed, Need, View};
+use crate::state::logs::{GAP_BYTES_MAX, Logs};
+use nearhead_disk::{Nanos, Properties};
+
+/// The first that is tried, in bytes: 2 ms of a disk of 120 MB/s.
+const FIRST_BYTES: u64 = 256 << 10;
+/// No more than this share of a record is left out before it.
+const SHARE_OF_RECORD: u64 = 8;
+/// Records by which one gap is told from another.
+const RECORDS_TRIED: u32 = 4;
+/// Records from one attempt to the next at first, and at most: each attempt that fails doubles it.
+const REST_FIRST: u32 = 16;
+const REST_MAX: u32 = 4096;
+/// A record that left later than this after the one before says nothing: the disk has turned on.
+const AT_ONCE: Nanos = Nanos(500_000);
+
+/// The gap, and what is known of it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Gap {
+    /// Whether anything turns.
+    turns: bool,
+    /// In use, and the one that is being tried.
+    bytes: u64,
+    tried: Option<u64>,
+    /// What the last records took for each byte, in picoseconds, with the one in use and with the one that is tried.
+    cost: Mean,
+    cost_tried: Mean,
+    /// Records until the next attempt, and how many there are from one to the next.
+    rest: u32,
+    rest_next: u32,
+    /// The record on its way left out so many blocks, right behind the end of the one before.
+    leaving: Option<u32>,
+    ended_at: Nanos,
+}
+
+/// The mean of a few.
+#[derive(Clone, Copy, Debug, Default)]
+struct Mean {
+    sum: u64,
+    count: u32,
+}
+
+impl Mean {
+    fn add(&mut self, value: u64) {
+        if self.count >= 4 * RECORDS_TRIED {
+            // Old ones fade: half as many, half as much.
+            (self.sum, self.count) = (self.sum / 2, self.count / 2);
+        }
+        self.sum += value;
+        self.count += 1;
+    }
+
+    fn get(self) -> u64 {
+        self.sum / u64::from(self.count.max(1))
+    }
+}
+
+impl Gap {
+    pub(super) fn on(properties: &Properties) -> Self {
+        let turns = properties.rotational;
+        Self {
+            turns,
+            bytes: FIRST_BYTES,
+            rest: REST_FIRST,
+            rest_next: REST_FIRST,
+            ..Self::default()
+        }
+    }
+
+    /// Blocks to leave out before such a record.
+    pub(super) fn blocks(&self, need: Need, logs: &Logs) -> u32 {
+        let block = logs.block_bytes() as u64;
+        let record = u64::from(need.blocks) * block;
+        let bytes = self.tried.unwrap_or(self.bytes);
+        if !self.turns || bytes * SHARE_OF_RECORD > record {
+            return 0;
+        }
+        (bytes.min(GAP_BYTES_MAX) / block) as u32
+    }
+
+    /// A record leaves that leaves out so many blocks behind the one before, if it goes on there at all.
+    pub(super) fn leaves(&mut self, gap_blocks: Option<u32>, now: Nanos) {
+        self.leaving = gap_blocks.filter(|_| now.since(self.ended_at) <= AT_ONCE);
+    }
+
+    /// A record ended.
+    pub(super) fn completed(&mut self, done: &Completed, view: &View<'_>) {
+        let since = view.now.since(self.ended_at);
+        self.ended_at = view.now;
+        let block = view.logs.block_bytes() as u64;
+        let Some(gap) = self.leaving.take().filter(|_| done.is_ok && done.bytes > 0) else {
+            return;
+        };
+        let used = self.tried.unwrap_or(self.bytes) / block * block;
+        if u64::from(gap) * block != used {
+            return;
+        }
+        let cost = since.0.saturating_mul(1000) / done.bytes;
+        if self.tried.is_some() {
+            self.cost_tried.add(cost);
+            if self.cost_tried.count >= RECORDS_TRIED {
+                self.judge();
+            }
+        } else {
+            self.cost.add(cost);
+            self.rest = self.rest.saturating_sub(1);
+            if self.rest == 0 && self.cost.count >= RECORDS_TRIED {
+                self.try_another();
+            }
+        }
+    }
+
+    fn try_another(&mut self) {
+        // Less by a quarter; now and then more, in case the disk became slower.
+        let attempts_failed = self.rest_next > REST_FIRST;
+        let is_more = attempts_failed && self.rest_next.trailing_zeros() % 2 == 1;
+        let other = if is_more { self.bytes / 2 * 3 } else { self.bytes / 4 * 3 };
+        self.tried = Some(other.clamp(8 << 10, 2 * FIRST_BYTES));
+        self.cost_tried = Mean::default();
+    }
+
+    fn judge(&mut self) {
+        let Some(tried) = self.tried.take() else { return };
+        if self.cost_tried.get() <= self.cost.get() {
+            (self.bytes, self.cost) = (tried, self.cost_tried);
+            self.rest_next = REST_FIRST;
+            self.rest = RECORDS_TRIED;
+        } else {
+            self.rest_next = (self.rest_next * 2).min(REST_MAX);
+            self.rest = self.rest_next;
+        }
+        self.cost_tried = Mean::default();
+    }
+}

@@ -1,0 +1,211 @@
+//! Logs on all devices of a chain: which are free, which are held, and which comes next.
+//!
+//! A log is *free* while nothing of it is needed, by the map or by a recovery: then it may be begun anew at its start. It is *held* while
+//! copies are written to it that no record names yet, and *stuck* if not all that is needed of it could be copied elsewhere.
+
+use super::{Logs, Ring};
+use nearhead_format::Layout;
+use std::ops::Range;
+
+/// Free logs of each device that clients' records do not begin: two for what cleaning copies, as the content of one log may go to two,
+/// and one for records without data. A device has more logs to spare (`nearhead_format`'s layout of a chain).
+pub(crate) const KEPT_LOGS: u32 = 3;
+
+/// Where a device has its logs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Run {
+    /// The first of them.
+    pub(super) first: u32,
+    /// The address where it begins.
+    pub(super) start: u64,
+}
+
+/// Those of all devices of a chain; none of anything else.
+pub(super) fn runs(layout: &Layout) -> Vec<Run> {
+    if !layout.is_chain() {
+        return Vec::new();
+    }
+    let firsts = layout.logs_by_device().filter(|logs| !logs.is_empty()).map(|logs| logs.start);
+    firsts.filter_map(|first| Some(Run { first, start: layout.log_offset(first)? })).collect()
+}
+
+/// Which logs will do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    /// Any that is free.
+    Free,
+    /// One that a recovery is certain to read, so that a record may go there.
+    Claimed,
+}
+
+impl Logs {
+    /// Whether what is not in a log is nowhere.
+    pub(crate) fn has_no_homes(&self) -> bool {
+        self.layout.is_chain()
+    }
+
+    /// The logs of each device, by their numbers, if they are on all of them.
+    pub fn by_device(&self) -> impl Iterator<Item = Range<u32>> + '_ {
+        self.layout.logs_by_device()
+    }
+
+    /// Something stands in the log at this device sector that no record brought there.
+    pub(crate) fn close(&mut self, chunk_sector: u64) {
+        let index = self.log_of(chunk_sector);
+        if let Some(ring) = self.get_or_create(index) {
+            ring.begin_anew();
+            self.measure(index);
+        }
+    }
+
+    /// The log keeps what it holds, and takes no record, until it is let go: something is written there that no record names yet.
+    pub(crate) fn hold(&mut self, index: u32, is_held: bool) {
+        if let Some(ring) = self.get_or_create(index) {
+            ring.is_held = is_held;
+            ring.begin_anew();
+            self.measure(index);
+        }
+    }
+
+    /// Not all that is needed of the log could be copied elsewhere: it is let alone until the next snapshot.
+    pub(crate) fn note_stuck(&mut self, index: u32) {
+        if let Some(ring) = self.get_or_create(index) {
+            ring.is_stuck = true;
+        }
+    }
+
+    /// Whether that is so.
+    pub fn is_stuck(&self, index: u32) -> bool {
+        self.get(index).is_some_and(|ring| ring.is_stuck)
+    }
+
+    /// Whether it is held.
+    pub fn is_held(&self, index: u32) -> bool {
+        self.get(index).is_some_and(|ring| ring.is_held)
+    }
+
+    /// Sectors of a log that are still needed.
+    pub fn live_sectors_of(&self, index: u32) -> u32 {
+        self.get(index).map_or(0, Ring::live_sectors)
+    }
+
+    /// Whether a log may be begun anew.
+    pub fn is_free(&self, index: u32) -> bool {
+        self.get(index).is_none_or(Ring::is_new)
+    }
+
+    /// How many of these may.
+    pub fn free_in(&self, range: Range<u32>) -> u32 {
+        let taken = self.present.range(range.clone()).filter(|index| !self.is_free(**index));
+        (range.end - range.start) - taken.count() as u32
+    }
+
+    /// The first of these that copies may go to: no record is to go there.
+    pub(crate) fn first_for_copies(&self, range: Range<u32>) -> Option<u32> {
+        self.first_in(range, |index| self.is_for_copies(index))
+    }
+
+    /// Blocks that copies find on a device: behind those that a log takes already, and in free logs that no record is to go to. The last free
+    /// log of all is for the records that name them.
+    pub(crate) fn blocks_for_copies(&self, device: Range<u32>) -> u64 {
+        let capacity = self.blocks();
+        let held = self.present.range(device.clone()).filter_map(|index| self.get(*index));
+        let open = held.filter(|ring| ring.is_held).map(|ring| capacity - ring.position).max();
+        let all_free: u32 = self.by_device().map(|device| self.free_in(device)).sum();
+        let is_for_copies = |index: &u32| self.is_for_copies(*index);
+        let free = device.filter(is_for_copies).count() as u32;
+        let free = free.min(all_free.saturating_sub(1));
+        u64::from(open.unwrap_or(0)) + u64::from(free) * u64::from(capacity)
+    }
+
+    /// Blocks that what is moved to the tail finds in free logs, but for the last one.
+    pub(crate) fn blocks_for_moves(&self) -> u64 {
+        let all_free: u32 = self.by_device().map(|device| self.free_in(device)).sum();
+        u64::from(all_free.saturating_sub(1)) * u64::from(self.blocks())
+    }
+
+    fn is_for_copies(&self, index: u32) -> bool {
+        // Where no log needs a claim the set of those that have one is empty.
+        let is_for_records = self.claimed.contains(&index) || self.promised.contains(&index);
+        self.is_free(index) && !is_for_records
+    }
+
+    /// Copies stand in a held log up to this block.
+    pub(crate) fn note_copied(&mut self, index: u32, end: u32) {
+        if let Some(ring) = self.get_or_create(index).filter(|ring| ring.is_held) {
+            ring.position = end;
+        }
+    }
+
+    /// A claim of the log is on its way, or a record.
+    pub(crate) fn promise(&mut self, index: u32) {
+        self.promised.insert(index);
+    }
+
+    /// No claim is on its way but those that are promised anew.
+    pub(crate) fn forget_promises(&mut self) {
+        self.promised.clear();
+    }
+
+    /// Of those without a ring all are wanted if `is_wanted` says so of any.
+    fn first_in(&self, range: Range<u32>, is_wanted: impl Fn(u32) -> bool) -> Option<u32> {
+        let mut at = range.start;
+        for index in self.present.range(range.clone()) {
+            if *index > at || is_wanted(*index) {
+                break;
+            }
+            at += 1;
+        }
+        (at < range.end && is_wanted(at)).then_some(at)
+    }
+
+    fn first_wanted(&self, range: Range<u32>, wanted: Wanted) -> Option<u32> {
+        match wanted {
+            Wanted::Free => self.first_in(range, |index| self.is_free(index)),
+            Wanted::Claimed if self.claim_all => self.first_in(range, |index| self.is_free(index)),
+            Wanted::Claimed => {
+                self.claimed.range(range).copied().find(|index| self.is_free(*index))
+            }
+        }
+    }
+
+    /// The log that takes records once this one does not: of its device if that has more free ones than are to be spared, else of the next
+    /// one that has, going round.
+    pub(crate) fn next_in_chain(&self, log: u32, to_spare: u32, wanted: Wanted) -> Option<u32> {
+        let devices: Vec<Range<u32>> = self.by_device().collect();
+        let here = devices.iter().position(|device| device.contains(&log)).unwrap_or(0);
+        let in_turn = (0..devices.len()).map(|step| &devices[(here + step) % devices.len()]);
+        in_turn.filter(|device| self.free_in((*device).clone()) > to_spare).find_map(|device| {
+            let behind = if device.contains(&log) { log + 1 } else { device.start };
+            let found = self.first_wanted(behind..device.end, wanted);
+            found.or_else(|| self.first_wanted(device.start..behind, wanted))
+        })
+    }
+
+    /// Whether the device of a log has so many free ones.
+    pub(crate) fn spares(&self, log: u32, count: u32) -> bool {
+        let device = self.by_device().find(|device| device.contains(&log));
+        device.is_some_and(|device| self.free_in(device) >= count)
+    }
+
+    /// Whether clients' records could begin a log if only it were claimed: a snapshot claims it.
+    pub(crate) fn needs_claim(&self, log: u32) -> bool {
+        let next = |wanted| self.next_in_chain(log, KEPT_LOGS, wanted);
+        next(Wanted::Free).is_some() && next(Wanted::Claimed).is_none()
+    }
+
+    /// Whether there are logs of which nothing is needed any more, and which only a snapshot makes free.
+    pub(crate) fn snapshot_frees_any(&self) -> bool {
+        self.present().any(|(_, ring)| ring.is_unused() && !ring.is_new() && !ring.claimed)
+    }
+
+    /// Whether a device has few free logs.
+    pub(crate) fn is_short_of_logs(&self) -> bool {
+        self.by_device().any(|device| self.free_in(device) <= KEPT_LOGS + 1)
+    }
+
+    /// Those of the logs that hold something, protect something or are claimed that are in this range.
+    pub fn touched_in(&self, range: Range<u32>) -> impl Iterator<Item = u32> + '_ {
+        self.present.range(range).copied()
+    }
+}
