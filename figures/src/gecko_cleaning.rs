@@ -201,10 +201,7 @@ fn one_drive(seconds: u64) -> Result<f64, FigureError> {
 pub(crate) fn gecko_cleaning(lab: &mut Lab<'_>) -> Result<Report, FigureError> {
     let seconds = lab.effort.pick(180, 180, 40);
     let steps = Case::ALL.map(|case| (case.name().to_owned(), case));
-    let shown = seconds.min(SHOWN_S as u64);
-    let done = lab.each("gecko-cleaning", steps.to_vec(), |_, case| {
-        run(case, if case == Case::Body { seconds } else { shown })
-    })?;
+    let done = lab.each("gecko-cleaning", steps.to_vec(), |_, case| run(case, seconds))?;
     let one = one_drive(lab.effort.pick(20, 10, 2))?;
     let paper = &PAPERS.gecko;
     let [raid0, tail, body] = [0, 1, 2].map(|case| &done[case]);
@@ -231,6 +228,8 @@ pub(crate) fn gecko_cleaning(lab: &mut Lab<'_>) -> Result<Report, FigureError> {
             .paper(paper.body_mb_s)
             .ours(Seconds::after(&body.clients)),
         row("chain, compact in body: copied").ours(Seconds::after(&body.cleaning)),
+        row("log on RAID-0: clients, at the end").ours(Seconds::at_last(&raid0.clients)),
+        row("chain, move to tail: clients, at the end").ours(Seconds::at_last(&tail.clients)),
         row("chain, compact in body: clients, at the end").ours(Seconds::at_last(&body.clients)),
     ];
     let mut data = Data::new("seconds", &["case", "second", "clients_mb_s", "cleaning_mb_s"]);

@@ -26,7 +26,7 @@ const SCARCE_DATA_BYTES: [u64; 2] = [8 << 20, 3 << 20];
 const CHAIN_BYTES: [u64; 2] = [8 << 20, 14 << 20];
 const SCARCE_CHAIN_BYTES: [u64; 2] = [26 << 20, 22 << 20];
 /// Its logs then.
-const SCARCE_CHAIN_LOG_BYTES: u64 = 4 << 20;
+const SCARCE_CHAIN_LOG_BYTES: u64 = 3 << 20;
 /// Faults of a workload in the first part of the volume's own disk are there; others are on the data devices.
 const FAULTS_AT_LOGS_BYTES: u64 = 16 << 20;
 

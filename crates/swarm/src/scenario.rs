@@ -287,7 +287,7 @@ impl Scenario {
 
     /// Logs of a chain: few of them where lives have few, so that they are cleaned.
     fn chain_log_bytes(&self) -> u64 {
-        if self.group_bytes == 28 * MIB { 5 * MIB } else { self.log_bytes }
+        if self.group_bytes == 28 * MIB { 3 * MIB } else { self.log_bytes }
     }
 
     /// Changes the default configuration into this life's.

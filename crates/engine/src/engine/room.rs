@@ -71,8 +71,11 @@ impl Engine {
         if !goes_on && !self.is_moving() {
             // A log that could not be cleaned is no reason not to try another.
             self.advance_swap();
+            if self.is_moving() {
+                return;
+            }
         }
-        if goes_on || self.compaction.is_copying() {
+        if goes_on {
             return;
         }
         let tail = self.core.recorded().last_log();

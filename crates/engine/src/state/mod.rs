@@ -189,7 +189,8 @@ impl Recorded {
         fate: impl Fn(CopyNumber) -> Fate,
     ) {
         self.sequence_done = header.sequence;
-        if header.flags & FLAG_RELOCATION == 0 {
+        // In a chain what is moved goes where clients write.
+        if header.flags & FLAG_RELOCATION == 0 || self.logs.has_no_homes() {
             self.last_log = header.log_index;
         }
         self.logs.advance(header.log_index, header.position, blocks);
