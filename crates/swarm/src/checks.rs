@@ -137,7 +137,9 @@ impl Life<'_> {
             }
             self.jump(Nanos::MAX)?;
         }
-        let failed = self.volume()?.engine().failure().is_some();
+        // Nor does it do with a device again that it gave up, before it is opened anew.
+        let given_up = self.volume()?.status().stats.devices_given_up > 0;
+        let failed = given_up || self.volume()?.engine().failure().is_some();
         if failed || self.disk.hung() > 0 || self.choices.coin() {
             self.kill(0)?;
             self.disarm();
