@@ -222,7 +222,7 @@ fn check_chunks<D: Disk>(
         let mut chunks: Vec<LoggedCopy> = batch.iter().filter_map(LoggedCopy::of).collect();
         chunks.sort_unstable_by_key(|chunk| (chunk.device_offset, chunk.home_sector));
         chunks.dedup();
-        let mut io = SyncIo::in_real_time(volume.disk_mut(), start);
+        let mut io = volume.io(start);
         for run in runs(&chunks) {
             verify_run(&mut io, run, &mut |finding| report.add(finding));
         }

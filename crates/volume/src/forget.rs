@@ -80,7 +80,7 @@ pub fn unreadable_in_log<D: Disk>(
         .filter_map(|entry| Some((entry, LoggedCopy::of(&entry)?)))
         .filter(|(_, chunk)| log.contains(&chunk.device_offset))
         .collect();
-    let mut io = SyncIo::in_real_time(volume.disk_mut(), start);
+    let mut io = volume.io(start);
     in_log
         .into_iter()
         .filter_map(|(entry, chunk)| {

@@ -303,6 +303,15 @@ impl<D: Disk> Volume<D> {
         self.lanes.main()
     }
 
+    /// Reads and writes of all its devices by the volume's addresses, beside the engine: for whoever looks at a volume that nobody uses.
+    pub(crate) fn io(&mut self, start: Instant) -> SyncIo<'_> {
+        let Self { lanes, superblock, .. } = self;
+        let order: Vec<usize> = (0..lanes.data().len()).collect();
+        let mut io = lanes.in_real_time(start);
+        io.join(&superblock.layout, &order);
+        io
+    }
+
     /// The same; commands of the engine may be outstanding on it.
     pub fn disk_mut(&mut self) -> &mut D {
         self.lanes.main_mut()

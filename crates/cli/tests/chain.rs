@@ -1,0 +1,117 @@
+//! A chain of devices, with the real program on image files: made, served, killed, named in another order, one of them missing.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod common;
+
+use common::nbd::Client;
+use common::{Daemon, Scratch, run_fails, run_json, run_ok};
+use std::collections::BTreeMap;
+
+const CHAIN: &str = "a.img,b.img,c.img";
+/// The same in another order.
+const TURNED: &str = "c.img,a.img,b.img";
+const BLOCK: u64 = 4096;
+
+fn made(scratch: &Scratch) -> serde_json::Value {
+    let sizes = ["--size", "64MiB", "--data-size", "20MiB"];
+    run_json(scratch, &[&["create", "--chain", CHAIN], &sizes[..]].concat())
+}
+
+fn served(scratch: &Scratch, chain: &str) -> Daemon {
+    let socket = scratch.text("nbd.sock");
+    Daemon::spawn(scratch, &["serve", "--chain", chain, "--socket", &socket])
+}
+
+fn content(block: u64, version: u64) -> Vec<u8> {
+    let words = [block, version, 0x6765_636b_6f21_2121, block ^ version];
+    words
+        .iter()
+        .flat_map(|word| word.to_le_bytes())
+        .collect::<Vec<u8>>()
+        .repeat(BLOCK as usize / 32)
+}
+
+/// Writes blocks all over the volume several times, all durable at the end; says what is where.
+fn written_over(daemon: &Daemon, size: u64, rounds: u64) -> BTreeMap<u64, u64> {
+    let mut client = Client::connect(&daemon.socket).unwrap();
+    let (mut newest, mut number) = (BTreeMap::new(), 1_u64);
+    for version in 1..=rounds {
+        for _ in 0..size / BLOCK / 2 {
+            number = number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let block = (number >> 33) % (size / BLOCK);
+            client.write(block * BLOCK, &content(block, version), false);
+            newest.insert(block, version);
+        }
+    }
+    client.flush();
+    newest
+}
+
+fn expect(daemon: &Daemon, newest: &BTreeMap<u64, u64>) {
+    let mut client = Client::connect(&daemon.socket).unwrap();
+    for (block, version) in newest {
+        let found = client.read(block * BLOCK, BLOCK as u32);
+        assert_eq!(found, content(*block, *version), "block {block}, version {version}");
+    }
+}
+
+#[test]
+fn a_chain_that_is_cleaned_loses_nothing_when_it_is_killed_and_named_in_another_order() {
+    let scratch = Scratch::new("chain-order");
+    let report = made(&scratch);
+    assert_eq!(report["preset"], "gecko", "by its flag");
+    let size = report["client_bytes"].as_u64().unwrap();
+    let daemon = served(&scratch, CHAIN);
+    let newest = written_over(&daemon, size, 4);
+    let status = run_json(&scratch, &["status", "--chain", CHAIN]);
+    assert!(status["counters"]["compactions"].as_u64().unwrap() > 3, "{status}");
+    let links = status["state"]["links"].as_array().unwrap();
+    let roles: Vec<_> = links.iter().map(|link| link["role"].as_str().unwrap()).collect();
+    assert_eq!(
+        (links.len(), roles.iter().filter(|role| **role == "tail").count()),
+        (3, 1),
+        "{links:?}"
+    );
+    daemon.kill();
+    let daemon = served(&scratch, TURNED);
+    expect(&daemon, &newest);
+    daemon.stop_ok();
+    run_ok(&scratch, &["check", "--chain", TURNED]);
+    let daemon = served(&scratch, CHAIN);
+    expect(&daemon, &newest);
+    daemon.stop_ok();
+}
+
+#[test]
+fn what_was_never_written_is_zeros_and_requests_of_any_sector_are_put_together() {
+    let scratch = Scratch::new("chain-zeros");
+    made(&scratch);
+    let daemon = served(&scratch, CHAIN);
+    let mut client = Client::connect(&daemon.socket).unwrap();
+    client.write(5 * 512, &[7; 512], true);
+    let mut expected = vec![0; 8192];
+    expected[5 * 512..6 * 512].fill(7);
+    assert_eq!(client.read(0, 8192), expected);
+    daemon.stop_ok();
+}
+
+#[test]
+fn a_link_that_is_missing_is_named_and_one_too_small_is_refused() {
+    let scratch = Scratch::new("chain-missing");
+    made(&scratch);
+    let missing = ["found 1", "missing at position 1"];
+    run_fails(&scratch, &["status", "--chain", "a.img,b.img"], &missing);
+    let small = [
+        "create",
+        "--chain",
+        "d.img,e.img",
+        "--size",
+        "64MiB",
+        "--data-size",
+        "8MiB",
+        "--log-size",
+        "2MiB",
+    ];
+    run_fails(&scratch, &small, &["each device holds more than 6", "larger devices"]);
+}
