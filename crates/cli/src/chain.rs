@@ -51,7 +51,9 @@ pub fn expanded(args: impl Iterator<Item = OsString>) -> Vec<OsString> {
         devices.swap(0, first);
     }
     let mut devices = devices.into_iter();
-    others.extend(devices.next().map(OsString::from));
+    // Before whatever else a command takes by its place.
+    let behind_command = others.len().min(2);
+    others.splice(behind_command..behind_command, devices.next().map(OsString::from));
     others.extend(devices.map(|device| format!("--data-devices={device}").into()));
     others.into_iter().chain(rest.iter().cloned()).collect()
 }
@@ -85,17 +87,21 @@ mod tests {
         for (said, heard) in [
             (
                 "nearhead serve --chain a,b,c --json",
-                "nearhead serve --json a --data-devices=b --data-devices=c",
+                "nearhead serve a --json --data-devices=b --data-devices=c",
             ),
             ("nearhead status --chain=a", "nearhead status a"),
+            (
+                "nearhead backup-metadata FILE --chain a,b",
+                "nearhead backup-metadata a FILE --data-devices=b",
+            ),
             (
                 "nearhead serve --chain mirror:a,b --chain mirror:c,d",
                 "nearhead serve mirror:a,b --data-devices=mirror:c,d",
             ),
-            ("nearhead create --chain a,b", "nearhead create --preset gecko a --data-devices=b"),
+            ("nearhead create --chain a,b", "nearhead create a --preset gecko --data-devices=b"),
             (
                 "nearhead create --chain a,b --preset trail",
-                "nearhead create --preset trail a --data-devices=b",
+                "nearhead create a --preset trail --data-devices=b",
             ),
         ] {
             assert_eq!(words(said), heard, "{said}");
