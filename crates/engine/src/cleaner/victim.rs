@@ -84,16 +84,19 @@ fn free(view: &CleaningView<'_>, device: &Range<u32>) -> u64 {
     u64::from(view.logs.free_in(device.clone()))
 }
 
-/// Whether what is needed of the device's logs fits fewer of them: else it would be copied to and fro.
+/// Whether what is needed of those logs of the device that are worth it fits fewer of them: else it would be copied to and fro.
 fn frees_any(view: &CleaningView<'_>, device: &Range<u32>) -> bool {
     let logs = view.logs;
     let may_go = |log: &u32| *log != view.last_log && logs.is_needed(*log) && !logs.is_held(*log);
+    let sectors = u64::from(logs.blocks()) * logs.block_bytes() as u64 / 512;
     let (mut count, mut needed) = (0, 0);
     for log in logs.touched_in(device.clone()).filter(may_go) {
-        count += 1;
-        needed += u64::from(logs.live_sectors_of(log));
+        let of_log = u64::from(logs.live_sectors_of(log));
+        if of_log * 100 <= sectors * NEEDED_MAX_PCT {
+            count += 1;
+            needed += of_log;
+        }
     }
-    let sectors = u64::from(logs.blocks()) * logs.block_bytes() as u64 / 512;
     count > (needed * 100).div_ceil(sectors * FILLED_PCT)
 }
 
@@ -107,4 +110,90 @@ fn emptiest(view: &CleaningView<'_>, device: &Range<u32>, needed_max_pct: u64) -
     let touched = logs.touched_in(device.clone()).filter(may_go);
     let log = touched.min_by_key(|log| logs.live_sectors_of(*log))?;
     (u64::from(logs.live_sectors_of(log)) * 100 <= sectors * needed_max_pct).then_some(log)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cleaner::Cleaning;
+    use crate::state::logs::Logs;
+    use nearhead_disk::Nanos;
+    use nearhead_format::Layout;
+    use nearhead_format::layout::{LayoutKind, LayoutOptions};
+
+    /// One device with logs of which all but a few are used: the first `needed.len()` of them have so many hundredths needed, the others nothing.
+    fn logs_with(needed_pct: &[u64], free: u32) -> Logs {
+        let layout = Layout::plan(64 << 20, &LayoutOptions::new(LayoutKind::Chain)).unwrap();
+        let mut logs = Logs::new(&layout, true);
+        let used = logs.count() - free;
+        for log in 0..used {
+            let (blocks, start) = (logs.blocks(), layout.log_offset(log).unwrap() / 512);
+            logs.advance(log, 0, blocks);
+            let pct = needed_pct.get(log as usize).copied().unwrap_or(100);
+            for block in 0..u64::from(blocks) * pct / 100 {
+                logs.add_live(start + block * 8, 8, 8);
+            }
+        }
+        logs
+    }
+
+    fn next(logs: &Logs, room: u64, idle: Nanos) -> Option<u32> {
+        let asked = Cleaning {
+            period: None,
+            idle_after: None,
+            window: None,
+            coordinated: false,
+            watermark_pct: None,
+            batch_bytes: 1 << 20,
+            window_bytes: 1 << 20,
+            memory_bytes: 0,
+            releases_wait: Nanos::ZERO,
+            swap_above_pct: None,
+            swap_idle_after: Nanos::ZERO,
+        };
+        let view = CleaningView {
+            asked: &asked,
+            logs,
+            last_log: 0,
+            now: Nanos::from_secs(100) + idle,
+            second_of_day_at_zero: 0,
+            last_request_at: Nanos::from_secs(100),
+            is_quiet: true,
+            last_pass_ended_at: Nanos::ZERO,
+            snapshot_number: 0,
+            awaits_permit: false,
+        };
+        Cleaned::default().next(&view, |_| room)
+    }
+
+    #[test]
+    fn the_log_goes_first_of_which_least_is_needed_once_few_are_free() {
+        let needed = [0, 90, 40, 60, 20, 80];
+        assert_eq!(next(&logs_with(&needed, 5), u64::MAX, Nanos::ZERO), Some(4));
+        assert_eq!(next(&logs_with(&needed, 50), u64::MAX, Nanos::ZERO), None, "many are free");
+        assert_eq!(
+            next(&logs_with(&needed, 20), u64::MAX, Nanos::ZERO),
+            None,
+            "enough are, for now"
+        );
+        assert_eq!(
+            next(&logs_with(&needed, 20), u64::MAX, IDLE_AFTER),
+            Some(4),
+            "but nobody is there"
+        );
+    }
+
+    #[test]
+    fn nothing_is_copied_that_frees_no_log_or_has_no_place() {
+        assert_eq!(next(&logs_with(&[100; 6], 5), u64::MAX, Nanos::ZERO), None, "all is needed");
+        assert_eq!(
+            next(&logs_with(&[0, 100, 100, 93], 5), u64::MAX, Nanos::ZERO),
+            None,
+            "it would fill as many"
+        );
+        let logs = logs_with(&[0, 90, 40, 60, 20, 80], 5);
+        let blocks = u64::from(logs.blocks()) / 5;
+        assert_eq!(next(&logs, blocks, Nanos::ZERO), None, "with headers it does not fit");
+        assert_eq!(next(&logs, blocks * 2, Nanos::ZERO), Some(4));
+    }
 }

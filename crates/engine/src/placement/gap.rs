@@ -138,3 +138,70 @@ impl Gap {
         self.cost_tried = Mean::default();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nearhead_format::Layout;
+    use nearhead_format::layout::{LayoutKind, LayoutOptions};
+
+    const RECORD_BYTES: u64 = 2 << 20;
+    const PERIOD: Nanos = Nanos::from_millis(8);
+
+    /// A disk on which a record begins at once if so much was left out before it, else a revolution later, at 100 MB/s.
+    fn learned_on(needed_bytes: u64, records: u32) -> u64 {
+        let layout = Layout::plan(1 << 30, &LayoutOptions::new(LayoutKind::Chain)).unwrap();
+        let logs = Logs::new(&layout, true);
+        let mut gap = Gap {
+            turns: true,
+            bytes: FIRST_BYTES,
+            rest: REST_FIRST,
+            rest_next: REST_FIRST,
+            ..Gap::default()
+        };
+        let need = Need { blocks: (RECORD_BYTES / 4096) as u32, reserve: 16 };
+        let mut now = Nanos::from_secs(1);
+        for _ in 0..records {
+            let blocks = gap.blocks(need, &logs);
+            gap.leaves(Some(blocks), now);
+            let left_out = u64::from(blocks) * 4096;
+            let turns = if left_out < needed_bytes { PERIOD } else { Nanos::ZERO };
+            let took = Nanos((left_out + RECORD_BYTES) * 10) + turns;
+            now += took;
+            let view =
+                View { logs: &logs, head_offset: 0, now, is_idle: true, on_disk: 0, drives: None };
+            let done = Completed {
+                record_end: Some((0, 0)),
+                offset: 0,
+                bytes: RECORD_BYTES,
+                took,
+                has_moved: true,
+                is_ok: true,
+            };
+            gap.completed(&done, &view);
+        }
+        gap.bytes
+    }
+
+    #[test]
+    fn what_is_left_out_becomes_little_more_than_what_is_needed() {
+        for needed_kib in [16, 40, 100, 180] {
+            let learned = learned_on(needed_kib << 10, 500) >> 10;
+            assert!(
+                (needed_kib..=needed_kib * 3 / 2).contains(&learned),
+                "{learned} of {needed_kib} KiB"
+            );
+        }
+    }
+
+    #[test]
+    fn before_small_records_and_where_nothing_turns_nothing_is_left_out() {
+        let layout = Layout::plan(1 << 30, &LayoutOptions::new(LayoutKind::Chain)).unwrap();
+        let logs = Logs::new(&layout, true);
+        let of = |turns, blocks| {
+            Gap { turns, bytes: FIRST_BYTES, ..Gap::default() }
+                .blocks(Need { blocks, reserve: 16 }, &logs)
+        };
+        assert_eq!((of(true, 2), of(true, 511), of(true, 512), of(false, 512)), (0, 0, 64, 0));
+    }
+}

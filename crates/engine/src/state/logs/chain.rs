@@ -101,8 +101,8 @@ impl Logs {
     }
 
     /// The first of these that copies may go to: no record is to go there.
-    pub(crate) fn first_for_copies(&self, range: Range<u32>) -> Option<u32> {
-        self.first_in(range, |index| self.is_for_copies(index))
+    pub(crate) fn first_for_copies(&self, mut range: Range<u32>) -> Option<u32> {
+        range.find(|index| self.is_for_copies(*index))
     }
 
     /// Blocks that copies find on a device: behind those that a log takes already, and in free logs that no record is to go to. The last free
@@ -147,22 +147,10 @@ impl Logs {
         self.promised.clear();
     }
 
-    /// Of those without a ring all are wanted if `is_wanted` says so of any.
-    fn first_in(&self, range: Range<u32>, is_wanted: impl Fn(u32) -> bool) -> Option<u32> {
-        let mut at = range.start;
-        for index in self.present.range(range.clone()) {
-            if *index > at || is_wanted(*index) {
-                break;
-            }
-            at += 1;
-        }
-        (at < range.end && is_wanted(at)).then_some(at)
-    }
-
-    fn first_wanted(&self, range: Range<u32>, wanted: Wanted) -> Option<u32> {
+    fn first_wanted(&self, mut range: Range<u32>, wanted: Wanted) -> Option<u32> {
         match wanted {
-            Wanted::Free => self.first_in(range, |index| self.is_free(index)),
-            Wanted::Claimed if self.claim_all => self.first_in(range, |index| self.is_free(index)),
+            Wanted::Free => range.find(|index| self.is_free(*index)),
+            Wanted::Claimed if self.claim_all => range.find(|index| self.is_free(*index)),
             Wanted::Claimed => {
                 self.claimed.range(range).copied().find(|index| self.is_free(*index))
             }
@@ -207,5 +195,91 @@ impl Logs {
     /// Those of the logs that hold something, protect something or are claimed that are in this range.
     pub fn touched_in(&self, range: Range<u32>) -> impl Iterator<Item = u32> + '_ {
         self.present.range(range).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nearhead_format::layout::{DataParts, LayoutKind, LayoutOptions};
+
+    const MIB: u64 = 1 << 20;
+
+    /// Three devices of 64, 16 and 16 logs or so.
+    fn chain() -> Logs {
+        let options = LayoutOptions {
+            log_bytes: Some(MIB),
+            data_parts: DataParts::of(&[16 * MIB; 2]).unwrap(),
+            ..LayoutOptions::new(LayoutKind::Chain)
+        };
+        Logs::new(&Layout::plan(64 * MIB, &options).unwrap(), false)
+    }
+
+    fn fill(logs: &mut Logs, range: Range<u32>) {
+        for log in range {
+            let blocks = logs.blocks();
+            logs.advance(log, 0, blocks);
+        }
+    }
+
+    #[test]
+    fn records_stay_on_a_device_until_it_has_no_more_to_spare_and_go_on_to_the_next_one_and_round()
+    {
+        let mut logs = chain();
+        let devices: Vec<_> = logs.by_device().collect();
+        let next = |logs: &Logs, from| logs.next_in_chain(from, KEPT_LOGS, Wanted::Free);
+        assert_eq!(next(&logs, 0), Some(1));
+        let end = devices[0].end;
+        fill(&mut logs, 0..end - KEPT_LOGS);
+        assert_eq!(next(&logs, end - KEPT_LOGS - 1), Some(devices[1].start), "three are kept");
+        assert_eq!(logs.next_in_chain(0, 0, Wanted::Free), Some(end - KEPT_LOGS), "for others");
+        fill(&mut logs, devices[1].start..devices[2].end - KEPT_LOGS);
+        assert_eq!(next(&logs, devices[2].start), None, "{devices:?}");
+        assert!(!logs.needs_claim(0));
+    }
+
+    #[test]
+    fn a_log_is_begun_anew_only_where_no_recovery_begins_elsewhere_in_it() {
+        let mut logs = chain();
+        logs.note_claimed(5);
+        logs.advance(5, 0, 10);
+        logs.snapshot_begins(&[]);
+        assert!(!logs.is_free(5), "the older snapshot protects it");
+        logs.snapshot_committed();
+        assert!(logs.is_free(5) && !logs.is_touched(5));
+        logs.note_claimed(6);
+        logs.advance(6, 0, 10);
+        logs.snapshot_begins(&[6]);
+        logs.snapshot_committed();
+        assert!(!logs.is_free(6), "it is claimed from block 10 on");
+        logs.snapshot_begins(&[]);
+        assert!(!logs.is_free(6), "as the newest snapshot has it");
+        logs.snapshot_committed();
+        assert_eq!(logs.claim_for(6).position, 0);
+        assert!(logs.is_free(6));
+    }
+
+    #[test]
+    fn copies_go_where_no_record_will_and_a_log_that_takes_some_keeps_them_until_it_is_let_go() {
+        let mut logs = chain();
+        let device = logs.by_device().next().unwrap();
+        logs.note_claimed(0);
+        logs.promise(1);
+        assert_eq!(logs.first_for_copies(device.clone()), Some(2));
+        logs.hold(2, true);
+        logs.note_copied(2, 100);
+        assert!(
+            !logs.is_free(2)
+                && !logs.has_room(2, crate::state::logs::Need { blocks: 1, reserve: 0 })
+        );
+        logs.snapshot_begins(&[]);
+        logs.snapshot_committed();
+        assert!(!logs.is_free(2), "a snapshot makes no difference");
+        let capacity = u64::from(logs.blocks());
+        // All but the one that takes them and the one that a claim is on its way for.
+        let free = u64::from(device.end - device.start) - 2;
+        assert_eq!(logs.blocks_for_copies(device), free * capacity + capacity - 100);
+        logs.hold(2, false);
+        assert!(logs.is_free(2), "nothing points there");
     }
 }
