@@ -6,7 +6,7 @@ use nearhead_disk::{Disk, Nanos};
 use nearhead_engine::cleaner::{Cleaner, CompactInBody, MoveToTail};
 use nearhead_format::layout::DataParts;
 use nearhead_models::{Dataless, HddModel, HddOptions, Profile};
-use nearhead_service::Service;
+use nearhead_service::{Operation, Request, RequestId, Service};
 use nearhead_sim::VirtualTime;
 use nearhead_sim::workload::{Content, RandomMix, RandomMixOptions};
 use nearhead_volume::create::describe;
@@ -19,13 +19,7 @@ fn disk() -> HddModel {
     HddModel::new(&Profile::named("st3146855fc").unwrap(), Box::new(Dataless), options).unwrap()
 }
 
-/// Writes so many times what the chain offers, at random, in requests of these bytes; says how many logs were cleaned, and how often nobody had room.
-fn written_over(
-    devices: &[u64],
-    log_bytes: u64,
-    cleaner: Box<dyn Cleaner>,
-    (request_bytes, times): (u32, u64),
-) -> u64 {
+fn chain(devices: &[u64], log_bytes: u64, cleaner: Box<dyn Cleaner>) -> Volume<HddModel> {
     let preset = NamedPreset::by_name("gecko").unwrap();
     let options = CreateOptions {
         device_bytes: Some(devices[0]),
@@ -37,10 +31,18 @@ fn written_over(
     let superblock = describe(first.properties(), None, &options).unwrap();
     let others = devices[1..].iter().map(|_| disk()).collect();
     let lanes = Lanes::from(first).with_data(others).unwrap();
-    let mut volume = Volume::start_empty(lanes, superblock, preset, |_, config| {
+    Volume::start_empty(lanes, superblock, preset, |_, config| {
         config.cleaner = cleaner;
         config.snapshot_after_bytes = 8 * MIB;
-    });
+    })
+}
+
+/// Writes so many times what the chain offers, at random, in requests of these bytes.
+fn write_over(
+    volume: &mut Volume<HddModel>,
+    time: &mut VirtualTime,
+    (request_bytes, times): (u32, u64),
+) {
     let size_bytes = volume.info().size_bytes;
     let requests = size_bytes * times / u64::from(request_bytes);
     let mut writer = RandomMix::new(RandomMixOptions {
@@ -53,12 +55,35 @@ fn written_over(
         content: Content::Phantom,
         seed: 3,
     });
-    let mut time = VirtualTime::default();
-    time.run(&mut volume, &mut [&mut writer], Nanos::from_secs(100_000)).unwrap();
+    time.run(volume, &mut [&mut writer], Nanos::from_secs(100_000)).unwrap();
     assert_eq!(writer.writes().first_failure, None);
     assert_eq!(writer.writes().requests, requests, "the rest waits for ever");
-    let stats = volume.status().stats;
-    stats.compactions + stats.swaps
+}
+
+#[test]
+fn one_trim_of_everything_gives_every_log_back() {
+    let mut volume = chain(&[64 * MIB, 16 * MIB], MIB, Box::new(CompactInBody::default()));
+    let mut time = VirtualTime::default();
+    write_over(&mut volume, &mut time, (4096, 2));
+    let (offset, len) = (0, volume.info().size_bytes);
+    let operation = Operation::Trim { offset, len, fua: true };
+    let mut now = time.now();
+    volume.submit(Request { id: RequestId(1 << 40), operation }, now);
+    let reply = loop {
+        volume.drive(now);
+        if let Some(reply) = volume.poll_reply() {
+            break reply;
+        }
+        now = volume.wake_at().expect("the trim is under way").max(now);
+    };
+    assert!(reply.result.is_ok(), "{:?}", reply.result);
+    volume.start_snapshot(now);
+    VirtualTime::starting_at(now).advance_to(&mut volume, now + Nanos::from_secs(2)).unwrap();
+    let status = volume.status();
+    assert_eq!(status.map_entries, 0);
+    let taken: u32 = status.links.iter().map(|link| link.logs - link.logs_free).sum();
+    // But for the tail, and the log of each device that copies go to next.
+    assert!(taken <= 3, "{:?}", status.links);
 }
 
 #[test]
@@ -77,7 +102,10 @@ fn a_chain_that_is_written_over_again_and_again_never_runs_out_of_room() {
                 } else {
                     Box::new(CompactInBody::default())
                 };
-                let logs = written_over(devices, log_bytes, cleaner, (request_bytes, times));
+                let mut volume = chain(devices, log_bytes, cleaner);
+                write_over(&mut volume, &mut VirtualTime::default(), (request_bytes, times));
+                let stats = volume.status().stats;
+                let logs = stats.compactions + stats.swaps;
                 assert!(logs > 5, "only {logs} logs were cleaned");
             }
         }
