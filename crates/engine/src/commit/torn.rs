@@ -41,6 +41,11 @@ impl TornRecords {
 }
 
 impl Commit {
+    /// Whether there are remains: what stands there is overwritten before the next record.
+    pub(crate) fn has_remains(&self) -> bool {
+        !self.torn.offsets.is_empty()
+    }
+
     /// Whether a record must wait, because there are remains; begins to clear them.
     pub(crate) fn clears_torn_records(&mut self, core: &mut Core) -> bool {
         let Some(offset) = self.torn.offsets.last().copied() else { return false };

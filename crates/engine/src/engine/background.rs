@@ -165,7 +165,9 @@ impl Engine {
     fn may_move(&self) -> bool {
         if !self.core.setup().has_homes() {
             // Also while a stop waits for room that only this makes.
-            let may_begin = !self.swap.is_busy() && self.compaction.may_begin();
+            // Copies must not stand where remains of a record are yet to be overwritten.
+            let may_begin =
+                !self.swap.is_busy() && self.compaction.may_begin() && !self.commit.has_remains();
             let is_wanted = !self.core.is_draining() || !self.stage.is_empty();
             return may_begin && is_wanted && !self.core.has_failed() && !self.core.is_read_only();
         }

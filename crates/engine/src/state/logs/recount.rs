@@ -49,7 +49,7 @@ impl Logs {
             log_index,
             used_blocks: ring.used_blocks(),
             live_sectors: ring.live_sectors(),
-            position: ring.position,
+            position: ring.position(),
         });
         counts.collect()
     }

@@ -70,9 +70,9 @@ pub(crate) struct Ring {
 }
 
 impl Ring {
-    /// Where the next record goes, if it fits before the end.
+    /// Where the next record goes, if it fits before the end: at the start of a log that takes copies.
     pub(crate) fn position(&self) -> u32 {
-        self.position
+        if self.is_held { 0 } else { self.position }
     }
 
     /// Position of the newest record, or [`NO_PREVIOUS`].
