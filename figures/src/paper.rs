@@ -111,7 +111,7 @@ pub(crate) struct Table2 {
     pub(crate) goal_ordered_latency: f64,
 }
 
-/// Gecko's figure 2.
+/// Gecko's figures 2, 3, 5 and 6.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Gecko {
@@ -195,6 +195,16 @@ mod tests {
             (trail.recovery_writeback_factor, "recovery_writeback_factor_q256"),
         ] {
             assert!((ours - number(&["trail", key])).abs() < 1e-9, "{key}");
+        }
+        let gecko = &PAPERS.gecko;
+        for (ours, path) in [
+            (gecko.lfs_before_mb_s, &["gecko", "lfs_mb_s", "before_gc"][..]),
+            (gecko.lfs_during_mb_s, &["gecko", "lfs_mb_s", "during_gc"]),
+            (gecko.tail_before_mb_s, &["gecko", "move_to_tail_mb_s", "before_gc"]),
+            (gecko.tail_app_mb_s, &["gecko", "move_to_tail_mb_s", "app"]),
+            (gecko.body_mb_s, &["gecko", "compact_in_body_mb_s"]),
+        ] {
+            assert!((ours - number(path)).abs() < 1e-9, "{path:?}");
         }
         let goal = number(&["manylogs", "fig6", "goal_vs_nologging_speedup", "average"]);
         assert!((PAPERS.mixes.goal_speedup - goal).abs() < 1e-9);

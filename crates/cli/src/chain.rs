@@ -16,6 +16,10 @@ const PRESET: &str = "gecko";
 /// The arguments of the program with chains taken apart.
 pub fn expanded(args: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let args: Vec<OsString> = args.collect();
+    if args.get(1).is_some_and(|command| command == "run") {
+        // What follows is a program and its own arguments.
+        return args;
+    }
     let end = args.iter().position(|arg| arg == "--").unwrap_or(args.len());
     let (own, rest) = args.split_at(end);
     let (mut others, mut devices) = (Vec::new(), Vec::new());
@@ -113,6 +117,8 @@ mod tests {
         for said in [
             "nearhead serve a --data-devices b",
             "nearhead run -- prog --chain x",
+            "nearhead run prog --chain x",
+            "nearhead bench TARGET -- prog --chain x",
             "nearhead serve --chain",
             "nearhead",
         ] {

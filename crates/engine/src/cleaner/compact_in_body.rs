@@ -4,7 +4,7 @@
 //! Which log goes when is the same for both ways to clean a chain (`victim.rs`). Nothing goes home, as there are no homes, and clients wait while no
 //! log has room.
 
-use super::victim::{Cleaned, IDLE_AFTER};
+use super::victim::Cleaned;
 use super::{Cleaner, CleaningView, Goal, Move, WhenFull};
 use nearhead_disk::Nanos;
 
@@ -21,7 +21,7 @@ impl Cleaner for CompactInBody {
     }
 
     fn relocate_wake(&self, view: &CleaningView<'_>) -> Option<Nanos> {
-        Some(view.last_request_at + IDLE_AFTER).filter(|at| *at > view.now)
+        Cleaned::wake(view)
     }
 
     fn when_full(&self) -> WhenFull {

@@ -49,6 +49,26 @@ pub struct Cleaning {
     pub swap_idle_after: Nanos,
 }
 
+#[cfg(test)]
+impl Cleaning {
+    /// No time, no watermark and no swap.
+    pub(crate) fn as_if_nothing_was_asked() -> Self {
+        Self {
+            period: None,
+            idle_after: None,
+            window: None,
+            coordinated: false,
+            watermark_pct: None,
+            batch_bytes: 1 << 20,
+            window_bytes: 1 << 20,
+            memory_bytes: 1 << 20,
+            releases_wait: Nanos::ZERO,
+            swap_above_pct: None,
+            swap_idle_after: Nanos::ZERO,
+        }
+    }
+}
+
 /// Why blocks go home: who waits for it, and what it waits for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Why {

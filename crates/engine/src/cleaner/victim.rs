@@ -6,6 +6,7 @@
 
 use super::CleaningView;
 use crate::state::logs::chain::KEPT_LOGS;
+use nearhead_disk::{Nanos, SECTOR_BYTES};
 use std::ops::Range;
 
 /// With fewer free logs of a hundred a device is cleaned.
@@ -15,7 +16,7 @@ const FREE_ENOUGH_PCT: u64 = 15;
 /// While nobody is there it is cleaned until it has so many.
 const FREE_IDLE_PCT: u64 = 25;
 /// Nobody is there after so long without a request.
-pub(super) const IDLE_AFTER: nearhead_disk::Nanos = nearhead_disk::Nanos::from_secs(1);
+const IDLE_AFTER: Nanos = Nanos::from_secs(1);
 /// A log of which more is needed, of a hundred sectors, is not worth being copied.
 const NEEDED_MAX_PCT: u64 = 95;
 /// Nor, while nobody needs the room, one of which more than this is.
@@ -33,6 +34,11 @@ pub(super) struct Cleaned {
 }
 
 impl Cleaned {
+    /// When the answer becomes another though nothing happens.
+    pub(super) fn wake(view: &CleaningView<'_>) -> Option<Nanos> {
+        Some(view.last_request_at + IDLE_AFTER).filter(|at| *at > view.now)
+    }
+
     /// The next log to empty, if any is, of which no more is needed than there is `room` for blocks of a device.
     pub(super) fn next(
         &mut self,
@@ -68,7 +74,7 @@ impl Cleaned {
         }
         let needed_max = if is_low { NEEDED_MAX_PCT } else { NEEDED_MAX_IDLE_PCT };
         let log = emptiest(view, device, needed_max).filter(|_| frees_any(view, device))?;
-        let sectors_of_block = view.logs.block_bytes() as u64 / 512;
+        let sectors_of_block = view.logs.block_bytes() as u64 / SECTOR_BYTES;
         let blocks = u64::from(view.logs.live_sectors_of(log)).div_ceil(sectors_of_block);
         if blocks * 100 > room(device).saturating_mul(FILLED_PCT) {
             return None;
@@ -81,35 +87,39 @@ impl Cleaned {
 }
 
 fn free(view: &CleaningView<'_>, device: &Range<u32>) -> u64 {
-    u64::from(view.logs.free_in(device.clone()))
+    u64::from(view.logs.free_in(device))
+}
+
+fn sectors_of_log(view: &CleaningView<'_>) -> u64 {
+    u64::from(view.logs.blocks()) * view.logs.block_bytes() as u64 / SECTOR_BYTES
+}
+
+/// The logs of a device that could be emptied, and how many sectors of each are needed.
+fn sources<'a>(
+    view: &'a CleaningView<'_>,
+    device: &Range<u32>,
+) -> impl Iterator<Item = (u32, u64)> + use<'a> {
+    let (logs, last_log) = (view.logs, view.last_log);
+    let may_go = move |log: &u32| *log != last_log && logs.is_needed(*log) && !logs.is_held(*log);
+    let touched = logs.touched_in(device.clone()).filter(may_go);
+    touched.map(|log| (log, u64::from(logs.live_sectors_of(log))))
 }
 
 /// Whether what is needed of those logs of the device that are worth it fits fewer of them: else it would be copied to and fro.
 fn frees_any(view: &CleaningView<'_>, device: &Range<u32>) -> bool {
-    let logs = view.logs;
-    let may_go = |log: &u32| *log != view.last_log && logs.is_needed(*log) && !logs.is_held(*log);
-    let sectors = u64::from(logs.blocks()) * logs.block_bytes() as u64 / 512;
-    let (mut count, mut needed) = (0, 0);
-    for log in logs.touched_in(device.clone()).filter(may_go) {
-        let of_log = u64::from(logs.live_sectors_of(log));
-        if of_log * 100 <= sectors * NEEDED_MAX_PCT {
-            count += 1;
-            needed += of_log;
-        }
-    }
+    let sectors = sectors_of_log(view);
+    let is_worth_it = |(_, needed): &(u32, u64)| needed * 100 <= sectors * NEEDED_MAX_PCT;
+    let (count, needed) = sources(view, device)
+        .filter(is_worth_it)
+        .fold((0, 0), |(count, sum), (_, needed)| (count + 1, sum + needed));
     count > (needed * 100).div_ceil(sectors * FILLED_PCT)
 }
 
 /// The log of a device of which least is needed.
 fn emptiest(view: &CleaningView<'_>, device: &Range<u32>, needed_max_pct: u64) -> Option<u32> {
-    let logs = view.logs;
-    let sectors = u64::from(logs.blocks()) * logs.block_bytes() as u64 / 512;
-    let may_go = |log: &u32| {
-        *log != view.last_log && logs.is_needed(*log) && !logs.is_held(*log) && !logs.is_stuck(*log)
-    };
-    let touched = logs.touched_in(device.clone()).filter(may_go);
-    let log = touched.min_by_key(|log| logs.live_sectors_of(*log))?;
-    (u64::from(logs.live_sectors_of(log)) * 100 <= sectors * needed_max_pct).then_some(log)
+    let whole = sources(view, device).filter(|(log, _)| !view.logs.is_stuck(*log));
+    let (log, needed) = whole.min_by_key(|(_, needed)| *needed)?;
+    (needed * 100 <= sectors_of_log(view) * needed_max_pct).then_some(log)
 }
 
 #[cfg(test)]
@@ -117,7 +127,6 @@ mod tests {
     use super::*;
     use crate::cleaner::Cleaning;
     use crate::state::logs::Logs;
-    use nearhead_disk::Nanos;
     use nearhead_format::Layout;
     use nearhead_format::layout::{LayoutKind, LayoutOptions};
 
@@ -138,19 +147,7 @@ mod tests {
     }
 
     fn next(logs: &Logs, room: u64, idle: Nanos) -> Option<u32> {
-        let asked = Cleaning {
-            period: None,
-            idle_after: None,
-            window: None,
-            coordinated: false,
-            watermark_pct: None,
-            batch_bytes: 1 << 20,
-            window_bytes: 1 << 20,
-            memory_bytes: 0,
-            releases_wait: Nanos::ZERO,
-            swap_above_pct: None,
-            swap_idle_after: Nanos::ZERO,
-        };
+        let asked = Cleaning::as_if_nothing_was_asked();
         let view = CleaningView {
             asked: &asked,
             logs,

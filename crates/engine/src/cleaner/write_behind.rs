@@ -51,26 +51,10 @@ mod tests {
     use nearhead_format::Layout;
     use nearhead_format::layout::{LayoutKind, LayoutOptions};
 
-    fn asked() -> Cleaning {
-        Cleaning {
-            period: None,
-            idle_after: None,
-            window: None,
-            coordinated: false,
-            watermark_pct: None,
-            batch_bytes: 1 << 20,
-            window_bytes: 1 << 20,
-            memory_bytes: 1 << 20,
-            releases_wait: Nanos::ZERO,
-            swap_above_pct: None,
-            swap_idle_after: Nanos::ZERO,
-        }
-    }
-
     #[test]
     fn passes_follow_each_other_behind_a_pause_and_without_one_where_logs_are_half_full() {
         let layout = Layout::plan(1 << 30, &LayoutOptions::new(LayoutKind::ManyLogs)).unwrap();
-        let (asked, mut logs) = (asked(), Logs::new(&layout, true));
+        let (asked, mut logs) = (Cleaning::as_if_nothing_was_asked(), Logs::new(&layout, true));
         let home = |logs: &Logs, now| {
             let view = CleaningView {
                 asked: &asked,

@@ -10,13 +10,12 @@
 
 use super::gather::Gathering;
 use crate::cleaner::{Goal, Move};
-use crate::commit::{Copied, Copies};
+use crate::commit::{Copied, Copies, encoded, padding};
 use crate::core::Core;
 use crate::disk::dispatch::Purpose;
-use crate::state::logs::Logs;
 use crate::state::map::Map;
 use crate::state::sectors::SECTOR;
-use nearhead_disk::{BufferMut, Class, Command, DiskError, Nanos, Payload};
+use nearhead_disk::{Class, Command, DiskError, Nanos, Payload};
 use nearhead_format::crc::chunk_crc;
 use nearhead_format::record::{
     FLAG_BODY, NO_POSITION, RecordHeader, WRITES_MAX, WriteItem, header_bytes_for,
@@ -30,13 +29,6 @@ const UNNAMED_MAX: usize = 8192;
 /// So long they wait for a client's record; then they get one of their own.
 const UNNAMED_FOR: Nanos = Nanos::from_millis(250);
 
-/// The log of a device that takes copies, and the block where the next ones go.
-#[derive(Clone, Copy, Debug)]
-struct Open {
-    log_index: u32,
-    block: u32,
-}
-
 /// A window on its way.
 #[derive(Debug)]
 struct Writing {
@@ -47,8 +39,8 @@ struct Writing {
 #[derive(Debug)]
 struct Compacting {
     from: u32,
-    /// The first log of its device.
-    device: u32,
+    /// The logs of its device.
+    device: Range<u32>,
     content: Gathering,
     writing: Option<Writing>,
     /// Something was copied.
@@ -59,8 +51,8 @@ struct Compacting {
 #[derive(Debug, Default)]
 pub(crate) struct Compaction {
     current: Option<Compacting>,
-    /// By the first log of the device.
-    open: BTreeMap<u32, Open>,
+    /// Which log of a device takes copies, by the first one of the device.
+    open: BTreeMap<u32, u32>,
     /// Logs that are held.
     held: Vec<u32>,
     /// Durable, and named by no record yet, and since when.
@@ -122,18 +114,16 @@ impl Compaction {
     /// A log is to be compacted, if that is what is asked for.
     pub(crate) fn begin(&mut self, core: &Core, asked: Move) {
         let logs = core.logs();
-        let device = device_of(logs, asked.from);
-        if asked.to != Goal::Body || !logs.is_needed(asked.from) {
+        if asked.to != Goal::Body || !logs.is_needed(asked.from) || logs.is_held(asked.from) {
             return;
         }
-        // A log that takes copies is not compacted at the same time.
-        let Some(device) = device else { return };
-        self.open.retain(|_, open| open.log_index != asked.from);
-        let content = Gathering::of(asked.from);
+        let Some(device) = logs.by_device().find(|device| device.contains(&asked.from)) else {
+            return;
+        };
         self.current = Some(Compacting {
             from: asked.from,
-            device: device.start,
-            content,
+            device,
+            content: Gathering::of(asked.from),
             writing: None,
             has_copied: false,
         });
@@ -210,7 +200,7 @@ impl Compaction {
             Place::Zero | Place::Poisoned => None,
         };
         let mut in_use: BTreeSet<u32> = self.unnamed.iter().filter_map(place_of).collect();
-        in_use.extend(self.open.values().map(|open| open.log_index));
+        in_use.extend(self.open.values());
         let writing = self.current.as_ref().and_then(|current| current.writing.as_ref());
         in_use.extend(writing.map(|writing| writing.log_index));
         self.held.retain(|log| {
@@ -232,8 +222,8 @@ impl Compaction {
         let blocks = (header_bytes_for(count, log_block)
             + (sectors as usize * SECTOR).next_multiple_of(log_block))
             / log_block;
-        let Some(spot) = place(&mut self.open, &mut self.held, core, current.device, blocks as u32)
-        else {
+        let device = current.device.clone();
+        let Some(log) = place(&mut self.open, &mut self.held, core, device, blocks as u32) else {
             // No log of the device is free: what is left stays where it is.
             let from = current.from;
             current.content.give_up();
@@ -244,13 +234,11 @@ impl Compaction {
         if chunks.is_empty() {
             return;
         }
-        let Some((command, copies, blocks)) = window(core, spot, chunks) else { return };
-        if let Some(open) = self.open.get_mut(&current.device) {
-            open.block = spot.block + blocks;
-            core.logs_mut().note_copied(spot.log_index, open.block);
-        }
-        core.stats_mut().compacted_bytes += copies.len() as u64 * 4096;
-        current.writing = Some(Writing { log_index: spot.log_index, copies });
+        let Some((command, copies, end)) = window(core, log, chunks) else { return };
+        core.logs_mut().note_copied(log, end);
+        let sectors: u64 = copies.iter().map(|copy| u64::from(copy.after().len_sectors)).sum();
+        core.stats_mut().compacted_bytes += sectors * SECTOR as u64;
+        current.writing = Some(Writing { log_index: log, copies });
         core.issue(Class::Background, Purpose::CompactionWrite, command);
     }
 
@@ -274,39 +262,30 @@ impl Compaction {
         }
         let now = core.now();
         core.logs_mut().rest(log_index, now);
-        self.open.remove(&current.device);
+        self.open.remove(&current.device.start);
         core.logs_mut().note_stuck(current.from);
         current.content.give_up();
     }
 }
 
-/// The logs of the device that has this one.
-fn device_of(logs: &Logs, log_index: u32) -> Option<Range<u32>> {
-    logs.by_device().find(|device| device.contains(&log_index))
-}
-
-/// Where so many blocks of copies go: behind the last ones of the device, or to the start of another of its logs.
+/// The log of a device that takes so many more blocks of copies: the one that took the last ones, or another of the device.
 fn place(
-    open: &mut BTreeMap<u32, Open>,
+    open: &mut BTreeMap<u32, u32>,
     held: &mut Vec<u32>,
     core: &mut Core,
-    device: u32,
+    device: Range<u32>,
     blocks: u32,
-) -> Option<Open> {
-    let logs = core.logs();
-    let here = open.get(&device).copied();
-    if let Some(here) = here.filter(|here| here.block + blocks <= logs.blocks()) {
+) -> Option<u32> {
+    let logs = core.logs_mut();
+    let has_room = |log: &u32| logs.copies_end(*log) + blocks <= logs.blocks();
+    if let Some(here) = open.get(&device.start).copied().filter(has_room) {
         return Some(here);
     }
-    open.remove(&device);
-    // The last free log of all is for the records that name copies.
-    let all_free: u32 = logs.by_device().map(|device| logs.free_in(device)).sum();
-    let device = Some(device).filter(|_| all_free > 1)?;
-    let free = device_of(logs, device).and_then(|device| logs.first_for_copies(device))?;
-    core.logs_mut().hold(free, true);
-    held.push(free);
-    let new = Open { log_index: free, block: 0 };
-    open.insert(device, new);
+    open.remove(&device.start);
+    let first = device.start;
+    let new = logs.begin_copies(device)?;
+    held.push(new);
+    open.insert(first, new);
     Some(new)
 }
 
@@ -320,15 +299,16 @@ fn checksum(before: &Entry, data: &Payload) -> u32 {
     }
 }
 
-/// The command that writes these chunks there under a header, and what they are copies of; and how many blocks that takes.
+/// The command that writes these chunks behind the copies of a log under a header, and what they are copies of; and the block behind them.
 fn window(
     core: &Core,
-    spot: Open,
+    log_index: u32,
     chunks: Vec<(Entry, Payload)>,
 ) -> Option<(Command, Vec<Copied>, u32)> {
-    let (log_block, layout) = (core.logs().block_bytes(), &core.setup().layout);
+    let (logs, log_block) = (core.logs(), core.logs().block_bytes());
+    let position = logs.copies_end(log_index);
+    let offset = logs.block_offset(log_index, position)?;
     let header_bytes = header_bytes_for(chunks.len(), log_block);
-    let offset = layout.log_block_offset(spot.log_index, spot.block)?;
     let mut sector = (offset + header_bytes as u64) / SECTOR as u64;
     let (mut writes, mut copies) = (Vec::new(), Vec::new());
     let mut parts = Vec::with_capacity(chunks.len() + 2);
@@ -341,24 +321,21 @@ fn window(
         sector += u64::from(len_sectors);
         parts.push(data);
     }
+    let padding = padding(nearhead_disk::total_len(&parts), log_block);
+    if padding > 0 {
+        parts.push(Payload::Zeros(padding));
+    }
     let header = RecordHeader {
         flags: FLAG_BODY,
         volume_id: core.setup().volume_id,
-        log_index: spot.log_index,
-        position: spot.block,
+        log_index,
+        position,
         previous_position: NO_POSITION,
         writes,
         ..RecordHeader::default()
     };
-    let mut encoded = BufferMut::zeroed(header.encoded_bytes(log_block));
-    header.encode_into(&mut encoded);
-    parts.insert(0, Payload::Bytes(encoded.freeze()));
-    let bytes = nearhead_disk::total_len(&parts);
-    let padding = bytes.next_multiple_of(log_block) - bytes;
-    if padding > 0 {
-        parts.push(Payload::Zeros(padding));
-    }
+    parts.insert(0, Payload::Bytes(encoded(&header, log_block)));
+    let blocks = nearhead_disk::total_len(&parts) / log_block;
     let durable = core.flusher().is_needed();
-    let blocks = (bytes + padding) / log_block;
-    Some((Command::Write { offset, parts, durable }, copies, blocks as u32))
+    Some((Command::Write { offset, parts, durable }, copies, position + blocks as u32))
 }

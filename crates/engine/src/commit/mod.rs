@@ -24,10 +24,11 @@ pub(crate) use build::Attempt;
 pub(crate) use complete::{Ended, RecordContext};
 pub(crate) use content::{Content, Sources};
 pub(crate) use invalidation::{InvalidationCount, Invalidations};
-pub(crate) use packer::Packer;
+pub(crate) use packer::{Packer, padding};
 pub(crate) use parts::{Copied, Copies, Moves, Part, Releases, Target};
 pub(crate) use record::Record;
 pub(crate) use retry::pause;
+pub(crate) use send::encoded;
 pub(crate) use waiters::{DurableWaiter, Waiters};
 
 use crate::packing::Packing;

@@ -16,7 +16,7 @@ use super::Commit;
 use super::complete::{Ended, RecordContext};
 use super::journal::{journal_command, journal_has_place};
 use super::record::Record;
-use super::send::{encoded_header, record_command};
+use super::send::{encoded, record_command};
 use crate::core::Core;
 use crate::disk::dispatch::Purpose;
 use crate::failure::Failure;
@@ -106,7 +106,7 @@ impl Commit {
             }
         }
         self.again = None;
-        let header = encoded_header(core, &record);
+        let header = encoded(&record.header, core.logs().block_bytes());
         if again.record
             && let Some(command) = record_command(core, &record, header.clone())
         {

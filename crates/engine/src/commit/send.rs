@@ -26,7 +26,7 @@ impl Commit {
         self.placer.record_leaves(core, spot);
         record.header.position = position;
         record.blocks = blocks;
-        let header = encoded_header(core, &record);
+        let header = encoded(&record.header, log_block);
         record.journal_at = self.journal_header(core, &header);
         record.pending += 1 + u8::from(record.journal_at.is_some());
         let Some(command) = record_command(core, &record, header) else {
@@ -43,10 +43,11 @@ impl Commit {
     }
 }
 
-pub(super) fn encoded_header(core: &Core, record: &Record) -> Buffer {
-    let mut header = BufferMut::zeroed(record.header.encoded_bytes(core.logs().block_bytes()));
-    record.header.encode_into(&mut header);
-    header.freeze()
+/// A header as it stands in a log.
+pub(crate) fn encoded(header: &RecordHeader, log_block_bytes: usize) -> Buffer {
+    let mut bytes = BufferMut::zeroed(header.encoded_bytes(log_block_bytes));
+    header.encode_into(&mut bytes);
+    bytes.freeze()
 }
 
 /// The write of the record where its header says that it stands.

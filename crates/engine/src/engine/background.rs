@@ -149,11 +149,10 @@ impl Engine {
         if self.compaction.advance(&mut self.core) {
             self.snapshotter.wish();
         }
-        if !self.core.setup().has_homes() {
-            let logs = self.core.logs();
-            if logs.is_short_of_logs() && logs.snapshot_frees_any() && !self.snapshotter.is_busy() {
-                self.snapshotter.demand();
-            }
+        // What costs least to ask first: the last question looks at every log in use.
+        let logs = self.core.logs();
+        if !self.snapshotter.is_busy() && logs.is_short_of_logs() && logs.snapshot_frees_any() {
+            self.snapshotter.demand();
         }
         let is_record_under_way = self.commit.in_flight().is_some();
         if self.swap.advance(&mut self.core, is_record_under_way, number) {

@@ -135,7 +135,7 @@ impl Engine {
             let needed = logs.touched_in(device.clone()).map(|log| logs.live_sectors_of(log));
             LinkStatus {
                 logs: device.end - device.start,
-                logs_free: logs.free_in(device.clone()),
+                logs_free: logs.free_in(&device),
                 needed_bytes: needed.map(u64::from).sum::<u64>() * SECTOR_BYTES,
                 is_tail: device.contains(&tail),
             }

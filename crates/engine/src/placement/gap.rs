@@ -8,7 +8,7 @@ use super::{Completed, Need, View};
 use crate::state::logs::{GAP_BYTES_MAX, Logs};
 use nearhead_disk::{Nanos, Properties};
 
-/// The first that is tried, in bytes: 2 ms of a disk of 120 MB/s.
+/// The first that is tried, and the most that ever is, in bytes: 2 ms of a disk of 120 MB/s.
 const FIRST_BYTES: u64 = 256 << 10;
 /// No more than this share of a record is left out before it.
 const SHARE_OF_RECORD: u64 = 8;
@@ -34,6 +34,8 @@ pub(super) struct Gap {
     /// Records until the next attempt, and how many there are from one to the next.
     rest: u32,
     rest_next: u32,
+    /// Whether the next attempt leaves out more, in case the disk became slower; after one that failed it is the other way round.
+    tries_more: bool,
     /// The record on its way left out so many blocks, right behind the end of the one before.
     leaving: Option<u32>,
     ended_at: Nanos,
@@ -117,11 +119,9 @@ impl Gap {
     }
 
     fn try_another(&mut self) {
-        // Less by a quarter; now and then more, in case the disk became slower.
-        let attempts_failed = self.rest_next > REST_FIRST;
-        let is_more = attempts_failed && self.rest_next.trailing_zeros() % 2 == 1;
-        let other = if is_more { self.bytes / 2 * 3 } else { self.bytes / 4 * 3 };
-        self.tried = Some(other.clamp(8 << 10, 2 * FIRST_BYTES));
+        let other = if self.tries_more { self.bytes / 2 * 3 } else { self.bytes / 4 * 3 };
+        // More than the first would be more than a share of the records that it was learned with, and never be judged.
+        self.tried = Some(other.clamp(8 << 10, FIRST_BYTES));
         self.cost_tried = Mean::default();
     }
 
@@ -134,6 +134,7 @@ impl Gap {
         } else {
             self.rest_next = (self.rest_next * 2).min(REST_MAX);
             self.rest = self.rest_next;
+            self.tries_more = !self.tries_more;
         }
         self.cost_tried = Mean::default();
     }
@@ -185,7 +186,7 @@ mod tests {
 
     #[test]
     fn what_is_left_out_becomes_little_more_than_what_is_needed() {
-        for needed_kib in [16, 40, 100, 180] {
+        for needed_kib in [16, 40, 100, 180, 220, 250] {
             let learned = learned_on(needed_kib << 10, 500) >> 10;
             assert!(
                 (needed_kib..=needed_kib * 3 / 2).contains(&learned),

@@ -18,6 +18,8 @@ pub(super) struct Run {
     pub(super) first: u32,
     /// The address where it begins.
     pub(super) start: u64,
+    /// How many of them may be begun anew, kept as that changes: it is asked for each request.
+    pub(super) free: u32,
 }
 
 /// Those of all devices of a chain; none of anything else.
@@ -25,8 +27,12 @@ pub(super) fn runs(layout: &Layout) -> Vec<Run> {
     if !layout.is_chain() {
         return Vec::new();
     }
-    let firsts = layout.logs_by_device().filter(|logs| !logs.is_empty()).map(|logs| logs.start);
-    firsts.filter_map(|first| Some(Run { first, start: layout.log_offset(first)? })).collect()
+    let devices = layout.logs_by_device().filter(|logs| !logs.is_empty());
+    let run = |logs: Range<u32>| {
+        let free = logs.end - logs.start;
+        Some(Run { first: logs.start, start: layout.log_offset(logs.start)?, free })
+    };
+    devices.filter_map(run).collect()
 }
 
 /// Which logs will do.
@@ -52,7 +58,8 @@ impl Logs {
     /// Something stands in the log at this device sector that no record brought there.
     pub(crate) fn close(&mut self, chunk_sector: u64) {
         let index = self.log_of(chunk_sector);
-        if let Some(ring) = self.get_or_create(index) {
+        // One that is held goes on behind its copies, and is begun anew once it is let go.
+        if let Some(ring) = self.get_or_create(index).filter(|ring| !ring.is_held) {
             ring.begin_anew();
             self.measure(index);
         }
@@ -94,14 +101,42 @@ impl Logs {
         self.get(index).is_none_or(Ring::is_new)
     }
 
-    /// How many of these may.
-    pub fn free_in(&self, range: Range<u32>) -> u32 {
-        let taken = self.present.range(range.clone()).filter(|index| !self.is_free(**index));
-        (range.end - range.start) - taken.count() as u32
+    /// How many logs of a device may.
+    pub fn free_in(&self, device: &Range<u32>) -> u32 {
+        let run = self.runs.iter().find(|run| run.first == device.start);
+        run.map_or(0, |run| run.free)
+    }
+
+    /// The same of all devices.
+    fn free_in_all(&self) -> u32 {
+        self.runs.iter().map(|run| run.free).sum()
+    }
+
+    /// Takes note of whether a log may be begun anew now.
+    pub(super) fn note_free(&mut self, index: u32) {
+        let is_free = self.is_free(index);
+        let Some(known) = self.free.get_mut(index as usize) else { return };
+        if std::mem::replace(known, is_free) != is_free
+            && let Some(run) = self.runs.iter_mut().rev().find(|run| run.first <= index)
+        {
+            run.free = if is_free { run.free + 1 } else { run.free - 1 };
+        }
+    }
+
+    /// Compares what is kept of free logs with what they say.
+    pub(super) fn check_free(&self) -> Result<(), String> {
+        for device in self.by_device().filter(|device| !device.is_empty() && self.has_no_homes()) {
+            let free = device.clone().filter(|index| self.is_free(*index)).count() as u32;
+            let kept = self.free_in(&device);
+            if free != kept {
+                return Err(format!("logs {device:?}: expected {free} free, counted {kept}"));
+            }
+        }
+        Ok(())
     }
 
     /// The first of these that copies may go to: no record is to go there.
-    pub(crate) fn first_for_copies(&self, mut range: Range<u32>) -> Option<u32> {
+    fn first_for_copies(&self, mut range: Range<u32>) -> Option<u32> {
         range.find(|index| self.is_for_copies(*index))
     }
 
@@ -111,23 +146,34 @@ impl Logs {
         let capacity = self.blocks();
         let held = self.present.range(device.clone()).filter_map(|index| self.get(*index));
         let open = held.filter(|ring| ring.is_held).map(|ring| capacity - ring.position).max();
-        let all_free: u32 = self.by_device().map(|device| self.free_in(device)).sum();
         let is_for_copies = |index: &u32| self.is_for_copies(*index);
         let free = device.filter(is_for_copies).count() as u32;
-        let free = free.min(all_free.saturating_sub(1));
+        let free = free.min(self.free_in_all().saturating_sub(1));
         u64::from(open.unwrap_or(0)) + u64::from(free) * u64::from(capacity)
     }
 
     /// Blocks that what is moved to the tail finds in free logs, but for the last one.
     pub(crate) fn blocks_for_moves(&self) -> u64 {
-        let all_free: u32 = self.by_device().map(|device| self.free_in(device)).sum();
-        u64::from(all_free.saturating_sub(1)) * u64::from(self.blocks())
+        u64::from(self.free_in_all().saturating_sub(1)) * u64::from(self.blocks())
     }
 
     fn is_for_copies(&self, index: u32) -> bool {
         // Where no log needs a claim the set of those that have one is empty.
         let is_for_records = self.claimed.contains(&index) || self.promised.contains(&index);
         self.is_free(index) && !is_for_records
+    }
+
+    /// A free log that takes copies from now on, if the device has one that no record is to go to. The last free log of all is for the
+    /// records that name them.
+    pub(crate) fn begin_copies(&mut self, device: Range<u32>) -> Option<u32> {
+        let found = self.first_for_copies(device).filter(|_| self.free_in_all() > 1)?;
+        self.hold(found, true);
+        Some(found)
+    }
+
+    /// The block of a held log behind the copies that stand in it.
+    pub(crate) fn copies_end(&self, index: u32) -> u32 {
+        self.get(index).map_or(0, |ring| ring.position)
     }
 
     /// Copies stand in a held log up to this block.
@@ -139,7 +185,9 @@ impl Logs {
 
     /// A claim of the log is on its way, or a record.
     pub(crate) fn promise(&mut self, index: u32) {
-        self.promised.insert(index);
+        if self.has_no_homes() {
+            self.promised.insert(index);
+        }
     }
 
     /// No claim is on its way but those that are promised anew.
@@ -163,7 +211,7 @@ impl Logs {
         let devices: Vec<Range<u32>> = self.by_device().collect();
         let here = devices.iter().position(|device| device.contains(&log)).unwrap_or(0);
         let in_turn = (0..devices.len()).map(|step| &devices[(here + step) % devices.len()]);
-        in_turn.filter(|device| self.free_in((*device).clone()) > to_spare).find_map(|device| {
+        in_turn.filter(|device| self.free_in(device) > to_spare).find_map(|device| {
             let behind = if device.contains(&log) { log + 1 } else { device.start };
             let found = self.first_wanted(behind..device.end, wanted);
             found.or_else(|| self.first_wanted(device.start..behind, wanted))
@@ -173,7 +221,7 @@ impl Logs {
     /// Whether the device of a log has so many free ones.
     pub(crate) fn spares(&self, log: u32, count: u32) -> bool {
         let device = self.by_device().find(|device| device.contains(&log));
-        device.is_some_and(|device| self.free_in(device) >= count)
+        device.is_some_and(|device| self.free_in(&device) >= count)
     }
 
     /// Whether clients' records could begin a log if only it were claimed: a snapshot claims it.
@@ -189,7 +237,7 @@ impl Logs {
 
     /// Whether a device has few free logs.
     pub(crate) fn is_short_of_logs(&self) -> bool {
-        self.by_device().any(|device| self.free_in(device) <= KEPT_LOGS + 1)
+        self.runs.iter().any(|run| run.free <= KEPT_LOGS + 1)
     }
 
     /// Those of the logs that hold something, protect something or are claimed that are in this range.

@@ -35,6 +35,8 @@ pub struct Logs {
     layout: Layout,
     /// Where each device of a chain has its logs, so that nobody works that out for each block.
     runs: Vec<Run>,
+    /// Of each log of a chain whether it may be begun anew.
+    free: Vec<bool>,
     capacity_blocks: Option<NonZeroU32>,
     rings: Vec<Option<Box<Ring>>>,
     claimed: BTreeSet<u32>,
@@ -65,6 +67,7 @@ impl Logs {
         Self {
             layout: *layout,
             runs: chain::runs(layout),
+            free: if layout.is_chain() { vec![true; rings.len()] } else { Vec::new() },
             capacity_blocks: NonZeroU32::new(layout.log_blocks()),
             rings,
             full,
@@ -194,6 +197,7 @@ impl Logs {
         ring.failures += 1;
         self.resting.retain(|(resting, _)| *resting != index);
         self.resting.push((index, until));
+        self.note_free(index);
     }
 
     /// A record of `blocks` could not be written at `position` of the log: the next one there goes behind that place.
@@ -201,6 +205,7 @@ impl Logs {
         if let Some(ring) = self.get_or_create(index) {
             ring.note_bad(position, blocks, now);
             self.with_bad_places.insert(index);
+            self.note_free(index);
         }
     }
 
@@ -208,6 +213,7 @@ impl Logs {
     pub(crate) fn note_twin(&mut self, index: u32, position: u32, blocks: u32) {
         if let Some(ring) = self.get_or_create(index) {
             ring.note_twin(position, blocks);
+            self.note_free(index);
         }
     }
 
@@ -215,6 +221,7 @@ impl Logs {
     pub(crate) fn forget_bad_places(&mut self, index: u32) {
         if let Some(ring) = self.rings.get_mut(index as usize).and_then(Option::as_mut) {
             ring.forget_bad_places();
+            self.note_free(index);
         }
     }
 
@@ -223,6 +230,7 @@ impl Logs {
         self.resting.retain(|(resting, _)| *resting != index);
         if let Some(ring) = self.rings.get_mut(index as usize).and_then(Option::as_mut) {
             ring.quarantined = false;
+            self.note_free(index);
         }
     }
 
@@ -262,6 +270,7 @@ impl Logs {
         self.used_blocks_total = self.used_blocks_total + u64::from(used) - u64::from(*known);
         *known = used;
         self.full[index as usize] = full;
+        self.note_free(index);
     }
 
     /// Whether recovery is certain to scan the log.
@@ -298,6 +307,7 @@ impl Logs {
         if let Some(ring) = self.get_or_create(index) {
             ring.note_claimed();
             self.claimed.insert(index);
+            self.note_free(index);
         }
     }
 
@@ -316,6 +326,7 @@ impl Logs {
             if !ring.is_held {
                 ring.position = claim.position;
             }
+            self.note_free(claim.log_index);
         }
     }
 

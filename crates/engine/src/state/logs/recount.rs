@@ -98,7 +98,7 @@ impl Logs {
             let counted = self.used_blocks_total;
             return Err(format!("expected {used_total} blocks in use in all, counted {counted}"));
         }
-        Ok(())
+        self.check_free()
     }
 }
 
