@@ -92,6 +92,12 @@ impl Target {
         let start = Instant::now();
         let data = data_devices(args)?;
         refuse_unknown_kind(text)?;
+        if text == nearhead_arrays::MISSING {
+            return Err(format!(
+                "open {text}: expected the device with the superblocks, found that it is said to be missing; nothing can be found without \
+                 it: name it, or bring its metadata back to another one (`nearhead restore-metadata`)"
+            ));
+        }
         data::refuse_one_device_twice(text, args, &data)?;
         let Opened { disk, mut notes, lone_member } = open_disk(text, access, args, start)?;
         let disk = gathered(disk)?;

@@ -100,8 +100,13 @@ fn what_was_never_written_is_zeros_and_requests_of_any_sector_are_put_together()
 fn a_link_that_is_missing_is_named_and_one_too_small_is_refused() {
     let scratch = Scratch::new("chain-missing");
     made(&scratch);
-    let missing = ["found 1", "missing at position 1"];
+    let missing = ["found 1", "link 2 was not named", "--chain"];
     run_fails(&scratch, &["status", "--chain", "a.img,b.img"], &missing);
+    run_fails(
+        &scratch,
+        &["status", "--chain", "missing,b.img,c.img"],
+        &["said to be missing", "superblocks"],
+    );
     let small = [
         "create",
         "--chain",
@@ -114,4 +119,49 @@ fn a_link_that_is_missing_is_named_and_one_too_small_is_refused() {
         "2MiB",
     ];
     run_fails(&scratch, &small, &["each device holds more than 6", "larger devices"]);
+}
+
+#[test]
+fn without_a_link_the_others_are_served_and_it_comes_back_with_what_it_had() {
+    let scratch = Scratch::new("chain-without");
+    let size = made(&scratch)["client_bytes"].as_u64().unwrap();
+    let daemon = served(&scratch, CHAIN);
+    let mut newest = written_over(&daemon, size, 4);
+    daemon.stop_ok();
+    let links = run_json(&scratch, &["status", "--chain", CHAIN])["state"]["links"].take();
+    let role = |number: usize| links[number]["role"].as_str().unwrap();
+    // The one that has no tail and something to lose.
+    let away = if role(1) == "tail" { 2 } else { 1 };
+    assert!(links[away]["needed_bytes"].as_u64().unwrap() > 0, "{links}");
+    let without = CHAIN.split(',').enumerate();
+    let without: Vec<_> =
+        without.map(|(at, name)| if at == away { "missing" } else { name }).collect();
+    let without = without.join(",");
+
+    let daemon = served(&scratch, &without);
+    let status = run_json(&scratch, &["status", "--chain", &without]);
+    assert_eq!(status["state"]["links"][away]["role"], "lost", "{status}");
+    let mut client = Client::connect(&daemon.socket).unwrap();
+    let (mut there, mut refused) = (0, Vec::new());
+    for (block, version) in &newest {
+        match client.try_read(block * BLOCK, BLOCK as u32) {
+            Ok(found) => {
+                assert_eq!(found, content(*block, *version), "block {block}");
+                there += 1;
+            }
+            Err(_) => refused.push(*block),
+        }
+    }
+    assert!(there > 0 && !refused.is_empty(), "{there} there, {} refused", refused.len());
+    for block in refused.iter().take(10) {
+        client.write(block * BLOCK, &content(*block, 99), true);
+        assert_eq!(client.read(block * BLOCK, BLOCK as u32), content(*block, 99));
+        newest.insert(*block, 99);
+    }
+    drop(client);
+    daemon.kill();
+    let daemon = served(&scratch, CHAIN);
+    expect(&daemon, &newest);
+    daemon.stop_ok();
+    run_ok(&scratch, &["check", "--chain", CHAIN]);
 }

@@ -188,7 +188,7 @@ fn superblocks_and_snapshots_that_are_gone_come_back_from_a_backup() {
     let restore = with(&["restore-metadata", "log.img", "a.backup"], TURNED);
     lose_superblocks();
     let refused = ["restore-metadata", "log.img", "a.backup"];
-    run_fails(&scratch, &refused, &["missing at position 0 and 1", "--data-devices"]);
+    run_fails(&scratch, &refused, &["data device 0 and 1 was not named", "--data-devices"]);
     let said = run_ok(&scratch, &restore);
     assert!(said.contains("the map needs no backup"), "{said}");
     let daemon = serve();
@@ -362,9 +362,14 @@ fn a_volume_does_not_open_without_its_data_devices_or_with_others() {
     };
     serve(
         &[],
-        &["expected 2 data devices, found 0", "missing at position 0 and 1", "--data-devices"],
+        &[
+            "expected 2 data devices",
+            "found 0",
+            "data device 0 and 1 was not named",
+            "--data-devices",
+        ],
     );
-    serve(&["--data-devices", "data-1.img"], &["found 1; missing at position 0"]);
+    serve(&["--data-devices", "data-1.img"], &["found 1; data device 0 was not named"]);
     serve(&["--data-devices", "data-1.img,data-1.img"], &["name each device once"]);
     serve(&["--data-devices", "data-1.img,no.img"], &["no.img", "No such file"]);
     sparse(&scratch, "blank.img", 96 << 20);
@@ -376,7 +381,7 @@ fn a_volume_does_not_open_without_its_data_devices_or_with_others() {
         let output = run(&scratch, &[command, "log.img"]);
         assert_eq!(output.status.code(), Some(1));
         let told = String::from_utf8(output.stderr).unwrap();
-        assert!(told.contains("expected 2 data devices, found 0"), "{command}: {told}");
+        assert!(told.contains("data device 0 and 1 was not named"), "{command}: {told}");
     }
     // A data device by itself is no volume, and one disk needs no other.
     run_fails(&scratch, &["check", "data-0.img"], &["found no sound superblock"]);

@@ -34,7 +34,7 @@ use crate::home::Home;
 use crate::recovery::{Rebuilt, Recovery};
 use crate::snapshot::Snapshotter;
 use crate::stage::Stage;
-use nearhead_disk::{Completion, DiskError, Lane, Nanos, Payload, Submission};
+use nearhead_disk::{Completion, DiskError, DiskErrorKind, Lane, Nanos, Payload, Submission};
 use nearhead_service::{ErrorKind, Reply, Request, RequestError, RequestId};
 use requests::Requests;
 
@@ -127,9 +127,16 @@ impl Engine {
         let Some((lane, done)) = self.core.complete(completion.id, &completion.parts) else {
             return;
         };
-        let result = completion.result;
+        let mut result = completion.result;
         if let Err(error) = &result {
             self.core.note_disk_error(lane, &done, error);
+            if self.core.give_up_if_gone(lane, error) {
+                self.after_a_link();
+            }
+        } else if self.core.is_given_up(lane) && done.purpose() == Purpose::Record {
+            // Nobody could read it: it goes elsewhere, while who waits for it has not been answered.
+            let detail = format!("lane {} was given up meanwhile", lane.0);
+            result = Err(DiskError { kind: DiskErrorKind::Gone, detail });
         }
         self.core.note_answer(done.left_at());
         if lane == Lane::MAIN || done.purpose() == Purpose::Record {
@@ -166,16 +173,31 @@ impl Engine {
         }
     }
 
+    /// Whoever asked something of a device that was given up is told.
+    fn hand_out_refused(&mut self) {
+        while let Some((lane, done, error)) = self.core.take_refused() {
+            self.hand_out(lane, &done, Err(error));
+        }
+    }
+
     /// A device was flushed, or could not be: then the volume fails, or does without what lies there.
     fn on_flush(&mut self, lane: Lane, result: Result<Payload, DiskError>) {
         let others_rely_on_it = self.home.is_spilling() || !self.commit.invalidations().is_empty();
         let result = match result {
             Err(error) if !others_rely_on_it && self.core.give_up_device(lane, &error) => {
+                self.after_a_link();
                 Ok(Payload::EMPTY)
             }
             result => result,
         };
         self.core.on_flush(lane, result);
+    }
+
+    /// A device was given up: if records lie there, a snapshot is to include what they said before a recovery misses them.
+    fn after_a_link(&mut self) {
+        if self.core.setup().layout.is_chain() {
+            self.snapshotter.demand();
+        }
     }
 
     /// What the disk did wrong since the last call, oldest first: for a log. Call until `None`, now and then.
@@ -190,6 +212,7 @@ impl Engine {
         self.core.look_for_stalls();
         if matches!(self.phase, Phase::Recovering(_)) {
             self.begin_recovery();
+            self.hand_out_refused();
             if matches!(self.phase, Phase::Recovering(_)) {
                 return;
             }
@@ -197,9 +220,7 @@ impl Engine {
         if self.is_stopped() {
             return;
         }
-        while let Some((lane, done, error)) = self.core.take_refused() {
-            self.hand_out(lane, &done, Err(error));
-        }
+        self.hand_out_refused();
         self.core.logs_mut().end_rests(now);
         self.commit.retry(&mut self.core);
         self.commit.settle_invalidations(&self.core);
@@ -245,7 +266,14 @@ impl Engine {
             Phase::Serving | Phase::Draining => self.next_background_wake(),
             Phase::Recovering(_) | Phase::Stopped => None,
         };
-        [self.core.stall_wake(), own].into_iter().flatten().min()
+        // Nobody else says when what was refused is told.
+        let refused = self.core.has_refused().then(|| self.core.now() + Nanos(1));
+        [self.core.stall_wake(), own, refused].into_iter().flatten().min()
+    }
+
+    /// Whether somebody asked something of a device that was given up and is told so by the next [`Engine::advance`].
+    pub fn has_refused(&self) -> bool {
+        self.core.has_refused()
     }
 
     /// Whether no command is outstanding, nor waits to be sent.

@@ -141,8 +141,33 @@ pub struct LinkStatus {
     pub logs_free: u32,
     /// Bytes in them that are still needed.
     pub needed_bytes: u64,
-    /// Whether records go there now.
-    pub is_tail: bool,
+    /// What it is in the chain now.
+    pub role: LinkRole,
+}
+
+/// What a device of a chain is now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkRole {
+    /// Records go there.
+    Tail,
+    /// What is there is read, and cleaned.
+    Body,
+    /// What is there is read; it takes no records, as several of its logs in a row did not.
+    Closed,
+    /// Nothing is asked of it: it is not there, or failed.
+    Lost,
+}
+
+impl LinkRole {
+    /// One word for reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Tail => "tail",
+            Self::Body => "body",
+            Self::Closed => "closed",
+            Self::Lost => "lost",
+        }
+    }
 }
 
 /// The state of an engine at one moment.

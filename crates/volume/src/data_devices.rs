@@ -67,6 +67,11 @@ fn with_larger_sectors(io: &SyncIo<'_>, sector_bytes: u32) -> Option<String> {
     larger.map(|disk| disk.properties().name.clone())
 }
 
+/// What messages call the data devices of a volume, and the number of the first of them: of a chain the volume's own is link 0.
+fn called(superblock: &Superblock) -> (&'static str, usize) {
+    if superblock.layout.is_chain() { ("link", 1) } else { ("data device", 0) }
+}
+
 /// Finds which of the devices at hand is at which position, so that the addresses of the volume go on over them.
 pub(crate) fn join(io: &mut SyncIo<'_>, superblock: &Superblock) -> Result<(), OpenError> {
     let device = io.disk().properties().name.clone();
@@ -93,14 +98,18 @@ fn order(io: &mut SyncIo<'_>, superblock: &Superblock) -> Result<Vec<usize>, Str
         let position = check(&found, superblock, &name)?;
         if let Some(other) = order[position].replace(number) {
             let other = name_of(io, other);
-            return Err(format!("data device {position}: found twice, as {other} and as {name}"));
+            let (noun, first) = called(superblock);
+            let number = first + position;
+            return Err(format!("{noun} {number}: found twice, as {other} and as {name}"));
         }
         let capacity =
             io.data_disks().nth(number).map_or(0, |disk| disk.properties().capacity_bytes);
         let needed = DATA_START_BYTES + expected[position];
         if capacity < needed {
+            let (noun, first) = called(superblock);
+            let number = first + position;
             return Err(format!(
-                "data device {position}, {name}: expected {needed} bytes, found {capacity}; restore its full size first"
+                "{noun} {number}, {name}: expected {needed} bytes, found {capacity}; restore its full size first"
             ));
         }
     }
@@ -116,10 +125,13 @@ fn without(
 ) -> Result<(), String> {
     let expected = order.len();
     let empty: Vec<usize> = (0..expected).filter(|at| order[*at].is_none()).collect();
-    let positions = empty.iter().map(usize::to_string).collect::<Vec<_>>().join(" and ");
+    let (noun, first) = called(superblock);
+    let flag = if superblock.layout.is_chain() { "--chain" } else { "--data-devices" };
+    let numbers: Vec<String> = empty.iter().map(|at| (at + first).to_string()).collect();
+    let numbers = numbers.join(" and ");
     if absent.len() > empty.len() {
         return Err(format!(
-            "expected {expected} data devices, found {} and {} said to be missing; leave the word out for those that are there",
+            "expected {expected} {noun}s beside the first device, found {} and {} said to be missing; leave the word out for those that are there",
             expected - empty.len(),
             absent.len()
         ));
@@ -129,10 +141,13 @@ fn without(
         let said =
             if said == 0 { String::new() } else { format!(" and {said} said to be missing") };
         return Err(format!(
-            "expected {expected} data devices, found {found}{said}; missing at position {positions}: name all of them with --data-devices"
+            "expected {expected} {noun}s beside the first device, found {found}{said}; {noun} {numbers} was not named: name all of them with {flag}, \
+             `missing` for one that is not there"
         ));
     }
-    if empty.first() == Some(&0) && superblock.map_device_id.is_none() {
+    // Of a chain the snapshots are on the volume's own device.
+    let has_snapshots = superblock.map_device_id.is_none() && !superblock.layout.is_chain();
+    if empty.first() == Some(&0) && has_snapshots {
         return Err(
             "data device 0 is missing, which has the snapshots of the map: nothing can be found without it; attach it".to_owned(),
         );

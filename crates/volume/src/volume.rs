@@ -398,7 +398,8 @@ impl<D: Disk> Service for Volume<D> {
                 self.lanes.submit(lane, submission, now);
                 submitted = true;
             }
-            if !submitted {
+            // Nobody answers what a device was asked that was given up.
+            if !submitted && !self.engine.has_refused() {
                 return;
             }
             self.lanes.kick();

@@ -157,10 +157,13 @@ fn a_volume_does_not_open_without_one_of_its_devices_or_with_another_s() {
     let (log, mut data) = made(1);
     data.remove(0);
     let told = problem(log, data);
-    assert!(told.contains("expected 2 data devices, found 1; missing at position 0:"), "{told}");
+    assert!(
+        told.contains("found 1; data device 0 was not named: name all of them with --data-devices"),
+        "{told}"
+    );
     let (log, _) = made(1);
     let told = problem(log, Vec::new());
-    assert!(told.contains("missing at position 0 and 1"), "{told}");
+    assert!(told.contains("data device 0 and 1 was not named"), "{told}");
 
     let (log, mut data) = made(1);
     data[1] = made(2).1.remove(1);
@@ -419,7 +422,7 @@ fn without_one_data_device_the_others_are_served_and_nothing_is_lost_that_it_had
     for (named, part) in [
         (vec![away(), there(1)], "data device 0 is missing, which has the snapshots"),
         (vec![there(1), away(), there(0)], "found 2 and 1 said to be missing"),
-        (vec![there(1)], "found 1; missing at position 0"),
+        (vec![there(1)], "found 1; data device 0 was not named"),
     ] {
         let told = open_boxed(&log, named).err().unwrap();
         assert!(told.contains(part), "{told}");

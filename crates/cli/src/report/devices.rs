@@ -67,8 +67,11 @@ impl DeviceReport {
 
     fn line(&self) -> String {
         let Self { role, position, path, size_bytes, first_address } = self;
-        let position = position.map_or(String::new(), |position| format!(" {position}"));
+        // The first link is the volume's own device.
+        let number = if role == "link" { Some(position.map_or(0, |at| at + 1)) } else { *position };
+        let number = number.map_or(String::new(), |number| format!(" {number}"));
+        let name = if role == "link" { role.clone() } else { format!("{role} device") };
         let from = first_address.map_or(String::new(), |at| format!(", device bytes from {at} on"));
-        format!("{role} device{position}: {path}, {}{from}", ByteSize(*size_bytes))
+        format!("{name}{number}: {path}, {}{from}", ByteSize(*size_bytes))
     }
 }

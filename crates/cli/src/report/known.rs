@@ -93,7 +93,7 @@ impl TargetKept {
 /// A device of a chain.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Link {
-    /// `tail` while records go there, else `body`.
+    /// `tail` while records go there, `lost` if it is not there or failed, `closed` if it takes no records any more, else `body`.
     pub role: String,
     /// Its logs.
     pub logs: u32,
@@ -105,9 +105,8 @@ pub struct Link {
 
 impl Link {
     pub(super) fn of(link: &LinkStatus) -> Self {
-        let LinkStatus { logs, logs_free, needed_bytes, is_tail } = *link;
-        let role = if is_tail { "tail" } else { "body" }.to_owned();
-        Self { role, logs, logs_free, needed_bytes }
+        let LinkStatus { logs, logs_free, needed_bytes, role } = *link;
+        Self { role: role.name().to_owned(), logs, logs_free, needed_bytes }
     }
 
     pub(super) fn in_words(&self, number: usize) -> String {

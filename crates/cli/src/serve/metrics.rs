@@ -171,6 +171,11 @@ fn links(text: &mut String, report: &StatusReport) {
             "1 of the device of a chain that takes records",
             link_tail as fn(&Link) -> u64,
         ),
+        (
+            "link_out_of_use",
+            "1 of a device of a chain that is lost, or closed to records",
+            |link| u64::from(matches!(link.role.as_str(), "lost" | "closed")),
+        ),
         ("link_logs_free", "Logs of a device of a chain that may be begun anew", |link| {
             u64::from(link.logs_free)
         }),

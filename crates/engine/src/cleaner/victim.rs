@@ -47,7 +47,8 @@ impl Cleaned {
     ) -> Option<u32> {
         let devices: Vec<Range<u32>> = view.logs.by_device().collect();
         let is_tail = |device: &Range<u32>| device.contains(&view.last_log);
-        let (tail, body): (Vec<_>, Vec<_>) = devices.into_iter().partition(is_tail);
+        let there = devices.into_iter().filter(|device| !view.logs.is_lost(device.start));
+        let (tail, body): (Vec<_>, Vec<_>) = there.partition(is_tail);
         let needs_tail = body.iter().all(|device| free(view, device) <= LOGS_MIN);
         let tail = tail.iter().filter(|_| needs_tail);
         body.iter().chain(tail).find_map(|device| self.of_device(view, device, &room))

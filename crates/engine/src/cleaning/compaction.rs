@@ -262,6 +262,7 @@ impl Compaction {
         }
         let now = core.now();
         core.logs_mut().rest(log_index, now);
+        core.close_link_of(log_index);
         self.open.remove(&current.device.start);
         core.logs_mut().note_stuck(current.from);
         current.content.give_up();

@@ -5,6 +5,7 @@ use super::journal::journal_offset;
 use super::parts::Part;
 use super::record::Record;
 use crate::core::Core;
+use crate::snapshot::Snapshotter;
 use crate::state::{CopyNumber, Fate};
 use nearhead_disk::{DiskError, Payload};
 use nearhead_format::Entry;
@@ -29,13 +30,20 @@ pub(crate) struct RecordContext {
     pub(super) snapshot_number: u64,
     /// The one being written finds no space.
     pub(super) snapshot_is_short: bool,
+    /// Time and again none can be written.
+    pub(super) snapshots_fail: bool,
     /// The record carries what is atomic, and so can go nowhere else.
     pub(super) is_atomic: bool,
 }
 
 impl RecordContext {
-    pub(crate) fn new(snapshot_number: u64, snapshot_is_short: bool, is_atomic: bool) -> Self {
-        Self { snapshot_number, snapshot_is_short, is_atomic }
+    pub(crate) fn new(snapshotter: &Snapshotter, is_atomic: bool) -> Self {
+        Self {
+            snapshot_number: snapshotter.number(),
+            snapshot_is_short: snapshotter.is_short_of_space(),
+            snapshots_fail: snapshotter.lasting_problem().is_some(),
+            is_atomic,
+        }
     }
 }
 

@@ -148,6 +148,8 @@ impl Commit {
             }
         }
         core.logs_mut().rest(failed, now);
+        core.close_link_of(failed);
+        let is_lost = core.logs().is_lost(failed);
         if let Some(spot) = self.another_spot(core, &record) {
             self.move_record(core, &mut record, spot.log_index);
             self.issue_record(core, record, spot);
@@ -161,7 +163,15 @@ impl Commit {
             return Ended::NotYet;
         }
         record.rounds += 1;
-        if !is_place || record.rounds == ROUNDS_MAX {
+        let gives_up = if is_lost {
+            // A snapshot claims logs of another device: so long it is tried.
+            let has_tried =
+                context.snapshots_fail || context.snapshot_number > record.snapshot_then;
+            record.rounds >= ROUNDS_MAX && has_tried
+        } else {
+            !is_place || record.rounds == ROUNDS_MAX
+        };
+        if gives_up {
             let (sequence, rounds) = (record.header.sequence, record.rounds);
             core.fail(Failure::Record {
                 sequence,
@@ -203,7 +213,8 @@ impl Commit {
             again.anywhere = true;
         }
         // It claims logs, if those that are claimed rest, and it frees what only records before it need.
-        if rounds >= ROUNDS_MANY { Ended::NeedsSnapshot } else { Ended::NotYet }
+        let is_lost = core.logs().is_lost(failed);
+        if is_lost || rounds >= ROUNDS_MANY { Ended::NeedsSnapshot } else { Ended::NotYet }
     }
 
     /// A place in a log that has room for the record, and does not rest.
@@ -236,7 +247,9 @@ impl Commit {
 /// Another place in the log where the record failed last, though that rests.
 fn spot_at_hand(core: &Core, record: &Record) -> Option<Spot> {
     let log_index = record.header.log_index;
-    let block = core.logs().get(log_index)?.place(Need { blocks: record.blocks, reserve: 0 })?;
+    let logs = core.logs();
+    let ring = logs.get(log_index).filter(|_| !logs.is_lost(log_index))?;
+    let block = ring.place(Need { blocks: record.blocks, reserve: 0 })?;
     let spot = Spot { log_index, block, wanted_index: log_index };
     journal_has_place(core).then_some(spot)
 }

@@ -13,7 +13,7 @@ use super::Commit;
 use crate::core::Core;
 use crate::disk::dispatch::Purpose;
 use crate::failure::Failure;
-use nearhead_disk::{Class, Command, DiskError, Payload};
+use nearhead_disk::{Class, Command, DiskError, Payload, SECTOR_BYTES};
 
 /// Failures in a row until the sequence of the remains is passed over (`unused.rs`).
 const FAILURES_MAX: u32 = 8;
@@ -65,7 +65,10 @@ impl Commit {
     ) -> Option<u64> {
         let torn = &mut self.torn;
         torn.is_clearing = false;
-        let Err(error) = result else {
+        let offset = torn.offsets.last().copied().unwrap_or_default();
+        // What stands on a link that is lost is not read before the log is begun anew, by a record that is newer.
+        let is_lost = core.logs().is_lost(core.logs().log_of(offset / SECTOR_BYTES));
+        let Some(error) = result.as_ref().err().filter(|_| !is_lost) else {
             torn.offsets.pop();
             torn.failures = 0;
             return None;
@@ -78,7 +81,6 @@ impl Commit {
             // They stay what they are, below the sequence of any record to come.
             return Some(std::mem::take(torn).sequence);
         }
-        let offset = torn.offsets.last().copied().unwrap_or_default();
         core.fail(Failure::Remains { offset, error: error.to_string() });
         None
     }

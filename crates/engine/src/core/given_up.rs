@@ -5,6 +5,10 @@
 //! was on its way home stays in the logs, nothing more is asked of it, and whoever needs it is told. Where a client's write in place, a spill
 //! or something taken back relied on the flush the volume fails as a whole; so it does if the map's snapshots are on the device. One that is
 //! not there when the volume is opened is given up from the start.
+//!
+//! In a chain nothing relies on a flush, as every record is durable by itself, and what lies on a device lies nowhere else. One that is gone,
+//! or cannot be flushed, is given up with what it holds: that reads as errors, and never as something older, until it is written again or the
+//! device is back. The first one has the snapshots: without it nothing goes on. One that answers reads and takes no records is only closed.
 
 use super::Core;
 use crate::damage::{Damage, DamageKind};
@@ -12,9 +16,9 @@ use crate::disk::dispatch::InFlight;
 use nearhead_disk::{DiskError, DiskErrorKind, Lane};
 use nearhead_service::{ErrorKind, RequestError};
 
-fn told(position: u8, why: &str) -> Damage {
-    DamageKind::Home.told(format!("data device {position} was given up: {why}"))
-}
+/// Said of a link that takes no records.
+const CLOSED: &str = "several of its logs in a row did not take a record, so it takes none until the volume is opened again; what it holds \
+                      can be read";
 
 impl Core {
     /// Nothing is asked of the data devices that are not there.
@@ -24,27 +28,73 @@ impl Core {
         }
     }
 
+    /// What messages call a device.
+    fn name_of_device(&self, position: u8) -> String {
+        // The first of a chain is the volume's own.
+        let is_link = self.setup.layout.is_chain();
+        if is_link { format!("link {}", position + 1) } else { format!("data device {position}") }
+    }
+
+    fn told(&self, position: u8, why: &str) -> Damage {
+        let kind = if self.setup.layout.is_chain() { DamageKind::Log } else { DamageKind::Home };
+        kind.told(format!("{} was given up: {why}", self.name_of_device(position)))
+    }
+
     /// Says so of each, where findings begin anew.
     pub(super) fn note_given_up(&mut self) {
-        let given_up: Vec<_> = self.lanes.given_up().map(|(at, why)| told(at, why)).collect();
-        for damage in given_up {
+        let given_up: Vec<_> =
+            self.lanes.given_up().map(|(at, why)| (at, self.told(at, why))).collect();
+        for (position, damage) in given_up {
+            self.lose_logs_of(position);
             self.note(damage);
         }
     }
 
     fn give_up(&mut self, position: u8, why: String) -> bool {
         self.stats.devices_given_up += 1;
-        self.note(told(position, &why));
+        self.note(self.told(position, &why));
+        self.lose_logs_of(position);
         self.lanes.give_up(Lane::data(position), why)
+    }
+
+    /// The logs of that link take nothing any more.
+    fn lose_logs_of(&mut self, position: u8) {
+        let device = self.logs().by_device().nth(usize::from(position) + 1);
+        if let Some(device) = device.filter(|_| self.setup.layout.is_chain()) {
+            self.logs_mut().lose(&device);
+        }
+    }
+
+    /// A link that is gone is given up; says whether it was now.
+    pub(crate) fn give_up_if_gone(&mut self, lane: Lane, error: &DiskError) -> bool {
+        let is_link = self.setup.layout.is_chain();
+        let position =
+            lane.data_position().filter(|_| is_link && error.kind == DiskErrorKind::Gone);
+        let Some(position) = position.filter(|_| !self.is_given_up(lane)) else { return false };
+        self.give_up(position, error.to_string())
+    }
+
+    /// Whether nothing is asked of that device any more: what it answers all the same is not relied on.
+    pub(crate) fn is_given_up(&self, lane: Lane) -> bool {
+        self.lanes.given_up().any(|(position, _)| Lane::data(position) == lane)
+    }
+
+    /// If so many logs of a link do not take a record that it is no matter of places, none of them takes any more, as long as another link
+    /// does.
+    pub(crate) fn close_link_of(&mut self, log: u32) {
+        let Some(device) = self.logs().device_that_takes_nothing(log) else { return };
+        let number = self.logs().by_device().position(|other| other == device).unwrap_or(0);
+        self.note(DamageKind::Log.told(format!("link {number}: {CLOSED}")));
+        self.logs_mut().lose(&device);
     }
 
     /// The flush of a data device failed, and nothing but what cleaning brought home relied on it: no more is asked of that device, and
     /// the volume goes on without. False if it may not be so: then the volume fails.
     pub(crate) fn give_up_device(&mut self, lane: Lane, error: &DiskError) -> bool {
         let (Some(position), map) = (lane.data_position(), &self.setup.map) else { return false };
-        let has_map = map.lane == Lane::MAIN && position == 0;
-        // In a chain records lie there, and nobody has them but the device.
-        if has_map || !self.setup.has_homes() || !self.flusher().is_done(self.clients_ticket) {
+        let is_link = self.setup.layout.is_chain();
+        let has_map = map.lane == Lane::MAIN && position == 0 && !is_link;
+        if has_map || !is_link && !self.flusher().is_done(self.clients_ticket) {
             return false;
         }
         self.give_up(position, format!("its cache could not be flushed: {error}"))
@@ -53,11 +103,17 @@ impl Core {
     /// Why nothing more is asked of the device with the home of one of these client bytes, if so.
     pub(crate) fn given_up_under(&self, offset: u64, len: u64) -> Option<RequestError> {
         let (position, why) = self.given_up_at(offset, len)?;
-        let detail = format!(
-            "data device {position} was given up: {why}; what it holds can neither be read nor written until it is mended and the volume \
-             opened again"
-        );
-        Some(RequestError::new(ErrorKind::Io, detail))
+        Some(RequestError::new(ErrorKind::Io, self.refusal_of(position, why)))
+    }
+
+    fn refusal_of(&self, position: u8, why: &str) -> String {
+        let (name, is_link) = (self.name_of_device(position), self.setup.layout.is_chain());
+        let what = if is_link {
+            "what it holds reads as errors until it is written again, or the device is mended and the volume opened again"
+        } else {
+            "what it holds can neither be read nor written until it is mended and the volume opened again"
+        };
+        format!("{name} was given up: {why}; {what}")
     }
 
     /// Whether that is so.
@@ -80,7 +136,9 @@ impl Core {
     pub(crate) fn take_refused(&mut self) -> Option<(Lane, InFlight, DiskError)> {
         let id = self.lanes.take_refused()?;
         let (lane, done) = self.complete(id, &[])?;
-        let detail = format!("lane {} was given up", lane.0);
+        let given_up = self.lanes.given_up().find(|(position, _)| Lane::data(*position) == lane);
+        let detail =
+            given_up.map(|(position, why)| self.refusal_of(position, why)).unwrap_or_default();
         Some((lane, done, DiskError { kind: DiskErrorKind::Gone, detail }))
     }
 }

@@ -243,8 +243,7 @@ impl Engine {
         let (now, context, failed) = (core.now(), self.cleaning_context(), self.home.failed());
         let is_demanded = schedule.is_demanded() || self.snapshotter.is_demanded();
         let needs_turn = self.swap.needs_turn() || self.compaction.needs_turn();
-        let is_due = needs_turn || is_demanded || core.has_refused();
-        let scanning = is_due.then_some(now);
+        let scanning = (needs_turn || is_demanded).then_some(now);
         let stage_age_max = core.setup().config.stage_age_max;
         let idle_from = schedule.idle_from();
         let wakes = [

@@ -7,7 +7,7 @@ use crate::disk::drives::Drives;
 use crate::failure::Failure;
 use crate::state::logs::{Occupancy, Ring};
 use crate::state::map::Map;
-use crate::stats::{self, LinkStatus, Status};
+use crate::stats::{self, LinkRole, LinkStatus, Status};
 use nearhead_disk::{Lane, RangeSet, SECTOR_BYTES};
 use nearhead_format::Place;
 use std::ops::Range;
@@ -127,20 +127,33 @@ impl Engine {
     }
 
     fn links(&self) -> Vec<LinkStatus> {
-        let (logs, tail) = (self.core.logs(), self.core.recorded().last_log());
+        let (logs, newest) = (self.core.logs(), self.core.recorded().last_log());
+        // Before the first record it is where that one may go.
+        let may_go = || logs.claimed().next().unwrap_or(newest);
+        let tail = if logs.is_claimed(newest) { newest } else { may_go() };
         if !logs.has_no_homes() {
             return Vec::new();
         }
-        let of_device = |device: Range<u32>| {
+        let role = |position: Option<u8>, device: &Range<u32>| {
+            let is_lost = logs.is_lost(device.start);
+            let lane = position.map(Lane::data);
+            match lane {
+                Some(lane) if self.core.is_given_up(lane) => LinkRole::Lost,
+                _ if is_lost => LinkRole::Closed,
+                _ if device.contains(&tail) => LinkRole::Tail,
+                _ => LinkRole::Body,
+            }
+        };
+        let of_device = |(number, device): (u8, Range<u32>)| {
             let needed = logs.touched_in(device.clone()).map(|log| logs.live_sectors_of(log));
             LinkStatus {
                 logs: device.end - device.start,
                 logs_free: logs.free_in(&device),
                 needed_bytes: needed.map(u64::from).sum::<u64>() * SECTOR_BYTES,
-                is_tail: device.contains(&tail),
+                role: role(number.checked_sub(1), &device),
             }
         };
-        logs.by_device().map(of_device).collect()
+        (0..).zip(logs.by_device()).map(of_device).collect()
     }
 
     /// How many logs there are.

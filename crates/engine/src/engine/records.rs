@@ -69,7 +69,7 @@ impl Engine {
         let snapshotter = &self.snapshotter;
         // Asked of every block, and only of a record that failed does anybody want to know.
         let is_atomic = result.is_err() && self.stage.taken().has_atomic();
-        RecordContext::new(snapshotter.number(), snapshotter.is_short_of_space(), is_atomic)
+        RecordContext::new(snapshotter, is_atomic)
     }
 
     pub(super) fn on_record(&mut self, result: Result<Payload, DiskError>) {

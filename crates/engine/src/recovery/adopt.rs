@@ -13,6 +13,10 @@ use nearhead_format::Place;
 use nearhead_format::snapshot::{FLAG_CLEAN_SHUTDOWN, SnapshotHeader};
 use std::collections::BTreeSet;
 
+/// Records that a log may hold that could not be read, at most: the next one has a sequence above all of them. Else one of them could be
+/// taken for newer than it, should what they lie on come back. No volume writes so many between two snapshots.
+const UNREAD_RECORDS_MAX: u64 = 1 << 32;
+
 /// A volume as its disk has it.
 pub(crate) struct Recovered {
     /// What snapshot and records say.
@@ -69,10 +73,12 @@ impl Recovery {
             return self.refuse(problem);
         }
         let accept_loss = self.terms.accept_loss;
-        if let Some(problem) = self.unreadable.take().or(unreadable).filter(|_| !accept_loss) {
+        let unread = self.unreadable.take().or(unreadable);
+        let has_unread = unread.is_some();
+        if let Some(problem) = unread.filter(|_| !accept_loss) {
             return self.refuse(format!(
                 "{problem}; it may hold writes newer than everything else, so nothing is served: mend the \
-                 device, or run `nearhead forget-log` to accept the loss"
+                 device, or accept the loss with `nearhead repair --accept-loss`"
             ));
         }
         let Some(snapshot) = self.snapshot.take() else {
@@ -86,7 +92,10 @@ impl Recovery {
         };
         self.result.note_records(links.len());
         let header = snapshot.header;
-        let recorded = self.replayed(snapshot, &links);
+        let mut recorded = self.replayed(snapshot, &links);
+        if has_unread {
+            recorded.pass_over(recorded.sequence_done().saturating_add(UNREAD_RECORDS_MAX));
+        }
         let recovered = Recovered {
             torn: torn_records(&recorded, u64::from(self.context.layout.log_block_bytes), remains),
             recorded,

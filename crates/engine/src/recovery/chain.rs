@@ -50,7 +50,7 @@ pub(super) fn order(
         if echo.is_none() && !accept_loss {
             return Err(format!(
                 "{}, and so is the one that would say what it wrote; run `nearhead check` to see where, and \
-                 `nearhead forget-log` to accept the loss",
+                 `nearhead repair --accept-loss` to accept the loss",
                 missing(sequence, sequence, newest)
             ));
         }

@@ -25,7 +25,9 @@ pub(super) fn claims_to_keep(core: &Core, commit: &Commit, context: SnapshotCont
     let has_use = |index| in_chain.is_none_or(|used| used.contains(&Some(index)));
     let needed = |index: &u32| Some(*index) == in_flight || Some(*index) == cold;
     let kept = |index: &u32| needed(index) || has_use(*index);
-    let mut claimed: Vec<u32> = core.logs().claimed().filter(kept).collect();
+    // No recovery is to need a device that is lost: what stands there is in the snapshot, or was never answered.
+    let there = core.logs().claimed().filter(|index| !core.logs().is_lost(*index));
+    let mut claimed: Vec<u32> = there.filter(kept).collect();
     claimed.sort_by_key(|index| (!needed(index), index.abs_diff(newest), *index));
     let at_least = claimed.iter().filter(|index| needed(index)).count();
     claimed.truncate(commit.claims_kept().max(at_least));
@@ -40,6 +42,14 @@ fn claims_to_add_in_chain(core: &Core) -> Vec<u32> {
     let next = |wanted| logs.next_in_chain(newest, spared, wanted);
     let is_claimed = next(Wanted::Claimed).is_some();
     next(Wanted::Free).filter(|_| !is_claimed).into_iter().collect()
+}
+
+/// Whether a snapshot that ends an orderly stop may claim the log: of a chain those of the tail's device alone, so that the volume opens
+/// without any other one. A start that finds no room there begins with a snapshot.
+pub(super) fn may_be_claimed_at_rest(core: &Core, log: u32) -> bool {
+    let (logs, newest) = (core.logs(), core.recorded().last_log());
+    let tail = logs.by_device().find(|device| device.contains(&newest));
+    !logs.has_no_homes() || tail.is_none_or(|device| device.contains(&log))
 }
 
 /// Logs with room that the snapshot claims because those that stay claimed have none, or failed. A log may be

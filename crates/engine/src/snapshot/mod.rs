@@ -29,7 +29,7 @@ use crate::disk::dispatch::Purpose;
 use crate::disk::lanes::Tickets;
 use crate::failure::Failure;
 use crate::state::map::Map;
-use claims::{claims_to_add, claims_to_keep};
+use claims::{claims_to_add, claims_to_keep, may_be_claimed_at_rest};
 use nearhead_disk::{Buffer, BufferMut, Class, Command, DiskError, Nanos, Payload};
 use nearhead_format::snapshot::{
     BodyItem, BodyWriter, FLAG_CLEAN_SHUTDOWN, HintRange, LogState, SnapshotHeader,
@@ -280,8 +280,12 @@ impl Snapshotter {
     }
 
     fn begin(&mut self, core: &mut Core, commit: &Commit, context: SnapshotContext, clean: bool) {
-        let keep = claims_to_keep(core, commit, context);
-        let claims_new = claims_to_add(core, commit, &keep);
+        let mut keep = claims_to_keep(core, commit, context);
+        let mut claims_new = claims_to_add(core, commit, &keep);
+        if clean {
+            keep.retain(|log| may_be_claimed_at_rest(core, *log));
+            claims_new.retain(|log| may_be_claimed_at_rest(core, *log));
+        }
         let rest = what_follows_the_map(core, &keep, &claims_new);
         core.logs_mut().snapshot_begins(&keep);
         promise(core, commit, &claims_new);

@@ -83,7 +83,7 @@ impl Logs {
 
     /// Whether that is so.
     pub fn is_stuck(&self, index: u32) -> bool {
-        self.get(index).is_some_and(|ring| ring.is_stuck)
+        self.is_lost(index) || self.get(index).is_some_and(|ring| ring.is_stuck)
     }
 
     /// Whether it is held.
@@ -98,7 +98,7 @@ impl Logs {
 
     /// Whether a log may be begun anew.
     pub fn is_free(&self, index: u32) -> bool {
-        self.get(index).is_none_or(Ring::is_new)
+        !self.is_lost(index) && self.get(index).is_none_or(Ring::is_new)
     }
 
     /// How many logs of a device may.

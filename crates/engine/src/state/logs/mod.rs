@@ -6,6 +6,7 @@
 
 mod bad_places;
 pub(crate) mod chain;
+mod lost;
 mod places;
 mod reach;
 mod recount;
@@ -23,6 +24,7 @@ use nearhead_format::record::Claim;
 use nearhead_format::{Entry, Layout, Place};
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
+use std::ops::Range;
 
 /// A log this full is passed over while others have room.
 const FULL_PCT: u32 = 97;
@@ -48,6 +50,8 @@ pub struct Logs {
     /// Blocks in use of each log with a ring, and their sum.
     used_blocks: Vec<u32>,
     used_blocks_total: u64,
+    /// Those of devices of a chain that take nothing any more.
+    lost: Vec<Range<u32>>,
     /// Logs that could not be written, and until when they rest.
     resting: Vec<(u32, Nanos)>,
     /// Logs with places that did not take a record.
@@ -76,6 +80,7 @@ impl Logs {
             claimed: BTreeSet::new(),
             claim_all,
             promised: BTreeSet::new(),
+            lost: Vec::new(),
             resting: Vec::new(),
             with_bad_places: BTreeSet::new(),
             present: BTreeSet::new(),
@@ -112,6 +117,7 @@ impl Logs {
     /// The first block from its write position on where the log can take the record, if anywhere.
     pub fn next_place(&self, index: u32, need: Need) -> Option<u32> {
         match self.get(index) {
+            _ if self.is_lost(index) => None,
             Some(ring) => ring.place(need).filter(|_| !ring.is_shut()),
             None => self.accepts(index, 0, need).then_some(0),
         }
@@ -140,6 +146,7 @@ impl Logs {
     /// Whether the log can take the record at this block: blocks before it may be left out, as far as a recovery looks.
     pub fn accepts(&self, index: u32, block: u32, need: Need) -> bool {
         match self.get(index) {
+            _ if self.is_lost(index) => false,
             Some(ring) => !ring.is_shut() && ring.accepts(block, need),
             None => {
                 index < self.count() && self.unused().is_some_and(|ring| ring.accepts(block, need))

@@ -1,0 +1,90 @@
+//! Logs on devices of a chain that take nothing any more: the device failed, is not there, or does not take what is written.
+//!
+//! Such a log keeps what the map says it holds, so that all of it is there again once the device is. Until then it is neither free nor
+//! full: no record begins there, nothing is copied there or from there, and no snapshot claims it.
+
+use super::Logs;
+use std::ops::Range;
+
+/// So many logs of a device that rest at once, each since it did not take a record, are no bad places but a device that takes none.
+const RESTING_MANY: usize = 3;
+
+impl Logs {
+    /// The logs of this device take nothing from now on.
+    pub(crate) fn lose(&mut self, device: &Range<u32>) {
+        if device.is_empty() || self.is_lost(device.start) {
+            return;
+        }
+        self.lost.push(device.clone());
+        for index in device.clone() {
+            self.note_free(index);
+        }
+    }
+
+    /// Whether that is so of the device of a log.
+    pub fn is_lost(&self, index: u32) -> bool {
+        self.lost.iter().any(|device| device.contains(&index))
+    }
+
+    /// The device of this log, if what happened to its logs says that it takes nothing, and there is another one that does.
+    pub(crate) fn device_that_takes_nothing(&self, index: u32) -> Option<Range<u32>> {
+        let device = self.by_device().find(|device| device.contains(&index))?;
+        let others = self.by_device().filter(|other| *other != device);
+        let takes_others = others.filter(|other| self.free_in(other) > 0).count() > 0;
+        let resting = self.resting.iter().filter(|(log, _)| device.contains(log)).count();
+        (takes_others && resting >= RESTING_MANY).then_some(device)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::logs::Need;
+    use crate::state::logs::chain::Wanted;
+    use nearhead_disk::Nanos;
+    use nearhead_format::Layout;
+    use nearhead_format::layout::{DataParts, LayoutKind, LayoutOptions};
+
+    fn two_devices() -> Logs {
+        let data_parts = DataParts::of(&[64 << 20]).unwrap();
+        let options = LayoutOptions {
+            data_parts,
+            log_bytes: Some(4 << 20),
+            ..LayoutOptions::new(LayoutKind::Chain)
+        };
+        Logs::new(&Layout::plan(64 << 20, &options).unwrap(), true)
+    }
+
+    #[test]
+    fn nothing_goes_to_a_device_that_is_lost_and_what_it_holds_is_not_free() {
+        let mut logs = two_devices();
+        let devices: Vec<_> = logs.by_device().collect();
+        let first = devices[1].start;
+        logs.advance(first, 0, 10);
+        assert_eq!(logs.next_in_chain(first, 0, Wanted::Free), Some(first + 1));
+        logs.lose(&devices[1]);
+        let need = Need { blocks: 1, reserve: 0 };
+        for log in devices[1].clone() {
+            assert!(logs.is_lost(log) && !logs.is_free(log) && logs.is_stuck(log), "{log}");
+            assert!(!logs.has_room(log, need) && !logs.accepts(log, 0, need), "{log}");
+        }
+        assert_eq!(logs.free_in(&devices[1]), 0);
+        assert_eq!(logs.check_free(), Ok(()));
+        assert_eq!(logs.next_in_chain(first, 0, Wanted::Free), Some(devices[0].start));
+        assert_eq!(logs.begin_copies(devices[1].clone()), None);
+        assert!(logs.nearest_claimed(u64::MAX, need).is_some_and(|log| devices[0].contains(&log)));
+    }
+
+    #[test]
+    fn logs_that_fail_one_after_the_other_are_a_device_that_takes_nothing_if_there_is_another() {
+        let mut logs = two_devices();
+        let devices: Vec<_> = logs.by_device().collect();
+        for log in devices[1].clone().take(RESTING_MANY) {
+            assert_eq!(logs.device_that_takes_nothing(log), None);
+            logs.rest(log, Nanos::ZERO);
+        }
+        assert_eq!(logs.device_that_takes_nothing(devices[1].start), Some(devices[1].clone()));
+        logs.lose(&devices[0]);
+        assert_eq!(logs.device_that_takes_nothing(devices[1].start), None, "no other one is left");
+    }
+}
