@@ -5,7 +5,6 @@ use super::journal::journal_offset;
 use super::parts::Part;
 use super::record::Record;
 use crate::core::Core;
-use crate::snapshot::Snapshotter;
 use crate::state::{CopyNumber, Fate};
 use nearhead_disk::{DiskError, Payload};
 use nearhead_format::Entry;
@@ -37,13 +36,19 @@ pub(crate) struct RecordContext {
 }
 
 impl RecordContext {
-    pub(crate) fn new(snapshotter: &Snapshotter, is_atomic: bool) -> Self {
-        Self {
-            snapshot_number: snapshotter.number(),
-            snapshot_is_short: snapshotter.is_short_of_space(),
-            snapshots_fail: snapshotter.lasting_problem().is_some(),
-            is_atomic,
-        }
+    /// The newest snapshot is this one, and no part of the record is atomic; snapshots can be written.
+    pub(crate) fn new(snapshot_number: u64) -> Self {
+        Self { snapshot_number, snapshot_is_short: false, snapshots_fail: false, is_atomic: false }
+    }
+
+    /// Whether the snapshot being written finds no space, and whether none can be written time and again.
+    pub(crate) fn with_snapshots(self, snapshot_is_short: bool, snapshots_fail: bool) -> Self {
+        Self { snapshot_is_short, snapshots_fail, ..self }
+    }
+
+    /// Whether the record carries what is atomic.
+    pub(crate) fn with_atomic(self, is_atomic: bool) -> Self {
+        Self { is_atomic, ..self }
     }
 }
 

@@ -69,7 +69,10 @@ impl Engine {
         let snapshotter = &self.snapshotter;
         // Asked of every block, and only of a record that failed does anybody want to know.
         let is_atomic = result.is_err() && self.stage.taken().has_atomic();
-        RecordContext::new(snapshotter, is_atomic)
+        let snapshots_fail = snapshotter.lasting_problem().is_some();
+        RecordContext::new(snapshotter.number())
+            .with_snapshots(snapshotter.is_short_of_space(), snapshots_fail)
+            .with_atomic(is_atomic)
     }
 
     pub(super) fn on_record(&mut self, result: Result<Payload, DiskError>) {
