@@ -52,6 +52,30 @@ fn a_block_costs_at_most_24_bytes_in_every_order_of_arrival() {
 }
 
 #[test]
+fn a_block_costs_at_most_9_bytes_where_none_is_missing_however_they_came_and_whatever_is_written_over()
+ {
+    let count = 200_000_u64;
+    let shuffled = (0..count).map(|nth| nth * 7919 % count);
+    let orders: [(&str, Vec<u64>); 3] = [
+        ("ascending", (0..count).collect()),
+        ("descending", (0..count).rev().collect()),
+        ("in any order", shuffled.collect()),
+    ];
+    for (name, blocks) in orders {
+        let mut map = Map::new();
+        for times in 0..2 {
+            for block in &blocks {
+                map.insert(whole_block(*block, (block + times) * BLOCK_SECTORS), &mut |_| ());
+            }
+        }
+        for map in [Map::from_sorted(map.iter()).unwrap(), map] {
+            let (bytes, len) = (map.memory_bytes(), map.len());
+            assert!(bytes <= len * 9, "{name}: {bytes} bytes for {len} blocks");
+        }
+    }
+}
+
+#[test]
 fn memory_follows_the_blocks_when_they_go_again() {
     let mut random = SplitMix::new(2);
     let mut blocks: Vec<_> = (0..300_000).map(|_| random.below(1 << 28)).collect();

@@ -28,7 +28,7 @@ fn map_of(nodes: &[&[usize]]) -> Map {
             (leaf..).take(rows.len()).map(|nth| nth * LEAF_BLOCKS * BLOCK_SECTORS).collect();
         leaf += rows.len() as u64;
         tree.bases.push(bases[0]);
-        let leaves = rows.iter().map(|_| Leaf::boxed()).collect();
+        let leaves = rows.iter().map(|_| Leaf::new()).collect();
         tree.nodes.push(Node { bases, leaves });
     }
     tree.leaf_count = leaf as usize;
@@ -43,7 +43,7 @@ fn map_of(nodes: &[&[usize]]) -> Map {
 }
 
 fn rows_of(map: &Map) -> Vec<usize> {
-    map.tree.nodes.iter().flat_map(|node| &node.leaves).map(|leaf| leaf.len()).collect()
+    map.tree.nodes.iter().flat_map(|node| &node.leaves).map(Leaf::len).collect()
 }
 
 fn leaves_of_nodes(map: &Map) -> Vec<usize> {

@@ -1,56 +1,48 @@
-//! A leaf of the map: rows sorted by home sector, in three parallel arrays of fixed size.
+//! A leaf of the map: what a stretch of the address space holds, as rows or packed.
 //!
-//! Keys lie together so that a search touches few cache lines, and unused keys hold [`UNUSED`],
-//! which sorts after every real one, so that a search may count over the whole array without a
-//! branch. Rows never overlap, and all rows of one 4 KiB home block are in one leaf. A leaf does not
-//! know its base; the index does.
+//! Rows take any content. A leaf of which every block is whole and in a log is packed into half of what rows take
+//! ([`super::packed`]), and unpacked as soon as something comes that does not fit there. Whoever looks at a leaf sees rows either way. A
+//! leaf does not know its base; the index does.
 
-use super::row::{Row, fold, len_of, unfold};
-use nearhead_format::{BLOCK_SECTORS, Entry};
+use super::packed::Packed;
+use super::row::{Row, fold};
+use super::rows::Rows;
+pub(super) use super::rows::{CAPACITY, REACH_SECTORS};
+use nearhead_format::Entry;
 use std::ops::Range;
 
-/// Rows of a leaf. 126 rows are 2 KiB: small enough to shift on an insert, large enough that the
-/// index above costs well under a byte per row. Tests use small leaves to meet every split.
-#[cfg(not(test))]
-pub(super) const CAPACITY: usize = 126;
-#[cfg(test)]
-pub(super) const CAPACITY: usize = 24;
-
-/// Sectors after its base that a leaf can describe; a multiple of the home block, and below
-/// [`UNUSED`].
-pub(super) const REACH_SECTORS: u64 = u32::MAX as u64 + 1 - BLOCK_SECTORS;
-
-const UNUSED: u32 = u32::MAX;
-/// Keys in 64 bytes, the cache line of every processor this is likely to run on.
-const KEYS_PER_LINE: usize = 16;
-
-/// Sorted rows.
-pub(super) struct Leaf {
-    len: u16,
-    keys: [u32; CAPACITY],
-    crcs: [u32; CAPACITY],
-    words: [u64; CAPACITY],
+/// Entries of a stretch of the address space, in order.
+pub(super) enum Leaf {
+    /// Of any kind.
+    Rows(Box<Rows>),
+    /// Whole logged blocks, one behind the other.
+    Packed(Packed),
 }
 
 impl Leaf {
-    pub(super) fn boxed() -> Box<Self> {
-        Box::new(Self {
-            len: 0,
-            keys: [UNUSED; CAPACITY],
-            crcs: [0; CAPACITY],
-            words: [0; CAPACITY],
-        })
+    pub(super) fn new() -> Self {
+        Self::Rows(Rows::boxed())
     }
 
     #[inline]
     pub(super) fn len(&self) -> usize {
-        usize::from(self.len)
+        match self {
+            Self::Rows(rows) => rows.len(),
+            Self::Packed(packed) => packed.len(),
+        }
+    }
+
+    pub(super) fn is_packed(&self) -> bool {
+        matches!(self, Self::Packed(_))
     }
 
     /// The entry in row `index` of a leaf that starts at sector `base`.
     #[inline]
     pub(super) fn entry(&self, index: usize, base: u64) -> Entry {
-        unfold(base + u64::from(self.keys[index]), self.words[index], self.crcs[index])
+        match self {
+            Self::Rows(rows) => rows.entry(index, base),
+            Self::Packed(packed) => packed.entry(index, base),
+        }
     }
 
     /// The row that `entry` becomes in a leaf that starts at sector `base`.
@@ -64,96 +56,111 @@ impl Leaf {
     /// The row that starts at exactly `distance` sectors after the base.
     #[inline]
     pub(super) fn find(&self, distance: u64) -> Option<usize> {
-        let at = self.count_below(distance);
-        (at < self.len() && u64::from(self.keys[at]) == distance).then_some(at)
+        match self {
+            Self::Rows(rows) => rows.find(distance),
+            Self::Packed(packed) => packed.find(distance),
+        }
     }
 
-    /// Reads one key of each cache line of them and says something that depends on all.
+    /// Reads something of each cache line that a search looks at and says something that depends on all.
     #[inline]
     pub(super) fn touch(&self) -> u32 {
-        self.keys.iter().step_by(KEYS_PER_LINE).fold(0, |sum, key| sum ^ key)
+        match self {
+            Self::Rows(rows) => rows.touch(),
+            Self::Packed(packed) => packed.touch(),
+        }
     }
 
     /// The first row that ends after `from` (sectors after the base).
     #[inline]
     pub(super) fn first_ending_after(&self, from: u64) -> usize {
-        let at = self.count_below(from);
-        match at.checked_sub(1) {
-            Some(before) if self.end(before) > from => before,
-            _ => at,
+        match self {
+            Self::Rows(rows) => rows.first_ending_after(from),
+            Self::Packed(packed) => packed.overlapping(from, u64::MAX).start,
         }
     }
 
     /// The rows that overlap `from..to` (sectors after the base).
     #[inline]
     pub(super) fn overlapping(&self, from: u64, to: u64) -> Range<usize> {
-        let first = self.first_ending_after(from);
-        let mut last = first;
-        if to - from > BLOCK_SECTORS {
-            last = self.count_below(to).max(first);
-        } else {
-            while last < self.len() && u64::from(self.keys[last]) < to {
-                last += 1;
-            }
+        match self {
+            Self::Rows(rows) => rows.overlapping(from, to),
+            Self::Packed(packed) => packed.overlapping(from, to),
         }
-        first..last
     }
 
-    /// Puts `rows` in the place of the rows `gone`. There must be room, and order must stay.
+    /// Puts `row` in the place of row `index`, which begins where it does, if that is possible as the leaf is.
+    #[inline]
+    pub(super) fn overwrite(&mut self, index: usize, row: &Row) -> bool {
+        match self {
+            Self::Rows(rows) => rows.overwrite(index, row),
+            Self::Packed(packed) => return packed.overwrite(index, row),
+        }
+        true
+    }
+
+    /// Whether rows `gone` can be replaced by `rows` as the leaf is; else it is to be unpacked before.
+    #[inline]
+    pub(super) fn takes(&self, gone: &Range<usize>, rows: &[Row]) -> bool {
+        match self {
+            Self::Rows(_) => true,
+            Self::Packed(_) => Packed::takes(gone, rows),
+        }
+    }
+
+    /// Puts `rows` in the place of the rows `gone`, which it takes. There must be room, and order must stay.
     #[inline]
     pub(super) fn splice(&mut self, gone: Range<usize>, rows: &[Row]) {
-        let old_len = self.len();
-        let new_len = old_len - gone.len() + rows.len();
-        if new_len != old_len {
-            let target = gone.start + rows.len();
-            self.keys.copy_within(gone.end..old_len, target);
-            self.crcs.copy_within(gone.end..old_len, target);
-            self.words.copy_within(gone.end..old_len, target);
-            if new_len < old_len {
-                self.keys[new_len..old_len].fill(UNUSED);
+        match (self, rows) {
+            (Self::Rows(leaf), _) => leaf.splice(gone, rows),
+            (Self::Packed(packed), rows) => {
+                for (index, row) in (gone.start..).zip(rows) {
+                    packed.overwrite(index, row);
+                }
             }
-            self.len = new_len as u16;
         }
-        for (index, row) in (gone.start..).zip(rows) {
-            self.keys[index] = row.key;
-            self.crcs[index] = row.crc;
-            self.words[index] = row.word;
+    }
+
+    /// Packs it, if all of it is whole logged blocks without a gap; says whether it is packed now.
+    pub(super) fn pack(&mut self) -> bool {
+        if let Self::Rows(rows) = self
+            && let Some(packed) = Packed::of(rows)
+        {
+            *self = Self::Packed(packed);
+        }
+        self.is_packed()
+    }
+
+    /// Has rows from now on.
+    pub(super) fn unpack(&mut self) {
+        if let Self::Packed(packed) = self {
+            *self = Self::Rows(packed.unpacked());
         }
     }
 
     /// Appends all rows to `target` and forgets them.
     pub(super) fn drain_into(&mut self, base: u64, target: &mut Columns) {
-        let len = self.len();
-        target.homes.extend(self.keys[..len].iter().map(|key| base + u64::from(*key)));
-        target.crcs.extend_from_slice(&self.crcs[..len]);
-        target.words.extend_from_slice(&self.words[..len]);
-        self.keys[..len].fill(UNUSED);
-        self.len = 0;
+        self.unpack();
+        if let Self::Rows(rows) = self {
+            rows.drain_into(base, target);
+        }
     }
 
     /// Fills this empty leaf with the rows `range` of `source`.
     pub(super) fn fill_from(&mut self, base: u64, source: &Columns, range: Range<usize>) {
-        debug_assert_eq!(self.len, 0, "only an empty leaf is filled");
-        let len = range.len();
-        for (key, home) in self.keys.iter_mut().zip(&source.homes[range.clone()]) {
-            *key = (home - base) as u32;
+        self.unpack();
+        if let Self::Rows(rows) = self {
+            rows.fill_from(base, source, range);
         }
-        self.crcs[..len].copy_from_slice(&source.crcs[range.clone()]);
-        self.words[..len].copy_from_slice(&source.words[range]);
-        self.len = len as u16;
     }
 
-    #[inline]
-    fn end(&self, index: usize) -> u64 {
-        u64::from(self.keys[index]) + len_of(self.words[index])
-    }
-
-    /// How many keys are below `distance`: a branchless count, which the compiler vectorizes and
-    /// whose cache lines the processor fetches side by side, unlike those of a binary search.
-    #[inline]
-    fn count_below(&self, distance: u64) -> usize {
-        let distance = distance.min(u64::from(UNUSED)) as u32;
-        self.keys.iter().map(|key| u32::from(*key < distance)).sum::<u32>() as usize
+    /// Bytes of heap it holds.
+    #[cfg(test)]
+    pub(super) fn memory_bytes(&self) -> usize {
+        match self {
+            Self::Rows(_) => size_of::<Rows>(),
+            Self::Packed(packed) => packed.memory_bytes(),
+        }
     }
 }
 
@@ -161,8 +168,8 @@ impl Leaf {
 #[derive(Default)]
 pub(super) struct Columns {
     pub(super) homes: Vec<u64>,
-    crcs: Vec<u32>,
-    words: Vec<u64>,
+    pub(super) crcs: Vec<u32>,
+    pub(super) words: Vec<u64>,
 }
 
 impl Columns {

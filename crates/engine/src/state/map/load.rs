@@ -83,11 +83,12 @@ impl Loader {
         let full = tree.leaf(at).len() >= FILL && block >= self.end_sector;
         if full || home_sector - tree.base(at) >= REACH_SECTORS {
             tree.add_leaf(at, block);
+            tree.pack(at);
             at = tree.locate(home_sector);
         }
         let row = Leaf::row(&entry, tree.base(at));
-        let leaf = tree.leaf_mut(at);
-        leaf.splice(leaf.len()..leaf.len(), &[row]);
+        let len = tree.leaf(at).len();
+        tree.splice(at, len..len, &[row]);
         self.end_sector = entry.end_sector();
         self.map.len += 1;
         Ok(())

@@ -11,7 +11,7 @@
 //! crc     | CRC32C of the chunk (32)                                                    |
 //! ```
 
-use nearhead_format::{Entry, Place, SECTORS_MAX};
+use nearhead_format::{BLOCK_SECTORS, Entry, Place, SECTORS_MAX};
 
 const SECTOR_MASK: u64 = SECTORS_MAX - 1;
 const LEN_SHIFT: u32 = 48;
@@ -62,6 +62,23 @@ pub(super) fn unfold(home_sector: u64, word: u64, crc: u32) -> Entry {
     Entry { home_sector, len_sectors: small(word, LEN_SHIFT) + 1, place, crc }
 }
 
+/// What [`fold`] makes of a whole block that is a chunk of its own, but for where that is.
+const WHOLE: u64 = ((BLOCK_SECTORS - 1) << LEN_SHIFT) | ((BLOCK_SECTORS - 1) << CHUNK_LEN_SHIFT);
+
+/// The place of a folded entry in blocks, if it is a whole block logged as a chunk of its own, at a multiple of a block, and not too far away.
+#[inline]
+pub(super) fn pack(word: u64) -> Option<u32> {
+    let sector = word & SECTOR_MASK;
+    let is_whole = word & !SECTOR_MASK == WHOLE && sector.is_multiple_of(BLOCK_SECTORS);
+    u32::try_from(sector / BLOCK_SECTORS).ok().filter(|_| is_whole)
+}
+
+/// The folded entry of which [`pack`] made this.
+#[inline]
+pub(super) fn unpack(block: u32) -> u64 {
+    WHOLE | (u64::from(block) * BLOCK_SECTORS)
+}
+
 /// Length in sectors of a folded entry.
 #[inline]
 pub(super) fn len_of(word: u64) -> u64 {
@@ -107,6 +124,30 @@ mod tests {
         for place in [Place::Zero, Place::Poisoned] {
             let entry = Entry { home_sector: 9, len_sectors: 5, place, crc: 0 };
             assert_eq!(unfold(9, fold(&entry), 0), entry);
+        }
+    }
+
+    #[test]
+    fn what_is_packed_is_a_whole_block_in_a_chunk_of_its_own_and_unpacks_to_what_it_was() {
+        let word = |len_sectors, chunk_len, offset, chunk_sector| {
+            let place = Place::Log { chunk_sector, chunk_len, offset };
+            fold(&Entry { home_sector: 0, len_sectors, place, crc: 0 })
+        };
+        let farthest = u64::from(u32::MAX) * 8;
+        for chunk_sector in [0, 8, farthest] {
+            let whole = word(8, 8, 0, chunk_sector);
+            assert_eq!(pack(whole).map(unpack), Some(whole));
+        }
+        let zero = Entry { home_sector: 0, len_sectors: 8, place: Place::Zero, crc: 0 };
+        for other in [
+            word(7, 8, 0, 8),
+            word(7, 7, 0, 8),
+            word(7, 8, 1, 8),
+            word(8, 8, 0, 9),
+            word(8, 8, 0, farthest + 8),
+            fold(&zero),
+        ] {
+            assert_eq!(pack(other), None, "{other:#x}");
         }
     }
 

@@ -22,10 +22,12 @@ fn a_map_counts_at_least_what_its_rows_take() {
     for block in 0..5_000 {
         map.insert(logged(block, 8, block * 8), &mut |_| ());
     }
-    // 16 bytes a row, in leaves that are not quite full, and each vector by its capacity.
+    // Eight bytes a block or more, and each vector by its capacity.
     let tree = &map.tree;
-    assert!(map.memory_bytes() >= 5_000 * 16, "{} bytes", map.memory_bytes());
-    let mut expected = tree.leaf_count * size_of::<Leaf>() + tree.columns.memory_bytes();
+    assert!(map.memory_bytes() >= 5_000 * 8, "{} bytes", map.memory_bytes());
+    let leaves = || tree.nodes.iter().flat_map(|node| &node.leaves);
+    let mut expected =
+        leaves().map(Leaf::memory_bytes).sum::<usize>() + tree.columns.memory_bytes();
     expected += size_of_val(&*tree.bases) / tree.bases.len() * tree.bases.capacity();
     expected += size_of_val(&*tree.nodes) / tree.nodes.len() * tree.nodes.capacity();
     for node in &tree.nodes {
@@ -41,7 +43,7 @@ fn rows_on_their_way_cost_twenty_bytes_each() {
     assert_eq!(columns.memory_bytes(), 0);
     let mut rows = 0;
     for _ in 0..40 {
-        let mut leaf = Leaf::boxed();
+        let mut leaf = Leaf::new();
         for block in 0..CAPACITY as u64 {
             let at = leaf.len();
             leaf.splice(at..at, &[Leaf::row(&logged(block, 8, 8), 0)]);

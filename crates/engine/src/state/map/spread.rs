@@ -48,7 +48,7 @@ impl Tree {
         } else if len < SPARSE && len / LOOK_EVERY != len_before / LOOK_EVERY {
             let window = self.window(at);
             let leaves = &self.nodes[at.node].leaves[window.clone()];
-            let rows: usize = leaves.iter().map(|leaf| leaf.len()).sum();
+            let rows: usize = leaves.iter().map(super::leaf::Leaf::len).sum();
             if rows.div_ceil(FILL) < window.len() {
                 self.spread(at.node, window);
             }
@@ -74,6 +74,9 @@ impl Tree {
         let old_bases = node.bases.drain(window.clone());
         let mut emptied: Vec<_> = node.leaves.drain(window.clone()).collect();
         for (leaf, base) in emptied.iter_mut().zip(old_bases) {
+            if leaf.is_packed() {
+                self.packed = (self.packed.0 - 1, self.packed.1 - leaf.len());
+            }
             leaf.drain_into(base, columns);
         }
         self.leaf_count -= emptied.len();
@@ -83,7 +86,7 @@ impl Tree {
         loop {
             let share = (columns.homes.len() - from).div_ceil(leaves_left.max(1));
             let to = boundary(&columns.homes, base, from, share);
-            let mut leaf = emptied.pop().unwrap_or_else(super::leaf::Leaf::boxed);
+            let mut leaf = emptied.pop().unwrap_or_else(super::leaf::Leaf::new);
             leaf.fill_from(base, columns, from..to);
             node.bases.insert(index, base);
             node.leaves.insert(index, leaf);
@@ -93,6 +96,9 @@ impl Tree {
             base = next - next % BLOCK_SECTORS;
             from = to;
             leaves_left = leaves_left.saturating_sub(1);
+        }
+        for leaf in window.start..index {
+            self.pack(At { node: node_index, leaf });
         }
         // Where rows are out of each other's reach it may take more leaves than before.
         self.split_node(node_index);

@@ -150,7 +150,7 @@ fn check_structure(map: &Map, model: &Model) {
     assert_eq!(map.iter().count(), map.len());
     let tree = &map.tree;
     let mut at = Some(At { node: 0, leaf: 0 });
-    let (mut leaves, mut end) = (0, 0);
+    let (mut leaves, mut end, mut packed) = (0, 0, (0, 0));
     while let Some(here) = at {
         at = tree.next(here);
         let base = tree.base(here);
@@ -163,9 +163,14 @@ fn check_structure(map: &Map, model: &Model) {
             end = entry.end_sector();
         }
         assert!(end <= next_base);
+        if tree.leaf(here).is_packed() {
+            // Those behind it may have gone since.
+            assert_eq!(base + tree.leaf(here).len() as u64 * BLOCK_SECTORS, end, "no gap");
+            packed = (packed.0 + 1, packed.1 + tree.leaf(here).len());
+        }
         leaves += 1;
     }
-    assert_eq!(leaves, tree.leaf_count);
+    assert_eq!((leaves, packed), (tree.leaf_count, tree.packed));
     for (base, node) in tree.bases.iter().zip(&tree.nodes) {
         assert_eq!(base, &node.bases[0]);
         let leaves = node.leaves.len();

@@ -7,10 +7,14 @@
 //!   are multiples of the home block, and the very first one is 0 and never dropped;
 //! - a node's base is its first leaf's; no node is without a leaf;
 //! - after inserts alone leaves are at least 70 % full on average, however they came
-//!   ([`super::spread`] says why), which bounds the memory per row.
+//!   ([`super::spread`] says why), which bounds the memory per row;
+//! - a leaf that has just grown, or was spread, and has no gap up to the next one is packed if its blocks are of that kind.
 
 use super::leaf::{CAPACITY, Columns, Leaf, REACH_SECTORS};
+use super::row::Row;
+use super::rows::Rows;
 use nearhead_format::{BLOCK_SECTORS, Entry};
+use std::ops::Range;
 
 /// Leaves of a node. Tests use small nodes to meet every split.
 #[cfg(not(test))]
@@ -25,8 +29,7 @@ pub(super) const GROWTH_MAX: usize = 2;
 #[derive(Default)]
 pub(super) struct Node {
     pub(super) bases: Vec<u64>,
-    #[expect(clippy::vec_box, reason = "inserting into a node must not move 2 KiB leaves")]
-    pub(super) leaves: Vec<Box<Leaf>>,
+    pub(super) leaves: Vec<Leaf>,
 }
 
 /// Which leaf. Valid until the tree changes shape.
@@ -41,13 +44,21 @@ pub(super) struct Tree {
     pub(super) bases: Vec<u64>,
     pub(super) nodes: Vec<Node>,
     pub(super) leaf_count: usize,
+    /// Those of them that are packed, and the blocks in those.
+    pub(super) packed: (usize, usize),
     pub(super) columns: Columns,
 }
 
 impl Tree {
     pub(super) fn new() -> Self {
-        let node = Node { bases: vec![0], leaves: vec![Leaf::boxed()] };
-        Self { bases: vec![0], nodes: vec![node], leaf_count: 1, columns: Columns::default() }
+        let node = Node { bases: vec![0], leaves: vec![Leaf::new()] };
+        Self {
+            bases: vec![0],
+            nodes: vec![node],
+            leaf_count: 1,
+            packed: (0, 0),
+            columns: Columns::default(),
+        }
     }
 
     /// The leaf that describes `sector`.
@@ -68,9 +79,33 @@ impl Tree {
         &self.nodes[at.node].leaves[at.leaf]
     }
 
+    /// Puts `rows` in the place of the rows `gone` of the leaf `at`. There must be room, and order must stay.
     #[inline]
-    pub(super) fn leaf_mut(&mut self, at: At) -> &mut Leaf {
-        &mut self.nodes[at.node].leaves[at.leaf]
+    pub(super) fn splice(&mut self, at: At, gone: Range<usize>, rows: &[Row]) {
+        let leaf = &mut self.nodes[at.node].leaves[at.leaf];
+        if leaf.is_packed() && !leaf.takes(&gone, rows) {
+            self.packed = (self.packed.0 - 1, self.packed.1 - leaf.len());
+            leaf.unpack();
+        }
+        leaf.splice(gone, rows);
+    }
+
+    /// Packs the leaf `at`, if no block is missing up to the next leaf, and all of them are of that kind.
+    #[inline]
+    pub(super) fn pack(&mut self, at: At) {
+        let end = self.next(at).map(|next| self.base(next));
+        let reach = self.leaf(at).len() as u64 * BLOCK_SECTORS;
+        if end == Some(self.base(at) + reach) {
+            self.pack_whole(at);
+        }
+    }
+
+    #[cold]
+    fn pack_whole(&mut self, at: At) {
+        let leaf = &mut self.nodes[at.node].leaves[at.leaf];
+        if !leaf.is_packed() && leaf.pack() {
+            self.packed = (self.packed.0 + 1, self.packed.1 + leaf.len());
+        }
     }
 
     /// The leaf after `at`.
@@ -88,13 +123,16 @@ impl Tree {
     pub(super) fn overwrite(&mut self, entry: &Entry) -> Option<Entry> {
         let at = self.locate(entry.home_sector);
         let base = self.base(at);
-        let leaf = self.leaf_mut(at);
+        let leaf = &mut self.nodes[at.node].leaves[at.leaf];
         let index = leaf.find(entry.home_sector - base)?;
         let old = leaf.entry(index, base);
         if old.len_sectors != entry.len_sectors {
             return None;
         }
-        leaf.splice(index..index + 1, &[Leaf::row(entry, base)]);
+        let row = Leaf::row(entry, base);
+        if !leaf.overwrite(index, &row) {
+            self.splice(at, index..index + 1, &[row]);
+        }
         Some(old)
     }
 
@@ -122,11 +160,11 @@ impl Tree {
         if full && at_end && at.leaf + 1 == node.leaves.len() {
             // Ascending addresses: leave full nodes behind.
             self.bases.push(base);
-            self.nodes.push(Node { bases: vec![base], leaves: vec![Leaf::boxed()] });
+            self.nodes.push(Node { bases: vec![base], leaves: vec![Leaf::new()] });
             return;
         }
         node.bases.insert(at.leaf + 1, base);
-        node.leaves.insert(at.leaf + 1, Leaf::boxed());
+        node.leaves.insert(at.leaf + 1, Leaf::new());
         self.split_node(at.node);
     }
 
@@ -184,10 +222,11 @@ impl Tree {
 
     /// Heap bytes, by the capacity of everything that is allocated.
     pub(super) fn memory_bytes(&self) -> usize {
-        let node_bytes = |node: &Node| {
-            node.bases.capacity() * 8 + node.leaves.capacity() * size_of::<Box<Leaf>>()
-        };
-        self.leaf_count * size_of::<Leaf>()
+        let node_bytes =
+            |node: &Node| node.bases.capacity() * 8 + node.leaves.capacity() * size_of::<Leaf>();
+        let (packed, blocks) = self.packed;
+        (self.leaf_count - packed) * size_of::<Rows>()
+            + blocks * size_of::<u64>()
             + self.nodes.iter().map(node_bytes).sum::<usize>()
             + self.nodes.capacity() * size_of::<Node>()
             + self.bases.capacity() * 8
