@@ -51,6 +51,9 @@ mod plan;
 mod plan_tests;
 #[cfg(test)]
 mod script_rig;
+mod sides;
+#[cfg(test)]
+mod sides_tests;
 mod spec;
 mod stripe;
 #[cfg(test)]

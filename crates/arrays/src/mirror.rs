@@ -20,6 +20,7 @@ use super::keeper::{Keeper, Standing, unrecorded};
 use super::label::Label;
 use super::leaving::Leaving;
 use super::parts::Parts;
+use super::sides::Sides;
 use super::{Arrangement, Array, Core, common_properties, names};
 use nearhead_disk::{
     Class, Command, Completion, Disk, DiskError, DiskErrorKind, Nanos, Payload, Properties, Run,
@@ -33,7 +34,8 @@ pub enum ReadPolicy {
     /// The first that counts.
     #[default]
     First,
-    /// The one that a sequential read goes on with, else the one with the least to do.
+    /// The one that a sequential read goes on with, else the one with the least to do. (In either case, reads that nobody
+    /// waits for have a member of their own where there is a choice: `sides`.)
     Balanced,
 }
 
@@ -43,7 +45,7 @@ pub type Mirror<D> = Array<D, Copies>;
 /// What a mirror knows of its members, and who serves reads.
 #[derive(Debug)]
 pub struct Copies {
-    policy: ReadPolicy,
+    pub(super) sides: Sides,
     pub(super) states: Vec<State>,
     pub(super) standings: Vec<Standing>,
     pub(super) keeper: Option<Keeper>,
@@ -68,8 +70,6 @@ pub(super) struct State {
     pub(super) failed: Option<String>,
     /// The first read that another member had to serve.
     pub(super) unread: Option<String>,
-    /// Where its last read ended.
-    read_end: u64,
 }
 
 impl<D: Disk> Mirror<D> {
@@ -83,7 +83,7 @@ impl<D: Disk> Mirror<D> {
         let capacity_bytes = common.capacity_bytes - common.capacity_bytes % sector;
         let properties = Properties { capacity_bytes, ..common };
         let copies = Copies {
-            policy,
+            sides: Sides::new(policy, disks.len(), false),
             states: vec![State::default(); disks.len()],
             standings: vec![Standing::InSync; disks.len()],
             keeper: None,
@@ -117,7 +117,7 @@ impl<D: Disk> Mirror<D> {
         };
         let count = labels.first().map_or(0, |label| usize::from(label.count));
         let copies = Copies {
-            policy,
+            sides: Sides::new(policy, disks.len(), true),
             states: vec![State::default(); disks.len()],
             standings: labels.iter().map(standing).collect(),
             was_unsure: unsure,
@@ -135,6 +135,16 @@ impl<D: Disk> Mirror<D> {
     /// The mirror is read and nothing on its members changes: nor are those that differ made alike.
     pub(super) fn only_looked_at(mut self) -> Self {
         self.arrangement.only_looks = true;
+        // Where members may differ it shows one of them.
+        self.arrangement.sides.keep_apart(false);
+        self
+    }
+
+    /// Whether reads that nobody waits for get a member of their own, as they do unless this says otherwise or the mirror
+    /// reads only the first of members without labels: to see what it is good for.
+    #[must_use]
+    pub fn with_reads_apart(mut self, are_apart: bool) -> Self {
+        self.arrangement.sides.keep_apart(are_apart);
         self
     }
 
@@ -151,24 +161,6 @@ impl Copies {
 
     pub(super) fn counting(&self) -> impl Iterator<Item = usize> {
         (0..self.standings.len()).filter(|&index| self.standings[index].counts())
-    }
-
-    /// The member for a read at `offset` that the members in `tried` could not serve.
-    pub(super) fn reader<D: Disk>(
-        &self,
-        core: &Core<D, Parts>,
-        offset: u64,
-        tried: &[usize],
-    ) -> Option<usize> {
-        let mut candidates = self.in_sync().filter(|index| !tried.contains(index));
-        let chosen = match self.policy {
-            ReadPolicy::First => candidates.next(),
-            ReadPolicy::Balanced => candidates.min_by_key(|&index| {
-                let gap = self.states[index].read_end.abs_diff(offset);
-                (gap != 0, core.members.load(index), gap)
-            }),
-        };
-        chosen.or_else(|| self.counting().find(|index| !tried.contains(index)))
     }
 
     /// A member missed something: it gets nothing more, and that is recorded where there are labels.
@@ -279,7 +271,7 @@ impl Copies {
         let Some(running) = core.desk.get_mut(id) else { return };
         let Parts::Read { class, offset, len, tried } = &mut running.kind else { return };
         let (class, offset, len, tried) = (*class, *offset, *len, tried.clone());
-        let Some(next) = self.reader(core, offset, &tried) else {
+        let Some(next) = self.reader(core, class, offset, &tried) else {
             return core.desk.finish(id, |_| Err(error));
         };
         if error.kind == DiskErrorKind::Gone {
@@ -293,6 +285,7 @@ impl Copies {
                 tried.push(next);
             }
         }
+        self.sides.note_given(next, class, offset + u64::from(len));
         core.members.submit(next, id, class, Command::Read { offset, len }, core.now);
         core.members.kick();
     }
@@ -351,10 +344,10 @@ impl Arrangement for Copies {
                 let id = core.desk.book(ticket, 1, parts);
                 return self.send_or_hold(core, id, class, command);
             }
-            let reader = self.reader(core, offset, &[]).unwrap_or(0);
+            let reader = self.reader(core, class, offset, &[]).unwrap_or(0);
             let parts = Parts::Read { class, offset, len, tried: vec![reader] };
             let id = core.desk.book(ticket, 1, parts);
-            self.states[reader].read_end = offset + u64::from(len);
+            self.sides.note_given(reader, class, offset + u64::from(len));
             return core.members.submit(reader, id, class, command, core.now);
         }
         let range = bytes.clone();
@@ -379,6 +372,9 @@ impl Arrangement for Copies {
         let last = core.desk.part_done(id, None);
         let Some(running) = core.desk.get_mut(id) else { return };
         let counts = self.standings[member].counts();
+        if let Parts::Read { class, .. } = running.kind {
+            self.sides.note_answered(member, class);
+        }
         match (&mut running.kind, result) {
             (Parts::Read { .. }, Ok(bytes)) => return core.desk.finish(id, |_| Ok(bytes)),
             (Parts::Read { .. }, Err(error)) => {
@@ -433,6 +429,7 @@ impl Arrangement for Copies {
     }
 
     fn forget(&mut self) {
+        self.sides.forget();
         self.copying = None;
         self.leaving = Leaving::No;
         self.unmarked.clear();
