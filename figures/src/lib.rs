@@ -23,6 +23,7 @@ mod fig6;
 mod fig7;
 mod gecko2;
 mod gecko_cleaning;
+mod gecko_mirrors;
 mod hours;
 mod journal;
 mod lab;
@@ -133,6 +134,11 @@ pub const FIGURES: &[Figure] = &[
         name: "gecko-cleaning",
         summary: "Gecko 3, 5, 6: random writes while a log or a chain is cleaned",
         run: gecko_cleaning::gecko_cleaning,
+    },
+    Figure {
+        name: "gecko-mirrors",
+        summary: "Gecko 4: reads of the body while it is cleaned, on mirrored pairs",
+        run: gecko_mirrors::gecko_mirrors,
     },
 ];
 

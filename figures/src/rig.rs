@@ -8,7 +8,7 @@ use crate::error::FigureError;
 use crate::metered::Metered;
 use crate::spent::Modelled;
 use crate::tracks;
-use nearhead_arrays::Stripe;
+use nearhead_arrays::{Mirror, ReadPolicy, Stripe};
 use nearhead_disk::{Disk, Nanos, Tracks};
 use nearhead_engine::Config;
 use nearhead_engine::admission::Fifo;
@@ -321,6 +321,21 @@ fn stripe(
     let array = Stripe::new(members?, CHUNK_BYTES)
         .map_err(|error| FigureError::setup(format!("a RAID-0 of {disks} {name}"), &error))?;
     Ok(array)
+}
+
+/// Two of the disk `name` with the same content, write caches off; reads that nobody waits for go to one of them if they are
+/// to be kept `apart`.
+pub(crate) fn mirrored(
+    name: &str,
+    policy: ReadPolicy,
+    apart: bool,
+) -> Result<Mirror<HddModel>, FigureError> {
+    let options = HddOptions { write_cache: Some(false), ..SATA.options() };
+    let members: Result<Vec<HddModel>, FigureError> =
+        (0..2).map(|index| member(name, index, options)).collect();
+    let mirror = Mirror::new(members?, policy)
+        .map_err(|error| FigureError::setup(format!("a mirror of two {name}"), &error))?;
+    Ok(mirror.with_reads_apart(apart))
 }
 
 /// The same, made for `system` as `nearhead create` would make it: each log on one member, if its records go anywhere. The presets

@@ -3,7 +3,7 @@
 //! The disk tells how long it moved, waited and transferred; the rest of the time it had nothing to do, or read on
 //! ahead. A sync costs what the disk spent beyond what the sequential client's bytes cost it alone.
 
-use nearhead_arrays::Stripe;
+use nearhead_arrays::{Mirror, Stripe};
 use nearhead_disk::{Disk, Nanos};
 use nearhead_models::{HddModel, Model};
 use nearhead_volume::GatheredDisk;
@@ -26,6 +26,7 @@ impl Modelled for HddModel {
 }
 
 impl<D: Disk> Modelled for Stripe<D> {}
+impl<D: Disk> Modelled for Mirror<D> {}
 impl<D: Disk> Modelled for GatheredDisk<D> {}
 impl Modelled for Box<dyn Model> {}
 

@@ -218,27 +218,6 @@ impl Copies {
         self.standings[first] = Standing::InSync;
     }
 
-    /// Sends a change to every member that gets changes.
-    pub(super) fn send_change<D: Disk>(
-        &self,
-        core: &mut Core<D, Parts>,
-        id: u64,
-        class: Class,
-        command: &Command,
-    ) {
-        let is_in = |index: &usize| self.standings[*index] != Standing::Out;
-        let concerned: Vec<usize> = (0..self.standings.len()).filter(is_in).collect();
-        if let Some(booked) = core.desk.get_mut(id)
-            && let Parts::Change { sent, .. } = &mut booked.kind
-        {
-            *sent = true;
-            booked.left = concerned.len();
-        }
-        for index in concerned {
-            core.members.submit(index, id, class, command.clone(), core.now);
-        }
-    }
-
     /// Every member that gets changes made one, or said that it could not.
     fn end_change<D: Disk>(&mut self, core: &mut Core<D, Parts>, id: u64) {
         let Some(booked) = core.desk.get_mut(id) else { return };
@@ -285,7 +264,7 @@ impl Copies {
                 tried.push(next);
             }
         }
-        self.sides.note_given(next, class, offset + u64::from(len));
+        self.sides.note_read(next, class, offset + u64::from(len), core.now);
         core.members.submit(next, id, class, Command::Read { offset, len }, core.now);
         core.members.kick();
     }
@@ -347,11 +326,12 @@ impl Arrangement for Copies {
             let reader = self.reader(core, class, offset, &[]).unwrap_or(0);
             let parts = Parts::Read { class, offset, len, tried: vec![reader] };
             let id = core.desk.book(ticket, 1, parts);
-            self.sides.note_given(reader, class, offset + u64::from(len));
+            self.sides.note_read(reader, class, offset + u64::from(len), core.now);
             return core.members.submit(reader, id, class, command, core.now);
         }
         let range = bytes.clone();
-        let parts = Parts::Change { range, sent: false, made: false, failed: Vec::new() };
+        let (later, failed) = (None, Vec::new());
+        let parts = Parts::Change { class, range, sent: false, later, made: false, failed };
         let id = core.desk.book(ticket, 1, parts);
         if bytes.is_none() {
             self.send_change(core, id, class, &command);
@@ -369,11 +349,15 @@ impl Arrangement for Copies {
         if self.copying.as_ref().is_some_and(|copying| copying.waits_for(id)) {
             return self.step_done(core, member, result);
         }
-        let last = core.desk.part_done(id, None);
+        let mut last = core.desk.part_done(id, None);
         let Some(running) = core.desk.get_mut(id) else { return };
         let counts = self.standings[member].counts();
-        if let Parts::Read { class, .. } = running.kind {
-            self.sides.note_answered(member, class);
+        match running.kind {
+            Parts::Read { class, .. } => self.sides.note_answered(member, class, true),
+            Parts::Change { class, range: Some(_), .. } => {
+                self.sides.note_answered(member, class, false);
+            }
+            _ => {}
         }
         match (&mut running.kind, result) {
             (Parts::Read { .. }, Ok(bytes)) => return core.desk.finish(id, |_| Ok(bytes)),
@@ -387,12 +371,13 @@ impl Arrangement for Copies {
                 failed.push((member, error));
             }
         }
+        last |= self.send_later(core, id);
         if !last {
             return;
         }
-        match running.kind {
-            Parts::Compare { .. } => self.end_compare(core, id),
-            Parts::Repair { .. } => self.end_repair(core, id),
+        match core.desk.get_mut(id).map(|running| &running.kind) {
+            Some(Parts::Compare { .. }) => self.end_compare(core, id),
+            Some(Parts::Repair { .. }) => self.end_repair(core, id),
             _ => self.end_change(core, id),
         }
     }
