@@ -24,7 +24,7 @@ use super::sides::Sides;
 use super::{Arrangement, Array, Core, common_properties, names};
 use nearhead_disk::{
     Class, Command, Completion, Disk, DiskError, DiskErrorKind, Nanos, Payload, Properties, Run,
-    Ticket,
+    Side, Ticket,
 };
 use std::collections::VecDeque;
 
@@ -411,6 +411,18 @@ impl Arrangement for Copies {
 
     fn has_left(&self) -> bool {
         !self.leaving.is_under_way()
+    }
+
+    fn let_rest<D: Disk>(&mut self, core: &mut Core<D, Parts>, after: Option<Nanos>) {
+        self.may_rest(core, after);
+    }
+
+    fn expect_writes<D: Disk>(&mut self, core: &mut Core<D, Parts>) {
+        self.wake(core);
+    }
+
+    fn sides<D: Disk>(&self, core: &Core<D, Parts>, now: Nanos) -> Vec<Side> {
+        self.rests(core, now)
     }
 
     fn forget(&mut self) {

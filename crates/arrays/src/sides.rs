@@ -29,6 +29,12 @@ pub(super) struct Sides {
     are_apart: bool,
     /// When somebody last asked for a read and waits for it.
     read_at: Option<Nanos>,
+    /// One member serves everybody once nothing was written for so long.
+    pub(super) rest_after: Option<Nanos>,
+    /// When something was last written, or said to be about to.
+    pub(super) changed_at: Nanos,
+    /// Reads that were to wake members or keep them awake.
+    pub(super) waking_reads: u64,
     list: Vec<Side>,
 }
 
@@ -48,7 +54,17 @@ impl Sides {
     /// reads from all of them anyway.
     pub(super) fn new(policy: ReadPolicy, members: usize, are_known: bool) -> Self {
         let are_apart = are_known || policy == ReadPolicy::Balanced;
-        Self { policy, are_apart, read_at: None, list: vec![Side::default(); members] }
+        let list = vec![Side::default(); members];
+        let (read_at, rest_after) = (None, None);
+        Self {
+            policy,
+            are_apart,
+            read_at,
+            rest_after,
+            changed_at: Nanos::ZERO,
+            waking_reads: 0,
+            list,
+        }
     }
 
     /// Whether reads that nobody waits for have a member of their own from now on.
@@ -94,10 +110,12 @@ impl Sides {
     fn choose(
         &self,
         candidates: &[usize],
-        class: Class,
-        offset: u64,
+        (class, offset, now): (Class, u64, Nanos),
         load: impl Fn(usize) -> usize,
     ) -> Option<usize> {
+        if self.is_at_rest(now) {
+            return candidates.first().copied();
+        }
         if self.are_apart && class == Class::Background {
             return candidates.last().copied();
         }
@@ -129,8 +147,9 @@ impl Copies {
     ) -> Option<usize> {
         let candidates: Vec<usize> =
             self.in_sync().filter(|index| !tried.contains(index)).collect();
-        let chosen =
-            self.sides.choose(&candidates, class, offset, |member| core.members.load(member));
+        let chosen = self
+            .sides
+            .choose(&candidates, (class, offset, core.now), |member| core.members.load(member));
         chosen.or_else(|| self.counting().find(|index| !tried.contains(index)))
     }
 
@@ -145,6 +164,7 @@ impl Copies {
         let is_in = |index: &usize| self.standings[*index] != Standing::Out;
         let mut concerned: Vec<usize> = (0..self.standings.len()).filter(is_in).collect();
         let count = concerned.len();
+        self.sides.changed_at = core.now;
         let in_turn = bytes_of(command).is_some() && self.sides.are_in_turn(class, core.now);
         // The last one first: it has the reads of cleaning.
         let others =
