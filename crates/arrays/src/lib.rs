@@ -66,7 +66,7 @@ mod trouble;
 pub use label::{LABEL_BYTES, Label};
 pub use mirror::{Mirror, ReadPolicy};
 pub use open::{MISSING, Purpose, RunOne, label_of, open, remove_label};
-pub use spec::{ARRAY_PREFIXES, ArrayKind, ArraySpec, model_from_text, split_members};
+pub use spec::{ARRAY_PREFIXES, ArrayKind, ArraySpec, as_member, model_from_text, split_members};
 pub use stripe::Stripe;
 
 use members::Members;
@@ -231,7 +231,7 @@ impl<D: Disk, A: Arrangement> Disk for Array<D, A> {
     }
 
     fn has_left(&self) -> bool {
-        self.arrangement.has_left()
+        self.arrangement.has_left() && self.core.members.disks().all(Disk::has_left)
     }
 
     fn let_rest(&mut self, after: Option<Nanos>) {

@@ -182,6 +182,52 @@ fn a_side_of_a_link_that_was_away_is_copied_to_and_stands_in_for_the_other_one()
 }
 
 #[test]
+fn links_are_striped_over_as_many_devices_as_are_said() {
+    let scratch = Scratch::new("chain-stripe");
+    let names: Vec<String> = (0..8).map(|number| format!("{number}.img")).collect();
+    for name in &names {
+        std::fs::File::create(scratch.path(name)).unwrap().set_len(33 << 20).unwrap();
+    }
+    let four = names[..4].join(",");
+    let striped = ["--chain", &four, "--stripe", "2"];
+    run_fails(
+        &scratch,
+        &["create", "--chain", "0.img,1.img,2.img", "--stripe", "2"],
+        &["--stripe 2", "found 3 devices"],
+    );
+    let size =
+        run_json(&scratch, &[&["create"], &striped[..]].concat())["client_bytes"].as_u64().unwrap();
+    let daemon = serve_pairs(&scratch, &striped, &[]);
+    let newest = written_over(&daemon, size, 3);
+    let status = awaited(&scratch, &striped, |_| true);
+    assert_eq!(status["state"]["links"].as_array().unwrap().len(), 2, "{status}");
+    daemon.kill();
+    let daemon = serve_pairs(&scratch, &striped, &[]);
+    expect(&daemon, &newest);
+    daemon.stop_ok();
+    run_ok(&scratch, &[&["check"], &striped[..]].concat());
+    let pairs = names[..8].chunks(2).map(|pair| format!("mirror:{}", pair.join(",")));
+    let of_pairs: Vec<String> = pairs
+        .flat_map(|pair| ["--chain".to_owned(), pair])
+        .chain(["--stripe=2".to_owned()])
+        .collect();
+    let of_pairs: Vec<&str> = of_pairs.iter().map(String::as_str).collect();
+    let size =
+        run_json(&scratch, &[&["create", "--force"], &of_pairs[..]].concat())["client_bytes"]
+            .as_u64()
+            .unwrap();
+    let daemon = serve_pairs(&scratch, &of_pairs, &[]);
+    let newest = written_over(&daemon, size, 1);
+    daemon.stop_ok();
+    let away: Vec<String> =
+        of_pairs.iter().map(|word| word.replace("mirror:2.img", "mirror:missing")).collect();
+    let away: Vec<&str> = away.iter().map(String::as_str).collect();
+    let daemon = serve_pairs(&scratch, &away, &[]);
+    expect(&daemon, &newest);
+    daemon.stop_ok();
+}
+
+#[test]
 fn a_link_that_is_missing_is_named_and_one_too_small_is_refused() {
     let scratch = Scratch::new("chain-missing");
     made(&scratch);
