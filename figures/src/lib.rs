@@ -24,6 +24,7 @@ mod fig7;
 mod gecko2;
 mod gecko_cleaning;
 mod gecko_mirrors;
+mod gecko_power;
 mod hours;
 mod journal;
 mod lab;
@@ -139,6 +140,11 @@ pub const FIGURES: &[Figure] = &[
         name: "gecko-mirrors",
         summary: "Gecko 4: reads of the body while it is cleaned, on mirrored pairs",
         run: gecko_mirrors::gecko_mirrors,
+    },
+    Figure {
+        name: "gecko-power",
+        summary: "Gecko 4: drives of a chain of mirrored pairs that sleep",
+        run: gecko_power::gecko_power,
     },
 ];
 

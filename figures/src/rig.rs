@@ -15,8 +15,8 @@ use nearhead_engine::admission::Fifo;
 use nearhead_format::layout::DataParts;
 use nearhead_format::{AckMode, DataDevice, Label};
 use nearhead_models::{
-    Content, Dataless, HddModel, HddOptions, Mechanics, MemoryStore, ModelSpec, Profile,
-    QueuePolicy, Store,
+    Content, Dataless, HddModel, HddOptions, Mechanics, MemoryStore, ModelSpec, PowerSpec, Powered,
+    Profile, QueuePolicy, Store,
 };
 use nearhead_volume::create::{CreateOptions, create, describe};
 use nearhead_volume::{BareDisk, GatheredDisk, Lanes, NamedPreset, OpenError, Volume, whole_logs};
@@ -330,12 +330,25 @@ pub(crate) fn mirrored(
     policy: ReadPolicy,
     apart: bool,
 ) -> Result<Mirror<HddModel>, FigureError> {
-    let options = HddOptions { write_cache: Some(false), ..SATA.options() };
-    let members: Result<Vec<HddModel>, FigureError> =
-        (0..2).map(|index| member(name, index, options)).collect();
-    let mirror = Mirror::new(members?, policy)
+    let mirror = Mirror::new(pair(name)?, policy)
         .map_err(|error| FigureError::setup(format!("a mirror of two {name}"), &error))?;
     Ok(mirror.with_reads_apart(apart))
+}
+
+/// The same of drives that go to standby after so long with nothing to do, or never; reads go to the first.
+pub(crate) fn mirrored_to_sleep(
+    name: &str,
+    standby_after: Option<Nanos>,
+) -> Result<Mirror<Powered<HddModel>>, FigureError> {
+    let powered = |disk| Powered::new(disk, PowerSpec::CONSTELLATION, standby_after);
+    let mirror = Mirror::new(pair(name)?.into_iter().map(powered).collect(), ReadPolicy::First)
+        .map_err(|error| FigureError::setup(format!("a mirror of two {name}"), &error))?;
+    Ok(mirror.with_reads_apart(true))
+}
+
+fn pair(name: &str) -> Result<Vec<HddModel>, FigureError> {
+    let options = HddOptions { write_cache: Some(false), ..SATA.options() };
+    (0..2).map(|index| member(name, index, options)).collect()
 }
 
 /// The same, made for `system` as `nearhead create` would make it: each log on one member, if its records go anywhere. The presets
