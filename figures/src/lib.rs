@@ -25,6 +25,7 @@ mod gecko2;
 mod gecko_cleaning;
 mod gecko_mirrors;
 mod gecko_power;
+mod gecko_stripe;
 mod hours;
 mod journal;
 mod lab;
@@ -145,6 +146,11 @@ pub const FIGURES: &[Figure] = &[
         name: "gecko-power",
         summary: "Gecko 4: drives of a chain of mirrored pairs that sleep",
         run: gecko_power::gecko_power,
+    },
+    Figure {
+        name: "gecko-stripe",
+        summary: "Gecko 4: a chain of striped links",
+        run: gecko_stripe::gecko_stripe,
     },
 ];
 
