@@ -27,7 +27,7 @@ const DRIVE_BYTES: u64 = 8 << 30;
 /// Writes outstanding: two records full of them.
 const OUTSTANDING: u32 = 2048;
 /// Before cleaning may begin.
-const BEFORE: Nanos = Nanos::from_secs(30);
+pub(crate) const BEFORE: Nanos = Nanos::from_secs(30);
 /// While the log has room that was never written, behind that: what the paper shows.
 const SHOWN_S: usize = 60;
 /// At the end cleaning has to make all the room.
@@ -80,7 +80,7 @@ fn to_tail(config: &mut Config) {
     config.cleaner = Box::new(Later::new(MoveToTail::default()));
 }
 
-fn in_body(config: &mut Config) {
+pub(crate) fn in_body(config: &mut Config) {
     eager(config);
     config.cleaner = Box::new(Later::new(CompactInBody::default()));
 }

@@ -23,6 +23,9 @@ mod fig6;
 mod fig7;
 mod gecko2;
 mod gecko_cleaning;
+mod gecko_mirrors;
+mod gecko_power;
+mod gecko_stripe;
 mod hours;
 mod journal;
 mod lab;
@@ -133,6 +136,21 @@ pub const FIGURES: &[Figure] = &[
         name: "gecko-cleaning",
         summary: "Gecko 3, 5, 6: random writes while a log or a chain is cleaned",
         run: gecko_cleaning::gecko_cleaning,
+    },
+    Figure {
+        name: "gecko-mirrors",
+        summary: "Gecko 4: reads of the body while it is cleaned, on mirrored pairs",
+        run: gecko_mirrors::gecko_mirrors,
+    },
+    Figure {
+        name: "gecko-power",
+        summary: "Gecko 4: drives of a chain of mirrored pairs that sleep",
+        run: gecko_power::gecko_power,
+    },
+    Figure {
+        name: "gecko-stripe",
+        summary: "Gecko 4: a chain of striped links",
+        run: gecko_stripe::gecko_stripe,
     },
 ];
 

@@ -122,6 +122,7 @@ pub(crate) struct Gecko {
     pub(crate) tail_before_mb_s: f64,
     pub(crate) tail_app_mb_s: f64,
     pub(crate) body_mb_s: f64,
+    pub(crate) drives_off: f64,
 }
 
 /// Trail's figure 3.

@@ -8,15 +8,15 @@ use crate::error::FigureError;
 use crate::metered::Metered;
 use crate::spent::Modelled;
 use crate::tracks;
-use nearhead_arrays::Stripe;
+use nearhead_arrays::{Mirror, ReadPolicy, Stripe};
 use nearhead_disk::{Disk, Nanos, Tracks};
 use nearhead_engine::Config;
 use nearhead_engine::admission::Fifo;
 use nearhead_format::layout::DataParts;
 use nearhead_format::{AckMode, DataDevice, Label};
 use nearhead_models::{
-    Content, Dataless, HddModel, HddOptions, Mechanics, MemoryStore, ModelSpec, Profile,
-    QueuePolicy, Store,
+    Content, Dataless, HddModel, HddOptions, Mechanics, MemoryStore, ModelSpec, PowerSpec, Powered,
+    Profile, QueuePolicy, Store,
 };
 use nearhead_volume::create::{CreateOptions, create, describe};
 use nearhead_volume::{BareDisk, GatheredDisk, Lanes, NamedPreset, OpenError, Volume, whole_logs};
@@ -321,6 +321,34 @@ fn stripe(
     let array = Stripe::new(members?, CHUNK_BYTES)
         .map_err(|error| FigureError::setup(format!("a RAID-0 of {disks} {name}"), &error))?;
     Ok(array)
+}
+
+/// Two of the disk `name` with the same content, write caches off; reads that nobody waits for go to one of them if they are
+/// to be kept `apart`.
+pub(crate) fn mirrored(
+    name: &str,
+    policy: ReadPolicy,
+    apart: bool,
+) -> Result<Mirror<HddModel>, FigureError> {
+    let mirror = Mirror::new(pair(name)?, policy)
+        .map_err(|error| FigureError::setup(format!("a mirror of two {name}"), &error))?;
+    Ok(mirror.with_reads_apart(apart))
+}
+
+/// The same of drives that go to standby after so long with nothing to do, or never; reads go to the first.
+pub(crate) fn mirrored_to_sleep(
+    name: &str,
+    standby_after: Option<Nanos>,
+) -> Result<Mirror<Powered<HddModel>>, FigureError> {
+    let powered = |disk| Powered::new(disk, PowerSpec::CONSTELLATION, standby_after);
+    let mirror = Mirror::new(pair(name)?.into_iter().map(powered).collect(), ReadPolicy::First)
+        .map_err(|error| FigureError::setup(format!("a mirror of two {name}"), &error))?;
+    Ok(mirror.with_reads_apart(true))
+}
+
+fn pair(name: &str) -> Result<Vec<HddModel>, FigureError> {
+    let options = HddOptions { write_cache: Some(false), ..SATA.options() };
+    (0..2).map(|index| member(name, index, options)).collect()
 }
 
 /// The same, made for `system` as `nearhead create` would make it: each log on one member, if its records go anywhere. The presets

@@ -3,9 +3,9 @@
 //! The disk tells how long it moved, waited and transferred; the rest of the time it had nothing to do, or read on
 //! ahead. A sync costs what the disk spent beyond what the sequential client's bytes cost it alone.
 
-use nearhead_arrays::Stripe;
+use nearhead_arrays::{Mirror, Stripe};
 use nearhead_disk::{Disk, Nanos};
-use nearhead_models::{HddModel, Model};
+use nearhead_models::{HddModel, Model, PowerTimes, Powered};
 use nearhead_volume::GatheredDisk;
 
 /// A disk of figures, which may tell where its time goes.
@@ -13,6 +13,11 @@ pub(crate) trait Modelled: Disk {
     /// Since it was made; nothing of what is not one plain hard disk.
     fn spent(&self) -> Option<Spent> {
         None
+    }
+
+    /// For how long each of its drives was in which state until then; nothing of drives whose power nobody books.
+    fn power(&self, _now: Nanos) -> Vec<PowerTimes> {
+        Vec::new()
     }
 }
 
@@ -26,6 +31,14 @@ impl Modelled for HddModel {
 }
 
 impl<D: Disk> Modelled for Stripe<D> {}
+impl Modelled for Mirror<HddModel> {}
+
+impl Modelled for Mirror<Powered<HddModel>> {
+    fn power(&self, now: Nanos) -> Vec<PowerTimes> {
+        (0..self.members_left()).map(|member| self.member(member).times(now)).collect()
+    }
+}
+
 impl<D: Disk> Modelled for GatheredDisk<D> {}
 impl Modelled for Box<dyn Model> {}
 

@@ -61,6 +61,24 @@ fn a_mirror_that_was_left_in_order_is_taken_as_it_is() {
     assert!(is_unsure(&start(reopened("mirror:a,b", &mut run.disks()).unwrap())));
 }
 
+#[test]
+fn a_stripe_of_mirrors_is_left_when_each_of_them_has_put_down_that_its_members_are_alike() {
+    let mut stripe = Stripe::new(vec![made([10, 300]), made([200, 10])], 4096).unwrap();
+    for at in 0..8 {
+        run_one(&mut stripe, change(at, 7)).unwrap();
+    }
+    stripe.leave();
+    assert!(!stripe.has_left());
+    while let Some(at) = stripe.wake_at().filter(|_| !stripe.has_left()) {
+        assert!(stripe.poll(at).is_none());
+    }
+    assert!(stripe.has_left());
+    for mirror in stripe.into_disks() {
+        let mut disks: Vec<_> = mirror.into_disks().into_iter().map(Some).collect();
+        assert!(!is_unsure(&start(reopened("mirror:a,b", &mut disks).unwrap())));
+    }
+}
+
 /// The power goes at any time while the mirror is being left, and while a change comes after that.
 #[test]
 fn whenever_the_power_goes_members_that_differ_are_known_to() {

@@ -49,8 +49,14 @@ mod parts;
 mod plan;
 #[cfg(test)]
 mod plan_tests;
+mod rest;
+#[cfg(test)]
+mod rest_tests;
 #[cfg(test)]
 mod script_rig;
+mod sides;
+#[cfg(test)]
+mod sides_tests;
 mod spec;
 mod stripe;
 #[cfg(test)]
@@ -60,13 +66,13 @@ mod trouble;
 pub use label::{LABEL_BYTES, Label};
 pub use mirror::{Mirror, ReadPolicy};
 pub use open::{MISSING, Purpose, RunOne, label_of, open, remove_label};
-pub use spec::{ARRAY_PREFIXES, ArrayKind, ArraySpec, model_from_text, split_members};
+pub use spec::{ARRAY_PREFIXES, ArrayKind, ArraySpec, as_member, model_from_text, split_members};
 pub use stripe::Stripe;
 
 use members::Members;
 use nearhead_basics::SplitMix;
 use nearhead_disk::{
-    Class, Command, Completion, Desk, Disk, DiskError, DiskErrorKind, Nanos, Properties,
+    Class, Command, Completion, Desk, Disk, DiskError, DiskErrorKind, Nanos, Properties, Side,
     Submission, Ticket, Zones,
 };
 use nearhead_models::{Model, Report};
@@ -119,6 +125,17 @@ pub trait Arrangement {
     /// See [`Disk::has_left`].
     fn has_left(&self) -> bool {
         true
+    }
+
+    /// See [`Disk::let_rest`]; members were told.
+    fn let_rest<D: Disk>(&mut self, _core: &mut Core<D, Self::Parts>, _after: Option<Nanos>) {}
+
+    /// See [`Disk::expect_writes`]; members were told.
+    fn expect_writes<D: Disk>(&mut self, _core: &mut Core<D, Self::Parts>) {}
+
+    /// See [`Disk::sides`].
+    fn sides<D: Disk>(&self, core: &Core<D, Self::Parts>, now: Nanos) -> Vec<Side> {
+        core.members.disks().flat_map(|disk| disk.sides(now)).collect()
     }
 
     /// Forgets what was under way: the members lost their power.
@@ -214,7 +231,22 @@ impl<D: Disk, A: Arrangement> Disk for Array<D, A> {
     }
 
     fn has_left(&self) -> bool {
-        self.arrangement.has_left()
+        self.arrangement.has_left() && self.core.members.disks().all(Disk::has_left)
+    }
+
+    fn let_rest(&mut self, after: Option<Nanos>) {
+        self.core.members.disks_mut().for_each(|disk| disk.let_rest(after));
+        self.arrangement.let_rest(&mut self.core, after);
+    }
+
+    fn expect_writes(&mut self, now: Nanos) {
+        self.core.now = now;
+        self.core.members.disks_mut().for_each(|disk| disk.expect_writes(now));
+        self.arrangement.expect_writes(&mut self.core);
+    }
+
+    fn sides(&self, now: Nanos) -> Vec<Side> {
+        self.arrangement.sides(&self.core, now)
     }
 
     fn wake_fd(&self) -> Option<BorrowedFd<'_>> {

@@ -17,6 +17,10 @@ struct Member<D> {
     depth: usize,
     outstanding: usize,
     waiting: VecDeque<Submission>,
+    /// When it last began or ended anything.
+    busy_at: Nanos,
+    /// How often it was given something after it had rested.
+    woken: u64,
 }
 
 /// The disks of an array.
@@ -26,6 +30,8 @@ pub(super) struct Members<D> {
     turn: usize,
     /// Readable when any member's descriptor is.
     wake: Option<OwnedFd>,
+    /// A member rests once it has had nothing to do for so long; none if no member does.
+    rest_after: Option<Nanos>,
 }
 
 impl<D: Disk> Members<D> {
@@ -40,8 +46,11 @@ impl<D: Disk> Members<D> {
             disk,
             outstanding: 0,
             waiting: VecDeque::new(),
+            busy_at: Nanos::ZERO,
+            woken: 0,
         };
-        Ok(Self { list: disks.into_iter().map(member).collect(), turn: 0, wake })
+        let list = disks.into_iter().map(member).collect();
+        Ok(Self { list, turn: 0, wake, rest_after: None })
     }
 
     pub(super) fn len(&self) -> usize {
@@ -71,6 +80,27 @@ impl<D: Disk> Members<D> {
         self.list[index].outstanding + self.list[index].waiting.len()
     }
 
+    /// From now on members rest, or none does.
+    pub(super) fn let_rest(&mut self, after: Option<Nanos>) {
+        self.rest_after = after;
+    }
+
+    /// Whether a member rests.
+    pub(super) fn is_resting(&self, index: usize, now: Nanos) -> bool {
+        let is_over = |after: Nanos| self.load(index) == 0 && self.idle(index, now) >= after;
+        self.rest_after.is_some_and(is_over)
+    }
+
+    /// For how long it has had nothing to do.
+    pub(super) fn idle(&self, index: usize, now: Nanos) -> Nanos {
+        if self.load(index) > 0 { Nanos::ZERO } else { now.since(self.list[index].busy_at) }
+    }
+
+    /// How often it was given something after it had rested.
+    pub(super) fn woken(&self, index: usize) -> u64 {
+        self.list[index].woken
+    }
+
     /// Gives `command`, a part of the array's command `id`, to a member.
     pub(super) fn submit(
         &mut self,
@@ -81,7 +111,10 @@ impl<D: Disk> Members<D> {
         now: Nanos,
     ) {
         let submission = Submission { ticket: Ticket::new(CommandId(id)), class, command };
+        let is_woken = self.is_resting(index, now);
         let member = &mut self.list[index];
+        member.woken += u64::from(is_woken);
+        member.busy_at = now;
         if member.outstanding < member.depth && member.waiting.is_empty() {
             member.outstanding += 1;
             member.disk.submit(submission, now);
@@ -102,6 +135,7 @@ impl<D: Disk> Members<D> {
             if let Some(done) = member.disk.poll(now) {
                 self.turn = (index + 1) % count;
                 member.outstanding -= 1;
+                member.busy_at = now;
                 if let Some(submission) = member.waiting.pop_front() {
                     member.outstanding += 1;
                     member.disk.submit(submission, now);

@@ -20,10 +20,11 @@ use super::keeper::{Keeper, Standing, unrecorded};
 use super::label::Label;
 use super::leaving::Leaving;
 use super::parts::Parts;
+use super::sides::Sides;
 use super::{Arrangement, Array, Core, common_properties, names};
 use nearhead_disk::{
     Class, Command, Completion, Disk, DiskError, DiskErrorKind, Nanos, Payload, Properties, Run,
-    Ticket,
+    Side, Ticket,
 };
 use std::collections::VecDeque;
 
@@ -33,7 +34,8 @@ pub enum ReadPolicy {
     /// The first that counts.
     #[default]
     First,
-    /// The one that a sequential read goes on with, else the one with the least to do.
+    /// The one that a sequential read goes on with, else the one with the least to do. (In either case, reads that nobody
+    /// waits for have a member of their own where there is a choice: `sides`.)
     Balanced,
 }
 
@@ -43,7 +45,7 @@ pub type Mirror<D> = Array<D, Copies>;
 /// What a mirror knows of its members, and who serves reads.
 #[derive(Debug)]
 pub struct Copies {
-    policy: ReadPolicy,
+    pub(super) sides: Sides,
     pub(super) states: Vec<State>,
     pub(super) standings: Vec<Standing>,
     pub(super) keeper: Option<Keeper>,
@@ -68,8 +70,6 @@ pub(super) struct State {
     pub(super) failed: Option<String>,
     /// The first read that another member had to serve.
     pub(super) unread: Option<String>,
-    /// Where its last read ended.
-    read_end: u64,
 }
 
 impl<D: Disk> Mirror<D> {
@@ -83,7 +83,7 @@ impl<D: Disk> Mirror<D> {
         let capacity_bytes = common.capacity_bytes - common.capacity_bytes % sector;
         let properties = Properties { capacity_bytes, ..common };
         let copies = Copies {
-            policy,
+            sides: Sides::new(policy, disks.len(), false),
             states: vec![State::default(); disks.len()],
             standings: vec![Standing::InSync; disks.len()],
             keeper: None,
@@ -117,7 +117,7 @@ impl<D: Disk> Mirror<D> {
         };
         let count = labels.first().map_or(0, |label| usize::from(label.count));
         let copies = Copies {
-            policy,
+            sides: Sides::new(policy, disks.len(), true),
             states: vec![State::default(); disks.len()],
             standings: labels.iter().map(standing).collect(),
             was_unsure: unsure,
@@ -135,6 +135,16 @@ impl<D: Disk> Mirror<D> {
     /// The mirror is read and nothing on its members changes: nor are those that differ made alike.
     pub(super) fn only_looked_at(mut self) -> Self {
         self.arrangement.only_looks = true;
+        // Where members may differ it shows one of them.
+        self.arrangement.sides.keep_apart(false);
+        self
+    }
+
+    /// Whether reads that nobody waits for get a member of their own, as they do unless this says otherwise or the mirror
+    /// reads only the first of members without labels: to see what it is good for.
+    #[must_use]
+    pub fn with_reads_apart(mut self, are_apart: bool) -> Self {
+        self.arrangement.sides.keep_apart(are_apart);
         self
     }
 
@@ -151,24 +161,6 @@ impl Copies {
 
     pub(super) fn counting(&self) -> impl Iterator<Item = usize> {
         (0..self.standings.len()).filter(|&index| self.standings[index].counts())
-    }
-
-    /// The member for a read at `offset` that the members in `tried` could not serve.
-    pub(super) fn reader<D: Disk>(
-        &self,
-        core: &Core<D, Parts>,
-        offset: u64,
-        tried: &[usize],
-    ) -> Option<usize> {
-        let mut candidates = self.in_sync().filter(|index| !tried.contains(index));
-        let chosen = match self.policy {
-            ReadPolicy::First => candidates.next(),
-            ReadPolicy::Balanced => candidates.min_by_key(|&index| {
-                let gap = self.states[index].read_end.abs_diff(offset);
-                (gap != 0, core.members.load(index), gap)
-            }),
-        };
-        chosen.or_else(|| self.counting().find(|index| !tried.contains(index)))
     }
 
     /// A member missed something: it gets nothing more, and that is recorded where there are labels.
@@ -226,27 +218,6 @@ impl Copies {
         self.standings[first] = Standing::InSync;
     }
 
-    /// Sends a change to every member that gets changes.
-    pub(super) fn send_change<D: Disk>(
-        &self,
-        core: &mut Core<D, Parts>,
-        id: u64,
-        class: Class,
-        command: &Command,
-    ) {
-        let is_in = |index: &usize| self.standings[*index] != Standing::Out;
-        let concerned: Vec<usize> = (0..self.standings.len()).filter(is_in).collect();
-        if let Some(booked) = core.desk.get_mut(id)
-            && let Parts::Change { sent, .. } = &mut booked.kind
-        {
-            *sent = true;
-            booked.left = concerned.len();
-        }
-        for index in concerned {
-            core.members.submit(index, id, class, command.clone(), core.now);
-        }
-    }
-
     /// Every member that gets changes made one, or said that it could not.
     fn end_change<D: Disk>(&mut self, core: &mut Core<D, Parts>, id: u64) {
         let Some(booked) = core.desk.get_mut(id) else { return };
@@ -279,7 +250,7 @@ impl Copies {
         let Some(running) = core.desk.get_mut(id) else { return };
         let Parts::Read { class, offset, len, tried } = &mut running.kind else { return };
         let (class, offset, len, tried) = (*class, *offset, *len, tried.clone());
-        let Some(next) = self.reader(core, offset, &tried) else {
+        let Some(next) = self.reader(core, class, offset, &tried) else {
             return core.desk.finish(id, |_| Err(error));
         };
         if error.kind == DiskErrorKind::Gone {
@@ -293,6 +264,7 @@ impl Copies {
                 tried.push(next);
             }
         }
+        self.sides.note_read(next, class, offset + u64::from(len), core.now);
         core.members.submit(next, id, class, Command::Read { offset, len }, core.now);
         core.members.kick();
     }
@@ -351,14 +323,15 @@ impl Arrangement for Copies {
                 let id = core.desk.book(ticket, 1, parts);
                 return self.send_or_hold(core, id, class, command);
             }
-            let reader = self.reader(core, offset, &[]).unwrap_or(0);
+            let reader = self.reader(core, class, offset, &[]).unwrap_or(0);
             let parts = Parts::Read { class, offset, len, tried: vec![reader] };
             let id = core.desk.book(ticket, 1, parts);
-            self.states[reader].read_end = offset + u64::from(len);
+            self.sides.note_read(reader, class, offset + u64::from(len), core.now);
             return core.members.submit(reader, id, class, command, core.now);
         }
         let range = bytes.clone();
-        let parts = Parts::Change { range, sent: false, made: false, failed: Vec::new() };
+        let (later, failed) = (None, Vec::new());
+        let parts = Parts::Change { class, range, sent: false, later, made: false, failed };
         let id = core.desk.book(ticket, 1, parts);
         if bytes.is_none() {
             self.send_change(core, id, class, &command);
@@ -376,9 +349,16 @@ impl Arrangement for Copies {
         if self.copying.as_ref().is_some_and(|copying| copying.waits_for(id)) {
             return self.step_done(core, member, result);
         }
-        let last = core.desk.part_done(id, None);
+        let mut last = core.desk.part_done(id, None);
         let Some(running) = core.desk.get_mut(id) else { return };
         let counts = self.standings[member].counts();
+        match running.kind {
+            Parts::Read { class, .. } => self.sides.note_answered(member, class, true),
+            Parts::Change { class, range: Some(_), .. } => {
+                self.sides.note_answered(member, class, false);
+            }
+            _ => {}
+        }
         match (&mut running.kind, result) {
             (Parts::Read { .. }, Ok(bytes)) => return core.desk.finish(id, |_| Ok(bytes)),
             (Parts::Read { .. }, Err(error)) => {
@@ -391,12 +371,13 @@ impl Arrangement for Copies {
                 failed.push((member, error));
             }
         }
+        last |= self.send_later(core, id);
         if !last {
             return;
         }
-        match running.kind {
-            Parts::Compare { .. } => self.end_compare(core, id),
-            Parts::Repair { .. } => self.end_repair(core, id),
+        match core.desk.get_mut(id).map(|running| &running.kind) {
+            Some(Parts::Compare { .. }) => self.end_compare(core, id),
+            Some(Parts::Repair { .. }) => self.end_repair(core, id),
             _ => self.end_change(core, id),
         }
     }
@@ -432,7 +413,20 @@ impl Arrangement for Copies {
         !self.leaving.is_under_way()
     }
 
+    fn let_rest<D: Disk>(&mut self, core: &mut Core<D, Parts>, after: Option<Nanos>) {
+        self.may_rest(core, after);
+    }
+
+    fn expect_writes<D: Disk>(&mut self, core: &mut Core<D, Parts>) {
+        self.wake(core);
+    }
+
+    fn sides<D: Disk>(&self, core: &Core<D, Parts>, now: Nanos) -> Vec<Side> {
+        self.rests(core, now)
+    }
+
     fn forget(&mut self) {
+        self.sides.forget();
         self.copying = None;
         self.leaving = Leaving::No;
         self.unmarked.clear();

@@ -1,7 +1,7 @@
 //! What a command to a mirror waits for, and which bytes nothing else may touch meanwhile.
 
 use super::gate::Answer;
-use nearhead_disk::{Class, DiskError, Payload};
+use nearhead_disk::{Class, Command, DiskError, Payload};
 use std::ops::Range;
 
 /// What a command waits for.
@@ -30,10 +30,14 @@ pub enum Parts {
     },
     /// Every member's answer.
     Change {
+        /// As the host gave it.
+        class: Class,
         /// Bytes that it changes; none for a flush.
         range: Option<Range<u64>>,
         /// Whether the members were given it.
         sent: bool,
+        /// The command, and the members that are given it when the one before has answered.
+        later: Option<(Command, Vec<usize>)>,
         /// Whether any member that counts made it.
         made: bool,
         /// Those that did not.

@@ -8,6 +8,8 @@
 //! | `?read=first` or `balanced` | of `mirror`: who serves reads | `first` |
 //! | `?take=N` | of `mirror`: the N-th named member is copied onto all others, whatever they hold | |
 //!
+//! A member of a `raid0` may be a mirror in brackets, `raid0:[mirror:a,b],[mirror:c,d]`, with options of its own; no other array has arrays as members.
+//!
 //! Commas separate members, and the options of a model: what follows a `model:` member and is one
 //! of a model's options belongs to it. A path that holds a comma cannot be a member by that name. A
 //! member of a mirror that is away is called `missing`.
@@ -65,15 +67,26 @@ impl ArraySpec {
         } else {
             return Err(failed("expected raid0:MEMBER,MEMBER or mirror:MEMBER,MEMBER".to_owned()));
         };
-        let (list, options) = rest.rsplit_once('?').unwrap_or((rest, ""));
+        // Behind the last mirror in brackets, which has options of its own.
+        let own = rest.rfind(CLOSING).map_or(0, |at| at + CLOSING.len_utf8());
+        let options_at = rest[own..].rfind('?').map(|at| own + at);
+        let (list, options) = options_at.map_or((rest, ""), |at| (&rest[..at], &rest[at + 1..]));
         for option in options.split('&').filter(|option| !option.is_empty()) {
             set(&mut kind, option).map_err(failed)?;
         }
         let members = split_members(list);
-        if let Some(nested) = members.iter().find(|member| Self::is_array(member)) {
+        let may_nest = matches!(kind, ArrayKind::Stripe { .. });
+        let is_refused = |member: &&String| {
+            Self::is_array(member) && !(may_nest && member.starts_with(ARRAY_PREFIXES[1]))
+        };
+        if let Some(nested) = members.iter().find(is_refused) {
             return Err(failed(format!(
-                "{nested:?} is an array: an array of arrays is not offered"
+                "{nested:?} is an array: only a raid0 has arrays as members, and only mirrors, each in brackets \
+                 (raid0:[mirror:A,B],[mirror:C,D])"
             )));
+        }
+        for nested in members.iter().filter(|member| Self::is_array(member)) {
+            Self::parse(nested)?;
         }
         if members.iter().any(String::is_empty)
             || !(2..=super::MEMBERS_MAX).contains(&members.len())
@@ -190,10 +203,37 @@ fn size(text: &str) -> Option<u64> {
     digits.parse::<u64>().ok()?.checked_mul(unit)
 }
 
-/// The members of a list; a model takes its own options along.
+/// What stands around a mirror that is a member.
+const OPENING: &str = "[mirror:";
+const CLOSING: char = ']';
+
+/// How a mirror is written where it is a member of an array.
+pub fn as_member(text: &str) -> String {
+    if ArraySpec::is_array(text) { format!("[{text}{CLOSING}") } else { text.to_owned() }
+}
+
+/// The members of a list; a model takes its own options along, and a mirror in brackets is one of them.
 pub fn split_members(list: &str) -> Vec<String> {
     let mut members: Vec<String> = Vec::new();
+    let mut nested: Option<String> = None;
     for piece in list.split(',') {
+        if let Some(mut open) = nested.take() {
+            open.push(',');
+            open.push_str(piece);
+            match open.strip_suffix(CLOSING) {
+                Some(whole) => members.push(whole.to_owned()),
+                None => nested = Some(open),
+            }
+            continue;
+        }
+        if piece.starts_with(OPENING) {
+            let open = &piece[1..];
+            match open.strip_suffix(CLOSING) {
+                Some(whole) => members.push(whole.to_owned()),
+                None => nested = Some(open.to_owned()),
+            }
+            continue;
+        }
         let key = piece.split_once('=').map(|(key, _)| key);
         let is_option = key.is_some_and(|key| MODEL_OPTIONS.contains(&key));
         match members.last_mut() {
@@ -204,6 +244,8 @@ pub fn split_members(list: &str) -> Vec<String> {
             _ => members.push(piece.to_owned()),
         }
     }
+    // Nobody closed it: it is no mirror, and no file by that name either.
+    members.extend(nested.map(|open| format!("[{open}")));
     members
 }
 
@@ -215,7 +257,9 @@ pub fn model_from_text(text: &str) -> Result<Box<dyn Model>, SpecError> {
         return one(text);
     }
     let spec = ArraySpec::parse(text)?;
-    let disks: Result<Vec<_>, _> = spec.members.iter().map(|member| one(member)).collect();
+    // A mirror among the members has no arrays among its own.
+    let disks: Result<Vec<_>, _> =
+        spec.members.iter().map(|member| model_from_text(member)).collect();
     spec.build_model(disks?).map_err(failed)
 }
 
@@ -252,12 +296,20 @@ mod tests {
             ("raid0:a,b?chunk=99999999999999999999k", "power of two"),
             ("raid0:a,b?read=first", "unknown option \"read\", expected ?chunk=SIZE"),
             ("mirror:a,b?read=both", "expected read=first|balanced, found \"both\""),
-            ("mirror:a,mirror:b", "an array of arrays is not offered"),
+            ("mirror:a,mirror:b", "only a raid0 has arrays as members"),
+            ("mirror:[mirror:a,b],c", "only a raid0 has arrays as members"),
+            ("raid0:raid0:a,b", "only a raid0 has arrays as members, and only mirrors"),
+            ("raid0:[mirror:a],b", "expected 2 to 32 members with a comma between them, found 1"),
+            ("raid0:[mirror:a,a],b", "\"a\" is named twice"),
+            ("raid0:[mirror:a,b],c?read=first", "unknown option \"read\""),
             ("raid5:a,b", "expected raid0:MEMBER,MEMBER or mirror:MEMBER,MEMBER"),
         ];
         for (text, expected) in cases {
             let error = ArraySpec::parse(text).unwrap_err().to_string();
-            assert!(error.contains(expected) && error.contains(text), "{text}: {error}");
+            // Of a mirror among the members the mirror is named.
+            let named = text.strip_prefix("raid0:[").and_then(|rest| rest.split(']').next());
+            let is_named = error.contains(text) || named.is_some_and(|named| error.contains(named));
+            assert!(error.contains(expected) && is_named, "{text}: {error}");
         }
     }
 
@@ -274,6 +326,41 @@ mod tests {
         }
         let spec = ArraySpec::parse("mirror:a,b?read=first&take=2").unwrap();
         assert_eq!(spec.kind, ArrayKind::Mirror { policy: ReadPolicy::First, take: Some(2) });
+    }
+
+    #[test]
+    fn a_stripe_may_have_mirrors_in_brackets_as_members_with_options_of_their_own() {
+        for (text, members, chunk_kib) in [
+            ("raid0:[mirror:a,b],[mirror:c,d]", vec!["mirror:a,b", "mirror:c,d"], 64),
+            (
+                "raid0:[mirror:a,b?read=balanced],c?chunk=8k",
+                vec!["mirror:a,b?read=balanced", "c"],
+                8,
+            ),
+            (
+                "raid0:x,[mirror:model:y,file=z,a?take=1]",
+                vec!["x", "mirror:model:y,file=z,a?take=1"],
+                64,
+            ),
+            ("raid0:[a],b", vec!["[a]", "b"], 64),
+        ] {
+            let spec = ArraySpec::parse(text).unwrap();
+            assert_eq!(
+                (spec.members, spec.kind),
+                (
+                    members.iter().map(|one| (*one).to_owned()).collect(),
+                    ArrayKind::Stripe { chunk_bytes: chunk_kib << 10 }
+                ),
+                "{text}"
+            );
+        }
+        let open = split_members("[mirror:a,b");
+        assert_eq!(open, ["[mirror:a,b"], "a name like any other");
+        assert_eq!((as_member("mirror:a,b"), as_member("a")), ("[mirror:a,b]".into(), "a".into()));
+        let nested =
+            model_from_text("raid0:[mirror:model:st3146855fc,model:st3146855fc],model:st3146855fc")
+                .unwrap();
+        assert_eq!(nested.properties().striping.map(nearhead_disk::Striping::members), Some(2));
     }
 
     #[test]

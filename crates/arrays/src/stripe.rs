@@ -192,6 +192,11 @@ impl Arrangement for Striping {
         }
     }
 
+    /// Members that are mirrors put down that they are alike.
+    fn leave<D: Disk>(&mut self, core: &mut Core<D, Parts>) {
+        core.members.disks_mut().for_each(Disk::leave);
+    }
+
     fn settle<D: Disk>(&mut self, core: &mut Core<D, Parts>, member: usize, done: Completion) {
         let id = done.id.0;
         let error = match done.result {

@@ -2,27 +2,30 @@
 //!
 //! It is short for the first (or whichever has the superblock) as TARGET and the others as `--data-devices`, and to `create` for the preset as well; what follows hears of
 //! nothing else. It is taken apart before anything is parsed, so that every command knows it.
+//!
+//! `--stripe N` with it makes one link of every N devices (or mirrors, where those are given): short for a `raid0:` of them.
 
-use nearhead_arrays::{ArraySpec, split_members};
+use nearhead_arrays::{ArraySpec, MEMBERS_MAX, MISSING, as_member, split_members};
 use nearhead_format::superblock::SUPERBLOCK_MAGIC;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::Read as _;
 
 const FLAG: &str = "--chain";
+const STRIPE: &str = "--stripe";
 /// What `create` makes of such devices, if nobody says otherwise.
 const PRESET: &str = "gecko";
 
-/// The arguments of the program with chains taken apart.
-pub fn expanded(args: impl Iterator<Item = OsString>) -> Vec<OsString> {
+/// The arguments of the program with chains taken apart; an error says what does not go together.
+pub fn expanded(args: impl Iterator<Item = OsString>) -> Result<Vec<OsString>, String> {
     let args: Vec<OsString> = args.collect();
     if args.get(1).is_some_and(|command| command == "run") {
         // What follows is a program and its own arguments.
-        return args;
+        return Ok(args);
     }
     let end = args.iter().position(|arg| arg == "--").unwrap_or(args.len());
     let (own, rest) = args.split_at(end);
-    let (mut others, mut devices) = (Vec::new(), Vec::new());
+    let (mut others, mut devices, mut stripe) = (Vec::new(), Vec::new(), None);
     let mut own = own.iter();
     while let Some(arg) = own.next() {
         let text = arg.to_str();
@@ -37,12 +40,21 @@ pub fn expanded(args: impl Iterator<Item = OsString>) -> Vec<OsString> {
                 // The parser says what is missing.
                 None => others.push(arg.clone()),
             }
+        } else if let Some(count) = text.and_then(|text| text.strip_prefix("--stripe=")) {
+            stripe = Some(count.to_owned());
+        } else if text == Some(STRIPE) {
+            let count = own.next().map(|count| count.to_string_lossy().into_owned());
+            stripe = Some(count.unwrap_or_default());
         } else {
             others.push(arg.clone());
         }
     }
+    let mut devices = match stripe {
+        Some(count) => striped(&count, &devices)?,
+        None => devices,
+    };
     if devices.is_empty() {
-        return others.into_iter().chain(rest.iter().cloned()).collect();
+        return Ok(others.into_iter().chain(rest.iter().cloned()).collect());
     }
     let is_create = others.get(1).is_some_and(|command| command == "create");
     let is_preset = |arg: &OsString| {
@@ -59,12 +71,54 @@ pub fn expanded(args: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let behind_command = others.len().min(2);
     others.splice(behind_command..behind_command, devices.next().map(OsString::from));
     others.extend(devices.map(|device| format!("--data-devices={device}").into()));
-    others.into_iter().chain(rest.iter().cloned()).collect()
+    Ok(others.into_iter().chain(rest.iter().cloned()).collect())
 }
 
-/// Whether a file or device begins with a superblock: it is the first of its chain then, wherever it is named. Of what is no file by that name
-/// (an array, an emulated disk) nobody can tell so early.
+/// One link of every so many devices.
+fn striped(count: &str, devices: &[String]) -> Result<Vec<String>, String> {
+    if devices.is_empty() {
+        return Err(format!(
+            "{STRIPE} {count}: expected {FLAG} D0,D1,... with it, found none; it makes one link of every so many devices of a chain"
+        ));
+    }
+    let in_each = count.parse().ok().filter(|count| (1..=MEMBERS_MAX).contains(count));
+    let Some(in_each) = in_each else {
+        return Err(format!(
+            "{STRIPE}: expected how many devices make one link, 1 to {MEMBERS_MAX}, found {count:?}"
+        ));
+    };
+    if !devices.len().is_multiple_of(in_each) {
+        return Err(format!(
+            "{STRIPE} {in_each}: expected devices for whole links, a multiple of {in_each}, found {} devices: {}; name some more, or fewer",
+            devices.len(),
+            devices.join(" ")
+        ));
+    }
+    if let Some(nested) = devices.iter().find(|device| device.starts_with("raid0:")) {
+        return Err(format!(
+            "{STRIPE} {in_each}: expected devices or mirrors, found {nested:?}, which is striped already; leave {STRIPE} out"
+        ));
+    }
+    let link = |devices: &[String]| match devices {
+        [device] => device.clone(),
+        devices => {
+            let members: Vec<String> = devices.iter().map(|device| as_member(device)).collect();
+            format!("raid0:{}", members.join(","))
+        }
+    };
+    Ok(devices.chunks(in_each).map(link).collect())
+}
+
+/// Whether a file or device begins with a superblock: it is the first of its chain then, wherever it is named. So does the first member of an
+/// array; of an emulated disk nobody can tell so early.
 fn has_superblock(device: &str) -> bool {
+    if let Ok(array) = ArraySpec::parse(device) {
+        return array
+            .members
+            .iter()
+            .find(|member| *member != MISSING)
+            .is_some_and(|first| has_superblock(first));
+    }
     let mut magic = [0; SUPERBLOCK_MAGIC.len()];
     let read = File::open(device).and_then(|mut file| file.read_exact(&mut magic));
     read.is_ok() && magic == SUPERBLOCK_MAGIC
@@ -82,7 +136,7 @@ mod tests {
     fn words(text: &str) -> String {
         let args = text.split(' ').map(OsString::from);
         let all: Vec<String> =
-            expanded(args).into_iter().map(|arg| arg.into_string().unwrap()).collect();
+            expanded(args).unwrap().into_iter().map(|arg| arg.into_string().unwrap()).collect();
         all.join(" ")
     }
 
@@ -104,11 +158,35 @@ mod tests {
             ),
             ("nearhead create --chain a,b", "nearhead create a --preset gecko --data-devices=b"),
             (
+                "nearhead serve --chain a,b,c,d --stripe 2",
+                "nearhead serve raid0:a,b --data-devices=raid0:c,d",
+            ),
+            (
+                "nearhead serve --stripe=2 --chain mirror:a,b --chain mirror:c,d",
+                "nearhead serve raid0:[mirror:a,b],[mirror:c,d]",
+            ),
+            ("nearhead serve --stripe 1 --chain a,b", "nearhead serve a --data-devices=b"),
+            (
                 "nearhead create --chain a,b --preset trail",
                 "nearhead create a --preset trail --data-devices=b",
             ),
         ] {
             assert_eq!(words(said), heard, "{said}");
+        }
+    }
+
+    #[test]
+    fn a_stripe_that_does_not_go_with_its_chain_is_refused_with_what_was_expected() {
+        for (said, expected) in [
+            ("nearhead serve --chain a,b,c --stripe 2", "a multiple of 2, found 3 devices: a b c"),
+            ("nearhead serve a --stripe 2", "expected --chain D0,D1,... with it, found none"),
+            ("nearhead serve --chain a,b --stripe 0", "1 to 32, found \"0\""),
+            ("nearhead serve --chain a,b --stripe=two", "1 to 32, found \"two\""),
+            ("nearhead serve --chain a,b --stripe", "1 to 32, found \"\""),
+            ("nearhead serve --chain raid0:a,b --chain c --stripe 2", "which is striped already"),
+        ] {
+            let refused = expanded(said.split(' ').map(OsString::from)).unwrap_err();
+            assert!(refused.contains(expected), "{said}: {refused}");
         }
     }
 

@@ -100,7 +100,10 @@ enum Command {
 
 fn main() -> ExitCode {
     nearhead_volume::tell_of_waits(|event| output::note(&event.to_string()));
-    let args = chain::expanded(std::env::args_os());
+    let args = match chain::expanded(std::env::args_os()) {
+        Ok(args) => args,
+        Err(problem) => return ended(Err(problem)),
+    };
     let matches = presets::listed_in(Cli::command()).get_matches_from(args);
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let done = match cli.command {

@@ -4,7 +4,7 @@
 mod devices;
 mod known;
 
-pub use devices::DeviceReport;
+pub use devices::{DeviceReport, SideReport};
 pub use known::{Link, TargetKept, TracksKnown};
 
 use crate::health::{DiskErrors, Health, Losses, threshold_in_words};
@@ -237,7 +237,7 @@ impl StatusReport {
         Self {
             target: target.to_owned(),
             volume: VolumeFacts::of(superblock),
-            devices: DeviceReport::of_lanes(superblock, volume.lanes()),
+            devices: DeviceReport::of_served(superblock, volume.lanes(), now),
             health: Health::of(&status, &disk_errors, trouble, losses),
             disk_errors,
             recovery: Recovery {
@@ -278,6 +278,7 @@ impl StatusReport {
     pub fn text(&self) -> String {
         let (volume, state) = (&self.volume, &self.state);
         let devices = DeviceReport::lines(&self.devices);
+        let is_alone = self.devices.iter().all(|device| device.position.is_none());
         let mut text = String::new();
         let mut line = |name: &str, value: String| {
             // Writing to a string cannot fail.
@@ -299,7 +300,7 @@ impl StatusReport {
                 "{} for clients, {} of the {}device",
                 ByteSize(volume.client_bytes),
                 ByteSize(volume.device_bytes),
-                match (devices.is_empty(), state.links.is_empty()) {
+                match (is_alone, state.links.is_empty()) {
                     (true, _) => "",
                     (false, true) => "log ",
                     (false, false) => "first ",

@@ -248,12 +248,11 @@ fn with_map_device(
 /// Which sparse images of `text` may take more space than their file systems have now, one line each. The files of
 /// emulated disks are larger than that by nature, and are not told of.
 pub fn space_notes(text: &str) -> Vec<String> {
-    let images: Vec<PathBuf> = if ArraySpec::is_array(text) {
+    if ArraySpec::is_array(text) {
         let members = ArraySpec::parse(text).map(|spec| spec.members).unwrap_or_default();
-        members.iter().map(PathBuf::from).collect()
-    } else {
-        vec![PathBuf::from(text)]
-    };
+        return members.iter().flat_map(|member| space_notes(member)).collect();
+    }
+    let images = [PathBuf::from(text)];
     let told = |path: &PathBuf| {
         let (wanted, free) = nearhead_uring::space_missing(path)?;
         Some(format!(

@@ -96,6 +96,137 @@ fn what_was_never_written_is_zeros_and_requests_of_any_sector_are_put_together()
     daemon.stop_ok();
 }
 
+const PAIRS: [&str; 4] = ["--chain", "mirror:a.img,b.img", "--chain", "mirror:c.img,d.img"];
+
+fn made_of_pairs(scratch: &Scratch) -> u64 {
+    for (name, mib) in [("a.img", 65), ("b.img", 65), ("c.img", 21), ("d.img", 21)] {
+        std::fs::File::create(scratch.path(name)).unwrap().set_len(mib << 20).unwrap();
+    }
+    run_json(scratch, &[&["create"], &PAIRS[..]].concat())["client_bytes"].as_u64().unwrap()
+}
+
+fn serve_pairs(scratch: &Scratch, pairs: &[&str], more: &[&str]) -> Daemon {
+    let socket = scratch.text("nbd.sock");
+    Daemon::spawn(scratch, &[&["serve", "--socket", &socket], pairs, more].concat())
+}
+
+/// What the status says once `is_so`.
+fn awaited(
+    scratch: &Scratch,
+    pairs: &[&str],
+    is_so: impl Fn(&serde_json::Value) -> bool,
+) -> serde_json::Value {
+    loop {
+        // Whether all is well is what is asked, so it may say that it is not.
+        let output = common::run(scratch, &[&["status", "--json"], pairs].concat());
+        let status: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        if is_so(&status) {
+            return status;
+        }
+    }
+}
+
+fn sides(status: &serde_json::Value) -> Vec<serde_json::Value> {
+    let devices = status["devices"].as_array().unwrap().iter();
+    let sides = devices.filter_map(|device| device["sides"].as_array().cloned());
+    sides.flatten().collect()
+}
+
+#[test]
+fn sides_of_mirrored_links_rest_where_that_is_asked_for_and_are_woken_by_what_is_written() {
+    let scratch = Scratch::new("chain-rest");
+    let size = made_of_pairs(&scratch);
+    let daemon = serve_pairs(&scratch, &PAIRS, &["--rest-mirrors", "20ms"]);
+    let newest = written_over(&daemon, size, 1);
+    let rest =
+        |status: &serde_json::Value| sides(status).iter().all(|side| side["is_resting"] == true);
+    let status = awaited(&scratch, &PAIRS, rest);
+    let found = sides(&status);
+    assert_eq!(found.len(), 4, "{status}");
+    assert!(found.iter().all(|side| side["idle_s"].as_f64().unwrap() > 0.01), "{found:?}");
+    let text = run_ok(&scratch, &[&["status"], &PAIRS[..]].concat());
+    assert_eq!(text.matches("nothing to do for").count(), 4, "{text}");
+    expect(&daemon, &newest);
+    let woken =
+        |status: &serde_json::Value, side: usize| sides(status)[side]["woken"].as_u64().unwrap();
+    let status = awaited(&scratch, &PAIRS, rest);
+    let mut client = Client::connect(&daemon.socket).unwrap();
+    client.write(0, &content(0, 9), true);
+    let after = awaited(&scratch, &PAIRS, |_| true);
+    let more = |side: &usize| woken(&after, *side) > woken(&status, *side);
+    assert!((0..4).filter(more).count() >= 2, "both sides of the tail: {after}");
+    daemon.stop_ok();
+    let daemon = serve_pairs(&scratch, &PAIRS, &[]);
+    assert_eq!(sides(&awaited(&scratch, &PAIRS, |_| true)), Vec::<serde_json::Value>::new());
+    daemon.stop_ok();
+}
+
+#[test]
+fn a_side_of_a_link_that_was_away_is_copied_to_and_stands_in_for_the_other_one() {
+    let scratch = Scratch::new("chain-away");
+    let size = made_of_pairs(&scratch);
+    let daemon = serve_pairs(&scratch, &PAIRS, &[]);
+    written_over(&daemon, size, 1);
+    daemon.stop_ok();
+    let without_b = ["--chain", "mirror:a.img,missing", "--chain", "mirror:c.img,d.img"];
+    let daemon = serve_pairs(&scratch, &without_b, &[]);
+    let newest = written_over(&daemon, size, 4);
+    daemon.stop_ok();
+    let daemon = serve_pairs(&scratch, &PAIRS, &[]);
+    awaited(&scratch, &PAIRS, |status| status["served"]["disk_trouble"].is_null());
+    daemon.stop_ok();
+    let without_a = ["--chain", "mirror:missing,b.img", "--chain", "mirror:missing,d.img"];
+    let daemon = serve_pairs(&scratch, &without_a, &[]);
+    expect(&daemon, &newest);
+    daemon.stop_ok();
+}
+
+#[test]
+fn links_are_striped_over_as_many_devices_as_are_said() {
+    let scratch = Scratch::new("chain-stripe");
+    let names: Vec<String> = (0..8).map(|number| format!("{number}.img")).collect();
+    for name in &names {
+        std::fs::File::create(scratch.path(name)).unwrap().set_len(33 << 20).unwrap();
+    }
+    let four = names[..4].join(",");
+    let striped = ["--chain", &four, "--stripe", "2"];
+    run_fails(
+        &scratch,
+        &["create", "--chain", "0.img,1.img,2.img", "--stripe", "2"],
+        &["--stripe 2", "found 3 devices"],
+    );
+    let size =
+        run_json(&scratch, &[&["create"], &striped[..]].concat())["client_bytes"].as_u64().unwrap();
+    let daemon = serve_pairs(&scratch, &striped, &[]);
+    let newest = written_over(&daemon, size, 3);
+    let status = awaited(&scratch, &striped, |_| true);
+    assert_eq!(status["state"]["links"].as_array().unwrap().len(), 2, "{status}");
+    daemon.kill();
+    let daemon = serve_pairs(&scratch, &striped, &[]);
+    expect(&daemon, &newest);
+    daemon.stop_ok();
+    run_ok(&scratch, &[&["check"], &striped[..]].concat());
+    let pairs = names[..8].chunks(2).map(|pair| format!("mirror:{}", pair.join(",")));
+    let of_pairs: Vec<String> = pairs
+        .flat_map(|pair| ["--chain".to_owned(), pair])
+        .chain(["--stripe=2".to_owned()])
+        .collect();
+    let of_pairs: Vec<&str> = of_pairs.iter().map(String::as_str).collect();
+    let size =
+        run_json(&scratch, &[&["create", "--force"], &of_pairs[..]].concat())["client_bytes"]
+            .as_u64()
+            .unwrap();
+    let daemon = serve_pairs(&scratch, &of_pairs, &[]);
+    let newest = written_over(&daemon, size, 1);
+    daemon.stop_ok();
+    let away: Vec<String> =
+        of_pairs.iter().map(|word| word.replace("mirror:2.img", "mirror:missing")).collect();
+    let away: Vec<&str> = away.iter().map(String::as_str).collect();
+    let daemon = serve_pairs(&scratch, &away, &[]);
+    expect(&daemon, &newest);
+    daemon.stop_ok();
+}
+
 #[test]
 fn a_link_that_is_missing_is_named_and_one_too_small_is_refused() {
     let scratch = Scratch::new("chain-missing");

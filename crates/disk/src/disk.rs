@@ -10,7 +10,7 @@
 //!
 //! It must never answer by itself what only the disk below can know.
 
-use crate::{Completion, DiskError, Nanos, Properties, Submission, Zones};
+use crate::{Completion, DiskError, Nanos, Properties, Side, Submission, Zones};
 use std::os::fd::BorrowedFd;
 
 /// A run of bytes, and whether the disk knows without reading them that they are zeros.
@@ -118,6 +118,26 @@ pub trait Disk {
     fn has_left(&self) -> bool {
         self.below().is_none_or(Disk::has_left)
     }
+
+    /// From now on what the disk can do without may rest once nothing was written for so long: it is asked nothing then, so that
+    /// its drive goes to sleep by its own timer. With `None` nothing may.
+    fn let_rest(&mut self, after: Option<Nanos>) {
+        if let Some(below) = self.below_mut() {
+            below.let_rest(after);
+        }
+    }
+
+    /// Writes are about to come: what rests is woken, so that they need not wait for it.
+    fn expect_writes(&mut self, now: Nanos) {
+        if let Some(below) = self.below_mut() {
+            below.expect_writes(now);
+        }
+    }
+
+    /// How the parts are that may rest; none if nothing may.
+    fn sides(&self, now: Nanos) -> Vec<Side> {
+        self.below().map_or_else(Vec::new, |below| below.sides(now))
+    }
 }
 
 /// A disk whose kind is chosen at run time. It is that disk, and stands before none.
@@ -185,6 +205,18 @@ impl<D: Disk + ?Sized> Disk for Box<D> {
 
     fn has_left(&self) -> bool {
         (**self).has_left()
+    }
+
+    fn let_rest(&mut self, after: Option<Nanos>) {
+        (**self).let_rest(after);
+    }
+
+    fn expect_writes(&mut self, now: Nanos) {
+        (**self).expect_writes(now);
+    }
+
+    fn sides(&self, now: Nanos) -> Vec<Side> {
+        (**self).sides(now)
     }
 }
 

@@ -62,7 +62,7 @@ pub use failure::Failure;
 pub use recovery::{Doubt, Rebuilt};
 pub use state::logs::{LogCounts, Occupancy};
 pub use state::{chunks, logs, map};
-pub use stats::{Counter, LinkRole, LinkStatus, Phase, Stats, Status};
+pub use stats::{Counter, LinkRole, LinkStatus, Phase, Stats, Status, TailMove};
 
 /// Largest payload of one record, in bytes. A burst of writes is emptied one record at a time, so larger is
 /// faster; but recovery looks so far ahead in every claimed log (docs/performance.md has both).

@@ -5,6 +5,7 @@ use crate::damage::Damage;
 use crate::disk::drive::DriveStatus;
 use crate::disk::report::{DiskErrorCounts, DiskErrorReport, DiskStall, Shortage};
 use crate::failure::Failure;
+use nearhead_disk::Lane;
 
 /// One counter, as every list of them names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -168,6 +169,15 @@ impl LinkRole {
             Self::Lost => "lost",
         }
     }
+}
+
+/// Where the tail of a chain goes next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TailMove {
+    /// The device that takes records then.
+    pub to: Lane,
+    /// Bytes of logs that records begin before that, if nothing is freed meanwhile.
+    pub left_bytes: u64,
 }
 
 /// The state of an engine at one moment.

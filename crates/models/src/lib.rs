@@ -8,6 +8,7 @@
 //! - [`InstantDisk`]: completes everything at once, for measuring what stands above it;
 //! - [`CrashDisk`]: remembers what a power cut may lose, so that a test can try every outcome;
 //! - [`faults`]: a layer over any disk that cuts, tears, loses, misdirects, rots, fails and hangs;
+//! - [`Powered`]: a layer over any disk that books what a drive draws, and lets it sleep;
 //! - [`Store`]: the bytes behind a model: none, in memory, or in a sparse file.
 //!
 //! A model never reads a clock: it is told `now` and does what it would have done until then. It
@@ -39,6 +40,7 @@ mod model;
 mod model_laws;
 mod overlay;
 mod pending;
+mod power;
 mod profile;
 mod profile_parts;
 mod profile_text;
@@ -61,6 +63,7 @@ pub use layout::{
 };
 pub use mechanics::{ArmPosition, Mechanics, Motion};
 pub use model::{Model, Report};
+pub use power::{PowerSpec, PowerTimes, Powered};
 pub use profile::{
     CacheSpec, CommandSpec, InterfaceSpec, LayoutSpec, Profile, QueuePolicy, QueueSpec, SeekSpec,
     SkewSpec, ZoneSpec,

@@ -101,6 +101,10 @@ pub struct ServeArgs {
     /// [default: 0]
     #[arg(long, value_name = "TIME")]
     pub durable_p99: Option<Span>,
+    /// Let sides of mirrors rest that nothing was written to for this long: one side serves all reads then, and the drives of the
+    /// others may sleep; they are woken before the tail of a chain comes to them. 0 none does [default: 0]
+    #[arg(long, value_name = "TIME")]
+    pub rest_mirrors: Option<Span>,
     /// Move a log's content to a cold log when it is this full, in percent; 0 never [default: 80]
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
     pub swap_above: Option<u8>,
@@ -220,6 +224,7 @@ impl ServeArgs {
             checkpoint_identity,
             watermark,
             durable_p99,
+            rest_mirrors,
             swap_above,
             swap_idle,
             snapshot_period,

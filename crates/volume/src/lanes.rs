@@ -108,6 +108,20 @@ impl<D: Disk> Lanes<D> {
         &mut self.data
     }
 
+    /// The one that is this lane.
+    pub(crate) fn at_mut(&mut self, lane: Lane) -> Option<&mut D> {
+        match (lane, lane.data_position()) {
+            (Lane::MAIN, _) => Some(&mut self.main),
+            (Lane::MAP, _) => self.map.as_mut(),
+            (_, position) => self.data.get_mut(usize::from(position?)),
+        }
+    }
+
+    /// Sides of mirrors may rest once nothing was written for so long ([`Disk::let_rest`]), on any of them.
+    pub(crate) fn let_rest(&mut self, after: Option<Nanos>) {
+        self.all_mut().for_each(|disk| disk.let_rest(after));
+    }
+
     /// All of them but data devices, given back: the volume's own disk and the device for the map.
     pub fn into_parts(self) -> (D, Option<D>) {
         (self.main, self.map)

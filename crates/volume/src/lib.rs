@@ -24,6 +24,7 @@ pub mod presets;
 pub mod probe;
 mod reopening;
 pub mod repair;
+mod resting;
 mod sizes;
 pub mod sync_io;
 pub mod tracks;

@@ -9,6 +9,7 @@ use crate::lanes::Lanes;
 use crate::map_device;
 use crate::open::{Found, OpenError, find_superblock, preset_of};
 use crate::presets::{NamedPreset, Presets};
+use crate::resting::Resting;
 use crate::sync_io::{self, SyncIo};
 use crate::tracks;
 use nearhead_disk::{Disk, Nanos, Tracks, Zones};
@@ -106,6 +107,8 @@ pub struct Volume<D: Disk> {
     findings: Vec<Damage>,
     /// The engine has ended, and the disk was told.
     has_ended: bool,
+    /// Sides of mirrors may rest, and are woken in time.
+    resting: Option<Resting>,
 }
 
 impl<D: Disk> Volume<D> {
@@ -189,7 +192,14 @@ impl<D: Disk> Volume<D> {
         let findings = damage_of(to_repair, std::mem::take(&mut beside.blanks.findings));
         let setup = setup(&lanes, (&superblock, &preset), beside, configure);
         let engine = if empty { Engine::start_empty(setup) } else { Engine::open(setup) };
-        Self { engine, lanes, superblock, presets, findings, has_ended: false }
+        Self { engine, lanes, superblock, presets, findings, has_ended: false, resting: None }
+    }
+
+    /// Sides of mirrors that nothing was written to for so long may rest: one side serves all reads then, and the others are woken
+    /// before the tail of a chain comes to them. With `None` none rests.
+    pub fn let_mirrors_rest(&mut self, after: Option<Nanos>) {
+        self.lanes.let_rest(after);
+        self.resting = after.map(|_| Resting::default());
     }
 
     /// Everybody who waits is told why, and nothing more is begun. Reads go on.
@@ -400,9 +410,12 @@ impl<D: Disk> Service for Volume<D> {
             }
             // Nobody answers what a device was asked that was given up.
             if !submitted && !self.engine.has_refused() {
-                return;
+                break;
             }
             self.lanes.kick();
+        }
+        if let Some(resting) = &mut self.resting {
+            resting.watch(&self.engine, &mut self.lanes, now);
         }
     }
 

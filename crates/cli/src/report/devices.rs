@@ -1,7 +1,7 @@
 //! The devices that a volume lies on, as reports name them: what each is for, and where its bytes are among the volume's.
 
 use crate::units::ByteSize;
-use nearhead_disk::{Disk, Lane, Properties};
+use nearhead_disk::{Disk, Lane, Nanos, Properties, Side};
 use nearhead_format::Superblock;
 use nearhead_volume::{Lanes, SyncIo};
 use serde::{Deserialize, Serialize};
@@ -20,17 +20,59 @@ pub struct DeviceReport {
     /// Where its bytes begin among the volume's addresses, which is what a "device byte" of other reports is; a map device
     /// has its own.
     pub first_address: Option<u64>,
+    /// Its members, if they may rest.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sides: Vec<SideReport>,
+}
+
+/// A member of a mirror that may rest.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct SideReport {
+    /// As errors name it.
+    pub path: String,
+    /// It has had nothing to do for as long as was asked for.
+    pub is_resting: bool,
+    /// Since when it has had nothing to do, in s.
+    pub idle_s: f64,
+    /// How often it was asked something after it had rested.
+    pub woken: u64,
+}
+
+impl SideReport {
+    fn of(side: Side) -> Self {
+        let Side { name: path, is_resting, idle, woken } = side;
+        Self { path, is_resting, idle_s: idle.as_secs_f64(), woken }
+    }
+
+    fn line(&self) -> String {
+        let Self { path, is_resting, idle_s, woken } = self;
+        let state = if *is_resting { "resting" } else { "awake" };
+        format!("side {path}: {state}, nothing to do for {idle_s:.0} s, woken {woken} times")
+    }
 }
 
 impl DeviceReport {
     /// Those of an open volume, or of one just made.
     pub fn of_lanes(superblock: &Superblock, lanes: &Lanes<Box<dyn Disk>>) -> Vec<Self> {
-        let at = |lane: Lane| match (lane, lane.data_position()) {
-            (Lane::MAIN, _) => Some(lanes.main()),
-            (_, Some(position)) => lanes.data().get(usize::from(position)),
-            (_, None) => lanes.map(),
+        Self::all(superblock, |lane| disk_at(lanes, lane).map(|disk| disk.properties().clone()))
+    }
+
+    /// The same with how their sides rest at this time.
+    pub fn of_served(
+        superblock: &Superblock,
+        lanes: &Lanes<Box<dyn Disk>>,
+        now: Nanos,
+    ) -> Vec<Self> {
+        let with_sides = |report: Self| {
+            let lane = match (report.position, report.role.as_str()) {
+                (Some(position), _) => Lane::data(position),
+                (None, "map") => Lane::MAP,
+                (None, _) => Lane::MAIN,
+            };
+            let sides = disk_at(lanes, lane).map_or_else(Vec::new, |disk| disk.sides(now));
+            Self { sides: sides.into_iter().map(SideReport::of).collect(), ..report }
         };
-        Self::all(superblock, |lane| at(lane).map(|disk| disk.properties().clone()))
+        Self::of_lanes(superblock, lanes).into_iter().map(with_sides).collect()
     }
 
     /// Those of a volume whose superblock was found by this.
@@ -52,21 +94,24 @@ impl DeviceReport {
         let all = std::iter::once((Lane::MAIN, own, None, Some(0))).chain(data).chain(map);
         all.filter_map(|(lane, role, position, first_address)| {
             let Properties { name: path, capacity_bytes: size_bytes, .. } = at(lane)?;
-            Some(Self { role: role.to_owned(), position, path, size_bytes, first_address })
+            let sides = Vec::new();
+            Some(Self { role: role.to_owned(), position, path, size_bytes, first_address, sides })
         })
         .collect()
     }
 
-    /// One line each for people, if there are data devices: one disk was named by whoever asks.
+    /// One line each for people, if there are data devices: one disk was named by whoever asks. And one for each side that may rest.
     pub fn lines(devices: &[Self]) -> Vec<String> {
-        if devices.iter().all(|device| device.position.is_none()) {
-            return Vec::new();
-        }
-        devices.iter().map(Self::line).collect()
+        let is_alone = devices.iter().all(|device| device.position.is_none());
+        let lines = |device: &Self| {
+            let own = (!is_alone).then(|| device.line());
+            own.into_iter().chain(device.sides.iter().map(SideReport::line)).collect::<Vec<_>>()
+        };
+        devices.iter().flat_map(lines).collect()
     }
 
     fn line(&self) -> String {
-        let Self { role, position, path, size_bytes, first_address } = self;
+        let Self { role, position, path, size_bytes, first_address, .. } = self;
         // The first link is the volume's own device.
         let number = if role == "link" { Some(position.map_or(0, |at| at + 1)) } else { *position };
         let number = number.map_or(String::new(), |number| format!(" {number}"));
@@ -74,4 +119,13 @@ impl DeviceReport {
         let from = first_address.map_or(String::new(), |at| format!(", device bytes from {at} on"));
         format!("{name}{number}: {path}, {}{from}", ByteSize(*size_bytes))
     }
+}
+
+fn disk_at(lanes: &Lanes<Box<dyn Disk>>, lane: Lane) -> Option<&dyn Disk> {
+    let disk = match (lane, lane.data_position()) {
+        (Lane::MAIN, _) => Some(lanes.main()),
+        (_, Some(position)) => lanes.data().get(usize::from(position)),
+        (_, None) => lanes.map(),
+    };
+    disk.map(|disk| &**disk)
 }

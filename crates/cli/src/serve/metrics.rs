@@ -5,7 +5,7 @@
 //! a time, reads at most a few KiB of it, and waits for nobody longer than two seconds.
 
 use super::Coordination;
-use crate::report::{DeviceReport, Link, StatusReport};
+use crate::report::{DeviceReport, Link, SideReport, StatusReport};
 use nearhead_disk::Nanos;
 use nearhead_engine::{DiskErrorCounts, disk_error_name};
 use nearhead_sim::LatencySummary;
@@ -119,6 +119,7 @@ pub fn render(report: &StatusReport) -> String {
         }
     }
     links(&mut text, report);
+    sides(&mut text, report);
     disk_errors(&mut text, report);
     if let Some(served) = &report.served {
         metric(
@@ -188,6 +189,40 @@ fn links(text: &mut String, report: &StatusReport) {
             let _ = writeln!(text, "nearhead_{name}{{link=\"{number}\"}} {}", value(link));
         }
     }
+}
+
+/// The sides of mirrors that may rest: by the device that they are a side of, the volume's own 0, and their number.
+fn sides(text: &mut String, report: &StatusReport) {
+    if report.devices.iter().all(|device| device.sides.is_empty()) {
+        return;
+    }
+    for (name, kind, help, value) in [
+        (
+            "side_resting",
+            "gauge",
+            "1 of a side of a mirror that rests",
+            side_resting as fn(&SideReport) -> u64,
+        ),
+        ("side_idle_seconds", "gauge", "Since a side of a mirror had something to do", |side| {
+            side.idle_s as u64
+        }),
+        ("side_woken_total", "counter", "How often a side of a mirror was woken", |side| {
+            side.woken
+        }),
+    ] {
+        let _ = writeln!(text, "# HELP nearhead_{name} {help}\n# TYPE nearhead_{name} {kind}");
+        for device in &report.devices {
+            let number = device.position.map_or(0, |position| u32::from(position) + 1);
+            for (side, told) in device.sides.iter().enumerate() {
+                let labels = format!("device=\"{number}\",side=\"{side}\"");
+                let _ = writeln!(text, "nearhead_{name}{{{labels}}} {}", value(told));
+            }
+        }
+    }
+}
+
+fn side_resting(side: &SideReport) -> u64 {
+    u64::from(side.is_resting)
 }
 
 fn link_tail(link: &Link) -> u64 {

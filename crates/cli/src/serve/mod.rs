@@ -159,6 +159,9 @@ fn open_volume(
         return Err(format!("serve {}: {problem}", target.name));
     }
     volume.wait_until_open(start).map_err(|error| error.to_string())?;
+    let rest_after =
+        args.rest_mirrors.map(|Span(after)| after).filter(|after| *after > Nanos::ZERO);
+    volume.let_mirrors_rest(rest_after);
     for finding in volume.status().damage {
         note(&format!("damage: {finding}"));
     }

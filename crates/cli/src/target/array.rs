@@ -33,6 +33,10 @@ pub(super) fn open(
     for member in &spec.members {
         if is_mirror && member == MISSING {
             disks.push(None);
+        } else if ArraySpec::is_array(member) {
+            let (disk, of_member) = open(member, access.of_part(), args, start)?;
+            notes.extend(of_member);
+            disks.push(Some(disk));
         } else if ModelSpec::is_model(member) {
             disks.push(Some(open_model(member, access)?));
         } else {
@@ -148,7 +152,12 @@ fn identity(member: &str) -> Option<(u64, u64)> {
 }
 
 fn refuse_one_disk_twice(text: &str, spec: &ArraySpec) -> Result<(), String> {
-    let known: Vec<_> = spec.members.iter().map(|member| (member, identity(member))).collect();
+    let of_member = |member: &String| match ArraySpec::parse(member) {
+        Ok(nested) => nested.members,
+        Err(_) => vec![member.clone()],
+    };
+    let members: Vec<String> = spec.members.iter().flat_map(of_member).collect();
+    let known: Vec<_> = members.iter().map(|member| (member, identity(member))).collect();
     for (index, (member, identity)) in known.iter().enumerate() {
         let same = |(_, other): &&(_, Option<_>)| identity.is_some() && other == identity;
         if let Some((other, _)) = known[..index].iter().find(same) {

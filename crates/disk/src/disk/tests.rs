@@ -26,6 +26,8 @@ struct Telling {
     kicks: u32,
     restarts: u32,
     is_left: bool,
+    rests_after: Option<Nanos>,
+    woken_at: Option<Nanos>,
 }
 
 impl Telling {
@@ -40,6 +42,8 @@ impl Telling {
             kicks: 0,
             restarts: 0,
             is_left: false,
+            rests_after: None,
+            woken_at: None,
         }
     }
 }
@@ -109,6 +113,20 @@ impl Disk for Telling {
 
     fn has_left(&self) -> bool {
         self.is_left
+    }
+
+    fn let_rest(&mut self, after: Option<Nanos>) {
+        self.rests_after = after;
+    }
+
+    fn expect_writes(&mut self, now: Nanos) {
+        self.woken_at = Some(now);
+    }
+
+    fn sides(&self, now: Nanos) -> Vec<Side> {
+        let is_resting = self.woken_at.is_none();
+        let name = format!("{:?}", self.rests_after);
+        vec![Side { name, is_resting, idle: now, woken: 3 }]
     }
 }
 
@@ -197,6 +215,12 @@ fn assert_tells_all(disk: &mut dyn Disk, descriptor: RawFd) {
     assert!(!disk.has_left(), "nobody asked it to leave");
     disk.leave();
     assert!(disk.has_left());
+    let side =
+        |is_resting| Side { name: "Some(Nanos(7))".into(), is_resting, idle: Nanos(9), woken: 3 };
+    disk.let_rest(Some(Nanos(7)));
+    assert_eq!(disk.sides(Nanos(9)), [side(true)]);
+    disk.expect_writes(Nanos(8));
+    assert_eq!(disk.sides(Nanos(9)), [side(false)]);
 }
 
 #[test]

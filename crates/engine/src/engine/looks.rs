@@ -7,7 +7,7 @@ use crate::disk::drives::Drives;
 use crate::failure::Failure;
 use crate::state::logs::{Occupancy, Ring};
 use crate::state::map::Map;
-use crate::stats::{self, LinkRole, LinkStatus, Status};
+use crate::stats::{self, LinkRole, LinkStatus, Status, TailMove};
 use nearhead_disk::{Lane, RangeSet, SECTOR_BYTES};
 use nearhead_format::Place;
 use std::ops::Range;
@@ -154,6 +154,21 @@ impl Engine {
             }
         };
         (0..).zip(logs.by_device()).map(of_device).collect()
+    }
+
+    /// Which device of a chain takes records next, and after how much; none of anything else, or if no other one has room.
+    pub fn tail_moves(&self) -> Option<TailMove> {
+        let logs = self.core.logs();
+        if !logs.has_no_homes() {
+            return None;
+        }
+        let tail = self.core.recorded().last_log();
+        let (to, left_logs) = logs.next_device(tail)?;
+        let to = to
+            .checked_sub(1)
+            .map_or(Some(Lane::MAIN), |other| other.try_into().ok().map(Lane::data))?;
+        let log_bytes = u64::from(logs.blocks()) * logs.block_bytes() as u64;
+        Some(TailMove { to, left_bytes: u64::from(left_logs) * log_bytes })
     }
 
     /// How many logs there are.

@@ -17,6 +17,8 @@ struct Device {
     lost: Option<String>,
     leaves: u32,
     starts_over: u32,
+    rests_after: Option<Nanos>,
+    expected_at: Vec<Nanos>,
 }
 
 fn device(name: &str) -> Device {
@@ -30,6 +32,8 @@ fn device(name: &str) -> Device {
         lost: None,
         leaves: 0,
         starts_over: 0,
+        rests_after: None,
+        expected_at: Vec::new(),
     }
 }
 
@@ -99,6 +103,18 @@ impl Disk for Device {
 
     fn has_left(&self) -> bool {
         self.leaves > 1
+    }
+
+    fn let_rest(&mut self, after: Option<Nanos>) {
+        self.rests_after = after;
+    }
+
+    fn expect_writes(&mut self, now: Nanos) {
+        self.expected_at.push(now);
+    }
+
+    fn sides(&self, _: Nanos) -> Vec<nearhead_disk::Side> {
+        Vec::new()
     }
 }
 
@@ -210,4 +226,23 @@ fn one_descriptor_is_readable_when_that_of_either_is() {
     let mut alone = device("disk");
     alone.wake = Some(pipe().unwrap());
     assert!(Lanes::from(alone).wake_fd().is_some());
+}
+
+#[test]
+fn what_may_rest_is_said_to_all_of_them_and_writes_are_expected_of_the_one_that_is_meant() {
+    let mut lanes = both().with_data(vec![device("one"), device("other")]).unwrap();
+    lanes.let_rest(Some(Nanos(7)));
+    assert!(lanes.all().all(|device| device.rests_after == Some(Nanos(7))));
+    let each = [
+        (Lane::MAIN, "disk"),
+        (Lane::MAP, "map"),
+        (Lane::data(0), "one"),
+        (Lane::data(1), "other"),
+    ];
+    for (lane, name) in each {
+        let device = lanes.at_mut(lane).unwrap();
+        device.expect_writes(Nanos(5));
+        assert_eq!((device.properties.name.as_str(), device.expected_at.len()), (name, 1));
+    }
+    assert!(lanes.at_mut(Lane::data(2)).is_none());
 }

@@ -218,6 +218,15 @@ impl Logs {
         })
     }
 
+    /// The device, by its number, that records go on to once that of this log has no more logs to spare, and how many of these are left.
+    pub(crate) fn next_device(&self, log: u32) -> Option<(usize, u32)> {
+        let devices: Vec<Range<u32>> = self.by_device().collect();
+        let here = devices.iter().position(|device| device.contains(&log))?;
+        let mut others = (1..devices.len()).map(|step| (here + step) % devices.len());
+        let next = others.find(|device| self.free_in(&devices[*device]) > KEPT_LOGS)?;
+        Some((next, self.free_in(&devices[here]).saturating_sub(KEPT_LOGS)))
+    }
+
     /// Whether the device of a log has so many free ones.
     pub(crate) fn spares(&self, log: u32, count: u32) -> bool {
         let device = self.by_device().find(|device| device.contains(&log));
@@ -284,6 +293,19 @@ mod tests {
         fill(&mut logs, devices[1].start..devices[2].end - KEPT_LOGS);
         assert_eq!(next(&logs, devices[2].start), None, "{devices:?}");
         assert!(!logs.needs_claim(0));
+    }
+
+    #[test]
+    fn the_device_that_takes_records_next_is_known_before_the_one_that_does_has_no_more_to_spare() {
+        let mut logs = chain();
+        let devices: Vec<_> = logs.by_device().collect();
+        let spared = |device: &Range<u32>| device.end - device.start - KEPT_LOGS;
+        assert_eq!(logs.next_device(0), Some((1, spared(&devices[0]))));
+        fill(&mut logs, 0..devices[0].end - KEPT_LOGS);
+        assert_eq!(logs.next_device(0), Some((1, 0)), "it goes on now");
+        fill(&mut logs, devices[1].start..devices[1].end - KEPT_LOGS);
+        assert_eq!(logs.next_device(0), Some((2, 0)), "one without room is passed over");
+        assert_eq!(logs.next_device(devices[2].start), None, "and so are all others");
     }
 
     #[test]
