@@ -22,6 +22,7 @@ mod fig3;
 mod fig6;
 mod fig7;
 mod gecko2;
+mod gecko_cache;
 mod gecko_cleaning;
 mod hours;
 mod journal;
@@ -34,6 +35,7 @@ mod output;
 mod paced;
 mod page;
 mod paper;
+mod recent_reader;
 mod replayed;
 mod report;
 mod rig;
@@ -133,6 +135,11 @@ pub const FIGURES: &[Figure] = &[
         name: "gecko-cleaning",
         summary: "Gecko 3, 5, 6: random writes while a log or a chain is cleaned",
         run: gecko_cleaning::gecko_cleaning,
+    },
+    Figure {
+        name: "gecko-cache",
+        summary: "Gecko 4: a read cache for the tail of a chain",
+        run: gecko_cache::gecko_cache,
     },
 ];
 

@@ -239,6 +239,16 @@ pub(crate) fn chain(
     system: &System,
     bytes_of_each: u64,
 ) -> Result<Volume<FigureDisk>, FigureError> {
+    chain_with(disks, system, bytes_of_each, |_| {})
+}
+
+/// The same with what is configured beside the system's own.
+pub(crate) fn chain_with(
+    disks: Vec<FigureDisk>,
+    system: &System,
+    bytes_of_each: u64,
+    configure: impl FnOnce(&mut Config),
+) -> Result<Volume<FigureDisk>, FigureError> {
     let failed = |error: &dyn ToString| {
         FigureError::setup(format!("a chain for {}", system.name), &error.to_string())
     };
@@ -254,6 +264,7 @@ pub(crate) fn chain(
     let lanes = Lanes::from(first).with_data(others).map_err(|error| failed(&error))?;
     Ok(Volume::start_empty(lanes, superblock, options.preset, |_, config| {
         (system.configure)(config);
+        configure(config);
     }))
 }
 
