@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// One of the devices of a volume.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DeviceReport {
-    /// `disk` if logs and data are there, else `log` or `data`; `map` of a map device.
+    /// `disk` if logs and data are there, else `log` or `data`, or `link` of a chain; `map` of a map device, `cache` of the read cache's.
     pub role: String,
     /// Which of the data devices.
     pub position: Option<u8>,
@@ -30,7 +30,13 @@ impl DeviceReport {
             (_, Some(position)) => lanes.data().get(usize::from(position)),
             (_, None) => lanes.map(),
         };
-        Self::all(superblock, |lane| at(lane).map(|disk| disk.properties().clone()))
+        let mut all = Self::all(superblock, |lane| at(lane).map(|disk| disk.properties().clone()));
+        all.extend(lanes.cache().map(|cache| {
+            let Properties { name: path, capacity_bytes: size_bytes, .. } =
+                cache.properties().clone();
+            Self { role: "cache".to_owned(), position: None, path, size_bytes, first_address: None }
+        }));
+        all
     }
 
     /// Those of a volume whose superblock was found by this.
