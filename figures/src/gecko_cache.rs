@@ -303,10 +303,12 @@ pub(crate) fn gecko_cache(lab: &mut Lab<'_>) -> Result<Report, FigureError> {
         y_decades: false,
         series: series.collect(),
     };
-    let mut data: Vec<Data> = trace_data(&found).into();
-    data.push(served_data(&served));
-    let drawings =
-        if found.is_empty() { Vec::new() } else { vec![Drawing::new("sizes", chart.render())?] };
+    let mut data = vec![served_data(&served)];
+    let mut drawings = Vec::new();
+    if !found.is_empty() {
+        data.extend(trace_data(&found));
+        drawings.push(Drawing::new("sizes", chart.render())?);
+    }
     Ok(Report {
         name: "gecko-cache",
         title: "Gecko 4: a read cache for the tail".to_owned(),
