@@ -21,7 +21,9 @@ mod fig2;
 mod fig3;
 mod fig6;
 mod fig7;
+mod first_bytes;
 mod gecko2;
+mod gecko_cache;
 mod gecko_cleaning;
 mod gecko_mirrors;
 mod gecko_power;
@@ -37,6 +39,7 @@ mod output;
 mod paced;
 mod page;
 mod paper;
+mod recent_reader;
 mod replayed;
 mod report;
 mod rig;
@@ -48,6 +51,7 @@ mod swaps;
 mod sweep;
 mod sync_writer;
 mod table2;
+mod tail_reads;
 mod target;
 mod traces;
 mod tracks;
@@ -151,6 +155,11 @@ pub const FIGURES: &[Figure] = &[
         name: "gecko-stripe",
         summary: "Gecko 4: a chain of striped links",
         run: gecko_stripe::gecko_stripe,
+    },
+    Figure {
+        name: "gecko-cache",
+        summary: "Gecko 4: a read cache for the tail of a chain",
+        run: gecko_cache::gecko_cache,
     },
 ];
 

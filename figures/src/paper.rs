@@ -123,6 +123,10 @@ pub(crate) struct Gecko {
     pub(crate) tail_app_mb_s: f64,
     pub(crate) body_mb_s: f64,
     pub(crate) drives_off: f64,
+    /// Of the reads of a tail, those that a cache absorbs (section 4), and the sizes of both.
+    pub(crate) tail_cache_hit_pct: f64,
+    pub(crate) cache_gb: f64,
+    pub(crate) cache_tail_gb: f64,
 }
 
 /// Trail's figure 3.
@@ -204,6 +208,9 @@ mod tests {
             (gecko.tail_before_mb_s, &["gecko", "move_to_tail_mb_s", "before_gc"]),
             (gecko.tail_app_mb_s, &["gecko", "move_to_tail_mb_s", "app"]),
             (gecko.body_mb_s, &["gecko", "compact_in_body_mb_s"]),
+            (gecko.tail_cache_hit_pct, &["gecko", "tail_cache_hit_pct", "hit"]),
+            (gecko.cache_gb, &["gecko", "tail_cache_hit_pct", "cache_gb"]),
+            (gecko.cache_tail_gb, &["gecko", "tail_cache_hit_pct", "tail_gb"]),
         ] {
             assert!((ours - number(path)).abs() < 1e-9, "{path:?}");
         }

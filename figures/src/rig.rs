@@ -5,6 +5,7 @@
 //! for every system compared on it.
 
 use crate::error::FigureError;
+use crate::first_bytes::FirstBytes;
 use crate::metered::Metered;
 use crate::spent::Modelled;
 use crate::tracks;
@@ -233,11 +234,27 @@ fn options(system: &System) -> CreateOptions {
     }
 }
 
+/// So many bytes of the flash device `name`.
+pub(crate) fn part_of_flash(name: &str, bytes: u64) -> Result<FigureDisk, FigureError> {
+    let disk = any_disk(name, Queue::InOrder)?;
+    Ok(Metered::new(Box::new(FirstBytes::new(disk, bytes))))
+}
+
 /// A chain of these disks, of each of which so many bytes are used.
 pub(crate) fn chain(
     disks: Vec<FigureDisk>,
     system: &System,
     bytes_of_each: u64,
+) -> Result<Volume<FigureDisk>, FigureError> {
+    chain_with(disks, system, bytes_of_each, (0, None))
+}
+
+/// The same with a read cache of so many bytes in memory, or on a device.
+pub(crate) fn chain_with(
+    disks: Vec<FigureDisk>,
+    system: &System,
+    bytes_of_each: u64,
+    (cache_bytes, cache): (u64, Option<FigureDisk>),
 ) -> Result<Volume<FigureDisk>, FigureError> {
     let failed = |error: &dyn ToString| {
         FigureError::setup(format!("a chain for {}", system.name), &error.to_string())
@@ -251,9 +268,13 @@ pub(crate) fn chain(
         CreateOptions { data_parts, device_bytes: Some(bytes_of_each), ..options(system) };
     let superblock =
         describe(first.properties(), first.zones(), &options).map_err(|error| failed(&error))?;
-    let lanes = Lanes::from(first).with_data(others).map_err(|error| failed(&error))?;
+    let mut lanes = Lanes::from(first).with_data(others).map_err(|error| failed(&error))?;
+    if let Some(cache) = cache {
+        lanes = lanes.with_cache(cache).map_err(|error| failed(&error))?;
+    }
     Ok(Volume::start_empty(lanes, superblock, options.preset, |_, config| {
         (system.configure)(config);
+        config.read_cache_bytes = cache_bytes;
     }))
 }
 

@@ -1,9 +1,11 @@
 //! The state of a volume as `nearhead status` reports it, the same from a running daemon and from
 //! a volume at rest. Every number's name ends in its unit, but for plain counts.
 
+mod cache;
 mod devices;
 mod known;
 
+pub use cache::ReadCacheReport;
 pub use devices::{DeviceReport, SideReport};
 pub use known::{Link, TargetKept, TracksKnown};
 
@@ -87,6 +89,9 @@ pub struct State {
     /// The devices of a chain, in the order of `devices`.
     #[serde(default)]
     pub links: Vec<Link>,
+    /// The read cache, if there is one.
+    #[serde(default)]
+    pub read_cache: Option<ReadCacheReport>,
     /// Bytes of regions whose home is known to be zeros.
     #[serde(default)]
     pub blank_bytes: u64,
@@ -262,6 +267,10 @@ impl StatusReport {
                 tracks: status.drive.as_ref().map(TracksKnown::of),
                 durable_target: status.target.as_ref().map(TargetKept::of),
                 links: status.links.iter().map(Link::of).collect(),
+                read_cache: status
+                    .read_cache
+                    .as_ref()
+                    .map(|cache| ReadCacheReport::of(cache, &status.stats)),
                 blank_bytes: status.blank_bytes,
                 damage_kinds: status
                     .damage
@@ -361,6 +370,9 @@ impl StatusReport {
         }
         for (number, link) in state.links.iter().enumerate() {
             line("link", link.in_words(number));
+        }
+        if let Some(cache) = &state.read_cache {
+            line("read cache", cache.in_words());
         }
         if let Some(served) = &self.served {
             self.serving(served, &mut line);

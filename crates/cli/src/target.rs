@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 mod array;
+mod cache;
 mod data;
 mod remote;
 

@@ -16,6 +16,8 @@ impl Lane {
     pub const MAIN: Self = Self(0);
     /// The device for the map, if there is one.
     pub const MAP: Self = Self(1);
+    /// The device for the read cache, if there is one: the volume's content is not there, only copies of it.
+    pub const CACHE: Self = Self(u8::MAX);
     /// The first data device, if there are any; the others follow.
     const FIRST_DATA: u8 = 2;
 
@@ -26,7 +28,7 @@ impl Lane {
 
     /// The position of a data device.
     pub fn data_position(self) -> Option<u8> {
-        self.0.checked_sub(Self::FIRST_DATA)
+        self.0.checked_sub(Self::FIRST_DATA).filter(|_| self != Self::CACHE)
     }
 }
 
@@ -60,6 +62,7 @@ impl fmt::Display for At {
         match (self.lane, self.lane.data_position()) {
             (_, Some(position)) => write!(formatter, " of data device {position}"),
             (Lane::MAIN, None) => Ok(()),
+            (Lane::CACHE, None) => write!(formatter, " of the read cache"),
             (_, None) => write!(formatter, " of the map device"),
         }
     }
@@ -76,6 +79,10 @@ mod tests {
         assert_eq!(
             (At { lane: Lane::MAP, ..own } + 4).to_string(),
             "device byte 4100 of the map device"
+        );
+        assert_eq!(
+            At { lane: Lane::CACHE, ..own }.to_string(),
+            "device byte 4096 of the read cache"
         );
         assert_eq!(
             At { lane: Lane::data(3), offset: 512 }.to_string(),

@@ -48,6 +48,9 @@ pub struct Config {
     pub cleaner: Box<dyn Cleaner>,
     /// What the owner asks of it, and the bounds of those who do it.
     pub cleaning: Cleaning,
+    /// Memory for copies of what the tail of a chain holds, in bytes, so that reads leave its arm alone; 0 for none. Of anything but a
+    /// chain it does nothing.
+    pub read_cache_bytes: u64,
     /// Most bytes of small writes waiting in memory.
     pub stage_bytes_max: usize,
     /// Largest payload of one record, in bytes.
@@ -97,6 +100,8 @@ pub struct Setup {
     pub absent_devices: Vec<u8>,
     /// Those of the device for its map, if it has one.
     pub map_device: Option<Properties>,
+    /// Those of the device for the read cache, if it has one. What is on it does not count and is never read before it is written.
+    pub cache_device: Option<Properties>,
     /// Where the map lives.
     pub map: MapPlace,
     /// What the volume's blank map says, if it has one that can be used.

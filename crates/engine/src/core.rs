@@ -29,6 +29,7 @@ use nearhead_disk::{
 };
 use nearhead_format::record::RecordHeader;
 use nearhead_service::{ErrorKind, RequestError};
+use std::ops::Range;
 
 /// A shortage lasts so many times as long as a request waits at most; then whoever waits for anything else is told, too.
 const SHORTAGE_WAITS_MAX: u64 = 12;
@@ -58,8 +59,9 @@ pub(crate) struct Core {
 impl Core {
     /// Of a volume of which nothing is known yet.
     pub(crate) fn new(setup: Setup) -> Self {
-        let Setup { properties, data_devices, map_device, layout, .. } = &setup;
-        let mut lanes = Lanes::new(properties, data_devices, map_device.as_ref(), layout);
+        let Setup { properties, data_devices, map_device, cache_device, layout, .. } = &setup;
+        let mut lanes = Lanes::new(properties, data_devices, map_device.as_ref(), layout)
+            .with_cache(cache_device.as_ref());
         if setup.properties.rotational {
             lanes.main_mut().know_tracks(&setup.config.tracks);
         }
@@ -180,18 +182,17 @@ impl Core {
         if !self.remembered.is_on() {
             return;
         }
-        let mut parts = payload.iter();
-        let (mut part, mut at) = (parts.next(), 0);
-        for copy in self.recorded.copies_of(header) {
-            // No chunk lies in two parts of a transfer.
-            while part.is_some_and(|part| at >= part.len()) {
-                (part, at) = (parts.next(), 0);
-            }
-            let end = at + copy.bytes as usize;
-            let Some(data) = part.filter(|part| end <= part.len()) else { return };
-            self.remembered.keep(copy, &data.slice(at..end));
-            at = end;
+        for (copy, data) in self.recorded.chunks_of(header, payload) {
+            self.remembered.keep(copy, &data);
         }
+    }
+
+    /// The addresses of the device of a chain that takes records now; of anything else those of its own disk.
+    pub(crate) fn tail_addresses(&self) -> Range<u64> {
+        let layout = &self.setup.layout;
+        let at = layout.log_offset(self.recorded.last_log()).unwrap_or(0);
+        let mut others = layout.data_devices();
+        others.find(|device| device.contains(&at)).unwrap_or(0..layout.device_bytes)
     }
 
     /// What was found on the disk is the volume.

@@ -31,6 +31,7 @@ use crate::disk::dispatch::{InFlight, Purpose};
 use crate::disk::report::DiskEvent;
 use crate::failure::Failure;
 use crate::home::Home;
+use crate::read_cache::ReadCache;
 use crate::recovery::{Rebuilt, Recovery};
 use crate::snapshot::Snapshotter;
 use crate::stage::Stage;
@@ -61,6 +62,7 @@ pub struct Engine {
     compaction: Compaction,
     schedule: Schedule,
     snapshotter: Snapshotter,
+    read_cache: ReadCache,
     /// What a rebuild of the map found, until it is taken.
     rebuilt: Option<Box<Rebuilt>>,
 }
@@ -86,21 +88,23 @@ impl Engine {
     }
 
     fn with_phase(setup: Setup, phase: Phase) -> Self {
-        let config = &setup.config;
+        let core = Core::new(setup);
+        let config = &core.setup().config;
         Self {
             phase,
             requests: Requests::new(),
             stage: Stage::default(),
             commit: Commit::new(config.placement.boxed(), config.packing.boxed()),
             home: Home::default(),
-            blanks: Blanks::of(&setup),
+            blanks: Blanks::of(core.setup()),
             checkpoint: Checkpoint::default(),
             swap: Swap::default(),
             compaction: Compaction::default(),
             schedule: Schedule::new(config.cleaner.boxed()),
             snapshotter: Snapshotter::default(),
             rebuilt: None,
-            core: Core::new(setup),
+            read_cache: ReadCache::of(&core),
+            core,
         }
     }
 
@@ -129,7 +133,7 @@ impl Engine {
         };
         let mut result = completion.result;
         if let Err(error) = &result {
-            self.core.note_disk_error(lane, &done, error);
+            self.note_disk_error(lane, &done, error);
             if self.core.give_up_if_gone(lane, error) {
                 self.after_a_link();
             }
@@ -170,6 +174,17 @@ impl Engine {
             Purpose::Blanks => self.on_blanks(result),
             Purpose::Recovery => self.on_recovery(result),
             Purpose::Reposition => commit.repositioned(core),
+            Purpose::CacheWrite { slot } => self.read_cache.written(slot),
+        }
+    }
+
+    /// A command failed. The read cache's device is no part of the volume: nobody is told but once, that it is done without.
+    fn note_disk_error(&mut self, lane: Lane, done: &InFlight, error: &DiskError) {
+        if lane != Lane::CACHE {
+            return self.core.note_disk_error(lane, done, error);
+        }
+        if self.read_cache.device_failed(error) {
+            self.core.watch_mut().note_cache_dropped(error);
         }
     }
 

@@ -16,6 +16,7 @@
 //! | `home/` | what goes home without a log |
 //! | `cleaning/` | logged blocks go home, or to another log |
 //! | `snapshot/` | the map is written down |
+//! | `read_cache/` | copies of what the tail of a chain holds, for reads |
 //! | `blanks/` | what was never written |
 //! | `recovery/` | the volume as it was |
 //! | `disk/` | what is on its way to the disk, and what that did wrong |
@@ -41,6 +42,7 @@ mod failure;
 mod home;
 pub mod packing;
 pub mod placement;
+mod read_cache;
 mod recovery;
 mod snapshot;
 mod stage;
@@ -59,10 +61,11 @@ pub use engine::Engine;
 pub use engine::requests::gate::{ATOMIC_EXTENTS_MAX, REQUEST_BYTES_MAX};
 pub use engine::requests::range_lock;
 pub use failure::Failure;
+pub use read_cache::CACHE_START_BYTES;
 pub use recovery::{Doubt, Rebuilt};
 pub use state::logs::{LogCounts, Occupancy};
 pub use state::{chunks, logs, map};
-pub use stats::{Counter, LinkRole, LinkStatus, Phase, Stats, Status, TailMove};
+pub use stats::{Counter, LinkRole, LinkStatus, Phase, ReadCacheStatus, Stats, Status, TailMove};
 
 /// Largest payload of one record, in bytes. A burst of writes is emptied one record at a time, so larger is
 /// faster; but recovery looks so far ahead in every claimed log (docs/performance.md has both).

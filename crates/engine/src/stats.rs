@@ -92,6 +92,20 @@ counters! {
     alone_home: Some(("alone_home_total", "Small writes that waited alone and went home")),
     /// Times a small write waited for room in memory.
     stage_waits: Some(("stage_waits_total", "Small writes that waited for memory")),
+    /// Logged pieces on the tail of a chain that reads found in the read cache.
+    read_cache_hits: Some(("read_cache_hits_total", "Pieces of the tail that reads found in the read cache")),
+    /// Bytes of those.
+    read_cache_hit_bytes: Some(("read_cache_hit_bytes_total", "Bytes of those")),
+    /// Logged pieces on the tail that reads had to fetch from the disk, while there was a read cache.
+    read_cache_misses: Some(("read_cache_misses_total", "Pieces of the tail that reads fetched from the disk beside a read cache")),
+    /// Bytes of those.
+    read_cache_miss_bytes: Some(("read_cache_miss_bytes_total", "Bytes of those that reads fetched")),
+    /// Logged pieces on other devices of the chain that reads found in the read cache.
+    read_cache_body_hits: Some(("read_cache_body_hits_total", "Pieces of the body that reads found in the read cache")),
+    /// Copies in the read cache that did not match what the map says, and were read from the disk instead.
+    read_cache_unsound: Some(("read_cache_unsound_total", "Copies in the read cache that did not match")),
+    /// Copies that were not written to the read cache's device, as too many were on their way there.
+    read_cache_left_out: Some(("read_cache_left_out_total", "Copies that the read cache's device was too slow for")),
     /// Device flushes.
     device_flushes: Some(("device_flushes_total", "Flushes of the device")),
     /// Data devices of which nothing more is asked since a flush of them failed.
@@ -180,6 +194,21 @@ pub struct TailMove {
     pub left_bytes: u64,
 }
 
+/// How full a read cache is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReadCacheStatus {
+    /// Memory in use for copies, with what is kept of each beside its bytes.
+    pub memory_bytes: u64,
+    /// As much as it may become.
+    pub memory_bytes_max: u64,
+    /// Bytes in use on its device.
+    pub device_bytes: u64,
+    /// As many as there may be; 0 without one.
+    pub device_bytes_max: u64,
+    /// Why its device is used no more, if so.
+    pub dropped: Option<String>,
+}
+
 /// The state of an engine at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
@@ -225,6 +254,8 @@ pub struct Status {
     pub target: Option<TargetStatus>,
     /// The devices of a chain, the volume's own first; none of anything else.
     pub links: Vec<LinkStatus>,
+    /// How full the read cache is, if there is one.
+    pub read_cache: Option<ReadCacheStatus>,
     /// Bytes of regions whose home is known to be zeros; what is logged of them counts too.
     pub blank_bytes: u64,
     /// Findings of recovery that lost or doubt data; empty for a healthy volume.

@@ -72,6 +72,8 @@ pub struct Options {
     pub is_fickle: bool,
     /// Logged bytes that stay in memory.
     pub memory_bytes: u64,
+    /// Memory for what lies on the tail of a chain.
+    pub read_cache_bytes: u64,
 }
 
 impl Options {
@@ -108,6 +110,8 @@ impl Options {
             is_patient: false,
             is_fickle: false,
             memory_bytes: 0,
+            // So little that much is let go again.
+            read_cache_bytes: if preset.layout.is_chain() { 60 << 10 } else { 0 },
             wanders: false,
         }
     }
@@ -176,6 +180,7 @@ impl Options {
         config.cleaning.idle_after = self.idle_checkpoints.then_some(Nanos::from_millis(3));
         config.cleaning.watermark_pct = self.watermark_pct;
         config.cleaning.memory_bytes = self.memory_bytes;
+        config.read_cache_bytes = self.read_cache_bytes;
         config.cleaning.swap_idle_after = Nanos::ZERO;
         config.cleaning.swap_above_pct = self.swap_above_pct;
         config.stage_bytes_max = self.stage_bytes_max;

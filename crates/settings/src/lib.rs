@@ -9,6 +9,7 @@
 
 pub mod units;
 
+mod cache_device;
 mod calibration;
 mod coordinate;
 mod disk;
@@ -17,6 +18,7 @@ mod socket;
 mod volume_file;
 mod writes;
 
+pub use cache_device::CacheDevice;
 pub use coordinate::{CheckpointTable, PERMITS_MAX, PermitsPlace};
 pub use disk::{DiskArgs, IoEngine};
 pub use serve::ServeArgs;

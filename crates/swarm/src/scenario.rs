@@ -111,6 +111,8 @@ pub struct Scenario {
     pub swap_above_pct: Option<u8>,
     /// As the configuration's.
     pub memory_bytes: u64,
+    /// As the configuration's; of a chain alone.
+    pub read_cache_bytes: u64,
     /// As the configuration's.
     pub batch_bytes: u32,
     /// Age at which staged writes are written.
@@ -204,6 +206,7 @@ impl Scenario {
             is_patient: is_patient(seed),
             is_fickle: is_fickle(seed),
             memory_bytes: memory_bytes(seed),
+            read_cache_bytes: read_cache_bytes(seed),
             stage_bytes_max: pick(random, &[64 << 10, 256 << 10, 2 << 20]),
             snapshot_after_bytes: pick(random, &[60 << 10, 300 << 10, 8 << 20]),
             snapshot_period: Nanos::from_millis(pick(random, &[5, 200, 600_000])),
@@ -319,6 +322,7 @@ impl Scenario {
         if self.no_log_reserve {
             config.log_reserve_bytes = 0;
         }
+        config.read_cache_bytes = self.read_cache_bytes;
         let cleaning = &mut config.cleaning;
         cleaning.period = self.checkpoint_period;
         cleaning.idle_after = self.idle_after;
@@ -468,6 +472,15 @@ fn memory_bytes(seed: u64) -> u64 {
         return 0;
     }
     pick(&mut SplitMix::new(seed ^ 0x7265_6d65_6d62_6572), &choices)
+}
+
+/// The same of the read cache of a chain.
+fn read_cache_bytes(seed: u64) -> u64 {
+    const CHOSEN_FROM: u64 = 79_565_000_000_000;
+    if seed < CHOSEN_FROM {
+        return 0;
+    }
+    pick(&mut SplitMix::new(seed ^ 0x7265_6164_2063_6163), &[0, 60 << 10, 1 << 20, 1 << 40])
 }
 
 fn pick<T: Copy>(random: &mut SplitMix, choices: &[T]) -> T {

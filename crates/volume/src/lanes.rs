@@ -1,5 +1,5 @@
 //! The devices of a volume: its own disk, beside it a small fast device for the map if it has one, and those that hold its data if its
-//! own disk has nothing but the logs.
+//! own disk has nothing but the logs; and a flash device for the read cache, which holds nothing that counts.
 //!
 //! Each is a lane with addresses, a queue and a cache of its own. Nothing here decides what goes where: whoever has a
 //! command says the lane, and a completion says by its id which command it answers. What people and fronts ask of "the
@@ -23,6 +23,7 @@ pub struct Lanes<D> {
     map: Option<D>,
     /// By position, once the volume is open; until then as they were named.
     data: Vec<D>,
+    cache: Option<D>,
     /// Readable when any device's descriptor is, if there are several.
     wake: Option<OwnedFd>,
 }
@@ -30,7 +31,7 @@ pub struct Lanes<D> {
 /// A volume that lies on one disk.
 impl<D: Disk> From<D> for Lanes<D> {
     fn from(main: D) -> Self {
-        Self { main, map: None, data: Vec::new(), wake: None }
+        Self { main, map: None, data: Vec::new(), cache: None, wake: None }
     }
 }
 
@@ -48,7 +49,7 @@ impl<D: Disk> Lanes<D> {
             );
             return Err(DiskError { kind: DiskErrorKind::Invalid, detail });
         }
-        Self { main, map: Some(map), data: Vec::new(), wake: None }.watched()
+        Self { main, map: Some(map), data: Vec::new(), cache: None, wake: None }.watched()
     }
 
     /// The same with devices that hold the data, in any order if the volume has been made; all of its own disk is for the logs then.
@@ -59,8 +60,16 @@ impl<D: Disk> Lanes<D> {
         Self { data, ..self }.watched()
     }
 
+    /// The same with a device for the read cache: only copies go there, and what it does wrong is nobody's loss.
+    ///
+    /// # Errors
+    /// If the kernel cannot watch all of them.
+    pub fn with_cache(self, cache: D) -> Result<Self, DiskError> {
+        Self { cache: Some(cache), ..self }.watched()
+    }
+
     fn watched(mut self) -> Result<Self, DiskError> {
-        let fds: Vec<_> = self.all().filter_map(Disk::wake_fd).collect();
+        let fds: Vec<_> = self.with_cache_too().filter_map(Disk::wake_fd).collect();
         self.wake = watch(&fds).map_err(|error| DiskError {
             kind: DiskErrorKind::Io,
             detail: format!("the devices of the volume cannot be watched together: {error}"),
@@ -122,6 +131,11 @@ impl<D: Disk> Lanes<D> {
         self.all_mut().for_each(|disk| disk.let_rest(after));
     }
 
+    /// The device for the read cache, if there is one.
+    pub fn cache(&self) -> Option<&D> {
+        self.cache.as_ref()
+    }
+
     /// All of them but data devices, given back: the volume's own disk and the device for the map.
     pub fn into_parts(self) -> (D, Option<D>) {
         (self.main, self.map)
@@ -162,6 +176,7 @@ impl<D: Disk> Lanes<D> {
         self.data.iter_mut().fold(io, |io, disk| io.with_data(disk))
     }
 
+    /// Those that hold the volume.
     fn all(&self) -> impl Iterator<Item = &D> {
         std::iter::once(&self.main).chain(&self.map).chain(&self.data)
     }
@@ -170,36 +185,46 @@ impl<D: Disk> Lanes<D> {
         std::iter::once(&mut self.main).chain(&mut self.map).chain(&mut self.data)
     }
 
+    fn with_cache_too(&self) -> impl Iterator<Item = &D> {
+        self.all().chain(&self.cache)
+    }
+
+    fn with_cache_too_mut(&mut self) -> impl Iterator<Item = &mut D> {
+        let volume = std::iter::once(&mut self.main).chain(&mut self.map).chain(&mut self.data);
+        volume.chain(&mut self.cache)
+    }
+
     /// Hands a command to its device. The engine is told of the lanes there are, and names no other: a command for one
     /// that is not there must never reach another disk.
     pub(crate) fn submit(&mut self, lane: Lane, submission: Submission, now: Nanos) {
         let data = lane.data_position().map(usize::from);
         let data = data.and_then(|position| self.data.get_mut(position));
-        match (lane, &mut self.map, data) {
+        match (lane, &mut self.map, &mut self.cache, data) {
             (Lane::MAIN, ..) => self.main.submit(submission, now),
-            (Lane::MAP, Some(map), _) => map.submit(submission, now),
-            (_, _, Some(disk)) => disk.submit(submission, now),
+            (Lane::MAP, Some(map), ..) => map.submit(submission, now),
+            (Lane::CACHE, _, Some(cache), _) => cache.submit(submission, now),
+            (_, _, _, Some(disk)) => disk.submit(submission, now),
             _ => unreachable!("a command for {lane:?}, of which the engine was not told"),
         }
     }
 
     pub(crate) fn kick(&mut self) {
-        self.all_mut().for_each(Disk::kick);
+        self.with_cache_too_mut().for_each(Disk::kick);
     }
 
     /// The next command that is done, on any of them.
     pub(crate) fn poll(&mut self, now: Nanos) -> Option<Completion> {
-        self.all_mut().find_map(|disk| disk.poll(now))
+        self.with_cache_too_mut().find_map(|disk| disk.poll(now))
     }
 
     /// When `poll` will next have something, as far as the devices know.
     pub(crate) fn wake_at(&self) -> Option<Nanos> {
-        self.all().filter_map(Disk::wake_at).min()
+        self.with_cache_too().filter_map(Disk::wake_at).min()
     }
 
     /// Readable when `poll` may have something.
     pub(crate) fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
-        let is_alone = self.map.is_none() && self.data.is_empty();
+        let is_alone = self.map.is_none() && self.data.is_empty() && self.cache.is_none();
         if is_alone { self.main.wake_fd() } else { self.wake.as_ref().map(AsFd::as_fd) }
     }
 

@@ -8,6 +8,7 @@
 pub mod backup;
 pub mod bare;
 pub mod blanks;
+pub mod cache_device;
 pub mod check;
 pub mod create;
 mod data_devices;

@@ -68,6 +68,7 @@ fn setup<D: Disk>(
         data_devices: lanes.data_properties(),
         absent_devices: lanes.absent_data(),
         map_device: lanes.map().map(|map| map.properties().clone()),
+        cache_device: lanes.cache().map(|cache| cache.properties().clone()),
         bands: bands_of(&superblock.layout, disk.zones()),
     }
 }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// One of the devices of a volume.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DeviceReport {
-    /// `disk` if logs and data are there, else `log` or `data`; `map` of a map device.
+    /// `disk` if logs and data are there, else `log` or `data`, or `link` of a chain; `map` of a map device, `cache` of the read cache's.
     pub role: String,
     /// Which of the data devices.
     pub position: Option<u8>,
@@ -54,7 +54,16 @@ impl SideReport {
 impl DeviceReport {
     /// Those of an open volume, or of one just made.
     pub fn of_lanes(superblock: &Superblock, lanes: &Lanes<Box<dyn Disk>>) -> Vec<Self> {
-        Self::all(superblock, |lane| disk_at(lanes, lane).map(|disk| disk.properties().clone()))
+        let mut all = Self::all(superblock, |lane| {
+            disk_at(lanes, lane).map(|disk| disk.properties().clone())
+        });
+        all.extend(lanes.cache().map(|cache| {
+            let Properties { name: path, capacity_bytes: size_bytes, .. } =
+                cache.properties().clone();
+            let role = "cache".to_owned();
+            Self { role, position: None, path, size_bytes, first_address: None, sides: Vec::new() }
+        }));
+        all
     }
 
     /// The same with how their sides rest at this time.
@@ -67,6 +76,7 @@ impl DeviceReport {
             let lane = match (report.position, report.role.as_str()) {
                 (Some(position), _) => Lane::data(position),
                 (None, "map") => Lane::MAP,
+                (None, "cache") => return report,
                 (None, _) => Lane::MAIN,
             };
             let sides = disk_at(lanes, lane).map_or_else(Vec::new, |disk| disk.sides(now));

@@ -120,6 +120,7 @@ pub fn render(report: &StatusReport) -> String {
     }
     links(&mut text, report);
     sides(&mut text, report);
+    read_cache(&mut text, report);
     disk_errors(&mut text, report);
     if let Some(served) = &report.served {
         metric(
@@ -223,6 +224,23 @@ fn sides(text: &mut String, report: &StatusReport) {
 
 fn side_resting(side: &SideReport) -> u64 {
     u64::from(side.is_resting)
+}
+
+fn read_cache(text: &mut String, report: &StatusReport) {
+    let Some(cache) = &report.state.read_cache else { return };
+    for (name, help, value) in [
+        ("read_cache_memory_bytes", "Memory in use for the read cache", cache.memory_bytes),
+        ("read_cache_memory_bytes_max", "As much as that may become", cache.memory_bytes_max),
+        ("read_cache_device_bytes", "Bytes in use on the read cache's device", cache.device_bytes),
+        ("read_cache_device_bytes_max", "As many as there may be", cache.device_bytes_max),
+        (
+            "read_cache_device_failed",
+            "1 after the read cache's device failed and was given up",
+            u64::from(cache.dropped.is_some()),
+        ),
+    ] {
+        metric(text, name, "gauge", help, value);
+    }
 }
 
 fn link_tail(link: &Link) -> u64 {

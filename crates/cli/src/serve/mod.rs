@@ -10,6 +10,7 @@ mod backing;
 mod commands;
 mod coordination;
 mod encryption;
+mod memory;
 mod metrics;
 mod priority;
 mod served;
@@ -73,7 +74,11 @@ pub fn run(args: &ServeArgs) -> Result<(), String> {
     priority::take(args.nice)?;
     // Without them it is served all the same.
     let _ = nearhead_uring::ask_for_short_slices();
-    let target = open_target(&args, &name, access)?;
+    memory::refuse_more_than_there_is(&args)?;
+    let mut target = open_target(&args, &name, access)?;
+    if let Some(device) = &args.read_cache_device {
+        target = target.with_read_cache(device, &args.disk)?;
+    }
     for line in &target.notes {
         note(line);
     }

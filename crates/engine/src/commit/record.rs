@@ -77,6 +77,16 @@ impl Record {
         std::mem::take(&mut self.parts)
     }
 
+    /// Its chunks, in order.
+    pub(crate) fn payload(&self) -> &[Payload] {
+        &self.payload
+    }
+
+    /// How many of its chunks, the first ones, it moved.
+    pub(crate) fn moved_len(&self) -> usize {
+        self.moved().len()
+    }
+
     /// Bytes of its chunks.
     pub(crate) fn payload_bytes(&self) -> u64 {
         nearhead_disk::total_len(&self.payload) as u64

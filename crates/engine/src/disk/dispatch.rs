@@ -58,6 +58,8 @@ pub(crate) enum Purpose {
     Recovery,
     /// A read that takes the arm where the next record goes.
     Reposition,
+    /// A copy for the read cache, to a slot of its device.
+    CacheWrite { slot: u32 },
 }
 
 /// What sort of command it is, as far as that matters once it left.
@@ -117,6 +119,7 @@ impl InFlight {
             | Purpose::SnapshotCopy
             | Purpose::LoneHeader
             | Purpose::Blanks => DiskWork::MapWrite,
+            Purpose::CacheWrite { .. } => DiskWork::Cache,
             Purpose::Recovery if self.extent.is_none() => DiskWork::Flush,
             Purpose::Flush => DiskWork::Flush,
             Purpose::Read { .. }

@@ -55,6 +55,8 @@ pub(crate) struct Lanes {
     /// The volume's own disk.
     main: Dispatcher,
     map: Option<MapLane>,
+    /// Of the read cache's device: nothing there is ever flushed, as nothing there has to last.
+    cache: Option<Dispatcher>,
     /// By position.
     data: Vec<DataLane>,
     /// Flushes of all but the map's.
@@ -95,10 +97,17 @@ impl Lanes {
                 queue: Dispatcher::new(Lane::MAP, properties),
                 flusher: Flusher::new(properties.volatile_cache),
             }),
+            cache: None,
             data: lanes.collect(),
             own: FlushedTogether::new(volatile),
             refused: VecDeque::new(),
         }
+    }
+
+    /// The read cache has a device with these facts.
+    pub(crate) fn with_cache(self, cache: Option<&Properties>) -> Self {
+        let cache = cache.map(|properties| Dispatcher::new(Lane::CACHE, properties));
+        Self { cache, ..self }
     }
 
     /// Commands on their way to the volume's own disk.
@@ -109,8 +118,9 @@ impl Lanes {
     /// Commands on their way to the device of a lane; of one that the engine was not told of to the volume's own.
     pub(crate) fn queue(&self, lane: Lane) -> &Dispatcher {
         let data = lane.data_position().and_then(|position| self.data.get(usize::from(position)));
-        let map = self.map.as_ref().filter(|_| lane == Lane::MAP);
-        data.map(|data| &data.queue).or(map.map(|map| &map.queue)).unwrap_or(&self.main)
+        let map = self.map.as_ref().filter(|_| lane == Lane::MAP).map(|map| &map.queue);
+        let cache = self.cache.as_ref().filter(|_| lane == Lane::CACHE);
+        data.map(|data| &data.queue).or(map).or(cache).unwrap_or(&self.main)
     }
 
     pub(crate) fn main_mut(&mut self) -> &mut Dispatcher {
@@ -125,11 +135,12 @@ impl Lanes {
             None if lane == Lane::MAIN => byte.and_then(|byte| self.data_at(byte)),
             None => None,
         };
-        let Self { main, map, data, .. } = self;
-        match (at, map) {
-            (Some(position), _) => &mut data[position].queue,
-            (None, Some(map)) if lane == Lane::MAP => &mut map.queue,
-            (None, _) => main,
+        let Self { main, map, cache, data, .. } = self;
+        match (at, map, cache) {
+            (Some(position), ..) => &mut data[position].queue,
+            (None, Some(map), _) if lane == Lane::MAP => &mut map.queue,
+            (None, _, Some(cache)) if lane == Lane::CACHE => cache,
+            (None, ..) => main,
         }
     }
 
@@ -170,13 +181,14 @@ impl Lanes {
 
     fn queues(&self) -> impl Iterator<Item = &Dispatcher> {
         let data = self.data.iter().map(|data| &data.queue);
-        std::iter::once(&self.main).chain(self.map.iter().map(|map| &map.queue)).chain(data)
+        let map = self.map.iter().map(|map| &map.queue);
+        std::iter::once(&self.main).chain(map).chain(&self.cache).chain(data)
     }
 
     fn queues_mut(&mut self) -> impl Iterator<Item = &mut Dispatcher> {
         let data = self.data.iter_mut().map(|data| &mut data.queue);
         let map = self.map.iter_mut().map(|map| &mut map.queue);
-        std::iter::once(&mut self.main).chain(map).chain(data)
+        std::iter::once(&mut self.main).chain(map).chain(&mut self.cache).chain(data)
     }
 
     /// What time it is for everything that follows.
@@ -196,6 +208,9 @@ impl Lanes {
         }
         if let Some(submission) = self.map.as_mut().and_then(|map| map.queue.poll()) {
             return Some((Lane::MAP, submission));
+        }
+        if let Some(submission) = self.cache.as_mut().and_then(Dispatcher::poll) {
+            return Some((Lane::CACHE, submission));
         }
         let Self { data, refused, .. } = self;
         let mut data = (0..).map(Lane::data).zip(data);
@@ -224,10 +239,11 @@ impl Lanes {
         let queue = match lane.data_position() {
             Some(position) => &mut self.data.get_mut(usize::from(position))?.queue,
             None if lane == Lane::MAP => &mut self.map.as_mut()?.queue,
+            None if lane == Lane::CACHE => self.cache.as_mut()?,
             None => &mut self.main,
         };
         let done = queue.complete(admission, id.0 as u32, parts)?;
-        if lane != Lane::MAP && done.needs_flush() {
+        if !matches!(lane, Lane::MAP | Lane::CACHE) && done.needs_flush() {
             self.own.note_written(lane);
         }
         Some((lane, done))

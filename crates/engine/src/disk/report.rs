@@ -22,6 +22,8 @@ pub enum DiskWork {
     Flush,
     /// Telling the disk that a range is not needed any more.
     Trim,
+    /// Reading or writing copies on the read cache's device.
+    Cache,
 }
 
 /// Kinds of failure, in the order of the counts.
@@ -35,8 +37,15 @@ const KINDS: [DiskErrorKind; 5] = [
 
 impl DiskWork {
     /// All of them, in the order of the counts.
-    pub const ALL: [Self; 6] =
-        [Self::Read, Self::HomeWrite, Self::LogWrite, Self::MapWrite, Self::Flush, Self::Trim];
+    pub const ALL: [Self; 7] = [
+        Self::Read,
+        Self::HomeWrite,
+        Self::LogWrite,
+        Self::MapWrite,
+        Self::Flush,
+        Self::Trim,
+        Self::Cache,
+    ];
 
     /// One word for reports and labels of metrics.
     pub fn name(self) -> &'static str {
@@ -47,6 +56,7 @@ impl DiskWork {
             Self::MapWrite => "map-write",
             Self::Flush => "flush",
             Self::Trim => "trim",
+            Self::Cache => "cache",
         }
     }
 
@@ -58,6 +68,7 @@ impl DiskWork {
             Self::MapWrite => "writing the map",
             Self::Flush => "flushing the disk's cache",
             Self::Trim => "trimming",
+            Self::Cache => "reading or writing the read cache's device",
         }
     }
 }
@@ -189,6 +200,11 @@ pub enum DiskEvent {
         /// What the oldest is for.
         work: DiskWork,
     },
+    /// The read cache's device failed, and is done without.
+    CacheDropped {
+        /// What it said.
+        detail: String,
+    },
     /// It does again: nothing waits for that long any more.
     Answered {
         /// How long the slowest command took.
@@ -220,6 +236,11 @@ impl fmt::Display for DiskEvent {
                  requests wait with them, see the kernel log",
                 work.told(),
                 waited.as_secs_f64()
+            ),
+            Self::CacheDropped { detail } => write!(
+                formatter,
+                "the read cache's device failed and is used no more: {detail}; reads go to the disks, nothing is lost; mend \
+                 it and serve the volume anew"
             ),
             Self::Answered { after } => write!(
                 formatter,

@@ -7,7 +7,7 @@
 use crate::disk::report::{
     DiskErrorCounts, DiskErrorReport, DiskEvent, DiskStall, DiskWork, Shortage,
 };
-use nearhead_disk::Nanos;
+use nearhead_disk::{DiskError, Nanos};
 use std::collections::VecDeque;
 
 /// Most events that wait to be asked for; of more only the newest stay.
@@ -87,6 +87,13 @@ impl DiskWatch {
             self.untold += 1;
         }
         self.last = Some(report);
+    }
+
+    /// The read cache's device is done without.
+    pub(crate) fn note_cache_dropped(&mut self, error: &DiskError) {
+        self.counts.note(DiskWork::Cache, error.kind);
+        let detail = error.detail.clone();
+        self.tell(DiskEvent::CacheDropped { detail });
     }
 
     /// What must be written waits for space; since when.

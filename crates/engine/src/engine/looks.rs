@@ -74,6 +74,7 @@ impl Engine {
             shortage: self.core.watch().shortage(),
             target: self.core.target(),
             links: self.links(),
+            read_cache: self.read_cache.status(),
             drive: self.core.lanes().main().drives().map(Drives::status),
             blank_bytes: self.blanks.bytes(self.size_bytes()),
             damage: findings.damage().to_vec(),

@@ -6,6 +6,7 @@ use crate::commit::{
     Attempt, Content, Copies, Ended, Moves, Part, Record, RecordContext, Releases, Sources,
 };
 use crate::stage::StagePosition;
+use crate::state::chunks::LoggedCopy;
 use nearhead_disk::{DiskError, Payload};
 
 impl Engine {
@@ -101,6 +102,7 @@ impl Engine {
     }
 
     fn record_is_durable(&mut self, record: &Record) {
+        self.cache_record(record);
         for part in record.parts() {
             match part {
                 Part::TakenBack { .. } => {}
@@ -124,6 +126,29 @@ impl Engine {
         }
         self.retry_blocked();
         self.retry_waiting_for_room();
+    }
+
+    /// What clients wrote is kept for those who read it soon; what was moved is cold, and only takes the place of what was kept of
+    /// where it stands now.
+    fn cache_record(&mut self, record: &Record) {
+        let Self { core, read_cache, .. } = self;
+        if !read_cache.is_on() {
+            return;
+        }
+        let (header, moved) = (record.header(), record.moved_len());
+        for entry in &header.moves {
+            if let Some(copy) = LoggedCopy::of(entry) {
+                read_cache.forget(copy.device_offset);
+            }
+        }
+        let chunks = core.recorded().chunks_of(header, record.payload());
+        for (number, (copy, data)) in chunks.into_iter().enumerate() {
+            if number < moved {
+                read_cache.forget(copy.device_offset);
+            } else {
+                read_cache.keep(core, copy, &data);
+            }
+        }
     }
 
     fn record_is_let_go(&mut self, mut record: Record) {

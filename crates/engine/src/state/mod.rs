@@ -19,8 +19,7 @@ use crate::state::journal::{JournalPlace, MapJournal};
 use crate::state::logs::Logs;
 use crate::state::map::Map;
 use crate::state::sectors::{BLOCK_SECTORS, blocks_of};
-use nearhead_disk::RangeSet;
-use nearhead_disk::SECTOR_BYTES;
+use nearhead_disk::{Payload, RangeSet, SECTOR_BYTES};
 use nearhead_format::record::{FLAG_RELOCATION, RecordHeader, SectorRange, WriteItem};
 use nearhead_format::{Entry, Layout, Place};
 
@@ -258,6 +257,27 @@ impl Recorded {
             let bytes = u32::from(len_sectors) * SECTOR_BYTES as u32;
             Some(LoggedCopy { device_offset: sector * SECTOR_BYTES, bytes, home_sector, crc })
         })
+    }
+
+    /// The same with their bytes out of what the record carries.
+    pub(crate) fn chunks_of(
+        &self,
+        header: &RecordHeader,
+        payload: &[Payload],
+    ) -> Vec<(LoggedCopy, Payload)> {
+        let mut parts = payload.iter();
+        let (mut part, mut at) = (parts.next(), 0);
+        let chunk = |copy: LoggedCopy| {
+            // No chunk lies in two parts of a transfer.
+            while part.is_some_and(|part| at >= part.len()) {
+                (part, at) = (parts.next(), 0);
+            }
+            let end = at + copy.bytes as usize;
+            let data = part.filter(|part| end <= part.len())?.slice(at..end);
+            at = end;
+            Some((copy, data))
+        };
+        self.copies_of(header).map_while(chunk).collect()
     }
 
     /// Device sector of the first payload byte.

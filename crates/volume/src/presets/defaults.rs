@@ -105,6 +105,7 @@ impl Facts<'_> {
             log_reserve_bytes: 64 << 10,
             snapshot_after_bytes: 1 << 30,
             snapshot_period: Nanos::from_secs(600),
+            read_cache_bytes: 0,
             stage_age_max: Nanos::from_secs(1),
             stall_after: STALL_AFTER,
             no_space_wait_max: Nanos::from_secs(10),

@@ -14,11 +14,12 @@ fn run(seed: u64, preset: &str, ack: AckMode, kind: Kind) {
     let presets = Presets::default();
     let is_old = REGRESSIONS.contains(&seed);
     // By the seed alone, so that nothing else in a run depends on it; those that once failed stay as they were.
-    let change = |options| Options {
+    let change = |options: Options| Options {
         lone_writes_go_home: seed % 3 == 2 && !is_old,
         wanders: seed % 4 == 3 && !is_old,
         is_fickle: seed % 5 == 4 && !is_old,
         memory_bytes: if seed % 2 == 1 && !is_old { 100 << 10 } else { 0 },
+        read_cache_bytes: if seed % 4 == 2 { 1 << 20 } else { options.read_cache_bytes },
         ..options
     };
     live(seed, (presets, presets.by_name(preset).unwrap()), ack, kind, change);

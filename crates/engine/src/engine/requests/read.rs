@@ -5,6 +5,11 @@
 //! anew. If the map points elsewhere by then, the log space was given up and used again between the look-up
 //! and the read, as often as that may happen: nothing is wrong. If it still points there, and a few looks
 //! find the same, the copy is damaged, and the read fails with EIO and names the place.
+//!
+//! On a chain a copy may be in the read cache (`cached.rs`). What is wrong with one there is nobody's error: the read begins anew
+//! without the cache.
+
+mod cached;
 
 use super::{Active, Body};
 use crate::disk::dispatch::Purpose;
@@ -13,7 +18,8 @@ use crate::stage::StagedBlock;
 use crate::state::chunks::{LoggedCopy, Unsound};
 use crate::state::map::Segment;
 use crate::state::sectors::{BLOCK_SECTORS, SECTOR};
-use nearhead_disk::{Class, Command, DiskError, Payload};
+use cached::CacheHits;
+use nearhead_disk::{Class, Command, DiskError, Lane, Payload};
 use nearhead_format::{Entry, Place};
 use nearhead_service::{ErrorKind, RequestError, RequestId};
 use std::ptr;
@@ -28,6 +34,8 @@ struct Transfer {
     device_offset: u64,
     len: u32,
     copies: Vec<LoggedCopy>,
+    /// The byte of the read cache's device where its one copy is read instead, as a whole slot.
+    cached_at: Option<u64>,
     data: Option<Payload>,
 }
 
@@ -50,6 +58,18 @@ pub(super) struct ReadState {
     attempts: u8,
     /// It may wait for others. Not if it began anew: it is to end before the log goes round once more.
     is_bulk: bool,
+    /// It asks the read cache; not if it began anew.
+    asks_cache: bool,
+    /// What it found there.
+    hits: CacheHits,
+}
+
+/// How a read begins.
+#[derive(Clone, Copy, Debug)]
+struct Begun {
+    attempts: u8,
+    is_bulk: bool,
+    asks_cache: bool,
 }
 
 /// Puts a plan together from segments in order.
@@ -106,6 +126,7 @@ impl Planner<'_> {
             device_offset: device,
             len: take as u32,
             copies: Vec::new(),
+            cached_at: None,
             data: None,
         });
         self.home = Some((io, client + take));
@@ -118,11 +139,15 @@ impl Planner<'_> {
             let from = usize::from(offset) * SECTOR;
             return self.ready(kept.slice(from..from + usize::from(entry.len_sectors) * SECTOR));
         }
+        if self.state.asks_cache && self.cached(entry, copy, offset) {
+            return;
+        }
         // Neighbouring chunks of one write stand next to each other in the log: one transfer.
         let last = self.state.transfers.len().checked_sub(1);
         let joined = last.filter(|last| {
             let transfer = &self.state.transfers[*last];
             !transfer.copies.is_empty()
+                && transfer.cached_at.is_none()
                 && transfer.device_offset + u64::from(transfer.len) == copy.device_offset
                 && transfer.len + copy.bytes <= self.engine.core.piece_bytes()
         });
@@ -131,6 +156,7 @@ impl Planner<'_> {
                 device_offset: copy.device_offset,
                 len: 0,
                 copies: Vec::new(),
+                cached_at: None,
                 data: None,
             });
             self.state.transfers.len() - 1
@@ -229,12 +255,15 @@ fn poisoned(sector: u64) -> RequestError {
 impl Engine {
     pub(super) fn start_read(&mut self, id: RequestId, offset: u64, len: u32) {
         let is_bulk = self.requests.streams.is_bulk(offset, u64::from(len));
-        let state = self.plan_read(offset, len, 0, is_bulk);
+        let asks_cache = self.read_cache.is_on();
+        let begun = Begun { attempts: 0, is_bulk, asks_cache };
+        let state = self.plan_read(offset, len, begun);
         let slot = self.requests.active.insert(Active { id, body: Body::Read(state) });
         self.launch_read(slot);
     }
 
-    fn plan_read(&self, offset: u64, len: u32, attempts: u8, is_bulk: bool) -> ReadState {
+    fn plan_read(&self, offset: u64, len: u32, begun: Begun) -> ReadState {
+        let Begun { attempts, is_bulk, asks_cache } = begun;
         let state = ReadState {
             offset,
             len,
@@ -244,6 +273,8 @@ impl Engine {
             error: None,
             attempts,
             is_bulk,
+            asks_cache,
+            hits: CacheHits::default(),
         };
         let mut planner = Planner { engine: self, state, home: None };
         planner.run(offset / SECTOR as u64, u64::from(len) / SECTOR as u64);
@@ -260,13 +291,10 @@ impl Engine {
         }
         state.remaining = state.transfers.len() as u32;
         let class = if state.is_bulk { Class::Bulk } else { Class::Foreground };
-        let commands: Vec<Command> = state
-            .transfers
-            .iter()
-            .map(|transfer| Command::Read { offset: transfer.device_offset, len: transfer.len })
-            .collect();
-        for (io, command) in commands.into_iter().enumerate() {
-            self.core.issue(class, Purpose::Read { slot, io: io as u32 }, command);
+        let commands: Vec<(Lane, Command)> =
+            state.transfers.iter().map(Transfer::command).collect();
+        for (io, (lane, command)) in commands.into_iter().enumerate() {
+            self.core.issue_on(lane, class, Purpose::Read { slot, io: io as u32 }, command);
         }
     }
 
@@ -278,6 +306,8 @@ impl Engine {
         state.remaining -= 1;
         let transfer = &mut state.transfers[io as usize];
         match result {
+            // Looked at again from the disk.
+            Err(_) if transfer.cached_at.is_some() => {}
             Ok(payload) if payload.len() == transfer.len as usize => transfer.data = Some(payload),
             Ok(payload) => {
                 let detail = format!(
@@ -306,6 +336,9 @@ impl Engine {
             self.core.stats_mut().unreadable += 1;
             return self.finish_slot(slot, Err(error));
         }
+        if state.cached_unsound().next().is_some() {
+            return self.read_without_cache(slot);
+        }
         let unsound = state.transfers.iter().find_map(Transfer::unsound);
         if let Some((copy, problem)) = unsound {
             let (offset, len) = (state.offset, state.len);
@@ -317,15 +350,21 @@ impl Engine {
                 let detail = format!("{told}; the copy is damaged, see `nearhead check`");
                 return self.finish_slot(slot, Err(RequestError::new(ErrorKind::Io, detail)));
             }
-            let again = self.plan_read(offset, len, attempts, false);
-            if let Some(active) = self.requests.active.get_mut(slot) {
-                active.body = Body::Read(again);
-            }
-            return self.launch_read(slot);
+            let begun = Begun { attempts, is_bulk: false, asks_cache: false };
+            return self.read_again(slot, (offset, len), begun);
         }
         self.core.stats_mut().read_bytes += u64::from(state.len);
         let parts = state.collect();
+        self.note_cached(slot);
         self.finish_slot(slot, Ok(parts));
+    }
+
+    fn read_again(&mut self, slot: u32, (offset, len): (u64, u32), begun: Begun) {
+        let again = self.plan_read(offset, len, begun);
+        if let Some(active) = self.requests.active.get_mut(slot) {
+            active.body = Body::Read(again);
+        }
+        self.launch_read(slot);
     }
 }
 
@@ -350,6 +389,15 @@ impl ReadState {
 }
 
 impl Transfer {
+    /// What it asks, and of whom.
+    fn command(&self) -> (Lane, Command) {
+        let (lane, offset) = match self.cached_at {
+            Some(offset) => (Lane::CACHE, offset),
+            None => (Lane::MAIN, self.device_offset),
+        };
+        (lane, Command::Read { offset, len: self.len })
+    }
+
     /// The first logged copy of those it read that is not sound.
     fn unsound(&self) -> Option<(LoggedCopy, Unsound)> {
         let data = self.data.as_ref().unwrap_or(&Payload::EMPTY);
