@@ -24,6 +24,7 @@ mod fig7;
 mod gecko2;
 mod gecko_cleaning;
 mod hours;
+mod in_log_order;
 mod journal;
 mod lab;
 mod layout;

@@ -233,11 +233,12 @@ fn options(system: &System) -> CreateOptions {
     }
 }
 
-/// A chain of these disks, of each of which so many bytes are used.
+/// A chain of these disks, of each of which so many bytes are used, with these departures from the system's configuration.
 pub(crate) fn chain(
     disks: Vec<FigureDisk>,
     system: &System,
     bytes_of_each: u64,
+    configure: impl FnOnce(&mut Config),
 ) -> Result<Volume<FigureDisk>, FigureError> {
     let failed = |error: &dyn ToString| {
         FigureError::setup(format!("a chain for {}", system.name), &error.to_string())
@@ -254,6 +255,7 @@ pub(crate) fn chain(
     let lanes = Lanes::from(first).with_data(others).map_err(|error| failed(&error))?;
     Ok(Volume::start_empty(lanes, superblock, options.preset, |_, config| {
         (system.configure)(config);
+        configure(config);
     }))
 }
 

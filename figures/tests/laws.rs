@@ -269,3 +269,16 @@ fn a_folder_that_cannot_be_written_is_named() {
     assert!(told.contains(&*file.to_string_lossy()) && told.contains("--out"), "{told}");
     std::fs::remove_file(file).unwrap();
 }
+
+#[test]
+fn cleaning_in_log_order_stops_a_log_over_an_array_and_leaves_a_chain_with_room_alone() {
+    let report = figure("gecko-cleaning");
+    let ours = |case: &str| number(&row(report, case).ours);
+    let before = ours("log on RAID-0, in log order: clients, before cleaning");
+    let full = ours("log on RAID-0, in log order: clients, cleaning and the log full");
+    assert!(before / full.max(0.1) > 5.0, "{before} {full}");
+    let chain = "chain, to its tail in log order: clients";
+    let before = ours(&format!("{chain}, before cleaning"));
+    let together = ours(&format!("{chain} and cleaning together, while cleaning"));
+    assert!(together > before * 0.9, "{before} {together}");
+}
