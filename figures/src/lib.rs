@@ -23,6 +23,7 @@ mod fig6;
 mod fig7;
 mod gecko2;
 mod gecko_cleaning;
+mod gecko_contention;
 mod hours;
 mod in_log_order;
 mod journal;
@@ -130,6 +131,11 @@ pub const FIGURES: &[Figure] = &[
         run: trail_recovery::trail4,
     },
     Figure { name: "gecko2", summary: "Gecko 2: collapse of a RAID-0", run: gecko2::gecko2 },
+    Figure {
+        name: "gecko-contention",
+        summary: "Gecko 2 with a log over the array, and a chain of its drives",
+        run: gecko_contention::gecko_contention,
+    },
     Figure {
         name: "gecko-cleaning",
         summary: "Gecko 3, 5, 6: random writes while a log or a chain is cleaned",

@@ -140,6 +140,14 @@ pub(crate) fn hard_disk(name: &str, queue: Queue) -> Result<FigureDisk, FigureEr
     Ok(Metered::new(Box::new(model(name, queue)?)))
 }
 
+/// The same with its write cache on.
+pub(crate) fn cached_hard_disk(name: &str, queue: Queue) -> Result<FigureDisk, FigureError> {
+    let options = HddOptions { write_cache: Some(true), ..queue.options() };
+    let made = HddModel::new(&profile(name)?, Box::new(Dataless), options)
+        .map_err(|error| FigureError::setup(format!("disk {name}"), &error))?;
+    Ok(Metered::new(Box::new(made)))
+}
+
 /// The same that keeps what is written to it.
 pub(crate) fn hard_disk_with_content(name: &str, queue: Queue) -> Result<FigureDisk, FigureError> {
     let store: Box<dyn Store> = Box::new(MemoryStore::new());

@@ -282,3 +282,10 @@ fn cleaning_in_log_order_stops_a_log_over_an_array_and_leaves_a_chain_with_room_
     let together = ours(&format!("{chain} and cleaning together, while cleaning"));
     assert!(together > before * 0.9, "{before} {together}");
 }
+
+#[test]
+fn one_random_writer_costs_a_raw_array_far_more_than_a_chain_of_its_drives() {
+    let report = figure("gecko-contention");
+    let collapse = row(report, "collapse by 1 random writer, chain, 2 sequential");
+    assert!(number(&collapse.baseline) > 2.0 * number(&collapse.ours), "{collapse:?}");
+}
