@@ -30,6 +30,7 @@ mod journal;
 mod lab;
 mod layout;
 mod log_limit;
+mod log_traffic;
 mod metered;
 mod mix;
 mod output;
@@ -54,7 +55,9 @@ mod trail3;
 mod trail_batch;
 mod trail_disk;
 mod trail_recovery;
+mod trail_tpcc;
 mod trail_writes;
+mod transactions;
 
 pub use error::FigureError;
 pub use lab::{Effort, Lab, Progress, Silent};
@@ -129,6 +132,11 @@ pub const FIGURES: &[Figure] = &[
         name: "trail4",
         summary: "Trail 4: recovery with a disk for the log",
         run: trail_recovery::trail4,
+    },
+    Figure {
+        name: "trail-tpcc",
+        summary: "Trail, tables 2 and 3: a database's log under TPC-C",
+        run: trail_tpcc::trail_tpcc,
     },
     Figure { name: "gecko2", summary: "Gecko 2: collapse of a RAID-0", run: gecko2::gecko2 },
     Figure {

@@ -284,6 +284,17 @@ fn cleaning_in_log_order_stops_a_log_over_an_array_and_leaves_a_chain_with_room_
 }
 
 #[test]
+fn a_log_disk_gives_a_database_more_transactions_than_group_commit_does() {
+    let report = figure("trail-tpcc");
+    let ours = |case: &str| number(&row(report, case).ours);
+    let per_minute = |system: &str| ours(&format!("transactions a minute, {system}"));
+    let (trail, grouped) = (per_minute("trail"), per_minute("plain disks, group commit"));
+    assert!(trail > grouped && grouped > per_minute("plain disks"), "{trail} {grouped}");
+    let commits = |kb: u32| ours(&format!("group commits of 10,000 transactions, {kb} KB"));
+    assert!(commits(4) > 10.0 * commits(100) && commits(100) > commits(1200));
+}
+
+#[test]
 fn one_random_writer_costs_a_raw_array_far_more_than_a_chain_of_its_drives() {
     let report = figure("gecko-contention");
     let collapse = row(report, "collapse by 1 random writer, chain, 2 sequential");
