@@ -32,7 +32,7 @@ const DRAIN_LIMIT: Nanos = Nanos::from_secs(3600);
 
 /// Who else writes.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Other {
+pub(crate) enum Other {
     Nobody,
     /// One random writer, as fast as it can.
     Random,
@@ -42,9 +42,9 @@ enum Other {
 
 /// What a point came to.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Point {
-    sequential_bytes_per_s: f64,
-    random_per_s: f64,
+pub(crate) struct Point {
+    pub(crate) sequential_bytes_per_s: f64,
+    pub(crate) random_per_s: f64,
 }
 
 /// The points of one number of sequential writers.
@@ -123,10 +123,22 @@ fn run<S: Service>(
     measured: Nanos,
     what: &str,
 ) -> Result<Point, FigureError> {
+    let span_bytes = service.info().size_bytes;
+    run_on(service, span_bytes, count, other, measured, what)
+}
+
+/// One point on the first so many bytes of a service.
+pub(crate) fn run_on<S: Service>(
+    service: &mut S,
+    span_bytes: u64,
+    count: u32,
+    other: Other,
+    measured: Nanos,
+    what: &str,
+) -> Result<Point, FigureError> {
     let stuck =
         |problem| FigureError::Stuck { what: format!("{count} writers on {what}"), problem };
-    let size_bytes = service.info().size_bytes;
-    let part = size_bytes / u64::from(count) / (1 << 20) * (1 << 20);
+    let part = span_bytes / u64::from(count) / (1 << 20) * (1 << 20);
     let mut sequential: Vec<Bulk> = (0..u64::from(count))
         .map(|index| {
             let span = index * part..(index + 1) * part;
@@ -139,7 +151,7 @@ fn run<S: Service>(
         })
         .collect();
     let random = RandomMix::new(RandomMixOptions {
-        span: 0..size_bytes,
+        span: 0..span_bytes,
         request_bytes: RANDOM_BYTES,
         reads: 0.0,
         fua: false,

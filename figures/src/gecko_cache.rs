@@ -112,12 +112,15 @@ impl Case {
         let disk = || rig::hard_disk(DRIVE, SATA);
         let system = System::of_preset("gecko")?;
         let bytes = self.cache_bytes();
-        let cache = if self.is_on_flash {
+        let (in_memory, device) = if self.is_on_flash {
             (0, Some(rig::part_of_flash(FLASH, bytes)?))
         } else {
             (bytes, None)
         };
-        rig::chain_with(vec![disk()?, disk()?], &system, DRIVE_BYTES, cache)
+        let disks = vec![disk()?, disk()?];
+        rig::chain_with(disks, &system, DRIVE_BYTES, device, |config| {
+            config.read_cache_bytes = in_memory;
+        })
     }
 }
 

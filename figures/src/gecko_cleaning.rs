@@ -1,5 +1,5 @@
 //! Gecko's figures 3, 5 and 6: what cleaning costs clients who write 4 KB at random, on a log over a RAID-0 of two drives and on chains of
-//! the same two.
+//! the same two; cleaned as the program does it, and in the order of the log, chunk by chunk, as the paper describes its simplest way.
 //!
 //! The first drive of the chain is full when the measurement begins, as in the paper, and the tail is on the second; half of the log over
 //! the RAID-0 is written then. Cleaning may begin 30 s later. What a drive takes by itself, written from its start in large transfers, is
@@ -8,44 +8,86 @@
 use crate::chart::LineChart;
 use crate::contention::succeeded;
 use crate::error::FigureError;
+use crate::in_log_order::InLogOrder;
 use crate::lab::Lab;
 use crate::paper::PAPERS;
 use crate::report::{Data, Drawing, Report, Row};
 use crate::rig::{self, FigureDisk, SATA, System};
 use nearhead_disk::Nanos;
 use nearhead_engine::Config;
-use nearhead_engine::cleaner::{Cleaner, CleaningView, CompactInBody, Move, MoveToTail, WhenFull};
+use nearhead_engine::cleaner::{
+    Cleaner, CleaningView, CompactInBody, Move, MoveToTail, Reading, WhenFull,
+};
 use nearhead_service::Service;
 use nearhead_sim::VirtualTime;
 use nearhead_sim::workload::{Bulk, BulkOptions, Content, RandomMix, RandomMixOptions};
 use nearhead_volume::Volume;
+use std::ops::Range;
 
 /// A drive of 120 MB/s at its outer edge, as the paper's.
 const DRIVE: &str = rig::CHEETAH;
-/// So much of each is used.
-const DRIVE_BYTES: u64 = 8 << 30;
 /// Writes outstanding: two records full of them.
 const OUTSTANDING: u32 = 2048;
-/// Before cleaning may begin.
-pub(crate) const BEFORE: Nanos = Nanos::from_secs(30);
-/// While the log has room that was never written, behind that: what the paper shows.
-const SHOWN_S: usize = 60;
-/// At the end cleaning has to make all the room.
-const LAST_S: usize = 30;
-/// The mean of so many seconds before and after counts, from so many after either began.
-const SETTLED_S: usize = 5;
+/// How much is used, and when what is measured, from when half of the logs were written.
+#[derive(Clone, Copy, Debug)]
+struct Scale {
+    /// Of each drive.
+    drive_bytes: u64,
+    /// Before cleaning may begin.
+    before_s: usize,
+    /// While the log has room that was never written, behind that: what the paper shows of its chains.
+    shown_s: usize,
+    /// All of it.
+    seconds: usize,
+    /// At the end cleaning has to make all the room.
+    last_s: usize,
+    /// The mean of so many seconds before and after counts, from so many after either began.
+    settled_s: usize,
+}
+
+impl Scale {
+    const PAPER: Self = Self {
+        drive_bytes: 8 << 30,
+        before_s: 30,
+        shown_s: 60,
+        seconds: 180,
+        last_s: 30,
+        settled_s: 5,
+    };
+    const TINY: Self = Self {
+        drive_bytes: 1 << 30,
+        before_s: 3,
+        shown_s: 6,
+        seconds: 20,
+        last_s: 8,
+        settled_s: 1,
+    };
+
+    fn mean(values: &[f64], range: Range<usize>) -> f64 {
+        let end = range.end.min(values.len());
+        let chosen = &values[range.start.min(end)..end];
+        chosen.iter().sum::<f64>() / chosen.len().max(1) as f64
+    }
+
+    fn before(&self, values: &[f64]) -> f64 {
+        Self::mean(values, self.settled_s..self.before_s)
+    }
+
+    fn after(&self, values: &[f64]) -> f64 {
+        Self::mean(values, self.before_s + self.settled_s..self.shown_s)
+    }
+
+    fn at_last(&self, values: &[f64]) -> f64 {
+        Self::mean(values, self.seconds - self.last_s..self.seconds)
+    }
+}
 
 /// Cleaning that begins by itself some time after half of the logs are written.
 #[derive(Clone, Debug)]
 struct Later {
     cleaner: Box<dyn Cleaner>,
+    before: Nanos,
     half_at: Option<Nanos>,
-}
-
-impl Later {
-    fn new(cleaner: impl Cleaner + 'static) -> Self {
-        Self { cleaner: Box::new(cleaner), half_at: None }
-    }
 }
 
 impl Cleaner for Later {
@@ -54,10 +96,14 @@ impl Cleaner for Later {
             return None;
         }
         let half_at = *self.half_at.get_or_insert(view.now);
-        if view.now < half_at + BEFORE {
+        if view.now < half_at + self.before {
             return None;
         }
         self.cleaner.relocate(view)
+    }
+
+    fn reading(&self) -> Reading {
+        self.cleaner.reading()
     }
 
     fn when_full(&self) -> WhenFull {
@@ -75,48 +121,69 @@ fn eager(config: &mut Config) {
     config.cleaning.watermark_pct = Some(1);
 }
 
-fn to_tail(config: &mut Config) {
-    eager(config);
-    config.cleaner = Box::new(Later::new(MoveToTail::default()));
-}
+/// Cleaning begins so long after half of the logs are written.
+pub(crate) const BEFORE: Nanos = Nanos::from_secs(Scale::PAPER.before_s as u64);
 
+/// Cleaning within the body of a chain, from then on.
 pub(crate) fn in_body(config: &mut Config) {
     eager(config);
-    config.cleaner = Box::new(Later::new(CompactInBody::default()));
+    let cleaner = Box::new(CompactInBody::default());
+    config.cleaner = Box::new(Later { cleaner, before: BEFORE, half_at: None });
 }
 
 /// Who cleans, and on what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Case {
-    /// One log over a RAID-0.
+    /// One log over a RAID-0, cleaned as the paper describes its simplest way.
+    Raid0InOrder,
+    /// The same as the program cleans.
     Raid0,
-    /// A chain, cleaned to its tail.
+    /// A chain, cleaned in that simplest way.
+    TailInOrder,
+    /// A chain, cleaned to its tail as the program does it.
     Tail,
     /// A chain, compacted in its body.
     Body,
 }
 
 impl Case {
-    const ALL: [Self; 3] = [Self::Raid0, Self::Tail, Self::Body];
+    const ALL: [Self; 5] =
+        [Self::Raid0InOrder, Self::Raid0, Self::TailInOrder, Self::Tail, Self::Body];
 
     fn name(self) -> &'static str {
         match self {
-            Self::Raid0 => "log on RAID-0, to its tail",
+            Self::Raid0InOrder => "log on RAID-0, in log order",
+            Self::Raid0 => "log on RAID-0, emptiest first",
+            Self::TailInOrder => "chain, to its tail in log order",
             Self::Tail => "chain, move to tail",
             Self::Body => "chain, compact in body",
         }
     }
 
-    fn volume(self) -> Result<Volume<FigureDisk>, FigureError> {
-        let configure = if self == Self::Body { in_body } else { to_tail };
-        let system = System { configure, ..System::of_preset("gecko")? };
+    fn cleaner(self) -> Box<dyn Cleaner> {
+        match self {
+            Self::Raid0InOrder | Self::TailInOrder => Box::new(InLogOrder),
+            Self::Raid0 | Self::Tail => Box::new(MoveToTail::default()),
+            Self::Body => Box::new(CompactInBody::default()),
+        }
+    }
+
+    fn volume(self, scale: Scale) -> Result<Volume<FigureDisk>, FigureError> {
+        let before = Nanos::from_secs(scale.before_s as u64);
+        let configure = |config: &mut Config| {
+            eager(config);
+            config.cleaner = Box::new(Later { cleaner: self.cleaner(), before, half_at: None });
+        };
+        let system = System::of_preset("gecko")?;
         let disk = || rig::hard_disk(DRIVE, SATA);
         match self {
-            Self::Raid0 => {
+            Self::Raid0InOrder | Self::Raid0 => {
                 let array = rig::striped(DRIVE, 2, SATA, false)?;
-                rig::chain(vec![array], &system, 2 * DRIVE_BYTES)
+                rig::chain(vec![array], &system, 2 * scale.drive_bytes, configure)
             }
-            Self::Tail | Self::Body => rig::chain(vec![disk()?, disk()?], &system, DRIVE_BYTES),
+            Self::TailInOrder | Self::Tail | Self::Body => {
+                rig::chain(vec![disk()?, disk()?], &system, scale.drive_bytes, configure)
+            }
         }
     }
 }
@@ -128,29 +195,9 @@ struct Seconds {
     cleaning: Vec<f64>,
 }
 
-impl Seconds {
-    fn mean(values: &[f64]) -> f64 {
-        values.iter().sum::<f64>() / values.len().max(1) as f64
-    }
-
-    fn before(values: &[f64]) -> f64 {
-        let end = (BEFORE.as_secs_f64() as usize).min(values.len());
-        Self::mean(&values[SETTLED_S.min(end)..end])
-    }
-
-    fn after(values: &[f64]) -> f64 {
-        let from = BEFORE.as_secs_f64() as usize + SETTLED_S;
-        Self::mean(&values[from.min(values.len())..SHOWN_S.min(values.len())])
-    }
-
-    fn at_last(values: &[f64]) -> f64 {
-        Self::mean(&values[values.len().saturating_sub(LAST_S)..])
-    }
-}
-
-fn run(case: Case, seconds: u64) -> Result<Seconds, FigureError> {
+fn run(case: Case, scale: Scale) -> Result<Seconds, FigureError> {
     let stuck = |problem| FigureError::Stuck { what: case.name().to_owned(), problem };
-    let mut volume = case.volume()?;
+    let mut volume = case.volume(scale)?;
     let mut writer = RandomMix::new(RandomMixOptions {
         span: 0..volume.info().size_bytes,
         request_bytes: 4096,
@@ -173,7 +220,7 @@ fn run(case: Case, seconds: u64) -> Result<Seconds, FigureError> {
         (writer.writes().bytes, stats.compacted_bytes + stats.swapped_bytes)
     };
     let (from, mut last) = (time.now(), sample(&volume, &writer));
-    for second in 1..=seconds {
+    for second in 1..=scale.seconds as u64 {
         let until = from + Nanos::from_secs(second);
         time.run(&mut volume, &mut [&mut writer], until).map_err(stuck)?;
         let now = sample(&volume, &writer);
@@ -189,7 +236,7 @@ fn run(case: Case, seconds: u64) -> Result<Seconds, FigureError> {
 fn one_drive(seconds: u64) -> Result<f64, FigureError> {
     let stuck = |problem| FigureError::Stuck { what: "one drive".to_owned(), problem };
     let mut bare = rig::bare(rig::hard_disk(DRIVE, SATA)?);
-    let options = BulkOptions::writer(0..DRIVE_BYTES, Content::Phantom);
+    let options = BulkOptions::writer(0..Scale::PAPER.drive_bytes, Content::Phantom);
     let mut writer =
         Bulk::new(BulkOptions { request_bytes: 1 << 20, outstanding_max: 4, ..options });
     let mut time = VirtualTime::default();
@@ -197,43 +244,48 @@ fn one_drive(seconds: u64) -> Result<f64, FigureError> {
     Ok(writer.tally().summary(time.now()).bytes_per_s / 1e6)
 }
 
-/// The figure.
-pub(crate) fn gecko_cleaning(lab: &mut Lab<'_>) -> Result<Report, FigureError> {
-    let seconds = lab.effort.pick(180, 180, 40);
-    let steps = Case::ALL.map(|case| (case.name().to_owned(), case));
-    let done = lab.each("gecko-cleaning", steps.to_vec(), |_, case| run(case, seconds))?;
-    let one = one_drive(lab.effort.pick(20, 10, 2))?;
+/// Compared with the paper: what its figures 3, 5 and 6 show, each where it was measured.
+fn rows(scale: Scale, done: &[Seconds], one: f64) -> Vec<Row> {
     let paper = &PAPERS.gecko;
-    let [raid0, tail, body] = [0, 1, 2].map(|case| &done[case]);
-    let all = |found: &Seconds| Seconds::after(&found.clients) + Seconds::after(&found.cleaning);
-    let row = |told: &str| Row::new(told.to_owned(), "MB/s").baseline(one);
-    let rows = vec![
-        row("log on RAID-0: clients, before cleaning")
-            .paper(paper.lfs_before_mb_s)
-            .ours(Seconds::before(&raid0.clients)),
-        row("log on RAID-0: clients, while cleaning")
-            .paper(paper.lfs_during_mb_s)
-            .ours(Seconds::after(&raid0.clients)),
-        row("chain, move to tail: clients, before cleaning")
-            .paper(paper.tail_before_mb_s)
-            .ours(Seconds::before(&tail.clients)),
-        row("chain, move to tail: clients, while cleaning")
-            .paper(paper.tail_app_mb_s)
-            .ours(Seconds::after(&tail.clients)),
-        row("chain, move to tail: clients and cleaning together").ours(all(tail)),
-        row("chain, compact in body: clients, before cleaning")
-            .paper(paper.body_mb_s)
-            .ours(Seconds::before(&body.clients)),
-        row("chain, compact in body: clients, while cleaning")
-            .paper(paper.body_mb_s)
-            .ours(Seconds::after(&body.clients)),
-        row("chain, compact in body: copied").ours(Seconds::after(&body.cleaning)),
-        row("log on RAID-0: clients, at the end").ours(Seconds::at_last(&raid0.clients)),
-        row("chain, move to tail: clients, at the end").ours(Seconds::at_last(&tail.clients)),
-        row("chain, compact in body: clients, at the end").ours(Seconds::at_last(&body.clients)),
-    ];
+    let mut rows = Vec::new();
+    for (case, found) in Case::ALL.into_iter().zip(done) {
+        let (clients, cleaning) = (&found.clients, &found.cleaning);
+        let row = |told: &str| Row::new(format!("{}: {told}", case.name()), "MB/s").baseline(one);
+        let (before, after, at_last) =
+            (scale.before(clients), scale.after(clients), scale.at_last(clients));
+        let (first, during) = ("clients, before cleaning", "clients, while cleaning");
+        match case {
+            Case::Raid0InOrder => {
+                rows.push(row(first).paper(paper.lfs_before_mb_s).ours(before));
+                let full = row("clients, cleaning and the log full");
+                rows.push(full.paper(paper.lfs_during_mb_s).ours(at_last));
+                continue;
+            }
+            Case::Raid0 => {
+                rows.push(row(first).paper(paper.lfs_before_mb_s).ours(before));
+                rows.push(row(during).ours(after));
+            }
+            Case::TailInOrder | Case::Tail => {
+                rows.push(row(first).paper(paper.tail_before_mb_s).ours(before));
+                rows.push(row(during).paper(paper.tail_app_mb_s).ours(after));
+                let together = after + scale.after(cleaning);
+                let told = row("clients and cleaning together, while cleaning");
+                rows.push(told.paper(paper.tail_before_mb_s).ours(together));
+            }
+            Case::Body => {
+                rows.push(row(first).paper(paper.body_mb_s).ours(before));
+                rows.push(row(during).paper(paper.body_mb_s).ours(after));
+                rows.push(row("copied, while cleaning").ours(scale.after(cleaning)));
+            }
+        }
+        rows.push(row("clients, at the end").ours(at_last));
+    }
+    rows
+}
+
+fn data(done: &[Seconds]) -> Data {
     let mut data = Data::new("seconds", &["case", "second", "clients_mb_s", "cleaning_mb_s"]);
-    for (case, found) in Case::ALL.iter().zip(&done) {
+    for (case, found) in Case::ALL.iter().zip(done) {
         for (second, (clients, cleaning)) in found.clients.iter().zip(&found.cleaning).enumerate() {
             data.push([
                 case.name().to_owned(),
@@ -243,36 +295,57 @@ pub(crate) fn gecko_cleaning(lab: &mut Lab<'_>) -> Result<Report, FigureError> {
             ]);
         }
     }
-    let series = Case::ALL.iter().zip(&done).map(|(case, found)| {
+    data
+}
+
+fn chart(scale: Scale, done: &[Seconds]) -> Result<Drawing, FigureError> {
+    let series = Case::ALL.iter().zip(done).map(|(case, found)| {
         let points = found.clients.iter().enumerate();
         let points = points.map(|(second, value)| (second as f64 + 1.0, *value)).collect();
         (case.name().to_owned(), points)
     });
+    let x_label = format!("seconds; cleaning may begin after {}", scale.before_s);
     let chart = LineChart {
         title: "Random 4 KB writes before and while the log is cleaned",
-        x_label: "seconds; cleaning may begin after 30",
+        x_label: &x_label,
         y_label: "MB/s of the clients",
         x_decades: false,
         y_decades: false,
         series: series.collect(),
     };
+    Drawing::new("cleaning", chart.render())
+}
+
+/// The figure.
+pub(crate) fn gecko_cleaning(lab: &mut Lab<'_>) -> Result<Report, FigureError> {
+    let scale = lab.effort.pick(Scale::PAPER, Scale::PAPER, Scale::TINY);
+    let steps = Case::ALL.map(|case| (case.name().to_owned(), case));
+    let done = lab.each("gecko-cleaning", steps.to_vec(), |_, case| run(case, scale))?;
+    let one = one_drive(lab.effort.pick(20, 10, 2))?;
+    let Scale { drive_bytes, before_s, shown_s, seconds, last_s, settled_s } = scale;
     Ok(Report {
         name: "gecko-cleaning",
         title: "Gecko 3, 5 and 6: random writes while the log is cleaned".to_owned(),
         ran: format!(
             "4 KiB writes to random places, {OUTSTANDING} outstanding, each answered once it is durable, on the first {} GiB of two {DRIVE}, write \
-             caches off: preset gecko over a RAID-0 of them in chunks of 64 KiB, and over a chain of them. 'baseline' is one drive by itself, \
-             written from its start, 1 MiB after the other, four outstanding. While cleaning: means from {SETTLED_S} s after it may begin to {SHOWN_S} s, while there still is room that was never written; at the end: of the last \
-             {LAST_S} of {seconds} s, when all room is what cleaning makes.",
-            DRIVE_BYTES >> 30
+             caches off: preset gecko over a RAID-0 of them in chunks of 64 KiB, and over a chain of them. Cleaning may begin {before_s} s after half of the logs were \
+             written. 'baseline' is one drive by itself, written from its start, 1 MiB after the other, four outstanding. While cleaning: means from {settled_s} s after it \
+             may begin to {shown_s} s, while there still is room that was never written; at the end, and full: of the last {last_s} of {seconds} s, when all room is what \
+             cleaning makes. In log order is the paper's simplest way: of the log that was written first each chunk that is needed is read by itself, one after the other, \
+             and appended at the tail.",
+            drive_bytes >> 30
         ),
         differs: vec![
             "Every write is durable when it is answered; in the paper nobody asks for that.".to_owned(),
-            "Cleaning reads a log in pieces of 128 KiB over what is not needed, and cleans the log first of which least is needed.".to_owned(),
+            "The paper's RAID-0 is filled before it begins, so that its clients get what cleaning makes; that is where 'cleaning and the log full' is taken. Its \
+             chain has the whole second drive to write, and so has ours while it is cleaned."
+                .to_owned(),
+            "But in log order cleaning reads a log in pieces of up to 1 MiB over what is not needed, and takes the log first of which least is needed.".to_owned(),
+            "In log order what was read is appended once it is 2 MiB: a record for each chunk would take as much room as it makes.".to_owned(),
         ],
         findings: Vec::new(),
-        rows,
-        data: vec![data],
-        drawings: vec![Drawing::new("cleaning", chart.render())?],
+        rows: rows(scale, &done, one),
+        data: vec![data(&done)],
+        drawings: vec![chart(scale, &done)?],
     })
 }

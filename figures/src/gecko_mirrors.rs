@@ -114,7 +114,7 @@ fn volume(sides: Sides) -> Result<Volume<FigureDisk>, FigureError> {
         let mirror = rig::mirrored(DRIVE, sides.0, sides.1)?;
         Ok::<FigureDisk, FigureError>(Metered::new(Box::new(mirror)))
     };
-    rig::chain(vec![pair()?, pair()?], &system, DRIVE_BYTES)
+    rig::chain(vec![pair()?, pair()?], &system, DRIVE_BYTES, |_| ())
 }
 
 /// What is read, and what is written over: together four fifths of the first pair.

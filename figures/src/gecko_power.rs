@@ -65,7 +65,7 @@ fn volume(rests: bool) -> Result<Volume<FigureDisk>, FigureError> {
         Ok(Metered::new(Box::new(rig::mirrored_to_sleep(DRIVE, rests.then_some(AFTER))?)))
     };
     let pairs: Result<Vec<FigureDisk>, FigureError> = (0..LINKS).map(|_| pair()).collect();
-    let mut volume = rig::chain(pairs?, &system, DRIVE_BYTES)?;
+    let mut volume = rig::chain(pairs?, &system, DRIVE_BYTES, |_| ())?;
     volume.let_mirrors_rest(rests.then_some(AFTER));
     Ok(volume)
 }

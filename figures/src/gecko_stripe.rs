@@ -34,7 +34,7 @@ fn link(drives: u32) -> Result<FigureDisk, FigureError> {
 fn volume(drives: u32) -> Result<Volume<FigureDisk>, FigureError> {
     let system = System { configure: in_body, ..System::of_preset("gecko")? };
     let links: Result<Vec<FigureDisk>, FigureError> = (0..LINKS).map(|_| link(drives)).collect();
-    rig::chain(links?, &system, u64::from(drives) * DRIVE_BYTES)
+    rig::chain(links?, &system, u64::from(drives) * DRIVE_BYTES, |_| ())
 }
 
 /// MB/s of clients before the body is cleaned, while it is, and what is copied then.

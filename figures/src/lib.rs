@@ -25,14 +25,17 @@ mod first_bytes;
 mod gecko2;
 mod gecko_cache;
 mod gecko_cleaning;
+mod gecko_contention;
 mod gecko_mirrors;
 mod gecko_power;
 mod gecko_stripe;
 mod hours;
+mod in_log_order;
 mod journal;
 mod lab;
 mod layout;
 mod log_limit;
+mod log_traffic;
 mod metered;
 mod mix;
 mod output;
@@ -59,7 +62,9 @@ mod trail3;
 mod trail_batch;
 mod trail_disk;
 mod trail_recovery;
+mod trail_tpcc;
 mod trail_writes;
+mod transactions;
 
 pub use error::FigureError;
 pub use lab::{Effort, Lab, Progress, Silent};
@@ -135,7 +140,17 @@ pub const FIGURES: &[Figure] = &[
         summary: "Trail 4: recovery with a disk for the log",
         run: trail_recovery::trail4,
     },
+    Figure {
+        name: "trail-tpcc",
+        summary: "Trail, tables 2 and 3: a database's log under TPC-C",
+        run: trail_tpcc::trail_tpcc,
+    },
     Figure { name: "gecko2", summary: "Gecko 2: collapse of a RAID-0", run: gecko2::gecko2 },
+    Figure {
+        name: "gecko-contention",
+        summary: "Gecko 2 with a log over the array, and a chain of its drives",
+        run: gecko_contention::gecko_contention,
+    },
     Figure {
         name: "gecko-cleaning",
         summary: "Gecko 3, 5, 6: random writes while a log or a chain is cleaned",

@@ -140,6 +140,33 @@ pub(crate) struct Trail {
     pub(crate) recovery_writeback_factor: f64,
     /// Elapsed time of 32 writes of a sector, in ms: 1, 2, 4, 8, 16 and 32 of them in a batch.
     pub(crate) batch_elapsed_ms: [f64; 6],
+    pub(crate) tpcc: Tpcc,
+    /// Of 10,000 transactions, with log buffers of 4, 100, 400, 800 and 1,200 KB.
+    pub(crate) group_commits: [f64; 5],
+    /// With 4, 8 and 12 transactions under way.
+    pub(crate) track_utilization_pct: [f64; 3],
+}
+
+impl Trail {
+    /// Log bytes of a transaction, as the group commits of 100 KB tell.
+    pub(crate) fn log_bytes(&self) -> f64 {
+        self.group_commits[1] * 102_400.0 / 10_000.0
+    }
+}
+
+/// Trail's table 2: transactions a minute, mean response, and how long log writes were under way for 5,000 transactions.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Tpcc {
+    pub(crate) trail_tpmc: f64,
+    pub(crate) ext2_tpmc: f64,
+    pub(crate) ext2_group_commit_tpmc: f64,
+    pub(crate) trail_resp_s: f64,
+    pub(crate) ext2_resp_s: f64,
+    pub(crate) group_commit_resp_s: f64,
+    pub(crate) trail_log_io_s: f64,
+    pub(crate) ext2_log_io_s: f64,
+    pub(crate) group_commit_log_io_s: f64,
 }
 
 impl Papers {
@@ -200,6 +227,26 @@ mod tests {
             (trail.recovery_writeback_factor, "recovery_writeback_factor_q256"),
         ] {
             assert!((ours - number(&["trail", key])).abs() < 1e-9, "{key}");
+        }
+        let tpcc = &trail.tpcc;
+        for (ours, path) in [
+            (tpcc.trail_tpmc, &["trail", "tpcc", "trail_tpmc"][..]),
+            (tpcc.ext2_tpmc, &["trail", "tpcc", "ext2_tpmc"]),
+            (tpcc.ext2_group_commit_tpmc, &["trail", "tpcc", "ext2_group_commit_tpmc"]),
+            (tpcc.trail_resp_s, &["trail", "tpcc", "trail_resp_s"]),
+            (tpcc.ext2_resp_s, &["trail", "tpcc", "ext2_resp_s"]),
+            (tpcc.trail_log_io_s, &["trail", "tpcc", "trail_log_io_s"]),
+            (tpcc.ext2_log_io_s, &["trail", "tpcc", "ext2_log_io_s"]),
+            (trail.group_commits[0], &["trail", "group_commits_10000_txn", "kb4"]),
+            (trail.group_commits[1], &["trail", "group_commits_10000_txn", "kb100"]),
+            (trail.group_commits[2], &["trail", "group_commits_10000_txn", "kb400"]),
+            (trail.group_commits[3], &["trail", "group_commits_10000_txn", "kb800"]),
+            (trail.group_commits[4], &["trail", "group_commits_10000_txn", "kb1200"]),
+            (trail.track_utilization_pct[0], &["trail", "track_utilization_pct", "conc4"]),
+            (trail.track_utilization_pct[1], &["trail", "track_utilization_pct", "conc8"]),
+            (trail.track_utilization_pct[2], &["trail", "track_utilization_pct", "conc12"]),
+        ] {
+            assert!((ours - number(path)).abs() < 1e-9, "{path:?}");
         }
         let gecko = &PAPERS.gecko;
         for (ours, path) in [

@@ -141,6 +141,14 @@ pub(crate) fn hard_disk(name: &str, queue: Queue) -> Result<FigureDisk, FigureEr
     Ok(Metered::new(Box::new(model(name, queue)?)))
 }
 
+/// The same with its write cache on.
+pub(crate) fn cached_hard_disk(name: &str, queue: Queue) -> Result<FigureDisk, FigureError> {
+    let options = HddOptions { write_cache: Some(true), ..queue.options() };
+    let made = HddModel::new(&profile(name)?, Box::new(Dataless), options)
+        .map_err(|error| FigureError::setup(format!("disk {name}"), &error))?;
+    Ok(Metered::new(Box::new(made)))
+}
+
 /// The same that keeps what is written to it.
 pub(crate) fn hard_disk_with_content(name: &str, queue: Queue) -> Result<FigureDisk, FigureError> {
     let store: Box<dyn Store> = Box::new(MemoryStore::new());
@@ -240,21 +248,23 @@ pub(crate) fn part_of_flash(name: &str, bytes: u64) -> Result<FigureDisk, Figure
     Ok(Metered::new(Box::new(FirstBytes::new(disk, bytes))))
 }
 
-/// A chain of these disks, of each of which so many bytes are used.
+/// A chain of these disks, of each of which so many bytes are used, with these departures from the system's configuration.
 pub(crate) fn chain(
     disks: Vec<FigureDisk>,
     system: &System,
     bytes_of_each: u64,
+    configure: impl FnOnce(&mut Config),
 ) -> Result<Volume<FigureDisk>, FigureError> {
-    chain_with(disks, system, bytes_of_each, (0, None))
+    chain_with(disks, system, bytes_of_each, None, configure)
 }
 
-/// The same with a read cache of so many bytes in memory, or on a device.
+/// The same with a device for the read cache, if one is given.
 pub(crate) fn chain_with(
     disks: Vec<FigureDisk>,
     system: &System,
     bytes_of_each: u64,
-    (cache_bytes, cache): (u64, Option<FigureDisk>),
+    cache: Option<FigureDisk>,
+    configure: impl FnOnce(&mut Config),
 ) -> Result<Volume<FigureDisk>, FigureError> {
     let failed = |error: &dyn ToString| {
         FigureError::setup(format!("a chain for {}", system.name), &error.to_string())
@@ -274,7 +284,7 @@ pub(crate) fn chain_with(
     }
     Ok(Volume::start_empty(lanes, superblock, options.preset, |_, config| {
         (system.configure)(config);
-        config.read_cache_bytes = cache_bytes;
+        configure(config);
     }))
 }
 

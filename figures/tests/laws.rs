@@ -269,3 +269,34 @@ fn a_folder_that_cannot_be_written_is_named() {
     assert!(told.contains(&*file.to_string_lossy()) && told.contains("--out"), "{told}");
     std::fs::remove_file(file).unwrap();
 }
+
+#[test]
+fn cleaning_in_log_order_stops_a_log_over_an_array_and_leaves_a_chain_with_room_alone() {
+    let report = figure("gecko-cleaning");
+    let ours = |case: &str| number(&row(report, case).ours);
+    let before = ours("log on RAID-0, in log order: clients, before cleaning");
+    let full = ours("log on RAID-0, in log order: clients, cleaning and the log full");
+    assert!(before / full.max(0.1) > 5.0, "{before} {full}");
+    let chain = "chain, to its tail in log order: clients";
+    let before = ours(&format!("{chain}, before cleaning"));
+    let together = ours(&format!("{chain} and cleaning together, while cleaning"));
+    assert!(together > before * 0.9, "{before} {together}");
+}
+
+#[test]
+fn a_log_disk_gives_a_database_more_transactions_than_group_commit_does() {
+    let report = figure("trail-tpcc");
+    let ours = |case: &str| number(&row(report, case).ours);
+    let per_minute = |system: &str| ours(&format!("transactions a minute, {system}"));
+    let (trail, grouped) = (per_minute("trail"), per_minute("plain disks, group commit"));
+    assert!(trail > grouped && grouped > per_minute("plain disks"), "{trail} {grouped}");
+    let commits = |kb: u32| ours(&format!("group commits of 10,000 transactions, {kb} KB"));
+    assert!(commits(4) > 10.0 * commits(100) && commits(100) > commits(1200));
+}
+
+#[test]
+fn one_random_writer_costs_a_raw_array_far_more_than_a_chain_of_its_drives() {
+    let report = figure("gecko-contention");
+    let collapse = row(report, "collapse by 1 random writer, chain, 2 sequential");
+    assert!(number(&collapse.baseline) > 2.0 * number(&collapse.ours), "{collapse:?}");
+}

@@ -1,8 +1,8 @@
 //! A cleaner from outside the engine that asks for jobs without sense: passes home in the middle of work, for any reason
-//! that there is, and logs moved wherever they lie, also where there is no log. What holds must hold whatever a policy says.
+//! that there is, and logs moved wherever they lie, also where there is no log, read in any way. What holds must hold whatever a policy says.
 
 use nearhead_basics::SplitMix;
-use nearhead_engine::cleaner::{Cleaner, CleaningView, Goal, Move, Why};
+use nearhead_engine::cleaner::{Cleaner, CleaningView, Goal, Move, Reading, Why};
 
 /// A pass is asked for once in so many questions, and a move.
 const HOME: u64 = 40;
@@ -35,6 +35,10 @@ impl Cleaner for Restless {
         let mut any = || self.random.below(logs) as u32;
         let from = if any() % 2 == 0 { view.last_log } else { any() };
         Some(Move { from, to: Goal::Log(any()) })
+    }
+
+    fn reading(&self) -> Reading {
+        if self.random.clone().nth_coin(0) { Reading::LongPieces } else { Reading::ChunkByChunk }
     }
 
     fn boxed(&self) -> Box<dyn Cleaner> {

@@ -3,7 +3,9 @@
 #![allow(clippy::unwrap_used)]
 
 use nearhead_disk::{Disk, Nanos};
-use nearhead_engine::cleaner::{Cleaner, CompactInBody, MoveToTail};
+use nearhead_engine::cleaner::{
+    Cleaner, CleaningView, CompactInBody, Move, MoveToTail, Reading, WhenFull,
+};
 use nearhead_format::layout::DataParts;
 use nearhead_models::{Dataless, HddModel, HddOptions, Profile};
 use nearhead_service::{Operation, Request, RequestId, Service};
@@ -13,6 +15,28 @@ use nearhead_volume::create::describe;
 use nearhead_volume::{CreateOptions, Lanes, NamedPreset, Volume};
 
 const MIB: u64 = 1 << 20;
+
+/// A cleaner that has each chunk read by itself.
+#[derive(Clone, Debug)]
+struct ChunkByChunk(Box<dyn Cleaner>);
+
+impl Cleaner for ChunkByChunk {
+    fn relocate(&mut self, view: &CleaningView<'_>) -> Option<Move> {
+        self.0.relocate(view)
+    }
+
+    fn reading(&self) -> Reading {
+        Reading::ChunkByChunk
+    }
+
+    fn when_full(&self) -> WhenFull {
+        self.0.when_full()
+    }
+
+    fn boxed(&self) -> Box<dyn Cleaner> {
+        Box::new(self.clone())
+    }
+}
 
 fn disk() -> HddModel {
     let options = HddOptions { write_cache: Some(false), ..HddOptions::default() };
@@ -93,15 +117,17 @@ fn a_chain_that_is_written_over_again_and_again_never_runs_out_of_room() {
         [(&[64 * MIB][..], MIB / 2), (&[64 * MIB][..], 3 * MIB), (small, MIB), (few, 3 * MIB)]
     {
         for (request_bytes, times) in [(4096, 20), (256 << 10, 40)] {
-            for to_tail in [false, true] {
+            let (body, tail) = (CompactInBody::default(), MoveToTail::default());
+            let cleaners: [Box<dyn Cleaner>; 4] = [
+                Box::new(ChunkByChunk(Box::new(body.clone()))),
+                Box::new(ChunkByChunk(Box::new(tail.clone()))),
+                Box::new(body),
+                Box::new(tail),
+            ];
+            for cleaner in cleaners {
                 println!(
-                    "devices {devices:?}, logs of {log_bytes}, requests of {request_bytes}, to the tail: {to_tail}"
+                    "devices {devices:?}, logs of {log_bytes}, requests of {request_bytes}, {cleaner:?}"
                 );
-                let cleaner: Box<dyn Cleaner> = if to_tail {
-                    Box::new(MoveToTail::default())
-                } else {
-                    Box::new(CompactInBody::default())
-                };
                 let mut volume = chain(devices, log_bytes, cleaner);
                 write_over(&mut volume, &mut VirtualTime::default(), (request_bytes, times));
                 let stats = volume.status().stats;

@@ -125,6 +125,16 @@ pub struct Move {
     pub to: Goal,
 }
 
+/// How what is needed of a log is read before it goes elsewhere.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reading {
+    /// In long pieces, over what is not needed between, several at a time: most of what an arm does then is to transfer.
+    #[default]
+    LongPieces,
+    /// Each needed chunk by itself, the next one once the last one is there (Gecko, section 4: one entry of the log after the other).
+    ChunkByChunk,
+}
+
 /// What a policy decides by.
 #[derive(Clone, Copy, Debug)]
 pub struct CleaningView<'a> {
@@ -179,6 +189,11 @@ pub trait Cleaner: Debug + Send {
     /// A log whose content is to go to another now.
     fn relocate(&mut self, _view: &CleaningView<'_>) -> Option<Move> {
         None
+    }
+
+    /// How what such a log holds is read.
+    fn reading(&self) -> Reading {
+        Reading::LongPieces
     }
 
     /// When [`Cleaner::relocate`] should be asked if nothing happens before.

@@ -9,7 +9,7 @@
 //! Each device has one log that takes copies, and goes on with it until it is full; after a recovery with a new one.
 
 use super::gather::Gathering;
-use crate::cleaner::{Goal, Move};
+use crate::cleaner::{Goal, Move, Reading};
 use crate::commit::{Copied, Copies, encoded, padding};
 use crate::core::Core;
 use crate::disk::dispatch::Purpose;
@@ -112,7 +112,7 @@ impl Compaction {
     }
 
     /// A log is to be compacted, if that is what is asked for.
-    pub(crate) fn begin(&mut self, core: &Core, asked: Move) {
+    pub(crate) fn begin(&mut self, core: &Core, (asked, reading): (Move, Reading)) {
         let logs = core.logs();
         if asked.to != Goal::Body || !logs.is_needed(asked.from) || logs.is_held(asked.from) {
             return;
@@ -123,7 +123,7 @@ impl Compaction {
         self.current = Some(Compacting {
             from: asked.from,
             device,
-            content: Gathering::of(asked.from),
+            content: Gathering::of(asked.from, reading),
             writing: None,
             has_copied: false,
         });

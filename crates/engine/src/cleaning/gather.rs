@@ -3,11 +3,12 @@
 //! What does not verify stays where it is; a read of it says what is wrong. Memory is bounded: the next window is read once the last one
 //! was taken.
 
+use crate::cleaner::Reading;
 use crate::core::Core;
 use crate::damage::DamageKind;
 use crate::disk::dispatch::Purpose;
 use crate::state::chunks::{LoggedCopy, content_of};
-use nearhead_disk::{Class, Command, DiskError, Payload};
+use nearhead_disk::{Class, Command, DiskError, Payload, SECTOR_BYTES};
 use nearhead_format::{Entry, Place};
 use std::collections::VecDeque;
 
@@ -18,6 +19,8 @@ const WINDOW_BYTES_MAX: u64 = 2 << 20;
 /// The same of a chain, of whose logs half and more may be passed over; and one read, which nobody's write waits behind.
 const CHAIN_WINDOW_BYTES_MAX: u64 = 4 << 20;
 const CHAIN_READ_BYTES: u32 = 1 << 20;
+/// As a bound of one read: that of the first chunk, and of no other.
+const CHUNK_ALONE: u32 = 0;
 
 #[derive(Debug)]
 struct Read {
@@ -29,25 +32,30 @@ struct Read {
 #[derive(Debug)]
 pub(super) struct Gathering {
     from: u32,
+    reading: Reading,
     /// Next home sector to scan, or `None` once all entries of the log are collected.
     scan: Option<u64>,
     entries: VecDeque<Entry>,
     reads: Vec<Option<Read>>,
-    reading: usize,
+    under_way: usize,
     /// Read and verified.
     chunks: VecDeque<(Entry, Payload)>,
+    /// The same, until it is enough to be taken.
+    held: VecDeque<(Entry, Payload)>,
 }
 
 impl Gathering {
     /// Nothing of it is known yet.
-    pub(super) fn of(from: u32) -> Self {
+    pub(super) fn of(from: u32, reading: Reading) -> Self {
         Self {
             from,
+            reading,
             scan: Some(0),
             entries: VecDeque::new(),
             reads: Vec::new(),
-            reading: 0,
+            under_way: 0,
             chunks: VecDeque::new(),
+            held: VecDeque::new(),
         }
     }
 
@@ -60,13 +68,14 @@ impl Gathering {
     pub(super) fn is_done(&self) -> bool {
         self.scan.is_none()
             && self.entries.is_empty()
-            && self.reading == 0
+            && self.under_way == 0
             && self.chunks.is_empty()
+            && self.held.is_empty()
     }
 
     /// Whether a read is under way.
     pub(super) fn is_reading(&self) -> bool {
-        self.reading > 0
+        self.under_way > 0
     }
 
     /// What was read and verified.
@@ -95,6 +104,7 @@ impl Gathering {
     /// Nothing more is wanted of it.
     pub(super) fn give_up(&mut self) {
         self.chunks.clear();
+        self.held.clear();
         self.entries.clear();
         self.scan = None;
     }
@@ -102,7 +112,10 @@ impl Gathering {
     /// Goes on as far as it can; `purpose` names the reads by their numbers.
     pub(super) fn advance(&mut self, core: &mut Core, purpose: fn(u32) -> Purpose) {
         self.collect_entries(core);
-        self.read_window(core, purpose);
+        match self.reading {
+            Reading::LongPieces => self.read_window(core, purpose),
+            Reading::ChunkByChunk => self.read_chunk(core, purpose),
+        }
     }
 
     fn collect_entries(&mut self, core: &Core) {
@@ -130,7 +143,7 @@ impl Gathering {
     }
 
     fn read_window(&mut self, core: &mut Core, purpose: fn(u32) -> Purpose) {
-        if self.scan.is_some() || self.reading > 0 || !self.chunks.is_empty() {
+        if self.scan.is_some() || self.under_way > 0 || !self.chunks.is_empty() {
             return;
         }
         let mut commands = Vec::new();
@@ -148,10 +161,30 @@ impl Gathering {
             self.reads.push(Some(read));
             window += u64::from(len);
         }
-        self.reading = commands.len();
+        self.under_way = commands.len();
         for (io, command) in (0..).zip(commands) {
             core.issue(Class::Background, purpose(io), command);
         }
+    }
+
+    /// Reads the next chunk by itself. What was read is handed out once it fills a window, or nothing is left: a record for each chunk would
+    /// take as much room as it makes.
+    fn read_chunk(&mut self, core: &mut Core, purpose: fn(u32) -> Purpose) {
+        if self.scan.is_some() || self.under_way > 0 || !self.chunks.is_empty() {
+            return;
+        }
+        let held: u64 = self.held.iter().map(|(entry, _)| entry.len_sectors as u64).sum();
+        let is_full = held * SECTOR_BYTES >= WINDOW_BYTES_MAX;
+        let next = (!is_full).then(|| next_read(&mut self.entries, CHUNK_ALONE));
+        let Some((read, len)) = next.filter(|(read, _)| !read.entries.is_empty()) else {
+            self.chunks.append(&mut self.held);
+            return;
+        };
+        let command = Command::Read { offset: read.device_offset, len };
+        self.reads.clear();
+        self.reads.push(Some(read));
+        self.under_way = 1;
+        core.issue(Class::Background, purpose(0), command);
     }
 
     /// A read ended; `who` names whoever gathers, for people.
@@ -162,7 +195,7 @@ impl Gathering {
         result: Result<Payload, DiskError>,
         who: &str,
     ) {
-        self.reading -= 1;
+        self.under_way -= 1;
         let Some(read) = self.reads.get_mut(io as usize).and_then(Option::take) else { return };
         let data = match result {
             Ok(data) => data,
@@ -174,7 +207,10 @@ impl Gathering {
         };
         for entry in read.entries {
             match content_of(&entry, &data, read.device_offset) {
-                Ok(chunk) => self.chunks.push_back((entry, chunk)),
+                Ok(chunk) => match self.reading {
+                    Reading::LongPieces => self.chunks.push_back((entry, chunk)),
+                    Reading::ChunkByChunk => self.held.push_back((entry, chunk)),
+                },
                 // It stays where it is; a read of it will say what is wrong. What was overwritten meanwhile may be
                 // used again, and is no damage.
                 Err(problem) if core.map().holds(&entry) => {

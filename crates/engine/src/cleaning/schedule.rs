@@ -8,7 +8,7 @@
 use super::Checkpoint;
 use super::room::Room;
 use crate::admission::Pace;
-use crate::cleaner::{Cleaner, CleaningView, Move, WhenFull, Why};
+use crate::cleaner::{Cleaner, CleaningView, Move, Reading, WhenFull, Why};
 use crate::core::Core;
 use crate::home::FailedHomes;
 use nearhead_disk::Nanos;
@@ -175,6 +175,11 @@ impl Schedule {
     pub(crate) fn relocate(&mut self, core: &Core, context: CleaningContext) -> Option<Move> {
         let view = self.view(core, context);
         self.policy.relocate(&view)
+    }
+
+    /// How it is read.
+    pub(crate) fn reading(&self) -> Reading {
+        self.policy.reading()
     }
 
     /// When that should be asked if nothing happens before.

@@ -9,7 +9,7 @@
 //! A snapshot follows, since the log's space is free only once no recovery scans it.
 
 use super::gather::Gathering;
-use crate::cleaner::{Goal, Move};
+use crate::cleaner::{Goal, Move, Reading};
 use crate::commit::{Moves, Packer, Target};
 use crate::core::Core;
 use crate::disk::dispatch::Purpose;
@@ -116,7 +116,12 @@ impl Swap {
     }
 
     /// The content of one log is to go to another, or to the others' tail, if that can be.
-    pub(crate) fn begin(&mut self, core: &Core, asked: Move, claims_logs: bool) {
+    pub(crate) fn begin(
+        &mut self,
+        core: &Core,
+        (asked, reading): (Move, Reading),
+        claims_logs: bool,
+    ) {
         let (Move { from, to }, logs) = (asked, core.logs());
         let cold = match to {
             Goal::Log(cold) => Some(cold),
@@ -129,7 +134,7 @@ impl Swap {
             return;
         }
         let wants_claim = cold.is_some_and(|to| !logs.is_claimed(to));
-        self.current = Some(Moving { cold, wants_claim, content: Gathering::of(from) });
+        self.current = Some(Moving { cold, wants_claim, content: Gathering::of(from, reading) });
     }
 
     /// Moves it on; says whether it is at its end, where no record is under way.

@@ -139,8 +139,9 @@ impl Engine {
             let asked = self.schedule.relocate(&self.core, self.cleaning_context());
             let claims_logs = self.commit.claims_logs();
             if let Some(asked) = asked {
-                self.swap.begin(&self.core, asked, claims_logs);
-                self.compaction.begin(&self.core, asked);
+                let reading = self.schedule.reading();
+                self.swap.begin(&self.core, (asked, reading), claims_logs);
+                self.compaction.begin(&self.core, (asked, reading));
             }
         }
         if self.core.is_draining() && self.stage.is_empty() {
