@@ -46,7 +46,7 @@ const fn rung(
 
 const LAWS: &[(&str, &str)] = &[("nearhead-volume", "laws")];
 
-const RUNGS: [Rung; 20] = [
+const RUNGS: [Rung; 21] = [
     rung(
         "unit tests",
         &[
@@ -103,6 +103,7 @@ const RUNGS: [Rung; 20] = [
     rung("blank map", LAWS, &["blank_map::"]),
     rung("rebuilt map", LAWS, &["rebuild::"]),
     rung("map device", &[("nearhead-volume", "map_device")], &[]),
+    rung("chains", &[("nearhead-volume", "lost_links"), ("nearhead-volume", "chain")], &[]),
     rung("offline commands", LAWS, &["offline_commands::"]),
     rung("arrays", &[("nearhead-arrays", "nearhead_arrays")], &[]),
     rung(
