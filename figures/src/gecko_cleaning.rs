@@ -232,15 +232,19 @@ fn run(case: Case, scale: Scale) -> Result<Seconds, FigureError> {
     Ok(found)
 }
 
-/// What one drive takes where the logs are, in MB/s: 1 MiB after the other, four outstanding.
-fn one_drive(seconds: u64) -> Result<f64, FigureError> {
-    let stuck = |problem| FigureError::Stuck { what: "one drive".to_owned(), problem };
-    let mut bare = rig::bare(rig::hard_disk(DRIVE, SATA)?);
-    let options = BulkOptions::writer(0..Scale::PAPER.drive_bytes, Content::Phantom);
-    let mut writer =
-        Bulk::new(BulkOptions { request_bytes: 1 << 20, outstanding_max: 4, ..options });
+/// What a disk takes by itself in MB/s, written from its start in such requests, four outstanding.
+pub(crate) fn written_through(
+    disk: FigureDisk,
+    bytes: u64,
+    request_bytes: u32,
+    measured: Nanos,
+) -> Result<f64, FigureError> {
+    let stuck = |problem| FigureError::Stuck { what: "one link".to_owned(), problem };
+    let mut bare = rig::bare(disk);
+    let options = BulkOptions::writer(0..bytes, Content::Phantom);
+    let mut writer = Bulk::new(BulkOptions { request_bytes, outstanding_max: 4, ..options });
     let mut time = VirtualTime::default();
-    time.run(&mut bare, &mut [&mut writer], Nanos::from_secs(seconds)).map_err(stuck)?;
+    time.run(&mut bare, &mut [&mut writer], measured).map_err(stuck)?;
     Ok(writer.tally().summary(time.now()).bytes_per_s / 1e6)
 }
 
@@ -321,7 +325,9 @@ pub(crate) fn gecko_cleaning(lab: &mut Lab<'_>) -> Result<Report, FigureError> {
     let scale = lab.effort.pick(Scale::PAPER, Scale::PAPER, Scale::TINY);
     let steps = Case::ALL.map(|case| (case.name().to_owned(), case));
     let done = lab.each("gecko-cleaning", steps.to_vec(), |_, case| run(case, scale))?;
-    let one = one_drive(lab.effort.pick(20, 10, 2))?;
+    let measured = Nanos::from_secs(lab.effort.pick(20, 10, 2));
+    let drive_bytes = Scale::PAPER.drive_bytes;
+    let one = written_through(rig::hard_disk(DRIVE, SATA)?, drive_bytes, 1 << 20, measured)?;
     let Scale { drive_bytes, before_s, shown_s, seconds, last_s, settled_s } = scale;
     Ok(Report {
         name: "gecko-cleaning",

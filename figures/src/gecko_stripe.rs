@@ -6,14 +6,14 @@
 
 use crate::contention::succeeded;
 use crate::error::FigureError;
-use crate::gecko_cleaning::{BEFORE, in_body};
+use crate::gecko_cleaning::{BEFORE, in_body, written_through};
 use crate::lab::Lab;
 use crate::report::{Data, Report, Row};
 use crate::rig::{self, FigureDisk, SATA, System};
 use nearhead_disk::Nanos;
 use nearhead_service::Service;
 use nearhead_sim::VirtualTime;
-use nearhead_sim::workload::{Bulk, BulkOptions, Content, RandomMix, RandomMixOptions, Workload};
+use nearhead_sim::workload::{Content, RandomMix, RandomMixOptions, Workload};
 use nearhead_volume::Volume;
 
 const DRIVE: &str = rig::CHEETAH;
@@ -67,7 +67,9 @@ fn run(drives: u32, measured: Nanos) -> Result<Found, FigureError> {
         time.run(&mut volume, &mut [&mut writer], until).map_err(stuck)?;
     }
     let from = time.now();
-    let mut found = Found { one_link: one_link(drives, measured)?, ..Found::default() };
+    let bytes = u64::from(drives) * DRIVE_BYTES;
+    let one_link = written_through(link(drives)?, bytes, drives << 20, measured)?;
+    let mut found = Found { one_link, ..Found::default() };
     for (is_cleaned, at) in [(false, SETTLED), (true, BEFORE + SETTLED)] {
         time.run(&mut volume, &mut [&mut writer], from + at).map_err(stuck)?;
         writer.start_measuring(time.now());
@@ -84,19 +86,6 @@ fn run(drives: u32, measured: Nanos) -> Result<Found, FigureError> {
         }
     }
     Ok(found)
-}
-
-/// What the drives of one link take where the logs are, in MB/s: 1 MiB for each after the other, four outstanding.
-fn one_link(drives: u32, measured: Nanos) -> Result<f64, FigureError> {
-    let stuck = |problem| FigureError::Stuck { what: "one link".to_owned(), problem };
-    let mut bare = rig::bare(link(drives)?);
-    let span = 0..u64::from(drives) * DRIVE_BYTES;
-    let options = BulkOptions::writer(span, Content::Phantom);
-    let mut writer =
-        Bulk::new(BulkOptions { request_bytes: drives << 20, outstanding_max: 4, ..options });
-    let mut time = VirtualTime::default();
-    time.run(&mut bare, &mut [&mut writer], measured).map_err(stuck)?;
-    Ok(writer.tally().summary(time.now()).bytes_per_s / 1e6)
 }
 
 /// The figure.

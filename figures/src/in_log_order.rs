@@ -4,12 +4,11 @@
 //! A baseline of figures and no policy of the program: nothing is chosen, so where requests are large it may copy full logs, one behind the
 //! other, until there is no room for copies any more.
 
+use nearhead_disk::SECTOR_BYTES;
 use nearhead_engine::cleaner::{Cleaner, CleaningView, Goal, Move, Reading, WhenFull};
 
 /// Of a log that takes what is moved so many of a hundred sectors; the rest has headers.
 const FILLED_PCT: u64 = 90;
-/// Sectors of a device are always of so many bytes.
-const SECTOR_BYTES: u64 = 512;
 
 /// Logs moved to the tail in the order in which they were written, from when it is asked.
 #[derive(Clone, Copy, Debug, Default)]

@@ -6,11 +6,13 @@
 
 mod histogram;
 pub mod little_endian;
+mod number_hash;
 mod random;
 mod slab;
 mod table;
 
 pub use histogram::Histogram;
+pub use number_hash::{NumberHash, NumberHasher};
 pub use random::{Random, SplitMix};
 pub use slab::Slab;
 pub use table::{Column, Side, Table};

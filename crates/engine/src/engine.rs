@@ -137,7 +137,7 @@ impl Engine {
             if self.core.give_up_if_gone(lane, error) {
                 self.after_a_link();
             }
-        } else if self.core.is_given_up(lane) && done.purpose() == Purpose::Record {
+        } else if done.purpose() == Purpose::Record && self.core.is_given_up(lane) {
             // Nobody could read it: it goes elsewhere, while who waits for it has not been answered.
             let detail = format!("lane {} was given up meanwhile", lane.0);
             result = Err(DiskError { kind: DiskErrorKind::Gone, detail });

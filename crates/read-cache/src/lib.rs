@@ -10,7 +10,6 @@
 //! No bytes are here: whoever has them puts them where the slot says. It must never be asked whether a piece is right:
 //! who finds one checks it.
 
-mod hash;
 mod slots;
 
 pub use slots::{Kept, Slots};

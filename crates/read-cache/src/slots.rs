@@ -1,6 +1,6 @@
 //! The slots of a cache, and the pieces that have them.
 
-use crate::hash::FixedState;
+use nearhead_basics::NumberHash;
 use quick_cache::unsync::Cache;
 use quick_cache::{Lifecycle, OptionsBuilder, UnitWeighter};
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use std::fmt;
 
 /// Share of the slots that only what is asked for again may keep. The library's own choice is 97 in 100; what lies on the tail of a
 /// log was written a moment ago and is read soon or not at all, so that nearly all of the room is worth more as a window over what is
-/// newest (docs/performance.md, "Chained drives").
+/// newest.
 const HOT_SHARE: f64 = 0.1;
 
 /// A piece that is kept: its slot, and what its owner said of it.
@@ -32,7 +32,7 @@ impl<V> Lifecycle<u64, Kept<V>> for Evicted {
     }
 }
 
-type Table<V> = Cache<u64, Kept<V>, UnitWeighter, FixedState, Evicted>;
+type Table<V> = Cache<u64, Kept<V>, UnitWeighter, NumberHash, Evicted>;
 
 /// A bounded number of slots for pieces that have a number as their name.
 pub struct Slots<V> {
@@ -41,15 +41,8 @@ pub struct Slots<V> {
     /// Slots from this one on were never given out.
     unused: u32,
     free: Vec<u32>,
-    /// Slots that are held, and how often.
-    held: BTreeMap<u32, Hold>,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Hold {
-    holders: u32,
-    /// Its piece is gone: it is free once it is released.
-    is_freed: bool,
+    /// Slots that are held, and whether the piece of each is gone: then it is free once it is released.
+    held: BTreeMap<u32, bool>,
 }
 
 impl<V> fmt::Debug for Slots<V> {
@@ -69,7 +62,7 @@ impl<V> Slots<V> {
             .hot_allocation(HOT_SHARE)
             .build()
             .expect("both numbers that it wants are there");
-        let table = Cache::with_options(options, UnitWeighter, FixedState::default(), Evicted);
+        let table = Cache::with_options(options, UnitWeighter, NumberHash::default(), Evicted);
         Self { table, count: slots, unused: 0, free: Vec::new(), held: BTreeMap::new() }
     }
 
@@ -122,29 +115,25 @@ impl<V> Slots<V> {
         }
     }
 
-    /// All pieces are gone; slots that are held stay so.
-    pub fn clear(&mut self) {
-        let slots: Vec<u32> = self.table.drain().map(|(_, kept)| kept.slot).collect();
-        for slot in slots {
-            self.free_slot(slot);
-        }
-    }
-
-    /// The slot is given to no other piece until it is released as often.
+    /// The slot is given to no other piece until it is released.
     pub fn hold(&mut self, slot: u32) {
-        self.held.entry(slot).or_default().holders += 1;
+        self.held.entry(slot).or_default();
     }
 
-    /// One who held it no longer does.
+    /// Whether it is held.
+    pub fn is_held(&self, slot: u32) -> bool {
+        self.held.contains_key(&slot)
+    }
+
+    /// How many are.
+    pub fn held_len(&self) -> usize {
+        self.held.len()
+    }
+
+    /// It may be given to others, once nothing is kept there.
     pub fn release(&mut self, slot: u32) {
-        let Some(hold) = self.held.get_mut(&slot) else { return };
-        hold.holders -= 1;
-        if hold.holders == 0 {
-            let is_freed = hold.is_freed;
-            self.held.remove(&slot);
-            if is_freed {
-                self.free.push(slot);
-            }
+        if self.held.remove(&slot) == Some(true) {
+            self.free.push(slot);
         }
     }
 
@@ -159,7 +148,7 @@ impl<V> Slots<V> {
 
     fn free_slot(&mut self, slot: u32) {
         match self.held.get_mut(&slot) {
-            Some(hold) => hold.is_freed = true,
+            Some(is_freed) => *is_freed = true,
             None => self.free.push(slot),
         }
     }
@@ -206,18 +195,15 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_that_is_held_is_given_to_nobody_until_it_is_released_as_often() {
+    fn a_slot_that_is_held_is_given_to_nobody_until_it_is_released() {
         let mut slots = Slots::new(3);
         let mine = slots.keep(1, 1).unwrap();
-        slots.hold(mine);
         slots.hold(mine);
         slots.forget(1);
         let others = |slots: &mut Slots<u64>| -> BTreeSet<u32> {
             (10..40).filter_map(|key| slots.keep(key, key)).collect()
         };
-        assert!(!others(&mut slots).contains(&mine));
-        slots.release(mine);
-        assert!(!others(&mut slots).contains(&mine));
+        assert!(slots.is_held(mine) && !others(&mut slots).contains(&mine));
         slots.release(mine);
         assert!(others(&mut slots).contains(&mine));
     }

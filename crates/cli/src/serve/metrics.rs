@@ -160,7 +160,6 @@ pub fn render(report: &StatusReport) -> String {
     text
 }
 
-/// One count for each way in which a command of the disk can fail, zeros too: an alarm needs a beginning.
 /// The devices of a chain, by their numbers, the volume's own 0.
 fn links(text: &mut String, report: &StatusReport) {
     let links = &report.state.links;
@@ -247,6 +246,7 @@ fn link_tail(link: &Link) -> u64 {
     u64::from(link.role == "tail")
 }
 
+/// One count for each way in which a command of the disk can fail, zeros too: an alarm needs a beginning.
 fn disk_errors(text: &mut String, report: &StatusReport) {
     let errors = &report.disk_errors;
     let name = "nearhead_disk_errors_total";

@@ -11,7 +11,6 @@ use crate::disk::dispatch::Purpose;
 use crate::state::chunks::LoggedCopy;
 use nearhead_disk::{Class, Command, Lane, Payload, Properties};
 use nearhead_read_cache::Slots;
-use std::collections::BTreeSet;
 
 /// The first bytes of the device are not the cache's: whoever opens it says there what it is.
 pub const CACHE_START_BYTES: u64 = 4096;
@@ -21,15 +20,14 @@ const WRITES_MAX: usize = 1024;
 /// Copies on the device.
 #[derive(Debug)]
 pub(super) struct CacheDevice {
+    /// Those are held whose write was not answered yet.
     slots: Slots<LoggedCopy>,
-    /// Slots whose write was not answered yet.
-    writing: BTreeSet<u32>,
 }
 
 impl CacheDevice {
     pub(super) fn new(properties: &Properties) -> Self {
         let bytes = properties.capacity_bytes.saturating_sub(CACHE_START_BYTES);
-        Self { slots: slots_of(bytes, SLOT_BYTES), writing: BTreeSet::new() }
+        Self { slots: slots_of(bytes, SLOT_BYTES) }
     }
 
     pub(super) fn bytes(&self) -> u64 {
@@ -43,18 +41,17 @@ impl CacheDevice {
     /// The byte of the device where exactly this copy is.
     pub(super) fn find(&self, copy: &LoggedCopy) -> Option<u64> {
         let kept = self.slots.find(key_of(copy.device_offset))?;
-        let is_there = kept.about == *copy && !self.writing.contains(&kept.slot);
+        let is_there = kept.about == *copy && !self.slots.is_held(kept.slot);
         is_there.then(|| byte_of(kept.slot))
     }
 
     pub(super) fn keep(&mut self, core: &mut Core, copy: LoggedCopy, data: &Payload) {
-        if self.writing.len() >= WRITES_MAX {
+        if self.slots.held_len() >= WRITES_MAX {
             core.stats_mut().read_cache_left_out += 1;
             return self.forget(copy.device_offset);
         }
         let Some(slot) = self.slots.keep(key_of(copy.device_offset), copy) else { return };
         self.slots.hold(slot);
-        self.writing.insert(slot);
         let rest = SLOT_BYTES as usize - data.len();
         let rest = (rest > 0).then_some(Payload::Zeros(rest));
         let parts = std::iter::once(data.clone()).chain(rest).collect();
@@ -68,9 +65,7 @@ impl CacheDevice {
 
     /// The write of a slot was answered.
     pub(super) fn written(&mut self, slot: u32) {
-        if self.writing.remove(&slot) {
-            self.slots.release(slot);
-        }
+        self.slots.release(slot);
     }
 }
 

@@ -15,8 +15,8 @@ pub(crate) use block::{Group, Piece, StagedBlock};
 pub(crate) use taken::Taken;
 
 use crate::state::sectors::{BLOCK_SECTORS, SECTOR};
+use nearhead_basics::NumberHash;
 use std::collections::{HashMap, VecDeque};
-use std::hash::{BuildHasherDefault, Hasher};
 use std::ops::Range;
 
 /// A measure of blocks at the front of the stage.
@@ -39,27 +39,6 @@ impl Front {
 
     pub(crate) fn sectors(&self) -> u64 {
         self.sectors
-    }
-}
-
-/// A multiplicative hash: block numbers are small integers from one client, not an attack surface
-/// (a client that crafts collisions slows down only its own volume).
-#[derive(Default)]
-pub(super) struct BlockHasher(u64);
-
-impl Hasher for BlockHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.write_u64(u64::from(*byte));
-        }
-    }
-    fn write_u64(&mut self, value: u64) {
-        // 2^64 / golden ratio, then the high bits folded down for the table index.
-        let mixed = (self.0 ^ value).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        self.0 = mixed ^ (mixed >> 32);
     }
 }
 
@@ -96,7 +75,7 @@ pub(crate) struct Stage {
     queue: VecDeque<StagedBlock>,
     /// Position of the front of the queue.
     front: StagePosition,
-    index: HashMap<u64, StagePosition, BuildHasherDefault<BlockHasher>>,
+    index: HashMap<u64, StagePosition, NumberHash>,
     bytes: usize,
     /// What left from the front and is not there yet.
     taken: Taken,

@@ -1,20 +1,19 @@
 //! Blocks that left the stage for a record or for their homes, until they are there.
 
-use super::BlockHasher;
 use super::block::StagedBlock;
+use nearhead_basics::NumberHash;
 use std::collections::HashMap;
-use std::hash::BuildHasherDefault;
 
 /// Blocks taken out of the stage and on their way into a record: still readable, no longer changed.
 #[derive(Debug, Default)]
 pub(crate) struct Taken {
     blocks: Vec<StagedBlock>,
-    index: HashMap<u64, u32, BuildHasherDefault<BlockHasher>>,
+    index: HashMap<u64, u32, NumberHash>,
 }
 
 impl Taken {
     pub(super) fn new(blocks: Vec<StagedBlock>) -> Self {
-        let mut index = HashMap::with_capacity_and_hasher(blocks.len(), BuildHasherDefault::new());
+        let mut index = HashMap::with_capacity_and_hasher(blocks.len(), NumberHash::default());
         for (place, staged) in blocks.iter().enumerate() {
             index.insert(staged.block, place as u32);
         }

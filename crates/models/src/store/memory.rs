@@ -6,36 +6,18 @@
 //! fillers are much of what benches and logs write, and fresh memory costs more time than the rest of a write.
 
 use super::Store;
+use nearhead_basics::NumberHash;
 use nearhead_disk::{DiskError, Run};
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{Arc, OnceLock};
 
 const PAGE_BYTES: u64 = 4096;
 /// Pages looked at to tell how long a run is.
 const RUN_PAGES_MAX: u64 = 1024;
 
-/// Page numbers are already spread well enough by one multiplication.
-#[derive(Clone, Default)]
-struct PageHasher(u64);
-
-impl Hasher for PageHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-    fn write(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.write_u64(u64::from(byte));
-        }
-    }
-    fn write_u64(&mut self, value: u64) {
-        self.0 = (self.0 ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
-    }
-}
-
 type Page = Arc<[u8; PAGE_BYTES as usize]>;
 /// `None` marks a page of zeros that hides the one in the base.
-type Pages = HashMap<u64, Option<Page>, BuildHasherDefault<PageHasher>>;
+type Pages = HashMap<u64, Option<Page>, NumberHash>;
 
 /// Sparse bytes in memory.
 #[derive(Clone, Default)]

@@ -18,7 +18,8 @@ mod cells;
 #[cfg(test)]
 mod tests;
 
-use cells::{CELL_ADDRESSES, Cells, OwnerHash};
+use cells::{CELL_ADDRESSES, Cells};
+use nearhead_basics::NumberHash;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
@@ -33,7 +34,7 @@ type Slot = u32;
 pub struct RangeLocks {
     slots: Vec<Owner>,
     free: Vec<Slot>,
-    by_name: HashMap<u64, Slot, OwnerHash>,
+    by_name: HashMap<u64, Slot, NumberHash>,
     cells: Cells,
     /// Last owners of large ranges: start, end and owner.
     large: BTreeMap<u64, (u64, Slot)>,

@@ -75,7 +75,7 @@ impl Tree {
         let mut emptied: Vec<_> = node.leaves.drain(window.clone()).collect();
         for (leaf, base) in emptied.iter_mut().zip(old_bases) {
             if leaf.is_packed() {
-                self.packed = (self.packed.0 - 1, self.packed.1 - leaf.len());
+                self.packed.forget(leaf);
             }
             leaf.drain_into(base, columns);
         }

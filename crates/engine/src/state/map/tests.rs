@@ -5,7 +5,7 @@
 
 use super::leaf::{CAPACITY, REACH_SECTORS};
 use super::row::cut;
-use super::tree::{At, GROWTH_MAX, NODE_LEAVES_MAX};
+use super::tree::{At, GROWTH_MAX, NODE_LEAVES_MAX, PackedLeaves};
 use super::{LoadError, Map, Segment};
 use nearhead_format::{BLOCK_SECTORS, Entry, Place, SECTORS_MAX};
 use proptest::prelude::*;
@@ -150,7 +150,7 @@ fn check_structure(map: &Map, model: &Model) {
     assert_eq!(map.iter().count(), map.len());
     let tree = &map.tree;
     let mut at = Some(At { node: 0, leaf: 0 });
-    let (mut leaves, mut end, mut packed) = (0, 0, (0, 0));
+    let (mut leaves, mut end, mut packed) = (0, 0, PackedLeaves::default());
     while let Some(here) = at {
         at = tree.next(here);
         let base = tree.base(here);
@@ -166,7 +166,8 @@ fn check_structure(map: &Map, model: &Model) {
         if tree.leaf(here).is_packed() {
             // Those behind it may have gone since.
             assert_eq!(base + tree.leaf(here).len() as u64 * BLOCK_SECTORS, end, "no gap");
-            packed = (packed.0 + 1, packed.1 + tree.leaf(here).len());
+            packed.leaves += 1;
+            packed.blocks += tree.leaf(here).len();
         }
         leaves += 1;
     }

@@ -39,13 +39,33 @@ pub(super) struct At {
     pub(super) leaf: usize,
 }
 
+/// How many leaves are packed, for what they take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct PackedLeaves {
+    pub(super) leaves: usize,
+    /// In all of them.
+    pub(super) blocks: usize,
+}
+
+impl PackedLeaves {
+    fn note_packed(&mut self, leaf: &Leaf) {
+        self.leaves += 1;
+        self.blocks += leaf.len();
+    }
+
+    /// It is about to be unpacked.
+    pub(super) fn forget(&mut self, leaf: &Leaf) {
+        self.leaves -= 1;
+        self.blocks -= leaf.len();
+    }
+}
+
 /// All leaves, by address.
 pub(super) struct Tree {
     pub(super) bases: Vec<u64>,
     pub(super) nodes: Vec<Node>,
     pub(super) leaf_count: usize,
-    /// Those of them that are packed, and the blocks in those.
-    pub(super) packed: (usize, usize),
+    pub(super) packed: PackedLeaves,
     pub(super) columns: Columns,
 }
 
@@ -56,7 +76,7 @@ impl Tree {
             bases: vec![0],
             nodes: vec![node],
             leaf_count: 1,
-            packed: (0, 0),
+            packed: PackedLeaves::default(),
             columns: Columns::default(),
         }
     }
@@ -84,7 +104,7 @@ impl Tree {
     pub(super) fn splice(&mut self, at: At, gone: Range<usize>, rows: &[Row]) {
         let leaf = &mut self.nodes[at.node].leaves[at.leaf];
         if leaf.is_packed() && !leaf.takes(&gone, rows) {
-            self.packed = (self.packed.0 - 1, self.packed.1 - leaf.len());
+            self.packed.forget(leaf);
             leaf.unpack();
         }
         leaf.splice(gone, rows);
@@ -104,7 +124,7 @@ impl Tree {
     fn pack_whole(&mut self, at: At) {
         let leaf = &mut self.nodes[at.node].leaves[at.leaf];
         if !leaf.is_packed() && leaf.pack() {
-            self.packed = (self.packed.0 + 1, self.packed.1 + leaf.len());
+            self.packed.note_packed(leaf);
         }
     }
 
@@ -224,8 +244,8 @@ impl Tree {
     pub(super) fn memory_bytes(&self) -> usize {
         let node_bytes =
             |node: &Node| node.bases.capacity() * 8 + node.leaves.capacity() * size_of::<Leaf>();
-        let (packed, blocks) = self.packed;
-        (self.leaf_count - packed) * size_of::<Rows>()
+        let PackedLeaves { leaves, blocks } = self.packed;
+        (self.leaf_count - leaves) * size_of::<Rows>()
             + blocks * size_of::<u64>()
             + self.nodes.iter().map(node_bytes).sum::<usize>()
             + self.nodes.capacity() * size_of::<Node>()

@@ -4,40 +4,12 @@
 //! one cell are disjoint and not empty, so that a list has at most 64 owners; nearly always it has
 //! one, which lies in the table itself.
 
+use nearhead_basics::NumberHash;
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
 use std::ops::Range;
 
 /// Addresses of a cell, one for each bit of a mask.
 pub(super) const CELL_ADDRESSES: u64 = u64::BITS as u64;
-
-/// Hashing by one multiplication. It takes no seed, so that a run can be repeated exactly; keys are
-/// addresses, whose patterns the multiplication spreads.
-pub(super) type OwnerHash = BuildHasherDefault<MultiplyHasher>;
-
-/// See [`OwnerHash`].
-#[derive(Default)]
-pub(super) struct MultiplyHasher(u64);
-
-impl Hasher for MultiplyHasher {
-    #[inline]
-    fn write_u64(&mut self, number: u64) {
-        // 2^64 divided by the golden ratio: consecutive keys land far apart (Knuth, TAOCP 3, 6.4).
-        let product = u128::from(number ^ self.0) * 0x9E37_79B9_7F4A_7C15;
-        self.0 = (product as u64) ^ (product >> 64) as u64;
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.write_u64(u64::from(*byte));
-        }
-    }
-
-    #[inline]
-    fn finish(&self) -> u64 {
-        self.0
-    }
-}
 
 /// One last owner in a cell.
 #[derive(Clone, Copy)]
@@ -55,7 +27,7 @@ struct Cell {
 /// Cells that have a last owner.
 #[derive(Default)]
 pub(super) struct Cells {
-    cells: HashMap<u64, Cell, OwnerHash>,
+    cells: HashMap<u64, Cell, NumberHash>,
 }
 
 impl Cells {
