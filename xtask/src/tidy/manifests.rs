@@ -25,6 +25,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("nearhead-disk", &["nearhead-format"]),
     ("nearhead-service", &["nearhead-disk"]),
     ("nearhead-read-cache", &[]),
+    ("nearhead-ext4", &[]),
     (
         "nearhead-engine",
         &["nearhead-format", "nearhead-disk", "nearhead-service", "nearhead-read-cache"],
