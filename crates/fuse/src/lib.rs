@@ -12,11 +12,14 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod answers;
+mod carrier;
 mod front;
+mod image;
 mod queue;
 mod serve;
 mod words;
 
+use carrier::Carrier;
 use front::Front;
 use fuser::{Config, MountOption, Session, SessionACL};
 use nearhead_fs::{FsError, Mounted, Phase};
@@ -30,6 +33,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+pub use image::IMAGE_NAME;
 pub use serve::Stop;
 
 /// Threads that receive requests: their copies of what is written are made side by side.
@@ -57,6 +61,30 @@ pub fn serve<S: Service>(
     ready: impl FnOnce(),
 ) -> Result<(), String> {
     wait_until_open(&mut mounted, start)?;
+    carry(&mut mounted, start, folder, options, stop, ready)
+}
+
+/// Shows a service as one file, [`IMAGE_NAME`], that can only be read, at `folder`, until it is unmounted or `stop` asks for the end.
+pub fn serve_image<S: Service>(
+    service: S,
+    start: Instant,
+    folder: &Path,
+    source: &str,
+    stop: &Stop,
+    ready: impl FnOnce(),
+) -> Result<(), String> {
+    let options = MountOptions { source: source.to_owned(), read_only: true, for_everybody: false };
+    carry(&mut image::Image::of(service), start, folder, &options, stop, ready)
+}
+
+fn carry(
+    carrier: &mut impl Carrier,
+    start: Instant,
+    folder: &Path,
+    options: &MountOptions,
+    stop: &Stop,
+    ready: impl FnOnce(),
+) -> Result<(), String> {
     let queue = Arc::new(Queue::new().map_err(|errno| told(folder, &errno.into()))?);
     stop.attach(&queue);
     let front = Front::new(Arc::clone(&queue));
@@ -83,7 +111,7 @@ pub fn serve<S: Service>(
     });
     let receivers = receivers.map_err(|error| told(folder, &error))?;
     ready();
-    let result = serve::run(&mut mounted, &queue, start, folder);
+    let result = serve::run(carrier, &queue, start, folder);
     let received = receivers.join();
     result?;
     match received {

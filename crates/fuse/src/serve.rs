@@ -1,10 +1,9 @@
 //! The one thread that carries out what the kernel asks: the queue, the file system, the service under it, and the clock.
 
 use crate::answers::Waiting;
+use crate::carrier::Carrier;
 use crate::queue::{Asked, Queue};
 use nearhead_disk::Nanos;
-use nearhead_fs::{Mounted, Phase};
-use nearhead_service::Service;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
 use std::collections::HashMap;
@@ -54,8 +53,8 @@ pub(crate) fn since(start: Instant) -> Nanos {
 }
 
 /// Serves until the kernel asks nothing any more, then until all is durable.
-pub(crate) fn run<S: Service>(
-    mounted: &mut Mounted<S>,
+pub(crate) fn run(
+    mounted: &mut impl Carrier,
     queue: &Arc<Queue>,
     start: Instant,
     folder: &Path,
@@ -73,7 +72,7 @@ pub(crate) fn run<S: Service>(
         }
         if has_ended && !is_closing {
             is_closing = true;
-            mounted.begin_shutdown();
+            mounted.begin_shutdown(since(start));
         }
         if queue.is_to_stop() {
             unmount_elsewhere(folder);
@@ -84,7 +83,7 @@ pub(crate) fn run<S: Service>(
                 whom.answer(reply.result);
             }
         }
-        if let Phase::Failed(error) = mounted.phase() {
+        if let Some(error) = mounted.failure() {
             failure.get_or_insert_with(|| error.detail.clone());
         }
         if is_closing && mounted.is_shut_down() {
@@ -110,7 +109,7 @@ fn unmount_elsewhere(folder: &Path) {
 }
 
 /// Waits until there is something to do.
-pub(crate) fn sleep<S: Service>(mounted: &Mounted<S>, start: Instant, queue: Option<&Arc<Queue>>) {
+pub(crate) fn sleep(mounted: &impl Carrier, start: Instant, queue: Option<&Arc<Queue>>) {
     let wake = mounted.wake();
     let now = since(start);
     let left = wake.at.map_or(SLEEP_MAX, |at| at.since(now)).min(SLEEP_MAX);

@@ -17,6 +17,8 @@ const PURE_DIRECTORIES: &[&str] = &[
     "crates/engine/src/",
     "crates/ext4/src/",
     "crates/format/src/",
+    "crates/fs/src/",
+    "crates/journal/src/",
     "crates/read-cache/src/",
 ];
 
