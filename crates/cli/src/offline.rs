@@ -72,7 +72,11 @@ pub fn on(target: Target, access: Access, accept_loss: bool) -> Result<Offline, 
 }
 
 /// The same for who serves it: whatever its preset does by itself goes on.
-pub fn serving(target: Target, access: Access) -> Result<Offline, String> {
+pub fn serving(
+    target: Target,
+    access: Access,
+    configure: impl FnOnce(&Superblock, &mut Config),
+) -> Result<Offline, String> {
     let Target { name, lanes, start, lone_member, .. } = target;
     let problem =
         |error: &dyn std::fmt::Display| Target::problem(&name, lone_member.as_ref(), error);
@@ -80,6 +84,7 @@ pub fn serving(target: Target, access: Access) -> Result<Offline, String> {
     let mut volume = Volume::open(lanes, start, |superblock, config| {
         config.read_only |= access == Access::Read;
         config.lone_writes_go_home = !rotational && !superblock.layout.logs_are_apart();
+        configure(superblock, config);
     })
     .map_err(|error| problem(&error))?;
     volume.wait_until_open(start).map_err(|error| problem(&error))?;

@@ -113,7 +113,7 @@ impl Core {
                 let mut offset = (first + at) * BLOCK;
                 for data in together(parts) {
                     let len = data.len() as u64;
-                    writes.push(Operation::Write { offset, data, fua: false });
+                    writes.push(Operation::WriteInPlace { offset, data, fua: false });
                     offset += len;
                 }
                 at += take;

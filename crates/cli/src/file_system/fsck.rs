@@ -23,7 +23,7 @@ pub struct FsckArgs {
 /// Runs the command. The code is e2fsck's: 0 if nothing was found, 4 if something is wrong.
 pub fn run(args: &FsckArgs) -> Result<ExitCode, String> {
     let target = Target::open(&args.target, Access::Read, &args.disk)?;
-    let offline = offline::serving(target, Access::Read)?;
+    let offline = offline::serving(target, Access::Read, |_, _| {})?;
     let damage = offline.volume.status().damage;
     for finding in &damage {
         note(&format!("damage: {finding}"));

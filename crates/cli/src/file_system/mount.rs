@@ -5,6 +5,7 @@
 
 use crate::offline;
 use crate::target::{Access, DiskArgs, Target, refuse_if_misnamed};
+use nearhead_engine::placement::OneArea;
 use nearhead_ext4::Options;
 use nearhead_fs::{FsOptions, Mounted};
 use nearhead_fuse::{MountOptions, Stop};
@@ -62,7 +63,7 @@ pub fn run(args: &MountArgs) -> Result<(), String> {
     refuse_folder(&args.folder)?;
     let signals = Signals::new([SIGTERM, SIGINT, SIGQUIT, SIGHUP])
         .map_err(|error| format!("signals cannot be handled: {error}"))?;
-    let (volume, start) = opened(args, wanted.read_only)?;
+    let (volume, start) = opened(args, &wanted)?;
     let read_only = wanted.read_only || volume.info().read_only;
     let now = nearhead_fuse::clock();
     let seed = u64::from(now.nanoseconds) << 32 ^ now.seconds as u64;
@@ -128,14 +129,20 @@ fn refuse_folder(folder: &Path) -> Result<(), String> {
 
 fn opened(
     args: &MountArgs,
-    read_only: bool,
+    wanted: &Wanted,
 ) -> Result<(Volume<Box<dyn nearhead_disk::Disk>>, std::time::Instant), String> {
-    let access = if read_only { Access::Read } else { Access::Write };
+    let access = if wanted.read_only { Access::Read } else { Access::Write };
     let mut target = Target::open(&args.target, access, &args.disk)?;
     if access == Access::Write {
         refuse_if_misnamed(&mut target)?;
     }
-    let offline = offline::serving(target, access)?;
+    let is_near_head = wanted.mode.is_near_head();
+    let offline = offline::serving(target, access, |superblock, config| {
+        // A mode with one journal, on a volume that has many logs: the journal is around the middle.
+        if !is_near_head && superblock.layout.log_count() > 1 && !superblock.layout.is_chain() {
+            config.placement = Box::new(OneArea);
+        }
+    })?;
     Ok((offline.volume, offline.start))
 }
 

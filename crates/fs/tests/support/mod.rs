@@ -112,7 +112,8 @@ impl Ram {
                 }
                 return Ok(vec![Payload::Bytes(buffer.freeze())]);
             }
-            Operation::Write { offset, data, .. } => {
+            Operation::Write { offset, data, .. }
+            | Operation::WriteInPlace { offset, data, .. } => {
                 self.in_place_bytes += data.len() as u64;
                 let bytes = bytes_of(&data);
                 store(&mut self.blocks, offset, &bytes);
