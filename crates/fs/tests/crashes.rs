@@ -2,6 +2,8 @@
 //!
 //! A life is repeated by its seed: `NEARHEAD_FS_SEED=N cargo test -p nearhead-fs --test crashes`.
 
+#![allow(clippy::unwrap_used)]
+
 mod support;
 
 use nearhead_basics::Random;

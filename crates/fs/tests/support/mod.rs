@@ -1,6 +1,6 @@
 //! What the tests of a mounted file system need: an image, a service in memory that can lose what was not flushed, a client that waits.
 
-#![allow(dead_code, reason = "each test uses a part of it")]
+#![allow(dead_code, unreachable_pub, clippy::unwrap_used, reason = "each test uses a part of it")]
 
 use nearhead_basics::Random;
 use nearhead_disk::{Buffer, BufferMut, Nanos, Payload};
