@@ -112,7 +112,6 @@ pub(crate) fn fail(errno: Errno, detail: impl Into<String>) -> Stop {
 }
 
 /// The image contradicts itself; `detail` says where, what was expected and what was found.
-#[expect(dead_code, reason = "used once operations are there")]
 pub(crate) fn corrupt(detail: impl fmt::Display) -> Stop {
     fail(Errno::Corrupt, format!("{detail}; run e2fsck on the image while it is not in use"))
 }

@@ -5,19 +5,80 @@
 //! [`Ext4::take_changes`] gives as one atomic write: after each, the image is one that `e2fsck -fn` finds clean. Nothing
 //! here reads a disk or a clock, starts a thread or finds chance. Whatever is read may be hostile: it is checked when it
 //! is first understood as what it is supposed to be.
+//!
+//! ```
+//! use nearhead_ext4::{Ext4, OpenError};
+//! assert!(matches!(Ext4::probe(&[0; 4096]), Err(OpenError::NotExt4(_))));
+//! ```
 
+mod acl;
+mod attributes;
+mod bitmap;
+mod block_room;
+mod cache;
+mod changes;
+mod checksum;
+mod data;
+mod directory;
+mod dirent;
 mod error;
+mod extent_node;
+mod extents;
+mod features;
 mod geometry;
-mod stubs;
+mod group;
+mod hold;
+mod index;
+mod inode;
+mod inode_room;
+mod inodes;
+mod make;
+mod mount;
+mod orphan;
+mod parked;
+mod ranges;
+mod remove;
+mod rename;
+mod transaction;
+mod truncate;
 mod types;
+mod verify;
+mod xattr_block;
+mod xattrs;
 
 pub use error::{Errno, Error, OpenError, Outcome, Stop};
 pub use geometry::Geometry;
 pub use types::*;
 
+use nearhead_basics::NumberHash;
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+
 /// A file system.
 #[derive(Debug)]
 pub struct Ext4 {
-    #[expect(dead_code, reason = "used once operations are there")]
-    read_only: bool,
+    geometry: Geometry,
+    options: Options,
+    cache: cache::Cache,
+    /// Free on disk and not to be allocated: the next two, and what changes in flight freed.
+    busy: ranges::Ranges,
+    /// Freed by the running transaction.
+    freed: ranges::Ranges,
+    /// Of inodes that live in memory.
+    reserved: ranges::Ranges,
+    in_flight: VecDeque<changes::InFlight>,
+    next_id: u64,
+    holds: HashMap<u32, u64, NumberHash>,
+    /// Inodes without a name that somebody holds.
+    orphans: BTreeMap<Ino, orphan::Orphan>,
+    /// Inodes without a name that are too large to be freed at once.
+    parked: BTreeSet<Ino>,
+    indexes: index::Indexes,
+    inodes_made: u64,
+    /// Where the search for blocks goes on in each group.
+    cursors: HashMap<u32, u64, NumberHash>,
+    /// Superblocks, descriptors, bitmaps and inode tables.
+    system: ranges::Ranges,
+    last_change: Timestamp,
+    overhead_blocks: u64,
+    is_mounted: bool,
 }

@@ -90,7 +90,6 @@ impl FileKind {
     }
 
     /// As a directory entry has it.
-    #[expect(dead_code, reason = "used once operations are there")]
     pub(crate) fn entry_byte(self) -> u8 {
         match self {
             Self::Regular => 1,
@@ -104,7 +103,6 @@ impl FileKind {
     }
 
     /// From a directory entry.
-    #[expect(dead_code, reason = "used once operations are there")]
     pub(crate) fn from_entry_byte(byte: u8) -> Option<Self> {
         match byte {
             1 => Some(Self::Regular),
