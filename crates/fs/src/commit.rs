@@ -49,6 +49,7 @@ enum Step {
 #[derive(Clone, Debug)]
 struct Packed {
     ino: Ino,
+    incarnation: u64,
     pages: Range<u64>,
     block: u64,
 }
@@ -327,7 +328,9 @@ impl Core {
         while let Some(placed) = self.commit.flushed.last().cloned() {
             self.mark_written(&placed)?;
             self.commit.flushed.pop();
-            self.file(placed.ino).unflushed -= 1;
+            if let Some(file) = self.same_file(placed.ino, placed.incarnation) {
+                file.unflushed -= 1;
+            }
             self.tidy(placed.ino);
             let ready = self.waiting.quiet_came();
             self.wake(ready);
@@ -343,7 +346,8 @@ impl Core {
     fn mark_written(&mut self, placed: &Placed) -> Result<(), Halt> {
         let ino = placed.ino;
         // Of one without a name the metadata is not on the disk any more.
-        let Some(file) = self.files.get(&ino).filter(|file| !file.is_gone) else { return Ok(()) };
+        let file = self.same_file(ino, placed.incarnation).filter(|file| !file.is_gone);
+        let Some(file) = file else { return Ok(()) };
         let (end, size) = (placed.pages.end * BLOCK, file.size);
         let caller = self.by_itself();
         if placed.is_unwritten {
@@ -368,6 +372,7 @@ impl Core {
     fn pack_file(&mut self, ino: Ino) -> Result<(), Halt> {
         let Some(file) = self.files.get(&ino).filter(|file| !file.is_gone) else { return Ok(()) };
         let runs = file.pages.dirty_runs(0..u64::MAX);
+        let incarnation = file.incarnation;
         let (size, written_at) = (file.size, file.written_at);
         let mut caller = self.by_itself();
         caller.now = written_at.unwrap_or(caller.now);
@@ -385,7 +390,8 @@ impl Core {
             self.note_changed(&[ino]);
             for run in blocks {
                 let pages = run.logical..run.logical + run.len;
-                self.commit.packed.push(Packed { ino, pages, block: run.physical });
+                let block = run.physical;
+                self.commit.packed.push(Packed { ino, incarnation, pages, block });
             }
         }
         if let Some(size) = size {
@@ -438,7 +444,12 @@ impl Core {
     fn data_pieces(&mut self) -> Vec<Piece> {
         let mut pieces = Vec::new();
         for packed in &mut self.commit.packed {
-            let Some(file) = self.files.get_mut(&packed.ino) else { continue };
+            let file = self.files.get_mut(&packed.ino);
+            let file = file.filter(|file| file.incarnation == packed.incarnation);
+            let Some(file) = file else {
+                packed.pages.end = packed.pages.start;
+                continue;
+            };
             // What was cut off since is not there any more, nor counted.
             let here = file.pages.dirty_runs(packed.pages.clone());
             let here = here.first().map_or(packed.pages.start..packed.pages.start, |run| {
@@ -461,7 +472,7 @@ impl Core {
         }
         for packed in std::mem::take(&mut self.commit.packed) {
             let len = (packed.pages.end - packed.pages.start) as usize;
-            if let Some(file) = self.files.get_mut(&packed.ino) {
+            if let Some(file) = self.same_file(packed.ino, packed.incarnation) {
                 let idle = file.pages.settle(packed.pages);
                 self.note_idle(packed.ino, idle);
             }

@@ -35,6 +35,7 @@ pub(crate) struct Core {
     /// Once the first block was read.
     pub(crate) ext4: Option<Box<Ext4>>,
     pub(crate) files: BTreeMap<Ino, File>,
+    incarnations: u64,
     pub(crate) io: Io,
     pub(crate) jobs: Slab<Job>,
     pub(crate) runnable: VecDeque<Waiter>,
@@ -63,6 +64,7 @@ impl Core {
             phase: Phase::Opening,
             ext4: None,
             files: BTreeMap::new(),
+            incarnations: 0,
             io: Io::default(),
             jobs: Slab::new(),
             runnable: VecDeque::new(),
@@ -86,7 +88,22 @@ impl Core {
     }
 
     pub(crate) fn file(&mut self, ino: Ino) -> &mut File {
-        self.files.entry(ino).or_default()
+        let incarnations = &mut self.incarnations;
+        self.files.entry(ino).or_insert_with(|| {
+            *incarnations += 1;
+            File { incarnation: *incarnations, ..File::default() }
+        })
+    }
+
+    /// The node is still the one that something was begun for.
+    pub(crate) fn same_file(&mut self, ino: Ino, incarnation: u64) -> Option<&mut File> {
+        self.files.get_mut(&ino).filter(|file| file.incarnation == incarnation)
+    }
+
+    /// Nothing is known of a node any more: it is gone, or new.
+    pub(crate) fn forget_file(&mut self, ino: Ino) {
+        self.forget_pages(ino, 0, u64::MAX);
+        self.files.remove(&ino);
     }
 
     /// The metadata of these nodes is part of the running transaction.

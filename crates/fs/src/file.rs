@@ -8,6 +8,8 @@ use nearhead_ext4::{Attributes, BLOCK_BYTES, Timestamp};
 /// One node that is in use.
 #[derive(Debug, Default)]
 pub(crate) struct File {
+    /// Differs between two nodes that had the same number: what was begun for one is not the other's.
+    pub(crate) incarnation: u64,
     pub(crate) pages: Pages,
     /// Length of a file, if it is not that of its metadata.
     pub(crate) size: Option<u64>,

@@ -45,6 +45,8 @@ impl Core {
         match operation {
             Op::Make { parent, name, new } => {
                 let made = self.ext4()?.make(*parent, name, new, caller)?;
+                // Its number may have been another's.
+                self.forget_file(made.ino);
                 self.note_changed(&[*parent, made.ino]);
                 Ok(self.referred(made))
             }
@@ -143,10 +145,7 @@ impl Core {
             self.ext4()?.release(ino);
         }
         if is_last && is_gone {
-            self.forget_pages(ino, 0, u64::MAX);
-            if let Some(file) = self.files.get_mut(&ino) {
-                (file.size, file.written_at, file.error) = (None, None, None);
-            }
+            self.forget_file(ino);
         }
         self.tidy(ino);
         Ok(())
@@ -160,8 +159,7 @@ impl Core {
         let file = self.file(removed.ino);
         file.is_gone = true;
         if file.references == 0 {
-            (file.size, file.written_at, file.error) = (None, None, None);
-            self.forget_pages(removed.ino, 0, u64::MAX);
+            self.forget_file(removed.ino);
         }
     }
 }

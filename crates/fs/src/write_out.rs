@@ -19,6 +19,7 @@ const PART_BYTES_MIN: usize = 256 << 10;
 #[derive(Debug)]
 pub(crate) struct WriteOut {
     pub(crate) ino: Ino,
+    incarnation: u64,
     pub(crate) pages: Range<u64>,
     /// Writes under way; none until its blocks are known.
     missing: u32,
@@ -32,6 +33,7 @@ pub(crate) struct WriteOut {
 #[derive(Clone, Debug)]
 pub(crate) struct Placed {
     pub(crate) ino: Ino,
+    pub(crate) incarnation: u64,
     pub(crate) pages: Range<u64>,
     pub(crate) is_unwritten: bool,
 }
@@ -42,9 +44,12 @@ impl Core {
         if pages.is_empty() {
             return;
         }
-        self.file(ino).writing += 1;
+        let file = self.file(ino);
+        file.writing += 1;
+        let incarnation = file.incarnation;
         let slot = self.write_outs.insert(WriteOut {
             ino,
+            incarnation,
             pages,
             missing: 0,
             is_placed: false,
@@ -60,6 +65,10 @@ impl Core {
             return;
         }
         let (ino, pages) = (work.ino, work.pages.clone());
+        let incarnation = work.incarnation;
+        if self.same_file(ino, incarnation).is_none() {
+            return self.end_write_out(slot);
+        }
         match self.place(ino, &pages) {
             Ok(runs) => self.send_out(slot, &runs),
             Err(halt) => {
@@ -145,7 +154,8 @@ impl Core {
         let Some(work) = self.write_outs.get_mut(slot) else { return };
         let (ino, pages) = (work.ino, work.pages.clone());
         work.error = Some(error.clone());
-        if !work.is_placed {
+        let (is_placed, incarnation) = (work.is_placed, work.incarnation);
+        if !is_placed && self.same_file(ino, incarnation).is_some() {
             self.has_blocks(ino, pages.clone());
             let _ = self.file(ino).pages.take(pages);
         }
@@ -155,19 +165,23 @@ impl Core {
     fn end_write_out(&mut self, slot: u32) {
         let Some(work) = self.write_outs.remove(slot) else { return };
         let (ino, pages) = (work.ino, work.pages.clone());
-        let file = self.file(ino);
-        file.writing -= 1;
-        // The kernel has them; nobody changes a run of this length in part soon.
-        for page in file.pages.settle(pages.clone()) {
-            file.pages.drop_idle(page);
-        }
-        let is_unwritten = work.is_unwritten;
-        let placed =
-            work.error.is_none().then(|| Placed { ino, pages: pages.clone(), is_unwritten });
-        file.error = file.error.take().or(work.error);
-        file.unflushed += u32::from(placed.is_some());
-        if is_unwritten && placed.is_some() {
-            file.in_place.insert(pages.clone());
+        let incarnation = work.incarnation;
+        let mut placed = None;
+        if let Some(file) = self.same_file(ino, incarnation) {
+            file.writing -= 1;
+            // The kernel has them; nobody changes a run of this length in part soon.
+            for page in file.pages.settle(pages.clone()) {
+                file.pages.drop_idle(page);
+            }
+            if work.error.is_none() {
+                file.unflushed += 1;
+                if work.is_unwritten {
+                    file.in_place.insert(pages.clone());
+                }
+                let (pages, is_unwritten) = (pages.clone(), work.is_unwritten);
+                placed = Some(Placed { ino, incarnation, pages, is_unwritten });
+            }
+            file.error = file.error.take().or(work.error);
         }
         self.commit.note_end_of(slot, placed);
         self.note_saved((pages.end - pages.start) as usize);

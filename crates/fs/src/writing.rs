@@ -123,7 +123,7 @@ impl Core {
     }
 
     fn put(&mut self, ino: Ino, offset: u64, data: &Buffer, without_block: &[Range<u64>]) {
-        let file = self.files.entry(ino).or_default();
+        let file = self.file(ino);
         let (mut at, mut new_dirty) = (0, 0);
         while at < data.len() {
             let position = offset + at as u64;

@@ -1,6 +1,6 @@
 //! Random lives of a file system that end in a crash at any request: e2fsck finds nothing, and what was synced is there.
 //!
-//! A life is repeated by its seed: `NEARHEAD_FS_SEED=N cargo test -p nearhead-fs --test crashes`.
+//! A life is repeated by its seed: `NEARHEAD_FS_SEED=N cargo test -p nearhead-fs --test crashes`; `NEARHEAD_FS_LIVES=N` tries more.
 
 #![allow(clippy::unwrap_used)]
 
@@ -327,7 +327,7 @@ impl Life {
                 continue;
             };
             let ino = found.unwrap_or_else(|| panic!("{}: {path} is gone", self.told));
-            let read = client.read(ino, 0, FILE_BYTES_MAX as u32 + 1);
+            let read = client.read(ino, 0, 1 << 21);
             let differs = read.iter().zip(&model.bytes).position(|(one, other)| one != other);
             assert!(
                 read.len() == model.bytes.len() && differs.is_none(),
@@ -355,8 +355,11 @@ fn live(seed: u64, mode: &str, blocks: &Blocks) {
 fn after_a_crash_at_any_request_the_image_is_clean_and_what_was_synced_is_there() {
     let Some(blocks) = empty(SIZE) else { return };
     let modes = ["manylogs", "ordered", "data", "adaptive"];
-    let only = std::env::var("NEARHEAD_FS_SEED").ok().and_then(|seed| seed.parse().ok());
-    let lives: Vec<u64> = only.map_or_else(|| (1..=60).collect(), |seed: u64| vec![seed]);
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    let lives = match (number("NEARHEAD_FS_SEED"), number("NEARHEAD_FS_LIVES")) {
+        (Some(seed), lives) => seed..seed + lives.unwrap_or(1),
+        (None, lives) => 1..1 + lives.unwrap_or(60),
+    };
     for seed in lives {
         let mode = modes[seed as usize % modes.len()];
         live(seed, mode, &blocks);
