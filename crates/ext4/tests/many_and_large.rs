@@ -45,7 +45,7 @@ fn a_directory_of_a_hundred_thousand_entries_is_filled_listed_and_emptied() {
             let Some(nth) = entry.name.strip_prefix(b"entry-") else { continue };
             let nth: u32 = String::from_utf8_lossy(nth).parse().unwrap();
             seen.push(nth);
-            if nth % 2 == 0 {
+            if nth.is_multiple_of(2) {
                 let name = format!("entry-{nth}");
                 driven.run(|fs| fs.unlink(directory, name.as_bytes(), &root_at(3))).unwrap();
             }
