@@ -10,7 +10,7 @@ use crate::dirent;
 use crate::error::{Outcome, Stop, corrupt};
 use crate::inode::Inode;
 use crate::transaction::Transaction;
-use crate::types::BLOCK_BYTES;
+use crate::types::{BLOCK_BYTES, FileKind};
 use nearhead_basics::NumberHash;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hasher};
@@ -39,17 +39,41 @@ pub(crate) struct DirectoryIndex {
     places: HashMap<u64, EntryPlace, NumberHash>,
     /// Of names whose hash another name has.
     more: Vec<(u64, EntryPlace)>,
+    /// Entries that lead to directories, its own two left out.
+    directories: i64,
     used: u64,
 }
 
 /// What an operation did to a directory.
 #[derive(Debug)]
 pub(crate) enum IndexChange {
-    Add { directory: u32, hash: u64, place: EntryPlace },
-    Remove { directory: u32, hash: u64, place: EntryPlace },
-    Room { directory: u32, block: u32, room: u16 },
-    Block { directory: u32, physical: u64 },
-    Drop { directory: u32 },
+    Add {
+        directory: u32,
+        hash: u64,
+        place: EntryPlace,
+    },
+    Remove {
+        directory: u32,
+        hash: u64,
+        place: EntryPlace,
+    },
+    Room {
+        directory: u32,
+        block: u32,
+        room: u16,
+    },
+    Block {
+        directory: u32,
+        physical: u64,
+    },
+    /// More or fewer directories in it.
+    Directories {
+        directory: u32,
+        more: i64,
+    },
+    Drop {
+        directory: u32,
+    },
 }
 
 #[derive(Debug)]
@@ -93,6 +117,9 @@ impl Indexes {
                     index.blocks.push(physical);
                     index.rooms.push(0);
                 }),
+                IndexChange::Directories { directory, more } => {
+                    self.with(directory, |index| index.directories += more);
+                }
                 IndexChange::Drop { directory } => {
                     self.known.remove(&directory);
                 }
@@ -144,6 +171,11 @@ impl DirectoryIndex {
         self.places.get(&hash).copied().into_iter().chain(more.map(|(_, place)| *place))
     }
 
+    /// How many directories are in it.
+    pub(crate) fn directories(&self) -> u32 {
+        u32::try_from(self.directories).unwrap_or(0)
+    }
+
     /// The first block with room for an entry of this size.
     pub(crate) fn block_with_room(&self, bytes: usize) -> Option<u32> {
         let found = self.rooms.iter().position(|room| usize::from(*room) >= bytes);
@@ -193,6 +225,9 @@ impl Transaction<'_> {
             for entry in dirent::entries(&*bytes, end).filter(|entry| entry.ino != 0) {
                 let hash = self.fs.indexes.hash(entry.name);
                 index.add(hash, EntryPlace { block: nth as u32, at: entry.at as u16 });
+                let is_own = matches!(entry.name, b"." | b"..");
+                let is_directory = entry.kind == FileKind::Directory.entry_byte() && !is_own;
+                index.directories += i64::from(is_directory);
             }
             index.rooms.push(dirent::room(&*bytes, end) as u16);
         }

@@ -10,6 +10,7 @@ use crate::directory::check_own_name;
 use crate::dirent;
 use crate::error::{Errno, Outcome, fail};
 use crate::extent_node::{self, Extent, ROOT_ENTRIES_MAX};
+use crate::index::{DirectoryIndex, IndexChange};
 use crate::inode::{CONTENT_BYTES, EXTENTS_FLAG, Inode, Time, inherited_flags};
 use crate::transaction::Transaction;
 use crate::types::{Attributes, BLOCK_BYTES, Caller, FileKind, Ino, NewNode};
@@ -90,7 +91,8 @@ pub(crate) fn exists(parent: Ino, name: &[u8]) -> crate::Stop {
 
 impl Transaction<'_> {
     /// One more directory in a directory.
-    pub(crate) fn gain_directory(&self, parent: &mut Inode) -> Outcome<()> {
+    pub(crate) fn gain_directory(&mut self, parent: &mut Inode) -> Outcome<()> {
+        self.index_changes.push(IndexChange::Directories { directory: parent.ino.0, more: 1 });
         match parent.links() {
             // Too many to be counted; it stays so.
             1 => {}
@@ -102,6 +104,21 @@ impl Transaction<'_> {
             }
         }
         Ok(())
+    }
+
+    /// One directory less in a directory that was looked through.
+    pub(crate) fn lose_directory(&mut self, parent: &mut Inode) {
+        let directory = parent.ino.0;
+        self.index_changes.push(IndexChange::Directories { directory, more: -1 });
+        if parent.links() > 2 {
+            parent.set_links(parent.links() - 1);
+        } else if parent.links() == 1 {
+            // There were too many to be counted; e2fsck wants the number once there are not.
+            let before = self.fs.indexes.get(directory).map_or(0, DirectoryIndex::directories);
+            if (2..=LINKS_MAX).contains(&(before + 1)) {
+                parent.set_links(before + 1);
+            }
+        }
     }
 
     pub(crate) fn make_inode(
@@ -171,13 +188,6 @@ impl Transaction<'_> {
         self.add_extent(inode, Extent { logical: 0, len: 1, physical, is_unwritten: false })?;
         inode.add_blocks(1);
         Ok(())
-    }
-}
-
-/// One directory less in a directory.
-pub(crate) fn lose_directory(parent: &mut Inode) {
-    if parent.links() > 2 {
-        parent.set_links(parent.links() - 1);
     }
 }
 

@@ -12,7 +12,6 @@ use crate::error::{Errno, Outcome, fail};
 use crate::extent_node::{Extent, LOGICAL_END};
 use crate::index::IndexChange;
 use crate::inode::{Inode, Time};
-use crate::make::lose_directory;
 use crate::orphan::Orphan;
 use crate::transaction::Transaction;
 use crate::types::{Caller, FileKind, Ino, Removed, Timestamp};
@@ -60,7 +59,7 @@ impl Ext4 {
             check_removable(&directory)?;
             check_removable(&inode)?;
             transaction.remove_name(&mut directory, name, &found, caller.now)?;
-            lose_directory(&mut directory);
+            transaction.lose_directory(&mut directory);
             transaction.put_inode(&directory)?;
             transaction.lose_name(inode, caller.now)
         })

@@ -8,7 +8,7 @@ use crate::attributes::{check_mutable, check_removable};
 use crate::directory::{Found, check_own_name};
 use crate::error::{Errno, Outcome, corrupt, fail};
 use crate::inode::{Inode, Time};
-use crate::make::{exists, lose_directory};
+use crate::make::exists;
 use crate::transaction::Transaction;
 use crate::types::{Caller, FileKind, Ino, ROOT, Removed, Rename, Timestamp};
 
@@ -164,7 +164,7 @@ impl Transaction<'_> {
         if moved.kind == FileKind::Directory && names.is_moving() {
             self.move_parent(&moved.inode, names.target().ino)?;
             self.gain_directory(names.target())?;
-            lose_directory(&mut names.source);
+            self.lose_directory(&mut names.source);
         }
         self.add_name(names.target(), new_name, moved.inode.ino, moved.kind, now)?;
         self.remove_name(&mut names.source, name, &moved.found, now)?;
@@ -186,7 +186,7 @@ impl Transaction<'_> {
                 self.move_parent(&moved.inode, names.target().ino)?;
             }
             // The target loses one directory and gains another.
-            lose_directory(&mut names.source);
+            self.lose_directory(&mut names.source);
         }
         self.redirect_name(names.target(), &other.found, moved.inode.ino, moved.kind)?;
         names.target().touch(now);
@@ -213,10 +213,10 @@ impl Transaction<'_> {
             }
             if is_directory(&moved) && !is_directory(&other) {
                 self.gain_directory(names.target())?;
-                lose_directory(&mut names.source);
+                self.lose_directory(&mut names.source);
             } else if is_directory(&other) && !is_directory(&moved) {
                 self.gain_directory(&mut names.source)?;
-                lose_directory(names.target());
+                self.lose_directory(names.target());
             }
         }
         self.redirect_name(names.target(), &other.found, moved.inode.ino, moved.kind)?;

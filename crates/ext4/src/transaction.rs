@@ -7,7 +7,7 @@
 use crate::Ext4;
 use crate::cache::Kind;
 use crate::checksum::Sums;
-use crate::error::{Errno, Outcome, Stop, fail};
+use crate::error::{Errno, Outcome, Stop, corrupt, fail};
 use crate::group::{self, Descriptor};
 use crate::index::IndexChange;
 use crate::orphan::Orphan;
@@ -109,6 +109,12 @@ impl<'a> Transaction<'a> {
     pub(crate) fn read(&mut self, block: u64, kind: Kind) -> Outcome<BlockBytes> {
         if let Some(Over::Bytes(known, bytes)) = self.blocks.get(&block) {
             return if *known == kind { Ok(bytes.clone()) } else { Err(two_uses(block)) };
+        }
+        if block >= self.fs.geometry.blocks {
+            return Err(corrupt(format!(
+                "block {block}: {kind:?}: expected a block below {}",
+                self.fs.geometry.blocks
+            )));
         }
         let descriptor = match kind {
             Kind::BlockBitmap(group) | Kind::InodeBitmap(group) => Some(group),
@@ -255,7 +261,7 @@ impl<'a> Transaction<'a> {
 }
 
 fn two_uses(block: u64) -> Stop {
-    crate::error::corrupt(format!("block {block} has two uses"))
+    corrupt(format!("block {block} has two uses"))
 }
 
 /// Stores each descriptor's checksum in a block of them.

@@ -12,7 +12,8 @@ use nearhead_ext4::{
     Attributes, BLOCK_BYTES, BlockBytes, Caller, Changes, Error, Ext4, FileKind, Ino, NewNode,
     Options, Outcome, ROOT, Stop, Timestamp,
 };
-use std::collections::HashMap;
+use std::cell::RefCell;
+use std::collections::{BTreeSet, HashMap};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -81,6 +82,8 @@ pub(crate) fn has_tools() -> bool {
 pub(crate) struct Disk {
     pub(crate) blocks: HashMap<u64, BlockBytes>,
     pub(crate) len: u64,
+    /// Blocks that somebody asked for, if that is noted.
+    pub(crate) wanted: RefCell<BTreeSet<u64>>,
 }
 
 impl Disk {
@@ -105,7 +108,7 @@ impl Disk {
         loop {
             let got = file.read(&mut buffer).unwrap();
             if got == 0 {
-                return Self { blocks, len };
+                return Self { blocks, len, wanted: RefCell::default() };
             }
             for chunk in buffer[..got].chunks_exact(BLOCK_BYTES) {
                 if chunk.iter().any(|byte| *byte != 0) {
