@@ -6,35 +6,43 @@
 //!    files came to their end;
 //! 2. *flushing*: what was written in place since the last flush is made durable;
 //! 3. *packing*: those blocks are marked as written, the short runs get blocks, lengths and times go to the metadata;
-//! 4. *recording*: all changed metadata and the short runs are one atomic write.
+//! 4. *recording*: all changed metadata and the short runs are one atomic write. What one does not take follows in the next, each with
+//!    the metadata of what it brings.
+//!
+//! Packing is in [`crate::packing`].
 //!
 //! What an operation freed is given to nobody before the record is durable and every request that was under way by then came to its end.
 
 use crate::core::{BLOCK, COMMIT_AFTER, Core, UNSAVED_PAGES_MAX};
-use crate::error::{ENOSPC, FsError, Halt};
+use crate::error::FsError;
 use crate::io::Purpose;
 use crate::mounted::Phase;
-use crate::waiting::Waiter;
+use crate::packing::Packed;
 use crate::write_out::Placed;
-use nearhead_disk::{BufferMut, Nanos, Payload};
+use nearhead_disk::Nanos;
 use nearhead_ext4::{ChangesId, Ino};
-use nearhead_journal::{Piece, Placement, merged};
+use nearhead_journal::Placement;
 use nearhead_service::Operation;
 use std::collections::BTreeSet;
-use std::ops::Range;
 
 /// Changed blocks of metadata beyond which a commit begins by itself: one operation changes so many at most that both fit a record.
-const CHANGES_MAX: usize = 96;
-/// Parts of one atomic write (the engine's bound).
-const PIECES_MAX: usize = 256;
-/// Bytes of one.
-const RECORD_BYTES_MAX: u64 = 1 << 20;
-/// Blocks that are left in a record for metadata that giving blocks to its data changes.
-const SPARE_BLOCKS: usize = 48;
+pub(crate) const CHANGES_MAX: usize = 96;
+
+/// What of a commit a record leaves out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Rest {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// More than one record takes.
+    FitsNoMore,
+    /// What finds no free block before what the record frees is durable.
+    NeedsRoom,
+}
 
 /// What a commit is doing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Step {
+pub(crate) enum Step {
     #[default]
     Idle,
     Placing,
@@ -45,44 +53,35 @@ enum Step {
     Settling,
 }
 
-/// A short run that goes into the record.
-#[derive(Clone, Debug)]
-struct Packed {
-    ino: Ino,
-    incarnation: u64,
-    pages: Range<u64>,
-    block: u64,
-}
-
 /// State of commits.
 #[derive(Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "independent wishes and facts, not a state")]
 pub(crate) struct Commit {
-    step: Step,
+    pub(crate) step: Step,
     /// Number of the transaction that changes go to now.
-    running: u64,
-    committed: u64,
+    pub(crate) running: u64,
+    pub(crate) committed: u64,
     is_wanted: bool,
     wants_all: bool,
     /// Files whose data the next one is to make durable, and whether with their times.
     next_files: BTreeSet<Ino>,
     next_times: BTreeSet<Ino>,
     /// The same of the one under way.
-    files: Vec<Ino>,
-    times: BTreeSet<Ino>,
+    pub(crate) files: Vec<Ino>,
+    pub(crate) times: BTreeSet<Ino>,
     /// Write-outs that it waits for.
     awaited: BTreeSet<u32>,
     /// Written in place, and not flushed.
-    placed: Vec<Placed>,
+    pub(crate) placed: Vec<Placed>,
     /// Those that the flush under way covers, or that are flushed.
-    flushed: Vec<Placed>,
+    pub(crate) flushed: Vec<Placed>,
     /// Files that are still to be packed.
-    to_pack: Vec<Ino>,
-    packed: Vec<Packed>,
-    changes: Option<ChangesId>,
-    /// There was no room before what is freed is durable: the record goes out without the rest, which follows.
-    is_partial: bool,
-    was_partial: bool,
+    pub(crate) to_pack: Vec<Ino>,
+    pub(crate) packed: Vec<Packed>,
+    pub(crate) changes: Option<ChangesId>,
+    /// What the record that is under way leaves out, and the next one brings.
+    pub(crate) rest: Rest,
+    /// No room was found although what was freed is durable.
+    pub(crate) was_full: bool,
     /// Records that are durable, and the number of the last request that was made before.
     to_settle: Vec<(ChangesId, u64)>,
 }
@@ -105,8 +104,8 @@ impl Default for Commit {
             to_pack: Vec::new(),
             packed: Vec::new(),
             changes: None,
-            is_partial: false,
-            was_partial: false,
+            rest: Rest::Nothing,
+            was_full: false,
             to_settle: Vec::new(),
         }
     }
@@ -222,27 +221,20 @@ impl Core {
             self.changed_at = None;
         }
         commit.files = files.into_iter().collect();
-        commit.was_partial = false;
+        commit.was_full = false;
         self.place_files();
     }
 
     /// Long runs of the files that are to be durable go in place.
     fn place_files(&mut self) {
         self.commit.step = Step::Placing;
-        let mut room = (RECORD_BYTES_MAX / BLOCK) as usize - CHANGES_MAX - SPARE_BLOCKS;
-        let mut pieces = PIECES_MAX - CHANGES_MAX - SPARE_BLOCKS;
         for ino in self.commit.files.clone() {
             let Some(file) = self.files.get(&ino) else { continue };
             let is_gone = file.is_gone;
             for run in file.pages.dirty_runs(0..u64::MAX) {
-                let len = (run.end - run.start) as usize;
-                let goes_in_record = !is_gone
-                    && self.options.mode.data(len as u64 * BLOCK) == Placement::Record
-                    && len <= room
-                    && pieces > 0;
-                if goes_in_record {
-                    (room, pieces) = (room - len, pieces - 1);
-                } else {
+                let len = (run.end - run.start) * BLOCK;
+                // One without a name has no metadata on the disk that a record could bring.
+                if is_gone || self.options.mode.data(len) == Placement::InPlace {
                     self.begin_write_out(ino, run);
                 }
             }
@@ -285,187 +277,6 @@ impl Core {
         }
     }
 
-    fn begin_packing(&mut self) {
-        self.commit.step = Step::Packing;
-        self.commit.to_pack.clone_from(&self.commit.files);
-        for ino in self.commit.files.clone() {
-            self.file(ino).is_packed = true;
-        }
-        self.pack();
-    }
-
-    fn pack(&mut self) {
-        match self.try_pack() {
-            Ok(()) => self.record(),
-            Err(Halt::Commit) if !self.commit.was_partial => {
-                self.commit.is_partial = true;
-                self.record();
-            }
-            Err(Halt::Commit) => {
-                let detail = "no free block is left for what was written";
-                let error = FsError::new(ENOSPC, detail);
-                for ino in std::mem::take(&mut self.commit.to_pack) {
-                    self.lose_pages(ino, &error);
-                }
-                self.record();
-            }
-            Err(halt) => {
-                if let Err(error) = self.park(Waiter::Commit, halt) {
-                    self.fail(error);
-                }
-            }
-        }
-    }
-
-    /// The pages of a file that find no room are given up, and its next `fsync` says so.
-    fn lose_pages(&mut self, ino: Ino, error: &FsError) {
-        self.forget_pages(ino, 0, u64::MAX);
-        let file = self.file(ino);
-        (file.size, file.error) = (None, Some(error.clone()));
-    }
-
-    fn try_pack(&mut self) -> Result<(), Halt> {
-        while let Some(placed) = self.commit.flushed.last().cloned() {
-            self.mark_written(&placed)?;
-            self.commit.flushed.pop();
-            if let Some(file) = self.same_file(placed.ino, placed.incarnation) {
-                file.unflushed -= 1;
-            }
-            self.tidy(placed.ino);
-            let ready = self.waiting.quiet_came();
-            self.wake(ready);
-        }
-        while let Some(ino) = self.commit.to_pack.last().copied() {
-            self.pack_file(ino)?;
-            self.commit.to_pack.pop();
-        }
-        Ok(())
-    }
-
-    /// The blocks of a run that is in place count as written from now on, and the file reaches over them.
-    fn mark_written(&mut self, placed: &Placed) -> Result<(), Halt> {
-        let ino = placed.ino;
-        // Of one without a name the metadata is not on the disk any more.
-        let file = self.same_file(ino, placed.incarnation).filter(|file| !file.is_gone);
-        let Some(file) = file else { return Ok(()) };
-        let (end, size) = (placed.pages.end * BLOCK, file.size);
-        let caller = self.by_itself();
-        if placed.is_unwritten {
-            let (first, count) = (placed.pages.start, placed.pages.end - placed.pages.start);
-            self.ext4()?.allocate(ino, first, count, &caller)?;
-            self.file(ino).in_place.remove(placed.pages.clone());
-        }
-        if let Some(size) = size {
-            let reached = size.min(end);
-            self.ext4()?.grow(ino, reached, &caller)?;
-            if reached == size {
-                self.file(ino).size = None;
-            }
-        }
-        if placed.is_unwritten || size.is_some() {
-            self.note_changed(&[ino]);
-        }
-        Ok(())
-    }
-
-    /// Blocks for the short runs of a file; its length and times.
-    fn pack_file(&mut self, ino: Ino) -> Result<(), Halt> {
-        let Some(file) = self.files.get(&ino).filter(|file| !file.is_gone) else { return Ok(()) };
-        let runs = file.pages.dirty_runs(0..u64::MAX);
-        let incarnation = file.incarnation;
-        let (size, written_at) = (file.size, file.written_at);
-        let mut caller = self.by_itself();
-        caller.now = written_at.unwrap_or(caller.now);
-        let mut room = self.room_in_record();
-        for run in runs {
-            let len = (run.end - run.start) as usize;
-            // What was written meanwhile may be more than fits: it waits for the next one.
-            if len > room {
-                continue;
-            }
-            room -= len;
-            let blocks = self.ext4()?.allocate(ino, run.start, run.end - run.start, &caller)?;
-            self.has_blocks(ino, run.clone());
-            // Also where no metadata changes: an `fsync` waits for the record.
-            self.note_changed(&[ino]);
-            for run in blocks {
-                let pages = run.logical..run.logical + run.len;
-                let block = run.physical;
-                self.commit.packed.push(Packed { ino, incarnation, pages, block });
-            }
-        }
-        if let Some(size) = size {
-            self.ext4()?.grow(ino, size, &caller)?;
-            self.file(ino).size = None;
-            self.note_changed(&[ino]);
-        }
-        if written_at.is_some() && (size.is_some() || self.commit.times.contains(&ino)) {
-            self.ext4()?.touch_written(ino, false, &caller)?;
-            self.file(ino).written_at = None;
-            self.note_changed(&[ino]);
-        }
-        Ok(())
-    }
-
-    /// Blocks that the record still takes.
-    fn room_in_record(&self) -> usize {
-        let packed: u64 =
-            self.commit.packed.iter().map(|packed| packed.pages.end - packed.pages.start).sum();
-        let changed = self.ext4.as_ref().map_or(0, |ext4| ext4.changes_len());
-        let all = (RECORD_BYTES_MAX / BLOCK) as usize;
-        all.saturating_sub(SPARE_BLOCKS / 2 + changed + packed as usize)
-    }
-
-    /// All that is changed becomes one record.
-    fn record(&mut self) {
-        self.commit.step = Step::Recording;
-        for ino in self.commit.files.clone() {
-            self.file(ino).is_packed = false;
-        }
-        let mut pieces = self.data_pieces();
-        let changes = self.ext4.as_deref_mut().filter(|ext4| ext4.is_changed());
-        if let Some(changes) = changes.map(nearhead_ext4::Ext4::take_changes) {
-            self.commit.changes = Some(changes.id);
-            pieces.extend(changes.blocks.iter().map(|(block, bytes)| {
-                let data = Payload::Bytes(BufferMut::copy_of(&bytes[..]).freeze());
-                Piece { offset: block * BLOCK, data }
-            }));
-        }
-        self.commit.running += 1;
-        if pieces.is_empty() {
-            return self.on_recorded(None);
-        }
-        let extents: Vec<(u64, Payload)> =
-            merged(pieces).into_iter().map(|piece| (piece.offset, piece.data)).collect();
-        self.io.ask(Purpose::Record, Operation::WriteAtomic { extents });
-    }
-
-    /// The bytes of the short runs, as they are now.
-    fn data_pieces(&mut self) -> Vec<Piece> {
-        let mut pieces = Vec::new();
-        for packed in &mut self.commit.packed {
-            let file = self.files.get_mut(&packed.ino);
-            let file = file.filter(|file| file.incarnation == packed.incarnation);
-            let Some(file) = file else {
-                packed.pages.end = packed.pages.start;
-                continue;
-            };
-            // What was cut off since is not there any more, nor counted.
-            let here = file.pages.dirty_runs(packed.pages.clone());
-            let here = here.first().map_or(packed.pages.start..packed.pages.start, |run| {
-                run.start..run.end.min(packed.pages.end)
-            });
-            let mut offset = (packed.block + (here.start - packed.pages.start)) * BLOCK;
-            for data in file.pages.take(here.clone()) {
-                let len = data.len() as u64;
-                pieces.push(Piece { offset, data });
-                offset += len;
-            }
-            packed.pages = here;
-        }
-        pieces
-    }
-
     pub(crate) fn on_recorded(&mut self, error: Option<FsError>) {
         if let Some(error) = error {
             return self.fail(error);
@@ -481,11 +292,18 @@ impl Core {
         if let Some(id) = self.commit.changes.take() {
             self.commit.to_settle.push((id, self.io.newest()));
         }
-        if std::mem::take(&mut self.commit.is_partial) {
-            // Those who wait have waited for the rest as well.
-            self.commit.was_partial = true;
-            self.commit.step = Step::Settling;
-            return self.settle_commits();
+        // Those who wait, wait for the rest as well.
+        match std::mem::take(&mut self.commit.rest) {
+            Rest::Nothing => {}
+            Rest::FitsNoMore => {
+                self.settle_commits();
+                return self.go_on_packing();
+            }
+            Rest::NeedsRoom => {
+                self.commit.was_full = true;
+                self.commit.step = Step::Settling;
+                return self.settle_commits();
+            }
         }
         self.commit.step = Step::Idle;
         self.commit.committed = self.commit.running - 1;

@@ -19,6 +19,7 @@ mod io;
 mod jobs;
 mod mounted;
 mod names;
+mod packing;
 mod pages;
 mod reading;
 mod request;
