@@ -7,12 +7,15 @@ use nearhead_disk::Nanos;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
 use std::collections::HashMap;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// So long before a time that has to be met precisely the thread stays awake.
 const LOOK: Nanos = Nanos::from_micros(100);
+/// A file system that is in use is tried again after so long.
+const BUSY_FOR: Duration = Duration::from_millis(100);
 /// Longest sleep: an end that nobody rang for is found after it.
 const SLEEP_MAX: Nanos = Nanos::from_secs(1);
 
@@ -100,12 +103,20 @@ pub(crate) fn run(
     }
 }
 
-/// Unmounting asks the file system for things itself, so it is another thread's: this one has to answer. Where somebody uses it, it stays.
+/// Unmounting asks the file system for things itself, so it is another thread's: this one has to answer. Where somebody uses it, it is
+/// unmounted once nobody does.
 fn unmount_elsewhere(folder: &Path) {
     let folder = folder.to_owned();
     let unmounting = std::thread::Builder::new().name("unmount".to_owned());
     // Without it the file system stays until somebody unmounts it.
-    let _ = unmounting.spawn(move || crate::unmount(&folder));
+    let _ = unmounting.spawn(move || {
+        while let Err(error) = crate::unmount(&folder) {
+            if error.kind() != ErrorKind::ResourceBusy {
+                break;
+            }
+            std::thread::sleep(BUSY_FOR);
+        }
+    });
 }
 
 /// Waits until there is something to do.

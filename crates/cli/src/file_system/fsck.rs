@@ -7,7 +7,7 @@ use crate::target::{Access, DiskArgs, Target};
 use nearhead_fuse::{IMAGE_NAME, Stop};
 use nearhead_output::{note, say};
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::ExitCode;
 use std::sync::mpsc;
 
 /// What `nearhead fsck` is told.
@@ -45,7 +45,7 @@ pub fn run(args: &FsckArgs) -> Result<ExitCode, String> {
 }
 
 fn checked(image: &Path) -> Result<u8, String> {
-    let output = Command::new("e2fsck").arg("-fn").arg(image).stdin(Stdio::null()).output();
+    let output = super::e2fsprogs("e2fsck").arg("-fn").arg(image).output();
     let output = output.map_err(|error| {
         format!("fsck: expected the program e2fsck (package e2fsprogs), found none: {error}")
     })?;

@@ -15,7 +15,6 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
 
 /// Features that are left out: the volume under the file system has logs, and names are found by an index in memory.
 const LEFT_OUT: &str = "^has_journal,^dir_index,^resize_inode,^orphan_file";
@@ -86,13 +85,13 @@ fn scratch(size: u64) -> Result<(File, PathBuf), String> {
 }
 
 fn make(args: &MkfsArgs, path: &PathBuf) -> Result<(), String> {
-    let mut command = Command::new("mkfs.ext4");
+    let mut command = super::e2fsprogs("mkfs.ext4");
     command.args(["-q", "-F", "-b", "4096", "-I", "256", "-O", LEFT_OUT]);
     command.args(["-E", "lazy_itable_init=1,nodiscard", "-L", &args.label]);
     if let Some(ByteSize(bytes)) = args.bytes_per_inode {
         command.args(["-i", &bytes.to_string()]);
     }
-    command.arg(path).stdin(Stdio::null());
+    command.arg(path);
     let told = command.output().map_err(|error| {
         format!("mkfs: expected the program mkfs.ext4 (package e2fsprogs), found none: {error}")
     })?;

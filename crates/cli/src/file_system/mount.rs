@@ -3,6 +3,7 @@
 //! The command stays and serves, as `serve` does; it says when the folder can be used. A signal that stops unmounts first. Everything is
 //! durable when it ends well.
 
+use super::mounts::Served;
 use crate::offline;
 use crate::target::{Access, DiskArgs, Target, refuse_if_misnamed};
 use nearhead_engine::placement::OneArea;
@@ -22,7 +23,7 @@ use std::path::{Path, PathBuf};
 const CACHE_BLOCKS_MAX: usize = (64 << 20) / nearhead_ext4::BLOCK_BYTES;
 
 /// What `nearhead mount` is told.
-#[derive(clap::Args, Debug)]
+#[derive(clap::Args, Clone, Debug)]
 pub struct MountArgs {
     /// The volume: block device, image file, model:PROFILE,file=PATH, or several as raid0:A,B or mirror:A,B
     pub target: String,
@@ -80,9 +81,16 @@ pub fn run(args: &MountArgs) -> Result<(), String> {
         read_only,
         for_everybody: wanted.for_everybody,
     };
+    // On a thread of its own: what the folder is, only this very process can answer.
+    let (told, (noted, note)) = (args.clone(), std::sync::mpsc::channel());
     let served = nearhead_fuse::serve(mounted, start, &args.folder, &mount, &stop, || {
-        tell_ready(args, wanted.mode, read_only);
+        std::thread::spawn(move || {
+            let _ = noted.send(Served::note(&told.folder));
+            tell_ready(&told, wanted.mode, read_only);
+        });
     });
+    // Held until here.
+    drop(note.try_recv());
     served.map_err(|problem| format!("mount {}: {problem}", args.target))
 }
 
@@ -168,5 +176,5 @@ fn tell_ready(args: &MountArgs, mode: &dyn Mode, read_only: bool) {
         return;
     }
     let how = if read_only { "read-only" } else { mode.name() };
-    say(&format!("mounted {} at {} ({how})", args.target, folder.display()));
+    say(&format!("serving the file system of {} at {} ({how})", args.target, folder.display()));
 }

@@ -1,5 +1,6 @@
 //! `nearhead umount`: unmounts a file system of Nearhead's and waits until everything is durable.
 
+use super::mounts;
 use std::path::PathBuf;
 
 /// What `nearhead umount` is told.
@@ -17,6 +18,14 @@ pub fn run(args: &UmountArgs) -> Result<(), String> {
     if source.is_none() {
         return Err(format!("umount {place}: expected a mounted file system, found none"));
     }
-    nearhead_fuse::unmount(&args.folder)
-        .map_err(|error| format!("umount {place}: {error}; `fuser -vm {place}` shows who uses it"))
+    let served = mounts::find(&args.folder);
+    nearhead_fuse::unmount(&args.folder).map_err(|error| {
+        format!("umount {place}: {error}; `fuser -vm {place}` shows who uses it")
+    })?;
+    match served {
+        Some(file) => mounts::wait_for(&file).map_err(|error| {
+            format!("umount {place}: it is unmounted; cannot wait for its daemon: {error}")
+        }),
+        None => Ok(()),
+    }
 }
