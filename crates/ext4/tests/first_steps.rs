@@ -5,7 +5,7 @@
 mod driver;
 
 use driver::{Disk, Driven, FEATURES, Scratch, has_tools, options, root_at};
-use nearhead_ext4::{FileKind, ROOT, Removed, Rename, XattrSet};
+use nearhead_ext4::{FileKind, ROOT, Removed, Rename, XattrSet, sample};
 
 const KINDS: [FileKind; 7] = [
     FileKind::Regular,
@@ -32,8 +32,38 @@ const MAKES: &[(&str, &[&str])] = &[
         &["-O", "^has_journal,^dir_index,^resize_inode,metadata_csum_seed", "-g", "2048"],
     ),
     ("no flexible groups", &["-O", "^has_journal,^dir_index,^resize_inode,^flex_bg", "-g", "2048"]),
+    (
+        "few features",
+        &[
+            "-O",
+            "^has_journal,^dir_index,^resize_inode,^sparse_super,^dir_nlink,^extra_isize,^flex_bg",
+            "-g",
+            "2048",
+        ],
+    ),
     ("lazy tables", &["-O", FEATURES, "-g", "2048", "-E", "lazy_itable_init=1,nodiscard"]),
 ];
+
+#[test]
+fn an_image_made_without_mkfs_is_clean_and_serves() {
+    if !has_tools() {
+        return;
+    }
+    for blocks in [64, 1000, 32_768] {
+        let scratch = Scratch::new("sample");
+        let made = sample::image(blocks, [9; 16], driver::at(0)).unwrap();
+        let disk =
+            Disk { blocks: made.into_iter().collect(), len: blocks.into(), ..Disk::default() };
+        disk.check(&scratch, "as made");
+        let mut driven = Driven::mounted(disk, options());
+        let directory = driven.make(ROOT, "directory", FileKind::Directory).unwrap().ino;
+        let file = driven.make(directory, "file", FileKind::Regular).unwrap().ino;
+        driven.write(file, 0, 20, 1).unwrap();
+        driven.commit();
+        driven.disk.check(&scratch, "used");
+    }
+    assert!(sample::image(63, [9; 16], driver::at(0)).is_err());
+}
 
 #[test]
 fn every_operation_leaves_an_image_that_e2fsck_finds_clean() {
