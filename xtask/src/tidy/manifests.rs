@@ -90,6 +90,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "nearhead-nbd",
             "nearhead-settings",
             "nearhead-wal",
+            "nearhead-ext4",
         ],
     ),
     (
