@@ -24,7 +24,9 @@ pub(crate) struct InFlight {
 }
 
 impl Ext4 {
-    /// Delivers a block that was wanted, as it is on disk. One that is known already is newer and stays.
+    /// Delivers a block that was wanted, as it is on disk. One that is known already is newer and stays. The bytes are
+    /// those of a read that began after the block was last among changes: whoever reads ahead, or reads a block for two
+    /// operations at once, must not give what is older than that.
     pub fn give(&mut self, block: u64, bytes: BlockBytes) {
         self.cache.give(block, bytes);
     }

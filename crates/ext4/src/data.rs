@@ -34,7 +34,8 @@ impl Ext4 {
         })
     }
 
-    /// Every block of the range gets a place and counts as written. Whoever asks writes the new ones before these
+    /// Every block of the range, which the caller keeps short (each group that it touches is a metadata block of this
+    /// transaction), gets a place and counts as written. Whoever asks writes the new ones before these
     /// changes are durable, and lets the file [grow](Ext4::grow) over them in the same transaction.
     pub fn allocate(
         &mut self,

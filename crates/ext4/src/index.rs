@@ -221,7 +221,8 @@ impl Transaction<'_> {
                 let missing = ahead.iter().copied().filter(|block| !self.has(*block));
                 return Err(Stop::Wants(missing.collect()));
             }
-            let bytes = self.read(ahead[0], Self::directory_kind(inode))?;
+            let block = ahead[0];
+            let bytes = self.read(block, Self::directory_kind(inode))?;
             for entry in dirent::entries(&*bytes, end).filter(|entry| entry.ino != 0) {
                 let hash = self.fs.indexes.hash(entry.name);
                 index.add(hash, EntryPlace { block: nth as u32, at: entry.at as u16 });
@@ -230,6 +231,7 @@ impl Transaction<'_> {
                 index.directories += i64::from(is_directory);
             }
             index.rooms.push(dirent::room(&*bytes, end) as u16);
+            self.fs.cache.is_seen(block);
         }
         Ok(())
     }
