@@ -96,6 +96,10 @@ pub struct Ext4 {
     busy: ranges::Ranges,
     /// Freed by the running transaction.
     freed: ranges::Ranges,
+    /// Made unwritten, while an older state that may come back still shows what is in them: by the running transaction,
+    /// and by it and those in flight.
+    unwritten: ranges::Ranges,
+    unwritten_unsettled: ranges::Ranges,
     /// Of inodes that live in memory.
     reserved: ranges::Ranges,
     in_flight: VecDeque<changes::InFlight>,

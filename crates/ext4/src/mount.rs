@@ -56,6 +56,8 @@ impl Ext4 {
             busy: Ranges::default(),
             freed: Ranges::default(),
             reserved: Ranges::default(),
+            unwritten: Ranges::default(),
+            unwritten_unsettled: Ranges::default(),
             in_flight: VecDeque::new(),
             next_id: 1,
             holds: HashMap::default(),
