@@ -31,7 +31,7 @@ impl Mount {
 
 impl Drop for Mount {
     fn drop(&mut self) {
-        run("umount", &[self.0.to_str().unwrap()]);
+        driver::unmount(self.0.to_str().unwrap());
     }
 }
 
