@@ -86,6 +86,12 @@ pub use types::*;
 use nearhead_basics::NumberHash;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
+/// Whoever drives a file system may do so from any thread, one at a time.
+const _: () = {
+    const fn may_move<T: Send>() {}
+    may_move::<Ext4>();
+};
+
 /// A file system.
 #[derive(Debug)]
 pub struct Ext4 {

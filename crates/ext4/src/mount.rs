@@ -74,6 +74,11 @@ impl Ext4 {
         })
     }
 
+    /// What it is.
+    pub fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
     /// Reads the group descriptors; unless read-only, marks the superblock as mounted once more.
     pub fn mount(&mut self, now: Timestamp) -> Outcome<()> {
         if self.is_mounted {
