@@ -17,6 +17,8 @@ use std::sync::Arc;
 
 /// Groups with room that are looked at for a run that is long enough before the longest so far is taken.
 const GROUPS_TRIED: u32 = 8;
+/// Groups whose free blocks are counted before one with fewer than wanted will do.
+const GROUPS_COMPARED: u32 = 4096;
 /// A run at the goal itself is taken although it is too short, if it has this many blocks.
 const AT_GOAL_MIN: u64 = 8;
 
@@ -132,9 +134,12 @@ impl Transaction<'_> {
         let home = self.fs.geometry.group_of(goal);
         let mut best: Option<Range<u64>> = None;
         let mut tried = 0;
-        for nth in 0..groups {
+        // First the goal's own group and those that may have a run that is long enough, then all.
+        let first = (0..groups.min(GROUPS_COMPARED)).map(|nth| (nth, nth > 0));
+        for (nth, needs_all) in first.chain((0..groups).map(|nth| (nth, false))) {
             let group = (home + nth) % groups;
-            if self.descriptor(group)?.free_blocks == 0 {
+            let free = u64::from(self.descriptor(group)?.free_blocks);
+            if free == 0 || (needs_all && free < want) {
                 continue;
             }
             let bits = self.block_bitmap(group)?;

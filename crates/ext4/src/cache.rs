@@ -110,6 +110,13 @@ impl Cache {
         }
     }
 
+    /// The operation under way has seen all of the block that it needs: so it may walk over more than fits.
+    pub(crate) fn is_seen(&mut self, block: u64) {
+        if let Some(slot) = self.slots.get_mut(&block) {
+            slot.is_wanted = false;
+        }
+    }
+
     pub(crate) fn change(&mut self, block: u64, kind: Kind, bytes: BlockBytes) {
         self.tick += 1;
         let used = self.tick;

@@ -21,10 +21,13 @@ pub(crate) struct InFlight {
     id: ChangesId,
     blocks: Vec<u64>,
     freed: Ranges,
+    unwritten: Ranges,
 }
 
 impl Ext4 {
-    /// Delivers a block that was wanted, as it is on disk. One that is known already is newer and stays.
+    /// Delivers a block that was wanted, as it is on disk. One that is known already is newer and stays. The bytes are
+    /// those of a read that began after the block was last among changes: whoever reads ahead, or reads a block for two
+    /// operations at once, must not give what is older than that.
     pub fn give(&mut self, block: u64, bytes: BlockBytes) {
         self.cache.give(block, bytes);
     }
@@ -57,7 +60,8 @@ impl Ext4 {
         self.next_id += 1;
         let freed = std::mem::take(&mut self.freed);
         let ranges = freed.iter().collect();
-        self.in_flight.push_back(InFlight { id, blocks: numbers, freed });
+        let unwritten = std::mem::take(&mut self.unwritten);
+        self.in_flight.push_back(InFlight { id, blocks: numbers, freed, unwritten });
         Changes { id, blocks, freed: ranges }
     }
 
@@ -67,6 +71,9 @@ impl Ext4 {
             let Some(landed) = self.in_flight.pop_front() else { break };
             for range in landed.freed.iter() {
                 self.busy.remove(&range);
+            }
+            for range in landed.unwritten.iter() {
+                self.unwritten_unsettled.remove(&range);
             }
             self.cache.land(&landed.blocks);
         }

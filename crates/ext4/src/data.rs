@@ -34,7 +34,8 @@ impl Ext4 {
         })
     }
 
-    /// Every block of the range gets a place and counts as written. Whoever asks writes the new ones before these
+    /// Every block of the range, which the caller keeps short (each group that it touches is a metadata block of this
+    /// transaction), gets a place and counts as written. Whoever asks writes the new ones before these
     /// changes are durable, and lets the file [grow](Ext4::grow) over them in the same transaction.
     pub fn allocate(
         &mut self,
@@ -55,8 +56,7 @@ impl Ext4 {
                         }
                     }
                     Some(extent) if extent.is_unwritten => {
-                        transaction.convert(&mut inode, &extent, false)?;
-                        runs.push(new_run(&extent, Was::Unwritten));
+                        transaction.write_over(&mut inode, &extent, &mut runs)?;
                     }
                     Some(extent) => runs.push(new_run(&extent, Was::Written)),
                 }
@@ -263,9 +263,43 @@ impl Transaction<'_> {
         })
     }
 
+    /// A part of an unwritten extent becomes written: where it is, unless it became unwritten so lately that after a stop
+    /// the file may show what was in it before. That must still be there then, so the part gets other blocks.
+    fn write_over(
+        &mut self,
+        inode: &mut Inode,
+        extent: &Extent,
+        runs: &mut Vec<NewRun>,
+    ) -> Outcome<()> {
+        let mut at = u64::from(extent.logical);
+        while let Some(rest) = extent.part(at, extent.end()) {
+            let range = rest.physical..rest.physical + u64::from(rest.len);
+            let recent = self.fs.unwritten_unsettled.first_overlap(&range);
+            let recent = recent.unwrap_or(range.end..range.end);
+            let to_logical = |block: u64| at + (block - rest.physical);
+            let (start, end) = (to_logical(recent.start), to_logical(recent.end));
+            if let Some(old) = rest.part(at, start) {
+                self.convert(inode, &old, false)?;
+                runs.push(new_run(&old, Was::Unwritten));
+            }
+            if let Some(new) = rest.part(start, end) {
+                self.cut_extents(inode, start, end)?;
+                self.free_extent(inode, &new)?;
+                for filled in self.fill_hole(inode, start, end - start, false)? {
+                    runs.push(new_run(&filled, Was::Hole));
+                }
+            }
+            at = end;
+        }
+        Ok(())
+    }
+
     /// A part of an extent becomes written or unwritten where it is.
     fn convert(&mut self, inode: &mut Inode, part: &Extent, is_unwritten: bool) -> Outcome<()> {
         self.cut_extents(inode, u64::from(part.logical), part.end())?;
+        if is_unwritten {
+            self.unwritten.insert(part.physical..part.physical + u64::from(part.len));
+        }
         let len_max = u64::from(if is_unwritten { UNWRITTEN_MAX } else { WRITTEN_MAX });
         let mut at = u64::from(part.logical);
         while let Some(rest) = part.part(at, (at + len_max).min(part.end())) {

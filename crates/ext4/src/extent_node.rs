@@ -161,6 +161,12 @@ pub(crate) fn child(node: &[u8], nth: usize) -> Child {
     }
 }
 
+/// One past the last block of the file that a node with entries is about, as far as it says.
+pub(crate) fn end(node: &[u8]) -> u64 {
+    let last = entries(node) - 1;
+    if depth(node) == 0 { extent(node, last).end() } else { u64::from(key(node, last)) + 1 }
+}
+
 /// How many entries start at or before `logical`.
 pub(crate) fn entries_up_to(node: &[u8], logical: u64) -> usize {
     let (mut low, mut high) = (0, entries(node));

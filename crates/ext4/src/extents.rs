@@ -19,6 +19,13 @@ const NODES_AT_ONCE: usize = 32;
 /// A node: of the inode itself, or a block.
 type At = Option<u64>;
 
+/// What a walk looks for.
+struct Walk {
+    first: u64,
+    end: u64,
+    extents_max: usize,
+}
+
 /// What is left of a node after a cut.
 enum Rest {
     Empty,
@@ -31,22 +38,29 @@ impl Transaction<'_> {
         Kind::Extents(inode.ino.0, inode.generation())
     }
 
-    /// A block of the tree, of the depth that its parent promises.
-    pub(crate) fn node_block(
+    /// The nth child of a node, and where what is below it ends. It must have the depth and the range that its parent
+    /// promises: so nothing is found twice, and a walk ends.
+    pub(crate) fn child_node(
         &mut self,
         inode: &Inode,
-        block: u64,
-        depth: u16,
-    ) -> Outcome<BlockBytes> {
-        let bytes = self.read(block, Self::node_kind(inode))?;
-        let found = node::depth(&*bytes);
-        if found != depth {
+        parent: &[u8],
+        nth: usize,
+        end: u64,
+    ) -> Outcome<(BlockBytes, u64)> {
+        let child = node::child(parent, nth);
+        let is_last = nth + 1 >= node::entries(parent);
+        let end = if is_last { end } else { u64::from(node::key(parent, nth + 1)) };
+        let bytes = self.read(child.block, Self::node_kind(inode))?;
+        let depth = node::depth(parent).saturating_sub(1);
+        let found = (node::depth(&*bytes), node::key(&*bytes, 0), node::end(&*bytes));
+        if found.0 != depth || found.1 < child.logical || found.2 > end {
             return Err(corrupt(format!(
-                "block {block}: extents of inode {}: expected depth {depth}, found {found}",
-                inode.ino.0
+                "block {}: extents of inode {}: expected depth {depth} for {} to {end}, found \
+                 depth {} for {} to {}",
+                child.block, inode.ino.0, child.logical, found.0, found.1, found.2
             )));
         }
-        Ok(bytes)
+        Ok((bytes, end))
     }
 
     /// The extents that overlap `first..end`, in order and whole; at most about `extents_max`.
@@ -71,7 +85,8 @@ impl Transaction<'_> {
             }
             return Ok(found);
         }
-        self.collect(inode, inode.content(), first, end, extents_max, &mut found)?;
+        let walk = Walk { first, end, extents_max };
+        self.collect(inode, inode.content(), LOGICAL_END, &walk, &mut found)?;
         let mut free_from = 0;
         for extent in &found {
             if u64::from(extent.logical) < free_from {
@@ -90,11 +105,11 @@ impl Transaction<'_> {
         &mut self,
         inode: &Inode,
         bytes: &[u8],
-        first: u64,
-        end: u64,
-        extents_max: usize,
+        bytes_end: u64,
+        walk: &Walk,
         found: &mut Vec<Extent>,
     ) -> Outcome<()> {
+        let Walk { first, end, extents_max } = *walk;
         let depth = node::depth(bytes);
         let from = node::entries_up_to(bytes, first).saturating_sub(1);
         if depth > 0 {
@@ -108,8 +123,8 @@ impl Transaction<'_> {
                 let extent = node::extent(bytes, nth);
                 found.extend(extent.part(first, end).map(|_| extent));
             } else {
-                let below = self.node_block(inode, node::child(bytes, nth).block, depth - 1)?;
-                self.collect(inode, &*below, first, end, extents_max, found)?;
+                let (below, below_end) = self.child_node(inode, bytes, nth, bytes_end)?;
+                self.collect(inode, &*below, below_end, walk, found)?;
             }
         }
         Ok(())
@@ -122,6 +137,14 @@ impl Transaction<'_> {
         let blocks = needed.take(NODES_AT_ONCE).map(|child| child.block);
         let missing: Vec<u64> = blocks.filter(|block| !self.has(*block)).collect();
         if missing.is_empty() { Ok(()) } else { Err(Stop::Wants(missing)) }
+    }
+
+    /// A copy of a node whose parent was looked at.
+    fn node_bytes(&mut self, inode: &Inode, at: At) -> Outcome<Vec<u8>> {
+        Ok(match at {
+            None => inode.content().to_vec(),
+            Some(block) => self.read(block, Self::node_kind(inode))?.to_vec(),
+        })
     }
 
     /// Changes a node in place.
@@ -164,7 +187,7 @@ impl Transaction<'_> {
             }
             return Ok(());
         }
-        self.add_below(inode, None, node::depth(inode.content()), extent)?;
+        self.add_below(inode, None, LOGICAL_END, extent)?;
         Ok(())
     }
 
@@ -173,30 +196,21 @@ impl Transaction<'_> {
         &mut self,
         inode: &mut Inode,
         at: At,
-        depth: u16,
+        end: u64,
         extent: Extent,
     ) -> Outcome<Option<Child>> {
-        if depth == 0 {
+        let bytes = self.node_bytes(inode, at)?;
+        if node::depth(&bytes) == 0 {
             if self.change_node(inode, at, |bytes| join(bytes, &extent))? {
                 return Ok(None);
             }
             let goal = extent.physical;
             return self.add_entry(inode, at, extent.logical, &extent.encode(), goal);
         }
-        let (nth, child) = {
-            let block;
-            let bytes = match at {
-                None => inode.content(),
-                Some(number) => {
-                    block = self.node_block(inode, number, depth)?;
-                    block.as_slice()
-                }
-            };
-            let nth = node::entries_up_to(bytes, u64::from(extent.logical)).saturating_sub(1);
-            (nth, node::child(bytes, nth))
-        };
-        self.node_block(inode, child.block, depth - 1)?;
-        let sibling = self.add_below(inode, Some(child.block), depth - 1, extent)?;
+        let nth = node::entries_up_to(&bytes, u64::from(extent.logical)).saturating_sub(1);
+        let child = node::child(&bytes, nth);
+        let (_, child_end) = self.child_node(inode, &bytes, nth, end)?;
+        let sibling = self.add_below(inode, Some(child.block), child_end, extent)?;
         if extent.logical < child.logical {
             self.change_node(inode, at, |bytes| node::set_key(bytes, nth, extent.logical))?;
         }
@@ -274,8 +288,8 @@ impl Transaction<'_> {
             return Ok(removed);
         }
         let mut behind = None;
-        let depth = node::depth(inode.content());
-        let rest = self.cut_below(inode, None, depth, (first, end), &mut removed, &mut behind)?;
+        let range = (first, end);
+        let rest = self.cut_below(inode, None, LOGICAL_END, range, &mut removed, &mut behind)?;
         if matches!(rest, Rest::Empty) {
             node::format(inode.content_mut(), ROOT_ENTRIES_MAX, 0);
         }
@@ -290,19 +304,16 @@ impl Transaction<'_> {
         &mut self,
         inode: &mut Inode,
         at: At,
-        depth: u16,
+        bytes_end: u64,
         (first, end): (u64, u64),
         removed: &mut Vec<Extent>,
         behind: &mut Option<Extent>,
     ) -> Outcome<Rest> {
-        if depth == 0 {
+        let bytes = self.node_bytes(inode, at)?;
+        if node::depth(&bytes) == 0 {
             return self
                 .change_node(inode, at, |bytes| cut_leaf(bytes, first, end, removed, behind));
         }
-        let bytes = match at {
-            None => inode.content().to_vec(),
-            Some(block) => self.node_block(inode, block, depth)?.to_vec(),
-        };
         let from = node::entries_up_to(&bytes, first).saturating_sub(1);
         self.want_children(&bytes, from, end)?;
         let mut nth = from;
@@ -311,9 +322,9 @@ impl Transaction<'_> {
             if u64::from(child.logical) >= end {
                 break;
             }
-            self.node_block(inode, child.block, depth - 1)?;
+            let (_, below_end) = self.child_node(inode, &bytes, old, bytes_end)?;
             let below = Some(child.block);
-            match self.cut_below(inode, below, depth - 1, (first, end), removed, behind)? {
+            match self.cut_below(inode, below, below_end, (first, end), removed, behind)? {
                 Rest::Empty => {
                     self.free_node(inode, child.block)?;
                     self.change_node(inode, at, |bytes| node::remove(bytes, nth))?;
@@ -341,7 +352,8 @@ impl Transaction<'_> {
                 return Ok(());
             }
             let block = node::child(root, 0).block;
-            let mut bytes = *self.node_block(inode, block, depth - 1)?;
+            let root = inode.content().to_vec();
+            let mut bytes = *self.child_node(inode, &root, 0, LOGICAL_END)?.0;
             if node::entries(&bytes) > usize::from(ROOT_ENTRIES_MAX) {
                 return Ok(());
             }
@@ -358,23 +370,21 @@ impl Transaction<'_> {
         nodes_max: usize,
     ) -> Outcome<Option<Vec<u64>>> {
         let mut blocks = Vec::new();
-        let mut level: Vec<Vec<u8>> = vec![inode.content().to_vec()];
-        let mut depth = node::depth(inode.content());
-        while depth > 0 {
+        let mut level = vec![(inode.content().to_vec(), LOGICAL_END)];
+        while level.first().is_some_and(|(bytes, _)| node::depth(bytes) > 0) {
             let mut below = Vec::new();
-            for bytes in &level {
+            for (bytes, end) in &level {
                 self.want_children(bytes, 0, u64::MAX)?;
                 for nth in 0..node::entries(bytes) {
-                    let block = node::child(bytes, nth).block;
-                    blocks.push(block);
+                    blocks.push(node::child(bytes, nth).block);
                     if blocks.len() > nodes_max {
                         return Ok(None);
                     }
-                    below.push(self.node_block(inode, block, depth - 1)?.to_vec());
+                    let (bytes, end) = self.child_node(inode, bytes, nth, *end)?;
+                    below.push((bytes.to_vec(), end));
                 }
             }
             level = below;
-            depth -= 1;
         }
         Ok(Some(blocks))
     }

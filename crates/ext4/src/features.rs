@@ -67,9 +67,9 @@ const INCOMPATIBLE: &[(u32, &str, Stand)] = &[
 
 const READ_ONLY_COMPATIBLE: &[(u32, &str, Stand)] = &[
     (0x1, "sparse_super", Has),
-    (0x2, "large_file", Has),
+    (0x2, "large_file", Needs),
     (0x4, "btree_dir", No(REMAKE)),
-    (0x8, "huge_file", Has),
+    (0x8, "huge_file", Needs),
     (0x10, "uninit_bg", Has),
     (0x20, "dir_nlink", Has),
     (0x40, "extra_isize", Has),

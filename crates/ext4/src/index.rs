@@ -221,7 +221,8 @@ impl Transaction<'_> {
                 let missing = ahead.iter().copied().filter(|block| !self.has(*block));
                 return Err(Stop::Wants(missing.collect()));
             }
-            let bytes = self.read(ahead[0], Self::directory_kind(inode))?;
+            let block = ahead[0];
+            let bytes = self.read(block, Self::directory_kind(inode))?;
             for entry in dirent::entries(&*bytes, end).filter(|entry| entry.ino != 0) {
                 let hash = self.fs.indexes.hash(entry.name);
                 index.add(hash, EntryPlace { block: nth as u32, at: entry.at as u16 });
@@ -230,6 +231,7 @@ impl Transaction<'_> {
                 index.directories += i64::from(is_directory);
             }
             index.rooms.push(dirent::room(&*bytes, end) as u16);
+            self.fs.cache.is_seen(block);
         }
         Ok(())
     }
@@ -254,5 +256,34 @@ impl Transaction<'_> {
             return Err(wrong(format!("expected {count} blocks, found {}", blocks.len())));
         }
         Ok(blocks)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nearhead_basics::SplitMix;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn an_index_leads_to_every_place_that_was_added_and_not_removed_and_keeps_no_other() {
+        let mut index = DirectoryIndex::default();
+        let mut model = BTreeSet::new();
+        let mut random = SplitMix::new(4);
+        for _ in 0..20_000 {
+            // Few hashes, so that names share them.
+            let (hash, at) = (random.below(8), random.below(64) as u16);
+            let place = EntryPlace { block: 0, at };
+            if model.remove(&(hash, at)) {
+                index.remove(hash, place);
+            } else if !model.iter().any(|(_, known)| *known == at) {
+                index.add(hash, place);
+                model.insert((hash, at));
+            }
+            let found: BTreeSet<u16> = index.places_of(hash).map(|place| place.at).collect();
+            let expected = model.iter().filter(|(known, _)| *known == hash).map(|(_, at)| *at);
+            assert_eq!(found, expected.collect());
+            assert_eq!(index.places.len() + index.more.len(), model.len());
+        }
     }
 }

@@ -83,15 +83,21 @@ impl Transaction<'_> {
             return Err(wrong(format!("expected a kind, found mode {:o}", inode.mode())));
         };
         let unknown = inode.unknown_flags();
-        let is_indexed = kind == FileKind::Directory && inode.has_flag(INDEX_FLAG);
-        if unknown != 0 || is_indexed {
+        if kind == FileKind::Directory && inode.has_flag(INDEX_FLAG) {
+            let text = format!(
+                "directory {} has an index, which is not supported; take the feature away with \
+                 `tune2fs -O ^dir_index`, then run `e2fsck -fD`",
+                inode.ino.0
+            );
+            return Err(fail(Errno::NotSupported, text));
+        }
+        if unknown != 0 {
             return Err(fail(
                 Errno::NotSupported,
                 format!(
-                    "inode {} has flags that are not supported: {:#x}; copy it with a program that \
-                     knows them",
-                    inode.ino.0,
-                    if unknown == 0 { INDEX_FLAG } else { unknown }
+                    "inode {} has flags that are not supported: {unknown:#x}; copy it with a \
+                     program that knows them",
+                    inode.ino.0
                 ),
             ));
         }

@@ -10,6 +10,38 @@
 //! use nearhead_ext4::{Ext4, OpenError};
 //! assert!(matches!(Ext4::probe(&[0; 4096]), Err(OpenError::NotExt4(_))));
 //! ```
+//!
+//! Driving it:
+//!
+//! ```
+//! use nearhead_ext4::{Caller, Ext4, FileKind, NewNode, Options, Outcome, ROOT, Stop, Timestamp, sample};
+//! let now = Timestamp { seconds: 1_700_000_000, nanoseconds: 0 };
+//! let mut disk = sample::image(1000, [7; 16], now)?;
+//! let options = Options { read_only: false, cache_blocks_max: 1024, seed: 1 };
+//! let mut fs = Ext4::open(&*disk[&0], 1000 * 4096, options)?;
+//! let new = NewNode { kind: FileKind::Directory, mode: 0o755, umask: 0, device: 0, target: None };
+//! let caller = Caller { uid: 0, gid: 0, now };
+//! let mut once = |fs: &mut Ext4| -> Outcome<u32> {
+//!     fs.mount(now)?;
+//!     Ok(fs.make(ROOT, b"new", &new, &caller)?.ino.0)
+//! };
+//! let ino = loop {
+//!     match once(&mut fs) {
+//!         Ok(ino) => break ino,
+//!         Err(Stop::Wants(blocks)) => {
+//!             for block in blocks {
+//!                 fs.give(block, disk[&block].clone());
+//!             }
+//!         }
+//!         Err(Stop::Fails(error)) => return Err(error.into()),
+//!     }
+//! };
+//! assert_eq!(ino, 12);
+//! let changes = fs.take_changes();
+//! disk.extend(changes.blocks); // one atomic write
+//! fs.settle(changes.id);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod acl;
 mod attributes;
@@ -39,6 +71,7 @@ mod parked;
 mod ranges;
 mod remove;
 mod rename;
+pub mod sample;
 mod transaction;
 mod truncate;
 mod types;
@@ -53,6 +86,12 @@ pub use types::*;
 use nearhead_basics::NumberHash;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
+/// Whoever drives a file system may do so from any thread, one at a time.
+const _: () = {
+    const fn may_move<T: Send>() {}
+    may_move::<Ext4>();
+};
+
 /// A file system.
 #[derive(Debug)]
 pub struct Ext4 {
@@ -63,6 +102,10 @@ pub struct Ext4 {
     busy: ranges::Ranges,
     /// Freed by the running transaction.
     freed: ranges::Ranges,
+    /// Made unwritten, while an older state that may come back still shows what is in them: by the running transaction,
+    /// and by it and those in flight.
+    unwritten: ranges::Ranges,
+    unwritten_unsettled: ranges::Ranges,
     /// Of inodes that live in memory.
     reserved: ranges::Ranges,
     in_flight: VecDeque<changes::InFlight>,

@@ -56,6 +56,8 @@ impl Ext4 {
             busy: Ranges::default(),
             freed: Ranges::default(),
             reserved: Ranges::default(),
+            unwritten: Ranges::default(),
+            unwritten_unsettled: Ranges::default(),
             in_flight: VecDeque::new(),
             next_id: 1,
             holds: HashMap::default(),
@@ -70,6 +72,11 @@ impl Ext4 {
             is_mounted: false,
             geometry,
         })
+    }
+
+    /// What it is.
+    pub fn geometry(&self) -> &Geometry {
+        &self.geometry
     }
 
     /// Reads the group descriptors; unless read-only, marks the superblock as mounted once more.

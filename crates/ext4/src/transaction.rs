@@ -29,6 +29,8 @@ pub(crate) struct Transaction<'a> {
     pub(crate) fs: &'a mut Ext4,
     blocks: HashMap<u64, Over, NumberHash>,
     pub(crate) freed: Ranges,
+    /// Blocks that became unwritten where they are.
+    pub(crate) unwritten: Ranges,
     pub(crate) reserved_more: Ranges,
     pub(crate) reserved_less: Ranges,
     pub(crate) orphans: BTreeMap<Ino, Orphan>,
@@ -94,6 +96,7 @@ impl<'a> Transaction<'a> {
             fs,
             blocks: HashMap::default(),
             freed: Ranges::default(),
+            unwritten: Ranges::default(),
             reserved_more: Ranges::default(),
             reserved_less: Ranges::default(),
             orphans: BTreeMap::new(),
@@ -245,6 +248,10 @@ impl<'a> Transaction<'a> {
         for range in self.freed.iter() {
             fs.freed.insert(range.clone());
             fs.busy.insert(range);
+        }
+        for range in self.unwritten.iter() {
+            fs.unwritten.insert(range.clone());
+            fs.unwritten_unsettled.insert(range);
         }
         fs.orphans.extend(self.orphans);
         for (ino, is_parked) in self.parked {

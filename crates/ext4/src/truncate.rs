@@ -107,12 +107,11 @@ impl Transaction<'_> {
             let all = orphan.map(|orphan| orphan.extents.values().copied().collect());
             return Ok(all.unwrap_or_default());
         }
-        let mut bytes = inode.content().to_vec();
+        let (mut bytes, mut end) = (inode.content().to_vec(), LOGICAL_END);
         while node::depth(&bytes) > 0 {
             let Some(last) = node::entries(&bytes).checked_sub(1) else { break };
-            let block = node::child(&bytes, last).block;
-            let depth = node::depth(&bytes) - 1;
-            bytes = self.node_block(inode, block, depth)?.to_vec();
+            let (below, below_end) = self.child_node(inode, &bytes, last, end)?;
+            (bytes, end) = (below.to_vec(), below_end);
         }
         Ok((0..node::entries(&bytes)).map(|nth| node::extent(&bytes, nth)).collect())
     }

@@ -198,3 +198,28 @@ fn a_file_system_that_is_mounted_read_only_is_read_and_never_changed() {
     assert!(!driven.run(|fs| fs.work_off(&root_at(1))).unwrap());
     assert!(!driven.fs.is_changed());
 }
+
+#[test]
+fn what_became_unwritten_keeps_its_bytes_until_that_is_settled() {
+    if !has_tools() {
+        return;
+    }
+    let scratch = Scratch::new("unwritten");
+    let mut driven = small(&scratch);
+    let file = driven.make(ROOT, "file", FileKind::Regular).unwrap().ino;
+    driven.write(file, 0, 10, 1).unwrap();
+    driven.commit();
+    let old = blocks(&mut driven, file, 10);
+    driven.run(|fs| fs.make_unwritten(file, 2, 3, &root_at(2))).unwrap();
+    // Written anew before that is durable: elsewhere, because after a stop the old bytes count.
+    driven.write(file, 1, 5, 2).unwrap();
+    let new = blocks(&mut driven, file, 10);
+    let moved: Vec<usize> = (0..10).filter(|nth| old[*nth] != new[*nth]).collect();
+    assert_eq!(moved, [2, 3, 4]);
+    driven.commit();
+    driven.disk.check(&scratch, "moved");
+    driven.run(|fs| fs.make_unwritten(file, 2, 3, &root_at(2))).unwrap();
+    driven.commit();
+    driven.write(file, 2, 3, 3).unwrap();
+    assert_eq!(blocks(&mut driven, file, 10), new, "settled: the place is good");
+}

@@ -403,8 +403,14 @@ impl Life {
     }
 }
 
-/// A life on an image of `mebibytes`, judged every so often.
+fn number_in(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok().map(|text| text.parse().unwrap())
+}
+
+/// A life on an image of `mebibytes`, judged every so often; another or a longer one with `SEED=n STEPS=n`.
 fn live(name: &str, seed: u64, steps: u64, mebibytes: u64, arguments: &[&str]) -> Life {
+    let seed = number_in("SEED").unwrap_or(seed);
+    let steps = number_in("STEPS").unwrap_or(steps);
     let scratch = Scratch::new(name);
     let with_kernel = has_kernel(&scratch);
     let disk = Disk::made(&scratch, mebibytes, arguments);
@@ -434,7 +440,7 @@ fn a_life_on_an_image_as_debian_makes_it_is_what_the_model_says() {
     if has_tools() {
         // Attributes that do not fit into a block have no room.
         let life = live("usual", 1, 8_000, 256, &["-O", FEATURES]);
-        assert!(life.refused < 50 && life.done > 4_000, "{} {}", life.refused, life.done);
+        assert!(life.refused < 50 && life.done * 2 > life.step, "{} {}", life.refused, life.done);
     }
 }
 
@@ -450,7 +456,7 @@ fn a_life_over_many_small_groups_is_what_the_model_says() {
 fn a_life_without_room_is_what_the_model_says() {
     if has_tools() {
         let life = live("full", 3, 6_000, 4, &["-O", FEATURES, "-N", "128", "-m", "0"]);
-        assert!(life.refused > 100 && life.done > 1_000, "{} {}", life.refused, life.done);
+        assert!(life.refused > 100 && life.done * 8 > life.step, "{} {}", life.refused, life.done);
     }
 }
 

@@ -93,6 +93,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "nearhead-nbd",
             "nearhead-settings",
             "nearhead-wal",
+            "nearhead-ext4",
         ],
     ),
     (

@@ -61,6 +61,13 @@ pub(crate) fn run(program: &str, arguments: &[&str]) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8_lossy(&said).into_owned())
 }
 
+/// Takes a mount away; at once from the tree if somebody looks at it just now.
+pub(crate) fn unmount(directory: &str) {
+    if run("umount", &[directory]).0 != Some(0) {
+        run("umount", &["--lazy", directory]);
+    }
+}
+
 fn path_variable() -> String {
     let path = std::env::var("PATH").unwrap_or_default();
     format!("{path}:/usr/sbin:/sbin")

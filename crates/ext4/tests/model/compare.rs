@@ -117,7 +117,7 @@ pub(crate) fn has_kernel(scratch: &Scratch) -> bool {
         println!("skipped: cannot mount an image: {}", said.trim());
         return false;
     }
-    run("umount", &[directory]);
+    crate::driver::unmount(directory);
     true
 }
 
@@ -128,7 +128,7 @@ struct Mount(String);
 
 impl Drop for Mount {
     fn drop(&mut self) {
-        run("umount", &[&self.0]);
+        crate::driver::unmount(&self.0);
     }
 }
 
