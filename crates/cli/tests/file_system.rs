@@ -30,15 +30,39 @@ fn volume(scratch: &Scratch, size: &str) -> (String, PathBuf) {
     (image, folder)
 }
 
-fn mount(scratch: &Scratch, image: &str, folder: &Path, more: &[&str]) -> Daemon {
-    let mut args = vec!["mount", image, folder.to_str().unwrap()];
-    args.extend_from_slice(more);
-    Daemon::spawn(scratch, &args)
+/// A mounted file system; nothing of it is left behind, however a test ends.
+struct Mounted {
+    daemon: Option<Daemon>,
+    folder: PathBuf,
 }
 
-fn unmount(scratch: &Scratch, folder: &Path, daemon: Daemon) {
+impl Mounted {
+    fn daemon(&self) -> &Daemon {
+        self.daemon.as_ref().unwrap()
+    }
+
+    fn into_daemon(mut self) -> Daemon {
+        self.daemon.take().unwrap()
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        if self.daemon.take().is_some() {
+            tool("umount", &["-l", self.folder.to_str().unwrap()]);
+        }
+    }
+}
+
+fn mount(scratch: &Scratch, image: &str, folder: &Path, more: &[&str]) -> Mounted {
+    let mut args = vec!["mount", image, folder.to_str().unwrap()];
+    args.extend_from_slice(more);
+    Mounted { daemon: Some(Daemon::spawn(scratch, &args)), folder: folder.to_owned() }
+}
+
+fn unmount(scratch: &Scratch, folder: &Path, mounted: Mounted) {
     run_ok(scratch, &["umount", folder.to_str().unwrap()]);
-    let (status, _, problems) = daemon.wait();
+    let (status, _, problems) = mounted.into_daemon().wait();
     assert!(status.success() && problems.is_empty(), "{status}: {problems}");
 }
 
@@ -108,7 +132,7 @@ fn what_was_synced_is_there_after_the_daemon_was_killed() {
         }
         // Neither synced nor expected.
         std::fs::write(path.join("late"), vec![7; 100_000]).unwrap();
-        daemon.kill();
+        daemon.into_daemon().kill();
         tool("umount", &["-l", folder.to_str().unwrap()]);
         drop(log);
         assert_clean(&scratch, &image);
@@ -132,8 +156,8 @@ fn a_signal_unmounts_with_everything_durable() {
     let (image, folder) = volume(&scratch, "256M");
     let daemon = mount(&scratch, &image, &folder, &[]);
     std::fs::write(folder.join("a"), "written").unwrap();
-    daemon.signal(Signal::TERM);
-    let (status, _, _) = daemon.wait();
+    daemon.daemon().signal(Signal::TERM);
+    let (status, _, _) = daemon.into_daemon().wait();
     assert!(status.success(), "{status}");
     let daemon = mount(&scratch, &image, &folder, &[]);
     assert_eq!(std::fs::read_to_string(folder.join("a")).unwrap(), "written");
@@ -207,7 +231,10 @@ fn built(name: &str) -> Option<PathBuf> {
 fn pjdfstest_finds_nothing() {
     let scratch = Scratch::new("fs-pjdfstest");
     let Some(program) = built("pjdfstest").filter(|_| can_mount()) else { return };
-    let (image, folder) = volume(&scratch, "512M");
+    let (image, _) = volume(&scratch, "512M");
+    // Names of sockets have 108 bytes at most, with all folders.
+    let folder = std::env::temp_dir().join(format!("nh{}", std::process::id()));
+    std::fs::create_dir(&folder).unwrap();
     let daemon = mount(&scratch, &image, &folder, &[]);
     let settings = "[features]\nposix_fallocate = {}\nrename_ctime = {}\nutimensat = {}\nutime_now = {}\n\
         [settings]\nnaptime = 0.01\nallow_remount = false\n\
@@ -221,6 +248,7 @@ fn pjdfstest_finds_nothing() {
     assert!(summary.contains(" 0 failed") && summary.contains("passed"), "{told}");
     println!("{summary}");
     unmount(&scratch, &folder, daemon);
+    std::fs::remove_dir(&folder).unwrap();
     assert_clean(&scratch, &image);
 }
 

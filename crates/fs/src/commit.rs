@@ -14,10 +14,11 @@
 //! What an operation freed is given to nobody before the record is durable and every request that was under way by then came to its end.
 
 use crate::core::{BLOCK, COMMIT_AFTER, Core, UNSAVED_PAGES_MAX};
-use crate::error::FsError;
+use crate::error::{FsError, Halt};
 use crate::io::Purpose;
 use crate::mounted::Phase;
 use crate::packing::Packed;
+use crate::waiting::Waiter;
 use crate::write_out::Placed;
 use nearhead_disk::Nanos;
 use nearhead_ext4::{ChangesId, Ino};
@@ -198,9 +199,28 @@ impl Core {
         }
         if self.is_commit_due_by_size() {
             self.commit.want();
+        } else {
+            self.work_off();
         }
         if self.commit.step == Step::Idle && self.commit.is_wanted {
             self.begin_commit();
+        }
+    }
+
+    /// Frees the next part of large files that are gone.
+    fn work_off(&mut self) {
+        if self.phase != Phase::Serving || self.options.ext4.read_only {
+            return;
+        }
+        let caller = self.by_itself();
+        match self.ext4().and_then(|ext4| ext4.work_off(&caller).map_err(Halt::from)) {
+            Ok(true) => {
+                self.note_unsaved();
+                self.runnable.push_back(Waiter::Rest);
+            }
+            // What it cannot do now is tried at the next turn, or at the next mount.
+            Ok(false) | Err(Halt::Fails(_)) => {}
+            Err(halt) => drop(self.park(Waiter::Rest, halt)),
         }
     }
 

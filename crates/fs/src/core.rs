@@ -231,6 +231,7 @@ impl Core {
                 Waiter::Job(slot) => self.finish_job(slot, Err(error.clone())),
                 Waiter::WriteOut(slot) => self.fail_write_out(slot, error),
                 Waiter::Mount | Waiter::Commit => self.fail(error.clone()),
+                Waiter::Rest => {}
             }
         }
     }

@@ -96,6 +96,8 @@ impl Core {
                 Waiter::Job(slot) => self.run_job(slot),
                 Waiter::WriteOut(slot) => self.try_write_out(slot),
                 Waiter::Commit => self.go_on_with_commit(),
+                // Looked at in each turn.
+                Waiter::Rest => {}
             }
         }
     }

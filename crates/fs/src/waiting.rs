@@ -16,6 +16,8 @@ pub(crate) enum Waiter {
     WriteOut(u32),
     /// The commit.
     Commit,
+    /// What is left of large files that are gone.
+    Rest,
 }
 
 /// All who wait.
