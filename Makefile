@@ -55,6 +55,7 @@ figures: build ## the papers' figures on disk models, in virtual time: target/fi
 .PHONY: test
 test: ## format, style, lints and every test
 	@scripts/install-deps test
+	@scripts/install-file-system-tests
 	@$(CARGO) run --quiet --package xtask -- ci
 
 # Not part of `make test`: real ensembles of Java processes take minutes on two cores.

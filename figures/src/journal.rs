@@ -1,22 +1,9 @@
-//! What a journaling file system asks of a block device: the writes of each mode's transactions.
+//! Where figures put a journal on a bare disk, and the modes that they compare there.
 //!
-//! Until the project's own file system exists, figures 2 and 3 of Manylogs are run at block level
-//! with these patterns. A transaction is a sequence of steps; the writes of a step are issued
-//! together, and the next step waits for all of them (ext3 orders them with barriers). `D` are data
-//! blocks, `M` the metadata blocks that describe them, `J` writes to the journal (Manylogs IV-A,
-//! IV-B, IV-C):
-//!
-//! | mode | steps of a sync | later, in place |
-//! |---|---|---|
-//! | ordered | `D`, each in its place; `J`: descriptor and `M`; `J`: commit block | `M` |
-//! | data, adaptive | `J`: descriptor, `D` and `M`; `J`: commit block | `D`, `M` |
-//! | manylogs | one atomic record of `D` and `M`, where the engine puts it | nothing: off-hours |
-//!
-//! Data journaling and adaptive journaling differ in big sequential writes only: the first puts
-//! them through the journal too.
+//! What a transaction is and what each mode writes of it is `nearhead-journal`'s, which the file system uses as well; here are names for
+//! tables, and areas.
 
-use nearhead_disk::Payload;
-use nearhead_service::Operation;
+use nearhead_journal::{BareJournal, Steps, blocks_on_bare_disk, mode_named};
 use std::ops::Range;
 
 /// Block of the file system and of its journal, in bytes.
@@ -50,6 +37,12 @@ impl Mode {
         }
     }
 
+    /// What it does, as the file system does it.
+    fn as_mode(self) -> &'static dyn nearhead_journal::Mode {
+        // All four are built in; a test asks for each.
+        mode_named(self.name()).unwrap_or(nearhead_journal::MODES[0])
+    }
+
     /// Whether big sequential writes go through the journal, too.
     pub(crate) const fn journals_bulk(self) -> bool {
         matches!(self, Self::Data)
@@ -70,43 +63,9 @@ pub(crate) fn shares_of(journal: &Range<u64>) -> (Range<u64>, Range<u64>) {
     (journal.start..middle, middle..journal.end)
 }
 
-/// The place where a journal is written next.
-#[derive(Clone, Debug)]
-pub(crate) struct JournalTail {
-    area: Range<u64>,
-    next: u64,
-}
-
-impl JournalTail {
-    /// At the start of `area`.
-    pub(crate) fn new(area: Range<u64>) -> Self {
-        Self { next: area.start, area }
-    }
-
-    /// Takes `blocks` next to each other, from the start again if they do not fit before the end.
-    pub(crate) fn take(&mut self, blocks: u64) -> u64 {
-        let len = blocks * BLOCK_BYTES;
-        if self.next + len > self.area.end {
-            self.next = self.area.start;
-        }
-        let at = self.next;
-        self.next += len;
-        at
-    }
-}
-
-/// The writes of one transaction.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Transaction {
-    /// Step after step.
-    pub steps: Vec<Vec<Operation>>,
-    /// Blocks that are to be written in place later.
-    pub in_place_later: Vec<u64>,
-}
-
-fn write(offset: u64, blocks: u64) -> Operation {
-    let data = Payload::Phantom((blocks * BLOCK_BYTES) as usize);
-    Operation::Write { offset, data, fua: true }
+/// A journal in `area` that was not written yet.
+pub(crate) fn tail_of(area: Range<u64>) -> BareJournal {
+    BareJournal::new(area, BLOCK_BYTES)
 }
 
 /// The transaction that makes the blocks at `data` durable together with the ones at `metadata`.
@@ -114,42 +73,17 @@ pub(crate) fn transaction(
     mode: Mode,
     data: &[u64],
     metadata: &[u64],
-    journal: &mut JournalTail,
-) -> Transaction {
-    let (data_count, metadata_count) = (data.len() as u64, metadata.len() as u64);
-    let in_place = |blocks: &[u64]| blocks.iter().map(|offset| write(*offset, 1)).collect();
-    let mut journaled = |blocks: u64| {
-        let body = write(journal.take(1 + blocks), 1 + blocks);
-        let commit = write(journal.take(1), 1);
-        [vec![body], vec![commit]]
-    };
-    match mode {
-        Mode::Ordered => {
-            let mut steps: Vec<Vec<Operation>> = vec![in_place(data)];
-            steps.extend(journaled(metadata_count));
-            Transaction { steps, in_place_later: metadata.to_vec() }
-        }
-        Mode::Data | Mode::Adaptive => Transaction {
-            steps: journaled(data_count + metadata_count).into(),
-            in_place_later: [data, metadata].concat(),
-        },
-        Mode::Manylogs => {
-            let block = || Payload::Phantom(BLOCK_BYTES as usize);
-            let blocks = data.iter().chain(metadata);
-            let extents = blocks.map(|offset| (*offset, block())).collect();
-            Transaction {
-                steps: vec![vec![Operation::WriteAtomic { extents }]],
-                in_place_later: Vec::new(),
-            }
-        }
-    }
+    journal: &mut BareJournal,
+) -> Steps {
+    blocks_on_bare_disk(mode.as_mode(), data, metadata, journal)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nearhead_service::Operation;
 
-    fn bytes(transaction: &Transaction) -> u64 {
+    fn bytes(transaction: &Steps) -> u64 {
         let operations = transaction.steps.iter().flatten();
         operations
             .map(|operation| match operation {
@@ -174,7 +108,7 @@ mod tests {
             (Mode::Manylogs, 1, 4, 0),
         ];
         for (mode, steps, blocks, later) in expected {
-            let mut tail = JournalTail::new(journal.clone());
+            let mut tail = tail_of(journal.clone());
             let made = transaction(mode, &data, &metadata, &mut tail);
             let found = (made.steps.len(), bytes(&made) / BLOCK_BYTES, made.in_place_later.len());
             assert_eq!(found, (steps, blocks, later), "{mode:?}");
@@ -184,7 +118,7 @@ mod tests {
     #[test]
     fn the_journal_starts_again_at_its_end_and_never_leaves_its_area() {
         let area = journal_in(1 << 20);
-        let mut tail = JournalTail::new(area.clone());
+        let mut tail = tail_of(area.clone());
         for blocks in (1..=20).cycle().take(200) {
             let at = tail.take(blocks);
             assert!(at >= area.start && at + blocks * BLOCK_BYTES <= area.end, "{at}");

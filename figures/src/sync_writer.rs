@@ -4,9 +4,10 @@
 //! so its rate is capped and a disk that cannot follow shows as a lower rate. What a journaling mode
 //! leaves for later is written in place in passes, in order of address, beside the syncs.
 
-use crate::journal::{BLOCK_BYTES, JournalTail, Mode, transaction};
+use crate::journal::{BLOCK_BYTES, Mode, tail_of, transaction};
 use nearhead_basics::{Random, Slab};
 use nearhead_disk::{Nanos, Payload};
+use nearhead_journal::BareJournal;
 use nearhead_service::{Operation, RequestError};
 use nearhead_sim::workload::{Issue, Tally, Workload};
 use std::collections::{BTreeSet, VecDeque};
@@ -49,7 +50,7 @@ enum Owner {
 pub(crate) struct SyncWriter {
     options: SyncWriterOptions,
     random: Random,
-    tail: JournalTail,
+    tail: BareJournal,
     begun: u64,
     stopped: bool,
     sync: Option<Sync>,
@@ -79,7 +80,7 @@ impl SyncWriter {
         let room = options.files as usize * 2 + CHECKPOINT_OUTSTANDING_MAX;
         Self {
             random: Random::new(options.seed),
-            tail: JournalTail::new(options.journal.clone()),
+            tail: tail_of(options.journal.clone()),
             begun: 0,
             stopped: false,
             sync: None,

@@ -76,6 +76,12 @@ impl<T> Slab<T> {
         if self.is_full() { Err(value) } else { Ok(self.insert_tagged(value)) }
     }
 
+    /// The values held, each with its place.
+    pub fn entries(&self) -> impl Iterator<Item = (u32, &T)> {
+        let with_places = (0..).zip(&self.places);
+        with_places.filter_map(|(place, (_, value))| Some((place, value.as_ref()?)))
+    }
+
     /// The values held, in no order that means anything.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.places.iter().filter_map(|(_, value)| value.as_ref())

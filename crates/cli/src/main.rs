@@ -13,6 +13,7 @@ mod create;
 mod disk;
 mod dump;
 mod figures;
+mod file_system;
 mod forget_log;
 mod generate;
 mod grow;
@@ -76,6 +77,14 @@ enum Command {
     Hint(hint::HintArgs),
     /// Give up what a damaged log held
     ForgetLog(forget_log::ForgetLogArgs),
+    /// Make an empty file system on a volume
+    Mkfs(file_system::MkfsArgs),
+    /// Mount the file system of a volume at a folder
+    Mount(file_system::MountArgs),
+    /// Unmount it
+    Umount(file_system::UmountArgs),
+    /// Look at a volume and the file system on it; changes nothing
+    Fsck(file_system::FsckArgs),
     /// Find out by timing what a disk is like: how fast it turns, its zones and tracks
     Calibrate(calibrate::CalibrateArgs),
     /// Emulated disks by themselves
@@ -108,6 +117,7 @@ fn main() -> ExitCode {
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let done = match cli.command {
         Command::Status(args) => return ended(status::run(&args)),
+        Command::Fsck(args) => return ended(file_system::fsck(&args)),
         Command::Create(args) => create::run(&args),
         Command::Serve(args) => serve::run(&args),
         Command::Checkpoint(args) => checkpoint::run(&args, false),
@@ -120,6 +130,9 @@ fn main() -> ExitCode {
         Command::Grow(args) => grow::run(&args),
         Command::Hint(args) => hint::run(&args),
         Command::ForgetLog(args) => forget_log::run(&args),
+        Command::Mkfs(args) => file_system::mkfs(&args),
+        Command::Mount(args) => file_system::mount(&args),
+        Command::Umount(args) => file_system::umount(&args),
         Command::Calibrate(args) => calibrate::run(&args),
         Command::Disk(command) => disk::run(&command),
         Command::Demo(args) => demo::run(&args),

@@ -4,7 +4,7 @@
 //! [`Offline::close`], which makes everything durable and leaves a snapshot of the map.
 
 use crate::target::{Access, DiskArgs, Target, refuse_if_misnamed};
-use nearhead_disk::{Disk, Nanos};
+use nearhead_disk::{Disk, Nanos, Payload};
 use nearhead_engine::Config;
 use nearhead_format::Superblock;
 use nearhead_service::{Operation, Request, RequestId, Service};
@@ -67,6 +67,26 @@ pub fn on(target: Target, access: Access, accept_loss: bool) -> Result<Offline, 
     if !read_only {
         refuse_if_newer(&name, volume.superblock()).map_err(|error| error.to_string())?;
     }
+    volume.wait_until_open(start).map_err(|error| problem(&error))?;
+    Ok(Offline { name, volume, start })
+}
+
+/// The same for who serves it: whatever its preset does by itself goes on.
+pub fn serving(
+    target: Target,
+    access: Access,
+    configure: impl FnOnce(&Superblock, &mut Config),
+) -> Result<Offline, String> {
+    let Target { name, lanes, start, lone_member, .. } = target;
+    let problem =
+        |error: &dyn std::fmt::Display| Target::problem(&name, lone_member.as_ref(), error);
+    let rotational = lanes.properties().rotational;
+    let mut volume = Volume::open(lanes, start, |superblock, config| {
+        config.read_only |= access == Access::Read;
+        config.lone_writes_go_home = !rotational && !superblock.layout.logs_are_apart();
+        configure(superblock, config);
+    })
+    .map_err(|error| problem(&error))?;
     volume.wait_until_open(start).map_err(|error| problem(&error))?;
     Ok(Offline { name, volume, start })
 }
@@ -169,6 +189,22 @@ impl Offline {
 
     /// Runs one request to its reply.
     pub fn request(&mut self, operation: Operation) -> Result<(), String> {
+        self.ask(operation).map(drop)
+    }
+
+    /// Reads some bytes.
+    pub fn read(&mut self, offset: u64, len: u32) -> Result<Vec<u8>, String> {
+        let parts = self.ask(Operation::Read { offset, len })?;
+        let mut bytes = vec![0; nearhead_disk::total_len(&parts)];
+        let mut at = 0;
+        for part in parts {
+            part.copy_to(&mut bytes[at..at + part.len()]);
+            at += part.len();
+        }
+        Ok(bytes)
+    }
+
+    fn ask(&mut self, operation: Operation) -> Result<Vec<Payload>, String> {
         let now = self.now();
         self.volume.submit(Request { id: RequestId(0), operation }, now);
         let mut reply = None;
@@ -178,7 +214,8 @@ impl Offline {
         })?;
         match reply.map(|reply| reply.result) {
             Some(Err(error)) => Err(format!("{}: {error}", self.name)),
-            _ => Ok(()),
+            Some(Ok(parts)) => Ok(parts),
+            None => Ok(Vec::new()),
         }
     }
 

@@ -13,6 +13,7 @@
 mod base;
 mod decoders;
 mod disksim;
+mod ext4;
 mod image;
 mod input;
 mod mutate;
@@ -44,7 +45,7 @@ pub struct Target {
 }
 
 /// Every boundary.
-pub const TARGETS: [Target; 16] = [
+pub const TARGETS: [Target; 17] = [
     target("superblock", decoders::superblock, seeds::superblock, 4000),
     target("record_header", decoders::record_header, seeds::record_header, 8000),
     target("snapshot_header", decoders::snapshot_header, seeds::snapshot_header, 4000),
@@ -61,6 +62,7 @@ pub const TARGETS: [Target; 16] = [
     target("disksim", disksim::run, disksim::seeds, 1000),
     target("volume_file", volume_file::run, volume_file::seeds, 4000),
     target("wal", wal::run, wal::seeds, 4000),
+    target("ext4", ext4::run, ext4::seeds, 2000),
 ];
 
 const fn target(

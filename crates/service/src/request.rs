@@ -37,6 +37,16 @@ pub enum Operation {
         /// Reply only once the bytes are durable.
         fua: bool,
     },
+    /// The same to where the bytes belong, whatever their size, by a client that orders its own writes; where the volume has no such place
+    /// it is a plain write.
+    WriteInPlace {
+        /// First byte.
+        offset: u64,
+        /// Contents.
+        data: Payload,
+        /// Reply only once the bytes are durable.
+        fua: bool,
+    },
     /// Write several extents so that after a crash either all or none of them are there.
     /// Always durable when replied to.
     WriteAtomic {

@@ -58,7 +58,8 @@ impl FixedLatency {
             Operation::Read { offset, len } => {
                 (offset.checked_add(u64::from(*len)), vec![Payload::Phantom(*len as usize)])
             }
-            Operation::Write { offset, data, .. } => {
+            Operation::Write { offset, data, .. }
+            | Operation::WriteInPlace { offset, data, .. } => {
                 (offset.checked_add(data.len() as u64), Vec::new())
             }
             _ => (Some(0), Vec::new()),

@@ -209,7 +209,8 @@ impl<D: Disk> BareDisk<D> {
         }
         let (offset, len, writes) = match operation {
             Operation::Read { offset, len } => (*offset, u64::from(*len), false),
-            Operation::Write { offset, data, .. } => (*offset, data.len() as u64, true),
+            Operation::Write { offset, data, .. }
+            | Operation::WriteInPlace { offset, data, .. } => (*offset, data.len() as u64, true),
             Operation::Trim { offset, len, .. } => (*offset, *len, true),
             Operation::WriteZeroes { offset, len, fast_only, .. } => {
                 if *fast_only && !properties.fast_zero {
@@ -274,7 +275,10 @@ impl<D: Disk> BareDisk<D> {
         let volatile = self.disk.properties().volatile_cache;
         let at = work.done_bytes;
         let total = operation_bytes(&work.operation);
-        let splits = matches!(work.operation, Operation::Read { .. } | Operation::Write { .. });
+        let splits = matches!(
+            work.operation,
+            Operation::Read { .. } | Operation::Write { .. } | Operation::WriteInPlace { .. }
+        );
         let len = if splits { limit.min(total - at) } else { total };
         let whole = len == total;
         let mut flush_after = false;
@@ -284,7 +288,8 @@ impl<D: Disk> BareDisk<D> {
             Operation::Read { offset, .. } => {
                 Command::Read { offset: offset + at, len: len as u32 }
             }
-            Operation::Write { offset, data, fua } => {
+            Operation::Write { offset, data, fua }
+            | Operation::WriteInPlace { offset, data, fua } => {
                 // One piece can be durable by itself; several are made durable by one flush.
                 flush_after = *fua && !whole;
                 leaves_dirt = !(*fua && whole);

@@ -220,7 +220,7 @@ impl Service for Served {
     fn submit(&mut self, request: Request, now: Nanos) {
         let kind = match &request.operation {
             Operation::Read { .. } => Some(Kind::Read),
-            Operation::Write { fua, .. } => {
+            Operation::Write { fua, .. } | Operation::WriteInPlace { fua, .. } => {
                 Some(if *fua || self.every_write_is_durable { Kind::Durable } else { Kind::Write })
             }
             Operation::Flush | Operation::WriteAtomic { .. } => Some(Kind::Durable),

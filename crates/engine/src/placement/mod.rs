@@ -11,6 +11,7 @@
 mod chain_tail;
 mod gap;
 mod near_head;
+mod one_area;
 mod passing;
 mod rotation;
 mod single_log;
@@ -22,6 +23,7 @@ pub use crate::disk::drives::Drives;
 pub use crate::state::logs::Need;
 pub use chain_tail::ChainTail;
 pub use near_head::NearHead;
+pub use one_area::OneArea;
 pub use single_log::SingleLog;
 pub use track_by_track::TrackByTrack;
 pub use under_head::UnderHead;

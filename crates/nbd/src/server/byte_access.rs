@@ -258,7 +258,9 @@ impl ByteAccess {
 fn bytes_of(operation: &Operation) -> Option<(Range<u64>, bool)> {
     let (offset, len, changes) = match operation {
         Operation::Read { offset, len } => (*offset, u64::from(*len), false),
-        Operation::Write { offset, data, .. } => (*offset, data.len() as u64, true),
+        Operation::Write { offset, data, .. } | Operation::WriteInPlace { offset, data, .. } => {
+            (*offset, data.len() as u64, true)
+        }
         Operation::Trim { offset, len, .. } | Operation::WriteZeroes { offset, len, .. } => {
             (*offset, *len, true)
         }

@@ -105,8 +105,11 @@ impl Job {
                 let middle = |offset, len| Operation::WriteZeroes { offset, len, fua, fast_only };
                 job.fill(offset, len, fua, middle);
             }
-            // They have no bytes that could lie beside sectors.
-            Operation::Flush | Operation::WriteAtomic { .. } | Operation::Hint { .. } => {}
+            // They have no bytes that could lie beside sectors, or come from no client over a socket.
+            Operation::Flush
+            | Operation::WriteInPlace { .. }
+            | Operation::WriteAtomic { .. }
+            | Operation::Hint { .. } => {}
         }
         job
     }

@@ -262,7 +262,7 @@ fn zero_piece(offset: u64, left: u64, fua: bool) -> Operation {
 
 fn total_len(operation: &Operation) -> u64 {
     match operation {
-        Operation::Write { data, .. } => data.len() as u64,
+        Operation::Write { data, .. } | Operation::WriteInPlace { data, .. } => data.len() as u64,
         _ => 0,
     }
 }

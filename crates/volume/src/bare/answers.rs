@@ -45,7 +45,7 @@ pub(super) fn extent_of(command: &Command) -> Option<(u64, u64)> {
 pub(super) fn operation_bytes(operation: &Operation) -> u64 {
     match operation {
         Operation::Read { len, .. } => u64::from(*len),
-        Operation::Write { data, .. } => data.len() as u64,
+        Operation::Write { data, .. } | Operation::WriteInPlace { data, .. } => data.len() as u64,
         Operation::Trim { len, .. } | Operation::WriteZeroes { len, .. } => *len,
         Operation::Flush | Operation::WriteAtomic { .. } | Operation::Hint { .. } => 0,
     }

@@ -18,7 +18,8 @@ impl Engine {
             Operation::Read { offset, len } => {
                 self.check_transfer("read", *offset, u64::from(*len))?;
             }
-            Operation::Write { offset, data, .. } => {
+            Operation::Write { offset, data, .. }
+            | Operation::WriteInPlace { offset, data, .. } => {
                 self.check_transfer("write", *offset, data.len() as u64)?;
             }
             Operation::WriteAtomic { extents } => self.check_atomic(extents)?,
@@ -50,7 +51,8 @@ impl Engine {
         let check =
             |offset: u64, len: u64| self.core.given_up_under(offset, len).map_or(Ok(()), Err);
         match operation {
-            Operation::Write { offset, data, .. } => check(*offset, data.len() as u64),
+            Operation::Write { offset, data, .. }
+            | Operation::WriteInPlace { offset, data, .. } => check(*offset, data.len() as u64),
             Operation::WriteAtomic { extents } => {
                 extents.iter().try_for_each(|(offset, data)| check(*offset, data.len() as u64))
             }

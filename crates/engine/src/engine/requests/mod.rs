@@ -140,6 +140,9 @@ impl Engine {
         match operation {
             Operation::Read { offset, len } => self.start_read(id, offset, len),
             Operation::Write { offset, data, fua } => self.start_write(id, offset, data, fua),
+            Operation::WriteInPlace { offset, data, fua } => {
+                self.start_write_in_place(id, offset, data, fua);
+            }
             Operation::WriteAtomic { extents } => self.start_write_atomic(id, extents),
             Operation::Flush => self.start_flush(id),
             Operation::Trim { offset, len, fua } => self.start_trim(id, offset, len, fua),

@@ -42,6 +42,21 @@ impl Engine {
         self.wait_small(id, SmallWrite { extents, fua, atomic: false, trims: false });
     }
 
+    /// A write that is to go home, where there are homes that it may go to.
+    pub(super) fn start_write_in_place(
+        &mut self,
+        id: RequestId,
+        offset: u64,
+        data: Payload,
+        fua: bool,
+    ) {
+        if self.may_go_home() {
+            self.start_in_place(id, offset, data.len() as u64, Action::Write(data), fua);
+        } else {
+            self.start_write(id, offset, data, fua);
+        }
+    }
+
     pub(super) fn start_write_atomic(&mut self, id: RequestId, extents: Vec<(u64, Payload)>) {
         self.wait_small(id, SmallWrite { extents, fua: true, atomic: true, trims: false });
     }

@@ -40,6 +40,11 @@ impl Engine {
                     && len * 2 <= config.stage_bytes_max as u64))
     }
 
+    /// Whether a client may say that a write goes home: not where nothing has a home, nor where homes are bands that are written whole.
+    pub(super) fn may_go_home(&self) -> bool {
+        self.core.setup().has_homes() && self.core.setup().bands.is_none()
+    }
+
     /// Largest write that is logged now.
     fn logged_bytes_max(&self) -> u32 {
         let (config, properties) = (&self.core.setup().config, &self.core.setup().properties);

@@ -1,0 +1,24 @@
+//! File systems on volumes: `nearhead mkfs`, `mount`, `umount`, `fsck`.
+//!
+//! The format is ext4's, so that e2fsck, debugfs and the kernel can look at what is here; how it is written is Nearhead's.
+
+mod fsck;
+mod mkfs;
+mod mount;
+mod mounts;
+mod umount;
+
+pub use fsck::{FsckArgs, run as fsck};
+pub use mkfs::{MkfsArgs, run as mkfs};
+pub use mount::{MountArgs, run as mount};
+pub use umount::{UmountArgs, run as umount};
+
+use std::process::{Command, Stdio};
+
+/// A program of e2fsprogs, which is often where only root looks.
+fn e2fsprogs(name: &str) -> Command {
+    let path = std::env::var("PATH").unwrap_or_default();
+    let mut command = Command::new(name);
+    command.env("PATH", format!("{path}:/usr/sbin:/sbin")).stdin(Stdio::null());
+    command
+}

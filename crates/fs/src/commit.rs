@@ -1,0 +1,362 @@
+//! The commit: what makes a transaction durable as one record, and with it the data that it names.
+//!
+//! One is under way at a time; those who come meanwhile share the next. Its steps, each of which may wait:
+//!
+//! 1. *placing*: long runs of the files that are to be durable go in place ([`crate::write_out`]), until all that are under way for these
+//!    files came to their end;
+//! 2. *flushing*: what was written in place since the last flush is made durable;
+//! 3. *packing*: those blocks are marked as written, the short runs get blocks, lengths and times go to the metadata;
+//! 4. *recording*: all changed metadata and the short runs are one atomic write. What one does not take follows in the next, each with
+//!    the metadata of what it brings.
+//!
+//! Packing is in [`crate::packing`].
+//!
+//! What an operation freed is given to nobody before the record is durable and every request that was under way by then came to its end.
+
+use crate::core::{BLOCK, COMMIT_AFTER, Core, UNSAVED_PAGES_MAX};
+use crate::error::{FsError, Halt};
+use crate::io::Purpose;
+use crate::mounted::Phase;
+use crate::packing::Packed;
+use crate::waiting::Waiter;
+use crate::write_out::Placed;
+use nearhead_disk::Nanos;
+use nearhead_ext4::{ChangesId, Ino};
+use nearhead_journal::Placement;
+use nearhead_service::Operation;
+use std::collections::BTreeSet;
+
+/// Changed blocks of metadata beyond which a commit begins by itself: one operation changes so many at most that both fit a record.
+pub(crate) const CHANGES_MAX: usize = 96;
+
+/// What of a commit a record leaves out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Rest {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// More than one record takes.
+    FitsNoMore,
+    /// What finds no free block before what the record frees is durable.
+    NeedsRoom,
+}
+
+/// What a commit is doing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Step {
+    #[default]
+    Idle,
+    Placing,
+    Flushing,
+    Packing,
+    Recording,
+    /// The rest waits until what the record freed may be used.
+    Settling,
+}
+
+/// State of commits.
+#[derive(Debug)]
+pub(crate) struct Commit {
+    pub(crate) step: Step,
+    /// Number of the transaction that changes go to now.
+    pub(crate) running: u64,
+    pub(crate) committed: u64,
+    is_wanted: bool,
+    wants_all: bool,
+    /// Files whose data the next one is to make durable, and whether with their times.
+    next_files: BTreeSet<Ino>,
+    next_times: BTreeSet<Ino>,
+    /// The same of the one under way.
+    pub(crate) files: Vec<Ino>,
+    pub(crate) times: BTreeSet<Ino>,
+    /// Write-outs that it waits for.
+    awaited: BTreeSet<u32>,
+    /// Written in place, and not flushed.
+    pub(crate) placed: Vec<Placed>,
+    /// Those that the flush under way covers, or that are flushed.
+    pub(crate) flushed: Vec<Placed>,
+    /// Files that are still to be packed.
+    pub(crate) to_pack: Vec<Ino>,
+    pub(crate) packed: Vec<Packed>,
+    pub(crate) changes: Option<ChangesId>,
+    /// What the record that is under way leaves out, and the next one brings.
+    pub(crate) rest: Rest,
+    /// No room was found although what was freed is durable.
+    pub(crate) was_full: bool,
+    /// Records that are durable, and the number of the last request that was made before.
+    to_settle: Vec<(ChangesId, u64)>,
+}
+
+impl Default for Commit {
+    fn default() -> Self {
+        Self {
+            step: Step::Idle,
+            running: 1,
+            committed: 0,
+            is_wanted: false,
+            wants_all: false,
+            next_files: BTreeSet::new(),
+            next_times: BTreeSet::new(),
+            files: Vec::new(),
+            times: BTreeSet::new(),
+            awaited: BTreeSet::new(),
+            placed: Vec::new(),
+            flushed: Vec::new(),
+            to_pack: Vec::new(),
+            packed: Vec::new(),
+            changes: None,
+            rest: Rest::Nothing,
+            was_full: false,
+            to_settle: Vec::new(),
+        }
+    }
+}
+
+impl Commit {
+    pub(crate) fn running(&self) -> u64 {
+        self.running
+    }
+
+    pub(crate) fn committed(&self) -> u64 {
+        self.committed
+    }
+
+    /// Number of the first one that has not begun.
+    pub(crate) fn next(&self) -> u64 {
+        match self.step {
+            Step::Idle | Step::Recording => self.running,
+            Step::Placing | Step::Flushing | Step::Packing | Step::Settling => self.running + 1,
+        }
+    }
+
+    pub(crate) fn want(&mut self) {
+        self.is_wanted = true;
+    }
+
+    pub(crate) fn want_all(&mut self) {
+        (self.is_wanted, self.wants_all) = (true, true);
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.step == Step::Idle && !self.is_wanted
+    }
+
+    /// A write-out came to its end; there is something to flush unless it failed.
+    pub(crate) fn note_end_of(&mut self, slot: u32, placed: Option<Placed>) {
+        self.awaited.remove(&slot);
+        self.placed.extend(placed);
+    }
+
+    /// What was placed until now is covered by the flush that begins.
+    fn flush_begins(&mut self) {
+        self.flushed.append(&mut self.placed);
+    }
+}
+
+impl Core {
+    /// The commit that makes durable what was done to a node until now; none if all of it is.
+    pub(crate) fn durable_at(&mut self, ino: Ino, data_only: bool) -> Option<u64> {
+        let file = self.files.get(&ino)?;
+        let has_data = file.has_unsaved_data() || file.is_packed;
+        let has_times = file.written_at.is_some() && !data_only;
+        if (has_data || has_times) && !file.is_gone {
+            self.commit.want();
+            self.commit.next_files.insert(ino);
+            if !data_only {
+                self.commit.next_times.insert(ino);
+            }
+            return Some(self.commit.next());
+        }
+        let changed_in = file.changed_in;
+        if changed_in <= self.commit.committed {
+            return None;
+        }
+        if changed_in == self.commit.running {
+            self.commit.want();
+        }
+        Some(changed_in)
+    }
+
+    /// Whether so much metadata is changed that nothing more may be.
+    pub(crate) fn is_commit_due_by_size(&self) -> bool {
+        self.ext4.as_ref().is_some_and(|ext4| ext4.changes_len() >= CHANGES_MAX)
+    }
+
+    /// When a commit begins by itself.
+    pub(crate) fn commit_due_at(&self) -> Option<Nanos> {
+        let waits = self.commit.step == Step::Idle && self.phase == Phase::Serving;
+        self.changed_at.filter(|_| waits).map(|at| at + COMMIT_AFTER)
+    }
+
+    /// Begins a commit that is due, and goes on with the one under way.
+    pub(crate) fn advance_commit(&mut self) {
+        if !matches!(self.phase, Phase::Serving | Phase::Closing) {
+            return;
+        }
+        let is_old = self.commit_due_at().is_some_and(|at| at <= self.now);
+        if is_old || self.unsaved_pages >= UNSAVED_PAGES_MAX / 2 {
+            self.commit.want_all();
+        }
+        if self.is_commit_due_by_size() {
+            self.commit.want();
+        } else {
+            self.work_off();
+        }
+        if self.commit.step == Step::Idle && self.commit.is_wanted {
+            self.begin_commit();
+        }
+    }
+
+    /// Frees the next part of large files that are gone.
+    fn work_off(&mut self) {
+        if self.phase != Phase::Serving || self.options.ext4.read_only {
+            return;
+        }
+        let caller = self.by_itself();
+        match self.ext4().and_then(|ext4| ext4.work_off(&caller).map_err(Halt::from)) {
+            Ok(true) => {
+                self.note_unsaved();
+                self.runnable.push_back(Waiter::Rest);
+            }
+            // What it cannot do now is tried at the next turn, or at the next mount.
+            Ok(false) | Err(Halt::Fails(_)) => {}
+            Err(halt) => drop(self.park(Waiter::Rest, halt)),
+        }
+    }
+
+    fn begin_commit(&mut self) {
+        let commit = &mut self.commit;
+        commit.is_wanted = false;
+        let mut files = std::mem::take(&mut commit.next_files);
+        commit.times = std::mem::take(&mut commit.next_times);
+        if std::mem::take(&mut commit.wants_all) {
+            // Also those without a name that are held: their pages are to leave memory.
+            let changed = self
+                .files
+                .iter()
+                .filter(|(_, file)| file.has_unsaved_data() || file.written_at.is_some());
+            let all: Vec<Ino> = changed.map(|(ino, _)| *ino).collect();
+            files.extend(all.iter().copied());
+            commit.times.extend(all);
+            self.changed_at = None;
+        }
+        commit.files = files.into_iter().collect();
+        commit.was_full = false;
+        self.place_files();
+    }
+
+    /// Long runs of the files that are to be durable go in place.
+    fn place_files(&mut self) {
+        self.commit.step = Step::Placing;
+        for ino in self.commit.files.clone() {
+            let Some(file) = self.files.get(&ino) else { continue };
+            let is_gone = file.is_gone;
+            for run in file.pages.dirty_runs(0..u64::MAX) {
+                let len = (run.end - run.start) * BLOCK;
+                // One without a name has no metadata on the disk that a record could bring.
+                if is_gone || self.options.mode.data(len) == Placement::InPlace {
+                    self.begin_write_out(ino, run);
+                }
+            }
+        }
+        // Not those that clients begin from now on: it would never end.
+        let of_these = |ino| self.commit.files.contains(&ino);
+        let under_way = self.write_outs.entries();
+        let awaited = under_way.filter(|(_, work)| of_these(work.ino)).map(|(slot, _)| slot);
+        self.commit.awaited = awaited.collect();
+        self.go_on_with_commit();
+    }
+
+    /// Whatever the commit waited for may have come.
+    pub(crate) fn go_on_with_commit(&mut self) {
+        if matches!(self.phase, Phase::Failed(_)) {
+            return;
+        }
+        match self.commit.step {
+            Step::Placing => {
+                if !self.commit.awaited.is_empty() {
+                    return;
+                }
+                if self.commit.placed.is_empty() {
+                    self.begin_packing();
+                } else {
+                    self.commit.step = Step::Flushing;
+                    self.commit.flush_begins();
+                    self.io.ask(Purpose::Flush, Operation::Flush);
+                }
+            }
+            Step::Packing => self.pack(),
+            Step::Idle | Step::Flushing | Step::Recording | Step::Settling => {}
+        }
+    }
+
+    pub(crate) fn on_flushed(&mut self, error: Option<FsError>) {
+        match error {
+            Some(error) => self.fail(error),
+            None => self.begin_packing(),
+        }
+    }
+
+    pub(crate) fn on_recorded(&mut self, error: Option<FsError>) {
+        if let Some(error) = error {
+            return self.fail(error);
+        }
+        for packed in std::mem::take(&mut self.commit.packed) {
+            let len = (packed.pages.end - packed.pages.start) as usize;
+            if let Some(file) = self.same_file(packed.ino, packed.incarnation) {
+                let idle = file.pages.settle(packed.pages);
+                self.note_idle(packed.ino, idle);
+            }
+            self.note_saved(len);
+        }
+        if let Some(id) = self.commit.changes.take() {
+            self.commit.to_settle.push((id, self.io.newest()));
+        }
+        // Those who wait, wait for the rest as well.
+        match std::mem::take(&mut self.commit.rest) {
+            Rest::Nothing => {}
+            Rest::FitsNoMore => {
+                self.settle_commits();
+                return self.go_on_packing();
+            }
+            Rest::NeedsRoom => {
+                self.commit.was_full = true;
+                self.commit.step = Step::Settling;
+                return self.settle_commits();
+            }
+        }
+        self.commit.step = Step::Idle;
+        self.commit.committed = self.commit.running - 1;
+        self.settle_commits();
+        let mut ready = self.waiting.committed(self.commit.committed);
+        ready.extend(self.waiting.quiet_came());
+        self.wake(ready);
+        for ino in std::mem::take(&mut self.commit.files) {
+            self.tidy(ino);
+        }
+        if self.waiting.wants_commit(self.commit.running) {
+            self.commit.want();
+        }
+    }
+
+    /// What records freed that are durable may be used again, once nothing is under way that was asked before.
+    pub(crate) fn settle_commits(&mut self) {
+        while let Some((id, newest)) = self.commit.to_settle.first().copied() {
+            if !self.io.are_answered_up_to(newest) {
+                return;
+            }
+            self.commit.to_settle.remove(0);
+            if let Some(ext4) = &mut self.ext4 {
+                ext4.settle(id);
+            }
+        }
+        match self.commit.step {
+            Step::Idle => {
+                let ready = self.waiting.settled();
+                self.wake(ready);
+            }
+            Step::Settling => self.place_files(),
+            _ => {}
+        }
+    }
+}

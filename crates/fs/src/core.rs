@@ -1,0 +1,288 @@
+//! What every part of a mounted file system shares: the metadata, the files in use, what is under way, who waits.
+//!
+//! Parts are files beside this one, each an `impl Core`: opening and jobs ([`crate::jobs`]), names, reading, writing, room, write-outs
+//! and the commit. None of them waits; each returns a [`Halt`] that says for what.
+
+use crate::commit::Commit;
+use crate::error::{EIO, FsError, Halt};
+use crate::file::File;
+use crate::io::{Io, Purpose};
+use crate::jobs::Job;
+use crate::mounted::{FsOptions, Phase};
+use crate::request::{Answer, FsReply};
+use crate::waiting::{Waiter, Waiting};
+use crate::write_out::WriteOut;
+use nearhead_basics::Slab;
+use nearhead_disk::{Buffer, BufferMut, Nanos, Payload};
+use nearhead_ext4::{BLOCK_BYTES, Ext4, Ino, Timestamp};
+use nearhead_service::{Operation, Reply, ServiceInfo};
+use std::collections::{BTreeMap, VecDeque};
+
+/// A block as the service counts.
+pub(crate) const BLOCK: u64 = BLOCK_BYTES as u64;
+/// Pages that are written and not durable yet, at most; then writers wait.
+pub(crate) const UNSAVED_PAGES_MAX: usize = (64 << 20) / BLOCK_BYTES;
+/// Pages that are clean and kept because they may be changed in part again.
+const IDLE_PAGES_MAX: usize = (16 << 20) / BLOCK_BYTES;
+/// What was changed is made durable after so long without anybody asking for it (as ext4 does).
+pub(crate) const COMMIT_AFTER: Nanos = Nanos::from_secs(5);
+
+/// The shared state.
+pub(crate) struct Core {
+    pub(crate) info: ServiceInfo,
+    pub(crate) options: FsOptions,
+    pub(crate) phase: Phase,
+    /// Once the first block was read.
+    pub(crate) ext4: Option<Box<Ext4>>,
+    pub(crate) files: BTreeMap<Ino, File>,
+    incarnations: u64,
+    pub(crate) io: Io,
+    pub(crate) jobs: Slab<Job>,
+    pub(crate) runnable: VecDeque<Waiter>,
+    pub(crate) waiting: Waiting,
+    pub(crate) commit: Commit,
+    pub(crate) write_outs: Slab<WriteOut>,
+    pub(crate) replies: VecDeque<FsReply>,
+    /// Pages that are dirty or on their way.
+    pub(crate) unsaved_pages: usize,
+    /// Dirty pages for which room is kept.
+    pub(crate) kept_blocks: u64,
+    /// Pages that may be dropped, the oldest first.
+    idle_pages: VecDeque<(Ino, u64)>,
+    pub(crate) now: Nanos,
+    /// When something changed first that is not in a commit.
+    pub(crate) changed_at: Option<Nanos>,
+    /// The newest time that a client told.
+    pub(crate) clock: Timestamp,
+}
+
+impl Core {
+    pub(crate) fn new(info: ServiceInfo, options: FsOptions) -> Self {
+        Self {
+            info,
+            options,
+            phase: Phase::Opening,
+            ext4: None,
+            files: BTreeMap::new(),
+            incarnations: 0,
+            io: Io::default(),
+            jobs: Slab::new(),
+            runnable: VecDeque::new(),
+            waiting: Waiting::default(),
+            commit: Commit::default(),
+            write_outs: Slab::new(),
+            replies: VecDeque::new(),
+            unsaved_pages: 0,
+            kept_blocks: 0,
+            idle_pages: VecDeque::new(),
+            now: Nanos::ZERO,
+            changed_at: None,
+            clock: Timestamp::default(),
+        }
+    }
+
+    /// The metadata; an error until it was opened.
+    pub(crate) fn ext4(&mut self) -> Result<&mut Ext4, Halt> {
+        let missing = || Halt::Fails(FsError::new(EIO, "the file system is not open"));
+        self.ext4.as_deref_mut().ok_or_else(missing)
+    }
+
+    pub(crate) fn file(&mut self, ino: Ino) -> &mut File {
+        let incarnations = &mut self.incarnations;
+        self.files.entry(ino).or_insert_with(|| {
+            *incarnations += 1;
+            File { incarnation: *incarnations, ..File::default() }
+        })
+    }
+
+    /// The node is still the one that something was begun for.
+    pub(crate) fn same_file(&mut self, ino: Ino, incarnation: u64) -> Option<&mut File> {
+        self.files.get_mut(&ino).filter(|file| file.incarnation == incarnation)
+    }
+
+    /// Nothing is known of a node any more: it is gone, or new.
+    pub(crate) fn forget_file(&mut self, ino: Ino) {
+        self.forget_pages(ino, 0, u64::MAX);
+        self.files.remove(&ino);
+    }
+
+    /// The metadata of these nodes is part of the running transaction.
+    pub(crate) fn note_changed(&mut self, nodes: &[Ino]) {
+        let number = self.commit.running();
+        for ino in nodes {
+            self.file(*ino).changed_in = number;
+        }
+        self.note_unsaved();
+    }
+
+    /// Something is not durable.
+    pub(crate) fn note_unsaved(&mut self) {
+        self.changed_at.get_or_insert(self.now);
+    }
+
+    /// Forgets what is known of a node if that is nothing.
+    pub(crate) fn tidy(&mut self, ino: Ino) {
+        let committed = self.commit.committed();
+        if self.files.get(&ino).is_some_and(|file| file.is_idle() && file.changed_in <= committed) {
+            self.files.remove(&ino);
+        }
+    }
+
+    /// Whoever this is waits for what the halt says; gives back what can never be.
+    pub(crate) fn park(&mut self, who: Waiter, halt: Halt) -> Result<(), FsError> {
+        match halt {
+            Halt::Blocks(blocks) => {
+                for block in self.waiting.for_blocks(who, &blocks) {
+                    let read = Operation::Read { offset: block * BLOCK, len: BLOCK as u32 };
+                    self.io.ask(Purpose::Block(block), read);
+                }
+            }
+            Halt::Page { ino, page, block } => {
+                if self.waiting.for_page(who, ino, page) {
+                    let read = Operation::Read { offset: block * BLOCK, len: BLOCK as u32 };
+                    self.io.ask(Purpose::Page(ino, page), read);
+                }
+            }
+            Halt::Room => {
+                self.waiting.for_room(who);
+                self.commit.want_all();
+            }
+            Halt::Commit => {
+                self.commit.want();
+                self.waiting.for_settling(who);
+            }
+            Halt::Quiet => {
+                // Some of what is under way ends with a commit only.
+                self.commit.want();
+                self.waiting.for_quiet(who);
+            }
+            Halt::Fails(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    pub(crate) fn wake(&mut self, who: Vec<Waiter>) {
+        self.runnable.extend(who);
+    }
+
+    pub(crate) fn reply(&mut self, id: u64, result: Result<Answer, FsError>) {
+        self.replies.push_back(FsReply { id, result });
+    }
+
+    /// Nothing can be made durable any more: what changes anything is refused from now on.
+    pub(crate) fn fail(&mut self, error: FsError) {
+        if !matches!(self.phase, Phase::Failed(_)) {
+            self.phase = Phase::Failed(error);
+        }
+        let all = self.waiting.all();
+        self.wake(all);
+    }
+
+    /// The service answered.
+    pub(crate) fn on_reply(&mut self, reply: Reply) {
+        let Some(purpose) = self.io.answered(reply.id) else { return };
+        let result = reply.result.map_err(|error| FsError::from(&error));
+        match purpose {
+            Purpose::Superblock => self.on_superblock(result),
+            Purpose::Block(block) => self.on_block(block, result),
+            Purpose::Page(ino, page) => self.on_page(ino, page, result),
+            Purpose::Read { job, part } => self.on_read(job, part, result),
+            Purpose::WriteOut(slot) => self.on_written_out(slot, result.err()),
+            Purpose::Flush => self.on_flushed(result.err()),
+            Purpose::Record => self.on_recorded(result.err()),
+        }
+        self.settle_commits();
+    }
+
+    fn on_block(&mut self, block: u64, result: Result<Vec<Payload>, FsError>) {
+        match result {
+            Ok(parts) => {
+                let bytes: Box<[u8; BLOCK_BYTES]> = whole(&parts);
+                if let Some(ext4) = &mut self.ext4 {
+                    ext4.give(block, bytes.into());
+                }
+                let ready = self.waiting.block_came(block);
+                self.wake(ready);
+            }
+            Err(error) => {
+                let ready = self.waiting.block_came(block);
+                self.give_up(ready, &error);
+            }
+        }
+    }
+
+    fn on_page(&mut self, ino: Ino, page: u64, result: Result<Vec<Payload>, FsError>) {
+        let ready = self.waiting.page_came(ino, page);
+        match result {
+            Ok(parts) => {
+                let bytes: Box<[u8; BLOCK_BYTES]> = whole(&parts);
+                let bytes = BufferMut::copy_of(&bytes[..]).freeze();
+                self.keep_idle(ino, page, bytes);
+                self.wake(ready);
+            }
+            Err(error) => self.give_up(ready, &error),
+        }
+    }
+
+    /// What these wait for cannot be read.
+    fn give_up(&mut self, waiters: Vec<Waiter>, error: &FsError) {
+        for who in waiters {
+            match who {
+                Waiter::Job(slot) => self.finish_job(slot, Err(error.clone())),
+                Waiter::WriteOut(slot) => self.fail_write_out(slot, error),
+                Waiter::Mount | Waiter::Commit => self.fail(error.clone()),
+                Waiter::Rest => {}
+            }
+        }
+    }
+
+    /// Keeps a clean page for a while.
+    fn keep_idle(&mut self, ino: Ino, page: u64, bytes: Buffer) {
+        if self.file(ino).pages.keep(page, bytes) {
+            self.note_idle(ino, vec![page]);
+        }
+    }
+
+    /// These pages may be dropped: the oldest of all are, beyond a bound.
+    pub(crate) fn note_idle(&mut self, ino: Ino, pages: Vec<u64>) {
+        self.idle_pages.extend(pages.into_iter().map(|page| (ino, page)));
+        while self.idle_pages.len() > IDLE_PAGES_MAX {
+            let Some((ino, page)) = self.idle_pages.pop_front() else { break };
+            if let Some(file) = self.files.get_mut(&ino) {
+                file.pages.drop_idle(page);
+                self.tidy(ino);
+            }
+        }
+    }
+
+    /// So many pages are unsaved no more.
+    pub(crate) fn note_saved(&mut self, pages: usize) {
+        self.unsaved_pages = self.unsaved_pages.saturating_sub(pages);
+        if self.unsaved_pages < UNSAVED_PAGES_MAX {
+            let ready = self.waiting.room_came();
+            self.wake(ready);
+        }
+    }
+
+    /// Pages of a file from `from` on are no part of it any more.
+    pub(crate) fn forget_pages(&mut self, ino: Ino, from: u64, to: u64) {
+        let Some(file) = self.files.get_mut(&ino) else { return };
+        let kept = file.pages.without_block_len();
+        let dirty = file.pages.forget(from..to);
+        let given_back = kept - file.pages.without_block_len();
+        self.kept_blocks -= given_back as u64;
+        self.note_saved(dirty);
+    }
+}
+
+/// The bytes of a whole block, in one piece.
+pub(crate) fn whole(parts: &[Payload]) -> Box<[u8; BLOCK_BYTES]> {
+    let mut bytes = Box::new([0; BLOCK_BYTES]);
+    let mut at = 0;
+    for part in parts {
+        let end = (at + part.len()).min(BLOCK_BYTES);
+        part.slice(0..end - at).copy_to(&mut bytes[at..end]);
+        at = end;
+    }
+    bytes
+}

@@ -1,0 +1,170 @@
+//! A file system over a service: requests in, replies out, and the service driven in between.
+
+use crate::core::Core;
+use crate::error::FsError;
+use crate::request::{FsReply, FsRequest};
+use nearhead_disk::Nanos;
+use nearhead_ext4::{Options, Timestamp};
+use nearhead_journal::Mode;
+use nearhead_service::{Service, Wake};
+
+/// How a file system is mounted.
+#[derive(Clone, Copy, Debug)]
+pub struct FsOptions {
+    /// Of the metadata.
+    pub ext4: Options,
+    /// Which parts of a transaction go where.
+    pub mode: &'static dyn Mode,
+    /// Now.
+    pub mounted_at: Timestamp,
+}
+
+/// What a file system is doing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Its first block is being read.
+    Opening,
+    /// What it needs to begin is being read.
+    Mounting,
+    /// It carries out requests.
+    Serving,
+    /// What was written is being made durable; nothing new is taken.
+    Closing,
+    /// That is done.
+    Closed,
+    /// It cannot go on; requests are answered with this.
+    Failed(FsError),
+}
+
+/// A mounted file system.
+pub struct Mounted<S> {
+    service: S,
+    core: Core,
+    /// The service was asked to stop.
+    is_stopping: bool,
+}
+
+impl<S: Service> Mounted<S> {
+    /// Of what is on `service`. It is open once [`Mounted::phase`] says so.
+    pub fn new(service: S, options: FsOptions) -> Self {
+        let mut options = options;
+        options.ext4.read_only |= service.info().read_only;
+        let mut core = Core::new(service.info(), options);
+        core.begin();
+        Self { service, core, is_stopping: false }
+    }
+
+    /// What it is doing.
+    pub fn phase(&self) -> &Phase {
+        &self.core.phase
+    }
+
+    /// What it stands on.
+    pub fn service(&self) -> &S {
+        &self.service
+    }
+
+    /// The same, to be changed.
+    pub fn service_mut(&mut self) -> &mut S {
+        &mut self.service
+    }
+
+    /// What it stood on.
+    pub fn into_service(self) -> S {
+        self.service
+    }
+
+    /// Takes a request; exactly one reply comes out of [`Mounted::poll_reply`].
+    pub fn submit(&mut self, request: FsRequest) {
+        self.core.submit(request);
+    }
+
+    /// Moves everything on as far as it goes at `now`.
+    pub fn drive(&mut self, now: Nanos) {
+        self.core.now = now;
+        loop {
+            self.core.run_all();
+            self.core.advance_commit();
+            self.core.end_if_done();
+            self.core.run_all();
+            while let Some(request) = self.core.io.poll() {
+                self.service.submit(request, now);
+            }
+            if self.core.phase == Phase::Closed && !self.is_stopping {
+                self.is_stopping = true;
+                self.service.begin_shutdown(now);
+            }
+            self.service.drive(now);
+            let mut has_moved = false;
+            while let Some(reply) = self.service.poll_reply() {
+                has_moved = true;
+                self.core.on_reply(reply);
+            }
+            if !has_moved && !self.core.has_work() {
+                break;
+            }
+        }
+    }
+
+    /// The next reply that is ready.
+    pub fn poll_reply(&mut self) -> Option<FsReply> {
+        self.core.replies.pop_front()
+    }
+
+    /// When to call [`Mounted::drive`] again.
+    pub fn wake(&self) -> Wake<'_> {
+        let mut wake = self.service.wake();
+        let own = self.core.commit_due_at();
+        wake.at = [wake.at, own].into_iter().flatten().min();
+        wake
+    }
+
+    /// Takes nothing new, makes durable what was written, then stops the service.
+    pub fn begin_shutdown(&mut self) {
+        self.core.begin_shutdown();
+    }
+
+    /// Whether that is done, or never will be.
+    pub fn is_shut_down(&self) -> bool {
+        match self.core.phase {
+            Phase::Closed => self.service.is_shut_down(),
+            Phase::Failed(_) => true,
+            _ => false,
+        }
+    }
+}
+
+impl Core {
+    /// Whether there is something to do that waits for no answer.
+    fn has_work(&self) -> bool {
+        !self.runnable.is_empty()
+    }
+
+    fn begin_shutdown(&mut self) {
+        if matches!(self.phase, Phase::Serving) {
+            self.phase = Phase::Closing;
+            self.commit.want_all();
+        } else if matches!(self.phase, Phase::Opening | Phase::Mounting) {
+            self.phase = Phase::Closed;
+        }
+    }
+
+    /// A stop is complete once nothing is unsaved and nothing under way.
+    fn end_if_done(&mut self) {
+        if self.phase != Phase::Closing || !self.commit.is_idle() || !self.io.is_empty() {
+            return;
+        }
+        let is_unsaved = self
+            .files
+            .values()
+            .any(|file| !file.is_gone && (file.has_unsaved_data() || file.written_at.is_some()));
+        if is_unsaved || self.ext4.as_ref().is_some_and(|ext4| ext4.is_changed()) {
+            self.commit.want_all();
+            self.advance_commit();
+            return;
+        }
+        if self.jobs.is_empty() {
+            self.phase = Phase::Closed;
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! Operations on names and what is known of nodes: each is one operation of the metadata, with what follows from it for the files in use.
+
+use crate::core::Core;
+use crate::error::{FsError, Halt};
+use crate::request::{Answer, FsOperation};
+use nearhead_ext4::{AttributeChange, Attributes, Caller, Ino, Removed};
+
+impl Core {
+    /// What has no file of its own.
+    pub(crate) fn try_name(
+        &mut self,
+        operation: &FsOperation,
+        caller: &Caller,
+    ) -> Result<Answer, Halt> {
+        use FsOperation as Op;
+        match operation {
+            Op::Lookup { parent, name } => {
+                let found = self.ext4()?.lookup(*parent, name)?;
+                Ok(self.referred(found))
+            }
+            Op::Forget { ino, count } => {
+                self.drop_references(*ino, *count)?;
+                Ok(Answer::Nothing)
+            }
+            Op::Attributes { ino } => self.try_attributes(*ino).map(Answer::Node),
+            Op::ReadLink { ino } => Ok(Answer::Value(self.ext4()?.read_link(*ino)?)),
+            Op::ReadDirectory { ino, after, entries_max } => {
+                let entries = self.ext4()?.read_directory(*ino, *after, *entries_max)?;
+                Ok(Answer::Entries(entries))
+            }
+            Op::Statistics => {
+                let mut statistics = self.ext4()?.statistics();
+                statistics.free = statistics.free.saturating_sub(self.kept_blocks);
+                statistics.available = statistics.available.saturating_sub(self.kept_blocks);
+                Ok(Answer::Statistics(statistics))
+            }
+            Op::GetXattr { ino, name } => Ok(Answer::Value(self.ext4()?.get_xattr(*ino, name)?)),
+            Op::ListXattrs { ino } => Ok(Answer::Names(self.ext4()?.list_xattrs(*ino)?)),
+            _ => self.try_change(operation, caller),
+        }
+    }
+
+    fn try_change(&mut self, operation: &FsOperation, caller: &Caller) -> Result<Answer, Halt> {
+        use FsOperation as Op;
+        match operation {
+            Op::Make { parent, name, new } => {
+                let made = self.ext4()?.make(*parent, name, new, caller)?;
+                // Its number may have been another's.
+                self.forget_file(made.ino);
+                self.note_changed(&[*parent, made.ino]);
+                Ok(self.referred(made))
+            }
+            Op::Link { ino, parent, name } => {
+                let linked = self.ext4()?.link(*ino, *parent, name, caller)?;
+                self.note_changed(&[*parent, *ino]);
+                Ok(self.referred(linked))
+            }
+            Op::Unlink { parent, name } => {
+                let removed = self.ext4()?.unlink(*parent, name, caller)?;
+                self.note_changed(&[*parent, removed.ino]);
+                self.note_removed(removed);
+                Ok(Answer::Nothing)
+            }
+            Op::RemoveDirectory { parent, name } => {
+                let removed = self.ext4()?.remove_directory(*parent, name, caller)?;
+                self.note_changed(&[*parent, removed.ino]);
+                self.note_removed(removed);
+                Ok(Answer::Nothing)
+            }
+            Op::Rename { from, name, to, new_name, how } => {
+                let moved = self.ext4()?.lookup(*from, name)?.ino;
+                let replaced = self.ext4()?.rename(*from, name, *to, new_name, *how, caller)?;
+                self.note_changed(&[*from, *to, moved]);
+                if let Some(removed) = replaced {
+                    self.note_changed(&[removed.ino]);
+                    self.note_removed(removed);
+                }
+                Ok(Answer::Nothing)
+            }
+            Op::SetXattr { ino, name, value, how } => {
+                self.ext4()?.set_xattr(*ino, name, value, *how, caller)?;
+                self.note_changed(&[*ino]);
+                Ok(Answer::Nothing)
+            }
+            Op::RemoveXattr { ino, name } => {
+                self.ext4()?.remove_xattr(*ino, name, caller)?;
+                self.note_changed(&[*ino]);
+                Ok(Answer::Nothing)
+            }
+            _ => {
+                let detail = "a request that has no way to be carried out (internal error)";
+                Err(Halt::Fails(FsError::new(crate::error::EINVAL, detail)))
+            }
+        }
+    }
+
+    pub(crate) fn try_attributes(&mut self, ino: Ino) -> Result<Attributes, Halt> {
+        let attributes = self.ext4()?.attributes(ino)?;
+        Ok(self.files.get(&ino).map_or(attributes, |file| file.told(attributes)))
+    }
+
+    pub(crate) fn try_set_attributes(
+        &mut self,
+        ino: Ino,
+        change: &AttributeChange,
+        size: Option<u64>,
+        caller: &Caller,
+    ) -> Result<Answer, Halt> {
+        if let Some(size) = size {
+            self.try_cut(ino, size, caller)?;
+        }
+        if *change != AttributeChange::default() {
+            self.ext4()?.set_attributes(ino, change, caller)?;
+            let file = self.file(ino);
+            if change.modified.is_some() {
+                file.written_at = None;
+            }
+        }
+        self.note_changed(&[ino]);
+        self.try_attributes(ino).map(Answer::Node)
+    }
+
+    /// A client knows the node now.
+    fn referred(&mut self, attributes: Attributes) -> Answer {
+        let ino = attributes.ino;
+        let file = self.file(ino);
+        file.references += 1;
+        let (is_first, told) = (file.references == 1, file.told(attributes));
+        if let (true, Some(ext4)) = (is_first, &mut self.ext4) {
+            ext4.hold(ino);
+        }
+        Answer::Node(told)
+    }
+
+    fn drop_references(&mut self, ino: Ino, count: u64) -> Result<(), Halt> {
+        let Some(file) = self.files.get_mut(&ino) else { return Ok(()) };
+        let before = file.references;
+        if file.is_gone && before <= count && file.writing > 0 {
+            // Its blocks are anybody's then.
+            return Err(Halt::Quiet);
+        }
+        file.references = before.saturating_sub(count);
+        let (is_last, is_gone) = (before > 0 && file.references == 0, file.is_gone);
+        if is_last {
+            self.ext4()?.release(ino);
+        }
+        if is_last && is_gone {
+            self.forget_file(ino);
+        }
+        self.tidy(ino);
+        Ok(())
+    }
+
+    /// A node lost a name.
+    fn note_removed(&mut self, removed: Removed) {
+        if !removed.is_gone {
+            return;
+        }
+        let file = self.file(removed.ino);
+        file.is_gone = true;
+        if file.references == 0 {
+            self.forget_file(removed.ino);
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! Packing: what goes into the record of a commit, and the metadata that follows from it.
+//!
+//! A file's runs get their blocks here, in the same transaction that brings their bytes, and its length grows only over what is durable
+//! or in the record. So each record leaves a file system that is whole, however many a commit takes.
+
+use crate::commit::{Rest, Step};
+use crate::core::{BLOCK, Core};
+use crate::error::{ENOSPC, FsError, Halt};
+use crate::io::Purpose;
+use crate::write_out::Placed;
+use nearhead_disk::{BufferMut, Payload, RangeSet};
+use nearhead_ext4::Ino;
+use nearhead_journal::{Piece, merged};
+use nearhead_service::Operation;
+use std::ops::Range;
+
+/// Blocks of one atomic write: the engine takes 1 MiB, and as many parts as that has blocks.
+const RECORD_BLOCKS_MAX: usize = 256;
+/// Blocks of metadata that giving blocks to one run changes at most, and marking what is in place as written.
+const CHANGED_BY_ONE: usize = 16;
+/// With less left than this a run is not cut: it waits for the next record.
+const CUT_BLOCKS_MIN: u64 = 16;
+
+/// A run that goes into the record.
+#[derive(Clone, Debug)]
+pub(crate) struct Packed {
+    pub(crate) ino: Ino,
+    pub(crate) incarnation: u64,
+    pub(crate) pages: Range<u64>,
+    block: u64,
+}
+
+/// How packing ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Packing {
+    Done,
+    /// The record is full.
+    Full,
+}
+
+impl Core {
+    pub(crate) fn begin_packing(&mut self) {
+        self.commit.to_pack.clone_from(&self.commit.files);
+        for ino in self.commit.files.clone() {
+            self.file(ino).is_packed = true;
+        }
+        self.go_on_packing();
+    }
+
+    pub(crate) fn go_on_packing(&mut self) {
+        self.commit.step = Step::Packing;
+        self.pack();
+    }
+
+    pub(crate) fn pack(&mut self) {
+        match self.try_pack() {
+            Ok(Packing::Done) => self.record(Rest::Nothing),
+            Ok(Packing::Full) => self.record(Rest::FitsNoMore),
+            Err(Halt::Commit) if !self.commit.was_full => self.record(Rest::NeedsRoom),
+            Err(Halt::Commit) => {
+                let detail = "no free block is left for what was written";
+                let error = FsError::new(ENOSPC, detail);
+                for ino in std::mem::take(&mut self.commit.to_pack) {
+                    self.lose_pages(ino, &error);
+                }
+                self.record(Rest::Nothing);
+            }
+            Err(halt) => {
+                if let Err(error) = self.park(crate::waiting::Waiter::Commit, halt) {
+                    self.fail(error);
+                }
+            }
+        }
+    }
+
+    /// The pages of a file that find no room are given up, and its next `fsync` says so.
+    fn lose_pages(&mut self, ino: Ino, error: &FsError) {
+        self.forget_pages(ino, 0, u64::MAX);
+        let file = self.file(ino);
+        (file.size, file.error) = (None, Some(error.clone()));
+    }
+
+    fn try_pack(&mut self) -> Result<Packing, Halt> {
+        while let Some(placed) = self.commit.flushed.last().cloned() {
+            if self.room_in_record() == 0 {
+                return Ok(Packing::Full);
+            }
+            self.mark_written(&placed)?;
+            self.commit.flushed.pop();
+            if let Some(file) = self.same_file(placed.ino, placed.incarnation) {
+                file.unflushed -= 1;
+            }
+            self.tidy(placed.ino);
+            let ready = self.waiting.quiet_came();
+            self.wake(ready);
+        }
+        while let Some(ino) = self.commit.to_pack.last().copied() {
+            if self.pack_file(ino)? == Packing::Full {
+                return Ok(Packing::Full);
+            }
+            self.commit.to_pack.pop();
+        }
+        Ok(Packing::Done)
+    }
+
+    /// The blocks of a run that is in place count as written from now on, and the file reaches over them.
+    fn mark_written(&mut self, placed: &Placed) -> Result<(), Halt> {
+        let ino = placed.ino;
+        // Of one without a name the metadata is not on the disk any more.
+        let file = self.same_file(ino, placed.incarnation).filter(|file| !file.is_gone);
+        let Some(file) = file else { return Ok(()) };
+        let (end, size) = (placed.pages.end * BLOCK, file.size);
+        let caller = self.by_itself();
+        if placed.is_unwritten {
+            let (first, count) = (placed.pages.start, placed.pages.end - placed.pages.start);
+            self.ext4()?.allocate(ino, first, count, &caller)?;
+            self.file(ino).in_place.remove(placed.pages.clone());
+        }
+        if let Some(size) = size {
+            self.grow_to(ino, size.min(end))?;
+        }
+        if placed.is_unwritten || size.is_some() {
+            self.note_changed(&[ino]);
+        }
+        Ok(())
+    }
+
+    /// The metadata says that the file is so long at least.
+    fn grow_to(&mut self, ino: Ino, reached: u64) -> Result<(), Halt> {
+        let caller = self.by_itself();
+        self.ext4()?.grow(ino, reached, &caller)?;
+        let file = self.file(ino);
+        if file.size == Some(reached) {
+            file.size = None;
+        }
+        Ok(())
+    }
+
+    /// Blocks for the short runs of a file; its length and times.
+    fn pack_file(&mut self, ino: Ino) -> Result<Packing, Halt> {
+        let Some(file) = self.files.get(&ino).filter(|file| !file.is_gone) else {
+            return Ok(Packing::Done);
+        };
+        let grows = file.size.is_some();
+        let mut left = RangeSet::new();
+        for run in file.pages.dirty_runs(0..u64::MAX) {
+            left.insert(run);
+        }
+        // What was packed already is dirty until the record takes it.
+        for packed in self.commit.packed.iter().filter(|packed| packed.ino == ino) {
+            left.remove(packed.pages.clone());
+        }
+        while let Some(run) = left.pop_first() {
+            let mut from = run.start;
+            while from < run.end {
+                let room = self.room_in_record();
+                let len = (run.end - from).min(room);
+                if len == 0 || (len < run.end - from && len < CUT_BLOCKS_MIN) {
+                    return Ok(Packing::Full);
+                }
+                self.pack_run(ino, from..from + len)?;
+                from += len;
+            }
+        }
+        self.pack_length_and_times(ino, grows)?;
+        Ok(Packing::Done)
+    }
+
+    fn pack_run(&mut self, ino: Ino, pages: Range<u64>) -> Result<(), Halt> {
+        let (incarnation, size) = {
+            let file = self.file(ino);
+            (file.incarnation, file.size)
+        };
+        let caller = self.by_itself();
+        let blocks = self.ext4()?.allocate(ino, pages.start, pages.end - pages.start, &caller)?;
+        if let Some(size) = size {
+            self.grow_to(ino, size.min(pages.end * BLOCK))?;
+        }
+        self.has_blocks(ino, pages);
+        // Also where no metadata changes: an `fsync` waits for the record.
+        self.note_changed(&[ino]);
+        for run in blocks {
+            let (pages, block) = (run.logical..run.logical + run.len, run.physical);
+            self.commit.packed.push(Packed { ino, incarnation, pages, block });
+        }
+        Ok(())
+    }
+
+    fn pack_length_and_times(&mut self, ino: Ino, grows: bool) -> Result<(), Halt> {
+        let Some(file) = self.files.get(&ino) else { return Ok(()) };
+        let (size, written_at) = (file.size, file.written_at);
+        if let Some(size) = size {
+            self.grow_to(ino, size)?;
+            self.note_changed(&[ino]);
+        }
+        let Some(at) = written_at else { return Ok(()) };
+        // Where only data is asked for its time may wait, unless the inode changes anyway.
+        if grows || self.commit.times.contains(&ino) {
+            let mut caller = self.by_itself();
+            caller.now = at;
+            self.ext4()?.touch_written(ino, false, &caller)?;
+            self.file(ino).written_at = None;
+            self.note_changed(&[ino]);
+        }
+        Ok(())
+    }
+
+    /// Blocks of data that the record still takes.
+    fn room_in_record(&self) -> u64 {
+        let packed: u64 =
+            self.commit.packed.iter().map(|packed| packed.pages.end - packed.pages.start).sum();
+        let changed = self.ext4.as_ref().map_or(0, |ext4| ext4.changes_len());
+        RECORD_BLOCKS_MAX.saturating_sub(CHANGED_BY_ONE + changed + packed as usize) as u64
+    }
+
+    /// All that is changed becomes one record.
+    fn record(&mut self, rest: Rest) {
+        self.commit.step = Step::Recording;
+        self.commit.rest = rest;
+        if rest == Rest::Nothing {
+            for ino in self.commit.files.clone() {
+                self.file(ino).is_packed = false;
+            }
+        }
+        let mut pieces = self.data_pieces();
+        let changes = self.ext4.as_deref_mut().filter(|ext4| ext4.is_changed());
+        if let Some(changes) = changes.map(nearhead_ext4::Ext4::take_changes) {
+            self.commit.changes = Some(changes.id);
+            pieces.extend(changes.blocks.iter().map(|(block, bytes)| {
+                let data = Payload::Bytes(BufferMut::copy_of(&bytes[..]).freeze());
+                Piece { offset: block * BLOCK, data }
+            }));
+        }
+        self.commit.running += 1;
+        if pieces.is_empty() {
+            return self.on_recorded(None);
+        }
+        let extents: Vec<(u64, Payload)> =
+            merged(pieces).into_iter().map(|piece| (piece.offset, piece.data)).collect();
+        self.io.ask(Purpose::Record, Operation::WriteAtomic { extents });
+    }
+
+    /// The bytes of the short runs, as they are now.
+    fn data_pieces(&mut self) -> Vec<Piece> {
+        let mut pieces = Vec::new();
+        for packed in &mut self.commit.packed {
+            let file = self.files.get_mut(&packed.ino);
+            let file = file.filter(|file| file.incarnation == packed.incarnation);
+            let Some(file) = file else {
+                packed.pages.end = packed.pages.start;
+                continue;
+            };
+            // What was cut off since is not there any more, nor counted.
+            let here = file.pages.dirty_runs(packed.pages.clone());
+            let here = here.first().map_or(packed.pages.start..packed.pages.start, |run| {
+                run.start..run.end.min(packed.pages.end)
+            });
+            let mut offset = (packed.block + (here.start - packed.pages.start)) * BLOCK;
+            for data in file.pages.take(here.clone()) {
+                let len = data.len() as u64;
+                pieces.push(Piece { offset, data });
+                offset += len;
+            }
+            packed.pages = here;
+        }
+        pieces
+    }
+}

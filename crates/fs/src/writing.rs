@@ -1,0 +1,158 @@
+//! Writes to files: into pages, with room kept for those that have no block yet. Blocks are given at the commit or at a write-out, when
+//! it is known how long a run became.
+
+use crate::core::{BLOCK, Core, UNSAVED_PAGES_MAX};
+use crate::error::{EFBIG, ENOSPC, FsError, Halt};
+use crate::pages::changed;
+use crate::request::Answer;
+use nearhead_disk::Buffer;
+use nearhead_ext4::{BLOCK_BYTES, Caller, Ino, Place};
+use std::ops::Range;
+
+/// A file that is written in order is written out in pieces of this size.
+pub(crate) const STREAM_BYTES: u64 = 1 << 20;
+/// Longest file of the format with blocks of 4 KiB: block numbers in a file have 32 bits.
+const FILE_BYTES_MAX: u64 = (u32::MAX as u64) * BLOCK;
+/// Blocks that stay free for the trees of extents that new blocks may need.
+const SPARE_BLOCKS: u64 = 64;
+
+impl Core {
+    pub(crate) fn try_write(
+        &mut self,
+        ino: Ino,
+        offset: u64,
+        data: &Buffer,
+        caller: &Caller,
+    ) -> Result<Answer, Halt> {
+        if self.options.ext4.read_only {
+            return Err(FsError::new(crate::error::EROFS, "mounted read-only").into());
+        }
+        let size = self.regular(ino)?.size;
+        let len = data.len() as u64;
+        if len == 0 {
+            return Ok(Answer::Written(0));
+        }
+        let end = offset.saturating_add(len);
+        if end > FILE_BYTES_MAX {
+            let detail = format!("a file ends at byte {FILE_BYTES_MAX}, the write at {end}");
+            return Err(FsError::new(EFBIG, detail).into());
+        }
+        if self.unsaved_pages >= UNSAVED_PAGES_MAX {
+            return Err(Halt::Room);
+        }
+        let pages = offset / BLOCK..end.div_ceil(BLOCK);
+        let without_block = self.pages_without_block(ino, pages.clone())?;
+        self.fetch_ends(ino, offset, end, size)?;
+        self.keep_room(without_block.iter().map(|run| run.end - run.start).sum())?;
+        // Nothing stops it from here on.
+        self.put(ino, offset, data, &without_block);
+        let file = self.file(ino);
+        file.written_at = Some(caller.now);
+        if end > size {
+            file.size = Some(end);
+        }
+        self.note_unsaved();
+        self.go_on_with_stream(ino, offset, end);
+        Ok(Answer::Written(len as u32))
+    }
+
+    /// Those of the pages that get their first block by this write.
+    fn pages_without_block(
+        &mut self,
+        ino: Ino,
+        pages: Range<u64>,
+    ) -> Result<Vec<Range<u64>>, Halt> {
+        if self.files.get(&ino).is_some_and(|file| file.pages.has_all_of(&pages)) {
+            return Ok(Vec::new());
+        }
+        let runs = self.ext4()?.map(ino, pages.start, pages.end - pages.start)?;
+        let file = self.files.get(&ino);
+        let mut without: Vec<Range<u64>> = Vec::new();
+        for run in runs.iter().filter(|run| run.place == Place::Hole) {
+            for page in run.logical..run.logical + run.len {
+                if file.is_some_and(|file| file.pages.is_dirty_at(page)) {
+                    continue;
+                }
+                match without.last_mut() {
+                    Some(last) if last.end == page => last.end += 1,
+                    _ => without.push(page..page + 1),
+                }
+            }
+        }
+        Ok(without)
+    }
+
+    /// Pages that are changed in part have to be known: those at the two ends.
+    fn fetch_ends(&mut self, ino: Ino, offset: u64, end: u64, size: u64) -> Result<(), Halt> {
+        let ends = [(offset, offset / BLOCK), (end, end / BLOCK)];
+        for (at, page) in ends {
+            if at % BLOCK != 0 && page * BLOCK < size {
+                self.fetch(ino, page)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The page is in memory, or nothing of it is stored.
+    pub(crate) fn fetch(&mut self, ino: Ino, page: u64) -> Result<(), Halt> {
+        if self.files.get(&ino).is_some_and(|file| file.pages.get(page).is_some()) {
+            return Ok(());
+        }
+        let runs = self.runs(ino, page..page + 1)?;
+        match runs.first().map(|run| run.place) {
+            Some(Place::Written(block)) => Err(Halt::Page { ino, page, block }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Keeps room for so many blocks more.
+    fn keep_room(&mut self, blocks: u64) -> Result<(), Halt> {
+        if blocks == 0 {
+            return Ok(());
+        }
+        let available = self.ext4()?.statistics().available;
+        if available >= self.kept_blocks + blocks + SPARE_BLOCKS {
+            self.kept_blocks += blocks;
+            return Ok(());
+        }
+        let detail = format!(
+            "expected {blocks} free blocks, found {available} of which {} are promised",
+            self.kept_blocks
+        );
+        Err(FsError::new(ENOSPC, detail).into())
+    }
+
+    fn put(&mut self, ino: Ino, offset: u64, data: &Buffer, without_block: &[Range<u64>]) {
+        let file = self.file(ino);
+        let (mut at, mut new_dirty) = (0, 0);
+        while at < data.len() {
+            let position = offset + at as u64;
+            let (page, inside) = (position / BLOCK, (position % BLOCK) as usize);
+            let take = (BLOCK_BYTES - inside).min(data.len() - at);
+            let bytes = if take == BLOCK_BYTES {
+                data.slice(at..at + take)
+            } else {
+                changed(file.pages.get(page), inside, &data[at..at + take])
+            };
+            let has_block = !without_block.iter().any(|run| run.contains(&page));
+            new_dirty += usize::from(file.pages.write(page, bytes, has_block));
+            at += take;
+        }
+        self.unsaved_pages += new_dirty;
+    }
+
+    /// A file that is written in order is written out as it comes, so that a commit finds little left.
+    fn go_on_with_stream(&mut self, ino: Ino, offset: u64, end: u64) {
+        let file = self.file(ino);
+        let is_next = file.stream.1 == offset;
+        file.stream = if is_next { (file.stream.0, end) } else { (offset, end) };
+        let pages = file.stream.0.div_ceil(BLOCK)..end / BLOCK;
+        if pages.end.saturating_sub(pages.start) * BLOCK < STREAM_BYTES {
+            return;
+        }
+        file.stream.0 = pages.end * BLOCK;
+        for run in self.file(ino).pages.dirty_runs(pages.clone()) {
+            self.begin_write_out(ino, run.start..run.end.min(pages.end));
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! What files are for: what was written is read again, durable when it was said to be, and e2fsck finds nothing.
+
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use nearhead_disk::Nanos;
+use nearhead_ext4::{FileKind, ROOT};
+use nearhead_fs::{Answer, FsOperation, RoomChange};
+use support::{Client, Ram, SIZE, assert_clean, buffer, make, pattern};
+
+#[test]
+fn what_was_written_is_read_again_before_and_after_it_is_durable_and_after_a_mount() {
+    let Some(mut client) = Client::fresh("manylogs") else { return };
+    let file = client.create(ROOT, "a");
+    let bytes = pattern(1, 10_000);
+    client.write(file, 3, &bytes);
+    assert_eq!(client.read(file, 3, 10_000), bytes);
+    assert_eq!(client.read(file, 0, 3), [0; 3]);
+    client.sync(file);
+    assert_eq!(client.read(file, 3, 20_000), bytes);
+    let blocks = client.unmount();
+    assert_clean(SIZE, &blocks, "after an orderly end");
+    let mut client = Client::of(Ram::of(SIZE, blocks), "manylogs");
+    let file = client.find("a").unwrap();
+    assert_eq!((client.size(file), client.read(file, 3, 10_000)), (10_003, bytes));
+}
+
+#[test]
+fn a_small_write_with_its_metadata_is_one_record_and_no_flush_near_the_head() {
+    let Some(mut client) = Client::fresh("manylogs") else { return };
+    let file = client.create(ROOT, "log");
+    client.sync(file);
+    let before = client.mounted.service().atomic_writes;
+    client.write(file, 0, b"committed");
+    client.sync(file);
+    let ram = client.mounted.service();
+    assert_eq!((ram.atomic_writes - before, ram.flushes, ram.in_place_bytes), (1, 0, 0));
+    // Nothing changed since: nothing is written.
+    let before = ram.atomic_writes;
+    client.sync(file);
+    assert_eq!(client.mounted.service().atomic_writes, before);
+}
+
+#[test]
+fn ordered_writes_data_in_place_before_the_record_that_names_it() {
+    let Some(mut client) = Client::fresh("ordered") else { return };
+    let file = client.create(ROOT, "log");
+    client.write(file, 0, &pattern(2, 4096));
+    client.sync(file);
+    let ram = client.mounted.service();
+    assert_eq!((ram.in_place_bytes, ram.flushes), (4096, 1));
+}
+
+#[test]
+fn bulk_goes_in_place_as_it_comes_and_reads_as_written_all_the_time() {
+    let Some(mut client) = Client::fresh("manylogs") else { return };
+    let file = client.create(ROOT, "bulk");
+    let bytes = pattern(3, 9 << 20);
+    for (at, part) in (0_u64..).zip(bytes.chunks(128 << 10)) {
+        client.write(file, at * (128 << 10), part);
+        assert_eq!(client.read(file, at * (128 << 10), part.len() as u32), part);
+    }
+    let in_place = client.mounted.service().in_place_bytes;
+    assert!(in_place >= 8 << 20, "{in_place} bytes in place");
+    for (at, part) in (0_u64..).zip(bytes.chunks(1 << 20)) {
+        assert_eq!(client.read(file, at << 20, 1 << 20), part, "MiB {at}");
+    }
+    client.sync(file);
+    let blocks = client.unmount();
+    assert_clean(SIZE, &blocks, "bulk");
+    let mut client = Client::of(Ram::of(SIZE, blocks), "manylogs");
+    let file = client.find("bulk").unwrap();
+    for (at, part) in (0_u64..).zip(bytes.chunks(1 << 20)) {
+        assert_eq!(client.read(file, at << 20, 1 << 20), part, "MiB {at} after a mount");
+    }
+}
+
+#[test]
+fn what_nobody_asks_for_is_durable_after_five_seconds() {
+    let Some(mut client) = Client::fresh("manylogs") else { return };
+    let file = client.create(ROOT, "later");
+    client.write(file, 0, b"later");
+    assert_eq!(client.mounted.service().atomic_writes, 0);
+    let due = client.mounted.wake().at.unwrap();
+    assert!(due <= Nanos(client.now.0 + 5_000_000_000));
+    client.mounted.drive(due);
+    let mut random = nearhead_basics::Random::new(1);
+    let blocks = client.mounted.service().after_crash(&mut random);
+    let mut client = Client::of(Ram::of(SIZE, blocks), "manylogs");
+    let file = client.find("later").unwrap();
+    assert_eq!(client.read(file, 0, 100), b"later");
+}
+
+#[test]
+fn a_file_that_is_cut_and_grows_again_reads_as_zeros_where_it_was_cut() {
+    let Some(mut client) = Client::fresh("manylogs") else { return };
+    let file = client.create(ROOT, "cut");
+    client.write(file, 0, &vec![7; 20_000]);
+    client.sync(file);
+    client.cut(file, 5000);
+    client.cut(file, 12_000);
+    let mut expected = vec![7; 5000];
+    expected.resize(12_000, 0);
+    assert_eq!(client.read(file, 0, 30_000), expected);
+    client.sync(file);
+    let blocks = client.unmount();
+    assert_clean(SIZE, &blocks, "cut");
+    let mut client = Client::of(Ram::of(SIZE, blocks), "manylogs");
+    let file = client.find("cut").unwrap();
+    assert_eq!(client.read(file, 0, 30_000), expected);
+}
+
+#[test]
+fn a_hole_is_punched_into_the_middle_of_pages_and_reads_as_zeros() {
+    let Some(mut client) = Client::fresh("manylogs") else { return };
+    let file = client.create(ROOT, "hole");
+    let mut bytes = pattern(5, 40_000);
+    client.write(file, 0, &bytes);
+    client.sync(file);
+    for (offset, len, change) in
+        [(5000, 20_000, RoomChange::Punch), (30_000, 100, RoomChange::Zero)]
+    {
+        let done = client.ask(FsOperation::ChangeRoom { ino: file, offset, len, change });
+        assert!(done.is_ok(), "{done:?}");
+        bytes[offset as usize..(offset + len) as usize].fill(0);
+        assert!(client.read(file, 0, 40_000) == bytes, "{change:?}");
+    }
+    client.sync(file);
+    assert_clean(SIZE, &client.unmount(), "hole");
+}
+
+#[test]
+fn a_file_without_a_name_lives_on_while_it_is_held_and_its_room_comes_back() {
+    let Some(mut client) = Client::fresh("manylogs") else { return };
+    let free = free_blocks(&mut client);
+    let file = client.create(ROOT, "gone");
+    client.write(file, 0, &pattern(6, 3 << 20));
+    client.sync(file);
+    let name = b"gone".to_vec();
+    assert!(client.ask(FsOperation::Unlink { parent: ROOT, name }).is_ok());
+    assert_eq!(client.read(file, 0, 3 << 20), pattern(6, 3 << 20));
+    client.write(file, 100, b"still here");
+    assert_eq!(client.read(file, 100, 10), b"still here");
+    assert!(client.ask(FsOperation::SyncAll).is_ok());
+    let mut random = nearhead_basics::Random::new(2);
+    assert_clean(SIZE, &client.mounted.service().after_crash(&mut random), "while it is held");
+    client.try_ask(FsOperation::Forget { ino: file, count: 1 });
+    assert!(client.ask(FsOperation::SyncAll).is_ok());
+    assert_eq!(free_blocks(&mut client), free);
+    assert_clean(SIZE, &client.unmount(), "after it is forgotten");
+}
+
+fn free_blocks(client: &mut Client) -> u64 {
+    match client.ask(FsOperation::Statistics) {
+        Ok(Answer::Statistics(of)) => of.free,
+        other => panic!("expected statistics, found {other:?}"),
+    }
+}
+
+#[test]
+fn a_full_file_system_says_so_stays_whole_and_takes_writes_again_once_there_is_room() {
+    let Some(mut client) = Client::fresh("manylogs") else { return };
+    let file = client.create(ROOT, "fills");
+    let piece = pattern(8, 1 << 20);
+    let mut written = 0;
+    let error = loop {
+        let (offset, data) = (written, buffer(&piece));
+        match client.ask(FsOperation::Write { ino: file, offset, data, is_durable: false }) {
+            Ok(_) => written += 1 << 20,
+            Err(error) => break error,
+        }
+        assert!(written < SIZE);
+    };
+    assert_eq!(error.errno, 28, "{error}");
+    client.sync(file);
+    assert_eq!(client.read(file, written - (1 << 20), 1 << 20), piece);
+    client.cut(file, 1 << 20);
+    client.write(file, 1 << 20, &piece);
+    client.sync(file);
+    assert_clean(SIZE, &client.unmount(), "full");
+}
+
+#[test]
+fn many_small_files_are_there_after_a_crash_if_their_directory_was_synced() {
+    let Some(mut client) = Client::fresh("manylogs") else { return };
+    let folder = client.directory(ROOT, "many");
+    for number in 0..300 {
+        let file = client.create(folder, &format!("file {number}"));
+        client.write(file, 0, format!("content of {number}").as_bytes());
+        client.sync(file);
+    }
+    client.sync(folder);
+    let mut random = nearhead_basics::Random::new(3);
+    let blocks = client.mounted.service().after_crash(&mut random);
+    assert_clean(SIZE, &blocks, "many files");
+    let mut client = Client::of(Ram::of(SIZE, blocks), "manylogs");
+    for number in 0..300 {
+        let file = client.find(&format!("many/file {number}")).unwrap();
+        assert_eq!(client.read(file, 0, 100), format!("content of {number}").as_bytes());
+    }
+}
+
+#[test]
+fn a_disk_that_fails_gives_errors_and_no_lies() {
+    let Some(mut client) = Client::fresh("manylogs") else { return };
+    let file = client.create(ROOT, "a");
+    client.mounted.service_mut().is_broken = true;
+    client.write(file, 0, b"lost");
+    let done = client.ask(FsOperation::Sync { ino: file, data_only: false });
+    assert_eq!(done.unwrap_err().errno, 5);
+    let done = client.ask(make(ROOT, "b", FileKind::Regular));
+    assert!(done.is_err(), "{done:?}");
+}

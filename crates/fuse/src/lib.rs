@@ -1,0 +1,175 @@
+//! A file system for the kernel, through FUSE.
+//!
+//! The kernel's requests are received by a few threads, which put them in a queue; one thread carries all of them out, with the file
+//! system and the service under it, and replies. What this crate keeps true:
+//!
+//! - every request of the kernel gets exactly one reply, also when the file system fails or ends;
+//! - the kernel keeps no written data back (no write-back cache): a write of 100 bytes arrives as 100 bytes, when it is made;
+//! - a folder is mounted only once the file system is open, and what was written is durable before the end.
+//!
+//! Never use a file of the mounted folder from the process that serves it: it would wait for itself.
+
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod answers;
+mod carrier;
+mod front;
+mod image;
+mod queue;
+mod serve;
+mod words;
+
+use carrier::Carrier;
+use front::Front;
+use fuser::{Config, MountOption, Session, SessionACL};
+use nearhead_fs::{FsError, Mounted, Phase};
+use nearhead_service::Service;
+use queue::Queue;
+use rustix::io::Errno;
+use rustix::mount::UnmountFlags;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+pub use image::IMAGE_NAME;
+pub use serve::Stop;
+
+/// Threads that receive requests: their copies of what is written are made side by side.
+const RECEIVERS: usize = 2;
+
+/// How a file system is mounted.
+#[derive(Clone, Debug, Default)]
+pub struct MountOptions {
+    /// What `mount` shows as the source.
+    pub source: String,
+    /// Nothing may be changed.
+    pub read_only: bool,
+    /// Other users may use it.
+    pub for_everybody: bool,
+}
+
+/// Mounts the file system on `service` at `folder` and serves it until it is unmounted or `stop` asks for the end; then everything is
+/// durable, or the error says what is not. `ready` is called once it can be used. Runs on the caller's thread, and a few more.
+pub fn serve<S: Service>(
+    mut mounted: Mounted<S>,
+    start: Instant,
+    folder: &Path,
+    options: &MountOptions,
+    stop: &Stop,
+    ready: impl FnOnce(),
+) -> Result<(), String> {
+    wait_until_open(&mut mounted, start)?;
+    carry(&mut mounted, start, folder, options, stop, ready)
+}
+
+/// Shows a service as one file, [`IMAGE_NAME`], that can only be read, at `folder`, until it is unmounted or `stop` asks for the end.
+pub fn serve_image<S: Service>(
+    service: S,
+    start: Instant,
+    folder: &Path,
+    source: &str,
+    stop: &Stop,
+    ready: impl FnOnce(),
+) -> Result<(), String> {
+    let options = MountOptions { source: source.to_owned(), read_only: true, for_everybody: false };
+    carry(&mut image::Image::of(service), start, folder, &options, stop, ready)
+}
+
+fn carry(
+    carrier: &mut impl Carrier,
+    start: Instant,
+    folder: &Path,
+    options: &MountOptions,
+    stop: &Stop,
+    ready: impl FnOnce(),
+) -> Result<(), String> {
+    let queue = Arc::new(Queue::new().map_err(|errno| told(folder, &errno.into()))?);
+    stop.attach(&queue);
+    let front = Front::new(Arc::clone(&queue));
+    let mut config = Config::default();
+    config.mount_options = vec![
+        MountOption::FSName(options.source.clone()),
+        MountOption::Subtype("nearhead".to_owned()),
+        MountOption::DefaultPermissions,
+    ];
+    if options.read_only {
+        config.mount_options.push(MountOption::RO);
+    }
+    if rustix::process::geteuid().is_root() {
+        config.mount_options.extend([MountOption::Dev, MountOption::Suid]);
+    }
+    config.acl = if options.for_everybody { SessionACL::All } else { SessionACL::Owner };
+    config.n_threads = Some(RECEIVERS);
+    let session = Session::new(front, folder, &config).map_err(|error| told(folder, &error))?;
+    let at_end = Arc::clone(&queue);
+    let receivers = std::thread::Builder::new().name("fuse".to_owned()).spawn(move || {
+        let ended = session.run();
+        at_end.end();
+        ended
+    });
+    let receivers = receivers.map_err(|error| told(folder, &error))?;
+    ready();
+    let result = serve::run(carrier, &queue, start, folder);
+    let received = receivers.join();
+    result?;
+    match received {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(error)) => Err(format!("{}: {error}", folder.display())),
+        Err(_) => Err("a thread of the file system panicked (internal error)".to_owned()),
+    }
+}
+
+fn told(folder: &Path, error: &io::Error) -> String {
+    let place = folder.display();
+    format!(
+        "cannot mount a file system at {place}: {error}; expected an empty folder and /dev/fuse"
+    )
+}
+
+fn wait_until_open<S: Service>(mounted: &mut Mounted<S>, start: Instant) -> Result<(), String> {
+    loop {
+        mounted.drive(serve::since(start));
+        match mounted.phase() {
+            Phase::Opening | Phase::Mounting => serve::sleep(mounted, start, None),
+            Phase::Failed(FsError { detail, .. }) => return Err(detail.clone()),
+            Phase::Serving | Phase::Closing | Phase::Closed => return Ok(()),
+        }
+    }
+}
+
+/// The wall clock, as it is written into inodes.
+pub fn clock() -> nearhead_ext4::Timestamp {
+    words::timestamp(SystemTime::now(), UNIX_EPOCH)
+}
+
+/// Unmounts the file system at `folder`, if nobody uses it.
+pub fn unmount(folder: &Path) -> io::Result<()> {
+    match rustix::mount::unmount(folder, UnmountFlags::empty()) {
+        // Not root: the kernel leaves it to a program that may.
+        Err(Errno::PERM) => {
+            let told = Command::new("fusermount3").arg("-u").arg(folder).output()?;
+            let words = String::from_utf8_lossy(&told.stderr).trim().to_owned();
+            if told.status.success() { Ok(()) } else { Err(io::Error::other(words)) }
+        }
+        other => Ok(other?),
+    }
+}
+
+/// Whether something is mounted on `folder` itself, by its source in the kernel's table.
+pub fn mounted_source(folder: &Path) -> io::Result<Option<String>> {
+    let folder: PathBuf = folder.canonicalize()?;
+    let table = std::fs::read_to_string("/proc/self/mounts")?;
+    let mut found = None;
+    for line in table.lines() {
+        let mut words = line.split(' ');
+        let (source, place) = (words.next(), words.next());
+        if place
+            .is_some_and(|place| words::unescaped(place) == folder.as_os_str().as_encoded_bytes())
+        {
+            found = source.map(str::to_owned);
+        }
+    }
+    Ok(found)
+}

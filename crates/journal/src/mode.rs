@@ -1,0 +1,45 @@
+//! What a mode answers: where the data of a transaction goes, and where its record.
+
+use std::fmt;
+
+/// Where some bytes of a transaction are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placement {
+    /// Where they belong, before the record.
+    InPlace,
+    /// Into the record of the transaction.
+    Record,
+}
+
+/// A journaling mode.
+pub trait Mode: fmt::Debug + Send + Sync {
+    /// As it is called in options and in tables.
+    fn name(&self) -> &'static str;
+
+    /// One line for people.
+    fn about(&self) -> &'static str;
+
+    /// Where a run of so many neighbouring bytes of a file goes.
+    fn data(&self, run_bytes: u64) -> Placement;
+
+    /// Whether the record goes to the log nearest the head; otherwise to one fixed log.
+    fn is_near_head(&self) -> bool;
+}
+
+/// No mode has this name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownMode {
+    /// What was asked for.
+    pub name: String,
+    /// What there is.
+    pub known: Vec<&'static str>,
+}
+
+impl fmt::Display for UnknownMode {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let known = self.known.join(", ");
+        write!(formatter, "unknown journaling mode {:?}: expected one of {known}", self.name)
+    }
+}
+
+impl std::error::Error for UnknownMode {}
