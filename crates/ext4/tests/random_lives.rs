@@ -42,9 +42,13 @@ struct Life {
     /// The model as the disk is.
     landed: Model,
     step: u64,
+    /// How much longer than usual ranges are.
+    scale: u64,
     /// Operations that had no room.
     refused: u64,
     done: u64,
+    /// Steps after which more of a parked file was left.
+    parked: u64,
 }
 
 impl Life {
@@ -61,8 +65,10 @@ impl Life {
             random: SplitMix::new(seed),
             under_way: VecDeque::new(),
             step: 0,
+            scale: 1,
             refused: 0,
             done: 0,
+            parked: 0,
         };
         life.model.nodes.get_mut(&ROOT).unwrap().links = root.links;
         life.landed = life.model.clone();
@@ -136,7 +142,7 @@ impl Life {
 
     fn step(&mut self) {
         self.step += 1;
-        match self.random.below(34) {
+        match self.random.below(35) {
             0..=7 => self.make(),
             8..=10 => self.unlink(),
             11 => self.remove_directory(),
@@ -166,13 +172,17 @@ impl Life {
                 }
             }
             32 => self.take(),
-            _ => self.land(),
+            33 => self.land(),
+            _ => self.work_off(),
         }
     }
 
     fn make(&mut self) {
         let (parent, name) = (self.directory(), self.name());
         let kind = KINDS[self.below(KINDS.len())];
+        // Few files, if they are to be large.
+        let is_one_more = self.scale > 1 && self.model.of_kind(FileKind::Regular).len() >= 4;
+        let kind = if is_one_more { FileKind::Fifo } else { kind };
         let len = 1 + self.below(300);
         let new = NewNode {
             kind,
@@ -241,7 +251,8 @@ impl Life {
     fn range(&mut self) -> (u64, u64) {
         let first = self.random.below(BLOCKS);
         let count = self.random.below(24) + 1;
-        (first, if self.random.below(20) == 0 { count * 50 } else { count })
+        let count = if self.random.below(20) == 0 { count * 50 } else { count };
+        (first * self.scale, count * self.scale)
     }
 
     fn write(&mut self) {
@@ -257,8 +268,9 @@ impl Life {
             if run.was == Was::Written {
                 continue;
             }
+            let bytes = Arc::new([byte; BLOCK_BYTES]);
             for block in run.physical..run.physical + run.len {
-                self.driven.disk.write(block, Arc::new([byte; BLOCK_BYTES]));
+                self.driven.disk.write(block, Arc::clone(&bytes));
             }
         }
         assert_eq!(next, first + count);
@@ -274,13 +286,17 @@ impl Life {
 
     fn truncate(&mut self) {
         let Some(ino) = self.file() else { return };
-        let size = self.random.below(BLOCKS * BLOCK_BYTES as u64);
+        let size = self.random.below(BLOCKS * self.scale * BLOCK_BYTES as u64);
         let caller = self.caller();
-        let found = self.driven.run(|fs| fs.truncate(ino, size, &caller));
-        if let Some(((), truncated)) = self.judge(Ok(()), found) {
-            assert!(truncated.is_complete);
-            self.model.truncated(ino, size, caller.now);
+        loop {
+            let found = self.driven.run(|fs| fs.truncate(ino, size, &caller));
+            let Some(((), truncated)) = self.judge(Ok(()), found) else { return };
+            assert!(truncated.is_complete || self.scale > 1);
+            if truncated.is_complete {
+                break;
+            }
         }
+        self.model.truncated(ino, size, caller.now);
     }
 
     fn punch(&mut self) {
@@ -367,6 +383,13 @@ impl Life {
         }
     }
 
+    /// Nobody sees it.
+    fn work_off(&mut self) {
+        let caller = self.caller();
+        let has_more = self.driven.run(|fs| fs.work_off(&caller)).unwrap();
+        self.parked += u64::from(has_more);
+    }
+
     fn take(&mut self) {
         let changes = self.driven.fs.take_changes();
         assert!(!self.driven.fs.is_changed());
@@ -409,15 +432,28 @@ fn number_in(variable: &str) -> Option<u64> {
 
 /// A life on an image of `mebibytes`, judged every so often; another or a longer one with `SEED=n STEPS=n`.
 fn live(name: &str, seed: u64, steps: u64, mebibytes: u64, arguments: &[&str]) -> Life {
+    live_at(1, name, seed, steps, mebibytes, arguments)
+}
+
+/// The same with ranges that are longer than usual.
+fn live_at(
+    scale: u64,
+    name: &str,
+    seed: u64,
+    steps: u64,
+    mebibytes: u64,
+    arguments: &[&str],
+) -> Life {
     let seed = number_in("SEED").unwrap_or(seed);
     let steps = number_in("STEPS").unwrap_or(steps);
     let scratch = Scratch::new(name);
     let with_kernel = has_kernel(&scratch);
     let disk = Disk::made(&scratch, mebibytes, arguments);
     let mut life = Life::new(disk, seed);
+    life.scale = scale;
     for step in 1..=steps {
         life.step();
-        if step % 500 == 0 {
+        if step % steps.div_ceil(3).min(500) == 0 {
             life.driven.disk.check(&scratch, &format!("seed {seed}, step {step}, under way"));
             match life.random.below(3) {
                 0 => life.crash(),
@@ -449,6 +485,15 @@ fn a_life_over_many_small_groups_is_what_the_model_says() {
     if has_tools() {
         let arguments = ["-O", FEATURES, "-g", "256", "-E", "lazy_itable_init=1"];
         live("groups", 2, 6_000, 48, &arguments);
+    }
+}
+
+#[test]
+fn a_life_of_files_that_are_too_large_to_be_freed_at_once_is_what_the_model_says() {
+    if has_tools() {
+        let arguments = ["-O", FEATURES, "-g", "256", "-N", "4096"];
+        let life = live_at(900, "large", 7, 1200, 640, &arguments);
+        assert!(life.parked > 0, "{}", life.parked);
     }
 }
 
