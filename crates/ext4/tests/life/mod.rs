@@ -267,7 +267,7 @@ impl Life {
             }
             let bytes = Arc::new([byte; BLOCK_BYTES]);
             for block in run.physical..run.physical + run.len {
-                self.driven.disk.write(block, Arc::clone(&bytes));
+                self.driven.disk.write_data(block, Arc::clone(&bytes) as BlockBytes);
             }
         }
         assert_eq!(next, first + count);
