@@ -42,6 +42,8 @@ mod members;
 #[cfg(test)]
 mod members_tests;
 mod mirror;
+mod missed;
+mod noted;
 mod open;
 #[cfg(test)]
 mod open_tests;
@@ -49,6 +51,7 @@ mod parts;
 mod plan;
 #[cfg(test)]
 mod plan_tests;
+mod regions;
 mod rest;
 #[cfg(test)]
 mod rest_tests;

@@ -25,13 +25,15 @@ impl Copies {
                 failed.join("; ")
             ));
         }
+        let end = core.properties.capacity_bytes;
         let behind = |(member, standing): (usize, &Standing)| match standing {
             Standing::Behind(_) | Standing::Joining => {
-                Some(core.members.disk(member).properties().name.as_str())
+                let name = &core.members.disk(member).properties().name;
+                Some(format!("{name} ({} bytes left)", self.left_bytes(member, end)))
             }
             _ => None,
         };
-        let behind: Vec<&str> = self.standings.iter().enumerate().filter_map(behind).collect();
+        let behind: Vec<String> = self.standings.iter().enumerate().filter_map(behind).collect();
         if !behind.is_empty() {
             return Some(format!(
                 "{name}: {left} of {count} members have everything: {} is being copied to",
