@@ -223,6 +223,8 @@ fn mirror(spec: &ArraySpec, mut members: Vec<(usize, Label)>) -> Result<Plan, St
                 spec.members[*place], label.synced_bytes
             ));
         }
+        // What one that was away says of its last use is not true of this one.
+        label.in_use = in_use;
         (label.generation, label.in_sync, label.sequence) = (newest + 1, whole, sequence);
     }
     let missed = Missed::nothing(members[0].1.member_bytes);
