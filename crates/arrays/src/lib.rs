@@ -43,6 +43,8 @@ mod members;
 mod members_tests;
 mod mirror;
 mod missed;
+#[cfg(test)]
+mod missed_lives_tests;
 mod noted;
 mod open;
 #[cfg(test)]
