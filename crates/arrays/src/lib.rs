@@ -45,6 +45,8 @@ mod mirror;
 mod missed;
 #[cfg(test)]
 mod missed_lives_tests;
+#[cfg(test)]
+mod missed_tests;
 mod noted;
 mod open;
 #[cfg(test)]
