@@ -201,6 +201,14 @@ impl Copies {
         self.known_missed(member).map_or(all, |missed| missed.bytes_from(from))
     }
 
+    /// Bytes that are still to be compared, of so many.
+    pub(super) fn unsure_bytes(&self, end: u64) -> u64 {
+        let is_this = |copying: &&Copying| copying.target == Target::Unsure;
+        let compared =
+            self.copying.as_ref().filter(is_this).map_or(0, |copying| copying.done_bytes);
+        if self.any_unsure() { end.saturating_sub(compared) } else { 0 }
+    }
+
     /// Who must be copied to, and from which byte on. Members that are unsure come first: one that is
     /// behind becomes a copy of what they agree on.
     fn lacking(&self) -> Option<(Target, u64)> {

@@ -142,6 +142,11 @@ impl Keeper {
         &self.missed
     }
 
+    /// Which member has this number.
+    pub(super) fn member_of(&self, index: u16) -> Option<usize> {
+        self.labels.iter().position(|label| label.index == index)
+    }
+
     /// Whether what this member missed is known.
     pub(super) fn covers(&self, member: usize) -> bool {
         self.missed.covers(self.labels[member].index)

@@ -15,7 +15,7 @@
 //! place still has one content.
 
 use super::copying::{Copying, Target};
-use super::gate::{Held, bytes_of};
+use super::gate::{Held, bytes_of, is_durable};
 use super::keeper::{Keeper, Standing, unrecorded};
 use super::label::Label;
 use super::leaving::Leaving;
@@ -25,8 +25,8 @@ use super::regions::Regions;
 use super::sides::Sides;
 use super::{Arrangement, Array, Core, common_properties, names};
 use nearhead_disk::{
-    Class, Command, Completion, Disk, DiskError, DiskErrorKind, Nanos, Payload, Properties, Run,
-    Side, Ticket,
+    Class, Command, Completion, Disk, DiskError, DiskErrorKind, Nanos, Payload, Properties,
+    Resilver, Run, Side, Ticket,
 };
 use std::collections::VecDeque;
 
@@ -460,6 +460,11 @@ impl Arrangement for Copies {
         self.rests(core, now)
     }
 
+    fn resilvers<D: Disk>(&self, core: &Core<D, Parts>) -> Vec<Resilver> {
+        let of_members = core.members.disks().flat_map(Disk::resilvers);
+        self.apart(core).into_iter().chain(of_members).collect()
+    }
+
     fn forget(&mut self) {
         self.sides.forget();
         self.copying = None;
@@ -488,12 +493,4 @@ impl Arrangement for Copies {
     fn trouble<D: Disk>(&self, core: &Core<D, Parts>) -> Option<String> {
         self.tell_people(core)
     }
-}
-
-/// Whether a change is durable when it is answered.
-fn is_durable(command: &Command) -> bool {
-    matches!(
-        command,
-        Command::Write { durable: true, .. } | Command::WriteZeroes { durable: true, .. }
-    )
 }

@@ -12,7 +12,7 @@
 
 use super::MEMBERS_MAX;
 use super::label::Label;
-use super::noted::{Noted, Read, Since};
+use super::noted::{MemberLabel, Noted, Since};
 use super::regions::Regions;
 use std::ops::Range;
 
@@ -36,21 +36,21 @@ impl Missed {
     }
 
     /// What is known of the members, of so many bytes, of a mirror that is opened, `found` before its labels are written anew.
-    pub(super) fn at_opening(member_bytes: u64, found: &[Read]) -> Self {
+    pub(super) fn at_opening(member_bytes: u64, found: &[MemberLabel]) -> Self {
         let labels = || found.iter().map(|read| &read.label);
         let newest = labels().map(|label| label.generation).max().unwrap_or(0);
         let mut missed = Self::nothing(member_bytes);
         let is_whole = |label: &Label| label.generation == newest && label.counts(label.index);
-        let whole: Vec<&Read> = found.iter().filter(|read| is_whole(&read.label)).collect();
+        let whole: Vec<&MemberLabel> = found.iter().filter(|read| is_whole(&read.label)).collect();
         let Some(first) = whole.first() else { return missed };
-        let is_sure = |read: &&Read| {
-            let Read { label, is_newest, .. } = read;
+        let is_sure = |read: &&MemberLabel| {
+            let MemberLabel { label, is_newest, .. } = read;
             *is_newest && label.in_sync == first.label.in_sync && label.member_bytes == member_bytes
         };
         if !whole.iter().all(is_sure) {
             return missed;
         }
-        let since = |read: &Read| read.noted.as_ref().map(|noted| noted.since);
+        let since = |read: &MemberLabel| read.noted.as_ref().map(|noted| noted.since);
         if whole.iter().all(|read| since(read) == since(first)) {
             missed.since = since(first).unwrap_or(missed.since);
             let all = whole.iter().filter_map(|read| read.noted.as_ref());
@@ -63,7 +63,7 @@ impl Missed {
             let is_here = whole.iter().any(|read| usize::from(read.label.index) == index);
             missed.since[index] = if is_here || in_use { 0 } else { newest };
         }
-        for Read { label, noted, .. } in found.iter().filter(|read| !is_whole(&read.label)) {
+        for MemberLabel { label, noted, .. } in found.iter().filter(|read| !is_whole(&read.label)) {
             let own = noted.as_ref().map_or(0, |noted| noted.own_since);
             let own = if label.counts(label.index) { label.generation } else { own };
             // It was not copied to by others meanwhile.

@@ -4,7 +4,7 @@
 use super::label::SLOT_BYTES;
 use super::label_rig::*;
 use super::missed::Missed;
-use super::noted::{Noted, Read};
+use super::noted::{MemberLabel, Noted};
 use super::script_rig::*;
 use super::*;
 use nearhead_models::{MemoryStore, plain_properties};
@@ -23,11 +23,14 @@ fn member() -> Scripted {
     Scripted::new(properties, Box::new(MemoryStore::new()), Box::new(|_, _| 10))
 }
 
-/// A mirror of two that was left in order after its first use.
+/// A mirror of two that was used twice and left in order.
 fn used() -> Vec<Option<Scripted>> {
     let mut run = fresh("mirror:a,b", vec![member(), member()]);
-    run.wait(write(0, 1)).unwrap();
-    leave(&mut run);
+    for version in 1..3 {
+        run.wait(write(0, version)).unwrap();
+        leave(&mut run);
+        run = start(reopened("mirror:a,b", &mut run.disks()).unwrap());
+    }
     run.disks()
 }
 
@@ -252,13 +255,53 @@ fn a_member_that_takes_the_place_of_another_is_copied_all_of_it() {
     assert_eq!(regions.len(), REGIONS as usize);
 }
 
+#[test]
+fn a_mirror_tells_how_much_is_dirty_and_how_much_is_left() {
+    let told = |run: &Run<Scripted>| {
+        let all = run.mirror.resilvers();
+        (all.len(), all[0].dirty_bytes, all[0].left_bytes)
+    };
+    let mut disks = used();
+    let away = disks[1].take();
+    let mut run = start(reopened("mirror:a,missing", &mut disks).unwrap());
+    assert_eq!(told(&run), (1, 0, 0));
+    for region in [3, 4, 8] {
+        run.wait(write(region, 1)).unwrap();
+    }
+    assert_eq!(told(&run), (1, 3 * REGION, 0));
+    let mut disks = killed(run);
+    disks.push(away);
+    let mut run = start(reopened("mirror:a,b", &mut disks).unwrap());
+    assert_eq!(told(&run), (1, 0, 3 * REGION));
+    let mut before = 3 * REGION;
+    while before > 0 {
+        run.until(run.now + Nanos::from_micros(1));
+        let (_, dirty_bytes, left_bytes) = told(&run);
+        assert!(dirty_bytes == 0 && left_bytes <= before && left_bytes % REGION == 0);
+        before = left_bytes;
+    }
+    // Of one that fell out, and of one of which nothing is known.
+    run.until(run.now + Nanos::from_secs(1));
+    run.mirror.member(1).fail(is_change, false);
+    run.wait(write(6, 5)).unwrap();
+    assert_eq!(told(&run), (1, REGION, 0));
+    let mut disks = fresh("mirror:a,b", vec![member(), member()]).disks();
+    disks[1] = None;
+    let run = start(reopened("mirror:a,missing", &mut disks).unwrap());
+    assert_eq!(
+        told(&run),
+        (1, MEMBER, 0),
+        "its label was written once: the other slot says nothing"
+    );
+}
+
 /// The regions that a label says are set; none if the command is no label, or one without notes.
 fn told_in(asked: &Asked) -> Option<Noted> {
     let Command::Write { parts, .. } = &asked.command else { return None };
     asked.label?;
     let mut slots = vec![0; LABEL_BYTES as usize];
     parts[0].copy_to(&mut slots[..SLOT_BYTES as usize]);
-    Read::decode(&slots).ok()??.noted
+    MemberLabel::decode(&slots).ok()??.noted
 }
 
 /// Every change was sent when a label that says so was durable.
@@ -352,7 +395,7 @@ fn what_a_member_missed_is_not_known_if_it_was_copied_to_by_others_meanwhile() {
     since[1] = 2;
     let regions = Missed::nothing(WHOLE.member_bytes).regions().clone();
     let whole = Label { in_sync: 0b001, ..WHOLE };
-    let whole = Read {
+    let whole = MemberLabel {
         label: whole,
         is_newest: true,
         noted: Some(Noted { own_since: 0, since, regions: regions.clone() }),
@@ -366,7 +409,7 @@ fn what_a_member_missed_is_not_known_if_it_was_copied_to_by_others_meanwhile() {
     ] {
         let label = Label { index: 1, in_sync, synced_bytes: 0, ..WHOLE };
         let noted = Noted { own_since, since: [0; MEMBERS_MAX], regions: regions.clone() };
-        let copy = Read { label, is_newest: true, noted: Some(noted) };
+        let copy = MemberLabel { label, is_newest: true, noted: Some(noted) };
         let missed = Missed::at_opening(WHOLE.member_bytes, &[whole.clone(), copy]);
         assert_eq!(missed.covers(1), is_known, "{in_sync:b}, {own_since}");
     }

@@ -44,9 +44,9 @@ pub(super) struct Noted {
     pub(super) regions: Regions,
 }
 
-/// A label as it was found.
+/// The label of a member, with what it notes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Read {
+pub struct MemberLabel {
     pub(super) label: Label,
     /// The slot beside it is sound, too: no newer label can have been lost to rot.
     pub(super) is_newest: bool,
@@ -101,9 +101,9 @@ fn checksum(slot: &[u8]) -> u32 {
     crc32c::crc32c_append(crc, &slot[AT + 12..SLOT_BYTES as usize])
 }
 
-impl Read {
+impl MemberLabel {
     /// What a member's two slots say; none without a sound label, or an error if a later version of the program wrote it.
-    pub(super) fn decode(slots: &[u8]) -> Result<Option<Self>, String> {
+    pub fn decode(slots: &[u8]) -> Result<Option<Self>, String> {
         let Some(label) = Label::decode(slots)? else { return Ok(None) };
         let (mut noted, mut others) = (None, 0);
         for slot in slots.chunks_exact(SLOT_BYTES as usize) {
@@ -114,6 +114,16 @@ impl Read {
             }
         }
         Ok(Some(Self { label, is_newest: others == 1, noted }))
+    }
+
+    /// The bytes of the slot that it was read from.
+    pub fn encode(&self) -> Vec<u8> {
+        self.noted.as_ref().map_or_else(|| self.label.encode(), |noted| noted.encode(&self.label))
+    }
+
+    /// Whether it notes what members missed.
+    pub fn has_notes(&self) -> bool {
+        self.noted.is_some()
     }
 }
 
@@ -137,8 +147,8 @@ mod tests {
         Label { sequence: 4, ..WHOLE }.encode()
     }
 
-    fn read(slots: [&[u8]; 2]) -> Read {
-        Read::decode(&slots.concat()).unwrap().unwrap()
+    fn read(slots: [&[u8]; 2]) -> MemberLabel {
+        MemberLabel::decode(&slots.concat()).unwrap().unwrap()
     }
 
     #[test]
@@ -165,7 +175,7 @@ mod tests {
     fn notes_are_read_as_they_were_written_and_nothing_is_written_where_nothing_is_said() {
         let slot = noted().encode(&WHOLE);
         for slots in [[&before()[..], &slot], [&slot, &before()]] {
-            let expected = Read { label: WHOLE, is_newest: true, noted: Some(noted()) };
+            let expected = MemberLabel { label: WHOLE, is_newest: true, noted: Some(noted()) };
             assert_eq!(read(slots), expected);
         }
         let empty = Noted { since: [0; MEMBERS_MAX], ..noted() };

@@ -8,7 +8,7 @@
 use super::label::{LABEL_BYTES, Label};
 use super::mirror::Mirror;
 use super::missed::Missed;
-use super::noted::Read;
+use super::noted::MemberLabel;
 use super::plan::{Found, Plan, plan};
 use super::spec::{ArrayKind, ArraySpec};
 use super::stripe::Stripe;
@@ -51,14 +51,14 @@ pub fn label_of<D: Disk>(disk: &mut D, run: RunOne<'_, D>) -> Result<Option<Labe
 }
 
 /// Its label with the notes, as [`label_of`].
-fn read_label<D: Disk>(disk: &mut D, run: RunOne<'_, D>) -> Result<Option<Read>, DiskError> {
+fn read_label<D: Disk>(disk: &mut D, run: RunOne<'_, D>) -> Result<Option<MemberLabel>, DiskError> {
     let properties = disk.properties();
     let name = properties.name.clone();
     let Some(offset) = Label::offset(properties.capacity_bytes) else { return Ok(None) };
     let command = Command::Read { offset, len: LABEL_BYTES as u32 };
     // A disk that keeps no content reads as nothing.
     let Ok(Payload::Bytes(bytes)) = run(disk, command) else { return Ok(None) };
-    Read::decode(&bytes).map_err(|problem| invalid(format!("{name}: {problem}")))
+    MemberLabel::decode(&bytes).map_err(|problem| invalid(format!("{name}: {problem}")))
 }
 
 /// Makes the array that `spec` describes of its members in their order, none for one that is

@@ -6,7 +6,7 @@
 
 use super::label::Label;
 use super::missed::Missed;
-use super::noted::Read;
+use super::noted::MemberLabel;
 use super::spec::{ArrayKind, ArraySpec};
 
 /// Members in the order of their labels, each as its label is to be from now on.
@@ -36,7 +36,7 @@ pub(super) enum Found {
 
 impl Plan {
     /// Takes what is known of what members missed, and says so of those that are here.
-    pub(super) fn know_missed(&mut self, spec: &ArraySpec, found: &[Read]) {
+    pub(super) fn know_missed(&mut self, spec: &ArraySpec, found: &[MemberLabel]) {
         let bytes = self.members.iter().map(|(_, label)| label.member_bytes).min().unwrap_or(0);
         let missed = Missed::at_opening(bytes, found);
         for (place, label) in &self.members {
