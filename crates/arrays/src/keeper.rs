@@ -313,8 +313,8 @@ impl Keeper {
         self.wave = None;
         // Whether the last label landed is not known: whatever comes is marked anew.
         (self.in_use, self.is_marked) = (true, false);
-        self.changes += u64::from(self.told == self.changes);
         self.missed.end_telling(false);
+        self.changes += u64::from(self.told == self.changes && self.missed.is_told());
         std::mem::take(&mut self.held)
     }
 

@@ -247,10 +247,11 @@ impl Copies {
         let Some(booked) = core.desk.get_mut(id) else { return };
         let Parts::Change { made, failed, range, durable, .. } = &mut booked.kind else { return };
         let (made, failed) = (*made, std::mem::take(failed));
+        let is_durable = made && (*durable || !core.properties.volatile_cache);
         if let Some(Keeper { unflushed, .. }) = &mut self.keeper {
             match range {
                 None => unflushed.answered(id, made && failed.is_empty()),
-                Some(bytes) if !*durable || !made => unflushed.changed(bytes),
+                Some(bytes) if !is_durable => unflushed.changed(bytes),
                 Some(_) => {}
             }
         }

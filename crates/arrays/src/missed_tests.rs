@@ -16,7 +16,12 @@ const MEMBER: u64 = REGIONS * REGION;
 
 /// A member of twelve regions, each one piece.
 fn member() -> Scripted {
+    with_cache(true)
+}
+
+fn with_cache(volatile_cache: bool) -> Scripted {
     let properties = Properties {
+        volatile_cache,
         transfer_bytes_max: REGION as u32,
         ..plain_properties(MEMBER + LABEL_BYTES, 512)
     };
@@ -107,7 +112,14 @@ fn a_member_that_was_away_for_few_writes_is_copied_the_regions_of_these_and_noth
 
 #[test]
 fn a_member_that_fell_out_is_copied_what_was_not_flushed_by_then_and_what_changed_since() {
-    let mut run = fresh("mirror:a,b", vec![member(), member()]);
+    for (has_cache, expected) in [(true, vec![3, 5, 6, 9]), (false, vec![5, 6, 9])] {
+        assert_eq!(fallen_out(has_cache), expected, "a cache: {has_cache}");
+    }
+}
+
+/// The regions that a member is copied which fell out and came back.
+fn fallen_out(has_cache: bool) -> Vec<u64> {
+    let mut run = fresh("mirror:a,b", vec![with_cache(false), with_cache(has_cache)]);
     let durable = |region: u64| {
         let Command::Write { offset, parts, .. } = write(region, 4) else { panic!("a write") };
         Command::Write { offset, parts, durable: true }
@@ -125,7 +137,30 @@ fn a_member_that_fell_out_is_copied_what_was_not_flushed_by_then_and_what_change
     leave(&mut run);
     let disks = killed(run);
     disks[1].as_ref().unwrap().heal();
-    assert_eq!(copied(disks), [3, 5, 6, 9]);
+    copied(disks)
+}
+
+/// Nobody else can say what the one that is away misses.
+#[test]
+fn a_change_fails_whose_region_no_label_tells_and_the_next_one_tells_of_both() {
+    let mut disks = used();
+    let away = disks[1].take();
+    let mut run = start(reopened("mirror:a,missing", &mut disks).unwrap());
+    run.wait(write(1, 5)).unwrap();
+    let is_label =
+        |command: &Command| matches!(command, Command::Write { offset, .. } if *offset >= MEMBER);
+    run.mirror.member(0).fail(is_label, false);
+    run.wait(write(4, 5)).unwrap_err();
+    run.wait(write(1, 6)).unwrap_err();
+    let before = run.mirror.member(0).asked().len();
+    run.mirror.member(0).heal();
+    run.wait(write(1, 7)).unwrap();
+    run.wait(write(8, 5)).unwrap();
+    let asked = run.mirror.member(0).asked();
+    assert_told(&asked[before..]);
+    let mut disks = killed(run);
+    disks.push(away);
+    assert_eq!(copied(disks), [1, 4, 8]);
 }
 
 #[test]
