@@ -5,7 +5,9 @@
 //! would go anyway. It is written by whoever calibrated the drive, and by nobody else.
 
 use crate::sync_io::SyncIo;
-use nearhead_disk::{DiskError, Properties, SECTOR_BYTES, Striping, TrackZone, Tracks, Turn};
+use nearhead_disk::{
+    At, DiskError, Lane, Properties, SECTOR_BYTES, Striping, TrackZone, Tracks, Turn,
+};
 use nearhead_format::track_table::{
     TRACK_TABLE_BYTES, TRACK_TABLES_MAX, TRACK_ZONES_MAX, TrackTable, ZoneRow, track_table_at,
 };
@@ -49,6 +51,19 @@ impl fmt::Display for TracksNotWritten {
 
 impl std::error::Error for TracksNotWritten {}
 
+/// The same of each further log device, in their order.
+pub(crate) fn read_of_log_devices(
+    io: &mut SyncIo<'_>,
+    superblock: &Superblock,
+) -> Vec<Vec<Arc<Tracks>>> {
+    let parts = &superblock.layout.data_parts;
+    let lanes = (parts.with_homes()..parts.bytes().len()).map(|at| Lane::data(at as u8));
+    lanes
+        .filter(|_| !superblock.layout.is_chain())
+        .map(|lane| read_on(io, superblock, lane))
+        .collect()
+}
+
 /// How many drives are behind a disk that each turn on their own.
 fn drives(properties: &Properties) -> u32 {
     properties.striping.map_or(1, Striping::members)
@@ -56,13 +71,22 @@ fn drives(properties: &Properties) -> u32 {
 
 /// Where the tracks of its drive are, or those of each member in their order, if the volume knows; those of some members alone are none.
 pub fn read(io: &mut SyncIo<'_>, superblock: &Superblock) -> Vec<Arc<Tracks>> {
-    let members = 0..drives(io.disk().properties());
-    let found: Option<Vec<_>> = members.map(|member| read_one(io, superblock, member)).collect();
+    read_on(io, superblock, Lane::MAIN)
+}
+
+fn read_on(io: &mut SyncIo<'_>, superblock: &Superblock, lane: Lane) -> Vec<Arc<Tracks>> {
+    let members = 0..io.lane(lane).map_or(0, |disk| drives(disk.properties()));
+    let found: Option<Vec<_>> = members
+        .map(|member| {
+            let at = At { lane, offset: track_table_at(member)? };
+            read_one(io, superblock, at)
+        })
+        .collect();
     found.unwrap_or_default()
 }
 
-fn read_one(io: &mut SyncIo<'_>, superblock: &Superblock, member: u32) -> Option<Arc<Tracks>> {
-    let bytes = io.read(track_table_at(member)?, TRACK_TABLE_BYTES).ok()?;
+fn read_one(io: &mut SyncIo<'_>, superblock: &Superblock, at: At) -> Option<Arc<Tracks>> {
+    let bytes = io.read(at, TRACK_TABLE_BYTES).ok()?;
     let table = TrackTable::decode(&bytes, &superblock.volume_id).ok()?;
     let zones: Option<Vec<_>> = table.zones.iter().map(zone_of_row).collect();
     Tracks::of_units(table.period, zones?).ok().map(Arc::new)
@@ -105,12 +129,25 @@ pub fn write(
     superblock: &Superblock,
     tracks: &[Arc<Tracks>],
 ) -> Result<(), TracksNotWritten> {
-    let drives = drives(io.disk().properties());
+    write_on(io, superblock, Lane::MAIN, tracks)
+}
+
+/// The same of the disk of a lane, which has logs.
+///
+/// # Errors
+/// As [`write()`].
+pub fn write_on(
+    io: &mut SyncIo<'_>,
+    superblock: &Superblock,
+    lane: Lane,
+    tracks: &[Arc<Tracks>],
+) -> Result<(), TracksNotWritten> {
+    let drives = io.lane(lane).map_or(0, |disk| drives(disk.properties()));
     if tracks.len() != drives as usize || drives > TRACK_TABLES_MAX {
         return Err(TracksNotWritten::Count { found: tracks.len(), drives });
     }
     for (member, tracks) in (0..drives).zip(tracks) {
-        write_one(io, superblock, member, tracks)?;
+        write_one(io, superblock, (lane, member), tracks)?;
     }
     io.flush().map_err(TracksNotWritten::Disk)
 }
@@ -118,11 +155,11 @@ pub fn write(
 fn write_one(
     io: &mut SyncIo<'_>,
     superblock: &Superblock,
-    member: u32,
+    (lane, member): (Lane, u32),
     tracks: &Tracks,
 ) -> Result<(), TracksNotWritten> {
     let zones = tracks.zones().iter().take(TRACK_ZONES_MAX).map(row_of_zone);
-    let properties = io.disk().properties();
+    let properties = io.lane(lane).unwrap_or(io.disk()).properties();
     let table = TrackTable {
         volume_id: superblock.volume_id,
         device_bytes: properties.capacity_bytes / u64::from(drives(properties)),
@@ -130,8 +167,8 @@ fn write_one(
         zones: zones.collect(),
     };
     let block = table.encode().map_err(TracksNotWritten::Table)?;
-    let Some(at) = track_table_at(member) else { return Ok(()) };
-    io.write(at, &block).map_err(TracksNotWritten::Disk)
+    let Some(offset) = track_table_at(member) else { return Ok(()) };
+    io.write(At { lane, offset }, &block).map_err(TracksNotWritten::Disk)
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Track by track: where records go on a drive that is known, on one that is not, and when the arm is sent on.
 
+use super::super::track_arm::LOOKED_UP_EVERY;
 use super::*;
 use crate::disk::drive::Moved;
 use crate::disk::drives::Done;
@@ -56,7 +57,7 @@ impl Bench {
 
     fn view(&self) -> View<'_> {
         let (logs, drives, now) = (&self.logs, self.drives.as_ref(), self.now);
-        View { logs, head_offset: 0, now, is_idle: true, on_disk: 0, drives }
+        View { logs, head_offset: 0, now, is_idle: true, on_disk: 0, drives, disks: None }
     }
 
     fn choose(&mut self, need: Need) -> Spot {
@@ -93,6 +94,14 @@ impl Bench {
         self.logs.note_claimed(spot.wanted_index);
         self.now += Nanos::from_millis(3);
         spot
+    }
+
+    /// That of its one disk.
+    fn arm(&mut self) -> &mut TrackArm {
+        let mut policy = self.policy.clone();
+        policy.meet(&self.view());
+        self.policy = policy;
+        &mut self.policy.arms[0]
     }
 
     fn track_of(&self, spot: Spot) -> u64 {
@@ -148,7 +157,8 @@ fn behind_the_last_log_the_first_one_is_filled_again_if_it_is_free() {
     let mut bench = Bench::new(false);
     let count = bench.logs.count();
     bench.logs.note_claimed(count - 1);
-    bench.policy.last = Some((count - 1, bench.logs.blocks() - 1));
+    let last_block = bench.logs.blocks() - 1;
+    bench.arm().last = Some((count - 1, last_block));
     let spot = bench.write(NEED);
     assert_eq!((spot.log_index, spot.block), (0, 0));
     // The one behind it is full: it is passed over.
@@ -163,19 +173,19 @@ fn the_arm_is_sent_on_where_that_is_sooner_and_looked_up_while_records_come() {
     assert_eq!(bench.policy.repositions(&bench.view()), None, "no record was written yet");
     let first = bench.write(NEED);
     let look_up = bench.policy.repositions(&bench.view()).unwrap();
-    assert_eq!(look_up.at, bench.policy.seen_at + LOOKED_UP_EVERY, "its track is in use");
+    assert_eq!(look_up.at, bench.arm().seen_at + LOOKED_UP_EVERY, "its track is in use");
     assert_eq!(look_up.offset / TRACK_BYTES, bench.track_of(first));
-    while !bench.policy.is_used_up(bench.policy.track.as_ref().unwrap()) {
+    while bench.arm().is_ready() {
         bench.write(NEED);
     }
     let sent_on = bench.policy.repositions(&bench.view()).unwrap();
     assert_eq!(sent_on.offset / TRACK_BYTES, bench.track_of(first) + 1, "the next track");
     let mut policy = bench.policy.clone();
-    policy.repositioned(&bench.view());
+    policy.repositioned(sent_on.offset, &bench.view());
     bench.policy = policy;
     let again = bench.policy.repositions(&bench.view()).unwrap();
     assert_eq!(again.at, bench.now + LOOKED_UP_EVERY, "it is there");
-    bench.now = bench.policy.record_at + LOOKED_UP_FOR + Nanos(1);
+    bench.now = bench.arm().record_at + LOOKED_UP_FOR + Nanos(1);
     assert_eq!(bench.policy.repositions(&bench.view()), None, "nobody writes any more");
 }
 
