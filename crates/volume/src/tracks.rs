@@ -8,10 +8,11 @@ use crate::sync_io::SyncIo;
 use nearhead_disk::{
     At, DiskError, Lane, Properties, SECTOR_BYTES, Striping, TrackZone, Tracks, Turn,
 };
+use nearhead_format::data_device::{DATA_DEVICE_COPIES, DATA_HEADER_BYTES};
 use nearhead_format::track_table::{
     TRACK_TABLE_BYTES, TRACK_TABLES_MAX, TRACK_ZONES_MAX, TrackTable, ZoneRow, track_table_at,
 };
-use nearhead_format::{FieldError, Superblock};
+use nearhead_format::{DataDevice, FieldError, Superblock, VolumeId};
 use std::fmt;
 use std::sync::Arc;
 
@@ -129,46 +130,58 @@ pub fn write(
     superblock: &Superblock,
     tracks: &[Arc<Tracks>],
 ) -> Result<(), TracksNotWritten> {
-    write_on(io, superblock, Lane::MAIN, tracks)
+    write_of(io, &superblock.volume_id, tracks)
 }
 
-/// The same of the disk of a lane, which has logs.
+/// The same on a further log device of a volume, by itself, whichever volume's it is; false if it is none.
 ///
 /// # Errors
 /// As [`write()`].
-pub fn write_on(
+pub fn write_on_log_device(
     io: &mut SyncIo<'_>,
-    superblock: &Superblock,
-    lane: Lane,
+    tracks: &[Arc<Tracks>],
+) -> Result<bool, TracksNotWritten> {
+    let copies = (0..).zip(DATA_DEVICE_COPIES);
+    let mut headers = copies.filter_map(|(copy, offset)| {
+        let bytes = io.read(offset, DATA_HEADER_BYTES).ok()?;
+        DataDevice::decode(&bytes, copy).ok()
+    });
+    let Some(header) = headers.next() else { return Ok(false) };
+    write_of(io, &header.volume_id, tracks).map(|()| true)
+}
+
+fn write_of(
+    io: &mut SyncIo<'_>,
+    volume_id: &VolumeId,
     tracks: &[Arc<Tracks>],
 ) -> Result<(), TracksNotWritten> {
-    let drives = io.lane(lane).map_or(0, |disk| drives(disk.properties()));
+    let drives = drives(io.disk().properties());
     if tracks.len() != drives as usize || drives > TRACK_TABLES_MAX {
         return Err(TracksNotWritten::Count { found: tracks.len(), drives });
     }
     for (member, tracks) in (0..drives).zip(tracks) {
-        write_one(io, superblock, (lane, member), tracks)?;
+        write_one(io, volume_id, member, tracks)?;
     }
     io.flush().map_err(TracksNotWritten::Disk)
 }
 
 fn write_one(
     io: &mut SyncIo<'_>,
-    superblock: &Superblock,
-    (lane, member): (Lane, u32),
+    volume_id: &VolumeId,
+    member: u32,
     tracks: &Tracks,
 ) -> Result<(), TracksNotWritten> {
     let zones = tracks.zones().iter().take(TRACK_ZONES_MAX).map(row_of_zone);
-    let properties = io.lane(lane).unwrap_or(io.disk()).properties();
+    let properties = io.disk().properties();
     let table = TrackTable {
-        volume_id: superblock.volume_id,
+        volume_id: *volume_id,
         device_bytes: properties.capacity_bytes / u64::from(drives(properties)),
         period: tracks.period_units(),
         zones: zones.collect(),
     };
     let block = table.encode().map_err(TracksNotWritten::Table)?;
-    let Some(offset) = track_table_at(member) else { return Ok(()) };
-    io.write(At { lane, offset }, &block).map_err(TracksNotWritten::Disk)
+    let Some(at) = track_table_at(member) else { return Ok(()) };
+    io.write(at, &block).map_err(TracksNotWritten::Disk)
 }
 
 #[cfg(test)]
