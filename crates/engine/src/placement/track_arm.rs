@@ -284,7 +284,7 @@ impl TrackArm {
         let track = self.here(view, drives, Need { blocks: 1, reserve: 0 })?;
         let start = view.logs.block_offset(track.log_index, track.blocks.start)?;
         let (drive, byte) = drives.part(start);
-        let goes = !self.is_there && (another_is_ready || drive.is_sooner_behind_read(byte));
+        let goes = !self.is_there && drive.is_sooner_behind_read(byte);
         let due_at = match (goes, another_is_ready) {
             (true, true) => Nanos::ZERO,
             (true, false) => IDLE_BEFORE_REPOSITION,
