@@ -329,6 +329,25 @@ fn after_an_orderly_stop_one_may_be_missing_and_after_a_kill_nothing_is_served_w
 }
 
 #[test]
+fn with_the_loss_accepted_it_is_served_without_one_that_may_have_the_newest_records_and_what_is_written_then_stays_newest()
+ {
+    let mut rig = Rig::written(forgetful);
+    rig.configure = |config| {
+        forgetful(config);
+        config.accept_loss = true;
+    };
+    // As `repair` does it: opened and stopped in order.
+    let mut rig = rig.reopened(Some(LOGS_FROM), false).unwrap();
+    rig.newest.clear();
+    rig.configure = forgetful;
+    let mut rig = rig.reopened(Some(LOGS_FROM), true).unwrap();
+    rig.write_some(60);
+    assert_eq!(rig.expect_all_but(None), 0);
+    let mut rig = rig.reopened(None, false).unwrap();
+    assert_eq!(rig.expect_all_but(None), 0, "whatever stands on the one that is back");
+}
+
+#[test]
 fn devices_that_are_not_named_are_named_in_the_error() {
     let rig = Rig::written(forgetful);
     let (first, _, mut others) = rig.volume.into_lanes().into_all();
