@@ -61,6 +61,7 @@ mod tracks;
 mod trail3;
 mod trail_batch;
 mod trail_disk;
+mod trail_log_disks;
 mod trail_recovery;
 mod trail_tpcc;
 mod trail_writes;
@@ -129,6 +130,11 @@ pub const FIGURES: &[Figure] = &[
         name: "trail3-log-disk",
         summary: "Trail 3: synchronous writes, with a disk for the log",
         run: trail_disk::trail_disk,
+    },
+    Figure {
+        name: "trail-log-disks",
+        summary: "Trail: clustered synchronous writes with one, two and three log disks",
+        run: trail_log_disks::trail_log_disks,
     },
     Figure {
         name: "trail1",

@@ -4,6 +4,10 @@
 //! written to make it, so a disk need not keep any content. A model and its options are the same
 //! for every system compared on it.
 
+mod behind;
+
+pub(crate) use behind::{made_behind, open_behind, several, volume_behind, volume_behind_several};
+
 use crate::error::FigureError;
 use crate::first_bytes::FirstBytes;
 use crate::metered::Metered;
@@ -19,8 +23,8 @@ use nearhead_models::{
     Content, Dataless, HddModel, HddOptions, Mechanics, MemoryStore, ModelSpec, PowerSpec, Powered,
     Profile, QueuePolicy, Store,
 };
-use nearhead_volume::create::{CreateOptions, create, describe};
-use nearhead_volume::{BareDisk, GatheredDisk, Lanes, NamedPreset, OpenError, Volume, whole_logs};
+use nearhead_volume::create::{CreateOptions, describe};
+use nearhead_volume::{BareDisk, GatheredDisk, Lanes, NamedPreset, Volume, whole_logs};
 use std::sync::Arc;
 
 /// The disk of Manylogs' file-system experiments (V-A).
@@ -178,52 +182,6 @@ pub(crate) fn volume(disk: FigureDisk, system: &System) -> Result<Volume<FigureD
     made.map_err(|error| FigureError::setup(format!("a volume for {}", system.name), &error))
 }
 
-/// The same on a log device, in front of others that have the data.
-pub(crate) fn volume_behind(
-    log: FigureDisk,
-    data: Vec<FigureDisk>,
-    system: &System,
-) -> Result<Volume<FigureDisk>, FigureError> {
-    let tracks = tracks::of(&log)?;
-    let made = plan_and_start(log, data, system, tracks);
-    made.map_err(|error| FigureError::setup(format!("a volume for {}", system.name), &error))
-}
-
-/// The same, made and opened as on real disks, which keep what is written to them; and what time it is then.
-pub(crate) fn made_behind(
-    log: FigureDisk,
-    data: Vec<FigureDisk>,
-    system: &System,
-) -> Result<(Volume<FigureDisk>, Nanos), FigureError> {
-    let failed = |error: &dyn ToString| {
-        FigureError::setup(format!("a volume for {}", system.name), &error.to_string())
-    };
-    let tracks = tracks::of(&log)?;
-    let mut lanes = Lanes::from(log).with_data(data).map_err(|error| failed(&error))?;
-    let mut io = lanes.in_virtual_time(Nanos::ZERO);
-    create(&mut io, &options(system)).map_err(|error| failed(&error))?;
-    let now = io.now();
-    open_behind(lanes, &tracks, system, now)
-}
-
-/// Opens it again, as after a crash; says what time it is once requests are answered.
-pub(crate) fn open_behind(
-    lanes: Lanes<FigureDisk>,
-    tracks: &[Arc<Tracks>],
-    system: &System,
-    now: Nanos,
-) -> Result<(Volume<FigureDisk>, Nanos), FigureError> {
-    let failed =
-        |error: OpenError| FigureError::setup(format!("a volume for {}", system.name), &error);
-    let (mut volume, now) = Volume::open_in_virtual_time(lanes, now, |_, config| {
-        config.tracks = tracks.to_vec();
-        (system.configure)(config);
-    })
-    .map_err(failed)?;
-    let now = volume.run_until_open(now).map_err(failed)?;
-    Ok((volume, now))
-}
-
 fn options(system: &System) -> CreateOptions {
     let preset = system.preset.unwrap_or(nearhead_volume::PRESETS[0]);
     let logged = system.logged_write_bytes_max.unwrap_or(preset.logged_write_bytes_max);
@@ -294,14 +252,26 @@ fn plan_and_start(
     system: &System,
     tracks: Vec<Arc<Tracks>>,
 ) -> Result<Volume<FigureDisk>, Box<dyn std::error::Error>> {
-    let parts: Vec<u64> =
-        data.iter().map(|disk| DataDevice::part_bytes(disk.properties().capacity_bytes)).collect();
-    let data_parts = DataParts::of(&parts).ok_or("more data devices than a volume can have")?;
+    plan_and_start_on(disk, (data, Vec::new()), system, (tracks, Vec::new()))
+}
+
+fn plan_and_start_on(
+    disk: FigureDisk,
+    (data, logs): (Vec<FigureDisk>, Vec<FigureDisk>),
+    system: &System,
+    (tracks, log_device_tracks): (Vec<Arc<Tracks>>, Vec<Vec<Arc<Tracks>>>),
+) -> Result<Volume<FigureDisk>, Box<dyn std::error::Error>> {
+    let part = |disk: &FigureDisk| DataDevice::part_bytes(disk.properties().capacity_bytes);
+    let parts: Vec<u64> = data.iter().chain(&logs).map(part).collect();
+    let data_parts = DataParts::of(&parts)
+        .and_then(|parts| parts.with_log_devices(logs.len() as u32))
+        .ok_or("more data devices than a volume can have")?;
     let options = CreateOptions { data_parts, ..options(system) };
     let superblock = describe(disk.properties(), disk.zones(), &options)?;
-    let lanes = Lanes::from(disk).with_data(data)?;
+    let lanes = Lanes::from(disk).with_data(data)?.with_log_devices(logs)?;
     Ok(Volume::start_empty(lanes, superblock, options.preset, |_, config| {
         config.tracks = tracks;
+        config.log_device_tracks = log_device_tracks;
         (system.configure)(config);
     }))
 }

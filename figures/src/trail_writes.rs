@@ -69,7 +69,8 @@ impl Case {
         if bytes < 1024 { format!("{bytes} B") } else { format!("{} KiB", bytes / 1024) }
     }
 
-    fn told(&self) -> String {
+    /// In words.
+    pub(crate) fn told(&self) -> String {
         let crowd = if self.processes == 1 { "one process" } else { "five processes" };
         format!("{}, {}, {crowd}", self.mode.name(), self.size())
     }

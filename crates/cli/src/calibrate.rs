@@ -40,7 +40,7 @@ pub struct CalibrateArgs {
     /// Write what was found here, as TOML
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
-    /// Keep what was found in the volume on the target, which must not be served meanwhile
+    /// Keep what was found in the volume on the target, or on the target if that is a further log device; it must not be served meanwhile
     #[arg(long)]
     pub store: bool,
     /// With --store: the data devices of the volume, if it has those; they may be left out
@@ -126,6 +126,16 @@ fn keep(args: &CalibrateArgs, reports: &[Report]) -> Result<String, String> {
     let disk = DiskArgs { data_devices: args.data_devices.clone(), ..DiskArgs::default() };
     let mut target = Target::open(&args.target, Access::Write, &disk)?;
     let io = &mut target.io();
+    // A further log device has its own.
+    if find_own_superblock(io).is_err()
+        && tracks::write_on_log_device(io, &tracks).map_err(|error| error.to_string())?
+    {
+        target.leave()?;
+        return Ok(format!(
+            "{}: kept on this device of its volume; it counts from the next time that is opened, if the device has logs",
+            args.target
+        ));
+    }
     // The tables are where the logs are.
     let find = if disk.data_devices.is_empty() { find_own_superblock } else { find_superblock };
     let found = find(io).map_err(|error| format!("--store: {error}"))?;

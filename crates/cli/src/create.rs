@@ -7,7 +7,7 @@ mod data;
 
 use crate::report::{DeviceReport, preset_name};
 use crate::target::{
-    Access, DiskArgs, Target, array_label, data_devices, device_flags, has_its_own_size,
+    Access, Beside, DiskArgs, Target, array_label, device_flags, has_its_own_size,
     refuse_unknown_kind, space_notes,
 };
 use crate::units::ByteSize;
@@ -32,7 +32,7 @@ pub struct CreateArgs {
     /// The same as TARGET, for the log device in front of --data-devices
     #[arg(long, value_name = "DEVICE", conflicts_with = "target")]
     pub log_device: Option<String>,
-    /// Make a new sparse image file of this size
+    /// Make a new sparse image file of this size, and one of each log device that does not exist
     #[arg(long)]
     pub size: Option<ByteSize>,
     /// Make a new sparse image file of this size of each data device that does not exist
@@ -167,13 +167,13 @@ fn check_label(label: &str) -> Result<(), String> {
 pub fn create(args: &CreateArgs) -> Result<(Target, Superblock), String> {
     refuse_unknown_kind(args.target())?;
     check_label(&args.label)?;
-    let data = data_devices(&args.disk)?;
-    let preset = data::preset(args, &data)?;
+    let beside = Beside::of(&args.disk)?;
+    let preset = data::preset(args, &beside)?;
     let options = options(args, preset)?;
     let map_image = args.disk.map_device.as_ref().filter(|path| path.symlink_metadata().is_err());
     let mut images = Vec::new();
-    let made = make_images(args, &data, &mut images)
-        .and_then(|()| preallocate(args, &data, &images))
+    let made = make_images(args, &beside, &mut images)
+        .and_then(|()| preallocate(args, &beside, &images))
         .and_then(|()| create_on(args, &options, &images));
     if made.is_err() {
         // What was written to, or somebody else got first, stays.
@@ -185,20 +185,20 @@ pub fn create(args: &CreateArgs) -> Result<(Target, Superblock), String> {
 /// Makes the image files that were asked for; `images` tells which.
 fn make_images(
     args: &CreateArgs,
-    data: &[String],
+    beside: &Beside,
     images: &mut Vec<PathBuf>,
 ) -> Result<(), String> {
     if make_image(args)? {
         images.push(PathBuf::from(args.target()));
     }
-    data::make_images(args, data, images)
+    data::make_images(args, beside, images)
 }
 
 /// Takes the images' space if that was asked for; says if it may run out later.
-fn preallocate(args: &CreateArgs, data: &[String], images: &[PathBuf]) -> Result<(), String> {
+fn preallocate(args: &CreateArgs, beside: &Beside, images: &[PathBuf]) -> Result<(), String> {
     let target = args.target();
     if !args.preallocate {
-        let all = std::iter::once(target).chain(data.iter().map(String::as_str));
+        let all = std::iter::once(target).chain(beside.all().map(String::as_str));
         all.flat_map(space_notes).for_each(|line| note(&line));
         return Ok(());
     }

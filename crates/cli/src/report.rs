@@ -4,10 +4,11 @@
 mod cache;
 mod devices;
 mod known;
+mod serving;
 
 pub use cache::ReadCacheReport;
 pub use devices::{DeviceReport, MirrorReport, SideReport};
-pub use known::{Link, TargetKept, TracksKnown};
+pub use known::{Link, LogDisk, TargetKept, TracksKnown};
 
 use crate::health::{DiskErrors, Health, Losses, threshold_in_words};
 use crate::serve::Coordination;
@@ -89,6 +90,9 @@ pub struct State {
     /// The devices of a chain, in the order of `devices`.
     #[serde(default)]
     pub links: Vec<Link>,
+    /// The log disks, the volume's own first, if there are several.
+    #[serde(default)]
+    pub log_disks: Vec<LogDisk>,
     /// The read cache, if there is one.
     #[serde(default)]
     pub read_cache: Option<ReadCacheReport>,
@@ -267,6 +271,7 @@ impl StatusReport {
                 tracks: status.drive.as_ref().map(TracksKnown::of),
                 durable_target: status.target.as_ref().map(TargetKept::of),
                 links: status.links.iter().map(Link::of).collect(),
+                log_disks: status.log_disks.iter().map(LogDisk::of).collect(),
                 read_cache: status
                     .read_cache
                     .as_ref()
@@ -371,6 +376,9 @@ impl StatusReport {
         for (number, link) in state.links.iter().enumerate() {
             line("link", link.in_words(number));
         }
+        for (number, log_disk) in state.log_disks.iter().enumerate() {
+            line("log disk", log_disk.in_words(number));
+        }
         if let Some(cache) = &state.read_cache {
             line("read cache", cache.in_words());
         }
@@ -382,60 +390,6 @@ impl StatusReport {
         }
         text.truncate(text.trim_end().len());
         text
-    }
-
-    /// What the daemon that serves the volume adds.
-    fn serving(&self, served: &Served, line: &mut dyn FnMut(&str, String)) {
-        line(
-            "served",
-            format!(
-                "by process {} for {:.0} s on {}{}",
-                served.pid,
-                served.uptime_s,
-                served.uris.join(", "),
-                if served.read_only { ", read-only" } else { "" }
-            ),
-        );
-        line(
-            "clients",
-            format!(
-                "{} connected, {} requests, {} failed",
-                served.clients.connections_open, served.clients.requests, served.clients.errors
-            ),
-        );
-        let lost = served.losses.last_problem.iter();
-        for found in served.disk_notes.iter().chain(&served.disk_trouble).chain(lost) {
-            line("disk", found.clone());
-        }
-        if let Some(coordination) = &served.coordination {
-            line("turns", coordination.text());
-        }
-        let counters = &self.counters.0;
-        line(
-            "written",
-            format!(
-                "{} logged, {} in place ({} small writes that came alone); {} times a log had no room",
-                ByteSize(counters.logged_bytes),
-                ByteSize(counters.in_place_bytes),
-                counters.alone_home,
-                counters.spills
-            ),
-        );
-        for (name, latency) in [
-            ("durable", &served.latency.durable),
-            ("writes", &served.latency.write),
-            ("reads", &served.latency.read),
-        ] {
-            if latency.count > 0 {
-                line(
-                    name,
-                    format!(
-                        "{} in {:.2} ms mean, {:.2} ms p99",
-                        latency.count, latency.mean_ms, latency.p99_ms
-                    ),
-                );
-            }
-        }
     }
 }
 

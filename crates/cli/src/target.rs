@@ -20,7 +20,7 @@ mod data;
 mod remote;
 
 pub use array::{label as array_label, refuse_if_misnamed};
-pub use data::{data_devices, flags as device_flags};
+pub use data::{Beside, flags as device_flags};
 pub use nearhead_settings::{DiskArgs, IoEngine};
 
 /// Size of the image made for a map device that does not exist yet: 64 MiB hold the map of a million
@@ -91,7 +91,7 @@ impl Target {
     /// Opens `text` as a device, an image, an emulated disk or an array, and beside it the devices that `args` name.
     pub fn open(text: &str, access: Access, args: &DiskArgs) -> Result<Self, String> {
         let start = Instant::now();
-        let data = data_devices(args)?;
+        let beside = Beside::of(args)?;
         refuse_unknown_kind(text)?;
         if text == nearhead_arrays::MISSING {
             return Err(format!(
@@ -99,14 +99,14 @@ impl Target {
                  it: name it, or bring its metadata back to another one (`nearhead restore-metadata`)"
             ));
         }
-        data::refuse_one_device_twice(text, args, &data)?;
+        data::refuse_one_device_twice(text, args, &beside)?;
         let Opened { disk, mut notes, lone_member } = open_disk(text, access, args, start)?;
         let disk = gathered(disk)?;
         let lanes = match &args.map_device {
             None => disk.into(),
             Some(path) => with_map_device(disk, path, access, args)?,
         };
-        let lanes = data::beside(lanes, &data, &mut notes, |text| {
+        let lanes = data::beside(lanes, &beside, &mut notes, |text| {
             open_disk(text, access.of_part(), args, start)
         })?;
         Ok(Self { name: text.to_owned(), lanes, notes, lone_member, start })

@@ -32,6 +32,8 @@ pub struct Config {
     pub placement: Box<dyn Placement>,
     /// Where the tracks of the volume's disk are, or those of each member of its array in their order; none if nobody found out.
     pub tracks: Vec<Arc<Tracks>>,
+    /// The same of each further log device, in their order; those of one of which nobody found out are none.
+    pub log_device_tracks: Vec<Vec<Arc<Tracks>>>,
     /// *How is it packed?*: how much of what waits goes into one record.
     pub packing: Box<dyn Packing>,
     /// *Who goes first?*: in which order commands go to the disk.
@@ -94,7 +96,7 @@ pub struct Setup {
     pub volume_id: [u8; 16],
     /// The facts of the volume's own disk.
     pub properties: Properties,
-    /// Those of its data devices, by position; none if it lies on one disk.
+    /// Those of its data devices, and further log devices, by position; none if it lies on one disk.
     pub data_devices: Vec<Properties>,
     /// Positions of those that are not there: nothing is asked of them.
     pub absent_devices: Vec<u8>,
@@ -115,7 +117,8 @@ impl Setup {
     /// The devices on which homes lie: the data devices, or the volume's own disk if there are none.
     fn homes(&self) -> &[Properties] {
         let own = std::slice::from_ref(&self.properties);
-        if self.data_devices.is_empty() { own } else { &self.data_devices }
+        let with_homes = self.layout.data_parts.with_homes().min(self.data_devices.len());
+        if with_homes == 0 { own } else { &self.data_devices[..with_homes] }
     }
 
     /// Whether what is not logged has a place at all; else it reads as zeros.

@@ -63,8 +63,10 @@ impl Core {
         let mut lanes = Lanes::new(properties, data_devices, map_device.as_ref(), layout)
             .with_cache(cache_device.as_ref());
         if setup.properties.rotational {
-            lanes.main_mut().know_tracks(&setup.config.tracks);
+            lanes.main_mut().know_tracks(&setup.config.tracks, 0);
         }
+        let others = lanes.others_for_logs_mut().zip(&setup.config.log_device_tracks);
+        others.for_each(|((start, queue), tracks)| queue.know_tracks(tracks, start));
         let mut core = Self {
             now: Nanos::ZERO,
             is_draining: false,
@@ -112,10 +114,17 @@ impl Core {
         self.lanes.set_now(now);
     }
 
-    /// Whether a record waits until nothing is on the volume's disk: nothing else goes there until then.
+    /// Whether a record waits until nothing is on a disk with logs: nothing else goes there until then.
     pub(crate) fn hold_for_record(&mut self, record_waits: bool) {
-        let queue = self.lanes.main_mut();
-        queue.hold_for_record(&*self.admission, record_waits);
+        self.lanes.main_mut().hold_for_record(&*self.admission, record_waits);
+        for (_, queue) in self.lanes.others_for_logs_mut() {
+            queue.hold_for_record(&*self.admission, record_waits);
+        }
+    }
+
+    /// Whether other disks have logs, too, with arms of their own.
+    pub(crate) fn has_several_log_disks(&self) -> bool {
+        self.setup.layout.data_parts.log_devices() > 0
     }
 
     /// Whether a stop was asked for.

@@ -39,6 +39,7 @@ fn config() -> Config {
         ack: Ack::Flush,
         placement: Box::new(SingleLog),
         tracks: Vec::new(),
+        log_device_tracks: Vec::new(),
         packing: Box::new(Everything),
         admission: Box::new(Fifo { piece_bytes: 1 << 20 }),
         logged_write_bytes_max: 32 << 10,

@@ -143,7 +143,7 @@ impl Engine {
             result = Err(DiskError { kind: DiskErrorKind::Gone, detail });
         }
         self.core.note_answer(done.left_at());
-        if lane == Lane::MAIN || done.purpose() == Purpose::Record {
+        if self.core.lanes().is_for_logs(lane) || done.purpose() == Purpose::Record {
             // What another device does says nothing of the one that has the logs.
             self.commit.note_completed(&self.core, lane, &done, result.is_ok());
         }
@@ -173,7 +173,7 @@ impl Engine {
             Purpose::LoneHeader => snapshotter.on_lone_header(core, &result),
             Purpose::Blanks => self.on_blanks(result),
             Purpose::Recovery => self.on_recovery(result),
-            Purpose::Reposition => commit.repositioned(core),
+            Purpose::Reposition => commit.repositioned(core, done.extent()),
             Purpose::CacheWrite { slot } => self.read_cache.written(slot),
         }
     }
@@ -210,7 +210,7 @@ impl Engine {
 
     /// A device was given up: if records lie there, a snapshot is to include what they said before a recovery misses them.
     fn after_a_link(&mut self) {
-        if self.core.setup().layout.is_chain() {
+        if self.core.setup().layout.logs_are_on_several() {
             self.snapshotter.demand();
         }
     }

@@ -185,6 +185,45 @@ impl LinkRole {
     }
 }
 
+/// One of several log disks of a volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogDiskStatus {
+    /// The device.
+    pub lane: Lane,
+    /// Its logs.
+    pub logs: u32,
+    /// The one of them that took its newest record, if any did since the volume was opened.
+    pub log_in_use: Option<u32>,
+    /// Bytes in them that are still needed.
+    pub needed_bytes: u64,
+    /// Whether records go there.
+    pub state: LogDiskState,
+    /// What is known of its drive, if it was found out where its tracks are.
+    pub drive: Option<DriveStatus>,
+}
+
+/// Whether records go to a log disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogDiskState {
+    /// They do.
+    TakesRecords,
+    /// What is there is read; it takes no records, as several of its logs in a row did not.
+    Closed,
+    /// Nothing is asked of it: it is not there, or failed.
+    Lost,
+}
+
+impl LogDiskState {
+    /// One word for reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::TakesRecords => "in use",
+            Self::Closed => "closed",
+            Self::Lost => "lost",
+        }
+    }
+}
+
 /// Where the tail of a chain goes next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TailMove {
@@ -254,6 +293,8 @@ pub struct Status {
     pub target: Option<TargetStatus>,
     /// The devices of a chain, the volume's own first; none of anything else.
     pub links: Vec<LinkStatus>,
+    /// The log disks, the volume's own first, if there are several.
+    pub log_disks: Vec<LogDiskStatus>,
     /// How full the read cache is, if there is one.
     pub read_cache: Option<ReadCacheStatus>,
     /// Bytes of regions whose home is known to be zeros; what is logged of them counts too.

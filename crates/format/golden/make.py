@@ -110,6 +110,33 @@ def superblock_data_devices():
     return sealed(front + struct.pack("<II", len(parts), 0) + struct.pack("<QQ", *parts))
 
 
+def superblock_log_devices():
+    """The same, and one more device of 80 MiB with logs."""
+    mib = 1 << 20
+    front = b"NEARHEAD" + struct.pack("<II", 1, 2) + VOLUME
+    front += struct.pack("<QQ", 7, 1_700_000_000)
+    device, data_parts, log_parts = 100 * mib, [200 * mib, 30 * mib], [80 * mib]
+    rooms = [device - 4096 - mib] + log_parts
+    log = max(device // 2048 // 65536 * 65536, 512 * 1024)
+    count = min(sum(room // log for room in rooms), sum(data_parts) // mib)
+    slot = -(-(count * (log // 4096 * 20 + 16) + mib) // mib) * mib + mib
+    first = device + mib
+    data_offset = first + 2 * slot
+    # No more logs than there are MiB of data.
+    count = min(count, (sum(data_parts) - 2 * slot) // mib)
+    data = (sum(data_parts) - 2 * slot) // count // 4096 * 4096
+    front += struct.pack("<QII", device, 512, 4096)
+    front += struct.pack("<QQQQ", first, first + slot, slot, mib)
+    front += struct.pack("<QQIHBB", data + log, log, count, 6, 1, 0)
+    front += struct.pack("<II", 256 * 1024, 0)
+    front += struct.pack("<QQQ", 512 | 1024 | 4096, 0, count * data)
+    front += "größter Log".encode().ljust(64, b"\0")
+    front += bytes(16) + struct.pack("<Q", data_offset)
+    parts = data_parts + log_parts
+    front += struct.pack("<II", len(parts), len(log_parts))
+    return sealed(front + struct.pack("<QQQ", *parts))
+
+
 def data_device():
     return sealed(b"NHDATDEV" + struct.pack("<II", 1, 1) + VOLUME + struct.pack("<IIQ", 1, 3, 5 << 30))
 
@@ -199,6 +226,7 @@ if __name__ == "__main__":
     save("superblock_far_slot", superblock(far=True))
     save("superblock_shingled", superblock_shingled())
     save("superblock_data_devices", superblock_data_devices())
+    save("superblock_log_devices", superblock_log_devices())
     save("data_device", data_device())
     save("record", record())
     save("record_moves", record_moves())

@@ -187,10 +187,16 @@ impl Disk for TestDisk {
 pub struct Devices(Lanes<TestDisk>);
 
 impl Devices {
-    /// The volume's own disk, and its data devices behind it if it has any.
-    pub fn new(main: TestDisk, data: Vec<TestDisk>) -> Self {
+    /// The volume's own disk, and its data devices behind it if it has any, of which the last so many are for logs.
+    pub fn new(main: TestDisk, mut data: Vec<TestDisk>, for_logs: usize) -> Self {
         let main = Lanes::from(main);
-        Self(if data.is_empty() { main } else { main.with_data(data).expect("nothing to watch") })
+        if data.is_empty() {
+            return Self(main);
+        }
+        let logs = data.split_off(data.len().saturating_sub(for_logs));
+        let with_data = main.with_data(data);
+        let all = with_data.and_then(|lanes| lanes.with_log_devices(logs));
+        Self(all.expect("nothing to watch"))
     }
 
     #[must_use]

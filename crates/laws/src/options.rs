@@ -22,6 +22,8 @@ const REGION_BYTES: u64 = 4096;
 const DATA_BYTES: [u64; 2] = [8 << 20, 14 << 20];
 /// The same with as few logs as such devices can have.
 const SCARCE_DATA_BYTES: [u64; 2] = [8 << 20, 3 << 20];
+/// Further log devices.
+const LOG_DEVICE_BYTES: [u64; 2] = [11 << 20, 6 << 20];
 /// The devices of a chain behind the first, and with as few logs as a chain can have.
 const CHAIN_BYTES: [u64; 2] = [8 << 20, 14 << 20];
 const SCARCE_CHAIN_BYTES: [u64; 2] = [26 << 20, 22 << 20];
@@ -74,6 +76,8 @@ pub struct Options {
     pub memory_bytes: u64,
     /// Memory for what lies on the tail of a chain.
     pub read_cache_bytes: u64,
+    /// So many further log devices, if it has a log device.
+    pub log_devices: usize,
 }
 
 impl Options {
@@ -113,6 +117,7 @@ impl Options {
             // So little that much is let go again.
             read_cache_bytes: if preset.layout.is_chain() { 60 << 10 } else { 0 },
             wanders: false,
+            log_devices: 0,
         }
     }
 
@@ -220,7 +225,11 @@ impl Options {
         })
     }
 
-    /// Those of the data devices, if it is such a volume.
+    fn log_devices(&self) -> usize {
+        if self.preset.layout.is_for_data_devices() { self.log_devices } else { 0 }
+    }
+
+    /// Those of the data devices, if it is such a volume; further log devices are the last.
     fn data_properties(&self) -> impl Iterator<Item = Properties> {
         let layout = self.preset.layout;
         let bytes = match (layout.is_chain(), self.logs_are_scarce) {
@@ -231,6 +240,7 @@ impl Options {
         };
         let has_data = layout.is_for_data_devices() || layout.is_chain();
         let bytes = bytes.into_iter().filter(move |_| has_data);
+        let bytes = bytes.chain(LOG_DEVICE_BYTES.into_iter().take(self.log_devices()));
         let main = self.disk_properties();
         bytes.enumerate().map(move |(position, capacity_bytes)| Properties {
             name: format!("data device {position}"),
@@ -270,7 +280,7 @@ impl Options {
     pub fn disk_with(&self, image: MemoryStore) -> Devices {
         let mut devices = TestDisk::side_by_side(self.device_properties(), image).into_iter();
         let main = devices.next().expect("the volume's own").with_zones(self.zones());
-        Devices::new(main, devices.collect())
+        Devices::new(main, devices.collect(), self.log_devices())
     }
 
     /// A fresh volume on a fresh disk.

@@ -1,6 +1,7 @@
 //! Whether a system keeps the laws: one call, for whoever brings policies of his own.
 
 use crate::exhaustive::{self, Extent, configurations};
+use crate::options::Options;
 use crate::random_cuts::{Kind, live};
 use nearhead_format::AckMode;
 use nearhead_swarm::{OPERATIONS, Scenario, Tally, run};
@@ -12,6 +13,7 @@ use std::fmt;
 pub struct System {
     presets: Presets,
     preset: NamedPreset,
+    log_devices: usize,
 }
 
 /// How much of everything.
@@ -55,7 +57,13 @@ impl System {
     /// If there is none.
     pub fn new(presets: Presets, name: &str) -> Self {
         let preset = presets.by_name(name).unwrap_or_else(|error| panic!("{error}"));
-        Self { presets, preset }
+        Self { presets, preset, log_devices: 0 }
+    }
+
+    /// The same on so many further log devices, one or two.
+    #[must_use]
+    pub fn with_log_devices(self, log_devices: usize) -> Self {
+        Self { log_devices, ..self }
     }
 
     /// Tries every law.
@@ -72,7 +80,10 @@ impl System {
 
     /// Every outcome of a cut at every moment of short workloads, as many of them as `extent` says.
     pub fn keeps_laws_under_every_cut(&self, extent: &Extent) -> exhaustive::Tally {
-        let all = configurations(self.presets, self.preset, false);
+        let mut all = configurations(self.presets, self.preset, false);
+        for options in &mut all {
+            options.log_devices = self.log_devices;
+        }
         let (name, stride) = (self.preset.name, extent.stride);
         let repeat = move |number| {
             format!(
@@ -85,6 +96,8 @@ impl System {
     /// Long workloads with cuts, kills and stops, on sound and failing disks; those of seed 0 twice, with the same result.
     pub fn keeps_laws_under_random_cuts(&self, seeds: std::ops::Range<u64>) -> u64 {
         let (system, name) = ((self.presets, self.preset), self.preset.name);
+        let log_devices = self.log_devices;
+        let change = |options| Options { log_devices, ..options };
         let mut lives = 0;
         for seed in seeds {
             for (number, kind) in [Kind::SOUND, Kind::FAILING, Kind::SCARCE].into_iter().enumerate()
@@ -95,10 +108,10 @@ impl System {
                      keeps_laws_under_random_cuts({seed}..{})",
                     seed + 1
                 );
-                let once = live(seed, system, ack, kind, |options| options);
+                let once = live(seed, system, ack, kind, change);
                 // The first is as good as all of them.
                 if seed == 0 {
-                    let again = live(seed, system, ack, kind, |options| options);
+                    let again = live(seed, system, ack, kind, change);
                     assert_eq!(once, again, "{name}: two runs of the same seed differ");
                 }
                 lives += 1;
@@ -112,6 +125,7 @@ impl System {
         let mut all = Tally::default();
         for seed in seeds {
             let scenario = Scenario::of_preset(seed, OPERATIONS, self.presets, self.preset);
+            let scenario = scenario.with_log_devices(self.log_devices);
             match run(&scenario) {
                 Ok(tally) => all.add(&tally),
                 Err(failure) => panic!(

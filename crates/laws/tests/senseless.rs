@@ -4,6 +4,7 @@
 
 use nearhead_engine::Config;
 use nearhead_format::{LayoutKind, PresetNumber};
+use nearhead_laws::exhaustive::Extent;
 use nearhead_laws::{Effort, System};
 use nearhead_swarm::{Restless, Wanderer};
 use nearhead_volume::{Facts, NamedPreset, Presets};
@@ -86,4 +87,20 @@ fn a_log_device_in_front_of_data_devices_breaks_no_law() {
     assert!(report.swarm.records > 300 && report.swarm.cuts > 20, "{report}");
     assert!(report.swarm.checkpointed_bytes > 1 << 20, "{report}");
     assert!(report.exhaustive.distinct() > 500 && report.random_cuts == 9, "{report}");
+}
+
+/// The same with two log devices, and with three: a record in flight on any of them, the others on their way.
+#[test]
+fn several_log_devices_in_front_of_data_devices_break_no_law() {
+    for (further, lives) in [(1, 0..40), (2, 40..80)] {
+        let system = System::new(Presets::default(), "trail").with_log_devices(further);
+        let extent = Extent::one_in(401);
+        let exhaustive = system.keeps_laws_under_every_cut(&extent);
+        assert!(exhaustive.distinct() > 500, "{exhaustive}");
+        let random = further as u64..further as u64 + 2;
+        assert_eq!(system.keeps_laws_under_random_cuts(random), 6);
+        let swarm = system.keeps_laws_in_lives(lives);
+        assert!(swarm.records > 300 && swarm.cuts > 20, "{swarm}");
+        assert!(swarm.checkpointed_bytes > 1 << 20, "{swarm}");
+    }
 }

@@ -283,6 +283,12 @@ impl Protocol {
         }
         let place = (log as u8, slot);
         let flying = InFlight { record, place, invalidations, release, relocated, landed: false };
+        // Side by side are records of clients' writes alone.
+        let mut all = memory.records.iter().chain(std::iter::once(&flying));
+        let is_apart = memory.records.is_empty() || all.all(InFlight::is_of_writes);
+        if !is_apart && !self.makes(Mistake::SettleBesideWrites) {
+            return None;
+        }
         memory.records.push(flying);
         Some(())
     }

@@ -65,11 +65,15 @@ pub enum Mistake {
     SettleByOneSnapshot,
     /// Requests are served before what a recovery read is flushed.
     RecoveryNotFlushed,
+    /// Of several records in flight one says more than what clients wrote.
+    SettleBesideWrites,
+    /// Of several records in flight one that a recovery left out, behind a gap, stays where it is.
+    KeepBehindGap,
 }
 
 impl Mistake {
     /// All of them.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 20] = [
         Self::ForgetInvalidation,
         Self::InvalidateBeforeFlush,
         Self::StagePastUnready,
@@ -88,6 +92,8 @@ impl Mistake {
         Self::SnapshotHeaderEarly,
         Self::SettleByOneSnapshot,
         Self::RecoveryNotFlushed,
+        Self::SettleBesideWrites,
+        Self::KeepBehindGap,
     ];
 }
 
@@ -126,6 +132,9 @@ impl Bounds {
     };
     /// Two blocks and a snapshot that may rot.
     pub const WIDE: Self = Self { blocks: 2, slots: 3, rot: true, ..Self::DEEP };
+    /// Two records in flight, answered in order: what the engine does not do (docs/decisions.md), and what it would have to keep to.
+    pub const SIDE_BY_SIDE: Self =
+        Self { records: 4, snapshots: 0, records_in_flight: 2, ..Self::DEEP };
 }
 
 impl Mistake {
@@ -134,6 +143,7 @@ impl Mistake {
         let small = Bounds { records: 3, snapshots: 0, crashes: 1, ..Bounds::DEEP };
         match self {
             Self::StagePastUnready => Bounds { versions: 3, ..small },
+            Self::SettleBesideWrites | Self::KeepBehindGap => Bounds::SIDE_BY_SIDE,
             Self::RecoveryNotFlushed => Bounds { records: 1, crashes: 2, ..small },
             Self::SnapshotHeaderEarly => Bounds { records: 1, snapshots: 1, ..small },
             Self::ReuseLiveSlot | Self::FreeBeforeSnapshotIsDurable => {

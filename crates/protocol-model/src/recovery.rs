@@ -165,6 +165,12 @@ impl Protocol {
             state.floor[block] = read(state, block).unwrap_or(state.floor[block]);
         }
         state.sent_before = state.sent;
+        // Of several in flight what stands behind a gap is cleared and flushed before the next record.
+        let leaves = self.bounds.records_in_flight == 1 || self.makes(Mistake::KeepBehindGap);
+        let done = state.memory.as_ref().map_or(0, |memory| memory.sequence_done);
+        for slot in state.disk.slots.iter_mut().flatten() {
+            *slot = slot.filter(|record| leaves || record.sequence <= done);
+        }
         if let Some(memory) = state.memory.as_mut() {
             memory.recovering = false;
         }

@@ -129,6 +129,15 @@ pub struct InFlight {
     pub landed: bool,
 }
 
+impl InFlight {
+    /// Whether it says nothing but what clients wrote.
+    pub fn is_of_writes(&self) -> bool {
+        let claims = self.record.claims.iter().any(Option::is_some);
+        let settles = self.invalidations > 0 || self.release.is_some();
+        !claims && !settles && self.relocated.is_none() && !self.record.relocation
+    }
+}
+
 /// One log (`state/logs/ring.rs`); its live slots follow from the map and the queue of stale copies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Ring {

@@ -34,6 +34,10 @@ pub struct DiskArgs {
     /// that is away, to use the volume without it
     #[arg(long, value_name = "D1,D2,...")]
     pub data_devices: Vec<String>,
+    /// Further log devices beside the target, which is the first (preset trail with --data-devices), in the same way: what one arm does
+    /// between two records another takes over
+    #[arg(long, value_name = "L1,L2,...")]
+    pub log_devices: Vec<String>,
 }
 
 /// Which way commands reach the kernel.
@@ -59,7 +63,7 @@ pub(crate) fn one_or_more<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Stri
     }
     let named = Named::deserialize(from).map_err(|_| {
         D::Error::custom(
-            "expected the name of a data device, or a list of them such as [\"a\", \"b\"]",
+            "expected the name of a data device or log device, or a list of them such as [\"a\", \"b\"]",
         )
     })?;
     Ok(match named {

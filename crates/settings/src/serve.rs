@@ -199,6 +199,10 @@ pub struct ServeArgs {
     #[arg(skip)]
     #[serde(deserialize_with = "crate::disk::one_or_more")]
     pub data_devices: Vec<String>,
+    /// `disk.log_devices`, as a volume file says it: one text, or a list.
+    #[arg(skip)]
+    #[serde(deserialize_with = "crate::disk::one_or_more")]
+    pub log_devices: Vec<String>,
 }
 
 impl ServeArgs {
@@ -263,6 +267,9 @@ impl ServeArgs {
         if disk.data_devices.is_empty() {
             disk.data_devices = file.disk.data_devices;
         }
+        if disk.log_devices.is_empty() {
+            disk.log_devices = file.disk.log_devices;
+        }
         merged
     }
 
@@ -297,6 +304,7 @@ impl ServeArgs {
             map_device: file.map_device.take(),
             chain: Vec::new(),
             data_devices: std::mem::take(&mut file.data_devices),
+            log_devices: std::mem::take(&mut file.log_devices),
         };
         file.take_table_apart()?;
         if let Some(permits) = file.checkpoint_permits {

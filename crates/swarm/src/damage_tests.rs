@@ -19,6 +19,7 @@ fn one_log() -> Scenario {
         properties: Properties { queue_depth_max: 1, ..plain_properties(64 << 20, 512) },
         arrangement: Arrangement::One,
         data_bytes: Vec::new(),
+        log_device_bytes: Vec::new(),
         map_device_bytes: None,
         log_bytes: 512 << 10,
         no_log_reserve: false,

@@ -36,6 +36,8 @@ pub(crate) struct Rig {
     map: Option<SharedDisk>,
     /// The data devices, and which of the volume's addresses are whose once that is known.
     data: Vec<SharedDisk>,
+    /// So many of them, the last ones, are for logs of the volume that is made.
+    for_logs: usize,
     addresses: Vec<Range<u64>>,
     /// In which order they are named changes each time.
     assembled: usize,
@@ -74,7 +76,7 @@ impl Rig {
                 disk.shingled_from(scenario.non_shingled_bytes())
             })
             .collect();
-        let data = scenario.data_bytes.iter().enumerate();
+        let data = scenario.data_bytes.iter().chain(&scenario.log_device_bytes).enumerate();
         let data = data.map(|(position, bytes)| {
             let bytes =
                 bytes / u64::from(properties.sector_bytes) * u64::from(properties.sector_bytes);
@@ -87,6 +89,7 @@ impl Rig {
             members,
             map: scenario.map_device_bytes.map(|bytes| disk(map_name, bytes)),
             data,
+            for_logs: scenario.log_device_bytes.len(),
             addresses: Vec::new(),
             assembled: 0,
             striping: None,
@@ -171,7 +174,9 @@ impl Rig {
         let turned = self.assembled % data.len().max(1);
         data.rotate_left(turned);
         self.assembled += usize::from(matches!(array, Array::AsItIs));
-        Ok((lanes.with_data(data)?, now))
+        // Of one that was made each says itself what it is for.
+        let logs = data.split_off(data.len() - self.for_logs);
+        Ok((lanes.with_data(data)?.with_log_devices(logs)?, now))
     }
 
     /// The power goes and comes back.
@@ -187,6 +192,7 @@ impl Rig {
             members: (0..).zip(&self.members).map(fork).collect(),
             map: self.map.as_ref().map(|map| map.forked(!seed)),
             data: (100..).zip(&self.data).map(fork).collect(),
+            for_logs: self.for_logs,
             addresses: self.addresses.clone(),
             assembled: self.assembled,
             striping: self.striping,

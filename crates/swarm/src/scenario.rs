@@ -3,6 +3,8 @@
 //! Everything is decided before the life begins, so that a failing one can be printed, shortened and
 //! lived again.
 
+mod by_seed;
+
 use crate::bend::Bend;
 use crate::fickle::Fickle;
 use crate::patient::Patient;
@@ -10,7 +12,7 @@ use crate::restless::Restless;
 use crate::steps::{Step, Steps, random_steps};
 use crate::wanderer::Wanderer;
 use nearhead_basics::SplitMix;
-use nearhead_disk::{Nanos, Properties, TrackZone, Tracks, Turn};
+use nearhead_disk::{Nanos, Properties};
 use nearhead_engine::{Activities, Config};
 use nearhead_format::layout::DataParts;
 use nearhead_format::{AckMode, Label, Layout, LayoutKind};
@@ -71,6 +73,8 @@ pub struct Scenario {
     pub arrangement: Arrangement,
     /// Sizes of the data devices, if the volume's own disk has nothing but the logs.
     pub data_bytes: Vec<u64>,
+    /// Further log devices beside the volume's own.
+    pub log_device_bytes: Vec<u64>,
     /// Size of the device that the map's snapshots and journal are on, if they are not on the disk.
     pub map_device_bytes: Option<u64>,
     /// A failure at one exact command is the map device's, not the disk's.
@@ -141,9 +145,10 @@ impl Scenario {
         let on_shingled = ON_SHINGLED.iter().find(|(plain, _)| shingled && *plain == preset);
         let preset = named(on_shingled.map_or(preset, |(_, shingled)| shingled));
         let is_plain = preset.layout == LayoutKind::ManyLogs;
-        let preset = if is_plain && is_anywhere(seed) { named(ANYWHERE) } else { preset };
-        let preset = if is_plain && has_log_device(seed) { named(ON_LOG_DEVICE) } else { preset };
-        let preset = if is_plain && is_chained(seed) { named(CHAINED) } else { preset };
+        let preset = if is_plain && by_seed::is_anywhere(seed) { named(ANYWHERE) } else { preset };
+        let preset =
+            if is_plain && by_seed::has_log_device(seed) { named(ON_LOG_DEVICE) } else { preset };
+        let preset = if is_plain && by_seed::is_chained(seed) { named(CHAINED) } else { preset };
         Self::chosen(seed, steps, preset, &mut random)
     }
 
@@ -186,10 +191,11 @@ impl Scenario {
             properties,
             arrangement,
             data_bytes: if preset.layout.is_chain() {
-                chain_bytes(seed)
+                by_seed::chain_bytes(seed)
             } else {
-                data_bytes(seed, &preset)
+                by_seed::data_bytes(seed, &preset)
             },
+            log_device_bytes: by_seed::log_device_bytes(seed, &preset),
             map_device_bytes,
             nth_is_of_map_device: false,
             latency: Nanos::from_micros(pick(random, &[20, 100, 5000])),
@@ -202,13 +208,13 @@ impl Scenario {
             log_bytes: if few_logs { 512 << 10 } else { pick(random, &[512 << 10, MIB, 2 * MIB]) },
             no_log_reserve,
             logged_write_bytes_max: pick(random, &[None, None, Some(4096), Some(64 << 10)]),
-            lone_writes_go_home: lone_writes_go_home(seed),
-            wanders: wanders(seed),
-            is_restless: is_restless(seed),
-            is_patient: is_patient(seed),
-            is_fickle: is_fickle(seed),
-            memory_bytes: memory_bytes(seed),
-            read_cache_bytes: read_cache_bytes(seed),
+            lone_writes_go_home: by_seed::lone_writes_go_home(seed),
+            wanders: by_seed::wanders(seed),
+            is_restless: by_seed::is_restless(seed),
+            is_patient: by_seed::is_patient(seed),
+            is_fickle: by_seed::is_fickle(seed),
+            memory_bytes: by_seed::memory_bytes(seed),
+            read_cache_bytes: by_seed::read_cache_bytes(seed),
             stage_bytes_max: pick(random, &[64 << 10, 256 << 10, 2 << 20]),
             snapshot_after_bytes: pick(random, &[60 << 10, 300 << 10, 8 << 20]),
             snapshot_period: Nanos::from_millis(pick(random, &[5, 200, 600_000])),
@@ -227,6 +233,17 @@ impl Scenario {
             bends: Vec::new(),
             watched: Vec::new(),
         }
+    }
+
+    /// The same life with so many further log devices, if it has a log device.
+    #[must_use]
+    pub fn with_log_devices(mut self, count: usize) -> Self {
+        if self.preset.layout.is_for_data_devices() {
+            let mut random = SplitMix::new(self.seed ^ 0x6c6f_6720_6469_736b);
+            self.log_device_bytes =
+                (0..count).map(|_| by_seed::a_log_device(&mut random)).collect();
+        }
+        self
     }
 
     /// The same life with another budget, and faults chosen for it.
@@ -302,7 +319,11 @@ impl Scenario {
                 Arrangement::Stripe { members, .. } => members as u64,
                 _ => 1,
             };
-            config.tracks = (0..drives).map(|drive| Arc::new(tracks(self.seed + drive))).collect();
+            config.tracks =
+                (0..drives).map(|drive| Arc::new(by_seed::tracks(self.seed + drive))).collect();
+            let others = 0..self.log_device_bytes.len() as u64;
+            config.log_device_tracks =
+                others.map(|device| vec![Arc::new(by_seed::tracks(!self.seed - device))]).collect();
         }
         config.stage_bytes_max = self.stage_bytes_max;
         config.lone_writes_go_home = self.lone_writes_go_home;
@@ -377,121 +398,13 @@ fn parts(seed: u64, preset: &NamedPreset) -> (Arrangement, Option<u64>) {
         },
         1 if !shingled => {
             let faulty = random.below(2) as usize;
-            Arrangement::Mirror { faulty, goes_away: goes_away(seed) }
+            Arrangement::Mirror { faulty, goes_away: by_seed::goes_away(seed) }
         }
         _ => Arrangement::One,
     };
     let map_device = random.below(8) == 0 && preset.layout.has_logs();
     let bytes = pick(&mut random, &[4 * MIB, 5 * MIB, 16 * MIB]);
     (arrangement, map_device.then_some(bytes))
-}
-
-/// Two mirrors in three, of the seeds since there is the choice.
-fn goes_away(seed: u64) -> bool {
-    const CHOSEN_FROM: u64 = 79_571_000_000_000;
-    seed >= CHOSEN_FROM && SplitMix::new(seed ^ 0x676f_6573_5f61_7761).below(3) > 0
-}
-
-/// One life in three, of the seeds since there is the choice: older ones are the lives that they were.
-fn lone_writes_go_home(seed: u64) -> bool {
-    const CHOSEN_FROM: u64 = 79_549_500_000_000;
-    seed >= CHOSEN_FROM && SplitMix::new(seed ^ 0x616c_6f6e_655f_7772).below(3) == 0
-}
-
-/// One life in three, of the seeds since there is the choice.
-fn wanders(seed: u64) -> bool {
-    const CHOSEN_FROM: u64 = 79_551_700_000_000;
-    seed >= CHOSEN_FROM && SplitMix::new(seed ^ 0x7761_6e64_6572_6572).below(3) == 0
-}
-
-/// One life in four, of the seeds since there is the choice.
-fn is_restless(seed: u64) -> bool {
-    const CHOSEN_FROM: u64 = 79_551_930_000_000;
-    seed >= CHOSEN_FROM && SplitMix::new(seed ^ 0x7265_7374_6c65_7373).below(4) == 0
-}
-
-/// One life in four, of the seeds since there is the choice.
-fn is_patient(seed: u64) -> bool {
-    const CHOSEN_FROM: u64 = 79_554_557_000_000;
-    seed >= CHOSEN_FROM && SplitMix::new(seed ^ 0x7061_7469_656e_7421).below(4) == 0
-}
-
-/// One life in four, of the seeds since there is the choice.
-fn is_fickle(seed: u64) -> bool {
-    const CHOSEN_FROM: u64 = 79_559_000_000_000;
-    seed >= CHOSEN_FROM && SplitMix::new(seed ^ 0x6669_636b_6c65_2121).below(4) == 0
-}
-
-/// One life in two, of the seeds since there is the choice.
-fn is_anywhere(seed: u64) -> bool {
-    const CHOSEN_FROM: u64 = 79_562_000_000_000;
-    seed >= CHOSEN_FROM && SplitMix::new(seed ^ 0x616e_7977_6865_7265).coin()
-}
-
-/// One life in three, of the seeds since there is the choice.
-fn has_log_device(seed: u64) -> bool {
-    const CHOSEN_FROM: u64 = 79_563_000_000_000;
-    seed >= CHOSEN_FROM && SplitMix::new(seed ^ 0x6c6f_6720_6465_7669).below(3) == 0
-}
-
-/// One life in three, of the seeds since there is the choice.
-fn is_chained(seed: u64) -> bool {
-    const CHOSEN_FROM: u64 = 79_564_000_000_000;
-    seed >= CHOSEN_FROM && SplitMix::new(seed ^ 0x6368_6169_6e65_6421).below(3) == 0
-}
-
-/// One to three devices, the first with room for the snapshots beside some data: as much data as there are to be logs.
-fn data_bytes(seed: u64, preset: &NamedPreset) -> Vec<u64> {
-    if !preset.layout.is_for_data_devices() {
-        return Vec::new();
-    }
-    let mut random = SplitMix::new(seed ^ 0x6461_7461_2064_6576);
-    let first = (8 + pick(&mut random, &[2, 10, 30])) * MIB + random.below(MIB);
-    let others = random.below(3);
-    let others = (0..others).map(|_| (2 + random.below(9)) * MIB);
-    std::iter::once(first).chain(others).collect()
-}
-
-/// None to two devices behind the first of a chain, each with a few logs of any size.
-fn chain_bytes(seed: u64) -> Vec<u64> {
-    let mut random = SplitMix::new(seed ^ 0x6765_636b_6f20_6465);
-    let others = random.below(3);
-    (0..others).map(|_| (26 + random.below(20)) * MIB + random.below(MIB)).collect()
-}
-
-/// Tracks that have nothing to do with the disk: whoever follows them must find out, and lose nothing meanwhile.
-fn tracks(seed: u64) -> Tracks {
-    let mut random = SplitMix::new(seed ^ 0x7472_6163_6b73_2121);
-    let zones = (0..=random.below(2)).map(|zone| TrackZone {
-        first_byte: zone * 40 * MIB,
-        track_bytes: 512 * (1 + random.below(2048)),
-        skew: Turn(random.next_u64() as u32),
-        group_tracks: random.below(9) as u32,
-        group_skew: Turn(random.next_u64() as u32),
-        group_bytes: 0,
-    });
-    let zones = zones.collect();
-    let period_ns = 1e6 + random.below(9_000_000) as f64;
-    Tracks::new(period_ns, zones).expect("zones in their order, of whole sectors")
-}
-
-/// Nothing, a little, or more than is ever logged, of the seeds since there is the choice.
-fn memory_bytes(seed: u64) -> u64 {
-    const CHOSEN_FROM: u64 = 79_559_000_000_000;
-    let choices = [0, 0, 100 << 10, 1 << 40];
-    if seed < CHOSEN_FROM {
-        return 0;
-    }
-    pick(&mut SplitMix::new(seed ^ 0x7265_6d65_6d62_6572), &choices)
-}
-
-/// The same of the read cache of a chain.
-fn read_cache_bytes(seed: u64) -> u64 {
-    const CHOSEN_FROM: u64 = 79_565_000_000_000;
-    if seed < CHOSEN_FROM {
-        return 0;
-    }
-    pick(&mut SplitMix::new(seed ^ 0x7265_6164_2063_6163), &[0, 60 << 10, 1 << 20, 1 << 40])
 }
 
 fn pick<T: Copy>(random: &mut SplitMix, choices: &[T]) -> T {

@@ -1,4 +1,4 @@
-//! The data devices of a volume whose own device has the logs: made, and known again.
+//! The data devices of a volume whose own device has the logs, and its further log devices: made, and known again.
 //!
 //! Each says whose it is and at which position ([`nearhead_format::DataDevice`]), so they may be named in any order. One that is
 //! missing without having been said to be, of another volume, of an earlier one, or too small is refused by name before anything on it is believed.
@@ -30,9 +30,15 @@ pub(crate) fn parts(io: &SyncIo<'_>) -> Result<DataParts, DiskError> {
         .data_disks()
         .map(|disk| DataDevice::part_bytes(disk.properties().capacity_bytes))
         .collect();
-    DataParts::of(&bytes).ok_or_else(|| {
+    let parts = DataParts::of(&bytes).ok_or_else(|| {
         let most = nearhead_format::layout::DATA_DEVICES_MAX;
         invalid(format!("data devices: expected at most {most}, found {}", bytes.len()))
+    })?;
+    let for_logs = io.for_logs();
+    parts.with_log_devices(for_logs as u32).ok_or_else(|| {
+        invalid(format!(
+            "log devices: expected a data device beside {for_logs} of them, found none"
+        ))
     })
 }
 
@@ -49,6 +55,7 @@ pub(crate) fn create(io: &mut SyncIo<'_>, superblock: &Superblock) -> Result<(),
             format!("data device {name}: expected sectors of at most {sector_bytes} bytes");
         return Err(invalid(format!("{detail}; use a log device with sectors as large")).into());
     }
+    refuse_larger_physical_sectors(io, superblock)?;
     for (position, bytes) in (0..).zip(parts.bytes()) {
         let volume_id = superblock.volume_id;
         let (devices, bytes) = (parts.count(), *bytes);
@@ -62,14 +69,52 @@ pub(crate) fn create(io: &mut SyncIo<'_>, superblock: &Superblock) -> Result<(),
     Ok(())
 }
 
+/// A record shares no physical sector with its neighbour, on any device of logs.
+fn refuse_larger_physical_sectors(
+    io: &SyncIo<'_>,
+    superblock: &Superblock,
+) -> Result<(), DiskError> {
+    let most = superblock.layout.log_block_bytes;
+    let for_logs = io.data_disks().skip(superblock.layout.data_parts.with_homes());
+    let mut found =
+        for_logs.map(|disk| (&disk.properties().name, disk.properties().physical_sector_bytes));
+    match found.find(|(_, sectors)| *sectors > most) {
+        None => Ok(()),
+        Some((name, sectors)) => Err(invalid(format!(
+            "log device {name}: expected physical sectors of at most {most} bytes as the volume's own device has, found {sectors}; \
+             name that one first"
+        ))),
+    }
+}
+
 fn with_larger_sectors(io: &SyncIo<'_>, sector_bytes: u32) -> Option<String> {
     let larger = io.data_disks().find(|disk| disk.properties().sector_bytes > sector_bytes);
     larger.map(|disk| disk.properties().name.clone())
 }
 
-/// What messages call the data devices of a volume, and the number of the first of them: of a chain the volume's own is link 0.
-fn called(superblock: &Superblock) -> (&'static str, usize) {
-    if superblock.layout.is_chain() { ("link", 1) } else { ("data device", 0) }
+/// What messages call the device at a position: of a chain the volume's own is link 0, of log devices it is the first as well.
+fn called(superblock: &Superblock, position: usize) -> String {
+    let (noun, number) = named(superblock, position);
+    format!("{noun} {number}")
+}
+
+fn named(superblock: &Superblock, position: usize) -> (&'static str, usize) {
+    let with_homes = superblock.layout.data_parts.with_homes();
+    match position.checked_sub(with_homes) {
+        _ if superblock.layout.is_chain() => ("link", position + 1),
+        Some(number) => ("log device", number + 1),
+        None => ("data device", position),
+    }
+}
+
+/// All of them in one go: `data device 0 and 1 and log device 1`.
+fn called_together(superblock: &Superblock, positions: &[usize]) -> String {
+    let named: Vec<_> = positions.iter().map(|position| named(superblock, *position)).collect();
+    let alike = named.chunk_by(|one, next| one.0 == next.0).map(|alike| {
+        let numbers: Vec<String> = alike.iter().map(|(_, number)| number.to_string()).collect();
+        format!("{} {}", alike[0].0, numbers.join(" and "))
+    });
+    alike.collect::<Vec<_>>().join(" and ")
 }
 
 /// Finds which of the devices at hand is at which position, so that the addresses of the volume go on over them.
@@ -98,18 +143,16 @@ fn order(io: &mut SyncIo<'_>, superblock: &Superblock) -> Result<Vec<usize>, Str
         let position = check(&found, superblock, &name)?;
         if let Some(other) = order[position].replace(number) {
             let other = name_of(io, other);
-            let (noun, first) = called(superblock);
-            let number = first + position;
-            return Err(format!("{noun} {number}: found twice, as {other} and as {name}"));
+            let called = called(superblock, position);
+            return Err(format!("{called}: found twice, as {other} and as {name}"));
         }
         let capacity =
             io.data_disks().nth(number).map_or(0, |disk| disk.properties().capacity_bytes);
         let needed = DATA_START_BYTES + expected[position];
         if capacity < needed {
-            let (noun, first) = called(superblock);
-            let number = first + position;
+            let called = called(superblock, position);
             return Err(format!(
-                "{noun} {number}, {name}: expected {needed} bytes, found {capacity}; restore its full size first"
+                "{called}, {name}: expected {needed} bytes, found {capacity}; restore its full size first"
             ));
         }
     }
@@ -125,10 +168,12 @@ fn without(
 ) -> Result<(), String> {
     let expected = order.len();
     let empty: Vec<usize> = (0..expected).filter(|at| order[*at].is_none()).collect();
-    let (noun, first) = called(superblock);
-    let flag = if superblock.layout.is_chain() { "--chain" } else { "--data-devices" };
-    let numbers: Vec<String> = empty.iter().map(|at| (at + first).to_string()).collect();
-    let numbers = numbers.join(" and ");
+    let (noun, flag) = match superblock.layout.data_parts.log_devices() {
+        _ if superblock.layout.is_chain() => ("link", "--chain"),
+        0 => ("data device", "--data-devices"),
+        _ => ("data or log device", "--data-devices and --log-devices"),
+    };
+    let which = called_together(superblock, &empty);
     if absent.len() > empty.len() {
         return Err(format!(
             "expected {expected} {noun}s beside the first device, found {} and {} said to be missing; leave the word out for those that are there",
@@ -141,7 +186,7 @@ fn without(
         let said =
             if said == 0 { String::new() } else { format!(" and {said} said to be missing") };
         return Err(format!(
-            "expected {expected} {noun}s beside the first device, found {found}{said}; {noun} {numbers} was not named: name all of them with {flag}, \
+            "expected {expected} {noun}s beside the first device, found {found}{said}; {which} was not named: name all of them with {flag}, \
              `missing` for one that is not there"
         ));
     }

@@ -23,6 +23,8 @@ pub struct Lanes<D> {
     map: Option<D>,
     /// By position, once the volume is open; until then as they were named.
     data: Vec<D>,
+    /// So many of them, the last ones named, are for further logs of a volume that is made.
+    for_logs: usize,
     cache: Option<D>,
     /// Readable when any device's descriptor is, if there are several.
     wake: Option<OwnedFd>,
@@ -31,7 +33,7 @@ pub struct Lanes<D> {
 /// A volume that lies on one disk.
 impl<D: Disk> From<D> for Lanes<D> {
     fn from(main: D) -> Self {
-        Self { main, map: None, data: Vec::new(), cache: None, wake: None }
+        Self { main, map: None, data: Vec::new(), for_logs: 0, cache: None, wake: None }
     }
 }
 
@@ -49,15 +51,26 @@ impl<D: Disk> Lanes<D> {
             );
             return Err(DiskError { kind: DiskErrorKind::Invalid, detail });
         }
-        Self { main, map: Some(map), data: Vec::new(), cache: None, wake: None }.watched()
+        Self { map: Some(map), ..Self::from(main) }.watched()
     }
 
     /// The same with devices that hold the data, in any order if the volume has been made; all of its own disk is for the logs then.
+    /// [`Lanes::with_log_devices`] comes behind it.
     ///
     /// # Errors
     /// If the kernel cannot watch all of them.
     pub fn with_data(self, data: Vec<D>) -> Result<Self, DiskError> {
         Self { data, ..self }.watched()
+    }
+
+    /// The same with further devices for logs behind those that hold the data, in any order if the volume has been made.
+    ///
+    /// # Errors
+    /// If the kernel cannot watch all of them.
+    pub fn with_log_devices(mut self, logs: Vec<D>) -> Result<Self, DiskError> {
+        self.for_logs += logs.len();
+        self.data.extend(logs);
+        self.watched()
     }
 
     /// The same with a device for the read cache: only copies go there, and what it does wrong is nobody's loss.
@@ -164,14 +177,14 @@ impl<D: Disk> Lanes<D> {
 
     /// One command at a time in real time; `start` is the instant that the devices know as zero.
     pub fn in_real_time(&mut self, start: Instant) -> SyncIo<'_> {
-        let io = SyncIo::in_real_time(&mut self.main, start);
+        let io = SyncIo::in_real_time(&mut self.main, start).with_last_for_logs(self.for_logs);
         let io = self.map.iter_mut().fold(io, |io, map| io.with_map(map));
         self.data.iter_mut().fold(io, |io, disk| io.with_data(disk))
     }
 
     /// The same in virtual time, which begins at `now`.
     pub fn in_virtual_time(&mut self, now: Nanos) -> SyncIo<'_> {
-        let io = SyncIo::in_virtual_time(&mut self.main, now);
+        let io = SyncIo::in_virtual_time(&mut self.main, now).with_last_for_logs(self.for_logs);
         let io = self.map.iter_mut().fold(io, |io, map| io.with_map(map));
         self.data.iter_mut().fold(io, |io, disk| io.with_data(disk))
     }

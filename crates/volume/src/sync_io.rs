@@ -52,6 +52,8 @@ pub struct SyncIo<'a> {
     map: Option<&'a mut dyn Disk>,
     /// In the order in which they were named.
     data: Vec<&'a mut dyn Disk>,
+    /// So many of them, the last ones, are for further logs of a volume that is made.
+    for_logs: usize,
     /// By position: which of the volume's addresses are a data device's, and its number among those named.
     joined: Vec<(Range<u64>, usize)>,
     time: Time,
@@ -71,7 +73,7 @@ impl<'a> SyncIo<'a> {
 
     fn new(main: &'a mut dyn Disk, time: Time) -> Self {
         let (data, joined) = (Vec::new(), Vec::new());
-        Self { main, map: None, data, joined, time, presets: Presets::default() }
+        Self { main, map: None, data, for_logs: 0, joined, time, presets: Presets::default() }
     }
 
     /// The same with the device for the map.
@@ -85,6 +87,17 @@ impl<'a> SyncIo<'a> {
     pub(crate) fn with_data(mut self, disk: &'a mut dyn Disk) -> Self {
         self.data.push(disk);
         self
+    }
+
+    /// The last so many of its data devices are for further logs, if a volume is made.
+    #[must_use]
+    pub(crate) fn with_last_for_logs(self, for_logs: usize) -> Self {
+        Self { for_logs, ..self }
+    }
+
+    /// How many of them are.
+    pub(crate) fn for_logs(&self) -> usize {
+        self.for_logs
     }
 
     /// Its data devices, in the order in which they were named.

@@ -5,11 +5,14 @@
 //! would go anyway. It is written by whoever calibrated the drive, and by nobody else.
 
 use crate::sync_io::SyncIo;
-use nearhead_disk::{DiskError, Properties, SECTOR_BYTES, Striping, TrackZone, Tracks, Turn};
+use nearhead_disk::{
+    At, DiskError, Lane, Properties, SECTOR_BYTES, Striping, TrackZone, Tracks, Turn,
+};
+use nearhead_format::data_device::{DATA_DEVICE_COPIES, DATA_HEADER_BYTES};
 use nearhead_format::track_table::{
     TRACK_TABLE_BYTES, TRACK_TABLES_MAX, TRACK_ZONES_MAX, TrackTable, ZoneRow, track_table_at,
 };
-use nearhead_format::{FieldError, Superblock};
+use nearhead_format::{DataDevice, FieldError, Superblock, VolumeId};
 use std::fmt;
 use std::sync::Arc;
 
@@ -49,6 +52,19 @@ impl fmt::Display for TracksNotWritten {
 
 impl std::error::Error for TracksNotWritten {}
 
+/// The same of each further log device, in their order.
+pub(crate) fn read_of_log_devices(
+    io: &mut SyncIo<'_>,
+    superblock: &Superblock,
+) -> Vec<Vec<Arc<Tracks>>> {
+    let parts = &superblock.layout.data_parts;
+    let lanes = (parts.with_homes()..parts.bytes().len()).map(|at| Lane::data(at as u8));
+    lanes
+        .filter(|_| !superblock.layout.is_chain())
+        .map(|lane| read_on(io, superblock, lane))
+        .collect()
+}
+
 /// How many drives are behind a disk that each turn on their own.
 fn drives(properties: &Properties) -> u32 {
     properties.striping.map_or(1, Striping::members)
@@ -56,13 +72,22 @@ fn drives(properties: &Properties) -> u32 {
 
 /// Where the tracks of its drive are, or those of each member in their order, if the volume knows; those of some members alone are none.
 pub fn read(io: &mut SyncIo<'_>, superblock: &Superblock) -> Vec<Arc<Tracks>> {
-    let members = 0..drives(io.disk().properties());
-    let found: Option<Vec<_>> = members.map(|member| read_one(io, superblock, member)).collect();
+    read_on(io, superblock, Lane::MAIN)
+}
+
+fn read_on(io: &mut SyncIo<'_>, superblock: &Superblock, lane: Lane) -> Vec<Arc<Tracks>> {
+    let members = 0..io.lane(lane).map_or(0, |disk| drives(disk.properties()));
+    let found: Option<Vec<_>> = members
+        .map(|member| {
+            let at = At { lane, offset: track_table_at(member)? };
+            read_one(io, superblock, at)
+        })
+        .collect();
     found.unwrap_or_default()
 }
 
-fn read_one(io: &mut SyncIo<'_>, superblock: &Superblock, member: u32) -> Option<Arc<Tracks>> {
-    let bytes = io.read(track_table_at(member)?, TRACK_TABLE_BYTES).ok()?;
+fn read_one(io: &mut SyncIo<'_>, superblock: &Superblock, at: At) -> Option<Arc<Tracks>> {
+    let bytes = io.read(at, TRACK_TABLE_BYTES).ok()?;
     let table = TrackTable::decode(&bytes, &superblock.volume_id).ok()?;
     let zones: Option<Vec<_>> = table.zones.iter().map(zone_of_row).collect();
     Tracks::of_units(table.period, zones?).ok().map(Arc::new)
@@ -105,26 +130,51 @@ pub fn write(
     superblock: &Superblock,
     tracks: &[Arc<Tracks>],
 ) -> Result<(), TracksNotWritten> {
+    write_of(io, &superblock.volume_id, tracks)
+}
+
+/// The same on a further log device of a volume, by itself, whichever volume's it is; false if it is none.
+///
+/// # Errors
+/// As [`write()`].
+pub fn write_on_log_device(
+    io: &mut SyncIo<'_>,
+    tracks: &[Arc<Tracks>],
+) -> Result<bool, TracksNotWritten> {
+    let copies = (0..).zip(DATA_DEVICE_COPIES);
+    let mut headers = copies.filter_map(|(copy, offset)| {
+        let bytes = io.read(offset, DATA_HEADER_BYTES).ok()?;
+        DataDevice::decode(&bytes, copy).ok()
+    });
+    let Some(header) = headers.next() else { return Ok(false) };
+    write_of(io, &header.volume_id, tracks).map(|()| true)
+}
+
+fn write_of(
+    io: &mut SyncIo<'_>,
+    volume_id: &VolumeId,
+    tracks: &[Arc<Tracks>],
+) -> Result<(), TracksNotWritten> {
     let drives = drives(io.disk().properties());
     if tracks.len() != drives as usize || drives > TRACK_TABLES_MAX {
         return Err(TracksNotWritten::Count { found: tracks.len(), drives });
     }
     for (member, tracks) in (0..drives).zip(tracks) {
-        write_one(io, superblock, member, tracks)?;
+        write_one(io, volume_id, member, tracks)?;
     }
     io.flush().map_err(TracksNotWritten::Disk)
 }
 
 fn write_one(
     io: &mut SyncIo<'_>,
-    superblock: &Superblock,
+    volume_id: &VolumeId,
     member: u32,
     tracks: &Tracks,
 ) -> Result<(), TracksNotWritten> {
     let zones = tracks.zones().iter().take(TRACK_ZONES_MAX).map(row_of_zone);
     let properties = io.disk().properties();
     let table = TrackTable {
-        volume_id: superblock.volume_id,
+        volume_id: *volume_id,
         device_bytes: properties.capacity_bytes / u64::from(drives(properties)),
         period: tracks.period_units(),
         zones: zones.collect(),

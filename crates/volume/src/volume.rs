@@ -35,6 +35,7 @@ struct Beside {
     map: MapPlace,
     blanks: Loaded,
     tracks: Vec<Arc<Tracks>>,
+    log_device_tracks: Vec<Vec<Arc<Tracks>>>,
 }
 
 impl Beside {
@@ -44,7 +45,8 @@ impl Beside {
         // Where records stand in their order nobody could follow it far.
         let anywhere = superblock.layout.records_anywhere;
         let tracks = if anywhere { tracks::read(io, superblock) } else { Vec::new() };
-        Ok(Self { map, blanks, tracks })
+        let log_device_tracks = tracks::read_of_log_devices(io, superblock);
+        Ok(Self { map, blanks, tracks, log_device_tracks })
     }
 }
 
@@ -57,6 +59,7 @@ fn setup<D: Disk>(
     let disk = lanes.main();
     let mut config = preset.config(superblock, disk.properties());
     config.tracks = beside.tracks;
+    config.log_device_tracks = beside.log_device_tracks;
     configure(superblock, &mut config);
     Setup {
         config,
@@ -178,7 +181,8 @@ impl<D: Disk> Volume<D> {
     ) -> Self {
         let found = (Found { superblock, preset, to_repair: Vec::new() }, Presets::default());
         let map = MapPlace::of_layout(&found.0.superblock.layout);
-        let beside = Beside { map, blanks: Loaded::default(), tracks: Vec::new() };
+        let (blanks, tracks, log_device_tracks) = (Loaded::default(), Vec::new(), Vec::new());
+        let beside = Beside { map, blanks, tracks, log_device_tracks };
         Self::with_superblock(lanes.into(), found, beside, configure, true)
     }
 

@@ -3,10 +3,10 @@
 
 #![allow(clippy::unwrap_used)]
 
-use nearhead_disk::{
-    AbsentDisk, BufferMut, Command, Completion, Disk, DiskError, DiskErrorKind, Nanos, Payload,
-    Properties, SECTOR_BYTES, Submission, Ticket,
-};
+mod failing_link;
+
+use failing_link::{Fault, Link};
+use nearhead_disk::{AbsentDisk, BufferMut, Disk, Nanos, Payload, Properties, SECTOR_BYTES};
 use nearhead_engine::{Config, LinkRole};
 use nearhead_format::Place;
 use nearhead_models::{CrashDisk, MemoryStore, plain_properties};
@@ -19,82 +19,6 @@ use std::rc::Rc;
 const MIB: u64 = 1 << 20;
 const BLOCK: u64 = 4096;
 const LINK_BYTES: [u64; 3] = [64 * MIB, 20 * MIB, 22 * MIB];
-
-/// What a device does wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fault {
-    None,
-    /// It is gone: nothing is answered but that.
-    Gone,
-    /// Every command fails, without saying that the device is gone.
-    Dead,
-    /// No write succeeds; reads do.
-    TakesNothing,
-    /// What it answered is lost: its flush fails, and so does what is to be durable.
-    CacheLost,
-}
-
-/// A device that does so while it is told.
-struct Link {
-    disk: CrashDisk,
-    fault: Rc<Cell<Fault>>,
-    failed: Vec<Ticket>,
-}
-
-impl Link {
-    fn of(disk: CrashDisk) -> Self {
-        Self { disk, fault: Rc::new(Cell::new(Fault::None)), failed: Vec::new() }
-    }
-
-    fn fails(&self, command: &Command) -> bool {
-        match self.fault.get() {
-            Fault::None => false,
-            Fault::Gone | Fault::Dead => true,
-            Fault::TakesNothing => matches!(command, Command::Write { .. }),
-            Fault::CacheLost => {
-                matches!(command, Command::Flush | Command::Write { durable: true, .. })
-            }
-        }
-    }
-}
-
-impl Disk for Link {
-    fn below(&self) -> Option<&dyn Disk> {
-        Some(&self.disk)
-    }
-
-    fn below_mut(&mut self) -> Option<&mut dyn Disk> {
-        Some(&mut self.disk)
-    }
-
-    fn properties(&self) -> &Properties {
-        self.disk.properties()
-    }
-
-    fn submit(&mut self, submission: Submission, now: Nanos) {
-        if self.fails(&submission.command) {
-            return self.failed.push(submission.ticket);
-        }
-        self.disk.submit(submission, now);
-    }
-
-    fn poll(&mut self, now: Nanos) -> Option<Completion> {
-        let Some(ticket) = self.failed.pop() else { return self.disk.poll(now) };
-        let is_gone = self.fault.get() == Fault::Gone;
-        let kind = if is_gone { DiskErrorKind::Gone } else { DiskErrorKind::Io };
-        Some(ticket.complete(Err(DiskError { kind, detail: "it failed".to_owned() })))
-    }
-
-    fn wake_at(&self) -> Option<Nanos> {
-        if self.failed.is_empty() { self.disk.wake_at() } else { Some(Nanos::ZERO) }
-    }
-}
-
-impl Drop for Link {
-    fn drop(&mut self) {
-        self.failed.drain(..).for_each(Ticket::abandon);
-    }
-}
 
 /// A chain, what its clients know, and the time.
 struct Chain {

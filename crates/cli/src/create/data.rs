@@ -1,7 +1,7 @@
 //! What `nearhead create` does about data devices: which preset they ask for, and images for those that do not exist.
 
 use super::CreateArgs;
-use crate::target::has_its_own_size;
+use crate::target::{Beside, has_its_own_size};
 use crate::units::ByteSize;
 use nearhead_arrays::{ArraySpec, MISSING};
 use nearhead_format::data_device::DATA_START_BYTES;
@@ -14,9 +14,9 @@ const FOR_DATA: &str = "trail";
 const DATA_IMAGE_BYTES_MIN: u64 = 8 << 20;
 
 /// The preset that was named, or the one for the devices that were; refused if it does not go with those.
-pub(super) fn preset(args: &CreateArgs, data: &[String]) -> Result<NamedPreset, String> {
-    let target = args.target();
-    let is_for_data = !data.is_empty() || args.log_device.is_some();
+pub(super) fn preset(args: &CreateArgs, beside: &Beside) -> Result<NamedPreset, String> {
+    let (target, Beside { data, logs }) = (args.target(), beside);
+    let is_for_data = !data.is_empty() || !logs.is_empty() || args.log_device.is_some();
     let default = if is_for_data { FOR_DATA } else { DEFAULT_PRESET };
     let name = args.preset.as_deref().unwrap_or(default);
     let preset = NamedPreset::by_name(name).map_err(|error| error.to_string())?;
@@ -35,8 +35,14 @@ pub(super) fn preset(args: &CreateArgs, data: &[String]) -> Result<NamedPreset, 
         }
         return Ok(preset);
     }
-    if preset.layout.is_chain() {
+    if preset.layout.is_chain() && logs.is_empty() {
         return Ok(preset);
+    }
+    if !logs.is_empty() {
+        return Err(format!(
+            "create {target}: --log-devices: expected preset {FOR_DATA}, whose logs are on devices of their own, found {name}; leave --preset \
+             out, or --log-devices"
+        ));
     }
     let flag = if !data.is_empty() {
         "--data-devices"
@@ -51,13 +57,13 @@ pub(super) fn preset(args: &CreateArgs, data: &[String]) -> Result<NamedPreset, 
     ))
 }
 
-/// Makes an image of each data device that is a file and does not exist; `images` tells which.
+/// Makes an image of each device beside the target that is a file and does not exist; `images` tells which.
 pub(super) fn make_images(
     args: &CreateArgs,
-    data: &[String],
+    beside: &Beside,
     images: &mut Vec<PathBuf>,
 ) -> Result<(), String> {
-    let target = args.target();
+    let (target, Beside { data, logs }) = (args.target(), beside);
     if let Some(ByteSize(found)) = args.data_size {
         if data.is_empty() {
             return Err(format!(
@@ -73,21 +79,23 @@ pub(super) fn make_images(
             ));
         }
     }
-    if data.iter().any(|device| device == MISSING) {
+    if beside.all().any(|device| device == MISSING) {
         return Err(format!(
-            "create {target}: --data-devices: expected devices that are there, found {MISSING:?}, which stands for one that is away              when a volume is served; leave it out, or write ./{MISSING} for a file"
+            "create {target}: --data-devices and --log-devices: expected devices that are there, found {MISSING:?}, which stands for one that is away              when a volume is served; leave it out, or write ./{MISSING} for a file"
         ));
     }
-    for device in data {
+    let data = data.iter().map(|device| (device, "data device", "--data-size", args.data_size));
+    let logs = logs.iter().map(|device| (device, "log device", "--size", args.size));
+    for (device, noun, flag, size) in data.chain(logs) {
         let path = Path::new(device);
         if ArraySpec::is_array(device) || has_its_own_size(device) || path.exists() {
             continue;
         }
         crate::target::refuse_unknown_kind(device)?;
-        let Some(size) = args.data_size else {
+        let Some(size) = size else {
             return Err(format!(
-                "create {target}: data device {device}: expected a device or image, found nothing there; check the path, or \
-                 have `create --data-size SIZE` make a new image file of each that is missing"
+                "create {target}: {noun} {device}: expected a device or image, found nothing there; check the path, or \
+                 have `create {flag} SIZE` make a new image file of each that is missing"
             ));
         };
         nearhead_uring::create_image(path, size.0).map_err(|error| error.to_string())?;

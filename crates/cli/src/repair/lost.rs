@@ -134,7 +134,8 @@ fn refuse_data_devices(args: &RepairArgs) -> Result<(), String> {
     let preset = preset.map_err(|error| error.to_string())?;
     let is_on_data_devices = preset
         .is_some_and(|preset| preset.layout.is_for_data_devices() || preset.layout.is_chain());
-    if args.disk.data_devices.is_empty() && !is_on_data_devices {
+    let has_no_others = args.disk.data_devices.is_empty() && args.disk.log_devices.is_empty();
+    if has_no_others && !is_on_data_devices {
         return Ok(());
     }
     Err(format!(

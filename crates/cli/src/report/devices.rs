@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub struct DeviceReport {
     /// `disk` if logs and data are there, else `log` or `data`, or `link` of a chain; `map` of a map device, `cache` of the read cache's.
     pub role: String,
-    /// Which of the data devices.
+    /// Which of the devices beside the volume's own.
     pub position: Option<u8>,
     /// As errors name it: its path, the profile of an emulated disk, or what an array is made of.
     pub path: String,
@@ -139,8 +139,10 @@ impl DeviceReport {
             (false, true) => ("disk", "data"),
             (false, false) => ("log", "data"),
         };
+        let with_homes = layout.data_parts.with_homes() as u8;
         let data = (0..).zip(layout.data_devices()).map(|(position, addresses)| {
-            (Lane::data(position), other, Some(position), Some(addresses.start))
+            let role = if position < with_homes { other } else { own };
+            (Lane::data(position), role, Some(position), Some(addresses.start))
         });
         let map = superblock.map_device_id.map(|_| (Lane::MAP, "map", None, None));
         let all = std::iter::once((Lane::MAIN, own, None, Some(0))).chain(data).chain(map);
@@ -157,7 +159,7 @@ impl DeviceReport {
     pub fn lines(devices: &[Self]) -> Vec<String> {
         let is_alone = devices.iter().all(|device| device.position.is_none());
         let lines = |device: &Self| {
-            let own = (!is_alone).then(|| device.line());
+            let own = (!is_alone).then(|| device.line(devices));
             let sides = device.sides.iter().map(SideReport::line);
             let mirrors = device.mirrors.iter().flat_map(MirrorReport::lines);
             own.into_iter().chain(sides).chain(mirrors).collect::<Vec<_>>()
@@ -165,10 +167,15 @@ impl DeviceReport {
         devices.iter().flat_map(lines).collect()
     }
 
-    fn line(&self) -> String {
+    fn line(&self, all: &[Self]) -> String {
         let Self { role, position, path, size_bytes, first_address, .. } = self;
-        // The first link is the volume's own device.
-        let number = if role == "link" { Some(position.map_or(0, |at| at + 1)) } else { *position };
+        // The first link, and the first log device, is the volume's own device.
+        let with_homes = all.iter().filter(|device| device.role == "data").count() as u8;
+        let number = match (role.as_str(), position) {
+            ("link", at) => Some(at.map_or(0, |at| at + 1)),
+            ("log", Some(at)) => Some((at + 1).saturating_sub(with_homes)),
+            (_, at) => *at,
+        };
         let number = number.map_or(String::new(), |number| format!(" {number}"));
         let name = if role == "link" { role.clone() } else { format!("{role} device") };
         let from = first_address.map_or(String::new(), |at| format!(", device bytes from {at} on"));

@@ -1,8 +1,8 @@
-//! What a report says of a disk's tracks, of a target for durable writes and of the devices of a chain: what is known, what is asked, and
+//! What a report says of a disk's tracks, of a target for durable writes, of the devices of a chain and of several log disks: what is known, what is asked, and
 //! how well it holds.
 
 use nearhead_engine::admission::TargetStatus;
-use nearhead_engine::{DriveStatus, LinkStatus};
+use nearhead_engine::{DriveStatus, LinkStatus, LogDiskStatus};
 use nearhead_output::counted;
 use nearhead_settings::units::ByteSize;
 use serde::{Deserialize, Serialize};
@@ -115,5 +115,34 @@ impl Link {
             "{number}: {role}, {logs_free} of {logs} logs free, {} needed",
             ByteSize(*needed_bytes)
         )
+    }
+}
+
+/// One of several log disks.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct LogDisk {
+    /// `in use` while records go there, `lost` if it is not there or failed, `closed` if it takes no records any more.
+    pub state: String,
+    /// Its logs.
+    pub logs: u32,
+    /// Bytes in them that are still needed.
+    pub needed_bytes: u64,
+    /// What is known of its tracks, if anything.
+    pub tracks: Option<TracksKnown>,
+}
+
+impl LogDisk {
+    pub(super) fn of(disk: &LogDiskStatus) -> Self {
+        let LogDiskStatus { logs, needed_bytes, state, drive, .. } = *disk;
+        let tracks = drive.as_ref().map(TracksKnown::of);
+        Self { state: state.name().to_owned(), logs, needed_bytes, tracks }
+    }
+
+    pub(super) fn in_words(&self, number: usize) -> String {
+        let Self { state, logs, needed_bytes, tracks } = self;
+        // Of the first one they have a line of their own.
+        let tracks = tracks.as_ref().filter(|_| number > 0).map(TracksKnown::in_words);
+        let tracks = tracks.map_or_else(String::new, |words| format!("; {words}"));
+        format!("{number}: {state}, {logs} logs, {} needed{tracks}", ByteSize(*needed_bytes))
     }
 }

@@ -4,7 +4,7 @@
 //! short is made longer again by the next write, and reads as zeros where something was. Nothing fails then, so this is
 //! what notices. The descriptors here read and write nothing.
 
-use crate::target::{DiskArgs, backing_paths, data_devices, space_notes};
+use crate::target::{Beside, DiskArgs, backing_paths, space_notes};
 use nearhead_arrays::MISSING;
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
@@ -53,10 +53,10 @@ fn len_of(file: &OwnedFd) -> Option<u64> {
 }
 
 impl Backing {
-    /// Those of `target` and of its data devices.
+    /// Those of `target` and of the devices beside it.
     pub(super) fn of(target: &str, args: &DiskArgs) -> Result<Self, String> {
         let mut targets = vec![target.to_owned()];
-        targets.extend(data_devices(args)?.into_iter().filter(|text| text != MISSING));
+        targets.extend(Beside::of(args)?.all().filter(|text| *text != MISSING).cloned());
         let paths: Result<Vec<_>, String> =
             targets.iter().map(|target| backing_paths(target)).collect();
         let files = paths?.into_iter().flatten().filter_map(Held::of).collect();

@@ -5,7 +5,7 @@
 //! a time, reads at most a few KiB of it, and waits for nobody longer than two seconds.
 
 use super::Coordination;
-use crate::report::{DeviceReport, Link, MirrorReport, SideReport, StatusReport};
+use crate::report::{DeviceReport, Link, LogDisk, MirrorReport, SideReport, StatusReport};
 use nearhead_disk::Nanos;
 use nearhead_engine::{DiskErrorCounts, disk_error_name};
 use nearhead_sim::LatencySummary;
@@ -119,6 +119,7 @@ pub fn render(report: &StatusReport) -> String {
         }
     }
     links(&mut text, report);
+    log_disks(&mut text, report);
     sides(&mut text, report);
     mirrors(&mut text, report);
     read_cache(&mut text, report);
@@ -190,6 +191,31 @@ fn links(text: &mut String, report: &StatusReport) {
             let _ = writeln!(text, "nearhead_{name}{{link=\"{number}\"}} {}", value(link));
         }
     }
+}
+
+/// Several log disks, by their numbers, the volume's own 0.
+fn log_disks(text: &mut String, report: &StatusReport) {
+    let disks = &report.state.log_disks;
+    if disks.is_empty() {
+        return;
+    }
+    for (name, help, value) in [
+        (
+            "log_disk_out_of_use",
+            "1 of a log disk that is lost, or closed to records",
+            log_disk_out_of_use as fn(&LogDisk) -> u64,
+        ),
+        ("log_disk_needed_bytes", "Bytes on a log disk that are needed", |disk| disk.needed_bytes),
+    ] {
+        let _ = writeln!(text, "# HELP nearhead_{name} {help}\n# TYPE nearhead_{name} gauge");
+        for (number, disk) in disks.iter().enumerate() {
+            let _ = writeln!(text, "nearhead_{name}{{log_disk=\"{number}\"}} {}", value(disk));
+        }
+    }
+}
+
+fn log_disk_out_of_use(disk: &LogDisk) -> u64 {
+    u64::from(matches!(disk.state.as_str(), "lost" | "closed"))
 }
 
 /// The sides of mirrors that may rest: by the device that they are a side of, the volume's own 0, and their number.

@@ -1,4 +1,4 @@
-//! Data devices as targets: what flags name, each opened as a target of its own and put beside the one that has the logs.
+//! Data devices and further log devices as targets: what flags name, each opened as a target of its own and put beside the one that has the logs.
 //!
 //! Which of them is at which position their headers say, to the library. What is checked here is what only names show: that
 //! each can be told from the next one in a list, and that no device is named for two purposes.
@@ -11,23 +11,45 @@ use nearhead_output::quoted;
 use nearhead_volume::Lanes;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 
-/// The data devices that flags name, each as a target.
-pub fn data_devices(args: &DiskArgs) -> Result<Vec<String>, String> {
-    let mut all = Vec::new();
-    for text in &args.data_devices {
-        all.extend(listed(text)?);
+const DATA: &str = "--data-devices";
+const LOGS: &str = "--log-devices";
+
+/// The devices beside the target that flags name, each as a target.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Beside {
+    /// Those that hold the data, or the other links of a chain.
+    pub data: Vec<String>,
+    /// Further log devices.
+    pub logs: Vec<String>,
+}
+
+impl Beside {
+    /// Those of these flags.
+    pub fn of(args: &DiskArgs) -> Result<Self, String> {
+        let all = |flag, texts: &[String]| {
+            texts.iter().map(|text| listed(flag, text)).collect::<Result<Vec<_>, _>>()
+        };
+        let (data, logs) = (all(DATA, &args.data_devices)?, all(LOGS, &args.log_devices)?);
+        let beside = Self { data: data.concat(), logs: logs.concat() };
+        let found = beside.all().count();
+        if found > DATA_DEVICES_MAX {
+            let flags =
+                if beside.logs.is_empty() { DATA.to_owned() } else { format!("{DATA} and {LOGS}") };
+            return Err(format!(
+                "{flags}: expected at most {DATA_DEVICES_MAX} devices, found {found}; make arrays of some (raid0:A,B)"
+            ));
+        }
+        Ok(beside)
     }
-    if all.len() > DATA_DEVICES_MAX {
-        return Err(format!(
-            "--data-devices: expected at most {DATA_DEVICES_MAX} devices, found {}; make arrays of some (raid0:A,B)",
-            all.len()
-        ));
+
+    /// All of them.
+    pub fn all(&self) -> impl Iterator<Item = &String> {
+        self.data.iter().chain(&self.logs)
     }
-    Ok(all)
 }
 
 /// The targets of one list.
-fn listed(text: &str) -> Result<Vec<String>, String> {
+fn listed(flag: &str, text: &str) -> Result<Vec<String>, String> {
     // What is an array has commas of its own, up to the end.
     if ArraySpec::is_array(text) {
         return Ok(vec![text.to_owned()]);
@@ -35,13 +57,13 @@ fn listed(text: &str) -> Result<Vec<String>, String> {
     let devices = split_members(text);
     if devices.iter().any(String::is_empty) {
         return Err(format!(
-            "--data-devices: expected names with one comma between them, found {text:?}; leave no name empty"
+            "{flag}: expected names with one comma between them, found {text:?}; leave no name empty"
         ));
     }
     if let Some(array) = devices.iter().find(|device| ArraySpec::is_array(device)) {
         return Err(format!(
-            "--data-devices: expected an array by itself, found {array:?} in the list {text:?}, where nobody could tell its \
-             members from the devices after it; give it --data-devices of its own, the flag may be repeated"
+            "{flag}: expected an array by itself, found {array:?} in the list {text:?}, where nobody could tell its \
+             members from the devices after it; give it {flag} of its own, the flag may be repeated"
         ));
     }
     Ok(devices)
@@ -50,8 +72,10 @@ fn listed(text: &str) -> Result<Vec<String>, String> {
 /// The flags that name the devices beside the target, as a shell takes them, a space before each.
 pub fn flags(args: &DiskArgs) -> String {
     let map = args.map_device.iter().map(|path| ("--map-device", path.to_string_lossy()));
-    let data = args.data_devices.iter().map(|text| ("--data-devices", text.into()));
+    let data = args.data_devices.iter().map(|text| (DATA, text.into()));
+    let logs = args.log_devices.iter().map(|text| (LOGS, text.into()));
     map.chain(data)
+        .chain(logs)
         .fold(String::new(), |line, (flag, text)| line + " " + flag + " " + &quoted(&text))
 }
 
@@ -59,14 +83,14 @@ pub fn flags(args: &DiskArgs) -> String {
 pub(super) fn refuse_one_device_twice(
     target: &str,
     args: &DiskArgs,
-    data: &[String],
+    beside: &Beside,
 ) -> Result<(), String> {
-    if data.is_empty() {
+    if beside.all().next().is_none() {
         return Ok(());
     }
     let map = args.map_device.iter().map(|path| path.to_string_lossy().into_owned());
     let all: Vec<String> =
-        std::iter::once(target.to_owned()).chain(map).chain(data.iter().cloned()).collect();
+        std::iter::once(target.to_owned()).chain(map).chain(beside.all().cloned()).collect();
     let mut known: Vec<((u64, u64), &str)> = Vec::new();
     for text in all.iter().filter(|text| *text != MISSING) {
         let found = identities(text)?;
@@ -93,18 +117,29 @@ fn identities(text: &str) -> Result<Vec<(u64, u64)>, String> {
     Ok(found.map(identity).collect())
 }
 
-/// The data devices, opened by `open`, beside the others.
+/// The devices beside the target, opened by `open`, beside the others.
 pub(super) fn beside(
     lanes: Lanes<Box<dyn Disk>>,
-    data: &[String],
+    beside: &Beside,
     notes: &mut Vec<String>,
     mut open: impl FnMut(&str) -> Result<Opened, String>,
 ) -> Result<Lanes<Box<dyn Disk>>, String> {
-    if data.is_empty() {
+    let data = opened(&beside.data, notes, &mut open)?;
+    let logs = opened(&beside.logs, notes, &mut open)?;
+    if data.is_empty() && logs.is_empty() {
         return Ok(lanes);
     }
+    let lanes = lanes.with_data(data).map_err(|error| error.to_string())?;
+    lanes.with_log_devices(logs).map_err(|error| error.to_string())
+}
+
+fn opened(
+    texts: &[String],
+    notes: &mut Vec<String>,
+    open: &mut impl FnMut(&str) -> Result<Opened, String>,
+) -> Result<Vec<Box<dyn Disk>>, String> {
     let mut disks = Vec::new();
-    for text in data {
+    for text in texts {
         if text == MISSING {
             disks.push(Box::new(AbsentDisk::new(MISSING)) as Box<dyn Disk>);
             continue;
@@ -112,7 +147,7 @@ pub(super) fn beside(
         let Opened { disk, notes: told, lone_member } = open(text)?;
         if let Some(LoneMember { told, is_whole: false }) = lone_member {
             return Err(format!(
-                "open {text}: expected a whole data device, found only a part: {told}; name the array with all its members"
+                "open {text}: expected a whole device, found only a part: {told}; name the array with all its members"
             ));
         }
         // Some name their device already.
@@ -121,7 +156,7 @@ pub(super) fn beside(
         notes.extend(told.into_iter().map(named));
         disks.push(disk);
     }
-    lanes.with_data(disks).map_err(|error| error.to_string())
+    Ok(disks)
 }
 
 #[cfg(test)]
@@ -130,7 +165,7 @@ mod tests {
 
     fn named(texts: &[&str]) -> Result<Vec<String>, String> {
         let data_devices = texts.iter().map(|text| (*text).to_owned()).collect();
-        super::data_devices(&DiskArgs { data_devices, ..DiskArgs::default() })
+        Ok(Beside::of(&DiskArgs { data_devices, ..DiskArgs::default() })?.data)
     }
 
     #[test]
@@ -164,8 +199,10 @@ mod tests {
     #[test]
     fn the_flags_are_said_again_as_a_shell_takes_them() {
         let data_devices = vec!["a,b".to_owned(), "mirror:my disk,c".to_owned()];
-        let args = DiskArgs { map_device: Some("m".into()), data_devices, ..DiskArgs::default() };
-        let expected = " --map-device m --data-devices a,b --data-devices 'mirror:my disk,c'";
+        let (map_device, log_devices) = (Some("m".into()), vec!["l".to_owned()]);
+        let args = DiskArgs { map_device, data_devices, log_devices, ..DiskArgs::default() };
+        let expected =
+            " --map-device m --data-devices a,b --data-devices 'mirror:my disk,c' --log-devices l";
         assert_eq!(flags(&args), expected);
     }
 }

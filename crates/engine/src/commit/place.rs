@@ -8,7 +8,10 @@ use super::Commit;
 use super::record::Record;
 use crate::core::Core;
 use crate::disk::dispatch::{InFlight, Purpose};
-use crate::placement::{Completed, Need, Placement, Reposition, Seen, Spot, View};
+use crate::disk::lanes::Lanes;
+use crate::placement::{
+    Completed, LogDisk, LogDisks, Need, Placement, Reposition, Seen, Spot, View,
+};
 use nearhead_disk::{Class, Command, Lane, Nanos};
 
 /// Most claims added to one record beyond the one that is needed.
@@ -31,6 +34,19 @@ fn view(core: &Core) -> View<'_> {
         is_idle: queue.is_idle(),
         on_disk: queue.on_disk_count(),
         drives: queue.drives(),
+        disks: core.has_several_log_disks().then_some(core.lanes()),
+    }
+}
+
+impl LogDisks for Lanes {
+    fn disk_at(&self, address: u64) -> LogDisk<'_> {
+        let queue = self.queue_of_log(address);
+        LogDisk {
+            head_offset: queue.head_offset(),
+            is_idle: queue.is_idle(),
+            on_disk: queue.on_disk_count(),
+            drives: queue.drives(),
+        }
     }
 }
 
@@ -63,6 +79,11 @@ impl Placer {
         self.0.claims_kept().max(1)
     }
 
+    /// The logs in which the policy goes on, beside that of the newest record.
+    fn goes_on_in(&self) -> Vec<u32> {
+        self.0.goes_on_in()
+    }
+
     /// Whether the policy would rather be asked once nothing is on the disk.
     fn waits(&self, core: &Core) -> bool {
         self.0.waits(&view(core))
@@ -90,6 +111,11 @@ impl Commit {
         self.placer.claims_kept()
     }
 
+    /// The logs in which records go on, beside that of the newest one.
+    pub(crate) fn goes_on_in(&self) -> Vec<u32> {
+        self.placer.goes_on_in()
+    }
+
     /// Whether the next record waits until nothing is on the disk: as its placement wishes, and not for long.
     pub(crate) fn holds_for_head(&mut self, core: &Core) -> bool {
         let since = self.held_since.unwrap_or(core.now());
@@ -114,28 +140,36 @@ impl Commit {
         self.is_held
     }
 
-    /// Takes the arm where the next record will go, as its placement wishes, while nothing else is to be done there.
+    /// Takes arms where next records will go, as their placement wishes, each while nothing else is to be done there.
     pub(crate) fn reposition(&mut self, core: &mut Core) {
-        if self.in_flight.is_some() || !core.lanes().main().is_idle() {
-            return;
-        }
-        let due = self.placer.repositions(core).filter(|due| due.at <= core.now());
-        if let Some(Reposition { offset, .. }) = due {
+        // One is asked of each disk at most: it is not idle then.
+        while let Some(Reposition { offset, .. }) =
+            self.next_reposition(core).filter(|due| due.at <= core.now())
+        {
             let len = core.logs().block_bytes() as u32;
             core.stats_mut().repositions += 1;
             core.issue(Class::Foreground, Purpose::Reposition, Command::Read { offset, len });
         }
     }
 
+    /// Where the next one goes: while a record is on its way only on another disk.
+    fn next_reposition(&self, core: &Core) -> Option<Reposition> {
+        if self.in_flight.is_some() && !core.has_several_log_disks() {
+            return None;
+        }
+        let due = self.placer.repositions(core)?;
+        core.lanes().queue_of_log(due.offset).is_idle().then_some(due)
+    }
+
     /// When that is due, if nothing happens before.
     pub(crate) fn reposition_wake(&self, core: &Core) -> Option<Nanos> {
-        let is_free = self.in_flight.is_none() && core.lanes().main().is_idle();
-        if is_free { self.placer.repositions(core).map(|due| due.at) } else { None }
+        self.next_reposition(core).map(|due| due.at)
     }
 
     /// The arm is there, or could not be taken there.
-    pub(crate) fn repositioned(&mut self, core: &Core) {
-        self.placer.0.repositioned(&view(core));
+    pub(crate) fn repositioned(&mut self, core: &Core, extent: Option<(u64, u64)>) {
+        let Some((offset, _)) = extent else { return };
+        self.placer.0.repositioned(offset, &view(core));
     }
 
     /// A command completed: what that says of the disk.

@@ -148,12 +148,13 @@ impl Commit {
             }
         }
         core.logs_mut().rest(failed, now);
-        core.close_link_of(failed);
+        // A snapshot is to include what stands on a device that is closed before a recovery misses it.
+        let is_closed = core.close_link_of(failed) && core.has_several_log_disks();
         let is_lost = core.logs().is_lost(failed);
         if let Some(spot) = self.another_spot(core, &record) {
             self.move_record(core, &mut record, spot.log_index);
             self.issue_record(core, record, spot);
-            return Ended::NotYet;
+            return if is_closed { Ended::NeedsSnapshot } else { Ended::NotYet };
         }
         // There is no other: the one at hand must do.
         if is_place && let Some(spot) = spot_at_hand(core, &record) {

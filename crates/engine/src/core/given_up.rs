@@ -9,6 +9,9 @@
 //! In a chain nothing relies on a flush, as every record is durable by itself, and what lies on a device lies nowhere else. One that is gone,
 //! or cannot be flushed, is given up with what it holds: that reads as errors, and never as something older, until it is written again or the
 //! device is back. The first one has the snapshots: without it nothing goes on. One that answers reads and takes no records is only closed.
+//!
+//! It is the same with a log device beside the volume's own, as records are durable by themselves there, too. What is still in memory of
+//! what it holds goes home from there.
 
 use super::Core;
 use crate::damage::{Damage, DamageKind};
@@ -16,7 +19,7 @@ use crate::disk::dispatch::InFlight;
 use nearhead_disk::{DiskError, DiskErrorKind, Lane};
 use nearhead_service::{ErrorKind, RequestError};
 
-/// Said of a link that takes no records.
+/// Said of a link, or a log device, that takes no records.
 const CLOSED: &str = "several of its logs in a row did not take a record, so it takes none until the volume is opened again; what it holds \
                       can be read";
 
@@ -30,13 +33,22 @@ impl Core {
 
     /// What messages call a device.
     fn name_of_device(&self, position: u8) -> String {
-        // The first of a chain is the volume's own.
-        let is_link = self.setup.layout.is_chain();
-        if is_link { format!("link {}", position + 1) } else { format!("data device {position}") }
+        // The first of a chain, and the first log device, is the volume's own.
+        let parts = &self.setup.layout.data_parts;
+        match usize::from(position).checked_sub(parts.with_homes()) {
+            _ if self.setup.layout.is_chain() => format!("link {}", position + 1),
+            Some(number) => format!("log device {}", number + 1),
+            None => format!("data device {position}"),
+        }
+    }
+
+    /// Whether a device has logs and no homes, so that nothing on it relies on a flush.
+    fn has_logs(&self, position: u8) -> bool {
+        self.logs().of_position(position).is_some()
     }
 
     fn told(&self, position: u8, why: &str) -> Damage {
-        let kind = if self.setup.layout.is_chain() { DamageKind::Log } else { DamageKind::Home };
+        let kind = if self.has_logs(position) { DamageKind::Log } else { DamageKind::Home };
         kind.told(format!("{} was given up: {why}", self.name_of_device(position)))
     }
 
@@ -57,19 +69,17 @@ impl Core {
         self.lanes.give_up(Lane::data(position), why)
     }
 
-    /// The logs of that link take nothing any more.
+    /// The logs of that device take nothing any more, if it has any.
     fn lose_logs_of(&mut self, position: u8) {
-        let device = self.logs().by_device().nth(usize::from(position) + 1);
-        if let Some(device) = device.filter(|_| self.setup.layout.is_chain()) {
+        if let Some(device) = self.logs().of_position(position) {
             self.logs_mut().lose(&device);
         }
     }
 
-    /// A link that is gone is given up; says whether it was now.
+    /// A device of logs that is gone is given up; says whether it was now.
     pub(crate) fn give_up_if_gone(&mut self, lane: Lane, error: &DiskError) -> bool {
-        let is_link = self.setup.layout.is_chain();
-        let position =
-            lane.data_position().filter(|_| is_link && error.kind == DiskErrorKind::Gone);
+        let position = lane.data_position().filter(|_| error.kind == DiskErrorKind::Gone);
+        let position = position.filter(|position| self.has_logs(*position));
         let Some(position) = position.filter(|_| !self.is_given_up(lane)) else { return false };
         self.give_up(position, error.to_string())
     }
@@ -79,22 +89,24 @@ impl Core {
         self.lanes.given_up().any(|(position, _)| Lane::data(position) == lane)
     }
 
-    /// If so many logs of a link do not take a record that it is no matter of places, none of them takes any more, as long as another link
-    /// does.
-    pub(crate) fn close_link_of(&mut self, log: u32) {
-        let Some(device) = self.logs().device_that_takes_nothing(log) else { return };
+    /// If so many logs of a device do not take a record that it is no matter of places, none of them takes any more, as long as another
+    /// device does. Says whether that is so from now on.
+    pub(crate) fn close_link_of(&mut self, log: u32) -> bool {
+        let Some(device) = self.logs().device_that_takes_nothing(log) else { return false };
         let number = self.logs().by_device().position(|other| other == device).unwrap_or(0);
-        self.note(DamageKind::Log.told(format!("link {number}: {CLOSED}")));
+        let noun = if self.setup.layout.is_chain() { "link" } else { "log device" };
+        self.note(DamageKind::Log.told(format!("{noun} {number}: {CLOSED}")));
         self.logs_mut().lose(&device);
+        true
     }
 
     /// The flush of a data device failed, and nothing but what cleaning brought home relied on it: no more is asked of that device, and
     /// the volume goes on without. False if it may not be so: then the volume fails.
     pub(crate) fn give_up_device(&mut self, lane: Lane, error: &DiskError) -> bool {
         let (Some(position), map) = (lane.data_position(), &self.setup.map) else { return false };
-        let is_link = self.setup.layout.is_chain();
-        let has_map = map.lane == Lane::MAIN && position == 0 && !is_link;
-        if has_map || !is_link && !self.flusher().is_done(self.clients_ticket) {
+        let has_logs = self.has_logs(position);
+        let has_map = map.lane == Lane::MAIN && position == 0 && !has_logs;
+        if has_map || !has_logs && !self.flusher().is_done(self.clients_ticket) {
             return false;
         }
         self.give_up(position, format!("its cache could not be flushed: {error}"))
@@ -107,8 +119,8 @@ impl Core {
     }
 
     fn refusal_of(&self, position: u8, why: &str) -> String {
-        let (name, is_link) = (self.name_of_device(position), self.setup.layout.is_chain());
-        let what = if is_link {
+        let (name, has_logs) = (self.name_of_device(position), self.has_logs(position));
+        let what = if has_logs {
             "what it holds reads as errors until it is written again, or the device is mended and the volume opened again"
         } else {
             "what it holds can neither be read nor written until it is mended and the volume opened again"

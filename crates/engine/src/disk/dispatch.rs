@@ -8,6 +8,8 @@ use crate::admission::{Admission, Outstanding, Pace};
 use crate::disk::drive::{Drive, Moved};
 use crate::disk::drives::{Done, Drives};
 use crate::disk::head::Head;
+use crate::disk::in_flight::Sort;
+pub(crate) use crate::disk::in_flight::{InFlight, Purpose};
 use crate::disk::lanes::command_id;
 use crate::disk::report::DiskWork;
 use nearhead_basics::Slab;
@@ -16,145 +18,6 @@ use nearhead_disk::{
 };
 use std::collections::VecDeque;
 use std::sync::Arc;
-
-/// What a command is for; decides who handles its completion.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Purpose {
-    /// One transfer of a client's read: request slot and transfer number.
-    Read { slot: u32, io: u32 },
-    /// One transfer of a client's in-place write.
-    InPlace { slot: u32 },
-    /// The record in flight.
-    Record,
-    /// The copy of its header on the map device.
-    Journal,
-    /// Zeros over what is left of a record that a power cut tore.
-    Torn,
-    /// A device flush.
-    Flush,
-    /// In-place write of staged blocks because no log has room.
-    Spill,
-    /// Reading logged chunks for a checkpoint.
-    CheckpointRead { io: u32 },
-    /// Writing them home.
-    CheckpointWrite,
-    /// Reading a hot log.
-    SwapRead { io: u32 },
-    /// Reading a log that is compacted.
-    CompactionRead { io: u32 },
-    /// Writing copies of it.
-    CompactionWrite,
-    /// A piece of a snapshot's body.
-    SnapshotBody,
-    /// A snapshot's header.
-    SnapshotHeader,
-    /// The copy of a snapshot's header.
-    SnapshotCopy,
-    /// The header of the newest snapshot, where the other one of its two is missing.
-    LoneHeader,
-    /// A block of the blank map, or its header.
-    Blanks,
-    /// A read of recovery.
-    Recovery,
-    /// A read that takes the arm where the next record goes.
-    Reposition,
-    /// A copy for the read cache, to a slot of its device.
-    CacheWrite { slot: u32 },
-}
-
-/// What sort of command it is, as far as that matters once it left.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Sort {
-    Read,
-    Trim,
-    Other,
-}
-
-/// A command that left or waits to leave.
-#[derive(Debug)]
-pub(crate) struct InFlight {
-    purpose: Purpose,
-    class: Class,
-    bytes: u64,
-    /// First device byte after the transfer (0 for flushes).
-    end_offset: u64,
-    /// What of the device it is about, for those who tell of it: first byte and length, none for a flush.
-    extent: Option<(u64, u64)>,
-    /// It leaves with the one before it.
-    follows: bool,
-    sort: Sort,
-    /// Its bytes may be lost until a flush, if it is a write.
-    needs_flush: bool,
-    has_left: bool,
-    left_at: Nanos,
-}
-
-impl InFlight {
-    /// Who issued it, and for what.
-    pub(crate) fn purpose(&self) -> Purpose {
-        self.purpose
-    }
-
-    /// When it left for the disk; until then when it was issued.
-    pub(crate) fn left_at(&self) -> Nanos {
-        self.left_at
-    }
-
-    /// First byte and length of what it is about; none for a flush.
-    pub(crate) fn extent(&self) -> Option<(u64, u64)> {
-        self.extent
-    }
-
-    /// What it is for, in the words of those who count errors.
-    pub(crate) fn work(&self) -> DiskWork {
-        match self.purpose {
-            Purpose::InPlace { .. } if self.sort == Sort::Trim => DiskWork::Trim,
-            Purpose::InPlace { .. } | Purpose::Spill | Purpose::CheckpointWrite => {
-                DiskWork::HomeWrite
-            }
-            Purpose::Record | Purpose::Torn | Purpose::CompactionWrite => DiskWork::LogWrite,
-            Purpose::Journal
-            | Purpose::SnapshotBody
-            | Purpose::SnapshotHeader
-            | Purpose::SnapshotCopy
-            | Purpose::LoneHeader
-            | Purpose::Blanks => DiskWork::MapWrite,
-            Purpose::CacheWrite { .. } => DiskWork::Cache,
-            Purpose::Recovery if self.extent.is_none() => DiskWork::Flush,
-            Purpose::Flush => DiskWork::Flush,
-            Purpose::Read { .. }
-            | Purpose::CheckpointRead { .. }
-            | Purpose::SwapRead { .. }
-            | Purpose::CompactionRead { .. }
-            | Purpose::Recovery
-            | Purpose::Reposition => DiskWork::Read,
-        }
-    }
-
-    /// First device byte and length of what it transfers; nothing of a trim or a flush. Not `bytes`, which is what it
-    /// counts for: of commands that leave together the first counts for all.
-    pub(crate) fn transferred(&self) -> (u64, u64) {
-        self.extent.filter(|_| self.end_offset > 0).unwrap_or_default()
-    }
-
-    /// Whether a disk with a volatile cache may lose what it did, until it is flushed.
-    pub(crate) fn needs_flush(&self) -> bool {
-        self.needs_flush
-    }
-
-    /// As far as it matters to an arm.
-    fn moved(&self) -> Moved {
-        let (offset, bytes) = self.transferred();
-        Moved::new(offset, bytes, self.sort != Sort::Read)
-    }
-
-    /// Whether it is a transfer of what a client reads, or writes in place: near-head placement stays with
-    /// those, not with the engine's own work.
-    fn is_for_client(&self) -> bool {
-        let of_client = matches!(self.purpose, Purpose::Read { .. } | Purpose::InPlace { .. });
-        of_client && self.bytes > 0
-    }
-}
 
 /// The way to one disk.
 #[derive(Debug)]
@@ -181,61 +44,6 @@ pub(crate) struct Dispatcher {
 const PICKED_FROM_MAX: usize = 8;
 
 const CLASSES: [Class; 4] = [Class::Durable, Class::Foreground, Class::Bulk, Class::Background];
-
-fn transfer(command: &Command) -> (u64, u64) {
-    match command {
-        Command::Read { offset, len } => (u64::from(*len), offset + u64::from(*len)),
-        Command::Write { offset, parts, .. } => {
-            let len = nearhead_disk::total_len(parts) as u64;
-            (len, offset + len)
-        }
-        Command::WriteZeroes { offset, len, .. } => (*len, offset + len),
-        Command::Trim { .. } | Command::Flush => (0, 0),
-    }
-}
-
-fn extent(command: &Command) -> Option<(u64, u64)> {
-    match command {
-        Command::Read { offset, len } => Some((*offset, u64::from(*len))),
-        Command::Write { offset, parts, .. } => {
-            Some((*offset, nearhead_disk::total_len(parts) as u64))
-        }
-        Command::WriteZeroes { offset, len, .. } | Command::Trim { offset, len } => {
-            Some((*offset, *len))
-        }
-        Command::Flush => None,
-    }
-}
-
-fn needs_flush(command: &Command) -> bool {
-    match command {
-        Command::Write { durable, .. } | Command::WriteZeroes { durable, .. } => !durable,
-        Command::Trim { .. } => true,
-        Command::Read { .. } | Command::Flush => false,
-    }
-}
-
-impl InFlight {
-    fn new(purpose: Purpose, class: Class, command: &Command, now: Nanos) -> Self {
-        let (bytes, end_offset) = transfer(command);
-        Self {
-            purpose,
-            class,
-            bytes,
-            end_offset,
-            extent: extent(command),
-            sort: match command {
-                Command::Read { .. } => Sort::Read,
-                Command::Trim { .. } => Sort::Trim,
-                Command::Write { .. } | Command::WriteZeroes { .. } | Command::Flush => Sort::Other,
-            },
-            needs_flush: needs_flush(command),
-            has_left: false,
-            left_at: now,
-            follows: false,
-        }
-    }
-}
 
 /// How many arms a record leaves free but its own: where it lies on several members none.
 fn arms_apart(properties: &Properties) -> u32 {
@@ -275,9 +83,14 @@ impl Dispatcher {
         self.in_flight.is_empty()
     }
 
-    /// It was found out where the tracks of each drive are.
-    pub(crate) fn know_tracks(&mut self, tracks: &[Arc<Tracks>]) {
-        self.drives = Drives::of(tracks, self.striping);
+    /// It was found out where the tracks of each drive are; `start` is the address of its first byte.
+    pub(crate) fn know_tracks(&mut self, tracks: &[Arc<Tracks>], start: u64) {
+        self.drives = Drives::of(tracks, self.striping).map(|drives| drives.from(start));
+    }
+
+    /// What a command does to the arm, by the device's own addresses.
+    fn moved(&self, of: &InFlight) -> Moved {
+        of.moved(self.drives.as_ref().map_or(0, Drives::start))
     }
 
     /// How many commands are on the disk.
@@ -391,12 +204,13 @@ impl Dispatcher {
         let waits_long = |drive: &Drive| {
             self.held_since.is_some_and(|since| self.now.since(since) >= drive.period())
         };
-        self.followed().is_some_and(|drive| drive.may_remember(&of.moved()) && !waits_long(drive))
+        self.followed()
+            .is_some_and(|drive| drive.may_remember(&self.moved(of)) && !waits_long(drive))
     }
 
     fn leave(&mut self, id: u32, class: Class, bytes: u64, command: Command) {
         if let (Some(drives), Some(leaving)) = (&mut self.drives, self.in_flight.get(id)) {
-            drives.leaves(leaving.moved(), self.now);
+            drives.leaves(leaving.moved(drives.start()), self.now);
         }
         self.outstanding.add(class, bytes);
         if let Some(leaving) = self.in_flight.get_mut(id) {
@@ -423,7 +237,7 @@ impl Dispatcher {
         let done = self.in_flight.remove(id)?;
         self.outstanding.remove(done.class, done.bytes);
         if let Some(drives) = &mut self.drives {
-            let told = Done::new(done.moved(), done.left_at, parts)
+            let told = Done::new(done.moved(drives.start()), done.left_at, parts)
                 .telling(done.bytes > 0)
                 .for_client(done.is_for_client())
                 .remembered_below(self.head.memory_answers_below());
@@ -466,11 +280,11 @@ impl Dispatcher {
 
     /// What it takes until a drive begins with it, less what its waiting weighs.
     fn cost_of(&self, of: &InFlight, drive: &Drive, one_in: u32) -> i128 {
-        if of.follows || drive.may_remember(&of.moved()) {
+        if of.follows || drive.may_remember(&self.moved(of)) {
             return i128::MIN;
         }
         let waited = self.now.since(of.left_at).0 / u64::from(one_in.max(1));
-        i128::from(drive.positioning(&of.moved(), self.now).0) - i128::from(waited)
+        i128::from(drive.positioning(&self.moved(of), self.now).0) - i128::from(waited)
     }
 
     pub(crate) fn poll(&mut self) -> Option<Submission> {

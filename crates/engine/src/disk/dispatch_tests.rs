@@ -74,7 +74,7 @@ fn known_drive() -> Dispatcher {
         group_skew: Turn(0),
         group_bytes: 0,
     };
-    queue.know_tracks(&[Arc::new(Tracks::new(PERIOD.0 as f64, vec![zone]).unwrap())]);
+    queue.know_tracks(&[Arc::new(Tracks::new(PERIOD.0 as f64, vec![zone]).unwrap())], 0);
     read(&mut queue, 100 * MIB - 4096);
     let id = left(&mut queue).pop().unwrap().0;
     queue.set_now(Nanos::from_millis(20));

@@ -1,6 +1,6 @@
 //! The drives behind a disk: one, or the members of a striped array, each of which turns and moves its arm on its own.
 //!
-//! Whoever asks names bytes of the disk; here they become runs of members, and each member follows what was its own part of a
+//! Whoever asks names addresses of the volume, among which the disk's begin somewhere; here they become runs of members, and each member follows what was its own part of a
 //! command. An array says when each of its members was done with its part.
 //!
 //! Members are followed only where logs lie on one member each ([`nearhead_disk::WholeRuns`]): a record that lies on several begins
@@ -15,6 +15,8 @@ use std::sync::Arc;
 pub struct Drives {
     striping: Striping,
     members: Vec<Member>,
+    /// The volume's address of the disk's first byte.
+    start: u64,
     /// The member whose arm moved last.
     last: usize,
 }
@@ -71,7 +73,17 @@ impl Drives {
         let member =
             |tracks| Member { drive: Drive::of(tracks), commands: 0, written_at: Nanos::ZERO };
         let members: Vec<Member> = tracks.iter().map(member).collect();
-        (is_each_known && has_whole_logs).then_some(Self { striping, members, last: 0 })
+        (is_each_known && has_whole_logs).then_some(Self { striping, members, start: 0, last: 0 })
+    }
+
+    /// The same of a disk whose first byte has this address of the volume.
+    pub(crate) fn from(self, start: u64) -> Self {
+        Self { start, ..self }
+    }
+
+    /// That address.
+    pub(crate) fn start(&self) -> u64 {
+        self.start
     }
 
     fn drives(&self) -> impl Iterator<Item = &Drive> {
@@ -107,17 +119,20 @@ impl Drives {
 
     /// Where the last transfer ended that moved an arm.
     pub fn arm_at(&self) -> u64 {
-        self.striping.place(self.last as u32, self.members[self.last].drive.arm_at())
+        let at = self.striping.place(self.last as u32, self.members[self.last].drive.arm_at());
+        self.start + at
     }
 
     /// The drive that has `byte`, and which of its own that is.
     pub fn part(&self, byte: u64) -> (&Drive, u64) {
+        let byte = byte.saturating_sub(self.start);
         let member = self.striping.member_of(byte);
         (&self.members[member as usize].drive, self.striping.before(byte, member))
     }
 
     /// How many members were written to longer ago than the one that has `byte`.
     pub fn longer_rested(&self, byte: u64) -> u32 {
+        let byte = byte.saturating_sub(self.start);
         let last = self.members[self.striping.member_of(byte) as usize].written_at;
         self.members.iter().filter(|member| member.written_at < last).count() as u32
     }

@@ -31,6 +31,8 @@ const ID_BITS: u32 = 32;
 struct DataLane {
     queue: Dispatcher,
     addresses: Range<u64>,
+    /// It has logs and no homes, as the volume's own disk then.
+    is_for_logs: bool,
     /// Why nothing is asked of it any more, if so.
     given_up: Option<String>,
 }
@@ -85,10 +87,12 @@ impl Lanes {
             .filter(|(_, properties)| properties.volatile_cache)
             .map(|(lane, _)| lane)
             .collect();
-        let lanes = (0..).map(Lane::data).zip(data).zip(layout.data_devices());
-        let lanes = lanes.map(|((lane, properties), addresses)| DataLane {
-            queue: Dispatcher::new(lane, properties),
+        let with_homes = layout.data_parts.with_homes() as u8;
+        let lanes = (0..).zip(data).zip(layout.data_devices());
+        let lanes = lanes.map(|((position, properties), addresses)| DataLane {
+            queue: Dispatcher::new(Lane::data(position), properties),
             addresses,
+            is_for_logs: position >= with_homes,
             given_up: None,
         });
         Self {
@@ -125,6 +129,23 @@ impl Lanes {
 
     pub(crate) fn main_mut(&mut self) -> &mut Dispatcher {
         &mut self.main
+    }
+
+    /// Those to the devices that have logs and no homes, beside the volume's own.
+    pub(crate) fn others_for_logs_mut(&mut self) -> impl Iterator<Item = (u64, &mut Dispatcher)> {
+        let others = self.data.iter_mut().filter(|data| data.is_for_logs);
+        others.map(|data| (data.addresses.start, &mut data.queue))
+    }
+
+    /// Whether what happens on a lane concerns an arm that records wait for.
+    pub(crate) fn is_for_logs(&self, lane: Lane) -> bool {
+        let data = lane.data_position().and_then(|position| self.data.get(usize::from(position)));
+        lane == Lane::MAIN || data.is_some_and(|data| data.is_for_logs)
+    }
+
+    /// The way to the device that has this address of a log.
+    pub(crate) fn queue_of_log(&self, address: u64) -> &Dispatcher {
+        self.data_at(address).map_or(&self.main, |position| &self.data[position].queue)
     }
 
     /// The way for a command at this byte of a lane: of the volume's addresses to the device that has it. Of a lane that the

@@ -7,6 +7,7 @@ pub(crate) mod drive;
 pub(crate) mod drives;
 pub(crate) mod flusher;
 pub(crate) mod head;
+mod in_flight;
 pub(crate) mod lanes;
 pub(crate) mod report;
 mod together;

@@ -7,7 +7,7 @@ use crate::disk::drives::Drives;
 use crate::failure::Failure;
 use crate::state::logs::{Occupancy, Ring};
 use crate::state::map::Map;
-use crate::stats::{self, LinkRole, LinkStatus, Status, TailMove};
+use crate::stats::{self, LinkRole, LinkStatus, LogDiskState, LogDiskStatus, Status, TailMove};
 use nearhead_disk::{Lane, RangeSet, SECTOR_BYTES};
 use nearhead_format::Place;
 use std::ops::Range;
@@ -74,6 +74,7 @@ impl Engine {
             shortage: self.core.watch().shortage(),
             target: self.core.target(),
             links: self.links(),
+            log_disks: self.log_disks(),
             read_cache: self.read_cache.status(),
             drive: self.core.lanes().main().drives().map(Drives::status),
             blank_bytes: self.blanks.bytes(self.size_bytes()),
@@ -152,6 +153,34 @@ impl Engine {
                 logs_free: logs.free_in(&device),
                 needed_bytes: needed.map(u64::from).sum::<u64>() * SECTOR_BYTES,
                 role: role(number.checked_sub(1), &device),
+            }
+        };
+        (0..).zip(logs.by_device()).map(of_device).collect()
+    }
+
+    fn log_disks(&self) -> Vec<LogDiskStatus> {
+        let logs = self.core.logs();
+        if !self.core.has_several_log_disks() {
+            return Vec::new();
+        }
+        let (in_use, with_homes) =
+            (self.commit.goes_on_in(), self.core.setup().layout.data_parts.with_homes() as u8);
+        let of_device = |(number, device): (u8, Range<u32>)| {
+            let position = number.checked_sub(1).map(|number| with_homes + number);
+            let lane = position.map_or(Lane::MAIN, Lane::data);
+            let needed = logs.touched_in(device.clone()).map(|log| logs.live_sectors_of(log));
+            let state = match logs.is_lost(device.start) {
+                true if self.core.is_given_up(lane) => LogDiskState::Lost,
+                true => LogDiskState::Closed,
+                false => LogDiskState::TakesRecords,
+            };
+            LogDiskStatus {
+                lane,
+                logs: device.end - device.start,
+                log_in_use: in_use.iter().copied().find(|log| device.contains(log)),
+                needed_bytes: needed.map(u64::from).sum::<u64>() * SECTOR_BYTES,
+                state,
+                drive: self.core.lanes().queue(lane).drives().map(Drives::status),
             }
         };
         (0..).zip(logs.by_device()).map(of_device).collect()

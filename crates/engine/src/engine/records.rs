@@ -103,6 +103,10 @@ impl Engine {
 
     fn record_is_durable(&mut self, record: &Record) {
         self.cache_record(record);
+        // A recovery that finds the record would look where nothing can be read.
+        if record.header().claims.iter().any(|claim| self.core.logs().is_lost(claim.log_index)) {
+            self.snapshotter.demand();
+        }
         for part in record.parts() {
             match part {
                 Part::TakenBack { .. } => {}

@@ -169,8 +169,15 @@ mod tests {
             let turns = if left_out < needed_bytes { PERIOD } else { Nanos::ZERO };
             let took = Nanos((left_out + RECORD_BYTES) * 10) + turns;
             now += took;
-            let view =
-                View { logs: &logs, head_offset: 0, now, is_idle: true, on_disk: 0, drives: None };
+            let view = View {
+                logs: &logs,
+                head_offset: 0,
+                now,
+                is_idle: true,
+                on_disk: 0,
+                drives: None,
+                disks: None,
+            };
             let done = Completed {
                 record_end: Some((0, 0)),
                 offset: 0,

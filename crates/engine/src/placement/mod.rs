@@ -15,6 +15,7 @@ mod one_area;
 mod passing;
 mod rotation;
 mod single_log;
+mod track_arm;
 mod track_by_track;
 mod under_head;
 
@@ -61,9 +62,40 @@ pub struct View<'a> {
     pub on_disk: u32,
     /// What is known of the drives, if anybody found out where their tracks are.
     pub drives: Option<&'a Drives>,
+    /// The disks that have logs, if there are several: all that is said of one here is said of the volume's own.
+    pub disks: Option<&'a dyn LogDisks>,
+}
+
+/// What is known of the disk that has a log.
+#[derive(Clone, Copy, Debug)]
+pub struct LogDisk<'a> {
+    /// Device byte where its head will be for a command that leaves now, as far as one can know.
+    pub head_offset: u64,
+    /// Nothing is on it or on its way there.
+    pub is_idle: bool,
+    /// Commands on it.
+    pub on_disk: u32,
+    /// What is known of the drives.
+    pub drives: Option<&'a Drives>,
+}
+
+/// Several disks that have logs.
+pub trait LogDisks: Debug {
+    /// The one that has the byte of a log at this address.
+    fn disk_at(&self, address: u64) -> LogDisk<'_>;
 }
 
 impl View<'_> {
+    /// The same of the disk that has this log.
+    #[must_use]
+    pub fn of_log(&self, log_index: u32) -> Self {
+        let Some((disks, address)) = self.disks.zip(self.logs.block_offset(log_index, 0)) else {
+            return *self;
+        };
+        let LogDisk { head_offset, is_idle, on_disk, drives } = disks.disk_at(address);
+        View { head_offset, is_idle, on_disk, drives, ..*self }
+    }
+
     /// Whether a record may go there.
     pub fn is_legal(&self, spot: Spot, need: Need) -> bool {
         self.logs.is_claimed(spot.log_index) && self.logs.accepts(spot.log_index, spot.block, need)
@@ -121,14 +153,14 @@ pub trait Placement: Debug + Send {
     /// Where a record goes now, if anywhere. It is asked again if the answer is not taken, or if the place fails.
     fn choose(&mut self, need: Need, view: &View<'_>) -> Option<Spot>;
 
-    /// Where the arm is to be taken while nothing is on the disk and no record waits, if anywhere: a block is read there. Of a disk that
-    /// clients read or write in place nobody should move the arm away from them.
+    /// Where an arm is to be taken while nothing is on its disk and no record waits, if anywhere: a block is read there. Of a disk that
+    /// clients read or write in place nobody should move the arm away from them. Of several the one that is due first.
     fn repositions(&self, _view: &View<'_>) -> Option<Reposition> {
         None
     }
 
-    /// It was, or could not be.
-    fn repositioned(&mut self, _view: &View<'_>) {}
+    /// The arm of the disk that has this byte was, or could not be.
+    fn repositioned(&mut self, _offset: u64, _view: &View<'_>) {}
 
     /// How many logs, from the wanted one on, each record claims: 0 of a policy that never goes to another log.
     fn claims_ahead(&self) -> u32;
@@ -136,6 +168,11 @@ pub trait Placement: Debug + Send {
     /// How many logs around the newest record stay claimed when a snapshot begins: a recovery from there reads each of them.
     fn claims_kept(&self) -> usize {
         CLAIMS_KEPT
+    }
+
+    /// The logs in which it goes on, beside that of the newest record, where it uses several at once: those stay claimed, too.
+    fn goes_on_in(&self) -> Vec<u32> {
+        Vec::new()
     }
 
     /// Another one of its kind: a configuration is copied, an engine keeps its own.

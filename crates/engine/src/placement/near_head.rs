@@ -146,6 +146,7 @@ mod tests {
                 is_idle: false,
                 on_disk: 1,
                 drives: None,
+                disks: None,
             };
             let spot = NearHead::default().choose(Need { blocks: 8, reserve: 0 }, &view).unwrap();
             assert_eq!((spot.log_index, spot.wanted_index), (nearest, head_log));

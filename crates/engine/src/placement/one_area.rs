@@ -49,6 +49,7 @@ mod tests {
                 is_idle: true,
                 on_disk: 0,
                 drives: None,
+                disks: None,
             };
             let spot = OneArea.choose(Need { blocks: 8, reserve: 0 }, &view).unwrap();
             assert_eq!((spot.log_index, spot.wanted_index), (middle + 3, middle));

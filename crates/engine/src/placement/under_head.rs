@@ -146,7 +146,7 @@ mod tests {
 
     fn view<'a>(logs: &'a Logs, drives: Option<&'a Drives>, on_disk: u32) -> View<'a> {
         let now = Nanos::from_millis(21);
-        View { logs, head_offset: 0, now, is_idle: on_disk == 0, on_disk, drives }
+        View { logs, head_offset: 0, now, is_idle: on_disk == 0, on_disk, drives, disks: None }
     }
 
     fn under_head() -> UnderHead {

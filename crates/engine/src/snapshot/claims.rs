@@ -18,6 +18,11 @@ pub(super) fn claims_to_keep(core: &Core, commit: &Commit, context: SnapshotCont
     let newest = core.recorded().last_log();
     let in_flight = commit.in_flight().map(|record| record.header().log_index);
     let cold = context.cold_log;
+    let in_use = commit.goes_on_in();
+    let from_used = |index: u32| {
+        let used = in_use.iter().chain(std::iter::once(&newest));
+        used.map(|used| index.abs_diff(*used)).min()
+    };
     // Where a log is begun only once it is free, the others are of no use but the one in use.
     let next = |spared| core.logs().next_in_chain(newest, spared, Wanted::Claimed);
     let in_chain =
@@ -28,7 +33,7 @@ pub(super) fn claims_to_keep(core: &Core, commit: &Commit, context: SnapshotCont
     // No recovery is to need a device that is lost: what stands there is in the snapshot, or was never answered.
     let there = core.logs().claimed().filter(|index| !core.logs().is_lost(*index));
     let mut claimed: Vec<u32> = there.filter(kept).collect();
-    claimed.sort_by_key(|index| (!needed(index), index.abs_diff(newest), *index));
+    claimed.sort_by_key(|index| (!needed(index), from_used(*index), *index));
     let at_least = claimed.iter().filter(|index| needed(index)).count();
     claimed.truncate(commit.claims_kept().max(at_least));
     claimed.sort_unstable();
@@ -44,12 +49,12 @@ fn claims_to_add_in_chain(core: &Core) -> Vec<u32> {
     next(Wanted::Free).filter(|_| !is_claimed).into_iter().collect()
 }
 
-/// Whether a snapshot that ends an orderly stop may claim the log: of a chain those of the tail's device alone, so that the volume opens
-/// without any other one. A start that finds no room there begins with a snapshot.
+/// Whether a snapshot that ends an orderly stop may claim the log: of several devices those alone on which the newest record is, so that the
+/// volume opens without any other one. A start that finds no room there begins with a snapshot.
 pub(super) fn may_be_claimed_at_rest(core: &Core, log: u32) -> bool {
     let (logs, newest) = (core.logs(), core.recorded().last_log());
     let tail = logs.by_device().find(|device| device.contains(&newest));
-    !logs.has_no_homes() || tail.is_none_or(|device| device.contains(&log))
+    !core.setup().layout.logs_are_on_several() || tail.is_none_or(|device| device.contains(&log))
 }
 
 /// Logs with room that the snapshot claims because those that stay claimed have none, or failed. A log may be

@@ -64,7 +64,7 @@ impl Layout {
     pub(super) fn group_when_apart(&self, device_offset: u64) -> u64 {
         match self.client_when_apart(device_offset) {
             Some(within) => within / self.data_bytes(),
-            None if self.is_chain() => u64::from(self.log_in_chain(device_offset).0),
+            None if self.logs_are_on_several() => u64::from(self.log_on_devices(device_offset).0),
             None => device_offset.saturating_sub(self.groups_offset) / self.log_bytes,
         }
     }
@@ -74,8 +74,8 @@ impl Layout {
             let is_data = client_offset < self.client_bytes();
             return if is_data { Region::Data { client_offset } } else { Region::Unused };
         }
-        if self.is_chain() {
-            let (log_index, offset) = self.log_in_chain(device_offset);
+        if self.logs_are_on_several() {
+            let (log_index, offset) = self.log_on_devices(device_offset);
             let is_inside = offset < self.log_bytes;
             return if is_inside { Region::Log { log_index, offset } } else { Region::Unused };
         }
@@ -93,10 +93,21 @@ impl Layout {
         let Some(within) = device_offset.checked_sub(self.data_offset) else {
             return device_offset;
         };
+        if self.log_devices().any(|device| device.contains(&device_offset)) {
+            return device_offset;
+        }
         let all = self.end_bytes().saturating_sub(self.data_offset).max(1);
         let logs_end = self.data_offset.min(self.device_bytes);
         let beside = u128::from(within) * u128::from(logs_end) / u128::from(all);
         u64::try_from(beside).unwrap_or(u64::MAX)
+    }
+
+    /// How many logs fit: before `logs_end` on the volume's own device, and on others that have logs.
+    fn logs_fitting(&self, logs_end: u64) -> u64 {
+        if self.logs_are_on_several() {
+            return self.logs_fitting_all();
+        }
+        (logs_end - self.groups_offset) / self.log_bytes
     }
 
     pub(super) fn validate_apart(&self) -> Result<(), LayoutError> {
@@ -121,12 +132,13 @@ impl Layout {
             let found = self.data_offset;
             return Err(LayoutError::new(LayoutField::DataOffset, expected, found, damaged));
         }
-        let logs_max = (logs_end - self.groups_offset) / self.log_bytes;
+        let logs_max = self.logs_fitting(logs_end);
         let data = self.homes_on_devices().map(|homes| homes.end.saturating_sub(homes.start)).sum();
         let data = if self.data_parts.is_empty() { end - self.data_offset } else { data };
         let data_max = data / self.data_bytes();
         let count_max = logs_max.min(data_max);
-        if (1..=count_max).contains(&u64::from(self.group_count)) {
+        let has_all = self.logs_by_device().all(|logs| !logs.is_empty());
+        if has_all && (1..=count_max).contains(&u64::from(self.group_count)) {
             return Ok(());
         }
         let expected = format_args!("from 1 to {count_max}").to_string();
@@ -184,6 +196,8 @@ pub(super) const MAPPED_BYTES_MAX: u64 = 16 << 30;
 /// and those used since the last snapshot, each whole.
 const DEVICE_LOGS: u64 = 2048;
 
+/// Fewest logs of a device, if there are several: one in use, the next one, and others that are brought home meanwhile.
+const LOGS_OF_DEVICE_MIN: u64 = 4;
 /// No more logs are made than there is so much data for each: what is divided among them is rounded down.
 const LOG_DATA_BYTES_MIN: u64 = 1 << 20;
 
@@ -193,12 +207,8 @@ pub(super) fn plan_device(
     options: &LayoutOptions,
 ) -> Result<Layout, LayoutError> {
     let device_bytes = device_bytes / BLOCK_BYTES * BLOCK_BYTES;
-    let fitting = device_bytes / DEVICE_LOGS / ALIGN_LOG * ALIGN_LOG;
-    let by_itself = fitting.clamp(LOG_BYTES_MIN, LOG_BYTES_DEFAULT);
-    let log_bytes = options.log_bytes.unwrap_or(by_itself);
-    let room = groups_end(device_bytes).saturating_sub(FIRST_SLOT_OFFSET);
-    let data = options.data_parts.total_bytes();
-    let logs = (room / log_bytes.max(1)).min(data / LOG_DATA_BYTES_MIN);
+    let data = options.data_parts.home_bytes();
+    let (log_bytes, logs) = logs_of_devices(device_bytes, options, data)?;
     let slot_bytes = slot_bytes_of_device(logs, log_bytes);
     let first = options.data_parts.bytes().first().copied().unwrap_or(0);
     let least = slot_bytes.saturating_mul(2).saturating_add(DATA_PART_ALIGN);
@@ -228,6 +238,34 @@ pub(super) fn plan_device(
     };
     layout.validate()?;
     Ok(layout)
+}
+
+/// Size and number of the logs of all log devices, of a volume with so much data.
+fn logs_of_devices(
+    device_bytes: u64,
+    options: &LayoutOptions,
+    data: u64,
+) -> Result<(u64, u64), LayoutError> {
+    let fitting = device_bytes / DEVICE_LOGS / ALIGN_LOG * ALIGN_LOG;
+    let by_itself = fitting.clamp(LOG_BYTES_MIN, LOG_BYTES_DEFAULT);
+    let own = groups_end(device_bytes).saturating_sub(FIRST_SLOT_OFFSET);
+    let parts = &options.data_parts;
+    let rooms = || std::iter::once(own).chain(parts.bytes()[parts.with_homes()..].iter().copied());
+    let most = data / LOG_DATA_BYTES_MIN;
+    if parts.log_devices() == 0 {
+        let log_bytes = options.log_bytes.unwrap_or(by_itself);
+        return Ok((log_bytes, (own / log_bytes.max(1)).min(most)));
+    }
+    let log_bytes = options.log_bytes.unwrap_or(by_itself);
+    let by_device = rooms().map(|room| room / log_bytes.max(1));
+    let least = by_device.clone().min().unwrap_or(0);
+    if least >= LOGS_OF_DEVICE_MIN {
+        return Ok((log_bytes, by_device.sum::<u64>().min(most)));
+    }
+    let expected =
+        format!("at least {LOGS_OF_DEVICE_MIN} logs of {log_bytes} bytes on each log device");
+    let advice = "name larger log devices, or choose smaller logs";
+    Err(LayoutError::new(LayoutField::DataParts, expected, least, advice))
 }
 
 /// Size of a snapshot slot for a device of that many logs.

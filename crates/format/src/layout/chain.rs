@@ -16,9 +16,7 @@ use super::plan::{
     ALIGN_LOG, FIRST_SLOT_OFFSET, MIB, SLOT_BYTES_PER_LOG, groups_end, groups_offset_for,
 };
 use super::{DEVICE_BYTES_MAX, LOG_BYTES_MIN, Layout, LayoutError, LayoutField, LayoutOptions};
-use crate::data_device::DATA_START_BYTES;
 use crate::{BLOCK_BYTES, ENTRY_BYTES};
-use std::ops::Range;
 
 /// The largest log of a chain by itself: cleaning frees a log at a time, and half a second of a fast disk is neither long nor many seeks.
 const CHAIN_LOG_BYTES_MAX: u64 = 64 * MIB;
@@ -38,55 +36,8 @@ impl Layout {
         self.data_offset != 0 && self.data_offset == self.end_bytes()
     }
 
-    /// Where each device of a chain has its logs: the number of the first, and where they begin and end.
-    fn runs_of_logs(&self) -> impl Iterator<Item = (u32, Range<u64>)> + '_ {
-        let own = self.groups_offset..self.superblock_offsets()[2];
-        let others = self.data_devices().map(|device| device.start + DATA_START_BYTES..device.end);
-        let (log_bytes, mut first) = (self.log_bytes.max(1), 0);
-        std::iter::once(own).chain(others).map(move |room| {
-            let fitting = room.end.saturating_sub(room.start) / log_bytes;
-            let left = u64::from(self.group_count.saturating_sub(first));
-            let count = fitting.min(left) as u32;
-            let run = (first, room.start..room.start + u64::from(count) * log_bytes);
-            first += count;
-            run
-        })
-    }
-
-    /// The logs of each device of a chain, by their numbers: the volume's own first.
-    pub fn logs_by_device(&self) -> impl Iterator<Item = Range<u32>> + '_ {
-        let log_bytes = self.log_bytes.max(1);
-        self.runs_of_logs()
-            .map(move |(first, run)| first..first + ((run.end - run.start) / log_bytes) as u32)
-    }
-
-    pub(super) fn log_start_in_chain(&self, log_index: u32) -> u64 {
-        let mut runs = self.runs_of_logs();
-        let found = runs.find(|(first, run)| {
-            let within = u64::from(log_index.saturating_sub(*first)) * self.log_bytes;
-            log_index >= *first && within < run.end - run.start
-        });
-        found.map_or(self.end_bytes(), |(first, run)| {
-            run.start + u64::from(log_index - first) * self.log_bytes
-        })
-    }
-
-    /// The log at an address, or the last one before it, and how far behind its start that is.
-    pub(super) fn log_in_chain(&self, address: u64) -> (u32, u64) {
-        let before =
-            self.runs_of_logs().filter(|(_, run)| run.start <= address && run.start < run.end);
-        let Some((first, run)) = before.last() else { return (0, u64::MAX) };
-        let within = address - run.start;
-        let last = (run.end - run.start) / self.log_bytes - 1;
-        let index = (within / self.log_bytes).min(last);
-        (first + index as u32, within - index * self.log_bytes)
-    }
-
     pub(super) fn validate_chain(&self) -> Result<(), LayoutError> {
-        let rooms: u64 = {
-            let all = Self { group_count: u32::MAX, ..*self };
-            all.runs_of_logs().map(|(_, run)| (run.end - run.start) / self.log_bytes.max(1)).sum()
-        };
+        let rooms = self.logs_fitting_all();
         let (count, share) = (u64::from(self.group_count), self.data_bytes());
         let fits = (1..=rooms).contains(&count)
             && self.log_bytes > 0
@@ -132,6 +83,7 @@ pub(super) fn plan(device_bytes: u64, options: &LayoutOptions) -> Result<Layout,
         records_anywhere: false,
         data_parts: options.data_parts,
     };
+    let layout = Layout { data_offset: layout.end_bytes(), ..layout };
     let by_device: Vec<u64> = layout.logs_by_device().map(|logs| logs.len() as u64).collect();
     let count: u64 = by_device.iter().sum();
     let promised: u64 = by_device.iter().map(|logs| logs.saturating_sub(SPARE_LOGS)).sum();
@@ -152,7 +104,6 @@ pub(super) fn plan(device_bytes: u64, options: &LayoutOptions) -> Result<Layout,
     let layout = Layout {
         group_bytes: log_bytes + share,
         group_count: u32::try_from(count).unwrap_or(u32::MAX),
-        data_offset: layout.end_bytes(),
         ..layout
     };
     layout.validate()?;

@@ -1,4 +1,5 @@
-//! Data devices: what other devices add to the address space of a volume whose own holds nothing but the logs.
+//! Data devices: what other devices add to the address space of a volume whose own holds nothing but the logs. The last of them may
+//! be further log devices (`log_runs.rs`), on which no home lies.
 //!
 //! The volume's addresses are those of its own device, and behind them those of each data device in the order of their positions:
 //!
@@ -26,12 +27,14 @@ pub const DATA_PART_ALIGN: u64 = 1 << 20;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct DataParts {
     count: u8,
+    /// So many of them, the last ones, have logs and no homes.
+    log_devices: u8,
     bytes: [u64; DATA_DEVICES_MAX],
 }
 
 impl DataParts {
     /// Everything is on the volume's own device.
-    pub const NONE: Self = Self { count: 0, bytes: [0; DATA_DEVICES_MAX] };
+    pub const NONE: Self = Self { count: 0, log_devices: 0, bytes: [0; DATA_DEVICES_MAX] };
 
     /// Devices that add so many bytes each; `None` of more than there may be.
     pub fn of(bytes: &[u64]) -> Option<Self> {
@@ -40,13 +43,38 @@ impl DataParts {
         Some(parts)
     }
 
+    /// The same where the last so many have logs, as the volume's own device has; `None` if no data device would be left.
+    #[must_use]
+    pub fn with_log_devices(self, log_devices: u32) -> Option<Self> {
+        let log_devices = u8::try_from(log_devices).ok()?;
+        let is_sound = log_devices == 0 || log_devices < self.count;
+        is_sound.then_some(Self { log_devices, ..self })
+    }
+
+    /// How many of them, the last ones, have logs and no homes.
+    #[inline]
+    pub fn log_devices(&self) -> u32 {
+        u32::from(self.log_devices)
+    }
+
+    /// How many have homes: the first ones.
+    #[inline]
+    pub fn with_homes(&self) -> usize {
+        usize::from(self.count - self.log_devices)
+    }
+
+    /// What those add that have homes.
+    pub(super) fn home_bytes(&self) -> u64 {
+        self.bytes()[..self.with_homes()].iter().fold(0, |sum, bytes| sum.saturating_add(*bytes))
+    }
+
     /// Whether there is none.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Number of data devices.
+    /// Number of them, log devices among them.
     #[inline]
     pub fn count(&self) -> u32 {
         u32::from(self.count)
@@ -83,12 +111,17 @@ impl Layout {
         })
     }
 
+    /// The addresses of each further log device, its header's among them.
+    pub fn log_devices(&self) -> impl Iterator<Item = Range<u64>> + '_ {
+        self.data_devices().skip(self.data_parts.with_homes())
+    }
+
     /// Where client bytes live on each data device, by position: not in the snapshots, which are on the first.
     pub(super) fn homes_on_devices(&self) -> impl Iterator<Item = Range<u64>> + '_ {
         let homes = |device: Range<u64>| {
             (device.start + DATA_START_BYTES).max(self.data_offset)..device.end
         };
-        self.data_devices().map(homes)
+        self.data_devices().take(self.data_parts.with_homes()).map(homes)
     }
 
     pub(super) fn home_on_devices(&self, client_offset: u64) -> Option<HomePiece> {

@@ -12,8 +12,8 @@
 //!
 //! The log is in the middle of its group, which halves the mean distance to it. On a shingled disk,
 //! whose bands cannot hold logs, the logs are apart instead, in the part of the device that is not
-//! shingled, which comes first (see `apart.rs`), or on a device of their own, with the data on others (`data_parts.rs`), or on all
-//! devices, with no data beside them (`chain.rs`). The client's address space is the data of all
+//! shingled, which comes first (see `apart.rs`), or on a device of their own or several, with the data on others
+//! (`data_parts.rs`), or on all devices, with no data beside them (`chain.rs`). The client's address space is the data of all
 //! groups, one after the other. It keeps true that every client
 //! byte has exactly one home, that no home lies in a log, slot or superblock, and that a 4 KiB home
 //! block is never split.
@@ -24,6 +24,7 @@ mod data_parts;
 mod error;
 mod home;
 mod kind;
+mod log_runs;
 mod near;
 mod plan;
 #[cfg(test)]
@@ -145,8 +146,8 @@ impl Layout {
 
     #[inline]
     fn log_start(&self, log_index: u32) -> u64 {
-        if self.is_chain() {
-            return self.log_start_in_chain(log_index);
+        if self.logs_are_on_several() {
+            return self.log_start_on_devices(log_index);
         }
         if self.logs_are_apart() {
             return self.groups_offset + u64::from(log_index) * self.log_bytes;

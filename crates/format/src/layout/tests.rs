@@ -51,6 +51,13 @@ fn parts() -> DataParts {
     DataParts::of(&[400 * MIB, 17 * MIB, 3 * MIB]).unwrap()
 }
 
+/// Two data devices, and two of logs.
+fn with_log_devices() -> LayoutOptions {
+    let parts = DataParts::of(&[2 << 40, 17 * MIB, 400 * MIB, 1 << 40]).unwrap();
+    let data_parts = parts.with_log_devices(2).unwrap();
+    LayoutOptions { data_parts, ..LayoutOptions::new(LayoutKind::LogDevice) }
+}
+
 /// Two devices behind the first of a chain.
 fn links() -> DataParts {
     DataParts::of(&[400 * MIB, 71 * MIB]).unwrap()
@@ -81,6 +88,9 @@ fn every_layout(mut check: impl FnMut(&Layout)) {
                     .unwrap_or_else(|error| panic!("{device_bytes} {options:?}: {error}"));
                 check(&layout);
             }
+        }
+        if size < DEVICE_BYTES_MAX {
+            check(&Layout::plan(size / 4096 * 4096, &with_log_devices()).unwrap());
         }
     }
 }
@@ -234,7 +244,7 @@ fn snapshot_slots_hold_a_full_map_and_cost_little() {
         let needed = entries * 20 + u64::from(layout.log_count()) * 16;
         assert!(layout.snapshot_body_bytes_max() >= needed, "{layout:?}");
         if is_device {
-            let data = layout.data_parts.total_bytes() - 2 * layout.slot_bytes;
+            let data = layout.data_parts.home_bytes() - 2 * layout.slot_bytes;
             assert!(data - layout.client_bytes() <= data / 100, "{layout:?}");
             return;
         }

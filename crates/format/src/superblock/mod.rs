@@ -28,8 +28,11 @@ pub const COPIES: u32 = 3;
 /// Longest label, in bytes of UTF-8.
 pub const LABEL_BYTES_MAX: usize = 64;
 /// Features without which the volume must not be opened, that this program knows.
-pub const FEATURES_INCOMPAT_KNOWN: u64 =
-    FEATURE_FAR_SLOT | FEATURE_RECORDS_ANYWHERE | FEATURE_DATA_DEVICES | FEATURE_CHAIN;
+pub const FEATURES_INCOMPAT_KNOWN: u64 = FEATURE_FAR_SLOT
+    | FEATURE_RECORDS_ANYWHERE
+    | FEATURE_DATA_DEVICES
+    | FEATURE_CHAIN
+    | FEATURE_LOG_DEVICES;
 /// Features without which it must not be written, that this program knows.
 pub const FEATURES_RO_COMPAT_KNOWN: u64 = FEATURE_BLANK_MAP | FEATURE_LOGS_TELL_ALL;
 /// A feature to open a volume: the second snapshot slot lies behind the groups ([`Layout::slot_is_far`]).
@@ -41,6 +44,8 @@ pub const FEATURE_RECORDS_ANYWHERE: u64 = 1 << 9;
 pub const FEATURE_DATA_DEVICES: u64 = 1 << 10;
 /// A feature to open a volume: it has no homes, its logs are on all its devices ([`Layout::is_chain`]), and records say what was moved within them.
 pub const FEATURE_CHAIN: u64 = 1 << 11;
+/// A feature to open a volume: the last of its other devices have logs, as its own has ([`DataParts::log_devices`]).
+pub const FEATURE_LOG_DEVICES: u64 = 1 << 12;
 /// A feature to write to a volume: it has a [blank map](crate::blank_map). Whoever writes home without knowing it
 /// would leave promises behind that are not true.
 pub const FEATURE_BLANK_MAP: u64 = 1;
@@ -54,6 +59,7 @@ const DATA_OFFSET_AT: usize = 232;
 /// End of what every superblock says; that of a volume with data devices goes on.
 const USED_BYTES: usize = 240;
 const DATA_COUNT_AT: usize = USED_BYTES;
+const LOG_DEVICES_AT: usize = 244;
 const DATA_BYTES_AT: usize = 248;
 
 const _: () = assert!(LABEL_AT + LABEL_BYTES_MAX == MAP_DEVICE_AT, "the label fills its field");
@@ -66,7 +72,8 @@ pub fn features_of(layout: &Layout) -> u64 {
     let anywhere = if layout.records_anywhere { FEATURE_RECORDS_ANYWHERE } else { 0 };
     let data = if layout.data_parts.is_empty() { 0 } else { FEATURE_DATA_DEVICES };
     let chain = if layout.is_chain() { FEATURE_CHAIN } else { 0 };
-    far_slot | anywhere | data | chain
+    let logs = if layout.data_parts.log_devices() == 0 { 0 } else { FEATURE_LOG_DEVICES };
+    far_slot | anywhere | data | chain | logs
 }
 
 /// Which policies a volume was created with: a number that whoever opens the volume has to know. To the format it is nothing
@@ -178,6 +185,7 @@ impl Superblock {
         put(&mut block, MAP_DEVICE_AT, &self.map_device_id.unwrap_or_default());
         put(&mut block, DATA_OFFSET_AT, &layout.data_offset.to_le_bytes());
         put(&mut block, DATA_COUNT_AT, &layout.data_parts.count().to_le_bytes());
+        put(&mut block, LOG_DEVICES_AT, &layout.data_parts.log_devices().to_le_bytes());
         for (position, bytes) in layout.data_parts.bytes().iter().enumerate() {
             put(&mut block, DATA_BYTES_AT + 8 * position, &bytes.to_le_bytes());
         }
@@ -248,6 +256,15 @@ impl Superblock {
             let found = format_args!("{:#x}", self.feature_incompat).to_string();
             return Err(FieldError::new("feature_incompat", expected, found));
         }
+        if self.feature_incompat & FEATURE_DATA_DEVICES
+            != features_of(layout) & FEATURE_DATA_DEVICES
+        {
+            let expected = format_args!(
+                "bit {FEATURE_DATA_DEVICES:#x} if and only if there are other devices"
+            );
+            let found = format_args!("{:#x}", self.feature_incompat).to_string();
+            return Err(FieldError::new("feature_incompat", expected.to_string(), found));
+        }
         if self.must_be_read_only() {
             // A newer program may keep more in the reserved bytes; they may be ignored when reading.
             return Ok(());
@@ -258,7 +275,9 @@ impl Superblock {
         if devices == 0 {
             return check_rest_zero(block, USED_BYTES);
         }
-        check_zero("reserved", &block[DATA_COUNT_AT + 4..DATA_BYTES_AT])?;
+        if layout.data_parts.log_devices() == 0 {
+            check_zero("reserved", &block[LOG_DEVICES_AT..DATA_BYTES_AT])?;
+        }
         check_rest_zero(block, DATA_BYTES_AT + 8 * devices)
     }
 }
@@ -283,16 +302,27 @@ fn decode_layout(block: &[u8], feature_incompat: u64) -> Result<Layout, Superblo
 }
 
 fn decode_data_parts(block: &[u8], feature_incompat: u64) -> Result<DataParts, FieldError> {
-    if feature_incompat & FEATURE_DATA_DEVICES == 0 {
+    let has_log_devices = feature_incompat & FEATURE_LOG_DEVICES != 0;
+    if feature_incompat & FEATURE_DATA_DEVICES == 0 && !has_log_devices {
         return Ok(DataParts::NONE);
     }
     let count = u32_at(block, DATA_COUNT_AT);
     let bytes: [u64; DATA_DEVICES_MAX] =
         std::array::from_fn(|position| u64_at(block, DATA_BYTES_AT + 8 * position));
     let devices = bytes.get(..count as usize).filter(|devices| !devices.is_empty());
-    devices.and_then(DataParts::of).ok_or_else(|| {
+    let parts = devices.and_then(DataParts::of).ok_or_else(|| {
         let expected = format_args!("1 to {DATA_DEVICES_MAX}").to_string();
         FieldError::new("data_count", expected, count)
+    })?;
+    if !has_log_devices {
+        return Ok(parts);
+    }
+    let found = u32_at(block, LOG_DEVICES_AT);
+    let with_logs = parts.with_log_devices(found).filter(|_| found > 0);
+    with_logs.ok_or_else(|| {
+        let expected =
+            format_args!("1 to {}, so that data devices are left", count.saturating_sub(1));
+        FieldError::new("log_count", expected.to_string(), found)
     })
 }
 

@@ -59,6 +59,17 @@ fn with_data_devices() -> Superblock {
     Superblock { layout, preset, feature_incompat, map_device_id: None, ..sample() }
 }
 
+/// The same with one more device, of logs.
+fn with_log_devices() -> Superblock {
+    let parts = DataParts::of(&[200 << 20, 30 << 20, 80 << 20]).unwrap();
+    let options = LayoutOptions {
+        data_parts: parts.with_log_devices(1).unwrap(),
+        ..LayoutOptions::new(LayoutKind::LogDevice)
+    };
+    let layout = Layout::plan(100 << 20, &options).unwrap();
+    Superblock { layout, feature_incompat: features_of(&layout), ..with_data_devices() }
+}
+
 fn superblock() -> impl Strategy<Value = Superblock> {
     let preset = (any::<u16>().prop_map(PresetNumber), prop::sample::select(&LayoutKind::ALL[..]));
     let ack = prop::sample::select(vec![AckMode::Durable, AckMode::Flush]);
@@ -70,8 +81,9 @@ fn superblock() -> impl Strategy<Value = Superblock> {
             let sector_bytes = if small_sectors { 512 } else { 4096 };
             let non_shingled_bytes = Some(device_blocks / 8 * 4096);
             let parts: &[u64] =
-                if kind.is_for_data_devices() { &[200 << 20, 3 << 20] } else { &[] };
-            let data_parts = DataParts::of(parts).unwrap();
+                if kind.is_for_data_devices() { &[4 << 30, 3 << 20, 1 << 30] } else { &[] };
+            let log_devices = u32::from(!parts.is_empty() && features & 4 != 0);
+            let data_parts = DataParts::of(parts).unwrap().with_log_devices(log_devices).unwrap();
             let options = LayoutOptions {
                 sector_bytes,
                 non_shingled_bytes,
@@ -111,6 +123,30 @@ fn a_superblock_has_the_bytes_that_an_independent_writer_gives_it() {
     let expected = golden(include_str!("../../golden/superblock_data_devices.hex"));
     assert_same_bytes(&with_data_devices().encode(2), &expected);
     assert_eq!(Superblock::decode(&expected, 2), Ok(with_data_devices()));
+    let expected = golden(include_str!("../../golden/superblock_log_devices.hex"));
+    assert_same_bytes(&with_log_devices().encode(2), &expected);
+    assert_eq!(Superblock::decode(&expected, 2), Ok(with_log_devices()));
+}
+
+#[test]
+fn log_devices_that_leave_no_data_device_or_that_no_feature_tells_of_are_refused() {
+    let refused = |change: &dyn Fn(&mut [u8; SEALED_BYTES])| {
+        let mut block = with_log_devices().encode(0);
+        change(&mut block);
+        seal(&mut block);
+        Superblock::decode(&block, 0).unwrap_err().to_string()
+    };
+    for count in [0_u8, 3, 255] {
+        let told = refused(&|block| block[LOG_DEVICES_AT] = count);
+        assert!(told.contains("log_count: expected 1 to 2"), "{told}");
+    }
+    let told = refused(&|block| block[LOG_DEVICES_AT] = 2);
+    assert!(told.contains("expected") && !told.contains("reserved"), "another layout: {told}");
+    // Without the feature its logs are more than its own device has, and the number is none.
+    let told = refused(&|block| block[129] &= !16);
+    assert!(told.contains("group_count") || told.contains("reserved"), "{told}");
+    let told = refused(&|block| block[129] &= !4);
+    assert!(told.contains("feature_incompat"), "{told}");
 }
 
 #[test]

@@ -79,7 +79,10 @@ fn data_devices_in_a_volume_file_are_a_text_or_a_list_and_a_flag_wins() {
     let file = ServeArgs::from_text("data_devices = \"a,b\"").unwrap();
     assert_eq!(flags.completed_by(file).disk.data_devices, ["c"]);
     let error = ServeArgs::from_text("data_devices = 7").unwrap_err();
-    assert!(error.contains("expected the name of a data device, or a list"), "{error}");
+    assert!(
+        error.contains("expected the name of a data device or log device, or a list"),
+        "{error}"
+    );
 }
 
 #[test]

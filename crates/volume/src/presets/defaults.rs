@@ -81,6 +81,7 @@ impl Facts<'_> {
             },
             placement,
             tracks: Vec::new(),
+            log_device_tracks: Vec::new(),
             packing: Box::new(Everything),
             admission: Box::new(self.durable_first()),
             logged_write_bytes_max: superblock.logged_write_bytes_max,

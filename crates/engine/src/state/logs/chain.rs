@@ -22,9 +22,9 @@ pub(super) struct Run {
     pub(super) free: u32,
 }
 
-/// Those of all devices of a chain; none of anything else.
+/// Those of all devices that have logs; none if there is one alone.
 pub(super) fn runs(layout: &Layout) -> Vec<Run> {
-    if !layout.is_chain() {
+    if !layout.logs_are_on_several() {
         return Vec::new();
     }
     let devices = layout.logs_by_device().filter(|logs| !logs.is_empty());
@@ -50,7 +50,7 @@ impl Logs {
         self.layout.is_chain()
     }
 
-    /// The logs of each device, by their numbers, if they are on all of them.
+    /// The logs of each device that has any, by their numbers.
     pub fn by_device(&self) -> impl Iterator<Item = Range<u32>> + '_ {
         self.layout.logs_by_device()
     }

@@ -1,9 +1,9 @@
-//! Logs on devices of a chain that take nothing any more: the device failed, is not there, or does not take what is written.
+//! Logs on devices of several that take nothing any more: the device failed, is not there, or does not take what is written.
 //!
 //! Such a log keeps what the map says it holds, so that all of it is there again once the device is. Until then it is neither free nor
 //! full: no record begins there, nothing is copied there or from there, and no snapshot claims it.
 
-use super::Logs;
+use super::{Logs, Need};
 use std::ops::Range;
 
 /// So many logs of a device that rest at once, each since it did not take a record, are no bad places but a device that takes none.
@@ -29,17 +29,40 @@ impl Logs {
     /// The device of this log, if what happened to its logs says that it takes nothing, and there is another one that does.
     pub(crate) fn device_that_takes_nothing(&self, index: u32) -> Option<Range<u32>> {
         let device = self.by_device().find(|device| device.contains(&index))?;
-        let others = self.by_device().filter(|other| *other != device);
-        let takes_others = others.filter(|other| self.free_in(other) > 0).count() > 0;
+        let mut others = self.by_device().filter(|other| *other != device);
+        let takes_others = others.any(|other| self.takes_records(other));
         let resting = self.resting.iter().filter(|(log, _)| device.contains(log)).count();
         (takes_others && resting >= RESTING_MANY).then_some(device)
+    }
+
+    /// Whether a record finds room on a device: of a chain in a log that is begun anew.
+    fn takes_records(&self, mut device: Range<u32>) -> bool {
+        if self.has_no_homes() {
+            return self.free_in(&device) > 0;
+        }
+        let need = Need { blocks: 1, reserve: 0 };
+        device.any(|log| self.has_room(log, need))
+    }
+
+    /// The logs of the other device at a position, if it has any.
+    pub(crate) fn of_position(&self, position: u8) -> Option<Range<u32>> {
+        let without = if self.has_no_homes() { 0 } else { self.layout.data_parts.with_homes() };
+        self.by_device().nth(usize::from(position).checked_sub(without)? + 1)
+    }
+
+    /// The first of these logs that may be written and has room.
+    pub(crate) fn first_claimed_in(&self, mut logs: Range<u32>, need: Need) -> Option<u32> {
+        let has_room = |log: &u32| self.has_room(*log, need);
+        if self.claim_all {
+            return logs.find(has_room);
+        }
+        self.claimed.range(logs).copied().find(has_room)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::state::logs::Need;
     use crate::state::logs::chain::Wanted;
     use nearhead_disk::Nanos;
     use nearhead_format::Layout;

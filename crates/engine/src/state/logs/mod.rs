@@ -35,7 +35,7 @@ const REST_FIRST: Nanos = Nanos::from_secs(1);
 #[derive(Debug)]
 pub struct Logs {
     layout: Layout,
-    /// Where each device of a chain has its logs, so that nobody works that out for each block.
+    /// Where each of several devices has its logs, so that nobody works that out for each block.
     runs: Vec<Run>,
     /// Of each log of a chain whether it may be begun anew.
     free: Vec<bool>,
@@ -50,7 +50,7 @@ pub struct Logs {
     /// Blocks in use of each log with a ring, and their sum.
     used_blocks: Vec<u32>,
     used_blocks_total: u64,
-    /// Those of devices of a chain that take nothing any more.
+    /// Those of devices that take nothing any more.
     lost: Vec<Range<u32>>,
     /// Logs that could not be written, and until when they rest.
     resting: Vec<(u32, Nanos)>,
@@ -126,6 +126,7 @@ impl Logs {
     /// The first block from `block` on where the log can take the record: of one in which records stand in order that block alone.
     pub fn place_from(&self, index: u32, block: u32, need: Need) -> Option<u32> {
         if self.layout.records_anywhere
+            && !self.is_lost(index)
             && let Some(ring) = self.get(index)
         {
             return ring.place_from(block, need).filter(|_| !ring.is_shut());

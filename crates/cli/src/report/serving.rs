@@ -1,0 +1,60 @@
+//! What a report for people says of the daemon that serves the volume: since when, to whom, how fast.
+
+use super::{Served, StatusReport};
+use crate::units::ByteSize;
+
+impl StatusReport {
+    /// What the daemon that serves the volume adds.
+    pub(super) fn serving(&self, served: &Served, line: &mut dyn FnMut(&str, String)) {
+        line(
+            "served",
+            format!(
+                "by process {} for {:.0} s on {}{}",
+                served.pid,
+                served.uptime_s,
+                served.uris.join(", "),
+                if served.read_only { ", read-only" } else { "" }
+            ),
+        );
+        line(
+            "clients",
+            format!(
+                "{} connected, {} requests, {} failed",
+                served.clients.connections_open, served.clients.requests, served.clients.errors
+            ),
+        );
+        let lost = served.losses.last_problem.iter();
+        for found in served.disk_notes.iter().chain(&served.disk_trouble).chain(lost) {
+            line("disk", found.clone());
+        }
+        if let Some(coordination) = &served.coordination {
+            line("turns", coordination.text());
+        }
+        let counters = &self.counters.0;
+        line(
+            "written",
+            format!(
+                "{} logged, {} in place ({} small writes that came alone); {} times a log had no room",
+                ByteSize(counters.logged_bytes),
+                ByteSize(counters.in_place_bytes),
+                counters.alone_home,
+                counters.spills
+            ),
+        );
+        for (name, latency) in [
+            ("durable", &served.latency.durable),
+            ("writes", &served.latency.write),
+            ("reads", &served.latency.read),
+        ] {
+            if latency.count > 0 {
+                line(
+                    name,
+                    format!(
+                        "{} in {:.2} ms mean, {:.2} ms p99",
+                        latency.count, latency.mean_ms, latency.p99_ms
+                    ),
+                );
+            }
+        }
+    }
+}
