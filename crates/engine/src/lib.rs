@@ -40,6 +40,7 @@ mod disk;
 mod engine;
 mod failure;
 mod home;
+mod map_pages;
 pub mod packing;
 pub mod placement;
 mod read_cache;
@@ -65,7 +66,9 @@ pub use read_cache::CACHE_START_BYTES;
 pub use recovery::{Doubt, Rebuilt};
 pub use state::logs::{LogCounts, Occupancy};
 pub use state::{chunks, logs, map};
-pub use stats::{Counter, LinkRole, LinkStatus, Phase, ReadCacheStatus, Stats, Status, TailMove};
+pub use stats::{
+    Counter, LinkRole, LinkStatus, PagedMap, Phase, ReadCacheStatus, Stats, Status, TailMove,
+};
 
 /// Largest payload of one record, in bytes. A burst of writes is emptied one record at a time, so larger is
 /// faster; but recovery looks so far ahead in every claimed log (docs/performance.md has both).

@@ -74,6 +74,8 @@ pub struct Options {
     pub memory_bytes: u64,
     /// Memory for what lies on the tail of a chain.
     pub read_cache_bytes: u64,
+    /// Memory for the map of a chain: with none it is paged, and a snapshot is due after a few hundred blocks.
+    pub map_memory_bytes: u64,
 }
 
 impl Options {
@@ -112,6 +114,7 @@ impl Options {
             memory_bytes: 0,
             // So little that much is let go again.
             read_cache_bytes: if preset.layout.is_chain() { 60 << 10 } else { 0 },
+            map_memory_bytes: if preset.layout.is_chain() { 0 } else { u64::MAX },
             wanders: false,
         }
     }
@@ -133,6 +136,7 @@ impl Options {
         let has_large_sectors = random.below(4) == 0 || preset.layout.is_chain();
         Self {
             sector_bytes: if has_large_sectors { 4096 } else { 512 },
+            map_memory_bytes: if preset.layout.is_chain() && random.coin() { 0 } else { u64::MAX },
             volatile_cache: random.below(4) > 0,
             idle_checkpoints: random.below(3) == 0,
             swap_above_pct: [None, Some(10), Some(30), Some(80)][random.below(4) as usize],
@@ -181,6 +185,8 @@ impl Options {
         config.cleaning.watermark_pct = self.watermark_pct;
         config.cleaning.memory_bytes = self.memory_bytes;
         config.read_cache_bytes = self.read_cache_bytes;
+        config.map_memory_bytes = self.map_memory_bytes;
+        config.keeps_paged_map = true;
         config.cleaning.swap_idle_after = Nanos::ZERO;
         config.cleaning.swap_above_pct = self.swap_above_pct;
         config.stage_bytes_max = self.stage_bytes_max;

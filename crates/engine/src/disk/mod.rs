@@ -8,6 +8,7 @@ pub(crate) mod drives;
 pub(crate) mod flusher;
 pub(crate) mod head;
 pub(crate) mod lanes;
+pub(crate) mod purpose;
 pub(crate) mod report;
 mod together;
 pub(crate) mod watch;
