@@ -4,11 +4,13 @@
 mod cache;
 mod devices;
 mod known;
+mod map;
 mod serving;
 
 pub use cache::ReadCacheReport;
 pub use devices::{DeviceReport, MirrorReport, SideReport};
 pub use known::{Link, LogDisk, TargetKept, TracksKnown};
+pub use map::PagedMapReport;
 
 use crate::health::{DiskErrors, Health, Losses, threshold_in_words};
 use crate::serve::Coordination;
@@ -65,8 +67,11 @@ pub struct State {
     pub failure_kind: Option<String>,
     /// Entries of the map: pieces of at most 4 KiB whose newest copy is in a log.
     pub map_entries: u64,
-    /// Memory of the map.
+    /// Memory of the map; of one that is paged, of its newest layer.
     pub map_bytes: u64,
+    /// The rest of a paged map.
+    #[serde(default)]
+    pub paged_map: Option<PagedMapReport>,
     /// Small writes waiting in memory.
     pub staged_bytes: u64,
     /// Logs of the volume.
@@ -261,6 +266,7 @@ impl StatusReport {
                 failure: status.failure.map(|failure| failure.to_string()),
                 map_entries: status.map_entries,
                 map_bytes: status.map_bytes,
+                paged_map: status.paged_map.map(PagedMapReport::of),
                 staged_bytes: status.staged_bytes,
                 logs: status.logs,
                 logs_claimed: status.logs_claimed,
@@ -345,15 +351,7 @@ impl StatusReport {
                 if state.checkpointing { ", being emptied now" } else { "" },
             ),
         );
-        line(
-            "map",
-            format!(
-                "{} pieces{}, {} of memory",
-                state.map_entries,
-                if state.links.is_empty() { " not home yet" } else { "" },
-                ByteSize(state.map_bytes)
-            ),
-        );
+        line("map", map::in_words(state));
         line(
             "newest",
             format!("record {}, snapshot {}", state.record_sequence, state.snapshot_number),

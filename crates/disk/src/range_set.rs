@@ -111,6 +111,19 @@ impl RangeSet {
         self.ends.iter().map(|(start, end)| *start..*end)
     }
 
+    /// The parts of `range` that are in the set, ascending.
+    pub fn within(&self, range: Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
+        let before = self.ends.range(..range.start).next_back();
+        let from = before.filter(|(_, end)| **end > range.start);
+        // No numbers, so that no bound is before the other.
+        let inside = self.ends.range(range.start..range.end.max(range.start));
+        let (start, end) = (range.start, range.end);
+        from.into_iter()
+            .chain(inside)
+            .map(move |(first, behind)| (*first).max(start)..(*behind).min(end))
+            .filter(|part| !part.is_empty())
+    }
+
     /// Takes the first range out.
     pub fn pop_first(&mut self) -> Option<Range<u64>> {
         let (start, end) = self.ends.pop_first()?;
@@ -185,6 +198,8 @@ mod tests {
                 let all = range.clone().all(|at| model.contains(&at));
                 prop_assert_eq!(set.contains_range(range.clone()), all);
                 prop_assert_eq!(set.contains(range.start), model.contains(&range.start));
+                let within: Vec<_> = set.within(range.clone()).collect();
+                prop_assert_eq!(within, runs(model.range(range.clone()).copied()));
             }
         }
     }

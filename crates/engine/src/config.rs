@@ -9,9 +9,15 @@ pub use crate::cleaner::Cleaning;
 use crate::packing::Packing;
 use crate::placement::Placement;
 pub use crate::state::journal::JournalPlace;
-use nearhead_disk::{At, Lane, Nanos, Properties, Tracks, Zones};
+use crate::state::map_bounds;
+use crate::state::paged::PagedBounds;
+use crate::state::sectors::BLOCK_SECTORS;
+use nearhead_disk::{At, Lane, Nanos, Properties, SECTOR_BYTES, Tracks, Zones};
 use nearhead_format::{Layout, MapDevice, Slots};
 use std::sync::Arc;
+
+/// What a logged block takes of memory in the worst order of writes (`state/map`).
+const MAP_ENTRY_BYTES: u64 = 24;
 
 /// When a write is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +59,11 @@ pub struct Config {
     /// Memory for copies of what the tail of a chain holds, in bytes, so that reads leave its arm alone; 0 for none. Of anything but a
     /// chain it does nothing.
     pub read_cache_bytes: u64,
+    /// Memory for the map of a chain, in bytes: one that could grow larger is paged. The index of its pages comes on top, 12 bytes for
+    /// 20 KiB. All of any other map is in memory.
+    pub map_memory_bytes: u64,
+    /// Of a paged map everything stays in memory as well, for tests that count anew.
+    pub keeps_paged_map: bool,
     /// Most bytes of small writes waiting in memory.
     pub stage_bytes_max: usize,
     /// Largest payload of one record, in bytes.
@@ -124,6 +135,18 @@ impl Setup {
     /// Whether what is not logged has a place at all; else it reads as zeros.
     pub(crate) fn has_homes(&self) -> bool {
         !self.layout.is_chain()
+    }
+
+    /// The bounds of a paged map, if the volume is to have one: a chain whose map could be larger than its memory. Not where the map is made
+    /// anew, which those do who look at all of it.
+    pub(crate) fn paged_bounds(&self) -> Option<PagedBounds> {
+        let Config { map_memory_bytes, rebuild, .. } = self.config;
+        let body_bytes_max = self.map.slots.body_bytes_max();
+        let entries = map_bounds::entries_max(body_bytes_max, self.layout.log_count()) as u64;
+        let could_grow = entries.saturating_mul(MAP_ENTRY_BYTES) > map_memory_bytes;
+        let is_paged = could_grow && !self.has_homes() && !rebuild && self.config.base.is_none();
+        let blocks = self.layout.client_bytes() / (BLOCK_SECTORS * SECTOR_BYTES);
+        is_paged.then(|| PagedBounds::new(map_memory_bytes, blocks, self.config.keeps_paged_map))
     }
 
     /// Whether what was written home may be lost until a flush.

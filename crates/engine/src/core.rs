@@ -22,6 +22,7 @@ use crate::state::journal::MapJournal;
 use crate::state::logs::Logs;
 use crate::state::map::Map;
 use crate::state::map_bounds::entries_max;
+use crate::state::paged::Layers;
 use crate::state::remembered::Remembered;
 use crate::stats::Stats;
 use nearhead_disk::{
@@ -159,6 +160,11 @@ impl Core {
 
     pub(crate) fn map(&self) -> &Map {
         self.recorded.map()
+    }
+
+    /// What stands where, whether or not all of it is in memory.
+    pub(crate) fn layers(&self) -> Layers<'_> {
+        self.recorded.layers()
     }
 
     pub(crate) fn map_mut(&mut self) -> &mut Map {

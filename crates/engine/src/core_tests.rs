@@ -44,6 +44,8 @@ fn config() -> Config {
         admission: Box::new(Fifo { piece_bytes: 1 << 20 }),
         logged_write_bytes_max: 32 << 10,
         logged_beside_many_bytes_max: u32::MAX,
+        map_memory_bytes: u64::MAX,
+        keeps_paged_map: false,
         lone_writes_go_home: false,
         cleaner: Box::new(AsNeeded),
         cleaning: Cleaning {

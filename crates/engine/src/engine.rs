@@ -17,6 +17,7 @@
 
 mod background;
 mod looks;
+mod map_pages;
 mod opening;
 mod records;
 pub(crate) mod requests;
@@ -31,6 +32,7 @@ use crate::disk::dispatch::{InFlight, Purpose};
 use crate::disk::report::DiskEvent;
 use crate::failure::Failure;
 use crate::home::Home;
+use crate::map_pages::MapPages;
 use crate::read_cache::ReadCache;
 use crate::recovery::{Rebuilt, Recovery};
 use crate::snapshot::Snapshotter;
@@ -63,6 +65,7 @@ pub struct Engine {
     schedule: Schedule,
     snapshotter: Snapshotter,
     read_cache: ReadCache,
+    map_pages: MapPages,
     /// What a rebuild of the map found, until it is taken.
     rebuilt: Option<Box<Rebuilt>>,
 }
@@ -104,6 +107,7 @@ impl Engine {
             snapshotter: Snapshotter::default(),
             rebuilt: None,
             read_cache: ReadCache::of(&core),
+            map_pages: MapPages::default(),
             core,
         }
     }
@@ -169,7 +173,9 @@ impl Engine {
             Purpose::CompactionWrite => self.compaction.on_write(core, &result),
             Purpose::SnapshotBody => snapshotter.on_body(core, commit, result),
             Purpose::SnapshotHeader => snapshotter.on_header(core, commit, result),
-            Purpose::SnapshotCopy => snapshotter.on_copy(core, commit, result),
+            Purpose::SnapshotCopy => self.on_snapshot_copy(result),
+            Purpose::SnapshotRead => snapshotter.on_pages(core, commit, result),
+            Purpose::MapPage { page, number } => self.on_map_page(page, number, result),
             Purpose::LoneHeader => snapshotter.on_lone_header(core, &result),
             Purpose::Blanks => self.on_blanks(result),
             Purpose::Recovery => self.on_recovery(result),

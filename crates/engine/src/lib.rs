@@ -40,6 +40,7 @@ mod disk;
 mod engine;
 mod failure;
 mod home;
+mod map_pages;
 pub mod packing;
 pub mod placement;
 mod read_cache;
@@ -66,8 +67,8 @@ pub use recovery::{Doubt, Rebuilt};
 pub use state::logs::{LogCounts, Occupancy};
 pub use state::{chunks, logs, map};
 pub use stats::{
-    Counter, LinkRole, LinkStatus, LogDiskState, LogDiskStatus, Phase, ReadCacheStatus, Stats,
-    Status, TailMove,
+    Counter, LinkRole, LinkStatus, LogDiskState, LogDiskStatus, PagedMap, Phase, ReadCacheStatus,
+    Stats, Status, TailMove,
 };
 
 /// Largest payload of one record, in bytes. A burst of writes is emptied one record at a time, so larger is

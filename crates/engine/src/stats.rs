@@ -72,6 +72,10 @@ counters! {
     snapshots: Some(("snapshots_total", "Snapshots of the map")),
     /// Bytes of snapshots.
     snapshot_bytes: Some(("snapshot_bytes_total", "Bytes of snapshots")),
+    /// Pages of a paged map read for clients' reads.
+    map_pages_read: Some(("map_pages_read_total", "Pages of the map read for clients")),
+    /// Bytes of the map read, for clients and to be merged.
+    map_read_bytes: Some(("map_read_bytes_total", "Bytes of the map read")),
     /// Bytes checkpointed home.
     checkpointed_bytes: Some(("checkpointed_bytes_total", "Bytes copied home")),
     /// Bytes of those that were still in memory, and not read from a log.
@@ -248,6 +252,21 @@ pub struct ReadCacheStatus {
     pub dropped: Option<String>,
 }
 
+/// What of a map is not resident, and what is besides its newest layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PagedMap {
+    /// Entries in the body of the newest snapshot.
+    pub entries: u64,
+    /// Memory of what had changed when the snapshot under way began.
+    pub frozen_bytes: u64,
+    /// Memory of the index of its pages.
+    pub index_bytes: u64,
+    /// Memory of the pages that are here.
+    pub cached_bytes: u64,
+    /// Memory that all but the index may take.
+    pub memory_bytes_max: u64,
+}
+
 /// The state of an engine at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
@@ -257,8 +276,10 @@ pub struct Status {
     pub failure: Option<Failure>,
     /// Entries in the map.
     pub map_entries: u64,
-    /// Memory of the map.
+    /// Memory of the map; of one that is paged, of what changed since the last snapshot began.
     pub map_bytes: u64,
+    /// The rest of a paged map.
+    pub paged_map: Option<PagedMap>,
     /// Small writes waiting in memory.
     pub staged_bytes: u64,
     /// Logs on the volume.

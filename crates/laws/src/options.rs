@@ -78,6 +78,8 @@ pub struct Options {
     pub read_cache_bytes: u64,
     /// So many further log devices, if it has a log device.
     pub log_devices: usize,
+    /// Memory for the map of a chain: with none it is paged, and a snapshot is due after a few hundred blocks.
+    pub map_memory_bytes: u64,
 }
 
 impl Options {
@@ -116,6 +118,7 @@ impl Options {
             memory_bytes: 0,
             // So little that much is let go again.
             read_cache_bytes: if preset.layout.is_chain() { 60 << 10 } else { 0 },
+            map_memory_bytes: if preset.layout.is_chain() { 0 } else { u64::MAX },
             wanders: false,
             log_devices: 0,
         }
@@ -138,6 +141,7 @@ impl Options {
         let has_large_sectors = random.below(4) == 0 || preset.layout.is_chain();
         Self {
             sector_bytes: if has_large_sectors { 4096 } else { 512 },
+            map_memory_bytes: if preset.layout.is_chain() && random.coin() { 0 } else { u64::MAX },
             volatile_cache: random.below(4) > 0,
             idle_checkpoints: random.below(3) == 0,
             swap_above_pct: [None, Some(10), Some(30), Some(80)][random.below(4) as usize],
@@ -186,6 +190,8 @@ impl Options {
         config.cleaning.watermark_pct = self.watermark_pct;
         config.cleaning.memory_bytes = self.memory_bytes;
         config.read_cache_bytes = self.read_cache_bytes;
+        config.map_memory_bytes = self.map_memory_bytes;
+        config.keeps_paged_map = true;
         config.cleaning.swap_idle_after = Nanos::ZERO;
         config.cleaning.swap_above_pct = self.swap_above_pct;
         config.stage_bytes_max = self.stage_bytes_max;

@@ -12,6 +12,8 @@
 //! `checkpoint = { coordinate = "zk://zk-1:2181/nearhead/a", permits = 1 }` is `checkpoint_coordinate` and
 //! `checkpoint_permits` in one.
 
+mod memory;
+
 use crate::cache_device::CacheDevice;
 use crate::coordinate::{CheckpointTable, PERMITS_MAX, PermitsPlace, checked_permits};
 use crate::socket::SocketMode;
@@ -31,8 +33,6 @@ const ENVIRONMENT_VARIABLE: &str = "NEARHEAD_VOLUME=";
 const NICE: std::ops::RangeInclusive<i64> = -20..=19;
 /// More memory than any machine has for this.
 const CHECKPOINT_MEMORY_MAX: u64 = 1 << 40;
-/// The same of a read cache, and less memory than is worth the while.
-const READ_CACHE: std::ops::RangeInclusive<u64> = 1 << 20..=1 << 40;
 
 /// What `nearhead serve` is told.
 #[derive(clap::Args, Deserialize, Clone, Debug, Default)]
@@ -106,6 +106,9 @@ pub struct ServeArgs {
     /// Flash file or device for such copies; with a colon and a size behind its name the file is made. Nothing on it has to last
     #[arg(long, value_name = "FILE")]
     pub read_cache_device: Option<CacheDevice>,
+    /// Memory for the map of a chain; one that may grow larger is paged: what is not asked for stays in its snapshot [default: 1GiB]
+    #[arg(long, value_name = "BYTES")]
+    pub map_memory: Option<ByteSize>,
     /// Let bulk give way until 99 of 100 durable writes take no longer than this, as far as the disk can; 0 no target
     /// [default: 0]
     #[arg(long, value_name = "TIME")]
@@ -234,6 +237,7 @@ impl ServeArgs {
             checkpoint_memory,
             read_cache,
             read_cache_device,
+            map_memory,
             checkpoint_coordinate,
             checkpoint_permits,
             checkpoint_identity,
@@ -388,6 +392,7 @@ impl ServeArgs {
             config.snapshot_period = span;
         }
         self.configure_read_cache(superblock, preset, config)?;
+        self.configure_map_memory(superblock, preset, config)?;
         let positive = |span: Span| Some(span.0).filter(|span| *span > Nanos::ZERO);
         if let Some(p99) = self.durable_p99.and_then(positive) {
             if superblock.layout.log_count() == 0 {
@@ -427,32 +432,6 @@ impl ServeArgs {
         }
         // The engine's clock began a moment ago: close enough for a part of the day.
         config.second_of_day_at_zero = chrono::Local::now().num_seconds_from_midnight();
-        Ok(())
-    }
-
-    fn configure_read_cache(
-        &self,
-        superblock: &Superblock,
-        preset: &str,
-        config: &mut Config,
-    ) -> Result<(), String> {
-        let bytes = self.read_cache.map_or(0, |ByteSize(bytes)| bytes);
-        let flag = match (bytes, &self.read_cache_device) {
-            (_, Some(_)) => "--read-cache-device",
-            (1.., None) => "--read-cache",
-            (0, None) => return Ok(()),
-        };
-        if !superblock.layout.is_chain() {
-            return Err(format!(
-                "{flag}: expected a chain (preset gecko), whose tail it is for, found preset {preset}; leave {flag} out"
-            ));
-        }
-        if bytes > 0 && !READ_CACHE.contains(&bytes) {
-            return Err(format!(
-                "--read-cache: expected 0, or 1 MiB to 1 TiB, found {bytes} bytes; take what the machine can spare, such as 2GiB"
-            ));
-        }
-        config.read_cache_bytes = bytes;
         Ok(())
     }
 }

@@ -346,6 +346,9 @@ impl Scenario {
             config.log_reserve_bytes = 0;
         }
         config.read_cache_bytes = self.read_cache_bytes;
+        // Most chains have a paged map, and hardly any memory for it.
+        config.map_memory_bytes = if self.seed.is_multiple_of(5) { u64::MAX } else { 0 };
+        config.keeps_paged_map = true;
         let cleaning = &mut config.cleaning;
         cleaning.period = self.checkpoint_period;
         cleaning.idle_after = self.idle_after;

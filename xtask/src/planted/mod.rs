@@ -103,7 +103,15 @@ const RUNGS: [Rung; 21] = [
     rung("blank map", LAWS, &["blank_map::"]),
     rung("rebuilt map", LAWS, &["rebuild::"]),
     rung("map device", &[("nearhead-volume", "map_device")], &[]),
-    rung("chains", &[("nearhead-volume", "lost_links"), ("nearhead-volume", "chain")], &[]),
+    rung(
+        "chains",
+        &[
+            ("nearhead-volume", "lost_links"),
+            ("nearhead-volume", "chain"),
+            ("nearhead-volume", "paged_map"),
+        ],
+        &[],
+    ),
     rung("offline commands", LAWS, &["offline_commands::"]),
     rung("arrays", &[("nearhead-arrays", "nearhead_arrays")], &[]),
     rung(

@@ -123,6 +123,7 @@ pub fn render(report: &StatusReport) -> String {
     sides(&mut text, report);
     mirrors(&mut text, report);
     read_cache(&mut text, report);
+    paged_map(&mut text, report);
     disk_errors(&mut text, report);
     if let Some(served) = &report.served {
         metric(
@@ -291,6 +292,23 @@ fn read_cache(text: &mut String, report: &StatusReport) {
             "read_cache_device_failed",
             "1 after the read cache's device failed and was given up",
             u64::from(cache.dropped.is_some()),
+        ),
+    ] {
+        metric(text, name, "gauge", help, value);
+    }
+}
+
+fn paged_map(text: &mut String, report: &StatusReport) {
+    let Some(paged) = &report.state.paged_map else { return };
+    for (name, help, value) in [
+        ("map_paged_entries", "Entries in the pages of the map", paged.paged_entries),
+        ("map_frozen_bytes", "Memory of what is being merged into the map", paged.frozen_bytes),
+        ("map_index_bytes", "Memory of the index of the pages of the map", paged.index_bytes),
+        ("map_cached_bytes", "Memory of pages of the map", paged.cached_bytes),
+        (
+            "map_memory_bytes_max",
+            "Memory that the map may take, but for its index",
+            paged.memory_bytes_max,
         ),
     ] {
         metric(text, name, "gauge", help, value);

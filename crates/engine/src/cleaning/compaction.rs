@@ -13,7 +13,7 @@ use crate::cleaner::{Goal, Move, Reading};
 use crate::commit::{Copied, Copies, encoded, padding};
 use crate::core::Core;
 use crate::disk::dispatch::Purpose;
-use crate::state::map::Map;
+use crate::state::paged::Layers;
 use crate::state::sectors::SECTOR;
 use nearhead_disk::{Class, Command, DiskError, Nanos, Payload};
 use nearhead_format::crc::chunk_crc;
@@ -72,10 +72,10 @@ impl Copies for Compaction {
         self.unnamed.len()
     }
 
-    fn take(&mut self, count_max: usize, map: &Map) -> Vec<Copied> {
+    fn take(&mut self, count_max: usize, layers: Layers<'_>) -> Vec<Copied> {
         let count = count_max.min(self.unnamed.len());
         let taken: Vec<Copied> =
-            self.unnamed.drain(..count).filter(|copied| map.holds(copied.before())).collect();
+            self.unnamed.drain(..count).filter(|copied| layers.holds(copied.before())).collect();
         self.unnamed_since = self.unnamed_since.filter(|_| !self.unnamed.is_empty());
         self.is_naming |= !taken.is_empty();
         taken
@@ -127,6 +127,17 @@ impl Compaction {
             writing: None,
             has_copied: false,
         });
+    }
+
+    /// A snapshot takes the place of the map that this was gathered of.
+    pub(crate) fn recheck(&mut self, layers: Layers<'_>) {
+        self.unnamed.retain(|copied| layers.holds(copied.before()));
+        self.unnamed_since = self.unnamed_since.filter(|_| !self.unnamed.is_empty());
+        let Some(current) = self.current.as_mut() else { return };
+        current.content.recheck(layers);
+        if let Some(writing) = &mut current.writing {
+            writing.copies.retain(|copied| layers.holds(copied.before()));
+        }
     }
 
     /// Moves it on; says whether a log was done of which something was copied.
@@ -230,7 +241,7 @@ impl Compaction {
             return core.logs_mut().note_stuck(from);
         };
         let chunks: Vec<_> =
-            current.content.take(count).filter(|(entry, _)| core.map().holds(entry)).collect();
+            current.content.take(count).filter(|(entry, _)| core.layers().holds(entry)).collect();
         if chunks.is_empty() {
             return;
         }
@@ -256,8 +267,10 @@ impl Compaction {
         let Some(Writing { log_index, copies }) = current.writing.take() else { return };
         if result.is_ok() {
             current.has_copied = true;
-            self.unnamed_since.get_or_insert(core.now());
             self.unnamed.extend(copies);
+            if !self.unnamed.is_empty() {
+                self.unnamed_since.get_or_insert(core.now());
+            }
             return;
         }
         let now = core.now();

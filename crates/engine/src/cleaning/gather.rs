@@ -8,6 +8,7 @@ use crate::core::Core;
 use crate::damage::DamageKind;
 use crate::disk::dispatch::Purpose;
 use crate::state::chunks::{LoggedCopy, content_of};
+use crate::state::paged::Layers;
 use nearhead_disk::{Class, Command, DiskError, Payload, SECTOR_BYTES};
 use nearhead_format::{Entry, Place};
 use std::collections::VecDeque;
@@ -109,6 +110,16 @@ impl Gathering {
         self.scan = None;
     }
 
+    /// A snapshot takes the place of the map that this was gathered of: what is newer elsewhere is dropped, as it cannot be told afterwards.
+    pub(super) fn recheck(&mut self, layers: Layers<'_>) {
+        self.entries.retain(|entry| layers.holds(entry));
+        for read in self.reads.iter_mut().flatten() {
+            read.entries.retain(|entry| layers.holds(entry));
+        }
+        self.chunks.retain(|(entry, _)| layers.holds(entry));
+        self.held.retain(|(entry, _)| layers.holds(entry));
+    }
+
     /// Goes on as far as it can; `purpose` names the reads by their numbers.
     pub(super) fn advance(&mut self, core: &mut Core, purpose: fn(u32) -> Purpose) {
         self.collect_entries(core);
@@ -118,9 +129,14 @@ impl Gathering {
         }
     }
 
-    fn collect_entries(&mut self, core: &Core) {
+    fn collect_entries(&mut self, core: &mut Core) {
         let Some(cursor) = self.scan else { return };
         self.scan = None;
+        // Nobody looks at all of a paged map but a snapshot, which says what it found.
+        if let Some(offered) = core.recorded_mut().take_offer(self.from) {
+            self.entries = offered.into();
+            return self.order_entries();
+        }
         let Some(from) = core.logs().sectors_of(self.from) else { return };
         for (looked_at, entry) in core.map().iter_from(cursor).enumerate() {
             if looked_at == SCAN_ENTRIES {
@@ -134,12 +150,16 @@ impl Gathering {
             }
         }
         if self.scan.is_none() {
-            let place = |entry: &Entry| match entry.place {
-                Place::Log { chunk_sector, .. } => chunk_sector,
-                Place::Zero | Place::Poisoned => 0,
-            };
-            self.entries.make_contiguous().sort_by_key(place);
+            self.order_entries();
         }
+    }
+
+    fn order_entries(&mut self) {
+        let place = |entry: &Entry| match entry.place {
+            Place::Log { chunk_sector, .. } => chunk_sector,
+            Place::Zero | Place::Poisoned => 0,
+        };
+        self.entries.make_contiguous().sort_by_key(place);
     }
 
     fn read_window(&mut self, core: &mut Core, purpose: fn(u32) -> Purpose) {
@@ -213,7 +233,7 @@ impl Gathering {
                 },
                 // It stays where it is; a read of it will say what is wrong. What was overwritten meanwhile may be
                 // used again, and is no damage.
-                Err(problem) if core.map().holds(&entry) => {
+                Err(problem) if core.layers().holds(&entry) => {
                     core.note(DamageKind::Copy.told(format!("{who}: {problem}")));
                 }
                 Err(_) => {}

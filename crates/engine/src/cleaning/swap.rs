@@ -15,7 +15,7 @@ use crate::core::Core;
 use crate::disk::dispatch::Purpose;
 use crate::placement::{Need, Spot};
 use crate::state::logs::Logs;
-use crate::state::map::Map;
+use crate::state::paged::Layers;
 use nearhead_disk::{DiskError, Payload};
 use nearhead_format::Entry;
 
@@ -87,12 +87,17 @@ impl Moves for Swap {
     }
 
     /// Packs the next chunks that are still the newest; says what they were.
-    fn take_chunks(&mut self, sectors_max: u64, map: &Map, packer: &mut Packer) -> Vec<Entry> {
+    fn take_chunks(
+        &mut self,
+        sectors_max: u64,
+        layers: Layers<'_>,
+        packer: &mut Packer,
+    ) -> Vec<Entry> {
         let (count, _) = self.measure(sectors_max);
         let Some(current) = self.current.as_mut() else { return Vec::new() };
         let mut taken = Vec::with_capacity(count);
         for (entry, data) in current.content.take(count) {
-            if map.holds(&entry) {
+            if layers.holds(&entry) {
                 packer.chunk(entry.home_sector, entry.len_sectors, &data);
                 taken.push(entry);
             }
@@ -155,6 +160,13 @@ impl Swap {
             self.moved_at_snapshot = is_freed_later.then_some(snapshot_number);
         }
         ends
+    }
+
+    /// A snapshot takes the place of the map that this was gathered of.
+    pub(crate) fn recheck(&mut self, layers: Layers<'_>) {
+        if let Some(current) = self.current.as_mut() {
+            current.content.recheck(layers);
+        }
     }
 
     pub(crate) fn on_read(&mut self, core: &mut Core, io: u32, result: Result<Payload, DiskError>) {

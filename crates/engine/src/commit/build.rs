@@ -1,7 +1,7 @@
 //! Building the next record: what goes in, where it goes, and sending it off.
 
 use super::Commit;
-use super::content::{Content, Sources};
+use super::content::{Content, Sources, memory_has_room};
 use super::packer::Packer;
 use super::parts::{Copies, Moves, Part, Releases, Target};
 use super::place::CLAIMS_AHEAD_MAX;
@@ -120,7 +120,8 @@ impl Commit {
             let front = content.front;
             let fewer = from.stage.measure_front(front.chunks() / 2, front.sectors() / 2);
             if fewer.blocks() >= front.blocks() || content.map_is_full {
-                if moves_to_tail(from) && content.releases.is_empty() {
+                if moves_to_tail(from) && content.releases.is_empty() && memory_has_room(from.core)
+                {
                     // What is moved makes the room that clients wait for.
                     content.front = Front::default();
                     content.relocation = true;
@@ -148,13 +149,13 @@ impl Commit {
         if content.relocation {
             flags |= FLAG_RELOCATION;
             let sectors_max = relocation_sectors_max(core, moves);
-            let before = moves.take_chunks(sectors_max, core.map(), &mut packer);
+            let before = moves.take_chunks(sectors_max, core.layers(), &mut packer);
             parts.push(Part::Moved { before });
         }
         if !content.releases.is_empty() {
             parts.push(Part::Released { entries: content.releases });
         }
-        let named = copies.take(content.copies, core.map());
+        let named = copies.take(content.copies, core.layers());
         if !named.is_empty() {
             let before = named.iter().map(|copied| *copied.before()).collect();
             parts.push(Part::Named { before });

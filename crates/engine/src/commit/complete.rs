@@ -120,8 +120,8 @@ impl Commit {
         for part in &record.parts {
             match part {
                 Part::TakenBack { count } => {
-                    for entry in self.invalidations.commit(*count) {
-                        core.logs_mut().drop_live(&entry);
+                    for stale in self.invalidations.commit(*count) {
+                        stale.copy().inspect(|entry| core.logs_mut().drop_live(entry));
                     }
                 }
                 Part::Staged { end } => self.note_committed(*end),
@@ -134,7 +134,7 @@ impl Commit {
 /// What becomes of each chunk of a record that moved these.
 fn fates(core: &Core, moved: &[Entry]) -> Vec<Fate> {
     // What of a move was overwritten or cut since: both copies hold the same bytes, and the map keeps the older.
-    let holds = |old| core.map().holds(old);
+    let holds = |old| core.layers().holds(old);
     let fate = |old| if holds(old) { Fate::Counts } else { Fate::Superseded };
     moved.iter().map(fate).collect()
 }

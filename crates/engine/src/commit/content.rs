@@ -8,6 +8,7 @@ use crate::packing::Waiting;
 use crate::stage::{Front, Stage};
 use nearhead_format::Entry;
 use nearhead_format::record::{MOVES_MAX, SectorRange, WRITES_MAX};
+use std::ops::Range;
 
 /// Most invalidations taken into one record that also carries data.
 const INVALIDATIONS_WITH_DATA_MAX: usize = 1024;
@@ -81,16 +82,22 @@ impl Commit {
         let mut content = Content::default();
         self.choose_invalidations(&mut content);
         content.releases = from.releases.take_releases(from.core.map());
-        content.releases.iter().for_each(|entry| add_range(&mut content.invalid_ranges, entry));
-        content.copies = from.copies.len().min(MOVES_MAX);
+        for entry in &content.releases {
+            add_range(&mut content.invalid_ranges, entry.home_sector..entry.end_sector());
+        }
+        if memory_has_room(from.core) {
+            content.copies = from.copies.len().min(MOVES_MAX);
+        }
         let all_ready = content.invalidations == self.invalidations.ready_len();
         let moves_have_their_turn = self.moves_have_their_turn(from);
-        if moves_have_their_turn && all_ready && content.releases.is_empty() {
+        let may_move = memory_has_room(from.core);
+        if moves_have_their_turn && may_move && all_ready && content.releases.is_empty() {
             content.relocation = true;
         } else if wants_stage && all_ready && !self.unready_conflict(from) {
             content.front = self.choose_front(from);
             content.map_is_full = !map_has_room(from.core, content.front.chunks());
         } else if from.moves.has_chunks()
+            && may_move
             && from.moves.claim_wanted().is_none()
             && all_ready
             && content.releases.is_empty()
@@ -135,9 +142,9 @@ impl Commit {
     }
 
     fn choose_invalidations(&mut self, content: &mut Content) {
-        for entry in self.invalidations.ready_entries().take(INVALIDATIONS_WITH_DATA_MAX) {
+        for stale in self.invalidations.ready_entries().take(INVALIDATIONS_WITH_DATA_MAX) {
             content.invalidations += 1;
-            add_range(&mut content.invalid_ranges, entry);
+            add_range(&mut content.invalid_ranges, stale.sectors());
         }
         // Said once more for whoever has the logs alone; the map lacks these sectors already.
         for range in self.untold.iter().take(UNTOLD_MAX) {
@@ -151,14 +158,26 @@ impl Commit {
 /// Whether `chunks` more chunks leave the map small enough for a snapshot slot; each may add
 /// itself and the cut rest of an older one.
 fn map_has_room(core: &Core, chunks: usize) -> bool {
-    core.map().len() + 2 * chunks <= core.map_entries_max()
+    core.layers().len_max() + 2 * chunks <= core.map_entries_max() && memory_has_room(core)
 }
 
-/// Adds what `entry` covers, as one range with the last if it follows on.
-fn add_range(ranges: &mut Vec<SectorRange>, entry: &Entry) {
-    let (start_sector, len_sectors) = (entry.home_sector, u32::from(entry.len_sectors));
+/// Whether what changed since the last snapshot of a paged map may become more.
+pub(crate) fn memory_has_room(core: &Core) -> bool {
+    let layers = core.layers();
+    layers.paged().is_none_or(|paged| paged.has_room(layers.newest_bytes()))
+}
+
+/// Adds these sectors, as one range with the last if they follow on.
+fn add_range(ranges: &mut Vec<SectorRange>, sectors: Range<u64>) {
+    let start_sector = sectors.start;
+    let len_sectors = (sectors.end - sectors.start) as u32;
     match ranges.last_mut() {
-        Some(last) if last.end_sector() == start_sector => last.len_sectors += len_sectors,
+        Some(last)
+            if last.end_sector() == start_sector
+                && last.len_sectors.checked_add(len_sectors).is_some() =>
+        {
+            last.len_sectors += len_sectors;
+        }
         _ => ranges.push(SectorRange { start_sector, len_sectors }),
     }
 }

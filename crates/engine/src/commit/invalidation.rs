@@ -13,8 +13,10 @@
 //! ready, taken into a record, and committed.
 
 use crate::disk::flusher::FlushTicket;
+use crate::state::sectors::BLOCK_SECTORS;
 use nearhead_format::Entry;
 use std::collections::VecDeque;
+use std::ops::Range;
 
 /// How many stale copies there were before one: a running count, which says who has to be committed for whom.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,10 +36,37 @@ impl InvalidationCount {
     }
 }
 
+/// What is stale.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Stale {
+    /// What the map said of an entry's sectors.
+    Copy(Entry),
+    /// Whatever it said of these: where it is paged nobody looked. What counts of it is let go by a merge.
+    Sectors(Range<u64>),
+}
+
+impl Stale {
+    /// The home sectors.
+    pub(crate) fn sectors(&self) -> Range<u64> {
+        match self {
+            Self::Copy(entry) => entry.home_sector..entry.end_sector(),
+            Self::Sectors(sectors) => sectors.clone(),
+        }
+    }
+
+    /// What is counted for it until it is committed.
+    pub(crate) fn copy(&self) -> Option<&Entry> {
+        match self {
+            Self::Copy(entry) => Some(entry),
+            Self::Sectors(_) => None,
+        }
+    }
+}
+
 /// The queue of stale copies.
 #[derive(Debug, Default)]
 pub(crate) struct Invalidations {
-    queue: VecDeque<Entry>,
+    queue: VecDeque<Stale>,
     /// Count of entries committed and gone from the queue.
     committed: InvalidationCount,
     /// Count of entries that may go into a record.
@@ -65,7 +94,7 @@ impl Invalidations {
     /// Adds stale copies; `flush_ticket` is what must be redeemed before they are ready.
     pub(crate) fn push(
         &mut self,
-        displaced: impl Iterator<Item = Entry>,
+        displaced: impl Iterator<Item = Stale>,
         flush_ticket: FlushTicket,
     ) {
         let before = self.queue.len();
@@ -110,7 +139,7 @@ impl Invalidations {
     }
 
     /// All that are not committed.
-    pub(crate) fn entries(&self) -> impl Iterator<Item = &Entry> {
+    pub(crate) fn entries(&self) -> impl Iterator<Item = &Stale> {
         self.queue.iter()
     }
 
@@ -120,7 +149,7 @@ impl Invalidations {
     }
 
     /// Entries that may go into the next record, oldest first.
-    pub(super) fn ready_entries(&self) -> impl Iterator<Item = &Entry> {
+    pub(super) fn ready_entries(&self) -> impl Iterator<Item = &Stale> {
         self.queue.iter().take(self.ready.since(self.committed))
     }
 
@@ -133,11 +162,15 @@ impl Invalidations {
     /// to be recorded anew (its invalidation would then come after, and kill, the newer copy).
     pub(super) fn unready_touches(&self, is_staged: impl Fn(u64) -> bool) -> bool {
         let ready = self.ready.since(self.committed);
-        self.queue.iter().skip(ready).any(|entry| is_staged(entry.home_sector / 8))
+        let blocks = |stale: &Stale| {
+            let sectors = stale.sectors();
+            sectors.start / BLOCK_SECTORS..sectors.end.div_ceil(BLOCK_SECTORS)
+        };
+        self.queue.iter().skip(ready).any(|stale| blocks(stale).any(&is_staged))
     }
 
     /// The record with the first `count` entries is durable; hands them out for accounting.
-    pub(crate) fn commit(&mut self, count: usize) -> impl Iterator<Item = Entry> + '_ {
+    pub(crate) fn commit(&mut self, count: usize) -> impl Iterator<Item = Stale> + '_ {
         self.committed = self.committed.plus(count);
         self.queue.drain(..count)
     }

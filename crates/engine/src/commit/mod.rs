@@ -22,8 +22,8 @@ mod waiters;
 
 pub(crate) use build::Attempt;
 pub(crate) use complete::{Ended, RecordContext};
-pub(crate) use content::{Content, Sources};
-pub(crate) use invalidation::{InvalidationCount, Invalidations};
+pub(crate) use content::{Content, Sources, memory_has_room};
+pub(crate) use invalidation::{InvalidationCount, Invalidations, Stale};
 pub(crate) use packer::{Packer, padding};
 pub(crate) use parts::{Copied, Copies, Moves, Part, Releases, Target};
 pub(crate) use record::Record;

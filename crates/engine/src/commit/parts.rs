@@ -8,6 +8,7 @@ use crate::placement::{Need, Spot};
 use crate::stage::StagePosition;
 use crate::state::logs::Logs;
 use crate::state::map::Map;
+use crate::state::paged::Layers;
 use nearhead_disk::Nanos;
 use nearhead_format::Entry;
 
@@ -86,7 +87,7 @@ pub(crate) trait Copies {
     fn are_due(&self, now: Nanos) -> bool;
 
     /// Those that the next record names, at most so many, all of what is still the newest.
-    fn take(&mut self, count_max: usize, map: &Map) -> Vec<Copied>;
+    fn take(&mut self, count_max: usize, layers: Layers<'_>) -> Vec<Copied>;
 }
 
 /// Whoever moves logged copies from one log to another.
@@ -100,7 +101,12 @@ pub(crate) trait Moves {
     fn target(&self, logs: &Logs, need: Need) -> Target;
 
     /// Packs the next chunks that are still the newest; says what they were.
-    fn take_chunks(&mut self, sectors_max: u64, map: &Map, packer: &mut Packer) -> Vec<Entry>;
+    fn take_chunks(
+        &mut self,
+        sectors_max: u64,
+        layers: Layers<'_>,
+        packer: &mut Packer,
+    ) -> Vec<Entry>;
 
     /// The log that the next record is to claim, if one is to be.
     fn claim_wanted(&self) -> Option<u32>;

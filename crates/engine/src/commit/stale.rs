@@ -2,7 +2,7 @@
 
 use super::Commit;
 use super::InvalidationCount;
-use super::invalidation::Invalidations;
+use super::invalidation::{Invalidations, Stale};
 use crate::core::Core;
 use crate::disk::flusher::FlushTicket;
 
@@ -24,14 +24,15 @@ impl Commit {
 
     /// Home now holds the newest copy of these sectors: what the map said is stale.
     pub(crate) fn displace(&mut self, core: &mut Core, start: u64, sectors: u64, volatile: bool) {
-        if !core.map().overlaps(start, sectors) {
+        let (displaced, hides_more) = core.recorded_mut().displace(start, sectors);
+        if displaced.is_empty() && !hides_more {
             return;
         }
-        let mut displaced = Vec::new();
-        core.map_mut().remove(start, sectors, &mut |entry| displaced.push(entry));
         core.stats_mut().invalidated_entries += displaced.len() as u64;
         let ticket = if volatile { core.flusher().ticket() } else { FlushTicket::NONE };
-        self.invalidations.push(displaced.into_iter(), ticket);
+        // The sectors last: so that nobody commits them before what is counted of them.
+        let below = hides_more.then(|| Stale::Sectors(start..start + sectors));
+        self.invalidations.push(displaced.into_iter().map(Stale::Copy).chain(below), ticket);
     }
 
     /// Asks for every invalidation queued so far to be made durable.

@@ -4,12 +4,13 @@
 //! admission policy allows, commands of one class in the order they were issued, and every
 //! completion finds its purpose exactly once.
 
+pub(crate) use super::purpose::Purpose;
 use crate::admission::{Admission, Outstanding, Pace};
 use crate::disk::drive::{Drive, Moved};
 use crate::disk::drives::{Done, Drives};
 use crate::disk::head::Head;
+pub(crate) use crate::disk::in_flight::InFlight;
 use crate::disk::in_flight::Sort;
-pub(crate) use crate::disk::in_flight::{InFlight, Purpose};
 use crate::disk::lanes::command_id;
 use crate::disk::report::DiskWork;
 use nearhead_basics::Slab;

@@ -9,6 +9,7 @@ pub(crate) mod flusher;
 pub(crate) mod head;
 mod in_flight;
 pub(crate) mod lanes;
+pub(crate) mod purpose;
 pub(crate) mod report;
 mod together;
 pub(crate) mod watch;

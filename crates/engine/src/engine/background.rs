@@ -5,6 +5,7 @@ use crate::blanks::Written;
 use crate::cleaning::{CheckpointContext, CleaningContext, News};
 use crate::failure::Failure;
 use crate::snapshot::SnapshotContext;
+use crate::state::paged::Paged;
 use crate::state::sectors::BLOCK_SECTORS;
 use nearhead_disk::{DiskError, Nanos, Payload};
 
@@ -56,7 +57,7 @@ impl Engine {
         self.commit_aged_stage();
         // A swap whose last block went home meanwhile must still come to its end.
         let is_cleaning = self.checkpoint.is_busy() || self.is_moving();
-        if self.core.map().is_empty() && !is_cleaning && !self.schedule.is_demanded() {
+        if self.core.layers().is_empty() && !is_cleaning && !self.schedule.is_demanded() {
             self.schedule.forget_permit();
             return self.advance_snapshot();
         }
@@ -151,8 +152,11 @@ impl Engine {
             self.snapshotter.wish();
         }
         // What costs least to ask first: the last question looks at every log in use.
-        let logs = self.core.logs();
-        if !self.snapshotter.is_busy() && logs.is_short_of_logs() && logs.snapshot_frees_any() {
+        let (logs, is_moving) = (self.core.logs(), self.is_moving());
+        // Nothing more of what a paged map offers is worth being cleaned: the next snapshot frees what was, and offers more.
+        let was_moved = || self.core.layers().paged().is_some_and(Paged::was_any_taken);
+        let frees_any = || logs.snapshot_frees_any() || !is_moving && was_moved();
+        if !self.snapshotter.is_busy() && logs.is_short_of_logs() && frees_any() {
             self.snapshotter.demand();
         }
         let is_record_under_way = self.commit.in_flight().is_some();
@@ -173,6 +177,12 @@ impl Engine {
         }
         let busy = self.checkpoint.is_busy() || self.snapshotter.is_busy();
         self.swap.may_begin(self.snapshotter.number()) && !self.core.is_draining() && !busy
+    }
+
+    /// Whether a snapshot would find more to be cleaned, or let go of more, where the map is paged: for who has no room without.
+    pub(super) fn snapshot_offers_more(&self) -> bool {
+        let changed = self.core.recorded().bytes_since_snapshot() > 0;
+        self.core.layers().paged().is_some_and(|paged| changed || paged.may_offer_more())
     }
 
     /// Whether the content of a log is on its way elsewhere.

@@ -2,12 +2,14 @@
 
 use super::{Engine, Phase};
 use crate::activity::{Activities, Activity, Space};
-use crate::commit::Moves;
+use crate::commit::{Moves, Stale};
 use crate::disk::drives::Drives;
 use crate::failure::Failure;
 use crate::state::logs::{Occupancy, Ring};
 use crate::state::map::Map;
-use crate::stats::{self, LinkRole, LinkStatus, LogDiskState, LogDiskStatus, Status, TailMove};
+use crate::stats::{
+    self, LinkRole, LinkStatus, LogDiskState, LogDiskStatus, PagedMap, Status, TailMove,
+};
 use nearhead_disk::{Lane, RangeSet, SECTOR_BYTES};
 use nearhead_format::Place;
 use std::ops::Range;
@@ -28,14 +30,15 @@ impl Engine {
         self.core.is_read_only()
     }
 
-    /// The map, for those who look at a volume from outside.
+    /// The map, for those who look at a volume from outside. Of one that is paged only what changed since the last snapshot began: whoever
+    /// wants all of it configures memory for all of it.
     pub fn map(&self) -> &Map {
         self.core.map()
     }
 
     /// Whether the map is too large for a snapshot slot, with `more` entries cut in two each.
     pub fn map_outgrows_slot(&self, more: usize) -> bool {
-        self.core.map().len() + 2 * more > self.core.map_entries_max()
+        self.core.layers().len_max() + 2 * more > self.core.map_entries_max()
     }
 
     /// Why the engine accepts no change any more, if so.
@@ -56,8 +59,9 @@ impl Engine {
         Status {
             phase,
             failure: self.core.failure().cloned(),
-            map_entries: self.core.map().len() as u64,
-            map_bytes: self.core.map().memory_bytes() as u64,
+            map_entries: self.core.layers().len_max() as u64,
+            map_bytes: self.core.layers().newest_bytes() as u64,
+            paged_map: self.paged_map(),
             staged_bytes: self.stage.bytes() as u64,
             logs: self.core.logs().count(),
             logs_claimed: self.core.logs().claimed_len() as u32,
@@ -126,6 +130,17 @@ impl Engine {
             self.core.logs().present().any(|(_, ring)| ring.is_quarantined()),
         );
         now
+    }
+
+    fn paged_map(&self) -> Option<PagedMap> {
+        let paged = self.core.layers().paged()?;
+        Some(PagedMap {
+            entries: paged.base().entries(),
+            frozen_bytes: paged.frozen_bytes() as u64,
+            index_bytes: paged.base().index_bytes(),
+            cached_bytes: paged.cached_bytes(),
+            memory_bytes_max: paged.bytes_max(),
+        })
     }
 
     fn links(&self) -> Vec<LinkStatus> {
@@ -259,7 +274,7 @@ impl Engine {
     /// newest snapshot.
     pub fn needed_space(&self) -> Space {
         let mut needed = RangeSet::new();
-        for entry in self.core.map() {
+        for entry in self.core.layers().all_entries().into_iter().flatten() {
             if let Place::Log { chunk_sector, chunk_len, .. } = entry.place {
                 let end = chunk_sector + u64::from(chunk_len);
                 needed.insert(chunk_sector * SECTOR_BYTES..end * SECTOR_BYTES);
@@ -285,7 +300,7 @@ impl Engine {
     /// Home sectors that the map speaks of.
     pub fn mapped_homes(&self) -> RangeSet {
         let mut homes = RangeSet::new();
-        for entry in self.core.map() {
+        for entry in self.core.layers().all_entries().into_iter().flatten() {
             homes.insert(entry.home_sector..entry.end_sector());
         }
         homes
@@ -295,8 +310,8 @@ impl Engine {
     /// nobody takes back when the sector is written in place.
     pub fn known_homes(&self) -> RangeSet {
         let mut homes = self.mapped_homes();
-        for entry in self.commit.invalidations().entries() {
-            homes.insert(entry.home_sector..entry.end_sector());
+        for stale in self.commit.invalidations().entries() {
+            homes.insert(stale.sectors());
         }
         // One that was let go comes before all that is written from now on.
         let in_flight =
@@ -326,8 +341,10 @@ impl Engine {
         if !self.is_open() {
             return Ok(());
         }
-        let stale = self.commit.invalidations().entries().copied();
-        self.core.logs().check(self.core.map().iter().chain(stale))
+        let stale = self.commit.invalidations().entries().filter_map(Stale::copy).copied();
+        // Of a paged map only where the configuration says that it is kept.
+        let Some(entries) = self.core.layers().all_entries() else { return Ok(()) };
+        self.core.logs().check(entries.chain(stale))
     }
 
     /// What is in use now.
@@ -338,7 +355,7 @@ impl Engine {
             logs_claimed: logs.claimed().collect(),
             log_fill_pct: logs.fill_pct(),
             journal_blocks: journal.map_or(0, |journal| journal.ring().used_blocks()),
-            map_entries: self.core.map().len(),
+            map_entries: self.core.layers().len_max(),
             record_sequence: self.core.recorded().sequence_done(),
             snapshot_number: self.snapshotter.number(),
         }

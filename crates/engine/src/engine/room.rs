@@ -81,7 +81,7 @@ impl Engine {
         let tail = self.core.recorded().last_log();
         let logs = self.core.logs();
         let frees_logs = logs.needs_claim(tail) || logs.snapshot_frees_any();
-        if self.snapshots_free_space() || frees_logs {
+        if self.snapshots_free_space() || frees_logs || self.snapshot_offers_more() {
             return self.demand_snapshot_for_room();
         }
         if self.compaction.has_unnamed() {
@@ -96,7 +96,12 @@ impl Engine {
     }
 
     fn demand_snapshot_for_room(&mut self) {
-        self.demand_snapshot_or_fail("no log has room");
+        let has_memory = crate::commit::memory_has_room(&self.core);
+        self.demand_snapshot_or_fail(if has_memory {
+            "no log has room"
+        } else {
+            "the memory for changes of the map is used up"
+        });
     }
 
     /// The snapshot that would help finds no space. Whoever came since it was tried last waits until it is tried again.

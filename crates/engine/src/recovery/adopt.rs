@@ -161,6 +161,7 @@ fn torn_records(recorded: &Recorded, log_block_bytes: u64, remains: Vec<Remains>
     if offsets.is_empty() {
         return Torn::default();
     }
+    // Of a chain, which alone has a paged map, records begun since the snapshot stand behind all that its base has: what lies over is enough.
     for entry in recorded.map() {
         if let Place::Log { chunk_sector, chunk_len, .. } = entry.place {
             keep_off(&mut offsets, log_block_bytes, chunk_sector, u64::from(chunk_len));

@@ -8,14 +8,17 @@ use super::bounds::{check_header, check_item, log_outside, outside};
 use super::find::{ByClaims, ByJournal, ByWholeLogs, Finder};
 use super::slots::{FoundSlot, Place, Unusable, judge};
 use super::{Next, Recovery, Snapshot, Step, bytes_of};
+use crate::config::MapPlace;
 use crate::damage::DamageKind;
-use crate::state::map::Loader;
+use crate::state::logs::Logs;
+use crate::state::map::{LoadError, Loader, Map};
+use crate::state::paged::{BaseBuilder, Paged, PagedBounds};
 use nearhead_disk::{At, DiskError, Payload};
-use nearhead_format::Layout;
 use nearhead_format::record::Claim;
 use nearhead_format::snapshot::{
     BodyItem, BodyReader, HintRange, LogState, SNAPSHOT_HEADER_BYTES, SnapshotHeader,
 };
+use nearhead_format::{Entry, Layout};
 use std::collections::BTreeMap;
 
 /// Size of one read of a snapshot's body, in bytes.
@@ -30,13 +33,60 @@ impl Recovery {
     }
 }
 
+/// The map of a snapshot.
+pub(super) enum LoadedMap {
+    /// All of it.
+    Whole(Map),
+    /// Its index, and the logs with all that it counts of them.
+    Paged(Box<Paged>, Box<Logs>),
+}
+
+/// The entries of a body as they come.
+enum Entries {
+    Whole(Loader),
+    Paged { bounds: PagedBounds, builder: BaseBuilder, logs: Box<Logs> },
+}
+
+impl Entries {
+    /// Takes the next one. Of pages nothing is kept but the index and the counts, which go with the rest if the body does not verify.
+    fn push(&mut self, entry: Entry, is_on_volume: bool) -> Result<(), LoadError> {
+        match self {
+            Self::Whole(loader) => loader.push(entry),
+            Self::Paged { builder, logs, .. } => {
+                builder.entry(&entry);
+                if is_on_volume {
+                    logs.add_entry(&entry);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn note_bytes(&mut self, bytes: &[u8]) {
+        if let Self::Paged { builder, .. } = self {
+            builder.bytes(bytes);
+        }
+    }
+
+    fn finish(self, header: &SnapshotHeader, map: &MapPlace) -> LoadedMap {
+        match self {
+            Self::Whole(loader) => LoadedMap::Whole(loader.finish()),
+            Self::Paged { bounds, builder, logs } => {
+                let offset = map.slots.body_offset(header.slot() as usize);
+                let base = builder.finish(header.snapshot_number, offset);
+                LoadedMap::Paged(Box::new(Paged::new(bounds, base)), logs)
+            }
+        }
+    }
+}
+
 /// A snapshot as loaded so far.
 pub(super) struct Loading {
     pub(super) header: SnapshotHeader,
     pub(super) reader: BodyReader,
     /// Where its next bytes are; nowhere, if it came from elsewhere.
     pub(super) at: Option<At>,
-    pub(super) entries: Loader,
+    entries: Entries,
     pub(super) problem: Option<String>,
     /// What of it does not lie on the volume.
     pub(super) past_volume: Option<String>,
@@ -46,12 +96,12 @@ pub(super) struct Loading {
 }
 
 impl Loading {
-    fn new(header: SnapshotHeader, at: Option<At>) -> Self {
+    fn new(header: SnapshotHeader, at: Option<At>, entries: Entries) -> Self {
         Self {
             reader: BodyReader::new(header.body),
             header,
             at,
-            entries: Loader::new(),
+            entries,
             problem: None,
             past_volume: None,
             logs: Vec::new(),
@@ -63,13 +113,14 @@ impl Loading {
     /// Takes the next bytes of the body.
     fn feed(&mut self, bytes: &[u8], layout: &Layout) -> Result<(), String> {
         let Self { reader, entries, problem, past_volume, logs, claims, hints, .. } = self;
+        entries.note_bytes(bytes);
         let fed = reader.feed(bytes, &mut |item| {
             if let Err(error) = check_item(&item, layout) {
                 past_volume.get_or_insert(error);
             }
             match item {
                 BodyItem::Entry(entry) => {
-                    if let Err(error) = entries.push(entry) {
+                    if let Err(error) = entries.push(entry, past_volume.is_none()) {
                         problem.get_or_insert(format!("{error:?}"));
                     }
                 }
@@ -147,7 +198,16 @@ impl Recovery {
             ));
         };
         let body = self.map.body(header.slot() as usize);
-        self.read_body(Box::new(Loading::new(header, Some(body))))
+        let entries = self.entries();
+        self.read_body(Box::new(Loading::new(header, Some(body), entries)))
+    }
+
+    /// As this volume keeps them.
+    fn entries(&self) -> Entries {
+        let Some(bounds) = self.paged else { return Entries::Whole(Loader::new()) };
+        let logs = Logs::new(&self.context.layout, self.map.journal.is_some());
+        let builder = BaseBuilder::new(bounds.keeps_base());
+        Entries::Paged { bounds, builder, logs: Box::new(logs) }
     }
 
     /// A snapshot from elsewhere takes the place of both slots.
@@ -158,7 +218,7 @@ impl Recovery {
             Ok(header) => header,
             Err(problem) => return self.refuse(format!("the snapshot given: {problem}")),
         };
-        let mut loading = Loading::new(header, None);
+        let mut loading = Loading::new(header, None, Entries::Whole(Loader::new()));
         match loading.feed(body, &self.context.layout) {
             Ok(()) => self.body_is_read(loading),
             Err(problem) => self.refuse(format!("the snapshot given: {problem}")),
@@ -218,7 +278,7 @@ impl Recovery {
             None => {}
         }
         let log_count = self.context.layout.log_count();
-        let map = entries.finish();
+        let map = entries.finish(&header, &self.map);
         let named = logs.iter().map(|state| state.log_index).chain(claims.iter().copied());
         let beyond = named.filter(|index| *index >= log_count).max();
         if let Some(problem) = beyond.map(|index| log_outside(index, log_count)) {

@@ -35,9 +35,9 @@ pub use rebuild::{Doubt, Rebuilt};
 
 use crate::config::{MapPlace, Setup};
 use crate::state::findings::RecoveredState;
-use crate::state::map::Map;
+use crate::state::paged::PagedBounds;
 use find::{Finder, ScanContext};
-use load::Loading;
+use load::{LoadedMap, Loading};
 use nearhead_disk::{At, DiskError, Lane, Payload};
 use nearhead_format::record::Claim;
 use nearhead_format::snapshot::{HintRange, LogState, SnapshotHeader};
@@ -48,7 +48,7 @@ use std::sync::Arc;
 /// What a sound snapshot said.
 struct Snapshot {
     header: SnapshotHeader,
-    map: Map,
+    map: LoadedMap,
     logs: BTreeMap<u32, LogState>,
     claims: Vec<Claim>,
     hints: Vec<HintRange>,
@@ -127,6 +127,8 @@ pub(crate) struct Recovery {
     rebuilds: bool,
     context: ScanContext,
     map: MapPlace,
+    /// The bounds of a paged map; none of one that is read whole.
+    paged: Option<PagedBounds>,
     terms: Terms,
     result: RecoveredState,
 }
@@ -134,6 +136,7 @@ pub(crate) struct Recovery {
 impl Recovery {
     /// Of the volume that `setup` describes; a snapshot from elsewhere that it brings is taken out.
     pub(crate) fn of(setup: &mut Setup) -> Self {
+        let paged = setup.paged_bounds();
         let base = setup.config.base.take();
         let config = &setup.config;
         let flushes = !config.read_only;
@@ -143,7 +146,7 @@ impl Recovery {
             base,
             flushes: if flushes { volatile_lanes(setup) } else { Vec::new() },
         };
-        Self::new(ScanContext::new(setup), setup.map, terms)
+        Self { paged, ..Self::new(ScanContext::new(setup), setup.map, terms) }
     }
 
     fn new(context: ScanContext, map: MapPlace, terms: Terms) -> Self {
@@ -159,6 +162,7 @@ impl Recovery {
             rebuilds: false,
             context,
             map,
+            paged: None,
             terms,
             result: RecoveredState::default(),
         }

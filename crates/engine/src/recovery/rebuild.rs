@@ -12,6 +12,7 @@
 use super::adopt::Torn;
 use super::chain::{Link, by_sequence};
 use super::find::{BySweep, Findings, Found};
+use super::load::LoadedMap;
 use super::replay::{begin, replay};
 use super::{Next, Recovered, Recovery, Snapshot};
 use crate::damage::DamageKind;
@@ -190,7 +191,7 @@ impl Recovery {
                 flags: SnapshotHeader::flags_of(&self.context.layout),
                 body: BodySummary::default(),
             },
-            map: Map::new(),
+            map: LoadedMap::Whole(Map::new()),
             logs: BTreeMap::new(),
             claims: Vec::new(),
             hints: Vec::new(),

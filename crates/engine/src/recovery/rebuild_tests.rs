@@ -3,6 +3,7 @@
 //! may be doubtful.
 
 use super::find::{Findings, Found, Remains, ScanContext};
+use super::load::LoadedMap;
 use super::rebuild::{Doubt, Rebuilt};
 use super::{Next, Recovered, Recovery, Snapshot, Terms};
 use crate::config::MapPlace;
@@ -279,6 +280,7 @@ fn backup(sectors: &[Sector], record_sequence: u64) -> Snapshot {
         body: BodySummary::default(),
     };
     let (logs, claims, hints) = (BTreeMap::new(), Vec::new(), Vec::new());
+    let map = LoadedMap::Whole(map);
     Snapshot { header, map, logs, claims, hints }
 }
 

@@ -6,8 +6,8 @@
 
 use super::chain::Link;
 use super::find::Found;
+use super::load::LoadedMap;
 use crate::state::journal::JournalPlace;
-use crate::state::map::Map;
 use crate::state::{CopyNumber, Fate, Recorded};
 use nearhead_format::Layout;
 use nearhead_format::snapshot::HintRange;
@@ -16,11 +16,14 @@ use nearhead_format::snapshot::HintRange;
 pub(super) fn begin(
     layout: &Layout,
     journal: Option<JournalPlace>,
-    map: Map,
+    map: LoadedMap,
     hints: Vec<HintRange>,
     sequence: u64,
 ) -> Recorded {
-    let mut recorded = Recorded::with_map(map, layout, journal);
+    let mut recorded = match map {
+        LoadedMap::Whole(map) => Recorded::with_map(map, layout, journal),
+        LoadedMap::Paged(paged, logs) => Recorded::with_pages(*paged, *logs, journal),
+    };
     recorded.begin_after(sequence);
     for hint in hints {
         recorded.hints_mut().insert(hint.start_sector..hint.start_sector + hint.len_sectors);

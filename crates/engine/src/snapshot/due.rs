@@ -17,14 +17,19 @@ const INTERVAL_PER_BODY: u64 = 128;
 /// The longest interval, in configured ones: with the default, 8 GiB of logs for a recovery to read.
 const INTERVAL_MAX: u64 = 8;
 
+/// Of a paged map time alone makes a snapshot due only after a byte logged for so many that are merged.
+const MERGED_PER_LOGGED: u64 = 16;
+
 impl Snapshotter {
     pub(super) fn is_due(&self, core: &Core, context: SnapshotContext) -> bool {
         let changed = core.recorded().bytes_since_snapshot() > 0;
         let has_rested = self.rests_until().is_none_or(|until| until <= core.now());
         self.demanded
             || has_rested && self.wished && is_cheap(core, context)
-            || has_rested && much_was_logged(core)
-            || (changed && core.now().since(self.last_at) >= core.setup().config.snapshot_period)
+            || has_rested && (much_was_logged(core) || is_much_in_memory(core))
+            || changed
+                && core.now().since(self.last_at) >= core.setup().config.snapshot_period
+                && is_worth_merging(core)
     }
 
     /// When a snapshot is due by time alone, where nobody has asked anything since `idle_from`.
@@ -37,9 +42,10 @@ impl Snapshotter {
             let idle = idle_from + IDLE_FOR_SNAPSHOT;
             rests_until.map_or(idle, |until| until.max(idle))
         });
-        let again = rests_until.filter(|_| much_was_logged(core));
+        let again = rests_until.filter(|_| much_was_logged(core) || is_much_in_memory(core));
         let changed = core.recorded().bytes_since_snapshot() > 0;
-        let period = changed.then(|| self.last_at + core.setup().config.snapshot_period);
+        let period = (changed && is_worth_merging(core))
+            .then(|| self.last_at + core.setup().config.snapshot_period);
         [idle, again, period].into_iter().flatten().min()
     }
 }
@@ -50,12 +56,26 @@ fn much_was_logged(core: &Core) -> bool {
         || core.logs().claimed_len() > CLAIMS_MANY
 }
 
+/// Whether what changed of a paged map takes so much memory that writers would soon wait for the snapshot that makes room.
+fn is_much_in_memory(core: &Core) -> bool {
+    let layers = core.layers();
+    layers.paged().is_some_and(|paged| paged.wants_snapshot(layers.newest_bytes()))
+}
+
 /// Logged bytes between two snapshots: what is configured, or more while the map is so large that
 /// writing it that often would cost more than it saves a recovery.
 fn interval_bytes(core: &Core) -> u64 {
     let configured = core.setup().config.snapshot_after_bytes;
-    let most = configured.saturating_mul(INTERVAL_MAX);
+    // A start reads all of a paged map in any case: as much again of logs does not make it much longer.
+    let of_pages = core.layers().paged().map_or(0, |_| body_bytes(core));
+    let most = configured.saturating_mul(INTERVAL_MAX).max(of_pages);
     (body_bytes(core) * INTERVAL_PER_BODY).clamp(configured, most)
+}
+
+/// Whether time alone makes a snapshot due: not of a paged map of which next to nothing changed, as all of it is read and written.
+fn is_worth_merging(core: &Core) -> bool {
+    let logged = core.recorded().bytes_since_snapshot();
+    core.layers().paged().is_none() || logged >= body_bytes(core) / MERGED_PER_LOGGED
 }
 
 /// Whether nobody would notice it, or it is small against what was logged since the last one.
@@ -65,5 +85,5 @@ fn is_cheap(core: &Core, context: SnapshotContext) -> bool {
 }
 
 fn body_bytes(core: &Core) -> u64 {
-    core.map().len() as u64 * ENTRY_BYTES as u64
+    core.layers().len_max() as u64 * ENTRY_BYTES as u64
 }

@@ -5,6 +5,9 @@
 //! everything about the sectors it names: whatever newer state the body caught early, the replay
 //! arrives at the same end. Three things hold the rest together:
 //!
+//! Of a paged map the body is a *merge* of what had changed over the pages of the base, and so exactly the map of the beginning
+//! (`merge.rs`).
+//!
 //! - positions of logs and the claims are those of the beginning;
 //! - after the last piece every device is flushed: that of the map, so that the body is durable before the header makes
 //!   it count, and the volume's own, so that in-place writes are whose older logged copies the body no longer mentions.
@@ -16,6 +19,7 @@
 mod claims;
 mod due;
 mod lone;
+mod merge;
 mod settled;
 mod transfer;
 
@@ -29,6 +33,7 @@ use crate::disk::dispatch::Purpose;
 use crate::disk::lanes::Tickets;
 use crate::failure::Failure;
 use crate::state::map::Map;
+use crate::state::paged::Merge;
 use claims::{claims_to_add, claims_to_keep, may_be_claimed_at_rest};
 use nearhead_disk::{Buffer, BufferMut, Class, Command, DiskError, Nanos, Payload};
 use nearhead_format::snapshot::{
@@ -66,6 +71,8 @@ struct InProgress {
     record_sequence: u64,
     /// Home sector from which the map is still to be streamed.
     cursor: u64,
+    /// What is streamed instead, where the map is paged.
+    merge: Option<Box<Merge>>,
     /// Log states, claims and hints, which follow the map.
     rest: VecDeque<BodyItem>,
     writer: BodyWriter,
@@ -218,8 +225,14 @@ fn promise(core: &mut Core, commit: &Commit, claims_new: &[u32]) {
 impl InProgress {
     /// Fills a piece with what comes next; 0 bytes once all of it was handed out.
     fn fill(&mut self, piece: &mut [u8], map: &Map) -> Result<usize, nearhead_format::FieldError> {
-        let mut entries = map.iter_from(self.cursor);
         let (cursor, rest) = (&mut self.cursor, &mut self.rest);
+        if let Some(merge) = &mut self.merge {
+            let next = || merge.pop().map(BodyItem::Entry).or_else(|| rest.pop_front());
+            let filled = self.writer.fill(piece, &mut std::iter::from_fn(next))?;
+            merge.note_bytes(&piece[..filled]);
+            return Ok(filled);
+        }
+        let mut entries = map.iter_from(*cursor);
         let mut items = std::iter::from_fn(|| match entries.next() {
             Some(entry) => {
                 *cursor = entry.end_sector();
@@ -312,6 +325,7 @@ impl Snapshotter {
         self.in_progress = Some(Box::new(InProgress {
             record_sequence: core.recorded().sequence_done(),
             cursor: 0,
+            merge: core.recorded_mut().freeze(commit.invalidations().is_empty()),
             rest,
             writer: BodyWriter::new(),
             offset: core.setup().map.slots.body_offset(slot),
@@ -344,6 +358,9 @@ impl Snapshotter {
     }
 
     fn step(&mut self, core: &mut Core, work: &mut InProgress) {
+        if work.needs_pages(core) {
+            return;
+        }
         let mut piece = BufferMut::zeroed(PIECE_BYTES);
         let filled = match work.fill(&mut piece, core.map()) {
             Ok(filled) => filled,

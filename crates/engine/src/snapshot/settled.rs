@@ -4,14 +4,13 @@
 //! snapshot before this one began is in neither slot; a later record says it too, for who rebuilds the map without them.
 
 use super::Snapshotter;
-use crate::commit::{Commit, Record};
+use crate::commit::{Commit, Record, Stale};
 use crate::core::Core;
-use nearhead_format::Entry;
 
 impl Snapshotter {
     /// Header and copy are durable.
     pub(super) fn is_safe(&mut self, core: &mut Core, commit: &mut Commit) {
-        let Some(work) = self.in_progress.take() else { return };
+        let Some(mut work) = self.in_progress.take() else { return };
         self.failures = 0;
         self.number += 1;
         self.sequence = work.record_sequence;
@@ -19,6 +18,13 @@ impl Snapshotter {
         core.stats_mut().snapshots += 1;
         // First the claims: the rings they name must keep the positions that the snapshot tells.
         work.claims_new.iter().for_each(|index| core.logs_mut().note_claimed(*index));
+        // Then what the merge found that nobody needs: logs that it empties are free at once.
+        if let Some(mut merge) = work.merge.take() {
+            core.recorded_mut().let_go(&mut merge);
+            let slot = (self.number % 2) as usize;
+            let offset = core.setup().map.slots.body_offset(slot);
+            core.recorded_mut().rebase(*merge, self.number, offset);
+        }
         core.logs_mut().snapshot_committed();
         if let Some(journal) = core.journal_mut() {
             journal.ring_mut().snapshot_committed();
@@ -37,9 +43,9 @@ fn commit_by_snapshot(core: &mut Core, commit: &mut Commit, count: usize) {
     if in_record > 0 || count == 0 {
         return;
     }
-    let settled: Vec<Entry> = commit.invalidations_mut().commit(count).collect();
-    for entry in &settled {
+    let settled: Vec<Stale> = commit.invalidations_mut().commit(count).collect();
+    for entry in settled.iter().filter_map(Stale::copy) {
         core.logs_mut().drop_live(entry);
     }
-    commit.note_untold(settled.iter().map(|entry| entry.home_sector..entry.end_sector()));
+    commit.note_untold(settled.iter().map(Stale::sectors));
 }

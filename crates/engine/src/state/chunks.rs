@@ -4,7 +4,6 @@
 //! A transfer that is too short, a hole and a checksum that does not match are all the same to the caller: the copy
 //! is not there. Content that a data-less simulation left out counts as sound. Nothing here reads anything itself.
 
-use crate::state::map::{Map, Segment};
 use crate::state::sectors::SECTOR;
 use nearhead_disk::Payload;
 use nearhead_format::crc::chunk_crc;
@@ -91,21 +90,6 @@ impl LoggedCopy {
         } else {
             Err(Unsound::Checksum { expected: self.crc, found })
         }
-    }
-
-    /// Whether `map` still says that the newest copy of any of its sectors is here.
-    pub(crate) fn is_in(&self, map: &Map) -> bool {
-        let (place, sectors) =
-            (self.device_offset / SECTOR as u64, u64::from(self.bytes) / SECTOR as u64);
-        let mut is_mapped = false;
-        map.lookup(self.home_sector, sectors, &mut |segment| {
-            is_mapped |= matches!(
-                segment,
-                Segment::Mapped(Entry { place: Place::Log { chunk_sector, .. }, crc, .. })
-                    if chunk_sector == place && crc == self.crc
-            );
-        });
-        is_mapped
     }
 
     /// Says what is wrong with it, and where it is.

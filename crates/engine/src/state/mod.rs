@@ -10,6 +10,7 @@ pub(crate) mod journal;
 pub mod logs;
 pub mod map;
 pub(crate) mod map_bounds;
+pub(crate) mod paged;
 pub(crate) mod remembered;
 pub(crate) mod sectors;
 
@@ -18,6 +19,7 @@ use crate::state::echo::echo_of;
 use crate::state::journal::{JournalPlace, MapJournal};
 use crate::state::logs::Logs;
 use crate::state::map::Map;
+use crate::state::paged::{Layers, Merge, Page, Paged};
 use crate::state::sectors::{BLOCK_SECTORS, blocks_of};
 use nearhead_disk::{Payload, RangeSet, SECTOR_BYTES};
 use nearhead_format::record::{FLAG_RELOCATION, RecordHeader, SectorRange, WriteItem};
@@ -45,7 +47,10 @@ pub(crate) enum Fate {
 
 /// The state of a volume, as far as its records have it.
 pub(crate) struct Recorded {
+    /// All of it; where it is paged what changed since the snapshot under way began.
     map: Map,
+    /// The rest of a paged map.
+    paged: Option<Box<Paged>>,
     logs: Logs,
     /// The map's own journal, if there is a map device.
     journal: Option<MapJournal>,
@@ -72,12 +77,26 @@ impl Recorded {
     pub(crate) fn with_map(map: Map, layout: &Layout, journal: Option<JournalPlace>) -> Self {
         let mut logs = Logs::new(layout, journal.is_some());
         for entry in &map {
-            if let Place::Log { chunk_sector, chunk_len, .. } = entry.place {
-                logs.add_live(chunk_sector, chunk_len, u32::from(entry.len_sectors));
-            }
+            logs.add_entry(&entry);
         }
+        Self::with(map, None, logs, journal)
+    }
+
+    /// The same with pages, of which `logs` has counted every entry.
+    pub(crate) fn with_pages(paged: Paged, mut logs: Logs, journal: Option<JournalPlace>) -> Self {
+        logs.offer(std::iter::empty());
+        Self::with(Map::new(), Some(Box::new(paged)), logs, journal)
+    }
+
+    fn with(
+        map: Map,
+        paged: Option<Box<Paged>>,
+        logs: Logs,
+        journal: Option<JournalPlace>,
+    ) -> Self {
         Self {
             map,
+            paged,
             logs,
             journal: journal.and_then(MapJournal::at),
             hints: RangeSet::new(),
@@ -88,9 +107,14 @@ impl Recorded {
         }
     }
 
-    /// What stands where.
+    /// What stands where, if the map is not paged; else what changed since the snapshot under way began.
     pub(crate) fn map(&self) -> &Map {
         &self.map
+    }
+
+    /// What stands where.
+    pub(crate) fn layers(&self) -> Layers<'_> {
+        Layers::new(&self.map, self.paged.as_deref())
     }
 
     /// To be changed by who says so in a record, or needs none.
@@ -298,12 +322,78 @@ impl Recorded {
     pub(crate) fn insert(&mut self, entry: Entry) {
         let logs = &mut self.logs;
         self.map.insert(entry, &mut |lost| logs.drop_live(&lost));
+        if let Some(paged) = &mut self.paged {
+            paged.note_inserted(&entry);
+        }
+    }
+
+    /// What the map said of these sectors is stale, and counts until a record says so: what it was, as far as it is here, and whether there
+    /// may be more in the layers below.
+    pub(crate) fn displace(&mut self, start: u64, sectors: u64) -> (Vec<Entry>, bool) {
+        let mut displaced = Vec::new();
+        self.map.remove(start, sectors, &mut |entry| displaced.push(entry));
+        let range = start..start.saturating_add(sectors);
+        let hides_more = self.paged.as_mut().is_some_and(|paged| {
+            let hides_more = paged.may_have(range.clone());
+            if hides_more {
+                paged.note_removed(range);
+            }
+            hides_more
+        });
+        (displaced, hides_more)
     }
 
     /// The map has nothing for these sectors.
     pub(crate) fn remove(&mut self, start: u64, sectors: u64) {
         let logs = &mut self.logs;
         self.map.remove(start, sectors, &mut |lost| logs.drop_live(&lost));
+        if let Some(paged) = &mut self.paged {
+            paged.note_removed(start..start.saturating_add(sectors));
+        }
+    }
+}
+
+/// A paged map.
+impl Recorded {
+    /// A snapshot begins: the merge that it is; none of a map that is not paged. `is_told`: records say all that was removed so far.
+    pub(crate) fn freeze(&mut self, is_told: bool) -> Option<Box<Merge>> {
+        let Self { map, paged, logs, last_log, .. } = self;
+        paged.as_mut().map(|paged| Box::new(paged.freeze(map, logs, (*last_log, is_told))))
+    }
+
+    /// The merge goes on until so many entries are ready, or all: true then. Else pages are to be read.
+    pub(crate) fn produce(&self, merge: &mut Merge, count: usize) -> bool {
+        self.paged.as_ref().is_none_or(|paged| paged.produce(merge, count, &self.logs))
+    }
+
+    /// The snapshot is durable: what its merge found hidden is let go.
+    pub(crate) fn let_go(&mut self, merge: &mut Merge) {
+        if let Some(paged) = &mut self.paged {
+            paged.let_go(merge, &mut self.logs);
+        }
+    }
+
+    /// It is snapshot `number`, and its body, which begins at this device byte, is the base.
+    pub(crate) fn rebase(&mut self, merge: Merge, number: u64, offset: u64) {
+        if let Some(paged) = &mut self.paged {
+            paged.rebase(merge, (number, offset), &mut self.logs);
+        }
+    }
+
+    /// A page of the base was read and verified.
+    pub(crate) fn keep_page(&mut self, page: Page) {
+        if let Some(paged) = &mut self.paged {
+            paged.keep(page);
+        }
+    }
+
+    /// What is needed of a log, as far as it was offered to be cleaned and is still the newest; none if the map is not paged.
+    pub(crate) fn take_offer(&mut self, log: u32) -> Option<Vec<Entry>> {
+        let mut entries = self.paged.as_mut()?.take_offer(log);
+        self.logs.note_taken(log);
+        let layers = self.layers();
+        entries.retain(|entry| layers.holds(entry));
+        Some(entries)
     }
 }
 

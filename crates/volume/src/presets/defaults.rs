@@ -86,6 +86,8 @@ impl Facts<'_> {
             admission: Box::new(self.durable_first()),
             logged_write_bytes_max: superblock.logged_write_bytes_max,
             logged_beside_many_bytes_max: u32::MAX,
+            map_memory_bytes: u64::MAX,
+            keeps_paged_map: false,
             lone_writes_go_home: false,
             cleaner: Box::new(HomeAndSwap::default()),
             cleaning: Cleaning {

@@ -82,3 +82,34 @@ proptest! {
         harness.apply(&Step::Cut { seed: 1 });
     }
 }
+
+/// A trim changes a map at once, before any record says so: what layers below the newest one have is hidden with it.
+#[test]
+fn a_read_beside_a_trim_sees_nothing_older_of_a_map_in_layers() {
+    let write = |start, count| Step::Write { start, count, fua: false };
+    let turn = || Step::Turn { micros: 100 };
+    let steps = [
+        write(0, 56),
+        turn(),
+        write(2048, 1),
+        turn(),
+        turn(),
+        turn(),
+        write(2048, 1),
+        turn(),
+        Step::Trim { start: 2048, count: 1, fua: false },
+        Step::Read { start: 2048, count: 1 },
+        write(0, 1),
+    ];
+    let options = Options {
+        volatile_cache: false,
+        snapshot_after_bytes: 20 << 10,
+        ..Options::new("gecko", AckMode::Durable)
+    };
+    let mut harness = Harness::new(options);
+    for step in &steps {
+        harness.apply(step);
+    }
+    harness.apply(&Step::Settle);
+    harness.apply(&Step::Cut { seed: 1 });
+}

@@ -1,7 +1,7 @@
 //! What is at home leaves the map: by a record, or where no log takes one, by snapshots.
 
 use super::{Checkpoint, News, Step};
-use crate::commit::{Commit, Releases};
+use crate::commit::{Commit, Releases, Stale};
 use crate::core::Core;
 use crate::disk::flusher::FlushTicket;
 use crate::state::sectors::SECTOR;
@@ -56,7 +56,7 @@ impl Checkpoint {
             core.map_mut().remove(entry.home_sector, len, &mut |lost| gone.push(lost));
         }
         // The homes were flushed already.
-        commit.invalidations_mut().push(gone.into_iter(), FlushTicket::NONE);
+        commit.invalidations_mut().push(gone.into_iter().map(Stale::Copy), FlushTicket::NONE);
         let target = commit.want_invalidations(core);
         if let Some(window) = self.window.as_mut() {
             window.step = Step::Settling { target };

@@ -4,6 +4,7 @@
 //! its region is blank. Answered from memory in bounded work; what is not said in one answer is in the next.
 
 use crate::engine::Engine;
+use crate::state::map::Segment;
 use crate::state::sectors::{BLOCK_SECTORS, SECTOR};
 use nearhead_disk::RangeSet;
 use nearhead_disk::Run;
@@ -12,6 +13,9 @@ use std::ops::Range;
 
 /// Entries of the map looked at for one answer.
 const ENTRIES_MAX: usize = 64 << 10;
+
+/// Sectors of a paged map looked at for one answer: 32 MiB.
+const PAGED_SECTORS_MAX: u64 = 64 << 10;
 
 /// Runs of sectors under construction, neighbours alike made one.
 struct Runs {
@@ -72,6 +76,9 @@ impl Engine {
 
     /// What the map and the homes say of `range`; false if there was too much to look at, or no room for more.
     fn add_below_memory(&self, range: Range<u64>, runs: &mut Runs) -> bool {
+        if self.core.layers().paged().is_some() {
+            return self.add_of_pages(range, runs);
+        }
         let mut at = range.start;
         let entries =
             self.core.map().iter_from(at).take_while(|entry| entry.home_sector < range.end);
@@ -85,6 +92,28 @@ impl Engine {
         }
         self.add_homes(at..range.end, runs);
         !runs.is_full()
+    }
+
+    /// The same of a paged map: what would need a page that is not here is said to be data, and may be zeros.
+    fn add_of_pages(&self, range: Range<u64>, runs: &mut Runs) -> bool {
+        let end = range.end.min(range.start + PAGED_SECTORS_MAX);
+        let mut found = Vec::new();
+        let sectors = end.saturating_sub(range.start);
+        let missing = self.core.layers().lookup(range.start, sectors, &[], &mut |segment| {
+            found.push(segment);
+        });
+        if !missing.is_empty() {
+            runs.add(end, false);
+        }
+        for segment in found.into_iter().filter(|_| missing.is_empty()) {
+            match segment {
+                Segment::Mapped(entry) => runs.add(entry.end_sector(), entry.place == Place::Zero),
+                Segment::Home { start_sector, len_sectors } => {
+                    runs.add(start_sector + len_sectors, true);
+                }
+            }
+        }
+        end == range.end && !runs.is_full()
     }
 
     fn add_homes(&self, range: Range<u64>, runs: &mut Runs) {

@@ -6,10 +6,13 @@
 //! and the read, as often as that may happen: nothing is wrong. If it still points there, and a few looks
 //! find the same, the copy is damaged, and the read fails with EIO and names the place.
 //!
+//! Where the map is paged a read may need pages of it first: it waits for them and is planned anew (`pages.rs`).
+//!
 //! On a chain a copy may be in the read cache (`cached.rs`). What is wrong with one there is nobody's error: the read begins anew
 //! without the cache.
 
 mod cached;
+mod pages;
 
 use super::{Active, Body};
 use crate::disk::dispatch::Purpose;
@@ -17,11 +20,13 @@ use crate::engine::Engine;
 use crate::stage::StagedBlock;
 use crate::state::chunks::{LoggedCopy, Unsound};
 use crate::state::map::Segment;
+use crate::state::paged::{Missing, Page};
 use crate::state::sectors::{BLOCK_SECTORS, SECTOR};
 use cached::CacheHits;
 use nearhead_disk::{Class, Command, DiskError, Lane, Payload};
 use nearhead_format::{Entry, Place};
 use nearhead_service::{ErrorKind, RequestError, RequestId};
+use pages::Pages;
 use std::ptr;
 
 /// Home runs closer than this are read in one go; the logged sectors between are replaced.
@@ -62,14 +67,18 @@ pub(super) struct ReadState {
     asks_cache: bool,
     /// What it found there.
     hits: CacheHits,
+    /// Pages of the map that it has, or waits for.
+    pages: Pages,
 }
 
 /// How a read begins.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Begun {
     attempts: u8,
     is_bulk: bool,
     asks_cache: bool,
+    /// Pages of the map that it has already.
+    pages: Vec<Page>,
 }
 
 /// Puts a plan together from segments in order.
@@ -78,6 +87,8 @@ struct Planner<'a> {
     state: ReadState,
     /// Last home transfer and the client byte after it.
     home: Option<(u32, u64)>,
+    /// Pages of the map without which this is no plan.
+    missing: Missing,
 }
 
 impl Planner<'_> {
@@ -176,21 +187,28 @@ impl Planner<'_> {
     }
 
     fn mapped_or_home(&mut self, start: u64, sectors: u64) {
-        let engine = self.engine;
-        engine.core.map().lookup(start, sectors, &mut |segment| match segment {
+        let (engine, held) = (self.engine, std::mem::take(&mut self.state.pages.held));
+        let layers = engine.core.layers();
+        let missing = layers.lookup(start, sectors, &held, &mut |segment| match segment {
             Segment::Home { start_sector, len_sectors } => self.home(start_sector, len_sectors),
-            Segment::Mapped(entry) => match entry.place {
-                Place::Zero => self.ready(Payload::Zeros(usize::from(entry.len_sectors) * SECTOR)),
-                Place::Log { offset, .. } => {
-                    if let Some(copy) = LoggedCopy::of(&entry) {
-                        self.logged(&entry, copy, offset);
-                    }
-                }
-                Place::Poisoned => {
-                    self.state.error.get_or_insert_with(|| poisoned(entry.home_sector));
-                }
-            },
+            Segment::Mapped(entry) => self.mapped(&entry),
         });
+        self.state.pages.held = held;
+        self.missing.extend(missing);
+    }
+
+    fn mapped(&mut self, entry: &Entry) {
+        match entry.place {
+            Place::Zero => self.ready(Payload::Zeros(usize::from(entry.len_sectors) * SECTOR)),
+            Place::Log { offset, .. } => {
+                if let Some(copy) = LoggedCopy::of(entry) {
+                    self.logged(entry, copy, offset);
+                }
+            }
+            Place::Poisoned => {
+                self.state.error.get_or_insert_with(|| poisoned(entry.home_sector));
+            }
+        }
     }
 
     fn run(&mut self, start: u64, sectors: u64) {
@@ -256,14 +274,14 @@ impl Engine {
     pub(super) fn start_read(&mut self, id: RequestId, offset: u64, len: u32) {
         let is_bulk = self.requests.streams.is_bulk(offset, u64::from(len));
         let asks_cache = self.read_cache.is_on();
-        let begun = Begun { attempts: 0, is_bulk, asks_cache };
+        let begun = Begun { attempts: 0, is_bulk, asks_cache, pages: Vec::new() };
         let state = self.plan_read(offset, len, begun);
         let slot = self.requests.active.insert(Active { id, body: Body::Read(state) });
         self.launch_read(slot);
     }
 
     fn plan_read(&self, offset: u64, len: u32, begun: Begun) -> ReadState {
-        let Begun { attempts, is_bulk, asks_cache } = begun;
+        let Begun { attempts, is_bulk, asks_cache, pages } = begun;
         let state = ReadState {
             offset,
             len,
@@ -275,10 +293,15 @@ impl Engine {
             is_bulk,
             asks_cache,
             hits: CacheHits::default(),
+            pages: Pages::with(pages),
         };
-        let mut planner = Planner { engine: self, state, home: None };
+        let mut planner = Planner { engine: self, state, home: None, missing: Missing::new() };
         planner.run(offset / SECTOR as u64, u64::from(len) / SECTOR as u64);
-        planner.state
+        let Planner { mut state, missing, .. } = planner;
+        if !missing.is_empty() {
+            state.waits_for(missing);
+        }
+        state
     }
 
     fn launch_read(&mut self, slot: u32) {
@@ -286,6 +309,9 @@ impl Engine {
         else {
             return;
         };
+        if state.pages.are_missing() {
+            return self.fetch_pages(slot);
+        }
         if state.error.is_some() || state.transfers.is_empty() {
             return self.finish_read(slot);
         }
@@ -342,7 +368,9 @@ impl Engine {
         let unsound = state.transfers.iter().find_map(Transfer::unsound);
         if let Some((copy, problem)) = unsound {
             let (offset, len) = (state.offset, state.len);
-            let attempts = state.attempts + u8::from(copy.is_in(self.core.map()));
+            // What nobody can say any more is looked up anew.
+            let is_in = self.core.layers().has_copy(&copy, &state.pages.held);
+            let attempts = state.attempts + u8::from(is_in != Some(false));
             self.core.stats_mut().checksum_retries += 1;
             if attempts >= ATTEMPTS_MAX {
                 self.core.stats_mut().unreadable += 1;
@@ -350,7 +378,8 @@ impl Engine {
                 let detail = format!("{told}; the copy is damaged, see `nearhead check`");
                 return self.finish_slot(slot, Err(RequestError::new(ErrorKind::Io, detail)));
             }
-            let begun = Begun { attempts, is_bulk: false, asks_cache: false };
+            let pages = state.pages.take();
+            let begun = Begun { attempts, is_bulk: false, asks_cache: false, pages };
             return self.read_again(slot, (offset, len), begun);
         }
         self.core.stats_mut().read_bytes += u64::from(state.len);

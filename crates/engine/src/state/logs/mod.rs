@@ -6,7 +6,9 @@
 
 mod bad_places;
 pub(crate) mod chain;
+mod live;
 mod lost;
+mod offered;
 mod places;
 mod reach;
 mod recount;
@@ -16,12 +18,12 @@ mod scatter;
 pub(crate) use reach::{GAP_BYTES_MAX, REACH_BYTES};
 pub use recount::{LogCounts, Occupancy};
 pub use ring::Need;
-pub(crate) use ring::{NO_PREVIOUS, Ring};
+pub(crate) use ring::{NO_PREVIOUS, Ring, SLICES};
 
 use chain::Run;
 use nearhead_disk::Nanos;
+use nearhead_format::Layout;
 use nearhead_format::record::Claim;
-use nearhead_format::{Entry, Layout, Place};
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 use std::ops::Range;
@@ -56,6 +58,8 @@ pub struct Logs {
     resting: Vec<(u32, Nanos)>,
     /// Logs with places that did not take a record.
     with_bad_places: BTreeSet<u32>,
+    /// Of which it is known what they hold, where the map is paged: no other can be cleaned.
+    offered: Option<BTreeSet<u32>>,
     /// Indices with a ring, so that nothing walks over 200,000 empty places.
     present: BTreeSet<u32>,
 }
@@ -83,6 +87,7 @@ impl Logs {
             lost: Vec::new(),
             resting: Vec::new(),
             with_bad_places: BTreeSet::new(),
+            offered: None,
             present: BTreeSet::new(),
         }
     }
@@ -351,26 +356,6 @@ impl Logs {
         self.present.iter().filter_map(|index| Some((*index, self.get(*index)?)))
     }
 
-    /// The map now points to `sectors` sectors of the chunk of `chunk_len` sectors at `chunk_sector`.
-    pub(crate) fn add_live(&mut self, chunk_sector: u64, chunk_len: u8, sectors: u32) {
-        let (index, blocks) = self.blocks_of(chunk_sector, chunk_len);
-        if self.get_or_create(index).is_some_and(|ring| ring.add_live_chunk(blocks, sectors)) {
-            self.measure(index);
-        }
-    }
-
-    /// This entry is no longer needed, durably.
-    pub(crate) fn drop_live(&mut self, entry: &Entry) {
-        if let Place::Log { chunk_sector, chunk_len, .. } = entry.place {
-            let (index, blocks) = self.blocks_of(chunk_sector, chunk_len);
-            let sectors = u32::from(entry.len_sectors);
-            // Or it would be passed over until it is written again, which may never be.
-            if self.get_or_create(index).is_some_and(|ring| ring.drop_live_chunk(blocks, sectors)) {
-                self.measure(index);
-            }
-        }
-    }
-
     /// A snapshot begins: only `keep` (all of them claimed now) stay claimed.
     pub(crate) fn snapshot_begins(&mut self, keep: &[u32]) {
         for index in std::mem::take(&mut self.claimed) {
@@ -450,6 +435,7 @@ impl Logs {
 mod tests {
     use super::*;
     use nearhead_format::layout::{LayoutKind, LayoutOptions};
+    use nearhead_format::{Entry, Place};
 
     #[test]
     fn where_no_log_needs_a_claim_the_nearest_with_room_may_be_written_as_if_it_were_claimed() {

@@ -54,6 +54,29 @@ impl Logs {
         counts.collect()
     }
 
+    /// Compares the counts of what is needed alone.
+    #[cfg(test)]
+    pub(in crate::state) fn check_needed(
+        &self,
+        needed: impl Iterator<Item = Entry>,
+    ) -> Result<(), String> {
+        let mut live: BTreeMap<u32, u32> = BTreeMap::new();
+        for entry in needed {
+            if let Place::Log { chunk_sector, .. } = entry.place {
+                *live.entry(self.log_of(chunk_sector)).or_default() += u32::from(entry.len_sectors);
+            }
+        }
+        for log in 0..self.count() {
+            let (expected, found) = (live.get(&log).copied(), self.live_sectors_of(log));
+            if expected.unwrap_or(0) != found {
+                return Err(format!(
+                    "log {log}: expected {expected:?} live sectors, found {found}"
+                ));
+            }
+        }
+        Ok(())
+    }
+
     /// Compares every count with what `needed` says, all entries whose copy in a log is still needed.
     pub(crate) fn check(&self, needed: impl Iterator<Item = Entry>) -> Result<(), String> {
         let mut live: BTreeMap<u32, [u32; SLICES as usize]> = BTreeMap::new();

@@ -18,7 +18,7 @@ use std::num::NonZeroU32;
 use std::ops::Range;
 
 /// Number of slices in which live sectors are counted: as many as a word has bits.
-pub(super) const SLICES: u32 = u64::BITS;
+pub(crate) const SLICES: u32 = u64::BITS;
 
 /// No record was written to this log yet.
 pub(crate) const NO_PREVIOUS: u32 = u32::MAX;
@@ -148,8 +148,12 @@ impl Ring {
 
     /// Counts them as no longer needed. Says whether that may have changed what can be written.
     pub(crate) fn drop_live(&mut self, position: u32, sectors: u32) -> bool {
+        self.drop_in_slice(self.slice_of(position), sectors)
+    }
+
+    /// The same of sectors of which only the slice is known.
+    pub(super) fn drop_in_slice(&mut self, slice: u32, sectors: u32) -> bool {
         let before = self.live_slices;
-        let slice = self.slice_of(position);
         let count = &mut self.live_sectors[slice as usize];
         debug_assert!(*count >= sectors, "more sectors dropped than were live");
         *count = count.saturating_sub(sectors);

@@ -32,7 +32,8 @@ pub use read::{Iter, Segment};
 
 use leaf::{CAPACITY, Leaf};
 use nearhead_format::{Entry, SECTORS_MAX};
-use row::{Row, cut};
+use row::Row;
+pub(in crate::state) use row::cut;
 use tree::{At, Tree};
 
 /// The newest logged copy of every home sector that has one.

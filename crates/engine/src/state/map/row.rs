@@ -93,7 +93,7 @@ fn small(word: u64, shift: u32) -> u8 {
 /// The part of `entry` inside `from..to`, which must overlap it. The chunk stays whole, because
 /// only the whole chunk can be verified.
 #[inline]
-pub(super) fn cut(entry: &Entry, from: u64, to: u64) -> Entry {
+pub(in crate::state) fn cut(entry: &Entry, from: u64, to: u64) -> Entry {
     let home_sector = entry.home_sector.max(from);
     let end_sector = entry.end_sector().min(to);
     debug_assert!(home_sector < end_sector, "{entry:?} is outside {from}..{to}");

@@ -85,9 +85,10 @@ impl Engine {
         else {
             return;
         };
-        let begun = Begun { attempts: state.attempts, is_bulk: state.is_bulk, asks_cache: false };
-        let range = (state.offset, state.len);
+        let (attempts, is_bulk) = (state.attempts, state.is_bulk);
         let unsound: Vec<u64> = state.cached_unsound().collect();
+        let begun = Begun { attempts, is_bulk, asks_cache: false, pages: state.pages.take() };
+        let range = (state.offset, state.len);
         self.core.stats_mut().read_cache_unsound += unsound.len() as u64;
         for place in unsound {
             self.read_cache.forget(place);
@@ -113,7 +114,9 @@ impl Engine {
         counts.read_cache_miss_bytes +=
             fetched.iter().map(|(copy, _)| u64::from(copy.bytes)).sum::<u64>();
         // What was overwritten meanwhile nobody asks for again.
-        let is_worth_it = |copy: &LoggedCopy| !state.is_bulk && copy.is_in(core.map());
+        let held = &state.pages.held;
+        let is_newest = |copy: &LoggedCopy| core.layers().has_copy(copy, held) == Some(true);
+        let is_worth_it = |copy: &LoggedCopy| !state.is_bulk && is_newest(copy);
         let kept: Vec<_> = fetched.into_iter().filter(|(copy, _)| is_worth_it(copy)).collect();
         for (copy, data) in kept {
             read_cache.keep(core, copy, &data);
