@@ -5,7 +5,12 @@
 
 mod client;
 mod image;
+pub mod judge;
+pub mod known;
 mod ram;
+pub mod short;
+pub mod tree;
+pub mod user;
 
 pub use client::{Client, SIZE, Timed};
 pub use image::{assert_clean, empty, scratch};
