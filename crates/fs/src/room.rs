@@ -129,14 +129,15 @@ impl Core {
             }
             RoomChange::Zero | RoomChange::ZeroBeyond => {
                 self.zero_ends(ino, &range)?;
+                // New blocks, not the same ones as unwritten: what is written next may go in place before a record says that they are.
+                if whole.start < whole.end {
+                    let count = whole.end - whole.start;
+                    self.ext4()?.punch(ino, whole.start, count, caller)?;
+                    self.forget_pages(ino, whole.start, whole.end);
+                }
                 let count = touched.end - touched.start;
                 self.ext4()?.reserve(ino, touched.start, count, true, caller)?;
                 self.has_blocks(ino, touched);
-                if whole.start < whole.end {
-                    let count = whole.end - whole.start;
-                    self.ext4()?.make_unwritten(ino, whole.start, count, caller)?;
-                    self.forget_pages(ino, whole.start, whole.end);
-                }
             }
         }
         let file = self.file(ino);

@@ -9,6 +9,7 @@ pub mod judge;
 pub mod known;
 mod ram;
 pub mod short;
+pub mod store;
 pub mod tree;
 pub mod user;
 

@@ -33,6 +33,15 @@ impl<S: Timed> User<S> {
 
     /// Nothing if the operation would be refused; false if it is not answered.
     pub fn step(&mut self, op: Op) -> Option<bool> {
+        let is_answered = self.ask(op)?;
+        if is_answered {
+            self.learn(op);
+        }
+        Some(is_answered)
+    }
+
+    /// The same; what the answer promises is not known yet.
+    pub fn ask(&mut self, op: Op) -> Option<bool> {
         self.number += 1;
         let Done { tree, touched, gone, made } = self.known.tree().after(op, self.number)?;
         let request = self.request(op, &tree, made);
@@ -42,6 +51,13 @@ impl<S: Timed> User<S> {
         if let (Some(id), Answer::Node(node)) = (made, answer) {
             self.inos.insert(id, node.ino);
         }
+        let Some(ino) = gone.map(|id| self.inos[&id]) else { return Some(true) };
+        let forget = FsOperation::Forget { ino, count: u64::MAX };
+        Some(self.client.try_ask(forget).is_some())
+    }
+
+    /// What its answer promises.
+    pub fn learn(&mut self, op: Op) {
         match op {
             Op::Sync(path) => self.known.synced(self.known.tree().find(path).unwrap()),
             Op::WriteDurable(path, ..) => {
@@ -50,9 +66,6 @@ impl<S: Timed> User<S> {
             Op::SyncAll => self.known.synced_all(),
             _ => {}
         }
-        let Some(ino) = gone.map(|id| self.inos[&id]) else { return Some(true) };
-        let forget = FsOperation::Forget { ino, count: u64::MAX };
-        Some(self.client.try_ask(forget).is_some())
     }
 
     fn request(&self, op: Op, after: &Tree, made: Option<u32>) -> FsOperation {
