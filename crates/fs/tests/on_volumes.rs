@@ -20,7 +20,7 @@ use support::tree::Tree;
 use support::user::{SMALL_BYTES, User, small_base};
 use support::{Blocks, Client};
 
-const PRESETS: [&str; 5] = ["mlb", "singlelog", "nearhead", "gecko", "slsmr"];
+const PRESETS: [&str; 5] = ["gecko", "slsmr", "mlb", "singlelog", "nearhead"];
 const MODES: [&str; 4] = ["manylogs", "ordered", "data", "adaptive"];
 
 struct Trial {

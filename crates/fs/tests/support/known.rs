@@ -60,13 +60,23 @@ impl Known {
     /// Whether a crash may leave this.
     pub fn check(&self, found: &Tree) -> Result<(), String> {
         let told = found.told();
-        let at = (self.floor..self.history.len()).rev().find(|at| self.history[*at].told() == told);
-        let Some(at) = at else {
-            return Err(self.name_differences(found));
-        };
-        let (wanted, there) = (self.history[at].paths(), found.paths());
-        for (path, id) in &wanted {
-            if self.history[at].nodes[id].kind == Kind::File {
+        let mut wrong = None;
+        // Two moments may have the same names.
+        for at in
+            (self.floor..self.history.len()).rev().filter(|at| self.history[*at].told() == told)
+        {
+            match self.check_files(&self.history[at], found) {
+                Ok(()) => return Ok(()),
+                Err(what) => wrong = Some(what),
+            }
+        }
+        Err(wrong.unwrap_or_else(|| self.name_differences(found)))
+    }
+
+    fn check_files(&self, expected: &Tree, found: &Tree) -> Result<(), String> {
+        let there = found.paths();
+        for (path, id) in &expected.paths() {
+            if expected.nodes[id].kind == Kind::File {
                 let bytes = &found.nodes[&there[path]].bytes;
                 self.check_bytes(*id, bytes).map_err(|what| format!("{path}: {what}"))?;
             }

@@ -28,7 +28,10 @@ pub struct Ground {
 
 impl Ground {
     pub fn of(preset: &str, ack: AckMode) -> Self {
-        Self { options: Options::new(preset, ack), log_bytes: 4 << 20 }
+        let options = Options::new(preset, ack);
+        // The devices of a chain are small there.
+        let log_bytes = if options.preset.layout.is_chain() { 1 << 20 } else { 4 << 20 };
+        Self { options, log_bytes }
     }
 
     /// A new volume that holds these blocks, after an orderly stop.
