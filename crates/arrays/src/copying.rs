@@ -1,20 +1,21 @@
 //! Bringing members of a mirror up to date, piece by piece, while the mirror is used.
 //!
 //! A member that is behind gets every change from the beginning, and in the background everything
-//! else, from the lowest address to the highest. Members that are unsure are made alike in the same way,
+//! else, from the lowest address to the highest; of one of which it is known what it missed (`missed`) that alone. Members that are unsure are made alike in the same way,
 //! all at once. What stays true:
 //! - while a piece is on its way no change of the same bytes is, or the older bytes of the piece
 //!   could land over the newer ones; such changes wait for the piece, which is short (`gate`);
-//! - a member that is behind is read, and counts, only when all of it was copied and flushed;
+//! - a member that is behind is read, and counts, only when all that it may lack was copied and flushed;
 //! - how far it got is noted on it only after a flush, so a crash repeats at most what came after.
 //!
-//! Without clients pieces follow each other; with some, one begins every tenth of a second.
+//! Without clients pieces follow each other; with some, a whole one begins every tenth of a second.
 
 use super::Core;
 use super::gate::{Answer, repair_of};
 use super::keeper::{Keeper, Standing};
 use super::mirror::Copies;
 use super::parts::Parts;
+use super::regions::Regions;
 use nearhead_disk::{Class, Command, Disk, DiskError, Nanos, Payload};
 use std::ops::Range;
 
@@ -57,22 +58,39 @@ pub(super) enum Step {
 #[derive(Debug)]
 pub(super) struct Copying {
     pub(super) target: Target,
-    /// Bytes from the beginning that are copied.
+    /// Bytes from the beginning that are alike.
     pub(super) done_bytes: u64,
-    /// Bytes of these that were flushed and noted.
-    noted_bytes: u64,
+    /// Bytes that were copied since that was flushed and noted.
+    unnoted_bytes: u64,
+    /// Everything else is alike already.
+    only: Option<Regions>,
     step: Step,
 }
 
 impl Copying {
-    fn new(target: Target, from: u64, now: Nanos) -> Self {
+    fn new(target: Target, from: u64, only: Option<Regions>, now: Nanos) -> Self {
         let step = Step::Rest { until: now };
-        Self { target, done_bytes: from, noted_bytes: from, step }
+        Self { target, done_bytes: from, unnoted_bytes: 0, only, step }
+    }
+
+    /// Goes past what is alike already.
+    fn skip(&mut self, end: u64) {
+        if let Some(only) = &self.only {
+            self.done_bytes = only.run_from(self.done_bytes).map_or(end, |run| run.start.min(end));
+        }
     }
 
     /// The bytes that are next, or on their way.
     fn piece(&self, end: u64, bytes_max: u64) -> Range<u64> {
+        let run = self.only.as_ref().and_then(|only| only.run_from(self.done_bytes));
+        let end = run.map_or(end, |run| run.end.min(end));
         self.done_bytes..(self.done_bytes + bytes_max).min(end)
+    }
+
+    /// Bytes that are still to be copied.
+    fn left_bytes(&self, end: u64) -> u64 {
+        let all = end.saturating_sub(self.done_bytes);
+        self.only.as_ref().map_or(all, |only| only.bytes_from(self.done_bytes))
     }
 
     /// The bytes that are on their way, if any are.
@@ -131,16 +149,22 @@ impl Copies {
                 && !self.standings.contains(&Standing::Unsure)
         });
         if self.copying.is_none() && self.may_copy() {
-            self.copying = self.lacking().map(|(to, from)| Copying::new(to, from, core.now));
+            self.copying = self.lacking().map(|(to, from)| {
+                let only = match to {
+                    Target::Behind(member) => self.known_missed(member).cloned(),
+                    Target::Unsure => None,
+                };
+                Copying::new(to, from, only, core.now)
+            });
         }
         let end = core.properties.capacity_bytes;
-        let Some(copying) = &self.copying else { return };
+        let Some(copying) = &mut self.copying else { return };
         if !copying.is_at_rest() || copying.rests_until().is_some_and(|until| until > core.now) {
             return;
         }
+        copying.skip(end);
         let is_noted = copying.target != Target::Unsure;
-        let unnoted_bytes = copying.done_bytes - copying.noted_bytes;
-        if copying.done_bytes >= end || is_noted && unnoted_bytes >= NOTE_BYTES {
+        if copying.done_bytes >= end || is_noted && copying.unnoted_bytes >= NOTE_BYTES {
             return self.flush_copied(core);
         }
         let piece = copying.piece(end, piece_bytes(core));
@@ -157,6 +181,32 @@ impl Copies {
     pub(super) fn may_copy(&self) -> bool {
         let is_told = self.keeper.as_ref().is_none_or(Keeper::has_told);
         !self.only_looks && (is_told || self.any_unsure())
+    }
+
+    /// The regions in which a member that is behind may differ from the others, if that is known. What changes from now on it is
+    /// given, so those of the moment at which the mirror was opened are enough.
+    pub(super) fn known_missed(&self, member: usize) -> Option<&Regions> {
+        let is_known = self.keeper.as_ref().is_some_and(|keeper| keeper.covers(member));
+        self.missed_before.as_ref().filter(|_| is_known)
+    }
+
+    /// Bytes that are still to be copied to a member, of so many.
+    pub(super) fn left_bytes(&self, member: usize, end: u64) -> u64 {
+        let Standing::Behind(from) = self.standings[member] else { return 0 };
+        let is_this = |copying: &&Copying| copying.target == Target::Behind(member);
+        if let Some(copying) = self.copying.as_ref().filter(is_this) {
+            return copying.left_bytes(end);
+        }
+        let all = end.saturating_sub(from);
+        self.known_missed(member).map_or(all, |missed| missed.bytes_from(from))
+    }
+
+    /// Bytes that are still to be compared, of so many.
+    pub(super) fn unsure_bytes(&self, end: u64) -> u64 {
+        let is_this = |copying: &&Copying| copying.target == Target::Unsure;
+        let compared =
+            self.copying.as_ref().filter(is_this).map_or(0, |copying| copying.done_bytes);
+        if self.any_unsure() { end.saturating_sub(compared) } else { 0 }
     }
 
     /// Who must be copied to, and from which byte on. Members that are unsure come first: one that is
@@ -286,9 +336,13 @@ impl Copies {
     fn piece_done<D: Disk>(&mut self, core: &mut Core<D, Parts>) {
         let (end, most) = (core.properties.capacity_bytes, piece_bytes(core));
         let busy = core.desk.outstanding() > self.held.len();
-        let pause = if busy { PAUSE } else { Nanos::ZERO };
         let Some(copying) = &mut self.copying else { return };
-        copying.done_bytes = copying.piece(end, most).end;
+        let piece = copying.piece(end, most);
+        let bytes = piece.end - piece.start;
+        // A short piece is over soon.
+        let pause = if busy { Nanos(PAUSE.0 * bytes / most) } else { Nanos::ZERO };
+        copying.done_bytes = piece.end;
+        copying.unnoted_bytes += bytes;
         copying.step = Step::Rest { until: core.now + pause };
     }
 
@@ -297,7 +351,7 @@ impl Copies {
         let end = core.properties.capacity_bytes;
         let Some(copying) = &mut self.copying else { return };
         let (target, done) = (copying.target, copying.done_bytes);
-        copying.noted_bytes = done;
+        copying.unnoted_bytes = 0;
         copying.step = Step::Rest { until: core.now };
         let whole = done >= end;
         if whole {

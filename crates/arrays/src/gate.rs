@@ -31,6 +31,14 @@ pub(super) fn bytes_of(command: &Command) -> Option<Range<u64>> {
     Some(offset..offset + len)
 }
 
+/// Whether a change is durable when it is answered.
+pub(super) fn is_durable(command: &Command) -> bool {
+    matches!(
+        command,
+        Command::Write { durable: true, .. } | Command::WriteZeroes { durable: true, .. }
+    )
+}
+
 /// Brings what is shown to a member that holds something else. It is durable at once, for what it replaces is
 /// also what a power cut would leave.
 pub(super) fn repair_of(offset: u64, bytes: &Payload) -> Command {

@@ -6,11 +6,15 @@
 //! no change that a member missed is answered before the labels of the members in sync say so. Or a
 //! restart could take the member that missed it for one that has everything. And a member counts only once
 //! those that counted before it say so, or it could stand in for one whose label says that it does not count.
+//!
+//! Where the only news is that more regions change while a member is away (`missed`) a round is labels on the members that count.
 
 use super::Core;
 use super::label::Label;
+use super::missed::{Missed, Unflushed};
 use nearhead_disk::{BufferMut, Class, Command, Disk, DiskError, Payload};
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// What a mirror knows of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,10 +44,12 @@ impl Standing {
 /// What is done in a round, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wave {
-    /// The members that count are flushed.
+    /// The members that get changes are flushed.
     Flush,
     /// They get their labels.
     Counting,
+    /// They do, and nothing but regions is new: it is all of the round.
+    Regions,
     /// Those that are copied to, or were just now, get theirs.
     Behind,
 }
@@ -53,6 +59,10 @@ enum Wave {
 pub(super) struct Keeper {
     /// As last written or being written, by member.
     labels: Vec<Label>,
+    /// What members missed that are away or behind.
+    missed: Missed,
+    /// What one would miss that fell out now.
+    pub(super) unflushed: Unflushed,
     /// Writes of labels and flushes under way: which member.
     writes: BTreeMap<u64, usize>,
     wave: Option<Wave>,
@@ -75,8 +85,11 @@ pub(super) struct Keeper {
 }
 
 impl Keeper {
-    pub(super) fn new(labels: Vec<Label>) -> Self {
+    pub(super) fn new(labels: Vec<Label>, missed: Missed) -> Self {
+        let member_bytes = labels.iter().map(|label| label.member_bytes).min().unwrap_or(0);
         Self {
+            missed,
+            unflushed: Unflushed::nothing(member_bytes),
             in_use: labels.iter().any(|label| label.in_use),
             is_marked: labels.iter().any(|label| label.in_use),
             labels,
@@ -122,15 +135,53 @@ impl Keeper {
 
     /// Whether the labels of the members that count say everything.
     pub(super) fn has_told(&self) -> bool {
-        self.told == self.changes && self.wave.is_none()
+        self.told == self.changes && self.missed.is_told() && self.wave.is_none()
+    }
+
+    pub(super) fn missed(&self) -> &Missed {
+        &self.missed
+    }
+
+    /// Which member has this number.
+    pub(super) fn member_of(&self, index: u16) -> Option<usize> {
+        self.labels.iter().position(|label| label.index == index)
+    }
+
+    /// Whether what this member missed is known.
+    pub(super) fn covers(&self, member: usize) -> bool {
+        self.missed.covers(self.labels[member].index)
+    }
+
+    /// These bytes are going to change: labels are to say so, if any member will miss it.
+    pub(super) fn expect(&mut self, bytes: &Range<u64>) {
+        self.missed.add(bytes);
+        self.failed &= self.missed.is_told();
+    }
+
+    /// A member that has everything gets nothing more; `under_way` changes.
+    pub(super) fn left(&mut self, member: usize, under_way: impl Iterator<Item = Range<u64>>) {
+        let Label { index, generation, .. } = self.labels[member];
+        let Some(mut regions) = self.unflushed.all() else { return self.missed.forget(index) };
+        under_way.for_each(|bytes| regions.add(&bytes));
+        self.missed.left(index, generation, &regions);
+    }
+
+    /// What a member missed is known no more.
+    pub(super) fn forget_missed(&mut self, member: usize) {
+        self.missed.forget(self.labels[member].index);
     }
 
     /// Begins a round if the labels do not tell everything.
     pub(super) fn advance<D: Disk, P>(&mut self, core: &mut Core<D, P>, members: &[Standing]) {
-        if self.told == self.changes || self.wave.is_some() || self.failed {
+        if self.has_told() || self.wave.is_some() || self.failed {
             return;
         }
-        self.begin(core, Wave::Flush, members);
+        if self.told == self.changes {
+            self.fill(members);
+            self.begin(core, Wave::Regions, members);
+        } else {
+            self.begin(core, Wave::Flush, members);
+        }
     }
 
     /// What the labels of this round say. A round that only marks the mirror leaves the generation: members
@@ -148,7 +199,10 @@ impl Keeper {
         let generation = newest + u64::from(!is_mark);
         for (label, member) in self.labels.iter_mut().zip(members) {
             let synced_bytes = match member {
-                Standing::InSync | Standing::Unsure | Standing::Joining => label.member_bytes,
+                Standing::InSync | Standing::Unsure | Standing::Joining => {
+                    self.missed.forget(label.index);
+                    label.member_bytes
+                }
                 Standing::Behind(synced) => *synced,
                 Standing::Out => continue,
             };
@@ -157,13 +211,16 @@ impl Keeper {
         }
         (self.telling, self.telling_in_sync) = (self.changes, in_sync);
         self.is_marked &= self.in_use;
+        self.missed.begin_telling();
     }
 
     fn begin<D: Disk, P>(&mut self, core: &mut Core<D, P>, wave: Wave, members: &[Standing]) {
         self.wave = Some(wave);
         for (index, member) in members.iter().enumerate() {
             let concerned = match wave {
-                Wave::Flush | Wave::Counting => member.counts(),
+                // One that is behind too: how far it was copied to must not be said of changes that its cache loses.
+                Wave::Flush => *member != Standing::Out,
+                Wave::Counting | Wave::Regions => member.counts(),
                 Wave::Behind => matches!(member, Standing::Behind(_) | Standing::Joining),
             };
             match wave {
@@ -196,7 +253,8 @@ impl Keeper {
         label.sequence += 1;
         // Whoever has a label has room for it.
         let offset = Label::offset(capacity).unwrap_or(0) + label.slot_offset();
-        let parts = vec![Payload::Bytes(BufferMut::copy_of(&label.encode()).freeze())];
+        let slot = self.missed.slot(label);
+        let parts = vec![Payload::Bytes(BufferMut::copy_of(&slot).freeze())];
         let id = core.desk.number();
         self.writes.insert(id, member);
         let command = Command::Write { offset, parts, durable: true };
@@ -231,17 +289,20 @@ impl Keeper {
                 self.fill(members);
                 self.begin(core, Wave::Counting, members);
             }
-            Some(Wave::Counting) => {
+            Some(wave @ (Wave::Counting | Wave::Regions)) => {
                 (self.told, self.told_in_sync) = (self.telling, self.telling_in_sync);
                 // The label of a member that is out stays as it was, and says nothing of the others.
                 let mut counting = self.labels.iter().zip(members).filter(|(_, one)| one.counts());
                 self.is_marked = counting.any(|(label, _)| label.in_use);
-                self.begin(core, Wave::Behind, members);
+                if wave == Wave::Counting {
+                    self.begin(core, Wave::Behind, members);
+                }
             }
             Some(Wave::Behind) | None => {}
         }
-        if self.writes.is_empty() {
-            self.wave = None;
+        if self.writes.is_empty() && self.wave.take().is_some() {
+            // If a member fell out in this round the next one tells all that count.
+            self.missed.end_telling(self.told == self.changes);
         }
         if self.told == self.changes { std::mem::take(&mut self.held) } else { Vec::new() }
     }
@@ -252,6 +313,8 @@ impl Keeper {
         self.wave = None;
         // Whether the last label landed is not known: whatever comes is marked anew.
         (self.in_use, self.is_marked) = (true, false);
+        self.missed.end_telling(false);
+        self.changes += u64::from(self.told == self.changes && self.missed.is_told());
         std::mem::take(&mut self.held)
     }
 
@@ -260,6 +323,8 @@ impl Keeper {
         self.writes.clear();
         self.held.clear();
         self.wave = None;
+        self.missed.end_telling(false);
+        self.unflushed.forget();
     }
 }
 

@@ -9,7 +9,7 @@
 //! +-------------+--------------+----+----+--------+-----------------------------+
 //! 56            64             72   74   76       80
 //! +-------------+-------------+-------------+-------------------------------+
-//! | first_byte  | every_bytes | run_bytes   | zeros up to 512, then to 4096 |
+//! | first_byte  | every_bytes | run_bytes   | zeros up to 512, then notes   |
 //! +-------------+-------------+-------------+-------------------------------+
 //! 80            88            96            104
 //! ```
@@ -31,6 +31,8 @@
 //! - `member_bytes`, `chunk_bytes`: a member cut short, another chunk.
 //! - whole runs: where runs of the array's addresses begin that each lie on one member, how far they are apart and how long
 //!   they are ([`WholeRuns`]); zeros of an array without any.
+//!
+//! - notes: of a mirror, what members missed that are away (`noted`), or zeros. Nothing above depends on them.
 //!
 //! Nothing here reads or writes a disk.
 

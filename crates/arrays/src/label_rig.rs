@@ -121,10 +121,11 @@ pub(super) fn opened<D: Disk>(
 ) -> Result<Mirror<D>, String> {
     let spec = ArraySpec::parse(text).unwrap();
     let plan = prepare(&spec, disks, purpose, &mut run_one).map_err(|error| error.detail)?;
-    let Plan { members, unsure, .. } = plan.ok_or("no labels")?;
+    let Plan { members, unsure, missed, .. } = plan.ok_or("no labels")?;
     let labels = members.iter().map(|(_, label)| *label).collect();
     let taken = members.iter().map(|(place, _)| disks[*place].take().unwrap()).collect();
-    Mirror::labelled(taken, ReadPolicy::First, labels, unsure).map_err(|error| error.detail)
+    Mirror::labelled(taken, ReadPolicy::First, labels, (unsure, missed))
+        .map_err(|error| error.detail)
 }
 
 pub(super) fn reopened<D: Disk>(text: &str, disks: &mut [Option<D>]) -> Result<Mirror<D>, String> {

@@ -2,12 +2,14 @@
 //!
 //! Where the power or the program goes while changes are under way, the members may differ. Whoever
 //! opens the mirror next knows it from the mark, and makes the members alike again. What stays true:
-//! - no member gets a change before the labels say that the mirror is in use;
+//! - no member gets a change before the labels say that the mirror is in use, and where a member is away that its regions change
+//!   (`missed`);
 //! - the mark goes only when every change was answered, every member that counts was flushed after
 //!   that, and none of them is unsure.
 
 use super::Core;
 use super::copying::Copying;
+use super::gate::bytes_of;
 use super::keeper::Keeper;
 use super::mirror::Copies;
 use super::parts::Parts;
@@ -39,7 +41,8 @@ impl Leaving {
 }
 
 impl Copies {
-    /// Keeps a change back until the labels say that the mirror is in use; says whether it did.
+    /// Keeps a change back until the labels say that the mirror is in use, and of its regions that they change if a member
+    /// is away; says whether it did.
     pub(super) fn holds_unmarked<D: Disk>(
         &mut self,
         core: &mut Core<D, Parts>,
@@ -48,24 +51,34 @@ impl Copies {
         command: &Command,
     ) -> bool {
         let Some(keeper) = &mut self.keeper else { return false };
-        if keeper.is_marked() && self.unmarked.is_empty() {
+        let bytes = bytes_of(command).unwrap_or(0..0);
+        if keeper.is_marked() && keeper.missed().tells(&bytes) {
             // Before the mark went: whoever asked for that comes back.
             self.leaving = Leaving::No;
             return false;
         }
         keeper.mark(true);
+        keeper.expect(&bytes);
         self.leaving = Leaving::No;
         self.unmarked.push_back((id, class, command.clone()));
         self.go_on(core);
         true
     }
 
-    /// Sends what waited for the labels to say that the mirror is in use.
+    /// Sends what waited for the labels and has them now.
     pub(super) fn release_marked<D: Disk>(&mut self, core: &mut Core<D, Parts>) {
-        if self.keeper.as_ref().is_some_and(Keeper::is_marked) {
-            for (id, class, command) in std::mem::take(&mut self.unmarked) {
+        for (id, class, command) in std::mem::take(&mut self.unmarked) {
+            let bytes = bytes_of(&command).unwrap_or(0..0);
+            let is_told = |keeper: &Keeper| keeper.is_marked() && keeper.missed().tells(&bytes);
+            if self.keeper.as_ref().is_some_and(is_told) {
                 self.send_or_hold(core, id, class, command);
+                continue;
             }
+            // A member may have left since the change came.
+            if let Some(keeper) = &mut self.keeper {
+                keeper.expect(&bytes);
+            }
+            self.unmarked.push_back((id, class, command));
         }
     }
 

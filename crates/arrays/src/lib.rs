@@ -42,6 +42,12 @@ mod members;
 #[cfg(test)]
 mod members_tests;
 mod mirror;
+mod missed;
+#[cfg(test)]
+mod missed_lives_tests;
+#[cfg(test)]
+mod missed_tests;
+mod noted;
 mod open;
 #[cfg(test)]
 mod open_tests;
@@ -49,6 +55,7 @@ mod parts;
 mod plan;
 #[cfg(test)]
 mod plan_tests;
+mod regions;
 mod rest;
 #[cfg(test)]
 mod rest_tests;
@@ -65,6 +72,7 @@ mod trouble;
 
 pub use label::{LABEL_BYTES, Label};
 pub use mirror::{Mirror, ReadPolicy};
+pub use noted::MemberLabel;
 pub use open::{MISSING, Purpose, RunOne, label_of, open, remove_label};
 pub use spec::{ARRAY_PREFIXES, ArrayKind, ArraySpec, as_member, model_from_text, split_members};
 pub use stripe::Stripe;
@@ -72,8 +80,8 @@ pub use stripe::Stripe;
 use members::Members;
 use nearhead_basics::SplitMix;
 use nearhead_disk::{
-    Class, Command, Completion, Desk, Disk, DiskError, DiskErrorKind, Nanos, Properties, Side,
-    Submission, Ticket, Zones,
+    Class, Command, Completion, Desk, Disk, DiskError, DiskErrorKind, Nanos, Properties, Resilver,
+    Side, Submission, Ticket, Zones,
 };
 use nearhead_models::{Model, Report};
 use std::os::fd::BorrowedFd;
@@ -136,6 +144,11 @@ pub trait Arrangement {
     /// See [`Disk::sides`].
     fn sides<D: Disk>(&self, core: &Core<D, Self::Parts>, now: Nanos) -> Vec<Side> {
         core.members.disks().flat_map(|disk| disk.sides(now)).collect()
+    }
+
+    /// See [`Disk::resilvers`].
+    fn resilvers<D: Disk>(&self, core: &Core<D, Self::Parts>) -> Vec<Resilver> {
+        core.members.disks().flat_map(Disk::resilvers).collect()
     }
 
     /// Forgets what was under way: the members lost their power.
@@ -247,6 +260,10 @@ impl<D: Disk, A: Arrangement> Disk for Array<D, A> {
 
     fn sides(&self, now: Nanos) -> Vec<Side> {
         self.arrangement.sides(&self.core, now)
+    }
+
+    fn resilvers(&self) -> Vec<Resilver> {
+        self.arrangement.resilvers(&self.core)
     }
 
     fn wake_fd(&self) -> Option<BorrowedFd<'_>> {

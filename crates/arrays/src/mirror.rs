@@ -15,16 +15,18 @@
 //! place still has one content.
 
 use super::copying::{Copying, Target};
-use super::gate::{Held, bytes_of};
+use super::gate::{Held, bytes_of, is_durable};
 use super::keeper::{Keeper, Standing, unrecorded};
 use super::label::Label;
 use super::leaving::Leaving;
+use super::missed::Missed;
 use super::parts::Parts;
+use super::regions::Regions;
 use super::sides::Sides;
 use super::{Arrangement, Array, Core, common_properties, names};
 use nearhead_disk::{
-    Class, Command, Completion, Disk, DiskError, DiskErrorKind, Nanos, Payload, Properties, Run,
-    Side, Ticket,
+    Class, Command, Completion, Disk, DiskError, DiskErrorKind, Nanos, Payload, Properties,
+    Resilver, Run, Side, Ticket,
 };
 use std::collections::VecDeque;
 
@@ -55,6 +57,8 @@ pub struct Copies {
     pub(super) unmarked: VecDeque<Held>,
     /// Commands that wait for bytes on their way; bounded by the queue.
     pub(super) held: VecDeque<Held>,
+    /// What members missed that are away or behind, as it was when the mirror was opened.
+    pub(super) missed_before: Option<Regions>,
     /// Its members differed when it was opened, perhaps.
     pub(super) was_unsure: bool,
     /// Nothing on any member changes, whatever it holds.
@@ -91,6 +95,7 @@ impl<D: Disk> Mirror<D> {
             leaving: Leaving::No,
             unmarked: VecDeque::new(),
             held: VecDeque::new(),
+            missed_before: None,
             was_unsure: false,
             only_looks: false,
             missing: 0,
@@ -104,7 +109,7 @@ impl<D: Disk> Mirror<D> {
         disks: Vec<D>,
         policy: ReadPolicy,
         labels: Vec<Label>,
-        unsure: bool,
+        (unsure, missed): (bool, Missed),
     ) -> Result<Self, DiskError> {
         let common = common_properties(&disks, 1, format!("mirror:{}", names(&disks)))?;
         let capacity_bytes = labels.iter().map(|label| label.member_bytes).min().unwrap_or(0);
@@ -123,7 +128,8 @@ impl<D: Disk> Mirror<D> {
             was_unsure: unsure,
             only_looks: false,
             missing: count.saturating_sub(disks.len()),
-            keeper: Some(Keeper::new(labels)),
+            missed_before: Some(missed.regions().clone()),
+            keeper: Some(Keeper::new(labels, missed)),
             copying: None,
             leaving: Leaving::No,
             unmarked: VecDeque::new(),
@@ -174,6 +180,7 @@ impl Copies {
         if self.standings[member] == Standing::Out || is_last {
             return;
         }
+        self.note_left(core, member);
         self.standings[member] = Standing::Out;
         self.states[member].failed.get_or_insert(why);
         self.copying.take_if(|copying| copying.target == Target::Behind(member));
@@ -181,11 +188,28 @@ impl Copies {
         self.labels_change(core);
     }
 
+    /// A member gets nothing more: what it misses is known if it was like the others until now.
+    fn note_left<D: Disk>(&mut self, core: &Core<D, Parts>, member: usize) {
+        let is_unsure = self.any_unsure();
+        let Some(keeper) = &mut self.keeper else { return };
+        match self.standings[member] {
+            Standing::InSync if !is_unsure => {
+                keeper.left(member, core.desk.kinds().filter_map(Parts::changed_bytes));
+            }
+            Standing::InSync | Standing::Unsure => keeper.forget_missed(member),
+            // What it has still to be given is known, or is everything.
+            Standing::Behind(_) | Standing::Joining | Standing::Out => {}
+        }
+    }
+
     /// The one to go by cannot say what it holds, and what another holds was shown or will be. That is
     /// written over its own only when its label says that nobody goes by it: cut in the middle of such a
     /// write it would be torn.
     pub(super) fn fall_behind<D: Disk>(&mut self, core: &mut Core<D, Parts>, member: usize) {
         self.standings[member] = Standing::Behind(0);
+        if let Some(keeper) = &mut self.keeper {
+            keeper.forget_missed(member);
+        }
         self.choose_another();
         self.labels_change(core);
     }
@@ -221,8 +245,16 @@ impl Copies {
     /// Every member that gets changes made one, or said that it could not.
     fn end_change<D: Disk>(&mut self, core: &mut Core<D, Parts>, id: u64) {
         let Some(booked) = core.desk.get_mut(id) else { return };
-        let Parts::Change { made, failed, .. } = &mut booked.kind else { return };
+        let Parts::Change { made, failed, range, durable, .. } = &mut booked.kind else { return };
         let (made, failed) = (*made, std::mem::take(failed));
+        let is_durable = made && (*durable || !core.properties.volatile_cache);
+        if let Some(Keeper { unflushed, .. }) = &mut self.keeper {
+            match range {
+                None => unflushed.answered(id, made && failed.is_empty()),
+                Some(bytes) if !is_durable => unflushed.changed(bytes),
+                Some(_) => {}
+            }
+        }
         let mut error = None;
         for (member, problem) in failed {
             // Nobody that counts made it, so nobody that counts fell behind; a member that failed
@@ -330,10 +362,14 @@ impl Arrangement for Copies {
             return core.members.submit(reader, id, class, command, core.now);
         }
         let range = bytes.clone();
-        let (later, failed) = (None, Vec::new());
-        let parts = Parts::Change { class, range, sent: false, later, made: false, failed };
+        let (later, failed, durable) = (None, Vec::new(), is_durable(&command));
+        let parts =
+            Parts::Change { class, range, durable, sent: false, later, made: false, failed };
         let id = core.desk.book(ticket, 1, parts);
         if bytes.is_none() {
+            if let Some(keeper) = &mut self.keeper {
+                keeper.unflushed.asked(id);
+            }
             self.send_change(core, id, class, &command);
         } else if !self.holds_unmarked(core, id, class, &command) {
             self.send_or_hold(core, id, class, command);
@@ -423,6 +459,11 @@ impl Arrangement for Copies {
 
     fn sides<D: Disk>(&self, core: &Core<D, Parts>, now: Nanos) -> Vec<Side> {
         self.rests(core, now)
+    }
+
+    fn resilvers<D: Disk>(&self, core: &Core<D, Parts>) -> Vec<Resilver> {
+        let of_members = core.members.disks().flat_map(Disk::resilvers);
+        self.apart(core).into_iter().chain(of_members).collect()
     }
 
     fn forget(&mut self) {

@@ -7,6 +7,8 @@
 
 use super::label::{LABEL_BYTES, Label};
 use super::mirror::Mirror;
+use super::missed::Missed;
+use super::noted::MemberLabel;
 use super::plan::{Found, Plan, plan};
 use super::spec::{ArrayKind, ArraySpec};
 use super::stripe::Stripe;
@@ -45,13 +47,18 @@ pub fn remove_label<D: Disk>(disk: &mut D, run: RunOne<'_, D>) -> Result<(), Dis
 /// The label of a disk, if it is a member of an array. Errors tell of a label of a later version; a
 /// disk that cannot be read has none.
 pub fn label_of<D: Disk>(disk: &mut D, run: RunOne<'_, D>) -> Result<Option<Label>, DiskError> {
+    Ok(read_label(disk, run)?.map(|read| read.label))
+}
+
+/// Its label with the notes, as [`label_of`].
+fn read_label<D: Disk>(disk: &mut D, run: RunOne<'_, D>) -> Result<Option<MemberLabel>, DiskError> {
     let properties = disk.properties();
     let name = properties.name.clone();
     let Some(offset) = Label::offset(properties.capacity_bytes) else { return Ok(None) };
     let command = Command::Read { offset, len: LABEL_BYTES as u32 };
     // A disk that keeps no content reads as nothing.
     let Ok(Payload::Bytes(bytes)) = run(disk, command) else { return Ok(None) };
-    Label::decode(&bytes).map_err(|problem| invalid(format!("{name}: {problem}")))
+    MemberLabel::decode(&bytes).map_err(|problem| invalid(format!("{name}: {problem}")))
 }
 
 /// Makes the array that `spec` describes of its members in their order, none for one that is
@@ -88,7 +95,7 @@ pub fn open<D: Disk + 'static>(
             Box::new(Stripe::labelled(taken, (chunk_bytes, whole_runs), member_bytes)?)
         }
         ArrayKind::Mirror { policy, .. } => {
-            let mirror = Mirror::labelled(taken, policy, labels, plan.unsure)?;
+            let mirror = Mirror::labelled(taken, policy, labels, (plan.unsure, plan.missed))?;
             Box::new(if purpose == Purpose::Look { mirror.only_looked_at() } else { mirror })
         }
     };
@@ -102,12 +109,15 @@ pub(super) fn prepare<D: Disk>(
     purpose: Purpose,
     run: RunOne<'_, D>,
 ) -> Result<Option<Plan>, DiskError> {
-    let mut found = Vec::new();
+    let (mut found, mut read) = (Vec::new(), Vec::new());
     for disk in disks.iter_mut() {
-        found.push(match disk {
-            None => Found::Missing,
-            Some(disk) => label_of(disk, run)?.map_or(Found::Unlabelled, Found::Labelled),
-        });
+        let Some(disk) = disk else {
+            found.push(Found::Missing);
+            continue;
+        };
+        let label = read_label(disk, run)?;
+        found.push(label.as_ref().map_or(Found::Unlabelled, |read| Found::Labelled(read.label)));
+        read.extend(label);
     }
     let sequence = found.iter().filter_map(|member| member.label()).map(|label| label.sequence);
     let sequence = sequence.max().unwrap_or(0) + 1;
@@ -124,11 +134,19 @@ pub(super) fn prepare<D: Disk>(
             label.whole_runs = whole_runs.filter(|_| !label.is_mirror());
         });
     }
+    let is_kept = match (purpose, spec.kind) {
+        (Purpose::Make { anew, .. }, _) if anew => false,
+        (_, ArrayKind::Mirror { take, .. }) => take.is_none(),
+        (_, ArrayKind::Stripe { .. }) => false,
+    };
+    if let Some(plan) = planned.as_mut().filter(|_| is_kept) {
+        plan.know_missed(spec, &read);
+    }
     if let Some(plan) = planned.as_mut().filter(|_| purpose != Purpose::Look) {
         spare_the_newest(plan, &found);
         let is_new = |(place, label): &&(usize, Label)| found[*place] != Found::Labelled(*label);
         let changed = plan.members.iter().filter(is_new).collect();
-        write_labels(spec, disks, changed, run)?;
+        write_labels(spec, disks, (changed, &plan.missed), run)?;
     }
     Ok(planned)
 }
@@ -180,13 +198,13 @@ fn fresh<D: Disk>(
         whole_runs: None,
     };
     let members = (0..count).map(|index| (index, label(index))).collect();
-    Some(Plan { members, unsure: false, notes: Vec::new() })
+    Some(Plan { members, unsure: false, missed: Missed::nothing(member_bytes), notes: Vec::new() })
 }
 
 fn write_labels<D: Disk>(
     spec: &ArraySpec,
     disks: &mut [Option<D>],
-    mut order: Vec<&(usize, Label)>,
+    (mut order, missed): (Vec<&(usize, Label)>, &Missed),
     run: RunOne<'_, D>,
 ) -> Result<(), DiskError> {
     order.sort_by_key(|(_, label)| !label.counts(label.index));
@@ -202,7 +220,7 @@ fn write_labels<D: Disk>(
             )));
         };
         let offset = offset + label.slot_offset();
-        let parts = vec![Payload::Bytes(BufferMut::copy_of(&label.encode()).freeze())];
+        let parts = vec![Payload::Bytes(BufferMut::copy_of(&missed.slot(label)).freeze())];
         run(disk, Command::Write { offset, parts, durable: true })?;
     }
     Ok(())

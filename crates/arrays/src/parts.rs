@@ -34,6 +34,8 @@ pub enum Parts {
         class: Class,
         /// Bytes that it changes; none for a flush.
         range: Option<Range<u64>>,
+        /// Whether it is durable by itself.
+        durable: bool,
         /// Whether the members were given it.
         sent: bool,
         /// The command, and the members that are given it when the one before has answered.
@@ -83,6 +85,11 @@ impl Parts {
             Self::Change { range: Some(range), sent: true, .. } => overlap(range, bytes),
             _ => false,
         }
+    }
+
+    /// The bytes that it changes, sent or not.
+    pub(super) fn changed_bytes(&self) -> Option<Range<u64>> {
+        if let Self::Change { range, .. } = self { range.clone() } else { None }
     }
 
     /// Whether nothing else may touch these bytes meanwhile.

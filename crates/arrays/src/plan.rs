@@ -5,6 +5,8 @@
 //! members that were each used without the other neither can be called older.
 
 use super::label::Label;
+use super::missed::Missed;
+use super::noted::MemberLabel;
 use super::spec::{ArrayKind, ArraySpec};
 
 /// Members in the order of their labels, each as its label is to be from now on.
@@ -15,6 +17,8 @@ pub(super) struct Plan {
     /// The members that have everything may differ where writes were under way: the mirror was not left in
     /// order. The first of them is the one to go by.
     pub(super) unsure: bool,
+    /// What members missed that are away or to be copied to.
+    pub(super) missed: Missed,
     /// What people should know.
     pub(super) notes: Vec<String>,
 }
@@ -28,6 +32,25 @@ pub(super) enum Found {
     Unlabelled,
     /// A disk with this label.
     Labelled(Label),
+}
+
+impl Plan {
+    /// Takes what is known of what members missed, and says so of those that are here.
+    pub(super) fn know_missed(&mut self, spec: &ArraySpec, found: &[MemberLabel]) {
+        let bytes = self.members.iter().map(|(_, label)| label.member_bytes).min().unwrap_or(0);
+        let missed = Missed::at_opening(bytes, found);
+        for (place, label) in &self.members {
+            if missed.covers(label.index) {
+                self.notes.push(format!(
+                    "what changed while {} was away is known: it is copied {} of {} bytes",
+                    spec.members[*place],
+                    missed.regions().bytes_from(label.synced_bytes),
+                    label.member_bytes
+                ));
+            }
+        }
+        self.missed = missed;
+    }
 }
 
 impl Found {
@@ -143,7 +166,7 @@ fn stripe(
             ));
         }
     }
-    Ok(Plan { members, unsure: false, notes: Vec::new() })
+    Ok(Plan { members, unsure: false, missed: Missed::nothing(0), notes: Vec::new() })
 }
 
 fn mirror(spec: &ArraySpec, mut members: Vec<(usize, Label)>) -> Result<Plan, String> {
@@ -188,20 +211,24 @@ fn mirror(spec: &ArraySpec, mut members: Vec<(usize, Label)>) -> Result<Plan, St
             spec.members[first]
         ));
     }
-    let in_sync = in_sync.fold(0, |bits, (_, label)| bits | 1 << label.index);
+    let whole = in_sync.fold(0, |bits, (_, label)| bits | 1 << label.index);
     for (place, label) in &mut members {
         if !is_whole(label) {
-            // Where changes were under way it may lack what the others have.
-            let resumes = label.generation == newest && !in_use;
+            // Where changes were under way it may lack what the others have, and a copy of another member is none of these.
+            let is_their_copy = whole & !label.in_sync == 0;
+            let resumes = label.generation == newest && !in_use && is_their_copy;
             label.synced_bytes = if resumes { label.synced_bytes } else { 0 };
             notes.push(format!(
                 "{} was away, and is older: it is copied to from byte {} on and not read before",
                 spec.members[*place], label.synced_bytes
             ));
         }
-        (label.generation, label.in_sync, label.sequence) = (newest + 1, in_sync, sequence);
+        // What one that was away says of its last use is not true of this one.
+        label.in_use = in_use;
+        (label.generation, label.in_sync, label.sequence) = (newest + 1, whole, sequence);
     }
-    Ok(Plan { members, unsure, notes })
+    let missed = Missed::nothing(members[0].1.member_bytes);
+    Ok(Plan { members, unsure, missed, notes })
 }
 
 /// The member that the user decided for, and everybody else as a copy to be.
@@ -250,5 +277,6 @@ fn taken(spec: &ArraySpec, found: &[Found], take: u16) -> Result<Plan, String> {
         members.push((number, label));
     }
     members.sort_by_key(|(_, label)| label.index);
-    Ok(Plan { members, unsure: false, notes })
+    let missed = Missed::nothing(chosen.member_bytes);
+    Ok(Plan { members, unsure: false, missed, notes })
 }

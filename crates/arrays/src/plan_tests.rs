@@ -41,6 +41,25 @@ fn only_who_was_there_to_the_end_goes_on_where_its_copy_was() {
 }
 
 #[test]
+fn a_copy_of_a_member_that_is_not_here_is_begun_anew() {
+    let whole = Label { in_sync: 0b001, ..WHOLE };
+    let copy = Label { index: 1, in_sync: 0b100, synced_bytes: 8192, ..WHOLE };
+    let plan = planned("mirror:a,b,missing", &[Some(whole), Some(copy), None]).unwrap();
+    assert_eq!(plan.members[1].1.synced_bytes, 0);
+}
+
+/// Or changes would be made without a mark: the labels of those that count do not have it.
+#[test]
+fn a_mirror_is_in_use_only_if_one_that_has_everything_says_so() {
+    for (whole_is, away_was) in [(false, true), (true, false)] {
+        let whole = Label { in_use: whole_is, in_sync: 0b001, ..WHOLE };
+        let away = Label { index: 1, generation: 2, in_use: away_was, ..WHOLE };
+        let plan = planned("mirror:a,b,missing", &[Some(whole), Some(away), None]).unwrap();
+        assert!(plan.members.iter().all(|(_, label)| label.in_use == whole_is));
+    }
+}
+
+#[test]
 fn who_is_taken_counts_alone_and_all_others_become_copies_of_it() {
     let stranger = Label { array_id: [9; 16], index: 2, sequence: 40, generation: 30, ..WHOLE };
     let chosen = Label { index: 2, in_use: true, synced_bytes: 0, in_sync: 0b011, ..WHOLE };

@@ -67,7 +67,11 @@ fn carried_out(run: &mut Run<Scripted>, load: &Load) -> Vec<Vec<Asked>> {
         let Payload::Bytes(found) = answer.result.unwrap() else { panic!("bytes") };
         assert_eq!(version(&found), expected);
     }
-    let asked = |index: usize| run.mirror.member(index).asked().split_off(before[index]);
+    let asked = |index: usize| {
+        let mut asked = run.mirror.member(index).asked().split_off(before[index]);
+        asked.retain(|asked| asked.label.is_none());
+        asked
+    };
     (0..members).map(asked).collect()
 }
 

@@ -1,12 +1,35 @@
-//! What a mirror tells people of its members, in the order of what they should do something about first.
+//! What a mirror tells people of its members, in the order of what they should do something about first, and how far these are apart.
 
 use super::Core;
 use super::keeper::Standing;
 use super::mirror::Copies;
 use super::parts::Parts;
-use nearhead_disk::Disk;
+use nearhead_disk::{Disk, Resilver};
 
 impl Copies {
+    /// How far its members are apart, if they know each other.
+    pub(super) fn apart<D: Disk>(&self, core: &Core<D, Parts>) -> Option<Resilver> {
+        let keeper = self.keeper.as_ref()?;
+        let name = core.properties.name.clone();
+        let end = core.properties.capacity_bytes;
+        let is_here = |index: &u16| {
+            let member = keeper.member_of(*index);
+            member.is_some_and(|member| self.standings[member] != Standing::Out)
+        };
+        let lacks = |index: u16| {
+            let missed = keeper.missed();
+            if missed.covers(index) { missed.regions().bytes_from(0) } else { end }
+        };
+        let count = (self.states.len() + self.missing) as u16;
+        let dirty_bytes = (0..count).filter(|index| !is_here(index)).map(lacks).max().unwrap_or(0);
+        let to_members = (0..self.standings.len()).map(|member| self.left_bytes(member, end));
+        Some(Resilver {
+            name,
+            dirty_bytes,
+            left_bytes: to_members.sum::<u64>() + self.unsure_bytes(end),
+        })
+    }
+
     /// What is wrong, the worst of it; none if every member that the mirror has is in order.
     pub(super) fn tell_people<D: Disk>(&self, core: &Core<D, Parts>) -> Option<String> {
         let name = &core.properties.name;

@@ -6,7 +6,7 @@ mod devices;
 mod known;
 
 pub use cache::ReadCacheReport;
-pub use devices::{DeviceReport, SideReport};
+pub use devices::{DeviceReport, MirrorReport, SideReport};
 pub use known::{Link, TargetKept, TracksKnown};
 
 use crate::health::{DiskErrors, Health, Losses, threshold_in_words};

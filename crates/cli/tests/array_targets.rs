@@ -104,6 +104,37 @@ fn a_member_of_a_mirror_that_was_away_never_serves_what_it_missed() {
     daemon.stop_ok();
 }
 
+#[test]
+fn a_member_of_a_mirror_that_was_away_for_little_is_copied_little() {
+    let scratch = Scratch::new("missed");
+    for name in ["a.img", "b.img"] {
+        sparse(&scratch, name, 72 << 20);
+    }
+    let (array, alone) = ("mirror:a.img,b.img", "mirror:a.img,missing");
+    run_ok(&scratch, &["create", array, "--group-size", "8MiB"]);
+    let daemon = Daemon::serve(&scratch, array, &[]);
+    Client::connect(&daemon.socket).unwrap().write(0, &pattern(1, 32 << 20), true);
+    daemon.stop_ok();
+    let mirror = |status: &serde_json::Value, name: &str| {
+        status["devices"][0]["mirrors"][0][name].as_u64().unwrap()
+    };
+    let daemon = Daemon::serve(&scratch, alone, &[]);
+    Client::connect(&daemon.socket).unwrap().write(9 << 20, &pattern(2, 1 << 20), true);
+    let status = run_json(&scratch, &["status", alone]);
+    let dirty_bytes = mirror(&status, "dirty_bytes");
+    assert!((1 << 20..8 << 20).contains(&dirty_bytes), "{dirty_bytes} bytes");
+    assert_eq!(mirror(&status, "left_bytes"), 0);
+    // Also after a kill: the labels had it before the disk.
+    daemon.kill();
+    let mut daemon = Daemon::serve(&scratch, array, &[]);
+    daemon.wait_for_notice("what changed while b.img was away is known: it is copied");
+    while mirror(&run_json(&scratch, &["status", array]), "left_bytes") > 0 {}
+    assert_eq!(mirror(&run_json(&scratch, &["status", array]), "dirty_bytes"), 0);
+    daemon.stop_ok();
+    let content = |name: &str| std::fs::read(scratch.path(name)).unwrap()[..71 << 20].to_vec();
+    assert!(content("a.img") == content("b.img"));
+}
+
 /// Bytes that are nobody's: a kill would leave members different only where writes were under way.
 #[test]
 fn members_of_a_mirror_that_a_kill_left_different_are_alike_again() {

@@ -171,7 +171,18 @@ fn mappings_holes_and_files_without_a_name_are_as_anywhere() {
         return;
     }
     let (image, folder) = volume(&scratch, "256M");
-    let daemon = mount(&scratch, &image, &folder, &[]);
+    let daemon = mount(&scratch, &image, &folder, &["-o", "durable=*.wal"]);
+    let log = folder.join("a.wal");
+    std::fs::write(&log, vec![1; 300_000]).unwrap();
+    let value = if tools(&["getfattr"]) {
+        Some(tool("getfattr", &["-n", "user.nearhead.durability", log.to_str().unwrap()]))
+    } else {
+        None
+    };
+    if let Some(value) = value {
+        assert!(String::from_utf8_lossy(&value.stdout).contains("only"), "{value:?}");
+    }
+    std::fs::remove_file(&log).unwrap();
     let path = folder.join("sparse");
     let mut file =
         OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&path).unwrap();
@@ -201,6 +212,7 @@ fn what_is_wrong_is_said_before_anything_is_changed() {
     run_fails(&scratch, &["mkfs", &image], &["expected a volume without a file system", "--force"]);
     run_fails(&scratch, &["mount", &image, place, "-o", "mode=fast"], &["\"fast\"", "manylogs"]);
     run_fails(&scratch, &["mount", &image, place, "-o", "nosuch"], &["expected ro, rw"]);
+    run_fails(&scratch, &["mount", &image, place, "-o", "durable=a/b"], &["pg_wal/**"]);
     run_fails(&scratch, &["mount", &image, "/nosuch"], &["expected an empty folder"]);
     run_fails(&scratch, &["umount", place], &["expected a mounted file system"]);
     let empty = scratch.text("empty.img");

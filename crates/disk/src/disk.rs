@@ -10,7 +10,7 @@
 //!
 //! It must never answer by itself what only the disk below can know.
 
-use crate::{Completion, DiskError, Nanos, Properties, Side, Submission, Zones};
+use crate::{Completion, DiskError, Nanos, Properties, Resilver, Side, Submission, Zones};
 use std::os::fd::BorrowedFd;
 
 /// A run of bytes, and whether the disk knows without reading them that they are zeros.
@@ -138,6 +138,11 @@ pub trait Disk {
     fn sides(&self, now: Nanos) -> Vec<Side> {
         self.below().map_or_else(Vec::new, |below| below.sides(now))
     }
+
+    /// How far the members of mirrors are apart; none where no mirror knows its members.
+    fn resilvers(&self) -> Vec<Resilver> {
+        self.below().map_or_else(Vec::new, Disk::resilvers)
+    }
 }
 
 /// A disk whose kind is chosen at run time. It is that disk, and stands before none.
@@ -217,6 +222,10 @@ impl<D: Disk + ?Sized> Disk for Box<D> {
 
     fn sides(&self, now: Nanos) -> Vec<Side> {
         (**self).sides(now)
+    }
+
+    fn resilvers(&self) -> Vec<Resilver> {
+        (**self).resilvers()
     }
 }
 

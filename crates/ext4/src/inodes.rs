@@ -13,6 +13,9 @@ use crate::inode::{EXTENTS_FLAG, INDEX_FLAG, Inode};
 use crate::transaction::Transaction;
 use crate::types::{FileKind, Ino, ROOT};
 
+/// Blocks of an inode table that are wanted at once.
+const TABLE_BLOCKS_AT_ONCE: u32 = 8;
+
 /// Where an inode is.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct InodePlace {
@@ -58,6 +61,9 @@ impl Transaction<'_> {
         if is_uninit || place.index >= used {
             return Err(no_inode(ino));
         }
+        if !self.has(place.block) {
+            return Err(self.table_blocks_around(&place, used));
+        }
         let bytes = self.read(place.block, Kind::InodeTable)?;
         let mut raw = [0; INODE_BYTES];
         raw.copy_from_slice(&bytes[place.at..place.at + INODE_BYTES]);
@@ -67,6 +73,16 @@ impl Transaction<'_> {
         }
         self.check_inode(&inode, place.block)?;
         Ok(inode)
+    }
+
+    /// Who looks at one inode looks at its neighbours next, as a listing does; a disk reads them all in one turn.
+    fn table_blocks_around(&self, place: &InodePlace, used: u32) -> Stop {
+        let nth = place.index / INODES_PER_BLOCK;
+        let first = nth - nth % TABLE_BLOCKS_AT_ONCE;
+        let end = used.div_ceil(INODES_PER_BLOCK).min(first + TABLE_BLOCKS_AT_ONCE);
+        let blocks =
+            (first..end.max(nth + 1)).map(|other| place.block - u64::from(nth) + u64::from(other));
+        Stop::Wants(blocks.filter(|block| !self.has(*block)).collect())
     }
 
     fn check_inode(&self, inode: &Inode, block: u64) -> Outcome<()> {

@@ -301,7 +301,7 @@ pub struct ChangesId(pub u64);
 pub struct Changes {
     /// For [`crate::Ext4::settle`].
     pub id: ChangesId,
-    /// Metadata blocks, with their checksums.
+    /// Metadata blocks, with their checksums. None at all, if nothing happened but that somebody let go of something.
     pub blocks: BTreeMap<u64, BlockBytes>,
     /// Blocks that nothing needs once this is durable: in order, and none twice.
     pub freed: Vec<Range<u64>>,

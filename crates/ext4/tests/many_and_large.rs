@@ -141,6 +141,14 @@ fn a_file_that_is_too_large_to_be_freed_at_once_goes_step_by_step_and_survives_s
     assert_eq!(driven.run(|fs| fs.attributes(file)).unwrap().links, 0);
     assert!(!driven.run(|fs| fs.work_off(&root_at(6))).unwrap());
     driven.write(file, 55_000, 2, 9).unwrap();
+    // Whoever removes it by the name that we gave it changes nothing.
+    let lost = driven.at("lost+found").ino;
+    let name = format!(".nearhead-removed-{}", file.0);
+    let removed = driven.run(|fs| fs.unlink(lost, name.as_bytes(), &root_at(6))).unwrap();
+    assert!(removed.is_gone);
+    assert_eq!(driven.at(&format!("lost+found/{name}")).ino, file);
+    driven.commit();
+    driven.disk.check(&scratch, "parked again");
     driven.fs.release(file);
     let mut steps = 0;
     loop {
@@ -161,6 +169,27 @@ fn a_file_that_is_too_large_to_be_freed_at_once_goes_step_by_step_and_survives_s
     assert!(steps > 3, "{steps}");
     assert_eq!(driven.run(|fs| fs.attributes(file)).unwrap_err().errno, Errno::NoEntry);
     assert_eq!(driven.fs.statistics().free, free);
+}
+
+#[test]
+fn a_parked_file_that_somebody_moves_away_is_theirs_again() {
+    if !has_tools() {
+        return;
+    }
+    let scratch = Scratch::new("rescued");
+    let disk = Disk::made(&scratch, 256, &["-O", FEATURES, "-g", "256"]);
+    let mut driven = Driven::mounted(disk, options());
+    let file = scattered(&mut driven);
+    driven.run(|fs| fs.unlink(ROOT, b"scattered", &root_at(5))).unwrap();
+    let lost = driven.at("lost+found").ino;
+    let name = format!(".nearhead-removed-{}", file.0);
+    let how = Rename::NoReplace;
+    driven.run(|fs| fs.rename(lost, name.as_bytes(), ROOT, b"rescued", how, &root_at(6))).unwrap();
+    assert!(!driven.run(|fs| fs.work_off(&root_at(7))).unwrap());
+    let found = driven.at("rescued");
+    assert_eq!((found.ino, found.links, found.size), (file, 1, 199 * 250 * 4096 + 240 * 4096));
+    driven.commit();
+    driven.disk.check(&scratch, "rescued");
 }
 
 #[test]

@@ -25,6 +25,7 @@ use nearhead_ext4::{ChangesId, Ino};
 use nearhead_journal::Placement;
 use nearhead_service::Operation;
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 /// Changed blocks of metadata beyond which a commit begins by itself: one operation changes so many at most that both fit a record.
 pub(crate) const CHANGES_MAX: usize = 96;
@@ -56,6 +57,7 @@ pub(crate) enum Step {
 
 /// State of commits.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "independent wishes and facts, not a state")]
 pub(crate) struct Commit {
     pub(crate) step: Step,
     /// Number of the transaction that changes go to now.
@@ -79,6 +81,9 @@ pub(crate) struct Commit {
     pub(crate) to_pack: Vec<Ino>,
     pub(crate) packed: Vec<Packed>,
     pub(crate) changes: Option<ChangesId>,
+    /// What the running transaction frees is to be dropped by the volume as well; and what the one under way did.
+    pub(crate) drops_freed: bool,
+    pub(crate) freed: Vec<Range<u64>>,
     /// What the record that is under way leaves out, and the next one brings.
     pub(crate) rest: Rest,
     /// No room was found although what was freed is durable.
@@ -105,6 +110,8 @@ impl Default for Commit {
             to_pack: Vec::new(),
             packed: Vec::new(),
             changes: None,
+            drops_freed: false,
+            freed: Vec::new(),
             rest: Rest::Nothing,
             was_full: false,
             to_settle: Vec::new(),
@@ -250,11 +257,12 @@ impl Core {
         self.commit.step = Step::Placing;
         for ino in self.commit.files.clone() {
             let Some(file) = self.files.get(&ino) else { continue };
-            let is_gone = file.is_gone;
+            let (is_gone, is_logged) = (file.is_gone, file.durability_only == Some(true));
             for run in file.pages.dirty_runs(0..u64::MAX) {
                 let len = (run.end - run.start) * BLOCK;
                 // One without a name has no metadata on the disk that a record could bring.
-                if is_gone || self.options.mode.data(len) == Placement::InPlace {
+                let is_bulk = self.options.mode.data(len) == Placement::InPlace;
+                if is_gone || (is_bulk && !is_logged) {
                     self.begin_write_out(ino, run);
                 }
             }
@@ -309,6 +317,8 @@ impl Core {
             }
             self.note_saved(len);
         }
+        let freed = std::mem::take(&mut self.commit.freed);
+        self.drop_freed(&freed);
         if let Some(id) = self.commit.changes.take() {
             self.commit.to_settle.push((id, self.io.newest()));
         }

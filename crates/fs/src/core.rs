@@ -190,6 +190,8 @@ impl Core {
             Purpose::WriteOut(slot) => self.on_written_out(slot, result.err()),
             Purpose::Flush => self.on_flushed(result.err()),
             Purpose::Record => self.on_recorded(result.err()),
+            // A volume that does not take it is as safe.
+            Purpose::Advice => {}
         }
         self.settle_commits();
     }

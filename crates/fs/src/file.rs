@@ -29,6 +29,8 @@ pub(crate) struct File {
     pub(crate) changed_in: u64,
     /// References that clients have.
     pub(crate) references: u64,
+    /// Whether it is needed after a crash only, once that was asked.
+    pub(crate) durability_only: Option<bool>,
     /// Its last name is gone.
     pub(crate) is_gone: bool,
     /// The run that is written in order now: from where, to where.

@@ -24,6 +24,8 @@ pub(crate) enum Purpose {
     Flush,
     /// The record of a transaction.
     Record,
+    /// What the volume may know.
+    Advice,
 }
 
 /// Requests under way.

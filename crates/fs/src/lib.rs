@@ -13,6 +13,7 @@
 
 mod commit;
 mod core;
+mod durability;
 mod error;
 mod file;
 mod io;
@@ -28,6 +29,7 @@ mod waiting;
 mod write_out;
 mod writing;
 
+pub use durability::DurableName;
 pub use error::FsError;
 pub use mounted::{FsOptions, Mounted, Phase};
 pub use request::{Answer, FsOperation, FsReply, FsRequest, RoomChange, Sought};

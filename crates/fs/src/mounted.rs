@@ -1,6 +1,7 @@
 //! A file system over a service: requests in, replies out, and the service driven in between.
 
 use crate::core::Core;
+use crate::durability::DurableName;
 use crate::error::FsError;
 use crate::request::{FsReply, FsRequest};
 use nearhead_disk::Nanos;
@@ -9,10 +10,12 @@ use nearhead_journal::Mode;
 use nearhead_service::{Service, Wake};
 
 /// How a file system is mounted.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct FsOptions {
     /// Of the metadata.
     pub ext4: Options,
+    /// What is made under these names is durability-only.
+    pub durable: Vec<DurableName>,
     /// Which parts of a transaction go where.
     pub mode: &'static dyn Mode,
     /// Now.

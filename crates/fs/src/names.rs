@@ -44,9 +44,13 @@ impl Core {
         use FsOperation as Op;
         match operation {
             Op::Make { parent, name, new } => {
+                let is_durable = self.makes_durability_only(*parent, name, new.kind)?;
                 let made = self.ext4()?.make(*parent, name, new, caller)?;
                 // Its number may have been another's.
                 self.forget_file(made.ino);
+                if is_durable {
+                    self.make_durability_only(made.ino, caller);
+                }
                 self.note_changed(&[*parent, made.ino]);
                 Ok(self.referred(made))
             }
@@ -56,6 +60,8 @@ impl Core {
                 Ok(self.referred(linked))
             }
             Op::Unlink { parent, name } => {
+                let ino = self.ext4()?.lookup(*parent, name)?.ino;
+                self.note_durability_only_cut(ino)?;
                 let removed = self.ext4()?.unlink(*parent, name, caller)?;
                 self.note_changed(&[*parent, removed.ino]);
                 self.note_removed(removed);
@@ -84,11 +90,13 @@ impl Core {
             Op::SetXattr { ino, name, value, how } => {
                 self.ext4()?.set_xattr(*ino, name, value, *how, caller)?;
                 self.note_changed(&[*ino]);
+                self.file(*ino).durability_only = None;
                 Ok(Answer::Nothing)
             }
             Op::RemoveXattr { ino, name } => {
                 self.ext4()?.remove_xattr(*ino, name, caller)?;
                 self.note_changed(&[*ino]);
+                self.file(*ino).durability_only = None;
                 Ok(Answer::Nothing)
             }
             _ => {

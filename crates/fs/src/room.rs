@@ -35,6 +35,7 @@ impl Core {
                 return Err(Halt::Quiet);
             }
             self.zero_tail(ino, size)?;
+            self.note_durability_only_cut(ino)?;
         }
         let on_disk = self.ext4()?.attributes(ino)?.size;
         // A length that was never told to the metadata is forgotten here alone.

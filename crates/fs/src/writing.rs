@@ -47,6 +47,7 @@ impl Core {
             return Err(Halt::Room);
         }
         let pages = offset / BLOCK..end.div_ceil(BLOCK);
+        let is_durability_only = self.is_durability_only(ino)?;
         let without_block = self.pages_without_block(ino, pages.clone())?;
         self.fetch_ends(ino, offset, end, size)?;
         let last = size / BLOCK * BLOCK;
@@ -62,7 +63,9 @@ impl Core {
             file.size = Some(end);
         }
         self.note_unsaved();
-        self.go_on_with_stream(ino, offset, end);
+        if !is_durability_only {
+            self.go_on_with_stream(ino, offset, end);
+        }
         Ok(Answer::Written(len as u32))
     }
 

@@ -212,3 +212,41 @@ fn a_disk_that_fails_gives_errors_and_no_lies() {
     let done = client.ask(make(ROOT, "b", FileKind::Regular));
     assert!(done.is_err(), "{done:?}");
 }
+
+#[test]
+fn a_durability_only_file_is_logged_whatever_its_size_and_dropped_when_it_is_removed() {
+    let Some(mut client) = Client::fresh("manylogs") else { return };
+    let folder = client.directory(ROOT, "logs");
+    let (name, value) = (b"user.nearhead.durability".to_vec(), b"only".to_vec());
+    let how = nearhead_ext4::XattrSet::Any;
+    let set = FsOperation::SetXattr { ino: folder, name, value, how };
+    assert!(client.ask(set).is_ok());
+    let bytes = pattern(11, 3 << 20);
+    for (parent, name) in [(folder, "inherits"), (ROOT, "named.wal")] {
+        let file = client.create(parent, name);
+        let hinted = client.mounted.service().hinted.total();
+        for (at, part) in (0_u64..).zip(bytes.chunks(1 << 20)) {
+            client.write(file, at << 20, part);
+        }
+        client.sync(file);
+        let ram = client.mounted.service();
+        assert_eq!((ram.in_place_bytes, ram.flushes), (0, 0), "{name}");
+        assert_eq!(ram.hinted.total() - hinted, 3 << 20, "{name}");
+        let mut random = nearhead_basics::Random::new(4);
+        let blocks = ram.after_crash(&mut random);
+        assert_clean(SIZE, &blocks, name);
+        assert!(client.read(file, 0, 4 << 20) == bytes, "{name}");
+        let name = name.as_bytes().to_vec();
+        assert!(client.ask(FsOperation::Unlink { parent, name }).is_ok());
+        client.try_ask(FsOperation::Forget { ino: file, count: 1 });
+        assert!(client.ask(FsOperation::SyncAll).is_ok());
+        let ram = client.mounted.service();
+        assert_eq!(ram.hinted.total(), 0);
+        assert!(ram.trimmed.total() >= 3 << 20);
+    }
+    let other = client.create(ROOT, "other");
+    client.write(other, 0, &bytes);
+    client.sync(other);
+    assert!(client.mounted.service().in_place_bytes > 0, "others are as before");
+    assert_clean(SIZE, &client.unmount(), "at the end");
+}

@@ -6,7 +6,7 @@
 //! whether the checksum is made right.
 
 use crate::input::{Input, resized};
-use nearhead_arrays::Label;
+use nearhead_arrays::{Label, MemberLabel};
 use nearhead_disk::Nanos;
 use nearhead_format::blank_map::{BLANK_UNIT_BYTES, decode_unit, encode_unit};
 use nearhead_format::crc::crc32c;
@@ -228,7 +228,7 @@ pub(crate) fn metadata_backup(data: &[u8]) {
     assert_eq!(backup.superblock.volume_id, backup.snapshot.volume_id, "two volumes in one");
 }
 
-/// The label of an array's member: two slots, of which the newer sound one counts.
+/// The label of an array's member: two slots, of which the newer sound one counts, with its notes if they are sound, too.
 pub(crate) fn array_label(data: &[u8]) {
     let mut input = Input::new(data);
     let choice = input.byte();
@@ -239,6 +239,10 @@ pub(crate) fn array_label(data: &[u8]) {
         for slot in slots.chunks_exact_mut(BLOCK_BYTES) {
             let covered = [&slot[..8], &slot[12..512]].concat();
             slot[8..12].copy_from_slice(&crc32c(&covered).to_le_bytes());
+            let covered = [&slot[..520], &slot[524..]].concat();
+            if choice & 4 == 4 {
+                slot[520..524].copy_from_slice(&crc32c(&covered).to_le_bytes());
+            }
         }
     }
     let Ok(Some(label)) = Label::decode(&slots) else { return };
@@ -246,6 +250,10 @@ pub(crate) fn array_label(data: &[u8]) {
     assert_eq!(Label::decode(&again), Ok(Some(label)), "it is not read as it was written");
     let is_there = slots.chunks_exact(BLOCK_BYTES).any(|slot| slot[..512] == again[..512]);
     assert!(is_there, "not what was read: {label:?}");
+    let Ok(Some(found)) = MemberLabel::decode(&slots) else { panic!("a label with no member") };
+    let slot = found.encode();
+    let is_there = slots.chunks_exact(BLOCK_BYTES).any(|there| there == slot);
+    assert!(is_there || !found.has_notes(), "not what was read: {found:?}");
     for member in [0, 1, 31, 32, u16::MAX] {
         let _ = label.counts(member);
     }

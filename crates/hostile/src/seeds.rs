@@ -213,5 +213,15 @@ pub(crate) fn array_label() -> Vec<Vec<u8>> {
     both[0] |= 1;
     let used = Label { in_use: true, ..mirror };
     let labels = [mirror, stripe, used].map(|label| block_input(0, &label.encode()));
-    labels.into_iter().chain([both]).collect()
+    labels.into_iter().chain([both, noted(&mirror)]).collect()
+}
+
+/// With what the other member missed: two regions of 64 KiB.
+fn noted(label: &Label) -> Vec<u8> {
+    let mut slot = label.encode();
+    slot[512..520].copy_from_slice(b"NHMISSED");
+    slot[536..544].copy_from_slice(&(64_u64 << 10).to_le_bytes());
+    slot[544] = 2;
+    slot[800] = 0b101;
+    block_input(4, &slot)
 }

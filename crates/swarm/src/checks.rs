@@ -164,6 +164,10 @@ impl Life<'_> {
         }
         self.is_well()?;
         if matches!(self.scenario.arrangement, Arrangement::Mirror { .. }) {
+            if self.disk.come_back() {
+                self.kill(0)?;
+                self.disarm();
+            }
             self.idle(COPIED_WITHIN)?;
             if self.stop()? == Stop::Clean {
                 self.tally.mirrors_alike += u64::from(self.disk.compare()?);

@@ -239,6 +239,7 @@ impl<'a> Life<'a> {
         self.tally.map_devices = u64::from(self.scenario.map_device_bytes.is_some());
         self.tally.faults = self.disk.counts();
         self.tally.commands = self.disk.commands();
+        self.tally.absences = self.disk.absent;
         self.tally.ghosts = self.ghosts.done();
         let (now, commands) = (self.now.0, self.tally.commands);
         self.tally.mix(now);

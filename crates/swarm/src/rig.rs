@@ -5,7 +5,8 @@
 
 use crate::scenario::{Arrangement, Scenario};
 use crate::shared_disk::SharedDisk;
-use nearhead_disk::{Command, Disk, DiskError, Nanos, Properties, Striping, WholeRuns};
+use nearhead_basics::SplitMix;
+use nearhead_disk::{Command, Disk, DiskError, Nanos, Payload, Properties, Striping, WholeRuns};
 use nearhead_format::{Layout, MapDevice};
 
 use nearhead_arrays::{
@@ -43,6 +44,10 @@ pub(crate) struct Rig {
     /// What may happen to each disk, in the order of `disks`.
     plans: Vec<FaultPlan>,
     nth_is_of_map: bool,
+    /// Decides when the member of a mirror that has faults is missing, if it ever is.
+    absences: Option<SplitMix>,
+    /// How often it was.
+    pub(crate) absent: u64,
 }
 
 impl Rig {
@@ -87,7 +92,33 @@ impl Rig {
             striping: None,
             plans: Vec::new(),
             nth_is_of_map: scenario.nth_is_of_map_device,
+            absences: matches!(scenario.arrangement, Arrangement::Mirror { goes_away: true, .. })
+                .then(|| SplitMix::new(scenario.seed ^ 0x6973_5f61_7761_7921)),
+            absent: 0,
         }
+    }
+
+    /// The member that has faults is missing at the next opening, perhaps, if the other has everything: not after a crash with
+    /// both, which is more than one failure while they are being made alike.
+    fn goes_away(
+        &mut self,
+        run: &mut impl FnMut(&mut SharedDisk, Command) -> Result<Payload, DiskError>,
+    ) -> Option<usize> {
+        let Arrangement::Mirror { faulty, .. } = self.arrangement else { return None };
+        let random = self.absences.as_mut()?;
+        if random.below(3) == 0 {
+            return None;
+        }
+        let mut label = |member: usize| label_of(&mut self.members[member], run).ok().flatten();
+        let (own, other) = (label(faulty), label(1 - faulty)?);
+        let is_newest = own.is_none_or(|own| own.generation <= other.generation);
+        let may_differ = other.in_use && other.counts(1 - other.index);
+        (is_newest && other.counts(other.index) && !may_differ).then_some(faulty)
+    }
+
+    /// Nobody is missing from the next opening on. Whether anybody ever was.
+    pub(crate) fn come_back(&mut self) -> bool {
+        self.absences.take().is_some()
     }
 
     fn disks(&self) -> impl Iterator<Item = &SharedDisk> {
@@ -116,9 +147,15 @@ impl Rig {
                         Purpose::Make { array_id, anew: true, whole_runs }
                     }
                 };
-                let disks: Vec<_> = self.members.iter().cloned().map(Some).collect();
+                let mut disks: Vec<_> = self.members.iter().cloned().map(Some).collect();
                 let members = self.members.iter().map(|disk| disk.properties().name.clone());
                 let spec = ArraySpec { kind: arrangement.kind(), members: members.collect() };
+                if purpose == Purpose::Use
+                    && let Some(member) = self.goes_away(&mut run)
+                {
+                    disks[member] = None;
+                    self.absent += 1;
+                }
                 let (disk, _) = open_array(&spec, disks, purpose, &mut run)?;
                 self.striping = disk.properties().striping;
                 disk
@@ -155,6 +192,8 @@ impl Rig {
             striping: self.striping,
             plans: Vec::new(),
             nth_is_of_map: false,
+            absences: None,
+            absent: 0,
         }
     }
 
@@ -188,7 +227,7 @@ impl Rig {
                 nth: plan.nth.filter(|_| member == 0 && !self.nth_is_of_map),
                 ..plan.clone()
             };
-            if matches!(self.arrangement, Arrangement::Mirror { faulty } if faulty != member) {
+            if matches!(self.arrangement, Arrangement::Mirror { faulty, .. } if faulty != member) {
                 for kind in FaultKind::ALL.into_iter().filter(|kind| !kind.is_of_a_cut()) {
                     of_member = of_member.without(kind);
                 }
@@ -292,7 +331,7 @@ impl Rig {
     /// Whether no fault may show: a member without any has everything, always. But a command that hangs
     /// keeps a mirror waiting.
     pub(crate) fn hides_faults(&self) -> bool {
-        let healthy = matches!(self.arrangement, Arrangement::Mirror { faulty: 1 });
+        let healthy = matches!(self.arrangement, Arrangement::Mirror { faulty: 1, .. });
         healthy && self.map.is_none() && self.data.is_empty() && self.hung() == 0
     }
 

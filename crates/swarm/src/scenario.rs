@@ -48,6 +48,8 @@ pub enum Arrangement {
     Mirror {
         /// The one of them that has faults.
         faulty: usize,
+        /// It is missing at some openings, and comes back at later ones.
+        goes_away: bool,
     },
 }
 
@@ -373,12 +375,21 @@ fn parts(seed: u64, preset: &NamedPreset) -> (Arrangement, Option<u64>) {
             members: 2 + random.below(3) as usize,
             chunk_bytes: pick(&mut random, &[4 << 10, 64 << 10, MIB]),
         },
-        1 if !shingled => Arrangement::Mirror { faulty: random.below(2) as usize },
+        1 if !shingled => {
+            let faulty = random.below(2) as usize;
+            Arrangement::Mirror { faulty, goes_away: goes_away(seed) }
+        }
         _ => Arrangement::One,
     };
     let map_device = random.below(8) == 0 && preset.layout.has_logs();
     let bytes = pick(&mut random, &[4 * MIB, 5 * MIB, 16 * MIB]);
     (arrangement, map_device.then_some(bytes))
+}
+
+/// Two mirrors in three, of the seeds since there is the choice.
+fn goes_away(seed: u64) -> bool {
+    const CHOSEN_FROM: u64 = 79_571_000_000_000;
+    seed >= CHOSEN_FROM && SplitMix::new(seed ^ 0x676f_6573_5f61_7761).below(3) > 0
 }
 
 /// One life in three, of the seeds since there is the choice: older ones are the lives that they were.

@@ -54,6 +54,8 @@ pub struct Tally {
     pub map_devices: u64,
     /// Mirrors whose members were compared at the end.
     pub mirrors_alike: u64,
+    /// Openings of mirrors without one of their members.
+    pub absences: u64,
     /// Faults, by kind.
     pub faults: FaultCounts,
     /// A number that any difference in what happened changes.
@@ -87,6 +89,7 @@ impl Tally {
         self.arrays += other.arrays;
         self.map_devices += other.map_devices;
         self.mirrors_alike += other.mirrors_alike;
+        self.absences += other.absences;
         self.faults.add(&other.faults);
         self.digest ^= other.digest;
     }
@@ -131,8 +134,8 @@ impl fmt::Display for Tally {
         )?;
         writeln!(
             formatter,
-            "found: {} pieces of damage, {} openings that a fault kept back; {} mirrors compared at the end",
-            self.damage_found, self.openings_failed, self.mirrors_alike
+            "found: {} pieces of damage, {} openings that a fault kept back; {} mirrors compared at the end, {} openings without a member",
+            self.damage_found, self.openings_failed, self.mirrors_alike, self.absences
         )?;
         write!(formatter, "faults: {}", self.faults)
     }

@@ -3,7 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use nearhead_swarm::{
-    Campaign, Coverage, OPERATIONS, Scenario, Tally, minimise, pairs, run, run_observed,
+    Arrangement, Campaign, Coverage, OPERATIONS, Scenario, Tally, minimise, pairs, run,
+    run_observed,
 };
 use nearhead_volume::NamedPreset;
 
@@ -23,6 +24,27 @@ fn lives_under_faults_and_crashes_break_no_law() {
     assert!(all.records > 1000 && all.snapshots > 200 && all.swaps > 10 && all.hostile > 100);
     assert!(all.mirrors_alike > 0 && all.arrays > 2 && all.map_devices > 2);
     assert!(all.faults.of_commands() > 200 && all.checkpointed_bytes > 1 << 20);
+}
+
+/// Of lives that few seeds are.
+#[test]
+fn a_member_of_a_mirror_that_goes_and_comes_breaks_no_law() {
+    let lives: u64 = std::env::var("MIRRORS").map_or(12, |lives| lives.parse().unwrap());
+    let goes = |scenario: &Scenario| {
+        matches!(scenario.arrangement, Arrangement::Mirror { goes_away: true, .. })
+    };
+    let mut all = Tally::default();
+    let scenarios = (79_571_000_000_000..).map(|seed| Scenario::new(seed, OPERATIONS));
+    for scenario in scenarios.filter(goes).take(lives as usize) {
+        match run(&scenario) {
+            Ok(tally) => all.add(&tally),
+            Err(failure) => {
+                panic!("repeat with: cargo xtask sim --seed {}: {failure:?}", scenario.seed)
+            }
+        }
+    }
+    println!("{all}");
+    assert!(all.absences > lives / 2 && all.mirrors_alike > lives / 2);
 }
 
 #[test]

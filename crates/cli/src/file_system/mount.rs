@@ -8,7 +8,7 @@ use crate::offline;
 use crate::target::{Access, DiskArgs, Target, refuse_if_misnamed};
 use nearhead_engine::placement::OneArea;
 use nearhead_ext4::Options;
-use nearhead_fs::{FsOptions, Mounted};
+use nearhead_fs::{DurableName, FsOptions, Mounted};
 use nearhead_fuse::{MountOptions, Stop};
 use nearhead_journal::{DEFAULT_MODE, MODES, Mode, mode_named};
 use nearhead_output::{say, say_json_line};
@@ -29,7 +29,8 @@ pub struct MountArgs {
     pub target: String,
     /// An empty folder
     pub folder: PathBuf,
-    /// Options with commas between them: ro, rw, mode=NAME, `allow_other`
+    /// Options with commas between them: ro, rw, mode=NAME, `allow_other`, and last durable=NAMES: what is made under these names
+    /// (*.wal, `pg_wal/**`) is needed after a crash only, and stays in the logs
     #[arg(short = 'o', value_name = "OPTIONS", value_delimiter = ',')]
     pub options: Vec<String>,
     /// Say in JSON when it can be used
@@ -55,6 +56,7 @@ struct Ready<'a> {
 struct Wanted {
     read_only: bool,
     for_everybody: bool,
+    durable: Vec<DurableName>,
     mode: &'static dyn Mode,
 }
 
@@ -70,6 +72,7 @@ pub fn run(args: &MountArgs) -> Result<(), String> {
     let seed = u64::from(now.nanoseconds) << 32 ^ now.seconds as u64;
     let options = FsOptions {
         ext4: Options { read_only, cache_blocks_max: CACHE_BLOCKS_MAX, seed },
+        durable: wanted.durable.clone(),
         mode: wanted.mode,
         mounted_at: now,
     };
@@ -96,21 +99,28 @@ pub fn run(args: &MountArgs) -> Result<(), String> {
 
 fn wanted(args: &MountArgs) -> Result<Wanted, String> {
     let is_root = rustix::process::geteuid().is_root();
-    let mut wanted =
-        Wanted { read_only: false, for_everybody: is_root, mode: named(DEFAULT_MODE)? };
+    let mut wanted = Wanted {
+        read_only: false,
+        for_everybody: is_root,
+        durable: Vec::new(),
+        mode: named(DEFAULT_MODE)?,
+    };
     for option in &args.options {
         match option.split_once('=') {
             None if option == "ro" => wanted.read_only = true,
             None if option == "rw" => wanted.read_only = false,
             None if option == "allow_other" => wanted.for_everybody = true,
             Some(("mode", name)) => wanted.mode = named(name)?,
+            Some(("durable", name)) => wanted.durable.push(durable(name)?),
+            // Names after the first, with commas between them.
+            None if !wanted.durable.is_empty() => wanted.durable.push(durable(option)?),
             _ => {
                 let modes: Vec<String> = MODES
                     .iter()
                     .map(|mode| format!("{} ({})", mode.name(), mode.about()))
                     .collect();
                 return Err(format!(
-                    "mount -o {option}: expected ro, rw, allow_other or mode=NAME with one of: {}",
+                    "mount -o {option}: expected ro, rw, allow_other, durable=NAMES or mode=NAME with one of: {}",
                     modes.join("; ")
                 ));
             }
@@ -121,6 +131,12 @@ fn wanted(args: &MountArgs) -> Result<Wanted, String> {
 
 fn named(name: &str) -> Result<&'static dyn Mode, String> {
     mode_named(name).map_err(|error| format!("mount -o mode: {error}"))
+}
+
+fn durable(name: &str) -> Result<DurableName, String> {
+    DurableName::parse(name).ok_or_else(|| {
+        format!("mount -o durable={name}: expected names such as *.wal or pg_wal/**, with commas between them")
+    })
 }
 
 fn refuse_folder(folder: &Path) -> Result<(), String> {

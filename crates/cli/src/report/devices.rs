@@ -1,7 +1,7 @@
 //! The devices that a volume lies on, as reports name them: what each is for, and where its bytes are among the volume's.
 
 use crate::units::ByteSize;
-use nearhead_disk::{Disk, Lane, Nanos, Properties, Side};
+use nearhead_disk::{Disk, Lane, Nanos, Properties, Resilver, Side};
 use nearhead_format::Superblock;
 use nearhead_volume::{Lanes, SyncIo};
 use serde::{Deserialize, Serialize};
@@ -23,6 +23,38 @@ pub struct DeviceReport {
     /// Its members, if they may rest.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sides: Vec<SideReport>,
+    /// The mirrors that it is, or that it lies on, if their members know each other.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mirrors: Vec<MirrorReport>,
+}
+
+/// How far the members of a mirror are apart.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct MirrorReport {
+    /// As errors name it.
+    pub path: String,
+    /// What the member that lacks most would be copied if it came back now; 0 if none is away.
+    pub dirty_bytes: u64,
+    /// Bytes still to be copied to members that came back, or to be compared after a crash.
+    pub left_bytes: u64,
+}
+
+impl MirrorReport {
+    fn of(resilver: Resilver) -> Self {
+        let Resilver { name: path, dirty_bytes, left_bytes } = resilver;
+        Self { path, dirty_bytes, left_bytes }
+    }
+
+    /// For people, if they wait for anything.
+    fn lines(&self) -> Vec<String> {
+        let Self { path, dirty_bytes, left_bytes } = self;
+        let away = (*dirty_bytes > 0).then(|| {
+            format!("{path}: {} to copy when who is away comes back", ByteSize(*dirty_bytes))
+        });
+        let left = (*left_bytes > 0)
+            .then(|| format!("{path}: {} left to make alike", ByteSize(*left_bytes)));
+        away.into_iter().chain(left).collect()
+    }
 }
 
 /// A member of a mirror that may rest.
@@ -61,12 +93,20 @@ impl DeviceReport {
             let Properties { name: path, capacity_bytes: size_bytes, .. } =
                 cache.properties().clone();
             let role = "cache".to_owned();
-            Self { role, position: None, path, size_bytes, first_address: None, sides: Vec::new() }
+            Self {
+                role,
+                position: None,
+                path,
+                size_bytes,
+                first_address: None,
+                sides: Vec::new(),
+                mirrors: Vec::new(),
+            }
         }));
         all
     }
 
-    /// The same with how their sides rest at this time.
+    /// The same with how their sides rest at this time, and how far these are apart.
     pub fn of_served(
         superblock: &Superblock,
         lanes: &Lanes<Box<dyn Disk>>,
@@ -79,8 +119,10 @@ impl DeviceReport {
                 (None, "cache") => return report,
                 (None, _) => Lane::MAIN,
             };
-            let sides = disk_at(lanes, lane).map_or_else(Vec::new, |disk| disk.sides(now));
-            Self { sides: sides.into_iter().map(SideReport::of).collect(), ..report }
+            let Some(disk) = disk_at(lanes, lane) else { return report };
+            let sides = disk.sides(now).into_iter().map(SideReport::of).collect();
+            let mirrors = disk.resilvers().into_iter().map(MirrorReport::of).collect();
+            Self { sides, mirrors, ..report }
         };
         Self::of_lanes(superblock, lanes).into_iter().map(with_sides).collect()
     }
@@ -104,18 +146,21 @@ impl DeviceReport {
         let all = std::iter::once((Lane::MAIN, own, None, Some(0))).chain(data).chain(map);
         all.filter_map(|(lane, role, position, first_address)| {
             let Properties { name: path, capacity_bytes: size_bytes, .. } = at(lane)?;
-            let sides = Vec::new();
-            Some(Self { role: role.to_owned(), position, path, size_bytes, first_address, sides })
+            let (role, sides, mirrors) = (role.to_owned(), Vec::new(), Vec::new());
+            Some(Self { role, position, path, size_bytes, first_address, sides, mirrors })
         })
         .collect()
     }
 
-    /// One line each for people, if there are data devices: one disk was named by whoever asks. And one for each side that may rest.
+    /// One line each for people, if there are data devices: one disk was named by whoever asks. And one for each side that may rest,
+    /// and for each mirror whose members are apart.
     pub fn lines(devices: &[Self]) -> Vec<String> {
         let is_alone = devices.iter().all(|device| device.position.is_none());
         let lines = |device: &Self| {
             let own = (!is_alone).then(|| device.line());
-            own.into_iter().chain(device.sides.iter().map(SideReport::line)).collect::<Vec<_>>()
+            let sides = device.sides.iter().map(SideReport::line);
+            let mirrors = device.mirrors.iter().flat_map(MirrorReport::lines);
+            own.into_iter().chain(sides).chain(mirrors).collect::<Vec<_>>()
         };
         devices.iter().flat_map(lines).collect()
     }

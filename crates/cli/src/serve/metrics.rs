@@ -5,7 +5,7 @@
 //! a time, reads at most a few KiB of it, and waits for nobody longer than two seconds.
 
 use super::Coordination;
-use crate::report::{DeviceReport, Link, SideReport, StatusReport};
+use crate::report::{DeviceReport, Link, MirrorReport, SideReport, StatusReport};
 use nearhead_disk::Nanos;
 use nearhead_engine::{DiskErrorCounts, disk_error_name};
 use nearhead_sim::LatencySummary;
@@ -120,6 +120,7 @@ pub fn render(report: &StatusReport) -> String {
     }
     links(&mut text, report);
     sides(&mut text, report);
+    mirrors(&mut text, report);
     read_cache(&mut text, report);
     disk_errors(&mut text, report);
     if let Some(served) = &report.served {
@@ -219,6 +220,34 @@ fn sides(text: &mut String, report: &StatusReport) {
             }
         }
     }
+}
+
+/// How far the members of mirrors are apart: by the device that lies on the mirror, the volume's own 0, and which of its mirrors.
+fn mirrors(text: &mut String, report: &StatusReport) {
+    if report.devices.iter().all(|device| device.mirrors.is_empty()) {
+        return;
+    }
+    for (name, help, value) in [
+        (
+            "mirror_dirty_bytes",
+            "What a member of a mirror that is away would be copied if it came back now",
+            mirror_dirty as fn(&MirrorReport) -> u64,
+        ),
+        ("mirror_left_bytes", "Bytes still to be copied or compared", |mirror| mirror.left_bytes),
+    ] {
+        let _ = writeln!(text, "# HELP nearhead_{name} {help}\n# TYPE nearhead_{name} gauge");
+        for device in &report.devices {
+            let number = device.position.map_or(0, |position| u32::from(position) + 1);
+            for (mirror, told) in device.mirrors.iter().enumerate() {
+                let labels = format!("device=\"{number}\",mirror=\"{mirror}\"");
+                let _ = writeln!(text, "nearhead_{name}{{{labels}}} {}", value(told));
+            }
+        }
+    }
+}
+
+fn mirror_dirty(mirror: &MirrorReport) -> u64 {
+    mirror.dirty_bytes
 }
 
 fn side_resting(side: &SideReport) -> u64 {

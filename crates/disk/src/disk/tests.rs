@@ -128,6 +128,10 @@ impl Disk for Telling {
         let name = format!("{:?}", self.rests_after);
         vec![Side { name, is_resting, idle: now, woken: 3 }]
     }
+
+    fn resilvers(&self) -> Vec<Resilver> {
+        vec![Resilver { name: "pair".to_owned(), dirty_bytes: 5, left_bytes: 7 }]
+    }
 }
 
 /// A disk that says what it has to say, and what is below it.
@@ -221,6 +225,7 @@ fn assert_tells_all(disk: &mut dyn Disk, descriptor: RawFd) {
     assert_eq!(disk.sides(Nanos(9)), [side(true)]);
     disk.expect_writes(Nanos(8));
     assert_eq!(disk.sides(Nanos(9)), [side(false)]);
+    assert_eq!(disk.resilvers()[0].left_bytes, 7);
 }
 
 #[test]
@@ -250,7 +255,7 @@ fn a_disk_with_nothing_below_has_the_answers_of_a_plain_one() {
     assert!(disk.wake_fd().is_none() && disk.zones().is_none());
     assert_eq!(disk.run_at(512), Run::UNKNOWN);
     assert_eq!((disk.trouble(), disk.lost_writes()), (None, None));
-    assert!(!disk.is_absent());
+    assert!(!disk.is_absent() && disk.resilvers().is_empty());
     disk.kick();
     assert!(disk.start_over().is_ok());
     assert!(disk.has_left(), "there is nothing to put down");

@@ -52,6 +52,7 @@ impl<S: Timed> Client<S> {
     pub fn at(service: S, mode: &str, now: Nanos) -> Self {
         let options = FsOptions {
             ext4: Options { read_only: false, cache_blocks_max: 4096, seed: 7 },
+            durable: vec![nearhead_fs::DurableName::parse("*.wal").unwrap()],
             mode: nearhead_journal::mode_named(mode).unwrap(),
             mounted_at: Timestamp { seconds: 1_800_000_000, nanoseconds: 0 },
         };

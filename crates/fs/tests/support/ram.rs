@@ -29,6 +29,9 @@ pub struct Ram {
     pub atomic_bytes: u64,
     pub in_place_bytes: u64,
     pub flushes: u64,
+    /// Ranges that the file system said are for durability only, and that it gave back.
+    pub hinted: nearhead_disk::RangeSet,
+    pub trimmed: nearhead_disk::RangeSet,
     /// After so many requests that change or flush nothing is answered any more.
     pub requests_left: u64,
     /// An error for all that follows.
@@ -65,6 +68,8 @@ impl Ram {
             atomic_bytes: 0,
             in_place_bytes: 0,
             flushes: 0,
+            hinted: nearhead_disk::RangeSet::new(),
+            trimmed: nearhead_disk::RangeSet::new(),
             requests_left: u64::MAX,
             is_broken: false,
         }
@@ -150,7 +155,18 @@ impl Ram {
                 self.unflushed.clear();
                 self.durable = self.blocks.clone();
             }
-            Operation::Trim { .. } | Operation::WriteZeroes { .. } | Operation::Hint { .. } => {}
+            Operation::Hint { offset, len, hint } => {
+                match hint {
+                    nearhead_service::Hint::DurabilityOnly => {
+                        self.hinted.insert(offset..offset + len)
+                    }
+                    nearhead_service::Hint::Normal => self.hinted.remove(offset..offset + len),
+                };
+            }
+            Operation::Trim { offset, len, .. } => {
+                self.trimmed.insert(offset..offset + len);
+            }
+            Operation::WriteZeroes { .. } => {}
         }
         Ok(Vec::new())
     }
@@ -176,7 +192,8 @@ impl Service for Ram {
 
     fn drive(&mut self, _: Nanos) {
         while let Some(request) = self.asked.pop_front() {
-            if !matches!(request.operation, Operation::Read { .. }) {
+            let is_advice = matches!(request.operation, Operation::Hint { .. });
+            if !is_advice && !matches!(request.operation, Operation::Read { .. }) {
                 if self.requests_left == 0 {
                     continue;
                 }

@@ -116,6 +116,10 @@ impl Disk for Device {
     fn sides(&self, _: Nanos) -> Vec<nearhead_disk::Side> {
         Vec::new()
     }
+
+    fn resilvers(&self) -> Vec<nearhead_disk::Resilver> {
+        Vec::new()
+    }
 }
 
 fn both() -> Lanes<Device> {
