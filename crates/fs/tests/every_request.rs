@@ -12,7 +12,7 @@ use nearhead_basics::Random;
 use std::panic::AssertUnwindSafe;
 use support::judge::Judge;
 use support::known::Known;
-use support::short::{Short, count, numbered};
+use support::short::{FOUND, Short, count, numbered};
 use support::tree::Tree;
 use support::user::{SMALL_BYTES, User, small_base};
 use support::{Blocks, Client, Ram};
@@ -20,9 +20,6 @@ use support::{Blocks, Client, Ram};
 const MODES: [&str; 4] = ["manylogs", "ordered", "data", "adaptive"];
 /// Outcomes of one crash that are tried by chance, beside "all is lost" and "nothing is".
 const CHANCES: u64 = 2;
-
-/// Those that found something once, whatever else is tried.
-const FOUND: [(u32, u64); 1] = [(2, 1863)];
 
 struct Trial {
     blocks: Blocks,
@@ -42,12 +39,15 @@ impl Trial {
     fn try_one(&mut self, len: u32, number: u64) {
         let short = numbered(len, number);
         let mode = MODES[(number % 7 % 4) as usize];
-        let told = format!(
-            "mode {mode}, {:?}: NEARHEAD_FS_ONLY={len}:{number} cargo test -p nearhead-fs --test every_request",
-            short.ops
-        );
+        let which = format!("NEARHEAD_FS_ONLY={len}:{number}");
+        self.try_these(&short, mode, &which);
+    }
+
+    fn try_these(&mut self, short: &Short, mode: &str, which: &str) {
+        let command = "cargo test -p nearhead-fs --test every_request";
+        let told = format!("mode {mode}, {:?}: {which} {command}", short.ops);
         let done =
-            std::panic::catch_unwind(AssertUnwindSafe(|| self.crash_everywhere(&short, mode)));
+            std::panic::catch_unwind(AssertUnwindSafe(|| self.crash_everywhere(short, mode)));
         match done {
             Ok(Ok(())) => {}
             Ok(Err(what)) => panic!("{told}\n{what}"),
@@ -113,7 +113,11 @@ fn a_crash_at_any_request_of_a_short_sequence_leaves_what_was_synced_and_names_o
     }
     let stride: Option<u64> =
         std::env::var("NEARHEAD_FS_STRIDE").ok().map(|text| text.parse().unwrap());
-    FOUND.into_iter().for_each(|(len, number)| trial.try_one(len, number));
+    for ops in FOUND {
+        for mode in MODES {
+            trial.try_these(&Short { ops: ops.to_vec() }, mode, "the first ones of every run");
+        }
+    }
     trial.try_all(1, 1);
     trial.try_all(2, stride.map_or(5, |_| 1));
     trial.try_all(3, stride.unwrap_or(499));

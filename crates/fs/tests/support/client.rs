@@ -23,11 +23,18 @@ const TURNS_MAX: u32 = 100_000;
 pub trait Timed: Service {
     /// When something of it happens next.
     fn next_at(&self) -> Option<Nanos>;
+
+    /// Its largest atomic write.
+    fn record_bytes_max(&self) -> u64;
 }
 
 impl Timed for Ram {
     fn next_at(&self) -> Option<Nanos> {
         None
+    }
+
+    fn record_bytes_max(&self) -> u64 {
+        1 << 20
     }
 }
 
@@ -54,6 +61,7 @@ impl<S: Timed> Client<S> {
             ext4: Options { read_only: false, cache_blocks_max: 4096, seed: 7 },
             durable: vec![nearhead_fs::DurableName::parse("*.wal").unwrap()],
             mode: nearhead_journal::mode_named(mode).unwrap(),
+            record_bytes_max: service.record_bytes_max(),
             mounted_at: Timestamp { seconds: 1_800_000_000, nanoseconds: 0 },
         };
         let mut client = Self { mounted: Mounted::new(service, options), next: 0, now };

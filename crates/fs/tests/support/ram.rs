@@ -165,6 +165,10 @@ impl Ram {
             }
             Operation::Trim { offset, len, .. } => {
                 self.trimmed.insert(offset..offset + len);
+                // What was there may read as anything from now on.
+                let bytes = vec![0; len as usize];
+                store(&mut self.blocks, offset, &bytes);
+                self.unflushed.push(Unflushed { offset, bytes });
             }
             Operation::WriteZeroes { .. } => {}
         }

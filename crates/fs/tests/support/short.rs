@@ -35,8 +35,24 @@ pub const OPS: &[Op] = &[
     Op::SetXattr("a", "user.small", 30),
     Op::SetXattr("a", "user.large", 2000),
     Op::RemoveXattr("d/b", "user.old"),
+    Op::Create("w.wal"),
+    Op::Append("w.wal", 400_000),
+    Op::Truncate("w.wal", 3000),
+    Op::Rename("w.wal", "a"),
+    Op::Unlink("w.wal"),
     Op::Sync("d/b"),
     Op::SyncAll,
+];
+
+/// Sequences that found something once.
+pub const FOUND: &[&[Op]] = &[
+    // The other node of an exchange.
+    &[Op::Exchange("a", "d/b"), Op::Sync("a")],
+    // What lies behind the end.
+    &[Op::Write("a", 0, 1_250_000), Op::Sync("a")],
+    &[Op::Truncate("a", 5000), Op::Sync("d"), Op::Append("d/b", 10), Op::SyncAll],
+    // Blocks that are unwritten lately.
+    &[Op::Room("d/b", Room::Zero, 100, 9000), Op::WriteDurable("d/b", 4000, 2000), Op::Sync("a")],
 ];
 
 /// How a sequence ends.

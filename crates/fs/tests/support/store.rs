@@ -5,7 +5,7 @@ use super::{BLOCK, Blocks, Timed};
 use nearhead_basics::Random;
 use nearhead_disk::Nanos;
 use nearhead_format::AckMode;
-use nearhead_laws::disk::{CutPoint, TestDisk};
+use nearhead_laws::disk::{CutPoint, Devices, TestDisk};
 use nearhead_laws::options::Options;
 use nearhead_laws::raw::bytes_of;
 use nearhead_models::{MemoryStore, Store as _};
@@ -16,6 +16,8 @@ use std::rc::Rc;
 
 /// What is read of a volume at once.
 const PIECE_BYTES: u64 = 1 << 20;
+/// Each device of a chain.
+const CHAIN_DEVICE_BYTES: u64 = 96 << 20;
 /// Regions of the blank map.
 const REGION_BYTES: u64 = 64 << 10;
 
@@ -29,14 +31,26 @@ pub struct Ground {
 impl Ground {
     pub fn of(preset: &str, ack: AckMode) -> Self {
         let options = Options::new(preset, ack);
-        // The devices of a chain are small there.
-        let log_bytes = if options.preset.layout.is_chain() { 1 << 20 } else { 4 << 20 };
+        // Where a record of a full commit fits, and where it does not.
+        let log_bytes = if ["mlb", "slsmr"].contains(&preset) { 3 << 20 } else { 9 << 20 };
         Self { options, log_bytes }
+    }
+
+    /// Its disks.
+    fn disks(&self, image: MemoryStore) -> Devices {
+        let mut all = self.options.device_properties();
+        if !self.options.preset.layout.is_chain() {
+            return self.options.disk_with(image);
+        }
+        // Those of the options are too small for logs of this size.
+        all.iter_mut().for_each(|device| device.capacity_bytes = CHAIN_DEVICE_BYTES);
+        let mut devices = TestDisk::side_by_side(all, image).into_iter();
+        Devices::new(devices.next().unwrap(), devices.collect())
     }
 
     /// A new volume that holds these blocks, after an orderly stop.
     pub fn made(&self, blocks: &Blocks) -> MemoryStore {
-        let mut disk = self.options.disk_with(MemoryStore::new());
+        let mut disk = self.disks(MemoryStore::new());
         let usual = self.options.create_options();
         let group_bytes = usual.group_bytes.map(|_| 16 << 20);
         let log_bytes = usual.log_bytes.map(|_| self.log_bytes);
@@ -58,7 +72,7 @@ impl Ground {
 
     /// What recovery makes of an image; blocks that are the same are shared with `base`.
     pub fn recovered(&self, image: MemoryStore, len: u64, base: &Blocks) -> Blocks {
-        let mut store = Store::open(self, self.options.disk_with(image).into());
+        let mut store = Store::open(self, self.disks(image).into());
         let mut blocks = Blocks::new();
         for offset in (0..len).step_by(PIECE_BYTES as usize) {
             let extents = store.block_status(offset, PIECE_BYTES, usize::MAX);
@@ -89,7 +103,7 @@ pub struct Store {
 
 impl Store {
     pub fn on(ground: &Ground, image: MemoryStore) -> Self {
-        let disk = ground.options.disk_with(image).with_latency(Nanos::from_micros(100));
+        let disk = ground.disks(image).with_latency(Nanos::from_micros(100));
         Self::open(ground, disk.into())
     }
 
@@ -159,6 +173,10 @@ impl Store {
 impl Timed for Store {
     fn next_at(&self) -> Option<Nanos> {
         self.volume.wake().at.filter(|_| !self.is_cut)
+    }
+
+    fn record_bytes_max(&self) -> u64 {
+        self.volume.engine().atomic_bytes_max()
     }
 }
 
