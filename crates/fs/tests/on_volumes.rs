@@ -14,7 +14,7 @@ use nearhead_models::MemoryStore;
 use std::panic::AssertUnwindSafe;
 use support::judge::Judge;
 use support::known::Known;
-use support::short::{Short, count, numbered};
+use support::short::{FOUND, LONG, Short, count, numbered};
 use support::store::{Ground, Left, Store, after_cut};
 use support::tree::Tree;
 use support::user::{SMALL_BYTES, User, small_base};
@@ -60,12 +60,14 @@ impl Trial {
     fn try_one(&mut self, len: u32, number: u64) {
         let short = numbered(len, number);
         let (preset, mode) = (self.preset, MODES[(number % 7 % 4) as usize]);
-        let told = format!(
-            "{preset}, mode {mode}, {:?}: NEARHEAD_FS_ONLY={preset}:{len}:{number} cargo test -p nearhead-fs --test on_volumes",
-            short.ops
-        );
         self.random = Random::new(number);
-        let done = std::panic::catch_unwind(AssertUnwindSafe(|| self.cut_everywhere(&short, mode)));
+        self.try_these(&short, mode, &format!("NEARHEAD_FS_ONLY={preset}:{len}:{number}"));
+    }
+
+    fn try_these(&mut self, short: &Short, mode: &str, which: &str) {
+        let command = "cargo test -p nearhead-fs --test on_volumes";
+        let told = format!("{}, mode {mode}, {:?}: {which} {command}", self.preset, short.ops);
+        let done = std::panic::catch_unwind(AssertUnwindSafe(|| self.cut_everywhere(short, mode)));
         match done {
             Ok(Ok(())) => {}
             Ok(Err(what)) => panic!("{told}\n{what}"),
@@ -123,7 +125,7 @@ fn a_cut_at_any_command_of_a_volume_leaves_a_file_system_with_what_was_synced() 
     let only = std::env::var("NEARHEAD_FS_ONLY").ok();
     let stride: Option<u64> =
         std::env::var("NEARHEAD_FS_STRIDE").ok().map(|text| text.parse().unwrap());
-    for (from, preset) in (0..).zip(PRESETS) {
+    for (from, preset) in (0_u64..).zip(PRESETS) {
         if let Some(only) = &only {
             let parts: Vec<&str> = only.split(':').collect();
             if parts[0] == preset {
@@ -133,6 +135,12 @@ fn a_cut_at_any_command_of_a_volume_leaves_a_file_system_with_what_was_synced() 
             continue;
         }
         let mut trial = Trial::of(preset, &blocks, &tree);
+        // Of the long ones each has many cuts.
+        let long = LONG.iter().cycle().skip(from as usize).take(stride.map_or(1, |_| LONG.len()));
+        for (at, ops) in (0..).zip(FOUND.iter().chain(long)) {
+            let mode = MODES[((from + at) % 4) as usize];
+            trial.try_these(&Short { ops: ops.to_vec() }, mode, "the first ones of every run");
+        }
         trial.try_all(1, stride.map_or(5, |_| 1), from);
         trial.try_all(2, stride.unwrap_or(307), from * 61);
         trial.try_all(3, stride.unwrap_or(9973), from * 2003);

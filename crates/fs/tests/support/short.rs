@@ -42,6 +42,46 @@ pub const OPS: &[Op] = &[
     Op::Unlink("w.wal"),
     Op::Sync("d/b"),
     Op::SyncAll,
+    Op::SyncSoon,
+];
+
+/// Longer ones, in which blocks are used again.
+pub const LONG: &[&[Op]] = &[
+    &[
+        Op::Write("a", 0, 1_250_000),
+        Op::SyncAll,
+        Op::Unlink("a"),
+        Op::SyncSoon,
+        Op::Append("d/b", 1_100_000),
+        Op::SyncAll,
+    ],
+    &[
+        Op::Append("a", 1_200_000),
+        Op::SyncAll,
+        Op::Truncate("a", 5000),
+        Op::SyncSoon,
+        Op::Create("c"),
+        Op::Write("c", 0, 1_200_000),
+        Op::Sync("c"),
+        Op::Room("c", Room::Punch, 5000, 900_000),
+        Op::SyncSoon,
+        Op::Append("d/b", 1_200_000),
+        Op::SyncAll,
+    ],
+    &[
+        Op::Create("w.wal"),
+        Op::Append("w.wal", 700_000),
+        Op::Sync("w.wal"),
+        Op::Rename("w.wal", "d/b"),
+        Op::SyncSoon,
+        Op::Write("a", 0, 1_250_000),
+        Op::Sync("a"),
+        Op::Unlink("d/b"),
+        Op::SyncSoon,
+        Op::Create("c"),
+        Op::Append("c", 2_000_000),
+        Op::Sync("c"),
+    ],
 ];
 
 /// Sequences that found something once.

@@ -52,6 +52,8 @@ pub enum Op {
     RemoveXattr(&'static str, &'static str),
     Sync(&'static str),
     SyncAll,
+    /// The same, and nobody waits for the answer.
+    SyncSoon,
 }
 
 /// All nodes and names.
@@ -245,7 +247,7 @@ impl Tree {
                 tree.node(id).attributes.remove(name)?;
             }
             Op::Sync(path) => drop(self.find(path).filter(|id| self.nodes[id].kind != Kind::Link)?),
-            Op::SyncAll => {}
+            Op::SyncAll | Op::SyncSoon => {}
             Op::Write(path, ..)
             | Op::WriteDurable(path, ..)
             | Op::Append(path, _)

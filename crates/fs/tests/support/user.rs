@@ -46,6 +46,10 @@ impl<S: Timed> User<S> {
         let Done { tree, touched, gone, made } = self.known.tree().after(op, self.number)?;
         let request = self.request(op, &tree, made);
         self.known.asked(tree, &touched);
+        if op == Op::SyncSoon {
+            self.client.send(request);
+            return Some(true);
+        }
         let Some(answer) = self.client.try_ask(request) else { return Some(false) };
         let answer = answer.unwrap_or_else(|error| panic!("{op:?}: {error}"));
         if let (Some(id), Answer::Node(node)) = (made, answer) {
@@ -132,7 +136,7 @@ impl<S: Timed> User<S> {
                 FsOperation::RemoveXattr { ino: ino(path), name: name.as_bytes().to_vec() }
             }
             Op::Sync(path) => FsOperation::Sync { ino: ino(path), data_only: false },
-            Op::SyncAll => FsOperation::SyncAll,
+            Op::SyncAll | Op::SyncSoon => FsOperation::SyncAll,
         }
     }
 }
