@@ -105,8 +105,11 @@ impl Trial {
         told: &str,
     ) -> Result<(), String> {
         self.cuts += 1;
-        let all = [Left::Safe, Left::All, Left::Chance];
-        let all = if point.unflushed.is_empty() { &all[..1] } else { &all[..] };
+        let all = match point.unflushed.len() {
+            0 => &[Left::Safe][..],
+            1 => &[Left::Safe, Left::All, Left::Chance],
+            _ => &[Left::Safe, Left::All, Left::Later, Left::Chance],
+        };
         for left in all {
             let sector_bytes = self.ground.options.sector_bytes;
             let image = after_cut(point, sector_bytes, *left, &mut self.random);

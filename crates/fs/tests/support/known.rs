@@ -53,7 +53,9 @@ impl Known {
 
     pub fn synced_all(&mut self) {
         let all: Vec<u32> = self.tree().nodes.keys().copied().collect();
-        all.into_iter().for_each(|id| self.wrote_durably(id));
+        for id in all {
+            self.wrote_durably(id);
+        }
         self.floor = self.history.len() - 1;
     }
 

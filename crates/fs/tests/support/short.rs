@@ -47,12 +47,17 @@ pub const OPS: &[Op] = &[
 
 /// Longer ones, in which blocks are used again.
 pub const LONG: &[&[Op]] = &[
+    // What `c` is given next lies where `d/c` was.
     &[
-        Op::Write("a", 0, 1_250_000),
+        Op::Create("c"),
+        Op::Append("c", 4096),
+        Op::Sync("c"),
+        Op::Create("d/c"),
+        Op::Append("d/c", 1_150_000),
         Op::SyncAll,
-        Op::Unlink("a"),
+        Op::Unlink("d/c"),
         Op::SyncSoon,
-        Op::Append("d/b", 1_100_000),
+        Op::Append("c", 1_100_000),
         Op::SyncAll,
     ],
     &[

@@ -16,6 +16,8 @@ use std::rc::Rc;
 
 /// What is read of a volume at once.
 const PIECE_BYTES: u64 = 1 << 20;
+/// What a command takes: longer than a client needs for the next request.
+const COMMAND_TIME: Nanos = Nanos::from_millis(5);
 /// Each device of a chain.
 const CHAIN_DEVICE_BYTES: u64 = 96 << 20;
 /// Regions of the blank map.
@@ -43,7 +45,9 @@ impl Ground {
             return self.options.disk_with(image);
         }
         // Those of the options are too small for logs of this size.
-        all.iter_mut().for_each(|device| device.capacity_bytes = CHAIN_DEVICE_BYTES);
+        for device in &mut all {
+            device.capacity_bytes = CHAIN_DEVICE_BYTES;
+        }
         let mut devices = TestDisk::side_by_side(all, image).into_iter();
         Devices::new(devices.next().unwrap(), devices.collect())
     }
@@ -103,7 +107,7 @@ pub struct Store {
 
 impl Store {
     pub fn on(ground: &Ground, image: MemoryStore) -> Self {
-        let disk = ground.disks(image).with_latency(Nanos::from_micros(100));
+        let disk = ground.disks(image).with_latency(COMMAND_TIME);
         Self::open(ground, disk.into())
     }
 
@@ -228,6 +232,8 @@ pub enum Left {
     Safe,
     /// All that was sent.
     All,
+    /// All but the first that was sent.
+    Later,
     /// Of each write all, nothing or some sectors.
     Chance,
 }
@@ -235,11 +241,12 @@ pub enum Left {
 /// A disk after a cut.
 pub fn after_cut(point: &CutPoint, sector: u32, left: Left, random: &mut Random) -> MemoryStore {
     let mut image = point.safe.clone();
-    for write in &point.unflushed {
+    for (number, write) in point.unflushed.iter().enumerate() {
         let fate = random.below(4);
         for (at, bytes) in bytes_of(&write.parts).chunks(sector as usize).enumerate() {
             let is_there = match (left, fate) {
                 (Left::Safe, _) | (Left::Chance, 1) => false,
+                (Left::Later, _) => number > 0,
                 (Left::All, _) | (Left::Chance, 0) => true,
                 (Left::Chance, _) => random.below(2) == 0,
             };

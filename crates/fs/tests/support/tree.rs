@@ -153,10 +153,6 @@ impl Tree {
         !self.names.keys().any(|(of, _)| *of == folder)
     }
 
-    fn is_below(&self, path: &str, other: &str) -> bool {
-        path == other || path.starts_with(&format!("{other}/"))
-    }
-
     /// What the operation makes of it; nothing if it would be refused. `number` makes its bytes differ from those of others.
     pub fn after(&self, op: Op, number: u64) -> Option<Done> {
         let mut tree = self.clone();
@@ -193,7 +189,7 @@ impl Tree {
             Op::Rename(from, to) => {
                 let (id, old, new) = (self.find(from)?, self.place(from)?, self.place(to)?);
                 let replaced = self.names.get(&new).copied();
-                if replaced == Some(id) || self.is_below(to, from) || self.is_below(from, to) {
+                if replaced == Some(id) || is_below(to, from) || is_below(from, to) {
                     return None;
                 }
                 touched.extend([old.0, new.0, id]);
@@ -211,7 +207,7 @@ impl Tree {
             }
             Op::Exchange(one, other) => {
                 let (first, second) = (self.find(one)?, self.find(other)?);
-                if first == second || self.is_below(one, other) || self.is_below(other, one) {
+                if first == second || is_below(one, other) || is_below(other, one) {
                     return None;
                 }
                 let (here, there) = (self.place(one)?, self.place(other)?);
@@ -265,6 +261,10 @@ impl Tree {
     fn node(&mut self, id: u32) -> &mut Node {
         self.nodes.get_mut(&id).unwrap()
     }
+}
+
+fn is_below(path: &str, other: &str) -> bool {
+    path == other || path.starts_with(&format!("{other}/"))
 }
 
 /// What an operation that changes bytes makes of them.

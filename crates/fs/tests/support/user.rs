@@ -174,7 +174,9 @@ pub fn small_base() -> Option<(Blocks, Tree)> {
         Op::Mkdir("e"),
         Op::SyncAll,
     ];
-    all.into_iter().for_each(|op| assert_eq!(user.step(op), Some(true), "{op:?}"));
+    for op in all {
+        assert_eq!(user.step(op), Some(true), "{op:?}");
+    }
     let tree = user.known.tree().clone();
     Some((user.client.unmount(), tree))
 }
