@@ -184,9 +184,14 @@ impl Core {
         Some(changed_in)
     }
 
+    /// Changed blocks of metadata beyond which a commit begins: fewer where records are small.
+    fn changes_max(&self) -> usize {
+        CHANGES_MAX.min(self.record_blocks_max() * 3 / 8)
+    }
+
     /// Whether so much metadata is changed that nothing more may be.
     pub(crate) fn is_commit_due_by_size(&self) -> bool {
-        self.ext4.as_ref().is_some_and(|ext4| ext4.changes_len() >= CHANGES_MAX)
+        self.ext4.as_ref().is_some_and(|ext4| ext4.changes_len() >= self.changes_max())
     }
 
     /// When a commit begins by itself.

@@ -3,9 +3,10 @@
 //! A try changes nothing until it can be finished, so trying again is safe. Every job ends with exactly one reply.
 
 use crate::core::{BLOCK, Core, whole};
-use crate::error::{ESHUTDOWN, FsError, Halt};
+use crate::error::{EINVAL, ESHUTDOWN, FsError, Halt};
 use crate::io::Purpose;
 use crate::mounted::Phase;
+use crate::packing::RECORD_BYTES_MIN;
 use crate::reading::Reading;
 use crate::request::{Answer, FsOperation, FsRequest};
 use crate::waiting::Waiter;
@@ -40,6 +41,14 @@ pub(crate) enum Tried {
 impl Core {
     /// Asks for the first block.
     pub(crate) fn begin(&mut self) {
+        let found = self.options.record_bytes_max;
+        if found < RECORD_BYTES_MIN && !self.options.ext4.read_only {
+            let detail = format!(
+                "the volume's logs are too small for a file system: expected atomic writes of at least {RECORD_BYTES_MIN} bytes, found \
+                 {found}; create it with larger logs, or with a preset that has logs"
+            );
+            return self.fail(FsError::new(EINVAL, detail));
+        }
         self.io.ask(Purpose::Superblock, Operation::Read { offset: 0, len: BLOCK as u32 });
     }
 
@@ -54,7 +63,7 @@ impl Core {
                 self.phase = Phase::Mounting;
                 self.runnable.push_back(Waiter::Mount);
             }
-            Err(error) => self.fail(FsError::new(crate::error::EINVAL, error.to_string())),
+            Err(error) => self.fail(FsError::new(EINVAL, error.to_string())),
         }
     }
 

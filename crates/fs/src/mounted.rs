@@ -18,6 +18,8 @@ pub struct FsOptions {
     pub durable: Vec<DurableName>,
     /// Which parts of a transaction go where.
     pub mode: &'static dyn Mode,
+    /// Largest atomic write of the service.
+    pub record_bytes_max: u64,
     /// Now.
     pub mounted_at: Timestamp,
 }

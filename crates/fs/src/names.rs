@@ -3,7 +3,7 @@
 use crate::core::Core;
 use crate::error::{FsError, Halt};
 use crate::request::{Answer, FsOperation};
-use nearhead_ext4::{AttributeChange, Attributes, Caller, Ino, Removed};
+use nearhead_ext4::{AttributeChange, Attributes, Caller, Ino, Removed, Rename};
 
 impl Core {
     /// What has no file of its own.
@@ -74,9 +74,13 @@ impl Core {
                 Ok(Answer::Nothing)
             }
             Op::Rename { from, name, to, new_name, how } => {
-                let moved = self.ext4()?.lookup(*from, name)?.ino;
+                let mut moved = vec![self.ext4()?.lookup(*from, name)?.ino];
+                if *how == Rename::Exchange {
+                    moved.push(self.ext4()?.lookup(*to, new_name)?.ino);
+                }
                 let replaced = self.ext4()?.rename(*from, name, *to, new_name, *how, caller)?;
-                self.note_changed(&[*from, *to, moved]);
+                self.note_changed(&[*from, *to]);
+                self.note_changed(&moved);
                 if let Some(removed) = replaced {
                     self.note_changed(&[removed.ino]);
                     self.note_removed(removed);

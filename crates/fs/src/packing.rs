@@ -14,8 +14,10 @@ use nearhead_journal::{Piece, merged};
 use nearhead_service::Operation;
 use std::ops::Range;
 
-/// Blocks of one atomic write: the engine takes 1 MiB, and as many parts as that has blocks.
+/// Blocks of one atomic write, at most: the engine takes 1 MiB where logs are large enough, and as many parts as that has blocks.
 const RECORD_BLOCKS_MAX: usize = 256;
+/// With less than this some operation finds no room in any record.
+pub(crate) const RECORD_BYTES_MIN: u64 = 64 * BLOCK;
 /// Blocks of metadata that giving blocks to one run changes at most, and marking what is in place as written.
 const CHANGED_BY_ONE: usize = 16;
 /// With less left than this a run is not cut: it waits for the next record.
@@ -206,12 +208,17 @@ impl Core {
         Ok(())
     }
 
+    /// Blocks of one record.
+    pub(crate) fn record_blocks_max(&self) -> usize {
+        RECORD_BLOCKS_MAX.min((self.options.record_bytes_max / BLOCK) as usize)
+    }
+
     /// Blocks of data that the record still takes.
     fn room_in_record(&self) -> u64 {
         let packed: u64 =
             self.commit.packed.iter().map(|packed| packed.pages.end - packed.pages.start).sum();
         let changed = self.ext4.as_ref().map_or(0, |ext4| ext4.changes_len());
-        RECORD_BLOCKS_MAX.saturating_sub(CHANGED_BY_ONE + changed + packed as usize) as u64
+        self.record_blocks_max().saturating_sub(CHANGED_BY_ONE + changed + packed as usize) as u64
     }
 
     /// All that is changed becomes one record.

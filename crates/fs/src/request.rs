@@ -27,7 +27,7 @@ pub enum RoomChange {
     ReserveBeyond,
     /// They become holes.
     Punch,
-    /// They read as zeros, and keep their blocks; the file grows over them if it has to.
+    /// They read as zeros, and have blocks; the file grows over them if it has to.
     Zero,
     /// The same, and the file keeps its length.
     ZeroBeyond,

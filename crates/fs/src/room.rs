@@ -6,6 +6,7 @@ use crate::core::{BLOCK, Core};
 use crate::error::{EFBIG, EINVAL, FsError, Halt};
 use crate::pages::changed;
 use crate::request::{Answer, RoomChange};
+use crate::writing::check_length;
 use nearhead_ext4::{BLOCK_BYTES, Caller, Ino};
 use std::ops::Range;
 
@@ -19,7 +20,17 @@ impl Core {
             self.note_unsaved();
             return Ok(());
         }
-        if size < before {
+        if size > before {
+            self.zero_tail(ino, before)?;
+            // A record may bring the new length before what was written, so with it: it shows what is behind the old end on the disk.
+            if self.file(ino).has_unsaved_data() {
+                check_length(size)?;
+                let file = self.file(ino);
+                (file.size, file.written_at) = (Some(size), Some(caller.now));
+                self.note_changed(&[ino]);
+                return Ok(());
+            }
+        } else {
             if self.file(ino).is_busy() {
                 return Err(Halt::Quiet);
             }
@@ -55,8 +66,9 @@ impl Core {
         }
     }
 
-    /// What is behind the new end in its last page must not come back when the file grows again.
-    fn zero_tail(&mut self, ino: Ino, size: u64) -> Result<(), Halt> {
+    /// What is behind the end in its last page must not come back when the file grows. It is no zeros where a crash left more of a write,
+    /// or less of a cut, than the length says.
+    pub(crate) fn zero_tail(&mut self, ino: Ino, size: u64) -> Result<(), Halt> {
         let inside = (size % BLOCK) as usize;
         if inside == 0 {
             return Ok(());
@@ -97,6 +109,9 @@ impl Core {
         if self.file(ino).is_busy() {
             return Err(Halt::Quiet);
         }
+        if matches!(change, RoomChange::Reserve | RoomChange::Zero) && range.end > size {
+            self.zero_tail(ino, size)?;
+        }
         let whole = range.start.div_ceil(BLOCK)..range.end / BLOCK;
         let touched = range.start / BLOCK..range.end.div_ceil(BLOCK);
         match change {
@@ -115,14 +130,15 @@ impl Core {
             }
             RoomChange::Zero | RoomChange::ZeroBeyond => {
                 self.zero_ends(ino, &range)?;
+                // New blocks, not the same ones as unwritten: what is written next may go in place before a record says that they are.
+                if whole.start < whole.end {
+                    let count = whole.end - whole.start;
+                    self.ext4()?.punch(ino, whole.start, count, caller)?;
+                    self.forget_pages(ino, whole.start, whole.end);
+                }
                 let count = touched.end - touched.start;
                 self.ext4()?.reserve(ino, touched.start, count, true, caller)?;
                 self.has_blocks(ino, touched);
-                if whole.start < whole.end {
-                    let count = whole.end - whole.start;
-                    self.ext4()?.make_unwritten(ino, whole.start, count, caller)?;
-                    self.forget_pages(ino, whole.start, whole.end);
-                }
             }
         }
         let file = self.file(ino);

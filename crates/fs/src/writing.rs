@@ -16,6 +16,15 @@ const FILE_BYTES_MAX: u64 = (u32::MAX as u64) * BLOCK;
 /// Blocks that stay free for the trees of extents that new blocks may need.
 const SPARE_BLOCKS: u64 = 64;
 
+/// An error past the longest file.
+pub(crate) fn check_length(end: u64) -> Result<(), FsError> {
+    if end > FILE_BYTES_MAX {
+        let detail = format!("expected a file of at most {FILE_BYTES_MAX} bytes, found {end}");
+        return Err(FsError::new(EFBIG, detail));
+    }
+    Ok(())
+}
+
 impl Core {
     pub(crate) fn try_write(
         &mut self,
@@ -33,10 +42,7 @@ impl Core {
             return Ok(Answer::Written(0));
         }
         let end = offset.saturating_add(len);
-        if end > FILE_BYTES_MAX {
-            let detail = format!("a file ends at byte {FILE_BYTES_MAX}, the write at {end}");
-            return Err(FsError::new(EFBIG, detail).into());
-        }
+        check_length(end)?;
         if self.unsaved_pages >= UNSAVED_PAGES_MAX {
             return Err(Halt::Room);
         }
@@ -44,6 +50,10 @@ impl Core {
         let is_durability_only = self.is_durability_only(ino)?;
         let without_block = self.pages_without_block(ino, pages.clone())?;
         self.fetch_ends(ino, offset, end, size)?;
+        let last = size / BLOCK * BLOCK;
+        if end > size && (offset > last || end < last + BLOCK) {
+            self.zero_tail(ino, size)?;
+        }
         self.keep_room(without_block.iter().map(|run| run.end - run.start).sum())?;
         // Nothing stops it from here on.
         self.put(ino, offset, data, &without_block);

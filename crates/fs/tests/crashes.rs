@@ -9,11 +9,16 @@ mod support;
 use nearhead_basics::Random;
 use nearhead_disk::Nanos;
 use nearhead_ext4::{AttributeChange, FileKind, Ino, ROOT, Rename};
+use nearhead_format::AckMode;
 use nearhead_fs::{Answer, FsOperation, RoomChange};
+use nearhead_models::MemoryStore;
 use std::collections::BTreeMap;
-use support::{Blocks, Client, Ram, SIZE, assert_clean, buffer, empty, make, pattern};
+use support::store::{Ground, Left, Store, after_cut};
+use support::{Blocks, Client, Ram, SIZE, Timed, assert_clean, buffer, empty, make, pattern};
 
 const NAMES: u64 = 6;
+/// Of file systems on volumes.
+const VOLUME_SIZE: u64 = 32 << 20;
 const FILE_BYTES_MAX: u64 = 600_000;
 
 /// One file as it should be.
@@ -25,20 +30,16 @@ struct Model {
     is_synced: bool,
 }
 
-struct Life {
-    client: Client,
+struct Life<S> {
+    client: Client<S>,
     random: Random,
     folders: Vec<(String, Ino)>,
     files: BTreeMap<String, Model>,
     told: String,
 }
 
-impl Life {
-    fn begin(seed: u64, mode: &str, blocks: &Blocks) -> Self {
-        let mut random = Random::new(seed);
-        let mut ram = Ram::of(SIZE, blocks.clone());
-        ram.requests_left = 4 + random.below(120);
-        let client = Client::of(ram, mode);
+impl<S: Timed> Life<S> {
+    fn of(client: Client<S>, random: Random, seed: u64, mode: &str) -> Self {
         let told = format!(
             "mode {mode}: NEARHEAD_FS_SEED={seed} cargo test -p nearhead-fs --test crashes"
         );
@@ -315,11 +316,19 @@ impl Life {
         }
     }
 
-    /// What a crash now leaves, looked at.
-    fn crash(mut self, mode: &str) {
-        let blocks = self.client.mounted.service().after_crash(&mut self.random);
-        assert_clean(SIZE, &blocks, &self.told);
-        let mut client = Client::of(Ram::of(SIZE, blocks), mode);
+    /// Until it is over, or nothing is answered any more.
+    fn live(&mut self) {
+        for _ in 0..200 {
+            if !self.step() {
+                break;
+            }
+        }
+    }
+
+    /// What a crash left, looked at.
+    fn look(&self, blocks: Blocks, size: u64, mode: &str) {
+        assert_clean(size, &blocks, &self.told);
+        let mut client = Client::of(Ram::of(size, blocks), mode);
         for (path, model) in self.files.iter().filter(|(_, model)| model.is_synced) {
             let found = client.find(path);
             let Some(_) = model.ino else {
@@ -337,31 +346,66 @@ impl Life {
                 model.bytes.len()
             );
         }
-        assert_clean(SIZE, &client.unmount(), &self.told);
+        assert_clean(size, &client.unmount(), &self.told);
     }
 }
 
 fn live(seed: u64, mode: &str, blocks: &Blocks) {
-    let mut life = Life::begin(seed, mode, blocks);
-    for _ in 0..200 {
-        if !life.step() {
-            break;
-        }
+    let mut random = Random::new(seed);
+    let mut ram = Ram::of(SIZE, blocks.clone());
+    ram.requests_left = 4 + random.below(120);
+    let mut life = Life::of(Client::of(ram, mode), random, seed, mode);
+    life.live();
+    let blocks = life.client.mounted.service().after_crash(&mut life.random);
+    life.look(blocks, SIZE, mode);
+}
+
+/// The same on a volume, with a cut at any command of its disks.
+fn live_on_volume(seed: u64, mode: &str, ground: &Ground, image: &MemoryStore, blocks: &Blocks) {
+    let mut random = Random::new(seed);
+    let mut store = Store::on(ground, image.clone());
+    store.commands_left = store.commands() + 4 + random.below(400);
+    let now = store.now();
+    let mut life = Life::of(Client::at(store, mode, now), random, seed, mode);
+    life.live();
+    let point = life.client.mounted.service_mut().cut_now();
+    let left = [Left::Safe, Left::All, Left::Later, Left::Chance][life.random.below(4) as usize];
+    let cut = after_cut(&point, ground.options.sector_bytes, left, &mut life.random);
+    life.look(ground.recovered(cut, VOLUME_SIZE, blocks), VOLUME_SIZE, mode);
+}
+
+const MODES: [&str; 4] = ["manylogs", "ordered", "data", "adaptive"];
+
+/// Which lives: those of `NEARHEAD_FS_SEED` and `NEARHEAD_FS_LIVES`, else the first so many.
+fn seeds(usual: u64) -> std::ops::Range<u64> {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    match (number("NEARHEAD_FS_SEED"), number("NEARHEAD_FS_LIVES")) {
+        (Some(seed), lives) => seed..seed + lives.unwrap_or(1),
+        (None, lives) => 1..1 + lives.unwrap_or(usual),
     }
-    life.crash(mode);
 }
 
 #[test]
 fn after_a_crash_at_any_request_the_image_is_clean_and_what_was_synced_is_there() {
     let Some(blocks) = empty(SIZE) else { return };
-    let modes = ["manylogs", "ordered", "data", "adaptive"];
-    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    let lives = match (number("NEARHEAD_FS_SEED"), number("NEARHEAD_FS_LIVES")) {
-        (Some(seed), lives) => seed..seed + lives.unwrap_or(1),
-        (None, lives) => 1..1 + lives.unwrap_or(60),
-    };
-    for seed in lives {
-        let mode = modes[seed as usize % modes.len()];
-        live(seed, mode, &blocks);
+    for seed in seeds(60) {
+        live(seed, MODES[seed as usize % MODES.len()], &blocks);
+    }
+}
+
+#[test]
+fn after_a_cut_of_a_volume_at_any_command_the_image_is_clean_and_what_was_synced_is_there() {
+    const PRESETS: [&str; 5] = ["mlb", "nearhead", "gecko", "singlelog", "slsmr"];
+    let Some(blocks) = empty(VOLUME_SIZE) else { return };
+    for (number, preset) in (0_u64..).zip(PRESETS) {
+        let mut ground = Ground::of(preset, AckMode::Flush);
+        // So that there is room for the file system.
+        ground.log_bytes = if preset == "gecko" { ground.log_bytes } else { 3 << 20 };
+        let image = ground.made(&blocks);
+        // A seed is of one preset.
+        for seed in seeds(30).filter(|seed| seed % 5 == number) {
+            println!("{preset}, seed {seed}");
+            live_on_volume(seed, MODES[seed as usize / 5 % 4], &ground, &image, &blocks);
+        }
     }
 }

@@ -250,3 +250,16 @@ fn a_durability_only_file_is_logged_whatever_its_size_and_dropped_when_it_is_rem
     assert!(client.mounted.service().in_place_bytes > 0, "others are as before");
     assert_clean(SIZE, &client.unmount(), "at the end");
 }
+
+#[test]
+fn a_durability_only_file_that_lost_its_name_keeps_its_bytes_while_somebody_holds_it() {
+    let Some(mut client) = Client::fresh("manylogs") else { return };
+    let file = client.create(ROOT, "a.wal");
+    let bytes = pattern(5, 300_000);
+    client.write(file, 0, &bytes);
+    client.sync(file);
+    client.ask(FsOperation::Unlink { parent: ROOT, name: b"a.wal".to_vec() }).unwrap();
+    client.ask(FsOperation::SyncAll).unwrap();
+    assert!(client.mounted.service().trimmed.is_empty(), "its blocks are given to nobody yet");
+    assert!(client.read(file, 8192, 50_000) == bytes[8192..][..50_000]);
+}

@@ -7,11 +7,12 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
 /// Packages with the rungs.
-const PACKAGES: [&str; 9] = [
+const PACKAGES: [&str; 10] = [
     "nearhead-format",
     "nearhead-arrays",
     "nearhead-engine",
     "nearhead-volume",
+    "nearhead-fs",
     "nearhead-swarm",
     "nearhead-hostile",
     "nearhead-nbd",

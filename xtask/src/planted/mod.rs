@@ -46,7 +46,7 @@ const fn rung(
 
 const LAWS: &[(&str, &str)] = &[("nearhead-volume", "laws")];
 
-const RUNGS: [Rung; 21] = [
+const RUNGS: [Rung; 22] = [
     rung(
         "unit tests",
         &[
@@ -137,6 +137,7 @@ const RUNGS: [Rung; 21] = [
         ],
         &[],
     ),
+    rung("file system", &[("nearhead-fs", "every_request"), ("nearhead-fs", "on_volumes")], &[]),
     rung("n-th command", &[("nearhead-swarm", "nth_failure")], &[]),
     rung("hostile input", &[("nearhead-hostile", "corpus")], &[]),
     rung("real daemon", &[("nearhead-cli", "power_cuts")], &[]),

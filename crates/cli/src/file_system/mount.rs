@@ -74,6 +74,7 @@ pub fn run(args: &MountArgs) -> Result<(), String> {
         ext4: Options { read_only, cache_blocks_max: CACHE_BLOCKS_MAX, seed },
         durable: wanted.durable.clone(),
         mode: wanted.mode,
+        record_bytes_max: volume.engine().atomic_bytes_max(),
         mounted_at: now,
     };
     let mounted = Mounted::new(volume, options);
