@@ -14,6 +14,7 @@ pub struct FsError {
 }
 
 /// The numbers that this crate gives by itself.
+pub(crate) const EPERM: i32 = 1;
 pub(crate) const EIO: i32 = 5;
 pub(crate) const ENXIO: i32 = 6;
 pub(crate) const EISDIR: i32 = 21;

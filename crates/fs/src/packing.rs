@@ -67,11 +67,28 @@ impl Core {
                 }
                 self.record(Rest::Nothing);
             }
+            Err(Halt::Fails(error)) => {
+                self.leave_out(&error);
+                self.pack();
+            }
             Err(halt) => {
                 if let Err(error) = self.park(crate::waiting::Waiter::Commit, halt) {
                     self.fail(error);
                 }
             }
+        }
+    }
+
+    /// What could not be packed is left out, and its file's next `fsync` says why: the others are to be durable all the same.
+    fn leave_out(&mut self, error: &FsError) {
+        if let Some(placed) = self.commit.flushed.pop() {
+            if let Some(file) = self.same_file(placed.ino, placed.incarnation) {
+                file.unflushed -= 1;
+                file.error = Some(error.clone());
+            }
+        } else if let Some(ino) = self.commit.to_pack.pop() {
+            self.lose_pages(ino, error);
+            self.file(ino).written_at = None;
         }
     }
 

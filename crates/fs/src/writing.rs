@@ -2,7 +2,7 @@
 //! it is known how long a run became.
 
 use crate::core::{BLOCK, Core, UNSAVED_PAGES_MAX};
-use crate::error::{EFBIG, ENOSPC, FsError, Halt};
+use crate::error::{EFBIG, ENOSPC, EPERM, FsError, Halt};
 use crate::pages::changed;
 use crate::request::Answer;
 use nearhead_disk::Buffer;
@@ -15,6 +15,10 @@ pub(crate) const STREAM_BYTES: u64 = 1 << 20;
 const FILE_BYTES_MAX: u64 = (u32::MAX as u64) * BLOCK;
 /// Blocks that stay free for the trees of extents that new blocks may need.
 const SPARE_BLOCKS: u64 = 64;
+
+/// Flags of files, as `FS_IOC_GETFLAGS` has them.
+const IMMUTABLE: u32 = 0x10;
+const APPEND_ONLY: u32 = 0x20;
 
 /// An error past the longest file.
 pub(crate) fn check_length(end: u64) -> Result<(), FsError> {
@@ -36,7 +40,13 @@ impl Core {
         if self.options.ext4.read_only {
             return Err(FsError::new(crate::error::EROFS, "mounted read-only").into());
         }
-        let size = self.regular(ino)?.size;
+        let attributes = self.regular(ino)?;
+        let size = attributes.size;
+        if attributes.flags & IMMUTABLE != 0 || attributes.flags & APPEND_ONLY != 0 && offset < size
+        {
+            let detail = format!("inode {}: its flags forbid it (chattr)", ino.0);
+            return Err(FsError::new(EPERM, detail).into());
+        }
         let len = data.len() as u64;
         if len == 0 {
             return Ok(Answer::Written(0));

@@ -263,3 +263,23 @@ fn a_durability_only_file_that_lost_its_name_keeps_its_bytes_while_somebody_hold
     assert!(client.mounted.service().trimmed.is_empty(), "its blocks are given to nobody yet");
     assert!(client.read(file, 8192, 50_000) == bytes[8192..][..50_000]);
 }
+
+#[test]
+fn a_file_that_may_not_be_changed_refuses_writes_and_the_others_go_on() {
+    let Some(mut client) = Client::fresh("manylogs") else { return };
+    let (fixed, other) = (client.create(ROOT, "fixed"), client.create(ROOT, "other"));
+    client.write(fixed, 0, b"before");
+    // FS_IMMUTABLE_FL, set while something is not durable yet.
+    let change = nearhead_ext4::AttributeChange { flags: Some(0x10), ..Default::default() };
+    let set = FsOperation::SetAttributes { ino: fixed, change, size: None };
+    assert!(client.ask(set).is_ok());
+    let (data, is_durable) = (buffer(b"after"), false);
+    let refused = client.ask(FsOperation::Write { ino: fixed, offset: 0, data, is_durable });
+    assert_eq!(refused.unwrap_err().errno, 1);
+    client.write(other, 0, b"others go on");
+    client.sync(other);
+    let _ = client.ask(FsOperation::Sync { ino: fixed, data_only: false });
+    client.sync(other);
+    assert_eq!(client.read(other, 0, 100), b"others go on");
+    assert_clean(SIZE, &client.unmount(), "with a file that may not be changed");
+}

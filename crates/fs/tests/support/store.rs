@@ -49,7 +49,7 @@ impl Ground {
             device.capacity_bytes = CHAIN_DEVICE_BYTES;
         }
         let mut devices = TestDisk::side_by_side(all, image).into_iter();
-        Devices::new(devices.next().unwrap(), devices.collect())
+        Devices::new(devices.next().unwrap(), devices.collect(), 0)
     }
 
     /// A new volume that holds these blocks, after an orderly stop.
