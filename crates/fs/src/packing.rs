@@ -130,6 +130,9 @@ impl Core {
         let Some(file) = file else { return Ok(()) };
         let (end, size) = (placed.pages.end * BLOCK, file.size);
         let caller = self.by_itself();
+        if size.is_some() {
+            self.pack_last_page(ino, placed.pages.start)?;
+        }
         if placed.is_unwritten {
             let (first, count) = (placed.pages.start, placed.pages.end - placed.pages.start);
             self.ext4()?.allocate(ino, first, count, &caller)?;
@@ -142,6 +145,22 @@ impl Core {
             self.note_changed(&[ino]);
         }
         Ok(())
+    }
+
+    /// The page that the file ended in until now comes with the record that makes it longer: what is behind the old end on the disk is
+    /// no zeros everywhere.
+    fn pack_last_page(&mut self, ino: Ino, before: u64) -> Result<(), Halt> {
+        let on_disk = self.ext4()?.attributes(ino)?.size;
+        let page = on_disk / BLOCK;
+        let is_dirty = self.file(ino).pages.is_dirty_at(page);
+        if on_disk.is_multiple_of(BLOCK) || page >= before || !is_dirty {
+            return Ok(());
+        }
+        self.file(ino).is_packed = true;
+        if !self.commit.files.contains(&ino) {
+            self.commit.files.push(ino);
+        }
+        self.pack_run(ino, page..page + 1)
     }
 
     /// The metadata says that the file is so long at least.

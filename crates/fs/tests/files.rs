@@ -283,3 +283,26 @@ fn a_file_that_may_not_be_changed_refuses_writes_and_the_others_go_on() {
     assert_eq!(client.read(other, 0, 100), b"others go on");
     assert_clean(SIZE, &client.unmount(), "with a file that may not be changed");
 }
+
+#[test]
+fn what_was_cut_off_does_not_come_back_when_bulk_makes_the_file_longer_and_others_are_synced() {
+    let Some(mut client) = Client::fresh("manylogs") else { return };
+    let (file, other) = (client.create(ROOT, "file"), client.create(ROOT, "other"));
+    client.write(file, 0, &[7; 4096]);
+    client.sync(file);
+    client.cut(file, 100);
+    // Commits of another file: they bring the metadata of this one, and what of it is in its place.
+    client.sync(other);
+    client.write(file, 1 << 20, &pattern(12, 3 << 20));
+    client.write(other, 0, b"other");
+    client.sync(other);
+    let mut random = nearhead_basics::Random::new(5);
+    let blocks = client.mounted.service().after_crash(&mut random);
+    assert_clean(SIZE, &blocks, "bulk behind a cut");
+    let mut client = Client::of(Ram::of(SIZE, blocks), "manylogs");
+    let file = client.find("file").unwrap();
+    assert!(client.size(file) > 1 << 20, "the bulk is there");
+    let mut expected = vec![7; 100];
+    expected.resize(4096, 0);
+    assert!(client.read(file, 0, 4096) == expected);
+}
