@@ -7,6 +7,7 @@
 mod histogram;
 pub mod little_endian;
 mod number_hash;
+pub mod pattern;
 mod random;
 mod slab;
 mod table;

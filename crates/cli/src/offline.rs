@@ -51,24 +51,20 @@ fn with_a_way_to_the_daemon(problem: String, asks_daemons: bool) -> String {
 
 /// The same on disks that are open already.
 pub fn on(target: Target, access: Access, accept_loss: bool) -> Result<Offline, String> {
-    let Target { name, lanes, start, lone_member, .. } = target;
-    let problem =
-        |error: &dyn std::fmt::Display| Target::problem(&name, lone_member.as_ref(), error);
     let read_only = access == Access::Read;
-    let mut volume = Volume::open(lanes, start, |_, config| {
+    let opened = opened(target, |_, config| {
         config.read_only |= read_only;
         config.accept_loss = accept_loss;
         // Nothing happens here but what the command asks for.
         config.cleaning.idle_after = None;
         config.cleaning.watermark_pct = None;
         config.cleaning.swap_above_pct = None;
-    })
-    .map_err(|error| problem(&error))?;
+    })?;
     if !read_only {
-        refuse_if_newer(&name, volume.superblock()).map_err(|error| error.to_string())?;
+        refuse_if_newer(&opened.name, opened.volume.superblock())
+            .map_err(|error| error.to_string())?;
     }
-    volume.wait_until_open(start).map_err(|error| problem(&error))?;
-    Ok(Offline { name, volume, start })
+    Ok(opened)
 }
 
 /// The same for who serves it: whatever its preset does by itself goes on.
@@ -77,16 +73,22 @@ pub fn serving(
     access: Access,
     configure: impl FnOnce(&Superblock, &mut Config),
 ) -> Result<Offline, String> {
-    let Target { name, lanes, start, lone_member, .. } = target;
-    let problem =
-        |error: &dyn std::fmt::Display| Target::problem(&name, lone_member.as_ref(), error);
-    let rotational = lanes.properties().rotational;
-    let mut volume = Volume::open(lanes, start, |superblock, config| {
+    let rotational = target.lanes.properties().rotational;
+    opened(target, |superblock, config| {
         config.read_only |= access == Access::Read;
         config.lone_writes_go_home = !rotational && !superblock.layout.logs_are_apart();
         configure(superblock, config);
     })
-    .map_err(|error| problem(&error))?;
+}
+
+fn opened(
+    target: Target,
+    configure: impl FnOnce(&Superblock, &mut Config),
+) -> Result<Offline, String> {
+    let Target { name, lanes, start, lone_member, .. } = target;
+    let problem =
+        |error: &dyn std::fmt::Display| Target::problem(&name, lone_member.as_ref(), error);
+    let mut volume = Volume::open(lanes, start, configure).map_err(|error| problem(&error))?;
     volume.wait_until_open(start).map_err(|error| problem(&error))?;
     Ok(Offline { name, volume, start })
 }
@@ -194,14 +196,7 @@ impl Offline {
 
     /// Reads some bytes.
     pub fn read(&mut self, offset: u64, len: u32) -> Result<Vec<u8>, String> {
-        let parts = self.ask(Operation::Read { offset, len })?;
-        let mut bytes = vec![0; nearhead_disk::total_len(&parts)];
-        let mut at = 0;
-        for part in parts {
-            part.copy_to(&mut bytes[at..at + part.len()]);
-            at += part.len();
-        }
-        Ok(bytes)
+        Ok(nearhead_disk::bytes_of(&self.ask(Operation::Read { offset, len })?))
     }
 
     fn ask(&mut self, operation: Operation) -> Result<Vec<Payload>, String> {

@@ -274,16 +274,19 @@ fn fsx_finds_nothing() {
         posix_fallocate = 1\nmapread = 5\nmapwrite = 5\nclose_open = 0.5\n";
     let path = scratch.path("fsx.toml");
     std::fs::write(&path, settings).unwrap();
-    for seed in 1..=3 {
+    // NEARHEAD_FSX=20x20000 is twenty seeds of 20,000 operations.
+    let wanted = std::env::var("NEARHEAD_FSX").unwrap_or_else(|_| "3x3000".to_owned());
+    let (seeds, operations) = wanted.split_once('x').unwrap();
+    for seed in 1..=seeds.parse::<u32>().unwrap() {
         let seed = format!("{seed}");
         let file = folder.join(&seed);
         let output = Command::new(&program)
-            .args(["-N", "3000", "-S", &seed, "-f"])
+            .args(["-N", operations, "-S", &seed, "-f"])
             .arg(&path)
             .arg(&file)
             .output()
             .unwrap();
-        assert!(output.status.success(), "fsx -N 3000 -S {seed}: {output:?}");
+        assert!(output.status.success(), "fsx -N {operations} -S {seed}: {output:?}");
     }
     unmount(&scratch, &folder, daemon);
     assert_clean(&scratch, &image);

@@ -36,7 +36,7 @@ pub use desk::{Booked, Desk};
 pub use disk::{Disk, Run};
 pub use lane::{At, Lane};
 pub use limits::check_command;
-pub use payload::{Payload, total_len};
+pub use payload::{Payload, bytes_of, copy_parts, range_of, total_len};
 pub use pool::BufferPool;
 pub use properties::{Properties, PropertiesError};
 pub use range_set::RangeSet;

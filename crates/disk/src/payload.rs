@@ -57,7 +57,59 @@ impl Payload {
     }
 }
 
+/// The content of `parts`, in one piece.
+pub fn bytes_of(parts: &[Payload]) -> Vec<u8> {
+    let mut bytes = vec![0; total_len(parts)];
+    copy_parts(parts, &mut bytes);
+    bytes
+}
+
+/// Writes the content of `parts` one behind the other into `target`, which is at least as long.
+pub fn copy_parts(parts: &[Payload], target: &mut [u8]) {
+    let mut at = 0;
+    for part in parts {
+        part.copy_to(&mut target[at..at + part.len()]);
+        at += part.len();
+    }
+}
+
+/// The bytes `range` of the content of `parts`, sharing memory; fewer where that ends before.
+pub fn range_of(parts: Vec<Payload>, range: &Range<usize>) -> Vec<Payload> {
+    let (mut at, mut kept) = (0, Vec::new());
+    for part in parts {
+        let (from, to) = (at, at + part.len());
+        at = to;
+        let (start, end) = (range.start.max(from), range.end.min(to));
+        if start < end {
+            kept.push(part.slice(start - from..end - from));
+        }
+    }
+    kept
+}
+
 /// Sum of the lengths of `parts`, in bytes.
 pub fn total_len(parts: &[Payload]) -> usize {
     parts.iter().map(Payload::len).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::BufferMut;
+
+    #[test]
+    fn a_range_over_several_parts_has_their_bytes_and_no_others() {
+        let part = |bytes: &[u8]| Payload::Bytes(BufferMut::copy_of(bytes).freeze());
+        let parts = || vec![part(b"near"), Payload::Zeros(2), part(b"head")];
+        assert_eq!(bytes_of(&parts()), b"near\0\0head");
+        for (range, expected) in [
+            (2..8, &b"ar\0\0he"[..]),
+            (0..10, b"near\0\0head"),
+            (4..6, b"\0\0"),
+            (9..20, b"d"),
+            (10..20, b""),
+        ] {
+            assert_eq!(bytes_of(&range_of(parts(), &range)), expected, "{range:?}");
+        }
+    }
 }

@@ -7,6 +7,7 @@
 use crate::core::{BLOCK, Core};
 use crate::error::Halt;
 use crate::io::Purpose;
+use nearhead_basics::pattern;
 use nearhead_ext4::{Caller, Errno, FileKind, Ino, NewRun, Stop, Was, XattrSet};
 use nearhead_service::{Hint, Operation};
 use std::ops::Range;
@@ -39,32 +40,8 @@ impl DurableName {
             FileKind::Directory => self.is_directory,
             _ => false,
         };
-        is_kind && matches(&self.name, name)
+        is_kind && pattern::matches(&self.name, name)
     }
-}
-
-/// Whether a name is what a pattern with `*` and `?` says.
-fn matches(pattern: &[u8], name: &[u8]) -> bool {
-    // Where the last star stood, and how much of the name it stands for: it takes more when what follows does not fit.
-    let (mut at, mut from, mut star) = (0, 0, None);
-    while from < name.len() {
-        match pattern.get(at) {
-            Some(b'*') => {
-                star = Some((at, from));
-                at += 1;
-            }
-            Some(byte) if *byte == b'?' || *byte == name[from] => {
-                at += 1;
-                from += 1;
-            }
-            _ => {
-                let Some((place, taken)) = star else { return false };
-                star = Some((place, taken + 1));
-                (at, from) = (place + 1, taken + 1);
-            }
-        }
-    }
-    pattern[at..].iter().all(|byte| *byte == b'*')
 }
 
 impl Core {
@@ -137,23 +114,6 @@ impl Core {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names_are_matched_as_a_shell_does() {
-        for (pattern, name, is_one) in [
-            ("*.wal", "a.wal", true),
-            ("*.wal", ".wal", true),
-            ("*.wal", "a.wal.old", false),
-            ("WiredTigerLog.*", "WiredTigerLog.0000000001", true),
-            ("a?c*d", "abcdd", true),
-            ("a?c*d", "ac", false),
-            ("*a*b*", "xxaxxbxx", true),
-            ("*a*b*", "xxbxxaxx", false),
-            ("", "", true),
-        ] {
-            assert_eq!(matches(pattern.as_bytes(), name.as_bytes()), is_one, "{pattern} {name}");
-        }
-    }
 
     #[test]
     fn a_pattern_is_for_files_or_for_a_directory() {

@@ -76,7 +76,7 @@ impl Core {
         match tried {
             Ok(()) => {
                 self.phase = Phase::Serving;
-                let jobs: Vec<Waiter> = self.waiting.room_came();
+                let jobs: Vec<Waiter> = self.waiting.mounted();
                 self.wake(jobs);
             }
             Err(halt) => {
@@ -113,7 +113,7 @@ impl Core {
 
     fn run_job(&mut self, slot: u32) {
         match &self.phase {
-            Phase::Opening | Phase::Mounting => return self.waiting.for_room(Waiter::Job(slot)),
+            Phase::Opening | Phase::Mounting => return self.waiting.for_mount(Waiter::Job(slot)),
             Phase::Failed(error) => {
                 let error = error.clone();
                 // What was read before the failure can still be.

@@ -216,16 +216,6 @@ impl Core {
 
 impl Reading {
     fn bytes(self) -> Vec<Payload> {
-        let mut at = 0;
-        let mut bytes = Vec::new();
-        for payload in self.parts.into_iter().flatten() {
-            let (from, to) = (at, at + payload.len());
-            at = to;
-            let (start, end) = (self.cut.start.max(from), self.cut.end.min(to));
-            if start < end {
-                bytes.push(payload.slice(start - from..end - from));
-            }
-        }
-        bytes
+        nearhead_disk::range_of(self.parts.into_iter().flatten().collect(), &self.cut)
     }
 }

@@ -27,6 +27,7 @@ pub(crate) struct Waiting {
     pages: BTreeMap<(Ino, u64), Vec<Waiter>>,
     /// How many blocks each still waits for.
     missing: BTreeMap<Waiter, usize>,
+    mount: Vec<Waiter>,
     room: Vec<Waiter>,
     quiet: Vec<Waiter>,
     settling: Vec<Waiter>,
@@ -57,6 +58,15 @@ impl Waiting {
         let waiters = self.pages.entry((ino, page)).or_default();
         waiters.push(who);
         waiters.len() == 1
+    }
+
+    /// Until the file system is open.
+    pub(crate) fn for_mount(&mut self, who: Waiter) {
+        self.mount.push(who);
+    }
+
+    pub(crate) fn mounted(&mut self) -> Vec<Waiter> {
+        std::mem::take(&mut self.mount)
     }
 
     pub(crate) fn for_room(&mut self, who: Waiter) {
@@ -123,6 +133,7 @@ impl Waiting {
         let mut all: Vec<Waiter> = std::mem::take(&mut self.missing).into_keys().collect();
         self.blocks.clear();
         all.extend(std::mem::take(&mut self.pages).into_values().flatten());
+        all.append(&mut self.mount);
         all.append(&mut self.room);
         all.append(&mut self.quiet);
         all.append(&mut self.settling);

@@ -198,10 +198,6 @@ fn together(parts: Vec<Payload>) -> Vec<Payload> {
         return parts;
     }
     let mut whole = BufferMut::zeroed(total);
-    let mut at = 0;
-    for part in parts {
-        part.copy_to(&mut whole[at..at + part.len()]);
-        at += part.len();
-    }
+    nearhead_disk::copy_parts(&parts, &mut whole);
     vec![Payload::Bytes(whole.freeze())]
 }

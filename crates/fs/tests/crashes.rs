@@ -149,12 +149,7 @@ impl<S: Timed> Life<S> {
         let wanted = 1 + self.below(50_000) as u32;
         match self.client.try_ask(FsOperation::Read { ino, offset, len: wanted }) {
             Some(Ok(Answer::Bytes(parts))) => {
-                let mut read = vec![0; nearhead_disk::total_len(&parts)];
-                let mut at = 0;
-                for part in &parts {
-                    part.copy_to(&mut read[at..at + part.len()]);
-                    at += part.len();
-                }
+                let read = nearhead_disk::bytes_of(&parts);
                 let end = (offset + u64::from(wanted)).min(len) as usize;
                 let expected = &self.files[path].bytes[offset as usize..end];
                 let differs = read.iter().zip(expected).position(|(one, other)| one != other);

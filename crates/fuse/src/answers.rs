@@ -102,13 +102,7 @@ fn send_bytes(to: ReplyData, parts: &[Payload]) {
     if let [Payload::Bytes(bytes)] = parts {
         return to.data(bytes);
     }
-    let mut whole = vec![0; nearhead_disk::total_len(parts)];
-    let mut at = 0;
-    for part in parts {
-        part.copy_to(&mut whole[at..at + part.len()]);
-        at += part.len();
-    }
-    to.data(&whole);
+    to.data(&nearhead_disk::bytes_of(parts));
 }
 
 fn send_entries(mut to: ReplyDirectory, entries: &[DirectoryEntry]) {

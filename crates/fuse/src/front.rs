@@ -310,12 +310,11 @@ impl Filesystem for Front {
         &self,
         request: &Request,
         inode: INodeNo,
-        _: FileHandle,
+        handle: FileHandle,
         data_only: bool,
         reply: ReplyEmpty,
     ) {
-        let operation = FsOperation::Sync { ino: ino(inode), data_only };
-        self.ask(request, operation, Waiting::Empty(reply));
+        self.fsync(request, inode, handle, data_only, reply);
     }
 
     fn readdir(

@@ -1,11 +1,15 @@
 //! A service shown as one file that can only be read: for programs that look at an image, e2fsck and debugfs among them.
+//!
+//! `nearhead-one-file` shows emulated disks, which are written and whose replies are due to the microsecond; it waits for a clock, and a volume on
+//! a real disk waits for a descriptor.
 
 use crate::carrier::Carrier;
-use nearhead_disk::{Nanos, Payload};
+use nearhead_disk::{Nanos, range_of};
 use nearhead_ext4::{Attributes, DirectoryEntry, FileKind, Ino, ROOT, Timestamp};
 use nearhead_fs::{Answer, FsError, FsOperation, FsReply, FsRequest};
 use nearhead_service::{Operation, Request, RequestId, Service, Wake};
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 
 /// The file's name.
 pub const IMAGE_NAME: &str = "image";
@@ -17,7 +21,7 @@ const EROFS: i32 = 30;
 /// A read under way: its parts in order, and what of them was asked for.
 struct Reading {
     id: u64,
-    cut: (usize, usize),
+    cut: Range<usize>,
 }
 
 /// The service, and who waits.
@@ -94,7 +98,7 @@ impl<S: Service> Image<S> {
         let start = offset / self.block * self.block;
         let stop = end.next_multiple_of(self.block).min(self.size);
         self.next += 1;
-        let cut = ((offset - start) as usize, (end - start) as usize);
+        let cut = (offset - start) as usize..(end - start) as usize;
         self.reading.insert(self.next, Reading { id, cut });
         let operation = Operation::Read { offset: start, len: (stop - start) as u32 };
         self.asked.push_back(Request { id: RequestId(self.next), operation });
@@ -104,19 +108,6 @@ impl<S: Service> Image<S> {
 fn entry(ino: Ino, name: &str, cookie: u64) -> DirectoryEntry {
     let kind = if ino == FILE { FileKind::Regular } else { FileKind::Directory };
     DirectoryEntry { ino, kind, name: name.as_bytes().to_vec(), cookie }
-}
-
-/// The bytes from `from` to `to` of these parts.
-fn cut(parts: Vec<Payload>, (from, to): (usize, usize)) -> Vec<Payload> {
-    let (mut at, mut kept) = (0, Vec::new());
-    for part in parts {
-        let (start, end) = (from.max(at), to.min(at + part.len()));
-        if start < end {
-            kept.push(part.slice(start - at..end - at));
-        }
-        at += part.len();
-    }
-    kept
 }
 
 impl<S: Service> Carrier for Image<S> {
@@ -136,7 +127,7 @@ impl<S: Service> Carrier for Image<S> {
         while let Some(reply) = self.service.poll_reply() {
             let Some(reading) = self.reading.remove(&reply.id.0) else { continue };
             let result = match reply.result {
-                Ok(parts) => Ok(Answer::Bytes(cut(parts, reading.cut))),
+                Ok(parts) => Ok(Answer::Bytes(range_of(parts, &reading.cut))),
                 Err(error) => Err(FsError::new(5, error.detail)),
             };
             self.replies.push_back(FsReply { id: reading.id, result });

@@ -25,15 +25,13 @@ use fuser::{Config, MountOption, Session, SessionACL};
 use nearhead_fs::{FsError, Mounted, Phase};
 use nearhead_service::Service;
 use queue::Queue;
-use rustix::io::Errno;
-use rustix::mount::UnmountFlags;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 pub use image::IMAGE_NAME;
+pub use nearhead_one_file::unmount;
 pub use serve::Stop;
 
 /// Threads that receive requests: their copies of what is written are made side by side.
@@ -142,19 +140,6 @@ fn wait_until_open<S: Service>(mounted: &mut Mounted<S>, start: Instant) -> Resu
 /// The wall clock, as it is written into inodes.
 pub fn clock() -> nearhead_ext4::Timestamp {
     words::timestamp(SystemTime::now(), UNIX_EPOCH)
-}
-
-/// Unmounts the file system at `folder`, if nobody uses it.
-pub fn unmount(folder: &Path) -> io::Result<()> {
-    match rustix::mount::unmount(folder, UnmountFlags::empty()) {
-        // Not root: the kernel leaves it to a program that may.
-        Err(Errno::PERM) => {
-            let told = Command::new("fusermount3").arg("-u").arg(folder).output()?;
-            let words = String::from_utf8_lossy(&told.stderr).trim().to_owned();
-            if told.status.success() { Ok(()) } else { Err(io::Error::other(words)) }
-        }
-        other => Ok(other?),
-    }
 }
 
 /// Whether something is mounted on `folder` itself, by its source in the kernel's table.

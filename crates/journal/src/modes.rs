@@ -11,8 +11,8 @@ pub(crate) use data::Data;
 pub(crate) use manylogs::Manylogs;
 pub(crate) use ordered::Ordered;
 
-/// Runs of a file longer than this are bulk: they go in place where a mode tells bulk from small writes. It is what the volume's
-/// presets log at most (`logged_write_bytes_max`).
+/// Runs of a file longer than this are bulk: they go in place where a mode tells bulk from small writes. Chosen, not measured: between the 32 and
+/// 256 KiB that the volume's presets log at most.
 pub(crate) const SMALL_RUN_BYTES_MAX: u64 = 64 << 10;
 
 /// All modes.

@@ -1,20 +1,9 @@
 //! Bytes as they go to a disk and stand on it: the content of a transfer, and which records begin where.
 
-use nearhead_disk::{Payload, total_len};
+pub use nearhead_disk::bytes_of;
 use nearhead_format::Layout;
 use nearhead_format::record::peek;
 use nearhead_models::{MemoryStore, Store};
-
-/// The content of a transfer in one piece.
-pub fn bytes_of(parts: &[Payload]) -> Vec<u8> {
-    let mut bytes = vec![0; total_len(parts)];
-    let mut at = 0;
-    for part in parts {
-        part.copy_to(&mut bytes[at..at + part.len()]);
-        at += part.len();
-    }
-    bytes
-}
 
 /// Sequence, log and device byte of every record whose beginning stands in a log.
 pub fn records(layout: &Layout, image: &MemoryStore) -> Vec<(u64, u32, u64)> {

@@ -12,7 +12,7 @@
 //!  table       which descriptors are whose
 //!  routed      a log file: untouched, then a stream, then perhaps the kernel's again
 //!  bulk        a bulk file: paced by the latency of the streams
-//!  settings  pattern                      what `nearhead run` said
+//!  settings                               what `nearhead run` said
 //!  raw         the system calls themselves
 //! ```
 #![expect(unsafe_code, reason = "it stands in for functions of the C library")]
@@ -23,7 +23,6 @@ mod hooks_data;
 mod hooks_open;
 mod hooks_other;
 mod hooks_process;
-mod pattern;
 mod raw;
 mod routed;
 mod settings;

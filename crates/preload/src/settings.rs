@@ -2,7 +2,7 @@
 //!
 //! Until they are read, and in a program started without them, everything passes.
 
-use crate::pattern::matches;
+use nearhead_basics::pattern::matches;
 use std::os::unix::ffi::OsStringExt;
 use std::sync::OnceLock;
 

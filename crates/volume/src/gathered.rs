@@ -209,11 +209,7 @@ fn joined(parts: &[Payload]) -> Payload {
         return Payload::Zeros(len);
     }
     let mut whole = BufferMut::zeroed(len);
-    let mut at = 0;
-    for part in parts {
-        part.copy_to(&mut whole[at..at + part.len()]);
-        at += part.len();
-    }
+    nearhead_disk::copy_parts(parts, &mut whole);
     Payload::Bytes(whole.freeze())
 }
 

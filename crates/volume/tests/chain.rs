@@ -2,10 +2,11 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod chunk_by_chunk;
+
+use chunk_by_chunk::ChunkByChunk;
 use nearhead_disk::{Disk, Nanos};
-use nearhead_engine::cleaner::{
-    Cleaner, CleaningView, CompactInBody, Move, MoveToTail, Reading, WhenFull,
-};
+use nearhead_engine::cleaner::{Cleaner, CompactInBody, MoveToTail};
 use nearhead_format::layout::DataParts;
 use nearhead_models::{Dataless, HddModel, HddOptions, Profile};
 use nearhead_service::{Operation, Request, RequestId, Service};
@@ -15,28 +16,6 @@ use nearhead_volume::create::describe;
 use nearhead_volume::{CreateOptions, Lanes, NamedPreset, Volume};
 
 const MIB: u64 = 1 << 20;
-
-/// A cleaner that has each chunk read by itself.
-#[derive(Clone, Debug)]
-struct ChunkByChunk(Box<dyn Cleaner>);
-
-impl Cleaner for ChunkByChunk {
-    fn relocate(&mut self, view: &CleaningView<'_>) -> Option<Move> {
-        self.0.relocate(view)
-    }
-
-    fn reading(&self) -> Reading {
-        Reading::ChunkByChunk
-    }
-
-    fn when_full(&self) -> WhenFull {
-        self.0.when_full()
-    }
-
-    fn boxed(&self) -> Box<dyn Cleaner> {
-        Box::new(self.clone())
-    }
-}
 
 fn disk() -> HddModel {
     let options = HddOptions { write_cache: Some(false), ..HddOptions::default() };

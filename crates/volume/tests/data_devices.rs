@@ -79,12 +79,7 @@ fn write(volume: &mut Volume<impl Disk>, now: &mut Nanos, offset: u64, fill: u8)
 fn read(volume: &mut Volume<impl Disk>, now: &mut Nanos, offset: u64) -> Result<u8, ErrorKind> {
     let reply = ask(volume, now, Operation::Read { offset, len: 4096 });
     let parts = reply.result.map_err(|error| error.kind)?;
-    let mut bytes = vec![0; 4096];
-    let mut at = 0;
-    for part in &parts {
-        part.copy_to(&mut bytes[at..at + part.len()]);
-        at += part.len();
-    }
+    let bytes = nearhead_disk::bytes_of(&parts);
     assert!(bytes.iter().all(|byte| *byte == bytes[0]), "one write, or none");
     Ok(bytes[0])
 }

@@ -100,11 +100,7 @@ impl Chain {
     fn read(&mut self, block: u64) -> Result<u8, (ErrorKind, String)> {
         let operation = Operation::Read { offset: block * BLOCK, len: BLOCK as u32 };
         let parts = self.ask(operation).result.map_err(|error| (error.kind, error.detail))?;
-        let (mut bytes, mut at) = (vec![0; BLOCK as usize], 0);
-        for part in &parts {
-            part.copy_to(&mut bytes[at..at + part.len()]);
-            at += part.len();
-        }
+        let bytes = nearhead_disk::bytes_of(&parts);
         assert!(bytes.iter().all(|byte| *byte == bytes[0]), "of one write");
         Ok(bytes[0])
     }

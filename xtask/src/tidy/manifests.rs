@@ -28,7 +28,10 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("nearhead-ext4", &[]),
     ("nearhead-journal", &["nearhead-disk", "nearhead-service"]),
     ("nearhead-fs", &["nearhead-disk", "nearhead-service", "nearhead-ext4", "nearhead-journal"]),
-    ("nearhead-fuse", &["nearhead-disk", "nearhead-service", "nearhead-ext4", "nearhead-fs"]),
+    (
+        "nearhead-fuse",
+        &["nearhead-disk", "nearhead-service", "nearhead-ext4", "nearhead-fs", "nearhead-one-file"],
+    ),
     (
         "nearhead-engine",
         &["nearhead-format", "nearhead-disk", "nearhead-service", "nearhead-read-cache"],

@@ -136,11 +136,7 @@ impl Chain {
     pub(super) fn read(&mut self, block: u64, count: u64) -> Result<Vec<u8>, (ErrorKind, String)> {
         let operation = Operation::Read { offset: block * BLOCK, len: (count * BLOCK) as u32 };
         let parts = self.ask(operation).result.map_err(|error| (error.kind, error.detail))?;
-        let (mut bytes, mut at) = (vec![0; (count * BLOCK) as usize], 0);
-        for part in &parts {
-            part.copy_to(&mut bytes[at..at + part.len()]);
-            at += part.len();
-        }
+        let bytes = nearhead_disk::bytes_of(&parts);
         let blocks = bytes.chunks(BLOCK as usize);
         Ok(blocks
             .map(|block| {

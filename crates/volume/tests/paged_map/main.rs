@@ -4,41 +4,20 @@
 #![allow(clippy::unwrap_used)]
 
 mod chain;
+#[path = "../chunk_by_chunk/mod.rs"]
+mod chunk_by_chunk;
 mod rotting;
 
 use chain::{BLOCK, Chain, MAP_MEMORY_BYTES};
+use chunk_by_chunk::ChunkByChunk;
 use nearhead_disk::{BufferMut, Nanos, Payload};
 use nearhead_engine::Activity;
-use nearhead_engine::cleaner::{
-    Cleaner, CleaningView, CompactInBody, Move, MoveToTail, Reading, WhenFull,
-};
+use nearhead_engine::cleaner::{Cleaner, CompactInBody, MoveToTail};
 use nearhead_service::{ErrorKind, Operation, Service};
 use std::collections::BTreeMap;
 
 /// Two layers of what is configured for one, and for each a record that just went over.
 const LAYERS_BYTES_MAX: u64 = 2 * (MAP_MEMORY_BYTES / 16 * 3 + (16 << 10));
-
-/// A cleaner that has each chunk read by itself, so that much happens while it gathers.
-#[derive(Clone, Debug)]
-struct ChunkByChunk(Box<dyn Cleaner>);
-
-impl Cleaner for ChunkByChunk {
-    fn relocate(&mut self, view: &CleaningView<'_>) -> Option<Move> {
-        self.0.relocate(view)
-    }
-
-    fn reading(&self) -> Reading {
-        Reading::ChunkByChunk
-    }
-
-    fn when_full(&self) -> WhenFull {
-        self.0.when_full()
-    }
-
-    fn boxed(&self) -> Box<dyn Cleaner> {
-        Box::new(self.clone())
-    }
-}
 
 fn cleaners() -> [Box<dyn Cleaner>; 2] {
     [Box::new(MoveToTail::default()), Box::new(CompactInBody::default())]

@@ -4,7 +4,7 @@
 //! pattern takes longer than its length times the path's.
 
 /// Whether `path` matches `pattern`.
-pub(crate) fn matches(pattern: &[u8], path: &[u8]) -> bool {
+pub fn matches(pattern: &[u8], path: &[u8]) -> bool {
     let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
     let text = if pattern.contains(&b'/') { path } else { name };
     // Which beginnings of the text the pattern so far can stand for.
