@@ -29,10 +29,6 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("nearhead-journal", &["nearhead-disk", "nearhead-service"]),
     ("nearhead-fs", &["nearhead-disk", "nearhead-service", "nearhead-ext4", "nearhead-journal"]),
     (
-        "nearhead-fuse",
-        &["nearhead-disk", "nearhead-service", "nearhead-ext4", "nearhead-fs", "nearhead-one-file"],
-    ),
-    (
         "nearhead-engine",
         &["nearhead-format", "nearhead-disk", "nearhead-service", "nearhead-read-cache"],
     ),
@@ -72,6 +68,10 @@ const LAYERS: &[(&str, &[&str])] = &[
     ),
     ("nearhead-nbd", &["nearhead-disk", "nearhead-service"]),
     ("nearhead-one-file", &["nearhead-disk", "nearhead-service"]),
+    (
+        "nearhead-fuse",
+        &["nearhead-disk", "nearhead-service", "nearhead-ext4", "nearhead-fs", "nearhead-one-file"],
+    ),
     ("nearhead-calibrate", &["nearhead-disk", "nearhead-volume"]),
     (
         "nearhead-settings",
