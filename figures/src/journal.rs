@@ -88,7 +88,7 @@ mod tests {
         operations
             .map(|operation| match operation {
                 Operation::Write { data, .. } => data.len() as u64,
-                Operation::WriteAtomic { extents } => {
+                Operation::WriteAtomic { extents, changed: _ } => {
                     extents.iter().map(|(_, data)| data.len() as u64).sum()
                 }
                 other => panic!("{other:?}"),

@@ -11,7 +11,7 @@ use crate::write_out::Placed;
 use nearhead_disk::{BufferMut, Payload, RangeSet};
 use nearhead_ext4::Ino;
 use nearhead_journal::{Piece, merged};
-use nearhead_service::Operation;
+use nearhead_service::{Changed, Operation};
 use std::ops::Range;
 
 /// Blocks of one atomic write, at most: the engine takes 1 MiB where logs are large enough, and as many parts as that has blocks.
@@ -284,7 +284,7 @@ impl Core {
         }
         let extents: Vec<(u64, Payload)> =
             merged(pieces).into_iter().map(|piece| (piece.offset, piece.data)).collect();
-        self.io.ask(Purpose::Record, Operation::WriteAtomic { extents });
+        self.io.ask(Purpose::Record, Operation::WriteAtomic { extents, changed: Changed::All });
     }
 
     /// The bytes of the short runs, as they are now.

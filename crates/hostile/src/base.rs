@@ -9,7 +9,7 @@ use nearhead_format::layout::DataParts;
 use nearhead_format::record::RecordHeader;
 use nearhead_format::{AckMode, Label, SECTOR_BYTES, Superblock};
 use nearhead_models::MemoryStore;
-use nearhead_service::{Hint, Operation, Request, RequestError, RequestId, Service};
+use nearhead_service::{Changed, Hint, Operation, Request, RequestError, RequestId, Service};
 use nearhead_volume::{CreateOptions, NamedPreset, OpenError, SyncIo, Volume, create};
 
 /// Steps of a volume before it counts as one that does not come to rest.
@@ -119,7 +119,9 @@ fn use_it(session: &mut Session, round: u64, version: &mut u64) {
     };
     let extents = vec![extent(round, *version + 1), extent(round + 9, *version + 1)];
     *version += 1;
-    for operation in [zeroes, hint, Operation::WriteAtomic { extents }, Operation::Flush] {
+    for operation in
+        [zeroes, hint, Operation::WriteAtomic { extents, changed: Changed::All }, Operation::Flush]
+    {
         let _ = session.ask(operation);
     }
 }

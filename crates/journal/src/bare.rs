@@ -12,7 +12,7 @@
 
 use crate::mode::{Mode, Placement};
 use nearhead_disk::Payload;
-use nearhead_service::Operation;
+use nearhead_service::{Changed, Operation};
 use std::ops::Range;
 
 /// The place where a journal of a bare disk is written next.
@@ -72,7 +72,7 @@ pub fn blocks_on_bare_disk(
     if mode.is_near_head() {
         let block = || Payload::Phantom(block_bytes as usize);
         let extents = data.iter().chain(metadata).map(|offset| (*offset, block())).collect();
-        let steps = vec![vec![Operation::WriteAtomic { extents }]];
+        let steps = vec![vec![Operation::WriteAtomic { extents, changed: Changed::All }]];
         return Steps { steps, in_place_later: Vec::new() };
     }
     match mode.data(block_bytes) {

@@ -13,7 +13,7 @@ use nearhead_basics::SplitMix;
 use nearhead_disk::Nanos;
 use nearhead_engine::Occupancy;
 use nearhead_format::AckMode;
-use nearhead_service::{ErrorKind, Hint, Operation, Reply, Request, RequestId, Service};
+use nearhead_service::{Changed, ErrorKind, Hint, Operation, Reply, Request, RequestId, Service};
 use nearhead_swarm::content::{SECTOR, payload, versions};
 use nearhead_swarm::oracle::{Oracle, Read, Write};
 use nearhead_volume::{Clock, Lanes, Volume};
@@ -216,7 +216,7 @@ impl Harness {
         let extents = ranges.iter().copied().map(extent).collect();
         let write = Write { atomic: true, ..self.sent(ranges, id, true) };
         self.oracle.sent(id, write);
-        self.send(Operation::WriteAtomic { extents });
+        self.send(Operation::WriteAtomic { extents, changed: Changed::All });
     }
 
     fn take_replies(&mut self) {

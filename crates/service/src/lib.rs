@@ -12,5 +12,5 @@
 mod request;
 mod service;
 
-pub use request::{ErrorKind, Hint, Operation, Reply, Request, RequestError, RequestId};
+pub use request::{Changed, ErrorKind, Hint, Operation, Reply, Request, RequestError, RequestId};
 pub use service::{Extent, Service, ServiceInfo, Wake};

@@ -4,6 +4,7 @@
 
 use nearhead_disk::Payload;
 use std::fmt;
+use std::ops::Range;
 
 /// Names a request among those outstanding; chosen by the front.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -52,6 +53,8 @@ pub enum Operation {
     WriteAtomic {
         /// `(first byte, contents)` of each; they must not overlap.
         extents: Vec<(u64, Payload)>,
+        /// Which of these bytes are new.
+        changed: Changed,
     },
     /// Make everything replied to before this durable.
     Flush,
@@ -84,6 +87,19 @@ pub enum Operation {
         /// The use.
         hint: Hint,
     },
+}
+
+/// Which bytes of what is written may differ from what a read would have returned before.
+///
+/// A client that knows it lets the volume log those alone (Okeanos, section 3: *wasteless journaling*). What it says must be true, or what is
+/// there after a crash is neither the old nor the new.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Changed {
+    /// All of them.
+    #[default]
+    All,
+    /// These bytes of the volume alone: not empty, in ascending order, none twice, each within the extents.
+    Only(Vec<Range<u64>>),
 }
 
 /// What a range is used for.

@@ -5,7 +5,7 @@ use crate::life::{Life, Waiting};
 use nearhead_basics::SplitMix;
 use nearhead_disk::Payload;
 use nearhead_engine::{ATOMIC_EXTENTS_MAX, REQUEST_BYTES_MAX};
-use nearhead_service::{Hint, Operation};
+use nearhead_service::{Changed, Hint, Operation};
 
 impl Life<'_> {
     pub(crate) fn hostile(&mut self, salt: u64) -> Result<(), String> {
@@ -41,8 +41,14 @@ fn hostile(size: u64, random: &mut SplitMix) -> Operation {
         1 => Operation::Trim { offset, len, fua },
         2 => Operation::WriteZeroes { offset, len, fua, fast_only: random.coin() },
         3 => Operation::Hint { offset, len, hint: Hint::DurabilityOnly },
-        4 => Operation::WriteAtomic { extents: vec![(0, data(4096)), (offset, data(len))] },
-        5 => Operation::WriteAtomic { extents: wrong_extents(random, data(4096)) },
+        4 => Operation::WriteAtomic {
+            extents: vec![(0, data(4096)), (offset, data(len))],
+            changed: Changed::All,
+        },
+        5 => Operation::WriteAtomic {
+            extents: wrong_extents(random, data(4096)),
+            changed: Changed::All,
+        },
         _ => Operation::Write { offset, data: data(len), fua },
     }
 }

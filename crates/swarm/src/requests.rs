@@ -6,7 +6,7 @@ use crate::oracle::Write;
 use crate::steps::Place;
 use nearhead_format::AckMode;
 use nearhead_service::{
-    ErrorKind, Hint, Operation, Reply, Request, RequestError, RequestId, Service,
+    Changed, ErrorKind, Hint, Operation, Reply, Request, RequestError, RequestId, Service,
 };
 
 impl Life<'_> {
@@ -69,7 +69,8 @@ impl Life<'_> {
         self.oracle.sent(id, Write { atomic: true, ..change });
         let extents = [start, other].map(|start| (start * SECTOR, payload(start, count, id)));
         let extents = extents.to_vec();
-        self.send(Operation::WriteAtomic { extents }, Waiting::Change).map(drop)
+        self.send(Operation::WriteAtomic { extents, changed: Changed::All }, Waiting::Change)
+            .map(drop)
     }
 
     pub(crate) fn size_bytes(&self) -> u64 {

@@ -11,7 +11,7 @@ use nearhead_disk::{BufferMut, Disk, Nanos, Payload};
 use nearhead_format::layout::DataParts;
 use nearhead_format::{AckMode, Label};
 use nearhead_models::Model;
-use nearhead_service::{Hint, Operation, Request, RequestId, Service};
+use nearhead_service::{Changed, Hint, Operation, Request, RequestId, Service};
 use nearhead_volume::{CreateOptions, Lanes, NamedPreset, SyncIo, Volume, create};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -91,7 +91,7 @@ impl<D: Disk> Life<D> {
 
     fn atomic(&mut self) {
         let extents = [16, 4000].map(|start| (start * SECTOR as u64, self.payload(start, 4)));
-        self.run(Operation::WriteAtomic { extents: extents.to_vec() });
+        self.run(Operation::WriteAtomic { extents: extents.to_vec(), changed: Changed::All });
     }
 }
 

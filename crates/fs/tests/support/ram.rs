@@ -124,7 +124,7 @@ impl Ram {
                 store(&mut self.blocks, offset, &bytes);
                 self.unflushed.push(Unflushed { offset, bytes });
             }
-            Operation::WriteAtomic { extents } => {
+            Operation::WriteAtomic { extents, changed: _ } => {
                 self.atomic_writes += 1;
                 assert!(extents.len() <= 256, "an atomic write of {} parts", extents.len());
                 let mut total = 0;

@@ -12,7 +12,7 @@ use nearhead_engine::{Config, Status};
 use nearhead_format::DataDevice;
 use nearhead_format::layout::DataParts;
 use nearhead_models::{Dataless, InstantDisk, plain_properties};
-use nearhead_service::{Operation, Request, RequestId, Service};
+use nearhead_service::{Changed, Operation, Request, RequestId, Service};
 use nearhead_swarm::Patient;
 use nearhead_volume::{CreateOptions, Lanes, NamedPreset, Volume, create};
 
@@ -104,7 +104,10 @@ impl Client {
         let (first, second) = (self.random.below(places) * len, self.random.below(places) * len);
         let atomic = burst.atomic_every > 0 && self.next_id.is_multiple_of(burst.atomic_every);
         if atomic && first != second {
-            Operation::WriteAtomic { extents: vec![(first, data()), (second, data())] }
+            Operation::WriteAtomic {
+                extents: vec![(first, data()), (second, data())],
+                changed: Changed::All,
+            }
         } else {
             Operation::Write { offset: first, data: data(), fua: true }
         }

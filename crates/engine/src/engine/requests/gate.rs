@@ -5,7 +5,7 @@
 
 use crate::engine::Engine;
 use nearhead_disk::Payload;
-use nearhead_service::{ErrorKind, Operation, RequestError};
+use nearhead_service::{Changed, ErrorKind, Operation, RequestError};
 
 /// Largest read or write, in bytes.
 pub const REQUEST_BYTES_MAX: u64 = 32 << 20;
@@ -22,7 +22,7 @@ impl Engine {
             | Operation::WriteInPlace { offset, data, .. } => {
                 self.check_transfer("write", *offset, data.len() as u64)?;
             }
-            Operation::WriteAtomic { extents } => self.check_atomic(extents)?,
+            Operation::WriteAtomic { extents, changed } => self.check_atomic(extents, changed)?,
             Operation::Trim { offset, len, .. } => self.check_range("trim", *offset, *len)?,
             Operation::WriteZeroes { offset, len, .. } => {
                 self.check_range("write-zeroes", *offset, *len)?;
@@ -53,7 +53,7 @@ impl Engine {
         match operation {
             Operation::Write { offset, data, .. }
             | Operation::WriteInPlace { offset, data, .. } => check(*offset, data.len() as u64),
-            Operation::WriteAtomic { extents } => {
+            Operation::WriteAtomic { extents, .. } => {
                 extents.iter().try_for_each(|(offset, data)| check(*offset, data.len() as u64))
             }
             Operation::WriteZeroes { offset, len, .. } => check(*offset, *len),
@@ -97,7 +97,11 @@ impl Engine {
         Ok(())
     }
 
-    fn check_atomic(&self, extents: &[(u64, Payload)]) -> Result<(), RequestError> {
+    fn check_atomic(
+        &self,
+        extents: &[(u64, Payload)],
+        changed: &Changed,
+    ) -> Result<(), RequestError> {
         let invalid = |detail: String| Err(RequestError::new(ErrorKind::Invalid, detail));
         if extents.is_empty() || extents.len() > ATOMIC_EXTENTS_MAX {
             return invalid(format!(
@@ -121,6 +125,26 @@ impl Engine {
                 "atomic write: expected at most {max} bytes in one record, found {total}"
             ));
         }
-        Ok(())
+        check_changed(&ranges, changed)
     }
+}
+
+/// What is said to be changed lies within what is written, which is sorted and does not overlap.
+fn check_changed(written: &[(u64, u64)], changed: &Changed) -> Result<(), RequestError> {
+    let Changed::Only(changed) = changed else { return Ok(()) };
+    let mut floor = 0;
+    for range in changed {
+        let at = written.partition_point(|(start, _)| *start <= range.start);
+        let within = at.checked_sub(1).map(|at| written[at]);
+        let is_inside = within.is_some_and(|(_, end)| range.start < range.end && range.end <= end);
+        if !is_inside || range.start < floor {
+            let detail = format!(
+                "atomic write: expected changed bytes in order and within the extents, found {} to {}",
+                range.start, range.end
+            );
+            return Err(RequestError::new(ErrorKind::Invalid, detail));
+        }
+        floor = range.end;
+    }
+    Ok(())
 }
