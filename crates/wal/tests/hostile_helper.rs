@@ -64,7 +64,7 @@ fn whatever_a_helper_answers_nothing_that_was_acknowledged_is_lost() {
         let hostile = HelperOptions {
             program: "python3".into(),
             arguments: vec![PROXY.into(), seed.to_string().into(), HELPER.into()],
-            deadline: Some(Duration::from_millis(300)),
+            deadline: Some(Duration::from_millis(500)),
             ..options(Transport::Socket)
         };
         if let Ok((opened, found)) = open(&path, &hostile) {
@@ -85,10 +85,12 @@ fn whatever_a_helper_answers_nothing_that_was_acknowledged_is_lost() {
         }
         let (opened, found) = open(&path, &options(Transport::Socket)).unwrap();
         assert!(found >= acknowledged, "seed {seed}: {found} of {acknowledged}");
-        acknowledged = found;
+        // The honest one writes as well: on a machine so busy that no hostile one answers in time there is something to lose all the same.
+        acknowledged = found + 1;
+        opened.log.append_durable(&record(acknowledged)).unwrap();
         drop(opened);
     }
-    assert!(failures > SEEDS / 3 && acknowledged > SEEDS, "{failures} failures, {acknowledged}");
+    assert!(failures > SEEDS / 3, "{failures} failures: the helpers were not hostile");
     std::fs::remove_dir_all(&path).unwrap();
 }
 
