@@ -14,7 +14,7 @@ use std::time::Duration;
 
 const HELPER: &str = env!("CARGO_BIN_EXE_nearhead-wal-helper");
 const PROXY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/hostile_helper.py");
-const SEEDS: u64 = 40;
+const SEEDS: u64 = 24;
 /// Set for the process that has no memory files: the directory of its log.
 const CHILD_VARIABLE: &str = "NEARHEAD_TEST_NO_MEMORY_FILES";
 
