@@ -58,7 +58,7 @@ impl HomeAndSwap {
         let hot = view.last_log;
         let worth = view.logs.fill_pct_of(hot) >= u32::from(above_pct) && view.logs.is_needed(hot);
         let refused = self.refused_at_snapshot == Some(view.snapshot_number);
-        (worth && !refused && !view.logs.rests(hot)).then_some(hot)
+        (worth && !refused && !view.logs.rests(hot) && !view.logs.has_pieces(hot)).then_some(hot)
     }
 }
 
