@@ -153,6 +153,13 @@ impl Core {
         }
     }
 
+    /// How much of the room that a snapshot has for fragments they take, 0 to 100.
+    pub(crate) fn fragment_fill_pct(&self) -> u32 {
+        let room_bytes = self.setup.layout.fragment_room_bytes().max(1);
+        let used = self.recorded.fragments().cost_bytes();
+        (used.saturating_mul(100) / room_bytes).min(100) as u32
+    }
+
     /// What the durable records say.
     pub(crate) fn recorded(&self) -> &Recorded {
         &self.recorded

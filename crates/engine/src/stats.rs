@@ -64,6 +64,10 @@ counters! {
     records: Some(("records_total", "Records written")),
     /// Bytes of records, headers and padding included.
     record_bytes: Some(("record_bytes_total", "Bytes of records")),
+    /// Runs of new bytes that records brought by themselves, without the rest of their sectors.
+    fragments: Some(("fragments_total", "Runs of bytes logged without the rest of their sectors")),
+    /// Bytes of those.
+    fragment_bytes: Some(("fragment_bytes_total", "Bytes of those runs")),
     /// Records that had to go to a farther log because the near one was not claimed or full.
     records_far: Some(("records_far_total", "Records in a farther log than the nearest")),
     /// Entries invalidated by in-place writes.

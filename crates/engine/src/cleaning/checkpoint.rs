@@ -310,7 +310,8 @@ impl Checkpoint {
             }
             return;
         }
-        let mut reads = plan_reads(&entries, context.core.remembered(), &context.core.setup().layout);
+        let mut reads =
+            plan_reads(&entries, context.core.remembered(), &context.core.setup().layout);
         context.core.stats_mut().remembered_bytes += in_memory(&reads);
         if let Some(band) = &band {
             reads.extend(read_band(&context.core.setup().layout, band, &entries));
@@ -363,12 +364,7 @@ impl Checkpoint {
 
     /// Whether the homes of `batch`, or the band that is written for it, may be written now. Zeros may go to a home
     /// that is promised to be blank.
-    fn may_write_batch(
-        &self,
-        blanks: &mut Blanks,
-        fragments: &Fragments,
-        batch: &[Entry],
-    ) -> bool {
+    fn may_write_batch(&self, blanks: &mut Blanks, fragments: &Fragments, batch: &[Entry]) -> bool {
         let band = self.window.as_ref().and_then(|window| window.band.clone());
         if let Some(band) = band.filter(|_| !batch.is_empty()) {
             return blanks.may_write_homes(std::iter::once(band));
@@ -437,10 +433,14 @@ impl Window {
         let (mut writes, mut copied) = (Vec::new(), Vec::new());
         let fragments = core.recorded().fragments();
         self.patched_at = fragments.clock();
-        for (entry, patches) in batch.into_iter().map(|entry| {
-            let patches = fragments.patches(entry.home_sector..entry.end_sector());
-            (entry, patches)
-        }).collect::<Vec<_>>() {
+        for (entry, patches) in batch
+            .into_iter()
+            .map(|entry| {
+                let patches = fragments.patches(entry.home_sector..entry.end_sector());
+                (entry, patches)
+            })
+            .collect::<Vec<_>>()
+        {
             match content(&entry, &self.reads, &core.setup().layout) {
                 Ok(data) => {
                     let offset = entry.home_sector * SECTOR as u64;

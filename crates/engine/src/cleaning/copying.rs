@@ -104,7 +104,9 @@ fn at_home(entry: &Entry, reads: &[SourceRead], layout: &Layout) -> Result<Paylo
         .filter(|()| parts.len() == 1)
         .and_then(|()| parts.pop())
         .map(|(_, data)| data)
-        .ok_or_else(|| format!("checkpoint: the home of sector {} could not be read", entry.home_sector))
+        .ok_or_else(|| {
+            format!("checkpoint: the home of sector {} could not be read", entry.home_sector)
+        })
 }
 
 /// Home writes in home order, neighbours on the device merged.

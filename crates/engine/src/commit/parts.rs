@@ -6,8 +6,8 @@
 
 use crate::placement::{Need, Spot};
 use crate::stage::StagePosition;
-use crate::state::logs::Logs;
 use crate::state::Recorded;
+use crate::state::logs::Logs;
 use crate::state::paged::Layers;
 use nearhead_disk::Nanos;
 use nearhead_format::Entry;

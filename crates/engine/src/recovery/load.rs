@@ -114,7 +114,8 @@ impl Loading {
 
     /// Takes the next bytes of the body.
     fn feed(&mut self, bytes: &[u8], layout: &Layout) -> Result<(), String> {
-        let Self { reader, entries, problem, past_volume, logs, claims, hints, fragments, .. } = self;
+        let Self { reader, entries, problem, past_volume, logs, claims, hints, fragments, .. } =
+            self;
         entries.note_bytes(bytes);
         let fed = reader.feed(bytes, &mut |item| {
             if let Err(error) = check_item(&item, layout) {
@@ -270,7 +271,16 @@ impl Recovery {
     fn body_is_read(&mut self, loading: Loading) -> Next {
         let is_base = loading.at.is_none();
         let Loading {
-            header, reader, entries, problem, past_volume, logs, claims, hints, fragments, ..
+            header,
+            reader,
+            entries,
+            problem,
+            past_volume,
+            logs,
+            claims,
+            hints,
+            fragments,
+            ..
         } = loading;
         let problem = reader.finish().err().map(|error| error.to_string()).or(problem);
         match problem {
@@ -293,7 +303,14 @@ impl Recovery {
         }
         if is_base {
             let (logs, claims) = (BTreeMap::new(), Vec::new());
-            return self.begin_rebuild(Some(Snapshot { header, map, logs, claims, hints, fragments }));
+            return self.begin_rebuild(Some(Snapshot {
+                header,
+                map,
+                logs,
+                claims,
+                hints,
+                fragments,
+            }));
         }
         let logs: BTreeMap<u32, LogState> =
             logs.into_iter().map(|state| (state.log_index, state)).collect();

@@ -126,7 +126,9 @@ impl StagedBlock {
     }
 
     pub(super) fn put(&mut self, mut piece: Piece) {
-        if !piece.over_zeros && self.pieces.iter().any(|old| old.first < piece.end() && piece.first < old.end()) {
+        if !piece.over_zeros
+            && self.pieces.iter().any(|old| old.first < piece.end() && piece.first < old.end())
+        {
             // What is new against the one under it is not known.
             piece.changed = None;
         }

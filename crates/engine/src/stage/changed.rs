@@ -27,8 +27,7 @@ impl ChangedRuns {
         let first = changed.partition_point(|range| range.end <= from);
         let mut runs: Vec<Self> = Vec::new();
         for range in changed[first..].iter().take_while(|range| range.start < to) {
-            let bytes =
-                (range.start.max(from) - start) as u16..(range.end.min(to) - start) as u16;
+            let bytes = (range.start.max(from) - start) as u16..(range.end.min(to) - start) as u16;
             let sector = |byte: u16| (byte / SECTOR as u16) as u8;
             let (first, end) =
                 (sector(bytes.start / unit * unit), sector(bytes.end.div_ceil(unit) * unit));

@@ -345,7 +345,11 @@ mod tests {
         stage.put(1, piece(0, 8), Group::None);
         stage.put(2, piece(0, 8), Group::First);
         stage.put(3, piece(0, 8), Group::Next);
-        assert_eq!(stage.measure_front(2, 1000, Forms::WHOLE).blocks, 1, "1 alone: 2 and 3 would make three");
+        assert_eq!(
+            stage.measure_front(2, 1000, Forms::WHOLE).blocks,
+            1,
+            "1 alone: 2 and 3 would make three"
+        );
         assert_eq!(stage.take_front(1).len(), 1);
         let both = Front { blocks: 2, chunks: 2, sectors: 16, ..Front::default() };
         assert_eq!(stage.measure_front(2, 1000, Forms::WHOLE), both);

@@ -145,7 +145,7 @@ impl Engine {
             }
             Operation::WriteAtomic { extents, changed } => {
                 self.start_write_atomic(id, extents, changed);
-            },
+            }
             Operation::Flush => self.start_flush(id),
             Operation::Trim { offset, len, fua } => self.start_trim(id, offset, len, fua),
             Operation::WriteZeroes { offset, len, fua, fast_only } => {
