@@ -27,16 +27,16 @@ const PAUSE: Nanos = Nanos::from_millis(200);
 
 /// What kind of life.
 #[derive(Clone, Copy)]
-pub struct Life {
-    pub requests: u64,
+pub(crate) struct Life {
+    pub(crate) requests: u64,
     /// Blocks that it uses.
-    pub blocks: u64,
+    pub(crate) blocks: u64,
     /// The power goes.
-    pub cuts: bool,
+    pub(crate) cuts: bool,
     /// Nobody asks anything for a while, now and then.
-    pub pauses: bool,
+    pub(crate) pauses: bool,
     /// Some writes go in place.
-    pub large: bool,
+    pub(crate) large: bool,
 }
 
 impl Default for Life {
@@ -71,7 +71,7 @@ struct Asked {
     is_trim: bool,
 }
 
-pub struct Client<'a> {
+pub(crate) struct Client<'a> {
     options: &'a Options,
     life: Life,
     seed: u64,
@@ -107,7 +107,7 @@ fn opened(options: &Options, image: Option<MemoryStore>) -> (Volume<TestDisk>, N
 }
 
 impl<'a> Client<'a> {
-    pub fn new(options: &'a Options, life: Life, seed: u64) -> Self {
+    pub(crate) fn new(options: &'a Options, life: Life, seed: u64) -> Self {
         let (volume, now) = opened(options, None);
         let random = SplitMix::new(seed);
         let mut client = Self {
@@ -128,7 +128,7 @@ impl<'a> Client<'a> {
     }
 
     /// Lives; says how many fragments records brought.
-    pub fn live(mut self) -> u64 {
+    pub(crate) fn live(mut self) -> u64 {
         for _ in 0..self.life.requests {
             while self.asked.len() >= DEPTH {
                 self.go_on();
