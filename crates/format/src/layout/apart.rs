@@ -277,7 +277,8 @@ fn slot_bytes_of_device(logs: u64, log_bytes: u64, fragments: bool) -> u64 {
     // A map that is shorter than all logs does not make the room for their fragments smaller.
     let room = if fragments { fragment_room_for(logs, log_bytes) } else { 0 };
     slot_bytes_for(mapped, log_bytes, false)
-        + states.saturating_add(room).next_multiple_of(DATA_PART_ALIGN)
+        + states.next_multiple_of(DATA_PART_ALIGN)
+        + room.next_multiple_of(DATA_PART_ALIGN)
 }
 
 /// Sizes of the log and of a snapshot slot for a single log.

@@ -207,9 +207,10 @@ pub(super) fn slot_bytes_for(log_count: u64, log_bytes: u64, fragments: bool) ->
         return SLOT_BYTES_SPARE;
     }
     let per_log = log_bytes / BLOCK_BYTES * ENTRY_BYTES as u64 + SLOT_BYTES_PER_LOG;
+    let bytes = per_log.saturating_mul(log_count).saturating_add(SLOT_BYTES_SPARE);
+    // Whole mebibytes by itself, so that a layout with fragments is never the same as one without.
     let room = if fragments { fragment_room_for(log_count, log_bytes) } else { 0 };
-    let bytes = per_log.saturating_mul(log_count).saturating_add(SLOT_BYTES_SPARE + room);
-    bytes.min(DEVICE_BYTES_MAX).next_multiple_of(MIB)
+    bytes.min(DEVICE_BYTES_MAX).next_multiple_of(MIB) + room.next_multiple_of(MIB)
 }
 
 /// Room of a slot for what is left of the fragments of so many logs: a sixteenth of them, within bounds. Whole blocks.
