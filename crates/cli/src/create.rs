@@ -297,6 +297,7 @@ fn options(args: &CreateArgs, preset: NamedPreset) -> Result<CreateOptions, Stri
         label: named(&args.label)?,
         device_bytes: None,
         data_parts: DataParts::NONE,
+        fragments: false,
         force: args.force,
     })
 }

@@ -173,6 +173,7 @@ impl Options {
             label: Label::default(),
             device_bytes: None,
             data_parts: DataParts::NONE,
+            fragments: false,
             force: true,
         }
     }
