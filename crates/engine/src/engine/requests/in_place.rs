@@ -176,9 +176,8 @@ impl Engine {
         // In what the disk writes as one; each as often as it has pieces, of which once is enough.
         let unit = self.block_bytes() / SECTOR as u64;
         let touched = self.core.recorded().fragments().touched(sectors);
-        let touched: RangeSet = touched
-            .map(|run| run.start / unit * unit..run.end.next_multiple_of(unit))
-            .collect();
+        let touched: RangeSet =
+            touched.map(|run| run.start / unit * unit..run.end.next_multiple_of(unit)).collect();
         let mut staged = 0;
         for run in touched.iter() {
             if staged >= OVER_FRAGMENTS_BYTES_MAX || self.is_in_memory(run.start, run.end) {
