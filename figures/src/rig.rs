@@ -196,6 +196,7 @@ fn options(system: &System) -> CreateOptions {
         label: Label::default(),
         device_bytes: None,
         data_parts: DataParts::NONE,
+        fragments: false,
         force: true,
     }
 }

@@ -89,6 +89,8 @@ struct SlotReport {
     logs: Option<u32>,
     claims: Option<u32>,
     hints: Option<u32>,
+    /// Cells of what is left of fragments.
+    fragments: Option<u32>,
     body_bytes: Option<u64>,
 }
 
@@ -119,7 +121,7 @@ struct HintReport {
 struct EntryReport {
     client_offset: u64,
     len_bytes: u64,
-    /// `log`, `zero` or `lost`.
+    /// `log`, `zero`, `home` (below what fragments brought) or `lost`.
     place: &'static str,
     device_offset: Option<u64>,
     chunk_bytes: Option<u64>,
@@ -140,6 +142,10 @@ struct RecordReport {
     invalidations: Vec<[u64; 2]>,
     claims: Vec<[u32; 2]>,
     echo: Vec<[u64; 2]>,
+    /// Bytes of all fragments together.
+    fragment_bytes: usize,
+    /// Of each its first client byte and its length.
+    fragments: Vec<[u64; 2]>,
 }
 
 #[derive(Debug, Serialize)]
@@ -235,6 +241,7 @@ fn slot_report(slot: &Slot) -> SlotReport {
         logs: header.map(|header| header.body.log_count),
         claims: header.map(|header| header.body.claim_count),
         hints: header.map(|header| header.body.hint_count),
+        fragments: header.map(|header| header.body.fragment_count),
         body_bytes: header.map(|header| header.body.body_bytes),
     }
 }
@@ -266,6 +273,8 @@ fn newest_body(io: &mut SyncIo<'_>, slots: &[Slot; 2], with_map: bool) -> Body {
             len_bytes: hint.len_sectors * SECTOR_BYTES,
             kind: "durability-only",
         }),
+        // How many there are, the header says.
+        BodyItem::Fragment(_) => {}
     });
     // It was sound a moment ago; if it is not now, nothing of it counts.
     if read.is_ok() { body } else { Body::default() }
@@ -283,6 +292,7 @@ fn entry_report(entry: &Entry) -> EntryReport {
     match entry.place {
         Place::Poisoned => {}
         Place::Zero => report.place = "zero",
+        Place::Home => report.place = "home",
         Place::Log { chunk_sector, chunk_len, offset } => {
             report.place = "log";
             report.device_offset = Some((chunk_sector + u64::from(offset)) * SECTOR_BYTES);
@@ -358,6 +368,12 @@ fn record_report(record: &LogRecord) -> RecordReport {
         invalidations: header.invalidations.iter().map(range).collect(),
         claims: header.claims.iter().map(|claim| [claim.log_index, claim.position]).collect(),
         echo: header.echo.iter().map(range).collect(),
+        fragment_bytes: header.fragment_bytes(),
+        fragments: header
+            .fragments
+            .iter()
+            .map(|fragment| [fragment.home_byte(), fragment.bytes.len() as u64])
+            .collect(),
     }
 }
 
@@ -440,12 +456,16 @@ fn slot_line(slot: &SlotReport) -> String {
     let problem = slot.problem.as_ref().map_or(String::new(), |problem| format!(": {problem}"));
     let Some(number) = slot.number else { return format!("{place}{problem}") };
     format!(
-        "{place}: number {number} up to record {}, {} entries, {} logs, {} claims, {} hints{}{problem}",
+        "{place}: number {number} up to record {}, {} entries, {} logs, {} claims, {} hints{}{}{problem}",
         slot.record_sequence.unwrap_or(0),
         slot.entries.unwrap_or(0),
         slot.logs.unwrap_or(0),
         slot.claims.unwrap_or(0),
         slot.hints.unwrap_or(0),
+        match slot.fragments {
+            None | Some(0) => String::new(),
+            Some(count) => format!(", {count} cells of fragments"),
+        },
         if slot.clean_shutdown == Some(true) { ", after an orderly stop" } else { "" },
     )
 }
@@ -455,8 +475,12 @@ fn tell_record(log: u32, record: &RecordReport) {
         0 => String::new(),
         count => format!(", {count} chunks do not match their checksum"),
     };
+    let fragments = match record.fragments.len() {
+        0 => String::new(),
+        count => format!("{count} fragments of {} bytes, ", record.fragment_bytes),
+    };
     say(&format!(
-        "log {log} block {}: record {}, {} bytes, {} writes, {} invalidations, {} claims {}{unsound}",
+        "log {log} block {}: record {}, {} bytes, {} writes, {fragments}{} invalidations, {} claims {}{unsound}",
         record.position,
         record.sequence,
         record.bytes,
@@ -468,5 +492,8 @@ fn tell_record(log: u32, record: &RecordReport) {
     for write in &record.writes {
         let what = if write.zeros { "zeros" } else { "bytes" };
         say(&format!("    {} {what} at {}", write.len_bytes, write.client_offset));
+    }
+    for [client_offset, len_bytes] in &record.fragments {
+        say(&format!("    {len_bytes} bytes at {client_offset}, in the header"));
     }
 }

@@ -146,7 +146,18 @@ impl Core {
 
     /// Entries the map may hold, so that a snapshot of it always fits its slot.
     pub(crate) fn map_entries_max(&self) -> usize {
-        entries_max(self.setup.map.slots.body_bytes_max(), self.logs().count())
+        {
+            let of_fragments = self.setup.layout.fragment_room_bytes();
+            let body_bytes = self.setup.map.slots.body_bytes_max().saturating_sub(of_fragments);
+            entries_max(body_bytes, self.logs().count())
+        }
+    }
+
+    /// How much of the room that a snapshot has for fragments they take, 0 to 100.
+    pub(crate) fn fragment_fill_pct(&self) -> u32 {
+        let room_bytes = self.setup.layout.fragment_room_bytes().max(1);
+        let used = self.recorded.fragments().cost_bytes();
+        (used.saturating_mul(100) / room_bytes).min(100) as u32
     }
 
     /// What the durable records say.
@@ -165,10 +176,6 @@ impl Core {
     /// What stands where, whether or not all of it is in memory.
     pub(crate) fn layers(&self) -> Layers<'_> {
         self.recorded.layers()
-    }
-
-    pub(crate) fn map_mut(&mut self) -> &mut Map {
-        self.recorded.map_mut()
     }
 
     pub(crate) fn logs(&self) -> &Logs {

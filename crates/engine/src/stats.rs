@@ -64,6 +64,10 @@ counters! {
     records: Some(("records_total", "Records written")),
     /// Bytes of records, headers and padding included.
     record_bytes: Some(("record_bytes_total", "Bytes of records")),
+    /// Runs of new bytes that records brought by themselves, without the rest of their sectors.
+    fragments: Some(("fragments_total", "Runs of bytes logged without the rest of their sectors")),
+    /// Bytes of those.
+    fragment_bytes: Some(("fragment_bytes_total", "Bytes of those runs")),
     /// Records that had to go to a farther log because the near one was not claimed or full.
     records_far: Some(("records_far_total", "Records in a farther log than the nearest")),
     /// Entries invalidated by in-place writes.
@@ -288,6 +292,8 @@ pub struct Status {
     pub logs_claimed: u32,
     /// Share of log space in use, 0 to 100.
     pub log_fill_pct: u32,
+    /// How much of the room that a snapshot has for fragments they take, 0 to 100.
+    pub fragment_fill_pct: u32,
     /// Sequence of the newest durable record.
     pub record_sequence: u64,
     /// Number of the newest snapshot.

@@ -8,7 +8,7 @@
 //! ```text
 //! word0   63        57 56     54 53   51 50  48 47                                0
 //!         | zero (7) | chunk-1  | offset | len-1 |         home_sector             |
-//! word1   | chunk_sector; all ones = Zero, all ones but the last = Poisoned        |
+//! word1   | chunk_sector; 2^64 - 1 = Zero, 2^64 - 2 = Poisoned, 2^64 - 3 = Home    |
 //! crc     | CRC32C of the whole chunk with its home address; 0 unless logged       |
 //! ```
 
@@ -26,6 +26,7 @@ const CHUNK_LEN_SHIFT: u32 = 54;
 const UNUSED_SHIFT: u32 = 57;
 const ZERO_WORD: u64 = u64::MAX;
 const POISONED_WORD: u64 = u64::MAX - 1;
+const HOME_WORD: u64 = u64::MAX - 2;
 
 /// Where the newest copy of an entry's sectors is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -43,6 +44,8 @@ pub enum Place {
     Zero,
     /// Nowhere: the newest copy was lost, and an older one must not be served (EIO).
     Poisoned,
+    /// At home, below bytes of them that [fragments](crate::record::Fragment) brought.
+    Home,
 }
 
 /// One line of the map.
@@ -87,7 +90,7 @@ impl Entry {
             Place::Log { chunk_len, offset, .. } => {
                 Some((self.home_sector.saturating_sub(u64::from(offset)), chunk_len))
             }
-            Place::Zero | Place::Poisoned => None,
+            Place::Zero | Place::Poisoned | Place::Home => None,
         }
     }
 
@@ -101,6 +104,7 @@ impl Entry {
             Place::Log { chunk_sector, chunk_len, offset } => (chunk_sector, chunk_len, offset),
             Place::Zero => (ZERO_WORD, 1, 0),
             Place::Poisoned => (POISONED_WORD, 1, 0),
+            Place::Home => (HOME_WORD, 1, 0),
         };
         let word0 = self.home_sector
             | u64::from(self.len_sectors - 1) << LEN_SHIFT
@@ -214,6 +218,7 @@ impl PackedEntry {
         match self.word1 {
             ZERO_WORD => Place::Zero,
             POISONED_WORD => Place::Poisoned,
+            HOME_WORD => Place::Home,
             chunk_sector => Place::Log {
                 chunk_sector,
                 chunk_len: ((self.word0 >> CHUNK_LEN_SHIFT) & 7) as u8 + 1,
@@ -313,6 +318,7 @@ pub(crate) mod tests {
                 let (place, crc) = match kind {
                     0 => (Place::Zero, 0),
                     1 => (Place::Poisoned, 0),
+                    2 => (Place::Home, 0),
                     _ => (Place::Log { chunk_sector, chunk_len, offset }, crc),
                 };
                 Entry { home_sector, len_sectors, place, crc }
@@ -354,6 +360,7 @@ pub(crate) mod tests {
             Entry { home_sector: SECTORS_MAX, len_sectors: 1, place: Place::Zero, crc: 0 },
             Entry { home_sector: u64::MAX, len_sectors: 1, ..sample() },
             Entry { place: Place::Poisoned, ..sample() },
+            Entry { place: Place::Home, ..sample() },
             Entry { place: log(4096, 0, 0), ..sample() },
             Entry { place: log(4096, 9, 0), ..sample() },
             Entry { place: log(4096, 5, 4), ..sample() },
@@ -362,6 +369,7 @@ pub(crate) mod tests {
             Entry { place: log(4096, 8, 1), home_sector: 18, ..sample() },
             Entry { place: log(SECTORS_MAX - 4, 5, 1), ..sample() },
             Entry { place: log(u64::MAX - 2, 5, 1), ..sample() },
+            Entry { place: log(u64::MAX - 3, 5, 1), ..sample() },
         ];
         for entry in bad {
             assert!(entry.validate().is_err(), "{entry:?}");
@@ -412,12 +420,13 @@ pub(crate) mod tests {
             chunk_sector in prop_oneof![0..64_u64, SECTORS_MAX - 9..SECTORS_MAX + 9],
             chunk_len in 0..10_u8,
             offset in 0..10_u8,
-            kind in 0..3,
+            kind in 0..4,
             crc in 0..2_u32,
         ) {
             let place = match kind {
                 0 => Place::Zero,
                 1 => Place::Poisoned,
+                2 => Place::Home,
                 _ => Place::Log { chunk_sector, chunk_len, offset },
             };
             let entry = Entry { home_sector, len_sectors, place, crc };
@@ -427,7 +436,7 @@ pub(crate) mod tests {
         #[test]
         fn any_bytes_are_refused_or_are_the_bytes_of_what_they_decode_to(
             mut bytes in any::<[u8; ENTRY_BYTES]>(),
-            keep in 0_usize..4,
+            keep in 0_usize..5,
         ) {
             // Random bytes hardly ever have their unused bits zero, so some are helped.
             if keep > 0 {
@@ -437,7 +446,7 @@ pub(crate) mod tests {
             }
             if keep > 1 {
                 bytes[8..16].fill(0xff);
-                bytes[8] = if keep == 2 { 0xff } else { 0xfe };
+                bytes[8] = [0xff, 0xfe, 0xfd][keep - 2];
             }
             let packed = PackedEntry::decode(&bytes);
             let _ = (packed.place(), packed.end_sector(), packed.entry().chunk_home());

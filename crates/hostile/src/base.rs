@@ -98,6 +98,7 @@ fn options(preset: &str) -> CreateOptions {
         label: Label::default(),
         device_bytes: None,
         data_parts: DataParts::NONE,
+        fragments: false,
         force: true,
     }
 }

@@ -28,7 +28,7 @@ pub(crate) const MAP_DEVICE_BYTES: u64 = 64 << 20;
 /// Room for the body of a snapshot.
 pub(crate) const BODY_BYTES_MAX: u64 = 1 << 30;
 /// Bytes of an input that say how long each list of a body is.
-pub(crate) const COUNT_BYTES: usize = 4;
+pub(crate) const COUNT_BYTES: usize = 5;
 
 /// Puts the checksum over a block at its end.
 pub(crate) fn seal(block: &mut [u8]) {
@@ -140,6 +140,7 @@ pub(crate) fn snapshot_body(data: &[u8]) {
         log_count: u32::from(counts[1]),
         claim_count: u32::from(counts[2]),
         hint_count: u32::from(counts[3]),
+        fragment_count: u32::from(counts[4]),
         ..BodySummary::default()
     };
     summary.body_bytes = summary.expected_body_bytes().unwrap_or(0);

@@ -1,11 +1,13 @@
 //! Inputs for the decoders: valid encodings, made by the encoders.
 
-use crate::decoders::{BLOCK_BYTES, MAP_DEVICE_BYTES, VOLUME_ID};
+use crate::decoders::{BLOCK_BYTES, COUNT_BYTES, MAP_DEVICE_BYTES, VOLUME_ID};
 use nearhead_arrays::Label;
 use nearhead_format::backup::BackupHead;
 use nearhead_format::blank_map::{BLANK_UNIT_BYTES, BLANK_UNIT_WORDS, encode_unit};
-use nearhead_format::record::{Claim, NO_POSITION, SectorRange, WriteItem};
-use nearhead_format::snapshot::{BodyItem, BodySummary, BodyWriter, HintRange, LogState};
+use nearhead_format::record::{Claim, Fragment, NO_POSITION, SectorRange, WriteItem};
+use nearhead_format::snapshot::{
+    BodyItem, BodySummary, BodyWriter, CELL_CONTENT_BYTES, FragmentCell, HintRange, LogState,
+};
 use nearhead_format::{
     AckMode, BlankMapHeader, Entry, Label as Name, Layout, LayoutOptions, MapDevice, Place,
     RecordHeader, SnapshotHeader, Superblock,
@@ -24,8 +26,11 @@ pub(crate) fn superblock() -> Vec<Vec<u8>> {
     let mut presets = PRESETS.to_vec();
     presets.dedup_by_key(|preset| preset.number);
     let mut seeds = Vec::new();
-    for (index, preset) in (0_u8..).zip(presets) {
-        let mut options = LayoutOptions::new(preset.layout);
+    // The default one once more, with fragments.
+    let presets = presets.into_iter().map(|preset| (preset, false));
+    let last = NamedPreset::by_name(DEFAULT_PRESET).ok().map(|preset| (preset, true));
+    for (index, (preset, fragments)) in (0_u8..).zip(presets.chain(last)) {
+        let mut options = LayoutOptions { fragments, ..LayoutOptions::new(preset.layout) };
         options.non_shingled_bytes = preset.layout.is_for_shingled().then_some(64 << 20);
         let Ok(layout) = Layout::plan(1 << 30, &options) else { continue };
         let superblock = Superblock {
@@ -70,8 +75,19 @@ pub(crate) fn record_header() -> Vec<Vec<u8>> {
         echo: vec![range(0, 1)],
         ..plain.clone()
     };
+    let fragment =
+        |home_sector, offset, bytes: &[u8]| Fragment { home_sector, offset, bytes: bytes.into() };
+    let fragments = RecordHeader {
+        fragments: vec![
+            fragment(8, 0, b"a"),
+            fragment(15, 500, &[7; 12]),
+            fragment(64, 511, &[1; 2]),
+        ],
+        ..plain.clone()
+    };
     let mut seeds = Vec::new();
-    for (header, block) in [(plain, 512), (everything, 4096), (RecordHeader::default(), 512)] {
+    let empty = RecordHeader::default();
+    for (header, block) in [(plain, 512), (everything, 4096), (empty, 512), (fragments, 512)] {
         let mut bytes = vec![0; header.encoded_bytes(block)];
         header.encode_into(&mut bytes);
         seeds.push(block_input(0, &bytes));
@@ -84,15 +100,24 @@ fn items() -> Vec<BodyItem> {
     let entry = |home_sector, len_sectors, place, crc| {
         BodyItem::Entry(Entry { home_sector, len_sectors, place, crc })
     };
+    let cell = |home_byte, content: &[u8]| {
+        let mut bytes = [0; CELL_CONTENT_BYTES];
+        bytes[..content.len()].copy_from_slice(content);
+        let len = content.len() as u8;
+        BodyItem::Fragment(FragmentCell { home_byte, record_sector: 4096, len, bytes })
+    };
     vec![
         entry(0, 8, log(4096, 8, 0), 77),
         entry(9, 3, log(8192, 7, 1), 78),
         entry(16, 8, Place::Zero, 0),
         entry(31, 1, Place::Poisoned, 0),
+        entry(40, 8, Place::Home, 0),
         BodyItem::Log(LogState { log_index: 0, position: 8 }),
         BodyItem::Log(LogState { log_index: 2, position: 0 }),
         BodyItem::Claim(2),
         BodyItem::Hint(HintRange { start_sector: 64, len_sectors: 640 }),
+        cell(40 * 512 + 7, b"piece"),
+        cell(47 * 512 + 500, &[9; 12]),
     ]
 }
 
@@ -119,13 +144,17 @@ pub(crate) fn snapshot_header() -> Vec<Vec<u8>> {
 }
 
 pub(crate) fn snapshot_body() -> Vec<Vec<u8>> {
-    let input = |choice: u8, counts: [u8; 4], body: &[u8]| {
+    let input = |choice: u8, counts: [u8; COUNT_BYTES], body: &[u8]| {
         let block = block_input(choice, body);
         [&block[..1], &counts[..], &block[1..]].concat()
     };
     let (summary, body) = body();
-    let counts = [summary.entry_count as u8, 2, 1, 1];
-    vec![input(2 * 6, counts, &body), input(2 * 127, counts, &body), input(0, [0; 4], &[])]
+    let counts = [summary.entry_count as u8, 2, 1, 1, summary.fragment_count as u8];
+    vec![
+        input(2 * 6, counts, &body),
+        input(2 * 127, counts, &body),
+        input(0, [0; COUNT_BYTES], &[]),
+    ]
 }
 
 pub(crate) fn map_device() -> Vec<Vec<u8>> {

@@ -80,6 +80,8 @@ pub struct Options {
     pub log_devices: usize,
     /// Memory for the map of a chain: with none it is paged, and a snapshot is due after a few hundred blocks.
     pub map_memory_bytes: u64,
+    /// Records may bring bytes smaller than a sector.
+    pub fragments: bool,
 }
 
 impl Options {
@@ -121,6 +123,7 @@ impl Options {
             map_memory_bytes: if preset.layout.is_chain() { 0 } else { u64::MAX },
             wanders: false,
             log_devices: 0,
+            fragments: false,
         }
     }
 
@@ -173,6 +176,7 @@ impl Options {
             label: Label::default(),
             device_bytes: None,
             data_parts: DataParts::NONE,
+            fragments: self.fragments,
             force: true,
         }
     }

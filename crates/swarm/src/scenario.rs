@@ -303,6 +303,7 @@ impl Scenario {
             label: Label::default(),
             device_bytes: None,
             data_parts: DataParts::NONE,
+            fragments: false,
             force: true,
         }
     }

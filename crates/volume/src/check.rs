@@ -2,7 +2,8 @@
 //!
 //! Three steps: the superblock copies and snapshot slots as they are; a recovery without writing,
 //! which finds what is wrong with the logs; then every logged chunk that the map points to. Blocks
-//! at home have no checksum, so nothing can be said about them. A finding names the address, what
+//! at home have no checksum, so nothing can be said about them; what fragments brought is in the snapshot or in the headers of
+//! records, under their checksums. A finding names the address, what
 //! was expected and what was found.
 
 use crate::blanks;

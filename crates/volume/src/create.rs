@@ -45,6 +45,9 @@ pub struct CreateOptions {
     pub device_bytes: Option<u64>,
     /// What data devices add, in the order in which they are named; whoever creates it on devices has them there.
     pub data_parts: DataParts,
+    /// Records may bring bytes smaller than a sector: both slots of the map get room for them, and programs that do not know them refuse the
+    /// volume.
+    pub fragments: bool,
     /// Overwrite whatever is there.
     pub force: bool,
 }
@@ -63,6 +66,7 @@ impl CreateOptions {
             label: Label::default(),
             device_bytes: None,
             data_parts: DataParts::NONE,
+            fragments: named.fragments,
             force: false,
         }
     }
@@ -152,6 +156,7 @@ pub fn plan(
         log_bytes: options.log_bytes,
         non_shingled_bytes: zones.map(Zones::non_shingled_start_bytes),
         data_parts: options.data_parts,
+        fragments: options.fragments,
     };
     let device_bytes = options.device_bytes.unwrap_or(properties.capacity_bytes);
     Layout::plan(device_bytes.min(properties.capacity_bytes), &layout_options)

@@ -1,7 +1,8 @@
 //! Giving up what a damaged log held, so that the rest of the volume can go on without it.
 //!
 //! Blocks whose only newest copy is in the log and cannot be verified become lost blocks: reads of
-//! them fail until they are written again, and they no longer keep the log from being emptied. The
+//! them fail until they are written again, and they no longer keep the log from being emptied. What fragments
+//! in it brought is kept: the snapshot has their bytes itself. The
 //! change is one new snapshot of a map at rest, so it happens as a whole or not at all.
 
 use crate::check::copy_problem;

@@ -16,6 +16,7 @@ use crate::open::{Found, OpenError, find_superblock_to_change};
 use crate::presets::{NamedPreset, Presets};
 use crate::sync_io::SyncIo;
 use nearhead_disk::DiskError;
+use nearhead_format::layout::SLOT_BYTES_MIN;
 use nearhead_format::{
     BLOCK_BYTES, ENTRY_BYTES, Layout, LayoutError, LayoutKind, Superblock, superblock,
 };
@@ -211,12 +212,28 @@ fn entry_bytes_per_log(layout: &Layout) -> u64 {
 /// Logs for which the slots have room enough.
 fn groups_max(layout: &Layout, map_slot_bytes: u64) -> u64 {
     let per_log = entry_bytes_per_log(layout) * MAP_ROOM_PCT_MIN / 100 + SLOT_BYTES_PER_LOG;
-    map_slot_bytes.saturating_sub(SLOT_BYTES_KEPT) / per_log
+    let kept = map_slot_bytes.saturating_sub(SLOT_BYTES_KEPT);
+    let most = (kept / per_log).min(u64::from(u32::MAX));
+    if !layout.fragments {
+        return most;
+    }
+    // The room for what is left of fragments grows with the logs, up to a bound.
+    let has_room = |count: u64| {
+        let room = Layout { group_count: count as u32, ..*layout }.fragment_room_bytes();
+        count * per_log + room <= kept && SLOT_BYTES_MIN + room <= layout.slot_bytes
+    };
+    let (mut fits, mut end) = (0, most + 1);
+    while end - fits > 1 {
+        let middle = fits.midpoint(end);
+        if has_room(middle) { fits = middle } else { end = middle }
+    }
+    fits
 }
 
 fn map_room_pct(layout: &Layout, map_slot_bytes: u64) -> u64 {
     let logs = u64::from(layout.log_count());
-    let room = map_slot_bytes.saturating_sub(SLOT_BYTES_KEPT + logs * SLOT_BYTES_PER_LOG);
+    let kept = SLOT_BYTES_KEPT + logs * SLOT_BYTES_PER_LOG + layout.fragment_room_bytes();
+    let room = map_slot_bytes.saturating_sub(kept);
     let wanted = entry_bytes_per_log(layout) * logs;
     (room * 100).checked_div(wanted).unwrap_or(100).min(100)
 }

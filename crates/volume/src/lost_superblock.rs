@@ -20,7 +20,7 @@ use nearhead_engine::MapPlace;
 use nearhead_format::blank_map::BLANK_MAP_OFFSET;
 use nearhead_format::layout::Region;
 use nearhead_format::record::peek;
-use nearhead_format::snapshot::{BodyItem, SNAPSHOT_MAGIC};
+use nearhead_format::snapshot::{BodyItem, FragmentCell, SNAPSHOT_MAGIC};
 use nearhead_format::superblock::{FEATURE_BLANK_MAP, FEATURE_LOGS_TELL_ALL, features_of};
 use nearhead_format::{AckMode, BlankMapHeader, Entry, Label, Layout, Place, Superblock, VolumeId};
 use std::collections::BTreeSet;
@@ -106,9 +106,12 @@ const SAY_MORE: &str = "say what `create` was told: --preset, and --group-size, 
 /// read speaks neither for nor against.
 pub fn search(io: &mut SyncIo<'_>, known: &Known) -> Result<Fit, SearchError> {
     let (map, presets) = (map_device::joined(io)?, io.presets());
-    let mut fits: Vec<Fit> = Vec::new();
-    for candidate in candidates(io, known, map)? {
-        fits.extend(fit(io, candidate, map)?);
+    let mut fits = fits(io, candidates(io, known, map, false)?, map)?;
+    // With fragments the slots are larger, so that nothing fits both with them and without.
+    if fits.is_empty()
+        && let Ok(candidates) = candidates(io, known, map, true)
+    {
+        fits = self::fits(io, candidates, map)?;
     }
     // Of a slot at the place of another layout's the header may fit, but then not its copy.
     let best = fits.iter().map(|fit| fit.snapshots).max().unwrap_or(0);
@@ -142,6 +145,19 @@ pub fn search(io: &mut SyncIo<'_>, known: &Known) -> Result<Fit, SearchError> {
     Ok(fit)
 }
 
+/// Those of the candidates that fit.
+fn fits(
+    io: &mut SyncIo<'_>,
+    candidates: Vec<Superblock>,
+    map: Option<Joined>,
+) -> Result<Vec<Fit>, SearchError> {
+    let mut fits = Vec::new();
+    for candidate in candidates {
+        fits.extend(fit(io, candidate, map)?);
+    }
+    Ok(fits)
+}
+
 /// Says so if the beginning of the device, where the first snapshot is in every layout, cannot be read.
 fn unreadable(io: &mut SyncIo<'_>) -> String {
     let first = io.read(FIRST_SLOT_OFFSET, BLOCK);
@@ -170,11 +186,12 @@ pub fn write(io: &mut SyncIo<'_>, superblock: &Superblock) -> Result<(), DiskErr
 }
 
 /// What `create` and `grow` may have made here, with the second snapshot slot where programs put it then and now, and records as they
-/// stood in logs apart then and now.
+/// stood in logs apart then and now; all with fragments or all without.
 fn candidates(
     io: &SyncIo<'_>,
     known: &Known,
     map: Option<Joined>,
+    fragments: bool,
 ) -> Result<Vec<Superblock>, SearchError> {
     let (properties, zones) = (io.disk().properties(), io.disk().zones());
     if let Some(from) = known.grown_from_bytes.filter(|from| *from >= properties.capacity_bytes) {
@@ -194,6 +211,7 @@ fn candidates(
                 .logged_write_bytes_max
                 .unwrap_or_else(|| preset.logged_by_default(properties)),
             device_bytes: known.grown_from_bytes,
+            fragments,
             ..CreateOptions::new([0; 16], preset)
         };
         let made = match describe_to_grow(properties, zones, &options, known.grow_to_bytes) {
@@ -288,6 +306,7 @@ fn fit_of(io: &mut SyncIo<'_>, superblock: Superblock, place: &MapPlace) -> Opti
         BodyItem::Hint(range) => {
             fits &= layout.client_range(range.start_sector, range.len_sectors).is_some();
         }
+        BodyItem::Fragment(cell) => fits &= has_cell(&layout, &cell),
     });
     let is_in_place = |found: &Remnant| match *found {
         Remnant::Snapshot { at } => is_snapshot_place(place, at.into()),
@@ -354,6 +373,7 @@ fn has_place(layout: &Layout, entry: &Entry) -> bool {
     let is_client = layout.client_range(entry.home_sector, u64::from(entry.len_sectors)).is_some();
     let is_in_log = match entry.place {
         Place::Zero | Place::Poisoned => true,
+        Place::Home => layout.fragments,
         Place::Log { chunk_sector, chunk_len, .. } => {
             let log_at = |sector: u64| match layout.region(sector.checked_mul(SECTOR_BYTES)?) {
                 Region::Log { log_index, .. } => Some(log_index),
@@ -364,6 +384,13 @@ fn has_place(layout: &Layout, entry: &Entry) -> bool {
         }
     };
     is_client && is_in_log
+}
+
+/// Whether what is left of a fragment is of client bytes that there are, and came by a record in one of the logs.
+fn has_cell(layout: &Layout, cell: &FragmentCell) -> bool {
+    let byte = cell.record_sector.checked_mul(SECTOR_BYTES);
+    let is_in_log = byte.is_some_and(|byte| matches!(layout.region(byte), Region::Log { .. }));
+    layout.fragments && cell.end_byte() <= layout.client_bytes() && is_in_log
 }
 
 /// How many logs begin with a record of theirs, or have one anywhere if the layout allows it; none if one begins with a

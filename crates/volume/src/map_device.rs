@@ -9,6 +9,7 @@ use crate::open::OpenError;
 use crate::sync_io::SyncIo;
 use nearhead_disk::{At, DiskError, DiskErrorKind, Lane};
 use nearhead_engine::MapPlace;
+use nearhead_format::layout::SLOT_BYTES_MIN;
 use nearhead_format::{MapDevice, Superblock, VolumeId};
 
 /// Which of a volume's devices is the one for its map.
@@ -44,6 +45,16 @@ pub(crate) fn create(
             nearhead_format::map_device::MAP_DEVICE_BYTES_MIN
         ),
     })?;
+    let least = SLOT_BYTES_MIN + superblock.layout.fragment_room_bytes();
+    if superblock.layout.fragments && header.slot_bytes < least {
+        return Err(CreateError::Disk(DiskError {
+            kind: DiskErrorKind::Invalid,
+            detail: format!(
+                "map device: expected room for two snapshots of {least} bytes, found {} for each; use a larger one",
+                header.slot_bytes
+            ),
+        }));
+    }
     superblock.map_device_id = Some(id);
     write_empty_snapshots(io, superblock, &MapPlace::of_device(LANE, &header))?;
     io.write(HEADER, &header.encode())?;

@@ -176,7 +176,8 @@ fn merged(mut ranges: Vec<Doubtful>) -> Vec<Doubtful> {
     merged
 }
 
-/// Whether it does not matter if an entry counts: home holds what it says.
+/// Whether it does not matter if an entry counts: home holds what it says. Of one at home it does not: what
+/// fragments brought lies over it.
 fn log_and_home_agree(io: &mut SyncIo<'_>, layout: &Layout, entry: &Entry) -> bool {
     let len = usize::from(entry.len_sectors) * SECTOR_BYTES as usize;
     // A home block is never split.

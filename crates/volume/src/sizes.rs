@@ -26,6 +26,7 @@ pub(crate) fn in_words(field: LayoutField) -> &'static str {
         LayoutField::DataParts => {
             "size of a data device (--data-devices), in bytes, or their number"
         }
+        LayoutField::Fragments => "fragments, bytes of less than a sector in records (1: yes)",
     }
 }
 
@@ -55,6 +56,10 @@ pub(crate) fn by_preset(error: LayoutError, options: &CreateOptions) -> LayoutEr
                 names_with(&[ManyLogs], "or")
             );
             (error.expected, advice)
+        }
+        LayoutField::Fragments if options.fragments => {
+            let expected = format!("none with the preset {name}, which lacks homes or logs");
+            (expected, format!("leave them out, or {}", choose(&[OneLog, ManyLogs])))
         }
         _ => return error,
     };
@@ -101,6 +106,14 @@ mod tests {
             "log_bytes: expected at least 524288 with the preset mlb-256, found 0; \
              give the logs a size, or choose the preset nolog"
         );
+        for preset in ["nolog", "gecko"] {
+            let told = refused(preset, |options| options.fragments = true);
+            let expected = format!(
+                "fragments: expected none with the preset {preset}, which lacks homes or logs, found 1; \
+                 leave them out, or choose the preset singlelog or mlb"
+            );
+            assert_eq!(told, expected);
+        }
         let shingled = refused("slsmr", |_| ());
         let end = "found 0; the presets slsmr and mlsmr need a disk that tells where it is shingled \
                    (a model like st8000as0002-mlsmr); use mlb on this one";

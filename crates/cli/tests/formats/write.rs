@@ -177,6 +177,7 @@ fn live<D: Disk>(
         label: Label::new("golden".to_owned()).unwrap(),
         device_bytes: None,
         data_parts: DataParts::NONE,
+        fragments: false,
         force: true,
     };
     create(&mut lanes.in_virtual_time(Nanos::ZERO), &options).unwrap();

@@ -19,6 +19,9 @@ const COLD_FILL_PCT: u32 = 20;
 const FAR_MAX: u32 = 1024;
 /// How often it is looked whether the off-hours have begun.
 const WINDOW_LOOK_EVERY: Nanos = Nanos::from_secs(60);
+/// With so much of the room for fragments in use they go home; no sooner than so long after the last pass, which may have left some.
+const FRAGMENTS_FULL_PCT: u32 = 75;
+const FRAGMENTS_PAUSE: Nanos = Nanos::from_secs(5);
 
 /// A pass home by watermark, idle time, period or window; the content of full logs goes to cold ones.
 #[derive(Clone, Debug, Default)]
@@ -58,14 +61,15 @@ impl HomeAndSwap {
         let hot = view.last_log;
         let worth = view.logs.fill_pct_of(hot) >= u32::from(above_pct) && view.logs.is_needed(hot);
         let refused = self.refused_at_snapshot == Some(view.snapshot_number);
-        (worth && !refused && !view.logs.rests(hot)).then_some(hot)
+        (worth && !refused && !view.logs.rests(hot) && !view.logs.has_pieces(hot)).then_some(hot)
     }
 }
 
 impl Cleaner for HomeAndSwap {
     fn home(&mut self, view: &CleaningView<'_>) -> Option<Why> {
         let watermark_pct = view.asked.watermark_pct;
-        let is_full = watermark_pct.is_some_and(|pct| view.logs.fill_pct() >= u32::from(pct));
+        let is_full = watermark_pct.is_some_and(|pct| view.logs.fill_pct() >= u32::from(pct))
+            || view.fragment_fill_pct >= FRAGMENTS_FULL_PCT && fragments_due_at(view) <= view.now;
         let is_time = self.is_period_over(view) || self.open_window(view).is_some();
         match (is_time, is_full) {
             (true, true) => Some(Why::Need),
@@ -95,7 +99,9 @@ impl Cleaner for HomeAndSwap {
         }
         let period = asked.period.map(|period| view.last_pass_ended_at + period);
         let idle = asked.idle_after.map(|after| view.last_request_at + after);
-        [period, idle, window].into_iter().flatten().min()
+        let is_full = view.fragment_fill_pct >= FRAGMENTS_FULL_PCT;
+        let fragments = is_full.then(|| fragments_due_at(view));
+        [period, idle, window, fragments].into_iter().flatten().min()
     }
 
     fn relocate(&mut self, view: &CleaningView<'_>) -> Option<Move> {
@@ -120,6 +126,11 @@ impl Cleaner for HomeAndSwap {
     fn boxed(&self) -> Box<dyn Cleaner> {
         Box::new(self.clone())
     }
+}
+
+/// When a pass may begin for want of room for fragments: what the last one left takes more than one to go.
+fn fragments_due_at(view: &CleaningView<'_>) -> Nanos {
+    view.last_pass_ended_at + FRAGMENTS_PAUSE
 }
 
 fn is_idle(view: &CleaningView<'_>) -> bool {

@@ -158,6 +158,8 @@ pub struct CleaningView<'a> {
     pub snapshot_number: u64,
     /// A pass that is due waits for a permit.
     pub awaits_permit: bool,
+    /// How much of the room that a snapshot has for fragments they take, 0 to 100: beyond that all is logged in whole sectors.
+    pub fragment_fill_pct: u32,
 }
 
 impl CleaningView<'_> {

@@ -162,6 +162,7 @@ mod tests {
             last_pass_ended_at: Nanos::ZERO,
             snapshot_number: 0,
             awaits_permit: false,
+            fragment_fill_pct: 0,
         };
         Cleaned::default().next(&view, |_| room)
     }

@@ -67,6 +67,7 @@ mod tests {
                 last_pass_ended_at: Nanos::from_secs(9),
                 snapshot_number: 0,
                 awaits_permit: false,
+                fragment_fill_pct: 0,
             };
             (WriteBehind.home(&view), WriteBehind.home_wake(&view))
         };

@@ -19,6 +19,9 @@
 //! and from then on nothing else may be written there. Sectors that are written back as they were
 //! found may be torn like any others, into the same bytes.
 //!
+//! Bytes that records hold by themselves are put over what lies under them, which is read from home where no log has it; so what is read
+//! counts only while nothing newer came under them (`Fragments::has_base_of`).
+//!
 //! When no log has even the room for that record, the entries leave the map at once and the next
 //! snapshots, which lack them, say the same. Until those are durable the homes stay closed to in-place
 //! writes: a crash would bring the entries back, and with them what was at home before such a write.
@@ -37,7 +40,8 @@ use crate::damage::DamageKind;
 use crate::disk::dispatch::Purpose;
 use crate::disk::flusher::FlushTicket;
 use crate::home::FailedHomes;
-use crate::state::map::Map;
+use crate::state::Recorded;
+use crate::state::fragments::{Fragments, patched};
 use crate::state::sectors::SECTOR;
 use nearhead_disk::RangeSet;
 use nearhead_disk::{Class, Command, DiskError, DiskErrorKind, Nanos, Payload};
@@ -84,6 +88,9 @@ struct Window {
     /// The batch that is being written.
     batch: Vec<Entry>,
     reads: Vec<SourceRead>,
+    /// The count of changes of fragments when it was read, and when what lies over the batch was put over it.
+    read_at: u64,
+    patched_at: u64,
     /// The home sectors of the band that is written as a whole.
     band: Option<Range<u64>>,
     /// Device bytes of the batch that could not be written, and why.
@@ -237,13 +244,12 @@ impl Releases for Checkpoint {
     }
 
     /// Entries whose logged copy the next record may invalidate: those still the newest.
-    fn take_releases(&mut self, map: &Map) -> Vec<Entry> {
+    fn take_releases(&mut self, recorded: &Recorded) -> Vec<Entry> {
         let mut entries = Vec::new();
         let Some(window) = self.window.as_mut() else { return entries };
         while entries.len() < RELEASES_MAX {
             let Some(entry) = window.to_release.pop_front() else { break };
-            let newest = map.holds(&entry);
-            entries.extend(newest.then_some(entry));
+            entries.extend(window.is_newest(recorded, &entry).then_some(entry));
         }
         entries
     }
@@ -304,7 +310,8 @@ impl Checkpoint {
             }
             return;
         }
-        let mut reads = plan_reads(&entries, context.core.remembered());
+        let mut reads =
+            plan_reads(&entries, context.core.remembered(), &context.core.setup().layout);
         context.core.stats_mut().remembered_bytes += in_memory(&reads);
         if let Some(band) = &band {
             reads.extend(read_band(&context.core.setup().layout, band, &entries));
@@ -326,6 +333,8 @@ impl Checkpoint {
             entries: entries.into(),
             batch: Vec::new(),
             reads,
+            read_at: context.core.recorded().fragments().clock(),
+            patched_at: 0,
             band,
             failed: Vec::new(),
             to_release: VecDeque::new(),
@@ -355,12 +364,16 @@ impl Checkpoint {
 
     /// Whether the homes of `batch`, or the band that is written for it, may be written now. Zeros may go to a home
     /// that is promised to be blank.
-    fn may_write_batch(&self, blanks: &mut Blanks, batch: &[Entry]) -> bool {
+    fn may_write_batch(&self, blanks: &mut Blanks, fragments: &Fragments, batch: &[Entry]) -> bool {
         let band = self.window.as_ref().and_then(|window| window.band.clone());
         if let Some(band) = band.filter(|_| !batch.is_empty()) {
             return blanks.may_write_homes(std::iter::once(band));
         }
-        let logged = batch.iter().filter(|entry| matches!(entry.place, Place::Log { .. }));
+        let is_zeros = |entry: &Entry| {
+            let sectors = entry.home_sector..entry.end_sector();
+            entry.place == Place::Zero && !fragments.touches(sectors)
+        };
+        let logged = batch.iter().filter(|entry| !is_zeros(entry));
         blanks.may_write_homes(logged.map(|entry| entry.home_sector..entry.end_sector()))
     }
 
@@ -376,7 +389,7 @@ impl Checkpoint {
     }
 
     fn write_batch(&mut self, context: &mut CheckpointContext<'_>, batch: Vec<Entry>) {
-        if !self.may_write_batch(context.blanks, &batch) {
+        if !self.may_write_batch(context.blanks, context.core.recorded().fragments(), &batch) {
             if let Some(window) = self.window.as_mut() {
                 window.batch = batch;
                 window.step = Step::Marking;
@@ -403,6 +416,12 @@ impl Checkpoint {
 }
 
 impl Window {
+    /// Whether the map has nothing newer than what went home of this entry, nor anything that came over it since.
+    fn is_newest(&self, recorded: &Recorded, entry: &Entry) -> bool {
+        let is_over = recorded.fragments().changed_since(entry, self.patched_at);
+        !is_over && recorded.map().holds(entry)
+    }
+
     /// The writes that bring `batch` home, and whether they are a whole band. What cannot be read of the logs stays
     /// there.
     fn commands(
@@ -412,10 +431,21 @@ impl Window {
         batch: Vec<Entry>,
     ) -> (Vec<Command>, bool) {
         let (mut writes, mut copied) = (Vec::new(), Vec::new());
-        for entry in batch {
-            match content(&entry, &self.reads) {
+        let fragments = core.recorded().fragments();
+        self.patched_at = fragments.clock();
+        for (entry, patches) in batch
+            .into_iter()
+            .map(|entry| {
+                let patches = fragments.patches(entry.home_sector..entry.end_sector());
+                (entry, patches)
+            })
+            .collect::<Vec<_>>()
+        {
+            match content(&entry, &self.reads, &core.setup().layout) {
                 Ok(data) => {
-                    writes.push((entry.home_sector * SECTOR as u64, data));
+                    let offset = entry.home_sector * SECTOR as u64;
+                    let whole = patched(vec![data], offset, &patches);
+                    writes.extend(whole.into_iter().map(|data| (offset, data)));
                     copied.push(entry);
                 }
                 // The entry stays in the map: a read of it gives EIO, never older bytes.

@@ -208,7 +208,7 @@ impl Compaction {
         let logs = core.logs_mut();
         let place_of = |copied: &Copied| match copied.after().place {
             Place::Log { chunk_sector, .. } => Some(logs.log_of(chunk_sector)),
-            Place::Zero | Place::Poisoned => None,
+            Place::Zero | Place::Poisoned | Place::Home => None,
         };
         let mut in_use: BTreeSet<u32> = self.unnamed.iter().filter_map(place_of).collect();
         in_use.extend(self.open.values());
@@ -230,7 +230,7 @@ impl Compaction {
         let Some(current) = self.current.as_mut() else { return };
         let (count, sectors) = current.content.measure(sectors_max);
         let count = count.min(WRITES_MAX);
-        let blocks = (header_bytes_for(count, log_block)
+        let blocks = (header_bytes_for(count, 0, log_block)
             + (sectors as usize * SECTOR).next_multiple_of(log_block))
             / log_block;
         let device = current.device.clone();
@@ -322,7 +322,7 @@ fn window(
     let (logs, log_block) = (core.logs(), core.logs().block_bytes());
     let position = logs.copies_end(log_index);
     let offset = logs.block_offset(log_index, position)?;
-    let header_bytes = header_bytes_for(chunks.len(), log_block);
+    let header_bytes = header_bytes_for(chunks.len(), 0, log_block);
     let mut sector = (offset + header_bytes as u64) / SECTOR as u64;
     let (mut writes, mut copies) = (Vec::new(), Vec::new());
     let mut parts = Vec::with_capacity(chunks.len() + 2);

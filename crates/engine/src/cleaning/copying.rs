@@ -7,7 +7,7 @@ use crate::state::chunks::{LoggedCopy, content_of};
 use crate::state::remembered::Remembered;
 use crate::state::sectors::SECTOR;
 use nearhead_disk::{Command, Payload};
-use nearhead_format::{Entry, Layout};
+use nearhead_format::{Entry, Layout, Place};
 use std::ops::Range;
 
 /// Reads, and writes of scattered homes, are merged up to this many bytes.
@@ -22,7 +22,11 @@ pub(super) struct SourceRead {
 }
 
 /// The reads that fetch every chunk once, neighbours in the log merged. What is in memory is there already.
-pub(super) fn plan_reads(entries: &[Entry], memory: &Remembered) -> Vec<SourceRead> {
+pub(super) fn plan_reads(
+    entries: &[Entry],
+    memory: &Remembered,
+    layout: &Layout,
+) -> Vec<SourceRead> {
     let mut copies: Vec<LoggedCopy> = entries.iter().filter_map(LoggedCopy::of).collect();
     copies.sort_unstable_by_key(|copy| copy.device_offset);
     copies.dedup();
@@ -44,6 +48,28 @@ pub(super) fn plan_reads(entries: &[Entry], memory: &Remembered) -> Vec<SourceRe
             }
         }
     }
+    reads.extend(plan_homes(entries, layout));
+    reads
+}
+
+/// The reads of what lies at home under fragments, neighbours merged.
+fn plan_homes(entries: &[Entry], layout: &Layout) -> Vec<SourceRead> {
+    let mut reads: Vec<SourceRead> = Vec::new();
+    for entry in entries.iter().filter(|entry| entry.place == Place::Home) {
+        let bytes = u64::from(entry.len_sectors) * SECTOR as u64;
+        for piece in layout.home_pieces(entry.home_sector * SECTOR as u64, bytes) {
+            let (device_offset, len) = (piece.device_offset, piece.len as u32);
+            match reads.last_mut() {
+                Some(last)
+                    if last.device_offset + u64::from(last.len) == device_offset
+                        && last.len + len <= TRANSFER_BYTES_MAX =>
+                {
+                    last.len += len;
+                }
+                _ => reads.push(SourceRead { device_offset, len, data: None }),
+            }
+        }
+    }
     reads
 }
 
@@ -53,13 +79,34 @@ pub(super) fn in_memory(reads: &[SourceRead]) -> u64 {
 }
 
 /// The bytes of an entry, from verified chunks.
-pub(super) fn content(entry: &Entry, reads: &[SourceRead]) -> Result<Payload, String> {
+pub(super) fn content(
+    entry: &Entry,
+    reads: &[SourceRead],
+    layout: &Layout,
+) -> Result<Payload, String> {
+    if entry.place == Place::Home {
+        return at_home(entry, reads, layout);
+    }
     let offset = LoggedCopy::of(entry).map_or(0, |copy| copy.device_offset);
     let at = reads.partition_point(|read| read.device_offset <= offset);
     let read = at.checked_sub(1).map(|at| &reads[at]);
     let data = read.and_then(|read| read.data.as_ref()).unwrap_or(&Payload::EMPTY);
     let from = read.map_or(0, |read| read.device_offset);
     content_of(entry, data, from).map_err(|problem| format!("checkpoint: {problem}"))
+}
+
+/// The bytes that were read of an entry's home.
+fn at_home(entry: &Entry, reads: &[SourceRead], layout: &Layout) -> Result<Payload, String> {
+    let offset = entry.home_sector * SECTOR as u64;
+    let len = u64::from(entry.len_sectors) * SECTOR as u64;
+    let mut parts = Vec::new();
+    fill(layout, offset..offset + len, reads, &mut parts)
+        .filter(|()| parts.len() == 1)
+        .and_then(|()| parts.pop())
+        .map(|(_, data)| data)
+        .ok_or_else(|| {
+            format!("checkpoint: the home of sector {} could not be read", entry.home_sector)
+        })
 }
 
 /// Home writes in home order, neighbours on the device merged.

@@ -157,7 +157,7 @@ impl Gathering {
     fn order_entries(&mut self) {
         let place = |entry: &Entry| match entry.place {
             Place::Log { chunk_sector, .. } => chunk_sector,
-            Place::Zero | Place::Poisoned => 0,
+            Place::Zero | Place::Poisoned | Place::Home => 0,
         };
         self.entries.make_contiguous().sort_by_key(place);
     }

@@ -168,6 +168,7 @@ impl Schedule {
             last_pass_ended_at: context.last_pass_ended_at,
             snapshot_number: context.snapshot_number,
             awaits_permit: self.wants_permit && !self.permit,
+            fragment_fill_pct: core.fragment_fill_pct(),
         }
     }
 

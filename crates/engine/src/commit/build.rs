@@ -8,7 +8,7 @@ use super::place::CLAIMS_AHEAD_MAX;
 use super::record::Record;
 use crate::core::Core;
 use crate::placement::{Need, Spot};
-use crate::stage::{Front, Stage};
+use crate::stage::{Forms, Front, Stage};
 use crate::state::logs::NO_PREVIOUS;
 use nearhead_disk::Nanos;
 use nearhead_format::record::{
@@ -118,7 +118,10 @@ impl Commit {
             // Less at once may still find room: half, then half of that, at last one group; and
             // then what carries no data, which frees room for the rest.
             let front = content.front;
-            let fewer = from.stage.measure_front(front.chunks() / 2, front.sectors() / 2);
+            let fewer = {
+                let forms = Forms::new(content.fragment_room, &self.untold);
+                from.stage.measure_front(front.chunks() / 2, front.sectors() / 2, forms)
+            };
             if fewer.blocks() >= front.blocks() || content.map_is_full {
                 if moves_to_tail(from) && content.releases.is_empty() && memory_has_room(from.core)
                 {
@@ -166,7 +169,8 @@ impl Commit {
             if stage.front_is_group() {
                 flags |= FLAG_ATOMIC;
             }
-            packer.blocks(stage.send_front(content.front.blocks()));
+            let forms = Forms::new(content.fragment_room, &self.untold);
+            packer.blocks(stage.send_front(content.front.blocks()), forms);
             parts.push(Part::Staged { end: stage.front() });
             wanted_since = self.note_stage_taken(stage, core.now());
         }
@@ -174,7 +178,7 @@ impl Commit {
         let (previous, oldest) = ring.map_or((NO_PREVIOUS, 0), |ring| {
             (ring.previous_position(), ring.oldest_live_position())
         });
-        let (writes, payload) = packer.finish();
+        let (writes, fragments, payload) = packer.finish();
         let mut header = RecordHeader {
             flags,
             volume_id: core.setup().volume_id,
@@ -188,6 +192,7 @@ impl Commit {
             claims: Vec::new(),
             echo: core.recorded().echo().to_vec(),
             moves: named.iter().map(|copied| *copied.after()).collect(),
+            fragments,
         };
         self.add_claims(core, &mut header, spot, moves.take_claim());
         let record = Record { wanted_since, ..Record::new(header, payload, parts) };
@@ -238,7 +243,9 @@ fn blocks_needed(content: &Content, from: &Sources<'_>) -> u32 {
     } else {
         (content.front.chunks(), content.front.sectors())
     };
+    let (fragments, fragment_bytes) = (content.front.fragments(), content.front.fragment_bytes());
     let items = chunks
+        + fragments
         + content.invalid_ranges.len()
         + CLAIMS_AHEAD_MAX as usize
         + usize::from(from.moves.claim_wanted().is_some())
@@ -246,6 +253,6 @@ fn blocks_needed(content: &Content, from: &Sources<'_>) -> u32 {
         + 2 * content.copies
         + from.core.recorded().echo().len();
     let log_block = from.core.logs().block_bytes();
-    let header = header_bytes_for(items, log_block);
+    let header = header_bytes_for(items, fragment_bytes, log_block);
     (record_bytes(header, sectors as u32, log_block) / log_block) as u32
 }

@@ -116,6 +116,10 @@ impl Commit {
         };
         core.recorded_mut().apply(&record.header, record.blocks, fate);
         core.remember(&record.header, &record.payload);
+        let fragments = &record.header.fragments;
+        core.stats_mut().fragments += fragments.len() as u64;
+        let bytes = fragments.iter().map(|fragment| fragment.bytes.len() as u64);
+        core.stats_mut().fragment_bytes += bytes.sum::<u64>();
         self.note_told(&record.header);
         for part in &record.parts {
             match part {

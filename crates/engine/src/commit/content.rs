@@ -5,7 +5,7 @@ use super::build::moves_to_tail;
 use super::parts::{Copies, Moves, Releases};
 use crate::core::Core;
 use crate::packing::Waiting;
-use crate::stage::{Front, Stage};
+use crate::stage::{Forms, FragmentRoom, Front, Stage};
 use nearhead_format::Entry;
 use nearhead_format::record::{MOVES_MAX, SectorRange, WRITES_MAX};
 use std::ops::Range;
@@ -39,6 +39,8 @@ impl<'a> Sources<'a> {
 #[derive(Debug, Default)]
 pub(crate) struct Content {
     pub(super) front: Front,
+    /// Fragments that it has room for.
+    pub(super) fragment_room: FragmentRoom,
     pub(super) invalidations: usize,
     pub(super) invalid_ranges: Vec<SectorRange>,
     pub(super) releases: Vec<Entry>,
@@ -81,7 +83,7 @@ impl Commit {
     pub(super) fn choose_content(&mut self, wants_stage: bool, from: &mut Sources<'_>) -> Content {
         let mut content = Content::default();
         self.choose_invalidations(&mut content);
-        content.releases = from.releases.take_releases(from.core.map());
+        content.releases = from.releases.take_releases(from.core.recorded());
         for entry in &content.releases {
             add_range(&mut content.invalid_ranges, entry.home_sector..entry.end_sector());
         }
@@ -94,8 +96,9 @@ impl Commit {
         if moves_have_their_turn && may_move && all_ready && content.releases.is_empty() {
             content.relocation = true;
         } else if wants_stage && all_ready && !self.unready_conflict(from) {
-            content.front = self.choose_front(from);
-            content.map_is_full = !map_has_room(from.core, content.front.chunks());
+            content.fragment_room = fragment_room(from.core);
+            content.front = self.choose_front(content.fragment_room, from);
+            content.map_is_full = !map_has_room(from.core, &content.front);
         } else if from.moves.has_chunks()
             && may_move
             && from.moves.claim_wanted().is_none()
@@ -115,16 +118,17 @@ impl Commit {
     }
 
     /// What of the stage goes in: as much as the policy says of what one record can hold.
-    fn choose_front(&mut self, from: &Sources<'_>) -> Front {
+    fn choose_front(&mut self, room: FragmentRoom, from: &Sources<'_>) -> Front {
         let sectors_max = u64::from(from.core.record_bytes_max()) / 512;
-        let all = from.stage.measure_front(WRITES_MAX, sectors_max);
+        let forms = Forms::new(room, &self.untold);
+        let all = from.stage.measure_front(WRITES_MAX, sectors_max, forms);
         let waiting = Waiting { pieces: all.chunks(), sectors: all.sectors() };
         let amount = self.packing.amount(waiting);
         if amount.pieces_max >= waiting.pieces && amount.sectors_max >= waiting.sectors {
             return all;
         }
         let (pieces, sectors) = (amount.pieces_max.min(all.chunks()), amount.sectors_max);
-        from.stage.measure_front(pieces, sectors.min(all.sectors()))
+        from.stage.measure_front(pieces, sectors.min(all.sectors()), forms)
     }
 
     /// A staged block over an entry whose in-place write is not durable yet must wait for the flush:
@@ -155,10 +159,23 @@ impl Commit {
     }
 }
 
-/// Whether `chunks` more chunks leave the map small enough for a snapshot slot; each may add
+/// Entries that the block of a fragment may get: one for each run of sectors of which the map says nothing.
+const ENTRIES_OF_FRAGMENT_MAX: usize = 4;
+
+/// Whether what is staged leaves the map small enough for a snapshot slot; each chunk may add
 /// itself and the cut rest of an older one.
-fn map_has_room(core: &Core, chunks: usize) -> bool {
-    core.layers().len_max() + 2 * chunks <= core.map_entries_max() && memory_has_room(core)
+fn map_has_room(core: &Core, front: &Front) -> bool {
+    let more = 2 * front.chunks() + ENTRIES_OF_FRAGMENT_MAX * front.fragments();
+    core.layers().len_max() + more <= core.map_entries_max() && memory_has_room(core)
+}
+
+/// What the next record may hold of fragments: as much as a snapshot still has room for.
+fn fragment_room(core: &Core) -> FragmentRoom {
+    let room_bytes = core.setup().layout.fragment_room_bytes();
+    if room_bytes == 0 {
+        return FragmentRoom::NONE;
+    }
+    FragmentRoom::of_record(core.recorded().fragments().cells_left(room_bytes))
 }
 
 /// Whether what changed since the last snapshot of a paged map may become more.

@@ -112,6 +112,11 @@ impl Commit {
         }
     }
 
+    /// Whether so many sectors are logged as runs of new bytes, where the volume takes both.
+    pub(crate) fn takes_fragments(&self, sectors: usize, runs: usize, bytes: usize) -> bool {
+        self.packing.takes_fragments(sectors, runs, bytes)
+    }
+
     /// A record with this header is durable: what it takes back is told, and so is what it writes anew.
     fn note_told(&mut self, header: &RecordHeader) {
         self.note_written();

@@ -4,25 +4,45 @@
 //! lie next to each other in memory stay one part of the transfer, so a large write costs one
 //! vector, not one per block.
 
-use crate::stage::StagedBlock;
-use crate::state::sectors::SECTOR;
+use crate::stage::{Forms, StagedBlock};
+use crate::state::sectors::{BLOCK_SECTORS, SECTOR};
 use nearhead_disk::Payload;
 use nearhead_format::crc::chunk_crc;
-use nearhead_format::record::WriteItem;
+use nearhead_format::record::{Fragment, WriteItem};
 
 /// The parts of a record under construction.
 #[derive(Debug, Default)]
 pub(crate) struct Packer {
     writes: Vec<WriteItem>,
+    fragments: Vec<Fragment>,
     parts: Vec<Payload>,
 }
 
+/// A run of bytes from byte `start` of a home block on. What a data-less simulation left out is zeros.
+fn fragment(block: u64, start: usize, run: &Payload) -> Fragment {
+    let mut bytes = vec![0; run.len()].into_boxed_slice();
+    if !matches!(run, Payload::Phantom(_)) {
+        run.copy_to(&mut bytes);
+    }
+    let home_sector = block * BLOCK_SECTORS + (start / SECTOR) as u64;
+    Fragment { home_sector, offset: (start % SECTOR) as u16, bytes }
+}
+
 impl Packer {
-    /// Adds staged blocks.
-    pub(super) fn blocks(&mut self, blocks: &[StagedBlock]) {
+    /// Adds staged blocks, each piece of them in the form that `forms` gives it.
+    pub(super) fn blocks(&mut self, blocks: &[StagedBlock], mut forms: Forms<'_>) {
         for staged in blocks {
             for (home_sector, piece) in staged.homes() {
-                self.chunk(home_sector, piece.len(), piece.data());
+                match forms.fragments(home_sector, piece).and(piece.fragments()) {
+                    Some(runs) => {
+                        if piece.is_over_zeros() {
+                            self.zeros(home_sector, u32::from(piece.len()));
+                        }
+                        let runs = runs.map(|(start, run)| fragment(staged.block(), start, &run));
+                        self.fragments.extend(runs);
+                    }
+                    None => self.chunk(home_sector, piece.len(), piece.data()),
+                }
             }
         }
     }
@@ -40,8 +60,8 @@ impl Packer {
     }
 
     /// The items of the header, and the payload.
-    pub(super) fn finish(self) -> (Vec<WriteItem>, Vec<Payload>) {
-        (self.writes, self.parts)
+    pub(super) fn finish(self) -> (Vec<WriteItem>, Vec<Fragment>, Vec<Payload>) {
+        (self.writes, self.fragments, self.parts)
     }
 
     fn zeros(&mut self, home_sector: u64, sectors: u32) {

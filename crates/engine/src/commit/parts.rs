@@ -6,8 +6,8 @@
 
 use crate::placement::{Need, Spot};
 use crate::stage::StagePosition;
+use crate::state::Recorded;
 use crate::state::logs::Logs;
-use crate::state::map::Map;
 use crate::state::paged::Layers;
 use nearhead_disk::Nanos;
 use nearhead_format::Entry;
@@ -37,7 +37,7 @@ pub(crate) trait Releases {
     fn are_releases_due(&self, now: Nanos) -> bool;
 
     /// Entries whose logged copy the next record may invalidate: those still the newest.
-    fn take_releases(&mut self, map: &Map) -> Vec<Entry>;
+    fn take_releases(&mut self, recorded: &Recorded) -> Vec<Entry>;
 
     /// The record found no place: they wait for the next.
     fn return_releases(&mut self, entries: Vec<Entry>);

@@ -12,6 +12,7 @@ use crate::stats::{
 };
 use nearhead_disk::{Lane, RangeSet, SECTOR_BYTES};
 use nearhead_format::Place;
+use nearhead_format::record::Fragment;
 use std::ops::Range;
 
 impl Engine {
@@ -66,6 +67,7 @@ impl Engine {
             logs: self.core.logs().count(),
             logs_claimed: self.core.logs().claimed_len() as u32,
             log_fill_pct: self.core.logs().fill_pct(),
+            fragment_fill_pct: self.core.fragment_fill_pct(),
             record_sequence: self.core.recorded().sequence_done(),
             snapshot_number: self.snapshotter.number(),
             checkpointing: self.checkpoint.is_busy() && !self.core.has_failed(),
@@ -314,6 +316,11 @@ impl Engine {
             homes.insert(stale.sectors());
         }
         // One that was let go comes before all that is written from now on.
+        if let Some(record) = self.commit.in_flight() {
+            for range in record.header().fragments.iter().map(Fragment::range) {
+                homes.insert(range.start_sector..range.end_sector());
+            }
+        }
         let in_flight =
             self.commit.in_flight().into_iter().flat_map(|record| &record.header().writes);
         for item in in_flight.chain(self.commit.let_go()) {
@@ -344,7 +351,8 @@ impl Engine {
         let stale = self.commit.invalidations().entries().filter_map(Stale::copy).copied();
         // Of a paged map only where the configuration says that it is kept.
         let Some(entries) = self.core.layers().all_entries() else { return Ok(()) };
-        self.core.logs().check(entries.chain(stale))
+        let pieces = self.core.recorded().fragments().needed();
+        self.core.logs().check(entries.chain(stale).chain(pieces))
     }
 
     /// What is in use now.

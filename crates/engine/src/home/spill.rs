@@ -19,7 +19,7 @@ use crate::core::{Core, told};
 use crate::disk::dispatch::Purpose;
 use crate::disk::flusher::FlushTicket;
 use crate::stage::StagePosition;
-use crate::stage::{Stage, StagedBlock};
+use crate::stage::{Forms, Stage, StagedBlock};
 use crate::state::sectors::{BLOCK_SECTORS, SECTOR};
 use nearhead_disk::{Class, Command, DiskError, DiskErrorKind, Payload, RangeSet};
 use nearhead_format::record::WRITES_MAX;
@@ -155,11 +155,17 @@ impl Home {
     }
 
     fn blocks_to_spill(&self, core: &Core, stage: &Stage, busy: &RangeSet, needed: usize) -> usize {
-        let front = stage.measure_front(WRITES_MAX, SPILL_BYTES_MAX / SECTOR as u64);
+        let front = {
+            let sectors_max = SPILL_BYTES_MAX / SECTOR as u64;
+            stage.measure_front(WRITES_MAX, sectors_max, Forms::WHOLE)
+        };
         let blocks = front.blocks().min(stage.singles_at_front());
         let stays = |(at, block): (usize, u64)| {
             let start = block * BLOCK_SECTORS;
-            let touches = !busy.is_empty() && busy.overlaps(start..start + BLOCK_SECTORS);
+            let sectors = start..start + BLOCK_SECTORS;
+            // What records hold of a sector in bytes would come over what is newer at home, should the power go before they are taken back.
+            let touches = !busy.is_empty() && busy.overlaps(sectors.clone())
+                || core.recorded().fragments().touches(sectors);
             touches || (at >= needed && self.failed.rests(block, core.now()))
         };
         stage.blocks().take(blocks).enumerate().position(stays).unwrap_or(blocks)

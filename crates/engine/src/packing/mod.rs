@@ -8,6 +8,8 @@ mod everything;
 
 pub use everything::Everything;
 
+use nearhead_disk::SECTOR_BYTES;
+use nearhead_format::record::ITEM_BYTES;
 use std::fmt::Debug;
 
 /// What waits: as much of it as one record can hold.
@@ -32,6 +34,12 @@ pub struct Amount {
 pub trait Packing: Debug + Send {
     /// How much of what waits the next record takes. It is asked for each record that takes any.
     fn amount(&mut self, waiting: Waiting) -> Amount;
+
+    /// Whether so many sectors are logged as `runs` runs of new bytes, `bytes` of them in all, rather than as they are, where the volume takes
+    /// both. What is logged by bytes must be put together with what lies under it before it goes home, so it has to save at least half.
+    fn takes_fragments(&self, sectors: usize, runs: usize, bytes: usize) -> bool {
+        2 * (runs * ITEM_BYTES + bytes) <= ITEM_BYTES + sectors * SECTOR_BYTES as usize
+    }
 
     /// Another one of its kind: a configuration is copied, an engine keeps its own.
     fn boxed(&self) -> Box<dyn Packing>;

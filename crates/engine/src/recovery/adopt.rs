@@ -110,9 +110,10 @@ impl Recovery {
     }
 
     fn replayed(&self, snapshot: Snapshot, links: &[chain::Link]) -> Recorded {
-        let Snapshot { header, map, logs, claims, hints } = snapshot;
+        let Snapshot { header, map, logs, claims, hints, fragments } = snapshot;
         let (layout, journal) = (&self.context.layout, self.map.journal);
-        let mut recorded = begin(layout, journal, map, hints, header.record_sequence);
+        let over = (hints, fragments);
+        let mut recorded = begin(layout, journal, map, over, header.record_sequence);
         for state in logs.values() {
             if let Some(ring) = recorded.logs_mut().get_or_create(state.log_index) {
                 ring.begin_at(state.position);

@@ -6,7 +6,7 @@
 //! or record does not open: it was written under another superblock, and what it holds must not be
 //! passed over.
 
-use nearhead_format::record::{Claim, FLAG_BODY, RecordHeader};
+use nearhead_format::record::{Claim, FLAG_BODY, Fragment, RecordHeader};
 use nearhead_format::snapshot::{BodyItem, SnapshotHeader};
 use nearhead_format::{Entry, Layout, Place, SECTOR_BYTES};
 
@@ -30,6 +30,12 @@ pub(super) fn check_item(item: &BodyItem, layout: &Layout) -> Result<(), String>
         BodyItem::Entry(entry) => entry_fits(entry, layout),
         BodyItem::Log(log) => log_fits(log.log_index, log.position, layout),
         BodyItem::Claim(log_index) => *log_index < layout.log_count(),
+        BodyItem::Fragment(cell) => {
+            let start = cell.home_byte / SECTOR_BYTES;
+            let end = (cell.home_byte + u64::from(cell.len)).div_ceil(SECTOR_BYTES);
+            let is_home = is_on_volume(start, end - start, layout);
+            is_home && layout.fragments && is_in_log(cell.record_sector, 1, layout)
+        }
         BodyItem::Hint(hint) => is_on_volume(hint.start_sector, hint.len_sectors, layout),
     };
     if fits {
@@ -52,6 +58,7 @@ pub(super) fn record_past_volume(header: &RecordHeader, layout: &Layout) -> Opti
         return Some(log_outside(index, count));
     }
     let writes = header.writes.iter().map(nearhead_format::record::WriteItem::range);
+    let writes = writes.chain(header.fragments.iter().map(Fragment::range));
     let others = header.invalidations.iter().chain(&header.echo).copied();
     let mut ranges = writes.chain(others);
     let beyond = ranges
@@ -61,7 +68,9 @@ pub(super) fn record_past_volume(header: &RecordHeader, layout: &Layout) -> Opti
     let claim = || header.claims.iter().find(log).map(|claim| format!("{claim:?}"));
     let moved = || header.moves.iter().find(|entry| !entry_fits(entry, layout));
     let moved = || moved().map(|entry| format!("{entry:?}"));
-    let found = beyond.or_else(claim).or_else(moved)?;
+    let misplaced = header.fragments.first().filter(|_| !layout.fragments);
+    let misplaced = || misplaced.map(|fragment| format!("{fragment:?} on a volume without them"));
+    let found = beyond.or_else(misplaced).or_else(claim).or_else(moved)?;
     let sequence = header.sequence;
     Some(outside(&format!(
         "record {sequence}: expected only what lies on the volume, found {found}"
@@ -90,6 +99,7 @@ fn entry_fits(entry: &Entry, layout: &Layout) -> bool {
         Place::Log { chunk_sector, chunk_len, .. } => {
             is_in_log(chunk_sector, u64::from(chunk_len), layout)
         }
+        Place::Home => layout.fragments,
         Place::Zero | Place::Poisoned => true,
     };
     in_log && is_on_volume(entry.home_sector, u64::from(entry.len_sectors), layout)

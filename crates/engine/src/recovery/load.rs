@@ -16,7 +16,7 @@ use crate::state::paged::{BaseBuilder, Paged, PagedBounds};
 use nearhead_disk::{At, DiskError, Payload};
 use nearhead_format::record::Claim;
 use nearhead_format::snapshot::{
-    BodyItem, BodyReader, HintRange, LogState, SNAPSHOT_HEADER_BYTES, SnapshotHeader,
+    BodyItem, BodyReader, FragmentCell, HintRange, LogState, SNAPSHOT_HEADER_BYTES, SnapshotHeader,
 };
 use nearhead_format::{Entry, Layout};
 use std::collections::BTreeMap;
@@ -93,6 +93,7 @@ pub(super) struct Loading {
     pub(super) logs: Vec<LogState>,
     pub(super) claims: Vec<u32>,
     pub(super) hints: Vec<HintRange>,
+    pub(super) fragments: Vec<FragmentCell>,
 }
 
 impl Loading {
@@ -107,12 +108,14 @@ impl Loading {
             logs: Vec::new(),
             claims: Vec::new(),
             hints: Vec::new(),
+            fragments: Vec::new(),
         }
     }
 
     /// Takes the next bytes of the body.
     fn feed(&mut self, bytes: &[u8], layout: &Layout) -> Result<(), String> {
-        let Self { reader, entries, problem, past_volume, logs, claims, hints, .. } = self;
+        let Self { reader, entries, problem, past_volume, logs, claims, hints, fragments, .. } =
+            self;
         entries.note_bytes(bytes);
         let fed = reader.feed(bytes, &mut |item| {
             if let Err(error) = check_item(&item, layout) {
@@ -127,6 +130,7 @@ impl Loading {
                 BodyItem::Log(state) => logs.push(state),
                 BodyItem::Claim(index) => claims.push(index),
                 BodyItem::Hint(range) => hints.push(range),
+                BodyItem::Fragment(cell) => fragments.push(cell),
             }
         });
         fed.map_err(|error| error.to_string())
@@ -266,8 +270,18 @@ impl Recovery {
 
     fn body_is_read(&mut self, loading: Loading) -> Next {
         let is_base = loading.at.is_none();
-        let Loading { header, reader, entries, problem, past_volume, logs, claims, hints, .. } =
-            loading;
+        let Loading {
+            header,
+            reader,
+            entries,
+            problem,
+            past_volume,
+            logs,
+            claims,
+            hints,
+            fragments,
+            ..
+        } = loading;
         let problem = reader.finish().err().map(|error| error.to_string()).or(problem);
         match problem {
             // Whoever gives one wants what it holds, and no map without it.
@@ -289,7 +303,14 @@ impl Recovery {
         }
         if is_base {
             let (logs, claims) = (BTreeMap::new(), Vec::new());
-            return self.begin_rebuild(Some(Snapshot { header, map, logs, claims, hints }));
+            return self.begin_rebuild(Some(Snapshot {
+                header,
+                map,
+                logs,
+                claims,
+                hints,
+                fragments,
+            }));
         }
         let logs: BTreeMap<u32, LogState> =
             logs.into_iter().map(|state| (state.log_index, state)).collect();
@@ -306,7 +327,7 @@ impl Recovery {
             None if self.context.layout.records_anywhere => Box::new(ByWholeLogs::of(&claims)),
             None => Box::new(ByClaims::of(&claims)),
         };
-        self.snapshot = Some(Snapshot { header, map, logs, claims, hints });
+        self.snapshot = Some(Snapshot { header, map, logs, claims, hints, fragments });
         self.find(finder)
     }
 }

@@ -40,7 +40,7 @@ use find::{Finder, ScanContext};
 use load::{LoadedMap, Loading};
 use nearhead_disk::{At, DiskError, Lane, Payload};
 use nearhead_format::record::Claim;
-use nearhead_format::snapshot::{HintRange, LogState, SnapshotHeader};
+use nearhead_format::snapshot::{FragmentCell, HintRange, LogState, SnapshotHeader};
 use slots::FoundSlot;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -52,6 +52,7 @@ struct Snapshot {
     logs: BTreeMap<u32, LogState>,
     claims: Vec<Claim>,
     hints: Vec<HintRange>,
+    fragments: Vec<FragmentCell>,
 }
 
 enum Step {

@@ -195,6 +195,7 @@ impl Recovery {
             logs: BTreeMap::new(),
             claims: Vec::new(),
             hints: Vec::new(),
+            fragments: Vec::new(),
         }));
         for problem in std::mem::take(&mut self.slot_problems) {
             self.result.note(DamageKind::Snapshot.told(problem));
@@ -243,9 +244,9 @@ impl Recovery {
     /// Replays the links, and notes what each means for what is doubtful; only what stands in the map at the last
     /// unknown one can be outrun.
     fn replay_noting(&self, snapshot: Snapshot, links: &[Link], rebuilt: &mut Rebuilt) -> Recorded {
-        let Snapshot { header, map, hints, .. } = snapshot;
+        let Snapshot { header, map, hints, fragments, .. } = snapshot;
         let (layout, journal) = (&self.context.layout, self.map.journal);
-        let mut recorded = begin(layout, journal, map, hints, header.record_sequence);
+        let mut recorded = begin(layout, journal, map, (hints, fragments), header.record_sequence);
         let unknown = links.iter().rposition(|link| matches!(link, Link::Unknown { .. }));
         for (index, link) in links.iter().enumerate() {
             let is_unknown = matches!(link, Link::Unknown { .. });

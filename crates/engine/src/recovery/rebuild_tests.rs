@@ -281,7 +281,7 @@ fn backup(sectors: &[Sector], record_sequence: u64) -> Snapshot {
     };
     let (logs, claims, hints) = (BTreeMap::new(), Vec::new(), Vec::new());
     let map = LoadedMap::Whole(map);
-    Snapshot { header, map, logs, claims, hints }
+    Snapshot { header, map, logs, claims, hints, fragments: Vec::new() }
 }
 
 /// What a rebuild makes of it.
@@ -301,6 +301,7 @@ fn sectors_of(recovered: &Recovered) -> Vec<Sector> {
     let mut sectors = vec![Sector { content: Content::Home, doubt: None }; SECTORS];
     for entry in recovered.recorded.map() {
         let content = match entry.place {
+            Place::Home => Content::Home,
             Place::Zero => Content::Zero,
             Place::Poisoned => Content::Poisoned,
             Place::Log { .. } => Content::Logged(u64::from(entry.crc)),

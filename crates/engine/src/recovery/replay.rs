@@ -10,14 +10,14 @@ use super::load::LoadedMap;
 use crate::state::journal::JournalPlace;
 use crate::state::{CopyNumber, Fate, Recorded};
 use nearhead_format::Layout;
-use nearhead_format::snapshot::HintRange;
+use nearhead_format::snapshot::{FragmentCell, HintRange};
 
 /// Begins with the map of a snapshot that includes all records up to `sequence`.
 pub(super) fn begin(
     layout: &Layout,
     journal: Option<JournalPlace>,
     map: LoadedMap,
-    hints: Vec<HintRange>,
+    (hints, fragments): (Vec<HintRange>, Vec<FragmentCell>),
     sequence: u64,
 ) -> Recorded {
     let mut recorded = match map {
@@ -25,6 +25,9 @@ pub(super) fn begin(
         LoadedMap::Paged(paged, logs) => Recorded::with_pages(*paged, *logs, journal),
     };
     recorded.begin_after(sequence);
+    for cell in &fragments {
+        recorded.adopt_cell(cell);
+    }
     for hint in hints {
         recorded.hints_mut().insert(hint.start_sector..hint.start_sector + hint.len_sectors);
     }

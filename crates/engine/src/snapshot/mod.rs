@@ -456,7 +456,7 @@ fn moves_a_chunk(commit: &Commit) -> bool {
     commit.in_flight().is_some_and(Record::moves)
 }
 
-/// Log states, claims and hints, in the order of the format.
+/// Log states, claims, hints and fragments, in the order of the format.
 fn what_follows_the_map(core: &Core, keep: &[u32], claims_new: &[u32]) -> VecDeque<BodyItem> {
     let logs = core
         .logs()
@@ -471,6 +471,7 @@ fn what_follows_the_map(core: &Core, keep: &[u32], claims_new: &[u32]) -> VecDeq
         let len_sectors = range.end - range.start;
         BodyItem::Hint(HintRange { start_sector: range.start, len_sectors })
     }));
+    rest.extend(core.recorded().fragments().cells().map(BodyItem::Fragment));
     rest
 }
 

@@ -2,6 +2,7 @@
 
 use crate::state::sectors::{BLOCK_SECTORS, SECTOR};
 use nearhead_disk::Payload;
+use std::ops::Range;
 
 /// Part of a block: `first..first + len` of its eight sectors.
 #[derive(Clone, Debug)]
@@ -9,13 +10,42 @@ pub(crate) struct Piece {
     first: u8,
     len: u8,
     data: Payload,
+    /// Bytes of the block that are new, in order, where it may be logged by them alone.
+    changed: Option<Box<[Range<u16>]>>,
+    /// All else of it is zeros, whatever was there.
+    over_zeros: bool,
 }
 
 impl Piece {
     /// `len` sectors from `first` on; `data` is as long as they are.
     pub(crate) fn new(first: u8, len: u8, data: Payload) -> Self {
         debug_assert_eq!(data.len(), usize::from(len) * SECTOR);
-        Self { first, len, data }
+        Self { first, len, data, changed: None, over_zeros: false }
+    }
+
+    /// The same of which only `changed` is new, bytes of the block in order: it may be logged by them alone.
+    pub(crate) fn changed_in(self, changed: Box<[Range<u16>]>) -> Self {
+        Self { changed: Some(changed), ..self }
+    }
+
+    /// The same of which all but `changed` is zeros.
+    pub(crate) fn over_zeros(self, changed: Box<[Range<u16>]>) -> Self {
+        Self { changed: Some(changed), over_zeros: true, ..self }
+    }
+
+    /// Whether what is under its fragments is zeros, and not what is there.
+    pub(crate) fn is_over_zeros(&self) -> bool {
+        self.over_zeros
+    }
+
+    /// The runs of new bytes, if it may be logged by them alone: where each begins in the block, and what it is.
+    pub(crate) fn fragments(&self) -> Option<impl Iterator<Item = (usize, Payload)> + '_> {
+        let from = usize::from(self.first) * SECTOR;
+        let run = move |run: &Range<u16>| {
+            let (start, end) = (usize::from(run.start), usize::from(run.end));
+            (start, self.data.slice(start - from..end - from))
+        };
+        self.changed.as_ref().map(|changed| changed.iter().map(run))
     }
 
     /// Its first sector within the block.
@@ -48,7 +78,8 @@ impl Piece {
         (from < to).then(|| {
             let start = usize::from(from - self.first) * SECTOR;
             let stop = usize::from(to - self.first) * SECTOR;
-            Self { first: from, len: to - from, data: self.data.slice(start..stop) }
+            let data = self.data.slice(start..stop);
+            Self::new(from, to - from, data)
         })
     }
 }
@@ -94,7 +125,13 @@ impl StagedBlock {
         self.pieces.iter().map(move |piece| (start + u64::from(piece.first), piece))
     }
 
-    pub(super) fn put(&mut self, piece: Piece) {
+    pub(super) fn put(&mut self, mut piece: Piece) {
+        if !piece.over_zeros
+            && self.pieces.iter().any(|old| old.first < piece.end() && piece.first < old.end())
+        {
+            // What is new against the one under it is not known.
+            piece.changed = None;
+        }
         if piece.first == 0 && u64::from(piece.len) == BLOCK_SECTORS {
             self.pieces.clear();
             self.pieces.push(piece);

@@ -9,9 +9,13 @@
 //! The buffer never holds more than the bound its owner enforces by [`Stage::bytes`].
 
 mod block;
+mod changed;
+mod form;
 mod taken;
 
 pub(crate) use block::{Group, Piece, StagedBlock};
+pub(crate) use changed::ChangedRuns;
+pub(crate) use form::{Forms, FragmentRoom};
 pub(crate) use taken::Taken;
 
 use crate::state::sectors::{BLOCK_SECTORS, SECTOR};
@@ -25,6 +29,8 @@ pub(crate) struct Front {
     blocks: usize,
     chunks: usize,
     sectors: u64,
+    fragments: usize,
+    fragment_bytes: usize,
 }
 
 impl Front {
@@ -39,6 +45,16 @@ impl Front {
 
     pub(crate) fn sectors(&self) -> u64 {
         self.sectors
+    }
+
+    /// Runs of bytes that are logged by themselves.
+    pub(crate) fn fragments(&self) -> usize {
+        self.fragments
+    }
+
+    /// How many bytes those are.
+    pub(crate) fn fragment_bytes(&self) -> usize {
+        self.fragment_bytes
     }
 }
 
@@ -133,16 +149,29 @@ impl Stage {
     }
 
     /// How much of the front fits into `chunks_max` chunks and `sectors_max` sectors, whole glued
-    /// groups only, at least one group.
-    pub(crate) fn measure_front(&self, chunks_max: usize, sectors_max: u64) -> Front {
+    /// groups only, at least one group. `forms` says what of it is logged as fragments instead.
+    pub(crate) fn measure_front(
+        &self,
+        chunks_max: usize,
+        sectors_max: u64,
+        mut forms: Forms<'_>,
+    ) -> Front {
         let mut front = Front::default();
         while front.blocks < self.queue.len() {
             let mut next = front;
             loop {
                 let staged = &self.queue[next.blocks];
                 next.blocks += 1;
-                next.chunks += staged.pieces.len();
-                next.sectors += staged.sectors();
+                for (home_sector, piece) in staged.homes() {
+                    if let Some((fragments, bytes)) = forms.fragments(home_sector, piece) {
+                        next.fragments += fragments;
+                        next.chunks += usize::from(piece.is_over_zeros());
+                        next.fragment_bytes += bytes;
+                    } else {
+                        next.chunks += 1;
+                        next.sectors += u64::from(piece.len());
+                    }
+                }
                 if self.queue.get(next.blocks).is_none_or(|staged| !staged.glued) {
                     break;
                 }
@@ -316,9 +345,14 @@ mod tests {
         stage.put(1, piece(0, 8), Group::None);
         stage.put(2, piece(0, 8), Group::First);
         stage.put(3, piece(0, 8), Group::Next);
-        assert_eq!(stage.measure_front(2, 1000).blocks, 1, "1 alone: 2 and 3 would make three");
+        assert_eq!(
+            stage.measure_front(2, 1000, Forms::WHOLE).blocks,
+            1,
+            "1 alone: 2 and 3 would make three"
+        );
         assert_eq!(stage.take_front(1).len(), 1);
-        assert_eq!(stage.measure_front(2, 1000), Front { blocks: 2, chunks: 2, sectors: 16 });
+        let both = Front { blocks: 2, chunks: 2, sectors: 16, ..Front::default() };
+        assert_eq!(stage.measure_front(2, 1000, Forms::WHOLE), both);
         assert_eq!(stage.take_front(2).len(), 2);
         assert!(stage.is_empty() && stage.bytes() == 0);
     }

@@ -1,7 +1,7 @@
 //! What a record says again of the one before it: the home ranges that that one changed. If it rots, recovery knows what is
 //! lost, and those sectors read as errors instead of as something older.
 
-use nearhead_format::record::{RecordHeader, SectorRange, WriteItem};
+use nearhead_format::record::{Fragment, RecordHeader, SectorRange, WriteItem};
 
 /// Most ranges echoed; within the format's limit.
 const ECHO_RANGES_MAX: usize = 64;
@@ -18,6 +18,7 @@ pub(super) fn echo_of(header: &RecordHeader) -> Vec<SectorRange> {
             _ => ranges.push(range),
         }
     }
+    ranges.extend(header.fragments.iter().map(Fragment::range));
     ranges.extend_from_slice(&header.invalidations);
     widened(ranges, ECHO_RANGES_MAX)
 }

@@ -6,6 +6,7 @@
 pub mod chunks;
 pub(crate) mod echo;
 pub(crate) mod findings;
+pub(crate) mod fragments;
 pub(crate) mod journal;
 pub mod logs;
 pub mod map;
@@ -16,13 +17,15 @@ pub(crate) mod sectors;
 
 use crate::state::chunks::LoggedCopy;
 use crate::state::echo::echo_of;
+use crate::state::fragments::{Fragments, Needed, needed_for};
 use crate::state::journal::{JournalPlace, MapJournal};
 use crate::state::logs::Logs;
-use crate::state::map::Map;
+use crate::state::map::{Map, Segment};
 use crate::state::paged::{Layers, Merge, Page, Paged};
 use crate::state::sectors::{BLOCK_SECTORS, blocks_of};
 use nearhead_disk::{Payload, RangeSet, SECTOR_BYTES};
-use nearhead_format::record::{FLAG_RELOCATION, RecordHeader, SectorRange, WriteItem};
+use nearhead_format::record::{FLAG_RELOCATION, Fragment, RecordHeader, SectorRange, WriteItem};
+use nearhead_format::snapshot::FragmentCell;
 use nearhead_format::{Entry, Layout, Place};
 
 /// One of the copies that a record is about, by its number among those of its sort.
@@ -51,6 +54,8 @@ pub(crate) struct Recorded {
     map: Map,
     /// The rest of a paged map.
     paged: Option<Box<Paged>>,
+    /// What lies over what the map says.
+    fragments: Fragments,
     logs: Logs,
     /// The map's own journal, if there is a map device.
     journal: Option<MapJournal>,
@@ -97,6 +102,7 @@ impl Recorded {
         Self {
             map,
             paged,
+            fragments: Fragments::default(),
             logs,
             journal: journal.and_then(MapJournal::at),
             hints: RangeSet::new(),
@@ -117,9 +123,9 @@ impl Recorded {
         Layers::new(&self.map, self.paged.as_deref())
     }
 
-    /// To be changed by who says so in a record, or needs none.
-    pub(crate) fn map_mut(&mut self) -> &mut Map {
-        &mut self.map
+    /// The bytes that lie over what the map says.
+    pub(crate) fn fragments(&self) -> &Fragments {
+        &self.fragments
     }
 
     pub(crate) fn logs(&self) -> &Logs {
@@ -227,12 +233,65 @@ impl Recorded {
         // Before what is written: what was moved is older.
         self.apply_moves(header, &fate);
         self.apply_writes(header, &fate);
+        let record_sector = self.record_sector(header);
+        for Fragment { home_sector, offset, bytes } in &header.fragments {
+            let home_byte = home_sector * SECTOR_BYTES + u64::from(*offset);
+            self.lay_over(home_byte, bytes, record_sector);
+        }
         self.echo = echo_of(header);
+    }
+
+    /// A piece of a snapshot.
+    pub(crate) fn adopt_cell(&mut self, cell: &FragmentCell) {
+        let bytes = &cell.bytes[..usize::from(cell.len)];
+        self.lay_over(cell.home_byte, bytes, cell.record_sector);
+    }
+
+    /// Bytes that a record brought lie over what the map says of their block; it says *at home* where it said nothing of it, so that the
+    /// block goes home whole. Over what was lost nothing can lie.
+    fn lay_over(&mut self, home_byte: u64, bytes: &[u8], record_sector: u64) {
+        let block = home_byte / (BLOCK_SECTORS * SECTOR_BYTES);
+        let (mut at_home, mut lost) = (Vec::new(), Vec::new());
+        self.map.lookup(block * BLOCK_SECTORS, BLOCK_SECTORS, &mut |segment| match segment {
+            Segment::Home { start_sector, len_sectors } => {
+                at_home.push((start_sector, len_sectors))
+            }
+            Segment::Mapped(entry) if entry.place == Place::Poisoned => lost.push(entry),
+            Segment::Mapped(_) => {}
+        });
+        let is_new = !at_home.is_empty();
+        for (home_sector, len) in at_home {
+            let (len_sectors, place) = (len as u8, Place::Home);
+            self.insert(Entry { home_sector, len_sectors, place, crc: 0 });
+        }
+        let logs = &mut self.logs;
+        let needed = &mut |needed: Needed| count(logs, needed);
+        self.fragments.add(home_byte, bytes, record_sector, needed);
+        if is_new {
+            self.fragments.base_is_new(block);
+        }
+        for entry in lost {
+            self.drop_fragments(entry.home_sector, u64::from(entry.len_sectors));
+        }
+    }
+
+    /// What lies over these sectors counts no more.
+    fn drop_fragments(&mut self, start: u64, sectors: u64) {
+        let logs = &mut self.logs;
+        self.fragments.drop_sectors(start, sectors, &mut |needed| count(logs, needed));
+    }
+
+    /// Device sector where a record begins that stands where its header says.
+    fn record_sector(&self, header: &RecordHeader) -> u64 {
+        let start = self.logs.block_offset(header.log_index, header.position).unwrap_or(0);
+        start / SECTOR_BYTES
     }
 
     fn apply_writes(&mut self, header: &RecordHeader, fate: &impl Fn(CopyNumber) -> Fate) {
         let homes = header.writes.iter().map(|item| item.range().start_sector);
         self.map.warm(homes);
+        // What is moved is what it was, and so is what lies over it.
+        let is_moved = header.flags & FLAG_RELOCATION != 0;
         let mut chunk = 0;
         for (sector, item) in placed(self.payload_sector(header), &header.writes) {
             match *item {
@@ -241,11 +300,15 @@ impl Recorded {
                         Place::Log { chunk_sector: sector, chunk_len: len_sectors, offset: 0 };
                     match fate(CopyNumber::Chunk(chunk)) {
                         Fate::Counts => {
+                            if !is_moved {
+                                self.drop_fragments(home_sector, u64::from(len_sectors));
+                            }
                             self.logs.add_live(sector, len_sectors, u32::from(len_sectors));
                             self.insert(Entry { home_sector, len_sectors, place, crc });
                         }
                         Fate::Damaged => {
                             let place = Place::Poisoned;
+                            self.drop_fragments(home_sector, u64::from(len_sectors));
                             self.insert(Entry { home_sector, len_sectors, place, crc: 0 });
                         }
                         Fate::Superseded => {}
@@ -306,12 +369,13 @@ impl Recorded {
 
     /// Device sector of the first payload byte.
     fn payload_sector(&self, header: &RecordHeader) -> u64 {
-        let start = self.logs.block_offset(header.log_index, header.position).unwrap_or(0);
-        (start + header.encoded_bytes(self.logs.block_bytes()) as u64) / SECTOR_BYTES
+        let header_bytes = header.encoded_bytes(self.logs.block_bytes()) as u64;
+        self.record_sector(header) + header_bytes / SECTOR_BYTES
     }
 
     /// The map has `place` for all of these sectors.
     pub(crate) fn fill(&mut self, start: u64, sectors: u64, place: Place) {
+        self.drop_fragments(start, sectors);
         for (block, first, len_sectors) in blocks_of(start, sectors) {
             let home_sector = block * BLOCK_SECTORS + u64::from(first);
             self.insert(Entry { home_sector, len_sectors, place, crc: 0 });
@@ -331,6 +395,15 @@ impl Recorded {
     /// may be more in the layers below.
     pub(crate) fn displace(&mut self, start: u64, sectors: u64) -> (Vec<Entry>, bool) {
         let mut displaced = Vec::new();
+        let logs = &mut self.logs;
+        self.fragments.drop_sectors(start, sectors, &mut |needed| match needed {
+            Needed::More { .. } => count(logs, needed),
+            // Until a record says so, the one that brought it is needed, as that of any other copy is.
+            Needed::Less { record_sector } => {
+                logs.forget_piece(record_sector);
+                displaced.push(needed_for(start, record_sector));
+            }
+        });
         self.map.remove(start, sectors, &mut |entry| displaced.push(entry));
         let range = start..start.saturating_add(sectors);
         let hides_more = self.paged.as_mut().is_some_and(|paged| {
@@ -345,6 +418,7 @@ impl Recorded {
 
     /// The map has nothing for these sectors.
     pub(crate) fn remove(&mut self, start: u64, sectors: u64) {
+        self.drop_fragments(start, sectors);
         let logs = &mut self.logs;
         self.map.remove(start, sectors, &mut |lost| logs.drop_live(&lost));
         if let Some(paged) = &mut self.paged {
@@ -394,6 +468,14 @@ impl Recorded {
         let layers = self.layers();
         entries.retain(|entry| layers.holds(entry));
         Some(entries)
+    }
+}
+
+/// Counts what a piece needs of a log.
+fn count(logs: &mut Logs, needed: Needed) {
+    match needed {
+        Needed::More { record_sector } => logs.add_piece(record_sector),
+        Needed::Less { record_sector } => logs.drop_piece(record_sector),
     }
 }
 

@@ -23,8 +23,8 @@
 //! ```
 
 use super::plan::{
-    ALIGN_LOG, FIRST_SLOT_OFFSET, GROUPS_WANTED, SLOT_BYTES_PER_LOG, groups_end, groups_offset_for,
-    slot_bytes_for,
+    ALIGN_LOG, FIRST_SLOT_OFFSET, GROUPS_WANTED, SLOT_BYTES_PER_LOG, fragment_room_for, groups_end,
+    groups_offset_for, slot_bytes_for,
 };
 use super::{
     DATA_PART_ALIGN, DEVICE_BYTES_MAX, DataParts, HomePiece, LOG_BYTES_DEFAULT, LOG_BYTES_MIN,
@@ -184,6 +184,7 @@ pub(super) fn plan(device_bytes: u64, options: &LayoutOptions) -> Result<Layout,
         data_offset,
         records_anywhere: options.kind.has_records_anywhere(),
         data_parts: DataParts::NONE,
+        fragments: options.fragments,
     };
     layout.validate()?;
     Ok(layout)
@@ -209,7 +210,7 @@ pub(super) fn plan_device(
     let device_bytes = device_bytes / BLOCK_BYTES * BLOCK_BYTES;
     let data = options.data_parts.home_bytes();
     let (log_bytes, logs) = logs_of_devices(device_bytes, options, data)?;
-    let slot_bytes = slot_bytes_of_device(logs, log_bytes);
+    let slot_bytes = slot_bytes_of_device(logs, log_bytes, options.fragments);
     let first = options.data_parts.bytes().first().copied().unwrap_or(0);
     let least = slot_bytes.saturating_mul(2).saturating_add(DATA_PART_ALIGN);
     if first < least {
@@ -235,6 +236,7 @@ pub(super) fn plan_device(
         data_offset: slots_offset + 2 * slot_bytes,
         records_anywhere: options.kind.has_records_anywhere(),
         data_parts: options.data_parts,
+        fragments: options.fragments,
     };
     layout.validate()?;
     Ok(layout)
@@ -269,17 +271,21 @@ fn logs_of_devices(
 }
 
 /// Size of a snapshot slot for a device of that many logs.
-fn slot_bytes_of_device(logs: u64, log_bytes: u64) -> u64 {
+fn slot_bytes_of_device(logs: u64, log_bytes: u64, fragments: bool) -> u64 {
     let mapped = (MAPPED_BYTES_MAX / log_bytes.max(1)).clamp(1, logs.max(1));
     let states = logs.saturating_mul(SLOT_BYTES_PER_LOG).min(DEVICE_BYTES_MAX);
-    slot_bytes_for(mapped, log_bytes) + states.next_multiple_of(DATA_PART_ALIGN)
+    // A map that is shorter than all logs does not make the room for their fragments smaller.
+    let room = if fragments { fragment_room_for(logs, log_bytes) } else { 0 };
+    slot_bytes_for(mapped, log_bytes, false)
+        + states.next_multiple_of(DATA_PART_ALIGN)
+        + room.next_multiple_of(DATA_PART_ALIGN)
 }
 
 /// Sizes of the log and of a snapshot slot for a single log.
 fn one_log(free_bytes: u64, options: &LayoutOptions) -> (u64, u64) {
     let most = free_bytes.min(SINGLE_LOG_BYTES_MAX) / ALIGN_LOG * ALIGN_LOG;
     let wanted = options.log_bytes.unwrap_or(most);
-    let slot_bytes = slot_bytes_for(1, wanted);
+    let slot_bytes = slot_bytes_for(1, wanted, options.fragments);
     let room = free_bytes.saturating_sub(groups_offset_for(slot_bytes)) / ALIGN_LOG * ALIGN_LOG;
     (options.log_bytes.unwrap_or(wanted.min(room).max(LOG_BYTES_MIN)), slot_bytes)
 }
@@ -288,7 +294,7 @@ fn one_log(free_bytes: u64, options: &LayoutOptions) -> (u64, u64) {
 fn many_logs(free_bytes: u64, options: &LayoutOptions) -> (u64, u64) {
     let small = free_bytes / 2 / GROUPS_WANTED / ALIGN_LOG * ALIGN_LOG;
     let log_bytes = options.log_bytes.unwrap_or(LOG_BYTES_DEFAULT.min(small).max(LOG_BYTES_MIN));
-    (log_bytes, slot_bytes_for(free_bytes / log_bytes.max(1), log_bytes))
+    (log_bytes, slot_bytes_for(free_bytes / log_bytes.max(1), log_bytes, options.fragments))
 }
 
 #[cfg(test)]

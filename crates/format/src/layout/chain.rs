@@ -82,6 +82,7 @@ pub(super) fn plan(device_bytes: u64, options: &LayoutOptions) -> Result<Layout,
         data_offset: 0,
         records_anywhere: false,
         data_parts: options.data_parts,
+        fragments: options.fragments,
     };
     let layout = Layout { data_offset: layout.end_bytes(), ..layout };
     let by_device: Vec<u64> = layout.logs_by_device().map(|logs| logs.len() as u64).collect();

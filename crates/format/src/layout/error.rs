@@ -30,11 +30,13 @@ pub enum LayoutField {
     ClientBytes,
     /// What each data device adds.
     DataParts,
+    /// Whether records have fragments.
+    Fragments,
 }
 
 impl LayoutField {
     /// All of them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::DeviceBytes,
         Self::SectorBytes,
         Self::LogBlockBytes,
@@ -47,6 +49,7 @@ impl LayoutField {
         Self::DataOffset,
         Self::ClientBytes,
         Self::DataParts,
+        Self::Fragments,
     ];
 
     /// Its name in docs/format.md.
@@ -64,6 +67,7 @@ impl LayoutField {
             Self::DataOffset => "data_offset",
             Self::ClientBytes => "client_bytes",
             Self::DataParts => "data_parts",
+            Self::Fragments => "fragments",
         }
     }
 }

@@ -22,6 +22,8 @@ mod apart;
 mod chain;
 mod data_parts;
 mod error;
+#[cfg(test)]
+mod fragment_tests;
 mod home;
 mod kind;
 mod log_runs;
@@ -85,6 +87,8 @@ pub struct Layout {
     pub records_anywhere: bool,
     /// What other devices add: those have the data then, while this one has the logs, or they have logs as well.
     pub data_parts: DataParts,
+    /// Whether records may have [fragments](crate::record::Fragment).
+    pub fragments: bool,
 }
 
 /// Where the superblock copies are on a device of that size: at its start, at 64 KiB, and in its
@@ -179,6 +183,14 @@ impl Layout {
     /// Bytes of a snapshot body that fit a slot between its header and the header's copy.
     pub fn snapshot_body_bytes_max(&self) -> u64 {
         self.slots().body_bytes_max()
+    }
+
+    /// Bytes of a snapshot body that are kept for what is left of fragments, in whole blocks; 0 if records have none.
+    pub fn fragment_room_bytes(&self) -> u64 {
+        if !self.fragments {
+            return 0;
+        }
+        plan::fragment_room_for(u64::from(self.log_count()), self.log_bytes)
     }
 
     /// Whether the second slot lies behind the groups, at the other end of the device.

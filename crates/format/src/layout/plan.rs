@@ -32,6 +32,10 @@ pub(super) const SLOT_BYTES_PER_LOG: u64 = 16;
 /// Room of a slot for its header, hints, and entries of less than a block.
 const SLOT_BYTES_SPARE: u64 = MIB;
 
+/// Least and most room of a slot for what is left of fragments: 1024 and 65536 cells.
+const FRAGMENT_ROOM_BYTES_MIN: u64 = 64 * KIB;
+const FRAGMENT_ROOM_BYTES_MAX: u64 = 4 * MIB;
+
 /// What may be chosen about a layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LayoutOptions {
@@ -51,6 +55,8 @@ pub struct LayoutOptions {
     pub non_shingled_bytes: Option<u64>,
     /// What data devices add; needed by the kind whose logs are on a device of their own, and none of any other.
     pub data_parts: DataParts,
+    /// Whether records may have fragments; only of a volume with homes and logs.
+    pub fragments: bool,
 }
 
 impl LayoutOptions {
@@ -65,6 +71,7 @@ impl LayoutOptions {
             log_bytes: None,
             non_shingled_bytes: None,
             data_parts: DataParts::NONE,
+            fragments: false,
         }
     }
 }
@@ -115,12 +122,12 @@ fn group_sizes(device_bytes: u64, options: &LayoutOptions) -> Sizes {
         return Sizes { group_bytes: Some(group_bytes), log_bytes };
     }
     let log_bytes = options.log_bytes.unwrap_or(LOG_BYTES_DEFAULT);
-    let space = space_for(device_bytes, GROUP_BYTES_DEFAULT, log_bytes);
+    let space = space_for(device_bytes, GROUP_BYTES_DEFAULT, log_bytes, options.fragments);
     if space.group_count >= GROUPS_WANTED {
         return Sizes { group_bytes: Some(GROUP_BYTES_DEFAULT), log_bytes };
     }
     let log_bound = options.log_bytes.unwrap_or_else(|| log_for(device_bytes / GROUPS_WANTED));
-    let slot_bytes = slot_bytes_for(GROUPS_WANTED, log_bound);
+    let slot_bytes = slot_bytes_for(GROUPS_WANTED, log_bound, options.fragments);
     let usable = far_slot(device_bytes, slot_bytes).saturating_sub(first_group(slot_bytes));
     let group_bytes = usable / GROUPS_WANTED / ALIGN_GROUP * ALIGN_GROUP;
     let log_bytes = options.log_bytes.unwrap_or_else(|| log_for(group_bytes));
@@ -134,10 +141,10 @@ struct Space {
 }
 
 /// What fits beside snapshot slots large enough for the logs of every group that could exist.
-fn space_for(device_bytes: u64, group_bytes: u64, log_bytes: u64) -> Space {
+fn space_for(device_bytes: u64, group_bytes: u64, log_bytes: u64, fragments: bool) -> Space {
     let end = groups_end(device_bytes);
     let group_bytes = group_bytes.max(1);
-    let slot_bytes = slot_bytes_for((end - FIRST_SLOT_OFFSET) / group_bytes, log_bytes);
+    let slot_bytes = slot_bytes_for((end - FIRST_SLOT_OFFSET) / group_bytes, log_bytes, fragments);
     let groups_offset = first_group(slot_bytes);
     let group_count =
         far_slot(device_bytes, slot_bytes).saturating_sub(groups_offset) / group_bytes;
@@ -150,9 +157,9 @@ fn assemble(
     sizes: Sizes,
 ) -> Result<Layout, LayoutError> {
     let (space, group_bytes) = if let Some(group_bytes) = sizes.group_bytes {
-        (space_for(device_bytes, group_bytes, sizes.log_bytes), group_bytes)
+        (space_for(device_bytes, group_bytes, sizes.log_bytes, options.fragments), group_bytes)
     } else {
-        let slot_bytes = slot_bytes_for(1, sizes.log_bytes);
+        let slot_bytes = slot_bytes_for(1, sizes.log_bytes, options.fragments);
         let groups_offset = first_group(slot_bytes);
         let left = far_slot(device_bytes, slot_bytes).saturating_sub(groups_offset);
         let space = Space { slot_bytes, groups_offset, group_count: 1 };
@@ -190,17 +197,26 @@ fn assemble(
         data_offset: 0,
         records_anywhere: options.kind.has_records_anywhere(),
         data_parts: DataParts::NONE,
+        fragments: options.fragments,
     })
 }
 
-/// Room for a map of every 4 KiB block of every log, the state of every log, and some to spare.
-pub(super) fn slot_bytes_for(log_count: u64, log_bytes: u64) -> u64 {
+/// Room for a map of every 4 KiB block of every log, the state of every log, what is left of fragments, and some to spare.
+pub(super) fn slot_bytes_for(log_count: u64, log_bytes: u64, fragments: bool) -> u64 {
     if log_bytes == 0 {
         return SLOT_BYTES_SPARE;
     }
     let per_log = log_bytes / BLOCK_BYTES * ENTRY_BYTES as u64 + SLOT_BYTES_PER_LOG;
     let bytes = per_log.saturating_mul(log_count).saturating_add(SLOT_BYTES_SPARE);
-    bytes.min(DEVICE_BYTES_MAX).next_multiple_of(MIB)
+    // Whole mebibytes by itself, so that a layout with fragments is never the same as one without.
+    let room = if fragments { fragment_room_for(log_count, log_bytes) } else { 0 };
+    bytes.min(DEVICE_BYTES_MAX).next_multiple_of(MIB) + room.next_multiple_of(MIB)
+}
+
+/// Room of a slot for what is left of the fragments of so many logs: a sixteenth of them, within bounds. Whole blocks.
+pub(super) fn fragment_room_for(log_count: u64, log_bytes: u64) -> u64 {
+    let share = log_bytes.saturating_mul(log_count) / 16;
+    share.clamp(FRAGMENT_ROOM_BYTES_MIN, FRAGMENT_ROOM_BYTES_MAX) / BLOCK_BYTES * BLOCK_BYTES
 }
 
 /// Where the logs of a shingled disk start: behind both slots, which cannot be in its bands.
@@ -242,6 +258,14 @@ fn check_combination(options: &LayoutOptions) -> Result<(), LayoutError> {
             format_args!("none given: the groups of {kind} follow from the device"),
             found,
             "leave the group size out, or choose a layout with a log in every group",
+        ));
+    }
+    if options.fragments && (kind.is_chain() || !kind.has_logs()) {
+        return Err(LayoutError::new(
+            LayoutField::Fragments,
+            format_args!("none in {kind}: they need logs, and homes to lie over"),
+            1,
+            "leave fragments out, or choose a layout with homes and logs",
         ));
     }
     let is_alone = options.data_parts.is_empty();

@@ -21,6 +21,7 @@ impl Layout {
         self.validate_data_parts()?;
         self.validate_slots()?;
         self.validate_group()?;
+        self.validate_fragments()?;
         if self.logs_are_apart() {
             return self.validate_apart();
         }
@@ -58,6 +59,31 @@ impl Layout {
             format_args!("512 or 4096, at least the sector of {}", self.sector_bytes),
             u64::from(self.log_block_bytes),
             "use the device's physical sector",
+        ))
+    }
+
+    /// Needs slots and groups that were checked before.
+    fn validate_fragments(&self) -> Result<(), LayoutError> {
+        if !self.fragments {
+            return Ok(());
+        }
+        if self.is_chain() || self.log_bytes == 0 {
+            return Err(LayoutError::new(
+                LayoutField::Fragments,
+                "none in a volume without homes or without logs",
+                1,
+                "the superblock is damaged; try another copy",
+            ));
+        }
+        let least = SLOT_BYTES_MIN + self.fragment_room_bytes();
+        if self.slot_bytes >= least {
+            return Ok(());
+        }
+        Err(LayoutError::new(
+            LayoutField::SlotBytes,
+            format_args!("at least {least}, with room for what is left of fragments"),
+            self.slot_bytes,
+            "the superblock is damaged; try another copy",
         ))
     }
 

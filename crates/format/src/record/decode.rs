@@ -3,12 +3,15 @@
 //! Order: length of the input, magic, version, sizes and counts against their limits and each
 //! other, checksum, and only then the items. Nothing is allocated before the checksum is right.
 
-use super::encode::{CRC_AT, MOVES_AT, ZERO_RUN_BIT, header_crc};
+use super::encode::{
+    CRC_AT, FIELDS_END, FRAGMENT_BYTES_AT, FRAGMENTS_AT, MOVES_AT, ZERO_RUN_BIT, header_crc,
+};
+use super::fragment::from_item;
 use super::{
-    CLAIMS_MAX, Claim, ECHO_MAX, HEADER_BYTES_MAX, HEADER_FIXED_BYTES, INVALIDATIONS_MAX,
+    CLAIMS_MAX, Claim, ECHO_MAX, Fragment, HEADER_BYTES_MAX, HEADER_FIXED_BYTES, INVALIDATIONS_MAX,
     ITEM_BYTES, MOVE_BYTES, MOVES_MAX, PAYLOAD_SECTORS_MAX, RECORD_MAGIC, RECORD_VERSION,
-    RecordError, RecordHeader, SectorRange, WRITES_MAX, WriteItem, check_flags, check_limit,
-    header_bytes_for,
+    RecordError, RecordHeader, SectorRange, WRITES_MAX, WriteItem, check_flags, check_fragments,
+    check_limit, header_bytes_for,
 };
 use crate::block::check_zero;
 use crate::bytes::FieldError;
@@ -41,6 +44,8 @@ struct Counts {
     claims: usize,
     echo: usize,
     moves: usize,
+    fragments: usize,
+    fragment_bytes: usize,
 }
 
 /// Looks at the start of a record, at least 96 bytes (512 in practice), to learn how much to read.
@@ -70,9 +75,11 @@ pub fn peek(bytes: &[u8]) -> Result<Peek, RecordError> {
             claims: usize::from(u16_at(bytes, 64)),
             echo: usize::from(u16_at(bytes, 66)),
             moves: usize::from(u16_at(bytes, MOVES_AT)),
+            fragments: usize::from(u16_at(bytes, FRAGMENTS_AT)),
+            fragment_bytes: u32_at(bytes, FRAGMENT_BYTES_AT) as usize,
         },
     };
-    peek.check_sizes()?;
+    peek.check_sizes(u16_at(bytes, 6))?;
     Ok(peek)
 }
 
@@ -82,13 +89,14 @@ impl Peek {
         super::record_bytes(self.header_bytes as usize, self.payload_sectors, log_block_bytes)
     }
 
-    fn check_sizes(&self) -> Result<(), FieldError> {
+    fn check_sizes(&self, flags: u16) -> Result<(), FieldError> {
         let counts = self.counts;
         check_limit("write_count", counts.writes, WRITES_MAX)?;
         check_limit("invalidate_count", counts.invalidations, INVALIDATIONS_MAX)?;
         check_limit("claim_count", counts.claims, CLAIMS_MAX)?;
         check_limit("echo_count", counts.echo, ECHO_MAX)?;
         check_limit("move_count", counts.moves, MOVES_MAX)?;
+        check_fragments(flags, [counts.fragments, counts.fragment_bytes], counts.moves)?;
         check_limit(
             "payload_sectors",
             self.payload_sectors as usize,
@@ -99,14 +107,19 @@ impl Peek {
             + counts.invalidations
             + counts.claims
             + counts.echo
-            + counts.moves * (MOVE_BYTES / ITEM_BYTES);
-        let expected = [header_bytes_for(item_count, 512), header_bytes_for(item_count, 4096)];
+            + counts.moves * (MOVE_BYTES / ITEM_BYTES)
+            + counts.fragments;
+        let expected =
+            [512, 4096].map(|block| header_bytes_for(item_count, counts.fragment_bytes, block));
         if expected.contains(&header_bytes) && header_bytes <= HEADER_BYTES_MAX {
             return Ok(());
         }
         Err(FieldError::new(
             "header_bytes",
-            format_args!("{} or {} for {item_count} items", expected[0], expected[1]),
+            format_args!(
+                "{} or {} for {item_count} items and {} bytes of fragments",
+                expected[0], expected[1], counts.fragment_bytes
+            ),
             header_bytes,
         ))
     }
@@ -136,7 +149,7 @@ impl RecordHeader {
         };
         check_flags(decoded.flags)?;
         check_zero("reserved", &header[36..40])?;
-        check_zero("reserved", &header[MOVES_AT + 2..HEADER_FIXED_BYTES])?;
+        check_zero("reserved", &header[FIELDS_END..HEADER_FIXED_BYTES])?;
         let decoded = decoded.with_items(&header[HEADER_FIXED_BYTES..], peek.counts)?;
         let found = decoded.payload_sectors();
         if found != peek.payload_sectors {
@@ -154,7 +167,11 @@ impl RecordHeader {
         self.claims = collect(&mut slots, counts.claims, decode_claim)?;
         self.echo = collect(&mut slots, counts.echo, |slot| decode_range("echo", slot))?;
         self.moves = collect_moves(items, self.item_count(), counts.moves)?;
-        check_zero("header padding", &items[self.item_count() * ITEM_BYTES..])?;
+        let fragments = &items[self.item_count() * ITEM_BYTES..];
+        let (fragments, rest) = fragments.split_at(counts.fragments * ITEM_BYTES);
+        let (content, padding) = rest.split_at(counts.fragment_bytes);
+        self.fragments = collect_fragments(fragments, content)?;
+        check_zero("header padding", padding)?;
         Ok(self)
     }
 }
@@ -170,6 +187,25 @@ fn collect_moves(items: &[u8], before: usize, count: usize) -> Result<Vec<Entry>
         moves.push(entry);
     }
     Ok(moves)
+}
+
+/// What `items` say of the bytes of all fragments, which must be all of `content`.
+fn collect_fragments(items: &[u8], mut content: &[u8]) -> Result<Vec<Fragment>, FieldError> {
+    let found = content.len();
+    let mut fragments = Vec::with_capacity(items.len() / ITEM_BYTES);
+    for slot in items.chunks_exact(ITEM_BYTES) {
+        let (home_sector, offset, len) = from_item(u64_at(slot, 0), u32_at(slot, 8))?;
+        let Some((bytes, rest)) = content.split_at_checked(len) else {
+            return Err(FieldError::new("fragment_bytes", "the sum of the fragments", found));
+        };
+        fragments.push(Fragment { home_sector, offset, bytes: bytes.into() });
+        content = rest;
+    }
+    if content.is_empty() {
+        return Ok(fragments);
+    }
+    let expected = format_args!("{}, the sum of the fragments", found - content.len()).to_string();
+    Err(FieldError::new("fragment_bytes", expected, found))
 }
 
 /// The next `count` items; `peek` has checked that they are there.

@@ -13,6 +13,12 @@ use nearhead_basics::little_endian::put;
 pub(super) const CRC_AT: usize = 68;
 /// Offset of the number of moves.
 pub(super) const MOVES_AT: usize = 72;
+/// Offset of the number of fragments.
+pub(super) const FRAGMENTS_AT: usize = 74;
+/// Offset of the sum of their lengths.
+pub(super) const FRAGMENT_BYTES_AT: usize = 76;
+/// End of the fields of the fixed part; zeros follow.
+pub(super) const FIELDS_END: usize = 80;
 /// Bit of a write's first word that marks a run of zeros.
 pub(super) const ZERO_RUN_BIT: u64 = 1 << 51;
 
@@ -24,10 +30,11 @@ impl RecordHeader {
     /// them, and a record that cannot be read back must not reach a disk.
     pub fn encode_into(&self, target: &mut [u8]) {
         let items_end = HEADER_FIXED_BYTES + self.item_count() * ITEM_BYTES;
+        let content_end = items_end + self.fragment_bytes();
         assert!(
             target.len().is_multiple_of(512)
-                && (items_end..=HEADER_BYTES_MAX).contains(&target.len())
-                && target.len() - items_end < 4096,
+                && (content_end..=HEADER_BYTES_MAX).contains(&target.len())
+                && target.len() - content_end < 4096,
             "a header of {} items does not have {} bytes",
             self.item_count(),
             target.len()
@@ -35,10 +42,13 @@ impl RecordHeader {
         let valid = self.validate();
         assert!(valid.is_ok(), "a record that could not be read back: {valid:?}");
         self.encode_fixed(target);
-        let (items, padding) =
-            target[HEADER_FIXED_BYTES..].split_at_mut(items_end - HEADER_FIXED_BYTES);
-        self.encode_items(items);
-        padding.fill(0);
+        self.encode_items(&mut target[HEADER_FIXED_BYTES..items_end]);
+        let mut at = items_end;
+        for fragment in &self.fragments {
+            put(target, at, &fragment.bytes);
+            at += fragment.bytes.len();
+        }
+        target[content_end..].fill(0);
         let crc = header_crc(target);
         put(target, CRC_AT, &crc.to_le_bytes());
     }
@@ -62,10 +72,17 @@ impl RecordHeader {
         put(&mut fixed, 64, &(self.claims.len() as u16).to_le_bytes());
         put(&mut fixed, 66, &(self.echo.len() as u16).to_le_bytes());
         put(&mut fixed, MOVES_AT, &(self.moves.len() as u16).to_le_bytes());
+        put(&mut fixed, FRAGMENTS_AT, &(self.fragments.len() as u16).to_le_bytes());
+        put(&mut fixed, FRAGMENT_BYTES_AT, &(self.fragment_bytes() as u32).to_le_bytes());
         put(target, 0, &fixed);
     }
 
     fn encode_items(&self, items: &mut [u8]) {
+        let fragments_at = items.len() - self.fragments.len() * ITEM_BYTES;
+        let (items, fragments) = items.split_at_mut(fragments_at);
+        for (fragment, slot) in self.fragments.iter().zip(fragments.chunks_exact_mut(ITEM_BYTES)) {
+            encode_item(slot, fragment.word(), fragment.bytes.len() as u32);
+        }
         let (items, moves) = items.split_at_mut(items.len() - self.moves.len() * MOVE_BYTES);
         for (entry, slot) in self.moves.iter().zip(moves.chunks_exact_mut(MOVE_BYTES)) {
             let (bytes, rest) = slot.split_at_mut(ENTRY_BYTES);

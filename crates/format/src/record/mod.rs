@@ -7,17 +7,21 @@
 //! belongs at that address ([`RecordHeader::verify_identity`]).
 //!
 //! What a record says is applied in this order: its invalidations to everything older, then where
-//! copies of older ones are (its moves), then its writes, then its claims. Its echo is never applied; it names what the
+//! copies of older ones are (its moves), then its writes, then its fragments, each in its order, then its claims. Its echo is never applied; it names what the
 //! record before it wrote, in case that one is lost.
 
 mod decode;
 mod encode;
 mod error;
+mod fragment;
+#[cfg(test)]
+mod fragment_tests;
 #[cfg(test)]
 mod tests;
 
 pub use decode::{Peek, peek};
 pub use error::RecordError;
+pub use fragment::{FRAGMENT_LEN_MAX, Fragment};
 
 use crate::bytes::FieldError;
 use crate::entry::check_block_range;
@@ -41,6 +45,10 @@ pub const CLAIMS_MAX: usize = 64;
 pub const MOVES_MAX: usize = 1024;
 /// Size of such a one: two items.
 pub(super) const MOVE_BYTES: usize = 2 * ITEM_BYTES;
+/// Most fragments in one record. One that has any has no moves.
+pub const FRAGMENTS_MAX: usize = 640;
+/// Most bytes of all fragments of one record.
+pub const FRAGMENT_BYTES_MAX: usize = 16 * 1024;
 /// Most echoed ranges in one record.
 pub const ECHO_MAX: usize = 256;
 /// Largest header.
@@ -69,6 +77,10 @@ const _: () = assert!(
         + MOVE_BYTES * MOVES_MAX
         <= HEADER_BYTES_MAX,
     "every count at its limit still fits the largest header"
+);
+const _: () = assert!(
+    ITEM_BYTES * FRAGMENTS_MAX + FRAGMENT_BYTES_MAX <= MOVE_BYTES * MOVES_MAX,
+    "fragments take no more of a header than the moves that it has in their place"
 );
 
 /// A new value for some home sectors.
@@ -202,6 +214,8 @@ pub struct RecordHeader {
     pub echo: Vec<SectorRange>,
     /// Copies that were made before, of what reads the same: they are the ones that count from now on.
     pub moves: Vec<Entry>,
+    /// New bytes of less than whole sectors, over all the above; of two with the same byte the later one counts.
+    pub fragments: Vec<Fragment>,
 }
 
 /// A data chunk of a record and where it lies in the payload.
@@ -238,7 +252,7 @@ impl RecordHeader {
     /// Size of the header on disk, in bytes, where log blocks have `log_block_bytes`.
     #[inline]
     pub fn encoded_bytes(&self, log_block_bytes: usize) -> usize {
-        header_bytes_for(self.item_count(), log_block_bytes)
+        header_bytes_for(self.item_count(), self.fragment_bytes(), log_block_bytes)
     }
 
     /// Size of the whole record on disk, in bytes: header, payload and padding.
@@ -247,10 +261,16 @@ impl RecordHeader {
         record_bytes(self.encoded_bytes(log_block_bytes), self.payload_sectors(), log_block_bytes)
     }
 
+    /// Bytes of all its fragments.
+    #[inline]
+    pub fn fragment_bytes(&self) -> usize {
+        self.fragments.iter().map(|fragment| fragment.bytes.len()).sum()
+    }
+
     fn item_count(&self) -> usize {
         let items =
             self.writes.len() + self.invalidations.len() + self.claims.len() + self.echo.len();
-        items + self.moves.len() * (MOVE_BYTES / ITEM_BYTES)
+        items + self.moves.len() * (MOVE_BYTES / ITEM_BYTES) + self.fragments.len()
     }
 
     /// Checks every limit and range; what it accepts, `decode` accepts.
@@ -260,7 +280,10 @@ impl RecordHeader {
         check_limit("claim_count", self.claims.len(), CLAIMS_MAX)?;
         check_limit("echo_count", self.echo.len(), ECHO_MAX)?;
         check_limit("move_count", self.moves.len(), MOVES_MAX)?;
+        let sizes = [self.fragments.len(), self.fragment_bytes()];
+        check_fragments(self.flags, sizes, self.moves.len())?;
         self.moves.iter().try_for_each(check_move)?;
+        self.fragments.iter().try_for_each(Fragment::validate)?;
         check_flags(self.flags)?;
         self.writes.iter().try_for_each(WriteItem::validate)?;
         self.invalidations.iter().try_for_each(|range| range.validate("invalidation"))?;
@@ -286,16 +309,33 @@ impl RecordHeader {
     }
 }
 
-/// Size of a header with that many items, in bytes: whole log blocks of `log_block_bytes`.
+/// Size of a header with that many items and bytes of fragments, in bytes: whole log blocks of `log_block_bytes`.
 #[inline]
-pub fn header_bytes_for(item_count: usize, log_block_bytes: usize) -> usize {
-    (HEADER_FIXED_BYTES + item_count * ITEM_BYTES).next_multiple_of(log_block_bytes)
+pub fn header_bytes_for(item_count: usize, fragment_bytes: usize, log_block_bytes: usize) -> usize {
+    let bytes = HEADER_FIXED_BYTES + item_count * ITEM_BYTES + fragment_bytes;
+    bytes.next_multiple_of(log_block_bytes)
 }
 
 /// Size of a record on disk, in bytes, from the size of its header and payload.
 #[inline]
 pub fn record_bytes(header_bytes: usize, payload_sectors: u32, log_block_bytes: usize) -> usize {
     header_bytes + (payload_sectors as usize * 512).next_multiple_of(log_block_bytes)
+}
+
+/// Checks how many `fragments` there are, and of how many bytes, and that they are beside nothing that they cannot be beside.
+fn check_fragments(flags: u16, fragments: [usize; 2], moves: usize) -> Result<(), FieldError> {
+    let [count, bytes] = fragments;
+    check_limit("fragment_count", count, FRAGMENTS_MAX)?;
+    check_limit("fragment_bytes", bytes, FRAGMENT_BYTES_MAX)?;
+    if count > 0 && moves > 0 {
+        let expected = "0 beside moves";
+        return Err(FieldError::new("fragment_count", expected, count));
+    }
+    if count > 0 && flags & FLAG_BODY != 0 {
+        let expected = "0 in a record of which nothing counts";
+        return Err(FieldError::new("fragment_count", expected, count));
+    }
+    Ok(())
 }
 
 fn check_move(entry: &Entry) -> Result<(), FieldError> {

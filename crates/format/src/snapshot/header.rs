@@ -17,7 +17,7 @@ pub const FLAG_CLEAN_SHUTDOWN: u32 = 1;
 /// this is for whoever has lost all its copies, since nothing else on the disk tells the two kinds of logs apart.
 pub const FLAG_RECORDS_ANYWHERE: u32 = 2;
 const KNOWN_FLAGS: u32 = FLAG_CLEAN_SHUTDOWN | FLAG_RECORDS_ANYWHERE;
-const USED_BYTES: usize = 84;
+const USED_BYTES: usize = 88;
 
 /// What a snapshot says about itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +75,7 @@ impl SnapshotHeader {
         put(&mut block, 72, &self.body.hint_count.to_le_bytes());
         put(&mut block, 76, &self.flags.to_le_bytes());
         put(&mut block, 80, &self.body.body_crc.to_le_bytes());
+        put(&mut block, 84, &self.body.fragment_count.to_le_bytes());
         seal(&mut block);
         block
     }
@@ -102,6 +103,7 @@ impl SnapshotHeader {
                 log_count: u32_at(block, 64),
                 claim_count: u32_at(block, 68),
                 hint_count: u32_at(block, 72),
+                fragment_count: u32_at(block, 84),
                 body_bytes: u64_at(block, 56),
                 body_crc: u32_at(block, 80),
             },

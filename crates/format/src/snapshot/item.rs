@@ -1,14 +1,17 @@
 //! What the body of a snapshot lists, and the order it must be in.
 
+use super::cell::{FRAGMENT_CELL_BYTES, FragmentCell};
 use crate::block::check_zero;
 use crate::bytes::FieldError;
 use crate::{ENTRY_BYTES, Entry, SECTORS_MAX};
 use nearhead_basics::little_endian::{array_at, put, u32_at, u64_at};
 
 /// Size of the largest item.
-pub(super) const ITEM_BYTES_MAX: usize = ENTRY_BYTES;
-/// Sizes of the items of the four sections: entries, log states, claims, hints.
-pub(super) const ITEM_BYTES: [usize; 4] = [ENTRY_BYTES, 12, 4, 16];
+pub(super) const ITEM_BYTES_MAX: usize = FRAGMENT_CELL_BYTES;
+/// Number of sections.
+pub(super) const SECTIONS: usize = 5;
+/// Sizes of the items of each: entries, log states, claims, hints, cells of fragments.
+pub(super) const ITEM_BYTES: [usize; SECTIONS] = [ENTRY_BYTES, 12, 4, 16, FRAGMENT_CELL_BYTES];
 /// The body is padded to this, so that any device can write it.
 pub(super) const BODY_ALIGN: u64 = 4096;
 
@@ -42,6 +45,8 @@ pub enum BodyItem {
     Claim(u32),
     /// A durability-only range.
     Hint(HintRange),
+    /// Bytes that a fragment brought and that lie over the map's entries.
+    Fragment(FragmentCell),
 }
 
 /// How long each list of a body is, and what the body adds up to.
@@ -55,6 +60,8 @@ pub struct BodySummary {
     pub claim_count: u32,
     /// Number of hints.
     pub hint_count: u32,
+    /// Number of cells of fragments.
+    pub fragment_count: u32,
     /// Size of the body with its padding: a multiple of 4096.
     pub body_bytes: u64,
     /// CRC32C over all of it.
@@ -71,9 +78,10 @@ impl BodySummary {
         bytes.checked_next_multiple_of(BODY_ALIGN)
     }
 
-    pub(super) fn counts(&self) -> [u64; 4] {
-        let [logs, claims, hints] = [self.log_count, self.claim_count, self.hint_count];
-        [self.entry_count, u64::from(logs), u64::from(claims), u64::from(hints)]
+    pub(super) fn counts(&self) -> [u64; SECTIONS] {
+        let lists = [self.log_count, self.claim_count, self.hint_count, self.fragment_count];
+        let [logs, claims, hints, fragments] = lists.map(u64::from);
+        [self.entry_count, logs, claims, hints, fragments]
     }
 }
 
@@ -82,7 +90,7 @@ impl BodyItem {
     #[inline]
     pub(super) fn encode(&self, target: &mut [u8; ITEM_BYTES_MAX]) -> usize {
         match self {
-            Self::Entry(entry) => *target = entry.encode(),
+            Self::Entry(entry) => put(target, 0, &entry.encode()),
             Self::Log(log) => {
                 put(target, 0, &log.log_index.to_le_bytes());
                 put(target, 4, &log.position.to_le_bytes());
@@ -93,6 +101,7 @@ impl BodyItem {
                 put(target, 0, &hint.start_sector.to_le_bytes());
                 put(target, 8, &hint.len_sectors.to_le_bytes());
             }
+            Self::Fragment(cell) => *target = cell.encode(),
         }
         ITEM_BYTES[self.section()]
     }
@@ -107,10 +116,11 @@ impl BodyItem {
                 Self::Log(LogState { log_index: u32_at(bytes, 0), position: u32_at(bytes, 4) })
             }
             2 => Self::Claim(u32_at(bytes, 0)),
-            _ => Self::Hint(HintRange {
+            3 => Self::Hint(HintRange {
                 start_sector: u64_at(bytes, 0),
                 len_sectors: u64_at(bytes, 8),
             }),
+            _ => Self::Fragment(FragmentCell::decode(&array_at(bytes, 0))?),
         })
     }
 
@@ -121,6 +131,7 @@ impl BodyItem {
             Self::Log(_) => 1,
             Self::Claim(_) => 2,
             Self::Hint(_) => 3,
+            Self::Fragment(_) => 4,
         }
     }
 }
@@ -151,6 +162,10 @@ impl Order {
             BodyItem::Hint(hint) => {
                 check_hint(hint)?;
                 ("hint", hint.start_sector, hint.len_sectors)
+            }
+            BodyItem::Fragment(cell) => {
+                cell.validate()?;
+                ("cell", cell.home_byte, u64::from(cell.len))
             }
         };
         if section < self.section || start < self.floor {

@@ -5,8 +5,8 @@
 //! cut at any moment leaves the other slot whole.
 //!
 //! ```text
-//! slot   | header 4 KiB | entries 20 B each | log states 12 B | claims 4 B | hints 16 B | zeros | ... | copy 4 KiB |
-//!                         ^ body, a multiple of 4 KiB, one CRC32C over all of it ^
+//! slot   | header 4 KiB | entries 20 B each | log states 12 B | claims 4 B | hints 16 B | cells 64 B | zeros | ... | copy 4 KiB |
+//!                         ^ body, a multiple of 4 KiB, one CRC32C over all of it             ^
 //! ```
 //!
 //! The last block of a slot is a copy of its header, written when the header is durable and before
@@ -17,6 +17,9 @@
 //! [`BodyWriter`] and [`BodyReader`] work in pieces of any size the caller likes and hold no more
 //! than one item themselves.
 
+mod cell;
+#[cfg(test)]
+mod cell_tests;
 mod error;
 mod header;
 mod item;
@@ -25,6 +28,7 @@ mod reader;
 mod tests;
 mod writer;
 
+pub use cell::{CELL_CONTENT_BYTES, FRAGMENT_CELL_BYTES, FragmentCell};
 pub use error::SnapshotError;
 pub use header::{
     FLAG_CLEAN_SHUTDOWN, FLAG_RECORDS_ANYWHERE, SNAPSHOT_MAGIC, SNAPSHOT_VERSION, SnapshotHeader,

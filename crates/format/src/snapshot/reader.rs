@@ -4,7 +4,7 @@
 //! **nothing of them may be used before [`BodyReader::finish`] has said that the body is sound.**
 
 use super::error::SnapshotError;
-use super::item::{BodyItem, BodySummary, ITEM_BYTES, ITEM_BYTES_MAX, Order};
+use super::item::{BodyItem, BodySummary, ITEM_BYTES, ITEM_BYTES_MAX, Order, SECTIONS};
 use crate::block::check_zero;
 use crate::bytes::FieldError;
 use crate::crc::crc32c_append;
@@ -16,7 +16,7 @@ pub struct BodyReader {
     expected: BodySummary,
     section: usize,
     /// Items still to come of each section.
-    left: [u64; 4],
+    left: [u64; SECTIONS],
     /// Start of an item whose end is in the next piece.
     carry: [u8; ITEM_BYTES_MAX],
     carry_len: usize,
@@ -70,7 +70,7 @@ impl BodyReader {
 
     /// Says whether all that was fed is the body the header described.
     pub fn finish(self) -> Result<(), SnapshotError> {
-        if self.fed_bytes != self.expected.body_bytes || self.left != [0; 4] {
+        if self.fed_bytes != self.expected.body_bytes || self.left != [0; SECTIONS] {
             let (expected, found) = (self.expected.body_bytes, self.fed_bytes);
             return Err(SnapshotError::Length { expected, found });
         }

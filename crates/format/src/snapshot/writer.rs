@@ -6,7 +6,7 @@ use crate::bytes::FieldError;
 use crate::crc::crc32c_append;
 
 /// Turns items into pieces of a body. Holds at most one item that a piece had no room for.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct BodyWriter {
     order: Order,
     summary: BodySummary,
@@ -16,10 +16,22 @@ pub struct BodyWriter {
     finished: bool,
 }
 
+impl Default for BodyWriter {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl BodyWriter {
     /// A writer at the start of a body.
     pub fn new() -> Self {
-        Self::default()
+        Self {
+            order: Order::default(),
+            summary: BodySummary::default(),
+            carry: [0; ITEM_BYTES_MAX],
+            carry_len: 0,
+            finished: false,
+        }
     }
 
     /// Fills `piece`, a multiple of 4096 bytes long, with the next items and says how many bytes
@@ -97,6 +109,7 @@ impl BodyWriter {
             BodyItem::Log(_) => self.summary.log_count += 1,
             BodyItem::Claim(_) => self.summary.claim_count += 1,
             BodyItem::Hint(_) => self.summary.hint_count += 1,
+            BodyItem::Fragment(_) => self.summary.fragment_count += 1,
         }
     }
 }

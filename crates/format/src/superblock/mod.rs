@@ -32,7 +32,8 @@ pub const FEATURES_INCOMPAT_KNOWN: u64 = FEATURE_FAR_SLOT
     | FEATURE_RECORDS_ANYWHERE
     | FEATURE_DATA_DEVICES
     | FEATURE_CHAIN
-    | FEATURE_LOG_DEVICES;
+    | FEATURE_LOG_DEVICES
+    | FEATURE_FRAGMENTS;
 /// Features without which it must not be written, that this program knows.
 pub const FEATURES_RO_COMPAT_KNOWN: u64 = FEATURE_BLANK_MAP | FEATURE_LOGS_TELL_ALL;
 /// A feature to open a volume: the second snapshot slot lies behind the groups ([`Layout::slot_is_far`]).
@@ -46,6 +47,9 @@ pub const FEATURE_DATA_DEVICES: u64 = 1 << 10;
 pub const FEATURE_CHAIN: u64 = 1 << 11;
 /// A feature to open a volume: the last of its other devices have logs, as its own has ([`DataParts::log_devices`]).
 pub const FEATURE_LOG_DEVICES: u64 = 1 << 12;
+/// A feature to open a volume: its records may have [fragments](crate::record::Fragment), and its snapshots what is left of them
+/// ([`Layout::fragments`]). Whoever passes them over serves what they lie over.
+pub const FEATURE_FRAGMENTS: u64 = 1 << 13;
 /// A feature to write to a volume: it has a [blank map](crate::blank_map). Whoever writes home without knowing it
 /// would leave promises behind that are not true.
 pub const FEATURE_BLANK_MAP: u64 = 1;
@@ -73,7 +77,8 @@ pub fn features_of(layout: &Layout) -> u64 {
     let data = if layout.data_parts.is_empty() { 0 } else { FEATURE_DATA_DEVICES };
     let chain = if layout.is_chain() { FEATURE_CHAIN } else { 0 };
     let logs = if layout.data_parts.log_devices() == 0 { 0 } else { FEATURE_LOG_DEVICES };
-    far_slot | anywhere | data | chain | logs
+    let fragments = if layout.fragments { FEATURE_FRAGMENTS } else { 0 };
+    far_slot | anywhere | data | chain | logs | fragments
 }
 
 /// Which policies a volume was created with: a number that whoever opens the volume has to know. To the format it is nothing
@@ -296,6 +301,7 @@ fn decode_layout(block: &[u8], feature_incompat: u64) -> Result<Layout, Superblo
         data_offset: u64_at(block, DATA_OFFSET_AT),
         records_anywhere: feature_incompat & FEATURE_RECORDS_ANYWHERE != 0,
         data_parts: decode_data_parts(block, feature_incompat)?,
+        fragments: feature_incompat & FEATURE_FRAGMENTS != 0,
     };
     layout.validate()?;
     Ok(layout)

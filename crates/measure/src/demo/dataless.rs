@@ -46,6 +46,7 @@ pub fn create_options(preset: NamedPreset, answers: Answers) -> CreateOptions {
         label: Label::default(),
         device_bytes: None,
         data_parts: DataParts::NONE,
+        fragments: false,
         force: true,
     }
 }

@@ -159,9 +159,14 @@ fn places(capacity_bytes: u64, sector_bytes: u32, zones: Option<&Zones>) -> BTre
 /// Layouts that a volume on such a device would have by default, with the second slot at either place.
 fn layouts(device_bytes: u64, sector_bytes: u32, zones: Option<&Zones>) -> Vec<Layout> {
     let non_shingled_bytes = zones.map(Zones::non_shingled_start_bytes);
-    let plans = LayoutKind::ALL.into_iter().filter_map(|kind| {
-        let options =
-            LayoutOptions { sector_bytes, non_shingled_bytes, ..LayoutOptions::new(kind) };
+    let kinds = LayoutKind::ALL.into_iter().flat_map(|kind| [(kind, false), (kind, true)]);
+    let plans = kinds.filter_map(|(kind, fragments)| {
+        let options = LayoutOptions {
+            sector_bytes,
+            non_shingled_bytes,
+            fragments,
+            ..LayoutOptions::new(kind)
+        };
         Layout::plan(device_bytes, &options).ok()
     });
     plans.flat_map(|layout| [layout, layout.with_near_slot()]).collect()

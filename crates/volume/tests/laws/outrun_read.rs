@@ -84,6 +84,7 @@ fn volume(preset: &str) -> (Volume<LateReads>, Nanos) {
         label: Label::default(),
         device_bytes: None,
         data_parts: DataParts::NONE,
+        fragments: false,
         force: true,
     };
     create(&mut SyncIo::in_virtual_time(&mut disk, Nanos::ZERO), &options).unwrap();

@@ -29,6 +29,7 @@ fn volume() -> Volume<InstantDisk> {
         label: Label::default(),
         device_bytes: None,
         data_parts: DataParts::NONE,
+        fragments: false,
         force: true,
     };
     let superblock = create::describe(&properties, None, &options).unwrap();

@@ -72,6 +72,7 @@ impl Rig {
             label: Label::default(),
             device_bytes: None,
             data_parts: DataParts::NONE,
+            fragments: false,
             force: true,
         };
         let mut io = SyncIo::in_virtual_time(&mut disk, Nanos::ZERO);

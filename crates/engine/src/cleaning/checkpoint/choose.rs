@@ -66,7 +66,10 @@ impl Checkpoint {
             let range = entry.home_sector..entry.end_sector();
             let is_written = context.is_written(range.clone());
             self.met_transfers |= is_written;
-            if context.core.map().holds(&entry) && !is_written {
+            let recorded = context.core.recorded();
+            let is_read = entry.place != Place::Home
+                || recorded.fragments().has_base_of(&entry, window.read_at);
+            if recorded.map().holds(&entry) && is_read && !is_written {
                 self.homes.insert(range);
                 bytes += u64::from(entry.len_sectors) * SECTOR as u64;
                 batch.push(entry);

@@ -49,11 +49,12 @@ impl Checkpoint {
         let mut gone = Vec::with_capacity(entries.len());
         let others = self.take_all_releases();
         for entry in entries.iter().chain(&others) {
-            if !core.map().holds(entry) {
+            let window = self.window.as_ref();
+            if !window.is_some_and(|window| window.is_newest(core.recorded(), entry)) {
                 continue;
             }
             let len = u64::from(entry.len_sectors);
-            core.map_mut().remove(entry.home_sector, len, &mut |lost| gone.push(lost));
+            gone.extend(core.recorded_mut().displace(entry.home_sector, len).0);
         }
         // The homes were flushed already.
         commit.invalidations_mut().push(gone.into_iter().map(Stale::Copy), FlushTicket::NONE);

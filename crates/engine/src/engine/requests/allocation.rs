@@ -79,6 +79,7 @@ impl Engine {
         if self.core.layers().paged().is_some() {
             return self.add_of_pages(range, runs);
         }
+        let fragments = self.core.recorded().fragments();
         let mut at = range.start;
         let entries =
             self.core.map().iter_from(at).take_while(|entry| entry.home_sector < range.end);
@@ -88,7 +89,9 @@ impl Engine {
             }
             self.add_homes(at..entry.home_sector.max(at), runs);
             at = entry.end_sector().min(range.end);
-            runs.add(at, entry.place == Place::Zero);
+            let sectors = entry.home_sector..entry.end_sector();
+            let is_zero = entry.place == Place::Zero && !fragments.touches(sectors);
+            runs.add(at, is_zero);
         }
         self.add_homes(at..range.end, runs);
         !runs.is_full()

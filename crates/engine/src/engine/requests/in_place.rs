@@ -3,7 +3,9 @@
 //! Order of one in-place write, each step waiting for the one before:
 //!
 //! 1. the lock on its sectors: overlapping in-place writes go one after the other;
-//! 2. no copy in memory: staged blocks it covers are committed first, so that "which is newer" is
+//! 2. no fragments over its sectors: those bytes would come over what is newer at home, should the power go before a record takes them
+//!    back; so those sectors are logged as well, whole, before they go home;
+//!    no copy in memory: staged blocks it covers are committed first, so that "which is newer" is
 //!    always the order of records and transfers, never a race;
 //! 3. no checkpoint batch over its sectors: an older copy must not land on top of it;
 //!    and no region of it that the disk promises to be blank, unless it writes zeros;
@@ -17,10 +19,10 @@ use crate::disk::dispatch::Purpose;
 use crate::disk::flusher::FlushTicket;
 use crate::engine::Engine;
 use crate::engine::requests::barrier::Barrier;
-use crate::stage::StagePosition;
+use crate::stage::{Group, StagePosition};
 use crate::state::sectors::SECTOR;
-use nearhead_disk::{Class, Command, DiskError, Payload};
-use nearhead_service::{RequestError, RequestId};
+use nearhead_disk::{Class, Command, DiskError, Payload, RangeSet};
+use nearhead_service::{Changed, RequestError, RequestId};
 use std::ops::Range;
 
 /// What an in-place write does.
@@ -64,9 +66,16 @@ pub(super) struct SmallWrite {
     pub(super) atomic: bool,
     /// It is what a trim leaves: nothing that a client wrote.
     pub(super) trims: bool,
+    /// Which bytes of it are new.
+    pub(super) changed: Changed,
 }
 
 impl SmallWrite {
+    /// A plain one.
+    pub(super) fn of(extents: Vec<(u64, Payload)>, fua: bool) -> Self {
+        Self { extents, fua, atomic: false, trims: false, changed: Changed::All }
+    }
+
     pub(super) fn sector_ranges(&self) -> Vec<Range<u64>> {
         let sector = SECTOR as u64;
         self.extents
@@ -80,6 +89,8 @@ impl SmallWrite {
 const SLOW_ZEROES_BYTES_MAX: u64 = 1 << 20;
 /// Most transfers of one request on their way at once; the rest follows as they complete.
 const TRANSFERS_MAX: u32 = 64;
+/// Most bytes of an in-place write staged at once because of fragments under them.
+const OVER_FRAGMENTS_BYTES_MAX: usize = 1 << 20;
 
 impl Engine {
     pub(super) fn start_in_place(
@@ -135,6 +146,9 @@ impl Engine {
             let error = self.core.failure_error();
             return self.finish_slot(slot, Err(error));
         }
+        if self.core.recorded().fragments().touches(start..end) {
+            self.log_over_fragments(slot);
+        }
         if self.is_in_memory(start, end) {
             self.commit.want(self.stage.end(), self.core.now());
             self.requests.blocked.push(slot);
@@ -146,6 +160,35 @@ impl Engine {
                 self.requests.transferring.insert(start..end);
             }
             self.transfer_in_place(slot);
+        }
+    }
+
+    /// Stages those sectors of an in-place write that have fragments over them, as many as there is room for.
+    fn log_over_fragments(&mut self, slot: u32) {
+        let Some(Active { body: Body::InPlace(state), .. }) = self.requests.active.get(slot) else {
+            return;
+        };
+        let (offset, sectors) = (state.offset, state.sectors());
+        let data = match &state.action {
+            Action::Write(data) => data.clone(),
+            Action::Zeroes | Action::Trim => Payload::Zeros(state.len as usize),
+        };
+        // In what the disk writes as one; each as often as it has pieces, of which once is enough.
+        let unit = self.block_bytes() / SECTOR as u64;
+        let touched = self.core.recorded().fragments().touched(sectors);
+        let touched: RangeSet =
+            touched.map(|run| run.start / unit * unit..run.end.next_multiple_of(unit)).collect();
+        let mut staged = 0;
+        for run in touched.iter() {
+            if staged >= OVER_FRAGMENTS_BYTES_MAX || self.is_in_memory(run.start, run.end) {
+                // The rest once those are in a record.
+                break;
+            }
+            let from = (run.start * SECTOR as u64 - offset) as usize;
+            let to = (run.end * SECTOR as u64 - offset) as usize;
+            staged += to - from;
+            let (data, at) = (data.slice(from..to), run.start * SECTOR as u64);
+            self.stage_extent(at, &data, &mut Group::None, &Changed::All);
         }
     }
 

@@ -143,7 +143,9 @@ impl Engine {
             Operation::WriteInPlace { offset, data, fua } => {
                 self.start_write_in_place(id, offset, data, fua);
             }
-            Operation::WriteAtomic { extents, changed: _ } => self.start_write_atomic(id, extents),
+            Operation::WriteAtomic { extents, changed } => {
+                self.start_write_atomic(id, extents, changed);
+            }
             Operation::Flush => self.start_flush(id),
             Operation::Trim { offset, len, fua } => self.start_trim(id, offset, len, fua),
             Operation::WriteZeroes { offset, len, fua, fast_only } => {

@@ -6,6 +6,8 @@
 //! and the read, as often as that may happen: nothing is wrong. If it still points there, and a few looks
 //! find the same, the copy is damaged, and the read fails with EIO and names the place.
 //!
+//! Bytes that records brought by themselves lie over what the map says (`patches.rs`).
+//!
 //! Where the map is paged a read may need pages of it first: it waits for them and is planned anew (`pages.rs`).
 //!
 //! On a chain a copy may be in the read cache (`cached.rs`). What is wrong with one there is nobody's error: the read begins anew
@@ -13,6 +15,7 @@
 
 mod cached;
 mod pages;
+mod patches;
 
 use super::{Active, Body};
 use crate::disk::dispatch::Purpose;
@@ -27,6 +30,7 @@ use nearhead_disk::{Class, Command, DiskError, Lane, Payload};
 use nearhead_format::{Entry, Place};
 use nearhead_service::{ErrorKind, RequestError, RequestId};
 use pages::Pages;
+use patches::Patches;
 use std::ptr;
 
 /// Home runs closer than this are read in one go; the logged sectors between are replaced.
@@ -69,6 +73,8 @@ pub(super) struct ReadState {
     hits: CacheHits,
     /// Pages of the map that it has, or waits for.
     pages: Pages,
+    /// Bytes over what it reads.
+    patches: Patches,
 }
 
 /// How a read begins.
@@ -198,7 +204,9 @@ impl Planner<'_> {
     }
 
     fn mapped(&mut self, entry: &Entry) {
+        self.state.patches.note(self.engine.core.recorded().fragments(), entry);
         match entry.place {
+            Place::Home => self.home(entry.home_sector, u64::from(entry.len_sectors)),
             Place::Zero => self.ready(Payload::Zeros(usize::from(entry.len_sectors) * SECTOR)),
             Place::Log { offset, .. } => {
                 if let Some(copy) = LoggedCopy::of(entry) {
@@ -294,6 +302,7 @@ impl Engine {
             asks_cache,
             hits: CacheHits::default(),
             pages: Pages::with(pages),
+            patches: Patches::default(),
         };
         let mut planner = Planner { engine: self, state, home: None, missing: Missing::new() };
         planner.run(offset / SECTOR as u64, u64::from(len) / SECTOR as u64);
@@ -382,6 +391,12 @@ impl Engine {
             let begun = Begun { attempts, is_bulk: false, asks_cache: false, pages };
             return self.read_again(slot, (offset, len), begun);
         }
+        if !state.patches.hold(self.core.recorded().fragments()) {
+            let (offset, len) = (state.offset, state.len);
+            let (attempts, pages) = (state.attempts, state.pages.take());
+            let begun = Begun { attempts, is_bulk: false, asks_cache: false, pages };
+            return self.read_again(slot, (offset, len), begun);
+        }
         self.core.stats_mut().read_bytes += u64::from(state.len);
         let parts = state.collect();
         self.note_cached(slot);
@@ -400,7 +415,8 @@ impl Engine {
 impl ReadState {
     fn collect(&mut self) -> Vec<Payload> {
         let transfers = &self.transfers;
-        self.parts
+        let parts = self
+            .parts
             .drain(..)
             .map(|(source, len)| match source {
                 Source::Ready(payload) => payload,
@@ -413,7 +429,8 @@ impl ReadState {
                     }
                 }
             })
-            .collect()
+            .collect();
+        self.patches.over(parts, self.offset)
     }
 }
 

@@ -9,14 +9,16 @@ use super::{Active, Body};
 use crate::commit::DurableWaiter;
 use crate::engine::Engine;
 use crate::engine::requests::in_place::{Action, SmallWrite};
-use crate::stage::{Group, Piece};
+use crate::stage::{ChangedRuns, Group, Piece};
 use crate::state::sectors::{BLOCK_SECTORS, SECTOR, blocks_of};
 use nearhead_disk::Payload;
-use nearhead_service::{ErrorKind, Hint, RequestId};
+use nearhead_service::{Changed, ErrorKind, Hint, RequestId};
 use std::ops::Range;
 
 /// A write-zeroes up to this many bytes is logged (it costs one item of a record, no payload).
 const LOGGED_ZEROES_BYTES_MAX: u64 = 256 << 10;
+/// Last bytes of a block that say whether it is worth looking whether nearly all of it is zeros.
+const ZEROS_LOOKED_AT: usize = 64;
 
 impl Engine {
     /// Largest atomic write, in bytes.
@@ -33,13 +35,13 @@ impl Engine {
             && self.requests.waiting_for_room.is_empty()
             && self.has_room_for(len)
         {
-            self.stage_extent(offset, &data, &mut Group::None);
+            self.stage_extent(offset, &data, &mut Group::None, &Changed::All);
             let sectors = offset / SECTOR as u64..(offset + len) / SECTOR as u64;
             let waiter = DurableWaiter::new(id, sectors, len);
             return self.acknowledge_small(fua, waiter);
         }
         let extents = vec![(offset, data)];
-        self.wait_small(id, SmallWrite { extents, fua, atomic: false, trims: false });
+        self.wait_small(id, SmallWrite::of(extents, fua));
     }
 
     /// A write that is to go home, where there are homes that it may go to.
@@ -57,8 +59,14 @@ impl Engine {
         }
     }
 
-    pub(super) fn start_write_atomic(&mut self, id: RequestId, extents: Vec<(u64, Payload)>) {
-        self.wait_small(id, SmallWrite { extents, fua: true, atomic: true, trims: false });
+    pub(super) fn start_write_atomic(
+        &mut self,
+        id: RequestId,
+        extents: Vec<(u64, Payload)>,
+        changed: Changed,
+    ) {
+        let write = SmallWrite { atomic: true, changed, ..SmallWrite::of(extents, true) };
+        self.wait_small(id, write);
     }
 
     pub(super) fn start_write_zeroes(
@@ -71,8 +79,7 @@ impl Engine {
     ) {
         if self.logs_writes() && len <= self.logged_zeroes_bytes_max() {
             let extents = vec![(offset, Payload::Zeros(len as usize))];
-            let write = SmallWrite { extents, fua, atomic: false, trims: false };
-            return self.wait_small(id, write);
+            return self.wait_small(id, SmallWrite::of(extents, fua));
         }
         if fast_only && !self.core.setup().homes_zero_fast() {
             return self.fail_request(
@@ -167,7 +174,7 @@ impl Engine {
         };
         let mut group = if write.atomic { Group::First } else { Group::None };
         for (offset, data) in &write.extents {
-            self.stage_extent(*offset, data, &mut group);
+            self.stage_extent(*offset, data, &mut group, &write.changed);
         }
         let written = if write.trims { 0 } else { bytes };
         let mut ranges = write.sector_ranges().into_iter();
@@ -183,19 +190,62 @@ impl Engine {
         self.stage.has_any(first, last)
     }
 
-    fn stage_extent(&mut self, offset: u64, data: &Payload, group: &mut Group) {
+    pub(super) fn stage_extent(
+        &mut self,
+        offset: u64,
+        data: &Payload,
+        group: &mut Group,
+        changed: &Changed,
+    ) {
         let start = offset / SECTOR as u64;
         let mut from = 0;
         self.commit.note_staged(self.core.now());
         for (block, first, len) in blocks_of(start, (data.len() / SECTOR) as u64) {
             let bytes = usize::from(len) * SECTOR;
             let piece = Piece::new(first, len, data.slice(from..from + bytes));
-            self.stage.put(block, piece, *group);
-            if *group == Group::First {
-                *group = Group::Next;
+            let pieces = match changed {
+                Changed::All => vec![self.over_zeros(piece)],
+                Changed::Only(changed) => self.changed_pieces(block, &piece, changed),
+            };
+            for piece in pieces {
+                self.stage.put(block, piece, *group);
+                if *group == Group::First {
+                    *group = Group::Next;
+                }
             }
             from += bytes;
         }
+    }
+
+    /// The piece, by its bytes alone if nearly all of it is zeros, as of a block that something was appended to first.
+    fn over_zeros(&self, piece: Piece) -> Piece {
+        if !self.core.setup().layout.fragments || u64::from(piece.len()) < BLOCK_SECTORS {
+            return piece;
+        }
+        let Payload::Bytes(bytes) = piece.data() else { return piece };
+        // Nearly all are found out by their last bytes.
+        let is_zeros = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
+        if !is_zeros(&bytes[bytes.len() - ZEROS_LOOKED_AT..]) {
+            return piece;
+        }
+        let Some(last) = bytes.iter().rposition(|byte| *byte != 0) else { return piece };
+        if !self.commit.takes_fragments(usize::from(piece.len()), 1, last + 1) {
+            return piece;
+        }
+        piece.over_zeros([0..(last + 1) as u16].into())
+    }
+
+    /// What of a piece has to be logged if only these bytes of the volume are new: the sectors that hold any, and where it pays those bytes.
+    fn changed_pieces(&self, block: u64, piece: &Piece, changed: &[Range<u64>]) -> Vec<Piece> {
+        let sectors_of_unit = (self.block_bytes() / SECTOR as u64) as u16;
+        let runs = ChangedRuns::of(block, piece, changed, sectors_of_unit);
+        let pieces = runs.into_iter().filter_map(|ChangedRuns { sectors, bytes }| {
+            let piece = piece.cut(sectors.start, sectors.end)?;
+            let count: usize = bytes.iter().map(|run| usize::from(run.end - run.start)).sum();
+            let pays = self.commit.takes_fragments(usize::from(piece.len()), bytes.len(), count);
+            Some(if pays { piece.changed_in(bytes.into()) } else { piece })
+        });
+        pieces.collect()
     }
 
     /// Everything of the request is staged.
@@ -235,7 +285,7 @@ impl Engine {
                 (range.start * SECTOR as u64, Payload::Zeros(len))
             })
             .collect();
-        self.wait_small(id, SmallWrite { extents, fua, atomic: false, trims: true });
+        self.wait_small(id, SmallWrite { trims: true, ..SmallWrite::of(extents, fua) });
     }
 
     /// What of the range has a copy outside its home, as sector runs; at most half a stage full (the

@@ -3,6 +3,7 @@
 //! A count is never too low: log space that something points to is not written over. Where the map is paged it may be too high for a while.
 
 use super::{Logs, SLICES};
+use crate::state::fragments::needed_for;
 use nearhead_format::{Entry, Place};
 
 impl Logs {
@@ -31,6 +32,34 @@ impl Logs {
                 self.measure(index);
             }
         }
+    }
+
+    /// A piece of a record that begins at this device sector is needed, which counts as one sector of it.
+    pub(crate) fn add_piece(&mut self, record_sector: u64) {
+        *self.pieces.entry(self.log_of(record_sector)).or_default() += 1;
+        self.add_live(record_sector, 1, 1);
+    }
+
+    /// It is no longer needed, durably.
+    pub(crate) fn drop_piece(&mut self, record_sector: u64) {
+        self.forget_piece(record_sector);
+        self.drop_live(&needed_for(0, record_sector));
+    }
+
+    /// It is needed no longer, but counts until a record says so.
+    pub(crate) fn forget_piece(&mut self, record_sector: u64) {
+        let log = self.log_of(record_sector);
+        if let Some(count) = self.pieces.get_mut(&log) {
+            *count -= 1;
+            if *count == 0 {
+                self.pieces.remove(&log);
+            }
+        }
+    }
+
+    /// Whether a log is needed for pieces: those stay where they are when what else it has goes to another.
+    pub(crate) fn has_pieces(&self, index: u32) -> bool {
+        self.pieces.contains_key(&index)
     }
 
     /// The log and the slice of it in which the chunk at this device sector is counted.

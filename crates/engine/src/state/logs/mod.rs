@@ -24,7 +24,7 @@ use chain::Run;
 use nearhead_disk::Nanos;
 use nearhead_format::Layout;
 use nearhead_format::record::Claim;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
 use std::ops::Range;
 
@@ -60,6 +60,8 @@ pub struct Logs {
     with_bad_places: BTreeSet<u32>,
     /// Of which it is known what they hold, where the map is paged: no other can be cleaned.
     offered: Option<BTreeSet<u32>>,
+    /// How many pieces of records each is needed for.
+    pieces: BTreeMap<u32, u32>,
     /// Indices with a ring, so that nothing walks over 200,000 empty places.
     present: BTreeSet<u32>,
 }
@@ -88,6 +90,7 @@ impl Logs {
             resting: Vec::new(),
             with_bad_places: BTreeSet::new(),
             offered: None,
+            pieces: BTreeMap::new(),
             present: BTreeSet::new(),
         }
     }

@@ -21,6 +21,7 @@ const KIND_SHIFT: u32 = 57;
 const KIND_LOG: u64 = 0;
 const KIND_ZERO: u64 = 1;
 const KIND_POISONED: u64 = 2;
+const KIND_HOME: u64 = 3;
 
 /// An entry relative to the base of its leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +45,7 @@ pub(super) fn fold(entry: &Entry) -> u64 {
         }
         Place::Zero => len | KIND_ZERO << KIND_SHIFT,
         Place::Poisoned => len | KIND_POISONED << KIND_SHIFT,
+        Place::Home => len | KIND_HOME << KIND_SHIFT,
     }
 }
 
@@ -57,6 +59,7 @@ pub(super) fn unfold(home_sector: u64, word: u64, crc: u32) -> Entry {
             offset: small(word, OFFSET_SHIFT),
         },
         KIND_ZERO => Place::Zero,
+        KIND_HOME => Place::Home,
         _ => Place::Poisoned,
     };
     Entry { home_sector, len_sectors: small(word, LEN_SHIFT) + 1, place, crc }
@@ -121,7 +124,7 @@ mod tests {
                 assert_eq!(len_of(fold(&entry)), u64::from(len_sectors));
             }
         }
-        for place in [Place::Zero, Place::Poisoned] {
+        for place in [Place::Zero, Place::Poisoned, Place::Home] {
             let entry = Entry { home_sector: 9, len_sectors: 5, place, crc: 0 };
             assert_eq!(unfold(9, fold(&entry), 0), entry);
         }

@@ -290,7 +290,7 @@ fn what_is_offered_to_be_cleaned_is_all_that_a_log_holds_and_nothing_that_is_new
         let sectors = pair.paged.logs().sectors_of(log).unwrap();
         let is_there = |entry: &Entry| match entry.place {
             Place::Log { chunk_sector, .. } => sectors.contains(&chunk_sector),
-            Place::Zero | Place::Poisoned => false,
+            Place::Zero | Place::Poisoned | Place::Home => false,
         };
         let expected: Vec<Entry> = pair.plain.iter().filter(is_there).collect();
         let taken = pair.paged.take_offer(log).unwrap();

@@ -97,8 +97,10 @@ fn nothing_but_these_places_is_looked_at() {
     }
     let step = bytes / 64 / 4096 * 4096;
     expected.extend((0..64).map(|sample| sample * step..sample * step + MIB));
-    for kind in LayoutKind::ALL {
-        let Ok(far) = Layout::plan(bytes, &LayoutOptions::new(kind)) else { continue };
+    let kinds = LayoutKind::ALL.into_iter().flat_map(|kind| [(kind, false), (kind, true)]);
+    for (kind, fragments) in kinds {
+        let options = LayoutOptions { fragments, ..LayoutOptions::new(kind) };
+        let Ok(far) = Layout::plan(bytes, &options) else { continue };
         for layout in [far, far.with_near_slot()] {
             for slot in 0..2 {
                 let starts = [layout.slot_offsets[slot], layout.snapshot_copy_offset(slot)];

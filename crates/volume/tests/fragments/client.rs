@@ -1,0 +1,454 @@
+//! A client that knows what every byte of a few blocks may be, and a volume whose power goes now and then.
+
+use nearhead_basics::SplitMix;
+use nearhead_disk::{BufferMut, Nanos, Payload};
+use nearhead_laws::disk::TestDisk;
+use nearhead_laws::options::Options;
+use nearhead_laws::raw::bytes_of;
+use nearhead_models::MemoryStore;
+use nearhead_service::{Changed, Operation, Request, RequestId, Service};
+use nearhead_volume::create::create_with_regions;
+use nearhead_volume::{Clock, Lanes, Volume};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+const BLOCK: u64 = 4096;
+const SECTOR: usize = 512;
+/// What a command takes.
+const COMMAND_TIME: Nanos = Nanos::from_millis(5);
+/// Regions of the blank map.
+const REGION_BYTES: u64 = 4096;
+/// Requests under way at once.
+const DEPTH: usize = 6;
+/// Where the blocks lie that it uses, in blocks: so that large writes end within some.
+const SPREAD: u64 = 3;
+/// A pause in which cleaning begins.
+const PAUSE: Nanos = Nanos::from_millis(200);
+
+/// What kind of life.
+#[derive(Clone, Copy)]
+pub(crate) struct Life {
+    pub(crate) requests: u64,
+    /// Blocks that it uses.
+    pub(crate) blocks: u64,
+    /// The power goes.
+    pub(crate) cuts: bool,
+    /// Nobody asks anything for a while, now and then.
+    pub(crate) pauses: bool,
+    /// Some writes go in place.
+    pub(crate) large: bool,
+}
+
+impl Default for Life {
+    fn default() -> Self {
+        Self { requests: 500, blocks: 40, cuts: true, pauses: false, large: true }
+    }
+}
+
+/// What a sector may be: what it was, and what a request that is not answered makes of it.
+#[derive(Clone)]
+struct Sector {
+    is: Vec<u8>,
+    becomes: Option<Vec<u8>>,
+    /// It was trimmed: whatever it is, it stays that until it is written.
+    is_any: bool,
+}
+
+impl Sector {
+    fn blank() -> Self {
+        Self { is: vec![0; SECTOR], becomes: None, is_any: false }
+    }
+
+    fn may_be(&self, found: &[u8]) -> bool {
+        self.is_any || self.is == found || self.becomes.as_deref() == Some(found)
+    }
+}
+
+/// A request that is not answered.
+struct Asked {
+    sectors: Range<u64>,
+    is_read: bool,
+    is_trim: bool,
+}
+
+pub(crate) struct Client<'a> {
+    options: &'a Options,
+    life: Life,
+    seed: u64,
+    random: SplitMix,
+    volume: Volume<TestDisk>,
+    now: Nanos,
+    sectors: BTreeMap<u64, Sector>,
+    asked: BTreeMap<u64, Asked>,
+    next_id: u64,
+    /// Fragments that records brought.
+    brought: u64,
+    /// Commands until the power goes.
+    commands_left: u64,
+}
+
+fn opened(options: &Options, image: Option<MemoryStore>) -> (Volume<TestDisk>, Nanos) {
+    let is_new = image.is_none();
+    let mut disk = options.disk_with(image.unwrap_or_default()).with_latency(COMMAND_TIME);
+    if is_new {
+        let mut io = disk.lanes_mut().in_virtual_time(Nanos::ZERO);
+        create_with_regions(&mut io, &options.create_options(), REGION_BYTES).unwrap();
+    }
+    let lanes: Lanes<TestDisk> = disk.into();
+    let clock = Clock::Virtual { now: Nanos::ZERO };
+    let (mut volume, now) = Volume::open_with(options.presets, lanes, clock, |_, config| {
+        options.configure(config);
+    })
+    .unwrap_or_else(|error| panic!("{error}"));
+    let now = volume.run_until_open(now).unwrap_or_else(|error| panic!("{error}"));
+    let damage = volume.status().damage;
+    assert!(damage.is_empty(), "a sound disk has no damage: {damage:?}");
+    (volume, now)
+}
+
+impl<'a> Client<'a> {
+    pub(crate) fn new(options: &'a Options, life: Life, seed: u64) -> Self {
+        let (volume, now) = opened(options, None);
+        let random = SplitMix::new(seed);
+        let mut client = Self {
+            options,
+            life,
+            seed,
+            random,
+            volume,
+            now,
+            sectors: BTreeMap::new(),
+            asked: BTreeMap::new(),
+            next_id: 0,
+            brought: 0,
+            commands_left: u64::MAX,
+        };
+        client.choose_cut();
+        client
+    }
+
+    /// Lives; says how many fragments records brought.
+    pub(crate) fn live(mut self) -> u64 {
+        for _ in 0..self.life.requests {
+            while self.asked.len() >= DEPTH {
+                self.go_on();
+            }
+            if self.life.pauses && self.random.below(40) == 0 {
+                self.wait(PAUSE);
+            }
+            if self.random.below(120) == 0 {
+                self.restart();
+            }
+            self.ask_something();
+            self.turn();
+        }
+        self.settle();
+        self.compare_all();
+        self.note_brought();
+        self.brought
+    }
+
+    fn note_brought(&mut self) {
+        self.brought += self.volume.status().stats.fragments;
+    }
+
+    fn tell(&self, what: &str) -> String {
+        format!("seed {}, request {}: {what}", self.seed, self.next_id)
+    }
+
+    fn choose_cut(&mut self) {
+        let commands = 5 + self.random.below(120);
+        let written = self.volume.disk().writes();
+        self.commands_left = if self.life.cuts { written + commands } else { u64::MAX };
+    }
+
+    /// One step of the volume; the power may go at any command.
+    fn turn(&mut self) {
+        self.volume.drive(self.now);
+        self.volume
+            .engine()
+            .check_counts()
+            .unwrap_or_else(|problem| panic!("{}", self.tell(&problem)));
+        while let Some(reply) = self.volume.poll_reply() {
+            let asked = self.asked.remove(&reply.id.0).expect("asked");
+            let parts = reply.result.unwrap_or_else(|error| panic!("{}", self.tell(&error.detail)));
+            self.answered(&asked, &bytes_of(&parts));
+        }
+        if self.volume.disk().writes() >= self.commands_left {
+            self.cut();
+        }
+    }
+
+    fn go_on(&mut self) {
+        self.turn();
+        if !self.asked.is_empty() {
+            let at = self.volume.wake().at.expect("a request is answered");
+            self.now = at.max(self.now);
+        }
+    }
+
+    fn settle(&mut self) {
+        while !self.asked.is_empty() {
+            self.go_on();
+        }
+    }
+
+    fn wait(&mut self, time: Nanos) {
+        let end = self.now + time;
+        while let Some(at) = self.volume.wake().at.filter(|at| *at < end) {
+            self.now = at.max(self.now);
+            self.turn();
+        }
+        self.now = end;
+    }
+
+    fn answered(&mut self, asked: &Asked, bytes: &[u8]) {
+        for (at, number) in asked.sectors.clone().enumerate() {
+            let sector = self.sectors.entry(number).or_insert_with(Sector::blank);
+            if asked.is_read {
+                let found = &bytes[at * SECTOR..(at + 1) * SECTOR];
+                let is_right = sector.may_be(found);
+                assert!(is_right, "{}", self.tell(&format!("sector {number} was read wrong")));
+            } else if let Some(becomes) = sector.becomes.take() {
+                sector.is = becomes;
+                sector.is_any = asked.is_trim;
+            }
+        }
+    }
+
+    fn cut(&mut self) {
+        self.note_brought();
+        self.volume.disk_mut().power_cut(&mut self.random);
+        let image = self.volume.disk().image();
+        self.asked.clear();
+        (self.volume, self.now) = opened(self.options, Some(image));
+        self.choose_cut();
+        self.compare_all();
+    }
+
+    fn restart(&mut self) {
+        self.settle();
+        self.note_brought();
+        self.volume.begin_shutdown(self.now);
+        loop {
+            self.volume.drive(self.now);
+            if self.volume.is_shut_down() {
+                break;
+            }
+            self.now = self.volume.wake().at.expect("a stop ends").max(self.now);
+        }
+        let image = self.volume.disk().image();
+        (self.volume, self.now) = opened(self.options, Some(image));
+        self.choose_cut();
+    }
+
+    /// Reads everything that it ever wrote, and takes what it finds for what is there.
+    fn compare_all(&mut self) {
+        let cut_at = std::mem::replace(&mut self.commands_left, u64::MAX);
+        let blocks: BTreeSet<u64> = self.sectors.keys().map(|sector| sector / 8).collect();
+        for block in blocks {
+            let (offset, len) = (block * BLOCK, BLOCK as u32);
+            let id = RequestId(u64::MAX);
+            self.volume
+                .submit(Request { id, operation: Operation::Read { offset, len } }, self.now);
+            let reply = loop {
+                self.volume.drive(self.now);
+                if let Some(reply) = self.volume.poll_reply() {
+                    break reply;
+                }
+                self.now = self.volume.wake().at.expect("a read is answered").max(self.now);
+            };
+            let parts = reply.result.unwrap_or_else(|error| panic!("{}", self.tell(&error.detail)));
+            let bytes = bytes_of(&parts);
+            for (number, found) in (block * 8..).zip(bytes.chunks(SECTOR)) {
+                let sector = self.sectors.entry(number).or_insert_with(Sector::blank);
+                let is_right = sector.may_be(found);
+                if !is_right {
+                    let at = found.iter().zip(&sector.is).position(|(a, b)| a != b);
+                    let text =
+                        format!("sector {number} is neither old nor new, from byte {at:?} on");
+                    panic!("{}", self.tell(&text));
+                }
+                *sector = Sector { is: found.to_vec(), becomes: None, is_any: sector.is_any };
+            }
+        }
+        self.commands_left = cut_at;
+    }
+
+    /// The block at this place of those that it uses.
+    fn block(&mut self) -> u64 {
+        self.random.below(self.life.blocks) * SPREAD % (self.life.blocks + 7)
+    }
+
+    fn is_busy(&self, sectors: &Range<u64>) -> bool {
+        let blocks = |range: &Range<u64>| range.start / 8..range.end.div_ceil(8);
+        let own = blocks(sectors);
+        self.asked
+            .values()
+            .map(|asked| blocks(&asked.sectors))
+            .any(|other| other.start < own.end && own.start < other.end)
+    }
+
+    fn ask_something(&mut self) {
+        let kind = self.random.below(20);
+        let (block, unit) = (self.block(), u64::from(self.options.sector_bytes) / 512);
+        let units = 8 / unit;
+        let small = |random: &mut SplitMix| {
+            let first = random.below(units);
+            let len = 1 + random.below(units - first);
+            block * 8 + first * unit..block * 8 + (first + len) * unit
+        };
+        let large = self.life.large;
+        match kind {
+            0..=10 => self.ask_fragments(block),
+            11..=13 => {
+                let sectors = small(&mut self.random);
+                self.ask_write(sectors, |offset, data| Operation::Write {
+                    offset,
+                    data,
+                    fua: true,
+                });
+            }
+            14 => {
+                let sectors = small(&mut self.random);
+                self.ask_zeros(sectors, |offset, len| Operation::WriteZeroes {
+                    offset,
+                    len,
+                    fua: true,
+                    fast_only: false,
+                });
+            }
+            15 if large => {
+                let sectors = small(&mut self.random);
+                self.ask_trim(sectors);
+            }
+            16 | 17 if large => {
+                let len = 8 + self.random.below(40);
+                let sectors = block * 8..(block + len) * 8;
+                self.ask_write(sectors, |offset, data| Operation::WriteInPlace {
+                    offset,
+                    data,
+                    fua: true,
+                });
+            }
+            18 if large => {
+                let sectors = small(&mut self.random);
+                self.ask_write(sectors, |offset, data| Operation::WriteInPlace {
+                    offset,
+                    data,
+                    fua: true,
+                });
+            }
+            _ => {
+                let sectors = block * 8..(block + 1 + self.random.below(6)) * 8;
+                self.ask_read(sectors);
+            }
+        }
+    }
+
+    fn send(&mut self, asked: Asked, operation: Operation) {
+        let id = self.next_id;
+        self.next_id += 1;
+        self.asked.insert(id, asked);
+        self.volume.submit(Request { id: RequestId(id), operation }, self.now);
+    }
+
+    fn content(&mut self, sectors: &Range<u64>) -> Vec<u8> {
+        let mut bytes = vec![0; (sectors.end - sectors.start) as usize * SECTOR];
+        match self.random.below(4) {
+            // What a first append leaves.
+            0 => {
+                let len = 1 + self.random.below(700) as usize;
+                let len = len.min(bytes.len());
+                self.random.fill(&mut bytes[..len]);
+            }
+            _ => self.random.fill(&mut bytes),
+        }
+        bytes
+    }
+
+    fn becomes(&mut self, sectors: &Range<u64>, bytes: &[u8]) {
+        for (number, new) in sectors.clone().zip(bytes.chunks(SECTOR)) {
+            let sector = self.sectors.entry(number).or_insert_with(Sector::blank);
+            sector.becomes = Some(new.to_vec());
+        }
+    }
+
+    fn ask_write(&mut self, sectors: Range<u64>, of: impl Fn(u64, Payload) -> Operation) {
+        if self.is_busy(&sectors) {
+            return;
+        }
+        let bytes = self.content(&sectors);
+        self.becomes(&sectors, &bytes);
+        let operation = of(sectors.start * 512, payload(&bytes));
+        self.send(Asked { sectors, is_read: false, is_trim: false }, operation);
+    }
+
+    fn ask_zeros(&mut self, sectors: Range<u64>, of: impl Fn(u64, u64) -> Operation) {
+        if self.is_busy(&sectors) {
+            return;
+        }
+        let len = (sectors.end - sectors.start) * 512;
+        self.becomes(&sectors, &vec![0; len as usize]);
+        let operation = of(sectors.start * 512, len);
+        self.send(Asked { sectors, is_read: false, is_trim: false }, operation);
+    }
+
+    fn ask_trim(&mut self, sectors: Range<u64>) {
+        if self.is_busy(&sectors) {
+            return;
+        }
+        let (offset, len) = (sectors.start * 512, (sectors.end - sectors.start) * 512);
+        // Anything, from now on.
+        for number in sectors.clone() {
+            let sector = self.sectors.entry(number).or_insert_with(Sector::blank);
+            sector.becomes = Some(sector.is.clone());
+            sector.is_any = true;
+        }
+        let operation = Operation::Trim { offset, len, fua: true };
+        self.send(Asked { sectors, is_read: false, is_trim: true }, operation);
+    }
+
+    fn ask_read(&mut self, sectors: Range<u64>) {
+        if self.is_busy(&sectors) {
+            return;
+        }
+        let (offset, len) = (sectors.start * 512, (sectors.end - sectors.start) as u32 * 512);
+        let asked = Asked { sectors, is_read: true, is_trim: false };
+        self.send(asked, Operation::Read { offset, len });
+    }
+
+    /// Some bytes of one to three blocks, as one atomic write.
+    fn ask_fragments(&mut self, block: u64) {
+        let count = 1 + self.random.below(3);
+        let sectors = block * 8..(block + count) * 8;
+        let is_known = |number: u64| self.sectors.get(&number).is_none_or(|sector| !sector.is_any);
+        if self.is_busy(&sectors) || !sectors.clone().all(is_known) {
+            return;
+        }
+        let mut bytes = Vec::new();
+        for number in sectors.clone() {
+            bytes.extend_from_slice(&self.sectors.entry(number).or_insert_with(Sector::blank).is);
+        }
+        let (start, mut changed) = (sectors.start * 512, Vec::new());
+        let mut at = self.random.below(1500) as usize;
+        while at < bytes.len() {
+            let longest = [8, 130, 700][self.random.below(3) as usize];
+            let end = (at + 1 + self.random.below(longest) as usize).min(bytes.len());
+            self.random.fill(&mut bytes[at..end]);
+            changed.push(start + at as u64..start + end as u64);
+            at = end + 1 + self.random.below(4000) as usize;
+        }
+        if changed.is_empty() {
+            return;
+        }
+        self.becomes(&sectors, &bytes);
+        let extents = vec![(start, payload(&bytes))];
+        let operation = Operation::WriteAtomic { extents, changed: Changed::Only(changed) };
+        self.send(Asked { sectors, is_read: false, is_trim: false }, operation);
+    }
+}
+
+fn payload(bytes: &[u8]) -> Payload {
+    Payload::Bytes(BufferMut::copy_of(bytes).freeze())
+}
