@@ -145,6 +145,22 @@ pub(super) struct Order {
 }
 
 impl Order {
+    /// The same for an entry, which comes only before everything else.
+    #[inline]
+    pub(super) fn check_entry(&mut self, entry: &Entry) -> Result<(), FieldError> {
+        entry.validate()?;
+        if self.section > 0 || entry.home_sector < self.floor {
+            return Err(self.refuse("entry", entry.home_sector));
+        }
+        self.floor = entry.end_sector();
+        Ok(())
+    }
+
+    #[cold]
+    fn refuse(&self, name: &'static str, found: u64) -> FieldError {
+        FieldError::new(name, format_args!("in order: at least {}", self.floor), found)
+    }
+
     /// Checks that `item` is sound and may follow what came before.
     #[inline]
     pub(super) fn check(&mut self, item: &BodyItem) -> Result<(), FieldError> {
@@ -169,8 +185,7 @@ impl Order {
             }
         };
         if section < self.section || start < self.floor {
-            let expected = format_args!("in order: at least {}", self.floor).to_string();
-            return Err(FieldError::new(name, expected, start));
+            return Err(self.refuse(name, start));
         }
         self.floor = start + len;
         Ok(())

@@ -5,9 +5,11 @@
 
 use super::error::SnapshotError;
 use super::item::{BodyItem, BodySummary, ITEM_BYTES, ITEM_BYTES_MAX, Order, SECTIONS};
+use crate::Entry;
 use crate::block::check_zero;
 use crate::bytes::FieldError;
 use crate::crc::crc32c_append;
+use nearhead_basics::little_endian::array_at;
 
 /// Turns pieces of a body into items. Holds at most one item that is split between two pieces.
 #[derive(Clone, Debug)]
@@ -131,9 +133,16 @@ impl BodyReader {
         bytes: &[u8],
         sink: &mut impl FnMut(BodyItem),
     ) -> Result<(), FieldError> {
+        self.left[self.section] -= 1;
+        if self.section == 0 {
+            // Nearly all items: much smaller than the largest, so none is handed about as one of those.
+            let entry = Entry::decode(&array_at(bytes, 0))?;
+            self.order.check_entry(&entry)?;
+            sink(BodyItem::Entry(entry));
+            return Ok(());
+        }
         let item = BodyItem::decode(self.section, bytes)?;
         self.order.check(&item)?;
-        self.left[self.section] -= 1;
         sink(item);
         Ok(())
     }

@@ -7,7 +7,9 @@ use crate::watched::Watched;
 use nearhead_disk::Nanos;
 use nearhead_engine::chunks::LoggedCopy;
 use nearhead_format::layout::Region;
-use nearhead_format::snapshot::{BodyItem, FLAG_CLEAN_SHUTDOWN, HintRange, LogState};
+use nearhead_format::snapshot::{
+    BodyItem, CELL_CONTENT_BYTES, FLAG_CLEAN_SHUTDOWN, FragmentCell, HintRange, LogState,
+};
 use nearhead_format::{Entry, Place, SnapshotHeader};
 use nearhead_service::Operation;
 use nearhead_volume::forget::{ForgetError, LostBlock, client_ranges, give_up, unreadable_in_log};
@@ -94,6 +96,14 @@ fn many_items(count: u64) -> Vec<BodyItem> {
     items.extend([0, 5].map(BodyItem::Claim));
     let hint = |number: u64| HintRange { start_sector: number * 80, len_sectors: 8 };
     items.extend((0..300).map(|number| BodyItem::Hint(hint(number))));
+    // What fragments brought, over lost blocks, too, and by records of any log.
+    let cell = |number: u64| FragmentCell {
+        home_byte: number * 4096 + 9,
+        record_sector: 5000 + number * 1000,
+        len: CELL_CONTENT_BYTES as u8,
+        bytes: [number as u8; CELL_CONTENT_BYTES],
+    };
+    items.extend((0..300).map(|number| BodyItem::Fragment(cell(number))));
     items
 }
 

@@ -18,7 +18,7 @@ use nearhead_volume::{CreateOptions, NamedPreset, Presets, SyncIo};
 const GROUP_BYTES: u64 = 4 * MIB;
 
 /// What `create` was told here.
-fn known(preset: Option<&str>) -> Known {
+pub(crate) fn known(preset: Option<&str>) -> Known {
     Known {
         preset: preset.map(|name| NamedPreset::by_name(name).unwrap()),
         group_bytes: Some(GROUP_BYTES),
@@ -43,13 +43,13 @@ fn made(bytes: u64, has_map: bool) -> Medium {
 }
 
 /// A record with nothing in it.
-fn record(superblock: &Superblock, log_index: u32, position: u32) -> RecordHeader {
+pub(crate) fn record(superblock: &Superblock, log_index: u32, position: u32) -> RecordHeader {
     let volume_id = superblock.volume_id;
     RecordHeader { volume_id, sequence: 9, log_index, position, ..RecordHeader::default() }
 }
 
 /// It, where block `position` of log `log` is.
-fn put_record(
+pub(crate) fn put_record(
     medium: &mut Medium,
     superblock: &Superblock,
     (log, position): (u32, u32),
@@ -72,7 +72,7 @@ fn with_records(bytes: u64, logs: &[u32]) -> (Medium, Superblock) {
 }
 
 /// What is found once all superblocks are gone.
-fn found(medium: &Medium, known: &Known) -> Result<Fit, String> {
+pub(crate) fn found(medium: &Medium, known: &Known) -> Result<Fit, String> {
     let mut medium = medium.clone();
     for at in [0, 65_536, medium.bytes - 4096] {
         medium.main.zero(at, 4096).unwrap();
@@ -81,7 +81,7 @@ fn found(medium: &Medium, known: &Known) -> Result<Fit, String> {
 }
 
 /// The lost one but for what nothing on the disk tells.
-fn assert_lost(fit: &Fit, lost: &Superblock, name: &str) {
+pub(crate) fn assert_lost(fit: &Fit, lost: &Superblock, name: &str) {
     let expected = Superblock { generation: 1 << 32, ..lost.clone() };
     assert_eq!(fit.superblock, expected, "{name}");
 }

@@ -8,6 +8,7 @@ mod checking;
 mod creating;
 mod dumping;
 mod forgetting;
+mod fragments;
 mod growing;
 mod losing_superblocks;
 mod medium;
