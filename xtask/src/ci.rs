@@ -4,6 +4,8 @@
 //! the end names each step, each skipped test with its reason, and the counts. Nothing is timed as
 //! a test; durations are printed for people.
 
+mod programs;
+
 use crate::protocol;
 use crate::simulate;
 use crate::test_output::TestOutput;
@@ -84,13 +86,21 @@ fn is_installed(root: &Path, subcommand: &str) -> bool {
 
 /// Runs every test of the workspace and reads along; true if tests ran and none failed.
 fn run_tests(root: &Path, output: &mut TestOutput) -> bool {
-    let arguments = ["test", "--workspace", "--no-fail-fast", "--", "--show-output"];
-    let mut child = match cargo_command(root, &arguments).stdout(Stdio::piped()).spawn() {
+    if !programs::run(root, output) {
+        output.end_with_failure();
+    }
+    let in_documents = ["test", "--workspace", "--doc", "--no-fail-fast", "--", "--show-output"];
+    read_along(cargo_command(root, &in_documents), output);
+    output.is_success()
+}
+
+/// Runs a command that prints what tests say.
+fn read_along(mut command: Command, output: &mut TestOutput) {
+    let mut child = match command.stdout(Stdio::piped()).spawn() {
         Ok(child) => child,
         Err(error) => {
             println!("cargo cannot be run: {error}");
-            output.end_with_failure();
-            return false;
+            return output.end_with_failure();
         }
     };
     let stdout = child.stdout.take().into_iter();
@@ -104,7 +114,6 @@ fn run_tests(root: &Path, output: &mut TestOutput) -> bool {
     if !child.wait().is_ok_and(|status| status.success()) {
         output.end_with_failure();
     }
-    output.is_success()
 }
 
 fn print_summary(steps: &[Step], tests: &TestOutput, took: Duration) {

@@ -62,6 +62,14 @@ impl TestOutput {
         }
     }
 
+    /// Takes in what the tests of another program said.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.ignored += other.ignored;
+        self.skipped.extend(other.skipped);
+    }
+
     /// Takes the run as failed although no test said so: a test program that did not compile or
     /// that died says nothing at all.
     pub(crate) fn end_with_failure(&mut self) {

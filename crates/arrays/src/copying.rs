@@ -11,7 +11,8 @@
 //! Without clients pieces follow each other; with some, a whole one begins every tenth of a second.
 
 use super::Core;
-use super::gate::{Answer, repair_of};
+use super::alike::Span;
+use super::gate::Answer;
 use super::keeper::{Keeper, Standing};
 use super::mirror::Copies;
 use super::parts::Parts;
@@ -64,13 +65,15 @@ pub(super) struct Copying {
     unnoted_bytes: u64,
     /// Everything else is alike already.
     only: Option<Regions>,
+    /// Where members are compared.
+    span: Span,
     step: Step,
 }
 
 impl Copying {
     fn new(target: Target, from: u64, only: Option<Regions>, now: Nanos) -> Self {
         let step = Step::Rest { until: now };
-        Self { target, done_bytes: from, unnoted_bytes: 0, only, step }
+        Self { target, done_bytes: from, unnoted_bytes: 0, only, span: Span::WIDE, step }
     }
 
     /// Goes past what is alike already.
@@ -84,7 +87,7 @@ impl Copying {
     fn piece(&self, end: u64, bytes_max: u64) -> Range<u64> {
         let run = self.only.as_ref().and_then(|only| only.run_from(self.done_bytes));
         let end = run.map_or(end, |run| run.end.min(end));
-        self.done_bytes..(self.done_bytes + bytes_max).min(end)
+        self.done_bytes..(self.done_bytes + self.span.of(bytes_max)).min(end)
     }
 
     /// Bytes that are still to be copied.
@@ -322,14 +325,34 @@ impl Copies {
         offset: u64,
         answers: Vec<Answer>,
     ) {
-        match self.judge(core, answers) {
-            Ok((bytes, others)) if !others.is_empty() => {
-                let write = |_| repair_of(offset, &bytes);
-                self.ask(core, &others, write, |id, left| Step::Writing { id, left });
-            }
+        let sector_bytes = core.properties.sector_bytes;
+        let is_for_less = self.is_for_less(&answers);
+        let (end, most) = (core.properties.capacity_bytes, piece_bytes(core));
+        let Some(copying) = &mut self.copying else { return };
+        let piece = copying.piece(end, most);
+        if is_for_less && copying.span.narrow(piece.end - piece.start, sector_bytes) {
+            copying.step = Step::Rest { until: core.now };
+            return;
+        }
+        match self.judge(core, offset, answers) {
+            Ok((_, repairs)) if !repairs.is_empty() => self.write_repairs(core, repairs),
             // What nobody can read is shown to nobody.
             Ok(_) | Err(_) => self.piece_done(core),
         }
+    }
+
+    fn write_repairs<D: Disk>(
+        &mut self,
+        core: &mut Core<D, Parts>,
+        repairs: Vec<(usize, Command)>,
+    ) {
+        let Some(copying) = &mut self.copying else { return };
+        let id = core.desk.number();
+        copying.step = Step::Writing { id, left: repairs.len() };
+        for (member, repair) in repairs {
+            core.members.submit(member, id, Class::Background, repair, core.now);
+        }
+        core.members.kick();
     }
 
     /// A piece is where it belongs; what waited for it goes on.
@@ -342,6 +365,7 @@ impl Copies {
         // A short piece is over soon.
         let pause = if busy { Nanos(PAUSE.0 * bytes / most) } else { Nanos::ZERO };
         copying.done_bytes = piece.end;
+        copying.span.widen();
         copying.unnoted_bytes += bytes;
         copying.step = Step::Rest { until: core.now + pause };
     }

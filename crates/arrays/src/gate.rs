@@ -6,10 +6,11 @@
 //! - what was shown once stays, whichever member fails, unless it is changed.
 
 use super::Core;
+use super::alike::repairs;
 use super::copying::Copying;
 use super::keeper::Standing;
 use super::mirror::Copies;
-use super::parts::{Parts, overlap};
+use super::parts::{Comparing, Parts, overlap};
 use nearhead_disk::{Class, Command, Disk, DiskError, DiskErrorKind, Payload};
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -37,24 +38,6 @@ pub(super) fn is_durable(command: &Command) -> bool {
         command,
         Command::Write { durable: true, .. } | Command::WriteZeroes { durable: true, .. }
     )
-}
-
-/// Brings what is shown to a member that holds something else. It is durable at once, for what it replaces is
-/// also what a power cut would leave.
-pub(super) fn repair_of(offset: u64, bytes: &Payload) -> Command {
-    Command::Write { offset, parts: vec![bytes.clone()], durable: true }
-}
-
-fn is_the_same(one: &Payload, other: &Payload) -> bool {
-    if let (Payload::Bytes(one), Payload::Bytes(other)) = (one, other) {
-        return one[..] == other[..];
-    }
-    let bytes = |payload: &Payload| {
-        let mut bytes = vec![0; payload.len()];
-        payload.copy_to(&mut bytes);
-        bytes
-    };
-    bytes(one) == bytes(other)
 }
 
 impl Copies {
@@ -122,25 +105,43 @@ impl Copies {
         if !matches!(command, Command::Read { .. }) {
             return self.send_change(core, id, class, &command);
         }
-        let members: Vec<usize> = self.counting().collect();
-        if let Some(booked) = core.desk.get_mut(id)
-            && let Parts::Compare { sent, .. } = &mut booked.kind
-        {
-            *sent = true;
-            booked.left = members.len();
-        }
-        for index in members {
-            core.members.submit(index, id, class, command.clone(), core.now);
-        }
+        self.ask_all(core, id);
     }
 
-    /// Which of the answers counts, and which of the unsure members need it: those that hold something
-    /// else, or could not say. An error if nobody could.
+    /// Asks all members that count what they hold of the part of a comparison that is next.
+    fn ask_all<D: Disk>(&mut self, core: &mut Core<D, Parts>, id: u64) {
+        let members: Vec<usize> = self.counting().collect();
+        let Some(booked) = core.desk.get_mut(id) else { return };
+        let Parts::Compare { class, walk, step } = &mut booked.kind else { return };
+        *step = Comparing::Answers(Vec::new());
+        booked.left = members.len();
+        let (class, part) = (*class, walk.part());
+        let read = Command::Read { offset: part.start, len: (part.end - part.start) as u32 };
+        for index in members {
+            core.members.submit(index, id, class, read.clone(), core.now);
+        }
+        core.members.kick();
+    }
+
+    /// Whether any member could not say what it holds of these bytes, but may of fewer: what it cannot read is to be all that
+    /// is written over.
+    pub(super) fn is_for_less(&mut self, answers: &[Answer]) -> bool {
+        let mut silent = answers.iter().filter_map(|(member, answer)| {
+            let error = answer.as_ref().err().filter(|error| error.kind != DiskErrorKind::Gone)?;
+            self.states[*member].unread.get_or_insert_with(|| error.detail.clone());
+            Some(())
+        });
+        silent.next().is_some()
+    }
+
+    /// Which of the answers counts, of bytes from `offset` on, and the writes that the unsure members need: where they hold
+    /// something else, or could not say. An error if nobody could.
     pub(super) fn judge<D: Disk>(
         &mut self,
         core: &mut Core<D, Parts>,
+        offset: u64,
         answers: Vec<Answer>,
-    ) -> Result<(Payload, Vec<usize>), DiskError> {
+    ) -> Result<(Payload, Vec<(usize, Command)>), DiskError> {
         let mut error = None;
         let mut bytes: Vec<(usize, Payload)> = Vec::new();
         let mut silent = Vec::new();
@@ -172,52 +173,69 @@ impl Copies {
                 || DiskError { kind: DiskErrorKind::Io, detail: "no member counts".into() };
             return Err(error.unwrap_or_else(nobody));
         };
-        let holds = |index: &usize| {
-            bytes.iter().any(|(member, held)| member == index && is_the_same(held, &shown))
-        };
         let unsure = (0..self.standings.len())
             .filter(|&index| self.standings[index] == Standing::Unsure)
-            .filter(|index| !holds(index))
+            .flat_map(|index| {
+                let held = bytes.iter().find(|(member, _)| *member == index);
+                let sector_bytes = core.members.disk(index).properties().sector_bytes;
+                let repairs = repairs(offset, &shown, held.map(|(_, held)| held), sector_bytes);
+                repairs.into_iter().map(move |repair| (index, repair))
+            })
             .collect();
         Ok((shown, unsure))
     }
 
-    /// All members have said what they hold.
-    pub(super) fn end_compare<D: Disk>(&mut self, core: &mut Core<D, Parts>, id: u64) {
+    /// All members that were asked have answered.
+    pub(super) fn go_on_comparing<D: Disk>(&mut self, core: &mut Core<D, Parts>, id: u64) {
+        let sector_bytes = core.properties.sector_bytes;
         let Some(booked) = core.desk.get_mut(id) else { return };
-        let Parts::Compare { class, range, answers, .. } = &mut booked.kind else { return };
-        let (class, range, answers) = (*class, range.clone(), std::mem::take(answers));
-        let (bytes, others) = match self.judge(core, answers) {
+        let Parts::Compare { class, walk, step } = &mut booked.kind else { return };
+        let answers = match step {
+            Comparing::Answers(answers) => std::mem::take(answers),
+            Comparing::Repairs(failed) => {
+                let failed = std::mem::take(failed);
+                return self.end_repair(core, id, failed);
+            }
+            Comparing::Turn | Comparing::Labels => return,
+        };
+        if self.is_for_less(&answers) && walk.narrow(sector_bytes) {
+            return self.ask_all(core, id);
+        }
+        let (class, offset) = (*class, walk.part().start);
+        let (shown, repairs) = match self.judge(core, offset, answers) {
             Err(error) => return core.desk.finish(id, |_| Err(error)),
             Ok(judged) => judged,
         };
         let Some(booked) = core.desk.get_mut(id) else { return };
-        booked.left = others.len();
-        let offset = range.start;
-        booked.kind = Parts::Repair {
-            is_over: others.is_empty(),
-            range,
-            bytes: bytes.clone(),
-            failed: Vec::new(),
-        };
-        if others.is_empty() {
-            return self.end_repair(core, id);
+        let Parts::Compare { walk, step, .. } = &mut booked.kind else { return };
+        walk.show(shown);
+        *step = Comparing::Repairs(Vec::new());
+        booked.left = repairs.len();
+        if repairs.is_empty() {
+            return self.end_repair(core, id, Vec::new());
         }
-        for index in others {
-            let command = repair_of(offset, &bytes);
-            core.members.submit(index, id, class, command, core.now);
+        for (index, repair) in repairs {
+            core.members.submit(index, id, class, repair, core.now);
         }
         core.members.kick();
     }
 
-    /// Every member has what is shown, or said that it cannot take it.
-    pub(super) fn end_repair<D: Disk>(&mut self, core: &mut Core<D, Parts>, id: u64) {
+    /// Every member has what is shown, or is among those that cannot take it.
+    fn end_repair<D: Disk>(
+        &mut self,
+        core: &mut Core<D, Parts>,
+        id: u64,
+        failed: Vec<(usize, DiskError)>,
+    ) {
         let Some(booked) = core.desk.get_mut(id) else { return };
-        let Parts::Repair { failed, is_over, .. } = &mut booked.kind else { return };
-        *is_over = true;
-        let failed: Vec<(usize, DiskError)> = std::mem::take(failed);
+        let Parts::Compare { walk, step, .. } = &mut booked.kind else { return };
+        *step = Comparing::Labels;
+        let is_whole = walk.is_whole();
         for (member, problem) in failed {
             self.give_up(core, member, problem.detail);
+        }
+        if !is_whole {
+            return self.ask_all(core, id);
         }
         if self.keeper.as_mut().is_some_and(|keeper| keeper.holds(id)) {
             return self.go_on(core);

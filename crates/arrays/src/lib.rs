@@ -17,6 +17,9 @@
 //! the members and the chunk must be given again at each use, and a mirror does not remember over a
 //! restart that a member fell behind.
 
+mod alike;
+#[cfg(test)]
+mod alike_tests;
 #[cfg(test)]
 mod blank_tests;
 mod copying;

@@ -1,8 +1,8 @@
 //! The disks of an array: each with its own queue, and one descriptor that watches all of them.
 //!
 //! A member never has more commands than its queue holds; what comes beyond that waits here, in
-//! order, bounded by the array's own queue. A member's command carries the number of the array's
-//! command that it belongs to.
+//! order, bounded by the array's own queue and by the sectors of what is being made alike. A member's
+//! command carries the number of the array's command that it belongs to.
 
 use nearhead_disk::{
     Class, Command, CommandId, Completion, Disk, DiskError, DiskErrorKind, Nanos, Submission,

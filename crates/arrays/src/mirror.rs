@@ -14,13 +14,14 @@
 //! Without labels nobody knows; read from the first member only ([`ReadPolicy::First`], the default), such a
 //! place still has one content.
 
+use super::alike::Walk;
 use super::copying::{Copying, Target};
 use super::gate::{Held, bytes_of, is_durable};
 use super::keeper::{Keeper, Standing, unrecorded};
 use super::label::Label;
 use super::leaving::Leaving;
 use super::missed::Missed;
-use super::parts::Parts;
+use super::parts::{Comparing, Parts};
 use super::regions::Regions;
 use super::sides::Sides;
 use super::{Arrangement, Array, Core, common_properties, names};
@@ -350,9 +351,8 @@ impl Arrangement for Copies {
         if let (Command::Read { offset, len }, Some(bytes)) = (&command, &bytes) {
             let (offset, len) = (*offset, *len);
             if self.may_differ(bytes) {
-                let (range, answers) = (bytes.clone(), Vec::new());
-                let parts = Parts::Compare { class, range, sent: false, answers };
-                let id = core.desk.book(ticket, 1, parts);
+                let (walk, step) = (Walk::new(bytes.clone()), Comparing::Turn);
+                let id = core.desk.book(ticket, 1, Parts::Compare { class, walk, step });
                 return self.send_or_hold(core, id, class, command);
             }
             let reader = self.reader(core, class, offset, &[]).unwrap_or(0);
@@ -401,19 +401,15 @@ impl Arrangement for Copies {
                 return self.read_elsewhere(core, id, member, error);
             }
             (Parts::Change { made, .. }, Ok(_)) => *made |= counts,
-            (Parts::Repair { .. }, Ok(_)) => {}
-            (Parts::Compare { answers, .. }, answer) => answers.push((member, answer)),
-            (Parts::Change { failed, .. } | Parts::Repair { failed, .. }, Err(error)) => {
-                failed.push((member, error));
-            }
+            (Parts::Change { failed, .. }, Err(error)) => failed.push((member, error)),
+            (Parts::Compare { step, .. }, answer) => step.answered(member, answer),
         }
         last |= self.send_later(core, id);
         if !last {
             return;
         }
         match core.desk.get_mut(id).map(|running| &running.kind) {
-            Some(Parts::Compare { .. }) => self.end_compare(core, id),
-            Some(Parts::Repair { .. }) => self.end_repair(core, id),
+            Some(Parts::Compare { .. }) => self.go_on_comparing(core, id),
             _ => self.end_change(core, id),
         }
     }

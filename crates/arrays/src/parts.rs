@@ -1,5 +1,6 @@
 //! What a command to a mirror waits for, and which bytes nothing else may touch meanwhile.
 
+use super::alike::Walk;
 use super::gate::Answer;
 use nearhead_disk::{Class, Command, DiskError, Payload};
 use std::ops::Range;
@@ -17,16 +18,14 @@ pub enum Parts {
         /// In this order.
         tried: Vec<usize>,
     },
-    /// What each member that counts holds.
+    /// What each member that counts holds, and that those that hold something else are made alike.
     Compare {
         /// As the host gave it.
         class: Class,
-        /// Where.
-        range: Range<u64>,
-        /// Whether the members were asked.
-        sent: bool,
-        /// What they said.
-        answers: Vec<Answer>,
+        /// Where, and what was shown of it so far.
+        walk: Walk,
+        /// What it waits for.
+        step: Comparing,
     },
     /// Every member's answer.
     Change {
@@ -45,36 +44,47 @@ pub enum Parts {
         /// Those that did not.
         failed: Vec<(usize, DiskError)>,
     },
-    /// The answer of every member that held something else than what is shown.
-    Repair {
-        /// Whether all of them have answered.
-        is_over: bool,
-        /// Where.
-        range: Range<u64>,
-        /// What was read.
-        bytes: Payload,
-        /// Those that did not take it.
-        failed: Vec<(usize, DiskError)>,
-    },
+}
+
+/// What a read that asks all members waits for.
+pub enum Comparing {
+    /// That it may be sent.
+    Turn,
+    /// What they hold of the part that is being compared.
+    Answers(Vec<Answer>),
+    /// The answer of every member that held something else; those that did not take what is shown.
+    Repairs(Vec<(usize, DiskError)>),
+    /// The labels, if any must be told before it is answered.
+    Labels,
+}
+
+impl Comparing {
+    /// A member answered what it was asked.
+    pub(super) fn answered(&mut self, member: usize, answer: Result<Payload, DiskError>) {
+        match (self, answer) {
+            (Self::Answers(answers), answer) => answers.push((member, answer)),
+            (Self::Repairs(failed), Err(error)) => failed.push((member, error)),
+            (Self::Repairs(_), Ok(_)) | (Self::Turn | Self::Labels, _) => {}
+        }
+    }
 }
 
 impl Parts {
     /// What a command that succeeds is answered with, if it was not a read.
     pub(super) fn into_answer(self) -> Payload {
-        if let Self::Repair { bytes, .. } = self { bytes } else { Payload::EMPTY }
+        if let Self::Compare { walk, .. } = self { walk.into_payload() } else { Payload::EMPTY }
     }
 
     /// Whether a member that counts is being made like another.
     pub(super) fn is_repair(&self) -> bool {
-        matches!(self, Self::Repair { is_over: false, .. })
+        matches!(self, Self::Compare { step: Comparing::Repairs(_), .. })
     }
 
     /// Whether it makes members alike in any of these bytes, and is on its way.
     pub(super) fn repairs(&self, bytes: &Range<u64>) -> bool {
         match self {
-            Self::Compare { range, sent: true, .. } | Self::Repair { range, .. } => {
-                overlap(range, bytes)
-            }
+            Self::Compare { step: Comparing::Turn, .. } => false,
+            Self::Compare { walk, .. } => overlap(walk.range(), bytes),
             _ => false,
         }
     }

@@ -101,8 +101,8 @@ impl Rig {
         }
     }
 
-    /// The member that has faults is missing at the next opening, perhaps, if the other has everything: not after a crash with
-    /// both, which is more than one failure while they are being made alike.
+    /// The member that has faults is missing at the next opening, perhaps, if the other has everything: also after a crash while
+    /// they were being made alike.
     fn goes_away(
         &mut self,
         run: &mut impl FnMut(&mut SharedDisk, Command) -> Result<Payload, DiskError>,
@@ -115,8 +115,7 @@ impl Rig {
         let mut label = |member: usize| label_of(&mut self.members[member], run).ok().flatten();
         let (own, other) = (label(faulty), label(1 - faulty)?);
         let is_newest = own.is_none_or(|own| own.generation <= other.generation);
-        let may_differ = other.in_use && other.counts(1 - other.index);
-        (is_newest && other.counts(other.index) && !may_differ).then_some(faulty)
+        (is_newest && other.counts(other.index)).then_some(faulty)
     }
 
     /// Nobody is missing from the next opening on. Whether anybody ever was.

@@ -1,0 +1,177 @@
+//! The test programs of the workspace: cargo builds them, and they run two at a time.
+//!
+//! `cargo test` runs one after the other. Where the last test of a program takes long, or a test waits for a daemon, cores have nothing to
+//! do, and that is a good part of the time of the whole run. What a program prints is kept until it is over, so that it stays together.
+//! Each runs as cargo would run it: in the folder of its package, with as many threads as there are cores. No test is left out here.
+
+use super::cargo_command;
+use crate::test_output::TestOutput;
+use serde_json::Value;
+use std::collections::VecDeque;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+
+/// Programs that run at once, on any machine: each has threads for all cores already.
+const AT_ONCE: usize = 2;
+
+/// Targets with much to do, which begin first: last, one of them would go on alone.
+const LONG: [&str; 4] = ["laws", "nth_failure", "losing_disk", "shingled"];
+
+/// A test program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Program {
+    package: String,
+    /// Of the package.
+    folder: PathBuf,
+    /// What chooses it of the package: `--test laws`, say.
+    target: Vec<String>,
+    executable: PathBuf,
+}
+
+/// Builds and runs all of them, and reads along; false if they cannot be built.
+pub(super) fn run(root: &Path, output: &mut TestOutput) -> bool {
+    let Some(programs) = build(root) else { return false };
+    let waiting = Mutex::new(VecDeque::from(programs));
+    let total = Mutex::new(output);
+    let next = || waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+    std::thread::scope(|scope| {
+        for _ in 0..AT_ONCE {
+            scope.spawn(|| {
+                while let Some(program) = next() {
+                    let (own, shown) = program.run();
+                    let mut total = total.lock().unwrap_or_else(PoisonError::into_inner);
+                    println!("{shown}");
+                    total.add(own);
+                }
+            });
+        }
+    });
+    true
+}
+
+/// Builds them as `cargo test` does, those that take longest first.
+fn build(root: &Path) -> Option<Vec<Program>> {
+    let arguments = ["test", "--workspace", "--no-run", "--message-format"];
+    let mut command = cargo_command(root, &arguments);
+    let child = command.arg("json-render-diagnostics").stdout(Stdio::piped()).spawn();
+    let mut child = child.inspect_err(|error| println!("cargo cannot be run: {error}")).ok()?;
+    let lines = child.stdout.take().into_iter().flat_map(|out| BufReader::new(out).lines());
+    let messages = lines.map_while(Result::ok).filter_map(|line| serde_json::from_str(&line).ok());
+    let mut programs: Vec<Program> = messages.filter_map(|line| program_in(&line)).collect();
+    if !child.wait().is_ok_and(|status| status.success()) {
+        println!("the tests do not compile; repeat with: cargo {}", arguments[..3].join(" "));
+        return None;
+    }
+    programs.sort_by_key(|program| {
+        let is_long = program.target.last().is_some_and(|name| LONG.contains(&name.as_str()));
+        (!is_long, program.package.clone(), program.target.clone())
+    });
+    Some(programs)
+}
+
+/// The test program that a message of cargo tells of.
+fn program_in(message: &Value) -> Option<Program> {
+    let executable = message["executable"].as_str().filter(|_| message["profile"]["test"] == true);
+    let folder = Path::new(message["manifest_path"].as_str()?).parent()?.to_owned();
+    // `path+file:///folder#name@version`, or without a name if that is the folder's.
+    let id = message["package_id"].as_str()?.rsplit('#').next()?;
+    let package = id.split_once('@').map(|(name, _)| name.to_owned());
+    let package = package.or_else(|| Some(folder.file_name()?.to_str()?.to_owned()))?;
+    let name = message["target"]["name"].as_str()?;
+    let target = match message["target"]["kind"][0].as_str()? {
+        kind @ ("bin" | "test" | "example" | "bench") => vec![format!("--{kind}"), name.to_owned()],
+        _ => vec!["--lib".to_owned()],
+    };
+    Some(Program { package, folder, target, executable: PathBuf::from(executable?) })
+}
+
+impl Program {
+    /// Runs it to its end; gives what its tests said, and what is worth showing of that.
+    fn run(&self) -> (TestOutput, String) {
+        let mut output = TestOutput::default();
+        let name = format!("cargo test --package {} {}", self.package, self.target.join(" "));
+        let mut shown = vec![format!("     {name}")];
+        let mut command = Command::new(&self.executable);
+        command.arg("--show-output").current_dir(&self.folder);
+        command.env("CARGO_MANIFEST_DIR", &self.folder);
+        let mut child = match command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn() {
+            Ok(child) => child,
+            Err(error) => {
+                output.end_with_failure();
+                return (output, format!("{name}: cannot be run: {error}"));
+            }
+        };
+        let stdout = child.stdout.take().into_iter();
+        let lines = stdout.flat_map(|stdout| BufReader::new(stdout).split(b'\n'));
+        for line in lines.map_while(Result::ok) {
+            let line = String::from_utf8_lossy(&line);
+            if output.read_line(&line) {
+                shown.push(line.into_owned());
+            }
+        }
+        let status = child.wait();
+        if !status.as_ref().is_ok_and(std::process::ExitStatus::success) {
+            let ended = status.map_or_else(|error| error.to_string(), |status| status.to_string());
+            shown.push(format!("{ended}; repeat with: {name}"));
+            output.end_with_failure();
+        }
+        (output, shown.join("\n"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn message(id: &str, kind: &str, is_test: bool) -> Value {
+        json!({
+            "package_id": id, "manifest_path": "/x/crates/volume/Cargo.toml", "profile": {"test": is_test},
+            "target": {"name": "laws", "kind": [kind]}, "executable": "/x/laws-1"
+        })
+    }
+
+    #[test]
+    fn test_programs_are_found_in_what_cargo_says_and_no_others() {
+        let program = |package: &str, target: &[&str]| Program {
+            package: package.to_owned(),
+            folder: PathBuf::from("/x/crates/volume"),
+            target: target.iter().map(|word| (*word).to_owned()).collect(),
+            executable: PathBuf::from("/x/laws-1"),
+        };
+        let (named, unnamed) = (
+            "path+file:///x/crates/volume#nearhead-volume@0.1.0",
+            "path+file:///x/crates/volume#0.1.0",
+        );
+        let found = |id, kind| program_in(&message(id, kind, true));
+        assert_eq!(found(named, "test"), Some(program("nearhead-volume", &["--test", "laws"])));
+        assert_eq!(found(named, "cdylib"), Some(program("nearhead-volume", &["--lib"])));
+        assert_eq!(found(unnamed, "bin"), Some(program("volume", &["--bin", "laws"])));
+        assert_eq!(program_in(&message(named, "bin", false)), None);
+        assert_eq!(program_in(&json!({"reason": "build-finished"})), None);
+    }
+
+    fn of_shell(script: &str) -> (TestOutput, String) {
+        // The shell takes `--show-output` for the name of what it runs.
+        let folder = std::env::temp_dir().join(format!("nearhead-programs-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let executable = folder.join(format!("{}.sh", script.len()));
+        std::fs::write(&executable, format!("#!/bin/sh\n{script}\n")).unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&executable, mode).unwrap();
+        let (package, target) = ("nearhead-x".to_owned(), vec!["--lib".to_owned()]);
+        Program { package, folder, target, executable }.run()
+    }
+
+    #[test]
+    fn a_program_that_dies_without_a_word_is_a_failure_and_says_how_to_repeat_it() {
+        let well = "echo 'test result: ok. 2 passed; 0 failed; 0 ignored; 0 measured'";
+        let (output, shown) = of_shell(well);
+        assert!(output.is_success() && shown.contains("2 passed"), "{shown}");
+        let (output, shown) = of_shell(&format!("{well}; kill -9 $$"));
+        assert!(!output.is_success(), "{shown}");
+        assert!(shown.contains("repeat with: cargo test --package nearhead-x --lib"), "{shown}");
+    }
+}
