@@ -265,7 +265,7 @@ fn newest_body(io: &mut SyncIo<'_>, slots: &[Slot; 2], with_map: bool) -> Body {
     let Some((at, header)) = newest else { return body };
     let read = read_body(io, at, header, &mut |item| match item {
         BodyItem::Entry(entry) if with_map => body.entries.push(entry_report(&entry)),
-        BodyItem::Entry(_) => {}
+        BodyItem::Entry(_) | BodyItem::Fragment(_) => {}
         BodyItem::Log(state) => body.states.push(state),
         BodyItem::Claim(log) => drop(body.claims.insert(log)),
         BodyItem::Hint(hint) => body.hints.push(HintReport {
@@ -274,7 +274,6 @@ fn newest_body(io: &mut SyncIo<'_>, slots: &[Slot; 2], with_map: bool) -> Body {
             kind: "durability-only",
         }),
         // How many there are, the header says.
-        BodyItem::Fragment(_) => {}
     });
     // It was sound a moment ago; if it is not now, nothing of it counts.
     if read.is_ok() { body } else { Body::default() }

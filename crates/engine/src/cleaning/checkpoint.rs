@@ -431,20 +431,14 @@ impl Window {
         batch: Vec<Entry>,
     ) -> (Vec<Command>, bool) {
         let (mut writes, mut copied) = (Vec::new(), Vec::new());
-        let fragments = core.recorded().fragments();
-        self.patched_at = fragments.clock();
-        for (entry, patches) in batch
-            .into_iter()
-            .map(|entry| {
-                let patches = fragments.patches(entry.home_sector..entry.end_sector());
-                (entry, patches)
-            })
-            .collect::<Vec<_>>()
-        {
+        self.patched_at = core.recorded().fragments().clock();
+        for entry in batch {
             match content(&entry, &self.reads, &core.setup().layout) {
                 Ok(data) => {
                     let offset = entry.home_sector * SECTOR as u64;
-                    let whole = patched(vec![data], offset, &patches);
+                    let sectors = entry.home_sector..entry.end_sector();
+                    let over = core.recorded().fragments().patches(sectors);
+                    let whole = patched(vec![data], offset, &over);
                     writes.extend(whole.into_iter().map(|data| (offset, data)));
                     copied.push(entry);
                 }

@@ -75,7 +75,7 @@ impl Commit {
                 self.send_record(content, spot, from);
                 Attempt::Sent
             }
-            Err(content) => Attempt::NoRoom(content),
+            Err(content) => Attempt::NoRoom(*content),
         }
     }
 
@@ -83,7 +83,7 @@ impl Commit {
         &mut self,
         mut content: Content,
         from: &mut Sources<'_>,
-    ) -> Result<(Content, Spot), Content> {
+    ) -> Result<(Content, Spot), Box<Content>> {
         let reserve =
             from.core.setup().config.log_reserve_bytes / from.core.setup().layout.log_block_bytes;
         loop {
@@ -104,7 +104,7 @@ impl Commit {
                 from.moves.give_up();
                 content.relocation = false;
                 if content.is_empty() {
-                    return Err(content);
+                    return Err(Box::new(content));
                 }
                 continue;
             }
@@ -113,7 +113,7 @@ impl Commit {
                 return Ok((content, spot));
             }
             if !content.has_stage() {
-                return Err(content);
+                return Err(Box::new(content));
             }
             // Less at once may still find room: half, then half of that, at last one group; and
             // then what carries no data, which frees room for the rest.
@@ -132,7 +132,7 @@ impl Commit {
                 }
                 if content.invalidations == 0 && content.releases.is_empty() && content.copies == 0
                 {
-                    return Err(content);
+                    return Err(Box::new(content));
                 }
                 content.front = Front::default();
                 continue;

@@ -15,7 +15,7 @@ use std::ops::Range;
 /// One step of the replay.
 pub(super) enum Link {
     /// A record to apply; chunks that are not sound become poison.
-    Record(Found),
+    Record(Box<Found>),
     /// Records up to this one are gone: what the successor says the last of them wrote.
     Lost { last: u64, ranges: Vec<SectorRange> },
     /// Records up to this one are gone and nothing says what they wrote: whatever the map has now may be
@@ -40,7 +40,7 @@ pub(super) fn order(
             if !record.is_sound() {
                 result.note(DamageKind::Record.told(damaged(&record)));
             }
-            links.push(Link::Record(record));
+            links.push(Link::Record(Box::new(record)));
             sequence += 1;
             continue;
         }

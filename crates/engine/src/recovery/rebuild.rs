@@ -137,7 +137,7 @@ fn order(
             rebuilt.gone.push((next, sequence - 1));
         }
         rebuilt.records += u64::from(record.is_sound());
-        links.push(Link::Record(record));
+        links.push(Link::Record(Box::new(record)));
         if let Some(ranges) = contradicted.get(&sequence) {
             links.push(Link::Lost { last: sequence, ranges: ranges.clone() });
         }

@@ -254,7 +254,7 @@ impl Recorded {
         let (mut at_home, mut lost) = (Vec::new(), Vec::new());
         self.map.lookup(block * BLOCK_SECTORS, BLOCK_SECTORS, &mut |segment| match segment {
             Segment::Home { start_sector, len_sectors } => {
-                at_home.push((start_sector, len_sectors))
+                at_home.push((start_sector, len_sectors));
             }
             Segment::Mapped(entry) if entry.place == Place::Poisoned => lost.push(entry),
             Segment::Mapped(_) => {}

@@ -232,7 +232,7 @@ impl Engine {
         if !self.commit.takes_fragments(usize::from(piece.len()), 1, last + 1) {
             return piece;
         }
-        piece.over_zeros([0..(last + 1) as u16].into())
+        piece.over_zeros(std::iter::once(0..(last + 1) as u16).collect())
     }
 
     /// What of a piece has to be logged if only these bytes of the volume are new: the sectors that hold any, and where it pays those bytes.
