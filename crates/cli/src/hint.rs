@@ -56,3 +56,16 @@ pub fn run(args: &HintArgs) -> Result<(), String> {
     say(&format!("{len} bytes at byte {offset} of {} are {name} now", args.target));
     Ok(())
 }
+
+/// The words of a hint: first byte, length, use.
+pub fn hint_of(offset: &str, len: &str, kind: &str) -> Result<(u64, u64, Hint), String> {
+    let number = |name: &str, text: &str| {
+        text.parse::<u64>().map_err(|_| format!("hint: expected {name} in bytes, found {text:?}"))
+    };
+    let hint = match kind {
+        "durability-only" => Hint::DurabilityOnly,
+        "normal" => Hint::Normal,
+        _ => return Err(format!("hint: expected durability-only or normal, found {kind:?}")),
+    };
+    Ok((number("an offset", offset)?, number("a length", len)?, hint))
+}

@@ -9,6 +9,7 @@ use crate::file::File;
 use crate::io::{Io, Purpose};
 use crate::jobs::Job;
 use crate::mounted::{FsOptions, Phase};
+use crate::report::FsCounts;
 use crate::request::{Answer, FsReply};
 use crate::waiting::{Waiter, Waiting};
 use crate::write_out::WriteOut;
@@ -54,6 +55,7 @@ pub(crate) struct Core {
     pub(crate) changed_at: Option<Nanos>,
     /// The newest time that a client told.
     pub(crate) clock: Timestamp,
+    pub(crate) counts: FsCounts,
 }
 
 impl Core {
@@ -78,6 +80,7 @@ impl Core {
             now: Nanos::ZERO,
             changed_at: None,
             clock: Timestamp::default(),
+            counts: FsCounts::default(),
         }
     }
 
@@ -166,6 +169,9 @@ impl Core {
     }
 
     pub(crate) fn reply(&mut self, id: u64, result: Result<Answer, FsError>) {
+        if result.as_ref().is_err_and(|error| error.errno == EIO) {
+            self.counts.errors += 1;
+        }
         self.replies.push_back(FsReply { id, result });
     }
 
@@ -192,6 +198,7 @@ impl Core {
             Purpose::Record => self.on_recorded(result.err()),
             // A volume that does not take it is as safe.
             Purpose::Advice => {}
+            Purpose::Asked(job) => self.on_asked(job, result.err()),
         }
         self.settle_commits();
     }

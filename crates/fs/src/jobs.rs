@@ -24,6 +24,9 @@ pub(crate) struct Job {
     pub(crate) then: Option<Answer>,
     /// The commit that it waits for.
     pub(crate) until: u64,
+    /// Requests of its own to the volume that are under way, and the first that failed.
+    pub(crate) asked: u32,
+    pub(crate) error: Option<FsError>,
 }
 
 /// How far a try came.
@@ -36,6 +39,8 @@ pub(crate) enum Tried {
     Durable(Answer),
     /// It waits for this commit.
     Until(u64),
+    /// It asks these of the volume, and then has this answer.
+    Asked(Vec<Operation>, Answer),
 }
 
 impl Core {
@@ -93,7 +98,15 @@ impl Core {
             let detail = "the file system is being unmounted";
             return self.reply(request.id, Err(FsError::new(ESHUTDOWN, detail)));
         }
-        let slot = self.jobs.insert(Job { request, reading: None, then: None, until: 0 });
+        self.counts.requests += u64::from(!matches!(request.operation, FsOperation::Forget { .. }));
+        let slot = self.jobs.insert(Job {
+            request,
+            reading: None,
+            then: None,
+            until: 0,
+            asked: 0,
+            error: None,
+        });
         self.runnable.push_back(Waiter::Job(slot));
     }
 
@@ -125,7 +138,7 @@ impl Core {
             Phase::Serving | Phase::Closing | Phase::Closed => {}
         }
         let Some(job) = self.jobs.get_mut(slot) else { return };
-        if job.reading.is_some() {
+        if job.reading.is_some() || job.asked > 0 {
             return;
         }
         if job.until > 0 {
@@ -148,6 +161,7 @@ impl Core {
             }
             Ok(Tried::Durable(answer)) => self.make_durable(slot, answer),
             Ok(Tried::Until(number)) => self.wait_until(slot, number),
+            Ok(Tried::Asked(operations, answer)) => self.ask_volume(slot, operations, answer),
             Err(halt) => {
                 if let Err(error) = self.park(Waiter::Job(slot), halt) {
                     self.finish_job(slot, Err(error));
@@ -175,6 +189,29 @@ impl Core {
             job.until = number;
             self.waiting.for_commit(Waiter::Job(slot), number);
         }
+    }
+
+    fn ask_volume(&mut self, slot: u32, operations: Vec<Operation>, answer: Answer) {
+        let Some(job) = self.jobs.get_mut(slot).filter(|_| !operations.is_empty()) else {
+            return self.finish_job(slot, Ok(answer));
+        };
+        (job.asked, job.then) = (operations.len() as u32, Some(answer));
+        for operation in operations {
+            self.io.ask(Purpose::Asked(slot), operation);
+        }
+    }
+
+    /// The volume answered one of a job's own requests.
+    pub(crate) fn on_asked(&mut self, slot: u32, error: Option<FsError>) {
+        let Some(job) = self.jobs.get_mut(slot) else { return };
+        job.asked = job.asked.saturating_sub(1);
+        job.error = job.error.take().or(error);
+        if job.asked > 0 {
+            return;
+        }
+        let answer = job.then.take().unwrap_or(Answer::Nothing);
+        let result = job.error.take().map_or(Ok(answer), Err);
+        self.finish_job(slot, result);
     }
 
     /// The commit that it waited for is durable.
@@ -228,6 +265,10 @@ impl Core {
                 .map(Tried::Done),
             Op::Seek { ino, offset, sought } => {
                 self.try_seek(*ino, *offset, *sought).map(Tried::Done)
+            }
+            Op::Hint { offset, len, hint } => {
+                let hint = Operation::Hint { offset: *offset, len: *len, hint: *hint };
+                Ok(Tried::Asked(vec![hint], Answer::Nothing))
             }
             other => self.try_name(other, caller).map(Tried::Done),
         }

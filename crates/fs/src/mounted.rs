@@ -3,6 +3,7 @@
 use crate::core::Core;
 use crate::durability::DurableName;
 use crate::error::FsError;
+use crate::report::FsReport;
 use crate::request::{FsReply, FsRequest};
 use nearhead_disk::Nanos;
 use nearhead_ext4::{Options, Timestamp};
@@ -62,6 +63,11 @@ impl<S: Service> Mounted<S> {
     /// What it is doing.
     pub fn phase(&self) -> &Phase {
         &self.core.phase
+    }
+
+    /// How it stands, and what it has done.
+    pub fn report(&self) -> FsReport {
+        self.core.report()
     }
 
     /// What it stands on.

@@ -284,6 +284,9 @@ impl Core {
         }
         let extents: Vec<(u64, Payload)> =
             merged(pieces).into_iter().map(|piece| (piece.offset, piece.data)).collect();
+        self.counts.records += 1;
+        self.counts.record_bytes += extents.iter().map(|(_, data)| data.len() as u64).sum::<u64>();
+        self.counts.commits += u64::from(rest == Rest::Nothing);
         self.io.ask(Purpose::Record, Operation::WriteAtomic { extents });
     }
 

@@ -6,6 +6,7 @@ use nearhead_ext4::{
     AttributeChange, Attributes, Caller, DirectoryEntry, FsStatistics, Ino, NewNode, Rename,
     XattrSet,
 };
+use nearhead_service::Hint;
 
 /// A request of a client.
 #[derive(Clone, Debug)]
@@ -90,6 +91,8 @@ pub enum FsOperation {
     Seek { ino: Ino, offset: u64, sought: Sought },
     /// How full it is.
     Statistics,
+    /// Tells the volume under it what a range of its bytes is used for.
+    Hint { offset: u64, len: u64, hint: Hint },
 }
 
 impl FsOperation {

@@ -10,6 +10,7 @@ use nearhead_ext4::{Attributes, BLOCK_BYTES, DirectoryEntry};
 use nearhead_fs::{Answer, FsError};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
+use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 /// How long the kernel may believe what it was told: nobody else changes it.
@@ -28,12 +29,18 @@ pub(crate) enum Waiting {
     Value(ReplyXattr, u32),
     Statistics(ReplyStatfs),
     Offset(ReplyLseek),
+    /// A thread of this process.
+    Inside(Sender<Result<Answer, FsError>>),
     Nobody,
 }
 
 impl Waiting {
     /// Says it to the kernel.
     pub(crate) fn answer(self, result: Result<Answer, FsError>) {
+        if let Self::Inside(to) = self {
+            // Who has gone away needs none.
+            return drop(to.send(result));
+        }
         match result {
             Ok(answer) => self.succeed(answer),
             Err(error) => self.fail(Errno::from_i32(error.errno)),
@@ -89,7 +96,7 @@ impl Waiting {
             Self::Value(to, _) => to.error(errno),
             Self::Statistics(to) => to.error(errno),
             Self::Offset(to) => to.error(errno),
-            Self::Nobody => {}
+            Self::Inside(_) | Self::Nobody => {}
         }
     }
 }
