@@ -5,9 +5,10 @@
 mod common;
 
 use common::mounts::{assert_clean, can_mount, mount, unmount, volume};
-use common::{Scratch, run_fails, run_json, run_ok};
-use std::fs::File;
-use std::io::Write;
+use common::{Scratch, run_fails, run_json, run_ok, tool, tool_ok, tools};
+use std::fs::{File, OpenOptions};
+use std::io::{Seek, Write};
+use std::path::Path;
 
 #[test]
 fn a_mounted_volume_is_asked_by_its_target_or_its_folder() {
@@ -85,4 +86,117 @@ fn metrics_of_a_mount_are_those_of_a_volume_and_its_own() {
     drop(stream);
     unmount(&scratch, &folder, daemon);
     assert!(!std::path::Path::new(&socket).exists());
+}
+
+/// The letters that `lsattr` shows of a file or folder.
+fn letters(path: &Path) -> String {
+    let told = tool_ok("lsattr", &["-d", path.to_str().unwrap()]);
+    told.split_whitespace().next().unwrap().replace('-', "")
+}
+
+fn chattr(change: &str, path: &Path) {
+    tool_ok("chattr", &[change, path.to_str().unwrap()]);
+}
+
+fn refused<T>(result: std::io::Result<T>) -> bool {
+    // EPERM, and not EACCES: by the flags, not by the mode.
+    result.err().and_then(|error| error.raw_os_error()) == Some(1)
+}
+
+#[test]
+fn chattr_and_lsattr_do_what_they_do_on_ext4() {
+    let scratch = Scratch::new("fs-flags");
+    if !can_mount() || !tools(&["lsattr", "chattr"]) {
+        return;
+    }
+    let (image, folder) = volume(&scratch, "256M");
+    let daemon = mount(&scratch, &image, &folder, &[]);
+    let path = folder.join("file");
+    let mut open = File::create(&path).unwrap();
+    open.write_all(b"not synced before it is immutable").unwrap();
+    assert_eq!(letters(&path), "e");
+    chattr("+i", &path);
+    assert_eq!(letters(&path), "ie");
+    assert!(refused(open.write_all(b"more")), "through a descriptor that was open");
+    assert!(refused(open.set_len(3)) && refused(open.set_len(1 << 20)));
+    assert!(
+        refused(std::fs::remove_file(&path))
+            && refused(std::fs::hard_link(&path, folder.join("b")))
+    );
+    assert!(refused(std::fs::rename(&path, folder.join("b"))));
+    let mode = <std::fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o600);
+    assert!(refused(std::fs::set_permissions(&path, mode.clone())));
+    chattr("-i", &path);
+    chattr("+a", &path);
+    open.rewind().unwrap();
+    assert!(refused(open.write_all(b"x")) && refused(open.set_len(1)));
+    assert!(refused(std::fs::remove_file(&path)) && refused(std::fs::set_permissions(&path, mode)));
+    let mut appending = OpenOptions::new().append(true).open(&path).unwrap();
+    appending.write_all(b", and appended").unwrap();
+    chattr("-a", &path);
+    for flags in ["+d", "+A", "+S", "-S"] {
+        chattr(flags, &path);
+    }
+    assert_eq!(letters(&path), "dAe");
+    let told = tool("chattr", &["+c", path.to_str().unwrap()]);
+    assert!(!told.status.success(), "nothing compresses: {told:?}");
+    let inside = folder.join("inside");
+    std::fs::create_dir(&inside).unwrap();
+    chattr("+i", &inside);
+    assert!(refused(File::create(inside.join("a"))));
+    chattr("-i", &inside);
+    chattr("+a", &inside);
+    std::fs::write(inside.join("a"), "new names are added").unwrap();
+    assert!(refused(std::fs::remove_file(inside.join("a"))));
+    chattr("-a", &inside);
+    chattr("+D", &inside);
+    let commits = |target: &str| {
+        let told = run_json(&scratch, &["status", target]);
+        told["file_system"]["commits"].as_u64().unwrap()
+    };
+    let before = commits(&image);
+    std::fs::remove_file(inside.join("a")).unwrap();
+    assert_eq!(commits(&image), before + 1, "a name that is gone is durably gone");
+    drop((open, appending));
+    unmount(&scratch, &folder, daemon);
+    assert_clean(&scratch, &image);
+    let daemon = mount(&scratch, &image, &folder, &[]);
+    assert_eq!((letters(&path), letters(&inside)), ("dAe".to_owned(), "De".to_owned()));
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert_eq!(text, "not synced before it is immutable, and appended");
+    unmount(&scratch, &folder, daemon);
+}
+
+#[test]
+fn chattr_j_is_durability_only_and_is_inherited() {
+    let scratch = Scratch::new("fs-durable");
+    if !can_mount() || !tools(&["lsattr", "chattr", "getfattr"]) {
+        return;
+    }
+    let (image, folder) = volume(&scratch, "256M");
+    let daemon = mount(&scratch, &image, &folder, &[]);
+    let logs = folder.join("logs");
+    std::fs::create_dir(&logs).unwrap();
+    chattr("+j", &logs);
+    let log = logs.join("1");
+    let in_place = || {
+        let told = run_json(&scratch, &["status", &image]);
+        told["file_system"]["in_place_bytes"].as_u64().unwrap()
+    };
+    let mut file = File::create(&log).unwrap();
+    file.write_all(&vec![7; 700_000]).unwrap();
+    file.sync_all().unwrap();
+    assert_eq!((letters(&log), letters(&logs)), ("je".to_owned(), "je".to_owned()));
+    assert_eq!(in_place(), 0, "long writes as well go to records");
+    let value = tool_ok("getfattr", &["-n", "user.nearhead.durability", log.to_str().unwrap()]);
+    assert!(value.contains("only"), "{value}");
+    chattr("-j", &log);
+    assert_eq!(letters(&log), "e");
+    file.rewind().unwrap();
+    file.write_all(&vec![8; 700_000]).unwrap();
+    file.sync_all().unwrap();
+    assert!(in_place() >= 700_000 - 4096, "as any other file again");
+    drop(file);
+    unmount(&scratch, &folder, daemon);
+    assert_clean(&scratch, &image);
 }

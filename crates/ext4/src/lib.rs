@@ -81,6 +81,7 @@ mod xattrs;
 
 pub use error::{Errno, Error, OpenError, Outcome, Stop};
 pub use geometry::Geometry;
+pub use inode::{APPEND_FLAG, DIRSYNC_FLAG, IMMUTABLE_FLAG, NOATIME_FLAG, SYNC_FLAG, USER_FLAGS};
 pub use types::*;
 
 use nearhead_basics::NumberHash;

@@ -14,7 +14,7 @@ use std::ops::Range;
 
 /// The attribute, and its value.
 pub(crate) const ATTRIBUTE: &[u8] = b"user.nearhead.durability";
-const ONLY: &[u8] = b"only";
+pub(crate) const ONLY: &[u8] = b"only";
 
 /// Names of files, or of directories with all that is made in them.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -173,12 +173,14 @@ impl Core {
     /// What a job did is there, and is to be durable before its answer.
     fn make_durable(&mut self, slot: u32, answer: Answer) {
         let Some(job) = self.jobs.get_mut(slot) else { return };
-        let ino = match &job.request.operation {
-            FsOperation::Write { ino, .. } => *ino,
+        let operation = &job.request.operation;
+        let (ino, data_only) = match (operation, operation.directory()) {
+            (FsOperation::Write { ino, .. }, _) => (*ino, true),
+            (_, Some(directory)) => (directory, false),
             _ => return self.finish_job(slot, Ok(answer)),
         };
         job.then = Some(answer);
-        match self.durable_at(ino, true) {
+        match self.durable_at(ino, data_only) {
             Some(number) => self.wait_until(slot, number),
             None => self.finish_sync(slot),
         }
@@ -246,8 +248,9 @@ impl Core {
         match operation {
             Op::Read { ino, offset, len } => self.try_read(slot, *ino, *offset, *len),
             Op::Write { ino, offset, data, is_durable } => {
-                let written = self.try_write(*ino, *offset, data, caller)?;
-                Ok(if *is_durable { Tried::Durable(written) } else { Tried::Done(written) })
+                let (written, is_synchronous) = self.try_write(*ino, *offset, data, caller)?;
+                let is_durable = *is_durable || is_synchronous;
+                Ok(if is_durable { Tried::Durable(written) } else { Tried::Done(written) })
             }
             Op::Sync { ino, data_only } => Ok(match self.durable_at(*ino, *data_only) {
                 Some(number) => Tried::Until(number),
@@ -270,7 +273,11 @@ impl Core {
                 let hint = Operation::Hint { offset: *offset, len: *len, hint: *hint };
                 Ok(Tried::Asked(vec![hint], Answer::Nothing))
             }
-            other => self.try_name(other, caller).map(Tried::Done),
+            other => {
+                let is_synchronous = self.is_synchronous(other)?;
+                let done = self.try_name(other, caller)?;
+                Ok(if is_synchronous { Tried::Durable(done) } else { Tried::Done(done) })
+            }
         }
     }
 

@@ -16,6 +16,7 @@ mod core;
 mod durability;
 mod error;
 mod file;
+mod flags;
 mod io;
 mod jobs;
 mod mounted;
@@ -32,6 +33,7 @@ mod writing;
 
 pub use durability::DurableName;
 pub use error::FsError;
+pub use flags::DURABILITY_ONLY_FLAG;
 pub use mounted::{FsOptions, Mounted, Phase};
 pub use report::{FsCounts, FsReport};
 pub use request::{Answer, FsOperation, FsReply, FsRequest, RoomChange, Sought};

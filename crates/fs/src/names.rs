@@ -34,6 +34,7 @@ impl Core {
                 statistics.available = statistics.available.saturating_sub(self.kept_blocks);
                 Ok(Answer::Statistics(statistics))
             }
+            Op::Flags { ino } => self.try_flags(*ino),
             Op::GetXattr { ino, name } => Ok(Answer::Value(self.ext4()?.get_xattr(*ino, name)?)),
             Op::ListXattrs { ino } => Ok(Answer::Names(self.ext4()?.list_xattrs(*ino)?)),
             _ => self.try_change(operation, caller),
@@ -93,6 +94,7 @@ impl Core {
                 self.file(*ino).durability_only = None;
                 Ok(Answer::Nothing)
             }
+            Op::SetFlags { ino, flags, mask } => self.try_set_flags(*ino, *flags, *mask, caller),
             Op::RemoveXattr { ino, name } => {
                 self.ext4()?.remove_xattr(*ino, name, caller)?;
                 self.note_changed(&[*ino]);

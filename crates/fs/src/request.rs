@@ -89,6 +89,10 @@ pub enum FsOperation {
     ChangeRoom { ino: Ino, offset: u64, len: u64, change: RoomChange },
     /// The next data or hole of a file.
     Seek { ino: Ino, offset: u64, sought: Sought },
+    /// Flags as `FS_IOC_GETFLAGS` has them, with [`crate::DURABILITY_ONLY_FLAG`].
+    Flags { ino: Ino },
+    /// Those flags of a node that `mask` has become as in `flags`.
+    SetFlags { ino: Ino, flags: u32, mask: u32 },
     /// How full it is.
     Statistics,
     /// Tells the volume under it what a range of its bytes is used for.
@@ -96,6 +100,18 @@ pub enum FsOperation {
 }
 
 impl FsOperation {
+    /// The directory whose names it changes.
+    pub(crate) fn directory(&self) -> Option<Ino> {
+        match self {
+            Self::Make { parent, .. }
+            | Self::Link { parent, .. }
+            | Self::Unlink { parent, .. }
+            | Self::RemoveDirectory { parent, .. }
+            | Self::Rename { from: parent, .. } => Some(*parent),
+            _ => None,
+        }
+    }
+
     /// Whether it changes anything, or promises that something is durable.
     pub(crate) fn changes(&self) -> bool {
         !matches!(
@@ -109,6 +125,7 @@ impl FsOperation {
                 | Self::GetXattr { .. }
                 | Self::ListXattrs { .. }
                 | Self::Seek { .. }
+                | Self::Flags { .. }
                 | Self::Statistics
         )
     }
@@ -116,6 +133,7 @@ impl FsOperation {
 
 /// An answer.
 #[derive(Clone, Debug)]
+#[expect(missing_docs, reason = "the fields are the system calls' own")]
 pub enum Answer {
     /// It is done.
     Nothing,
@@ -133,6 +151,8 @@ pub enum Answer {
     Entries(Vec<DirectoryEntry>),
     /// A place in a file.
     Offset(u64),
+    /// Flags of a node, and the generation of its number.
+    Flags { flags: u32, generation: u32 },
     /// How full it is.
     Statistics(FsStatistics),
 }

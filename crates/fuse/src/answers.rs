@@ -1,9 +1,10 @@
 //! Whom to answer, and how each answer is said to the kernel.
 
+use crate::ioctls::{Told, told};
 use crate::words::{attributes, file_type, inode};
 use fuser::{
     Errno, FileHandle, FopenFlags, Generation, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory,
-    ReplyEmpty, ReplyEntry, ReplyLseek, ReplyStatfs, ReplyWrite, ReplyXattr,
+    ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyStatfs, ReplyWrite, ReplyXattr,
 };
 use nearhead_disk::Payload;
 use nearhead_ext4::{Attributes, BLOCK_BYTES, DirectoryEntry};
@@ -29,6 +30,7 @@ pub(crate) enum Waiting {
     Value(ReplyXattr, u32),
     Statistics(ReplyStatfs),
     Offset(ReplyLseek),
+    Ioctl(ReplyIoctl, Told),
     /// A thread of this process.
     Inside(Sender<Result<Answer, FsError>>),
     Nobody,
@@ -79,6 +81,7 @@ impl Waiting {
                 BLOCK_BYTES as u32,
             ),
             (Self::Offset(to), Answer::Offset(offset)) => to.offset(offset as i64),
+            (Self::Ioctl(to, shape), answer) => to.ioctl(0, &told(shape, &answer)),
             (Self::Nobody, _) => {}
             (other, _) => other.fail(Errno::EIO),
         }
@@ -96,6 +99,7 @@ impl Waiting {
             Self::Value(to, _) => to.error(errno),
             Self::Statistics(to) => to.error(errno),
             Self::Offset(to) => to.error(errno),
+            Self::Ioctl(to, _) => to.error(errno),
             Self::Inside(_) | Self::Nobody => {}
         }
     }

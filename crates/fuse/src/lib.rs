@@ -16,6 +16,7 @@ mod carrier;
 mod front;
 mod handle;
 mod image;
+mod ioctls;
 mod queue;
 mod serve;
 mod words;
