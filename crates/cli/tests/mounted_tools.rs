@@ -5,7 +5,9 @@
 mod common;
 
 use common::mounts::{assert_clean, can_mount, mount, unmount, volume};
-use common::{Scratch, run_fails, run_json, run_ok, tool, tool_ok, tools};
+use common::{
+    Scratch, nearhead, preload_library, run_fails, run_json, run_ok, tool, tool_ok, tools,
+};
 use std::fs::{File, OpenOptions};
 use std::io::{Seek, Write};
 use std::path::Path;
@@ -197,6 +199,32 @@ fn chattr_j_is_durability_only_and_is_inherited() {
     file.sync_all().unwrap();
     assert!(in_place() >= 700_000 - 4096, "as any other file again");
     drop(file);
+    unmount(&scratch, &folder, daemon);
+    assert_clean(&scratch, &image);
+}
+
+#[test]
+fn files_that_programs_open_with_o_dur_are_durability_only() {
+    let scratch = Scratch::new("fs-o-dur");
+    if !can_mount() || !tools(&["lsattr", "cc"]) {
+        return;
+    }
+    let Some(library) = preload_library() else { return };
+    let preload = Path::new(env!("CARGO_MANIFEST_DIR")).join("../preload");
+    let (include, program) = (preload.join("include"), scratch.text("durability"));
+    let source = preload.join("tests/programs/durability.c");
+    let (include, source) = (include.to_str().unwrap(), source.to_str().unwrap());
+    tool_ok("cc", &["-Wall", "-Werror", "-I", include, source, "-o", &program]);
+    let (image, folder) = volume(&scratch, "256M");
+    let daemon = mount(&scratch, &image, &folder, &[]);
+    let mut command = nearhead(&scratch, &["run", "--o-dur", "--", &program]);
+    let output = command.arg(&folder).env("NEARHEAD_PRELOAD", library).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let told = String::from_utf8(output.stdout).unwrap();
+    assert!(told.lines().all(|line| line.ends_with(" nearhead")), "{told}");
+    for (name, expected) in [("open", "je"), ("openat64", "je"), ("again", "je"), ("plain", "e")] {
+        assert_eq!(letters(&folder.join(name)), expected, "{name}");
+    }
     unmount(&scratch, &folder, daemon);
     assert_clean(&scratch, &image);
 }
