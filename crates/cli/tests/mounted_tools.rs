@@ -228,3 +228,41 @@ fn files_that_programs_open_with_o_dur_are_durability_only() {
     unmount(&scratch, &folder, daemon);
     assert_clean(&scratch, &image);
 }
+
+#[test]
+fn what_is_freed_is_told_to_the_volume_and_fstrim_tells_all_that_is_free() {
+    let scratch = Scratch::new("fs-trim");
+    if !can_mount() || !tools(&["fstrim"]) {
+        return;
+    }
+    let (image, folder) = volume(&scratch, "512M");
+    let stored =
+        || std::os::unix::fs::MetadataExt::blocks(&std::fs::metadata(&image).unwrap()) * 512;
+    let trimmed = || {
+        let told = run_json(&scratch, &["status", &image]);
+        told["file_system"]["trimmed_bytes"].as_u64().unwrap()
+    };
+    for (option, is_told) in [("discard", true), ("nodiscard", false)] {
+        let daemon = mount(&scratch, &image, &folder, &["-o", option]);
+        let path = folder.join("large");
+        let mut file = File::create(&path).unwrap();
+        file.write_all(&vec![7; 40 << 20]).unwrap();
+        file.sync_all().unwrap();
+        drop(file);
+        let before = stored();
+        std::fs::remove_file(&path).unwrap();
+        File::open(&folder).unwrap().sync_all().unwrap();
+        assert_eq!(trimmed() >= 40 << 20, is_told, "{option}: {}", trimmed());
+        std::fs::write(folder.join("small"), vec![9; 100_000]).unwrap();
+        unmount(&scratch, &folder, daemon);
+        assert_eq!(stored() + (39 << 20) < before, is_told, "{option}: the image is smaller");
+        assert_clean(&scratch, &image);
+    }
+    let daemon = mount(&scratch, &image, &folder, &[]);
+    let told = tool_ok("fstrim", &["-v", folder.to_str().unwrap()]);
+    assert!(trimmed() > 300 << 20, "{told}");
+    assert_eq!(std::fs::read(folder.join("small")).unwrap(), vec![9; 100_000]);
+    unmount(&scratch, &folder, daemon);
+    assert!(stored() < 40 << 20, "what was not told before is given back now: {}", stored());
+    assert_clean(&scratch, &image);
+}

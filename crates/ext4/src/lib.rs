@@ -73,6 +73,7 @@ mod remove;
 mod rename;
 pub mod sample;
 mod transaction;
+mod trim;
 mod truncate;
 mod types;
 mod verify;
@@ -109,6 +110,8 @@ pub struct Ext4 {
     unwritten_unsettled: ranges::Ranges,
     /// Of inodes that live in memory.
     reserved: ranges::Ranges,
+    /// Free, and about to be told to the disk.
+    trimming: Vec<std::ops::Range<u64>>,
     in_flight: VecDeque<changes::InFlight>,
     next_id: u64,
     holds: HashMap<u32, u64, NumberHash>,

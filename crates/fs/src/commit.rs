@@ -81,8 +81,9 @@ pub(crate) struct Commit {
     pub(crate) to_pack: Vec<Ino>,
     pub(crate) packed: Vec<Packed>,
     pub(crate) changes: Option<ChangesId>,
-    /// What the running transaction frees is to be dropped by the volume as well; and what the one under way did.
+    /// Durability-only files lose blocks in the running transaction, or lost some in the one under way; and what that one frees.
     pub(crate) drops_freed: bool,
+    pub(crate) has_dropped: bool,
     pub(crate) freed: Vec<Range<u64>>,
     /// What the record that is under way leaves out, and the next one brings.
     pub(crate) rest: Rest,
@@ -111,6 +112,7 @@ impl Default for Commit {
             packed: Vec::new(),
             changes: None,
             drops_freed: false,
+            has_dropped: false,
             freed: Vec::new(),
             rest: Rest::Nothing,
             was_full: false,
@@ -323,7 +325,8 @@ impl Core {
             self.note_saved(len);
         }
         let freed = std::mem::take(&mut self.commit.freed);
-        self.drop_freed(&freed);
+        let has_dropped = std::mem::take(&mut self.commit.has_dropped);
+        self.drop_freed(freed, has_dropped);
         if let Some(id) = self.commit.changes.take() {
             self.commit.to_settle.push((id, self.io.newest()));
         }

@@ -56,6 +56,8 @@ pub(crate) struct Core {
     /// The newest time that a client told.
     pub(crate) clock: Timestamp,
     pub(crate) counts: FsCounts,
+    /// The volume is told what commits freed.
+    pub(crate) trims_freed: bool,
 }
 
 impl Core {
@@ -81,6 +83,7 @@ impl Core {
             changed_at: None,
             clock: Timestamp::default(),
             counts: FsCounts::default(),
+            trims_freed: false,
         }
     }
 

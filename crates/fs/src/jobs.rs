@@ -9,6 +9,7 @@ use crate::mounted::Phase;
 use crate::packing::RECORD_BYTES_MIN;
 use crate::reading::Reading;
 use crate::request::{Answer, FsOperation, FsRequest};
+use crate::trim::{Part, Trimming};
 use crate::waiting::Waiter;
 use nearhead_disk::Payload;
 use nearhead_ext4::{Caller, Ext4};
@@ -27,6 +28,8 @@ pub(crate) struct Job {
     /// Requests of its own to the volume that are under way, and the first that failed.
     pub(crate) asked: u32,
     pub(crate) error: Option<FsError>,
+    /// How far an `fstrim` is.
+    pub(crate) trimming: Trimming,
 }
 
 /// How far a try came.
@@ -106,6 +109,7 @@ impl Core {
             until: 0,
             asked: 0,
             error: None,
+            trimming: Trimming::default(),
         });
         self.runnable.push_back(Waiter::Job(slot));
     }
@@ -208,9 +212,10 @@ impl Core {
         let Some(job) = self.jobs.get_mut(slot) else { return };
         job.asked = job.asked.saturating_sub(1);
         job.error = job.error.take().or(error);
-        if job.asked > 0 {
+        if job.asked > 0 || self.on_trimmed(slot) {
             return;
         }
+        let Some(job) = self.jobs.get_mut(slot) else { return };
         let answer = job.then.take().unwrap_or(Answer::Nothing);
         let result = job.error.take().map_or(Ok(answer), Err);
         self.finish_job(slot, result);
@@ -268,6 +273,10 @@ impl Core {
                 .map(Tried::Done),
             Op::Seek { ino, offset, sought } => {
                 self.try_seek(*ino, *offset, *sought).map(Tried::Done)
+            }
+            Op::Trim { offset, len, run_bytes_min } => {
+                let part = Part { offset: *offset, len: *len, run_bytes_min: *run_bytes_min };
+                self.try_trim(slot, part, caller)
             }
             Op::Hint { offset, len, hint } => {
                 let hint = Operation::Hint { offset: *offset, len: *len, hint: *hint };

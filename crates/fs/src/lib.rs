@@ -27,6 +27,7 @@ mod reading;
 mod report;
 mod request;
 mod room;
+mod trim;
 mod waiting;
 mod write_out;
 mod writing;

@@ -65,6 +65,11 @@ impl<S: Service> Mounted<S> {
         &self.core.phase
     }
 
+    /// From now on the volume is told of blocks that commits freed, or not (the default).
+    pub fn trim_freed(&mut self, trims: bool) {
+        self.core.trims_freed = trims;
+    }
+
     /// How it stands, and what it has done.
     pub fn report(&self) -> FsReport {
         self.core.report()

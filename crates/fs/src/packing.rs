@@ -270,9 +270,8 @@ impl Core {
         let changes = self.ext4.as_deref_mut().filter(|ext4| ext4.is_changed());
         if let Some(changes) = changes.map(nearhead_ext4::Ext4::take_changes) {
             self.commit.changes = Some(changes.id);
-            if std::mem::take(&mut self.commit.drops_freed) {
-                self.commit.freed = changes.freed;
-            }
+            self.commit.has_dropped = std::mem::take(&mut self.commit.drops_freed);
+            self.commit.freed = changes.freed;
             pieces.extend(changes.blocks.iter().map(|(block, bytes)| {
                 let data = Payload::Bytes(BufferMut::copy_of(&bytes[..]).freeze());
                 Piece { offset: block * BLOCK, data }

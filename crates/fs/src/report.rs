@@ -18,6 +18,8 @@ pub struct FsCounts {
     pub record_bytes: u64,
     /// Bytes of files that were written in place.
     pub in_place_bytes: u64,
+    /// Free bytes that the volume was told of.
+    pub trimmed_bytes: u64,
 }
 
 /// How it stands.

@@ -95,6 +95,8 @@ pub enum FsOperation {
     SetFlags { ino: Ino, flags: u32, mask: u32 },
     /// How full it is.
     Statistics,
+    /// Tells the volume under it of free runs of at least so many bytes, within these bytes of the file system.
+    Trim { offset: u64, len: u64, run_bytes_min: u64 },
     /// Tells the volume under it what a range of its bytes is used for.
     Hint { offset: u64, len: u64, hint: Hint },
 }
@@ -151,6 +153,8 @@ pub enum Answer {
     Entries(Vec<DirectoryEntry>),
     /// A place in a file.
     Offset(u64),
+    /// So many free bytes were told.
+    Trimmed(u64),
     /// Flags of a node, and the generation of its number.
     Flags { flags: u32, generation: u32 },
     /// How full it is.

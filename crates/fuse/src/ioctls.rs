@@ -20,6 +20,8 @@ const SET_FLAGS: [u32; 2] = [number(GIVES, 8, b'f', 2), number(GIVES, 4, b'f', 2
 const GET_VERSION: [u32; 2] = [number(GETS, 8, b'v', 1), number(GETS, 4, b'v', 1)];
 const GET_EXTENDED: u32 = number(GETS, 28, b'X', 31);
 const SET_EXTENDED: u32 = number(GIVES, 28, b'X', 32);
+/// `struct fstrim_range { u64 start, len, minlen; }`.
+const TRIM: u32 = number(GIVES | GETS, 24, b'X', 121);
 /// Our own: `struct { uint32_t is_durability_only; uint32_t zero; }`.
 const GET_DURABILITY: u32 = number(GETS, 8, b'N', 0xD1);
 const SET_DURABILITY: u32 = number(GIVES, 8, b'N', 0xD0);
@@ -41,6 +43,7 @@ pub(crate) enum Told {
     Version,
     Extended,
     Durability,
+    Trimmed,
 }
 
 /// What is asked for by `command` and these bytes.
@@ -76,6 +79,11 @@ pub(crate) fn asked(ino: Ino, command: u32, bytes: &[u8]) -> Result<(FsOperation
             let mask = DURABILITY_ONLY_FLAG;
             Ok((FsOperation::SetFlags { ino, flags, mask }, Told::Nothing))
         }
+        TRIM => {
+            let (offset, len) = (long(bytes, 0)?, long(bytes, 8)?);
+            let run_bytes_min = long(bytes, 16)?;
+            Ok((FsOperation::Trim { offset, len, run_bytes_min }, Told::Trimmed))
+        }
         _ => Err(Errno::ENOTTY),
     }
 }
@@ -85,11 +93,19 @@ fn word(bytes: &[u8], at: usize) -> Result<u32, Errno> {
     word.map(u32::from_ne_bytes).ok_or(Errno::EINVAL)
 }
 
+fn long(bytes: &[u8], at: usize) -> Result<u64, Errno> {
+    let long = bytes.get(at..at + 8).and_then(|long| long.try_into().ok());
+    long.map(u64::from_ne_bytes).ok_or(Errno::EINVAL)
+}
+
 /// The bytes of an answer.
 pub(crate) fn told(told: Told, answer: &Answer) -> Vec<u8> {
+    if let Answer::Trimmed(bytes) = answer {
+        return [0, *bytes, 0].into_iter().flat_map(u64::to_ne_bytes).collect();
+    }
     let Answer::Flags { flags, generation } = answer else { return Vec::new() };
     let words = match told {
-        Told::Nothing => vec![],
+        Told::Nothing | Told::Trimmed => vec![],
         Told::Flags => vec![*flags],
         Told::Version => vec![*generation],
         Told::Extended => {
@@ -111,6 +127,7 @@ mod tests {
     fn numbers_are_those_of_linux_and_the_documented_one() {
         assert_eq!((GET_FLAGS[0], SET_FLAGS[0]), (0x8008_6601, 0x4008_6602));
         assert_eq!((GET_EXTENDED, SET_EXTENDED), (0x801C_581F, 0x401C_5820));
+        assert_eq!(TRIM, 0xC018_5879);
         assert_eq!((SET_DURABILITY, GET_DURABILITY), (0x4008_4ED0, 0x8008_4ED1));
     }
 

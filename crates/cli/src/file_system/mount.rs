@@ -34,7 +34,7 @@ pub struct MountArgs {
     pub target: String,
     /// An empty folder
     pub folder: PathBuf,
-    /// Options with commas between them: ro, rw, mode=NAME, `allow_other`, and last durable=NAMES: what is made under these names
+    /// Options with commas between them: ro, rw, mode=NAME, `allow_other`, discard (the default: the volume is told what was freed), nodiscard, and last durable=NAMES: what is made under these names
     /// (*.wal, `pg_wal/**`) is needed after a crash only, and stays in the logs
     #[arg(short = 'o', value_name = "OPTIONS", value_delimiter = ',')]
     pub options: Vec<String>,
@@ -70,6 +70,7 @@ struct Wanted {
     for_everybody: bool,
     durable: Vec<DurableName>,
     mode: &'static dyn Mode,
+    trims_freed: bool,
 }
 
 /// What is looked at between requests.
@@ -117,7 +118,8 @@ pub fn run(args: &MountArgs) -> Result<(), String> {
         record_bytes_max: volume.engine().atomic_bytes_max(),
         mounted_at: now,
     };
-    let mounted = Mounted::new(volume, options);
+    let mut mounted = Mounted::new(volume, options);
+    mounted.trim_freed(wanted.trims_freed);
     let handle = Handle::default();
     stop_at_signals(signals, handle.clone())?;
     let facts = Facts { target: args.target.clone(), folder: absolute(&args.folder), disk_notes };
@@ -166,12 +168,15 @@ fn wanted(args: &MountArgs) -> Result<Wanted, String> {
         for_everybody: is_root,
         durable: Vec::new(),
         mode: named(DEFAULT_MODE)?,
+        trims_freed: true,
     };
     for option in &args.options {
         match option.split_once('=') {
             None if option == "ro" => wanted.read_only = true,
             None if option == "rw" => wanted.read_only = false,
             None if option == "allow_other" => wanted.for_everybody = true,
+            None if option == "discard" => wanted.trims_freed = true,
+            None if option == "nodiscard" => wanted.trims_freed = false,
             Some(("mode", name)) => wanted.mode = named(name)?,
             Some(("durable", name)) => wanted.durable.push(durable(name)?),
             // Names after the first, with commas between them.
@@ -182,7 +187,7 @@ fn wanted(args: &MountArgs) -> Result<Wanted, String> {
                     .map(|mode| format!("{} ({})", mode.name(), mode.about()))
                     .collect();
                 return Err(format!(
-                    "mount -o {option}: expected ro, rw, allow_other, durable=NAMES or mode=NAME with one of: {}",
+                    "mount -o {option}: expected ro, rw, allow_other, discard, nodiscard, durable=NAMES or mode=NAME with one of: {}",
                     modes.join("; ")
                 ));
             }

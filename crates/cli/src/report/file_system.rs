@@ -28,6 +28,8 @@ pub struct FileSystemReport {
     pub record_bytes: u64,
     /// Bytes of files written in place.
     pub in_place_bytes: u64,
+    /// Free bytes that the volume was told of.
+    pub trimmed_bytes: u64,
     /// Bytes of the file system.
     pub size_bytes: u64,
     /// Bytes of it that are free.
@@ -50,6 +52,7 @@ impl FileSystemReport {
             records: told.counts.records,
             record_bytes: told.counts.record_bytes,
             in_place_bytes: told.counts.in_place_bytes,
+            trimmed_bytes: told.counts.trimmed_bytes,
             size_bytes: told.statistics.as_ref().map_or(0, |of| bytes(of.blocks)),
             free_bytes: told.statistics.as_ref().map_or(0, |of| bytes(of.free)),
             failure: told.failure.clone(),
@@ -74,11 +77,12 @@ impl FileSystemReport {
             (
                 "commits",
                 format!(
-                    "{}, with {} in {} records and {} in place",
+                    "{}, with {} in {} records and {} in place; {} of what is free was told to it",
                     self.commits,
                     ByteSize(self.record_bytes),
                     self.records,
-                    ByteSize(self.in_place_bytes)
+                    ByteSize(self.in_place_bytes),
+                    ByteSize(self.trimmed_bytes)
                 ),
             ),
         ]

@@ -176,6 +176,7 @@ fn file_system(text: &mut String, report: &StatusReport) {
         ("fs_records_total", "counter", "Records of commits", files.records),
         ("fs_record_bytes_total", "counter", "Bytes in these records", files.record_bytes),
         ("fs_in_place_bytes_total", "counter", "Bytes of files in place", files.in_place_bytes),
+        ("fs_trimmed_bytes_total", "counter", "Free bytes told", files.trimmed_bytes),
     ] {
         metric(text, name, kind, help, value);
     }
