@@ -266,3 +266,33 @@ fn what_is_freed_is_told_to_the_volume_and_fstrim_tells_all_that_is_free() {
     assert!(stored() < 40 << 20, "what was not told before is given back now: {}", stored());
     assert_clean(&scratch, &image);
 }
+
+#[test]
+fn reading_changes_the_time_of_access_as_the_mount_says() {
+    let scratch = Scratch::new("fs-atime");
+    if !can_mount() {
+        return;
+    }
+    let (image, folder) = volume(&scratch, "256M");
+    let path = folder.join("file");
+    let accessed = || std::fs::metadata(&path).unwrap().accessed().unwrap();
+    let old = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000_000);
+    for (option, is_kept) in [("noatime", false), ("relatime", true), ("strictatime", true)] {
+        let daemon = mount(&scratch, &image, &folder, &["-o", option]);
+        std::fs::write(&path, "text").unwrap();
+        let file = OpenOptions::new().write(true).open(&path).unwrap();
+        file.set_times(std::fs::FileTimes::new().set_accessed(old)).unwrap();
+        drop(file);
+        unmount(&scratch, &folder, daemon);
+        // Nothing is in the kernel's cache now.
+        let daemon = mount(&scratch, &image, &folder, &["-o", option]);
+        assert_eq!(accessed(), old);
+        std::fs::read(&path).unwrap();
+        assert_eq!(accessed() > old, is_kept, "{option}");
+        unmount(&scratch, &folder, daemon);
+        let daemon = mount(&scratch, &image, &folder, &["-o", option]);
+        assert_eq!(accessed() > old, is_kept, "{option}: after it was unmounted");
+        unmount(&scratch, &folder, daemon);
+    }
+    assert_clean(&scratch, &image);
+}

@@ -65,6 +65,8 @@ pub(crate) struct Commit {
     pub(crate) committed: u64,
     is_wanted: bool,
     wants_all: bool,
+    /// The one under way takes times of access along.
+    pub(crate) takes_access_times: bool,
     /// Files whose data the next one is to make durable, and whether with their times.
     next_files: BTreeSet<Ino>,
     next_times: BTreeSet<Ino>,
@@ -101,6 +103,7 @@ impl Default for Commit {
             committed: 0,
             is_wanted: false,
             wants_all: false,
+            takes_access_times: false,
             next_files: BTreeSet::new(),
             next_times: BTreeSet::new(),
             files: Vec::new(),
@@ -191,6 +194,11 @@ impl Core {
         CHANGES_MAX.min(self.record_blocks_max() * 3 / 8)
     }
 
+    /// Whether half of that is changed.
+    pub(crate) fn is_half_full(&self) -> bool {
+        self.ext4.as_ref().is_none_or(|ext4| ext4.changes_len() >= self.changes_max() / 2)
+    }
+
     /// Whether so much metadata is changed that nothing more may be.
     pub(crate) fn is_commit_due_by_size(&self) -> bool {
         self.ext4.as_ref().is_some_and(|ext4| ext4.changes_len() >= self.changes_max())
@@ -243,6 +251,7 @@ impl Core {
         commit.is_wanted = false;
         let mut files = std::mem::take(&mut commit.next_files);
         commit.times = std::mem::take(&mut commit.next_times);
+        commit.takes_access_times = commit.wants_all;
         if std::mem::take(&mut commit.wants_all) {
             // Also those without a name that are held: their pages are to leave memory.
             let changed = self

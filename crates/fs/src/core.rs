@@ -3,6 +3,7 @@
 //! Parts are files beside this one, each an `impl Core`: opening and jobs ([`crate::jobs`]), names, reading, writing, room, write-outs
 //! and the commit. None of them waits; each returns a [`Halt`] that says for what.
 
+use crate::access::AccessTimes;
 use crate::commit::Commit;
 use crate::error::{EIO, FsError, Halt};
 use crate::file::File;
@@ -56,6 +57,9 @@ pub(crate) struct Core {
     /// The newest time that a client told.
     pub(crate) clock: Timestamp,
     pub(crate) counts: FsCounts,
+    /// When reading changes a time, and those that are in no commit yet.
+    pub(crate) access_times: AccessTimes,
+    pub(crate) accessed: BTreeMap<Ino, Timestamp>,
     /// The volume is told what commits freed.
     pub(crate) trims_freed: bool,
 }
@@ -83,6 +87,8 @@ impl Core {
             changed_at: None,
             clock: Timestamp::default(),
             counts: FsCounts::default(),
+            access_times: AccessTimes::default(),
+            accessed: BTreeMap::new(),
             trims_freed: false,
         }
     }
@@ -110,6 +116,7 @@ impl Core {
     pub(crate) fn forget_file(&mut self, ino: Ino) {
         self.forget_pages(ino, 0, u64::MAX);
         self.files.remove(&ino);
+        self.accessed.remove(&ino);
     }
 
     /// The metadata of these nodes is part of the running transaction.
@@ -119,6 +126,12 @@ impl Core {
             self.file(*ino).changed_in = number;
         }
         self.note_unsaved();
+    }
+
+    /// The metadata of a node is part of the running transaction, of which a record is made now: nothing has to follow it.
+    pub(crate) fn note_packed(&mut self, ino: Ino) {
+        let number = self.commit.running();
+        self.file(ino).changed_in = number;
     }
 
     /// Something is not durable.

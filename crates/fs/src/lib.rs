@@ -11,6 +11,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod access;
 mod commit;
 mod core;
 mod durability;
@@ -32,6 +33,7 @@ mod waiting;
 mod write_out;
 mod writing;
 
+pub use access::AccessTimes;
 pub use durability::DurableName;
 pub use error::FsError;
 pub use flags::DURABILITY_ONLY_FLAG;

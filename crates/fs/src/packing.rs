@@ -119,6 +119,9 @@ impl Core {
             }
             self.commit.to_pack.pop();
         }
+        if self.commit.takes_access_times {
+            self.pack_access_times()?;
+        }
         Ok(Packing::Done)
     }
 
@@ -142,7 +145,7 @@ impl Core {
             self.grow_to(ino, size.min(end))?;
         }
         if placed.is_unwritten || size.is_some() {
-            self.note_changed(&[ino]);
+            self.note_packed(ino);
         }
         Ok(())
     }
@@ -217,7 +220,7 @@ impl Core {
         self.has_blocks(ino, pages);
         self.tell_durability_only(ino, &blocks);
         // Also where no metadata changes: an `fsync` waits for the record.
-        self.note_changed(&[ino]);
+        self.note_packed(ino);
         for run in blocks {
             let (pages, block) = (run.logical..run.logical + run.len, run.physical);
             self.commit.packed.push(Packed { ino, incarnation, pages, block });
@@ -230,7 +233,7 @@ impl Core {
         let (size, written_at) = (file.size, file.written_at);
         if let Some(size) = size {
             self.grow_to(ino, size)?;
-            self.note_changed(&[ino]);
+            self.note_packed(ino);
         }
         let Some(at) = written_at else { return Ok(()) };
         // Where only data is asked for its time may wait, unless the inode changes anyway.
@@ -239,7 +242,8 @@ impl Core {
             caller.now = at;
             self.ext4()?.touch_written(ino, false, &caller)?;
             self.file(ino).written_at = None;
-            self.note_changed(&[ino]);
+            self.pack_access_time(ino)?;
+            self.note_packed(ino);
         }
         Ok(())
     }

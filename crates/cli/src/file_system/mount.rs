@@ -13,7 +13,7 @@ use crate::target::{Access, DiskArgs, Target, refuse_if_misnamed};
 use nearhead_disk::Nanos;
 use nearhead_engine::placement::OneArea;
 use nearhead_ext4::Options;
-use nearhead_fs::{DurableName, FsOptions};
+use nearhead_fs::{AccessTimes, DurableName, FsOptions};
 use nearhead_fuse::{Handle, MountOptions};
 use nearhead_journal::{DEFAULT_MODE, MODES, Mode, mode_named};
 use nearhead_output::{note, say, say_json_line};
@@ -34,7 +34,7 @@ pub struct MountArgs {
     pub target: String,
     /// An empty folder
     pub folder: PathBuf,
-    /// Options with commas between them: ro, rw, mode=NAME, `allow_other`, discard (the default: the volume is told what was freed), nodiscard, and last durable=NAMES: what is made under these names
+    /// Options with commas between them: ro, rw, mode=NAME, `allow_other`, discard (the default: the volume is told what was freed), nodiscard, noatime, relatime (the default), strictatime, and last durable=NAMES: what is made under these names
     /// (*.wal, `pg_wal/**`) is needed after a crash only, and stays in the logs
     #[arg(short = 'o', value_name = "OPTIONS", value_delimiter = ',')]
     pub options: Vec<String>,
@@ -71,6 +71,7 @@ struct Wanted {
     durable: Vec<DurableName>,
     mode: &'static dyn Mode,
     trims_freed: bool,
+    access_times: AccessTimes,
 }
 
 /// What is looked at between requests.
@@ -120,6 +121,7 @@ pub fn run(args: &MountArgs) -> Result<(), String> {
     };
     let mut mounted = Mounted::new(volume, options);
     mounted.trim_freed(wanted.trims_freed);
+    mounted.keep_access_times(wanted.access_times);
     let handle = Handle::default();
     stop_at_signals(signals, handle.clone())?;
     let facts = Facts { target: args.target.clone(), folder: absolute(&args.folder), disk_notes };
@@ -169,12 +171,16 @@ fn wanted(args: &MountArgs) -> Result<Wanted, String> {
         durable: Vec::new(),
         mode: named(DEFAULT_MODE)?,
         trims_freed: true,
+        access_times: AccessTimes::Relative,
     };
     for option in &args.options {
         match option.split_once('=') {
             None if option == "ro" => wanted.read_only = true,
             None if option == "rw" => wanted.read_only = false,
             None if option == "allow_other" => wanted.for_everybody = true,
+            None if option == "noatime" => wanted.access_times = AccessTimes::Never,
+            None if option == "relatime" => wanted.access_times = AccessTimes::Relative,
+            None if option == "strictatime" => wanted.access_times = AccessTimes::Always,
             None if option == "discard" => wanted.trims_freed = true,
             None if option == "nodiscard" => wanted.trims_freed = false,
             Some(("mode", name)) => wanted.mode = named(name)?,
@@ -187,7 +193,7 @@ fn wanted(args: &MountArgs) -> Result<Wanted, String> {
                     .map(|mode| format!("{} ({})", mode.name(), mode.about()))
                     .collect();
                 return Err(format!(
-                    "mount -o {option}: expected ro, rw, allow_other, discard, nodiscard, durable=NAMES or mode=NAME with one of: {}",
+                    "mount -o {option}: expected ro, rw, allow_other, discard, nodiscard, noatime, relatime, strictatime, durable=NAMES or mode=NAME with one of: {}",
                     modes.join("; ")
                 ));
             }

@@ -66,6 +66,7 @@ impl<S: Timed> Client<S> {
         };
         let mut client = Self { mounted: Mounted::new(service, options), next: 0, now };
         client.mounted.trim_freed(true);
+        client.mounted.keep_access_times(nearhead_fs::AccessTimes::Relative);
         client.drive();
         while !matches!(client.mounted.phase(), Phase::Serving) && client.wait() {}
         assert_eq!(client.mounted.phase(), &Phase::Serving);
