@@ -16,8 +16,8 @@ impl Ext4 {
         min: u64,
         max: u64,
     ) -> Outcome<Option<Range<u64>>> {
-        let found = self.run(|transaction| transaction.next_free(range, min))?;
-        let found = found.map(|run| run.start..run.end.min(run.start + max));
+        let found = self.run(|transaction| transaction.next_free(range, min));
+        let found = found?.map(|run| run.start..run.end.min(run.start + max));
         self.trimming.extend(found.clone());
         Ok(found)
     }
