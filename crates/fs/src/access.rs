@@ -66,25 +66,21 @@ impl Core {
         attributes
     }
 
-    /// The time of access of one node goes to its metadata.
-    pub(crate) fn pack_access_time(&mut self, ino: Ino) -> Result<(), Halt> {
-        let Some(at) = self.accessed.get(&ino).copied() else { return Ok(()) };
+    /// The time of access of one node goes to its metadata, if that is in memory: no commit reads for it, or fails by it.
+    pub(crate) fn pack_access_time(&mut self, ino: Ino) {
+        let Some(at) = self.accessed.remove(&ino) else { return };
         let caller = self.by_itself();
-        match self.ext4()?.touch_accessed(ino, at, &caller).map_err(Halt::from) {
+        if let Some(ext4) = &mut self.ext4 {
             // Nobody misses it where it cannot be kept.
-            Ok(()) | Err(Halt::Fails(_)) => drop(self.accessed.remove(&ino)),
-            Err(halt) => return Err(halt),
+            let _ = ext4.touch_accessed(ino, at, &caller);
         }
-        Ok(())
     }
 
     /// Those of as many nodes as the record has room for.
-    pub(crate) fn pack_access_times(&mut self) -> Result<(), Halt> {
+    pub(crate) fn pack_access_times(&mut self) {
         while !self.is_half_full() {
-            let Some((ino, _)) = self.accessed.first_key_value() else { break };
-            let ino = *ino;
-            self.pack_access_time(ino)?;
+            let Some(ino) = self.accessed.keys().next().copied() else { break };
+            self.pack_access_time(ino);
         }
-        Ok(())
     }
 }

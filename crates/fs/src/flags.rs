@@ -127,7 +127,10 @@ impl Core {
     /// Whether the flags of the directory that this changes want it durable at once.
     pub(crate) fn is_synchronous(&mut self, operation: &FsOperation) -> Result<bool, Halt> {
         let Some(directory) = operation.directory() else { return Ok(false) };
-        let flags = self.ext4()?.attributes(directory)?.flags;
+        let mut flags = self.ext4()?.attributes(directory)?.flags;
+        if let FsOperation::Rename { to, .. } = operation {
+            flags |= self.ext4()?.attributes(*to)?.flags;
+        }
         Ok(flags & (SYNC_FLAG | DIRSYNC_FLAG) != 0)
     }
 }

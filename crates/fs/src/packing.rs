@@ -120,7 +120,7 @@ impl Core {
             self.commit.to_pack.pop();
         }
         if self.commit.takes_access_times {
-            self.pack_access_times()?;
+            self.pack_access_times();
         }
         Ok(Packing::Done)
     }
@@ -242,7 +242,7 @@ impl Core {
             caller.now = at;
             self.ext4()?.touch_written(ino, false, &caller)?;
             self.file(ino).written_at = None;
-            self.pack_access_time(ino)?;
+            self.pack_access_time(ino);
             self.note_packed(ino);
         }
         Ok(())

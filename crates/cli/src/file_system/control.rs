@@ -22,15 +22,23 @@ const CONNECTIONS_MAX: usize = 32;
 
 /// A control socket that is there until this is dropped, under all its names.
 pub(super) struct Control {
-    path: PathBuf,
+    _socket: Socket,
     _links: Links,
+}
+
+/// The socket's file, which goes with this.
+struct Socket(PathBuf);
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
 }
 
 /// A socket that is bound, and answers once it is asked to: a client that comes early waits.
 pub(super) struct Listening {
     listener: UnixListener,
-    /// Where it is.
-    pub(super) path: PathBuf,
+    socket: Socket,
     others: Vec<PathBuf>,
 }
 
@@ -59,12 +67,18 @@ impl Listening {
         })?;
         // Its owner's and group's, as that of `serve`.
         let _ = chmod(&path, Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::WGRP);
-        Ok(Some(Self { listener, path, others: derived }))
+        Ok(Some(Self { listener, socket: Socket(path), others: derived }))
+    }
+
+    /// Where it is.
+    pub(super) fn path(&self) -> &Path {
+        &self.socket.0
     }
 
     /// Answers from now on, also under the name that follows from the folder.
     pub(super) fn answer(self, folder: &Path, desk: Arc<Desk>) -> Control {
-        let Self { listener, path, mut others } = self;
+        let Self { listener, socket, mut others } = self;
+        let path = socket.0.clone();
         let beside = path.parent().unwrap_or(Path::new("/"));
         others.extend(crate::control::name_of_mount(folder).map(|name| match others.first() {
             Some(other) => other.with_file_name(name),
@@ -74,13 +88,7 @@ impl Listening {
         let waiting = std::thread::Builder::new().name("control".to_owned());
         // Without it the file system is served, and nobody answers.
         let _ = waiting.spawn(move || accept(&listener, &desk));
-        Control { path, _links: links }
-    }
-}
-
-impl Drop for Control {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.path);
+        Control { _socket: socket, _links: links }
     }
 }
 

@@ -135,7 +135,7 @@ pub fn run(args: &MountArgs) -> Result<(), String> {
     let (told, (noted, note)) = (args.clone(), std::sync::mpsc::channel());
     let ready = || {
         std::thread::spawn(move || {
-            let path = listening.as_ref().map(|listening| listening.path.clone());
+            let path = listening.as_ref().map(|listening| listening.path().to_owned());
             let control = listening.map(|it| it.answer(&told.folder, Arc::new(desk)));
             let _ = noted.send((Served::note(&told.folder), control));
             tell_ready(&told, wanted.mode, read_only, path.as_deref());
