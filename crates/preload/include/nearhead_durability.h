@@ -8,8 +8,8 @@
  * The library takes the flag away before the kernel sees it, and on a file system of Nearhead's marks the file. On any other
  * nothing happens; without the library the kernel ignores the flag, as it does every one that it does not know (open(2)).
  *
- * The bit: Linux's own flags end at bit 25 on every architecture (sparc's O_TMPFILE), bits 26 to 29 were or are used inside
- * the kernel beside them (FMODE_NONOTIFY, FMODE_CAN_ODIRECT and the like), and bit 31 is the sign.
+ * The bit: Linux's own flags end at bit 25 on every architecture (sparc's O_TMPFILE), bit 26 is used inside the kernel beside
+ * them (FMODE_NONOTIFY, asm-generic/fcntl.h), new ones are given from below, and bit 31 is the sign.
  */
 #ifndef NEARHEAD_DURABILITY_H
 #define NEARHEAD_DURABILITY_H
