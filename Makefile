@@ -150,6 +150,7 @@ install: ## install the program, its man pages, completions and systemd units be
 	    install -D -m 755 $(built)/release/libnearhead_wal_c.so $(DESTDIR)$(PREFIX)/lib/libnearhead_wal.so; \
 	    install -D -m 644 $(built)/release/libnearhead_wal_c.a $(DESTDIR)$(PREFIX)/lib/libnearhead_wal.a; \
 	    install -D -m 644 crates/wal-c/include/nearhead_wal.h $(DESTDIR)$(PREFIX)/include/nearhead_wal.h; \
+	    install -D -m 644 crates/preload/include/nearhead_durability.h $(DESTDIR)$(PREFIX)/include/nearhead_durability.h; \
 	    install -D -m 755 $(built)/release/nearhead-wal-helper $(DESTDIR)$(PREFIX)/bin/nearhead-wal-helper; \
 	    install -D -m 755 $(built)/release/libnearhead_preload.so $(DESTDIR)$(PREFIX)/lib/nearhead/libnearhead_preload.so; \
 	    install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig; \

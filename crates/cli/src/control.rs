@@ -47,6 +47,9 @@ const SOCKET_PATH_BYTES_MAX: usize = 107;
 
 /// Names of the control socket of whoever serves `target`, one for each file and device under it.
 pub fn names(target: &str) -> Result<Vec<String>, String> {
+    if Path::new(target).is_dir() {
+        return Ok(name_of_mount(Path::new(target)).into_iter().collect());
+    }
     let mut paths = backing_paths(target)?;
     let beneath: Vec<_> =
         paths.iter().filter_map(|path| nearhead_uring::attached_to(path)).collect();
@@ -71,6 +74,12 @@ fn name_of(path: &Path) -> String {
         return format!("device-{major}-{minor}.control");
     }
     format!("file-{:x}-{}.control", found.dev(), found.ino())
+}
+
+/// The name of the control socket of whoever serves the file system that `folder` lies on.
+pub fn name_of_mount(folder: &Path) -> Option<String> {
+    let device = std::fs::metadata(folder).ok()?.dev();
+    Some(format!("mount-{}-{}.control", rustix::fs::major(device), rustix::fs::minor(device)))
 }
 
 /// Of a target that is neither: its text, shortened, and what tells it from others.
@@ -190,6 +199,18 @@ pub fn prepare(directory: &Path) -> bool {
     is_there.is_ok()
         && rustix::fs::access(directory, rustix::fs::Access::WRITE_OK).is_ok()
         && (!own || is_private(directory))
+}
+
+/// Where the control socket may be, under all its names: directories that can be used, best first.
+pub fn places(target: &str) -> Result<Vec<Vec<PathBuf>>, String> {
+    let names = names(target)?;
+    let places = directories().into_iter().map(|directory| {
+        let in_it = |name: &String| directory.join(name);
+        names.iter().map(in_it).collect::<Vec<_>>()
+    });
+    let can_be_used =
+        |paths: &Vec<PathBuf>| paths.first().and_then(|path| path.parent()).is_some_and(prepare);
+    Ok(places.filter(can_be_used).collect())
 }
 
 /// Makes the system's directory if a socket at `path` is to lie in it: at a fresh start nobody has made it yet.

@@ -3,12 +3,14 @@
 
 mod cache;
 mod devices;
+mod file_system;
 mod known;
 mod map;
 mod serving;
 
 pub use cache::ReadCacheReport;
 pub use devices::{DeviceReport, MirrorReport, SideReport};
+pub use file_system::FileSystemReport;
 pub use known::{Link, LogDisk, TargetKept, TracksKnown};
 pub use map::PagedMapReport;
 
@@ -231,6 +233,9 @@ pub struct StatusReport {
     pub counters: Counters,
     /// The daemon, if it is served.
     pub served: Option<Served>,
+    /// The file system, if it is mounted.
+    #[serde(default)]
+    pub file_system: Option<FileSystemReport>,
 }
 
 impl StatusReport {
@@ -294,6 +299,7 @@ impl StatusReport {
                 damage: words(status.damage),
             },
             served,
+            file_system: None,
         }
     }
 
@@ -385,6 +391,9 @@ impl StatusReport {
         }
         if let Some(served) = &self.served {
             self.serving(served, &mut line);
+        }
+        for (name, value) in self.file_system.iter().flat_map(FileSystemReport::lines) {
+            line(name, value);
         }
         for finding in &state.damage {
             line("damage", finding.clone());

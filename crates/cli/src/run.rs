@@ -24,6 +24,9 @@ pub struct RunArgs {
     /// Files that are written in bulk: snapshots, compactions
     #[arg(long, value_name = "PATTERN")]
     pub bulk: Vec<OsString>,
+    /// The program was compiled with `O_DUR`: what it opens with it is durability-only on a file system of Nearhead's
+    #[arg(long)]
+    pub o_dur: bool,
     /// Who makes the durable writes
     #[arg(long, value_enum, default_value_t = ModeArg::Thread)]
     pub mode: ModeArg,
@@ -49,9 +52,9 @@ pub enum ModeArg {
 
 /// Runs the command: on success it is the program from here on.
 pub fn run(args: &RunArgs) -> Result<(), String> {
-    if args.wal.is_empty() && args.bulk.is_empty() {
+    if args.wal.is_empty() && args.bulk.is_empty() && !args.o_dur {
         return Err(
-            "run: expected --wal or --bulk, found neither; without them run the program by \
+            "run: expected --wal or --bulk, or --o-dur, found none; without them run the program by \
                     itself"
                 .to_owned(),
         );

@@ -4,72 +4,13 @@
 
 mod common;
 
-use common::{Daemon, Scratch, run, run_fails, run_ok, tool, tool_ok, tools};
+use common::mounts::{assert_clean, can_mount, mount, unmount, volume};
+use common::{Daemon, Scratch, run_fails, run_ok, tool, tool_ok, tools};
 use rustix::process::Signal;
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-
-/// Whether a file system can be mounted here; says why not.
-fn can_mount() -> bool {
-    if !rustix::process::geteuid().is_root() || !Path::new("/dev/fuse").exists() {
-        println!("skipped: mounting needs root and /dev/fuse");
-        return false;
-    }
-    tools(&["mkfs.ext4", "e2fsck"])
-}
-
-/// A volume with an empty file system on it, and a folder.
-fn volume(scratch: &Scratch, size: &str) -> (String, PathBuf) {
-    let image = scratch.text("volume.img");
-    run_ok(scratch, &["create", &image, "--size", size, "--preset", "mlb"]);
-    run_ok(scratch, &["mkfs", &image]);
-    let folder = scratch.path("folder");
-    std::fs::create_dir(&folder).unwrap();
-    (image, folder)
-}
-
-/// A mounted file system; nothing of it is left behind, however a test ends.
-struct Mounted {
-    daemon: Option<Daemon>,
-    folder: PathBuf,
-}
-
-impl Mounted {
-    fn daemon(&self) -> &Daemon {
-        self.daemon.as_ref().unwrap()
-    }
-
-    fn into_daemon(mut self) -> Daemon {
-        self.daemon.take().unwrap()
-    }
-}
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        if self.daemon.take().is_some() {
-            tool("umount", &["-l", self.folder.to_str().unwrap()]);
-        }
-    }
-}
-
-fn mount(scratch: &Scratch, image: &str, folder: &Path, more: &[&str]) -> Mounted {
-    let mut args = vec!["mount", image, folder.to_str().unwrap()];
-    args.extend_from_slice(more);
-    Mounted { daemon: Some(Daemon::spawn(scratch, &args)), folder: folder.to_owned() }
-}
-
-fn unmount(scratch: &Scratch, folder: &Path, mounted: Mounted) {
-    run_ok(scratch, &["umount", folder.to_str().unwrap()]);
-    let (status, _, problems) = mounted.into_daemon().wait();
-    assert!(status.success() && problems.is_empty(), "{status}: {problems}");
-}
-
-fn assert_clean(scratch: &Scratch, image: &str) {
-    let output = run(scratch, &["fsck", image]);
-    assert!(output.status.success(), "fsck: {output:?}");
-}
 
 #[test]
 fn a_tree_of_files_is_the_same_after_it_was_unmounted_and_the_kernel_sees_it_too() {

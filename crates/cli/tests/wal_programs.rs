@@ -1,6 +1,9 @@
 //! `nearhead wal` and `nearhead run` as people type them; what they do is tested where they are built.
 #![allow(clippy::unwrap_used, reason = "a failing unwrap is the test failing")]
 
+mod common;
+
+use common::preload_library;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -63,17 +66,6 @@ fn run_says_what_it_lacks() {
     };
     assert!(said(&["run", "--", "true"]).contains("expected --wal or --bulk"));
     assert!(said(&["run", "--wal", "a:b", "--", "true"]).contains("nearhead"));
-}
-
-/// The library behind `nearhead run`, or a line that says why the test is skipped.
-fn preload_library() -> Option<PathBuf> {
-    let libraries = Path::new(env!("CARGO_BIN_EXE_nearhead")).parent()?;
-    let candidates = ["libnearhead_preload.so", "deps/libnearhead_preload.so"];
-    let library = candidates.map(|name| libraries.join(name)).into_iter().find(|it| it.is_file());
-    if library.is_none() {
-        println!("skipped: the library behind `nearhead run` is not built (make libraries)");
-    }
-    library
 }
 
 #[test]

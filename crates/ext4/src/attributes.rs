@@ -28,6 +28,10 @@ impl Ext4 {
             if change.flags.is_none() {
                 check_mutable(&inode)?;
             }
+            // As Linux has it: the times of what only grows may be changed, its mode and owners not.
+            if change.mode.is_some() || change.uid.is_some() || change.gid.is_some() {
+                check_removable(&inode)?;
+            }
             if let Some(mode) = change.mode {
                 inode.set_permissions(mode);
                 transaction.mode_into_acl(&mut inode)?;

@@ -191,7 +191,12 @@ impl Transaction<'_> {
     }
 
     /// The first blocks of a range that are free and not busy.
-    fn next_run(&self, bits: &[u8], first: u64, range: Range<u64>) -> Option<Range<u64>> {
+    pub(crate) fn next_run(
+        &self,
+        bits: &[u8],
+        first: u64,
+        range: Range<u64>,
+    ) -> Option<Range<u64>> {
         let mut from = range.start;
         while from < range.end {
             let (bit, last) = ((from - first) as u32, (range.end - first) as u32);

@@ -7,10 +7,10 @@ use crate::Ext4;
 use crate::attributes::{check_mutable, check_removable};
 use crate::error::{Errno, Outcome, fail};
 use crate::extent_node::{Extent, LOGICAL_END, UNWRITTEN_MAX, WRITTEN_MAX};
-use crate::inode::Inode;
+use crate::inode::{Inode, Time};
 use crate::transaction::Transaction;
 use crate::truncate::check_size;
-use crate::types::{BLOCK_BYTES, Caller, Ino, NewRun, Place, Run, Was};
+use crate::types::{BLOCK_BYTES, Caller, Ino, NewRun, Place, Run, Timestamp, Was};
 
 impl Ext4 {
     /// Where the blocks of a range are: runs in order that cover it.
@@ -93,6 +93,15 @@ impl Ext4 {
                 inode.set_permissions(mode & !(0o4000 | setgid));
             }
             inode.touch(caller.now);
+            transaction.put_inode(&inode)
+        })
+    }
+
+    /// The node was read: no other time changes, and no flag forbids it.
+    pub fn touch_accessed(&mut self, ino: Ino, at: Timestamp, caller: &Caller) -> Outcome<()> {
+        self.run_change(caller, |transaction| {
+            let mut inode = transaction.inode(ino)?;
+            inode.set_time(Time::Accessed, at);
             transaction.put_inode(&inode)
         })
     }

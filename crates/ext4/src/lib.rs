@@ -73,6 +73,7 @@ mod remove;
 mod rename;
 pub mod sample;
 mod transaction;
+mod trim;
 mod truncate;
 mod types;
 mod verify;
@@ -81,6 +82,7 @@ mod xattrs;
 
 pub use error::{Errno, Error, OpenError, Outcome, Stop};
 pub use geometry::Geometry;
+pub use inode::{APPEND_FLAG, DIRSYNC_FLAG, IMMUTABLE_FLAG, NOATIME_FLAG, SYNC_FLAG, USER_FLAGS};
 pub use types::*;
 
 use nearhead_basics::NumberHash;
@@ -108,6 +110,8 @@ pub struct Ext4 {
     unwritten_unsettled: ranges::Ranges,
     /// Of inodes that live in memory.
     reserved: ranges::Ranges,
+    /// Free, and about to be told to the disk.
+    trimming: Vec<std::ops::Range<u64>>,
     in_flight: VecDeque<changes::InFlight>,
     next_id: u64,
     holds: HashMap<u32, u64, NumberHash>,

@@ -58,6 +58,7 @@ impl Ext4 {
             reserved: Ranges::default(),
             unwritten: Ranges::default(),
             unwritten_unsettled: Ranges::default(),
+            trimming: Vec::new(),
             in_flight: VecDeque::new(),
             next_id: 1,
             holds: HashMap::default(),

@@ -218,9 +218,15 @@ impl<'a> Transaction<'a> {
 
     /// Blocks that are free on disk and must not be allocated: the first part of `range` that is.
     pub(crate) fn busy_in(&self, range: &Range<u64>) -> Option<Range<u64>> {
+        let trimming = self.fs.trimming.iter().map(|other| {
+            let part = range.start.max(other.start)..range.end.min(other.end);
+            (part.start < part.end).then_some(part)
+        });
         [&self.fs.busy, &self.freed, &self.reserved_more]
             .into_iter()
-            .filter_map(|ranges| ranges.first_overlap(range))
+            .map(|ranges| ranges.first_overlap(range))
+            .chain(trimming)
+            .flatten()
             .min_by_key(|part| part.start)
     }
 

@@ -5,7 +5,7 @@
 
 use crate::Ext4;
 use crate::acl::Acl;
-use crate::attributes::check_mutable;
+use crate::attributes::check_removable;
 use crate::cache::Kind;
 use crate::error::{Errno, Outcome, corrupt, fail};
 use crate::inode::{Inode, Time};
@@ -64,7 +64,7 @@ impl Ext4 {
         self.run_change(caller, |transaction| {
             let (prefix, rest) = split(name)?;
             let mut inode = transaction.inode(ino)?;
-            check_mutable(&inode)?;
+            check_removable(&inode)?;
             let mut all = transaction.xattrs_of(&inode)?;
             let is_there = find(&all, prefix, rest).is_some();
             match (is_there, how) {
@@ -96,7 +96,7 @@ impl Ext4 {
         self.run_change(caller, |transaction| {
             let (prefix, rest) = split(name)?;
             let mut inode = transaction.inode(ino)?;
-            check_mutable(&inode)?;
+            check_removable(&inode)?;
             let mut all = transaction.xattrs_of(&inode)?;
             if find(&all, prefix, rest).is_none() {
                 return Err(no_data(ino, name));

@@ -65,6 +65,8 @@ pub(crate) struct Commit {
     pub(crate) committed: u64,
     is_wanted: bool,
     wants_all: bool,
+    /// The one under way takes times of access along.
+    pub(crate) takes_access_times: bool,
     /// Files whose data the next one is to make durable, and whether with their times.
     next_files: BTreeSet<Ino>,
     next_times: BTreeSet<Ino>,
@@ -81,8 +83,9 @@ pub(crate) struct Commit {
     pub(crate) to_pack: Vec<Ino>,
     pub(crate) packed: Vec<Packed>,
     pub(crate) changes: Option<ChangesId>,
-    /// What the running transaction frees is to be dropped by the volume as well; and what the one under way did.
+    /// Durability-only files lose blocks in the running transaction, or lost some in the one under way; and what that one frees.
     pub(crate) drops_freed: bool,
+    pub(crate) has_dropped: bool,
     pub(crate) freed: Vec<Range<u64>>,
     /// What the record that is under way leaves out, and the next one brings.
     pub(crate) rest: Rest,
@@ -100,6 +103,7 @@ impl Default for Commit {
             committed: 0,
             is_wanted: false,
             wants_all: false,
+            takes_access_times: false,
             next_files: BTreeSet::new(),
             next_times: BTreeSet::new(),
             files: Vec::new(),
@@ -111,6 +115,7 @@ impl Default for Commit {
             packed: Vec::new(),
             changes: None,
             drops_freed: false,
+            has_dropped: false,
             freed: Vec::new(),
             rest: Rest::Nothing,
             was_full: false,
@@ -189,6 +194,11 @@ impl Core {
         CHANGES_MAX.min(self.record_blocks_max() * 3 / 8)
     }
 
+    /// Whether half of that is changed.
+    pub(crate) fn is_half_full(&self) -> bool {
+        self.ext4.as_ref().is_none_or(|ext4| ext4.changes_len() >= self.changes_max() / 2)
+    }
+
     /// Whether so much metadata is changed that nothing more may be.
     pub(crate) fn is_commit_due_by_size(&self) -> bool {
         self.ext4.as_ref().is_some_and(|ext4| ext4.changes_len() >= self.changes_max())
@@ -241,6 +251,7 @@ impl Core {
         commit.is_wanted = false;
         let mut files = std::mem::take(&mut commit.next_files);
         commit.times = std::mem::take(&mut commit.next_times);
+        commit.takes_access_times = commit.wants_all;
         if std::mem::take(&mut commit.wants_all) {
             // Also those without a name that are held: their pages are to leave memory.
             let changed = self
@@ -323,7 +334,8 @@ impl Core {
             self.note_saved(len);
         }
         let freed = std::mem::take(&mut self.commit.freed);
-        self.drop_freed(&freed);
+        let has_dropped = std::mem::take(&mut self.commit.has_dropped);
+        self.drop_freed(freed, has_dropped);
         if let Some(id) = self.commit.changes.take() {
             self.commit.to_settle.push((id, self.io.newest()));
         }

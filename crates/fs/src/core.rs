@@ -3,12 +3,14 @@
 //! Parts are files beside this one, each an `impl Core`: opening and jobs ([`crate::jobs`]), names, reading, writing, room, write-outs
 //! and the commit. None of them waits; each returns a [`Halt`] that says for what.
 
+use crate::access::AccessTimes;
 use crate::commit::Commit;
 use crate::error::{EIO, FsError, Halt};
 use crate::file::File;
 use crate::io::{Io, Purpose};
 use crate::jobs::Job;
 use crate::mounted::{FsOptions, Phase};
+use crate::report::FsCounts;
 use crate::request::{Answer, FsReply};
 use crate::waiting::{Waiter, Waiting};
 use crate::write_out::WriteOut;
@@ -54,6 +56,12 @@ pub(crate) struct Core {
     pub(crate) changed_at: Option<Nanos>,
     /// The newest time that a client told.
     pub(crate) clock: Timestamp,
+    pub(crate) counts: FsCounts,
+    /// When reading changes a time, and those that are in no commit yet.
+    pub(crate) access_times: AccessTimes,
+    pub(crate) accessed: BTreeMap<Ino, Timestamp>,
+    /// The volume is told what commits freed.
+    pub(crate) trims_freed: bool,
 }
 
 impl Core {
@@ -78,6 +86,10 @@ impl Core {
             now: Nanos::ZERO,
             changed_at: None,
             clock: Timestamp::default(),
+            counts: FsCounts::default(),
+            access_times: AccessTimes::default(),
+            accessed: BTreeMap::new(),
+            trims_freed: false,
         }
     }
 
@@ -104,6 +116,7 @@ impl Core {
     pub(crate) fn forget_file(&mut self, ino: Ino) {
         self.forget_pages(ino, 0, u64::MAX);
         self.files.remove(&ino);
+        self.accessed.remove(&ino);
     }
 
     /// The metadata of these nodes is part of the running transaction.
@@ -113,6 +126,12 @@ impl Core {
             self.file(*ino).changed_in = number;
         }
         self.note_unsaved();
+    }
+
+    /// The metadata of a node is part of the running transaction, of which a record is made now: nothing has to follow it.
+    pub(crate) fn note_packed(&mut self, ino: Ino) {
+        let number = self.commit.running();
+        self.file(ino).changed_in = number;
     }
 
     /// Something is not durable.
@@ -166,6 +185,9 @@ impl Core {
     }
 
     pub(crate) fn reply(&mut self, id: u64, result: Result<Answer, FsError>) {
+        if result.as_ref().is_err_and(|error| error.errno == EIO) {
+            self.counts.errors += 1;
+        }
         self.replies.push_back(FsReply { id, result });
     }
 
@@ -192,6 +214,7 @@ impl Core {
             Purpose::Record => self.on_recorded(result.err()),
             // A volume that does not take it is as safe.
             Purpose::Advice => {}
+            Purpose::Asked(job) => self.on_asked(job, result.err()),
         }
         self.settle_commits();
     }

@@ -10,11 +10,10 @@ use crate::io::Purpose;
 use nearhead_basics::pattern;
 use nearhead_ext4::{Caller, Errno, FileKind, Ino, NewRun, Stop, Was, XattrSet};
 use nearhead_service::{Hint, Operation};
-use std::ops::Range;
 
 /// The attribute, and its value.
 pub(crate) const ATTRIBUTE: &[u8] = b"user.nearhead.durability";
-const ONLY: &[u8] = b"only";
+pub(crate) const ONLY: &[u8] = b"only";
 
 /// Names of files, or of directories with all that is made in them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,15 +98,6 @@ impl Core {
             self.commit.drops_freed = true;
         }
         Ok(())
-    }
-
-    /// The record that freed these is durable: nothing of them has to be kept or brought home.
-    pub(crate) fn drop_freed(&mut self, freed: &[Range<u64>]) {
-        for run in freed {
-            let (offset, len) = (run.start * BLOCK, (run.end - run.start) * BLOCK);
-            self.io.ask(Purpose::Advice, Operation::Hint { offset, len, hint: Hint::Normal });
-            self.io.ask(Purpose::Advice, Operation::Trim { offset, len, fua: false });
-        }
     }
 }
 

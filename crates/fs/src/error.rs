@@ -22,6 +22,7 @@ pub(crate) const EINVAL: i32 = 22;
 pub(crate) const EFBIG: i32 = 27;
 pub(crate) const ENOSPC: i32 = 28;
 pub(crate) const EROFS: i32 = 30;
+pub(crate) const EOPNOTSUPP: i32 = 95;
 pub(crate) const ESHUTDOWN: i32 = 108;
 
 impl FsError {

@@ -26,6 +26,8 @@ pub(crate) enum Purpose {
     Record,
     /// What the volume may know.
     Advice,
+    /// Something that a client asks of the volume itself.
+    Asked(u32),
 }
 
 /// Requests under way.

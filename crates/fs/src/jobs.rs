@@ -9,6 +9,7 @@ use crate::mounted::Phase;
 use crate::packing::RECORD_BYTES_MIN;
 use crate::reading::Reading;
 use crate::request::{Answer, FsOperation, FsRequest};
+use crate::trim::{Part, Trimming};
 use crate::waiting::Waiter;
 use nearhead_disk::Payload;
 use nearhead_ext4::{Caller, Ext4};
@@ -24,6 +25,11 @@ pub(crate) struct Job {
     pub(crate) then: Option<Answer>,
     /// The commit that it waits for.
     pub(crate) until: u64,
+    /// Requests of its own to the volume that are under way, and the first that failed.
+    pub(crate) asked: u32,
+    pub(crate) error: Option<FsError>,
+    /// How far an `fstrim` is.
+    pub(crate) trimming: Trimming,
 }
 
 /// How far a try came.
@@ -36,6 +42,8 @@ pub(crate) enum Tried {
     Durable(Answer),
     /// It waits for this commit.
     Until(u64),
+    /// It asks these of the volume, and then has this answer.
+    Asked(Vec<Operation>, Answer),
 }
 
 impl Core {
@@ -93,7 +101,16 @@ impl Core {
             let detail = "the file system is being unmounted";
             return self.reply(request.id, Err(FsError::new(ESHUTDOWN, detail)));
         }
-        let slot = self.jobs.insert(Job { request, reading: None, then: None, until: 0 });
+        self.counts.requests += u64::from(!matches!(request.operation, FsOperation::Forget { .. }));
+        let slot = self.jobs.insert(Job {
+            request,
+            reading: None,
+            then: None,
+            until: 0,
+            asked: 0,
+            error: None,
+            trimming: Trimming::default(),
+        });
         self.runnable.push_back(Waiter::Job(slot));
     }
 
@@ -125,7 +142,7 @@ impl Core {
             Phase::Serving | Phase::Closing | Phase::Closed => {}
         }
         let Some(job) = self.jobs.get_mut(slot) else { return };
-        if job.reading.is_some() {
+        if job.reading.is_some() || job.asked > 0 {
             return;
         }
         if job.until > 0 {
@@ -148,6 +165,7 @@ impl Core {
             }
             Ok(Tried::Durable(answer)) => self.make_durable(slot, answer),
             Ok(Tried::Until(number)) => self.wait_until(slot, number),
+            Ok(Tried::Asked(operations, answer)) => self.ask_volume(slot, operations, answer),
             Err(halt) => {
                 if let Err(error) = self.park(Waiter::Job(slot), halt) {
                     self.finish_job(slot, Err(error));
@@ -159,12 +177,14 @@ impl Core {
     /// What a job did is there, and is to be durable before its answer.
     fn make_durable(&mut self, slot: u32, answer: Answer) {
         let Some(job) = self.jobs.get_mut(slot) else { return };
-        let ino = match &job.request.operation {
-            FsOperation::Write { ino, .. } => *ino,
+        let operation = &job.request.operation;
+        let (ino, data_only) = match (operation, operation.directory()) {
+            (FsOperation::Write { ino, .. }, _) => (*ino, true),
+            (_, Some(directory)) => (directory, false),
             _ => return self.finish_job(slot, Ok(answer)),
         };
         job.then = Some(answer);
-        match self.durable_at(ino, true) {
+        match self.durable_at(ino, data_only) {
             Some(number) => self.wait_until(slot, number),
             None => self.finish_sync(slot),
         }
@@ -175,6 +195,30 @@ impl Core {
             job.until = number;
             self.waiting.for_commit(Waiter::Job(slot), number);
         }
+    }
+
+    fn ask_volume(&mut self, slot: u32, operations: Vec<Operation>, answer: Answer) {
+        let Some(job) = self.jobs.get_mut(slot).filter(|_| !operations.is_empty()) else {
+            return self.finish_job(slot, Ok(answer));
+        };
+        (job.asked, job.then) = (operations.len() as u32, Some(answer));
+        for operation in operations {
+            self.io.ask(Purpose::Asked(slot), operation);
+        }
+    }
+
+    /// The volume answered one of a job's own requests.
+    pub(crate) fn on_asked(&mut self, slot: u32, error: Option<FsError>) {
+        let Some(job) = self.jobs.get_mut(slot) else { return };
+        job.asked = job.asked.saturating_sub(1);
+        job.error = job.error.take().or(error);
+        if job.asked > 0 || self.on_trimmed(slot) {
+            return;
+        }
+        let Some(job) = self.jobs.get_mut(slot) else { return };
+        let answer = job.then.take().unwrap_or(Answer::Nothing);
+        let result = job.error.take().map_or(Ok(answer), Err);
+        self.finish_job(slot, result);
     }
 
     /// The commit that it waited for is durable.
@@ -209,8 +253,9 @@ impl Core {
         match operation {
             Op::Read { ino, offset, len } => self.try_read(slot, *ino, *offset, *len),
             Op::Write { ino, offset, data, is_durable } => {
-                let written = self.try_write(*ino, *offset, data, caller)?;
-                Ok(if *is_durable { Tried::Durable(written) } else { Tried::Done(written) })
+                let (written, is_synchronous) = self.try_write(*ino, *offset, data, caller)?;
+                let is_durable = *is_durable || is_synchronous;
+                Ok(if is_durable { Tried::Durable(written) } else { Tried::Done(written) })
             }
             Op::Sync { ino, data_only } => Ok(match self.durable_at(*ino, *data_only) {
                 Some(number) => Tried::Until(number),
@@ -229,7 +274,19 @@ impl Core {
             Op::Seek { ino, offset, sought } => {
                 self.try_seek(*ino, *offset, *sought).map(Tried::Done)
             }
-            other => self.try_name(other, caller).map(Tried::Done),
+            Op::Trim { offset, len, run_bytes_min } => {
+                let part = Part { offset: *offset, len: *len, run_bytes_min: *run_bytes_min };
+                self.try_trim(slot, part, caller)
+            }
+            Op::Hint { offset, len, hint } => {
+                let hint = Operation::Hint { offset: *offset, len: *len, hint: *hint };
+                Ok(Tried::Asked(vec![hint], Answer::Nothing))
+            }
+            other => {
+                let is_synchronous = self.is_synchronous(other)?;
+                let done = self.try_name(other, caller)?;
+                Ok(if is_synchronous { Tried::Durable(done) } else { Tried::Done(done) })
+            }
         }
     }
 

@@ -11,11 +11,13 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod access;
 mod commit;
 mod core;
 mod durability;
 mod error;
 mod file;
+mod flags;
 mod io;
 mod jobs;
 mod mounted;
@@ -23,13 +25,18 @@ mod names;
 mod packing;
 mod pages;
 mod reading;
+mod report;
 mod request;
 mod room;
+mod trim;
 mod waiting;
 mod write_out;
 mod writing;
 
+pub use access::AccessTimes;
 pub use durability::DurableName;
 pub use error::FsError;
+pub use flags::DURABILITY_ONLY_FLAG;
 pub use mounted::{FsOptions, Mounted, Phase};
+pub use report::{FsCounts, FsReport};
 pub use request::{Answer, FsOperation, FsReply, FsRequest, RoomChange, Sought};

@@ -1,8 +1,10 @@
 //! A file system over a service: requests in, replies out, and the service driven in between.
 
+use crate::access::AccessTimes;
 use crate::core::Core;
 use crate::durability::DurableName;
 use crate::error::FsError;
+use crate::report::FsReport;
 use crate::request::{FsReply, FsRequest};
 use nearhead_disk::Nanos;
 use nearhead_ext4::{Options, Timestamp};
@@ -62,6 +64,21 @@ impl<S: Service> Mounted<S> {
     /// What it is doing.
     pub fn phase(&self) -> &Phase {
         &self.core.phase
+    }
+
+    /// From now on the volume is told of blocks that commits freed, or not (the default).
+    pub fn trim_freed(&mut self, trims: bool) {
+        self.core.trims_freed = trims;
+    }
+
+    /// When reading changes times of access; never, unless something else is said.
+    pub fn keep_access_times(&mut self, when: AccessTimes) {
+        self.core.access_times = when;
+    }
+
+    /// How it stands, and what it has done.
+    pub fn report(&self) -> FsReport {
+        self.core.report()
     }
 
     /// What it stands on.
@@ -163,6 +180,7 @@ impl Core {
             .files
             .values()
             .any(|file| !file.is_gone && (file.has_unsaved_data() || file.written_at.is_some()));
+        let is_unsaved = is_unsaved || !self.accessed.is_empty();
         if is_unsaved || self.ext4.as_ref().is_some_and(|ext4| ext4.is_changed()) {
             self.commit.want_all();
             self.advance_commit();

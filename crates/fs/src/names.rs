@@ -23,9 +23,14 @@ impl Core {
                 Ok(Answer::Nothing)
             }
             Op::Attributes { ino } => self.try_attributes(*ino).map(Answer::Node),
-            Op::ReadLink { ino } => Ok(Answer::Value(self.ext4()?.read_link(*ino)?)),
+            Op::ReadLink { ino } => {
+                let target = self.ext4()?.read_link(*ino)?;
+                self.note_read(*ino)?;
+                Ok(Answer::Value(target))
+            }
             Op::ReadDirectory { ino, after, entries_max } => {
                 let entries = self.ext4()?.read_directory(*ino, *after, *entries_max)?;
+                self.note_read(*ino)?;
                 Ok(Answer::Entries(entries))
             }
             Op::Statistics => {
@@ -34,6 +39,7 @@ impl Core {
                 statistics.available = statistics.available.saturating_sub(self.kept_blocks);
                 Ok(Answer::Statistics(statistics))
             }
+            Op::Flags { ino } => self.try_flags(*ino),
             Op::GetXattr { ino, name } => Ok(Answer::Value(self.ext4()?.get_xattr(*ino, name)?)),
             Op::ListXattrs { ino } => Ok(Answer::Names(self.ext4()?.list_xattrs(*ino)?)),
             _ => self.try_change(operation, caller),
@@ -93,6 +99,7 @@ impl Core {
                 self.file(*ino).durability_only = None;
                 Ok(Answer::Nothing)
             }
+            Op::SetFlags { ino, flags, mask } => self.try_set_flags(*ino, *flags, *mask, caller),
             Op::RemoveXattr { ino, name } => {
                 self.ext4()?.remove_xattr(*ino, name, caller)?;
                 self.note_changed(&[*ino]);
@@ -108,6 +115,7 @@ impl Core {
 
     pub(crate) fn try_attributes(&mut self, ino: Ino) -> Result<Attributes, Halt> {
         let attributes = self.ext4()?.attributes(ino)?;
+        let attributes = self.with_access_time(attributes);
         Ok(self.files.get(&ino).map_or(attributes, |file| file.told(attributes)))
     }
 
@@ -123,6 +131,9 @@ impl Core {
         }
         if *change != AttributeChange::default() {
             self.ext4()?.set_attributes(ino, change, caller)?;
+            if change.accessed.is_some() {
+                self.accessed.remove(&ino);
+            }
             let file = self.file(ino);
             if change.modified.is_some() {
                 file.written_at = None;
@@ -134,6 +145,7 @@ impl Core {
 
     /// A client knows the node now.
     fn referred(&mut self, attributes: Attributes) -> Answer {
+        let attributes = self.with_access_time(attributes);
         let ino = attributes.ino;
         let file = self.file(ino);
         file.references += 1;
@@ -157,6 +169,8 @@ impl Core {
             self.ext4()?.release(ino);
         }
         if is_last && is_gone {
+            let is_durable = self.files.get(&ino).and_then(|file| file.durability_only);
+            self.commit.drops_freed |= is_durable == Some(true);
             self.forget_file(ino);
         }
         self.tidy(ino);

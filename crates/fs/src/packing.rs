@@ -119,6 +119,9 @@ impl Core {
             }
             self.commit.to_pack.pop();
         }
+        if self.commit.takes_access_times {
+            self.pack_access_times();
+        }
         Ok(Packing::Done)
     }
 
@@ -142,7 +145,7 @@ impl Core {
             self.grow_to(ino, size.min(end))?;
         }
         if placed.is_unwritten || size.is_some() {
-            self.note_changed(&[ino]);
+            self.note_packed(ino);
         }
         Ok(())
     }
@@ -217,7 +220,7 @@ impl Core {
         self.has_blocks(ino, pages);
         self.tell_durability_only(ino, &blocks);
         // Also where no metadata changes: an `fsync` waits for the record.
-        self.note_changed(&[ino]);
+        self.note_packed(ino);
         for run in blocks {
             let (pages, block) = (run.logical..run.logical + run.len, run.physical);
             self.commit.packed.push(Packed { ino, incarnation, pages, block });
@@ -230,7 +233,7 @@ impl Core {
         let (size, written_at) = (file.size, file.written_at);
         if let Some(size) = size {
             self.grow_to(ino, size)?;
-            self.note_changed(&[ino]);
+            self.note_packed(ino);
         }
         let Some(at) = written_at else { return Ok(()) };
         // Where only data is asked for its time may wait, unless the inode changes anyway.
@@ -239,7 +242,8 @@ impl Core {
             caller.now = at;
             self.ext4()?.touch_written(ino, false, &caller)?;
             self.file(ino).written_at = None;
-            self.note_changed(&[ino]);
+            self.pack_access_time(ino);
+            self.note_packed(ino);
         }
         Ok(())
     }
@@ -270,9 +274,8 @@ impl Core {
         let changes = self.ext4.as_deref_mut().filter(|ext4| ext4.is_changed());
         if let Some(changes) = changes.map(nearhead_ext4::Ext4::take_changes) {
             self.commit.changes = Some(changes.id);
-            if std::mem::take(&mut self.commit.drops_freed) {
-                self.commit.freed = changes.freed;
-            }
+            self.commit.has_dropped = std::mem::take(&mut self.commit.drops_freed);
+            self.commit.freed = changes.freed;
             pieces.extend(changes.blocks.iter().map(|(block, bytes)| {
                 let data = Payload::Bytes(BufferMut::copy_of(&bytes[..]).freeze());
                 Piece { offset: block * BLOCK, data }
@@ -284,6 +287,9 @@ impl Core {
         }
         let extents: Vec<(u64, Payload)> =
             merged(pieces).into_iter().map(|piece| (piece.offset, piece.data)).collect();
+        self.counts.records += 1;
+        self.counts.record_bytes += extents.iter().map(|(_, data)| data.len() as u64).sum::<u64>();
+        self.counts.commits += u64::from(rest == Rest::Nothing);
         self.io.ask(Purpose::Record, Operation::WriteAtomic { extents, changed: Changed::All });
     }
 

@@ -49,13 +49,15 @@ impl Core {
         offset: u64,
         len: u32,
     ) -> Result<Tried, Halt> {
-        let size = self.regular(ino)?.size;
+        let attributes = self.regular(ino)?;
+        let size = attributes.size;
         let end = offset.saturating_add(u64::from(len)).min(size);
         if offset >= end {
             return Ok(Tried::Done(Answer::Bytes(Vec::new())));
         }
         let pages = offset / BLOCK..end.div_ceil(BLOCK);
         let sources = self.sources(ino, pages.clone())?;
+        self.note_accessed(&attributes);
         let start = pages.start * BLOCK;
         let cut = (offset - start) as usize..(end - start) as usize;
         let mut reading = Reading { parts: Vec::new(), missing: 0, cut, error: None };

@@ -6,6 +6,7 @@ use nearhead_ext4::{
     AttributeChange, Attributes, Caller, DirectoryEntry, FsStatistics, Ino, NewNode, Rename,
     XattrSet,
 };
+use nearhead_service::Hint;
 
 /// A request of a client.
 #[derive(Clone, Debug)]
@@ -88,11 +89,31 @@ pub enum FsOperation {
     ChangeRoom { ino: Ino, offset: u64, len: u64, change: RoomChange },
     /// The next data or hole of a file.
     Seek { ino: Ino, offset: u64, sought: Sought },
+    /// Flags as `FS_IOC_GETFLAGS` has them, with [`crate::DURABILITY_ONLY_FLAG`].
+    Flags { ino: Ino },
+    /// Those flags of a node that `mask` has become as in `flags`.
+    SetFlags { ino: Ino, flags: u32, mask: u32 },
     /// How full it is.
     Statistics,
+    /// Tells the volume under it of free runs of at least so many bytes, within these bytes of the file system.
+    Trim { offset: u64, len: u64, run_bytes_min: u64 },
+    /// Tells the volume under it what a range of its bytes is used for.
+    Hint { offset: u64, len: u64, hint: Hint },
 }
 
 impl FsOperation {
+    /// The directory whose names it changes.
+    pub(crate) fn directory(&self) -> Option<Ino> {
+        match self {
+            Self::Make { parent, .. }
+            | Self::Link { parent, .. }
+            | Self::Unlink { parent, .. }
+            | Self::RemoveDirectory { parent, .. }
+            | Self::Rename { from: parent, .. } => Some(*parent),
+            _ => None,
+        }
+    }
+
     /// Whether it changes anything, or promises that something is durable.
     pub(crate) fn changes(&self) -> bool {
         !matches!(
@@ -106,6 +127,7 @@ impl FsOperation {
                 | Self::GetXattr { .. }
                 | Self::ListXattrs { .. }
                 | Self::Seek { .. }
+                | Self::Flags { .. }
                 | Self::Statistics
         )
     }
@@ -113,6 +135,7 @@ impl FsOperation {
 
 /// An answer.
 #[derive(Clone, Debug)]
+#[expect(missing_docs, reason = "the fields are the system calls' own")]
 pub enum Answer {
     /// It is done.
     Nothing,
@@ -130,6 +153,10 @@ pub enum Answer {
     Entries(Vec<DirectoryEntry>),
     /// A place in a file.
     Offset(u64),
+    /// So many free bytes were told.
+    Trimmed(u64),
+    /// Flags of a node, and the generation of its number.
+    Flags { flags: u32, generation: u32 },
     /// How full it is.
     Statistics(FsStatistics),
 }

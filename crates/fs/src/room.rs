@@ -4,6 +4,7 @@
 
 use crate::core::{BLOCK, Core};
 use crate::error::{EFBIG, EINVAL, FsError, Halt};
+use crate::flags::check_changeable;
 use crate::pages::changed;
 use crate::request::{Answer, RoomChange};
 use crate::writing::check_length;
@@ -13,7 +14,9 @@ use std::ops::Range;
 impl Core {
     /// The file has this length.
     pub(crate) fn try_cut(&mut self, ino: Ino, size: u64, caller: &Caller) -> Result<(), Halt> {
-        let before = self.regular(ino)?.size;
+        let attributes = self.regular(ino)?;
+        check_changeable(&attributes, false)?;
+        let before = attributes.size;
         if size == before {
             // POSIX: the times change all the same.
             self.file(ino).written_at = Some(caller.now);
@@ -99,7 +102,10 @@ impl Core {
         change: RoomChange,
         caller: &Caller,
     ) -> Result<Answer, Halt> {
-        let size = self.regular(ino)?.size;
+        let attributes = self.regular(ino)?;
+        let only_grows = matches!(change, RoomChange::Reserve | RoomChange::ReserveBeyond);
+        check_changeable(&attributes, only_grows)?;
+        let size = attributes.size;
         if range.is_empty() {
             return Err(FsError::new(EINVAL, "fallocate: expected a length above 0").into());
         }

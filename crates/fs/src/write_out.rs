@@ -122,6 +122,7 @@ impl Core {
                 let mut offset = (first + at) * BLOCK;
                 for data in together(parts) {
                     let len = data.len() as u64;
+                    self.counts.in_place_bytes += len;
                     writes.push(Operation::WriteInPlace { offset, data, fua: false });
                     offset += len;
                 }

@@ -2,11 +2,12 @@
 //! it is known how long a run became.
 
 use crate::core::{BLOCK, Core, UNSAVED_PAGES_MAX};
-use crate::error::{EFBIG, ENOSPC, EPERM, FsError, Halt};
+use crate::error::{EFBIG, ENOSPC, FsError, Halt};
+use crate::flags::check_changeable;
 use crate::pages::changed;
 use crate::request::Answer;
 use nearhead_disk::Buffer;
-use nearhead_ext4::{BLOCK_BYTES, Caller, Ino, Place};
+use nearhead_ext4::{BLOCK_BYTES, Caller, Ino, Place, SYNC_FLAG};
 use std::ops::Range;
 
 /// A file that is written in order is written out in pieces of this size.
@@ -15,10 +16,6 @@ pub(crate) const STREAM_BYTES: u64 = 1 << 20;
 const FILE_BYTES_MAX: u64 = (u32::MAX as u64) * BLOCK;
 /// Blocks that stay free for the trees of extents that new blocks may need.
 const SPARE_BLOCKS: u64 = 64;
-
-/// Flags of files, as `FS_IOC_GETFLAGS` has them.
-const IMMUTABLE: u32 = 0x10;
-const APPEND_ONLY: u32 = 0x20;
 
 /// An error past the longest file.
 pub(crate) fn check_length(end: u64) -> Result<(), FsError> {
@@ -30,26 +27,24 @@ pub(crate) fn check_length(end: u64) -> Result<(), FsError> {
 }
 
 impl Core {
+    /// Writes; says also whether the file's flags want it durable at once.
     pub(crate) fn try_write(
         &mut self,
         ino: Ino,
         offset: u64,
         data: &Buffer,
         caller: &Caller,
-    ) -> Result<Answer, Halt> {
+    ) -> Result<(Answer, bool), Halt> {
         if self.options.ext4.read_only {
             return Err(FsError::new(crate::error::EROFS, "mounted read-only").into());
         }
         let attributes = self.regular(ino)?;
         let size = attributes.size;
-        if attributes.flags & IMMUTABLE != 0 || attributes.flags & APPEND_ONLY != 0 && offset < size
-        {
-            let detail = format!("inode {}: its flags forbid it (chattr)", ino.0);
-            return Err(FsError::new(EPERM, detail).into());
-        }
+        check_changeable(&attributes, offset >= size)?;
+        let is_synchronous = attributes.flags & SYNC_FLAG != 0;
         let len = data.len() as u64;
         if len == 0 {
-            return Ok(Answer::Written(0));
+            return Ok((Answer::Written(0), false));
         }
         let end = offset.saturating_add(len);
         check_length(end)?;
@@ -76,7 +71,7 @@ impl Core {
         if !is_durability_only {
             self.go_on_with_stream(ino, offset, end);
         }
-        Ok(Answer::Written(len as u32))
+        Ok((Answer::Written(len as u32), is_synchronous))
     }
 
     /// Those of the pages that get their first block by this write.

@@ -12,7 +12,7 @@ use nearhead_basics::Random;
 use std::panic::AssertUnwindSafe;
 use support::judge::Judge;
 use support::known::Known;
-use support::short::{FOUND, LONG, Short, count, numbered};
+use support::short::{FOUND, LONG, Short, TRIMS, count, numbered};
 use support::tree::Tree;
 use support::user::{SMALL_BYTES, User, small_base};
 use support::{Blocks, Client, Ram};
@@ -113,7 +113,7 @@ fn a_crash_at_any_request_of_a_short_sequence_leaves_what_was_synced_and_names_o
     }
     let stride: Option<u64> =
         std::env::var("NEARHEAD_FS_STRIDE").ok().map(|text| text.parse().unwrap());
-    for ops in FOUND.iter().chain(LONG) {
+    for ops in FOUND.iter().chain(LONG).chain(TRIMS) {
         for mode in MODES {
             trial.try_these(&Short { ops: ops.to_vec() }, mode, "the first ones of every run");
         }

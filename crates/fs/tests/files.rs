@@ -5,8 +5,8 @@
 mod support;
 
 use nearhead_disk::Nanos;
-use nearhead_ext4::{FileKind, ROOT};
-use nearhead_fs::{Answer, FsOperation, RoomChange};
+use nearhead_ext4::{FileKind, IMMUTABLE_FLAG, Ino, ROOT};
+use nearhead_fs::{Answer, DURABILITY_ONLY_FLAG, FsOperation, RoomChange};
 use support::{Client, Ram, SIZE, assert_clean, buffer, make, pattern};
 
 #[test]
@@ -305,4 +305,122 @@ fn what_was_cut_off_does_not_come_back_when_bulk_makes_the_file_longer_and_other
     let mut expected = vec![7; 100];
     expected.resize(4096, 0);
     assert!(client.read(file, 0, 4096) == expected);
+}
+
+fn accessed_at(client: &mut Client, ino: Ino) -> i64 {
+    match client.ask(FsOperation::Attributes { ino }) {
+        Ok(Answer::Node(node)) => node.accessed.seconds,
+        other => panic!("expected a node, found {other:?}"),
+    }
+}
+
+#[test]
+fn times_of_access_are_told_at_once_and_written_by_commits_that_others_need() {
+    let Some(mut client) = Client::fresh("manylogs") else { return };
+    let ino = client.create(ROOT, "a");
+    client.write(ino, 0, &[7; 5000]);
+    client.ask(FsOperation::SyncAll).unwrap();
+    let (written, records) =
+        (accessed_at(&mut client, ino), client.mounted.report().counts.records);
+    client.now = Nanos::from_secs(100);
+    client.read(ino, 0, 10);
+    assert_eq!(
+        accessed_at(&mut client, ino),
+        written + 100,
+        "it was changed since it was read last"
+    );
+    client.now = Nanos::from_secs(200);
+    client.read(ino, 0, 10);
+    client.sync(ino);
+    assert_eq!(accessed_at(&mut client, ino), written + 100, "and it was not");
+    assert_eq!(client.mounted.report().counts.records, records, "reading makes no commit");
+    client.now = Nanos::from_secs(200 + 24 * 3600);
+    client.read(ino, 0, 10);
+    assert_eq!(accessed_at(&mut client, ino), written + 200 + 24 * 3600, "a day later");
+    client.create(ROOT, "b");
+    assert!(client.ask(FsOperation::SyncAll).is_ok());
+    let mut after = Client::of(Ram::of(SIZE, client.mounted.service().durable.clone()), "manylogs");
+    let ino = after.find("a").unwrap();
+    assert_eq!(accessed_at(&mut after, ino), written + 200 + 24 * 3600, "it went along");
+    after.now = Nanos::from_secs(200_000);
+    after.write(ino, 0, &[8; 100]);
+    after.now = Nanos::from_secs(200_001);
+    after.read(ino, 0, 10);
+    let mut last = Client::of(Ram::of(SIZE, after.unmount()), "manylogs");
+    let ino = last.find("a").unwrap();
+    assert_eq!(accessed_at(&mut last, ino), written + 200_001, "at the end all are written");
+}
+
+#[test]
+fn what_was_written_before_a_file_became_immutable_is_durable_then() {
+    let Some(mut client) = Client::fresh("manylogs") else { return };
+    let file = client.create(ROOT, "a");
+    client.write(file, 0, &pattern(3, 200_000));
+    let flags = IMMUTABLE_FLAG;
+    let set = FsOperation::SetFlags { ino: file, flags, mask: IMMUTABLE_FLAG };
+    assert!(client.ask(set).is_ok());
+    let answer = client.ask(FsOperation::Flags { ino: file });
+    let Ok(Answer::Flags { flags, .. }) = answer else { panic!("{answer:?}") };
+    assert_eq!(flags & (IMMUTABLE_FLAG | DURABILITY_ONLY_FLAG), IMMUTABLE_FLAG);
+    assert_eq!(client.read(file, 0, 200_000), pattern(3, 200_000));
+    client.sync(file);
+    let blocks = client.mounted.service().durable.clone();
+    assert_clean(SIZE, &blocks, "with an immutable file");
+    let mut client = Client::of(Ram::of(SIZE, blocks), "manylogs");
+    let file = client.find("a").unwrap();
+    assert_eq!(client.read(file, 0, 200_000), pattern(3, 200_000));
+}
+
+#[test]
+fn a_file_that_becomes_durability_only_is_so_with_all_that_it_holds() {
+    let Some(mut client) = Client::fresh("manylogs") else { return };
+    let file = client.create(ROOT, "a");
+    client.write(file, 0, &pattern(4, 1 << 20));
+    client.sync(file);
+    let set = |flags| FsOperation::SetFlags { ino: file, flags, mask: DURABILITY_ONLY_FLAG };
+    assert!(client.ask(set(DURABILITY_ONLY_FLAG)).is_ok());
+    assert_eq!(client.mounted.service().hinted.total(), 1 << 20);
+    let before = client.mounted.service().in_place_bytes;
+    client.write(file, 0, &pattern(5, 1 << 20));
+    client.sync(file);
+    assert_eq!(client.mounted.service().in_place_bytes, before, "written over in records");
+    assert!(client.ask(set(0)).is_ok());
+    assert!(client.mounted.service().hinted.is_empty());
+    // Removed while somebody holds it, it is dropped once nobody does.
+    assert!(client.ask(set(DURABILITY_ONLY_FLAG)).is_ok());
+    client.ask(FsOperation::Unlink { parent: ROOT, name: b"a".to_vec() }).unwrap();
+    client.ask(FsOperation::SyncAll).unwrap();
+    assert_eq!(client.mounted.service().hinted.total(), 1 << 20);
+    client.try_ask(FsOperation::Forget { ino: file, count: 1 });
+    client.create(ROOT, "b");
+    client.ask(FsOperation::SyncAll).unwrap();
+    assert!(client.mounted.service().hinted.is_empty());
+}
+
+#[test]
+fn all_that_is_free_is_told_and_nothing_else() {
+    let Some(mut client) = Client::fresh("manylogs") else { return };
+    client.mounted.trim_freed(false);
+    let (kept, removed) = (client.create(ROOT, "kept"), client.create(ROOT, "removed"));
+    for file in [kept, removed] {
+        client.write(file, 0, &pattern(6, 2 << 20));
+        client.sync(file);
+    }
+    let trim = || FsOperation::Trim { offset: 0, len: u64::MAX, run_bytes_min: 0 };
+    let told = |client: &mut Client| match client.ask(trim()) {
+        Ok(Answer::Trimmed(bytes)) => bytes,
+        other => panic!("expected a number of bytes, found {other:?}"),
+    };
+    let before = told(&mut client);
+    client.ask(FsOperation::Unlink { parent: ROOT, name: b"removed".to_vec() }).unwrap();
+    client.try_ask(FsOperation::Forget { ino: removed, count: 1 });
+    assert_eq!(told(&mut client), before, "what is freed is not durably so yet");
+    assert_eq!(client.mounted.report().counts.trimmed_bytes, 2 * before);
+    client.ask(FsOperation::SyncAll).unwrap();
+    assert_eq!(told(&mut client), before + (2 << 20));
+    let answer = client.ask(FsOperation::Statistics);
+    let Ok(Answer::Statistics(statistics)) = answer else { panic!("{answer:?}") };
+    assert_eq!(statistics.free * 4096, before + (2 << 20), "all that is free");
+    assert_eq!(client.read(kept, 0, 2 << 20), pattern(6, 2 << 20));
+    assert_clean(SIZE, &client.unmount(), "after all that is free was trimmed");
 }

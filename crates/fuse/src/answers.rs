@@ -1,15 +1,17 @@
 //! Whom to answer, and how each answer is said to the kernel.
 
+use crate::ioctls::{Told, told};
 use crate::words::{attributes, file_type, inode};
 use fuser::{
     Errno, FileHandle, FopenFlags, Generation, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory,
-    ReplyEmpty, ReplyEntry, ReplyLseek, ReplyStatfs, ReplyWrite, ReplyXattr,
+    ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyStatfs, ReplyWrite, ReplyXattr,
 };
 use nearhead_disk::Payload;
 use nearhead_ext4::{Attributes, BLOCK_BYTES, DirectoryEntry};
 use nearhead_fs::{Answer, FsError};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
+use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 /// How long the kernel may believe what it was told: nobody else changes it.
@@ -28,12 +30,19 @@ pub(crate) enum Waiting {
     Value(ReplyXattr, u32),
     Statistics(ReplyStatfs),
     Offset(ReplyLseek),
+    Ioctl(ReplyIoctl, Told),
+    /// A thread of this process.
+    Inside(Sender<Result<Answer, FsError>>),
     Nobody,
 }
 
 impl Waiting {
     /// Says it to the kernel.
     pub(crate) fn answer(self, result: Result<Answer, FsError>) {
+        if let Self::Inside(to) = self {
+            // Who has gone away needs none.
+            return drop(to.send(result));
+        }
         match result {
             Ok(answer) => self.succeed(answer),
             Err(error) => self.fail(Errno::from_i32(error.errno)),
@@ -72,6 +81,7 @@ impl Waiting {
                 BLOCK_BYTES as u32,
             ),
             (Self::Offset(to), Answer::Offset(offset)) => to.offset(offset as i64),
+            (Self::Ioctl(to, shape), answer) => to.ioctl(0, &told(shape, &answer)),
             (Self::Nobody, _) => {}
             (other, _) => other.fail(Errno::EIO),
         }
@@ -89,7 +99,8 @@ impl Waiting {
             Self::Value(to, _) => to.error(errno),
             Self::Statistics(to) => to.error(errno),
             Self::Offset(to) => to.error(errno),
-            Self::Nobody => {}
+            Self::Ioctl(to, _) => to.error(errno),
+            Self::Inside(_) | Self::Nobody => {}
         }
     }
 }

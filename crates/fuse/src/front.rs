@@ -1,13 +1,14 @@
 //! What the kernel asks, as requests of the file system. It decides nothing: each is put in the queue with whom to answer.
 
 use crate::answers::Waiting;
+use crate::ioctls;
 use crate::queue::{Asked, Queue};
 use crate::words::{ino, time_or_now, timestamp};
 use fuser::{
-    BsdFileFlags, Errno, FileHandle, Filesystem, INodeNo, InitFlags, KernelConfig, LockOwner,
-    OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty,
-    ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow,
-    WriteFlags,
+    BsdFileFlags, Errno, FileHandle, Filesystem, INodeNo, InitFlags, IoctlFlags, KernelConfig,
+    LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory,
+    ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr,
+    Request, TimeOrNow, WriteFlags,
 };
 use nearhead_disk::BufferMut;
 use nearhead_ext4::{AttributeChange, Caller, FileKind, NewNode, Rename, XattrSet};
@@ -79,6 +80,7 @@ impl Filesystem for Front {
             InitFlags::FUSE_EXPORT_SUPPORT,
             InitFlags::FUSE_POSIX_ACL,
             InitFlags::FUSE_DONT_MASK,
+            InitFlags::FUSE_HAS_IOCTL_DIR,
         ] {
             let _ = config.add_capabilities(wanted);
         }
@@ -398,6 +400,23 @@ impl Filesystem for Front {
         };
         let operation = FsOperation::ChangeRoom { ino: ino(inode), offset, len, change };
         self.ask(request, operation, Waiting::Empty(reply));
+    }
+
+    fn ioctl(
+        &self,
+        request: &Request,
+        inode: INodeNo,
+        _: FileHandle,
+        _: IoctlFlags,
+        command: u32,
+        bytes: &[u8],
+        _: u32,
+        reply: ReplyIoctl,
+    ) {
+        match ioctls::asked(ino(inode), command, bytes) {
+            Ok((operation, told)) => self.ask(request, operation, Waiting::Ioctl(reply, told)),
+            Err(errno) => reply.error(errno),
+        }
     }
 
     fn lseek(

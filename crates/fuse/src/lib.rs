@@ -14,7 +14,9 @@
 mod answers;
 mod carrier;
 mod front;
+mod handle;
 mod image;
+mod ioctls;
 mod queue;
 mod serve;
 mod words;
@@ -22,6 +24,7 @@ mod words;
 use carrier::Carrier;
 use front::Front;
 use fuser::{Config, MountOption, Session, SessionACL};
+use nearhead_disk::Nanos;
 use nearhead_fs::{FsError, Mounted, Phase};
 use nearhead_service::Service;
 use queue::Queue;
@@ -30,9 +33,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+pub use handle::Handle;
 pub use image::IMAGE_NAME;
 pub use nearhead_one_file::unmount;
-pub use serve::Stop;
 
 /// Threads that receive requests: their copies of what is written are made side by side.
 const RECEIVERS: usize = 2;
@@ -48,43 +51,47 @@ pub struct MountOptions {
     pub for_everybody: bool,
 }
 
-/// Mounts the file system on `service` at `folder` and serves it until it is unmounted or `stop` asks for the end; then everything is
-/// durable, or the error says what is not. `ready` is called once it can be used. Runs on the caller's thread, and a few more.
+/// Mounts the file system on `service` at `folder` and serves it until it is unmounted or `handle` asks for the end; then everything is
+/// durable, or the error says what is not. `ready` is called once it can be used, `turn` whenever something was carried out, at least
+/// every second. Runs on the caller's thread, and a few more.
 pub fn serve<S: Service>(
     mut mounted: Mounted<S>,
     start: Instant,
     folder: &Path,
     options: &MountOptions,
-    stop: &Stop,
+    handle: &Handle,
     ready: impl FnOnce(),
+    mut turn: impl FnMut(&mut Mounted<S>, Nanos),
 ) -> Result<(), String> {
     wait_until_open(&mut mounted, start)?;
-    carry(&mut mounted, start, folder, options, stop, ready)
+    carry(&mut mounted, start, folder, options, handle, ready, &mut turn)
 }
 
-/// Shows a service as one file, [`IMAGE_NAME`], that can only be read, at `folder`, until it is unmounted or `stop` asks for the end.
+/// Shows a service as one file, [`IMAGE_NAME`], that can only be read, at `folder`, until it is unmounted or `handle` asks for the end.
 pub fn serve_image<S: Service>(
     service: S,
     start: Instant,
     folder: &Path,
     source: &str,
-    stop: &Stop,
+    handle: &Handle,
     ready: impl FnOnce(),
 ) -> Result<(), String> {
     let options = MountOptions { source: source.to_owned(), read_only: true, for_everybody: false };
-    carry(&mut image::Image::of(service), start, folder, &options, stop, ready)
+    let mut image = image::Image::of(service);
+    carry(&mut image, start, folder, &options, handle, ready, &mut |_, _| {})
 }
 
-fn carry(
-    carrier: &mut impl Carrier,
+fn carry<C: Carrier>(
+    carrier: &mut C,
     start: Instant,
     folder: &Path,
     options: &MountOptions,
-    stop: &Stop,
+    handle: &Handle,
     ready: impl FnOnce(),
+    turn: &mut dyn FnMut(&mut C, Nanos),
 ) -> Result<(), String> {
     let queue = Arc::new(Queue::new().map_err(|errno| told(folder, &errno.into()))?);
-    stop.attach(&queue);
+    handle.attach(&queue);
     let front = Front::new(Arc::clone(&queue));
     let mut config = Config::default();
     config.mount_options = vec![
@@ -109,7 +116,8 @@ fn carry(
     });
     let receivers = receivers.map_err(|error| told(folder, &error))?;
     ready();
-    let result = serve::run(carrier, &queue, start, folder);
+    let result = serve::run(carrier, &queue, start, folder, turn);
+    handle.detach();
     let received = receivers.join();
     result?;
     match received {

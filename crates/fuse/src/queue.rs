@@ -24,6 +24,8 @@ struct Inner {
     has_ended: bool,
     /// Somebody wants it to end.
     is_stopping: bool,
+    /// Somebody wants it to look up.
+    is_roused: bool,
 }
 
 /// The queue.
@@ -61,6 +63,12 @@ impl Queue {
         self.ring();
     }
 
+    /// A turn is to be taken, whatever there is to do.
+    pub(crate) fn rouse(&self) {
+        self.locked().is_roused = true;
+        self.ring();
+    }
+
     fn ring(&self) {
         if self.is_asleep.swap(false, Ordering::SeqCst) {
             // It fails only when it was rung 2^64 times.
@@ -71,6 +79,7 @@ impl Queue {
     /// All that waits, and whether the kernel asks nothing any more.
     pub(crate) fn take(&self) -> (VecDeque<Asked>, bool) {
         let mut inner = self.locked();
+        inner.is_roused = false;
         (std::mem::take(&mut inner.asked), inner.has_ended)
     }
 
@@ -83,7 +92,8 @@ impl Queue {
     pub(crate) fn falls_asleep(&self) -> bool {
         self.is_asleep.store(true, Ordering::SeqCst);
         let inner = self.locked();
-        let is_idle = inner.asked.is_empty() && !inner.is_stopping && !inner.has_ended;
+        let is_wanted = inner.is_stopping || inner.has_ended || inner.is_roused;
+        let is_idle = inner.asked.is_empty() && !is_wanted;
         if !is_idle {
             self.is_asleep.store(false, Ordering::SeqCst);
         }

@@ -9,7 +9,7 @@ use rustix::time::Timespec;
 use std::collections::HashMap;
 use std::io::ErrorKind;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// So long before a time that has to be met precisely the thread stays awake.
@@ -19,48 +19,18 @@ const BUSY_FOR: Duration = Duration::from_millis(100);
 /// Longest sleep: an end that nobody rang for is found after it.
 const SLEEP_MAX: Nanos = Nanos::from_secs(1);
 
-/// Asks a mounted file system to end, from any thread.
-#[derive(Clone, Default)]
-pub struct Stop {
-    state: Arc<Mutex<StopState>>,
-}
-
-#[derive(Default)]
-struct StopState {
-    queue: Option<Arc<Queue>>,
-    is_asked: bool,
-}
-
-impl Stop {
-    /// It is to be unmounted once nobody uses it, with everything durable. It may be asked for before it is mounted.
-    pub fn ask(&self) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.is_asked = true;
-        if let Some(queue) = &state.queue {
-            queue.stop();
-        }
-    }
-
-    pub(crate) fn attach(&self, queue: &Arc<Queue>) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.queue = Some(Arc::clone(queue));
-        if state.is_asked {
-            queue.stop();
-        }
-    }
-}
-
 /// Time since the service's clock began.
 pub(crate) fn since(start: Instant) -> Nanos {
     Nanos(start.elapsed().as_nanos() as u64)
 }
 
 /// Serves until the kernel asks nothing any more, then until all is durable.
-pub(crate) fn run(
-    mounted: &mut impl Carrier,
+pub(crate) fn run<C: Carrier>(
+    mounted: &mut C,
     queue: &Arc<Queue>,
     start: Instant,
     folder: &Path,
+    turn: &mut dyn FnMut(&mut C, Nanos),
 ) -> Result<(), String> {
     let mut waiting: HashMap<u64, Waiting> = HashMap::new();
     let (mut next, mut is_closing) = (0, false);
@@ -86,6 +56,7 @@ pub(crate) fn run(
                 whom.answer(reply.result);
             }
         }
+        turn(mounted, since(start));
         if let Some(error) = mounted.failure() {
             failure.get_or_insert_with(|| error.detail.clone());
         }

@@ -3,6 +3,7 @@
 //! Each function does what the C library's does, by the system call, and keeps the table right.
 
 use crate::bulk::Bulk;
+use crate::durability;
 use crate::raw::{self, Outcome, call};
 use crate::routed::{Done, Routed};
 use crate::settings::{Use, settings};
@@ -50,8 +51,13 @@ fn opened(fd: Outcome, flags: c_int) -> c_int {
 }
 
 fn open_at(directory: c_int, path: *const c_char, flags: c_int, mode: c_uint) -> c_int {
+    let (flags, is_durability_only) = durability::without(flags);
     let arguments = [directory as usize, path as usize, flags as usize, mode as usize, 0, 0];
-    opened(call(libc::SYS_openat, arguments), flags)
+    let fd = opened(call(libc::SYS_openat, arguments), flags);
+    if is_durability_only && fd >= 0 && flags & libc::O_PATH == 0 {
+        durability::mark(fd);
+    }
+    fd
 }
 
 macro_rules! open_functions {

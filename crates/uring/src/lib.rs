@@ -20,6 +20,7 @@ mod byte_lock;
 mod durable_file;
 mod error;
 mod exclusive;
+mod file_extents;
 mod gate;
 mod head_judgement;
 mod helper;
@@ -54,6 +55,7 @@ mod zoned;
 pub use awake::{Awake, wake_up_limit_us};
 pub use durable_file::{Access, DurableFile};
 pub use error::{OpenError, OpenErrorKind};
+pub use file_extents::{FileExtents, file_extents};
 pub use image::{
     create_image, is_empty_image, preallocate_image, remove_empty_image, space_missing,
 };

@@ -4,7 +4,7 @@
 
 use crate::offline;
 use crate::target::{Access, DiskArgs, Target};
-use nearhead_fuse::{IMAGE_NAME, Stop};
+use nearhead_fuse::{Handle, IMAGE_NAME};
 use nearhead_output::{note, say};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -29,16 +29,23 @@ pub fn run(args: &FsckArgs) -> Result<ExitCode, String> {
         note(&format!("damage: {finding}"));
     }
     let folder = Folder::new()?;
-    let (stop, start, path) = (Stop::default(), offline.start, folder.0.clone());
+    let (handle, start, path) = (Handle::default(), offline.start, folder.0.clone());
     let (sender, outcome) = mpsc::channel();
-    let ending = stop.clone();
-    nearhead_fuse::serve_image(offline.volume, start, &folder.0, &args.target, &stop, move || {
-        // Beside this thread, which answers what e2fsck reads.
-        std::thread::spawn(move || {
-            let _ = sender.send(checked(&path.join(IMAGE_NAME)));
-            ending.ask();
-        });
-    })?;
+    let ending = handle.clone();
+    nearhead_fuse::serve_image(
+        offline.volume,
+        start,
+        &folder.0,
+        &args.target,
+        &handle,
+        move || {
+            // Beside this thread, which answers what e2fsck reads.
+            std::thread::spawn(move || {
+                let _ = sender.send(checked(&path.join(IMAGE_NAME)));
+                ending.stop();
+            });
+        },
+    )?;
     let code = outcome.recv().map_err(|_| "e2fsck was not run (internal error)".to_owned())??;
     let code = if code == 0 && !damage.is_empty() { 4 } else { code };
     Ok(ExitCode::from(code))

@@ -2,10 +2,13 @@
 //!
 //! The format is ext4's, so that e2fsck, debugfs and the kernel can look at what is here; how it is written is Nearhead's.
 
+mod control;
+mod desk;
 mod fsck;
 mod mkfs;
 mod mount;
 mod mounts;
+mod report;
 mod umount;
 
 pub use fsck::{FsckArgs, run as fsck};

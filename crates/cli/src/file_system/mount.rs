@@ -3,21 +3,26 @@
 //! The command stays and serves, as `serve` does; it says when the folder can be used. A signal that stops unmounts first. Everything is
 //! durable when it ends well.
 
+use super::control::Listening;
+use super::desk::{Desk, Facts, Mounted};
 use super::mounts::Served;
-use crate::offline;
+use super::report::report;
+use crate::offline::{self, Offline};
+use crate::serve::metrics;
 use crate::target::{Access, DiskArgs, Target, refuse_if_misnamed};
+use nearhead_disk::Nanos;
 use nearhead_engine::placement::OneArea;
 use nearhead_ext4::Options;
-use nearhead_fs::{DurableName, FsOptions, Mounted};
-use nearhead_fuse::{MountOptions, Stop};
+use nearhead_fs::{AccessTimes, DurableName, FsOptions};
+use nearhead_fuse::{Handle, MountOptions};
 use nearhead_journal::{DEFAULT_MODE, MODES, Mode, mode_named};
-use nearhead_output::{say, say_json_line};
+use nearhead_output::{note, say, say_json_line};
 use nearhead_service::Service;
-use nearhead_volume::Volume;
 use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Blocks of metadata kept in memory.
 const CACHE_BLOCKS_MAX: usize = (64 << 20) / nearhead_ext4::BLOCK_BYTES;
@@ -29,10 +34,16 @@ pub struct MountArgs {
     pub target: String,
     /// An empty folder
     pub folder: PathBuf,
-    /// Options with commas between them: ro, rw, mode=NAME, `allow_other`, and last durable=NAMES: what is made under these names
+    /// Options with commas between them: ro, rw, mode=NAME, `allow_other`, discard (the default: the volume is told what was freed), nodiscard, noatime, relatime (the default), strictatime, and last durable=NAMES: what is made under these names
     /// (*.wal, `pg_wal/**`) is needed after a crash only, and stays in the logs
     #[arg(short = 'o', value_name = "OPTIONS", value_delimiter = ',')]
     pub options: Vec<String>,
+    /// Where `status`, `checkpoint`, `drain` and `hint` find this mount [default: derived from the target]
+    #[arg(long, value_name = "PATH")]
+    pub control: Option<PathBuf>,
+    /// Metrics for Prometheus over HTTP at this address
+    #[arg(long, value_name = "ADDRESS")]
+    pub metrics: Option<String>,
     /// Say in JSON when it can be used
     #[arg(long)]
     pub json: bool,
@@ -47,6 +58,7 @@ struct Ready<'a> {
     event: &'static str,
     target: &'a str,
     folder: &'a Path,
+    control: Option<&'a Path>,
     mode: &'static str,
     read_only: bool,
     pid: u32,
@@ -58,6 +70,34 @@ struct Wanted {
     for_everybody: bool,
     durable: Vec<DurableName>,
     mode: &'static dyn Mode,
+    trims_freed: bool,
+    access_times: AccessTimes,
+}
+
+/// What is looked at between requests.
+struct Watch {
+    facts: Facts,
+    metrics: Option<metrics::Endpoint>,
+    /// What was told of a failure.
+    failure: Option<String>,
+}
+
+impl Watch {
+    /// Says once what went wrong, and keeps the numbers fresh.
+    fn look(&mut self, mounted: &mut Mounted, now: Nanos) {
+        while let Some(event) = mounted.service_mut().poll_disk_event() {
+            note(&event.to_string());
+        }
+        let failure =
+            mounted.service().engine().failure().map(|why| format!("the volume failed: {why}"));
+        if failure.is_some() && self.failure != failure {
+            note(failure.as_deref().unwrap_or_default());
+            self.failure = failure;
+        }
+        if let Some(metrics) = &mut self.metrics {
+            metrics.refresh(now, || metrics::render(&report(&self.facts, mounted, now)));
+        }
+    }
 }
 
 /// Runs the command.
@@ -66,7 +106,9 @@ pub fn run(args: &MountArgs) -> Result<(), String> {
     refuse_folder(&args.folder)?;
     let signals = Signals::new([SIGTERM, SIGINT, SIGQUIT, SIGHUP])
         .map_err(|error| format!("signals cannot be handled: {error}"))?;
-    let (volume, start) = opened(args, &wanted)?;
+    let metrics = args.metrics.as_deref().map(metrics::Endpoint::listen).transpose()?;
+    let (Offline { volume, start, .. }, disk_notes) = opened(args, &wanted)?;
+    let listening = Listening::of(&args.target, args.control.as_deref())?;
     let read_only = wanted.read_only || volume.info().read_only;
     let now = nearhead_fuse::clock();
     let seed = u64::from(now.nanoseconds) << 32 ^ now.seconds as u64;
@@ -77,9 +119,13 @@ pub fn run(args: &MountArgs) -> Result<(), String> {
         record_bytes_max: volume.engine().atomic_bytes_max(),
         mounted_at: now,
     };
-    let mounted = Mounted::new(volume, options);
-    let stop = Stop::default();
-    stop_at_signals(signals, stop.clone())?;
+    let mut mounted = Mounted::new(volume, options);
+    mounted.trim_freed(wanted.trims_freed);
+    mounted.keep_access_times(wanted.access_times);
+    let handle = Handle::default();
+    stop_at_signals(signals, handle.clone())?;
+    let facts = Facts { target: args.target.clone(), folder: absolute(&args.folder), disk_notes };
+    let (desk, errands) = Desk::new(facts.clone(), handle.clone());
     let mount = MountOptions {
         source: args.target.clone(),
         read_only,
@@ -87,15 +133,34 @@ pub fn run(args: &MountArgs) -> Result<(), String> {
     };
     // On a thread of its own: what the folder is, only this very process can answer.
     let (told, (noted, note)) = (args.clone(), std::sync::mpsc::channel());
-    let served = nearhead_fuse::serve(mounted, start, &args.folder, &mount, &stop, || {
+    let ready = || {
         std::thread::spawn(move || {
-            let _ = noted.send(Served::note(&told.folder));
-            tell_ready(&told, wanted.mode, read_only);
+            let path = listening.as_ref().map(|listening| listening.path().to_owned());
+            let control = listening.map(|it| it.answer(&told.folder, Arc::new(desk)));
+            let _ = noted.send((Served::note(&told.folder), control));
+            tell_ready(&told, wanted.mode, read_only, path.as_deref());
         });
-    });
+    };
+    let mut watch = Watch { facts, metrics, failure: None };
+    let served = nearhead_fuse::serve(
+        mounted,
+        start,
+        &args.folder,
+        &mount,
+        &handle,
+        ready,
+        |mounted, now| {
+            errands.run(mounted, now);
+            watch.look(mounted, now);
+        },
+    );
     // Held until here.
     drop(note.try_recv());
     served.map_err(|problem| format!("mount {}: {problem}", args.target))
+}
+
+fn absolute(folder: &Path) -> PathBuf {
+    std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned())
 }
 
 fn wanted(args: &MountArgs) -> Result<Wanted, String> {
@@ -105,12 +170,19 @@ fn wanted(args: &MountArgs) -> Result<Wanted, String> {
         for_everybody: is_root,
         durable: Vec::new(),
         mode: named(DEFAULT_MODE)?,
+        trims_freed: true,
+        access_times: AccessTimes::Relative,
     };
     for option in &args.options {
         match option.split_once('=') {
             None if option == "ro" => wanted.read_only = true,
             None if option == "rw" => wanted.read_only = false,
             None if option == "allow_other" => wanted.for_everybody = true,
+            None if option == "noatime" => wanted.access_times = AccessTimes::Never,
+            None if option == "relatime" => wanted.access_times = AccessTimes::Relative,
+            None if option == "strictatime" => wanted.access_times = AccessTimes::Always,
+            None if option == "discard" => wanted.trims_freed = true,
+            None if option == "nodiscard" => wanted.trims_freed = false,
             Some(("mode", name)) => wanted.mode = named(name)?,
             Some(("durable", name)) => wanted.durable.push(durable(name)?),
             // Names after the first, with commas between them.
@@ -121,7 +193,7 @@ fn wanted(args: &MountArgs) -> Result<Wanted, String> {
                     .map(|mode| format!("{} ({})", mode.name(), mode.about()))
                     .collect();
                 return Err(format!(
-                    "mount -o {option}: expected ro, rw, allow_other, durable=NAMES or mode=NAME with one of: {}",
+                    "mount -o {option}: expected ro, rw, allow_other, discard, nodiscard, noatime, relatime, strictatime, durable=NAMES or mode=NAME with one of: {}",
                     modes.join("; ")
                 ));
             }
@@ -152,42 +224,40 @@ fn refuse_folder(folder: &Path) -> Result<(), String> {
     }
 }
 
-fn opened(
-    args: &MountArgs,
-    wanted: &Wanted,
-) -> Result<(Volume<Box<dyn nearhead_disk::Disk>>, std::time::Instant), String> {
+fn opened(args: &MountArgs, wanted: &Wanted) -> Result<(Offline, Vec<String>), String> {
     let access = if wanted.read_only { Access::Read } else { Access::Write };
     let mut target = Target::open(&args.target, access, &args.disk)?;
     if access == Access::Write {
         refuse_if_misnamed(&mut target)?;
     }
     let is_near_head = wanted.mode.is_near_head();
+    let notes = target.notes.clone();
     let offline = offline::serving(target, access, |superblock, config| {
         // A mode with one journal, on a volume that has many logs: the journal is around the middle.
         if !is_near_head && superblock.layout.log_count() > 1 && !superblock.layout.is_chain() {
             config.placement = Box::new(OneArea);
         }
     })?;
-    Ok((offline.volume, offline.start))
+    Ok((offline, notes))
 }
 
-fn stop_at_signals(mut signals: Signals, stop: Stop) -> Result<(), String> {
+fn stop_at_signals(mut signals: Signals, handle: Handle) -> Result<(), String> {
     let waiting = std::thread::Builder::new().name("signals".to_owned());
     let started = waiting.spawn(move || {
         // A terminal that goes away must not take the file system with it.
         for signal in signals.forever().filter(|signal| *signal != SIGHUP) {
-            nearhead_output::note(&format!("signal {signal}: unmounting"));
-            stop.ask();
+            note(&format!("signal {signal}: unmounting"));
+            handle.stop();
         }
     });
     started.map(drop).map_err(|error| format!("a thread cannot be started: {error}"))
 }
 
-fn tell_ready(args: &MountArgs, mode: &dyn Mode, read_only: bool) {
+fn tell_ready(args: &MountArgs, mode: &dyn Mode, read_only: bool, control: Option<&Path>) {
     let folder = args.folder.as_path();
     if args.json {
         let (target, mode, pid) = (args.target.as_str(), mode.name(), std::process::id());
-        let line = Ready { event: "ready", target, folder, mode, read_only, pid };
+        let line = Ready { event: "ready", target, folder, control, mode, read_only, pid };
         // Who does not listen is served all the same.
         let _ = say_json_line(&line);
         return;

@@ -16,13 +16,12 @@ impl StatusReport {
                 if served.read_only { ", read-only" } else { "" }
             ),
         );
-        line(
-            "clients",
-            format!(
-                "{} connected, {} requests, {} failed",
-                served.clients.connections_open, served.clients.requests, served.clients.errors
-            ),
-        );
+        let (requests, errors) = (served.clients.requests, served.clients.errors);
+        let connected = match self.file_system {
+            Some(_) => String::new(),
+            None => format!("{} connected, ", served.clients.connections_open),
+        };
+        line("clients", format!("{connected}{requests} requests, {errors} failed"));
         let lost = served.losses.last_problem.iter();
         for found in served.disk_notes.iter().chain(&served.disk_trouble).chain(lost) {
             line("disk", found.clone());

@@ -8,9 +8,10 @@ use super::metrics;
 use super::served::Served;
 use crate::control::Answer;
 use crate::health::Losses;
+use crate::hint::hint_of;
 use crate::report::{Clients, Served as ServedReport, StatusReport};
 use nearhead_nbd::Context;
-use nearhead_service::{Hint, Operation, Service};
+use nearhead_service::{Operation, Service};
 use std::cell::{Cell, OnceCell};
 
 /// What the commands share with the tick.
@@ -148,19 +149,8 @@ fn hint(
     len: &str,
     kind: &str,
 ) -> Result<(), String> {
-    let number = |name: &str, text: &str| {
-        text.parse::<u64>().map_err(|_| format!("hint: expected {name} in bytes, found {text:?}"))
-    };
-    let hint = match kind {
-        "durability-only" => Hint::DurabilityOnly,
-        "normal" => Hint::Normal,
-        _ => return Err(format!("hint: expected durability-only or normal, found {kind:?}")),
-    };
-    let operation = Operation::Hint {
-        offset: number("an offset", offset)?,
-        len: number("a length", len)?,
-        hint,
-    };
+    let (offset, len, hint) = hint_of(offset, len, kind)?;
+    let operation = Operation::Hint { offset, len, hint };
     context.service.run_own(operation, context.now)?;
     // Hints live in snapshots: without one this would be forgotten at a crash.
     context.service.volume_mut().start_snapshot(context.now);

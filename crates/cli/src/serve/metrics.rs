@@ -130,6 +130,7 @@ pub fn render(report: &StatusReport) -> String {
     read_cache(&mut text, report);
     paged_map(&mut text, report);
     disk_errors(&mut text, report);
+    file_system(&mut text, report);
     if let Some(served) = &report.served {
         metric(
             &mut text,
@@ -166,6 +167,24 @@ pub fn render(report: &StatusReport) -> String {
         latencies(&mut text, &kinds);
     }
     text
+}
+
+/// A mounted file system.
+fn file_system(text: &mut String, report: &StatusReport) {
+    let Some(files) = &report.file_system else { return };
+    for (name, kind, help, value) in [
+        ("fs_dirty_bytes", "gauge", "Bytes of files that wait to be written", files.dirty_bytes),
+        ("fs_files_held", "gauge", "Files and directories that the kernel holds", files.files_held),
+        ("fs_size_bytes", "gauge", "Size of the file system", files.size_bytes),
+        ("fs_free_bytes", "gauge", "Bytes of it that are free", files.free_bytes),
+        ("fs_commits_total", "counter", "Commits", files.commits),
+        ("fs_records_total", "counter", "Records of commits", files.records),
+        ("fs_record_bytes_total", "counter", "Bytes in these records", files.record_bytes),
+        ("fs_in_place_bytes_total", "counter", "Bytes of files in place", files.in_place_bytes),
+        ("fs_trimmed_bytes_total", "counter", "Free bytes told", files.trimmed_bytes),
+    ] {
+        metric(text, name, kind, help, value);
+    }
 }
 
 /// The devices of a chain, by their numbers, the volume's own 0.

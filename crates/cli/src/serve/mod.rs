@@ -11,7 +11,7 @@ mod commands;
 mod coordination;
 mod encryption;
 mod memory;
-mod metrics;
+pub(crate) mod metrics;
 mod priority;
 mod served;
 mod signals;
@@ -22,9 +22,7 @@ pub use served::Served;
 use signals::Hangup;
 pub use signals::Signals;
 
-use crate::control::{
-    Links, check_socket_path, directories, names, prepare, prepare_for, remove_old, why_not_there,
-};
+use crate::control::{Links, check_socket_path, places, prepare_for, remove_old, why_not_there};
 use crate::create::{self, CreateArgs};
 use crate::report::preset_name;
 use crate::target::{Access, Target, backing_path, refuse_if_misnamed};
@@ -232,8 +230,8 @@ fn listen<'a>(
         let builder = builder
             .control(path, handler(desk))
             .map_err(|error| failed(error) + &why_not_there(path))?;
-        let places = control_places(name)?.into_iter().next().unwrap_or_default();
-        return Ok((builder, Some(path.clone()), Links::make(places, path)));
+        let others = places(name)?.into_iter().next().unwrap_or_default();
+        return Ok((builder, Some(path.clone()), Links::make(others, path)));
     }
     derived_control(builder, name, desk)
 }
@@ -245,26 +243,14 @@ fn handler<'a>(
     move |line, context| desk.answer(line, context)
 }
 
-/// Where the control socket may be, under all its names: directories that can be used, best first.
-fn control_places(name: &str) -> Result<Vec<Vec<PathBuf>>, String> {
-    let names = names(name)?;
-    let places = directories().into_iter().map(|directory| {
-        let in_it = |name: &String| directory.join(name);
-        names.iter().map(in_it).collect::<Vec<_>>()
-    });
-    let can_be_used =
-        |paths: &Vec<PathBuf>| paths.first().and_then(|path| path.parent()).is_some_and(prepare);
-    Ok(places.filter(can_be_used).collect())
-}
-
 /// The control socket at its derived place; a daemon without one still serves.
 fn derived_control<'a>(
     builder: Builder<'a>,
     name: &str,
     desk: &Rc<Desk>,
 ) -> Result<(Builder<'a>, Option<PathBuf>, Links), String> {
-    let mut places = control_places(name)?.into_iter().flatten();
-    if let Some(path) = places.next() {
+    let mut paths = places(name)?.into_iter().flatten();
+    if let Some(path) = paths.next() {
         if path.is_symlink() {
             remove_old(&path);
         }
@@ -272,7 +258,7 @@ fn derived_control<'a>(
             .control(&path, handler(desk))
             .map_err(|error| format!("serve {name}: {error}; choose another with --control"))?;
         let directory = path.parent().unwrap_or(Path::new("/"));
-        let others = places.filter(|other| other.parent() == Some(directory));
+        let others = paths.filter(|other| other.parent() == Some(directory));
         let links = Links::make(others, &path);
         return Ok((builder, Some(path), links));
     }

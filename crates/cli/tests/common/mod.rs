@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 pub mod blocks;
+pub mod mounts;
 pub mod nbd;
 
 use std::fs::File;
@@ -217,4 +218,15 @@ pub fn tool_ok(name: &str, args: &[&str]) -> String {
     let output = tool(name, args);
     assert!(output.status.success(), "{name} {args:?}: {output:?}");
     String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// The library behind `nearhead run`, or a line that says why the test is skipped.
+pub fn preload_library() -> Option<PathBuf> {
+    let libraries = Path::new(env!("CARGO_BIN_EXE_nearhead")).parent()?;
+    let candidates = ["libnearhead_preload.so", "deps/libnearhead_preload.so"];
+    let library = candidates.map(|name| libraries.join(name)).into_iter().find(|it| it.is_file());
+    if library.is_none() {
+        println!("skipped: the library behind `nearhead run` is not built (make libraries)");
+    }
+    library
 }

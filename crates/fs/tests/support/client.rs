@@ -65,6 +65,8 @@ impl<S: Timed> Client<S> {
             mounted_at: Timestamp { seconds: 1_800_000_000, nanoseconds: 0 },
         };
         let mut client = Self { mounted: Mounted::new(service, options), next: 0, now };
+        client.mounted.trim_freed(true);
+        client.mounted.keep_access_times(nearhead_fs::AccessTimes::Relative);
         client.drive();
         while !matches!(client.mounted.phase(), Phase::Serving) && client.wait() {}
         assert_eq!(client.mounted.phase(), &Phase::Serving);

@@ -42,6 +42,12 @@ fn store(blocks: &mut Blocks, mut offset: u64, mut bytes: &[u8]) {
     while !bytes.is_empty() {
         let (block, inside) = (offset / BLOCK as u64, offset as usize % BLOCK);
         let take = (BLOCK - inside).min(bytes.len());
+        let is_nothing =
+            bytes[..take].iter().all(|byte| *byte == 0) && !blocks.contains_key(&block);
+        if is_nothing {
+            (offset, bytes) = (offset + take as u64, &bytes[take..]);
+            continue;
+        }
         let entry = blocks.entry(block).or_insert_with(|| Rc::new(vec![0; BLOCK]));
         Rc::make_mut(entry)[inside..inside + take].copy_from_slice(&bytes[..take]);
         (offset, bytes) = (offset + take as u64, &bytes[take..]);

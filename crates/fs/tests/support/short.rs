@@ -43,6 +43,7 @@ pub const OPS: &[Op] = &[
     Op::Sync("d/b"),
     Op::SyncAll,
     Op::SyncSoon,
+    Op::Trim,
 ];
 
 /// Longer ones, in which blocks are used again.
@@ -86,6 +87,31 @@ pub const LONG: &[&[Op]] = &[
         Op::Create("c"),
         Op::Append("c", 2_000_000),
         Op::Sync("c"),
+    ],
+];
+
+/// Free blocks are told to the disk while others become free.
+pub const TRIMS: &[&[Op]] = &[
+    &[
+        Op::Append("a", 1_200_000),
+        Op::SyncAll,
+        Op::Unlink("a"),
+        Op::Trim,
+        Op::Append("d/b", 1_200_000),
+        Op::Trim,
+        Op::SyncSoon,
+        Op::Trim,
+        Op::Create("c"),
+        Op::Append("c", 1_200_000),
+        Op::Sync("c"),
+    ],
+    &[
+        Op::Truncate("a", 0),
+        Op::Trim,
+        Op::SyncSoon,
+        Op::Append("d/b", 40_000),
+        Op::Trim,
+        Op::SyncAll,
     ],
 ];
 

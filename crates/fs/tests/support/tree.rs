@@ -54,6 +54,8 @@ pub enum Op {
     SyncAll,
     /// The same, and nobody waits for the answer.
     SyncSoon,
+    /// All that is free is told to the disk.
+    Trim,
 }
 
 /// All nodes and names.
@@ -243,7 +245,7 @@ impl Tree {
                 tree.node(id).attributes.remove(name)?;
             }
             Op::Sync(path) => drop(self.find(path).filter(|id| self.nodes[id].kind != Kind::Link)?),
-            Op::SyncAll | Op::SyncSoon => {}
+            Op::SyncAll | Op::SyncSoon | Op::Trim => {}
             Op::Write(path, ..)
             | Op::WriteDurable(path, ..)
             | Op::Append(path, _)

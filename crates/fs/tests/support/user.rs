@@ -137,6 +137,7 @@ impl<S: Timed> User<S> {
             }
             Op::Sync(path) => FsOperation::Sync { ino: ino(path), data_only: false },
             Op::SyncAll | Op::SyncSoon => FsOperation::SyncAll,
+            Op::Trim => FsOperation::Trim { offset: 0, len: u64::MAX, run_bytes_min: 0 },
         }
     }
 }

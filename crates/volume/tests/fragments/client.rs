@@ -92,7 +92,8 @@ fn opened(options: &Options, image: Option<MemoryStore>) -> (Volume<TestDisk>, N
     let mut disk = options.disk_with(image.unwrap_or_default()).with_latency(COMMAND_TIME);
     if is_new {
         let mut io = disk.lanes_mut().in_virtual_time(Nanos::ZERO);
-        create_with_regions(&mut io, &options.create_options(), REGION_BYTES).unwrap();
+        create_with_regions(&mut io, &options.create_options(), REGION_BYTES)
+            .unwrap_or_else(|error| panic!("{error}"));
     }
     let lanes: Lanes<TestDisk> = disk.into();
     let clock = Clock::Virtual { now: Nanos::ZERO };

@@ -239,7 +239,8 @@ impl Engine {
     fn changed_pieces(&self, block: u64, piece: &Piece, changed: &[Range<u64>]) -> Vec<Piece> {
         let sectors_of_unit = (self.block_bytes() / SECTOR as u64) as u16;
         let runs = ChangedRuns::of(block, piece, changed, sectors_of_unit);
-        let pieces = runs.into_iter().filter_map(|ChangedRuns { sectors, bytes }| {
+        let pieces = runs.into_iter().filter_map(|run| {
+            let (sectors, bytes) = run.into_parts();
             let piece = piece.cut(sectors.start, sectors.end)?;
             let count: usize = bytes.iter().map(|run| usize::from(run.end - run.start)).sum();
             let pays = self.commit.takes_fragments(usize::from(piece.len()), bytes.len(), count);

@@ -1,0 +1,136 @@
+//! The commands of a mounted file system's control socket: `status`, `checkpoint`, `drain`, `snapshot`, `hint`, `sync`, `metrics`, `stop`.
+//!
+//! What the volume is asked is done by the thread that has it, between two requests, and takes no time; what takes long is begun there,
+//! and whoever asked watches it through `status`.
+
+use super::report::report;
+use crate::control::Answer;
+use crate::hint::hint_of;
+use crate::serve::metrics;
+use nearhead_disk::{Disk, Nanos};
+use nearhead_fs::FsOperation;
+use nearhead_fuse::Handle;
+use nearhead_service::Service;
+use nearhead_volume::Volume;
+use serde::Serialize;
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
+
+/// What is mounted.
+pub(super) type Mounted = nearhead_fs::Mounted<Volume<Box<dyn Disk>>>;
+/// Something to be done with it by the thread that has it.
+type Errand = Box<dyn FnOnce(&mut Mounted, Nanos) + Send>;
+
+/// Errands that wait, at most: as many as there are connections.
+const ERRANDS_MAX: usize = 32;
+const COMMANDS: &str =
+    "status, checkpoint, drain, snapshot, hint OFFSET LEN KIND, sync, metrics, stop";
+const ENDED: &str = "the file system is being unmounted";
+
+/// What is served, and where.
+#[derive(Clone, Debug)]
+pub(super) struct Facts {
+    pub(super) target: String,
+    pub(super) folder: PathBuf,
+    pub(super) disk_notes: Vec<String>,
+}
+
+/// Answers commands.
+pub(super) struct Desk {
+    facts: Facts,
+    handle: Handle,
+    errands: SyncSender<Errand>,
+}
+
+/// The other end, for the thread that has the volume.
+pub(super) struct Errands(Receiver<Errand>);
+
+impl Errands {
+    /// Does all that waits.
+    pub(super) fn run(&self, mounted: &mut Mounted, now: Nanos) {
+        while let Ok(errand) = self.0.try_recv() {
+            errand(mounted, now);
+        }
+    }
+}
+
+impl Desk {
+    pub(super) fn new(facts: Facts, handle: Handle) -> (Self, Errands) {
+        let (errands, receiver) = sync_channel(ERRANDS_MAX);
+        (Self { facts, handle, errands }, Errands(receiver))
+    }
+
+    /// What `look` finds at the mounted file system.
+    fn look<T: Send + 'static>(
+        &self,
+        look: impl FnOnce(&mut Mounted, Nanos) -> T + Send + 'static,
+    ) -> Result<T, String> {
+        let (sender, receiver) = channel();
+        let errand: Errand = Box::new(move |mounted, now| {
+            // Who has gone away needs no answer.
+            let _ = sender.send(look(mounted, now));
+        });
+        self.errands.send(errand).map_err(|_| ENDED.to_owned())?;
+        self.handle.rouse();
+        receiver.recv().map_err(|_| ENDED.to_owned())
+    }
+
+    /// Asks the file system for something as a program would.
+    fn ask(&self, operation: FsOperation) -> Result<nearhead_fs::Answer, String> {
+        let answer = self.handle.ask(operation).recv().map_err(|_| ENDED.to_owned())?;
+        answer.map_err(|error| error.detail)
+    }
+
+    /// Answers one command.
+    pub(super) fn answer(&self, line: &str) -> String {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match words.as_slice() {
+            ["status"] => said(self.report()),
+            ["metrics"] => said(self.report().map(|report| metrics::render(&report))),
+            ["snapshot"] => said(self.begin(Volume::start_snapshot)),
+            ["checkpoint"] => said(self.begin(|volume, now| volume.start_checkpoint(false, now))),
+            ["drain"] => said(self.begin(|volume, now| volume.start_checkpoint(true, now))),
+            ["hint", offset, len, kind] => said(self.hint(offset, len, kind)),
+            ["sync"] => said(self.ask(FsOperation::SyncAll).map(|_| "done")),
+            ["stop"] => {
+                self.handle.stop();
+                Answer::Ok("stopping").line()
+            }
+            _ => said::<()>(Err(format!("control: expected one of {COMMANDS}, found {line:?}"))),
+        }
+    }
+
+    fn report(&self) -> Result<crate::report::StatusReport, String> {
+        let facts = self.facts.clone();
+        self.look(move |mounted, now| report(&facts, mounted, now))
+    }
+
+    /// Begins something that the volume does by itself.
+    fn begin(&self, begin: fn(&mut Volume<Box<dyn Disk>>, Nanos)) -> Result<&'static str, String> {
+        self.look(move |mounted, now| {
+            let volume = mounted.service_mut();
+            if volume.info().read_only {
+                return Err("it is mounted read-only: nothing can be brought home".to_owned());
+            }
+            if let Some(failure) = volume.engine().failure() {
+                return Err(format!("the volume accepts no change since a failure: {failure}"));
+            }
+            begin(volume, now);
+            Ok("started")
+        })?
+    }
+
+    fn hint(&self, offset: &str, len: &str, kind: &str) -> Result<&'static str, String> {
+        let (offset, len, hint) = hint_of(offset, len, kind)?;
+        self.ask(FsOperation::Hint { offset, len, hint })?;
+        // Hints live in snapshots: without one this would be forgotten at a crash.
+        self.begin(Volume::start_snapshot).map(|_| "done")
+    }
+}
+
+fn said<T: Serialize>(result: Result<T, String>) -> String {
+    match result {
+        Ok(answer) => Answer::Ok(answer).line(),
+        Err(problem) => Answer::<()>::Error(problem).line(),
+    }
+}

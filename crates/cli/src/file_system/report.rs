@@ -1,0 +1,31 @@
+//! What `nearhead status` tells of a mounted volume: what it tells of any, and the file system on it.
+
+use super::desk::{Facts, Mounted};
+use crate::health::Losses;
+use crate::report::{Clients, FileSystemReport, Latencies, Served, StatusReport};
+use nearhead_disk::Nanos;
+use nearhead_service::Service;
+
+/// The state as a report.
+pub(super) fn report(facts: &Facts, mounted: &Mounted, now: Nanos) -> StatusReport {
+    let volume = mounted.service();
+    let told = mounted.report();
+    let served = Served {
+        pid: std::process::id(),
+        uptime_s: now.as_secs_f64(),
+        uris: vec![facts.folder.display().to_string()],
+        read_only: volume.info().read_only,
+        clients: Clients {
+            requests: told.counts.requests,
+            errors: told.counts.errors,
+            ..Clients::default()
+        },
+        latency: Latencies::default(),
+        disk_trouble: volume.lanes().trouble(),
+        losses: Losses::default(),
+        disk_notes: facts.disk_notes.clone(),
+        coordination: None,
+    };
+    let report = StatusReport::new(&facts.target, volume, Some(served), now);
+    report.with_file_system(FileSystemReport::of(&facts.folder, &told))
+}
