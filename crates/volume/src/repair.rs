@@ -125,12 +125,26 @@ pub fn weigh<D: Disk>(
     let map = engine.map();
     let mut candidates: Vec<(Entry, Reason)> = Vec::new();
     for entry in map.iter().filter(|entry| entry.place != Place::Poisoned) {
-        if found.outrun.overlaps(entry.home_sector..entry.end_sector()) {
+        let sectors = entry.home_sector..entry.end_sector();
+        if entry.place == Place::Home {
+            // It says nothing but where bytes lie over it.
+            let runs = found.outrun.within(sectors).map(|run| {
+                let len_sectors = (run.end - run.start) as u8;
+                let entry = Entry { home_sector: run.start, len_sectors, ..entry };
+                (entry, Reason::Rebuild(Doubt::Outrun))
+            });
+            candidates.extend(runs);
+        } else if found.outrun.overlaps(sectors) {
             candidates.push((entry, Reason::Rebuild(Doubt::Outrun)));
         } else if !is_vouched {
             candidates.push((entry, Reason::Unvouched));
         }
     }
+    let with_bytes = |(entry, reason): (Entry, Reason)| {
+        let over = engine.bytes_over(entry.home_sector..entry.end_sector());
+        (entry, reason, over)
+    };
+    let candidates: Vec<_> = candidates.into_iter().map(with_bytes).collect();
     let map_entries = map.len() as u64;
     let outgrows_slot = engine.map_outgrows_slot(candidates.len());
     let mut doubtful = Vec::new();
@@ -139,9 +153,9 @@ pub fn weigh<D: Disk>(
     // Homes may be on data devices, which are in their order since it was opened.
     let data_devices = 0..layout.data_parts.bytes().len();
     io.join(&layout, &data_devices.collect::<Vec<_>>());
-    for (entry, reason) in candidates {
+    for (entry, reason, over) in candidates {
         let range = (entry.home_sector, u64::from(entry.len_sectors));
-        if log_and_home_agree(&mut io, &layout, &entry) {
+        if log_and_home_agree(&mut io, &layout, &entry, &over) {
             agreeing_bytes += range.1 * SECTOR_BYTES;
         } else {
             doubtful.push(of_sectors(range.0..range.0 + range.1, reason));
@@ -176,20 +190,35 @@ fn merged(mut ranges: Vec<Doubtful>) -> Vec<Doubtful> {
     merged
 }
 
-/// Whether it does not matter if an entry counts: home holds what it says. Of one at home it does not: what
-/// fragments brought lies over it.
-fn log_and_home_agree(io: &mut SyncIo<'_>, layout: &Layout, entry: &Entry) -> bool {
+/// Bytes of the client's address space, from which one on.
+type Over = (u64, Vec<u8>);
+
+/// Whether it does not matter if an entry counts, and the bytes that lie over it: home holds what they say.
+fn log_and_home_agree(io: &mut SyncIo<'_>, layout: &Layout, entry: &Entry, over: &[Over]) -> bool {
     let len = usize::from(entry.len_sectors) * SECTOR_BYTES as usize;
+    let start = entry.home_sector * SECTOR_BYTES;
     // A home block is never split.
-    let Some(home) = layout.home(entry.home_sector * SECTOR_BYTES) else { return false };
+    let Some(home) = layout.home(start) else { return false };
     let Ok(at_home) = io.read(home.device_offset, len) else { return false };
-    let Place::Log { offset, .. } = entry.place else {
-        return entry.place == Place::Zero && at_home.iter().all(|byte| *byte == 0);
+    let said = match entry.place {
+        Place::Home => Some(at_home.to_vec()),
+        Place::Zero => Some(vec![0; len]),
+        Place::Poisoned => None,
+        Place::Log { offset, .. } => logged(io, entry, usize::from(offset), len),
     };
-    let Some(copy) = LoggedCopy::of(entry) else { return false };
-    let Some(logged) = read_copy(io, &copy) else { return false };
-    let from = usize::from(offset) * SECTOR_BYTES as usize;
-    logged.get(from..from + len).is_some_and(|logged| *logged == at_home[..])
+    let Some(mut said) = said else { return false };
+    for (offset, bytes) in over {
+        let from = (offset - start) as usize;
+        said[from..from + bytes.len()].copy_from_slice(bytes);
+    }
+    said[..] == at_home[..]
+}
+
+/// The bytes of an entry as a log has them, from this sector of its chunk on; none if that is not sound.
+fn logged(io: &mut SyncIo<'_>, entry: &Entry, offset: usize, len: usize) -> Option<Vec<u8>> {
+    let chunk = read_copy(io, &LoggedCopy::of(entry)?)?;
+    let from = offset * SECTOR_BYTES as usize;
+    chunk.get(from..from + len).map(<[u8]>::to_vec)
 }
 
 /// Overwrites the beginnings of records that a power cut tore, so that none becomes whole later.

@@ -299,6 +299,11 @@ impl Engine {
         space
     }
 
+    /// Bytes that lie over what the map says of these sectors, in order: the client's byte where each run begins.
+    pub fn bytes_over(&self, sectors: Range<u64>) -> Vec<(u64, Vec<u8>)> {
+        self.core.recorded().fragments().runs(sectors)
+    }
+
     /// Home sectors that the map speaks of.
     pub fn mapped_homes(&self) -> RangeSet {
         let mut homes = RangeSet::new();

@@ -17,9 +17,10 @@ use super::replay::{begin, replay};
 use super::{Next, Recovered, Recovery, Snapshot};
 use crate::damage::DamageKind;
 use crate::state::Recorded;
+use crate::state::fragments::Fragments;
 use crate::state::map::Map;
 use nearhead_disk::RangeSet;
-use nearhead_format::record::{SectorRange, WriteItem};
+use nearhead_format::record::{Fragment, RecordHeader, SectorRange, WriteItem};
 use nearhead_format::snapshot::BodySummary;
 use nearhead_format::{Place, SnapshotHeader};
 use std::collections::BTreeMap;
@@ -56,6 +57,8 @@ pub struct Rebuilt {
     pub poisoned: BTreeMap<Doubt, RangeSet>,
     /// Sectors whose newest copy found may be older than a record that is gone.
     pub outrun: RangeSet,
+    /// What records behind the last unknown one said whole, once there is an unknown one: bytes over anything else may lie over what is older.
+    pub told_since: Option<RangeSet>,
     /// Device bytes of logs that cannot be read and may hold records.
     pub unreadable: Vec<Range<u64>>,
     /// Device bytes where remains of records begin that a power cut tore.
@@ -72,17 +75,28 @@ impl Rebuilt {
         for ranges in self.poisoned.values_mut() {
             ranges.remove(range.clone());
         }
-        self.outrun.remove(range);
+        self.outrun.remove(range.clone());
+        if let Some(told) = &mut self.told_since {
+            told.insert(range);
+        }
     }
 
     /// What a step of the replay means for what is doubtful.
-    fn note(&mut self, link: &Link, map: &Map) {
+    fn note(&mut self, link: &Link, map: &Map, fragments: &Fragments) {
         match link {
             Link::Unknown { .. } => {
-                let known = map.iter().filter(|entry| entry.place != Place::Poisoned);
-                known.for_each(|entry| {
-                    self.outrun.insert(entry.home_sector..entry.end_sector());
-                });
+                for entry in map.iter().filter(|entry| entry.place != Place::Poisoned) {
+                    let sectors = entry.home_sector..entry.end_sector();
+                    if entry.place == Place::Home {
+                        // Without bytes over it it says no more than a map that has nothing.
+                        for run in fragments.touched(sectors) {
+                            self.outrun.insert(run);
+                        }
+                    } else {
+                        self.outrun.insert(sectors);
+                    }
+                }
+                self.told_since = Some(RangeSet::new());
             }
             Link::Lost { ranges, .. } => {
                 for range in ranges {
@@ -106,6 +120,22 @@ impl Rebuilt {
             if is_chunk && !sound.next().copied().unwrap_or(false) {
                 self.poison(Doubt::Damaged, range);
             }
+        }
+        for range in found.header.fragments.iter().map(Fragment::range) {
+            self.note_fragment(range.start_sector..range.end_sector());
+        }
+    }
+
+    /// Bytes of these sectors are newer than the rest of them; what that is a record may have said that is gone.
+    fn note_fragment(&mut self, sectors: Range<u64>) {
+        let Some(told) = &self.told_since else { return };
+        let is_known = |sector: u64| {
+            let is_in = |ranges: &RangeSet| ranges.overlaps(sector..sector + 1);
+            is_in(told) || self.poisoned.values().any(is_in)
+        };
+        let doubtful: Vec<u64> = sectors.filter(|sector| !is_known(*sector)).collect();
+        for sector in doubtful {
+            self.outrun.insert(sector..sector + 1);
         }
     }
 }
@@ -155,10 +185,15 @@ fn order(
 fn contradictions(found: &[Found]) -> BTreeMap<u64, Vec<SectorRange>> {
     let mut first: BTreeMap<u64, &Found> = BTreeMap::new();
     let mut differ: BTreeMap<u64, Vec<SectorRange>> = BTreeMap::new();
-    let says = |found: &Found| (found.header.writes.clone(), found.header.invalidations.clone());
+    let says = |found: &Found| {
+        let RecordHeader { writes, invalidations, fragments, .. } = &found.header;
+        (writes.clone(), invalidations.clone(), fragments.clone())
+    };
     let ranges = |found: &Found| {
         let writes = found.header.writes.iter().map(WriteItem::range);
-        writes.chain(found.header.invalidations.iter().copied()).collect::<Vec<_>>()
+        let fragments = found.header.fragments.iter().map(Fragment::range);
+        let taken_back = found.header.invalidations.iter().copied();
+        writes.chain(fragments).chain(taken_back).collect::<Vec<_>>()
     };
     for record in found.iter().filter(|record| record.is_sound()) {
         let sequence = record.header.sequence;
@@ -251,7 +286,7 @@ impl Recovery {
         for (index, link) in links.iter().enumerate() {
             let is_unknown = matches!(link, Link::Unknown { .. });
             if !is_unknown || Some(index) == unknown {
-                rebuilt.note(link, recorded.map());
+                rebuilt.note(link, recorded.map(), recorded.fragments());
             }
             replay(&mut recorded, link);
         }

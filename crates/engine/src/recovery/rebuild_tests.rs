@@ -9,8 +9,8 @@ use super::{Next, Recovered, Recovery, Snapshot, Terms};
 use crate::config::MapPlace;
 use crate::state::map::Map;
 use nearhead_basics::SplitMix;
-use nearhead_format::record::{RecordHeader, SectorRange, WriteItem};
-use nearhead_format::snapshot::BodySummary;
+use nearhead_format::record::{Fragment, RecordHeader, SectorRange, WriteItem};
+use nearhead_format::snapshot::{BodySummary, CELL_CONTENT_BYTES, FragmentCell};
 use nearhead_format::{Entry, Layout, LayoutKind, LayoutOptions, Place, SnapshotHeader};
 use std::collections::BTreeMap;
 
@@ -46,8 +46,14 @@ enum Content {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Sector {
     content: Content,
+    /// The record whose bytes lie over that.
+    over: Option<u64>,
     doubt: Option<Doubt>,
 }
+
+const AT_HOME: Sector = Sector { content: Content::Home, over: None, doubt: None };
+/// Where in a sector the bytes are that a record brings.
+const OVER_AT: u64 = 100;
 
 struct History {
     records: Vec<Found>,
@@ -69,6 +75,7 @@ fn layout() -> Layout {
 /// Something a record says.
 fn ranges(header: &RecordHeader) -> Vec<SectorRange> {
     let writes = header.writes.iter().map(WriteItem::range);
+    let writes = writes.chain(header.fragments.iter().map(Fragment::range));
     header.invalidations.iter().copied().chain(writes).collect()
 }
 
@@ -82,7 +89,12 @@ fn made_record(random: &mut SplitMix, sequence: u64, log_index: u32) -> Found {
     };
     for _ in 0..=random.below(3) {
         let from = random.below(SECTORS as u64 - 8);
-        match random.below(4) {
+        match random.below(6) {
+            4 | 5 => header.fragments.push(Fragment {
+                home_sector: from,
+                offset: OVER_AT as u16,
+                bytes: [sequence as u8; CELL_CONTENT_BYTES].into(),
+            }),
             0 => {
                 header.writes.push(WriteItem::Zeros {
                     home_sector: from,
@@ -182,7 +194,9 @@ impl History {
         let last_unknown = (self.base + 1..=newest)
             .filter(|sequence| !is_there(*sequence as usize - 1))
             .rfind(|sequence| echo_of_next(*sequence).is_none());
-        let mut sectors = vec![Sector { content: Content::Home, doubt: None }; SECTORS];
+        let mut sectors = vec![AT_HOME; SECTORS];
+        // Sectors of which something was said whole since the last one that is not known.
+        let mut told = [true; SECTORS];
         for sequence in 1..=newest {
             let at = sequence as usize - 1;
             let record = self.records.get(at).filter(|_| is_there(at) || sequence <= self.base);
@@ -191,18 +205,28 @@ impl History {
                     // The backup was made while all of it was there.
                     let is_in_base = sequence <= self.base;
                     apply(&mut sectors, record, is_in_base);
+                    note_told(&mut told, &record.header);
+                    lay_over(&mut sectors, &record.header, &told);
                     let other = others.get(&sequence).filter(|_| !is_in_base);
                     if let Some(other) = other
                         && differs(record, other)
                         && record.is_sound()
                     {
-                        lose(&mut sectors, &ranges(&record.header));
-                        lose(&mut sectors, &ranges(&other.header));
+                        for lost in [record, other].map(|record| ranges(&record.header)) {
+                            lose(&mut sectors, &lost);
+                            tell(&mut told, &lost);
+                        }
                     }
                 }
                 None => match echo_of_next(sequence) {
-                    Some(echo) => lose(&mut sectors, &echo),
-                    None if last_unknown == Some(sequence) => outrun(&mut sectors),
+                    Some(echo) => {
+                        lose(&mut sectors, &echo);
+                        tell(&mut told, &echo);
+                    }
+                    None if last_unknown == Some(sequence) => {
+                        outrun(&mut sectors);
+                        told = [false; SECTORS];
+                    }
                     None => {}
                 },
             }
@@ -212,8 +236,37 @@ impl History {
 }
 
 fn differs(record: &Found, other: &Found) -> bool {
-    let says = |found: &Found| (found.header.writes.clone(), found.header.invalidations.clone());
+    let says = |found: &Found| {
+        let RecordHeader { writes, invalidations, fragments, .. } = &found.header;
+        (writes.clone(), invalidations.clone(), fragments.clone())
+    };
     says(record) != says(other)
+}
+
+fn tell(told: &mut [bool; SECTORS], ranges: &[SectorRange]) {
+    for range in ranges {
+        let end = (range.end_sector() as usize).min(SECTORS);
+        told[range.start_sector as usize..end].fill(true);
+    }
+}
+
+/// A record says all of what it writes and of what it takes back, and of what it brings bytes for those alone.
+fn note_told(told: &mut [bool; SECTORS], header: &RecordHeader) {
+    let writes = header.writes.iter().map(WriteItem::range);
+    let whole: Vec<SectorRange> = header.invalidations.iter().copied().chain(writes).collect();
+    tell(told, &whole);
+}
+
+/// Over what is lost nothing can lie; and over what a record may have said that is gone, nothing certain.
+fn lay_over(sectors: &mut [Sector], header: &RecordHeader, told: &[bool; SECTORS]) {
+    for fragment in &header.fragments {
+        let at = fragment.home_sector as usize;
+        let sector = &mut sectors[at];
+        if sector.content != Content::Poisoned {
+            let doubt = sector.doubt.or((!told[at]).then_some(Doubt::Outrun));
+            *sector = Sector { over: Some(header.sequence), doubt, ..*sector };
+        }
+    }
 }
 
 fn set(sectors: &mut [Sector], range: SectorRange, sector: Sector) {
@@ -222,7 +275,7 @@ fn set(sectors: &mut [Sector], range: SectorRange, sector: Sector) {
 }
 
 fn apply(sectors: &mut [Sector], record: &Found, is_whole: bool) {
-    let certain = |content| Sector { content, doubt: None };
+    let certain = |content| Sector { content, ..AT_HOME };
     for range in &record.header.invalidations {
         set(sectors, *range, certain(Content::Home));
     }
@@ -234,7 +287,7 @@ fn apply(sectors: &mut [Sector], record: &Found, is_whole: bool) {
                 certain(Content::Logged(record.header.sequence))
             }
             WriteItem::Chunk { .. } => {
-                Sector { content: Content::Poisoned, doubt: Some(Doubt::Damaged) }
+                Sector { content: Content::Poisoned, doubt: Some(Doubt::Damaged), ..AT_HOME }
             }
         };
         set(sectors, item.range(), sector);
@@ -243,13 +296,14 @@ fn apply(sectors: &mut [Sector], record: &Found, is_whole: bool) {
 
 fn lose(sectors: &mut [Sector], ranges: &[SectorRange]) {
     for range in ranges {
-        set(sectors, *range, Sector { content: Content::Poisoned, doubt: Some(Doubt::Lost) });
+        let lost = Sector { content: Content::Poisoned, doubt: Some(Doubt::Lost), ..AT_HOME };
+        set(sectors, *range, lost);
     }
 }
 
 fn outrun(sectors: &mut [Sector]) {
     for sector in sectors {
-        if matches!(sector.content, Content::Zero | Content::Logged(_)) {
+        if matches!(sector.content, Content::Zero | Content::Logged(_)) || sector.over.is_some() {
             sector.doubt = Some(Doubt::Outrun);
         }
     }
@@ -281,7 +335,17 @@ fn backup(sectors: &[Sector], record_sequence: u64) -> Snapshot {
     };
     let (logs, claims, hints) = (BTreeMap::new(), Vec::new(), Vec::new());
     let map = LoadedMap::Whole(map);
-    Snapshot { header, map, logs, claims, hints, fragments: Vec::new() }
+    let cell = |(sector, content): (u64, &Sector)| {
+        let sequence = content.over?;
+        Some(FragmentCell {
+            home_byte: sector * 512 + OVER_AT,
+            record_sector: layout().log_block_offset(0, sequence as u32 * STRIDE)? / 512,
+            len: CELL_CONTENT_BYTES as u8,
+            bytes: [sequence as u8; CELL_CONTENT_BYTES],
+        })
+    };
+    let fragments = (0..).zip(sectors).filter_map(cell).collect();
+    Snapshot { header, map, logs, claims, hints, fragments }
 }
 
 /// What a rebuild makes of it.
@@ -298,7 +362,7 @@ fn rebuilt(findings: Findings, base: Snapshot, known: u64) -> Box<Recovered> {
 
 /// Every sector, as the map has it and as what is doubtful says.
 fn sectors_of(recovered: &Recovered) -> Vec<Sector> {
-    let mut sectors = vec![Sector { content: Content::Home, doubt: None }; SECTORS];
+    let mut sectors = vec![AT_HOME; SECTORS];
     for entry in recovered.recorded.map() {
         let content = match entry.place {
             Place::Home => Content::Home,
@@ -307,7 +371,11 @@ fn sectors_of(recovered: &Recovered) -> Vec<Sector> {
             Place::Log { .. } => Content::Logged(u64::from(entry.crc)),
         };
         let range = range(entry.home_sector, entry.end_sector() - entry.home_sector);
-        set(&mut sectors, range, Sector { content, doubt: None });
+        set(&mut sectors, range, Sector { content, ..AT_HOME });
+    }
+    for cell in recovered.recorded.fragments().cells() {
+        assert_eq!((cell.home_byte % 512, cell.content().len()), (OVER_AT, CELL_CONTENT_BYTES));
+        sectors[(cell.home_byte / 512) as usize].over = Some(u64::from(cell.bytes[0]));
     }
     let rebuilt: &Rebuilt = recovered.rebuilt.as_ref().unwrap();
     let outrun = [(Doubt::Outrun, &rebuilt.outrun)];
@@ -381,8 +449,10 @@ fn what_cannot_be_read_may_hide_records_whose_sequences_are_used_by_nobody_again
     assert!(told.is_rest_unknown);
     assert_eq!(told.gone, [], "of what is hidden nobody knows that it was there");
     assert_eq!(hidden.recorded.sequence_done(), 1 + (1 << 20));
-    let sectors = hidden.recorded.map().iter().map(|entry| entry.end_sector() - entry.home_sector);
-    assert_eq!(told.outrun.total(), sectors.sum::<u64>(), "all of it may be older");
+    let sectors = sectors_of(&hidden);
+    let says = |sector: &&Sector| sector.content != Content::Home || sector.over.is_some();
+    let said = sectors.iter().filter(says).count();
+    assert_eq!(told.outrun.total(), said as u64, "all of it may be older");
 }
 
 #[test]

@@ -219,6 +219,12 @@ impl Fragments {
         patches
     }
 
+    /// The same for those who look from outside.
+    pub(crate) fn runs(&self, sectors: Range<u64>) -> Vec<(u64, Vec<u8>)> {
+        let patches = self.patches(sectors).into_iter();
+        patches.map(|patch| (patch.offset, patch.bytes.into_vec())).collect()
+    }
+
     /// Since when what lies under the pieces of this home block is the same, by the count of changes; none if it has no pieces.
     pub(crate) fn base_since(&self, block: u64) -> Option<u64> {
         self.blocks.get(&block).map(|block| block.base_since)

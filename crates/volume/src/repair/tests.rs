@@ -101,10 +101,15 @@ impl Bench {
     }
 
     fn agrees(&self, entry: &Entry) -> bool {
+        self.agrees_below(entry, &[])
+    }
+
+    /// The same with bytes over it.
+    fn agrees_below(&self, entry: &Entry, over: &[(u64, Vec<u8>)]) -> bool {
         let properties = plain_properties(1 << 30, 512);
         let mut disk = CrashDisk::with_image(properties, self.image.clone());
         let mut io = SyncIo::in_virtual_time(&mut disk, Nanos::ZERO);
-        log_and_home_agree(&mut io, &self.layout, entry)
+        log_and_home_agree(&mut io, &self.layout, entry, over)
     }
 }
 
@@ -136,6 +141,23 @@ fn zeros_agree_with_a_home_of_zeros_and_nothing_agrees_with_what_was_lost() {
     assert!(!bench().agrees(&Entry { place: Place::Poisoned, ..zeros }));
     let behind = layout.client_bytes() / 512;
     assert!(!bench().agrees(&Entry { home_sector: behind, ..zeros }), "no client byte");
+}
+
+/// Home may be what a record said that is gone and was newer than those bytes.
+#[test]
+fn bytes_over_a_copy_agree_only_with_a_home_that_has_them() {
+    let Bench { entry, home_at, .. } = bench();
+    let at = entry.home_sector * 512 + 600;
+    let mut old = vec![0; 3];
+    bench().image.read(home_at + 1024 + 600, &mut old).unwrap();
+    let new: Vec<u8> = old.iter().map(|byte| byte ^ 1).collect();
+    let newer = || bench().flip(home_at + 1624).flip(home_at + 1625).flip(home_at + 1626);
+    for place in [entry.place, Place::Home] {
+        let entry = Entry { place, ..entry };
+        assert!(bench().agrees_below(&entry, &[(at, old.clone())]), "{place:?}");
+        assert!(!bench().agrees_below(&entry, &[(at, new.clone())]), "{place:?}");
+        assert!(newer().agrees_below(&entry, &[(at, new.clone())]), "{place:?}");
+    }
 }
 
 #[test]
