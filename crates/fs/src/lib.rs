@@ -11,11 +11,13 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod changed_bytes;
 mod commit;
 mod core;
 mod durability;
 mod error;
 mod file;
+mod fragments;
 mod io;
 mod jobs;
 mod mounted;
