@@ -42,6 +42,8 @@ pub struct Ram {
     pub requests_left: u64,
     /// An error for all that follows.
     pub is_broken: bool,
+    /// What is not carried out for now, and so nothing that changes the same bytes later.
+    pub holds: fn(&Operation) -> bool,
 }
 
 fn store(blocks: &mut Blocks, mut offset: u64, mut bytes: &[u8]) {
@@ -52,6 +54,28 @@ fn store(blocks: &mut Blocks, mut offset: u64, mut bytes: &[u8]) {
         Rc::make_mut(entry)[inside..inside + take].copy_from_slice(&bytes[..take]);
         (offset, bytes) = (offset + take as u64, &bytes[take..]);
     }
+}
+
+/// What a request changes.
+fn changed_by(operation: &Operation) -> Vec<Range<u64>> {
+    match operation {
+        Operation::Write { offset, data, .. } | Operation::WriteInPlace { offset, data, .. } => {
+            std::iter::once(*offset..offset + data.len() as u64).collect()
+        }
+        Operation::WriteAtomic { extents, .. } => {
+            extents.iter().map(|(offset, data)| *offset..offset + data.len() as u64).collect()
+        }
+        Operation::Trim { offset, len, .. } | Operation::WriteZeroes { offset, len, .. } => {
+            std::iter::once(*offset..offset + len).collect()
+        }
+        Operation::Read { .. } | Operation::Flush | Operation::Hint { .. } => Vec::new(),
+    }
+}
+
+/// Whether any of them changes any of these bytes.
+fn changes_any(requests: &VecDeque<Request>, range: &Range<u64>) -> bool {
+    let meets = |other: &Range<u64>| other.start < range.end && range.start < other.end;
+    requests.iter().any(|request| changed_by(&request.operation).iter().any(meets))
 }
 
 /// The new bytes of an extent, as ranges within it.
@@ -88,6 +112,7 @@ impl Ram {
             trimmed: nearhead_disk::RangeSet::new(),
             requests_left: u64::MAX,
             is_broken: false,
+            holds: |_| false,
         }
     }
 
@@ -179,7 +204,7 @@ impl Ram {
             // Those that are not new as well: a write on its way to them may come there later.
             let is_partial = new.iter().map(Range::len).sum::<usize>() < bytes.len();
             assert!(
-                !is_partial || !self.is_awaited(*offset..offset + bytes.len() as u64),
+                !is_partial || !changes_any(&self.asked, &(*offset..offset + bytes.len() as u64)),
                 "an atomic write says that bytes at {offset} are not new while a write to them is not answered"
             );
         }
@@ -190,22 +215,6 @@ impl Ram {
     fn byte(&self, place: u64) -> u8 {
         let block = self.blocks.get(&(place / BLOCK as u64));
         block.map_or(0, |bytes| bytes[place as usize % BLOCK])
-    }
-
-    /// Whether a change of any of these bytes was asked for and is not answered.
-    fn is_awaited(&self, range: Range<u64>) -> bool {
-        let meets = |offset: u64, len: u64| offset < range.end && range.start < offset + len;
-        self.asked.iter().any(|request| match &request.operation {
-            Operation::Write { offset, data, .. }
-            | Operation::WriteInPlace { offset, data, .. } => meets(*offset, data.len() as u64),
-            Operation::WriteAtomic { extents, .. } => {
-                extents.iter().any(|(offset, data)| meets(*offset, data.len() as u64))
-            }
-            Operation::Trim { offset, len, .. } | Operation::WriteZeroes { offset, len, .. } => {
-                meets(*offset, *len)
-            }
-            Operation::Read { .. } | Operation::Flush | Operation::Hint { .. } => false,
-        })
     }
 
     fn carry_out(&mut self, operation: Operation) -> Result<Vec<Payload>, RequestError> {
@@ -279,7 +288,14 @@ impl Service for Ram {
     }
 
     fn drive(&mut self, _: Nanos) {
+        let mut held = VecDeque::new();
         while let Some(request) = self.asked.pop_front() {
+            let changed = changed_by(&request.operation);
+            let is_behind = changed.iter().any(|range| changes_any(&held, range));
+            if is_behind || (self.holds)(&request.operation) {
+                held.push_back(request);
+                continue;
+            }
             let is_advice = matches!(request.operation, Operation::Hint { .. });
             if !is_advice && !matches!(request.operation, Operation::Read { .. }) {
                 if self.requests_left == 0 {
@@ -290,6 +306,7 @@ impl Service for Ram {
             let result = self.carry_out(request.operation);
             self.replies.push_back(Reply { id: request.id, result });
         }
+        self.asked = held;
     }
 
     fn poll_reply(&mut self) -> Option<Reply> {
