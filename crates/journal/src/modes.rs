@@ -26,7 +26,7 @@ pub static MODES: &[&dyn Mode] =
     &[&Ordered, &Data, &Adaptive, &Manylogs, &Wasteless, &Selective, &Nearhead];
 
 /// What is used unless another is asked for.
-pub const DEFAULT_MODE: &str = "manylogs";
+pub const DEFAULT_MODE: &str = "nearhead";
 
 /// The mode of this name.
 pub fn mode_named(name: &str) -> Result<&'static dyn Mode, UnknownMode> {

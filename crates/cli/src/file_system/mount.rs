@@ -29,7 +29,7 @@ pub struct MountArgs {
     pub target: String,
     /// An empty folder
     pub folder: PathBuf,
-    /// Options with commas between them: ro, rw, mode=NAME, `allow_other`, and last durable=NAMES: what is made under these names
+    /// Options with commas between them: ro, rw, mode=NAME (nearhead, or what docs/file-system.md lists), `allow_other`, and last durable=NAMES: what is made under these names
     /// (*.wal, `pg_wal/**`) is needed after a crash only, and stays in the logs
     #[arg(short = 'o', value_name = "OPTIONS", value_delimiter = ',')]
     pub options: Vec<String>,
