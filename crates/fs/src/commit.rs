@@ -285,10 +285,9 @@ impl Core {
         if file.durability_only == Some(true) {
             return Vec::new();
         }
-        let mode = self.options.mode;
-        let is_bulk =
-            |run: &Range<u64>| mode.data((run.end - run.start) * BLOCK) == Placement::InPlace;
-        match mode.unit() {
+        let len = |run: &Range<u64>| (run.end - run.start) * BLOCK;
+        let is_bulk = |run: &Range<u64>| self.options.goes(len(run)) == Placement::InPlace;
+        match self.options.mode.unit() {
             Unit::Run => file.pages.dirty_runs(all).into_iter().filter(is_bulk).collect(),
             Unit::UpdateSequence => file.pages.runs_in_place(all),
         }

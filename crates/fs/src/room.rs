@@ -81,7 +81,7 @@ impl Core {
 
     /// A part of a page that is in memory becomes zeros; of one that is not stored it is already.
     fn write_zeros(&mut self, ino: Ino, page: u64, part: Range<usize>) {
-        let goes = self.options.mode.data(part.len() as u64);
+        let goes = self.options.goes(part.len() as u64);
         let file = self.file(ino);
         let Some(bytes) = file.pages.get(page) else { return };
         if bytes[part.clone()].iter().all(|byte| *byte == 0) {

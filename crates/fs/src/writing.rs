@@ -147,7 +147,7 @@ impl Core {
     }
 
     fn put(&mut self, ino: Ino, offset: u64, data: &Buffer, without_block: &[Range<u64>]) {
-        let mode = self.options.mode;
+        let (mode, small_bytes_max) = (self.options.mode, self.options.small_run_bytes_max);
         let file = self.file(ino);
         let (mut at, mut new_dirty) = (0, 0);
         while at < data.len() {
@@ -162,7 +162,7 @@ impl Core {
             let update = Update {
                 bytes: inside..inside + take,
                 has_block: !without_block.iter().any(|run| run.contains(&page)),
-                goes: mode.data(take as u64),
+                goes: mode.data(take as u64, small_bytes_max),
             };
             new_dirty += usize::from(file.pages.write(page, bytes, &update));
             at += take;
@@ -182,7 +182,7 @@ impl Core {
         }
         file.stream.0 = pages.end * BLOCK;
         let runs = match self.options.mode.unit() {
-            Unit::Run if self.options.mode.data(STREAM_BYTES) == Placement::Record => return,
+            Unit::Run if self.options.goes(STREAM_BYTES) == Placement::Record => return,
             Unit::Run => self.file(ino).pages.dirty_runs(pages),
             Unit::UpdateSequence => self.file(ino).pages.runs_in_place(pages),
         };

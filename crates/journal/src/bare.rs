@@ -76,7 +76,7 @@ pub fn blocks_on_bare_disk(
         let steps = vec![vec![Operation::WriteAtomic { extents, changed: Changed::All }]];
         return Steps { steps, in_place_later: Vec::new() };
     }
-    match mode.data(block_bytes) {
+    match mode.data(block_bytes, block_bytes) {
         Placement::InPlace => {
             let in_place = data.iter().map(|offset| journal.write(*offset, 1)).collect();
             let mut steps: Vec<Vec<Operation>> = vec![in_place];

@@ -34,8 +34,9 @@ pub trait Mode: fmt::Debug + Send + Sync {
         Unit::Run
     }
 
-    /// Where data goes, by the bytes of its run, or of the first update of a block.
-    fn data(&self, bytes: u64) -> Placement;
+    /// Where data goes, by the bytes of its run, or of the first update of a block. Runs up to `small_bytes_max` are small, where a mode
+    /// tells bulk from small writes: [`crate::small_run_bytes`].
+    fn data(&self, bytes: u64, small_bytes_max: u64) -> Placement;
 
     /// Whether the record says which bytes of a block are new, so that those alone are logged, of many blocks together.
     fn packs_fragments(&self) -> bool {

@@ -4,16 +4,15 @@
 //! durable when it ends well.
 
 use super::mounts::Served;
-use crate::offline;
+use crate::offline::{self, Offline};
 use crate::target::{Access, DiskArgs, Target, refuse_if_misnamed};
 use nearhead_engine::placement::OneArea;
 use nearhead_ext4::Options;
 use nearhead_fs::{DurableName, FsOptions, Mounted};
 use nearhead_fuse::{MountOptions, Stop};
-use nearhead_journal::{DEFAULT_MODE, MODES, Mode, mode_named};
+use nearhead_journal::{DEFAULT_MODE, MODES, Mode, mode_named, small_run_bytes};
 use nearhead_output::{say, say_json_line};
 use nearhead_service::Service;
-use nearhead_volume::Volume;
 use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -66,7 +65,7 @@ pub fn run(args: &MountArgs) -> Result<(), String> {
     refuse_folder(&args.folder)?;
     let signals = Signals::new([SIGTERM, SIGINT, SIGQUIT, SIGHUP])
         .map_err(|error| format!("signals cannot be handled: {error}"))?;
-    let (volume, start) = opened(args, &wanted)?;
+    let (Offline { volume, start, .. }, logged_bytes_max) = opened(args, &wanted)?;
     let read_only = wanted.read_only || volume.info().read_only;
     let now = nearhead_fuse::clock();
     let seed = u64::from(now.nanoseconds) << 32 ^ now.seconds as u64;
@@ -74,6 +73,7 @@ pub fn run(args: &MountArgs) -> Result<(), String> {
         ext4: Options { read_only, cache_blocks_max: CACHE_BLOCKS_MAX, seed },
         durable: wanted.durable.clone(),
         mode: wanted.mode,
+        small_run_bytes_max: small_run_bytes(u64::from(logged_bytes_max)),
         record_bytes_max: volume.engine().atomic_bytes_max(),
         mounted_at: now,
     };
@@ -152,23 +152,23 @@ fn refuse_folder(folder: &Path) -> Result<(), String> {
     }
 }
 
-fn opened(
-    args: &MountArgs,
-    wanted: &Wanted,
-) -> Result<(Volume<Box<dyn nearhead_disk::Disk>>, std::time::Instant), String> {
+/// The volume, and the largest write that it logs.
+fn opened(args: &MountArgs, wanted: &Wanted) -> Result<(Offline, u32), String> {
     let access = if wanted.read_only { Access::Read } else { Access::Write };
     let mut target = Target::open(&args.target, access, &args.disk)?;
     if access == Access::Write {
         refuse_if_misnamed(&mut target)?;
     }
     let is_near_head = wanted.mode.is_near_head();
+    let mut logged_bytes_max = 0;
     let offline = offline::serving(target, access, |superblock, config| {
+        logged_bytes_max = config.logged_write_bytes_max;
         // A mode with one journal, on a volume that has many logs: the journal is around the middle.
         if !is_near_head && superblock.layout.log_count() > 1 && !superblock.layout.is_chain() {
             config.placement = Box::new(OneArea);
         }
     })?;
-    Ok((offline.volume, offline.start))
+    Ok((offline, logged_bytes_max))
 }
 
 fn stop_at_signals(mut signals: Signals, stop: Stop) -> Result<(), String> {

@@ -16,8 +16,8 @@ impl Mode for Nearhead {
         "small data and metadata as one record to the log nearest the head, of blocks that changed in part the bytes alone, bulk in place"
     }
 
-    fn data(&self, run_bytes: u64) -> Placement {
-        by_size(run_bytes)
+    fn data(&self, run_bytes: u64, small_bytes_max: u64) -> Placement {
+        by_size(run_bytes, small_bytes_max)
     }
 
     fn packs_fragments(&self) -> bool {

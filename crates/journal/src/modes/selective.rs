@@ -26,7 +26,7 @@ impl Mode for Selective {
         Unit::UpdateSequence
     }
 
-    fn data(&self, first_update_bytes: u64) -> Placement {
+    fn data(&self, first_update_bytes: u64, _: u64) -> Placement {
         if first_update_bytes < WRITE_THRESHOLD_BYTES {
             Placement::Record
         } else {

@@ -16,7 +16,7 @@ impl Mode for Wasteless {
         "data and metadata to one fixed log, of blocks that changed in part the bytes alone"
     }
 
-    fn data(&self, _: u64) -> Placement {
+    fn data(&self, _: u64, _: u64) -> Placement {
         Placement::Record
     }
 
