@@ -59,7 +59,7 @@ fn what_was_synced_is_there_after_the_daemon_was_killed() {
         return;
     }
     let (image, folder) = volume(&scratch, "512M");
-    for mode in ["manylogs", "ordered", "data", "adaptive"] {
+    for mode in nearhead_journal::MODES.iter().map(|mode| mode.name()) {
         let daemon = mount(&scratch, &image, &folder, &["-o", &format!("mode={mode}")]);
         let path = folder.join(mode);
         std::fs::create_dir(&path).unwrap();

@@ -42,6 +42,8 @@ pub(crate) struct Slot {
     /// As what it was understood.
     pub(crate) kind: Option<Kind>,
     pub(crate) is_changed: bool,
+    /// Of a block that is changed: what it was when it was given, or among changes, last; none if that is not known.
+    pub(crate) before: Option<BlockBytes>,
     /// In how many changes that are not settled.
     in_flight: u32,
     used: u64,
@@ -96,7 +98,15 @@ impl Cache {
         let used = self.tick;
         self.slots.entry(block).or_insert_with(|| {
             self.wanted.push(block);
-            Slot { bytes, kind: None, is_changed: false, in_flight: 0, used, is_wanted: true }
+            Slot {
+                bytes,
+                kind: None,
+                is_changed: false,
+                before: None,
+                in_flight: 0,
+                used,
+                is_wanted: true,
+            }
         });
         self.sweep();
     }
@@ -117,18 +127,26 @@ impl Cache {
         }
     }
 
-    pub(crate) fn change(&mut self, block: u64, kind: Kind, bytes: BlockBytes) {
+    /// `is_fresh`: what the block was before is nothing that was read.
+    pub(crate) fn change(&mut self, block: u64, kind: Kind, bytes: BlockBytes, is_fresh: bool) {
         self.tick += 1;
         let used = self.tick;
+        let is_new = !self.slots.contains_key(&block);
         let slot = self.slots.entry(block).or_insert_with(|| Slot {
             bytes: bytes.clone(),
             kind: None,
             is_changed: false,
+            before: None,
             in_flight: 0,
             used,
             is_wanted: false,
         });
-        slot.bytes = bytes;
+        let older = std::mem::replace(&mut slot.bytes, bytes);
+        if is_fresh {
+            slot.before = None;
+        } else if !slot.is_changed && !is_new {
+            slot.before = Some(older);
+        }
         slot.kind = Some(kind);
         slot.used = used;
         if !slot.is_changed {
@@ -163,6 +181,7 @@ impl Cache {
         for block in blocks {
             if let Some(slot) = self.slots.get_mut(block) {
                 slot.is_changed = false;
+                slot.before = None;
                 slot.in_flight += 1;
             }
         }

@@ -55,6 +55,11 @@ impl Ext4 {
             Some((*block, slot.bytes.clone()))
         });
         let blocks = blocks.collect();
+        let before = numbers.iter().filter_map(|block| {
+            let before = self.cache.peek(*block)?.before.clone()?;
+            Some((*block, before))
+        });
+        let before = before.collect();
         self.cache.launch(&numbers);
         let id = ChangesId(self.next_id);
         self.next_id += 1;
@@ -62,7 +67,7 @@ impl Ext4 {
         let ranges = freed.iter().collect();
         let unwritten = std::mem::take(&mut self.unwritten);
         self.in_flight.push_back(InFlight { id, blocks: numbers, freed, unwritten });
-        Changes { id, blocks, freed: ranges }
+        Changes { id, blocks, before, freed: ranges }
     }
 
     /// These changes, and all before them, are durable.
@@ -115,7 +120,7 @@ impl Ext4 {
         let block = Arc::make_mut(&mut bytes);
         put(block, at::WRITTEN, &(seconds as u32).to_le_bytes());
         block[at::WRITTEN_HIGH] = (seconds >> 32) as u8;
-        self.cache.change(0, Kind::Superblock, bytes);
+        self.cache.change(0, Kind::Superblock, bytes, false);
     }
 
     fn seal(&mut self) {

@@ -15,7 +15,7 @@ use crate::ranges::Ranges;
 use crate::types::{BLOCK_BYTES, BlockBytes, Caller, Ino};
 use crate::verify::verify;
 use nearhead_basics::NumberHash;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -28,6 +28,8 @@ enum Over {
 pub(crate) struct Transaction<'a> {
     pub(crate) fs: &'a mut Ext4,
     blocks: HashMap<u64, Over, NumberHash>,
+    /// Those that are new: what they were on the disk is unknown.
+    fresh: BTreeSet<u64>,
     pub(crate) freed: Ranges,
     /// Blocks that became unwritten where they are.
     pub(crate) unwritten: Ranges,
@@ -95,6 +97,7 @@ impl<'a> Transaction<'a> {
         Self {
             fs,
             blocks: HashMap::default(),
+            fresh: BTreeSet::new(),
             freed: Ranges::default(),
             unwritten: Ranges::default(),
             reserved_more: Ranges::default(),
@@ -168,6 +171,7 @@ impl<'a> Transaction<'a> {
             return Err(fail(Errno::ReadOnly, "the file system is mounted read-only"));
         }
         self.blocks.insert(block, Over::Bytes(kind, Arc::new([0; BLOCK_BYTES])));
+        self.fresh.insert(block);
         self.change(block, kind)
     }
 
@@ -240,7 +244,9 @@ impl<'a> Transaction<'a> {
         let fs = self.fs;
         for (block, over) in self.blocks {
             match over {
-                Over::Bytes(kind, bytes) => fs.cache.change(block, kind, bytes),
+                Over::Bytes(kind, bytes) => {
+                    fs.cache.change(block, kind, bytes, self.fresh.contains(&block));
+                }
                 Over::Forgotten => fs.cache.forget(block),
             }
         }

@@ -303,6 +303,9 @@ pub struct Changes {
     pub id: ChangesId,
     /// Metadata blocks, with their checksums. None at all, if nothing happened but that somebody let go of something.
     pub blocks: BTreeMap<u64, BlockBytes>,
+    /// Those of them whose content is known from the disk, as they were given, or among the changes before: what is there once all
+    /// changes before these are durable.
+    pub before: BTreeMap<u64, BlockBytes>,
     /// Blocks that nothing needs once this is durable: in order, and none twice.
     pub freed: Vec<Range<u64>>,
 }

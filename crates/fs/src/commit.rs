@@ -2,11 +2,11 @@
 //!
 //! One is under way at a time; those who come meanwhile share the next. Its steps, each of which may wait:
 //!
-//! 1. *placing*: long runs of the files that are to be durable go in place ([`crate::write_out`]), until all that are under way for these
-//!    files came to their end;
+//! 1. *placing*: what the mode puts in place of the files that are to be durable goes there ([`crate::write_out`]), until all that is under
+//!    way for these files came to its end;
 //! 2. *flushing*: what was written in place since the last flush is made durable;
-//! 3. *packing*: those blocks are marked as written, the short runs get blocks, lengths and times go to the metadata;
-//! 4. *recording*: all changed metadata and the short runs are one atomic write. What one does not take follows in the next, each with
+//! 3. *packing*: those blocks are marked as written, the other runs get blocks, lengths and times go to the metadata;
+//! 4. *recording*: all changed metadata and those runs are one atomic write. What one does not take follows in the next, each with
 //!    the metadata of what it brings.
 //!
 //! Packing is in [`crate::packing`].
@@ -15,6 +15,7 @@
 
 use crate::core::{BLOCK, COMMIT_AFTER, Core, UNSAVED_PAGES_MAX};
 use crate::error::{FsError, Halt};
+use crate::file::File;
 use crate::io::Purpose;
 use crate::mounted::Phase;
 use crate::packing::Packed;
@@ -22,7 +23,7 @@ use crate::waiting::Waiter;
 use crate::write_out::Placed;
 use nearhead_disk::Nanos;
 use nearhead_ext4::{ChangesId, Ino};
-use nearhead_journal::Placement;
+use nearhead_journal::{Placement, Unit};
 use nearhead_service::Operation;
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -273,14 +274,8 @@ impl Core {
         self.commit.step = Step::Placing;
         for ino in self.commit.files.clone() {
             let Some(file) = self.files.get(&ino) else { continue };
-            let (is_gone, is_logged) = (file.is_gone, file.durability_only == Some(true));
-            for run in file.pages.dirty_runs(0..u64::MAX) {
-                let len = (run.end - run.start) * BLOCK;
-                // One without a name has no metadata on the disk that a record could bring.
-                let is_bulk = self.options.mode.data(len) == Placement::InPlace;
-                if is_gone || (is_bulk && !is_logged) {
-                    self.begin_write_out(ino, run);
-                }
+            for run in self.runs_in_place(file) {
+                self.begin_write_out(ino, run);
             }
         }
         // Not those that clients begin from now on: it would never end.
@@ -289,6 +284,24 @@ impl Core {
         let awaited = under_way.filter(|(_, work)| of_these(work.ino)).map(|(slot, _)| slot);
         self.commit.awaited = awaited.collect();
         self.go_on_with_commit();
+    }
+
+    /// What of a file goes in place.
+    fn runs_in_place(&self, file: &File) -> Vec<Range<u64>> {
+        let all = 0..u64::MAX;
+        // One without a name has no metadata on the disk that a record could bring.
+        if file.is_gone {
+            return file.pages.dirty_runs(all);
+        }
+        if file.durability_only == Some(true) {
+            return Vec::new();
+        }
+        let len = |run: &Range<u64>| (run.end - run.start) * BLOCK;
+        let is_bulk = |run: &Range<u64>| self.options.goes(len(run)) == Placement::InPlace;
+        match self.options.mode.unit() {
+            Unit::Run => file.pages.dirty_runs(all).into_iter().filter(is_bulk).collect(),
+            Unit::UpdateSequence => file.pages.runs_in_place(all),
+        }
     }
 
     /// Whatever the commit waited for may have come.

@@ -12,12 +12,14 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod access;
+mod changed_bytes;
 mod commit;
 mod core;
 mod durability;
 mod error;
 mod file;
 mod flags;
+mod fragments;
 mod io;
 mod jobs;
 mod mounted;

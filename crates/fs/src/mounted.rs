@@ -8,7 +8,7 @@ use crate::report::FsReport;
 use crate::request::{FsReply, FsRequest};
 use nearhead_disk::Nanos;
 use nearhead_ext4::{Options, Timestamp};
-use nearhead_journal::Mode;
+use nearhead_journal::{Mode, Placement};
 use nearhead_service::{Service, Wake};
 
 /// How a file system is mounted.
@@ -20,6 +20,8 @@ pub struct FsOptions {
     pub durable: Vec<DurableName>,
     /// Which parts of a transaction go where.
     pub mode: &'static dyn Mode,
+    /// Longest run of a file that is small, to modes that tell bulk from small writes ([`nearhead_journal::small_run_bytes`]).
+    pub small_run_bytes_max: u64,
     /// Largest atomic write of the service.
     pub record_bytes_max: u64,
     /// Now.
@@ -153,6 +155,13 @@ impl<S: Service> Mounted<S> {
             Phase::Failed(_) => true,
             _ => false,
         }
+    }
+}
+
+impl FsOptions {
+    /// Where data of so many bytes goes: of a run, or of the first update of a block.
+    pub(crate) fn goes(&self, bytes: u64) -> Placement {
+        self.mode.data(bytes, self.small_run_bytes_max)
     }
 }
 

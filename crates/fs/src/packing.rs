@@ -3,15 +3,17 @@
 //! A file's runs get their blocks here, in the same transaction that brings their bytes, and its length grows only over what is durable
 //! or in the record. So each record leaves a file system that is whole, however many a commit takes.
 
+use crate::changed_bytes::ChangedBytes;
 use crate::commit::{Rest, Step};
 use crate::core::{BLOCK, Core};
 use crate::error::{ENOSPC, FsError, Halt};
+use crate::fragments::{RecordBlock, extents_of};
 use crate::io::Purpose;
 use crate::write_out::Placed;
 use nearhead_disk::{BufferMut, Payload, RangeSet};
-use nearhead_ext4::Ino;
-use nearhead_journal::{Piece, merged};
-use nearhead_service::{Changed, Operation};
+use nearhead_ext4::{BLOCK_BYTES, Changes, Ino, Was};
+use nearhead_service::Operation;
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// Blocks of one atomic write, at most: the engine takes 1 MiB where logs are large enough, and as many parts as that has blocks.
@@ -30,6 +32,8 @@ pub(crate) struct Packed {
     pub(crate) incarnation: u64,
     pub(crate) pages: Range<u64>,
     block: u64,
+    /// Its blocks were the file's already, with bytes that may be read.
+    was_written: bool,
 }
 
 /// How packing ended.
@@ -223,7 +227,8 @@ impl Core {
         self.note_packed(ino);
         for run in blocks {
             let (pages, block) = (run.logical..run.logical + run.len, run.physical);
-            self.commit.packed.push(Packed { ino, incarnation, pages, block });
+            let was_written = run.was == Was::Written;
+            self.commit.packed.push(Packed { ino, incarnation, pages, block, was_written });
         }
         Ok(())
     }
@@ -270,32 +275,31 @@ impl Core {
                 self.file(ino).is_packed = false;
             }
         }
-        let mut pieces = self.data_pieces();
+        let packs = self.options.mode.packs_fragments();
+        let mut blocks = self.data_blocks(packs);
         let changes = self.ext4.as_deref_mut().filter(|ext4| ext4.is_changed());
         if let Some(changes) = changes.map(nearhead_ext4::Ext4::take_changes) {
             self.commit.changes = Some(changes.id);
+            blocks.extend(metadata_blocks(&changes, packs));
             self.commit.has_dropped = std::mem::take(&mut self.commit.drops_freed);
             self.commit.freed = changes.freed;
-            pieces.extend(changes.blocks.iter().map(|(block, bytes)| {
-                let data = Payload::Bytes(BufferMut::copy_of(&bytes[..]).freeze());
-                Piece { offset: block * BLOCK, data }
-            }));
         }
         self.commit.running += 1;
-        if pieces.is_empty() {
+        let sector_bytes = if packs { self.info.block_bytes_min as usize } else { BLOCK_BYTES };
+        let (extents, new) = extents_of(blocks, sector_bytes);
+        if extents.is_empty() {
             return self.on_recorded(None);
         }
-        let extents: Vec<(u64, Payload)> =
-            merged(pieces).into_iter().map(|piece| (piece.offset, piece.data)).collect();
         self.counts.records += 1;
         self.counts.record_bytes += extents.iter().map(|(_, data)| data.len() as u64).sum::<u64>();
         self.counts.commits += u64::from(rest == Rest::Nothing);
-        self.io.ask(Purpose::Record, Operation::WriteAtomic { extents, changed: Changed::All });
+        self.io.ask(Purpose::Record, Operation::WriteAtomic { extents, changed: new });
     }
 
-    /// The bytes of the short runs, as they are now.
-    fn data_pieces(&mut self) -> Vec<Piece> {
-        let mut pieces = Vec::new();
+    /// The blocks of the runs, with the bytes that they have now. `packs`: what of them is new is asked for.
+    fn data_blocks(&mut self, packs: bool) -> Vec<RecordBlock> {
+        let not_flushed = if packs { self.pages_not_flushed() } else { BTreeMap::new() };
+        let mut blocks = Vec::new();
         for packed in &mut self.commit.packed {
             let file = self.files.get_mut(&packed.ino);
             let file = file.filter(|file| file.incarnation == packed.incarnation);
@@ -308,14 +312,43 @@ impl Core {
             let here = here.first().map_or(packed.pages.start..packed.pages.start, |run| {
                 run.start..run.end.min(packed.pages.end)
             });
-            let mut offset = (packed.block + (here.start - packed.pages.start)) * BLOCK;
-            for data in file.pages.take(here.clone()) {
-                let len = data.len() as u64;
-                pieces.push(Piece { offset, data });
-                offset += len;
+            let volatile = not_flushed.get(&packed.ino);
+            for taken in file.pages.take_for_record(here.clone()) {
+                let is_known = packs
+                    && packed.was_written
+                    && volatile.is_none_or(|pages| !pages.contains(taken.page));
+                blocks.push(RecordBlock {
+                    offset: (packed.block + (taken.page - packed.pages.start)) * BLOCK,
+                    data: Payload::Bytes(taken.bytes),
+                    changed: if is_known { taken.changed } else { ChangedBytes::all() },
+                });
             }
             packed.pages = here;
         }
-        pieces
+        blocks
     }
+
+    /// Pages that went in place, or are on their way there, and that no flush has made durable.
+    fn pages_not_flushed(&self) -> BTreeMap<Ino, RangeSet> {
+        let mut pages: BTreeMap<Ino, RangeSet> = BTreeMap::new();
+        let under_way = self.write_outs.entries().map(|(_, work)| (work.ino, &work.pages));
+        let placed = self.commit.placed.iter().map(|placed| (placed.ino, &placed.pages));
+        for (ino, range) in under_way.chain(placed) {
+            pages.entry(ino).or_default().insert(range.clone());
+        }
+        pages
+    }
+}
+
+/// All blocks that changed, and what of them did.
+fn metadata_blocks(changes: &Changes, packs: bool) -> impl Iterator<Item = RecordBlock> {
+    changes.blocks.iter().map(move |(block, bytes)| {
+        let before = changes.before.get(block).filter(|_| packs);
+        RecordBlock {
+            offset: block * BLOCK,
+            data: Payload::Bytes(BufferMut::copy_of(&bytes[..]).freeze()),
+            changed: before
+                .map_or_else(ChangedBytes::all, |before| ChangedBytes::between(before, bytes)),
+        }
+    })
 }

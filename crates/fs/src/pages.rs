@@ -2,9 +2,14 @@
 //!
 //! A page is one block of the file. It is dirty until a write-out or a record takes it, and may become dirty again while it is on its
 //! way: the bytes on their way never change, a later write replaces them here. It never drops a page that is dirty or on its way.
+//!
+//! Each page knows which of its bytes were changed since the volume had all of them, by a read or by a record; where that is not known,
+//! all were. It also knows by what its updates began since it was written in place last.
 
+use crate::changed_bytes::ChangedBytes;
 use nearhead_disk::{Buffer, BufferMut, Payload};
 use nearhead_ext4::BLOCK_BYTES;
+use nearhead_journal::Placement;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
@@ -12,10 +17,36 @@ use std::ops::Range;
 #[derive(Debug)]
 struct Page {
     bytes: Buffer,
+    /// What of it is not what the volume has, or what is on its way there in a record.
+    changed: ChangedBytes,
+    /// Whether the volume had, or is given by a record, all that is not changed.
+    is_known: bool,
+    /// Where the updates go that began since it was in place last.
+    goes: Option<Placement>,
     /// Writes of it that are under way.
     under_way: u32,
     /// It stands in the queue of those that may be dropped.
     is_queued: bool,
+}
+
+/// A change of a page.
+#[derive(Clone, Debug)]
+pub(crate) struct Update {
+    /// Which bytes of it.
+    pub(crate) bytes: Range<usize>,
+    /// Whether it has a place already.
+    pub(crate) has_block: bool,
+    /// Where it goes with all that follow until it is there, if it is the first.
+    pub(crate) goes: Placement,
+}
+
+/// A page that goes into a record.
+#[derive(Clone, Debug)]
+pub(crate) struct Recorded {
+    pub(crate) page: u64,
+    pub(crate) bytes: Buffer,
+    /// What of them the volume does not have.
+    pub(crate) changed: ChangedBytes,
 }
 
 /// The pages of one file, by their numbers in it.
@@ -48,15 +79,17 @@ impl Pages {
         self.by_number.is_empty()
     }
 
-    /// The page now has these bytes; says whether it was clean. `has_block`: whether it has a place already.
-    pub(crate) fn write(&mut self, page: u64, bytes: Buffer, has_block: bool) -> bool {
-        let entry = self.by_number.entry(page).or_insert_with(|| Page {
-            bytes: bytes.clone(),
-            under_way: 0,
-            is_queued: false,
-        });
+    /// The page now has these bytes; says whether it was clean.
+    pub(crate) fn write(&mut self, page: u64, bytes: Buffer, update: &Update) -> bool {
+        let entry = self.by_number.entry(page).or_insert_with(|| Page::of(bytes.clone(), false));
         entry.bytes = bytes;
-        if !has_block {
+        if entry.is_known {
+            entry.changed.insert(update.bytes.clone());
+        } else {
+            entry.changed = ChangedBytes::all();
+        }
+        entry.goes.get_or_insert(update.goes);
+        if !update.has_block {
             self.without_block.insert(page);
         }
         self.dirty.insert(page)
@@ -66,7 +99,8 @@ impl Pages {
     pub(crate) fn keep(&mut self, page: u64, bytes: Buffer) -> bool {
         let is_new = !self.by_number.contains_key(&page);
         if is_new {
-            self.by_number.insert(page, Page { bytes, under_way: 0, is_queued: true });
+            let page_of_disk = Page { is_queued: true, ..Page::of(bytes, true) };
+            self.by_number.insert(page, page_of_disk);
         }
         is_new
     }
@@ -78,24 +112,26 @@ impl Pages {
 
     /// Runs of neighbouring dirty pages that begin in `range`, in order.
     pub(crate) fn dirty_runs(&self, range: Range<u64>) -> Vec<Range<u64>> {
-        let mut runs: Vec<Range<u64>> = Vec::new();
-        for page in self.dirty.range(range) {
-            match runs.last_mut() {
-                Some(run) if run.end == *page => run.end += 1,
-                _ => runs.push(*page..*page + 1),
-            }
-        }
-        runs
+        runs_of(self.dirty.range(range).copied())
     }
 
-    /// The bytes of these pages, which are dirty and have blocks, leave for the disk: they are clean unless written again. In memory's
-    /// neighbours together.
+    /// The same, of those whose updates began with one that goes in place.
+    pub(crate) fn runs_in_place(&self, range: Range<u64>) -> Vec<Range<u64>> {
+        let goes = |page: &u64| self.by_number.get(page).and_then(|page| page.goes);
+        let in_place = |page: &u64| goes(page) == Some(Placement::InPlace);
+        runs_of(self.dirty.range(range).copied().filter(in_place))
+    }
+
+    /// The bytes of these pages, which are dirty and have blocks, leave for their places: they are clean unless written again. In
+    /// memory's neighbours together.
     pub(crate) fn take(&mut self, range: Range<u64>) -> Vec<Payload> {
         let mut parts: Vec<Buffer> = Vec::new();
         for page in range {
             let Some(entry) = self.by_number.get_mut(&page) else { continue };
             self.dirty.remove(&page);
             entry.under_way += 1;
+            // Until they are there the volume has the older ones, and nobody is told whether they ever are.
+            (entry.is_known, entry.goes) = (false, None);
             match parts.last_mut() {
                 Some(last) if last.is_followed_by(&entry.bytes) => {
                     *last = last.joined_with(&entry.bytes);
@@ -104,6 +140,21 @@ impl Pages {
             }
         }
         parts.into_iter().map(Payload::Bytes).collect()
+    }
+
+    /// The same into a record, which ends before the next one begins.
+    pub(crate) fn take_for_record(&mut self, range: Range<u64>) -> Vec<Recorded> {
+        let mut taken = Vec::new();
+        for page in range {
+            let Some(entry) = self.by_number.get_mut(&page) else { continue };
+            self.dirty.remove(&page);
+            // One that is on its way to its place as well may come there later.
+            entry.is_known = entry.under_way == 0;
+            entry.under_way += 1;
+            let changed = std::mem::take(&mut entry.changed);
+            taken.push(Recorded { page, bytes: entry.bytes.clone(), changed });
+        }
+        taken
     }
 
     /// They have a block now.
@@ -151,6 +202,24 @@ impl Pages {
     }
 }
 
+impl Page {
+    fn of(bytes: Buffer, is_known: bool) -> Self {
+        let changed = if is_known { ChangedBytes::default() } else { ChangedBytes::all() };
+        Self { bytes, changed, is_known, goes: None, under_way: 0, is_queued: false }
+    }
+}
+
+fn runs_of(pages: impl Iterator<Item = u64>) -> Vec<Range<u64>> {
+    let mut runs: Vec<Range<u64>> = Vec::new();
+    for page in pages {
+        match runs.last_mut() {
+            Some(run) if run.end == page => run.end += 1,
+            _ => runs.push(page..page + 1),
+        }
+    }
+    runs
+}
+
 /// A page with some bytes changed; `None` is one of zeros.
 pub(crate) fn changed(page: Option<&Buffer>, at: usize, bytes: &[u8]) -> Buffer {
     let mut new = match page {
@@ -162,6 +231,7 @@ pub(crate) fn changed(page: Option<&Buffer>, at: usize, bytes: &[u8]) -> Buffer 
 }
 
 #[cfg(test)]
+#[expect(clippy::single_range_in_vec_init, reason = "a list of one range is what is meant")]
 mod tests {
     use super::*;
 
@@ -169,13 +239,22 @@ mod tests {
         BufferMut::copy_of(&[byte; BLOCK_BYTES]).freeze()
     }
 
+    fn update(bytes: Range<usize>, has_block: bool) -> Update {
+        let goes = if bytes.len() < BLOCK_BYTES { Placement::Record } else { Placement::InPlace };
+        Update { bytes, has_block, goes }
+    }
+
+    fn all(has_block: bool) -> Update {
+        update(0..BLOCK_BYTES, has_block)
+    }
+
     #[test]
     fn a_page_that_is_written_while_it_is_on_its_way_is_dirty_again_and_stays() {
         let mut pages = Pages::default();
-        assert!(pages.write(3, page_of(1), false));
+        assert!(pages.write(3, page_of(1), &all(false)));
         let sent = pages.take(3..4);
         assert!(!pages.is_dirty());
-        pages.write(3, page_of(2), true);
+        pages.write(3, page_of(2), &all(true));
         let mut bytes = vec![0; BLOCK_BYTES];
         sent[0].copy_to(&mut bytes);
         assert_eq!(bytes[0], 1, "what is on its way never changes");
@@ -187,7 +266,7 @@ mod tests {
     #[test]
     fn what_is_clean_may_be_dropped_once_and_what_comes_from_the_disk_never_replaces_newer_bytes() {
         let mut pages = Pages::default();
-        pages.write(5, page_of(1), true);
+        pages.write(5, page_of(1), &all(true));
         assert!(!pages.keep(5, page_of(9)));
         pages.take(5..6);
         assert_eq!(pages.settle(5..6), [5]);
@@ -198,10 +277,54 @@ mod tests {
     fn runs_are_of_neighbours_and_forgetting_counts_what_was_dirty() {
         let mut pages = Pages::default();
         for page in [1, 2, 3, 7, 9, 10] {
-            pages.write(page, page_of(1), false);
+            pages.write(page, page_of(1), &all(false));
         }
         assert_eq!(pages.dirty_runs(2..u64::MAX), [2..4, 7..8, 9..11]);
         assert_eq!((pages.without_block_len(), pages.forget(7..u64::MAX)), (6, 3));
         assert_eq!((pages.dirty_runs(0..u64::MAX).len(), pages.without_block_len()), (1, 3));
+    }
+
+    fn recorded(pages: &mut Pages, page: u64) -> Vec<Range<usize>> {
+        let taken = pages.take_for_record(page..page + 1);
+        taken[0].changed.ranges().to_vec()
+    }
+
+    #[test]
+    fn a_page_is_changed_in_part_only_over_what_the_volume_has_or_gets_by_a_record() {
+        let mut pages = Pages::default();
+        let part = update(10..20, true);
+        // One that is from the disk, and again while the record is on its way.
+        pages.keep(1, page_of(1));
+        pages.write(1, page_of(2), &part);
+        assert_eq!(recorded(&mut pages, 1), [10..20]);
+        pages.write(1, page_of(3), &update(30..40, true));
+        pages.settle(1..2);
+        assert_eq!(recorded(&mut pages, 1), [30..40]);
+        // One that is not.
+        pages.write(2, page_of(2), &part);
+        assert_eq!(recorded(&mut pages, 2), [0..BLOCK_BYTES]);
+        // One that went in place.
+        pages.keep(3, page_of(1));
+        pages.write(3, page_of(2), &part);
+        pages.take(3..4);
+        pages.write(3, page_of(3), &part);
+        assert_eq!(recorded(&mut pages, 3), [0..BLOCK_BYTES]);
+        pages.write(3, page_of(4), &part);
+        assert_eq!(recorded(&mut pages, 3), [0..BLOCK_BYTES], "it may come to its place only now");
+    }
+
+    #[test]
+    fn the_first_update_since_a_page_was_in_place_says_where_it_goes() {
+        let mut pages = Pages::default();
+        pages.write(1, page_of(1), &update(0..9, true));
+        pages.write(1, page_of(2), &all(true));
+        pages.write(2, page_of(2), &all(true));
+        pages.write(2, page_of(2), &update(0..9, true));
+        assert_eq!(pages.runs_in_place(0..9), [2..3]);
+        pages.take_for_record(1..2);
+        pages.take(2..3);
+        pages.write(1, page_of(3), &all(true));
+        pages.write(2, page_of(3), &update(0..9, true));
+        assert!(pages.runs_in_place(0..9).is_empty(), "only one of them was in place since");
     }
 }

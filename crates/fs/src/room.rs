@@ -5,7 +5,7 @@
 use crate::core::{BLOCK, Core};
 use crate::error::{EFBIG, EINVAL, FsError, Halt};
 use crate::flags::check_changeable;
-use crate::pages::changed;
+use crate::pages::{Update, changed};
 use crate::request::{Answer, RoomChange};
 use crate::writing::check_length;
 use nearhead_ext4::{BLOCK_BYTES, Caller, Ino};
@@ -84,6 +84,7 @@ impl Core {
 
     /// A part of a page that is in memory becomes zeros; of one that is not stored it is already.
     fn write_zeros(&mut self, ino: Ino, page: u64, part: Range<usize>) {
+        let goes = self.options.goes(part.len() as u64);
         let file = self.file(ino);
         let Some(bytes) = file.pages.get(page) else { return };
         if bytes[part.clone()].iter().all(|byte| *byte == 0) {
@@ -91,7 +92,8 @@ impl Core {
         }
         let new = changed(Some(bytes), part.start, &vec![0; part.len()]);
         // It has a block, or room is kept for one already.
-        let is_new = file.pages.write(page, new, true);
+        let update = Update { bytes: part, has_block: true, goes };
+        let is_new = file.pages.write(page, new, &update);
         self.unsaved_pages += usize::from(is_new);
     }
 

@@ -4,10 +4,11 @@
 use crate::core::{BLOCK, Core, UNSAVED_PAGES_MAX};
 use crate::error::{EFBIG, ENOSPC, FsError, Halt};
 use crate::flags::check_changeable;
-use crate::pages::changed;
+use crate::pages::{Update, changed};
 use crate::request::Answer;
 use nearhead_disk::Buffer;
 use nearhead_ext4::{BLOCK_BYTES, Caller, Ino, Place, SYNC_FLAG};
+use nearhead_journal::{Placement, Unit};
 use std::ops::Range;
 
 /// A file that is written in order is written out in pieces of this size.
@@ -141,6 +142,7 @@ impl Core {
     }
 
     fn put(&mut self, ino: Ino, offset: u64, data: &Buffer, without_block: &[Range<u64>]) {
+        let (mode, small_bytes_max) = (self.options.mode, self.options.small_run_bytes_max);
         let file = self.file(ino);
         let (mut at, mut new_dirty) = (0, 0);
         while at < data.len() {
@@ -152,8 +154,12 @@ impl Core {
             } else {
                 changed(file.pages.get(page), inside, &data[at..at + take])
             };
-            let has_block = !without_block.iter().any(|run| run.contains(&page));
-            new_dirty += usize::from(file.pages.write(page, bytes, has_block));
+            let update = Update {
+                bytes: inside..inside + take,
+                has_block: !without_block.iter().any(|run| run.contains(&page)),
+                goes: mode.data(take as u64, small_bytes_max),
+            };
+            new_dirty += usize::from(file.pages.write(page, bytes, &update));
             at += take;
         }
         self.unsaved_pages += new_dirty;
@@ -165,12 +171,18 @@ impl Core {
         let is_next = file.stream.1 == offset;
         file.stream = if is_next { (file.stream.0, end) } else { (offset, end) };
         let pages = file.stream.0.div_ceil(BLOCK)..end / BLOCK;
-        if pages.end.saturating_sub(pages.start) * BLOCK < STREAM_BYTES {
+        // What is being packed may count as written already, so its bytes come with the record.
+        if pages.end.saturating_sub(pages.start) * BLOCK < STREAM_BYTES || file.is_packed {
             return;
         }
         file.stream.0 = pages.end * BLOCK;
-        for run in self.file(ino).pages.dirty_runs(pages.clone()) {
-            self.begin_write_out(ino, run.start..run.end.min(pages.end));
+        let runs = match self.options.mode.unit() {
+            Unit::Run if self.options.goes(STREAM_BYTES) == Placement::Record => return,
+            Unit::Run => self.file(ino).pages.dirty_runs(pages),
+            Unit::UpdateSequence => self.file(ino).pages.runs_in_place(pages),
+        };
+        for run in runs {
+            self.begin_write_out(ino, run);
         }
     }
 }

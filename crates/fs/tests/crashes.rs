@@ -14,7 +14,9 @@ use nearhead_fs::{Answer, FsOperation, RoomChange};
 use nearhead_models::MemoryStore;
 use std::collections::BTreeMap;
 use support::store::{Ground, Left, Store, after_cut};
-use support::{Blocks, Client, Ram, SIZE, Timed, assert_clean, buffer, empty, make, pattern};
+use support::{
+    Blocks, Client, Ram, SIZE, Timed, assert_clean, buffer, empty, make, mode_of, pattern,
+};
 
 const NAMES: u64 = 6;
 /// Of file systems on volumes.
@@ -369,8 +371,6 @@ fn live_on_volume(seed: u64, mode: &str, ground: &Ground, image: &MemoryStore, b
     life.look(ground.recovered(cut, VOLUME_SIZE, blocks), VOLUME_SIZE, mode);
 }
 
-const MODES: [&str; 4] = ["manylogs", "ordered", "data", "adaptive"];
-
 /// Which lives: those of `NEARHEAD_FS_SEED` and `NEARHEAD_FS_LIVES`, else the first so many.
 fn seeds(usual: u64) -> std::ops::Range<u64> {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
@@ -383,8 +383,8 @@ fn seeds(usual: u64) -> std::ops::Range<u64> {
 #[test]
 fn after_a_crash_at_any_request_the_image_is_clean_and_what_was_synced_is_there() {
     let Some(blocks) = empty(SIZE) else { return };
-    for seed in seeds(60) {
-        live(seed, MODES[seed as usize % MODES.len()], &blocks);
+    for seed in seeds(70) {
+        live(seed, mode_of(seed), &blocks);
     }
 }
 
@@ -398,9 +398,9 @@ fn after_a_cut_of_a_volume_at_any_command_the_image_is_clean_and_what_was_synced
         ground.log_bytes = if preset == "gecko" { ground.log_bytes } else { 3 << 20 };
         let image = ground.made(&blocks);
         // A seed is of one preset.
-        for seed in seeds(30).filter(|seed| seed % 5 == number) {
+        for seed in seeds(35).filter(|seed| seed % 5 == number) {
             println!("{preset}, seed {seed}");
-            live_on_volume(seed, MODES[seed as usize / 5 % 4], &ground, &image, &blocks);
+            live_on_volume(seed, mode_of(seed / 5), &ground, &image, &blocks);
         }
     }
 }

@@ -15,9 +15,8 @@ use support::known::Known;
 use support::short::{FOUND, LONG, Short, TRIMS, count, numbered};
 use support::tree::Tree;
 use support::user::{SMALL_BYTES, User, small_base};
-use support::{Blocks, Client, Ram};
+use support::{Blocks, Client, Ram, mode_of};
 
-const MODES: [&str; 4] = ["manylogs", "ordered", "data", "adaptive"];
 /// Outcomes of one crash that are tried by chance, beside "all is lost" and "nothing is".
 const CHANCES: u64 = 2;
 
@@ -38,7 +37,7 @@ impl Trial {
 
     fn try_one(&mut self, len: u32, number: u64) {
         let short = numbered(len, number);
-        let mode = MODES[(number % 7 % 4) as usize];
+        let mode = mode_of(number);
         let which = format!("NEARHEAD_FS_ONLY={len}:{number}");
         self.try_these(&short, mode, &which);
     }
@@ -114,7 +113,7 @@ fn a_crash_at_any_request_of_a_short_sequence_leaves_what_was_synced_and_names_o
     let stride: Option<u64> =
         std::env::var("NEARHEAD_FS_STRIDE").ok().map(|text| text.parse().unwrap());
     for ops in FOUND.iter().chain(LONG).chain(TRIMS) {
-        for mode in MODES {
+        for mode in nearhead_journal::MODES.iter().map(|mode| mode.name()) {
             trial.try_these(&Short { ops: ops.to_vec() }, mode, "the first ones of every run");
         }
     }

@@ -18,10 +18,9 @@ use support::short::{FOUND, LONG, Short, count, numbered};
 use support::store::{Ground, Left, Store, after_cut};
 use support::tree::Tree;
 use support::user::{SMALL_BYTES, User, small_base};
-use support::{Blocks, Client};
+use support::{Blocks, Client, mode_of};
 
 const PRESETS: [&str; 5] = ["gecko", "slsmr", "mlb", "singlelog", "nearhead"];
-const MODES: [&str; 4] = ["manylogs", "ordered", "data", "adaptive"];
 
 struct Trial {
     preset: &'static str,
@@ -59,7 +58,7 @@ impl Trial {
 
     fn try_one(&mut self, len: u32, number: u64) {
         let short = numbered(len, number);
-        let (preset, mode) = (self.preset, MODES[(number % 7 % 4) as usize]);
+        let (preset, mode) = (self.preset, mode_of(number));
         self.random = Random::new(number);
         self.try_these(&short, mode, &format!("NEARHEAD_FS_ONLY={preset}:{len}:{number}"));
     }
@@ -141,7 +140,7 @@ fn a_cut_at_any_command_of_a_volume_leaves_a_file_system_with_what_was_synced() 
         // Of the long ones each has many cuts.
         let long = LONG.iter().cycle().skip(from as usize).take(stride.map_or(1, |_| LONG.len()));
         for (at, ops) in (0..).zip(FOUND.iter().chain(long)) {
-            let mode = MODES[((from + at) % 4) as usize];
+            let mode = mode_of(from + at);
             trial.try_these(&Short { ops: ops.to_vec() }, mode, "the first ones of every run");
         }
         trial.try_all(1, stride.map_or(5, |_| 1), from);

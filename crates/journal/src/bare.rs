@@ -2,13 +2,14 @@
 //! blocks of a transaction and a commit block behind them. What the modes are compared with at block level.
 //!
 //! The steps of a sync follow one another, and the writes of one step are issued together (ext3 orders them with barriers). `D` are
-//! data blocks, `M` the metadata blocks that describe them, `J` writes to the journal (Manylogs IV-A, IV-B, IV-C):
+//! data blocks, `M` the metadata blocks that describe them, `J` writes to the journal (Manylogs IV-A, IV-B, IV-C). Data are whole blocks
+//! here: no mode has a fragment to pack.
 //!
 //! | mode | steps of a sync | later, in place |
 //! |---|---|---|
-//! | ordered | `D`, each in its place; `J`: descriptor and `M`; `J`: commit block | `M` |
-//! | data, adaptive | `J`: descriptor, `D` and `M`; `J`: commit block | `D`, `M` |
-//! | manylogs | one atomic record of `D` and `M`, where the engine puts it | nothing: off-hours |
+//! | ordered, selective | `D`, each in its place; `J`: descriptor and `M`; `J`: commit block | `M` |
+//! | data, adaptive, wasteless | `J`: descriptor, `D` and `M`; `J`: commit block | `D`, `M` |
+//! | manylogs, nearhead | one atomic record of `D` and `M`, where the engine puts it | nothing: off-hours |
 
 use crate::mode::{Mode, Placement};
 use nearhead_disk::Payload;
@@ -75,7 +76,7 @@ pub fn blocks_on_bare_disk(
         let steps = vec![vec![Operation::WriteAtomic { extents, changed: Changed::All }]];
         return Steps { steps, in_place_later: Vec::new() };
     }
-    match mode.data(block_bytes) {
+    match mode.data(block_bytes, block_bytes) {
         Placement::InPlace => {
             let in_place = data.iter().map(|offset| journal.write(*offset, 1)).collect();
             let mut steps: Vec<Vec<Operation>> = vec![in_place];

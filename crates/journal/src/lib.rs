@@ -14,6 +14,6 @@ mod modes;
 mod transaction;
 
 pub use bare::{BareJournal, Steps, blocks_on_bare_disk};
-pub use mode::{Mode, Placement, UnknownMode};
-pub use modes::{DEFAULT_MODE, MODES, mode_named};
+pub use mode::{Mode, Placement, Unit, UnknownMode};
+pub use modes::{DEFAULT_MODE, MODES, mode_named, small_run_bytes};
 pub use transaction::{Piece, merged};

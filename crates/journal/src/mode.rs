@@ -11,6 +11,16 @@ pub enum Placement {
     Record,
 }
 
+/// What a mode decides for as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Neighbouring bytes of a file that are to become durable at once, by how many they are.
+    Run,
+    /// All updates of one block between two times that it is written where it belongs, by how many bytes the first of them has (an
+    /// *update sequence*: Okeanos, section 3).
+    UpdateSequence,
+}
+
 /// A journaling mode.
 pub trait Mode: fmt::Debug + Send + Sync {
     /// As it is called in options and in tables.
@@ -19,8 +29,19 @@ pub trait Mode: fmt::Debug + Send + Sync {
     /// One line for people.
     fn about(&self) -> &'static str;
 
-    /// Where a run of so many neighbouring bytes of a file goes.
-    fn data(&self, run_bytes: u64) -> Placement;
+    /// What [`Mode::data`] is asked for.
+    fn unit(&self) -> Unit {
+        Unit::Run
+    }
+
+    /// Where data goes, by the bytes of its run, or of the first update of a block. Runs up to `small_bytes_max` are small, where a mode
+    /// tells bulk from small writes: [`crate::small_run_bytes`].
+    fn data(&self, bytes: u64, small_bytes_max: u64) -> Placement;
+
+    /// Whether the record says which bytes of a block are new, so that those alone are logged, of many blocks together.
+    fn packs_fragments(&self) -> bool {
+        false
+    }
 
     /// Whether the record goes to the log nearest the head; otherwise to one fixed log.
     fn is_near_head(&self) -> bool;

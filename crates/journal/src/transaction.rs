@@ -18,7 +18,8 @@ impl Piece {
     }
 }
 
-/// The same pieces in the order of their places, neighbours in memory and on the device as one. Of two for one place the later counts.
+/// The same pieces in the order of their places, neighbours in memory and on the device as one, zeros beside zeros as well. Of two for
+/// one place the later counts.
 pub fn merged(mut pieces: Vec<Piece>) -> Vec<Piece> {
     // Stable: of two for one place the later one comes last.
     pieces.sort_by_key(|piece| piece.offset);
@@ -37,6 +38,9 @@ pub fn merged(mut pieces: Vec<Piece>) -> Vec<Piece> {
                 if last.end() == piece.offset && before.is_followed_by(after) =>
             {
                 last.data = Payload::Bytes(before.joined_with(after));
+            }
+            (Payload::Zeros(before), Payload::Zeros(after)) if last.end() == piece.offset => {
+                last.data = Payload::Zeros(before + after);
             }
             _ => merged.push(piece),
         }
@@ -60,9 +64,11 @@ mod tests {
             Piece { offset: 104, data: part(4, 8) },
             Piece { offset: 200, data: part(0, 4) },
             Piece { offset: 200, data: newer },
+            Piece { offset: 300, data: Payload::Zeros(10) },
+            Piece { offset: 310, data: Payload::Zeros(6) },
         ]);
         let found: Vec<(u64, usize)> = pieces.iter().map(|it| (it.offset, it.data.len())).collect();
-        assert_eq!(found, [(100, 12), (200, 4)]);
+        assert_eq!(found, [(100, 12), (200, 4), (300, 16)]);
         let mut bytes = [0; 4];
         pieces[1].data.copy_to(&mut bytes);
         assert_eq!(bytes, [9; 4]);

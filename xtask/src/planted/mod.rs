@@ -137,7 +137,15 @@ const RUNGS: [Rung; 22] = [
         ],
         &[],
     ),
-    rung("file system", &[("nearhead-fs", "every_request"), ("nearhead-fs", "on_volumes")], &[]),
+    rung(
+        "file system",
+        &[
+            ("nearhead-fs", "modes"),
+            ("nearhead-fs", "every_request"),
+            ("nearhead-fs", "on_volumes"),
+        ],
+        &[],
+    ),
     rung("n-th command", &[("nearhead-swarm", "nth_failure")], &[]),
     rung("hostile input", &[("nearhead-hostile", "corpus")], &[]),
     rung("real daemon", &[("nearhead-cli", "power_cuts")], &[]),

@@ -15,7 +15,7 @@ use nearhead_engine::placement::OneArea;
 use nearhead_ext4::Options;
 use nearhead_fs::{AccessTimes, DurableName, FsOptions};
 use nearhead_fuse::{Handle, MountOptions};
-use nearhead_journal::{DEFAULT_MODE, MODES, Mode, mode_named};
+use nearhead_journal::{DEFAULT_MODE, MODES, Mode, mode_named, small_run_bytes};
 use nearhead_output::{note, say, say_json_line};
 use nearhead_service::Service;
 use serde::Serialize;
@@ -34,7 +34,7 @@ pub struct MountArgs {
     pub target: String,
     /// An empty folder
     pub folder: PathBuf,
-    /// Options with commas between them: ro, rw, mode=NAME, `allow_other`, discard (the default: the volume is told what was freed), nodiscard, noatime, relatime (the default), strictatime, and last durable=NAMES: what is made under these names
+    /// Options with commas between them: ro, rw, mode=NAME (nearhead, or what docs/file-system.md lists), `allow_other`, discard (the default: the volume is told what was freed), nodiscard, noatime, relatime (the default), strictatime, and last durable=NAMES: what is made under these names
     /// (*.wal, `pg_wal/**`) is needed after a crash only, and stays in the logs
     #[arg(short = 'o', value_name = "OPTIONS", value_delimiter = ',')]
     pub options: Vec<String>,
@@ -107,7 +107,7 @@ pub fn run(args: &MountArgs) -> Result<(), String> {
     let signals = Signals::new([SIGTERM, SIGINT, SIGQUIT, SIGHUP])
         .map_err(|error| format!("signals cannot be handled: {error}"))?;
     let metrics = args.metrics.as_deref().map(metrics::Endpoint::listen).transpose()?;
-    let (Offline { volume, start, .. }, disk_notes) = opened(args, &wanted)?;
+    let (Offline { volume, start, .. }, disk_notes, logged_bytes_max) = opened(args, &wanted)?;
     let listening = Listening::of(&args.target, args.control.as_deref())?;
     let read_only = wanted.read_only || volume.info().read_only;
     let now = nearhead_fuse::clock();
@@ -116,6 +116,7 @@ pub fn run(args: &MountArgs) -> Result<(), String> {
         ext4: Options { read_only, cache_blocks_max: CACHE_BLOCKS_MAX, seed },
         durable: wanted.durable.clone(),
         mode: wanted.mode,
+        small_run_bytes_max: small_run_bytes(u64::from(logged_bytes_max)),
         record_bytes_max: volume.engine().atomic_bytes_max(),
         mounted_at: now,
     };
@@ -224,7 +225,8 @@ fn refuse_folder(folder: &Path) -> Result<(), String> {
     }
 }
 
-fn opened(args: &MountArgs, wanted: &Wanted) -> Result<(Offline, Vec<String>), String> {
+/// The volume, what is to be said of its disk, and the largest write that it logs.
+fn opened(args: &MountArgs, wanted: &Wanted) -> Result<(Offline, Vec<String>, u32), String> {
     let access = if wanted.read_only { Access::Read } else { Access::Write };
     let mut target = Target::open(&args.target, access, &args.disk)?;
     if access == Access::Write {
@@ -232,13 +234,15 @@ fn opened(args: &MountArgs, wanted: &Wanted) -> Result<(Offline, Vec<String>), S
     }
     let is_near_head = wanted.mode.is_near_head();
     let notes = target.notes.clone();
+    let mut logged_bytes_max = 0;
     let offline = offline::serving(target, access, |superblock, config| {
+        logged_bytes_max = config.logged_write_bytes_max;
         // A mode with one journal, on a volume that has many logs: the journal is around the middle.
         if !is_near_head && superblock.layout.log_count() > 1 && !superblock.layout.is_chain() {
             config.placement = Box::new(OneArea);
         }
     })?;
-    Ok((offline, notes))
+    Ok((offline, notes, logged_bytes_max))
 }
 
 fn stop_at_signals(mut signals: Signals, handle: Handle) -> Result<(), String> {

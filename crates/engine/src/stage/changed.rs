@@ -52,6 +52,7 @@ impl ChangedRuns {
 }
 
 #[cfg(test)]
+#[expect(clippy::single_range_in_vec_init, reason = "lists of one range are meant")]
 mod tests {
     use super::*;
     use nearhead_disk::Payload;

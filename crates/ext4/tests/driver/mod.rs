@@ -221,6 +221,9 @@ impl Driven {
 
     pub(crate) fn commit(&mut self) -> Changes {
         let changes = self.fs.take_changes();
+        for (block, before) in &changes.before {
+            assert!(*before == self.disk.block(*block), "block {block} was something else before");
+        }
         for (block, bytes) in &changes.blocks {
             self.disk.write(*block, bytes.clone());
         }

@@ -398,6 +398,9 @@ impl Life {
 
     fn land(&mut self) {
         let Some((changes, model)) = self.under_way.pop_front() else { return };
+        for (block, before) in &changes.before {
+            assert!(*before == self.driven.disk.block(*block), "block {block} was something else");
+        }
         for (block, bytes) in &changes.blocks {
             let bytes: BlockBytes = bytes.clone();
             self.driven.disk.write(*block, bytes);

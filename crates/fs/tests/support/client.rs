@@ -61,6 +61,7 @@ impl<S: Timed> Client<S> {
             ext4: Options { read_only: false, cache_blocks_max: 4096, seed: 7 },
             durable: vec![nearhead_fs::DurableName::parse("*.wal").unwrap()],
             mode: nearhead_journal::mode_named(mode).unwrap(),
+            small_run_bytes_max: 64 << 10,
             record_bytes_max: service.record_bytes_max(),
             mounted_at: Timestamp { seconds: 1_800_000_000, nanoseconds: 0 },
         };

@@ -26,6 +26,12 @@ use std::rc::Rc;
 
 pub const BLOCK: usize = 4096;
 
+/// The name of a journaling mode; each `number` has one, and neighbours have different ones.
+pub fn mode_of(number: u64) -> &'static str {
+    let modes = nearhead_journal::MODES;
+    modes[number as usize % modes.len()].name()
+}
+
 /// The blocks of a disk that are not zeros.
 pub type Blocks = BTreeMap<u64, Rc<Vec<u8>>>;
 

@@ -1,12 +1,16 @@
 //! A service in memory that loses by a crash what was not flushed, block by block.
+//!
+//! It believes what an atomic write says of its bytes, and takes over no other ones than those that are said to be new; and it looks
+//! whether that is true.
 
 use super::{BLOCK, Blocks};
 use nearhead_basics::Random;
 use nearhead_disk::{BufferMut, Nanos, Payload};
 use nearhead_service::{
-    Extent, Operation, Reply, Request, RequestError, Service, ServiceInfo, Wake,
+    Changed, Extent, Operation, Reply, Request, RequestError, Service, ServiceInfo, Wake,
 };
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::rc::Rc;
 
 /// A change that a crash may take back.
@@ -27,6 +31,8 @@ pub struct Ram {
     is_stopping: bool,
     pub atomic_writes: u64,
     pub atomic_bytes: u64,
+    /// Of them those that were said to be new.
+    pub new_bytes: u64,
     pub in_place_bytes: u64,
     pub flushes: u64,
     /// Ranges that the file system said are for durability only, and that it gave back.
@@ -36,6 +42,8 @@ pub struct Ram {
     pub requests_left: u64,
     /// An error for all that follows.
     pub is_broken: bool,
+    /// What is not carried out for now, and so nothing that changes the same bytes later.
+    pub holds: fn(&Operation) -> bool,
 }
 
 fn store(blocks: &mut Blocks, mut offset: u64, mut bytes: &[u8]) {
@@ -52,6 +60,37 @@ fn store(blocks: &mut Blocks, mut offset: u64, mut bytes: &[u8]) {
         Rc::make_mut(entry)[inside..inside + take].copy_from_slice(&bytes[..take]);
         (offset, bytes) = (offset + take as u64, &bytes[take..]);
     }
+}
+
+/// What a request changes.
+fn changed_by(operation: &Operation) -> Vec<Range<u64>> {
+    match operation {
+        Operation::Write { offset, data, .. } | Operation::WriteInPlace { offset, data, .. } => {
+            std::iter::once(*offset..offset + data.len() as u64).collect()
+        }
+        Operation::WriteAtomic { extents, .. } => {
+            extents.iter().map(|(offset, data)| *offset..offset + data.len() as u64).collect()
+        }
+        Operation::Trim { offset, len, .. } | Operation::WriteZeroes { offset, len, .. } => {
+            std::iter::once(*offset..offset + len).collect()
+        }
+        Operation::Read { .. } | Operation::Flush | Operation::Hint { .. } => Vec::new(),
+    }
+}
+
+/// Whether any of them changes any of these bytes.
+fn changes_any(requests: &VecDeque<Request>, range: &Range<u64>) -> bool {
+    let meets = |other: &Range<u64>| other.start < range.end && range.start < other.end;
+    requests.iter().any(|request| changed_by(&request.operation).iter().any(meets))
+}
+
+/// The new bytes of an extent, as ranges within it.
+fn new_within(changed: &Changed, offset: u64, len: usize) -> Vec<Range<usize>> {
+    let Changed::Only(ranges) = changed else { return std::iter::once(0..len).collect() };
+    let end = offset + len as u64;
+    let cut = |range: &Range<u64>| range.start.max(offset)..range.end.min(end);
+    let parts = ranges.iter().map(cut).filter(|part| part.start < part.end);
+    parts.map(|part| (part.start - offset) as usize..(part.end - offset) as usize).collect()
 }
 
 pub fn bytes_of(payload: &Payload) -> Vec<u8> {
@@ -72,12 +111,14 @@ impl Ram {
             is_stopping: false,
             atomic_writes: 0,
             atomic_bytes: 0,
+            new_bytes: 0,
             in_place_bytes: 0,
             flushes: 0,
             hinted: nearhead_disk::RangeSet::new(),
             trimmed: nearhead_disk::RangeSet::new(),
             requests_left: u64::MAX,
             is_broken: false,
+            holds: |_| false,
         }
     }
 
@@ -108,6 +149,80 @@ impl Ram {
         &self.blocks
     }
 
+    fn write_atomic(&mut self, extents: &[(u64, Payload)], changed: &Changed) {
+        self.atomic_writes += 1;
+        assert!(extents.len() <= 256, "an atomic write of {} parts", extents.len());
+        let total: u64 = extents.iter().map(|(_, data)| data.len() as u64).sum();
+        assert!(total <= 1 << 20, "an atomic write of {total} bytes");
+        self.atomic_bytes += total;
+        for (offset, data) in extents {
+            let bytes = bytes_of(data);
+            for range in new_within(changed, *offset, bytes.len()) {
+                let from = *offset + range.start as u64;
+                self.new_bytes += range.len() as u64;
+                self.replace(from, &bytes[range]);
+            }
+        }
+    }
+
+    /// These bytes are durable, and what was written there before cannot come back.
+    fn replace(&mut self, offset: u64, bytes: &[u8]) {
+        store(&mut self.blocks, offset, bytes);
+        store(&mut self.durable, offset, bytes);
+        let end = offset + bytes.len() as u64;
+        for write in &mut self.unflushed {
+            let (from, to) = (write.offset, write.offset + write.bytes.len() as u64);
+            if to <= offset || from >= end {
+                continue;
+            }
+            let (start, stop) = (from.max(offset), to.min(end));
+            let inside = (start - offset) as usize..(stop - offset) as usize;
+            let at = (start - from) as usize;
+            write.bytes[at..at + inside.len()].copy_from_slice(&bytes[inside]);
+        }
+    }
+
+    /// What an atomic write says of its bytes must be true at the moment at which it is asked for: those that are not new are what a read
+    /// would give, and nothing is on its way to them.
+    fn check_changed(&self, extents: &[(u64, Payload)], changed: &Changed) {
+        let Changed::Only(ranges) = changed else { return };
+        let ends = |range: &Range<u64>| range.start < range.end;
+        assert!(ranges.iter().all(ends), "a range of new bytes that is empty: {ranges:?}");
+        let in_order = |pair: &[Range<u64>]| pair[0].end <= pair[1].start;
+        assert!(ranges.windows(2).all(in_order), "new bytes that are in no order: {ranges:?}");
+        let mut within = 0;
+        for (offset, data) in extents {
+            let bytes = bytes_of(data);
+            let new = new_within(changed, *offset, bytes.len());
+            within += new.iter().map(|range| range.len() as u64).sum::<u64>();
+            for (at, byte) in (0_u64..).zip(&bytes) {
+                if new.iter().any(|range| range.contains(&(at as usize))) {
+                    continue;
+                }
+                let place = offset + at;
+                let there = self.byte(place);
+                assert!(
+                    there == *byte,
+                    "byte {place} of the volume (block {}) is {there:#x}, and an atomic write that says it is not new gives {byte:#x}",
+                    place / BLOCK as u64
+                );
+            }
+            // Those that are not new as well: a write on its way to them may come there later.
+            let is_partial = new.iter().map(Range::len).sum::<usize>() < bytes.len();
+            assert!(
+                !is_partial || !changes_any(&self.asked, &(*offset..offset + bytes.len() as u64)),
+                "an atomic write says that bytes at {offset} are not new while a write to them is not answered"
+            );
+        }
+        let told: u64 = ranges.iter().map(|range| range.end - range.start).sum();
+        assert_eq!(told, within, "new bytes outside of what is written, or across its parts");
+    }
+
+    fn byte(&self, place: u64) -> u8 {
+        let block = self.blocks.get(&(place / BLOCK as u64));
+        block.map_or(0, |bytes| bytes[place as usize % BLOCK])
+    }
+
     fn carry_out(&mut self, operation: Operation) -> Result<Vec<Payload>, RequestError> {
         if self.is_broken {
             let kind = nearhead_service::ErrorKind::Io;
@@ -130,32 +245,7 @@ impl Ram {
                 store(&mut self.blocks, offset, &bytes);
                 self.unflushed.push(Unflushed { offset, bytes });
             }
-            Operation::WriteAtomic { extents, changed: _ } => {
-                self.atomic_writes += 1;
-                assert!(extents.len() <= 256, "an atomic write of {} parts", extents.len());
-                let mut total = 0;
-                for (offset, data) in extents {
-                    total += data.len() as u64;
-                    let bytes = bytes_of(&data);
-                    store(&mut self.blocks, offset, &bytes);
-                    store(&mut self.durable, offset, &bytes);
-                    // What was written there before cannot come back.
-                    let end = offset + bytes.len() as u64;
-                    self.unflushed.retain_mut(|write| {
-                        let (from, to) = (write.offset, write.offset + write.bytes.len() as u64);
-                        if to <= offset || from >= end {
-                            return true;
-                        }
-                        let (start, stop) = (from.max(offset), to.min(end));
-                        let inside = (start - offset) as usize..(stop - offset) as usize;
-                        let at = (start - from) as usize;
-                        write.bytes[at..at + inside.len()].copy_from_slice(&bytes[inside]);
-                        true
-                    });
-                }
-                assert!(total <= 1 << 20, "an atomic write of {total} bytes");
-                self.atomic_bytes += total;
-            }
+            Operation::WriteAtomic { extents, changed } => self.write_atomic(&extents, &changed),
             Operation::Flush => {
                 self.flushes += 1;
                 self.unflushed.clear();
@@ -197,11 +287,21 @@ impl Service for Ram {
     }
 
     fn submit(&mut self, request: Request, _: Nanos) {
+        if let Operation::WriteAtomic { extents, changed } = &request.operation {
+            self.check_changed(extents, changed);
+        }
         self.asked.push_back(request);
     }
 
     fn drive(&mut self, _: Nanos) {
+        let mut held = VecDeque::new();
         while let Some(request) = self.asked.pop_front() {
+            let changed = changed_by(&request.operation);
+            let is_behind = changed.iter().any(|range| changes_any(&held, range));
+            if is_behind || (self.holds)(&request.operation) {
+                held.push_back(request);
+                continue;
+            }
             let is_advice = matches!(request.operation, Operation::Hint { .. });
             if !is_advice && !matches!(request.operation, Operation::Read { .. }) {
                 if self.requests_left == 0 {
@@ -212,6 +312,7 @@ impl Service for Ram {
             let result = self.carry_out(request.operation);
             self.replies.push_back(Reply { id: request.id, result });
         }
+        self.asked = held;
     }
 
     fn poll_reply(&mut self) -> Option<Reply> {

@@ -115,8 +115,20 @@ pub const TRIMS: &[&[Op]] = &[
     ],
 ];
 
-/// Sequences that found something once.
+/// Sequences that found something once, or are about what is hard.
 pub const FOUND: &[&[Op]] = &[
+    // A few bytes over what went in place and may not be there yet; over what a record has; in blocks that are new.
+    &[
+        Op::Write("a", 0, 1_250_000),
+        Op::SyncSoon,
+        Op::Write("a", 100, 50),
+        Op::Sync("a"),
+        Op::Append("a", 30),
+        Op::WriteDurable("a", 90_000, 20),
+        Op::Write("d/b", 6000, 10),
+        Op::Write("d/b", 30_000, 10),
+        Op::SyncAll,
+    ],
     // The other node of an exchange.
     &[Op::Exchange("a", "d/b"), Op::Sync("a")],
     // What lies behind the end.

@@ -32,7 +32,10 @@ pub struct Ground {
 
 impl Ground {
     pub fn of(preset: &str, ack: AckMode) -> Self {
-        let options = Options::new(preset, ack);
+        let usual = Options::new(preset, ack);
+        // Wherever there can be.
+        let fragments = !usual.preset.layout.is_chain();
+        let options = Options { fragments, ..usual };
         // Where a record of a full commit fits, and where it does not.
         let log_bytes = if ["mlb", "slsmr"].contains(&preset) { 3 << 20 } else { 9 << 20 };
         Self { options, log_bytes }

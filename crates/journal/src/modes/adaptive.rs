@@ -1,6 +1,5 @@
 //! Adaptive: small writes into the record, bulk in place (adaptive journaling, Manylogs IV-A).
 
-use super::SMALL_RUN_BYTES_MAX;
 use crate::mode::{Mode, Placement};
 
 /// The mode.
@@ -8,8 +7,8 @@ use crate::mode::{Mode, Placement};
 pub(crate) struct Adaptive;
 
 /// What adaptive journaling does with data, wherever its log is.
-pub(super) fn by_size(run_bytes: u64) -> Placement {
-    if run_bytes <= SMALL_RUN_BYTES_MAX { Placement::Record } else { Placement::InPlace }
+pub(super) fn by_size(run_bytes: u64, small_bytes_max: u64) -> Placement {
+    if run_bytes <= small_bytes_max { Placement::Record } else { Placement::InPlace }
 }
 
 impl Mode for Adaptive {
@@ -21,8 +20,8 @@ impl Mode for Adaptive {
         "small data and metadata to one fixed log, bulk in place"
     }
 
-    fn data(&self, run_bytes: u64) -> Placement {
-        by_size(run_bytes)
+    fn data(&self, run_bytes: u64, small_bytes_max: u64) -> Placement {
+        by_size(run_bytes, small_bytes_max)
     }
 
     fn is_near_head(&self) -> bool {

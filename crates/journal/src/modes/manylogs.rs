@@ -16,8 +16,8 @@ impl Mode for Manylogs {
         "small data and metadata as one record to the log nearest the head, bulk in place"
     }
 
-    fn data(&self, run_bytes: u64) -> Placement {
-        by_size(run_bytes)
+    fn data(&self, run_bytes: u64, small_bytes_max: u64) -> Placement {
+        by_size(run_bytes, small_bytes_max)
     }
 
     fn is_near_head(&self) -> bool {

@@ -15,7 +15,7 @@ impl Mode for Ordered {
         "data in place first, metadata to one fixed log"
     }
 
-    fn data(&self, _: u64) -> Placement {
+    fn data(&self, _: u64, _: u64) -> Placement {
         Placement::InPlace
     }
 

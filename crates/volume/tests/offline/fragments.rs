@@ -62,7 +62,7 @@ fn a_map_device_without_room_for_fragments_is_refused_and_one_with_it_is_taken()
         let made = create(&mut lanes.in_virtual_time(Nanos::ZERO), &with_fragments());
         match made {
             Ok(superblock) => {
-                assert!(is_taken && superblock.layout.fragments, "{bytes} {map_bytes}")
+                assert!(is_taken && superblock.layout.fragments, "{bytes} {map_bytes}");
             }
             Err(error) => {
                 let told = error.to_string();
