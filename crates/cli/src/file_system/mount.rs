@@ -155,7 +155,7 @@ fn refuse_folder(folder: &Path) -> Result<(), String> {
 fn opened(
     args: &MountArgs,
     wanted: &Wanted,
-) -> Result<(Volume<Box<dyn nearhead_disk::Disk>>, std::time::Instant), String> {
+) -> Result<(Volume<Box<dyn nearhead_disk::Disk + Send>>, std::time::Instant), String> {
     let access = if wanted.read_only { Access::Read } else { Access::Write };
     let mut target = Target::open(&args.target, access, &args.disk)?;
     if access == Access::Write {
