@@ -306,3 +306,21 @@ fn what_was_cut_off_does_not_come_back_when_bulk_makes_the_file_longer_and_other
     expected.resize(4096, 0);
     assert!(client.read(file, 0, 4096) == expected);
 }
+
+#[test]
+fn bytes_that_replace_others_are_made_durable_without_any_metadata() {
+    let Some(mut client) = Client::fresh("manylogs") else { return };
+    let file = client.create(ROOT, "file");
+    client.write(file, 0, &pattern(3, 100_000));
+    client.sync(file);
+    for (page, is_data_only, expected) in [(3, true, 4096), (9, true, 4096), (3, false, 3 * 4096)] {
+        let before = client.mounted.service().atomic_bytes;
+        client.write(file, page * 4096, &pattern(page, 4096));
+        let sync = FsOperation::Sync { ino: file, data_only: is_data_only };
+        client.ask(sync).unwrap();
+        // With its times come the block of its inode and the superblock.
+        let brought = client.mounted.service().atomic_bytes - before;
+        assert_eq!(brought, expected, "page {page}, only data: {is_data_only}");
+    }
+    assert_clean(SIZE, &client.unmount(), "after bytes were replaced");
+}
