@@ -1,7 +1,7 @@
-//! What the kernel asks, as requests of the file system. It decides nothing: each is put in the queue with whom to answer.
+//! What the kernel asks, as requests of the file system. It decides nothing: each is handed on with whom to answer.
 
 use crate::answers::Waiting;
-use crate::queue::{Asked, Queue};
+use crate::serve::{Asked, Takes};
 use crate::words::{ino, time_or_now, timestamp};
 use fuser::{
     BsdFileFlags, Errno, FileHandle, Filesystem, INodeNo, InitFlags, KernelConfig, LockOwner,
@@ -32,21 +32,25 @@ const PERMISSIONS: u32 = 0o7777;
 
 /// The front.
 pub(crate) struct Front {
-    queue: Arc<Queue>,
+    to: Arc<dyn Takes>,
 }
 
 impl Front {
-    pub(crate) fn new(queue: Arc<Queue>) -> Self {
-        Self { queue }
+    pub(crate) fn new(to: Arc<dyn Takes>) -> Self {
+        Self { to }
     }
 
     fn ask(&self, request: &Request, operation: FsOperation, waiting: Waiting) {
-        let now = timestamp(SystemTime::now(), UNIX_EPOCH);
-        let caller = Caller { uid: request.uid(), gid: request.gid(), now };
-        // The thread that carries it out numbers it.
-        let request = FsRequest { id: 0, caller, operation };
-        self.queue.put(Asked { request, waiting });
+        self.to.ask(Asked { request: told(request, operation), waiting });
     }
+}
+
+/// The operation with who wants it, and now.
+fn told(request: &Request, operation: FsOperation) -> FsRequest {
+    let now = timestamp(SystemTime::now(), UNIX_EPOCH);
+    let caller = Caller { uid: request.uid(), gid: request.gid(), now };
+    // Whoever carries it out numbers it.
+    FsRequest { id: 0, caller, operation }
 }
 
 fn bytes(name: &OsStr) -> Vec<u8> {
