@@ -83,6 +83,8 @@ impl Filesystem for Front {
             InitFlags::FUSE_EXPORT_SUPPORT,
             InitFlags::FUSE_POSIX_ACL,
             InitFlags::FUSE_DONT_MASK,
+            // Without it the kernel asks for a file's capabilities before each write.
+            InitFlags::FUSE_HANDLE_KILLPRIV_V2,
         ] {
             let _ = config.add_capabilities(wanted);
         }
@@ -123,7 +125,15 @@ impl Filesystem for Front {
         reply: ReplyAttr,
     ) {
         let now = timestamp(SystemTime::now(), UNIX_EPOCH);
+        // With `FUSE_HANDLE_KILLPRIV_V2` the kernel leaves it to us to take setuid and setgid away (fuse.h): with another owner, and with
+        // another size where whoever cuts may not keep them. Before it lets such a user write, it asks for no change at all, and takes the
+        // mode from the answer.
+        let is_owner = uid.is_some() || gid.is_some();
+        let is_cut = size.is_some() && request.uid() != 0;
+        let is_other = mode.is_some() || accessed.is_some() || modified.is_some();
+        let is_empty = !is_owner && size.is_none() && !is_other && flags.is_none();
         let change = AttributeChange {
+            clears_privileges: is_owner || is_cut || is_empty,
             mode: mode.map(|mode| (mode & PERMISSIONS) as u16),
             uid,
             gid,
@@ -288,6 +298,12 @@ impl Filesystem for Front {
         // What the kernel writes of a mapping has nobody's flags.
         let is_cached = write_flags.contains(WriteFlags::FUSE_WRITE_CACHE);
         let is_durable = !is_cached && flags.0 & O_DSYNC != 0;
+        if write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID) {
+            let clears_privileges = true;
+            let change = AttributeChange { clears_privileges, ..AttributeChange::default() };
+            let operation = FsOperation::SetAttributes { ino: ino(inode), change, size: None };
+            self.to.put(Asked { request: told(request, operation), waiting: Waiting::Nobody });
+        }
         let data = BufferMut::copy_of(data).freeze();
         let operation = FsOperation::Write { ino: ino(inode), offset, data, is_durable };
         self.ask(request, operation, Waiting::Written(reply));

@@ -73,6 +73,9 @@ pub(crate) struct Asked {
 pub(crate) trait Takes: Send + Sync {
     /// Takes one, and carries it out if nobody else is at it.
     fn ask(&self, asked: Asked);
+
+    /// Takes one, and leaves it to what is asked right behind it.
+    fn put(&self, asked: Asked);
 }
 
 /// An answer that is to be given.
@@ -140,6 +143,10 @@ impl<C: Carrier> Shared<C> {
 }
 
 impl<C: Carrier + Send> Takes for Shared<C> {
+    fn put(&self, asked: Asked) {
+        self.turns.put(asked);
+    }
+
     fn ask(&self, asked: Asked) {
         self.turns.put(asked);
         let taken = self.turns.take(
