@@ -207,7 +207,7 @@ pub(crate) fn run<C: Carrier>(
                 }
                 let wake = at.carrier.wake();
                 sleep = Sleep::until(&wake);
-                at.sleeps_until = Some(wake.at.map_or(Nanos(u64::MAX), |at| at));
+                at.sleeps_until = Some(wake.at.unwrap_or(Nanos(u64::MAX)));
                 turn
             },
             answer,
