@@ -15,6 +15,7 @@ mod sync {
 }
 
 use loom::sync::Arc;
+use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
 use turns::{Turn, Turns};
 
@@ -28,7 +29,13 @@ struct Taken {
     due: Vec<usize>,
 }
 
-fn turn(taken: &mut Taken, asked: impl IntoIterator<Item = usize>) -> Turn<usize> {
+/// Takes in what was asked, and may be stopped then: loom stops a thread only where it touches what others do, `middle` here.
+fn turn(
+    middle: &AtomicUsize,
+    taken: &mut Taken,
+    asked: impl IntoIterator<Item = usize>,
+) -> Turn<usize> {
+    middle.fetch_add(1, Ordering::Relaxed);
     let answered = std::mem::take(&mut taken.due);
     let left = answered.len();
     taken.requests.extend(answered);
@@ -44,19 +51,32 @@ fn each_request_is_answered_once(threads: usize, each: usize, has_sleeper: bool)
     model.check(move || {
         let turns = Arc::new(Turns::new(Taken::default()));
         let answered = Arc::new(loom::sync::Mutex::new(0));
+        let middle = Arc::new(AtomicUsize::new(0));
         let asking: Vec<_> = (0..threads)
             .map(|thread| {
                 let (turns, answered) = (Arc::clone(&turns), Arc::clone(&answered));
+                let middle = Arc::clone(&middle);
                 thread::spawn(move || {
                     for number in 0..each {
                         turns.put(thread * each + number);
-                        turns.take(turn, |left| *answered.lock().unwrap() += left).unwrap();
+                        middle.fetch_add(1, Ordering::Relaxed);
+                        let taken = turns.take(
+                            |taken, asked| turn(&middle, taken, asked),
+                            |left| *answered.lock().unwrap() += left,
+                        );
+                        taken.unwrap();
                     }
                 })
             })
             .collect();
         if has_sleeper {
-            while turns.take_one(turn, |left| *answered.lock().unwrap() += left).unwrap() {}
+            let take_one = || {
+                turns.take_one(
+                    |taken, asked| turn(&middle, taken, asked),
+                    |left| *answered.lock().unwrap() += left,
+                )
+            };
+            while take_one().unwrap() {}
         }
         for thread in asking {
             thread.join().unwrap();
