@@ -5,6 +5,7 @@
 
 use super::mounts::Served;
 use crate::offline;
+use crate::serve::priority;
 use crate::target::{Access, DiskArgs, Target, refuse_if_misnamed};
 use nearhead_engine::placement::OneArea;
 use nearhead_ext4::Options;
@@ -66,6 +67,9 @@ pub fn run(args: &MountArgs) -> Result<(), String> {
     refuse_folder(&args.folder)?;
     let signals = Signals::new([SIGTERM, SIGINT, SIGQUIT, SIGHUP])
         .map_err(|error| format!("signals cannot be handled: {error}"))?;
+    // As `serve` does, and before the disk: whoever waits for a file waits for these threads. Without it, it is served all the same.
+    let _ = priority::take(None);
+    let _ = nearhead_uring::ask_for_short_slices();
     let (volume, start) = opened(args, &wanted)?;
     let read_only = wanted.read_only || volume.info().read_only;
     let now = nearhead_fuse::clock();

@@ -12,7 +12,7 @@ mod coordination;
 mod encryption;
 mod memory;
 mod metrics;
-mod priority;
+pub mod priority;
 mod served;
 mod signals;
 
