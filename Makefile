@@ -80,7 +80,7 @@ images: ## IMAGES (100000000) outcomes of cuts in short workloads, on every core
 	fi
 
 .PHONY: bench
-bench: build ## measure against the disk alone, nbdkit, qemu-nbd and other logs: target/bench/bench.json
+bench: build ## measure against the disk alone, nbdkit, qemu-nbd, fuse2fs and other logs: target/bench/bench.json
 	@scripts/install-deps bench
 	$(nearhead) bench --out target/bench
 

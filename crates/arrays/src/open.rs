@@ -10,7 +10,7 @@ use super::mirror::Mirror;
 use super::missed::Missed;
 use super::noted::MemberLabel;
 use super::plan::{Found, Plan, plan};
-use super::spec::{ArrayKind, ArraySpec};
+use super::spec::{AnyArray, ArrayKind, ArraySpec};
 use super::stripe::Stripe;
 use nearhead_disk::{BufferMut, Command, Disk, DiskError, DiskErrorKind, Payload, WholeRuns};
 
@@ -69,7 +69,25 @@ pub fn open<D: Disk + 'static>(
     purpose: Purpose,
     run: RunOne<'_, D>,
 ) -> Result<(Box<dyn Disk>, Vec<String>), DiskError> {
-    let mut disks = disks;
+    open_any(spec, disks, purpose, run).map(|(array, notes)| (array.boxed(), notes))
+}
+
+/// The same for who uses the array on several threads, one at a time.
+pub fn open_to_send<D: Disk + Send + 'static>(
+    spec: &ArraySpec,
+    disks: Vec<Option<D>>,
+    purpose: Purpose,
+    run: RunOne<'_, D>,
+) -> Result<(Box<dyn Disk + Send>, Vec<String>), DiskError> {
+    open_any(spec, disks, purpose, run).map(|(array, notes)| (array.boxed_to_send(), notes))
+}
+
+fn open_any<D: Disk>(
+    spec: &ArraySpec,
+    mut disks: Vec<Option<D>>,
+    purpose: Purpose,
+    run: RunOne<'_, D>,
+) -> Result<(AnyArray<D>, Vec<String>), DiskError> {
     let planned = prepare(spec, &mut disks, purpose, run)?;
     let Some(plan) = planned else {
         let all = disks.into_iter().collect::<Option<Vec<_>>>().ok_or_else(|| {
@@ -77,7 +95,7 @@ pub fn open<D: Disk + 'static>(
         })?;
         let note = "this array keeps no labels on its members: nothing tells whether they are the \
                     right ones, in their order and up to date";
-        return Ok((spec.build(all)?, vec![note.to_owned()]));
+        return Ok((spec.build_any(all)?, vec![note.to_owned()]));
     };
     let mut taken = Vec::new();
     let mut labels = Vec::new();
@@ -88,15 +106,18 @@ pub fn open<D: Disk + 'static>(
             labels.push(Label { in_use: label.in_use && purpose != Purpose::Look, ..label });
         }
     }
-    let disk: Box<dyn Disk> = match spec.kind {
+    let disk = match spec.kind {
         ArrayKind::Stripe { chunk_bytes } => {
             let member_bytes = labels.iter().map(|label| label.member_bytes).min().unwrap_or(0);
             let whole_runs = labels.first().and_then(|label| label.whole_runs);
-            Box::new(Stripe::labelled(taken, (chunk_bytes, whole_runs), member_bytes)?)
+            let stripe = Stripe::labelled(taken, (chunk_bytes, whole_runs), member_bytes)?;
+            AnyArray::Stripe(Box::new(stripe))
         }
         ArrayKind::Mirror { policy, .. } => {
             let mirror = Mirror::labelled(taken, policy, labels, (plan.unsure, plan.missed))?;
-            Box::new(if purpose == Purpose::Look { mirror.only_looked_at() } else { mirror })
+            let is_looked_at = purpose == Purpose::Look;
+            let mirror = if is_looked_at { mirror.only_looked_at() } else { mirror };
+            AnyArray::Mirror(Box::new(mirror))
         }
     };
     Ok((disk, plan.notes))

@@ -51,6 +51,31 @@ pub struct ArraySpec {
     pub members: Vec<String>,
 }
 
+/// An array of either kind.
+pub(crate) enum AnyArray<D> {
+    Stripe(Box<Stripe<D>>),
+    Mirror(Box<Mirror<D>>),
+}
+
+impl<D: Disk + 'static> AnyArray<D> {
+    pub(crate) fn boxed(self) -> Box<dyn Disk> {
+        match self {
+            Self::Stripe(stripe) => stripe,
+            Self::Mirror(mirror) => mirror,
+        }
+    }
+}
+
+impl<D: Disk + Send + 'static> AnyArray<D> {
+    /// The same for who uses it on several threads, one at a time.
+    pub(crate) fn boxed_to_send(self) -> Box<dyn Disk + Send> {
+        match self {
+            Self::Stripe(stripe) => stripe,
+            Self::Mirror(mirror) => mirror,
+        }
+    }
+}
+
 impl ArraySpec {
     /// Whether `text` means an array.
     pub fn is_array(text: &str) -> bool {
@@ -122,9 +147,18 @@ impl ArraySpec {
 
     /// Makes the array of `disks`, one per member and in their order.
     pub fn build<D: Disk + 'static>(&self, disks: Vec<D>) -> Result<Box<dyn Disk>, DiskError> {
+        self.build_any(disks).map(AnyArray::boxed)
+    }
+
+    /// The same, of a kind that is known when it runs.
+    pub(crate) fn build_any<D: Disk>(&self, disks: Vec<D>) -> Result<AnyArray<D>, DiskError> {
         Ok(match self.kind {
-            ArrayKind::Stripe { chunk_bytes } => Box::new(Stripe::new(disks, chunk_bytes)?),
-            ArrayKind::Mirror { policy, .. } => Box::new(Mirror::new(disks, policy)?),
+            ArrayKind::Stripe { chunk_bytes } => {
+                AnyArray::Stripe(Box::new(Stripe::new(disks, chunk_bytes)?))
+            }
+            ArrayKind::Mirror { policy, .. } => {
+                AnyArray::Mirror(Box::new(Mirror::new(disks, policy)?))
+            }
         })
     }
 

@@ -18,7 +18,7 @@ pub struct Offline {
     /// As the user named it.
     pub name: String,
     /// The volume.
-    pub volume: Volume<Box<dyn Disk>>,
+    pub volume: Volume<Box<dyn Disk + Send>>,
     /// Zero of its clock.
     pub start: Instant,
 }
@@ -157,7 +157,7 @@ impl Offline {
     /// Drives the volume until `done` says so or it fails.
     pub fn drive_until(
         &mut self,
-        mut done: impl FnMut(&mut Volume<Box<dyn Disk>>) -> bool,
+        mut done: impl FnMut(&mut Volume<Box<dyn Disk + Send>>) -> bool,
     ) -> Result<(), String> {
         loop {
             let now = self.now();

@@ -242,7 +242,7 @@ impl StatusReport {
     /// The report about a volume, at the time `now` of its clock.
     pub fn new(
         target: &str,
-        volume: &Volume<Box<dyn Disk>>,
+        volume: &Volume<Box<dyn Disk + Send>>,
         served: Option<Served>,
         now: Nanos,
     ) -> Self {

@@ -78,7 +78,7 @@ pub struct Target {
     /// As the user named it.
     pub name: String,
     /// The disk, and a map device and data devices if such were named.
-    pub lanes: Lanes<Box<dyn Disk>>,
+    pub lanes: Lanes<Box<dyn Disk + Send>>,
     /// What the user should know about it.
     pub notes: Vec<String>,
     /// Which member of which array it is, if it is one by itself.
@@ -142,7 +142,7 @@ impl Target {
 
 /// One open disk.
 struct Opened {
-    disk: Box<dyn Disk>,
+    disk: Box<dyn Disk + Send>,
     notes: Vec<String>,
     lone_member: Option<LoneMember>,
 }
@@ -225,7 +225,7 @@ pub fn backing_paths(text: &str) -> Result<Vec<PathBuf>, String> {
 }
 
 /// A disk whose non-shingled ranges lie between its bands, as volumes want it; any other as it is.
-fn gathered(disk: Box<dyn Disk>) -> Result<Box<dyn Disk>, String> {
+fn gathered(disk: Box<dyn Disk + Send>) -> Result<Box<dyn Disk + Send>, String> {
     if !GatheredDisk::is_needed(&disk) {
         return Ok(disk);
     }
@@ -234,11 +234,11 @@ fn gathered(disk: Box<dyn Disk>) -> Result<Box<dyn Disk>, String> {
 }
 
 fn with_map_device(
-    disk: Box<dyn Disk>,
+    disk: Box<dyn Disk + Send>,
     path: &Path,
     access: Access,
     args: &DiskArgs,
-) -> Result<Lanes<Box<dyn Disk>>, String> {
+) -> Result<Lanes<Box<dyn Disk + Send>>, String> {
     if access.creates() && !path.exists() {
         nearhead_uring::create_image(path, MAP_IMAGE_BYTES).map_err(|error| error.to_string())?;
     }
@@ -267,7 +267,7 @@ pub fn space_notes(text: &str) -> Vec<String> {
     images.iter().filter_map(told).collect()
 }
 
-fn open_model(text: &str, access: Access) -> Result<Box<dyn Disk>, String> {
+fn open_model(text: &str, access: Access) -> Result<Box<dyn Disk + Send>, String> {
     if access == Access::Beside {
         return Err(format!(
             "open {text}: expected a disk that can be read beside its daemon, found an emulated one, whose file it has to \
@@ -307,7 +307,7 @@ fn open_real(
     path: &Path,
     access: Access,
     args: &DiskArgs,
-) -> Result<(Box<dyn Disk>, Vec<String>), String> {
+) -> Result<(Box<dyn Disk + Send>, Vec<String>), String> {
     let options = OpenOptions {
         read_only: access.only_looks(),
         exclusive: access != Access::Beside,

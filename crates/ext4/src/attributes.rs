@@ -32,6 +32,11 @@ impl Ext4 {
             if change.mode.is_some() || change.uid.is_some() || change.gid.is_some() {
                 check_removable(&inode)?;
             }
+            let cleared = inode.mode_without_privileges();
+            let is_cleared = change.clears_privileges && inode.mode() != cleared;
+            if is_cleared {
+                inode.set_permissions(cleared);
+            }
             if let Some(mode) = change.mode {
                 inode.set_permissions(mode);
                 transaction.mode_into_acl(&mut inode)?;
@@ -43,8 +48,10 @@ impl Ext4 {
             if let Some(flags) = change.flags {
                 inode.set_flags(inode.flags() & !USER_FLAGS | flags & USER_FLAGS);
             }
-            // Reading alone is no change of the inode.
-            if *change != (AttributeChange { accessed: change.accessed, ..Default::default() }) {
+            // Reading alone is no change of the inode, nor is to take away what was not there.
+            let (accessed, clears_privileges) = (change.accessed, change.clears_privileges);
+            let nothing = AttributeChange { accessed, clears_privileges, ..Default::default() };
+            if is_cleared || *change != nothing {
                 inode.set_time(Time::Changed, caller.now);
             }
             transaction.put_inode(&inode)?;

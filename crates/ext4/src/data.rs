@@ -88,9 +88,7 @@ impl Ext4 {
         self.run_change(caller, |transaction| {
             let mut inode = transaction.file(ino)?;
             if clears_privileges {
-                let mode = inode.mode();
-                let setgid = if mode & 0o010 != 0 { 0o2000 } else { 0 };
-                inode.set_permissions(mode & !(0o4000 | setgid));
+                inode.set_permissions(inode.mode_without_privileges());
             }
             inode.touch(caller.now);
             transaction.put_inode(&inode)

@@ -140,6 +140,14 @@ impl Inode {
         self.set_mode(self.mode() & 0xF000 | mode & 0xFFF);
     }
 
+    /// The mode without what lets a program run as somebody else: setuid, and setgid where a group may execute. Those of a directory
+    /// mean something else, and stay.
+    pub(crate) fn mode_without_privileges(&self) -> u16 {
+        let mode = self.mode();
+        let setgid = if mode & 0o010 == 0 { 0 } else { 0o2000 };
+        if self.is_directory() { mode } else { mode & !(0o4000 | setgid) }
+    }
+
     pub(crate) fn kind(&self) -> Option<FileKind> {
         FileKind::from_mode(self.mode())
     }

@@ -176,6 +176,11 @@ impl Transaction<'_> {
         let place = self.place_of_inode(inode.ino)?;
         let mut sealed = inode.clone();
         sealed.seal(&self.fs.geometry);
+        let present = self.read(place.block, Kind::InodeTable)?;
+        // Nothing changes: a record need not bring it, nor the superblock for its sake.
+        if present[place.at..place.at + INODE_BYTES] == sealed.raw[..] {
+            return Ok(());
+        }
         let block = self.change(place.block, Kind::InodeTable)?;
         block[place.at..place.at + INODE_BYTES].copy_from_slice(&sealed.raw);
         Ok(())

@@ -167,6 +167,8 @@ pub struct AttributeChange {
     pub modified: Option<Timestamp>,
     /// As `FS_IOC_SETFLAGS` has them; what users may not change stays.
     pub flags: Option<u32>,
+    /// Setuid, and setgid where a group may execute, are taken away; not of a directory.
+    pub clears_privileges: bool,
 }
 
 /// How a file system is used.

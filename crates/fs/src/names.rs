@@ -5,6 +5,9 @@ use crate::error::{FsError, Halt};
 use crate::request::{Answer, FsOperation};
 use nearhead_ext4::{AttributeChange, Attributes, Caller, Ino, Removed, Rename};
 
+/// Setuid and setgid of a mode.
+const PRIVILEGES: u16 = 0o6000;
+
 impl Core {
     /// What has no file of its own.
     pub(crate) fn try_name(
@@ -126,6 +129,9 @@ impl Core {
         size: Option<u64>,
         caller: &Caller,
     ) -> Result<Answer, Halt> {
+        if size.is_none() && self.is_nothing(ino, change)? {
+            return self.try_attributes(ino).map(Answer::Node);
+        }
         if let Some(size) = size {
             self.try_cut(ino, size, caller)?;
         }
@@ -141,6 +147,15 @@ impl Core {
         }
         self.note_changed(&[ino]);
         self.try_attributes(ino).map(Answer::Node)
+    }
+
+    /// Whether all that is to be changed are privileges that there are none of: nearly every write of a user says so.
+    fn is_nothing(&mut self, ino: Ino, change: &AttributeChange) -> Result<bool, Halt> {
+        let clears = AttributeChange { clears_privileges: true, ..AttributeChange::default() };
+        if *change != clears {
+            return Ok(false);
+        }
+        Ok(self.ext4()?.attributes(ino)?.mode & PRIVILEGES == 0)
     }
 
     /// A client knows the node now.

@@ -424,3 +424,48 @@ fn all_that_is_free_is_told_and_nothing_else() {
     assert_eq!(client.read(kept, 0, 2 << 20), pattern(6, 2 << 20));
     assert_clean(SIZE, &client.unmount(), "after all that is free was trimmed");
 }
+
+#[test]
+fn bytes_that_replace_others_are_made_durable_without_any_metadata() {
+    let Some(mut client) = Client::fresh("manylogs") else { return };
+    let file = client.create(ROOT, "file");
+    client.write(file, 0, &pattern(3, 100_000));
+    client.sync(file);
+    for (page, is_data_only, expected) in [(3, true, 4096), (9, true, 4096), (3, false, 3 * 4096)] {
+        let before = client.mounted.service().atomic_bytes;
+        client.write(file, page * 4096, &pattern(page, 4096));
+        let sync = FsOperation::Sync { ino: file, data_only: is_data_only };
+        client.ask(sync).unwrap();
+        // With its times come the block of its inode and the superblock.
+        let brought = client.mounted.service().atomic_bytes - before;
+        assert_eq!(brought, expected, "page {page}, only data: {is_data_only}");
+    }
+    assert_clean(SIZE, &client.unmount(), "after bytes were replaced");
+}
+
+#[test]
+fn who_takes_privileges_away_that_there_are_none_of_changes_nothing() {
+    let Some(mut client) = Client::fresh("manylogs") else { return };
+    let file = client.create(ROOT, "program");
+    let mut set = |change| {
+        let set = FsOperation::SetAttributes { ino: file, change, size: None };
+        match client.ask(set).unwrap() {
+            nearhead_fs::Answer::Node(node) => (node.mode & 0o7777, node.changed),
+            other => panic!("expected attributes, found {other:?}"),
+        }
+    };
+    let change = |mode| nearhead_ext4::AttributeChange { mode, ..Default::default() };
+    let clears = nearhead_ext4::AttributeChange { clears_privileges: true, ..change(None) };
+    assert_eq!(set(change(Some(0o6755))).0, 0o6755);
+    let (mode, changed) = set(clears);
+    assert_eq!(mode, 0o755);
+    assert_eq!(set(clears), (0o755, changed), "the time of its change is as it was");
+    assert_eq!(set(change(Some(0o6744))).0, 0o6744);
+    assert_eq!(set(clears).0, 0o2744, "setgid is something else where no group may execute");
+    let folder = client.directory(ROOT, "folder");
+    let set = FsOperation::SetAttributes { ino: folder, change: change(Some(0o2777)), size: None };
+    client.ask(set).unwrap();
+    let clear = FsOperation::SetAttributes { ino: folder, change: clears, size: None };
+    let node = client.ask(clear).unwrap();
+    assert!(matches!(node, nearhead_fs::Answer::Node(node) if node.mode & 0o7777 == 0o2777));
+}

@@ -1,8 +1,8 @@
-//! What the kernel asks, as requests of the file system. It decides nothing: each is put in the queue with whom to answer.
+//! What the kernel asks, as requests of the file system. It decides nothing: each is handed on with whom to answer.
 
 use crate::answers::Waiting;
 use crate::ioctls;
-use crate::queue::{Asked, Queue};
+use crate::serve::{Asked, Takes};
 use crate::words::{ino, time_or_now, timestamp};
 use fuser::{
     BsdFileFlags, Errno, FileHandle, Filesystem, INodeNo, InitFlags, IoctlFlags, KernelConfig,
@@ -33,21 +33,25 @@ const PERMISSIONS: u32 = 0o7777;
 
 /// The front.
 pub(crate) struct Front {
-    queue: Arc<Queue>,
+    to: Arc<dyn Takes>,
 }
 
 impl Front {
-    pub(crate) fn new(queue: Arc<Queue>) -> Self {
-        Self { queue }
+    pub(crate) fn new(to: Arc<dyn Takes>) -> Self {
+        Self { to }
     }
 
     fn ask(&self, request: &Request, operation: FsOperation, waiting: Waiting) {
-        let now = timestamp(SystemTime::now(), UNIX_EPOCH);
-        let caller = Caller { uid: request.uid(), gid: request.gid(), now };
-        // The thread that carries it out numbers it.
-        let request = FsRequest { id: 0, caller, operation };
-        self.queue.put(Asked { request, waiting });
+        self.to.ask(Asked { request: told(request, operation), waiting });
     }
+}
+
+/// The operation with who wants it, and now.
+fn told(request: &Request, operation: FsOperation) -> FsRequest {
+    let now = timestamp(SystemTime::now(), UNIX_EPOCH);
+    let caller = Caller { uid: request.uid(), gid: request.gid(), now };
+    // Whoever carries it out numbers it.
+    FsRequest { id: 0, caller, operation }
 }
 
 fn bytes(name: &OsStr) -> Vec<u8> {
@@ -81,6 +85,8 @@ impl Filesystem for Front {
             InitFlags::FUSE_POSIX_ACL,
             InitFlags::FUSE_DONT_MASK,
             InitFlags::FUSE_HAS_IOCTL_DIR,
+            // Without it the kernel asks for a file's capabilities before each write.
+            InitFlags::FUSE_HANDLE_KILLPRIV_V2,
         ] {
             let _ = config.add_capabilities(wanted);
         }
@@ -121,7 +127,15 @@ impl Filesystem for Front {
         reply: ReplyAttr,
     ) {
         let now = timestamp(SystemTime::now(), UNIX_EPOCH);
+        // With `FUSE_HANDLE_KILLPRIV_V2` the kernel leaves it to us to take setuid and setgid away (fuse.h): with another owner, and with
+        // another size where whoever cuts may not keep them. Before it lets such a user write, it asks for no change at all, and takes the
+        // mode from the answer.
+        let is_owner = uid.is_some() || gid.is_some();
+        let is_cut = size.is_some() && request.uid() != 0;
+        let is_other = mode.is_some() || accessed.is_some() || modified.is_some();
+        let is_empty = !is_owner && size.is_none() && !is_other && flags.is_none();
         let change = AttributeChange {
+            clears_privileges: is_owner || is_cut || is_empty,
             mode: mode.map(|mode| (mode & PERMISSIONS) as u16),
             uid,
             gid,
@@ -286,6 +300,12 @@ impl Filesystem for Front {
         // What the kernel writes of a mapping has nobody's flags.
         let is_cached = write_flags.contains(WriteFlags::FUSE_WRITE_CACHE);
         let is_durable = !is_cached && flags.0 & O_DSYNC != 0;
+        if write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID) {
+            let clears_privileges = true;
+            let change = AttributeChange { clears_privileges, ..AttributeChange::default() };
+            let operation = FsOperation::SetAttributes { ino: ino(inode), change, size: None };
+            self.to.put(Asked { request: told(request, operation), waiting: Waiting::Nobody });
+        }
         let data = BufferMut::copy_of(data).freeze();
         let operation = FsOperation::Write { ino: ino(inode), offset, data, is_durable };
         self.ask(request, operation, Waiting::Written(reply));

@@ -2,7 +2,8 @@
 //! requests of their own, and have it look up from its work. Nothing of it waits for the kernel.
 
 use crate::answers::Waiting;
-use crate::queue::{Asked, Queue};
+use crate::bell::Bell;
+use crate::serve::{Asked, Takes};
 use nearhead_ext4::Caller;
 use nearhead_fs::{Answer, FsError, FsOperation, FsRequest};
 use std::sync::mpsc::{Receiver, channel};
@@ -16,8 +17,15 @@ pub struct Handle {
 
 #[derive(Default)]
 struct State {
-    queue: Option<Arc<Queue>>,
+    way: Option<Way>,
     is_to_stop: bool,
+}
+
+/// What it leads to.
+#[derive(Clone)]
+struct Way {
+    bell: Arc<Bell>,
+    takes: Arc<dyn Takes>,
 }
 
 impl Handle {
@@ -29,15 +37,15 @@ impl Handle {
     pub fn stop(&self) {
         let mut state = self.locked();
         state.is_to_stop = true;
-        if let Some(queue) = &state.queue {
-            queue.stop();
+        if let Some(way) = &state.way {
+            way.bell.stop();
         }
     }
 
-    /// The thread that carries out comes to the end of its turn soon, also if nobody asks it for anything.
+    /// The thread that takes turns by itself comes to the end of its turn soon, also if nobody asks it for anything.
     pub fn rouse(&self) {
-        if let Some(queue) = &self.locked().queue {
-            queue.rouse();
+        if let Some(way) = &self.locked().way {
+            way.bell.ring();
         }
     }
 
@@ -45,26 +53,28 @@ impl Handle {
     /// nothing is mounted any more.
     pub fn ask(&self, operation: FsOperation) -> Receiver<Result<Answer, FsError>> {
         let (sender, receiver) = channel();
-        if let Some(queue) = &self.locked().queue {
+        // Not under the lock: it may be carried out here.
+        let way = self.locked().way.clone();
+        if let Some(way) = way {
             let caller = Caller { uid: 0, gid: 0, now: crate::clock() };
             let request = FsRequest { id: 0, caller, operation };
-            queue.put(Asked { request, waiting: Waiting::Inside(sender) });
+            way.takes.ask(Asked { request, waiting: Waiting::Inside(sender) });
         }
         receiver
     }
 
-    pub(crate) fn attach(&self, queue: &Arc<Queue>) {
+    pub(crate) fn attach(&self, bell: &Arc<Bell>, takes: Arc<dyn Takes>) {
         let mut state = self.locked();
-        state.queue = Some(Arc::clone(queue));
+        state.way = Some(Way { bell: Arc::clone(bell), takes });
         if state.is_to_stop {
-            queue.stop();
+            bell.stop();
         }
     }
 
     /// Nobody carries anything out any more.
     pub(crate) fn detach(&self) {
-        let queue = self.locked().queue.take();
-        // With those who wait in it.
-        drop(queue.map(|queue| queue.take()));
+        let way = self.locked().way.take();
+        // With those who wait for what is still in the queue, once the kernel's threads let go of it as well.
+        drop(way);
     }
 }

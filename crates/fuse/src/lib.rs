@@ -1,8 +1,9 @@
 //! A file system for the kernel, through FUSE.
 //!
-//! The kernel's requests are received by a few threads, which put them in a queue; one thread carries all of them out, with the file
-//! system and the service under it, and replies. What this crate keeps true:
+//! The kernel's requests are received by a few threads. Whoever received one carries it out, with the file system and the service under it,
+//! unless another thread is at it, which does it then. What this crate keeps true:
 //!
+//! - one thread at a time has the file system, and requests are received meanwhile;
 //! - every request of the kernel gets exactly one reply, also when the file system fails or ends;
 //! - the kernel keeps no written data back (no write-back cache): a write of 100 bytes arrives as 100 bytes, when it is made;
 //! - a folder is mounted only once the file system is open, and what was written is durable before the end.
@@ -12,13 +13,15 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod answers;
+mod bell;
 mod carrier;
 mod front;
 mod handle;
 mod image;
 mod ioctls;
-mod queue;
 mod serve;
+mod sync;
+mod turns;
 mod words;
 
 use carrier::Carrier;
@@ -27,7 +30,7 @@ use fuser::{Config, MountOption, Session, SessionACL};
 use nearhead_disk::Nanos;
 use nearhead_fs::{FsError, Mounted, Phase};
 use nearhead_service::Service;
-use queue::Queue;
+use serve::{Shared, Sleep};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -37,7 +40,7 @@ pub use handle::Handle;
 pub use image::IMAGE_NAME;
 pub use nearhead_one_file::unmount;
 
-/// Threads that receive requests: their copies of what is written are made side by side.
+/// Threads that receive requests: one of them may carry out while the other receives and copies what is written.
 const RECEIVERS: usize = 2;
 
 /// How a file system is mounted.
@@ -54,7 +57,7 @@ pub struct MountOptions {
 /// Mounts the file system on `service` at `folder` and serves it until it is unmounted or `handle` asks for the end; then everything is
 /// durable, or the error says what is not. `ready` is called once it can be used, `turn` whenever something was carried out, at least
 /// every second. Runs on the caller's thread, and a few more.
-pub fn serve<S: Service>(
+pub fn serve<S: Service + Send + 'static>(
     mut mounted: Mounted<S>,
     start: Instant,
     folder: &Path,
@@ -64,11 +67,11 @@ pub fn serve<S: Service>(
     mut turn: impl FnMut(&mut Mounted<S>, Nanos),
 ) -> Result<(), String> {
     wait_until_open(&mut mounted, start)?;
-    carry(&mut mounted, start, folder, options, handle, ready, &mut turn)
+    carry(mounted, start, folder, options, handle, ready, &mut turn)
 }
 
 /// Shows a service as one file, [`IMAGE_NAME`], that can only be read, at `folder`, until it is unmounted or `handle` asks for the end.
-pub fn serve_image<S: Service>(
+pub fn serve_image<S: Service + Send + 'static>(
     service: S,
     start: Instant,
     folder: &Path,
@@ -77,12 +80,11 @@ pub fn serve_image<S: Service>(
     ready: impl FnOnce(),
 ) -> Result<(), String> {
     let options = MountOptions { source: source.to_owned(), read_only: true, for_everybody: false };
-    let mut image = image::Image::of(service);
-    carry(&mut image, start, folder, &options, handle, ready, &mut |_, _| {})
+    carry(image::Image::of(service), start, folder, &options, handle, ready, &mut |_, _| {})
 }
 
-fn carry<C: Carrier>(
-    carrier: &mut C,
+fn carry<C: Carrier + Send + 'static>(
+    carrier: C,
     start: Instant,
     folder: &Path,
     options: &MountOptions,
@@ -90,9 +92,9 @@ fn carry<C: Carrier>(
     ready: impl FnOnce(),
     turn: &mut dyn FnMut(&mut C, Nanos),
 ) -> Result<(), String> {
-    let queue = Arc::new(Queue::new().map_err(|errno| told(folder, &errno.into()))?);
-    handle.attach(&queue);
-    let front = Front::new(Arc::clone(&queue));
+    let shared = Arc::new(Shared::new(carrier, start).map_err(|error| told(folder, &error))?);
+    handle.attach(&shared.bell, Arc::clone(&shared) as Arc<_>);
+    let front = Front::new(Arc::clone(&shared) as Arc<_>);
     let mut config = Config::default();
     config.mount_options = vec![
         MountOption::FSName(options.source.clone()),
@@ -108,7 +110,7 @@ fn carry<C: Carrier>(
     config.acl = if options.for_everybody { SessionACL::All } else { SessionACL::Owner };
     config.n_threads = Some(RECEIVERS);
     let session = Session::new(front, folder, &config).map_err(|error| told(folder, &error))?;
-    let at_end = Arc::clone(&queue);
+    let at_end = Arc::clone(&shared.bell);
     let receivers = std::thread::Builder::new().name("fuse".to_owned()).spawn(move || {
         let ended = session.run();
         at_end.end();
@@ -116,14 +118,17 @@ fn carry<C: Carrier>(
     });
     let receivers = receivers.map_err(|error| told(folder, &error))?;
     ready();
-    let result = serve::run(carrier, &queue, start, folder, turn);
+    let broken = "a thread of the file system panicked (internal error)";
+    // Those that are left would wait for requests that nobody can carry out.
+    let result = serve::run(&shared, folder, turn);
     handle.detach();
+    let result = result.map_err(|_| broken)?;
     let received = receivers.join();
     result?;
     match received {
         Ok(Ok(())) => Ok(()),
         Ok(Err(error)) => Err(format!("{}: {error}", folder.display())),
-        Err(_) => Err("a thread of the file system panicked (internal error)".to_owned()),
+        Err(_) => Err(broken.to_owned()),
     }
 }
 
@@ -138,7 +143,10 @@ fn wait_until_open<S: Service>(mounted: &mut Mounted<S>, start: Instant) -> Resu
     loop {
         mounted.drive(serve::since(start));
         match mounted.phase() {
-            Phase::Opening | Phase::Mounting => serve::sleep(mounted, start, None),
+            Phase::Opening | Phase::Mounting => {
+                let wake = mounted.wake();
+                Sleep::until(&wake).sleep(start, None, wake.fd);
+            }
             Phase::Failed(FsError { detail, .. }) => return Err(detail.clone()),
             Phase::Serving | Phase::Closing | Phase::Closed => return Ok(()),
         }

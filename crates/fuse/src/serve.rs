@@ -1,13 +1,21 @@
-//! The one thread that carries out what the kernel asks: the queue, the file system, the service under it, and the clock.
+//! How what the kernel asks is carried out: the file system, the service under it, and the clock, in turns.
+//!
+//! A thread that receives a request carries it out itself, unless another is at it ([`crate::turns`]). The thread that called takes a turn
+//! when something is due by itself: a time that came, a disk that answered, the end. It sleeps in between, and is woken only if a turn
+//! of another thread left something that is due sooner than it meant to wake up.
 
 use crate::answers::Waiting;
+use crate::bell::Bell;
 use crate::carrier::Carrier;
-use crate::queue::{Asked, Queue};
+use crate::turns::{Broken, Turn, Turns};
 use nearhead_disk::Nanos;
+use nearhead_fs::{Answer, FsError, FsRequest};
+use nearhead_service::Wake;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
-use std::collections::HashMap;
-use std::io::ErrorKind;
+use std::collections::{HashMap, VecDeque};
+use std::io::{self, ErrorKind};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,54 +32,177 @@ pub(crate) fn since(start: Instant) -> Nanos {
     Nanos(start.elapsed().as_nanos() as u64)
 }
 
-/// Serves until the kernel asks nothing any more, then until all is durable.
-pub(crate) fn run<C: Carrier>(
-    mounted: &mut C,
-    queue: &Arc<Queue>,
+/// A request with whom to answer.
+pub(crate) struct Asked {
+    pub(crate) request: FsRequest,
+    pub(crate) waiting: Waiting,
+}
+
+/// Whoever takes requests.
+pub(crate) trait Takes: Send + Sync {
+    /// Takes one, and carries it out if nobody else is at it.
+    fn ask(&self, asked: Asked);
+
+    /// Takes one, and leaves it to what is asked right behind it.
+    fn put(&self, asked: Asked);
+}
+
+/// An answer that is to be given.
+type Answers = Vec<(Waiting, Result<Answer, FsError>)>;
+
+/// What the turns are taken of.
+struct At<C> {
+    carrier: C,
+    waiting: HashMap<u64, Waiting>,
+    newest: u64,
+    failure: Option<String>,
+    /// Until when the thread sleeps that takes turns by itself; none while it is awake.
+    sleeps_until: Option<Nanos>,
+}
+
+impl<C: Carrier> At<C> {
+    /// Takes in what was asked, and moves everything on.
+    fn turn(&mut self, asked: VecDeque<Asked>, start: Instant) -> Turn<Answers> {
+        for Asked { mut request, waiting } in asked {
+            self.newest += 1;
+            request.id = self.newest;
+            self.waiting.insert(self.newest, waiting);
+            self.carrier.submit(request);
+        }
+        self.carrier.drive(since(start));
+        let mut left = Vec::new();
+        while let Some(reply) = self.carrier.poll_reply() {
+            left.extend(self.waiting.remove(&reply.id).map(|whom| (whom, reply.result)));
+        }
+        if let Some(error) = self.carrier.failure() {
+            self.failure.get_or_insert_with(|| error.detail.clone());
+        }
+        let is_due = self.carrier.wake().at.is_some_and(|at| at <= since(start));
+        Turn { is_due, left }
+    }
+
+    /// Whether the thread that sleeps would wake up too late; it is told once.
+    fn is_to_wake_sleeper(&mut self) -> bool {
+        let Some(until) = self.sleeps_until else { return false };
+        let is_too_late = self.carrier.wake().at.is_some_and(|at| at < until);
+        if is_too_late {
+            self.sleeps_until = None;
+        }
+        is_too_late
+    }
+}
+
+/// The carrier, shared by all threads.
+pub(crate) struct Shared<C> {
+    turns: Turns<At<C>, Asked>,
+    pub(crate) bell: Arc<Bell>,
+    /// Readable when the carrier is to be driven.
+    descriptor: Option<OwnedFd>,
     start: Instant,
+}
+
+impl<C: Carrier> Shared<C> {
+    pub(crate) fn new(carrier: C, start: Instant) -> io::Result<Self> {
+        let fd = carrier.wake().fd;
+        let descriptor = fd.map(|fd| fd.try_clone_to_owned()).transpose()?;
+        let (waiting, failure, sleeps_until) = (HashMap::new(), None, None);
+        let at = At { carrier, waiting, newest: 0, failure, sleeps_until };
+        Ok(Self { turns: Turns::new(at), bell: Arc::new(Bell::new()?), descriptor, start })
+    }
+}
+
+impl<C: Carrier + Send> Takes for Shared<C> {
+    fn put(&self, asked: Asked) {
+        self.turns.put(asked);
+    }
+
+    fn ask(&self, asked: Asked) {
+        self.turns.put(asked);
+        let taken = self.turns.take(
+            |at, asked| {
+                let turn = at.turn(asked, self.start);
+                if !turn.is_due && at.is_to_wake_sleeper() {
+                    self.bell.ring();
+                }
+                turn
+            },
+            answer,
+        );
+        if taken.is_err() {
+            self.bell.ring();
+        }
+    }
+}
+
+fn answer(answers: Answers) {
+    for (whom, result) in answers {
+        whom.answer(result);
+    }
+}
+
+/// How far the end has come.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Serving,
+    Closing,
+    Ended,
+}
+
+/// Takes the turns that nobody takes who asks, until the kernel asks nothing any more and all is durable. What is in the way of that is
+/// the inner error; the outer one is that a thread broke off in the middle. At the end of each of its turns, at least every second,
+/// `also` gets the carrier.
+pub(crate) fn run<C: Carrier>(
+    shared: &Shared<C>,
     folder: &Path,
-    turn: &mut dyn FnMut(&mut C, Nanos),
-) -> Result<(), String> {
-    let mut waiting: HashMap<u64, Waiting> = HashMap::new();
-    let (mut next, mut is_closing) = (0, false);
-    let mut failure = None;
+    also: &mut dyn FnMut(&mut C, Nanos),
+) -> Result<Result<(), String>, Broken> {
+    let (mut stage, mut failure) = (Stage::Serving, None);
     loop {
-        let (asked, has_ended) = queue.take();
-        for Asked { mut request, waiting: whom } in asked {
-            next += 1;
-            request.id = next;
-            waiting.insert(next, whom);
-            mounted.submit(request);
-        }
-        if has_ended && !is_closing {
-            is_closing = true;
-            mounted.begin_shutdown(since(start));
-        }
-        if queue.is_to_stop() {
+        if shared.bell.is_to_stop() {
             unmount_elsewhere(folder);
         }
-        mounted.drive(since(start));
-        while let Some(reply) = mounted.poll_reply() {
-            if let Some(whom) = waiting.remove(&reply.id) {
-                whom.answer(reply.result);
-            }
-        }
-        turn(mounted, since(start));
-        if let Some(error) = mounted.failure() {
-            failure.get_or_insert_with(|| error.detail.clone());
-        }
-        if is_closing && mounted.is_shut_down() {
+        // Before the queue is taken: what was asked before the end is in it.
+        let has_ended = shared.bell.has_ended();
+        let mut sleep = Sleep { at: None, is_precise: false };
+        let is_due = shared.turns.take_one(
+            |at, asked| {
+                let turn = at.turn(asked, shared.start);
+                also(&mut at.carrier, since(shared.start));
+                if has_ended && stage == Stage::Serving {
+                    stage = Stage::Closing;
+                    at.carrier.begin_shutdown(since(shared.start));
+                    return Turn { is_due: true, ..turn };
+                }
+                if stage == Stage::Closing && at.carrier.is_shut_down() {
+                    stage = Stage::Ended;
+                    failure = at.failure.take();
+                }
+                let wake = at.carrier.wake();
+                sleep = Sleep::until(&wake);
+                at.sleeps_until = Some(wake.at.unwrap_or(Nanos(u64::MAX)));
+                turn
+            },
+            answer,
+        )?;
+        if stage == Stage::Ended {
             break;
         }
-        sleep(mounted, start, Some(queue));
+        if !is_due {
+            sleep.sleep(
+                shared.start,
+                Some(&shared.bell),
+                shared.descriptor.as_ref().map(AsFd::as_fd),
+            );
+            shared.bell.silence();
+        }
     }
-    match failure {
+    Ok(match failure {
         None => Ok(()),
         Some(detail) => Err(format!(
             "{}: {detail}; what was written last and not answered as durable may be lost",
             folder.display()
         )),
-    }
+    })
 }
 
 /// Unmounting asks the file system for things itself, so it is another thread's: this one has to answer. Where somebody uses it, it is
@@ -90,36 +221,45 @@ fn unmount_elsewhere(folder: &Path) {
     });
 }
 
-/// Waits until there is something to do.
-pub(crate) fn sleep(mounted: &impl Carrier, start: Instant, queue: Option<&Arc<Queue>>) {
-    let wake = mounted.wake();
-    let now = since(start);
-    let left = wake.at.map_or(SLEEP_MAX, |at| at.since(now)).min(SLEEP_MAX);
-    if left == Nanos::ZERO {
-        return;
+/// Until when to sleep.
+pub(crate) struct Sleep {
+    at: Option<Nanos>,
+    is_precise: bool,
+}
+
+impl Sleep {
+    pub(crate) fn until(wake: &Wake<'_>) -> Self {
+        Self { at: wake.at, is_precise: wake.is_precise }
     }
-    let left = if wake.is_precise && left <= LOOK {
-        std::thread::yield_now();
-        Nanos::ZERO
-    } else if wake.is_precise && wake.at.is_some() {
-        Nanos(left.0 - LOOK.0.min(left.0))
-    } else {
-        left
-    };
-    if queue.is_some_and(|queue| !queue.falls_asleep()) {
-        return;
-    }
-    let timeout = Timespec {
-        tv_sec: (left.0 / 1_000_000_000) as i64,
-        tv_nsec: (left.0 % 1_000_000_000) as i64,
-    };
-    let bell = queue.map(|queue| queue.bell());
-    let mut descriptors: Vec<PollFd<'_>> = Vec::with_capacity(2);
-    descriptors.extend(bell.as_ref().map(|bell| PollFd::new(bell, PollFlags::IN)));
-    descriptors.extend(wake.fd.as_ref().map(|fd| PollFd::new(fd, PollFlags::IN)));
-    // Interrupted or not: whoever calls looks again.
-    let _ = poll(&mut descriptors, Some(&timeout));
-    if let Some(queue) = queue {
-        queue.wakes_up();
+
+    /// Sleeps until then, or until one of the descriptors is readable.
+    pub(crate) fn sleep(
+        &self,
+        start: Instant,
+        bell: Option<&Bell>,
+        of_disk: Option<BorrowedFd<'_>>,
+    ) {
+        let now = since(start);
+        let left = self.at.map_or(SLEEP_MAX, |at| at.since(now)).min(SLEEP_MAX);
+        if left == Nanos::ZERO {
+            return;
+        }
+        let left = if self.is_precise && left <= LOOK {
+            std::thread::yield_now();
+            Nanos::ZERO
+        } else if self.is_precise && self.at.is_some() {
+            Nanos(left.0 - LOOK.0.min(left.0))
+        } else {
+            left
+        };
+        let timeout = Timespec {
+            tv_sec: (left.0 / 1_000_000_000) as i64,
+            tv_nsec: (left.0 % 1_000_000_000) as i64,
+        };
+        let mut descriptors: Vec<PollFd<'_>> = Vec::with_capacity(2);
+        descriptors.extend(bell.map(|bell| PollFd::new(bell, PollFlags::IN)));
+        descriptors.extend(of_disk.as_ref().map(|fd| PollFd::new(fd, PollFlags::IN)));
+        // Interrupted or not: whoever calls looks again.
+        let _ = poll(&mut descriptors, Some(&timeout));
     }
 }

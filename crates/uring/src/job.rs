@@ -25,7 +25,7 @@ const ZERO_BY_WRITING_BYTES_MAX: u64 = 128 * 1024;
 const ZEROS_PER_CALL_BYTES: u64 = 2 << 20;
 /// A durable write of at most this much is small.
 const SMALL_BYTES_MAX: u64 = 256 * 1024;
-/// `EINTR` and `EAGAIN` in a row before a command is given up as failed.
+/// `EINTR`, `EAGAIN` and `ECANCELED` in a row before a command is given up as failed.
 const RETRIES_MAX: u32 = 1000;
 
 /// The next system call. Ranges are bytes of the disk.
@@ -212,7 +212,8 @@ impl Job {
     ) -> Progress {
         match outcome {
             Ok(bytes) => self.succeeded(bytes, target, pool),
-            Err(Errno::INTR | Errno::AGAIN) => self.interrupted(),
+            // The last is what the kernel says of a call that it had not begun when the thread ended that asked for it.
+            Err(Errno::INTR | Errno::AGAIN | Errno::CANCELED) => self.interrupted(),
             Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::NOTTY) => self.refused(target),
             Err(errno) => self.failed(errno, target),
         }
@@ -320,7 +321,7 @@ impl Job {
             return Progress::Done(self.ticket.complete(Err(error)));
         }
         // A sync that fails in the middle of a write concerns the write, not just the sync.
-        debug_assert!(!matches!(errno, Errno::INTR | Errno::AGAIN));
+        debug_assert!(!matches!(errno, Errno::INTR | Errno::AGAIN | Errno::CANCELED));
         let expected = match self.step {
             Step::Sync => "all completed writes to become durable".to_owned(),
             _ => format!("{} bytes done", self.end - self.start),

@@ -153,8 +153,8 @@ fn interruptions_are_repeated_but_not_forever() {
     for attempt in 0..=RETRIES_MAX {
         let job = again(progress);
         assert_eq!(job.operation(&target), Operation::Write { offset: 8192, through: false });
-        let errno = if attempt % 2 == 0 { Errno::INTR } else { Errno::AGAIN };
-        progress = advance(job, Err(errno), &target);
+        let errnos = [Errno::INTR, Errno::AGAIN, Errno::CANCELED];
+        progress = advance(job, Err(errnos[attempt as usize % 3]), &target);
     }
     assert_eq!(done(progress).unwrap_err().kind, DiskErrorKind::Io);
 }

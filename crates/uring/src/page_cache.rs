@@ -168,7 +168,7 @@ impl PageCache {
                 pages.syncing.clear();
             }
             // It says nothing of any page, and is asked again.
-            Err(Errno::INTR | Errno::AGAIN) => {}
+            Err(Errno::INTR | Errno::AGAIN | Errno::CANCELED) => {}
             Err(errno) => {
                 let found = crate::error::name_of(errno);
                 self.lost.get_or_init(|| {

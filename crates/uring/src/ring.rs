@@ -16,6 +16,9 @@
 //! own descriptor is readable for as long as one waits there, so it needs neither a bell nor anybody to
 //! silence one. Where the kernel leaves completions to their owner (below, `build`) a wait for that
 //! descriptor may also end with `EINTR`: then the outcome is there already.
+//!
+//! Any thread may hand jobs over, one at a time. When one ends, the kernel gives up those of its calls that it had not begun (`ECANCELED`);
+//! whoever polls makes them again.
 #![expect(unsafe_code, reason = "the kernel reads and writes memory that Rust owns")]
 
 use crate::job::{Job, Operation};

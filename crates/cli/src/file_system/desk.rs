@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 
 /// What is mounted.
-pub(super) type Mounted = nearhead_fs::Mounted<Volume<Box<dyn Disk>>>;
+pub(super) type Mounted = nearhead_fs::Mounted<Volume<Box<dyn Disk + Send>>>;
 /// Something to be done with it by the thread that has it.
 type Errand = Box<dyn FnOnce(&mut Mounted, Nanos) + Send>;
 
@@ -106,7 +106,10 @@ impl Desk {
     }
 
     /// Begins something that the volume does by itself.
-    fn begin(&self, begin: fn(&mut Volume<Box<dyn Disk>>, Nanos)) -> Result<&'static str, String> {
+    fn begin(
+        &self,
+        begin: fn(&mut Volume<Box<dyn Disk + Send>>, Nanos),
+    ) -> Result<&'static str, String> {
         self.look(move |mounted, now| {
             let volume = mounted.service_mut();
             if volume.info().read_only {

@@ -8,7 +8,7 @@ use super::desk::{Desk, Facts, Mounted};
 use super::mounts::Served;
 use super::report::report;
 use crate::offline::{self, Offline};
-use crate::serve::metrics;
+use crate::serve::{metrics, priority};
 use crate::target::{Access, DiskArgs, Target, refuse_if_misnamed};
 use nearhead_disk::Nanos;
 use nearhead_engine::placement::OneArea;
@@ -106,6 +106,9 @@ pub fn run(args: &MountArgs) -> Result<(), String> {
     refuse_folder(&args.folder)?;
     let signals = Signals::new([SIGTERM, SIGINT, SIGQUIT, SIGHUP])
         .map_err(|error| format!("signals cannot be handled: {error}"))?;
+    // As `serve` does, and before the disk: whoever waits for a file waits for these threads. Without it, it is served all the same.
+    let _ = priority::take(None);
+    let _ = nearhead_uring::ask_for_short_slices();
     let metrics = args.metrics.as_deref().map(metrics::Endpoint::listen).transpose()?;
     let (Offline { volume, start, .. }, disk_notes, logged_bytes_max) = opened(args, &wanted)?;
     let listening = Listening::of(&args.target, args.control.as_deref())?;

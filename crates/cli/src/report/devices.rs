@@ -85,7 +85,7 @@ impl SideReport {
 
 impl DeviceReport {
     /// Those of an open volume, or of one just made.
-    pub fn of_lanes(superblock: &Superblock, lanes: &Lanes<Box<dyn Disk>>) -> Vec<Self> {
+    pub fn of_lanes(superblock: &Superblock, lanes: &Lanes<Box<dyn Disk + Send>>) -> Vec<Self> {
         let mut all = Self::all(superblock, |lane| {
             disk_at(lanes, lane).map(|disk| disk.properties().clone())
         });
@@ -109,7 +109,7 @@ impl DeviceReport {
     /// The same with how their sides rest at this time, and how far these are apart.
     pub fn of_served(
         superblock: &Superblock,
-        lanes: &Lanes<Box<dyn Disk>>,
+        lanes: &Lanes<Box<dyn Disk + Send>>,
         now: Nanos,
     ) -> Vec<Self> {
         let with_sides = |report: Self| {
@@ -183,11 +183,11 @@ impl DeviceReport {
     }
 }
 
-fn disk_at(lanes: &Lanes<Box<dyn Disk>>, lane: Lane) -> Option<&dyn Disk> {
+fn disk_at(lanes: &Lanes<Box<dyn Disk + Send>>, lane: Lane) -> Option<&dyn Disk> {
     let disk = match (lane, lane.data_position()) {
         (Lane::MAIN, _) => Some(lanes.main()),
         (_, Some(position)) => lanes.data().get(usize::from(position)),
         (_, None) => lanes.map(),
     };
-    disk.map(|disk| &**disk)
+    disk.map(|disk| &**disk as &dyn Disk)
 }

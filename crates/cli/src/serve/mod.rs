@@ -12,7 +12,7 @@ mod coordination;
 mod encryption;
 mod memory;
 pub(crate) mod metrics;
-mod priority;
+pub(crate) mod priority;
 mod served;
 mod signals;
 

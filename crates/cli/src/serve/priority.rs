@@ -18,7 +18,7 @@ const NICE: i32 = -10;
 ///
 /// # Errors
 /// A wish that the kernel refuses.
-pub(super) fn take(wish: Option<i32>) -> Result<(), String> {
+pub fn take(wish: Option<i32>) -> Result<(), String> {
     if let Some(nice) = wish {
         return setpriority_process(None, nice).map_err(|error| refused(nice, &error));
     }

@@ -28,7 +28,7 @@ enum Kind {
 
 /// A served volume.
 pub struct Served {
-    volume: ReopeningVolume<Box<dyn Disk>>,
+    volume: ReopeningVolume<Box<dyn Disk + Send>>,
     read_only: bool,
     /// Requests at the volume: bounded by what the server lets in.
     running: HashMap<u64, (Kind, Nanos)>,
@@ -48,7 +48,7 @@ pub struct Served {
 
 impl Served {
     /// Serves `volume`, which answers writes as `ack` says.
-    pub fn new(volume: ReopeningVolume<Box<dyn Disk>>, read_only: bool, ack: Ack) -> Self {
+    pub fn new(volume: ReopeningVolume<Box<dyn Disk + Send>>, read_only: bool, ack: Ack) -> Self {
         Self {
             volume,
             read_only,
@@ -69,12 +69,12 @@ impl Served {
     }
 
     /// The volume.
-    pub fn volume(&self) -> &Volume<Box<dyn Disk>> {
+    pub fn volume(&self) -> &Volume<Box<dyn Disk + Send>> {
         self.volume.volume()
     }
 
     /// The volume, for what is no request.
-    pub fn volume_mut(&mut self) -> &mut Volume<Box<dyn Disk>> {
+    pub fn volume_mut(&mut self) -> &mut Volume<Box<dyn Disk + Send>> {
         self.volume.volume_mut()
     }
 

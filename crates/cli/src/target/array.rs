@@ -7,7 +7,8 @@
 
 use super::{Access, DiskArgs, LoneMember, Target, open_model, open_real};
 use nearhead_arrays::{
-    ArrayKind, ArraySpec, Label, MISSING, Purpose, label_of, open as open_array, remove_label,
+    ArrayKind, ArraySpec, Label, MISSING, Purpose, label_of, open_to_send as open_array,
+    remove_label,
 };
 use nearhead_disk::{Disk, DiskError, Properties};
 use nearhead_models::ModelSpec;
@@ -24,7 +25,7 @@ pub(super) fn open(
     access: Access,
     args: &DiskArgs,
     start: Instant,
-) -> Result<(Box<dyn Disk>, Vec<String>), String> {
+) -> Result<(Box<dyn Disk + Send>, Vec<String>), String> {
     let spec = ArraySpec::parse(text).map_err(|error| error.to_string())?;
     let is_mirror = matches!(spec.kind, ArrayKind::Mirror { .. });
     refuse_one_disk_twice(text, &spec)?;
@@ -77,11 +78,11 @@ pub(super) fn open(
 /// that. A label that is there is no content.
 fn refuse_used_members(
     text: &str,
-    disks: &mut [Option<Box<dyn Disk>>],
+    disks: &mut [Option<Box<dyn Disk + Send>>],
     start: Instant,
 ) -> Result<(), String> {
     let mut run =
-        |disk: &mut Box<dyn Disk>, command| SyncIo::in_real_time(disk, start).run(command);
+        |disk: &mut Box<dyn Disk + Send>, command| SyncIo::in_real_time(disk, start).run(command);
     for disk in disks.iter_mut().flatten() {
         let label =
             label_of(disk, &mut run).map_err(|error| format!("create on {text}: {error}"))?;
@@ -96,7 +97,7 @@ fn refuse_used_members(
 
 /// Whether the first member of an array begins like a volume. The first copy of a superblock lies at
 /// its beginning, whatever the array.
-fn holds_a_volume(first: Option<&mut Option<Box<dyn Disk>>>, start: Instant) -> bool {
+fn holds_a_volume(first: Option<&mut Option<Box<dyn Disk + Send>>>, start: Instant) -> bool {
     let Some(disk) = first.and_then(Option::as_mut) else { return false };
     read_copies(&mut SyncIo::in_real_time(disk, start)).copies[0].is_ok()
 }
@@ -105,12 +106,12 @@ fn holds_a_volume(first: Option<&mut Option<Box<dyn Disk>>>, start: Instant) -> 
 /// know is told if it is only read.
 pub(super) fn refuse_lone_member(
     text: &str,
-    disk: &mut Box<dyn Disk>,
+    disk: &mut Box<dyn Disk + Send>,
     access: Access,
     start: Instant,
 ) -> Result<Option<LoneMember>, String> {
     let mut run =
-        |disk: &mut Box<dyn Disk>, command| SyncIo::in_real_time(disk, start).run(command);
+        |disk: &mut Box<dyn Disk + Send>, command| SyncIo::in_real_time(disk, start).run(command);
     let failed = |error: DiskError| format!("open {text}: {error}");
     let Some(label) = label_of(disk, &mut run).map_err(failed)? else { return Ok(None) };
     let (member, count) = (label.index + 1, label.count);

@@ -119,11 +119,11 @@ fn identities(text: &str) -> Result<Vec<(u64, u64)>, String> {
 
 /// The devices beside the target, opened by `open`, beside the others.
 pub(super) fn beside(
-    lanes: Lanes<Box<dyn Disk>>,
+    lanes: Lanes<Box<dyn Disk + Send>>,
     beside: &Beside,
     notes: &mut Vec<String>,
     mut open: impl FnMut(&str) -> Result<Opened, String>,
-) -> Result<Lanes<Box<dyn Disk>>, String> {
+) -> Result<Lanes<Box<dyn Disk + Send>>, String> {
     let data = opened(&beside.data, notes, &mut open)?;
     let logs = opened(&beside.logs, notes, &mut open)?;
     if data.is_empty() && logs.is_empty() {
@@ -137,11 +137,11 @@ fn opened(
     texts: &[String],
     notes: &mut Vec<String>,
     open: &mut impl FnMut(&str) -> Result<Opened, String>,
-) -> Result<Vec<Box<dyn Disk>>, String> {
+) -> Result<Vec<Box<dyn Disk + Send>>, String> {
     let mut disks = Vec::new();
     for text in texts {
         if text == MISSING {
-            disks.push(Box::new(AbsentDisk::new(MISSING)) as Box<dyn Disk>);
+            disks.push(Box::new(AbsentDisk::new(MISSING)) as Box<dyn Disk + Send>);
             continue;
         }
         let Opened { disk, notes: told, lone_member } = open(text)?;

@@ -10,7 +10,10 @@ use nearhead_nbd::client::{Address, Place, RemoteDisk};
 use std::path::PathBuf;
 
 /// Connects to the export that `text` names.
-pub(super) fn open(text: &str, access: Access) -> Result<(Box<dyn Disk>, Vec<String>), String> {
+pub(super) fn open(
+    text: &str,
+    access: Access,
+) -> Result<(Box<dyn Disk + Send>, Vec<String>), String> {
     let address = Address::parse(text)?;
     let disk = RemoteDisk::connect(&address).map_err(|problem| format!("open {problem}"))?;
     if !access.only_looks() && disk.is_read_only() {

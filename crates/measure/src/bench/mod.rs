@@ -6,8 +6,11 @@
 //! (`busy`): rows of a busy machine are marked in the table and in bench.json. Nothing here is a test: a
 //! number that is not met is told, and the exit code stays 0.
 
+mod cleanup;
+mod commands;
 mod disk_models;
 mod engine_alone;
+mod file_system;
 mod flash;
 mod idle;
 mod machine;
@@ -35,7 +38,7 @@ pub struct BenchArgs {
     #[arg(long, default_value = "target/bench")]
     pub out: PathBuf,
     /// Only these benches: demo, models, engine, map, recovery, idle, timer, flash, traces, served,
-    /// wal-beside, wal-append, wal-peers; wal is all three
+    /// file-system, wal-beside, wal-append, wal-peers; wal is all three
     #[arg(value_name = "NAME")]
     pub names: Vec<String>,
     /// The same, between commas
@@ -85,7 +88,7 @@ enum Disturbed {
 
 use Disturbed::{ByDisk, ByProcessors, Never};
 
-const BENCHES: [(&str, Disturbed, Bench); 13] = [
+const BENCHES: [(&str, Disturbed, Bench); 14] = [
     ("demo", Never, two_clients::measure),
     ("models", ByProcessors, disk_models::measure),
     ("engine", ByProcessors, engine_alone::measure),
@@ -96,6 +99,7 @@ const BENCHES: [(&str, Disturbed, Bench); 13] = [
     ("flash", Never, flash::measure),
     ("traces", Never, traces::measure),
     ("served", ByDisk, served::measure),
+    ("file-system", ByProcessors, file_system::measure),
     ("wal-beside", ByDisk, wal::measure_beside),
     ("wal-append", ByDisk, wal::measure_append),
     ("wal-peers", ByDisk, wal::measure_peers),

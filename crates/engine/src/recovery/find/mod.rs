@@ -59,7 +59,7 @@ impl Findings {
 }
 
 /// A way to find records.
-pub(super) trait Finder {
+pub(super) trait Finder: Send {
     /// The bytes to read next, as place and length; `None` once everything was seen.
     fn next_read(&mut self, context: &ScanContext) -> Option<(At, u64)>;
 

@@ -5,8 +5,6 @@
 
 mod append;
 mod beside;
-mod cleanup;
-mod commands;
 mod contest;
 mod load;
 mod peers;
@@ -15,6 +13,7 @@ mod writers;
 
 use super::Effort;
 use super::row::Row;
+use super::{cleanup, commands};
 use cleanup::Cleanup;
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -3,7 +3,7 @@
 //! Each thing done (a mount, a loop device, a process) is a step. Dropping what it was done for
 //! undoes its steps; so does a signal, after which the program ends. Whoever undoes holds the list
 //! until it is done, and after a signal for ever: nothing new can be done meanwhile. What a kill -9
-//! leaves behind is cleared by the next run ([`super::stack::clear_leftovers`]).
+//! leaves behind is cleared by the next run ([`super::wal`]).
 
 use super::commands::{command, run};
 use nearhead_output::note;
@@ -98,7 +98,7 @@ fn undo(steps: &mut Vec<Step>, depth: usize) {
         let Some(step) = steps.pop() else { return };
         if let Err(problem) = undo_step(step) {
             // The older steps are worth undoing all the same.
-            note(&format!("bench wal: {problem}"));
+            note(&format!("bench: {problem}"));
         }
     }
 }
