@@ -32,7 +32,7 @@ fn a_mounted_volume_is_asked_by_its_target_or_its_folder() {
         let told = run_json(&scratch, &["status", target]);
         let files = &told["file_system"];
         assert_eq!(told["health"]["state"], "well", "{told}");
-        assert_eq!((&files["mode"], &files["folder"]), (&"manylogs".into(), &place.into()));
+        assert_eq!((&files["mode"], &files["folder"]), (&"nearhead".into(), &place.into()));
         assert_eq!(files["dirty_bytes"], 4096, "the last page: {files}");
         assert!(files["commits"].as_u64().unwrap() >= 2, "{files}");
         assert!(files["record_bytes"].as_u64().unwrap() >= 8192, "{files}");
@@ -40,7 +40,7 @@ fn a_mounted_volume_is_asked_by_its_target_or_its_folder() {
         assert!(files["files_held"].as_u64().unwrap() >= 2, "{files}");
     }
     let words = run_ok(&scratch, &["status", place]);
-    assert!(words.contains(&format!("at {place} (manylogs)")), "{words}");
+    assert!(words.contains(&format!("at {place} (nearhead)")), "{words}");
     let told = run_json(&scratch, &["status", place]);
     assert!(told["state"]["map_entries"].as_u64().unwrap() > 0, "a log has something: {told}");
     run_ok(&scratch, &["checkpoint", place]);
