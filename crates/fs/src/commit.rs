@@ -2,8 +2,8 @@
 //!
 //! One is under way at a time; those who come meanwhile share the next. Its steps, each of which may wait:
 //!
-//! 1. *placing*: long runs of the files that are to be durable go in place ([`crate::write_out`]), until all that are under way for these
-//!    files came to their end;
+//! 1. *placing*: long runs of the files that are to be durable go in place ([`crate::write_out`]), until all came to their end that are
+//!    under way for those of them that somebody waits for. Of the others, which only became old, it takes what is there;
 //! 2. *flushing*: what was written in place since the last flush is made durable;
 //! 3. *packing*: those blocks are marked as written, the short runs get blocks, lengths and times go to the metadata;
 //! 4. *recording*: all changed metadata and the short runs are one atomic write. What one does not take follows in the next, each with
@@ -13,18 +13,18 @@
 //!
 //! What an operation freed is given to nobody before the record is durable and every request that was under way by then came to its end.
 
-use crate::core::{BLOCK, COMMIT_AFTER, Core, UNSAVED_PAGES_MAX};
+use crate::core::{BLOCK, COMMIT_AFTER, Core};
 use crate::error::{FsError, Halt};
 use crate::io::Purpose;
 use crate::mounted::Phase;
 use crate::packing::Packed;
 use crate::waiting::Waiter;
 use crate::write_out::Placed;
-use nearhead_disk::Nanos;
+use nearhead_disk::{Nanos, RangeSet};
 use nearhead_ext4::{ChangesId, Ino};
 use nearhead_journal::Placement;
 use nearhead_service::Operation;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 /// Changed blocks of metadata beyond which a commit begins by itself: one operation changes so many at most that both fit a record.
@@ -65,12 +65,16 @@ pub(crate) struct Commit {
     pub(crate) committed: u64,
     is_wanted: bool,
     wants_all: bool,
+    /// The same for whatever became old, which nobody waits for.
+    wants_old: bool,
     /// Files whose data the next one is to make durable, and whether with their times.
     next_files: BTreeSet<Ino>,
     next_times: BTreeSet<Ino>,
     /// The same of the one under way.
     pub(crate) files: Vec<Ino>,
     pub(crate) times: BTreeSet<Ino>,
+    /// Of the files that somebody waits for, what was dirty when it began.
+    asked: BTreeMap<Ino, RangeSet>,
     /// Write-outs that it waits for.
     awaited: BTreeSet<u32>,
     /// Written in place, and not flushed.
@@ -100,10 +104,12 @@ impl Default for Commit {
             committed: 0,
             is_wanted: false,
             wants_all: false,
+            wants_old: false,
             next_files: BTreeSet::new(),
             next_times: BTreeSet::new(),
             files: Vec::new(),
             times: BTreeSet::new(),
+            asked: BTreeMap::new(),
             awaited: BTreeSet::new(),
             placed: Vec::new(),
             flushed: Vec::new(),
@@ -142,6 +148,27 @@ impl Commit {
 
     pub(crate) fn want_all(&mut self) {
         (self.is_wanted, self.wants_all) = (true, true);
+    }
+
+    fn want_old(&mut self) {
+        (self.is_wanted, self.wants_old) = (true, true);
+    }
+
+    /// What a write-out that begins now would take has to be durable before somebody is answered: it must be waited for, or not begin.
+    pub(crate) fn needs(&self, ino: Ino, pages: &Range<u64>) -> bool {
+        let is_before_its_record =
+            matches!(self.step, Step::Placing | Step::Flushing | Step::Packing);
+        let asked = self.asked.get(&ino).filter(|_| is_before_its_record);
+        asked.is_some_and(|asked| asked.overlaps(pages.clone()))
+    }
+
+    /// Whether it can still wait for another write-out; from then on it does.
+    pub(crate) fn waits_for_more(&self) -> bool {
+        self.step == Step::Placing
+    }
+
+    pub(crate) fn also_wait_for(&mut self, slot: u32) {
+        self.awaited.insert(slot);
     }
 
     pub(crate) fn is_idle(&self) -> bool {
@@ -206,8 +233,8 @@ impl Core {
             return;
         }
         let is_old = self.commit_due_at().is_some_and(|at| at <= self.now);
-        if is_old || self.unsaved_pages >= UNSAVED_PAGES_MAX / 2 {
-            self.commit.want_all();
+        if is_old || self.is_pressed() {
+            self.commit.want_old();
         }
         if self.is_commit_due_by_size() {
             self.commit.want();
@@ -241,7 +268,9 @@ impl Core {
         commit.is_wanted = false;
         let mut files = std::mem::take(&mut commit.next_files);
         commit.times = std::mem::take(&mut commit.next_times);
-        if std::mem::take(&mut commit.wants_all) {
+        let is_for_all = std::mem::take(&mut commit.wants_all);
+        let mut asked = files.clone();
+        if std::mem::take(&mut commit.wants_old) || is_for_all {
             // Also those without a name that are held: their pages are to leave memory.
             let changed = self
                 .files
@@ -251,10 +280,27 @@ impl Core {
             files.extend(all.iter().copied());
             commit.times.extend(all);
             self.changed_at = None;
+            if is_for_all {
+                asked.clone_from(&files);
+            }
         }
         commit.files = files.into_iter().collect();
         commit.was_full = false;
+        self.note_asked(&asked);
         self.place_files();
+    }
+
+    /// Somebody waits for what is dirty now of these files.
+    fn note_asked(&mut self, files: &BTreeSet<Ino>) {
+        let dirty = |ino: &Ino| {
+            let mut all = RangeSet::new();
+            let file = self.files.get(ino);
+            for run in file.map(|file| file.pages.dirty_runs(0..u64::MAX)).unwrap_or_default() {
+                all.insert(run);
+            }
+            (*ino, all)
+        };
+        self.commit.asked = files.iter().map(dirty).collect();
     }
 
     /// Long runs of the files that are to be durable go in place.
@@ -273,7 +319,7 @@ impl Core {
             }
         }
         // Not those that clients begin from now on: it would never end.
-        let of_these = |ino| self.commit.files.contains(&ino);
+        let of_these = |ino| self.commit.asked.contains_key(&ino);
         let under_way = self.write_outs.entries();
         let awaited = under_way.filter(|(_, work)| of_these(work.ino)).map(|(slot, _)| slot);
         self.commit.awaited = awaited.collect();

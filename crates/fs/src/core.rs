@@ -45,6 +45,8 @@ pub(crate) struct Core {
     pub(crate) replies: VecDeque<FsReply>,
     /// Pages that are dirty or on their way.
     pub(crate) unsaved_pages: usize,
+    /// Those of them that a write-out has, which needs no commit to come to its end.
+    pub(crate) pages_in_write_outs: usize,
     /// Dirty pages for which room is kept.
     pub(crate) kept_blocks: u64,
     /// Pages that may be dropped, the oldest first.
@@ -73,6 +75,7 @@ impl Core {
             write_outs: Slab::new(),
             replies: VecDeque::new(),
             unsaved_pages: 0,
+            pages_in_write_outs: 0,
             kept_blocks: 0,
             idle_pages: VecDeque::new(),
             now: Nanos::ZERO,
@@ -143,10 +146,8 @@ impl Core {
                     self.io.ask(Purpose::Page(ino, page), read);
                 }
             }
-            Halt::Room => {
-                self.waiting.for_room(who);
-                self.commit.want_all();
-            }
+            // Room comes with write-outs, or with a commit that begins because so little of it is in any.
+            Halt::Room => self.waiting.for_room(who),
             Halt::Commit => {
                 self.commit.want();
                 self.waiting.for_settling(who);
@@ -255,6 +256,12 @@ impl Core {
                 self.tidy(ino);
             }
         }
+    }
+
+    /// Whether so much waits in memory that a commit has to bring it out: what write-outs have goes by itself.
+    pub(crate) fn is_pressed(&self) -> bool {
+        let waits = self.unsaved_pages.saturating_sub(self.pages_in_write_outs);
+        waits >= UNSAVED_PAGES_MAX / 2
     }
 
     /// So many pages are unsaved no more.

@@ -188,6 +188,10 @@ impl Core {
         for packed in self.commit.packed.iter().filter(|packed| packed.ino == ino) {
             left.remove(packed.pages.clone());
         }
+        // Older bytes must not come after what the record brings. Nobody waits for these.
+        for pages in self.pages_under_way(ino) {
+            left.remove(pages);
+        }
         while let Some(run) = left.pop_first() {
             let mut from = run.start;
             while from < run.end {
@@ -228,7 +232,8 @@ impl Core {
     fn pack_length_and_times(&mut self, ino: Ino, grows: bool) -> Result<(), Halt> {
         let Some(file) = self.files.get(&ino) else { return Ok(()) };
         let (size, written_at) = (file.size, file.written_at);
-        if let Some(size) = size {
+        // Over what is still under way it grows once that is there.
+        if let Some(size) = size.filter(|_| file.writing == 0) {
             self.grow_to(ino, size)?;
             self.note_changed(&[ino]);
         }

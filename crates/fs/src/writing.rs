@@ -7,6 +7,7 @@ use crate::pages::changed;
 use crate::request::Answer;
 use nearhead_disk::Buffer;
 use nearhead_ext4::{BLOCK_BYTES, Caller, Ino, Place};
+use nearhead_journal::Placement;
 use std::ops::Range;
 
 /// A file that is written in order is written out in pieces of this size.
@@ -73,7 +74,8 @@ impl Core {
             file.size = Some(end);
         }
         self.note_unsaved();
-        if !is_durability_only {
+        let is_bulk_in_place = self.options.mode.data(STREAM_BYTES) == Placement::InPlace;
+        if !is_durability_only && is_bulk_in_place {
             self.go_on_with_stream(ino, offset, end);
         }
         Ok(Answer::Written(len as u32))
@@ -173,7 +175,11 @@ impl Core {
         if pages.end.saturating_sub(pages.start) * BLOCK < STREAM_BYTES {
             return;
         }
-        file.stream.0 = pages.end * BLOCK;
+        if self.commit.needs(ino, &pages) && !self.commit.waits_for_more() {
+            // A commit is about to bring some of it, and cannot wait for more: the next write goes on.
+            return;
+        }
+        self.file(ino).stream.0 = pages.end * BLOCK;
         for run in self.file(ino).pages.dirty_runs(pages.clone()) {
             self.begin_write_out(ino, run.start..run.end.min(pages.end));
         }

@@ -306,3 +306,76 @@ fn what_was_cut_off_does_not_come_back_when_bulk_makes_the_file_longer_and_other
     expected.resize(4096, 0);
     assert!(client.read(file, 0, 4096) == expected);
 }
+
+#[test]
+fn data_journaling_writes_a_long_file_into_records_too() {
+    let Some(mut client) = Client::fresh("data") else { return };
+    let file = client.create(ROOT, "bulk");
+    let bytes = pattern(3, 5 << 20);
+    for (at, part) in (0_u64..).zip(bytes.chunks(128 << 10)) {
+        client.write(file, at * (128 << 10), part);
+    }
+    client.sync(file);
+    let ram = client.mounted.service();
+    assert_eq!(ram.in_place_bytes, 0);
+    assert!(ram.atomic_bytes >= 5 << 20, "{}", ram.atomic_bytes);
+    let blocks = client.unmount();
+    assert_clean(SIZE, &blocks, "bulk in records");
+}
+
+#[test]
+fn an_fsync_waits_for_nobody_elses_bulk_even_if_that_is_old() {
+    let Some(mut client) = Client::fresh("manylogs") else { return };
+    let (bulk, small) = (client.create(ROOT, "bulk"), client.create(ROOT, "small"));
+    client.mounted.service_mut().holds_bulk = true;
+    for at in 0..8 {
+        client.write(bulk, at << 20, &pattern(at, 1 << 20));
+    }
+    // Six seconds later a commit for what became old is due, and the bulk is still under way.
+    client.now = Nanos(client.now.0 + 6_000_000_000);
+    client.drive();
+    client.write(small, 0, b"committed");
+    let synced = client.try_ask(FsOperation::Sync { ino: small, data_only: false });
+    assert!(matches!(synced, Some(Ok(Answer::Nothing))), "{synced:?}");
+    assert_eq!(client.mounted.service().in_place_bytes, 8 << 20);
+    client.mounted.service_mut().let_go();
+    client.sync(bulk);
+    let blocks = client.unmount();
+    assert_clean(SIZE, &blocks, "bulk beside a commit");
+    let mut client = Client::of(Ram::of(SIZE, blocks), "manylogs");
+    let bulk = client.find("bulk").unwrap();
+    assert_eq!(client.size(bulk), 8 << 20);
+    assert_eq!(client.read(bulk, 7 << 20, 1 << 20), pattern(7, 1 << 20));
+}
+
+#[test]
+fn what_an_fsync_was_asked_for_is_durable_although_the_file_goes_on_as_bulk_meanwhile() {
+    let Some(mut client) = Client::fresh("manylogs") else { return };
+    let file = client.create(ROOT, "log");
+    client.mounted.service_mut().holds_bulk = true;
+    client.write(file, 0, &pattern(1, 1 << 20));
+    let tail = pattern(2, 20_000);
+    client.write(file, 1 << 20, &tail);
+    // The fsync waits for the first MiB; the tail becomes part of the next one, which goes in place as well.
+    client.send(FsOperation::Sync { ino: file, data_only: false });
+    client.write(file, (1 << 20) + 20_000, &pattern(3, 1 << 20));
+    client.mounted.service_mut().let_one_go();
+    client.drive();
+    let mut answers = answers_to_sync(&mut client);
+    if answers == 0 {
+        client.mounted.service_mut().let_go();
+        client.drive();
+        answers = answers_to_sync(&mut client);
+    }
+    assert_eq!(answers, 1);
+    let left = client.mounted.service().after_crash_that(&mut || false);
+    let mut after = Client::of(Ram::of(SIZE, left), "manylogs");
+    let file = after.find("log").unwrap();
+    assert_eq!(after.read(file, 1 << 20, 20_000), tail);
+}
+
+/// Of replies that came, those that say no more than that all is well.
+fn answers_to_sync(client: &mut Client) -> usize {
+    let replies = std::iter::from_fn(|| client.mounted.poll_reply());
+    replies.filter(|reply| matches!(reply.result, Ok(Answer::Nothing))).count()
+}

@@ -34,6 +34,9 @@ pub struct Ram {
     pub trimmed: nearhead_disk::RangeSet,
     /// After so many requests that change or flush nothing is answered any more.
     pub requests_left: u64,
+    /// What is written in place is carried out, and answered only once this is not so any more.
+    pub holds_bulk: bool,
+    held: Vec<Reply>,
     /// An error for all that follows.
     pub is_broken: bool,
 }
@@ -71,8 +74,21 @@ impl Ram {
             hinted: nearhead_disk::RangeSet::new(),
             trimmed: nearhead_disk::RangeSet::new(),
             requests_left: u64::MAX,
+            holds_bulk: false,
+            held: Vec::new(),
             is_broken: false,
         }
+    }
+
+    /// The first of what was held back is answered.
+    pub fn let_one_go(&mut self) {
+        self.replies.push_back(self.held.remove(0));
+    }
+
+    /// All of it is, and nothing is held back any more.
+    pub fn let_go(&mut self) {
+        self.holds_bulk = false;
+        self.replies.extend(self.held.drain(..));
     }
 
     /// What a crash leaves: all that is durable, and of the rest, block by block, what chance keeps.
@@ -203,8 +219,14 @@ impl Service for Ram {
                 }
                 self.requests_left -= 1;
             }
+            let is_bulk = matches!(request.operation, Operation::WriteInPlace { .. });
             let result = self.carry_out(request.operation);
-            self.replies.push_back(Reply { id: request.id, result });
+            let reply = Reply { id: request.id, result };
+            if is_bulk && self.holds_bulk {
+                self.held.push(reply);
+            } else {
+                self.replies.push_back(reply);
+            }
         }
     }
 
