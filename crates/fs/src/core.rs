@@ -22,6 +22,9 @@ use std::collections::{BTreeMap, VecDeque};
 pub(crate) const BLOCK: u64 = BLOCK_BYTES as u64;
 /// Pages that are written and not durable yet, at most; then writers wait.
 pub(crate) const UNSAVED_PAGES_MAX: usize = (64 << 20) / BLOCK_BYTES;
+/// The last of them are for writes of at most so many pages each: who writes little does not wait for who writes much.
+pub(crate) const KEPT_FOR_SMALL_PAGES: usize = (8 << 20) / BLOCK_BYTES;
+pub(crate) const SMALL_WRITE_PAGES_MAX: u64 = 16;
 /// Pages that are clean and kept because they may be changed in part again.
 const IDLE_PAGES_MAX: usize = (16 << 20) / BLOCK_BYTES;
 /// What was changed is made durable after so long without anybody asking for it (as ext4 does).

@@ -1,7 +1,7 @@
 //! Writes to files: into pages, with room kept for those that have no block yet. Blocks are given at the commit or at a write-out, when
 //! it is known how long a run became.
 
-use crate::core::{BLOCK, Core, UNSAVED_PAGES_MAX};
+use crate::core::{BLOCK, Core, KEPT_FOR_SMALL_PAGES, SMALL_WRITE_PAGES_MAX, UNSAVED_PAGES_MAX};
 use crate::error::{EFBIG, ENOSPC, EPERM, FsError, Halt};
 use crate::pages::changed;
 use crate::request::Answer;
@@ -54,10 +54,12 @@ impl Core {
         }
         let end = offset.saturating_add(len);
         check_length(end)?;
-        if self.unsaved_pages >= UNSAVED_PAGES_MAX {
+        let pages = offset / BLOCK..end.div_ceil(BLOCK);
+        let is_small = pages.end - pages.start <= SMALL_WRITE_PAGES_MAX;
+        let kept = if is_small { 0 } else { KEPT_FOR_SMALL_PAGES };
+        if self.unsaved_pages >= UNSAVED_PAGES_MAX - kept {
             return Err(Halt::Room);
         }
-        let pages = offset / BLOCK..end.div_ceil(BLOCK);
         let is_durability_only = self.is_durability_only(ino)?;
         let without_block = self.pages_without_block(ino, pages.clone())?;
         self.fetch_ends(ino, offset, end, size)?;

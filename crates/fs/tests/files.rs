@@ -374,6 +374,33 @@ fn what_an_fsync_was_asked_for_is_durable_although_the_file_goes_on_as_bulk_mean
     assert_eq!(after.read(file, 1 << 20, 20_000), tail);
 }
 
+#[test]
+fn a_small_write_finds_room_in_memory_while_bulk_waits_for_it() {
+    let Some(mut client) = Client::fresh("manylogs") else { return };
+    let (bulk, small) = (client.create(ROOT, "bulk"), client.create(ROOT, "small"));
+    client.mounted.service_mut().holds_bulk = true;
+    let mib = buffer(&pattern(1, 1 << 20));
+    let mut offset = 0;
+    loop {
+        // Over and over the same: the disk of the test is small.
+        let write = FsOperation::Write {
+            ino: bulk,
+            offset: offset % (16 << 20),
+            data: mib.clone(),
+            is_durable: false,
+        };
+        if client.try_ask(write).is_none() {
+            break;
+        }
+        offset += 1 << 20;
+        assert!(offset <= 64 << 20, "bulk never waits");
+    }
+    let write =
+        FsOperation::Write { ino: small, offset: 0, data: buffer(b"little"), is_durable: false };
+    let written = client.try_ask(write);
+    assert!(matches!(written, Some(Ok(Answer::Written(6)))), "{written:?}");
+}
+
 /// Of replies that came, those that say no more than that all is well.
 fn answers_to_sync(client: &mut Client) -> usize {
     let replies = std::iter::from_fn(|| client.mounted.poll_reply());
