@@ -73,8 +73,10 @@ pub(crate) struct Commit {
     /// The same of the one under way.
     pub(crate) files: Vec<Ino>,
     pub(crate) times: BTreeSet<Ino>,
-    /// Of the files that somebody waits for, what was dirty when it began.
-    asked: BTreeMap<Ino, RangeSet>,
+    /// Of its files, what was dirty when it began: it brings that and no more, or it would never end beside somebody who goes on writing.
+    pub(crate) dirty: BTreeMap<Ino, RangeSet>,
+    /// Those of its files that somebody waits for.
+    asked: BTreeSet<Ino>,
     /// Write-outs that it waits for.
     awaited: BTreeSet<u32>,
     /// Written in place, and not flushed.
@@ -109,7 +111,8 @@ impl Default for Commit {
             next_times: BTreeSet::new(),
             files: Vec::new(),
             times: BTreeSet::new(),
-            asked: BTreeMap::new(),
+            dirty: BTreeMap::new(),
+            asked: BTreeSet::new(),
             awaited: BTreeSet::new(),
             placed: Vec::new(),
             flushed: Vec::new(),
@@ -158,8 +161,8 @@ impl Commit {
     pub(crate) fn needs(&self, ino: Ino, pages: &Range<u64>) -> bool {
         let is_before_its_record =
             matches!(self.step, Step::Placing | Step::Flushing | Step::Packing);
-        let asked = self.asked.get(&ino).filter(|_| is_before_its_record);
-        asked.is_some_and(|asked| asked.overlaps(pages.clone()))
+        let dirty = self.dirty.get(&ino).filter(|_| is_before_its_record);
+        self.asked.contains(&ino) && dirty.is_some_and(|dirty| dirty.overlaps(pages.clone()))
     }
 
     /// Whether it can still wait for another write-out; from then on it does.
@@ -286,12 +289,13 @@ impl Core {
         }
         commit.files = files.into_iter().collect();
         commit.was_full = false;
-        self.note_asked(&asked);
+        commit.asked = asked;
+        self.note_dirty();
         self.place_files();
     }
 
-    /// Somebody waits for what is dirty now of these files.
-    fn note_asked(&mut self, files: &BTreeSet<Ino>) {
+    /// This is what it brings.
+    fn note_dirty(&mut self) {
         let dirty = |ino: &Ino| {
             let mut all = RangeSet::new();
             let file = self.files.get(ino);
@@ -300,7 +304,7 @@ impl Core {
             }
             (*ino, all)
         };
-        self.commit.asked = files.iter().map(dirty).collect();
+        self.commit.dirty = self.commit.files.iter().map(dirty).collect();
     }
 
     /// Long runs of the files that are to be durable go in place.
@@ -319,7 +323,7 @@ impl Core {
             }
         }
         // Not those that clients begin from now on: it would never end.
-        let of_these = |ino| self.commit.asked.contains_key(&ino);
+        let of_these = |ino| self.commit.asked.contains(&ino);
         let under_way = self.write_outs.entries();
         let awaited = under_way.filter(|(_, work)| of_these(work.ino)).map(|(slot, _)| slot);
         self.commit.awaited = awaited.collect();

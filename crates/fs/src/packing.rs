@@ -180,10 +180,17 @@ impl Core {
             return Ok(Packing::Done);
         };
         let grows = file.size.is_some();
-        let mut left = RangeSet::new();
+        let (mut left, mut all) = (RangeSet::new(), RangeSet::new());
+        let nothing = RangeSet::new();
+        let brought = self.commit.dirty.get(&ino).unwrap_or(&nothing);
         for run in file.pages.dirty_runs(0..u64::MAX) {
-            left.insert(run);
+            for part in brought.within(run.clone()) {
+                left.insert(part);
+            }
+            all.insert(run);
         }
+        // Its length does not grow over what was written since it began, nor over what is still under way.
+        let is_whole = all.total() == left.total() && file.writing == 0;
         // What was packed already is dirty until the record takes it.
         for packed in self.commit.packed.iter().filter(|packed| packed.ino == ino) {
             left.remove(packed.pages.clone());
@@ -204,7 +211,7 @@ impl Core {
                 from += len;
             }
         }
-        self.pack_length_and_times(ino, grows)?;
+        self.pack_length_and_times(ino, grows, is_whole)?;
         Ok(Packing::Done)
     }
 
@@ -229,11 +236,10 @@ impl Core {
         Ok(())
     }
 
-    fn pack_length_and_times(&mut self, ino: Ino, grows: bool) -> Result<(), Halt> {
+    fn pack_length_and_times(&mut self, ino: Ino, grows: bool, is_whole: bool) -> Result<(), Halt> {
         let Some(file) = self.files.get(&ino) else { return Ok(()) };
         let (size, written_at) = (file.size, file.written_at);
-        // Over what is still under way it grows once that is there.
-        if let Some(size) = size.filter(|_| file.writing == 0) {
+        if let Some(size) = size.filter(|_| is_whole) {
             self.grow_to(ino, size)?;
             self.note_changed(&[ino]);
         }

@@ -401,6 +401,40 @@ fn a_small_write_finds_room_in_memory_while_bulk_waits_for_it() {
     assert!(matches!(written, Some(Ok(Answer::Written(6)))), "{written:?}");
 }
 
+#[test]
+fn a_commit_comes_to_its_end_beside_somebody_who_goes_on_writing() {
+    let Some(mut client) = Client::fresh("data") else { return };
+    let (bulk, small) = (client.create(ROOT, "bulk"), client.create(ROOT, "small"));
+    client.sync(bulk);
+    for at in 0..4 {
+        client.write(bulk, at << 20, &pattern(at, 1 << 20));
+    }
+    client.write(small, 0, b"committed");
+    client.mounted.service_mut().holds_records = true;
+    client.send(FsOperation::Sync { ino: bulk, data_only: false });
+    client.send(FsOperation::Sync { ino: small, data_only: false });
+    // Each time a record is durable, another MiB was written.
+    let mut answers = 0;
+    for at in 4..16 {
+        client.write(bulk, at << 20, &pattern(at, 1 << 20));
+        client.mounted.service_mut().let_one_go();
+        client.drive();
+        answers += answers_to_sync(&mut client);
+        if answers == 2 {
+            break;
+        }
+    }
+    assert_eq!(answers, 2, "the commit never ends");
+    client.mounted.service_mut().let_go();
+    client.drive();
+    let left = client.mounted.service().after_crash_that(&mut || false);
+    assert_clean(SIZE, &left, "after commits in parts");
+    let mut after = Client::of(Ram::of(SIZE, left), "data");
+    let bulk = after.find("bulk").unwrap();
+    assert!(after.size(bulk) >= 4 << 20);
+    assert_eq!(after.read(bulk, 3 << 20, 1 << 20), pattern(3, 1 << 20));
+}
+
 /// Of replies that came, those that say no more than that all is well.
 fn answers_to_sync(client: &mut Client) -> usize {
     let replies = std::iter::from_fn(|| client.mounted.poll_reply());

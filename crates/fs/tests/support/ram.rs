@@ -36,6 +36,8 @@ pub struct Ram {
     pub requests_left: u64,
     /// What is written in place is carried out, and answered only once this is not so any more.
     pub holds_bulk: bool,
+    /// The same of records.
+    pub holds_records: bool,
     held: Vec<Reply>,
     /// An error for all that follows.
     pub is_broken: bool,
@@ -75,6 +77,7 @@ impl Ram {
             trimmed: nearhead_disk::RangeSet::new(),
             requests_left: u64::MAX,
             holds_bulk: false,
+            holds_records: false,
             held: Vec::new(),
             is_broken: false,
         }
@@ -87,7 +90,7 @@ impl Ram {
 
     /// All of it is, and nothing is held back any more.
     pub fn let_go(&mut self) {
-        self.holds_bulk = false;
+        (self.holds_bulk, self.holds_records) = (false, false);
         self.replies.extend(self.held.drain(..));
     }
 
@@ -220,9 +223,10 @@ impl Service for Ram {
                 self.requests_left -= 1;
             }
             let is_bulk = matches!(request.operation, Operation::WriteInPlace { .. });
+            let is_record = matches!(request.operation, Operation::WriteAtomic { .. });
             let result = self.carry_out(request.operation);
             let reply = Reply { id: request.id, result };
-            if is_bulk && self.holds_bulk {
+            if is_bulk && self.holds_bulk || is_record && self.holds_records {
                 self.held.push(reply);
             } else {
                 self.replies.push_back(reply);
