@@ -40,6 +40,8 @@ pub(crate) enum Rest {
     FitsNoMore,
     /// What finds no free block before what the record frees is durable.
     NeedsRoom,
+    /// All data: so much metadata was changed that blocks for more of it find no room in the record.
+    MoreToPlace,
 }
 
 /// What a commit is doing.
@@ -140,8 +142,9 @@ impl Commit {
     /// Number of the first one that has not begun.
     pub(crate) fn next(&self) -> u64 {
         match self.step {
-            Step::Idle | Step::Recording => self.running,
-            Step::Placing | Step::Flushing | Step::Packing | Step::Settling => self.running + 1,
+            Step::Idle => self.running,
+            Step::Recording if self.rest == Rest::Nothing => self.running,
+            _ => self.running + 1,
         }
     }
 
@@ -246,6 +249,8 @@ impl Core {
         }
         if self.commit.step == Step::Idle && self.commit.is_wanted {
             self.begin_commit();
+        } else if self.commit.step == Step::Placing {
+            self.go_on_with_commit();
         }
     }
 
@@ -338,6 +343,9 @@ impl Core {
         match self.commit.step {
             Step::Placing => {
                 if !self.commit.awaited.is_empty() {
+                    if self.is_commit_due_by_size() {
+                        self.record(Rest::MoreToPlace);
+                    }
                     return;
                 }
                 if self.commit.placed.is_empty() {
@@ -383,6 +391,11 @@ impl Core {
             Rest::FitsNoMore => {
                 self.settle_commits();
                 return self.go_on_packing();
+            }
+            Rest::MoreToPlace => {
+                self.commit.step = Step::Placing;
+                self.settle_commits();
+                return self.go_on_with_commit();
             }
             Rest::NeedsRoom => {
                 self.commit.was_full = true;

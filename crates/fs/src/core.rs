@@ -151,6 +151,10 @@ impl Core {
             }
             // Room comes with write-outs, or with a commit that begins because so little of it is in any.
             Halt::Room => self.waiting.for_room(who),
+            Halt::Changes => {
+                self.commit.want();
+                self.waiting.for_changes(who);
+            }
             Halt::Commit => {
                 self.commit.want();
                 self.waiting.for_settling(who);

@@ -114,7 +114,8 @@ impl Core {
             self.wake(ready);
         }
         while let Some(ino) = self.commit.to_pack.last().copied() {
-            if self.pack_file(ino)? == Packing::Full {
+            // Also what brings no data changes an inode.
+            if self.room_in_record() == 0 || self.pack_file(ino)? == Packing::Full {
                 return Ok(Packing::Full);
             }
             self.commit.to_pack.pop();
@@ -269,7 +270,7 @@ impl Core {
     }
 
     /// All that is changed becomes one record.
-    fn record(&mut self, rest: Rest) {
+    pub(crate) fn record(&mut self, rest: Rest) {
         self.commit.step = Step::Recording;
         self.commit.rest = rest;
         if rest == Rest::Nothing {
@@ -289,7 +290,12 @@ impl Core {
                 Piece { offset: block * BLOCK, data }
             }));
         }
-        self.commit.running += 1;
+        let ready = self.waiting.changes_taken();
+        self.wake(ready);
+        // The parts of a commit count as one: whoever comes between two of them waits for the next commit.
+        if rest == Rest::Nothing {
+            self.commit.running += 1;
+        }
         if pieces.is_empty() {
             return self.on_recorded(None);
         }

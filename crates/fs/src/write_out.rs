@@ -98,6 +98,9 @@ impl Core {
         if runs.iter().all(|run| run.place != Place::Hole) {
             return Ok(runs);
         }
+        if self.is_commit_due_by_size() {
+            return Err(Halt::Changes);
+        }
         self.ext4()?.reserve(ino, first, count, true, &caller)?;
         self.note_changed(&[ino]);
         self.has_blocks(ino, pages.clone());

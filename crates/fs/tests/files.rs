@@ -435,6 +435,73 @@ fn a_commit_comes_to_its_end_beside_somebody_who_goes_on_writing() {
     assert_eq!(after.read(bulk, 3 << 20, 1 << 20), pattern(3, 1 << 20));
 }
 
+#[test]
+fn an_fsync_between_two_records_of_a_commit_is_answered_once_its_own_bytes_are_durable() {
+    let Some(mut client) = Client::fresh("data") else { return };
+    let (bulk, small) = (client.create(ROOT, "bulk"), client.create(ROOT, "small"));
+    client.sync(bulk);
+    for at in 0..4 {
+        client.write(bulk, at << 20, &pattern(at, 1 << 20));
+    }
+    client.mounted.service_mut().holds_records = true;
+    client.send(FsOperation::Sync { ino: bulk, data_only: false });
+    // Its first record is under way.
+    client.write(small, 0, b"committed");
+    client.send(FsOperation::Sync { ino: small, data_only: false });
+    let mut answers = 0;
+    for _ in 0..20 {
+        client.mounted.service_mut().let_one_go();
+        client.drive();
+        answers += answers_to_sync(&mut client);
+        if answers == 2 {
+            break;
+        }
+    }
+    // Its own record is none that is still under way.
+    assert_eq!((answers, client.mounted.service().held()), (2, 0));
+    let left = client.mounted.service().after_crash_that(&mut || false);
+    let mut after = Client::of(Ram::of(SIZE, left), "data");
+    let small = after.find("small").unwrap();
+    assert_eq!(after.read(small, 0, 9), b"committed");
+}
+
+#[test]
+fn metadata_all_over_the_disk_that_changes_while_a_commit_waits_fits_its_records() {
+    let blocks = nearhead_ext4::blank::image(600, 64, [3; 16], Default::default()).unwrap();
+    let blocks: support::Blocks =
+        blocks.into_iter().map(|(at, bytes)| (at, std::rc::Rc::new(bytes.to_vec()))).collect();
+    let size = 600 * nearhead_ext4::blank::GROUP_BLOCKS * 4096;
+    for mode in ["ordered", "manylogs"] {
+        let ram = Ram::of(size, blocks.clone());
+        let mut client = Client::of(ram, mode);
+        let folders: Vec<_> =
+            (0..150).map(|nth| client.directory(ROOT, &format!("folder{nth}"))).collect();
+        client.mounted.service_mut().holds_bulk = true;
+        let mut files = Vec::new();
+        for (nth, folder) in folders.iter().enumerate() {
+            let make = make(*folder, "file", FileKind::Regular);
+            // Some wait until the commit that is under way takes what is changed.
+            let Some(Ok(Answer::Node(made))) = client.try_ask(make) else {
+                client.mounted.service_mut().let_go();
+                client.drive();
+                while client.mounted.poll_reply().is_some() {}
+                files.push(client.find(&format!("folder{nth}/file")).unwrap());
+                client.mounted.service_mut().holds_bulk = true;
+                continue;
+            };
+            files.push(made.ino);
+            client.write(made.ino, 0, &pattern(nth as u64, 100_000));
+        }
+        client.send(FsOperation::SyncAll);
+        client.mounted.service_mut().let_go();
+        client.drive();
+        for file in files {
+            client.sync(file);
+        }
+        client.end();
+    }
+}
+
 /// Of replies that came, those that say no more than that all is well.
 fn answers_to_sync(client: &mut Client) -> usize {
     let replies = std::iter::from_fn(|| client.mounted.poll_reply());

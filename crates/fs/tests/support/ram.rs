@@ -88,6 +88,11 @@ impl Ram {
         self.replies.push_back(self.held.remove(0));
     }
 
+    /// How much is held back.
+    pub fn held(&self) -> usize {
+        self.held.len()
+    }
+
     /// All of it is, and nothing is held back any more.
     pub fn let_go(&mut self) {
         (self.holds_bulk, self.holds_records) = (false, false);
