@@ -17,6 +17,7 @@ struct Unflushed {
 }
 
 /// A service in memory: what is written in place is lost by a crash until a flush, each block of it or not; what is atomic is not.
+#[expect(clippy::struct_excessive_bools, reason = "what tests switch, each by itself")]
 pub struct Ram {
     size: u64,
     blocks: Blocks,
