@@ -169,7 +169,8 @@ fn an_fsync_between_two_records_of_a_commit_is_answered_once_its_own_bytes_are_d
 
 #[test]
 fn metadata_all_over_the_disk_that_changes_while_a_commit_waits_fits_its_records() {
-    let blocks = nearhead_ext4::blank::image(600, 64, [3; 16], Default::default()).unwrap();
+    let blocks =
+        nearhead_ext4::blank::image(600, 64, [3; 16], nearhead_ext4::Timestamp::default()).unwrap();
     let blocks: support::Blocks =
         blocks.into_iter().map(|(at, bytes)| (at, std::rc::Rc::new(bytes.to_vec()))).collect();
     let size = 600 * nearhead_ext4::blank::GROUP_BLOCKS * 4096;
@@ -181,9 +182,9 @@ fn metadata_all_over_the_disk_that_changes_while_a_commit_waits_fits_its_records
         client.mounted.service_mut().holds_bulk = true;
         let mut files = Vec::new();
         for (nth, folder) in folders.iter().enumerate() {
-            let make = make(*folder, "file", FileKind::Regular);
+            let new = make(*folder, "file", FileKind::Regular);
             // Some wait until the commit that is under way takes what is changed.
-            let Some(Ok(Answer::Node(made))) = client.try_ask(make) else {
+            let Some(Ok(Answer::Node(node))) = client.try_ask(new) else {
                 client.mounted.service_mut().let_go();
                 client.drive();
                 while client.mounted.poll_reply().is_some() {}
@@ -191,8 +192,8 @@ fn metadata_all_over_the_disk_that_changes_while_a_commit_waits_fits_its_records
                 client.mounted.service_mut().holds_bulk = true;
                 continue;
             };
-            files.push(made.ino);
-            client.write(made.ino, 0, &pattern(nth as u64, 100_000));
+            files.push(node.ino);
+            client.write(node.ino, 0, &pattern(nth as u64, 100_000));
         }
         client.send(FsOperation::SyncAll);
         client.mounted.service_mut().let_go();
