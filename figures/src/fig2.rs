@@ -66,7 +66,7 @@ impl ContentionRuns {
     }
 
     /// What each sync cost the disk, if it tells.
-    fn loss(&self, point: &Point, span: Span) -> Option<Spent> {
+    pub(crate) fn loss(&self, point: &Point, span: Span) -> Option<Spent> {
         let (alone, share) = (self.alone.spent?, point.bytes_per_s / self.alone.bytes_per_s);
         let syncs = point.syncs_per_s * span.measured.as_secs_f64();
         Some(point.spent?.for_each_sync(&alone, share, syncs))

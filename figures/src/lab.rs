@@ -66,6 +66,8 @@ pub struct Lab<'a> {
     pub progress: &'a mut dyn Progress,
     /// Figures 2 and 3, by name.
     pub(crate) contention: BTreeMap<&'static str, Rc<ContentionRuns>>,
+    /// The same over the real file system.
+    pub(crate) files: BTreeMap<&'static str, Rc<ContentionRuns>>,
     /// Figure 6 and what goes with it.
     pub(crate) mixes: Option<Rc<MixRuns>>,
     /// Figure 7 and what goes with it.
@@ -82,6 +84,7 @@ impl<'a> Lab<'a> {
             traces,
             progress,
             contention: BTreeMap::new(),
+            files: BTreeMap::new(),
             mixes: None,
             hours: None,
             shingled: None,

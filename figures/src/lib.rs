@@ -21,6 +21,7 @@ mod fig2;
 mod fig3;
 mod fig6;
 mod fig7;
+mod files;
 mod first_bytes;
 mod gecko2;
 mod gecko_cache;
@@ -38,6 +39,9 @@ mod log_limit;
 mod log_traffic;
 mod metered;
 mod mix;
+mod mlfs;
+mod mlfs_mixes;
+mod okeanos;
 mod output;
 mod paced;
 mod page;
@@ -96,6 +100,13 @@ pub const FIGURES: &[Figure] = &[
     Figure { name: "fig2b", summary: "Manylogs 2b: big writes beside syncs", run: fig2::fig2b },
     Figure { name: "fig3a", summary: "Manylogs 3a: the same as 2a on RAID-0", run: fig3::fig3a },
     Figure { name: "fig3b", summary: "Manylogs 3b: the same as 2b on RAID-0", run: fig3::fig3b },
+    Figure { name: "fig2a-fs", summary: "2a over the real file system", run: mlfs::fig2a },
+    Figure { name: "fig2b-fs", summary: "2b over the real file system", run: mlfs::fig2b },
+    Figure { name: "fig3a-fs", summary: "3a over the real file system", run: mlfs::fig3a },
+    Figure { name: "fig3b-fs", summary: "3b over the real file system", run: mlfs::fig3b },
+    Figure { name: "fig4a", summary: "Manylogs 4a: beside fileserver", run: mlfs_mixes::fig4a },
+    Figure { name: "fig4b", summary: "Manylogs 4b: beside varmail", run: mlfs_mixes::fig4b },
+    Figure { name: "fig5", summary: "Manylogs 5: beside commit logs", run: mlfs_mixes::fig5 },
     Figure { name: "fig6a", summary: "Manylogs 6a: latencies in W1", run: fig6::fig6a },
     Figure { name: "fig6b", summary: "Manylogs 6b: MLB-256 over no logging", run: fig6::fig6b },
     Figure { name: "fig6c", summary: "Manylogs 6c: MLSMR over SLSMR", run: smr::fig6c },
@@ -150,6 +161,21 @@ pub const FIGURES: &[Figure] = &[
         name: "trail-tpcc",
         summary: "Trail, tables 2 and 3: a database's log under TPC-C",
         run: trail_tpcc::trail_tpcc,
+    },
+    Figure {
+        name: "okeanos1",
+        summary: "Okeanos 1: what goes to the journal",
+        run: okeanos::okeanos1,
+    },
+    Figure {
+        name: "okeanos4",
+        summary: "Okeanos 4a to c: streams of synchronous writes",
+        run: okeanos::okeanos4,
+    },
+    Figure {
+        name: "okeanos5",
+        summary: "Okeanos 5c, 5d: a parallel checkpoint",
+        run: okeanos::okeanos5,
     },
     Figure { name: "gecko2", summary: "Gecko 2: collapse of a RAID-0", run: gecko2::gecko2 },
     Figure {

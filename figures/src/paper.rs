@@ -17,11 +17,20 @@ pub(crate) static PAPERS: LazyLock<Papers> = LazyLock::new(|| {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Papers {
     contention: Vec<Contention>,
+    pub(crate) stores: Stores,
     pub(crate) mixes: Mixes,
     pub(crate) hours: Hours,
     pub(crate) table2: Table2,
     pub(crate) gecko: Gecko,
     pub(crate) trail: Trail,
+    pub(crate) okeanos: Okeanos,
+}
+
+/// Okeanos' figure 4a: what data journaling writes to its journal at most.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Okeanos {
+    pub(crate) journal_data_mb_s: f64,
 }
 
 /// A point of Manylogs' figures 2 and 3.
@@ -75,6 +84,16 @@ impl From<Between> for Value {
     fn from(between: Between) -> Self {
         Self::Range(between.min, between.max)
     }
+}
+
+/// Manylogs' figure 5: bandwidth in % of the disk alone, by stores and time between flushes.
+#[expect(clippy::struct_field_names, reason = "units stand last in names")]
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Stores {
+    pub(crate) one_33ms_pct: f64,
+    pub(crate) one_1ms_pct: f64,
+    pub(crate) goal_four_1ms_pct: f64,
 }
 
 /// Manylogs' figure 6 and what goes with it.

@@ -5,8 +5,10 @@
 //! for every system compared on it.
 
 mod behind;
+mod kept;
 
 pub(crate) use behind::{made_behind, open_behind, several, volume_behind, volume_behind_several};
+pub(crate) use kept::{kept_disk_for, kept_several};
 
 use crate::error::FigureError;
 use crate::first_bytes::FirstBytes;
@@ -285,7 +287,16 @@ fn member_profile(name: &str, index: u32) -> Result<Profile, FigureError> {
 }
 
 fn member(name: &str, index: u32, options: HddOptions) -> Result<HddModel, FigureError> {
-    HddModel::new(&member_profile(name, index)?, Box::new(Dataless), options)
+    member_on(name, index, options, Box::new(Dataless))
+}
+
+fn member_on(
+    name: &str,
+    index: u32,
+    options: HddOptions,
+    store: Box<dyn Store>,
+) -> Result<HddModel, FigureError> {
+    HddModel::new(&member_profile(name, index)?, store, options)
         .map_err(|error| FigureError::setup(format!("disk {name}"), &error))
 }
 
@@ -318,11 +329,13 @@ fn stripe(
     write_cache: bool,
 ) -> Result<Stripe<HddModel>, FigureError> {
     let options = HddOptions { write_cache: Some(write_cache), ..queue.options() };
-    let members: Result<Vec<HddModel>, FigureError> =
-        (0..disks).map(|index| member(name, index, options)).collect();
-    let array = Stripe::new(members?, CHUNK_BYTES)
-        .map_err(|error| FigureError::setup(format!("a RAID-0 of {disks} {name}"), &error))?;
-    Ok(array)
+    let members = (0..disks).map(|index| member(name, index, options));
+    striped_over(name, members.collect::<Result<_, _>>()?)
+}
+
+fn striped_over(name: &str, members: Vec<HddModel>) -> Result<Stripe<HddModel>, FigureError> {
+    let what = format!("a RAID-0 of {} {name}", members.len());
+    Stripe::new(members, CHUNK_BYTES).map_err(|error| FigureError::setup(what, &error))
 }
 
 /// Two of the disk `name` with the same content, write caches off; reads that nobody waits for go to one of them if they are
@@ -361,14 +374,17 @@ pub(crate) fn striped_for(
     disks: u32,
     queue: Queue,
 ) -> Result<FigureDisk, FigureError> {
-    let failed = |error| FigureError::setup(format!("a RAID-0 of {disks} {name}"), &error);
-    let array = stripe(name, disks, queue, false)?;
+    made_for(system, stripe(name, disks, queue, false)?)
+}
+
+fn made_for(system: &System, array: Stripe<HddModel>) -> Result<FigureDisk, FigureError> {
     let options = options(system);
     let runs = whole_logs(array.properties(), &options, None);
     let Some(runs) = runs.filter(|_| options.preset.layout.has_records_anywhere()) else {
         return Ok(Metered::new(Box::new(array)));
     };
-    let array = Stripe::with_whole_runs(array.into_disks(), CHUNK_BYTES, runs).map_err(failed)?;
+    let array = Stripe::with_whole_runs(array.into_disks(), CHUNK_BYTES, runs)
+        .map_err(|error| FigureError::setup("a RAID-0 with whole logs on its members", &error))?;
     Ok(Metered::new(Box::new(array)))
 }
 

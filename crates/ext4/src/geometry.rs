@@ -44,6 +44,8 @@ pub(crate) mod at {
     pub(crate) const REVISION: usize = S + 0x4C;
     pub(crate) const FIRST_INO: usize = S + 0x54;
     pub(crate) const INODE_SIZE: usize = S + 0x58;
+    /// The group that a copy stands in.
+    pub(crate) const GROUP: usize = S + 0x5A;
     pub(crate) const COMPATIBLE: usize = S + 0x5C;
     pub(crate) const INCOMPATIBLE: usize = S + 0x60;
     pub(crate) const READ_ONLY_COMPATIBLE: usize = S + 0x64;

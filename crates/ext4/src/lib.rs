@@ -46,6 +46,7 @@
 mod acl;
 mod attributes;
 mod bitmap;
+pub mod blank;
 mod block_room;
 mod cache;
 mod changes;

@@ -8,7 +8,6 @@
 //! ```
 
 use crate::bitmap;
-use crate::checksum::inode_seed;
 use crate::dirent;
 use crate::error::OpenError;
 use crate::extent_node::{self, Extent, ROOT_ENTRIES_MAX};
@@ -16,7 +15,7 @@ use crate::geometry::{Geometry, INODE_BYTES, at, superblock_checksum};
 use crate::group::{Descriptor, checksum, store_checksum};
 use crate::inode::{EXTENTS_FLAG, Inode, Time};
 use crate::types::{BLOCK_BYTES, BlockBytes, FileKind, Ino, ROOT, Timestamp};
-use crate::verify::{block_bitmap_sum, inode_bitmap_sum};
+use crate::verify::{block_bitmap_sum, directory_sum, inode_bitmap_sum};
 use nearhead_basics::little_endian::put;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,9 +27,9 @@ const INODES: u32 = 64;
 const ROOT_BLOCK: u64 = 8;
 const LOST_BLOCK: u64 = 9;
 const FIRST_FREE: u32 = 10;
-const FIRST_INO: u32 = 11;
+pub(crate) const FIRST_INO: u32 = 11;
 
-type Block = [u8; BLOCK_BYTES];
+pub(crate) type Block = [u8; BLOCK_BYTES];
 
 /// The blocks of an image of `blocks` blocks, 64 to 32,768, that are not all zeros.
 pub fn image(
@@ -51,26 +50,7 @@ pub fn image(
     bitmap::fill(&mut bits, INODES, 8 * BLOCK_BYTES as u32, true);
     let inode_sum = inode_bitmap_sum(&geometry, &bits);
     made.insert(INODE_BITMAP, bits);
-    for (ino, links, block, mode) in
-        [(ROOT, 3, ROOT_BLOCK, 0o755), (Ino(FIRST_INO), 2, LOST_BLOCK, 0o700)]
-    {
-        let inode = directory(&geometry, ino, links, block, mode, now);
-        let index = (ino.0 - 1) as usize;
-        let table = INODE_TABLE + (index * INODE_BYTES / BLOCK_BYTES) as u64;
-        let in_table = made.entry(table).or_insert([0; BLOCK_BYTES]);
-        put(in_table, index * INODE_BYTES % BLOCK_BYTES, &inode.raw);
-        let mut bytes = [0; BLOCK_BYTES];
-        dirent::format_first(&mut bytes, &geometry, ino.0, ROOT.0);
-        if ino == ROOT {
-            let end = dirent::end(&geometry);
-            let kind = FileKind::Directory;
-            dirent::insert(&mut bytes, end, FIRST_INO, kind, b"lost+found");
-        }
-        let seed = inode_seed(geometry.seed, ino.0, 0);
-        let sum = crate::checksum::crc32c(seed, &bytes[..dirent::TAIL_AT]);
-        put(&mut bytes, dirent::CHECKSUM_AT, &sum.to_le_bytes());
-        made.insert(block, bytes);
-    }
+    put_directories(&geometry, INODE_TABLE, [ROOT_BLOCK, LOST_BLOCK], &mut made, now);
     let descriptor = Descriptor {
         block_bitmap: BLOCK_BITMAP,
         inode_bitmap: INODE_BITMAP,
@@ -83,14 +63,16 @@ pub fn image(
         block_bitmap_sum: block_sum,
         inode_bitmap_sum: inode_sum,
     };
-    made.insert(1, descriptors(&geometry, &descriptor));
+    let mut descriptors = [0; BLOCK_BYTES];
+    put_descriptor(&geometry, 0, &descriptor, &mut descriptors[..64]);
+    made.insert(1, descriptors);
     let sum = superblock_checksum(&first);
     put(&mut first, at::CHECKSUM, &sum.to_le_bytes());
     made.insert(0, first);
     Ok(made.into_iter().map(|(block, bytes)| (block, Arc::new(bytes))).collect())
 }
 
-fn superblock(blocks: u32, uuid: [u8; 16], now: Timestamp) -> Block {
+pub(crate) fn superblock(blocks: u32, uuid: [u8; 16], now: Timestamp) -> Block {
     let mut block = [0; BLOCK_BYTES];
     let now = now.seconds.max(0) as u32;
     let per_group = 32_768_u32;
@@ -140,6 +122,33 @@ fn superblock(blocks: u32, uuid: [u8; 16], now: Timestamp) -> Block {
     block
 }
 
+/// The root directory and lost+found, with their inodes.
+pub(crate) fn put_directories(
+    geometry: &Geometry,
+    inode_table: u64,
+    [root, lost]: [u64; 2],
+    made: &mut BTreeMap<u64, Block>,
+    now: Timestamp,
+) {
+    for (ino, links, block, mode) in [(ROOT, 3, root, 0o755), (Ino(FIRST_INO), 2, lost, 0o700)] {
+        let inode = directory(geometry, ino, links, block, mode, now);
+        let index = (ino.0 - 1) as usize;
+        let table = inode_table + (index * INODE_BYTES / BLOCK_BYTES) as u64;
+        let in_table = made.entry(table).or_insert([0; BLOCK_BYTES]);
+        put(in_table, index * INODE_BYTES % BLOCK_BYTES, &inode.raw);
+        let mut bytes = [0; BLOCK_BYTES];
+        dirent::format_first(&mut bytes, geometry, ino.0, ROOT.0);
+        if ino == ROOT {
+            let end = dirent::end(geometry);
+            let kind = FileKind::Directory;
+            dirent::insert(&mut bytes, end, FIRST_INO, kind, b"lost+found");
+        }
+        let sum = directory_sum(geometry, ino.0, 0, &bytes);
+        put(&mut bytes, dirent::CHECKSUM_AT, &sum.to_le_bytes());
+        made.insert(block, bytes);
+    }
+}
+
 fn directory(
     geometry: &Geometry,
     ino: Ino,
@@ -164,16 +173,19 @@ fn directory(
     inode
 }
 
-fn descriptors(geometry: &Geometry, descriptor: &Descriptor) -> Block {
-    let mut block = [0; BLOCK_BYTES];
+/// The descriptor of a group, where it stands.
+pub(crate) fn put_descriptor(
+    geometry: &Geometry,
+    group: u32,
+    descriptor: &Descriptor,
+    bytes: &mut [u8],
+) {
     for (offset, place) in
         [(0, descriptor.block_bitmap), (4, descriptor.inode_bitmap), (8, descriptor.inode_table)]
     {
-        put(&mut block, offset, &(place as u32).to_le_bytes());
+        put(bytes, offset, &(place as u32).to_le_bytes());
     }
-    let bytes = &mut block[..64];
     descriptor.encode_into(bytes);
-    let sum = checksum(geometry, 0, bytes);
+    let sum = checksum(geometry, group, bytes);
     store_checksum(bytes, sum);
-    block
 }

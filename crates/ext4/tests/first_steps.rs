@@ -5,7 +5,7 @@
 mod driver;
 
 use driver::{Disk, Driven, FEATURES, Scratch, has_tools, options, root_at, run};
-use nearhead_ext4::{Ext4, FileKind, ROOT, Removed, Rename, XattrSet, sample};
+use nearhead_ext4::{Ext4, FileKind, ROOT, Removed, Rename, XattrSet, blank, sample};
 
 const KINDS: [FileKind; 7] = [
     FileKind::Regular,
@@ -159,4 +159,37 @@ fn every_operation_leaves_an_image_that_e2fsck_finds_clean() {
         driven.commit();
         driven.disk.check(&scratch, &format!("{name}: removed"));
     }
+}
+
+#[test]
+fn a_blank_of_many_groups_is_clean_and_stays_so_with_files_all_over_it() {
+    if !has_tools() {
+        return;
+    }
+    let scratch = Scratch::new("blank");
+    for (groups, inodes) in [(1, 16), (2, 8192), (130, 1024)] {
+        let made = blank::image(groups, inodes, [9; 16], driver::at(0)).unwrap();
+        assert!(made.keys().all(|block| *block < u64::from(groups) * blank::GROUP_BLOCKS));
+        let len = u64::from(groups) * blank::GROUP_BLOCKS;
+        let disk = Disk { blocks: made.into_iter().collect(), len, ..Disk::default() };
+        disk.check(&scratch, &format!("a blank of {groups} groups"));
+        let mut driven = Driven::mounted(disk, options());
+        let spread: std::collections::BTreeSet<u32> = (0..4)
+            .map(|nth| {
+                let folder = driven.make(ROOT, &format!("folder{nth}"), FileKind::Directory);
+                let folder = folder.unwrap().ino;
+                if inodes > 16 {
+                    let file = driven.make(folder, "file", FileKind::Regular).unwrap().ino;
+                    driven.write(file, 0, 100, b'a').unwrap();
+                }
+                (folder.0 - 1) / inodes
+            })
+            .collect();
+        driven.commit();
+        driven.disk.check(&scratch, &format!("{groups} groups with files"));
+        assert!(spread.len() >= 2 || groups < 3, "{spread:?}");
+    }
+    assert!(blank::image(0, 1024, [9; 16], driver::at(0)).is_err());
+    assert!(blank::image(2, 15, [9; 16], driver::at(0)).is_err());
+    assert!(blank::image(200_000, 1024, [9; 16], driver::at(0)).is_err());
 }

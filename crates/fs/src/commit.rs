@@ -2,8 +2,8 @@
 //!
 //! One is under way at a time; those who come meanwhile share the next. Its steps, each of which may wait:
 //!
-//! 1. *placing*: what the mode puts in place of the files that are to be durable goes there ([`crate::write_out`]), until all that is under
-//!    way for these files came to its end;
+//! 1. *placing*: what the mode puts in place of the files that are to be durable goes there ([`crate::write_out`]), until all came to their
+//!    end that are under way for those of them that somebody waits for. Of the others, which only became old, it takes what is there;
 //! 2. *flushing*: what was written in place since the last flush is made durable;
 //! 3. *packing*: those blocks are marked as written, the other runs get blocks, lengths and times go to the metadata;
 //! 4. *recording*: all changed metadata and those runs are one atomic write. What one does not take follows in the next, each with
@@ -13,7 +13,7 @@
 //!
 //! What an operation freed is given to nobody before the record is durable and every request that was under way by then came to its end.
 
-use crate::core::{BLOCK, COMMIT_AFTER, Core, UNSAVED_PAGES_MAX};
+use crate::core::{BLOCK, COMMIT_AFTER, Core};
 use crate::error::{FsError, Halt};
 use crate::file::File;
 use crate::io::Purpose;
@@ -21,11 +21,11 @@ use crate::mounted::Phase;
 use crate::packing::Packed;
 use crate::waiting::Waiter;
 use crate::write_out::Placed;
-use nearhead_disk::Nanos;
+use nearhead_disk::{Nanos, RangeSet};
 use nearhead_ext4::{ChangesId, Ino};
 use nearhead_journal::{Placement, Unit};
 use nearhead_service::Operation;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 /// Changed blocks of metadata beyond which a commit begins by itself: one operation changes so many at most that both fit a record.
@@ -41,6 +41,8 @@ pub(crate) enum Rest {
     FitsNoMore,
     /// What finds no free block before what the record frees is durable.
     NeedsRoom,
+    /// All data: so much metadata was changed that blocks for more of it find no room in the record.
+    MoreToPlace,
 }
 
 /// What a commit is doing.
@@ -66,6 +68,8 @@ pub(crate) struct Commit {
     pub(crate) committed: u64,
     is_wanted: bool,
     wants_all: bool,
+    /// The same for whatever became old, which nobody waits for.
+    wants_old: bool,
     /// The one under way takes times of access along.
     pub(crate) takes_access_times: bool,
     /// Files whose data the next one is to make durable, and whether with their times.
@@ -74,6 +78,10 @@ pub(crate) struct Commit {
     /// The same of the one under way.
     pub(crate) files: Vec<Ino>,
     pub(crate) times: BTreeSet<Ino>,
+    /// Of its files, what was dirty when it began: it brings that and no more, or it would never end beside somebody who goes on writing.
+    pub(crate) dirty: BTreeMap<Ino, RangeSet>,
+    /// Those of its files that somebody waits for.
+    asked: BTreeSet<Ino>,
     /// Write-outs that it waits for.
     awaited: BTreeSet<u32>,
     /// Written in place, and not flushed.
@@ -105,10 +113,13 @@ impl Default for Commit {
             is_wanted: false,
             wants_all: false,
             takes_access_times: false,
+            wants_old: false,
             next_files: BTreeSet::new(),
             next_times: BTreeSet::new(),
             files: Vec::new(),
             times: BTreeSet::new(),
+            dirty: BTreeMap::new(),
+            asked: BTreeSet::new(),
             awaited: BTreeSet::new(),
             placed: Vec::new(),
             flushed: Vec::new(),
@@ -137,8 +148,9 @@ impl Commit {
     /// Number of the first one that has not begun.
     pub(crate) fn next(&self) -> u64 {
         match self.step {
-            Step::Idle | Step::Recording => self.running,
-            Step::Placing | Step::Flushing | Step::Packing | Step::Settling => self.running + 1,
+            Step::Idle => self.running,
+            Step::Recording if self.rest == Rest::Nothing => self.running,
+            _ => self.running + 1,
         }
     }
 
@@ -148,6 +160,27 @@ impl Commit {
 
     pub(crate) fn want_all(&mut self) {
         (self.is_wanted, self.wants_all) = (true, true);
+    }
+
+    fn want_old(&mut self) {
+        (self.is_wanted, self.wants_old) = (true, true);
+    }
+
+    /// What a write-out that begins now would take has to be durable before somebody is answered: it must be waited for, or not begin.
+    pub(crate) fn needs(&self, ino: Ino, pages: &Range<u64>) -> bool {
+        let is_before_its_record =
+            matches!(self.step, Step::Placing | Step::Flushing | Step::Packing);
+        let dirty = self.dirty.get(&ino).filter(|_| is_before_its_record);
+        self.asked.contains(&ino) && dirty.is_some_and(|dirty| dirty.overlaps(pages.clone()))
+    }
+
+    /// Whether it can still wait for another write-out; from then on it does.
+    pub(crate) fn waits_for_more(&self) -> bool {
+        self.step == Step::Placing
+    }
+
+    pub(crate) fn also_wait_for(&mut self, slot: u32) {
+        self.awaited.insert(slot);
     }
 
     pub(crate) fn is_idle(&self) -> bool {
@@ -217,8 +250,8 @@ impl Core {
             return;
         }
         let is_old = self.commit_due_at().is_some_and(|at| at <= self.now);
-        if is_old || self.unsaved_pages >= UNSAVED_PAGES_MAX / 2 {
-            self.commit.want_all();
+        if is_old || self.is_pressed() {
+            self.commit.want_old();
         }
         if self.is_commit_due_by_size() {
             self.commit.want();
@@ -227,6 +260,8 @@ impl Core {
         }
         if self.commit.step == Step::Idle && self.commit.is_wanted {
             self.begin_commit();
+        } else if self.commit.step == Step::Placing {
+            self.go_on_with_commit();
         }
     }
 
@@ -252,8 +287,11 @@ impl Core {
         commit.is_wanted = false;
         let mut files = std::mem::take(&mut commit.next_files);
         commit.times = std::mem::take(&mut commit.next_times);
-        commit.takes_access_times = commit.wants_all;
-        if std::mem::take(&mut commit.wants_all) {
+        let is_for_all = std::mem::take(&mut commit.wants_all);
+        let is_for_old = std::mem::take(&mut commit.wants_old) || is_for_all;
+        commit.takes_access_times = is_for_old;
+        let mut asked = files.clone();
+        if is_for_old {
             // Also those without a name that are held: their pages are to leave memory.
             let changed = self
                 .files
@@ -263,10 +301,28 @@ impl Core {
             files.extend(all.iter().copied());
             commit.times.extend(all);
             self.changed_at = None;
+            if is_for_all {
+                asked.clone_from(&files);
+            }
         }
         commit.files = files.into_iter().collect();
         commit.was_full = false;
+        commit.asked = asked;
+        self.note_dirty();
         self.place_files();
+    }
+
+    /// This is what it brings.
+    fn note_dirty(&mut self) {
+        let dirty = |ino: &Ino| {
+            let mut all = RangeSet::new();
+            let file = self.files.get(ino);
+            for run in file.map(|file| file.pages.dirty_runs(0..u64::MAX)).unwrap_or_default() {
+                all.insert(run);
+            }
+            (*ino, all)
+        };
+        self.commit.dirty = self.commit.files.iter().map(dirty).collect();
     }
 
     /// Long runs of the files that are to be durable go in place.
@@ -279,7 +335,7 @@ impl Core {
             }
         }
         // Not those that clients begin from now on: it would never end.
-        let of_these = |ino| self.commit.files.contains(&ino);
+        let of_these = |ino| self.commit.asked.contains(&ino);
         let under_way = self.write_outs.entries();
         let awaited = under_way.filter(|(_, work)| of_these(work.ino)).map(|(slot, _)| slot);
         self.commit.awaited = awaited.collect();
@@ -312,6 +368,9 @@ impl Core {
         match self.commit.step {
             Step::Placing => {
                 if !self.commit.awaited.is_empty() {
+                    if self.is_commit_due_by_size() {
+                        self.record(Rest::MoreToPlace);
+                    }
                     return;
                 }
                 if self.commit.placed.is_empty() {
@@ -358,6 +417,11 @@ impl Core {
             Rest::FitsNoMore => {
                 self.settle_commits();
                 return self.go_on_packing();
+            }
+            Rest::MoreToPlace => {
+                self.commit.step = Step::Placing;
+                self.settle_commits();
+                return self.go_on_with_commit();
             }
             Rest::NeedsRoom => {
                 self.commit.was_full = true;

@@ -24,6 +24,9 @@ use std::collections::{BTreeMap, VecDeque};
 pub(crate) const BLOCK: u64 = BLOCK_BYTES as u64;
 /// Pages that are written and not durable yet, at most; then writers wait.
 pub(crate) const UNSAVED_PAGES_MAX: usize = (64 << 20) / BLOCK_BYTES;
+/// The last of them are for writes of at most so many pages each: who writes little does not wait for who writes much.
+pub(crate) const KEPT_FOR_SMALL_PAGES: usize = (8 << 20) / BLOCK_BYTES;
+pub(crate) const SMALL_WRITE_PAGES_MAX: u64 = 16;
 /// Pages that are clean and kept because they may be changed in part again.
 const IDLE_PAGES_MAX: usize = (16 << 20) / BLOCK_BYTES;
 /// What was changed is made durable after so long without anybody asking for it (as ext4 does).
@@ -47,6 +50,8 @@ pub(crate) struct Core {
     pub(crate) replies: VecDeque<FsReply>,
     /// Pages that are dirty or on their way.
     pub(crate) unsaved_pages: usize,
+    /// Those of them that a write-out has, which needs no commit to come to its end.
+    pub(crate) pages_in_write_outs: usize,
     /// Dirty pages for which room is kept.
     pub(crate) kept_blocks: u64,
     /// Pages that may be dropped, the oldest first.
@@ -81,6 +86,7 @@ impl Core {
             write_outs: Slab::new(),
             replies: VecDeque::new(),
             unsaved_pages: 0,
+            pages_in_write_outs: 0,
             kept_blocks: 0,
             idle_pages: VecDeque::new(),
             now: Nanos::ZERO,
@@ -162,9 +168,11 @@ impl Core {
                     self.io.ask(Purpose::Page(ino, page), read);
                 }
             }
-            Halt::Room => {
-                self.waiting.for_room(who);
-                self.commit.want_all();
+            // Room comes with write-outs, or with a commit that begins because so little of it is in any.
+            Halt::Room => self.waiting.for_room(who),
+            Halt::Changes => {
+                self.commit.want();
+                self.waiting.for_changes(who);
             }
             Halt::Commit => {
                 self.commit.want();
@@ -278,6 +286,12 @@ impl Core {
                 self.tidy(ino);
             }
         }
+    }
+
+    /// Whether so much waits in memory that a commit has to bring it out: what write-outs have goes by itself.
+    pub(crate) fn is_pressed(&self) -> bool {
+        let waits = self.unsaved_pages.saturating_sub(self.pages_in_write_outs);
+        waits >= UNSAVED_PAGES_MAX / 2
     }
 
     /// So many pages are unsaved no more.

@@ -69,6 +69,8 @@ pub(crate) enum Halt {
     Room,
     /// Until what was freed is durable, and may be used again.
     Commit,
+    /// Until the metadata that is changed is on its way: no more fits a record.
+    Changes,
     /// Until nothing of the file is on its way.
     Quiet,
     /// Never.

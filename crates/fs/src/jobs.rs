@@ -250,6 +250,9 @@ impl Core {
         caller: &Caller,
     ) -> Result<Tried, Halt> {
         use FsOperation as Op;
+        if operation.changes_metadata() && self.is_commit_due_by_size() {
+            return Err(Halt::Changes);
+        }
         match operation {
             Op::Read { ino, offset, len } => self.try_read(slot, *ino, *offset, *len),
             Op::Write { ino, offset, data, is_durable } => {

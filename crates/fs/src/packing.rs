@@ -118,7 +118,8 @@ impl Core {
             self.wake(ready);
         }
         while let Some(ino) = self.commit.to_pack.last().copied() {
-            if self.pack_file(ino)? == Packing::Full {
+            // Also what brings no data changes an inode.
+            if self.room_in_record() == 0 || self.pack_file(ino)? == Packing::Full {
                 return Ok(Packing::Full);
             }
             self.commit.to_pack.pop();
@@ -187,13 +188,24 @@ impl Core {
             return Ok(Packing::Done);
         };
         let grows = file.size.is_some();
-        let mut left = RangeSet::new();
+        let (mut left, mut all) = (RangeSet::new(), RangeSet::new());
+        let nothing = RangeSet::new();
+        let brought = self.commit.dirty.get(&ino).unwrap_or(&nothing);
         for run in file.pages.dirty_runs(0..u64::MAX) {
-            left.insert(run);
+            for part in brought.within(run.clone()) {
+                left.insert(part);
+            }
+            all.insert(run);
         }
+        // Its length does not grow over what was written since it began, nor over what is still under way.
+        let is_whole = all.total() == left.total() && file.writing == 0;
         // What was packed already is dirty until the record takes it.
         for packed in self.commit.packed.iter().filter(|packed| packed.ino == ino) {
             left.remove(packed.pages.clone());
+        }
+        // Older bytes must not come after what the record brings. Nobody waits for these.
+        for pages in self.pages_under_way(ino) {
+            left.remove(pages);
         }
         while let Some(run) = left.pop_first() {
             let mut from = run.start;
@@ -207,7 +219,7 @@ impl Core {
                 from += len;
             }
         }
-        self.pack_length_and_times(ino, grows)?;
+        self.pack_length_and_times(ino, grows, is_whole)?;
         Ok(Packing::Done)
     }
 
@@ -233,10 +245,10 @@ impl Core {
         Ok(())
     }
 
-    fn pack_length_and_times(&mut self, ino: Ino, grows: bool) -> Result<(), Halt> {
+    fn pack_length_and_times(&mut self, ino: Ino, grows: bool, is_whole: bool) -> Result<(), Halt> {
         let Some(file) = self.files.get(&ino) else { return Ok(()) };
         let (size, written_at) = (file.size, file.written_at);
-        if let Some(size) = size {
+        if let Some(size) = size.filter(|_| is_whole) {
             self.grow_to(ino, size)?;
             self.note_packed(ino);
         }
@@ -267,7 +279,7 @@ impl Core {
     }
 
     /// All that is changed becomes one record.
-    fn record(&mut self, rest: Rest) {
+    pub(crate) fn record(&mut self, rest: Rest) {
         self.commit.step = Step::Recording;
         self.commit.rest = rest;
         if rest == Rest::Nothing {
@@ -284,7 +296,12 @@ impl Core {
             self.commit.has_dropped = std::mem::take(&mut self.commit.drops_freed);
             self.commit.freed = changes.freed;
         }
-        self.commit.running += 1;
+        let ready = self.waiting.changes_taken();
+        self.wake(ready);
+        // The parts of a commit count as one: whoever comes between two of them waits for the next commit.
+        if rest == Rest::Nothing {
+            self.commit.running += 1;
+        }
         let sector_bytes = if packs { self.info.block_bytes_min as usize } else { BLOCK_BYTES };
         let (extents, new) = extents_of(blocks, sector_bytes);
         if extents.is_empty() {

@@ -114,6 +114,12 @@ impl FsOperation {
         }
     }
 
+    /// Whether it changes metadata at once: what is written changes it with the commit only.
+    pub(crate) fn changes_metadata(&self) -> bool {
+        let waits = matches!(self, Self::Write { .. } | Self::Sync { .. } | Self::SyncAll);
+        self.changes() && !waits
+    }
+
     /// Whether it changes anything, or promises that something is durable.
     pub(crate) fn changes(&self) -> bool {
         !matches!(

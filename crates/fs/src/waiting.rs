@@ -31,6 +31,7 @@ pub(crate) struct Waiting {
     room: Vec<Waiter>,
     quiet: Vec<Waiter>,
     settling: Vec<Waiter>,
+    changes: Vec<Waiter>,
     commits: BTreeMap<u64, Vec<Waiter>>,
 }
 
@@ -71,6 +72,15 @@ impl Waiting {
 
     pub(crate) fn for_room(&mut self, who: Waiter) {
         self.room.push(who);
+    }
+
+    /// Until what is changed now is on its way.
+    pub(crate) fn for_changes(&mut self, who: Waiter) {
+        self.changes.push(who);
+    }
+
+    pub(crate) fn changes_taken(&mut self) -> Vec<Waiter> {
+        std::mem::take(&mut self.changes)
     }
 
     pub(crate) fn for_quiet(&mut self, who: Waiter) {
@@ -137,6 +147,7 @@ impl Waiting {
         all.append(&mut self.room);
         all.append(&mut self.quiet);
         all.append(&mut self.settling);
+        all.append(&mut self.changes);
         all.extend(std::mem::take(&mut self.commits).into_values().flatten());
         all
     }

@@ -44,9 +44,11 @@ impl Core {
         if pages.is_empty() {
             return;
         }
+        self.pages_in_write_outs += (pages.end - pages.start) as usize;
         let file = self.file(ino);
         file.writing += 1;
         let incarnation = file.incarnation;
+        let is_awaited = self.commit.waits_for_more() && self.commit.needs(ino, &pages);
         let slot = self.write_outs.insert(WriteOut {
             ino,
             incarnation,
@@ -56,7 +58,16 @@ impl Core {
             is_unwritten: false,
             error: None,
         });
+        if is_awaited {
+            self.commit.also_wait_for(slot);
+        }
         self.try_write_out(slot);
+    }
+
+    /// Pages of a file that are on their way in place.
+    pub(crate) fn pages_under_way(&self, ino: Ino) -> Vec<Range<u64>> {
+        let works = self.write_outs.entries().filter(|(_, work)| work.ino == ino);
+        works.map(|(_, work)| work.pages.clone()).collect()
     }
 
     pub(crate) fn try_write_out(&mut self, slot: u32) {
@@ -86,6 +97,9 @@ impl Core {
         let runs = self.ext4()?.map(ino, first, count)?;
         if runs.iter().all(|run| run.place != Place::Hole) {
             return Ok(runs);
+        }
+        if self.is_commit_due_by_size() {
+            return Err(Halt::Changes);
         }
         self.ext4()?.reserve(ino, first, count, true, &caller)?;
         self.note_changed(&[ino]);
@@ -167,6 +181,7 @@ impl Core {
         let Some(work) = self.write_outs.remove(slot) else { return };
         let (ino, pages) = (work.ino, work.pages.clone());
         let incarnation = work.incarnation;
+        self.pages_in_write_outs -= (pages.end - pages.start) as usize;
         let mut placed = None;
         if let Some(file) = self.same_file(ino, incarnation) {
             file.writing -= 1;
@@ -183,6 +198,10 @@ impl Core {
                 placed = Some(Placed { ino, incarnation, pages, is_unwritten });
             }
             file.error = file.error.take().or(work.error);
+        }
+        if placed.is_some() {
+            // To be flushed, and marked as written.
+            self.note_unsaved();
         }
         self.commit.note_end_of(slot, placed);
         self.note_saved((pages.end - pages.start) as usize);

@@ -1,7 +1,7 @@
 //! Writes to files: into pages, with room kept for those that have no block yet. Blocks are given at the commit or at a write-out, when
 //! it is known how long a run became.
 
-use crate::core::{BLOCK, Core, UNSAVED_PAGES_MAX};
+use crate::core::{BLOCK, Core, KEPT_FOR_SMALL_PAGES, SMALL_WRITE_PAGES_MAX, UNSAVED_PAGES_MAX};
 use crate::error::{EFBIG, ENOSPC, FsError, Halt};
 use crate::flags::check_changeable;
 use crate::pages::{Update, changed};
@@ -49,10 +49,12 @@ impl Core {
         }
         let end = offset.saturating_add(len);
         check_length(end)?;
-        if self.unsaved_pages >= UNSAVED_PAGES_MAX {
+        let pages = offset / BLOCK..end.div_ceil(BLOCK);
+        let is_small = pages.end - pages.start <= SMALL_WRITE_PAGES_MAX;
+        let kept = if is_small { 0 } else { KEPT_FOR_SMALL_PAGES };
+        if self.unsaved_pages >= UNSAVED_PAGES_MAX - kept {
             return Err(Halt::Room);
         }
-        let pages = offset / BLOCK..end.div_ceil(BLOCK);
         let is_durability_only = self.is_durability_only(ino)?;
         let without_block = self.pages_without_block(ino, pages.clone())?;
         self.fetch_ends(ino, offset, end, size)?;
@@ -69,7 +71,8 @@ impl Core {
             file.size = Some(end);
         }
         self.note_unsaved();
-        if !is_durability_only {
+        let is_bulk_in_place = self.options.goes(STREAM_BYTES) == Placement::InPlace;
+        if !is_durability_only && is_bulk_in_place {
             self.go_on_with_stream(ino, offset, end);
         }
         Ok((Answer::Written(len as u32), is_synchronous))
@@ -175,7 +178,11 @@ impl Core {
         if pages.end.saturating_sub(pages.start) * BLOCK < STREAM_BYTES || file.is_packed {
             return;
         }
-        file.stream.0 = pages.end * BLOCK;
+        if self.commit.needs(ino, &pages) && !self.commit.waits_for_more() {
+            // A commit is about to bring some of it, and cannot wait for more: the next write goes on.
+            return;
+        }
+        self.file(ino).stream.0 = pages.end * BLOCK;
         let runs = match self.options.mode.unit() {
             Unit::Run if self.options.goes(STREAM_BYTES) == Placement::Record => return,
             Unit::Run => self.file(ino).pages.dirty_runs(pages),

@@ -107,6 +107,8 @@ const LAYERS: &[(&str, &[&str])] = &[
             "nearhead-disk",
             "nearhead-service",
             "nearhead-journal",
+            "nearhead-ext4",
+            "nearhead-fs",
             "nearhead-read-cache",
             "nearhead-engine",
             "nearhead-models",

@@ -186,7 +186,9 @@ impl Dispatcher {
 
     fn may_leave(&self, admission: &dyn Admission, class: Class, id: u32) -> bool {
         let Some(of) = self.in_flight.get(id) else { return false };
-        let waited = self.now.since(of.left_at);
+        // Whoever stands in a long queue waited long before the record came: that is no reason to go before it.
+        let held = self.held_since.map_or(Nanos::MAX, |since| self.now.since(since));
+        let waited = self.now.since(of.left_at).min(held);
         let foreground_waiting = self.waiting[Class::Foreground as usize].len() as u32;
         let outstanding = Outstanding { foreground_waiting, ..self.outstanding };
         outstanding.commands_total() < self.queue_depth_max

@@ -183,3 +183,34 @@ fn a_record_that_waits_for_the_arm_waits_for_what_the_drive_remembers_for_a_revo
     queue.hold_for_record(&SOONEST, false);
     assert_eq!(left(&mut queue).len(), 1);
 }
+
+/// A queue so long that all in it waited longer than anything should.
+#[test]
+fn what_stands_in_a_long_queue_does_not_pass_a_record_that_just_came() {
+    let properties = Properties { queue_depth_max: 32, ..Properties::plain("disk", 1 << 30, 512) };
+    let mut queue = Dispatcher::new(Lane::MAIN, &properties);
+    for piece in 0..8 {
+        let read = Command::Read { offset: piece << 20, len: 256 << 10 };
+        queue.issue(&POLICY, Class::Bulk, Purpose::Read { slot: 0, io: 0 }, read);
+    }
+    let mut on_disk: VecDeque<u32> = VecDeque::new();
+    let mut left_at = |queue: &mut Dispatcher, ms: u64, is_held: bool| {
+        queue.set_now(Nanos::from_millis(ms));
+        queue.hold_for_record(&POLICY, is_held);
+        if let Some(id) = on_disk.pop_front() {
+            queue.complete(&POLICY, id, &[]);
+        }
+        queue.pump(&POLICY);
+        let left: Vec<Submission> = std::iter::from_fn(|| queue.poll()).collect();
+        let count = left.len();
+        for left in left {
+            on_disk.push_back(left.ticket.id().0 as u32);
+            left.ticket.abandon();
+        }
+        count
+    };
+    assert_eq!([left_at(&mut queue, 100, false), left_at(&mut queue, 200, false)], [1, 1]);
+    // A record is held until the disk is done; only if that takes too long the others go on.
+    let found = [300, 310, 349, 350].map(|ms| left_at(&mut queue, ms, true));
+    assert_eq!(found, [0, 0, 0, 1]);
+}

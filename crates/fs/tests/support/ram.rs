@@ -21,6 +21,7 @@ struct Unflushed {
 }
 
 /// A service in memory: what is written in place is lost by a crash until a flush, each block of it or not; what is atomic is not.
+#[expect(clippy::struct_excessive_bools, reason = "what tests switch, each by itself")]
 pub struct Ram {
     size: u64,
     blocks: Blocks,
@@ -40,6 +41,11 @@ pub struct Ram {
     pub trimmed: nearhead_disk::RangeSet,
     /// After so many requests that change or flush nothing is answered any more.
     pub requests_left: u64,
+    /// What is written in place is carried out, and answered only once this is not so any more.
+    pub holds_bulk: bool,
+    /// The same of records.
+    pub holds_records: bool,
+    held: Vec<Reply>,
     /// An error for all that follows.
     pub is_broken: bool,
     /// What is not carried out for now, and so nothing that changes the same bytes later.
@@ -117,9 +123,28 @@ impl Ram {
             hinted: nearhead_disk::RangeSet::new(),
             trimmed: nearhead_disk::RangeSet::new(),
             requests_left: u64::MAX,
+            holds_bulk: false,
+            holds_records: false,
+            held: Vec::new(),
             is_broken: false,
             holds: |_| false,
         }
+    }
+
+    /// The first of what was held back is answered.
+    pub fn let_one_go(&mut self) {
+        self.replies.push_back(self.held.remove(0));
+    }
+
+    /// How much is held back.
+    pub fn held(&self) -> usize {
+        self.held.len()
+    }
+
+    /// All of it is, and nothing is held back any more.
+    pub fn let_go(&mut self) {
+        (self.holds_bulk, self.holds_records) = (false, false);
+        self.replies.extend(self.held.drain(..));
     }
 
     /// What a crash leaves: all that is durable, and of the rest, block by block, what chance keeps.
@@ -309,8 +334,15 @@ impl Service for Ram {
                 }
                 self.requests_left -= 1;
             }
+            let is_bulk = matches!(request.operation, Operation::WriteInPlace { .. });
+            let is_record = matches!(request.operation, Operation::WriteAtomic { .. });
             let result = self.carry_out(request.operation);
-            self.replies.push_back(Reply { id: request.id, result });
+            let reply = Reply { id: request.id, result };
+            if is_bulk && self.holds_bulk || is_record && self.holds_records {
+                self.held.push(reply);
+            } else {
+                self.replies.push_back(reply);
+            }
         }
         self.asked = held;
     }
