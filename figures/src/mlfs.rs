@@ -294,8 +294,10 @@ fn data(runs: &ContentionRuns, span: Span) -> Data {
     let mut data = Data::new("points", &columns);
     for (name, points) in &runs.methods {
         for (rate, point) in runs.rates.iter().zip(points) {
-            let lost =
-                runs.loss(point, span).map(|spent| spent.parts().map(|ms| format!("{ms:.2}")));
+            let lost = runs
+                .loss(point, span)
+                .filter(|_| point.syncs_per_s > 0.0)
+                .map(|spent| spent.parts().map(|ms| format!("{ms:.2}")));
             data.push([
                 (*name).to_owned(),
                 rate.to_string(),
