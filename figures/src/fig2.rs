@@ -300,13 +300,13 @@ fn in_order_limit_pct(writes_per_s: u32) -> Result<f64, FigureError> {
 }
 
 /// What the client could keep if a sync cost the disks the transfer of its bytes and nothing else.
-fn bandwidth_limit_pct(runs: &ContentionRuns, writes_per_s: u32) -> f64 {
+pub(crate) fn bandwidth_limit_pct(runs: &ContentionRuns, writes_per_s: u32) -> f64 {
     let bytes_per_s = f64::from(writes_per_s) * BLOCK_BYTES as f64;
     100.0 * (1.0 - bytes_per_s / runs.alone.bytes_per_s).max(0.0)
 }
 
 /// The transfer of a sync's data, at the outer edge of one disk, without seek or rotation.
-fn sync_limit_ms() -> Result<f64, FigureError> {
+pub(crate) fn sync_limit_ms() -> Result<f64, FigureError> {
     let bytes = f64::from(FILES) * BLOCK_BYTES as f64;
     Ok(bytes / rig::mechanics(CHEETAH)?.bandwidth(0) * 1e3)
 }

@@ -13,7 +13,7 @@ use crate::files::{
 };
 use crate::lab::Lab;
 use crate::paper::PAPERS;
-use crate::report::{Data, Report, Row};
+use crate::report::{Data, Report, Row, Value};
 use crate::rig::{self, CHEETAH, System};
 use crate::spent::Spent;
 use nearhead_format::AckMode;
@@ -186,7 +186,7 @@ fn report(lab: &mut Lab<'_>, setting: Setting, name: &'static str) -> Result<Rep
         ),
         differs: differs(setting),
         findings: findings(&runs, &stand_ins),
-        rows: rows(&runs, &stand_ins, setting),
+        rows: rows(&runs, &stand_ins, setting)?,
         data: vec![data(&runs, span)],
         drawings: Vec::new(),
     })
@@ -236,9 +236,17 @@ fn differs(setting: Setting) -> Vec<String> {
     differs
 }
 
-fn rows(runs: &ContentionRuns, stand_ins: &ContentionRuns, setting: Setting) -> Vec<Row> {
+fn rows(
+    runs: &ContentionRuns,
+    stand_ins: &ContentionRuns,
+    setting: Setting,
+) -> Result<Vec<Row>, FigureError> {
     let mut rows = Vec::new();
+    let limit_ms = fig2::sync_limit_ms()?;
     for (index, rate) in runs.rates.iter().enumerate() {
+        // A mode that does not manage the rate beside a writer loses less to it than the rate would cost.
+        let limit_pct = fig2::bandwidth_limit_pct(runs, *rate * setting.disks);
+        let limit_pct = (setting.kind == BulkKind::Read).then_some(limit_pct);
         for (name, points) in &runs.methods {
             let paper = PAPERS.contention(setting.name, name, *rate);
             let (point, case) = (&points[index], format!("{name}, {rate} writes/s"));
@@ -248,18 +256,27 @@ fn rows(runs: &ContentionRuns, stand_ins: &ContentionRuns, setting: Setting) -> 
                     .paper(paper.bandwidth_pct)
                     .goal(paper.goal_bandwidth_pct)
                     .baseline(block.map(|point| stand_ins.bandwidth_pct(point)))
-                    .ours(runs.bandwidth_pct(point)),
+                    .ours(runs.bandwidth_pct(point))
+                    .limit(limit_pct),
             );
             rows.push(
                 Row::new(format!("sync, {case}"), "ms")
                     .paper(paper.sync_ms)
                     .goal(paper.goal_sync_ms)
                     .baseline(block.map(|point| point.sync_ms_mean))
-                    .ours(point.sync_ms_mean),
+                    .ours(sync_ms(point))
+                    .limit(limit_ms),
             );
         }
     }
-    rows
+    Ok(rows)
+}
+
+fn sync_ms(point: &Point) -> Value {
+    if point.syncs_per_s > 0.0 {
+        return Value::from(point.sync_ms_mean);
+    }
+    Value::NotRun("none was durable within the time measured".to_owned())
 }
 
 fn data(runs: &ContentionRuns, span: Span) -> Data {
@@ -277,8 +294,10 @@ fn data(runs: &ContentionRuns, span: Span) -> Data {
     let mut data = Data::new("points", &columns);
     for (name, points) in &runs.methods {
         for (rate, point) in runs.rates.iter().zip(points) {
-            let lost =
-                runs.loss(point, span).map(|spent| spent.parts().map(|ms| format!("{ms:.2}")));
+            let lost = runs
+                .loss(point, span)
+                .filter(|_| point.syncs_per_s > 0.0)
+                .map(|spent| spent.parts().map(|ms| format!("{ms:.2}")));
             data.push([
                 (*name).to_owned(),
                 rate.to_string(),

@@ -192,8 +192,8 @@ fn rows(loads: &[Load], outcomes: &Outcomes, name: &str) -> Vec<Row> {
             let (theirs, ours) = (&outcomes[&(nth, ordered)], &outcomes[&(nth, at)]);
             let case = |what: &str| format!("{what}, {}, {}", mode.name(), load.case);
             let is_slow = name == "okeanos4" && load.append.bytes == SLOW_BYTES;
-            let paper =
-                (is_slow && mode.name() == "data").then_some(PAPERS.okeanos.journal_data_mb_s);
+            let of_paper = |all: &BTreeMap<String, f64>| all.get(mode.name()).copied();
+            let paper = of_paper(&PAPERS.okeanos.journal_mb_s).filter(|_| is_slow);
             rows.push(
                 Row::new(case("journal device"), "MB/s")
                     .paper(paper)
@@ -213,6 +213,7 @@ fn rows(loads: &[Load], outcomes: &Outcomes, name: &str) -> Vec<Row> {
             if load.append.every.is_none() {
                 rows.push(
                     Row::new(case("throughput"), "x of ordered")
+                        .paper(of_paper(&PAPERS.okeanos.checkpoint_factor))
                         .ours(ours.bytes_per_s / theirs.bytes_per_s.max(1.0)),
                 );
                 rows.push(
