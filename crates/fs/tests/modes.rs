@@ -5,6 +5,7 @@
 
 mod support;
 
+use nearhead_disk::{Nanos, Payload};
 use nearhead_ext4::ROOT;
 use nearhead_fs::FsOperation;
 use nearhead_service::Operation;
@@ -97,16 +98,18 @@ fn a_page_is_recorded_as_a_whole_while_what_went_in_place_below_it_may_still_com
     const MIB: u64 = 1 << 20;
     for holds in [is_flush_or_in_place, is_flush] {
         let Some(mut client) = Client::fresh("nearhead") else { return };
-        let file = client.create(ROOT, "bulk");
+        let (file, other) = (client.create(ROOT, "bulk"), client.create(ROOT, "other"));
         for at in 0..4 {
             client.write(file, at * MIB, &pattern(at, 1 << 20));
         }
         client.sync(file);
-        // A commit that waits for its flush.
+        // A commit that somebody waits for because of another file, and that waits for its flush. It brings what became old as well.
         client.mounted.service_mut().holds = is_flush;
-        client.write(file, 0, &pattern(11, 1 << 20));
-        client.send(FsOperation::Sync { ino: file, data_only: false });
-        // Meanwhile the next part of the stream goes in place, and a few bytes of it change.
+        client.write(file, MIB + 10, &[6; 20]);
+        client.write(other, 0, &pattern(11, 1 << 20));
+        client.now = client.now + Nanos::from_secs(6);
+        client.send(FsOperation::Sync { ino: other, data_only: false });
+        // Meanwhile all around that goes in place, and a few bytes of it change.
         client.mounted.service_mut().holds = holds;
         client.write(file, MIB, &pattern(12, 1 << 20));
         client.write(file, MIB + 100, &[7; 50]);
@@ -117,12 +120,18 @@ fn a_page_is_recorded_as_a_whole_while_what_went_in_place_below_it_may_still_com
         client.mounted.service_mut().holds = |_| false;
         client.drive();
         let new = client.mounted.service().new_bytes - before;
-        assert!(new >= 4096, "{new} bytes said to be new");
+        // What is still on its way is left to the next commit, as older bytes must not come after those of the record.
+        let is_on_its_way = holds(&Operation::WriteInPlace {
+            offset: 0,
+            data: Payload::EMPTY,
+            fua: false,
+        });
+        assert!(is_on_its_way || new >= 4096, "{new} bytes said to be new");
         client.sync(file);
         let mut expected = pattern(12, 1 << 20);
         expected[100..150].fill(7);
         assert!(client.read(file, MIB, 1 << 20) == expected);
-        assert!(client.read(file, 0, 1 << 20) == pattern(11, 1 << 20));
+        assert!(client.read(other, 0, 1 << 20) == pattern(11, 1 << 20));
         let blocks = client.unmount();
         assert_clean(SIZE, &blocks, "held");
         let mut client = Client::of(Ram::of(SIZE, blocks), "nearhead");
