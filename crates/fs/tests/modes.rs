@@ -107,7 +107,7 @@ fn a_page_is_recorded_as_a_whole_while_what_went_in_place_below_it_may_still_com
         client.mounted.service_mut().holds = is_flush;
         client.write(file, MIB + 10, &[6; 20]);
         client.write(other, 0, &pattern(11, 1 << 20));
-        client.now = client.now + Nanos::from_secs(6);
+        client.now += Nanos::from_secs(6);
         client.send(FsOperation::Sync { ino: other, data_only: false });
         // Meanwhile all around that goes in place, and a few bytes of it change.
         client.mounted.service_mut().holds = holds;
