@@ -58,6 +58,8 @@ pub(crate) struct System {
     pub group_and_log_bytes: Option<(u64, u64)>,
     /// Largest logged write, if not the preset's.
     pub logged_write_bytes_max: Option<u32>,
+    /// Whether records may bring bytes smaller than a sector.
+    pub fragments: bool,
     /// Departures from the default configuration.
     pub configure: fn(&mut Config),
 }
@@ -71,6 +73,7 @@ impl System {
             ack: AckMode::Durable,
             group_and_log_bytes: None,
             logged_write_bytes_max: None,
+            fragments: false,
             configure: |_| {},
         }
     }
@@ -198,7 +201,7 @@ fn options(system: &System) -> CreateOptions {
         label: Label::default(),
         device_bytes: None,
         data_parts: DataParts::NONE,
-        fragments: false,
+        fragments: system.fragments,
         force: true,
     }
 }

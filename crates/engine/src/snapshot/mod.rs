@@ -238,7 +238,11 @@ impl InProgress {
                 *cursor = entry.end_sector();
                 Some(BodyItem::Entry(entry))
             }
-            None => rest.pop_front(),
+            None => {
+                // What is mapped from now on behind all others would come behind what follows the map. Records say it.
+                *cursor = u64::MAX;
+                rest.pop_front()
+            }
         });
         self.writer.fill(piece, &mut items)
     }

@@ -5,6 +5,7 @@ use crate::core::tests::{commands, core, core_with, failure};
 use crate::packing::Everything;
 use crate::placement::SingleLog;
 use nearhead_disk::DiskErrorKind;
+use nearhead_format::snapshot::FragmentCell;
 
 const IDLE: SnapshotContext = SnapshotContext { cold_log: None, idle_for: Nanos::from_secs(1) };
 
@@ -139,4 +140,27 @@ fn one_is_due_by_bytes_by_time_or_by_a_wish_that_nobody_minds() {
         commands(&mut read_only).is_empty(),
         "nothing is written on a volume that is only read"
     );
+}
+
+#[test]
+fn what_is_mapped_while_lists_behind_the_map_are_written_waits_for_the_next_one() {
+    let (mut snapshotter, mut core, commit) = (Snapshotter::default(), core(), commit());
+    let record_sector = core.logs().block_offset(0, 0).unwrap() / 512;
+    // More of them than one piece takes.
+    for block in 0..4000 {
+        let cell = FragmentCell { home_byte: block * 4096, record_sector, len: 1, bytes: [0; 40] };
+        core.recorded_mut().adopt_cell(&cell);
+    }
+    snapshotter.demand();
+    snapshotter.advance(&mut core, &commit, IDLE);
+    let mut pieces = 0;
+    while sent(&mut core) == ["body"] {
+        pieces += 1;
+        core.recorded_mut().fill(40_000 + pieces * 8, 8, nearhead_format::Place::Zero);
+        snapshotter.on_body(&mut core, &commit, Ok(Payload::EMPTY));
+        snapshotter.advance(&mut core, &commit, IDLE);
+        core.start_flushes();
+    }
+    assert!(pieces > 2, "{pieces}");
+    assert!(!core.has_failed(), "{:?}", core.failure());
 }
