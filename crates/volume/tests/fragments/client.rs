@@ -16,6 +16,8 @@ const BLOCK: u64 = 4096;
 const SECTOR: usize = 512;
 /// What a command takes.
 const COMMAND_TIME: Nanos = Nanos::from_millis(5);
+/// How long a read waits at most on a disk that comes to it late.
+const READS_LATE: Nanos = Nanos::from_millis(60);
 /// Regions of the blank map.
 const REGION_BYTES: u64 = 4096;
 /// Requests under way at once.
@@ -37,11 +39,26 @@ pub(crate) struct Life {
     pub(crate) pauses: bool,
     /// Some writes go in place.
     pub(crate) large: bool,
+    /// Reads meet writes of the same sectors, on a disk that comes to a read late.
+    pub(crate) reads_late: bool,
+    /// Not every write waits until it is durable.
+    pub(crate) volatile: bool,
+    /// Of twenty requests so many bring fragments.
+    pub(crate) fragments_of_20: u64,
 }
 
 impl Default for Life {
     fn default() -> Self {
-        Self { requests: 500, blocks: 40, cuts: true, pauses: false, large: true }
+        Self {
+            requests: 500,
+            blocks: 40,
+            cuts: true,
+            pauses: false,
+            large: true,
+            reads_late: false,
+            volatile: false,
+            fragments_of_20: 11,
+        }
     }
 }
 
@@ -59,6 +76,11 @@ impl Sector {
         Self { is: vec![0; SECTOR], becomes: None, is_any: false }
     }
 
+    /// All that it may read as now.
+    fn versions(&self) -> Vec<Vec<u8>> {
+        std::iter::once(&self.is).chain(&self.becomes).cloned().collect()
+    }
+
     fn may_be(&self, found: &[u8]) -> bool {
         self.is_any || self.is == found || self.becomes.as_deref() == Some(found)
     }
@@ -67,8 +89,19 @@ impl Sector {
 /// A request that is not answered.
 struct Asked {
     sectors: Range<u64>,
-    is_read: bool,
+    /// Of a read: what each sector was or became since it was asked for.
+    versions: Option<Vec<Vec<Vec<u8>>>>,
     is_trim: bool,
+}
+
+impl Asked {
+    fn write(sectors: Range<u64>) -> Self {
+        Self { sectors, versions: None, is_trim: false }
+    }
+
+    fn is_read(&self) -> bool {
+        self.versions.is_some()
+    }
 }
 
 pub(crate) struct Client<'a> {
@@ -87,12 +120,20 @@ pub(crate) struct Client<'a> {
     commands_left: u64,
 }
 
-fn opened(options: &Options, image: Option<MemoryStore>) -> (Volume<TestDisk>, Nanos) {
+fn opened(
+    options: &Options,
+    life: Life,
+    image: Option<MemoryStore>,
+    seed: u64,
+) -> (Volume<TestDisk>, Nanos) {
     let is_new = image.is_none();
     let mut disk = options.disk_with(image.unwrap_or_default()).with_latency(COMMAND_TIME);
     if is_new {
         let mut io = disk.lanes_mut().in_virtual_time(Nanos::ZERO);
         create_with_regions(&mut io, &options.create_options(), REGION_BYTES).unwrap();
+    }
+    if life.reads_late {
+        disk = disk.with_reads_late(READS_LATE, seed);
     }
     let lanes: Lanes<TestDisk> = disk.into();
     let clock = Clock::Virtual { now: Nanos::ZERO };
@@ -108,7 +149,7 @@ fn opened(options: &Options, image: Option<MemoryStore>) -> (Volume<TestDisk>, N
 
 impl<'a> Client<'a> {
     pub(crate) fn new(options: &'a Options, life: Life, seed: u64) -> Self {
-        let (volume, now) = opened(options, None);
+        let (volume, now) = opened(options, life, None, seed);
         let random = SplitMix::new(seed);
         let mut client = Self {
             options,
@@ -205,9 +246,9 @@ impl<'a> Client<'a> {
     fn answered(&mut self, asked: &Asked, bytes: &[u8]) {
         for (at, number) in asked.sectors.clone().enumerate() {
             let sector = self.sectors.entry(number).or_insert_with(Sector::blank);
-            if asked.is_read {
+            if let Some(versions) = &asked.versions {
                 let found = &bytes[at * SECTOR..(at + 1) * SECTOR];
-                let is_right = sector.may_be(found);
+                let is_right = sector.is_any || versions[at].iter().any(|version| version == found);
                 assert!(is_right, "{}", self.tell(&format!("sector {number} was read wrong")));
             } else if let Some(becomes) = sector.becomes.take() {
                 sector.is = becomes;
@@ -221,7 +262,8 @@ impl<'a> Client<'a> {
         self.volume.disk_mut().power_cut(&mut self.random);
         let image = self.volume.disk().image();
         self.asked.clear();
-        (self.volume, self.now) = opened(self.options, Some(image));
+        (self.volume, self.now) =
+            opened(self.options, self.life, Some(image), self.random.below(u64::MAX));
         self.choose_cut();
         self.compare_all();
     }
@@ -238,7 +280,8 @@ impl<'a> Client<'a> {
             self.now = self.volume.wake().at.expect("a stop ends").max(self.now);
         }
         let image = self.volume.disk().image();
-        (self.volume, self.now) = opened(self.options, Some(image));
+        (self.volume, self.now) =
+            opened(self.options, self.life, Some(image), self.random.below(u64::MAX));
         self.choose_cut();
     }
 
@@ -285,12 +328,18 @@ impl<'a> Client<'a> {
         let own = blocks(sectors);
         self.asked
             .values()
+            .filter(|asked| !asked.is_read() || !self.life.reads_late)
             .map(|asked| blocks(&asked.sectors))
             .any(|other| other.start < own.end && own.start < other.end)
     }
 
     fn ask_something(&mut self) {
-        let kind = self.random.below(20);
+        let kind = if self.random.below(20) < self.life.fragments_of_20 {
+            0
+        } else {
+            11 + self.random.below(9)
+        };
+        let fua = !self.life.volatile || self.random.below(4) == 0;
         let (block, unit) = (self.block(), u64::from(self.options.sector_bytes) / 512);
         let units = 8 / unit;
         let small = |random: &mut SplitMix| {
@@ -303,32 +352,30 @@ impl<'a> Client<'a> {
             0..=10 => self.ask_fragments(block),
             11..=13 => {
                 let sectors = small(&mut self.random);
-                self.ask_write(sectors, |offset, data| Operation::Write {
-                    offset,
-                    data,
-                    fua: true,
-                });
+                self.ask_write(sectors, |offset, data| Operation::Write { offset, data, fua });
             }
             14 => {
                 let sectors = small(&mut self.random);
                 self.ask_zeros(sectors, |offset, len| Operation::WriteZeroes {
                     offset,
                     len,
-                    fua: true,
+                    fua,
                     fast_only: false,
                 });
             }
-            15 if large => {
+            15 if large && !self.life.reads_late => {
                 let sectors = small(&mut self.random);
                 self.ask_trim(sectors);
             }
             16 | 17 if large => {
-                let len = 8 + self.random.below(40);
-                let sectors = block * 8..(block + len) * 8;
+                let len = (8 + self.random.below(40)) * 8;
+                let first = self.random.below(units) * unit;
+                let len = len + self.random.below(units) * unit;
+                let sectors = block * 8 + first..block * 8 + first + len;
                 self.ask_write(sectors, |offset, data| Operation::WriteInPlace {
                     offset,
                     data,
-                    fua: true,
+                    fua,
                 });
             }
             18 if large => {
@@ -336,7 +383,7 @@ impl<'a> Client<'a> {
                 self.ask_write(sectors, |offset, data| Operation::WriteInPlace {
                     offset,
                     data,
-                    fua: true,
+                    fua,
                 });
             }
             _ => {
@@ -372,6 +419,15 @@ impl<'a> Client<'a> {
             let sector = self.sectors.entry(number).or_insert_with(Sector::blank);
             sector.becomes = Some(new.to_vec());
         }
+        for asked in self.asked.values_mut() {
+            let Some(versions) = &mut asked.versions else { continue };
+            let read = asked.sectors.clone();
+            for (number, new) in sectors.clone().zip(bytes.chunks(SECTOR)) {
+                if read.contains(&number) {
+                    versions[(number - read.start) as usize].push(new.to_vec());
+                }
+            }
+        }
     }
 
     fn ask_write(&mut self, sectors: Range<u64>, of: impl Fn(u64, Payload) -> Operation) {
@@ -381,7 +437,7 @@ impl<'a> Client<'a> {
         let bytes = self.content(&sectors);
         self.becomes(&sectors, &bytes);
         let operation = of(sectors.start * 512, payload(&bytes));
-        self.send(Asked { sectors, is_read: false, is_trim: false }, operation);
+        self.send(Asked::write(sectors), operation);
     }
 
     fn ask_zeros(&mut self, sectors: Range<u64>, of: impl Fn(u64, u64) -> Operation) {
@@ -391,7 +447,7 @@ impl<'a> Client<'a> {
         let len = (sectors.end - sectors.start) * 512;
         self.becomes(&sectors, &vec![0; len as usize]);
         let operation = of(sectors.start * 512, len);
-        self.send(Asked { sectors, is_read: false, is_trim: false }, operation);
+        self.send(Asked::write(sectors), operation);
     }
 
     fn ask_trim(&mut self, sectors: Range<u64>) {
@@ -406,15 +462,19 @@ impl<'a> Client<'a> {
             sector.is_any = true;
         }
         let operation = Operation::Trim { offset, len, fua: true };
-        self.send(Asked { sectors, is_read: false, is_trim: true }, operation);
+        self.send(Asked { is_trim: true, ..Asked::write(sectors) }, operation);
     }
 
     fn ask_read(&mut self, sectors: Range<u64>) {
-        if self.is_busy(&sectors) {
+        if self.is_busy(&sectors) && !self.life.reads_late {
             return;
         }
         let (offset, len) = (sectors.start * 512, (sectors.end - sectors.start) as u32 * 512);
-        let asked = Asked { sectors, is_read: true, is_trim: false };
+        let now = sectors.clone().map(|number| match self.sectors.get(&number) {
+            Some(sector) => sector.versions(),
+            None => Sector::blank().versions(),
+        });
+        let asked = Asked { versions: Some(now.collect()), ..Asked::write(sectors) };
         self.send(asked, Operation::Read { offset, len });
     }
 
@@ -445,7 +505,7 @@ impl<'a> Client<'a> {
         self.becomes(&sectors, &bytes);
         let extents = vec![(start, payload(&bytes))];
         let operation = Operation::WriteAtomic { extents, changed: Changed::Only(changed) };
-        self.send(Asked { sectors, is_read: false, is_trim: false }, operation);
+        self.send(Asked::write(sectors), operation);
     }
 }
 
