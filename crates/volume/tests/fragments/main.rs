@@ -5,6 +5,7 @@
 //! disk, and the recovered volume goes on; each sector then reads as before or after what was not acknowledged, never as a mixture.
 
 mod client;
+mod steered;
 
 use client::{Client, Life};
 use nearhead_format::AckMode;
@@ -13,14 +14,14 @@ use nearhead_laws::options::Options;
 /// Lives of each kind; more with `NEARHEAD_FRAGMENT_LIVES`.
 const LIVES: u64 = 12;
 
-fn lives() -> u64 {
+pub(crate) fn lives() -> u64 {
     std::env::var("NEARHEAD_FRAGMENT_LIVES")
         .ok()
         .and_then(|text| text.parse().ok())
         .unwrap_or(LIVES)
 }
 
-fn options(preset: &str, sector_bytes: u32) -> Options {
+pub(crate) fn options(preset: &str, sector_bytes: u32) -> Options {
     Options { fragments: true, sector_bytes, ..Options::new(preset, AckMode::Durable) }
 }
 
