@@ -8,6 +8,8 @@ use nearhead_laws::options::Options;
 
 /// Sectors of a home block.
 const BLOCK: u64 = 8;
+/// One in another group, which has another log.
+const FAR: u64 = 40_000;
 
 fn steered(cuts: bool) -> Life {
     Life { cuts, large: true, ..Life::default() }
@@ -34,6 +36,7 @@ fn what_is_at_home_again_is_read_again_before_it_goes_home() {
             client.until_answered();
         }
         client.begin_checkpoint();
+        client.rest(Nanos::from_millis(20));
         client.write_in_place(home, true);
         client.until_answered();
         client.fragments([16]);
@@ -50,7 +53,7 @@ fn what_only_snapshots_took_back_takes_no_bytes_that_came_later() {
         Options { snapshot_after_bytes: 8 << 20, ack: AckMode::Flush, ..options("mlb", 512) };
     for seed in 0..lives() {
         let mut client = Client::new(&options, steered(false), seed);
-        let blocks: Vec<u64> = (0..60).map(|at| at * 2 * BLOCK).collect();
+        let blocks: Vec<u64> = (0..110).map(|at| at * 2 * BLOCK).collect();
         for block in &blocks {
             client.write(*block..block + BLOCK);
             client.until_answered();
@@ -61,7 +64,8 @@ fn what_only_snapshots_took_back_takes_no_bytes_that_came_later() {
         }
         client.snapshot();
         client.snapshot();
-        client.fragments(blocks.iter().copied());
+        // Now that the first records tell of them.
+        client.fragments(blocks[60..].iter().copied());
         client.until_answered();
         for _ in 0..4 {
             client.write(2000..2001);
@@ -72,22 +76,30 @@ fn what_only_snapshots_took_back_takes_no_bytes_that_came_later() {
     }
 }
 
-/// The content of a log goes to another while bytes of a third lie over it.
+/// The content of a log goes to another while bytes of a third lie over it: the head was elsewhere when they came, and then comes back.
 #[test]
 fn what_lies_over_a_block_stays_when_that_moves() {
-    let options = Options { swap_above_pct: Some(10), ..options("mlb", 512) };
+    let still = Options { swap_above_pct: None, ..options("mlb", 512) };
+    let options = Options { swap_above_pct: Some(10), ..still.clone() };
     let mut moved = 0;
     for seed in 0..lives() {
-        let mut client = Client::new(&options, steered(false), seed);
-        for block in 0..70 {
+        let mut client = Client::new(&still, steered(false), seed);
+        for block in 0..30 {
             client.write(block * BLOCK..(block + 1) * BLOCK);
             client.until_answered();
         }
-        for block in 0..70 {
+        for block in 0..30 {
+            client.read(FAR..FAR + 1);
+            client.until_answered();
             client.fragments([block * BLOCK + 3]);
             client.until_answered();
         }
-        client.rest(Nanos::from_secs(3));
+        client.open_as(&options);
+        client.read(4000..4001);
+        client.until_answered();
+        client.write(4000..4001);
+        client.until_answered();
+        client.rest(Nanos::from_secs(1));
         client.compare();
         moved += client.spills_and_swaps().1;
         client.cut_now();

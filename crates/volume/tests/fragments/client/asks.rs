@@ -15,7 +15,7 @@ impl Client<'_> {
         self.random.below(self.life.blocks) * SPREAD % (self.life.blocks + 7)
     }
 
-    fn is_busy(&self, sectors: &Range<u64>) -> bool {
+    pub(super) fn is_busy(&self, sectors: &Range<u64>) -> bool {
         let blocks = |range: &Range<u64>| range.start / 8..range.end.div_ceil(8);
         let own = blocks(sectors);
         self.asked
@@ -162,7 +162,7 @@ impl Client<'_> {
         self.send(Asked { is_trim: true, ..Asked::write(sectors) }, operation);
     }
 
-    fn ask_read(&mut self, sectors: Range<u64>) {
+    pub(super) fn ask_read(&mut self, sectors: Range<u64>) {
         if self.is_busy(&sectors) && !self.life.reads_late {
             return;
         }

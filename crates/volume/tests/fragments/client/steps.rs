@@ -1,15 +1,23 @@
 //! Steps that somebody chose, for what chance seldom comes to.
 
 use super::asks::payload;
-use super::{Asked, Client};
+use super::{Asked, Client, SECTOR, Sector};
 use nearhead_disk::Nanos;
+use nearhead_laws::options::Options;
 use nearhead_service::{Changed, Operation, Service};
 use std::ops::Range;
 
-impl Client<'_> {
-    /// Random bytes through the logs, if they are small; whoever asks for more at once does not wait here.
+impl<'a> Client<'a> {
+    /// Random bytes through the logs, if they are small, in whole sectors; nobody waits here. What others write to stays as it is.
     pub(crate) fn write(&mut self, sectors: Range<u64>) {
-        self.ask_write(sectors, |offset, data| Operation::Write { offset, data, fua: true });
+        if self.is_busy(&sectors) {
+            return;
+        }
+        let mut bytes = vec![0; (sectors.end - sectors.start) as usize * SECTOR];
+        self.random.fill(&mut bytes);
+        self.becomes(&sectors, &bytes);
+        let (offset, data) = (sectors.start * SECTOR as u64, payload(&bytes));
+        self.send(Asked::write(sectors), Operation::Write { offset, data, fua: true });
     }
 
     /// The same in place.
@@ -17,12 +25,17 @@ impl Client<'_> {
         self.ask_write(sectors, |offset, data| Operation::WriteInPlace { offset, data, fua });
     }
 
+    /// Reads them: the head is there then.
+    pub(crate) fn read(&mut self, sectors: Range<u64>) {
+        self.ask_read(sectors);
+    }
+
     /// A few bytes in each of these sectors, as one atomic write.
     pub(crate) fn fragments(&mut self, sectors: impl IntoIterator<Item = u64>) {
         let (mut extents, mut changed) = (Vec::new(), Vec::new());
         let mut written = Vec::new();
         for number in sectors {
-            let sector = self.sectors.entry(number).or_insert_with(super::Sector::blank);
+            let sector = self.sectors.entry(number).or_insert_with(Sector::blank);
             let mut bytes = sector.is.clone();
             let from = self.random.below(400) as usize;
             self.random.fill(&mut bytes[from..from + 30]);
@@ -62,6 +75,12 @@ impl Client<'_> {
             self.now = self.volume.wake().at.expect("a snapshot comes").max(self.now);
             self.turn();
         }
+    }
+
+    /// Power goes, and it is opened with other options.
+    pub(crate) fn open_as(&mut self, options: &'a Options) {
+        self.options = options;
+        self.cut();
     }
 
     /// Power goes, and everything is as it should be.
