@@ -7,11 +7,16 @@ use std::ops::Range;
 /// Neighbouring sectors of a block that have new bytes, and those bytes, by their places in the block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ChangedRuns {
-    pub(crate) sectors: Range<u8>,
-    pub(crate) bytes: Vec<Range<u16>>,
+    sectors: Range<u8>,
+    bytes: Vec<Range<u16>>,
 }
 
 impl ChangedRuns {
+    /// The sectors, and the bytes.
+    pub(crate) fn into_parts(self) -> (Range<u8>, Vec<Range<u16>>) {
+        (self.sectors, self.bytes)
+    }
+
     /// The runs of `piece`, of which only `changed` is new, bytes of the volume in order. Sectors count in units of so many, which are written
     /// together or not at all.
     pub(crate) fn of(
@@ -47,6 +52,7 @@ impl ChangedRuns {
 }
 
 #[cfg(test)]
+#[expect(clippy::single_range_in_vec_init, reason = "a list of ranges, which has one")]
 mod tests {
     use super::*;
     use nearhead_disk::Payload;

@@ -31,6 +31,7 @@ const PAUSE: Nanos = Nanos::from_millis(200);
 
 /// What kind of life.
 #[derive(Clone, Copy)]
+#[expect(clippy::struct_excessive_bools, reason = "independent choices of a life, not a state")]
 pub(crate) struct Life {
     pub(crate) requests: u64,
     /// Blocks that it uses.
@@ -136,7 +137,8 @@ fn opened(
     let mut disk = options.disk_with(image.unwrap_or_default()).with_latency(COMMAND_TIME);
     if is_new {
         let mut io = disk.lanes_mut().in_virtual_time(Nanos::ZERO);
-        create_with_regions(&mut io, &options.create_options(), REGION_BYTES).unwrap();
+        create_with_regions(&mut io, &options.create_options(), REGION_BYTES)
+            .expect("a new volume");
     }
     if life.reads_late {
         disk = disk.with_reads_late(READS_LATE, seed);
@@ -318,9 +320,17 @@ impl<'a> Client<'a> {
             }
             self.now = self.volume.wake().at.expect("a stop ends").max(self.now);
         }
+        let left = self.volume.engine().occupancy();
         let image = self.volume.disk().image();
         (self.volume, self.now) =
             opened(self.options, self.life, Some(image), self.random.below(u64::MAX));
+        let found = self.volume.engine().occupancy();
+        assert_eq!(
+            (&found.logs, found.map_entries),
+            (&left.logs, left.map_entries),
+            "{}",
+            self.tell("not as it was left")
+        );
         self.choose_cut();
     }
 

@@ -232,14 +232,15 @@ impl Engine {
         if !self.commit.takes_fragments(usize::from(piece.len()), 1, last + 1) {
             return piece;
         }
-        piece.over_zeros([0..(last + 1) as u16].into())
+        piece.over_zeros(std::iter::once(0..(last + 1) as u16).collect())
     }
 
     /// What of a piece has to be logged if only these bytes of the volume are new: the sectors that hold any, and where it pays those bytes.
     fn changed_pieces(&self, block: u64, piece: &Piece, changed: &[Range<u64>]) -> Vec<Piece> {
         let sectors_of_unit = (self.block_bytes() / SECTOR as u64) as u16;
         let runs = ChangedRuns::of(block, piece, changed, sectors_of_unit);
-        let pieces = runs.into_iter().filter_map(|ChangedRuns { sectors, bytes }| {
+        let pieces = runs.into_iter().filter_map(|run| {
+            let (sectors, bytes) = run.into_parts();
             let piece = piece.cut(sectors.start, sectors.end)?;
             let count: usize = bytes.iter().map(|run| usize::from(run.end - run.start)).sum();
             let pays = self.commit.takes_fragments(usize::from(piece.len()), bytes.len(), count);
