@@ -205,6 +205,13 @@ impl Devices {
         self
     }
 
+    /// Reads are carried out up to so long after they came, each when a chance from this seed says; what they bring is what is there then.
+    #[must_use]
+    pub fn with_reads_late(self, most: Nanos, seed: u64) -> Self {
+        self.main().medium.borrow_mut().set_reads_late(most, seed);
+        self
+    }
+
     /// As a volume has them.
     pub fn lanes_mut(&mut self) -> &mut Lanes<TestDisk> {
         &mut self.0

@@ -214,9 +214,21 @@ impl Harness {
         ranges.dedup();
         let extent = |(start, count)| (start * SECTOR, payload(start, count, id));
         let extents = ranges.iter().copied().map(extent).collect();
+        let changed = self.changed(&ranges);
         let write = Write { atomic: true, ..self.sent(ranges, id, true) };
         self.oracle.sent(id, write);
-        self.send(Operation::WriteAtomic { extents, changed: Changed::All });
+        self.send(Operation::WriteAtomic { extents, changed });
+    }
+
+    /// All of it is new, as the oracle knows whole sectors; where records bring bytes it is said byte by byte.
+    fn changed(&self, ranges: &[(u64, u64)]) -> Changed {
+        if !self.options.fragments {
+            return Changed::All;
+        }
+        let bytes = |(start, count): &(u64, u64)| start * SECTOR..(start + count) * SECTOR;
+        let mut changed: Vec<_> = ranges.iter().map(bytes).collect();
+        changed.sort_unstable_by_key(|range| range.start);
+        Changed::Only(changed)
     }
 
     fn take_replies(&mut self) {

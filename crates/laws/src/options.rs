@@ -8,7 +8,7 @@ use nearhead_engine::Config;
 use nearhead_format::layout::DataParts;
 use nearhead_format::{AckMode, Label, LayoutKind};
 use nearhead_models::{MemoryStore, plain_properties};
-use nearhead_swarm::{Fickle, Patient, Wanderer};
+use nearhead_swarm::{Eager, Fickle, Patient, Wanderer};
 use nearhead_volume::create::create_with_regions;
 use nearhead_volume::{CreateOptions, NamedPreset, Presets};
 use std::ops::Range;
@@ -82,6 +82,8 @@ pub struct Options {
     pub map_memory_bytes: u64,
     /// Records may bring bytes smaller than a sector.
     pub fragments: bool,
+    /// They do whatever that costs.
+    pub is_eager: bool,
 }
 
 impl Options {
@@ -90,6 +92,17 @@ impl Options {
         let presets = Presets::default();
         let preset = presets.by_name(preset).unwrap_or_else(|error| panic!("{error}"));
         Self::of(presets, preset, ack)
+    }
+
+    /// The same with records that bring bytes, wherever it is a volume that may have such.
+    #[must_use]
+    pub fn with_fragments(self) -> Self {
+        let layout = self.preset.layout;
+        // Their slots have no room on a small first data device, nor before the bands of a disk with few logs.
+        let is_small =
+            layout.is_for_data_devices() || self.logs_are_scarce && layout.is_for_shingled();
+        let has = layout.has_logs() && !layout.is_chain() && !is_small;
+        Self { fragments: has, is_eager: has, ..self }
     }
 
     /// On one of these presets.
@@ -124,6 +137,7 @@ impl Options {
             wanders: false,
             log_devices: 0,
             fragments: false,
+            is_eager: false,
         }
     }
 
@@ -206,6 +220,9 @@ impl Options {
         }
         if self.is_fickle {
             config.packing = Box::new(Fickle::new(11));
+        }
+        if self.is_eager {
+            config.packing = Box::new(Eager(config.packing.clone()));
         }
         if self.wanders {
             config.placement = Box::new(Wanderer::new(7, self.preset.layout.has_many_logs()));

@@ -39,6 +39,7 @@ pub fn live(
     let mut random = SplitMix::new(seed);
     let options = Options::random_of(presets, preset, ack, &mut random);
     let options = change(Options { logs_are_scarce: kind.logs_are_scarce, ..options });
+    let options = if random.below(3) == 0 { options.with_fragments() } else { options };
     let trace = std::env::var_os("TRACE").is_some();
     if trace {
         println!("{options:?}");

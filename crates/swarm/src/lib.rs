@@ -17,6 +17,7 @@ mod bend;
 mod checks;
 mod company;
 mod damage;
+mod eager;
 mod fickle;
 mod ghost;
 mod hints;
@@ -37,6 +38,7 @@ mod wanderer;
 
 pub use bend::Bend;
 pub use company::{Company, Coverage, Pair, pairs};
+pub use eager::Eager;
 pub use fickle::Fickle;
 pub use life::{Failure, run, run_observed};
 pub use minimise::{Minimised, minimise};

@@ -4,10 +4,14 @@ use crate::content::{SECTOR, payload, versions};
 use crate::life::{Life, Waiting};
 use crate::oracle::Write;
 use crate::steps::Place;
+use nearhead_disk::Payload;
 use nearhead_format::AckMode;
 use nearhead_service::{
     Changed, ErrorKind, Hint, Operation, Reply, Request, RequestError, RequestId, Service,
 };
+
+/// Durable writes of so many sectors are atomic ones of bytes every other time, where records bring such.
+const BYTES_SECTORS_MAX: u64 = 8;
 
 impl Life<'_> {
     pub(crate) fn send(&mut self, operation: Operation, waiting: Waiting) -> Result<u64, String> {
@@ -27,10 +31,24 @@ impl Life<'_> {
 
     pub(crate) fn write(&mut self, place: Place, fua: bool) -> Result<(), String> {
         let ((start, count), id) = (self.sectors(place), self.next_id);
+        if fua && self.scenario.has_fragments && count <= BYTES_SECTORS_MAX && id.is_multiple_of(2)
+        {
+            return self.write_bytes(start, count);
+        }
         let change = self.change(vec![(start, count)], id, fua);
         self.oracle.sent(id, change);
         let data = payload(start, count, id);
         self.send(Operation::Write { offset: start * SECTOR, data, fua }, Waiting::Change).map(drop)
+    }
+
+    /// The same as an atomic write of bytes.
+    fn write_bytes(&mut self, start: u64, count: u64) -> Result<(), String> {
+        let id = self.next_id;
+        let change = self.change(vec![(start, count)], id, true);
+        self.oracle.sent(id, Write { atomic: true, ..change });
+        let extents = vec![(start * SECTOR, payload(start, count, id))];
+        let changed = self.changed(&extents);
+        self.send(Operation::WriteAtomic { extents, changed }, Waiting::Change).map(drop)
     }
 
     pub(crate) fn zeroes(
@@ -69,8 +87,19 @@ impl Life<'_> {
         self.oracle.sent(id, Write { atomic: true, ..change });
         let extents = [start, other].map(|start| (start * SECTOR, payload(start, count, id)));
         let extents = extents.to_vec();
-        self.send(Operation::WriteAtomic { extents, changed: Changed::All }, Waiting::Change)
-            .map(drop)
+        let changed = self.changed(&extents);
+        self.send(Operation::WriteAtomic { extents, changed }, Waiting::Change).map(drop)
+    }
+
+    /// All of it is new, as the oracle knows whole sectors; where records bring bytes it is said byte by byte.
+    fn changed(&self, extents: &[(u64, Payload)]) -> Changed {
+        if !self.scenario.has_fragments {
+            return Changed::All;
+        }
+        let range = |(offset, data): &(u64, Payload)| *offset..offset + data.len() as u64;
+        let mut ranges: Vec<_> = extents.iter().map(range).collect();
+        ranges.sort_unstable_by_key(|range| range.start);
+        Changed::Only(ranges)
     }
 
     pub(crate) fn size_bytes(&self) -> u64 {
@@ -120,12 +149,7 @@ impl Life<'_> {
         Ok(())
     }
 
-    fn succeeded(
-        &mut self,
-        id: u64,
-        waiting: Waiting,
-        parts: &[nearhead_disk::Payload],
-    ) -> Result<(), String> {
+    fn succeeded(&mut self, id: u64, waiting: Waiting, parts: &[Payload]) -> Result<(), String> {
         match waiting {
             Waiting::Read(read) => {
                 let found =

@@ -6,6 +6,7 @@
 mod by_seed;
 
 use crate::bend::Bend;
+use crate::eager::Eager;
 use crate::fickle::Fickle;
 use crate::patient::Patient;
 use crate::restless::Restless;
@@ -33,6 +34,8 @@ const ON_LOG_DEVICE: &str = "trail";
 /// What some of them become: nothing but logs, on one device or several.
 const CHAINED: &str = "gecko";
 const MIB: u64 = 1 << 20;
+/// A map device with room for what snapshots have of fragments.
+const MAP_DEVICE_WITH_FRAGMENTS_BYTES: u64 = 16 * MIB;
 
 /// What the volume's own disk is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,6 +104,8 @@ pub struct Scenario {
     pub is_patient: bool,
     /// Records are filled without sense ([`Fickle`]).
     pub is_fickle: bool,
+    /// Records may bring bytes, and do wherever they may ([`Eager`]).
+    pub has_fragments: bool,
     /// Bytes of small writes in memory.
     pub stage_bytes_max: usize,
     /// A snapshot after so many bytes.
@@ -161,6 +166,9 @@ impl Scenario {
 
     fn chosen(seed: u64, steps: usize, preset: NamedPreset, random: &mut SplitMix) -> Self {
         let (arrangement, map_device_bytes) = parts(seed, &preset);
+        let has_fragments = by_seed::has_fragments(seed, &preset);
+        let map_device_bytes = map_device_bytes
+            .map(|bytes| if has_fragments { MAP_DEVICE_WITH_FRAGMENTS_BYTES } else { bytes });
         let budget = if random.below(4) == 0 { FaultBudget::Detect } else { FaultBudget::Survive };
         // Which member of an array damage hits is not worked out here.
         let one = arrangement == Arrangement::One;
@@ -193,7 +201,7 @@ impl Scenario {
             data_bytes: if preset.layout.is_chain() {
                 by_seed::chain_bytes(seed)
             } else {
-                by_seed::data_bytes(seed, &preset)
+                with_room(by_seed::data_bytes(seed, &preset), has_fragments)
             },
             log_device_bytes: by_seed::log_device_bytes(seed, &preset),
             map_device_bytes,
@@ -213,6 +221,7 @@ impl Scenario {
             is_restless: by_seed::is_restless(seed),
             is_patient: by_seed::is_patient(seed),
             is_fickle: by_seed::is_fickle(seed),
+            has_fragments,
             memory_bytes: by_seed::memory_bytes(seed),
             read_cache_bytes: by_seed::read_cache_bytes(seed),
             stage_bytes_max: pick(random, &[64 << 10, 256 << 10, 2 << 20]),
@@ -303,7 +312,7 @@ impl Scenario {
             label: Label::default(),
             device_bytes: None,
             data_parts: DataParts::NONE,
-            fragments: false,
+            fragments: self.has_fragments,
             force: true,
         }
     }
@@ -339,6 +348,9 @@ impl Scenario {
         }
         if self.is_fickle {
             config.packing = Box::new(Fickle::new(self.seed));
+        }
+        if self.has_fragments {
+            config.packing = Box::new(Eager(config.packing.clone()));
         }
         config.snapshot_after_bytes = self.snapshot_after_bytes;
         config.snapshot_period = self.snapshot_period;
@@ -409,6 +421,14 @@ fn parts(seed: u64, preset: &NamedPreset) -> (Arrangement, Option<u64>) {
     let map_device = random.below(8) == 0 && preset.layout.has_logs();
     let bytes = pick(&mut random, &[4 * MIB, 5 * MIB, 16 * MIB]);
     (arrangement, map_device.then_some(bytes))
+}
+
+/// The same data devices, the first with room for what snapshots have of fragments, if records have any.
+fn with_room(mut data_bytes: Vec<u64>, has_fragments: bool) -> Vec<u64> {
+    if let Some(first) = data_bytes.first_mut().filter(|_| has_fragments) {
+        *first += 8 * MIB;
+    }
+    data_bytes
 }
 
 fn pick<T: Copy>(random: &mut SplitMix, choices: &[T]) -> T {

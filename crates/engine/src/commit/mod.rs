@@ -35,7 +35,7 @@ use crate::packing::Packing;
 use crate::placement::Placement;
 use crate::stage::{Stage, StagePosition};
 use nearhead_disk::{Nanos, RangeSet};
-use nearhead_format::record::{RecordHeader, WriteItem};
+use nearhead_format::record::{RecordHeader, SectorRange, WriteItem};
 use place::Placer;
 use std::ops::Range;
 use torn::TornRecords;
@@ -195,8 +195,8 @@ impl Commit {
         self.tell_wanted
     }
 
-    /// What the record of a sequence that stays unused may say, wherever it stands.
-    pub(crate) fn let_go(&self) -> &[WriteItem] {
+    /// The home sectors that the record of a sequence that stays unused may write, wherever it stands.
+    pub(crate) fn let_go(&self) -> &[SectorRange] {
         self.unused.as_ref().map_or(&[], |unused| &unused.writes)
     }
 

@@ -6,7 +6,7 @@
 use super::parts::Part;
 use nearhead_disk::{Nanos, Payload};
 use nearhead_format::Entry;
-use nearhead_format::record::RecordHeader;
+use nearhead_format::record::{Fragment, RecordHeader, SectorRange, WriteItem};
 
 /// A record in flight.
 #[derive(Debug)]
@@ -56,6 +56,12 @@ impl Record {
 
     pub(crate) fn header(&self) -> &RecordHeader {
         &self.header
+    }
+
+    /// The home sectors that it writes, wholly or in part.
+    pub(crate) fn written(&self) -> impl Iterator<Item = SectorRange> + '_ {
+        let RecordHeader { writes, fragments, .. } = &self.header;
+        writes.iter().map(WriteItem::range).chain(fragments.iter().map(Fragment::range))
     }
 
     pub(crate) fn blocks(&self) -> u32 {

@@ -13,7 +13,7 @@
 use super::Commit;
 use super::record::Record;
 use crate::core::Core;
-use nearhead_format::record::WriteItem;
+use nearhead_format::record::SectorRange;
 
 /// Records that may be let go in a row.
 const IN_A_ROW_MAX: u32 = 3;
@@ -23,8 +23,8 @@ const IN_A_ROW_MAX: u32 = 3;
 pub(crate) struct Unused {
     /// Number of the second snapshot that includes it.
     until_snapshot: u64,
-    /// What a record with it would write, if one stands somewhere.
-    pub(super) writes: Vec<WriteItem>,
+    /// The home sectors that a record with it would write, if one stands somewhere.
+    pub(super) writes: Vec<SectorRange>,
 }
 
 impl Commit {
@@ -46,15 +46,16 @@ impl Commit {
     ) {
         self.journal_from = None;
         self.let_go_in_row += u32::from(!moved);
-        self.never_use(core, record.header.sequence, record.header.writes, until_snapshot);
+        let written = record.written().collect();
+        self.never_use(core, record.header.sequence, written, until_snapshot);
     }
 
-    /// No record gets this sequence, which would be the next one's. `writes` is what one that has it may say.
+    /// No record gets this sequence, which would be the next one's. `writes` is what one that has it may write.
     pub(crate) fn never_use(
         &mut self,
         core: &mut Core,
         sequence: u64,
-        writes: Vec<WriteItem>,
+        writes: Vec<SectorRange>,
         until_snapshot: u64,
     ) {
         core.recorded_mut().pass_over(sequence);

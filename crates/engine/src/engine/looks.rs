@@ -2,7 +2,7 @@
 
 use super::{Engine, Phase};
 use crate::activity::{Activities, Activity, Space};
-use crate::commit::{Moves, Stale};
+use crate::commit::{Moves, Record, Stale};
 use crate::disk::drives::Drives;
 use crate::failure::Failure;
 use crate::state::logs::{Occupancy, Ring};
@@ -12,7 +12,6 @@ use crate::stats::{
 };
 use nearhead_disk::{Lane, RangeSet, SECTOR_BYTES};
 use nearhead_format::Place;
-use nearhead_format::record::Fragment;
 use std::ops::Range;
 
 impl Engine {
@@ -304,11 +303,18 @@ impl Engine {
         self.core.recorded().fragments().runs(sectors)
     }
 
-    /// Home sectors that the map speaks of.
+    /// Home sectors of which something is in a log: what the map says is elsewhere than at home, or has bytes over it.
     pub fn mapped_homes(&self) -> RangeSet {
         let mut homes = RangeSet::new();
         for entry in self.core.layers().all_entries().into_iter().flatten() {
-            homes.insert(entry.home_sector..entry.end_sector());
+            let sectors = entry.home_sector..entry.end_sector();
+            if entry.place == Place::Home {
+                for run in self.core.recorded().fragments().touched(sectors) {
+                    homes.insert(run);
+                }
+            } else {
+                homes.insert(sectors);
+            }
         }
         homes
     }
@@ -321,15 +327,8 @@ impl Engine {
             homes.insert(stale.sectors());
         }
         // One that was let go comes before all that is written from now on.
-        if let Some(record) = self.commit.in_flight() {
-            for range in record.header().fragments.iter().map(Fragment::range) {
-                homes.insert(range.start_sector..range.end_sector());
-            }
-        }
-        let in_flight =
-            self.commit.in_flight().into_iter().flat_map(|record| &record.header().writes);
-        for item in in_flight.chain(self.commit.let_go()) {
-            let range = item.range();
+        let in_flight = self.commit.in_flight().into_iter().flat_map(Record::written);
+        for range in in_flight.chain(self.commit.let_go().iter().copied()) {
             homes.insert(range.start_sector..range.end_sector());
         }
         homes

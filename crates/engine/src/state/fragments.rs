@@ -3,7 +3,7 @@
 //! A record holds them in its header, so a recovery has them once it has the record. What a sector reads as is what the map says of it, with
 //! these bytes over it; so each sector that has any has an entry in the map, be it one that says *at home*. What stays true:
 //!
-//! - pieces of one home block never overlap: a newer one cuts what it covers;
+//! - pieces of one home block never overlap: a newer one cuts what it covers; and two of one record never touch: they are one, as they are in a snapshot;
 //! - whoever reads what lies under a piece learns whether it is still what it was ([`Fragments::base_since`]): it never gets pieces over
 //!   something newer;
 //! - each piece counts as one needed sector of the log block where its record begins, so that the record stays until nobody needs it;
@@ -46,6 +46,11 @@ impl Piece {
             bytes: self.bytes[start - self.start..end - self.start].into(),
             record_sector: self.record_sector,
         })
+    }
+
+    /// The two, of which `next` begins where this one ends, as one.
+    fn joined(&self, next: &Self) -> Self {
+        Self { bytes: [&self.bytes[..], &next.bytes[..]].concat().into(), ..*self }
     }
 
     fn cost_bytes(&self) -> u64 {
@@ -138,12 +143,31 @@ impl Fragments {
             .blocks
             .entry(number)
             .or_insert_with(|| Block { base_since: clock, ..Block::default() });
-        let piece = Piece { start, bytes: bytes.into(), record_sector };
+        let mut piece = Piece { start, bytes: bytes.into(), record_sector };
         let (from, to) = (piece.start, piece.end());
         needed(Needed::More { record_sector });
-        self.cost_bytes += piece.cost_bytes();
         self.cost_bytes = block.take_out(from, to, self.cost_bytes, needed);
         let at = block.pieces.partition_point(|older| older.start < from);
+        // In a snapshot nothing tells two of one record from one, so here they are one.
+        let is_next = |older: &Piece| older.record_sector == record_sector;
+        let after = block.pieces.get(at).is_some_and(|next| next.start == to && is_next(next));
+        let before = at
+            .checked_sub(1)
+            .filter(|at| block.pieces[*at].end() == from && is_next(&block.pieces[*at]));
+        if after {
+            let next = block.pieces.remove(at);
+            self.cost_bytes -= next.cost_bytes();
+            needed(Needed::Less { record_sector });
+            piece = piece.joined(&next);
+        }
+        if let Some(before) = before {
+            let before = block.pieces.remove(before);
+            self.cost_bytes -= before.cost_bytes();
+            needed(Needed::Less { record_sector });
+            piece = before.joined(&piece);
+        }
+        self.cost_bytes += piece.cost_bytes();
+        let at = block.pieces.partition_point(|older| older.start < piece.start);
         block.pieces.insert(at, piece);
         block.changed_at = clock;
     }
@@ -341,129 +365,4 @@ pub(crate) fn patched(parts: Vec<Payload>, offset: u64, patches: &[Patch]) -> Ve
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use nearhead_basics::SplitMix;
-
-    const BYTES: usize = 3 * BLOCK_BYTES;
-
-    /// Every byte as a piece has it, and the record that brought it.
-    struct Model {
-        bytes: Vec<Option<(u8, u64)>>,
-        needed: BTreeMap<u64, i64>,
-    }
-
-    impl Model {
-        fn check(&self, fragments: &Fragments) {
-            let patches = fragments.patches(0..(BYTES / SECTOR) as u64);
-            let mut found = vec![None; BYTES];
-            for Patch { offset, bytes } in &patches {
-                for (at, byte) in (*offset as usize..).zip(bytes) {
-                    assert_eq!(found[at], None, "pieces never overlap");
-                    found[at] = Some(*byte);
-                }
-            }
-            let expected: Vec<Option<u8>> = self.bytes.iter().map(|it| it.map(|it| it.0)).collect();
-            assert_eq!(found, expected);
-            let cells: Vec<FragmentCell> = fragments.cells().collect();
-            let mut behind = 0;
-            for cell in &cells {
-                assert!(cell.home_byte >= behind, "in order");
-                behind = cell.home_byte + u64::from(cell.len);
-                for (at, byte) in cell.bytes[..usize::from(cell.len)].iter().enumerate() {
-                    let expected = self.bytes[cell.home_byte as usize + at];
-                    assert_eq!(expected, Some((*byte, cell.record_sector)));
-                }
-            }
-            assert_eq!(fragments.cost_bytes(), (cells.len() * FRAGMENT_CELL_BYTES) as u64);
-            let mut counted: BTreeMap<u64, i64> = BTreeMap::new();
-            for entry in fragments.needed() {
-                let Place::Log { chunk_sector, .. } = entry.place else { panic!("in a log") };
-                *counted.entry(chunk_sector).or_default() += 1;
-            }
-            let needed = self.needed.iter().filter(|(_, count)| **count != 0);
-            assert_eq!(counted, needed.map(|(record, count)| (*record, *count)).collect());
-        }
-    }
-
-    #[test]
-    fn a_newer_piece_cuts_older_ones_and_what_is_counted_is_what_is_there() {
-        let mut random = SplitMix::new(1);
-        for _ in 0..30 {
-            let mut fragments = Fragments::default();
-            let mut model = Model { bytes: vec![None; BYTES], needed: BTreeMap::new() };
-            for record in 1..120 {
-                let mut count = |needed: Needed| match needed {
-                    Needed::More { record_sector } => {
-                        *model.needed.entry(record_sector).or_default() += 1;
-                    }
-                    Needed::Less { record_sector } => {
-                        *model.needed.entry(record_sector).or_default() -= 1;
-                    }
-                };
-                if random.below(3) == 0 {
-                    let start = random.below((BYTES / SECTOR) as u64);
-                    let sectors = 1 + random.below(10);
-                    fragments.drop_sectors(start, sectors, &mut count);
-                    let from = start as usize * SECTOR;
-                    let to = (from + sectors as usize * SECTOR).min(BYTES);
-                    model.bytes[from..to].fill(None);
-                } else {
-                    let start = random.below(BYTES as u64) as usize;
-                    let block_end = (start / BLOCK_BYTES + 1) * BLOCK_BYTES;
-                    let longest = [3, 60, 1500][random.below(3) as usize];
-                    let end = (start + 1 + random.below(longest) as usize).min(block_end);
-                    let bytes: Vec<u8> = (start..end).map(|_| random.below(256) as u8).collect();
-                    let before = fragments.cost_bytes();
-                    fragments.add(start as u64, &bytes, record, &mut count);
-                    let most = before + cells_max(bytes.len()) * FRAGMENT_CELL_BYTES as u64;
-                    assert!(fragments.cost_bytes() <= most, "no more than was said before");
-                    for (at, byte) in (start..).zip(bytes) {
-                        model.bytes[at] = Some((byte, record));
-                    }
-                }
-                model.check(&fragments);
-            }
-        }
-    }
-
-    #[test]
-    fn whoever_read_what_lies_under_a_piece_learns_that_it_is_another_by_now() {
-        let (mut fragments, mut none) = (Fragments::default(), |_| ());
-        let entry = needed_for(0, 1);
-        fragments.add(100, &[1; 10], 1, &mut none);
-        let read_at = fragments.clock();
-        let since = fragments.base_since(0);
-        fragments.add(300, &[2; 10], 2, &mut none);
-        assert!(fragments.has_base_of(&entry, read_at) && fragments.base_since(0) == since);
-        assert!(fragments.changed_since(&entry, read_at));
-        fragments.add(2000, &[2; 10], 2, &mut none);
-        fragments.drop_sectors(0, 1, &mut none);
-        assert!(!fragments.has_base_of(&entry, read_at) && fragments.base_since(0) != since);
-        let read_at = fragments.clock();
-        assert!(fragments.has_base_of(&entry, read_at));
-        fragments.drop_sectors(0, 8, &mut none);
-        fragments.add(100, &[3; 10], 3, &mut none);
-        assert!(!fragments.has_base_of(&entry, read_at), "all were gone in between");
-    }
-
-    #[test]
-    fn patches_lie_over_parts_wherever_those_begin_and_touch_nothing_else() {
-        let (mut fragments, mut none) = (Fragments::default(), |_| ());
-        fragments.add(1000, &[7; 100], 1, &mut none);
-        let parts = vec![
-            Payload::Zeros(512),
-            Payload::Bytes(BufferMut::copy_of(&[1; 512]).freeze()),
-            Payload::Phantom(512),
-        ];
-        let over = patched(parts, 512, &fragments.patches(1..4));
-        let mut bytes = vec![9; 512];
-        over[0].copy_to(&mut bytes);
-        assert!(bytes[..488].iter().all(|byte| *byte == 0));
-        assert!(bytes[488..].iter().all(|byte| *byte == 7));
-        over[1].copy_to(&mut bytes);
-        assert!(bytes[..76].iter().all(|byte| *byte == 7));
-        assert!(bytes[76..].iter().all(|byte| *byte == 1));
-        assert!(matches!(over[2], Payload::Phantom(512)));
-    }
-}
+mod tests;

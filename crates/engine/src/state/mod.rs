@@ -27,6 +27,7 @@ use nearhead_disk::{Payload, RangeSet, SECTOR_BYTES};
 use nearhead_format::record::{FLAG_RELOCATION, Fragment, RecordHeader, SectorRange, WriteItem};
 use nearhead_format::snapshot::FragmentCell;
 use nearhead_format::{Entry, Layout, Place};
+use std::ops::Range;
 
 /// One of the copies that a record is about, by its number among those of its sort.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -236,7 +237,8 @@ impl Recorded {
         let record_sector = self.record_sector(header);
         for Fragment { home_sector, offset, bytes } in &header.fragments {
             let home_byte = home_sector * SECTOR_BYTES + u64::from(*offset);
-            self.lay_over(home_byte, bytes, record_sector);
+            let first = home_sector / BLOCK_SECTORS * BLOCK_SECTORS;
+            self.lay_over(home_byte, bytes, record_sector, first..first + BLOCK_SECTORS);
         }
         self.echo = echo_of(header);
     }
@@ -244,15 +246,18 @@ impl Recorded {
     /// A piece of a snapshot.
     pub(crate) fn adopt_cell(&mut self, cell: &FragmentCell) {
         let bytes = &cell.bytes[..usize::from(cell.len)];
-        self.lay_over(cell.home_byte, bytes, cell.record_sector);
+        // The map has the rest of the block as it was: whole, but for what was written in place since.
+        let sectors = cell.home_byte / SECTOR_BYTES..cell.end_byte().div_ceil(SECTOR_BYTES);
+        self.lay_over(cell.home_byte, bytes, cell.record_sector, sectors);
     }
 
-    /// Bytes that a record brought lie over what the map says of their block; it says *at home* where it said nothing of it, so that the
-    /// block goes home whole. Over what was lost nothing can lie.
-    fn lay_over(&mut self, home_byte: u64, bytes: &[u8], record_sector: u64) {
+    /// Bytes that a record brought lie over what the map says of their block; it says *at home* where it said nothing of these sectors of it,
+    /// so that the block goes home whole. Over what was lost nothing can lie.
+    fn lay_over(&mut self, home_byte: u64, bytes: &[u8], record_sector: u64, sectors: Range<u64>) {
         let block = home_byte / (BLOCK_SECTORS * SECTOR_BYTES);
         let (mut at_home, mut lost) = (Vec::new(), Vec::new());
-        self.map.lookup(block * BLOCK_SECTORS, BLOCK_SECTORS, &mut |segment| match segment {
+        let len = sectors.end - sectors.start;
+        self.map.lookup(sectors.start, len, &mut |segment| match segment {
             Segment::Home { start_sector, len_sectors } => {
                 at_home.push((start_sector, len_sectors));
             }

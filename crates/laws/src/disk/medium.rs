@@ -22,12 +22,22 @@ pub struct CutPoint {
     pub unflushed: Vec<UnflushedWrite>,
 }
 
+/// A read that waits for its turn.
+struct LateRead {
+    at: Nanos,
+    part: Range<u64>,
+    submission: Submission,
+}
+
 /// The medium.
 pub(super) struct Medium {
     pub(super) inner: CrashDisk,
     /// There is no volatile cache: every completed write is safe.
     write_through: bool,
     latency: Nanos,
+    /// Reads are carried out so long after they came, each sooner or later by a chance of its own; what they bring is what is there then.
+    reads_late: Nanos,
+    late: Vec<LateRead>,
     faults: Vec<Fault>,
     pub(super) faults_hit: u64,
     failing: Vec<u64>,
@@ -47,6 +57,8 @@ impl Medium {
             write_through: !properties.volatile_cache,
             inner: CrashDisk::with_image(properties, image),
             latency: Nanos::ZERO,
+            reads_late: Nanos::ZERO,
+            late: Vec::new(),
             faults: Vec::new(),
             faults_hit: 0,
             failing: Vec::new(),
@@ -64,6 +76,22 @@ impl Medium {
         let (properties, image) = (self.inner.properties().clone(), self.image());
         self.inner = CrashDisk::with_image(properties, image).with_latency(latency);
         self.latency = latency;
+    }
+
+    pub(super) fn set_reads_late(&mut self, most: Nanos, seed: u64) {
+        self.reads_late = most;
+        self.chance = SplitMix::new(seed);
+    }
+
+    /// Carries out the late reads whose time has come, in their order.
+    fn begin_late(&mut self, now: Nanos) {
+        while let Some(at) = self.late.iter().enumerate().min_by_key(|(_, late)| late.at) {
+            if at.1.at > now {
+                return;
+            }
+            let LateRead { part, submission, .. } = self.late.remove(at.0);
+            self.inner.submit_to_part(&part, submission, now);
+        }
     }
 
     pub(super) fn add_fault(&mut self, fault: Fault) {
@@ -100,6 +128,7 @@ impl Medium {
 
     fn forget(&mut self) {
         self.failing.clear();
+        self.late.drain(..).for_each(|late| late.submission.ticket.abandon());
         self.failed.drain(..).for_each(|(_, ticket, _)| ticket.abandon());
     }
 
@@ -126,6 +155,10 @@ impl Medium {
                 _ => {}
             }
         }
+        if self.reads_late > Nanos::ZERO && matches!(submission.command, Command::Read { .. }) {
+            let at = now + Nanos(self.chance.below(self.reads_late.0));
+            return self.late.push(LateRead { at, part: part.clone(), submission });
+        }
         self.inner.submit_to_part(part, submission, now);
         self.note_cut_point();
     }
@@ -139,6 +172,7 @@ impl Medium {
             let (_, ticket, error) = self.failed.pop_front()?;
             return Some(ticket.complete(Err(error)));
         }
+        self.begin_late(now);
         let mut completion = self.inner.poll(now)?;
         self.note_cut_point();
         if let Some(at) = self.failing.iter().position(|id| *id == completion.id.0) {
@@ -153,7 +187,8 @@ impl Medium {
             return None;
         }
         let failed = self.failed.front().map(|(at, ..)| *at);
-        [self.inner.wake_at(), failed].into_iter().flatten().min()
+        let late = self.late.iter().map(|late| late.at).min();
+        [self.inner.wake_at(), failed, late].into_iter().flatten().min()
     }
 
     /// Remembers the present state if it differs from the last one.

@@ -42,6 +42,14 @@ pub(super) fn is_fickle(seed: u64) -> bool {
     seed >= CHOSEN_FROM && SplitMix::new(seed ^ 0x6669_636b_6c65_2121).below(4) == 0
 }
 
+/// One life in three that has homes and logs, of the seeds since there is the choice.
+pub(super) fn has_fragments(seed: u64, preset: &NamedPreset) -> bool {
+    const CHOSEN_FROM: u64 = 79_572_410_000_000;
+    let layout = preset.layout;
+    let may_have = layout.has_logs() && !layout.is_chain();
+    may_have && seed >= CHOSEN_FROM && SplitMix::new(seed ^ 0x6672_6167_6d65_6e74).below(3) == 0
+}
+
 /// One life in two, of the seeds since there is the choice.
 pub(super) fn is_anywhere(seed: u64) -> bool {
     const CHOSEN_FROM: u64 = 79_562_000_000_000;

@@ -1,12 +1,16 @@
 //! A client that knows what every byte of a few blocks may be, and a volume whose power goes now and then.
 
+mod asks;
+mod steps;
+
 use nearhead_basics::SplitMix;
-use nearhead_disk::{BufferMut, Nanos, Payload};
+use nearhead_disk::Nanos;
+use nearhead_format::snapshot::{CELL_CONTENT_BYTES, FRAGMENT_CELL_BYTES};
 use nearhead_laws::disk::TestDisk;
 use nearhead_laws::options::Options;
 use nearhead_laws::raw::bytes_of;
 use nearhead_models::MemoryStore;
-use nearhead_service::{Changed, Operation, Request, RequestId, Service};
+use nearhead_service::{Operation, Request, RequestId, Service};
 use nearhead_volume::create::create_with_regions;
 use nearhead_volume::{Clock, Lanes, Volume};
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,17 +20,18 @@ const BLOCK: u64 = 4096;
 const SECTOR: usize = 512;
 /// What a command takes.
 const COMMAND_TIME: Nanos = Nanos::from_millis(5);
+/// How long a read waits at most on a disk that comes to it late.
+const READS_LATE: Nanos = Nanos::from_millis(60);
 /// Regions of the blank map.
 const REGION_BYTES: u64 = 4096;
 /// Requests under way at once.
 const DEPTH: usize = 6;
-/// Where the blocks lie that it uses, in blocks: so that large writes end within some.
-const SPREAD: u64 = 3;
 /// A pause in which cleaning begins.
 const PAUSE: Nanos = Nanos::from_millis(200);
 
 /// What kind of life.
 #[derive(Clone, Copy)]
+#[expect(clippy::struct_excessive_bools, reason = "independent choices of a life, not a state")]
 pub(crate) struct Life {
     pub(crate) requests: u64,
     /// Blocks that it uses.
@@ -37,11 +42,26 @@ pub(crate) struct Life {
     pub(crate) pauses: bool,
     /// Some writes go in place.
     pub(crate) large: bool,
+    /// Reads meet writes of the same sectors, on a disk that comes to a read late.
+    pub(crate) reads_late: bool,
+    /// Not every write waits until it is durable.
+    pub(crate) volatile: bool,
+    /// Of twenty requests so many bring fragments.
+    pub(crate) fragments_of_20: u64,
 }
 
 impl Default for Life {
     fn default() -> Self {
-        Self { requests: 500, blocks: 40, cuts: true, pauses: false, large: true }
+        Self {
+            requests: 500,
+            blocks: 40,
+            cuts: true,
+            pauses: false,
+            large: true,
+            reads_late: false,
+            volatile: false,
+            fragments_of_20: 11,
+        }
     }
 }
 
@@ -59,6 +79,11 @@ impl Sector {
         Self { is: vec![0; SECTOR], becomes: None, is_any: false }
     }
 
+    /// All that it may read as now.
+    fn versions(&self) -> Vec<Vec<u8>> {
+        std::iter::once(&self.is).chain(&self.becomes).cloned().collect()
+    }
+
     fn may_be(&self, found: &[u8]) -> bool {
         self.is_any || self.is == found || self.becomes.as_deref() == Some(found)
     }
@@ -67,8 +92,23 @@ impl Sector {
 /// A request that is not answered.
 struct Asked {
     sectors: Range<u64>,
-    is_read: bool,
+    /// Of a read: what each sector was or became since it was asked for.
+    versions: Option<Vec<Vec<Vec<u8>>>>,
     is_trim: bool,
+}
+
+impl Asked {
+    fn write(sectors: Range<u64>) -> Self {
+        Self { sectors, versions: None, is_trim: false }
+    }
+
+    fn is_read(&self) -> bool {
+        self.versions.is_some()
+    }
+}
+
+fn overlap(one: &Range<u64>, other: &Range<u64>) -> bool {
+    one.start < other.end && other.start < one.end
 }
 
 pub(crate) struct Client<'a> {
@@ -87,13 +127,21 @@ pub(crate) struct Client<'a> {
     commands_left: u64,
 }
 
-fn opened(options: &Options, image: Option<MemoryStore>) -> (Volume<TestDisk>, Nanos) {
+fn opened(
+    options: &Options,
+    life: Life,
+    image: Option<MemoryStore>,
+    seed: u64,
+) -> (Volume<TestDisk>, Nanos) {
     let is_new = image.is_none();
     let mut disk = options.disk_with(image.unwrap_or_default()).with_latency(COMMAND_TIME);
     if is_new {
         let mut io = disk.lanes_mut().in_virtual_time(Nanos::ZERO);
         create_with_regions(&mut io, &options.create_options(), REGION_BYTES)
-            .unwrap_or_else(|error| panic!("{error}"));
+            .expect("a new volume");
+    }
+    if life.reads_late {
+        disk = disk.with_reads_late(READS_LATE, seed);
     }
     let lanes: Lanes<TestDisk> = disk.into();
     let clock = Clock::Virtual { now: Nanos::ZERO };
@@ -109,7 +157,7 @@ fn opened(options: &Options, image: Option<MemoryStore>) -> (Volume<TestDisk>, N
 
 impl<'a> Client<'a> {
     pub(crate) fn new(options: &'a Options, life: Life, seed: u64) -> Self {
-        let (volume, now) = opened(options, None);
+        let (volume, now) = opened(options, life, None, seed);
         let random = SplitMix::new(seed);
         let mut client = Self {
             options,
@@ -170,6 +218,7 @@ impl<'a> Client<'a> {
             .engine()
             .check_counts()
             .unwrap_or_else(|problem| panic!("{}", self.tell(&problem)));
+        self.check_room();
         while let Some(reply) = self.volume.poll_reply() {
             let asked = self.asked.remove(&reply.id.0).expect("asked");
             let parts = reply.result.unwrap_or_else(|error| panic!("{}", self.tell(&error.detail)));
@@ -177,6 +226,38 @@ impl<'a> Client<'a> {
         }
         if self.volume.disk().writes() >= self.commands_left {
             self.cut();
+        }
+    }
+
+    /// A snapshot has room for all of them, whenever it begins.
+    fn check_room(&self) {
+        let sectors = 0..self.volume.superblock().layout.client_bytes() / SECTOR as u64;
+        let runs = self.volume.engine().bytes_over(sectors);
+        let cells: usize = runs.iter().map(|(_, run)| run.len().div_ceil(CELL_CONTENT_BYTES)).sum();
+        let bytes = (cells * FRAGMENT_CELL_BYTES) as u64;
+        let room_bytes = self.volume.superblock().layout.fragment_room_bytes();
+        assert!(
+            bytes <= room_bytes,
+            "{}",
+            self.tell("more fragments than a snapshot has room for")
+        );
+    }
+
+    /// What is said to be zeros is, where nobody writes.
+    fn check_zeros(&mut self, block: u64) {
+        let sectors = block * 8..(block + 1) * 8;
+        if self.asked.values().any(|asked| overlap(&asked.sectors, &sectors)) {
+            return;
+        }
+        let mut at = 0;
+        for run in self.volume.block_status(block * BLOCK, BLOCK, 100) {
+            for byte in at..at + run.len {
+                let (number, within) = (block * 8 + byte / 512, (byte % 512) as usize);
+                let Some(sector) = self.sectors.get(&number).filter(|_| run.zero) else { continue };
+                let is_right = sector.is_any || sector.is[within] == 0;
+                assert!(is_right, "{}", self.tell(&format!("sector {number} is no zeros")));
+            }
+            at += run.len;
         }
     }
 
@@ -206,9 +287,9 @@ impl<'a> Client<'a> {
     fn answered(&mut self, asked: &Asked, bytes: &[u8]) {
         for (at, number) in asked.sectors.clone().enumerate() {
             let sector = self.sectors.entry(number).or_insert_with(Sector::blank);
-            if asked.is_read {
+            if let Some(versions) = &asked.versions {
                 let found = &bytes[at * SECTOR..(at + 1) * SECTOR];
-                let is_right = sector.may_be(found);
+                let is_right = sector.is_any || versions[at].iter().any(|version| version == found);
                 assert!(is_right, "{}", self.tell(&format!("sector {number} was read wrong")));
             } else if let Some(becomes) = sector.becomes.take() {
                 sector.is = becomes;
@@ -222,7 +303,8 @@ impl<'a> Client<'a> {
         self.volume.disk_mut().power_cut(&mut self.random);
         let image = self.volume.disk().image();
         self.asked.clear();
-        (self.volume, self.now) = opened(self.options, Some(image));
+        (self.volume, self.now) =
+            opened(self.options, self.life, Some(image), self.random.below(u64::MAX));
         self.choose_cut();
         self.compare_all();
     }
@@ -238,8 +320,17 @@ impl<'a> Client<'a> {
             }
             self.now = self.volume.wake().at.expect("a stop ends").max(self.now);
         }
+        let left = self.volume.engine().occupancy();
         let image = self.volume.disk().image();
-        (self.volume, self.now) = opened(self.options, Some(image));
+        (self.volume, self.now) =
+            opened(self.options, self.life, Some(image), self.random.below(u64::MAX));
+        let found = self.volume.engine().occupancy();
+        assert_eq!(
+            (&found.logs, found.map_entries),
+            (&left.logs, left.map_entries),
+            "{}",
+            self.tell("not as it was left")
+        );
         self.choose_cut();
     }
 
@@ -275,181 +366,4 @@ impl<'a> Client<'a> {
         }
         self.commands_left = cut_at;
     }
-
-    /// The block at this place of those that it uses.
-    fn block(&mut self) -> u64 {
-        self.random.below(self.life.blocks) * SPREAD % (self.life.blocks + 7)
-    }
-
-    fn is_busy(&self, sectors: &Range<u64>) -> bool {
-        let blocks = |range: &Range<u64>| range.start / 8..range.end.div_ceil(8);
-        let own = blocks(sectors);
-        self.asked
-            .values()
-            .map(|asked| blocks(&asked.sectors))
-            .any(|other| other.start < own.end && own.start < other.end)
-    }
-
-    fn ask_something(&mut self) {
-        let kind = self.random.below(20);
-        let (block, unit) = (self.block(), u64::from(self.options.sector_bytes) / 512);
-        let units = 8 / unit;
-        let small = |random: &mut SplitMix| {
-            let first = random.below(units);
-            let len = 1 + random.below(units - first);
-            block * 8 + first * unit..block * 8 + (first + len) * unit
-        };
-        let large = self.life.large;
-        match kind {
-            0..=10 => self.ask_fragments(block),
-            11..=13 => {
-                let sectors = small(&mut self.random);
-                self.ask_write(sectors, |offset, data| Operation::Write {
-                    offset,
-                    data,
-                    fua: true,
-                });
-            }
-            14 => {
-                let sectors = small(&mut self.random);
-                self.ask_zeros(sectors, |offset, len| Operation::WriteZeroes {
-                    offset,
-                    len,
-                    fua: true,
-                    fast_only: false,
-                });
-            }
-            15 if large => {
-                let sectors = small(&mut self.random);
-                self.ask_trim(sectors);
-            }
-            16 | 17 if large => {
-                let len = 8 + self.random.below(40);
-                let sectors = block * 8..(block + len) * 8;
-                self.ask_write(sectors, |offset, data| Operation::WriteInPlace {
-                    offset,
-                    data,
-                    fua: true,
-                });
-            }
-            18 if large => {
-                let sectors = small(&mut self.random);
-                self.ask_write(sectors, |offset, data| Operation::WriteInPlace {
-                    offset,
-                    data,
-                    fua: true,
-                });
-            }
-            _ => {
-                let sectors = block * 8..(block + 1 + self.random.below(6)) * 8;
-                self.ask_read(sectors);
-            }
-        }
-    }
-
-    fn send(&mut self, asked: Asked, operation: Operation) {
-        let id = self.next_id;
-        self.next_id += 1;
-        self.asked.insert(id, asked);
-        self.volume.submit(Request { id: RequestId(id), operation }, self.now);
-    }
-
-    fn content(&mut self, sectors: &Range<u64>) -> Vec<u8> {
-        let mut bytes = vec![0; (sectors.end - sectors.start) as usize * SECTOR];
-        match self.random.below(4) {
-            // What a first append leaves.
-            0 => {
-                let len = 1 + self.random.below(700) as usize;
-                let len = len.min(bytes.len());
-                self.random.fill(&mut bytes[..len]);
-            }
-            _ => self.random.fill(&mut bytes),
-        }
-        bytes
-    }
-
-    fn becomes(&mut self, sectors: &Range<u64>, bytes: &[u8]) {
-        for (number, new) in sectors.clone().zip(bytes.chunks(SECTOR)) {
-            let sector = self.sectors.entry(number).or_insert_with(Sector::blank);
-            sector.becomes = Some(new.to_vec());
-        }
-    }
-
-    fn ask_write(&mut self, sectors: Range<u64>, of: impl Fn(u64, Payload) -> Operation) {
-        if self.is_busy(&sectors) {
-            return;
-        }
-        let bytes = self.content(&sectors);
-        self.becomes(&sectors, &bytes);
-        let operation = of(sectors.start * 512, payload(&bytes));
-        self.send(Asked { sectors, is_read: false, is_trim: false }, operation);
-    }
-
-    fn ask_zeros(&mut self, sectors: Range<u64>, of: impl Fn(u64, u64) -> Operation) {
-        if self.is_busy(&sectors) {
-            return;
-        }
-        let len = (sectors.end - sectors.start) * 512;
-        self.becomes(&sectors, &vec![0; len as usize]);
-        let operation = of(sectors.start * 512, len);
-        self.send(Asked { sectors, is_read: false, is_trim: false }, operation);
-    }
-
-    fn ask_trim(&mut self, sectors: Range<u64>) {
-        if self.is_busy(&sectors) {
-            return;
-        }
-        let (offset, len) = (sectors.start * 512, (sectors.end - sectors.start) * 512);
-        // Anything, from now on.
-        for number in sectors.clone() {
-            let sector = self.sectors.entry(number).or_insert_with(Sector::blank);
-            sector.becomes = Some(sector.is.clone());
-            sector.is_any = true;
-        }
-        let operation = Operation::Trim { offset, len, fua: true };
-        self.send(Asked { sectors, is_read: false, is_trim: true }, operation);
-    }
-
-    fn ask_read(&mut self, sectors: Range<u64>) {
-        if self.is_busy(&sectors) {
-            return;
-        }
-        let (offset, len) = (sectors.start * 512, (sectors.end - sectors.start) as u32 * 512);
-        let asked = Asked { sectors, is_read: true, is_trim: false };
-        self.send(asked, Operation::Read { offset, len });
-    }
-
-    /// Some bytes of one to three blocks, as one atomic write.
-    fn ask_fragments(&mut self, block: u64) {
-        let count = 1 + self.random.below(3);
-        let sectors = block * 8..(block + count) * 8;
-        let is_known = |number: u64| self.sectors.get(&number).is_none_or(|sector| !sector.is_any);
-        if self.is_busy(&sectors) || !sectors.clone().all(is_known) {
-            return;
-        }
-        let mut bytes = Vec::new();
-        for number in sectors.clone() {
-            bytes.extend_from_slice(&self.sectors.entry(number).or_insert_with(Sector::blank).is);
-        }
-        let (start, mut changed) = (sectors.start * 512, Vec::new());
-        let mut at = self.random.below(1500) as usize;
-        while at < bytes.len() {
-            let longest = [8, 130, 700][self.random.below(3) as usize];
-            let end = (at + 1 + self.random.below(longest) as usize).min(bytes.len());
-            self.random.fill(&mut bytes[at..end]);
-            changed.push(start + at as u64..start + end as u64);
-            at = end + 1 + self.random.below(4000) as usize;
-        }
-        if changed.is_empty() {
-            return;
-        }
-        self.becomes(&sectors, &bytes);
-        let extents = vec![(start, payload(&bytes))];
-        let operation = Operation::WriteAtomic { extents, changed: Changed::Only(changed) };
-        self.send(Asked { sectors, is_read: false, is_trim: false }, operation);
-    }
-}
-
-fn payload(bytes: &[u8]) -> Payload {
-    Payload::Bytes(BufferMut::copy_of(bytes).freeze())
 }

@@ -5,6 +5,7 @@
 //! disk, and the recovered volume goes on; each sector then reads as before or after what was not acknowledged, never as a mixture.
 
 mod client;
+mod steered;
 
 use client::{Client, Life};
 use nearhead_format::AckMode;
@@ -13,14 +14,14 @@ use nearhead_laws::options::Options;
 /// Lives of each kind; more with `NEARHEAD_FRAGMENT_LIVES`.
 const LIVES: u64 = 12;
 
-fn lives() -> u64 {
+pub(crate) fn lives() -> u64 {
     std::env::var("NEARHEAD_FRAGMENT_LIVES")
         .ok()
         .and_then(|text| text.parse().ok())
         .unwrap_or(LIVES)
 }
 
-fn options(preset: &str, sector_bytes: u32) -> Options {
+pub(crate) fn options(preset: &str, sector_bytes: u32) -> Options {
     Options { fragments: true, sector_bytes, ..Options::new(preset, AckMode::Durable) }
 }
 
@@ -71,4 +72,37 @@ fn the_same_on_sectors_of_four_kibibytes_and_in_front_of_shingles() {
 #[test]
 fn the_same_where_a_snapshot_has_room_for_few_of_them() {
     live(&options("singlelog", 512), Life { blocks: 600, large: false, ..Life::default() });
+}
+
+/// Blocks of which something is written in place while they go home, and while others read them from a disk that comes to reads late.
+#[test]
+fn the_same_where_reads_and_cleaning_meet_what_is_written_in_place() {
+    let busy = Options {
+        idle_checkpoints: true,
+        snapshot_after_bytes: 60 << 10,
+        watermark_pct: Some(1),
+        ..options("mlb", 512)
+    };
+    let life = Life { blocks: 9, reads_late: true, pauses: true, ..Life::default() };
+    live(&busy, life);
+    live(&busy, Life { cuts: false, fragments_of_20: 6, ..life });
+}
+
+/// Few fragments among many writes, so that what goes home for want of room is something else, but for a little.
+#[test]
+fn the_same_where_logs_are_full_of_what_is_no_fragment() {
+    let scarce = Options { logs_are_scarce: true, watermark_pct: None, ..options("mlb", 512) };
+    let life = Life { requests: 2500, blocks: 300, fragments_of_20: 4, ..Life::default() };
+    live(&scarce, life);
+}
+
+/// What snapshots alone took back is told by records, a few of it at a time.
+#[test]
+fn the_same_where_most_writes_wait_for_no_flush() {
+    let lazy = Options {
+        snapshot_after_bytes: 20 << 10,
+        ..Options { ack: AckMode::Flush, ..options("mlb", 512) }
+    };
+    let life = Life { blocks: 200, cuts: false, volatile: true, ..Life::default() };
+    live(&lazy, Life { requests: 1500, fragments_of_20: 5, ..life });
 }

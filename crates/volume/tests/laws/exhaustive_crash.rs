@@ -27,12 +27,13 @@ fn extent(stride: u64) -> Extent {
     }
 }
 
-/// Sixteen, in four of which records leave blocks out.
+/// Eighteen, in four of which records leave blocks out, and in two records bring bytes.
 fn on_one_disk() -> Vec<Options> {
     let presets = Presets::default();
     let kinds = [("singlelog", false), ("mlb", false), ("nolog", false), ("mlb", true)];
     let of = |(name, wanders)| configurations(presets, presets.by_name(name).unwrap(), wanders);
-    kinds.into_iter().flat_map(of).collect()
+    let bytes = of(("mlb", false)).into_iter().take(2).map(Options::with_fragments);
+    kinds.into_iter().flat_map(of).chain(bytes).collect()
 }
 
 /// Four whose logs are on a device of their own, in front of two data devices.

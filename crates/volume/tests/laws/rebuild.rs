@@ -189,6 +189,7 @@ struct Tally {
 fn run(seed: u64, preset: &'static str, ack: AckMode, lost: Lost, tally: &mut Tally) {
     let mut random = SplitMix::new(seed);
     let options = Options::random(preset, ack, &mut random);
+    let options = if seed.is_multiple_of(2) { options } else { options.with_fragments() };
     let mut harness = Harness::new(options.clone());
     for _ in 0..[20, 80, 300][random.below(3) as usize] {
         harness.apply(&random_step(&mut random, true, false));
