@@ -25,6 +25,8 @@ const CHECKPOINT_BYTES: u32 = 1024;
 const SLOW_BYTES: u32 = 125;
 const FAST_BYTES: u32 = 125_000;
 const IMAGE_SEED: u64 = 11;
+/// How much less wasteless journaling is to bring to the journal than data journaling, of streams of 1 kbit/s.
+const TRAFFIC_GOAL: f64 = 6.0;
 
 /// A load.
 #[derive(Clone, Debug)]
@@ -187,6 +189,7 @@ fn rows(loads: &[Load], outcomes: &Outcomes, name: &str) -> Vec<Row> {
     let ordered = MODES.iter().position(|mode| mode.name() == "ordered").unwrap_or(0);
     let mut rows = Vec::new();
     for (nth, load) in loads.iter().enumerate() {
+        rows.extend(data_over_wasteless(nth, load, outcomes));
         for (at, mode) in MODES.iter().enumerate().filter(|(at, _)| *at != ordered) {
             let (theirs, ours) = (&outcomes[&(nth, ordered)], &outcomes[&(nth, at)]);
             let case = |what: &str| format!("{what}, {}, {}", mode.name(), load.case);
@@ -224,6 +227,21 @@ fn rows(loads: &[Load], outcomes: &Outcomes, name: &str) -> Vec<Row> {
         }
     }
     rows
+}
+
+/// How many times as much data journaling brings to the journal as wasteless journaling does.
+fn data_over_wasteless(nth: usize, load: &Load, outcomes: &Outcomes) -> Option<Row> {
+    let of = |name: &str| {
+        let at = MODES.iter().position(|mode| mode.name() == name)?;
+        outcomes.get(&(nth, at)).map(|done| done.journal_mb)
+    };
+    let (data, wasteless) = (of("data")?, of("wasteless")?);
+    let is_slow = load.append.bytes == SLOW_BYTES && load.append.every.is_some();
+    let papers = &PAPERS.okeanos.journal_mb_s;
+    let paper = papers.get("data").zip(papers.get("wasteless")).map(|(data, less)| data / less);
+    let case = format!("data journaling's journal traffic over wasteless, {}", load.case);
+    let row = Row::new(case, "x").paper(paper.filter(|_| is_slow)).ours(data / wasteless);
+    Some(row.goal(is_slow.then_some(TRAFFIC_GOAL)))
 }
 
 fn findings(loads: &[Load], outcomes: &Outcomes) -> Vec<String> {

@@ -121,11 +121,8 @@ fn a_page_is_recorded_as_a_whole_while_what_went_in_place_below_it_may_still_com
         client.drive();
         let new = client.mounted.service().new_bytes - before;
         // What is still on its way is left to the next commit, as older bytes must not come after those of the record.
-        let is_on_its_way = holds(&Operation::WriteInPlace {
-            offset: 0,
-            data: Payload::EMPTY,
-            fua: false,
-        });
+        let is_on_its_way =
+            holds(&Operation::WriteInPlace { offset: 0, data: Payload::EMPTY, fua: false });
         assert!(is_on_its_way || new >= 4096, "{new} bytes said to be new");
         client.sync(file);
         let mut expected = pattern(12, 1 << 20);

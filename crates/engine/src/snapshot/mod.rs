@@ -233,16 +233,14 @@ impl InProgress {
             return Ok(filled);
         }
         let mut entries = map.iter_from(*cursor);
-        let mut items = std::iter::from_fn(|| match entries.next() {
-            Some(entry) => {
+        let mut items = std::iter::from_fn(|| {
+            if let Some(entry) = entries.next() {
                 *cursor = entry.end_sector();
-                Some(BodyItem::Entry(entry))
+                return Some(BodyItem::Entry(entry));
             }
-            None => {
-                // What is mapped from now on behind all others would come behind what follows the map. Records say it.
-                *cursor = u64::MAX;
-                rest.pop_front()
-            }
+            // What is mapped from now on behind all others would come behind what follows the map. Records say it.
+            *cursor = u64::MAX;
+            rest.pop_front()
         });
         self.writer.fill(piece, &mut items)
     }
