@@ -79,10 +79,6 @@ impl Commit {
         }
     }
 
-    #[expect(
-        clippy::result_large_err,
-        reason = "as large as what is found: both are the content, once for each record"
-    )]
     fn find_place(
         &mut self,
         mut content: Content,

@@ -13,7 +13,6 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// One step of the replay.
-#[expect(clippy::large_enum_variant, reason = "nearly all of them are records")]
 pub(super) enum Link {
     /// A record to apply; chunks that are not sound become poison.
     Record(Box<Found>),
