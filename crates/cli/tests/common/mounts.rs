@@ -15,7 +15,7 @@ pub fn can_mount() -> bool {
 /// A volume with an empty file system on it, and a folder.
 pub fn volume(scratch: &Scratch, size: &str) -> (String, PathBuf) {
     let image = scratch.text("volume.img");
-    run_ok(scratch, &["create", &image, "--size", size, "--preset", "mlb"]);
+    run_ok(scratch, &["create", &image, "--size", size, "--preset", "mlb", "--fragments", "yes"]);
     run_ok(scratch, &["mkfs", &image]);
     let folder = scratch.path("folder");
     std::fs::create_dir(&folder).unwrap();
