@@ -56,6 +56,10 @@ pub struct CreateArgs {
     /// Keep room so that the volume can grow to a device of this size
     #[arg(long, value_name = "BYTES")]
     pub grow_to: Option<ByteSize>,
+    /// Whether a record may bring the new bytes of a sector alone, as the file system's small writes want it; programs before 2026-11 cannot
+    /// open such a volume [default: the preset's, yes for nearhead]
+    #[arg(long, value_enum, value_name = "yes|no", hide_possible_values = true)]
+    pub fragments: Option<YesOrNo>,
     /// When writes are answered
     #[arg(long, value_enum, default_value_t)]
     pub ack: AckArg,
@@ -80,6 +84,15 @@ impl CreateArgs {
     }
 }
 
+/// Whether or not.
+#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum YesOrNo {
+    /// It is.
+    Yes,
+    /// It is not.
+    No,
+}
+
 /// What was made.
 #[derive(Debug, Serialize)]
 pub struct CreateReport {
@@ -101,6 +114,8 @@ pub struct CreateReport {
     pub log_bytes: u64,
     /// Writes up to this size are logged.
     pub logged_write_bytes_max: u32,
+    /// Whether records may bring bytes smaller than a sector.
+    pub fragments: bool,
     /// The devices that it lies on.
     pub devices: Vec<DeviceReport>,
     /// What was found out about the disk.
@@ -297,7 +312,7 @@ fn options(args: &CreateArgs, preset: NamedPreset) -> Result<CreateOptions, Stri
         label: named(&args.label)?,
         device_bytes: None,
         data_parts: DataParts::NONE,
-        fragments: false,
+        fragments: args.fragments.map_or(preset.fragments, |said| said == YesOrNo::Yes),
         force: args.force,
     })
 }
@@ -373,6 +388,7 @@ fn report(target: &mut Target, superblock: &Superblock) -> CreateReport {
         group_bytes: layout.group_bytes,
         log_bytes: layout.log_bytes,
         logged_write_bytes_max: superblock.logged_write_bytes_max,
+        fragments: superblock.layout.fragments,
         devices: DeviceReport::of_lanes(superblock, &target.lanes),
         disk_notes: std::mem::take(&mut target.notes),
     }

@@ -80,6 +80,8 @@ pub struct State {
     pub logs_claimed: u32,
     /// Share of the log space in use.
     pub log_fill_pct: u32,
+    /// How much of the room that a snapshot has for fragments they take, 0 to 100.
+    pub fragment_fill_pct: u32,
     /// Newest durable record.
     pub record_sequence: u64,
     /// Newest snapshot of the map.
@@ -271,6 +273,7 @@ impl StatusReport {
                 logs: status.logs,
                 logs_claimed: status.logs_claimed,
                 log_fill_pct: status.log_fill_pct,
+                fragment_fill_pct: status.fragment_fill_pct,
                 record_sequence: status.record_sequence,
                 snapshot_number: status.snapshot_number,
                 checkpointing: status.checkpointing,

@@ -292,6 +292,8 @@ pub struct Status {
     pub logs_claimed: u32,
     /// Share of log space in use, 0 to 100.
     pub log_fill_pct: u32,
+    /// How much of the room that a snapshot has for fragments they take, 0 to 100.
+    pub fragment_fill_pct: u32,
     /// Sequence of the newest durable record.
     pub record_sequence: u64,
     /// Number of the newest snapshot.

@@ -36,8 +36,8 @@ def sealed(front):
 
 
 def entry(home, length, place, crc=0):
-    if place in ("zero", "poisoned"):
-        word1 = 2**64 - (1 if place == "zero" else 2)
+    if place in ("zero", "poisoned", "home"):
+        word1 = 2**64 - 1 - ("zero", "poisoned", "home").index(place)
         return struct.pack("<QQI", home | (length - 1) << 48, word1, 0)
     chunk_sector, chunk_len, offset = place
     word0 = home | (length - 1) << 48 | offset << 51 | (chunk_len - 1) << 54
@@ -174,6 +174,33 @@ def record_moves():
     return header[:68] + struct.pack("<I", crc32c(header)) + header[72:]
 
 
+def record_fragments():
+    items = [
+        (0x123456789AB0 | 7 << 48, 0xDEADBEEF),            # as in record()
+        (17 | 1 << 51, 1_000_000),
+        (3 | 1 << 48, 7),
+        (64, 128),
+        (5 | 6 << 32, 0),
+        (2**48 - 1, 1),
+    ]
+    fragments = [                                          # home sector, offset in it, bytes
+        (0x1000, 0, b"from the start"),
+        (17, 509, b"across"),
+        (2**48 - 1, 511, b"!"),
+        (0x1000, 5, b"THE"),
+    ]
+    items += [(home | offset << 48, len(content)) for home, offset, content in fragments]
+    contents = b"".join(content for _, _, content in fragments)
+    fixed = b"NHRC" + struct.pack("<HH", 1, 2) + VOLUME
+    fixed += struct.pack("<QIIIII", 0x0102030405060708, 0x11121314, 0, 0x31323334,
+                         0xFFFFFFFF, 0x41424344)
+    fixed += struct.pack("<IIHHHH", 512, 10, 3, 1, 1, 1)
+    tail = struct.pack("<HHI", 0, len(fragments), len(contents)) + bytes(16)
+    tail += b"".join(struct.pack("<QI", *item) for item in items) + contents
+    header = (fixed + bytes(4) + tail).ljust(512, b"\0")
+    return header[:68] + struct.pack("<I", crc32c(header)) + header[72:]
+
+
 def snapshot_body():
     body = entry(8, 8, (1 << 40, 8, 0), 0x01020304)
     body += entry(17, 2, (4096, 5, 1), 0xCAFEBABE)
@@ -192,6 +219,52 @@ def snapshot_header():
     front += struct.pack("<IIIII", 2, 1, 1, 1, crc32c(body))
     assert len(front) == 84
     return sealed(front)
+
+
+def cell(home_byte, record_sector, content):
+    return struct.pack("<QQB7x", home_byte, record_sector, len(content)) + content.ljust(40, b"\0")
+
+
+def snapshot_fragments_body():
+    """As above, with cells over a logged block and over one at home."""
+    body = entry(8, 8, (1 << 40, 8, 0), 0x01020304)
+    body += entry(16, 8, "home")
+    body += struct.pack("<III", 3, 40, 0)
+    body += struct.pack("<QQ", 1 << 20, 1 << 33)
+    body += cell(8 * 512 + 100, 1 << 40, b"over a chunk")
+    body += cell(16 * 512, 4096, b"a")
+    body += cell(16 * 512 + 4056, 4104, bytes(range(40)))
+    return body.ljust(4096, b"\0")
+
+
+def snapshot_fragments_header():
+    body = snapshot_fragments_body()
+    front = b"NHSNAPSH" + struct.pack("<II", 1, 1) + VOLUME
+    front += struct.pack("<QQQQ", 13, 0x1122334455667788, 2, len(body))
+    front += struct.pack("<IIIIII", 1, 0, 1, 0, crc32c(body), 3)
+    assert len(front) == 88
+    return sealed(front)
+
+
+def superblock_fragments():
+    """One slot at either end, each with room for what is left of fragments."""
+    mib = 1 << 20
+    front = b"NEARHEAD" + struct.pack("<II", 1, 2) + VOLUME
+    front += struct.pack("<QQ", 7, 1_700_000_000)
+    device = 1000 * mib + 512 * 3
+    # Room for a sixteenth of the 9 logs, 5.6 MiB, is 4 MiB at most.
+    room = min(max(9 * 10 * mib // 16, 64 << 10), 4 * mib)
+    slot = -(-(9 * (2560 * 20 + 16) + mib) // mib) * mib + room
+    last = device // 4096 * 4096 - 4096
+    count = (last - slot - (mib + slot)) // (100 * mib)
+    front += struct.pack("<QII", device, 512, 4096)
+    front += struct.pack("<QQQQ", mib, last - slot, slot, mib + slot)
+    front += struct.pack("<QQIHBB", 100 * mib, 10 * mib, count, 2, 1, 0)
+    front += struct.pack("<II", 256 * 1024, 0)
+    front += struct.pack("<QQQ", 256 | 8192, 256, count * 90 * mib)
+    front += "größter Log".encode().ljust(64, b"\0")
+    front += bytes(range(16, 32))
+    return sealed(front + struct.pack("<Q", 0))
 
 
 def blank_map_header():
@@ -230,6 +303,10 @@ if __name__ == "__main__":
     save("data_device", data_device())
     save("record", record())
     save("record_moves", record_moves())
+    save("record_fragments", record_fragments())
+    save("snapshot_fragments_header", snapshot_fragments_header())
+    save("snapshot_fragments_body", snapshot_fragments_body())
+    save("superblock_fragments", superblock_fragments())
     save("snapshot_header", snapshot_header())
     save("snapshot_body", snapshot_body())
     save("blank_map_header", blank_map_header())

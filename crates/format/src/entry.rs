@@ -44,7 +44,7 @@ pub enum Place {
     Zero,
     /// Nowhere: the newest copy was lost, and an older one must not be served (EIO).
     Poisoned,
-    /// At home, below the pieces of them that [fragments](crate::record::Fragment) brought: those lie over what is there.
+    /// At home, below bytes of them that [fragments](crate::record::Fragment) brought.
     Home,
 }
 

@@ -66,7 +66,7 @@ impl CreateOptions {
             label: Label::default(),
             device_bytes: None,
             data_parts: DataParts::NONE,
-            fragments: false,
+            fragments: named.fragments,
             force: false,
         }
     }

@@ -32,6 +32,7 @@ static MINE: [NamedPreset; 1] = [NamedPreset {
     number: PresetNumber(900),
     layout: LayoutKind::ManyLogs,
     logged_write_bytes_max: 32 << 10,
+    fragments: false,
     summary: "one log after the other takes a record",
     configure: in_turn,
 }];

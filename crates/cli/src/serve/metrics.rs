@@ -107,6 +107,11 @@ pub fn render(report: &StatusReport) -> String {
         ("staged_bytes", "Small writes waiting in memory", state.staged_bytes),
         ("logs_claimed", "Logs that a recovery would scan", u64::from(state.logs_claimed)),
         ("log_fill_percent", "Share of the log space in use", u64::from(state.log_fill_pct)),
+        (
+            "fragment_fill_percent",
+            "Share of a snapshot's room for fragments in use",
+            u64::from(state.fragment_fill_pct),
+        ),
         ("checkpointing", "1 while logged blocks are copied home", u64::from(state.checkpointing)),
         ("client_size_bytes", "Size of the volume", report.volume.client_bytes),
         ("data_devices", "Devices that hold data and no logs", data_devices),

@@ -124,6 +124,7 @@ fn open_target(args: &ServeArgs, name: &str, access: Access) -> Result<Target, S
             group_size: None,
             log_size: None,
             grow_to: None,
+            fragments: None,
             ack: args.ack.unwrap_or_default(),
             label: String::new(),
             force: false,

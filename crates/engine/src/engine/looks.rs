@@ -66,6 +66,7 @@ impl Engine {
             logs: self.core.logs().count(),
             logs_claimed: self.core.logs().claimed_len() as u32,
             log_fill_pct: self.core.logs().fill_pct(),
+            fragment_fill_pct: self.core.fragment_fill_pct(),
             record_sequence: self.core.recorded().sequence_done(),
             snapshot_number: self.snapshotter.number(),
             checkpointing: self.checkpoint.is_busy() && !self.core.has_failed(),

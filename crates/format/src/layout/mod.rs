@@ -22,6 +22,8 @@ mod apart;
 mod chain;
 mod data_parts;
 mod error;
+#[cfg(test)]
+mod fragment_tests;
 mod home;
 mod kind;
 mod log_runs;

@@ -7,7 +7,7 @@ use std::ops::Range;
 const MIB: u64 = 1 << 20;
 
 /// Sizes from the smallest to the largest, round and odd, some of them of real disks.
-const SIZES: [u64; 21] = [
+pub(super) const SIZES: [u64; 21] = [
     DEVICE_BYTES_MIN,
     DEVICE_BYTES_MIN + 512,
     DEVICE_BYTES_MIN + 4096,
@@ -108,7 +108,7 @@ fn metadata(layout: &Layout) -> Vec<Range<u64>> {
 }
 
 /// Panics unless homes and metadata are disjoint, on the device, and homes are all client bytes.
-fn assert_one_use_per_byte(layout: &Layout) {
+pub(super) fn assert_one_use_per_byte(layout: &Layout) {
     let mut ranges = metadata(layout);
     let mut next_client_byte = 0;
     for piece in layout.home_pieces(0, u64::MAX) {
@@ -398,6 +398,7 @@ proptest! {
             log_bytes: log_bytes.map(|n| n * 91 * 4096),
             non_shingled_bytes: None,
             data_parts: DataParts::NONE,
+            fragments: false,
         };
         let device_bytes = device_bytes - device_bytes % u64::from(sector_bytes);
         if let Ok(layout) = Layout::plan(device_bytes, &options) {
@@ -489,6 +490,7 @@ fn arbitrary_layout() -> impl Strategy<Value = Layout> {
                 data_offset: data,
                 records_anywhere: false,
                 data_parts: DataParts::NONE,
+                fragments: odd & (2 * MIB) != 0,
             }
         },
     )

@@ -15,6 +15,8 @@ mod encode;
 mod error;
 mod fragment;
 #[cfg(test)]
+mod fragment_tests;
+#[cfg(test)]
 mod tests;
 
 pub use decode::{Peek, peek};

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 const VOLUME: VolumeId = *b"\xa0\xa1\xa2\xa3\xa4\xa5\xa6\xa7\xa8\xa9\xaa\xab\xac\xad\xae\xaf";
 
-fn sample() -> RecordHeader {
+pub(super) fn sample() -> RecordHeader {
     RecordHeader {
         flags: FLAG_ATOMIC,
         volume_id: VOLUME,
@@ -27,11 +27,12 @@ fn sample() -> RecordHeader {
         claims: vec![Claim { log_index: 5, position: 6 }],
         echo: vec![SectorRange { start_sector: SECTORS_MAX - 1, len_sectors: 1 }],
         moves: Vec::new(),
+        fragments: Vec::new(),
     }
 }
 
 /// One that says where two chunks are now.
-fn moving() -> RecordHeader {
+pub(super) fn moving() -> RecordHeader {
     let entry = |home_sector, chunk_sector| Entry {
         home_sector,
         len_sectors: 8,
@@ -42,7 +43,7 @@ fn moving() -> RecordHeader {
     RecordHeader { writes: Vec::new(), claims: Vec::new(), moves, ..sample() }
 }
 
-fn encoded(record: &RecordHeader, log_block_bytes: usize) -> Vec<u8> {
+pub(super) fn encoded(record: &RecordHeader, log_block_bytes: usize) -> Vec<u8> {
     let mut bytes = vec![0xa5; record.encoded_bytes(log_block_bytes)];
     record.encode_into(&mut bytes);
     bytes
@@ -79,18 +80,40 @@ fn moved() -> impl Strategy<Value = Entry> {
     )
 }
 
-fn record() -> impl Strategy<Value = RecordHeader> {
+fn fragment() -> impl Strategy<Value = Fragment> {
+    let bytes = prop_oneof![4 => 1_usize..40, 1 => 1..=FRAGMENT_LEN_MAX];
+    (0..SECTORS_MAX / 8, 0_usize..4096, bytes, any::<u8>()).prop_map(|(block, start, len, fill)| {
+        let len = len.min(4096 - start);
+        Fragment {
+            home_sector: block * 8 + start as u64 / 512,
+            offset: (start % 512) as u16,
+            bytes: vec![fill; len].into(),
+        }
+    })
+}
+
+/// No record has both.
+fn moves_or_fragments() -> impl Strategy<Value = (Vec<Entry>, Vec<Fragment>)> {
+    prop_oneof![
+        prop::collection::vec(moved(), 0..5).prop_map(|moves| (moves, Vec::new())),
+        prop::collection::vec(fragment(), 1..4).prop_map(|fragments| (Vec::new(), fragments)),
+    ]
+}
+
+pub(super) fn record() -> impl Strategy<Value = RecordHeader> {
     let claim = any::<(u32, u32)>().prop_map(|(log_index, position)| Claim { log_index, position });
     let lists = (
         prop::collection::vec(write(), 0..40),
         prop::collection::vec(range(), 0..8),
         prop::collection::vec(claim, 0..4),
         prop::collection::vec(range(), 0..8),
-        prop::collection::vec(moved(), 0..5),
+        moves_or_fragments(),
     );
     (0..=FLAGS_KNOWN, any::<(VolumeId, u64)>(), any::<[u32; 4]>(), lists).prop_map(
-        |(flags, (volume_id, sequence), numbers, (writes, invalidations, claims, echo, moves))| {
+        |(flags, (volume_id, sequence), numbers, (writes, invalidations, claims, echo, last))| {
             let [log_index, position, previous_position, oldest_live_position] = numbers;
+            let (moves, fragments) = last;
+            let flags = if fragments.is_empty() { flags } else { flags & !FLAG_BODY };
             RecordHeader {
                 flags,
                 volume_id,
@@ -104,6 +127,7 @@ fn record() -> impl Strategy<Value = RecordHeader> {
                 claims,
                 echo,
                 moves,
+                fragments,
             }
         },
     )
@@ -121,7 +145,7 @@ fn a_record_has_the_bytes_that_an_independent_writer_gives_it() {
 
 #[test]
 fn what_was_moved_is_in_a_log_and_nowhere_else() {
-    for place in [Place::Zero, Place::Poisoned] {
+    for place in [Place::Zero, Place::Poisoned, Place::Home] {
         let mut wrong = moving();
         (wrong.moves[0].place, wrong.moves[0].crc) = (place, 0);
         assert_eq!(wrong.validate().unwrap_err().name, "move");
@@ -276,7 +300,7 @@ fn fields_that_the_format_does_not_allow_are_named() {
         (6, &[16, 0], "flags"),
         (36, &[1], "reserved"),
         (39, &[1], "reserved"),
-        (74, &[1], "reserved"),
+        (80, &[1], "reserved"),
         (95, &[1], "reserved"),
         (56, &[11, 0, 0, 0], "payload_sectors"),
         (96 + 7, &[0x10], "write"),

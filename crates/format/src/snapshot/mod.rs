@@ -18,6 +18,8 @@
 //! than one item themselves.
 
 mod cell;
+#[cfg(test)]
+mod cell_tests;
 mod error;
 mod header;
 mod item;

@@ -8,7 +8,8 @@ use crate::{Entry, Layout, LayoutKind, Place, SECTORS_MAX, VolumeId};
 use nearhead_basics::little_endian::put;
 use proptest::prelude::*;
 
-const VOLUME: VolumeId = *b"\xa0\xa1\xa2\xa3\xa4\xa5\xa6\xa7\xa8\xa9\xaa\xab\xac\xad\xae\xaf";
+pub(super) const VOLUME: VolumeId =
+    *b"\xa0\xa1\xa2\xa3\xa4\xa5\xa6\xa7\xa8\xa9\xaa\xab\xac\xad\xae\xaf";
 const ROOM: u64 = 1 << 20;
 
 fn items() -> Vec<BodyItem> {
@@ -29,7 +30,7 @@ fn items() -> Vec<BodyItem> {
 }
 
 /// Writes `items` in pieces of `piece_bytes`; gives the body and what the header says of it.
-fn written(items: &[BodyItem], piece_bytes: usize) -> (Vec<u8>, BodySummary) {
+pub(super) fn written(items: &[BodyItem], piece_bytes: usize) -> (Vec<u8>, BodySummary) {
     let mut writer = BodyWriter::new();
     let mut items = items.iter().copied();
     let mut body = Vec::new();
@@ -46,7 +47,7 @@ fn written(items: &[BodyItem], piece_bytes: usize) -> (Vec<u8>, BodySummary) {
 }
 
 /// Reads a body in pieces of `piece_bytes`.
-fn read(
+pub(super) fn read(
     body: &[u8],
     summary: BodySummary,
     piece_bytes: usize,
@@ -61,7 +62,7 @@ fn read(
     Ok(items)
 }
 
-fn header() -> SnapshotHeader {
+pub(super) fn header() -> SnapshotHeader {
     SnapshotHeader {
         volume_id: VOLUME,
         snapshot_number: 13,
@@ -84,7 +85,7 @@ fn the_newer_of_two_headers_counts_and_of_equals_the_one_in_front() {
     assert_eq!(SnapshotHeader::newer(Some(again), Some(old)), Some(again));
 }
 
-fn decode(bytes: &[u8]) -> Result<SnapshotHeader, SnapshotError> {
+pub(super) fn decode(bytes: &[u8]) -> Result<SnapshotHeader, SnapshotError> {
     SnapshotHeader::decode(bytes, &VOLUME, 1, ROOM)
 }
 
@@ -94,7 +95,8 @@ fn body_items() -> impl Strategy<Value = Vec<BodyItem>> {
     let logs = prop::collection::btree_map(any::<u32>(), any::<u32>(), 0..40);
     let claims = prop::collection::btree_set(any::<u32>(), 0..40);
     let hints = prop::collection::btree_set(0..SECTORS_MAX, 0..20);
-    (entries, logs, claims, hints).prop_map(|(entries, logs, claims, hints)| {
+    let cells = super::cell_tests::cells();
+    (entries, logs, claims, hints, cells).prop_map(|(entries, logs, claims, hints, cells)| {
         let mut items: Vec<BodyItem> = entries.into_iter().map(BodyItem::Entry).collect();
         items.extend(
             logs.into_iter()
@@ -105,6 +107,7 @@ fn body_items() -> impl Strategy<Value = Vec<BodyItem>> {
         items.extend(hints.into_iter().zip(ends).map(|(start_sector, end)| {
             BodyItem::Hint(HintRange { start_sector, len_sectors: end - start_sector })
         }));
+        items.extend(cells.into_iter().map(BodyItem::Fragment));
         items
     })
 }
@@ -261,7 +264,7 @@ fn a_snapshot_of_another_volume_or_slot_is_refused() {
 
 #[test]
 fn hostile_counts_are_refused_by_the_header() {
-    for (at, len) in [(48, 8), (56, 8), (64, 4), (68, 4), (72, 4)] {
+    for (at, len) in [(48, 8), (56, 8), (64, 4), (68, 4), (72, 4), (84, 4)] {
         for value in [0xff, 0x7f] {
             let mut block = header().encode();
             put(&mut block, at, &[value; 8][..len]);
@@ -275,10 +278,11 @@ fn hostile_counts_are_refused_by_the_header() {
 #[test]
 fn fields_that_the_format_does_not_allow_are_named() {
     // 1280 log states make a longer body than the sample's 4096 bytes.
-    let cases: [(usize, &[u8], &str); 5] = [
+    let cases: [(usize, &[u8], &str); 6] = [
         (32, &[12], "snapshot_number"),
         (76, &[4], "flags"),
-        (84, &[1], "reserved"),
+        (84, &[64], "body_bytes"),
+        (88, &[1], "reserved"),
         (4091, &[1], "reserved"),
         (65, &[5], "body_bytes"),
     ];
@@ -348,13 +352,14 @@ proptest! {
     fn random_bodies_are_refused(
         bytes in prop::collection::vec(any::<u8>(), 1..9000),
         piece_bytes in 1_usize..9000,
-        counts in any::<(u8, u8, u8, u8)>(),
+        counts in any::<(u8, u8, u8, u8, u8)>(),
     ) {
         let summary = BodySummary {
             entry_count: u64::from(counts.0),
             log_count: u32::from(counts.1),
             claim_count: u32::from(counts.2),
             hint_count: u32::from(counts.3),
+            fragment_count: u32::from(counts.4),
             body_bytes: bytes.len() as u64,
             body_crc: 0,
         };

@@ -70,6 +70,13 @@ fn with_log_devices() -> Superblock {
     Superblock { layout, feature_incompat: features_of(&layout), ..with_data_devices() }
 }
 
+/// A volume whose records may have fragments.
+fn with_fragments() -> Superblock {
+    let options = LayoutOptions { fragments: true, ..LayoutOptions::new(LayoutKind::ManyLogs) };
+    let layout = Layout::plan(planned().device_bytes, &options).unwrap();
+    Superblock { layout, feature_incompat: features_of(&layout), ..far() }
+}
+
 fn superblock() -> impl Strategy<Value = Superblock> {
     let preset = (any::<u16>().prop_map(PresetNumber), prop::sample::select(&LayoutKind::ALL[..]));
     let ack = prop::sample::select(vec![AckMode::Durable, AckMode::Flush]);
@@ -82,12 +89,14 @@ fn superblock() -> impl Strategy<Value = Superblock> {
             let non_shingled_bytes = Some(device_blocks / 8 * 4096);
             let parts: &[u64] =
                 if kind.is_for_data_devices() { &[4 << 30, 3 << 20, 1 << 30] } else { &[] };
+            let fragments = features & 8 != 0 && kind.has_logs() && !kind.is_chain();
             let log_devices = u32::from(!parts.is_empty() && features & 4 != 0);
             let data_parts = DataParts::of(parts).unwrap().with_log_devices(log_devices).unwrap();
             let options = LayoutOptions {
                 sector_bytes,
                 non_shingled_bytes,
                 data_parts,
+                fragments,
                 ..LayoutOptions::new(kind)
             };
             let planned = Layout::plan(device_blocks * 4096, &options).unwrap();
@@ -126,6 +135,33 @@ fn a_superblock_has_the_bytes_that_an_independent_writer_gives_it() {
     let expected = golden(include_str!("../../golden/superblock_log_devices.hex"));
     assert_same_bytes(&with_log_devices().encode(2), &expected);
     assert_eq!(Superblock::decode(&expected, 2), Ok(with_log_devices()));
+    let expected = golden(include_str!("../../golden/superblock_fragments.hex"));
+    assert_same_bytes(&with_fragments().encode(2), &expected);
+    assert_eq!(Superblock::decode(&expected, 2), Ok(with_fragments()));
+}
+
+#[test]
+fn the_feature_of_fragments_is_what_says_that_records_may_have_them() {
+    let read = |superblock: &Superblock| Superblock::decode(&superblock.encode(0), 0);
+    for (superblock, fragments) in [(with_fragments(), true), (far(), false)] {
+        assert_eq!(superblock.feature_incompat & FEATURE_FRAGMENTS != 0, fragments);
+        assert_eq!(read(&superblock).unwrap().layout.fragments, fragments);
+    }
+    for_every_bit_flip(&with_fragments().encode(0), |mutant, bit| {
+        assert!(Superblock::decode(mutant, 0).is_err(), "bit {bit}");
+    });
+    // Slots without the room, and volumes without homes or without logs.
+    let set = |superblock: Superblock| {
+        let feature_incompat = superblock.feature_incompat | FEATURE_FRAGMENTS;
+        read(&Superblock { feature_incompat, ..superblock }).unwrap_err().to_string()
+    };
+    let told = set(far());
+    assert!(told.contains("slot_bytes: expected at least 5242880, with room"), "{told}");
+    for kind in [LayoutKind::NoLogs, LayoutKind::Chain] {
+        let layout = Layout::plan(1 << 30, &LayoutOptions::new(kind)).unwrap();
+        let told = set(Superblock { layout, feature_incompat: features_of(&layout), ..sample() });
+        assert!(told.contains("fragments: expected none in a volume without homes"), "{told}");
+    }
 }
 
 #[test]
