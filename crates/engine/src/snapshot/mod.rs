@@ -71,6 +71,8 @@ struct InProgress {
     record_sequence: u64,
     /// Home sector from which the map is still to be streamed.
     cursor: u64,
+    /// The map is streamed: what comes into it from now on is in records, and no entry may follow on what is not one.
+    is_map_done: bool,
     /// What is streamed instead, where the map is paged.
     merge: Option<Box<Merge>>,
     /// Log states, claims and hints, which follow the map.
@@ -232,13 +234,15 @@ impl InProgress {
             merge.note_bytes(&piece[..filled]);
             return Ok(filled);
         }
-        let mut entries = map.iter_from(*cursor);
-        let mut items = std::iter::from_fn(|| match entries.next() {
-            Some(entry) => {
+        let is_done = &mut self.is_map_done;
+        let mut entries = (!*is_done).then(|| map.iter_from(*cursor));
+        let mut items = std::iter::from_fn(|| {
+            if let Some(entry) = entries.as_mut().and_then(Iterator::next) {
                 *cursor = entry.end_sector();
-                Some(BodyItem::Entry(entry))
+                return Some(BodyItem::Entry(entry));
             }
-            None => rest.pop_front(),
+            *is_done = true;
+            rest.pop_front()
         });
         self.writer.fill(piece, &mut items)
     }
@@ -325,6 +329,7 @@ impl Snapshotter {
         self.in_progress = Some(Box::new(InProgress {
             record_sequence: core.recorded().sequence_done(),
             cursor: 0,
+            is_map_done: false,
             merge: core.recorded_mut().freeze(commit.invalidations().is_empty()),
             rest,
             writer: BodyWriter::new(),
